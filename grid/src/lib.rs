@@ -1,0 +1,3 @@
+//! One connection per pair of servers, many calls on it.
+
+pub mod seam;
