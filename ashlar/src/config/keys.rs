@@ -4,7 +4,7 @@
 use core::net::SocketAddr;
 use core::str::FromStr as _;
 
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 
 /// Where a value comes from when nobody gave one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,7 +154,7 @@ impl Key {
             (Kind::Switch, Value::Switch(_)) => Ok(()),
             (Kind::Choice(words), Value::Text(text)) => expected(words.contains(&text.as_str()), &words.join(" or ")),
             (Kind::Levels, Value::Text(text)) => expected(
-                !text.is_empty() && Targets::from_str(text).is_ok(),
+                are_levels(text),
                 "error, warn, info, debug or trace, or these per module, as in info,ashlar::node=debug",
             ),
             (kind, _) => Err(kind.name()),
@@ -168,6 +168,15 @@ fn is_peer(text: &str) -> bool {
     let is_v6 = host.starts_with('[') && host.ends_with(']');
     let is_host = !host.is_empty() && (is_v6 || !host.contains([':', '/', ' ', '@']));
     is_host && port.parse::<u16>().is_ok_and(|port| port > 0)
+}
+
+/// The filter itself would take a word that is no level for a module's name and log all of it.
+fn are_levels(text: &str) -> bool {
+    let are_known = text.split(',').all(|part| {
+        let level = part.rsplit_once('=').map_or(part, |(_, level)| level);
+        !level.is_empty() && LevelFilter::from_str(level.trim()).is_ok()
+    });
+    are_known && Targets::from_str(text).is_ok()
 }
 
 /// The key of this name.
