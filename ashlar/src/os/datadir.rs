@@ -18,6 +18,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use ashlar_wire::id::{ClusterId, Incarnation, ServerId};
+use ashlar_wire::secret::Secret;
 
 use super::files::{self, Readers};
 use super::random;
@@ -67,7 +68,7 @@ pub struct DataDir {
     /// Who was met in earlier lives.
     pub peers: Vec<MetPeer>,
     /// The cluster's secret.
-    pub secret: ClusterSecret,
+    pub secret: Secret,
     /// Opens the admin API to other machines.
     pub admin_token: String,
     /// The certificate, PEM.
@@ -76,43 +77,13 @@ pub struct DataDir {
     pub key_pem: String,
 }
 
-/// The cluster's secret. Prints as `***`.
-#[derive(Clone, PartialEq, Eq)]
-pub struct ClusterSecret([u8; 32]);
-
-impl core::fmt::Debug for ClusterSecret {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("***")
-    }
-}
-
-impl ClusterSecret {
-    /// The bytes, for the handshake.
-    #[must_use]
-    pub const fn bytes(&self) -> &[u8; 32] {
-        &self.0
-    }
-
-    /// The cluster that this secret belongs to.
-    #[must_use]
-    pub fn cluster(&self) -> ClusterId {
-        let derived = blake3::derive_key("ashlar cluster id from cluster secret, format 1", &self.0);
-        let mut id = [0; 16];
-        id.copy_from_slice(&derived[..16]);
-        ClusterId::from_bytes(id)
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        let digits = text.trim();
-        if digits.len() != 64 || !digits.is_ascii() {
-            return None;
-        }
-        let mut bytes = [0; 32];
-        for (index, byte) in bytes.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(digits.get(index * 2..index * 2 + 2)?, 16).ok()?;
-        }
-        Some(Self(bytes))
-    }
+/// The cluster that this secret belongs to.
+#[must_use]
+pub fn cluster_of(secret: &Secret) -> ClusterId {
+    let code = secret.mac("ashlar cluster id v1", &[]);
+    let mut id = [0; ClusterId::LEN];
+    id.copy_from_slice(&code[..ClusterId::LEN]);
+    ClusterId::from_bytes(id)
 }
 
 impl DataDir {
@@ -128,11 +99,11 @@ impl DataDir {
         let peers = read_sealed(root, "peers")?.map(|body| parse_peers(root, &body)).transpose()?.unwrap_or_default();
         let secret = secret(root, opening, identity.is_none())?;
         let (cluster, server) = match identity {
-            Some((cluster, server)) if cluster == secret.cluster() => (cluster, server),
+            Some((cluster, server)) if cluster == cluster_of(&secret) => (cluster, server),
             // Nobody was met yet: the earlier secret was wrong, this one may be right.
-            Some((_, server)) if opening.joins && peers.is_empty() => (secret.cluster(), server),
-            Some((cluster, _)) => return Err(wrong_secret(root, cluster, secret.cluster())),
-            None => (secret.cluster(), ServerId::from_bytes(random::bytes())),
+            Some((_, server)) if opening.joins && peers.is_empty() => (cluster_of(&secret), server),
+            Some((cluster, _)) => return Err(wrong_secret(root, cluster, cluster_of(&secret))),
+            None => (cluster_of(&secret), ServerId::from_bytes(random::bytes())),
         };
         let incarnation = raise_incarnation(root, identity.is_some())?;
         let admin_token = text_or_new(root, "admin.token", || Ok(hex(&random::bytes::<32>())))?;
@@ -227,7 +198,7 @@ fn lock(root: &Path) -> Result<File, Failure> {
     }
 }
 
-fn secret(root: &Path, opening: Opening<'_>, is_new: bool) -> Result<ClusterSecret, Failure> {
+fn secret(root: &Path, opening: Opening<'_>, is_new: bool) -> Result<Secret, Failure> {
     if let Some(text) = opening.secret_text {
         return parse_secret(text, "the environment variable ASHLAR_SECRET");
     }
@@ -254,8 +225,8 @@ fn secret(root: &Path, opening: Opening<'_>, is_new: bool) -> Result<ClusterSecr
     secret(root, opening, false)
 }
 
-fn parse_secret(text: &str, place: &str) -> Result<ClusterSecret, Failure> {
-    ClusterSecret::parse(text).ok_or_else(|| {
+fn parse_secret(text: &str, place: &str) -> Result<Secret, Failure> {
+    Secret::from_hex(text).map_err(|_| {
         Failure::world(format!("{place} holds no cluster secret"), "a secret is 64 hexadecimal digits; copy it whole")
     })
 }

@@ -7,6 +7,7 @@
 use std::cell::Cell;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use ashlar_grid::seam::{Wire, WireError};
@@ -31,7 +32,7 @@ pub struct OsWire {
     early: Vec<u8>,
     binding: [u8; tls::BINDING_LEN],
     /// Held as long as the connection counts as one of the listener's.
-    _permit: Option<OwnedSemaphorePermit>,
+    _permit: Option<Arc<OwnedSemaphorePermit>>,
 }
 
 /// What is below.
@@ -47,7 +48,7 @@ impl OsWire {
     ///
     /// # Errors
     /// The TLS handshake is not over.
-    pub fn new(io: Io, early: &[u8], permit: Option<OwnedSemaphorePermit>) -> Result<Self, WireError> {
+    pub fn new(io: Io, early: &[u8], permit: Option<Arc<OwnedSemaphorePermit>>) -> Result<Self, WireError> {
         let (socket, binding) = match &io {
             Io::Plain(stream) => (stream, [0; tls::BINDING_LEN]),
             Io::Tls(stream) => {

@@ -36,7 +36,8 @@ Usage: cargo xtask tidy
 
 Rules:
   edges         a crate depends only on lower layers; services never on each other, on bus or on catalog
-  rooms         tokio, std::net, std::fs and std::thread only in ashlar/src/os, ashlar/src/front and ashlar/src/main.rs
+  rooms         tokio, std::net, std::fs and std::thread only in ashlar/src/os, ashlar/src/front and ashlar/src/main.rs;
+                words and laws (wire, placement, bus, erasure) are no_std
   unsafe        only in erasure/src/simd and ashlar/src/os
   sizes         functions up to 70 lines, files up to 1,000
   docs          every file has a head, every public item its documentation
@@ -137,12 +138,12 @@ fn rust_files(package: &Path) -> Result<BTreeSet<PathBuf>, Failure> {
     while let Some(directory) = directories.pop() {
         let failed = |error| Failure::io(&directory.to_string_lossy(), &error);
         for entry in fs::read_dir(&directory).map_err(failed)? {
-            let path = entry.map_err(failed)?.path();
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let is_foreign = name.starts_with('.') || name == "target" || path.join("Cargo.toml").exists();
-            if path.is_dir() && !is_foreign {
-                directories.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let entry = entry.map_err(failed)?;
+            let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+            if entry.file_type().map_err(failed)?.is_dir() {
+                let is_foreign = name.starts_with('.') || name == "target" || path.join("Cargo.toml").exists();
+                directories.extend((!is_foreign).then_some(path));
+            } else if name.ends_with(".rs") {
                 files.insert(path);
             }
         }

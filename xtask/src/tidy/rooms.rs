@@ -1,12 +1,12 @@
 //! Rule `rooms`: tokio, `std::net`, `std::fs` and `std::thread` live in the program's outer rooms only, so that
-//! everything else runs unchanged on the simulator.
+//! everything else runs unchanged on the simulator. The two lowest layers go without `std` altogether.
 //!
 //! Paths and use trees are read as syntax, macro bodies as tokens. Taking `std` as a whole, or under another name, is
 //! a finding too: behind it nobody would see the rooms.
 
 use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 use syn::visit::{self, Visit};
-use syn::{ImplItem, Item, ItemExternCrate, ItemUse, Macro, Path, TraitItem, UseTree};
+use syn::{Attribute, ImplItem, Item, ItemExternCrate, ItemUse, Macro, Meta, Path, TraitItem, UseTree};
 
 use super::Finding;
 use super::source::{Source, impl_item_attributes, is_for_tests, item_attributes, trait_item_attributes};
@@ -19,6 +19,9 @@ const ROOMS: [&str; 2] = ["ashlar/src/os", "ashlar/src/front"];
 /// The one file outside those rooms that may do so too.
 const MAIN: &str = "ashlar/src/main.rs";
 
+/// The heads of the crates in which clocks, sockets and hash maps do not even exist.
+const WITHOUT_STD: [&str; 4] = ["wire/src/lib.rs", "placement/src/lib.rs", "bus/src/lib.rs", "erasure/src/lib.rs"];
+
 /// Every mention of the outside world outside its rooms; tests and chores are free.
 pub(super) fn check(source: &Source) -> Vec<Finding> {
     let is_free = source.is_test || source.is_chore() || source.path == MAIN;
@@ -27,6 +30,10 @@ pub(super) fn check(source: &Source) -> Vec<Finding> {
     }
     let mut rooms = Rooms { path: &source.path, findings: Vec::new() };
     rooms.visit_file(&source.file);
+    if WITHOUT_STD.contains(&source.path.as_str()) && !source.file.attrs.iter().any(is_no_std) {
+        let message = "the crate lies in the two lowest layers and is built with std (write `#![no_std]`)";
+        rooms.findings.push(Finding::new(&source.path, 1, RULE, message));
+    }
     rooms.findings
 }
 
@@ -163,6 +170,14 @@ fn after_colons(tokens: &[TokenTree], at: usize) -> Option<&TokenTree> {
     if is_colon(tokens.get(at + 1)) && is_colon(tokens.get(at + 2)) { tokens.get(at + 3) } else { None }
 }
 
+/// `#![no_std]`, or the same behind a `cfg_attr` for tests.
+fn is_no_std(attribute: &Attribute) -> bool {
+    match &attribute.meta {
+        Meta::List(list) => list.path.is_ident("cfg_attr") && list.tokens.to_string() == "not (test) , no_std",
+        meta => meta.path().is_ident("no_std"),
+    }
+}
+
 fn is_outside(root: &Ident) -> bool {
     root == "std" || is_tokio(&root.to_string())
 }
@@ -245,5 +260,15 @@ mod tests {
         for text in clean {
             assert_eq!(lines_found(check, "grid/src/lib.rs", text), [0; 0], "{text}");
         }
+    }
+
+    #[test]
+    fn the_lowest_layers_go_without_std() {
+        for path in WITHOUT_STD {
+            assert_eq!(lines_found(check, path, "extern crate alloc;"), [1], "{path}");
+            assert_eq!(lines_found(check, path, "#![cfg_attr(not(test), no_std)]"), [0; 0], "{path}");
+            assert_eq!(lines_found(check, path, "#![no_std]"), [0; 0], "{path}");
+        }
+        assert_eq!(lines_found(check, "grid/src/lib.rs", "extern crate alloc;"), [0; 0]);
     }
 }

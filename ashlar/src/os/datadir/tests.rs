@@ -41,7 +41,7 @@ fn golden_bytes() {
     let id = "30313233343536373839616263646566";
     let text = seal("identity", &format!("cluster {id}\nserver {id}\n"));
     assert_eq!(text, format!("format 1\ncluster {id}\nserver {id}\ncheck e6b1d9ddeec499af\n"));
-    assert_eq!(ClusterSecret::parse(SECRET).unwrap().cluster().to_string(), "ce3bc45d39e32ac58c51839862d31bc3");
+    assert_eq!(cluster_of(&Secret::from_hex(SECRET).unwrap()).to_string(), "ce3bc45d39e32ac58c51839862d31bc3");
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_joining_server_needs_the_secret_and_takes_the_cluster_from_it() {
     assert!(refused(&scratch.0, joins).remedy.contains("ASHLAR_SECRET"));
     fs::write(scratch.0.join("cluster.secret"), SECRET).unwrap();
     let open = DataDir::open(&scratch.0, joins).unwrap();
-    assert_eq!(open.cluster, ClusterSecret::parse(SECRET).unwrap().cluster());
+    assert_eq!(open.cluster, cluster_of(&Secret::from_hex(SECRET).unwrap()));
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn a_wrong_secret_can_be_corrected_until_somebody_was_met() {
     let with = |secret_text| Opening { joins: true, secret_text: Some(secret_text), secret_file: None };
     let server = DataDir::open(&scratch.0, with(&wrong)).unwrap().server;
     let right = DataDir::open(&scratch.0, with(SECRET)).unwrap();
-    assert_eq!((right.server, right.cluster), (server, ClusterSecret::parse(SECRET).unwrap().cluster()));
+    assert_eq!((right.server, right.cluster), (server, cluster_of(&Secret::from_hex(SECRET).unwrap())));
     let met = [MetPeer { server: ServerId::from_bytes([7; 16]), address: "host1:7800".into() }];
     DataDir::remember_peers(&scratch.0, &met).unwrap();
     drop(right);
