@@ -12,12 +12,14 @@
 //! unless a test asks for it.
 //!
 //! In reading order: [`rng`] chance, `clock` time, `executor` tasks, `trace` hash and tail, [`world`] all of it
-//! together, [`net`] links and connections.
+//! together, [`net`] links and connections, [`swarm`] many worlds with faults, [`scenarios`] what is put into them.
 
 mod clock;
 mod executor;
 pub mod net;
 pub mod rng;
+pub mod scenarios;
+pub mod swarm;
 mod trace;
 pub mod world;
 

@@ -344,6 +344,17 @@ impl World {
         }
     }
 
+    /// Lets time pass up to `until_ns` in a world that came to rest ([`Stop::Quiet`]).
+    ///
+    /// # Panics
+    /// If something would have happened before.
+    pub fn pass_until_ns(&mut self, until_ns: u64) {
+        self.control.shared().with(|state| {
+            assert!(state.agenda.next().is_none_or(|(at_ns, _)| at_ns >= until_ns), "the world is not at rest");
+            state.now_ns = state.now_ns.max(until_ns);
+        });
+    }
+
     /// Moves the world until it is finished or nothing will ever happen again.
     ///
     /// # Errors
