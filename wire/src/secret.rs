@@ -1,0 +1,129 @@
+//! What must not be seen: compared in constant time, wiped when dropped, printed as `***`.
+
+use core::fmt;
+
+use subtle::ConstantTimeEq as _;
+use zeroize::{Zeroize as _, ZeroizeOnDrop};
+
+/// 32 bytes that only the cluster's servers know.
+#[derive(Clone, ZeroizeOnDrop)]
+pub struct Secret([u8; 32]);
+
+/// Tells two secrets apart without telling anything about them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KeyId(pub u64);
+
+/// A text is not a secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ParseSecretError;
+
+impl fmt::Display for ParseSecretError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a secret is 64 hexadecimal digits")
+    }
+}
+
+impl core::error::Error for ParseSecretError {}
+
+impl Secret {
+    /// The secret with these bytes.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The secret that 64 hexadecimal digits write; space around them is passed over.
+    ///
+    /// # Errors
+    /// Other text. The error says nothing about it.
+    pub fn from_hex(text: &str) -> Result<Self, ParseSecretError> {
+        let digits = text.trim().as_bytes();
+        let mut bytes = [0; 32];
+        let parsed = digits.len() == 64
+            && bytes.iter_mut().zip(digits.chunks_exact(2)).all(|(byte, pair)| {
+                let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok());
+                digit(pair[0]).zip(digit(pair[1])).map(|(high, low)| *byte = high << 4 | low).is_some()
+            });
+        let secret = Self(bytes);
+        bytes.zeroize();
+        if parsed { Ok(secret) } else { Err(ParseSecretError) }
+    }
+
+    /// Which secret this is; may be sent and logged.
+    #[must_use]
+    pub fn key_id(&self) -> KeyId {
+        let [a, b, c, d, e, f, g, h, ..] = self.mac("ashlar key id v1", &[]);
+        KeyId(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
+    }
+
+    /// A message authentication code (keyed BLAKE3) over `context` and `parts`. Each part is bound with its length, so no
+    /// two lists of parts give the same input.
+    #[must_use]
+    pub fn mac(&self, context: &str, parts: &[&[u8]]) -> [u8; 32] {
+        let mut hasher = blake3::Hasher::new_keyed(&self.0);
+        for part in [context.as_bytes()].iter().chain(parts) {
+            hasher.update(&(part.len() as u64).to_le_bytes());
+            hasher.update(part);
+        }
+        *hasher.finalize().as_bytes()
+    }
+
+    /// Whether `code` is [`Secret::mac`] of the same; in constant time.
+    #[must_use]
+    pub fn verify(&self, context: &str, parts: &[&[u8]], code: &[u8; 32]) -> bool {
+        self.mac(context, parts).ct_eq(code).into()
+    }
+}
+
+impl PartialEq for Secret {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+}
+
+impl Eq for Secret {}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl fmt::Display for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+
+    #[test]
+    fn prints_as_stars() {
+        let secret = Secret::from_bytes([7; 32]);
+        assert_eq!(format!("{secret} {secret:?}"), "*** ***");
+    }
+
+    #[test]
+    fn hex_and_its_errors() {
+        let text = "0707070707070707070707070707070707070707070707070707070707070707";
+        assert_eq!(Secret::from_hex(&format!(" {text}\n")), Ok(Secret::from_bytes([7; 32])));
+        for wrong in ["", &text[1..], &format!("{text}0"), &text.replace('7', "g"), &text.replace("07", "+7")] {
+            assert_eq!(Secret::from_hex(wrong), Err(ParseSecretError), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn parts_have_boundaries() {
+        let secret = Secret::from_bytes([7; 32]);
+        let code = secret.mac("context", &[b"ab", b"c"]);
+        assert!(secret.verify("context", &[b"ab", b"c"], &code));
+        for (context, parts) in [("context", [b"a".as_slice(), b"bc"]), ("contex", [b"tab", b"c"])] {
+            assert!(!secret.verify(context, &parts, &code));
+        }
+        assert!(!Secret::from_bytes([8; 32]).verify("context", &[b"ab", b"c"], &code));
+        assert_ne!(secret.key_id(), Secret::from_bytes([8; 32]).key_id());
+    }
+}
