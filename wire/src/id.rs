@@ -3,8 +3,6 @@
 use core::fmt;
 use core::str::FromStr;
 
-use crate::hex;
-
 /// Why a text is not an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ParseIdError;
@@ -96,8 +94,11 @@ fn parse_hex(text: &str) -> Result<[u8; 16], ParseIdError> {
 }
 
 fn hex_digit(digit: u8) -> Result<u8, ParseIdError> {
-    // One id has one text, so that texts can be compared.
-    if digit.is_ascii_uppercase() { Err(ParseIdError) } else { hex::digit(digit).ok_or(ParseIdError) }
+    match digit {
+        b'0'..=b'9' => Ok(digit - b'0'),
+        b'a'..=b'f' => Ok(digit - b'a' + 10),
+        _ => Err(ParseIdError),
+    }
 }
 
 #[cfg(test)]

@@ -1,54 +1,24 @@
-//! How a value is written: the few forms of MessagePack that headers need.
+//! The few MessagePack primitives that headers are made of, written and read by hand.
 //!
-//! Written by hand because it runs once or twice a message: appending to a buffer that is there already, and reading
-//! in place, with no allocation and no trait in between. The forms: arrays (of up to 15 written, any length read),
-//! unsigned numbers, byte strings, text, nil. Anything else that a later version adds is passed over by
-//! [`Reader::skip_value`], so a header can grow at its end. What is written is the shortest form; what is read may be any.
-//!
-//! A length that a peer announces is compared with the caller's limit before it is used, and never sizes an
-//! allocation. An error leaves the reader where it was: after [`PackError::Truncated`], the caller tries again from the
-//! same place with more bytes.
+//! Writers append the shortest form. The [`Reader`] accepts every form of the right type, checks an announced length
+//! against a limit before it means anything, and never allocates. Typed payloads use a serde library instead; both
+//! write the same bytes.
 
 use alloc::vec::Vec;
 use core::fmt;
 
-const NIL: u8 = 0xc0;
-const BIN8: u8 = 0xc4;
-const BIN16: u8 = 0xc5;
-const BIN32: u8 = 0xc6;
-const U8: u8 = 0xcc;
-const U16: u8 = 0xcd;
-const U32: u8 = 0xce;
-const U64: u8 = 0xcf;
-const STR8: u8 = 0xd9;
-const STR16: u8 = 0xda;
-const STR32: u8 = 0xdb;
-const ARRAY16: u8 = 0xdc;
-const ARRAY32: u8 = 0xdd;
-const FIXARRAY: u8 = 0x90;
-const FIXSTR: u8 = 0xa0;
-
-/// Items of the longest array that is written.
-pub const ARRAY_LEN_MAX: usize = 15;
-
-/// Bytes of the longest number, with its marker.
-pub const UINT_BYTES_MAX: usize = 9;
-
-/// Bytes of the longest header of a byte string or text.
-pub const BIN_HEADER_BYTES_MAX: usize = 5;
-
 /// Why bytes are not the value that was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PackError {
-    /// The value goes on beyond the bytes at hand. Not a fault while more may come.
+    /// The bytes end before the value does.
     Truncated,
-    /// There is another kind of value, or no value at all. More bytes do not help.
+    /// Another type, or text that is not UTF-8.
     Malformed,
-    /// The value announces more than the reader accepts. Nothing was read or reserved for it.
+    /// Longer than the reader allows.
     TooLong {
-        /// What was announced: bytes, or items of an array.
+        /// Announced length in bytes.
         len: usize,
-        /// What is accepted.
+        /// Limit in bytes.
         max: usize,
     },
 }
@@ -56,315 +26,250 @@ pub enum PackError {
 impl fmt::Display for PackError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Truncated => f.write_str("the value is cut off"),
-            Self::Malformed => f.write_str("the bytes are not the expected kind of value"),
-            Self::TooLong { len, max } => write!(f, "the value announces a length of {len}, accepted are {max}"),
+            Self::Truncated => f.write_str("it ends too early"),
+            Self::Malformed => f.write_str("a value has another type than expected"),
+            Self::TooLong { len, max } => write!(f, "{len} bytes are announced where at most {max} are allowed"),
         }
     }
 }
 
 impl core::error::Error for PackError {}
 
-/// Appends the header of an array of `len` values; the caller appends the values.
+/// Begins an array of `len` elements.
 ///
 /// # Panics
-/// With more than [`ARRAY_LEN_MAX`] values: arrays here are headers with a fixed number of fields.
+/// When `len` exceeds 15: headers are short.
 #[inline]
-pub fn write_array_len(out: &mut Vec<u8>, len: usize) {
-    assert!(len <= ARRAY_LEN_MAX, "a header has at most 15 fields");
-    out.push(FIXARRAY | len as u8);
+pub fn write_array_len(out: &mut Vec<u8>, len: u8) {
+    assert!(len < 16, "headers have fewer than 16 elements");
+    out.push(0x90 | len);
 }
 
-/// Appends a number in its shortest form.
+/// An unsigned number in its shortest form.
 #[inline]
+#[expect(clippy::cast_possible_truncation, reason = "each branch has checked the range")]
 pub fn write_uint(out: &mut Vec<u8>, value: u64) {
     if value < 0x80 {
         out.push(value as u8);
     } else if value <= 0xff {
-        out.extend_from_slice(&[U8, value as u8]);
+        out.extend_from_slice(&[0xcc, value as u8]);
     } else if value <= 0xffff {
         let [a, b] = (value as u16).to_be_bytes();
-        out.extend_from_slice(&[U16, a, b]);
+        out.extend_from_slice(&[0xcd, a, b]);
     } else if value <= 0xffff_ffff {
         let [a, b, c, d] = (value as u32).to_be_bytes();
-        out.extend_from_slice(&[U32, a, b, c, d]);
+        out.extend_from_slice(&[0xce, a, b, c, d]);
     } else {
-        let [a, b, c, d, e, f, g, h] = value.to_be_bytes();
-        out.extend_from_slice(&[U64, a, b, c, d, e, f, g, h]);
+        out.push(0xcf);
+        out.extend_from_slice(&value.to_be_bytes());
     }
 }
 
-/// Appends the header of a byte string of `len` bytes; the caller appends the bytes, here or behind this buffer.
+/// Bytes, with their length in the shortest form.
 ///
 /// # Panics
-/// With `len` of 4 GiB and more: every payload has a far lower limit.
-#[inline]
-pub fn write_bin_len(out: &mut Vec<u8>, len: usize) {
-    write_len(out, len, [BIN8, BIN16, BIN32]);
-}
-
-/// Appends a byte string.
-///
-/// # Panics
-/// As [`write_bin_len`].
+/// When `bytes` has 4 GiB or more.
 #[inline]
 pub fn write_bin(out: &mut Vec<u8>, bytes: &[u8]) {
-    write_bin_len(out, bytes.len());
+    write_len(out, bytes.len(), 0xc4, None);
     out.extend_from_slice(bytes);
 }
 
-/// Appends a text.
+/// Text, with its length in the shortest form.
 ///
 /// # Panics
-/// As [`write_bin_len`].
-#[inline]
+/// When `text` has 4 GiB or more.
 pub fn write_str(out: &mut Vec<u8>, text: &str) {
-    if text.len() < 32 {
-        out.push(FIXSTR | text.len() as u8);
-    } else {
-        write_len(out, text.len(), [STR8, STR16, STR32]);
-    }
+    write_len(out, text.len(), 0xd9, Some(0xa0));
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Appends nil: the value that stands for none.
+/// A length after a tag: `tag8`, `tag8 + 1`, `tag8 + 2` for one, two and four bytes; `fix` carries lengths below 32.
 #[inline]
-pub fn write_nil(out: &mut Vec<u8>) {
-    out.push(NIL);
-}
-
-#[inline]
-fn write_len(out: &mut Vec<u8>, len: usize, [m8, m16, m32]: [u8; 3]) {
-    let len = u32::try_from(len).expect("every payload has a limit below 4 GiB");
-    let [a, b, c, d] = len.to_be_bytes();
-    if len <= 0xff {
-        out.extend_from_slice(&[m8, d]);
-    } else if len <= 0xffff {
-        out.extend_from_slice(&[m16, c, d]);
-    } else {
-        out.extend_from_slice(&[m32, a, b, c, d]);
+#[expect(clippy::cast_possible_truncation, reason = "each branch has checked the range")]
+fn write_len(out: &mut Vec<u8>, len: usize, tag8: u8, fix: Option<u8>) {
+    match (len, fix) {
+        (0..32, Some(fix)) => out.push(fix | len as u8),
+        (0..=0xff, _) => out.extend_from_slice(&[tag8, len as u8]),
+        (0x100..=0xffff, _) => {
+            let [a, b] = (len as u16).to_be_bytes();
+            out.extend_from_slice(&[tag8 + 1, a, b]);
+        }
+        _ => {
+            let [a, b, c, d] = u32::try_from(len).expect("values below 4 GiB").to_be_bytes();
+            out.extend_from_slice(&[tag8 + 2, a, b, c, d]);
+        }
     }
 }
 
-/// Reads values one after the other, in place.
-#[derive(Debug, Clone, Copy)]
+/// Reads values from the front of bytes.
+#[derive(Debug, Clone)]
 pub struct Reader<'a> {
-    rest: &'a [u8],
-    total: usize,
+    bytes: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    /// Starts at the first of `bytes`.
-    #[must_use]
+    /// A reader over `bytes`.
     #[inline]
+    #[must_use]
     pub const fn new(bytes: &'a [u8]) -> Self {
-        Self { rest: bytes, total: bytes.len() }
+        Self { bytes }
     }
 
-    /// Bytes read so far.
-    #[must_use]
+    /// What has not been read.
     #[inline]
-    pub const fn position(&self) -> usize {
-        self.total - self.rest.len()
-    }
-
-    /// The bytes not yet read.
     #[must_use]
-    #[inline]
-    pub const fn rest(&self) -> &'a [u8] {
-        self.rest
+    pub const fn remaining(&self) -> &'a [u8] {
+        self.bytes
     }
 
-    /// Reads the header of an array of at most `len_max` values and returns their number; the values follow.
+    #[inline]
+    fn take(&mut self, len: usize) -> Result<&'a [u8], PackError> {
+        let (taken, rest) = self.bytes.split_at_checked(len).ok_or(PackError::Truncated)?;
+        self.bytes = rest;
+        Ok(taken)
+    }
+
+    #[inline]
+    fn take_array<const N: usize>(&mut self) -> Result<[u8; N], PackError> {
+        let (taken, rest) = self.bytes.split_first_chunk::<N>().ok_or(PackError::Truncated)?;
+        self.bytes = rest;
+        Ok(*taken)
+    }
+
+    /// The length of an array of at most 15 elements.
     ///
     /// # Errors
-    /// See [`PackError`]; the reader does not move.
+    /// Truncated, or not such an array.
     #[inline]
-    pub fn read_array_len(&mut self, len_max: usize) -> Result<usize, PackError> {
-        let mut at = *self;
-        let len = match at.read_byte()? {
-            marker @ 0x90..=0x9f => usize::from(marker & 0x0f),
-            ARRAY16 => at.read_be::<2>()? as usize,
-            ARRAY32 => at.read_be::<4>()? as usize,
-            _ => return Err(PackError::Malformed),
-        };
-        at.check_len(len, len_max)?;
-        *self = at;
-        Ok(len)
+    pub fn read_array_len(&mut self) -> Result<u8, PackError> {
+        let [tag] = self.take_array()?;
+        if tag & 0xf0 == 0x90 { Ok(tag & 0x0f) } else { Err(PackError::Malformed) }
     }
 
-    /// Reads a number, in any of its unsigned forms.
+    /// An unsigned number in any form.
     ///
     /// # Errors
-    /// See [`PackError`]; the reader does not move.
+    /// Truncated, or not such a number.
     #[inline]
     pub fn read_uint(&mut self) -> Result<u64, PackError> {
-        let mut at = *self;
-        let value = match at.read_byte()? {
-            marker @ 0..=0x7f => u64::from(marker),
-            U8 => at.read_be::<1>()?,
-            U16 => at.read_be::<2>()?,
-            U32 => at.read_be::<4>()?,
-            U64 => at.read_be::<8>()?,
+        let [tag] = self.take_array()?;
+        Ok(match tag {
+            0..0x80 => u64::from(tag),
+            0xcc => u64::from(self.take_array::<1>()?[0]),
+            0xcd => u64::from(u16::from_be_bytes(self.take_array()?)),
+            0xce => u64::from(u32::from_be_bytes(self.take_array()?)),
+            0xcf => u64::from_be_bytes(self.take_array()?),
             _ => return Err(PackError::Malformed),
-        };
-        *self = at;
-        Ok(value)
-    }
-
-    /// Reads the header of a byte string of at most `len_max` bytes and returns its length; the bytes follow.
-    ///
-    /// # Errors
-    /// See [`PackError`]; the reader does not move.
-    #[inline]
-    pub fn read_bin_len(&mut self, len_max: usize) -> Result<usize, PackError> {
-        let mut at = *self;
-        let len = match at.read_byte()? {
-            BIN8 => at.read_be::<1>()? as usize,
-            BIN16 => at.read_be::<2>()? as usize,
-            BIN32 => at.read_be::<4>()? as usize,
-            _ => return Err(PackError::Malformed),
-        };
-        at.check_len(len, len_max)?;
-        *self = at;
-        Ok(len)
-    }
-
-    /// Reads a byte string of at most `len_max` bytes.
-    ///
-    /// # Errors
-    /// See [`PackError`]; the reader does not move.
-    #[inline]
-    pub fn read_bin(&mut self, len_max: usize) -> Result<&'a [u8], PackError> {
-        let mut at = *self;
-        let len = at.read_bin_len(len_max)?;
-        let bytes = at.read_bytes(len)?;
-        *self = at;
-        Ok(bytes)
-    }
-
-    /// Reads a byte string of exactly `N` bytes (an id, a nonce, a MAC).
-    ///
-    /// # Errors
-    /// See [`PackError`]; a shorter one is malformed. The reader does not move.
-    #[inline]
-    pub fn read_bin_array<const N: usize>(&mut self) -> Result<&'a [u8; N], PackError> {
-        let mut at = *self;
-        let len = at.read_bin_len(N)?;
-        if len != N {
-            return Err(PackError::Malformed);
-        }
-        let (bytes, rest) = at.rest.split_first_chunk().ok_or(PackError::Truncated)?;
-        at.rest = rest;
-        *self = at;
-        Ok(bytes)
-    }
-
-    /// Reads a text of at most `len_max` bytes.
-    ///
-    /// # Errors
-    /// See [`PackError`]; a text that is not UTF-8 is malformed. The reader does not move.
-    #[inline]
-    pub fn read_str(&mut self, len_max: usize) -> Result<&'a str, PackError> {
-        let mut at = *self;
-        let len = match at.read_byte()? {
-            marker @ 0xa0..=0xbf => usize::from(marker & 0x1f),
-            STR8 => at.read_be::<1>()? as usize,
-            STR16 => at.read_be::<2>()? as usize,
-            STR32 => at.read_be::<4>()? as usize,
-            _ => return Err(PackError::Malformed),
-        };
-        at.check_len(len, len_max)?;
-        let text = core::str::from_utf8(at.read_bytes(len)?).map_err(|_| PackError::Malformed)?;
-        *self = at;
-        Ok(text)
-    }
-
-    /// Reads nil if it stands here, and says whether it did.
-    ///
-    /// # Errors
-    /// [`PackError::Truncated`] at the end of the bytes.
-    #[inline]
-    pub fn read_nil(&mut self) -> Result<bool, PackError> {
-        let nil = *self.rest.first().ok_or(PackError::Truncated)? == NIL;
-        if nil {
-            self.rest = &self.rest[1..];
-        }
-        Ok(nil)
-    }
-
-    /// Passes over one value of any kind, with all that is in it: what a later version added. Takes time in proportion
-    /// to the bytes passed over and no memory, however deep they nest.
-    ///
-    /// # Errors
-    /// See [`PackError`]; the reader does not move.
-    pub fn skip_value(&mut self) -> Result<(), PackError> {
-        let mut at = *self;
-        let mut values = 1_u64;
-        while values > 0 {
-            let marker = at.read_byte()?;
-            let (bytes, inner) = at.read_extent(marker)?;
-            at.read_bytes(bytes)?;
-            // Each value takes at least a byte, so the loop ends with the bytes; saturating keeps it honest till then.
-            values = (values - 1).saturating_add(inner);
-        }
-        *self = at;
-        Ok(())
-    }
-
-    /// What follows `marker` and its length: so many bytes, and so many values.
-    fn read_extent(&mut self, marker: u8) -> Result<(usize, u64), PackError> {
-        Ok(match marker {
-            0x00..=0x7f | 0xe0..=0xff | NIL | 0xc2 | 0xc3 => (0, 0),
-            0x80..=0x8f => (0, 2 * u64::from(marker & 0x0f)),
-            0x90..=0x9f => (0, u64::from(marker & 0x0f)),
-            0xa0..=0xbf => (usize::from(marker & 0x1f), 0),
-            0xc1 => return Err(PackError::Malformed),
-            BIN8 | STR8 => (self.read_be::<1>()? as usize, 0),
-            BIN16 | STR16 => (self.read_be::<2>()? as usize, 0),
-            BIN32 | STR32 => (self.read_be::<4>()? as usize, 0),
-            // An extension has one more byte, its type.
-            0xc7 => (self.read_be::<1>()? as usize + 1, 0),
-            0xc8 => (self.read_be::<2>()? as usize + 1, 0),
-            0xc9 => (self.read_be::<4>()? as usize + 1, 0),
-            U8 | 0xd0 => (1, 0),
-            U16 | 0xd1 => (2, 0),
-            U32 | 0xca | 0xd2 => (4, 0),
-            U64 | 0xcb | 0xd3 => (8, 0),
-            0xd4..=0xd8 => (1 + (1 << (marker - 0xd4)), 0),
-            ARRAY16 => (0, self.read_be::<2>()?),
-            ARRAY32 => (0, self.read_be::<4>()?),
-            0xde => (0, 2 * self.read_be::<2>()?),
-            0xdf => (0, 2 * self.read_be::<4>()?),
         })
     }
 
+    /// The announced length of bytes, which follow and are not read yet.
+    ///
+    /// # Errors
+    /// Truncated, not bytes, or longer than `max`.
     #[inline]
-    const fn check_len(&self, len: usize, max: usize) -> Result<(), PackError> {
-        if len > max { Err(PackError::TooLong { len, max }) } else { Ok(()) }
+    pub fn read_bin_len(&mut self, max: usize) -> Result<usize, PackError> {
+        let [tag] = self.take_array()?;
+        let len = match tag {
+            0xc4 => u32::from(self.take_array::<1>()?[0]),
+            0xc5 => u32::from(u16::from_be_bytes(self.take_array()?)),
+            0xc6 => u32::from_be_bytes(self.take_array()?),
+            _ => return Err(PackError::Malformed),
+        };
+        check_len(len, max)
     }
 
+    /// Bytes.
+    ///
+    /// # Errors
+    /// Truncated, not bytes, or longer than `max`.
     #[inline]
-    fn read_byte(&mut self) -> Result<u8, PackError> {
-        let (first, rest) = self.rest.split_first().ok_or(PackError::Truncated)?;
-        self.rest = rest;
-        Ok(*first)
+    pub fn read_bin(&mut self, max: usize) -> Result<&'a [u8], PackError> {
+        let len = self.read_bin_len(max)?;
+        self.take(len)
     }
 
-    #[inline]
-    fn read_bytes(&mut self, len: usize) -> Result<&'a [u8], PackError> {
-        let (bytes, rest) = self.rest.split_at_checked(len).ok_or(PackError::Truncated)?;
-        self.rest = rest;
-        Ok(bytes)
+    /// Bytes of a length that is known.
+    ///
+    /// # Errors
+    /// Truncated, not bytes, or of another length.
+    pub fn read_bin_array<const N: usize>(&mut self) -> Result<[u8; N], PackError> {
+        self.read_bin(N)?.try_into().map_err(|_| PackError::Malformed)
     }
 
-    /// A number of `N` bytes, at most 8, the greatest first.
-    #[inline]
-    fn read_be<const N: usize>(&mut self) -> Result<u64, PackError> {
-        let (bytes, rest) = self.rest.split_first_chunk::<N>().ok_or(PackError::Truncated)?;
-        self.rest = rest;
-        Ok(bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte)))
+    /// Text.
+    ///
+    /// # Errors
+    /// Truncated, not text, or longer than `max` bytes.
+    pub fn read_str(&mut self, max: usize) -> Result<&'a str, PackError> {
+        let [tag] = self.take_array()?;
+        let len = match tag {
+            0xa0..=0xbf => u32::from(tag & 0x1f),
+            0xd9 => u32::from(self.take_array::<1>()?[0]),
+            0xda => u32::from(u16::from_be_bytes(self.take_array()?)),
+            0xdb => u32::from_be_bytes(self.take_array()?),
+            _ => return Err(PackError::Malformed),
+        };
+        let len = check_len(len, max)?;
+        core::str::from_utf8(self.take(len)?).map_err(|_| PackError::Malformed)
     }
+
+    /// Passes over one value of any type, with all that is in it: what a later version has added. Takes time in
+    /// proportion to the bytes passed over and no memory, however deep they nest.
+    ///
+    /// # Errors
+    /// Truncated, or not a value.
+    pub fn skip_value(&mut self) -> Result<(), PackError> {
+        let mut values = 1_u64;
+        while values > 0 {
+            let (bytes, inner) = self.read_extent()?;
+            self.take(usize::try_from(bytes).unwrap_or(usize::MAX))?;
+            // Each value takes at least a byte, so the loop ends with the bytes, however many are announced.
+            values = (values - 1).saturating_add(inner);
+        }
+        Ok(())
+    }
+
+    /// What belongs to the value that begins here, after its tag and length: so many bytes, and so many values.
+    fn read_extent(&mut self) -> Result<(u64, u64), PackError> {
+        let [tag] = self.take_array()?;
+        let fixed = |bytes| Ok((bytes, 0));
+        match tag {
+            0x00..=0x7f | 0xe0..=0xff | 0xc0 | 0xc2 | 0xc3 => fixed(0),
+            0xc1 => Err(PackError::Malformed),
+            0x80..=0x8f => Ok((0, 2 * u64::from(tag & 0x0f))),
+            0x90..=0x9f => Ok((0, u64::from(tag & 0x0f))),
+            0xa0..=0xbf => fixed(u64::from(tag & 0x1f)),
+            0xcc | 0xd0 => fixed(1),
+            0xcd | 0xd1 => fixed(2),
+            0xca | 0xce | 0xd2 => fixed(4),
+            0xcb | 0xcf | 0xd3 => fixed(8),
+            // An extension has a type of one byte before its bytes.
+            0xd4..=0xd8 => fixed(1 + (1 << (tag - 0xd4))),
+            0xc4 | 0xd9 => fixed(self.take_number::<1>()?),
+            0xc5 | 0xda => fixed(self.take_number::<2>()?),
+            0xc6 | 0xdb => fixed(self.take_number::<4>()?),
+            0xc7 => fixed(1 + self.take_number::<1>()?),
+            0xc8 => fixed(1 + self.take_number::<2>()?),
+            0xc9 => fixed(1 + self.take_number::<4>()?),
+            0xdc => Ok((0, self.take_number::<2>()?)),
+            0xdd => Ok((0, self.take_number::<4>()?)),
+            0xde => Ok((0, 2 * self.take_number::<2>()?)),
+            0xdf => Ok((0, 2 * self.take_number::<4>()?)),
+        }
+    }
+
+    /// A number of `N` bytes, at most 8, the highest first.
+    fn take_number<const N: usize>(&mut self) -> Result<u64, PackError> {
+        Ok(self.take_array::<N>()?.iter().fold(0, |value, byte| value << 8 | u64::from(*byte)))
+    }
+}
+
+#[inline]
+fn check_len(len: u32, max: usize) -> Result<usize, PackError> {
+    let len = usize::try_from(len).unwrap_or(usize::MAX);
+    if len <= max { Ok(len) } else { Err(PackError::TooLong { len, max }) }
 }
 
 #[cfg(test)]

@@ -1,0 +1,245 @@
+//! The task of one connection: bytes in, handlers, bytes out, time.
+//!
+//! A future over a [`Wire`] and a [`Link`]; it resolves when the connection has ended, with the reason. One turn reads
+//! what has come, lets the woken callers run once so that what they send next leaves in one write together, and writes.
+
+use core::future::Future;
+use core::pin::Pin;
+use core::sync::atomic::Ordering;
+use core::task::{Context, Poll};
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use ashlar_wire::time::Instant;
+
+use crate::error::Lost;
+use crate::frame;
+use crate::inlet::{Inlet, ReceiveEnd};
+use crate::link::Link;
+use crate::mux::ProtocolError;
+use crate::outbox::Batch;
+use crate::seam::{BoxFuture, Runtime, Wire, WireError};
+
+/// Batches read in one turn before writing: bounds how long answers wait.
+const READS_PER_TURN_MAX: u32 = 4;
+/// Slices in one vectored write.
+const SLICES_MAX: usize = 16;
+
+/// How a connection ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// For calls and metrics.
+    pub lost: Lost,
+    /// What the peer did wrong, if it did.
+    pub protocol: Option<ProtocolError>,
+    /// What the transport said, if it failed.
+    pub wire: Option<WireError>,
+}
+
+/// A connection that runs.
+pub struct Driver<R: Runtime> {
+    runtime: Arc<R>,
+    wire: R::Wire,
+    link: Arc<Link>,
+    inlet: Inlet<R>,
+    batch: Batch,
+    /// Bytes of `inlet.raw_out` that are written.
+    raw_written: usize,
+    spare: Vec<Vec<u8>>,
+    timer: BoxFuture<()>,
+    timer_at: Instant,
+    /// Woken callers had their chance to add to the next batch.
+    lingered: bool,
+    ended: Option<Ended>,
+}
+
+impl<R: Runtime> Driver<R> {
+    /// A driver for `link`, whose received bytes go to `inlet`.
+    pub fn new(runtime: Arc<R>, wire: R::Wire, link: Arc<Link>, inlet: Inlet<R>) -> Self {
+        Self {
+            runtime,
+            wire,
+            link,
+            inlet,
+            batch: Batch::default(),
+            raw_written: 0,
+            spare: Vec::new(),
+            timer: Box::pin(core::future::ready(())),
+            timer_at: Instant::NEVER,
+            lingered: false,
+            ended: None,
+        }
+    }
+
+    /// Takes bytes that came in one batch with the end of the hello.
+    pub fn handle_early(&mut self, bytes: &mut [u8]) {
+        let result = self.inlet.handle_bytes(self.runtime.now(), bytes);
+        self.note_received(result);
+    }
+
+    fn end(&mut self, lost: Lost, protocol: Option<ProtocolError>, wire: Option<WireError>) {
+        if self.ended.is_none() {
+            self.ended = Some(Ended { lost, protocol, wire });
+        }
+        self.link.lock().close(lost);
+    }
+
+    fn note_received(&mut self, result: Result<(), ReceiveEnd>) {
+        match result {
+            Ok(()) => {}
+            Err(ReceiveEnd::Closed) => self.end(Lost::Closed, None, None),
+            Err(ReceiveEnd::Protocol(error)) => self.end(Lost::Protocol, Some(error), None),
+        }
+    }
+
+    /// Reads what has come; whether anything had.
+    fn read(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut read_any = false;
+        for _ in 0..READS_PER_TURN_MAX {
+            if self.ended.is_some() {
+                break;
+            }
+            let now = self.runtime.now();
+            let mut result = Ok(());
+            let inlet = &mut self.inlet;
+            match self.wire.poll_read(cx, &mut |bytes| result = inlet.handle_bytes(now, bytes)) {
+                Poll::Pending => break,
+                Poll::Ready(Ok(0)) => self.end(Lost::Closed, None, None),
+                Poll::Ready(Ok(len)) => {
+                    read_any = true;
+                    self.link.bytes_in.fetch_add(len as u64, Ordering::Relaxed);
+                    self.note_received(result);
+                }
+                Poll::Ready(Err(error)) => self.end(Lost::Broken, None, Some(error)),
+            }
+        }
+        read_any
+    }
+
+    /// Writes what waits until nothing does (`Ready`) or the socket is full.
+    fn write(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), WireError>> {
+        loop {
+            if self.batch.is_empty() {
+                if !self.inlet.raw_out.is_empty() {
+                    core::task::ready!(self.write_raw(cx))?;
+                }
+                if !self.link.lock().take_batch(&mut self.batch) {
+                    return Poll::Ready(Ok(()));
+                }
+            }
+            let mut slices: [IoSlice<'_>; SLICES_MAX] = core::array::from_fn(|_| IoSlice::new(&[]));
+            let mut count = 0;
+            for (slice, bytes) in slices.iter_mut().zip(self.batch.slices()) {
+                *slice = IoSlice::new(bytes);
+                count += 1;
+            }
+            let len = core::task::ready!(self.wire.poll_write(cx, &slices[..count]))?;
+            self.batch.advance(len, &mut self.spare);
+            self.link.bytes_out.fetch_add(len as u64, Ordering::Relaxed);
+            self.link.lock().handle_written(len as u64, self.batch.is_empty(), &mut self.spare);
+        }
+    }
+
+    /// Writes pongs and close frames, between two batches.
+    fn write_raw(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), WireError>> {
+        while self.raw_written < self.inlet.raw_out.len() {
+            let rest = &self.inlet.raw_out[self.raw_written..];
+            self.raw_written += core::task::ready!(self.wire.poll_write(cx, &[IoSlice::new(rest)]))?;
+        }
+        self.inlet.raw_out = Vec::new();
+        self.raw_written = 0;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Looks at the clock if a timeout is due, and sees to being woken at the next one.
+    fn keep_time(&mut self, cx: &mut Context<'_>) {
+        loop {
+            let due = self.link.lock().next_timeout();
+            let now = self.runtime.now();
+            if due <= now {
+                let unacked = self.wire.unacked_bytes();
+                self.link.lock().handle_timeout(now, unacked);
+                // A timeout that is still due would spin; each one moves at least a little.
+                let next = self.link.lock().next_timeout().max(now + MIN_SLEEP);
+                self.arm(next);
+            } else if due < self.timer_at {
+                self.arm(due);
+            }
+            if self.timer.as_mut().poll(cx).is_pending() {
+                return;
+            }
+            self.timer_at = Instant::NEVER;
+        }
+    }
+
+    fn arm(&mut self, at: Instant) {
+        self.timer = self.runtime.sleep_until(at);
+        self.timer_at = at;
+    }
+
+    /// The connection is over: what callers learn was said by `close`; says good-bye to the peer if it can be said at once.
+    fn finish(&mut self, cx: &mut Context<'_>, lost: Lost) -> Ended {
+        let ended = self.ended.take().unwrap_or(Ended { lost, protocol: None, wire: None });
+        let farewell = match ended.lost {
+            Lost::Protocol => Some((1002, ended.protocol.map(|error| error.to_string()).unwrap_or_default())),
+            Lost::Drained | Lost::Shutdown => Some((1001, "going away".to_owned())),
+            Lost::Replaced => Some((1000, "replaced".to_owned())),
+            Lost::Closed | Lost::Broken | Lost::Silent => None,
+        };
+        if let Some((code, text)) = farewell
+            && self.batch.is_empty()
+        {
+            let bytes = frame::encode_close(self.inlet.side(), code, &text);
+            // Best effort: a full socket means a peer that does not read.
+            let _ = self.wire.poll_write(cx, &[IoSlice::new(&bytes)]);
+        }
+        ended
+    }
+}
+
+/// Timeouts are not looked at more often than this.
+const MIN_SLEEP: core::time::Duration = core::time::Duration::from_micros(500);
+
+impl<R: Runtime> Future for Driver<R> {
+    type Output = Ended;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
+        let this = self.get_mut();
+        this.link.lock().awake();
+        // After lingering, what has gathered leaves before more is read.
+        if !this.lingered && this.read(cx) {
+            this.lingered = true;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        loop {
+            if let Poll::Ready(Err(error)) = this.write(cx) {
+                this.end(Lost::Broken, None, Some(error));
+            }
+            if this.lingered {
+                this.lingered = false;
+                if this.read(cx) {
+                    this.lingered = true;
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+            }
+            this.keep_time(cx);
+            let mut mux = this.link.lock();
+            if mux.is_drained() {
+                mux.close(Lost::Drained);
+            }
+            let lost = mux.lost();
+            let more = mux.has_output() && this.batch.is_empty() && lost.is_none();
+            if !more && lost.is_none() {
+                mux.sleep(cx.waker());
+            }
+            drop(mux);
+            match lost {
+                Some(lost) => return Poll::Ready(this.finish(cx, lost)),
+                None if more => {}
+                None => return Poll::Pending,
+            }
+        }
+    }
+}

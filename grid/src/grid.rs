@@ -1,0 +1,493 @@
+//! The grid of one server: every peer, the connections to it, and calls by peer id.
+//!
+//! Each known address has a *keeper*: a task that dials whenever there is no connection, backs off, and runs the
+//! connection it made. Connections from outside come in by [`Grid::accept`]; their peers get a keeper too, so that both
+//! sides dial after a loss. [`table`](crate::table) decides which of two connections stays.
+
+use core::future::poll_fn;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::task::Poll;
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ashlar_wire::id::ServerId;
+use ashlar_wire::time::Instant;
+
+use crate::config::{BULK_THRESHOLD, GridConfig};
+use crate::error::{CallError, Lost, Reason, StreamError};
+use crate::handler::{HandlerId, Handlers, Method, Payload as _};
+use crate::link::Link;
+use crate::mux::{Mux, NewCall};
+use crate::outbox::Class;
+use crate::peer::Peer;
+use crate::race::before;
+use crate::seam::{Lane, Runtime};
+use crate::status::{GridCounters, PeerEvent, PeerStatus};
+use crate::stream::ClientStream;
+
+/// What a caller can say about one call or stream.
+#[derive(Debug, Clone, Copy)]
+pub struct CallOptions<'a> {
+    /// How long to wait for the answer, a connection included; `None` is the configured default.
+    pub timeout: Option<Duration>,
+    /// The route at the peer, empty for none.
+    pub route: &'a str,
+    /// Fail at once when there is no connection, instead of waiting for one.
+    pub fail_fast: bool,
+    /// How urgent a large request is.
+    pub class: Class,
+    /// For streams: bytes accepted unread at first and at most; 0 is the configured default.
+    pub window: (u32, u32),
+}
+
+impl Default for CallOptions<'_> {
+    fn default() -> Self {
+        Self { timeout: None, route: "", fail_fast: false, class: Class::Foreground, window: (0, 0) }
+    }
+}
+
+impl CallOptions<'_> {
+    /// The defaults, with this time to wait.
+    #[must_use]
+    pub fn within(timeout: Duration) -> Self {
+        Self { timeout: Some(timeout), ..Self::default() }
+    }
+}
+
+/// What all tasks of one grid share.
+pub(crate) struct Shared<R: Runtime> {
+    pub(crate) runtime: Arc<R>,
+    pub(crate) config: GridConfig,
+    pub(crate) handlers: Arc<Handlers>,
+    pub(crate) peers: Mutex<Peers>,
+    pub(crate) counters: Mutex<GridCounters>,
+    pub(crate) on_event: Box<dyn Fn(&PeerEvent) + Send + Sync>,
+    pub(crate) draining: AtomicBool,
+    pub(crate) stopped: AtomicBool,
+    pub(crate) handshakes: AtomicUsize,
+    /// Keepers, connections and the like that run.
+    pub(crate) tasks: AtomicUsize,
+}
+
+#[derive(Default)]
+pub(crate) struct Peers {
+    pub(crate) by_id: BTreeMap<ServerId, Arc<Peer>>,
+    /// Addresses that have a keeper, and who was found there.
+    pub(crate) targets: BTreeMap<String, Target>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Target {
+    pub(crate) id: Option<ServerId>,
+    pub(crate) last_error: Option<String>,
+    pub(crate) removed: bool,
+}
+
+/// One server's end of the grid. Clones are the same grid.
+pub struct Grid<R: Runtime>(pub(crate) Arc<Shared<R>>);
+
+impl<R: Runtime> Clone for Grid<R> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<R: Runtime> Grid<R> {
+    /// A grid that answers with `handlers` and tells `on_event` what happens to its connections.
+    pub fn new(
+        runtime: Arc<R>,
+        config: GridConfig,
+        handlers: Handlers,
+        on_event: impl Fn(&PeerEvent) + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(Shared {
+            runtime,
+            config,
+            handlers: Arc::new(handlers),
+            peers: Mutex::default(),
+            counters: Mutex::default(),
+            on_event: Box::new(on_event),
+            draining: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+            handshakes: AtomicUsize::new(0),
+            tasks: AtomicUsize::new(0),
+        }))
+    }
+
+    /// This server.
+    #[must_use]
+    pub fn server(&self) -> ServerId {
+        self.0.config.server
+    }
+
+    /// Keeps a connection to whoever answers at `address` (`host:port`), from now on. Nothing happens if it is known.
+    pub fn add_peer(&self, address: &str) {
+        self.0.add_target(address, None);
+    }
+
+    /// Ends the connections to a peer and forgets its addresses. It may come back by dialing.
+    pub fn forget_peer(&self, id: ServerId) {
+        let peer = {
+            let mut peers = self.0.peers();
+            for target in peers.targets.values_mut().filter(|target| target.id == Some(id)) {
+                target.removed = true;
+            }
+            peers.targets.retain(|_, target| !target.removed);
+            peers.by_id.remove(&id)
+        };
+        if let Some(peer) = peer {
+            peer.close(Lost::Shutdown);
+        }
+    }
+
+    /// The peer of that id, for repeated calls.
+    ///
+    /// # Errors
+    /// [`Reason::UnknownPeer`].
+    pub fn peer(&self, id: ServerId) -> Result<PeerHandle<R>, CallError> {
+        let peer = self.0.peers().by_id.get(&id).cloned();
+        let peer = peer.ok_or(CallError::NotSent(Reason::UnknownPeer))?;
+        Ok(PeerHandle { shared: self.0.clone(), peer })
+    }
+
+    /// Calls a peer; see [`PeerHandle::call`].
+    ///
+    /// # Errors
+    /// As there, and [`Reason::UnknownPeer`].
+    pub async fn call<M: Method>(
+        &self,
+        peer: ServerId,
+        request: &M::Request,
+        options: CallOptions<'_>,
+    ) -> Result<M::Reply, CallError>
+    where
+        M::Request: Sync,
+    {
+        self.peer(peer)?.call::<M>(request, options).await
+    }
+
+    /// Opens a stream to a peer; see [`PeerHandle::open_stream`].
+    ///
+    /// # Errors
+    /// As there, and [`Reason::UnknownPeer`].
+    pub async fn open_stream(
+        &self,
+        peer: ServerId,
+        handler: HandlerId,
+        initial: &[u8],
+        options: CallOptions<'_>,
+    ) -> Result<ClientStream, StreamError> {
+        let peer = self.peer(peer).map_err(|_| StreamError::NotExecuted(Reason::UnknownPeer))?;
+        peer.open_stream(handler, initial, options).await
+    }
+
+    /// All peers, as they stand now, by id; then addresses where nobody was found so far.
+    #[must_use]
+    pub fn peers(&self) -> Vec<PeerStatus> {
+        self.0.statuses()
+    }
+
+    /// What was counted since the start.
+    #[must_use]
+    pub fn counters(&self) -> GridCounters {
+        *self.0.counters()
+    }
+
+    /// Tasks of this grid that run: keepers, connections, hellos.
+    #[must_use]
+    pub fn tasks(&self) -> usize {
+        self.0.tasks.load(Ordering::Acquire)
+    }
+
+    /// Stops in peace: peers are told to send nothing new, what runs is finished, for at most
+    /// [`Timing::drain_max`](crate::config::Timing::drain_max); then every connection is closed.
+    pub async fn drain(&self) {
+        self.0.draining.store(true, Ordering::Release);
+        let links = self.0.links();
+        for link in &links {
+            link.lock().drain();
+        }
+        let at = self.0.runtime.now() + self.0.config.timing.drain_max;
+        loop {
+            let now = self.0.runtime.now();
+            if now >= at || links.iter().all(|link| link.lock().lost().is_some()) {
+                break;
+            }
+            self.0.runtime.sleep_until(now + DRAIN_LOOK).await;
+        }
+        self.stop();
+    }
+
+    /// Stops at once: every connection is closed, every call fails, no task stays.
+    pub fn stop(&self) {
+        self.0.draining.store(true, Ordering::Release);
+        self.0.stopped.store(true, Ordering::Release);
+        let peers: Vec<Arc<Peer>> = {
+            let mut peers = self.0.peers();
+            for target in peers.targets.values_mut() {
+                target.removed = true;
+            }
+            peers.targets.clear();
+            peers.by_id.values().cloned().collect()
+        };
+        for peer in peers {
+            peer.close(Lost::Shutdown);
+        }
+    }
+}
+
+/// How often draining looks whether all is done.
+const DRAIN_LOOK: Duration = Duration::from_millis(5);
+
+impl<R: Runtime> Shared<R> {
+    pub(crate) fn peers(&self) -> MutexGuard<'_, Peers> {
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn counters(&self) -> MutexGuard<'_, GridCounters> {
+        self.counters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
+    }
+
+    /// Every live connection.
+    fn links(&self) -> Vec<Arc<Link>> {
+        let peers: Vec<Arc<Peer>> = self.peers().by_id.values().cloned().collect();
+        peers.iter().flat_map(|peer| peer.links()).collect()
+    }
+
+    fn statuses(&self) -> Vec<PeerStatus> {
+        let now = self.runtime.now();
+        let (known, unknown) = {
+            let peers = self.peers();
+            let known: Vec<Arc<Peer>> = peers.by_id.values().cloned().collect();
+            let unknown = peers.targets.iter().filter(|(_, target)| target.id.is_none());
+            (known, unknown.map(|(address, target)| (address.clone(), target.last_error.clone())).collect::<Vec<_>>())
+        };
+        let known = known.iter().map(|peer| peer.status(now, self.config.timing.ping_after));
+        known.chain(unknown.into_iter().map(|(address, error)| PeerStatus::unknown(address, error))).collect()
+    }
+}
+
+/// One peer of a grid.
+pub struct PeerHandle<R: Runtime> {
+    shared: Arc<Shared<R>>,
+    peer: Arc<Peer>,
+}
+
+impl<R: Runtime> Clone for PeerHandle<R> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone(), peer: self.peer.clone() }
+    }
+}
+
+impl<R: Runtime> PeerHandle<R> {
+    /// Who.
+    #[must_use]
+    pub fn id(&self) -> ServerId {
+        self.peer.id()
+    }
+
+    /// Asks, and waits for the answer until the deadline. Where no connection is, waits for one (unless `fail_fast`). What
+    /// is known not to have run is sent again on another connection, and so is what may have run if the method is
+    /// idempotent. Dropping the future cancels the call at the peer.
+    ///
+    /// # Errors
+    /// By what is known of the execution: see [`CallError`].
+    pub async fn call<M: Method>(&self, request: &M::Request, options: CallOptions<'_>) -> Result<M::Reply, CallError>
+    where
+        M::Request: Sync,
+    {
+        let reply = self.call_encoded(M::ID, M::LANE, M::IDEMPOTENT, |out| request.encode(out), options).await?;
+        M::Reply::decode(&reply).map_err(|_| CallError::Unknown(Reason::Malformed))
+    }
+
+    /// Like [`PeerHandle::call`], over bytes.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn call_bytes(
+        &self,
+        handler: HandlerId,
+        request: &[u8],
+        options: CallOptions<'_>,
+    ) -> Result<Vec<u8>, CallError> {
+        let lane = if request.len() >= BULK_THRESHOLD { Lane::Bulk } else { Lane::Small };
+        self.call_encoded(handler, lane, false, |out| out.extend_from_slice(request), options).await
+    }
+
+    async fn call_encoded(
+        &self,
+        handler: HandlerId,
+        mut lane: Lane,
+        idempotent: bool,
+        encode: impl Fn(&mut Vec<u8>),
+        options: CallOptions<'_>,
+    ) -> Result<Vec<u8>, CallError> {
+        let runtime = &*self.shared.runtime;
+        let mut now = runtime.now();
+        let deadline = now + options.timeout.unwrap_or(self.shared.config.timing.call_deadline);
+        let call = NewCall { handler: handler as u16, route: options.route, deadline, class: options.class };
+        let mut attempts = 0;
+        loop {
+            if !self.peer.admit(now) {
+                return Err(CallError::NotSent(Reason::BreakerOpen));
+            }
+            let link = match self.peer.link(lane) {
+                Some(link) => link,
+                None => self.wait_for_link(lane, deadline, options.fail_fast).await?,
+            };
+            now = runtime.now();
+            let started = link.call_with(now, &call, lane, &encode);
+            let result = match started {
+                Err(Start::TakeBulk) => {
+                    lane = Lane::Bulk;
+                    continue;
+                }
+                Err(Start::Failed(error)) => Err(error),
+                Ok(pending) => pending.await,
+            };
+            now = runtime.now();
+            self.peer.note_result(&result, now);
+            attempts += 1;
+            match result {
+                Err(error) if attempts < ATTEMPTS_MAX && now < deadline && may_retry(&error, idempotent, options) => {
+                    // What failed at once must not be tried in a circle: each further try waits a little longer.
+                    let pause = RETRY_PAUSE * attempts;
+                    runtime.sleep_until((now + pause).min(deadline)).await;
+                    now = runtime.now();
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Opens a stream: an initial payload of at most a chunk, then messages both ways until the handler ends it or the
+    /// deadline passes.
+    ///
+    /// # Errors
+    /// [`StreamError::NotExecuted`]: retry is safe.
+    pub async fn open_stream(
+        &self,
+        handler: HandlerId,
+        initial: &[u8],
+        options: CallOptions<'_>,
+    ) -> Result<ClientStream, StreamError> {
+        let runtime = &*self.shared.runtime;
+        let deadline = runtime.now() + options.timeout.unwrap_or(self.shared.config.timing.call_deadline);
+        let call = NewCall { handler: handler as u16, route: options.route, deadline, class: options.class };
+        loop {
+            let link = match self.peer.link(Lane::Small) {
+                Some(link) => link,
+                None => self
+                    .wait_for_link(Lane::Small, deadline, options.fail_fast)
+                    .await
+                    .map_err(|error| not_executed(&error))?,
+            };
+            let now = runtime.now();
+            let opened = link.lock().open_stream(now, &call, initial, options.window);
+            match opened {
+                Ok(key) => return Ok(ClientStream::new(link, key)),
+                Err(StreamError::NotExecuted(Reason::Draining | Reason::Disconnected(_)))
+                    if now < deadline && !options.fail_fast =>
+                {
+                    runtime.sleep_until((now + RETRY_PAUSE).min(deadline)).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Whether there is a connection now.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.peer.link(Lane::Small).is_some()
+    }
+
+    /// The connection for `lane`, opened or awaited until `deadline`.
+    async fn wait_for_link(&self, lane: Lane, deadline: Instant, fail_fast: bool) -> Result<Arc<Link>, CallError> {
+        if self.shared.stopped.load(Ordering::Acquire) {
+            return Err(CallError::NotSent(Reason::Disconnected(Lost::Shutdown)));
+        }
+        if lane == Lane::Bulk {
+            self.shared.open_bulk(&self.peer);
+        }
+        if fail_fast && self.peer.link(Lane::Small).is_none() {
+            return Err(CallError::NotSent(Reason::NotConnected));
+        }
+        let linked = poll_fn(|cx| {
+            if self.shared.stopped.load(Ordering::Acquire) {
+                return Poll::Ready(Err(CallError::NotSent(Reason::Disconnected(Lost::Shutdown))));
+            }
+            self.peer.poll_link(lane, cx).map(Ok)
+        });
+        let linked = before(&*self.shared.runtime, deadline, linked).await;
+        linked.unwrap_or(Err(CallError::NotSent(Reason::NotConnected)))
+    }
+}
+
+/// Tries of one call, at most.
+const ATTEMPTS_MAX: u32 = 64;
+/// Pause before a call is tried again, times the tries so far.
+const RETRY_PAUSE: Duration = Duration::from_millis(5);
+
+/// Why a call did not start on a link.
+pub(crate) enum Start {
+    /// It is too long for the small lane.
+    TakeBulk,
+    Failed(CallError),
+}
+
+impl Link {
+    /// Starts a call whose request `encode` appends to a buffer.
+    pub(crate) fn call_with(
+        self: &Arc<Self>,
+        now: Instant,
+        call: &NewCall<'_>,
+        lane: Lane,
+        encode: &impl Fn(&mut Vec<u8>),
+    ) -> Result<crate::link::PendingCall, Start> {
+        let mut mux = self.lock();
+        let mut request = mux.take_scratch();
+        encode(&mut request);
+        if lane == Lane::Small && request.len() >= BULK_THRESHOLD {
+            mux.return_scratch(request);
+            return Err(Start::TakeBulk);
+        }
+        let id = mux.start_scratch_call(now, call, request).map_err(Start::Failed)?;
+        drop(mux);
+        Ok(crate::link::PendingCall::new(self.clone(), id))
+    }
+}
+
+fn may_retry(error: &CallError, idempotent: bool, options: CallOptions<'_>) -> bool {
+    if options.fail_fast {
+        return false;
+    }
+    match error {
+        CallError::NotSent(reason) | CallError::NotExecuted(reason) => {
+            matches!(reason, Reason::Draining | Reason::Disconnected(_) | Reason::NotConnected)
+        }
+        CallError::Unknown(reason) => idempotent && matches!(reason, Reason::Disconnected(_)),
+        CallError::Refused(_) => false,
+    }
+}
+
+fn not_executed(error: &CallError) -> StreamError {
+    StreamError::NotExecuted(error.reason().unwrap_or(Reason::NotConnected))
+}
+
+impl<R: Runtime> Shared<R> {
+    /// A mux for a connection whose hello is done.
+    pub(crate) fn new_mux(&self, side: crate::frame::Side, session: &crate::hello::Session) -> Mux {
+        let limits = match session.lane {
+            Lane::Small => self.config.limits,
+            Lane::Bulk => self.config.bulk_limits,
+        };
+        let peer_limits = session.peer_limits.apply_to(limits);
+        Mux::new(side, limits, peer_limits, &self.config.timing, session.salt, self.runtime.now())
+    }
+}

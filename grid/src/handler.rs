@@ -1,0 +1,406 @@
+//! Handlers: what a server answers, registered once by a typed id.
+//!
+//! Ids are append-only and live in one list, [`HandlerId`]. A handler is *inline* (runs on the connection's own task,
+//! must be short and must not wait), *served* (a future beside it, cancelled when its caller leaves), or a *stream*.
+//! It may be bound to a route, for instance one drive of a server; the caller names the route, which travels once per
+//! connection and is two bytes afterwards.
+
+use core::fmt;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ashlar_wire::id::ServerId;
+use ashlar_wire::time::Instant;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::cancel::Cancelled;
+use crate::error::Refusal;
+use crate::seam::{BoxFuture, Lane};
+use crate::stream::ServerStream;
+
+macro_rules! handler_ids {
+    ($($(#[$doc:meta])* $name:ident = $number:literal,)*) => {
+        /// Every handler of every server. Append only: a number never changes its meaning and is never reused.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        #[repr(u16)]
+        pub enum HandlerId { $($(#[$doc])* $name = $number,)* }
+
+        impl HandlerId {
+            /// Every handler, in order.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// The handler of that number, if this version knows it.
+            #[inline]
+            #[must_use]
+            pub const fn from_number(number: u16) -> Option<Self> {
+                match number {
+                    $($number => Some(Self::$name),)*
+                    _ => None,
+                }
+            }
+
+            /// Its name in logs and metrics.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => stringify!($name),)* }
+            }
+        }
+    };
+}
+
+handler_ids! {
+    /// Answers with the request: for benchmarks and tests.
+    Echo = 1,
+    /// Known servers and their addresses, exchanged on every new connection.
+    Members = 2,
+    /// A server's own view of the mesh, for `ashlar status`.
+    Status = 3,
+    /// A stream that answers its initial payload a number of times: for benchmarks and tests.
+    EchoStream = 4,
+    /// Takes a payload and answers its length: for benchmarks and tests.
+    Sink = 5,
+    /// For tests of the simulator: an answer after a delay.
+    Delayed = 6,
+    /// For tests of the simulator: runs counted by request id.
+    Counted = 7,
+    /// For tests of the simulator: a stream with a pattern that its reader checks.
+    Pattern = 8,
+}
+
+/// A value that travels as a payload.
+pub trait Payload: Sized + Send + 'static {
+    /// Appends its written form.
+    fn encode(&self, out: &mut Vec<u8>);
+
+    /// Reads it back.
+    ///
+    /// # Errors
+    /// The bytes are not such a value.
+    fn decode(bytes: &[u8]) -> Result<Self, MalformedPayload>;
+}
+
+/// The bytes of a payload are not what its type says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MalformedPayload;
+
+impl fmt::Display for MalformedPayload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the payload is malformed")
+    }
+}
+
+impl core::error::Error for MalformedPayload {}
+
+impl Payload for () {
+    fn encode(&self, _out: &mut Vec<u8>) {}
+
+    fn decode(bytes: &[u8]) -> Result<Self, MalformedPayload> {
+        if bytes.is_empty() { Ok(()) } else { Err(MalformedPayload) }
+    }
+}
+
+impl Payload for Vec<u8> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self);
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, MalformedPayload> {
+        Ok(bytes.to_vec())
+    }
+}
+
+/// Any serde value, as MessagePack with its fields in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Packed<T>(pub T);
+
+impl<T: Serialize + DeserializeOwned + Send + 'static> Payload for Packed<T> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        rmp_serde::encode::write(out, &self.0).expect("a value of our own packs into memory");
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, MalformedPayload> {
+        rmp_serde::from_slice(bytes).map(Self).map_err(|_| MalformedPayload)
+    }
+}
+
+/// One kind of call: its id and types, known to caller and handler alike.
+pub trait Method: 'static {
+    /// Its id.
+    const ID: HandlerId;
+    /// Which connection it takes. [`Lane::Bulk`] where request or answer usually has 64 KiB or more; a longer request
+    /// takes the bulk lane anyway.
+    const LANE: Lane = Lane::Small;
+    /// Whether running it twice is the same as once: then the grid itself retries after a lost connection.
+    const IDEMPOTENT: bool = false;
+    /// What is asked.
+    type Request: Payload;
+    /// What is answered.
+    type Reply: Payload;
+}
+
+/// What a handler knows of its caller.
+#[derive(Debug, Clone)]
+pub struct CallContext {
+    /// The authenticated caller.
+    pub caller: ServerId,
+    /// When the caller stops waiting; [`Instant::NEVER`] if it did not say.
+    pub deadline: Instant,
+    /// Resolves when the caller has left. A served handler's future is dropped then; this is for work that it started.
+    pub cancelled: Cancelled,
+}
+
+pub(crate) type InlineFn = dyn Fn(ServerId, &[u8], &mut Vec<u8>) -> Answered + Send + Sync;
+pub(crate) type ServeFn = dyn Fn(CallContext, Vec<u8>) -> BoxFuture<(Answered, Vec<u8>)> + Send + Sync;
+pub(crate) type StreamFn = dyn Fn(CallContext, Vec<u8>, ServerStream) -> BoxFuture<Result<(), Refusal>> + Send + Sync;
+
+/// How a handler answered; the answer itself stands in the buffer beside it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answered {
+    /// With a reply.
+    Ok,
+    /// With a refusal.
+    Refused(Refusal),
+    /// Not at all: the request is not one.
+    Malformed,
+}
+
+/// One registered handler.
+#[derive(Clone)]
+pub enum Handler {
+    /// Runs on the connection's task.
+    Inline(Arc<InlineFn>),
+    /// Runs beside it.
+    Served(Arc<ServeFn>),
+    /// Keeps a stream.
+    Stream(Arc<StreamFn>),
+}
+
+impl fmt::Debug for Handler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Inline(_) => "Inline",
+            Self::Served(_) => "Served",
+            Self::Stream(_) => "Stream",
+        })
+    }
+}
+
+/// The same handler and route were registered before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RegisteredTwice {
+    /// The handler.
+    pub handler: HandlerId,
+    /// Its route, empty for none.
+    pub route: String,
+}
+
+impl fmt::Display for RegisteredTwice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "handler {:?} is registered twice on route {:?}; remove one", self.handler, self.route)
+    }
+}
+
+impl core::error::Error for RegisteredTwice {}
+
+/// Number of a route among those registered here; 0 is "no route".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct RouteIndex(pub u16);
+
+/// All handlers of a server, complete before the first connection.
+#[derive(Debug, Clone, Default)]
+pub struct Handlers {
+    /// Without a route, by number: the hot path is an index.
+    plain: Vec<Option<Handler>>,
+    routed: BTreeMap<(RouteIndex, HandlerId), Handler>,
+    routes: BTreeMap<String, RouteIndex>,
+}
+
+impl Handlers {
+    /// None.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Registers an inline handler over bytes: it appends its answer to the buffer it is given. It runs on the
+    /// connection's own task: microseconds, no waiting, no locks that are held for longer, no call of the grid.
+    ///
+    /// # Errors
+    /// Registered before.
+    pub fn inline_bytes(
+        self,
+        id: HandlerId,
+        handler: impl Fn(ServerId, &[u8], &mut Vec<u8>) -> Result<(), Refusal> + Send + Sync + 'static,
+    ) -> Result<Self, RegisteredTwice> {
+        let run = move |caller: ServerId, request: &[u8], out: &mut Vec<u8>| match handler(caller, request, out) {
+            Ok(()) => Answered::Ok,
+            Err(refusal) => Answered::Refused(refusal),
+        };
+        self.insert("", id, Handler::Inline(Arc::new(run)))
+    }
+
+    /// Registers an inline handler; see [`Handlers::inline_bytes`].
+    ///
+    /// # Errors
+    /// Registered before.
+    pub fn inline<M: Method>(
+        self,
+        handler: impl Fn(ServerId, M::Request) -> Result<M::Reply, Refusal> + Send + Sync + 'static,
+    ) -> Result<Self, RegisteredTwice> {
+        let run = move |caller: ServerId, request: &[u8], out: &mut Vec<u8>| {
+            let Ok(request) = M::Request::decode(request) else { return Answered::Malformed };
+            match handler(caller, request) {
+                Ok(reply) => {
+                    reply.encode(out);
+                    Answered::Ok
+                }
+                Err(refusal) => Answered::Refused(refusal),
+            }
+        };
+        self.insert("", M::ID, Handler::Inline(Arc::new(run)))
+    }
+
+    /// Registers a handler whose future runs beside the connection and is dropped when its caller leaves or its
+    /// deadline passes.
+    ///
+    /// # Errors
+    /// Registered before.
+    pub fn serve<M: Method, F>(
+        self,
+        handler: impl Fn(CallContext, M::Request) -> F + Send + Sync + 'static,
+    ) -> Result<Self, RegisteredTwice>
+    where
+        F: Future<Output = Result<M::Reply, Refusal>> + Send + 'static,
+    {
+        self.serve_on::<M, F>("", handler)
+    }
+
+    /// Like [`Handlers::serve`], for one route.
+    ///
+    /// # Errors
+    /// Registered before on this route.
+    pub fn serve_on<M: Method, F>(
+        self,
+        route: &str,
+        handler: impl Fn(CallContext, M::Request) -> F + Send + Sync + 'static,
+    ) -> Result<Self, RegisteredTwice>
+    where
+        F: Future<Output = Result<M::Reply, Refusal>> + Send + 'static,
+    {
+        let run = move |context: CallContext, request: Vec<u8>| -> BoxFuture<(Answered, Vec<u8>)> {
+            let Ok(request) = M::Request::decode(&request) else {
+                return Box::pin(core::future::ready((Answered::Malformed, Vec::new())));
+            };
+            let answer = handler(context, request);
+            Box::pin(async move {
+                let mut out = Vec::new();
+                match answer.await {
+                    Ok(reply) => {
+                        reply.encode(&mut out);
+                        (Answered::Ok, out)
+                    }
+                    Err(refusal) => (Answered::Refused(refusal), out),
+                }
+            })
+        };
+        self.insert(route, M::ID, Handler::Served(Arc::new(run)))
+    }
+
+    /// Registers a stream handler: it gets the initial payload and both directions; its return ends the stream.
+    ///
+    /// # Errors
+    /// Registered before.
+    pub fn stream<F>(
+        self,
+        id: HandlerId,
+        handler: impl Fn(CallContext, Vec<u8>, ServerStream) -> F + Send + Sync + 'static,
+    ) -> Result<Self, RegisteredTwice>
+    where
+        F: Future<Output = Result<(), Refusal>> + Send + 'static,
+    {
+        let run = move |context: CallContext,
+                        initial: Vec<u8>,
+                        stream: ServerStream|
+              -> BoxFuture<Result<(), Refusal>> { Box::pin(handler(context, initial, stream)) };
+        self.insert("", id, Handler::Stream(Arc::new(run)))
+    }
+
+    fn insert(mut self, route: &str, id: HandlerId, handler: Handler) -> Result<Self, RegisteredTwice> {
+        let twice = || RegisteredTwice { handler: id, route: route.to_owned() };
+        if !route.is_empty() {
+            let next = RouteIndex(u16::try_from(self.routes.len() + 1).expect("fewer than 65,535 routes a server"));
+            let index = *self.routes.entry(route.to_owned()).or_insert(next);
+            return match self.routed.insert((index, id), handler) {
+                None => Ok(self),
+                Some(_) => Err(twice()),
+            };
+        }
+        let at = id as usize;
+        if self.plain.len() <= at {
+            self.plain.resize(at + 1, None);
+        }
+        if self.plain[at].is_some() {
+            return Err(twice());
+        }
+        self.plain[at] = Some(handler);
+        Ok(self)
+    }
+
+    /// The handler of that number on a route.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, route: RouteIndex, number: u16) -> Option<&Handler> {
+        if route == RouteIndex::default() {
+            return self.plain.get(usize::from(number))?.as_ref();
+        }
+        self.routed.get(&(route, HandlerId::from_number(number)?))
+    }
+
+    /// The index of a route that is registered here.
+    #[must_use]
+    pub fn route(&self, name: &str) -> Option<RouteIndex> {
+        self.routes.get(name).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Echo;
+
+    impl Method for Echo {
+        const ID: HandlerId = HandlerId::Echo;
+        type Request = Vec<u8>;
+        type Reply = Vec<u8>;
+    }
+
+    #[test]
+    fn ids_keep_their_numbers() {
+        let numbers: Vec<u16> = HandlerId::ALL.iter().map(|id| *id as u16).collect();
+        assert_eq!(numbers, (1..=8).collect::<Vec<u16>>());
+        assert!(HandlerId::ALL.iter().all(|id| HandlerId::from_number(*id as u16) == Some(*id)));
+        assert_eq!(HandlerId::from_number(0), None);
+    }
+
+    #[test]
+    fn registering_twice_is_an_error() {
+        let echo = |_, request| Ok(request);
+        let once = Handlers::new().inline::<Echo>(echo).expect("the first");
+        let error = once.inline::<Echo>(echo).expect_err("the second");
+        assert_eq!(error, RegisteredTwice { handler: HandlerId::Echo, route: String::new() });
+    }
+
+    #[test]
+    fn routes_are_separate() {
+        let serve = |_: CallContext, request: Vec<u8>| core::future::ready(Ok(request));
+        let handlers = Handlers::new().serve_on::<Echo, _>("drive-1", serve).expect("first route");
+        let handlers = handlers.serve_on::<Echo, _>("drive-2", serve).expect("second route");
+        let first = handlers.route("drive-1").expect("registered");
+        assert!(handlers.get(first, HandlerId::Echo as u16).is_some());
+        assert!(handlers.get(RouteIndex::default(), HandlerId::Echo as u16).is_none());
+        assert_eq!(handlers.route("drive-3"), None);
+        assert!(handlers.serve_on::<Echo, _>("drive-2", serve).is_err());
+    }
+}

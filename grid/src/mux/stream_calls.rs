@@ -1,0 +1,186 @@
+//! What this server does with a stream: open, send, receive, finish, cut.
+
+use core::task::{Context, Poll};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use ashlar_wire::time::Instant;
+
+use super::streams::{StreamKey, Windows};
+use super::{Mux, NewCall, State, encode_refusal, remaining_ms};
+use crate::error::{Outcome, Reason, Refusal, StreamError};
+use crate::message::{Header, Op};
+use crate::outbox::Class;
+
+/// How a stream ends for its sender: messages and digest follow the last message.
+impl Mux {
+    /// Opens a stream with an initial payload of at most a chunk. `window` and `window_max` bound what this side
+    /// accepts unread, bytes; 0 means the connection's own.
+    ///
+    /// # Errors
+    /// Nothing has left; retry is safe.
+    pub fn open_stream(
+        &mut self,
+        now: Instant,
+        call: &NewCall<'_>,
+        initial: &[u8],
+        window: (u32, u32),
+    ) -> Result<StreamKey, StreamError> {
+        self.check_open().map_err(StreamError::NotExecuted)?;
+        if initial.len() > self.out_chunk_max() {
+            return Err(StreamError::NotExecuted(Reason::TooLong));
+        }
+        if call.deadline <= now {
+            return Err(StreamError::NotExecuted(Reason::Deadline));
+        }
+        let handler = self.intern_route(call.route, call.handler).map_err(StreamError::NotExecuted)?;
+        let receive = if window.0 == 0 { self.limits.stream_window } else { window.0 };
+        let receive_max = if window.1 == 0 { self.limits.stream_window_max } else { window.1 };
+        let windows = Windows { send: 0, receive, receive_max };
+        let key = self.streams.open(None, windows, call.deadline, now);
+        let key = key.ok_or(StreamError::NotExecuted(Reason::Overloaded))?;
+        let id = self.streams.get(key).expect("opened the line before").id;
+        let deadline_ms = remaining_ms(now, call.deadline);
+        let header = Header { deadline_ms, handler, ..Header::new(Op::Open, id, u64::from(receive)) };
+        self.out.push(&header, initial);
+        self.wake_task();
+        Ok(key)
+    }
+
+    /// Sends a message when the window and the outbox allow it; else `cx` is woken when they may.
+    pub fn poll_send(&mut self, key: StreamKey, message: &[u8], cx: &Context<'_>) -> Poll<Result<(), StreamError>> {
+        let (chunk_max, payload_max) = (self.out_chunk_max(), self.payload_out_max());
+        let Some(stream) = self.streams.get(key) else { return Poll::Ready(Err(StreamError::Finished)) };
+        match stream.sending.check() {
+            Err(error) => return Poll::Ready(Err(error)),
+            Ok(false) => {
+                stream.sending.wait(cx.waker());
+                return Poll::Pending;
+            }
+            Ok(true) => {}
+        }
+        if message.len() > payload_max {
+            return Poll::Ready(Err(StreamError::Cut(Reason::TooLong)));
+        }
+        let number = stream.sending.count(message);
+        let header = Header::new(Op::Data, stream.id, number).from_responder(stream.responder);
+        if message.len() > chunk_max {
+            stream.sending.large_leaving = true;
+            self.out.push_large(header, Arc::new(message.to_vec()), Class::Foreground);
+        } else {
+            self.out.push(&header, message);
+        }
+        self.wake_task();
+        Poll::Ready(Ok(()))
+    }
+
+    /// Moves all messages that have come into `into`, which must be empty; `Ready` with the end when none will come.
+    pub fn poll_receive(
+        &mut self,
+        key: StreamKey,
+        into: &mut VecDeque<Vec<u8>>,
+        cx: &Context<'_>,
+    ) -> Poll<Option<Result<(), StreamError>>> {
+        let Some(stream) = self.streams.get(key) else { return Poll::Ready(Some(Err(StreamError::Finished))) };
+        match stream.receiving.take(into) {
+            Some(end) => Poll::Ready(Some(end)),
+            None if into.is_empty() => {
+                stream.receiving.wait(cx.waker());
+                Poll::Pending
+            }
+            None => Poll::Ready(None),
+        }
+    }
+
+    /// The reader has taken messages of that cost; the sender gets room when enough has come together.
+    pub fn consumed(&mut self, key: StreamKey, cost: u64) {
+        let (now, round_trip) = (self.now, self.liveness.round_trip());
+        let Some(stream) = self.streams.get(key) else { return };
+        let header = Header::new(Op::Credit, stream.id, 0).from_responder(stream.responder);
+        if let Some(credit) = stream.receiving.handle_consumed(cost, now, round_trip)
+            && self.state == State::Open
+        {
+            self.out.push(&Header { sequence: credit, ..header }, &[]);
+            self.wake_task();
+        }
+    }
+
+    /// Ends this side's direction in order, once a large message has left.
+    pub fn poll_finish(&mut self, key: StreamKey, cx: &Context<'_>) -> Poll<Result<(), StreamError>> {
+        let Some(stream) = self.streams.get(key) else { return Poll::Ready(Err(StreamError::Finished)) };
+        match stream.sending.check() {
+            Err(StreamError::Finished) => return Poll::Ready(Ok(())),
+            Err(error) => return Poll::Ready(Err(error)),
+            Ok(_) if stream.sending.large_leaving => {
+                stream.sending.wait(cx.waker());
+                return Poll::Pending;
+            }
+            Ok(_) => {}
+        }
+        self.push_end(key);
+        Poll::Ready(Ok(()))
+    }
+
+    fn push_end(&mut self, key: StreamKey) {
+        let Some(stream) = self.streams.get(key) else { return };
+        let header = Header::new(Op::End, stream.id, 0).from_responder(stream.responder);
+        if let Some((messages, digest)) = stream.sending.end()
+            && self.state == State::Open
+        {
+            self.out.push(&Header { sequence: messages, ..header }, &digest);
+            self.wake_task();
+        }
+    }
+
+    /// The handler of a stream of the peer has returned: ends the stream as it says and forgets it. The handler's own
+    /// [`Mux::poll_finish`] has waited for large messages before a good end.
+    pub fn finish_served(&mut self, key: StreamKey, result: Result<(), Refusal>) {
+        match result {
+            Ok(()) => self.push_end(key),
+            Err(refusal) => self.reset_stream(key, Outcome::Refused, &encode_refusal(&refusal)),
+        }
+        self.streams.remove(key);
+    }
+
+    /// Ends a stream of the peer without its handler's word, and forgets it.
+    pub fn refuse_stream(&mut self, key: StreamKey, outcome: Outcome) {
+        self.reset_stream(key, outcome, &[]);
+        self.streams.remove(key);
+    }
+
+    /// The initiator is done with a stream: an end that is not in order is told to the peer.
+    pub fn release_stream(&mut self, key: StreamKey) {
+        let Some(stream) = self.streams.get(key) else { return };
+        let (id, unfinished) = (stream.id, stream.receiving.is_open());
+        if unfinished && self.state == State::Open {
+            self.out.drop_large(id, false);
+            self.out.push(&Header::new(Op::Cancel, id, 0), &[]);
+            self.wake_task();
+        }
+        self.streams.remove(key);
+    }
+
+    /// Ends a stream that exists with an error here, and tells the peer.
+    pub(super) fn cut_stream(&mut self, key: StreamKey, error: &StreamError, outcome: Outcome) {
+        self.reset_stream(key, outcome, &[]);
+        self.fail_stream(key, error);
+    }
+
+    fn reset_stream(&mut self, key: StreamKey, outcome: Outcome, payload: &[u8]) {
+        let Some(stream) = self.streams.get(key) else { return };
+        let (id, responder) = (stream.id, stream.responder);
+        let open = stream.sending.is_open() || stream.receiving.is_open();
+        if open && self.state == State::Open {
+            self.out.drop_large(id, responder);
+            self.push_outcome(Op::Reset, id, responder, outcome, payload);
+        }
+    }
+
+    /// Ends a stream with an error here. Its owner forgets it when it lets go of it.
+    pub(super) fn fail_stream(&mut self, key: StreamKey, error: &StreamError) {
+        let Some(stream) = self.streams.get(key) else { return };
+        stream.fail(error);
+        let (id, responder) = (stream.id, stream.responder);
+        self.out.drop_large(id, responder);
+    }
+}

@@ -1,0 +1,294 @@
+//! What waits to be written, and in which order it leaves.
+//!
+//! Three queues. *Control* (pings, credits, cancels) leaves before everything else. *Small* messages are encoded
+//! straight into open [`Segment`]s, so that a hundred of them leave in one frame and one write. *Large* payloads stay
+//! where they are and give one chunk at a time, in turn and by class, into the room that a batch has left: a large one
+//! never stands before a small one for longer than a batch.
+//!
+//! The connection's task takes a [`Batch`] out under the lock, writes it without the lock, and gives its buffers back.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use ashlar_wire::checksum::Salt;
+
+use crate::config::FRAME_TARGET;
+use crate::frame::{FRAME_PAYLOAD_MAX, Segment, Side};
+use crate::message::{self, CHECKSUM_LEN, Flags, HEADER_MAX, Header, MuxId, Op};
+
+/// Bytes that one batch takes at most, give or take a frame.
+const BATCH_MAX: usize = 256 * 1024;
+/// Bytes of large payloads in one batch: what a small message may find before it.
+const LARGE_PER_BATCH: usize = 64 * 1024;
+/// Buffers kept for reuse.
+const SPARE_MAX: usize = 8;
+/// A buffer that grew beyond this is not kept.
+const SPARE_CAPACITY_MAX: usize = 2 * FRAME_PAYLOAD_MAX;
+
+/// How urgent a large payload is. Each turn serves the most urgent class first, and the others once in four turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Class {
+    /// Somebody waits.
+    #[default]
+    Foreground,
+    /// Repair, migration, scrubbing.
+    Background,
+}
+
+/// Sealed frames on their way to the socket.
+#[derive(Debug, Default)]
+pub struct Batch {
+    segments: VecDeque<Segment>,
+    /// Bytes of the first segment that are written.
+    written: usize,
+}
+
+impl Batch {
+    /// Whether all is written.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+
+    /// The unwritten bytes, in order.
+    pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
+        let mut skip = self.written;
+        self.segments.iter().map(move |segment| &segment.as_bytes()[core::mem::take(&mut skip)..])
+    }
+
+    /// Notes that `len` more bytes are written; hands finished buffers to `spare`.
+    pub fn advance(&mut self, len: usize, spare: &mut Vec<Vec<u8>>) {
+        self.written += len;
+        while let Some(first) = self.segments.front() {
+            let first_len = first.as_bytes().len();
+            if self.written < first_len {
+                break;
+            }
+            self.written -= first_len;
+            spare.extend(self.segments.pop_front().map(Segment::into_buffer));
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Large {
+    header: Header,
+    payload: Arc<Vec<u8>>,
+    at: usize,
+}
+
+/// The queues of one connection.
+#[derive(Debug)]
+pub struct Outbox {
+    side: Side,
+    salt: Option<Salt>,
+    chunk_max: usize,
+    control: Option<Segment>,
+    /// Small messages: full segments, then an open one.
+    small: VecDeque<Segment>,
+    /// Number of the segment at the front of `small`; every small message knows the number of its own.
+    first_segment: u64,
+    large: [VecDeque<Large>; 2],
+    turn: u32,
+    /// Bytes in all queues.
+    queued: usize,
+    spare: Vec<Vec<u8>>,
+}
+
+/// Where a small message waits, to tell later whether it left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position(u64);
+
+impl Position {
+    /// A message that is known to have left.
+    pub const LEFT: Self = Self(0);
+    /// A message of which nothing has left.
+    pub const WAITING: Self = Self(u64::MAX);
+}
+
+impl Outbox {
+    /// Empty queues for a connection whose messages carry checksums if `salt`.
+    #[must_use]
+    pub fn new(side: Side, chunk_max: usize, salt: Option<Salt>) -> Self {
+        assert!(
+            chunk_max + HEADER_MAX + CHECKSUM_LEN <= FRAME_PAYLOAD_MAX,
+            "a chunk with its header fits into a frame"
+        );
+        Self {
+            side,
+            salt,
+            chunk_max,
+            control: None,
+            small: VecDeque::new(),
+            first_segment: 1,
+            large: [VecDeque::new(), VecDeque::new()],
+            turn: 0,
+            queued: 0,
+            spare: Vec::new(),
+        }
+    }
+
+    /// Appends a message that overtakes all others. Its payload is short.
+    pub fn push_control(&mut self, header: &Header, payload: &[u8]) {
+        let segment = match &mut self.control {
+            Some(segment) if segment.payload_len() + payload.len() < FRAME_TARGET => segment,
+            Some(_) => return self.push_overflowing_control(header, payload),
+            empty => empty.insert(Segment::new(self.spare.pop().unwrap_or_default())),
+        };
+        let before = segment.payload_len();
+        message::encode(segment.payload_mut(), header, payload, self.salt);
+        self.queued += segment.payload_len() - before;
+    }
+
+    /// A burst of control messages that fills a frame continues among the small ones, whose order does not matter to it.
+    fn push_overflowing_control(&mut self, header: &Header, payload: &[u8]) {
+        self.push(header, payload);
+    }
+
+    /// Appends a message whose payload fits into a chunk.
+    #[inline]
+    pub fn push(&mut self, header: &Header, payload: &[u8]) -> Position {
+        debug_assert!(payload.len() <= self.chunk_max, "longer payloads go through push_large");
+        let needed = HEADER_MAX + CHECKSUM_LEN + payload.len();
+        let segment = match self.small.back_mut() {
+            Some(open) if open.payload_len() < FRAME_TARGET && open.payload_len() + needed <= FRAME_PAYLOAD_MAX => open,
+            _ => {
+                self.small.push_back(Segment::new(self.spare.pop().unwrap_or_default()));
+                self.small.back_mut().expect("pushed the line before")
+            }
+        };
+        let before = segment.payload_len();
+        message::encode(segment.payload_mut(), header, payload, self.salt);
+        self.queued += segment.payload_len() - before;
+        Position(self.first_segment + self.small.len() as u64 - 1)
+    }
+
+    /// Queues a payload of any length, to leave in chunks.
+    pub fn push_large(&mut self, header: Header, payload: Arc<Vec<u8>>, class: Class) {
+        self.queued += payload.len();
+        self.large[class as usize].push_back(Large { header, payload, at: 0 });
+    }
+
+    /// Whether a message at `position` has been handed to the socket, as far as is known.
+    #[must_use]
+    pub fn has_left(&self, position: Position) -> bool {
+        position.0 < self.first_segment
+    }
+
+    /// Whether a large payload of `id` is queued; `Some(true)` if a part of it has left.
+    #[must_use]
+    pub fn large_state(&self, id: MuxId, responder: bool) -> Option<bool> {
+        self.large.iter().flatten().find(|large| is_of(large, id, responder)).map(|large| large.at > 0)
+    }
+
+    /// Drops what is left of a large payload of `id`. Returns whether a part of it has left already.
+    pub fn drop_large(&mut self, id: MuxId, responder: bool) -> bool {
+        let mut part_left = false;
+        for queue in &mut self.large {
+            queue.retain(|large| {
+                let of_id = is_of(large, id, responder);
+                if of_id {
+                    part_left |= large.at > 0;
+                    self.queued -= large.payload.len() - large.at;
+                }
+                !of_id
+            });
+        }
+        part_left
+    }
+
+    /// Bytes that wait in all queues.
+    #[inline]
+    #[must_use]
+    pub fn queued(&self) -> usize {
+        self.queued
+    }
+
+    /// Moves the next frames into `batch`, which must be empty; whether there were any. `finished` is told the mux id
+    /// of every large payload whose last chunk is among them.
+    pub fn take_batch(&mut self, batch: &mut Batch, mut finished: impl FnMut(MuxId, bool)) -> bool {
+        assert!(batch.is_empty(), "a batch is written before the next one is taken");
+        let mut len = 0;
+        if let Some(control) = self.control.take() {
+            len += self.seal_into(control, batch);
+        }
+        while len < BATCH_MAX
+            && let Some(segment) = self.small.pop_front()
+        {
+            self.first_segment += 1;
+            len += self.seal_into(segment, batch);
+        }
+        let mut large_len = 0;
+        while large_len < LARGE_PER_BATCH
+            && let Some(class) = self.next_class()
+        {
+            let segment = self.next_chunk(class, &mut finished);
+            large_len += self.seal_into(segment, batch);
+        }
+        !batch.is_empty()
+    }
+
+    fn seal_into(&mut self, mut segment: Segment, batch: &mut Batch) -> usize {
+        segment.seal(self.side);
+        let len = segment.payload_len();
+        self.queued = self.queued.saturating_sub(len);
+        batch.segments.push_back(segment);
+        len
+    }
+
+    fn next_class(&mut self) -> Option<usize> {
+        let [foreground, background] = &self.large;
+        let background_turn = self.turn % 4 == 3;
+        self.turn = self.turn.wrapping_add(1);
+        match (foreground.is_empty(), background.is_empty()) {
+            (true, true) => None,
+            (false, false) => Some(usize::from(background_turn)),
+            (no_foreground, _) => Some(usize::from(no_foreground)),
+        }
+    }
+
+    /// Encodes one chunk of the first large payload of `class`, which then goes to the end of its queue.
+    fn next_chunk(&mut self, class: usize, finished: &mut impl FnMut(MuxId, bool)) -> Segment {
+        let mut large = self.large[class].pop_front().expect("chosen because it is not empty");
+        let mut segment = Segment::new(self.spare.pop().unwrap_or_default());
+        let end = large.payload.len().min(large.at + self.chunk_max);
+        let mut header = large.header;
+        if large.at > 0 {
+            header = Header::new(Op::Chunk, header.id, 0).from_responder(header.flags.contains(Flags::RESPONDER));
+        } else if end < large.payload.len() && header.op != Op::Data {
+            header.sequence = large.payload.len() as u64;
+        }
+        if end < large.payload.len() {
+            header.flags = header.flags.with(Flags::MORE);
+        }
+        message::encode(segment.payload_mut(), &header, &large.payload[large.at..end], self.salt);
+        // `seal_into` takes the whole segment off `queued`; its header was never counted.
+        self.queued += segment.payload_len() - (end - large.at);
+        large.at = end;
+        if end < large.payload.len() {
+            self.large[class].push_back(large);
+        } else {
+            finished(header.id, header.flags.contains(Flags::RESPONDER));
+        }
+        segment
+    }
+
+    /// Takes buffers back for reuse.
+    pub fn reuse(&mut self, buffers: &mut Vec<Vec<u8>>) {
+        for buffer in buffers.drain(..) {
+            if self.spare.len() < SPARE_MAX && buffer.capacity() <= SPARE_CAPACITY_MAX {
+                self.spare.push(buffer);
+            }
+        }
+    }
+
+    /// Frees the buffers kept for reuse: the connection is idle.
+    pub fn release_memory(&mut self) {
+        self.spare = Vec::new();
+        self.small.shrink_to_fit();
+    }
+}
+
+fn is_of(large: &Large, id: MuxId, responder: bool) -> bool {
+    large.header.id == id && large.header.flags.contains(Flags::RESPONDER) == responder
+}

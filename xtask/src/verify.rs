@@ -1,0 +1,159 @@
+//! `cargo xtask verify`: everything that a merge needs, from a fresh clone, without writing to the tree.
+//!
+//! What it makes lies in cargo's target directory. Every step runs even if an earlier one failed, so that one run
+//! tells everything.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::asks_for_help;
+use crate::failure::Failure;
+use crate::process::{cargo, run, timed};
+use crate::sim::SIMULATOR;
+use crate::terminal::say;
+use crate::workspace::Workspace;
+use crate::{fuzz, sim, tidy};
+
+const HELP: &str = "\
+Checks everything that a merge needs and never writes to the tree. All steps run, whatever fails.
+
+Usage: cargo xtask verify [--only STEP,..]
+
+Steps:
+  fmt     formatting
+  clippy  lints, with warnings as errors
+  tidy    the laws of the house that the compiler does not know
+  test    every test
+  doc     documentation, with warnings as errors
+  sim     a fixed number of simulator seeds
+  fuzz    every fuzz target for ten seconds, and a planted bug that must be found";
+
+/// Seeds of the simulator that each merge passes.
+const SIM_SEEDS: &str = "200";
+
+/// One step: its name and what it does.
+type Step = (&'static str, fn(&Workspace) -> Result<(), Failure>);
+
+/// A step that has run: its name, what came of it and how long it took.
+type Done = (&'static str, Result<(), Failure>, Duration);
+
+const STEPS: [Step; 7] = [
+    ("fmt", fmt),
+    ("clippy", clippy),
+    ("tidy", tidy::tidy),
+    ("test", test),
+    ("doc", doc),
+    ("sim", sim),
+    ("fuzz", fuzz::smoke),
+];
+
+/// Runs the chore.
+pub(crate) fn command(arguments: &[String]) -> Result<(), Failure> {
+    if asks_for_help(arguments) {
+        say(HELP);
+        return Ok(());
+    }
+    let steps = choose(arguments)?;
+    let workspace = Workspace::load()?;
+    let mut done = Vec::new();
+    for (name, step) in steps {
+        say(&format!("\n=== verify: {name}"));
+        let (result, took) = timed(|| step(&workspace));
+        done.push((name, result, took));
+    }
+    conclude(&done)
+}
+
+fn choose(arguments: &[String]) -> Result<Vec<Step>, Failure> {
+    let only = match arguments {
+        [] => return Ok(STEPS.to_vec()),
+        [flag, names] if flag == "--only" => names.as_str(),
+        [flag] => flag.strip_prefix("--only=").unwrap_or(""),
+        _ => "",
+    };
+    if only.is_empty() {
+        return Err(Failure::Usage("`verify` takes `--only STEP,..` and nothing else".into()));
+    }
+    let asked: Vec<&str> = only.split(',').map(str::trim).collect();
+    if let Some(unknown) = asked.iter().find(|name| !STEPS.iter().any(|(known, _)| known == *name)) {
+        let known: Vec<&str> = STEPS.iter().map(|(name, _)| *name).collect();
+        return Err(Failure::Usage(format!("no step is called `{unknown}`; there are {}", known.join(", "))));
+    }
+    Ok(STEPS.into_iter().filter(|(name, _)| asked.contains(name)).collect())
+}
+
+/// Prints what each step came to and fails if one failed.
+fn conclude(done: &[Done]) -> Result<(), Failure> {
+    say("\n=== verify: summary");
+    for (name, result, took) in done {
+        let came_to = match result {
+            Ok(()) => "passed".to_owned(),
+            Err(Failure::Usage(message) | Failure::Failed(message)) => format!("FAILED: {message}"),
+        };
+        say(&format!("{name:8} {:>7.1} s  {came_to}", took.as_secs_f64()));
+    }
+    verdict(done)
+}
+
+fn verdict(done: &[Done]) -> Result<(), Failure> {
+    match done.iter().filter(|(_, result, _)| result.is_err()).count() {
+        0 => Ok(()),
+        count => Err(Failure::Failed(format!("verify: {count} of {} steps failed", done.len()))),
+    }
+}
+
+fn fmt(workspace: &Workspace) -> Result<(), Failure> {
+    run(&mut cargo(&workspace.root, &["fmt", "--all", "--check"]))?;
+    run(&mut cargo(&workspace.root, &["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]))
+}
+
+fn clippy(workspace: &Workspace) -> Result<(), Failure> {
+    let arguments = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
+    run(&mut cargo(&workspace.root, &arguments))
+}
+
+fn test(workspace: &Workspace) -> Result<(), Failure> {
+    run(&mut cargo(&workspace.root, &["test", "--workspace", "--locked"]))
+}
+
+fn doc(workspace: &Workspace) -> Result<(), Failure> {
+    let arguments = ["doc", "--workspace", "--no-deps", "--locked"];
+    run(cargo(&workspace.root, &arguments).env("RUSTDOCFLAGS", "-Dwarnings"))
+}
+
+fn sim(workspace: &Workspace) -> Result<(), Failure> {
+    let root: &Path = &workspace.root;
+    if workspace.has_member(SIMULATOR) {
+        return sim::simulate(root, &["grid", "--seeds", SIM_SEEDS]);
+    }
+    say(&format!("`{SIMULATOR}` is not a member of the workspace yet: no seeds"));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(words: &[&str]) -> Result<Vec<&'static str>, Failure> {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        choose(&words).map(|steps| steps.iter().map(|(name, _)| *name).collect())
+    }
+
+    #[test]
+    fn steps_run_in_their_own_order() {
+        assert_eq!(chosen(&[]).map(|steps| steps.len()), Ok(STEPS.len()));
+        assert_eq!(chosen(&["--only", "tidy,clippy"]), Ok(vec!["clippy", "tidy"]));
+        assert_eq!(chosen(&["--only=test"]), Ok(vec!["test"]));
+        for wrong in [&["--only"][..], &["--only", ""], &["--only", "tests"], &["--quick"], &["--only", "fmt", "x"]] {
+            assert!(matches!(chosen(wrong), Err(Failure::Usage(_))), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn one_failed_step_fails_the_whole() {
+        let took = Duration::from_secs(1);
+        assert!(verdict(&[("fmt", Ok(()), took), ("doc", Ok(()), took)]).is_ok());
+        let failed = Err(Failure::Failed("x".into()));
+        assert!(verdict(&[("fmt", failed, took), ("doc", Ok(()), took)]).is_err());
+    }
+}
