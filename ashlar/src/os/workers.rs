@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::watch;
 
-use super::runtime;
+use super::{runtime, spin};
 
 /// The running workers. They stop when this is dropped or told so.
 #[derive(Debug)]
@@ -37,6 +37,7 @@ impl Workers {
                 };
                 drop(started.send(Ok(runtime.handle().clone())));
                 // An error means that the sender is gone: time to stop as well.
+                runtime.spawn(spin::stay_awake());
                 runtime.block_on(async { stopped.wait_for(|&stop| stop).await.map(drop).unwrap_or_default() });
                 runtime.shutdown_background();
             };
