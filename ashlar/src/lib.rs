@@ -6,6 +6,10 @@
 //! Entry points: [`cli::run`] for a command line, `os::server::run` for one server. Modules in reading order:
 //! [`failure`], [`config`].
 
+pub mod bench;
+pub mod cli;
 pub mod config;
 pub mod failure;
+pub mod front;
+pub mod node;
 pub mod os;

@@ -13,9 +13,10 @@ use ashlar_wire::id::{ClusterId, Incarnation, ServerId};
 use ashlar_wire::secret::Secret;
 
 use crate::failure::Failure;
-use crate::front::bench::{self, Listening};
+use crate::front::bench::{self, Listening, Socket};
 use crate::os::clock;
 use crate::os::runtime::OsRuntime;
+use crate::os::throttle::Throttle;
 use crate::os::workers::Workers;
 
 /// One server of a benchmark.
@@ -54,14 +55,21 @@ impl Cluster {
     pub async fn start(workers: &Workers, count: usize) -> Result<Self, Failure> {
         let mut servers = Vec::with_capacity(count);
         for number in 0..count {
-            servers.push(start_server(workers, number)?);
+            let socket = bench::bind()?;
+            let address = socket.address.clone();
+            servers.push(start_server(workers, number, socket, address)?);
         }
         for (number, server) in servers.iter().enumerate() {
             let earlier: Vec<String> = servers[..number].iter().map(|earlier| earlier.address.clone()).collect();
             let grid = server.grid.clone();
-            workers.handles[server.home].spawn(async move { earlier.iter().for_each(|address| grid.add_peer(address)) });
+            workers.handles[server.home]
+                .spawn(async move { earlier.iter().for_each(|address| grid.add_peer(address)) });
         }
-        let began = clock::now();
+        Self::formed(servers).await
+    }
+
+    async fn formed(servers: Vec<Server>) -> Result<Self, Failure> {
+        let (began, count) = (clock::now(), servers.len());
         while !servers.iter().all(|server| connected(&server.grid) == count - 1) {
             if clock::now() > began + FORMING_MAX {
                 return Err(Failure::world("the servers did not connect within 60 s", "run with less other load"));
@@ -70,6 +78,26 @@ impl Cluster {
         }
         let peers = servers.iter().map(handles).collect();
         Ok(Self { servers, peers })
+    }
+
+    /// Two servers that reach each other only through links of `bytes_per_s`.
+    ///
+    /// # Errors
+    /// As [`Cluster::start`].
+    pub async fn start_slow(workers: &Workers, bytes_per_s: u64) -> Result<(Self, Vec<Throttle>), Failure> {
+        let mut servers = Vec::new();
+        let mut links = Vec::new();
+        for number in 0..2 {
+            let socket = bench::bind()?;
+            let link =
+                Throttle::start(&workers.handles[number % workers.handles.len()], socket.address.clone(), bytes_per_s)?;
+            servers.push(start_server(workers, number, socket, link.address.clone())?);
+            links.push(link);
+        }
+        let (grid, address) = (servers[1].grid.clone(), servers[0].address.clone());
+        workers.handles[servers[1].home].spawn(async move { grid.add_peer(&address) });
+        let cluster = Self::formed(servers).await?;
+        Ok((cluster, links))
     }
 
     /// Ends all servers.
@@ -93,12 +121,11 @@ fn handles(server: &Server) -> Vec<PeerHandle<OsRuntime>> {
     ids.filter_map(|id| server.grid.peer(id).ok()).collect()
 }
 
-fn start_server(workers: &Workers, number: usize) -> Result<Server, Failure> {
+/// Server `number` on `socket`, which tells its peers that it is reached at `address`.
+fn start_server(workers: &Workers, number: usize, socket: Socket, address: String) -> Result<Server, Failure> {
     let home = number % workers.handles.len();
     let handle = &workers.handles[home];
     let runtime = Arc::new(OsRuntime::new(vec![handle.clone()], false));
-    let socket = bench::bind()?;
-    let address = socket.address.clone();
     let mut id = [0; 16];
     id[..8].copy_from_slice(&(number as u64 + 1).to_be_bytes());
     let secrets = Secrets::new(Secret::from_bytes([7; 32]));

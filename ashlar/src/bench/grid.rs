@@ -12,12 +12,12 @@ use ashlar_grid::{CallOptions, PeerHandle};
 use super::cluster::{Cluster, PAYLOAD_BYTES};
 use super::load::{Dice, Outcome, Tally, run};
 use super::report::{Row, line};
-use super::{Options, memory};
+use super::{Options, memory, slow};
 use crate::failure::Failure;
 use crate::front::bench as rest;
+use crate::node::together;
 use crate::os::heap;
 use crate::os::runtime::OsRuntime;
-use crate::os::throttle::Throttle;
 use crate::os::workers::Workers;
 
 type Peers = Arc<Vec<Vec<PeerHandle<OsRuntime>>>>;
@@ -53,7 +53,7 @@ pub async fn run_all(options: &Options, mut tell: impl FnMut(&str)) -> Result<Ve
         memory::rows(options, &workers).await?.into_iter().for_each(&mut add);
     }
     if options.wants("slow_link") {
-        slow_link(options, &workers, &mut add).await?;
+        slow::rows(options, &workers).await?.into_iter().for_each(&mut add);
     }
     workers.stop();
     Ok(rows)
@@ -66,7 +66,8 @@ async fn mesh_cases(
     servers: usize,
     add: &mut impl FnMut(Row),
 ) -> Result<(), Failure> {
-    let names = ["calls", "streams"].into_iter().flat_map(|kind| CALLERS.map(|callers| format!("{kind}/{servers}x{callers}")));
+    let names =
+        ["calls", "streams"].into_iter().flat_map(|kind| CALLERS.map(|callers| format!("{kind}/{servers}x{callers}")));
     let extra = ["calls/2x1", "allocations/2x256", "long_stream", "rest/2x32", "rest/2x256", "rest/2x1024"];
     let extra = extra.into_iter().filter(|_| servers == 2).map(str::to_owned);
     if !names.chain(extra).any(|name| options.wants(&name)) {
@@ -94,13 +95,7 @@ async fn mesh_cases(
     Ok(())
 }
 
-async fn pair_cases(
-    options: &Options,
-    workers: &Workers,
-    cluster: &Cluster,
-    peers: &Peers,
-    add: &mut impl FnMut(Row),
-) {
+async fn pair_cases(options: &Options, workers: &Workers, cluster: &Cluster, peers: &Peers, add: &mut impl FnMut(Row)) {
     if options.wants("allocations/2x256") {
         add(allocations(options.span(), workers, peers).await);
     }
@@ -227,16 +222,8 @@ async fn beside_bulk(options: &Options, workers: &Workers, add: &mut impl FnMut(
     let cluster = Cluster::start(workers, 2).await?;
     let peers: Peers = Arc::new(cluster.peers.clone());
     let alone = calls(options.span(), workers, &peers, 1).await;
-    let mut bulk = Outcome { operations: 0, ..run(Duration::from_millis(1), |_, _| {}).await };
-    let beside = {
-        let (big, small) = (bulk_load(options.span(), workers, &peers), calls(options.span(), workers, &peers, 1));
-        let mut pair = std::pin::pin!(async {
-            let (big, small) = crate::node::together::both(big, small).await;
-            bulk = big;
-            small
-        });
-        pair.as_mut().await
-    };
+    let bulk = bulk_load(options.span(), workers, &peers);
+    let (bulk, beside) = together::both(bulk, calls(options.span(), workers, &peers, 1)).await;
     let name = "small_calls_beside_bulk";
     add(alone.row(&format!("{name}/alone"), "ops/s"));
     add(beside.row(&format!("{name}/beside"), "ops/s"));
@@ -248,13 +235,12 @@ async fn beside_bulk(options: &Options, workers: &Workers, add: &mut impl FnMut(
 
 async fn bulk_load(span: Duration, workers: &Workers, peers: &Peers) -> Outcome {
     run(span, |phase, results| {
-        for caller in 0..BULK_CALLERS {
+        for _ in 0..BULK_CALLERS {
             let (peers, results, mut tally) = (peers.clone(), results.clone(), Tally::new(phase.clone()));
             workers.handles[0].spawn(async move {
                 let payload = vec![5; BULK_BYTES];
                 tally.begin();
                 loop {
-                    let _ = caller;
                     let answer = peers[0][0].call_bytes(HandlerId::Sink, &payload, CallOptions::default()).await;
                     if !(if answer.is_ok() { tally.done(1) } else { tally.failed() }) {
                         break;
@@ -266,23 +252,4 @@ async fn bulk_load(span: Duration, workers: &Workers, peers: &Peers) -> Outcome 
         }
     })
     .await
-}
-
-/// A burst of calls and one large payload over a link of a given speed: what fails, and how long it takes.
-async fn slow_link(options: &Options, workers: &Workers, add: &mut impl FnMut(Row)) -> Result<(), Failure> {
-    let (burst, mib) = if options.quick { (4_000, 1) } else { (60_000, 16) };
-    let link = Throttle::start(&workers.handles[0], 1 << 20)?;
-    let pair = Cluster::start_over(workers, &link).await?;
-    let outcome = pair.burst(workers, burst).await;
-    add(Row::new(format!("slow_link/1MiBps_{burst}_calls"), outcome.seconds, "s")
-        .with("failed", outcome.failed as f64)
-        .with("connections_lost", outcome.lost as f64));
-    link.set_rate(2 << 20);
-    let outcome = pair.large(workers, mib << 20).await;
-    add(Row::new(format!("slow_link/2MiBps_{mib}MiB_message"), outcome.seconds, "s")
-        .with("failed", outcome.failed as f64)
-        .with("connections_lost", outcome.lost as f64));
-    pair.stop().await;
-    link.stop();
-    Ok(())
 }

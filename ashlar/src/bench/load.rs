@@ -14,7 +14,7 @@ use crate::os::{clock, process};
 #[derive(Debug, Clone, Default)]
 pub struct Phase(Arc<AtomicU8>);
 
-const WARMING: u8 = 0;
+// 0, the default, is warming up.
 const MEASURING: u8 = 1;
 const OVER: u8 = 2;
 

@@ -8,6 +8,7 @@ pub mod grid;
 pub mod load;
 pub mod memory;
 pub mod report;
+pub mod slow;
 
 use std::time::Duration;
 

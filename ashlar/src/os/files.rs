@@ -1,7 +1,7 @@
 //! Small files that must be whole after a crash: written beside, synced, renamed into place.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
@@ -61,6 +61,36 @@ pub fn read_text(path: &Path) -> io::Result<Option<String>> {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("longer than {FILE_BYTES_MAX} bytes")));
     }
     Ok(Some(text))
+}
+
+/// The end of a text file that may be long: a log. Starts with a whole line unless lines are very long.
+///
+/// # Errors
+/// It cannot be read.
+pub fn read_end(path: &Path) -> io::Result<String> {
+    const END_BYTES_MAX: u64 = 16 << 10;
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(END_BYTES_MAX)))?;
+    let mut bytes = Vec::new();
+    file.take(END_BYTES_MAX).read_to_end(&mut bytes)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let whole = if length > END_BYTES_MAX { text.split_once('\n').map_or(&*text, |(_, rest)| rest) } else { &*text };
+    Ok(whole.to_owned())
+}
+
+/// Makes a directory and those above it, unless they are there.
+///
+/// # Errors
+/// It cannot be made, or is no directory. Retry safe.
+pub fn make_directory(path: &Path) -> io::Result<()> {
+    fs::create_dir_all(path)
+}
+
+/// Whether there is something of that name.
+#[must_use]
+pub fn exists(path: &Path) -> bool {
+    path.exists()
 }
 
 #[cfg(test)]

@@ -33,10 +33,7 @@ pub fn count(on: bool) {
 /// The counters, as they stand.
 #[must_use]
 pub fn counts() -> HeapCounts {
-    HeapCounts {
-        allocations: ALLOCATIONS.load(Ordering::Relaxed),
-        live_bytes: LIVE_BYTES.load(Ordering::Relaxed),
-    }
+    HeapCounts { allocations: ALLOCATIONS.load(Ordering::Relaxed), live_bytes: LIVE_BYTES.load(Ordering::Relaxed) }
 }
 
 fn note(allocations: u64, added: usize, removed: usize) {

@@ -9,15 +9,33 @@ pub mod clock;
 pub mod datadir;
 pub mod dial;
 pub mod files;
+pub mod fleet;
 pub mod heap;
+pub mod http;
 pub mod logs;
 pub mod process;
 pub mod random;
 pub mod runtime;
+pub mod server;
 pub mod signals;
 pub mod sockets;
 mod spin;
+pub mod throttle;
 pub mod tls;
 pub mod websocket;
 pub mod wire;
 pub mod workers;
+
+use std::io;
+
+/// Runs `future` to its end on a runtime of this thread: for commands that ask or watch servers.
+///
+/// # Errors
+/// The operating system gives no runtime.
+pub fn block_on<F: Future>(future: F) -> io::Result<F::Output> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let output = runtime.block_on(future);
+    // A name that is still being looked up must not hold up the end.
+    runtime.shutdown_background();
+    Ok(output)
+}

@@ -14,7 +14,7 @@ use ashlar_wire::time::Instant;
 use super::clock;
 
 /// How long a worker stays awake after the last bytes.
-pub const SPIN_SPAN: Duration = Duration::from_micros(50);
+const SPIN_SPAN: Duration = Duration::from_micros(50);
 
 thread_local! {
     static LAST: Cell<Instant> = const { Cell::new(Instant::ORIGIN) };
