@@ -1,0 +1,32 @@
+//! What is put into the world: each scenario is a [`Case`] with its load and its judgement.
+
+pub mod echo;
+
+use crate::swarm::{Case, Params};
+use crate::world::Control;
+
+/// A scenario by name.
+#[derive(Debug, Clone, Copy)]
+pub struct Scenario {
+    /// What the command line calls it.
+    pub name: &'static str,
+    /// What it is, in one line.
+    pub about: &'static str,
+    /// Makes its case for one world.
+    pub make: fn(&Control, &Params) -> Box<dyn Case>,
+}
+
+impl Scenario {
+    /// All of them.
+    pub const ALL: &'static [Self] = &[Self {
+        name: "echo",
+        about: "servers echo bytes over plain connections: shows that the swarm works",
+        make: |control, params| Box::new(echo::Echo::new(control, params, None)),
+    }];
+
+    /// The scenario of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|one| one.name == name)
+    }
+}
