@@ -161,3 +161,6 @@ fn lost(error: io::Error) -> WireError {
         _ => error.to_string(),
     })
 }
+
+#[cfg(test)]
+mod tests;
