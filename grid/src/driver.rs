@@ -21,7 +21,7 @@ use crate::outbox::Batch;
 use crate::seam::{BoxFuture, Runtime, Wire, WireError};
 
 /// Batches read in one turn before writing: bounds how long answers wait.
-const READS_PER_TURN_MAX: u32 = 4;
+const READS_PER_TURN_MAX: u32 = 1;
 /// Slices in one vectored write.
 const SLICES_MAX: usize = 16;
 
@@ -116,6 +116,15 @@ impl<R: Runtime> Driver<R> {
         read_any
     }
 
+    /// Lets woken callers run before the next write, if any were woken.
+    fn linger(&mut self, cx: &Context<'_>) -> bool {
+        self.lingered = self.ended.is_none() && self.link.lock().take_stirred();
+        if self.lingered {
+            cx.waker().wake_by_ref();
+        }
+        self.lingered
+    }
+
     /// Writes what waits until nothing does (`Ready`) or the socket is full.
     fn write(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), WireError>> {
         loop {
@@ -207,22 +216,18 @@ impl<R: Runtime> Future for Driver<R> {
         let this = self.get_mut();
         this.link.lock().awake();
         // After lingering, what has gathered leaves before more is read.
-        if !this.lingered && this.read(cx) {
-            this.lingered = true;
-            cx.waker().wake_by_ref();
+        if !core::mem::take(&mut this.lingered) && this.read(cx) && this.linger(cx) {
             return Poll::Pending;
         }
         loop {
             if let Poll::Ready(Err(error)) = this.write(cx) {
                 this.end(Lost::Broken, None, Some(error));
             }
-            if this.lingered {
-                this.lingered = false;
-                if this.read(cx) {
-                    this.lingered = true;
-                    cx.waker().wake_by_ref();
+            if this.read(cx) {
+                if this.linger(cx) {
                     return Poll::Pending;
                 }
+                continue;
             }
             this.keep_time(cx);
             let mut mux = this.link.lock();

@@ -6,7 +6,7 @@
 
 use core::future::poll_fn;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use core::task::Poll;
+use core::task::{Context, Poll};
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -337,11 +337,14 @@ impl<R: Runtime> PeerHandle<R> {
                 return Err(CallError::NotSent(Reason::BreakerOpen));
             }
             let link = match self.peer.link(lane) {
-                Some(link) => link,
-                None => self.wait_for_link(lane, deadline, options.fail_fast).await?,
+                Some(link) if attempts == 0 => link,
+                _ => {
+                    let link = self.wait_for_link(lane, deadline, options.fail_fast).await?;
+                    now = runtime.now();
+                    link
+                }
             };
-            now = runtime.now();
-            let started = link.call_with(now, &call, lane, &encode);
+            let started = poll_fn(|cx| Poll::Ready(link.call_with(now, &call, lane, &encode, cx))).await;
             let result = match started {
                 Err(Start::TakeBulk) => {
                     lane = Lane::Bulk;
@@ -350,18 +353,16 @@ impl<R: Runtime> PeerHandle<R> {
                 Err(Start::Failed(error)) => Err(error),
                 Ok(pending) => pending.await,
             };
+            self.peer.note_result(&result, || runtime.now());
+            let Err(error) = &result else { return result };
             now = runtime.now();
-            self.peer.note_result(&result, now);
             attempts += 1;
-            match result {
-                Err(error) if attempts < ATTEMPTS_MAX && now < deadline && may_retry(&error, idempotent, options) => {
-                    // What failed at once must not be tried in a circle: each further try waits a little longer.
-                    let pause = RETRY_PAUSE * attempts;
-                    runtime.sleep_until((now + pause).min(deadline)).await;
-                    now = runtime.now();
-                }
-                result => return result,
+            if attempts >= ATTEMPTS_MAX || now >= deadline || !may_retry(error, idempotent, options) {
+                return result;
             }
+            // What failed at once must not be tried in a circle: each further try waits a little longer.
+            runtime.sleep_until((now + RETRY_PAUSE * attempts).min(deadline)).await;
+            now = runtime.now();
         }
     }
 
@@ -449,6 +450,7 @@ impl Link {
         call: &NewCall<'_>,
         lane: Lane,
         encode: &impl Fn(&mut Vec<u8>),
+        cx: &Context<'_>,
     ) -> Result<crate::link::PendingCall, Start> {
         let mut mux = self.lock();
         let mut request = mux.take_scratch();
@@ -458,8 +460,10 @@ impl Link {
             return Err(Start::TakeBulk);
         }
         let id = mux.start_scratch_call(now, call, request).map_err(Start::Failed)?;
+        // Registered under the same lock: the first poll of the pending call has nothing left to do.
+        let _: Poll<_> = mux.poll_call(id, cx);
         drop(mux);
-        Ok(crate::link::PendingCall::new(self.clone(), id))
+        Ok(crate::link::PendingCall::registered(self.clone(), id))
     }
 }
 

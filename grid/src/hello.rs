@@ -5,22 +5,29 @@
 //! | 1 | dialer | `Hello`: version range, features, ids, life, address, lane, keys, nonce, limits | |
 //! | 2 | acceptor | `Challenge`: what was chosen, ids, life, key, nonce, limits, proof | acceptor knows the secret |
 //! | 3 | dialer | `Proof` | dialer knows the secret |
-//! | 4 | acceptor | `Welcome`: session id, or at any step `Refusal`: code and text | |
+//! | 4 | acceptor | `Welcome`: session id, proof; or at any step `Refusal`: code and text | both heard the same |
 //!
-//! Both proofs are keyed BLAKE3 over the exact bytes of messages 1 and 2 and the TLS channel binding (RFC 9266), under
-//! different contexts: what was said cannot be altered, replayed, reflected or relayed through another channel. The
-//! secret itself never travels. No clock takes part.
+//! Every proof is keyed BLAKE3 over the exact bytes of all that was said before it on the connection, its own message
+//! included, and the TLS channel binding (RFC 9266), each message under its own context: nothing can be altered,
+//! replayed, reflected or relayed through another channel. The secret itself never travels. No clock takes part.
 //!
-//! Each side is a value: messages in, [`Step`]s out. Later versions append elements to messages; the ones that are not
-//! known are passed over.
+//! Each side is a value: messages in, [`Step`]s out. A message that is not the next one ends it.
+//!
+//! Not proved: a refusal. Whoever can write to the connection can refuse in the peer's name, as he could cut it; so a
+//! refusal is a reason to dial later, never to forget a peer. Where the difference matters ([`RefusalCode::OwnEcho`]),
+//! the dialer finds it out itself from a proved challenge.
+//!
+//! A secret that is replaced while connections live is proved on them by [`rekey`].
 
 mod error;
 mod form;
+pub mod rekey;
 
 use std::sync::Arc;
 
 use ashlar_wire::checksum::Salt;
 use ashlar_wire::id::{ClusterId, Incarnation, ServerId};
+use ashlar_wire::pack::write_bin;
 use ashlar_wire::secret::{KeyId, Secret};
 
 use crate::config::Limits;
@@ -39,6 +46,13 @@ pub const FEATURES: u64 = 0;
 
 const ACCEPTOR_CONTEXT: &str = "ashlar grid acceptor v1";
 const DIALER_CONTEXT: &str = "ashlar grid dialer v1";
+const WELCOME_CONTEXT: &str = "ashlar grid welcome v1";
+
+/// The greatest version in both ranges.
+fn common_version(one: (u16, u16), other: (u16, u16)) -> Option<u16> {
+    let version = one.1.min(other.1);
+    (version >= one.0.max(other.0)).then_some(version)
+}
 
 /// The cluster secret, and during a rotation the one before it.
 #[derive(Debug, Clone)]
@@ -55,6 +69,10 @@ impl Secrets {
     #[must_use]
     pub fn rotating(newer: Secret, older: Secret) -> Self {
         Self(Arc::new([newer, older]))
+    }
+
+    fn newest(&self) -> &Secret {
+        self.0.first().expect("there is always one secret")
     }
 
     fn key_ids(&self) -> Vec<KeyId> {
@@ -213,7 +231,17 @@ pub enum Step {
 pub struct Dialer {
     config: HelloConfig,
     hello: Vec<u8>,
-    agreed: Option<(PeerHello, Agreed)>,
+    state: Dialing,
+}
+
+#[derive(Debug)]
+enum Dialing {
+    /// The hello is sent.
+    Greeted,
+    /// The acceptor has proved itself, and this side's proof is sent.
+    Proved { peer: PeerHello, agreed: Agreed, challenge: Vec<u8>, proof: Vec<u8> },
+    /// Welcome, refused or failed.
+    Ended,
 }
 
 /// The side that was dialed.
@@ -221,17 +249,29 @@ pub struct Dialer {
 pub struct Acceptor {
     config: HelloConfig,
     nonce: [u8; 32],
-    /// After the challenge: what was said, by whom, and what was agreed.
-    challenged: Option<Challenged>,
+    state: Accepting,
 }
 
+#[derive(Debug)]
+enum Accepting {
+    /// Nothing is known of the peer.
+    Waiting,
+    /// This side has proved itself to whoever it is.
+    Challenged(Challenged),
+    /// The peer has proved itself with this message; the owner decides.
+    Authenticated(Challenged, Vec<u8>),
+    /// Refused or failed.
+    Ended,
+}
+
+/// What was said, by whom, and what was agreed.
 #[derive(Debug)]
 struct Challenged {
     hello: Vec<u8>,
     challenge: Vec<u8>,
     peer: PeerHello,
     agreed: Agreed,
-    proved: bool,
+    secret: Secret,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -278,13 +318,16 @@ impl Dialer {
             wants_checksum: config.wants_checksum(),
         };
         let hello = hello.encode();
-        (Self { config, hello: hello.clone(), agreed: None }, hello)
+        (Self { config, hello: hello.clone(), state: Dialing::Greeted }, hello)
     }
 
     /// Who is there, once it has proved itself: from the step that sends this side's own proof on.
     #[must_use]
     pub fn peer(&self) -> Option<&PeerHello> {
-        self.agreed.as_ref().map(|(peer, _)| peer)
+        match &self.state {
+            Dialing::Proved { peer, .. } => Some(peer),
+            Dialing::Greeted | Dialing::Ended => None,
+        }
     }
 
     /// Takes the acceptor's next message.
@@ -292,10 +335,18 @@ impl Dialer {
     /// # Errors
     /// The connection has to be closed; [`HelloError::will_heal`] tells whether dialing again can help.
     pub fn handle_message(&mut self, bytes: &[u8]) -> Result<Step, HelloError> {
-        match (Form::decode(bytes)?, self.agreed.take()) {
-            (Form::Refusal(refusal), _) => Err(HelloError::RefusedByPeer(refusal.code, refusal.text)),
-            (Form::Challenge(challenge), None) => self.handle_challenge(bytes, challenge),
-            (Form::Welcome(welcome), Some((peer, agreed))) => {
+        match (core::mem::replace(&mut self.state, Dialing::Ended), Form::decode(bytes)?) {
+            (Dialing::Greeted | Dialing::Proved { .. }, Form::Refusal(refusal)) => {
+                Err(HelloError::RefusedByPeer(refusal.code, refusal.text))
+            }
+            (Dialing::Greeted, Form::Challenge(challenge)) => self.handle_challenge(bytes, challenge),
+            (Dialing::Proved { peer, agreed, challenge, proof }, Form::Welcome(welcome)) => {
+                let said = &bytes[..welcome.proof_at];
+                let parts: [&[u8]; 5] = [&self.hello, &challenge, &proof, said, &self.config.channel_binding];
+                let secret = self.config.secrets.get(agreed.key);
+                if !secret.is_some_and(|secret| secret.verify(WELCOME_CONTEXT, &parts, &welcome.proof)) {
+                    return Err(HelloError::Refused(RefusalCode::BadProof));
+                }
                 Ok(Step::Done(agreed.into_session(peer, welcome.session_id)))
             }
             _ => Err(HelloError::OutOfOrder),
@@ -322,6 +373,7 @@ impl Dialer {
             return Err(HelloError::Refused(RefusalCode::WrongServer));
         }
         let proof = secret.mac(DIALER_CONTEXT, &[&self.hello, bytes, &config.channel_binding]);
+        let proof = Proof { proof }.encode();
         let peer = PeerHello {
             server: challenge.server,
             incarnation: challenge.incarnation,
@@ -335,8 +387,8 @@ impl Dialer {
             key: challenge.key,
             checksum: challenge.checksum,
         };
-        self.agreed = Some((peer, agreed));
-        Ok(Step::Send(Proof { proof }.encode()))
+        self.state = Dialing::Proved { peer, agreed, challenge: bytes.to_vec(), proof: proof.clone() };
+        Ok(Step::Send(proof))
     }
 }
 
@@ -344,7 +396,7 @@ impl Acceptor {
     /// An acceptor that waits for a hello. `nonce` is chance that was never used before.
     #[must_use]
     pub fn new(config: HelloConfig, nonce: [u8; 32]) -> Self {
-        Self { config, nonce, challenged: None }
+        Self { config, nonce, state: Accepting::Waiting }
     }
 
     /// Takes the dialer's next message.
@@ -352,16 +404,21 @@ impl Acceptor {
     /// # Errors
     /// The connection has to be closed, after [`HelloError::refusal_to_send`] was sent.
     pub fn handle_message(&mut self, bytes: &[u8]) -> Result<Step, HelloError> {
-        match (Form::decode(bytes)?, &mut self.challenged) {
-            (Form::Hello(hello), None) => self.handle_hello(bytes, hello),
-            (Form::Proof(proof), Some(challenged)) if !challenged.proved => {
+        match (core::mem::replace(&mut self.state, Accepting::Ended), Form::decode(bytes)?) {
+            (_, Form::Refusal(refusal)) => Err(HelloError::RefusedByPeer(refusal.code, refusal.text)),
+            (Accepting::Waiting, Form::Hello(hello)) => self.handle_hello(bytes, hello),
+            (Accepting::Challenged(challenged), Form::Proof(proof)) => {
                 let parts: [&[u8]; 3] = [&challenged.hello, &challenged.challenge, &self.config.channel_binding];
-                let secret = self.config.secrets.get(challenged.agreed.key);
-                if !secret.is_some_and(|secret| secret.verify(DIALER_CONTEXT, &parts, &proof.proof)) {
+                if !challenged.secret.verify(DIALER_CONTEXT, &parts, &proof.proof) {
                     return Err(HelloError::Refused(RefusalCode::BadProof));
                 }
-                challenged.proved = true;
-                Ok(Step::Authenticated(challenged.peer.clone()))
+                // Not earlier: the dialer shall have the proof that it reached itself, to stop dialing.
+                if challenged.peer.server == self.config.server {
+                    return Err(HelloError::Refused(RefusalCode::OwnEcho));
+                }
+                let peer = challenged.peer.clone();
+                self.state = Accepting::Authenticated(challenged, bytes.to_vec());
+                Ok(Step::Authenticated(peer))
             }
             _ => Err(HelloError::OutOfOrder),
         }
@@ -369,15 +426,10 @@ impl Acceptor {
 
     fn handle_hello(&mut self, bytes: &[u8], hello: Hello) -> Result<Step, HelloError> {
         let config = &self.config;
-        let version = hello.versions.1.min(VERSIONS.1);
-        if version < hello.versions.0.max(VERSIONS.0) {
-            return Err(HelloError::Refused(RefusalCode::WrongVersion));
-        }
+        let version = common_version(hello.versions, VERSIONS);
+        let version = version.ok_or(HelloError::Refused(RefusalCode::WrongVersion))?;
         if hello.cluster != config.cluster {
             return Err(HelloError::Refused(RefusalCode::WrongCluster));
-        }
-        if hello.server == config.server {
-            return Err(HelloError::Refused(RefusalCode::OwnEcho));
         }
         if hello.expected_peer.is_some_and(|expected| expected != config.server) {
             return Err(HelloError::Refused(RefusalCode::WrongServer));
@@ -408,7 +460,7 @@ impl Acceptor {
         }
         .encode_without_proof();
         let proof = secret.mac(ACCEPTOR_CONTEXT, &[bytes, &challenge, &config.channel_binding]);
-        ashlar_wire::pack::write_bin(&mut challenge, &proof);
+        write_bin(&mut challenge, &proof);
         let peer = PeerHello {
             server: hello.server,
             incarnation: hello.incarnation,
@@ -416,8 +468,8 @@ impl Acceptor {
             lane: hello.lane,
             limits: hello.limits,
         };
-        let (hello, proved) = (bytes.to_vec(), false);
-        self.challenged = Some(Challenged { hello, challenge: challenge.clone(), peer, agreed, proved });
+        let (hello, secret) = (bytes.to_vec(), secret.clone());
+        self.state = Accepting::Challenged(Challenged { hello, challenge: challenge.clone(), peer, agreed, secret });
         Ok(Step::Send(challenge))
     }
 
@@ -427,9 +479,14 @@ impl Acceptor {
     /// Before [`Step::Authenticated`].
     #[must_use]
     pub fn welcome(self, session_id: u64) -> (Vec<u8>, Session) {
-        let challenged = self.challenged.filter(|challenged| challenged.proved);
-        let Challenged { peer, agreed, .. } = challenged.expect("only an authenticated peer is welcomed");
-        (Welcome { session_id }.encode(), agreed.into_session(peer, session_id))
+        let Accepting::Authenticated(Challenged { hello, challenge, peer, agreed, secret }, proof) = self.state else {
+            panic!("only an authenticated peer is welcomed");
+        };
+        let mut welcome = Welcome::encode_without_proof(session_id);
+        let parts: [&[u8]; 5] = [&hello, &challenge, &proof, &welcome, &self.config.channel_binding];
+        let proof = secret.mac(WELCOME_CONTEXT, &parts);
+        write_bin(&mut welcome, &proof);
+        (welcome, agreed.into_session(peer, session_id))
     }
 
     /// The message that refuses the peer.

@@ -67,7 +67,7 @@ impl Link {
     #[inline]
     pub fn call(self: &Arc<Self>, now: Instant, call: &NewCall<'_>, request: &[u8]) -> Result<PendingCall, CallError> {
         let id = self.lock().start_call(now, call, request)?;
-        Ok(PendingCall { link: self.clone(), id, collected: false })
+        Ok(PendingCall { link: self.clone(), id, collected: false, registered: false })
     }
 
     /// Like [`Link::call`] for a request that is owned, which is not copied if it is large.
@@ -81,7 +81,7 @@ impl Link {
         request: Vec<u8>,
     ) -> Result<PendingCall, CallError> {
         let id = self.lock().start_large_call(now, call, request)?;
-        Ok(PendingCall { link: self.clone(), id, collected: false })
+        Ok(PendingCall { link: self.clone(), id, collected: false, registered: false })
     }
 }
 
@@ -92,11 +92,13 @@ pub struct PendingCall {
     link: Arc<Link>,
     id: MuxId,
     collected: bool,
+    registered: bool,
 }
 
 impl PendingCall {
-    pub(crate) fn new(link: Arc<Link>, id: MuxId) -> Self {
-        Self { link, id, collected: false }
+    /// A call whose waker the mux has already; to be polled next by the same task, in the same turn.
+    pub(crate) fn registered(link: Arc<Link>, id: MuxId) -> Self {
+        Self { link, id, collected: false, registered: true }
     }
 }
 
@@ -105,6 +107,9 @@ impl Future for PendingCall {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<CallResult> {
+        if core::mem::take(&mut self.registered) {
+            return Poll::Pending;
+        }
         let result = self.link.lock().poll_call(self.id, cx);
         self.collected = result.is_ready();
         result

@@ -140,6 +140,8 @@ pub struct Mux {
     /// The peer refuses new work.
     peer_draining: bool,
     counters: Counters,
+    /// Something was received that may make a task of this server send more.
+    stirred: bool,
     /// Where requests are packed before they are sent; kept for its room.
     scratch: Vec<u8>,
     /// The latest time that was told.
@@ -174,6 +176,7 @@ impl Mux {
             draining: false,
             peer_draining: false,
             counters: Counters::default(),
+            stirred: false,
             scratch: Vec::new(),
             now,
             task: None,
@@ -466,6 +469,11 @@ impl Mux {
             self.streams.release_memory();
             self.scratch = Vec::new();
         }
+    }
+
+    /// Whether, since the last time, something was received that may make a task of this server send more.
+    pub fn take_stirred(&mut self) -> bool {
+        core::mem::take(&mut self.stirred)
     }
 
     /// Whether something waits to be written.

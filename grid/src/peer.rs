@@ -1,5 +1,6 @@
 //! One peer: its connections, who waits for one, its breaker.
 
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,6 +22,8 @@ use crate::table::Standing;
 #[derive(Debug)]
 pub(crate) struct Peer {
     id: ServerId,
+    /// Whether the breaker has counted a refusal since the last success: without one, nobody needs to ask it.
+    is_refusing: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -64,7 +67,7 @@ impl Peer {
             last_error: None,
             past_bytes: (0, 0),
         };
-        Self { id, state: Mutex::new(state) }
+        Self { id, is_refusing: AtomicBool::new(false), state: Mutex::new(state) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -101,6 +104,7 @@ impl Peer {
             state.connects += 1;
             state.last_error = None;
             state.breaker.handle_success();
+            self.is_refusing.store(false, Ordering::Release);
             (state.link.replace(link.clone()), core::mem::take(&mut state.waiting))
         };
         if let Some(old) = old {
@@ -160,7 +164,8 @@ impl Peer {
     pub(crate) fn link(&self, lane: Lane) -> Option<Arc<Link>> {
         let mut state = self.lock();
         match lane {
-            Lane::Small => state.link.clone().filter(is_usable),
+            // One that has ended or drains refuses the call, which is tried again then.
+            Lane::Small => state.link.clone(),
             Lane::Bulk => {
                 state.bulk_turn = state.bulk_turn.wrapping_add(1);
                 let turn = state.bulk_turn;
@@ -175,7 +180,7 @@ impl Peer {
 
     /// The connection for `lane`, once there is one. Where no bulk connection can be had, the small one serves.
     pub(crate) fn poll_link(&self, lane: Lane, cx: &Context<'_>) -> Poll<Arc<Link>> {
-        if let Some(link) = self.link_or_small(lane) {
+        if let Some(link) = self.link_or_small(lane).filter(is_usable) {
             return Poll::Ready(link);
         }
         let mut state = self.lock();
@@ -184,7 +189,7 @@ impl Peer {
         }
         drop(state);
         // It may have come between the first look and the registration.
-        self.link_or_small(lane).map_or(Poll::Pending, Poll::Ready)
+        self.link_or_small(lane).filter(is_usable).map_or(Poll::Pending, Poll::Ready)
     }
 
     fn link_or_small(&self, lane: Lane) -> Option<Arc<Link>> {
@@ -213,15 +218,25 @@ impl Peer {
     /// Whether the breaker lets a call pass.
     #[inline]
     pub(crate) fn admit(&self, now: Instant) -> bool {
-        self.lock().breaker.admit(now)
+        !self.is_refusing.load(Ordering::Acquire) || self.lock().breaker.admit(now)
     }
 
     /// Tells the breaker how a call went.
     #[inline]
-    pub(crate) fn note_result(&self, result: &CallResult, now: Instant) {
+    pub(crate) fn note_result(&self, result: &CallResult, now: impl FnOnce() -> Instant) {
         match result {
-            Ok(_) | Err(CallError::Refused(_)) => self.lock().breaker.handle_success(),
-            Err(CallError::NotExecuted(Reason::Overloaded)) => self.lock().breaker.handle_refusal(now),
+            Ok(_) | Err(CallError::Refused(_)) => {
+                if self.is_refusing.load(Ordering::Acquire) {
+                    let mut state = self.lock();
+                    state.breaker.handle_success();
+                    self.is_refusing.store(false, Ordering::Release);
+                }
+            }
+            Err(CallError::NotExecuted(Reason::Overloaded)) => {
+                let mut state = self.lock();
+                state.breaker.handle_refusal(now());
+                self.is_refusing.store(true, Ordering::Release);
+            }
             Err(_) => {}
         }
     }

@@ -65,7 +65,10 @@ impl Secret {
             hasher.update(&(part.len() as u64).to_le_bytes());
             hasher.update(part);
         }
-        *hasher.finalize().as_bytes()
+        let code = *hasher.finalize().as_bytes();
+        // The state holds the secret.
+        hasher.zeroize();
+        code
     }
 
     /// Whether `code` is [`Secret::mac`] of the same; in constant time.
@@ -112,6 +115,22 @@ mod tests {
         assert_eq!(Secret::from_hex(&format!(" {text}\n")), Ok(Secret::from_bytes([7; 32])));
         for wrong in ["", &text[1..], &format!("{text}0"), &text.replace('7', "g"), &text.replace("07", "+7")] {
             assert_eq!(Secret::from_hex(wrong), Err(ParseSecretError), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn golden_values() {
+        let secret = Secret::from_bytes(core::array::from_fn(|index| u8::try_from(index).unwrap()));
+        assert_eq!(secret.key_id(), KeyId(0xd781_0bef_32be_621f));
+        let code = secret.mac("context", &[b"one", b"two"]);
+        assert_eq!(
+            format!("{}", blake3::Hash::from_bytes(code)),
+            "022a0e1de1a7a2ca694def91257a550493cc6df7ee839e0717068c4de5bca6c3"
+        );
+        for bit in 0..256 {
+            let mut wrong = code;
+            wrong[bit / 8] ^= 1 << (bit % 8);
+            assert!(!secret.verify("context", &[b"one", b"two"], &wrong), "bit {bit}");
         }
     }
 

@@ -1,10 +1,15 @@
 //! The written forms of the hello's messages: MessagePack arrays that begin with `"ashlar"` and the kind.
+//!
+//! A later version may add elements: at the end, or before the proof where a message has one, so that a proof always
+//! comes last and covers the whole message before it. Elements that are not known are passed over, but they must be
+//! there and nothing may follow the last: each message has one reading. The head, the versions of a `Hello` and the
+//! whole `Refusal` are the same in every version, so that any two versions can tell each other that they do not match.
 
 use ashlar_wire::id::{ClusterId, Incarnation, ServerId};
 use ashlar_wire::pack::{PackError, Reader, write_array_len, write_bin, write_str, write_uint};
 use ashlar_wire::secret::KeyId;
 
-use super::{ADDRESS_LEN_MAX, PeerLimits, RefusalCode};
+use super::{ADDRESS_LEN_MAX, HELLO_LEN_MAX, HelloError, PeerLimits, RefusalCode, VERSIONS};
 use crate::seam::Lane;
 
 const MAGIC: &str = "ashlar";
@@ -58,6 +63,9 @@ pub(super) struct Proof {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Welcome {
     pub(super) session_id: u64,
+    pub(super) proof: [u8; 32],
+    /// Where the proof begins in the written form.
+    pub(super) proof_at: usize,
 }
 
 /// Instead of message 2 or 4.
@@ -143,9 +151,10 @@ impl Proof {
 }
 
 impl Welcome {
-    pub(super) fn encode(&self) -> Vec<u8> {
-        let mut out = begin(3, 4);
-        write_uint(&mut out, self.session_id);
+    /// All but the proof, which covers it and follows it.
+    pub(super) fn encode_without_proof(session_id: u64) -> Vec<u8> {
+        let mut out = begin(4, 4);
+        write_uint(&mut out, session_id);
         out
     }
 }
@@ -159,87 +168,144 @@ impl Refusal {
     }
 }
 
-impl Form {
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, PackError> {
+/// The elements of a message, in order, with an eye on how many are left.
+struct Elements<'a> {
+    reader: Reader<'a>,
+    left: u8,
+    total: usize,
+}
+
+impl<'a> Elements<'a> {
+    /// Begins to read `bytes`, and returns the kind too.
+    fn open(bytes: &'a [u8]) -> Result<(Self, u64), PackError> {
         let mut reader = Reader::new(bytes);
-        let elements = reader.read_array_len()?;
+        let left = reader.read_array_len()?.checked_sub(2).ok_or(PackError::Malformed)?;
         if reader.read_str(MAGIC.len())? != MAGIC {
             return Err(PackError::Malformed);
         }
         let kind = reader.read_uint()?;
-        let elements_min = match kind {
-            1 => 14,
-            2 => 13,
-            3 | 4 => 3,
-            5 => 4,
-            _ => return Err(PackError::Malformed),
-        };
-        if elements < elements_min {
-            return Err(PackError::Malformed);
+        Ok((Self { reader, left, total: bytes.len() }, kind))
+    }
+
+    /// The reader, for the next element.
+    fn next(&mut self) -> Result<&mut Reader<'a>, PackError> {
+        self.left = self.left.checked_sub(1).ok_or(PackError::Malformed)?;
+        Ok(&mut self.reader)
+    }
+
+    /// Where the proof begins, and the proof: the last element.
+    fn proof(&mut self) -> Result<(usize, [u8; 32]), PackError> {
+        while self.left > 1 {
+            self.next()?.skip_value()?;
         }
-        Ok(match kind {
-            1 => Self::Hello(decode_hello(&mut reader)?),
-            2 => Self::Challenge(decode_challenge(bytes, &mut reader)?),
-            3 => Self::Proof(Proof { proof: reader.read_bin_array()? }),
-            4 => Self::Welcome(Welcome { session_id: reader.read_uint()? }),
-            _ => Self::Refusal(Refusal {
-                code: RefusalCode::from_number(reader.read_uint()?),
-                text: reader.read_str(TEXT_LEN_MAX)?.to_owned(),
-            }),
-        })
+        let proof_at = self.total - self.reader.remaining().len();
+        Ok((proof_at, self.next()?.read_bin_array()?))
+    }
+
+    /// Passes over what is not known; then nothing may be left.
+    fn close(mut self) -> Result<(), PackError> {
+        while self.left > 0 {
+            self.next()?.skip_value()?;
+        }
+        if self.reader.remaining().is_empty() { Ok(()) } else { Err(PackError::Malformed) }
     }
 }
 
-fn decode_hello(reader: &mut Reader<'_>) -> Result<Hello, PackError> {
+impl Form {
+    /// Reads one message.
+    ///
+    /// # Errors
+    /// It is malformed, longer than [`HELLO_LEN_MAX`], or the `Hello` of another version.
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, HelloError> {
+        if bytes.len() > HELLO_LEN_MAX {
+            return Err(HelloError::too_long());
+        }
+        let (mut elements, kind) = Elements::open(bytes)?;
+        let form = match kind {
+            1 => {
+                let versions = read_versions(elements.next()?)?;
+                // What follows may look different in another version.
+                if super::common_version(versions, VERSIONS).is_none() {
+                    return Err(HelloError::Refused(RefusalCode::WrongVersion));
+                }
+                Self::Hello(decode_hello(&mut elements, versions)?)
+            }
+            2 => Self::Challenge(decode_challenge(&mut elements)?),
+            3 => Self::Proof(Proof { proof: elements.proof()?.1 }),
+            4 => {
+                let session_id = elements.next()?.read_uint()?;
+                let (proof_at, proof) = elements.proof()?;
+                Self::Welcome(Welcome { session_id, proof, proof_at })
+            }
+            5 => {
+                let code = RefusalCode::from_number(elements.next()?.read_uint()?);
+                let text = elements.next()?.read_str(TEXT_LEN_MAX)?;
+                // It goes to a log or a terminal, and nobody has vouched for it.
+                Self::Refusal(Refusal { code, text: text.replace(char::is_control, " ") })
+            }
+            _ => return Err(PackError::Malformed.into()),
+        };
+        elements.close()?;
+        Ok(form)
+    }
+}
+
+fn read_versions(reader: &mut Reader<'_>) -> Result<(u16, u16), PackError> {
     if reader.read_array_len()? != 2 {
         return Err(PackError::Malformed);
     }
+    Ok((read_u16(reader)?, read_u16(reader)?))
+}
+
+fn decode_hello(elements: &mut Elements<'_>, versions: (u16, u16)) -> Result<Hello, PackError> {
     Ok(Hello {
-        versions: (read_u16(reader)?, read_u16(reader)?),
-        features: reader.read_uint()?,
-        cluster: ClusterId::from_bytes(reader.read_bin_array()?),
-        server: ServerId::from_bytes(reader.read_bin_array()?),
-        incarnation: Incarnation(reader.read_uint()?),
-        address: reader.read_str(ADDRESS_LEN_MAX)?.to_owned(),
-        expected_peer: match reader.read_bin(ServerId::LEN)? {
+        versions,
+        features: elements.next()?.read_uint()?,
+        cluster: ClusterId::from_bytes(elements.next()?.read_bin_array()?),
+        server: ServerId::from_bytes(elements.next()?.read_bin_array()?),
+        incarnation: Incarnation(elements.next()?.read_uint()?),
+        address: elements.next()?.read_str(ADDRESS_LEN_MAX)?.to_owned(),
+        expected_peer: match elements.next()?.read_bin(ServerId::LEN)? {
             [] => None,
             id => Some(ServerId::from_bytes(id.try_into().map_err(|_| PackError::Malformed)?)),
         },
-        lane: match reader.read_uint()? {
+        lane: match elements.next()?.read_uint()? {
             1 => Lane::Small,
             2 => Lane::Bulk,
             _ => return Err(PackError::Malformed),
         },
-        keys: {
-            let len = reader.read_array_len()?;
-            if len > KEYS_MAX {
-                return Err(PackError::Malformed);
-            }
-            (0..len).map(|_| reader.read_uint().map(KeyId)).collect::<Result<_, _>>()?
-        },
-        nonce: reader.read_bin_array()?,
-        limits: read_limits(reader)?,
-        wants_checksum: reader.read_uint()? != 0,
+        keys: read_keys(elements.next()?)?,
+        nonce: elements.next()?.read_bin_array()?,
+        limits: read_limits(elements.next()?)?,
+        wants_checksum: elements.next()?.read_uint()? != 0,
     })
 }
 
-fn decode_challenge(bytes: &[u8], reader: &mut Reader<'_>) -> Result<Challenge, PackError> {
+fn decode_challenge(elements: &mut Elements<'_>) -> Result<Challenge, PackError> {
     let mut challenge = Challenge {
-        version: read_u16(reader)?,
-        features: reader.read_uint()?,
-        cluster: ClusterId::from_bytes(reader.read_bin_array()?),
-        server: ServerId::from_bytes(reader.read_bin_array()?),
-        incarnation: Incarnation(reader.read_uint()?),
-        address: reader.read_str(ADDRESS_LEN_MAX)?.to_owned(),
-        key: KeyId(reader.read_uint()?),
-        nonce: reader.read_bin_array()?,
-        limits: read_limits(reader)?,
-        checksum: reader.read_uint()? != 0,
+        version: read_u16(elements.next()?)?,
+        features: elements.next()?.read_uint()?,
+        cluster: ClusterId::from_bytes(elements.next()?.read_bin_array()?),
+        server: ServerId::from_bytes(elements.next()?.read_bin_array()?),
+        incarnation: Incarnation(elements.next()?.read_uint()?),
+        address: elements.next()?.read_str(ADDRESS_LEN_MAX)?.to_owned(),
+        key: KeyId(elements.next()?.read_uint()?),
+        nonce: elements.next()?.read_bin_array()?,
+        limits: read_limits(elements.next()?)?,
+        checksum: elements.next()?.read_uint()? != 0,
         proof: [0; 32],
-        proof_at: bytes.len() - reader.remaining().len(),
+        proof_at: 0,
     };
-    challenge.proof = reader.read_bin_array()?;
+    (challenge.proof_at, challenge.proof) = elements.proof()?;
     Ok(challenge)
+}
+
+fn read_keys(reader: &mut Reader<'_>) -> Result<Vec<KeyId>, PackError> {
+    let len = reader.read_array_len()?;
+    if len > KEYS_MAX {
+        return Err(PackError::TooLong { len: usize::from(len), max: usize::from(KEYS_MAX) });
+    }
+    (0..len).map(|_| reader.read_uint().map(KeyId)).collect()
 }
 
 const fn lane_number(lane: Lane) -> u64 {
@@ -258,14 +324,14 @@ fn read_u32(reader: &mut Reader<'_>) -> Result<u32, PackError> {
 }
 
 fn read_limits(reader: &mut Reader<'_>) -> Result<PeerLimits, PackError> {
-    if reader.read_array_len()? < 5 {
-        return Err(PackError::Malformed);
-    }
-    Ok(PeerLimits {
+    let unknown = reader.read_array_len()?.checked_sub(5).ok_or(PackError::Malformed)?;
+    let limits = PeerLimits {
         calls_in_flight_max: read_u32(reader)?,
         streams_open_max: read_u32(reader)?,
         chunk_max: read_u32(reader)?,
         payload_max: read_u32(reader)?,
         routes_max: read_u16(reader)?,
-    })
+    };
+    (0..unknown).try_for_each(|_| reader.skip_value())?;
+    Ok(limits)
 }

@@ -72,6 +72,7 @@ impl Mux {
             return Ok(None);
         }
         let Message { header, payload } = message;
+        self.stirred = true;
         match header.op {
             Op::Reply => self.handle_reply(header, payload),
             Op::Data => self.handle_data(header, payload),
