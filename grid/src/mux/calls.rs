@@ -233,6 +233,11 @@ impl Calls {
             (self.slots, self.free) = (Vec::new(), Vec::new());
         }
     }
+
+    #[cfg(test)]
+    pub(super) fn held_bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<Slot>() + self.free.capacity() * size_of::<u32>()
+    }
 }
 
 /// What a caller learns when no answer comes: whether anything of the request has left this process.

@@ -426,6 +426,13 @@ impl Streams {
             (self.slots, self.free, self.by_peer_slot) = (Vec::new(), Vec::new(), Vec::new());
         }
     }
+
+    #[cfg(test)]
+    pub(super) fn held_bytes(&self) -> usize {
+        self.len() * size_of::<Stream>()
+            + self.slots.capacity() * size_of::<Option<Box<Stream>>>()
+            + (self.free.capacity() + self.by_peer_slot.capacity()) * size_of::<u32>()
+    }
 }
 
 impl Stream {
