@@ -42,6 +42,7 @@ pub struct Calls {
     /// Slots in use: waiting, or done and not yet collected.
     used: u32,
     max: u32,
+    /// Always even: see [`MuxId`].
     next_generation: u32,
     /// No call expires before this.
     next_deadline: Instant,
@@ -84,7 +85,7 @@ impl Calls {
         if self.used >= self.max {
             return None;
         }
-        self.next_generation = self.next_generation.wrapping_add(1);
+        self.next_generation = self.next_generation.wrapping_add(2);
         let generation = self.next_generation;
         let slot = Slot { generation, state: State::Waiting, deadline, position: Position::WAITING, waker: None };
         let at = match self.free.pop() {

@@ -2,6 +2,7 @@
 //! cut at any place.
 
 mod calling;
+mod escaped;
 mod streaming;
 
 use std::collections::VecDeque;
