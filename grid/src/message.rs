@@ -97,7 +97,8 @@ ops! {
     Ping = 10,
     /// Answer to a ping.
     Pong = 11,
-    /// The sender drains: it refuses new calls and streams, finishes old ones, then closes.
+    /// Sequence 0: the sender drains; it refuses new calls and streams, finishes old ones, and closes when it has the
+    /// answer. Sequence 1 is that answer: nothing comes from the sender any more, and it waits for nothing.
     GoAway = 12,
     /// Continues the payload of a chunked message.
     Chunk = 13,
