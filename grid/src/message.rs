@@ -32,13 +32,15 @@ pub const CHECKSUM_LEN: usize = 9;
 pub struct MuxId {
     /// The initiator's slot, below its limit of calls or streams in flight.
     pub slot: u32,
-    /// Which use of the slot.
+    /// Which use of the slot. Its highest bit is set for streams and clear for calls, which have slots of their own.
     pub generation: u32,
 }
 
 impl MuxId {
     /// For operations that concern the connection as a whole.
     pub const CONNECTION: Self = Self { slot: 0, generation: 0 };
+    /// The bit of a generation that tells streams from calls, so that no message of the one is taken for the other's.
+    pub const STREAM: u32 = 1 << 31;
 
     #[inline]
     const fn to_u64(self) -> u64 {

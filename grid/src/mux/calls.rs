@@ -84,7 +84,7 @@ impl Calls {
         if self.used >= self.max {
             return None;
         }
-        self.next_generation = self.next_generation.wrapping_add(1);
+        self.next_generation = self.next_generation.wrapping_add(1) & !MuxId::STREAM;
         let generation = self.next_generation;
         let slot = Slot { generation, state: State::Waiting, deadline, position: Position::WAITING, waker: None };
         let at = match self.free.pop() {

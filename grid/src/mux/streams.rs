@@ -340,7 +340,7 @@ impl Streams {
             self.slots.push(None);
             u32::try_from(self.slots.len() - 1).expect("streams are limited by a u32")
         });
-        let id = peer_id.unwrap_or(MuxId { slot: index, generation });
+        let id = peer_id.unwrap_or(MuxId { slot: index, generation: generation | MuxId::STREAM });
         if responder {
             self.set_by_peer(id.slot, index);
         }
