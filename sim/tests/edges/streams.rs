@@ -3,14 +3,14 @@
 use core::time::Duration;
 
 use ashlar_grid::error::StreamError;
-use ashlar_grid::handler::HandlerId;
+use ashlar_grid::handler::{HandlerId, Packed};
 use ashlar_grid::stream::ClientStream;
 use ashlar_grid::{CallOptions, Grid};
 use ashlar_sim::net::Side;
 use ashlar_sim::{Kill, SimRuntime, WorldOptions};
 
-use crate::methods::{Pattern, message};
-use crate::rig::{Rig, addr, gather, id, link, lock, secs, shaken};
+use crate::methods::{Counted, Pattern, Sink, Source, message};
+use crate::rig::{Rig, addr, gather, id, link, lock, ms, secs, shaken};
 
 const MESSAGES: u32 = 1_000;
 const LEN: u32 = 300;
@@ -174,4 +174,39 @@ fn stream_never_truncates_on_mixed_windows() {
         });
         rig.run(secs(60), async move { gather(&control, down.into_iter().chain(up).collect()).await });
     }
+}
+
+/// Calls and streams are numbered apart, so the first call and the first stream of a connection have much in common.
+#[test]
+fn calls_and_streams_are_never_taken_for_each_other() {
+    let mut rig = Rig::two();
+    let (grid, control) = (rig.nodes[0].grid.clone(), rig.control());
+    rig.run(secs(10), async move {
+        let mut stream = open(&grid, 1, Pattern::Up(50), 0).await.expect("opened");
+        // A request in chunks, while the stream is open.
+        let long = grid.call::<Sink>(id(1), &vec![1; 50_000], CallOptions::within(secs(5))).await;
+        assert_eq!(long.map(|Packed(len)| len), Ok(50_000));
+        let long = grid.call::<Source>(id(1), &Packed(50_000), CallOptions::within(secs(5))).await;
+        assert_eq!(long.map(|answer| answer.len()), Ok(50_000));
+        stream.sender.send(&message(0, 50)).await.expect("it is as it was");
+        stream.sender.finish().await.expect("it is as it was");
+        assert_eq!(stream.receiver.receive().await, Ok(Some(1_u64.to_be_bytes().to_vec())));
+        drop(stream);
+        // Streams that are let go while calls run, and the other way round.
+        for _ in 0..10 {
+            let stream = open(&grid, 1, Pattern::Hold, 0).await.expect("opened");
+            let calls = (0..10).map(|number| -> ashlar_grid::seam::BoxFuture<_> {
+                let grid = grid.clone();
+                Box::pin(async move { grid.call::<Counted>(id(1), &Packed((number, 20)), CallOptions::default()).await })
+            });
+            let calls = gather(&control, calls.collect());
+            let let_go = control.sleep(ms(10));
+            control.spawn(async move {
+                let_go.await;
+                drop(stream);
+            });
+            let answers = calls.await;
+            assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+        }
+    });
 }
