@@ -155,7 +155,8 @@ fn a_stopped_grid_stops_whatever_it_was_doing() {
         assert!(!rig.nodes[1].is_connected(0), "stopped after {after_us} us: {peer:?}");
         let grid = rig.nodes[0].grid.clone();
         if let Ok(handle) = grid.peer(id(1)) {
-            let error = rig.run(secs(40), async move { handle.call::<Echo>(&Vec::new(), CallOptions::default()).await });
+            let error =
+                rig.run(secs(40), async move { handle.call::<Echo>(&Vec::new(), CallOptions::default()).await });
             let reason = error.expect_err("it is stopped").reason();
             assert!(matches!(reason, Some(Reason::Disconnected(_) | Reason::NotConnected)), "{reason:?}");
         }

@@ -197,7 +197,9 @@ fn calls_and_streams_are_never_taken_for_each_other() {
             let stream = open(&grid, 1, Pattern::Hold, 0).await.expect("opened");
             let calls = (0..10).map(|number| -> ashlar_grid::seam::BoxFuture<_> {
                 let grid = grid.clone();
-                Box::pin(async move { grid.call::<Counted>(id(1), &Packed((number, 20)), CallOptions::default()).await })
+                Box::pin(
+                    async move { grid.call::<Counted>(id(1), &Packed((number, 20)), CallOptions::default()).await },
+                )
             });
             let calls = gather(&control, calls.collect());
             let let_go = control.sleep(ms(10));
