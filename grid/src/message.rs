@@ -27,7 +27,8 @@ pub const HEADER_MAX: usize = 1 + 9 + 9 + 5 + 5 + 2 + 2 + 5;
 pub const CHECKSUM_LEN: usize = 9;
 
 /// A call or stream of one connection: the slot that its initiator gave it, and which use of that slot it is, so
-/// that a late answer to an earlier use is not taken for this one's.
+/// that a late answer to an earlier use is not taken for this one's. Calls and streams have slots of their own; the
+/// generations of calls are even, those of streams odd, so that no call has the id of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MuxId {
     /// The initiator's slot, below its limit of calls or streams in flight.

@@ -532,6 +532,12 @@ impl Mux {
         (self.calls.waiting() as usize, self.inbound.len(), self.streams.len(), self.out.queued())
     }
 
+    /// Bytes of memory held for queues and tables, without what waits in them.
+    #[cfg(test)]
+    fn held_bytes(&self) -> usize {
+        self.out.held_bytes() + self.calls.held_bytes() + self.streams.held_bytes() + self.scratch.capacity()
+    }
+
     fn out_chunk_max(&self) -> usize {
         self.limits.chunk_max.min(self.peer_limits.chunk_max)
     }
@@ -593,3 +599,6 @@ fn decode_refusal(bytes: &[u8]) -> Option<Refusal> {
 const fn from_responder(flags: Flags) -> bool {
     flags.contains(Flags::RESPONDER)
 }
+
+#[cfg(test)]
+mod tests;

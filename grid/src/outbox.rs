@@ -286,6 +286,16 @@ impl Outbox {
     pub fn release_memory(&mut self) {
         self.spare = Vec::new();
         self.small.shrink_to_fit();
+        self.large.iter_mut().for_each(VecDeque::shrink_to_fit);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn held_bytes(&self) -> usize {
+        let larges: usize = self.large.iter().map(VecDeque::capacity).sum();
+        self.spare.iter().map(Vec::capacity).sum::<usize>()
+            + self.spare.capacity() * size_of::<Vec<u8>>()
+            + self.small.capacity() * size_of::<Segment>()
+            + larges * size_of::<Large>()
     }
 }
 

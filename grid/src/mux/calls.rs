@@ -42,6 +42,7 @@ pub struct Calls {
     /// Slots in use: waiting, or done and not yet collected.
     used: u32,
     max: u32,
+    /// Always even: see [`MuxId`].
     next_generation: u32,
     /// No call expires before this.
     next_deadline: Instant,
@@ -84,7 +85,7 @@ impl Calls {
         if self.used >= self.max {
             return None;
         }
-        self.next_generation = self.next_generation.wrapping_add(1);
+        self.next_generation = self.next_generation.wrapping_add(2);
         let generation = self.next_generation;
         let slot = Slot { generation, state: State::Waiting, deadline, position: Position::WAITING, waker: None };
         let at = match self.free.pop() {
@@ -232,6 +233,11 @@ impl Calls {
         if self.used == 0 {
             (self.slots, self.free) = (Vec::new(), Vec::new());
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn held_bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<Slot>() + self.free.capacity() * size_of::<u32>()
     }
 }
 

@@ -278,6 +278,7 @@ pub struct Streams {
     by_peer_slot: Vec<u32>,
     open: [u32; 2],
     max: u32,
+    /// Always odd: see [`MuxId`].
     next_generation: u32,
     next_deadline: Instant,
 }
@@ -294,7 +295,7 @@ impl Streams {
             by_peer_slot: Vec::new(),
             open: [0; 2],
             max,
-            next_generation: 0,
+            next_generation: 1,
             next_deadline: Instant::NEVER,
         }
     }
@@ -334,7 +335,7 @@ impl Streams {
         {
             return None;
         }
-        self.next_generation = self.next_generation.wrapping_add(1);
+        self.next_generation = self.next_generation.wrapping_add(2);
         let generation = self.next_generation;
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -425,6 +426,13 @@ impl Streams {
         if self.is_empty() {
             (self.slots, self.free, self.by_peer_slot) = (Vec::new(), Vec::new(), Vec::new());
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn held_bytes(&self) -> usize {
+        self.len() * size_of::<Stream>()
+            + self.slots.capacity() * size_of::<Option<Box<Stream>>>()
+            + (self.free.capacity() + self.by_peer_slot.capacity()) * size_of::<u32>()
     }
 }
 

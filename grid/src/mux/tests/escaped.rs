@@ -1,0 +1,27 @@
+//! Bugs that escaped once: each test failed before its fix.
+
+use super::*;
+
+/// A stream of end 0 and a call of end 0 must never be taken for each other.
+#[test]
+fn calls_and_streams_of_one_slot_are_two_things() {
+    let mut pair = Pair::new();
+    let (key, served) = pair.opened(0);
+    let id = pair.start(0, &bytes(5 * CHUNK)).expect("started");
+    let cancelled = pair.start(0, b"to be cancelled").expect("started");
+    pair.settle();
+    assert_eq!(pair.ends[1].work.len(), 2, "the chunks did not go to the stream");
+    let (_, _, request, alive) = pair.next_call(1);
+    let (.., stopped) = pair.next_call(1);
+    assert!(request == b"to be cancelled" || request.len() == 5 * CHUNK);
+    pair.ends[0].mux.cancel_call(cancelled);
+    pair.ends[0].mux.release_stream(key);
+    pair.settle();
+    assert_eq!(pair.receive(1, served).1, Some(Err(StreamError::Cut(Reason::Cancelled))));
+    assert_eq!((alive.is_cancelled(), stopped.is_cancelled()), (request.len() < CHUNK, request.len() > CHUNK));
+    pair.ends[0].mux.cancel_call(id);
+    pair.ends[1].mux.refuse_stream(served, Outcome::Failed);
+    pair.settle();
+    pair.assert_empty();
+    pair.assert_fits();
+}
