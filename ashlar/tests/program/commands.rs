@@ -117,6 +117,17 @@ fn joining_where_nobody_is() {
 }
 
 #[test]
+fn joining_without_tls_where_tls_is_on() {
+    let scratch = Scratch::new();
+    let first = TestServer::start(&scratch.path("a"), &[], &[]);
+    let (data, secret) = (scratch.path("b"), secret(&scratch.path("a")));
+    let mut arguments = vec!["server", "--data", &data, "--listen", "127.0.0.1:0", "--join", &first.address];
+    arguments.extend(["--join-timeout-s", "1", "--tls", "off"]);
+    check_fails(&arguments, &[("ASHLAR_SECRET", &secret)], 1, &["speak TLS to each other", "tls = on"]);
+    first.stop();
+}
+
+#[test]
 fn status_of_nobody() {
     let address = nobody();
     check_fails(&["status", "--addr", &address], &[], 1, &[&format!("cannot connect to {address}"), "--addr"]);

@@ -65,3 +65,21 @@ fn metrics_tell_of_peers() {
     second.stop();
     first.stop();
 }
+
+/// A cluster whose servers all got other addresses while they were down.
+#[test]
+fn everybody_moves() {
+    let scratch = Scratch::new();
+    let (a, b) = (scratch.path("a"), scratch.path("b"));
+    let first = TestServer::start(&a, &[], &[]);
+    let secret = secret(&a);
+    let second = TestServer::start(&b, &["--join", &first.address], &[("ASHLAR_SECRET", &secret)]);
+    until("a connection", || is_connected_to(&first, 1) && is_connected_to(&second, 1));
+    second.stop();
+    first.stop();
+    let first = TestServer::start(&a, &[], &[]);
+    let second = TestServer::start(&b, &["--join", &first.address], &[("ASHLAR_SECRET", &secret)]);
+    until("the mesh at its new addresses", || is_connected_to(&first, 1) && is_connected_to(&second, 1));
+    second.stop();
+    first.stop();
+}
