@@ -97,13 +97,15 @@ pub struct Outbox {
 
 /// Where a small message waits, to tell later whether it left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Position(u64);
+pub struct Position {
+    segment: u64,
+    /// Where in the segment's buffer.
+    at: usize,
+}
 
 impl Position {
-    /// A message that is known to have left.
-    pub const LEFT: Self = Self(0);
-    /// A message of which nothing has left.
-    pub const WAITING: Self = Self(u64::MAX);
+    /// A message that waits among the large payloads, or waited there.
+    pub const LARGE: Self = Self { segment: u64::MAX, at: 0 };
 }
 
 impl Outbox {
@@ -157,10 +159,10 @@ impl Outbox {
                 self.small.back_mut().expect("pushed the line before")
             }
         };
-        let before = segment.payload_len();
+        let (before, at) = (segment.payload_len(), segment.payload_mut().len());
         message::encode(segment.payload_mut(), header, payload, self.salt);
         self.queued += segment.payload_len() - before;
-        Position(self.first_segment + self.small.len() as u64 - 1)
+        Position { segment: self.first_segment + self.small.len() as u64 - 1, at }
     }
 
     /// Queues a payload of any length, to leave in chunks.
@@ -172,7 +174,16 @@ impl Outbox {
     /// Whether a message at `position` has been handed to the socket, as far as is known.
     #[must_use]
     pub fn has_left(&self, position: Position) -> bool {
-        position.0 < self.first_segment
+        position.segment < self.first_segment
+    }
+
+    /// Turns a small request that still waits at `position` into its own cancel, which does nothing where it arrives;
+    /// whether it still waited.
+    pub fn retract(&mut self, position: Position) -> bool {
+        let index = position.segment.checked_sub(self.first_segment).and_then(|index| usize::try_from(index).ok());
+        let Some(segment) = index.and_then(|index| self.small.get_mut(index)) else { return false };
+        message::change_op(&mut segment.payload_mut()[position.at..], Op::Cancel, self.salt);
+        true
     }
 
     /// Whether a large payload of `id` is queued; `Some(true)` if a part of it has left.

@@ -25,3 +25,30 @@ fn calls_and_streams_of_one_slot_are_two_things() {
     pair.assert_empty();
     pair.assert_fits();
 }
+
+/// `NotSent` was said while the request waited among the small messages, and then it left.
+#[test]
+fn what_was_said_not_to_be_sent_is_not_sent() {
+    for cancel in [false, true] {
+        for len in [0, 10, CHUNK, 5 * CHUNK] {
+            let mut pair = Pair::new();
+            let before = pair.start(0, b"before").expect("started");
+            let id = pair.start_with(0, &bytes(len), "", at(50)).expect("started");
+            let after = pair.start(0, b"after").expect("started");
+            if cancel {
+                pair.ends[0].mux.cancel_call(id);
+            } else {
+                pair.pass(50);
+                assert_eq!(pair.result(0, id), Some(Err(CallError::NotSent(Reason::Deadline))));
+            }
+            pair.settle();
+            assert_eq!(pair.serve(1), 2, "{len} bytes, cancel {cancel}: only the others run");
+            pair.settle();
+            for (id, request) in [(before, b"before".to_vec()), (after, b"after".to_vec())] {
+                assert_eq!(pair.result(0, id), Some(Ok(request)));
+            }
+            pair.assert_empty();
+            pair.assert_fits();
+        }
+    }
+}
