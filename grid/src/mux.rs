@@ -313,6 +313,9 @@ impl Mux {
     #[inline]
     pub fn reply_inline(&mut self, id: MuxId, outcome: Outcome, answer: &mut Vec<u8>) {
         self.counters.calls_in += 1;
+        if self.state != State::Open {
+            return answer.clear();
+        }
         if answer.len() > self.out_chunk_max() {
             return self.push_reply(id, outcome, core::mem::take(answer));
         }
@@ -407,6 +410,8 @@ impl Mux {
         self.calls.fail_all(lost, &self.out);
         self.inbound.cancel_all();
         self.streams.fail_all(&StreamError::Cut(Reason::Disconnected(lost)));
+        // Calls that waited here were told that they were not sent.
+        self.out.clear();
         self.wake_task();
     }
 

@@ -284,6 +284,14 @@ impl Outbox {
         segment
     }
 
+    /// Drops everything that waits: nothing of it leaves any more.
+    pub fn clear(&mut self) {
+        self.control = None;
+        self.small = VecDeque::new();
+        self.large = [VecDeque::new(), VecDeque::new()];
+        self.queued = 0;
+    }
+
     /// Takes buffers back for reuse.
     pub fn reuse(&mut self, buffers: &mut Vec<Vec<u8>>) {
         for buffer in buffers.drain(..) {

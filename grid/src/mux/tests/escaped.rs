@@ -52,3 +52,22 @@ fn what_was_said_not_to_be_sent_is_not_sent() {
         }
     }
 }
+
+/// Requests were told as not sent when the connection ended, and then the last batch held them.
+#[test]
+fn nothing_leaves_after_the_close() {
+    let mut pair = Pair::new();
+    let key = pair.open(0, 0);
+    let ids = [10, 5 * CHUNK].map(|len| pair.start(0, &bytes(len)).expect("started"));
+    pair.pass(0);
+    pair.ends[0].mux.close(Lost::Protocol);
+    for id in ids {
+        let lost = Reason::Disconnected(Lost::Protocol);
+        assert_eq!(pair.result(0, id), Some(Err(CallError::NotSent(lost))));
+    }
+    assert!(!pair.ends[0].mux.has_output());
+    assert_eq!(pair.step(0), []);
+    pair.ends[0].mux.reply_inline(ids[0], Outcome::Ok, &mut b"late".to_vec());
+    pair.ends[0].mux.release_stream(key);
+    assert_eq!(pair.ends[0].mux.in_flight(), (0, 0, 0, 0));
+}
