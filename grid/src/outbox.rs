@@ -75,6 +75,8 @@ struct Large {
     header: Header,
     payload: Arc<Vec<u8>>,
     at: usize,
+    /// Number of the last segment of small messages that came before it: it leaves after that.
+    after: u64,
 }
 
 /// The queues of one connection.
@@ -168,7 +170,8 @@ impl Outbox {
     /// Queues a payload of any length, to leave in chunks.
     pub fn push_large(&mut self, header: Header, payload: Arc<Vec<u8>>, class: Class) {
         self.queued += payload.len();
-        self.large[class as usize].push_back(Large { header, payload, at: 0 });
+        let after = self.first_segment + self.small.len() as u64 - 1;
+        self.large[class as usize].push_back(Large { header, payload, at: 0, after });
     }
 
     /// Whether a message at `position` has been handed to the socket, as far as is known.
@@ -231,9 +234,9 @@ impl Outbox {
         }
         let mut large_len = 0;
         while large_len < LARGE_PER_BATCH
-            && let Some(class) = self.next_class()
+            && let Some((class, large)) = self.next_large()
         {
-            let segment = self.next_chunk(class, &mut finished);
+            let segment = self.next_chunk(class, large, &mut finished);
             large_len += self.seal_into(segment, batch);
         }
         !batch.is_empty()
@@ -247,20 +250,23 @@ impl Outbox {
         len
     }
 
-    fn next_class(&mut self) -> Option<usize> {
-        let [foreground, background] = &self.large;
+    /// Takes the large payload out whose turn it is, of those that no earlier small message keeps waiting.
+    fn next_large(&mut self) -> Option<(usize, Large)> {
+        let may_leave = |large: &Large| large.after < self.first_segment;
+        let [foreground, background] = self.large.each_ref().map(|queue| queue.iter().position(may_leave));
         let background_turn = self.turn % 4 == 3;
         self.turn = self.turn.wrapping_add(1);
-        match (foreground.is_empty(), background.is_empty()) {
-            (true, true) => None,
-            (false, false) => Some(usize::from(background_turn)),
-            (no_foreground, _) => Some(usize::from(no_foreground)),
-        }
+        let (class, at) = match (foreground, background) {
+            (None, None) => return None,
+            (Some(_), Some(at)) if background_turn => (1, at),
+            (Some(at), _) => (0, at),
+            (None, Some(at)) => (1, at),
+        };
+        self.large[class].remove(at).map(|large| (class, large))
     }
 
-    /// Encodes one chunk of the first large payload of `class`, which then goes to the end of its queue.
-    fn next_chunk(&mut self, class: usize, finished: &mut impl FnMut(MuxId, bool)) -> Segment {
-        let mut large = self.large[class].pop_front().expect("chosen because it is not empty");
+    /// Encodes one chunk of a large payload of `class`, which then goes to the end of its queue.
+    fn next_chunk(&mut self, class: usize, mut large: Large, finished: &mut impl FnMut(MuxId, bool)) -> Segment {
         let mut segment = Segment::new(self.spare.pop().unwrap_or_default());
         let end = large.payload.len().min(large.at + self.chunk_max);
         let mut header = large.header;

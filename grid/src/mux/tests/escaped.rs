@@ -71,3 +71,22 @@ fn nothing_leaves_after_the_close() {
     pair.ends[0].mux.release_stream(key);
     assert_eq!(pair.ends[0].mux.in_flight(), (0, 0, 0, 0));
 }
+
+/// With more small messages waiting than a batch holds, a large one left before the small ones that came before it.
+#[test]
+fn a_large_message_does_not_overtake_its_own_small_ones() {
+    let mut pair = Pair::new();
+    let (key, served) = pair.opened(1 << 20);
+    for _ in 0..400 {
+        pair.start(0, &bytes(CHUNK)).expect("started");
+    }
+    assert!(pair.send(0, key, b"small").is_ready());
+    assert!(pair.send(0, key, &bytes(3 * CHUNK)).is_ready());
+    let routed = pair.start_with(0, &bytes(3 * CHUNK), DRIVE.0, Instant::NEVER).expect("started");
+    pair.settle();
+    pair.assert_fits();
+    assert_eq!(pair.receive(1, served), (vec![b"small".to_vec(), bytes(3 * CHUNK)], None));
+    assert_eq!(pair.serve(1), 401);
+    pair.settle();
+    assert_eq!(pair.result(0, routed), Some(Ok(bytes(3 * CHUNK))), "its route was known when it came");
+}
