@@ -90,3 +90,33 @@ fn a_large_message_does_not_overtake_its_own_small_ones() {
     pair.settle();
     assert_eq!(pair.result(0, routed), Some(Ok(bytes(3 * CHUNK))), "its route was known when it came");
 }
+
+/// The slot of a stream that its initiator let go was refused as long as the old handler had not returned.
+#[test]
+fn a_slot_is_free_when_its_initiator_says_so() {
+    let mut pair = Pair::new();
+    for by_end in [false, true] {
+        let (old, old_served) = pair.opened(0);
+        if by_end {
+            assert!(pair.finish(1, old_served).is_ready());
+            pair.settle();
+        }
+        pair.ends[0].mux.release_stream(old);
+        let key = pair.open(0, 0);
+        pair.settle();
+        assert_eq!(pair.receive(0, key), (Vec::new(), None), "not refused");
+        let (served, _) = pair.accept(1);
+        assert!(matches!(pair.send(1, old_served, b"to nobody"), Poll::Ready(Err(_))));
+        pair.ends[1].mux.refuse_stream(old_served, Outcome::Failed);
+        assert!(pair.send(1, served, b"to the new one").is_ready());
+        assert!(pair.send(0, key, b"from the new one").is_ready());
+        pair.settle();
+        assert_eq!(pair.receive(0, key), (vec![b"to the new one".to_vec()], None));
+        assert_eq!(pair.receive(1, served), (vec![b"from the new one".to_vec()], None));
+        pair.ends[0].mux.release_stream(key);
+        pair.ends[1].mux.refuse_stream(served, Outcome::Failed);
+        pair.settle();
+        pair.assert_empty();
+    }
+    pair.assert_fits();
+}
