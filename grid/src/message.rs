@@ -235,6 +235,19 @@ pub fn encode(out: &mut Vec<u8>, header: &Header, payload: &[u8], salt: Option<S
     }
 }
 
+/// Changes the operation of the message at the front of `bytes`, which [`encode`] wrote with the same `salt`.
+///
+/// # Panics
+/// When there is no whole message.
+pub fn change_op(bytes: &mut [u8], op: Op, salt: Option<Salt>) {
+    let (raw, body_len) = parse_fields(bytes, usize::MAX, salt.is_some()).expect("written by `encode`");
+    bytes[raw.op_at] = op as u8;
+    if let Some(salt) = salt {
+        let sum = checksum(salt, &bytes[..body_len]);
+        bytes[body_len + 1..body_len + CHECKSUM_LEN].copy_from_slice(&sum.0.to_be_bytes());
+    }
+}
+
 /// Reads the message at the front of `bytes`.
 ///
 /// # Errors
@@ -255,6 +268,7 @@ struct Raw {
     deadline_ms: u64,
     handler: u64,
     op: u64,
+    op_at: usize,
     flags: u64,
     payload_at: usize,
     payload_len: usize,
@@ -272,11 +286,15 @@ fn parse_fields(bytes: &[u8], payload_max: usize, checked: bool) -> Result<(Raw,
     let sequence = reader.read_uint()?;
     let deadline_ms = reader.read_uint()?;
     let handler = reader.read_uint()?;
+    let op_at = bytes.len() - reader.remaining().len();
     let op = reader.read_uint()?;
     let flags = reader.read_uint()?;
     let payload_len = reader.read_bin_len(payload_max)?;
     let payload_at = bytes.len() - reader.remaining().len();
-    Ok((Raw { id, sequence, deadline_ms, handler, op, flags, payload_at, payload_len }, payload_at + payload_len))
+    Ok((
+        Raw { id, sequence, deadline_ms, handler, op, op_at, flags, payload_at, payload_len },
+        payload_at + payload_len,
+    ))
 }
 
 #[inline]

@@ -285,19 +285,24 @@ impl Mux {
 
     /// Gives a call up: the peer is told, its answer is dropped.
     pub fn cancel_call(&mut self, id: MuxId) {
-        if self.calls.cancel(id) && self.state == State::Open {
-            self.push_cancel(id);
+        if let Some(position) = self.calls.cancel(id)
+            && self.state == State::Open
+        {
+            self.push_cancel(id, position);
         }
     }
 
-    fn push_cancel(&mut self, id: MuxId) {
-        // A request of which nothing has left needs no cancel; one that is still among the small messages must not be
-        // overtaken by it.
-        let queued = self.out.large_state(id, false);
-        if queued.is_some() {
+    /// Tells the peer that nobody waits for a call any more; a request of which nothing has left needs no telling, and
+    /// never leaves.
+    fn push_cancel(&mut self, id: MuxId, position: Position) {
+        let unsent = if position == Position::LARGE {
+            let queued = self.out.large_state(id, false);
             self.out.drop_large(id, false);
-        }
-        if queued != Some(false) {
+            queued == Some(false)
+        } else {
+            self.out.retract(position)
+        };
+        if !unsent {
             self.out.push(&Header::new(Op::Cancel, id, 0), &[]);
             self.wake_task();
         }
@@ -314,6 +319,9 @@ impl Mux {
     #[inline]
     pub fn reply_inline(&mut self, id: MuxId, outcome: Outcome, answer: &mut Vec<u8>) {
         self.counters.calls_in += 1;
+        if self.state != State::Open {
+            return answer.clear();
+        }
         if answer.len() > self.out_chunk_max() {
             return self.push_reply(id, outcome, core::mem::take(answer));
         }
@@ -418,6 +426,8 @@ impl Mux {
         self.calls.fail_all(lost, &self.out);
         self.inbound.cancel_all();
         self.streams.fail_all(&StreamError::Cut(Reason::Disconnected(lost)));
+        // Calls that waited here were told that they were not sent.
+        self.out.clear();
         self.wake_task();
     }
 
@@ -467,8 +477,8 @@ impl Mux {
         if self.state != State::Open {
             return;
         }
-        for id in self.calls.expire(now, &self.out) {
-            self.push_cancel(id);
+        for (id, position) in self.calls.expire(now, &self.out) {
+            self.push_cancel(id, position);
         }
         self.counters.abandoned += self.inbound.expire(now);
         for key in self.streams.expired(now) {
