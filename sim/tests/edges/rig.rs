@@ -252,8 +252,11 @@ pub(crate) fn at_once() -> CallOptions<'static> {
     CallOptions { fail_fast: true, ..CallOptions::default() }
 }
 
-/// What `tasks` come to, in their order; they run beside each other.
-pub(crate) async fn gather<T: Send + 'static>(control: &Control, tasks: Vec<BoxFuture<T>>) -> Vec<T> {
+/// What `tasks` come to, in their order; they run beside each other, from now on.
+pub(crate) fn gather<T: Send + 'static>(
+    control: &Control,
+    tasks: Vec<BoxFuture<T>>,
+) -> impl Future<Output = Vec<T>> + use<T> {
     struct Gathered<T> {
         values: Vec<Option<T>>,
         left: usize,
@@ -274,7 +277,7 @@ pub(crate) async fn gather<T: Send + 'static>(control: &Control, tasks: Vec<BoxF
             waker.into_iter().for_each(Waker::wake);
         });
     }
-    poll_fn(|cx| {
+    poll_fn(move |cx| {
         let mut gathered = lock(&gathered);
         if gathered.left > 0 {
             gathered.waker = Some(cx.waker().clone());
@@ -282,7 +285,6 @@ pub(crate) async fn gather<T: Send + 'static>(control: &Control, tasks: Vec<BoxF
         }
         Poll::Ready(gathered.values.iter_mut().map(|value| value.take().expect("each task left its value")).collect())
     })
-    .await
 }
 
 /// How long `work` took in the world's time, with its value.
