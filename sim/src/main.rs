@@ -139,6 +139,9 @@ fn run(options: &Options) -> std::io::Result<(Summary, f64)> {
             check_determinism(options, &params, &mut outcome);
         }
         summary.add(seed, &outcome);
+        if options.seeds == 1 {
+            writeln!(stderr(), "seed {seed}: {} events, event hash {:016x}", outcome.events, outcome.event_hash)?;
+        }
         if let Some(failure) = outcome.failure {
             tell_failure(options, failure)?;
             if !options.keep_going {

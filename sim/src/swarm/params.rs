@@ -101,7 +101,7 @@ impl Params {
             servers: rng.within(3..=u64::from(SERVERS_MAX)) as u32,
             world: draw_world(seed, &mut rng),
             classes: classes.iter().copied().filter(|_| rng.chance(400_000)).collect(),
-            faults_ns: rng.within(2 * SECOND_NS..=20 * SECOND_NS),
+            faults_ns: rng.within(SECOND_NS..=12 * SECOND_NS),
             gap_ns: rng.magnitude(30 * MILLI_NS..=5 * SECOND_NS),
             fault_ns_max: rng.magnitude(10 * MILLI_NS..=12 * SECOND_NS),
         };

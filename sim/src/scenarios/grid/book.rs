@@ -176,3 +176,63 @@ pub(super) fn pattern(id: u64, index: u64, len: usize) -> Vec<u8> {
     Rng::new(id).fork("pattern", index).fill(&mut bytes);
     bytes
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::{World, WorldOptions};
+
+    fn check(entries: impl Fn(&Book), wrong: Option<&str>) {
+        let world = World::new(WorldOptions::default());
+        let book = Book::new(&world.control());
+        entries(&book);
+        assert_eq!(book.first_wrong().as_deref(), wrong);
+    }
+
+    #[test]
+    fn what_must_not_be_is_seen() {
+        check(|book| book.ran(1), None);
+        check(|book| [1, 1].into_iter().for_each(|id| book.ran(id)), Some("request 1 ran 2 times"));
+        check(|book| [1, 2].into_iter().for_each(|id| book.ran(id)), None);
+        check(
+            |book| {
+                book.denied(1, &"not sent");
+                book.ran(1);
+            },
+            Some("request 1 runs after its caller was told that it would not"),
+        );
+        check(
+            |book| {
+                book.ran(1);
+                book.denied(1, &"not sent");
+            },
+            Some("request 1 ran, its caller was told: not sent"),
+        );
+        check(|book| book.answered(1), Some("request 1 was answered and ran 0 times"));
+        check(
+            |book| {
+                book.ran(1);
+                book.answered(1);
+            },
+            None,
+        );
+    }
+
+    #[test]
+    fn what_runs_is_counted_until_it_ends() {
+        let world = World::new(WorldOptions::default());
+        let book = Arc::new(Book::new(&world.control()));
+        let running = book.run("handlers");
+        assert_eq!(book.still_running(), [("handlers", 1)]);
+        drop(running);
+        assert_eq!(book.still_running(), []);
+    }
+
+    #[test]
+    fn every_id_and_index_has_its_own_bytes() {
+        assert_eq!(pattern(1, 1, 100), pattern(1, 1, 100));
+        assert_eq!(pattern(1, 1, 100)[..10], pattern(1, 1, 10));
+        assert_ne!(pattern(1, 1, 10), pattern(1, 2, 10));
+        assert_ne!(pattern(1, 1, 10), pattern(2, 1, 10));
+    }
+}

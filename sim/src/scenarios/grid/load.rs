@@ -25,7 +25,10 @@ use crate::world::{Control, ServerNo, SimRuntime};
 const LATE_NS_MAX: u64 = 20_000_000;
 
 /// Operations of one client in one life.
-const OPERATIONS_MAX: u32 = 400;
+const OPERATIONS_MAX: u32 = 120;
+
+/// Messages of one stream.
+const MESSAGES_MAX: u64 = 200;
 
 /// What of a seed decides how strict the judgement of single errors is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +60,8 @@ impl Strictness {
             | Reason::Draining
             | Reason::BreakerOpen => true,
             Reason::Disconnected(Lost::Protocol) | Reason::Malformed | Reason::UnknownHandler => self.bytes_change,
+            // The grid of this server stopped.
+            Reason::Disconnected(Lost::Shutdown) => true,
             Reason::Disconnected(_) => self.connections_fail,
             Reason::Cancelled | Reason::HandlerFailed => false,
         }
@@ -260,12 +265,12 @@ impl Client {
         let ask = StreamAsk {
             id: self.book.new_id(),
             way: self.rng.pick(&[Way::Down, Way::Up, Way::Both]),
-            messages: self.rng.magnitude(0..=300) as u32,
+            messages: self.rng.magnitude(0..=MESSAGES_MAX) as u32,
             message_len: self.rng.magnitude(0..=message_len_max) as u32,
             pause_us: if self.rng.chance(700_000) { 0 } else { self.rng.magnitude(0..=20_000) as u32 },
             refuse_at: None,
         };
-        let refuse_at = self.rng.chance(100_000).then(|| self.rng.below(300) as u32);
+        let refuse_at = self.rng.chance(100_000).then(|| self.rng.below(MESSAGES_MAX) as u32);
         let ask = StreamAsk { refuse_at, ..ask };
         let term = self.term();
         let window = if self.rng.chance(500_000) { (0, 0) } else { self.window() };
