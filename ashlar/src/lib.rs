@@ -1,10 +1,12 @@
 //! The one program: a server, the commands around it, and everything that touches the operating system.
 //!
-//! Invariants: tokio, sockets, files and threads are used in [`os`] and [`front`] only; what stands between them
-//! (`node`) would run on a fake world as well. Deliberately absent: storage logic; it lives in the crates below.
+//! Invariants: tokio, sockets, files and threads are used in [`os`] and [`front`] only; the [`node`] between them knows
+//! the world through seams and runs on a fake one as well; secrets never come from arguments and are never printed.
+//! Deliberately absent: storage and protocol logic, which live in the crates below, and failure detection beyond one
+//! connection.
 //!
-//! Entry points: [`cli::run`] for a command line, `os::server::run` for one server. Modules in reading order:
-//! [`failure`], [`config`].
+//! Entry points: [`cli::run`] for a command line, [`os::server::run`] for one server. Modules in reading order:
+//! [`failure`], [`config`], [`node`], [`os`], [`front`], [`cli`].
 
 pub mod bench;
 pub mod cli;

@@ -32,13 +32,15 @@ pub const CHECKSUM_LEN: usize = 9;
 pub struct MuxId {
     /// The initiator's slot, below its limit of calls or streams in flight.
     pub slot: u32,
-    /// Which use of the slot.
+    /// Which use of the slot. Its highest bit is set for streams and clear for calls, which have slots of their own.
     pub generation: u32,
 }
 
 impl MuxId {
     /// For operations that concern the connection as a whole.
     pub const CONNECTION: Self = Self { slot: 0, generation: 0 };
+    /// The bit of a generation that tells streams from calls, so that no message of the one is taken for the other's.
+    pub const STREAM: u32 = 1 << 31;
 
     #[inline]
     const fn to_u64(self) -> u64 {
@@ -97,7 +99,8 @@ ops! {
     Ping = 10,
     /// Answer to a ping.
     Pong = 11,
-    /// The sender drains: it refuses new calls and streams, finishes old ones, then closes.
+    /// Sequence 0: the sender drains; it refuses new calls and streams, finishes old ones, and closes when it has the
+    /// answer. Sequence 1 is that answer: nothing comes from the sender any more, and it waits for nothing.
     GoAway = 12,
     /// Continues the payload of a chunked message.
     Chunk = 13,
@@ -232,6 +235,19 @@ pub fn encode(out: &mut Vec<u8>, header: &Header, payload: &[u8], salt: Option<S
     }
 }
 
+/// Changes the operation of the message at the front of `bytes`, which [`encode`] wrote with the same `salt`.
+///
+/// # Panics
+/// When there is no whole message.
+pub fn change_op(bytes: &mut [u8], op: Op, salt: Option<Salt>) {
+    let (raw, body_len) = parse_fields(bytes, usize::MAX, salt.is_some()).expect("written by `encode`");
+    bytes[raw.op_at] = op as u8;
+    if let Some(salt) = salt {
+        let sum = checksum(salt, &bytes[..body_len]);
+        bytes[body_len + 1..body_len + CHECKSUM_LEN].copy_from_slice(&sum.0.to_be_bytes());
+    }
+}
+
 /// Reads the message at the front of `bytes`.
 ///
 /// # Errors
@@ -252,6 +268,7 @@ struct Raw {
     deadline_ms: u64,
     handler: u64,
     op: u64,
+    op_at: usize,
     flags: u64,
     payload_at: usize,
     payload_len: usize,
@@ -269,11 +286,15 @@ fn parse_fields(bytes: &[u8], payload_max: usize, checked: bool) -> Result<(Raw,
     let sequence = reader.read_uint()?;
     let deadline_ms = reader.read_uint()?;
     let handler = reader.read_uint()?;
+    let op_at = bytes.len() - reader.remaining().len();
     let op = reader.read_uint()?;
     let flags = reader.read_uint()?;
     let payload_len = reader.read_bin_len(payload_max)?;
     let payload_at = bytes.len() - reader.remaining().len();
-    Ok((Raw { id, sequence, deadline_ms, handler, op, flags, payload_at, payload_len }, payload_at + payload_len))
+    Ok((
+        Raw { id, sequence, deadline_ms, handler, op, op_at, flags, payload_at, payload_len },
+        payload_at + payload_len,
+    ))
 }
 
 #[inline]

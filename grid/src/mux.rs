@@ -139,6 +139,10 @@ pub struct Mux {
     draining: bool,
     /// The peer refuses new work.
     peer_draining: bool,
+    /// The peer knows that this side has nothing more for it.
+    told_done: bool,
+    /// The peer has nothing more for this side.
+    peer_done: bool,
     counters: Counters,
     /// Something was received that may make a task of this server send more.
     stirred: bool,
@@ -175,6 +179,8 @@ impl Mux {
             routes_in: Vec::new(),
             draining: false,
             peer_draining: false,
+            told_done: false,
+            peer_done: false,
             counters: Counters::default(),
             stirred: false,
             scratch: Vec::new(),
@@ -279,19 +285,24 @@ impl Mux {
 
     /// Gives a call up: the peer is told, its answer is dropped.
     pub fn cancel_call(&mut self, id: MuxId) {
-        if self.calls.cancel(id) && self.state == State::Open {
-            self.push_cancel(id);
+        if let Some(position) = self.calls.cancel(id)
+            && self.state == State::Open
+        {
+            self.push_cancel(id, position);
         }
     }
 
-    fn push_cancel(&mut self, id: MuxId) {
-        // A request of which nothing has left needs no cancel; one that is still among the small messages must not be
-        // overtaken by it.
-        let queued = self.out.large_state(id, false);
-        if queued.is_some() {
+    /// Tells the peer that nobody waits for a call any more; a request of which nothing has left needs no telling, and
+    /// never leaves.
+    fn push_cancel(&mut self, id: MuxId, position: Position) {
+        let unsent = if position == Position::LARGE {
+            let queued = self.out.large_state(id, false);
             self.out.drop_large(id, false);
-        }
-        if queued != Some(false) {
+            queued == Some(false)
+        } else {
+            self.out.retract(position)
+        };
+        if !unsent {
             self.out.push(&Header::new(Op::Cancel, id, 0), &[]);
             self.wake_task();
         }
@@ -308,6 +319,9 @@ impl Mux {
     #[inline]
     pub fn reply_inline(&mut self, id: MuxId, outcome: Outcome, answer: &mut Vec<u8>) {
         self.counters.calls_in += 1;
+        if self.state != State::Open {
+            return answer.clear();
+        }
         if answer.len() > self.out_chunk_max() {
             return self.push_reply(id, outcome, core::mem::take(answer));
         }
@@ -377,14 +391,24 @@ impl Mux {
         }
     }
 
-    /// Whether one side drains, and nothing runs or waits any more.
+    /// Goes on with draining, whoever began it; whether this side began it and all is finished, so that the connection can
+    /// be closed.
+    ///
+    /// Having nothing to do is not enough for that: a call of the peer may be on its way. So the side that does not drain
+    /// says when it has nothing more for the other, and only then the other closes.
+    pub fn go_on_draining(&mut self) -> bool {
+        let nothing_asked = self.calls.waiting() == 0 && self.streams.is_empty();
+        if self.peer_draining && !self.told_done && nothing_asked && self.state == State::Open {
+            self.told_done = true;
+            self.out.push(&Header::new(Op::GoAway, MuxId::CONNECTION, GO_AWAY_DONE), &[]);
+        }
+        self.draining && self.peer_done && self.is_idle()
+    }
+
+    /// Whether the peer drains and knows that this side has nothing more for it: its end is no loss then.
     #[must_use]
-    pub fn is_drained(&self) -> bool {
-        (self.draining || self.peer_draining)
-            && self.calls.waiting() == 0
-            && self.inbound.is_empty()
-            && self.streams.is_empty()
-            && self.out.queued() == 0
+    pub fn is_let_go(&self) -> bool {
+        self.told_done
     }
 
     /// Whether the peer refuses new work.
@@ -402,6 +426,8 @@ impl Mux {
         self.calls.fail_all(lost, &self.out);
         self.inbound.cancel_all();
         self.streams.fail_all(&StreamError::Cut(Reason::Disconnected(lost)));
+        // Calls that waited here were told that they were not sent.
+        self.out.clear();
         self.wake_task();
     }
 
@@ -451,8 +477,8 @@ impl Mux {
         if self.state != State::Open {
             return;
         }
-        for id in self.calls.expire(now, &self.out) {
-            self.push_cancel(id);
+        for (id, position) in self.calls.expire(now, &self.out) {
+            self.push_cancel(id, position);
         }
         self.counters.abandoned += self.inbound.expire(now);
         for key in self.streams.expired(now) {
@@ -532,6 +558,12 @@ impl Mux {
         (self.calls.waiting() as usize, self.inbound.len(), self.streams.len(), self.out.queued())
     }
 
+    /// Bytes of memory held for queues and tables, without what waits in them.
+    #[cfg(test)]
+    fn held_bytes(&self) -> usize {
+        self.out.held_bytes() + self.calls.held_bytes() + self.streams.held_bytes() + self.scratch.capacity()
+    }
+
     fn out_chunk_max(&self) -> usize {
         self.limits.chunk_max.min(self.peer_limits.chunk_max)
     }
@@ -547,6 +579,8 @@ impl Mux {
     }
 }
 
+/// Sequence of an [`Op::GoAway`] that answers one.
+const GO_AWAY_DONE: u64 = 1;
 /// Longest name of a route, bytes.
 pub const ROUTE_LEN_MAX: usize = 256;
 /// Longest text of a refusal that travels, bytes.
@@ -593,3 +627,6 @@ fn decode_refusal(bytes: &[u8]) -> Option<Refusal> {
 const fn from_responder(flags: Flags) -> bool {
     flags.contains(Flags::RESPONDER)
 }
+
+#[cfg(test)]
+mod tests;

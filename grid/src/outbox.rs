@@ -75,6 +75,8 @@ struct Large {
     header: Header,
     payload: Arc<Vec<u8>>,
     at: usize,
+    /// Number of the last segment of small messages that came before it: it leaves after that.
+    after: u64,
 }
 
 /// The queues of one connection.
@@ -97,13 +99,15 @@ pub struct Outbox {
 
 /// Where a small message waits, to tell later whether it left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Position(u64);
+pub struct Position {
+    segment: u64,
+    /// Where in the segment's buffer.
+    at: usize,
+}
 
 impl Position {
-    /// A message that is known to have left.
-    pub const LEFT: Self = Self(0);
-    /// A message of which nothing has left.
-    pub const WAITING: Self = Self(u64::MAX);
+    /// A message that waits among the large payloads, or waited there.
+    pub const LARGE: Self = Self { segment: u64::MAX, at: 0 };
 }
 
 impl Outbox {
@@ -157,22 +161,32 @@ impl Outbox {
                 self.small.back_mut().expect("pushed the line before")
             }
         };
-        let before = segment.payload_len();
+        let (before, at) = (segment.payload_len(), segment.payload_mut().len());
         message::encode(segment.payload_mut(), header, payload, self.salt);
         self.queued += segment.payload_len() - before;
-        Position(self.first_segment + self.small.len() as u64 - 1)
+        Position { segment: self.first_segment + self.small.len() as u64 - 1, at }
     }
 
     /// Queues a payload of any length, to leave in chunks.
     pub fn push_large(&mut self, header: Header, payload: Arc<Vec<u8>>, class: Class) {
         self.queued += payload.len();
-        self.large[class as usize].push_back(Large { header, payload, at: 0 });
+        let after = self.first_segment + self.small.len() as u64 - 1;
+        self.large[class as usize].push_back(Large { header, payload, at: 0, after });
     }
 
     /// Whether a message at `position` has been handed to the socket, as far as is known.
     #[must_use]
     pub fn has_left(&self, position: Position) -> bool {
-        position.0 < self.first_segment
+        position.segment < self.first_segment
+    }
+
+    /// Turns a small request that still waits at `position` into its own cancel, which does nothing where it arrives;
+    /// whether it still waited.
+    pub fn retract(&mut self, position: Position) -> bool {
+        let index = position.segment.checked_sub(self.first_segment).and_then(|index| usize::try_from(index).ok());
+        let Some(segment) = index.and_then(|index| self.small.get_mut(index)) else { return false };
+        message::change_op(&mut segment.payload_mut()[position.at..], Op::Cancel, self.salt);
+        true
     }
 
     /// Whether a large payload of `id` is queued; `Some(true)` if a part of it has left.
@@ -220,9 +234,9 @@ impl Outbox {
         }
         let mut large_len = 0;
         while large_len < LARGE_PER_BATCH
-            && let Some(class) = self.next_class()
+            && let Some((class, large)) = self.next_large()
         {
-            let segment = self.next_chunk(class, &mut finished);
+            let segment = self.next_chunk(class, large, &mut finished);
             large_len += self.seal_into(segment, batch);
         }
         !batch.is_empty()
@@ -236,20 +250,23 @@ impl Outbox {
         len
     }
 
-    fn next_class(&mut self) -> Option<usize> {
-        let [foreground, background] = &self.large;
+    /// Takes the large payload out whose turn it is, of those that no earlier small message keeps waiting.
+    fn next_large(&mut self) -> Option<(usize, Large)> {
+        let may_leave = |large: &Large| large.after < self.first_segment;
+        let [foreground, background] = self.large.each_ref().map(|queue| queue.iter().position(may_leave));
         let background_turn = self.turn % 4 == 3;
         self.turn = self.turn.wrapping_add(1);
-        match (foreground.is_empty(), background.is_empty()) {
-            (true, true) => None,
-            (false, false) => Some(usize::from(background_turn)),
-            (no_foreground, _) => Some(usize::from(no_foreground)),
-        }
+        let (class, at) = match (foreground, background) {
+            (None, None) => return None,
+            (Some(_), Some(at)) if background_turn => (1, at),
+            (Some(at), _) => (0, at),
+            (None, Some(at)) => (1, at),
+        };
+        self.large[class].remove(at).map(|large| (class, large))
     }
 
-    /// Encodes one chunk of the first large payload of `class`, which then goes to the end of its queue.
-    fn next_chunk(&mut self, class: usize, finished: &mut impl FnMut(MuxId, bool)) -> Segment {
-        let mut large = self.large[class].pop_front().expect("chosen because it is not empty");
+    /// Encodes one chunk of a large payload of `class`, which then goes to the end of its queue.
+    fn next_chunk(&mut self, class: usize, mut large: Large, finished: &mut impl FnMut(MuxId, bool)) -> Segment {
         let mut segment = Segment::new(self.spare.pop().unwrap_or_default());
         let end = large.payload.len().min(large.at + self.chunk_max);
         let mut header = large.header;
@@ -273,6 +290,14 @@ impl Outbox {
         segment
     }
 
+    /// Drops everything that waits: nothing of it leaves any more.
+    pub fn clear(&mut self) {
+        self.control = None;
+        self.small = VecDeque::new();
+        self.large = [VecDeque::new(), VecDeque::new()];
+        self.queued = 0;
+    }
+
     /// Takes buffers back for reuse.
     pub fn reuse(&mut self, buffers: &mut Vec<Vec<u8>>) {
         for buffer in buffers.drain(..) {
@@ -286,6 +311,16 @@ impl Outbox {
     pub fn release_memory(&mut self) {
         self.spare = Vec::new();
         self.small.shrink_to_fit();
+        self.large.iter_mut().for_each(VecDeque::shrink_to_fit);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn held_bytes(&self) -> usize {
+        let larges: usize = self.large.iter().map(VecDeque::capacity).sum();
+        self.spare.iter().map(Vec::capacity).sum::<usize>()
+            + self.spare.capacity() * size_of::<Vec<u8>>()
+            + self.small.capacity() * size_of::<Segment>()
+            + larges * size_of::<Large>()
     }
 }
 

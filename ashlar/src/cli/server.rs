@@ -24,12 +24,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 /// The configuration from file, environment and these flags.
 pub(super) fn resolve(flags: &Flags) -> Result<Config, Failure> {
-    with_texts(flags, |texts| config::resolve(texts))
+    with_texts(flags, config::resolve)
 }
 
 /// All values and where they come from.
 pub(super) fn collect(flags: &Flags) -> Result<Values, Failure> {
-    with_texts(flags, |texts| config::collect(texts))
+    with_texts(flags, config::collect)
 }
 
 fn with_texts<T>(flags: &Flags, read: impl FnOnce(Texts<'_>) -> Result<T, Vec<config::Problem>>) -> Result<T, Failure> {

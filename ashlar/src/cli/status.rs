@@ -117,23 +117,28 @@ fn servers(mesh: &MeshStatus) -> String {
                 let peers = format!("{}/{}", status.connected(), status.peers.len());
                 let lives = status.incarnation.to_string();
                 let uptime = table::span(status.uptime_ms);
-                vec![server, view.address.clone(), state.into(), peers, lives, uptime, status.version.clone()]
-            }
-            None => {
-                let error = view.error.clone().unwrap_or_default();
                 vec![
                     server,
                     view.address.clone(),
-                    format!("no answer: {error}"),
-                    "-".into(),
-                    "-".into(),
-                    "-".into(),
-                    "-".into(),
+                    state.into(),
+                    peers,
+                    lives,
+                    uptime,
+                    status.version.clone(),
+                    String::new(),
                 ]
+            }
+            None => {
+                let none = || "-".to_owned();
+                let error = view.error.clone().unwrap_or_default();
+                vec![server, view.address.clone(), "no answer".into(), none(), none(), none(), none(), error]
             }
         }
     });
-    table::text(&["server", "address", "state", "peers", "incarnation", "uptime", "version"], &rows.collect::<Vec<_>>())
+    table::text(
+        &["server", "address", "state", "peers", "incarnation", "uptime", "version", "error"],
+        &rows.collect::<Vec<_>>(),
+    )
 }
 
 fn matrix(mesh: &MeshStatus) -> String {

@@ -218,10 +218,12 @@ fn greeting(arguments: &Arguments, places: &[Place], statuses: &[ServerStatus], 
         "ashlar is up: {count} servers, connected each to each ({links}) after {}\n\n{}\n\n\
          Try, in another terminal:\n  \
          ashlar status{addr}\n  \
+         curl http://{}/metrics\n  \
          kill -9 {last}\n\n\
          A server that dies is started again after {} s. Ctrl-C stops all; the data stays in {}.\n",
         table::span(took_ms),
         table::text(&["server", "pid", "address", "data"], &rows),
+        places[0].address,
         RESTART_PAUSE.as_secs(),
         arguments.data.display(),
     )

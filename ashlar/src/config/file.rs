@@ -28,7 +28,7 @@ pub fn read(name: &str, text: &str, values: &mut Values, problems: &mut Vec<Prob
                 values.insert(key.name, (value, Source::File(place(written.span().start))));
             }
             Err(what) => {
-                problems.push(Problem { place: place(value.span().start), what: format!("{}: {what}", key.name) })
+                problems.push(Problem { place: place(value.span().start), what: format!("{}: {what}", key.name) });
             }
         }
     }

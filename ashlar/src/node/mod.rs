@@ -9,7 +9,7 @@
 pub mod status;
 pub mod together;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -24,7 +24,7 @@ use ashlar_wire::time::Instant;
 use serde::{Deserialize, Serialize};
 use tracing::{debug, info, warn};
 
-use status::{MeshStatus, MeshView, ServerStatus};
+use status::{MeshStatus, MeshView, PeerView, ServerStatus};
 
 /// Members that one server tells another, and that it remembers.
 pub const MEMBERS_MAX: usize = 4_096;
@@ -89,7 +89,7 @@ pub enum Joining {
     Done,
     /// Nobody was reached so far; why, if anything is known.
     Waiting(Option<String>),
-    /// Somebody was reached who will never let it in.
+    /// Whoever it was told to ask will never let it in.
     Hopeless(String),
 }
 
@@ -119,7 +119,8 @@ struct Known {
     met: BTreeMap<ServerId, String>,
     was_connected: bool,
     last_failure: Option<String>,
-    hopeless: Option<String>,
+    /// Addresses where somebody will never let this server in, and why.
+    hopeless: BTreeMap<String, String>,
 }
 
 impl<R: Runtime> Node<R> {
@@ -165,9 +166,12 @@ impl<R: Runtime> Node<R> {
     pub fn joining(&self) -> Joining {
         let known = self.0.known();
         let must_join = !self.0.plan.join.is_empty() && self.0.plan.met.is_empty();
-        match &known.hopeless {
-            _ if known.was_connected || !must_join => Joining::Done,
-            Some(reason) => Joining::Hopeless(reason.clone()),
+        if known.was_connected || !must_join {
+            return Joining::Done;
+        }
+        let reasons = self.0.plan.join.iter().map(|address| known.hopeless.get(address).cloned());
+        match reasons.collect::<Option<Vec<String>>>() {
+            Some(reasons) => Joining::Hopeless(reasons.join("; ")),
             None => Joining::Waiting(known.last_failure.clone()),
         }
     }
@@ -206,8 +210,19 @@ impl<R: Runtime> Node<R> {
             ready: self.is_ready(),
             draining: self.is_draining(),
             grid: grid.counters().into(),
-            peers: grid.peers().into_iter().map(Into::into).collect(),
+            peers: self.peers(),
         }
+    }
+
+    /// Who is known, without the addresses that a server has left since this life began.
+    fn peers(&self) -> Vec<PeerView> {
+        let known = self.0.known();
+        let moved: BTreeSet<&str> = {
+            let left = self.0.plan.met.iter().filter(|(id, address)| known.met.get(id) != Some(address));
+            left.map(|(_, address)| address.as_str()).collect()
+        };
+        let peers = self.grid().peers().into_iter();
+        peers.filter(|peer| peer.id.is_some() || !moved.contains(peer.address.as_str())).map(Into::into).collect()
     }
 
     /// What every server knows, asked through this one.
@@ -252,14 +267,18 @@ impl<R: Runtime> Node<R> {
             }
             PeerEvent::Lost { peer, address, reason, silence } => {
                 let unnoticed_ms = status::millis(*silence);
-                warn!(%peer, address, reason, unnoticed_ms, "peer lost");
+                if self.is_draining() {
+                    info!(%peer, address, reason, "connection closed");
+                } else {
+                    warn!(%peer, address, reason, unnoticed_ms, "peer lost");
+                }
             }
             PeerEvent::DialFailed { address, reason, will_heal } => {
                 warn!(address, reason, will_heal, "cannot connect to peer");
                 let mut known = self.0.known();
                 let text = format!("{address}: {reason}");
                 if !will_heal {
-                    known.hopeless = Some(text.clone());
+                    known.hopeless.insert(address.clone(), text.clone());
                 }
                 known.last_failure = Some(text);
             }

@@ -96,8 +96,8 @@ async fn check(response: Response<Incoming>, key: &str) -> Result<Response<Incom
     let status = response.status();
     if status != StatusCode::SWITCHING_PROTOCOLS {
         let body = Limited::new(response.into_body(), REFUSAL_BYTES_MAX).collect().await;
-        let text = body.map(|body| String::from_utf8_lossy(&body.to_bytes()).trim().to_owned()).unwrap_or_default();
-        return Err(WireError(format!("upgrade refused: {status} {text}")));
+        let body = body.map(|body| body.to_bytes()).unwrap_or_default();
+        return Err(WireError(format!("upgrade refused: {status}: {}", message(&body))));
     }
     let is_header = |name, expected: &str| response.headers().get(name).is_some_and(|value| value == expected);
     if !is_header(SEC_WEBSOCKET_ACCEPT, &websocket::accept(key)) {
@@ -107,4 +107,11 @@ async fn check(response: Response<Incoming>, key: &str) -> Result<Response<Incom
         return Err(WireError(format!("the other end does not speak {}", websocket::PROTOCOL)));
     }
     Ok(response)
+}
+
+/// What a refusal says: the message of ours, or the text as it is.
+fn message(body: &[u8]) -> String {
+    let value = serde_json::from_slice::<serde_json::Value>(body).ok();
+    let message = value.as_ref().and_then(|value| value["message"].as_str()).map(str::to_owned);
+    message.unwrap_or_else(|| String::from_utf8_lossy(body).trim().to_owned())
 }

@@ -3,8 +3,6 @@
 //! Here and in `front` stand the only uses of tokio, `std::net`, `std::fs` and `std::thread`; here stands the only
 //! `unsafe` of the program, one operation a block.
 
-#![allow(unsafe_code, reason = "the calls that std does not offer; each has its safety argument and a test")]
-
 pub mod clock;
 pub mod datadir;
 pub mod dial;

@@ -1,4 +1,5 @@
 //! This process and its children: facts for metrics, limits, a leash.
+#![allow(unsafe_code, reason = "limits, signals to children and their leash are not offered by std")]
 
 use std::ffi::OsString;
 use std::fs;
@@ -131,8 +132,9 @@ impl Server {
                 command.env_remove(&name);
             }
         }
-        // SAFETY: between fork and exec the closure makes one system call and touches no memory but its own.
-        unsafe { command.pre_exec(die_with_parent) };
+        let parent = std::process::id();
+        // SAFETY: between fork and exec the closure makes two system calls and touches no memory but its own.
+        unsafe { command.pre_exec(move || die_with(parent)) };
         let child = Command::from(command).spawn()?;
         let pid = child.id().ok_or(io::ErrorKind::NotFound)?;
         Ok(Self { child, pid })
@@ -160,10 +162,12 @@ impl Server {
     }
 }
 
-fn die_with_parent() -> io::Result<()> {
+/// Asks for SIGKILL at the end of `parent`, unless that has come already.
+fn die_with(parent: u32) -> io::Result<()> {
     let signal = libc::c_ulong::try_from(libc::SIGKILL).unwrap_or_default();
     // SAFETY: PR_SET_PDEATHSIG takes a signal number and no memory.
-    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) })
+    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) })?;
+    if std::os::unix::process::parent_id() == parent { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) }
 }
 
 fn check(result: libc::c_int) -> io::Result<()> {

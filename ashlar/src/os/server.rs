@@ -54,8 +54,9 @@ pub fn run(config: &Config, secret: Option<&str>) -> Result<(), Failure> {
         let (server, cluster, incarnation) = (data.server, data.cluster, data.incarnation);
         tracing::info!(%server, %cluster, %incarnation, %listening, address, tls = config.tls, "server started");
         let result = live(config, &node, signals).await;
-        stop.send_replace(true);
+        // Health is answered until the end: whoever balances load has to see that this server goes.
         node.drain().await;
+        stop.send_replace(true);
         result
     });
     workers.stop();

@@ -1,4 +1,5 @@
 //! Listeners shared by all workers, and the options of a connection between servers.
+#![allow(unsafe_code, reason = "SIOCOUTQ is not offered by std: one ioctl, with its safe twin in the tests")]
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};

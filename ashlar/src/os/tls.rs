@@ -72,6 +72,9 @@ pub fn pinned(certificate_pem: &str) -> Result<Arc<ClientConfig>, Failure> {
 }
 
 /// The 32 bytes that only the two ends of this channel know.
+///
+/// # Errors
+/// The handshake is not over.
 pub fn channel_binding(
     connection: &tokio_rustls::TlsStream<tokio::net::TcpStream>,
 ) -> Result<[u8; BINDING_LEN], Error> {

@@ -162,3 +162,6 @@ fn lost(error: io::Error) -> WireError {
         _ => error.to_string(),
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -84,9 +84,9 @@ impl Calls {
         if self.used >= self.max {
             return None;
         }
-        self.next_generation = self.next_generation.wrapping_add(1);
+        self.next_generation = self.next_generation.wrapping_add(1) & !MuxId::STREAM;
         let generation = self.next_generation;
-        let slot = Slot { generation, state: State::Waiting, deadline, position: Position::WAITING, waker: None };
+        let slot = Slot { generation, state: State::Waiting, deadline, position: Position::LARGE, waker: None };
         let at = match self.free.pop() {
             Some(at) => {
                 self.slots[at as usize] = slot;
@@ -177,20 +177,22 @@ impl Calls {
         }
     }
 
-    /// Gives a call up. `true` if the peer has to be told.
-    pub fn cancel(&mut self, id: MuxId) -> bool {
-        let Some(slot) = self.slot(id) else { return false };
+    /// Gives a call up. Where its request waits or waited, if the peer has to be told.
+    pub fn cancel(&mut self, id: MuxId) -> Option<Position> {
+        let slot = self.slot(id)?;
+        let position = slot.position;
         let was_waiting = !matches!(slot.state, State::Done(_));
         slot.state = State::Free;
         slot.waker = None;
         self.free.push(id.slot);
         self.used -= 1;
         self.waiting -= u32::from(was_waiting);
-        was_waiting
+        was_waiting.then_some(position)
     }
 
-    /// Ends every call whose deadline has passed; returns them, so that the peer can be told.
-    pub fn expire(&mut self, now: Instant, out: &Outbox) -> Vec<MuxId> {
+    /// Ends every call whose deadline has passed; returns them and where their requests wait or waited, so that the
+    /// peer can be told.
+    pub fn expire(&mut self, now: Instant, out: &Outbox) -> Vec<(MuxId, Position)> {
         let mut expired = Vec::new();
         if now < self.next_deadline {
             return expired;
@@ -207,9 +209,10 @@ impl Calls {
             }
             let id =
                 MuxId { slot: u32::try_from(at).expect("slots are limited by a u32"), generation: slot.generation };
-            let error = failure(slot.position, id, out, Reason::Deadline);
+            let position = slot.position;
+            let error = failure(position, id, out, Reason::Deadline);
             self.complete(id, Err(error));
-            expired.push(id);
+            expired.push((id, position));
         }
         expired
     }
@@ -233,11 +236,16 @@ impl Calls {
             (self.slots, self.free) = (Vec::new(), Vec::new());
         }
     }
+
+    #[cfg(test)]
+    pub(super) fn held_bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<Slot>() + self.free.capacity() * size_of::<u32>()
+    }
 }
 
 /// What a caller learns when no answer comes: whether anything of the request has left this process.
 fn failure(position: Position, id: MuxId, out: &Outbox, reason: Reason) -> CallError {
     let left =
-        if position == Position::WAITING { out.large_state(id, false) != Some(false) } else { out.has_left(position) };
+        if position == Position::LARGE { out.large_state(id, false) != Some(false) } else { out.has_left(position) };
     if left { CallError::Unknown(reason) } else { CallError::NotSent(reason) }
 }

@@ -86,6 +86,7 @@ impl Mux {
             Op::Reset => self.handle_reset(header, payload),
             Op::Ping => self.out.push_control(&Header::new(Op::Pong, MuxId::CONNECTION, header.sequence), &[]),
             Op::Pong => self.liveness.handle_pong(now, header.sequence),
+            Op::GoAway if header.sequence == super::GO_AWAY_DONE => self.peer_done = true,
             Op::GoAway => self.peer_draining = true,
             Op::Route => return self.handle_route(header, payload).map(Some),
             Op::Challenge | Op::Proof => self.handle_unknown(),
@@ -250,6 +251,10 @@ impl Mux {
             receive_max: self.limits.stream_window_max,
         };
         let deadline = deadline_from_ms(now, header.deadline_ms);
+        // A slot in use again: the peer has let go of the stream before, whose handler has not returned yet.
+        if let Some(old) = self.streams.displaced_by(header.id) {
+            self.fail_stream(old, &StreamError::Cut(Reason::Cancelled));
+        }
         let Some(key) = self.streams.open(Some(header.id), windows, deadline, now) else {
             self.counters.overloaded += 1;
             self.push_outcome(Op::Reset, header.id, true, Outcome::Overloaded, &[]);

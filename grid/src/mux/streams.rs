@@ -330,7 +330,7 @@ impl Streams {
             return None;
         }
         if let Some(id) = peer_id
-            && (id.slot >= self.max.saturating_mul(2) || self.by_peer(id.slot) != NOWHERE)
+            && (id.slot >= self.max.saturating_mul(2) || self.find(id, false).is_some())
         {
             return None;
         }
@@ -340,7 +340,7 @@ impl Streams {
             self.slots.push(None);
             u32::try_from(self.slots.len() - 1).expect("streams are limited by a u32")
         });
-        let id = peer_id.unwrap_or(MuxId { slot: index, generation });
+        let id = peer_id.unwrap_or(MuxId { slot: index, generation: generation | MuxId::STREAM });
         if responder {
             self.set_by_peer(id.slot, index);
         }
@@ -377,6 +377,13 @@ impl Streams {
             .then_some(StreamKey { index, generation: stream.generation })
     }
 
+    /// The peer's stream that has the slot of `id` now, under another id.
+    pub fn displaced_by(&mut self, id: MuxId) -> Option<StreamKey> {
+        let index = self.by_peer(id.slot);
+        let stream = self.slots.get(index as usize)?.as_deref()?;
+        (stream.id != id).then_some(StreamKey { index, generation: stream.generation })
+    }
+
     /// Forgets a stream.
     pub fn remove(&mut self, key: StreamKey) {
         if self.get(key).is_none() {
@@ -385,7 +392,7 @@ impl Streams {
         let Some(stream) = self.slots[key.index as usize].take() else { return };
         self.free.push(key.index);
         self.open[usize::from(stream.responder)] -= 1;
-        if stream.responder {
+        if stream.responder && self.by_peer(stream.id.slot) == key.index {
             self.by_peer_slot[stream.id.slot as usize] = NOWHERE;
         }
     }
@@ -425,6 +432,13 @@ impl Streams {
         if self.is_empty() {
             (self.slots, self.free, self.by_peer_slot) = (Vec::new(), Vec::new(), Vec::new());
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn held_bytes(&self) -> usize {
+        self.len() * size_of::<Stream>()
+            + self.slots.capacity() * size_of::<Option<Box<Stream>>>()
+            + (self.free.capacity() + self.by_peer_slot.capacity()) * size_of::<u32>()
     }
 }
 

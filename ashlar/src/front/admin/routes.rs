@@ -39,17 +39,38 @@ pub(super) async fn answer<S: Stream>(
         }
         return upgrade::answer::<S>(request, Some(permit), move |wire| front.node.accept(wire, lane));
     }
-    if front.is_tls_required && !origin.is_tls && !origin.is_loopback {
-        return refuse(StatusCode::FORBIDDEN, "tls_required", "plain HTTP is for this machine only: use https");
+    match admission(front.is_tls_required, origin, path.starts_with("/v1/"), || has_token(&request, &front.token)) {
+        Admission::Granted => read(&front, &path).await,
+        Admission::NeedsTls => {
+            refuse(StatusCode::FORBIDDEN, "tls_required", "plain HTTP is for this machine only: use https")
+        }
+        Admission::NeedsToken => unauthorized(),
     }
-    if path.starts_with("/v1/") && !origin.is_loopback && !has_token(&request, &front.token) {
-        let text =
-            "other machines need the token from admin.token in the data directory, as Authorization: Bearer TOKEN";
-        let mut response = refuse(StatusCode::UNAUTHORIZED, "unauthorized", text);
-        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        return response;
+}
+
+/// Who may read what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Admission {
+    Granted,
+    NeedsTls,
+    NeedsToken,
+}
+
+/// This machine reads everything. Others read over TLS where it is on, and the admin API with the token only.
+fn admission(is_tls_required: bool, origin: Origin, is_api: bool, has_token: impl FnOnce() -> bool) -> Admission {
+    match origin {
+        Origin { is_loopback: true, .. } => Admission::Granted,
+        Origin { is_tls: false, .. } if is_tls_required => Admission::NeedsTls,
+        _ if is_api && !has_token() => Admission::NeedsToken,
+        _ => Admission::Granted,
     }
-    read(&front, &path).await
+}
+
+fn unauthorized() -> Response<Full<Bytes>> {
+    let text = "other machines need the token from admin.token in the data directory, as Authorization: Bearer TOKEN";
+    let mut response = refuse(StatusCode::UNAUTHORIZED, "unauthorized", text);
+    response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    response
 }
 
 fn is_known(path: &str) -> bool {
@@ -100,7 +121,7 @@ fn cluster(front: &Front) -> Response<Full<Bytes>> {
     json(code, &Health { status, connected: Some(connected), known: Some(known) })
 }
 
-fn has_token(request: &Request<Incoming>, token: &str) -> bool {
+fn has_token<B>(request: &Request<B>, token: &str) -> bool {
     let given = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let given = given.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
     // Hashes of both are compared, so the time taken tells nothing about the token.
@@ -129,4 +150,42 @@ fn with_type(status: StatusCode, content_type: &'static str, body: Bytes) -> Res
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_read_what() {
+        use Admission::{Granted, NeedsTls, NeedsToken};
+        // (TLS on, from this machine, over TLS, admin API, with token)
+        let cases = [
+            ((true, true, false, true, false), Granted),
+            ((false, true, false, true, false), Granted),
+            ((true, false, false, false, false), NeedsTls),
+            ((true, false, false, true, true), NeedsTls),
+            ((true, false, true, false, false), Granted),
+            ((true, false, true, true, false), NeedsToken),
+            ((true, false, true, true, true), Granted),
+            ((false, false, false, false, false), Granted),
+            ((false, false, false, true, false), NeedsToken),
+            ((false, false, false, true, true), Granted),
+        ];
+        for (case @ (is_tls_required, is_loopback, is_tls, is_api, has_token), expected) in cases {
+            let origin = Origin { is_loopback, is_tls };
+            assert_eq!(admission(is_tls_required, origin, is_api, || has_token), expected, "{case:?}");
+        }
+    }
+
+    #[test]
+    fn tokens() {
+        let cases =
+            [("Bearer abc", true), ("Bearer abd", false), ("Bearer ", false), ("abc", false), ("Basic abc", false)];
+        for (header, expected) in cases {
+            let request = Request::get("/").header(AUTHORIZATION, header).body(()).unwrap();
+            assert_eq!(has_token(&request, "abc"), expected, "{header}");
+        }
+        assert!(!has_token(&Request::new(()), "abc"));
+    }
 }

@@ -1,0 +1,122 @@
+//! Bugs that escaped once: each test failed before its fix.
+
+use super::*;
+
+/// A stream of end 0 and a call of end 0 must never be taken for each other.
+#[test]
+fn calls_and_streams_of_one_slot_are_two_things() {
+    let mut pair = Pair::new();
+    let (key, served) = pair.opened(0);
+    let id = pair.start(0, &bytes(5 * CHUNK)).expect("started");
+    let cancelled = pair.start(0, b"to be cancelled").expect("started");
+    pair.settle();
+    assert_eq!(pair.ends[1].work.len(), 2, "the chunks did not go to the stream");
+    let (_, _, request, alive) = pair.next_call(1);
+    let (.., stopped) = pair.next_call(1);
+    assert!(request == b"to be cancelled" || request.len() == 5 * CHUNK);
+    pair.ends[0].mux.cancel_call(cancelled);
+    pair.ends[0].mux.release_stream(key);
+    pair.settle();
+    assert_eq!(pair.receive(1, served).1, Some(Err(StreamError::Cut(Reason::Cancelled))));
+    assert_eq!((alive.is_cancelled(), stopped.is_cancelled()), (request.len() < CHUNK, request.len() > CHUNK));
+    pair.ends[0].mux.cancel_call(id);
+    pair.ends[1].mux.refuse_stream(served, Outcome::Failed);
+    pair.settle();
+    pair.assert_empty();
+    pair.assert_fits();
+}
+
+/// `NotSent` was said while the request waited among the small messages, and then it left.
+#[test]
+fn what_was_said_not_to_be_sent_is_not_sent() {
+    for cancel in [false, true] {
+        for len in [0, 10, CHUNK, 5 * CHUNK] {
+            let mut pair = Pair::new();
+            let before = pair.start(0, b"before").expect("started");
+            let id = pair.start_with(0, &bytes(len), "", at(50)).expect("started");
+            let after = pair.start(0, b"after").expect("started");
+            if cancel {
+                pair.ends[0].mux.cancel_call(id);
+            } else {
+                pair.pass(50);
+                assert_eq!(pair.result(0, id), Some(Err(CallError::NotSent(Reason::Deadline))));
+            }
+            pair.settle();
+            assert_eq!(pair.serve(1), 2, "{len} bytes, cancel {cancel}: only the others run");
+            pair.settle();
+            for (id, request) in [(before, b"before".to_vec()), (after, b"after".to_vec())] {
+                assert_eq!(pair.result(0, id), Some(Ok(request)));
+            }
+            pair.assert_empty();
+            pair.assert_fits();
+        }
+    }
+}
+
+/// Requests were told as not sent when the connection ended, and then the last batch held them.
+#[test]
+fn nothing_leaves_after_the_close() {
+    let mut pair = Pair::new();
+    let key = pair.open(0, 0);
+    let ids = [10, 5 * CHUNK].map(|len| pair.start(0, &bytes(len)).expect("started"));
+    pair.pass(0);
+    pair.ends[0].mux.close(Lost::Protocol);
+    for id in ids {
+        let lost = Reason::Disconnected(Lost::Protocol);
+        assert_eq!(pair.result(0, id), Some(Err(CallError::NotSent(lost))));
+    }
+    assert!(!pair.ends[0].mux.has_output());
+    assert_eq!(pair.step(0), []);
+    pair.ends[0].mux.reply_inline(ids[0], Outcome::Ok, &mut b"late".to_vec());
+    pair.ends[0].mux.release_stream(key);
+    assert_eq!(pair.ends[0].mux.in_flight(), (0, 0, 0, 0));
+}
+
+/// With more small messages waiting than a batch holds, a large one left before the small ones that came before it.
+#[test]
+fn a_large_message_does_not_overtake_its_own_small_ones() {
+    let mut pair = Pair::new();
+    let (key, served) = pair.opened(1 << 20);
+    for _ in 0..400 {
+        pair.start(0, &bytes(CHUNK)).expect("started");
+    }
+    assert!(pair.send(0, key, b"small").is_ready());
+    assert!(pair.send(0, key, &bytes(3 * CHUNK)).is_ready());
+    let routed = pair.start_with(0, &bytes(3 * CHUNK), DRIVE.0, Instant::NEVER).expect("started");
+    pair.settle();
+    pair.assert_fits();
+    assert_eq!(pair.receive(1, served), (vec![b"small".to_vec(), bytes(3 * CHUNK)], None));
+    assert_eq!(pair.serve(1), 401);
+    pair.settle();
+    assert_eq!(pair.result(0, routed), Some(Ok(bytes(3 * CHUNK))), "its route was known when it came");
+}
+
+/// The slot of a stream that its initiator let go was refused as long as the old handler had not returned.
+#[test]
+fn a_slot_is_free_when_its_initiator_says_so() {
+    let mut pair = Pair::new();
+    for by_end in [false, true] {
+        let (old, old_served) = pair.opened(0);
+        if by_end {
+            assert!(pair.finish(1, old_served).is_ready());
+            pair.settle();
+        }
+        pair.ends[0].mux.release_stream(old);
+        let key = pair.open(0, 0);
+        pair.settle();
+        assert_eq!(pair.receive(0, key), (Vec::new(), None), "not refused");
+        let (served, _) = pair.accept(1);
+        assert!(matches!(pair.send(1, old_served, b"to nobody"), Poll::Ready(Err(_))));
+        pair.ends[1].mux.refuse_stream(old_served, Outcome::Failed);
+        assert!(pair.send(1, served, b"to the new one").is_ready());
+        assert!(pair.send(0, key, b"from the new one").is_ready());
+        pair.settle();
+        assert_eq!(pair.receive(0, key), (vec![b"to the new one".to_vec()], None));
+        assert_eq!(pair.receive(1, served), (vec![b"from the new one".to_vec()], None));
+        pair.ends[0].mux.release_stream(key);
+        pair.ends[1].mux.refuse_stream(served, Outcome::Failed);
+        pair.settle();
+        pair.assert_empty();
+    }
+    pair.assert_fits();
+}
