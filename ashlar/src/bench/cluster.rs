@@ -7,6 +7,7 @@ use ashlar_grid::config::GridConfig;
 use ashlar_grid::error::Refusal;
 use ashlar_grid::handler::{HandlerId, Handlers, RegisteredTwice};
 use ashlar_grid::hello::Secrets;
+use ashlar_grid::seam::Lane;
 use ashlar_grid::status::PeerState;
 use ashlar_grid::{Grid, PeerHandle};
 use ashlar_wire::id::{ClusterId, Incarnation, ServerId};
@@ -125,14 +126,15 @@ fn handles(server: &Server) -> Vec<PeerHandle<OsRuntime>> {
 fn start_server(workers: &Workers, number: usize, socket: Socket, address: String) -> Result<Server, Failure> {
     let home = number % workers.handles.len();
     let handle = &workers.handles[home];
-    let runtime = Arc::new(OsRuntime::new(vec![handle.clone()], false));
+    let runtime = Arc::new(OsRuntime::new(Lane::Small, vec![handle.clone()], false));
+    let bulk = Arc::new(OsRuntime::new(Lane::Bulk, vec![workers.bulk[home].clone()], false));
     let mut id = [0; 16];
     id[..8].copy_from_slice(&(number as u64 + 1).to_be_bytes());
     let secrets = Secrets::new(Secret::from_bytes([7; 32]));
     let cluster = ClusterId::from_bytes([1; 16]);
     let config = GridConfig::new(cluster, ServerId::from_bytes(id), Incarnation(1), address.clone(), secrets);
     let handlers = handlers().map_err(|error| Failure::world(error.to_string(), ""))?;
-    let grid = Grid::new(runtime, config, handlers, |_| {});
+    let grid = Grid::with_bulk(runtime, bulk, config, handlers, |_| {});
     let accepting = grid.clone();
     let listening = bench::listen(handle, socket, Arc::new(move |wire, lane| accepting.accept(wire, lane)));
     Ok(Server { grid, address, home, listening })

@@ -238,10 +238,10 @@ async fn bulk_load(span: Duration, workers: &Workers, peers: &Peers) -> Outcome 
         for _ in 0..BULK_CALLERS {
             let (peers, results, mut tally) = (peers.clone(), results.clone(), Tally::new(phase.clone()));
             workers.handles[0].spawn(async move {
-                let payload = vec![5; BULK_BYTES];
+                let payload = Arc::new(vec![5; BULK_BYTES]);
                 tally.begin();
                 loop {
-                    let answer = peers[0][0].call_bytes(HandlerId::Sink, &payload, CallOptions::default()).await;
+                    let answer = peers[0][0].call_large(HandlerId::Sink, payload.clone(), CallOptions::default()).await;
                     if !(if answer.is_ok() { tally.done(1) } else { tally.failed() }) {
                         break;
                     }

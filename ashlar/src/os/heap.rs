@@ -3,6 +3,11 @@
 //! Counting costs one relaxed load per allocation while it is off. `ashlar bench` turns it on to state allocations per
 //! call and bytes per idle peer; nothing else does.
 
+#![allow(
+    unsafe_code,
+    reason = "the trait of allocators is unsafe: every call is passed on, with a safe twin in the tests"
+)]
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
