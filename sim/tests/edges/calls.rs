@@ -96,10 +96,13 @@ fn each_failure_has_its_name() {
         });
         let later = control.clone();
         let held = call(3);
-        let unsent = gather(&control, vec![Box::pin(async move {
-            later.sleep(ms(200)).await;
-            held.await
-        }) as BoxFuture<_>]);
+        let unsent = gather(
+            &control,
+            vec![Box::pin(async move {
+                later.sleep(ms(200)).await;
+                held.await
+            }) as BoxFuture<_>],
+        );
         let lost = Reason::Disconnected(Lost::Broken);
         assert_eq!(sent.await, vec![Err(CallError::Unknown(lost))]);
         assert_eq!(unsent.await, vec![Err(CallError::NotSent(lost))]);

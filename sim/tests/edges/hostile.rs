@@ -217,19 +217,22 @@ fn handshake_has_deadlines() {
         let listener = runtime.listen("rogue:1").expect("free");
         let held = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
         let holding = held.clone();
-        ashlar_grid::seam::Runtime::spawn(&accepting, Box::pin(async move {
-            loop {
-                let (wire, _lane) = listener.accept().await;
-                let mut rogue = Rogue::new(wire, Side::Acceptor, 1);
-                let begun_ns = control.now_ns();
-                if challenges {
-                    rogue.only_challenge().await.expect("it is what was expected");
+        ashlar_grid::seam::Runtime::spawn(
+            &accepting,
+            Box::pin(async move {
+                loop {
+                    let (wire, _lane) = listener.accept().await;
+                    let mut rogue = Rogue::new(wire, Side::Acceptor, 1);
+                    let begun_ns = control.now_ns();
+                    if challenges {
+                        rogue.only_challenge().await.expect("it is what was expected");
+                    }
+                    // Reads, says nothing, and never lets go.
+                    rogue.until_closed().await;
+                    lock(&holding).push((rogue, Duration::from_nanos(control.now_ns() - begun_ns)));
                 }
-                // Reads, says nothing, and never lets go.
-                rogue.until_closed().await;
-                lock(&holding).push((rogue, Duration::from_nanos(control.now_ns() - begun_ns)));
-            }
-        }));
+            }),
+        );
         rig.nodes[0].grid.add_peer("rogue:1");
         rig.pass(secs(30));
         let held = lock(&held);
@@ -255,8 +258,7 @@ fn handshake_has_deadlines() {
             let mut rogue = Rogue::dial(&runtime, &addr(1), 1).await;
             let begun_ns = control.now_ns();
             if step == 1 {
-                let (_, hello) =
-                    ashlar_grid::hello::Dialer::new(rogue.hello_config(CLUSTER, SECRET), [9; 32]);
+                let (_, hello) = ashlar_grid::hello::Dialer::new(rogue.hello_config(CLUSTER, SECRET), [9; 32]);
                 rogue.send_frame(&hello).await.expect("sent");
                 rogue.next_frame().await.expect("challenged");
             }
