@@ -565,8 +565,8 @@ impl Mux {
 
 /// Longest name of a route, bytes.
 pub const ROUTE_LEN_MAX: usize = 256;
-/// Longest text of a refusal that travels, bytes.
-const REFUSAL_TEXT_MAX: usize = 1_024;
+/// Longest text of a refusal that travels, bytes: with its code it fits into the shortest chunk.
+const REFUSAL_TEXT_MAX: usize = 1_000;
 
 /// Milliseconds until `deadline`, at least 1; 0 for none.
 fn remaining_ms(now: Instant, deadline: Instant) -> u32 {

@@ -120,3 +120,17 @@ fn a_slot_is_free_when_its_initiator_says_so() {
     }
     pair.assert_fits();
 }
+
+/// The longest refusal did not fit into the shortest chunk.
+#[test]
+fn the_longest_refusal_fits_the_shortest_chunk() {
+    let mut pair = Pair::new();
+    let refusal = Refusal::new(u32::MAX, "x".repeat(5_000));
+    let (key, served) = pair.opened(0);
+    pair.ends[1].mux.finish_served(served, Err(refusal));
+    pair.settle();
+    let (_, end) = pair.receive(0, key);
+    let Some(Err(StreamError::Refused(told))) = end else { panic!("{end:?}") };
+    assert_eq!(told.code, u32::MAX);
+    assert!((900..=1_024).contains(&told.text.len()));
+}
