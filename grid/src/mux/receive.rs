@@ -190,7 +190,9 @@ impl Mux {
         if let Some(key) = self.streams.find(header.id, from_responder(header.flags)) {
             let payload_max = self.limits.payload_max;
             let stream = self.streams.get(key)?;
-            if stream.receiving.handle_chunk(payload, last, payload_max).is_err() {
+            if !stream.receiving.is_open() {
+                self.counters.late += 1;
+            } else if stream.receiving.handle_chunk(payload, last, payload_max).is_err() {
                 self.bad_stream(key);
             }
             return None;

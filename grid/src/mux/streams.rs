@@ -193,6 +193,7 @@ impl Receiving {
         }
         let whole = count == self.messages && digest == self.digest.to_bytes() && self.partial.is_none();
         self.state = if whole { Direction::Ended } else { Direction::Failed(StreamError::NotWhole) };
+        self.partial = None;
         self.wake();
     }
 
@@ -200,6 +201,7 @@ impl Receiving {
         if self.state == Direction::Open {
             self.state = Direction::Failed(error);
         }
+        self.partial = None;
         self.wake();
     }
 

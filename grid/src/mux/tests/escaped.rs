@@ -134,3 +134,27 @@ fn the_longest_refusal_fits_the_shortest_chunk() {
     assert_eq!(told.code, u32::MAX);
     assert!((900..=1_024).contains(&told.text.len()));
 }
+
+/// What was on its way when a stream was cut counted as the peer's mistake, and was kept.
+#[test]
+fn the_rest_of_a_cut_stream_is_late_and_not_kept() {
+    for half in [true, false] {
+        let mut pair = Pair::new();
+        let key = pair.try_open(0, 1 << 20, at(50)).expect("opened");
+        pair.settle();
+        let (served, _) = pair.accept(1);
+        assert!(pair.send(0, key, &bytes(100 * CHUNK)).is_ready());
+        if half {
+            pair.step(0);
+        }
+        // Only the receiver's clock has come so far.
+        pair.ends[1].mux.handle_timeout(at(50), None);
+        while pair.ends[0].mux.has_output() {
+            pair.step(0);
+        }
+        let cut = Some(Err(StreamError::Cut(Reason::Deadline)));
+        assert_eq!(pair.receive(1, served), (Vec::new(), cut));
+        pair.assert_fits();
+        assert!(pair.ends[1].mux.counters().late > 0);
+    }
+}
