@@ -140,6 +140,10 @@ pub struct Mux {
     /// The peer refuses new work.
     peer_draining: bool,
     counters: Counters,
+    /// The latest ping of the peer, to be answered: however many it sends, one answer waits.
+    pong: Option<u64>,
+    /// Streams wait until the outbox has room.
+    senders_wait: bool,
     /// Something was received that may make a task of this server send more.
     stirred: bool,
     /// Where requests are packed before they are sent; kept for its room.
@@ -176,6 +180,8 @@ impl Mux {
             draining: false,
             peer_draining: false,
             counters: Counters::default(),
+            pong: None,
+            senders_wait: false,
             stirred: false,
             scratch: Vec::new(),
             now,
@@ -412,6 +418,7 @@ impl Mux {
         self.streams.fail_all(&StreamError::Cut(Reason::Disconnected(lost)));
         // Calls that waited here were told that they were not sent.
         self.out.clear();
+        self.pong = None;
         self.wake_task();
     }
 
@@ -426,6 +433,9 @@ impl Mux {
 
     /// Moves the next frames into `batch`; whether there were any.
     pub fn take_batch(&mut self, batch: &mut Batch) -> bool {
+        if let Some(token) = self.pong.take() {
+            self.out.push_control(&Header::new(Op::Pong, MuxId::CONNECTION, token), &[]);
+        }
         let streams = &mut self.streams;
         self.out.take_batch(batch, |id, responder| {
             // The key of our own end: the peer is the responder where we are not.
@@ -489,7 +499,7 @@ impl Mux {
     /// Whether something waits to be written.
     #[must_use]
     pub fn has_output(&self) -> bool {
-        self.out.queued() > 0
+        self.out.queued() > 0 || self.pong.is_some()
     }
 
     /// Whether nothing runs in either direction.

@@ -84,7 +84,7 @@ impl Mux {
             Op::Accept => self.handle_credit(header),
             Op::End => self.handle_end(header, payload),
             Op::Reset => self.handle_reset(header, payload),
-            Op::Ping => self.out.push_control(&Header::new(Op::Pong, MuxId::CONNECTION, header.sequence), &[]),
+            Op::Ping => self.pong = Some(header.sequence),
             Op::Pong => self.liveness.handle_pong(now, header.sequence),
             Op::GoAway => self.peer_draining = true,
             Op::Route => return self.handle_route(header, payload).map(Some),

@@ -158,3 +158,19 @@ fn the_rest_of_a_cut_stream_is_late_and_not_kept() {
         assert!(pair.ends[1].mux.counters().late > 0);
     }
 }
+
+/// A peer that pings without reading made this side queue an answer to each.
+#[test]
+fn only_the_latest_of_many_pings_is_answered() {
+    let mut pair = Pair::new();
+    for token in 0..100_000 {
+        let message = Message { header: Header::new(Op::Ping, MuxId::CONNECTION, token), payload: &[] };
+        assert!(pair.ends[0].mux.handle_message(at(0), &message).expect("goes on").is_none());
+    }
+    let queued = pair.ends[0].mux.in_flight().3;
+    assert!(queued < 100_000, "{queued} bytes of pongs");
+    let mut latest = None;
+    pair.step_over(0, |header, _| latest = (header.op == Op::Pong).then_some(header.sequence));
+    assert_eq!(latest, Some(99_999));
+    pair.assert_empty();
+}
