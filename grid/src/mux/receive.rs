@@ -117,6 +117,10 @@ impl Mux {
             },
             other => Err(other.to_call_error()),
         };
+        if result.is_err() {
+            // Of a request that was refused at its first chunk, the others need not leave.
+            self.drop_large(header.id, false);
+        }
         if !self.calls.complete(header.id, result) {
             self.counters.late += 1;
         }

@@ -174,3 +174,15 @@ fn only_the_latest_of_many_pings_is_answered() {
     assert_eq!(latest, Some(99_999));
     pair.assert_empty();
 }
+
+/// The whole of a large request left although its first chunk had been refused.
+#[test]
+fn the_rest_of_a_refused_request_does_not_leave() {
+    let mut pair = Pair::with(|limits| limits.inbound_bytes_max = 100 * CHUNK);
+    let id = pair.start(0, &bytes(1 << 20)).expect("started");
+    pair.step(0);
+    pair.step(1);
+    assert_eq!(pair.result(0, id), Some(Err(CallError::NotExecuted(Reason::Overloaded))));
+    assert!(!pair.ends[0].mux.has_output());
+    pair.assert_empty();
+}
