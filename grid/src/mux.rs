@@ -258,7 +258,7 @@ impl Mux {
         if call.deadline <= now {
             return Err(CallError::NotSent(Reason::Deadline));
         }
-        if self.out.queued() > self.limits.outbound_bytes_max {
+        if !self.has_room_out() {
             return Err(CallError::NotSent(Reason::Overloaded));
         }
         let handler = self.intern_route(call.route, call.handler).map_err(CallError::NotSent)?;
@@ -297,7 +297,7 @@ impl Mux {
     fn push_cancel(&mut self, id: MuxId, position: Position) {
         let unsent = if position == Position::LARGE {
             let queued = self.out.large_state(id, false);
-            self.out.drop_large(id, false);
+            self.drop_large(id, false);
             queued == Some(false)
         } else {
             self.out.retract(position)
@@ -349,7 +349,7 @@ impl Mux {
     /// Whether calls of the peer may run inline now: neither draining nor too much unread by the peer.
     #[must_use]
     pub fn accepts_inline(&self) -> bool {
-        self.state == State::Open && !self.draining && self.out.queued() <= self.limits.outbound_bytes_max
+        self.state == State::Open && !self.draining && self.has_room_out()
     }
 
     /// The number of `handler` on `route` for this connection; tells the peer the route at its first use.
@@ -437,13 +437,34 @@ impl Mux {
             self.out.push_control(&Header::new(Op::Pong, MuxId::CONNECTION, token), &[]);
         }
         let streams = &mut self.streams;
-        self.out.take_batch(batch, |id, responder| {
+        let any = self.out.take_batch(batch, |id, responder| {
             // The key of our own end: the peer is the responder where we are not.
             if let Some(stream) = streams.find(id, !responder).and_then(|key| streams.get(key)) {
                 stream.sending.large_leaving = false;
                 stream.sending.wake();
             }
-        })
+        });
+        self.wake_senders();
+        any
+    }
+
+    /// Whether the outbox takes more than what it must.
+    fn has_room_out(&self) -> bool {
+        self.out.queued() <= self.limits.outbound_bytes_max
+    }
+
+    /// Wakes the streams that wait for the outbox, if it has room.
+    fn wake_senders(&mut self) {
+        if self.senders_wait && self.has_room_out() {
+            self.senders_wait = false;
+            self.streams.wake_senders();
+        }
+    }
+
+    /// Drops what is left of a large payload.
+    fn drop_large(&mut self, id: MuxId, responder: bool) {
+        self.out.drop_large(id, responder);
+        self.wake_senders();
     }
 
     /// A batch is in the socket; its buffers come back.

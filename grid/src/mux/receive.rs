@@ -145,7 +145,7 @@ impl Mux {
             Some(Outcome::Draining)
         } else if total > self.limits.payload_max {
             Some(Outcome::TooLong)
-        } else if !self.inbound.has_room(total) || self.out.queued() > self.limits.outbound_bytes_max {
+        } else if !self.inbound.has_room(total) || !self.has_room_out() {
             self.counters.overloaded += 1;
             Some(Outcome::Overloaded)
         } else if more && payload.len() >= total {
@@ -222,14 +222,14 @@ impl Mux {
 
     fn handle_cancel(&mut self, id: MuxId) {
         if self.inbound.cancel(id) {
-            self.out.drop_large(id, true);
+            self.drop_large(id, true);
             self.counters.abandoned += 1;
         } else if let Some(key) = self.streams.find(id, false) {
             self.counters.abandoned += 1;
             self.fail_stream(key, &StreamError::Cut(Reason::Cancelled));
         } else {
             // Its answer may be leaving in chunks.
-            self.out.drop_large(id, true);
+            self.drop_large(id, true);
         }
     }
 

@@ -33,6 +33,9 @@ impl Mux {
         if call.deadline <= now {
             return Err(StreamError::NotExecuted(Reason::Deadline));
         }
+        if !self.has_room_out() {
+            return Err(StreamError::NotExecuted(Reason::Overloaded));
+        }
         let handler = self.intern_route(call.route, call.handler).map_err(StreamError::NotExecuted)?;
         let receive = if window.0 == 0 { self.limits.stream_window } else { window.0 };
         let receive_max = if window.1 == 0 { self.limits.stream_window_max } else { window.1 };
@@ -49,12 +52,17 @@ impl Mux {
 
     /// Sends a message when the window and the outbox allow it; else `cx` is woken when they may.
     pub fn poll_send(&mut self, key: StreamKey, message: &[u8], cx: &Context<'_>) -> Poll<Result<(), StreamError>> {
-        let (chunk_max, payload_max) = (self.out_chunk_max(), self.payload_out_max());
+        let (chunk_max, payload_max, has_room) = (self.out_chunk_max(), self.payload_out_max(), self.has_room_out());
         let Some(stream) = self.streams.get(key) else { return Poll::Ready(Err(StreamError::Finished)) };
         match stream.sending.check() {
             Err(error) => return Poll::Ready(Err(error)),
             Ok(false) => {
                 stream.sending.wait(cx.waker());
+                return Poll::Pending;
+            }
+            Ok(true) if !has_room => {
+                stream.sending.wait(cx.waker());
+                self.senders_wait = true;
                 return Poll::Pending;
             }
             Ok(true) => {}
@@ -153,7 +161,7 @@ impl Mux {
         let Some(stream) = self.streams.get(key) else { return };
         let (id, unfinished) = (stream.id, stream.receiving.is_open());
         if unfinished && self.state == State::Open {
-            self.out.drop_large(id, false);
+            self.drop_large(id, false);
             self.out.push(&Header::new(Op::Cancel, id, 0), &[]);
             self.wake_task();
         }
@@ -171,7 +179,7 @@ impl Mux {
         let (id, responder) = (stream.id, stream.responder);
         let open = stream.sending.is_open() || stream.receiving.is_open();
         if open && self.state == State::Open {
-            self.out.drop_large(id, responder);
+            self.drop_large(id, responder);
             self.push_outcome(Op::Reset, id, responder, outcome, payload);
         }
     }
@@ -181,6 +189,6 @@ impl Mux {
         let Some(stream) = self.streams.get(key) else { return };
         stream.fail(error);
         let (id, responder) = (stream.id, stream.responder);
-        self.out.drop_large(id, responder);
+        self.drop_large(id, responder);
     }
 }

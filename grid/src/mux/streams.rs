@@ -423,6 +423,11 @@ impl Streams {
         })
     }
 
+    /// Wakes everybody who waits to send.
+    pub(super) fn wake_senders(&mut self) {
+        self.slots.iter_mut().flatten().for_each(|stream| stream.sending.wake());
+    }
+
     /// Cuts every stream: the connection is lost.
     pub fn fail_all(&mut self, error: &StreamError) {
         for stream in self.slots.iter_mut().flatten() {

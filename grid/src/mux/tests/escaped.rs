@@ -186,3 +186,43 @@ fn the_rest_of_a_refused_request_does_not_leave() {
     assert!(!pair.ends[0].mux.has_output());
     pair.assert_empty();
 }
+
+/// Streams sent into a full outbox.
+#[test]
+fn streams_wait_while_the_outbox_is_full() {
+    let mut pair = Pair::with(|limits| limits.outbound_bytes_max = 20 * CHUNK);
+    let (key, served) = pair.opened(1 << 20);
+    let mut sent = 0;
+    while pair.send(0, key, &bytes(CHUNK)).is_ready() {
+        sent += 1;
+    }
+    assert!((19..22).contains(&sent), "{sent} messages");
+    let full = StreamError::NotExecuted(Reason::Overloaded);
+    assert_eq!(pair.try_open(0, 0, Instant::NEVER), Err(full));
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(woken.clone());
+    let held = pair.ends[0].mux.poll_send(key, b"held", &Context::from_waker(&waker));
+    assert!(held.is_pending() && woken.count() == 0);
+    pair.step(0);
+    assert_eq!(woken.count(), 1, "there is room: the sender hears of it");
+    assert!(pair.send(0, key, b"held").is_ready());
+    pair.settle();
+    assert_eq!(pair.receive(1, served).0.len(), sent + 1);
+    pair.assert_fits();
+}
+
+/// Counts its wakes.
+#[derive(Debug, Default)]
+struct Woken(core::sync::atomic::AtomicUsize);
+
+impl Woken {
+    fn count(&self) -> usize {
+        self.0.load(core::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+impl std::task::Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+    }
+}
