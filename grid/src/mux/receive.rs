@@ -305,8 +305,11 @@ impl Mux {
         let Some(stream) = self.streams.get(key) else { return };
         stream.receiving.handle_end(header.sequence, payload);
         if responder {
-            // The handler has returned: it reads no more.
-            stream.sending.fail(StreamError::Finished);
+            stream.half_closed = header.flags.contains(Flags::MORE);
+            if !stream.half_closed {
+                // The handler has returned: it reads no more.
+                stream.sending.fail(StreamError::Finished);
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use ashlar_wire::time::Instant;
 use super::streams::{StreamKey, Windows};
 use super::{Mux, NewCall, State, encode_refusal, remaining_ms};
 use crate::error::{Outcome, Reason, Refusal, StreamError};
-use crate::message::{Header, Op};
+use crate::message::{Flags, Header, Op};
 use crate::outbox::Class;
 
 /// How a stream ends for its sender: messages and digest follow the last message.
@@ -113,7 +113,7 @@ impl Mux {
         }
     }
 
-    /// Ends this side's direction in order, once a large message has left.
+    /// Ends this side's direction in order, once a large message has left. A handler may go on reading.
     pub fn poll_finish(&mut self, key: StreamKey, cx: &Context<'_>) -> Poll<Result<(), StreamError>> {
         let Some(stream) = self.streams.get(key) else { return Poll::Ready(Err(StreamError::Finished)) };
         match stream.sending.check() {
@@ -125,13 +125,28 @@ impl Mux {
             }
             Ok(_) => {}
         }
-        self.push_end(key);
+        self.push_end(key, true);
         Poll::Ready(Ok(()))
     }
 
-    fn push_end(&mut self, key: StreamKey) {
+    /// Resolves once no large message of the stream is still leaving.
+    pub fn poll_flushed(&mut self, key: StreamKey, cx: &Context<'_>) -> Poll<()> {
+        match self.streams.get(key) {
+            Some(stream) if stream.sending.large_leaving && stream.sending.is_open() => {
+                stream.sending.wait(cx.waker());
+                Poll::Pending
+            }
+            _ => Poll::Ready(()),
+        }
+    }
+
+    /// `reads` tells whether this side may go on reading.
+    fn push_end(&mut self, key: StreamKey, reads: bool) {
         let Some(stream) = self.streams.get(key) else { return };
-        let header = Header::new(Op::End, stream.id, 0).from_responder(stream.responder);
+        let mut header = Header::new(Op::End, stream.id, 0).from_responder(stream.responder);
+        if stream.responder && reads {
+            header.flags = header.flags.with(Flags::MORE);
+        }
         if let Some((messages, digest)) = stream.sending.end()
             && self.state == State::Open
         {
@@ -140,14 +155,27 @@ impl Mux {
         }
     }
 
-    /// The handler of a stream of the peer has returned: ends the stream as it says and forgets it. The handler's own
-    /// [`Mux::poll_finish`] has waited for large messages before a good end.
+    /// The handler of a stream of the peer has returned: ends the stream as it says and forgets it. A good end
+    /// comes after [`Mux::poll_flushed`].
     pub fn finish_served(&mut self, key: StreamKey, result: Result<(), Refusal>) {
         match result {
-            Ok(()) => self.push_end(key),
+            Ok(()) => self.push_last_end(key),
             Err(refusal) => self.reset_stream(key, Outcome::Refused, &encode_refusal(&refusal)),
         }
         self.streams.remove(key);
+    }
+
+    /// The end of a handler, whether or not its direction has ended before.
+    fn push_last_end(&mut self, key: StreamKey) {
+        let Some(stream) = self.streams.get(key) else { return };
+        if stream.sending.is_open() {
+            return self.push_end(key, false);
+        }
+        let header = Header::new(Op::End, stream.id, 0).from_responder(true);
+        if stream.sending.is_ended() && stream.receiving.is_open() && self.state == State::Open {
+            self.out.push(&header, &[]);
+            self.wake_task();
+        }
     }
 
     /// Ends a stream of the peer without its handler's word, and forgets it.
@@ -159,7 +187,8 @@ impl Mux {
     /// The initiator is done with a stream: an end that is not in order is told to the peer.
     pub fn release_stream(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.get(key) else { return };
-        let (id, unfinished) = (stream.id, stream.receiving.is_open());
+        let read_by_peer = stream.half_closed && stream.sending.is_open();
+        let (id, unfinished) = (stream.id, stream.receiving.is_open() || read_by_peer);
         if unfinished && self.state == State::Open {
             self.drop_large(id, false);
             self.out.push(&Header::new(Op::Cancel, id, 0), &[]);

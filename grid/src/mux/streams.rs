@@ -80,6 +80,8 @@ pub struct Stream {
     pub(super) responder: bool,
     pub(super) deadline: Instant,
     pub(super) cancelled: Cancelled,
+    /// The peer's handler has ended its direction and goes on reading.
+    pub(super) half_closed: bool,
     pub(super) sending: Sending,
     pub(super) receiving: Receiving,
 }
@@ -139,6 +141,11 @@ impl Sending {
             self.state = Direction::Failed(error);
         }
         self.wake();
+    }
+
+    /// Whether it ended in order.
+    pub(super) fn is_ended(&self) -> bool {
+        self.state == Direction::Ended
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -475,7 +482,16 @@ impl Stream {
             returned_at: now,
             waker: None,
         };
-        Self { generation, id, responder, deadline, cancelled: Cancelled::default(), sending, receiving }
+        Self {
+            generation,
+            id,
+            responder,
+            deadline,
+            cancelled: Cancelled::default(),
+            half_closed: false,
+            sending,
+            receiving,
+        }
     }
 
     /// Ends both directions with an error, unless they have ended.

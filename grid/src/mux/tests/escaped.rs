@@ -226,3 +226,41 @@ impl std::task::Wake for Woken {
         self.0.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
     }
 }
+
+/// A handler that ended its direction and went on reading waited for ever: its initiator took that for the end of all.
+#[test]
+fn a_handler_may_end_its_direction_and_read_on() {
+    for released in [false, true] {
+        let mut pair = Pair::new();
+        let (key, served) = pair.opened(0);
+        assert!(pair.finish(1, served).is_ready());
+        pair.settle();
+        assert_eq!(pair.receive(0, key), (Vec::new(), Some(Ok(()))));
+        assert!(pair.send(0, key, b"read").is_ready());
+        if released {
+            pair.ends[0].mux.release_stream(key);
+        } else {
+            assert!(pair.finish(0, key).is_ready());
+        }
+        pair.settle();
+        let end = if released { Err(StreamError::Cut(Reason::Cancelled)) } else { Ok(()) };
+        assert_eq!(pair.receive(1, served), (vec![b"read".to_vec()], Some(end)));
+        pair.ends[1].mux.finish_served(served, Ok(()));
+        pair.ends[0].mux.release_stream(key);
+        pair.settle();
+        pair.assert_empty();
+        pair.assert_fits();
+    }
+    // And when it returns, its initiator hears that nobody reads any more.
+    let mut pair = Pair::new();
+    let (key, served) = pair.opened(0);
+    assert!(pair.finish(1, served).is_ready());
+    pair.ends[1].mux.finish_served(served, Ok(()));
+    pair.settle();
+    assert_eq!(pair.send(0, key, b"?"), Poll::Ready(Err(StreamError::Finished)));
+    assert_eq!(pair.finish(0, key), Poll::Ready(Ok(())));
+    assert_eq!(pair.receive(0, key), (Vec::new(), Some(Ok(()))));
+    pair.ends[0].mux.release_stream(key);
+    pair.settle();
+    pair.assert_empty();
+}
