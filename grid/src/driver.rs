@@ -78,10 +78,14 @@ impl<R: Runtime> Driver<R> {
     }
 
     fn end(&mut self, lost: Lost, protocol: Option<ProtocolError>, wire: Option<WireError>) {
+        let mut mux = self.link.lock();
+        let expected = mux.is_let_go() && matches!(lost, Lost::Closed | Lost::Broken);
+        let lost = if expected { Lost::Drained } else { lost };
+        mux.close(lost);
+        drop(mux);
         if self.ended.is_none() {
             self.ended = Some(Ended { lost, protocol, wire });
         }
-        self.link.lock().close(lost);
     }
 
     fn note_received(&mut self, result: Result<(), ReceiveEnd>) {
@@ -231,7 +235,7 @@ impl<R: Runtime> Future for Driver<R> {
             }
             this.keep_time(cx);
             let mut mux = this.link.lock();
-            if mux.is_drained() {
+            if mux.go_on_draining() && this.batch.is_empty() {
                 mux.close(Lost::Drained);
             }
             let lost = mux.lost();

@@ -204,14 +204,13 @@ impl<R: Runtime> Grid<R> {
     /// [`Timing::drain_max`](crate::config::Timing::drain_max); then every connection is closed.
     pub async fn drain(&self) {
         self.0.draining.store(true, Ordering::Release);
-        let links = self.0.links();
-        for link in &links {
+        for link in self.0.links() {
             link.lock().drain();
         }
         let at = self.0.runtime.now() + self.0.config.timing.drain_max;
         loop {
             let now = self.0.runtime.now();
-            if now >= at || links.iter().all(|link| link.lock().lost().is_some()) {
+            if now >= at || self.0.links().iter().all(|link| link.lock().lost().is_some()) {
                 break;
             }
             self.0.runtime.sleep_until(now + DRAIN_LOOK).await;

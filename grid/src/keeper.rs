@@ -200,6 +200,9 @@ impl<R: Runtime> Shared<R> {
         if let Decision::Refuse(code) = decide_dialed(session.incarnation, standing) {
             return Err(ConnectError::Refused(code));
         }
+        if self.is_draining() {
+            return Err(ConnectError::Refused(RefusalCode::Draining));
+        }
         let link = self.new_link(Side::Dialer, session);
         peer.install(&link);
         drop(dialing);
@@ -286,6 +289,12 @@ impl<R: Runtime> Shared<R> {
     /// Runs a connection to its end.
     async fn run(self: &Arc<Self>, framed: Framed<'_, R>, side: Side, peer: Arc<Peer>, link: Arc<Link>) {
         let Framed { wire, decoder, mut rest, .. } = framed;
+        // Whoever drained or stopped this grid while the link was being made has not seen it.
+        if self.stopped.load(Ordering::Acquire) {
+            link.lock().close(Lost::Shutdown);
+        } else if self.is_draining() {
+            link.lock().drain();
+        }
         let session = link.session();
         let chunk_max = self.config.limits.chunk_max.max(self.config.bulk_limits.chunk_max);
         let assembler = Assembler::new(chunk_max, session.salt);

@@ -27,19 +27,20 @@ pub const HEADER_MAX: usize = 1 + 9 + 9 + 5 + 5 + 2 + 2 + 5;
 pub const CHECKSUM_LEN: usize = 9;
 
 /// A call or stream of one connection: the slot that its initiator gave it, and which use of that slot it is, so
-/// that a late answer to an earlier use is not taken for this one's. Calls and streams have slots of their own; the
-/// generations of calls are even, those of streams odd, so that no call has the id of a stream.
+/// that a late answer to an earlier use is not taken for this one's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MuxId {
     /// The initiator's slot, below its limit of calls or streams in flight.
     pub slot: u32,
-    /// Which use of the slot.
+    /// Which use of the slot. Its highest bit is set for streams and clear for calls, which have slots of their own.
     pub generation: u32,
 }
 
 impl MuxId {
     /// For operations that concern the connection as a whole.
     pub const CONNECTION: Self = Self { slot: 0, generation: 0 };
+    /// The bit of a generation that tells streams from calls, so that no message of the one is taken for the other's.
+    pub const STREAM: u32 = 1 << 31;
 
     #[inline]
     const fn to_u64(self) -> u64 {
@@ -99,7 +100,8 @@ ops! {
     Ping = 10,
     /// Answer to a ping.
     Pong = 11,
-    /// The sender drains: it refuses new calls and streams, finishes old ones, then closes.
+    /// Sequence 0: the sender drains; it refuses new calls and streams, finishes old ones, and closes when it has the
+    /// answer. Sequence 1 is that answer: nothing comes from the sender any more, and it waits for nothing.
     GoAway = 12,
     /// Continues the payload of a chunked message.
     Chunk = 13,

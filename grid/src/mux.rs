@@ -139,6 +139,10 @@ pub struct Mux {
     draining: bool,
     /// The peer refuses new work.
     peer_draining: bool,
+    /// The peer knows that this side has nothing more for it.
+    told_done: bool,
+    /// The peer has nothing more for this side.
+    peer_done: bool,
     counters: Counters,
     /// The latest ping of the peer, to be answered: however many it sends, one answer waits.
     pong: Option<u64>,
@@ -179,6 +183,8 @@ impl Mux {
             routes_in: Vec::new(),
             draining: false,
             peer_draining: false,
+            told_done: false,
+            peer_done: false,
             counters: Counters::default(),
             pong: None,
             senders_wait: false,
@@ -391,14 +397,24 @@ impl Mux {
         }
     }
 
-    /// Whether one side drains, and nothing runs or waits any more.
+    /// Goes on with draining, whoever began it; whether this side began it and all is finished, so that the connection can
+    /// be closed.
+    ///
+    /// Having nothing to do is not enough for that: a call of the peer may be on its way. So the side that does not drain
+    /// says when it has nothing more for the other, and only then the other closes.
+    pub fn go_on_draining(&mut self) -> bool {
+        let nothing_asked = self.calls.waiting() == 0 && self.streams.is_empty();
+        if self.peer_draining && !self.told_done && nothing_asked && self.state == State::Open {
+            self.told_done = true;
+            self.out.push(&Header::new(Op::GoAway, MuxId::CONNECTION, GO_AWAY_DONE), &[]);
+        }
+        self.draining && self.peer_done && self.is_idle()
+    }
+
+    /// Whether the peer drains and knows that this side has nothing more for it: its end is no loss then.
     #[must_use]
-    pub fn is_drained(&self) -> bool {
-        (self.draining || self.peer_draining)
-            && self.calls.waiting() == 0
-            && self.inbound.is_empty()
-            && self.streams.is_empty()
-            && self.out.queued() == 0
+    pub fn is_let_go(&self) -> bool {
+        self.told_done
     }
 
     /// Whether the peer refuses new work.
@@ -594,6 +610,8 @@ impl Mux {
     }
 }
 
+/// Sequence of an [`Op::GoAway`] that answers one.
+const GO_AWAY_DONE: u64 = 1;
 /// Longest name of a route, bytes.
 pub const ROUTE_LEN_MAX: usize = 256;
 /// Longest text of a refusal that travels, bytes: with its code it fits into the shortest chunk.

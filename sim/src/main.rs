@@ -48,6 +48,9 @@ struct Options {
 
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
     let name = words.next().ok_or("which scenario?")?;
+    if matches!(name.as_str(), "--help" | "-h" | "help") {
+        return Err(String::new());
+    }
     let scenario = Scenario::named(&name).ok_or_else(|| format!("there is no scenario {name}"))?;
     let mut options = Options {
         scenario,
@@ -129,13 +132,16 @@ fn run(options: &Options) -> std::io::Result<(Summary, f64)> {
     let mut summary = Summary::default();
     let mut told_s = 0.0;
     for seed in options.from..options.from.saturating_add(options.seeds) {
-        let mut params = Params::draw(seed);
+        let mut params = Params::draw(seed, options.scenario.classes);
         params.servers = options.servers.unwrap_or(params.servers);
         let mut outcome = run_seed(&params, &options.scenario.make);
         if options.check_every > 0 && seed % options.check_every == 0 {
             check_determinism(options, &params, &mut outcome);
         }
         summary.add(seed, &outcome);
+        if options.seeds == 1 {
+            writeln!(stderr(), "seed {seed}: {} events, event hash {:016x}", outcome.events, outcome.event_hash)?;
+        }
         if let Some(failure) = outcome.failure {
             tell_failure(options, failure)?;
             if !options.keep_going {
@@ -200,10 +206,12 @@ fn main() -> ExitCode {
     let options = match parse(std::env::args().skip(1)) {
         Ok(options) => options,
         Err(why) => {
+            let code = u8::from(!why.is_empty()) * 2;
             let scenarios: String =
                 Scenario::ALL.iter().map(|one| format!("  {:<8} {}\n", one.name, one.about)).collect();
-            let _unheard = write!(stderr(), "{why}\n\n{USAGE}{scenarios}{OPTIONS}");
-            return ExitCode::from(2);
+            let help = format!("{USAGE}{scenarios}{OPTIONS}");
+            let _unheard = if code == 0 { write!(stdout(), "{help}") } else { write!(stderr(), "{why}\n\n{help}") };
+            return ExitCode::from(code);
         }
     };
     let told = run(&options).and_then(|(summary, seconds)| print(&options, &summary, seconds).map(|()| summary));

@@ -1,8 +1,9 @@
 //! What is put into the world: each scenario is a [`Case`] with its load and its judgement.
 
 pub mod echo;
+pub mod grid;
 
-use crate::swarm::{Case, Params};
+use crate::swarm::{Case, Class, Params};
 use crate::world::Control;
 
 /// A scenario by name.
@@ -12,17 +13,28 @@ pub struct Scenario {
     pub name: &'static str,
     /// What it is, in one line.
     pub about: &'static str,
+    /// The faults that it stands.
+    pub classes: &'static [Class],
     /// Makes its case for one world.
     pub make: fn(&Control, &Params) -> Box<dyn Case>,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: &'static [Self] = &[Self {
-        name: "echo",
-        about: "servers echo bytes over plain connections: shows that the swarm works",
-        make: |control, params| Box::new(echo::Echo::new(control, params, None)),
-    }];
+    pub const ALL: &'static [Self] = &[
+        Self {
+            name: "grid",
+            about: "calls and streams between all servers, while everything below them fails",
+            classes: Class::ALL,
+            make: |control, params| Box::new(grid::GridCase::new(control, params)),
+        },
+        Self {
+            name: "echo",
+            about: "servers echo bytes over plain connections: shows that the swarm works",
+            classes: Class::OF_TCP,
+            make: |control, params| Box::new(echo::Echo::new(control, params, None)),
+        },
+    ];
 
     /// The scenario of that name.
     #[must_use]

@@ -13,7 +13,7 @@ mod plan;
 mod run;
 
 pub use self::params::{Class, Params};
-pub use self::plan::{Fault, Plan};
+pub use self::plan::Plan;
 pub use self::run::{Failure, Outcome, run_plan, run_seed, shrink};
 
 use core::time::Duration;

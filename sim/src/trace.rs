@@ -1,7 +1,8 @@
 //! What happened: a running hash over every event, and the last few of them in words.
 //!
 //! Two runs with equal hashes took the same steps in the same order with the same bytes. The tail leaves out what
-//! happens too often to help a reader (polls, timers, acknowledgements, reads and writes); the hash leaves out nothing.
+//! happens too often to help a reader (polls, timers, acknowledgements, reads and writes) and all but the very last
+//! deliveries; the hash leaves out nothing.
 
 use core::fmt;
 use std::collections::VecDeque;
@@ -75,10 +76,25 @@ impl Kind {
         }
     }
 
-    fn is_told(self) -> bool {
-        !matches!(self, Self::Poll | Self::Timer | Self::Write | Self::Read | Self::Ack | Self::Spawn)
+    /// Which events the tail keeps: all of their last ones, a few of them, none.
+    fn telling(self) -> Telling {
+        match self {
+            Self::Poll | Self::Timer | Self::Write | Self::Read | Self::Ack | Self::Spawn => Telling::Never,
+            Self::Delivered => Telling::Briefly,
+            _ => Telling::Fully,
+        }
     }
 }
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Telling {
+    Never,
+    Briefly,
+    Fully,
+}
+
+/// Events of the brief kind that are kept.
+const BRIEF_MAX: usize = 20;
 
 /// One event of a run, for people: print it.
 #[derive(Debug, Clone)]
@@ -109,24 +125,28 @@ pub(crate) struct Trace {
     events: u64,
     tail: VecDeque<Event>,
     tail_max: usize,
+    brief: VecDeque<Event>,
 }
 
 impl Trace {
     pub(crate) fn new(tail_max: usize) -> Self {
-        Self { hash: 0, events: 0, tail: VecDeque::new(), tail_max }
+        Self { hash: 0, events: 0, tail: VecDeque::new(), tail_max, brief: VecDeque::new() }
     }
 
     pub(crate) fn record(&mut self, at_ns: u64, kind: Kind, numbers: [u64; 3]) {
         self.fold(at_ns, kind, numbers);
-        if kind.is_told() {
-            self.tell(Event { at_ns, kind, numbers, note: String::new() });
+        let event = || Event { at_ns, kind, numbers, note: String::new() };
+        match kind.telling() {
+            Telling::Never => {}
+            Telling::Briefly => keep(&mut self.brief, event(), BRIEF_MAX.min(self.tail_max)),
+            Telling::Fully => keep(&mut self.tail, event(), self.tail_max),
         }
     }
 
     /// A word of the scenario: hashed and told.
     pub(crate) fn note(&mut self, at_ns: u64, note: String) {
         self.fold(at_ns, Kind::Note, [hash_bytes(0, note.as_bytes()), 0, 0]);
-        self.tell(Event { at_ns, kind: Kind::Note, numbers: [0; 3], note });
+        keep(&mut self.tail, Event { at_ns, kind: Kind::Note, numbers: [0; 3], note }, self.tail_max);
     }
 
     /// Folds bytes that a server read into the hash.
@@ -141,16 +161,6 @@ impl Trace {
         self.hash = mix(left).rotate_left(23) ^ mix(c.wrapping_add(head));
     }
 
-    fn tell(&mut self, event: Event) {
-        if self.tail_max == 0 {
-            return;
-        }
-        if self.tail.len() == self.tail_max {
-            self.tail.pop_front();
-        }
-        self.tail.push_back(event);
-    }
-
     pub(crate) fn hash(&self) -> u64 {
         self.hash
     }
@@ -160,6 +170,17 @@ impl Trace {
     }
 
     pub(crate) fn tail(&self) -> Vec<Event> {
-        self.tail.iter().cloned().collect()
+        let mut events: Vec<Event> = self.brief.iter().chain(&self.tail).cloned().collect();
+        events.sort_by_key(|event| event.at_ns);
+        events
+    }
+}
+
+fn keep(ring: &mut VecDeque<Event>, event: Event, events_max: usize) {
+    if ring.len() >= events_max {
+        ring.pop_front();
+    }
+    if events_max > 0 {
+        ring.push_back(event);
     }
 }

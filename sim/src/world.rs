@@ -42,6 +42,8 @@ pub struct WorldOptions {
     pub short_writes_ppm: u32,
     /// Whether a wire knows how much its peer has not acknowledged.
     pub shows_unacked: bool,
+    /// Whether both ends of a connection share a channel binding, as under TLS; else it is zeroes.
+    pub binds_channels: bool,
     /// Upgrade requests that wait for one listener.
     pub backlog_max: usize,
     /// Every link starts like this.
@@ -65,6 +67,7 @@ impl Default for WorldOptions {
             short_reads_ppm: 0,
             short_writes_ppm: 0,
             shows_unacked: true,
+            binds_channels: true,
             backlog_max: 128,
             link: LinkOptions::default(),
             polls_at_once_max: 200_000,
@@ -130,6 +133,10 @@ pub(crate) struct Server {
     pub(crate) up: bool,
     pub(crate) machine_up: bool,
     pub(crate) paused: bool,
+    /// World time at which the present pause began.
+    paused_at_ns: u64,
+    /// How long all earlier pauses took.
+    paused_ns: u64,
     /// Tasks that were woken during the pause.
     parked: Vec<u64>,
     pub(crate) clock: ServerClock,
@@ -147,6 +154,8 @@ impl Server {
             up: false,
             machine_up: true,
             paused: false,
+            paused_at_ns: 0,
+            paused_ns: 0,
             parked: Vec::new(),
             clock: ServerClock::new(0, 0, 0),
             wall_step_ns: 0,

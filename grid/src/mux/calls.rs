@@ -42,7 +42,6 @@ pub struct Calls {
     /// Slots in use: waiting, or done and not yet collected.
     used: u32,
     max: u32,
-    /// Always even: see [`MuxId`].
     next_generation: u32,
     /// No call expires before this.
     next_deadline: Instant,
@@ -85,7 +84,7 @@ impl Calls {
         if self.used >= self.max {
             return None;
         }
-        self.next_generation = self.next_generation.wrapping_add(2);
+        self.next_generation = self.next_generation.wrapping_add(1) & !MuxId::STREAM;
         let generation = self.next_generation;
         let slot = Slot { generation, state: State::Waiting, deadline, position: Position::LARGE, waker: None };
         let at = match self.free.pop() {

@@ -86,6 +86,7 @@ impl Mux {
             Op::Reset => self.handle_reset(header, payload),
             Op::Ping => self.pong = Some(header.sequence),
             Op::Pong => self.liveness.handle_pong(now, header.sequence),
+            Op::GoAway if header.sequence == super::GO_AWAY_DONE => self.peer_done = true,
             Op::GoAway => self.peer_draining = true,
             Op::Route => return self.handle_route(header, payload).map(Some),
             Op::Challenge | Op::Proof => self.handle_unknown(),

@@ -192,8 +192,9 @@ impl Mux {
         if unfinished && self.state == State::Open {
             self.drop_large(id, false);
             self.out.push(&Header::new(Op::Cancel, id, 0), &[]);
-            self.wake_task();
         }
+        // Even where there is nothing to say: the peer may be draining and wait for this to be the last.
+        self.wake_task();
         self.streams.remove(key);
     }
 

@@ -287,7 +287,6 @@ pub struct Streams {
     by_peer_slot: Vec<u32>,
     open: [u32; 2],
     max: u32,
-    /// Always odd: see [`MuxId`].
     next_generation: u32,
     next_deadline: Instant,
 }
@@ -304,7 +303,7 @@ impl Streams {
             by_peer_slot: Vec::new(),
             open: [0; 2],
             max,
-            next_generation: 1,
+            next_generation: 0,
             next_deadline: Instant::NEVER,
         }
     }
@@ -344,13 +343,13 @@ impl Streams {
         {
             return None;
         }
-        self.next_generation = self.next_generation.wrapping_add(2);
+        self.next_generation = self.next_generation.wrapping_add(1);
         let generation = self.next_generation;
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             u32::try_from(self.slots.len() - 1).expect("streams are limited by a u32")
         });
-        let id = peer_id.unwrap_or(MuxId { slot: index, generation });
+        let id = peer_id.unwrap_or(MuxId { slot: index, generation: generation | MuxId::STREAM });
         if responder {
             self.set_by_peer(id.slot, index);
         }

@@ -202,7 +202,9 @@ impl State {
         let (from, to, lane) = (held.from, held.to, held.lane);
         let conn = ConnId(self.net.next_number());
         let mut binding = [0; 32];
-        self.rng_net.fill(&mut binding);
+        if self.options.binds_channels {
+            self.rng_net.fill(&mut binding);
+        }
         self.net.conns.insert(conn, Conn::new([from, to], lane, binding, self.options.receive_bytes_max));
         self.trace.record(self.now_ns, Kind::Accepted, [dial, conn.0, u64::from(to.0)]);
         self.send_packet((to, from), Packet::Answer { dial, conn }, 0);

@@ -256,10 +256,12 @@ impl Client {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::swarm::{Outcome, run_seed, shrink};
+    use crate::swarm::{Class, Outcome, run_seed, shrink};
 
     fn outcome(seed: u64, planted: Option<Planted>) -> Outcome {
-        run_seed(&Params::draw(seed), &move |control, params| Box::new(Echo::new(control, params, planted)))
+        run_seed(&Params::draw(seed, Class::OF_TCP), &move |control, params| {
+            Box::new(Echo::new(control, params, planted))
+        })
     }
 
     #[test]

@@ -32,11 +32,13 @@ pub enum Class {
     Drift,
     /// A wall clock steps.
     WallStep,
+    /// A link flips bits; only where nothing but the program's own checksums would notice.
+    Corrupt,
 }
 
 impl Class {
-    /// All of them.
-    pub const ALL: [Self; 11] = [
+    /// All that TCP leaves to a program.
+    pub const OF_TCP: &[Self] = &[
         Self::Reset,
         Self::HalfOpen,
         Self::Slow,
@@ -48,6 +50,22 @@ impl Class {
         Self::Drain,
         Self::Drift,
         Self::WallStep,
+    ];
+
+    /// All of them.
+    pub const ALL: &[Self] = &[
+        Self::Reset,
+        Self::HalfOpen,
+        Self::Slow,
+        Self::Clog,
+        Self::Cut,
+        Self::Pause,
+        Self::Kill,
+        Self::Crash,
+        Self::Drain,
+        Self::Drift,
+        Self::WallStep,
+        Self::Corrupt,
     ];
 }
 
@@ -74,19 +92,23 @@ pub struct Params {
 const SERVERS_MAX: u32 = 7;
 
 impl Params {
-    /// What `seed` draws.
+    /// What `seed` draws, with faults of `classes`.
     #[must_use]
-    pub fn draw(seed: u64) -> Self {
+    pub fn draw(seed: u64, classes: &[Class]) -> Self {
         let mut rng = Rng::new(seed).fork("params", 0);
-        Self {
+        let mut params = Self {
             seed,
             servers: rng.within(3..=u64::from(SERVERS_MAX)) as u32,
             world: draw_world(seed, &mut rng),
-            classes: Class::ALL.into_iter().filter(|_| rng.chance(400_000)).collect(),
-            faults_ns: rng.within(2 * SECOND_NS..=20 * SECOND_NS),
+            classes: classes.iter().copied().filter(|_| rng.chance(400_000)).collect(),
+            faults_ns: rng.within(SECOND_NS..=12 * SECOND_NS),
             gap_ns: rng.magnitude(30 * MILLI_NS..=5 * SECOND_NS),
             fault_ns_max: rng.magnitude(10 * MILLI_NS..=12 * SECOND_NS),
+        };
+        if params.world.binds_channels {
+            params.classes.retain(|class| *class != Class::Corrupt);
         }
+        params
     }
 
     /// Whether none but these classes strike.
@@ -108,6 +130,7 @@ fn draw_world(seed: u64, rng: &mut Rng) -> WorldOptions {
         short_reads_ppm: sometimes(rng, 1_000_000),
         short_writes_ppm: sometimes(rng, 1_000_000),
         shows_unacked: rng.chance(800_000),
+        binds_channels: rng.chance(500_000),
         link: draw_link(rng),
         ..usual
     }
@@ -147,6 +170,7 @@ impl fmt::Display for Params {
         let chances = [world.short_reads_ppm, world.short_writes_ppm, link.loss_ppm];
         writeln!(f, "  buffers {buffers:?} bytes, short reads, short writes, loss {chances:?} ppm")?;
         let order = [world.shuffle_tasks, world.shuffle_ties];
+        writeln!(f, "  channels bound as by TLS: {}", world.binds_channels)?;
         write!(f, "  shuffled tasks, ties {order:?}, unacknowledged bytes known: {}", world.shows_unacked)
     }
 }

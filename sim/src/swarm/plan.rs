@@ -10,8 +10,7 @@ const FAULTS_MAX: usize = 300;
 
 /// One fault; times are nanoseconds. A connection is chosen by counting through those that exist when it strikes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the fields repeat the names of what the variants say")]
-pub enum Fault {
+pub(crate) enum Fault {
     /// A connection is reset at once.
     Reset { nth: u64 },
     /// A connection is reset when so many more bytes have arrived.
@@ -36,6 +35,8 @@ pub enum Fault {
     Drain { server: ServerNo, down_ns: u64 },
     /// A monotonic clock changes its rate.
     Drift { server: ServerNo, ppm: i32 },
+    /// A link flips bits.
+    Corrupt { from: ServerNo, to: ServerNo, ppm: u32, for_ns: u64 },
     /// A wall clock steps.
     WallStep { server: ServerNo, step_ns: i64 },
 }
@@ -44,10 +45,16 @@ pub enum Fault {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
     /// World time and fault.
-    pub entries: Vec<(u64, Fault)>,
+    pub(crate) entries: Vec<(u64, Fault)>,
 }
 
 impl Plan {
+    /// How many faults there are.
+    #[must_use]
+    pub fn faults(&self) -> usize {
+        self.entries.len()
+    }
+
     /// What the seed of `params` draws.
     #[must_use]
     pub fn draw(params: &Params) -> Self {
@@ -87,6 +94,7 @@ fn draw_fault(class: Class, params: &Params, rng: &mut Rng) -> Fault {
         Class::Crash => Fault::Crash { server, down_ns: for_ns },
         Class::Drain => Fault::Drain { server, down_ns: for_ns },
         Class::Drift => Fault::Drift { server, ppm: rng.within(0..=20_000) as i32 - 10_000 },
+        Class::Corrupt => Fault::Corrupt { from, to, ppm: rng.magnitude(1..=100_000) as u32, for_ns },
         Class::WallStep => {
             Fault::WallStep { server, step_ns: (rng.magnitude(1..=1 << 50) as i64) * rng.pick(&[-1, 1]) }
         }

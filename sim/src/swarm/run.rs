@@ -5,7 +5,8 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::{Case, Fault, MILLI_NS, MakeCase, Params, Plan, SECOND_NS, host};
+use super::plan::Fault;
+use super::{Case, MILLI_NS, MakeCase, Params, Plan, SECOND_NS, host};
 use crate::net::{LinkOptions, Side};
 use crate::trace::Event;
 use crate::world::{ConnInfo, Kill, ServerNo, Stop, World};
@@ -301,6 +302,10 @@ impl Run {
             Fault::Crash { server, down_ns } => self.kill(server, Kill::Machine, down_ns),
             Fault::Drain { server, down_ns } => self.drain(server, down_ns),
             Fault::Drift { server, ppm } => self.world.set_drift(server, ppm),
+            Fault::Corrupt { from, to, ppm, for_ns } => {
+                self.world.set_link(from, to, LinkOptions { corrupt_ppm: ppm, ..self.link });
+                self.after(for_ns, Step::Restore { from, to });
+            }
             Fault::WallStep { server, step_ns } => self.world.step_wall_clock(server, step_ns),
         }
     }

@@ -113,11 +113,13 @@ impl Control {
     /// Ends a server's life: its connections as `how` says, then its tasks, dropped in the order of their birth.
     pub fn kill(&self, server: ServerNo, how: Kill) {
         let tasks = self.shared.with(|state| {
+            let now_ns = state.now_ns;
             let held = state.server_mut(server);
             let life = held.life;
             if !held.up {
                 return Vec::new();
             }
+            held.paused_ns += if held.paused { now_ns - held.paused_at_ns } else { 0 };
             (held.up, held.paused) = (false, false);
             held.machine_up = how == Kill::Process;
             held.parked.clear();
@@ -142,7 +144,9 @@ impl Control {
     pub fn pause(&self, server: ServerNo) {
         self.shared.with(|state| {
             if state.server(server).up && !state.server(server).paused {
-                state.server_mut(server).paused = true;
+                let now_ns = state.now_ns;
+                let held = state.server_mut(server);
+                (held.paused, held.paused_at_ns) = (true, now_ns);
                 state.trace.record(state.now_ns, Kind::Pause, [u64::from(server.0), 0, 0]);
             }
         });
@@ -151,14 +155,25 @@ impl Control {
     /// Ends a pause.
     pub fn resume(&self, server: ServerNo) {
         self.shared.with(|state| {
+            let now_ns = state.now_ns;
             let held = state.server_mut(server);
             if core::mem::take(&mut held.paused) {
+                held.paused_ns += now_ns - held.paused_at_ns;
                 for task in core::mem::take(&mut held.parked) {
                     self.shared.ready.push(task);
                 }
                 state.trace.record(state.now_ns, Kind::Resume, [u64::from(server.0), 0, 0]);
             }
         });
+    }
+
+    /// How long a server has been paused in all its lives.
+    #[must_use]
+    pub fn paused_ns(&self, server: ServerNo) -> u64 {
+        self.shared.with(|state| {
+            let held = state.server(server);
+            held.paused_ns + if held.paused { state.now_ns - held.paused_at_ns } else { 0 }
+        })
     }
 
     /// Lets a server's monotonic clock run `drift_ppm` too fast (or, negative, too slow) from now on.

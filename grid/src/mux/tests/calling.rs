@@ -222,11 +222,14 @@ fn draining_finishes_what_runs_and_refuses_the_rest() {
     assert_eq!(pair.start(0, b"after"), Err(CallError::NotSent(Reason::Draining)));
     assert_eq!(pair.start(1, b"from the draining"), Err(CallError::NotSent(Reason::Draining)));
     assert_eq!(pair.try_open(0, 0, Instant::NEVER), Err(StreamError::NotExecuted(Reason::Draining)));
-    assert!(pair.ends[0].mux.is_peer_draining() && !pair.ends[0].mux.is_drained() && !pair.ends[1].mux.is_drained());
+    assert!(pair.ends[0].mux.is_peer_draining());
+    assert!(!pair.ends[0].mux.go_on_draining() && !pair.ends[1].mux.go_on_draining(), "an answer is awaited");
     assert_eq!(pair.serve(1), 1);
     pair.settle();
     assert_eq!(pair.result(0, running), Some(Ok(b"running".to_vec())));
-    assert!(pair.ends.iter().all(|end| end.mux.is_drained()));
+    assert!(!pair.ends[0].mux.go_on_draining() && pair.ends[0].mux.is_let_go(), "it says that it has nothing more");
+    pair.settle();
+    assert!(pair.ends[1].mux.go_on_draining(), "now it can be closed");
     pair.assert_fits();
 }
 

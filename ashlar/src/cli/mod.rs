@@ -1,0 +1,80 @@
+//! The command line: what a person types, and what is printed in answer.
+//!
+//! Exit codes: 0 done, 1 the world refused, 2 arguments or configuration are wrong. Results go to standard output,
+//! everything else to standard error.
+
+pub mod config;
+pub mod server;
+pub mod status;
+pub mod table;
+pub mod up;
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::failure::Failure;
+
+/// Uniform storage cluster: volumes, objects and key-value on one fabric.
+#[derive(Debug, Parser)]
+#[command(name = "ashlar", version, about, disable_help_subcommand = true, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Start a cluster on this machine: several servers, one command; Ctrl-C stops it, the data stays
+    Up(up::Arguments),
+    /// Run one server
+    Server(server::Arguments),
+    /// Show the servers of a cluster and the connections between them
+    Status(status::Arguments),
+    /// Check, show or describe the configuration
+    Config(config::Arguments),
+}
+
+/// Runs the command line `arguments`, the program's name first.
+#[must_use]
+pub fn run(arguments: Vec<OsString>) -> ExitCode {
+    let arguments = match Arguments::try_parse_from(arguments) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help and version come as errors too; where they cannot be printed, nothing can.
+            error.print().ok();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    let result = match arguments.command {
+        Command::Up(arguments) => up::run(&arguments),
+        Command::Server(arguments) => server::run(&arguments),
+        Command::Status(arguments) => status::run(&arguments),
+        Command::Config(arguments) => config::run(&arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            note(&format!("ashlar: {failure}"));
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}
+
+/// Prints a result. A closed standard output is no failure: whoever read it has seen enough.
+pub(crate) fn say(text: &str) {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{text}").and_then(|()| out.flush()).ok();
+}
+
+/// Prints to standard error.
+pub(crate) fn note(text: &str) {
+    writeln!(std::io::stderr().lock(), "{text}").ok();
+}
+
+/// The failure of a command that got no runtime.
+pub(crate) fn no_runtime(error: &std::io::Error) -> Failure {
+    Failure::world(format!("the operating system refused: {error}"), "check the limits of this user (ulimit -a)")
+}

@@ -1,0 +1,56 @@
+//! `ashlar server`: one server in the foreground.
+
+use std::path::Path;
+
+use crate::config::flags::Flags;
+use crate::config::{self, Config, Texts, Values};
+use crate::failure::Failure;
+use crate::os::{files, logs, server};
+
+/// Run one server in the foreground. The first server of a cluster starts without --join; each other one needs --join
+/// and the cluster's secret.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    pub(super) flags: Flags,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let config = resolve(&arguments.flags)?;
+    logs::start(&config.log, config.log_json);
+    let secret = std::env::var("ASHLAR_SECRET").ok();
+    server::run(&config, secret.as_deref())
+}
+
+/// The configuration from file, environment and these flags.
+pub(super) fn resolve(flags: &Flags) -> Result<Config, Failure> {
+    with_texts(flags, config::resolve)
+}
+
+/// All values and where they come from.
+pub(super) fn collect(flags: &Flags) -> Result<Values, Failure> {
+    with_texts(flags, config::collect)
+}
+
+fn with_texts<T>(flags: &Flags, read: impl FnOnce(Texts<'_>) -> Result<T, Vec<config::Problem>>) -> Result<T, Failure> {
+    let environment: Vec<(String, String)> = std::env::vars_os()
+        .filter_map(|(name, text)| Some((name.into_string().ok()?, text.into_string().ok()?)))
+        .filter(|(name, _)| name.starts_with("ASHLAR_"))
+        .collect();
+    let variable = environment.iter().find(|(name, _)| name == "ASHLAR_CONFIG").map(|(_, path)| path.clone());
+    let file = match flags.config.clone().or(variable) {
+        None => None,
+        Some(path) => Some((path.clone(), text_of(&path)?)),
+    };
+    let file = file.as_ref().map(|(path, text)| (path.as_str(), text.as_str()));
+    read(Texts { file, environment: &environment, flags }).map_err(|problems| config::failure(&problems))
+}
+
+fn text_of(path: &str) -> Result<String, Failure> {
+    let remedy = "give a file that can be read with --config or ASHLAR_CONFIG";
+    match files::read_text(Path::new(path)) {
+        Ok(Some(text)) => Ok(text),
+        Ok(None) => Err(Failure::usage(format!("there is no configuration file {path}"), remedy)),
+        Err(error) => Err(Failure::usage(format!("cannot read the configuration file {path}: {error}"), remedy)),
+    }
+}

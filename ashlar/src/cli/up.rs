@@ -1,0 +1,290 @@
+//! `ashlar up`: a cluster on this machine with one command.
+//!
+//! Every server is a process of its own, as it would be on a machine of its own: the first founds the cluster, the others
+//! join it. A server that dies is reported at once and started again after a pause, so that one can kill servers and
+//! watch. The end of this process is the end of all of them, orderly if it can be.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ashlar_wire::time::Instant;
+
+use super::{no_runtime, note, say, status, table};
+use crate::failure::Failure;
+use crate::node::status::ServerStatus;
+use crate::os::fleet::{Event, Fleet, SERVERS_MAX};
+use crate::os::http::Target;
+use crate::os::{self, clock, datadir, files, process, sockets};
+
+/// Servers of a new cluster, unless somebody wants another number.
+const SERVERS_DEFAULT: usize = 3;
+
+/// Pause before a server that died is started again: long enough to see the others notice.
+const RESTART_PAUSE: Duration = Duration::from_secs(5);
+
+/// How long the mesh may take to form.
+const MESH_MAX: Duration = Duration::from_secs(60);
+
+/// How often the servers are asked whether the mesh is complete.
+const MESH_LOOK: Duration = Duration::from_millis(50);
+
+/// How long the servers may take for an orderly end: longer than their own limit for it.
+const END_MAX: Duration = Duration::from_secs(15);
+
+/// Lines of a dead server's log that are shown.
+const LOG_LINES_MAX: usize = 5;
+
+/// Start a cluster on this machine: several servers, one command; Ctrl-C stops it, the data stays.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Directory for everything; used again by the next `up`
+    #[arg(long, value_name = "DIR", default_value = "./ashlar-data")]
+    data: PathBuf,
+    /// Number of servers [default: those in the directory, or 3]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=64))]
+    servers: Option<u16>,
+    /// Port of the first server; the others take the ports after it
+    #[arg(long, value_name = "PORT", default_value_t = 7800, value_parser = clap::value_parser!(u16).range(1..=65000))]
+    port_base: u16,
+    /// Encrypt what servers say to each other
+    #[arg(long, value_name = "on|off", default_value = "on", value_parser = ["on", "off"])]
+    tls: String,
+    /// Threads of each server [default: the cores divided by the servers]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    workers: Option<u16>,
+}
+
+/// One server of the cluster.
+#[derive(Debug)]
+struct Place {
+    address: String,
+    data: PathBuf,
+    log: PathBuf,
+    arguments: Vec<OsString>,
+    pid: u32,
+    /// When to start it again.
+    restart: Option<Instant>,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let count = count(arguments)?;
+    let mut places = places(arguments, count)?;
+    for place in &places {
+        let address = place.address.parse().expect("the address was made from an IP and a port");
+        sockets::check_free(address).map_err(|failure| Failure {
+            remedy: format!("{}; is another `ashlar up` running?", failure.remedy),
+            ..failure
+        })?;
+    }
+    datadir::make_secret(&arguments.data.join("cluster.secret"))?;
+    os::block_on(async {
+        let mut fleet = Fleet::new(count).map_err(|error| no_runtime(&error))?;
+        let result = live(arguments, &mut places, &mut fleet).await;
+        end(&mut fleet).await;
+        result
+    })
+    .map_err(|error| no_runtime(&error))?
+}
+
+/// How many servers: as many as asked for, but not fewer than have data.
+fn count(arguments: &Arguments) -> Result<usize, Failure> {
+    let data = &arguments.data;
+    files::make_directory(data).map_err(|error| {
+        let what = format!("cannot use the data directory {}: {error}", data.display());
+        Failure::world(what, "give another one with --data")
+    })?;
+    let found = (1..=SERVERS_MAX).take_while(|number| files::exists(&data.join(name(*number)))).count();
+    let Some(asked) = arguments.servers.map(usize::from) else {
+        return Ok(if found == 0 { SERVERS_DEFAULT } else { found });
+    };
+    if asked < found {
+        let what = format!("{} holds {found} servers, and only {asked} shall run", data.display());
+        return Err(Failure::usage(what, "leave --servers out, or choose another directory with --data"));
+    }
+    Ok(asked)
+}
+
+fn name(number: usize) -> String {
+    format!("server-{number}")
+}
+
+fn places(arguments: &Arguments, count: usize) -> Result<Vec<Place>, Failure> {
+    let last = usize::from(arguments.port_base) + count - 1;
+    if u16::try_from(last).is_err() {
+        let what = format!("there is no port {last} for the last of {count} servers");
+        return Err(Failure::usage(what, "choose a smaller --port-base"));
+    }
+    let workers = arguments.workers.map_or_else(|| (process::cores() / count).max(1), usize::from);
+    let first = format!("127.0.0.1:{}", arguments.port_base);
+    let place = |index: usize| {
+        let address = format!("127.0.0.1:{}", usize::from(arguments.port_base) + index);
+        let data = arguments.data.join(name(index + 1));
+        let log = arguments.data.join(format!("{}.log", name(index + 1)));
+        let mut words: Vec<OsString> = vec!["server".into(), "--data".into(), data.clone().into()];
+        let secret = arguments.data.join("cluster.secret");
+        for (flag, value) in [
+            ("--listen", address.clone().into()),
+            ("--secret-file", secret.into_os_string()),
+            ("--tls", arguments.tls.clone().into()),
+            ("--workers", workers.to_string().into()),
+        ] {
+            words.extend([flag.into(), value]);
+        }
+        if index > 0 {
+            words.extend(["--join".into(), first.clone().into()]);
+        }
+        Place { address, data, log, arguments: words, pid: 0, restart: None }
+    };
+    Ok((0..count).map(place).collect())
+}
+
+/// Starts all, waits for the mesh, then watches until somebody wants an end.
+async fn live(arguments: &Arguments, places: &mut [Place], fleet: &mut Fleet) -> Result<(), Failure> {
+    let begin = clock::now();
+    for (index, place) in places.iter_mut().enumerate() {
+        start(fleet, index, place)?;
+    }
+    let Some(statuses) = until_complete(places, fleet).await? else { return Ok(()) };
+    let took = u64::try_from(clock::now().saturating_since(begin).as_millis()).unwrap_or(u64::MAX);
+    say(&greeting(arguments, places, &statuses, took));
+    watch(places, fleet).await;
+    Ok(())
+}
+
+fn start(fleet: &mut Fleet, index: usize, place: &mut Place) -> Result<(), Failure> {
+    place.restart = None;
+    place.pid = fleet.start(index, &place.arguments, &place.log).map_err(|error| {
+        let what = format!("cannot start server {}: {error}", index + 1);
+        Failure::world(what, format!("check that {} can be written", place.log.display()))
+    })?;
+    Ok(())
+}
+
+/// What each server says once all are connected to all; `None` if somebody wanted an end before.
+async fn until_complete(places: &[Place], fleet: &mut Fleet) -> Result<Option<Vec<ServerStatus>>, Failure> {
+    let deadline = clock::now() + MESH_MAX;
+    loop {
+        match fleet.next(Some(clock::now() + MESH_LOOK)).await {
+            Event::Signal(_) => return Ok(None),
+            Event::Ended { place, status } => return Err(died_early(&places[place], place, &status)),
+            Event::Due => {}
+        }
+        let mut statuses = Vec::with_capacity(places.len());
+        for place in places {
+            statuses.extend(server_status(place).await.filter(|status| status.connected() + 1 >= places.len()));
+        }
+        if statuses.len() == places.len() {
+            return Ok(Some(statuses));
+        }
+        if clock::now() >= deadline {
+            let what =
+                format!("{} of {} servers see all others after {} s", statuses.len(), places.len(), MESH_MAX.as_secs());
+            let remedy = format!("look at the log, for instance {}", places[0].log.display());
+            return Err(Failure::world(what, remedy));
+        }
+    }
+}
+
+async fn server_status(place: &Place) -> Option<ServerStatus> {
+    let target = Target { address: place.address.clone(), ..Target::default() };
+    let body = status::ask(&target, "/v1/status").await.ok()?;
+    serde_json::from_slice(&body).ok()
+}
+
+fn died_early(place: &Place, index: usize, status: &str) -> Failure {
+    let what =
+        format!("server {} ended ({status}) before the cluster was complete:\n{}", index + 1, last_lines(&place.log));
+    Failure::world(what, format!("the whole log is in {}", place.log.display()))
+}
+
+fn last_lines(log: &Path) -> String {
+    let text = files::read_end(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    let last = lines.iter().skip(lines.len().saturating_sub(LOG_LINES_MAX));
+    last.map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
+}
+
+fn greeting(arguments: &Arguments, places: &[Place], statuses: &[ServerStatus], took_ms: u64) -> String {
+    let rows = places.iter().zip(statuses).map(|(place, status)| {
+        let server = status::short(Some(&status.server));
+        vec![server, place.pid.to_string(), place.address.clone(), place.data.display().to_string()]
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    let (count, last) = (places.len(), places.last().map_or(0, |place| place.pid));
+    let addr = if arguments.port_base == 7800 { String::new() } else { format!(" --addr {}", places[0].address) };
+    let links = if arguments.tls == "on" { "encrypted" } else { "plain, with checksums" };
+    format!(
+        "ashlar is up: {count} servers, connected each to each ({links}) after {}\n\n{}\n\n\
+         Try, in another terminal:\n  \
+         ashlar status{addr}\n  \
+         curl http://{}/metrics\n  \
+         kill -9 {last}\n\n\
+         A server that dies is started again after {} s. Ctrl-C stops all; the data stays in {}.\n",
+        table::span(took_ms),
+        table::text(&["server", "pid", "address", "data"], &rows),
+        places[0].address,
+        RESTART_PAUSE.as_secs(),
+        arguments.data.display(),
+    )
+}
+
+/// Reports who dies and starts them again, until a signal comes.
+async fn watch(places: &mut [Place], fleet: &mut Fleet) {
+    loop {
+        let due = places.iter().filter_map(|place| place.restart).min();
+        match fleet.next(due).await {
+            Event::Signal(_) => return,
+            Event::Ended { place: index, status } => {
+                let place = &mut places[index];
+                place.restart = Some(clock::now() + RESTART_PAUSE);
+                let seconds = RESTART_PAUSE.as_secs();
+                say(&format!(
+                    "server {} (pid {}, {}) ended: {status}; starting it again in {seconds} s",
+                    index + 1,
+                    place.pid,
+                    place.address
+                ));
+            }
+            Event::Due => restart_due(places, fleet),
+        }
+    }
+}
+
+fn restart_due(places: &mut [Place], fleet: &mut Fleet) {
+    let now = clock::now();
+    for (index, place) in places.iter_mut().enumerate().filter(|(_, place)| place.restart.is_some_and(|at| at <= now)) {
+        match start(fleet, index, place) {
+            Ok(()) => say(&format!("server {} runs again (pid {}, {})", index + 1, place.pid, place.address)),
+            Err(failure) => {
+                place.restart = Some(now + RESTART_PAUSE);
+                note(&format!("ashlar: {failure}"));
+            }
+        }
+    }
+}
+
+/// Ends all servers: by asking, then without.
+async fn end(fleet: &mut Fleet) {
+    if fleet.running() == 0 {
+        return;
+    }
+    say(&format!("stopping {} servers; the data stays", fleet.running()));
+    fleet.terminate_all();
+    let deadline = clock::now() + END_MAX;
+    while fleet.running() > 0 {
+        match fleet.next(Some(deadline)).await {
+            Event::Ended { .. } => {}
+            Event::Signal(_) => {
+                note("ashlar: ending at once");
+                fleet.kill_all();
+            }
+            Event::Due if clock::now() > deadline + RESTART_PAUSE => return,
+            Event::Due => {
+                note(&format!("ashlar: {} servers took too long and are ended at once", fleet.running()));
+                fleet.kill_all();
+                clock::sleep(MESH_LOOK).await;
+            }
+        }
+    }
+}

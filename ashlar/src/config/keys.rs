@@ -1,0 +1,319 @@
+//! Every configuration key, defined once: the table from which the file, the environment, the flags, `--help`, the
+//! reference page and validation are made.
+
+use core::net::SocketAddr;
+use core::str::FromStr as _;
+
+use tracing_subscriber::filter::{LevelFilter, Targets};
+
+/// Where a value comes from when nobody gave one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fallback {
+    /// This text, read like one from the environment.
+    Fixed(&'static str),
+    /// Worked out from something else; the text says from what.
+    Computed(&'static str),
+    /// A server needs it from its user.
+    Required,
+}
+
+/// What a key's value may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A file or directory.
+    Path,
+    /// `IP:PORT` of this machine.
+    Listen,
+    /// `HOST:PORT` as others see it.
+    Peer,
+    /// Several `HOST:PORT`.
+    Peers,
+    /// A whole number, both bounds allowed.
+    Number {
+        /// The least.
+        min: u64,
+        /// The greatest.
+        max: u64,
+    },
+    /// `on` or `off`.
+    Switch,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// A level, or levels per module: `info,ashlar::node=debug`.
+    Levels,
+}
+
+impl Kind {
+    /// How help and the reference page call such a value.
+    #[must_use]
+    pub fn name(self) -> String {
+        match self {
+            Self::Path => "PATH".into(),
+            Self::Listen => "IP:PORT".into(),
+            Self::Peer => "HOST:PORT".into(),
+            Self::Peers => "HOST:PORT,...".into(),
+            Self::Number { min, max } => format!("{min}..{max}"),
+            Self::Switch => "on|off".into(),
+            Self::Choice(words) => words.join("|"),
+            Self::Levels => "LEVELS".into(),
+        }
+    }
+}
+
+/// One value of one key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// Paths, addresses, words.
+    Text(String),
+    /// Lists of addresses.
+    Texts(Vec<String>),
+    /// Counts, ports, seconds.
+    Number(u64),
+    /// Switches.
+    Switch(bool),
+}
+
+impl core::fmt::Display for Value {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Texts(texts) => f.write_str(&texts.join(",")),
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Switch(is_on) => f.write_str(if *is_on { "on" } else { "off" }),
+        }
+    }
+}
+
+/// One key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Key {
+    /// In the file; the flag is the same with `-` for `_`, the environment variable `ASHLAR_` and capitals.
+    pub name: &'static str,
+    /// What its value may be.
+    pub kind: Kind,
+    /// Where its value comes from otherwise.
+    pub fallback: Fallback,
+    /// One sentence, as `--help` shows it.
+    pub help: &'static str,
+    /// What the reference page adds.
+    pub details: &'static str,
+}
+
+impl Key {
+    /// The flag without its two dashes.
+    #[must_use]
+    pub fn flag(&self) -> String {
+        self.name.replace('_', "-")
+    }
+
+    /// The environment variable.
+    #[must_use]
+    pub fn environment(&self) -> String {
+        format!("ASHLAR_{}", self.name.to_ascii_uppercase())
+    }
+
+    /// Reads the text form: the environment's and the flags'.
+    ///
+    /// # Errors
+    /// What such a value has to be, in words.
+    pub fn parse(&self, text: &str) -> Result<Value, String> {
+        let value = match self.kind {
+            Kind::Peers => Value::Texts(text.split(',').map(|part| part.trim().to_owned()).collect()),
+            Kind::Number { .. } => {
+                Value::Number(text.parse().map_err(|_| format!("a whole number {}", self.kind.name()))?)
+            }
+            Kind::Switch => match text {
+                "on" => Value::Switch(true),
+                "off" => Value::Switch(false),
+                _ => return Err("on or off".into()),
+            },
+            _ => Value::Text(text.to_owned()),
+        };
+        self.validate(&value)?;
+        Ok(value)
+    }
+
+    /// Checks a value of the right type.
+    ///
+    /// # Errors
+    /// What such a value has to be, in words.
+    pub fn validate(&self, value: &Value) -> Result<(), String> {
+        let expected = |is_right: bool, expected: &str| if is_right { Ok(()) } else { Err(expected.to_owned()) };
+        match (self.kind, value) {
+            (Kind::Path, Value::Text(text)) => expected(!text.is_empty(), "a path"),
+            (Kind::Listen, Value::Text(text)) => {
+                expected(SocketAddr::from_str(text).is_ok(), "IP:PORT, for instance 0.0.0.0:7800 or [::]:7800")
+            }
+            (Kind::Peer, Value::Text(text)) => expected(is_peer(text), "HOST:PORT, for instance host1:7800"),
+            (Kind::Peers, Value::Texts(texts)) => {
+                expected(texts.iter().all(|text| is_peer(text)), "HOST:PORT, several with commas between them")
+            }
+            (Kind::Number { min, max }, Value::Number(number)) => {
+                expected((min..=max).contains(number), &format!("a whole number {}", self.kind.name()))
+            }
+            (Kind::Switch, Value::Switch(_)) => Ok(()),
+            (Kind::Choice(words), Value::Text(text)) => expected(words.contains(&text.as_str()), &words.join(" or ")),
+            (Kind::Levels, Value::Text(text)) => expected(
+                are_levels(text),
+                "error, warn, info, debug or trace, or these per module, as in info,ashlar::node=debug",
+            ),
+            (kind, _) => Err(kind.name()),
+        }
+    }
+}
+
+/// Whether the text can be `HOST:PORT`; whether such a host exists shows at the first connection.
+fn is_peer(text: &str) -> bool {
+    let Some((host, port)) = text.rsplit_once(':') else { return false };
+    let is_v6 = host.starts_with('[') && host.ends_with(']');
+    let is_host = !host.is_empty() && (is_v6 || !host.contains([':', '/', ' ', '@']));
+    is_host && port.parse::<u16>().is_ok_and(|port| port > 0)
+}
+
+/// The filter itself would take a word that is no level for a module's name and log all of it.
+fn are_levels(text: &str) -> bool {
+    let are_known = text.split(',').all(|part| {
+        let level = part.rsplit_once('=').map_or(part, |(_, level)| level);
+        !level.is_empty() && LevelFilter::from_str(level.trim()).is_ok()
+    });
+    are_known && Targets::from_str(text).is_ok()
+}
+
+/// The key of this name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.name == name)
+}
+
+/// Every key of a server, in the order of the reference page.
+pub const KEYS: &[Key] = &[
+    Key {
+        name: "data",
+        kind: Kind::Path,
+        fallback: Fallback::Required,
+        help: "Directory that holds everything this server keeps",
+        details: "Made at the first start. One server at a time: a second one on the same directory is refused.",
+    },
+    Key {
+        name: "listen",
+        kind: Kind::Listen,
+        fallback: Fallback::Computed("127.0.0.1 and the port of `port_base`"),
+        help: "Address to accept connections on",
+        details: "One port carries the grid, bulk data, health, metrics and the admin API. Port 0 takes any free one.",
+    },
+    Key {
+        name: "advertise",
+        kind: Kind::Peer,
+        fallback: Fallback::Computed("the address of `listen`"),
+        help: "Address under which the other servers reach this one",
+        details: "Needed when `listen` is 0.0.0.0 or [::], or when there is address translation in between.",
+    },
+    Key {
+        name: "join",
+        kind: Kind::Peers,
+        fallback: Fallback::Computed("none: the first server of a cluster"),
+        help: "Servers of the cluster to join; one that answers is enough",
+        details: "The rest of the cluster is learned from it. Only the first start needs this; later ones remember.",
+    },
+    Key {
+        name: "join_timeout_s",
+        kind: Kind::Number { min: 0, max: 86_400 },
+        fallback: Fallback::Fixed("30"),
+        help: "Seconds after which a server that never was in the cluster gives up joining; 0 is never",
+        details: "A server that has been in the cluster before never gives up.",
+    },
+    Key {
+        name: "port_base",
+        kind: Kind::Number { min: 1, max: 65_000 },
+        fallback: Fallback::Fixed("7800"),
+        help: "First port; moves all ports that are not given themselves",
+        details: "",
+    },
+    Key {
+        name: "tls",
+        kind: Kind::Switch,
+        fallback: Fallback::Fixed("on"),
+        help: "Encrypt what servers say to each other; off leaves checksums only",
+        details: "All servers of a cluster need the same setting. Both settings prove to each other that they hold the cluster's secret.",
+    },
+    Key {
+        name: "secret_file",
+        kind: Kind::Path,
+        fallback: Fallback::Computed("`cluster.secret` in the data directory"),
+        help: "File with the cluster's secret, 64 hexadecimal digits",
+        details: "The first server makes it; give its content to each server that joins. The environment variable ASHLAR_SECRET is stronger. A secret is never an argument, because arguments can be seen by every user of a machine.",
+    },
+    Key {
+        name: "workers",
+        kind: Kind::Number { min: 1, max: 1_024 },
+        fallback: Fallback::Computed("one per core"),
+        help: "Threads that serve connections",
+        details: "",
+    },
+    Key {
+        name: "log",
+        kind: Kind::Levels,
+        fallback: Fallback::Fixed("info"),
+        help: "How much to log: error, warn, info, debug, trace, or levels per module",
+        details: "For instance `info,ashlar::node=debug`.",
+    },
+    Key {
+        name: "log_format",
+        kind: Kind::Choice(&["text", "json"]),
+        fallback: Fallback::Fixed("text"),
+        help: "How log lines look on standard error",
+        details: "",
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(key: &str, text: &str, is_right: bool) {
+        let key = find(key).expect("the test names a key of the table");
+        assert_eq!(key.parse(text).is_ok(), is_right, "{} = {text}", key.name);
+    }
+
+    #[test]
+    fn table_is_sound() {
+        for (index, key) in KEYS.iter().enumerate() {
+            assert_eq!(find(key.name), Some(&KEYS[index]), "{} is there twice", key.name);
+            if let Fallback::Fixed(text) = key.fallback {
+                let value = key.parse(text).expect("a fallback is a right value");
+                assert_eq!(value.to_string(), text, "{}", key.name);
+            }
+            assert!(!key.help.is_empty() && !key.help.ends_with('.'), "{}", key.name);
+        }
+    }
+
+    #[test]
+    fn values() {
+        for right in ["127.0.0.1:7800", "[::1]:0", "0.0.0.0:1"] {
+            check("listen", right, true);
+        }
+        for wrong in ["", "7800", "localhost:7800", "127.0.0.1", "127.0.0.1:65536"] {
+            check("listen", wrong, false);
+        }
+        for right in ["host1:7800", "10.0.0.1:1", "[::1]:7800", "a:1,b:2"] {
+            check("join", right, true);
+        }
+        for wrong in ["", "host1", "host1:", ":7800", "host1:0", "http://host1:7800", "a:1,,b:2", "::1:7800"] {
+            check("join", wrong, false);
+        }
+        for (text, is_right) in [("on", true), ("off", true), ("true", false), ("", false)] {
+            check("tls", text, is_right);
+        }
+        for (text, is_right) in
+            [("1", true), ("1024", true), ("0", false), ("1025", false), ("-1", false), ("x", false)]
+        {
+            check("workers", text, is_right);
+        }
+        for (text, is_right) in [("info", true), ("warn,ashlar::node=debug", true), ("loud", false), ("", false)] {
+            check("log", text, is_right);
+        }
+        for (text, is_right) in [("text", true), ("json", true), ("xml", false)] {
+            check("log_format", text, is_right);
+        }
+    }
+}

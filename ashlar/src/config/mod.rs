@@ -1,0 +1,240 @@
+//! What a server is told before it starts: file, environment and flags, in that order of growing weight.
+//!
+//! Everything about a key stands once, in [`keys::KEYS`]. Reading is a function of texts ([`resolve`]): who reads the
+//! file and the environment is the caller. All problems are reported, not the first one only. Secrets are not
+//! configuration: they come from files or from the variables in [`SECRET_VARIABLES`], and never from arguments.
+
+pub mod file;
+pub mod flags;
+pub mod keys;
+pub mod nearest;
+pub mod reference;
+
+use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crate::failure::Failure;
+use flags::Flags;
+use keys::{Fallback, KEYS, Key, Value};
+
+/// Environment variables that are not keys of the table: where the file is, and what is too secret for one.
+pub const SECRET_VARIABLES: [(&str, &str); 3] = [
+    ("ASHLAR_CONFIG", "The configuration file, as with `--config`."),
+    ("ASHLAR_SECRET", "The cluster's secret itself; stronger than `secret_file`."),
+    ("ASHLAR_ADMIN_TOKEN", "The token for the admin API of a server on another machine."),
+];
+
+/// Where a value came from; a later one has more weight.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// Nobody gave it.
+    Fallback,
+    /// `FILE:LINE`.
+    File(String),
+    /// The name of the variable.
+    Environment(String),
+    /// The flag with its dashes.
+    Flag(String),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fallback => f.write_str("default"),
+            Self::File(place) => f.write_str(place),
+            Self::Environment(name) => write!(f, "environment variable {name}"),
+            Self::Flag(name) => f.write_str(name),
+        }
+    }
+}
+
+/// Something wrong with the configuration: where and what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// Where it stands: file and line, variable or flag.
+    pub place: String,
+    /// What is wrong there and what would be right.
+    pub what: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.what)
+    }
+}
+
+/// The texts to read.
+#[derive(Debug, Clone, Copy)]
+pub struct Texts<'a> {
+    /// Name and content of the file.
+    pub file: Option<(&'a str, &'a str)>,
+    /// The environment, at least all that starts with `ASHLAR_`.
+    pub environment: &'a [(String, String)],
+    /// The flags.
+    pub flags: &'a Flags,
+}
+
+/// Values by key, each with its source.
+pub type Values = BTreeMap<&'static str, (Value, Source)>;
+
+/// What a server is told, complete and checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// The data directory.
+    pub data: PathBuf,
+    /// The address to accept connections on; port 0 is any free one.
+    pub listen: SocketAddr,
+    /// The address that peers are told; `None` is where the server really listens.
+    pub advertise: Option<String>,
+    /// Who to ask for the cluster; empty for a first server.
+    pub join: Vec<String>,
+    /// When a server that never was in the cluster gives up; `None` is never.
+    pub join_timeout: Option<Duration>,
+    /// Whether connections between servers are encrypted.
+    pub tls: bool,
+    /// Where the cluster's secret is, if not in the data directory.
+    pub secret_file: Option<PathBuf>,
+    /// Threads that serve connections; `None` is one per core.
+    pub workers: Option<usize>,
+    /// Log levels.
+    pub log: String,
+    /// Whether log lines are JSON.
+    pub log_json: bool,
+}
+
+/// Collects the values of all keys.
+///
+/// # Errors
+/// Every unknown name and wrong value; a retry fails in the same way.
+pub fn collect(texts: Texts<'_>) -> Result<Values, Vec<Problem>> {
+    let mut values = fallbacks();
+    let mut problems = Vec::new();
+    if let Some((name, text)) = texts.file {
+        file::read(name, text, &mut values, &mut problems);
+    }
+    read_environment(texts.environment, &mut values, &mut problems);
+    for (key, text) in &texts.flags.given {
+        let place = format!("--{}", key.flag());
+        take_text(key, text, Source::Flag(place), &mut values, &mut problems);
+    }
+    if problems.is_empty() { Ok(values) } else { Err(problems) }
+}
+
+/// The configuration of a server.
+///
+/// # Errors
+/// Every unknown name, wrong value and missing key; a retry fails in the same way.
+pub fn resolve(texts: Texts<'_>) -> Result<Config, Vec<Problem>> {
+    let values = collect(texts)?;
+    let mut problems = Vec::new();
+    for key in KEYS.iter().filter(|key| key.fallback == Fallback::Required && !values.contains_key(key.name)) {
+        let what = format!("missing: give --{}, {} or `{} = ...` in a file", key.flag(), key.environment(), key.name);
+        problems.push(Problem { place: key.name.to_owned(), what });
+    }
+    let config = Reader(&values).config();
+    if config.listen.ip().is_unspecified() && config.advertise.is_none() {
+        let what = format!("missing: others cannot reach {}; say under which HOST:PORT they can", config.listen.ip());
+        problems.push(Problem { place: "advertise".into(), what });
+    }
+    if problems.is_empty() { Ok(config) } else { Err(problems) }
+}
+
+/// All problems as one failure of a command.
+#[must_use]
+pub fn failure(problems: &[Problem]) -> Failure {
+    let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    let what = format!("the configuration is wrong:\n  {}", lines.join("\n  "));
+    Failure::usage(what, "correct this; `ashlar config reference` describes every key")
+}
+
+fn fallbacks() -> Values {
+    let fixed = KEYS.iter().filter_map(|key| match key.fallback {
+        Fallback::Fixed(text) => Some((key, text)),
+        Fallback::Computed(_) | Fallback::Required => None,
+    });
+    fixed
+        .map(|(key, text)| {
+            let value = key.parse(text).expect("the table's own values are right: a test reads them all");
+            (key.name, (value, Source::Fallback))
+        })
+        .collect()
+}
+
+fn read_environment(environment: &[(String, String)], values: &mut Values, problems: &mut Vec<Problem>) {
+    for (name, text) in environment.iter().filter(|(name, _)| name.starts_with("ASHLAR_")) {
+        if SECRET_VARIABLES.iter().any(|(known, _)| known == name) {
+            continue;
+        }
+        if let Some(key) = KEYS.iter().find(|key| key.environment() == *name) {
+            take_text(key, text, Source::Environment(name.clone()), values, problems);
+        } else if let Some(problem) = unknown_variable(name) {
+            problems.push(problem);
+        }
+    }
+}
+
+/// A variable like one of ours is a slip; one unlike all of them is somebody else's (an orchestrator puts
+/// `ASHLAR_SERVICE_HOST` and its kin into every container).
+fn unknown_variable(name: &str) -> Option<Problem> {
+    let known: Vec<String> = KEYS.iter().map(Key::environment).collect();
+    let known = known.iter().map(String::as_str).chain(SECRET_VARIABLES.iter().map(|(name, _)| *name));
+    let near = nearest::nearest(name, known)?;
+    Some(Problem { place: format!("environment variable {name}"), what: format!("unknown; did you mean {near}?") })
+}
+
+fn take_text(key: &'static Key, text: &str, source: Source, values: &mut Values, problems: &mut Vec<Problem>) {
+    match key.parse(text) {
+        Ok(value) => {
+            values.insert(key.name, (value, source));
+        }
+        Err(expected) => problems.push(Problem { place: source.to_string(), what: wrong(text, &expected) }),
+    }
+}
+
+fn wrong(text: &str, expected: &str) -> String {
+    format!("`{text}` is not what is expected here: {expected}")
+}
+
+/// Takes typed values out of checked ones.
+struct Reader<'a>(&'a Values);
+
+impl Reader<'_> {
+    fn text(&self, name: &str) -> Option<String> {
+        self.0.get(name).map(|(value, _)| value.to_string())
+    }
+
+    fn number(&self, name: &str) -> Option<u64> {
+        match self.0.get(name) {
+            Some((Value::Number(number), _)) => Some(*number),
+            _ => None,
+        }
+    }
+
+    fn config(&self) -> Config {
+        let port = self.number("port_base").and_then(|port| u16::try_from(port).ok()).unwrap_or_default();
+        let local = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
+        let join = match self.0.get("join") {
+            Some((Value::Texts(texts), _)) => texts.clone(),
+            _ => Vec::new(),
+        };
+        let join_timeout_s = self.number("join_timeout_s").unwrap_or_default();
+        Config {
+            data: PathBuf::from(self.text("data").unwrap_or_default()),
+            listen: self.text("listen").and_then(|text| text.parse().ok()).unwrap_or(local),
+            advertise: self.text("advertise"),
+            join,
+            join_timeout: (join_timeout_s > 0).then(|| Duration::from_secs(join_timeout_s)),
+            tls: matches!(self.0.get("tls"), Some((Value::Switch(true), _))),
+            secret_file: self.text("secret_file").map(PathBuf::from),
+            workers: self.number("workers").and_then(|count| usize::try_from(count).ok()),
+            log: self.text("log").unwrap_or_default(),
+            log_json: self.text("log_format").as_deref() == Some("json"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+//! File, environment and flags against each other.
+
+use super::*;
+
+fn flags(given: &[(&str, &str)]) -> Flags {
+    let given = given.iter().map(|(name, text)| (keys::find(name).expect("a key"), (*text).to_owned())).collect();
+    Flags { config: None, given }
+}
+
+fn environment(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
+}
+
+fn read(file: &str, pairs: &[(&str, &str)], given: &[(&str, &str)]) -> Result<Config, Vec<String>> {
+    let texts = Texts { file: Some(("a.toml", file)), environment: &environment(pairs), flags: &flags(given) };
+    resolve(texts).map_err(|problems| problems.iter().map(ToString::to_string).collect())
+}
+
+fn check_problem(file: &str, pairs: &[(&str, &str)], given: &[(&str, &str)], expected: &str) {
+    let problems = read(file, pairs, given).expect_err(expected);
+    assert!(problems.iter().any(|problem| problem == expected), "{expected} is not among {problems:?}");
+}
+
+#[test]
+fn defaults() {
+    let config = read("data = \"d\"", &[], &[]).expect("data is all that is needed");
+    let expected = Config {
+        data: "d".into(),
+        listen: "127.0.0.1:7800".parse().expect("an address"),
+        advertise: None,
+        join: Vec::new(),
+        join_timeout: Some(Duration::from_secs(30)),
+        tls: true,
+        secret_file: None,
+        workers: None,
+        log: "info".into(),
+        log_json: false,
+    };
+    assert_eq!(config, expected);
+}
+
+#[test]
+fn flags_weigh_more_than_environment_and_environment_more_than_file() {
+    let file = "data = \"file\"\nworkers = 1\njoin = [\"file:1\"]\ntls = false";
+    let config = read(file, &[], &[]).expect("right");
+    assert_eq!(
+        (config.data, config.workers, config.join, config.tls),
+        ("file".into(), Some(1), vec!["file:1".into()], false)
+    );
+    let variables =
+        [("ASHLAR_DATA", "environment"), ("ASHLAR_WORKERS", "2"), ("ASHLAR_JOIN", "e:1, e:2"), ("HOME", "x")];
+    let config = read(file, &variables, &[]).expect("right");
+    assert_eq!((config.data, config.workers), ("environment".into(), Some(2)));
+    assert_eq!((config.join, config.tls), (vec!["e:1".into(), "e:2".into()], false));
+    let given = [("data", "flag"), ("join", "f:1"), ("tls", "on")];
+    let config = read(file, &variables, &given).expect("right");
+    assert_eq!((config.data, config.workers), ("flag".into(), Some(2)));
+    assert_eq!((config.join, config.tls), (vec!["f:1".into()], true));
+}
+
+#[test]
+fn port_base_moves_listen_and_listen_is_stronger() {
+    let config = read("data = \"d\"\nport_base = 9100", &[], &[]).expect("right");
+    assert_eq!(config.listen.to_string(), "127.0.0.1:9100");
+    let config = read("data = \"d\"\nport_base = 9100\nlisten = \"127.0.0.2:1\"", &[], &[]).expect("right");
+    assert_eq!(config.listen.to_string(), "127.0.0.2:1");
+}
+
+#[test]
+fn problems_say_where_and_what() {
+    let cases = [
+        ("data = \"d\"\nlisten_to = \"x\"", "a.toml:2: unknown key `listen_to`; did you mean `listen`?"),
+        ("data = \"d\"\n\ncolour = 1", "a.toml:3: unknown key `colour`; `ashlar config reference` describes every key"),
+        ("data = 1", "a.toml:1: data: integer was given where string is expected"),
+        ("data = \"d\"\njoin = \"a:1\"", "a.toml:2: join: string was given where array of strings is expected"),
+        ("data = \"d\"\njoin = [1]", "a.toml:2: join: integer was given in a list where texts are expected"),
+        ("data = \"d\"\nworkers = 0", "a.toml:2: workers: `0` is not what is expected here: a whole number 1..1024"),
+        ("data = \"d\"\nworkers = -1", "a.toml:2: workers: `-1` is not what is expected here: 1..1024"),
+        ("data = \"d\"\ntls = \"yes\"", "a.toml:2: tls: `yes` is not what is expected here: on or off"),
+        ("workers = 1", "data: missing: give --data, ASHLAR_DATA or `data = ...` in a file"),
+        (
+            "data = \"d\"\nlisten = \"0.0.0.0:1\"",
+            "advertise: missing: others cannot reach 0.0.0.0; say under which HOST:PORT they can",
+        ),
+    ];
+    for (file, expected) in cases {
+        check_problem(file, &[], &[], expected);
+    }
+    let problems = read("data = \n", &[], &[]).expect_err("not TOML");
+    assert!(problems[0].starts_with("a.toml:1: not TOML: "), "{problems:?}");
+    let file = "data = \"d\"";
+    check_problem(
+        file,
+        &[("ASHLAR_LISTN", "x")],
+        &[],
+        "environment variable ASHLAR_LISTN: unknown; did you mean ASHLAR_LISTEN?",
+    );
+    check_problem(
+        file,
+        &[("ASHLAR_TLS", "1")],
+        &[],
+        "environment variable ASHLAR_TLS: `1` is not what is expected here: on or off",
+    );
+    check_problem(
+        file,
+        &[],
+        &[("log_format", "xml")],
+        "--log-format: `xml` is not what is expected here: text or json",
+    );
+}
+
+#[test]
+fn every_problem_is_reported() {
+    let problems = read("a = 1\nb = 2", &[("ASHLAR_TLS", "1")], &[("workers", "x")]).expect_err("wrong");
+    assert_eq!(problems.len(), 4, "{problems:?}");
+}
+
+#[test]
+fn variables_of_others_and_secrets_are_left_alone() {
+    let variables = [
+        ("ASHLAR_SERVICE_PORT_HTTP", "x"),
+        ("ASHLAR_SECRET", "x"),
+        ("ASHLAR_ADMIN_TOKEN", "x"),
+        ("ASHLAR_CONFIG", "x"),
+    ];
+    assert!(read("data = \"d\"", &variables, &[]).is_ok());
+}
+
+#[test]
+fn reference_names_every_key() {
+    let page = reference::markdown();
+    for key in KEYS {
+        assert!(page.contains(&format!("## `{}`", key.name)) && page.contains(&key.environment()), "{}", key.name);
+    }
+}

@@ -1,0 +1,170 @@
+//! The HTTP listener of a server: health, metrics, status, and the upgrade that makes a connection one of the grid's.
+//!
+//! Each worker accepts from a listener of its own and keeps what it accepts. The first byte tells TLS from plain HTTP, so
+//! one port serves both; with encryption on, plain HTTP is for this machine only. Everything that a stranger can make
+//! the server wait for or keep has a limit here.
+
+pub mod metrics;
+pub mod routes;
+mod upgrade;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::ServerConfig;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio_rustls::{TlsAcceptor, TlsStream};
+
+use crate::node::Node;
+use crate::os::clock;
+use crate::os::runtime::OsRuntime;
+use crate::os::tls;
+use crate::os::wire::Io;
+
+/// Connections of all kinds at once; more are closed at once.
+pub const CONNECTIONS_MAX: usize = 16_384;
+
+/// Bytes of a request's head.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+
+/// Headers of a request.
+const HEADERS_MAX: usize = 64;
+
+/// How long a client may take for its first byte.
+const FIRST_BYTE_MAX: Duration = Duration::from_secs(10);
+
+/// How long a TLS handshake may take.
+const TLS_HANDSHAKE_MAX: Duration = Duration::from_secs(5);
+
+/// How long the head of a request may take, the pause before it included.
+const HEAD_MAX: Duration = Duration::from_secs(30);
+
+/// Pause after the operating system refused to accept, for instance for want of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What all workers' listeners share.
+pub struct Front {
+    /// The server behind it.
+    pub node: Node<OsRuntime>,
+    /// How TLS is answered.
+    pub tls: Arc<ServerConfig>,
+    /// Whether connections between servers must be encrypted.
+    pub is_tls_required: bool,
+    /// Opens the admin API to other machines.
+    pub token: String,
+    connections: Arc<Semaphore>,
+}
+
+/// Where a request comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Origin {
+    /// Whether it comes from this machine.
+    pub is_loopback: bool,
+    /// Whether it is encrypted.
+    pub is_tls: bool,
+}
+
+impl Front {
+    /// The front of `node`.
+    #[must_use]
+    pub fn new(node: Node<OsRuntime>, tls: Arc<ServerConfig>, is_tls_required: bool, token: String) -> Self {
+        Self { node, tls, is_tls_required, token, connections: Arc::new(Semaphore::new(CONNECTIONS_MAX)) }
+    }
+
+    /// Connections that are open now.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        CONNECTIONS_MAX - self.connections.available_permits()
+    }
+
+    /// Accepts on the current worker until told to stop; what was accepted goes on.
+    ///
+    /// # Errors
+    /// The listener cannot be used on this worker.
+    pub async fn serve(
+        self: Arc<Self>,
+        listener: std::net::TcpListener,
+        mut stop: watch::Receiver<bool>,
+    ) -> io::Result<()> {
+        let listener = TcpListener::from_std(listener)?;
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                _ = stop.wait_for(|&stop| stop) => return Ok(()),
+            };
+            match accepted {
+                Ok((stream, from)) => self.admit(stream, from),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    clock::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    fn admit(self: &Arc<Self>, stream: TcpStream, from: SocketAddr) {
+        match self.connections.clone().try_acquire_owned() {
+            Ok(permit) => {
+                tokio::spawn(self.clone().converse(stream, from.ip(), Arc::new(permit)));
+            }
+            Err(_) => tracing::warn!(%from, max = CONNECTIONS_MAX, "too many connections: closed"),
+        }
+    }
+
+    async fn converse(self: Arc<Self>, stream: TcpStream, from: IpAddr, permit: Arc<OwnedSemaphorePermit>) {
+        let mut first = [0];
+        let Some(Ok(1)) = clock::within(FIRST_BYTE_MAX, stream.peek(&mut first)).await else { return };
+        let is_loopback = from.to_canonical().is_loopback();
+        // Small answers at once; an error means that the connection is gone, which shows below.
+        stream.set_nodelay(true).ok();
+        if first[0] != tls::FIRST_BYTE {
+            return self.speak_http(stream, Origin { is_loopback, is_tls: false }, permit).await;
+        }
+        let handshake = TlsAcceptor::from(self.tls.clone()).accept(stream);
+        match clock::within(TLS_HANDSHAKE_MAX, handshake).await {
+            Some(Ok(stream)) => {
+                let origin = Origin { is_loopback, is_tls: true };
+                self.speak_http(TlsStream::Server(stream), origin, permit).await;
+            }
+            Some(Err(error)) => tracing::debug!(%from, %error, "TLS handshake failed"),
+            None => tracing::debug!(%from, "TLS handshake took too long"),
+        }
+    }
+
+    async fn speak_http<S: Stream>(self: Arc<Self>, stream: S, origin: Origin, permit: Arc<OwnedSemaphorePermit>) {
+        let service = service_fn(|request| {
+            let (front, permit) = (self.clone(), permit.clone());
+            async move { Ok::<_, core::convert::Infallible>(routes::answer::<S>(front, request, origin, permit).await) }
+        });
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(HEAD_MAX);
+        builder.max_buf_size(HEAD_BYTES_MAX).max_headers(HEADERS_MAX);
+        if let Err(error) = builder.serve_connection(TokioIo::new(stream), service).with_upgrades().await {
+            tracing::debug!(%error, "HTTP connection ended");
+        }
+    }
+}
+
+/// What HTTP is spoken over, and what it becomes after an upgrade.
+pub trait Stream: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static {
+    /// The stream as a wire's lower half.
+    fn into_io(self) -> Io;
+}
+
+impl Stream for TcpStream {
+    fn into_io(self) -> Io {
+        Io::Plain(self)
+    }
+}
+
+impl Stream for TlsStream<TcpStream> {
+    fn into_io(self) -> Io {
+        Io::Tls(Box::new(self))
+    }
+}

@@ -1,0 +1,3 @@
+//! The outer faces of the services: who speaks which protocol to whom. Protocol logic lives in the crates below.
+
+pub mod admin;

@@ -1,0 +1,46 @@
+//! Several futures at once, on one task.
+
+use core::future::poll_fn;
+use core::task::Poll;
+
+use ashlar_grid::seam::BoxFuture;
+
+/// What all of them give, in their order, when the last one is done. The caller bounds how many there are and how
+/// long each takes.
+pub async fn all<T>(futures: Vec<BoxFuture<T>>) -> Vec<T> {
+    let mut slots: Vec<(Option<BoxFuture<T>>, Option<T>)> =
+        futures.into_iter().map(|future| (Some(future), None)).collect();
+    poll_fn(|cx| {
+        for (future, value) in &mut slots {
+            if let Some(Poll::Ready(ready)) = future.as_mut().map(|future| future.as_mut().poll(cx)) {
+                *value = Some(ready);
+                *future = None;
+            }
+        }
+        if slots.iter().all(|(future, _)| future.is_none()) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    slots.into_iter().filter_map(|(_, value)| value).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::task::{Context, Waker};
+
+    #[test]
+    fn order_is_kept_and_nothing_is_polled_after_its_end() {
+        let later = |polls: u32, value: u32| -> BoxFuture<u32> {
+            let mut left = polls;
+            Box::pin(poll_fn(move |_| {
+                left = left.checked_sub(1).expect("not polled after its end");
+                if left == 0 { Poll::Ready(value) } else { Poll::Pending }
+            }))
+        };
+        let mut together = Box::pin(all(vec![later(3, 1), later(1, 2), later(2, 3)]));
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(together.as_mut().poll(&mut cx).is_pending());
+        assert!(together.as_mut().poll(&mut cx).is_pending());
+        assert_eq!(together.as_mut().poll(&mut cx), Poll::Ready(vec![1, 2, 3]));
+    }
+}

@@ -1,0 +1,51 @@
+//! Monotonic time since the process started to look at it.
+
+use std::sync::LazyLock;
+
+use ashlar_wire::time::Instant;
+
+#[allow(clippy::disallowed_methods, reason = "this is the seam through which all others get their time")]
+static ORIGIN: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
+
+/// Now, in the process's own time: 1 ns after the origin at the earliest.
+#[must_use]
+pub fn now() -> Instant {
+    let nanos = u64::try_from(ORIGIN.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    Instant::from_nanos(nanos.max(1))
+}
+
+/// The same point for the runtime's timers.
+#[must_use]
+pub fn at(point: Instant) -> std::time::Instant {
+    // A point beyond what timers can hold is as good as never: a year.
+    let span = std::time::Duration::from_nanos(point.as_nanos());
+    *ORIGIN + span.min(std::time::Duration::from_secs(365 * 24 * 3600))
+}
+
+/// Completes at `point` or a little later.
+pub async fn sleep_until(point: Instant) {
+    tokio::time::sleep_until(at(point).into()).await;
+}
+
+/// Completes after `span`.
+pub async fn sleep(span: std::time::Duration) {
+    tokio::time::sleep(span).await;
+}
+
+/// What `future` gives, or `None` if that takes longer than `span`.
+pub async fn within<F: Future>(span: std::time::Duration, future: F) -> Option<F::Output> {
+    tokio::time::timeout(span, future).await.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_does_not_go_back_and_translates() {
+        let first = now();
+        let second = now();
+        assert!(Instant::ORIGIN < first && first <= second);
+        assert!(at(first) <= at(second) && at(second) < at(Instant::NEVER));
+    }
+}

@@ -1,0 +1,356 @@
+//! A server's data directory: who the server is, which life of it this is, and what it must not forget.
+//!
+//! ```text
+//! lock            held by the one process that uses the directory
+//! identity        cluster id and server id; written once, last of all, so its presence means a complete directory
+//! incarnation     counts the server's lives; raised durably before the server first speaks
+//! peers           servers that were met, so that a restart finds the cluster again
+//! cluster.secret  the cluster's secret, 64 hexadecimal digits; the first server makes it
+//! admin.token     opens the admin API to other machines
+//! tls.cert, .key  the server's certificate; made here, signed by itself
+//! ```
+//!
+//! `identity`, `incarnation` and `peers` are lines of text and end with a checksum that binds the file's name. The
+//! cluster id is derived from the secret, so that who joins needs nothing but the secret.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ashlar_wire::id::{ClusterId, Incarnation, ServerId};
+use ashlar_wire::secret::Secret;
+
+use super::files::{self, Readers};
+use super::random;
+use crate::failure::Failure;
+
+/// Version of all the written forms here.
+const FORMAT: u32 = 1;
+
+/// How many peers a directory remembers.
+pub const PEERS_MAX: usize = 4_096;
+
+/// What may lie in a directory that has no identity yet: what an interrupted first start or a careful user left.
+const NAMES: [&str; 8] =
+    ["lock", "identity", "incarnation", "peers", "cluster.secret", "admin.token", "tls.cert", "tls.key"];
+
+/// What the opener knows that the directory may not.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Opening<'a> {
+    /// Whether the server was told whom to join, so that it must not found a cluster of its own.
+    pub joins: bool,
+    /// The secret from the environment; the strongest.
+    pub secret_text: Option<&'a str>,
+    /// The secret's file, if it is not the directory's own.
+    pub secret_file: Option<&'a Path>,
+}
+
+/// A server that was met.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MetPeer {
+    /// Who it is.
+    pub server: ServerId,
+    /// Where it was reached, `HOST:PORT`.
+    pub address: String,
+}
+
+/// An open data directory. No other process can open it before this value is gone.
+#[derive(Debug)]
+pub struct DataDir {
+    root: PathBuf,
+    _lock: File,
+    /// The cluster that the server belongs to.
+    pub cluster: ClusterId,
+    /// The server, for its whole life.
+    pub server: ServerId,
+    /// This life of the server; no earlier one had it, even if the machine lost its power since.
+    pub incarnation: Incarnation,
+    /// Who was met in earlier lives.
+    pub peers: Vec<MetPeer>,
+    /// The cluster's secret.
+    pub secret: Secret,
+    /// Opens the admin API to other machines.
+    pub admin_token: String,
+    /// The certificate, PEM.
+    pub certificate_pem: String,
+    /// Its key, PEM.
+    pub key_pem: String,
+}
+
+/// The cluster that this secret belongs to.
+#[must_use]
+pub fn cluster_of(secret: &Secret) -> ClusterId {
+    let code = secret.mac("ashlar cluster id v1", &[]);
+    let mut id = [0; ClusterId::LEN];
+    id.copy_from_slice(&code[..ClusterId::LEN]);
+    ClusterId::from_bytes(id)
+}
+
+impl DataDir {
+    /// Opens the directory, or makes it, and starts the server's next life in it.
+    ///
+    /// # Errors
+    /// The directory cannot be used: not one of ours, in use, not readable, damaged, of another cluster, or without
+    /// a secret. Retry safe.
+    pub fn open(root: &Path, opening: Opening<'_>) -> Result<Self, Failure> {
+        make_directory(root)?;
+        let lock = lock(root)?;
+        let identity = read_sealed(root, "identity")?.map(|body| parse_identity(root, &body)).transpose()?;
+        let peers = read_sealed(root, "peers")?.map(|body| parse_peers(root, &body)).transpose()?.unwrap_or_default();
+        let secret = secret(root, opening, identity.is_none())?;
+        let (cluster, server) = match identity {
+            Some((cluster, server)) if cluster == cluster_of(&secret) => (cluster, server),
+            // Nobody was met yet: the earlier secret was wrong, this one may be right.
+            Some((_, server)) if opening.joins && peers.is_empty() => (cluster_of(&secret), server),
+            Some((cluster, _)) => return Err(wrong_secret(root, cluster, cluster_of(&secret))),
+            None => (cluster_of(&secret), ServerId::from_bytes(random::bytes())),
+        };
+        let incarnation = raise_incarnation(root, identity.is_some())?;
+        let admin_token = text_or_new(root, "admin.token", || Ok(hex(&random::bytes::<32>())))?;
+        let (certificate_pem, key_pem) = certificate(root)?;
+        if identity != Some((cluster, server)) {
+            write_sealed(root, "identity", &format!("cluster {cluster}\nserver {server}\n"))?;
+        }
+        let root = root.to_owned();
+        let admin_token = admin_token.trim().to_owned();
+        Ok(Self {
+            root,
+            _lock: lock,
+            cluster,
+            server,
+            incarnation,
+            peers,
+            secret,
+            admin_token,
+            certificate_pem,
+            key_pem,
+        })
+    }
+
+    /// The directory itself.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Remembers who was met, instead of those before; [`PEERS_MAX`] at most. Durable when this returns.
+    ///
+    /// # Errors
+    /// The drive refused; the earlier list is still there. Retry safe.
+    pub fn remember_peers(root: &Path, peers: &[MetPeer]) -> Result<(), Failure> {
+        let lines: Vec<String> =
+            peers.iter().take(PEERS_MAX).map(|peer| format!("peer {} {}\n", peer.server, peer.address)).collect();
+        write_sealed(root, "peers", &lines.concat())
+    }
+}
+
+/// Makes a cluster's secret in `path`, or leaves the one that is there.
+///
+/// # Errors
+/// The file cannot be read, or written, or holds no secret. Retry safe.
+pub fn make_secret(path: &Path) -> Result<(), Failure> {
+    match read(path)? {
+        Some(text) => parse_secret(&text, &path.display().to_string()).map(drop),
+        None => write(path, format!("{}\n", hex(&random::bytes::<32>())).as_bytes(), Readers::Owner),
+    }
+}
+
+fn make_directory(root: &Path) -> Result<(), Failure> {
+    let usable = |error: &io::Error| {
+        let what = format!("cannot use the data directory {}: {error}", root.display());
+        let remedy = match error.kind() {
+            io::ErrorKind::PermissionDenied => {
+                "let the user who runs ashlar read and write it, or give another one with --data"
+            }
+            _ => "give another directory with --data",
+        };
+        Failure::world(what, remedy)
+    };
+    fs::create_dir_all(root).map_err(|error| usable(&error))?;
+    let names = fs::read_dir(root).map_err(|error| usable(&error))?;
+    let names: Vec<String> =
+        names.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).take(NAMES.len() * 4).collect();
+    if names.iter().any(|name| name == "identity") {
+        return Ok(());
+    }
+    let is_ours = |name: &String| NAMES.contains(&name.trim_end_matches(".new")) || name == "lost+found";
+    match names.iter().find(|name| !is_ours(name)) {
+        None => Ok(()),
+        Some(name) => {
+            let what =
+                format!("{} is not a data directory of ashlar and not empty (there is `{name}`)", root.display());
+            Err(Failure::world(what, "give an empty or a new directory with --data"))
+        }
+    }
+}
+
+fn lock(root: &Path) -> Result<File, Failure> {
+    let path = root.join("lock");
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+    let file = file.map_err(|error| cannot("open", &path, &error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            let what = format!("the data directory {} is in use by another ashlar server", root.display());
+            Err(Failure::world(what, "stop that server, or give this one a directory of its own with --data"))
+        }
+        Err(TryLockError::Error(error)) => Err(cannot("lock", &path, &error)),
+    }
+}
+
+fn secret(root: &Path, opening: Opening<'_>, is_new: bool) -> Result<Secret, Failure> {
+    if let Some(text) = opening.secret_text {
+        return parse_secret(text, "the environment variable ASHLAR_SECRET");
+    }
+    let own = root.join("cluster.secret");
+    let path = opening.secret_file.unwrap_or(&own);
+    if let Some(text) = read(path)? {
+        return parse_secret(&text, &path.display().to_string());
+    }
+    if opening.secret_file.is_some() {
+        return Err(Failure::world(format!("there is no secret file {}", path.display()), "correct --secret-file"));
+    }
+    if opening.joins {
+        let what =
+            format!("this server has no secret of the cluster that it shall join (looked for {})", path.display());
+        let remedy = "copy the file cluster.secret from the data directory of a server of the cluster to that place, \
+                      or set the environment variable ASHLAR_SECRET to its content";
+        return Err(Failure::world(what, remedy));
+    }
+    if !is_new {
+        let what = format!("the cluster's secret {} is gone", path.display());
+        return Err(Failure::world(what, "copy it from another server of the cluster, or set ASHLAR_SECRET"));
+    }
+    make_secret(path)?;
+    secret(root, opening, false)
+}
+
+fn parse_secret(text: &str, place: &str) -> Result<Secret, Failure> {
+    Secret::from_hex(text).map_err(|_| {
+        Failure::world(format!("{place} holds no cluster secret"), "a secret is 64 hexadecimal digits; copy it whole")
+    })
+}
+
+fn wrong_secret(root: &Path, cluster: ClusterId, other: ClusterId) -> Failure {
+    let what = format!(
+        "the data directory {} belongs to cluster {cluster}, but the secret to cluster {other}",
+        root.display()
+    );
+    Failure::world(what, "give this server the secret of its cluster, or a new data directory")
+}
+
+fn raise_incarnation(root: &Path, must_exist: bool) -> Result<Incarnation, Failure> {
+    let last = match read_sealed(root, "incarnation")? {
+        Some(body) => {
+            let number = body.trim_end().strip_prefix("incarnation ").and_then(|number| number.parse::<u64>().ok());
+            number.ok_or_else(|| damaged(&root.join("incarnation"), "no number"))?
+        }
+        None if must_exist => return Err(damaged(&root.join("incarnation"), "it is gone")),
+        None => 0,
+    };
+    let next = last.checked_add(1).ok_or_else(|| damaged(&root.join("incarnation"), "the number is too great"))?;
+    write_sealed(root, "incarnation", &format!("incarnation {next}\n"))?;
+    Ok(Incarnation(next))
+}
+
+fn certificate(root: &Path) -> Result<(String, String), Failure> {
+    if let (Some(certificate), Some(key)) = (read(&root.join("tls.cert"))?, read(&root.join("tls.key"))?) {
+        return Ok((certificate, key));
+    }
+    let made = rcgen::generate_simple_self_signed(vec!["ashlar".to_owned()])
+        .map_err(|error| Failure::world(format!("cannot make a certificate: {error}"), ""))?;
+    let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    write(&root.join("tls.key"), key.as_bytes(), Readers::Owner)?;
+    write(&root.join("tls.cert"), certificate.as_bytes(), Readers::Others)?;
+    Ok((certificate, key))
+}
+
+fn text_or_new(root: &Path, name: &str, make: impl FnOnce() -> Result<String, Failure>) -> Result<String, Failure> {
+    let path = root.join(name);
+    if let Some(text) = read(&path)? {
+        return Ok(text);
+    }
+    let text = make()?;
+    write(&path, format!("{text}\n").as_bytes(), Readers::Owner)?;
+    Ok(text)
+}
+
+fn parse_identity(root: &Path, body: &str) -> Result<(ClusterId, ServerId), Failure> {
+    let mut lines = body.lines();
+    let cluster = lines.next().and_then(|line| line.strip_prefix("cluster ")?.parse().ok());
+    let server = lines.next().and_then(|line| line.strip_prefix("server ")?.parse().ok());
+    match (cluster, server, lines.next()) {
+        (Some(cluster), Some(server), None) => Ok((cluster, server)),
+        _ => Err(damaged(&root.join("identity"), "no cluster and server")),
+    }
+}
+
+fn parse_peers(root: &Path, body: &str) -> Result<Vec<MetPeer>, Failure> {
+    let peers = body.lines().map(|line| {
+        let (server, address) = line.strip_prefix("peer ")?.split_once(' ')?;
+        Some(MetPeer { server: server.parse().ok()?, address: address.to_owned() })
+    });
+    peers.collect::<Option<_>>().ok_or_else(|| damaged(&root.join("peers"), "a line is no peer"))
+}
+
+/// Format line, body, checksum line.
+fn seal(name: &str, body: &str) -> String {
+    let sealed = format!("format {FORMAT}\n{body}");
+    let check = check(name, &sealed);
+    format!("{sealed}check {check}\n")
+}
+
+fn unseal<'a>(name: &str, text: &'a str) -> Result<&'a str, String> {
+    let (format, _) = text.strip_prefix("format ").and_then(|rest| rest.split_once('\n')).ok_or("no format line")?;
+    let number: u32 = format.parse().map_err(|_| "no format line".to_owned())?;
+    if number > FORMAT {
+        return Err(format!("written by a newer ashlar (format {number}; this one reads up to {FORMAT})"));
+    }
+    let at = text.rfind("check ").ok_or("no checksum line")?;
+    let (sealed, line) = text.split_at(at);
+    if line.strip_prefix("check ").map(str::trim_end) != Some(check(name, sealed).as_str()) {
+        return Err("the checksum is wrong".into());
+    }
+    sealed.split_once('\n').map(|(_, body)| body).ok_or_else(|| "no format line".into())
+}
+
+fn check(name: &str, sealed: &str) -> String {
+    let mut hasher = blake3::Hasher::new_derive_key("ashlar data directory file, format 1");
+    hasher.update(name.as_bytes()).update(b"\n").update(sealed.as_bytes());
+    hex(&hasher.finalize().as_bytes()[..8])
+}
+
+fn read_sealed(root: &Path, name: &str) -> Result<Option<String>, Failure> {
+    let path = root.join(name);
+    let Some(text) = read(&path)? else { return Ok(None) };
+    unseal(name, &text).map(|body| Some(body.to_owned())).map_err(|reason| damaged(&path, &reason))
+}
+
+fn write_sealed(root: &Path, name: &str, body: &str) -> Result<(), Failure> {
+    write(&root.join(name), seal(name, body).as_bytes(), Readers::Others)
+}
+
+fn read(path: &Path) -> Result<Option<String>, Failure> {
+    files::read_text(path).map_err(|error| cannot("read", path, &error))
+}
+
+fn write(path: &Path, content: &[u8], readers: Readers) -> Result<(), Failure> {
+    files::write_whole(path, content, readers).map_err(|error| cannot("write", path, &error))
+}
+
+fn cannot(verb: &str, path: &Path, error: &io::Error) -> Failure {
+    let what = format!("cannot {verb} {}: {error}", path.display());
+    Failure::world(what, "check the owner and the permissions of the data directory, and the space on its drive")
+}
+
+fn damaged(path: &Path, reason: &str) -> Failure {
+    let what = format!("{} cannot be used: {reason}", path.display());
+    Failure::world(what, "restore the file, or start the server as a new one with an empty data directory")
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+//! Small files that must be whole after a crash: written beside, synced, renamed into place.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+/// No file that is read as a whole is longer: configuration, keys, lists of peers.
+pub const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// Who may read a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Readers {
+    /// Its owner only: secrets.
+    Owner,
+    /// Whoever the process's mask allows.
+    Others,
+}
+
+/// Replaces `path` by a file with this content: after a crash it is the old one or the new one, whole. Durable when
+/// this returns.
+///
+/// # Errors
+/// The old file is still there. Retry safe.
+pub fn write_whole(path: &Path, content: &[u8], readers: Readers) -> io::Result<()> {
+    let beside = path.with_added_extension("new");
+    match fs::remove_file(&beside) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mode = if readers == Readers::Owner { 0o600 } else { 0o666 };
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    fs::rename(&beside, path)?;
+    sync_directory(path.parent().unwrap_or(Path::new(".")))
+}
+
+/// Makes the names in a directory durable.
+///
+/// # Errors
+/// The drive refused. Retry safe.
+pub fn sync_directory(path: &Path) -> io::Result<()> {
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    File::open(path)?.sync_all()
+}
+
+/// The text of a small file; `None` if there is no such file.
+///
+/// # Errors
+/// It cannot be read, is longer than [`FILE_BYTES_MAX`] or not UTF-8.
+pub fn read_text(path: &Path) -> io::Result<Option<String>> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut text = String::new();
+    let length = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if length as u64 > FILE_BYTES_MAX {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("longer than {FILE_BYTES_MAX} bytes")));
+    }
+    Ok(Some(text))
+}
+
+/// The end of a text file that may be long: a log. Starts with a whole line unless lines are very long.
+///
+/// # Errors
+/// It cannot be read.
+pub fn read_end(path: &Path) -> io::Result<String> {
+    const END_BYTES_MAX: u64 = 16 << 10;
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(END_BYTES_MAX)))?;
+    let mut bytes = Vec::new();
+    file.take(END_BYTES_MAX).read_to_end(&mut bytes)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let whole = if length > END_BYTES_MAX { text.split_once('\n').map_or(&*text, |(_, rest)| rest) } else { &*text };
+    Ok(whole.to_owned())
+}
+
+/// Makes a directory and those above it, unless they are there.
+///
+/// # Errors
+/// It cannot be made, or is no directory. Retry safe.
+pub fn make_directory(path: &Path) -> io::Result<()> {
+    fs::create_dir_all(path)
+}
+
+/// Whether there is something of that name.
+#[must_use]
+pub fn exists(path: &Path) -> bool {
+    path.exists()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::path::PathBuf;
+
+    /// A directory of its own for one test, gone afterwards.
+    pub(crate) struct Scratch(pub(crate) PathBuf);
+
+    impl Scratch {
+        pub(crate) fn new() -> Self {
+            let name = u128::from_le_bytes(crate::os::random::bytes());
+            let path = std::env::temp_dir().join(format!("ashlar-test-{name:032x}"));
+            fs::create_dir(&path).expect("the temporary directory can be written");
+            Self(path)
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            fs::remove_dir_all(&self.0).ok();
+        }
+    }
+
+    #[test]
+    fn replaces_and_keeps_secrets() {
+        let scratch = Scratch::new();
+        let path = scratch.0.join("a.b");
+        assert_eq!(read_text(&path).unwrap(), None);
+        write_whole(&path, b"one", Readers::Others).unwrap();
+        fs::write(scratch.0.join("a.b.new"), "left by a crash").unwrap();
+        write_whole(&path, b"two", Readers::Owner).unwrap();
+        assert_eq!(read_text(&path).unwrap().as_deref(), Some("two"));
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn refuses_what_is_too_long() {
+        let scratch = Scratch::new();
+        let path = scratch.0.join("long");
+        File::create(&path).unwrap().set_len(FILE_BYTES_MAX + 1).unwrap();
+        assert_eq!(read_text(&path).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+    }
+}

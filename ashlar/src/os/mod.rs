@@ -1,0 +1,36 @@
+//! The operating system: sockets, TLS, files, processes, threads, clock. Everything else sees it through seams.
+//!
+//! Here and in `front` stand the only uses of tokio, `std::net`, `std::fs` and `std::thread`; here stands the only
+//! `unsafe` of the program, one operation a block.
+
+pub mod clock;
+pub mod datadir;
+pub mod dial;
+pub mod files;
+pub mod fleet;
+pub mod http;
+pub mod logs;
+pub mod process;
+pub mod random;
+pub mod runtime;
+pub mod server;
+pub mod signals;
+pub mod sockets;
+pub mod tls;
+pub mod websocket;
+pub mod wire;
+pub mod workers;
+
+use std::io;
+
+/// Runs `future` to its end on a runtime of this thread: for commands that ask or watch servers.
+///
+/// # Errors
+/// The operating system gives no runtime.
+pub fn block_on<F: Future>(future: F) -> io::Result<F::Output> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let output = runtime.block_on(future);
+    // A name that is still being looked up must not hold up the end.
+    runtime.shutdown_background();
+    Ok(output)
+}

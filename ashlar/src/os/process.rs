@@ -1,0 +1,149 @@
+//! This process and its children: facts for metrics, limits, a leash.
+#![allow(unsafe_code, reason = "limits, signals to children and their leash are not offered by std")]
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+
+use tokio::process::{Child, Command};
+
+/// What the kernel says about this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProcessFacts {
+    /// Memory in use, bytes.
+    pub resident_bytes: u64,
+    /// Open descriptors.
+    pub descriptors: u64,
+    /// Threads.
+    pub threads: u64,
+}
+
+/// Reads the facts; what the kernel does not tell is 0.
+#[must_use]
+pub fn facts() -> ProcessFacts {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+        line.split_whitespace().next().and_then(|number| number.parse::<u64>().ok()).unwrap_or(0)
+    };
+    // One of the entries is the descriptor that reads the directory.
+    let descriptors = fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count().saturating_sub(1));
+    ProcessFacts {
+        resident_bytes: field("VmRSS:") * 1_024,
+        descriptors: descriptors as u64,
+        threads: field("Threads:"),
+    }
+}
+
+/// Cores that this process may use.
+#[must_use]
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Raises the number of descriptors to what the machine allows and returns it.
+///
+/// # Errors
+/// The operating system refused; the old limit holds.
+pub fn raise_descriptor_limit() -> io::Result<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: writes one rlimit through the pointer, which points to a live rlimit of ours.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
+    limit.rlim_cur = limit.rlim_max;
+    // SAFETY: reads one rlimit through the pointer, which points to a live rlimit of ours.
+    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) })?;
+    Ok(limit.rlim_cur)
+}
+
+/// A child that runs this same program.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    /// Its process id.
+    pub pid: u32,
+}
+
+impl Server {
+    /// Starts this program with `arguments`; what it logs is appended to `log`. The child gets SIGKILL when the calling
+    /// thread ends, and none of this process's `ASHLAR_` settings except those for logging.
+    ///
+    /// # Errors
+    /// The operating system refused, or `log` cannot be written. Retry safe.
+    pub fn start(arguments: &[OsString], log: &Path) -> io::Result<Self> {
+        let log = fs::OpenOptions::new().create(true).append(true).open(log)?;
+        let mut command = std::process::Command::new(std::env::current_exe()?);
+        command.args(arguments).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        // A signal from the terminal is for the parent, which stops its children in its own order.
+        command.process_group(0);
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            if text.starts_with("ASHLAR_") && !text.starts_with("ASHLAR_LOG") {
+                command.env_remove(&name);
+            }
+        }
+        let parent = std::process::id();
+        // SAFETY: between fork and exec the closure makes two system calls and touches no memory but its own.
+        unsafe { command.pre_exec(move || die_with(parent)) };
+        let child = Command::from(command).spawn()?;
+        let pid = child.id().ok_or(io::ErrorKind::NotFound)?;
+        Ok(Self { child, pid })
+    }
+
+    /// How it ended. Cancel-safe.
+    ///
+    /// # Errors
+    /// The operating system lost it.
+    pub async fn ended(&mut self) -> io::Result<ExitStatus> {
+        self.child.wait().await
+    }
+
+    /// Asks it to end in an orderly way. No effect on one that has ended.
+    pub fn terminate(&self) {
+        let Some(pid) = self.child.id().and_then(|pid| libc::pid_t::try_from(pid).ok()) else { return };
+        // SAFETY: takes no memory; the child was not waited for yet (`id` is there), so the id is still its own.
+        let _ = unsafe { libc::kill(pid, libc::SIGTERM) };
+    }
+
+    /// Ends it at once. No effect on one that has ended.
+    pub fn kill(&mut self) {
+        // The only error is that it has ended already.
+        self.child.start_kill().ok();
+    }
+}
+
+/// Asks for SIGKILL at the end of `parent`, unless that has come already.
+fn die_with(parent: u32) -> io::Result<()> {
+    let signal = libc::c_ulong::try_from(libc::SIGKILL).unwrap_or_default();
+    // SAFETY: PR_SET_PDEATHSIG takes a signal number and no memory.
+    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) })?;
+    if std::os::unix::process::parent_id() == parent { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) }
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_are_there() {
+        let facts = facts();
+        assert!(facts.resident_bytes > 0 && facts.descriptors >= 3 && facts.threads >= 1, "{facts:?}");
+        assert!(cores() >= 1);
+    }
+
+    /// The safe twin: what the kernel's own table says.
+    #[test]
+    fn limit_is_the_hard_one() {
+        let raised = raise_descriptor_limit().unwrap();
+        let limits = fs::read_to_string("/proc/self/limits").unwrap();
+        let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+        let soft = line.split_whitespace().nth(3).unwrap();
+        assert_eq!(soft, raised.to_string());
+    }
+}

@@ -1,0 +1,73 @@
+//! The grid's world: time, tasks, dialing and chance of this process.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ashlar_grid::seam::{BoxFuture, Lane, Runtime, WireError};
+use ashlar_wire::time::Instant;
+use rustls::ClientConfig;
+use tokio::runtime::Handle;
+
+use super::wire::OsWire;
+use super::{clock, dial, random, tls};
+
+thread_local! {
+    static IS_WORKER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Says that the current thread is a worker: tasks spawned on it stay on it.
+pub(super) fn become_worker() {
+    IS_WORKER.set(true);
+}
+
+/// The world of one server. Connections live on the workers and nowhere else.
+#[derive(Debug)]
+pub struct OsRuntime {
+    workers: Vec<Handle>,
+    next: AtomicUsize,
+    tls: Option<Arc<ClientConfig>>,
+}
+
+impl OsRuntime {
+    /// A world with these workers, at least one; `is_tls` is how it dials.
+    ///
+    /// # Panics
+    /// Without a worker.
+    #[must_use]
+    pub fn new(workers: Vec<Handle>, is_tls: bool) -> Self {
+        assert!(!workers.is_empty(), "a server has at least one worker");
+        Self { workers, next: AtomicUsize::new(0), tls: is_tls.then(tls::dialer) }
+    }
+}
+
+impl Runtime for OsRuntime {
+    type Wire = OsWire;
+
+    fn now(&self) -> Instant {
+        clock::now()
+    }
+
+    fn sleep_until(&self, at: Instant) -> BoxFuture<()> {
+        Box::pin(clock::sleep_until(at))
+    }
+
+    /// A worker keeps its tasks; tasks from elsewhere go round the workers.
+    fn spawn(&self, task: BoxFuture<()>) {
+        if IS_WORKER.get() {
+            tokio::spawn(task);
+        } else {
+            let next = self.next.fetch_add(1, Ordering::Relaxed);
+            self.workers[next % self.workers.len()].spawn(task);
+        }
+    }
+
+    fn dial(&self, addr: &str, lane: Lane) -> BoxFuture<Result<OsWire, WireError>> {
+        let (addr, tls) = (addr.to_owned(), self.tls.clone());
+        Box::pin(async move { dial::dial(&addr, lane, tls).await })
+    }
+
+    fn random(&self, bytes: &mut [u8]) {
+        random::fill(bytes);
+    }
+}

@@ -1,0 +1,159 @@
+//! One server from its start to its end: data directory, listeners, workers, node, signals.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ashlar_grid::config::GridConfig;
+use ashlar_grid::hello::Secrets;
+use ashlar_wire::id::ServerId;
+use tokio::sync::watch;
+
+use super::datadir::{DataDir, MetPeer, Opening};
+use super::runtime::OsRuntime;
+use super::signals::Signals;
+use super::workers::Workers;
+use super::{clock, process, sockets, tls};
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::front::admin::Front;
+use crate::node::{Joining, Memory, Node, Plan};
+
+/// How often a server that joins looks whether it has joined.
+const JOIN_LOOK: Duration = Duration::from_millis(50);
+
+/// Runs a server until it is told to stop, with logging started already. `secret` is the secret from the environment.
+///
+/// # Errors
+/// It could not start, or not join. Retry safe once the cause is gone.
+pub fn run(config: &Config, secret: Option<&str>) -> Result<(), Failure> {
+    if let Err(error) = process::raise_descriptor_limit() {
+        tracing::warn!(%error, "the limit of open files stays as it is");
+    }
+    let opening =
+        Opening { joins: !config.join.is_empty(), secret_text: secret, secret_file: config.secret_file.as_deref() };
+    let data = DataDir::open(&config.data, opening)?;
+    let worker_count = config.workers.unwrap_or_else(process::cores);
+    let listeners = sockets::listen(config.listen, worker_count)?;
+    let listening = listeners.first().and_then(|listener| listener.local_addr().ok()).unwrap_or(config.listen);
+    let address = config.advertise.clone().unwrap_or_else(|| listening.to_string());
+    let workers = Workers::start(worker_count).map_err(|error| cannot_start(&error))?;
+    let control = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let control = control.map_err(|error| cannot_start(&error))?;
+    let runtime = Arc::new(OsRuntime::new(workers.handles.clone(), config.tls));
+    let result = control.block_on(async {
+        let signals = Signals::new().map_err(|error| cannot_start(&error))?;
+        let node = Node::start(runtime, plan(config, &data, &address), Notebook::start(data.root()));
+        let tls = tls::server(&data.certificate_pem, &data.key_pem)?;
+        let front = Arc::new(Front::new(node.clone(), tls, config.tls, data.admin_token.clone()));
+        let (stop, stopped) = watch::channel(false);
+        for (listener, worker) in listeners.into_iter().zip(&workers.handles) {
+            worker.spawn(serve(front.clone(), listener, stopped.clone()));
+        }
+        let (server, cluster, incarnation) = (data.server, data.cluster, data.incarnation);
+        tracing::info!(%server, %cluster, %incarnation, %listening, address, tls = config.tls, "server started");
+        let result = live(config, &node, signals).await;
+        // Health is answered until the end: whoever balances load has to see that this server goes.
+        node.drain().await;
+        stop.send_replace(true);
+        result
+    });
+    workers.stop();
+    tracing::info!("server stopped");
+    result
+}
+
+async fn serve(front: Arc<Front>, listener: std::net::TcpListener, stopped: watch::Receiver<bool>) {
+    if let Err(error) = front.serve(listener, stopped).await {
+        tracing::error!(%error, "a worker cannot listen");
+    }
+}
+
+fn plan(config: &Config, data: &DataDir, address: &str) -> Plan {
+    let secrets = Secrets::new(data.secret.clone());
+    Plan {
+        grid: GridConfig::new(data.cluster, data.server, data.incarnation, address.to_owned(), secrets),
+        is_tls: config.tls,
+        pid: std::process::id(),
+        join: config.join.clone(),
+        met: data.peers.iter().map(|peer| (peer.server, peer.address.clone())).collect(),
+    }
+}
+
+/// Joins, then waits for a signal.
+async fn live(config: &Config, node: &Node<OsRuntime>, mut signals: Signals) -> Result<(), Failure> {
+    let name = tokio::select! {
+        failure = until_not_joined(config, node) => return Err(failure),
+        name = signals.next() => name,
+    };
+    tracing::info!(signal = name, "stopping: finishing what runs; a second signal ends at once");
+    signals.exit_at_next();
+    Ok(())
+}
+
+/// Ends only if the server cannot join.
+async fn until_not_joined(config: &Config, node: &Node<OsRuntime>) -> Failure {
+    let deadline = config.join_timeout.map(|span| clock::now() + span);
+    loop {
+        let waiting = match node.joining() {
+            Joining::Done => core::future::pending().await,
+            Joining::Hopeless(reason) => return refused(&reason),
+            Joining::Waiting(reason) => reason,
+        };
+        if deadline.is_some_and(|deadline| clock::now() >= deadline) {
+            return unreachable(config, waiting);
+        }
+        clock::sleep(JOIN_LOOK).await;
+    }
+}
+
+fn refused(reason: &str) -> Failure {
+    Failure::world(
+        format!("the cluster does not let this server in: {reason}"),
+        "give this server the cluster's own secret (cluster.secret of a server that is in it) and the same setting of tls",
+    )
+}
+
+fn unreachable(config: &Config, reason: Option<String>) -> Failure {
+    let seconds = config.join_timeout.map_or(0, |span| span.as_secs());
+    let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+    Failure::world(
+        format!("no server answered at {} within {seconds} s{reason}", config.join.join(", ")),
+        "check that the address is right, that a server runs there and that no firewall is in between; \
+         --join-timeout-s 0 waits for ever",
+    )
+}
+
+fn cannot_start(error: &io::Error) -> Failure {
+    Failure::world(format!("the server cannot start: {error}"), "check the limits of this user (ulimit -a)")
+}
+
+/// Writes who was met into the data directory, in the background; of several lists the latest.
+struct Notebook(watch::Sender<Vec<MetPeer>>);
+
+impl Notebook {
+    fn start(root: &Path) -> Self {
+        let (sender, notes) = watch::channel(Vec::new());
+        tokio::spawn(write_notes(root.to_owned(), notes));
+        Self(sender)
+    }
+}
+
+async fn write_notes(root: PathBuf, mut notes: watch::Receiver<Vec<MetPeer>>) {
+    while notes.changed().await.is_ok() {
+        let latest = notes.borrow_and_update().clone();
+        let root = root.clone();
+        let written = tokio::task::spawn_blocking(move || DataDir::remember_peers(&root, &latest)).await;
+        if let Ok(Err(failure)) = written {
+            tracing::warn!(%failure, "cannot remember who was met");
+        }
+    }
+}
+
+impl Memory for Notebook {
+    fn remember(&self, members: Vec<(ServerId, String)>) {
+        let peers = members.into_iter().map(|(server, address)| MetPeer { server, address }).collect();
+        self.0.send_replace(peers);
+    }
+}

@@ -1,0 +1,83 @@
+//! Worker threads: one single-threaded runtime each. A connection lives and dies on one of them.
+
+use std::io;
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::watch;
+
+use super::runtime;
+
+/// The running workers. They stop when this is dropped or told so.
+#[derive(Debug)]
+pub struct Workers {
+    /// Where to spawn, one per worker.
+    pub handles: Vec<Handle>,
+    stop: watch::Sender<bool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Workers {
+    /// Starts `count` workers with nothing to do yet.
+    ///
+    /// # Errors
+    /// The operating system gives no more threads or descriptors.
+    pub fn start(count: usize) -> io::Result<Self> {
+        let (stop, stopped) = watch::channel(false);
+        let (started, starting) = mpsc::channel();
+        let mut threads = Vec::with_capacity(count);
+        for index in 0..count {
+            let (started, mut stopped) = (started.clone(), stopped.clone());
+            let body = move || {
+                runtime::become_worker();
+                let runtime = match Builder::new_current_thread().enable_all().build() {
+                    Ok(runtime) => runtime,
+                    Err(error) => return drop(started.send(Err(error))),
+                };
+                drop(started.send(Ok(runtime.handle().clone())));
+                // An error means that the sender is gone: time to stop as well.
+                runtime.block_on(async { stopped.wait_for(|&stop| stop).await.map(drop).unwrap_or_default() });
+                runtime.shutdown_background();
+            };
+            threads.push(thread::Builder::new().name(format!("worker-{index}")).spawn(body)?);
+        }
+        drop(started);
+        let handles = starting.iter().take(count).collect::<io::Result<_>>()?;
+        Ok(Self { handles, stop, threads })
+    }
+
+    /// Ends every worker; what runs on them is dropped at its next wait.
+    pub fn stop(self) {
+        self.stop.send_replace(true);
+        for thread in self.threads {
+            // A worker that panicked has ended the process already.
+            thread.join().ok();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_stay_on_their_worker() {
+        let workers = Workers::start(2).unwrap();
+        let (sender, receiver) = mpsc::channel();
+        for handle in &workers.handles {
+            let sender = sender.clone();
+            handle.spawn(async move {
+                let name = || thread::current().name().map(str::to_owned);
+                let inner = tokio::spawn(async move { name() }).await.unwrap();
+                sender.send((name(), inner)).unwrap();
+            });
+        }
+        drop(sender);
+        let mut names: Vec<_> = receiver.iter().inspect(|(outer, inner)| assert_eq!(outer, inner)).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), 2);
+        workers.stop();
+    }
+}

@@ -1,0 +1,10 @@
+//! The program from outside: real processes, real sockets, ports and directories of their own.
+//!
+//! Nothing here sleeps for something to happen: outputs are read as they come, states are asked for a bounded number of
+//! times, and a process that takes too long is ended.
+
+mod commands;
+mod interop;
+mod mesh;
+mod process;
+mod up;
