@@ -372,6 +372,7 @@ impl Mux {
         }
         self.routes_out.insert(route.to_owned(), number);
         self.out.push(&Header::new(Op::Route, MuxId::CONNECTION, u64::from(number)), route.as_bytes());
+        self.wake_task();
         Ok(u32::from(number) << 16 | u32::from(handler))
     }
 

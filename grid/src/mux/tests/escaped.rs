@@ -264,3 +264,16 @@ fn a_handler_may_end_its_direction_and_read_on() {
     pair.settle();
     pair.assert_empty();
 }
+
+/// The name of a route, queued for a call that was then refused, lay until something else woke the connection.
+#[test]
+fn whatever_is_queued_wakes_the_connection() {
+    let mut pair = Pair::with(|limits| limits.calls_in_flight_max = 1);
+    pair.start(0, b"the only one").expect("started");
+    pair.settle();
+    let woken = Arc::new(Woken::default());
+    pair.ends[0].mux.sleep(&Waker::from(woken.clone()));
+    let refused = pair.start_with(0, b"another", DRIVE.0, Instant::NEVER);
+    assert_eq!(refused, Err(CallError::NotSent(Reason::Overloaded)));
+    assert_eq!(pair.ends[0].mux.has_output(), woken.count() == 1);
+}
