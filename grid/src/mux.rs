@@ -310,8 +310,9 @@ impl Mux {
         };
         if !unsent {
             self.out.push(&Header::new(Op::Cancel, id, 0), &[]);
-            self.wake_task();
         }
+        // Even where there is nothing to say: the peer may be draining and wait for this to be the last.
+        self.wake_task();
     }
 
     /// Answers a call of the peer. Nothing happens if its caller has left.

@@ -162,7 +162,7 @@ impl Mux {
             Ok(()) => self.push_last_end(key),
             Err(refusal) => self.reset_stream(key, Outcome::Refused, &encode_refusal(&refusal)),
         }
-        self.streams.remove(key);
+        self.forget_stream(key);
     }
 
     /// The end of a handler, whether or not its direction has ended before.
@@ -181,7 +181,7 @@ impl Mux {
     /// Ends a stream of the peer without its handler's word, and forgets it.
     pub fn refuse_stream(&mut self, key: StreamKey, outcome: Outcome) {
         self.reset_stream(key, outcome, &[]);
-        self.streams.remove(key);
+        self.forget_stream(key);
     }
 
     /// The initiator is done with a stream: an end that is not in order is told to the peer.
@@ -193,9 +193,13 @@ impl Mux {
             self.drop_large(id, false);
             self.out.push(&Header::new(Op::Cancel, id, 0), &[]);
         }
+        self.forget_stream(key);
+    }
+
+    fn forget_stream(&mut self, key: StreamKey) {
+        self.streams.remove(key);
         // Even where there is nothing to say: the peer may be draining and wait for this to be the last.
         self.wake_task();
-        self.streams.remove(key);
     }
 
     /// Ends a stream that exists with an error here, and tells the peer.

@@ -277,3 +277,40 @@ fn whatever_is_queued_wakes_the_connection() {
     assert_eq!(refused, Err(CallError::NotSent(Reason::Overloaded)));
     assert_eq!(pair.ends[0].mux.has_output(), woken.count() == 1);
 }
+
+/// The last stream or call of a draining connection ended without a message, and nobody noticed until the next ping.
+#[test]
+fn the_last_to_end_wakes_a_draining_connection() {
+    for which in 0..3 {
+        let mut pair = Pair::new();
+        let id = if which == 0 {
+            Some(pair.start(0, b"never leaves").expect("started"))
+        } else {
+            pair.try_open(1, 0, at(50)).expect("opened");
+            pair.settle();
+            pair.pass(50);
+            None
+        };
+        pair.ends[1].mux.drain();
+        while pair.ends[1].mux.has_output() {
+            pair.step(1);
+        }
+        assert!(!pair.ends[0].mux.go_on_draining() && !pair.ends[0].mux.is_let_go());
+        let woken = Arc::new(Woken::default());
+        pair.ends[0].mux.sleep(&Waker::from(woken.clone()));
+        match (which, id) {
+            (0, Some(id)) => pair.ends[0].mux.cancel_call(id),
+            (1, _) => {
+                let served = pair.accept(0).0;
+                pair.ends[0].mux.finish_served(served, Ok(()));
+            }
+            _ => {
+                let served = pair.accept(0).0;
+                pair.ends[0].mux.refuse_stream(served, Outcome::Failed);
+            }
+        }
+        assert_eq!(woken.count(), 1, "case {which}");
+        pair.ends[0].mux.go_on_draining();
+        assert!(pair.ends[0].mux.is_let_go());
+    }
+}
