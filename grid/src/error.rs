@@ -11,7 +11,7 @@ use core::fmt;
 pub struct Refusal {
     /// Meaning agreed between caller and handler.
     pub code: u32,
-    /// For people; at most 1,024 bytes travel.
+    /// For people; at most 1,000 bytes travel.
     pub text: String,
 }
 

@@ -91,7 +91,8 @@ ops! {
     Data = 6,
     /// The receiver of a stream took `sequence` bytes out of its window, or widened it by that.
     Credit = 7,
-    /// Orderly end of one direction: message count in `sequence`, digest in the payload.
+    /// Orderly end of one direction: message count in `sequence`, digest in the payload. From a responder it is the end of
+    /// its handler too, unless [`Flags::MORE`] says that the handler goes on reading; then another end follows.
     End = 8,
     /// Any other end: outcome in `handler`, text in the payload.
     Reset = 9,
@@ -119,7 +120,7 @@ pub struct Flags(pub u8);
 impl Flags {
     /// Sent by the responder of the mux id; without it, by the initiator.
     pub const RESPONDER: Self = Self(1);
-    /// More of this payload follows in [`Op::Chunk`] messages.
+    /// More of this payload follows in [`Op::Chunk`] messages; see also [`Op::End`].
     pub const MORE: Self = Self(2);
 
     /// Whether all bits of `other` are set.

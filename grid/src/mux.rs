@@ -144,6 +144,10 @@ pub struct Mux {
     /// The peer has nothing more for this side.
     peer_done: bool,
     counters: Counters,
+    /// The latest ping of the peer, to be answered: however many it sends, one answer waits.
+    pong: Option<u64>,
+    /// Streams wait until the outbox has room.
+    senders_wait: bool,
     /// Something was received that may make a task of this server send more.
     stirred: bool,
     /// Where requests are packed before they are sent; kept for its room.
@@ -182,6 +186,8 @@ impl Mux {
             told_done: false,
             peer_done: false,
             counters: Counters::default(),
+            pong: None,
+            senders_wait: false,
             stirred: false,
             scratch: Vec::new(),
             now,
@@ -263,7 +269,7 @@ impl Mux {
         if call.deadline <= now {
             return Err(CallError::NotSent(Reason::Deadline));
         }
-        if self.out.queued() > self.limits.outbound_bytes_max {
+        if !self.has_room_out() {
             return Err(CallError::NotSent(Reason::Overloaded));
         }
         let handler = self.intern_route(call.route, call.handler).map_err(CallError::NotSent)?;
@@ -302,15 +308,16 @@ impl Mux {
     fn push_cancel(&mut self, id: MuxId, position: Position) {
         let unsent = if position == Position::LARGE {
             let queued = self.out.large_state(id, false);
-            self.out.drop_large(id, false);
+            self.drop_large(id, false);
             queued == Some(false)
         } else {
             self.out.retract(position)
         };
         if !unsent {
             self.out.push(&Header::new(Op::Cancel, id, 0), &[]);
-            self.wake_task();
         }
+        // Even where there is nothing to say: the peer may be draining and wait for this to be the last.
+        self.wake_task();
     }
 
     /// Answers a call of the peer. Nothing happens if its caller has left.
@@ -354,7 +361,7 @@ impl Mux {
     /// Whether calls of the peer may run inline now: neither draining nor too much unread by the peer.
     #[must_use]
     pub fn accepts_inline(&self) -> bool {
-        self.state == State::Open && !self.draining && self.out.queued() <= self.limits.outbound_bytes_max
+        self.state == State::Open && !self.draining && self.has_room_out()
     }
 
     /// The number of `handler` on `route` for this connection; tells the peer the route at its first use.
@@ -371,6 +378,7 @@ impl Mux {
         }
         self.routes_out.insert(route.to_owned(), number);
         self.out.push(&Header::new(Op::Route, MuxId::CONNECTION, u64::from(number)), route.as_bytes());
+        self.wake_task();
         Ok(u32::from(number) << 16 | u32::from(handler))
     }
 
@@ -433,6 +441,7 @@ impl Mux {
         self.streams.fail_all(&StreamError::Cut(Reason::Disconnected(lost)));
         // Calls that waited here were told that they were not sent.
         self.out.clear();
+        self.pong = None;
         self.wake_task();
     }
 
@@ -447,14 +456,38 @@ impl Mux {
 
     /// Moves the next frames into `batch`; whether there were any.
     pub fn take_batch(&mut self, batch: &mut Batch) -> bool {
+        if let Some(token) = self.pong.take() {
+            self.out.push_control(&Header::new(Op::Pong, MuxId::CONNECTION, token), &[]);
+        }
         let streams = &mut self.streams;
-        self.out.take_batch(batch, |id, responder| {
+        let any = self.out.take_batch(batch, |id, responder| {
             // The key of our own end: the peer is the responder where we are not.
             if let Some(stream) = streams.find(id, !responder).and_then(|key| streams.get(key)) {
                 stream.sending.large_leaving = false;
                 stream.sending.wake();
             }
-        })
+        });
+        self.wake_senders();
+        any
+    }
+
+    /// Whether the outbox takes more than what it must.
+    fn has_room_out(&self) -> bool {
+        self.out.queued() <= self.limits.outbound_bytes_max
+    }
+
+    /// Wakes the streams that wait for the outbox, if it has room.
+    fn wake_senders(&mut self) {
+        if self.senders_wait && self.has_room_out() {
+            self.senders_wait = false;
+            self.streams.wake_senders();
+        }
+    }
+
+    /// Drops what is left of a large payload.
+    fn drop_large(&mut self, id: MuxId, responder: bool) {
+        self.out.drop_large(id, responder);
+        self.wake_senders();
     }
 
     /// A batch is in the socket; its buffers come back.
@@ -510,7 +543,7 @@ impl Mux {
     /// Whether something waits to be written.
     #[must_use]
     pub fn has_output(&self) -> bool {
-        self.out.queued() > 0
+        self.out.queued() > 0 || self.pong.is_some()
     }
 
     /// Whether nothing runs in either direction.
@@ -588,8 +621,8 @@ impl Mux {
 const GO_AWAY_DONE: u64 = 1;
 /// Longest name of a route, bytes.
 pub const ROUTE_LEN_MAX: usize = 256;
-/// Longest text of a refusal that travels, bytes.
-const REFUSAL_TEXT_MAX: usize = 1_024;
+/// Longest text of a refusal that travels, bytes: with its code it fits into the shortest chunk.
+const REFUSAL_TEXT_MAX: usize = 1_000;
 
 /// Milliseconds until `deadline`, at least 1; 0 for none.
 fn remaining_ms(now: Instant, deadline: Instant) -> u32 {

@@ -75,8 +75,8 @@ pub(crate) async fn stream(
     let stream = ServerStream::new(&guard.link, key);
     if let Some(result) = until_cancelled(cancelled, run(context, initial, stream)).await {
         if result.is_ok() {
-            // A large last message leaves before the end does; an error here has told the stream its end already.
-            let _ = poll_fn(|cx| guard.link.lock().poll_finish(key, cx)).await;
+            // A large last message leaves before the end does.
+            poll_fn(|cx| guard.link.lock().poll_flushed(key, cx)).await;
         }
         guard.link.lock().finish_served(key, result);
         guard.disarm();

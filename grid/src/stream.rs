@@ -46,7 +46,7 @@ impl Sender {
         poll_fn(|cx| self.link.lock().poll_send(self.key, message, cx)).await
     }
 
-    /// Ends this direction in order: the receiver sees the end after the last message.
+    /// Ends this direction in order: the receiver sees the end after the last message. The other direction goes on.
     ///
     /// # Errors
     /// The stream has ended otherwise.

@@ -84,7 +84,7 @@ impl Mux {
             Op::Accept => self.handle_credit(header),
             Op::End => self.handle_end(header, payload),
             Op::Reset => self.handle_reset(header, payload),
-            Op::Ping => self.out.push_control(&Header::new(Op::Pong, MuxId::CONNECTION, header.sequence), &[]),
+            Op::Ping => self.pong = Some(header.sequence),
             Op::Pong => self.liveness.handle_pong(now, header.sequence),
             Op::GoAway if header.sequence == super::GO_AWAY_DONE => self.peer_done = true,
             Op::GoAway => self.peer_draining = true,
@@ -118,6 +118,10 @@ impl Mux {
             },
             other => Err(other.to_call_error()),
         };
+        if result.is_err() {
+            // Of a request that was refused at its first chunk, the others need not leave.
+            self.drop_large(header.id, false);
+        }
         if !self.calls.complete(header.id, result) {
             self.counters.late += 1;
         }
@@ -142,7 +146,7 @@ impl Mux {
             Some(Outcome::Draining)
         } else if total > self.limits.payload_max {
             Some(Outcome::TooLong)
-        } else if !self.inbound.has_room(total) || self.out.queued() > self.limits.outbound_bytes_max {
+        } else if !self.inbound.has_room(total) || !self.has_room_out() {
             self.counters.overloaded += 1;
             Some(Outcome::Overloaded)
         } else if more && payload.len() >= total {
@@ -191,7 +195,9 @@ impl Mux {
         if let Some(key) = self.streams.find(header.id, from_responder(header.flags)) {
             let payload_max = self.limits.payload_max;
             let stream = self.streams.get(key)?;
-            if stream.receiving.handle_chunk(payload, last, payload_max).is_err() {
+            if !stream.receiving.is_open() {
+                self.counters.late += 1;
+            } else if stream.receiving.handle_chunk(payload, last, payload_max).is_err() {
                 self.bad_stream(key);
             }
             return None;
@@ -217,14 +223,14 @@ impl Mux {
 
     fn handle_cancel(&mut self, id: MuxId) {
         if self.inbound.cancel(id) {
-            self.out.drop_large(id, true);
+            self.drop_large(id, true);
             self.counters.abandoned += 1;
         } else if let Some(key) = self.streams.find(id, false) {
             self.counters.abandoned += 1;
             self.fail_stream(key, &StreamError::Cut(Reason::Cancelled));
         } else {
             // Its answer may be leaving in chunks.
-            self.out.drop_large(id, true);
+            self.drop_large(id, true);
         }
     }
 
@@ -300,8 +306,11 @@ impl Mux {
         let Some(stream) = self.streams.get(key) else { return };
         stream.receiving.handle_end(header.sequence, payload);
         if responder {
-            // The handler has returned: it reads no more.
-            stream.sending.fail(StreamError::Finished);
+            stream.half_closed = header.flags.contains(Flags::MORE);
+            if !stream.half_closed {
+                // The handler has returned: it reads no more.
+                stream.sending.fail(StreamError::Finished);
+            }
         }
     }
 

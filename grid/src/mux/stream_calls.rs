@@ -9,7 +9,7 @@ use ashlar_wire::time::Instant;
 use super::streams::{StreamKey, Windows};
 use super::{Mux, NewCall, State, encode_refusal, remaining_ms};
 use crate::error::{Outcome, Reason, Refusal, StreamError};
-use crate::message::{Header, Op};
+use crate::message::{Flags, Header, Op};
 use crate::outbox::Class;
 
 /// How a stream ends for its sender: messages and digest follow the last message.
@@ -33,6 +33,9 @@ impl Mux {
         if call.deadline <= now {
             return Err(StreamError::NotExecuted(Reason::Deadline));
         }
+        if !self.has_room_out() {
+            return Err(StreamError::NotExecuted(Reason::Overloaded));
+        }
         let handler = self.intern_route(call.route, call.handler).map_err(StreamError::NotExecuted)?;
         let receive = if window.0 == 0 { self.limits.stream_window } else { window.0 };
         let receive_max = if window.1 == 0 { self.limits.stream_window_max } else { window.1 };
@@ -49,12 +52,17 @@ impl Mux {
 
     /// Sends a message when the window and the outbox allow it; else `cx` is woken when they may.
     pub fn poll_send(&mut self, key: StreamKey, message: &[u8], cx: &Context<'_>) -> Poll<Result<(), StreamError>> {
-        let (chunk_max, payload_max) = (self.out_chunk_max(), self.payload_out_max());
+        let (chunk_max, payload_max, has_room) = (self.out_chunk_max(), self.payload_out_max(), self.has_room_out());
         let Some(stream) = self.streams.get(key) else { return Poll::Ready(Err(StreamError::Finished)) };
         match stream.sending.check() {
             Err(error) => return Poll::Ready(Err(error)),
             Ok(false) => {
                 stream.sending.wait(cx.waker());
+                return Poll::Pending;
+            }
+            Ok(true) if !has_room => {
+                stream.sending.wait(cx.waker());
+                self.senders_wait = true;
                 return Poll::Pending;
             }
             Ok(true) => {}
@@ -105,7 +113,7 @@ impl Mux {
         }
     }
 
-    /// Ends this side's direction in order, once a large message has left.
+    /// Ends this side's direction in order, once a large message has left. A handler may go on reading.
     pub fn poll_finish(&mut self, key: StreamKey, cx: &Context<'_>) -> Poll<Result<(), StreamError>> {
         let Some(stream) = self.streams.get(key) else { return Poll::Ready(Err(StreamError::Finished)) };
         match stream.sending.check() {
@@ -117,13 +125,28 @@ impl Mux {
             }
             Ok(_) => {}
         }
-        self.push_end(key);
+        self.push_end(key, true);
         Poll::Ready(Ok(()))
     }
 
-    fn push_end(&mut self, key: StreamKey) {
+    /// Resolves once no large message of the stream is still leaving.
+    pub fn poll_flushed(&mut self, key: StreamKey, cx: &Context<'_>) -> Poll<()> {
+        match self.streams.get(key) {
+            Some(stream) if stream.sending.large_leaving && stream.sending.is_open() => {
+                stream.sending.wait(cx.waker());
+                Poll::Pending
+            }
+            _ => Poll::Ready(()),
+        }
+    }
+
+    /// `reads` tells whether this side may go on reading.
+    fn push_end(&mut self, key: StreamKey, reads: bool) {
         let Some(stream) = self.streams.get(key) else { return };
-        let header = Header::new(Op::End, stream.id, 0).from_responder(stream.responder);
+        let mut header = Header::new(Op::End, stream.id, 0).from_responder(stream.responder);
+        if stream.responder && reads {
+            header.flags = header.flags.with(Flags::MORE);
+        }
         if let Some((messages, digest)) = stream.sending.end()
             && self.state == State::Open
         {
@@ -132,33 +155,51 @@ impl Mux {
         }
     }
 
-    /// The handler of a stream of the peer has returned: ends the stream as it says and forgets it. The handler's own
-    /// [`Mux::poll_finish`] has waited for large messages before a good end.
+    /// The handler of a stream of the peer has returned: ends the stream as it says and forgets it. A good end
+    /// comes after [`Mux::poll_flushed`].
     pub fn finish_served(&mut self, key: StreamKey, result: Result<(), Refusal>) {
         match result {
-            Ok(()) => self.push_end(key),
+            Ok(()) => self.push_last_end(key),
             Err(refusal) => self.reset_stream(key, Outcome::Refused, &encode_refusal(&refusal)),
         }
-        self.streams.remove(key);
+        self.forget_stream(key);
+    }
+
+    /// The end of a handler, whether or not its direction has ended before.
+    fn push_last_end(&mut self, key: StreamKey) {
+        let Some(stream) = self.streams.get(key) else { return };
+        if stream.sending.is_open() {
+            return self.push_end(key, false);
+        }
+        let header = Header::new(Op::End, stream.id, 0).from_responder(true);
+        if stream.sending.is_ended() && stream.receiving.is_open() && self.state == State::Open {
+            self.out.push(&header, &[]);
+            self.wake_task();
+        }
     }
 
     /// Ends a stream of the peer without its handler's word, and forgets it.
     pub fn refuse_stream(&mut self, key: StreamKey, outcome: Outcome) {
         self.reset_stream(key, outcome, &[]);
-        self.streams.remove(key);
+        self.forget_stream(key);
     }
 
     /// The initiator is done with a stream: an end that is not in order is told to the peer.
     pub fn release_stream(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.get(key) else { return };
-        let (id, unfinished) = (stream.id, stream.receiving.is_open());
+        let read_by_peer = stream.half_closed && stream.sending.is_open();
+        let (id, unfinished) = (stream.id, stream.receiving.is_open() || read_by_peer);
         if unfinished && self.state == State::Open {
-            self.out.drop_large(id, false);
+            self.drop_large(id, false);
             self.out.push(&Header::new(Op::Cancel, id, 0), &[]);
         }
+        self.forget_stream(key);
+    }
+
+    fn forget_stream(&mut self, key: StreamKey) {
+        self.streams.remove(key);
         // Even where there is nothing to say: the peer may be draining and wait for this to be the last.
         self.wake_task();
-        self.streams.remove(key);
     }
 
     /// Ends a stream that exists with an error here, and tells the peer.
@@ -172,7 +213,7 @@ impl Mux {
         let (id, responder) = (stream.id, stream.responder);
         let open = stream.sending.is_open() || stream.receiving.is_open();
         if open && self.state == State::Open {
-            self.out.drop_large(id, responder);
+            self.drop_large(id, responder);
             self.push_outcome(Op::Reset, id, responder, outcome, payload);
         }
     }
@@ -182,6 +223,6 @@ impl Mux {
         let Some(stream) = self.streams.get(key) else { return };
         stream.fail(error);
         let (id, responder) = (stream.id, stream.responder);
-        self.out.drop_large(id, responder);
+        self.drop_large(id, responder);
     }
 }

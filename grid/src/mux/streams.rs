@@ -80,6 +80,8 @@ pub struct Stream {
     pub(super) responder: bool,
     pub(super) deadline: Instant,
     pub(super) cancelled: Cancelled,
+    /// The peer's handler has ended its direction and goes on reading.
+    pub(super) half_closed: bool,
     pub(super) sending: Sending,
     pub(super) receiving: Receiving,
 }
@@ -141,6 +143,11 @@ impl Sending {
         self.wake();
     }
 
+    /// Whether it ended in order.
+    pub(super) fn is_ended(&self) -> bool {
+        self.state == Direction::Ended
+    }
+
     pub(super) fn is_open(&self) -> bool {
         self.state == Direction::Open
     }
@@ -193,6 +200,7 @@ impl Receiving {
         }
         let whole = count == self.messages && digest == self.digest.to_bytes() && self.partial.is_none();
         self.state = if whole { Direction::Ended } else { Direction::Failed(StreamError::NotWhole) };
+        self.partial = None;
         self.wake();
     }
 
@@ -200,6 +208,7 @@ impl Receiving {
         if self.state == Direction::Open {
             self.state = Direction::Failed(error);
         }
+        self.partial = None;
         self.wake();
     }
 
@@ -420,6 +429,11 @@ impl Streams {
         })
     }
 
+    /// Wakes everybody who waits to send.
+    pub(super) fn wake_senders(&mut self) {
+        self.slots.iter_mut().flatten().for_each(|stream| stream.sending.wake());
+    }
+
     /// Cuts every stream: the connection is lost.
     pub fn fail_all(&mut self, error: &StreamError) {
         for stream in self.slots.iter_mut().flatten() {
@@ -467,7 +481,16 @@ impl Stream {
             returned_at: now,
             waker: None,
         };
-        Self { generation, id, responder, deadline, cancelled: Cancelled::default(), sending, receiving }
+        Self {
+            generation,
+            id,
+            responder,
+            deadline,
+            cancelled: Cancelled::default(),
+            half_closed: false,
+            sending,
+            receiving,
+        }
     }
 
     /// Ends both directions with an error, unless they have ended.
