@@ -209,12 +209,13 @@ mod tests {
     /// The safe twin: what the kernel's own table says of the thread.
     #[test]
     fn a_thread_steps_back() {
-        let niceness = std::thread::spawn(|| {
+        let thread = std::thread::Builder::new();
+        let niceness = thread.spawn(|| {
             step_back(10);
             let stat = fs::read_to_string("/proc/thread-self/stat").unwrap();
             stat.rsplit(')').next().unwrap().split_whitespace().nth(16).unwrap().to_owned()
         });
-        assert_eq!(niceness.join().unwrap(), "10");
+        assert_eq!(niceness.unwrap().join().unwrap(), "10");
     }
 
     /// The safe twin: what the kernel's own table says.

@@ -55,29 +55,37 @@ fn large_message_on_slow_link() {
         let slowest = rig.run(secs(60), async move {
             let large_grid = grid.clone();
             let options = CallOptions::within(secs(60));
-            let large = gather(&control, vec![Box::pin(async move {
-                if downwards {
-                    let answer = large_grid.call::<LargeSource>(id(1), &Packed(16 * MIB), options).await.expect("answered");
-                    assert_eq!(answer, message(16 * MIB, 16 << 20));
-                } else {
-                    let answer = large_grid.call::<Sink>(id(1), &vec![7; 16 << 20], options).await.expect("answered");
-                    assert_eq!(answer, Packed(16 * MIB));
-                }
-            }) as BoxFuture<_>]);
+            let large = gather(
+                &control,
+                vec![Box::pin(async move {
+                    if downwards {
+                        let answer =
+                            large_grid.call::<LargeSource>(id(1), &Packed(16 * MIB), options).await.expect("answered");
+                        assert_eq!(answer, message(16 * MIB, 16 << 20));
+                    } else {
+                        let answer =
+                            large_grid.call::<Sink>(id(1), &vec![7; 16 << 20], options).await.expect("answered");
+                        assert_eq!(answer, Packed(16 * MIB));
+                    }
+                }) as BoxFuture<_>],
+            );
             let (timing, calling) = (control.clone(), grid.clone());
-            let small = gather(&control, vec![Box::pin(async move {
-                let mut slowest = Duration::ZERO;
-                let begun_ns = timing.now_ns();
-                while timing.now_ns() - begun_ns < 7_000_000_000 {
-                    let request = vec![1; 512];
-                    let call = calling.call::<Echo>(id(1), &request, CallOptions::within(secs(5)));
-                    let (took, answer) = timed(&timing, call).await;
-                    assert_eq!(answer.map(|answer| answer.len()), Ok(512));
-                    slowest = slowest.max(took);
-                    timing.sleep(ms(50)).await;
-                }
-                slowest
-            }) as BoxFuture<_>]);
+            let small = gather(
+                &control,
+                vec![Box::pin(async move {
+                    let mut slowest = Duration::ZERO;
+                    let begun_ns = timing.now_ns();
+                    while timing.now_ns() - begun_ns < 7_000_000_000 {
+                        let request = vec![1; 512];
+                        let call = calling.call::<Echo>(id(1), &request, CallOptions::within(secs(5)));
+                        let (took, answer) = timed(&timing, call).await;
+                        assert_eq!(answer.map(|answer| answer.len()), Ok(512));
+                        slowest = slowest.max(took);
+                        timing.sleep(ms(50)).await;
+                    }
+                    slowest
+                }) as BoxFuture<_>],
+            );
             let (took, _) = timed(&control, large).await;
             assert!(took > ms(7_900) && took < ms(9_000), "16 MiB at 2 MiB/s took {took:?}");
             small.await[0]
