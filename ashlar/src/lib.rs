@@ -8,6 +8,7 @@
 //! Entry points: [`cli::run`] for a command line, [`os::server::run`] for one server. Modules in reading order:
 //! [`failure`], [`config`], [`node`], [`os`], [`front`], [`cli`].
 
+pub mod bench;
 pub mod cli;
 pub mod config;
 pub mod failure;

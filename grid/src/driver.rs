@@ -20,8 +20,8 @@ use crate::mux::ProtocolError;
 use crate::outbox::Batch;
 use crate::seam::{BoxFuture, Runtime, Wire, WireError};
 
-/// Batches read in one turn before writing: bounds how long answers wait.
-const READS_PER_TURN_MAX: u32 = 1;
+/// Batches read and written in one turn; then other connections of the same thread have theirs.
+const BATCHES_PER_TURN_MAX: u32 = 8;
 /// Slices in one vectored write.
 const SLICES_MAX: usize = 16;
 
@@ -50,6 +50,8 @@ pub struct Driver<R: Runtime> {
     timer_at: Instant,
     /// Woken callers had their chance to add to the next batch.
     lingered: bool,
+    /// Batches of this turn so far.
+    batches: u32,
     ended: Option<Ended>,
 }
 
@@ -67,6 +69,7 @@ impl<R: Runtime> Driver<R> {
             timer: Box::pin(core::future::ready(())),
             timer_at: Instant::NEVER,
             lingered: false,
+            batches: 0,
             ended: None,
         }
     }
@@ -96,28 +99,25 @@ impl<R: Runtime> Driver<R> {
         }
     }
 
-    /// Reads what has come; whether anything had.
+    /// Reads one batch, if one has come; whether it had.
     fn read(&mut self, cx: &mut Context<'_>) -> bool {
-        let mut read_any = false;
-        for _ in 0..READS_PER_TURN_MAX {
-            if self.ended.is_some() {
-                break;
-            }
-            let now = self.runtime.now();
-            let mut result = Ok(());
-            let inlet = &mut self.inlet;
-            match self.wire.poll_read(cx, &mut |bytes| result = inlet.handle_bytes(now, bytes)) {
-                Poll::Pending => break,
-                Poll::Ready(Ok(0)) => self.end(Lost::Closed, None, None),
-                Poll::Ready(Ok(len)) => {
-                    read_any = true;
-                    self.link.bytes_in.fetch_add(len as u64, Ordering::Relaxed);
-                    self.note_received(result);
-                }
-                Poll::Ready(Err(error)) => self.end(Lost::Broken, None, Some(error)),
-            }
+        if self.ended.is_some() {
+            return false;
         }
-        read_any
+        let now = self.runtime.now();
+        let mut result = Ok(());
+        let inlet = &mut self.inlet;
+        match self.wire.poll_read(cx, &mut |bytes| result = inlet.handle_bytes(now, bytes)) {
+            Poll::Pending => return false,
+            Poll::Ready(Ok(0)) => self.end(Lost::Closed, None, None),
+            Poll::Ready(Ok(len)) => {
+                self.batches += 1;
+                self.link.bytes_in.fetch_add(len as u64, Ordering::Relaxed);
+                self.note_received(result);
+            }
+            Poll::Ready(Err(error)) => self.end(Lost::Broken, None, Some(error)),
+        }
+        true
     }
 
     /// Lets woken callers run before the next write, if any were woken.
@@ -129,16 +129,17 @@ impl<R: Runtime> Driver<R> {
         self.lingered
     }
 
-    /// Writes what waits until nothing does (`Ready`) or the socket is full.
+    /// Writes what waits until nothing does or the turn is over (`Ready`), or the socket is full.
     fn write(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), WireError>> {
         loop {
             if self.batch.is_empty() {
                 if !self.inlet.raw_out.is_empty() {
                     core::task::ready!(self.write_raw(cx))?;
                 }
-                if !self.link.lock().take_batch(&mut self.batch) {
+                if self.batches >= BATCHES_PER_TURN_MAX || !self.link.lock().take_batch(&mut self.batch) {
                     return Poll::Ready(Ok(()));
                 }
+                self.batches += 1;
             }
             let mut slices: [IoSlice<'_>; SLICES_MAX] = core::array::from_fn(|_| IoSlice::new(&[]));
             let mut count = 0;
@@ -219,11 +220,16 @@ impl<R: Runtime> Future for Driver<R> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
         let this = self.get_mut();
         this.link.lock().awake();
+        this.batches = 0;
         // After lingering, what has gathered leaves before more is read.
         if !core::mem::take(&mut this.lingered) && this.read(cx) && this.linger(cx) {
             return Poll::Pending;
         }
         loop {
+            if this.batches >= BATCHES_PER_TURN_MAX && this.ended.is_none() {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             if let Poll::Ready(Err(error)) = this.write(cx) {
                 this.end(Lost::Broken, None, Some(error));
             }

@@ -58,6 +58,8 @@ impl CallOptions<'_> {
 /// What all tasks of one grid share.
 pub(crate) struct Shared<R: Runtime> {
     pub(crate) runtime: Arc<R>,
+    /// Where bulk connections live, so that their long copies hold up nothing that is short.
+    pub(crate) bulk_runtime: Arc<R>,
     pub(crate) config: GridConfig,
     pub(crate) handlers: Arc<Handlers>,
     pub(crate) peers: Mutex<Peers>,
@@ -101,8 +103,20 @@ impl<R: Runtime> Grid<R> {
         handlers: Handlers,
         on_event: impl Fn(&PeerEvent) + Send + Sync + 'static,
     ) -> Self {
+        Self::with_bulk(runtime.clone(), runtime, config, handlers, on_event)
+    }
+
+    /// Like [`Grid::new`], with bulk connections in a runtime of their own.
+    pub fn with_bulk(
+        runtime: Arc<R>,
+        bulk_runtime: Arc<R>,
+        config: GridConfig,
+        handlers: Handlers,
+        on_event: impl Fn(&PeerEvent) + Send + Sync + 'static,
+    ) -> Self {
         Self(Arc::new(Shared {
             runtime,
+            bulk_runtime,
             config,
             handlers: Arc::new(handlers),
             peers: Mutex::default(),
@@ -300,7 +314,12 @@ impl<R: Runtime> PeerHandle<R> {
     where
         M::Request: Sync,
     {
-        let reply = self.call_encoded(M::ID, M::LANE, M::IDEMPOTENT, |out| request.encode(out), options).await?;
+        let large = (M::LANE == Lane::Bulk).then(|| {
+            let mut encoded = Vec::new();
+            request.encode(&mut encoded);
+            Arc::new(encoded)
+        });
+        let reply = self.call_encoded(M::ID, M::IDEMPOTENT, large, |out| request.encode(out), options).await?;
         M::Reply::decode(&reply).map_err(|_| CallError::Unknown(Reason::Malformed))
     }
 
@@ -314,15 +333,30 @@ impl<R: Runtime> PeerHandle<R> {
         request: &[u8],
         options: CallOptions<'_>,
     ) -> Result<Vec<u8>, CallError> {
-        let lane = if request.len() >= BULK_THRESHOLD { Lane::Bulk } else { Lane::Small };
-        self.call_encoded(handler, lane, false, |out| out.extend_from_slice(request), options).await
+        let large = (request.len() >= BULK_THRESHOLD).then(|| Arc::new(request.to_vec()));
+        self.call_encoded(handler, false, large, |out| out.extend_from_slice(request), options).await
     }
 
+    /// Like [`PeerHandle::call_bytes`] for a large request, which takes the bulk lane and is not copied before it leaves.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn call_large(
+        &self,
+        handler: HandlerId,
+        request: Arc<Vec<u8>>,
+        options: CallOptions<'_>,
+    ) -> Result<Vec<u8>, CallError> {
+        self.call_encoded(handler, false, Some(request), |_| {}, options).await
+    }
+
+    /// One call, with as many tries as are safe. `large` is the packed request of the bulk lane; without it, `encode`
+    /// packs the request right into the connection's buffer.
     async fn call_encoded(
         &self,
         handler: HandlerId,
-        mut lane: Lane,
         idempotent: bool,
+        mut large: Option<Arc<Vec<u8>>>,
         encode: impl Fn(&mut Vec<u8>),
         options: CallOptions<'_>,
     ) -> Result<Vec<u8>, CallError> {
@@ -331,22 +365,28 @@ impl<R: Runtime> PeerHandle<R> {
         let deadline = now + options.timeout.unwrap_or(self.shared.config.timing.call_deadline);
         let call = NewCall { handler: handler as u16, route: options.route, deadline, class: options.class };
         let mut attempts = 0;
+        // Of an idempotent call: an earlier try may have run, whatever is known of the last one.
+        let mut may_have_run = false;
         loop {
             if !self.peer.admit(now) {
-                return Err(CallError::NotSent(Reason::BreakerOpen));
+                return Err(last_word(CallError::NotSent(Reason::BreakerOpen), may_have_run));
             }
+            let lane = if large.is_some() { Lane::Bulk } else { Lane::Small };
             let link = match self.peer.link(lane) {
                 Some(link) if attempts == 0 => link,
                 _ => {
-                    let link = self.wait_for_link(lane, deadline, options.fail_fast).await?;
+                    let link = self.wait_for_link(lane, deadline, options.fail_fast).await;
                     now = runtime.now();
-                    link
+                    link.map_err(|error| last_word(error, may_have_run))?
                 }
             };
-            let started = poll_fn(|cx| Poll::Ready(link.call_with(now, &call, lane, &encode, cx))).await;
+            let started = match &large {
+                Some(request) => link.call_large(now, &call, request.clone()).map_err(Start::Failed),
+                None => poll_fn(|cx| Poll::Ready(link.call_with(now, &call, &encode, cx))).await,
+            };
             let result = match started {
-                Err(Start::TakeBulk) => {
-                    lane = Lane::Bulk;
+                Err(Start::TakeBulk(request)) => {
+                    large = Some(Arc::new(request));
                     continue;
                 }
                 Err(Start::Failed(error)) => Err(error),
@@ -357,8 +397,9 @@ impl<R: Runtime> PeerHandle<R> {
             now = runtime.now();
             attempts += 1;
             if attempts >= ATTEMPTS_MAX || now >= deadline || !may_retry(error, idempotent, options) {
-                return result;
+                return result.map_err(|error| last_word(error, may_have_run));
             }
+            may_have_run |= !error.is_retry_safe();
             // What failed at once must not be tried in a circle: each further try waits a little longer.
             runtime.sleep_until((now + RETRY_PAUSE * attempts).min(deadline)).await;
             now = runtime.now();
@@ -436,8 +477,8 @@ const RETRY_PAUSE: Duration = Duration::from_millis(5);
 
 /// Why a call did not start on a link.
 pub(crate) enum Start {
-    /// It is too long for the small lane.
-    TakeBulk,
+    /// The packed request is too long for the small lane.
+    TakeBulk(Vec<u8>),
     Failed(CallError),
 }
 
@@ -447,16 +488,14 @@ impl Link {
         self: &Arc<Self>,
         now: Instant,
         call: &NewCall<'_>,
-        lane: Lane,
         encode: &impl Fn(&mut Vec<u8>),
         cx: &Context<'_>,
     ) -> Result<crate::link::PendingCall, Start> {
         let mut mux = self.lock();
         let mut request = mux.take_scratch();
         encode(&mut request);
-        if lane == Lane::Small && request.len() >= BULK_THRESHOLD {
-            mux.return_scratch(request);
-            return Err(Start::TakeBulk);
+        if request.len() >= BULK_THRESHOLD {
+            return Err(Start::TakeBulk(request));
         }
         let id = mux.start_scratch_call(now, call, request).map_err(Start::Failed)?;
         // Registered under the same lock: the first poll of the pending call has nothing left to do.
@@ -476,6 +515,14 @@ fn may_retry(error: &CallError, idempotent: bool, options: CallOptions<'_>) -> b
         }
         CallError::Unknown(reason) => idempotent && matches!(reason, Reason::Disconnected(_)),
         CallError::Refused(_) => false,
+    }
+}
+
+/// What the caller of several tries learns: none of them can be said not to have run if one may have.
+fn last_word(error: CallError, may_have_run: bool) -> CallError {
+    match error {
+        CallError::NotSent(reason) | CallError::NotExecuted(reason) if may_have_run => CallError::Unknown(reason),
+        error => error,
     }
 }
 

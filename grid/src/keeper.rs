@@ -35,7 +35,7 @@ impl<R: Runtime> Grid<R> {
             return;
         }
         let task = shared.clone().accepted(wire, lane);
-        shared.spawn(Box::pin(task));
+        shared.spawn(lane, Box::pin(task));
     }
 }
 
@@ -50,7 +50,7 @@ impl Drop for Dialing {
 
 impl<R: Runtime> Shared<R> {
     /// Runs a task that is counted.
-    fn spawn(self: &Arc<Self>, task: BoxFuture<()>) {
+    fn spawn(self: &Arc<Self>, lane: Lane, task: BoxFuture<()>) {
         struct Counted<R: Runtime>(Arc<Shared<R>>);
         impl<R: Runtime> Drop for Counted<R> {
             fn drop(&mut self) {
@@ -59,10 +59,18 @@ impl<R: Runtime> Shared<R> {
         }
         self.tasks.fetch_add(1, Ordering::AcqRel);
         let counted = Counted(self.clone());
-        self.runtime.spawn(Box::pin(async move {
+        self.runtime_of(lane).spawn(Box::pin(async move {
             task.await;
             drop(counted);
         }));
+    }
+
+    /// Where connections of `lane` live.
+    fn runtime_of(&self, lane: Lane) -> &Arc<R> {
+        match lane {
+            Lane::Small => &self.runtime,
+            Lane::Bulk => &self.bulk_runtime,
+        }
     }
 
     /// Starts a keeper for `address`, unless there is one.
@@ -79,7 +87,7 @@ impl<R: Runtime> Shared<R> {
             peers.targets.insert(address.to_owned(), Target { id, ..Target::default() });
         }
         let task = self.clone().keep(address.to_owned());
-        self.spawn(Box::pin(task));
+        self.spawn(Lane::Small, Box::pin(task));
     }
 
     /// The peer of that id, known from now on.
@@ -213,7 +221,7 @@ impl<R: Runtime> Shared<R> {
     async fn open(&self, address: &str, lane: Lane) -> Result<Framed<'_, R>, ConnectError> {
         let step_max = self.config.timing.handshake_step_max;
         let at = self.runtime.now() + step_max;
-        let wire = before(&*self.runtime, at, self.runtime.dial(address, lane)).await;
+        let wire = before(&*self.runtime, at, self.runtime_of(lane).dial(address, lane)).await;
         let wire = wire.ok_or(ConnectError::Timeout)??;
         Ok(Framed::new(&*self.runtime, wire, Side::Dialer, step_max))
     }
@@ -298,8 +306,9 @@ impl<R: Runtime> Shared<R> {
         let session = link.session();
         let chunk_max = self.config.limits.chunk_max.max(self.config.bulk_limits.chunk_max);
         let assembler = Assembler::new(chunk_max, session.salt);
-        let inlet = Inlet::new(self.runtime.clone(), side, link.clone(), self.handlers.clone(), decoder, assembler);
-        let mut driver = Driver::new(self.runtime.clone(), wire, link.clone(), inlet);
+        let runtime = self.runtime_of(session.lane);
+        let inlet = Inlet::new(runtime.clone(), side, link.clone(), self.handlers.clone(), decoder, assembler);
+        let mut driver = Driver::new(runtime.clone(), wire, link.clone(), inlet);
         driver.handle_early(&mut rest);
         drop(rest);
         if session.lane == Lane::Small {
@@ -364,7 +373,7 @@ impl<R: Runtime> Shared<R> {
             return;
         }
         let task = self.clone().dial_bulk(peer.clone());
-        self.spawn(Box::pin(task));
+        self.spawn(Lane::Bulk, Box::pin(task));
     }
 
     async fn dial_bulk(self: Arc<Self>, peer: Arc<Peer>) {

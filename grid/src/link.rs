@@ -70,15 +70,15 @@ impl Link {
         Ok(PendingCall { link: self.clone(), id, collected: false, registered: false })
     }
 
-    /// Like [`Link::call`] for a request that is owned, which is not copied if it is large.
+    /// Like [`Link::call`] for a large request, which is not copied before it leaves.
     ///
     /// # Errors
     /// As there.
-    pub fn call_owned(
+    pub fn call_large(
         self: &Arc<Self>,
         now: Instant,
         call: &NewCall<'_>,
-        request: Vec<u8>,
+        request: Arc<Vec<u8>>,
     ) -> Result<PendingCall, CallError> {
         let id = self.lock().start_large_call(now, call, request)?;
         Ok(PendingCall { link: self.clone(), id, collected: false, registered: false })

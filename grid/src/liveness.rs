@@ -122,7 +122,7 @@ impl Liveness {
     /// Looks at the pulse. `accepted` bytes have been handed to the socket since the beginning, of which `unacked` have
     /// not been acknowledged (`None` where that is not known: then handing over counts as acknowledged).
     pub fn handle_timeout(&mut self, now: Instant, accepted: u64, unacked: Option<u64>) -> Verdict {
-        if now.saturating_since(self.last_check) > self.expected_gap() + STALL_MIN {
+        if now.saturating_since(self.next_timeout()) > STALL_MIN {
             self.alive_at = now;
         }
         self.last_check = now;
@@ -148,11 +148,6 @@ impl Liveness {
             return Verdict::Ping(self.next_token);
         }
         Verdict::Fine
-    }
-
-    /// The longest that two checks should be apart.
-    fn expected_gap(&self) -> Duration {
-        if self.ping.is_some() { CHECK_EVERY } else { self.measure_every.max(self.ping_after) }
     }
 
     /// When to look again.
@@ -216,6 +211,17 @@ mod tests {
         // 4 MB in the kernel's buffer, 100 kB/s acknowledged: 40 s without a word from the peer.
         let lost = lost_at(|ms| (4_000_000, Some(4_000_000_u64.saturating_sub(ms * 100))));
         assert!(lost.is_none_or(|ms| ms >= 40_000), "{lost:?}");
+    }
+
+    #[test]
+    fn a_short_stop_of_an_idle_process_is_not_held_against_the_peer_either() {
+        let mut pulse = Liveness::new(&Timing::default(), at(0));
+        assert!(matches!(pulse.handle_timeout(at(0), 0, Some(0)), Verdict::Ping(_)));
+        pulse.handle_ping_written(30);
+        pulse.handle_received(at(1));
+        pulse.handle_pong(at(1), 1);
+        // The next look was due at 901 ms.
+        assert!(matches!(pulse.handle_timeout(at(4_500), 30, Some(0)), Verdict::Ping(_) | Verdict::Fine));
     }
 
     #[test]

@@ -202,7 +202,7 @@ impl Mux {
     #[inline]
     pub fn start_call(&mut self, now: Instant, call: &NewCall<'_>, request: &[u8]) -> Result<MuxId, CallError> {
         if request.len() > self.out_chunk_max() {
-            return self.start_large_call(now, call, request.to_vec());
+            return self.start_large_call(now, call, Arc::new(request.to_vec()));
         }
         let (id, header) = self.begin_call(now, call)?;
         let position = self.out.push(&header, request);
@@ -215,7 +215,12 @@ impl Mux {
     ///
     /// # Errors
     /// As there.
-    pub fn start_large_call(&mut self, now: Instant, call: &NewCall<'_>, request: Vec<u8>) -> Result<MuxId, CallError> {
+    pub fn start_large_call(
+        &mut self,
+        now: Instant,
+        call: &NewCall<'_>,
+        request: Arc<Vec<u8>>,
+    ) -> Result<MuxId, CallError> {
         if request.len() > self.payload_out_max() {
             return Err(CallError::NotSent(Reason::TooLong));
         }
@@ -223,7 +228,7 @@ impl Mux {
             return self.start_call(now, call, &request);
         }
         let (id, header) = self.begin_call(now, call)?;
-        self.out.push_large(header, Arc::new(request), call.class);
+        self.out.push_large(header, request, call.class);
         self.wake_task();
         Ok(id)
     }
@@ -252,7 +257,7 @@ impl Mux {
         request: Vec<u8>,
     ) -> Result<MuxId, CallError> {
         if request.len() > self.out_chunk_max() {
-            return self.start_large_call(now, call, request);
+            return self.start_large_call(now, call, Arc::new(request));
         }
         let started = self.start_call(now, call, &request);
         self.return_scratch(request);

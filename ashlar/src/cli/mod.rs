@@ -3,6 +3,7 @@
 //! Exit codes: 0 done, 1 the world refused, 2 arguments or configuration are wrong. Results go to standard output,
 //! everything else to standard error.
 
+pub mod bench;
 pub mod config;
 pub mod server;
 pub mod status;
@@ -33,6 +34,8 @@ enum Command {
     Server(server::Arguments),
     /// Show the servers of a cluster and the connections between them
     Status(status::Arguments),
+    /// Measure the published figures on this machine
+    Bench(bench::Arguments),
     /// Check, show or describe the configuration
     Config(config::Arguments),
 }
@@ -52,6 +55,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Command::Up(arguments) => up::run(&arguments),
         Command::Server(arguments) => server::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
     };
     match result {

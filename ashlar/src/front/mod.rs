@@ -1,3 +1,4 @@
 //! The outer faces of the services: who speaks which protocol to whom. Protocol logic lives in the crates below.
 
 pub mod admin;
+pub mod bench;

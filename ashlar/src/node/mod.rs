@@ -124,9 +124,9 @@ struct Known {
 }
 
 impl<R: Runtime> Node<R> {
-    /// Starts the server and looks for its cluster.
+    /// Starts the server and looks for its cluster. Bulk connections live in `bulk_runtime`.
     #[must_use]
-    pub fn start(runtime: Arc<R>, plan: Plan, memory: impl Memory) -> Self {
+    pub fn start(runtime: Arc<R>, bulk_runtime: Arc<R>, plan: Plan, memory: impl Memory) -> Self {
         let met = plan.met.iter().cloned().collect();
         let shared = Arc::new(Shared {
             started: runtime.now(),
@@ -139,7 +139,7 @@ impl<R: Runtime> Node<R> {
         });
         let node = Self(shared);
         let (weak, observer) = (Arc::downgrade(&node.0), Arc::downgrade(&node.0));
-        let grid = Grid::new(runtime, node.0.plan.grid.clone(), handlers(&weak), move |event| {
+        let grid = Grid::with_bulk(runtime, bulk_runtime, node.0.plan.grid.clone(), handlers(&weak), move |event| {
             if let Some(shared) = observer.upgrade() {
                 Self(shared).note(event);
             }

@@ -1,6 +1,7 @@
 //! Several futures at once, on one task.
 
 use core::future::poll_fn;
+use core::pin::pin;
 use core::task::Poll;
 
 use ashlar_grid::seam::BoxFuture;
@@ -21,6 +22,35 @@ pub async fn all<T>(futures: Vec<BoxFuture<T>>) -> Vec<T> {
     })
     .await;
     slots.into_iter().filter_map(|(_, value)| value).collect()
+}
+
+/// What both give, when the later one is done.
+pub async fn both<A, B>(one: impl Future<Output = A>, other: impl Future<Output = B>) -> (A, B) {
+    let (mut one, mut other) = (pin!(one), pin!(other));
+    let (mut first, mut second) = (None, None);
+    poll_fn(|cx| {
+        if first.is_none() {
+            first = ready(one.as_mut().poll(cx));
+        }
+        if second.is_none() {
+            second = ready(other.as_mut().poll(cx));
+        }
+        match (first.take(), second.take()) {
+            (Some(one), Some(other)) => Poll::Ready((one, other)),
+            (one, other) => {
+                (first, second) = (one, other);
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}
+
+fn ready<T>(poll: Poll<T>) -> Option<T> {
+    match poll {
+        Poll::Ready(value) => Some(value),
+        Poll::Pending => None,
+    }
 }
 
 #[cfg(test)]

@@ -13,31 +13,32 @@ use super::wire::OsWire;
 use super::{clock, dial, random, tls};
 
 thread_local! {
-    static IS_WORKER: Cell<bool> = const { Cell::new(false) };
+    static OWN_LANE: Cell<Option<Lane>> = const { Cell::new(None) };
 }
 
-/// Says that the current thread is a worker: tasks spawned on it stay on it.
-pub(super) fn become_worker() {
-    IS_WORKER.set(true);
+/// Says that the current thread is a worker for connections of `lane`: tasks of that lane spawned on it stay on it.
+pub(super) fn become_worker(lane: Lane) {
+    OWN_LANE.set(Some(lane));
 }
 
 /// The world of one server. Connections live on the workers and nowhere else.
 #[derive(Debug)]
 pub struct OsRuntime {
+    lane: Lane,
     workers: Vec<Handle>,
     next: AtomicUsize,
     tls: Option<Arc<ClientConfig>>,
 }
 
 impl OsRuntime {
-    /// A world with these workers, at least one; `is_tls` is how it dials.
+    /// A world for connections of `lane` with these workers, at least one; `is_tls` is how it dials.
     ///
     /// # Panics
     /// Without a worker.
     #[must_use]
-    pub fn new(workers: Vec<Handle>, is_tls: bool) -> Self {
+    pub fn new(lane: Lane, workers: Vec<Handle>, is_tls: bool) -> Self {
         assert!(!workers.is_empty(), "a server has at least one worker");
-        Self { workers, next: AtomicUsize::new(0), tls: is_tls.then(tls::dialer) }
+        Self { lane, workers, next: AtomicUsize::new(0), tls: is_tls.then(tls::dialer) }
     }
 }
 
@@ -54,7 +55,7 @@ impl Runtime for OsRuntime {
 
     /// A worker keeps its tasks; tasks from elsewhere go round the workers.
     fn spawn(&self, task: BoxFuture<()>) {
-        if IS_WORKER.get() {
+        if OWN_LANE.get() == Some(self.lane) {
             tokio::spawn(task);
         } else {
             let next = self.next.fetch_add(1, Ordering::Relaxed);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ashlar_grid::config::GridConfig;
 use ashlar_grid::hello::Secrets;
+use ashlar_grid::seam::Lane;
 use ashlar_wire::id::ServerId;
 use tokio::sync::watch;
 
@@ -41,10 +42,11 @@ pub fn run(config: &Config, secret: Option<&str>) -> Result<(), Failure> {
     let workers = Workers::start(worker_count).map_err(|error| cannot_start(&error))?;
     let control = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let control = control.map_err(|error| cannot_start(&error))?;
-    let runtime = Arc::new(OsRuntime::new(workers.handles.clone(), config.tls));
+    let runtime = Arc::new(OsRuntime::new(Lane::Small, workers.handles.clone(), config.tls));
+    let bulk = Arc::new(OsRuntime::new(Lane::Bulk, workers.bulk.clone(), config.tls));
     let result = control.block_on(async {
         let signals = Signals::new().map_err(|error| cannot_start(&error))?;
-        let node = Node::start(runtime, plan(config, &data, &address), Notebook::start(data.root()));
+        let node = Node::start(runtime, bulk, plan(config, &data, &address), Notebook::start(data.root()));
         let tls = tls::server(&data.certificate_pem, &data.key_pem)?;
         let front = Arc::new(Front::new(node.clone(), tls, config.tls, data.admin_token.clone()));
         let (stop, stopped) = watch::channel(false);

@@ -16,10 +16,10 @@ use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsStream;
 
-use super::{sockets, tls};
+use super::{sockets, spin, tls};
 
 /// The longest batch that one read hands on.
-const BATCH_BYTES_MAX: usize = 128 << 10;
+const BATCH_BYTES_MAX: usize = 64 << 10;
 
 thread_local! {
     static SCRATCH: Cell<Option<Box<[u8]>>> = const { Cell::new(None) };
@@ -82,6 +82,7 @@ impl Wire for OsWire {
             Io::Tls(stream) => poll_read_tls(stream, cx, &mut scratch),
         };
         if let Poll::Ready(Ok(length @ 1..)) = read {
+            spin::note_received();
             sink(&mut scratch[..length]);
         }
         SCRATCH.set(Some(scratch));

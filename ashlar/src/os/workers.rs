@@ -4,47 +4,47 @@ use std::io;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
+use ashlar_grid::seam::Lane;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::watch;
 
-use super::runtime;
+use super::{process, runtime, spin};
+
+/// How much a bulk worker steps back behind the others, in steps of `nice`: a tenth of their share where both want all.
+const BULK_NICENESS: i32 = 10;
 
 /// The running workers. They stop when this is dropped or told so.
 #[derive(Debug)]
 pub struct Workers {
     /// Where to spawn, one per worker.
     pub handles: Vec<Handle>,
+    /// Where bulk connections live, as many: threads of their own, so that long copies hold up no small call.
+    pub bulk: Vec<Handle>,
     stop: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Workers {
-    /// Starts `count` workers with nothing to do yet.
+    /// Starts `count` workers of each kind with nothing to do yet.
     ///
     /// # Errors
     /// The operating system gives no more threads or descriptors.
     pub fn start(count: usize) -> io::Result<Self> {
         let (stop, stopped) = watch::channel(false);
-        let (started, starting) = mpsc::channel();
-        let mut threads = Vec::with_capacity(count);
-        for index in 0..count {
-            let (started, mut stopped) = (started.clone(), stopped.clone());
-            let body = move || {
-                runtime::become_worker();
-                let runtime = match Builder::new_current_thread().enable_all().build() {
-                    Ok(runtime) => runtime,
-                    Err(error) => return drop(started.send(Err(error))),
-                };
-                drop(started.send(Ok(runtime.handle().clone())));
-                // An error means that the sender is gone: time to stop as well.
-                runtime.block_on(async { stopped.wait_for(|&stop| stop).await.map(drop).unwrap_or_default() });
-                runtime.shutdown_background();
-            };
-            threads.push(thread::Builder::new().name(format!("worker-{index}")).spawn(body)?);
-        }
-        drop(started);
-        let handles = starting.iter().take(count).collect::<io::Result<_>>()?;
-        Ok(Self { handles, stop, threads })
+        let mut threads = Vec::with_capacity(2 * count);
+        let mut kind = |lane, name: &str| {
+            let (started, starting) = mpsc::channel();
+            for index in 0..count {
+                let (started, stopped) = (started.clone(), stopped.clone());
+                let body = move || work(lane, &started, stopped);
+                threads.push(thread::Builder::new().name(format!("{name}-{index}")).spawn(body)?);
+            }
+            drop(started);
+            starting.iter().take(count).collect::<io::Result<Vec<Handle>>>()
+        };
+        let handles = kind(Lane::Small, "worker")?;
+        let bulk = kind(Lane::Bulk, "bulk")?;
+        Ok(Self { handles, bulk, stop, threads })
     }
 
     /// Ends every worker; what runs on them is dropped at its next wait.
@@ -55,6 +55,23 @@ impl Workers {
             thread.join().ok();
         }
     }
+}
+
+/// The life of one worker.
+fn work(lane: Lane, started: &mpsc::Sender<io::Result<Handle>>, mut stopped: watch::Receiver<bool>) {
+    runtime::become_worker(lane);
+    let runtime = match Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return drop(started.send(Err(error))),
+    };
+    match lane {
+        Lane::Small => drop(runtime.spawn(spin::stay_awake())),
+        Lane::Bulk => process::step_back(BULK_NICENESS),
+    }
+    drop(started.send(Ok(runtime.handle().clone())));
+    // An error means that the sender is gone: time to stop as well.
+    runtime.block_on(async { stopped.wait_for(|&stop| stop).await.map(drop).unwrap_or_default() });
+    runtime.shutdown_background();
 }
 
 #[cfg(test)]

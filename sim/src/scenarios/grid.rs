@@ -211,6 +211,7 @@ impl Case for GridCase {
                 servers: self.servers,
                 think_ns_max: self.style.think_ns_max,
                 strictness: self.strictness,
+                stopped: false,
             };
             runtime.spawn(Box::pin(client.run()));
         }

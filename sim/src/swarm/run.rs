@@ -91,8 +91,9 @@ pub fn run_plan(params: &Params, plan: &Plan, make: &MakeCase) -> Outcome {
     }
 }
 
-/// Leaves out faults of a failing plan as long as it still fails, and returns the last failure seen.
+/// Leaves out faults of a failing plan as long as it still fails in the same way, and returns the last failure seen.
 pub fn shrink(failure: Failure, make: &MakeCase) -> Failure {
+    let kind = kind_of(&failure);
     let mut best = failure;
     let mut runs = 0;
     let mut size = best.plan.entries.len().div_ceil(2);
@@ -103,8 +104,8 @@ pub fn shrink(failure: Failure, make: &MakeCase) -> Failure {
             fewer.entries.drain(at..(at + size).min(best.plan.entries.len()));
             runs += 1;
             match run_plan(&best.params, &fewer, make).failure {
-                Some(failure) => best = failure,
-                None => at += size,
+                Some(failure) if kind_of(&failure) == kind => best = failure,
+                _ => at += size,
             }
             if runs >= SHRINK_RUNS_MAX {
                 return best;
@@ -113,6 +114,11 @@ pub fn shrink(failure: Failure, make: &MakeCase) -> Failure {
         size /= 2;
     }
     best
+}
+
+/// What is wrong, without the numbers that differ from run to run.
+fn kind_of(failure: &Failure) -> String {
+    failure.what.lines().next().unwrap_or_default().chars().filter(|letter| !letter.is_ascii_digit()).collect()
 }
 
 fn words_of(panic: &(dyn core::any::Any + Send)) -> String {

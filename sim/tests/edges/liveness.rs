@@ -1,1 +1,183 @@
-//! x
+//! Who is alive is known soon, and no clock but the monotonic one counts.
+
+use core::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ashlar_grid::CallOptions;
+use ashlar_grid::handler::HandlerId;
+use ashlar_grid::seam::Runtime as _;
+use ashlar_grid::status::PeerState;
+use ashlar_sim::net::Side;
+use ashlar_sim::{Kill, WorldOptions};
+
+use crate::methods::{Echo, Pattern, Sink, message};
+use crate::rig::{Node, Rig, id, link, ms, secs, shaken};
+
+/// What goes on between two servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Load {
+    Idle,
+    /// A few bytes now and then: the peer's kernel always has room for them.
+    Trickle,
+    /// Small calls without a pause.
+    Calls,
+    /// Large payloads and streams without a pause: every buffer is full.
+    Flood,
+}
+
+/// Lets server `node` load server `to` for as long as it lives. Its tasks freeze with it.
+fn load(node: &Node, to: usize, load: Load, answered: &Arc<AtomicU64>) {
+    let forever = CallOptions { timeout: Some(secs(10_000)), ..CallOptions::default() };
+    let tasks = if load == Load::Idle { 0 } else { 4 };
+    for task in 0..tasks {
+        let (grid, runtime, answered) = (node.grid.clone(), node.runtime.clone(), answered.clone());
+        node.runtime.spawn(Box::pin(async move {
+            if load == Load::Flood && task < 2 {
+                let pattern = if task == 0 { Pattern::Flood(5_000) } else { Pattern::Up(5_000) }.encode();
+                let opened = grid.open_stream(id(to), HandlerId::Pattern, &pattern, forever).await;
+                let mut stream = opened.expect("connected");
+                if task == 0 {
+                    while let Ok(Some(_)) = stream.receiver.receive().await {}
+                    return;
+                }
+                let mut number = 0;
+                while stream.sender.send(&message(number, 5_000)).await.is_ok() {
+                    number += 1;
+                }
+                return;
+            }
+            loop {
+                let called = if load == Load::Flood {
+                    grid.call::<Sink>(id(to), &vec![0; 60_000], CallOptions::default()).await.map(|_| ())
+                } else {
+                    grid.call::<Echo>(id(to), &vec![0; 100], CallOptions::default()).await.map(|_| ())
+                };
+                answered.fetch_add(u64::from(called.is_ok()), Ordering::Relaxed);
+                if load == Load::Trickle {
+                    runtime.sleep_until(runtime.now() + ms(70 + task * 11)).await;
+                }
+            }
+        }));
+    }
+}
+
+/// What is done to the second server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    Freeze,
+    PowerLoss,
+    Partition,
+    /// What the server sends is lost; what is sent to it arrives.
+    HalfOpen,
+}
+
+#[test]
+fn frozen_peer_is_noticed() {
+    for fault in [Fault::Freeze, Fault::PowerLoss, Fault::Partition, Fault::HalfOpen] {
+        for kind in [Load::Idle, Load::Trickle, Load::Calls, Load::Flood] {
+            for after_ms in [137, 1_300, 6_100] {
+                notice(fault, kind, after_ms);
+            }
+        }
+    }
+}
+
+/// A world whose links bound what a load without a pause comes to.
+fn modest(seed: u64) -> WorldOptions {
+    WorldOptions { link: link(1_000, 5_000_000, 64 << 10), ..shaken(seed) }
+}
+
+fn notice(fault: Fault, kind: Load, after_ms: u64) {
+    let mut rig = Rig::meshed(2, modest(after_ms), |_, _| {});
+    let answered = Arc::new(AtomicU64::new(0));
+    load(&rig.nodes[0], 1, kind, &answered);
+    load(&rig.nodes[1], 0, kind, &answered);
+    rig.pass(ms(after_ms));
+    assert!(rig.nodes[0].losses().is_empty(), "{kind:?}: a healthy peer was given up");
+    let begun_ns = rig.world.now_ns();
+    let no = rig.nodes[1].no;
+    match fault {
+        Fault::Freeze => rig.world.pause(no),
+        Fault::PowerLoss => rig.world.kill(no, Kill::Machine),
+        Fault::Partition => rig.partition(0, 1, true),
+        Fault::HalfOpen => {
+            for conn in rig.world.connections() {
+                rig.world.black_hole(conn.id, if conn.hosts[0] == no { Side::Dialer } else { Side::Acceptor });
+            }
+        }
+    }
+    rig.until(secs(5), "the loss is noticed", |rig| !rig.nodes[0].losses().is_empty());
+    let (lost_ns, reason) = rig.nodes[0].losses()[0].clone();
+    // Three seconds of silence, one look at the clock, and what was on its way.
+    let after = Duration::from_nanos(lost_ns - begun_ns);
+    assert!(after <= ms(3_250) + ms(20), "{fault:?}, {kind:?}: noticed after {after:?}");
+    assert_eq!(reason, "peer is silent", "{fault:?}, {kind:?}");
+    if fault != Fault::HalfOpen {
+        assert_eq!(rig.nodes[0].status(1).state, PeerState::Connecting, "{fault:?}, {kind:?}");
+    }
+}
+
+/// One history of two servers, in which their wall clocks are stepped or not.
+fn history(steps: bool) -> (u64, u64) {
+    let mut rig = Rig::meshed(2, shaken(7), |_, _| {});
+    let answered = Arc::new(AtomicU64::new(0));
+    load(&rig.nodes[0], 1, Load::Trickle, &answered);
+    for (at, step_s) in [20, -20, 300, -86_400, 86_400 * 365].into_iter().enumerate() {
+        if steps {
+            rig.world.step_wall_clock(rig.nodes[at % 2].no, step_s * 1_000_000_000);
+        }
+        rig.pass(secs(3));
+        if at == 2 {
+            rig.restart(1, Kill::Process);
+            rig.until_connected(secs(10));
+        }
+    }
+    assert_eq!(rig.nodes[0].losses().len(), 1, "only the restart");
+    (rig.world.event_hash(), answered.load(Ordering::Relaxed))
+}
+
+#[test]
+fn clock_jump_changes_nothing() {
+    assert_eq!(history(true), history(false), "steps of the wall clock, minutes and years, change no event");
+    // Stalls that are shorter than the silence that is allowed.
+    for (kind, stall_ms) in [(Load::Idle, 2_000), (Load::Calls, 2_000), (Load::Flood, 1_500)] {
+        let mut rig = Rig::meshed(3, modest(stall_ms), |_, _| {});
+        let answered = Arc::new(AtomicU64::new(0));
+        load(&rig.nodes[0], 1, kind, &answered);
+        load(&rig.nodes[1], 2, kind, &answered);
+        for _ in 0..5 {
+            rig.world.pause(rig.nodes[1].no);
+            rig.pass(ms(stall_ms));
+            rig.world.resume(rig.nodes[1].no);
+            rig.pass(ms(2_300));
+        }
+        let losses: Vec<_> = rig.nodes.iter().flat_map(Node::losses).collect();
+        assert_eq!(losses, Vec::new(), "{kind:?}, stalls of {stall_ms} ms");
+    }
+    // A long stall of this server: the others gave it up; it blames nobody, and all are back soon.
+    for kind in [Load::Idle, Load::Calls, Load::Flood] {
+        let mut rig = Rig::meshed(3, modest(20), |_, _| {});
+        let answered = Arc::new(AtomicU64::new(0));
+        load(&rig.nodes[1], 0, kind, &answered);
+        rig.pass(secs(1));
+        rig.world.pause(rig.nodes[1].no);
+        rig.pass(secs(20));
+        rig.world.resume(rig.nodes[1].no);
+        rig.until_connected(secs(5));
+        let reasons: Vec<String> = rig.nodes[1].losses().into_iter().map(|(_, reason)| reason).collect();
+        assert!(reasons.len() == 2 && reasons.iter().all(|reason| !reason.contains("silent")), "{reasons:?}");
+        assert!(rig.nodes[0].losses().len() == 1 && rig.nodes[2].losses().len() == 1);
+    }
+    // All stall at once, as virtual machines of one host do: nobody was silent while anybody could listen.
+    for (at, stall_ms) in [(0, 2_900), (100, 3_500), (450, 4_500), (850, 5_900), (1_700, 20_000)] {
+        let mut rig = Rig::meshed(3, shaken(at), |_, _| {});
+        rig.pass(secs(2) + ms(at));
+        rig.nodes.iter().for_each(|node| rig.world.pause(node.no));
+        rig.pass(ms(stall_ms));
+        rig.nodes.iter().for_each(|node| rig.world.resume(node.no));
+        rig.pass(secs(10));
+        let losses: Vec<_> = rig.nodes.iter().flat_map(Node::losses).collect();
+        assert_eq!(losses, Vec::new(), "all stalled for {stall_ms} ms");
+    }
+}

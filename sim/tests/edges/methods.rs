@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ashlar_grid::error::Refusal;
 use ashlar_grid::handler::{HandlerId, Handlers, Method, Packed, RegisteredTwice};
-use ashlar_grid::seam::Runtime as _;
+use ashlar_grid::seam::{Lane, Runtime as _};
 use ashlar_grid::stream::ServerStream;
 use ashlar_sim::SimRuntime;
 
@@ -33,6 +33,16 @@ pub(crate) struct Source;
 
 impl Method for Source {
     const ID: HandlerId = HandlerId::Members;
+    type Request = Packed<u64>;
+    type Reply = Vec<u8>;
+}
+
+/// The same handler, called as one whose answers are large.
+pub(crate) struct LargeSource;
+
+impl Method for LargeSource {
+    const ID: HandlerId = HandlerId::Members;
+    const LANE: Lane = Lane::Bulk;
     type Request = Packed<u64>;
     type Reply = Vec<u8>;
 }

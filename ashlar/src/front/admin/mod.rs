@@ -6,7 +6,7 @@
 
 pub mod metrics;
 pub mod routes;
-mod upgrade;
+pub(super) mod upgrade;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

@@ -33,7 +33,11 @@ pub(super) async fn answer<S: Stream>(
         return response;
     }
     if let Some(lane) = lane {
-        return upgrade::answer::<S>(&front, request, lane, origin, permit);
+        if front.is_tls_required && !origin.is_tls {
+            let text = "servers of this cluster speak TLS to each other: start the other one with tls = on";
+            return refuse(StatusCode::FORBIDDEN, "tls_required", text);
+        }
+        return upgrade::answer::<S>(request, Some(permit), move |wire| front.node.accept(wire, lane));
     }
     match admission(front.is_tls_required, origin, path.starts_with("/v1/"), || has_token(&request, &front.token)) {
         Admission::Granted => read(&front, &path).await,

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use ashlar_grid::seam::Lane;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY};
@@ -11,33 +10,24 @@ use hyper::{Request, Response, StatusCode, Version};
 use hyper_util::rt::TokioIo;
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::Stream;
 use super::routes::refuse;
-use super::{Front, Origin, Stream};
 use crate::os::websocket;
 use crate::os::wire::OsWire;
 
-/// Answers a request for an upgrade to `lane`.
-pub(super) fn answer<S: Stream>(
-    front: &Arc<Front>,
+/// Answers a request for an upgrade; the connection that it becomes goes to `then`, together with `permit`.
+pub(in crate::front) fn answer<S: Stream>(
     request: Request<Incoming>,
-    lane: Lane,
-    origin: Origin,
-    permit: Arc<OwnedSemaphorePermit>,
+    permit: Option<Arc<OwnedSemaphorePermit>>,
+    then: impl FnOnce(OsWire) + Send + 'static,
 ) -> Response<Full<Bytes>> {
-    if front.is_tls_required && !origin.is_tls {
-        return refuse(
-            StatusCode::FORBIDDEN,
-            "tls_required",
-            "servers of this cluster speak TLS to each other: start the other one with tls = on",
-        );
-    }
     let key = match key(&request) {
         Ok(key) => key,
         Err(refusal) => return *refusal,
     };
     let accept = HeaderValue::try_from(websocket::accept(&key)).expect("base64 is a header's value");
     let speaks_ours = contains(request.headers(), &SEC_WEBSOCKET_PROTOCOL, websocket::PROTOCOL);
-    tokio::spawn(take_over::<S>(front.clone(), request, lane, permit));
+    tokio::spawn(take_over::<S>(request, permit, then));
     let mut response = Response::new(Full::default());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();
@@ -51,18 +41,17 @@ pub(super) fn answer<S: Stream>(
 }
 
 async fn take_over<S: Stream>(
-    front: Arc<Front>,
     request: Request<Incoming>,
-    lane: Lane,
-    permit: Arc<OwnedSemaphorePermit>,
+    permit: Option<Arc<OwnedSemaphorePermit>>,
+    then: impl FnOnce(OsWire),
 ) {
     let upgraded = match hyper::upgrade::on(request).await {
         Ok(upgraded) => upgraded,
         Err(error) => return tracing::debug!(%error, "upgrade ended early"),
     };
     let parts = upgraded.downcast::<TokioIo<S>>().expect("what comes back is what HTTP was spoken over");
-    match OsWire::new(parts.io.into_inner().into_io(), &parts.read_buf, Some(permit)) {
-        Ok(wire) => front.node.accept(wire, lane),
+    match OsWire::new(parts.io.into_inner().into_io(), &parts.read_buf, permit) {
+        Ok(wire) => then(wire),
         Err(error) => tracing::debug!(%error, "upgrade ended early"),
     }
 }

@@ -333,7 +333,7 @@ fn two_large_calls_share_and_the_background_yields() {
     let mut pair = Pair::new();
     let payload = bytes(1 << 20);
     let background = NewCall { class: Class::Background, ..foreground(Instant::NEVER) };
-    let later = pair.ends[0].mux.start_large_call(at(0), &background, payload.clone()).expect("started");
+    let later = pair.ends[0].mux.start_large_call(at(0), &background, payload.clone().into()).expect("started");
     let ids = [0; 2].map(|_| pair.start(0, &payload).expect("started"));
     let seen = pair.step(0);
     let count = |id| seen.iter().filter(|(_, of, _)| *of == id).count();

@@ -27,6 +27,9 @@ const LATE_NS_MAX: u64 = 20_000_000;
 /// Operations of one client in one life.
 const OPERATIONS_MAX: u32 = 120;
 
+/// Before a client looks again whether a server is known.
+const ACQUAINTANCE: Duration = Duration::from_millis(5);
+
 /// Messages of one stream.
 const MESSAGES_MAX: u64 = 200;
 
@@ -78,6 +81,8 @@ pub(super) struct Client {
     pub(super) servers: u32,
     pub(super) think_ns_max: u64,
     pub(super) strictness: Strictness,
+    /// The grid of this server has stopped.
+    pub(super) stopped: bool,
 }
 
 /// When something began, and how long it may take.
@@ -106,12 +111,16 @@ impl Client {
     pub(super) async fn run(mut self) {
         let book = Arc::clone(&self.book);
         let _running = book.run("clients");
-        for _ in 0..OPERATIONS_MAX {
-            if self.book.phase() == Phase::Over {
-                break;
-            }
+        let mut operations = 0;
+        while operations < OPERATIONS_MAX && self.book.phase() != Phase::Over && !self.stopped {
             let own = self.runtime.server().0;
             let to = ServerNo((own + 1 + self.rng.below(u64::from(self.servers - 1)) as u32) % self.servers);
+            // Calls to a server that nobody has met yet fail at once: they are tried, but not again and again.
+            if self.grid.peer(server_id(to)).is_err() && !self.rng.chance(50_000) {
+                self.runtime.sleep_until(self.runtime.now() + ACQUAINTANCE).await;
+                continue;
+            }
+            operations += 1;
             match self.rng.below(10) {
                 0..2 => self.echo(to).await,
                 2..4 => self.delayed(to).await,
@@ -230,7 +239,7 @@ impl Client {
         }
     }
 
-    fn judge(&self, ask: Ask, end: &Result<Vec<u8>, CallError>) {
+    fn judge(&mut self, ask: Ask, end: &Result<Vec<u8>, CallError>) {
         match end {
             Ok(reply) if !ask.refuse && *reply == ask.answer() => self.book.count("calls_ok"),
             Ok(reply) => {
@@ -247,15 +256,16 @@ impl Client {
         }
     }
 
-    fn failed(&self, error: &CallError) {
+    fn failed(&mut self, error: &CallError) {
+        self.stopped |= *error == CallError::NotSent(Reason::Disconnected(Lost::Shutdown));
         self.book.count(match error {
             CallError::NotSent(_) => "calls_not_sent",
             CallError::NotExecuted(_) => "calls_not_executed",
             CallError::Unknown(_) | CallError::Refused(_) => "calls_unknown",
         });
-        if let Some(reason) = error.reason()
-            && !self.strictness.allows(reason)
-        {
+        let Some(reason) = error.reason() else { return };
+        self.book.count(name_of(reason));
+        if !self.strictness.allows(reason) {
             self.book.wrong(format_args!("a call failed for no reason of this world: {error}"));
         }
     }
@@ -301,6 +311,9 @@ impl Client {
 
     fn stream_failed(&self, ask: StreamAsk, error: &StreamError) {
         self.book.count("streams_failed");
+        if let StreamError::NotExecuted(reason) | StreamError::Cut(reason) = error {
+            self.book.count(name_of(*reason));
+        }
         let ok = match error {
             StreamError::Refused(refusal) if refusal.code == ASKED_FOR => {
                 ask.refuse_at.is_some() && refusal.text == ask.id.to_string()
@@ -314,6 +327,21 @@ impl Client {
         if !ok {
             self.book.wrong(format_args!("stream {} failed for no reason of this world: {error}", ask.id));
         }
+    }
+}
+
+/// What the summary calls a reason.
+fn name_of(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Deadline => "for_deadline",
+        Reason::TooLong => "for_too_long",
+        Reason::UnknownPeer => "for_unknown_peer",
+        Reason::NotConnected => "for_not_connected",
+        Reason::Disconnected(_) => "for_disconnected",
+        Reason::Overloaded => "for_overloaded",
+        Reason::Draining => "for_draining",
+        Reason::BreakerOpen => "for_breaker_open",
+        _ => "for_others",
     }
 }
 

@@ -1,0 +1,255 @@
+//! `ashlar bench grid`: calls and streams between servers, in the shape of MinIO's published grid benchmark.
+//!
+//! Servers are grids in one process; callers pick a random pair of servers each time; payloads have 512 bytes, a stream
+//! has 10 replies and a window of one message. Operations are real ones: nothing is multiplied by the number of servers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ashlar_grid::handler::HandlerId;
+use ashlar_grid::{CallOptions, PeerHandle};
+
+use super::cluster::{Cluster, PAYLOAD_BYTES};
+use super::load::{Dice, Outcome, Tally, run};
+use super::report::{Row, line};
+use super::{Options, memory, slow};
+use crate::failure::Failure;
+use crate::front::bench as rest;
+use crate::node::together;
+use crate::os::heap;
+use crate::os::runtime::OsRuntime;
+use crate::os::workers::Workers;
+
+type Peers = Arc<Vec<Vec<PeerHandle<OsRuntime>>>>;
+
+/// Callers of the tables.
+const CALLERS: [usize; 3] = [32, 256, 1_024];
+/// A bulk payload, bytes.
+const BULK_BYTES: usize = 8 << 20;
+/// Bulk transfers that run beside small calls.
+const BULK_CALLERS: usize = 4;
+/// Messages of the one long stream: more than any span can take.
+const LONG_STREAM_MESSAGES: u32 = u32::MAX;
+
+/// Runs all cases that are wanted; tells each row as soon as it is there.
+///
+/// # Errors
+/// The servers of a case could not be started.
+pub async fn run_all(options: &Options, mut tell: impl FnMut(&str)) -> Result<Vec<Row>, Failure> {
+    let workers = Workers::start(options.workers)
+        .map_err(|error| Failure::world(format!("cannot start workers: {error}"), "raise the limits of threads"))?;
+    let mut rows = Vec::new();
+    let mut add = |row: Row| {
+        tell(&line(&row));
+        rows.push(row);
+    };
+    for servers in [2, 32] {
+        mesh_cases(options, &workers, servers, &mut add).await?;
+    }
+    if options.wants("small_calls_beside_bulk") {
+        beside_bulk(options, &workers, &mut add).await?;
+    }
+    if options.wants("memory") {
+        memory::rows(options, &workers).await?.into_iter().for_each(&mut add);
+    }
+    if options.wants("slow_link") {
+        slow::rows(options, &workers).await?.into_iter().for_each(&mut add);
+    }
+    workers.stop();
+    Ok(rows)
+}
+
+/// The tables: calls, streams, and for two servers the single caller, the long stream and plain HTTP.
+async fn mesh_cases(
+    options: &Options,
+    workers: &Workers,
+    servers: usize,
+    add: &mut impl FnMut(Row),
+) -> Result<(), Failure> {
+    let names =
+        ["calls", "streams"].into_iter().flat_map(|kind| CALLERS.map(|callers| format!("{kind}/{servers}x{callers}")));
+    let extra = ["calls/2x1", "allocations/2x256", "long_stream", "rest/2x32", "rest/2x256", "rest/2x1024"];
+    let extra = extra.into_iter().filter(|_| servers == 2).map(str::to_owned);
+    if !names.chain(extra).any(|name| options.wants(&name)) {
+        return Ok(());
+    }
+    let cluster = Cluster::start(workers, servers).await?;
+    let peers: Peers = Arc::new(cluster.peers.clone());
+    let singles: &[usize] = if servers == 2 { &[1] } else { &[] };
+    for callers in singles.iter().chain(&CALLERS) {
+        let case = format!("calls/{servers}x{callers}");
+        if options.wants(&case) {
+            add(calls(options.span(), workers, &peers, *callers).await.row(&case, "ops/s"));
+        }
+    }
+    for callers in CALLERS {
+        let case = format!("streams/{servers}x{callers}");
+        if options.wants(&case) {
+            add(streams(options.span(), workers, &peers, callers).await.row(&case, "msgs/s"));
+        }
+    }
+    if servers == 2 {
+        pair_cases(options, workers, &cluster, &peers, add).await;
+    }
+    cluster.stop().await;
+    Ok(())
+}
+
+async fn pair_cases(options: &Options, workers: &Workers, cluster: &Cluster, peers: &Peers, add: &mut impl FnMut(Row)) {
+    if options.wants("allocations/2x256") {
+        add(allocations(options.span(), workers, peers).await);
+    }
+    if options.wants("long_stream/512B") {
+        add(long_stream(options.span(), workers, peers).await.row("long_stream/512B", "msgs/s"));
+    }
+    for callers in CALLERS {
+        let case = format!("rest/2x{callers}");
+        if options.wants(&case) {
+            let addresses: Vec<String> = cluster.servers.iter().map(|server| server.address.clone()).collect();
+            let outcome = run(options.span(), |phase, results| {
+                for caller in 0..callers {
+                    let address = addresses[(caller + 1) % addresses.len()].clone();
+                    let home = caller % workers.handles.len();
+                    rest::spawn_caller(&workers.handles[home], address, Tally::new(phase.clone()), results.clone());
+                }
+            });
+            add(outcome.await.row(&case, "ops/s"));
+        }
+    }
+}
+
+async fn calls(span: Duration, workers: &Workers, peers: &Peers, callers: usize) -> Outcome {
+    run(span, |phase, results| {
+        for caller in 0..callers {
+            let (peers, results, mut tally) = (peers.clone(), results.clone(), Tally::new(phase.clone()));
+            let source = caller % peers.len();
+            workers.handles[source % workers.handles.len()].spawn(async move {
+                let (mut dice, payload) = (Dice::new(caller as u64), [5; PAYLOAD_BYTES]);
+                tally.begin();
+                loop {
+                    let peer = &peers[source][dice.below(peers[source].len())];
+                    let answer = peer.call_bytes(HandlerId::Echo, &payload, CallOptions::default()).await;
+                    let right = answer.is_ok_and(|answer| answer.len() == PAYLOAD_BYTES);
+                    if !(if right { tally.done(1) } else { tally.failed() }) {
+                        break;
+                    }
+                }
+                // The receiver waits for every caller.
+                let _ = results.send(tally);
+            });
+        }
+    })
+    .await
+}
+
+async fn streams(span: Duration, workers: &Workers, peers: &Peers, callers: usize) -> Outcome {
+    run(span, |phase, results| {
+        for caller in 0..callers {
+            let (peers, results, mut tally) = (peers.clone(), results.clone(), Tally::new(phase.clone()));
+            let source = caller % peers.len();
+            workers.handles[source % workers.handles.len()].spawn(async move {
+                let (mut dice, payload) = (Dice::new(caller as u64), [5; PAYLOAD_BYTES]);
+                tally.begin();
+                loop {
+                    let peer = &peers[source][dice.below(peers[source].len())];
+                    let count = one_stream(peer, &payload).await;
+                    if !(if count > 0 { tally.done(count) } else { tally.failed() }) {
+                        break;
+                    }
+                }
+                // The receiver waits for every caller.
+                let _ = results.send(tally);
+            });
+        }
+    })
+    .await
+}
+
+/// Replies of one stream with a window of one message; 0 if it failed.
+async fn one_stream(peer: &PeerHandle<OsRuntime>, initial: &[u8]) -> u64 {
+    let options = CallOptions { window: (1, 1), ..CallOptions::default() };
+    let Ok(mut stream) = peer.open_stream(HandlerId::EchoStream, initial, options).await else { return 0 };
+    let mut count = 0;
+    loop {
+        match stream.receiver.receive().await {
+            Ok(Some(message)) if message.len() == PAYLOAD_BYTES => count += 1,
+            Ok(None) => return count,
+            Ok(Some(_)) | Err(_) => return 0,
+        }
+    }
+}
+
+/// Heap allocations per call, with 256 callers, both ends together.
+async fn allocations(span: Duration, workers: &Workers, peers: &Peers) -> Row {
+    heap::count(true);
+    let before = heap::counts();
+    let outcome = calls(span, workers, peers, 256).await;
+    let after = heap::counts();
+    heap::count(false);
+    // The warm-up is counted too: it allocates like the rest, so scale by its share of the time.
+    let share = span.as_secs_f64() / (span.as_secs_f64() + Duration::from_millis(300).min(span).as_secs_f64());
+    let allocations = (after.allocations - before.allocations) as f64 * share;
+    Row::new("allocations/2x256", allocations / outcome.operations.max(1) as f64, "per call")
+}
+
+async fn long_stream(span: Duration, workers: &Workers, peers: &Peers) -> Outcome {
+    run(span, |phase, results| {
+        let (peers, results, mut tally) = (peers.clone(), results.clone(), Tally::new(phase.clone()));
+        workers.handles[0].spawn(async move {
+            let mut initial = vec![5; PAYLOAD_BYTES];
+            initial.extend_from_slice(&LONG_STREAM_MESSAGES.to_be_bytes());
+            let options = CallOptions::within(Duration::from_secs(600));
+            if let Ok(mut stream) = peers[0][0].open_stream(HandlerId::EchoStream, &initial, options).await {
+                while let Ok(Some(_)) = stream.receiver.receive().await {
+                    let mut messages = 1;
+                    while stream.receiver.next_ready().is_some() {
+                        messages += 1;
+                    }
+                    if !tally.done(messages) {
+                        break;
+                    }
+                }
+            }
+            // The receiver waits for every caller.
+            let _ = results.send(tally);
+        });
+    })
+    .await
+}
+
+/// One small caller alone, then beside large transfers of both directions.
+async fn beside_bulk(options: &Options, workers: &Workers, add: &mut impl FnMut(Row)) -> Result<(), Failure> {
+    let cluster = Cluster::start(workers, 2).await?;
+    let peers: Peers = Arc::new(cluster.peers.clone());
+    let alone = calls(options.span(), workers, &peers, 1).await;
+    let bulk = bulk_load(options.span(), workers, &peers);
+    let (bulk, beside) = together::both(bulk, calls(options.span(), workers, &peers, 1)).await;
+    let name = "small_calls_beside_bulk";
+    add(alone.row(&format!("{name}/alone"), "ops/s"));
+    add(beside.row(&format!("{name}/beside"), "ops/s"));
+    add(Row::new(format!("{name}/bulk"), bulk.rate() * BULK_BYTES as f64 / 1e6, "MB/s"));
+    add(Row::new(format!("{name}/p99_ratio"), beside.quantile_us(0.99) / alone.quantile_us(0.99), "x"));
+    cluster.stop().await;
+    Ok(())
+}
+
+async fn bulk_load(span: Duration, workers: &Workers, peers: &Peers) -> Outcome {
+    run(span, |phase, results| {
+        for _ in 0..BULK_CALLERS {
+            let (peers, results, mut tally) = (peers.clone(), results.clone(), Tally::new(phase.clone()));
+            workers.handles[0].spawn(async move {
+                let payload = Arc::new(vec![5; BULK_BYTES]);
+                tally.begin();
+                loop {
+                    let answer = peers[0][0].call_large(HandlerId::Sink, payload.clone(), CallOptions::default()).await;
+                    if !(if answer.is_ok() { tally.done(1) } else { tally.failed() }) {
+                        break;
+                    }
+                }
+                // The receiver waits for every caller.
+                let _ = results.send(tally);
+            });
+        }
+    })
+    .await
+}

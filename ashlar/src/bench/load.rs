@@ -1,0 +1,195 @@
+//! Callers that do one thing again and again for a while, and what that took.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use ashlar_wire::time::Instant;
+use hdrhistogram::Histogram;
+
+use super::report::Row;
+use crate::os::{clock, process};
+
+/// What every caller watches.
+#[derive(Debug, Clone, Default)]
+pub struct Phase(Arc<AtomicU8>);
+
+// 0, the default, is warming up.
+const MEASURING: u8 = 1;
+const OVER: u8 = 2;
+
+impl Phase {
+    /// Whether callers should stop.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == OVER
+    }
+
+    /// Whether what callers do now counts.
+    #[must_use]
+    pub fn is_measuring(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == MEASURING
+    }
+
+    fn set(&self, phase: u8) {
+        self.0.store(phase, Ordering::Relaxed);
+    }
+}
+
+/// What one caller counts.
+#[derive(Debug)]
+pub struct Tally {
+    phase: Phase,
+    last: Instant,
+    operations: u64,
+    errors: u64,
+    /// Nanoseconds.
+    latencies: Histogram<u64>,
+}
+
+impl Tally {
+    /// An empty tally.
+    ///
+    /// # Panics
+    /// Never: the histogram's precision is a constant that it accepts.
+    #[must_use]
+    pub fn new(phase: Phase) -> Self {
+        let latencies = Histogram::new_with_bounds(100, 60_000_000_000, 2).expect("bounds and precision are valid");
+        Self { phase, last: clock::now(), operations: 0, errors: 0, latencies }
+    }
+
+    /// Begins an operation now. Not needed where the next one begins when the last one ends.
+    pub fn begin(&mut self) {
+        self.last = clock::now();
+    }
+
+    /// Notes that an operation of `messages` messages is done, and begins the next. Whether to go on.
+    #[inline]
+    pub fn done(&mut self, messages: u64) -> bool {
+        let now = clock::now();
+        if self.phase.is_measuring() {
+            self.operations += messages;
+            let nanos = u64::try_from(now.saturating_since(self.last).as_nanos()).unwrap_or(u64::MAX);
+            self.latencies.saturating_record(nanos);
+        }
+        self.last = now;
+        !self.phase.is_over()
+    }
+
+    /// Notes that an operation failed. Whether to go on.
+    pub fn failed(&mut self) -> bool {
+        self.errors += 1;
+        !self.phase.is_over()
+    }
+}
+
+/// What all callers of one case did.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Operations, or messages of streams.
+    pub operations: u64,
+    /// Failed ones.
+    pub errors: u64,
+    /// How long was measured.
+    pub span: Duration,
+    /// CPU time of the process meanwhile.
+    pub cpu: Duration,
+    /// Nanoseconds.
+    pub latencies: Histogram<u64>,
+}
+
+impl Outcome {
+    /// Operations a second.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        self.operations as f64 / self.span.as_secs_f64()
+    }
+
+    /// A quantile of the latencies, microseconds.
+    #[must_use]
+    pub fn quantile_us(&self, quantile: f64) -> f64 {
+        self.latencies.value_at_quantile(quantile) as f64 / 1e3
+    }
+
+    /// The usual row: operations a second and what one took.
+    #[must_use]
+    pub fn row(&self, case: &str, unit: &'static str) -> Row {
+        let row = Row::new(case, self.rate(), unit)
+            .with("mean_us", self.latencies.mean() / 1e3)
+            .with("p50_us", self.quantile_us(0.5))
+            .with("p99_us", self.quantile_us(0.99))
+            .with("p999_us", self.quantile_us(0.999))
+            .with("cpu_us_per_op", self.cpu.as_secs_f64() * 1e6 / self.operations.max(1) as f64);
+        if self.errors > 0 { row.with("errors", self.errors as f64) } else { row }
+    }
+}
+
+/// What a caller sends when it has stopped.
+pub type Results = std::sync::mpsc::Sender<Tally>;
+
+/// Starts callers with `start`, lets them warm up, measures for `span`, stops them and adds up.
+///
+/// # Panics
+/// Never: histograms of equal bounds add up.
+pub async fn run(span: Duration, start: impl FnOnce(&Phase, &Results)) -> Outcome {
+    let phase = Phase::default();
+    let (results, tallies) = std::sync::mpsc::channel();
+    start(&phase, &results);
+    drop(results);
+    clock::sleep(WARM_UP.min(span)).await;
+    let (began, cpu_before) = (clock::now(), process::cpu_time());
+    phase.set(MEASURING);
+    clock::sleep(span).await;
+    phase.set(OVER);
+    let (ended, cpu_after) = (clock::now(), process::cpu_time());
+    let mut outcome = Outcome {
+        operations: 0,
+        errors: 0,
+        span: ended.saturating_since(began),
+        cpu: cpu_after.saturating_sub(cpu_before),
+        latencies: Tally::new(phase).latencies,
+    };
+    for tally in collect(tallies).await {
+        outcome.operations += tally.operations;
+        outcome.errors += tally.errors;
+        outcome.latencies.add(&tally.latencies).expect("all have the same bounds");
+    }
+    outcome
+}
+
+/// All tallies, once every caller has ended. The callers are on other threads; this one only looks from time to time.
+async fn collect(tallies: std::sync::mpsc::Receiver<Tally>) -> Vec<Tally> {
+    let mut all = Vec::new();
+    loop {
+        match tallies.try_recv() {
+            Ok(tally) => all.push(tally),
+            Err(std::sync::mpsc::TryRecvError::Empty) => clock::sleep(Duration::from_millis(2)).await,
+            Err(std::sync::mpsc::TryRecvError::Disconnected) => return all,
+        }
+    }
+}
+
+/// Not measured at the beginning of each case.
+const WARM_UP: Duration = Duration::from_millis(300);
+
+/// Chance for load: a xorshift generator, the same in every run.
+#[derive(Debug, Clone)]
+pub struct Dice(u64);
+
+impl Dice {
+    /// The generator number `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    /// A number below `end`, which is at least 1.
+    #[inline]
+    pub fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        let span = u64::try_from(end).unwrap_or(u64::MAX).max(1);
+        usize::try_from(self.0 % span).unwrap_or(0)
+    }
+}
