@@ -228,7 +228,7 @@ impl Rig {
         let request = payload(tag, usize::from(len % 9_000));
         let mux = &mut self.peers[end].mux;
         let started = if background {
-            mux.start_large_call(self.now, &call, request)
+            mux.start_large_call(self.now, &call, request.into())
         } else {
             let mut scratch = mux.take_scratch();
             scratch.extend_from_slice(&request);

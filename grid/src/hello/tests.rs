@@ -311,6 +311,36 @@ fn a_recorded_hello_is_worth_nothing() {
     assert_eq!(mixed, Err((3, bad_proof)));
 }
 
+/// Key ids travel openly: who repeats one without the secret gets no further than his first proof.
+#[test]
+fn knowing_the_name_of_a_secret_is_not_knowing_it() {
+    let bad_proof = Err(HelloError::Refused(RefusalCode::BadProof));
+    let mut acceptor = Acceptor::new(accepting(), [0xac; 32]);
+    let (mut dialer, hello) = Dialer::new(dialing(), [0xd1; 32]);
+    let challenge = sent(acceptor.handle_message(&hello).unwrap());
+    let proof = secret(7).mac(DIALER_CONTEXT, &[&hello, &challenge, &[9; 32]]);
+    assert_eq!(acceptor.handle_message(&Proof { proof }.encode()), bad_proof);
+    let mut challenge = challenge[..challenge.len() - 34].to_vec();
+    let proof = secret(7).mac(ACCEPTOR_CONTEXT, &[&hello, &challenge, &[9; 32]]);
+    write_bin(&mut challenge, &proof);
+    assert_eq!(dialer.handle_message(&challenge), bad_proof);
+    assert_eq!(dialer.peer(), None);
+}
+
+#[test]
+fn each_side_learns_the_limits_of_the_other() {
+    let limits = |n: u32| PeerLimits {
+        calls_in_flight_max: n,
+        streams_open_max: n + 1,
+        chunk_max: n + 2,
+        payload_max: n + 3,
+        routes_max: 4,
+    };
+    let dialing = HelloConfig { limits: limits(2_000), ..dialing() };
+    let talk = talk(dialing, HelloConfig { limits: limits(3_000), ..accepting() }).unwrap();
+    assert_eq!((talk.acceptor.peer_limits, talk.dialer.peer_limits), (limits(2_000), limits(3_000)));
+}
+
 #[test]
 fn another_version_gets_a_clear_answer() {
     let wrong_version = HelloError::Refused(RefusalCode::WrongVersion);
