@@ -224,7 +224,8 @@ impl<R: Runtime> Grid<R> {
         let at = self.0.runtime.now() + self.0.config.timing.drain_max;
         loop {
             let now = self.0.runtime.now();
-            if now >= at || self.0.links().iter().all(|link| link.lock().lost().is_some()) {
+            let is_settled = self.0.peers().by_id.values().all(|peer| peer.is_settled());
+            if is_settled || now >= at {
                 break;
             }
             self.0.runtime.sleep_until(now + DRAIN_LOOK).await;

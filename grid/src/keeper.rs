@@ -42,9 +42,16 @@ impl<R: Runtime> Grid<R> {
 /// A dial of this side that the peer may accept any moment.
 struct Dialing(Arc<Peer>);
 
+impl Dialing {
+    fn begin(peer: Arc<Peer>) -> Self {
+        peer.begin_dial();
+        Self(peer)
+    }
+}
+
 impl Drop for Dialing {
     fn drop(&mut self) {
-        self.0.set_dialing(false);
+        self.0.end_dial();
     }
 }
 
@@ -195,11 +202,11 @@ impl<R: Runtime> Shared<R> {
             }
             let standing = peer.standing(self.runtime.now(), self.config.timing.ping_after);
             let taken = standing.is_linked && !standing.is_suspect && standing.incarnation == Some(hello.incarnation);
-            if !taken {
-                peer.set_dialing(true);
-                dialing = Some(Dialing(peer));
+            let goes_on = !taken && !self.is_draining();
+            if goes_on {
+                dialing = Some(Dialing::begin(peer));
             }
-            !taken
+            goes_on
         };
         let session = framed.dial(dialer, hello, proved).await?;
         let Some(dialing) = dialing else { return Err(ConnectError::Refused(RefusalCode::Malformed)) };
@@ -208,9 +215,7 @@ impl<R: Runtime> Shared<R> {
         if let Decision::Refuse(code) = decide_dialed(session.incarnation, standing) {
             return Err(ConnectError::Refused(code));
         }
-        if self.is_draining() {
-            return Err(ConnectError::Refused(RefusalCode::Draining));
-        }
+        // Even while draining: the peer has this connection already, and may have sent calls on it.
         let link = self.new_link(Side::Dialer, session);
         peer.install(&link);
         drop(dialing);
@@ -397,7 +402,7 @@ impl<R: Runtime> Shared<R> {
         let mut framed = self.open(&peer.address(), Lane::Bulk).await?;
         let config = self.hello_config(Lane::Bulk, Some(peer.id()), framed.wire.channel_binding());
         let (dialer, hello) = Dialer::new(config, self.nonce());
-        let session = framed.dial(dialer, hello, |_| true).await?;
+        let session = framed.dial(dialer, hello, |_| !self.is_draining()).await?;
         let link = self.new_link(Side::Dialer, session);
         Ok((framed, link))
     }

@@ -38,7 +38,8 @@ struct State {
     bulk_max: usize,
     /// Where the next bulk call looks first.
     bulk_turn: usize,
-    is_dialing: bool,
+    /// Dials of this side whose proof is sent and whose outcome is not known.
+    dialing: usize,
     breaker: Breaker,
     waiting: Vec<Waker>,
     /// Who wants to know when the connection is gone.
@@ -59,7 +60,7 @@ impl Peer {
             bulk_opening: 0,
             bulk_max: config.bulk_pool_max,
             bulk_turn: 0,
-            is_dialing: false,
+            dialing: 0,
             breaker: Breaker::new(config.breaker_failures_max, config.timing.breaker_pause),
             waiting: Vec::new(),
             keepers: Vec::new(),
@@ -86,13 +87,30 @@ impl Peer {
     pub(crate) fn standing(&self, now: Instant, suspect_after: Duration) -> Standing {
         let state = self.lock();
         let live = state.link.as_ref().map(|link| link.lock()).filter(|mux| mux.lost().is_none());
-        let is_suspect =
-            live.as_ref().is_some_and(|mux| mux.silence(now) > suspect_after * 2 || mux.is_peer_draining());
-        Standing { incarnation: state.incarnation, is_linked: live.is_some(), is_suspect, is_dialing: state.is_dialing }
+        let is_suspect = live.as_ref().is_some_and(|mux| mux.silence(now) > suspect_after * 2);
+        Standing {
+            incarnation: state.incarnation,
+            is_linked: live.is_some(),
+            is_suspect,
+            is_dialing: state.dialing > 0,
+        }
     }
 
-    pub(crate) fn set_dialing(&self, is_dialing: bool) {
-        self.lock().is_dialing = is_dialing;
+    /// The peer may accept a dial of this side from now on.
+    pub(crate) fn begin_dial(&self) {
+        self.lock().dialing += 1;
+    }
+
+    /// The outcome of such a dial is known.
+    pub(crate) fn end_dial(&self) {
+        self.lock().dialing -= 1;
+    }
+
+    /// Whether every connection has ended and none can come of what this side has dialed.
+    pub(crate) fn is_settled(&self) -> bool {
+        let state = self.lock();
+        let has_ended = |link: &Arc<Link>| link.lock().lost().is_some();
+        state.dialing == 0 && state.bulk_opening == 0 && state.link.iter().chain(&state.bulk).all(has_ended)
     }
 
     /// Makes `link` the connection; the one that was there before is ended.
