@@ -368,8 +368,10 @@ impl<R: Runtime> PeerHandle<R> {
         let mut attempts = 0;
         // Of an idempotent call: an earlier try may have run, whatever is known of the last one.
         let mut may_have_run = false;
+        // Leaving the small lane is no second try: the breaker lets one probe through, and this is the one.
+        let mut is_admitted = false;
         loop {
-            if !self.peer.admit(now) {
+            if !core::mem::take(&mut is_admitted) && !self.peer.admit(now) {
                 return Err(last_word(CallError::NotSent(Reason::BreakerOpen), may_have_run));
             }
             let lane = if large.is_some() { Lane::Bulk } else { Lane::Small };
@@ -388,6 +390,7 @@ impl<R: Runtime> PeerHandle<R> {
             let result = match started {
                 Err(Start::TakeBulk(request)) => {
                     large = Some(Arc::new(request));
+                    is_admitted = true;
                     continue;
                 }
                 Err(Start::Failed(error)) => Err(error),
