@@ -158,7 +158,17 @@ impl<'a, R: Runtime> Framed<'a, R> {
         self.send(&hello).await?;
         loop {
             let message = self.receive().await?;
-            match dialer.handle_message(&message)? {
+            let step = match dialer.handle_message(&message) {
+                Ok(step) => step,
+                Err(error) => {
+                    if let Some(refusal) = error.refusal_to_send() {
+                        // So that the other side's log tells why; this side's error is the same without it.
+                        let _ = self.send(&refusal).await;
+                    }
+                    return Err(error.into());
+                }
+            };
+            match step {
                 Step::Send(bytes) => {
                     if let Some(peer) = dialer.peer()
                         && !proved(peer)

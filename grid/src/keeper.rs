@@ -253,18 +253,22 @@ impl<R: Runtime> Shared<R> {
         let mut framed = Framed::new(&*self.runtime, wire, Side::Acceptor, self.config.timing.handshake_step_max);
         let config = self.hello_config(lane, None, framed.wire.channel_binding());
         let mut acceptor = Acceptor::new(config, self.nonce());
-        let greeted = framed.accept(&mut acceptor).await;
-        let installed = match greeted {
+        let admitted = match framed.accept(&mut acceptor).await {
             Ok(hello) => self.admit(&mut framed, acceptor, &hello).await,
-            Err(error) => {
-                framed.farewell(&format!("not authenticated: {error}")).await;
-                Err(error)
-            }
+            Err(error) => Err(error),
         };
+        // Counted before the peer is told: who has been refused can see it in the counters.
         self.handshakes.fetch_sub(1, Ordering::AcqRel);
-        match installed {
+        match admitted {
             Ok((peer, link)) => self.run(framed, Side::Acceptor, peer, link).await,
-            Err(error) => self.reject(&error),
+            Err(error) => {
+                self.reject(&error);
+                let text = match &error {
+                    ConnectError::Refused(_) => error.to_string(),
+                    _ => format!("not authenticated: {error}"),
+                };
+                framed.farewell(&text).await;
+            }
         }
     }
 
@@ -286,6 +290,9 @@ impl<R: Runtime> Shared<R> {
             {
                 return Err(framed.refuse(&acceptor, code).await);
             }
+        }
+        if hello.lane == Lane::Bulk && !peer.has_bulk_room(self.config.bulk_pool_max * 2) {
+            return Err(framed.refuse(&acceptor, RefusalCode::Busy).await);
         }
         let mut session_id = [0; 8];
         self.runtime.random(&mut session_id);

@@ -131,6 +131,11 @@ impl Peer {
         waiting.into_iter().for_each(Waker::wake);
     }
 
+    /// Whether there may be one more bulk connection.
+    pub(crate) fn has_bulk_room(&self, max: usize) -> bool {
+        self.lock().bulk.len() < max
+    }
+
     /// Adds a bulk connection; `false` if there are too many.
     pub(crate) fn install_bulk(&self, link: &Arc<Link>, max: usize) -> bool {
         let waiting = {
