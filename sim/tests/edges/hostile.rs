@@ -170,6 +170,33 @@ fn bad_frame_hurts_one_call() {
 }
 
 #[test]
+fn an_end_that_does_not_fit_is_no_end() {
+    let mut rig = Rig::two();
+    let runtime = rig.nodes[0].runtime.clone();
+    rig.run(secs(10), async move {
+        let mut rogue = Rogue::enter(&runtime, &addr(1), 1).await;
+        let mut digest = ashlar_wire::checksum::Digest::default();
+        digest.update(&stream_message(0, 1));
+        let right = digest.to_bytes();
+        // The right end, one message too many, another message, none of both; a chunk is missing.
+        for (slot, (count, digest, more)) in
+            (1..).zip([(1, right, false), (2, right, false), (1, [1; 8], false), (0, right, false), (0, [0; 8], true)])
+        {
+            let stream = MuxId { slot, generation: 1 | MuxId::STREAM };
+            let open = Header { handler: HandlerId::Pattern as u32, ..Header::new(Op::Open, stream, 1 << 16) };
+            rogue.send(open, &Pattern::Up(1).encode()).await;
+            let flags = if more { Flags::MORE } else { Flags(0) };
+            rogue.send(Header { flags, ..Header::new(Op::Data, stream, 1) }, &stream_message(0, 1)).await;
+            rogue.send(Header::new(Op::End, stream, count), &digest).await;
+            let expected = if slot == 1 { Op::End } else { Op::Reset };
+            let (end, _) = rogue.next_of(expected).await.expect("answered");
+            assert_eq!((end.id, end.handler), (stream, if slot == 1 { 0 } else { Outcome::Refused as u32 }));
+        }
+    });
+    assert_eq!(rig.nodes[1].tally.done().running, 0);
+}
+
+#[test]
 fn corrupted_bytes_end_the_connection_and_no_call_is_answered_wrongly() {
     let mut protocol_errors = 0;
     for seed in 0..20 {

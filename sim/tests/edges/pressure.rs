@@ -101,6 +101,28 @@ fn large_message_on_slow_link() {
     }
 }
 
+#[test]
+fn large_message_in_a_deep_buffer() {
+    // The kernels take all of it at once. For eight seconds the peer says nothing, and a ping waits behind the payload:
+    // only the acknowledgements show that it lives.
+    for downwards in [false, true] {
+        let deep = WorldOptions { send_bytes_max: 64 * MIB, ..world_with(link(500, 2 * MIB, 16 << 10)) };
+        let mut rig = Rig::meshed(2, deep, |_, _| {});
+        let grid = rig.nodes[0].grid.clone();
+        rig.run(secs(30), async move {
+            let options = CallOptions::within(secs(30));
+            if downwards {
+                let answer = grid.call::<LargeSource>(id(1), &Packed(16 * MIB), options).await;
+                assert_eq!(answer.map(|answer| answer.len()), Ok(16 << 20));
+            } else {
+                let answer = grid.call::<Sink>(id(1), &vec![7; 16 << 20], options).await;
+                assert_eq!(answer, Ok(Packed(16 * MIB)));
+            }
+        });
+        assert!(rig.nodes.iter().all(|node| node.losses().is_empty()));
+    }
+}
+
 /// Times of small calls on an otherwise idle small lane, sorted.
 async fn small_calls(grid: ashlar_grid::Grid<ashlar_sim::SimRuntime>, control: ashlar_sim::Control) -> Vec<Duration> {
     let mut times = Vec::new();
