@@ -95,6 +95,7 @@ impl<R: Runtime> Driver<R> {
         match result {
             Ok(()) => {}
             Err(ReceiveEnd::Closed) => self.end(Lost::Closed, None, None),
+            Err(ReceiveEnd::Unproved) => self.end(Lost::Unproved, None, None),
             Err(ReceiveEnd::Protocol(error)) => self.end(Lost::Protocol, Some(error), None),
         }
     }
@@ -197,6 +198,7 @@ impl<R: Runtime> Driver<R> {
         let farewell = match ended.lost {
             Lost::Protocol => Some((1002, ended.protocol.map(|error| error.to_string()).unwrap_or_default())),
             Lost::Drained | Lost::Shutdown => Some((1001, "going away".to_owned())),
+            Lost::Unproved => Some((1008, "the new cluster secret was not proved".to_owned())),
             Lost::Replaced => Some((1000, "replaced".to_owned())),
             Lost::Closed | Lost::Broken | Lost::Silent => None,
         };

@@ -155,6 +155,8 @@ pub enum Lost {
     Replaced,
     /// The peer drained, and everything on it was finished.
     Drained,
+    /// The peer did not prove a cluster secret that is still held.
+    Unproved,
     /// This server ended it.
     Shutdown,
 }
@@ -168,6 +170,7 @@ impl fmt::Display for Lost {
             Self::Protocol => "peer broke the protocol",
             Self::Replaced => "replaced by another connection",
             Self::Drained => "drained",
+            Self::Unproved => "the peer did not prove the new cluster secret",
             Self::Shutdown => "shut down here",
         })
     }

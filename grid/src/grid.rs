@@ -22,6 +22,7 @@ use crate::mux::{Mux, NewCall};
 use crate::outbox::Class;
 use crate::peer::Peer;
 use crate::race::before;
+use crate::rotation::Keyring;
 use crate::seam::{Lane, Runtime};
 use crate::status::{GridCounters, PeerEvent, PeerStatus};
 use crate::stream::ClientStream;
@@ -61,6 +62,7 @@ pub(crate) struct Shared<R: Runtime> {
     /// Where bulk connections live, so that their long copies hold up nothing that is short.
     pub(crate) bulk_runtime: Arc<R>,
     pub(crate) config: GridConfig,
+    pub(crate) keyring: Keyring,
     pub(crate) handlers: Arc<Handlers>,
     pub(crate) peers: Mutex<Peers>,
     pub(crate) counters: Mutex<GridCounters>,
@@ -117,6 +119,7 @@ impl<R: Runtime> Grid<R> {
         Self(Arc::new(Shared {
             runtime,
             bulk_runtime,
+            keyring: Keyring::new(config.secrets.clone()),
             config,
             handlers: Arc::new(handlers),
             peers: Mutex::default(),
@@ -268,7 +271,7 @@ impl<R: Runtime> Shared<R> {
     }
 
     /// Every live connection.
-    fn links(&self) -> Vec<Arc<Link>> {
+    pub(crate) fn links(&self) -> Vec<Arc<Link>> {
         let peers: Vec<Arc<Peer>> = self.peers().by_id.values().cloned().collect();
         peers.iter().flat_map(|peer| peer.links()).collect()
     }
@@ -368,8 +371,10 @@ impl<R: Runtime> PeerHandle<R> {
         let mut attempts = 0;
         // Of an idempotent call: an earlier try may have run, whatever is known of the last one.
         let mut may_have_run = false;
+        // Leaving the small lane is no second try: the breaker lets one probe through, and this is the one.
+        let mut is_admitted = false;
         loop {
-            if !self.peer.admit(now) {
+            if !core::mem::take(&mut is_admitted) && !self.peer.admit(now) {
                 return Err(last_word(CallError::NotSent(Reason::BreakerOpen), may_have_run));
             }
             let lane = if large.is_some() { Lane::Bulk } else { Lane::Small };
@@ -388,6 +393,7 @@ impl<R: Runtime> PeerHandle<R> {
             let result = match started {
                 Err(Start::TakeBulk(request)) => {
                     large = Some(Arc::new(request));
+                    is_admitted = true;
                     continue;
                 }
                 Err(Start::Failed(error)) => Err(error),

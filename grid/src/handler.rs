@@ -66,6 +66,8 @@ handler_ids! {
     Counted = 7,
     /// For tests of the simulator: a stream with a pattern that its reader checks.
     Pattern = 8,
+    /// A stream that is read to its end and answers nothing: for benchmarks.
+    SinkStream = 9,
 }
 
 /// A value that travels as a payload.
@@ -379,7 +381,7 @@ mod tests {
     #[test]
     fn ids_keep_their_numbers() {
         let numbers: Vec<u16> = HandlerId::ALL.iter().map(|id| *id as u16).collect();
-        assert_eq!(numbers, (1..=8).collect::<Vec<u16>>());
+        assert_eq!(numbers, (1..=9).collect::<Vec<u16>>());
         assert!(HandlerId::ALL.iter().all(|id| HandlerId::from_number(*id as u16) == Some(*id)));
         assert_eq!(HandlerId::from_number(0), None);
     }

@@ -79,6 +79,12 @@ impl Secrets {
         self.0.iter().map(Secret::key_id).collect()
     }
 
+    /// Whether one of them has that id.
+    #[must_use]
+    pub fn holds(&self, id: KeyId) -> bool {
+        self.get(id).is_some()
+    }
+
     fn get(&self, id: KeyId) -> Option<&Secret> {
         self.0.iter().find(|secret| secret.key_id() == id)
     }

@@ -26,6 +26,8 @@ const RAW_OUT_MAX: usize = 4_096;
 pub enum ReceiveEnd {
     /// The peer said good-bye.
     Closed,
+    /// The peer's proof of the newest secret is wrong.
+    Unproved,
     /// The peer broke the protocol.
     Protocol(ProtocolError),
 }
@@ -125,10 +127,10 @@ impl<R: Runtime> Dispatch<R> {
             }
         }
         let work = self.link.lock().handle_message(now, &message)?;
-        if let Some(work) = work {
-            self.start(work);
+        match work {
+            Some(work) => self.start(work),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     #[inline]
@@ -147,8 +149,15 @@ impl<R: Runtime> Dispatch<R> {
         self.link.lock().reply_inline(id, outcome, &mut self.answer);
     }
 
-    fn start(&mut self, work: Work) {
+    fn start(&mut self, work: Work) -> Result<(), ReceiveEnd> {
         match work {
+            Work::Challenge(challenge) => {
+                // A secret that is not held here yet cannot be proved: the peer closes if it never is.
+                if let Ok(proof) = self.link.proofs().answer(&challenge) {
+                    self.link.lock().push_proof(&proof);
+                }
+            }
+            Work::Proof(answer) => self.link.proofs().verify(&answer).map_err(|_| ReceiveEnd::Unproved)?,
             Work::Route { number, name } => {
                 let route = self.handlers.route(&name);
                 self.link.lock().set_route(number, route);
@@ -162,6 +171,7 @@ impl<R: Runtime> Dispatch<R> {
                 self.start_stream(key, route, handler, context, initial);
             }
         }
+        Ok(())
     }
 
     fn start_call(&mut self, id: MuxId, route: RouteIndex, handler: u16, context: CallContext, request: Vec<u8>) {

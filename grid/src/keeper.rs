@@ -21,6 +21,7 @@ use crate::link::Link;
 use crate::message::Assembler;
 use crate::peer::Peer;
 use crate::race::before;
+use crate::rotation::Proofs;
 use crate::seam::{BoxFuture, Lane, Runtime, Wire as _};
 use crate::status::PeerEvent;
 use crate::table::{Decision, decide_accepted, decide_dialed};
@@ -57,7 +58,7 @@ impl Drop for Dialing {
 
 impl<R: Runtime> Shared<R> {
     /// Runs a task that is counted.
-    fn spawn(self: &Arc<Self>, lane: Lane, task: BoxFuture<()>) {
+    pub(crate) fn spawn(self: &Arc<Self>, lane: Lane, task: BoxFuture<()>) {
         struct Counted<R: Runtime>(Arc<Shared<R>>);
         impl<R: Runtime> Drop for Counted<R> {
             fn drop(&mut self) {
@@ -155,6 +156,9 @@ impl<R: Runtime> Shared<R> {
     }
 
     fn note_dial_error(&self, address: &str, error: &ConnectError, reported: &mut String) {
+        if is_quiet(error) {
+            return;
+        }
         let reason = error.to_string();
         if let Some(target) = self.peers().targets.get_mut(address) {
             target.last_error = Some(reason.clone());
@@ -162,7 +166,7 @@ impl<R: Runtime> Shared<R> {
         if let Some(peer) = self.target_peer(address) {
             peer.note_error(reason.clone());
         }
-        if is_quiet(error) || *reported == reason {
+        if *reported == reason {
             return;
         }
         let will_heal = match error {
@@ -180,7 +184,7 @@ impl<R: Runtime> Shared<R> {
             server: config.server,
             incarnation: config.incarnation,
             address: config.address.clone(),
-            secrets: config.secrets.clone(),
+            secrets: self.keyring.secrets(),
             limits: crate::hello::PeerLimits::of(if lane == Lane::Small { config.limits } else { config.bulk_limits }),
             always_checksum: config.always_checksum,
             lane,
@@ -216,7 +220,7 @@ impl<R: Runtime> Shared<R> {
             return Err(ConnectError::Refused(code));
         }
         // Even while draining: the peer has this connection already, and may have sent calls on it.
-        let link = self.new_link(Side::Dialer, session);
+        let link = self.new_link(&framed, Side::Dialer, session);
         peer.install(&link);
         drop(dialing);
         self.run(framed, Side::Dialer, peer, link).await;
@@ -231,15 +235,17 @@ impl<R: Runtime> Shared<R> {
         Ok(Framed::new(&*self.runtime, wire, Side::Dialer, step_max))
     }
 
-    fn nonce(&self) -> [u8; 32] {
+    pub(crate) fn nonce(&self) -> [u8; 32] {
         let mut nonce = [0; 32];
         self.runtime.random(&mut nonce);
         nonce
     }
 
-    fn new_link(&self, side: Side, session: Session) -> Arc<Link> {
+    fn new_link(&self, framed: &Framed<'_, R>, side: Side, session: Session) -> Arc<Link> {
         let mux = self.new_mux(side, &session);
-        Arc::new(Link::new(mux, session, self.runtime.now()))
+        let binding = framed.wire.channel_binding();
+        let proofs = Proofs::new(self.keyring.clone(), self.config.server, &session, binding);
+        Arc::new(Link::new(mux, session, proofs, self.runtime.now()))
     }
 
     /// The life of a connection from outside.
@@ -284,7 +290,7 @@ impl<R: Runtime> Shared<R> {
         let mut session_id = [0; 8];
         self.runtime.random(&mut session_id);
         let (welcome, session) = acceptor.welcome(u64::from_le_bytes(session_id));
-        let link = self.new_link(Side::Acceptor, session);
+        let link = self.new_link(framed, Side::Acceptor, session);
         match hello.lane {
             Lane::Small => peer.install(&link),
             Lane::Bulk if peer.install_bulk(&link, self.config.bulk_pool_max * 2) => {}
@@ -362,13 +368,15 @@ impl<R: Runtime> Shared<R> {
         if link.session().lane == Lane::Bulk {
             return;
         }
-        counters.losses += u64::from(!matches!(ended.lost, Lost::Drained | Lost::Shutdown | Lost::Replaced));
+        let is_expected = matches!(ended.lost, Lost::Drained | Lost::Shutdown | Lost::Replaced);
+        counters.losses += u64::from(!is_expected);
         drop(counters);
         (self.on_event)(&PeerEvent::Lost {
             peer: peer.id(),
             address: peer.address(),
             reason,
             silence: link.lock().silence(self.runtime.now()),
+            is_expected,
         });
     }
 
@@ -403,7 +411,7 @@ impl<R: Runtime> Shared<R> {
         let config = self.hello_config(Lane::Bulk, Some(peer.id()), framed.wire.channel_binding());
         let (dialer, hello) = Dialer::new(config, self.nonce());
         let session = framed.dial(dialer, hello, |_| !self.is_draining()).await?;
-        let link = self.new_link(Side::Dialer, session);
+        let link = self.new_link(&framed, Side::Dialer, session);
         Ok((framed, link))
     }
 
@@ -438,10 +446,7 @@ fn is_quiet(error: &ConnectError) -> bool {
         ConnectError::Closed(..) => return true,
         _ => None,
     };
-    matches!(
-        code,
-        Some(RefusalCode::Duplicate | RefusalCode::Draining | RefusalCode::OwnEcho | RefusalCode::StaleIncarnation)
-    )
+    matches!(code, Some(RefusalCode::Duplicate | RefusalCode::Draining | RefusalCode::OwnEcho))
 }
 
 /// Why a connection ended, for people.

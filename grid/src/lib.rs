@@ -19,6 +19,7 @@ pub mod mux;
 pub mod outbox;
 mod peer;
 mod race;
+pub mod rotation;
 pub mod seam;
 mod serve;
 pub mod status;

@@ -16,12 +16,14 @@ use crate::hello::Session;
 use crate::message::MuxId;
 use crate::mux::calls::CallResult;
 use crate::mux::{Mux, NewCall};
+use crate::rotation::Proofs;
 
 /// One connection to an authenticated peer.
 #[derive(Debug)]
 pub struct Link {
     mux: Mutex<Mux>,
     session: Session,
+    proofs: Proofs,
     made_at: Instant,
     pub(crate) bytes_in: AtomicU64,
     pub(crate) bytes_out: AtomicU64,
@@ -30,15 +32,21 @@ pub struct Link {
 impl Link {
     /// A link over `mux`.
     #[must_use]
-    pub fn new(mux: Mux, session: Session, made_at: Instant) -> Self {
+    pub fn new(mux: Mux, session: Session, proofs: Proofs, made_at: Instant) -> Self {
         let (bytes_in, bytes_out) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { mux: Mutex::new(mux), session, made_at, bytes_in, bytes_out }
+        Self { mux: Mutex::new(mux), session, proofs, made_at, bytes_in, bytes_out }
     }
 
     /// Who is at the other end, and what was agreed.
     #[must_use]
     pub fn session(&self) -> &Session {
         &self.session
+    }
+
+    /// Which secrets the peer has proved.
+    #[must_use]
+    pub fn proofs(&self) -> &Proofs {
+        &self.proofs
     }
 
     /// When the connection was made.

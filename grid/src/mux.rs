@@ -105,6 +105,10 @@ pub enum Work {
         /// Its name.
         name: String,
     },
+    /// The peer asks for a proof of the newest secret: answer with [`Mux::push_proof`].
+    Challenge(Vec<u8>),
+    /// The peer's answer to a challenge of this side.
+    Proof(Vec<u8>),
 }
 
 /// A request to start.
@@ -393,6 +397,18 @@ impl Mux {
             self.routes_in.resize(at + 1, None);
         }
         self.routes_in[at] = route;
+    }
+
+    /// Asks the peer to prove the newest secret.
+    pub fn push_challenge(&mut self, challenge: &[u8]) {
+        self.out.push_control(&Header::new(Op::Challenge, MuxId::CONNECTION, 0), challenge);
+        self.wake_task();
+    }
+
+    /// Answers such a question of the peer.
+    pub fn push_proof(&mut self, proof: &[u8]) {
+        self.out.push_control(&Header::new(Op::Proof, MuxId::CONNECTION, 0), proof);
+        self.wake_task();
     }
 
     /// Refuses new work of the peer from now on, and tells it; running work goes on.

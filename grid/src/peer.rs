@@ -299,6 +299,7 @@ impl Peer {
                 () if mux.silence(now) > suspect_after * 2 => PeerState::Suspect,
                 () => PeerState::Connected,
             };
+            status.key = Some(link.proofs().key());
             status.round_trip = mux.round_trip();
             status.connected_for = Some(now.saturating_since(link.made_at()));
             status.counters = mux.counters();
@@ -323,6 +324,7 @@ impl PeerStatus {
             state: PeerState::Connecting,
             round_trip: None,
             connected_for: None,
+            key: None,
             bytes_in: 0,
             bytes_out: 0,
             counters: Counters::default(),

@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use ashlar_wire::id::{Incarnation, ServerId};
+use ashlar_wire::secret::KeyId;
 
 use crate::mux::Counters;
 
@@ -47,6 +48,8 @@ pub struct PeerStatus {
     pub round_trip: Option<Duration>,
     /// How long the present connection has lasted.
     pub connected_for: Option<Duration>,
+    /// The cluster secret that it has proved on the present connection.
+    pub key: Option<KeyId>,
     /// Bytes received over all connections to this peer.
     pub bytes_in: u64,
     /// Bytes sent over all connections to this peer.
@@ -95,6 +98,8 @@ pub enum PeerEvent {
         reason: String,
         /// How long nothing had been heard when that was noticed.
         silence: Duration,
+        /// Whether it belongs to ordinary life: the peer or this server stopped in peace, or another connection took over.
+        is_expected: bool,
     },
     /// Dialing failed; the first time in a row, or with another reason than before.
     DialFailed {

@@ -151,6 +151,11 @@ fn handlers() -> Result<Handlers, RegisteredTwice> {
             answer.extend_from_slice(&(request.len() as u64).to_be_bytes());
             Ok(())
         })?
+        .stream(HandlerId::SinkStream, |_, _, mut stream| async move {
+            // However it ends, there is nobody to tell but its sender, who knows.
+            while let Ok(Some(_)) = stream.receiver.receive().await {}
+            Ok(())
+        })?
         .stream(HandlerId::EchoStream, |_, initial, mut stream| async move {
             let (message, count) = match initial.split_at_checked(PAYLOAD_BYTES) {
                 Some((message, count)) => (message, count.try_into().map_or(STREAM_REPLIES, u32::from_be_bytes)),

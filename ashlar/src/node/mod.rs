@@ -265,9 +265,9 @@ impl<R: Runtime> Node<R> {
                 let (node, peer) = (self.clone(), *peer);
                 self.0.runtime.spawn(Box::pin(async move { node.exchange_members(peer).await }));
             }
-            PeerEvent::Lost { peer, address, reason, silence } => {
+            PeerEvent::Lost { peer, address, reason, silence, is_expected } => {
                 let unnoticed_ms = status::millis(*silence);
-                if self.is_draining() {
+                if *is_expected || self.is_draining() {
                     info!(%peer, address, reason, "connection closed");
                 } else {
                     warn!(%peer, address, reason, unnoticed_ms, "peer lost");

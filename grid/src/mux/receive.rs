@@ -89,7 +89,8 @@ impl Mux {
             Op::GoAway if header.sequence == super::GO_AWAY_DONE => self.peer_done = true,
             Op::GoAway => self.peer_draining = true,
             Op::Route => return self.handle_route(header, payload).map(Some),
-            Op::Challenge | Op::Proof => self.handle_unknown(),
+            Op::Challenge => return Ok(Some(Work::Challenge(payload.to_vec()))),
+            Op::Proof => return Ok(Some(Work::Proof(payload.to_vec()))),
         }
         Ok(None)
     }

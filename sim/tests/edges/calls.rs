@@ -126,3 +126,20 @@ fn each_failure_has_its_name() {
     });
     rig.restart(1, Kill::Process);
 }
+
+#[test]
+fn a_second_try_does_not_forget_the_first() {
+    let mut rig = Rig::two();
+    let (grid, control) = (rig.nodes[0].grid.clone(), rig.control());
+    let call: BoxFuture<_> =
+        Box::pin(
+            async move { grid.call::<Idempotent>(id(1), &Packed((1, 60_000)), CallOptions::within(secs(4))).await },
+        );
+    let call = gather(&control, vec![call]);
+    rig.pass(ms(100));
+    rig.world.kill(rig.nodes[1].no, Kill::Process);
+    // The second try waits for a connection until the deadline and sends nothing; but the first one ran.
+    let results = rig.run(secs(5), call);
+    assert_eq!(results, vec![Err(CallError::Unknown(Reason::NotConnected))]);
+    assert_eq!(rig.nodes[1].tally.runs(1), 1);
+}

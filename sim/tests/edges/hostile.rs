@@ -10,9 +10,9 @@ use ashlar_grid::handler::{HandlerId, Packed};
 use ashlar_grid::message::{self, Assembler, Flags, Header, MessageError, MuxId, Op};
 use ashlar_grid::seam::{BoxFuture, Lane};
 use ashlar_sim::WorldOptions;
-use ashlar_sim::net::{LinkOptions, Side as WireSide};
+use ashlar_sim::net::LinkOptions;
 
-use crate::methods::{Counted, Echo, Pattern, Sink};
+use crate::methods::{Echo, Pattern, message as stream_message};
 use crate::rig::{CLUSTER, Rig, SECRET, addr, gather, id, lock, ms, secs, shaken};
 use crate::rogue::{ROGUE, Rogue};
 
@@ -155,9 +155,9 @@ fn bad_frame_hurts_one_call() {
         let (reset, _) = rogue.next_of(Op::Reset).await.expect("answered");
         assert_eq!((reset.id, reset.handler), (bad, Outcome::BadStream as u32));
         let good = MuxId { slot: 2, ..bad };
-        rogue.send(Header::new(Op::Data, good, 1), &crate::methods::message(0, 1)).await;
+        rogue.send(Header::new(Op::Data, good, 1), &stream_message(0, 1)).await;
         let mut digest = ashlar_wire::checksum::Digest::default();
-        digest.update(&crate::methods::message(0, 1));
+        digest.update(&stream_message(0, 1));
         rogue.send(Header::new(Op::End, good, 1), &digest.to_bytes()).await;
         let (_, told) = rogue.next_of(Op::Data).await.expect("the good stream goes on");
         assert_eq!(told, 1_u64.to_be_bytes());

@@ -64,10 +64,10 @@ fn rolling_restart_fails_no_call() {
         let (next, failed) = (Arc::new(AtomicU64::new(0)), Arc::default());
         let mut all: Vec<Callers> = (0..3).map(|at| callers(&rig, at, delay_ms_max, &next, &failed)).collect();
         rig.pass(ms(300));
-        for at in 0..3 {
+        for (at, own) in all.iter_mut().enumerate() {
             // A server that is to stop stops its own work, then drains, then ends.
-            all[at].stop.store(true, Ordering::Relaxed);
-            let running = all[at].running.clone();
+            own.stop.store(true, Ordering::Relaxed);
+            let running = own.running.clone();
             let grid = rig.nodes[at].grid.clone();
             let control = rig.control();
             let took = rig.run(secs(10), async move {
@@ -81,7 +81,7 @@ fn rolling_restart_fails_no_call() {
             rig.pass(ms(100 + seed * 70));
             rig.begin(at);
             rig.until_connected(secs(10));
-            all[at] = callers(&rig, at, delay_ms_max, &next, &failed);
+            *own = callers(&rig, at, delay_ms_max, &next, &failed);
             rig.pass(ms(100));
         }
         all.iter().for_each(|callers| callers.stop.store(true, Ordering::Relaxed));

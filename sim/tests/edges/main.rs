@@ -14,4 +14,5 @@ mod methods;
 mod pressure;
 mod rig;
 mod rogue;
+mod rotation;
 mod streams;

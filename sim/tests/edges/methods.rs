@@ -66,6 +66,15 @@ impl Method for Idempotent {
     type Reply = Packed<u64>;
 }
 
+/// Holds its request for ten milliseconds times its first byte, then answers its length.
+pub(crate) struct Slow;
+
+impl Method for Slow {
+    const ID: HandlerId = HandlerId::EchoStream;
+    type Request = Vec<u8>;
+    type Reply = Packed<u64>;
+}
+
 /// Always refuses.
 pub(crate) struct Busy;
 
@@ -85,7 +94,7 @@ impl Method for Unknown {
 }
 
 /// What one life of a server has done.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Done {
     /// Handlers that began, that run now, and that came to their end.
     pub(crate) started: u64,
@@ -103,7 +112,11 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    pub(crate) fn done(&self) -> MutexGuard<'_, Done> {
+    pub(crate) fn done(&self) -> Done {
+        *self.lock_done()
+    }
+
+    fn lock_done(&self) -> MutexGuard<'_, Done> {
         self.done.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -117,7 +130,7 @@ impl Tally {
     }
 
     fn enter(&self, bytes: usize) -> Entered {
-        let mut done = self.done();
+        let mut done = self.lock_done();
         done.started += 1;
         done.running += 1;
         done.bytes += bytes as u64;
@@ -139,7 +152,7 @@ impl Entered {
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        let mut done = self.tally.done();
+        let mut done = self.tally.lock_done();
         done.running -= 1;
         done.finished += u64::from(self.finished);
     }
@@ -225,7 +238,7 @@ async fn pattern(runtime: SimRuntime, initial: Vec<u8>, mut stream: ServerStream
 /// The handlers of one life of a server.
 pub(crate) fn handlers(runtime: &SimRuntime, tally: &Tally) -> Result<Handlers, RegisteredTwice> {
     let (sink, counted, source, patterns) = (tally.clone(), tally.clone(), tally.clone(), tally.clone());
-    let (counted_runtime, pattern_runtime) = (runtime.clone(), runtime.clone());
+    let (counted_runtime, slow_runtime, pattern_runtime) = (runtime.clone(), runtime.clone(), runtime.clone());
     Handlers::new()
         .inline::<Echo>(|_, request| Ok(request))?
         .serve::<Busy, _>(|_, _| core::future::ready(Err(Refusal::new(7, "busy"))))?
@@ -251,6 +264,14 @@ pub(crate) fn handlers(runtime: &SimRuntime, tally: &Tally) -> Result<Handlers, 
                 sleep.await;
                 entered.finish();
                 Ok(Packed(number))
+            }
+        })?
+        .serve::<Slow, _>(move |_, request| {
+            let pause = Duration::from_millis(10 * u64::from(request.first().copied().unwrap_or(0)));
+            let sleep = slow_runtime.sleep_until(slow_runtime.now() + pause);
+            async move {
+                sleep.await;
+                Ok(Packed(request.len() as u64))
             }
         })?
         .stream(HandlerId::Pattern, move |_, initial, stream| {

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use ashlar_grid::CallOptions;
 use ashlar_grid::handler::{HandlerId, Packed};
-use ashlar_grid::seam::{BoxFuture, Lane};
+use ashlar_grid::seam::BoxFuture;
 use ashlar_sim::WorldOptions;
 
 use crate::methods::{Counted, Echo, LargeSource, Pattern, Sink, Source, message};
