@@ -401,14 +401,19 @@ impl Mux {
 
     /// Asks the peer to prove the newest secret.
     pub fn push_challenge(&mut self, challenge: &[u8]) {
-        self.out.push_control(&Header::new(Op::Challenge, MuxId::CONNECTION, 0), challenge);
-        self.wake_task();
+        self.push_about_secret(Op::Challenge, challenge);
+    }
+
+    fn push_about_secret(&mut self, op: Op, payload: &[u8]) {
+        if self.state == State::Open {
+            self.out.push_control(&Header::new(op, MuxId::CONNECTION, 0), payload);
+            self.wake_task();
+        }
     }
 
     /// Answers such a question of the peer.
     pub fn push_proof(&mut self, proof: &[u8]) {
-        self.out.push_control(&Header::new(Op::Proof, MuxId::CONNECTION, 0), proof);
-        self.wake_task();
+        self.push_about_secret(Op::Proof, proof);
     }
 
     /// Refuses new work of the peer from now on, and tells it; running work goes on.

@@ -83,6 +83,10 @@ pub enum Deed {
     Close {
         end: bool,
     },
+    /// Asks the peer for a proof of the newest secret.
+    Challenge {
+        end: bool,
+    },
     /// A message that nobody sent.
     Forge {
         to: bool,

@@ -22,6 +22,8 @@ use crate::watch::Watch;
 /// The handler that answers on the spot.
 const INLINE: u16 = 1;
 const SERVED: u16 = 2;
+/// What is asked, and answered with itself.
+const CHALLENGE: &[u8] = b"prove it";
 const ROUTES: [&str; 3] = ["", "bound", "unbound"];
 
 struct Peer {
@@ -172,6 +174,7 @@ impl Rig {
             Deed::Pass { ms } => self.pass(*ms),
             Deed::Drain { end } => self.peers[usize::from(*end)].mux.drain(),
             Deed::Close { end } => self.peers[usize::from(*end)].mux.close(Lost::Closed),
+            Deed::Challenge { end } => self.peers[usize::from(*end)].mux.push_challenge(CHALLENGE),
             Deed::Forge { to, message } => self.forge(usize::from(*to), message),
         }
     }
@@ -461,6 +464,8 @@ impl Rig {
                 self.peers[end].work.push((id, tag));
             }
             Ok(Some(Work::Stream { key, initial, .. })) => self.serve_stream(end, key, &initial),
+            Ok(Some(Work::Challenge(challenge))) => mux.push_proof(&challenge[..challenge.len().min(64)]),
+            Ok(Some(Work::Proof(proof))) => assert!(!self.honest || proof == CHALLENGE),
             Err(_) => {
                 assert!(!self.honest, "honest peers keep to the protocol");
                 mux.close(Lost::Protocol);

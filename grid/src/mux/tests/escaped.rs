@@ -314,3 +314,14 @@ fn the_last_to_end_wakes_a_draining_connection() {
         assert!(pair.ends[0].mux.is_let_go());
     }
 }
+
+/// A question about the secret was queued on a connection that had ended, for ever.
+#[test]
+fn nothing_about_secrets_is_queued_after_the_close() {
+    let mut pair = Pair::new();
+    pair.ends[0].mux.close(Lost::Closed);
+    pair.ends[0].mux.push_challenge(b"prove it");
+    pair.ends[0].mux.push_proof(b"there");
+    assert_eq!(pair.ends[0].mux.in_flight(), (0, 0, 0, 0));
+    assert_eq!(pair.step(0), []);
+}
