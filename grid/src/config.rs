@@ -130,7 +130,7 @@ pub struct GridConfig {
     pub always_checksum: bool,
     /// Bulk connections that this server opens to one peer.
     pub bulk_pool_max: usize,
-    /// Peers known at once.
+    /// Addresses that are dialed whenever nobody is connected there.
     pub peers_max: usize,
     /// Connections that are in their hello at once.
     pub handshakes_max: usize,

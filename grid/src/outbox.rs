@@ -152,7 +152,7 @@ impl Outbox {
     /// Appends a message whose payload fits into a chunk.
     #[inline]
     pub fn push(&mut self, header: &Header, payload: &[u8]) -> Position {
-        debug_assert!(payload.len() <= self.chunk_max, "longer payloads go through push_large");
+        assert!(payload.len() <= self.chunk_max, "longer payloads go through push_large");
         let needed = HEADER_MAX + CHECKSUM_LEN + payload.len();
         let segment = match self.small.back_mut() {
             Some(open) if open.payload_len() < FRAME_TARGET && open.payload_len() + needed <= FRAME_PAYLOAD_MAX => open,

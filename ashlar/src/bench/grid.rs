@@ -28,6 +28,13 @@ const CALLERS: [usize; 3] = [32, 256, 1_024];
 const BULK_BYTES: usize = 8 << 20;
 /// Bulk transfers that run beside small calls.
 const BULK_CALLERS: usize = 4;
+/// Rows of the comparison of small calls alone and beside bulk.
+const BESIDE_BULK: [&str; 4] = [
+    "small_calls_beside_bulk/alone",
+    "small_calls_beside_bulk/beside",
+    "small_calls_beside_bulk/bulk",
+    "small_calls_beside_bulk/p99_ratio",
+];
 /// Messages of the one long stream: more than any span can take.
 const LONG_STREAM_MESSAGES: u32 = u32::MAX;
 
@@ -46,13 +53,13 @@ pub async fn run_all(options: &Options, mut tell: impl FnMut(&str)) -> Result<Ve
     for servers in [2, 32] {
         mesh_cases(options, &workers, servers, &mut add).await?;
     }
-    if options.wants("small_calls_beside_bulk") {
+    if BESIDE_BULK.iter().any(|case| options.wants(case)) {
         beside_bulk(options, &workers, &mut add).await?;
     }
-    if options.wants("memory") {
+    if memory::CASES.iter().any(|case| options.wants(case)) {
         memory::rows(options, &workers).await?.into_iter().for_each(&mut add);
     }
-    if options.wants("slow_link") {
+    if slow::cases(options).iter().any(|case| options.wants(case)) {
         slow::rows(options, &workers).await?.into_iter().for_each(&mut add);
     }
     workers.stop();
@@ -68,7 +75,7 @@ async fn mesh_cases(
 ) -> Result<(), Failure> {
     let names =
         ["calls", "streams"].into_iter().flat_map(|kind| CALLERS.map(|callers| format!("{kind}/{servers}x{callers}")));
-    let extra = ["calls/2x1", "allocations/2x256", "long_stream", "rest/2x32", "rest/2x256", "rest/2x1024"];
+    let extra = ["calls/2x1", "allocations/2x256", "long_stream/512B", "rest/2x32", "rest/2x256", "rest/2x1024"];
     let extra = extra.into_iter().filter(|_| servers == 2).map(str::to_owned);
     if !names.chain(extra).any(|name| options.wants(&name)) {
         return Ok(());
@@ -224,11 +231,11 @@ async fn beside_bulk(options: &Options, workers: &Workers, add: &mut impl FnMut(
     let alone = calls(options.span(), workers, &peers, 1).await;
     let bulk = bulk_load(options.span(), workers, &peers);
     let (bulk, beside) = together::both(bulk, calls(options.span(), workers, &peers, 1)).await;
-    let name = "small_calls_beside_bulk";
-    add(alone.row(&format!("{name}/alone"), "ops/s"));
-    add(beside.row(&format!("{name}/beside"), "ops/s"));
-    add(Row::new(format!("{name}/bulk"), bulk.rate() * BULK_BYTES as f64 / 1e6, "MB/s"));
-    add(Row::new(format!("{name}/p99_ratio"), beside.quantile_us(0.99) / alone.quantile_us(0.99), "x"));
+    let [alone_case, beside_case, bulk_case, ratio_case] = BESIDE_BULK;
+    add(alone.row(alone_case, "ops/s"));
+    add(beside.row(beside_case, "ops/s"));
+    add(Row::new(bulk_case, bulk.rate() * BULK_BYTES as f64 / 1e6, "MB/s"));
+    add(Row::new(ratio_case, beside.quantile_us(0.99) / alone.quantile_us(0.99), "x"));
     cluster.stop().await;
     Ok(())
 }

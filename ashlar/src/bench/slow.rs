@@ -13,17 +13,30 @@ use crate::os::clock;
 use crate::os::throttle::Throttle;
 use crate::os::workers::Workers;
 
+/// Calls of the backlog, and MiB of the large message.
+const fn sizes(options: &Options) -> (usize, usize) {
+    if options.quick { (4_000, 4) } else { (60_000, 16) }
+}
+
+/// The rows, in their order.
+#[must_use]
+pub fn cases(options: &Options) -> [String; 2] {
+    let (calls, mib) = sizes(options);
+    [format!("slow_link/1MiBps/{calls}_calls"), format!("slow_link/2MiBps/{mib}MiB_message")]
+}
+
 /// The slow-link table.
 ///
 /// # Errors
 /// The servers could not be started.
 pub async fn rows(options: &Options, workers: &Workers) -> Result<Vec<Row>, Failure> {
-    let (calls, mib) = if options.quick { (4_000, 4) } else { (60_000, 16) };
+    let (calls, mib) = sizes(options);
+    let [backlog, message] = cases(options);
     let (cluster, links) = Cluster::start_slow(workers, 1 << 20).await?;
     let mut rows = Vec::new();
-    rows.push(measure(workers, &cluster, format!("slow_link/1MiBps/{calls}_calls"), calls, PAYLOAD_BYTES).await);
+    rows.push(measure(workers, &cluster, backlog, calls, PAYLOAD_BYTES).await);
     links.iter().for_each(|link| link.set_rate(2 << 20));
-    rows.push(measure(workers, &cluster, format!("slow_link/2MiBps/{mib}MiB_message"), 1, mib << 20).await);
+    rows.push(measure(workers, &cluster, message, 1, mib << 20).await);
     cluster.stop().await;
     links.iter().for_each(Throttle::stop);
     Ok(rows)

@@ -18,7 +18,7 @@ use clap::{Parser, Subcommand};
 
 use crate::failure::Failure;
 
-/// Uniform storage cluster: volumes, objects and key-value on one fabric.
+/// Servers that form one cluster: connected each to each, authenticated, watched.
 #[derive(Debug, Parser)]
 #[command(name = "ashlar", version, about, disable_help_subcommand = true, arg_required_else_help = true)]
 struct Arguments {

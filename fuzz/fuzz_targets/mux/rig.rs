@@ -453,8 +453,7 @@ impl Rig {
             return self.peers[end].mux.reply_inline(id, Outcome::Ok, &mut answer);
         }
         match mux.handle_message(self.now, message) {
-            // Proofs are the owner's matter: here nobody has asked for one.
-            Ok(None | Some(Work::Challenge(_) | Work::Proof(_))) => {}
+            Ok(None) => {}
             Ok(Some(Work::Route { number, name })) => {
                 mux.set_route(number, (name == ROUTES[1]).then_some(RouteIndex(4)))
             }

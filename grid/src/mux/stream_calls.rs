@@ -12,7 +12,6 @@ use crate::error::{Outcome, Reason, Refusal, StreamError};
 use crate::message::{Flags, Header, Op};
 use crate::outbox::Class;
 
-/// How a stream ends for its sender: messages and digest follow the last message.
 impl Mux {
     /// Opens a stream with an initial payload of at most a chunk. `window` and `window_max` bound what this side
     /// accepts unread, bytes; 0 means the connection's own.
