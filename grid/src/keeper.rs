@@ -40,6 +40,9 @@ impl<R: Runtime> Grid<R> {
     }
 }
 
+/// What belongs to ordinary life is reported all the same when it lasts: so many dials in a row.
+const QUIET_FAILURES_MAX: u32 = 16;
+
 /// A dial of this side that the peer may accept any moment.
 struct Dialing(Arc<Peer>);
 
@@ -131,8 +134,10 @@ impl<R: Runtime> Shared<R> {
                 }
                 Err(error) => {
                     self.counters().dials_failed += 1;
-                    self.note_dial_error(&address, &error, &mut reported);
                     failures += 1;
+                    if !is_quiet(&error) || failures >= QUIET_FAILURES_MAX {
+                        self.note_dial_error(&address, &error, &mut reported);
+                    }
                 }
             }
             let pause = self.backoff(failures);
@@ -156,9 +161,6 @@ impl<R: Runtime> Shared<R> {
     }
 
     fn note_dial_error(&self, address: &str, error: &ConnectError, reported: &mut String) {
-        if is_quiet(error) {
-            return;
-        }
         let reason = error.to_string();
         if let Some(target) = self.peers().targets.get_mut(address) {
             target.last_error = Some(reason.clone());

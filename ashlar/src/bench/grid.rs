@@ -10,7 +10,7 @@ use ashlar_grid::handler::HandlerId;
 use ashlar_grid::{CallOptions, PeerHandle};
 
 use super::cluster::{Cluster, PAYLOAD_BYTES};
-use super::load::{Dice, Outcome, Tally, run};
+use super::load::{Dice, Outcome, Results, Tally, run};
 use super::report::{Row, line};
 use super::{Options, memory, slow};
 use crate::failure::Failure;
@@ -28,6 +28,8 @@ const CALLERS: [usize; 3] = [32, 256, 1_024];
 const BULK_BYTES: usize = 8 << 20;
 /// Bulk transfers that run beside small calls.
 const BULK_CALLERS: usize = 4;
+/// What the kernel allows for messages that nothing merges: an echo over one TCP connection a caller.
+const BARE: [&str; 3] = ["bare_tcp/32", "bare_tcp/256", "bare_tcp/1024"];
 /// Rows of the comparison of small calls alone and beside bulk.
 const BESIDE_BULK: [&str; 4] = [
     "small_calls_beside_bulk/alone",
@@ -76,7 +78,8 @@ async fn mesh_cases(
     let names =
         ["calls", "streams"].into_iter().flat_map(|kind| CALLERS.map(|callers| format!("{kind}/{servers}x{callers}")));
     let extra = ["calls/2x1", "allocations/2x256", "long_stream/512B", "rest/2x32", "rest/2x256", "rest/2x1024"];
-    let extra = extra.into_iter().filter(|_| servers == 2).map(str::to_owned);
+    let extra = extra.into_iter().chain(BARE);
+    let extra = extra.filter(|_| servers == 2).map(str::to_owned);
     if !names.chain(extra).any(|name| options.wants(&name)) {
         return Ok(());
     }
@@ -96,33 +99,76 @@ async fn mesh_cases(
         }
     }
     if servers == 2 {
-        pair_cases(options, workers, &cluster, &peers, add).await;
+        pair_cases(options, workers, &cluster, &peers, add).await?;
     }
     cluster.stop().await;
     Ok(())
 }
 
-async fn pair_cases(options: &Options, workers: &Workers, cluster: &Cluster, peers: &Peers, add: &mut impl FnMut(Row)) {
+async fn pair_cases(
+    options: &Options,
+    workers: &Workers,
+    cluster: &Cluster,
+    peers: &Peers,
+    add: &mut impl FnMut(Row),
+) -> Result<(), Failure> {
     if options.wants("allocations/2x256") {
         add(allocations(options.span(), workers, peers).await);
     }
     if options.wants("long_stream/512B") {
         add(long_stream(options.span(), workers, peers).await.row("long_stream/512B", "msgs/s"));
     }
+    let addresses: Vec<String> = cluster.servers.iter().map(|server| server.address.clone()).collect();
     for callers in CALLERS {
         let case = format!("rest/2x{callers}");
         if options.wants(&case) {
-            let addresses: Vec<String> = cluster.servers.iter().map(|server| server.address.clone()).collect();
-            let outcome = run(options.span(), |phase, results| {
-                for caller in 0..callers {
-                    let address = addresses[(caller + 1) % addresses.len()].clone();
-                    let home = caller % workers.handles.len();
-                    rest::spawn_caller(&workers.handles[home], address, Tally::new(phase.clone()), results.clone());
-                }
-            });
-            add(outcome.await.row(&case, "ops/s"));
+            add(over_own_connections(options.span(), workers, &addresses, callers, |home, address, tally, results| {
+                rest::spawn_caller(&workers.handles[home], address, tally, results);
+            })
+            .await
+            .row(&case, "ops/s"));
         }
     }
+    for (callers, case) in CALLERS.into_iter().zip(BARE) {
+        if options.wants(case) {
+            add(bare(options.span(), workers, callers).await?.row(case, "ops/s"));
+        }
+    }
+    Ok(())
+}
+
+/// An echo over bare TCP.
+async fn bare(span: Duration, workers: &Workers, callers: usize) -> Result<Outcome, Failure> {
+    let (mut addresses, mut listening) = (Vec::new(), Vec::new());
+    for handle in &workers.handles {
+        let socket = rest::bind()?;
+        addresses.push(socket.address.clone());
+        listening.push(rest::listen_raw(handle, socket));
+    }
+    let outcome = over_own_connections(span, workers, &addresses, callers, |home, address, tally, results| {
+        rest::spawn_raw_caller(&workers.handles[home], address, tally, results);
+    })
+    .await;
+    listening.iter().for_each(rest::Listening::stop);
+    Ok(outcome)
+}
+
+/// Callers that each have a connection of their own, to a server on another worker where there is one.
+/// `spawn` starts one on the worker of that number.
+async fn over_own_connections(
+    span: Duration,
+    workers: &Workers,
+    addresses: &[String],
+    callers: usize,
+    spawn: impl Fn(usize, String, Tally, Results),
+) -> Outcome {
+    run(span, |phase, results| {
+        for caller in 0..callers {
+            let address = addresses[(caller + 1) % addresses.len()].clone();
+            spawn(caller % workers.handles.len(), address, Tally::new(phase.clone()), results.clone());
+        }
+    })
+    .await
 }
 
 async fn calls(span: Duration, workers: &Workers, peers: &Peers, callers: usize) -> Outcome {

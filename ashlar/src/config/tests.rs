@@ -133,3 +133,9 @@ fn reference_names_every_key() {
         assert!(page.contains(&format!("## `{}`", key.name)) && page.contains(&key.environment()), "{}", key.name);
     }
 }
+
+#[test]
+fn the_reference_page_is_the_one_that_is_printed() {
+    let page = include_str!("../../../docs/configuration.md");
+    assert_eq!(page.trim_end(), reference::markdown().trim_end(), "`ashlar config reference` prints the new one");
+}

@@ -1,5 +1,7 @@
-//! The listener of a benchmark's servers: the grid's upgrade, and an echo over plain HTTP to compare with.
+//! The listener of a benchmark's servers: the grid's upgrade, and what calls are compared with: an echo over plain HTTP,
+//! and one over bare TCP.
 
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
 
@@ -12,6 +14,7 @@ use hyper::server::conn::http1 as server;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
@@ -117,6 +120,76 @@ async fn post_until_over(address: &str, tally: &mut Tally) -> Result<(), Box<dyn
         let request = Request::post("/echo").header(HOST, address).body(Full::new(payload.clone()))?;
         let answer = sender.send_request(request).await?.into_body().collect().await?.to_bytes();
         if !(if answer.len() == PAYLOAD_BYTES { tally.done(1) } else { tally.failed() }) {
+            return Ok(());
+        }
+    }
+}
+
+/// Serves `socket` on the worker `handle` with the least that can be: whatever comes goes back.
+#[must_use]
+pub fn listen_raw(handle: &Handle, socket: Socket) -> Listening {
+    Listening(handle.spawn(async move {
+        let Ok(listener) = TcpListener::from_std(socket.listener) else { return };
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                // The other end closed it: nobody is left to be told.
+                let _ = echo_raw(&stream).await;
+            });
+        }
+    }))
+}
+
+async fn echo_raw(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut bytes = [0; PAYLOAD_BYTES];
+    loop {
+        let len = receive(stream, &mut bytes).await?;
+        if len == 0 {
+            return Ok(());
+        }
+        send(stream, &bytes[..len]).await?;
+    }
+}
+
+async fn receive(stream: &TcpStream, bytes: &mut [u8]) -> io::Result<usize> {
+    stream.async_io(Interest::READABLE, || stream.try_read(bytes)).await
+}
+
+async fn send(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let len = stream.async_io(Interest::WRITABLE, || stream.try_write(bytes)).await?;
+        bytes = &bytes[len..];
+    }
+    Ok(())
+}
+
+/// Starts a caller that sends a payload and waits for its echo, again and again, over one TCP connection of its own.
+pub fn spawn_raw_caller(handle: &Handle, address: String, mut tally: Tally, results: Results) {
+    handle.spawn(async move {
+        if let Err(error) = call_raw_until_over(&address, &mut tally).await {
+            tracing::warn!(%error, address, "TCP caller ended early");
+            tally.failed();
+        }
+        // The receiver waits for every caller.
+        let _ = results.send(tally);
+    });
+}
+
+async fn call_raw_until_over(address: &str, tally: &mut Tally) -> io::Result<()> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let mut bytes = [5; PAYLOAD_BYTES];
+    tally.begin();
+    loop {
+        send(&stream, &bytes).await?;
+        let mut received = 0;
+        while received < PAYLOAD_BYTES {
+            match receive(&stream, &mut bytes[received..]).await? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                len => received += len,
+            }
+        }
+        if !tally.done(1) {
             return Ok(());
         }
     }

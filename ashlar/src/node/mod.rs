@@ -121,6 +121,23 @@ struct Known {
     last_failure: Option<String>,
     /// Addresses where somebody will never let this server in, and why.
     hopeless: BTreeMap<String, String>,
+    /// Why a connection from outside was refused last, and when that was told.
+    last_rejection: Option<(String, Instant)>,
+}
+
+/// The same reason for refusing connections is told again after this span: whoever dials wrongly dials often.
+const REJECTION_AGAIN_AFTER: Duration = Duration::from_secs(60);
+
+impl Known {
+    /// Whether a refusal is news.
+    fn is_worth_telling(&mut self, reason: &str, now: Instant) -> bool {
+        let is_old = |(last, told_at): &(String, Instant)| last == reason && now < *told_at + REJECTION_AGAIN_AFTER;
+        let is_news = !self.last_rejection.as_ref().is_some_and(is_old);
+        if is_news {
+            self.last_rejection = Some((reason.to_owned(), now));
+        }
+        is_news
+    }
 }
 
 impl<R: Runtime> Node<R> {
@@ -266,11 +283,11 @@ impl<R: Runtime> Node<R> {
                 self.0.runtime.spawn(Box::pin(async move { node.exchange_members(peer).await }));
             }
             PeerEvent::Lost { peer, address, reason, silence, is_expected } => {
-                let unnoticed_ms = status::millis(*silence);
+                let silent_ms = status::millis(*silence);
                 if *is_expected || self.is_draining() {
                     info!(%peer, address, reason, "connection closed");
                 } else {
-                    warn!(%peer, address, reason, unnoticed_ms, "peer lost");
+                    warn!(%peer, address, reason, silent_ms, "peer lost");
                 }
             }
             PeerEvent::DialFailed { address, reason, will_heal } => {
@@ -282,7 +299,11 @@ impl<R: Runtime> Node<R> {
                 }
                 known.last_failure = Some(text);
             }
-            PeerEvent::Rejected { reason } => warn!(reason, "connection refused"),
+            PeerEvent::Rejected { reason } => {
+                if self.0.known().is_worth_telling(reason, self.0.runtime.now()) {
+                    warn!(reason, "connection refused");
+                }
+            }
         }
     }
 

@@ -86,10 +86,11 @@ mod tests {
     fn counts_what_a_vector_takes() {
         count(true);
         let before = counts();
-        let vector: Vec<u8> = Vec::with_capacity(1 << 20);
+        // Far more than the tests beside this one can free meanwhile; it is never touched.
+        let vector: Vec<u8> = Vec::with_capacity(256 << 20);
         let during = counts();
         assert!(during.allocations > before.allocations);
-        assert!(during.live_bytes - before.live_bytes >= 1 << 20);
+        assert!(during.live_bytes - before.live_bytes >= 128 << 20);
         drop(vector);
         count(false);
     }

@@ -51,7 +51,7 @@ refusals! {
     /// The server dialed itself.
     OwnEcho = 6: "the address is the server's own",
     /// An earlier life of a server whose later life is known.
-    StaleIncarnation = 7: "a later life of this server is known: two processes may use one copied data directory",
+    StaleIncarnation = 7: "a later life of this server is known: two processes may use copies of one data directory",
     /// There is a connection between the two already.
     Duplicate = 8: "there is a connection between the two servers already",
     /// The server is stopping.
