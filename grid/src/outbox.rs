@@ -1,6 +1,6 @@
 //! What waits to be written, and in which order it leaves.
 //!
-//! Three queues. *Control* (pings, credits, cancels) leaves before everything else. *Small* messages are encoded
+//! Three queues. *Control* (pings, pongs, proofs) leaves before everything else. *Small* messages are encoded
 //! straight into open [`Segment`]s, so that a hundred of them leave in one frame and one write. *Large* payloads stay
 //! where they are and give one chunk at a time, in turn and by class, into the room that a batch has left: a large one
 //! never stands before a small one for longer than a batch.
@@ -216,6 +216,13 @@ impl Outbox {
     #[must_use]
     pub fn queued(&self) -> usize {
         self.queued
+    }
+
+    /// Bytes, in whole frames, that wait among the small messages.
+    #[inline]
+    #[must_use]
+    pub fn queued_small(&self) -> usize {
+        self.small.len() * FRAME_TARGET
     }
 
     /// Moves the next frames into `batch`, which must be empty; whether there were any. `finished` is told the mux id

@@ -18,6 +18,8 @@ pub enum ProtocolError {
     Frame(FrameError),
     /// The frames do not hold messages.
     Message(MessageError),
+    /// The peer goes on asking and does not read the answers.
+    NotReading,
     /// The peer named more routes than it may, or one that is too long.
     Route,
 }
@@ -27,6 +29,7 @@ impl fmt::Display for ProtocolError {
         match self {
             Self::Frame(error) => error.fmt(f),
             Self::Message(error) => error.fmt(f),
+            Self::NotReading => f.write_str("the peer goes on asking and does not read the answers"),
             Self::Route => f.write_str("the peer names a route beyond the limit"),
         }
     }
@@ -71,6 +74,9 @@ impl Mux {
         if self.state != State::Open {
             return Ok(None);
         }
+        if self.out.queued_small() > self.answers_bytes_max() {
+            return Err(ProtocolError::NotReading);
+        }
         let Message { header, payload } = message;
         self.stirred = true;
         match header.op {
@@ -93,6 +99,13 @@ impl Mux {
             Op::Proof => return Ok(Some(Work::Proof(payload.to_vec()))),
         }
         Ok(None)
+    }
+
+    /// Bytes of small messages that an honest peer can cause to wait: what is allowed before requests are refused, and an
+    /// answer to each that was accepted. Beyond, even the refusals pile up.
+    fn answers_bytes_max(&self) -> usize {
+        let calls = usize::try_from(self.limits.calls_in_flight_max).unwrap_or(usize::MAX);
+        self.limits.outbound_bytes_max.saturating_add(calls.saturating_mul(self.limits.chunk_max))
     }
 
     /// Counts a message that makes no sense where it came.

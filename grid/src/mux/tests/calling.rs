@@ -423,3 +423,21 @@ fn a_silent_peer_is_lost_and_calls_say_so() {
     }
     assert_eq!(pair.result(0, id), Some(Err(CallError::Unknown(Reason::Disconnected(Lost::Silent)))));
 }
+
+#[test]
+fn a_peer_that_asks_and_never_reads_is_let_go() {
+    let limits = Limits { calls_in_flight_max: 4, outbound_bytes_max: 100 * CHUNK, ..Limits::for_lane(Lane::Small) };
+    let mut mux = Mux::new(Side::Acceptor, limits, limits, &Timing::default(), None, at(0));
+    let mut asked = 0_u32;
+    let end = loop {
+        let header = Header::new(Op::Call, MuxId { slot: asked, generation: 1 }, 0);
+        match mux.handle_message(at(1), &Message { header, payload: b"again" }) {
+            Ok(_) => asked += 1,
+            Err(error) => break error,
+        }
+        assert!(asked < 1_000_000, "it is never let go");
+    };
+    assert_eq!(end, ProtocolError::NotReading);
+    let most = limits.outbound_bytes_max + 4 * limits.chunk_max + 2 * crate::config::FRAME_TARGET;
+    assert!(mux.in_flight().3 <= most, "{} bytes wait", mux.in_flight().3);
+}
