@@ -91,7 +91,11 @@ impl Wire for OsWire {
 
     fn poll_write(&mut self, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<Result<usize, WireError>> {
         let written = match &mut self.io {
-            Io::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+            // One frame is the usual case, and cheaper for the kernel without a list.
+            Io::Plain(stream) => match bufs {
+                [only] => Pin::new(stream).poll_write(cx, only),
+                several => Pin::new(stream).poll_write_vectored(cx, several),
+            },
             Io::Tls(stream) => poll_write_tls(stream, cx, bufs),
         };
         match ready!(written) {
