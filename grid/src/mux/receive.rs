@@ -49,6 +49,9 @@ impl From<MessageError> for ProtocolError {
     }
 }
 
+/// Small limits must not be undercut by the size of the frames that messages are counted in, bytes.
+const SLACK_BYTES: usize = 1 << 20;
+
 impl Mux {
     /// Bytes were received at `now`: proof of life.
     #[inline]
@@ -101,11 +104,14 @@ impl Mux {
         Ok(None)
     }
 
-    /// Bytes of small messages that an honest peer can cause to wait: what is allowed before requests are refused, and an
-    /// answer to each that was accepted. Beyond, even the refusals pile up.
+    /// Bytes of small messages that can wait while the peer is honest: what is allowed before requests are refused, an
+    /// answer to each that was accepted, and as much again for what goes with them (credits, cancels, ends). Beyond, even
+    /// the refusals pile up.
     fn answers_bytes_max(&self) -> usize {
         let calls = usize::try_from(self.limits.calls_in_flight_max).unwrap_or(usize::MAX);
-        self.limits.outbound_bytes_max.saturating_add(calls.saturating_mul(self.limits.chunk_max))
+        let streams = usize::try_from(self.limits.streams_open_max).unwrap_or(usize::MAX);
+        let answers = calls.saturating_add(streams).saturating_mul(self.limits.chunk_max);
+        self.limits.outbound_bytes_max.saturating_add(answers).saturating_mul(2).saturating_add(SLACK_BYTES)
     }
 
     /// Counts a message that makes no sense where it came.

@@ -426,7 +426,10 @@ fn a_silent_peer_is_lost_and_calls_say_so() {
 
 #[test]
 fn a_peer_that_asks_and_never_reads_is_let_go() {
-    let limits = Limits { calls_in_flight_max: 4, outbound_bytes_max: 100 * CHUNK, ..Limits::for_lane(Lane::Small) };
+    let (calls_in_flight_max, streams_open_max) = (4, 4);
+    let outbound_bytes_max = 100 * CHUNK;
+    let small = Limits::for_lane(Lane::Small);
+    let limits = Limits { calls_in_flight_max, streams_open_max, outbound_bytes_max, ..small };
     let mut mux = Mux::new(Side::Acceptor, limits, limits, &Timing::default(), None, at(0));
     let mut asked = 0_u32;
     let end = loop {
@@ -438,6 +441,6 @@ fn a_peer_that_asks_and_never_reads_is_let_go() {
         assert!(asked < 1_000_000, "it is never let go");
     };
     assert_eq!(end, ProtocolError::NotReading);
-    let most = limits.outbound_bytes_max + 4 * limits.chunk_max + 2 * crate::config::FRAME_TARGET;
+    let most = 2 * (limits.outbound_bytes_max + 8 * limits.chunk_max) + (1 << 20) + 2 * crate::config::FRAME_TARGET;
     assert!(mux.in_flight().3 <= most, "{} bytes wait", mux.in_flight().3);
 }
