@@ -23,6 +23,7 @@ pub(super) struct Ymm(__m256i);
 impl Vector for Ymm {
     const BYTES: usize = 32;
     const SUMS: usize = 8;
+    const OUTPUTS_MAX: usize = 4;
     type Factor = Tables;
     type Prepared = Lookup;
 

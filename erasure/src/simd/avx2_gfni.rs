@@ -15,6 +15,7 @@ pub(super) struct Ymm(__m256i);
 impl Vector for Ymm {
     const BYTES: usize = 32;
     const SUMS: usize = 8;
+    const OUTPUTS_MAX: usize = 8;
     type Factor = u64;
     type Prepared = Self;
 

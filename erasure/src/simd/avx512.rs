@@ -19,6 +19,7 @@ pub(super) struct Zmm(__m512i);
 impl Vector for Zmm {
     const BYTES: usize = 64;
     const SUMS: usize = 16;
+    const OUTPUTS_MAX: usize = 8;
     type Factor = u64;
     type Prepared = Self;
 

@@ -9,9 +9,6 @@ use core::ops::Range;
 use super::sink::Sink;
 use super::vector::Vector;
 
-/// Outputs of one pass.
-pub(super) const OUTPUTS_MAX: usize = 8;
-
 /// The inputs of one tile, in bytes, when there are several passes: they stay in a first-level cache of 32 KiB.
 const TILE_BYTES: usize = 24 * 1024;
 

@@ -29,6 +29,7 @@ pub(super) struct Neon(uint8x16_t);
 impl Vector for Neon {
     const BYTES: usize = 16;
     const SUMS: usize = 16;
+    const OUTPUTS_MAX: usize = 4;
     type Factor = Tables;
     type Prepared = Lookup;
 

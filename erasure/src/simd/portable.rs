@@ -32,6 +32,7 @@ impl Words {
 impl Vector for Words {
     const BYTES: usize = 8 * WORDS;
     const SUMS: usize = 1;
+    const OUTPUTS_MAX: usize = 2;
 
     /// The products of the element with each power of x, so with each bit of a byte.
     type Factor = [u8; 8];

@@ -6,7 +6,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ops::Range;
 
-use super::matrix::{self, OUTPUTS_MAX};
+use super::matrix;
 use super::sink::{Add, Compare, Sink, Stream, Write};
 use super::transform;
 use super::vector::{Vector, Work};
@@ -47,7 +47,7 @@ pub(super) fn matrix<V: Vector + 'static>(rows: &[Vec<u8>]) -> Box<dyn Sums> {
         let column = |input: usize| rows.iter().map(move |row| V::factor(row[input]));
         Group { factors: (0..inputs).flat_map(column).collect(), outputs: rows.len() }
     };
-    Box::new(Matrix::<V> { groups: rows.chunks(OUTPUTS_MAX).map(group).collect(), inputs, outputs: rows.len() })
+    Box::new(Matrix::<V> { groups: rows.chunks(V::OUTPUTS_MAX).map(group).collect(), inputs, outputs: rows.len() })
 }
 
 /// A transform for as many cosets as there are in `skews`, where one is compiled for that shape.
@@ -105,7 +105,7 @@ impl<V: Vector> Kernel<V> for Columns<'_, V> {
         let mut is_different = false;
         for start in span.clone().step_by(tile_len) {
             let tile = start..span.end.min(start + tile_len);
-            for (group, outputs) in self.groups.iter().zip(outputs.chunks(OUTPUTS_MAX)) {
+            for (group, outputs) in self.groups.iter().zip(outputs.chunks(V::OUTPUTS_MAX)) {
                 let factors = &group.factors[self.first * group.outputs..];
                 // SAFETY: a tile is a part of the span, and a group a part of the outputs.
                 is_different |= unsafe { run_group::<V, S>(factors, inputs, outputs, tile.clone()) };
@@ -151,6 +151,8 @@ struct MatrixPass<'a, V: Vector, S, const OUT: usize> {
 impl<V: Vector, S: Sink, const OUT: usize> Work<V> for MatrixPass<'_, V, S, OUT> {
     #[inline(always)]
     unsafe fn run(self) -> bool {
+        // Known when compiled: no kernel is made for more outputs.
+        assert!(OUT <= V::OUTPUTS_MAX, "a group is no larger");
         // SAFETY: whoever made this vouches for the shards and the span, the caller for the instruction set.
         unsafe { matrix::pass::<V, S, OUT>(self.rows, self.inputs, self.outputs, self.span) }
     }

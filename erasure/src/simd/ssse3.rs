@@ -23,6 +23,7 @@ pub(super) struct Xmm(__m128i);
 impl Vector for Xmm {
     const BYTES: usize = 16;
     const SUMS: usize = 8;
+    const OUTPUTS_MAX: usize = 4;
     type Factor = Tables;
     type Prepared = Lookup;
 

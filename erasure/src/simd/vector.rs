@@ -15,6 +15,9 @@ pub(super) trait Vector: Copy + Send + Sync {
     /// Registers that a kernel may use for sums.
     const SUMS: usize;
 
+    /// Outputs that the matrix kernel computes in one pass, 8 at most. More take further passes.
+    const OUTPUTS_MAX: usize;
+
     /// A factor in memory, in the form that this instruction set multiplies by.
     type Factor: Copy + Send + Sync;
 
