@@ -167,3 +167,74 @@ impl PlanCache {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Present and wanted for each single loss in this geometry.
+    fn losses(data: usize, parity: usize) -> (Codec, Vec<(ShardSet, ShardSet)>) {
+        let codec = Codec::new(Geometry::new(data, parity).unwrap());
+        let loss = |lost: usize| {
+            let mut present = ShardSet::first(data + parity);
+            present.remove(lost);
+            (present, ShardSet::of(&[lost]).unwrap())
+        };
+        (codec, (0..data + parity).map(loss).collect())
+    }
+
+    /// Against a plain list in the order of use, with several geometries in one cache.
+    #[test]
+    fn the_plan_used_longest_ago_leaves() {
+        for (plans_max, kept_max) in [(0, 1), (1, 1), (2, 2), (5, 5), (100, 14)] {
+            let codecs = [losses(4, 2), losses(2, 2), losses(2, 2), losses(3, 1)];
+            let mut cache = PlanCache::new(plans_max);
+            let mut recent: Vec<(Geometry, ShardSet, ShardSet)> = Vec::new();
+            let mut state = 1_usize;
+            for _ in 0..2000 {
+                state = (state * 1_103_515_245 + 12_345) % (1 << 31);
+                let (codec, losses) = &codecs[(state >> 8) % codecs.len()];
+                let (present, wanted) = losses[(state >> 16) % losses.len()];
+                let used = (codec.geometry(), present, wanted);
+                recent.retain(|kept| *kept != used);
+                recent.push(used);
+                if recent.len() > kept_max {
+                    recent.remove(0);
+                }
+
+                let expected = codec.plan(present, wanted).unwrap();
+                let plan = cache.plan(codec, present, wanted).unwrap();
+                let is_same = plan.rows == expected.rows && plan.sources == expected.sources;
+                assert!(is_same && plan.targets == wanted, "{} {wanted:?}", codec.geometry());
+                let kept: alloc::collections::BTreeSet<_> =
+                    cache.plans.keys().map(|&(geometry, _, present, wanted)| (geometry, present, wanted)).collect();
+                assert_eq!(kept, recent.iter().copied().collect(), "at most {plans_max}");
+                assert_eq!((cache.len(), cache.is_empty()), (recent.len(), false));
+            }
+        }
+    }
+
+    /// A hit is the plan that was kept, not another one made.
+    #[test]
+    fn a_plan_is_made_once() {
+        let (codec, losses) = losses(4, 2);
+        let mut cache = PlanCache::new(2);
+        assert!(cache.is_empty());
+        let (present, wanted) = losses[0];
+        let first = cache.plan(&codec, present, wanted).unwrap().rows.as_ptr();
+        assert_eq!(cache.plan(&codec, present, wanted).unwrap().rows.as_ptr(), first);
+    }
+
+    /// Kernels have plans of their own: their factors are not alike.
+    #[test]
+    fn kernels_do_not_share_plans() {
+        let (codec, losses) = losses(4, 2);
+        let portable = Codec::with_kernel(codec.geometry(), Kernel::Portable);
+        let mut cache = PlanCache::new(2);
+        let (present, wanted) = losses[0];
+        for codec in [&codec, &portable] {
+            assert_eq!(cache.plan(codec, present, wanted).unwrap().kernel, codec.kernel());
+        }
+        assert_eq!(cache.len(), if codec.kernel() == Kernel::Portable { 1 } else { 2 });
+    }
+}
