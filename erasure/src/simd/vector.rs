@@ -12,12 +12,6 @@ pub(super) trait Vector: Copy + Send + Sync {
     /// Bytes in one register.
     const BYTES: usize;
 
-    /// Registers that a kernel may use for sums.
-    const SUMS: usize;
-
-    /// Outputs that the matrix kernel computes in one pass, 8 at most. More take further passes.
-    const OUTPUTS_MAX: usize;
-
     /// A factor in memory, in the form that this instruction set multiplies by.
     type Factor: Copy + Send + Sync;
 
@@ -74,19 +68,128 @@ pub(super) trait Vector: Copy + Send + Sync {
 
     /// Whether every bit is zero.
     fn is_zero(self) -> bool;
+}
+
+/// An instruction set: one register, and how kernels over it are compiled.
+pub(super) trait Instructions: Vector + 'static {
+    /// Registers that a kernel may fill with values in flight.
+    const REGISTERS: usize;
+
+    /// Outputs that the matrix kernel computes in one pass, 8 at most. More take further passes.
+    const OUTPUTS_MAX: usize;
 
     /// Does `work` in code compiled for the instruction set.
     ///
     /// # Safety
     /// The CPU has the instruction set, and what `work` asks for holds.
-    unsafe fn enter<W: Work<Self>>(work: W) -> bool;
+    unsafe fn enter<W: Work>(work: W) -> bool;
 }
 
 /// A kernel with all its arguments.
-pub(super) trait Work<V: Vector> {
+pub(super) trait Work {
     /// Does it, and tells whether a comparison found a difference.
     ///
     /// # Safety
-    /// The CPU has `V`'s instruction set; the implementation says what else must hold.
+    /// The CPU has the instruction set that the kernel was compiled for; the implementation says what else must hold.
     unsafe fn run(self) -> bool;
+}
+
+/// Several registers that follow each other in memory, as one: more bytes of one shard at a time.
+#[derive(Clone, Copy)]
+pub(super) struct Wide<V, const N: usize>([V; N]);
+
+impl<V: Vector, const N: usize> Vector for Wide<V, N> {
+    const BYTES: usize = N * V::BYTES;
+    type Factor = V::Factor;
+    type Prepared = V::Prepared;
+
+    fn factor(element: u8) -> V::Factor {
+        V::factor(element)
+    }
+
+    #[inline(always)]
+    unsafe fn prepare(factor: &V::Factor) -> V::Prepared {
+        // SAFETY: the caller vouches for the instruction set.
+        unsafe { V::prepare(factor) }
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const u8) -> Self {
+        // SAFETY: the caller vouches for the instruction set and all the bytes.
+        Self(array(|index| unsafe { V::load(from.wrapping_add(index * V::BYTES)) }))
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut u8) {
+        let mut index = 0;
+        while index < N {
+            // SAFETY: the caller vouches for all the bytes.
+            unsafe { self.0[index].store(to.wrapping_add(index * V::BYTES)) };
+            index += 1;
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn stream(self, to: *mut u8) {
+        let mut index = 0;
+        while index < N {
+            // SAFETY: the caller vouches for all the bytes and their alignment.
+            unsafe { self.0[index].stream(to.wrapping_add(index * V::BYTES)) };
+            index += 1;
+        }
+    }
+
+    #[inline(always)]
+    fn fence() {
+        V::fence();
+    }
+
+    #[inline(always)]
+    fn prefetch(at: *const u8) {
+        V::prefetch(at);
+    }
+
+    #[inline(always)]
+    fn xor(self, other: Self) -> Self {
+        Self(array(|index| self.0[index].xor(other.0[index])))
+    }
+
+    #[inline(always)]
+    fn xor3(self, second: Self, third: Self) -> Self {
+        Self(array(|index| self.0[index].xor3(second.0[index], third.0[index])))
+    }
+
+    #[inline(always)]
+    fn or(self, other: Self) -> Self {
+        Self(array(|index| self.0[index].or(other.0[index])))
+    }
+
+    #[inline(always)]
+    fn multiply(self, by: V::Prepared) -> Self {
+        Self(array(|index| self.0[index].multiply(by)))
+    }
+
+    #[inline(always)]
+    fn is_zero(self) -> bool {
+        let mut all = self.0[0];
+        let mut index = 1;
+        while index < N {
+            all = all.or(self.0[index]);
+            index += 1;
+        }
+        all.is_zero()
+    }
+}
+
+/// The array of what `make` gives for each index. Unlike `core::array::from_fn` it is always inlined, so that registers
+/// stay registers.
+#[inline(always)]
+pub(super) fn array<T: Copy, const N: usize>(make: impl Fn(usize) -> T) -> [T; N] {
+    let mut values = [make(0); N];
+    let mut index = 1;
+    while index < N {
+        values[index] = make(index);
+        index += 1;
+    }
+    values
 }
