@@ -5,7 +5,7 @@
 //! then still in the first-level cache.
 
 use super::sink::Sink;
-use super::vector::{Vector, array};
+use super::vector::Vector;
 
 /// The inputs of one tile, in bytes, when there are several passes: they stay in a first-level cache of 32 KiB.
 const TILE_BYTES: usize = 24 * 1024;
@@ -34,7 +34,7 @@ pub(super) unsafe fn pass<V: Vector, S: Sink, const OUT: usize>(
     let mut differences: Option<V> = None;
     while *at + V::BYTES <= end {
         // SAFETY: the step ends before `end`.
-        let sums = unsafe { sums::<V, OUT>(rows, inputs, *at) };
+        let sums = unsafe { sums::<V, S, OUT>(rows, inputs, *at) };
         let mut output = 0;
         while output < OUT {
             // SAFETY: the step ends before `end`, and the caller vouches for the output up to there.
@@ -52,29 +52,49 @@ pub(super) unsafe fn pass<V: Vector, S: Sink, const OUT: usize>(
 /// # Safety
 /// The CPU has the instruction set; every input is good for reading a register from `at`.
 #[inline(always)]
-unsafe fn sums<V: Vector, const OUT: usize>(rows: &[[V::Factor; OUT]], inputs: &[&[u8]], at: usize) -> [V; OUT] {
+unsafe fn sums<V: Vector, S: Sink, const OUT: usize>(
+    rows: &[[V::Factor; OUT]],
+    inputs: &[&[u8]],
+    at: usize,
+) -> [V; OUT] {
     let (Some((first, inputs)), Some((row, rows))) = (inputs.split_first(), rows.split_first()) else {
         unreachable!("a matrix has at least one input");
     };
-    // SAFETY: the caller vouches for the instruction set.
-    let prepare = |factor| unsafe { V::prepare(factor) };
     // SAFETY: the caller vouches for the input.
-    let load = |input: &[u8]| unsafe { V::load(input.as_ptr().wrapping_add(at)) };
-
-    let first = load(first);
-    let mut sums: [V; OUT] = array(|output| first.multiply(prepare(&row[output])));
+    let first = unsafe { S::get::<V>(first.as_ptr().wrapping_add(at)) };
+    let mut sums = [first; OUT];
+    let mut output = 0;
+    while output < OUT {
+        // SAFETY: the caller vouches for the instruction set.
+        sums[output] = first.multiply(unsafe { V::prepare(&row[output]) });
+        output += 1;
+    }
     let (pairs, last) = inputs.as_chunks::<2>();
     let (row_pairs, last_row) = rows.as_chunks::<2>();
     for ([even, odd], [even_row, odd_row]) in pairs.iter().zip(row_pairs) {
-        let (even, odd) = (load(even), load(odd));
-        sums = array(|output| {
-            let product = even.multiply(prepare(&even_row[output]));
-            sums[output].xor3(product, odd.multiply(prepare(&odd_row[output])))
-        });
+        // SAFETY: the caller vouches for the input.
+        let even = unsafe { S::get::<V>(even.as_ptr().wrapping_add(at)) };
+        // SAFETY: the caller vouches for the input.
+        let odd = unsafe { S::get::<V>(odd.as_ptr().wrapping_add(at)) };
+        let mut output = 0;
+        while output < OUT {
+            // SAFETY: the caller vouches for the instruction set.
+            let even = even.multiply(unsafe { V::prepare(&even_row[output]) });
+            // SAFETY: the caller vouches for the instruction set.
+            let odd = odd.multiply(unsafe { V::prepare(&odd_row[output]) });
+            sums[output] = sums[output].xor3(even, odd);
+            output += 1;
+        }
     }
     if let ([last], [row]) = (last, last_row) {
-        let last = load(last);
-        sums = array(|output| sums[output].xor(last.multiply(prepare(&row[output]))));
+        // SAFETY: the caller vouches for the input.
+        let last = unsafe { S::get::<V>(last.as_ptr().wrapping_add(at)) };
+        let mut output = 0;
+        while output < OUT {
+            // SAFETY: the caller vouches for the instruction set.
+            sums[output] = sums[output].xor(last.multiply(unsafe { V::prepare(&row[output]) }));
+            output += 1;
+        }
     }
     sums
 }

@@ -6,7 +6,7 @@
 
 use super::matrix::fold;
 use super::sink::Sink;
-use super::vector::{Vector, array};
+use super::vector::Vector;
 
 /// Computes `K` parity shards from `COSETS - 1` cosets of `K` data shards, from `at` on as far as whole steps of `V` reach
 /// before `end`; tells whether anything differed.
@@ -26,24 +26,34 @@ pub(super) unsafe fn pass<V: Vector, S: Sink, const K: usize, const COSETS: usiz
     end: usize,
 ) -> bool {
     // SAFETY: the caller vouches for the instruction set.
-    let prepare = |coset: usize, node: usize| unsafe { V::prepare(&skews[coset][node]) };
-    let skews: [[V::Prepared; K]; COSETS] = array(|coset| array(|node| prepare(coset, node)));
+    let mut prepared = [[unsafe { V::prepare(&skews[0][0]) }; K]; COSETS];
+    let mut place = 0;
+    while place < COSETS * K {
+        let (coset, node) = (place / K, place % K);
+        // SAFETY: the caller vouches for the instruction set.
+        prepared[coset][node] = unsafe { V::prepare(&skews[coset][node]) };
+        place += 1;
+    }
     let cosets = inputs.as_chunks::<K>().0;
     assert!(cosets.len() + 1 == COSETS, "the geometry chose this kernel");
     let mut differences: Option<V> = None;
     while *at + V::BYTES <= end {
         // SAFETY: the step ends before `end`.
-        let mut sum = unsafe { load::<V, K>(&cosets[0], *at) };
-        to_coefficients::<V, K, true>(&mut sum, &skews[0]);
+        let mut sum = unsafe { load::<V, S, K>(&cosets[0], *at) };
+        to_coefficients::<V, K, true>(&mut sum, &prepared[0]);
         let mut coset = 1;
         while coset < COSETS - 1 {
             // SAFETY: the step ends before `end`.
-            let mut values = unsafe { load::<V, K>(&cosets[coset], *at) };
-            to_coefficients::<V, K, false>(&mut values, &skews[coset]);
-            sum = array(|index| sum[index].xor(values[index]));
+            let mut values = unsafe { load::<V, S, K>(&cosets[coset], *at) };
+            to_coefficients::<V, K, false>(&mut values, &prepared[coset]);
+            let mut index = 0;
+            while index < K {
+                sum[index] = sum[index].xor(values[index]);
+                index += 1;
+            }
             coset += 1;
         }
-        to_values::<V, K>(&mut sum, &skews[COSETS - 1]);
+        to_values::<V, K>(&mut sum, &prepared[COSETS - 1]);
         let mut index = 0;
         while index < K {
             // SAFETY: the step ends before `end`, and the caller vouches for the output up to there.
@@ -61,9 +71,16 @@ pub(super) unsafe fn pass<V: Vector, S: Sink, const K: usize, const COSETS: usiz
 /// # Safety
 /// The CPU has the instruction set; every shard is good for reading a register at `at`.
 #[inline(always)]
-unsafe fn load<V: Vector, const K: usize>(coset: &[&[u8]; K], at: usize) -> [V; K] {
+unsafe fn load<V: Vector, S: Sink, const K: usize>(coset: &[&[u8]; K], at: usize) -> [V; K] {
     // SAFETY: the caller vouches for the shard.
-    array(|index| unsafe { V::load(coset[index].as_ptr().wrapping_add(at)) })
+    let mut values = [unsafe { S::get::<V>(coset[0].as_ptr().wrapping_add(at)) }; K];
+    let mut index = 1;
+    while index < K {
+        // SAFETY: the caller vouches for the shard.
+        values[index] = unsafe { S::get(coset[index].as_ptr().wrapping_add(at)) };
+        index += 1;
+    }
+    values
 }
 
 /// The inverse transform, narrow butterflies first. At the origin the first block of every width has a skew of zero.
