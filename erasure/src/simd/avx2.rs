@@ -7,7 +7,7 @@ use core::arch::x86_64::{
 };
 
 use super::nibble::Tables;
-use super::vector::{Vector, Work};
+use super::vector::{Instructions, Vector, Work};
 
 /// A factor's two tables, each in a register.
 #[derive(Clone, Copy)]
@@ -22,8 +22,6 @@ pub(super) struct Ymm(__m256i);
 
 impl Vector for Ymm {
     const BYTES: usize = 32;
-    const SUMS: usize = 8;
-    const OUTPUTS_MAX: usize = 4;
     type Factor = Tables;
     type Prepared = Lookup;
 
@@ -110,11 +108,16 @@ impl Vector for Ymm {
         let is_zero = unsafe { _mm256_testz_si256(self.0, self.0) };
         is_zero == 1
     }
+}
+
+impl Instructions for Ymm {
+    const REGISTERS: usize = 16;
+    const OUTPUTS_MAX: usize = 4;
 
     #[inline]
-    unsafe fn enter<W: Work<Self>>(work: W) -> bool {
+    unsafe fn enter<W: Work>(work: W) -> bool {
         #[target_feature(enable = "avx2")]
-        fn compiled<W: Work<Ymm>>(work: W) -> bool {
+        fn compiled<W: Work>(work: W) -> bool {
             // SAFETY: this function runs only where the features are; the caller vouches for the rest.
             unsafe { work.run() }
         }

@@ -6,7 +6,7 @@ use core::arch::x86_64::{
 };
 
 use super::affine;
-use super::vector::{Vector, Work};
+use super::vector::{Instructions, Vector, Work};
 
 /// One register; exists only where AVX2 and GFNI do.
 #[derive(Clone, Copy)]
@@ -14,8 +14,6 @@ pub(super) struct Ymm(__m256i);
 
 impl Vector for Ymm {
     const BYTES: usize = 32;
-    const SUMS: usize = 8;
-    const OUTPUTS_MAX: usize = 8;
     type Factor = u64;
     type Prepared = Self;
 
@@ -83,11 +81,16 @@ impl Vector for Ymm {
         let is_zero = unsafe { _mm256_testz_si256(self.0, self.0) };
         is_zero == 1
     }
+}
+
+impl Instructions for Ymm {
+    const REGISTERS: usize = 16;
+    const OUTPUTS_MAX: usize = 8;
 
     #[inline]
-    unsafe fn enter<W: Work<Self>>(work: W) -> bool {
+    unsafe fn enter<W: Work>(work: W) -> bool {
         #[target_feature(enable = "avx2,gfni")]
-        fn compiled<W: Work<Ymm>>(work: W) -> bool {
+        fn compiled<W: Work>(work: W) -> bool {
             // SAFETY: this function runs only where the features are; the caller vouches for the rest.
             unsafe { work.run() }
         }

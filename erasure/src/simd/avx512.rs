@@ -7,7 +7,7 @@ use core::arch::x86_64::{
 };
 
 use super::affine;
-use super::vector::{Vector, Work};
+use super::vector::{Instructions, Vector, Work};
 
 /// The truth table of an exclusive-or of three bits, as `vpternlog` wants it.
 const XOR3: i32 = 0x96;
@@ -18,8 +18,6 @@ pub(super) struct Zmm(__m512i);
 
 impl Vector for Zmm {
     const BYTES: usize = 64;
-    const SUMS: usize = 16;
-    const OUTPUTS_MAX: usize = 8;
     type Factor = u64;
     type Prepared = Self;
 
@@ -93,11 +91,16 @@ impl Vector for Zmm {
         let nonzero_lanes = unsafe { _mm512_test_epi64_mask(self.0, self.0) };
         nonzero_lanes == 0
     }
+}
+
+impl Instructions for Zmm {
+    const REGISTERS: usize = 32;
+    const OUTPUTS_MAX: usize = 8;
 
     #[inline]
-    unsafe fn enter<W: Work<Self>>(work: W) -> bool {
+    unsafe fn enter<W: Work>(work: W) -> bool {
         #[target_feature(enable = "avx512f,avx512bw,gfni")]
-        fn compiled<W: Work<Zmm>>(work: W) -> bool {
+        fn compiled<W: Work>(work: W) -> bool {
             // SAFETY: this function runs only where the features are; the caller vouches for the rest.
             unsafe { work.run() }
         }

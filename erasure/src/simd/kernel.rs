@@ -7,6 +7,7 @@ use core::str::FromStr;
 
 use super::portable::Words;
 use super::program::{self, Program, Sums};
+use super::vector::Instructions;
 
 /// An instruction set that the kernels are compiled for.
 ///
@@ -155,7 +156,7 @@ impl core::error::Error for ParseKernelError {}
 /// What is compiled for an instruction set that is only known at run time.
 trait Recipe {
     type Program;
-    fn compile<V: super::vector::Vector + 'static>(self) -> Self::Program;
+    fn compile<V: Instructions>(self) -> Self::Program;
 }
 
 struct Matrix<'a> {
@@ -165,7 +166,7 @@ struct Matrix<'a> {
 impl Recipe for Matrix<'_> {
     type Program = Box<dyn Sums>;
 
-    fn compile<V: super::vector::Vector + 'static>(self) -> Self::Program {
+    fn compile<V: Instructions>(self) -> Self::Program {
         program::matrix::<V>(self.rows)
     }
 }
@@ -177,7 +178,7 @@ struct Transform<'a> {
 impl Recipe for Transform<'_> {
     type Program = Option<Box<dyn Program>>;
 
-    fn compile<V: super::vector::Vector + 'static>(self) -> Self::Program {
+    fn compile<V: Instructions>(self) -> Self::Program {
         program::transform::<V>(self.skews)
     }
 }

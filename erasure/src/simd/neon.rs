@@ -13,7 +13,7 @@ use arch::{
 };
 
 use super::nibble::Tables;
-use super::vector::{Vector, Work};
+use super::vector::{Instructions, Vector, Work};
 
 /// A factor's two tables, each in a register.
 #[derive(Clone, Copy)]
@@ -28,8 +28,6 @@ pub(super) struct Neon(uint8x16_t);
 
 impl Vector for Neon {
     const BYTES: usize = 16;
-    const SUMS: usize = 16;
-    const OUTPUTS_MAX: usize = 4;
     type Factor = Tables;
     type Prepared = Lookup;
 
@@ -104,9 +102,14 @@ impl Vector for Neon {
         let greatest = unsafe { vmaxvq_u8(self.0) };
         greatest == 0
     }
+}
+
+impl Instructions for Neon {
+    const REGISTERS: usize = 32;
+    const OUTPUTS_MAX: usize = 4;
 
     #[inline]
-    unsafe fn enter<W: Work<Self>>(work: W) -> bool {
+    unsafe fn enter<W: Work>(work: W) -> bool {
         // SAFETY: NEON is part of the target; the caller vouches for the rest.
         unsafe { work.run() }
     }

@@ -1,6 +1,6 @@
 //! Plain integers: 32 bytes at a time, eight masked sums a product. Runs everywhere, and is the kernels' safe twin.
 
-use super::vector::{Vector, Work};
+use super::vector::{Instructions, Vector, Work};
 use crate::field::double;
 
 /// Words of one register.
@@ -31,8 +31,6 @@ impl Words {
 
 impl Vector for Words {
     const BYTES: usize = 8 * WORDS;
-    const SUMS: usize = 1;
-    const OUTPUTS_MAX: usize = 2;
 
     /// The products of the element with each power of x, so with each bit of a byte.
     type Factor = [u8; 8];
@@ -100,9 +98,14 @@ impl Vector for Words {
     fn is_zero(self) -> bool {
         self.0.iter().all(|&word| word == 0)
     }
+}
+
+impl Instructions for Words {
+    const REGISTERS: usize = 1;
+    const OUTPUTS_MAX: usize = 2;
 
     #[inline]
-    unsafe fn enter<W: Work<Self>>(work: W) -> bool {
+    unsafe fn enter<W: Work>(work: W) -> bool {
         // SAFETY: there is no instruction set to have; the caller vouches for the rest.
         unsafe { work.run() }
     }

@@ -9,7 +9,7 @@ use core::ops::Range;
 use super::matrix;
 use super::sink::{Add, Compare, Sink, Stream, Write};
 use super::transform;
-use super::vector::{Vector, Work};
+use super::vector::{Instructions, Wide, Work};
 use crate::{SHARDS_MAX, Stores};
 
 /// The longest register of any instruction set.
@@ -40,7 +40,7 @@ pub(crate) trait Sums: Program {
 }
 
 /// A matrix: row by row, each output's factor for each input. There is at least one of either.
-pub(super) fn matrix<V: Vector + 'static>(rows: &[Vec<u8>]) -> Box<dyn Sums> {
+pub(super) fn matrix<V: Instructions>(rows: &[Vec<u8>]) -> Box<dyn Sums> {
     let inputs = rows[0].len();
     assert!(inputs > 0 && rows.iter().all(|row| row.len() == inputs), "a matrix has no holes");
     let group = |rows: &[Vec<u8>]| {
@@ -51,7 +51,7 @@ pub(super) fn matrix<V: Vector + 'static>(rows: &[Vec<u8>]) -> Box<dyn Sums> {
 }
 
 /// A transform for as many cosets as there are in `skews`, where one is compiled for that shape.
-pub(super) fn transform<V: Vector + 'static>(skews: &[Vec<u8>]) -> Option<Box<dyn Program>> {
+pub(super) fn transform<V: Instructions>(skews: &[Vec<u8>]) -> Option<Box<dyn Program>> {
     let cosets = skews.len();
     let width = skews.first()?.len();
     Some(match (width, cosets) {
@@ -74,18 +74,18 @@ struct Group<F> {
     outputs: usize,
 }
 
-struct Matrix<V: Vector> {
+struct Matrix<V: Instructions> {
     groups: Vec<Group<V::Factor>>,
     inputs: usize,
     outputs: usize,
 }
 
-struct Transform<V: Vector, const K: usize, const COSETS: usize> {
+struct Transform<V: Instructions, const K: usize, const COSETS: usize> {
     skews: [[V::Factor; K]; COSETS],
 }
 
 /// A part of a program that may run on any span of whole registers.
-trait Kernel<V: Vector> {
+trait Kernel<V: Instructions> {
     /// # Safety
     /// The CPU has `V`'s instruction set; inputs and outputs are as many as the kernel has, each good over `span` for
     /// what `S` does; `span` is a whole number of registers.
@@ -93,13 +93,13 @@ trait Kernel<V: Vector> {
 }
 
 /// Some of a matrix's inputs, and all of its outputs.
-struct Columns<'a, V: Vector> {
+struct Columns<'a, V: Instructions> {
     groups: &'a [Group<V::Factor>],
     /// The first input; those that run say how many.
     first: usize,
 }
 
-impl<V: Vector> Kernel<V> for Columns<'_, V> {
+impl<V: Instructions> Kernel<V> for Columns<'_, V> {
     unsafe fn run<S: Sink>(&self, inputs: &[&[u8]], outputs: &[*mut u8], span: Range<usize>) -> bool {
         let tile_len = if self.groups.len() == 1 { span.len().max(1) } else { matrix::tile_len(inputs.len()) };
         let mut is_different = false;
@@ -117,7 +117,7 @@ impl<V: Vector> Kernel<V> for Columns<'_, V> {
 
 /// # Safety
 /// As for [`Kernel::run`].
-unsafe fn run_group<V: Vector, S: Sink>(
+unsafe fn run_group<V: Instructions, S: Sink>(
     factors: &[V::Factor],
     inputs: &[&[u8]],
     outputs: &[*mut u8],
@@ -140,7 +140,7 @@ unsafe fn run_group<V: Vector, S: Sink>(
     pass!(1 2 3 4 5 6 7 8)
 }
 
-struct MatrixPass<'a, V: Vector, S, const OUT: usize> {
+struct MatrixPass<'a, V: Instructions, S, const OUT: usize> {
     rows: &'a [[V::Factor; OUT]],
     inputs: &'a [&'a [u8]],
     outputs: [*mut u8; OUT],
@@ -148,17 +148,27 @@ struct MatrixPass<'a, V: Vector, S, const OUT: usize> {
     sink: PhantomData<S>,
 }
 
-impl<V: Vector, S: Sink, const OUT: usize> Work<V> for MatrixPass<'_, V, S, OUT> {
+impl<V: Instructions, S: Sink, const OUT: usize> Work for MatrixPass<'_, V, S, OUT> {
     #[inline(always)]
     unsafe fn run(self) -> bool {
         // Known when compiled: no kernel is made for more outputs.
         assert!(OUT <= V::OUTPUTS_MAX, "a group is no larger");
-        // SAFETY: whoever made this vouches for the shards and the span, the caller for the instruction set.
-        unsafe { matrix::pass::<V, S, OUT>(self.rows, self.inputs, self.outputs, self.span) }
+        let Self { rows, inputs, outputs, span: Range { start: mut at, end }, .. } = self;
+        let mut is_different = false;
+        // Half of the registers for sums.
+        if 8 * OUT <= V::REGISTERS {
+            // SAFETY: whoever made this vouches for the shards and the span, the caller for the instruction set.
+            is_different |= unsafe { matrix::pass::<Wide<V, 4>, S, OUT>(rows, inputs, outputs, &mut at, end) };
+        } else if 4 * OUT <= V::REGISTERS {
+            // SAFETY: as above.
+            is_different |= unsafe { matrix::pass::<Wide<V, 2>, S, OUT>(rows, inputs, outputs, &mut at, end) };
+        }
+        // SAFETY: as above.
+        is_different | unsafe { matrix::pass::<V, S, OUT>(rows, inputs, outputs, &mut at, end) }
     }
 }
 
-impl<V: Vector, const K: usize, const COSETS: usize> Kernel<V> for Transform<V, K, COSETS> {
+impl<V: Instructions, const K: usize, const COSETS: usize> Kernel<V> for Transform<V, K, COSETS> {
     unsafe fn run<S: Sink>(&self, inputs: &[&[u8]], outputs: &[*mut u8], span: Range<usize>) -> bool {
         let outputs = *outputs.first_chunk().expect("the shape was checked");
         let work = TransformPass::<V, S, K, COSETS> { skews: &self.skews, inputs, outputs, span, sink: PhantomData };
@@ -167,7 +177,7 @@ impl<V: Vector, const K: usize, const COSETS: usize> Kernel<V> for Transform<V, 
     }
 }
 
-struct TransformPass<'a, V: Vector, S, const K: usize, const COSETS: usize> {
+struct TransformPass<'a, V: Instructions, S, const K: usize, const COSETS: usize> {
     skews: &'a [[V::Factor; K]; COSETS],
     inputs: &'a [&'a [u8]],
     outputs: [*mut u8; K],
@@ -175,15 +185,23 @@ struct TransformPass<'a, V: Vector, S, const K: usize, const COSETS: usize> {
     sink: PhantomData<S>,
 }
 
-impl<V: Vector, S: Sink, const K: usize, const COSETS: usize> Work<V> for TransformPass<'_, V, S, K, COSETS> {
+impl<V: Instructions, S: Sink, const K: usize, const COSETS: usize> Work for TransformPass<'_, V, S, K, COSETS> {
     #[inline(always)]
     unsafe fn run(self) -> bool {
-        // SAFETY: whoever made this vouches for the shards and the span, the caller for the instruction set.
-        unsafe { transform::pass::<V, S, K, COSETS>(self.skews, self.inputs, self.outputs, self.span) }
+        let Self { skews, inputs, outputs, span: Range { start: mut at, end }, .. } = self;
+        let mut is_different = false;
+        // A quarter of the registers for a coset's values, as much for the sum, the rest for factors.
+        if 8 * K <= V::REGISTERS {
+            // SAFETY: whoever made this vouches for the shards and the span, the caller for the instruction set.
+            is_different |=
+                unsafe { transform::pass::<Wide<V, 2>, S, K, COSETS>(skews, inputs, outputs, &mut at, end) };
+        }
+        // SAFETY: as above.
+        is_different | unsafe { transform::pass::<V, S, K, COSETS>(skews, inputs, outputs, &mut at, end) }
     }
 }
 
-impl<V: Vector + 'static, const K: usize, const COSETS: usize> Transform<V, K, COSETS> {
+impl<V: Instructions, const K: usize, const COSETS: usize> Transform<V, K, COSETS> {
     fn boxed(skews: &[Vec<u8>]) -> Box<dyn Program> {
         let skew = |coset: usize, node: usize| V::factor(skews[coset][node]);
         let skews = core::array::from_fn(|coset| core::array::from_fn(|node| skew(coset, node)));
@@ -195,7 +213,7 @@ impl<V: Vector + 'static, const K: usize, const COSETS: usize> Transform<V, K, C
     }
 }
 
-impl<V: Vector + 'static, const K: usize, const COSETS: usize> Program for Transform<V, K, COSETS> {
+impl<V: Instructions, const K: usize, const COSETS: usize> Program for Transform<V, K, COSETS> {
     fn write(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], stores: Stores) {
         Self::check(inputs.len(), outputs.len());
         write(self, inputs, outputs, stores);
@@ -207,14 +225,14 @@ impl<V: Vector + 'static, const K: usize, const COSETS: usize> Program for Trans
     }
 }
 
-impl<V: Vector> Matrix<V> {
+impl<V: Instructions> Matrix<V> {
     fn columns(&self, first: usize, inputs: usize, outputs: usize) -> Columns<'_, V> {
         assert!(inputs > 0 && first + inputs <= self.inputs && outputs == self.outputs, "the shape is the matrix's");
         Columns { groups: &self.groups, first }
     }
 }
 
-impl<V: Vector + 'static> Program for Matrix<V> {
+impl<V: Instructions> Program for Matrix<V> {
     fn write(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], stores: Stores) {
         assert!(inputs.len() == self.inputs, "a row has a factor for each input");
         write(&self.columns(0, inputs.len(), outputs.len()), inputs, outputs, stores);
@@ -226,7 +244,7 @@ impl<V: Vector + 'static> Program for Matrix<V> {
     }
 }
 
-impl<V: Vector + 'static> Sums for Matrix<V> {
+impl<V: Instructions> Sums for Matrix<V> {
     fn add(&self, first: usize, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) {
         let columns = self.columns(first, inputs.len(), outputs.len());
         write_through::<V, Add>(&columns, inputs, outputs);
@@ -244,14 +262,14 @@ impl<V: Vector + 'static> Sums for Matrix<V> {
     }
 }
 
-fn write<V: Vector>(kernel: &impl Kernel<V>, inputs: &[&[u8]], outputs: &mut [&mut [u8]], stores: Stores) {
+fn write<V: Instructions>(kernel: &impl Kernel<V>, inputs: &[&[u8]], outputs: &mut [&mut [u8]], stores: Stores) {
     match stores {
         Stores::Cached => write_through::<V, Write>(kernel, inputs, outputs),
         Stores::Streaming => write_through::<V, Stream>(kernel, inputs, outputs),
     }
 }
 
-fn write_through<V: Vector, S: Sink>(kernel: &impl Kernel<V>, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) {
+fn write_through<V: Instructions, S: Sink>(kernel: &impl Kernel<V>, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) {
     let len = inputs[0].len();
     let are_equal = inputs.iter().all(|input| input.len() == len) && outputs.iter().all(|output| output.len() == len);
     assert!(are_equal, "all shards are equally long");
@@ -261,7 +279,7 @@ fn write_through<V: Vector, S: Sink>(kernel: &impl Kernel<V>, inputs: &[&[u8]], 
     unsafe { cover::<V, S>(kernel, inputs, &pointers[..outputs.len()], len) };
 }
 
-fn matches<V: Vector>(kernel: &impl Kernel<V>, inputs: &[&[u8]], outputs: &[&[u8]]) -> bool {
+fn matches<V: Instructions>(kernel: &impl Kernel<V>, inputs: &[&[u8]], outputs: &[&[u8]]) -> bool {
     let len = inputs[0].len();
     let are_equal = inputs.iter().all(|input| input.len() == len) && outputs.iter().all(|output| output.len() == len);
     assert!(are_equal, "all shards are equally long");
@@ -275,7 +293,7 @@ fn matches<V: Vector>(kernel: &impl Kernel<V>, inputs: &[&[u8]], outputs: &[&[u8
 ///
 /// # Safety
 /// As for [`Kernel::run`], over all `len` bytes.
-unsafe fn cover<V: Vector, S: Sink>(
+unsafe fn cover<V: Instructions, S: Sink>(
     kernel: &impl Kernel<V>,
     inputs: &[&[u8]],
     outputs: &[*mut u8],
@@ -328,7 +346,7 @@ fn misalignment(outputs: &[*mut u8], align: usize) -> Option<usize> {
 /// # Safety
 /// As for [`Kernel::run`], but for the length of `span`, which is below one register.
 #[inline(never)]
-unsafe fn cover_padded<V: Vector, S: Sink>(
+unsafe fn cover_padded<V: Instructions, S: Sink>(
     kernel: &impl Kernel<V>,
     inputs: &[&[u8]],
     outputs: &[*mut u8],
@@ -360,13 +378,13 @@ unsafe fn cover_padded<V: Vector, S: Sink>(
     is_different
 }
 
-impl<V: Vector> fmt::Debug for Matrix<V> {
+impl<V: Instructions> fmt::Debug for Matrix<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Matrix({} x {}, {} B)", self.outputs, self.inputs, V::BYTES)
     }
 }
 
-impl<V: Vector, const K: usize, const COSETS: usize> fmt::Debug for Transform<V, K, COSETS> {
+impl<V: Instructions, const K: usize, const COSETS: usize> fmt::Debug for Transform<V, K, COSETS> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Transform({COSETS} x {K}, {} B)", V::BYTES)
     }

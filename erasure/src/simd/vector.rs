@@ -2,7 +2,11 @@
 //!
 //! The kernels in [`super::matrix`] and [`super::transform`] are written once, over this trait; each instruction set
 //! implements it and compiles the kernels under its own `target_feature`, where all of this is inlined to bare
-//! instructions.
+//! instructions. For that, every function on the way is `inline(always)`, loops have constant ends, and there are no
+//! closures: what the compiler leaves out of line loses the instruction set, and a hundredfold of its speed.
+
+/// A cache line.
+const LINE_BYTES: usize = 64;
 
 /// One register of bytes, each an element of the field.
 ///
@@ -11,12 +15,6 @@
 pub(super) trait Vector: Copy + Send + Sync {
     /// Bytes in one register.
     const BYTES: usize;
-
-    /// Registers that a kernel may use for sums.
-    const SUMS: usize;
-
-    /// Outputs that the matrix kernel computes in one pass, 8 at most. More take further passes.
-    const OUTPUTS_MAX: usize;
 
     /// A factor in memory, in the form that this instruction set multiplies by.
     type Factor: Copy + Send + Sync;
@@ -55,7 +53,7 @@ pub(super) trait Vector: Copy + Send + Sync {
     /// Orders all earlier [`Vector::stream`]s of this thread before all later stores.
     fn fence();
 
-    /// Asks for the cache line at `at`, which need not be mapped.
+    /// Asks for the cache lines of a register at `at`, which need not be mapped.
     fn prefetch(at: *const u8);
 
     /// The sum of two registers in the field.
@@ -74,19 +72,148 @@ pub(super) trait Vector: Copy + Send + Sync {
 
     /// Whether every bit is zero.
     fn is_zero(self) -> bool;
+}
+
+/// An instruction set: one register, and how kernels over it are compiled.
+pub(super) trait Instructions: Vector + 'static {
+    /// Registers that a kernel may fill with values in flight.
+    const REGISTERS: usize;
+
+    /// Outputs that the matrix kernel computes in one pass, 8 at most. More take further passes.
+    const OUTPUTS_MAX: usize;
 
     /// Does `work` in code compiled for the instruction set.
     ///
     /// # Safety
     /// The CPU has the instruction set, and what `work` asks for holds.
-    unsafe fn enter<W: Work<Self>>(work: W) -> bool;
+    unsafe fn enter<W: Work>(work: W) -> bool;
 }
 
 /// A kernel with all its arguments.
-pub(super) trait Work<V: Vector> {
+pub(super) trait Work {
     /// Does it, and tells whether a comparison found a difference.
     ///
     /// # Safety
-    /// The CPU has `V`'s instruction set; the implementation says what else must hold.
+    /// The CPU has the instruction set that the kernel was compiled for; the implementation says what else must hold.
     unsafe fn run(self) -> bool;
+}
+
+/// Several registers that follow each other in memory, as one: more bytes of one shard at a time.
+#[derive(Clone, Copy)]
+pub(super) struct Wide<V, const N: usize>([V; N]);
+
+impl<V: Vector, const N: usize> Vector for Wide<V, N> {
+    const BYTES: usize = N * V::BYTES;
+    type Factor = V::Factor;
+    type Prepared = V::Prepared;
+
+    fn factor(element: u8) -> V::Factor {
+        V::factor(element)
+    }
+
+    #[inline(always)]
+    unsafe fn prepare(factor: &V::Factor) -> V::Prepared {
+        // SAFETY: the caller vouches for the instruction set.
+        unsafe { V::prepare(factor) }
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const u8) -> Self {
+        // SAFETY: the caller vouches for the instruction set and all the bytes.
+        let mut all = Self([unsafe { V::load(from) }; N]);
+        let mut index = 1;
+        while index < N {
+            // SAFETY: as above.
+            all.0[index] = unsafe { V::load(from.wrapping_add(index * V::BYTES)) };
+            index += 1;
+        }
+        all
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut u8) {
+        let mut index = 0;
+        while index < N {
+            // SAFETY: the caller vouches for all the bytes.
+            unsafe { self.0[index].store(to.wrapping_add(index * V::BYTES)) };
+            index += 1;
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn stream(self, to: *mut u8) {
+        let mut index = 0;
+        while index < N {
+            // SAFETY: the caller vouches for all the bytes and their alignment.
+            unsafe { self.0[index].stream(to.wrapping_add(index * V::BYTES)) };
+            index += 1;
+        }
+    }
+
+    #[inline(always)]
+    fn fence() {
+        V::fence();
+    }
+
+    #[inline(always)]
+    fn prefetch(at: *const u8) {
+        let mut index = 0;
+        while index < N {
+            if index * V::BYTES % LINE_BYTES == 0 {
+                V::prefetch(at.wrapping_add(index * V::BYTES));
+            }
+            index += 1;
+        }
+    }
+
+    #[inline(always)]
+    fn xor(mut self, other: Self) -> Self {
+        let mut index = 0;
+        while index < N {
+            self.0[index] = self.0[index].xor(other.0[index]);
+            index += 1;
+        }
+        self
+    }
+
+    #[inline(always)]
+    fn xor3(mut self, second: Self, third: Self) -> Self {
+        let mut index = 0;
+        while index < N {
+            self.0[index] = self.0[index].xor3(second.0[index], third.0[index]);
+            index += 1;
+        }
+        self
+    }
+
+    #[inline(always)]
+    fn or(mut self, other: Self) -> Self {
+        let mut index = 0;
+        while index < N {
+            self.0[index] = self.0[index].or(other.0[index]);
+            index += 1;
+        }
+        self
+    }
+
+    #[inline(always)]
+    fn multiply(mut self, by: V::Prepared) -> Self {
+        let mut index = 0;
+        while index < N {
+            self.0[index] = self.0[index].multiply(by);
+            index += 1;
+        }
+        self
+    }
+
+    #[inline(always)]
+    fn is_zero(self) -> bool {
+        let mut all = self.0[0];
+        let mut index = 1;
+        while index < N {
+            all = all.or(self.0[index]);
+            index += 1;
+        }
+        all.is_zero()
+    }
 }
