@@ -88,7 +88,8 @@ fn held_seats(previous: &PgTable, next: &Map, chooser: &Chooser) -> Vec<DriveInd
     for (pg, held) in (0..).zip(held.chunks_exact_mut(width)) {
         for (seat, before) in previous.seats(PgId(pg)).iter().enumerate().take(width) {
             let drive = places[before.get()];
-            let conflicts = |other: &DriveIndex| *other != DriveIndex::VACANT && chooser.domains().is_same(*other, drive);
+            let conflicts =
+                |other: &DriveIndex| *other != DriveIndex::VACANT && chooser.domains().is_same(*other, drive);
             if drive != DriveIndex::VACANT && !held.iter().any(conflicts) {
                 held[seat] = drive;
             }

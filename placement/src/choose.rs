@@ -34,10 +34,9 @@ pub(crate) struct Chooser {
     set: SetId,
     shape: Shape,
     candidates: Vec<Candidate>,
-    /// By place in the map, as are `names` and `rates`.
+    /// By place in the map, as are `names` and `parts`.
     domains: Domains,
     names: Vec<u64>,
-    rates: Vec<u64>,
     parts: Vec<u64>,
 }
 
@@ -58,7 +57,6 @@ impl Chooser {
             candidates: candidates.collect(),
             domains,
             names,
-            rates: shares.iter().map(|share| share.rate).collect(),
             parts: shares.iter().map(|share| share.part).collect(),
         }
     }
@@ -196,11 +194,6 @@ impl PgTable {
         &self.seats[pg.index() * width..][..width]
     }
 
-    /// Every seat of every placement group.
-    pub(crate) fn all_seats(&self) -> &[DriveIndex] {
-        &self.seats
-    }
-
     /// The drives of a placement group, seat by seat: the first is the preferred primary.
     ///
     /// # Panics
@@ -216,7 +209,8 @@ impl PgTable {
         let mut counts = vec![0_u32; self.map.drives().len()];
         self.seats.iter().for_each(|index| counts[index.get()] += 1);
         let parts = Chooser::new(&self.map).parts;
-        let fill = counts.iter().zip(&parts).map(|(&seats, &part)| Fill { seats, due: Due::new(self.map.shape(), part) });
+        let fill =
+            counts.iter().zip(&parts).map(|(&seats, &part)| Fill { seats, due: Due::new(self.map.shape(), part) });
         fill.collect()
     }
 }
@@ -240,7 +234,7 @@ impl Due {
 
     /// What a drive is due in this shape, at its part of all placement groups in units of 2^-63.
     pub(crate) fn new(shape: Shape, part: u64) -> Self {
-        let due = u128::from(part) * u128::from(shape.pgs) >> 43;
+        let due = (u128::from(part) * u128::from(shape.pgs)) >> 43;
         Self(u64::try_from(due).expect("at most one seat of 2^20 placement groups"))
     }
 }

@@ -139,7 +139,7 @@ pub(crate) fn shares(shape: Shape, drives: &[Drive], domains: &Domains) -> Vec<S
             u64::try_from(value).expect("a drive has at most what its domain has")
         };
         // A part of one is the greatest number that there is: such a domain arrives before all others.
-        let rate = exponential(parts[domain].checked_mul(2).unwrap_or(u64::MAX));
+        let rate = exponential(parts[domain].saturating_mul(2));
         Share { part: of_domain(parts[domain]), rate: of_domain(rate).max(1) }
     };
     drives.iter().enumerate().map(share).collect()

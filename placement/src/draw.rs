@@ -75,7 +75,7 @@ const fn series(z: u64) -> u64 {
 /// The product of two fractions of one, in units of 2^-64.
 #[inline]
 const fn times(a: u64, b: u64) -> u64 {
-    (a as u128 * b as u128 >> 64) as u64
+    ((a as u128 * b as u128) >> 64) as u64
 }
 
 /// `-ln(1 - step / 256)` in units of 2^-64; the last is ln 2.

@@ -215,6 +215,12 @@ impl Map {
         self.epoch
     }
 
+    /// The same map as the one of another epoch: for changes that concern no drive.
+    #[must_use]
+    pub fn with_epoch(&self, epoch: Epoch) -> Self {
+        Self { epoch, ..self.clone() }
+    }
+
     /// How the set is cut.
     #[must_use]
     pub const fn shape(&self) -> Shape {

@@ -143,7 +143,7 @@ const fn shuffle(key: u64, value: u32, len: u32) -> u32 {
 #[must_use]
 pub fn choose_pg(key: &[u8], pgs: u32) -> PgId {
     assert!(pgs > 0, "a set has a placement group");
-    let scaled = u128::from(name("key", key)) * u128::from(pgs) >> 64;
+    let scaled = (u128::from(name("key", key)) * u128::from(pgs)) >> 64;
     PgId(u32::try_from(scaled).expect("a fraction of a 32-bit number"))
 }
 

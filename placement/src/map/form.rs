@@ -9,9 +9,7 @@ use ashlar_wire::epoch::Epoch;
 use ashlar_wire::id::{DriveId, ServerId};
 use ashlar_wire::pack::{PackError, Reader, write_array_len, write_bin, write_str, write_uint};
 
-use super::{
-    DRIVES_MAX, Drive, DriveIndex, DriveState, Map, PgId, Pins, Rack, SEATS_MAX, SetId, Shape, Weight, Zone,
-};
+use super::{DRIVES_MAX, Drive, DriveIndex, DriveState, Map, PgId, Pins, Rack, SEATS_MAX, SetId, Shape, Weight, Zone};
 use crate::domains::Conflict;
 use crate::error::Error;
 
@@ -88,7 +86,8 @@ impl Map {
             for seat in &mut *seats {
                 let place = reader.read_uint()?;
                 let known = usize::try_from(place).ok().filter(|place| *place < self.drives.len());
-                *seat = known.map(DriveIndex::new).ok_or(Error::BadNumber { what: "place of a drive", value: place })?;
+                *seat =
+                    known.map(DriveIndex::new).ok_or(Error::BadNumber { what: "place of a drive", value: place })?;
             }
             pins.push(PgId(pg), seats);
             next = pg + 1;
