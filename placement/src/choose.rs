@@ -1,7 +1,7 @@
 //! Choosing the drives of a placement group, and the table of all of them.
 //!
 //! Each seat is drawn on its own: every drive draws a number for (set, placement group, seat), and the first to arrive
-//! at its rate takes the seat ([`crate::draw`]). A drive whose conflict domain already has a lower seat is passed over
+//! at its rate takes the seat (`draw.rs`). A drive whose conflict domain already has a lower seat is passed over
 //! and the next in rank is taken: the redraw of the conflict rule. Because seats are drawn apart, a drive that leaves
 //! changes its own seat and no other, but for the rare seat whose second in rank now conflicts; pins hold even those
 //! ([`crate::balance`]). So the shard of an object that is in seat 5 stays in seat 5.

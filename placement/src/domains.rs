@@ -2,8 +2,8 @@
 //!
 //! A domain holds at most one seat of each placement group. So a domain with more than `1 / seats` of all weight cannot
 //! be filled in proportion to it: it gets one seat of every placement group, and what it cannot take is shared by the
-//! others in proportion to their weights. Within a domain, drives share in proportion. [`shares`] works this out, and it
-//! is what "spread by weight" means everywhere in this crate.
+//! others in proportion to their weights. Within a domain, drives share in proportion. `shares` works this out, and it is
+//! what "spread by weight" means everywhere in this crate.
 
 use alloc::vec;
 use alloc::vec::Vec;

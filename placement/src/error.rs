@@ -23,7 +23,7 @@ pub enum Error {
         max: u64,
     },
     /// There must be at least one of these.
-    None(
+    Missing(
         /// What is missing.
         &'static str,
     ),
@@ -98,7 +98,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooMany { what, count, max } => write!(f, "{count} {what} where at most {max} are allowed"),
-            Self::None(what) => write!(f, "there must be at least one of: {what}"),
+            Self::Missing(what) => write!(f, "there must be at least one of: {what}"),
             Self::DuplicateDrive(id) => write!(f, "drive {id} stands twice in the map"),
             Self::ZeroWeight(id) => write!(f, "drive {id} has no weight"),
             Self::SplitServer(id) => write!(f, "the drives of server {id} stand in two racks"),

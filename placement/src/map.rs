@@ -138,10 +138,10 @@ impl Shape {
 
     fn check(&self) -> Result<(), Error> {
         if self.pgs == 0 {
-            return Err(Error::None("placement group"));
+            return Err(Error::Missing("placement group"));
         }
         if self.seats == 0 {
-            return Err(Error::None("seat"));
+            return Err(Error::Missing("seat"));
         }
         check_max("placement groups", PgId(self.pgs).index(), PgId(PGS_MAX).index())?;
         check_max("seats of a placement group", self.seat_count(), SEATS_MAX)?;

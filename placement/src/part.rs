@@ -78,7 +78,7 @@ impl Volume {
     pub fn new(id: VolumeId, rule: Rule, parts: &[Part]) -> Result<Self, Error> {
         let mut volume = Self { id, name: VolumeName::new(id), rule, parts: Vec::new() };
         parts.iter().try_for_each(|part| volume.grow(*part))?;
-        if volume.parts.is_empty() { Err(Error::None("part")) } else { Ok(volume) }
+        if volume.parts.is_empty() { Err(Error::Missing("part")) } else { Ok(volume) }
     }
 
     /// Adds extents at the end: to the last part if that is in the same set, else as a new part. No extent moves.
@@ -87,7 +87,7 @@ impl Volume {
     /// The caller's, as for [`Volume::new`]; the volume is then as it was.
     pub fn grow(&mut self, part: Part) -> Result<(), Error> {
         if part.extents == 0 {
-            return Err(Error::None("extent"));
+            return Err(Error::Missing("extent"));
         }
         let extents_max = u64::MAX / self.rule.extent_size.bytes();
         let count = self.extents().saturating_add(part.extents);

@@ -129,6 +129,7 @@ impl<'a> Filling<'a> {
     }
 
     fn pg(&self, seat: Seat) -> PgId {
+        // At most 32 seats.
         PgId(seat.0 / self.width as u32)
     }
 

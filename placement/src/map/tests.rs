@@ -21,8 +21,8 @@ fn shapes_have_limits() {
     let of = |pgs, seats| new(shape(pgs, seats, Conflict::Drive), one.clone()).err();
     let too_many = |what, count, max| Some(Error::TooMany { what, count, max });
     let cases = [
-        (of(0, 1), Some(Error::None("placement group"))),
-        (of(1, 0), Some(Error::None("seat"))),
+        (of(0, 1), Some(Error::Missing("placement group"))),
+        (of(1, 0), Some(Error::Missing("seat"))),
         (of(1, 32), None),
         (of(1, 33), too_many("seats of a placement group", 33, 32)),
         (of(1 << 20, 4), None),

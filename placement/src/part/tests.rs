@@ -45,8 +45,8 @@ fn growing_moves_nothing() {
 
 #[test]
 fn what_makes_no_volume() {
-    assert_eq!(volume(&[]), Err(Error::None("part")));
-    assert_eq!(volume(&[part(1, 0)]), Err(Error::None("extent")));
+    assert_eq!(volume(&[]), Err(Error::Missing("part")));
+    assert_eq!(volume(&[part(1, 0)]), Err(Error::Missing("extent")));
     let most = u64::MAX >> 20;
     let too_many = |what, count, max| Err(Error::TooMany { what, count, max });
     assert_eq!(volume(&[part(1, most), part(2, 1)]), too_many("extents", most + 1, most));
