@@ -1,4 +1,4 @@
-//! Who is who: ids of clusters, servers and their lives.
+//! Who is who: ids of clusters, servers and their lives, drives and volumes.
 
 use core::fmt;
 use core::str::FromStr;
@@ -68,6 +68,16 @@ id128! {
 id128! {
     /// One server, for its whole life: kept in its data directory, stable across restarts and changes of address.
     ServerId
+}
+
+id128! {
+    /// One drive, for its whole life: written into its superblock, stable when the drive moves to another server.
+    DriveId
+}
+
+id128! {
+    /// One volume, from its creation to its deletion. Never used again.
+    VolumeId
 }
 
 /// One life of a server process. A greater value is a later life of the same [`ServerId`]; it is persisted and

@@ -112,6 +112,7 @@ impl Vector for Ymm {
 
 impl Instructions for Ymm {
     const REGISTERS: usize = 16;
+    const PRODUCT_REGISTERS: usize = 4;
     const OUTPUTS_MAX: usize = 4;
 
     #[inline]

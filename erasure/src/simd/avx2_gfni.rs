@@ -85,6 +85,7 @@ impl Vector for Ymm {
 
 impl Instructions for Ymm {
     const REGISTERS: usize = 16;
+    const PRODUCT_REGISTERS: usize = 0;
     const OUTPUTS_MAX: usize = 8;
 
     #[inline]

@@ -95,6 +95,7 @@ impl Vector for Zmm {
 
 impl Instructions for Zmm {
     const REGISTERS: usize = 32;
+    const PRODUCT_REGISTERS: usize = 0;
     const OUTPUTS_MAX: usize = 8;
 
     #[inline]

@@ -42,8 +42,8 @@ impl Kernel {
     /// The fastest that this CPU and its operating system offer.
     #[must_use]
     pub fn best() -> Self {
-        let available = Self::ALL.into_iter().filter(|kernel| kernel.is_available());
-        available.last().expect("plain integers are everywhere")
+        let fastest = Self::ALL.into_iter().rev().find(|kernel| kernel.is_available());
+        fastest.expect("plain integers are everywhere")
     }
 
     /// Whether this CPU and its operating system offer it.

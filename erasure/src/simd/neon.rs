@@ -106,6 +106,7 @@ impl Vector for Neon {
 
 impl Instructions for Neon {
     const REGISTERS: usize = 32;
+    const PRODUCT_REGISTERS: usize = 4;
     const OUTPUTS_MAX: usize = 4;
 
     #[inline]

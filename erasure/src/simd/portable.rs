@@ -102,6 +102,7 @@ impl Vector for Words {
 
 impl Instructions for Words {
     const REGISTERS: usize = 1;
+    const PRODUCT_REGISTERS: usize = 4;
     const OUTPUTS_MAX: usize = 2;
 
     #[inline]

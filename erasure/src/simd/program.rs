@@ -190,8 +190,8 @@ impl<V: Instructions, S: Sink, const K: usize, const COSETS: usize> Work for Tra
     unsafe fn run(self) -> bool {
         let Self { skews, inputs, outputs, span: Range { start: mut at, end }, .. } = self;
         let mut is_different = false;
-        // A quarter of the registers for a coset's values, as much for the sum, the rest for factors.
-        if 8 * K <= V::REGISTERS {
+        // A quarter of the registers for each coset's values, which live beside the sum.
+        if 4 * K + V::PRODUCT_REGISTERS <= V::REGISTERS {
             // SAFETY: whoever made this vouches for the shards and the span, the caller for the instruction set.
             is_different |=
                 unsafe { transform::pass::<Wide<V, 2>, S, K, COSETS>(skews, inputs, outputs, &mut at, end) };

@@ -76,8 +76,11 @@ pub(super) trait Vector: Copy + Send + Sync {
 
 /// An instruction set: one register, and how kernels over it are compiled.
 pub(super) trait Instructions: Vector + 'static {
-    /// Registers that a kernel may fill with values in flight.
+    /// Registers that there are.
     const REGISTERS: usize;
+
+    /// Registers that a product needs beside its operand and its result.
+    const PRODUCT_REGISTERS: usize;
 
     /// Outputs that the matrix kernel computes in one pass, 8 at most. More take further passes.
     const OUTPUTS_MAX: usize;
