@@ -8,10 +8,10 @@ use ashlar_erasure::{Codec, Error, Geometry, Kernel, PlanCache, ShardSet, Stores
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 
 /// Longer shards would only be slower.
-const LEN_MAX: usize = 700;
+const LEN_MAX: usize = 450;
 
 /// M times K above which the definition would take too long.
-const PRODUCTS_MAX: usize = 2_000;
+const PRODUCTS_MAX: usize = 600;
 
 /// The longest register.
 const ALIGN: usize = 64;
