@@ -3,8 +3,9 @@
 //! News is a *subject* here, not a text: what is told about it is read from the tables when it is told, so it is always
 //! the latest. Fresh news leaves at once to a few members (the caller takes [`Gossip::take_fresh`]), and from then on rides on
 //! probes and answers: the least told first, among those the most recent, up to a number of bytes. Each piece is told
-//! about three times the logarithm of the number of members, then dropped. Who missed it by then finds out by the
-//! fingerprints on every probe, see [`sync`](crate::sync).
+//! about three times the logarithm of the number of members, then dropped; all of it is dropped as soon as so many peers in
+//! a row turn out to know the same. Who missed it finds out by the fingerprints on every probe, see
+//! [`sync`](crate::sync).
 //!
 //! Follows the piggy-backing of SWIM (Das, Gupta, Motivala 2002) and the eager rumours of Karp and others (2000).
 
@@ -42,13 +43,19 @@ pub(crate) struct Gossip {
     /// What has not left at once yet.
     fresh: Vec<Subject>,
     count: u64,
+    /// Peers in a row that knew the same.
+    agreed: u32,
 }
+
+/// So many peers in a row that know the same make news old.
+const AGREED_MAX: u32 = 8;
 
 impl Gossip {
     /// Something has changed, and others should hear of it soon. At most `subjects_max` pieces are kept; beyond, the most told
     /// one gives way.
     pub(crate) fn add(&mut self, subject: Subject, subjects_max: usize) {
         self.drop(subject);
+        self.agreed = 0;
         if let Some((&rank, &most_told)) = self.queue.last_key_value().filter(|_| self.queue.len() >= subjects_max) {
             self.queue.remove(&rank);
             self.ranks.remove(&most_told);
@@ -83,6 +90,16 @@ impl Gossip {
     /// Whether there is nothing to tell.
     pub(crate) fn is_quiet(&self) -> bool {
         self.queue.is_empty()
+    }
+
+    /// A peer knows the same as this member, or not.
+    pub(crate) fn handle_compared(&mut self, is_same: bool) {
+        self.agreed = if is_same { self.agreed + 1 } else { 0 };
+        if self.agreed >= AGREED_MAX {
+            self.agreed = 0;
+            self.queue.clear();
+            self.ranks.clear();
+        }
     }
 
     /// Offers news to `tell` in the order in which it should be told, until that answers that there is no room for a piece.
@@ -152,6 +169,20 @@ mod tests {
         assert_eq!(told(&mut gossip, 9), [2, 1]);
         assert_eq!(told(&mut gossip, 9), [2]);
         assert!(gossip.is_quiet() && told(&mut gossip, 9).is_empty());
+    }
+
+    #[test]
+    fn news_that_everybody_knows_is_old() {
+        let mut gossip = Gossip::default();
+        gossip.add(Subject::Voters, 10);
+        for turn in 0..3 * AGREED_MAX {
+            gossip.handle_compared(turn % AGREED_MAX != 0);
+        }
+        assert!(!gossip.is_quiet(), "not all of them knew");
+        gossip.handle_compared(true);
+        assert!(gossip.is_quiet());
+        gossip.add(Subject::Voters, 10);
+        assert!(!gossip.is_quiet() && gossip.has_fresh());
     }
 
     #[test]

@@ -245,7 +245,9 @@ impl Bus {
 
     /// Compares fingerprints with those of a peer, and looks for what differs.
     pub(super) fn compare(&mut self, now: Instant, from: ServerId, theirs: (u64, u64)) {
-        if theirs == (self.members.digest(), self.claims_digest()) {
+        let is_same = theirs == (self.members.digest(), self.claims_digest());
+        self.gossip.handle_compared(is_same);
+        if is_same {
             if let Some(since) = self.standing.differs_since.take() {
                 self.counters.time_to_convergence.add(now.saturating_since(since));
             }
