@@ -121,11 +121,9 @@ impl Bus {
         }
         self.govern.adopt_at = Some(now + ADOPT_EVERY);
         let known = self.current;
-        for id in self.voters.everybody() {
-            if id != self.identity.server {
-                self.send(id, &Body::Adopted { voters, known });
-            }
-        }
+        let mut others = self.voters.everybody();
+        others.retain(|id| *id != self.identity.server);
+        self.send_to_all(others, &Body::Adopted { voters, known });
         self.count_adopted(now, self.identity.server, known);
     }
 
@@ -230,13 +228,9 @@ impl Bus {
         self.become_governed(now, epoch, Origin::Chosen, wanted, previous);
     }
 
-    /// Living primaries with slots; some may come twice.
+    /// Living primaries with slots, sorted.
     fn owners(&self) -> impl Iterator<Item = ServerId> {
-        let mut owners: Vec<ServerId> =
-            self.claims.owned().filter(|(_, owned)| *owned > 0).map(|(claim, _)| claim.owner).collect();
-        owners.sort_unstable();
-        owners.dedup();
-        owners.into_iter().filter(|id| self.members.get(*id).is_some_and(|member| !member.life.failed))
+        self.claims.owners().filter(|id| self.members.get(*id).is_some_and(|member| !member.life.failed))
     }
 
     fn wanted_voters(&self) -> Vec<ServerId> {
