@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use ashlar_wire::time::Instant;
 
-use super::{no_runtime, note, say, status, table};
+use super::asking::{ask, short};
+use super::{no_runtime, note, say, table};
 use crate::failure::Failure;
 use crate::node::status::ServerStatus;
 use crate::os::fleet::{Event, Fleet, SERVERS_MAX};
@@ -188,7 +189,7 @@ async fn until_complete(places: &[Place], fleet: &mut Fleet) -> Result<Option<Ve
 
 async fn server_status(place: &Place) -> Option<ServerStatus> {
     let target = Target { address: place.address.clone(), ..Target::default() };
-    let body = status::ask(&target, "/v1/status").await.ok()?;
+    let body = ask(&target, "/v1/status").await.ok()?;
     serde_json::from_slice(&body).ok()
 }
 
@@ -207,7 +208,7 @@ fn last_lines(log: &Path) -> String {
 
 fn greeting(arguments: &Arguments, places: &[Place], statuses: &[ServerStatus], took_ms: u64) -> String {
     let rows = places.iter().zip(statuses).map(|(place, status)| {
-        let server = status::short(Some(&status.server));
+        let server = short(Some(&status.server));
         vec![server, place.pid.to_string(), place.address.clone(), place.data.display().to_string()]
     });
     let rows: Vec<Vec<String>> = rows.collect();

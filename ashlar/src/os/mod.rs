@@ -14,6 +14,7 @@ pub mod logs;
 pub mod process;
 pub mod random;
 pub mod runtime;
+pub mod scribe;
 pub mod server;
 pub mod signals;
 pub mod sockets;
