@@ -60,7 +60,7 @@ impl ShardSet {
     /// How many shards are in.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.iter().count()
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
     /// Whether no shard is in.
@@ -71,8 +71,11 @@ impl ShardSet {
 
     /// The shards' numbers, ascending.
     pub fn iter(&self) -> impl Iterator<Item = usize> + use<> {
-        let set = *self;
-        (0..SHARDS_MAX).filter(move |&shard| set.contains(shard))
+        self.0.into_iter().enumerate().flat_map(|(index, word)| {
+            let lower_cleared = |&word: &u64| Some(word & word.wrapping_sub(1)).filter(|&word| word != 0);
+            let words = core::iter::successors(Some(word).filter(|&word| word != 0), lower_cleared);
+            words.map(move |word| index * WORD_BITS + word.trailing_zeros() as usize)
+        })
     }
 
     fn put(&mut self, shard: usize) {

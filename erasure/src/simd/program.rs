@@ -9,7 +9,7 @@ use core::ops::Range;
 use super::matrix;
 use super::sink::{Add, Compare, Sink, Stream, Write};
 use super::transform;
-use super::vector::{Instructions, Wide, Work};
+use super::vector::{Instructions, LINE_BYTES, Wide, Work};
 use crate::{SHARDS_MAX, Stores};
 
 /// The longest register of any instruction set.
@@ -156,10 +156,11 @@ impl<V: Instructions, S: Sink, const OUT: usize> Work for MatrixPass<'_, V, S, O
         let Self { rows, inputs, outputs, span: Range { start: mut at, end }, .. } = self;
         let mut is_different = false;
         // Half of the registers for sums.
-        if 8 * OUT <= V::REGISTERS {
+        let registers = V::REGISTERS / (2 * OUT);
+        if registers >= 4 || S::LINES && 4 * V::BYTES == LINE_BYTES {
             // SAFETY: whoever made this vouches for the shards and the span, the caller for the instruction set.
             is_different |= unsafe { matrix::pass::<Wide<V, 4>, S, OUT>(rows, inputs, outputs, &mut at, end) };
-        } else if 4 * OUT <= V::REGISTERS {
+        } else if registers >= 2 || S::LINES && 2 * V::BYTES == LINE_BYTES {
             // SAFETY: as above.
             is_different |= unsafe { matrix::pass::<Wide<V, 2>, S, OUT>(rows, inputs, outputs, &mut at, end) };
         }
@@ -191,8 +192,13 @@ impl<V: Instructions, S: Sink, const K: usize, const COSETS: usize> Work for Tra
         let Self { skews, inputs, outputs, span: Range { start: mut at, end }, .. } = self;
         let mut is_different = false;
         // A quarter of the registers for each coset's values, which live beside the sum.
-        if 4 * K + V::PRODUCT_REGISTERS <= V::REGISTERS {
+        let fits_twice = 4 * K + V::PRODUCT_REGISTERS <= V::REGISTERS;
+        if S::LINES && 4 * V::BYTES == LINE_BYTES {
             // SAFETY: whoever made this vouches for the shards and the span, the caller for the instruction set.
+            is_different |=
+                unsafe { transform::pass::<Wide<V, 4>, S, K, COSETS>(skews, inputs, outputs, &mut at, end) };
+        } else if fits_twice || S::LINES && 2 * V::BYTES == LINE_BYTES {
+            // SAFETY: as above.
             is_different |=
                 unsafe { transform::pass::<Wide<V, 2>, S, K, COSETS>(skews, inputs, outputs, &mut at, end) };
         }

@@ -6,7 +6,7 @@
 //! closures: what the compiler leaves out of line loses the instruction set, and a hundredfold of its speed.
 
 /// A cache line.
-const LINE_BYTES: usize = 64;
+pub(super) const LINE_BYTES: usize = 64;
 
 /// One register of bytes, each an element of the field.
 ///
