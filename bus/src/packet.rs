@@ -126,6 +126,8 @@ pub struct VoteRequest {
     pub failed: Option<(ServerId, u64)>,
     /// What it will claim.
     pub slots: SlotSet,
+    /// What of that it takes from others; the rest it has already.
+    pub taken: SlotSet,
 }
 
 /// Why a vote is refused.
@@ -424,6 +426,7 @@ fn encode_request(out: &mut Vec<u8>, request: &VoteRequest) {
         write_uint(out, refuted);
     }
     encode_slots(out, &request.slots);
+    encode_slots(out, &request.taken);
 }
 
 /// Writes one piece of news.
@@ -682,7 +685,8 @@ impl<'a> Input<'a> {
         let (epoch, base) = (self.epoch()?, self.epoch()?);
         let (voters, offset) = (self.fingerprint()?, self.uint()?);
         let failed = if self.flag()? { Some((self.id()?, self.uint()?)) } else { None };
-        Ok(VoteRequest { group, purpose, epoch, base, voters, offset, failed, slots: self.slots()? })
+        let (slots, taken) = (self.slots()?, self.slots()?);
+        Ok(VoteRequest { group, purpose, epoch, base, voters, offset, failed, slots, taken })
     }
 
     fn reason(&mut self) -> Result<Option<Reason>, PacketError> {

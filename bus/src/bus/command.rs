@@ -100,8 +100,7 @@ impl Bus {
         if known.is_none() && groups >= self.config.groups_max {
             return Err(CommandError::TooLong);
         }
-        let wanted = known.map_or(slots.clone(), |claim| self.claims.held(claim).union(&slots));
-        self.change_slots(now, group, wanted)
+        self.change_slots(now, group, slots, SlotSet::EMPTY)
     }
 
     fn release(&mut self, now: Instant, group: GroupId, ranges: Vec<SlotRange>) -> Result<(), CommandError> {
@@ -109,20 +108,29 @@ impl Bus {
         if known.owner != self.identity.server {
             return Err(CommandError::NotPrimary);
         }
-        let wanted = self.claims.held(known).without(&SlotSet::from_ranges(ranges));
-        self.change_slots(now, group, wanted)
+        self.change_slots(now, group, SlotSet::EMPTY, SlotSet::from_ranges(ranges))
     }
 
     /// With voters a ballot decides; before there are any, a claim is a beginning that nobody could contest.
-    fn change_slots(&mut self, now: Instant, group: GroupId, slots: SlotSet) -> Result<(), CommandError> {
-        if self.ballots.contains_key(&group) {
+    fn change_slots(
+        &mut self,
+        now: Instant,
+        group: GroupId,
+        taken: SlotSet,
+        given_up: SlotSet,
+    ) -> Result<(), CommandError> {
+        let is_pending = self.durable.claims().any(|claim| claim.group == group);
+        if self.ballots.contains_key(&group) || is_pending {
             return Err(CommandError::Busy);
         }
         if self.voters.set().is_some() {
-            self.begin_slots(now, group, slots);
+            self.begin_slots(now, group, taken, given_up);
             return Ok(());
         }
-        let base = self.claims.get(group).map_or(Epoch::ZERO, |claim| claim.epoch);
+        let known = self.claims.get(group);
+        let base = known.map_or(Epoch::ZERO, |claim| claim.epoch);
+        let held = known.map_or(SlotSet::EMPTY, |claim| self.claims.held(claim));
+        let slots = held.union(&taken).without(&given_up);
         let epoch = next_unvoted(self.current.max(base));
         self.current = self.current.max(epoch);
         let claim = Claim { group, owner: self.identity.server, epoch, slots };
@@ -147,6 +155,7 @@ impl Bus {
         let epoch = self.claims.get(group).map_or(Epoch::ZERO, |claim| claim.epoch);
         self.event(Event::RoleChanged { group, role: Role::Replica, epoch });
         self.describe_again(now);
+        self.stand_if_failed(now, group);
         Ok(())
     }
 

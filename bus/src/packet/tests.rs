@@ -61,6 +61,7 @@ fn bodies() -> Vec<(&'static str, Body, String)> {
         offset: 1_000,
         failed: Some((id(0x22), 1)),
         slots: slots(&[(0, 9)]),
+        taken: slots(&[(9, 9)]),
     };
     let news = vec![
         News::Member(Box::new(record())),
@@ -87,7 +88,11 @@ fn bodies() -> Vec<(&'static str, Body, String)> {
         ("records", Body::Records(news), news_bytes),
         ("meet", Body::Meet(record()), record_bytes),
         ("stand", Body::Stand { group: GroupId(300), base: Epoch(8), offset: 1_000 }, String::from("cd012c08cd03e8")),
-        ("request", Body::Request(request), format!("cd012c010a0800000000000000aacd03e801{}010100000009", ones(0x22))),
+        (
+            "request",
+            Body::Request(request),
+            format!("cd012c010a0800000000000000aacd03e801{}0101000000090100090009", ones(0x22)),
+        ),
         (
             "vote",
             Body::Vote(Vote {
