@@ -126,6 +126,8 @@ pub struct VoteRequest {
     pub failed: Option<(ServerId, u64)>,
     /// What it will claim.
     pub slots: SlotSet,
+    /// What of that it takes from others; the rest it has already.
+    pub taken: SlotSet,
 }
 
 /// Why a vote is refused.
@@ -149,6 +151,8 @@ pub enum Reason {
     NoMemory,
     /// The candidate is no replica of the group.
     NotReplica,
+    /// The voter remembers votes for as many groups as it can.
+    NoRoom,
 }
 
 /// The answer to a request for a vote.
@@ -422,6 +426,7 @@ fn encode_request(out: &mut Vec<u8>, request: &VoteRequest) {
         write_uint(out, refuted);
     }
     encode_slots(out, &request.slots);
+    encode_slots(out, &request.taken);
 }
 
 /// Writes one piece of news.
@@ -525,6 +530,7 @@ const fn reason_number(reason: Reason) -> u64 {
         Reason::SlotTaken => 7,
         Reason::NoMemory => 8,
         Reason::NotReplica => 9,
+        Reason::NoRoom => 10,
     }
 }
 
@@ -679,7 +685,8 @@ impl<'a> Input<'a> {
         let (epoch, base) = (self.epoch()?, self.epoch()?);
         let (voters, offset) = (self.fingerprint()?, self.uint()?);
         let failed = if self.flag()? { Some((self.id()?, self.uint()?)) } else { None };
-        Ok(VoteRequest { group, purpose, epoch, base, voters, offset, failed, slots: self.slots()? })
+        let (slots, taken) = (self.slots()?, self.slots()?);
+        Ok(VoteRequest { group, purpose, epoch, base, voters, offset, failed, slots, taken })
     }
 
     fn reason(&mut self) -> Result<Option<Reason>, PacketError> {
@@ -694,6 +701,7 @@ impl<'a> Input<'a> {
             7 => Reason::SlotTaken,
             8 => Reason::NoMemory,
             9 => Reason::NotReplica,
+            10 => Reason::NoRoom,
             _ => return Err(PacketError::Malformed),
         }))
     }

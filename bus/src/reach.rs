@@ -88,10 +88,10 @@ impl Reach {
         units.unwrap_or(Beat::AGE_MAX).min(Beat::AGE_MAX)
     }
 
-    /// Others vote now: nothing that was known means anything.
+    /// Others vote now. That a majority of those before was in reach stays true for the rest of its time: they had a say in
+    /// the change, so whoever hears them hears of it.
     pub(crate) fn handle_voters_changed(&mut self, voters: &Voters, own: ServerId, now: Instant) {
         self.asked.retain(|id, _| voters.has_say(*id));
-        self.majority_at = None;
         self.next_pulse = voters.has_say(own).then_some(now);
     }
 

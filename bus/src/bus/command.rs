@@ -1,6 +1,5 @@
 //! What the node wants.
 
-use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -50,7 +49,7 @@ impl Bus {
                 self.describe_again(now);
                 Ok(())
             }
-            Command::Publish { channel, message } => self.publish(channel, message),
+            Command::Publish { channel, message } => self.publish(&channel, &message),
         }
     }
 
@@ -97,11 +96,11 @@ impl Bus {
         if known.is_some_and(|claim| claim.owner != self.identity.server) {
             return Err(CommandError::NotPrimary);
         }
-        if known.is_none() && self.claims.len() >= self.config.groups_max {
+        let groups = self.claims.len() + self.ballots.len() + self.durable.claims().count();
+        if known.is_none() && groups >= self.config.groups_max {
             return Err(CommandError::TooLong);
         }
-        let wanted = known.map_or(slots.clone(), |claim| self.claims.held(claim).union(&slots));
-        self.change_slots(now, group, wanted)
+        self.change_slots(now, group, slots, SlotSet::EMPTY)
     }
 
     fn release(&mut self, now: Instant, group: GroupId, ranges: Vec<SlotRange>) -> Result<(), CommandError> {
@@ -109,20 +108,29 @@ impl Bus {
         if known.owner != self.identity.server {
             return Err(CommandError::NotPrimary);
         }
-        let wanted = self.claims.held(known).without(&SlotSet::from_ranges(ranges));
-        self.change_slots(now, group, wanted)
+        self.change_slots(now, group, SlotSet::EMPTY, SlotSet::from_ranges(ranges))
     }
 
     /// With voters a ballot decides; before there are any, a claim is a beginning that nobody could contest.
-    fn change_slots(&mut self, now: Instant, group: GroupId, slots: SlotSet) -> Result<(), CommandError> {
-        if self.ballots.contains_key(&group) {
+    fn change_slots(
+        &mut self,
+        now: Instant,
+        group: GroupId,
+        taken: SlotSet,
+        given_up: SlotSet,
+    ) -> Result<(), CommandError> {
+        let is_pending = self.durable.claims().any(|claim| claim.group == group);
+        if self.ballots.contains_key(&group) || is_pending {
             return Err(CommandError::Busy);
         }
         if self.voters.set().is_some() {
-            self.begin_slots(now, group, slots);
+            self.begin_slots(now, group, taken, given_up);
             return Ok(());
         }
-        let base = self.claims.get(group).map_or(Epoch::ZERO, |claim| claim.epoch);
+        let known = self.claims.get(group);
+        let base = known.map_or(Epoch::ZERO, |claim| claim.epoch);
+        let held = known.map_or(SlotSet::EMPTY, |claim| self.claims.held(claim));
+        let slots = held.union(&taken).without(&given_up);
         let epoch = next_unvoted(self.current.max(base));
         self.current = self.current.max(epoch);
         let claim = Claim { group, owner: self.identity.server, epoch, slots };
@@ -147,6 +155,7 @@ impl Bus {
         let epoch = self.claims.get(group).map_or(Epoch::ZERO, |claim| claim.epoch);
         self.event(Event::RoleChanged { group, role: Role::Replica, epoch });
         self.describe_again(now);
+        self.stand_if_failed(now, group);
         Ok(())
     }
 
@@ -170,29 +179,23 @@ impl Bus {
         Ok(())
     }
 
-    fn publish(&mut self, channel: Vec<u8>, message: Vec<u8>) -> Result<(), CommandError> {
+    fn publish(&mut self, channel: &[u8], message: &[u8]) -> Result<(), CommandError> {
         let too_long = channel.len() > self.config.channel_bytes_max || message.len() > self.config.message_bytes_max;
         if too_long || channel.len() + message.len() > self.packet_room() {
             return Err(CommandError::TooLong);
         }
         let own = self.identity.server;
         let hears = |member: &&crate::member::Member| {
-            member.id != own && !member.life.failed && wants(&member.description.interest, &channel)
+            member.id != own && !member.life.failed && wants(&member.description.interest, channel)
         };
         let listeners: Vec<ServerId> = self.members.iter().filter(hears).map(|member| member.id).collect();
-        let body = Body::Publish { channel: channel.clone().into(), message: message.clone().into() };
-        for to in listeners {
-            self.send(to, &body);
-        }
-        self.deliver(own, &channel, &message);
+        self.send_to_all(listeners, &Body::Publish { channel: channel.into(), message: message.into() });
+        self.deliver(own, channel, message);
         Ok(())
     }
 
-    pub(super) fn handle_publish(&mut self, from: ServerId, channel: &Box<[u8]>, message: &Box<[u8]>) {
-        self.deliver(from, channel, message);
-    }
-
-    fn deliver(&mut self, from: ServerId, channel: &[u8], message: &[u8]) {
+    /// Hands a message to this member's subscribers.
+    pub(super) fn deliver(&mut self, from: ServerId, channel: &[u8], message: &[u8]) {
         if self.hears_all || self.channels.contains(channel) {
             self.event(Event::Published { channel: channel.to_vec(), message: message.to_vec(), from });
         }

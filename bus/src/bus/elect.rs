@@ -116,13 +116,14 @@ impl Bus {
     fn trim_overlapped(&mut self, now: Instant) {
         let own = self.identity.server;
         let primary = self.places.iter().filter(|(_, place)| place.role == Role::Primary);
-        let overlapped = primary.filter_map(|(group, _)| {
-            let claim = self.claims.get(*group).filter(|claim| claim.owner == own)?;
-            self.claims.is_overlapped(claim).then(|| (*group, self.claims.held(claim)))
-        });
-        for (group, held) in overlapped.collect::<Vec<_>>() {
+        let is_overlapped = |group: &GroupId| {
+            let claim = self.claims.get(*group).filter(|claim| claim.owner == own);
+            claim.is_some_and(|claim| self.claims.is_overlapped(claim))
+        };
+        let overlapped = primary.map(|(group, _)| *group).filter(is_overlapped);
+        for group in overlapped.collect::<Vec<_>>() {
             if !self.ballots.contains_key(&group) && self.voters.set().is_some() {
-                self.begin_slots(now, group, held);
+                self.begin_slots(now, group, SlotSet::EMPTY, SlotSet::EMPTY);
             }
         }
     }
@@ -151,7 +152,7 @@ impl Bus {
         }
     }
 
-    fn stand_if_failed(&mut self, now: Instant, group: GroupId) {
+    pub(super) fn stand_if_failed(&mut self, now: Instant, group: GroupId) {
         let Some(claim) = self.claims.get(group) else { return };
         let Some(place) = self.places.get(&group).filter(|place| place.role == Role::Replica) else { return };
         let Some(owner) = self.members.get(claim.owner).filter(|owner| owner.life.failed) else { return };
@@ -227,10 +228,10 @@ impl Bus {
     }
 
     /// A ballot for slots of a group whose primary this member is, or for a new group.
-    pub(super) fn begin_slots(&mut self, now: Instant, group: GroupId, slots: SlotSet) {
+    pub(super) fn begin_slots(&mut self, now: Instant, group: GroupId, taken: SlotSet, given_up: SlotSet) {
         let base = self.claims.get(group).map_or(Epoch::ZERO, |claim| claim.epoch);
         let mut ballot = Ballot::new(Purpose::Slots, base, Phase::Waiting(now), now);
-        ballot.slots = slots;
+        ballot.change = (taken, given_up);
         self.ballots.insert(group, ballot);
         self.advance_ballot(now, group);
     }
@@ -264,18 +265,17 @@ impl Bus {
             return self.retry_ballot(now, group);
         }
         let (purpose, base, failed) = (ballot.purpose, ballot.base, ballot.failed);
-        let slots = match (purpose, self.claims.get(group)) {
-            (Purpose::Slots, _) => ballot.slots.clone(),
-            (_, Some(claim)) => self.claims.held(claim),
-            (_, None) => SlotSet::EMPTY,
-        };
+        let held = self.claims.get(group).map_or(SlotSet::EMPTY, |claim| self.claims.held(claim));
+        let (wanted, given_up) = &ballot.change;
+        let taken = wanted.without(&held);
+        let slots = held.union(&taken).without(given_up);
         let known = ballot.known.max(base).max(self.current).max(self.voters.floor());
         let epoch = next_voted(known);
         self.current = self.current.max(epoch);
         let until = now + self.config.ballot_wait;
         let offset = self.places.get(&group).map_or(0, |place| place.offset);
         let voters = self.voters.fingerprint();
-        let request = VoteRequest { group, purpose, epoch, base, voters, offset, failed, slots: slots.clone() };
+        let request = VoteRequest { group, purpose, epoch, base, voters, offset, failed, slots: slots.clone(), taken };
         if let Some(ballot) = self.ballots.get_mut(&group) {
             ballot.begin(epoch, slots, until);
         }
@@ -303,6 +303,7 @@ impl Bus {
             claims: &self.claims,
             members: &self.members,
             abstains: self.govern.abstains(self.voters.epoch()),
+            groups_max: self.config.groups_max,
             now,
             bugs: self.bugs,
         };

@@ -240,10 +240,42 @@ fn a_voter_without_memory_abstains() {
     net.kill(2);
     net.servers.get_mut(&2).unwrap().saved = None;
     net.start(2);
-    net.command(1, Command::Meet { id: id(2), address: format!("again") });
+    net.command(1, Command::Meet { id: id(2), address: "again".into() });
     net.run(3_000);
     net.kill(1);
     net.run(15_000);
     assert_eq!(net.primary(4, 1).0, 1, "one voter is dead, one has lost its votes");
     assert!(net.bus(4).counters().ballots_lost > 0 || net.bus(4).counters().ballots_begun == 0);
+}
+
+#[test]
+fn slots_that_move_together_out_of_one_group_all_arrive() {
+    let mut net = three_primaries(0);
+    for round in 0..20_u16 {
+        // Both take from the first group, which trims its claim as soon as it hears of one of them.
+        let slots = |first| std::vec![SlotRange::new(first, first + 9).unwrap()];
+        let (one, other) = (round * 40, round * 40 + 20);
+        net.command(2, Command::Claim { group: group(2), slots: slots(one) });
+        net.run(u64::from(round));
+        net.command(3, Command::Claim { group: group(3), slots: slots(other) });
+        net.run_until(5_000, "both have arrived, and nothing is under way", |net| {
+            let arrived = (1..=3).all(|at| net.owner_of(at, one) == Some(2) && net.owner_of(at, other) == Some(3));
+            arrived && net.agrees() && (1..=3).all(|at| net.bus(at).ballots.is_empty())
+        });
+    }
+    net.run(2_000);
+    let arrived = |round: &u16| net.owner_of(1, round * 40) == Some(2) && net.owner_of(1, round * 40 + 20) == Some(3);
+    assert!((0..20).all(|round| arrived(&round)));
+}
+
+#[test]
+fn a_lone_server_serves_everything() {
+    let mut net = Net::new(1);
+    net.command(1, Command::Claim { group: group(1), slots: std::vec![SlotRange::ALL] });
+    net.run_until(5_000, "it may write", |net| net.bus(1).may_write(group(1)));
+    net.run(60_000);
+    assert!(net.bus(1).may_write(group(1)));
+    net.kill(1);
+    net.start(1);
+    net.run_until(2_000, "it may write again", |net| net.bus(1).may_write(group(1)));
 }
