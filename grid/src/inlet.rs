@@ -199,7 +199,7 @@ impl<R: Runtime> Dispatch<R> {
                 serve::reply(&self.link, id, answered, answer);
             }
             Some(Handler::Stream(_) | Handler::Datagram(_)) | None => {
-                self.link.lock().reply(id, Outcome::UnknownHandler, Vec::new())
+                self.link.lock().reply(id, Outcome::UnknownHandler, Vec::new());
             }
         }
     }

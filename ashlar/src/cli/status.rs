@@ -167,10 +167,15 @@ fn cell(from: &MeshView, to: &MeshView) -> String {
     }
 }
 
-/// In place of all connections: how many there are, how fast they are, and which are not as they should be.
+/// In place of all connections: how many there are, how fast they are, and which are not as they should be. That nobody
+/// is connected to a member that has failed is no further news.
 fn troubles(mesh: &MeshStatus) -> String {
-    let peers: Vec<&PeerView> =
-        mesh.servers.iter().filter_map(|view| view.status.as_ref()).flat_map(|status| &status.peers).collect();
+    let members = own(mesh).map_or(&[][..], |status| &status.bus.members);
+    let has_failed = |peer: &PeerView| {
+        members.iter().any(|member| member.state == MemberState::Failed && Some(&member.server) == peer.server.as_ref())
+    };
+    let views = mesh.servers.iter().filter_map(|view| view.status.as_ref());
+    let peers: Vec<&PeerView> = views.flat_map(|status| &status.peers).filter(|peer| !has_failed(peer)).collect();
     let connected = peers.iter().filter(|peer| peer.is_connected()).count();
     let mut trips: Vec<u64> = peers.iter().filter_map(|peer| peer.round_trip_us).collect();
     trips.sort_unstable();
@@ -182,12 +187,12 @@ fn troubles(mesh: &MeshStatus) -> String {
     );
     if connected < peers.len() {
         text.push('\n');
-        let table = pairs(mesh, |peer| !peer.is_connected());
+        let table = pairs(mesh, |peer| !peer.is_connected() && !has_failed(peer));
         let lines: Vec<&str> = table.lines().collect();
         // The first line is the head.
         text.push_str(&lines.iter().take(TROUBLES_MAX + 1).copied().collect::<Vec<_>>().join("\n"));
         if lines.len() > TROUBLES_MAX + 1 {
-            text.push_str(&format!("\nand {} more", lines.len() - TROUBLES_MAX - 1));
+            text.push_str("\nand more");
         }
     }
     text

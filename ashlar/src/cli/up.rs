@@ -24,6 +24,10 @@ const SERVERS_DEFAULT: usize = 3;
 /// Pause before a server that died is started again: long enough to see the others notice.
 const RESTART_PAUSE: Duration = Duration::from_secs(5);
 
+/// Silence after which the servers suspect each other: on one machine a short one does, and a server that was killed is
+/// found to have failed before it is started again.
+const MEMBER_TIMEOUT_MS: u32 = 3_000;
+
 /// How long the mesh may take to form.
 const MESH_MAX: Duration = Duration::from_secs(60);
 
@@ -129,6 +133,7 @@ fn places(arguments: &Arguments, count: usize) -> Result<Vec<Place>, Failure> {
             ("--secret-file", secret.into_os_string()),
             ("--tls", arguments.tls.clone().into()),
             ("--workers", workers.to_string().into()),
+            ("--member-timeout-ms", MEMBER_TIMEOUT_MS.to_string().into()),
         ] {
             words.extend([flag.into(), value]);
         }

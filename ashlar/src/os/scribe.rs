@@ -3,7 +3,7 @@
 //! What waits is at most one thing of each kind, the newest: a slow drive makes writes fewer, not a queue longer.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -90,7 +90,7 @@ impl Memory for Scribe {
     }
 }
 
-fn work(shared: &Shared, root: &PathBuf) {
+fn work(shared: &Shared, root: &Path) {
     let mut complaint = String::new();
     loop {
         let mut desk = shared.lock();

@@ -177,7 +177,7 @@ impl<R: Runtime> Task<R> {
             }
             Event::Suspected { id } => warn!(server = %id, address = self.address(*id), "member suspected"),
             Event::Unsuspected { id } => {
-                info!(server = %id, address = self.address(*id), "member not suspected any more")
+                info!(server = %id, address = self.address(*id), "member not suspected any more");
             }
             Event::Failed { id, by } => warn!(server = %id, address = self.address(*id), ?by, "member failed"),
             Event::Recovered { id } => info!(server = %id, address = self.address(*id), "member recovered"),
