@@ -54,7 +54,6 @@ impl Bus {
                 self.event(Event::SlotsChanged { group, primary: owner, epoch });
                 self.settle_role(now, group, before.as_ref());
                 self.settle_ballot(group, epoch);
-                self.trim_overlapped(now);
                 self.note_change(now);
                 self.govern.handle_changed(now);
                 self.consider_migration(now);
@@ -113,7 +112,7 @@ impl Bus {
     }
 
     /// Slots of this member that others have taken are given up, so that they do not come back to it by accident.
-    fn trim_overlapped(&mut self, now: Instant) {
+    pub(super) fn trim_overlapped(&mut self, now: Instant) {
         let own = self.identity.server;
         let primary = self.places.iter().filter(|(_, place)| place.role == Role::Primary);
         let is_overlapped = |group: &GroupId| {

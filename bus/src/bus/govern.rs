@@ -27,7 +27,7 @@ pub(super) struct Govern {
     abstain_through: Epoch,
     /// Until when sets that it hears of are ones of which it may have lost its votes. Only after a loss of memory.
     forgetful_until: Option<Instant>,
-    /// When to look whether voters must be chosen.
+    /// When to look whether voters must be chosen, and slots given up that others have taken.
     choose_at: Option<Instant>,
     adopt_at: Option<Instant>,
 }
@@ -148,6 +148,7 @@ impl Bus {
         if self.govern.choose_at.is_some_and(|at| at <= now) {
             self.govern.choose_at = None;
             self.consider_choosing(now);
+            self.trim_overlapped(now);
         }
     }
 
