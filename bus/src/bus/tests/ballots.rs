@@ -246,6 +246,18 @@ fn a_voter_without_memory_abstains() {
     net.run(15_000);
     assert_eq!(net.primary(4, 1).0, 1, "one voter is dead, one has lost its votes");
     assert!(net.bus(4).counters().ballots_lost > 0 || net.bus(4).counters().ballots_begun == 0);
+    // With a majority of those who remember, a new set counts on what there is.
+    net.start(1);
+    net.run_until(8_000, "all agree", Net::agrees);
+    net.command(3, Command::SetVoters { epoch: Epoch(2), voters: [1, 2, 3].map(id).to_vec() });
+    net.run_until(2_000, "the set is complete", |net| {
+        net.bus(2).voters().epoch == Epoch(2) && net.bus(2).voters().previous.is_empty() && net.agrees()
+    });
+    let writer = net.primary(3, 1).0;
+    net.kill(writer);
+    net.kill(if writer == 1 { 3 } else { 1 });
+    net.start(if writer == 1 { 3 } else { 1 });
+    net.run_until(12_000, "elected with the vote of the one that lost its memory", |net| net.primary(2, 1).0 != writer);
 }
 
 #[test]
