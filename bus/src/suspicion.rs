@@ -89,9 +89,8 @@ const POLL_EVERY: Duration = Duration::from_millis(100);
 const PROBES_MIN: u32 = 3;
 /// Shares of the timeout, in hundredths, after which others are asked to probe.
 const ASK_AT: [u32; 3] = [30, 60, 85];
-/// A report is repeated after this, then after twice as long, and so on.
+/// A report is repeated after this, then after twice as long, and so on up to half of the timeout: it is never out of date.
 const REPORT_GAP_MIN: Duration = Duration::from_millis(200);
-const REPORT_GAP_MAX: Duration = Duration::from_secs(3);
 /// Who does not vote forgets a doubt after this.
 const BYSTANDER_TIME: Duration = Duration::from_secs(3);
 
@@ -229,7 +228,7 @@ impl Suspicion {
             }
             if doubt.suspected && now >= doubt.next_report {
                 doubt.next_report = now + doubt.report_gap;
-                doubt.report_gap = (doubt.report_gap * 2).min(REPORT_GAP_MAX);
+                doubt.report_gap = (doubt.report_gap * 2).min(timeout / 2);
                 found.reports.push(*id);
             }
             if now >= doubt.next_probe && !unprobed {
@@ -258,7 +257,11 @@ impl Doubt {
     }
 
     fn probe_gap(&self, timeout: Duration, wait: Duration) -> Duration {
-        if self.probes < PROBES_MIN { wait } else { (timeout / 15).max(POLL_EVERY) }
+        match self.probes {
+            0..PROBES_MIN => wait,
+            _ if self.suspected => (timeout / 4).max(POLL_EVERY),
+            _ => (timeout / 15).max(POLL_EVERY),
+        }
     }
 }
 
@@ -288,6 +291,8 @@ mod tests {
             floor: Epoch::ZERO,
             voters: ids,
             previous: Vec::new(),
+            forgetful: Vec::new(),
+            previous_forgetful: Vec::new(),
         });
         voters
     }

@@ -11,7 +11,7 @@ use super::durable::Deferred;
 use super::{Bus, Meeting, Place};
 use crate::claim::{Claim, next_unvoted};
 use crate::event::{Command, CommandError, Event, Role};
-use crate::packet::Body;
+use crate::packet::{Body, Forgetting};
 use crate::pubsub::wants;
 use crate::slot::{GroupId, SlotRange, SlotSet};
 
@@ -60,7 +60,7 @@ impl Bus {
         if address.len() > self.config.address_bytes_max || self.meetings.len() >= self.config.members_max {
             return Err(CommandError::TooLong);
         }
-        if self.keep_outs.contains_key(&id) {
+        if self.is_kept_out(id, now) {
             return Err(CommandError::KeptOut);
         }
         if self.members.place(id).is_none() {
@@ -86,7 +86,9 @@ impl Bus {
         if self.keep_outs.len() >= self.config.keep_outs_max {
             return Err(CommandError::TooLong);
         }
-        self.forget(now, id, self.config.keep_out, true);
+        let tag = u32::try_from(self.chance.next_u64() >> 32).unwrap_or(0);
+        let left_ms = u64::try_from(self.config.keep_out.as_millis()).unwrap_or(u64::MAX);
+        self.forget(now, Forgetting { id, tag, left_ms });
         Ok(())
     }
 
