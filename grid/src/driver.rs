@@ -177,7 +177,7 @@ impl<R: Runtime> Driver<R> {
                 // A timeout that is still due would spin; each one moves at least a little.
                 let next = self.link.lock().next_timeout().max(now + MIN_SLEEP);
                 self.arm(next);
-            } else if due < self.timer_at {
+            } else if due < self.timer_at || due > self.timer_at + TIMER_SLACK {
                 self.arm(due);
             }
             if self.timer.as_mut().poll(cx).is_pending() {
@@ -213,6 +213,8 @@ impl<R: Runtime> Driver<R> {
     }
 }
 
+/// A timer that is this much too early is set anew, where the task runs anyway: being woken in vain costs more.
+const TIMER_SLACK: core::time::Duration = core::time::Duration::from_millis(100);
 /// Timeouts are not looked at more often than this.
 const MIN_SLEEP: core::time::Duration = core::time::Duration::from_micros(500);
 

@@ -143,6 +143,11 @@ impl<R: Runtime> Grid<R> {
         self.0.add_target(address, None);
     }
 
+    /// Dials `address` no more. A connection that was made there stays.
+    pub fn forget_address(&self, address: &str) {
+        self.0.peers().targets.remove(address);
+    }
+
     /// Ends the connections to a peer and forgets its addresses. It may come back by dialing.
     pub fn forget_peer(&self, id: ServerId) {
         let peer = {
@@ -182,6 +187,16 @@ impl<R: Runtime> Grid<R> {
         M::Request: Sync,
     {
         self.peer(peer)?.call::<M>(request, options).await
+    }
+
+    /// Sends a datagram: ahead of calls and streams, never answered, at most a chunk (16 KiB) long. It may be lost, with its
+    /// connection or in front of one that is full, and overtakes nothing of its own kind on one connection. Returns at
+    /// once; false where it certainly did not leave, because nobody is connected or too much waits.
+    #[must_use = "a datagram that did not leave may be worth counting"]
+    pub fn send_datagram(&self, peer: ServerId, handler: HandlerId, payload: &[u8]) -> bool {
+        let peer = self.0.peers().by_id.get(&peer).cloned();
+        let link = peer.and_then(|peer| peer.link(Lane::Small));
+        link.is_some_and(|link| link.lock().send_datagram(handler as u16, payload))
     }
 
     /// Opens a stream to a peer; see [`PeerHandle::open_stream`].

@@ -1,7 +1,8 @@
 //! Handlers: what a server answers, registered once by a typed id.
 //!
 //! Ids are append-only and live in one list, [`HandlerId`]. A handler is *inline* (runs on the connection's own task,
-//! must be short and must not wait), *served* (a future beside it, cancelled when its caller leaves), or a *stream*.
+//! must be short and must not wait), *served* (a future beside it, cancelled when its caller leaves), a *stream*, or for
+//! *datagrams* (never answered; what comes may have been lost, and must only be handed over).
 //! It may be bound to a route, for instance one drive of a server; the caller names the route, which travels once per
 //! connection and is two bytes afterwards.
 
@@ -52,7 +53,7 @@ macro_rules! handler_ids {
 handler_ids! {
     /// Answers with the request: for benchmarks and tests.
     Echo = 1,
-    /// Known servers and their addresses, exchanged on every new connection.
+    /// Known servers and their addresses, once exchanged on every new connection. The bus tells them now: not used any more.
     Members = 2,
     /// A server's own view of the mesh, for `ashlar status`.
     Status = 3,
@@ -68,6 +69,8 @@ handler_ids! {
     Pattern = 8,
     /// A stream that is read to its end and answers nothing: for benchmarks.
     SinkStream = 9,
+    /// Packets of the membership bus, as datagrams.
+    Bus = 10,
 }
 
 /// A value that travels as a payload.
@@ -154,6 +157,7 @@ pub struct CallContext {
 
 pub(crate) type InlineFn = dyn Fn(ServerId, &[u8], &mut Vec<u8>) -> Answered + Send + Sync;
 pub(crate) type ServeFn = dyn Fn(CallContext, Vec<u8>) -> BoxFuture<(Answered, Vec<u8>)> + Send + Sync;
+pub(crate) type DatagramFn = dyn Fn(ServerId, &[u8]) + Send + Sync;
 pub(crate) type StreamFn = dyn Fn(CallContext, Vec<u8>, ServerStream) -> BoxFuture<Result<(), Refusal>> + Send + Sync;
 
 /// How a handler answered; the answer itself stands in the buffer beside it.
@@ -176,6 +180,8 @@ pub enum Handler {
     Served(Arc<ServeFn>),
     /// Keeps a stream.
     Stream(Arc<StreamFn>),
+    /// Takes datagrams on the connection's task.
+    Datagram(Arc<DatagramFn>),
 }
 
 impl fmt::Debug for Handler {
@@ -184,6 +190,7 @@ impl fmt::Debug for Handler {
             Self::Inline(_) => "Inline",
             Self::Served(_) => "Served",
             Self::Stream(_) => "Stream",
+            Self::Datagram(_) => "Datagram",
         })
     }
 }
@@ -328,6 +335,19 @@ impl Handlers {
         self.insert("", id, Handler::Stream(Arc::new(run)))
     }
 
+    /// Registers a handler of datagrams. It runs on the connection's own task, as inline handlers do, and nobody hears of it:
+    /// it should do no more than put the bytes where somebody else takes them up.
+    ///
+    /// # Errors
+    /// Registered before.
+    pub fn datagram(
+        self,
+        id: HandlerId,
+        handler: impl Fn(ServerId, &[u8]) + Send + Sync + 'static,
+    ) -> Result<Self, RegisteredTwice> {
+        self.insert("", id, Handler::Datagram(Arc::new(handler)))
+    }
+
     fn insert(mut self, route: &str, id: HandlerId, handler: Handler) -> Result<Self, RegisteredTwice> {
         let twice = || RegisteredTwice { handler: id, route: route.to_owned() };
         if !route.is_empty() {
@@ -381,7 +401,7 @@ mod tests {
     #[test]
     fn ids_keep_their_numbers() {
         let numbers: Vec<u16> = HandlerId::ALL.iter().map(|id| *id as u16).collect();
-        assert_eq!(numbers, (1..=9).collect::<Vec<u16>>());
+        assert_eq!(numbers, (1..=10).collect::<Vec<u16>>());
         assert!(HandlerId::ALL.iter().all(|id| HandlerId::from_number(*id as u16) == Some(*id)));
         assert_eq!(HandlerId::from_number(0), None);
     }

@@ -127,9 +127,21 @@ impl<R: Runtime> Dispatch<R> {
             }
         }
         let work = self.link.lock().handle_message(now, &message)?;
+        if message.header.op == Op::Datagram {
+            self.hand_over(&message);
+        }
         match work {
             Some(work) => self.start(work),
             None => Ok(()),
+        }
+    }
+
+    /// Gives a datagram to its handler. One without a handler, or in parts, is a later version's: nobody waits for it.
+    fn hand_over(&self, message: &Message<'_>) {
+        let plain = u16::try_from(message.header.handler).ok().filter(|_| !message.header.flags.contains(Flags::MORE));
+        let handler = plain.and_then(|number| self.handlers.get(RouteIndex::default(), number));
+        if let Some(Handler::Datagram(run)) = handler {
+            run(self.caller, message.payload);
         }
     }
 
@@ -186,7 +198,9 @@ impl<R: Runtime> Dispatch<R> {
                 let answered = run(self.caller, &request, &mut answer);
                 serve::reply(&self.link, id, answered, answer);
             }
-            Some(Handler::Stream(_)) | None => self.link.lock().reply(id, Outcome::UnknownHandler, Vec::new()),
+            Some(Handler::Stream(_) | Handler::Datagram(_)) | None => {
+                self.link.lock().reply(id, Outcome::UnknownHandler, Vec::new());
+            }
         }
     }
 

@@ -111,6 +111,8 @@ ops! {
     Challenge = 15,
     /// The proof.
     Proof = 16,
+    /// A message to a handler that is never answered and may be lost: its handler, its payload, all in one message.
+    Datagram = 17,
 }
 
 /// Bits that qualify a message.
@@ -442,7 +444,7 @@ mod tests {
     #[test]
     fn operations_keep_their_numbers() {
         let numbers: Vec<u8> = Op::ALL.iter().map(|op| *op as u8).collect();
-        assert_eq!(numbers, (1..=16).collect::<Vec<u8>>());
+        assert_eq!(numbers, (1..=17).collect::<Vec<u8>>());
         assert!(Op::ALL.iter().all(|op| Op::from_u64(u64::from(*op as u8)) == Some(*op)));
     }
 

@@ -56,6 +56,10 @@ pub struct Counters {
     pub misfit: u64,
     /// Messages with an operation that this version does not know.
     pub unknown_ops: u64,
+    /// Datagrams of the peer, whether or not anybody took them.
+    pub datagrams_in: u64,
+    /// Datagrams that were dropped here because too much waited, or was to be said at once.
+    pub datagrams_dropped: u64,
 }
 
 /// How far the connection has come.
@@ -266,6 +270,20 @@ impl Mux {
         let started = self.start_call(now, call, &request);
         self.return_scratch(request);
         started
+    }
+
+    /// Sends a message that nobody answers, ahead of calls and streams; false, and nothing has left, where the connection
+    /// has ended, too much waits already, or the payload is longer than a chunk.
+    pub fn send_datagram(&mut self, handler: u16, payload: &[u8]) -> bool {
+        let header = Header { handler: u32::from(handler), ..Header::new(Op::Datagram, MuxId::CONNECTION, 0) };
+        let fits = self.state == State::Open && payload.len() <= self.out_chunk_max();
+        let taken = fits && self.out.push_datagram(&header, payload);
+        if taken {
+            self.wake_task();
+        } else {
+            self.counters.datagrams_dropped += 1;
+        }
+        taken
     }
 
     fn begin_call(&mut self, now: Instant, call: &NewCall<'_>) -> Result<(MuxId, Header), CallError> {

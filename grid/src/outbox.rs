@@ -1,6 +1,6 @@
 //! What waits to be written, and in which order it leaves.
 //!
-//! Three queues. *Control* (pings, pongs, proofs) leaves before everything else. *Small* messages are encoded
+//! Three queues. *Control* (pings, pongs, proofs, datagrams) leaves before everything else. *Small* messages are encoded
 //! straight into open [`Segment`]s, so that a hundred of them leave in one frame and one write. *Large* payloads stay
 //! where they are and give one chunk at a time, in turn and by class, into the room that a batch has left: a large one
 //! never stands before a small one for longer than a batch.
@@ -20,6 +20,8 @@ use crate::message::{self, CHECKSUM_LEN, Flags, HEADER_MAX, Header, MuxId, Op};
 const BATCH_MAX: usize = 256 * 1024;
 /// Bytes of large payloads in one batch: what a small message may find before it.
 const LARGE_PER_BATCH: usize = 64 * 1024;
+/// Bytes of datagrams that wait at most: the rest of the frame stays free for pings.
+const DATAGRAM_BYTES_MAX: usize = FRAME_TARGET * 3 / 4;
 /// Buffers kept for reuse.
 const SPARE_MAX: usize = 8;
 /// A buffer that grew beyond this is not kept.
@@ -147,6 +149,16 @@ impl Outbox {
     /// A burst of control messages that fills a frame continues among the small ones, whose order does not matter to it.
     fn push_overflowing_control(&mut self, header: &Header, payload: &[u8]) {
         self.push(header, payload);
+    }
+
+    /// Appends a datagram, which overtakes all calls and streams; false, and nothing has happened, where too many wait.
+    pub fn push_datagram(&mut self, header: &Header, payload: &[u8]) -> bool {
+        let waiting = self.control.as_mut().map_or(0, |segment| segment.payload_len());
+        let fits = waiting + HEADER_MAX + CHECKSUM_LEN + payload.len() <= DATAGRAM_BYTES_MAX;
+        if fits {
+            self.push_control(header, payload);
+        }
+        fits
     }
 
     /// Appends a message whose payload fits into a chunk.

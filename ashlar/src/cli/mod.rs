@@ -3,8 +3,10 @@
 //! Exit codes: 0 done, 1 the world refused, 2 arguments or configuration are wrong. Results go to standard output,
 //! everything else to standard error.
 
+pub mod asking;
 pub mod bench;
 pub mod config;
+pub mod forget;
 pub mod server;
 pub mod status;
 pub mod table;
@@ -34,6 +36,8 @@ enum Command {
     Server(server::Arguments),
     /// Show the servers of a cluster and the connections between them
     Status(status::Arguments),
+    /// Remove a server that left for good
+    Forget(forget::Arguments),
     /// Measure the published figures on this machine
     Bench(bench::Arguments),
     /// Check, show or describe the configuration
@@ -55,6 +59,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Command::Up(arguments) => up::run(&arguments),
         Command::Server(arguments) => server::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
+        Command::Forget(arguments) => forget::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
     };

@@ -1,144 +1,148 @@
-//! `ashlar status`: the servers of a cluster and the connections between them, asked through one server.
+//! `ashlar status`: the members of a cluster and the connections between them, asked through one server.
 
-use std::path::{Path, PathBuf};
-
+use super::asking::{Asked, ask, no_server, short};
 use super::{no_runtime, say, table};
 use crate::failure::Failure;
-use crate::node::status::{MeshStatus, MeshView};
-use crate::os::http::{self, Target};
-use crate::os::{self, files, tls};
+use crate::node::membership::view::{BusStatus, MemberState, MemberView};
+use crate::node::status::{MeshStatus, MeshView, PeerView, ServerStatus};
+use crate::os;
 
-/// Digits of an id that people see: enough to tell servers of one cluster apart.
-const SHORT_ID_LEN: usize = 8;
+/// Servers up to which every connection is shown: more would fill more than a screen.
+const CONNECTIONS_SHOWN_MAX: usize = 8;
 
-/// Show the servers of a cluster and the connections between them.
+/// Connections in trouble that are shown.
+const TROUBLES_MAX: usize = 20;
+
+/// Show the members of a cluster and the connections between them.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Server to ask
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7800")]
-    addr: String,
     /// Print what the servers said as JSON
     #[arg(long)]
     json: bool,
-    /// Certificate of a server on another machine (tls.cert of its data directory); the connection is encrypted then
-    #[arg(long, value_name = "FILE")]
-    cert: Option<PathBuf>,
-    /// File with the admin token of a server on another machine [environment: ASHLAR_ADMIN_TOKEN, the token itself]
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
+    /// Show every connection, however many there are
+    #[arg(long)]
+    connections: bool,
+    #[command(flatten)]
+    asked: Asked,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let target = target(arguments)?;
+    let target = arguments.asked.target()?;
     let body = os::block_on(ask(&target, "/v1/mesh")).map_err(|error| no_runtime(&error))??;
-    let mesh: MeshStatus = serde_json::from_slice(&body).map_err(|error| no_server(&target.address, &error))?;
+    let mesh: MeshStatus = serde_json::from_slice(&body).map_err(|error| no_server(&target, &error))?;
     if arguments.json {
-        say(&serde_json::to_string_pretty(&mesh).map_err(|error| no_server(&target.address, &error))?);
+        say(&serde_json::to_string_pretty(&mesh).map_err(|error| no_server(&target, &error))?);
     } else {
-        say(&text(&mesh));
+        say(&text(&mesh, arguments.connections));
     }
     Ok(())
 }
 
-fn target(arguments: &Arguments) -> Result<Target, Failure> {
-    let tls = match &arguments.cert {
-        None => None,
-        Some(path) => Some(tls::pinned(&text_of(path)?)?),
-    };
-    let token = match &arguments.token_file {
-        None => std::env::var("ASHLAR_ADMIN_TOKEN").ok(),
-        Some(path) => Some(text_of(path)?.trim().to_owned()),
-    };
-    Ok(Target { address: arguments.addr.clone(), tls, token })
-}
-
-fn text_of(path: &Path) -> Result<String, Failure> {
-    let remedy = "give a file that can be read";
-    match files::read_text(path) {
-        Ok(Some(text)) => Ok(text),
-        Ok(None) => Err(Failure::usage(format!("there is no file {}", path.display()), remedy)),
-        Err(error) => Err(Failure::usage(format!("cannot read {}: {error}", path.display()), remedy)),
-    }
-}
-
-/// Asks a server of the admin API for `path`.
-///
-/// # Errors
-/// Nobody answers there, or not to us. Retry safe.
-pub(super) async fn ask(target: &Target, path: &str) -> Result<Vec<u8>, Failure> {
-    let answer = http::get(target, path).await.map_err(|error| {
-        Failure::world(
-            format!("{error}"),
-            "check that a server runs there (`ashlar up` starts some) and name it with --addr HOST:PORT",
-        )
-    })?;
-    if answer.status == 200 {
-        return Ok(answer.body);
-    }
-    let text = String::from_utf8_lossy(&answer.body);
-    let message = serde_json::from_str::<serde_json::Value>(&text).ok();
-    let message = message.as_ref().and_then(|value| value["message"].as_str()).unwrap_or(text.trim());
-    Err(Failure::world(
-        format!("{} answered {}: {message}", target.address, answer.status),
-        "a server on another machine needs --cert and --token-file",
-    ))
-}
-
-fn no_server(address: &str, error: &serde_json::Error) -> Failure {
-    Failure::world(
-        format!("what answers at {address} is no ashlar server of this version: {error}"),
-        "name another server with --addr HOST:PORT",
-    )
-}
-
 /// The mesh for people.
 #[must_use]
-pub fn text(mesh: &MeshStatus) -> String {
+pub fn text(mesh: &MeshStatus, all_connections: bool) -> String {
     let mut parts = vec![format!("cluster {}", mesh.cluster), servers(mesh)];
-    let matrix = matrix(mesh);
-    if mesh.servers.len() > 1 {
-        parts.push(format!("round trip, row to column\n{matrix}"));
-        parts.push(pairs(mesh));
+    parts.extend(own(mesh).map(|status| membership(mesh, &status.bus)));
+    if mesh.servers.len() > CONNECTIONS_SHOWN_MAX && !all_connections {
+        parts.push(troubles(mesh));
+    } else if mesh.servers.len() > 1 {
+        parts.push(format!("round trip, row to column\n{}", matrix(mesh)));
+        parts.push(pairs(mesh, |_| true));
     }
     parts.join("\n\n")
 }
 
+/// What the server that was asked said.
+fn own(mesh: &MeshStatus) -> Option<&ServerStatus> {
+    let view = mesh.servers.iter().find(|view| view.server.as_deref() == Some(&mesh.asked));
+    view.and_then(|view| view.status.as_ref())
+}
+
+/// All servers: those that were asked, then members that nobody is connected to.
 fn servers(mesh: &MeshStatus) -> String {
-    let rows = mesh.servers.iter().map(|view| {
-        let mark = if view.server.as_deref() == Some(&mesh.asked) { "*" } else { "" };
-        let server = format!("{}{mark}", short(view.server.as_deref()));
-        match &view.status {
-            Some(status) => {
-                let state = match (status.draining, status.ready) {
-                    (true, _) => "draining",
-                    (false, true) => "ready",
-                    (false, false) => "joining",
-                };
-                let peers = format!("{}/{}", status.connected(), status.peers.len());
-                let lives = status.incarnation.to_string();
-                let uptime = table::span(status.uptime_ms);
-                vec![
-                    server,
-                    view.address.clone(),
-                    state.into(),
-                    peers,
-                    lives,
-                    uptime,
-                    status.version.clone(),
-                    String::new(),
-                ]
-            }
-            None => {
-                let none = || "-".to_owned();
-                let error = view.error.clone().unwrap_or_default();
-                vec![server, view.address.clone(), "no answer".into(), none(), none(), none(), none(), error]
-            }
-        }
+    let members = own(mesh).map_or(&[][..], |status| &status.bus.members);
+    let asked = mesh.servers.iter().map(|view| {
+        let member = members.iter().find(|member| Some(&member.server) == view.server.as_ref());
+        server(mesh, view, member)
+    });
+    let is_asked = |member: &&MemberView| mesh.servers.iter().any(|view| view.server.as_ref() == Some(&member.server));
+    let others = members.iter().filter(|member| !is_asked(member)).map(|member| {
+        let view = MeshView {
+            server: Some(member.server.clone()),
+            address: member.address.clone(),
+            status: None,
+            error: None,
+        };
+        server(mesh, &view, Some(member))
     });
     table::text(
-        &["server", "address", "state", "peers", "incarnation", "uptime", "version", "error"],
-        &rows.collect::<Vec<_>>(),
+        &["server", "address", "state", "peers", "member", "for", "zone", "incarnation", "uptime", "version", "error"],
+        &asked.chain(others).collect::<Vec<_>>(),
     )
+}
+
+fn server(mesh: &MeshStatus, view: &MeshView, member: Option<&MemberView>) -> Vec<String> {
+    let none = || "-".to_owned();
+    let mark = if view.server.as_deref() == Some(&mesh.asked) { "*" } else { "" };
+    let mut cells = vec![format!("{}{mark}", short(view.server.as_deref())), view.address.clone()];
+    let (member_state, since) = member.map_or_else(
+        // Connected, and nobody has introduced it: forgotten, or about to join.
+        || ("stranger".into(), none()),
+        |member| (voter_state(member), table::span(member.since_ms)),
+    );
+    match &view.status {
+        Some(status) => {
+            let state = match (status.draining, status.ready) {
+                (true, _) => "draining",
+                (false, true) => "ready",
+                (false, false) => "joining",
+            };
+            let peers = format!("{}/{}", status.connected(), status.peers.len());
+            let zone = if status.zone.is_empty() { none() } else { status.zone.clone() };
+            let (lives, uptime) = (status.incarnation.to_string(), table::span(status.uptime_ms));
+            cells.extend([state.into(), peers, member_state, since, zone, lives, uptime, status.version.clone()]);
+        }
+        None => {
+            let lives = member.filter(|member| member.incarnation > 0);
+            let lives = lives.map_or_else(none, |member| member.incarnation.to_string());
+            cells.extend(["no answer".into(), none(), member_state, since, none(), lives, none(), none()]);
+            cells.push(view.error.clone().unwrap_or_default());
+        }
+    }
+    cells
+}
+
+fn voter_state(member: &MemberView) -> String {
+    let voter = if member.voter { ", votes" } else { "" };
+    format!("{}{voter}", member.state.name())
+}
+
+/// What the server that was asked says about the membership, and everybody's suspicions.
+fn membership(mesh: &MeshStatus, bus: &BusStatus) -> String {
+    let counts = MemberState::ALL.map(|state| (bus.count(state), state.name()));
+    let counts = counts.iter().filter(|(count, _)| *count > 0).map(|(count, name)| format!("{count} {name}"));
+    let reach = match (bus.voters_epoch, bus.majority) {
+        (0, _) => "no voters are chosen yet",
+        (_, true) => "a majority is in reach",
+        (_, false) => "NO MAJORITY IN REACH: nothing can be decided from here",
+    };
+    let names = |ids: &[String]| ids.iter().map(|id| short(Some(id))).collect::<Vec<_>>().join(" ");
+    let mut lines = vec![
+        format!("members   {}", counts.collect::<Vec<_>>().join(", ")),
+        format!("voters    {} (epoch {}); {reach}", names(&bus.voters), bus.voters_epoch),
+    ];
+    if !bus.voters_before.is_empty() {
+        lines.push(format!("          and, until all have gone over, {}", names(&bus.voters_before)));
+    }
+    lines.push(format!("epoch     {}", bus.epoch));
+    for view in mesh.servers.iter().filter_map(|view| view.status.as_ref()) {
+        let suspects = view.bus.members.iter().filter(|member| member.state == MemberState::Suspect);
+        lines.extend(suspects.map(|member| {
+            let (one, other) = (short(Some(&view.server)), short(Some(&member.server)));
+            format!("suspicion {one} has not heard {other} ({}) for the member timeout", member.address)
+        }));
+    }
+    lines.join("\n")
 }
 
 fn matrix(mesh: &MeshStatus) -> String {
@@ -163,10 +167,41 @@ fn cell(from: &MeshView, to: &MeshView) -> String {
     }
 }
 
-fn pairs(mesh: &MeshStatus) -> String {
+/// In place of all connections: how many there are, how fast they are, and which are not as they should be. That nobody
+/// is connected to a member that has failed is no further news.
+fn troubles(mesh: &MeshStatus) -> String {
+    let members = own(mesh).map_or(&[][..], |status| &status.bus.members);
+    let has_failed = |peer: &PeerView| {
+        members.iter().any(|member| member.state == MemberState::Failed && Some(&member.server) == peer.server.as_ref())
+    };
+    let views = mesh.servers.iter().filter_map(|view| view.status.as_ref());
+    let peers: Vec<&PeerView> = views.flat_map(|status| &status.peers).filter(|peer| !has_failed(peer)).collect();
+    let connected = peers.iter().filter(|peer| peer.is_connected()).count();
+    let mut trips: Vec<u64> = peers.iter().filter_map(|peer| peer.round_trip_us).collect();
+    trips.sort_unstable();
+    let (median, longest) = (trips.get(trips.len() / 2).unwrap_or(&0), trips.last().unwrap_or(&0));
+    let mut text = format!(
+        "connections  {connected} of {} as they should be; round trip {median} us (median), {longest} us (longest); \
+         all of them with --connections",
+        peers.len()
+    );
+    if connected < peers.len() {
+        text.push('\n');
+        let table = pairs(mesh, |peer| !peer.is_connected() && !has_failed(peer));
+        let lines: Vec<&str> = table.lines().collect();
+        // The first line is the head.
+        text.push_str(&lines.iter().take(TROUBLES_MAX + 1).copied().collect::<Vec<_>>().join("\n"));
+        if lines.len() > TROUBLES_MAX + 1 {
+            text.push_str("\nand more");
+        }
+    }
+    text
+}
+
+fn pairs(mesh: &MeshStatus, is_shown: impl Fn(&PeerView) -> bool) -> String {
     let views = mesh.servers.iter().filter_map(|view| view.status.as_ref());
     let rows = views.flat_map(|status| {
-        status.peers.iter().map(|peer| {
+        status.peers.iter().filter(|peer| is_shown(peer)).map(|peer| {
             vec![
                 short(Some(&status.server)),
                 short(peer.server.as_deref()),
@@ -184,10 +219,4 @@ fn pairs(mesh: &MeshStatus) -> String {
         &["from", "to", "state", "for", "received", "sent", "in flight", "connects", "last error"],
         &rows.collect::<Vec<_>>(),
     )
-}
-
-/// The part of an id that people see.
-#[must_use]
-pub(super) fn short(id: Option<&str>) -> String {
-    id.map_or_else(|| "?".into(), |id| id.chars().take(SHORT_ID_LEN).collect())
 }

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use ashlar_wire::time::Instant;
 
-use super::{no_runtime, note, say, status, table};
+use super::asking::{ask, short};
+use super::{no_runtime, note, say, table};
 use crate::failure::Failure;
 use crate::node::status::ServerStatus;
 use crate::os::fleet::{Event, Fleet, SERVERS_MAX};
@@ -22,6 +23,10 @@ const SERVERS_DEFAULT: usize = 3;
 
 /// Pause before a server that died is started again: long enough to see the others notice.
 const RESTART_PAUSE: Duration = Duration::from_secs(5);
+
+/// Silence after which the servers suspect each other: on one machine a short one does, and a server that was killed is
+/// found to have failed before it is started again.
+const MEMBER_TIMEOUT_MS: u32 = 3_000;
 
 /// How long the mesh may take to form.
 const MESH_MAX: Duration = Duration::from_secs(60);
@@ -128,6 +133,7 @@ fn places(arguments: &Arguments, count: usize) -> Result<Vec<Place>, Failure> {
             ("--secret-file", secret.into_os_string()),
             ("--tls", arguments.tls.clone().into()),
             ("--workers", workers.to_string().into()),
+            ("--member-timeout-ms", MEMBER_TIMEOUT_MS.to_string().into()),
         ] {
             words.extend([flag.into(), value]);
         }
@@ -188,7 +194,7 @@ async fn until_complete(places: &[Place], fleet: &mut Fleet) -> Result<Option<Ve
 
 async fn server_status(place: &Place) -> Option<ServerStatus> {
     let target = Target { address: place.address.clone(), ..Target::default() };
-    let body = status::ask(&target, "/v1/status").await.ok()?;
+    let body = ask(&target, "/v1/status").await.ok()?;
     serde_json::from_slice(&body).ok()
 }
 
@@ -207,7 +213,7 @@ fn last_lines(log: &Path) -> String {
 
 fn greeting(arguments: &Arguments, places: &[Place], statuses: &[ServerStatus], took_ms: u64) -> String {
     let rows = places.iter().zip(statuses).map(|(place, status)| {
-        let server = status::short(Some(&status.server));
+        let server = short(Some(&status.server));
         vec![server, place.pid.to_string(), place.address.clone(), place.data.display().to_string()]
     });
     let rows: Vec<Vec<String>> = rows.collect();

@@ -35,6 +35,8 @@ pub enum Kind {
         /// The greatest.
         max: u64,
     },
+    /// Letters, digits, `-`, `_` and `.`, up to 64 of them.
+    Name,
     /// `on` or `off`.
     Switch,
     /// One of these words.
@@ -53,6 +55,7 @@ impl Kind {
             Self::Peer => "HOST:PORT".into(),
             Self::Peers => "HOST:PORT,...".into(),
             Self::Number { min, max } => format!("{min}..{max}"),
+            Self::Name => "NAME".into(),
             Self::Switch => "on|off".into(),
             Self::Choice(words) => words.join("|"),
             Self::Levels => "LEVELS".into(),
@@ -151,6 +154,7 @@ impl Key {
             (Kind::Number { min, max }, Value::Number(number)) => {
                 expected((min..=max).contains(number), &format!("a whole number {}", self.kind.name()))
             }
+            (Kind::Name, Value::Text(text)) => expected(is_name(text), "1 to 64 letters, digits, -, _ or ."),
             (Kind::Switch, Value::Switch(_)) => Ok(()),
             (Kind::Choice(words), Value::Text(text)) => expected(words.contains(&text.as_str()), &words.join(" or ")),
             (Kind::Levels, Value::Text(text)) => expected(
@@ -168,6 +172,11 @@ fn is_peer(text: &str) -> bool {
     let is_v6 = host.starts_with('[') && host.ends_with(']');
     let is_host = !host.is_empty() && (is_v6 || !host.contains([':', '/', ' ', '@']));
     is_host && port.parse::<u16>().is_ok_and(|port| port > 0)
+}
+
+fn is_name(text: &str) -> bool {
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    (1..=64).contains(&text.len()) && text.chars().all(is_letter)
 }
 
 /// The filter itself would take a word that is no level for a module's name and log all of it.
@@ -244,6 +253,27 @@ pub const KEYS: &[Key] = &[
         details: "The first server makes it; give its content to each server that joins. The environment variable ASHLAR_SECRET is stronger. A secret is never an argument, because arguments can be seen by every user of a machine.",
     },
     Key {
+        name: "zone",
+        kind: Kind::Name,
+        fallback: Fallback::Computed("none"),
+        help: "What this server may be lost together with: a room, a rack, an availability zone",
+        details: "Any name, the same for all servers in one place. Voters are spread over zones.",
+    },
+    Key {
+        name: "member_timeout_ms",
+        kind: Kind::Number { min: 500, max: 600_000 },
+        fallback: Fallback::Fixed("15000"),
+        help: "Milliseconds of silence after which a server is suspected",
+        details: "A server has failed when a majority of the voters suspects it. Give all servers of a cluster the same value.",
+    },
+    Key {
+        name: "voters_max",
+        kind: Kind::Number { min: 1, max: 101 },
+        fallback: Fallback::Fixed("7"),
+        help: "How many servers vote at most on who has failed",
+        details: "Give all servers of a cluster the same value. An odd number is used; a majority of the voters has to be in reach for anything to be decided.",
+    },
+    Key {
         name: "workers",
         kind: Kind::Number { min: 1, max: 1_024 },
         fallback: Fallback::Computed("one per core"),
@@ -308,6 +338,9 @@ mod tests {
             [("1", true), ("1024", true), ("0", false), ("1025", false), ("-1", false), ("x", false)]
         {
             check("workers", text, is_right);
+        }
+        for (text, is_right) in [("rack-1.b", true), ("", false), ("a b", false), ("zürich", false)] {
+            check("zone", text, is_right);
         }
         for (text, is_right) in [("info", true), ("warn,ashlar::node=debug", true), ("loud", false), ("", false)] {
             check("log", text, is_right);

@@ -99,6 +99,12 @@ pub struct Config {
     pub tls: bool,
     /// Where the cluster's secret is, if not in the data directory.
     pub secret_file: Option<PathBuf>,
+    /// What this server may be lost together with; empty for nothing in particular.
+    pub zone: String,
+    /// Silence after which a server is suspected.
+    pub member_timeout: Duration,
+    /// How many servers vote at most.
+    pub voters_max: usize,
     /// Threads that serve connections; `None` is one per core.
     pub workers: Option<usize>,
     /// Log levels.
@@ -231,6 +237,9 @@ impl Reader<'_> {
             join_timeout: (join_timeout_s > 0).then(|| Duration::from_secs(join_timeout_s)),
             tls: matches!(self.0.get("tls"), Some((Value::Switch(true), _))),
             secret_file: self.text("secret_file").map(PathBuf::from),
+            zone: self.text("zone").unwrap_or_default(),
+            member_timeout: Duration::from_millis(self.number("member_timeout_ms").unwrap_or_default()),
+            voters_max: self.number("voters_max").and_then(|count| usize::try_from(count).ok()).unwrap_or_default(),
             workers: self.number("workers").and_then(|count| usize::try_from(count).ok()),
             log: self.text("log").unwrap_or_default(),
             log_json: self.text("log_format").as_deref() == Some("json"),

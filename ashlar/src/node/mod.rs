@@ -1,19 +1,22 @@
-//! One server as its parts together: the grid, who was met, and what the server tells about itself.
+//! One server as its parts together: the grid, the membership, and what the server tells about itself.
 //!
-//! The mesh forms by itself: on every new connection both servers tell each other whom they know, and each dials whom it
-//! did not know yet; so any way of joining becomes a full mesh, in any order of starting. Who was met is remembered
+//! The mesh forms by itself: who joins introduces itself to one member, the bus tells all others, and each dials whom it
+//! did not know yet; so any way of joining becomes a full mesh, in any order of starting. Where members are is remembered
 //! over restarts. The node sees the world through [`Runtime`] and [`Memory`] only, so it runs on a simulator as well.
-//!
-//! Absent: failure detection beyond a single connection and forgetting of servers; both belong to the bus.
 
+pub mod membership;
+mod promise;
 pub mod status;
 pub mod together;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
+use ashlar_bus::event::RestoreError;
+use ashlar_bus::slot::Zone;
+use ashlar_bus::{Bus, Identity};
 use ashlar_grid::config::GridConfig;
 use ashlar_grid::handler::{HandlerId, Handlers, Method, Packed};
 use ashlar_grid::seam::{BoxFuture, Lane, Runtime};
@@ -21,35 +24,18 @@ use ashlar_grid::status::PeerEvent;
 use ashlar_grid::{CallOptions, Grid};
 use ashlar_wire::id::ServerId;
 use ashlar_wire::time::Instant;
-use serde::{Deserialize, Serialize};
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
+use membership::task::Task;
+use membership::view::BusStatus;
+use membership::{ForgetError, Membership};
 use status::{MeshStatus, MeshView, PeerView, ServerStatus};
 
-/// Members that one server tells another, and that it remembers.
+/// Members whose addresses a server remembers.
 pub const MEMBERS_MAX: usize = 4_096;
 
-/// How long a peer may take to tell whom it knows or how it is.
+/// How long a peer may take to tell how it is.
 const PEER_ANSWER_MAX: Duration = Duration::from_secs(2);
-
-/// A server as others are told of it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Member {
-    /// Its [`ServerId`] as text.
-    pub server: String,
-    /// Where it is reached, `HOST:PORT`.
-    pub address: String,
-}
-
-/// "These I know; whom do you know?"
-struct Members;
-
-impl Method for Members {
-    const ID: HandlerId = HandlerId::Members;
-    const IDEMPOTENT: bool = true;
-    type Request = Packed<Vec<Member>>;
-    type Reply = Packed<Vec<Member>>;
-}
 
 /// "How are you?"
 struct Status;
@@ -63,8 +49,13 @@ impl Method for Status {
 
 /// What a node must not forget.
 pub trait Memory: Send + Sync + 'static {
-    /// Keeps these instead of those before. Returns at once; the work may be done later, the latest call wins.
+    /// Keeps these addresses instead of those before. Returns at once; the work may be done later, the latest call wins.
     fn remember(&self, members: Vec<(ServerId, String)>);
+
+    /// Keeps the bus's durable state instead of the one before, and calls `stored` with how long that took once it would
+    /// survive anything. Returns at once, and tries again while the drive refuses. Of several calls the latest wins; the
+    /// others' `stored` may never be called.
+    fn keep(&self, state: Vec<u8>, stored: Box<dyn FnOnce(Duration) + Send>);
 }
 
 /// Who a node is and whom it looks for.
@@ -78,8 +69,16 @@ pub struct Plan {
     pub pid: u32,
     /// Addresses from the configuration.
     pub join: Vec<String>,
-    /// Servers that were met in earlier lives.
+    /// Where members were in earlier lives.
     pub met: Vec<(ServerId, String)>,
+    /// How the bus behaves.
+    pub bus: ashlar_bus::Config,
+    /// What this server may be lost together with; empty for nothing in particular.
+    pub zone: String,
+    /// The bus's durable state from the last life.
+    pub saved: Vec<u8>,
+    /// The bus's chance in this life.
+    pub seed: u64,
 }
 
 /// How joining stands.
@@ -109,15 +108,17 @@ struct Shared<R: Runtime> {
     started: Instant,
     is_draining: AtomicBool,
     known: Mutex<Known>,
+    membership: Membership,
     /// Set once, before anything can ask for it: the grid's handlers need the node and the node needs the grid.
     grid: OnceLock<Grid<R>>,
 }
 
 #[derive(Debug, Default)]
 struct Known {
-    /// Who was met, at the latest address.
+    /// Where members are reached.
     met: BTreeMap<ServerId, String>,
-    was_connected: bool,
+    /// Whether it is in its cluster: it knows another member.
+    is_member: bool,
     last_failure: Option<String>,
     /// Addresses where somebody will never let this server in, and why.
     hopeless: BTreeMap<String, String>,
@@ -141,9 +142,18 @@ impl Known {
 }
 
 impl<R: Runtime> Node<R> {
-    /// Starts the server and looks for its cluster. Bulk connections live in `bulk_runtime`.
-    #[must_use]
-    pub fn start(runtime: Arc<R>, bulk_runtime: Arc<R>, plan: Plan, memory: impl Memory) -> Self {
+    /// Starts the server and looks for its cluster. Bulk connections live in `bulk_runtime`. The future is the bus: nothing
+    /// but it may keep the thread that polls it.
+    ///
+    /// # Errors
+    /// The saved state is not this server's memory. It must not start without: it could vote twice.
+    pub fn start(
+        runtime: Arc<R>,
+        bulk_runtime: Arc<R>,
+        plan: Plan,
+        memory: impl Memory,
+    ) -> Result<(Self, BoxFuture<()>), RestoreError> {
+        let bus = Bus::new(plan.bus.clone(), identity(&plan), Some(&plan.saved), plan.seed, runtime.now())?;
         let met = plan.met.iter().cloned().collect();
         let shared = Arc::new(Shared {
             started: runtime.now(),
@@ -151,6 +161,7 @@ impl<R: Runtime> Node<R> {
             memory: Box::new(memory),
             is_draining: AtomicBool::new(false),
             known: Mutex::new(Known { met, ..Known::default() }),
+            membership: Membership::default(),
             grid: OnceLock::new(),
             plan,
         });
@@ -166,11 +177,28 @@ impl<R: Runtime> Node<R> {
         for address in node.0.plan.join.iter().chain(node.0.plan.met.iter().map(|(_, address)| address)) {
             node.grid().add_peer(address);
         }
-        node
+        let task = Task::new(node.clone(), bus);
+        Ok((node, Box::pin(task.run())))
     }
 
     fn grid(&self) -> &Grid<R> {
         self.0.grid.get().expect("the grid is set before anybody can see the node")
+    }
+
+    fn runtime(&self) -> &R {
+        &self.0.runtime
+    }
+
+    fn membership(&self) -> &Membership {
+        &self.0.membership
+    }
+
+    fn memory(&self) -> &dyn Memory {
+        &*self.0.memory
+    }
+
+    fn bus_config(&self) -> &ashlar_bus::Config {
+        &self.0.plan.bus
     }
 
     /// Takes over a connection after its upgrade.
@@ -183,7 +211,7 @@ impl<R: Runtime> Node<R> {
     pub fn joining(&self) -> Joining {
         let known = self.0.known();
         let must_join = !self.0.plan.join.is_empty() && self.0.plan.met.is_empty();
-        if known.was_connected || !must_join {
+        if known.is_member || !must_join {
             return Joining::Done;
         }
         let reasons = self.0.plan.join.iter().map(|address| known.hopeless.get(address).cloned());
@@ -211,9 +239,22 @@ impl<R: Runtime> Node<R> {
         self.grid().drain().await;
     }
 
+    /// How this server's bus stands.
+    pub async fn bus(&self) -> Arc<BusStatus> {
+        self.membership().status().await
+    }
+
+    /// Removes a member from the whole cluster and keeps it out for a while; one that is alive only if `insists`.
+    ///
+    /// # Errors
+    /// See [`ForgetError`]; nothing has changed then.
+    pub async fn forget(&self, id: ServerId, insists: bool) -> Result<(), ForgetError> {
+        self.membership().forget(id, insists).await
+    }
+
     /// What this server knows.
-    #[must_use]
-    pub fn status(&self) -> ServerStatus {
+    pub async fn status(&self) -> ServerStatus {
+        let bus = BusStatus::clone(&*self.bus().await);
         let (plan, grid) = (&self.0.plan, self.grid());
         ServerStatus {
             server: plan.grid.server.to_string(),
@@ -228,23 +269,18 @@ impl<R: Runtime> Node<R> {
             draining: self.is_draining(),
             grid: grid.counters().into(),
             peers: self.peers(),
+            zone: plan.zone.clone(),
+            bus,
         }
     }
 
-    /// Who is known, without the addresses that a server has left since this life began.
     fn peers(&self) -> Vec<PeerView> {
-        let known = self.0.known();
-        let moved: BTreeSet<&str> = {
-            let left = self.0.plan.met.iter().filter(|(id, address)| known.met.get(id) != Some(address));
-            left.map(|(_, address)| address.as_str()).collect()
-        };
-        let peers = self.grid().peers().into_iter();
-        peers.filter(|peer| peer.id.is_some() || !moved.contains(peer.address.as_str())).map(Into::into).collect()
+        self.grid().peers().into_iter().map(Into::into).collect()
     }
 
     /// What every server knows, asked through this one.
     pub async fn mesh(&self) -> MeshStatus {
-        let own = self.status();
+        let own = self.status().await;
         let asked = own.peers.iter().map(|peer| -> BoxFuture<MeshView> {
             let (node, peer) = (self.clone(), peer.clone());
             Box::pin(async move {
@@ -278,9 +314,7 @@ impl<R: Runtime> Node<R> {
         match event {
             PeerEvent::Connected { peer, address, incarnation, dialed } => {
                 info!(%peer, address, %incarnation, dialed, "peer connected");
-                self.meet(*peer, address);
-                let (node, peer) = (self.clone(), *peer);
-                self.0.runtime.spawn(Box::pin(async move { node.exchange_members(peer).await }));
+                self.membership().handle_connected(*peer, address);
             }
             PeerEvent::Lost { peer, address, reason, silence, is_expected } => {
                 let silent_ms = status::millis(*silence);
@@ -307,40 +341,55 @@ impl<R: Runtime> Node<R> {
         }
     }
 
-    /// Notes who answers where, and remembers it if that is new.
-    fn meet(&self, peer: ServerId, address: &str) {
-        let mut known = self.0.known();
-        known.was_connected = true;
-        if known.met.get(&peer).is_some_and(|last| last == address) {
+    /// A member is there: keeps a connection to it from now on, and remembers that.
+    fn know(&self, member: ServerId, address: &str) {
+        let before = {
+            let mut known = self.0.known();
+            known.is_member = true;
+            known.met.insert(member, address.to_owned())
+        };
+        self.grid().add_peer(address);
+        if before.as_deref() == Some(address) {
             return;
         }
-        known.met.insert(peer, address.to_owned());
-        let members = known.met.iter().map(|(server, address)| (*server, address.clone()));
-        self.0.memory.remember(members.take(MEMBERS_MAX).collect());
+        if let Some(left) = before {
+            self.grid().forget_address(&left);
+        }
+        self.remember();
     }
 
-    async fn exchange_members(&self, peer: ServerId) {
-        let request = Packed(self.0.members());
-        match self.grid().call::<Members>(peer, &request, CallOptions::within(PEER_ANSWER_MAX)).await {
-            Ok(Packed(members)) => self.learn(&members),
-            // The next connection asks again.
-            Err(error) => debug!(%peer, %error, "peer did not tell whom it knows"),
-        }
+    /// A member was forgotten: ends its connections. Where it was.
+    fn unknow(&self, member: ServerId) -> Option<String> {
+        let left = self.0.known().met.remove(&member);
+        self.grid().forget_peer(member);
+        self.remember();
+        left
     }
 
-    fn learn(&self, members: &[Member]) {
-        let unknown: Vec<&Member> = {
-            let known = self.0.known();
-            let is_unknown = |member: &&Member| {
-                let id = member.server.parse::<ServerId>();
-                id.is_ok_and(|id| id != self.0.plan.grid.server && !known.met.contains_key(&id))
-            };
-            members.iter().take(MEMBERS_MAX).filter(is_unknown).collect()
-        };
-        for member in unknown {
-            debug!(server = member.server, address = member.address, "heard of a server");
-            self.grid().add_peer(&member.address);
-        }
+    fn remember(&self) {
+        let members = self.0.known().met.clone();
+        self.0.memory.remember(members.into_iter().take(MEMBERS_MAX).collect());
+    }
+
+    /// Whether this is where a member was in an earlier life.
+    fn is_met(&self, server: ServerId) -> bool {
+        self.0.known().met.contains_key(&server)
+    }
+
+    /// Whether the server was told to join.
+    fn is_joining(&self) -> bool {
+        !self.0.plan.join.is_empty()
+    }
+}
+
+fn identity(plan: &Plan) -> Identity {
+    let zone = if plan.zone.is_empty() { Zone::default() } else { Zone::named(&plan.zone) };
+    Identity {
+        cluster: plan.grid.cluster,
+        server: plan.grid.server,
+        incarnation: plan.grid.incarnation,
+        zone,
+        address: plan.grid.address.clone(),
     }
 }
 
@@ -348,31 +397,24 @@ impl<R: Runtime> Shared<R> {
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    /// Whom this server met and, first of all, itself.
-    fn members(&self) -> Vec<Member> {
-        let own = Member { server: self.plan.grid.server.to_string(), address: self.plan.grid.address.clone() };
-        let known = self.known();
-        let met =
-            known.met.iter().map(|(server, address)| Member { server: server.to_string(), address: address.clone() });
-        core::iter::once(own).chain(met).take(MEMBERS_MAX).collect()
-    }
 }
 
 fn handlers<R: Runtime>(node: &Weak<Shared<R>>) -> Handlers {
-    let (members, status) = (node.clone(), node.clone());
-    let handlers = Handlers::new().serve::<Members, _>(move |_, Packed(theirs)| {
-        let node = members.upgrade().map(Node);
-        async move {
-            let Some(node) = node else { return Ok(Packed(Vec::new())) };
-            node.learn(&theirs);
-            Ok(Packed(node.0.members()))
+    let (packets, status) = (node.clone(), node.clone());
+    let handlers = Handlers::new().datagram(HandlerId::Bus, move |from, bytes| {
+        if let Some(shared) = packets.upgrade() {
+            shared.membership.handle_packet(from, bytes);
         }
     });
     let handlers = handlers.and_then(|handlers| {
         handlers.serve::<Status, _>(move |_, ()| {
             let node = status.upgrade().map(Node);
-            async move { node.map(|node| Packed(node.status())).ok_or_else(stopped) }
+            async move {
+                match node {
+                    Some(node) => Ok(Packed(node.status().await)),
+                    None => Err(stopped()),
+                }
+            }
         })
     });
     handlers.expect("each handler is registered once")

@@ -7,6 +7,8 @@ use core::time::Duration;
 use ashlar_grid::status::{GridCounters, PeerStatus};
 use serde::{Deserialize, Serialize};
 
+use super::membership::view::BusStatus;
+
 /// One server's own view.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerStatus {
@@ -32,8 +34,14 @@ pub struct ServerStatus {
     pub draining: bool,
     /// Connections counted since its start.
     pub grid: GridStatus,
-    /// Everybody whom it knows.
+    /// Everybody whom it is connected to, or dials.
     pub peers: Vec<PeerView>,
+    /// What it may be lost together with, as it was told; empty for nothing in particular.
+    #[serde(default)]
+    pub zone: String,
+    /// The membership as it sees it.
+    #[serde(default)]
+    pub bus: BusStatus,
 }
 
 /// One peer as one server sees it.

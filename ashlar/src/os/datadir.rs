@@ -4,7 +4,8 @@
 //! lock            held by the one process that uses the directory
 //! identity        cluster id and server id; written once, last of all, so its presence means a complete directory
 //! incarnation     counts the server's lives; raised durably before the server first speaks
-//! peers           servers that were met, so that a restart finds the cluster again
+//! peers           where members are, so that a restart finds the cluster again
+//! bus             what the membership bus must not forget: members, epochs, votes; never replaced by an older one
 //! cluster.secret  the cluster's secret, 64 hexadecimal digits; the first server makes it
 //! admin.token     opens the admin API to other machines
 //! tls.cert, .key  the server's certificate; made here, signed by itself
@@ -17,6 +18,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use ashlar_bus::saved::Saved;
 use ashlar_wire::id::{ClusterId, Incarnation, ServerId};
 use ashlar_wire::secret::Secret;
 
@@ -31,8 +33,11 @@ const FORMAT: u32 = 1;
 pub const PEERS_MAX: usize = 4_096;
 
 /// What may lie in a directory that has no identity yet: what an interrupted first start or a careful user left.
-const NAMES: [&str; 8] =
-    ["lock", "identity", "incarnation", "peers", "cluster.secret", "admin.token", "tls.cert", "tls.key"];
+const NAMES: [&str; 9] =
+    ["lock", "identity", "incarnation", "peers", "bus", "cluster.secret", "admin.token", "tls.cert", "tls.key"];
+
+/// The bus's file is no longer: what it keeps for members, groups and votes at their limits.
+const BUS_BYTES_MAX: u64 = 64 << 20;
 
 /// What the opener knows that the directory may not.
 #[derive(Debug, Clone, Copy, Default)]
@@ -45,7 +50,10 @@ pub struct Opening<'a> {
     pub secret_file: Option<&'a Path>,
 }
 
-/// A server that was met.
+/// Cluster and server.
+type Ids = (ClusterId, ServerId);
+
+/// Where a member was.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MetPeer {
     /// Who it is.
@@ -65,8 +73,10 @@ pub struct DataDir {
     pub server: ServerId,
     /// This life of the server; no earlier one had it, even if the machine lost its power since.
     pub incarnation: Incarnation,
-    /// Who was met in earlier lives.
+    /// Where members were in earlier lives.
     pub peers: Vec<MetPeer>,
+    /// The bus's durable state. It is the bus who says whether it is whole.
+    pub bus: Vec<u8>,
     /// The cluster's secret.
     pub secret: Secret,
     /// Opens the admin API to other machines.
@@ -105,6 +115,7 @@ impl DataDir {
             Some((cluster, _)) => return Err(wrong_secret(root, cluster, cluster_of(&secret))),
             None => (cluster_of(&secret), ServerId::from_bytes(random::bytes())),
         };
+        let bus = bus_state(root, identity, (cluster, server))?;
         let incarnation = raise_incarnation(root, identity.is_some())?;
         let admin_token = text_or_new(root, "admin.token", || Ok(hex(&random::bytes::<32>())))?;
         let (certificate_pem, key_pem) = certificate(root)?;
@@ -120,6 +131,7 @@ impl DataDir {
             server,
             incarnation,
             peers,
+            bus,
             secret,
             admin_token,
             certificate_pem,
@@ -141,6 +153,14 @@ impl DataDir {
         let lines: Vec<String> =
             peers.iter().take(PEERS_MAX).map(|peer| format!("peer {} {}\n", peer.server, peer.address)).collect();
         write_sealed(root, "peers", &lines.concat())
+    }
+
+    /// Keeps the bus's durable state instead of the one before. Durable when this returns.
+    ///
+    /// # Errors
+    /// The drive refused; the earlier state is still there. Retry safe.
+    pub fn keep_bus(root: &Path, state: &[u8]) -> Result<(), Failure> {
+        write(&root.join("bus"), state, Readers::Others)
     }
 }
 
@@ -237,6 +257,29 @@ fn wrong_secret(root: &Path, cluster: ClusterId, other: ClusterId) -> Failure {
         root.display()
     );
     Failure::world(what, "give this server the secret of its cluster, or a new data directory")
+}
+
+/// The bus's state as an earlier life left it; that of a server that never lived, where this is the first life, or where
+/// the server was never in its cluster. There is one from the beginning, so that its absence later means a loss.
+fn bus_state(root: &Path, before: Option<Ids>, now: Ids) -> Result<Vec<u8>, Failure> {
+    let path = root.join("bus");
+    if before != Some(now) {
+        let state = Saved::new(now.0, now.1).encode();
+        DataDir::keep_bus(root, &state)?;
+        return Ok(state);
+    }
+    let state = files::read_bytes(&path, BUS_BYTES_MAX).map_err(|error| cannot("read", &path, &error))?;
+    state.ok_or_else(|| bus_lost(root, "it is gone"))
+}
+
+/// Why a server does not start without its memory, and what to do.
+#[must_use]
+pub fn bus_lost(root: &Path, reason: &str) -> Failure {
+    let what = format!("{} cannot be used: {reason}", root.join("bus").display());
+    let remedy = "without it this server does not know how it has voted, and could vote twice: restore the file as it was \
+                  when this server last ran; or start it as a new one with an empty data directory and --join, and \
+                  remove the old one with `ashlar forget`";
+    Failure::world(what, remedy)
 }
 
 fn raise_incarnation(root: &Path, must_exist: bool) -> Result<Incarnation, Failure> {

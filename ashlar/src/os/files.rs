@@ -50,17 +50,27 @@ pub fn sync_directory(path: &Path) -> io::Result<()> {
 /// # Errors
 /// It cannot be read, is longer than [`FILE_BYTES_MAX`] or not UTF-8.
 pub fn read_text(path: &Path) -> io::Result<Option<String>> {
+    let Some(bytes) = read_bytes(path, FILE_BYTES_MAX)? else { return Ok(None) };
+    let text = String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()));
+    text.map(Some)
+}
+
+/// The bytes of a file; `None` if there is no such file.
+///
+/// # Errors
+/// It cannot be read, or is longer than `bytes_max`.
+pub fn read_bytes(path: &Path, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    let mut text = String::new();
-    let length = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
-    if length as u64 > FILE_BYTES_MAX {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("longer than {FILE_BYTES_MAX} bytes")));
+    let mut bytes = Vec::new();
+    let length = file.take(bytes_max + 1).read_to_end(&mut bytes)?;
+    if length as u64 > bytes_max {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("longer than {bytes_max} bytes")));
     }
-    Ok(Some(text))
+    Ok(Some(bytes))
 }
 
 /// The end of a text file that may be long: a log. Starts with a whole line unless lines are very long.

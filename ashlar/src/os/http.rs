@@ -1,14 +1,14 @@
-//! A client of the admin API: one GET, bounded in time and size.
+//! A client of the admin API: one request, bounded in time and size.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use ashlar_grid::seam::WireError;
 use http_body_util::{BodyExt as _, Empty, Limited};
-use hyper::Request;
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper::header::{AUTHORIZATION, HOST};
+use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -46,24 +46,36 @@ pub struct Answer {
 /// # Errors
 /// Nobody answers there, or not in time. Retry safe.
 pub async fn get(target: &Target, path: &str) -> Result<Answer, WireError> {
+    request(target, Method::GET, path).await
+}
+
+/// Asks to remove what is at `path`.
+///
+/// # Errors
+/// Nobody answers there, or not in time; then it may have been done. Safe to repeat.
+pub async fn delete(target: &Target, path: &str) -> Result<Answer, WireError> {
+    request(target, Method::DELETE, path).await
+}
+
+async fn request(target: &Target, method: Method, path: &str) -> Result<Answer, WireError> {
     let exchange = async {
         let stream = dial::connect(&target.address).await?;
         match &target.tls {
-            None => ask(stream, target, path).await,
-            Some(config) => ask(dial::secure(stream, config.clone()).await?, target, path).await,
+            None => ask(stream, target, method, path).await,
+            Some(config) => ask(dial::secure(stream, config.clone()).await?, target, method, path).await,
         }
     };
     let late = || WireError(format!("{} did not answer within {} s", target.address, ANSWER_MAX.as_secs()));
     clock::within(ANSWER_MAX, exchange).await.ok_or_else(late)?
 }
 
-async fn ask<S>(stream: S, target: &Target, path: &str) -> Result<Answer, WireError>
+async fn ask<S>(stream: S, target: &Target, method: Method, path: &str) -> Result<Answer, WireError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let http = |error: hyper::Error| WireError(format!("{} does not answer in HTTP: {error}", target.address));
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(http)?;
-    let mut request = Request::get(path).header(HOST, &target.address);
+    let mut request = Request::builder().method(method).uri(path).header(HOST, &target.address);
     if let Some(token) = &target.token {
         request = request.header(AUTHORIZATION, format!("Bearer {token}"));
     }

@@ -16,6 +16,7 @@ pub mod pages;
 pub mod process;
 pub mod random;
 pub mod runtime;
+pub mod scribe;
 pub mod server;
 pub mod signals;
 pub mod sockets;

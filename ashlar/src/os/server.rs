@@ -1,25 +1,24 @@
 //! One server from its start to its end: data directory, listeners, workers, node, signals.
 
 use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ashlar_grid::config::GridConfig;
 use ashlar_grid::hello::Secrets;
 use ashlar_grid::seam::Lane;
-use ashlar_wire::id::ServerId;
 use tokio::sync::watch;
 
-use super::datadir::{DataDir, MetPeer, Opening};
+use super::datadir::{self, DataDir, Opening};
 use super::runtime::OsRuntime;
+use super::scribe::Scribe;
 use super::signals::Signals;
 use super::workers::Workers;
-use super::{clock, process, sockets, tls};
+use super::{clock, process, random, sockets, tls};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::front::admin::Front;
-use crate::node::{Joining, Memory, Node, Plan};
+use crate::node::{Joining, Node, Plan};
 
 /// How often a server that joins looks whether it has joined.
 const JOIN_LOOK: Duration = Duration::from_millis(50);
@@ -46,7 +45,11 @@ pub fn run(config: &Config, secret: Option<&str>) -> Result<(), Failure> {
     let bulk = Arc::new(OsRuntime::new(Lane::Bulk, workers.bulk.clone(), config.tls));
     let result = control.block_on(async {
         let signals = Signals::new().map_err(|error| cannot_start(&error))?;
-        let node = Node::start(runtime, bulk, plan(config, &data, &address), Notebook::start(data.root()));
+        let scribe = Scribe::start(data.root()).map_err(|error| cannot_start(&error))?;
+        let started = Node::start(runtime, bulk, plan(config, &data, &address), scribe);
+        let (node, bus) = started.map_err(|error| datadir::bus_lost(data.root(), &error.to_string()))?;
+        // This thread has nothing else to do but to wait for signals and to look after joining and draining.
+        tokio::spawn(bus);
         let tls = tls::server(&data.certificate_pem, &data.key_pem)?;
         let front = Arc::new(Front::new(node.clone(), tls, config.tls, data.admin_token.clone()));
         let (stop, stopped) = watch::channel(false);
@@ -80,6 +83,14 @@ fn plan(config: &Config, data: &DataDir, address: &str) -> Plan {
         pid: std::process::id(),
         join: config.join.clone(),
         met: data.peers.iter().map(|peer| (peer.server, peer.address.clone())).collect(),
+        bus: ashlar_bus::Config {
+            member_timeout: config.member_timeout,
+            voters_chosen_max: config.voters_max,
+            ..ashlar_bus::Config::default()
+        },
+        zone: config.zone.clone(),
+        saved: data.bus.clone(),
+        seed: u64::from_le_bytes(random::bytes()),
     }
 }
 
@@ -129,33 +140,4 @@ fn unreachable(config: &Config, reason: Option<String>) -> Failure {
 
 fn cannot_start(error: &io::Error) -> Failure {
     Failure::world(format!("the server cannot start: {error}"), "check the limits of this user (ulimit -a)")
-}
-
-/// Writes who was met into the data directory, in the background; of several lists the latest.
-struct Notebook(watch::Sender<Vec<MetPeer>>);
-
-impl Notebook {
-    fn start(root: &Path) -> Self {
-        let (sender, notes) = watch::channel(Vec::new());
-        tokio::spawn(write_notes(root.to_owned(), notes));
-        Self(sender)
-    }
-}
-
-async fn write_notes(root: PathBuf, mut notes: watch::Receiver<Vec<MetPeer>>) {
-    while notes.changed().await.is_ok() {
-        let latest = notes.borrow_and_update().clone();
-        let root = root.clone();
-        let written = tokio::task::spawn_blocking(move || DataDir::remember_peers(&root, &latest)).await;
-        if let Ok(Err(failure)) = written {
-            tracing::warn!(%failure, "cannot remember who was met");
-        }
-    }
-}
-
-impl Memory for Notebook {
-    fn remember(&self, members: Vec<(ServerId, String)>) {
-        let peers = members.into_iter().map(|(server, address)| MetPeer { server, address }).collect();
-        self.0.send_replace(peers);
-    }
 }

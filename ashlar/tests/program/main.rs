@@ -5,6 +5,7 @@
 
 mod commands;
 mod interop;
+mod membership;
 mod mesh;
 mod process;
 mod up;

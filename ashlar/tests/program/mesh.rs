@@ -23,8 +23,11 @@ fn check_chain_becomes_a_mesh(tls: &str) {
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
     let rows = outcome.out.lines().filter(|line| line.contains("  ready  3/3  ")).count();
     assert_eq!(rows, 4, "{}", outcome.out);
-    let health = get(&servers[1].address, "/health/cluster").expect("it answers");
-    assert_eq!(String::from_utf8_lossy(&health.body), r#"{"status":"healthy","connected":4,"known":4}"#);
+    let healthy = r#"{"status":"healthy","majority":true,"alive":4,"known":4}"#;
+    until("a majority of voters", || {
+        let health = get(&servers[1].address, "/health/cluster").expect("it answers");
+        health.status == 200 && String::from_utf8_lossy(&health.body) == healthy
+    });
 
     // One dies and comes back elsewhere, and is the same server in its next life.
     let before = servers[3].status().expect("it answers");

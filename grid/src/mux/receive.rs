@@ -100,6 +100,8 @@ impl Mux {
             Op::Route => return self.handle_route(header, payload).map(Some),
             Op::Challenge => return Ok(Some(Work::Challenge(payload.to_vec()))),
             Op::Proof => return Ok(Some(Work::Proof(payload.to_vec()))),
+            // Whoever drives the connection hands it to its handler.
+            Op::Datagram => self.counters.datagrams_in += 1,
         }
         Ok(None)
     }

@@ -1,5 +1,7 @@
 //! Metrics in Prometheus' text format, made from the same status that people see.
 
+mod bus;
+
 use core::fmt::Write as _;
 
 use crate::node::status::{PeerView, ServerStatus};
@@ -15,6 +17,8 @@ enum Kind {
     Counter,
     /// Goes up and down.
     Gauge,
+    /// A sum and a count of spans, both rise only.
+    Summary,
 }
 
 impl Page {
@@ -23,6 +27,7 @@ impl Page {
         let kind = match kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
+            Kind::Summary => "summary",
         };
         writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}").expect("writing to a String cannot fail");
     }
@@ -78,6 +83,7 @@ impl Page {
 pub fn text(status: &ServerStatus, process: ProcessFacts, connections: usize) -> String {
     let mut page = Page(String::new());
     server(&mut page, status, process, connections);
+    bus::bus(&mut page, &status.bus);
     grid(&mut page, status);
     peers(&mut page, status);
     page.0

@@ -4,6 +4,8 @@
 //! one port serves both; with encryption on, plain HTTP is for this machine only. Everything that a stranger can make
 //! the server wait for or keep has a limit here.
 
+mod forget;
+mod health;
 pub mod metrics;
 pub mod routes;
 pub(super) mod upgrade;

@@ -9,7 +9,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::{Front, Origin, Stream, metrics, upgrade};
+use super::{Front, Origin, Stream, forget, health, metrics, upgrade};
 use crate::os::{process, websocket};
 
 /// Answers one request.
@@ -23,14 +23,13 @@ pub(super) async fn answer<S: Stream>(
     let path = request.uri().path().to_owned();
     let lane = websocket::lane(&path);
     if !is_known(&path) && lane.is_none() {
-        let text =
-            "there is nothing here: see /health/live, /health/ready, /health/cluster, /metrics, /v1/status, /v1/mesh";
+        let text = "there is nothing here: see /health/live, /health/ready, /health/cluster, /metrics, /v1/status, \
+                    /v1/mesh, /v1/members/ID";
         return refuse(StatusCode::NOT_FOUND, "not_found", text);
     }
-    if !is_get {
-        let mut response = refuse(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "only GET is allowed here");
-        response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-        return response;
+    let is_forgetting = path.starts_with(forget::MEMBERS);
+    if is_forgetting != (request.method() == Method::DELETE) || !is_forgetting && !is_get {
+        return wrong_method(is_forgetting);
     }
     if let Some(lane) = lane {
         if front.is_tls_required && !origin.is_tls {
@@ -40,6 +39,7 @@ pub(super) async fn answer<S: Stream>(
         return upgrade::answer::<S>(request, Some(permit), move |wire| front.node.accept(wire, lane));
     }
     match admission(front.is_tls_required, origin, path.starts_with("/v1/"), || has_token(&request, &front.token)) {
+        Admission::Granted if is_forgetting => forget::answer(&front, &path, request.uri().query()).await,
         Admission::Granted => read(&front, &path).await,
         Admission::NeedsTls => {
             refuse(StatusCode::FORBIDDEN, "tls_required", "plain HTTP is for this machine only: use https")
@@ -56,7 +56,7 @@ enum Admission {
     NeedsToken,
 }
 
-/// This machine reads everything. Others read over TLS where it is on, and the admin API with the token only.
+/// This machine does everything. Others read over TLS where it is on, and the admin API with the token only.
 fn admission(is_tls_required: bool, origin: Origin, is_api: bool, has_token: impl FnOnce() -> bool) -> Admission {
     match origin {
         Origin { is_loopback: true, .. } => Admission::Granted,
@@ -64,6 +64,16 @@ fn admission(is_tls_required: bool, origin: Origin, is_api: bool, has_token: imp
         _ if is_api && !has_token() => Admission::NeedsToken,
         _ => Admission::Granted,
     }
+}
+
+fn wrong_method(is_forgetting: bool) -> Response<Full<Bytes>> {
+    let (text, allowed) = match is_forgetting {
+        true => ("only DELETE is allowed here", "DELETE"),
+        false => ("only GET is allowed here", "GET, HEAD"),
+    };
+    let mut response = refuse(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", text);
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+    response
 }
 
 fn unauthorized() -> Response<Full<Bytes>> {
@@ -74,51 +84,22 @@ fn unauthorized() -> Response<Full<Bytes>> {
 }
 
 fn is_known(path: &str) -> bool {
-    matches!(path, "/health/live" | "/health/ready" | "/health/cluster" | "/metrics" | "/v1/status" | "/v1/mesh")
+    let is_page = matches!(path, "/health/live" | "/health/ready" | "/health/cluster" | "/metrics");
+    is_page || matches!(path, "/v1/status" | "/v1/mesh") || path.starts_with(forget::MEMBERS)
 }
 
 async fn read(front: &Front, path: &str) -> Response<Full<Bytes>> {
     match path {
-        "/health/live" => json(StatusCode::OK, &Health { status: "live", connected: None, known: None }),
-        "/health/ready" => ready(front),
-        "/health/cluster" => cluster(front),
+        "/health/live" => health::live(),
+        "/health/ready" => health::ready(front).await,
+        "/health/cluster" => health::cluster(front).await,
         "/metrics" => {
-            let text = metrics::text(&front.node.status(), process::facts(), front.connections());
+            let text = metrics::text(&front.node.status().await, process::facts(), front.connections());
             with_type(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text.into())
         }
-        "/v1/status" => json(StatusCode::OK, &front.node.status()),
+        "/v1/status" => json(StatusCode::OK, &front.node.status().await),
         _ => json(StatusCode::OK, &front.node.mesh().await),
     }
-}
-
-#[derive(Serialize)]
-struct Health {
-    status: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    connected: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    known: Option<usize>,
-}
-
-fn ready(front: &Front) -> Response<Full<Bytes>> {
-    let (code, status) = match (front.node.is_draining(), front.node.is_ready()) {
-        (true, _) => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
-        (false, true) => (StatusCode::OK, "ready"),
-        (false, false) => (StatusCode::SERVICE_UNAVAILABLE, "joining"),
-    };
-    json(code, &Health { status, connected: None, known: None })
-}
-
-/// Healthy is who sees more than half of the servers it knows, itself included.
-fn cluster(front: &Front) -> Response<Full<Bytes>> {
-    let status = front.node.status();
-    let (connected, known) = (status.connected() + 1, status.peers.len() + 1);
-    let (code, status) = match connected {
-        _ if connected == known => (StatusCode::OK, "healthy"),
-        _ if connected * 2 > known => (StatusCode::OK, "degraded"),
-        _ => (StatusCode::SERVICE_UNAVAILABLE, "minority"),
-    };
-    json(code, &Health { status, connected: Some(connected), known: Some(known) })
 }
 
 fn has_token<B>(request: &Request<B>, token: &str) -> bool {
@@ -139,7 +120,7 @@ pub(super) fn refuse(status: StatusCode, error: &str, message: &str) -> Response
     json(status, &Refusal { error, message })
 }
 
-fn json(status: StatusCode, value: &impl Serialize) -> Response<Full<Bytes>> {
+pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response<Full<Bytes>> {
     let text = serde_json::to_vec(value).expect("our own values have text keys and no cycles");
     with_type(status, "application/json", text.into())
 }

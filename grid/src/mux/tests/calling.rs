@@ -444,3 +444,23 @@ fn a_peer_that_asks_and_never_reads_is_let_go() {
     let most = 2 * (limits.outbound_bytes_max + 8 * limits.chunk_max) + (1 << 20) + 2 * crate::config::FRAME_TARGET;
     assert!(mux.in_flight().3 <= most, "{} bytes wait", mux.in_flight().3);
 }
+
+#[test]
+fn datagrams_leave_first_and_are_dropped_where_too_many_wait() {
+    let mut pair = Pair::new();
+    let _ = pair.start(0, &bytes(CHUNK)).expect("started");
+    assert!(pair.ends[0].mux.send_datagram(10, &bytes(100)));
+    assert!(!pair.ends[0].mux.send_datagram(10, &bytes(CHUNK + 1)), "longer than a chunk");
+    let seen = pair.step(0);
+    assert_eq!(seen[0], (Op::Datagram, MuxId::CONNECTION, 100), "ahead of the call that came first");
+    assert_eq!(pair.ends[1].mux.counters().datagrams_in, 1);
+    assert_eq!(pair.step(1), [], "nothing is answered");
+
+    let sent = (0..200).filter(|_| pair.ends[0].mux.send_datagram(10, &bytes(CHUNK))).count();
+    assert!((10..30).contains(&sent), "{sent} of 200 fit into what may wait");
+    assert_eq!(pair.ends[0].mux.counters().datagrams_dropped, 201 - sent as u64);
+    pair.settle();
+    assert_eq!(pair.ends[1].mux.counters().datagrams_in, 1 + sent as u64);
+    pair.ends[0].mux.close(Lost::Broken);
+    assert!(!pair.ends[0].mux.send_datagram(10, b"x"));
+}

@@ -1,0 +1,257 @@
+//! The task that runs the bus: packets, time and wishes in; packets, durable state and news out.
+
+use core::future::poll_fn;
+use core::pin::pin;
+use core::task::Poll;
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ashlar_bus::event::{Health, Output, Spans};
+use ashlar_bus::{Bus, Command, Event};
+use ashlar_grid::handler::HandlerId;
+use ashlar_grid::seam::Runtime;
+use ashlar_wire::id::ServerId;
+use ashlar_wire::time::Instant;
+use tracing::{debug, info, warn};
+
+use super::super::Node;
+use super::super::promise::Promise;
+use super::view::{Beside, BusStatus, Forgotten, MemberState, view};
+use super::{ForgetError, Membership, Post, Wish};
+
+/// Questions are answered this often at most: what is asked of the bus must not slow it down.
+const VIEW_EVERY: Duration = Duration::from_millis(50);
+/// Forgotten members that are still shown.
+const FORGOTTEN_MAX: usize = 64;
+
+/// Runs one bus. To be polled on the control thread until the server ends.
+pub(crate) struct Task<R: Runtime> {
+    node: Node<R>,
+    bus: Bus,
+    /// Since when each member is seen as it is.
+    since: BTreeMap<ServerId, (MemberState, Instant)>,
+    /// Who was forgotten here, the latest last.
+    forgotten: Vec<Forgotten>,
+    persist: Spans,
+    packets_unsent: u64,
+    packets_dropped: u64,
+    viewers: Vec<Promise<Arc<BusStatus>>>,
+    viewed_at: Instant,
+}
+
+impl<R: Runtime> Task<R> {
+    pub(crate) fn new(node: Node<R>, bus: Bus) -> Self {
+        let now = node.runtime().now();
+        let mut task = Self {
+            node,
+            bus,
+            since: BTreeMap::new(),
+            forgotten: Vec::new(),
+            persist: Spans::default(),
+            packets_unsent: 0,
+            packets_dropped: 0,
+            viewers: Vec::new(),
+            viewed_at: Instant::ORIGIN,
+        };
+        let members = task.bus.members().map(|member| (member.id, member.address.to_owned()));
+        let own = task.bus.identity().server;
+        let members: Vec<(ServerId, String)> = members.filter(|(id, _)| *id != own).collect();
+        for (id, address) in members {
+            task.node.know(id, &address);
+        }
+        task.note_states(now);
+        task
+    }
+
+    pub(crate) async fn run(mut self) {
+        loop {
+            self.turn();
+            let (node, at) = (self.node.clone(), self.due());
+            let mut timer = node.runtime().sleep_until(at);
+            let mut post = pin!(poll_fn(|cx| node.membership().poll_post(cx)));
+            poll_fn(|cx| match post.as_mut().poll(cx) {
+                Poll::Ready(()) => Poll::Ready(()),
+                Poll::Pending => timer.as_mut().poll(cx),
+            })
+            .await;
+        }
+    }
+
+    fn now(&self) -> Instant {
+        self.node.runtime().now()
+    }
+
+    fn membership(&self) -> &Membership {
+        self.node.membership()
+    }
+
+    /// When there is something to do even if nothing comes.
+    fn due(&self) -> Instant {
+        let view = if self.viewers.is_empty() { Instant::NEVER } else { self.viewed_at + VIEW_EVERY };
+        self.bus.next_tick().min(view)
+    }
+
+    /// Takes what has come, then looks at the clock: an answer that is here already is no silence.
+    fn turn(&mut self) {
+        let Post { packets, packets_dropped, connected, stored, wishes, viewers } = self.membership().take();
+        self.packets_dropped = packets_dropped;
+        if let Some((ticket, took)) = stored {
+            let Spans { count, longest, sum, .. } = self.persist;
+            self.persist = Spans { count: count + 1, last: took, longest: longest.max(took), sum: sum + took };
+            self.bus.handle_persisted(self.now(), ticket);
+            self.act();
+        }
+        for (from, bytes) in packets {
+            self.bus.handle_packet(self.now(), from, &bytes);
+            self.act();
+        }
+        for (server, address) in connected {
+            self.consider_meeting(server, address);
+        }
+        for wish in wishes {
+            self.grant(wish);
+        }
+        if self.now() >= self.bus.next_tick() {
+            self.bus.handle_tick(self.now());
+            self.act();
+        }
+        self.viewers.extend(viewers);
+        self.answer();
+    }
+
+    /// Whoever joins introduces itself to whom it reached; so does a server that met somebody whom its bus forgot to save.
+    fn consider_meeting(&mut self, id: ServerId, address: String) {
+        let is_alone = self.bus.members().nth(1).is_none();
+        let wants = self.bus.member(id).is_none() && (self.node.is_met(id) || is_alone && self.node.is_joining());
+        if !wants {
+            return;
+        }
+        let now = self.now();
+        if let Err(error) = self.bus.handle_command(now, Command::Meet { id, address }) {
+            debug!(server = %id, %error, "a server is not introduced");
+        }
+        self.act();
+    }
+
+    fn grant(&mut self, wish: Wish) {
+        let is_alive = self.bus.member(wish.id).is_some_and(|member| member.health < Health::Suspected);
+        if is_alive && wish.id != self.bus.identity().server && !wish.insists {
+            return wish.answer.keep(Err(ForgetError::Alive));
+        }
+        let now = self.now();
+        let done = self.bus.handle_command(now, Command::Forget { id: wish.id });
+        self.act();
+        wish.answer.keep(done.map_err(ForgetError::Refused));
+    }
+
+    /// Does what the bus wants done.
+    fn act(&mut self) {
+        while let Some(output) = self.bus.poll_output() {
+            match output {
+                Output::Send { to, bytes } => {
+                    let is_sent = self.node.grid().send_datagram(to, HandlerId::Bus, &bytes);
+                    self.packets_unsent += u64::from(!is_sent);
+                }
+                Output::Persist { ticket, bytes } => {
+                    let node = self.node.clone();
+                    let stored = move |took| node.membership().handle_stored(ticket, took);
+                    self.node.memory().keep(bytes, Box::new(stored));
+                }
+                Output::Event(event) => self.note(&event),
+            }
+        }
+    }
+
+    fn note(&mut self, event: &Event) {
+        let now = self.now();
+        match event {
+            Event::MemberJoined { id, address } => {
+                info!(server = %id, address, "member joined");
+                self.forgotten.retain(|forgotten| forgotten.id != *id);
+                self.node.know(*id, address);
+            }
+            Event::AddressChanged { id, address } => {
+                info!(server = %id, address, "member has moved");
+                self.node.know(*id, address);
+            }
+            Event::Suspected { id } => warn!(server = %id, address = self.address(*id), "member suspected"),
+            Event::Unsuspected { id } => {
+                info!(server = %id, address = self.address(*id), "member not suspected any more");
+            }
+            Event::Failed { id, by } => warn!(server = %id, address = self.address(*id), ?by, "member failed"),
+            Event::Recovered { id } => info!(server = %id, address = self.address(*id), "member recovered"),
+            Event::Forgotten { id } => {
+                info!(server = %id, "member forgotten");
+                let address = self.node.unknow(*id).unwrap_or_default();
+                if self.forgotten.len() >= FORGOTTEN_MAX {
+                    self.forgotten.remove(0);
+                }
+                self.forgotten.push(Forgotten { id: *id, address, at: now });
+                self.since.remove(id);
+            }
+            Event::VotersChanged { epoch, complete: true } => {
+                let voters: Vec<String> = self.bus.voters().voters.iter().map(ToString::to_string).collect();
+                info!(%epoch, voters = voters.join(","), "voters changed");
+            }
+            Event::QuorumChanged { held: true } => info!("a majority of the voters is in reach"),
+            Event::QuorumChanged { held: false } => warn!("no majority of the voters is in reach"),
+            // Nobody owns slots before there is a key-value service.
+            other => debug!(event = ?other, "bus"),
+        }
+        if let Event::MemberJoined { id, .. }
+        | Event::Suspected { id }
+        | Event::Unsuspected { id }
+        | Event::Failed { id, .. }
+        | Event::Recovered { id } = event
+        {
+            self.note_state(*id, now);
+        }
+    }
+
+    fn address(&self, id: ServerId) -> &str {
+        self.bus.member(id).map_or("", |member| member.address)
+    }
+
+    fn note_state(&mut self, id: ServerId, now: Instant) {
+        let Some(state) = self.bus.member(id).map(|member| MemberState::from(member.health)) else { return };
+        if self.since.get(&id).is_none_or(|(before, _)| *before != state) {
+            self.since.insert(id, (state, now));
+        }
+    }
+
+    fn note_states(&mut self, now: Instant) {
+        let ids: Vec<ServerId> = self.bus.members().map(|member| member.id).collect();
+        ids.into_iter().for_each(|id| self.note_state(id, now));
+    }
+
+    /// Answers all who ask, if the last answer was not a moment ago.
+    fn answer(&mut self) {
+        let now = self.now();
+        if self.viewers.is_empty() || now < self.viewed_at + VIEW_EVERY {
+            return;
+        }
+        self.viewed_at = now;
+        self.note_states(now);
+        let keep_out = self.node.bus_config().keep_out;
+        self.forgotten.retain(|forgotten| now.saturating_since(forgotten.at) < keep_out);
+        let beside = Beside {
+            since: &self.since,
+            forgotten: &self.forgotten,
+            persist: self.persist,
+            packets_unsent: self.packets_unsent,
+            packets_dropped: self.packets_dropped,
+        };
+        let status = Arc::new(view(&self.bus, &beside, now));
+        self.membership().show(status.clone());
+        for viewer in self.viewers.drain(..) {
+            viewer.keep(status.clone());
+        }
+    }
+}
+
+impl<R: Runtime> Drop for Task<R> {
+    fn drop(&mut self) {
+        self.node.membership().close();
+    }
+}

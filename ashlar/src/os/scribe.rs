@@ -1,0 +1,193 @@
+//! The thread that writes what a server must not forget, so that no other thread waits for a drive.
+//!
+//! What waits is at most one thing of each kind, the newest: a slow drive makes writes fewer, not a queue longer.
+
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use ashlar_wire::id::ServerId;
+
+use super::clock;
+use super::datadir::{DataDir, MetPeer};
+use crate::failure::Failure;
+use crate::node::Memory;
+
+/// Pause after the drive refused.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+
+/// The bus's state, and who wants to know when it is on the drive.
+struct State {
+    bytes: Vec<u8>,
+    stored: Box<dyn FnOnce(Duration) + Send>,
+    since: ashlar_wire::time::Instant,
+}
+
+#[derive(Default)]
+struct Desk {
+    peers: Option<Vec<MetPeer>>,
+    state: Option<State>,
+    is_closed: bool,
+}
+
+#[derive(Default)]
+struct Shared {
+    desk: Mutex<Desk>,
+    changed: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, change: impl FnOnce(&mut Desk)) {
+        change(&mut self.lock());
+        self.changed.notify_one();
+    }
+}
+
+/// A server's memory in its data directory. Dropped, it finishes what waits.
+pub struct Scribe {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Scribe {
+    /// Starts the thread for the data directory at `root`.
+    ///
+    /// # Errors
+    /// The operating system gives no more threads.
+    pub fn start(root: &Path) -> io::Result<Self> {
+        let shared = Arc::<Shared>::default();
+        let (theirs, root) = (shared.clone(), root.to_owned());
+        let thread = thread::Builder::new().name("scribe".into()).spawn(move || work(&theirs, &root))?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+}
+
+impl Drop for Scribe {
+    fn drop(&mut self) {
+        self.shared.put(|desk| desk.is_closed = true);
+        if let Some(thread) = self.thread.take() {
+            // One that panicked has ended the process already.
+            thread.join().ok();
+        }
+    }
+}
+
+impl Memory for Scribe {
+    fn remember(&self, members: Vec<(ServerId, String)>) {
+        let peers = members.into_iter().map(|(server, address)| MetPeer { server, address }).collect();
+        self.shared.put(|desk| desk.peers = Some(peers));
+    }
+
+    fn keep(&self, bytes: Vec<u8>, stored: Box<dyn FnOnce(Duration) + Send>) {
+        let since = clock::now();
+        self.shared.put(|desk| desk.state = Some(State { bytes, stored, since }));
+    }
+}
+
+fn work(shared: &Shared, root: &Path) {
+    let mut complaint = String::new();
+    loop {
+        let mut desk = shared.lock();
+        while desk.peers.is_none() && desk.state.is_none() && !desk.is_closed {
+            desk = shared.changed.wait(desk).unwrap_or_else(PoisonError::into_inner);
+        }
+        let (peers, state, is_closed) = (desk.peers.take(), desk.state.take(), desk.is_closed);
+        drop(desk);
+        if peers.is_none() && state.is_none() {
+            return;
+        }
+        let refused = write(shared, root, peers, state);
+        let Err(failure) = refused else {
+            complaint.clear();
+            continue;
+        };
+        let text = failure.to_string();
+        if text != complaint {
+            tracing::error!(%failure, "cannot write what this server must not forget; tried again until the drive takes it");
+            complaint = text;
+        }
+        if is_closed {
+            return;
+        }
+        let desk = shared.lock();
+        // Whatever ends this wait early, the next attempt is due.
+        drop(shared.changed.wait_timeout_while(desk, RETRY_PAUSE, |desk| !desk.is_closed));
+    }
+}
+
+/// Writes both; what the drive refused is put back, unless something newer waits already.
+fn write(shared: &Shared, root: &Path, peers: Option<Vec<MetPeer>>, state: Option<State>) -> Result<(), Failure> {
+    let mut result = Ok(());
+    // The bus waits for its state, nobody for the addresses.
+    if let Some(state) = state {
+        match DataDir::keep_bus(root, &state.bytes) {
+            Ok(()) => (state.stored)(clock::now().saturating_since(state.since)),
+            Err(failure) => {
+                shared.lock().state.get_or_insert(state);
+                result = Err(failure);
+            }
+        }
+    }
+    if let Some(peers) = peers
+        && let Err(failure) = DataDir::remember_peers(root, &peers)
+    {
+        shared.lock().peers.get_or_insert(peers);
+        result = Err(failure);
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::os::datadir::Opening;
+    use crate::os::files::tests::Scratch;
+    use std::sync::mpsc;
+
+    #[test]
+    fn what_is_said_to_be_stored_is_there_and_the_newest_wins() {
+        let scratch = Scratch::new();
+        let data = DataDir::open(&scratch.0, Opening::default()).unwrap();
+        let (sender, receiver) = mpsc::channel();
+        let scribe = Scribe::start(data.root()).unwrap();
+        for number in 0..50_u8 {
+            let (sender, root) = (sender.clone(), data.root().to_owned());
+            let stored = move |_| {
+                let there = std::fs::read(root.join("bus")).unwrap()[0];
+                sender.send((number, there)).unwrap();
+            };
+            scribe.keep(vec![number], Box::new(stored));
+        }
+        scribe.remember(vec![(ServerId::from_bytes([7; 16]), "host1:7800".into())]);
+        drop(scribe);
+        drop(sender);
+        let told: Vec<(u8, u8)> = receiver.iter().collect();
+        assert!(told.iter().all(|(number, there)| number == there), "{told:?}");
+        assert!(told.is_sorted() && told.last() == Some(&(49, 49)), "{told:?}");
+        drop(data);
+        let data = DataDir::open(&scratch.0, Opening::default()).unwrap();
+        assert_eq!((data.bus, data.peers.len()), (vec![49], 1));
+    }
+
+    #[test]
+    fn a_drive_that_refuses_is_asked_again() {
+        let scratch = Scratch::new();
+        let data = DataDir::open(&scratch.0, Opening::default()).unwrap();
+        // A directory where the new file has to be cannot be removed as a file.
+        let obstacle = data.root().join("bus.new");
+        std::fs::create_dir(&obstacle).unwrap();
+        let (sender, receiver) = mpsc::channel();
+        let scribe = Scribe::start(data.root()).unwrap();
+        scribe.keep(vec![1], Box::new(move |_| sender.send(()).unwrap()));
+        assert!(receiver.recv_timeout(Duration::from_millis(50)).is_err(), "nothing is stored, so nothing is told");
+        std::fs::remove_dir(&obstacle).unwrap();
+        receiver.recv().unwrap();
+        assert_eq!(std::fs::read(data.root().join("bus")).unwrap(), [1]);
+    }
+}

@@ -1,0 +1,238 @@
+//! Voters come and go: sets that are told, going over to them, completing them, and choosing one where nobody tells.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use ashlar_wire::epoch::Epoch;
+use ashlar_wire::id::{Incarnation, ServerId};
+use ashlar_wire::time::Instant;
+
+use super::Bus;
+use super::durable::Deferred;
+use crate::event::{CommandError, Event};
+use crate::gossip::Subject;
+use crate::packet::Body;
+use crate::probe::Cause;
+use crate::voters::{Candidate, FIRST_LIFE, FORGETFUL_MAX, Heard, Origin, VoterSet, choose_voters};
+
+/// Voters are chosen when nothing has changed for this long.
+const CHOOSE_AFTER: Duration = Duration::from_secs(2);
+/// Going over to a new set is told this often, until the set is complete.
+const ADOPT_EVERY: Duration = Duration::from_millis(500);
+
+/// What this member knows about its own part in voting.
+#[derive(Debug, Default)]
+pub(super) struct Govern {
+    /// When to look whether voters must be chosen, and slots given up that others have taken.
+    choose_at: Option<Instant>,
+    adopt_at: Option<Instant>,
+}
+
+impl Govern {
+    /// Members, lives or claims have changed: other voters may be better.
+    pub(super) fn handle_changed(&mut self, now: Instant) {
+        self.choose_at = Some(now + CHOOSE_AFTER);
+    }
+
+    pub(super) fn next_tick(&self) -> Instant {
+        let at = self.choose_at.unwrap_or(Instant::NEVER);
+        at.min(self.adopt_at.unwrap_or(Instant::NEVER))
+    }
+}
+
+impl Bus {
+    /// Takes in a set of voters.
+    pub(super) fn hear_voters(&mut self, now: Instant, set: &VoterSet, is_fresh: bool) {
+        let heard = self.voters.hear(set);
+        match heard {
+            Heard::Stands | Heard::Completed => {}
+            Heard::Conflict => {
+                self.counters.refused_unentitled += 1;
+                return;
+            }
+            Heard::Known | Heard::Stale => return,
+        }
+        let (epoch, complete) = (set.epoch, self.voters.previous().is_empty());
+        self.current = self.current.max(self.voters.floor());
+        for place in 0..self.members.len() {
+            let is_voter = self.voters.has_say(self.members.at(place).id);
+            self.members.at_mut(place).is_voter = is_voter;
+        }
+        if heard == Heard::Stands {
+            let timeout = self.config.member_timeout;
+            self.reach.handle_voters_changed(&self.voters, self.identity.server, timeout, now);
+            self.suspicion.handle_voters_changed(now);
+            self.restart_ballots(now);
+        }
+        self.event(Event::VotersChanged { epoch, complete });
+        if is_fresh {
+            self.tell(now, Subject::Voters);
+        }
+        self.note_change(now);
+        self.govern.handle_changed(now);
+        // Whoever votes must not go back to the set before, whatever happens.
+        self.durable.need();
+        self.go_over();
+        if heard == Heard::Stands && self.is_voter() {
+            // They should find out quickly that they are a majority.
+            for voter in self.other_voters() {
+                self.probe(voter, Cause::Turn, false, now);
+            }
+        }
+    }
+
+    /// Whether this voter has lost memory that the voters count on.
+    pub(super) fn abstains(&self) -> bool {
+        self.voters.set().is_some_and(|set| !set.trusts(self.identity.server, self.memory_since))
+    }
+
+    /// A voter of the previous set says so, once that is durable.
+    fn go_over(&mut self) {
+        self.govern.adopt_at = None;
+        if self.abstains() {
+            return;
+        }
+        if self.voters.previous().binary_search(&self.identity.server).is_ok() {
+            self.durable.defer(Deferred::Adopted(self.voters.fingerprint()));
+        }
+    }
+
+    /// Having gone over to the set with this fingerprint is durable.
+    pub(super) fn tell_adopted(&mut self, now: Instant, voters: u64) {
+        if voters != self.voters.fingerprint() || self.voters.previous().is_empty() {
+            return;
+        }
+        self.govern.adopt_at = Some(now + ADOPT_EVERY);
+        let known = self.current;
+        let mut others = self.voters.everybody();
+        others.retain(|id| *id != self.identity.server);
+        self.send_to_all(others, &Body::Adopted { voters, known });
+        self.count_adopted(now, self.identity.server, known);
+    }
+
+    pub(super) fn handle_adopted(&mut self, now: Instant, from: ServerId, voters: u64, known: Epoch) {
+        if voters != self.voters.fingerprint() || self.voters.previous().binary_search(&from).is_err() {
+            self.counters.refused_unentitled += 1;
+            return;
+        }
+        self.count_adopted(now, from, known);
+    }
+
+    fn count_adopted(&mut self, now: Instant, from: ServerId, known: Epoch) {
+        if let Some(complete) = self.voters.handle_adopted(from, known) {
+            self.hear_voters(now, &complete, true);
+        }
+    }
+
+    pub(super) fn tick_govern(&mut self, now: Instant) {
+        if self.govern.adopt_at.is_some_and(|at| at <= now) {
+            self.tell_adopted(now, self.voters.fingerprint());
+        }
+        if self.govern.choose_at.is_some_and(|at| at <= now) {
+            self.govern.choose_at = None;
+            self.consider_choosing(now);
+            self.trim_overlapped(now);
+        }
+    }
+
+    /// Sets the voters, as an authority tells.
+    pub(super) fn set_voters(
+        &mut self,
+        now: Instant,
+        epoch: Epoch,
+        mut voters: Vec<ServerId>,
+    ) -> Result<(), CommandError> {
+        voters.sort_unstable();
+        let has_double = voters.windows(2).any(|pair| pair[0] == pair[1]);
+        let limit = self.config.voters_max.min(VOTERS_LIMIT);
+        if voters.is_empty() || voters.len() > limit || has_double || epoch > crate::packet::EPOCH_MAX {
+            return Err(CommandError::BadVoters);
+        }
+        let Some(known) = self.voters.set() else {
+            self.become_governed(now, epoch, Origin::Told, voters);
+            return Ok(());
+        };
+        if epoch == known.epoch && voters == known.voters {
+            return Ok(());
+        }
+        if epoch <= known.epoch {
+            return Err(CommandError::StaleVoters);
+        }
+        if !known.is_complete() {
+            return Err(CommandError::VotersPending);
+        }
+        self.become_governed(now, epoch, Origin::Told, voters);
+        Ok(())
+    }
+
+    fn become_governed(&mut self, now: Instant, epoch: Epoch, origin: Origin, voters: Vec<ServerId>) {
+        let floor = self.voters.floor();
+        let forgetful = self.forgetful_of(&voters);
+        let known = self.voters.set().map(|set| (set.voters.clone(), set.forgetful.clone())).unwrap_or_default();
+        // A change of the epoch alone changes nobody's mind.
+        let is_same = known.0 == voters && known.1 == forgetful;
+        let (previous, previous_forgetful) = if is_same { (Vec::new(), Vec::new()) } else { known };
+        let set = VoterSet { epoch, origin, floor, voters, previous, forgetful, previous_forgetful };
+        self.hear_voters(now, &set, true);
+    }
+
+    /// Those of `voters` that ever lost their memory, and in which life the present one began.
+    fn forgetful_of(&self, voters: &[ServerId]) -> Vec<(ServerId, Incarnation)> {
+        let since = |id: &ServerId| self.members.get(*id).map(|member| (*id, member.description.memory_since));
+        voters.iter().filter_map(since).filter(|(_, since)| *since > FIRST_LIFE).take(FORGETFUL_MAX).collect()
+    }
+
+    /// Where nobody ever told the voters, the first living voter chooses them; before there are any, the member with the
+    /// smallest id does.
+    fn consider_choosing(&mut self, now: Instant) {
+        let own = self.identity.server;
+        let known = self.voters.set();
+        if known.is_some_and(|set| set.origin == Origin::Told || !set.is_complete()) {
+            return;
+        }
+        let lives = |id: &ServerId| self.members.get(*id).is_some_and(|member| !member.life.failed);
+        let first = match known {
+            Some(set) => set.voters.iter().copied().find(lives),
+            None => self.members.sorted().next().map(|member| member.id),
+        };
+        if first != Some(own) || known.is_some() && self.standing.held_since.is_none() {
+            // It may be this member's turn later, when a majority is in reach again.
+            self.govern.choose_at = (first == Some(own)).then_some(now + CHOOSE_AFTER);
+            return;
+        }
+        let wanted = self.wanted_voters();
+        let is_good = known.is_some_and(|set| {
+            let has_owners = self.owners().all(|id| set.voters.binary_search(&id).is_ok());
+            let has_room = self.owners().count() <= wanted.len();
+            let is_alive = set.voters.len() == wanted.len() && set.voters.iter().all(lives);
+            let is_as_wanted = set.voters == wanted || is_alive && (has_owners || !has_room);
+            is_as_wanted && set.forgetful == self.forgetful_of(&set.voters)
+        });
+        if wanted.is_empty() || is_good {
+            return;
+        }
+        let epoch = known.map_or(Epoch(1), |set| set.epoch.next());
+        self.become_governed(now, epoch, Origin::Chosen, wanted);
+    }
+
+    /// Living primaries with slots, sorted.
+    fn owners(&self) -> impl Iterator<Item = ServerId> {
+        self.claims.owners().filter(|id| self.members.get(*id).is_some_and(|member| !member.life.failed))
+    }
+
+    fn wanted_voters(&self) -> Vec<ServerId> {
+        let owners: Vec<ServerId> = self.owners().collect();
+        let living = self.members.iter().filter(|member| !member.life.failed);
+        let candidates: Vec<Candidate> = living
+            .map(|member| Candidate {
+                id: member.id,
+                zone: member.description.zone,
+                owns_slots: owners.binary_search(&member.id).is_ok(),
+            })
+            .collect();
+        choose_voters(&candidates, self.config.voters_chosen_max.min(self.config.voters_max))
+    }
+}
+
+/// Places of voters are bits of a number.
+const VOTERS_LIMIT: usize = 128;
