@@ -14,6 +14,7 @@
 //! In reading order: [`rng`] chance, `clock` time, `executor` tasks, `trace` hash and tail, [`world`] all of it
 //! together, [`net`] links and connections, [`swarm`] many worlds with faults, [`scenarios`] what is put into them.
 
+pub mod bus;
 mod clock;
 mod executor;
 pub mod net;

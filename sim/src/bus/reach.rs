@@ -1,0 +1,106 @@
+//! Who could reach whom, and since when: the checkers' own view of the faults, apart from the network that makes them.
+
+use super::check::MEMBERS_MAX;
+
+/// What is known of the way from one member to another, or of one member.
+#[derive(Debug, Clone, Copy, Default)]
+struct Way {
+    /// Faults that lie on it now.
+    faults: u32,
+    /// When the last one ended, if there was one.
+    ended_ns: Option<u64>,
+}
+
+impl Way {
+    fn change(&mut self, now_ns: u64, is_open: bool) {
+        if is_open {
+            self.faults = self.faults.saturating_sub(1);
+            self.ended_ns = Some(now_ns);
+        } else {
+            self.faults += 1;
+        }
+    }
+
+    /// Whether nothing has been wrong since `since_ns`.
+    fn is_calm_since(&self, since_ns: u64) -> bool {
+        self.faults == 0 && self.ended_ns.is_none_or(|ended_ns| ended_ns <= since_ns)
+    }
+}
+
+/// All ways between the members of a small world.
+#[derive(Debug, Default)]
+pub(super) struct Reach {
+    ways: [[Way; MEMBERS_MAX]; MEMBERS_MAX],
+    /// Not running, or frozen.
+    members: [Way; MEMBERS_MAX],
+    /// The links of all.
+    links: Way,
+}
+
+impl Reach {
+    /// Everybody is down at first.
+    pub(super) fn new() -> Self {
+        let mut reach = Self::default();
+        reach.members.iter_mut().for_each(|member| member.faults = 1);
+        reach
+    }
+
+    /// A direction is cut or healed.
+    pub(super) fn way(&mut self, now_ns: u64, from: u32, to: u32, is_open: bool) {
+        self.ways[from as usize][to as usize].change(now_ns, is_open);
+    }
+
+    /// A member stops or is frozen, or goes on.
+    pub(super) fn member(&mut self, now_ns: u64, member: u32, runs: bool) {
+        self.members[member as usize].change(now_ns, runs);
+    }
+
+    /// All links become bad, or as they were.
+    pub(super) fn links(&mut self, now_ns: u64, are_good: bool) {
+        self.links.change(now_ns, are_good);
+    }
+
+    /// Whether the two have reached each other all the time since `since_ns`.
+    pub(super) fn both_since(&self, since_ns: u64, one: u32, other: u32) -> bool {
+        let calm = |way: &Way| way.is_calm_since(since_ns);
+        let (a, b) = (one as usize, other as usize);
+        calm(&self.links)
+            && calm(&self.members[a])
+            && calm(&self.members[b])
+            && (a == b || calm(&self.ways[a][b]) && calm(&self.ways[b][a]))
+    }
+
+    /// Since when the two have not been able to exchange a packet, if they cannot now. An answer needs both directions.
+    pub(super) fn cannot_exchange(&self, one: u32, other: u32) -> bool {
+        let (a, b) = (one as usize, other as usize);
+        a != b && (self.ways[a][b].faults > 0 || self.ways[b][a].faults > 0 || self.members[b].faults > 0)
+    }
+
+    /// Whether a member runs and is not frozen.
+    pub(super) fn runs(&self, member: u32) -> bool {
+        self.members[member as usize].faults == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calm_is_counted_from_the_end_of_the_last_fault() {
+        let mut reach = Reach::new();
+        assert!(!reach.both_since(0, 0, 1) && !reach.runs(0));
+        (0..2).for_each(|member| reach.member(10, member, true));
+        assert!(reach.both_since(10, 0, 1) && !reach.both_since(9, 0, 1));
+        reach.way(20, 1, 0, false);
+        reach.way(21, 1, 0, false);
+        reach.way(30, 1, 0, true);
+        assert!(reach.cannot_exchange(0, 1) && reach.cannot_exchange(1, 0) && !reach.both_since(30, 0, 1));
+        reach.way(40, 1, 0, true);
+        assert!(!reach.cannot_exchange(0, 1) && reach.both_since(40, 0, 1) && !reach.both_since(39, 1, 0));
+        reach.links(50, false);
+        assert!(!reach.both_since(50, 0, 1));
+        reach.links(60, true);
+        assert!(reach.both_since(60, 0, 1) && reach.both_since(60, 1, 1));
+    }
+}
