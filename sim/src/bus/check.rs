@@ -13,10 +13,11 @@
 //! - nobody of another cluster gets in; a forgotten member is kept out; a damaged record is not restored.
 //!
 //! Verified when everything has healed (see `agree`): all members agree on members, failures, voters and claims, every
-//! group has one primary that takes writes, and a member that dies then is replaced in time.
+//! group has one primary that takes writes, subscribers hear what is published, and a member that dies then is replaced
+//! in time.
 //!
 //! Not verified: that two primaries never take writes at the same moment (clocks differ, so the time in which they may
-//! is bounded, not zero), which replica is best, the contents of published messages, memory and time spent.
+//! is bounded, not zero), which replica is best, that a published message comes once, memory and time spent.
 
 use std::collections::BTreeMap;
 
@@ -118,6 +119,8 @@ pub struct Checker {
     known: Vec<Known>,
     primaries: BTreeMap<(GroupId, Epoch), ServerId>,
     ballots: BTreeMap<(GroupId, Epoch, ServerId), Vec<ServerId>>,
+    /// Who has heard a message since [`Checker::listen`].
+    heard: [bool; MEMBERS_MAX],
     /// Members of which a quorum has ever declared a failure.
     declared: [bool; MEMBERS_MAX],
     counts: Counts,
@@ -133,6 +136,7 @@ impl Checker {
             known,
             primaries: BTreeMap::new(),
             ballots: BTreeMap::new(),
+            heard: [false; MEMBERS_MAX],
             declared: [false; MEMBERS_MAX],
             counts: Counts::default(),
             violation: None,
@@ -147,6 +151,16 @@ impl Checker {
     /// What was broken first, in words.
     pub fn violation(&self) -> Option<&str> {
         self.violation.as_deref()
+    }
+
+    /// From now on it is noted who hears a published message.
+    pub(super) fn listen(&mut self) {
+        self.heard = [false; MEMBERS_MAX];
+    }
+
+    /// Whether a member has heard one.
+    pub(super) fn has_heard(&self, member: u32) -> bool {
+        self.heard[member as usize]
     }
 
     /// A member's disk is gone: what it was elected to, it need not know any more. Its votes still bind it.
@@ -400,6 +414,7 @@ impl Watch for Checker {
             Event::RoleChanged { group, role, epoch } => self.role(scene, *group, *role, *epoch),
             Event::SlotsChanged { group, epoch, .. } => self.claim(scene, *group, *epoch),
             Event::Elected { group, epoch } => self.elected(scene, *group, *epoch),
+            Event::Published { .. } => self.heard[scene.member as usize] = true,
             Event::Voted { group, epoch, candidate } => self.voted(scene, *group, *epoch, *candidate),
             _ => {}
         }

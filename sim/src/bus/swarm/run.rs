@@ -24,6 +24,12 @@ const TAIL_MAX: usize = 200;
 /// Runs that one search for fewer faults may take.
 const SHRINK_RUNS_MAX: usize = 600;
 
+/// What members with odd numbers subscribe to.
+const CHANNEL: &[u8] = b"news";
+
+/// Times that a message is published before nobody else is expected to hear it.
+const PUBLISH_TRIES: u32 = 12;
+
 /// Events of one run: many times what any seed needs.
 const EVENTS_MAX: u64 = 3_000_000;
 
@@ -237,7 +243,25 @@ impl<'a> Run<'a> {
         self.strike_until(began_ns + self.params.faults_ns)?;
         self.heal()?;
         self.until_agreed("after healing", &[])?;
+        self.publish()?;
         self.lose_one()
+    }
+
+    /// What is published reaches all subscribers, sooner or later.
+    fn publish(&mut self) -> Going {
+        self.world.watch_mut().listen();
+        let mut silent = Vec::new();
+        for _ in 0..PUBLISH_TRIES {
+            let _refused_or_not =
+                self.world.command(0, Command::Publish { channel: CHANNEL.to_vec(), message: vec![7; 100] });
+            self.run_until(self.world.now_ns() + self.timeout_ns() / 4)?;
+            let subscribers = (0..self.params.members).filter(|no| no % 2 == 1);
+            silent = subscribers.filter(|no| !self.world.watch().has_heard(*no)).collect();
+            if silent.is_empty() {
+                return Ok(());
+            }
+        }
+        Err(format!("{silent:?} subscribe and hear nothing"))
     }
 
     /// One member dies while everything else is well: it is replaced in time, and comes back.
@@ -351,7 +375,11 @@ impl<'a> Run<'a> {
         if self.world.bus(member).is_some() {
             return Ok(());
         }
-        self.world.start(member).map_err(|error| format!("{member} does not take back what it wrote: {error}"))
+        self.world.start(member).map_err(|error| format!("{member} does not take back what it wrote: {error}"))?;
+        if member % 2 == 1 {
+            let _refused_or_not = self.world.command(member, Command::Subscribe { channel: CHANNEL.to_vec() });
+        }
+        Ok(())
     }
 
     /// Ends a life; whether there was one.
@@ -450,7 +478,7 @@ impl<'a> Run<'a> {
                 (member, Command::Claim { group: number(group), slots })
             }
             Fault::Publish { member } => {
-                (member, Command::Publish { channel: b"news".to_vec(), message: vec![7; 100] })
+                (member, Command::Publish { channel: CHANNEL.to_vec(), message: vec![7; 100] })
             }
             Fault::Forget { member, by, .. } => {
                 self.operator.is_new(member);
