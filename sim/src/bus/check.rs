@@ -67,8 +67,8 @@ struct View {
     failed: bool,
     /// When it last stopped to think so.
     until_ns: Option<u64>,
-    /// By its own clock: when it may let the other in again.
-    out_until: Instant,
+    /// Until when it has to keep the other out, since it has heard that it was forgotten.
+    out_until_ns: u64,
 }
 
 impl View {
@@ -80,16 +80,26 @@ impl View {
     }
 }
 
+/// A vote, and under which set of voters it was given.
+#[derive(Debug, Clone, Copy)]
+struct LastVote {
+    epoch: Epoch,
+    candidate: ServerId,
+    voters: Epoch,
+    /// The voter has lost its disk since. It may vote again under a later set, whose floor stands in for its memory.
+    lost: bool,
+}
+
 /// What is known of one member.
 #[derive(Debug, Default)]
 struct Known {
     views: [View; MEMBERS_MAX],
     /// The last vote in each group, in all lives.
-    votes: BTreeMap<GroupId, (Epoch, ServerId)>,
+    votes: BTreeMap<GroupId, LastVote>,
     /// The greatest epoch that it was elected to in each group since it last lost its disk.
     elected: BTreeMap<GroupId, Epoch>,
-    /// The greatest claim of each group that it has told of in this life.
-    claims: BTreeMap<GroupId, Epoch>,
+    /// The greatest claim of each group that it has told of in this life, and when.
+    claims: BTreeMap<GroupId, (Epoch, u64)>,
     /// The groups of which it says it is primary in this life.
     primary_of: Vec<GroupId>,
     /// Since when it could not exchange packets with a majority of the voters.
@@ -119,6 +129,8 @@ pub struct Checker {
     known: Vec<Known>,
     primaries: BTreeMap<(GroupId, Epoch), ServerId>,
     ballots: BTreeMap<(GroupId, Epoch, ServerId), Vec<ServerId>>,
+    /// When an operator last had each member forgotten.
+    forgotten_ns: [u64; MEMBERS_MAX],
     /// Who has heard a message since [`Checker::listen`].
     heard: [bool; MEMBERS_MAX],
     /// Members of which a quorum has ever declared a failure.
@@ -136,6 +148,7 @@ impl Checker {
             known,
             primaries: BTreeMap::new(),
             ballots: BTreeMap::new(),
+            forgotten_ns: [0; MEMBERS_MAX],
             heard: [false; MEMBERS_MAX],
             declared: [false; MEMBERS_MAX],
             counts: Counts::default(),
@@ -153,6 +166,11 @@ impl Checker {
         self.violation.as_deref()
     }
 
+    /// An operator has had a member forgotten.
+    pub(super) fn forgotten(&mut self, now_ns: u64, member: u32) {
+        self.forgotten_ns[member as usize] = now_ns;
+    }
+
     /// From now on it is noted who hears a published message.
     pub(super) fn listen(&mut self) {
         self.heard = [false; MEMBERS_MAX];
@@ -165,7 +183,9 @@ impl Checker {
 
     /// A member's disk is gone: what it was elected to, it need not know any more. Its votes still bind it.
     pub(super) fn disk_lost(&mut self, member: u32) {
-        self.known[member as usize].elected.clear();
+        let known = &mut self.known[member as usize];
+        known.elected.clear();
+        known.votes.values_mut().for_each(|vote| vote.lost = true);
     }
 
     /// A member has restored a record that was damaged.
@@ -188,9 +208,11 @@ impl Checker {
     fn voted(&mut self, scene: &Scene<'_>, group: GroupId, epoch: Epoch, candidate: ServerId) {
         let voter = scene.member;
         self.counts.votes += 1;
-        let last = self.known[voter as usize].votes.insert(group, (epoch, candidate));
-        if let Some((before, to)) = last {
-            let once = epoch > before || epoch == before && candidate == to;
+        let voters = scene.bus.voters().epoch;
+        let vote = LastVote { epoch, candidate, voters, lost: false };
+        let last = self.known[voter as usize].votes.insert(group, vote);
+        if let Some(LastVote { epoch: before, candidate: to, voters: under, lost }) = last {
+            let once = epoch > before || epoch == before && candidate == to || lost && voters > under;
             self.expect(once, || {
                 let [now, then] = [candidate, to].map(|id| number_of(id).unwrap_or(u32::MAX));
                 format!("{voter} votes twice in group {group}: epoch {epoch} for {now}, after {before} for {then}")
@@ -213,6 +235,14 @@ impl Checker {
             return;
         }
         let Some(view) = scene.bus.groups().find(|view| view.group == group) else { return };
+        // The vote was decided before it was written; what has changed since is no part of it.
+        let decided_ns = scene.now_ns.saturating_sub(3 * self.rules.persist_ns_max);
+        let known = &self.known[scene.member as usize];
+        let claim_is_new = known.claims.get(&group).is_some_and(|(_, told_ns)| *told_ns >= decided_ns);
+        let until_ns = self.inside(view.primary).and_then(|no| known.views[no as usize].until_ns);
+        if claim_is_new || until_ns.is_some_and(|until_ns| until_ns >= decided_ns) {
+            return;
+        }
         let is_well = scene.bus.member(view.primary).is_some_and(|primary| primary.health == Health::Alive);
         let well = view.primary != candidate && is_well && !view.slots.is_empty();
         self.expect(!well, || {
@@ -265,7 +295,8 @@ impl Checker {
 
     fn claim(&mut self, scene: &Scene<'_>, group: GroupId, epoch: Epoch) {
         let member = scene.member;
-        let before = self.known[member as usize].claims.insert(group, epoch).unwrap_or_default();
+        let last = self.known[member as usize].claims.insert(group, (epoch, scene.now_ns));
+        let before = last.map_or(Epoch::ZERO, |(before, _)| before);
         self.expect(epoch >= before, || {
             format!("{member} sees the claim of group {group} go back from {before} to {epoch}")
         });
@@ -324,8 +355,7 @@ impl Checker {
         let Some(other) = self.inside(id) else {
             return self.violated(|| format!("{member} lets in a member of another cluster"));
         };
-        let out_until = self.known[member as usize].views[other as usize].out_until;
-        let kept_out = scene.now < out_until;
+        let kept_out = scene.now_ns < self.known[member as usize].views[other as usize].out_until_ns;
         self.expect(!kept_out, || format!("{member} lets {other} in, which was forgotten a moment ago"));
     }
 
@@ -377,7 +407,7 @@ impl Watch for Checker {
         let known = &mut self.known[member as usize];
         for view in &mut known.views {
             view.set(now_ns, false, false);
-            view.out_until = Instant::ORIGIN;
+            view.out_until_ns = 0;
         }
     }
 
@@ -404,11 +434,12 @@ impl Watch for Checker {
             }
             Event::MemberJoined { id, .. } => self.joined(scene, *id),
             Event::Forgotten { id } => {
-                // A hundredth less, since a life's clock is compared with itself only.
-                let out_until = scene.now + self.rules.config.keep_out * 99 / 100;
+                // Clocks differ by up to two hundredths, and who hears of it later keeps out for what is left.
+                let keep_out_ns = self.rules.config.keep_out.as_nanos() as u64 / 100 * 96;
+                let forgotten_ns = self.inside(*id).map_or(0, |no| self.forgotten_ns[no as usize]);
                 self.view(scene, *id, |view| {
                     view.set(now_ns, false, false);
-                    view.out_until = out_until;
+                    view.out_until_ns = forgotten_ns + keep_out_ns;
                 });
             }
             Event::RoleChanged { group, role, epoch } => self.role(scene, *group, *role, *epoch),

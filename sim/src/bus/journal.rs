@@ -42,7 +42,7 @@ impl Journal {
         if self.tail.len() >= self.tail_max {
             self.tail.pop_front();
         }
-        self.tail.push_back(format!("{} {}", Seconds(at_ns), words()));
+        self.tail.push_back(format!("{} {}", Seconds(at_ns), numbers_for_ids(&words())));
     }
 
     pub(crate) fn hash(&self) -> u64 {
@@ -56,6 +56,19 @@ impl Journal {
     pub(crate) fn tail(&self) -> Vec<String> {
         self.tail.iter().cloned().collect()
     }
+}
+
+/// Ids of members end with their numbers, which say more to a reader.
+fn numbers_for_ids(words: &str) -> String {
+    let mut parts = words.split("ServerId(");
+    let mut told = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_at_checked(32).and_then(|(id, rest)| Some((u32::from_str_radix(id.get(24..)?, 16).ok()?, rest))) {
+            Some((number, rest)) => told.push_str(&format!("{number}{}", rest.strip_prefix(')').unwrap_or(rest))),
+            None => told.push_str(part),
+        }
+    }
+    told
 }
 
 /// World time for people: seconds with six digits after the point.
@@ -95,6 +108,13 @@ mod tests {
             other[at] = field;
             assert_ne!(run(&other).hash(), whole.hash(), "{field:?}");
         }
+    }
+
+    #[test]
+    fn ids_are_told_as_numbers() {
+        let id = ashlar_wire::id::ServerId::from_bytes([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0, 0, 1, 2]);
+        assert_eq!(numbers_for_ids(&format!("1 fears {:?}, {id:?}", Some(id))), "1 fears Some(258), 258");
+        assert_eq!(numbers_for_ids("ServerId(x"), "x");
     }
 
     #[test]

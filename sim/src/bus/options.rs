@@ -137,7 +137,8 @@ impl Options {
     }
 
     fn fits(self) -> Result<Self, String> {
-        let (members, large) = (self.members.unwrap_or(2_000), self.is_large());
+        let large = self.is_large();
+        let members = self.members.unwrap_or(if large { 2_000 } else { 5 });
         match members {
             0..=2 => Err("a cluster has at least 3 members".into()),
             10.. if !large => Err("a swarm has 3 to 9 members".into()),

@@ -248,6 +248,13 @@ impl<W: Watch> World<W> {
         self.members.iter_mut().map(|member| core::mem::take(&mut member.traffic)).collect()
     }
 
+    /// Puts what a member has counted into the tail.
+    pub fn tell_counters(&mut self, member: u32) {
+        if let Some(bus) = self.members[member as usize].bus.as_ref() {
+            self.journal.tell(self.now_ns, || format!("{member} counted {:?}", bus.counters()));
+        }
+    }
+
     /// Words for the tail, hashed like everything else.
     pub fn note(&mut self, words: impl FnOnce() -> String) {
         self.journal.step(self.now_ns, 0, 0);

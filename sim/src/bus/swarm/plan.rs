@@ -32,7 +32,7 @@ pub(crate) enum Fault {
     /// A primary claims slots, perhaps of another group.
     Claim { member: u32, group: u32, first: u16, last: u16 },
     /// A member is forgotten, then introduced again.
-    Forget { member: u32, by: u32, for_ns: u64 },
+    Forget { member: u32, by: u32 },
     /// A message is published.
     Publish { member: u32 },
     /// The voters are chosen anew.
@@ -99,7 +99,7 @@ fn draw_fault(class: Class, params: &Params, rng: &mut Rng) -> Fault {
             let first = rng.below(16_384) as u16;
             Fault::Claim { member, group, first, last: rng.within(u64::from(first)..=16_383) as u16 }
         }
-        Class::Forget => Fault::Forget { member, by: other, for_ns },
+        Class::Forget => Fault::Forget { member, by: other },
         Class::Publish => Fault::Publish { member },
         Class::SetVoters => Fault::SetVoters { member, mask },
         Class::Rot => Fault::Rot { member, bit: rng.next_u64(), down_ns: for_ns },

@@ -19,7 +19,7 @@ use crate::bus::world::{World, WorldOptions, address_of};
 use crate::rng::Rng;
 
 /// Steps of the tail of a failure.
-const TAIL_MAX: usize = 200;
+const TAIL_MAX: usize = 400;
 
 /// Runs that one search for fewer faults may take.
 const SHRINK_RUNS_MAX: usize = 600;
@@ -100,7 +100,10 @@ fn run_plan(params: &Params, plan: &Plan, bug: Bug, tail_max: usize) -> Outcome 
         Ok(Err(what)) => Some(what),
         Err(panic) => Some(format!("panic: {}", words_of(&*panic))),
     };
-    let world = &run.world;
+    let world = &mut run.world;
+    for member in 0..params.members {
+        world.tell_counters(member);
+    }
     let failure = what.map(|what| Failure { what, params: params.clone(), plan: plan.clone(), tail: world.tail() });
     Outcome {
         event_hash: world.event_hash(),
@@ -474,13 +477,19 @@ impl<'a> Run<'a> {
             Fault::Offset { member, group, offset } => (member, Command::Offset { group: number(group), offset }),
             Fault::Failover { member, group, how } => (member, Command::Failover { group: number(group), how }),
             Fault::Claim { member, group, first, last } => {
-                let slots = SlotRange::new(first, last).into_iter().collect();
-                (member, Command::Claim { group: number(group), slots })
+                let group = number(group);
+                let me = self.world.id(member);
+                let primary = self.world.bus(member).and_then(|bus| bus.groups().find(|view| view.group == group));
+                if primary.is_none_or(|view| view.primary != me) {
+                    // Whoever makes a group anew that others know has two groups of one name: no operator may.
+                    return;
+                }
+                (member, Command::Claim { group, slots: SlotRange::new(first, last).into_iter().collect() })
             }
             Fault::Publish { member } => {
                 (member, Command::Publish { channel: CHANNEL.to_vec(), message: vec![7; 100] })
             }
-            Fault::Forget { member, by, .. } => {
+            Fault::Forget { member, by } => {
                 self.operator.is_new(member);
                 (by, Command::Forget { id: self.world.id(member) })
             }
@@ -496,8 +505,10 @@ impl<'a> Run<'a> {
             }
             _ => return,
         };
-        if self.world.bus(member).is_some() {
-            let _refused_or_not = self.world.command(member, command);
+        let forgotten = if let Command::Forget { id } = &command { self.world.number_of(*id) } else { None };
+        if self.world.bus(member).is_some() && self.world.command(member, command).is_ok() {
+            let now_ns = self.world.now_ns();
+            forgotten.into_iter().for_each(|other| self.world.watch_mut().forgotten(now_ns, other));
         }
     }
 
