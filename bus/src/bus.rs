@@ -1,28 +1,173 @@
 //! The machine that joins all parts.
+//!
+//! The parts decide; this machine carries what one has found to the others, and out. It is cut by what is going on:
+//! `receive` (packets come in), `watch` (probes, doubts, failures), `spread` (news and differences), `elect` (ballots, claims,
+//! roles), `handover` (primaries that agree to go), `migrate` (replicas go where
+//! they are needed), `govern` (voters come and go), `command` (what the node wants),
+//! `durable` (what must be on stable storage first), `views` (what is shown).
+//!
+//! Every `handle_*` ends in `finish`, which hands out durable state and computes [`Bus::next_tick`] anew from the few timers there
+//! are. In the steady state no step takes time in proportion to the number of members.
 
-use alloc::collections::VecDeque;
+mod command;
+mod durable;
+mod elect;
+mod govern;
+mod handover;
+mod migrate;
+mod receive;
+mod spread;
+mod views;
+mod watch;
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
 
 use ashlar_wire::epoch::Epoch;
 use ashlar_wire::id::ServerId;
 use ashlar_wire::time::Instant;
 
+use crate::ballot::{Ballot, Votes};
+use crate::chance::Chance;
+use crate::claim::Claims;
 use crate::config::{Config, Identity};
 use crate::counters::Counters;
-use crate::event::{
-    ClusterState, Command, CommandError, GroupView, MemberView, Output, RestoreError, Ticket, VotersView,
-};
-use crate::slot::{GroupId, Slot};
+use crate::event::{Event, Output, RestoreError, Role, Ticket};
+use crate::gossip::Gossip;
+use crate::member::{Description, Life, MemberRecord, Members};
+use crate::packet::{Body, Header, Silence, encode};
+use crate::planted::Bugs;
+use crate::probe::Prober;
+use crate::reach::{Reach, lease};
+use crate::saved::Saved;
+use crate::slot::GroupId;
+use crate::suspicion::Suspicion;
+use crate::voters::Voters;
+use durable::Durable;
+use handover::Handover;
 
-/// One member's whole bus state.
+/// A timer that is this late means that this process was stopped.
+const STALL_MIN: Duration = Duration::from_millis(500);
+/// A server that was introduced is asked again this often until it answers.
+const MEET_EVERY: Duration = Duration::from_secs(1);
+/// So often.
+const MEET_TRIES_MAX: u32 = 300;
+
+/// This member's part in a group.
+#[derive(Debug, Clone)]
+struct Place {
+    role: Role,
+    /// How far its copy goes.
+    offset: u64,
+    /// Until when it takes no writes, for an agreed failover, and who asked.
+    paused: Option<(Instant, ServerId)>,
+    /// How much the other replicas have told to have, upon the failure of the primary of this epoch.
+    told: BTreeMap<ServerId, (Epoch, u64)>,
+}
+
+/// A server that is being introduced.
+#[derive(Debug, Clone)]
+struct Meeting {
+    address: String,
+    next: Instant,
+    tries: u32,
+}
+
+/// A quick look at all members, after several doubts at once.
+#[derive(Debug, Clone, Copy)]
+struct Sweep {
+    cursor: usize,
+    next: Instant,
+}
+
+/// What waits to be told to voters together.
+#[derive(Debug, Default)]
+struct Outbound {
+    /// Own doubts, for a few voters.
+    doubts: Vec<ServerId>,
+    /// A voter's doubts, for all voters.
+    relayed: Vec<ServerId>,
+    /// Suspicions, and withdrawn ones.
+    reports: Vec<Silence>,
+    /// Failures that were declared here, for the replicas concerned.
+    declared: Vec<ServerId>,
+}
+
+impl Outbound {
+    fn is_empty(&self) -> bool {
+        self.doubts.is_empty() && self.relayed.is_empty() && self.reports.is_empty() && self.declared.is_empty()
+    }
+}
+
+/// How this member stands to the rest of the cluster.
+#[derive(Debug, Default)]
+struct Standing {
+    /// Since when a majority of the voters is in reach.
+    held_since: Option<Instant>,
+    /// Whether its claims were found equal to those of a peer in reach of a majority, since `held_since`.
+    matched: bool,
+    /// Since when it differs from those that it speaks with.
+    differs_since: Option<Instant>,
+    /// When what it knows changed last.
+    changed_at: Instant,
+    next_sync: Instant,
+    /// Since when it is said to have failed.
+    accused_since: Option<Instant>,
+    /// Whether every slot has a living owner.
+    covered: bool,
+    /// `covered` must be looked at again.
+    recount: bool,
+    /// Whether this member may take writes at all.
+    writable: bool,
+}
+
+/// One member's whole bus state. See the [crate](crate) for what it promises.
+///
+/// The caller drives it: bytes from the transport, time at [`Bus::next_tick`], commands of the node, and word that durable
+/// state has reached stable storage; after each of these it drains [`Bus::poll_output`].
 #[derive(Debug)]
 pub struct Bus {
     config: Config,
     identity: Identity,
+    bugs: Bugs,
+    chance: Chance,
     counters: Counters,
     outputs: VecDeque<Output>,
+    /// When the next tick is due; `finish` keeps it true.
     next: Instant,
-    #[cfg(feature = "planted")]
-    planted: Option<crate::planted::Planted>,
+
+    members: Members,
+    prober: Prober,
+    suspicion: Suspicion,
+    gossip: Gossip,
+    claims: Claims,
+    voters: Voters,
+    votes: Votes,
+    reach: Reach,
+    ballots: BTreeMap<GroupId, Ballot>,
+    handovers: BTreeMap<GroupId, Handover>,
+    /// Groups in which this member has a part or had one.
+    places: BTreeMap<GroupId, Place>,
+    /// The greatest epoch that was heard of.
+    current: Epoch,
+    durable: Durable,
+    standing: Standing,
+
+    keep_outs: BTreeMap<ServerId, Instant>,
+    meetings: BTreeMap<ServerId, Meeting>,
+    channels: BTreeSet<Vec<u8>>,
+    hears_all: bool,
+    outbound: Outbound,
+    /// When what waits to be told together leaves.
+    flush_at: Option<Instant>,
+    next_turn: Instant,
+    sweep: Option<Sweep>,
+    swept_at: Option<Instant>,
+    govern: govern::Govern,
+    /// When to look for orphaned primaries.
+    migrate_at: Option<Instant>,
 }
 
 impl Bus {
@@ -38,33 +183,129 @@ impl Bus {
         seed: u64,
         now: Instant,
     ) -> Result<Self, RestoreError> {
-        let _ = (saved, seed);
-        Ok(Self {
-            next: now + config.probe_interval,
-            config,
-            identity,
-            counters: Counters::default(),
-            outputs: VecDeque::new(),
-            #[cfg(feature = "planted")]
-            planted: None,
-        })
+        Self::start(config, identity, saved, seed, now, Bugs::default())
+    }
+
+    /// The same, with a rule that it breaks from the beginning.
+    ///
+    /// # Errors
+    /// As [`Bus::new`].
+    #[cfg(feature = "planted")]
+    pub fn new_planted(
+        config: Config,
+        identity: Identity,
+        saved: Option<&[u8]>,
+        seed: u64,
+        now: Instant,
+        bug: crate::planted::Planted,
+    ) -> Result<Self, RestoreError> {
+        Self::start(config, identity, saved, seed, now, Bugs { planted: Some(bug) })
     }
 
     /// Breaks a rule from now on, for the proof that checkers see it.
     #[cfg(feature = "planted")]
     pub fn plant(&mut self, bug: crate::planted::Planted) {
-        self.planted = Some(bug);
+        self.bugs = Bugs { planted: Some(bug) };
     }
 
-    /// A packet came from `from`, which the transport has authenticated. Bytes that are no valid packet for this member
-    /// are counted and refused; no state moves.
-    pub fn handle_packet(&mut self, now: Instant, from: ServerId, bytes: &[u8]) {
-        let _ = (now, from, bytes);
+    fn start(
+        config: Config,
+        identity: Identity,
+        saved: Option<&[u8]>,
+        seed: u64,
+        now: Instant,
+        bugs: Bugs,
+    ) -> Result<Self, RestoreError> {
+        if identity.address.len() > config.address_bytes_max {
+            return Err(RestoreError::AddressTooLong);
+        }
+        let memory = saved.map(|bytes| Saved::decode_with(bytes, &identity, &config, bugs)).transpose()?;
+        let mut bus = Self::blank(config, identity, seed, now);
+        bus.bugs = bugs;
+        let own = bus.own_description();
+        let refuted = memory.as_ref().map_or(0, |memory| memory.refuted);
+        let life = Life { refuted, failed: false };
+        bus.members.insert(MemberRecord { id: bus.identity.server, description: own, life }, now);
+        match memory {
+            Some(memory) => bus.restore(memory, now),
+            None => bus.govern.handle_no_memory(&bus.identity, &bus.config, now),
+        }
+        bus.gossip.add(crate::gossip::Subject::Member(bus.identity.server), NEWS_MAX);
+        bus.durable.need();
+        bus.govern.handle_changed(now);
+        bus.arm_flush(now);
+        bus.finish(now);
+        Ok(bus)
     }
 
-    /// Time has passed. To be called at or after [`Bus::next_tick`].
+    /// Nobody known, not even itself.
+    fn blank(config: Config, identity: Identity, seed: u64, now: Instant) -> Self {
+        let mut chance = Chance::new(seed);
+        let first_token = u32::try_from(chance.next_u64() >> 32).unwrap_or(0);
+        let first_turn = now + chance.span(config.probe_interval);
+        Self {
+            prober: Prober::new(config.probe_wait_min, config.probe_wait_max, first_token),
+            bugs: Bugs::default(),
+            counters: Counters::default(),
+            outputs: VecDeque::new(),
+            next: now,
+            members: Members::default(),
+            suspicion: Suspicion::default(),
+            gossip: Gossip::default(),
+            claims: Claims::default(),
+            voters: Voters::default(),
+            votes: Votes::default(),
+            reach: Reach::default(),
+            ballots: BTreeMap::new(),
+            handovers: BTreeMap::new(),
+            places: BTreeMap::new(),
+            current: Epoch::ZERO,
+            durable: Durable::default(),
+            standing: Standing { changed_at: now, next_sync: now, recount: true, ..Standing::default() },
+            keep_outs: BTreeMap::new(),
+            meetings: BTreeMap::new(),
+            channels: BTreeSet::new(),
+            hears_all: false,
+            outbound: Outbound::default(),
+            flush_at: None,
+            next_turn: first_turn,
+            sweep: None,
+            swept_at: None,
+            govern: govern::Govern::default(),
+            migrate_at: None,
+            chance,
+            config,
+            identity,
+        }
+    }
+
+    fn own_description(&self) -> Description {
+        let follows = self.places.iter().filter(|(_, place)| place.role == Role::Replica).map(|(group, _)| *group);
+        Description {
+            incarnation: self.identity.incarnation,
+            revision: self.members.get(self.identity.server).map_or(0, |own| own.description.revision + 1),
+            zone: self.identity.zone,
+            address: self.identity.address.as_str().into(),
+            follows: follows.take(self.config.follows_max).collect(),
+            interest: crate::pubsub::encode_interest(&self.channels, self.hears_all),
+        }
+    }
+
+    /// Time has passed. To be called at or after [`Bus::next_tick`]; earlier calls do nothing.
     pub fn handle_tick(&mut self, now: Instant) {
-        self.next = now + self.config.probe_interval;
+        self.notice_stall(now);
+        self.tick_probes(now);
+        self.tick_doubts(now);
+        self.tick_sweep(now);
+        self.tick_meetings(now);
+        self.tick_ballots(now);
+        self.tick_handovers(now);
+        self.tick_govern(now);
+        self.tick_migration(now);
+        self.try_refute(now);
+        self.keep_outs.retain(|_, until| *until > now);
+        self.tick_flush(now);
+        self.finish(now);
     }
 
     /// When to call [`Bus::handle_tick`] next. May change with every other call.
@@ -73,18 +314,11 @@ impl Bus {
         self.next
     }
 
-    /// The node wants something.
-    ///
-    /// # Errors
-    /// See [`CommandError`]; nothing has changed then.
-    pub fn handle_command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
-        let _ = (now, command);
-        Ok(())
-    }
-
     /// Every [`Output::Persist`] up to `ticket` is on stable storage.
     pub fn handle_persisted(&mut self, now: Instant, ticket: Ticket) {
-        let _ = (now, ticket);
+        self.notice_stall(now);
+        self.persisted(now, ticket);
+        self.finish(now);
     }
 
     /// What to do next; to be drained after every `handle_*`.
@@ -92,77 +326,129 @@ impl Bus {
         self.outputs.pop_front()
     }
 
-    /// Who this member is.
-    #[must_use]
-    pub fn identity(&self) -> &Identity {
-        &self.identity
-    }
-
-    /// All known members, this one included.
-    pub fn members(&self) -> impl Iterator<Item = MemberView<'_>> {
-        core::iter::empty()
-    }
-
-    /// One member.
-    #[must_use]
-    pub fn member(&self, id: ServerId) -> Option<MemberView<'_>> {
-        self.members().find(|member| member.id == id)
-    }
-
-    /// All known groups, in the order of their ids.
-    pub fn groups(&self) -> impl Iterator<Item = GroupView> {
-        core::iter::empty()
-    }
-
-    /// Who owns a slot.
-    #[must_use]
-    pub fn owner(&self, slot: Slot) -> Option<(GroupId, ServerId, Epoch)> {
-        let _ = slot;
-        None
-    }
-
-    /// What was counted in this life.
-    #[must_use]
-    pub fn counters(&self) -> &Counters {
-        &self.counters
-    }
-
-    /// Whether this member may take writes for a group, as of the last `handle_*`: it is the group's primary, a majority
-    /// of the voters is in reach, no handover pauses it, and the cluster serves.
-    #[must_use]
-    pub fn may_write(&self, group: GroupId) -> bool {
-        let _ = group;
-        false
-    }
-
-    /// Whether the cluster serves.
-    #[must_use]
-    pub fn cluster_state(&self) -> ClusterState {
-        ClusterState {
-            has_quorum: false,
-            slots_assigned: 0,
-            slots_failed: 0,
-            serves_writes: false,
-            serves_reads: false,
+    /// A timer that is far too late means that this process was stopped: that silence was its own.
+    fn notice_stall(&mut self, now: Instant) {
+        if now > self.next + STALL_MIN {
+            let span = now.saturating_since(self.next);
+            self.counters.stalls += 1;
+            self.prober.handle_stall(span);
+            self.suspicion.handle_stall(span, now);
+            self.next = now;
         }
     }
 
-    /// Who votes.
-    #[must_use]
-    pub fn voters(&self) -> VotersView<'_> {
-        VotersView { epoch: Epoch::ZERO, voters: &[], previous: &[], floor: Epoch::ZERO }
+    /// What every `handle_*` ends with.
+    fn finish(&mut self, now: Instant) {
+        self.persist(now);
+        self.judge_standing(now);
+        self.next = self.earliest(now);
     }
 
-    /// The greatest epoch that this member knows of.
-    #[must_use]
-    pub fn current_epoch(&self) -> Epoch {
-        Epoch::ZERO
+    /// The earliest of all timers.
+    fn earliest(&self, now: Instant) -> Instant {
+        let or_never = |at: Option<Instant>| at.unwrap_or(Instant::NEVER);
+        let least = |times: &mut dyn Iterator<Item = Instant>| times.min().unwrap_or(Instant::NEVER);
+        let timers = [
+            self.next_turn,
+            self.prober.next_deadline(),
+            self.suspicion.next_poll(),
+            self.reach.next_pulse(),
+            or_never(self.flush_at),
+            or_never(self.sweep.map(|sweep| sweep.next)),
+            or_never(self.migrate_at),
+            self.durable.next_save(),
+            self.govern.next_tick(),
+            self.next_turning_point(now),
+            least(&mut self.ballots.values().map(Ballot::due)),
+            least(&mut self.handovers.values().map(Handover::due)),
+            least(&mut self.places.values().filter_map(|place| place.paused.map(|(until, _)| until))),
+            least(&mut self.meetings.values().map(|meeting| meeting.next)),
+            least(&mut self.keep_outs.values().copied()),
+        ];
+        timers.into_iter().min().unwrap_or(Instant::NEVER)
     }
 
-    /// Fingerprints of what this member knows: members with their health as told by all, and claims. Two members that
-    /// agree have equal ones.
-    #[must_use]
-    pub fn digests(&self) -> (u64, u64) {
-        (0, 0)
+    /// When the standing changes by time alone: a majority is lost, writes are taken again, a failure may be refuted.
+    fn next_turning_point(&self, now: Instant) -> Instant {
+        let own = self.identity.server;
+        let mut at = Instant::NEVER;
+        if let Some(since) = self.standing.held_since {
+            let known = self.reach.majority_at(&self.voters, own, now).unwrap_or(Instant::ORIGIN);
+            at = if known == now { at } else { known + lease(self.config.member_timeout) };
+            if !self.standing.writable && since + self.config.rejoin_delay > now {
+                at = at.min(since + self.config.rejoin_delay);
+            }
+        }
+        match self.standing.accused_since {
+            Some(since) => at.min((since + self.config.member_timeout * 2).max(now + Duration::from_millis(100))),
+            None => at,
+        }
+    }
+
+    /// Whether a majority is in reach, and what follows for writes.
+    fn judge_standing(&mut self, now: Instant) {
+        let known = self.reach.majority_at(&self.voters, self.identity.server, now);
+        let held = known.is_some_and(|at| now < at + lease(self.config.member_timeout));
+        if held != self.standing.held_since.is_some() {
+            self.standing.held_since = held.then_some(now);
+            self.standing.matched = held && self.members.living() == 1;
+            self.event(Event::QuorumChanged { held });
+        }
+        if self.members.len() == 1 {
+            self.standing.matched = true;
+        }
+        if core::mem::take(&mut self.standing.recount) {
+            self.standing.covered = self.slots_failed() == 0 && self.claims.assigned() == crate::slot::SLOTS;
+        }
+        let ready = self.standing.held_since.is_some_and(|since| now >= since + self.config.rejoin_delay);
+        self.standing.writable = ready && self.standing.matched && self.standing.accused_since.is_none();
+    }
+
+    /// Sends a packet.
+    fn send(&mut self, to: ServerId, body: &Body) {
+        let sequence = self.members.get_mut(to).map_or(0, |member| {
+            member.sent = member.sent.saturating_add(1);
+            member.sent
+        });
+        let header = Header { incarnation: self.identity.incarnation, sequence };
+        let bytes = encode(self.identity.cluster, header, body);
+        self.counters.packets_sent += 1;
+        self.counters.bytes_sent += bytes.len() as u64;
+        self.outputs.push_back(Output::Send { to, bytes });
+    }
+
+    fn event(&mut self, event: Event) {
+        self.outputs.push_back(Output::Event(event));
+    }
+
+    fn arm_flush(&mut self, now: Instant) {
+        self.flush_at = Some(self.flush_at.unwrap_or(now + self.config.news_delay));
+    }
+
+    /// Introduced servers are asked again until they answer.
+    fn tick_meetings(&mut self, now: Instant) {
+        let due: Vec<ServerId> =
+            self.meetings.iter().filter(|(_, meeting)| meeting.next <= now).map(|(id, _)| *id).collect();
+        for id in due {
+            let Some(meeting) = self.meetings.get_mut(&id) else { continue };
+            meeting.tries += 1;
+            meeting.next = now + MEET_EVERY;
+            if meeting.tries > MEET_TRIES_MAX {
+                self.meetings.remove(&id);
+            } else {
+                let own = self.own_record();
+                self.send(id, &Body::Meet(own));
+            }
+        }
+    }
+
+    fn own_record(&self) -> MemberRecord {
+        self.members.get(self.identity.server).expect("a member knows itself").record()
     }
 }
+
+/// Pieces of news that are kept for telling.
+const NEWS_MAX: usize = 4_096;
+
+#[cfg(test)]
+mod tests;

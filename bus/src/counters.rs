@@ -21,6 +21,8 @@ pub struct Counters {
     pub refused_cluster: u64,
     /// Refused: from an earlier life of its sender.
     pub refused_stale: u64,
+    /// Refused: came twice, or too late to tell.
+    pub refused_replayed: u64,
     /// Refused: from a server that is no member.
     pub refused_stranger: u64,
     /// Refused: from a server that was forgotten.

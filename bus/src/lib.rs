@@ -8,13 +8,26 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod ballot;
 pub mod bus;
+mod chance;
+pub mod claim;
 pub mod config;
 pub mod counters;
 pub mod event;
-#[cfg(feature = "planted")]
+mod fingerprint;
+mod gossip;
+pub mod member;
+pub mod packet;
 pub mod planted;
+mod probe;
+pub mod pubsub;
+pub mod rank;
+mod reach;
+pub mod saved;
 pub mod slot;
+mod suspicion;
+mod sync;
 pub mod voters;
 
 pub use bus::Bus;

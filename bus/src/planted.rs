@@ -1,5 +1,5 @@
 //! Bugs to order. With the feature `planted` a simulator can break one rule of one member and see its checkers catch it.
-//! Without the feature nothing of this is compiled in.
+//! Without the feature nobody can, and every question whether a bug is planted is answered by the compiler.
 
 /// A rule of the bus that one member breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -50,6 +50,7 @@ pub enum Planted {
     SuspectUnprobed,
 }
 
+#[cfg(feature = "planted")]
 impl Planted {
     /// All of them.
     pub const ALL: [Self; 22] = [
@@ -76,4 +77,27 @@ impl Planted {
         Self::RestoreDamage,
         Self::SuspectUnprobed,
     ];
+}
+
+/// The bug that is planted in a member, if any.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Bugs {
+    #[cfg(feature = "planted")]
+    pub(crate) planted: Option<Planted>,
+}
+
+impl Bugs {
+    /// Whether this one is planted.
+    #[cfg(feature = "planted")]
+    #[inline]
+    pub(crate) fn has(self, bug: Planted) -> bool {
+        self.planted == Some(bug)
+    }
+
+    /// Whether this one is planted: never.
+    #[cfg(not(feature = "planted"))]
+    #[inline]
+    pub(crate) const fn has(self, _: Planted) -> bool {
+        false
+    }
 }

@@ -1,9 +1,35 @@
-//! Who votes.
+//! Who votes, and how that changes without two majorities that do not meet.
+//!
+//! A set of voters is a value with an epoch. It comes from one authority ([`Command::SetVoters`](crate::Command)), or, where
+//! nobody ever gave one, the smallest living voter chooses it.
+//!
+//! The rule of change, from set A (complete) to set B:
+//! 1. B carries A as its *previous* set. While it does, every decision (failure, ballot, being in reach) needs a majority of B
+//!    **and** a majority of A.
+//! 2. A voter takes part under one set at a time, the one of the greatest epoch it knows, durably. A request names the set
+//!    that its candidate counts; under another set no vote is given.
+//! 3. When a majority of A has durably gone over to B, no ballot under A can be won any more, and B is *complete*: A has no say
+//!    from then on. Those voters told the greatest epoch they knew or voted in; the greatest of these is B's *floor*. Every
+//!    epoch that A has decided is at most the floor, and voters under B refuse those. So what A decided stays decided.
+//! 4. A set that follows B can only be given once B is complete.
+//!
+//! Two sets of one epoch are the authority's error. Each voter of A goes over to one of them only, so at most one
+//! completes; the other's followers then take that one.
+//!
+//! Clusters that began apart have sets that know nothing of each other. When they meet, the set of the greater epoch, then
+//! the longer, then the one with the greater fingerprint stands: until they have met they are two clusters, with two
+//! majorities.
+//!
+//! The idea is Raft's joint consensus (Ongaro 2014), cut down to a register that one authority writes.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use ashlar_wire::epoch::Epoch;
 use ashlar_wire::id::ServerId;
 
+use crate::fingerprint::fingerprint;
+use crate::planted::{Bugs, Planted};
 use crate::slot::Zone;
 
 /// A member that could vote.
@@ -22,8 +48,366 @@ pub struct Candidate {
 /// primaries leaves a majority. Spread over zones as evenly as can be. The order of `candidates` does not matter.
 #[must_use]
 pub fn choose_voters(candidates: &[Candidate], max: usize) -> Vec<ServerId> {
-    let mut ids: Vec<ServerId> = candidates.iter().map(|candidate| candidate.id).collect();
-    ids.sort_unstable();
-    ids.truncate(max);
-    ids
+    let owners = candidates.iter().filter(|candidate| candidate.owns_slots).count();
+    let odd = |count: usize| count - usize::from(count % 2 == 0 && count > 0);
+    let wanted = if owners > max { odd(max) } else { odd((owners | 1).max(3).min(max)) };
+    let wanted = wanted.min(odd(candidates.len()));
+    let mut rest: Vec<&Candidate> = candidates.iter().collect();
+    rest.sort_unstable_by_key(|candidate| candidate.id);
+    rest.dedup_by_key(|candidate| candidate.id);
+    let mut by_zone: BTreeMap<Zone, usize> = BTreeMap::new();
+    let mut chosen = Vec::with_capacity(wanted);
+    while chosen.len() < wanted && !rest.is_empty() {
+        let owner_turn = owners <= max || chosen.len() % 2 == 0;
+        let load = |candidate: &&Candidate| by_zone.get(&candidate.zone).copied().unwrap_or(0);
+        let best = rest
+            .iter()
+            .enumerate()
+            .min_by_key(|(_, candidate)| (candidate.owns_slots != owner_turn, load(candidate), candidate.id));
+        let Some((place, _)) = best else { break };
+        let candidate = rest.remove(place);
+        *by_zone.entry(candidate.zone).or_default() += 1;
+        chosen.push(candidate.id);
+    }
+    chosen.sort_unstable();
+    chosen
+}
+
+/// Where a set comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// Voters chose it themselves, because nobody told them.
+    Chosen,
+    /// An authority told it; from then on voters choose none themselves.
+    Told,
+}
+
+/// A set of voters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VoterSet {
+    /// Which set; the greater one stands.
+    pub epoch: Epoch,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// Epochs up to this were decided by earlier sets.
+    pub floor: Epoch,
+    /// The voters: sorted, none twice, at least one.
+    pub voters: Vec<ServerId>,
+    /// The set before, while a majority of it is needed too; else empty. Sorted.
+    pub previous: Vec<ServerId>,
+}
+
+/// How many of `count` are a majority.
+#[must_use]
+pub const fn majority(count: usize) -> usize {
+    count / 2 + 1
+}
+
+impl VoterSet {
+    /// Whether the set before has no say any more.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.previous.is_empty()
+    }
+
+    /// Tells sets apart, whether complete or not.
+    #[must_use]
+    pub fn fingerprint(&self) -> u64 {
+        let mut bytes = Vec::with_capacity(8 + self.voters.len() * 16);
+        bytes.extend_from_slice(&self.epoch.0.to_le_bytes());
+        self.voters.iter().for_each(|id| bytes.extend_from_slice(id.as_bytes()));
+        fingerprint(&bytes)
+    }
+
+    /// Fingerprint of all that members should agree on.
+    fn state_hash(&self) -> u64 {
+        self.fingerprint() ^ fingerprint(&[u8::from(self.is_complete())]) ^ fingerprint(&self.floor.0.to_le_bytes())
+    }
+}
+
+/// What became of a set that was heard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// It stands now.
+    Stands,
+    /// It was known here, and is complete now, or its floor is higher.
+    Completed,
+    /// Nothing new.
+    Known,
+    /// A greater one is known.
+    Stale,
+    /// Another one of its epoch is known.
+    Conflict,
+}
+
+/// Places of voters, as bits.
+pub(crate) type Places = u128;
+
+/// Some of the voters, of both sets that may have a say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Tally {
+    pub(crate) present: Places,
+    pub(crate) previous: Places,
+}
+
+impl Tally {
+    /// Those of both.
+    pub(crate) const fn with(self, other: Self) -> Self {
+        Self { present: self.present | other.present, previous: self.previous | other.previous }
+    }
+}
+
+/// Who votes, as it is known here.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Voters {
+    set: Option<VoterSet>,
+    fingerprint: u64,
+    hash: u64,
+    /// Voters of the previous set that have gone over, and the greatest epoch that they told.
+    adopted: Places,
+    adopted_floor: Epoch,
+}
+
+fn position(list: &[ServerId], id: ServerId) -> Option<usize> {
+    list.binary_search(&id).ok()
+}
+
+impl Voters {
+    pub(crate) fn set(&self) -> Option<&VoterSet> {
+        self.set.as_ref()
+    }
+
+    pub(crate) fn present(&self) -> &[ServerId] {
+        self.set.as_ref().map_or(&[], |set| &set.voters)
+    }
+
+    pub(crate) fn previous(&self) -> &[ServerId] {
+        self.set.as_ref().map_or(&[], |set| &set.previous)
+    }
+
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.set.as_ref().map_or(Epoch::ZERO, |set| set.epoch)
+    }
+
+    pub(crate) fn floor(&self) -> Epoch {
+        self.set.as_ref().map_or(Epoch::ZERO, |set| set.floor)
+    }
+
+    /// Tells sets apart, whether complete or not; zero without one.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+
+    /// Fingerprint of all that members should agree on.
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// Whether it has a vote in the present or the previous set.
+    pub(crate) fn has_say(&self, id: ServerId) -> bool {
+        position(self.present(), id).is_some() || position(self.previous(), id).is_some()
+    }
+
+    /// Everybody who has a say, each once, sorted.
+    pub(crate) fn everybody(&self) -> Vec<ServerId> {
+        let mut ids: Vec<ServerId> = self.present().iter().chain(self.previous()).copied().collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+
+    /// Adds a voter to some; false if it has no say or was in already.
+    pub(crate) fn add(&self, some: &mut Tally, id: ServerId) -> bool {
+        let mut added = false;
+        for (list, bits) in [(self.present(), &mut some.present), (self.previous(), &mut some.previous)] {
+            if let Some(place) = position(list, id) {
+                added |= *bits & 1 << place == 0;
+                *bits |= 1 << place;
+            }
+        }
+        added
+    }
+
+    /// Takes a voter out of some.
+    pub(crate) fn take_out(&self, some: &mut Tally, id: ServerId) {
+        for (list, bits) in [(self.present(), &mut some.present), (self.previous(), &mut some.previous)] {
+            if let Some(place) = position(list, id) {
+                *bits &= !(1 << place);
+            }
+        }
+    }
+
+    /// Whether some are a majority of every set that has a say.
+    pub(crate) fn is_majority(&self, some: Tally, bugs: Bugs) -> bool {
+        let only_present = bugs.has(Planted::SkipOldVoters);
+        let reaches = |bits: Places, list: &[ServerId]| {
+            let off_by_one = usize::from(bugs.has(Planted::QuorumOffByOne) && list.len() > 1);
+            let needed = majority(list.len()) - off_by_one;
+            usize::try_from(bits.count_ones()).is_ok_and(|count| count >= needed)
+        };
+        let Some(set) = &self.set else { return false };
+        reaches(some.present, &set.voters)
+            && (set.is_complete() || only_present || reaches(some.previous, &set.previous))
+    }
+
+    /// How many of the present voters are among some.
+    pub(crate) fn count(some: Tally) -> u16 {
+        u16::try_from(some.present.count_ones()).expect("there are 128 bits")
+    }
+
+    /// Takes a set if it stands against the one that is known.
+    pub(crate) fn hear(&mut self, heard: &VoterSet) -> Heard {
+        let Some(known) = &mut self.set else {
+            self.replace(heard.clone());
+            return Heard::Stands;
+        };
+        if heard.epoch < known.epoch {
+            return Heard::Stale;
+        }
+        if heard.epoch > known.epoch {
+            self.replace(heard.clone());
+            return Heard::Stands;
+        }
+        if heard.voters == known.voters {
+            let completes = heard.is_complete() && !known.is_complete();
+            let raises = heard.is_complete() && heard.floor > known.floor;
+            if !completes && !raises {
+                return Heard::Known;
+            }
+            let merged = VoterSet { floor: heard.floor.max(known.floor), ..heard.clone() };
+            self.replace(merged);
+            return Heard::Completed;
+        }
+        let apart = |set: &VoterSet| (set.is_complete(), set.voters.len(), set.fingerprint());
+        if heard.is_complete() && apart(heard) > apart(known) {
+            let floor = heard.floor.max(known.floor);
+            self.replace(VoterSet { floor, ..heard.clone() });
+            return Heard::Stands;
+        }
+        Heard::Conflict
+    }
+
+    fn replace(&mut self, set: VoterSet) {
+        self.fingerprint = set.fingerprint();
+        self.hash = set.state_hash();
+        self.set = Some(set);
+        self.adopted = 0;
+        self.adopted_floor = Epoch::ZERO;
+    }
+
+    /// A voter of the previous set has gone over to the present one. The completed set, once that is a majority.
+    pub(crate) fn handle_adopted(&mut self, id: ServerId, known: Epoch) -> Option<VoterSet> {
+        let set = self.set.as_ref().filter(|set| !set.is_complete())?;
+        let place = position(&set.previous, id)?;
+        self.adopted |= 1 << place;
+        self.adopted_floor = self.adopted_floor.max(known);
+        let count = usize::try_from(self.adopted.count_ones()).expect("there are 128 bits");
+        (count >= majority(set.previous.len())).then(|| VoterSet {
+            floor: set.floor.max(self.adopted_floor),
+            previous: Vec::new(),
+            ..set.clone()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: u8) -> ServerId {
+        ServerId::from_bytes([number; 16])
+    }
+
+    fn ids(numbers: &[u8]) -> Vec<ServerId> {
+        numbers.iter().map(|number| id(*number)).collect()
+    }
+
+    fn set(epoch: u64, voters: &[u8], previous: &[u8], floor: u64) -> VoterSet {
+        let (voters, previous) = (ids(voters), ids(previous));
+        VoterSet { epoch: Epoch(epoch), origin: Origin::Told, floor: Epoch(floor), voters, previous }
+    }
+
+    fn is_majority(voters: &Voters, some: &[u8]) -> bool {
+        let mut tally = Tally::default();
+        some.iter().for_each(|number| {
+            voters.add(&mut tally, id(*number));
+        });
+        voters.is_majority(tally, Bugs::default())
+    }
+
+    #[test]
+    fn a_change_needs_both_majorities_until_it_is_complete() {
+        let mut voters = Voters::default();
+        assert!(!is_majority(&voters, &[1, 2, 3]));
+        assert_eq!(voters.hear(&set(1, &[1, 2, 3], &[], 0)), Heard::Stands);
+        assert!(is_majority(&voters, &[1, 2]) && !is_majority(&voters, &[1, 4, 5]));
+        assert_eq!(voters.hear(&set(2, &[4, 5, 6], &[1, 2, 3], 0)), Heard::Stands);
+        for (some, expected) in [(&[4, 5, 6, 1][..], false), (&[1, 2, 3, 4], false), (&[1, 2, 4, 5], true)] {
+            assert_eq!(is_majority(&voters, some), expected, "{some:?}");
+        }
+        assert_eq!(voters.handle_adopted(id(4), Epoch(90)), None, "not of the previous set");
+        assert_eq!(voters.handle_adopted(id(1), Epoch(10)), None);
+        assert_eq!(voters.handle_adopted(id(1), Epoch(10)), None, "the same twice");
+        let complete = voters.handle_adopted(id(3), Epoch(8)).unwrap();
+        assert_eq!(complete, set(2, &[4, 5, 6], &[], 10));
+        assert_eq!(voters.hear(&complete), Heard::Completed);
+        assert!(is_majority(&voters, &[4, 5]) && !is_majority(&voters, &[1, 2, 3]));
+        assert_eq!(voters.hear(&set(1, &[1, 2, 3], &[], 0)), Heard::Stale);
+        assert_eq!(voters.hear(&set(2, &[4, 5, 6], &[1, 2, 3], 0)), Heard::Known);
+    }
+
+    #[test]
+    fn no_two_majorities_without_a_common_voter_for_any_change() {
+        // Every change among sets over five servers, every split of the servers into two sides: never may one side decide
+        // under the old set and the other side, of which too few have gone over, under the new one.
+        for old in 1_u8..32 {
+            for new in 1_u8..32 {
+                let list = |bits: u8| (0..5).filter(|bit| bits & 1 << bit != 0).collect::<Vec<u8>>();
+                let (mut before, mut after) = (Voters::default(), Voters::default());
+                before.hear(&set(1, &list(old), &[], 0));
+                after.hear(&set(2, &list(new), &list(old), 0));
+                for side in 0_u8..32 {
+                    let meets = is_majority(&before, &list(side)) && is_majority(&after, &list(!side & 31));
+                    assert!(!meets, "{old:05b} {new:05b} {side:05b}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn of_two_sets_of_one_epoch_the_complete_one_stands() {
+        let mut voters = Voters::default();
+        voters.hear(&set(1, &[1, 2, 3], &[], 0));
+        voters.hear(&set(2, &[4, 5], &[1, 2, 3], 0));
+        assert_eq!(voters.hear(&set(2, &[6, 7], &[1, 2, 3], 0)), Heard::Conflict);
+        assert_eq!(voters.present(), ids(&[4, 5]));
+        assert_eq!(voters.hear(&set(2, &[6, 7], &[], 4)), Heard::Stands);
+        assert_eq!((voters.present(), voters.floor()), (&ids(&[6, 7])[..], Epoch(4)));
+    }
+
+    #[test]
+    fn chosen_voters_are_odd_owners_first_and_spread() {
+        let candidate = |number: u8, zone: u32, owns_slots| Candidate { id: id(number), zone: Zone(zone), owns_slots };
+        let three = [candidate(1, 1, true), candidate(2, 2, true), candidate(3, 3, false)];
+        assert_eq!(choose_voters(&three, 7), ids(&[1, 2, 3]));
+        assert_eq!(choose_voters(&three[..2], 7), ids(&[1]));
+        assert_eq!(choose_voters(&three[..1], 7), ids(&[1]));
+        assert_eq!(choose_voters(&[], 7), ids(&[]));
+        // 30 primaries and 30 replicas in three zones: owners and others, and no zone has a majority.
+        let many: Vec<_> = (0..60).map(|number| candidate(number, u32::from(number % 3), number < 30)).collect();
+        for max in [3, 7, 8, 21, 60] {
+            let chosen = choose_voters(&many, max);
+            let expected = if max == 60 { 31 } else { max - usize::from(max % 2 == 0) };
+            assert_eq!(chosen.len(), expected);
+            for zone in 0..3 {
+                let here = chosen.iter().filter(|id| id.as_bytes()[0] % 3 == zone).count();
+                assert!(here * 3 <= expected + 3, "zone {zone} has {here} of {expected}");
+            }
+            let owners = chosen.iter().filter(|id| id.as_bytes()[0] < 30).count();
+            assert!(owners <= majority(expected).max(30), "{owners} of {expected}");
+        }
+        let mut turned = many.clone();
+        turned.reverse();
+        assert_eq!(choose_voters(&turned, 7), choose_voters(&many, 7));
+    }
 }

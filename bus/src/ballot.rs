@@ -1,0 +1,279 @@
+//! Standing, voting, winning: one ballot per replica group, all in parallel.
+//!
+//! A voter gives at most one vote per group and epoch, and none in an epoch that is not greater than every one it has voted in
+//! or knows a claim of. A vote is durable before it leaves. So two candidates of one group cannot both have a majority
+//! in one epoch, whatever is lost, doubled, delayed or restarted. A refusal says why and which epoch is known, so that
+//! the candidate's next attempt is not a guess.
+//!
+//! Here are the rules, as values: [`Votes`] decides for a voter, [`Ballot`] counts for a candidate. Who sends what is in
+//! `bus/elect.rs`. Unlike Valkey, where a voter votes once per epoch in the whole cluster, elections of different groups do
+//! not wait for each other.
+
+use alloc::collections::BTreeMap;
+use core::time::Duration;
+
+use ashlar_wire::epoch::Epoch;
+use ashlar_wire::id::ServerId;
+use ashlar_wire::time::Instant;
+
+use crate::claim::Claims;
+use crate::member::Members;
+use crate::packet::{Purpose, Reason, VoteRequest};
+use crate::planted::{Bugs, Planted};
+use crate::slot::{GroupId, SlotSet};
+use crate::voters::{Tally, Voters};
+
+/// What a voter knows when it decides.
+pub(crate) struct Facts<'a> {
+    pub(crate) own: ServerId,
+    pub(crate) voters: &'a Voters,
+    pub(crate) claims: &'a Claims,
+    pub(crate) members: &'a Members,
+    /// Whether this voter has lost its memory of the votes of the present set.
+    pub(crate) abstains: bool,
+    pub(crate) now: Instant,
+    pub(crate) bugs: Bugs,
+}
+
+/// A vote that was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Given {
+    /// In which epoch.
+    pub epoch: Epoch,
+    /// To whom.
+    pub candidate: ServerId,
+}
+
+/// A better candidate is waited for this long.
+const BETTER_TIME: Duration = Duration::from_secs(1);
+
+/// All votes that this member has given: the last one for each group. Durable.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Votes {
+    given: BTreeMap<GroupId, Given>,
+    /// The most data that a refused candidate had, of whom it was, and when. Not durable.
+    best: BTreeMap<GroupId, (u64, ServerId, Instant)>,
+}
+
+impl Votes {
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = (GroupId, Given)> {
+        self.given.iter().map(|(group, given)| (*group, *given))
+    }
+
+    /// Takes a vote out of a saved record.
+    pub(crate) fn restore(&mut self, group: GroupId, given: Given) {
+        self.given.insert(group, given);
+    }
+
+    /// The greatest epoch that this member has voted in for a group.
+    pub(crate) fn epoch(&self, group: GroupId) -> Epoch {
+        self.given.get(&group).map_or(Epoch::ZERO, |given| given.epoch)
+    }
+
+    /// Decides about a request, and remembers a vote that is given; the caller makes it durable before it leaves.
+    pub(crate) fn decide(
+        &mut self,
+        candidate: ServerId,
+        request: &VoteRequest,
+        facts: &Facts<'_>,
+    ) -> Result<(), Reason> {
+        check_standing(candidate, request, facts)?;
+        check_claims(candidate, request, facts)?;
+        self.check_epoch(candidate, request, facts)?;
+        self.check_rank(candidate, request, facts)?;
+        let key = if facts.bugs.has(Planted::VoteWithoutGroup) { GroupId(0) } else { request.group };
+        self.given.insert(key, Given { epoch: request.epoch, candidate });
+        Ok(())
+    }
+
+    fn check_epoch(&self, candidate: ServerId, request: &VoteRequest, facts: &Facts<'_>) -> Result<(), Reason> {
+        if facts.bugs.has(Planted::VoteTwice) {
+            return Ok(());
+        }
+        let given = self.given.get(&request.group);
+        // The same candidate asks again when the answer was lost.
+        let again = given.is_some_and(|given| given.epoch == request.epoch && given.candidate == candidate);
+        let is_new = given.is_none_or(|given| given.epoch < request.epoch) && request.epoch > facts.voters.floor();
+        if again || is_new || facts.bugs.has(Planted::AcceptOldEpoch) { Ok(()) } else { Err(Reason::StaleEpoch) }
+    }
+
+    /// A candidate with less data than one that was refused a moment ago waits for it, once.
+    fn check_rank(&mut self, candidate: ServerId, request: &VoteRequest, facts: &Facts<'_>) -> Result<(), Reason> {
+        if request.purpose != Purpose::Election {
+            return Ok(());
+        }
+        let best = self.best.get(&request.group).filter(|best| facts.now < best.2 + BETTER_TIME);
+        let lives = |id| facts.members.get(id).is_some_and(|member| !member.life.failed);
+        if best.is_some_and(|(offset, id, _)| *offset > request.offset && *id != candidate && lives(*id)) {
+            return Err(Reason::BetterCandidate);
+        }
+        Ok(())
+    }
+
+    /// A candidate was refused for a reason that will pass.
+    pub(crate) fn handle_refused(&mut self, candidate: ServerId, request: &VoteRequest, now: Instant) {
+        let best = self.best.entry(request.group).or_insert((request.offset, candidate, now));
+        if request.offset >= best.0 || now >= best.2 + BETTER_TIME {
+            *best = (request.offset, candidate, now);
+        }
+    }
+}
+
+/// Whether the candidate may stand before this voter at all.
+fn check_standing(candidate: ServerId, request: &VoteRequest, facts: &Facts<'_>) -> Result<(), Reason> {
+    if !facts.voters.has_say(facts.own) {
+        return Err(Reason::NotVoter);
+    }
+    if request.voters != facts.voters.fingerprint() && !facts.bugs.has(Planted::SkipOldVoters) {
+        return Err(Reason::OtherVoters);
+    }
+    if facts.abstains {
+        return Err(Reason::NoMemory);
+    }
+    let Some(claim) = facts.claims.get(request.group) else {
+        return if request.purpose == Purpose::Slots { Ok(()) } else { Err(Reason::NotReplica) };
+    };
+    if request.purpose == Purpose::Slots {
+        // A group that its primary has lost is not taken through this door.
+        return if claim.owner == candidate { Ok(()) } else { Err(Reason::StaleClaim) };
+    }
+    let member = facts.members.get(candidate).ok_or(Reason::NotReplica)?;
+    if !member.description.follows.contains(&request.group) {
+        return Err(Reason::NotReplica);
+    }
+    let lives = facts.members.get(claim.owner).is_some_and(|owner| !owner.life.failed);
+    if request.purpose == Purpose::Election && lives && !facts.bugs.has(Planted::VoteWithoutFailure) {
+        return Err(Reason::PrimaryAlive);
+    }
+    Ok(())
+}
+
+/// Whether the candidate knows what this voter knows about the group and the slots.
+fn check_claims(candidate: ServerId, request: &VoteRequest, facts: &Facts<'_>) -> Result<(), Reason> {
+    if facts.bugs.has(Planted::AcceptOldEpoch) {
+        return Ok(());
+    }
+    if let Some(claim) = facts.claims.get(request.group) {
+        if claim.epoch > request.base && !(claim.owner == candidate && claim.epoch < request.epoch) {
+            return Err(Reason::StaleClaim);
+        }
+        if claim.epoch >= request.epoch {
+            return Err(Reason::StaleEpoch);
+        }
+    }
+    // Slots may be taken from others by the way of slots only, and by that only with a greater epoch.
+    let limit = if request.purpose == Purpose::Slots { request.epoch } else { request.base };
+    let mut last = None;
+    for slot in request.slots.iter() {
+        let Some(owner) = facts.claims.owner(slot).filter(|owner| last != Some(owner.group)) else { continue };
+        if owner.group != request.group && owner.epoch >= limit {
+            return Err(Reason::SlotTaken);
+        }
+        last = Some(owner.group);
+    }
+    Ok(())
+}
+
+/// Where a ballot stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Waiting for the other replicas to tell how much they have.
+    Hearing(Instant),
+    /// Waiting for its turn, or for a new attempt.
+    Waiting(Instant),
+    /// Votes were asked for.
+    Asking(Instant),
+    /// Won: the claim is being made durable.
+    Won,
+}
+
+/// One ballot in which this member stands.
+#[derive(Debug, Clone)]
+pub(crate) struct Ballot {
+    pub(crate) purpose: Purpose,
+    /// The primary that has failed, and at which `refuted`.
+    pub(crate) failed: Option<(ServerId, u64)>,
+    /// The epoch of the claim that it would replace; zero where there is none.
+    pub(crate) base: Epoch,
+    /// The epoch of the present attempt.
+    pub(crate) epoch: Epoch,
+    /// What it would claim.
+    pub(crate) slots: SlotSet,
+    /// How much the other replicas have, as far as they told.
+    pub(crate) offsets: BTreeMap<ServerId, u64>,
+    pub(crate) phase: Phase,
+    pub(crate) begun_at: Instant,
+    pub(crate) attempts: u32,
+    granted: Tally,
+    refused: Tally,
+    /// The greatest epoch that a refusal told.
+    pub(crate) known: Epoch,
+    /// Votes counted twice, by a planted bug.
+    extra: usize,
+}
+
+impl Ballot {
+    pub(crate) fn new(purpose: Purpose, base: Epoch, phase: Phase, now: Instant) -> Self {
+        Self {
+            purpose,
+            failed: None,
+            base,
+            epoch: Epoch::ZERO,
+            slots: SlotSet::EMPTY,
+            offsets: BTreeMap::new(),
+            phase,
+            begun_at: now,
+            attempts: 0,
+            granted: Tally::default(),
+            refused: Tally::default(),
+            known: Epoch::ZERO,
+            extra: 0,
+        }
+    }
+
+    /// A new attempt begins.
+    pub(crate) fn begin(&mut self, epoch: Epoch, slots: SlotSet, until: Instant) {
+        (self.epoch, self.slots, self.phase) = (epoch, slots, Phase::Asking(until));
+        self.attempts += 1;
+        (self.granted, self.refused, self.extra) = (Tally::default(), Tally::default(), 0);
+    }
+
+    /// A vote came for the present attempt. Whether it is the first of this voter.
+    pub(crate) fn handle_granted(&mut self, voters: &Voters, from: ServerId, bugs: Bugs) -> bool {
+        let first = voters.add(&mut self.granted, from);
+        self.extra += usize::from(!first && bugs.has(Planted::CountVoteTwice));
+        first
+    }
+
+    /// A refusal came for the present attempt.
+    pub(crate) fn handle_refused(&mut self, voters: &Voters, from: ServerId, known: Epoch) {
+        self.known = self.known.max(known);
+        voters.add(&mut self.refused, from);
+    }
+
+    /// Whether a majority has given its vote.
+    pub(crate) fn is_won(&self, voters: &Voters, bugs: Bugs) -> bool {
+        let mut granted = self.granted;
+        (0..self.extra).for_each(|_| granted.present |= granted.present + 1);
+        voters.is_majority(granted, bugs)
+    }
+
+    /// Whether so many have refused that no majority is left.
+    pub(crate) fn is_lost(&self, voters: &Voters) -> bool {
+        let mut left = Tally::default();
+        for id in voters.everybody() {
+            voters.add(&mut left, id);
+        }
+        let left =
+            Tally { present: left.present & !self.refused.present, previous: left.previous & !self.refused.previous };
+        !voters.is_majority(left, Bugs::default())
+    }
+
+    /// When something is due.
+    pub(crate) fn due(&self) -> Instant {
+        match self.phase {
+            Phase::Hearing(at) | Phase::Waiting(at) | Phase::Asking(at) => at,
+            Phase::Won => Instant::NEVER,
+        }
+    }
+}

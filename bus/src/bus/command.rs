@@ -1,0 +1,200 @@
+//! What the node wants.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use ashlar_wire::epoch::Epoch;
+use ashlar_wire::id::ServerId;
+use ashlar_wire::time::Instant;
+
+use super::durable::Deferred;
+use super::{Bus, Meeting, Place};
+use crate::claim::{Claim, next_unvoted};
+use crate::event::{Command, CommandError, Event, Role};
+use crate::packet::Body;
+use crate::pubsub::wants;
+use crate::slot::{GroupId, SlotRange, SlotSet};
+
+impl Bus {
+    /// The node wants something.
+    ///
+    /// # Errors
+    /// See [`CommandError`]; nothing has changed then.
+    pub fn handle_command(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
+        self.notice_stall(now);
+        let done = self.obey(now, command);
+        self.finish(now);
+        done
+    }
+
+    fn obey(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
+        match command {
+            Command::Meet { id, address } => self.meet(now, id, address),
+            Command::Forget { id } => self.forget_by_hand(now, id),
+            Command::Claim { group, slots } => self.claim(now, group, slots),
+            Command::Release { group, slots } => self.release(now, group, slots),
+            Command::Follow { group } => self.follow(now, group),
+            Command::Unfollow { group } => self.unfollow(now, group),
+            Command::Offset { group, offset } => self.set_offset(now, group, offset),
+            Command::Failover { group, how } => self.failover(now, group, how),
+            Command::SetVoters { epoch, voters } => self.set_voters(now, epoch, voters),
+            Command::Subscribe { channel } => self.subscribe(now, channel),
+            Command::Unsubscribe { channel } => {
+                self.channels.remove(&channel);
+                self.describe_again(now);
+                Ok(())
+            }
+            Command::SubscribeAll { wanted } => {
+                self.hears_all = wanted;
+                self.describe_again(now);
+                Ok(())
+            }
+            Command::Publish { channel, message } => self.publish(channel, message),
+        }
+    }
+
+    fn meet(&mut self, now: Instant, id: ServerId, address: String) -> Result<(), CommandError> {
+        if id == self.identity.server {
+            return Err(CommandError::Oneself);
+        }
+        if address.len() > self.config.address_bytes_max || self.meetings.len() >= self.config.members_max {
+            return Err(CommandError::TooLong);
+        }
+        if self.keep_outs.contains_key(&id) {
+            return Err(CommandError::KeptOut);
+        }
+        if self.members.place(id).is_none() {
+            self.meetings.insert(id, Meeting { address, next: now, tries: 0 });
+            self.tick_meetings(now);
+        }
+        Ok(())
+    }
+
+    /// Where a server is reached that is being introduced.
+    #[must_use]
+    pub fn meeting_address(&self, id: ServerId) -> Option<&str> {
+        self.meetings.get(&id).map(|meeting| meeting.address.as_str())
+    }
+
+    fn forget_by_hand(&mut self, now: Instant, id: ServerId) -> Result<(), CommandError> {
+        if id == self.identity.server {
+            return Err(CommandError::Oneself);
+        }
+        if self.members.place(id).is_none() {
+            return Err(CommandError::UnknownMember);
+        }
+        if self.keep_outs.len() >= self.config.keep_outs_max {
+            return Err(CommandError::TooLong);
+        }
+        self.forget(now, id, self.config.keep_out, true);
+        Ok(())
+    }
+
+    fn claim(&mut self, now: Instant, group: GroupId, ranges: Vec<SlotRange>) -> Result<(), CommandError> {
+        let slots = SlotSet::from_ranges(ranges);
+        let known = self.claims.get(group);
+        if known.is_some_and(|claim| claim.owner != self.identity.server) {
+            return Err(CommandError::NotPrimary);
+        }
+        if known.is_none() && self.claims.len() >= self.config.groups_max {
+            return Err(CommandError::TooLong);
+        }
+        let wanted = known.map_or(slots.clone(), |claim| self.claims.held(claim).union(&slots));
+        self.change_slots(now, group, wanted)
+    }
+
+    fn release(&mut self, now: Instant, group: GroupId, ranges: Vec<SlotRange>) -> Result<(), CommandError> {
+        let known = self.claims.get(group).ok_or(CommandError::UnknownGroup)?;
+        if known.owner != self.identity.server {
+            return Err(CommandError::NotPrimary);
+        }
+        let wanted = self.claims.held(known).without(&SlotSet::from_ranges(ranges));
+        self.change_slots(now, group, wanted)
+    }
+
+    /// With voters a ballot decides; before there are any, a claim is a beginning that nobody could contest.
+    fn change_slots(&mut self, now: Instant, group: GroupId, slots: SlotSet) -> Result<(), CommandError> {
+        if self.ballots.contains_key(&group) {
+            return Err(CommandError::Busy);
+        }
+        if self.voters.set().is_some() {
+            self.begin_slots(now, group, slots);
+            return Ok(());
+        }
+        let base = self.claims.get(group).map_or(Epoch::ZERO, |claim| claim.epoch);
+        let epoch = next_unvoted(self.current.max(base));
+        self.current = self.current.max(epoch);
+        let claim = Claim { group, owner: self.identity.server, epoch, slots };
+        self.durable.defer(Deferred::Claim { claim, elected: false });
+        Ok(())
+    }
+
+    /// Becomes a replica; the group need not be known yet.
+    pub(super) fn follow(&mut self, now: Instant, group: GroupId) -> Result<(), CommandError> {
+        if self.claims.get(group).is_some_and(|claim| claim.owner == self.identity.server) {
+            return Err(CommandError::NotReplica);
+        }
+        let followed = self.places.values().filter(|place| place.role == Role::Replica).count();
+        let place = self.places.entry(group).or_insert_with(|| Place::new(Role::None));
+        if place.role == Role::Replica {
+            return Ok(());
+        }
+        if followed >= self.config.follows_max {
+            return Err(CommandError::TooLong);
+        }
+        place.role = Role::Replica;
+        let epoch = self.claims.get(group).map_or(Epoch::ZERO, |claim| claim.epoch);
+        self.event(Event::RoleChanged { group, role: Role::Replica, epoch });
+        self.describe_again(now);
+        Ok(())
+    }
+
+    pub(super) fn unfollow(&mut self, now: Instant, group: GroupId) -> Result<(), CommandError> {
+        let place = self.places.get_mut(&group).filter(|place| place.role == Role::Replica);
+        place.ok_or(CommandError::NotReplica)?.role = Role::None;
+        self.ballots.remove(&group);
+        self.handovers.remove(&group);
+        let epoch = self.claims.get(group).map_or(Epoch::ZERO, |claim| claim.epoch);
+        self.event(Event::RoleChanged { group, role: Role::None, epoch });
+        self.describe_again(now);
+        Ok(())
+    }
+
+    fn subscribe(&mut self, now: Instant, channel: Vec<u8>) -> Result<(), CommandError> {
+        if channel.len() > self.config.channel_bytes_max || self.channels.len() >= self.config.channels_max {
+            return Err(CommandError::TooLong);
+        }
+        self.channels.insert(channel);
+        self.describe_again(now);
+        Ok(())
+    }
+
+    fn publish(&mut self, channel: Vec<u8>, message: Vec<u8>) -> Result<(), CommandError> {
+        let too_long = channel.len() > self.config.channel_bytes_max || message.len() > self.config.message_bytes_max;
+        if too_long || channel.len() + message.len() > self.packet_room() {
+            return Err(CommandError::TooLong);
+        }
+        let own = self.identity.server;
+        let hears = |member: &&crate::member::Member| {
+            member.id != own && !member.life.failed && wants(&member.description.interest, &channel)
+        };
+        let listeners: Vec<ServerId> = self.members.iter().filter(hears).map(|member| member.id).collect();
+        let body = Body::Publish { channel: channel.clone().into(), message: message.clone().into() };
+        for to in listeners {
+            self.send(to, &body);
+        }
+        self.deliver(own, &channel, &message);
+        Ok(())
+    }
+
+    pub(super) fn handle_publish(&mut self, from: ServerId, channel: &Box<[u8]>, message: &Box<[u8]>) {
+        self.deliver(from, channel, message);
+    }
+
+    fn deliver(&mut self, from: ServerId, channel: &[u8], message: &[u8]) {
+        if self.hears_all || self.channels.contains(channel) {
+            self.event(Event::Published { channel: channel.to_vec(), message: message.to_vec(), from });
+        }
+    }
+}

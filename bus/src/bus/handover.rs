@@ -1,0 +1,137 @@
+//! Primaries that agree to go: they pause, the replica catches up, then it stands.
+
+use ashlar_wire::id::ServerId;
+use ashlar_wire::time::Instant;
+
+use super::durable::Deferred;
+use super::{Bus, MEET_EVERY};
+use crate::claim::{Claim, next_unvoted};
+use crate::event::{CommandError, Event, How, Role};
+use crate::packet::Body;
+use crate::slot::GroupId;
+
+/// A replica on its way to become primary with its primary's consent.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Handover {
+    until: Instant,
+    ask_at: Instant,
+    /// How far the paused primary's copy goes, once it has told.
+    target: Option<u64>,
+}
+
+impl Handover {
+    pub(super) fn due(&self) -> Instant {
+        self.until.min(self.ask_at)
+    }
+}
+
+impl Bus {
+    pub(super) fn failover(&mut self, now: Instant, group: GroupId, how: How) -> Result<(), CommandError> {
+        let claim = self.claims.get(group).ok_or(CommandError::UnknownGroup)?;
+        let owner = claim.owner;
+        let place = self.places.get(&group).ok_or(CommandError::NotReplica)?;
+        if place.role != Role::Replica {
+            return Err(CommandError::NotReplica);
+        }
+        if self.handovers.contains_key(&group) {
+            return Err(CommandError::Busy);
+        }
+        match how {
+            How::Agreed => {
+                let until = now + self.config.handover_max;
+                self.handovers.insert(group, Handover { until, ask_at: now + MEET_EVERY / 2, target: None });
+                self.send(owner, &Body::HandoverAsk(group));
+            }
+            How::Forced => self.begin_by_hand(now, group),
+            How::Takeover => {
+                let slots = self.claims.held(claim);
+                let epoch = next_unvoted(self.current.max(claim.epoch));
+                self.current = self.current.max(epoch);
+                let claim = Claim { group, owner: self.identity.server, epoch, slots };
+                self.durable.defer(Deferred::Claim { claim, elected: false });
+            }
+        }
+        Ok(())
+    }
+
+    /// A replica asks this primary to pause.
+    pub(super) fn handle_handover_ask(&mut self, now: Instant, from: ServerId, group: GroupId) {
+        let follows = self.members.get(from).is_some_and(|member| member.description.follows.contains(&group));
+        let until = now + self.config.handover_max;
+        let place = self.places.get_mut(&group).filter(|place| follows && place.role == Role::Primary);
+        let Some(place) = place.filter(|place| place.paused.is_none_or(|(_, who)| who == from)) else {
+            self.counters.refused_unentitled += 1;
+            return self.send(from, &Body::HandoverOffset { group, offset: None });
+        };
+        let offset = Some(place.offset);
+        if place.paused.is_none() {
+            place.paused = Some((until, from));
+            self.event(Event::HandoverPaused { group });
+        }
+        self.send(from, &Body::HandoverOffset { group, offset });
+    }
+
+    pub(super) fn handle_handover_offset(&mut self, now: Instant, from: ServerId, group: GroupId, offset: Option<u64>) {
+        let is_primary = self.claims.get(group).is_some_and(|claim| claim.owner == from);
+        let Some(handover) = self.handovers.get_mut(&group).filter(|_| is_primary) else {
+            self.counters.refused_unasked += 1;
+            return;
+        };
+        match offset {
+            Some(offset) => handover.target = Some(handover.target.map_or(offset, |known| known.max(offset))),
+            None => {
+                self.handovers.remove(&group);
+            }
+        }
+        self.advance_handover(now, group);
+    }
+
+    /// Stands once this copy goes as far as that of the paused primary.
+    fn advance_handover(&mut self, now: Instant, group: GroupId) {
+        let target = self.handovers.get(&group).and_then(|handover| handover.target);
+        let has_all = target.is_some_and(|target| self.places.get(&group).is_some_and(|place| place.offset >= target));
+        if has_all && !self.ballots.contains_key(&group) {
+            self.begin_by_hand(now, group);
+        }
+    }
+
+    /// How far this member's copy of a group's data goes.
+    pub(super) fn set_offset(&mut self, now: Instant, group: GroupId, offset: u64) -> Result<(), CommandError> {
+        let place = self.places.get_mut(&group).filter(|place| place.role != Role::None);
+        let place = place.ok_or(CommandError::UnknownGroup)?;
+        place.offset = offset;
+        if let Some((_, asked_by)) = place.paused {
+            self.send(asked_by, &Body::HandoverOffset { group, offset: Some(offset) });
+        }
+        self.advance_handover(now, group);
+        Ok(())
+    }
+
+    pub(super) fn tick_handovers(&mut self, now: Instant) {
+        let groups = self.handovers.iter().filter(|(_, handover)| handover.due() <= now).map(|(group, _)| *group);
+        for group in groups.collect::<alloc::vec::Vec<_>>() {
+            let Some(handover) = self.handovers.get_mut(&group) else { continue };
+            if handover.until <= now {
+                self.handovers.remove(&group);
+                // A ballot that was begun with consent has none any more.
+                self.ballots
+                    .retain(|other, ballot| *other != group || ballot.purpose != crate::packet::Purpose::ByHand);
+                continue;
+            }
+            handover.ask_at = now + MEET_EVERY / 2;
+            if let Some(owner) = self.claims.get(group).map(|claim| claim.owner) {
+                self.send(owner, &Body::HandoverAsk(group));
+            }
+        }
+        let over = self.places.iter_mut().filter(|(_, place)| place.paused.is_some_and(|(until, _)| until <= now));
+        let over: alloc::vec::Vec<GroupId> = over
+            .map(|(group, place)| {
+                place.paused = None;
+                *group
+            })
+            .collect();
+        for group in over {
+            self.event(Event::HandoverEnded { group });
+        }
+    }
+}

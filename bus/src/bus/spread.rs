@@ -1,0 +1,371 @@
+//! News comes and goes: learning, telling at once, riding on probes, looking for differences, meeting and forgetting.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use ashlar_wire::id::ServerId;
+use ashlar_wire::time::Instant;
+
+use super::{Bus, NEWS_MAX};
+use crate::event::{Event, FailedBy};
+use crate::gossip::{Subject, Told};
+use crate::member::{Change, Life, MemberRecord, Opinion};
+use crate::packet::{Body, Header, News, PACKET_BYTES_MIN, Sync, encode_news};
+use crate::planted::Planted;
+use crate::sync;
+
+/// Bytes of a packet that a header and the fixed part of a body may take.
+const HEAD_BYTES_MAX: usize = 128;
+/// What one exchange of differences may send, bytes; the rest follows with the next.
+const SYNC_BYTES_MAX: usize = 512 * 1_024;
+/// Differences that last this long are looked into even while news comes in.
+const DIFFERS_MAX: Duration = Duration::from_secs(2);
+/// Fresh news that one packet to many may carry is sent on in this many packets at most; the rest rides on probes.
+const FRESH_PACKETS_MAX: usize = 16;
+
+impl Bus {
+    /// Bytes that a packet has for lists.
+    pub(super) fn packet_room(&self) -> usize {
+        self.config.packet_bytes_max.max(PACKET_BYTES_MIN) - HEAD_BYTES_MAX
+    }
+
+    /// What members should agree on has changed here.
+    pub(super) fn note_change(&mut self, now: Instant) {
+        self.standing.changed_at = now;
+        self.standing.recount = true;
+        self.durable.need_soon(now, self.config.save_interval);
+    }
+
+    /// Takes in news. `is_fresh`: it comes by gossip and is to be passed on; else it was asked for, and others know it.
+    pub(super) fn learn_all(&mut self, now: Instant, from: ServerId, news: Vec<News>, is_fresh: bool) {
+        for news in news {
+            self.learn(now, from, news, is_fresh);
+        }
+    }
+
+    fn learn(&mut self, now: Instant, from: ServerId, news: News, is_fresh: bool) {
+        match news {
+            News::Member(record) => self.learn_member(now, record, is_fresh),
+            News::Life(id, life) => self.learn_life(now, id, life, is_fresh),
+            News::Claim(claim) => self.hear_claim(now, from, claim, is_fresh),
+            News::Voters(set) => self.hear_voters(now, &set, is_fresh),
+            News::Forget(id, left_ms) => {
+                let left = Duration::from_millis(left_ms).min(self.config.keep_out);
+                self.forget(now, id, left, is_fresh);
+            }
+        }
+    }
+
+    fn is_kept_out(&self, id: ServerId) -> bool {
+        self.keep_outs.contains_key(&id) && !self.bugs.has(Planted::IgnoreKeepOut)
+    }
+
+    fn learn_member(&mut self, now: Instant, record: MemberRecord, is_fresh: bool) {
+        let id = record.id;
+        if id == self.identity.server {
+            return self.learn_own(now, record.life);
+        }
+        if self.is_kept_out(id) {
+            return;
+        }
+        if self.members.place(id).is_none() && self.members.len() >= self.config.members_max {
+            self.counters.refused_full += 1;
+            return;
+        }
+        let change = if self.ignores_recovery(id, record.life) {
+            let place = self.members.place(id).expect("it has failed, so it is known");
+            self.members.describe(place, record.description)
+        } else {
+            self.members.merge(record, now)
+        };
+        if change.is_news() && is_fresh {
+            self.tell(now, Subject::Member(id));
+        }
+        self.handle_change(now, id, change);
+    }
+
+    fn learn_life(&mut self, now: Instant, id: ServerId, life: Life, is_fresh: bool) {
+        if id == self.identity.server {
+            return self.learn_own(now, life);
+        }
+        let Some(place) = self.members.place(id) else { return };
+        if self.ignores_recovery(id, life) {
+            return;
+        }
+        let change = self.members.set_life(place, life, now);
+        if change.is_news() && is_fresh {
+            self.tell(now, Subject::Life(id));
+        }
+        self.handle_change(now, id, change);
+    }
+
+    fn ignores_recovery(&self, id: ServerId, life: Life) -> bool {
+        let has_failed = self.members.get(id).is_some_and(|member| member.life.failed);
+        self.bugs.has(Planted::NeverClearFailure) && has_failed && !life.failed
+    }
+
+    /// What others say about this member.
+    fn learn_own(&mut self, now: Instant, life: Life) {
+        if life.failed {
+            return self.handle_accused(now, life.refuted);
+        }
+        let place = self.members.place(self.identity.server).expect("a member knows itself");
+        if self.members.set_life(place, life, now).life {
+            // An earlier life has refuted more than this one remembers.
+            self.standing.accused_since = None;
+            self.note_change(now);
+        }
+    }
+
+    fn handle_change(&mut self, now: Instant, id: ServerId, change: Change) {
+        if change.joined {
+            self.handle_joined(id);
+        }
+        if change.moved
+            && let Some(member) = self.members.get(id)
+        {
+            let address = alloc::string::String::from(&*member.description.address);
+            self.event(Event::AddressChanged { id, address });
+        }
+        if change.failed {
+            self.handle_failed(now, id, FailedBy::News);
+        }
+        if change.recovered {
+            self.handle_recovered(now, id);
+        }
+        if change.is_news() {
+            self.note_change(now);
+            self.govern.handle_changed(now);
+            self.meetings.remove(&id);
+        }
+        if change.joined || change.described {
+            self.consider_migration(now);
+        }
+    }
+
+    fn handle_joined(&mut self, id: ServerId) {
+        let place = self.members.place(id).expect("it has just joined");
+        self.prober.handle_added(place, &mut self.chance);
+        let is_voter = self.voters.has_say(id);
+        let member = self.members.at_mut(place);
+        member.is_voter = is_voter;
+        member.opinion = Opinion::Fine;
+        let address = alloc::string::String::from(&*member.description.address);
+        self.event(Event::MemberJoined { id, address });
+    }
+
+    /// Others should hear of this soon.
+    pub(super) fn tell(&mut self, now: Instant, subject: Subject) {
+        self.gossip.add(subject, NEWS_MAX);
+        self.arm_flush(now);
+    }
+
+    /// What there is to tell about a subject.
+    fn read_subject(&self, subject: Subject, now: Option<Instant>) -> Option<News> {
+        Some(match subject {
+            Subject::Member(id) => News::Member(self.members.get(id)?.record()),
+            Subject::Life(id) => News::Life(id, self.members.get(id)?.life),
+            Subject::Claim(group) => News::Claim(self.claims.get(group)?.clone()),
+            Subject::Voters => News::Voters(self.voters.set()?.clone()),
+            Subject::Forget(id) => {
+                let until = *self.keep_outs.get(&id)?;
+                let left = now.map_or(self.config.keep_out, |now| until.saturating_since(now));
+                News::Forget(id, u64::try_from(left.as_millis()).unwrap_or(u64::MAX))
+            }
+        })
+    }
+
+    /// News to go with a packet that has room for so many bytes of it.
+    pub(super) fn take_news(&mut self, room: usize) -> Vec<News> {
+        let mut news = Vec::new();
+        if self.gossip.is_quiet() {
+            return news;
+        }
+        let (mut left, mut written) = (room, Vec::new());
+        let mut gossip = core::mem::take(&mut self.gossip);
+        gossip.tell(self.tells_max(), |subject| {
+            let Some(piece) = self.read_subject(subject, None) else { return Told::Gone };
+            written.clear();
+            encode_news(&mut written, &piece);
+            // A piece that is longer than the room goes alone.
+            if written.len() > left && !news.is_empty() {
+                return Told::NoRoom;
+            }
+            left = left.saturating_sub(written.len());
+            news.push(piece);
+            Told::Yes
+        });
+        self.gossip = gossip;
+        news
+    }
+
+    /// How often each piece is told.
+    fn tells_max(&self) -> u32 {
+        let members = u64::try_from(self.members.len()).unwrap_or(u64::MAX);
+        self.config.news_tells_per_log2 * (u64::BITS - members.leading_zeros())
+    }
+
+    /// What waited to be told together leaves.
+    pub(super) fn tick_flush(&mut self, now: Instant) {
+        if self.flush_at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.flush_at = None;
+        if !self.outbound.is_empty() {
+            self.flush_watch(now);
+        }
+        if self.gossip.has_fresh() {
+            self.flush_news(now);
+        }
+    }
+
+    /// Fresh news leaves at once: to a few members at random, claims and voters to every voter as well.
+    fn flush_news(&mut self, now: Instant) {
+        let subjects = self.gossip.take_fresh();
+        let is_for_voters = |subject: &Subject| matches!(subject, Subject::Voters);
+        let for_voters: Vec<Subject> = subjects.iter().copied().filter(is_for_voters).collect();
+        let packets = self.pack_subjects(&subjects, now);
+        for to in self.choose_members(self.config.news_fanout, |_| true) {
+            for news in packets.iter().take(FRESH_PACKETS_MAX) {
+                self.send(to, &Body::News(news.clone()));
+            }
+        }
+        if !for_voters.is_empty() {
+            let packets = self.pack_subjects(&for_voters, now);
+            for to in self.other_voters() {
+                packets.iter().for_each(|news| self.send(to, &Body::News(news.clone())));
+            }
+        }
+    }
+
+    fn pack_subjects(&self, subjects: &[Subject], now: Instant) -> Vec<Vec<News>> {
+        let news = subjects.iter().filter_map(|subject| self.read_subject(*subject, Some(now)));
+        pack(news, self.packet_room())
+    }
+
+    /// Compares fingerprints with those of a peer, and looks for what differs.
+    pub(super) fn compare(&mut self, now: Instant, from: ServerId, theirs: (u64, u64)) {
+        let is_same = theirs == (self.members.digest(), self.claims_digest());
+        self.gossip.handle_compared(is_same);
+        if is_same {
+            if let Some(since) = self.standing.differs_since.take() {
+                self.counters.time_to_convergence.add(now.saturating_since(since));
+            }
+            return;
+        }
+        let since = *self.standing.differs_since.get_or_insert(now);
+        let interval = self.config.sync_interval;
+        let is_quiet = now >= self.standing.changed_at + interval && now >= since + interval;
+        // Whoever has not found its claims confirmed must not wait: it may be a stale owner.
+        let is_lost = !self.standing.matched;
+        let is_old = now >= since + DIFFERS_MAX;
+        if now < self.standing.next_sync || !(is_quiet || is_lost || is_old) || self.bugs.has(Planted::NoSync) {
+            return;
+        }
+        self.standing.next_sync = now + interval;
+        self.counters.syncs_begun += 1;
+        let sync = self.own_sync(true);
+        self.send(from, &Body::Sync(sync));
+    }
+
+    fn own_sync(&self, wants_answer: bool) -> Sync {
+        let members = sync::member_classes(&self.members, sync::class_count(self.members.len()));
+        let claims = sync::claim_classes(&self.claims, sync::class_count(self.claims.len()));
+        Sync { wants_answer, voters: self.voters.hash(), members, claims }
+    }
+
+    /// A peer told its fingerprints: it gets the facts of all classes that differ.
+    pub(super) fn handle_sync(&mut self, now: Instant, from: ServerId, theirs: &Sync) {
+        let (members, claims) = (theirs.members.len(), theirs.claims.len());
+        let differing = sync::differing(&sync::member_classes(&self.members, members), &theirs.members);
+        let differs = |member: &&crate::member::Member| differing[sync::member_class(member.id, members)];
+        let facts = self.members.iter().filter(differs).map(|member| News::Member(member.record()));
+        let mut news: Vec<News> = facts.collect();
+        let differing = sync::differing(&sync::claim_classes(&self.claims, claims), &theirs.claims);
+        let differs = |claim: &&crate::claim::Claim| differing[sync::claim_class(claim.group, claims)];
+        news.extend(self.claims.iter().filter(differs).map(|claim| News::Claim(claim.clone())));
+        if theirs.voters != self.voters.hash() {
+            news.extend(self.voters.set().cloned().map(News::Voters));
+        }
+        let kept_out = self.keep_outs.keys().filter_map(|id| self.read_subject(Subject::Forget(*id), Some(now)));
+        news.extend(kept_out);
+        let room = self.packet_room();
+        for part in pack(news.into_iter(), room).into_iter().take(SYNC_BYTES_MAX / room) {
+            self.send(from, &Body::Records(part));
+        }
+        if theirs.wants_answer {
+            let own = self.own_sync(false);
+            self.send(from, &Body::Sync(own));
+        }
+    }
+
+    /// A server introduces itself.
+    pub(super) fn handle_meet(&mut self, now: Instant, from: ServerId, header: Header, record: MemberRecord) {
+        if record.id != from || record.description.incarnation != header.incarnation {
+            self.counters.refused_unentitled += 1;
+            return;
+        }
+        let is_new = self.members.place(from).is_none();
+        self.learn_member(now, record, true);
+        let is_known = self.members.place(from).is_some();
+        // Without a number the sender does not know this member.
+        if is_known && (is_new || header.sequence == 0) {
+            let own = self.own_record();
+            self.send(from, &Body::Meet(own));
+        }
+        if is_known && is_new {
+            let sync = self.own_sync(true);
+            self.send(from, &Body::Sync(sync));
+        }
+    }
+
+    /// Removes a member and keeps it out for `left`.
+    pub(super) fn forget(&mut self, now: Instant, id: ServerId, left: Duration, is_fresh: bool) {
+        let is_known = self.members.place(id).is_some();
+        if id == self.identity.server || left.is_zero() || self.keep_outs.contains_key(&id) {
+            return;
+        }
+        if self.keep_outs.len() >= self.config.keep_outs_max {
+            self.counters.refused_full += 1;
+            return;
+        }
+        self.keep_outs.insert(id, now + left);
+        self.meetings.remove(&id);
+        if is_fresh || is_known {
+            self.tell(now, Subject::Forget(id));
+        }
+        if !is_known {
+            return;
+        }
+        self.members.remove(id);
+        self.prober.handle_removed(self.members.len(), &mut self.chance);
+        self.sweep = None;
+        self.suspicion.end(id);
+        [Subject::Member(id), Subject::Life(id)].into_iter().for_each(|subject| self.gossip.drop(subject));
+        for group in self.claims.forget(id) {
+            self.gossip.drop(Subject::Claim(group));
+        }
+        self.event(Event::Forgotten { id });
+        self.note_change(now);
+        self.govern.handle_changed(now);
+    }
+}
+
+/// Puts news into packets of up to `room` bytes each, or one piece that is longer.
+fn pack(news: impl Iterator<Item = News>, room: usize) -> Vec<Vec<News>> {
+    let mut packets: Vec<Vec<News>> = Vec::new();
+    let (mut left, mut written) = (0, Vec::new());
+    for piece in news {
+        written.clear();
+        encode_news(&mut written, &piece);
+        match packets.last_mut().filter(|_| written.len() <= left) {
+            Some(packet) => packet.push(piece),
+            None => {
+                packets.push(alloc::vec![piece]);
+                left = room;
+            }
+        }
+        left = left.saturating_sub(written.len());
+    }
+    packets
+}

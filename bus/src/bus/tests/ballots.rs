@@ -1,0 +1,249 @@
+//! Elections, manual failovers, claims, changes of voters, migration, memory.
+
+use super::*;
+use crate::event::{How, Role};
+
+fn three_primaries(extra: u8) -> Net {
+    let mut net = Net::new(3 + extra);
+    net.introduce();
+    net.share_slots(&[1, 2, 3], &[1, 2, 3]);
+    net
+}
+
+#[test]
+fn a_replica_takes_over_from_a_killed_primary() {
+    let mut net = three_primaries(1);
+    net.follow(4, 1);
+    net.kill(1);
+    let took = net.run_until(9_000, "the replica may write", |net| net.bus(4).may_write(group(1)));
+    assert!((5_000..=7_500).contains(&took), "{took}");
+    net.run_until(2_000, "all know", |net| net.running().iter().all(|at| net.primary(*at, 1) == net.primary(4, 1)));
+    assert!(net.has_event(4, |event| matches!(event, Event::RoleChanged { role: Role::Primary, .. })));
+    assert_eq!(net.primary(2, 1).1 % 2, 0, "what was voted for is even");
+    net.start(1);
+    net.run_until(4_000, "the old primary is a replica", |net| {
+        net.bus(2).member(id(1)).unwrap().follows == [group(1)] && net.agrees()
+    });
+    assert_eq!(net.writer(1), Some(4));
+}
+
+#[test]
+fn the_replica_with_the_most_data_wins() {
+    for best in [4, 5, 6] {
+        let mut net = three_primaries(3);
+        for replica in [4, 5, 6] {
+            net.follow(replica, 1);
+            let offset = if replica == best { 100 } else { u64::from(replica) };
+            net.command(replica, Command::Offset { group: group(1), offset });
+        }
+        net.kill(1);
+        net.run_until(9_000, "a replica may write", |net| net.writer(1).is_some());
+        assert_eq!(net.writer(1), Some(best));
+        net.run(5_000);
+        assert_eq!(net.writer(1), Some(best));
+    }
+}
+
+#[test]
+fn elections_of_all_groups_run_in_parallel() {
+    let config = Config { member_timeout: Duration::from_secs(5), ..Config::default() };
+    let mut net = Net::with(20, config);
+    net.introduce();
+    net.share_slots(&(1..=8).collect::<Vec<_>>(), &[1, 2, 3, 4, 5, 9, 10, 11, 12]);
+    (1..=4).for_each(|number| net.follow(number + 12, number.into()));
+    (1..=4).for_each(|number| net.kill(number));
+    let took = net.run_until(9_000, "all slots are served", |net| {
+        (1..=4).all(|number| net.bus(number + 12).may_write(group(number.into())))
+    });
+    assert!(took <= 8_000, "{took}");
+}
+
+#[test]
+fn a_lossy_network_only_delays_elections() {
+    let mut net = three_primaries(2);
+    net.follow(4, 1);
+    net.follow(5, 1);
+    net.lost = 150;
+    net.kill(1);
+    net.run_until(20_000, "a replica may write", |net| net.writer(1).is_some());
+    let elected: Vec<_> = [4, 5]
+        .iter()
+        .flat_map(|at| net.servers[at].events.iter())
+        .filter_map(|(_, event)| if let Event::Elected { epoch, .. } = event { Some(*epoch) } else { None })
+        .collect();
+    assert_eq!(elected.iter().collect::<BTreeSet<_>>().len(), elected.len(), "one winner an epoch");
+}
+
+#[test]
+fn an_agreed_failover_waits_for_the_last_write() {
+    let mut net = three_primaries(1);
+    net.follow(4, 1);
+    net.command(1, Command::Offset { group: group(1), offset: 100 });
+    net.command(4, Command::Offset { group: group(1), offset: 90 });
+    net.command(4, Command::Failover { group: group(1), how: How::Agreed });
+    net.run(1_000);
+    assert!(!net.bus(1).may_write(group(1)) && net.writer(1).is_none(), "the primary has paused");
+    net.command(4, Command::Offset { group: group(1), offset: 100 });
+    let took = net.run_until(1_000, "the replica has taken over", |net| net.writer(1) == Some(4));
+    assert!(took <= 200, "{took}");
+    net.run(3_000);
+    assert_eq!(net.bus(2).member(id(1)).unwrap().follows, [group(1)]);
+}
+
+#[test]
+fn an_agreed_failover_that_cannot_end_is_given_up() {
+    let mut net = three_primaries(1);
+    net.follow(4, 1);
+    net.command(1, Command::Offset { group: group(1), offset: 100 });
+    net.command(4, Command::Failover { group: group(1), how: How::Agreed });
+    net.run(500);
+    assert!(!net.bus(1).may_write(group(1)));
+    net.run(6_000);
+    assert_eq!(net.writer(1), Some(1));
+    net.run(10_000);
+    assert_eq!(net.writer(1), Some(1));
+}
+
+#[test]
+fn a_forced_failover_needs_voters_and_a_takeover_none() {
+    let mut net = three_primaries(1);
+    net.follow(4, 1);
+    net.command(4, Command::Failover { group: group(1), how: How::Forced });
+    net.run_until(1_000, "the replica has taken over", |net| net.primary(4, 1).0 == 4);
+    net.run_until(4_000, "the old primary follows", |net| net.bus(4).member(id(1)).unwrap().follows == [group(1)]);
+    net.kill(2);
+    net.kill(3);
+    net.run(1_000);
+    net.command(1, Command::Failover { group: group(1), how: How::Forced });
+    net.run(5_000);
+    assert_eq!(net.primary(1, 1).0, 4, "no majority, no ballot");
+    net.command(1, Command::Failover { group: group(1), how: How::Takeover });
+    net.run_until(1_000, "it holds without a ballot", |net| net.primary(4, 1).0 == 1);
+    assert_eq!(net.primary(1, 1).1 % 2, 1, "what was not voted for is odd");
+}
+
+#[test]
+fn slots_move_with_a_greater_epoch_and_do_not_come_back() {
+    let mut net = three_primaries(0);
+    let before = net.primary(1, 1).1;
+    net.command(2, Command::Claim { group: group(2), slots: std::vec![SlotRange::new(0, 99).unwrap()] });
+    net.run_until(1_000, "all know the new owner", |net| (1..=3).all(|at| net.owner_of(at, 50) == Some(2)));
+    net.run_until(2_000, "the old owner has given them up", |net| net.primary(2, 1).1 > before);
+    net.command(2, Command::Release { group: group(2), slots: std::vec![SlotRange::new(0, 9).unwrap()] });
+    net.run_until(1_000, "they have no owner", |net| (1..=3).all(|at| net.owner_of(at, 5).is_none()));
+    assert_eq!(net.owner_of(3, 50), Some(2));
+    assert!((1..=3).all(|at| net.owner_of(at, 100) == Some(1)));
+    assert!(!net.bus(1).may_write(group(1)), "coverage is required");
+}
+
+#[test]
+fn replicas_migrate_to_orphaned_primaries() {
+    let mut net = three_primaries(4);
+    net.follow(4, 1);
+    net.follow(5, 2);
+    net.follow(6, 2);
+    net.follow(7, 2);
+    net.kill(4);
+    net.run_until(20_000, "a replica has come", |net| net.bus(1).member(id(5)).unwrap().follows == [group(1)]);
+    net.run(15_000);
+    let follows = |number| net.bus(1).member(id(number)).unwrap().follows.to_vec();
+    assert_eq!((follows(6), follows(7)), (std::vec![group(2)], std::vec![group(2)]), "one is enough");
+}
+
+#[test]
+fn voters_change_while_everything_goes_on() {
+    let mut net = three_primaries(4);
+    net.follow(4, 1);
+    let voters = [5, 6, 7].map(id).to_vec();
+    net.command(2, Command::SetVoters { epoch: Epoch(2), voters });
+    let done = |net: &Net| {
+        net.running()
+            .iter()
+            .all(|at| net.bus(*at).voters().epoch == Epoch(2) && net.bus(*at).voters().previous.is_empty())
+    };
+    net.run_until(2_000, "the change is complete", done);
+    net.run_until(2_000, "all agree", Net::agrees);
+    // The old voters have no say any more.
+    net.kill(2);
+    net.kill(3);
+    net.kill(1);
+    net.run_until(9_000, "elected by the new voters", |net| net.primary(4, 1).0 == 4);
+    assert!(net.primary(4, 1).1 > net.bus(4).voters().floor.0);
+    let voters = [4].map(id).to_vec();
+    assert_eq!(
+        net.try_command(4, Command::SetVoters { epoch: Epoch(2), voters }),
+        Err(crate::CommandError::StaleVoters)
+    );
+}
+
+#[test]
+fn a_change_of_voters_waits_for_a_majority_of_the_old_ones() {
+    let mut net = three_primaries(3);
+    net.follow(4, 1);
+    net.cut(&[2, 3], &[1, 4, 5, 6]);
+    net.run(100);
+    net.command(1, Command::SetVoters { epoch: Epoch(2), voters: [4, 5, 6].map(id).to_vec() });
+    net.run(3_000);
+    assert_eq!(net.bus(4).voters().previous.len(), 3, "two of the old voters have not gone over");
+    assert_eq!(
+        net.try_command(1, Command::SetVoters { epoch: Epoch(3), voters: [4].map(id).to_vec() }),
+        Err(crate::CommandError::VotersPending)
+    );
+    net.kill(1);
+    net.run(15_000);
+    assert_eq!(net.primary(4, 1).0, 1, "neither side alone can elect");
+    net.cuts.clear();
+    net.run_until(15_000, "complete and elected", |net| net.bus(4).may_write(group(1)) || net.primary(4, 1).0 == 4);
+    assert!(net.bus(4).voters().previous.is_empty());
+}
+
+#[test]
+fn a_restarted_member_remembers() {
+    let mut net = three_primaries(1);
+    net.follow(4, 1);
+    net.kill(1);
+    net.run_until(9_000, "elected", |net| net.primary(2, 1).0 == 4);
+    net.run(6_000);
+    let before: Vec<_> = (2..=3).map(|at| (net.bus(at).voted_epoch(group(1)), net.bus(at).current_epoch())).collect();
+    assert!(before.iter().any(|(voted, _)| *voted > Epoch::ZERO));
+    for number in 2..=4 {
+        net.kill(number);
+        net.start(number);
+    }
+    let after: Vec<_> = (2..=3).map(|at| (net.bus(at).voted_epoch(group(1)), net.bus(at).current_epoch())).collect();
+    assert!(before.iter().zip(&after).all(|(before, after)| before.0 == after.0 && before.1 <= after.1));
+    assert_eq!((net.primary(3, 1), net.bus(3).members().count()), (net.primary(4, 1), 4));
+    assert!(!net.bus(4).may_write(group(1)), "nobody writes before a majority was heard");
+    net.run_until(5_000, "all goes on", |net| net.bus(4).may_write(group(1)) && net.bus(2).may_write(group(2)));
+    assert!(net.bus(4).member(id(4)).unwrap().incarnation == Incarnation(2));
+}
+
+#[test]
+fn a_vote_is_durable_before_it_leaves() {
+    let mut net = three_primaries(1);
+    net.follow(4, 1);
+    net.persist_ms = 100_000;
+    net.kill(1);
+    net.run(20_000);
+    assert_eq!(net.primary(4, 1).0, 1);
+    let voted = |net: &Net| [2, 3].iter().any(|at| net.has_event(*at, |event| matches!(event, Event::Voted { .. })));
+    assert!(!voted(&net) && net.bus(4).counters().ballots_begun > 0);
+    net.persist_ms = 1;
+    net.run_until(120_000, "elected", |net| net.primary(4, 1).0 == 4);
+    assert!(voted(&net));
+}
+
+#[test]
+fn a_voter_without_memory_abstains() {
+    let mut net = three_primaries(1);
+    net.follow(4, 1);
+    net.kill(2);
+    net.servers.get_mut(&2).unwrap().saved = None;
+    net.start(2);
+    net.command(1, Command::Meet { id: id(2), address: format!("again") });
+    net.run(3_000);
+    net.kill(1);
+    net.run(15_000);
+    assert_eq!(net.primary(4, 1).0, 1, "one voter is dead, one has lost its votes");
+    assert!(net.bus(4).counters().ballots_lost > 0 || net.bus(4).counters().ballots_begun == 0);
+}

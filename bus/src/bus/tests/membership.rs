@@ -1,0 +1,142 @@
+//! Joining, dying, returning, being forgotten, being cut off.
+
+use super::*;
+use crate::event::Health;
+
+#[test]
+fn members_introduced_to_one_become_known_to_all() {
+    let mut net = Net::new(7);
+    net.introduce();
+    net.run_until(2_000, "all agree", Net::agrees);
+    net.run(60_000);
+    for number in net.running() {
+        assert!(net.bus(number).members().all(|member| member.health == Health::Alive), "{number}");
+        assert!(!net.has_event(number, |event| matches!(event, Event::Suspected { .. })));
+    }
+}
+
+#[test]
+fn a_killed_member_fails_in_time_and_comes_back() {
+    let mut net = Net::new(5);
+    net.introduce();
+    net.share_slots(&[1, 2, 3], &[1, 2, 3]);
+    net.kill(5);
+    let failed =
+        |net: &Net| net.running().iter().all(|number| net.bus(*number).member(id(5)).unwrap().health == Health::Failed);
+    let took = net.run_until(9_000, "all know the failure", failed);
+    assert!(took >= 5_000, "{took}");
+    net.start(5);
+    let back =
+        |net: &Net| net.running().iter().all(|number| net.bus(*number).member(id(5)).unwrap().health == Health::Alive);
+    net.run_until(3_000, "all know that it is back", back);
+    assert!(net.has_event(1, |event| matches!(event, Event::Recovered { .. })));
+    assert_eq!(net.bus(1).member(id(5)).unwrap().address, "server-5:2", "an id is stable across changes of address");
+    net.run_until(3_000, "all agree", Net::agrees);
+}
+
+#[test]
+fn loss_and_pauses_fail_nobody() {
+    let mut net = Net::new(6);
+    net.lost = 50;
+    net.introduce();
+    net.share_slots(&[1, 2, 3], &[1, 2, 3]);
+    for turn in 0..40_u8 {
+        // A pause: nothing is delivered to or from it, and then everything at once.
+        let paused = turn % 6 + 1;
+        let bus = net.servers.get_mut(&paused).unwrap().bus.take();
+        net.run(1_000);
+        net.servers.get_mut(&paused).unwrap().bus = bus;
+        net.run(3_000);
+    }
+    for number in net.running() {
+        assert!(!net.has_event(number, |event| matches!(event, Event::Failed { .. })), "{number}");
+    }
+    net.run_until(5_000, "all agree", Net::agrees);
+}
+
+#[test]
+fn the_forgotten_are_kept_out_for_a_while() {
+    let mut net = Net::new(5);
+    net.introduce();
+    net.share_slots(&[1, 2, 3], &[1, 2, 3]);
+    net.command(2, Command::Forget { id: id(5) });
+    let gone = |net: &Net| (1..=4).all(|number| net.bus(number).member(id(5)).is_none());
+    net.run_until(1_000, "all have forgotten it", gone);
+    assert_eq!(
+        net.try_command(1, Command::Meet { id: id(5), address: format!("x") }),
+        Err(crate::CommandError::KeptOut)
+    );
+    // It is alive and goes on trying, in vain.
+    net.run(55_000);
+    assert!(gone(&net) && net.bus(1).counters().refused_kept_out > 0);
+    net.run(10_000);
+    net.command(1, Command::Meet { id: id(5), address: format!("x") });
+    net.run_until(2_000, "it is back", |net| (1..=4).all(|number| net.bus(number).member(id(5)).is_some()));
+    net.run_until(5_000, "all agree", Net::agrees);
+}
+
+#[test]
+fn a_minority_stops_writing_and_all_agree_after_healing() {
+    let mut net = Net::new(6);
+    net.introduce();
+    net.share_slots(&[1, 2, 3], &[1, 2, 3]);
+    net.follow(4, 1);
+    net.follow(5, 2);
+    net.cut(&[1, 6], &[2, 3, 4, 5]);
+    let took = net.run_until(6_000, "the minority stops", |net| !net.bus(1).may_write(group(1)));
+    assert!(took <= 5_000, "{took}");
+    assert_eq!(net.primary(1, 1).0, 1, "nobody was elected before");
+    net.run_until(8_000, "its replica takes over", |net| net.bus(4).may_write(group(1)));
+    net.run(10_000);
+    assert!(!net.bus(1).may_write(group(1)) && net.bus(2).may_write(group(2)));
+    net.cuts.clear();
+    net.run_until(8_000, "all agree", |net| net.agrees() && net.primary(1, 1).0 == 4);
+    net.run(30_000);
+    assert!(net.agrees() && net.writer(1) == Some(4));
+    let healthy = |number: &u8| net.bus(*number).members().all(|member| member.health == Health::Alive);
+    assert!(net.running().iter().all(healthy));
+}
+
+#[test]
+fn one_way_silence_of_a_link_fails_nobody() {
+    let mut net = Net::new(5);
+    net.introduce();
+    net.share_slots(&[1, 2, 3], &[1, 2, 3]);
+    net.cuts.extend([(1, 2), (4, 1)]);
+    net.run(40_000);
+    for number in net.running() {
+        assert!(!net.has_event(number, |event| matches!(event, Event::Failed { .. })), "{number}");
+    }
+}
+
+#[test]
+fn voters_choose_themselves_where_nobody_tells() {
+    let mut net = Net::new(5);
+    net.introduce();
+    net.run_until(8_000, "voters are chosen", |net| {
+        net.running().iter().all(|number| net.bus(*number).voters().voters.len() == 3) && net.agrees()
+    });
+    net.kill(1);
+    net.run_until(12_000, "the dead voter is replaced", |net| {
+        net.running().iter().all(|number| {
+            let voters = net.bus(*number).voters();
+            voters.previous.is_empty() && voters.voters.len() == 3 && !voters.voters.contains(&id(1))
+        })
+    });
+}
+
+#[test]
+fn messages_reach_subscribers_only() {
+    let mut net = Net::new(4);
+    net.introduce();
+    net.command(2, Command::Subscribe { channel: b"news".to_vec() });
+    net.command(3, Command::Subscribe { channel: b"other".to_vec() });
+    net.command(4, Command::SubscribeAll { wanted: true });
+    net.run(2_000);
+    let sent = net.bus(1).counters().packets_sent;
+    net.command(1, Command::Publish { channel: b"news".to_vec(), message: b"hello".to_vec() });
+    assert_eq!(net.bus(1).counters().packets_sent - sent, 2);
+    net.run(10);
+    let heard = |number| net.has_event(number, |event| matches!(event, Event::Published { .. }));
+    assert_eq!([1, 2, 3, 4].map(heard), [false, true, false, true]);
+}

@@ -1,0 +1,98 @@
+//! What is refused, and that it moves nothing.
+
+use super::*;
+use crate::packet::{Body, Header, News, decode, encode};
+
+/// State that a refused packet must leave alone.
+fn state(net: &Net, at: u8) -> ((u64, u64), Epoch, usize, Vec<crate::event::Health>) {
+    let bus = net.bus(at);
+    (bus.digests(), bus.current_epoch(), bus.members().count(), bus.members().map(|member| member.health).collect())
+}
+
+fn settled() -> Net {
+    let mut net = Net::new(4);
+    net.introduce();
+    net.share_slots(&[1, 2, 3], &[1, 2, 3]);
+    net.run(5_000);
+    net
+}
+
+#[test]
+fn refused_packets_are_counted_by_cause_and_move_nothing() {
+    let mut net = settled();
+    let cluster = ClusterId::from_bytes([9; 16]);
+    let header = Header { incarnation: Incarnation(1), sequence: 1_000_000 };
+    let life = crate::member::Life { refuted: 7, failed: true };
+    let body = Body::News(std::vec![News::Life(id(3), life)]);
+    let good = encode(cluster, header, &body);
+    let mut newer = good.clone();
+    newer[0] = 2;
+    let stale = encode(cluster, Header { incarnation: Incarnation(0), ..header }, &body);
+    let foreign = encode(ClusterId::from_bytes([8; 16]), header, &body);
+    type Count = fn(&crate::Counters) -> u64;
+    let cases: [(&str, u8, &[u8], Count); 8] = [
+        ("cut", 2, &good[..good.len() - 1], |counters| counters.refused_malformed),
+        ("empty", 2, &[], |counters| counters.refused_version + counters.refused_malformed),
+        ("newer", 2, &newer, |counters| counters.refused_version),
+        ("foreign", 2, &foreign, |counters| counters.refused_cluster),
+        ("earlier life", 2, &stale, |counters| counters.refused_stale),
+        ("stranger", 99, &good, |counters| counters.refused_stranger),
+        ("oneself", 1, &good, |counters| counters.refused_stranger),
+        ("long", 2, &[1; 9_000], |counters| counters.refused_malformed),
+    ];
+    for (name, from, bytes, count) in cases {
+        let (before, counted) = (state(&net, 1), count(net.bus(1).counters()));
+        let now = net.now();
+        net.servers.get_mut(&1).unwrap().bus.as_mut().unwrap().handle_packet(now, id(from), bytes);
+        assert_eq!(state(&net, 1), before, "{name}");
+        assert_eq!(count(net.bus(1).counters()), counted + 1, "{name}");
+    }
+    // The same news is taken when it comes as it should, so the test could have failed.
+    let (before, now) = (state(&net, 1), net.now());
+    net.servers.get_mut(&1).unwrap().bus.as_mut().unwrap().handle_packet(now, id(2), &good);
+    assert_ne!(state(&net, 1), before);
+}
+
+#[test]
+fn packets_that_come_again_move_nothing() {
+    let mut net = Net::new(4);
+    net.record = Some(Vec::new());
+    net.introduce();
+    net.share_slots(&[1, 2, 3], &[1, 2, 3]);
+    net.kill(3);
+    net.run(9_000);
+    net.start(3);
+    net.run(9_000);
+    let record = net.record.take().unwrap();
+    let before: Vec<_> = (1..=2).map(|at| state(&net, at)).collect();
+    let now = net.now();
+    let refused = |net: &Net| net.bus(1).counters().refused_replayed;
+    let counted = refused(&net);
+    for (to, from, bytes) in record.iter().filter(|(to, _, _)| *to <= 2) {
+        net.servers.get_mut(to).unwrap().bus.as_mut().unwrap().handle_packet(now, id(*from), bytes);
+    }
+    assert!(refused(&net) > counted + 100);
+    assert_eq!((1..=2).map(|at| state(&net, at)).collect::<Vec<_>>(), before);
+}
+
+#[test]
+fn who_does_not_vote_can_neither_report_nor_vote() {
+    let mut net = settled();
+    let cluster = ClusterId::from_bytes([9; 16]);
+    let silence = crate::packet::Silence { id: id(3), incarnation: Incarnation(1), refuted: 0, age_ms: 60_000 };
+    let before = state(&net, 1);
+    for body in [
+        Body::Report(std::vec![silence]),
+        Body::Doubt { relayed: true, silent: std::vec![silence] },
+        Body::Adopted { voters: net.bus(1).voters.fingerprint(), known: Epoch(9) },
+    ] {
+        let counted = net.bus(1).counters().refused_unentitled;
+        let header = Header { incarnation: Incarnation(1), sequence: 2_000_000 + u32::try_from(counted).unwrap() };
+        let bytes = encode(cluster, header, &body);
+        assert!(decode(&bytes, cluster, &net.config).is_ok());
+        let now = net.now();
+        net.servers.get_mut(&1).unwrap().bus.as_mut().unwrap().handle_packet(now, id(4), &bytes);
+        assert_eq!(net.bus(1).counters().refused_unentitled, counted + 1, "{body:?}");
+        assert_eq!(state(&net, 1), before, "{body:?}");
+    }
+}

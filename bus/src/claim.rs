@@ -1,0 +1,315 @@
+//! Who owns what: the claims of replica groups on slots.
+//!
+//! A *claim* is one sentence: "in this epoch, this server is the primary of this group, which has these slots". It is
+//! never altered, only replaced by one with a greater epoch, so any order of news gives the same table everywhere.
+//!
+//! - In a group the claim with the greater epoch stands. Two claims of one epoch cannot come out of ballots; if operators
+//!   made them, that of the smaller server id stands.
+//! - A slot that two groups claim belongs to the one with the greater epoch; at equal epochs (elections of different
+//!   groups in parallel) to the one with the smaller group id. The loser's claim goes on to name the slot until its
+//!   owner trims it.
+//!
+//! Epochs that were voted for are even, those that were not (the first claims of a cluster without voters, takeovers) are
+//! odd, so that a takeover never shares an epoch with an election.
+//!
+//! Follows Valkey's configuration epochs, but for the tie-breaks: Valkey lets the smaller id move to a new epoch.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use ashlar_wire::epoch::Epoch;
+use ashlar_wire::id::ServerId;
+
+use crate::fingerprint::fingerprint;
+use crate::slot::{GroupId, SLOTS, Slot, SlotSet};
+
+/// In this epoch, this server is the primary of this group, which has these slots.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// Which group.
+    pub group: GroupId,
+    /// Its primary.
+    pub owner: ServerId,
+    /// Since when.
+    pub epoch: Epoch,
+    /// What it has.
+    pub slots: SlotSet,
+}
+
+impl Claim {
+    /// Whether it stands against `other` of the same group.
+    #[must_use]
+    pub fn beats(&self, other: &Self) -> bool {
+        (self.epoch, Reverse(self.owner)) > (other.epoch, Reverse(other.owner))
+    }
+
+    fn hash(&self) -> u64 {
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&self.group.0.to_le_bytes());
+        bytes[8..24].copy_from_slice(self.owner.as_bytes());
+        bytes[24..].copy_from_slice(&self.epoch.0.to_le_bytes());
+        fingerprint(&bytes)
+    }
+}
+
+/// The least epoch after `known` that a ballot may decide.
+#[must_use]
+pub const fn next_voted(known: Epoch) -> Epoch {
+    let next = known.next();
+    if next.0 % 2 == 0 { next } else { next.next() }
+}
+
+/// The least epoch after `known` that is taken without a ballot.
+#[must_use]
+pub const fn next_unvoted(known: Epoch) -> Epoch {
+    let next = known.next();
+    if next.0 % 2 == 1 { next } else { next.next() }
+}
+
+/// What became of a claim that was heard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// It stands now, in place of this one.
+    Stands(Option<Claim>),
+    /// It was known.
+    Known,
+    /// A greater one is known.
+    Stale,
+    /// There is no room for another group.
+    Full,
+}
+
+#[derive(Debug, Clone)]
+struct Entry {
+    claim: Claim,
+    hash: u64,
+    /// How many slots it owns.
+    owned: u16,
+}
+
+/// Stands for no group in the table of slots.
+const NOBODY: u16 = u16::MAX;
+
+/// All claims that stand, and who owns each slot by them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Claims {
+    /// In the order in which groups became known. None is ever removed, so that a slot's entry stays true; one that is not
+    /// in `places` any more has no slots and no fingerprint.
+    entries: Vec<Entry>,
+    places: BTreeMap<GroupId, u16>,
+    /// For each slot the place of the group that owns it. Empty before the first claim.
+    owners: Box<[u16]>,
+    assigned: u16,
+    digest: u64,
+}
+
+impl Claims {
+    pub(crate) fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    /// How many slots have an owner.
+    pub(crate) fn assigned(&self) -> u16 {
+        self.assigned
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    pub(crate) fn get(&self, group: GroupId) -> Option<&Claim> {
+        self.places.get(&group).map(|place| &self.entries[usize::from(*place)].claim)
+    }
+
+    /// All claims, in the order of groups.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Claim> {
+        self.places.values().map(|place| &self.entries[usize::from(*place)].claim)
+    }
+
+    /// All claims with the number of slots that each owns.
+    pub(crate) fn owned(&self) -> impl Iterator<Item = (&Claim, u16)> {
+        self.places.values().map(|place| &self.entries[usize::from(*place)]).map(|entry| (&entry.claim, entry.owned))
+    }
+
+    /// How many slots a group owns.
+    pub(crate) fn owned_by(&self, group: GroupId) -> u16 {
+        self.places.get(&group).map_or(0, |place| self.entries[usize::from(*place)].owned)
+    }
+
+    /// All claims with their fingerprints.
+    pub(crate) fn hashes(&self) -> impl Iterator<Item = (&Claim, u64)> {
+        self.places.values().map(|place| &self.entries[usize::from(*place)]).map(|entry| (&entry.claim, entry.hash))
+    }
+
+    /// The claim by which a slot is owned.
+    pub(crate) fn owner(&self, slot: Slot) -> Option<&Claim> {
+        let place = *self.owners.get(slot.index())?;
+        self.entries.get(usize::from(place)).map(|entry| &entry.claim)
+    }
+
+    /// The slots of a claim that no stronger claim has taken.
+    pub(crate) fn held(&self, claim: &Claim) -> SlotSet {
+        claim.slots.filtered(|slot| self.owner(slot).is_some_and(|owner| owner.group == claim.group))
+    }
+
+    /// Whether a claim has lost some of its slots to stronger ones.
+    pub(crate) fn is_overlapped(&self, claim: &Claim) -> bool {
+        self.owned_by(claim.group) < claim.slots.count()
+    }
+
+    /// Takes a claim if it stands against the one that is known. `force`: even if it does not.
+    pub(crate) fn hear(&mut self, claim: Claim, groups_max: usize, force: bool) -> Heard {
+        if self.owners.is_empty() {
+            self.owners = vec![NOBODY; usize::from(SLOTS)].into_boxed_slice();
+        }
+        let hash = claim.hash();
+        let Some(&place) = self.places.get(&claim.group) else {
+            let place = u16::try_from(self.entries.len()).unwrap_or(NOBODY);
+            if self.entries.len() >= groups_max || place == NOBODY {
+                return Heard::Full;
+            }
+            self.places.insert(claim.group, place);
+            self.digest ^= hash;
+            self.entries.push(Entry { claim, hash, owned: 0 });
+            self.settle(place, &SlotSet::EMPTY);
+            return Heard::Stands(None);
+        };
+        let entry = &mut self.entries[usize::from(place)];
+        if claim == entry.claim {
+            return Heard::Known;
+        }
+        if !claim.beats(&entry.claim) && !force {
+            return if entry.claim.beats(&claim) { Heard::Stale } else { Heard::Known };
+        }
+        self.digest ^= hash ^ entry.hash;
+        entry.hash = hash;
+        let before = core::mem::replace(&mut entry.claim, claim);
+        self.settle(place, &before.slots);
+        Heard::Stands(Some(before))
+    }
+
+    /// The owner was forgotten: its claims stand no more, and anybody may claim the groups anew. Their places stay.
+    pub(crate) fn forget(&mut self, owner: ServerId) -> Vec<GroupId> {
+        let places: Vec<(GroupId, u16)> = self.places.iter().map(|(group, place)| (*group, *place)).collect();
+        let lost = places.into_iter().filter(|(_, place)| self.entries[usize::from(*place)].claim.owner == owner);
+        let lost: Vec<(GroupId, u16)> = lost.collect();
+        for (group, place) in &lost {
+            self.places.remove(group);
+            let entry = &mut self.entries[usize::from(*place)];
+            self.digest ^= core::mem::take(&mut entry.hash);
+            let before = core::mem::take(&mut entry.claim.slots);
+            self.settle(*place, &before);
+        }
+        lost.into_iter().map(|(group, _)| group).collect()
+    }
+
+    /// Decides anew who owns the slots of the claim in `place` and those that it had before.
+    fn settle(&mut self, place: u16, before: &SlotSet) {
+        let slots = self.entries[usize::from(place)].claim.slots.clone();
+        for slot in before.without(&slots).iter() {
+            if self.owners[slot.index()] == place {
+                let heir = self.strongest(slot);
+                self.assign(slot, heir);
+            }
+        }
+        for slot in slots.iter() {
+            let owner = self.owners[slot.index()];
+            if owner == place {
+                // Its epoch can only have grown, unless a planted bug forces an older claim in.
+                continue;
+            }
+            if owner == NOBODY || self.strength(place) > self.strength(owner) {
+                self.assign(slot, place);
+            }
+        }
+    }
+
+    fn assign(&mut self, slot: Slot, place: u16) {
+        let before = core::mem::replace(&mut self.owners[slot.index()], place);
+        self.assigned = self.assigned + u16::from(place != NOBODY) - u16::from(before != NOBODY);
+        if let Some(entry) = self.entries.get_mut(usize::from(place)) {
+            entry.owned += 1;
+        }
+        if let Some(entry) = self.entries.get_mut(usize::from(before)) {
+            entry.owned -= 1;
+        }
+    }
+
+    fn strength(&self, place: u16) -> (Epoch, Reverse<GroupId>) {
+        let claim = &self.entries[usize::from(place)].claim;
+        (claim.epoch, Reverse(claim.group))
+    }
+
+    fn strongest(&self, slot: Slot) -> u16 {
+        let places = self.places.values().copied();
+        let claiming = places.filter(|place| self.entries[usize::from(*place)].claim.slots.contains(slot));
+        claiming.max_by_key(|place| self.strength(*place)).unwrap_or(NOBODY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slot::SlotRange;
+
+    fn claim(group: u64, owner: u8, epoch: u64, ranges: &[(u16, u16)]) -> Claim {
+        let slots = SlotSet::from_ranges(ranges.iter().map(|&(first, last)| SlotRange::new(first, last).unwrap()));
+        Claim { group: GroupId(group), owner: ServerId::from_bytes([owner; 16]), epoch: Epoch(epoch), slots }
+    }
+
+    /// Owners by group of slots 0, 10, 20, 30 after `claims` came in every order.
+    fn check(claims: &[Claim], expected: [Option<u64>; 4]) {
+        let mut chance = crate::chance::Chance::new(1);
+        for _ in 0..30 {
+            let mut order = claims.to_vec();
+            chance.shuffle(&mut order);
+            let mut table = Claims::default();
+            for claim in order {
+                table.hear(claim, 100, false);
+            }
+            let owners = [0, 10, 20, 30].map(|slot| table.owner(Slot::new(slot).unwrap()).map(|claim| claim.group.0));
+            assert_eq!(owners, expected);
+            let assigned = (0..SLOTS).filter_map(Slot::new).filter(|slot| table.owner(*slot).is_some()).count();
+            assert_eq!(usize::from(table.assigned()), assigned);
+        }
+    }
+
+    #[test]
+    fn conflicts_end_the_same_way_in_any_order() {
+        check(&[claim(1, 1, 2, &[(0, 15)]), claim(2, 2, 4, &[(10, 25)])], [Some(1), Some(2), Some(2), None]);
+        check(&[claim(1, 1, 2, &[(0, 15)]), claim(2, 2, 2, &[(10, 25)])], [Some(1), Some(1), Some(2), None]);
+        // Released slots fall to whoever else claims them.
+        let released = [claim(1, 1, 2, &[(0, 30)]), claim(2, 2, 4, &[(10, 30)]), claim(2, 2, 6, &[(30, 30)])];
+        check(&released, [Some(1), Some(1), Some(1), Some(2)]);
+        // The same epoch twice, which only operators can bring about.
+        check(&[claim(1, 1, 3, &[(0, 0)]), claim(1, 2, 3, &[(10, 10)])], [Some(1), None, None, None]);
+    }
+
+    #[test]
+    fn stale_claims_are_known_as_such() {
+        let mut table = Claims::default();
+        assert_eq!(table.hear(claim(1, 1, 2, &[(0, 9)]), 2, false), Heard::Stands(None));
+        assert_eq!(table.hear(claim(1, 1, 2, &[(0, 9)]), 2, false), Heard::Known);
+        let digest = table.digest();
+        assert_eq!(table.hear(claim(1, 2, 4, &[(0, 9)]), 2, false), Heard::Stands(Some(claim(1, 1, 2, &[(0, 9)]))));
+        assert_ne!(table.digest(), digest);
+        assert_eq!(table.hear(claim(1, 1, 2, &[(0, 9)]), 2, false), Heard::Stale);
+        assert_eq!(table.hear(claim(2, 1, 2, &[(5, 20)]), 2, false), Heard::Stands(None));
+        assert_eq!(table.hear(claim(3, 1, 2, &[]), 2, false), Heard::Full);
+        assert_eq!(table.held(&claim(2, 1, 2, &[(5, 20)])).ranges(), [SlotRange::new(10, 20).unwrap()]);
+        assert!(table.is_overlapped(table.get(GroupId(2)).unwrap()));
+        assert!(!table.is_overlapped(table.get(GroupId(1)).unwrap()));
+    }
+
+    #[test]
+    fn ballots_and_takeovers_never_share_an_epoch() {
+        for known in 0..10 {
+            let (voted, unvoted) = (next_voted(Epoch(known)), next_unvoted(Epoch(known)));
+            assert!(voted.0 % 2 == 0 && unvoted.0 % 2 == 1 && voted.0 > known && unvoted.0 > known);
+            assert!(voted.0.max(unvoted.0) == known + 2);
+        }
+    }
+}

@@ -1,0 +1,414 @@
+//! The table of members: who is known, in which life, told to be alive or failed.
+//!
+//! What is known of a member has two halves that are merged apart, each by its own version, so that any order of news gives
+//! the same table everywhere:
+//!
+//! - its *description* (address, zone, what it follows, what it wants to hear), which only the member itself writes. The
+//!   greater `(incarnation, revision)` wins.
+//! - its *life*: whether a majority has declared it failed. The greater `refuted` wins; at equal ones "failed" wins. Only
+//!   the member raises `refuted`, to say that it lives after all (the refutation of SWIM, kept apart from incarnations
+//!   so that a restart alone does not clear a failure: whether it may is decided by the rules of Valkey).
+//!
+//! Doubt and suspicion are not here: they are this member's own opinion, see [`suspicion`](crate::suspicion).
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use ashlar_wire::id::{Incarnation, ServerId};
+use ashlar_wire::time::Instant;
+
+use crate::event::Health;
+use crate::fingerprint::fingerprint;
+use crate::slot::{GroupId, Zone};
+
+/// What a member says about itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Description {
+    /// In which life it said so.
+    pub incarnation: Incarnation,
+    /// How often it has changed in that life.
+    pub revision: u32,
+    /// What it may be lost together with.
+    pub zone: Zone,
+    /// Where it is reached.
+    pub address: Box<str>,
+    /// The groups that it follows, sorted.
+    pub follows: Box<[GroupId]>,
+    /// What it wants to hear, as [`pubsub`](crate::pubsub) writes it.
+    pub interest: Box<[u8]>,
+}
+
+impl Description {
+    fn version(&self) -> (Incarnation, u32) {
+        (self.incarnation, self.revision)
+    }
+}
+
+/// Whether a member is told to have failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Life {
+    /// How often the member has refuted its failure.
+    pub refuted: u64,
+    /// Whether it has failed since. After `refuted` in the order, so that the greater value wins.
+    pub failed: bool,
+}
+
+/// Everything that members tell each other about one of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberRecord {
+    /// Which.
+    pub id: ServerId,
+    /// What it says about itself.
+    pub description: Description,
+    /// What a majority says about it.
+    pub life: Life,
+}
+
+/// Sequence numbers that have been seen from a member: a window, so that what comes twice or far too late is refused while
+/// what was merely overtaken is not.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Seen {
+    greatest: u32,
+    /// Bit n: `greatest - n` was seen.
+    bits: u64,
+}
+
+impl Seen {
+    /// Whether `sequence` is new; it is not from now on.
+    pub(crate) fn take(&mut self, sequence: u32) -> bool {
+        if sequence > self.greatest {
+            let ahead = sequence - self.greatest;
+            self.bits = if ahead < 64 { self.bits << ahead | 1 } else { 1 };
+            self.greatest = sequence;
+            return true;
+        }
+        let behind = self.greatest - sequence;
+        if behind >= 64 || self.bits & 1 << behind != 0 {
+            return false;
+        }
+        self.bits |= 1 << behind;
+        true
+    }
+}
+
+/// One member.
+#[derive(Debug, Clone)]
+pub(crate) struct Member {
+    pub(crate) id: ServerId,
+    /// Its greatest life that was heard of; at least that of the description.
+    pub(crate) incarnation: Incarnation,
+    pub(crate) description: Description,
+    pub(crate) life: Life,
+    /// When the failure became known here; meaningless while it has not failed.
+    pub(crate) failed_at: Instant,
+    /// The last sign of life that came here; the origin of time if there was none.
+    pub(crate) heard_at: Instant,
+    /// This member's own opinion; `Alive` or `Failed` follow from `life`.
+    pub(crate) opinion: Opinion,
+    /// Whether it votes, now or while a change of voters is under way.
+    pub(crate) is_voter: bool,
+    /// Packets sent to it.
+    pub(crate) sent: u32,
+    /// Packets heard from its present life.
+    pub(crate) seen: Seen,
+    /// Fingerprint of what all members should agree on.
+    hash: u64,
+}
+
+/// What this member alone thinks of another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Opinion {
+    Fine,
+    Doubted,
+    Suspected,
+}
+
+impl Member {
+    fn new(record: MemberRecord) -> Self {
+        let mut member = Self {
+            id: record.id,
+            incarnation: record.description.incarnation,
+            description: record.description,
+            life: record.life,
+            failed_at: Instant::ORIGIN,
+            heard_at: Instant::ORIGIN,
+            opinion: Opinion::Fine,
+            is_voter: false,
+            sent: 0,
+            seen: Seen::default(),
+            hash: 0,
+        };
+        member.hash = member.fingerprint();
+        member
+    }
+
+    fn fingerprint(&self) -> u64 {
+        let mut bytes = [0; 37];
+        bytes[..16].copy_from_slice(self.id.as_bytes());
+        bytes[16..24].copy_from_slice(&self.description.incarnation.0.to_le_bytes());
+        bytes[24..28].copy_from_slice(&self.description.revision.to_le_bytes());
+        bytes[28..36].copy_from_slice(&self.life.refuted.to_le_bytes());
+        bytes[36] = u8::from(self.life.failed);
+        fingerprint(&bytes)
+    }
+
+    /// How it is seen from here.
+    pub(crate) fn health(&self) -> Health {
+        match self.opinion {
+            _ if self.life.failed => Health::Failed,
+            Opinion::Suspected => Health::Suspected,
+            Opinion::Doubted => Health::Doubted,
+            Opinion::Fine => Health::Alive,
+        }
+    }
+
+    /// What is told about it.
+    pub(crate) fn record(&self) -> MemberRecord {
+        MemberRecord { id: self.id, description: self.description.clone(), life: self.life }
+    }
+
+    /// Fingerprint of what all members should agree on.
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash
+    }
+}
+
+/// What taking in a record has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Change {
+    pub(crate) joined: bool,
+    pub(crate) described: bool,
+    pub(crate) moved: bool,
+    pub(crate) failed: bool,
+    pub(crate) recovered: bool,
+    /// The life's version grew; true as well where `failed` or `recovered` are.
+    pub(crate) life: bool,
+}
+
+impl Change {
+    /// Whether others should hear of it.
+    pub(crate) fn is_news(self) -> bool {
+        self.joined || self.described || self.life
+    }
+}
+
+/// All members that this one knows, itself included.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Members {
+    /// In no order; a place is stable until a member is removed.
+    table: Vec<Member>,
+    places: BTreeMap<ServerId, u32>,
+    digest: u64,
+    failed: usize,
+}
+
+impl Members {
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// How many have not failed.
+    pub(crate) fn living(&self) -> usize {
+        self.table.len() - self.failed
+    }
+
+    /// Fingerprint of what all members should agree on.
+    pub(crate) fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    pub(crate) fn place(&self, id: ServerId) -> Option<usize> {
+        self.places.get(&id).map(|place| usize::try_from(*place).expect("a place fits a table in memory"))
+    }
+
+    pub(crate) fn get(&self, id: ServerId) -> Option<&Member> {
+        self.place(id).map(|place| &self.table[place])
+    }
+
+    pub(crate) fn get_mut(&mut self, id: ServerId) -> Option<&mut Member> {
+        self.place(id).map(|place| &mut self.table[place])
+    }
+
+    /// The member in a place.
+    pub(crate) fn at(&self, place: usize) -> &Member {
+        &self.table[place]
+    }
+
+    pub(crate) fn at_mut(&mut self, place: usize) -> &mut Member {
+        &mut self.table[place]
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Member> {
+        self.table.iter()
+    }
+
+    /// Ids and places in the order of the ids.
+    pub(crate) fn sorted(&self) -> impl Iterator<Item = &Member> {
+        self.places.values().map(|place| &self.table[usize::try_from(*place).expect("a place fits a table in memory")])
+    }
+
+    /// Adds a member that is not there yet.
+    pub(crate) fn insert(&mut self, record: MemberRecord, now: Instant) -> &mut Member {
+        let place = self.table.len();
+        let small = u32::try_from(place).expect("the number of members has a limit far below 2^32");
+        let before = self.places.insert(record.id, small);
+        assert!(before.is_none(), "a member is added once");
+        let mut member = Member::new(record);
+        member.failed_at = now;
+        self.digest ^= member.hash;
+        self.failed += usize::from(member.life.failed);
+        self.table.push(member);
+        &mut self.table[place]
+    }
+
+    /// Removes a member; the last one takes its place.
+    pub(crate) fn remove(&mut self, id: ServerId) -> Option<Member> {
+        let place = self.place(id)?;
+        self.places.remove(&id);
+        let member = self.table.swap_remove(place);
+        if let Some(moved) = self.table.get(place) {
+            self.places.insert(moved.id, u32::try_from(place).expect("it was a place before"));
+        }
+        self.digest ^= member.hash;
+        self.failed -= usize::from(member.life.failed);
+        Some(member)
+    }
+
+    /// Merges a record into the member that it is about, by the two rules in the head of this module.
+    pub(crate) fn merge(&mut self, record: MemberRecord, now: Instant) -> Change {
+        let Some(place) = self.place(record.id) else {
+            let failed = record.life.failed;
+            self.insert(record, now);
+            return Change { joined: true, failed, life: failed, ..Change::default() };
+        };
+        let described = self.describe(place, record.description);
+        let life = self.set_life(place, record.life, now);
+        Change { described: described.described, moved: described.moved, ..life }
+    }
+
+    /// Takes a description if it is newer.
+    pub(crate) fn describe(&mut self, place: usize, description: Description) -> Change {
+        let member = &mut self.table[place];
+        if description.version() <= member.description.version() {
+            return Change::default();
+        }
+        let moved = description.address != member.description.address;
+        if description.incarnation > member.incarnation {
+            member.incarnation = description.incarnation;
+            member.seen = Seen::default();
+        }
+        member.description = description;
+        self.rehash(place);
+        Change { described: true, moved, ..Change::default() }
+    }
+
+    /// Takes what is said about a member's life if it is newer.
+    pub(crate) fn set_life(&mut self, place: usize, life: Life, now: Instant) -> Change {
+        let member = &mut self.table[place];
+        if life <= member.life {
+            return Change::default();
+        }
+        let before = core::mem::replace(&mut member.life, life);
+        if life.failed && !before.failed {
+            member.failed_at = now;
+        }
+        self.failed = self.failed + usize::from(life.failed) - usize::from(before.failed);
+        self.rehash(place);
+        Change {
+            failed: life.failed && !before.failed,
+            recovered: before.failed && !life.failed,
+            life: true,
+            ..Change::default()
+        }
+    }
+
+    fn rehash(&mut self, place: usize) {
+        let member = &mut self.table[place];
+        let fresh = member.fingerprint();
+        self.digest ^= member.hash ^ fresh;
+        member.hash = fresh;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: u8) -> ServerId {
+        ServerId::from_bytes([number; 16])
+    }
+
+    fn record(number: u8, incarnation: u64, revision: u32, refuted: u64, failed: bool) -> MemberRecord {
+        let description = Description {
+            incarnation: Incarnation(incarnation),
+            revision,
+            address: alloc::format!("{incarnation}.{revision}").into(),
+            ..Description::default()
+        };
+        MemberRecord { id: id(number), description, life: Life { refuted, failed } }
+    }
+
+    #[test]
+    fn any_order_of_news_gives_the_same_table() {
+        let news = [
+            record(1, 1, 0, 0, false),
+            record(1, 1, 2, 0, true),
+            record(1, 2, 0, 1, false),
+            record(1, 1, 9, 1, true),
+            record(2, 1, 0, 0, true),
+        ];
+        let mut chance = crate::chance::Chance::new(5);
+        let mut digests = Vec::new();
+        for _ in 0..50 {
+            let mut order = news.clone();
+            chance.shuffle(&mut order);
+            let mut members = Members::default();
+            for record in order.iter().chain(&order) {
+                members.merge(record.clone(), Instant::ORIGIN);
+            }
+            let one = members.get(id(1)).unwrap();
+            assert_eq!((&*one.description.address, one.life), ("2.0", Life { refuted: 1, failed: true }));
+            assert_eq!(members.living(), 0);
+            digests.push(members.digest());
+        }
+        assert!(digests.iter().all(|digest| *digest == digests[0]));
+    }
+
+    #[test]
+    fn a_failure_is_cleared_by_its_member_only() {
+        let mut members = Members::default();
+        members.merge(record(1, 1, 0, 0, false), Instant::ORIGIN);
+        assert!(members.merge(record(1, 1, 0, 0, true), Instant::ORIGIN).failed);
+        let restarted = members.merge(record(1, 2, 0, 0, false), Instant::ORIGIN);
+        assert!(restarted.described && !restarted.recovered, "a restart alone clears nothing");
+        assert!(members.merge(record(1, 2, 0, 1, false), Instant::ORIGIN).recovered);
+        assert_eq!(members.merge(record(1, 1, 0, 0, true), Instant::ORIGIN), Change::default(), "old news");
+    }
+
+    #[test]
+    fn removal_keeps_the_others() {
+        let mut members = Members::default();
+        for number in 1..=5 {
+            members.merge(record(number, 1, 0, 0, number == 2), Instant::ORIGIN);
+        }
+        let all = members.digest();
+        members.remove(id(2)).unwrap();
+        assert!(members.get(id(2)).is_none() && members.remove(id(2)).is_none());
+        assert!([1, 3, 4, 5].iter().all(|number| members.get(id(*number)).unwrap().id == id(*number)));
+        assert_eq!((members.len(), members.living()), (4, 4));
+        members.merge(record(2, 1, 0, 0, true), Instant::ORIGIN);
+        assert_eq!(members.digest(), all);
+    }
+
+    #[test]
+    fn sequence_numbers_count_once() {
+        let mut seen = Seen::default();
+        let cases =
+            [(1, true), (1, false), (3, true), (2, true), (2, false), (70, true), (6, false), (7, true), (200, true)];
+        for (sequence, fresh) in cases {
+            assert_eq!(seen.take(sequence), fresh, "{sequence}");
+        }
+        assert!(!seen.take(70) && !seen.take(0));
+    }
+}

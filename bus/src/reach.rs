@@ -1,0 +1,197 @@
+//! Is a majority of the voters in reach? What a primary must know to go on taking writes.
+//!
+//! Whoever has answers from a majority of the voters knows that they were in reach when it asked. It tells the age of that
+//! knowledge with every answer, and whoever gets an answer knows the same, as of its own question, that much older. So the
+//! knowledge spreads over the whole cluster with the probes that go round anyway, and no primary needs to ask all voters
+//! itself. Only answers to own probes count: they show that the way is open in both directions.
+//!
+//! Without fresh knowledge a primary stops taking writes before the voters on the other side of a partition can have
+//! declared it failed: after nine tenths of the member timeout, where they wait for the whole of it.
+//!
+//! Voters ask each other in turn, so often that each asks all within a quarter of the member timeout.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use ashlar_wire::id::ServerId;
+use ashlar_wire::time::Instant;
+
+use crate::packet::Beat;
+use crate::voters::{Voters, majority};
+
+/// Voters are asked no more often than this.
+const PULSE_MIN: Duration = Duration::from_millis(40);
+
+/// What is known about the voters.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Reach {
+    /// When the last answered question went to each voter.
+    asked: BTreeMap<ServerId, Instant>,
+    /// A majority was in reach then.
+    majority_at: Option<Instant>,
+    cursor: usize,
+    next_pulse: Option<Instant>,
+}
+
+impl Reach {
+    /// A voter has answered a probe that was sent at `asked_at`.
+    pub(crate) fn handle_voter(
+        &mut self,
+        voters: &Voters,
+        own: ServerId,
+        voter: ServerId,
+        asked_at: Instant,
+        now: Instant,
+    ) {
+        self.asked.insert(voter, asked_at);
+        let lists = [voters.present(), voters.previous()];
+        let times = lists.iter().filter(|list| !list.is_empty()).map(|list| self.majority_of(list, own, now));
+        // `None` is the least, so a majority that is missing anywhere is missing.
+        self.raise(times.min().flatten());
+    }
+
+    fn majority_of(&self, list: &[ServerId], own: ServerId, now: Instant) -> Option<Instant> {
+        let time = |id: &ServerId| if *id == own { Some(now) } else { self.asked.get(id).copied() };
+        let mut times: Vec<Instant> = list.iter().filter_map(time).collect();
+        let needed = majority(list.len());
+        if times.len() < needed {
+            return None;
+        }
+        let (_, time, _) = times.select_nth_unstable_by(needed - 1, |one, other| other.cmp(one));
+        Some(*time)
+    }
+
+    /// An answer to a probe that was sent at `asked_at` told this age.
+    pub(crate) fn handle_age(&mut self, asked_at: Instant, age: u64) {
+        if age < Beat::AGE_MAX {
+            let nanos = asked_at.as_nanos().checked_sub(age.saturating_mul(AGE_UNIT_NANOS));
+            self.raise(nanos.map(Instant::from_nanos));
+        }
+    }
+
+    fn raise(&mut self, at: Option<Instant>) {
+        self.majority_at = self.majority_at.max(at);
+    }
+
+    /// When a majority was last known to be in reach.
+    pub(crate) fn majority_at(&self, voters: &Voters, own: ServerId, now: Instant) -> Option<Instant> {
+        let is_alone = |list: &[ServerId]| list.is_empty() || list == [own];
+        let alone = !voters.present().is_empty() && is_alone(voters.present()) && is_alone(voters.previous());
+        if alone { Some(now) } else { self.majority_at }
+    }
+
+    /// The same as an age to tell.
+    pub(crate) fn age(&self, voters: &Voters, own: ServerId, now: Instant) -> u64 {
+        let age = self.majority_at(voters, own, now).map(|at| now.saturating_since(at).as_nanos());
+        let units = age.and_then(|nanos| u64::try_from(nanos.div_ceil(AGE_UNIT_NANOS.into())).ok());
+        units.unwrap_or(Beat::AGE_MAX).min(Beat::AGE_MAX)
+    }
+
+    /// Others vote now: nothing that was known means anything.
+    pub(crate) fn handle_voters_changed(&mut self, voters: &Voters, own: ServerId, now: Instant) {
+        self.asked.retain(|id, _| voters.has_say(*id));
+        self.majority_at = None;
+        self.next_pulse = voters.has_say(own).then_some(now);
+    }
+
+    /// When this voter should ask another one; never for those that do not vote.
+    pub(crate) fn next_pulse(&self) -> Instant {
+        self.next_pulse.unwrap_or(Instant::NEVER)
+    }
+
+    /// The voter to ask now.
+    pub(crate) fn take_pulse(&mut self, voters: &Voters, timeout: Duration, now: Instant) -> Option<ServerId> {
+        let everybody = voters.everybody();
+        let count = u32::try_from(everybody.len()).unwrap_or(u32::MAX).max(1);
+        self.next_pulse = Some(now + (timeout / 4 / count).max(PULSE_MIN));
+        self.cursor = (self.cursor + 1) % everybody.len().max(1);
+        everybody.get(self.cursor).copied()
+    }
+}
+
+/// Ages are told in units of 10 ms.
+const AGE_UNIT_NANOS: u64 = 10_000_000;
+
+/// How old the knowledge may be while writes are taken.
+pub(crate) fn lease(member_timeout: Duration) -> Duration {
+    member_timeout * 9 / 10
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::voters::{Origin, VoterSet};
+    use ashlar_wire::epoch::Epoch;
+
+    const fn at(ms: u64) -> Instant {
+        Instant::from_nanos(100_000_000_000 + ms * 1_000_000)
+    }
+
+    fn id(number: u8) -> ServerId {
+        ServerId::from_bytes([number; 16])
+    }
+
+    fn voters(present: &[u8], previous: &[u8]) -> Voters {
+        let mut voters = Voters::default();
+        let ids = |numbers: &[u8]| numbers.iter().map(|number| id(*number)).collect();
+        voters.hear(&VoterSet {
+            epoch: Epoch(1),
+            origin: Origin::Told,
+            floor: Epoch::ZERO,
+            voters: ids(present),
+            previous: ids(previous),
+        });
+        voters
+    }
+
+    #[test]
+    fn the_majority_is_as_old_as_its_oldest_needed_answer() {
+        let (voters, mut reach) = (voters(&[1, 2, 3, 4, 5], &[]), Reach::default());
+        let known = |reach: &Reach, now| reach.majority_at(&voters, id(1), now);
+        reach.handle_voter(&voters, id(1), id(2), at(10), at(11));
+        assert_eq!(known(&reach, at(11)), None);
+        reach.handle_voter(&voters, id(1), id(3), at(20), at(21));
+        assert_eq!(known(&reach, at(21)), Some(at(10)));
+        reach.handle_voter(&voters, id(1), id(4), at(30), at(31));
+        assert_eq!(known(&reach, at(31)), Some(at(20)));
+        assert_eq!(reach.age(&voters, id(1), at(41)), 3, "ages are rounded up");
+        reach.handle_age(at(40), 1);
+        assert_eq!(known(&reach, at(41)), Some(at(30)));
+        reach.handle_age(at(40), Beat::AGE_MAX);
+        assert_eq!(known(&reach, at(41)), Some(at(30)));
+    }
+
+    #[test]
+    fn a_change_of_voters_needs_both_majorities() {
+        let (voters, mut reach) = (voters(&[1, 2, 3], &[4, 5, 6]), Reach::default());
+        reach.handle_voter(&voters, id(1), id(2), at(10), at(11));
+        reach.handle_voter(&voters, id(1), id(4), at(12), at(13));
+        assert_eq!(reach.majority_at(&voters, id(1), at(13)), None);
+        reach.handle_voter(&voters, id(1), id(5), at(14), at(15));
+        assert_eq!(reach.majority_at(&voters, id(1), at(15)), Some(at(10)));
+    }
+
+    #[test]
+    fn a_lone_voter_is_its_own_majority_and_nobody_is_without_voters() {
+        let reach = Reach::default();
+        assert_eq!(reach.age(&voters(&[1], &[]), id(1), at(5)), 0);
+        assert_eq!(reach.age(&voters(&[1], &[]), id(2), at(5)), Beat::AGE_MAX);
+        assert_eq!(reach.age(&Voters::default(), id(1), at(5)), Beat::AGE_MAX);
+    }
+
+    #[test]
+    fn all_voters_are_asked_within_a_quarter_of_the_timeout() {
+        let (voters, mut reach) = (voters(&[1, 2, 3, 4, 5], &[]), Reach::default());
+        reach.handle_voters_changed(&voters, id(1), at(0));
+        let timeout = Duration::from_secs(10);
+        let asked: alloc::collections::BTreeSet<_> = (0..5)
+            .filter_map(|_| {
+                let now = reach.next_pulse();
+                assert!(now < at(2_500));
+                reach.take_pulse(&voters, timeout, now)
+            })
+            .collect();
+        assert_eq!(asked.len(), 5);
+    }
+}

@@ -1,0 +1,370 @@
+//! From silence to failure: doubts, suspicions, reports of voters, quorum, clearing.
+//!
+//! A *doubt* is a member that answered neither a direct nor an indirect probe. It is sent to voters at once. Each voter probes
+//! the doubted member itself, and after the member timeout without a sign of life, counted from the first probe that went
+//! unanswered or from its own last sign of life, whichever is later, it *suspects* the member (PFAIL) and reports that to the
+//! other voters. A voter that suspects a member, and has valid reports from a majority, its own included, declares it
+//! failed (FAIL). Any sign of life ends a doubt, and withdraws the report.
+//!
+//! Reports are a bit per voter in two buckets of time: a report is valid for one to two member timeouts, without a timer
+//! each. They name how often the member has refuted a failure; a refutation voids what was reported before.
+//!
+//! What this does not do: send, or decide what a failure means. It says what is due.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use ashlar_wire::id::ServerId;
+use ashlar_wire::time::Instant;
+
+use crate::voters::{Tally, Voters};
+
+/// A member that is watched because it was silent.
+#[derive(Debug, Clone)]
+pub(crate) struct Doubt {
+    /// When its silence began.
+    pub(crate) since: Instant,
+    /// When this member began to watch it.
+    begun: Instant,
+    /// Own probes that went to it.
+    probes: u32,
+    next_probe: Instant,
+    /// Rounds of indirect probes that were asked for.
+    asked: usize,
+    /// Whether this member suspects it.
+    pub(crate) suspected: bool,
+    next_report: Instant,
+    report_gap: Duration,
+}
+
+/// Reports of voters about one member.
+#[derive(Debug, Clone, Copy, Default)]
+struct Reports {
+    refuted: u64,
+    now: Tally,
+    before: Tally,
+    turned_at: Instant,
+}
+
+impl Reports {
+    fn turn(&mut self, now: Instant, timeout: Duration) {
+        let age = now.saturating_since(self.turned_at);
+        if age >= timeout {
+            self.before = if age >= timeout * 2 { Tally::default() } else { self.now };
+            self.now = Tally::default();
+            self.turned_at = now;
+        }
+    }
+
+    fn valid(&self) -> Tally {
+        self.now.with(self.before)
+    }
+}
+
+/// What is due for a doubted member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// Probe it.
+    Probe,
+    /// Probe it, and ask others to.
+    ProbeAndAsk,
+}
+
+/// What [`Suspicion::poll`] found.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) probes: Vec<(ServerId, Due)>,
+    /// Suspected from now on, with the length of their silence.
+    pub(crate) suspected: Vec<(ServerId, Duration)>,
+    /// To be reported to the voters, those that are newly suspected included.
+    pub(crate) reports: Vec<ServerId>,
+    /// No more doubted, because nobody can say anything about them here.
+    pub(crate) expired: Vec<ServerId>,
+}
+
+/// Doubts are looked at this often.
+const POLL_EVERY: Duration = Duration::from_millis(100);
+/// Own probes that must have gone unanswered before a suspicion.
+const PROBES_MIN: u32 = 3;
+/// Shares of the timeout, in hundredths, after which others are asked to probe.
+const ASK_AT: [u32; 3] = [30, 60, 85];
+/// A report is repeated after this, then after twice as long, and so on.
+const REPORT_GAP_MIN: Duration = Duration::from_millis(200);
+const REPORT_GAP_MAX: Duration = Duration::from_secs(3);
+/// Who does not vote forgets a doubt after this.
+const BYSTANDER_TIME: Duration = Duration::from_secs(3);
+
+/// All doubts and reports.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Suspicion {
+    doubts: BTreeMap<ServerId, Doubt>,
+    reports: BTreeMap<ServerId, Reports>,
+    next_poll: Option<Instant>,
+}
+
+impl Suspicion {
+    pub(crate) fn doubt(&self, id: ServerId) -> Option<&Doubt> {
+        self.doubts.get(&id)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.doubts.len()
+    }
+
+    /// How many members have been silent for at least `span`, not yet suspected.
+    pub(crate) fn silent_for(&self, span: Duration, now: Instant) -> usize {
+        self.doubts.values().filter(|doubt| !doubt.suspected && now.saturating_since(doubt.since) >= span).count()
+    }
+
+    /// A member has been silent since `since`. Whether that is new; the earlier beginning counts.
+    pub(crate) fn begin(&mut self, id: ServerId, since: Instant, now: Instant) -> bool {
+        self.next_poll = Some(self.next_poll.unwrap_or(now));
+        if let Some(doubt) = self.doubts.get_mut(&id) {
+            doubt.since = doubt.since.min(since);
+            return false;
+        }
+        let doubt = Doubt {
+            since,
+            begun: now,
+            probes: 0,
+            next_probe: now,
+            asked: 0,
+            suspected: false,
+            next_report: now,
+            report_gap: REPORT_GAP_MIN,
+        };
+        self.doubts.insert(id, doubt);
+        true
+    }
+
+    /// A sign of life, or a reason not to care any more. The doubt, if there was one.
+    pub(crate) fn end(&mut self, id: ServerId) -> Option<Doubt> {
+        self.reports.remove(&id);
+        self.doubts.remove(&id)
+    }
+
+    /// A voter suspects a member that has refuted `refuted` failures.
+    pub(crate) fn handle_report(
+        &mut self,
+        voters: &Voters,
+        from: ServerId,
+        about: ServerId,
+        refuted: u64,
+        now: Instant,
+        timeout: Duration,
+    ) {
+        let reports = self.reports.entry(about).or_insert(Reports { turned_at: now, ..Reports::default() });
+        if refuted > reports.refuted {
+            *reports = Reports { refuted, turned_at: now, ..Reports::default() };
+        }
+        if refuted == reports.refuted {
+            reports.turn(now, timeout);
+            voters.add(&mut reports.now, from);
+        }
+    }
+
+    /// A voter has heard the member again.
+    pub(crate) fn handle_withdrawn(&mut self, voters: &Voters, from: ServerId, about: ServerId) {
+        if let Some(reports) = self.reports.get_mut(&about) {
+            voters.take_out(&mut reports.now, from);
+            voters.take_out(&mut reports.before, from);
+        }
+    }
+
+    /// The voters whose report about a member is valid.
+    pub(crate) fn reports(&mut self, about: ServerId, now: Instant, timeout: Duration) -> Tally {
+        self.reports.get_mut(&about).map_or(Tally::default(), |reports| {
+            reports.turn(now, timeout);
+            reports.valid()
+        })
+    }
+
+    /// Positions of voters have changed, so nothing reported under the old ones means anything; suspicions are reported anew.
+    pub(crate) fn handle_voters_changed(&mut self, now: Instant) {
+        self.reports.clear();
+        for doubt in self.doubts.values_mut() {
+            (doubt.next_report, doubt.report_gap) = (now, REPORT_GAP_MIN);
+        }
+    }
+
+    /// This process was stopped for a while: that silence was its own.
+    pub(crate) fn handle_stall(&mut self, span: Duration, now: Instant) {
+        for doubt in self.doubts.values_mut().filter(|doubt| !doubt.suspected) {
+            doubt.since = (doubt.since + span).min(now);
+            doubt.begun = (doubt.begun + span).min(now);
+            doubt.next_probe = now;
+        }
+    }
+
+    /// When to call [`Suspicion::poll`].
+    pub(crate) fn next_poll(&self) -> Instant {
+        self.next_poll.unwrap_or(Instant::NEVER)
+    }
+
+    /// What is due now. `wait` is how long an answer may take; `watches`: whether this member watches doubted members to the
+    /// end, as voters do. `unprobed` is a planted bug.
+    pub(crate) fn poll(
+        &mut self,
+        now: Instant,
+        timeout: Duration,
+        wait: Duration,
+        watches: bool,
+        unprobed: bool,
+    ) -> Found {
+        let mut found = Found::default();
+        for (id, doubt) in &mut self.doubts {
+            if !watches {
+                if now.saturating_since(doubt.begun) >= BYSTANDER_TIME {
+                    found.expired.push(*id);
+                }
+                continue;
+            }
+            let silent = now.saturating_since(doubt.since);
+            let asked_enough = unprobed || doubt.probes >= PROBES_MIN && now >= doubt.begun + wait * 4;
+            if !doubt.suspected && silent >= timeout && asked_enough {
+                doubt.suspected = true;
+                doubt.next_report = now;
+                found.suspected.push((*id, silent));
+            }
+            if doubt.suspected && now >= doubt.next_report {
+                doubt.next_report = now + doubt.report_gap;
+                doubt.report_gap = (doubt.report_gap * 2).min(REPORT_GAP_MAX);
+                found.reports.push(*id);
+            }
+            if now >= doubt.next_probe && !unprobed {
+                found.probes.push((*id, doubt.due(silent, timeout)));
+                doubt.probes += 1;
+                doubt.next_probe = now + doubt.probe_gap(timeout, wait);
+            }
+        }
+        found.expired.iter().for_each(|id| {
+            self.doubts.remove(id);
+        });
+        self.next_poll = (!self.doubts.is_empty()).then_some(now + POLL_EVERY);
+        self.reports.retain(|_, reports| now.saturating_since(reports.turned_at) < timeout * 2);
+        found
+    }
+}
+
+impl Doubt {
+    fn due(&mut self, silent: Duration, timeout: Duration) -> Due {
+        let passed = ASK_AT.iter().filter(|share| silent >= timeout * **share / 100).count();
+        if passed > self.asked {
+            self.asked = passed;
+            return Due::ProbeAndAsk;
+        }
+        Due::Probe
+    }
+
+    fn probe_gap(&self, timeout: Duration, wait: Duration) -> Duration {
+        if self.probes < PROBES_MIN { wait } else { (timeout / 15).max(POLL_EVERY) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::voters::{Origin, VoterSet};
+    use ashlar_wire::epoch::Epoch;
+
+    const TIMEOUT: Duration = Duration::from_secs(15);
+    const WAIT: Duration = Duration::from_millis(100);
+
+    const fn at(ms: u64) -> Instant {
+        Instant::from_nanos(100_000_000_000 + ms * 1_000_000)
+    }
+
+    fn id(number: u8) -> ServerId {
+        ServerId::from_bytes([number; 16])
+    }
+
+    fn voters() -> Voters {
+        let mut voters = Voters::default();
+        let ids = (1..=5).map(id).collect();
+        voters.hear(&VoterSet {
+            epoch: Epoch(1),
+            origin: Origin::Told,
+            floor: Epoch::ZERO,
+            voters: ids,
+            previous: Vec::new(),
+        });
+        voters
+    }
+
+    /// When a member is suspected whose silence began at 0 and is watched from `begun` on.
+    fn suspected_at(begun: u64) -> u64 {
+        let mut suspicion = Suspicion::default();
+        assert!(suspicion.begin(id(9), at(0), at(begun)));
+        assert!(!suspicion.begin(id(9), at(50), at(begun)));
+        loop {
+            let now = suspicion.next_poll();
+            let found = suspicion.poll(now, TIMEOUT, WAIT, true, false);
+            if !found.suspected.is_empty() {
+                assert_eq!(found.reports, [id(9)]);
+                return now.saturating_since(at(0)).as_millis().try_into().unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn suspected_after_the_timeout_and_own_probes() {
+        assert_eq!(suspected_at(400), 15_000);
+        assert_eq!(suspected_at(14_900), 15_300);
+        assert_eq!(suspected_at(20_000), 20_400);
+    }
+
+    #[test]
+    fn reports_count_once_a_voter_and_expire() {
+        let (voters, mut suspicion) = (voters(), Suspicion::default());
+        let count = |suspicion: &mut Suspicion, now| suspicion.reports(id(9), now, TIMEOUT).present.count_ones();
+        for from in [1, 2, 2, 7] {
+            suspicion.handle_report(&voters, id(from), id(9), 0, at(0), TIMEOUT);
+        }
+        assert_eq!(count(&mut suspicion, at(0)), 2);
+        suspicion.handle_report(&voters, id(3), id(9), 0, at(15_000), TIMEOUT);
+        assert_eq!(count(&mut suspicion, at(29_000)), 3);
+        assert_eq!(count(&mut suspicion, at(30_000)), 1);
+        suspicion.handle_withdrawn(&voters, id(3), id(9));
+        assert_eq!(count(&mut suspicion, at(30_000)), 0);
+    }
+
+    #[test]
+    fn a_refutation_voids_what_was_reported_before() {
+        let (voters, mut suspicion) = (voters(), Suspicion::default());
+        for (from, refuted, expected) in [(1, 0, 1), (2, 0, 2), (3, 1, 1), (4, 0, 1), (4, 1, 2)] {
+            suspicion.handle_report(&voters, id(from), id(9), refuted, at(0), TIMEOUT);
+            assert_eq!(suspicion.reports(id(9), at(0), TIMEOUT).present.count_ones(), expected);
+        }
+    }
+
+    #[test]
+    fn a_stop_of_this_process_is_not_held_against_anybody() {
+        let mut suspicion = Suspicion::default();
+        suspicion.begin(id(9), at(0), at(300));
+        for ms in (300..5_000).step_by(100) {
+            suspicion.poll(at(ms), TIMEOUT, WAIT, true, false);
+        }
+        suspicion.handle_stall(Duration::from_secs(20), at(25_000));
+        assert!(suspicion.poll(at(25_000), TIMEOUT, WAIT, true, false).suspected.is_empty());
+        assert!(suspicion.poll(at(34_900), TIMEOUT, WAIT, true, false).suspected.is_empty());
+        assert_eq!(suspicion.poll(at(35_000), TIMEOUT, WAIT, true, false).suspected.len(), 1);
+    }
+
+    #[test]
+    fn bystanders_forget_and_reports_are_repeated() {
+        let mut suspicion = Suspicion::default();
+        suspicion.begin(id(9), at(0), at(0));
+        assert!(suspicion.poll(at(2_900), TIMEOUT, WAIT, false, false).expired.is_empty());
+        assert_eq!(suspicion.poll(at(3_000), TIMEOUT, WAIT, false, false).expired, [id(9)]);
+        suspicion.begin(id(9), at(0), at(0));
+        let reports = (0..400_u64).filter(|tick| {
+            let found = suspicion.poll(at(tick * 100), TIMEOUT, WAIT, true, false);
+            !found.reports.is_empty()
+        });
+        let times: Vec<u64> = reports.take(5).collect();
+        assert_eq!(times, [150, 152, 156, 164, 180]);
+        assert!(suspicion.end(id(9)).is_some_and(|doubt| doubt.suspected));
+        assert_eq!(suspicion.next_poll(), at(18_100));
+    }
+}
