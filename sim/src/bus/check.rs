@@ -9,7 +9,7 @@
 //! - the epoch of a claim never goes back in the eyes of one member within a life, and its own not even across lives;
 //! - a failure is declared by a majority of voters, each of which really suspects or did a moment ago; who is told of a
 //!   failure is told of one that was declared; no failure is declared of a member that too few voters could miss;
-//! - a primary that has not reached a majority of the voters for the member timeout takes no writes;
+//! - a primary that for the member timeout has reached no majority of the voters, nor anybody who has, takes no writes;
 //! - nobody of another cluster gets in; a forgotten member is kept out; a damaged record is not restored.
 //!
 //! Verified when everything has healed (see `agree`): all members agree on members, failures, voters and claims, every
@@ -362,10 +362,13 @@ impl Checker {
     /// A primary alone for the timeout takes no writes.
     fn settle_writes(&mut self, scene: &Scene<'_>) {
         let member = scene.member;
-        let voters = scene.bus.voters().voters;
-        let lost =
-            voters.iter().filter(|id| self.inside(**id).is_some_and(|no| self.reach.cannot_exchange(member, no)));
-        let alone = lost.count() >= voters.len().div_ceil(2) && !voters.is_empty();
+        let voters: Vec<u32> = scene.bus.voters().voters.iter().filter_map(|id| self.inside(*id)).collect();
+        let has_majority = |of: u32| {
+            let lost = voters.iter().filter(|no| self.reach.cannot_exchange(of, **no)).count();
+            lost < voters.len().div_ceil(2)
+        };
+        // Whoever reaches a majority tells those that it reaches, and they tell on.
+        let alone = !has_majority(member) && !self.reach.around(member).any(has_majority) && !voters.is_empty();
         let known = &mut self.known[member as usize];
         if !alone {
             known.alone_since_ns = None;

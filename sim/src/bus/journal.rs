@@ -63,7 +63,10 @@ fn numbers_for_ids(words: &str) -> String {
     let mut parts = words.split("ServerId(");
     let mut told = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        match part.split_at_checked(32).and_then(|(id, rest)| Some((u32::from_str_radix(id.get(24..)?, 16).ok()?, rest))) {
+        match part
+            .split_at_checked(32)
+            .and_then(|(id, rest)| Some((u32::from_str_radix(id.get(24..)?, 16).ok()?, rest)))
+        {
             Some((number, rest)) => told.push_str(&format!("{number}{}", rest.strip_prefix(')').unwrap_or(rest))),
             None => told.push_str(part),
         }

@@ -70,10 +70,27 @@ impl Reach {
             && (a == b || calm(&self.ways[a][b]) && calm(&self.ways[b][a]))
     }
 
-    /// Since when the two have not been able to exchange a packet, if they cannot now. An answer needs both directions.
+    /// Whether the two cannot exchange packets: an answer needs both directions.
     pub(super) fn cannot_exchange(&self, one: u32, other: u32) -> bool {
         let (a, b) = (one as usize, other as usize);
         a != b && (self.ways[a][b].faults > 0 || self.ways[b][a].faults > 0 || self.members[b].faults > 0)
+    }
+
+    /// All that a member reaches, over others if need be, itself left out.
+    pub(super) fn around(&self, member: u32) -> impl Iterator<Item = u32> {
+        let mut reached: u32 = 1 << member;
+        let mut next = reached;
+        while next != 0 {
+            let from = next.trailing_zeros();
+            next &= next - 1;
+            for to in 0..MEMBERS_MAX as u32 {
+                if reached >> to & 1 == 0 && !self.cannot_exchange(from, to) && self.runs(to) {
+                    reached |= 1 << to;
+                    next |= 1 << to;
+                }
+            }
+        }
+        (0..MEMBERS_MAX as u32).filter(move |to| *to != member && reached >> to & 1 == 1)
     }
 
     /// Whether a member runs and is not frozen.
@@ -98,6 +115,12 @@ mod tests {
         assert!(reach.cannot_exchange(0, 1) && reach.cannot_exchange(1, 0) && !reach.both_since(30, 0, 1));
         reach.way(40, 1, 0, true);
         assert!(!reach.cannot_exchange(0, 1) && reach.both_since(40, 0, 1) && !reach.both_since(39, 1, 0));
+        (2..4).for_each(|member| reach.member(40, member, true));
+        reach.way(40, 0, 1, false);
+        reach.way(40, 3, 0, false);
+        reach.way(40, 1, 3, false);
+        assert!(reach.around(0).eq([1, 2, 3]), "1 and 3 are reached over 2");
+        reach.way(40, 0, 1, true);
         reach.links(50, false);
         assert!(!reach.both_since(50, 0, 1));
         reach.links(60, true);

@@ -251,7 +251,11 @@ impl<W: Watch> World<W> {
     /// Puts what a member has counted into the tail.
     pub fn tell_counters(&mut self, member: u32) {
         if let Some(bus) = self.members[member as usize].bus.as_ref() {
-            self.journal.tell(self.now_ns, || format!("{member} counted {:?}", bus.counters()));
+            self.journal.tell(self.now_ns, || {
+                let all = format!("{:?}", bus.counters());
+                let counted: Vec<&str> = all.split(", ").filter(|count| !count.ends_with(": 0")).collect();
+                format!("{member} counted {}", counted.join(", "))
+            });
         }
     }
 

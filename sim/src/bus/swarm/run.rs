@@ -179,6 +179,8 @@ struct Run<'a> {
     chance: Rng,
     /// Of the voters that were chosen last.
     voters_epoch: u64,
+    /// The greatest set of voters that was known when each member last lost its disk.
+    amnesia: Vec<Option<Epoch>>,
 }
 
 impl<'a> Run<'a> {
@@ -218,6 +220,7 @@ impl<'a> Run<'a> {
             storms: 0,
             chance: Rng::new(params.seed).fork("run", 0),
             voters_epoch: 1_000,
+            amnesia: vec![None; params.members as usize],
         }
     }
 
@@ -395,14 +398,30 @@ impl<'a> Run<'a> {
         runs
     }
 
+    /// Whether a majority of the voters keeps its memory if this member loses its own. Without one nobody can be elected
+    /// until an operator takes over, by design; there is nothing to be seen in such a world.
+    fn may_wipe(&self, member: u32) -> bool {
+        let views = (0..self.params.members).filter_map(|no| self.world.bus(no)).map(|bus| bus.voters());
+        let Some(latest) = views.max_by_key(|view| view.epoch) else { return false };
+        [latest.voters, latest.previous].into_iter().filter(|set| !set.is_empty()).all(|set| {
+            let remember = set
+                .iter()
+                .filter_map(|id| self.world.number_of(*id))
+                .filter(|no| *no != member && self.amnesia[*no as usize].is_none_or(|epoch| epoch < latest.epoch));
+            remember.count() > set.len() / 2
+        })
+    }
+
     fn wipe(&mut self, member: u32) {
+        let running = (0..self.params.members).filter_map(|no| self.world.bus(no));
+        self.amnesia[member as usize] = running.map(|bus| bus.voters().epoch).max();
         self.world.lose_disk(member);
         self.world.watch_mut().disk_lost(member);
         self.operator.is_new(member);
     }
 
     fn rot(&mut self, member: u32, bit: u64, down_ns: u64) {
-        if !self.kill(member, down_ns) {
+        if !self.may_wipe(member) || !self.kill(member, down_ns) {
             return;
         }
         if self.world.damage_disk(member, bit) && self.world.start(member).is_ok() {
@@ -449,7 +468,7 @@ impl<'a> Run<'a> {
                 self.kill(member, down_ns);
             }
             Fault::Wipe { member, down_ns } => {
-                if self.kill(member, down_ns) {
+                if self.may_wipe(member) && self.kill(member, down_ns) {
                     self.wipe(member);
                 }
             }
