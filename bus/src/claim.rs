@@ -102,6 +102,8 @@ pub(crate) struct Claims {
     places: BTreeMap<GroupId, u16>,
     /// For each slot the place of the group that owns it. Empty before the first claim.
     owners: Box<[u16]>,
+    /// How many slots each server owns; none with zero.
+    by_owner: BTreeMap<ServerId, u16>,
     assigned: u16,
     digest: u64,
 }
@@ -129,9 +131,14 @@ impl Claims {
         self.places.values().map(|place| &self.entries[usize::from(*place)].claim)
     }
 
-    /// All claims with the number of slots that each owns.
-    pub(crate) fn owned(&self) -> impl Iterator<Item = (&Claim, u16)> {
-        self.places.values().map(|place| &self.entries[usize::from(*place)]).map(|entry| (&entry.claim, entry.owned))
+    /// How many slots a server owns.
+    pub(crate) fn owned_by_server(&self, owner: ServerId) -> u16 {
+        self.by_owner.get(&owner).copied().unwrap_or(0)
+    }
+
+    /// Servers that own slots, sorted.
+    pub(crate) fn owners(&self) -> impl Iterator<Item = ServerId> {
+        self.by_owner.keys().copied()
     }
 
     /// How many slots a group owns.
@@ -186,6 +193,9 @@ impl Claims {
         }
         self.digest ^= hash ^ entry.hash;
         entry.hash = hash;
+        let owned = i32::from(entry.owned);
+        count_owned(&mut self.by_owner, entry.claim.owner, -owned);
+        count_owned(&mut self.by_owner, claim.owner, owned);
         let before = core::mem::replace(&mut entry.claim, claim);
         self.settle(place, &before.slots);
         Heard::Stands(Some(before))
@@ -232,9 +242,11 @@ impl Claims {
         self.assigned = self.assigned + u16::from(place != NOBODY) - u16::from(before != NOBODY);
         if let Some(entry) = self.entries.get_mut(usize::from(place)) {
             entry.owned += 1;
+            count_owned(&mut self.by_owner, entry.claim.owner, 1);
         }
         if let Some(entry) = self.entries.get_mut(usize::from(before)) {
             entry.owned -= 1;
+            count_owned(&mut self.by_owner, entry.claim.owner, -1);
         }
     }
 
@@ -247,6 +259,14 @@ impl Claims {
         let places = self.places.values().copied();
         let claiming = places.filter(|place| self.entries[usize::from(*place)].claim.slots.contains(slot));
         claiming.max_by_key(|place| self.strength(*place)).unwrap_or(NOBODY)
+    }
+}
+
+fn count_owned(by_owner: &mut BTreeMap<ServerId, u16>, owner: ServerId, change: i32) {
+    let count = by_owner.entry(owner).or_default();
+    *count = u16::try_from(i32::from(*count) + change).expect("a server owns some of 16,384 slots");
+    if *count == 0 {
+        by_owner.remove(&owner);
     }
 }
 
@@ -274,6 +294,7 @@ mod tests {
             assert_eq!(owners, expected);
             let assigned = (0..SLOTS).filter_map(Slot::new).filter(|slot| table.owner(*slot).is_some()).count();
             assert_eq!(usize::from(table.assigned()), assigned);
+            assert_eq!(table.by_owner.values().map(|owned| usize::from(*owned)).sum::<usize>(), assigned);
         }
     }
 

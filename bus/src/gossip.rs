@@ -9,7 +9,7 @@
 //!
 //! Follows the piggy-backing of SWIM (Das, Gupta, Motivala 2002) and the eager rumours of Karp and others (2000).
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
@@ -41,7 +41,7 @@ pub(crate) struct Gossip {
     queue: BTreeMap<Rank, Subject>,
     ranks: BTreeMap<Subject, Rank>,
     /// What has not left at once yet.
-    fresh: Vec<Subject>,
+    fresh: BTreeSet<Subject>,
     count: u64,
     /// Peers in a row that knew the same.
     agreed: u32,
@@ -65,7 +65,7 @@ impl Gossip {
         self.queue.insert(rank, subject);
         self.ranks.insert(subject, rank);
         if self.fresh.len() < subjects_max {
-            self.fresh.push(subject);
+            self.fresh.insert(subject);
         }
     }
 
@@ -74,7 +74,7 @@ impl Gossip {
         if let Some(rank) = self.ranks.remove(&subject) {
             self.queue.remove(&rank);
         }
-        self.fresh.retain(|other| *other != subject);
+        self.fresh.remove(&subject);
     }
 
     /// Whether something waits to leave at once.
@@ -84,7 +84,7 @@ impl Gossip {
 
     /// What has not left at once yet.
     pub(crate) fn take_fresh(&mut self) -> Vec<Subject> {
-        core::mem::take(&mut self.fresh)
+        core::mem::take(&mut self.fresh).into_iter().collect()
     }
 
     /// Whether there is nothing to tell.

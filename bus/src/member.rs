@@ -12,7 +12,7 @@
 //! Doubt and suspicion are not here: they are this member's own opinion, see [`suspicion`](crate::suspicion).
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use ashlar_wire::id::{Incarnation, ServerId};
@@ -200,7 +200,7 @@ pub(crate) struct Members {
     table: Vec<Member>,
     places: BTreeMap<ServerId, u32>,
     digest: u64,
-    failed: usize,
+    failed: BTreeSet<ServerId>,
 }
 
 impl Members {
@@ -210,7 +210,12 @@ impl Members {
 
     /// How many have not failed.
     pub(crate) fn living(&self) -> usize {
-        self.table.len() - self.failed
+        self.table.len() - self.failed.len()
+    }
+
+    /// Those that have failed.
+    pub(crate) fn failed(&self) -> impl Iterator<Item = ServerId> {
+        self.failed.iter().copied()
     }
 
     /// Fingerprint of what all members should agree on.
@@ -257,7 +262,9 @@ impl Members {
         let mut member = Member::new(record);
         member.failed_at = now;
         self.digest ^= member.hash;
-        self.failed += usize::from(member.life.failed);
+        if member.life.failed {
+            self.failed.insert(member.id);
+        }
         self.table.push(member);
         &mut self.table[place]
     }
@@ -271,7 +278,7 @@ impl Members {
             self.places.insert(moved.id, u32::try_from(place).expect("it was a place before"));
         }
         self.digest ^= member.hash;
-        self.failed -= usize::from(member.life.failed);
+        self.failed.remove(&id);
         Some(member)
     }
 
@@ -313,7 +320,12 @@ impl Members {
         if life.failed && !before.failed {
             member.failed_at = now;
         }
-        self.failed = self.failed + usize::from(life.failed) - usize::from(before.failed);
+        let id = member.id;
+        if life.failed {
+            self.failed.insert(id);
+        } else {
+            self.failed.remove(&id);
+        }
         self.rehash(place);
         Change {
             failed: life.failed && !before.failed,

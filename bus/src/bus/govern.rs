@@ -230,13 +230,9 @@ impl Bus {
         self.become_governed(now, epoch, Origin::Chosen, wanted, previous);
     }
 
-    /// Living primaries with slots; some may come twice.
+    /// Living primaries with slots, sorted.
     fn owners(&self) -> impl Iterator<Item = ServerId> {
-        let mut owners: Vec<ServerId> =
-            self.claims.owned().filter(|(_, owned)| *owned > 0).map(|(claim, _)| claim.owner).collect();
-        owners.sort_unstable();
-        owners.dedup();
-        owners.into_iter().filter(|id| self.members.get(*id).is_some_and(|member| !member.life.failed))
+        self.claims.owners().filter(|id| self.members.get(*id).is_some_and(|member| !member.life.failed))
     }
 
     fn wanted_voters(&self) -> Vec<ServerId> {

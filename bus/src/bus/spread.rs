@@ -19,7 +19,7 @@ const HEAD_BYTES_MAX: usize = 128;
 /// What one exchange of differences may send, bytes; the rest follows with the next.
 const SYNC_BYTES_MAX: usize = 512 * 1_024;
 /// Differences that last this long are looked into even while news comes in.
-const DIFFERS_MAX: Duration = Duration::from_secs(2);
+const DIFFERS_MAX: Duration = Duration::from_millis(700);
 /// Fresh news that one packet to many may carry is sent on in this many packets at most; the rest rides on probes.
 const FRESH_PACKETS_MAX: usize = 16;
 
@@ -255,7 +255,7 @@ impl Bus {
         }
         let since = *self.standing.differs_since.get_or_insert(now);
         let interval = self.config.sync_interval;
-        let is_quiet = now >= self.standing.changed_at + interval && now >= since + interval;
+        let is_quiet = now >= self.standing.changed_at + interval / 2 && now >= since + interval;
         // Whoever has not found its claims confirmed must not wait: it may be a stale owner.
         let is_lost = !self.standing.matched;
         let is_old = now >= since + DIFFERS_MAX;

@@ -93,11 +93,10 @@ impl Bus {
 
     /// How many slots have an owner that has failed.
     pub(super) fn slots_failed(&self) -> u16 {
-        let has_failed = |owner| self.members.get(owner).is_none_or(|member| member.life.failed);
-        self.claims.owned().filter(|(claim, owned)| *owned > 0 && has_failed(claim.owner)).map(|(_, owned)| owned).sum()
+        self.members.failed().map(|id| self.claims.owned_by_server(id)).sum()
     }
 
-    /// Whether the cluster serves. Takes time in proportion to the groups.
+    /// Whether the cluster serves. Takes time in proportion to the members that have failed.
     #[must_use]
     pub fn cluster_state(&self) -> ClusterState {
         let (slots_assigned, slots_failed) = (self.claims.assigned(), self.slots_failed());
