@@ -102,8 +102,10 @@ struct Known {
     claims: BTreeMap<GroupId, (Epoch, u64)>,
     /// The groups of which it says it is primary in this life.
     primary_of: Vec<GroupId>,
-    /// Since when it could not exchange packets with a majority of the voters.
-    alone_since_ns: Option<u64>,
+    /// It has lost its disk, and knows of no voters since.
+    is_blank: bool,
+    /// The set of voters under which it lost its memory of votes, and does not vote.
+    abstains: Option<Epoch>,
 }
 
 /// What happened, for the summary of many seeds.
@@ -185,7 +187,14 @@ impl Checker {
     pub(super) fn disk_lost(&mut self, member: u32) {
         let known = &mut self.known[member as usize];
         known.elected.clear();
+        known.is_blank = true;
         known.votes.values_mut().for_each(|vote| vote.lost = true);
+    }
+
+    /// Whether a member remembers its votes under the voters of that epoch.
+    pub(super) fn remembers(&self, member: u32, voters: Epoch) -> bool {
+        let known = &self.known[member as usize];
+        !known.is_blank && known.abstains.is_none_or(|epoch| epoch < voters)
     }
 
     /// A member has restored a record that was damaged.
@@ -359,30 +368,22 @@ impl Checker {
         self.expect(!kept_out, || format!("{member} lets {other} in, which was forgotten a moment ago"));
     }
 
-    /// A primary alone for the timeout takes no writes.
+    /// A primary takes writes only if it may know of a majority: that it exchanged packets, within the member timeout, with
+    /// enough voters, or that somebody did of whom it may have heard.
     fn settle_writes(&mut self, scene: &Scene<'_>) {
-        let member = scene.member;
+        let known = &self.known[scene.member as usize];
+        let Some(group) = known.primary_of.iter().copied().find(|group| scene.bus.may_write(*group)) else { return };
+        // A clock may run slow by a hundredth, and an answer may have been under way.
+        let window_ns = self.rules.timeout_ns() / 95 * 100 + 2 * self.rules.flight_ns_max;
+        let since_ns = scene.now_ns.saturating_sub(window_ns);
         let voters: Vec<u32> = scene.bus.voters().voters.iter().filter_map(|id| self.inside(*id)).collect();
-        let has_majority = |of: u32| {
-            let lost = voters.iter().filter(|no| self.reach.cannot_exchange(of, **no)).count();
-            lost < voters.len().div_ceil(2)
+        let has_majority = |of: &u32| {
+            let reached = voters.iter().filter(|no| self.reach.once_since(since_ns, *of, **no)).count();
+            reached > voters.len() / 2
         };
-        // Whoever reaches a majority tells those that it reaches, and they tell on.
-        let alone = !has_majority(member) && !self.reach.around(member).any(has_majority) && !voters.is_empty();
-        let known = &mut self.known[member as usize];
-        if !alone {
-            known.alone_since_ns = None;
-            return;
-        }
-        let since_ns = *known.alone_since_ns.get_or_insert(scene.now_ns);
-        // A clock may run slow by a hundredth, and an answer may have been under way when the ways were cut.
-        let bound_ns = self.rules.timeout_ns() / 95 * 100 + 2 * self.rules.flight_ns_max;
-        if scene.now_ns - since_ns > bound_ns {
-            let writes = known.primary_of.iter().copied().find(|group| scene.bus.may_write(*group));
-            if let Some(group) = writes {
-                self.violated(|| format!("{member} takes writes for group {group} without a majority of the voters"));
-            }
-        }
+        let member = scene.member;
+        let alone = !has_majority(&member) && !self.reach.around(since_ns, member).any(|of| has_majority(&of));
+        self.expect(!alone, || format!("{member} takes writes for group {group} without a majority of the voters"));
     }
 }
 
@@ -398,7 +399,6 @@ impl Watch for Checker {
         let known = &mut self.known[member as usize];
         known.claims.clear();
         known.primary_of.clear();
-        known.alone_since_ns = None;
         let lost = known.elected.iter().find(|(group, epoch)| !owns(scene.bus, me, **group, **epoch));
         if let Some((group, epoch)) = lost.map(|(group, epoch)| (*group, *epoch)) {
             self.violated(|| format!("{member} has forgotten its election in group {group}, epoch {epoch}"));
@@ -448,6 +448,12 @@ impl Watch for Checker {
             Event::RoleChanged { group, role, epoch } => self.role(scene, *group, *role, *epoch),
             Event::SlotsChanged { group, epoch, .. } => self.claim(scene, *group, *epoch),
             Event::Elected { group, epoch } => self.elected(scene, *group, *epoch),
+            Event::VotersChanged { epoch, .. } => {
+                let known = &mut self.known[scene.member as usize];
+                if core::mem::take(&mut known.is_blank) {
+                    known.abstains = Some(*epoch);
+                }
+            }
             Event::Published { .. } => self.heard[scene.member as usize] = true,
             Event::Voted { group, epoch, candidate } => self.voted(scene, *group, *epoch, *candidate),
             _ => {}
@@ -455,9 +461,7 @@ impl Watch for Checker {
     }
 
     fn settled(&mut self, scene: &Scene<'_>) {
-        if !self.known[scene.member as usize].primary_of.is_empty() {
-            self.settle_writes(scene);
-        }
+        self.settle_writes(scene);
     }
 
     fn is_over(&self) -> bool {

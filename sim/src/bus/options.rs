@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use super::large::{Layout, Victims};
+use super::swarm::Class;
 
 /// What there is to ask for, for people.
 pub const HELP: &str = "\
@@ -18,6 +19,7 @@ swarm:
   --check-determinism K  run every K-th seed twice and compare the hashes (default 50; 0: never)
   --shrink               look for the few faults that a failure needs
   --keep-going           do not stop at the first failing seed
+  --without CLASS        no seed knows that class of fault (Cut, Split, Pause, Crash, Wipe, Forget ...)
   --planted all|NAME     plant a bug and count the seeds until it is caught (feature `planted`)
 
 a large cluster:
@@ -49,6 +51,7 @@ pub(super) struct Options {
     pub(super) check_every: u64,
     pub(super) shrink: bool,
     pub(super) keep_going: bool,
+    pub(super) without: Vec<String>,
     pub(super) planted: Option<String>,
     pub(super) kill: Option<Victims>,
     pub(super) partition: bool,
@@ -76,6 +79,7 @@ impl Default for Options {
             check_every: 50,
             shrink: false,
             keep_going: false,
+            without: Vec::new(),
             planted: None,
             kill: None,
             partition: false,
@@ -114,6 +118,7 @@ impl Options {
                 "--check-determinism" => options.check_every = number(&value()?)?,
                 "--shrink" => options.shrink = true,
                 "--keep-going" => options.keep_going = true,
+                "--without" => options.without.push(value()?),
                 "--planted" => options.planted = Some(value()?),
                 "--kill" => options.kill = Some(victims(&value()?)?),
                 "--partition" => options.partition = halves(&value()?)?,
@@ -146,6 +151,12 @@ impl Options {
             _ if large && members < 2 * (self.replicas + 1) => Err("there are too few members for two groups".into()),
             _ => Ok(self),
         }
+    }
+
+    /// The classes of fault that seeds may know.
+    pub(super) fn classes(&self) -> Vec<Class> {
+        let without = |class: &Class| self.without.iter().any(|name| *name == format!("{class:?}"));
+        Class::ALL.iter().copied().filter(|class| !without(class)).collect()
     }
 
     /// Whether a large cluster is asked for.

@@ -35,6 +35,8 @@ pub(super) struct Reach {
     members: [Way; MEMBERS_MAX],
     /// The links of all.
     links: Way,
+    /// When two last could exchange packets, where they cannot now.
+    parted_ns: [[u64; MEMBERS_MAX]; MEMBERS_MAX],
 }
 
 impl Reach {
@@ -47,11 +49,13 @@ impl Reach {
 
     /// A direction is cut or healed.
     pub(super) fn way(&mut self, now_ns: u64, from: u32, to: u32, is_open: bool) {
+        self.note_parting(now_ns, from);
         self.ways[from as usize][to as usize].change(now_ns, is_open);
     }
 
     /// A member stops or is frozen, or goes on.
     pub(super) fn member(&mut self, now_ns: u64, member: u32, runs: bool) {
+        self.note_parting(now_ns, member);
         self.members[member as usize].change(now_ns, runs);
     }
 
@@ -60,37 +64,52 @@ impl Reach {
         self.links.change(now_ns, are_good);
     }
 
+    /// Something about a member is going to change: until now it could exchange packets with these.
+    fn note_parting(&mut self, now_ns: u64, member: u32) {
+        let one = member as usize;
+        for other in 0..MEMBERS_MAX {
+            if self.can_exchange(one, other) {
+                self.parted_ns[one][other] = now_ns;
+                self.parted_ns[other][one] = now_ns;
+            }
+        }
+    }
+
+    /// Whether two can exchange packets: an answer needs both directions.
+    fn can_exchange(&self, one: usize, other: usize) -> bool {
+        let ways = [self.ways[one][other], self.ways[other][one], self.members[one], self.members[other]];
+        ways.iter().all(|way| way.faults == 0)
+    }
+
     /// Whether the two have reached each other all the time since `since_ns`.
     pub(super) fn both_since(&self, since_ns: u64, one: u32, other: u32) -> bool {
         let calm = |way: &Way| way.is_calm_since(since_ns);
         let (a, b) = (one as usize, other as usize);
-        calm(&self.links)
-            && calm(&self.members[a])
-            && calm(&self.members[b])
-            && (a == b || calm(&self.ways[a][b]) && calm(&self.ways[b][a]))
+        let ends = calm(&self.members[a]) && calm(&self.members[b]);
+        calm(&self.links) && ends && (a == b || calm(&self.ways[a][b]) && calm(&self.ways[b][a]))
     }
 
-    /// Whether the two cannot exchange packets: an answer needs both directions.
-    pub(super) fn cannot_exchange(&self, one: u32, other: u32) -> bool {
+    /// Whether two could exchange packets at any time since `since_ns`.
+    pub(super) fn once_since(&self, since_ns: u64, one: u32, other: u32) -> bool {
         let (a, b) = (one as usize, other as usize);
-        a != b && (self.ways[a][b].faults > 0 || self.ways[b][a].faults > 0 || self.members[b].faults > 0)
+        a == b || self.can_exchange(a, b) || self.parted_ns[a][b] >= since_ns
     }
 
-    /// All that a member reaches, over others if need be, itself left out.
-    pub(super) fn around(&self, member: u32) -> impl Iterator<Item = u32> {
+    /// All that a member may have heard of since `since_ns`, over others if need be; itself too.
+    pub(super) fn around(&self, since_ns: u64, member: u32) -> impl Iterator<Item = u32> {
         let mut reached: u32 = 1 << member;
         let mut next = reached;
         while next != 0 {
             let from = next.trailing_zeros();
             next &= next - 1;
             for to in 0..MEMBERS_MAX as u32 {
-                if reached >> to & 1 == 0 && !self.cannot_exchange(from, to) && self.runs(to) {
+                if reached >> to & 1 == 0 && self.once_since(since_ns, from, to) {
                     reached |= 1 << to;
                     next |= 1 << to;
                 }
             }
         }
-        (0..MEMBERS_MAX as u32).filter(move |to| *to != member && reached >> to & 1 == 1)
+        (0..MEMBERS_MAX as u32).filter(move |to| reached >> to & 1 == 1)
     }
 
     /// Whether a member runs and is not frozen.
@@ -103,27 +122,39 @@ impl Reach {
 mod tests {
     use super::*;
 
-    #[test]
-    fn calm_is_counted_from_the_end_of_the_last_fault() {
+    fn reach(members: u32) -> Reach {
         let mut reach = Reach::new();
         assert!(!reach.both_since(0, 0, 1) && !reach.runs(0));
-        (0..2).for_each(|member| reach.member(10, member, true));
+        (0..members).for_each(|member| reach.member(10, member, true));
+        reach
+    }
+
+    #[test]
+    fn calm_is_counted_from_the_end_of_the_last_fault() {
+        let mut reach = reach(2);
         assert!(reach.both_since(10, 0, 1) && !reach.both_since(9, 0, 1));
         reach.way(20, 1, 0, false);
         reach.way(21, 1, 0, false);
         reach.way(30, 1, 0, true);
-        assert!(reach.cannot_exchange(0, 1) && reach.cannot_exchange(1, 0) && !reach.both_since(30, 0, 1));
+        assert!(!reach.both_since(30, 0, 1));
         reach.way(40, 1, 0, true);
-        assert!(!reach.cannot_exchange(0, 1) && reach.both_since(40, 0, 1) && !reach.both_since(39, 1, 0));
-        (2..4).for_each(|member| reach.member(40, member, true));
-        reach.way(40, 0, 1, false);
-        reach.way(40, 3, 0, false);
-        reach.way(40, 1, 3, false);
-        assert!(reach.around(0).eq([1, 2, 3]), "1 and 3 are reached over 2");
-        reach.way(40, 0, 1, true);
+        assert!(reach.both_since(40, 0, 1) && !reach.both_since(39, 1, 0));
         reach.links(50, false);
         assert!(!reach.both_since(50, 0, 1));
         reach.links(60, true);
         assert!(reach.both_since(60, 0, 1) && reach.both_since(60, 1, 1));
+    }
+
+    #[test]
+    fn an_exchange_needs_both_directions_and_is_remembered() {
+        let mut reach = reach(4);
+        reach.way(20, 0, 1, false);
+        reach.way(25, 1, 0, false);
+        assert!(reach.once_since(20, 0, 1) && !reach.once_since(21, 1, 0) && reach.once_since(99, 0, 2));
+        reach.way(30, 3, 0, false);
+        reach.way(30, 1, 3, false);
+        assert!(reach.around(50, 0).eq([0, 1, 2, 3]), "1 and 3 are reached over 2");
+        reach.member(40, 2, false);
+        assert!(reach.around(40, 0).eq([0, 1, 2, 3]) && reach.around(41, 0).eq([0]));
     }
 }

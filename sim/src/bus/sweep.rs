@@ -5,7 +5,7 @@ use std::io::Write;
 use super::command::{CommandFailure, Outside, QUICK_S_MAX};
 use super::options::Options;
 use super::report::Rows;
-use super::swarm::{Bug, Class, Failure, Outcome, Params, run_seed, shrink};
+use super::swarm::{Bug, Failure, Outcome, Params, run_seed, shrink};
 
 /// Seconds between two lines of progress.
 const PROGRESS_S: f64 = 5.0;
@@ -55,8 +55,9 @@ pub(super) fn command(options: &Options, outside: &mut Outside<'_>, rows: &mut R
     let began_s = (outside.elapsed_s)();
     let (mut summary, mut told_s) = (Summary::default(), began_s);
     let seeds = options.seeds.unwrap_or(1_000);
+    let classes = options.classes();
     for seed in options.from..options.from.saturating_add(seeds) {
-        let params = Params::draw(seed, Class::ALL, options.members);
+        let params = Params::draw(seed, &classes, options.members);
         let mut outcome = run_seed(&params, SOUND);
         if options.check_every > 0 && seed % options.check_every == 0 {
             check_determinism(&params, &mut outcome);
@@ -105,5 +106,6 @@ fn tell_failure(options: &Options, failure: Failure, err: &mut dyn Write) -> std
     let seed = failure.params.seed;
     let failure = if options.shrink { shrink(failure, SOUND) } else { failure };
     let members = options.members.map(|members| format!(" --members {members}")).unwrap_or_default();
-    writeln!(err, "{failure}run it again: ashlar-sim bus --seed {seed}{members} [--shrink]\n")
+    let without: String = options.without.iter().map(|class| format!(" --without {class}")).collect();
+    writeln!(err, "{failure}run it again: ashlar-sim bus --seed {seed}{members}{without} [--shrink]\n")
 }

@@ -179,8 +179,6 @@ struct Run<'a> {
     chance: Rng,
     /// Of the voters that were chosen last.
     voters_epoch: u64,
-    /// The greatest set of voters that was known when each member last lost its disk.
-    amnesia: Vec<Option<Epoch>>,
 }
 
 impl<'a> Run<'a> {
@@ -220,7 +218,6 @@ impl<'a> Run<'a> {
             storms: 0,
             chance: Rng::new(params.seed).fork("run", 0),
             voters_epoch: 1_000,
-            amnesia: vec![None; params.members as usize],
         }
     }
 
@@ -283,12 +280,8 @@ impl<'a> Run<'a> {
     /// Somebody without whom there is still a majority of the voters.
     fn choose_victim(&mut self) -> Option<u32> {
         let first = self.chance.below(u64::from(self.params.members)) as u32;
-        let voters = self.world.bus(0)?.voters().voters.to_vec();
-        let order = (0..self.params.members).map(|step| (first + step) % self.params.members);
-        order.into_iter().find(|no| {
-            let left = voters.iter().filter(|id| **id != self.world.id(*no)).count();
-            left > voters.len() / 2
-        })
+        let mut order = (0..self.params.members).map(|step| (first + step) % self.params.members);
+        order.find(|no| self.may_lose(*no))
     }
 
     fn later(&mut self, at_ns: u64, step: Step) {
@@ -398,30 +391,26 @@ impl<'a> Run<'a> {
         runs
     }
 
-    /// Whether a majority of the voters keeps its memory if this member loses its own. Without one nobody can be elected
-    /// until an operator takes over, by design; there is nothing to be seen in such a world.
-    fn may_wipe(&self, member: u32) -> bool {
+    /// Whether a majority of the voters would still run and remember its votes without this member. Without one nobody can
+    /// be elected until an operator takes over, by design; there is nothing to be seen in such a world.
+    fn may_lose(&self, member: u32) -> bool {
         let views = (0..self.params.members).filter_map(|no| self.world.bus(no)).map(|bus| bus.voters());
         let Some(latest) = views.max_by_key(|view| view.epoch) else { return false };
         [latest.voters, latest.previous].into_iter().filter(|set| !set.is_empty()).all(|set| {
-            let remember = set
-                .iter()
-                .filter_map(|id| self.world.number_of(*id))
-                .filter(|no| *no != member && self.amnesia[*no as usize].is_none_or(|epoch| epoch < latest.epoch));
-            remember.count() > set.len() / 2
+            let voters = set.iter().filter_map(|id| self.world.number_of(*id));
+            let left = voters.filter(|no| *no != member && self.world.watch().remembers(*no, latest.epoch)).count();
+            left > set.len() / 2
         })
     }
 
     fn wipe(&mut self, member: u32) {
-        let running = (0..self.params.members).filter_map(|no| self.world.bus(no));
-        self.amnesia[member as usize] = running.map(|bus| bus.voters().epoch).max();
         self.world.lose_disk(member);
         self.world.watch_mut().disk_lost(member);
         self.operator.is_new(member);
     }
 
     fn rot(&mut self, member: u32, bit: u64, down_ns: u64) {
-        if !self.may_wipe(member) || !self.kill(member, down_ns) {
+        if !self.may_lose(member) || !self.kill(member, down_ns) {
             return;
         }
         if self.world.damage_disk(member, bit) && self.world.start(member).is_ok() {
@@ -468,7 +457,7 @@ impl<'a> Run<'a> {
                 self.kill(member, down_ns);
             }
             Fault::Wipe { member, down_ns } => {
-                if self.may_wipe(member) && self.kill(member, down_ns) {
+                if self.may_lose(member) && self.kill(member, down_ns) {
                     self.wipe(member);
                 }
             }
