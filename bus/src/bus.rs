@@ -37,7 +37,7 @@ use crate::counters::Counters;
 use crate::event::{Event, Output, RestoreError, Role, Ticket};
 use crate::gossip::Gossip;
 use crate::member::{Description, Life, MemberRecord, Members};
-use crate::packet::{Body, Header, Silence, encode};
+use crate::packet::{Body, Circular, Header, Silence, encode};
 use crate::planted::Bugs;
 use crate::probe::Prober;
 use crate::reach::{Reach, lease};
@@ -117,6 +117,8 @@ struct Standing {
     accused_since: Option<Instant>,
     /// Whether every slot has a living owner.
     covered: bool,
+    /// A failed owner of slots, if there was one when that was looked at.
+    uncovered_by: Option<ServerId>,
     /// `covered` must be looked at again.
     recount: bool,
     /// Whether this member may take writes at all.
@@ -398,20 +400,51 @@ impl Bus {
             self.standing.matched = true;
         }
         if core::mem::take(&mut self.standing.recount) {
-            self.standing.covered = self.slots_failed() == 0 && self.claims.assigned() == crate::slot::SLOTS;
+            self.standing.covered = self.is_covered();
         }
         let ready = self.standing.held_since.is_some_and(|since| now >= since + self.config.rejoin_delay);
         self.standing.writable = ready && self.standing.matched && self.standing.accused_since.is_none();
     }
 
+    /// Whether every slot has an owner that has not failed.
+    fn is_covered(&mut self) -> bool {
+        let fails = |id: &ServerId| {
+            let has_failed = self.members.get(*id).is_some_and(|member| member.life.failed);
+            has_failed && self.claims.owned_by_server(*id) > 0
+        };
+        // The one that was found last is looked at first: while many have failed, it answers at once.
+        let known = self.standing.uncovered_by.filter(fails);
+        let found = known.or_else(|| self.members.failed().find(fails));
+        self.standing.uncovered_by = found;
+        found.is_none() && self.claims.assigned() == crate::slot::SLOTS
+    }
+
     /// Sends a packet.
     fn send(&mut self, to: ServerId, body: &Body) {
+        let header = self.next_header(to);
+        let bytes = encode(self.identity.cluster, header, body);
+        self.hand_out(to, bytes);
+    }
+
+    /// Sends the same to many.
+    fn send_to_all(&mut self, to: impl IntoIterator<Item = ServerId>, body: &Body) {
+        let circular = Circular::new(body);
+        for id in to {
+            let header = self.next_header(id);
+            let bytes = circular.encode(self.identity.cluster, header);
+            self.hand_out(id, bytes);
+        }
+    }
+
+    fn next_header(&mut self, to: ServerId) -> Header {
         let sequence = self.members.get_mut(to).map_or(0, |member| {
             member.sent = member.sent.saturating_add(1);
             member.sent
         });
-        let header = Header { incarnation: self.identity.incarnation, sequence };
-        let bytes = encode(self.identity.cluster, header, body);
+        Header { incarnation: self.identity.incarnation, sequence }
+    }
+
+    fn hand_out(&mut self, to: ServerId, bytes: Vec<u8>) {
         self.counters.packets_sent += 1;
         self.counters.bytes_sent += bytes.len() as u64;
         self.outputs.push_back(Output::Send { to, bytes });

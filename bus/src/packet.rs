@@ -181,13 +181,13 @@ pub struct Sync {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum News {
     /// A member.
-    Member(MemberRecord),
+    Member(Box<MemberRecord>),
     /// A member's life alone.
     Life(ServerId, Life),
     /// A claim.
     Claim(Claim),
     /// Who votes.
-    Voters(VoterSet),
+    Voters(Box<VoterSet>),
     /// A member is forgotten and kept out for so many milliseconds.
     Forget(ServerId, u64),
 }
@@ -285,13 +285,43 @@ impl Body {
 /// Writes a packet.
 #[must_use]
 pub fn encode(cluster: ClusterId, header: Header, body: &Body) -> Vec<u8> {
-    let mut out = Vec::with_capacity(80);
-    out.extend_from_slice(&[VERSION, body.kind()]);
-    out.extend_from_slice(cluster.as_bytes());
-    write_uint(&mut out, header.incarnation.0);
-    write_uint(&mut out, header.sequence.into());
+    let mut out = Vec::with_capacity(96);
+    encode_header(&mut out, cluster, header, body.kind());
     encode_body(&mut out, body);
     out
+}
+
+fn encode_header(out: &mut Vec<u8>, cluster: ClusterId, header: Header, kind: u8) {
+    out.extend_from_slice(&[VERSION, kind]);
+    out.extend_from_slice(cluster.as_bytes());
+    write_uint(out, header.incarnation.0);
+    write_uint(out, header.sequence.into());
+}
+
+/// Longest written [`Header`], with version, kind and cluster, bytes.
+const HEADER_BYTES_MAX: usize = 18 + 9 + 5;
+
+/// A body that goes to many, written once.
+#[derive(Debug, Clone)]
+pub(crate) struct Circular {
+    kind: u8,
+    body: Vec<u8>,
+}
+
+impl Circular {
+    pub(crate) fn new(body: &Body) -> Self {
+        let mut written = Vec::new();
+        encode_body(&mut written, body);
+        Self { kind: body.kind(), body: written }
+    }
+
+    /// The packet for one of them.
+    pub(crate) fn encode(&self, cluster: ClusterId, header: Header) -> Vec<u8> {
+        let mut out = Vec::with_capacity(HEADER_BYTES_MAX + self.body.len());
+        encode_header(&mut out, cluster, header, self.kind);
+        out.extend_from_slice(&self.body);
+        out
+    }
 }
 
 fn encode_body(out: &mut Vec<u8>, body: &Body) {
@@ -365,6 +395,8 @@ fn encode_silence(out: &mut Vec<u8>, silence: &Silence) {
     write_uint(out, silence.age_ms);
 }
 
+/// A short piece of news has about so many bytes.
+const NEWS_BYTES_USUAL: usize = 20;
 /// Longest written [`Silence`], bytes.
 pub(crate) const SILENCE_BYTES_MAX: usize = 16 + 3 * 9;
 
@@ -667,7 +699,7 @@ impl<'a> Input<'a> {
     }
 
     fn all_news(&mut self) -> Result<Vec<News>, PacketError> {
-        let mut news = Vec::new();
+        let mut news = Vec::with_capacity(self.reader.remaining().len().div_ceil(NEWS_BYTES_USUAL));
         while !self.reader.remaining().is_empty() {
             news.push(self.news()?);
         }
@@ -676,10 +708,10 @@ impl<'a> Input<'a> {
 
     fn news(&mut self) -> Result<News, PacketError> {
         Ok(match self.uint()? {
-            1 => News::Member(self.record()?),
+            1 => News::Member(Box::new(self.record()?)),
             2 => News::Life(self.id()?, self.life()?),
             3 => News::Claim(self.claim()?),
-            4 => News::Voters(self.voters()?),
+            4 => News::Voters(Box::new(self.voters()?)),
             5 => News::Forget(self.id()?, self.uint()?),
             _ => return Err(PacketError::Malformed),
         })

@@ -1,5 +1,6 @@
 //! Claims and ballots: who owns what, who stands, who votes, who has won.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -164,9 +165,7 @@ impl Bus {
         ballot.failed = Some(failed);
         ballot.offsets = told.into_iter().filter(|(_, told)| told.0 == base).map(|(id, told)| (id, told.1)).collect();
         let fellows = self.fellows(group);
-        for id in &fellows {
-            self.send(*id, &Body::Stand { group, base, offset });
-        }
+        self.send_to_all(fellows.iter().copied(), &Body::Stand { group, base, offset });
         self.ballots.insert(group, ballot);
         self.hear_fellows(now, group, &fellows);
     }
@@ -282,9 +281,7 @@ impl Bus {
         }
         self.counters.ballots_begun += 1;
         self.event(Event::Standing { group, epoch });
-        for voter in self.other_voters() {
-            self.send(voter, &Body::Request(request.clone()));
-        }
+        self.send_to_all(self.other_voters(), &Body::Request(request.clone()));
         let own = self.identity.server;
         if self.voters.has_say(own) && self.decide(now, own, &request).is_ok() {
             self.durable.defer(Deferred::OwnVote(request));
@@ -342,7 +339,7 @@ impl Bus {
     fn update_candidate(&mut self, from: ServerId, request: &VoteRequest, reason: Reason) {
         let news: Vec<News> = match reason {
             Reason::OtherVoters | Reason::NotVoter => {
-                self.voters.set().cloned().map(News::Voters).into_iter().collect()
+                self.voters.set().cloned().map(Box::new).map(News::Voters).into_iter().collect()
             }
             Reason::StaleClaim => self.claims.get(request.group).cloned().map(News::Claim).into_iter().collect(),
             Reason::SlotTaken => {
@@ -425,9 +422,7 @@ impl Bus {
         concerned.sort_unstable();
         concerned.dedup();
         concerned.retain(|id| *id != self.identity.server);
-        for id in concerned {
-            self.send(id, &Body::News(alloc::vec![News::Claim(claim.clone())]));
-        }
+        self.send_to_all(concerned, &Body::News(alloc::vec![News::Claim(claim)]));
     }
 
     /// The set of voters is another one: ballots under the old one are over, and begin anew.

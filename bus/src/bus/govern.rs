@@ -121,11 +121,9 @@ impl Bus {
         }
         self.govern.adopt_at = Some(now + ADOPT_EVERY);
         let known = self.current;
-        for id in self.voters.everybody() {
-            if id != self.identity.server {
-                self.send(id, &Body::Adopted { voters, known });
-            }
-        }
+        let mut others = self.voters.everybody();
+        others.retain(|id| *id != self.identity.server);
+        self.send_to_all(others, &Body::Adopted { voters, known });
         self.count_adopted(now, self.identity.server, known);
     }
 

@@ -1,5 +1,6 @@
 //! News comes and goes: learning, telling at once, riding on probes, looking for differences, meeting and forgetting.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -45,7 +46,7 @@ impl Bus {
 
     fn learn(&mut self, now: Instant, from: ServerId, news: News, is_fresh: bool) {
         match news {
-            News::Member(record) => self.learn_member(now, record, is_fresh),
+            News::Member(record) => self.learn_member(now, *record, is_fresh),
             News::Life(id, life) => self.learn_life(now, id, life, is_fresh),
             News::Claim(claim) => self.hear_claim(now, from, claim, is_fresh),
             News::Voters(set) => self.hear_voters(now, &set, is_fresh),
@@ -163,10 +164,10 @@ impl Bus {
     /// What there is to tell about a subject.
     fn read_subject(&self, subject: Subject, now: Option<Instant>) -> Option<News> {
         Some(match subject {
-            Subject::Member(id) => News::Member(self.members.get(id)?.record()),
+            Subject::Member(id) => News::Member(Box::new(self.members.get(id)?.record())),
             Subject::Life(id) => News::Life(id, self.members.get(id)?.life),
             Subject::Claim(group) => News::Claim(self.claims.get(group)?.clone()),
-            Subject::Voters => News::Voters(self.voters.set()?.clone()),
+            Subject::Voters => News::Voters(Box::new(self.voters.set()?.clone())),
             Subject::Forget(id) => {
                 let until = *self.keep_outs.get(&id)?;
                 let left = now.map_or(self.config.keep_out, |now| until.saturating_since(now));
@@ -224,16 +225,14 @@ impl Bus {
         let subjects = self.gossip.take_fresh();
         let is_for_voters = |subject: &Subject| matches!(subject, Subject::Voters);
         let for_voters: Vec<Subject> = subjects.iter().copied().filter(is_for_voters).collect();
-        let packets = self.pack_subjects(&subjects, now);
-        for to in self.choose_members(self.config.news_fanout, |_| true) {
-            for news in packets.iter().take(FRESH_PACKETS_MAX) {
-                self.send(to, &Body::News(news.clone()));
-            }
+        let to = self.choose_members(self.config.news_fanout, |_| true);
+        for news in self.pack_subjects(&subjects, now).into_iter().take(FRESH_PACKETS_MAX) {
+            self.send_to_all(to.iter().copied(), &Body::News(news));
         }
         if !for_voters.is_empty() {
-            let packets = self.pack_subjects(&for_voters, now);
-            for to in self.other_voters() {
-                packets.iter().for_each(|news| self.send(to, &Body::News(news.clone())));
+            let voters = self.other_voters();
+            for news in self.pack_subjects(&for_voters, now) {
+                self.send_to_all(voters.iter().copied(), &Body::News(news));
             }
         }
     }
@@ -279,13 +278,13 @@ impl Bus {
         let (members, claims) = (theirs.members.len(), theirs.claims.len());
         let differing = sync::differing(&sync::member_classes(&self.members, members), &theirs.members);
         let differs = |member: &&crate::member::Member| differing[sync::member_class(member.id, members)];
-        let facts = self.members.iter().filter(differs).map(|member| News::Member(member.record()));
+        let facts = self.members.iter().filter(differs).map(|member| News::Member(Box::new(member.record())));
         let mut news: Vec<News> = facts.collect();
         let differing = sync::differing(&sync::claim_classes(&self.claims, claims), &theirs.claims);
         let differs = |claim: &&crate::claim::Claim| differing[sync::claim_class(claim.group, claims)];
         news.extend(self.claims.iter().filter(differs).map(|claim| News::Claim(claim.clone())));
         if theirs.voters != self.voters.hash() {
-            news.extend(self.voters.set().cloned().map(News::Voters));
+            news.extend(self.voters.set().cloned().map(Box::new).map(News::Voters));
         }
         let kept_out = self.keep_outs.keys().filter_map(|id| self.read_subject(Subject::Forget(*id), Some(now)));
         news.extend(kept_out);

@@ -96,9 +96,7 @@ impl Bus {
     /// Asks some living members to probe `target`; how many.
     fn ask_others(&mut self, target: ServerId, token: u32) -> usize {
         let asked = self.choose_members(self.config.indirect_probes, |id| id != target);
-        for id in &asked {
-            self.send(*id, &Body::Ask(token, target));
-        }
+        self.send_to_all(asked.iter().copied(), &Body::Ask(token, target));
         asked.len()
     }
 
@@ -357,25 +355,19 @@ impl Bus {
     /// Tells voters what waits for them.
     pub(super) fn flush_watch(&mut self, now: Instant) {
         let outbound = core::mem::take(&mut self.outbound);
+        let voters = self.other_voters();
         if !outbound.doubts.is_empty() {
             let silent = self.silences(now, &outbound.doubts);
-            let mut voters = self.other_voters();
-            self.chance.shuffle(&mut voters);
-            for voter in voters.into_iter().take(DOUBT_FANOUT) {
-                self.send_silences(voter, &silent, |silent| Body::Doubt { relayed: false, silent });
-            }
+            let mut some = voters.clone();
+            self.chance.shuffle(&mut some);
+            some.truncate(DOUBT_FANOUT);
+            self.send_silences(&some, &silent, |silent| Body::Doubt { relayed: false, silent });
         }
         if !outbound.relayed.is_empty() {
             let silent = self.silences(now, &outbound.relayed);
-            for voter in self.other_voters() {
-                self.send_silences(voter, &silent, |silent| Body::Doubt { relayed: true, silent });
-            }
+            self.send_silences(&voters, &silent, |silent| Body::Doubt { relayed: true, silent });
         }
-        if !outbound.reports.is_empty() {
-            for voter in self.other_voters() {
-                self.send_silences(voter, &outbound.reports, Body::Report);
-            }
-        }
+        self.send_silences(&voters, &outbound.reports, Body::Report);
         if !outbound.declared.is_empty() {
             self.tell_replicas(&outbound.declared);
         }
@@ -390,9 +382,9 @@ impl Bus {
         ids.iter().filter_map(silence).collect()
     }
 
-    fn send_silences(&mut self, to: ServerId, silent: &[Silence], body: impl Fn(Vec<Silence>) -> Body) {
+    fn send_silences(&mut self, to: &[ServerId], silent: &[Silence], body: impl Fn(Vec<Silence>) -> Body) {
         for part in silent.chunks(self.packet_room() / SILENCE_BYTES_MAX) {
-            self.send(to, &body(part.to_vec()));
+            self.send_to_all(to.iter().copied(), &body(part.to_vec()));
         }
     }
 
