@@ -59,14 +59,14 @@ impl Claim {
 #[must_use]
 pub const fn next_voted(known: Epoch) -> Epoch {
     let next = known.next();
-    if next.0 % 2 == 0 { next } else { next.next() }
+    if next.0.is_multiple_of(2) { next } else { next.next() }
 }
 
 /// The least epoch after `known` that is taken without a ballot.
 #[must_use]
 pub const fn next_unvoted(known: Epoch) -> Epoch {
     let next = known.next();
-    if next.0 % 2 == 1 { next } else { next.next() }
+    if !next.0.is_multiple_of(2) { next } else { next.next() }
 }
 
 /// What became of a claim that was heard.

@@ -203,7 +203,8 @@ mod tests {
 
     #[test]
     fn equal_sets_are_equal_values() {
-        let cases: [(&[(u16, u16)], &[(u16, u16)]); 4] = [
+        type Ranges = &'static [(u16, u16)];
+        let cases: [(Ranges, Ranges); 4] = [
             (&[(5, 9), (0, 4)], &[(0, 9)]),
             (&[(0, 9), (3, 5)], &[(0, 9)]),
             (&[(0, 1), (3, 3), (2, 2)], &[(0, 3)]),

@@ -49,7 +49,7 @@ pub struct Candidate {
 #[must_use]
 pub fn choose_voters(candidates: &[Candidate], max: usize) -> Vec<ServerId> {
     let owners = candidates.iter().filter(|candidate| candidate.owns_slots).count();
-    let odd = |count: usize| count - usize::from(count % 2 == 0 && count > 0);
+    let odd = |count: usize| count - usize::from(count.is_multiple_of(2) && count > 0);
     let wanted = if owners > max { odd(max) } else { odd((owners | 1).max(3).min(max)) };
     let wanted = wanted.min(odd(candidates.len()));
     let mut rest: Vec<&Candidate> = candidates.iter().collect();

@@ -1,6 +1,5 @@
 //! What the node wants.
 
-use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -50,7 +49,7 @@ impl Bus {
                 self.describe_again(now);
                 Ok(())
             }
-            Command::Publish { channel, message } => self.publish(channel, message),
+            Command::Publish { channel, message } => self.publish(&channel, &message),
         }
     }
 
@@ -170,29 +169,23 @@ impl Bus {
         Ok(())
     }
 
-    fn publish(&mut self, channel: Vec<u8>, message: Vec<u8>) -> Result<(), CommandError> {
+    fn publish(&mut self, channel: &[u8], message: &[u8]) -> Result<(), CommandError> {
         let too_long = channel.len() > self.config.channel_bytes_max || message.len() > self.config.message_bytes_max;
         if too_long || channel.len() + message.len() > self.packet_room() {
             return Err(CommandError::TooLong);
         }
         let own = self.identity.server;
         let hears = |member: &&crate::member::Member| {
-            member.id != own && !member.life.failed && wants(&member.description.interest, &channel)
+            member.id != own && !member.life.failed && wants(&member.description.interest, channel)
         };
         let listeners: Vec<ServerId> = self.members.iter().filter(hears).map(|member| member.id).collect();
-        let body = Body::Publish { channel: channel.clone().into(), message: message.clone().into() };
-        for to in listeners {
-            self.send(to, &body);
-        }
-        self.deliver(own, &channel, &message);
+        self.send_to_all(listeners, &Body::Publish { channel: channel.into(), message: message.into() });
+        self.deliver(own, channel, message);
         Ok(())
     }
 
-    pub(super) fn handle_publish(&mut self, from: ServerId, channel: &Box<[u8]>, message: &Box<[u8]>) {
-        self.deliver(from, channel, message);
-    }
-
-    fn deliver(&mut self, from: ServerId, channel: &[u8], message: &[u8]) {
+    /// Hands a message to this member's subscribers.
+    pub(super) fn deliver(&mut self, from: ServerId, channel: &[u8], message: &[u8]) {
         if self.hears_all || self.channels.contains(channel) {
             self.event(Event::Published { channel: channel.to_vec(), message: message.to_vec(), from });
         }

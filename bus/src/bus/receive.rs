@@ -112,7 +112,7 @@ impl Bus {
             Body::Adopted { voters, known } => self.handle_adopted(now, from, voters, known),
             Body::HandoverAsk(group) => self.handle_handover_ask(now, from, group),
             Body::HandoverOffset { group, offset } => self.handle_handover_offset(now, from, group, offset),
-            Body::Publish { channel, message } => self.handle_publish(from, &channel, &message),
+            Body::Publish { channel, message } => self.deliver(from, &channel, &message),
         }
     }
 

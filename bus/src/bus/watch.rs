@@ -167,9 +167,9 @@ impl Bus {
             return;
         }
         if self.is_voter() {
-            self.outbound.relayed.push(id)
+            self.outbound.relayed.push(id);
         } else {
-            self.outbound.doubts.push(id)
+            self.outbound.doubts.push(id);
         }
         self.arm_flush(now);
     }

@@ -1,1 +1,112 @@
+use super::*;
+use crate::member::{Description, Life};
+use crate::slot::{SlotRange, SlotSet, Zone};
+use crate::voters::Origin;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
 
+fn id(number: u8) -> ServerId {
+    ServerId::from_bytes([number; 16])
+}
+
+fn identity() -> Identity {
+    Identity {
+        cluster: ClusterId::from_bytes([0xc1; 16]),
+        server: id(1),
+        incarnation: Incarnation(4),
+        zone: Zone(1),
+        address: String::from("host:1"),
+    }
+}
+
+fn saved() -> Saved {
+    let description = Description { incarnation: Incarnation(2), address: "b".into(), ..Description::default() };
+    Saved {
+        incarnation: Incarnation(3),
+        current: Epoch(9),
+        abstain_through: Epoch(1),
+        refuted: 2,
+        voters: Some(VoterSet {
+            epoch: Epoch(2),
+            origin: Origin::Chosen,
+            floor: Epoch(1),
+            voters: vec![id(1)],
+            previous: Vec::new(),
+        }),
+        votes: vec![(GroupId(7), Given { epoch: Epoch(8), candidate: id(3) })],
+        claims: vec![Claim {
+            group: GroupId(7),
+            owner: id(2),
+            epoch: Epoch(6),
+            slots: SlotSet::from_ranges(SlotRange::new(0, 1)),
+        }],
+        members: vec![MemberRecord { id: id(2), description, life: Life { refuted: 1, failed: true } }],
+        kept_out: vec![(id(4), 300)],
+        places: vec![(GroupId(7), 1_000)],
+        ..Saved::new(identity().cluster, id(1))
+    }
+}
+
+#[test]
+fn golden_bytes() {
+    let ones = |number: u8| format!("{number:02x}").repeat(16);
+    let expected = [
+        "4153484c5242555301",
+        &ones(0xc1),
+        &ones(1),
+        "03090102",
+        "01020001 01",
+        &ones(1),
+        "00",
+        "010708",
+        &ones(3),
+        "0107",
+        &ones(2),
+        "060100000001",
+        "01",
+        &ones(2),
+        "0200010100a16200c400",
+        "01",
+        &ones(4),
+        "cd012c",
+        "0107cd03e8",
+        "ece082d3d4b1373d",
+    ];
+    let bytes: String = saved().encode().iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(bytes, expected.concat().replace(' ', ""));
+    assert_eq!(Saved::decode(&saved().encode(), &identity(), &Config::default()), Ok(saved()));
+}
+
+#[test]
+fn every_damaged_bit_and_every_cut_is_noticed() {
+    let (good, config) = (saved().encode(), Config::default());
+    for bit in 0..good.len() * 8 {
+        let mut bytes = good.clone();
+        bytes[bit / 8] ^= 0x80 >> (bit % 8);
+        let read = Saved::decode(&bytes, &identity(), &config);
+        assert!(matches!(read, Err(RestoreError::Damaged | RestoreError::NewerVersion { .. })), "bit {bit}: {read:?}");
+    }
+    for end in 0..good.len() {
+        assert_eq!(Saved::decode(&good[..end], &identity(), &config), Err(RestoreError::Damaged), "cut at {end}");
+    }
+}
+
+#[test]
+fn someone_elses_memory_is_refused() {
+    let (good, config) = (saved().encode(), Config::default());
+    let check = |identity: Identity, config: &Config, expected| {
+        assert_eq!(Saved::decode(&good, &identity, config).err(), expected);
+    };
+    check(identity(), &config, None);
+    check(Identity { incarnation: Incarnation(3), ..identity() }, &config, None);
+    let later = RestoreError::LaterLife { incarnation: Incarnation(3) };
+    check(Identity { incarnation: Incarnation(2), ..identity() }, &config, Some(later));
+    check(Identity { server: id(2), ..identity() }, &config, Some(RestoreError::OtherServer));
+    check(
+        Identity { cluster: ClusterId::from_bytes([1; 16]), ..identity() },
+        &config,
+        Some(RestoreError::OtherCluster),
+    );
+    check(identity(), &Config { members_max: 0, ..Config::default() }, Some(RestoreError::TooLong));
+}

@@ -240,7 +240,7 @@ fn a_voter_without_memory_abstains() {
     net.kill(2);
     net.servers.get_mut(&2).unwrap().saved = None;
     net.start(2);
-    net.command(1, Command::Meet { id: id(2), address: format!("again") });
+    net.command(1, Command::Meet { id: id(2), address: "again".into() });
     net.run(3_000);
     net.kill(1);
     net.run(15_000);

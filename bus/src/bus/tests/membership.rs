@@ -62,15 +62,12 @@ fn the_forgotten_are_kept_out_for_a_while() {
     net.command(2, Command::Forget { id: id(5) });
     let gone = |net: &Net| (1..=4).all(|number| net.bus(number).member(id(5)).is_none());
     net.run_until(1_000, "all have forgotten it", gone);
-    assert_eq!(
-        net.try_command(1, Command::Meet { id: id(5), address: format!("x") }),
-        Err(crate::CommandError::KeptOut)
-    );
+    assert_eq!(net.try_command(1, Command::Meet { id: id(5), address: "x".into() }), Err(crate::CommandError::KeptOut));
     // It is alive and goes on trying, in vain.
     net.run(55_000);
     assert!(gone(&net) && net.bus(1).counters().refused_kept_out > 0);
     net.run(10_000);
-    net.command(1, Command::Meet { id: id(5), address: format!("x") });
+    net.command(1, Command::Meet { id: id(5), address: "x".into() });
     net.run_until(2_000, "it is back", |net| (1..=4).all(|number| net.bus(number).member(id(5)).is_some()));
     net.run_until(5_000, "all agree", Net::agrees);
 }
