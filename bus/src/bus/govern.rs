@@ -220,7 +220,9 @@ impl Bus {
             let room = self.owners().count() <= self.config.voters_chosen_max;
             set.voters.len() == wanted.len() && set.voters.iter().all(lives) && (owners_in || !room)
         });
-        if wanted.is_empty() || is_good {
+        // The choice of the same ones again, such as three of four owners, would change their epoch and nothing else.
+        let is_same = known.is_some_and(|set| set.voters == wanted);
+        if wanted.is_empty() || is_good || is_same {
             return;
         }
         let epoch = known.map_or(Epoch(1), |set| set.epoch.next());

@@ -140,7 +140,7 @@ impl Bus {
         // Whoever knows the same needs no news.
         let differs = (beat.members, beat.claims) != (self.members.digest(), self.claims_digest());
         let own = self.beat_for(from, now);
-        let news = if differs { self.take_news(self.config.piggyback_bytes_max) } else { alloc::vec::Vec::new() };
+        let news = if differs { self.take_news(now, self.config.piggyback_bytes_max) } else { alloc::vec::Vec::new() };
         self.send(from, &Body::Answer(token, own, news));
     }
 

@@ -162,7 +162,7 @@ impl Bus {
     }
 
     /// What there is to tell about a subject.
-    fn read_subject(&self, subject: Subject, now: Option<Instant>) -> Option<News> {
+    fn read_subject(&self, subject: Subject, now: Instant) -> Option<News> {
         Some(match subject {
             Subject::Member(id) => News::Member(Box::new(self.members.get(id)?.record())),
             Subject::Life(id) => News::Life(id, self.members.get(id)?.life),
@@ -170,14 +170,14 @@ impl Bus {
             Subject::Voters => News::Voters(Box::new(self.voters.set()?.clone())),
             Subject::Forget(id) => {
                 let until = *self.keep_outs.get(&id)?;
-                let left = now.map_or(self.config.keep_out, |now| until.saturating_since(now));
+                let left = until.saturating_since(now);
                 News::Forget(id, u64::try_from(left.as_millis()).unwrap_or(u64::MAX))
             }
         })
     }
 
     /// News to go with a packet that has room for so many bytes of it.
-    pub(super) fn take_news(&mut self, room: usize) -> Vec<News> {
+    pub(super) fn take_news(&mut self, now: Instant, room: usize) -> Vec<News> {
         let mut news = Vec::new();
         if self.gossip.is_quiet() {
             return news;
@@ -185,7 +185,7 @@ impl Bus {
         let (mut left, mut written) = (room, Vec::new());
         let mut gossip = core::mem::take(&mut self.gossip);
         gossip.tell(self.tells_max(), |subject| {
-            let Some(piece) = self.read_subject(subject, None) else { return Told::Gone };
+            let Some(piece) = self.read_subject(subject, now) else { return Told::Gone };
             written.clear();
             encode_news(&mut written, &piece);
             // A piece that is longer than the room goes alone.
@@ -238,7 +238,7 @@ impl Bus {
     }
 
     fn pack_subjects(&self, subjects: &[Subject], now: Instant) -> Vec<Vec<News>> {
-        let news = subjects.iter().filter_map(|subject| self.read_subject(*subject, Some(now)));
+        let news = subjects.iter().filter_map(|subject| self.read_subject(*subject, now));
         pack(news, self.packet_room())
     }
 
@@ -286,7 +286,7 @@ impl Bus {
         if theirs.voters != self.voters.hash() {
             news.extend(self.voters.set().cloned().map(Box::new).map(News::Voters));
         }
-        let kept_out = self.keep_outs.keys().filter_map(|id| self.read_subject(Subject::Forget(*id), Some(now)));
+        let kept_out = self.keep_outs.keys().filter_map(|id| self.read_subject(Subject::Forget(*id), now));
         news.extend(kept_out);
         let room = self.packet_room();
         for part in pack(news.into_iter(), room).into_iter().take(SYNC_BYTES_MAX / room) {

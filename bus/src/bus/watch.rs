@@ -36,7 +36,7 @@ impl Bus {
     pub(super) fn probe(&mut self, target: ServerId, cause: Cause, with_news: bool, now: Instant) -> Option<u32> {
         let token = self.prober.begin(target, cause, now)?;
         let beat = self.beat_for(target, now);
-        let news = if with_news { self.take_news(self.config.piggyback_bytes_max) } else { Vec::new() };
+        let news = if with_news { self.take_news(now, self.config.piggyback_bytes_max) } else { Vec::new() };
         self.counters.probes_sent += 1;
         self.send(target, &Body::Probe(token, beat, news));
         Some(token)
