@@ -104,6 +104,8 @@ struct Known {
     primary_of: Vec<GroupId>,
     /// It has lost its disk, and knows of no voters since.
     is_blank: bool,
+    /// When its first life without memory began.
+    blank_since_ns: Option<u64>,
     /// The set of voters under which it lost its memory of votes, and does not vote.
     abstains: Option<Epoch>,
 }
@@ -399,6 +401,9 @@ impl Watch for Checker {
         let known = &mut self.known[member as usize];
         known.claims.clear();
         known.primary_of.clear();
+        if known.is_blank {
+            known.blank_since_ns = Some(scene.now_ns);
+        }
         let lost = known.elected.iter().find(|(group, epoch)| !owns(scene.bus, me, **group, **epoch));
         if let Some((group, epoch)) = lost.map(|(group, epoch)| (*group, *epoch)) {
             self.violated(|| format!("{member} has forgotten its election in group {group}, epoch {epoch}"));
@@ -450,7 +455,10 @@ impl Watch for Checker {
             Event::Elected { group, epoch } => self.elected(scene, *group, *epoch),
             Event::VotersChanged { epoch, .. } => {
                 let known = &mut self.known[scene.member as usize];
-                if core::mem::take(&mut known.is_blank) {
+                known.is_blank = false;
+                // What a blank member hears of soon after its beginning, it may have voted under.
+                let window_ns = self.rules.timeout_ns() / 95 * 100;
+                if known.blank_since_ns.is_some_and(|since_ns| now_ns - since_ns <= window_ns) {
                     known.abstains = Some(*epoch);
                 }
             }
