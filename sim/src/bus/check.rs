@@ -90,6 +90,14 @@ struct LastVote {
     lost: bool,
 }
 
+/// A vote for one candidate, and the sets of voters that it was given under.
+#[derive(Debug)]
+struct Given {
+    voter: ServerId,
+    under: Vec<ServerId>,
+    before: Vec<ServerId>,
+}
+
 /// What is known of one member.
 #[derive(Debug, Default)]
 struct Known {
@@ -132,7 +140,7 @@ pub struct Checker {
     pub(super) reach: Reach,
     known: Vec<Known>,
     primaries: BTreeMap<(GroupId, Epoch), ServerId>,
-    ballots: BTreeMap<(GroupId, Epoch, ServerId), Vec<ServerId>>,
+    ballots: BTreeMap<(GroupId, Epoch, ServerId), Vec<Given>>,
     /// When an operator last had each member forgotten.
     forgotten_ns: [u64; MEMBERS_MAX],
     /// Who has heard a message since [`Checker::listen`].
@@ -230,9 +238,9 @@ impl Checker {
             });
         }
         let ballot = self.ballots.entry((group, epoch, candidate)).or_default();
-        let me = scene.bus.identity().server;
-        if !ballot.contains(&me) {
-            ballot.push(me);
+        let (me, view) = (scene.bus.identity().server, scene.bus.voters());
+        if !ballot.iter().any(|vote| vote.voter == me) {
+            ballot.push(Given { voter: me, under: view.voters.to_vec(), before: view.previous.to_vec() });
         }
         let shadow = self.shadow(scene);
         let kept = shadow.is_some_and(|shadow| shadow.current_epoch() >= epoch);
@@ -255,7 +263,8 @@ impl Checker {
             return;
         }
         let is_well = scene.bus.member(view.primary).is_some_and(|primary| primary.health == Health::Alive);
-        let well = view.primary != candidate && is_well && !view.slots.is_empty();
+        let other = view.primary != candidate && view.primary != scene.bus.identity().server;
+        let well = other && is_well && !view.slots.is_empty();
         self.expect(!well, || {
             format!("{} votes in group {group}, epoch {epoch}, whose primary it sees alive", scene.member)
         });
@@ -272,16 +281,19 @@ impl Checker {
         self.counts.elections += 1;
         self.known[member as usize].elected.insert(group, epoch);
         let votes = self.ballots.get(&(group, epoch, me)).map(Vec::as_slice).unwrap_or_default();
+        // Votes count under the set in which they were given, even if others have been told since.
+        let is_majority = |set: &[ServerId]| {
+            let given = votes.iter().filter(|vote| vote.under == set || vote.before == set);
+            given.filter(|vote| set.contains(&vote.voter)).count() > set.len() / 2
+        };
         let view = scene.bus.voters();
-        for set in [view.voters, view.previous].into_iter().filter(|set| !set.is_empty()) {
-            let given = set.iter().filter(|voter| votes.contains(voter)).count();
-            let (of, enough) = (set.len(), given > set.len() / 2);
-            if !enough {
-                self.violated(|| {
-                    format!("{member} is elected in group {group}, epoch {epoch} by {given} of {of} voters")
-                });
-                return;
-            }
+        let under = votes.iter().any(|vote| is_majority(&vote.under));
+        let before = view.previous.is_empty() || is_majority(view.previous) || !is_majority(view.voters);
+        if !(under && before || view.voters.is_empty()) {
+            let count = votes.len();
+            return self.violated(|| {
+                format!("{member} is elected in group {group}, epoch {epoch} by {count} votes: no majority")
+            });
         }
         let kept = self.shadow(scene).is_some_and(|shadow| owns(&shadow, me, group, epoch));
         self.expect(kept, || {
