@@ -90,12 +90,11 @@ struct LastVote {
     lost: bool,
 }
 
-/// A vote for one candidate, and the sets of voters that it was given under.
+/// A vote for one candidate, and the set of voters that it was given under.
 #[derive(Debug)]
 struct Given {
     voter: ServerId,
     under: Vec<ServerId>,
-    before: Vec<ServerId>,
 }
 
 /// What is known of one member.
@@ -240,7 +239,7 @@ impl Checker {
         let ballot = self.ballots.entry((group, epoch, candidate)).or_default();
         let (me, view) = (scene.bus.identity().server, scene.bus.voters());
         if !ballot.iter().any(|vote| vote.voter == me) {
-            ballot.push(Given { voter: me, under: view.voters.to_vec(), before: view.previous.to_vec() });
+            ballot.push(Given { voter: me, under: view.voters.to_vec() });
         }
         let shadow = self.shadow(scene);
         let kept = shadow.is_some_and(|shadow| shadow.current_epoch() >= epoch);
@@ -281,14 +280,16 @@ impl Checker {
         self.counts.elections += 1;
         self.known[member as usize].elected.insert(group, epoch);
         let votes = self.ballots.get(&(group, epoch, me)).map(Vec::as_slice).unwrap_or_default();
-        // Votes count under the set in which they were given, even if others have been told since.
-        let is_majority = |set: &[ServerId]| {
-            let given = votes.iter().filter(|vote| vote.under == set || vote.before == set);
-            given.filter(|vote| set.contains(&vote.voter)).count() > set.len() / 2
+        // Votes count under the set in which they were given, even if others have been told since; there they count for the
+        // set before it too.
+        let is_majority = |of: &[ServerId], under: &[ServerId]| {
+            let given = votes.iter().filter(|vote| vote.under == under && of.contains(&vote.voter));
+            given.count() > of.len() / 2
         };
         let view = scene.bus.voters();
-        let under = votes.iter().any(|vote| is_majority(&vote.under));
-        let before = view.previous.is_empty() || is_majority(view.previous) || !is_majority(view.voters);
+        let under = votes.iter().any(|vote| is_majority(&vote.under, &vote.under));
+        let needs_both = !view.previous.is_empty() && is_majority(view.voters, view.voters);
+        let before = !needs_both || is_majority(view.previous, view.voters);
         if !(under && before || view.voters.is_empty()) {
             let count = votes.len();
             return self.violated(|| {
