@@ -31,6 +31,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) members: &'a Members,
     /// Whether this voter has lost its memory of the votes of the present set.
     pub(crate) abstains: bool,
+    /// Groups for which votes are remembered.
+    pub(crate) groups_max: usize,
     pub(crate) now: Instant,
     pub(crate) bugs: Bugs,
 }
@@ -81,6 +83,9 @@ impl Votes {
         check_claims(candidate, request, facts)?;
         self.check_epoch(candidate, request, facts)?;
         self.check_rank(candidate, request, facts)?;
+        if self.given.len() >= facts.groups_max && !self.given.contains_key(&request.group) {
+            return Err(Reason::NoRoom);
+        }
         let key = if facts.bugs.has(Planted::VoteWithoutGroup) { GroupId(0) } else { request.group };
         self.given.insert(key, Given { epoch: request.epoch, candidate });
         Ok(())
@@ -112,8 +117,9 @@ impl Votes {
 
     /// A candidate was refused for a reason that will pass.
     pub(crate) fn handle_refused(&mut self, candidate: ServerId, request: &VoteRequest, now: Instant) {
+        self.best.retain(|_, best| now < best.2 + BETTER_TIME);
         let best = self.best.entry(request.group).or_insert((request.offset, candidate, now));
-        if request.offset >= best.0 || now >= best.2 + BETTER_TIME {
+        if request.offset >= best.0 {
             *best = (request.offset, candidate, now);
         }
     }

@@ -149,6 +149,8 @@ pub enum Reason {
     NoMemory,
     /// The candidate is no replica of the group.
     NotReplica,
+    /// The voter remembers votes for as many groups as it can.
+    NoRoom,
 }
 
 /// The answer to a request for a vote.
@@ -525,6 +527,7 @@ const fn reason_number(reason: Reason) -> u64 {
         Reason::SlotTaken => 7,
         Reason::NoMemory => 8,
         Reason::NotReplica => 9,
+        Reason::NoRoom => 10,
     }
 }
 
@@ -694,6 +697,7 @@ impl<'a> Input<'a> {
             7 => Reason::SlotTaken,
             8 => Reason::NoMemory,
             9 => Reason::NotReplica,
+            10 => Reason::NoRoom,
             _ => return Err(PacketError::Malformed),
         }))
     }

@@ -171,7 +171,8 @@ fn read(input: &mut Input<'_>, cluster: ClusterId, server: ServerId, config: &Co
         let (group, epoch) = (input.group()?, input.epoch()?);
         saved.votes.push((group, Given { epoch, candidate: input.id()? }));
     }
-    for _ in 0..input.count(config.groups_max, 19)? {
+    // Claims of its own stand beside those that it knows until they are told.
+    for _ in 0..input.count(config.groups_max.saturating_mul(2), 19)? {
         saved.claims.push(input.claim()?);
     }
     for _ in 0..input.count(config.members_max, 23)? {
@@ -180,7 +181,7 @@ fn read(input: &mut Input<'_>, cluster: ClusterId, server: ServerId, config: &Co
     for _ in 0..input.count(config.keep_outs_max, 17)? {
         saved.kept_out.push((input.id()?, input.uint()?));
     }
-    for _ in 0..input.count(config.groups_max, 2)? {
+    for _ in 0..input.count(config.groups_max.saturating_add(config.follows_max), 2)? {
         saved.places.push((input.group()?, input.uint()?));
     }
     Ok(saved)

@@ -96,7 +96,8 @@ impl Bus {
         if known.is_some_and(|claim| claim.owner != self.identity.server) {
             return Err(CommandError::NotPrimary);
         }
-        if known.is_none() && self.claims.len() >= self.config.groups_max {
+        let groups = self.claims.len() + self.ballots.len() + self.durable.claims().count();
+        if known.is_none() && groups >= self.config.groups_max {
             return Err(CommandError::TooLong);
         }
         let wanted = known.map_or(slots.clone(), |claim| self.claims.held(claim).union(&slots));

@@ -71,7 +71,7 @@ impl Durable {
     }
 
     /// Own claims that are not told yet.
-    fn claims(&self) -> impl Iterator<Item = &Claim> {
+    pub(super) fn claims(&self) -> impl Iterator<Item = &Claim> {
         self.deferred.iter().filter_map(|(_, what)| match what {
             Deferred::Claim { claim, .. } => Some(claim),
             _ => None,

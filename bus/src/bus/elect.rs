@@ -303,6 +303,7 @@ impl Bus {
             claims: &self.claims,
             members: &self.members,
             abstains: self.govern.abstains(self.voters.epoch()),
+            groups_max: self.config.groups_max,
             now,
             bugs: self.bugs,
         };
