@@ -201,6 +201,8 @@ pub(crate) struct Members {
     places: BTreeMap<ServerId, u32>,
     digest: u64,
     failed: BTreeSet<ServerId>,
+    /// The numbers of packets to a member that comes back go on from here: it may remember the greatest that it has seen.
+    sent_floor: u32,
 }
 
 impl Members {
@@ -261,6 +263,7 @@ impl Members {
         assert!(before.is_none(), "a member is added once");
         let mut member = Member::new(record);
         member.failed_at = now;
+        member.sent = self.sent_floor;
         self.digest ^= member.hash;
         if member.life.failed {
             self.failed.insert(member.id);
@@ -279,6 +282,7 @@ impl Members {
         }
         self.digest ^= member.hash;
         self.failed.remove(&id);
+        self.sent_floor = self.sent_floor.max(member.sent);
         Some(member)
     }
 

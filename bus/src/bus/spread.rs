@@ -321,7 +321,15 @@ impl Bus {
     /// Removes a member and keeps it out for `left`.
     pub(super) fn forget(&mut self, now: Instant, id: ServerId, left: Duration, is_fresh: bool) {
         let is_known = self.members.place(id).is_some();
-        if id == self.identity.server || left.is_zero() || self.keep_outs.contains_key(&id) {
+        if id == self.identity.server || left.is_zero() {
+            return;
+        }
+        if let Some(until) = self.keep_outs.get_mut(&id) {
+            // What is left is told back and forth and a little late each time. Only an operator's new wish is much later.
+            if now + left > *until + self.config.keep_out / 16 {
+                *until = now + left;
+                self.tell(now, Subject::Forget(id));
+            }
             return;
         }
         if self.keep_outs.len() >= self.config.keep_outs_max {
