@@ -456,7 +456,7 @@ impl Watch for Checker {
             Event::MemberJoined { id, .. } => self.joined(scene, *id),
             Event::Forgotten { id } => {
                 // Clocks differ by up to two hundredths, and who hears of it later keeps out for what is left.
-                let keep_out_ns = self.rules.config.keep_out.as_nanos() as u64 / 100 * 96;
+                let keep_out_ns = self.rules.config.keep_out.as_nanos() as u64 / 100 * 90;
                 let forgotten_ns = self.inside(*id).map_or(0, |no| self.forgotten_ns[no as usize]);
                 self.view(scene, *id, |view| {
                     view.set(now_ns, false, false);

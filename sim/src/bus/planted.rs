@@ -35,7 +35,7 @@ pub(super) fn command(
     let mut escaped = Vec::new();
     for bug in bugs {
         let mut catches: Vec<Catch> =
-            (0..STARTS).map(|start| catch(bug, options.from + start * STRIDE, seeds_max)).collect();
+            (0..STARTS).map(|start| catch(bug, &options.classes(), options.from + start * STRIDE, seeds_max)).collect();
         catches.sort_by_key(|catch| catch.seeds.unwrap_or(u64::MAX));
         let middle = &catches[STARTS as usize / 2];
         let seeds = middle.seeds.map_or_else(|| format!("not within {seeds_max}"), |seeds| seeds.to_string());
@@ -85,11 +85,11 @@ mod catch {
         pub what: String,
     }
 
-    /// Runs seeds from `from` on, `seeds_max` at most, until the checkers see the bug.
+    /// Runs seeds from `from` on, `seeds_max` at most, with faults of `classes`, until the checkers see the bug.
     #[must_use]
-    pub fn catch(bug: Planted, from: u64, seeds_max: u64) -> Catch {
+    pub fn catch(bug: Planted, classes: &[Class], from: u64, seeds_max: u64) -> Catch {
         for count in 0..seeds_max {
-            let params = Params::draw(from + count, Class::ALL, None);
+            let params = Params::draw(from + count, classes, None);
             if let Some(failure) = run_seed(&params, Some(bug)).failure {
                 return Catch { seeds: Some(count + 1), what: failure.what };
             }

@@ -292,12 +292,14 @@ impl<W: Watch> World<W> {
         };
         let saved = slot.disk.durable.as_deref();
         let seed = rng.next_u64();
-        #[cfg_attr(not(feature = "planted"), expect(unused_mut, reason = "only a planted bug changes it here"))]
-        let mut bus = Bus::new(self.options.config.clone(), identity, saved, seed, clock.local(self.now_ns))?;
+        let (config, now) = (self.options.config.clone(), clock.local(self.now_ns));
+        #[cfg(not(feature = "planted"))]
+        let bus = Bus::new(config, identity, saved, seed, now)?;
         #[cfg(feature = "planted")]
-        if let Some(bug) = self.options.planted {
-            bus.plant(bug);
-        }
+        let bus = match self.options.planted {
+            Some(bug) => Bus::new_planted(config, identity, saved, seed, now, bug)?,
+            None => Bus::new(config, identity, saved, seed, now)?,
+        };
         slot.bus = Some(bus);
         self.journal.step(self.now_ns, 1, u64::from(member));
         self.journal.tell(self.now_ns, || format!("{member} starts, clock {ppm} ppm"));
