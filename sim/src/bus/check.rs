@@ -10,6 +10,7 @@
 //! - a failure is declared by a majority of voters, each of which really suspects or did a moment ago; who is told of a
 //!   failure is told of one that was declared; no failure is declared of a member that too few voters could miss;
 //! - a primary that for the member timeout has reached no majority of the voters, nor anybody who has, takes no writes;
+//! - a packet that came before, or from an earlier life of its sender than the receiver knows of, is refused;
 //! - nobody of another cluster gets in; a forgotten member is kept out; a damaged record is not restored.
 //!
 //! Verified when everything has healed (see `agree`): all members agree on members, failures, voters and claims, every
@@ -22,6 +23,7 @@
 use std::collections::BTreeMap;
 
 use ashlar_bus::event::{Event, FailedBy, Health, Role};
+use ashlar_bus::saved::Saved;
 use ashlar_bus::slot::GroupId;
 use ashlar_bus::{Bus, Config};
 use ashlar_wire::epoch::Epoch;
@@ -29,7 +31,7 @@ use ashlar_wire::id::ServerId;
 use ashlar_wire::time::Instant;
 
 use super::reach::Reach;
-use super::world::{Scene, Watch, number_of};
+use super::world::{Odd, Scene, Watch, number_of};
 
 /// Places in the lists of a checker: the members of a small world and a stranger.
 pub(super) const MEMBERS_MAX: usize = 12;
@@ -241,8 +243,8 @@ impl Checker {
         if !ballot.iter().any(|vote| vote.voter == me) {
             ballot.push(Given { voter: me, under: view.voters.to_vec() });
         }
-        let shadow = self.shadow(scene);
-        let kept = shadow.is_some_and(|shadow| shadow.current_epoch() >= epoch);
+        let saved = scene.durable.and_then(|bytes| Saved::decode(bytes, scene.bus.identity(), &self.rules.config).ok());
+        let kept = saved.is_some_and(|saved| saved.votes.iter().any(|(of, vote)| *of == group && vote.epoch >= epoch));
         self.expect(kept, || format!("{voter} tells of its vote in group {group}, epoch {epoch} before it is durable"));
         self.voted_with_reason(scene, group, epoch, candidate);
     }
@@ -479,6 +481,11 @@ impl Watch for Checker {
             Event::Voted { group, epoch, candidate } => self.voted(scene, *group, *epoch, *candidate),
             _ => {}
         }
+    }
+
+    fn odd(&mut self, scene: &Scene<'_>, odd: Odd, refused: bool) {
+        let member = scene.member;
+        self.expect(refused, || format!("{member} takes a packet that {}", odd.words()));
     }
 
     fn settled(&mut self, scene: &Scene<'_>) {

@@ -6,6 +6,9 @@
 //! Not here: the grid below the bus (its connections, its order of bytes). A packet is on its own, as the bus is told
 //! to expect.
 
+use std::collections::BTreeMap;
+
+use ashlar_bus::packet::{Body, decode};
 use ashlar_bus::slot::Zone;
 use ashlar_bus::{Bus, Command, CommandError, Config, Event, Identity, Output, RestoreError, Ticket};
 use ashlar_wire::id::{ClusterId, Incarnation, ServerId};
@@ -76,6 +79,26 @@ pub struct Memory {
     pub saved: Option<Vec<u8>>,
 }
 
+/// Why a packet ought to be refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Odd {
+    /// The same one came before, in the same life of the receiver.
+    Copy,
+    /// Its sender has begun another life since, and the receiver knows.
+    EarlierLife,
+}
+
+impl Odd {
+    /// The same in words.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Copy => "it has taken before",
+            Self::EarlierLife => "comes from an earlier life of its sender",
+        }
+    }
+}
+
 /// Who sees what happens. Members are called by their numbers.
 pub trait Watch {
     /// A life begins.
@@ -88,6 +111,8 @@ pub trait Watch {
     fn way(&mut self, _now_ns: u64, _from: u32, _to: u32, _is_open: bool) {}
     /// A member's bus told of something.
     fn event(&mut self, _scene: &Scene<'_>, _event: &Event) {}
+    /// A member has handled a packet that it ought to refuse; whether it did.
+    fn odd(&mut self, _scene: &Scene<'_>, _odd: Odd, _refused: bool) {}
     /// A member has handled something and said all that it has to say about it.
     fn settled(&mut self, _scene: &Scene<'_>) {}
     /// Whether the run is to stop here.
@@ -96,10 +121,19 @@ pub trait Watch {
     }
 }
 
+/// What is known of a packet since it was sent.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sent {
+    /// The life of the sender then.
+    life: u32,
+    /// The number of a packet that was doubled.
+    twin: Option<u64>,
+}
+
 /// What is due.
 #[derive(Debug)]
 pub(super) enum Entry {
-    Packet { from: u32, to: u32, bytes: Vec<u8> },
+    Packet { from: u32, to: u32, bytes: Vec<u8>, sent: Sent },
     Tick { member: u32, life: u32 },
     Persisted { member: u32, life: u32, ticket: Ticket },
 }
@@ -123,6 +157,10 @@ pub struct World<W> {
     members: Vec<Member>,
     journal: Journal,
     chance: Rng,
+    /// Packets that were doubled.
+    twins: u64,
+    /// Doubled packets of which one was taken, and in which life of the receiver.
+    taken: BTreeMap<u64, u32>,
     watch: W,
 }
 
@@ -149,6 +187,8 @@ impl<W: Watch> World<W> {
             members,
             journal: Journal::new(options.tail_max),
             chance: rng.fork("chance", 0),
+            twins: 0,
+            taken: BTreeMap::new(),
             watch,
             options,
         }
@@ -436,12 +476,10 @@ impl<W: Watch> World<W> {
         let now = slot.clock.local(self.now_ns);
         let bus = slot.bus.as_mut().expect("it runs");
         match entry {
-            Entry::Packet { from, bytes, .. } => {
+            Entry::Packet { from, bytes, sent, .. } => {
                 self.journal.step(self.now_ns, 5, u64::from(from) << 32 | u64::from(member));
                 self.journal.bytes(&bytes);
-                let from = self.members[from as usize].id;
-                let bus = self.members[member as usize].bus.as_mut().expect("it runs");
-                bus.handle_packet(now, from, &bytes);
+                self.deliver(now, from, member, &bytes, sent);
             }
             Entry::Tick { life, .. } => {
                 if life != slot.life || slot.tick_at_ns > self.now_ns {
@@ -463,6 +501,24 @@ impl<W: Watch> World<W> {
             }
         }
         self.settle(member);
+    }
+
+    fn deliver(&mut self, now: Instant, from: u32, to: u32, bytes: &[u8], sent: Sent) {
+        let (sender, life) = (self.members[from as usize].id, self.members[from as usize].life);
+        let slot = &mut self.members[to as usize];
+        let bus = slot.bus.as_mut().expect("it runs");
+        let is_copy = sent.twin.is_some_and(|twin| self.taken.remove(&twin) == Some(slot.life));
+        let was_odd = is_copy || sent.life != life;
+        let odd = was_odd.then(|| why_odd(bus, sender, bytes, &self.options.config, is_copy)).flatten();
+        let before = refused(bus);
+        bus.handle_packet(now, sender, bytes);
+        let refused = refused(bus) > before;
+        if let Some(twin) = sent.twin.filter(|_| !is_copy && !refused) {
+            self.taken.insert(twin, slot.life);
+        }
+        if let Some(odd) = odd {
+            self.watch.odd(&self.members[to as usize].scene(self.now_ns, to), odd, refused);
+        }
     }
 
     /// Takes what a bus has to say, and sees to its next tick.
@@ -498,12 +554,15 @@ impl<W: Watch> World<W> {
         traffic.packets += 1;
         traffic.bytes += bytes.len() as u64;
         let Some(to) = self.number_of(to) else { return };
+        let sent = Sent { life: self.members[from as usize].life, twin: None };
         match self.net.fate(self.now_ns, from, to) {
             Fate::Lost => {}
-            Fate::Once(at_ns) => self.queue.push(at_ns, Entry::Packet { from, to, bytes }),
+            Fate::Once(at_ns) => self.queue.push(at_ns, Entry::Packet { from, to, bytes, sent }),
             Fate::Twice(at_ns, again_ns) => {
-                self.queue.push(at_ns, Entry::Packet { from, to, bytes: bytes.clone() });
-                self.queue.push(again_ns, Entry::Packet { from, to, bytes });
+                self.twins += 1;
+                let sent = Sent { twin: Some(self.twins), ..sent };
+                self.queue.push(at_ns, Entry::Packet { from, to, bytes: bytes.clone(), sent });
+                self.queue.push(again_ns, Entry::Packet { from, to, bytes, sent });
             }
         }
     }
@@ -515,6 +574,36 @@ impl<W: Watch> World<W> {
         let done_ns = self.now_ns + self.chance.below(self.options.persist_ns_max + 1);
         self.queue.push(done_ns, Entry::Persisted { member, life: slot.life, ticket });
     }
+}
+
+/// Why a bus ought to refuse a packet, if it ought to. Introductions come from strangers, of whom no numbers are known.
+fn why_odd(bus: &Bus, sender: ServerId, bytes: &[u8], config: &Config, is_copy: bool) -> Option<Odd> {
+    let (header, body) = decode(bytes, bus.identity().cluster, config).ok()?;
+    let known = bus.member(sender)?;
+    if header.incarnation < known.incarnation {
+        return Some(Odd::EarlierLife);
+    }
+    let is_numbered = header.sequence > 0 && !matches!(body, Body::Meet(_));
+    (is_copy && is_numbered && header.incarnation == known.incarnation).then_some(Odd::Copy)
+}
+
+/// Packets that a bus has refused.
+fn refused(bus: &Bus) -> u64 {
+    let counters = bus.counters();
+    [
+        counters.refused_malformed,
+        counters.refused_version,
+        counters.refused_cluster,
+        counters.refused_stale,
+        counters.refused_replayed,
+        counters.refused_stranger,
+        counters.refused_kept_out,
+        counters.refused_unasked,
+        counters.refused_unentitled,
+        counters.refused_full,
+    ]
+    .iter()
+    .sum()
 }
 
 fn new_member(no: u32, zone: Zone, ids: &Rng) -> Member {
