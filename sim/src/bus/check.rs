@@ -83,12 +83,13 @@ impl View {
 }
 
 /// A vote, and under which set of voters it was given.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct LastVote {
     epoch: Epoch,
     candidate: ServerId,
-    voters: Epoch,
-    /// The voter has lost its disk since. It may vote again under a later set, whose floor stands in for its memory.
+    under: Vec<ServerId>,
+    /// The voter has lost its disk since. It may vote again under another set: a later one, whose floor stands in for its
+    /// memory, or one of a cluster of its own.
     lost: bool,
 }
 
@@ -228,11 +229,11 @@ impl Checker {
     fn voted(&mut self, scene: &Scene<'_>, group: GroupId, epoch: Epoch, candidate: ServerId) {
         let voter = scene.member;
         self.counts.votes += 1;
-        let voters = scene.bus.voters().epoch;
-        let vote = LastVote { epoch, candidate, voters, lost: false };
+        let under = scene.bus.voters().voters.to_vec();
+        let vote = LastVote { epoch, candidate, under: under.clone(), lost: false };
         let last = self.known[voter as usize].votes.insert(group, vote);
-        if let Some(LastVote { epoch: before, candidate: to, voters: under, lost }) = last {
-            let once = epoch > before || epoch == before && candidate == to || lost && voters > under;
+        if let Some(LastVote { epoch: before, candidate: to, under: before_under, lost }) = last {
+            let once = epoch > before || epoch == before && candidate == to || lost && under != before_under;
             self.expect(once, || {
                 let [now, then] = [candidate, to].map(|id| number_of(id).unwrap_or(u32::MAX));
                 format!("{voter} votes twice in group {group}: epoch {epoch} for {now}, after {before} for {then}")
