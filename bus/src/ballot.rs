@@ -55,7 +55,21 @@ pub(crate) struct Votes {
     given: BTreeMap<GroupId, Given>,
     /// The most data that a refused candidate had, of whom it was, and when. Not durable.
     best: BTreeMap<GroupId, (u64, ServerId, Instant)>,
+    /// What was voted for a moment ago and may be claimed any moment. Not durable.
+    promises: BTreeMap<GroupId, Promise>,
 }
+
+/// Slots that a candidate got this voter's vote for.
+#[derive(Debug, Clone)]
+struct Promise {
+    epoch: Epoch,
+    slots: SlotSet,
+    taken: SlotSet,
+    at: Instant,
+}
+
+/// Within this time the claim of a won ballot is known.
+const PROMISE_TIME: Duration = Duration::from_secs(2);
 
 impl Votes {
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = (GroupId, Given)> {
@@ -83,11 +97,30 @@ impl Votes {
         check_claims(candidate, request, facts)?;
         self.check_epoch(candidate, request, facts)?;
         self.check_rank(candidate, request, facts)?;
+        self.check_promises(request, facts.now)?;
         if self.given.len() >= facts.groups_max && !self.given.contains_key(&request.group) {
             return Err(Reason::NoRoom);
         }
         let key = if facts.bugs.has(Planted::VoteWithoutGroup) { GroupId(0) } else { request.group };
         self.given.insert(key, Given { epoch: request.epoch, candidate });
+        let (slots, taken) = (request.slots.clone(), request.taken.clone());
+        self.promises.insert(request.group, Promise { epoch: request.epoch, slots, taken, at: facts.now });
+        Ok(())
+    }
+
+    /// Slots go from one group to another in the order in which this voter has voted, although the two groups' ballots know
+    /// nothing of each other: who keeps a slot must not have lost it, and who takes one must have the greater epoch.
+    fn check_promises(&mut self, request: &VoteRequest, now: Instant) -> Result<(), Reason> {
+        self.promises.retain(|_, promise| now < promise.at + PROMISE_TIME);
+        let kept = request.slots.without(&request.taken);
+        for (group, promise) in self.promises.iter().filter(|(group, _)| **group != request.group) {
+            let loses = !promise.taken.is_empty() && kept.overlaps(&promise.taken);
+            let is_late = request.epoch <= promise.epoch && request.taken.overlaps(&promise.slots);
+            // Of two that take the same slot in one epoch, the smaller group gets it in any case.
+            if loses || is_late && (request.epoch < promise.epoch || *group < request.group) {
+                return Err(Reason::SlotTaken);
+            }
+        }
         Ok(())
     }
 
@@ -167,15 +200,21 @@ fn check_claims(candidate: ServerId, request: &VoteRequest, facts: &Facts<'_>) -
             return Err(Reason::StaleEpoch);
         }
     }
-    // Slots may be taken from others by the way of slots only, and by that only with a greater epoch.
-    let limit = if request.purpose == Purpose::Slots { request.epoch } else { request.base };
+    if request.purpose != Purpose::Slots && !request.taken.is_empty() {
+        return Err(Reason::SlotTaken);
+    }
+    // What it keeps must not have gone to another since its claim; what it takes needs a greater epoch.
     let mut last = None;
     for slot in request.slots.iter() {
-        let Some(owner) = facts.claims.owner(slot).filter(|owner| last != Some(owner.group)) else { continue };
+        let limit = if request.taken.contains(slot) { request.epoch } else { request.base };
+        let Some(owner) = facts.claims.owner(slot) else { continue };
+        if last == Some((owner.group, limit)) {
+            continue;
+        }
         if owner.group != request.group && owner.epoch >= limit {
             return Err(Reason::SlotTaken);
         }
-        last = Some(owner.group);
+        last = Some((owner.group, limit));
     }
     Ok(())
 }
@@ -203,8 +242,10 @@ pub(crate) struct Ballot {
     pub(crate) base: Epoch,
     /// The epoch of the present attempt.
     pub(crate) epoch: Epoch,
-    /// What it would claim.
+    /// What it would claim in the present attempt.
     pub(crate) slots: SlotSet,
+    /// Slots to take and slots to give up, beside what it has.
+    pub(crate) change: (SlotSet, SlotSet),
     /// How much the other replicas have, as far as they told.
     pub(crate) offsets: BTreeMap<ServerId, u64>,
     pub(crate) phase: Phase,
@@ -226,6 +267,7 @@ impl Ballot {
             base,
             epoch: Epoch::ZERO,
             slots: SlotSet::EMPTY,
+            change: (SlotSet::EMPTY, SlotSet::EMPTY),
             offsets: BTreeMap::new(),
             phase,
             begun_at: now,

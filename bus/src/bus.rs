@@ -26,7 +26,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use ashlar_wire::epoch::Epoch;
-use ashlar_wire::id::ServerId;
+use ashlar_wire::id::{Incarnation, ServerId};
 use ashlar_wire::time::Instant;
 
 use crate::ballot::{Ballot, Votes};
@@ -40,11 +40,11 @@ use crate::member::{Description, Life, MemberRecord, Members};
 use crate::packet::{Body, Circular, Header, Silence, encode};
 use crate::planted::Bugs;
 use crate::probe::Prober;
-use crate::reach::{Reach, lease};
+use crate::reach::Reach;
 use crate::saved::Saved;
 use crate::slot::GroupId;
 use crate::suspicion::Suspicion;
-use crate::voters::Voters;
+use crate::voters::{FIRST_LIFE, Voters};
 use durable::Durable;
 use handover::Handover;
 
@@ -65,6 +65,14 @@ struct Place {
     paused: Option<(Instant, ServerId)>,
     /// How much the other replicas have told to have, upon the failure of the primary of this epoch.
     told: BTreeMap<ServerId, (Epoch, u64)>,
+}
+
+/// A wish that a member be forgotten. It is remembered for a while after its end, so that it is not taken again from
+/// somebody for whom it ends a little later.
+#[derive(Debug, Clone, Copy)]
+struct KeptOut {
+    tag: u32,
+    until: Instant,
 }
 
 /// A server that is being introduced.
@@ -157,7 +165,9 @@ pub struct Bus {
     durable: Durable,
     standing: Standing,
 
-    keep_outs: BTreeMap<ServerId, Instant>,
+    keep_outs: BTreeMap<ServerId, KeptOut>,
+    /// In which life this member's memory began.
+    memory_since: Incarnation,
     meetings: BTreeMap<ServerId, Meeting>,
     channels: BTreeSet<Vec<u8>>,
     hears_all: bool,
@@ -224,13 +234,13 @@ impl Bus {
         let memory = saved.map(|bytes| Saved::decode_with(bytes, &identity, &config, bugs)).transpose()?;
         let mut bus = Self::blank(config, identity, seed, now);
         bus.bugs = bugs;
+        bus.memory_since = memory.as_ref().map_or(bus.memory_since, |memory| memory.memory_since);
         let own = bus.own_description();
         let refuted = memory.as_ref().map_or(0, |memory| memory.refuted);
         let life = Life { refuted, failed: false };
         bus.members.insert(MemberRecord { id: bus.identity.server, description: own, life }, now);
-        match memory {
-            Some(memory) => bus.restore(memory, now),
-            None => bus.govern.handle_no_memory(&bus.identity, &bus.config, now),
+        if let Some(memory) = memory {
+            bus.restore(memory, now);
         }
         bus.gossip.add(crate::gossip::Subject::Member(bus.identity.server), NEWS_MAX);
         bus.durable.need();
@@ -265,6 +275,7 @@ impl Bus {
             durable: Durable::default(),
             standing: Standing { changed_at: now, next_sync: now, recount: true, ..Standing::default() },
             keep_outs: BTreeMap::new(),
+            memory_since: identity.incarnation.max(FIRST_LIFE),
             meetings: BTreeMap::new(),
             channels: BTreeSet::new(),
             hears_all: false,
@@ -289,6 +300,7 @@ impl Bus {
             zone: self.identity.zone,
             address: self.identity.address.as_str().into(),
             follows: follows.take(self.config.follows_max).collect(),
+            memory_since: self.memory_since,
             interest: crate::pubsub::encode_interest(&self.channels, self.hears_all),
         }
     }
@@ -305,7 +317,7 @@ impl Bus {
         self.tick_govern(now);
         self.tick_migration(now);
         self.try_refute(now);
-        self.keep_outs.retain(|_, until| *until > now);
+        self.drop_keep_outs(now);
         self.tick_flush(now);
         self.finish(now);
     }
@@ -365,7 +377,6 @@ impl Bus {
             least(&mut self.handovers.values().map(Handover::due)),
             least(&mut self.places.values().filter_map(|place| place.paused.map(|(until, _)| until))),
             least(&mut self.meetings.values().map(|meeting| meeting.next)),
-            least(&mut self.keep_outs.values().copied()),
         ];
         timers.into_iter().min().unwrap_or(Instant::NEVER)
     }
@@ -375,8 +386,10 @@ impl Bus {
         let own = self.identity.server;
         let mut at = Instant::NEVER;
         if let Some(since) = self.standing.held_since {
-            let known = self.reach.majority_at(&self.voters, own, now).unwrap_or(Instant::ORIGIN);
-            at = if known == now { at } else { known + lease(self.config.member_timeout) };
+            let timeout = self.config.member_timeout;
+            let is_always = self.reach.majority_at(&self.voters, own, now) == Some(now);
+            let until = self.reach.held_until(&self.voters, own, timeout, now);
+            at = if is_always { at } else { until.unwrap_or(now) };
             if !self.standing.writable && since + self.config.rejoin_delay > now {
                 at = at.min(since + self.config.rejoin_delay);
             }
@@ -389,8 +402,8 @@ impl Bus {
 
     /// Whether a majority is in reach, and what follows for writes.
     fn judge_standing(&mut self, now: Instant) {
-        let known = self.reach.majority_at(&self.voters, self.identity.server, now);
-        let held = known.is_some_and(|at| now < at + lease(self.config.member_timeout));
+        let (own, timeout) = (self.identity.server, self.config.member_timeout);
+        let held = self.reach.held_until(&self.voters, own, timeout, now).is_some();
         if held != self.standing.held_since.is_some() {
             self.standing.held_since = held.then_some(now);
             self.standing.matched = held && self.members.living() == 1;
@@ -409,12 +422,13 @@ impl Bus {
     /// Whether every slot has an owner that has not failed.
     fn is_covered(&mut self) -> bool {
         let fails = |id: &ServerId| {
-            let has_failed = self.members.get(*id).is_some_and(|member| member.life.failed);
+            let has_failed = self.members.get(*id).is_none_or(|member| member.life.failed);
             has_failed && self.claims.owned_by_server(*id) > 0
         };
         // The one that was found last is looked at first: while many have failed, it answers at once.
         let known = self.standing.uncovered_by.filter(fails);
-        let found = known.or_else(|| self.members.failed().find(fails));
+        let suspects = || self.members.failed().chain(self.keep_outs.keys().copied());
+        let found = known.or_else(|| suspects().find(fails));
         self.standing.uncovered_by = found;
         found.is_none() && self.claims.assigned() == crate::slot::SLOTS
     }

@@ -96,8 +96,8 @@ const NOBODY: u16 = u16::MAX;
 /// All claims that stand, and who owns each slot by them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Claims {
-    /// In the order in which groups became known. None is ever removed, so that a slot's entry stays true; one that is not
-    /// in `places` any more has no slots and no fingerprint.
+    /// In the order in which groups became known. None is ever removed, not even when its owner is forgotten, so that no
+    /// epoch goes back.
     entries: Vec<Entry>,
     places: BTreeMap<GroupId, u16>,
     /// For each slot the place of the group that owns it. Empty before the first claim.
@@ -119,7 +119,7 @@ impl Claims {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.places.len()
+        self.entries.len()
     }
 
     pub(crate) fn get(&self, group: GroupId) -> Option<&Claim> {
@@ -148,7 +148,7 @@ impl Claims {
 
     /// All claims with their fingerprints.
     pub(crate) fn hashes(&self) -> impl Iterator<Item = (&Claim, u64)> {
-        self.places.values().map(|place| &self.entries[usize::from(*place)]).map(|entry| (&entry.claim, entry.hash))
+        self.entries.iter().map(|entry| (&entry.claim, entry.hash))
     }
 
     /// The claim by which a slot is owned.
@@ -199,21 +199,6 @@ impl Claims {
         let before = core::mem::replace(&mut entry.claim, claim);
         self.settle(place, &before.slots);
         Heard::Stands(Some(before))
-    }
-
-    /// The owner was forgotten: its claims stand no more, and anybody may claim the groups anew. Their places stay.
-    pub(crate) fn forget(&mut self, owner: ServerId) -> Vec<GroupId> {
-        let places: Vec<(GroupId, u16)> = self.places.iter().map(|(group, place)| (*group, *place)).collect();
-        let lost = places.into_iter().filter(|(_, place)| self.entries[usize::from(*place)].claim.owner == owner);
-        let lost: Vec<(GroupId, u16)> = lost.collect();
-        for (group, place) in &lost {
-            self.places.remove(group);
-            let entry = &mut self.entries[usize::from(*place)];
-            self.digest ^= core::mem::take(&mut entry.hash);
-            let before = core::mem::take(&mut entry.claim.slots);
-            self.settle(*place, &before);
-        }
-        lost.into_iter().map(|(group, _)| group).collect()
     }
 
     /// Decides anew who owns the slots of the claim in `place` and those that it had before.

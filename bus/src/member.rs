@@ -35,6 +35,8 @@ pub struct Description {
     pub address: Box<str>,
     /// The groups that it follows, sorted.
     pub follows: Box<[GroupId]>,
+    /// In which life its memory began; 1 unless it lost it once.
+    pub memory_since: Incarnation,
     /// What it wants to hear, as [`pubsub`](crate::pubsub) writes it.
     pub interest: Box<[u8]>,
 }
@@ -201,8 +203,9 @@ pub(crate) struct Members {
     places: BTreeMap<ServerId, u32>,
     digest: u64,
     failed: BTreeSet<ServerId>,
-    /// The numbers of packets to a member that comes back go on from here: it may remember the greatest that it has seen.
-    sent_floor: u32,
+    /// The most packets that went to a member that was removed. Numbers to one that comes back go on from here, since it may
+    /// remember the greatest that it has seen.
+    sent_max: u32,
 }
 
 impl Members {
@@ -263,7 +266,7 @@ impl Members {
         assert!(before.is_none(), "a member is added once");
         let mut member = Member::new(record);
         member.failed_at = now;
-        member.sent = self.sent_floor;
+        member.sent = self.sent_max;
         self.digest ^= member.hash;
         if member.life.failed {
             self.failed.insert(member.id);
@@ -282,7 +285,7 @@ impl Members {
         }
         self.digest ^= member.hash;
         self.failed.remove(&id);
-        self.sent_floor = self.sent_floor.max(member.sent);
+        self.sent_max = self.sent_max.max(member.sent);
         Some(member)
     }
 

@@ -21,7 +21,7 @@ use crate::config::Config;
 use crate::member::{Description, Life, MemberRecord};
 use crate::pubsub::INTEREST_BYTES_MAX;
 use crate::slot::{GroupId, SLOTS, Slot, SlotRange, SlotSet, Zone};
-use crate::voters::{Origin, VoterSet};
+use crate::voters::{FORGETFUL_MAX, Origin, VoterSet};
 
 /// The version that this program speaks.
 pub const VERSION: u8 = 1;
@@ -36,7 +36,7 @@ pub const EPOCH_MAX: Epoch = Epoch(1 << 62);
 /// A part of a sync: fingerprints of this many classes of members or claims at most.
 pub const SYNC_CLASSES_MAX: usize = 256;
 /// No configuration makes packets shorter than this: the longest single piece of news fits.
-pub const PACKET_BYTES_MIN: usize = 5 * 1_024;
+pub const PACKET_BYTES_MIN: usize = 6 * 1_024;
 
 /// Why bytes are not a packet for this member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +71,8 @@ pub struct Beat {
     pub members: u64,
     /// Fingerprint of its claims and voters.
     pub claims: u64,
+    /// Half of the fingerprint of its voters.
+    pub voters: u32,
     /// How old its knowledge is that a majority of the voters hear each other, in units of 10 ms; at most
     /// [`Beat::AGE_MAX`], which means never.
     pub quorum_age: u64,
@@ -126,6 +128,8 @@ pub struct VoteRequest {
     pub failed: Option<(ServerId, u64)>,
     /// What it will claim.
     pub slots: SlotSet,
+    /// What of that it takes from others; the rest it has already.
+    pub taken: SlotSet,
 }
 
 /// Why a vote is refused.
@@ -179,6 +183,17 @@ pub struct Sync {
     pub claims: Vec<u32>,
 }
 
+/// A wish that a member be forgotten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Forgetting {
+    /// Which member.
+    pub id: ServerId,
+    /// Tells this wish from others about the same member.
+    pub tag: u32,
+    /// How long it is to be kept out still, milliseconds.
+    pub left_ms: u64,
+}
+
 /// A piece of news.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum News {
@@ -190,8 +205,8 @@ pub enum News {
     Claim(Claim),
     /// Who votes.
     Voters(Box<VoterSet>),
-    /// A member is forgotten and kept out for so many milliseconds.
-    Forget(ServerId, u64),
+    /// A member is forgotten and kept out.
+    Forget(Forgetting),
 }
 
 /// What a packet says.
@@ -386,6 +401,7 @@ fn write_option(out: &mut Vec<u8>, value: Option<u64>) {
 fn encode_beat(out: &mut Vec<u8>, beat: &Beat) {
     out.extend_from_slice(&beat.members.to_be_bytes());
     out.extend_from_slice(&beat.claims.to_be_bytes());
+    out.extend_from_slice(&beat.voters.to_be_bytes());
     write_uint(out, beat.quorum_age.min(Beat::AGE_MAX));
     write_option(out, beat.you_failed);
 }
@@ -424,6 +440,7 @@ fn encode_request(out: &mut Vec<u8>, request: &VoteRequest) {
         write_uint(out, refuted);
     }
     encode_slots(out, &request.slots);
+    encode_slots(out, &request.taken);
 }
 
 /// Writes one piece of news.
@@ -446,12 +463,17 @@ pub(crate) fn encode_news(out: &mut Vec<u8>, news: &News) {
             write_uint(out, 4);
             encode_voters(out, set);
         }
-        News::Forget(id, left_ms) => {
+        News::Forget(forgetting) => {
             write_uint(out, 5);
-            out.extend_from_slice(id.as_bytes());
-            write_uint(out, *left_ms);
+            encode_forgetting(out, forgetting);
         }
     }
+}
+
+pub(crate) fn encode_forgetting(out: &mut Vec<u8>, forgetting: &Forgetting) {
+    out.extend_from_slice(forgetting.id.as_bytes());
+    write_uint(out, forgetting.tag.into());
+    write_uint(out, forgetting.left_ms);
 }
 
 fn encode_life(out: &mut Vec<u8>, life: Life) {
@@ -470,6 +492,7 @@ pub(crate) fn encode_member(out: &mut Vec<u8>, id: ServerId, description: &Descr
     write_uint(out, description.revision.into());
     encode_life(out, life);
     write_uint(out, description.zone.0.into());
+    write_uint(out, description.memory_since.0);
     write_str(out, &description.address);
     write_uint(out, description.follows.len() as u64);
     description.follows.iter().for_each(|group| write_uint(out, group.0));
@@ -490,6 +513,13 @@ pub(crate) fn encode_voters(out: &mut Vec<u8>, set: &VoterSet) {
     for list in [&set.voters, &set.previous] {
         write_uint(out, list.len() as u64);
         list.iter().for_each(|id| out.extend_from_slice(id.as_bytes()));
+    }
+    for forgetful in [&set.forgetful, &set.previous_forgetful] {
+        write_uint(out, forgetful.len() as u64);
+        for (id, since) in forgetful {
+            out.extend_from_slice(id.as_bytes());
+            write_uint(out, since.0);
+        }
     }
 }
 
@@ -647,11 +677,12 @@ impl<'a> Input<'a> {
 
     fn beat(&mut self) -> Result<Beat, PacketError> {
         let (members, claims) = (self.fingerprint()?, self.fingerprint()?);
+        let voters = u32::from_be_bytes(self.array()?);
         let quorum_age = self.uint()?;
         if quorum_age > Beat::AGE_MAX {
             return Err(PacketError::Malformed);
         }
-        Ok(Beat { members, claims, quorum_age, you_failed: self.option()? })
+        Ok(Beat { members, claims, voters, quorum_age, you_failed: self.option()? })
     }
 
     fn silences(&mut self) -> Result<Vec<Silence>, PacketError> {
@@ -682,7 +713,8 @@ impl<'a> Input<'a> {
         let (epoch, base) = (self.epoch()?, self.epoch()?);
         let (voters, offset) = (self.fingerprint()?, self.uint()?);
         let failed = if self.flag()? { Some((self.id()?, self.uint()?)) } else { None };
-        Ok(VoteRequest { group, purpose, epoch, base, voters, offset, failed, slots: self.slots()? })
+        let (slots, taken) = (self.slots()?, self.slots()?);
+        Ok(VoteRequest { group, purpose, epoch, base, voters, offset, failed, slots, taken })
     }
 
     fn reason(&mut self) -> Result<Option<Reason>, PacketError> {
@@ -716,9 +748,13 @@ impl<'a> Input<'a> {
             2 => News::Life(self.id()?, self.life()?),
             3 => News::Claim(self.claim()?),
             4 => News::Voters(Box::new(self.voters()?)),
-            5 => News::Forget(self.id()?, self.uint()?),
+            5 => News::Forget(self.forgetting()?),
             _ => return Err(PacketError::Malformed),
         })
+    }
+
+    pub(crate) fn forgetting(&mut self) -> Result<Forgetting, PacketError> {
+        Ok(Forgetting { id: self.id()?, tag: self.uint32()?, left_ms: self.uint()? })
     }
 
     fn life(&mut self) -> Result<Life, PacketError> {
@@ -729,6 +765,7 @@ impl<'a> Input<'a> {
         let id = self.id()?;
         let (incarnation, revision) = (Incarnation(self.uint()?), self.uint32()?);
         let (life, zone) = (self.life()?, Zone(self.uint32()?));
+        let memory_since = Incarnation(self.uint()?);
         let address = self.reader.read_str(self.config.address_bytes_max)?.into();
         let count = self.count(self.config.follows_max, 1)?;
         let follows: Box<[GroupId]> = (0..count).map(|_| self.group()).collect::<Result<_, _>>()?;
@@ -738,7 +775,7 @@ impl<'a> Input<'a> {
         let interest = self.reader.read_bin(INTEREST_BYTES_MAX)?.into();
         Ok(MemberRecord {
             id,
-            description: Description { incarnation, revision, zone, address, follows, interest },
+            description: Description { incarnation, revision, zone, address, follows, memory_since, interest },
             life,
         })
     }
@@ -751,8 +788,18 @@ impl<'a> Input<'a> {
         let epoch = self.epoch()?;
         let origin = if self.flag()? { Origin::Told } else { Origin::Chosen };
         let floor = self.epoch()?;
-        let set = VoterSet { epoch, origin, floor, voters: self.voter_list()?, previous: self.voter_list()? };
+        let (voters, previous) = (self.voter_list()?, self.voter_list()?);
+        let (forgetful, previous_forgetful) = (self.forgetful(&voters)?, self.forgetful(&previous)?);
+        let set = VoterSet { epoch, origin, floor, voters, previous, forgetful, previous_forgetful };
         if set.voters.is_empty() { Err(PacketError::Malformed) } else { Ok(set) }
+    }
+
+    fn forgetful(&mut self, voters: &[ServerId]) -> Result<Vec<(ServerId, Incarnation)>, PacketError> {
+        let count = self.count(voters.len().min(FORGETFUL_MAX), 17)?;
+        let voter = |input: &mut Self| Ok((input.id()?, Incarnation(input.uint()?)));
+        let list = (0..count).map(|_| voter(self)).collect::<Result<Vec<_>, PacketError>>()?;
+        let is_sorted = list.is_sorted_by(|one, other| one.0 < other.0);
+        if is_sorted { Ok(list) } else { Err(PacketError::Malformed) }
     }
 
     fn voter_list(&mut self) -> Result<Vec<ServerId>, PacketError> {

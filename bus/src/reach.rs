@@ -30,6 +30,8 @@ pub(crate) struct Reach {
     asked: BTreeMap<ServerId, Instant>,
     /// A majority was in reach then.
     majority_at: Option<Instant>,
+    /// Until when knowledge from before a change of voters is enough.
+    carried_until: Option<Instant>,
     cursor: usize,
     next_pulse: Option<Instant>,
 }
@@ -81,6 +83,18 @@ impl Reach {
         if alone { Some(now) } else { self.majority_at }
     }
 
+    /// Until when a majority counts as in reach.
+    pub(crate) fn held_until(
+        &self,
+        voters: &Voters,
+        own: ServerId,
+        timeout: Duration,
+        now: Instant,
+    ) -> Option<Instant> {
+        let known = self.majority_at(voters, own, now).map(|at| at + lease(timeout));
+        known.max(self.carried_until).filter(|until| *until > now)
+    }
+
     /// The same as an age to tell.
     pub(crate) fn age(&self, voters: &Voters, own: ServerId, now: Instant) -> u64 {
         let age = self.majority_at(voters, own, now).map(|at| now.saturating_since(at).as_nanos());
@@ -88,10 +102,13 @@ impl Reach {
         units.unwrap_or(Beat::AGE_MAX).min(Beat::AGE_MAX)
     }
 
-    /// Others vote now: nothing that was known means anything.
-    pub(crate) fn handle_voters_changed(&mut self, voters: &Voters, own: ServerId, now: Instant) {
-        self.asked.retain(|id, _| voters.has_say(*id));
+    /// Others vote now. What was known of those before is told to nobody any more, and is enough here for a short while only:
+    /// they had a say in the change, so whoever heard them hears of it, and need not stop for it.
+    pub(crate) fn handle_voters_changed(&mut self, voters: &Voters, own: ServerId, timeout: Duration, now: Instant) {
+        let until = self.majority_at.map(|at| at + lease(timeout)).max(self.carried_until);
+        self.carried_until = until.map(|until| until.min(now + timeout / 4));
         self.majority_at = None;
+        self.asked.retain(|id, _| voters.has_say(*id));
         self.next_pulse = voters.has_say(own).then_some(now);
     }
 
@@ -141,6 +158,8 @@ mod tests {
             floor: Epoch::ZERO,
             voters: ids(present),
             previous: ids(previous),
+            forgetful: Vec::new(),
+            previous_forgetful: Vec::new(),
         });
         voters
     }
@@ -181,10 +200,29 @@ mod tests {
     }
 
     #[test]
+    fn knowledge_of_earlier_voters_lasts_a_quarter_of_the_timeout_and_is_not_told() {
+        let (voters, mut reach) = (voters(&[1, 2, 3], &[]), Reach::default());
+        let timeout = Duration::from_secs(10);
+        let held = |reach: &Reach, ms| reach.held_until(&voters, id(1), timeout, at(ms)).is_some();
+        reach.handle_voter(&voters, id(1), id(2), at(0), at(1));
+        assert!(held(&reach, 8_999) && !held(&reach, 9_000));
+        for (changed, lasts) in [(1_000, 3_500), (8_000, 9_000), (9_500, 0)] {
+            let mut reach = reach.clone();
+            reach.handle_voters_changed(&voters, id(1), timeout, at(changed));
+            assert_eq!(reach.age(&voters, id(1), at(changed)), Beat::AGE_MAX);
+            assert!(lasts == 0 || held(&reach, lasts - 1), "{changed}");
+            assert!(!held(&reach, lasts.max(changed)), "{changed}");
+            // Another change prolongs nothing.
+            reach.handle_voters_changed(&voters, id(1), timeout, at(changed + 100));
+            assert!(!held(&reach, lasts.max(changed + 100)), "{changed}");
+        }
+    }
+
+    #[test]
     fn all_voters_are_asked_within_a_quarter_of_the_timeout() {
         let (voters, mut reach) = (voters(&[1, 2, 3, 4, 5], &[]), Reach::default());
-        reach.handle_voters_changed(&voters, id(1), at(0));
         let timeout = Duration::from_secs(10);
+        reach.handle_voters_changed(&voters, id(1), timeout, at(0));
         let asked: alloc::collections::BTreeSet<_> = (0..5)
             .filter_map(|_| {
                 let now = reach.next_pulse();

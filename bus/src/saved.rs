@@ -6,13 +6,14 @@
 //! | version | 1 byte |
 //! | cluster, server | 16 bytes each |
 //! | incarnation | uint |
-//! | epochs | the greatest one known; the last set of voters under which the member abstains |
+//! | greatest epoch known | uint |
+//! | memory since | uint: the life in which the memory began |
 //! | refuted | how many failures it has refuted |
 //! | voters | 0, or 1 and the set |
 //! | votes | count; each group, epoch, candidate |
 //! | claims | count; each as in packets |
 //! | members | count; each as in packets |
-//! | kept out | count; each id and milliseconds left |
+//! | kept out | count; each as in packets |
 //! | places | count; each group, offset |
 //! | checksum | XXH3-64 over all before it, with cluster and server mixed in; 8 bytes big-endian |
 //!
@@ -30,10 +31,10 @@ use crate::claim::Claim;
 use crate::config::{Config, Identity};
 use crate::event::RestoreError;
 use crate::member::MemberRecord;
-use crate::packet::{Input, PacketError, encode_claim, encode_member, encode_voters};
+use crate::packet::{Forgetting, Input, PacketError, encode_claim, encode_forgetting, encode_member, encode_voters};
 use crate::planted::{Bugs, Planted};
 use crate::slot::GroupId;
-use crate::voters::VoterSet;
+use crate::voters::{FIRST_LIFE, VoterSet};
 
 const MAGIC: [u8; 8] = *b"ASHLRBUS";
 /// The version that this program writes.
@@ -51,8 +52,8 @@ pub struct Saved {
     pub incarnation: Incarnation,
     /// The greatest epoch that it knows of.
     pub current: Epoch,
-    /// It abstains under sets of voters up to this one, because it lost its memory once.
-    pub abstain_through: Epoch,
+    /// In which life its memory began: the first one, unless it lost it once.
+    pub memory_since: Incarnation,
     /// How many failures it has refuted.
     pub refuted: u64,
     /// Who votes.
@@ -63,8 +64,8 @@ pub struct Saved {
     pub claims: Vec<Claim>,
     /// Other members.
     pub members: Vec<MemberRecord>,
-    /// Members that are kept out, and for how many milliseconds more.
-    pub kept_out: Vec<(ServerId, u64)>,
+    /// Members that are kept out, or were so a while ago.
+    pub kept_out: Vec<Forgetting>,
     /// Groups that it has a part in, and how far its copy of each goes.
     pub places: Vec<(GroupId, u64)>,
 }
@@ -78,7 +79,7 @@ impl Saved {
             server,
             incarnation: Incarnation(0),
             current: Epoch::ZERO,
-            abstain_through: Epoch::ZERO,
+            memory_since: FIRST_LIFE,
             refuted: 0,
             voters: None,
             votes: Vec::new(),
@@ -93,7 +94,7 @@ impl Saved {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new(self.cluster, self.server, self.incarnation);
-        writer.numbers(self.current, self.abstain_through, self.refuted);
+        writer.numbers(self.current, self.memory_since, self.refuted);
         writer.voters(self.voters.as_ref());
         writer.votes(self.votes.len(), self.votes.iter().copied());
         writer.count(self.claims.len());
@@ -165,7 +166,7 @@ fn split_ids(ids: &[u8; 32]) -> (ClusterId, ServerId) {
 fn read(input: &mut Input<'_>, cluster: ClusterId, server: ServerId, config: &Config) -> Result<Saved, PacketError> {
     let mut saved = Saved::new(cluster, server);
     saved.incarnation = Incarnation(input.uint()?);
-    (saved.current, saved.abstain_through, saved.refuted) = (input.epoch()?, input.epoch()?, input.uint()?);
+    (saved.current, saved.memory_since, saved.refuted) = (input.epoch()?, Incarnation(input.uint()?), input.uint()?);
     saved.voters = if input.flag()? { Some(input.voters()?) } else { None };
     for _ in 0..input.count(config.groups_max, 18)? {
         let (group, epoch) = (input.group()?, input.epoch()?);
@@ -175,11 +176,11 @@ fn read(input: &mut Input<'_>, cluster: ClusterId, server: ServerId, config: &Co
     for _ in 0..input.count(config.groups_max.saturating_mul(2), 19)? {
         saved.claims.push(input.claim()?);
     }
-    for _ in 0..input.count(config.members_max, 23)? {
+    for _ in 0..input.count(config.members_max, 24)? {
         saved.members.push(input.record()?);
     }
-    for _ in 0..input.count(config.keep_outs_max, 17)? {
-        saved.kept_out.push((input.id()?, input.uint()?));
+    for _ in 0..input.count(config.keep_outs_max, 18)? {
+        saved.kept_out.push(input.forgetting()?);
     }
     for _ in 0..input.count(config.groups_max.saturating_add(config.follows_max), 2)? {
         saved.places.push((input.group()?, input.uint()?));
@@ -208,8 +209,8 @@ impl Writer {
         write_uint(&mut self.out, count as u64);
     }
 
-    pub(crate) fn numbers(&mut self, current: Epoch, abstain_through: Epoch, refuted: u64) {
-        [current.0, abstain_through.0, refuted].into_iter().for_each(|number| write_uint(&mut self.out, number));
+    pub(crate) fn numbers(&mut self, current: Epoch, memory_since: Incarnation, refuted: u64) {
+        [current.0, memory_since.0, refuted].into_iter().for_each(|number| write_uint(&mut self.out, number));
     }
 
     pub(crate) fn voters(&mut self, set: Option<&VoterSet>) {
@@ -234,12 +235,9 @@ impl Writer {
         encode_member(&mut self.out, id, description, life);
     }
 
-    pub(crate) fn kept_out(&mut self, kept_out: &[(ServerId, u64)]) {
+    pub(crate) fn kept_out(&mut self, kept_out: &[Forgetting]) {
         self.count(kept_out.len());
-        for (id, left_ms) in kept_out {
-            self.out.extend_from_slice(id.as_bytes());
-            write_uint(&mut self.out, *left_ms);
-        }
+        kept_out.iter().for_each(|forgetting| encode_forgetting(&mut self.out, forgetting));
     }
 
     pub(crate) fn places(&mut self, count: usize, places: impl Iterator<Item = (GroupId, u64)>) {

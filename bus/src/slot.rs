@@ -160,6 +160,16 @@ impl SlotSet {
         Self::from_ranges(self.ranges.iter().chain(&other.ranges).copied())
     }
 
+    /// Whether a slot is in both.
+    #[must_use]
+    pub fn overlaps(&self, other: &Self) -> bool {
+        let (few, many) = if self.ranges.len() <= other.ranges.len() { (self, other) } else { (other, self) };
+        few.ranges.iter().any(|range| {
+            let after = many.ranges.partition_point(|other| other.first <= range.last);
+            after > 0 && many.ranges[after - 1].last >= range.first
+        })
+    }
+
     /// The slots of this set that are not in `other`.
     #[must_use]
     pub fn without(&self, other: &Self) -> Self {
@@ -229,5 +239,8 @@ mod tests {
         assert_eq!(of(&one.filtered(|slot| !other.contains(slot))), left);
         assert_eq!(one.without(&other).union(&other), one.union(&other));
         assert_eq!(one.without(&SlotSet::all()), SlotSet::EMPTY);
+        for (ranges, expected) in [(&[(10, 19)][..], false), (&[(10, 20)], true), (&[(3, 3)], true), (&[], false)] {
+            assert_eq!((one.overlaps(&set(ranges)), set(ranges).overlaps(&one)), (expected, expected));
+        }
     }
 }

@@ -288,6 +288,8 @@ mod tests {
             floor: Epoch::ZERO,
             voters: ids,
             previous: Vec::new(),
+            forgetful: Vec::new(),
+            previous_forgetful: Vec::new(),
         });
         voters
     }

@@ -16,6 +16,10 @@
 //! Two sets of one epoch are the authority's error. Each voter of A goes over to one of them only, so at most one
 //! completes; the other's followers then take that one.
 //!
+//! A voter that has lost its memory may have voted and not know it. A set names those of its voters that ever lost their
+//! memory, and with which life the present one began; under a set that counts on more memory than a voter has, it abstains
+//! and does not count as gone over. The next set that is given counts on what there is, so that it votes again.
+//!
 //! Clusters that began apart have sets that know nothing of each other. When they meet, the set of the greater epoch, then
 //! the longer, then the one with the greater fingerprint stands: until they have met they are two clusters, with two
 //! majorities.
@@ -26,7 +30,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use ashlar_wire::epoch::Epoch;
-use ashlar_wire::id::ServerId;
+use ashlar_wire::id::{Incarnation, ServerId};
 
 use crate::fingerprint::fingerprint;
 use crate::planted::{Bugs, Planted};
@@ -43,15 +47,14 @@ pub struct Candidate {
     pub owns_slots: bool,
 }
 
-/// Chooses up to `max` voters (an odd number, where there are candidates enough): all that own slots, filled up with others
-/// as witnesses to at least three; where owners are more than `max`, owners and others in turn, so that the loss of many
-/// primaries leaves a majority. Spread over zones as evenly as can be. The order of `candidates` does not matter.
+/// Chooses as many voters as there are candidates, but an odd number up to `max`: all that own slots, filled up with others
+/// as witnesses; where owners are more than `max`, owners and others in turn, so that the loss of many primaries leaves
+/// a majority. Spread over zones as evenly as can be. The order of `candidates` does not matter.
 #[must_use]
 pub fn choose_voters(candidates: &[Candidate], max: usize) -> Vec<ServerId> {
     let owners = candidates.iter().filter(|candidate| candidate.owns_slots).count();
-    let odd = |count: usize| count - usize::from(count.is_multiple_of(2) && count > 0);
-    let wanted = if owners > max { odd(max) } else { odd((owners | 1).max(3).min(max)) };
-    let wanted = wanted.min(odd(candidates.len()));
+    let wanted = candidates.len().min(max);
+    let wanted = wanted - usize::from(wanted.is_multiple_of(2) && wanted > 0);
     let mut rest: Vec<&Candidate> = candidates.iter().collect();
     rest.sort_unstable_by_key(|candidate| candidate.id);
     rest.dedup_by_key(|candidate| candidate.id);
@@ -95,7 +98,17 @@ pub struct VoterSet {
     pub voters: Vec<ServerId>,
     /// The set before, while a majority of it is needed too; else empty. Sorted.
     pub previous: Vec<ServerId>,
+    /// Voters whose memory did not begin with their first life, and with which it did; sorted. Under this set such a voter
+    /// votes as long as that is still so.
+    pub forgetful: Vec<(ServerId, Incarnation)>,
+    /// The same of the previous set.
+    pub previous_forgetful: Vec<(ServerId, Incarnation)>,
 }
+
+/// Voters that a set can name as having lost their memory; more than that abstain.
+pub const FORGETFUL_MAX: usize = 32;
+/// The first life of a server.
+pub const FIRST_LIFE: Incarnation = Incarnation(1);
 
 /// How many of `count` are a majority.
 #[must_use]
@@ -116,7 +129,22 @@ impl VoterSet {
         let mut bytes = Vec::with_capacity(8 + self.voters.len() * 16);
         bytes.extend_from_slice(&self.epoch.0.to_le_bytes());
         self.voters.iter().for_each(|id| bytes.extend_from_slice(id.as_bytes()));
+        for (id, since) in &self.forgetful {
+            bytes.extend_from_slice(id.as_bytes());
+            bytes.extend_from_slice(&since.0.to_le_bytes());
+        }
         fingerprint(&bytes)
+    }
+
+    /// Whether a voter whose memory began with the life `since` may vote: not if a set that has a say counts on an older
+    /// memory of it.
+    #[must_use]
+    pub fn trusts(&self, id: ServerId, since: Incarnation) -> bool {
+        let trusted = |list: &[ServerId], forgetful: &[(ServerId, Incarnation)]| {
+            let place = forgetful.binary_search_by_key(&id, |voter| voter.0);
+            list.binary_search(&id).is_err() || since <= place.map_or(FIRST_LIFE, |place| forgetful[place].1)
+        };
+        trusted(&self.voters, &self.forgetful) && trusted(&self.previous, &self.previous_forgetful)
     }
 
     /// Fingerprint of all that members should agree on.
@@ -198,6 +226,11 @@ impl Voters {
         self.fingerprint
     }
 
+    /// Half of it.
+    pub(crate) fn short_fingerprint(&self) -> u32 {
+        u32::try_from(self.fingerprint >> 32).expect("half of 64 bits are 32")
+    }
+
     /// Fingerprint of all that members should agree on.
     pub(crate) fn hash(&self) -> u64 {
         self.hash
@@ -268,7 +301,7 @@ impl Voters {
             self.replace(heard.clone());
             return Heard::Stands;
         }
-        if heard.voters == known.voters {
+        if heard.voters == known.voters && heard.forgetful == known.forgetful {
             let completes = heard.is_complete() && !known.is_complete();
             let raises = heard.is_complete() && heard.floor > known.floor;
             if !completes && !raises {
@@ -305,6 +338,7 @@ impl Voters {
         (count >= majority(set.previous.len())).then(|| VoterSet {
             floor: set.floor.max(self.adopted_floor),
             previous: Vec::new(),
+            previous_forgetful: Vec::new(),
             ..set.clone()
         })
     }
@@ -324,7 +358,15 @@ mod tests {
 
     fn set(epoch: u64, voters: &[u8], previous: &[u8], floor: u64) -> VoterSet {
         let (voters, previous) = (ids(voters), ids(previous));
-        VoterSet { epoch: Epoch(epoch), origin: Origin::Told, floor: Epoch(floor), voters, previous }
+        VoterSet {
+            epoch: Epoch(epoch),
+            origin: Origin::Told,
+            floor: Epoch(floor),
+            voters,
+            previous,
+            forgetful: Vec::new(),
+            previous_forgetful: Vec::new(),
+        }
     }
 
     fn is_majority(voters: &Voters, some: &[u8]) -> bool {
@@ -375,6 +417,23 @@ mod tests {
     }
 
     #[test]
+    fn who_lost_its_memory_votes_under_a_set_that_knows_it() {
+        let mut told = set(1, &[1, 2, 3], &[], 0);
+        assert!(told.trusts(id(1), FIRST_LIFE) && !told.trusts(id(1), Incarnation(4)));
+        let fingerprint = told.fingerprint();
+        told.forgetful = alloc::vec![(id(1), Incarnation(4))];
+        assert_ne!(told.fingerprint(), fingerprint);
+        let cases = [(1, 4, true), (1, 5, false), (2, 1, true), (2, 4, false)];
+        for (number, since, expected) in cases {
+            assert_eq!(told.trusts(id(number), Incarnation(since)), expected, "{number} {since}");
+        }
+        told.previous = ids(&[1]);
+        assert!(!told.trusts(id(1), Incarnation(4)) && told.trusts(id(2), FIRST_LIFE));
+        told.previous_forgetful = told.forgetful.clone();
+        assert!(told.trusts(id(1), Incarnation(4)));
+    }
+
+    #[test]
     fn of_two_sets_of_one_epoch_the_complete_one_stands() {
         let mut voters = Voters::default();
         voters.hear(&set(1, &[1, 2, 3], &[], 0));
@@ -389,6 +448,8 @@ mod tests {
     fn chosen_voters_are_odd_owners_first_and_spread() {
         let candidate = |number: u8, zone: u32, owns_slots| Candidate { id: id(number), zone: Zone(zone), owns_slots };
         let three = [candidate(1, 1, true), candidate(2, 2, true), candidate(3, 3, false)];
+        let twenty: Vec<_> = (0..20).map(|number| candidate(number, 1, number == 9)).collect();
+        assert!(choose_voters(&twenty, 7).len() == 7 && choose_voters(&twenty, 7).contains(&id(9)));
         assert_eq!(choose_voters(&three, 7), ids(&[1, 2, 3]));
         assert_eq!(choose_voters(&three[..2], 7), ids(&[1]));
         assert_eq!(choose_voters(&three[..1], 7), ids(&[1]));
@@ -397,7 +458,7 @@ mod tests {
         let many: Vec<_> = (0..60).map(|number| candidate(number, u32::from(number % 3), number < 30)).collect();
         for max in [3, 7, 8, 21, 60] {
             let chosen = choose_voters(&many, max);
-            let expected = if max == 60 { 31 } else { max - usize::from(max % 2 == 0) };
+            let expected = max - usize::from(max % 2 == 0);
             assert_eq!(chosen.len(), expected);
             for zone in 0..3 {
                 let here = chosen.iter().filter(|id| id.as_bytes()[0] % 3 == zone).count();

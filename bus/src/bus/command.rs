@@ -11,7 +11,7 @@ use super::durable::Deferred;
 use super::{Bus, Meeting, Place};
 use crate::claim::{Claim, next_unvoted};
 use crate::event::{Command, CommandError, Event, Role};
-use crate::packet::Body;
+use crate::packet::{Body, Forgetting};
 use crate::pubsub::wants;
 use crate::slot::{GroupId, SlotRange, SlotSet};
 
@@ -60,7 +60,7 @@ impl Bus {
         if address.len() > self.config.address_bytes_max || self.meetings.len() >= self.config.members_max {
             return Err(CommandError::TooLong);
         }
-        if self.keep_outs.contains_key(&id) {
+        if self.is_kept_out(id, now) {
             return Err(CommandError::KeptOut);
         }
         if self.members.place(id).is_none() {
@@ -86,7 +86,9 @@ impl Bus {
         if self.keep_outs.len() >= self.config.keep_outs_max {
             return Err(CommandError::TooLong);
         }
-        self.forget(now, id, self.config.keep_out, true);
+        let tag = u32::try_from(self.chance.next_u64() >> 32).unwrap_or(0);
+        let left_ms = u64::try_from(self.config.keep_out.as_millis()).unwrap_or(u64::MAX);
+        self.forget(now, Forgetting { id, tag, left_ms });
         Ok(())
     }
 
@@ -100,8 +102,7 @@ impl Bus {
         if known.is_none() && groups >= self.config.groups_max {
             return Err(CommandError::TooLong);
         }
-        let wanted = known.map_or(slots.clone(), |claim| self.claims.held(claim).union(&slots));
-        self.change_slots(now, group, wanted)
+        self.change_slots(now, group, slots, SlotSet::EMPTY)
     }
 
     fn release(&mut self, now: Instant, group: GroupId, ranges: Vec<SlotRange>) -> Result<(), CommandError> {
@@ -109,20 +110,29 @@ impl Bus {
         if known.owner != self.identity.server {
             return Err(CommandError::NotPrimary);
         }
-        let wanted = self.claims.held(known).without(&SlotSet::from_ranges(ranges));
-        self.change_slots(now, group, wanted)
+        self.change_slots(now, group, SlotSet::EMPTY, SlotSet::from_ranges(ranges))
     }
 
     /// With voters a ballot decides; before there are any, a claim is a beginning that nobody could contest.
-    fn change_slots(&mut self, now: Instant, group: GroupId, slots: SlotSet) -> Result<(), CommandError> {
-        if self.ballots.contains_key(&group) {
+    fn change_slots(
+        &mut self,
+        now: Instant,
+        group: GroupId,
+        taken: SlotSet,
+        given_up: SlotSet,
+    ) -> Result<(), CommandError> {
+        let is_pending = self.durable.claims().any(|claim| claim.group == group);
+        if self.ballots.contains_key(&group) || is_pending {
             return Err(CommandError::Busy);
         }
         if self.voters.set().is_some() {
-            self.begin_slots(now, group, slots);
+            self.begin_slots(now, group, taken, given_up);
             return Ok(());
         }
-        let base = self.claims.get(group).map_or(Epoch::ZERO, |claim| claim.epoch);
+        let known = self.claims.get(group);
+        let base = known.map_or(Epoch::ZERO, |claim| claim.epoch);
+        let held = known.map_or(SlotSet::EMPTY, |claim| self.claims.held(claim));
+        let slots = held.union(&taken).without(&given_up);
         let epoch = next_unvoted(self.current.max(base));
         self.current = self.current.max(epoch);
         let claim = Claim { group, owner: self.identity.server, epoch, slots };
@@ -147,6 +157,7 @@ impl Bus {
         let epoch = self.claims.get(group).map_or(Epoch::ZERO, |claim| claim.epoch);
         self.event(Event::RoleChanged { group, role: Role::Replica, epoch });
         self.describe_again(now);
+        self.stand_if_failed(now, group);
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use core::time::Duration;
 use ashlar_wire::id::ServerId;
 use ashlar_wire::time::Instant;
 
-use super::{Bus, NEWS_MAX, Place};
+use super::{Bus, KeptOut, NEWS_MAX, Place};
 use crate::claim::Claim;
 use crate::event::{Event, Output, Role, Ticket};
 use crate::gossip::Subject;
@@ -128,7 +128,7 @@ impl Bus {
     fn save(&self, now: Instant) -> Vec<u8> {
         let mut writer = Writer::new(self.identity.cluster, self.identity.server, self.identity.incarnation);
         let own = self.members.get(self.identity.server).expect("a member knows itself");
-        writer.numbers(self.current, self.govern.abstain_through(), own.life.refuted);
+        writer.numbers(self.current, self.memory_since, own.life.refuted);
         writer.voters(self.voters.set());
         let votes = self.votes.iter().filter(|_| !self.bugs.has(Planted::ForgetVotes));
         let count = if self.bugs.has(Planted::ForgetVotes) { 0 } else { self.votes.iter().len() };
@@ -142,8 +142,7 @@ impl Bus {
         for member in self.members.iter().filter(|member| member.id != self.identity.server) {
             writer.member(member.id, &member.description, member.life);
         }
-        let left = |until: Instant| u64::try_from(until.saturating_since(now).as_millis()).unwrap_or(u64::MAX);
-        let kept_out: Vec<_> = self.keep_outs.iter().map(|(id, until)| (*id, left(*until))).collect();
+        let kept_out: Vec<_> = self.keep_outs.iter().map(|(id, kept)| kept.forgetting(*id, now)).collect();
         writer.kept_out(&kept_out);
         let places = self.places.iter().filter(|(_, place)| place.role != Role::None);
         writer.places(places.clone().count(), places.map(|(group, place)| (*group, place.offset)));
@@ -153,7 +152,6 @@ impl Bus {
     /// Takes up the memory of an earlier life. Nothing of it is news.
     pub(super) fn restore(&mut self, memory: Saved, now: Instant) {
         self.current = memory.current;
-        self.govern.handle_memory(memory.abstain_through);
         for (group, given) in memory.votes {
             self.current = self.current.max(given.epoch);
             self.votes.restore(group, given);
@@ -162,8 +160,9 @@ impl Bus {
             let place = Place { role: Role::Replica, offset, paused: None, told: alloc::collections::BTreeMap::new() };
             self.places.insert(group, place);
         }
-        for (id, left_ms) in memory.kept_out {
-            self.keep_outs.insert(id, now + Duration::from_millis(left_ms));
+        for forgetting in memory.kept_out {
+            let until = now + Duration::from_millis(forgetting.left_ms);
+            self.keep_outs.insert(forgetting.id, KeptOut { tag: forgetting.tag, until });
         }
         let own = self.identity.server;
         for record in memory.members.into_iter().filter(|record| record.id != own) {

@@ -36,9 +36,6 @@ impl Bus {
     pub(super) fn hear_claim(&mut self, now: Instant, from: ServerId, claim: Claim, is_fresh: bool) {
         let own = self.identity.server;
         let (group, owner, epoch) = (claim.group, claim.owner, claim.epoch);
-        if self.keep_outs.contains_key(&owner) {
-            return;
-        }
         let is_mine = self.claims.get(group).is_some_and(|known| known.owner == own);
         if is_mine && owner != own && self.bugs.has(Planted::NeverStepDown) {
             return;
@@ -54,7 +51,6 @@ impl Bus {
                 self.event(Event::SlotsChanged { group, primary: owner, epoch });
                 self.settle_role(now, group, before.as_ref());
                 self.settle_ballot(group, epoch);
-                self.trim_overlapped(now);
                 self.note_change(now);
                 self.govern.handle_changed(now);
                 self.consider_migration(now);
@@ -113,16 +109,17 @@ impl Bus {
     }
 
     /// Slots of this member that others have taken are given up, so that they do not come back to it by accident.
-    fn trim_overlapped(&mut self, now: Instant) {
+    pub(super) fn trim_overlapped(&mut self, now: Instant) {
         let own = self.identity.server;
         let primary = self.places.iter().filter(|(_, place)| place.role == Role::Primary);
-        let overlapped = primary.filter_map(|(group, _)| {
-            let claim = self.claims.get(*group).filter(|claim| claim.owner == own)?;
-            self.claims.is_overlapped(claim).then(|| (*group, self.claims.held(claim)))
-        });
-        for (group, held) in overlapped.collect::<Vec<_>>() {
+        let is_overlapped = |group: &GroupId| {
+            let claim = self.claims.get(*group).filter(|claim| claim.owner == own);
+            claim.is_some_and(|claim| self.claims.is_overlapped(claim))
+        };
+        let overlapped = primary.map(|(group, _)| *group).filter(is_overlapped);
+        for group in overlapped.collect::<Vec<_>>() {
             if !self.ballots.contains_key(&group) && self.voters.set().is_some() {
-                self.begin_slots(now, group, held);
+                self.begin_slots(now, group, SlotSet::EMPTY, SlotSet::EMPTY);
             }
         }
     }
@@ -151,18 +148,23 @@ impl Bus {
         }
     }
 
-    fn stand_if_failed(&mut self, now: Instant, group: GroupId) {
+    pub(super) fn stand_if_failed(&mut self, now: Instant, group: GroupId) {
         let Some(claim) = self.claims.get(group) else { return };
         let Some(place) = self.places.get(&group).filter(|place| place.role == Role::Replica) else { return };
-        let Some(owner) = self.members.get(claim.owner).filter(|owner| owner.life.failed) else { return };
+        let owner = self.members.get(claim.owner);
+        let is_gone = owner.is_none() && self.keep_outs.contains_key(&claim.owner);
+        if !is_gone && owner.is_none_or(|owner| !owner.life.failed) {
+            return;
+        }
         let is_busy = self.ballots.get(&group).is_some_and(|ballot| ballot.purpose == Purpose::Election);
         if is_busy || !self.config.stands || self.claims.owned_by(group) == 0 {
             return;
         }
-        let (base, failed, failed_at) = (claim.epoch, (owner.id, owner.life.refuted), owner.failed_at);
+        let failed_at = owner.map_or(now, |owner| owner.failed_at);
+        let (base, failed) = (claim.epoch, owner.map(|owner| (owner.id, owner.life.refuted)));
         let (offset, told) = (place.offset, place.told.clone());
         let mut ballot = Ballot::new(Purpose::Election, base, Phase::Hearing(now + HEARING), failed_at);
-        ballot.failed = Some(failed);
+        ballot.failed = failed;
         ballot.offsets = told.into_iter().filter(|(_, told)| told.0 == base).map(|(id, told)| (id, told.1)).collect();
         let fellows = self.fellows(group);
         self.send_to_all(fellows.iter().copied(), &Body::Stand { group, base, offset });
@@ -227,10 +229,10 @@ impl Bus {
     }
 
     /// A ballot for slots of a group whose primary this member is, or for a new group.
-    pub(super) fn begin_slots(&mut self, now: Instant, group: GroupId, slots: SlotSet) {
+    pub(super) fn begin_slots(&mut self, now: Instant, group: GroupId, taken: SlotSet, given_up: SlotSet) {
         let base = self.claims.get(group).map_or(Epoch::ZERO, |claim| claim.epoch);
         let mut ballot = Ballot::new(Purpose::Slots, base, Phase::Waiting(now), now);
-        ballot.slots = slots;
+        ballot.change = (taken, given_up);
         self.ballots.insert(group, ballot);
         self.advance_ballot(now, group);
     }
@@ -264,18 +266,17 @@ impl Bus {
             return self.retry_ballot(now, group);
         }
         let (purpose, base, failed) = (ballot.purpose, ballot.base, ballot.failed);
-        let slots = match (purpose, self.claims.get(group)) {
-            (Purpose::Slots, _) => ballot.slots.clone(),
-            (_, Some(claim)) => self.claims.held(claim),
-            (_, None) => SlotSet::EMPTY,
-        };
+        let held = self.claims.get(group).map_or(SlotSet::EMPTY, |claim| self.claims.held(claim));
+        let (wanted, given_up) = &ballot.change;
+        let taken = wanted.without(&held);
+        let slots = held.union(&taken).without(given_up);
         let known = ballot.known.max(base).max(self.current).max(self.voters.floor());
         let epoch = next_voted(known);
         self.current = self.current.max(epoch);
         let until = now + self.config.ballot_wait;
         let offset = self.places.get(&group).map_or(0, |place| place.offset);
         let voters = self.voters.fingerprint();
-        let request = VoteRequest { group, purpose, epoch, base, voters, offset, failed, slots: slots.clone() };
+        let request = VoteRequest { group, purpose, epoch, base, voters, offset, failed, slots: slots.clone(), taken };
         if let Some(ballot) = self.ballots.get_mut(&group) {
             ballot.begin(epoch, slots, until);
         }
@@ -302,7 +303,7 @@ impl Bus {
             voters: &self.voters,
             claims: &self.claims,
             members: &self.members,
-            abstains: self.govern.abstains(self.voters.epoch()),
+            abstains: self.abstains(),
             groups_max: self.config.groups_max,
             now,
             bugs: self.bugs,

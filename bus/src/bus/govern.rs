@@ -9,11 +9,11 @@ use ashlar_wire::time::Instant;
 
 use super::Bus;
 use super::durable::Deferred;
-use crate::config::{Config, Identity};
 use crate::event::{CommandError, Event};
 use crate::gossip::Subject;
 use crate::packet::Body;
-use crate::voters::{Candidate, Heard, Origin, VoterSet, choose_voters};
+use crate::probe::Cause;
+use crate::voters::{Candidate, FIRST_LIFE, FORGETFUL_MAX, Heard, Origin, VoterSet, choose_voters};
 
 /// Voters are chosen when nothing has changed for this long.
 const CHOOSE_AFTER: Duration = Duration::from_secs(2);
@@ -23,51 +23,20 @@ const ADOPT_EVERY: Duration = Duration::from_millis(500);
 /// What this member knows about its own part in voting.
 #[derive(Debug, Default)]
 pub(super) struct Govern {
-    /// It abstains under sets up to this one.
-    abstain_through: Epoch,
-    /// Until when sets that it hears of are ones of which it may have lost its votes. Only after a loss of memory.
-    forgetful_until: Option<Instant>,
-    /// When to look whether voters must be chosen.
+    /// When to look whether voters must be chosen, and slots given up that others have taken.
     choose_at: Option<Instant>,
     adopt_at: Option<Instant>,
 }
 
 impl Govern {
-    /// A life without memory. Unless it is the first one, votes may have been given that are not remembered.
-    pub(super) fn handle_no_memory(&mut self, identity: &Identity, config: &Config, now: Instant) {
-        if identity.incarnation > Incarnation(1) {
-            self.forgetful_until = Some(now + config.member_timeout);
-        }
-    }
-
-    /// What an earlier life remembered.
-    pub(super) fn handle_memory(&mut self, abstain_through: Epoch) {
-        self.abstain_through = abstain_through;
-    }
-
     /// Members, lives or claims have changed: other voters may be better.
     pub(super) fn handle_changed(&mut self, now: Instant) {
         self.choose_at = Some(now + CHOOSE_AFTER);
     }
 
-    pub(super) fn abstain_through(&self) -> Epoch {
-        self.abstain_through
-    }
-
-    /// Whether it abstains under the set of this epoch.
-    pub(super) fn abstains(&self, epoch: Epoch) -> bool {
-        epoch <= self.abstain_through
-    }
-
     pub(super) fn next_tick(&self) -> Instant {
         let at = self.choose_at.unwrap_or(Instant::NEVER);
         at.min(self.adopt_at.unwrap_or(Instant::NEVER))
-    }
-
-    fn handle_heard(&mut self, epoch: Epoch, now: Instant) {
-        if self.forgetful_until.is_some_and(|until| now < until) {
-            self.abstain_through = self.abstain_through.max(epoch);
-        }
     }
 }
 
@@ -76,8 +45,7 @@ impl Bus {
     pub(super) fn hear_voters(&mut self, now: Instant, set: &VoterSet, is_fresh: bool) {
         let heard = self.voters.hear(set);
         match heard {
-            Heard::Stands => self.govern.handle_heard(set.epoch, now),
-            Heard::Completed => {}
+            Heard::Stands | Heard::Completed => {}
             Heard::Conflict => {
                 self.counters.refused_unentitled += 1;
                 return;
@@ -91,7 +59,8 @@ impl Bus {
             self.members.at_mut(place).is_voter = is_voter;
         }
         if heard == Heard::Stands {
-            self.reach.handle_voters_changed(&self.voters, self.identity.server, now);
+            let timeout = self.config.member_timeout;
+            self.reach.handle_voters_changed(&self.voters, self.identity.server, timeout, now);
             self.suspicion.handle_voters_changed(now);
             self.restart_ballots(now);
         }
@@ -104,11 +73,25 @@ impl Bus {
         // Whoever votes must not go back to the set before, whatever happens.
         self.durable.need();
         self.go_over();
+        if heard == Heard::Stands && self.is_voter() {
+            // They should find out quickly that they are a majority.
+            for voter in self.other_voters() {
+                self.probe(voter, Cause::Turn, false, now);
+            }
+        }
+    }
+
+    /// Whether this voter has lost memory that the voters count on.
+    pub(super) fn abstains(&self) -> bool {
+        self.voters.set().is_some_and(|set| !set.trusts(self.identity.server, self.memory_since))
     }
 
     /// A voter of the previous set says so, once that is durable.
     fn go_over(&mut self) {
         self.govern.adopt_at = None;
+        if self.abstains() {
+            return;
+        }
         if self.voters.previous().binary_search(&self.identity.server).is_ok() {
             self.durable.defer(Deferred::Adopted(self.voters.fingerprint()));
         }
@@ -148,6 +131,7 @@ impl Bus {
         if self.govern.choose_at.is_some_and(|at| at <= now) {
             self.govern.choose_at = None;
             self.consider_choosing(now);
+            self.trim_overlapped(now);
         }
     }
 
@@ -165,7 +149,7 @@ impl Bus {
             return Err(CommandError::BadVoters);
         }
         let Some(known) = self.voters.set() else {
-            self.become_governed(now, epoch, Origin::Told, voters, Vec::new());
+            self.become_governed(now, epoch, Origin::Told, voters);
             return Ok(());
         };
         if epoch == known.epoch && voters == known.voters {
@@ -177,23 +161,25 @@ impl Bus {
         if !known.is_complete() {
             return Err(CommandError::VotersPending);
         }
-        let previous = known.voters.clone();
-        self.become_governed(now, epoch, Origin::Told, voters, previous);
+        self.become_governed(now, epoch, Origin::Told, voters);
         Ok(())
     }
 
-    fn become_governed(
-        &mut self,
-        now: Instant,
-        epoch: Epoch,
-        origin: Origin,
-        voters: Vec<ServerId>,
-        previous: Vec<ServerId>,
-    ) {
+    fn become_governed(&mut self, now: Instant, epoch: Epoch, origin: Origin, voters: Vec<ServerId>) {
         let floor = self.voters.floor();
+        let forgetful = self.forgetful_of(&voters);
+        let known = self.voters.set().map(|set| (set.voters.clone(), set.forgetful.clone())).unwrap_or_default();
         // A change of the epoch alone changes nobody's mind.
-        let previous = if previous == voters { Vec::new() } else { previous };
-        self.hear_voters(now, &VoterSet { epoch, origin, floor, voters, previous }, true);
+        let is_same = known.0 == voters && known.1 == forgetful;
+        let (previous, previous_forgetful) = if is_same { (Vec::new(), Vec::new()) } else { known };
+        let set = VoterSet { epoch, origin, floor, voters, previous, forgetful, previous_forgetful };
+        self.hear_voters(now, &set, true);
+    }
+
+    /// Those of `voters` that ever lost their memory, and in which life the present one began.
+    fn forgetful_of(&self, voters: &[ServerId]) -> Vec<(ServerId, Incarnation)> {
+        let since = |id: &ServerId| self.members.get(*id).map(|member| (*id, member.description.memory_since));
+        voters.iter().filter_map(since).filter(|(_, since)| *since > FIRST_LIFE).take(FORGETFUL_MAX).collect()
     }
 
     /// Where nobody ever told the voters, the first living voter chooses them; before there are any, the member with the
@@ -216,18 +202,17 @@ impl Bus {
         }
         let wanted = self.wanted_voters();
         let is_good = known.is_some_and(|set| {
-            let owners_in = self.owners().all(|id| set.voters.binary_search(&id).is_ok());
-            let room = self.owners().count() <= self.config.voters_chosen_max;
-            set.voters.len() == wanted.len() && set.voters.iter().all(lives) && (owners_in || !room)
+            let has_owners = self.owners().all(|id| set.voters.binary_search(&id).is_ok());
+            let has_room = self.owners().count() <= wanted.len();
+            let is_alive = set.voters.len() == wanted.len() && set.voters.iter().all(lives);
+            let is_as_wanted = set.voters == wanted || is_alive && (has_owners || !has_room);
+            is_as_wanted && set.forgetful == self.forgetful_of(&set.voters)
         });
-        // The choice of the same ones again, such as three of four owners, would change their epoch and nothing else.
-        let is_same = known.is_some_and(|set| set.voters == wanted);
-        if wanted.is_empty() || is_good || is_same {
+        if wanted.is_empty() || is_good {
             return;
         }
         let epoch = known.map_or(Epoch(1), |set| set.epoch.next());
-        let previous = known.map(|set| set.voters.clone()).unwrap_or_default();
-        self.become_governed(now, epoch, Origin::Chosen, wanted, previous);
+        self.become_governed(now, epoch, Origin::Chosen, wanted);
     }
 
     /// Living primaries with slots, sorted.

@@ -44,7 +44,7 @@ impl Bus {
             self.counters.refused_stranger += 1;
             return false;
         }
-        if self.keep_outs.contains_key(&from) && !self.bugs.has(Planted::IgnoreKeepOut) {
+        if self.is_kept_out(from, now) {
             self.counters.refused_kept_out += 1;
             return false;
         }
@@ -121,6 +121,7 @@ impl Bus {
         Beat {
             members: self.members.digest(),
             claims: self.claims_digest(),
+            voters: self.voters.short_fingerprint(),
             quorum_age: self.reach.age(&self.voters, self.identity.server, now),
             you_failed: failed.map(|member| member.life.refuted),
         }
@@ -156,7 +157,9 @@ impl Bus {
                 self.reach.handle_voter(&self.voters, self.identity.server, from, probe.sent_at, now);
             }
         }
-        self.reach.handle_age(probe.sent_at, beat.quorum_age);
+        if beat.voters == self.voters.short_fingerprint() {
+            self.reach.handle_age(probe.sent_at, beat.quorum_age);
+        }
         if let Cause::Asked(asker, asked) = probe.cause {
             let incarnation = self.members.get(from).map(|member| member.incarnation).unwrap_or_default();
             self.send(asker, &Body::Heard(asked, from, incarnation));

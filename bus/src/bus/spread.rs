@@ -7,11 +7,11 @@ use core::time::Duration;
 use ashlar_wire::id::ServerId;
 use ashlar_wire::time::Instant;
 
-use super::{Bus, NEWS_MAX};
+use super::{Bus, KeptOut, NEWS_MAX};
 use crate::event::{Event, FailedBy};
 use crate::gossip::{Subject, Told};
 use crate::member::{Change, Life, MemberRecord, Opinion};
-use crate::packet::{Body, Header, News, PACKET_BYTES_MIN, Sync, encode_news};
+use crate::packet::{Body, Forgetting, Header, News, PACKET_BYTES_MIN, Purpose, Sync, encode_news};
 use crate::planted::Planted;
 use crate::sync;
 
@@ -50,15 +50,13 @@ impl Bus {
             News::Life(id, life) => self.learn_life(now, id, life, is_fresh),
             News::Claim(claim) => self.hear_claim(now, from, claim, is_fresh),
             News::Voters(set) => self.hear_voters(now, &set, is_fresh),
-            News::Forget(id, left_ms) => {
-                let left = Duration::from_millis(left_ms).min(self.config.keep_out);
-                self.forget(now, id, left, is_fresh);
-            }
+            News::Forget(forgetting) => self.forget(now, forgetting),
         }
     }
 
-    fn is_kept_out(&self, id: ServerId) -> bool {
-        self.keep_outs.contains_key(&id) && !self.bugs.has(Planted::IgnoreKeepOut)
+    pub(super) fn is_kept_out(&self, id: ServerId, now: Instant) -> bool {
+        let is_kept_out = self.keep_outs.get(&id).is_some_and(|kept| kept.until > now);
+        is_kept_out && !self.bugs.has(Planted::IgnoreKeepOut)
     }
 
     fn learn_member(&mut self, now: Instant, record: MemberRecord, is_fresh: bool) {
@@ -66,7 +64,7 @@ impl Bus {
         if id == self.identity.server {
             return self.learn_own(now, record.life);
         }
-        if self.is_kept_out(id) {
+        if self.is_kept_out(id, now) {
             return;
         }
         if self.members.place(id).is_none() && self.members.len() >= self.config.members_max {
@@ -151,6 +149,13 @@ impl Bus {
         let member = self.members.at_mut(place);
         member.is_voter = is_voter;
         member.opinion = Opinion::Fine;
+        // A forgotten primary that comes back still has what nobody took.
+        let claims = &self.claims;
+        self.ballots.retain(|group, ballot| {
+            let is_owner = claims.get(*group).is_some_and(|claim| claim.owner == id);
+            ballot.purpose != Purpose::Election || ballot.failed.is_some() || !is_owner
+        });
+        let member = self.members.at(place);
         let address = alloc::string::String::from(&*member.description.address);
         self.event(Event::MemberJoined { id, address });
     }
@@ -169,9 +174,8 @@ impl Bus {
             Subject::Claim(group) => News::Claim(self.claims.get(group)?.clone()),
             Subject::Voters => News::Voters(Box::new(self.voters.set()?.clone())),
             Subject::Forget(id) => {
-                let until = *self.keep_outs.get(&id)?;
-                let left = until.saturating_since(now);
-                News::Forget(id, u64::try_from(left.as_millis()).unwrap_or(u64::MAX))
+                let forgetting = self.keep_outs.get(&id)?.forgetting(id, now);
+                return (forgetting.left_ms > 0).then_some(News::Forget(forgetting));
             }
         })
     }
@@ -318,43 +322,48 @@ impl Bus {
         }
     }
 
-    /// Removes a member and keeps it out for `left`.
-    pub(super) fn forget(&mut self, now: Instant, id: ServerId, left: Duration, is_fresh: bool) {
-        let is_known = self.members.place(id).is_some();
-        if id == self.identity.server || left.is_zero() {
+    /// Removes a member and keeps it out for a while. Each wish is taken once.
+    pub(super) fn forget(&mut self, now: Instant, wish: Forgetting) {
+        let id = wish.id;
+        let until = now + Duration::from_millis(wish.left_ms).min(self.config.keep_out);
+        let known = self.keep_outs.get(&id);
+        let is_old = known.is_some_and(|kept| kept.tag == wish.tag || until <= kept.until);
+        if id == self.identity.server || until <= now || is_old {
             return;
         }
-        if let Some(until) = self.keep_outs.get_mut(&id) {
-            // What is left is told back and forth and a little late each time. Only an operator's new wish is much later.
-            if now + left > *until + self.config.keep_out / 16 {
-                *until = now + left;
-                self.tell(now, Subject::Forget(id));
-            }
-            return;
-        }
-        if self.keep_outs.len() >= self.config.keep_outs_max {
+        if known.is_none() && self.keep_outs.len() >= self.config.keep_outs_max {
             self.counters.refused_full += 1;
             return;
         }
-        self.keep_outs.insert(id, now + left);
+        self.keep_outs.insert(id, KeptOut { tag: wish.tag, until });
         self.meetings.remove(&id);
-        if is_fresh || is_known {
-            self.tell(now, Subject::Forget(id));
-        }
-        if !is_known {
+        self.tell(now, Subject::Forget(id));
+        if self.members.remove(id).is_none() {
             return;
         }
-        self.members.remove(id);
         self.prober.handle_removed(self.members.len(), &mut self.chance);
         self.sweep = None;
         self.suspicion.end(id);
         [Subject::Member(id), Subject::Life(id)].into_iter().for_each(|subject| self.gossip.drop(subject));
-        for group in self.claims.forget(id) {
-            self.gossip.drop(Subject::Claim(group));
-        }
         self.event(Event::Forgotten { id });
         self.note_change(now);
         self.govern.handle_changed(now);
+        // Its groups stay as they are, so that no epoch goes back; whoever follows it may take its place.
+        self.stand_against(now, id);
+    }
+
+    /// Wishes are remembered for a while after their end, and as long as the forgotten one owns anything.
+    pub(super) fn drop_keep_outs(&mut self, now: Instant) {
+        let (keep_out, claims) = (self.config.keep_out, &self.claims);
+        self.keep_outs.retain(|id, kept| kept.until + keep_out > now || claims.owned_by_server(*id) > 0);
+    }
+}
+
+impl KeptOut {
+    /// What is told of it.
+    pub(super) fn forgetting(self, id: ServerId, now: Instant) -> Forgetting {
+        let left = self.until.saturating_since(now);
+        Forgetting { id, tag: self.tag, left_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX) }
     }
 }
 

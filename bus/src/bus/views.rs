@@ -68,10 +68,11 @@ impl Bus {
         self.claims.get(group).map(|claim| (claim.owner, claim.epoch))
     }
 
-    /// Who owns a slot.
+    /// Which member owns a slot. None where its owner was forgotten, until somebody else takes it.
     #[must_use]
     pub fn owner(&self, slot: Slot) -> Option<(GroupId, ServerId, Epoch)> {
-        self.claims.owner(slot).map(|claim| (claim.group, claim.owner, claim.epoch))
+        let claim = self.claims.owner(slot).filter(|claim| self.members.place(claim.owner).is_some());
+        claim.map(|claim| (claim.group, claim.owner, claim.epoch))
     }
 
     /// What was counted in this life.
@@ -91,9 +92,10 @@ impl Bus {
         is_open && (self.standing.writable && is_covered || self.bugs.has(Planted::WriteWithoutQuorum))
     }
 
-    /// How many slots have an owner that has failed.
+    /// How many slots have an owner that has failed or was forgotten.
     pub(super) fn slots_failed(&self) -> u16 {
-        self.members.failed().map(|id| self.claims.owned_by_server(id)).sum()
+        let forgotten = self.keep_outs.keys().copied().filter(|id| self.members.place(*id).is_none());
+        self.members.failed().chain(forgotten).map(|id| self.claims.owned_by_server(id)).sum()
     }
 
     /// Whether the cluster serves. Takes time in proportion to the members that have failed.

@@ -22,6 +22,7 @@ fn record() -> MemberRecord {
         zone: Zone(7),
         address: "host:7000".into(),
         follows: vec![GroupId(1), GroupId(300)].into(),
+        memory_since: Incarnation(3),
         interest: vec![0].into(),
     };
     MemberRecord { id: id(0x11), description, life: Life { refuted: 1, failed: true } }
@@ -38,20 +39,23 @@ fn voters() -> VoterSet {
         floor: Epoch(6),
         voters: vec![id(1), id(2), id(3)],
         previous: vec![id(4)],
+        forgetful: vec![(id(2), Incarnation(3))],
+        previous_forgetful: Vec::new(),
     }
 }
 
 /// One body of each kind with its golden bytes after the header.
 fn bodies() -> Vec<(&'static str, Body, String)> {
     let ones = |number: u8| format!("{number:02x}").repeat(16);
-    let beat = Beat { members: 0x0102_0304_0506_0708, claims: 9, quorum_age: 200, you_failed: Some(4) };
-    let beat_bytes = "01020304050607080000000000000009cc c80104".replace(' ', "");
+    let beat = Beat { members: 0x0102_0304_0506_0708, claims: 9, voters: 10, quorum_age: 200, you_failed: Some(4) };
+    let beat_bytes = "01020304050607080000000000000009 0000000a cc c80104".replace(' ', "");
     let silence = Silence { id: id(0x33), incarnation: Incarnation(5), refuted: 1, age_ms: 15_000 };
     let silence_bytes = format!("{}0501cd3a98", ones(0x33));
     let claim_bytes = format!("cd012c{}080200000009 3fff3fff", ones(0x22)).replace(' ', "");
     let record_bytes =
-        format!("{}05020101 07a9{} 0201cd012c c40100", ones(0x11), "686f73743a37303030").replace(' ', "");
-    let voters_bytes = format!("030106 03{}{}{} 01{}", ones(1), ones(2), ones(3), ones(4)).replace(' ', "");
+        format!("{}05020101 0703a9{} 0201cd012c c40100", ones(0x11), "686f73743a37303030").replace(' ', "");
+    let voters_bytes =
+        format!("030106 03{}{}{} 01{} 01{}0300", ones(1), ones(2), ones(3), ones(4), ones(2)).replace(' ', "");
     let request = VoteRequest {
         group: GroupId(300),
         purpose: Purpose::Election,
@@ -61,16 +65,17 @@ fn bodies() -> Vec<(&'static str, Body, String)> {
         offset: 1_000,
         failed: Some((id(0x22), 1)),
         slots: slots(&[(0, 9)]),
+        taken: slots(&[(9, 9)]),
     };
     let news = vec![
         News::Member(Box::new(record())),
         News::Life(id(0x44), Life { refuted: 2, failed: false }),
         News::Claim(claim()),
         News::Voters(Box::new(voters())),
-        News::Forget(id(0x55), 60_000),
+        News::Forget(Forgetting { id: id(0x55), tag: 1, left_ms: 60_000 }),
     ];
     let news_bytes =
-        format!("01{record_bytes}02{}020003{claim_bytes}04{voters_bytes}05{}cdea60", ones(0x44), ones(0x55));
+        format!("01{record_bytes}02{}020003{claim_bytes}04{voters_bytes}05{}01cdea60", ones(0x44), ones(0x55));
     vec![
         ("probe", Body::Probe(7, beat, Vec::new()), format!("07{beat_bytes}")),
         ("answer", Body::Answer(7, beat, vec![news[1].clone()]), format!("07{beat_bytes}02{}0200", ones(0x44))),
@@ -87,7 +92,11 @@ fn bodies() -> Vec<(&'static str, Body, String)> {
         ("records", Body::Records(news), news_bytes),
         ("meet", Body::Meet(record()), record_bytes),
         ("stand", Body::Stand { group: GroupId(300), base: Epoch(8), offset: 1_000 }, String::from("cd012c08cd03e8")),
-        ("request", Body::Request(request), format!("cd012c010a0800000000000000aacd03e801{}010100000009", ones(0x22))),
+        (
+            "request",
+            Body::Request(request),
+            format!("cd012c010a0800000000000000aacd03e801{}0101000000090100090009", ones(0x22)),
+        ),
         (
             "vote",
             Body::Vote(Vote {
@@ -128,10 +137,10 @@ fn golden_bytes_of_every_kind() {
 
 #[test]
 fn a_probe_is_short() {
-    let beat = Beat { members: u64::MAX, claims: u64::MAX, quorum_age: 500, you_failed: None };
+    let beat = Beat { members: u64::MAX, claims: u64::MAX, voters: 0, quorum_age: 500, you_failed: None };
     let header = Header { incarnation: Incarnation(100), sequence: 100_000 };
     let bytes = encode(CLUSTER, header, &Body::Probe(u32::MAX, beat, Vec::new()));
-    assert!(bytes.len() <= 64, "{}", bytes.len());
+    assert!(bytes.len() <= 68, "{}", bytes.len());
 }
 
 #[test]
@@ -203,10 +212,19 @@ fn no_count_is_believed_before_its_limit() {
 fn the_longest_news_fits_the_shortest_packet() {
     let config = Config::default();
     let scattered = slots(&(0..8_192).map(|number| (number * 2, number * 2)).collect::<Vec<_>>());
-    let many = |from: u8| (0..u8::try_from(config.voters_max).unwrap()).map(|number| id(from + number)).collect();
+    let many = |from: u8| -> Vec<ServerId> {
+        (0..u8::try_from(config.voters_max).unwrap()).map(|number| id(from + number)).collect()
+    };
     let longest = [
         News::Claim(Claim { group: GroupId(u64::MAX), owner: id(1), epoch: EPOCH_MAX, slots: scattered }),
-        News::Voters(Box::new(VoterSet { voters: many(0), previous: many(100), floor: EPOCH_MAX, ..voters() })),
+        News::Voters(Box::new(VoterSet {
+            voters: many(0),
+            previous: many(100),
+            floor: EPOCH_MAX,
+            forgetful: many(0).into_iter().take(FORGETFUL_MAX).map(|id| (id, Incarnation(u64::MAX))).collect(),
+            previous_forgetful: many(100).into_iter().take(FORGETFUL_MAX).map(|id| (id, Incarnation(9))).collect(),
+            ..voters()
+        })),
         News::Member(Box::new(MemberRecord {
             id: id(1),
             description: Description {
@@ -215,6 +233,7 @@ fn the_longest_news_fits_the_shortest_packet() {
                 zone: Zone(u32::MAX),
                 address: "x".repeat(config.address_bytes_max).into(),
                 follows: (0..config.follows_max as u64).map(|number| GroupId(u64::MAX - 64 + number)).collect(),
+                memory_since: Incarnation(u64::MAX),
                 interest: vec![2; INTEREST_BYTES_MAX].into(),
             },
             life: Life { refuted: u64::MAX, failed: true },

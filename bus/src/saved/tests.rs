@@ -25,7 +25,7 @@ fn saved() -> Saved {
     Saved {
         incarnation: Incarnation(3),
         current: Epoch(9),
-        abstain_through: Epoch(1),
+        memory_since: Incarnation(1),
         refuted: 2,
         voters: Some(VoterSet {
             epoch: Epoch(2),
@@ -33,6 +33,8 @@ fn saved() -> Saved {
             floor: Epoch(1),
             voters: vec![id(1)],
             previous: Vec::new(),
+            forgetful: Vec::new(),
+            previous_forgetful: Vec::new(),
         }),
         votes: vec![(GroupId(7), Given { epoch: Epoch(8), candidate: id(3) })],
         claims: vec![Claim {
@@ -42,7 +44,7 @@ fn saved() -> Saved {
             slots: SlotSet::from_ranges(SlotRange::new(0, 1)),
         }],
         members: vec![MemberRecord { id: id(2), description, life: Life { refuted: 1, failed: true } }],
-        kept_out: vec![(id(4), 300)],
+        kept_out: vec![Forgetting { id: id(4), tag: 2, left_ms: 300 }],
         places: vec![(GroupId(7), 1_000)],
         ..Saved::new(identity().cluster, id(1))
     }
@@ -58,7 +60,7 @@ fn golden_bytes() {
         "03090102",
         "01020001 01",
         &ones(1),
-        "00",
+        "000000",
         "010708",
         &ones(3),
         "0107",
@@ -66,12 +68,12 @@ fn golden_bytes() {
         "060100000001",
         "01",
         &ones(2),
-        "0200010100a16200c400",
+        "020001010000a16200c400",
         "01",
         &ones(4),
-        "cd012c",
+        "02cd012c",
         "0107cd03e8",
-        "ece082d3d4b1373d",
+        "da15013ccedbae0b",
     ];
     let bytes: String = saved().encode().iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(bytes, expected.concat().replace(' ', ""));

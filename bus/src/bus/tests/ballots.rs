@@ -128,7 +128,7 @@ fn slots_move_with_a_greater_epoch_and_do_not_come_back() {
     let before = net.primary(1, 1).1;
     net.command(2, Command::Claim { group: group(2), slots: std::vec![SlotRange::new(0, 99).unwrap()] });
     net.run_until(1_000, "all know the new owner", |net| (1..=3).all(|at| net.owner_of(at, 50) == Some(2)));
-    net.run_until(2_000, "the old owner has given them up", |net| net.primary(2, 1).1 > before);
+    net.run_until(4_000, "the old owner has given them up", |net| net.primary(2, 1).1 > before);
     net.command(2, Command::Release { group: group(2), slots: std::vec![SlotRange::new(0, 9).unwrap()] });
     net.run_until(1_000, "they have no owner", |net| (1..=3).all(|at| net.owner_of(at, 5).is_none()));
     assert_eq!(net.owner_of(3, 50), Some(2));
@@ -246,4 +246,51 @@ fn a_voter_without_memory_abstains() {
     net.run(15_000);
     assert_eq!(net.primary(4, 1).0, 1, "one voter is dead, one has lost its votes");
     assert!(net.bus(4).counters().ballots_lost > 0 || net.bus(4).counters().ballots_begun == 0);
+    // With a majority of those who remember, a new set counts on what there is.
+    net.start(1);
+    net.run_until(8_000, "all agree", Net::agrees);
+    net.command(3, Command::SetVoters { epoch: Epoch(2), voters: [1, 2, 3].map(id).to_vec() });
+    net.run_until(2_000, "the set is complete", |net| {
+        net.bus(2).voters().epoch == Epoch(2) && net.bus(2).voters().previous.is_empty() && net.agrees()
+    });
+    let writer = net.primary(3, 1).0;
+    net.kill(writer);
+    net.kill(if writer == 1 { 3 } else { 1 });
+    net.start(if writer == 1 { 3 } else { 1 });
+    net.run_until(12_000, "elected with the vote of the one that lost its memory", |net| net.primary(2, 1).0 != writer);
+}
+
+#[test]
+fn slots_that_move_together_out_of_one_group_all_arrive() {
+    let mut net = three_primaries(0);
+    for round in 0..20_u16 {
+        // Both take from the first group, whose owner trims its claim meanwhile.
+        let slots = |first| std::vec![SlotRange::new(first, first + 9).unwrap()];
+        let (one, other) = (round * 40, round * 40 + 20);
+        net.command(2, Command::Claim { group: group(2), slots: slots(one) });
+        net.run(u64::from(round));
+        let now = net.now();
+        net.servers.get_mut(&1).unwrap().bus.as_mut().unwrap().trim_overlapped(now);
+        net.drain(1);
+        net.command(3, Command::Claim { group: group(3), slots: slots(other) });
+        net.run_until(5_000, "both have arrived, and nothing is under way", |net| {
+            let arrived = (1..=3).all(|at| net.owner_of(at, one) == Some(2) && net.owner_of(at, other) == Some(3));
+            arrived && net.agrees() && (1..=3).all(|at| net.bus(at).ballots.is_empty())
+        });
+    }
+    net.run(2_000);
+    let arrived = |round: &u16| net.owner_of(1, round * 40) == Some(2) && net.owner_of(1, round * 40 + 20) == Some(3);
+    assert!((0..20).all(|round| arrived(&round)));
+}
+
+#[test]
+fn a_lone_server_serves_everything() {
+    let mut net = Net::new(1);
+    net.command(1, Command::Claim { group: group(1), slots: std::vec![SlotRange::ALL] });
+    net.run_until(5_000, "it may write", |net| net.bus(1).may_write(group(1)));
+    net.run(60_000);
+    assert!(net.bus(1).may_write(group(1)));
+    net.kill(1);
+    net.start(1);
+    net.run_until(2_000, "it may write again", |net| net.bus(1).may_write(group(1)));
 }

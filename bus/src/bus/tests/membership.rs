@@ -70,6 +70,29 @@ fn the_forgotten_are_kept_out_for_a_while() {
     net.command(1, Command::Meet { id: id(5), address: "x".into() });
     net.run_until(2_000, "it is back", |net| (1..=4).all(|number| net.bus(number).member(id(5)).is_some()));
     net.run_until(5_000, "all agree", Net::agrees);
+    net.run(70_000);
+    let knows = |at| net.bus(at).member(id(5)).is_some_and(|member| member.health == Health::Alive);
+    assert!((1..=4).all(knows), "what is over is not taken again");
+}
+
+#[test]
+fn a_forgotten_primary_leaves_its_group_to_its_replicas() {
+    let mut net = Net::new(5);
+    net.introduce();
+    net.share_slots(&[1, 2, 3], &[1, 2, 3]);
+    net.follow(4, 1);
+    let before = net.primary(2, 1).1;
+    net.kill(1);
+    net.command(5, Command::Forget { id: id(1) });
+    net.run_until(3_000, "the replica takes over", |net| (2..=5).all(|at| net.primary(at, 1).0 == 4));
+    assert!(net.primary(2, 1).1 > before);
+    // Without a replica its slots have no owner, and its epoch stays.
+    let before = net.primary(5, 2).1;
+    net.kill(2);
+    net.command(5, Command::Forget { id: id(2) });
+    net.run(1_000);
+    assert_eq!((net.bus(5).owner(Slot::new(6_000).unwrap()), net.primary(5, 2).1), (None, before));
+    assert!(!net.bus(3).may_write(group(3)), "coverage is required");
 }
 
 #[test]
@@ -111,8 +134,10 @@ fn voters_choose_themselves_where_nobody_tells() {
     let mut net = Net::new(5);
     net.introduce();
     net.run_until(8_000, "voters are chosen", |net| {
-        net.running().iter().all(|number| net.bus(*number).voters().voters.len() == 3) && net.agrees()
+        net.running().iter().all(|number| net.bus(*number).voters().voters.len() == 5) && net.agrees()
     });
+    net.run(10_000);
+    assert!(net.bus(1).voters().epoch <= Epoch(3), "a choice that is good is kept");
     net.kill(1);
     net.run_until(12_000, "the dead voter is replaced", |net| {
         net.running().iter().all(|number| {
