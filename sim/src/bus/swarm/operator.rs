@@ -71,12 +71,18 @@ impl Operator {
 
     fn see_to_group(&self, world: &mut World<Checker>, at: u32) {
         let group = self.groups[at as usize];
+        // A group that somebody knows is not made anew, and none is made by a home that is apart from the others.
+        let mut running = (0..self.members).filter_map(|no| world.bus(no));
+        let is_known = running.any(|bus| bus.groups().any(|view| view.group == group));
+        let home_is_in = (0..self.members).all(|no| world.bus(no).is_none_or(|bus| bus.member(world.id(at)).is_some()));
         for step in 0..=self.replicas {
             let member = (at + step) % self.members;
             let Some(bus) = world.bus(member) else { continue };
             let view = bus.groups().find(|view| view.group == group);
             let command = match view {
-                None if step == 0 => Some(Command::Claim { group, slots: vec![self.share(at)] }),
+                None if step == 0 && !is_known && home_is_in => {
+                    Some(Command::Claim { group, slots: vec![self.share(at)] })
+                }
                 None => None,
                 Some(view) => {
                     let me = bus.identity().server;
