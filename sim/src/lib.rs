@@ -13,7 +13,9 @@
 //!
 //! In reading order: [`rng`] chance, `clock` time, `executor` tasks, `trace` hash and tail, [`world`] all of it
 //! together, [`net`] links and connections, [`swarm`] many worlds with faults, [`scenarios`] what is put into them.
+//! [`bus`] stands apart: membership has no tasks and no connections, so thousands of members have a leaner world.
 
+pub mod bus;
 mod clock;
 mod executor;
 pub mod net;

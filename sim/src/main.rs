@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::io::{Write, stderr, stdout};
 use std::process::ExitCode;
 
+use ashlar_sim::bus::{CommandFailure, Outside};
 use ashlar_sim::scenarios::Scenario;
 use ashlar_sim::swarm::{Failure, Outcome, Params, run_seed, shrink};
 
@@ -14,6 +15,9 @@ usage: ashlar-sim SCENARIO [options]
 
 scenarios:
 ";
+
+const BUS: &str =
+    "  bus      members that watch each other, small clusters or thousands: see `ashlar-sim bus --help`\n";
 
 const OPTIONS: &str = "
 options:
@@ -202,14 +206,30 @@ fn print(options: &Options, summary: &Summary, seconds: f64) -> std::io::Result<
     Ok(())
 }
 
+/// The bus has a world and options of its own.
+fn bus(words: impl Iterator<Item = String>) -> ExitCode {
+    let elapsed_s = stopwatch();
+    let mut outside = Outside { out: &mut stdout(), err: &mut stderr(), elapsed_s: &elapsed_s };
+    match ashlar_sim::bus::command(words, &mut outside) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            let _unheard = writeln!(stderr(), "{failure}");
+            ExitCode::from(if matches!(failure, CommandFailure::Usage(_)) { 2 } else { 1 })
+        }
+    }
+}
+
 fn main() -> ExitCode {
+    if std::env::args().nth(1).as_deref() == Some("bus") {
+        return bus(std::env::args().skip(2));
+    }
     let options = match parse(std::env::args().skip(1)) {
         Ok(options) => options,
         Err(why) => {
             let code = u8::from(!why.is_empty()) * 2;
             let scenarios: String =
                 Scenario::ALL.iter().map(|one| format!("  {:<8} {}\n", one.name, one.about)).collect();
-            let help = format!("{USAGE}{scenarios}{OPTIONS}");
+            let help = format!("{USAGE}{scenarios}{BUS}{OPTIONS}");
             let _unheard = if code == 0 { write!(stdout(), "{help}") } else { write!(stderr(), "{why}\n\n{help}") };
             return ExitCode::from(code);
         }

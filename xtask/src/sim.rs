@@ -16,7 +16,8 @@ Runs the simulator, optimised and with every check on. Its own arguments follow;
 
 Usage: cargo xtask sim [ARGUMENTS]
 
-Example: cargo xtask sim grid --seed 17";
+Examples: cargo xtask sim grid --seed 17
+          cargo xtask sim bus --members 200 --kill 50%";
 
 /// Runs the chore.
 pub(crate) fn command(arguments: &[String]) -> Result<(), Failure> {
