@@ -4,6 +4,7 @@
 //! standard error. Case names stay from release to release.
 
 pub mod cluster;
+pub mod erasure;
 pub mod grid;
 pub mod load;
 pub mod memory;

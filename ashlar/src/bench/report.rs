@@ -34,17 +34,18 @@ impl Row {
     }
 }
 
-/// All rows as the one object that `--json` prints.
+/// All rows as the one object that `--json` prints; `facts` are what else matters about the machine.
 #[must_use]
-pub fn json(bench: &str, rows: &[Row]) -> String {
+pub fn json(bench: &str, facts: &[(&str, Value)], rows: &[Row]) -> String {
     let machine = process::machine();
     let rows: Vec<Value> = rows.iter().map(row_json).collect();
-    let machine = json!({
+    let mut machine = json!({
         "cpu": machine.cpu,
         "cores": machine.cores,
         "memory_bytes": machine.memory_bytes,
         "kernel": machine.kernel,
     });
+    facts.iter().for_each(|(name, value)| machine[*name] = value.clone());
     json!({ "bench": bench, "machine": machine, "rows": rows }).to_string()
 }
 
@@ -112,9 +113,10 @@ mod tests {
     #[test]
     fn json_is_one_object_with_the_agreed_keys() {
         let row = Row::new("calls/2x32", 1.5, "ops/s").with("p50_us", 2.0);
-        let value: Value = serde_json::from_str(&json("grid", &[row])).expect("JSON");
+        let value: Value = serde_json::from_str(&json("grid", &[("huge", json!(true))], &[row])).expect("JSON");
         assert_eq!(value["bench"], "grid");
         assert_eq!(value["rows"][0], json!({"case": "calls/2x32", "value": 1.5, "unit": "ops/s", "p50_us": 2.0}));
+        assert_eq!(value["machine"]["huge"], true);
         assert!(value["machine"]["cores"].as_u64().is_some_and(|cores| cores >= 1));
     }
 }

@@ -1,5 +1,8 @@
 //! `ashlar bench`: runs a benchmark and prints its rows.
 
+mod erasure;
+mod progress;
+
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -19,7 +22,9 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Benchmark {
     /// Calls and streams between servers: MinIO's published tables, small calls beside bulk, memory, slow links
-    Grid(Common),
+    Grid(Grid),
+    /// Reed-Solomon on this CPU: MinIO's study of encoding and decoding by threads, lost shards and instruction sets
+    Erasure(erasure::Arguments),
 }
 
 #[derive(Debug, Args)]
@@ -36,6 +41,12 @@ struct Common {
     /// Measure each case for this many seconds
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+struct Grid {
+    #[command(flatten)]
+    common: Common,
     /// Worker threads [default: the machine's cores]
     #[arg(long, value_name = "COUNT")]
     workers: Option<usize>,
@@ -44,14 +55,21 @@ struct Common {
 /// Runs the command.
 ///
 /// # Errors
-/// The benchmark's servers could not be started, or no case has the name.
+/// What is measured could not be started or gave wrong results, or no case has the name.
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let Benchmark::Grid(common) = &arguments.benchmark;
+    match &arguments.benchmark {
+        Benchmark::Grid(arguments) => run_grid(arguments),
+        Benchmark::Erasure(arguments) => erasure::run(arguments),
+    }
+}
+
+fn run_grid(arguments: &Grid) -> Result<(), Failure> {
+    let common = &arguments.common;
     let options = Options {
         quick: common.quick,
         only: common.only.clone(),
         span: common.seconds.map(Duration::from_secs),
-        workers: common.workers.unwrap_or_else(process::cores).max(1),
+        workers: arguments.workers.unwrap_or_else(process::cores).max(1),
     };
     // 32 servers in one process have 992 ends of connections; a refusal shows when one cannot be opened.
     process::raise_descriptor_limit().ok();
@@ -59,11 +77,16 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     tell(&report::machine_line());
     let rows = os::block_on(grid::run_all(&options, tell)).map_err(|error| no_runtime(&error))??;
     if rows.is_empty() {
-        let what = format!("no case of this benchmark contains {:?}", common.only.as_deref().unwrap_or_default());
-        return Err(Failure::usage(what, "run it without --only to see all names"));
+        return Err(nothing_wanted(common));
     }
     if common.json {
-        say(&report::json("grid", &rows));
+        say(&report::json("grid", &[], &rows));
     }
     Ok(())
+}
+
+/// The failure of a run whose `--only` leaves nothing.
+fn nothing_wanted(common: &Common) -> Failure {
+    let what = format!("no case of this benchmark contains {:?}", common.only.as_deref().unwrap_or_default());
+    Failure::usage(what, "run it without --only to see all names")
 }

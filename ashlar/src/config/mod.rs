@@ -20,11 +20,13 @@ use crate::failure::Failure;
 use flags::Flags;
 use keys::{Fallback, KEYS, Key, Value};
 
-/// Environment variables that are not keys of the table: where the file is, and what is too secret for one.
-pub const SECRET_VARIABLES: [(&str, &str); 3] = [
+/// Environment variables that are not keys of the table: where the file is, what is too secret for one, and what is for
+/// one command only.
+pub const SECRET_VARIABLES: [(&str, &str); 4] = [
     ("ASHLAR_CONFIG", "The configuration file, as with `--config`."),
     ("ASHLAR_SECRET", "The cluster's secret itself; stronger than `secret_file`."),
     ("ASHLAR_ADMIN_TOKEN", "The token for the admin API of a server on another machine."),
+    ("ASHLAR_ERASURE_KERNEL", "The instruction set of `ashlar bench erasure`, as with `--kernel`."),
 ];
 
 /// Where a value came from; a later one has more weight.

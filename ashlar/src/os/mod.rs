@@ -4,6 +4,7 @@
 //! `unsafe` of the program, one operation a block.
 
 pub mod clock;
+pub mod crew;
 pub mod datadir;
 pub mod dial;
 pub mod files;
@@ -11,6 +12,7 @@ pub mod fleet;
 pub mod heap;
 pub mod http;
 pub mod logs;
+pub mod pages;
 pub mod process;
 pub mod random;
 pub mod runtime;
@@ -23,6 +25,7 @@ pub mod tls;
 pub mod websocket;
 pub mod wire;
 pub mod workers;
+pub mod yardstick;
 
 use std::io;
 

@@ -93,6 +93,22 @@ pub fn machine() -> Machine {
     }
 }
 
+/// Memory that this process can still take without pushing anything out, bytes; `None` where the kernel does not tell.
+/// A limit of the control group (version 2) that the process is in counts too.
+#[must_use]
+pub fn memory_available() -> Option<u64> {
+    let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default();
+    let limit = number(&format!("/sys/fs/cgroup{group}/memory.max"));
+    let used = number(&format!("/sys/fs/cgroup{group}/memory.current")).unwrap_or(0);
+    let system = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let system = system.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let system = system.and_then(|kib| kib.split_whitespace().next()?.parse::<u64>().ok());
+    let of_group = limit.map(|limit| limit.saturating_sub(used));
+    of_group.into_iter().chain(system.map(|kib| kib * 1_024)).min()
+}
+
 /// Cores that this process may use.
 #[must_use]
 pub fn cores() -> usize {
@@ -190,6 +206,7 @@ mod tests {
         let facts = facts();
         assert!(facts.resident_bytes > 0 && facts.descriptors >= 3 && facts.threads >= 1, "{facts:?}");
         assert!(cores() >= 1);
+        assert!(memory_available().is_some_and(|bytes| bytes > 0 && bytes <= machine().memory_bytes));
     }
 
     /// The safe twin: what the kernel's own table says, in ticks of 10 ms.
