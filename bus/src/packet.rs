@@ -107,7 +107,12 @@ pub enum Purpose {
     ByHand,
     /// The primary itself takes more slots, or a new group begins.
     Slots,
+    /// A new set of voters may be chosen. Not about a group: that is [`CHOICE`].
+    Voters,
 }
+
+/// Stands for no group: in ballots about the next set of voters.
+pub const CHOICE: GroupId = GroupId(u64::MAX);
 
 /// A request for a vote.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -509,6 +514,7 @@ pub(crate) fn encode_claim(out: &mut Vec<u8>, claim: &Claim) {
 pub(crate) fn encode_voters(out: &mut Vec<u8>, set: &VoterSet) {
     write_uint(out, set.epoch.0);
     write_uint(out, u64::from(set.origin == Origin::Told));
+    write_uint(out, set.after.0);
     write_uint(out, set.floor.0);
     for list in [&set.voters, &set.previous] {
         write_uint(out, list.len() as u64);
@@ -543,6 +549,7 @@ const fn purpose_number(purpose: Purpose) -> u64 {
         Purpose::Election => 1,
         Purpose::ByHand => 2,
         Purpose::Slots => 3,
+        Purpose::Voters => 4,
     }
 }
 
@@ -708,12 +715,16 @@ impl<'a> Input<'a> {
             1 => Purpose::Election,
             2 => Purpose::ByHand,
             3 => Purpose::Slots,
+            4 => Purpose::Voters,
             _ => return Err(PacketError::Malformed),
         };
         let (epoch, base) = (self.epoch()?, self.epoch()?);
         let (voters, offset) = (self.fingerprint()?, self.uint()?);
         let failed = if self.flag()? { Some((self.id()?, self.uint()?)) } else { None };
         let (slots, taken) = (self.slots()?, self.slots()?);
+        if (group == CHOICE) != (purpose == Purpose::Voters) {
+            return Err(PacketError::Malformed);
+        }
         Ok(VoteRequest { group, purpose, epoch, base, voters, offset, failed, slots, taken })
     }
 
@@ -781,17 +792,18 @@ impl<'a> Input<'a> {
     }
 
     pub(crate) fn claim(&mut self) -> Result<Claim, PacketError> {
-        Ok(Claim { group: self.group()?, owner: self.id()?, epoch: self.epoch()?, slots: self.slots()? })
+        let group = Some(self.group()?).filter(|group| *group != CHOICE).ok_or(PacketError::Malformed)?;
+        Ok(Claim { group, owner: self.id()?, epoch: self.epoch()?, slots: self.slots()? })
     }
 
     pub(crate) fn voters(&mut self) -> Result<VoterSet, PacketError> {
         let epoch = self.epoch()?;
         let origin = if self.flag()? { Origin::Told } else { Origin::Chosen };
-        let floor = self.epoch()?;
+        let (after, floor) = (self.epoch()?, self.epoch()?);
         let (voters, previous) = (self.voter_list()?, self.voter_list()?);
         let (forgetful, previous_forgetful) = (self.forgetful(&voters)?, self.forgetful(&previous)?);
-        let set = VoterSet { epoch, origin, floor, voters, previous, forgetful, previous_forgetful };
-        if set.voters.is_empty() { Err(PacketError::Malformed) } else { Ok(set) }
+        let set = VoterSet { epoch, origin, after, floor, voters, previous, forgetful, previous_forgetful };
+        if set.voters.is_empty() || after >= epoch { Err(PacketError::Malformed) } else { Ok(set) }
     }
 
     fn forgetful(&mut self, voters: &[ServerId]) -> Result<Vec<(ServerId, Incarnation)>, PacketError> {

@@ -285,15 +285,19 @@ mod tests {
     fn voters() -> Voters {
         let mut voters = Voters::default();
         let ids = (1..=5).map(id).collect();
-        voters.hear(&VoterSet {
-            epoch: Epoch(1),
-            origin: Origin::Told,
-            floor: Epoch::ZERO,
-            voters: ids,
-            previous: Vec::new(),
-            forgetful: Vec::new(),
-            previous_forgetful: Vec::new(),
-        });
+        voters.hear(
+            &VoterSet {
+                epoch: Epoch(1),
+                origin: Origin::Told,
+                after: Epoch::ZERO,
+                floor: Epoch::ZERO,
+                voters: ids,
+                previous: Vec::new(),
+                forgetful: Vec::new(),
+                previous_forgetful: Vec::new(),
+            },
+            id(1),
+        );
         voters
     }
 

@@ -36,6 +36,7 @@ fn voters() -> VoterSet {
     VoterSet {
         epoch: Epoch(3),
         origin: Origin::Told,
+        after: Epoch(2),
         floor: Epoch(6),
         voters: vec![id(1), id(2), id(3)],
         previous: vec![id(4)],
@@ -55,7 +56,7 @@ fn bodies() -> Vec<(&'static str, Body, String)> {
     let record_bytes =
         format!("{}05020101 0703a9{} 0201cd012c c40100", ones(0x11), "686f73743a37303030").replace(' ', "");
     let voters_bytes =
-        format!("030106 03{}{}{} 01{} 01{}0300", ones(1), ones(2), ones(3), ones(4), ones(2)).replace(' ', "");
+        format!("03010206 03{}{}{} 01{} 01{}0300", ones(1), ones(2), ones(3), ones(4), ones(2)).replace(' ', "");
     let request = VoteRequest {
         group: GroupId(300),
         purpose: Purpose::Election,
@@ -216,7 +217,7 @@ fn the_longest_news_fits_the_shortest_packet() {
         (0..u8::try_from(config.voters_max).unwrap()).map(|number| id(from + number)).collect()
     };
     let longest = [
-        News::Claim(Claim { group: GroupId(u64::MAX), owner: id(1), epoch: EPOCH_MAX, slots: scattered }),
+        News::Claim(Claim { group: GroupId(u64::MAX - 1), owner: id(1), epoch: EPOCH_MAX, slots: scattered }),
         News::Voters(Box::new(VoterSet {
             voters: many(0),
             previous: many(100),
