@@ -261,6 +261,8 @@ pub enum Body {
         voters: u64,
         /// The greatest epoch that I know or voted in.
         known: Epoch,
+        /// Whether I came from a complete set, and took part in no other change after it.
+        is_straight: bool,
     },
     /// Please pause and let me take over your group.
     HandoverAsk(GroupId),
@@ -382,9 +384,10 @@ fn encode_body(out: &mut Vec<u8>, body: &Body) {
             write_uint(out, vote.refused.map_or(0, reason_number));
             write_uint(out, vote.known.0);
         }
-        Body::Adopted { voters, known } => {
+        Body::Adopted { voters, known, is_straight } => {
             out.extend_from_slice(&voters.to_be_bytes());
             write_uint(out, known.0);
+            write_uint(out, u64::from(*is_straight));
         }
         Body::HandoverAsk(group) => write_uint(out, group.0),
         Body::HandoverOffset { group, offset } => {
@@ -611,7 +614,7 @@ fn decode_body(kind: u8, input: &mut Input<'_>) -> Result<Body, PacketError> {
             let (group, epoch) = (input.group()?, input.epoch()?);
             Body::Vote(Vote { group, epoch, refused: input.reason()?, known: input.epoch()? })
         }
-        14 => Body::Adopted { voters: input.fingerprint()?, known: input.epoch()? },
+        14 => Body::Adopted { voters: input.fingerprint()?, known: input.epoch()?, is_straight: input.flag()? },
         15 => Body::HandoverAsk(input.group()?),
         16 => Body::HandoverOffset { group: input.group()?, offset: input.option()? },
         17 => {

@@ -16,7 +16,10 @@
 //!
 //! Two sets after A can compete if two give them at once. An authority does not. Voters that choose sets themselves first win a
 //! ballot of A for the new set's epoch; a voter that gave its vote for an epoch goes over to no set after A with a smaller
-//! one. So if B is ever complete, no other set after A can be; and if B got stuck, a later one replaces it.
+//! one. So if B is ever complete, no other set after A can be; and if B got stuck, a later one replaces it. Sets that were
+//! told all the same, to several members that did not know of each other, are *rivals*: a voter of A stays with the one to
+//! which it went over first, until so many others have gone *straight* from A to a rival with a greater epoch that its
+//! own can never be complete. Nobody goes back to a smaller one, so those will never help it.
 //!
 //! A voter that has lost its memory may have voted and not know it. A set names those of its voters that ever lost their
 //! memory, and with which life the present one began; under a set that counts on more memory than a voter has, it
@@ -156,6 +159,11 @@ impl VoterSet {
         is_trusted(&self.previous, &self.previous_forgetful, id, since)
     }
 
+    /// The order of rivals.
+    fn rank(&self) -> (Epoch, u64) {
+        (self.epoch, self.fingerprint())
+    }
+
     /// Fingerprint of all that members should agree on.
     fn state_hash(&self) -> u64 {
         self.fingerprint() ^ fingerprint(&[u8::from(self.is_complete())]) ^ fingerprint(&self.floor.0.to_le_bytes())
@@ -208,6 +216,11 @@ pub(crate) struct Voters {
     /// Voters of the previous set that have gone over, and the greatest epoch that they told.
     adopted: Places,
     adopted_floor: Epoch,
+    /// Whether this member came to its set from a complete one, in this life.
+    is_straight: bool,
+    /// Another set after the same one, with a greater epoch, and who of the previous set went straight to it.
+    rival: Option<VoterSet>,
+    went_straight: Places,
 }
 
 fn position(list: &[ServerId], id: ServerId) -> Option<usize> {
@@ -316,8 +329,34 @@ impl Voters {
             if heard.is_complete() { compare_complete(known, heard) } else { compare_pending(known, heard, own) };
         if result == Heard::Stands {
             self.replace(VoterSet { floor, ..heard.clone() });
+        } else if result == Heard::Conflict && is_rival(known, heard) {
+            let is_greater = self.rival.as_ref().is_none_or(|rival| rival.rank() < heard.rank());
+            if is_greater {
+                (self.rival, self.went_straight) = (Some(heard.clone()), 0);
+            }
         }
         result
+    }
+
+    /// Whether this member came to its set from a complete one, in this life.
+    pub(crate) fn is_straight(&self) -> bool {
+        self.is_straight
+    }
+
+    /// A voter of the previous set has gone straight to the set with this fingerprint. That set, if it is the rival of this
+    /// member's, and the latter can never be complete by now.
+    pub(crate) fn handle_straight(&mut self, id: ServerId, fingerprint: u64) -> Option<VoterSet> {
+        let rival = self.rival.as_ref().filter(|rival| rival.fingerprint() == fingerprint)?;
+        let place = position(&rival.previous, id)?;
+        self.went_straight |= 1 << place;
+        let left = rival.previous.len() - usize::try_from(self.went_straight.count_ones()).expect("there are 128 bits");
+        (left < majority(rival.previous.len())).then(|| rival.clone())
+    }
+
+    /// Goes over to a rival.
+    pub(crate) fn follow_rival(&mut self, rival: &VoterSet) {
+        let floor = rival.floor.max(self.floor());
+        self.replace(VoterSet { floor, ..rival.clone() });
     }
 
     /// The same set: it may be complete by now, or its floor higher.
@@ -333,6 +372,8 @@ impl Voters {
     }
 
     fn replace(&mut self, set: VoterSet) {
+        self.is_straight = self.set.as_ref().is_some_and(VoterSet::is_complete);
+        (self.rival, self.went_straight) = (None, 0);
         self.fingerprint = set.fingerprint();
         self.hash = set.state_hash();
         self.set = Some(set);
@@ -354,6 +395,12 @@ impl Voters {
             ..set.clone()
         })
     }
+}
+
+/// Whether a set competes with another one after the same set, and comes later.
+fn is_rival(known: &VoterSet, heard: &VoterSet) -> bool {
+    let both_pending = !known.is_complete() && !heard.is_complete();
+    both_pending && heard.after == known.after && heard.previous == known.previous && heard.rank() > known.rank()
 }
 
 /// A complete set against another one that is known.
@@ -517,6 +564,25 @@ mod tests {
             before.iter().for_each(|set| assert_eq!(voters.hear(set, id(1)), Heard::Stands, "{name}"));
             assert_eq!(voters.hear(heard, id(1)), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn a_rival_is_followed_when_ones_own_set_can_never_be_complete() {
+        let after = |set: VoterSet| VoterSet { after: Epoch(1), ..set };
+        let (own, rival) = (after(set(2, &[1], &[1, 2, 3, 4, 5], 0)), after(set(3, &[2], &[1, 2, 3, 4, 5], 0)));
+        let mut voters = Voters::default();
+        voters.hear(&set(1, &[1, 2, 3, 4, 5], &[], 0), id(1));
+        assert_eq!(voters.hear(&own, id(1)), Heard::Stands);
+        assert!(voters.is_straight() && voters.handle_straight(id(2), rival.fingerprint()).is_none(), "not known yet");
+        assert_eq!(voters.hear(&rival, id(1)), Heard::Conflict);
+        // With two of five gone the other three can still complete this member's set; with three gone nobody can.
+        for (number, expected) in [(2, false), (2, false), (9, false), (3, false), (4, true)] {
+            assert_eq!(voters.handle_straight(id(number), rival.fingerprint()).is_some(), expected, "{number}");
+        }
+        voters.follow_rival(&rival);
+        assert!(voters.epoch() == Epoch(3) && !voters.is_straight());
+        assert_eq!(voters.hear(&own, id(1)), Heard::Conflict, "nobody goes back");
+        assert!(voters.handle_straight(id(5), own.fingerprint()).is_none());
     }
 
     #[test]

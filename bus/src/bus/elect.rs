@@ -22,6 +22,8 @@ use crate::slot::{GroupId, SlotSet};
 
 /// Replicas of a failed primary wait this long for each other's offsets.
 const HEARING: Duration = Duration::from_millis(60);
+/// Each attempt waits for votes twice as long as the one before, so often.
+const WAIT_DOUBLINGS_MAX: u32 = 4;
 /// Members below which a new claim is told to everybody at once, by whoever made it.
 const TELL_ALL_MAX: usize = 64;
 
@@ -279,7 +281,8 @@ impl Bus {
         let taken = wanted.without(&held);
         let slots = held.union(&taken).without(given_up);
         let epoch = self.next_epoch(group, ballot.known.max(base));
-        let until = now + self.config.ballot_wait;
+        // Drives or links may be slower than anybody thought.
+        let until = now + self.config.ballot_wait * 2_u32.pow(ballot.attempts.min(WAIT_DOUBLINGS_MAX));
         let offset = self.places.get(&group).map_or(0, |place| place.offset);
         let voters = self.voters.fingerprint();
         let request = VoteRequest { group, purpose, epoch, base, voters, offset, failed, slots: slots.clone(), taken };

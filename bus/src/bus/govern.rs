@@ -56,6 +56,11 @@ impl Bus {
             }
             Heard::Known | Heard::Stale => return,
         }
+        self.handle_governed(now, set, heard, is_fresh);
+    }
+
+    /// The voters are others now, or the change to them is complete.
+    fn handle_governed(&mut self, now: Instant, set: &VoterSet, heard: Heard, is_fresh: bool) {
         let (epoch, complete) = (set.epoch, self.voters.previous().is_empty());
         self.current = self.current.max(self.voters.floor());
         for place in 0..self.members.len() {
@@ -111,11 +116,24 @@ impl Bus {
         let known = Epoch(self.current.0.saturating_add(forgotten).min(EPOCH_MAX.0));
         let mut others = self.voters.everybody();
         others.retain(|id| *id != self.identity.server);
-        self.send_to_all(others, &Body::Adopted { voters, known });
+        // Whoever lost its memory may have gone over to another set before.
+        let is_straight = remembers && self.voters.is_straight();
+        self.send_to_all(others, &Body::Adopted { voters, known, is_straight });
         self.count_adopted(now, self.identity.server, known);
     }
 
-    pub(super) fn handle_adopted(&mut self, now: Instant, from: ServerId, voters: u64, known: Epoch) {
+    pub(super) fn handle_adopted(
+        &mut self,
+        now: Instant,
+        from: ServerId,
+        voters: u64,
+        known: Epoch,
+        is_straight: bool,
+    ) {
+        if is_straight && let Some(rival) = self.voters.handle_straight(from, voters) {
+            self.voters.follow_rival(&rival);
+            return self.handle_governed(now, &rival, Heard::Stands, true);
+        }
         if voters != self.voters.fingerprint() || self.voters.previous().binary_search(&from).is_err() {
             self.counters.refused_unentitled += 1;
             return;

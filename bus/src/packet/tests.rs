@@ -108,7 +108,11 @@ fn bodies() -> Vec<(&'static str, Body, String)> {
             }),
             String::from("cd012c0a0509"),
         ),
-        ("adopted", Body::Adopted { voters: 0xaa, known: Epoch(9) }, String::from("00000000000000aa09")),
+        (
+            "adopted",
+            Body::Adopted { voters: 0xaa, known: Epoch(9), is_straight: true },
+            String::from("00000000000000aa0901"),
+        ),
         ("handover ask", Body::HandoverAsk(GroupId(300)), String::from("cd012c")),
         ("handover offset", Body::HandoverOffset { group: GroupId(300), offset: Some(5) }, String::from("cd012c0105")),
         (
