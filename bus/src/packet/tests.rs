@@ -45,6 +45,20 @@ fn voters() -> VoterSet {
     }
 }
 
+fn request() -> VoteRequest {
+    VoteRequest {
+        group: GroupId(300),
+        purpose: Purpose::Election,
+        epoch: Epoch(10),
+        base: Epoch(8),
+        voters: 0xaa,
+        offset: 1_000,
+        failed: Some((id(0x22), 1)),
+        slots: slots(&[(0, 9)]),
+        taken: slots(&[(9, 9)]),
+    }
+}
+
 /// One body of each kind with its golden bytes after the header.
 fn bodies() -> Vec<(&'static str, Body, String)> {
     let ones = |number: u8| format!("{number:02x}").repeat(16);
@@ -57,17 +71,7 @@ fn bodies() -> Vec<(&'static str, Body, String)> {
         format!("{}05020101 0703a9{} 0201cd012c c40100", ones(0x11), "686f73743a37303030").replace(' ', "");
     let voters_bytes =
         format!("03010206 03{}{}{} 01{} 01{}0300", ones(1), ones(2), ones(3), ones(4), ones(2)).replace(' ', "");
-    let request = VoteRequest {
-        group: GroupId(300),
-        purpose: Purpose::Election,
-        epoch: Epoch(10),
-        base: Epoch(8),
-        voters: 0xaa,
-        offset: 1_000,
-        failed: Some((id(0x22), 1)),
-        slots: slots(&[(0, 9)]),
-        taken: slots(&[(9, 9)]),
-    };
+    let request = request();
     let news = vec![
         News::Member(Box::new(record())),
         News::Life(id(0x44), Life { refuted: 2, failed: false }),
