@@ -94,6 +94,9 @@ impl Votes {
         facts: &Facts<'_>,
     ) -> Result<(), Reason> {
         check_standing(candidate, request, facts)?;
+        if request.purpose == Purpose::Voters {
+            return self.decide_choice(candidate, request, facts);
+        }
         check_claims(candidate, request, facts)?;
         self.check_epoch(candidate, request, facts)?;
         self.check_rank(candidate, request, facts)?;
@@ -106,6 +109,18 @@ impl Votes {
         let (slots, taken) = (request.slots.clone(), request.taken.clone());
         self.promises.insert(request.group, Promise { epoch: request.epoch, slots, taken, at: facts.now });
         Ok(())
+    }
+
+    /// A vote for a choice of voters is a promise to go over to no competitor with a smaller epoch.
+    fn decide_choice(&mut self, candidate: ServerId, request: &VoteRequest, facts: &Facts<'_>) -> Result<(), Reason> {
+        let given = self.given.get(&request.group);
+        let again = given.is_some_and(|given| given.epoch == request.epoch && given.candidate == candidate);
+        let is_new = request.epoch > facts.voters.epoch() && given.is_none_or(|given| given.epoch < request.epoch);
+        if facts.voters.previous().is_empty() && (again || is_new) {
+            self.given.insert(request.group, Given { epoch: request.epoch, candidate });
+            return Ok(());
+        }
+        Err(Reason::StaleEpoch)
     }
 
     /// Slots go from one group to another in the order in which this voter has voted, although the two groups' ballots know
@@ -168,6 +183,9 @@ fn check_standing(candidate: ServerId, request: &VoteRequest, facts: &Facts<'_>)
     }
     if facts.abstains {
         return Err(Reason::NoMemory);
+    }
+    if request.purpose == Purpose::Voters {
+        return if facts.voters.has_say(candidate) { Ok(()) } else { Err(Reason::NotReplica) };
     }
     let Some(claim) = facts.claims.get(request.group) else {
         return if request.purpose == Purpose::Slots { Ok(()) } else { Err(Reason::NotReplica) };

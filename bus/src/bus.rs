@@ -36,7 +36,7 @@ use crate::config::{Config, Identity};
 use crate::counters::Counters;
 use crate::event::{Event, Output, RestoreError, Role, Ticket};
 use crate::gossip::Gossip;
-use crate::member::{Description, Life, MemberRecord, Members};
+use crate::member::{Description, Life, MemberRecord, Members, Opinion};
 use crate::packet::{Body, Circular, Header, Silence, encode};
 use crate::planted::Bugs;
 use crate::probe::Prober;
@@ -408,6 +408,9 @@ impl Bus {
             self.standing.held_since = held.then_some(now);
             self.standing.matched = held && self.members.living() == 1;
             self.event(Event::QuorumChanged { held });
+            if held {
+                self.doubt_anew(now);
+            }
         }
         if self.members.len() == 1 {
             self.standing.matched = true;
@@ -417,6 +420,17 @@ impl Bus {
         }
         let ready = self.standing.held_since.is_some_and(|since| now >= since + self.config.rejoin_delay);
         self.standing.writable = ready && self.standing.matched && self.standing.accused_since.is_none();
+    }
+
+    /// Suspicions from a time when no majority was in reach are taken back.
+    fn doubt_anew(&mut self, now: Instant) {
+        for id in self.suspicion.handle_regained(now) {
+            if let Some(member) = self.members.get_mut(id) {
+                member.opinion = Opinion::Doubted;
+            }
+            self.event(Event::Unsuspected { id });
+            self.withdraw(id, now);
+        }
     }
 
     /// Whether every slot has an owner that has not failed.

@@ -107,7 +107,12 @@ pub enum Purpose {
     ByHand,
     /// The primary itself takes more slots, or a new group begins.
     Slots,
+    /// A new set of voters may be chosen. Not about a group: that is [`CHOICE`].
+    Voters,
 }
+
+/// Stands for no group: in ballots about the next set of voters.
+pub const CHOICE: GroupId = GroupId(u64::MAX);
 
 /// A request for a vote.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -256,6 +261,8 @@ pub enum Body {
         voters: u64,
         /// The greatest epoch that I know or voted in.
         known: Epoch,
+        /// Whether I came from a complete set, and took part in no other change after it.
+        is_straight: bool,
     },
     /// Please pause and let me take over your group.
     HandoverAsk(GroupId),
@@ -377,9 +384,10 @@ fn encode_body(out: &mut Vec<u8>, body: &Body) {
             write_uint(out, vote.refused.map_or(0, reason_number));
             write_uint(out, vote.known.0);
         }
-        Body::Adopted { voters, known } => {
+        Body::Adopted { voters, known, is_straight } => {
             out.extend_from_slice(&voters.to_be_bytes());
             write_uint(out, known.0);
+            write_uint(out, u64::from(*is_straight));
         }
         Body::HandoverAsk(group) => write_uint(out, group.0),
         Body::HandoverOffset { group, offset } => {
@@ -509,6 +517,7 @@ pub(crate) fn encode_claim(out: &mut Vec<u8>, claim: &Claim) {
 pub(crate) fn encode_voters(out: &mut Vec<u8>, set: &VoterSet) {
     write_uint(out, set.epoch.0);
     write_uint(out, u64::from(set.origin == Origin::Told));
+    write_uint(out, set.after.0);
     write_uint(out, set.floor.0);
     for list in [&set.voters, &set.previous] {
         write_uint(out, list.len() as u64);
@@ -543,6 +552,7 @@ const fn purpose_number(purpose: Purpose) -> u64 {
         Purpose::Election => 1,
         Purpose::ByHand => 2,
         Purpose::Slots => 3,
+        Purpose::Voters => 4,
     }
 }
 
@@ -604,7 +614,7 @@ fn decode_body(kind: u8, input: &mut Input<'_>) -> Result<Body, PacketError> {
             let (group, epoch) = (input.group()?, input.epoch()?);
             Body::Vote(Vote { group, epoch, refused: input.reason()?, known: input.epoch()? })
         }
-        14 => Body::Adopted { voters: input.fingerprint()?, known: input.epoch()? },
+        14 => Body::Adopted { voters: input.fingerprint()?, known: input.epoch()?, is_straight: input.flag()? },
         15 => Body::HandoverAsk(input.group()?),
         16 => Body::HandoverOffset { group: input.group()?, offset: input.option()? },
         17 => {
@@ -708,12 +718,16 @@ impl<'a> Input<'a> {
             1 => Purpose::Election,
             2 => Purpose::ByHand,
             3 => Purpose::Slots,
+            4 => Purpose::Voters,
             _ => return Err(PacketError::Malformed),
         };
         let (epoch, base) = (self.epoch()?, self.epoch()?);
         let (voters, offset) = (self.fingerprint()?, self.uint()?);
         let failed = if self.flag()? { Some((self.id()?, self.uint()?)) } else { None };
         let (slots, taken) = (self.slots()?, self.slots()?);
+        if (group == CHOICE) != (purpose == Purpose::Voters) {
+            return Err(PacketError::Malformed);
+        }
         Ok(VoteRequest { group, purpose, epoch, base, voters, offset, failed, slots, taken })
     }
 
@@ -781,17 +795,18 @@ impl<'a> Input<'a> {
     }
 
     pub(crate) fn claim(&mut self) -> Result<Claim, PacketError> {
-        Ok(Claim { group: self.group()?, owner: self.id()?, epoch: self.epoch()?, slots: self.slots()? })
+        let group = Some(self.group()?).filter(|group| *group != CHOICE).ok_or(PacketError::Malformed)?;
+        Ok(Claim { group, owner: self.id()?, epoch: self.epoch()?, slots: self.slots()? })
     }
 
     pub(crate) fn voters(&mut self) -> Result<VoterSet, PacketError> {
         let epoch = self.epoch()?;
         let origin = if self.flag()? { Origin::Told } else { Origin::Chosen };
-        let floor = self.epoch()?;
+        let (after, floor) = (self.epoch()?, self.epoch()?);
         let (voters, previous) = (self.voter_list()?, self.voter_list()?);
         let (forgetful, previous_forgetful) = (self.forgetful(&voters)?, self.forgetful(&previous)?);
-        let set = VoterSet { epoch, origin, floor, voters, previous, forgetful, previous_forgetful };
-        if set.voters.is_empty() { Err(PacketError::Malformed) } else { Ok(set) }
+        let set = VoterSet { epoch, origin, after, floor, voters, previous, forgetful, previous_forgetful };
+        if set.voters.is_empty() || after >= epoch { Err(PacketError::Malformed) } else { Ok(set) }
     }
 
     fn forgetful(&mut self, voters: &[ServerId]) -> Result<Vec<(ServerId, Incarnation)>, PacketError> {

@@ -152,15 +152,19 @@ mod tests {
     fn voters(present: &[u8], previous: &[u8]) -> Voters {
         let mut voters = Voters::default();
         let ids = |numbers: &[u8]| numbers.iter().map(|number| id(*number)).collect();
-        voters.hear(&VoterSet {
-            epoch: Epoch(1),
-            origin: Origin::Told,
-            floor: Epoch::ZERO,
-            voters: ids(present),
-            previous: ids(previous),
-            forgetful: Vec::new(),
-            previous_forgetful: Vec::new(),
-        });
+        voters.hear(
+            &VoterSet {
+                epoch: Epoch(1),
+                origin: Origin::Told,
+                after: Epoch::ZERO,
+                floor: Epoch::ZERO,
+                voters: ids(present),
+                previous: ids(previous),
+                forgetful: Vec::new(),
+                previous_forgetful: Vec::new(),
+            },
+            id(1),
+        );
         voters
     }
 

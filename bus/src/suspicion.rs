@@ -196,6 +196,18 @@ impl Suspicion {
         }
     }
 
+    /// A majority is in reach again, after it was not: whoever was cut off cannot say who else was silent meanwhile.
+    pub(crate) fn handle_regained(&mut self, now: Instant) -> Vec<ServerId> {
+        let mut withdrawn = Vec::new();
+        for (id, doubt) in &mut self.doubts {
+            if core::mem::take(&mut doubt.suspected) {
+                withdrawn.push(*id);
+            }
+            (doubt.since, doubt.begun, doubt.probes, doubt.asked, doubt.next_probe) = (now, now, 0, 0, now);
+        }
+        withdrawn
+    }
+
     /// When to call [`Suspicion::poll`].
     pub(crate) fn next_poll(&self) -> Instant {
         self.next_poll.unwrap_or(Instant::NEVER)
@@ -285,15 +297,19 @@ mod tests {
     fn voters() -> Voters {
         let mut voters = Voters::default();
         let ids = (1..=5).map(id).collect();
-        voters.hear(&VoterSet {
-            epoch: Epoch(1),
-            origin: Origin::Told,
-            floor: Epoch::ZERO,
-            voters: ids,
-            previous: Vec::new(),
-            forgetful: Vec::new(),
-            previous_forgetful: Vec::new(),
-        });
+        voters.hear(
+            &VoterSet {
+                epoch: Epoch(1),
+                origin: Origin::Told,
+                after: Epoch::ZERO,
+                floor: Epoch::ZERO,
+                voters: ids,
+                previous: Vec::new(),
+                forgetful: Vec::new(),
+                previous_forgetful: Vec::new(),
+            },
+            id(1),
+        );
         voters
     }
 
@@ -354,6 +370,22 @@ mod tests {
         assert!(suspicion.poll(at(25_000), TIMEOUT, WAIT, true, false).suspected.is_empty());
         assert!(suspicion.poll(at(34_900), TIMEOUT, WAIT, true, false).suspected.is_empty());
         assert_eq!(suspicion.poll(at(35_000), TIMEOUT, WAIT, true, false).suspected.len(), 1);
+    }
+
+    #[test]
+    fn who_was_cut_off_begins_anew() {
+        let mut suspicion = Suspicion::default();
+        suspicion.begin(id(9), at(0), at(0));
+        for ms in (0..20_000).step_by(100) {
+            suspicion.poll(at(ms), TIMEOUT, WAIT, true, false);
+        }
+        assert_eq!(suspicion.handle_regained(at(20_000)), [id(9)]);
+        assert_eq!(suspicion.handle_regained(at(20_000)), []);
+        let mut suspected = (20_000..40_000).step_by(100).filter(|ms| {
+            let found = suspicion.poll(at(*ms), TIMEOUT, WAIT, true, false);
+            !found.suspected.is_empty()
+        });
+        assert_eq!(suspected.next(), Some(35_000));
     }
 
     #[test]

@@ -4,21 +4,28 @@
 //! nobody ever gave one, the smallest living voter chooses it.
 //!
 //! The rule of change, from set A (complete) to set B:
-//! 1. B carries A as its *previous* set. While it does, every decision (failure, ballot, being in reach) needs a majority of B
-//!    **and** a majority of A.
-//! 2. A voter takes part under one set at a time, the one of the greatest epoch it knows, durably. A request names the set
-//!    that its candidate counts; under another set no vote is given.
+//! 1. B says which set it comes *after*, and carries it as its *previous* set. While it does, every decision (failure, ballot,
+//!    being in reach) needs a majority of B **and** a majority of A.
+//! 2. A voter takes part under one set at a time, durably. A request names the set that its candidate counts; under another
+//!    set no vote is given. A voter goes over from A to a set that comes after A, or after a later one, and to no other: so
+//!    a set that somebody with old knowledge made goes nowhere.
 //! 3. When a majority of A has durably gone over to B, no ballot under A can be won any more, and B is *complete*: A has no say
 //!    from then on. Those voters told the greatest epoch they knew or voted in; the greatest of these is B's *floor*. Every
 //!    epoch that A has decided is at most the floor, and voters under B refuse those. So what A decided stays decided.
 //! 4. A set that follows B can only be given once B is complete.
 //!
-//! Two sets of one epoch are the authority's error. Each voter of A goes over to one of them only, so at most one
-//! completes; the other's followers then take that one.
+//! Two sets after A can compete if two give them at once. An authority does not. Voters that choose sets themselves first win a
+//! ballot of A for the new set's epoch; a voter that gave its vote for an epoch goes over to no set after A with a smaller
+//! one. So if B is ever complete, no other set after A can be; and if B got stuck, a later one replaces it. Sets that were
+//! told all the same, to several members that did not know of each other, are *rivals*: a voter of A stays with the one to
+//! which it went over first, until so many others have gone *straight* from A to a rival with a greater epoch that its
+//! own can never be complete. Nobody goes back to a smaller one, so those will never help it.
 //!
 //! A voter that has lost its memory may have voted and not know it. A set names those of its voters that ever lost their
-//! memory, and with which life the present one began; under a set that counts on more memory than a voter has, it abstains
-//! and does not count as gone over. The next set that is given counts on what there is, so that it votes again.
+//! memory, and with which life the present one began; under a set that counts on more memory than a voter has, it
+//! abstains. It can go over to the next set, since it never votes under the old one again; for the votes that it may
+//! have given, it tells an epoch far beyond any that it can have voted in. Under a set that counts on what there is, it
+//! votes again.
 //!
 //! Clusters that began apart have sets that know nothing of each other. When they meet, the set of the greater epoch, then
 //! the longer, then the one with the greater fingerprint stands: until they have met they are two clusters, with two
@@ -92,6 +99,8 @@ pub struct VoterSet {
     pub epoch: Epoch,
     /// Where it comes from.
     pub origin: Origin,
+    /// The epoch of the set before; zero for the first one. Less than `epoch`.
+    pub after: Epoch,
     /// Epochs up to this were decided by earlier sets.
     pub floor: Epoch,
     /// The voters: sorted, none twice, at least one.
@@ -126,8 +135,9 @@ impl VoterSet {
     /// Tells sets apart, whether complete or not.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
-        let mut bytes = Vec::with_capacity(8 + self.voters.len() * 16);
+        let mut bytes = Vec::with_capacity(16 + self.voters.len() * 16);
         bytes.extend_from_slice(&self.epoch.0.to_le_bytes());
+        bytes.extend_from_slice(&self.after.0.to_le_bytes());
         self.voters.iter().for_each(|id| bytes.extend_from_slice(id.as_bytes()));
         for (id, since) in &self.forgetful {
             bytes.extend_from_slice(id.as_bytes());
@@ -140,17 +150,29 @@ impl VoterSet {
     /// memory of it.
     #[must_use]
     pub fn trusts(&self, id: ServerId, since: Incarnation) -> bool {
-        let trusted = |list: &[ServerId], forgetful: &[(ServerId, Incarnation)]| {
-            let place = forgetful.binary_search_by_key(&id, |voter| voter.0);
-            list.binary_search(&id).is_err() || since <= place.map_or(FIRST_LIFE, |place| forgetful[place].1)
-        };
-        trusted(&self.voters, &self.forgetful) && trusted(&self.previous, &self.previous_forgetful)
+        is_trusted(&self.voters, &self.forgetful, id, since) && self.previous_trusts(id, since)
+    }
+
+    /// The same of the previous set alone.
+    #[must_use]
+    pub fn previous_trusts(&self, id: ServerId, since: Incarnation) -> bool {
+        is_trusted(&self.previous, &self.previous_forgetful, id, since)
+    }
+
+    /// The order of rivals.
+    fn rank(&self) -> (Epoch, u64) {
+        (self.epoch, self.fingerprint())
     }
 
     /// Fingerprint of all that members should agree on.
     fn state_hash(&self) -> u64 {
         self.fingerprint() ^ fingerprint(&[u8::from(self.is_complete())]) ^ fingerprint(&self.floor.0.to_le_bytes())
     }
+}
+
+fn is_trusted(list: &[ServerId], forgetful: &[(ServerId, Incarnation)], id: ServerId, since: Incarnation) -> bool {
+    let place = forgetful.binary_search_by_key(&id, |voter| voter.0);
+    list.binary_search(&id).is_err() || since <= place.map_or(FIRST_LIFE, |place| forgetful[place].1)
 }
 
 /// What became of a set that was heard.
@@ -194,6 +216,11 @@ pub(crate) struct Voters {
     /// Voters of the previous set that have gone over, and the greatest epoch that they told.
     adopted: Places,
     adopted_floor: Epoch,
+    /// Whether this member came to its set from a complete one, in this life.
+    is_straight: bool,
+    /// Another set after the same one, with a greater epoch, and who of the previous set went straight to it.
+    rival: Option<VoterSet>,
+    went_straight: Places,
 }
 
 fn position(list: &[ServerId], id: ServerId) -> Option<usize> {
@@ -288,39 +315,65 @@ impl Voters {
         u16::try_from(some.present.count_ones()).expect("there are 128 bits")
     }
 
-    /// Takes a set if it stands against the one that is known.
-    pub(crate) fn hear(&mut self, heard: &VoterSet) -> Heard {
-        let Some(known) = &mut self.set else {
+    /// Takes a set if it stands against the one that is known, by the rules in the head of this module. `own`: who hears it.
+    pub(crate) fn hear(&mut self, heard: &VoterSet, own: ServerId) -> Heard {
+        let Some(known) = &self.set else {
             self.replace(heard.clone());
             return Heard::Stands;
         };
-        if heard.epoch < known.epoch {
-            return Heard::Stale;
+        if heard.fingerprint() == self.fingerprint {
+            return self.hear_same(heard);
         }
-        if heard.epoch > known.epoch {
-            self.replace(heard.clone());
-            return Heard::Stands;
-        }
-        if heard.voters == known.voters && heard.forgetful == known.forgetful {
-            let completes = heard.is_complete() && !known.is_complete();
-            let raises = heard.is_complete() && heard.floor > known.floor;
-            if !completes && !raises {
-                return Heard::Known;
-            }
-            let merged = VoterSet { floor: heard.floor.max(known.floor), ..heard.clone() };
-            self.replace(merged);
-            return Heard::Completed;
-        }
-        let apart = |set: &VoterSet| (set.is_complete(), set.voters.len(), set.fingerprint());
-        if heard.is_complete() && apart(heard) > apart(known) {
-            let floor = heard.floor.max(known.floor);
+        let floor = heard.floor.max(known.floor);
+        let result =
+            if heard.is_complete() { compare_complete(known, heard) } else { compare_pending(known, heard, own) };
+        if result == Heard::Stands {
             self.replace(VoterSet { floor, ..heard.clone() });
-            return Heard::Stands;
+        } else if result == Heard::Conflict && is_rival(known, heard) {
+            let is_greater = self.rival.as_ref().is_none_or(|rival| rival.rank() < heard.rank());
+            if is_greater {
+                (self.rival, self.went_straight) = (Some(heard.clone()), 0);
+            }
         }
-        Heard::Conflict
+        result
+    }
+
+    /// Whether this member came to its set from a complete one, in this life.
+    pub(crate) fn is_straight(&self) -> bool {
+        self.is_straight
+    }
+
+    /// A voter of the previous set has gone straight to the set with this fingerprint. That set, if it is the rival of this
+    /// member's, and the latter can never be complete by now.
+    pub(crate) fn handle_straight(&mut self, id: ServerId, fingerprint: u64) -> Option<VoterSet> {
+        let rival = self.rival.as_ref().filter(|rival| rival.fingerprint() == fingerprint)?;
+        let place = position(&rival.previous, id)?;
+        self.went_straight |= 1 << place;
+        let left = rival.previous.len() - usize::try_from(self.went_straight.count_ones()).expect("there are 128 bits");
+        (left < majority(rival.previous.len())).then(|| rival.clone())
+    }
+
+    /// Goes over to a rival.
+    pub(crate) fn follow_rival(&mut self, rival: &VoterSet) {
+        let floor = rival.floor.max(self.floor());
+        self.replace(VoterSet { floor, ..rival.clone() });
+    }
+
+    /// The same set: it may be complete by now, or its floor higher.
+    fn hear_same(&mut self, heard: &VoterSet) -> Heard {
+        let Some(known) = &self.set else { return Heard::Known };
+        let completes = heard.is_complete() && !known.is_complete();
+        let raises = heard.is_complete() && heard.floor > known.floor;
+        if !completes && !raises {
+            return Heard::Known;
+        }
+        self.replace(VoterSet { floor: heard.floor.max(known.floor), ..heard.clone() });
+        Heard::Completed
     }
 
     fn replace(&mut self, set: VoterSet) {
+        self.is_straight = self.set.as_ref().is_some_and(VoterSet::is_complete);
+        (self.rival, self.went_straight) = (None, 0);
         self.fingerprint = set.fingerprint();
         self.hash = set.state_hash();
         self.set = Some(set);
@@ -344,6 +397,47 @@ impl Voters {
     }
 }
 
+/// Whether a set competes with another one after the same set, and comes later.
+fn is_rival(known: &VoterSet, heard: &VoterSet) -> bool {
+    let both_pending = !known.is_complete() && !heard.is_complete();
+    both_pending && heard.after == known.after && heard.previous == known.previous && heard.rank() > known.rank()
+}
+
+/// A complete set against another one that is known.
+fn compare_complete(known: &VoterSet, heard: &VoterSet) -> Heard {
+    // A set that comes after an older one than this can never be complete.
+    let is_later = heard.epoch >= known.epoch || heard.epoch > known.after;
+    let apart = |set: &VoterSet| (set.epoch, set.voters.len(), set.fingerprint());
+    match known.is_complete() {
+        false if is_later => Heard::Stands,
+        true if apart(heard) > apart(known) => Heard::Stands,
+        true if heard.epoch == known.epoch => Heard::Conflict,
+        _ => Heard::Stale,
+    }
+}
+
+/// A set that is not complete against another one that is known.
+fn compare_pending(known: &VoterSet, heard: &VoterSet, own: ServerId) -> Heard {
+    if heard.after >= known.epoch {
+        return Heard::Stands;
+    }
+    if known.is_complete() || heard.after < known.after {
+        return Heard::Stale;
+    }
+    if heard.after > known.after {
+        return Heard::Stands;
+    }
+    // Both come after the same set. One that won a later ballot replaces one that can never be complete; who has no say in
+    // the set before only follows.
+    let both_chosen = heard.origin == Origin::Chosen && known.origin == Origin::Chosen;
+    let is_free = both_chosen || position(&known.previous, own).is_none();
+    match heard.epoch > known.epoch {
+        true if is_free => Heard::Stands,
+        false if heard.epoch < known.epoch && is_free => Heard::Stale,
+        _ => Heard::Conflict,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -356,10 +450,12 @@ mod tests {
         numbers.iter().map(|number| id(*number)).collect()
     }
 
+    /// A set that comes after the one of the epoch before.
     fn set(epoch: u64, voters: &[u8], previous: &[u8], floor: u64) -> VoterSet {
         let (voters, previous) = (ids(voters), ids(previous));
         VoterSet {
             epoch: Epoch(epoch),
+            after: Epoch(epoch - 1),
             origin: Origin::Told,
             floor: Epoch(floor),
             voters,
@@ -381,9 +477,9 @@ mod tests {
     fn a_change_needs_both_majorities_until_it_is_complete() {
         let mut voters = Voters::default();
         assert!(!is_majority(&voters, &[1, 2, 3]));
-        assert_eq!(voters.hear(&set(1, &[1, 2, 3], &[], 0)), Heard::Stands);
+        assert_eq!(voters.hear(&set(1, &[1, 2, 3], &[], 0), id(1)), Heard::Stands);
         assert!(is_majority(&voters, &[1, 2]) && !is_majority(&voters, &[1, 4, 5]));
-        assert_eq!(voters.hear(&set(2, &[4, 5, 6], &[1, 2, 3], 0)), Heard::Stands);
+        assert_eq!(voters.hear(&set(2, &[4, 5, 6], &[1, 2, 3], 0), id(1)), Heard::Stands);
         for (some, expected) in [(&[4, 5, 6, 1][..], false), (&[1, 2, 3, 4], false), (&[1, 2, 4, 5], true)] {
             assert_eq!(is_majority(&voters, some), expected, "{some:?}");
         }
@@ -392,10 +488,10 @@ mod tests {
         assert_eq!(voters.handle_adopted(id(1), Epoch(10)), None, "the same twice");
         let complete = voters.handle_adopted(id(3), Epoch(8)).unwrap();
         assert_eq!(complete, set(2, &[4, 5, 6], &[], 10));
-        assert_eq!(voters.hear(&complete), Heard::Completed);
+        assert_eq!(voters.hear(&complete, id(1)), Heard::Completed);
         assert!(is_majority(&voters, &[4, 5]) && !is_majority(&voters, &[1, 2, 3]));
-        assert_eq!(voters.hear(&set(1, &[1, 2, 3], &[], 0)), Heard::Stale);
-        assert_eq!(voters.hear(&set(2, &[4, 5, 6], &[1, 2, 3], 0)), Heard::Known);
+        assert_eq!(voters.hear(&set(1, &[1, 2, 3], &[], 0), id(1)), Heard::Stale);
+        assert_eq!(voters.hear(&set(2, &[4, 5, 6], &[1, 2, 3], 0), id(1)), Heard::Known);
     }
 
     #[test]
@@ -406,8 +502,8 @@ mod tests {
             for new in 1_u8..32 {
                 let list = |bits: u8| (0..5).filter(|bit| bits & 1 << bit != 0).collect::<Vec<u8>>();
                 let (mut before, mut after) = (Voters::default(), Voters::default());
-                before.hear(&set(1, &list(old), &[], 0));
-                after.hear(&set(2, &list(new), &list(old), 0));
+                before.hear(&set(1, &list(old), &[], 0), id(1));
+                after.hear(&set(2, &list(new), &list(old), 0), id(1));
                 for side in 0_u8..32 {
                     let meets = is_majority(&before, &list(side)) && is_majority(&after, &list(!side & 31));
                     assert!(!meets, "{old:05b} {new:05b} {side:05b}");
@@ -434,13 +530,69 @@ mod tests {
     }
 
     #[test]
+    fn a_set_made_from_old_knowledge_goes_nowhere() {
+        let after = |after, set: VoterSet| VoterSet { after: Epoch(after), ..set };
+        let chosen = |set: VoterSet| VoterSet { origin: Origin::Chosen, ..set };
+        let first = set(1, &[1, 2, 3], &[], 0);
+        let second = after(1, set(2, &[4, 5, 6], &[], 0));
+        let old = after(1, set(3, &[1, 2, 3], &[1, 2, 3], 0));
+        let next = after(2, set(4, &[7], &[4, 5, 6], 0));
+        let sibling = after(1, set(5, &[8], &[1, 2, 3], 0));
+        let cases: [(&str, &[&VoterSet], &VoterSet, Heard); 9] = [
+            ("who knows the second does not go over", &[&first, &second], &old, Heard::Stale),
+            ("who does not know it may", &[&first], &old, Heard::Stands),
+            ("and comes back", &[&first, &old], &second, Heard::Stands),
+            ("a set after a later one", &[&first, &old], &next, Heard::Stands),
+            ("is not left for an older one", &[&first, &next], &old, Heard::Stale),
+            ("competitors that are told", &[&first, &old], &sibling, Heard::Conflict),
+            (
+                "a competitor that is complete",
+                &[&first, &old],
+                &VoterSet { previous: Vec::new(), ..sibling.clone() },
+                Heard::Stands,
+            ),
+            (
+                "competitors that won ballots",
+                &[&chosen(first.clone()), &chosen(old.clone())],
+                &chosen(sibling.clone()),
+                Heard::Stands,
+            ),
+            ("in their order", &[&chosen(first.clone()), &chosen(sibling.clone())], &chosen(old.clone()), Heard::Stale),
+        ];
+        for (name, before, heard, expected) in cases {
+            let mut voters = Voters::default();
+            before.iter().for_each(|set| assert_eq!(voters.hear(set, id(1)), Heard::Stands, "{name}"));
+            assert_eq!(voters.hear(heard, id(1)), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_rival_is_followed_when_ones_own_set_can_never_be_complete() {
+        let after = |set: VoterSet| VoterSet { after: Epoch(1), ..set };
+        let (own, rival) = (after(set(2, &[1], &[1, 2, 3, 4, 5], 0)), after(set(3, &[2], &[1, 2, 3, 4, 5], 0)));
+        let mut voters = Voters::default();
+        voters.hear(&set(1, &[1, 2, 3, 4, 5], &[], 0), id(1));
+        assert_eq!(voters.hear(&own, id(1)), Heard::Stands);
+        assert!(voters.is_straight() && voters.handle_straight(id(2), rival.fingerprint()).is_none(), "not known yet");
+        assert_eq!(voters.hear(&rival, id(1)), Heard::Conflict);
+        // With two of five gone the other three can still complete this member's set; with three gone nobody can.
+        for (number, expected) in [(2, false), (2, false), (9, false), (3, false), (4, true)] {
+            assert_eq!(voters.handle_straight(id(number), rival.fingerprint()).is_some(), expected, "{number}");
+        }
+        voters.follow_rival(&rival);
+        assert!(voters.epoch() == Epoch(3) && !voters.is_straight());
+        assert_eq!(voters.hear(&own, id(1)), Heard::Conflict, "nobody goes back");
+        assert!(voters.handle_straight(id(5), own.fingerprint()).is_none());
+    }
+
+    #[test]
     fn of_two_sets_of_one_epoch_the_complete_one_stands() {
         let mut voters = Voters::default();
-        voters.hear(&set(1, &[1, 2, 3], &[], 0));
-        voters.hear(&set(2, &[4, 5], &[1, 2, 3], 0));
-        assert_eq!(voters.hear(&set(2, &[6, 7], &[1, 2, 3], 0)), Heard::Conflict);
+        voters.hear(&set(1, &[1, 2, 3], &[], 0), id(1));
+        voters.hear(&set(2, &[4, 5], &[1, 2, 3], 0), id(1));
+        assert_eq!(voters.hear(&set(2, &[6, 7], &[1, 2, 3], 0), id(1)), Heard::Conflict);
         assert_eq!(voters.present(), ids(&[4, 5]));
-        assert_eq!(voters.hear(&set(2, &[6, 7], &[], 4)), Heard::Stands);
+        assert_eq!(voters.hear(&set(2, &[6, 7], &[], 4), id(1)), Heard::Stands);
         assert_eq!((voters.present(), voters.floor()), (&ids(&[6, 7])[..], Epoch(4)));
     }
 

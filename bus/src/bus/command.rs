@@ -11,7 +11,7 @@ use super::durable::Deferred;
 use super::{Bus, Meeting, Place};
 use crate::claim::{Claim, next_unvoted};
 use crate::event::{Command, CommandError, Event, Role};
-use crate::packet::{Body, Forgetting};
+use crate::packet::{Body, CHOICE, Forgetting};
 use crate::pubsub::wants;
 use crate::slot::{GroupId, SlotRange, SlotSet};
 
@@ -94,6 +94,9 @@ impl Bus {
 
     fn claim(&mut self, now: Instant, group: GroupId, ranges: Vec<SlotRange>) -> Result<(), CommandError> {
         let slots = SlotSet::from_ranges(ranges);
+        if group == CHOICE {
+            return Err(CommandError::UnknownGroup);
+        }
         let known = self.claims.get(group);
         if known.is_some_and(|claim| claim.owner != self.identity.server) {
             return Err(CommandError::NotPrimary);

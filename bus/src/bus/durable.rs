@@ -14,9 +14,9 @@ use ashlar_wire::time::Instant;
 
 use super::{Bus, KeptOut, NEWS_MAX, Place};
 use crate::claim::Claim;
-use crate::event::{Event, Output, Role, Ticket};
+use crate::event::{Output, Role, Ticket};
 use crate::gossip::Subject;
-use crate::packet::{Body, Vote, VoteRequest};
+use crate::packet::{Body, CHOICE, Vote, VoteRequest};
 use crate::planted::Planted;
 use crate::saved::{Saved, Writer};
 
@@ -113,8 +113,7 @@ impl Bus {
         while let Some((_, what)) = self.durable.deferred.pop_front_if(|(needed, _)| *needed <= ticket) {
             match what {
                 Deferred::Vote(candidate, vote) => {
-                    self.counters.votes_given += 1;
-                    self.event(Event::Voted { group: vote.group, epoch: vote.epoch, candidate });
+                    self.note_vote(vote.group, vote.epoch, candidate);
                     self.send(candidate, &Body::Vote(vote));
                 }
                 Deferred::OwnVote(request) => self.count_own_vote(now, &request),
@@ -153,7 +152,9 @@ impl Bus {
     pub(super) fn restore(&mut self, memory: Saved, now: Instant) {
         self.current = memory.current;
         for (group, given) in memory.votes {
-            self.current = self.current.max(given.epoch);
+            if group != CHOICE {
+                self.current = self.current.max(given.epoch);
+            }
             self.votes.restore(group, given);
         }
         for (group, offset) in memory.places {

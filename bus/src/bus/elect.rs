@@ -15,13 +15,15 @@ use crate::ballot::{Ballot, Facts, Phase};
 use crate::claim::{Claim, Heard, next_voted};
 use crate::event::{Event, Role};
 use crate::gossip::Subject;
-use crate::packet::{Body, News, Purpose, Reason, Vote, VoteRequest};
+use crate::packet::{Body, CHOICE, News, Purpose, Reason, Vote, VoteRequest};
 use crate::planted::Planted;
 use crate::rank::{self, rank};
 use crate::slot::{GroupId, SlotSet};
 
 /// Replicas of a failed primary wait this long for each other's offsets.
 const HEARING: Duration = Duration::from_millis(60);
+/// Each attempt waits for votes twice as long as the one before, so often.
+const WAIT_DOUBLINGS_MAX: u32 = 4;
 /// Members below which a new claim is told to everybody at once, by whoever made it.
 const TELL_ALL_MAX: usize = 64;
 
@@ -101,6 +103,7 @@ impl Bus {
         let is_over = |ballot: &mut Ballot| match ballot.purpose {
             Purpose::Slots => owner != Some(own),
             Purpose::Election | Purpose::ByHand => epoch > ballot.base,
+            Purpose::Voters => false,
         };
         if self.ballots.get_mut(&group).is_some_and(is_over) {
             self.ballots.remove(&group);
@@ -237,6 +240,13 @@ impl Bus {
         self.advance_ballot(now, group);
     }
 
+    /// A ballot about the next set of voters.
+    pub(super) fn begin_choice(&mut self, now: Instant) {
+        let ballot = Ballot::new(Purpose::Voters, self.voters.epoch(), Phase::Waiting(now), now);
+        self.ballots.insert(CHOICE, ballot);
+        self.advance_ballot(now, CHOICE);
+    }
+
     /// A ballot by hand: the primary has agreed, or is not asked.
     pub(super) fn begin_by_hand(&mut self, now: Instant, group: GroupId) {
         let base = self.claims.get(group).map_or(Epoch::ZERO, |claim| claim.epoch);
@@ -270,10 +280,9 @@ impl Bus {
         let (wanted, given_up) = &ballot.change;
         let taken = wanted.without(&held);
         let slots = held.union(&taken).without(given_up);
-        let known = ballot.known.max(base).max(self.current).max(self.voters.floor());
-        let epoch = next_voted(known);
-        self.current = self.current.max(epoch);
-        let until = now + self.config.ballot_wait;
+        let epoch = self.next_epoch(group, ballot.known.max(base));
+        // Drives or links may be slower than anybody thought.
+        let until = now + self.config.ballot_wait * 2_u32.pow(ballot.attempts.min(WAIT_DOUBLINGS_MAX));
         let offset = self.places.get(&group).map_or(0, |place| place.offset);
         let voters = self.voters.fingerprint();
         let request = VoteRequest { group, purpose, epoch, base, voters, offset, failed, slots: slots.clone(), taken };
@@ -281,12 +290,23 @@ impl Bus {
             ballot.begin(epoch, slots, until);
         }
         self.counters.ballots_begun += 1;
-        self.event(Event::Standing { group, epoch });
+        if purpose != Purpose::Voters {
+            self.current = self.current.max(epoch);
+            self.event(Event::Standing { group, epoch });
+        }
         self.send_to_all(self.other_voters(), &Body::Request(request.clone()));
         let own = self.identity.server;
         if self.voters.has_say(own) && self.decide(now, own, &request).is_ok() {
             self.durable.defer(Deferred::OwnVote(request));
         }
+    }
+
+    /// The epoch of the next attempt: epochs of groups and of sets of voters are counted apart.
+    fn next_epoch(&self, group: GroupId, known: Epoch) -> Epoch {
+        if group == CHOICE {
+            return known.max(self.voters.epoch()).max(self.votes.epoch(CHOICE)).next();
+        }
+        next_voted(known.max(self.current).max(self.voters.floor()))
     }
 
     fn retry_ballot(&mut self, now: Instant, group: GroupId) {
@@ -309,7 +329,7 @@ impl Bus {
             bugs: self.bugs,
         };
         let decision = self.votes.decide(candidate, request, &facts);
-        if decision.is_ok() {
+        if decision.is_ok() && request.purpose != Purpose::Voters {
             self.current = self.current.max(request.epoch);
         }
         decision
@@ -324,7 +344,8 @@ impl Bus {
         }
         let decision = self.decide(now, from, request);
         let claim_epoch = self.claims.get(request.group).map_or(Epoch::ZERO, |claim| claim.epoch);
-        let known = self.votes.epoch(request.group).max(claim_epoch).max(self.voters.floor());
+        let decided = if request.group == CHOICE { self.voters.epoch() } else { self.voters.floor() };
+        let known = self.votes.epoch(request.group).max(claim_epoch).max(decided);
         let vote = Vote { group: request.group, epoch: request.epoch, refused: decision.err(), known };
         let Err(reason) = decision else {
             return self.durable.defer(Deferred::Vote(from, vote));
@@ -384,12 +405,19 @@ impl Bus {
     /// This member's own vote is durable.
     pub(super) fn count_own_vote(&mut self, now: Instant, request: &VoteRequest) {
         let (own, group, epoch) = (self.identity.server, request.group, request.epoch);
-        self.counters.votes_given += 1;
-        self.event(Event::Voted { group, epoch, candidate: own });
+        self.note_vote(group, epoch, own);
         let Some(ballot) = self.ballots.get_mut(&group).filter(|ballot| ballot.epoch == epoch) else { return };
         if matches!(ballot.phase, Phase::Asking(_)) && request.voters == self.voters.fingerprint() {
             ballot.handle_granted(&self.voters, own, self.bugs);
             self.check_won(now, group);
+        }
+    }
+
+    /// A vote is durable.
+    pub(super) fn note_vote(&mut self, group: GroupId, epoch: Epoch, candidate: ServerId) {
+        self.counters.votes_given += 1;
+        if group != CHOICE {
+            self.event(Event::Voted { group, epoch, candidate });
         }
     }
 
@@ -399,6 +427,11 @@ impl Bus {
         };
         ballot.phase = Phase::Won;
         self.counters.ballots_won += 1;
+        if ballot.purpose == Purpose::Voters {
+            let epoch = ballot.epoch;
+            self.ballots.remove(&group);
+            return self.choose(now, epoch);
+        }
         if ballot.purpose == Purpose::Election {
             self.counters.time_to_ballot.add(now.saturating_since(ballot.begun_at));
         }

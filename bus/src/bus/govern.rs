@@ -11,12 +11,14 @@ use super::Bus;
 use super::durable::Deferred;
 use crate::event::{CommandError, Event};
 use crate::gossip::Subject;
-use crate::packet::Body;
+use crate::packet::{Body, CHOICE, EPOCH_MAX};
 use crate::probe::Cause;
 use crate::voters::{Candidate, FIRST_LIFE, FORGETFUL_MAX, Heard, Origin, VoterSet, choose_voters};
 
 /// Voters are chosen when nothing has changed for this long.
 const CHOOSE_AFTER: Duration = Duration::from_secs(2);
+/// A voter that lost its memory has voted in no epoch so far beyond those that it hears of.
+const EPOCHS_FORGOTTEN: u64 = 1 << 32;
 /// Going over to a new set is told this often, until the set is complete.
 const ADOPT_EVERY: Duration = Duration::from_millis(500);
 
@@ -43,7 +45,9 @@ impl Govern {
 impl Bus {
     /// Takes in a set of voters.
     pub(super) fn hear_voters(&mut self, now: Instant, set: &VoterSet, is_fresh: bool) {
-        let heard = self.voters.hear(set);
+        // A vote for a later choice was a promise.
+        let is_bound = !set.is_complete() && self.votes.epoch(CHOICE) > set.epoch && set.after == self.voters.epoch();
+        let heard = if is_bound { Heard::Conflict } else { self.voters.hear(set, self.identity.server) };
         match heard {
             Heard::Stands | Heard::Completed => {}
             Heard::Conflict => {
@@ -52,12 +56,18 @@ impl Bus {
             }
             Heard::Known | Heard::Stale => return,
         }
+        self.handle_governed(now, set, heard, is_fresh);
+    }
+
+    /// The voters are others now, or the change to them is complete.
+    fn handle_governed(&mut self, now: Instant, set: &VoterSet, heard: Heard, is_fresh: bool) {
         let (epoch, complete) = (set.epoch, self.voters.previous().is_empty());
         self.current = self.current.max(self.voters.floor());
         for place in 0..self.members.len() {
             let is_voter = self.voters.has_say(self.members.at(place).id);
             self.members.at_mut(place).is_voter = is_voter;
         }
+        self.ballots.remove(&CHOICE);
         if heard == Heard::Stands {
             let timeout = self.config.member_timeout;
             self.reach.handle_voters_changed(&self.voters, self.identity.server, timeout, now);
@@ -89,9 +99,6 @@ impl Bus {
     /// A voter of the previous set says so, once that is durable.
     fn go_over(&mut self) {
         self.govern.adopt_at = None;
-        if self.abstains() {
-            return;
-        }
         if self.voters.previous().binary_search(&self.identity.server).is_ok() {
             self.durable.defer(Deferred::Adopted(self.voters.fingerprint()));
         }
@@ -103,14 +110,30 @@ impl Bus {
             return;
         }
         self.govern.adopt_at = Some(now + ADOPT_EVERY);
-        let known = self.current;
+        let (own, since) = (self.identity.server, self.memory_since);
+        let remembers = self.voters.set().is_none_or(|set| set.previous_trusts(own, since));
+        let forgotten = if remembers { 0 } else { EPOCHS_FORGOTTEN };
+        let known = Epoch(self.current.0.saturating_add(forgotten).min(EPOCH_MAX.0));
         let mut others = self.voters.everybody();
         others.retain(|id| *id != self.identity.server);
-        self.send_to_all(others, &Body::Adopted { voters, known });
+        // Whoever lost its memory may have gone over to another set before.
+        let is_straight = remembers && self.voters.is_straight();
+        self.send_to_all(others, &Body::Adopted { voters, known, is_straight });
         self.count_adopted(now, self.identity.server, known);
     }
 
-    pub(super) fn handle_adopted(&mut self, now: Instant, from: ServerId, voters: u64, known: Epoch) {
+    pub(super) fn handle_adopted(
+        &mut self,
+        now: Instant,
+        from: ServerId,
+        voters: u64,
+        known: Epoch,
+        is_straight: bool,
+    ) {
+        if is_straight && let Some(rival) = self.voters.handle_straight(from, voters) {
+            self.voters.follow_rival(&rival);
+            return self.handle_governed(now, &rival, Heard::Stands, true);
+        }
         if voters != self.voters.fingerprint() || self.voters.previous().binary_search(&from).is_err() {
             self.counters.refused_unentitled += 1;
             return;
@@ -145,7 +168,7 @@ impl Bus {
         voters.sort_unstable();
         let has_double = voters.windows(2).any(|pair| pair[0] == pair[1]);
         let limit = self.config.voters_max.min(VOTERS_LIMIT);
-        if voters.is_empty() || voters.len() > limit || has_double || epoch > crate::packet::EPOCH_MAX {
+        if voters.is_empty() || voters.len() > limit || has_double || epoch > EPOCH_MAX || epoch == Epoch::ZERO {
             return Err(CommandError::BadVoters);
         }
         let Some(known) = self.voters.set() else {
@@ -168,11 +191,10 @@ impl Bus {
     fn become_governed(&mut self, now: Instant, epoch: Epoch, origin: Origin, voters: Vec<ServerId>) {
         let floor = self.voters.floor();
         let forgetful = self.forgetful_of(&voters);
-        let known = self.voters.set().map(|set| (set.voters.clone(), set.forgetful.clone())).unwrap_or_default();
-        // A change of the epoch alone changes nobody's mind.
-        let is_same = known.0 == voters && known.1 == forgetful;
-        let (previous, previous_forgetful) = if is_same { (Vec::new(), Vec::new()) } else { known };
-        let set = VoterSet { epoch, origin, floor, voters, previous, forgetful, previous_forgetful };
+        let known = self.voters.set().map(|set| (set.voters.clone(), set.forgetful.clone()));
+        let (previous, previous_forgetful) = known.unwrap_or_default();
+        let after = self.voters.epoch();
+        let set = VoterSet { epoch, origin, after, floor, voters, previous, forgetful, previous_forgetful };
         self.hear_voters(now, &set, true);
     }
 
@@ -187,7 +209,9 @@ impl Bus {
     fn consider_choosing(&mut self, now: Instant) {
         let own = self.identity.server;
         let known = self.voters.set();
-        if known.is_some_and(|set| set.origin == Origin::Told || !set.is_complete()) {
+        if known.is_some_and(|set| set.origin == Origin::Told || !set.is_complete())
+            || self.ballots.contains_key(&CHOICE)
+        {
             return;
         }
         let lives = |id: &ServerId| self.members.get(*id).is_some_and(|member| !member.life.failed);
@@ -208,11 +232,19 @@ impl Bus {
             let is_as_wanted = set.voters == wanted || is_alive && (has_owners || !has_room);
             is_as_wanted && set.forgetful == self.forgetful_of(&set.voters)
         });
-        if wanted.is_empty() || is_good {
-            return;
+        match known {
+            _ if wanted.is_empty() || is_good => {}
+            Some(_) => self.begin_choice(now),
+            None => self.become_governed(now, Epoch(1), Origin::Chosen, wanted),
         }
-        let epoch = known.map_or(Epoch(1), |set| set.epoch.next());
-        self.become_governed(now, epoch, Origin::Chosen, wanted);
+    }
+
+    /// The ballot about the next set is won: nobody else may give one of this epoch.
+    pub(super) fn choose(&mut self, now: Instant, epoch: Epoch) {
+        let wanted = self.wanted_voters();
+        if !wanted.is_empty() && epoch > self.voters.epoch() {
+            self.become_governed(now, epoch, Origin::Chosen, wanted);
+        }
     }
 
     /// Living primaries with slots, sorted.

@@ -29,6 +29,8 @@ const SWEEP_SILENCE: Duration = Duration::from_millis(1_500);
 /// A sweep has this many steps of this length.
 const SWEEP_STEPS: usize = 15;
 const SWEEP_STEP: Duration = Duration::from_millis(20);
+/// Between two sweeps lies at least this part of the member timeout.
+const SWEEP_REST: u32 = 5;
 /// Each member is swept by this many voters.
 const SWEEP_VOTERS: usize = 16;
 
@@ -320,7 +322,7 @@ impl Bus {
         let many = self.suspicion.len() >= (self.members.len() / SWEEP_SHARE).max(SWEEP_DOUBTS_MIN);
         let lasting = self.suspicion.len() >= 2 && self.suspicion.silent_for(SWEEP_SILENCE, now) > 0;
         let is_fresh = self.suspicion.silent_for(Duration::ZERO, now) > 0;
-        let rested = self.swept_at.is_none_or(|at| now >= at + self.config.member_timeout);
+        let rested = self.swept_at.is_none_or(|at| now >= at + self.config.member_timeout / SWEEP_REST);
         if (many || lasting) && is_fresh && rested {
             self.counters.sweeps += 1;
             self.swept_at = Some(now);

@@ -36,11 +36,26 @@ fn voters() -> VoterSet {
     VoterSet {
         epoch: Epoch(3),
         origin: Origin::Told,
+        after: Epoch(2),
         floor: Epoch(6),
         voters: vec![id(1), id(2), id(3)],
         previous: vec![id(4)],
         forgetful: vec![(id(2), Incarnation(3))],
         previous_forgetful: Vec::new(),
+    }
+}
+
+fn request() -> VoteRequest {
+    VoteRequest {
+        group: GroupId(300),
+        purpose: Purpose::Election,
+        epoch: Epoch(10),
+        base: Epoch(8),
+        voters: 0xaa,
+        offset: 1_000,
+        failed: Some((id(0x22), 1)),
+        slots: slots(&[(0, 9)]),
+        taken: slots(&[(9, 9)]),
     }
 }
 
@@ -55,18 +70,8 @@ fn bodies() -> Vec<(&'static str, Body, String)> {
     let record_bytes =
         format!("{}05020101 0703a9{} 0201cd012c c40100", ones(0x11), "686f73743a37303030").replace(' ', "");
     let voters_bytes =
-        format!("030106 03{}{}{} 01{} 01{}0300", ones(1), ones(2), ones(3), ones(4), ones(2)).replace(' ', "");
-    let request = VoteRequest {
-        group: GroupId(300),
-        purpose: Purpose::Election,
-        epoch: Epoch(10),
-        base: Epoch(8),
-        voters: 0xaa,
-        offset: 1_000,
-        failed: Some((id(0x22), 1)),
-        slots: slots(&[(0, 9)]),
-        taken: slots(&[(9, 9)]),
-    };
+        format!("03010206 03{}{}{} 01{} 01{}0300", ones(1), ones(2), ones(3), ones(4), ones(2)).replace(' ', "");
+    let request = request();
     let news = vec![
         News::Member(Box::new(record())),
         News::Life(id(0x44), Life { refuted: 2, failed: false }),
@@ -107,7 +112,11 @@ fn bodies() -> Vec<(&'static str, Body, String)> {
             }),
             String::from("cd012c0a0509"),
         ),
-        ("adopted", Body::Adopted { voters: 0xaa, known: Epoch(9) }, String::from("00000000000000aa09")),
+        (
+            "adopted",
+            Body::Adopted { voters: 0xaa, known: Epoch(9), is_straight: true },
+            String::from("00000000000000aa0901"),
+        ),
         ("handover ask", Body::HandoverAsk(GroupId(300)), String::from("cd012c")),
         ("handover offset", Body::HandoverOffset { group: GroupId(300), offset: Some(5) }, String::from("cd012c0105")),
         (
@@ -216,7 +225,7 @@ fn the_longest_news_fits_the_shortest_packet() {
         (0..u8::try_from(config.voters_max).unwrap()).map(|number| id(from + number)).collect()
     };
     let longest = [
-        News::Claim(Claim { group: GroupId(u64::MAX), owner: id(1), epoch: EPOCH_MAX, slots: scattered }),
+        News::Claim(Claim { group: GroupId(u64::MAX - 1), owner: id(1), epoch: EPOCH_MAX, slots: scattered }),
         News::Voters(Box::new(VoterSet {
             voters: many(0),
             previous: many(100),

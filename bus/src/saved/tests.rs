@@ -30,6 +30,7 @@ fn saved() -> Saved {
         voters: Some(VoterSet {
             epoch: Epoch(2),
             origin: Origin::Chosen,
+            after: Epoch(1),
             floor: Epoch(1),
             voters: vec![id(1)],
             previous: Vec::new(),
@@ -58,7 +59,7 @@ fn golden_bytes() {
         &ones(0xc1),
         &ones(1),
         "03090102",
-        "01020001 01",
+        "0102000101 01",
         &ones(1),
         "000000",
         "010708",
@@ -73,7 +74,7 @@ fn golden_bytes() {
         &ones(4),
         "02cd012c",
         "0107cd03e8",
-        "da15013ccedbae0b",
+        "6d2d745cb3b51931",
     ];
     let bytes: String = saved().encode().iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(bytes, expected.concat().replace(' ', ""));
