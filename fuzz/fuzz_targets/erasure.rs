@@ -143,9 +143,9 @@ fn stripe(geometry: Geometry, len: usize, seed: u64) -> Vec<Vec<u8>> {
     let mut shards: Vec<Vec<u8>> = (0..geometry.data()).map(|_| (0..len).map(|_| byte()).collect()).collect();
     for target in geometry.data()..geometry.total() {
         let mut sum = vec![0; len];
-        for source in 0..geometry.data() {
+        for (source, shard) in shards.iter().enumerate().take(geometry.data()) {
             let table = &FIELD.products[usize::from(factor(source, target, geometry.data()))];
-            sum.iter_mut().zip(&shards[source]).for_each(|(sum, &byte)| *sum ^= table[usize::from(byte)]);
+            sum.iter_mut().zip(shard).for_each(|(sum, &byte)| *sum ^= table[usize::from(byte)]);
         }
         shards.push(sum);
     }
