@@ -124,7 +124,7 @@ impl Codec {
     }
 
     /// Writes the lost shards named in `wanted` from those `present` (all M + K in order, `None` where a shard is lost),
-    /// without keeping the plan.
+    /// without keeping the plan. Sorts `wanted` by number; a number that stands in it twice is an [`Error::ShardCount`].
     ///
     /// # Errors
     /// [`Error::ShardCount`], [`Error::ShardLength`], [`Error::NoSuchShard`], [`Error::TooFewShards`], [`Error::NotLost`].
@@ -137,6 +137,10 @@ impl Codec {
         check_count(present.len(), self.geometry.total())?;
         let is_present = |&shard: &usize| present[shard].is_some();
         let numbers: Vec<usize> = (0..present.len()).filter(is_present).collect();
+        let total = self.geometry.total();
+        if let Some(&(shard, _)) = wanted.iter().find(|(shard, _)| *shard >= total) {
+            return Err(Error::NoSuchShard { shard, total });
+        }
         let mut targets = ShardSet::EMPTY;
         wanted.iter().try_for_each(|(shard, _)| targets.insert(*shard))?;
         check_count(targets.len(), wanted.len())?;

@@ -195,7 +195,6 @@ fn reconstruction() {
 
 /// A number beyond every geometry is refused as one beyond this geometry is.
 #[test]
-#[ignore = "says that there are 256 shards, whatever the geometry"]
 fn reconstruction_of_a_number_beyond_all() {
     for kernel in kernels_under_test() {
         let codec = Codec::with_kernel(geometry(4, 2), kernel);
