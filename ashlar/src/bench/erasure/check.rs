@@ -1,7 +1,7 @@
 //! Whether what was timed is right.
 //!
 //! Every block that a case touched is checked: its parity with another kernel than the one that was timed and, every
-//! [`SAMPLE_EVERY`]-th block, with plain integers too; rebuilt data against the formula that made it; hashes against a
+//! `SAMPLE_EVERY`-th block, with plain integers too; rebuilt data against the formula that made it; hashes against a
 //! second computation, and one of each thread against the definition of the CRC.
 
 use ashlar_erasure::{Codec, Kernel};

@@ -1,7 +1,7 @@
 //! The bus in this server: what reaches it and from where, who runs it, what is seen of it.
 //!
-//! The [`Bus`](ashlar_bus::Bus) belongs to one task, [`Task`](task::Task), on the control thread. Everybody else leaves what it
-//! has for the bus in the [`Membership`], which wakes the task: packets and connections from the workers, word that state
+//! The [`Bus`](ashlar_bus::Bus) belongs to one task, `task::Task`, on the control thread. Everybody else leaves what it
+//! has for the bus in the `Membership`, which wakes the task: packets and connections from the workers, word that state
 //! is on the drive from the thread that writes, wishes and questions from the admin API. Each of these has its limit, no
 //! lock is held for longer than a push, and questions are answered together a few times a second at most: nothing that
 //! somebody asks or sends can hold up a probe.
