@@ -5,7 +5,7 @@
 //! in one epoch, whatever is lost, doubled, delayed or restarted. A refusal says why and which epoch is known, so that
 //! the candidate's next attempt is not a guess.
 //!
-//! Here are the rules, as values: [`Votes`] decides for a voter, [`Ballot`] counts for a candidate. Who sends what is in
+//! Here are the rules, as values: `Votes` decides for a voter, `Ballot` counts for a candidate. Who sends what is in
 //! `bus/elect.rs`. Unlike Valkey, where a voter votes once per epoch in the whole cluster, elections of different groups do
 //! not wait for each other.
 

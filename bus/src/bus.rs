@@ -133,7 +133,7 @@ struct Standing {
     writable: bool,
 }
 
-/// One member's whole bus state. See the [crate](crate) for what it promises.
+/// One member's whole bus state. See the [crate] for what it promises.
 ///
 /// The caller drives it: bytes from the transport, time at [`Bus::next_tick`], commands of the node, and word that durable
 /// state has reached stable storage; after each of these it drains [`Bus::poll_output`].

@@ -9,7 +9,7 @@
 //!   the member raises `refuted`, to say that it lives after all (the refutation of SWIM, kept apart from incarnations
 //!   so that a restart alone does not clear a failure: whether it may is decided by the rules of Valkey).
 //!
-//! Doubt and suspicion are not here: they are this member's own opinion, see [`suspicion`](crate::suspicion).
+//! Doubt and suspicion are not here: they are this member's own opinion, see `suspicion`.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};

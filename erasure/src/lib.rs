@@ -13,9 +13,9 @@
 //! Deliberately absent: threads (one block a thread is the caller's to arrange), buffers (shards are borrowed slices),
 //! checksums (a shard that is silently wrong is for whoever keeps a checksum of it to name), other matrices.
 //!
-//! In reading order: [`geometry`](Geometry) (how many shards), [`field`] (the arithmetic), [`points`] (the code as
-//! interpolation), [`transform`] (the fast way to encode), [`set`](ShardSet), [`codec`](Codec) (encode, verify, update),
-//! [`plan`](Plan) (decode what is lost), [`layout`](stride) (where shards lie best), [`simd`] (the kernels).
+//! In reading order: [`geometry`](Geometry) (how many shards), `field` (the arithmetic), `points` (the code as
+//! interpolation), `transform` (the fast way to encode), [`set`](ShardSet), [`codec`](Codec) (encode, verify, update),
+//! [`plan`](Plan) (decode what is lost), [`layout`](stride) (where shards lie best), `simd` (the kernels).
 #![no_std]
 
 extern crate alloc;
