@@ -109,9 +109,7 @@ impl Bus {
             Body::Stand { group, base, offset } => self.handle_stand(now, from, group, base, offset),
             Body::Request(request) => self.handle_request(now, from, &request),
             Body::Vote(vote) => self.handle_vote(now, from, &vote),
-            Body::Adopted { voters, known, is_straight } => {
-                self.handle_adopted(now, from, voters, known, is_straight);
-            }
+            Body::Adopted(adoption) => self.handle_adopted(now, from, adoption),
             Body::HandoverAsk(group) => self.handle_handover_ask(now, from, group),
             Body::HandoverOffset { group, offset } => self.handle_handover_offset(now, from, group, offset),
             Body::Publish { channel, message } => self.deliver(from, &channel, &message),
