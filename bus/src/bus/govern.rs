@@ -176,6 +176,10 @@ impl Bus {
         if !known.is_complete() {
             return Err(CommandError::VotersPending);
         }
+        // What is not known of a voter's memory would be guessed, and it might abstain for ever.
+        if voters.iter().any(|id| self.members.place(*id).is_none()) {
+            return Err(CommandError::UnknownMember);
+        }
         self.become_governed(now, epoch, Origin::Told, voters);
         Ok(())
     }
