@@ -217,7 +217,7 @@ pub(crate) struct Voters {
     adopted: Places,
     adopted_floor: Epoch,
     /// The epoch of the rival from which this member came to its set; zero if it came from the set before, and the epoch of its
-    /// own set if nothing is known.
+    /// own set if nothing is known. Durable.
     from: Epoch,
     /// The greatest rival with a greater epoch.
     rival: Option<VoterSet>,
@@ -353,6 +353,16 @@ impl Voters {
             }
         }
         result
+    }
+
+    /// The epoch of the rival from which this member came to its set.
+    pub(crate) fn from(&self) -> Epoch {
+        self.from
+    }
+
+    /// Takes that out of a saved record.
+    pub(crate) fn restore_from(&mut self, from: Epoch) {
+        self.from = from.min(self.epoch());
     }
 
     /// What this member, a voter of the previous set, tells about having gone over. `remembers`: its memory reaches back so far.
