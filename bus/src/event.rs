@@ -246,7 +246,8 @@ pub enum Command {
         /// In which way.
         how: How,
     },
-    /// From now on these vote. All sets of one epoch must be the same, so they come from one authority.
+    /// From now on these vote. All sets of one epoch must be the same, so they come from one authority. The first set may name
+    /// anybody, later ones members only.
     SetVoters {
         /// Greater than that of the set before.
         epoch: Epoch,

@@ -21,7 +21,7 @@ use crate::config::Config;
 use crate::member::{Description, Life, MemberRecord};
 use crate::pubsub::INTEREST_BYTES_MAX;
 use crate::slot::{GroupId, SLOTS, Slot, SlotRange, SlotSet, Zone};
-use crate::voters::{FORGETFUL_MAX, Origin, VoterSet};
+use crate::voters::{Adoption, FORGETFUL_MAX, Origin, VoterSet};
 
 /// The version that this program speaks.
 pub const VERSION: u8 = 1;
@@ -256,14 +256,7 @@ pub enum Body {
     /// I do, or not.
     Vote(Vote),
     /// I, a voter of the set before, take part in this change of voters, durably.
-    Adopted {
-        /// Fingerprint of the new set.
-        voters: u64,
-        /// The greatest epoch that I know or voted in.
-        known: Epoch,
-        /// Whether I came from a complete set, and took part in no other change after it.
-        is_straight: bool,
-    },
+    Adopted(Adoption),
     /// Please pause and let me take over your group.
     HandoverAsk(GroupId),
     /// I have paused (or not); my copy goes this far.
@@ -298,7 +291,7 @@ impl Body {
             Self::Stand { .. } => 11,
             Self::Request(..) => 12,
             Self::Vote(..) => 13,
-            Self::Adopted { .. } => 14,
+            Self::Adopted(..) => 14,
             Self::HandoverAsk(..) => 15,
             Self::HandoverOffset { .. } => 16,
             Self::Publish { .. } => 17,
@@ -384,10 +377,10 @@ fn encode_body(out: &mut Vec<u8>, body: &Body) {
             write_uint(out, vote.refused.map_or(0, reason_number));
             write_uint(out, vote.known.0);
         }
-        Body::Adopted { voters, known, is_straight } => {
-            out.extend_from_slice(&voters.to_be_bytes());
-            write_uint(out, known.0);
-            write_uint(out, u64::from(*is_straight));
+        Body::Adopted(adoption) => {
+            out.extend_from_slice(&adoption.voters.to_be_bytes());
+            let epochs = [adoption.epoch, adoption.after, adoption.from, adoption.known];
+            epochs.into_iter().for_each(|epoch| write_uint(out, epoch.0));
         }
         Body::HandoverAsk(group) => write_uint(out, group.0),
         Body::HandoverOffset { group, offset } => {
@@ -614,7 +607,10 @@ fn decode_body(kind: u8, input: &mut Input<'_>) -> Result<Body, PacketError> {
             let (group, epoch) = (input.group()?, input.epoch()?);
             Body::Vote(Vote { group, epoch, refused: input.reason()?, known: input.epoch()? })
         }
-        14 => Body::Adopted { voters: input.fingerprint()?, known: input.epoch()?, is_straight: input.flag()? },
+        14 => {
+            let (voters, epoch, after) = (input.fingerprint()?, input.epoch()?, input.epoch()?);
+            Body::Adopted(Adoption { voters, epoch, after, from: input.epoch()?, known: input.epoch()? })
+        }
         15 => Body::HandoverAsk(input.group()?),
         16 => Body::HandoverOffset { group: input.group()?, offset: input.option()? },
         17 => {

@@ -9,7 +9,7 @@
 //! | greatest epoch known | uint |
 //! | memory since | uint: the life in which the memory began |
 //! | refuted | how many failures it has refuted |
-//! | voters | 0, or 1 and the set |
+//! | voters | 0, or 1 and the set, and the epoch of the rival from which the member came to it |
 //! | votes | count; each group, epoch, candidate |
 //! | claims | count; each as in packets |
 //! | members | count; each as in packets |
@@ -58,6 +58,8 @@ pub struct Saved {
     pub refuted: u64,
     /// Who votes.
     pub voters: Option<VoterSet>,
+    /// The epoch of the rival from which it came to these voters: zero for none, that of `voters` if that is not known.
+    pub voters_from: Epoch,
     /// Votes that it has given: the last one for each group.
     pub votes: Vec<(GroupId, Given)>,
     /// Claims that stand.
@@ -82,6 +84,7 @@ impl Saved {
             memory_since: FIRST_LIFE,
             refuted: 0,
             voters: None,
+            voters_from: Epoch::ZERO,
             votes: Vec::new(),
             claims: Vec::new(),
             members: Vec::new(),
@@ -95,7 +98,7 @@ impl Saved {
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new(self.cluster, self.server, self.incarnation);
         writer.numbers(self.current, self.memory_since, self.refuted);
-        writer.voters(self.voters.as_ref());
+        writer.voters(self.voters.as_ref(), self.voters_from);
         writer.votes(self.votes.len(), self.votes.iter().copied());
         writer.count(self.claims.len());
         self.claims.iter().for_each(|claim| writer.claim(claim));
@@ -167,7 +170,10 @@ fn read(input: &mut Input<'_>, cluster: ClusterId, server: ServerId, config: &Co
     let mut saved = Saved::new(cluster, server);
     saved.incarnation = Incarnation(input.uint()?);
     (saved.current, saved.memory_since, saved.refuted) = (input.epoch()?, Incarnation(input.uint()?), input.uint()?);
-    saved.voters = if input.flag()? { Some(input.voters()?) } else { None };
+    if input.flag()? {
+        saved.voters = Some(input.voters()?);
+        saved.voters_from = input.epoch()?;
+    }
     for _ in 0..input.count(config.groups_max, 18)? {
         let (group, epoch) = (input.group()?, input.epoch()?);
         saved.votes.push((group, Given { epoch, candidate: input.id()? }));
@@ -213,9 +219,12 @@ impl Writer {
         [current.0, memory_since.0, refuted].into_iter().for_each(|number| write_uint(&mut self.out, number));
     }
 
-    pub(crate) fn voters(&mut self, set: Option<&VoterSet>) {
+    pub(crate) fn voters(&mut self, set: Option<&VoterSet>, from: Epoch) {
         write_uint(&mut self.out, u64::from(set.is_some()));
-        set.into_iter().for_each(|set| encode_voters(&mut self.out, set));
+        if let Some(set) = set {
+            encode_voters(&mut self.out, set);
+            write_uint(&mut self.out, from.0);
+        }
     }
 
     pub(crate) fn votes(&mut self, count: usize, votes: impl Iterator<Item = (GroupId, Given)>) {

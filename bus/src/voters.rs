@@ -18,8 +18,8 @@
 //! ballot of A for the new set's epoch; a voter that gave its vote for an epoch goes over to no set after A with a smaller
 //! one. So if B is ever complete, no other set after A can be; and if B got stuck, a later one replaces it. Sets that were
 //! told all the same, to several members that did not know of each other, are *rivals*: a voter of A stays with the one to
-//! which it went over first, until so many others have gone *straight* from A to a rival with a greater epoch that its
-//! own can never be complete. Nobody goes back to a smaller one, so those will never help it.
+//! which it went over first, until so many others have gone to greater ones without ever having been with its own
+//! that this can never be complete; then it goes over to the greatest rival. Nobody goes back to a smaller one.
 //!
 //! A voter that has lost its memory may have voted and not know it. A set names those of its voters that ever lost their
 //! memory, and with which life the present one began; under a set that counts on more memory than a voter has, it
@@ -216,11 +216,28 @@ pub(crate) struct Voters {
     /// Voters of the previous set that have gone over, and the greatest epoch that they told.
     adopted: Places,
     adopted_floor: Epoch,
-    /// Whether this member came to its set from a complete one, in this life.
-    is_straight: bool,
-    /// Another set after the same one, with a greater epoch, and who of the previous set went straight to it.
+    /// The epoch of the rival from which this member came to its set; zero if it came from the set before, and the epoch of its
+    /// own set if nothing is known. Durable.
+    from: Epoch,
+    /// The greatest rival with a greater epoch.
     rival: Option<VoterSet>,
-    went_straight: Places,
+    /// Voters of the previous set that have passed this set by.
+    gone: Places,
+}
+
+/// A voter of the set before has gone over to a set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Adoption {
+    /// Fingerprint of that set.
+    pub voters: u64,
+    /// Its epoch.
+    pub epoch: Epoch,
+    /// The epoch of the set before.
+    pub after: Epoch,
+    /// The epoch of the rival that it was with; zero for none, `epoch` if it does not know.
+    pub from: Epoch,
+    /// The greatest epoch that it knows or voted in.
+    pub known: Epoch,
 }
 
 fn position(list: &[ServerId], id: ServerId) -> Option<usize> {
@@ -332,24 +349,46 @@ impl Voters {
         } else if result == Heard::Conflict && is_rival(known, heard) {
             let is_greater = self.rival.as_ref().is_none_or(|rival| rival.rank() < heard.rank());
             if is_greater {
-                (self.rival, self.went_straight) = (Some(heard.clone()), 0);
+                self.rival = Some(heard.clone());
             }
         }
         result
     }
 
-    /// Whether this member came to its set from a complete one, in this life.
-    pub(crate) fn is_straight(&self) -> bool {
-        self.is_straight
+    /// The epoch of the rival from which this member came to its set.
+    pub(crate) fn from(&self) -> Epoch {
+        self.from
     }
 
-    /// A voter of the previous set has gone straight to the set with this fingerprint. That set, if it is the rival of this
-    /// member's, and the latter can never be complete by now.
-    pub(crate) fn handle_straight(&mut self, id: ServerId, fingerprint: u64) -> Option<VoterSet> {
-        let rival = self.rival.as_ref().filter(|rival| rival.fingerprint() == fingerprint)?;
-        let place = position(&rival.previous, id)?;
-        self.went_straight |= 1 << place;
-        let left = rival.previous.len() - usize::try_from(self.went_straight.count_ones()).expect("there are 128 bits");
+    /// Takes that out of a saved record.
+    pub(crate) fn restore_from(&mut self, from: Epoch) {
+        self.from = from.min(self.epoch());
+    }
+
+    /// What this member, a voter of the previous set, tells about having gone over. `remembers`: its memory reaches back so far.
+    pub(crate) fn adoption(&self, known: Epoch, remembers: bool) -> Option<Adoption> {
+        let set = self.set.as_ref().filter(|set| !set.is_complete())?;
+        let from = if remembers { self.from } else { set.epoch };
+        Some(Adoption { voters: self.fingerprint, epoch: set.epoch, after: set.after, from, known })
+    }
+
+    /// A voter of the previous set may have passed this set by.
+    pub(crate) fn handle_passed(&mut self, id: ServerId, adoption: &Adoption) {
+        let Some(set) = self.set.as_ref().filter(|set| !set.is_complete() && set.after == adoption.after) else {
+            return;
+        };
+        if let Some(place) = position(&set.previous, id)
+            && adoption.from < set.epoch
+            && set.epoch < adoption.epoch
+        {
+            self.gone |= 1 << place;
+        }
+    }
+
+    /// The rival to follow, once this member's set can never be complete.
+    pub(crate) fn leading_rival(&self) -> Option<VoterSet> {
+        let rival = self.rival.as_ref()?;
+        let left = rival.previous.len() - usize::try_from(self.gone.count_ones()).expect("there are 128 bits");
         (left < majority(rival.previous.len())).then(|| rival.clone())
     }
 
@@ -372,8 +411,13 @@ impl Voters {
     }
 
     fn replace(&mut self, set: VoterSet) {
-        self.is_straight = self.set.as_ref().is_some_and(VoterSet::is_complete);
-        (self.rival, self.went_straight) = (None, 0);
+        self.from = match &self.set {
+            None => set.epoch,
+            Some(known) if known.is_complete() => Epoch::ZERO,
+            Some(known) if known.after == set.after => known.epoch.min(set.epoch),
+            Some(_) => Epoch::ZERO,
+        };
+        (self.rival, self.gone) = (None, 0);
         self.fingerprint = set.fingerprint();
         self.hash = set.state_hash();
         self.set = Some(set);
@@ -573,16 +617,28 @@ mod tests {
         let mut voters = Voters::default();
         voters.hear(&set(1, &[1, 2, 3, 4, 5], &[], 0), id(1));
         assert_eq!(voters.hear(&own, id(1)), Heard::Stands);
-        assert!(voters.is_straight() && voters.handle_straight(id(2), rival.fingerprint()).is_none(), "not known yet");
+        let adoption = |from: u64, epoch: u64| Adoption {
+            voters: 0,
+            epoch: Epoch(epoch),
+            after: Epoch(1),
+            from: Epoch(from),
+            known: Epoch::ZERO,
+        };
         assert_eq!(voters.hear(&rival, id(1)), Heard::Conflict);
-        // With two of five gone the other three can still complete this member's set; with three gone nobody can.
-        for (number, expected) in [(2, false), (2, false), (9, false), (3, false), (4, true)] {
-            assert_eq!(voters.handle_straight(id(number), rival.fingerprint()).is_some(), expected, "{number}");
+        // With two of five gone the other three can still complete this member's set; with three gone nobody can. Who was with
+        // it, or does not know, is not gone.
+        let told = [(2, 0, 3), (2, 0, 3), (9, 0, 3), (3, 2, 3), (4, 3, 3), (5, 0, 4)];
+        for (number, from, epoch) in told {
+            voters.handle_passed(id(number), &adoption(from, epoch));
+            assert_eq!(voters.leading_rival(), None, "{number}");
         }
+        voters.handle_passed(id(4), &adoption(0, 3));
+        assert_eq!(voters.leading_rival(), Some(rival.clone()));
         voters.follow_rival(&rival);
-        assert!(voters.epoch() == Epoch(3) && !voters.is_straight());
+        assert_eq!(voters.adoption(Epoch(9), true).map(|adoption| adoption.from), Some(Epoch(2)));
+        assert_eq!(voters.adoption(Epoch(9), false).map(|adoption| adoption.from), Some(Epoch(3)));
         assert_eq!(voters.hear(&own, id(1)), Heard::Conflict, "nobody goes back");
-        assert!(voters.handle_straight(id(5), own.fingerprint()).is_none());
+        assert_eq!(voters.leading_rival(), None);
     }
 
     #[test]

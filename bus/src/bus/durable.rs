@@ -128,7 +128,7 @@ impl Bus {
         let mut writer = Writer::new(self.identity.cluster, self.identity.server, self.identity.incarnation);
         let own = self.members.get(self.identity.server).expect("a member knows itself");
         writer.numbers(self.current, self.memory_since, own.life.refuted);
-        writer.voters(self.voters.set());
+        writer.voters(self.voters.set(), self.voters.from());
         let votes = self.votes.iter().filter(|_| !self.bugs.has(Planted::ForgetVotes));
         let count = if self.bugs.has(Planted::ForgetVotes) { 0 } else { self.votes.iter().len() };
         writer.votes(count, votes);
@@ -175,6 +175,7 @@ impl Bus {
         }
         if let Some(set) = memory.voters {
             self.hear_voters(now, &set, false);
+            self.voters.restore_from(memory.voters_from);
         }
         for claim in memory.claims {
             self.hear_claim(now, own, claim, false);

@@ -13,7 +13,7 @@ use crate::event::{CommandError, Event};
 use crate::gossip::Subject;
 use crate::packet::{Body, CHOICE, EPOCH_MAX};
 use crate::probe::Cause;
-use crate::voters::{Candidate, FIRST_LIFE, FORGETFUL_MAX, Heard, Origin, VoterSet, choose_voters};
+use crate::voters::{Adoption, Candidate, FIRST_LIFE, FORGETFUL_MAX, Heard, Origin, VoterSet, choose_voters};
 
 /// Voters are chosen when nothing has changed for this long.
 const CHOOSE_AFTER: Duration = Duration::from_secs(2);
@@ -114,31 +114,23 @@ impl Bus {
         let remembers = self.voters.set().is_none_or(|set| set.previous_trusts(own, since));
         let forgotten = if remembers { 0 } else { EPOCHS_FORGOTTEN };
         let known = Epoch(self.current.0.saturating_add(forgotten).min(EPOCH_MAX.0));
+        let Some(adoption) = self.voters.adoption(known, remembers) else { return };
         let mut others = self.voters.everybody();
-        others.retain(|id| *id != self.identity.server);
-        // Whoever lost its memory may have gone over to another set before.
-        let is_straight = remembers && self.voters.is_straight();
-        self.send_to_all(others, &Body::Adopted { voters, known, is_straight });
-        self.count_adopted(now, self.identity.server, known);
+        others.retain(|id| *id != own);
+        self.send_to_all(others, &Body::Adopted(adoption));
+        self.count_adopted(now, own, known);
     }
 
-    pub(super) fn handle_adopted(
-        &mut self,
-        now: Instant,
-        from: ServerId,
-        voters: u64,
-        known: Epoch,
-        is_straight: bool,
-    ) {
-        if is_straight && let Some(rival) = self.voters.handle_straight(from, voters) {
+    pub(super) fn handle_adopted(&mut self, now: Instant, from: ServerId, adoption: Adoption) {
+        if adoption.voters == self.voters.fingerprint() && self.voters.previous().binary_search(&from).is_ok() {
+            return self.count_adopted(now, from, adoption.known);
+        }
+        self.counters.refused_unentitled += 1;
+        self.voters.handle_passed(from, &adoption);
+        if let Some(rival) = self.voters.leading_rival() {
             self.voters.follow_rival(&rival);
-            return self.handle_governed(now, &rival, Heard::Stands, true);
+            self.handle_governed(now, &rival, Heard::Stands, true);
         }
-        if voters != self.voters.fingerprint() || self.voters.previous().binary_search(&from).is_err() {
-            self.counters.refused_unentitled += 1;
-            return;
-        }
-        self.count_adopted(now, from, known);
     }
 
     fn count_adopted(&mut self, now: Instant, from: ServerId, known: Epoch) {
@@ -183,6 +175,10 @@ impl Bus {
         }
         if !known.is_complete() {
             return Err(CommandError::VotersPending);
+        }
+        // What is not known of a voter's memory would be guessed, and it might abstain for ever.
+        if voters.iter().any(|id| self.members.place(*id).is_none()) {
+            return Err(CommandError::UnknownMember);
         }
         self.become_governed(now, epoch, Origin::Told, voters);
         Ok(())

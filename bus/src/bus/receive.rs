@@ -50,9 +50,13 @@ impl Bus {
         }
         let Some(place) = self.members.place(from) else {
             // Strangers may introduce themselves. A member that knows nobody lets itself be found.
-            let is_let_in = matches!(body, Body::Meet(_)) || matches!(body, Body::Probe(..)) && self.members.len() == 1;
-            self.counters.refused_stranger += u64::from(!is_let_in);
-            return is_let_in;
+            let is_meeting = matches!(body, Body::Meet(_));
+            self.counters.refused_stranger += u64::from(!is_meeting);
+            if matches!(body, Body::Probe(..)) && self.members.len() == 1 {
+                let own = self.own_record();
+                self.send(from, &Body::Meet(own));
+            }
+            return is_meeting;
         };
         let member = self.members.at_mut(place);
         if header.incarnation < member.incarnation && !self.bugs.has(Planted::AcceptEarlierLife) {
@@ -109,9 +113,7 @@ impl Bus {
             Body::Stand { group, base, offset } => self.handle_stand(now, from, group, base, offset),
             Body::Request(request) => self.handle_request(now, from, &request),
             Body::Vote(vote) => self.handle_vote(now, from, &vote),
-            Body::Adopted { voters, known, is_straight } => {
-                self.handle_adopted(now, from, voters, known, is_straight);
-            }
+            Body::Adopted(adoption) => self.handle_adopted(now, from, adoption),
             Body::HandoverAsk(group) => self.handle_handover_ask(now, from, group),
             Body::HandoverOffset { group, offset } => self.handle_handover_offset(now, from, group, offset),
             Body::Publish { channel, message } => self.deliver(from, &channel, &message),
@@ -134,10 +136,6 @@ impl Bus {
     }
 
     fn handle_probe(&mut self, now: Instant, from: ServerId, token: u32, beat: Beat, news: alloc::vec::Vec<News>) {
-        if self.members.place(from).is_none() {
-            let own = self.own_record();
-            return self.send(from, &Body::Meet(own));
-        }
         self.learn_all(now, from, news, true);
         self.handle_beat(now, from, beat, false);
         // Whoever knows the same needs no news.

@@ -114,8 +114,8 @@ fn bodies() -> Vec<(&'static str, Body, String)> {
         ),
         (
             "adopted",
-            Body::Adopted { voters: 0xaa, known: Epoch(9), is_straight: true },
-            String::from("00000000000000aa0901"),
+            Body::Adopted(Adoption { voters: 0xaa, epoch: Epoch(3), after: Epoch(1), from: Epoch(2), known: Epoch(9) }),
+            String::from("00000000000000aa03010209"),
         ),
         ("handover ask", Body::HandoverAsk(GroupId(300)), String::from("cd012c")),
         ("handover offset", Body::HandoverOffset { group: GroupId(300), offset: Some(5) }, String::from("cd012c0105")),

@@ -37,6 +37,7 @@ fn saved() -> Saved {
             forgetful: Vec::new(),
             previous_forgetful: Vec::new(),
         }),
+        voters_from: Epoch(1),
         votes: vec![(GroupId(7), Given { epoch: Epoch(8), candidate: id(3) })],
         claims: vec![Claim {
             group: GroupId(7),
@@ -61,7 +62,7 @@ fn golden_bytes() {
         "03090102",
         "0102000101 01",
         &ones(1),
-        "000000",
+        "00000001",
         "010708",
         &ones(3),
         "0107",
@@ -74,7 +75,7 @@ fn golden_bytes() {
         &ones(4),
         "02cd012c",
         "0107cd03e8",
-        "6d2d745cb3b51931",
+        "19efb0e7ac52e31a",
     ];
     let bytes: String = saved().encode().iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(bytes, expected.concat().replace(' ', ""));

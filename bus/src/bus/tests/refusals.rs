@@ -84,7 +84,13 @@ fn who_does_not_vote_can_neither_report_nor_vote() {
     for body in [
         Body::Report(std::vec![silence]),
         Body::Doubt { relayed: true, silent: std::vec![silence] },
-        Body::Adopted { voters: net.bus(1).voters.fingerprint(), known: Epoch(9), is_straight: true },
+        Body::Adopted(crate::voters::Adoption {
+            voters: net.bus(1).voters.fingerprint(),
+            epoch: Epoch(1),
+            after: Epoch::ZERO,
+            from: Epoch::ZERO,
+            known: Epoch(9),
+        }),
     ] {
         let counted = net.bus(1).counters().refused_unentitled;
         let header = Header { incarnation: Incarnation(1), sequence: 2_000_000 + u32::try_from(counted).unwrap() };
