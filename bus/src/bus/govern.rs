@@ -213,7 +213,7 @@ impl Bus {
         let lives = |id: &ServerId| self.members.get(*id).is_some_and(|member| !member.life.failed);
         let first = match known {
             Some(set) => set.voters.iter().copied().find(lives),
-            None => self.members.sorted().next().map(|member| member.id),
+            None => self.members.iter().map(|member| member.id).min(),
         };
         if first != Some(own) || known.is_some() && self.standing.held_since.is_none() {
             // It may be this member's turn later, when a majority is in reach again.

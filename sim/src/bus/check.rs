@@ -394,10 +394,10 @@ impl Checker {
         // A clock may run slow by a hundredth, and an answer may have been under way.
         let window_ns = self.rules.timeout_ns() / 95 * 100 + 2 * self.rules.flight_ns_max;
         let since_ns = scene.now_ns.saturating_sub(window_ns);
-        let voters: Vec<u32> = scene.bus.voters().voters.iter().filter_map(|id| self.inside(*id)).collect();
+        let voters = || scene.bus.voters().voters.iter().filter_map(|id| self.inside(*id));
         let has_majority = |of: &u32| {
-            let reached = voters.iter().filter(|no| self.reach.once_since(since_ns, *of, **no)).count();
-            reached > voters.len() / 2
+            let reached = voters().filter(|no| self.reach.once_since(since_ns, *of, *no)).count();
+            reached > voters().count() / 2
         };
         let member = scene.member;
         let alone = !has_majority(&member) && !self.reach.around(since_ns, member).any(|of| has_majority(&of));

@@ -486,10 +486,11 @@ impl<W: Watch> World<W> {
                     return;
                 }
                 slot.tick_at_ns = u64::MAX;
-                if bus.next_tick() <= now {
-                    self.journal.step(self.now_ns, 6, u64::from(member));
-                    bus.handle_tick(now);
+                if bus.next_tick() > now {
+                    return self.schedule(member);
                 }
+                self.journal.step(self.now_ns, 6, u64::from(member));
+                bus.handle_tick(now);
             }
             Entry::Persisted { life, ticket, .. } => {
                 if life != slot.life {
@@ -521,7 +522,7 @@ impl<W: Watch> World<W> {
         }
     }
 
-    /// Takes what a bus has to say, and sees to its next tick.
+    /// Takes what a bus has to say, shows it, and sees to its next tick.
     fn settle(&mut self, member: u32) {
         let at = member as usize;
         for outputs in 0.. {
@@ -538,11 +539,19 @@ impl<W: Watch> World<W> {
             }
         }
         self.watch.settled(&self.members[at].scene(self.now_ns, member));
-        let slot = &mut self.members[at];
-        let bus = slot.bus.as_ref().expect("it runs");
-        // A tick that comes too early finds nothing due and looks again; so a later one needs no new entry.
-        let Some(tick_at_ns) = slot.clock.world_ns(bus.next_tick()) else { return };
+        self.schedule(member);
+    }
+
+    /// A tick that comes too early finds nothing due and looks again; so a later one needs no new entry.
+    fn schedule(&mut self, member: u32) {
+        let slot = &mut self.members[member as usize];
+        let next = slot.bus.as_ref().expect("it runs").next_tick();
+        if slot.tick_at_ns != u64::MAX && next >= slot.tick_at {
+            return;
+        }
+        let Some(tick_at_ns) = slot.clock.world_ns(next) else { return };
         let tick_at_ns = tick_at_ns.max(self.now_ns);
+        slot.tick_at = next;
         if tick_at_ns < slot.tick_at_ns {
             slot.tick_at_ns = tick_at_ns;
             self.queue.push(tick_at_ns, Entry::Tick { member, life: slot.life });
@@ -550,9 +559,7 @@ impl<W: Watch> World<W> {
     }
 
     fn send(&mut self, from: u32, to: ServerId, bytes: Vec<u8>) {
-        let traffic = &mut self.members[from as usize].traffic;
-        traffic.packets += 1;
-        traffic.bytes += bytes.len() as u64;
+        self.members[from as usize].traffic.add(self.now_ns, bytes.len() as u64);
         let Some(to) = self.number_of(to) else { return };
         let sent = Sent { life: self.members[from as usize].life, twin: None };
         match self.net.fate(self.now_ns, from, to) {
@@ -616,6 +623,7 @@ fn new_member(no: u32, zone: Zone, ids: &Rng) -> Member {
         clock: MemberClock::new(0, 0, 0),
         disk: Disk::default(),
         tick_at_ns: u64::MAX,
+        tick_at: Instant::ORIGIN,
         paused: false,
         held: Default::default(),
         traffic: Traffic::default(),

@@ -41,6 +41,8 @@ pub struct KillReport {
     pub false_failures: u64,
     /// What each member that is left sent from the death until all agreed.
     pub traffic: Vec<Traffic>,
+    /// The most that a member sent in one second of that.
+    pub burst_bytes: u64,
 }
 
 impl KillReport {
@@ -81,6 +83,8 @@ pub fn kill(formed: &Formed, victims: Victims, seed: u64) -> Result<KillReport, 
     }
     let since = |at_ns: Option<u64>| at_ns.unwrap_or(killed_ns) - killed_ns;
     let traffic = world.take_traffic();
+    let traffic: Vec<Traffic> =
+        (0..).zip(traffic).filter(|(no, _)| !dead.contains(no)).map(|(_, traffic)| traffic).collect();
     let watch = world.watch();
     Ok(KillReport {
         killed: dead.len() as u32,
@@ -94,7 +98,8 @@ pub fn kill(formed: &Formed, victims: Victims, seed: u64) -> Result<KillReport, 
         agreed_ns: agreed_ns - killed_ns,
         elections: watch.elections.count,
         false_failures: watch.false_failures.count,
-        traffic: (0..).zip(traffic).filter(|(no, _)| !dead.contains(no)).map(|(_, traffic)| traffic).collect(),
+        burst_bytes: traffic.iter().map(|one| one.burst).max().unwrap_or(0),
+        traffic,
     })
 }
 

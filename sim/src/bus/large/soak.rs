@@ -38,7 +38,7 @@ pub struct SoakReport {
     pub lasted_ns: u64,
 }
 
-/// Runs so long; `tell` hears how far it is, about once in a simulated hour.
+/// Runs so long, or until `is_over`; `tell` hears how far it is, about once in a simulated hour.
 ///
 /// # Errors
 /// Something happened that must never be.
@@ -46,6 +46,7 @@ pub fn soak(
     formed: &Formed,
     options: SoakOptions,
     seed: u64,
+    is_over: &dyn Fn() -> bool,
     tell: &mut dyn FnMut(u64, &SoakReport),
 ) -> Result<SoakReport, String> {
     let layout = &formed.layout;
@@ -79,13 +80,17 @@ pub fn soak(
             }
             pause_ns = now_ns + 1 + rng.below(2 * gap_ns);
         }
-        if now_ns >= hour_ns || now_ns >= end_ns {
+        let is_over = is_over();
+        if now_ns >= hour_ns || now_ns >= end_ns || is_over {
             hour_ns += 3_600 * SECOND_NS;
             report.false_failures = world.watch().false_failures.count;
             report.false_suspicions = world.watch().false_suspicions.count;
             report.events = world.events() - events;
             report.lasted_ns = now_ns - began_ns;
             tell(report.lasted_ns, &report);
+        }
+        if is_over {
+            break;
         }
     }
     report.traffic = world.take_traffic();
