@@ -13,6 +13,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use ashlar_wire::id::{Incarnation, ServerId};
@@ -96,13 +97,13 @@ impl Seen {
 }
 
 /// One member. What most packets look at stands here; what it says about itself lies apart, so that a large table is small
-/// where it is read.
+/// where it is read, and is shared by clones.
 #[derive(Debug, Clone)]
 pub(crate) struct Member {
     pub(crate) id: ServerId,
     /// Its greatest life that was heard of; at least that of the description.
     pub(crate) incarnation: Incarnation,
-    pub(crate) description: Box<Description>,
+    pub(crate) description: Arc<Description>,
     pub(crate) life: Life,
     /// When the failure became known here; meaningless while it has not failed.
     pub(crate) failed_at: Instant,
@@ -133,7 +134,7 @@ impl Member {
         let mut member = Self {
             id: record.id,
             incarnation: record.description.incarnation,
-            description: Box::new(record.description),
+            description: Arc::new(record.description),
             life: record.life,
             failed_at: Instant::ORIGIN,
             heard_at: Instant::ORIGIN,
@@ -312,7 +313,7 @@ impl Members {
             member.incarnation = description.incarnation;
             member.seen = Seen::default();
         }
-        *member.description = description;
+        member.description = Arc::new(description);
         self.rehash(place);
         Change { described: true, moved, ..Change::default() }
     }

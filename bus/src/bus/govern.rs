@@ -23,7 +23,7 @@ const EPOCHS_FORGOTTEN: u64 = 1 << 32;
 const ADOPT_EVERY: Duration = Duration::from_millis(500);
 
 /// What this member knows about its own part in voting.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Govern {
     /// When to look whether voters must be chosen, and slots given up that others have taken.
     choose_at: Option<Instant>,

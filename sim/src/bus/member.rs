@@ -14,7 +14,7 @@ use super::world::{Entry, Scene};
 pub(super) const HELD_MAX: usize = 4_096;
 
 /// A member's disk: whole states, each replaced by the next at one instant.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Disk {
     /// What is on stable storage.
     pub(super) durable: Option<Vec<u8>>,
@@ -74,7 +74,7 @@ impl Traffic {
 }
 
 /// A member, running or not.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Member {
     pub(super) id: ServerId,
     pub(super) zone: Zone,

@@ -70,15 +70,6 @@ pub struct Scene<'a> {
     pub durable: Option<&'a [u8]>,
 }
 
-/// What outlives a member's life.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Memory {
-    /// Its latest incarnation.
-    pub incarnation: u64,
-    /// What is on its stable storage.
-    pub saved: Option<Vec<u8>>,
-}
-
 /// Why a packet ought to be refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Odd {
@@ -131,7 +122,7 @@ pub(super) struct Sent {
 }
 
 /// What is due.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum Entry {
     Packet { from: u32, to: u32, bytes: Vec<u8>, sent: Sent },
     Tick { member: u32, life: u32 },
@@ -147,8 +138,8 @@ impl Entry {
     }
 }
 
-/// Members, the network between them, and what is due.
-#[derive(Debug)]
+/// Members, the network between them, and what is due. A clone goes on from the same moment.
+#[derive(Debug, Clone)]
 pub struct World<W> {
     options: WorldOptions,
     now_ns: u64,
@@ -387,18 +378,16 @@ impl<W: Watch> World<W> {
         true
     }
 
-    /// Gives a member that does not run the memory of an earlier world's.
-    pub fn remember(&mut self, member: u32, memory: Memory) {
-        let slot = &mut self.members[member as usize];
-        assert!(slot.bus.is_none(), "a disk is set between two lives");
-        slot.incarnation = memory.incarnation;
-        slot.disk.durable = memory.saved;
-    }
-
-    /// What a member would remember if it died now.
-    pub fn memory(&self, member: u32) -> Memory {
-        let slot = &self.members[member as usize];
-        Memory { incarnation: slot.incarnation, saved: slot.disk.durable.clone() }
+    /// From now on chance comes from another seed: for clones, which are to go different ways.
+    pub fn reseed(&mut self, seed: u64) {
+        let rng = Rng::new(seed);
+        self.options.seed = seed;
+        self.net.reseed(rng.fork("net", 0));
+        self.chance = rng.fork("chance", 0);
+        for (no, bus) in (0..).zip(&mut self.members).filter_map(|(no, member)| Some((no, member.bus.as_mut()?))) {
+            bus.reseed(rng.fork("reseed", no).next_u64());
+        }
+        self.journal.step(self.now_ns, 9, seed);
     }
 
     /// Freezes a member: what comes is held.

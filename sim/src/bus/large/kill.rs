@@ -1,7 +1,7 @@
 //! Many members die at one instant; how long until every slot is served again.
 
 use super::SECOND_NS;
-use super::form::{Formed, agree_on, restart, until};
+use super::form::{Formed, again, agree_on, until};
 use crate::bus::member::Traffic;
 use crate::rng::Rng;
 
@@ -59,7 +59,7 @@ impl KillReport {
 /// It did not come to that, or something happened that must never be.
 pub fn kill(formed: &Formed, victims: Victims, seed: u64) -> Result<KillReport, String> {
     let layout = &formed.layout;
-    let mut world = restart(formed, seed)?;
+    let mut world = again(formed, seed);
     let mut rng = Rng::new(seed).fork("kill", 0);
     world.run_until(world.now_ns() + rng.below(2 * SECOND_NS));
     let dead = choose(formed, victims, &mut rng);

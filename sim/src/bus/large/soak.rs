@@ -1,7 +1,7 @@
 //! Nothing happens, for a long time: what it costs, and whether anybody is declared failed who is not.
 
 use super::SECOND_NS;
-use super::form::{Formed, restart, until};
+use super::form::{Formed, again, until};
 use crate::bus::member::Traffic;
 use crate::bus::net::Links;
 use crate::rng::Rng;
@@ -50,7 +50,7 @@ pub fn soak(
     tell: &mut dyn FnMut(u64, &SoakReport),
 ) -> Result<SoakReport, String> {
     let layout = &formed.layout;
-    let mut world = restart(formed, seed)?;
+    let mut world = again(formed, seed);
     world.set_links(Links { loss_ppm: options.loss_ppm, ..world.links() });
     let mut rng = Rng::new(seed).fork("soak", 0);
     let (began_ns, events) = (world.now_ns(), world.events());
@@ -103,9 +103,7 @@ pub fn soak(
 /// The change did not become known.
 pub fn idle_traffic(formed: &Formed, seed: u64) -> Result<(SoakReport, u64), String> {
     let layout = &formed.layout;
-    let mut world = restart(formed, seed)?;
-    // What a restart has to say is said after this.
-    world.run_until(world.now_ns() + 20 * SECOND_NS);
+    let mut world = again(formed, seed);
     let (began_ns, events) = (world.now_ns(), world.events());
     world.take_traffic();
     world.watch_mut().begin();
