@@ -24,7 +24,7 @@ use ashlar_wire::epoch::Epoch;
 use ashlar_wire::id::ServerId;
 
 use crate::fingerprint::fingerprint;
-use crate::slot::{GroupId, SLOTS, Slot, SlotSet};
+use crate::slot::{GroupId, SLOTS, Slot, SlotRange, SlotSet};
 
 /// In this epoch, this server is the primary of this group, which has these slots.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -162,7 +162,24 @@ impl Claims {
         if self.get(claim.group) == Some(claim) && !self.is_overlapped(claim) {
             return claim.slots.clone();
         }
-        claim.slots.filtered(|slot| self.owner(slot).is_some_and(|owner| owner.group == claim.group))
+        let held = self.owned_runs(&claim.slots).filter(|(_, owner)| owner.group == claim.group);
+        SlotSet::from_ranges(held.map(|(run, _)| run))
+    }
+
+    /// The slots of a set that have an owner, run by run, with the claims by which they are owned.
+    pub(crate) fn owned_runs(&self, slots: &SlotSet) -> impl Iterator<Item = (SlotRange, &Claim)> {
+        let mut ranges = slots.ranges().iter().copied();
+        let mut rest: Option<SlotRange> = None;
+        core::iter::from_fn(move || {
+            loop {
+                let range = rest.take().or_else(|| ranges.next())?;
+                let (run, after) = range.split_at(run_len(self.owners.get(range.indexes()).unwrap_or_default()));
+                rest = after;
+                if let Some(owner) = self.owner(run.first) {
+                    return Some((run, owner));
+                }
+            }
+        })
     }
 
     /// Whether a claim has lost some of its slots to stronger ones.
@@ -214,7 +231,7 @@ impl Claims {
             }
         }
         for range in slots.ranges() {
-            self.settle_range(place, range.first.index()..range.last.index() + 1);
+            self.settle_range(place, range.indexes());
         }
     }
 
@@ -223,7 +240,7 @@ impl Claims {
         let mut rest = range;
         while !rest.is_empty() {
             let owner = self.owners[rest.start];
-            let run = self.owners[rest.clone()].iter().take_while(|other| **other == owner).count();
+            let run = run_len(&self.owners[rest.clone()]);
             // Where it is the owner, its epoch can only have grown, unless a planted bug forces an older claim in.
             if owner != place && (owner == NOBODY || self.strength(place) > self.strength(owner)) {
                 self.assign(rest.start..rest.start + run, owner, place);
@@ -260,6 +277,15 @@ impl Claims {
     }
 }
 
+/// How many equal ones stand in front.
+fn run_len(owners: &[u16]) -> usize {
+    const TOGETHER: usize = 64;
+    let Some(first) = owners.first() else { return 0 };
+    let is_same = |chunk: &&[u16]| chunk.iter().fold(true, |all, owner| all & (owner == first));
+    let same = owners.chunks_exact(TOGETHER).take_while(is_same).count() * TOGETHER;
+    same + owners[same..].iter().take_while(|owner| *owner == first).count()
+}
+
 fn count_owned(by_owner: &mut BTreeMap<ServerId, u16>, owner: ServerId, change: i32) {
     let count = by_owner.entry(owner).or_default();
     *count = u16::try_from(i32::from(*count) + change).expect("a server owns some of 16,384 slots");
@@ -271,7 +297,6 @@ fn count_owned(by_owner: &mut BTreeMap<ServerId, u16>, owner: ServerId, change: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::slot::SlotRange;
 
     fn claim(group: u64, owner: u8, epoch: u64, ranges: &[(u16, u16)]) -> Claim {
         let slots = SlotSet::from_ranges(ranges.iter().map(|&(first, last)| SlotRange::new(first, last).unwrap()));
@@ -321,6 +346,21 @@ mod tests {
         assert_eq!(table.held(&claim(2, 1, 2, &[(5, 20)])).ranges(), [SlotRange::new(10, 20).unwrap()]);
         assert!(table.is_overlapped(table.get(GroupId(2)).unwrap()));
         assert!(!table.is_overlapped(table.get(GroupId(1)).unwrap()));
+    }
+
+    #[test]
+    fn runs_cover_what_is_owned() {
+        let mut table = Claims::default();
+        let wanted = SlotSet::from_ranges([SlotRange::new(5, 200), SlotRange::new(300, 16_383)].into_iter().flatten());
+        assert_eq!(table.owned_runs(&wanted).count(), 0);
+        table.hear(claim(1, 1, 2, &[(0, 99), (350, 400)]), 2, false);
+        table.hear(claim(2, 2, 4, &[(90, 150)]), 2, false);
+        let runs: Vec<_> = table
+            .owned_runs(&wanted)
+            .map(|(run, owner)| (run.first.number(), run.last.number(), owner.group.0))
+            .collect();
+        assert_eq!(runs, [(5, 89, 1), (90, 150, 2), (350, 400, 1)]);
+        assert_eq!((run_len(&[]), run_len(&[1]), run_len(&[7; 200]), run_len(&[7, 7, 8])), (0, 1, 200, 2));
     }
 
     #[test]

@@ -54,6 +54,14 @@ impl Gossip {
     /// Something has changed, and others should hear of it soon. At most `subjects_max` pieces are kept; beyond, the most told
     /// one gives way.
     pub(crate) fn add(&mut self, subject: Subject, subjects_max: usize) {
+        self.add_told(subject, subjects_max);
+        if self.fresh.len() < subjects_max {
+            self.fresh.insert(subject);
+        }
+    }
+
+    /// The same of something that others were told at once already.
+    pub(crate) fn add_told(&mut self, subject: Subject, subjects_max: usize) {
         self.drop(subject);
         self.agreed = 0;
         if let Some((&rank, &most_told)) = self.queue.last_key_value().filter(|_| self.queue.len() >= subjects_max) {
@@ -64,9 +72,6 @@ impl Gossip {
         let rank = (0, Reverse(self.count));
         self.queue.insert(rank, subject);
         self.ranks.insert(subject, rank);
-        if self.fresh.len() < subjects_max {
-            self.fresh.insert(subject);
-        }
     }
 
     /// There is nothing to tell about it any more.
