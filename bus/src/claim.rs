@@ -104,6 +104,8 @@ pub(crate) struct Claims {
     owners: Box<[u16]>,
     /// How many slots each server owns; none with zero.
     by_owner: BTreeMap<ServerId, u16>,
+    /// Servers that began or ceased to own slots since that was last asked.
+    turned: Vec<ServerId>,
     assigned: u16,
     digest: u64,
 }
@@ -139,6 +141,11 @@ impl Claims {
     /// Servers that own slots, sorted.
     pub(crate) fn owners(&self) -> impl Iterator<Item = ServerId> {
         self.by_owner.keys().copied()
+    }
+
+    /// Servers that began or ceased to own slots since the last call.
+    pub(crate) fn take_turned(&mut self) -> Vec<ServerId> {
+        core::mem::take(&mut self.turned)
     }
 
     /// How many slots a group owns.
@@ -214,9 +221,10 @@ impl Claims {
         self.digest ^= hash ^ entry.hash;
         entry.hash = hash;
         let owned = i32::from(entry.owned);
-        count_owned(&mut self.by_owner, entry.claim.owner, -owned);
-        count_owned(&mut self.by_owner, claim.owner, owned);
+        let (from, to) = (entry.claim.owner, claim.owner);
         let before = core::mem::replace(&mut entry.claim, claim);
+        self.count_owned(from, -owned);
+        self.count_owned(to, owned);
         self.settle(place, &before.slots);
         Heard::Stands(Some(before))
     }
@@ -257,11 +265,26 @@ impl Claims {
         self.assigned -= if before == NOBODY { 0 } else { count };
         if let Some(entry) = self.entries.get_mut(usize::from(place)) {
             entry.owned += count;
-            count_owned(&mut self.by_owner, entry.claim.owner, i32::from(count));
+            let owner = entry.claim.owner;
+            self.count_owned(owner, i32::from(count));
         }
         if let Some(entry) = self.entries.get_mut(usize::from(before)) {
             entry.owned -= count;
-            count_owned(&mut self.by_owner, entry.claim.owner, -i32::from(count));
+            let owner = entry.claim.owner;
+            self.count_owned(owner, -i32::from(count));
+        }
+    }
+
+    fn count_owned(&mut self, owner: ServerId, change: i32) {
+        let count = self.by_owner.entry(owner).or_default();
+        let before = *count;
+        *count = u16::try_from(i32::from(before) + change).expect("a server owns some of 16,384 slots");
+        let after = *count;
+        if after == 0 {
+            self.by_owner.remove(&owner);
+        }
+        if (before == 0) != (after == 0) {
+            self.turned.push(owner);
         }
     }
 
@@ -284,14 +307,6 @@ fn run_len(owners: &[u16]) -> usize {
     let is_same = |chunk: &&[u16]| chunk.iter().fold(true, |all, owner| all & (owner == first));
     let same = owners.chunks_exact(TOGETHER).take_while(is_same).count() * TOGETHER;
     same + owners[same..].iter().take_while(|owner| *owner == first).count()
-}
-
-fn count_owned(by_owner: &mut BTreeMap<ServerId, u16>, owner: ServerId, change: i32) {
-    let count = by_owner.entry(owner).or_default();
-    *count = u16::try_from(i32::from(*count) + change).expect("a server owns some of 16,384 slots");
-    if *count == 0 {
-        by_owner.remove(&owner);
-    }
 }
 
 #[cfg(test)]
