@@ -431,6 +431,6 @@ mod tests {
         let times: Vec<u64> = reports.take(5).collect();
         assert_eq!(times, [150, 152, 156, 164, 180]);
         assert!(suspicion.end(id(9)).is_some_and(|doubt| doubt.suspected));
-        assert_eq!(suspicion.next_poll(), at(18_100));
+        assert_eq!(suspicion.next_poll(), at(18_950), "when it is probed again");
     }
 }
