@@ -273,8 +273,8 @@ pub(crate) struct Ballot {
     refused: Tally,
     /// The greatest epoch that a refusal told.
     pub(crate) known: Epoch,
-    /// Votes counted twice, by a planted bug.
-    extra: usize,
+    /// Votes of voters that were counted before, by a planted bug.
+    extra: u32,
 }
 
 impl Ballot {
@@ -304,10 +304,15 @@ impl Ballot {
         (self.granted, self.refused, self.extra) = (Tally::default(), Tally::default(), 0);
     }
 
+    /// Asks for votes again in the same epoch, as a planted bug does.
+    pub(crate) fn ask_again(&mut self, until: Instant) {
+        self.phase = Phase::Asking(until);
+    }
+
     /// A vote came for the present attempt. Whether it is the first of this voter.
     pub(crate) fn handle_granted(&mut self, voters: &Voters, from: ServerId, bugs: Bugs) -> bool {
         let first = voters.add(&mut self.granted, from);
-        self.extra += usize::from(!first && bugs.has(Planted::CountVoteTwice));
+        self.extra += u32::from(!first && bugs.has(Planted::CountVoteTwice));
         first
     }
 
@@ -319,9 +324,9 @@ impl Ballot {
 
     /// Whether a majority has given its vote.
     pub(crate) fn is_won(&self, voters: &Voters, bugs: Bugs) -> bool {
-        let mut granted = self.granted;
-        (0..self.extra).for_each(|_| granted.present |= granted.present + 1);
-        voters.is_majority(granted, bugs)
+        let needed = crate::voters::majority(voters.present().len());
+        let counted = usize::try_from(self.granted.present.count_ones() + self.extra).unwrap_or(0);
+        voters.is_majority(self.granted, bugs) || self.extra > 0 && counted >= needed
     }
 
     /// Whether so many have refused that no majority is left.

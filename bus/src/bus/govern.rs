@@ -91,11 +91,6 @@ impl Bus {
         }
     }
 
-    /// Whether this voter has lost memory that the voters count on.
-    pub(super) fn abstains(&self) -> bool {
-        self.voters.set().is_some_and(|set| !set.trusts(self.identity.server, self.memory_since))
-    }
-
     /// A voter of the previous set says so, once that is durable.
     fn go_over(&mut self) {
         self.govern.adopt_at = None;

@@ -338,6 +338,7 @@ impl Bus {
         self.keep_outs.insert(id, KeptOut { tag: wish.tag, until });
         self.meetings.remove(&id);
         self.tell(now, Subject::Forget(id));
+        self.event(Event::KeptOut { id, tag: wish.tag, left: until.saturating_since(now) });
         if self.members.remove(id).is_none() {
             return;
         }
@@ -350,6 +351,27 @@ impl Bus {
         self.govern.handle_changed(now);
         // Its groups stay as they are, so that no epoch goes back; whoever follows it may take its place.
         self.stand_against(now, id);
+    }
+
+    /// A server that is kept out speaks to this member as if it were one: it is told that it is none.
+    pub(super) fn tell_forgotten(&mut self, now: Instant, to: ServerId) {
+        if let Some(kept) = self.keep_outs.get(&to) {
+            let wish = kept.forgetting(to, now);
+            self.send(to, &Body::Forgotten(wish));
+        }
+    }
+
+    /// A member says that this one was forgotten. It is noted, once for each wish, and moves nothing: the others know best
+    /// whom they keep out, and the word of one is no reason to leave the rest.
+    pub(super) fn handle_forgotten(&mut self, from: ServerId, wish: &Forgetting) {
+        if wish.id != self.identity.server {
+            self.counters.refused_unentitled += 1;
+            return;
+        }
+        if self.forgotten_by.replace(wish.tag) != Some(wish.tag) {
+            let left = Duration::from_millis(wish.left_ms).min(self.config.keep_out);
+            self.event(Event::ForgottenHere { by: from, left });
+        }
     }
 
     /// Wishes are remembered for a while after their end, and as long as the forgotten one owns anything.

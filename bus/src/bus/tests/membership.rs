@@ -66,6 +66,11 @@ fn the_forgotten_are_kept_out_for_a_while() {
     // It is alive and goes on trying, in vain.
     net.run(55_000);
     assert!(gone(&net) && net.bus(1).counters().refused_kept_out > 0);
+    let told = |number| {
+        let is_it = |event: &&(u64, Event)| matches!(event.1, Event::ForgottenHere { .. });
+        net.servers[&number].events.iter().filter(is_it).count()
+    };
+    assert_eq!([1, 2, 5].map(told), [0, 0, 1], "it is told, once");
     net.run(10_000);
     net.command(1, Command::Meet { id: id(5), address: "x".into() });
     net.run_until(2_000, "it is back", |net| (1..=4).all(|number| net.bus(number).member(id(5)).is_some()));
