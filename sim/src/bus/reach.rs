@@ -95,6 +95,11 @@ impl Reach {
         a == b || self.can_exchange(a, b) || self.parted_ns[a][b] >= since_ns
     }
 
+    /// All with whom a member could exchange packets at any time since `since_ns`, itself too, as bits by number.
+    pub(super) fn reached(&self, since_ns: u64, member: u32) -> u16 {
+        (0..MEMBERS_MAX as u32).filter(|to| self.once_since(since_ns, member, *to)).fold(0, |all, to| all | 1 << to)
+    }
+
     /// All that a member may have heard of since `since_ns`, over others if need be; itself too.
     pub(super) fn around(&self, since_ns: u64, member: u32) -> impl Iterator<Item = u32> {
         let mut reached: u32 = 1 << member;
