@@ -91,7 +91,7 @@ struct Sweep {
 }
 
 /// What waits to be told to voters together.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Outbound {
     /// Own doubts, for a few voters.
     doubts: Vec<ServerId>,
@@ -110,7 +110,7 @@ impl Outbound {
 }
 
 /// How this member stands to the rest of the cluster.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Standing {
     /// Since when a majority of the voters is in reach.
     held_since: Option<Instant>,
@@ -137,7 +137,10 @@ struct Standing {
 ///
 /// The caller drives it: bytes from the transport, time at [`Bus::next_tick`], commands of the node, and word that durable
 /// state has reached stable storage; after each of these it drains [`Bus::poll_output`].
-#[derive(Debug)]
+///
+/// A clone is for simulations, which go on from one state in several ways: two of them with one id must never speak with
+/// the same members.
+#[derive(Debug, Clone)]
 pub struct Bus {
     config: Config,
     identity: Identity,
@@ -293,6 +296,12 @@ impl Bus {
             config,
             identity,
         }
+    }
+
+    /// Other choices from now on, and another order of probing: so that clones of one state go different ways.
+    pub fn reseed(&mut self, seed: u64) {
+        self.chance = Chance::new(seed);
+        self.prober.handle_removed(self.members.len(), &mut self.chance);
     }
 
     fn own_description(&self) -> Description {

@@ -159,6 +159,9 @@ impl Claims {
 
     /// The slots of a claim that no stronger claim has taken.
     pub(crate) fn held(&self, claim: &Claim) -> SlotSet {
+        if self.get(claim.group) == Some(claim) && !self.is_overlapped(claim) {
+            return claim.slots.clone();
+        }
         claim.slots.filtered(|slot| self.owner(slot).is_some_and(|owner| owner.group == claim.group))
     }
 
@@ -207,31 +210,41 @@ impl Claims {
         for slot in before.without(&slots).iter() {
             if self.owners[slot.index()] == place {
                 let heir = self.strongest(slot);
-                self.assign(slot, heir);
+                self.assign(slot.index()..slot.index() + 1, place, heir);
             }
         }
-        for slot in slots.iter() {
-            let owner = self.owners[slot.index()];
-            if owner == place {
-                // Its epoch can only have grown, unless a planted bug forces an older claim in.
-                continue;
-            }
-            if owner == NOBODY || self.strength(place) > self.strength(owner) {
-                self.assign(slot, place);
-            }
+        for range in slots.ranges() {
+            self.settle_range(place, range.first.index()..range.last.index() + 1);
         }
     }
 
-    fn assign(&mut self, slot: Slot, place: u16) {
-        let before = core::mem::replace(&mut self.owners[slot.index()], place);
-        self.assigned = self.assigned + u16::from(place != NOBODY) - u16::from(before != NOBODY);
+    /// Gives the claim in `place` what it is due of a range: run by run of slots that have one owner now.
+    fn settle_range(&mut self, place: u16, range: core::ops::Range<usize>) {
+        let mut rest = range;
+        while !rest.is_empty() {
+            let owner = self.owners[rest.start];
+            let run = self.owners[rest.clone()].iter().take_while(|other| **other == owner).count();
+            // Where it is the owner, its epoch can only have grown, unless a planted bug forces an older claim in.
+            if owner != place && (owner == NOBODY || self.strength(place) > self.strength(owner)) {
+                self.assign(rest.start..rest.start + run, owner, place);
+            }
+            rest.start += run;
+        }
+    }
+
+    /// Slots that all belong to `before` go to `place`.
+    fn assign(&mut self, run: core::ops::Range<usize>, before: u16, place: u16) {
+        let count = u16::try_from(run.len()).expect("there are 16,384 slots");
+        self.owners[run].fill(place);
+        self.assigned += if place == NOBODY { 0 } else { count };
+        self.assigned -= if before == NOBODY { 0 } else { count };
         if let Some(entry) = self.entries.get_mut(usize::from(place)) {
-            entry.owned += 1;
-            count_owned(&mut self.by_owner, entry.claim.owner, 1);
+            entry.owned += count;
+            count_owned(&mut self.by_owner, entry.claim.owner, i32::from(count));
         }
         if let Some(entry) = self.entries.get_mut(usize::from(before)) {
-            entry.owned -= 1;
-            count_owned(&mut self.by_owner, entry.claim.owner, -1);
+            entry.owned -= count;
+            count_owned(&mut self.by_owner, entry.claim.owner, -i32::from(count));
         }
     }
 

@@ -21,7 +21,7 @@ use crate::planted::Planted;
 use crate::saved::{Saved, Writer};
 
 /// What happens once a version is stored.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum Deferred {
     /// A vote for another member leaves.
     Vote {
@@ -45,7 +45,7 @@ pub(super) enum Deferred {
 }
 
 /// Versions of the durable state.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Durable {
     /// The last version that was handed out.
     issued: u64,

@@ -23,7 +23,7 @@ const EPOCHS_FORGOTTEN: u64 = 1 << 32;
 const ADOPT_EVERY: Duration = Duration::from_millis(500);
 
 /// What this member knows about its own part in voting.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Govern {
     /// When to look whether voters must be chosen, and slots given up that others have taken.
     choose_at: Option<Instant>,
@@ -208,7 +208,7 @@ impl Bus {
         let lives = |id: &ServerId| self.members.get(*id).is_some_and(|member| !member.life.failed);
         let first = match known {
             Some(set) => set.voters.iter().copied().find(lives),
-            None => self.members.sorted().next().map(|member| member.id),
+            None => self.members.iter().map(|member| member.id).min(),
         };
         if first != Some(own) || known.is_some() && self.standing.held_since.is_none() {
             // It may be this member's turn later, when a majority is in reach again.

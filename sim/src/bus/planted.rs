@@ -3,9 +3,9 @@
 //! Only with the feature `planted`, which a shipped program does not have. A planted bug may break an assertion of the
 //! bus itself, which catches it as well: run this where panics unwind, that is not in the release profile.
 
-use super::command::{CommandFailure, Outside};
 use super::options::Options;
-use super::report::Rows;
+use crate::command::{CommandFailure, Outside};
+use crate::report::Rows;
 
 /// Without the feature there is nothing to plant.
 #[cfg(not(feature = "planted"))]

@@ -9,9 +9,9 @@ use ashlar_wire::epoch::Epoch;
 use super::timeline::Timeline;
 use super::{MILLI_NS, SECOND_NS};
 use crate::bus::net::Links;
-use crate::bus::world::{Memory, World, WorldOptions, address_of};
+use crate::bus::world::{World, WorldOptions, address_of};
 
-/// The ids of all large clusters come from here, so that one may begin with the disks of another.
+/// The ids of all large clusters come from here: the same layout has the same ids.
 const IDS_SEED: u64 = 1;
 
 /// How long each step of the forming may take, by the world's clock.
@@ -98,8 +98,8 @@ impl Layout {
 pub struct Formed {
     /// Who does what.
     pub layout: Layout,
-    /// What each member has on its disk.
-    pub memories: Vec<Memory>,
+    /// It, in agreement and with nothing left to say.
+    pub world: World<Timeline>,
     /// How long each step took by the world's clock.
     pub took_ns: Vec<(&'static str, u64)>,
 }
@@ -140,28 +140,18 @@ pub fn form(layout: &Layout, seed: u64) -> Result<Formed, String> {
     }
     let replicas = layout.replicas as usize;
     step(&mut world, "all groups are followed", &|world| followed(world, replicas) && agree_on(world, true))?;
-    // Long enough for everything to be saved that need not be durable at once.
-    let saved_ns = world.now_ns() + 2 * layout.config.save_interval.as_nanos() as u64 + SECOND_NS;
-    world.run_until(saved_ns);
-    let memories = (0..layout.members).map(|member| world.memory(member)).collect();
-    Ok(Formed { layout: layout.clone(), memories, took_ns })
+    // Long enough for everything to be saved that need not be durable at once, and for the last sweep to be forgotten.
+    world.run_until(world.now_ns() + 2 * layout.config.save_interval.as_nanos() as u64 + SECOND_NS);
+    step(&mut world, "all is well", &all_is_well)?;
+    Ok(Formed { layout: layout.clone(), world, took_ns })
 }
 
-/// A new world of a cluster that was formed before: everybody starts from its disk, within a second, and agrees again.
-///
-/// # Errors
-/// They did not agree in time, or a disk was not taken back.
-pub fn restart(formed: &Formed, seed: u64) -> Result<World<Timeline>, String> {
-    let layout = &formed.layout;
-    let mut world = World::new(layout.options(seed), Timeline::new(layout));
-    for (member, memory) in (0..).zip(&formed.memories) {
-        world.remember(member, memory.clone());
-        world.start(member).map_err(|error| error.to_string())?;
-        world.run_until(u64::from(member + 1) * SECOND_NS / u64::from(layout.members));
-    }
-    until(&mut world, "the cluster is as before", STEP_NS_MAX, &|world| all_is_well(world))?;
+/// A clone of a formed cluster, in which chance goes its own way.
+pub fn again(formed: &Formed, seed: u64) -> World<Timeline> {
+    let mut world = formed.world.clone();
+    world.reseed(seed);
     world.run_until(world.now_ns() + SECOND_NS);
-    Ok(world)
+    world
 }
 
 /// Runs until `done`, looking ten times a second; how long that took.
