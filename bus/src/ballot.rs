@@ -57,6 +57,8 @@ pub(crate) struct Votes {
     best: BTreeMap<GroupId, (u64, ServerId, Instant)>,
     /// What was voted for a moment ago and may be claimed any moment. Not durable.
     promises: BTreeMap<GroupId, Promise>,
+    /// When the last vote about a choice of voters was given. Not durable.
+    choice_at: Option<Instant>,
 }
 
 /// Slots that a candidate got this voter's vote for.
@@ -68,7 +70,7 @@ struct Promise {
     at: Instant,
 }
 
-/// Within this time the claim of a won ballot is known.
+/// Within this time the claim, or the choice, of a won ballot is known.
 const PROMISE_TIME: Duration = Duration::from_secs(2);
 
 impl Votes {
@@ -111,13 +113,18 @@ impl Votes {
         Ok(())
     }
 
-    /// A vote for a choice of voters is a promise to go over to no competitor with a smaller epoch.
+    /// A vote for a choice of voters is a promise to go over to no competitor with a smaller epoch. So a candidate has some
+    /// time in which no other gets the vote: else two that stand at once may leave a choice that too many passed by.
     fn decide_choice(&mut self, candidate: ServerId, request: &VoteRequest, facts: &Facts<'_>) -> Result<(), Reason> {
         let given = self.given.get(&request.group);
         let again = given.is_some_and(|given| given.epoch == request.epoch && given.candidate == candidate);
-        let is_new = request.epoch > facts.voters.epoch() && given.is_none_or(|given| given.epoch < request.epoch);
+        let waits = given.is_some_and(|given| given.candidate != candidate)
+            && self.choice_at.is_some_and(|at| facts.now < at + PROMISE_TIME);
+        let is_later = request.epoch > facts.voters.epoch() && given.is_none_or(|given| given.epoch < request.epoch);
+        let is_new = is_later && !waits;
         if facts.voters.previous().is_empty() && (again || is_new) {
             self.given.insert(request.group, Given { epoch: request.epoch, candidate });
+            self.choice_at = Some(facts.now);
             return Ok(());
         }
         Err(Reason::StaleEpoch)

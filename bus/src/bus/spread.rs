@@ -149,11 +149,12 @@ impl Bus {
         let member = self.members.at_mut(place);
         member.is_voter = is_voter;
         member.opinion = Opinion::Fine;
-        // A forgotten primary that comes back still has what nobody took.
+        let has_failed = member.life.failed;
+        // A forgotten primary that comes back still has what nobody took, even if it had failed before it was forgotten.
         let claims = &self.claims;
         self.ballots.retain(|group, ballot| {
             let is_owner = claims.get(*group).is_some_and(|claim| claim.owner == id);
-            ballot.purpose != Purpose::Election || ballot.failed.is_some() || !is_owner
+            ballot.purpose != Purpose::Election || has_failed || !is_owner
         });
         let member = self.members.at(place);
         let address = alloc::string::String::from(&*member.description.address);
