@@ -444,7 +444,7 @@ const LOST_NS_MAX: u64 = 20 * 1_000_000;
 impl Watch for Checker {
     fn started(&mut self, scene: &Scene<'_>) {
         let (member, me) = (scene.member, scene.bus.identity().server);
-        self.reach.member(scene.now_ns, member, true);
+        self.reach.life(scene.now_ns, member, true);
         let known = &mut self.known[member as usize];
         known.claims.clear();
         known.primary_of.clear();
@@ -462,7 +462,7 @@ impl Watch for Checker {
     }
 
     fn stopped(&mut self, now_ns: u64, member: u32) {
-        self.reach.member(now_ns, member, false);
+        self.reach.life(now_ns, member, false);
         for view in &mut self.known[member as usize].views {
             view.suspected.set(now_ns, false);
             view.out_until_ns = 0;
