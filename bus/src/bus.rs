@@ -178,6 +178,8 @@ pub struct Bus {
     standing: Standing,
 
     keep_outs: BTreeMap<ServerId, KeptOut>,
+    /// The last wish by which this member itself was forgotten, as far as it was told.
+    forgotten_by: Option<u32>,
     /// In which life this member's memory began.
     memory_since: Incarnation,
     meetings: BTreeMap<ServerId, Meeting>,
@@ -287,6 +289,7 @@ impl Bus {
             durable: Durable::default(),
             standing: Standing { changed_at: now, next_sync: now, recount: true, ..Standing::default() },
             keep_outs: BTreeMap::new(),
+            forgotten_by: None,
             memory_since: identity.incarnation.max(FIRST_LIFE),
             meetings: BTreeMap::new(),
             channels: BTreeSet::new(),

@@ -162,7 +162,8 @@ impl Bus {
         if member.life.failed || id == self.identity.server {
             return;
         }
-        let since = since.max(member.heard_at);
+        let heard_at = if self.bugs.has(Planted::SuspectUnprobed) { Instant::ORIGIN } else { member.heard_at };
+        let since = since.max(heard_at);
         if now.saturating_since(since) < self.config.probe_wait_min {
             return;
         }
@@ -236,6 +237,9 @@ impl Bus {
                 member.opinion = Opinion::Suspected;
             }
             self.event(Event::Suspected { id: *id });
+            if self.bugs.has(Planted::VoteWithoutFailure) {
+                self.stand_against(now, *id);
+            }
         }
         for id in found.expired {
             if let Some(member) = self.members.get_mut(id) {

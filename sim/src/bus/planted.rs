@@ -51,7 +51,7 @@ pub(super) fn command(
         rows.add(
             format!("planted/{bug:?}/caught"),
             catches.iter().filter(|catch| catch.seeds.is_some()).count() as f64,
-            "of 5",
+            "of 9",
         );
         if middle.seeds.is_none() {
             escaped.push(format!("{bug:?}"));
@@ -62,7 +62,7 @@ pub(super) fn command(
 
 /// Starting seeds for each bug.
 #[cfg(feature = "planted")]
-const STARTS: u64 = 5;
+const STARTS: u64 = 9;
 
 /// Seeds from one start to the next.
 #[cfg(feature = "planted")]
