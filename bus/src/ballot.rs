@@ -230,17 +230,13 @@ fn check_claims(candidate: ServerId, request: &VoteRequest, facts: &Facts<'_>) -
         return Err(Reason::SlotTaken);
     }
     // What it keeps must not have gone to another since its claim; what it takes needs a greater epoch.
-    let mut last = None;
-    for slot in request.slots.iter() {
-        let limit = if request.taken.contains(slot) { request.epoch } else { request.base };
-        let Some(owner) = facts.claims.owner(slot) else { continue };
-        if last == Some((owner.group, limit)) {
-            continue;
-        }
-        if owner.group != request.group && owner.epoch >= limit {
+    let kept = request.slots.without(&request.taken);
+    let taken = request.slots.without(&kept);
+    for (slots, limit) in [(kept, request.base), (taken, request.epoch)] {
+        let mut owners = facts.claims.owned_runs(&slots).map(|(_, owner)| owner);
+        if owners.any(|owner| owner.group != request.group && owner.epoch >= limit) {
             return Err(Reason::SlotTaken);
         }
-        last = Some((owner.group, limit));
     }
     Ok(())
 }

@@ -90,6 +90,15 @@ struct Sweep {
     next: Instant,
 }
 
+/// Who hears a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hearers {
+    /// All voters.
+    All,
+    /// The few that care for the member first, or those that come after them.
+    Few(u32),
+}
+
 /// What waits to be told to voters together.
 #[derive(Debug, Clone, Default)]
 struct Outbound {
@@ -98,7 +107,7 @@ struct Outbound {
     /// A voter's doubts, for all voters.
     relayed: Vec<ServerId>,
     /// Suspicions, and withdrawn ones.
-    reports: Vec<Silence>,
+    reports: Vec<(Silence, Hearers)>,
     /// Failures that were declared here, for the replicas concerned.
     declared: Vec<ServerId>,
 }
@@ -125,8 +134,8 @@ struct Standing {
     accused_since: Option<Instant>,
     /// Whether every slot has a living owner.
     covered: bool,
-    /// A failed owner of slots, if there was one when that was looked at.
-    uncovered_by: Option<ServerId>,
+    /// Owners of slots that have failed or are no members.
+    lapsed: BTreeSet<ServerId>,
     /// `covered` must be looked at again.
     recount: bool,
     /// Whether this member may take writes at all.
@@ -449,16 +458,16 @@ impl Bus {
 
     /// Whether every slot has an owner that has not failed.
     fn is_covered(&mut self) -> bool {
-        let fails = |id: &ServerId| {
-            let has_failed = self.members.get(*id).is_none_or(|member| member.life.failed);
-            has_failed && self.claims.owned_by_server(*id) > 0
-        };
-        // The one that was found last is looked at first: while many have failed, it answers at once.
-        let known = self.standing.uncovered_by.filter(fails);
-        let suspects = || self.members.failed().chain(self.keep_outs.keys().copied());
-        let found = known.or_else(|| suspects().find(fails));
-        self.standing.uncovered_by = found;
-        found.is_none() && self.claims.assigned() == crate::slot::SLOTS
+        let turned = [self.members.take_turned(), self.claims.take_turned()];
+        for id in turned.into_iter().flatten() {
+            let has_failed = self.members.get(id).is_none_or(|member| member.life.failed);
+            if has_failed && self.claims.owned_by_server(id) > 0 {
+                self.standing.lapsed.insert(id);
+            } else {
+                self.standing.lapsed.remove(&id);
+            }
+        }
+        self.standing.lapsed.is_empty() && self.claims.assigned() == crate::slot::SLOTS
     }
 
     /// Sends a packet.

@@ -206,6 +206,8 @@ pub(crate) struct Members {
     index: Index,
     digest: u64,
     failed: BTreeSet<ServerId>,
+    /// Those that came, went, failed or recovered since that was last asked.
+    turned: Vec<ServerId>,
     /// The most packets that went to a member that was removed. Numbers to one that comes back go on from here, since it may
     /// remember the greatest that it has seen.
     sent_max: u32,
@@ -224,6 +226,11 @@ impl Members {
     /// Those that have failed.
     pub(crate) fn failed(&self) -> impl Iterator<Item = ServerId> {
         self.failed.iter().copied()
+    }
+
+    /// Those that came, went, failed or recovered since the last call.
+    pub(crate) fn take_turned(&mut self) -> Vec<ServerId> {
+        core::mem::take(&mut self.turned)
     }
 
     /// Fingerprint of what all members should agree on.
@@ -272,6 +279,7 @@ impl Members {
         member.failed_at = now;
         member.sent = self.sent_max;
         self.digest ^= member.hash;
+        self.turned.push(member.id);
         if member.life.failed {
             self.failed.insert(member.id);
         }
@@ -285,6 +293,7 @@ impl Members {
         let member = self.table.swap_remove(place);
         self.index.rebuild(self.table.iter().map(|member| member.id));
         self.digest ^= member.hash;
+        self.turned.push(id);
         self.failed.remove(&id);
         self.sent_max = self.sent_max.max(member.sent);
         Some(member)
@@ -329,6 +338,9 @@ impl Members {
             member.failed_at = now;
         }
         let id = member.id;
+        if life.failed != before.failed {
+            self.turned.push(id);
+        }
         if life.failed {
             self.failed.insert(id);
         } else {

@@ -8,6 +8,7 @@ pub mod bench;
 pub mod config;
 pub mod forget;
 pub mod server;
+pub mod sim;
 pub mod status;
 pub mod table;
 pub mod up;
@@ -40,6 +41,8 @@ enum Command {
     Forget(forget::Arguments),
     /// Measure the published figures on this machine
     Bench(bench::Arguments),
+    /// Run clusters in virtual time: under every fault, or of thousands of servers of which half die
+    Sim(sim::Arguments),
     /// Check, show or describe the configuration
     Config(config::Arguments),
 }
@@ -56,6 +59,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         }
     };
     let result = match arguments.command {
+        Command::Sim(arguments) => return sim::run(arguments),
         Command::Up(arguments) => up::run(&arguments),
         Command::Server(arguments) => server::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),

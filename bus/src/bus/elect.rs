@@ -10,7 +10,7 @@ use ashlar_wire::id::ServerId;
 use ashlar_wire::time::Instant;
 
 use super::durable::Deferred;
-use super::{Bus, Place};
+use super::{Bus, NEWS_MAX, Place};
 use crate::ballot::{Ballot, Facts, Phase};
 use crate::claim::{Claim, Heard, next_voted};
 use crate::event::{Event, Role};
@@ -25,8 +25,9 @@ use crate::slot::{GroupId, SlotSet};
 const HEARING: Duration = Duration::from_millis(60);
 /// Each attempt waits for votes twice as long as the one before, so often.
 const WAIT_DOUBLINGS_MAX: u32 = 4;
-/// Members below which a new claim is told to everybody at once, by whoever made it.
-const TELL_ALL_MAX: usize = 64;
+/// Up to so many members, a new claim is told to everybody at once, by whoever made it: a hundred and some kilobytes, where
+/// handing it on costs all members together several times as much, and time.
+const TELL_ALL_MAX: usize = 2_048;
 
 impl Place {
     pub(super) fn new(role: Role) -> Self {
@@ -48,7 +49,10 @@ impl Bus {
         match self.claims.hear(claim, self.config.groups_max, force) {
             Heard::Stands(before) => {
                 self.counters.claims_replaced += u64::from(before.is_some());
-                if is_fresh {
+                if is_fresh && from == owner && self.members.len() <= TELL_ALL_MAX {
+                    // Everybody is told first-hand; this is for those whom it did not reach.
+                    self.gossip.add_told(Subject::Claim(group), NEWS_MAX);
+                } else if is_fresh {
                     self.tell(now, Subject::Claim(group));
                 }
                 self.event(Event::SlotsChanged { group, primary: owner, epoch });
@@ -462,7 +466,7 @@ impl Bus {
         self.hear_claim(now, self.identity.server, claim.clone(), true);
         let mut concerned = self.other_voters();
         if self.members.len() <= TELL_ALL_MAX {
-            concerned.extend(self.members.iter().map(|member| member.id));
+            concerned.extend(self.members.iter().filter(|member| !member.life.failed).map(|member| member.id));
         }
         concerned.extend(self.fellows(group));
         concerned.extend(before);

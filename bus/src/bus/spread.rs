@@ -18,9 +18,9 @@ use crate::sync;
 /// Bytes of a packet that a header and the fixed part of a body may take.
 const HEAD_BYTES_MAX: usize = 128;
 /// What one exchange of differences may send, bytes; the rest follows with the next.
-const SYNC_BYTES_MAX: usize = 512 * 1_024;
+const SYNC_BYTES_MAX: usize = 128 * 1_024;
 /// Differences that last this long are looked into even while news comes in.
-const DIFFERS_MAX: Duration = Duration::from_millis(700);
+const DIFFERS_MAX: Duration = Duration::from_millis(1_500);
 /// Fresh news that one packet to many may carry is sent on in this many packets at most; the rest rides on probes.
 const FRESH_PACKETS_MAX: usize = 16;
 

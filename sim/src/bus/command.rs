@@ -45,9 +45,6 @@ fn large(options: &Options, outside: &mut Outside<'_>, rows: &mut Rows) -> Resul
         layout.replicas, layout.zones
     )?;
     let formed = form(&layout, options.from)?;
-    for (what, took_ns) in &formed.took_ns {
-        writeln!(outside.err, "{} after {}", what, Seconds(*took_ns))?;
-    }
     writeln!(outside.err, "formed in {:.1} s of this machine's time", (outside.elapsed_s)())?;
     if options.curve {
         return draw_curve(options, &formed, outside, rows);

@@ -1,7 +1,6 @@
 //! Large clusters: thousands of members, each group's primary and replicas on members of their own.
 //!
-//! [`Layout`] says who does what, [`form`] brings a cluster up from nothing by MEET, SetVoters, Claim and Follow and
-//! keeps that world, and [`again`] goes on from it any number of times, each time with other chances. `timeline`
+//! [`Layout`] says who does what, [`form`] brings a cluster up from memories that it writes itself, and [`again`] goes on from it any number of times, each time with other chances. `timeline`
 //! measures, `kill`, `split` and `soak` are what happens then, and `curve` is many kills.
 //!
 //! Not here: the checkers of small clusters. A large world checks that a group has one primary in an epoch, that nobody

@@ -225,6 +225,11 @@ impl<W: Watch> World<W> {
         self.members[member as usize].id
     }
 
+    /// The cluster of a member.
+    pub fn cluster(&self, member: u32) -> ClusterId {
+        if member < self.options.members - self.options.strangers { CLUSTER } else { OTHER_CLUSTER }
+    }
+
     /// The zone of a member.
     pub fn zone(&self, member: u32) -> Zone {
         self.members[member as usize].zone
@@ -310,12 +315,13 @@ impl<W: Watch> World<W> {
         let ppm =
             rng.within(0..=2 * u64::from(self.options.rate_ppm_max.unsigned_abs())) as i32 - self.options.rate_ppm_max;
         let clock = MemberClock::new(self.now_ns, rng.below(1 << 45), ppm);
+        let cluster = self.cluster(member);
         let slot = &mut self.members[at];
         slot.incarnation += 1;
         slot.clock = clock;
         slot.tick_at_ns = u64::MAX;
         let identity = Identity {
-            cluster: if member < self.options.members - self.options.strangers { CLUSTER } else { OTHER_CLUSTER },
+            cluster,
             server: slot.id,
             incarnation: Incarnation(slot.incarnation),
             zone: slot.zone,
@@ -376,6 +382,13 @@ impl<W: Watch> World<W> {
         self.journal.step(self.now_ns, 8, bit);
         self.journal.tell(self.now_ns, || format!("bit {bit} on the disk of {member} flips"));
         true
+    }
+
+    /// Gives a member that has never run a memory.
+    pub fn remember(&mut self, member: u32, saved: Vec<u8>) {
+        let slot = &mut self.members[member as usize];
+        assert_eq!(slot.incarnation, 0, "a memory is given before the first life");
+        slot.disk.durable = Some(saved);
     }
 
     /// From now on chance comes from another seed: for clones, which are to go different ways.
