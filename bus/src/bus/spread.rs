@@ -346,6 +346,7 @@ impl Bus {
             return;
         }
         self.keep_outs.insert(id, KeptOut { tag: wish.tag, until });
+        self.durable.need_soon(now, self.config.save_interval);
         self.meetings.remove(&id);
         self.tell(now, Subject::Forget(id));
         self.event(Event::KeptOut { id, tag: wish.tag, left: until.saturating_since(now) });
