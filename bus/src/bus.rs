@@ -367,7 +367,8 @@ impl Bus {
             let span = now.saturating_since(self.next);
             self.counters.stalls += 1;
             self.prober.handle_stall(span);
-            self.suspicion.handle_stall(span, now);
+            let withdrawn = self.suspicion.handle_stall(span, now);
+            self.doubt_anew(now, withdrawn);
             self.next = now;
         }
     }
@@ -430,7 +431,8 @@ impl Bus {
             self.standing.matched = held && self.members.living() == 1;
             self.event(Event::QuorumChanged { held });
             if held {
-                self.doubt_anew(now);
+                let withdrawn = self.suspicion.handle_regained(now);
+                self.doubt_anew(now, withdrawn);
             }
         }
         if self.members.len() == 1 {
@@ -443,9 +445,9 @@ impl Bus {
         self.standing.writable = ready && self.standing.matched && self.standing.accused_since.is_none();
     }
 
-    /// Suspicions from a time when no majority was in reach are taken back.
-    fn doubt_anew(&mut self, now: Instant) {
-        for id in self.suspicion.handle_regained(now) {
+    /// Suspicions from a time when no majority was in reach, or from before a stop of this process, are taken back.
+    fn doubt_anew(&mut self, now: Instant, withdrawn: Vec<ServerId>) {
+        for id in withdrawn {
             if let Some(member) = self.members.get_mut(id) {
                 member.opinion = Opinion::Doubted;
             }

@@ -51,12 +51,18 @@ pub enum Planted {
     /// A voter takes another's word for a silence: it neither probes the member itself nor counts from its own last sign of
     /// life.
     SuspectUnprobed,
+    /// A voter that has lost its memory votes all the same.
+    VoteWithoutMemory,
+    /// Epochs that were decided by earlier sets of voters are voted in again.
+    IgnoreFloor,
+    /// The saved record leaves out who is kept out.
+    ForgetKeepOuts,
 }
 
 #[cfg(feature = "planted")]
 impl Planted {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 25] = [
         Self::VoteTwice,
         Self::ForgetVotes,
         Self::QuorumOffByOne,
@@ -79,6 +85,9 @@ impl Planted {
         Self::CountVoteTwice,
         Self::RestoreDamage,
         Self::SuspectUnprobed,
+        Self::VoteWithoutMemory,
+        Self::IgnoreFloor,
+        Self::ForgetKeepOuts,
     ];
 }
 

@@ -193,14 +193,23 @@ impl Suspicion {
         self.look_again(now);
     }
 
-    /// This process was stopped for a while: that silence was its own.
-    pub(crate) fn handle_stall(&mut self, span: Duration, now: Instant) {
-        for doubt in self.doubts.values_mut().filter(|doubt| !doubt.suspected) {
+    /// This process was stopped for a while: that silence was its own. Whoever was suspected before may be well for long, and
+    /// reports of that time may lie in the sockets before its signs of life: it is probed again before it is suspected again.
+    /// Those that are not suspected any more.
+    pub(crate) fn handle_stall(&mut self, span: Duration, now: Instant) -> Vec<ServerId> {
+        let mut withdrawn = Vec::new();
+        for (id, doubt) in &mut self.doubts {
             doubt.since = (doubt.since + span).min(now);
-            doubt.begun = (doubt.begun + span).min(now);
             doubt.next_probe = now;
+            if core::mem::take(&mut doubt.suspected) {
+                withdrawn.push(*id);
+                (doubt.begun, doubt.probes) = (now, 0);
+            } else {
+                doubt.begun = (doubt.begun + span).min(now);
+            }
         }
         self.look_again(now);
+        withdrawn
     }
 
     /// Something may be due sooner than it was thought.
@@ -395,10 +404,18 @@ mod tests {
         for ms in (300..5_000).step_by(100) {
             suspicion.poll(at(ms), TIMEOUT, WAIT, true, false);
         }
-        suspicion.handle_stall(Duration::from_secs(20), at(25_000));
+        assert_eq!(suspicion.handle_stall(Duration::from_secs(20), at(25_000)), []);
         assert!(suspicion.poll(at(25_000), TIMEOUT, WAIT, true, false).suspected.is_empty());
         assert!(suspicion.poll(at(34_900), TIMEOUT, WAIT, true, false).suspected.is_empty());
         assert_eq!(suspicion.poll(at(35_000), TIMEOUT, WAIT, true, false).suspected.len(), 1);
+        // Another stop: the suspicion is one no more until own probes have gone unanswered again.
+        assert_eq!(suspicion.handle_stall(Duration::from_secs(20), at(60_000)), [id(9)]);
+        assert_eq!(suspicion.handle_stall(Duration::from_secs(1), at(60_000)), []);
+        let mut suspected = (60_000..70_000).step_by(100).filter(|ms| {
+            let found = suspicion.poll(at(*ms), TIMEOUT, WAIT, true, false);
+            !found.suspected.is_empty()
+        });
+        assert_eq!(suspected.next(), Some(60_400));
     }
 
     #[test]

@@ -147,7 +147,8 @@ impl Bus {
         for member in self.members.iter().filter(|member| member.id != self.identity.server) {
             writer.member(member.id, &member.description, member.life);
         }
-        let kept_out: Vec<_> = self.keep_outs.iter().map(|(id, kept)| kept.forgetting(*id, now)).collect();
+        let keep_outs = self.keep_outs.iter().filter(|_| !self.bugs.has(Planted::ForgetKeepOuts));
+        let kept_out: Vec<_> = keep_outs.map(|(id, kept)| kept.forgetting(*id, now)).collect();
         writer.kept_out(&kept_out);
         let places = self.places.iter().filter(|(_, place)| place.role != Role::None);
         writer.places(places.clone().count(), places.map(|(group, place)| (*group, place.offset)));

@@ -331,7 +331,7 @@ impl Bus {
             voters: &self.voters,
             claims: &self.claims,
             members: &self.members,
-            abstains: self.abstains(),
+            abstains: self.abstains() && !self.bugs.has(Planted::VoteWithoutMemory),
             groups_max: self.config.groups_max,
             now,
             bugs: self.bugs,

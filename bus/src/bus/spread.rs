@@ -37,7 +37,7 @@ impl Bus {
         self.durable.need_soon(now, self.config.save_interval);
     }
 
-    /// Takes in news. `is_fresh`: it comes by gossip and is to be passed on; else it was asked for, and others know it.
+    /// Takes in news. `is_fresh`: it comes by gossip and is to be passed on at once; else it was asked for, and most others know it.
     pub(super) fn learn_all(&mut self, now: Instant, from: ServerId, news: Vec<News>, is_fresh: bool) {
         for news in news {
             self.learn(now, from, news, is_fresh);
@@ -77,8 +77,8 @@ impl Bus {
         } else {
             self.members.merge(record, now)
         };
-        if change.is_news() && is_fresh {
-            self.tell(now, Subject::Member(id));
+        if change.is_news() {
+            self.pass_on(now, Subject::Member(id), is_fresh);
         }
         self.handle_change(now, id, change);
     }
@@ -92,8 +92,8 @@ impl Bus {
             return;
         }
         let change = self.members.set_life(place, life, now);
-        if change.is_news() && is_fresh {
-            self.tell(now, Subject::Life(id));
+        if change.is_news() {
+            self.pass_on(now, Subject::Life(id), is_fresh);
         }
         self.handle_change(now, id, change);
     }
@@ -159,6 +159,15 @@ impl Bus {
         let member = self.members.at(place);
         let address = alloc::string::String::from(&*member.description.address);
         self.event(Event::MemberJoined { id, address });
+    }
+
+    /// Others should hear of this too: soon if it is fresh; else it was found by comparing, and rides on probes.
+    fn pass_on(&mut self, now: Instant, subject: Subject, is_fresh: bool) {
+        if is_fresh {
+            self.tell(now, subject);
+        } else {
+            self.gossip.add_told(subject, NEWS_MAX);
+        }
     }
 
     /// Others should hear of this soon.
@@ -337,6 +346,7 @@ impl Bus {
             return;
         }
         self.keep_outs.insert(id, KeptOut { tag: wish.tag, until });
+        self.durable.need_soon(now, self.config.save_interval);
         self.meetings.remove(&id);
         self.tell(now, Subject::Forget(id));
         self.event(Event::KeptOut { id, tag: wish.tag, left: until.saturating_since(now) });

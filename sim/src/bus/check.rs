@@ -85,6 +85,11 @@ impl Rules {
         slow(self.timeout_ns() / 4)
     }
 
+    /// The longest until what nobody waits for is on the drive.
+    fn save_ns(&self) -> u64 {
+        slow(self.config.save_interval.as_nanos() as u64) + self.decision_ns()
+    }
+
     /// The longest from a decision until it is durable: the write that is under way, and its own.
     fn decision_ns(&self) -> u64 {
         2 * self.persist_ns_max + 1
@@ -232,6 +237,7 @@ impl Checker {
         let known = &mut self.known[member as usize];
         known.elected.clear();
         known.votes.clear();
+        known.views.iter_mut().for_each(|view| view.out_until_ns = 0);
         known.lost_under.append(&mut known.voted_under);
         known.memory_since = None;
     }
@@ -388,7 +394,11 @@ impl Checker {
         let ends_ns = now_ns + left_ns / 102 * 100;
         let in_time = wish.is_some_and(|wish| ends_ns + keep_out_ns / 40 + LOST_NS_MAX >= wish.ends_ns);
         self.expect(in_time, || format!("{member} keeps {other} out for {left_ns} ns by a wish {wish:?} at {now_ns}"));
-        self.view(scene, id, |view| view.out_until_ns = view.out_until_ns.max(ends_ns));
+        self.view(scene, id, |view| {
+            if ends_ns > view.out_until_ns {
+                (view.out_until_ns, view.out_since_ns) = (ends_ns, now_ns);
+            }
+        });
     }
 
     /// A primary takes writes only if it may know of a majority: that it exchanged packets, within the member timeout, with
@@ -433,7 +443,7 @@ impl Checker {
         let saved = scene.durable.and_then(|bytes| Saved::decode(bytes, scene.bus.identity(), &self.rules.config).ok());
         for kept in saved.map(|saved| saved.kept_out).unwrap_or_default() {
             let ends_ns = scene.now_ns + kept.left_ms * 1_000_000 / 102 * 100;
-            self.view(scene, kept.id, |view| view.out_until_ns = ends_ns);
+            self.view(scene, kept.id, |view| view.out_until_ns = view.out_until_ns.max(ends_ns));
         }
     }
 }
@@ -463,9 +473,15 @@ impl Watch for Checker {
 
     fn stopped(&mut self, now_ns: u64, member: u32) {
         self.reach.life(now_ns, member, false);
-        for view in &mut self.known[member as usize].views {
+        // A wish need not be on the drive sooner than that; then the next life knows it too.
+        let saved_ns = self.rules.save_ns();
+        let known = &mut self.known[member as usize];
+        let since_ns = known.freeze.before(now_ns, saved_ns);
+        for view in &mut known.views {
             view.suspected.set(now_ns, false);
-            view.out_until_ns = 0;
+            if view.out_since_ns >= since_ns {
+                view.out_until_ns = 0;
+            }
         }
     }
 

@@ -31,7 +31,7 @@ pub(super) fn command(
     if bugs.is_empty() {
         return Err(CommandFailure::Usage(format!("no bug is called {name}; there are {:?}", Planted::ALL)));
     }
-    let seeds_max = options.seeds.unwrap_or(1_000);
+    let seeds_max = options.seeds.unwrap_or(if options.quick { 20 } else { 1_000 });
     let mut escaped = Vec::new();
     for bug in bugs {
         let mut catches: Vec<Catch> =

@@ -29,8 +29,9 @@ pub(super) struct View {
     pub(super) gone: Spell,
     pub(super) failed: Spell,
     pub(super) is_known: bool,
-    /// Until when it has to be kept out, by all that was heard.
+    /// Until when it has to be kept out, by all that was heard, and since when that is known.
     pub(super) out_until_ns: u64,
+    pub(super) out_since_ns: u64,
 }
 
 impl View {

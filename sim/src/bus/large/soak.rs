@@ -63,7 +63,9 @@ pub fn soak(
     let (end_ns, mut hour_ns) = (began_ns + options.for_ns, began_ns + 3_600 * SECOND_NS);
     while world.now_ns() < end_ns {
         let resume_ns = resumes.front().map_or(u64::MAX, |(at_ns, _)| *at_ns);
-        world.run_until(end_ns.min(hour_ns).min(pause_ns).min(resume_ns));
+        // `is_over` is asked every ten seconds at least.
+        let look_ns = world.now_ns() + 10 * SECOND_NS;
+        world.run_until(end_ns.min(hour_ns).min(pause_ns).min(resume_ns).min(look_ns));
         let now_ns = world.now_ns();
         if let Some(violation) = world.watch().violation() {
             return Err(violation.to_owned());
