@@ -94,7 +94,8 @@ impl Checker {
         self.counts.elections += 1;
         self.known[member as usize].elected.insert(group, epoch);
         // Votes count together if they were given under one set; under that set they also count for the set before it.
-        let ballot = self.ballots.get(&(group, epoch, me)).map(Vec::as_slice).unwrap_or_default();
+        // They are used up by that: who is elected again needs others.
+        let ballot = self.ballots.remove(&(group, epoch, me)).unwrap_or_default();
         let won = ballot.iter().find(|given| self.sets.get(given.voters).is_some_and(|set| set.is_enough(given.by)));
         let Some(cluster) = won.map(|given| self.sets.cluster(given.voters)) else {
             let counts: Vec<u32> = ballot.iter().map(|given| given.by.count_ones()).collect();
