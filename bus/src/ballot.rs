@@ -160,8 +160,7 @@ impl Votes {
         // could be elected twice in one epoch, to different slots.
         let again = given.is_some_and(|given| given.epoch == request.epoch && given.candidate == candidate);
         let again = again && facts.bugs.has(Planted::CountVoteTwice);
-        let is_open = request.epoch > facts.voters.floor() || facts.bugs.has(Planted::IgnoreFloor);
-        let is_new = given.is_none_or(|given| given.epoch < request.epoch) && is_open;
+        let is_new = given.is_none_or(|given| given.epoch < request.epoch) && request.epoch > facts.voters.floor();
         if again || is_new || facts.bugs.has(Planted::AcceptOldEpoch) { Ok(()) } else { Err(Reason::StaleEpoch) }
     }
 
