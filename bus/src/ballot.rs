@@ -113,16 +113,21 @@ impl Votes {
         Ok(())
     }
 
+    /// The greatest epoch in which this voter has lately voted about slots. A candidate that wants slots beyond it is late for
+    /// nobody; without that word, two that want the same slots could refuse each other for ever, each in epochs of its own.
+    pub(crate) fn promised(&self) -> Epoch {
+        self.promises.values().map(|promise| promise.epoch).max().unwrap_or(Epoch::ZERO)
+    }
+
     /// A vote for a choice of voters is a promise to go over to no competitor with a smaller epoch. So a candidate has some
     /// time in which no other gets the vote: else two that stand at once may leave a choice that too many passed by.
     fn decide_choice(&mut self, candidate: ServerId, request: &VoteRequest, facts: &Facts<'_>) -> Result<(), Reason> {
         let given = self.given.get(&request.group);
-        let again = given.is_some_and(|given| given.epoch == request.epoch && given.candidate == candidate);
         let waits = given.is_some_and(|given| given.candidate != candidate)
             && self.choice_at.is_some_and(|at| facts.now < at + PROMISE_TIME);
         let is_later = request.epoch > facts.voters.epoch() && given.is_none_or(|given| given.epoch < request.epoch);
         let is_new = is_later && !waits;
-        if facts.voters.previous().is_empty() && (again || is_new) {
+        if facts.voters.previous().is_empty() && is_new {
             self.given.insert(request.group, Given { epoch: request.epoch, candidate });
             self.choice_at = Some(facts.now);
             return Ok(());
@@ -151,10 +156,11 @@ impl Votes {
             return Ok(());
         }
         let given = self.given.get(&request.group);
-        // The same candidate asks again when the answer was lost.
+        // Not even the same candidate gets it again: each attempt has an epoch of its own, and one that has lost its memory
+        // could be elected twice in one epoch, to different slots.
         let again = given.is_some_and(|given| given.epoch == request.epoch && given.candidate == candidate);
-        let is_open = request.epoch > facts.voters.floor() || facts.bugs.has(Planted::IgnoreFloor);
-        let is_new = given.is_none_or(|given| given.epoch < request.epoch) && is_open;
+        let again = again && facts.bugs.has(Planted::CountVoteTwice);
+        let is_new = given.is_none_or(|given| given.epoch < request.epoch) && request.epoch > facts.voters.floor();
         if again || is_new || facts.bugs.has(Planted::AcceptOldEpoch) { Ok(()) } else { Err(Reason::StaleEpoch) }
     }
 

@@ -53,8 +53,6 @@ pub enum Planted {
     SuspectUnprobed,
     /// A voter that has lost its memory votes all the same.
     VoteWithoutMemory,
-    /// Epochs that were decided by earlier sets of voters are voted in again.
-    IgnoreFloor,
     /// The saved record leaves out who is kept out.
     ForgetKeepOuts,
 }
@@ -62,7 +60,7 @@ pub enum Planted {
 #[cfg(feature = "planted")]
 impl Planted {
     /// All of them.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 24] = [
         Self::VoteTwice,
         Self::ForgetVotes,
         Self::QuorumOffByOne,
@@ -86,7 +84,6 @@ impl Planted {
         Self::RestoreDamage,
         Self::SuspectUnprobed,
         Self::VoteWithoutMemory,
-        Self::IgnoreFloor,
         Self::ForgetKeepOuts,
     ];
 }

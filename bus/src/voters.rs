@@ -415,7 +415,8 @@ impl Voters {
 
     fn replace(&mut self, set: VoterSet) {
         self.from = match &self.set {
-            None => set.epoch,
+            // Whoever had no set before was with no rival; a voter without memory says that it does not know.
+            None => Epoch::ZERO,
             Some(known) if known.is_complete() => Epoch::ZERO,
             Some(known) if known.after == set.after => known.epoch.min(set.epoch),
             Some(_) => Epoch::ZERO,

@@ -36,7 +36,7 @@ use ashlar_bus::slot::GroupId;
 use ashlar_wire::epoch::Epoch;
 use ashlar_wire::id::{Incarnation, ServerId};
 
-use self::ballots::{Given, LastVote, owns};
+use self::ballots::{Given, LastVote};
 use self::sets::{Mask, Sets, bit, is_majority, mask};
 use self::view::{Freeze, View};
 use super::reach::Reach;
@@ -166,6 +166,8 @@ pub struct Checker {
     /// Who was primary, and by the voters of which cluster it was elected.
     primaries: BTreeMap<(GroupId, Epoch), Vec<(ServerId, u64)>>,
     ballots: BTreeMap<(GroupId, Epoch, ServerId), Vec<Given>>,
+    /// Elections that were won, in each cluster.
+    elections: BTreeSet<(GroupId, Epoch, u64)>,
     /// All wishes, by their tags.
     wishes: BTreeMap<u32, Wish>,
     /// Who is told at this moment to have whom forgotten.
@@ -193,6 +195,7 @@ impl Checker {
             sets: Sets::default(),
             primaries: BTreeMap::new(),
             ballots: BTreeMap::new(),
+            elections: BTreeSet::new(),
             wishes: BTreeMap::new(),
             wishing: None,
             heard: [false; MEMBERS_MAX],
@@ -462,7 +465,8 @@ impl Watch for Checker {
         if scene.durable.is_none() {
             known.memory_since = Some(scene.bus.identity().incarnation);
         }
-        let lost = known.elected.iter().find(|(group, epoch)| !owns(scene.bus, me, **group, **epoch));
+        let elected = &self.known[member as usize].elected;
+        let lost = elected.iter().find(|(group, epoch)| !self.keeps(scene.bus, me, **group, **epoch));
         if let Some((group, epoch)) = lost.map(|(group, epoch)| (*group, *epoch)) {
             self.violated(|| format!("{member} has forgotten its election in group {group}, epoch {epoch}"));
         }

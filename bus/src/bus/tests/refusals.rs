@@ -122,3 +122,33 @@ fn word_of_being_forgotten_moves_nothing() {
     net.run(20_000);
     assert!(net.agrees() && net.bus(2).member(id(1)).is_some());
 }
+
+#[test]
+fn nobody_gets_a_vote_of_one_epoch_twice() {
+    let mut net = settled();
+    let cluster = ClusterId::from_bytes([9; 16]);
+    let bus = net.bus(2);
+    let (base, voters) = (bus.primary(group(1)).unwrap().1, bus.voters.fingerprint());
+    let slots = bus.claims.get(group(1)).unwrap().slots.clone();
+    for (sequence, epoch, votes) in [(1, 100, 1), (2, 100, 1), (3, 102, 2)] {
+        let request = crate::packet::VoteRequest {
+            group: group(1),
+            purpose: crate::packet::Purpose::Slots,
+            epoch: Epoch(epoch),
+            base,
+            voters,
+            offset: 0,
+            failed: None,
+            slots: slots.clone(),
+            taken: crate::slot::SlotSet::EMPTY,
+        };
+        let header = Header { incarnation: Incarnation(1), sequence: 1_000_000 + sequence };
+        let bytes = encode(cluster, header, &Body::Request(request));
+        let now = net.now();
+        net.servers.get_mut(&2).unwrap().bus.as_mut().unwrap().handle_packet(now, id(1), &bytes);
+        net.drain(2);
+        net.run(20);
+        let voted = |event: &&(u64, Event)| matches!(event.1, Event::Voted { epoch, .. } if epoch.0 >= 100);
+        assert_eq!(net.servers[&2].events.iter().filter(voted).count(), votes, "{epoch}");
+    }
+}

@@ -38,7 +38,7 @@ impl Checker {
         let last = known.votes.insert(group, vote);
         let (is_lost, since) = (known.lost_under.contains(&voters), known.memory_since);
         if let Some(LastVote { epoch: before, candidate: to, .. }) = last {
-            self.expect(epoch > before || epoch == before && candidate == to, || {
+            self.expect(epoch > before, || {
                 let [now, then] = [candidate, to].map(|id| number_of(id).unwrap_or(u32::MAX));
                 format!("{voter} votes twice in group {group}: epoch {epoch} for {now}, after {before} for {then}")
             });
@@ -94,7 +94,8 @@ impl Checker {
         self.counts.elections += 1;
         self.known[member as usize].elected.insert(group, epoch);
         // Votes count together if they were given under one set; under that set they also count for the set before it.
-        let ballot = self.ballots.get(&(group, epoch, me)).map(Vec::as_slice).unwrap_or_default();
+        // They are used up by that: who is elected again needs others.
+        let ballot = self.ballots.remove(&(group, epoch, me)).unwrap_or_default();
         let won = ballot.iter().find(|given| self.sets.get(given.voters).is_some_and(|set| set.is_enough(given.by)));
         let Some(cluster) = won.map(|given| self.sets.cluster(given.voters)) else {
             let counts: Vec<u32> = ballot.iter().map(|given| given.by.count_ones()).collect();
@@ -102,8 +103,12 @@ impl Checker {
                 format!("{member} is elected in group {group}, epoch {epoch} by {counts:?} votes: no majority")
             });
         };
+        let is_first = self.elections.insert((group, epoch, cluster));
+        self.expect(is_first, || {
+            format!("{member} is elected in group {group}, epoch {epoch}, which was decided before")
+        });
         self.serve(group, epoch, me, cluster);
-        let kept = self.shadow(scene).is_some_and(|shadow| owns(&shadow, me, group, epoch));
+        let kept = self.shadow(scene).is_some_and(|shadow| self.keeps(&shadow, me, group, epoch));
         self.expect(kept, || {
             format!("{member} tells of its election in group {group}, epoch {epoch} before it is durable")
         });
@@ -114,9 +119,12 @@ impl Checker {
         let identity = scene.bus.identity().clone();
         Bus::new(self.rules.config.clone(), identity, Some(scene.durable?), 1, Instant::ORIGIN).ok()
     }
-}
 
-/// Whether that bus knows itself as the group's primary in that epoch or a later one.
-pub(super) fn owns(bus: &Bus, me: ServerId, group: GroupId, epoch: Epoch) -> bool {
-    bus.groups().any(|view| view.group == group && (view.epoch > epoch || view.epoch == epoch && view.primary == me))
+    /// Whether that bus knows itself as the group's primary in that epoch, or somebody in a later one, or whom another cluster
+    /// elected in the same one before the two met.
+    pub(super) fn keeps(&self, bus: &Bus, me: ServerId, group: GroupId, epoch: Epoch) -> bool {
+        let Some((primary, known)) = bus.primary(group) else { return false };
+        let primaries = self.primaries.get(&(group, known)).map(Vec::as_slice).unwrap_or_default();
+        known > epoch || known == epoch && (primary == me || primaries.iter().any(|(one, _)| *one == primary))
+    }
 }

@@ -176,6 +176,8 @@ struct Run<'a> {
     sequence: u64,
     storms: u32,
     chance: Rng,
+    /// The longest that a packet is under way.
+    flight_ns_max: u64,
 }
 
 impl<'a> Run<'a> {
@@ -199,10 +201,11 @@ impl<'a> Run<'a> {
         let links = params.links;
         let late_ns = if links.late_ppm > 0 { links.late_ns } else { 0 };
         let storm_ns = if params.classes.contains(&Class::Storm) { params.fault_ns_max } else { 0 };
+        let flight_ns_max = links.latency_ns + links.jitter_ns + late_ns.max(storm_ns);
         let rules = Rules {
             members: params.members,
             config: params.config.clone(),
-            flight_ns_max: links.latency_ns + links.jitter_ns + late_ns.max(storm_ns),
+            flight_ns_max,
             persist_ns_max: params.persist_ns_max,
         };
         Self {
@@ -213,6 +216,7 @@ impl<'a> Run<'a> {
             sequence: 0,
             storms: 0,
             chance: Rng::new(params.seed).fork("run", 0),
+            flight_ns_max,
         }
     }
 
@@ -325,7 +329,8 @@ impl<'a> Run<'a> {
         let links = self.params.links;
         self.world.set_links(Links { loss_ppm: 0, late_ppm: 0, ..links });
         self.world.note(|| "everything has healed".to_owned());
-        self.judged()
+        // What is still under way from worse times may be an operator's wish.
+        self.run_until(self.world.now_ns() + self.flight_ns_max)
     }
 
     /// Until all members agree, with the operator's help, within a bound.
@@ -388,15 +393,21 @@ impl<'a> Run<'a> {
         runs
     }
 
-    /// Whether a majority of the latest voters would still remember its votes without this member. Without one nobody can
-    /// be elected, by design, until an operator gives new voters; where all is well, one does (see `operator`).
+    /// Whether a majority of the latest voters would still remember its votes without this member: of the latest that
+    /// anybody knows, and of the latest that the others know, who may not have heard of it yet. Without one nobody can be
+    /// elected, by design, until an operator gives new voters; where all is well, one does (see `operator`).
     fn may_lose(&self, member: u32) -> bool {
-        let views = (0..self.params.members).filter_map(|no| self.world.bus(no)).map(|bus| bus.voters());
-        let Some(latest) = views.max_by_key(|view| view.epoch) else { return false };
-        [latest.voters, latest.previous].into_iter().filter(|set| !set.is_empty()).all(|set| {
-            let voters = set.iter().filter_map(|id| self.world.number_of(*id));
-            let left = voters.filter(|no| *no != member && self.world.watch().remembers(*no, &latest)).count();
-            left > set.len() / 2
+        let running = (0..self.params.members).filter_map(|no| Some((no, self.world.bus(no)?.voters())));
+        let views: Vec<_> = running.collect();
+        let others = views.iter().filter(|(no, _)| *no != member).max_by_key(|(_, view)| view.epoch);
+        let latest = views.iter().max_by_key(|(_, view)| view.epoch);
+        let (Some((_, others)), Some((_, latest))) = (others, latest) else { return false };
+        [others, latest].into_iter().all(|view| {
+            [view.voters, view.previous].into_iter().filter(|set| !set.is_empty()).all(|set| {
+                let voters = set.iter().filter_map(|id| self.world.number_of(*id));
+                let left = voters.filter(|no| *no != member && self.world.watch().remembers(*no, view)).count();
+                left > set.len() / 2
+            })
         })
     }
 
