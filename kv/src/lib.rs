@@ -1,0 +1,4 @@
+//! A Valkey-compatible key-value engine.
+
+mod memory;
+mod value;
