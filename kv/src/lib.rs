@@ -1,4 +1,5 @@
 //! A Valkey-compatible key-value engine.
+#![forbid(unsafe_code)]
 
-mod memory;
-mod value;
+pub mod memory;
+pub mod value;
