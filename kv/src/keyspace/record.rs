@@ -88,7 +88,8 @@ pub(crate) const fn record_len(key_len: usize, value_len: usize, expires: bool) 
     head + key_len + value_len + if expires { EXPIRY_BYTES } else { 0 }
 }
 
-const fn is_wide(key_len: usize, value_len: usize) -> bool {
+/// Whether lengths like these need the longer head.
+pub(crate) const fn is_wide(key_len: usize, value_len: usize) -> bool {
     key_len > u8::MAX as usize || value_len > u16::MAX as usize
 }
 

@@ -1,1 +1,11 @@
-//! Bytes in memory.
+//! Bytes in memory: what values and keys are built from. Nothing here knows a key, a client or a reply.
+//!
+//! In reading order: [`arena`] (cells of bytes, named by handles of 32 bits), [`index`] (a hash table of handles),
+//! `slab` (values under numbers).
+
+pub mod arena;
+pub mod index;
+pub(crate) mod slab;
+
+// Handles, lengths and orders of 32 bits are used as places in slices.
+const _: () = assert!(usize::BITS >= 64, "sizes and places need 64 bits");
