@@ -1,4 +1,4 @@
 //! A Valkey-compatible key-value engine.
 
-mod memory;
-mod value;
+pub mod memory;
+pub mod value;

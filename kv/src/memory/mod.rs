@@ -1,1 +1,3 @@
 //! Bytes in memory.
+
+pub mod packed;
