@@ -1,3 +1,5 @@
 //! Bytes in memory.
 
+#[cfg(test)]
+pub(crate) mod draws;
 pub mod packed;

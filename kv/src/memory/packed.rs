@@ -525,6 +525,33 @@ impl Packed {
         count
     }
 
+    /// Removes the elements that equal these bytes, but for the first `skip` of them and up to a count; how many that
+    /// were. One pass, however many there are.
+    pub fn remove_equal(&mut self, unwanted: &[u8], skip: usize, count_max: usize) -> usize {
+        let unwanted = Piece::from(unwanted);
+        let (mut seen, mut removed) = (0, 0);
+        let (mut read, mut write) = (Place(0), 0);
+        while read != self.end() {
+            let after = self.after(read);
+            let mut goes = removed < count_max && self.get(read) == unwanted;
+            if goes {
+                seen += 1;
+                goes = seen > skip;
+            }
+            if goes {
+                removed += 1;
+            } else {
+                self.bytes.copy_within(read.0..after.0, write);
+                write += after.0 - read.0;
+            }
+            read = after;
+        }
+        self.bytes.truncate(write);
+        self.len -= removed;
+        self.shrink();
+        removed
+    }
+
     /// Removes the elements from a place on and returns them as a sequence of their own.
     #[must_use]
     pub fn split_off(&mut self, place: Place) -> Self {
@@ -601,10 +628,10 @@ impl Packed {
 /// Checks that one entry in its only form begins the bytes; what follows it.
 fn check_entry(bytes: &[u8]) -> Option<&[u8]> {
     let (piece, inner) = Piece::decode(bytes)?;
-    if let Form::Bytes(payload) = piece.0 {
-        if payload.len() > ELEMENT_BYTES_MAX || parse_integer(payload).is_some() {
-            return None;
-        }
+    if let Form::Bytes(payload) = piece.0
+        && (payload.len() > ELEMENT_BYTES_MAX || parse_integer(payload).is_some())
+    {
+        return None;
     }
     let (head, _) = piece.encode();
     let mut end = [0; 10];

@@ -1,1 +1,4 @@
 //! The collection types.
+
+pub mod list;
+pub mod span;

@@ -1,29 +1,13 @@
 use super::*;
+use crate::memory::draws::Draws;
 
-/// A seeded stream of numbers (SplitMix64).
-struct Draws(u64);
-
-impl Draws {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        usize::try_from(self.next() % limit as u64).unwrap()
-    }
-
-    fn element(&mut self) -> Vec<u8> {
-        match self.below(10) {
-            0..=2 => (self.next().cast_signed() >> self.below(64)).to_string().into_bytes(),
-            3 => format!("0{}", self.below(100)).into_bytes(),
-            4 => vec![b'x'; self.below(5000)],
-            5 => vec![b'y'; 60 + self.below(10)],
-            _ => (0..self.below(12)).map(|_| self.next().to_le_bytes()[0]).collect(),
-        }
+fn element(draws: &mut Draws) -> Vec<u8> {
+    match draws.below(10) {
+        0..=2 => (draws.next().cast_signed() >> draws.below(64)).to_string().into_bytes(),
+        3 => format!("0{}", draws.below(100)).into_bytes(),
+        4 => vec![b'x'; draws.below(5000)],
+        5 => vec![b'y'; 60 + draws.below(10)],
+        _ => (0..draws.below(12)).map(|_| draws.byte()).collect(),
     }
 }
 
@@ -122,10 +106,10 @@ fn any_bytes_are_refused_or_are_the_form_of_what_they_hold() {
     let mut draws = Draws(7);
     let mut kept = 0;
     for _ in 0..20_000 {
-        let mut bytes = packed(&[&draws.element()[..], &draws.element()[..]]).as_bytes().to_vec();
+        let mut bytes = packed(&[&element(&mut draws)[..], &element(&mut draws)[..]]).as_bytes().to_vec();
         for _ in 0..draws.below(3) {
             let place = draws.below(bytes.len());
-            bytes[place] = draws.next().to_le_bytes()[0];
+            bytes[place] = draws.byte();
         }
         if let Ok(read) = Packed::from_bytes(&bytes) {
             kept += 1;
@@ -171,10 +155,10 @@ fn a_sequence_does_what_a_vector_does() {
 }
 
 fn step(draws: &mut Draws, packed: &mut Packed, model: &mut Vec<Vec<u8>>) {
-    let element = draws.element();
+    let element = element(draws);
     let n = draws.below(model.len() + 1);
     let place = packed.nth(n).unwrap_or(packed.end());
-    match draws.below(9) {
+    match draws.below(10) {
         0 => {
             packed.push_back(&element);
             model.push(element);
@@ -204,6 +188,16 @@ fn step(draws: &mut Draws, packed: &mut Packed, model: &mut Vec<Vec<u8>>) {
             let tail = packed.split_off(place);
             assert_eq!(texts(tail.iter()), model[n..]);
             packed.append(&tail);
+        }
+        8 => {
+            let unwanted = model.get(n).cloned().unwrap_or_default();
+            let (skip, count_max) = (draws.below(2), draws.below(3));
+            let equal: Vec<usize> = (0..model.len()).filter(|n| model[*n] == unwanted).collect();
+            let gone: Vec<usize> = equal.into_iter().skip(skip).take(count_max).collect();
+            assert_eq!(packed.remove_equal(&unwanted, skip, count_max), gone.len());
+            for n in gone.into_iter().rev() {
+                model.remove(n);
+            }
         }
         _ => {
             assert_eq!(texts(packed.iter_from(place)), model[n..]);
