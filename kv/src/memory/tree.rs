@@ -138,7 +138,7 @@ impl Tree {
             return;
         }
         self.len += 1;
-        if let Some(new) = self.insert_below(self.root, self.levels, handle, &mut is_before) {
+        if let Some(new) = self.insert_below((self.root, true), self.levels, handle, &mut is_before) {
             let branches = vec![self.branch(self.root, self.levels), self.branch(new, self.levels)];
             self.root = self.inners.add(branches);
             self.levels += 1;
@@ -219,21 +219,22 @@ impl Tree {
         if levels == 0 { self.leaves.get(node).handles.len() } else { self.inners.get(node).len() }
     }
 
-    /// Adds a handle below a node; the node that was split off behind it, if it was full.
+    /// Adds a handle below a node, the last of its level or not; the node that was split off behind it, if it was full.
     fn insert_below(
         &mut self,
-        node: u32,
+        (node, is_last): (u32, bool),
         levels: u32,
         handle: Handle,
         is_before: &mut impl FnMut(Handle) -> bool,
     ) -> Option<u32> {
         if levels == 0 {
-            return self.insert_in_leaf(node, handle, is_before);
+            return self.insert_in_leaf(node, is_last, handle, is_before);
         }
         let branches = self.inners.get(node);
         let slot = branches.partition_point(|branch| is_before(branch.first)).saturating_sub(1);
         let child = branches[slot].node;
-        let split = self.insert_below(child, levels - 1, handle, is_before);
+        let is_last_child = is_last && slot + 1 == branches.len();
+        let split = self.insert_below((child, is_last_child), levels - 1, handle, is_before);
         let Some(new) = split else {
             let first = self.first(child, levels - 1);
             let branch = &mut self.inners.get_mut(node)[slot];
@@ -244,25 +245,20 @@ impl Tree {
         let (old, new) = (self.branch(child, levels - 1), self.branch(new, levels - 1));
         let branches = self.inners.get_mut(node);
         branches[slot] = old;
-        branches.insert(slot + 1, new);
-        if branches.len() <= FAN {
-            return None;
-        }
-        let at = split_point(slot + 1);
-        let tail = branches.split_off(at);
+        let tail = add_entry(branches, slot + 1, new, is_last)?;
         Some(self.inners.add(tail))
     }
 
-    fn insert_in_leaf(&mut self, node: u32, handle: Handle, is_before: &mut impl FnMut(Handle) -> bool) -> Option<u32> {
+    fn insert_in_leaf(
+        &mut self,
+        node: u32,
+        is_last: bool,
+        handle: Handle,
+        is_before: &mut impl FnMut(Handle) -> bool,
+    ) -> Option<u32> {
         let leaf = self.leaves.get_mut(node);
         let slot = leaf.handles.partition_point(|other| is_before(*other));
-        leaf.handles.insert(slot, handle);
-        if leaf.handles.len() <= FAN {
-            return None;
-        }
-        // Only at the very end is a leaf left full: elsewhere it will have to take more.
-        let at = if leaf.next == NONE { split_point(slot) } else { FAN.div_ceil(2) };
-        let handles = leaf.handles.split_off(at);
+        let handles = add_entry(&mut leaf.handles, slot, handle, is_last)?;
         let next = leaf.next;
         let new = self.leaves.add(Leaf { handles, previous: node, next });
         self.leaves.get_mut(node).next = new;
@@ -377,9 +373,21 @@ fn slot_of(branches: &[Branch], rank: &mut usize) -> usize {
     slot
 }
 
-/// Where a node that has one entry too many is split, after an entry was added at a slot.
-const fn split_point(slot: usize) -> usize {
-    if slot == FAN { FAN } else { FAN.div_ceil(2) }
+/// Adds an entry to a node; what is split off if it was full. At the very end of a level a full node stays full: elsewhere
+/// it will have to take more.
+fn add_entry<T>(entries: &mut Vec<T>, slot: usize, entry: T, is_last: bool) -> Option<Vec<T>> {
+    if entries.len() < FAN {
+        entries.insert(slot, entry);
+        return None;
+    }
+    let at = if is_last && slot == FAN { FAN } else { FAN / 2 };
+    let mut tail = entries.split_off(at);
+    if slot < FAN && slot <= at {
+        entries.insert(slot, entry);
+    } else {
+        tail.insert(slot - at, entry);
+    }
+    Some(tail)
 }
 
 /// Moves entries between neighbours until the left one has `kept`.
@@ -421,7 +429,9 @@ impl Iterator for Handles<'_> {
         let tree = self.tree;
         let spot = match self.front {
             None => tree.spot(self.start)?,
-            Some(Spot { leaf, slot }) if slot + 1 < tree.leaves.get(leaf).handles.len() => Spot { leaf, slot: slot + 1 },
+            Some(Spot { leaf, slot }) if slot + 1 < tree.leaves.get(leaf).handles.len() => {
+                Spot { leaf, slot: slot + 1 }
+            }
             Some(Spot { leaf, .. }) => Spot { leaf: tree.leaves.get(leaf).next, slot: 0 },
         };
         self.front = Some(spot);

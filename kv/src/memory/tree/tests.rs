@@ -128,6 +128,15 @@ fn ascending_handles_fill_their_leaves() {
 }
 
 #[test]
+fn handles_that_ascend_in_the_middle_leave_no_node_nearly_empty() {
+    let mut tree = Tree::new();
+    for value in (0..1000).chain(1_000_000..1_001_000).chain(1000..100_000) {
+        tree.add(value);
+    }
+    tree.check();
+}
+
+#[test]
 fn descending_handles_are_in_order_too() {
     let mut tree = Tree::new();
     for value in (0..50_000).rev() {
@@ -144,6 +153,7 @@ fn a_step_asks_for_few_handles() {
     for _ in 0..200_000 {
         tree.add(u32::try_from(draws.below(1 << 30)).unwrap());
     }
+    assert!(tree.bytes_held() < 200_000 * 11, "{}", tree.bytes_held());
     let mut asked = 0;
     for _ in 0..1000 {
         let value = u32::try_from(draws.below(1 << 30)).unwrap();
