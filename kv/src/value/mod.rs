@@ -1,4 +1,5 @@
 //! The collection types.
 
 pub mod list;
+pub mod score;
 pub mod span;
