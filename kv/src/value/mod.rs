@@ -3,3 +3,4 @@
 pub mod list;
 pub mod score;
 pub mod span;
+pub mod stream;
