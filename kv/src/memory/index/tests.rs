@@ -1,5 +1,5 @@
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use super::segment::BLOCKS_MAX;
 use super::*;
@@ -98,27 +98,27 @@ fn random_steps_against_a_model() {
     for (name, hash, entries) in HASHES {
         let mut draws = Draws(3);
         let mut numbers = Numbers::new(hash);
-        let mut model = BTreeMap::new();
+        let mut model = BTreeSet::new();
         for step in 0..entries * 8 {
             let number = draws.below(entries) as u32;
             let is_growing = step / (entries * 2) % 2 == 0;
-            assert_eq!(numbers.has(number), model.contains_key(&number), "{name}: {number}");
-            if model.contains_key(&number) {
-                if draws.below(10) < if is_growing { 1 } else { 8 } {
-                    assert!(numbers.remove(number), "{name}: {number}");
-                    model.remove(&number);
-                }
-            } else if draws.below(10) < if is_growing { 9 } else { 1 } {
+            let is_there = model.contains(&number);
+            assert_eq!(numbers.has(number), is_there, "{name}: {number}");
+            let chance = draws.below(10);
+            if is_there && chance < if is_growing { 1 } else { 8 } {
+                assert!(numbers.remove(number), "{name}: {number}");
+                model.remove(&number);
+            } else if !is_there && chance < if is_growing { 9 } else { 1 } {
                 numbers.insert(number);
-                model.insert(number, ());
+                model.insert(number);
             }
             assert_eq!(numbers.index.len(), model.len(), "{name}");
             if step % 500 == 0 {
                 numbers.check();
-                assert_eq!(numbers.sorted(), model.keys().copied().collect::<Vec<_>>(), "{name}");
+                assert_eq!(numbers.sorted(), Vec::from_iter(model.iter().copied()), "{name}");
             }
         }
-        model.keys().for_each(|number| assert!(numbers.remove(*number), "{name}: {number}"));
+        model.iter().for_each(|number| assert!(numbers.remove(*number), "{name}: {number}"));
         assert_eq!(numbers.index.bytes_held(), 0, "{name}: an empty index holds nothing");
     }
 }
