@@ -1,5 +1,5 @@
 use super::*;
-use crate::memory::sample::Draws;
+use crate::memory::draws::Draws;
 
 /// A record of the model: fills its cell with bytes of its own.
 struct Record {

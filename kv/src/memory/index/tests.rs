@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 
 use super::segment::BLOCKS_MAX;
 use super::*;
-use crate::memory::sample::{Draws, assert_even, mix};
+use crate::memory::draws::{Draws, assert_even, mix};
 
 /// What fills a segment that splits.
 const SEGMENT_ENTRIES_MAX: usize = BLOCKS_MAX * 7;

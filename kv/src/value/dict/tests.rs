@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::memory::sample::{Draws, hash_key};
+use crate::memory::draws::{Draws, hash_key};
 
 fn entry<'a>(member: &'a [u8], value: &'a [u8], expiry_ms: Option<i64>) -> Entry<'a> {
     Entry { member, value, expiry_ms }

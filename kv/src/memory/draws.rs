@@ -1,8 +1,8 @@
-//! What tests draw from: the same numbers from the same seed.
+//! Numbers for tests: a seeded stream, the same in every run (SplitMix64), and how even their like should be.
 
 use super::hash_key::{HASH_KEY_BYTES, HashKey};
 
-/// Evenly spread numbers (SplitMix64; Steele, Lea, Flood, 2014).
+/// A stream, by its seed.
 pub(crate) struct Draws(pub(crate) u64);
 
 impl Draws {
@@ -11,9 +11,12 @@ impl Draws {
         mix(self.0)
     }
 
-    /// A number below a bound.
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
-        ((u128::from(self.next()) * bound as u128) >> 64) as usize
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        usize::try_from(self.next() % limit as u64).unwrap()
+    }
+
+    pub(crate) fn byte(&mut self) -> u8 {
+        self.next().to_le_bytes()[0]
     }
 }
 
@@ -28,7 +31,7 @@ pub(crate) fn mix(number: u64) -> u64 {
 pub(crate) fn hash_key(seed: u64) -> HashKey {
     let mut draws = Draws(seed);
     let mut bytes = [0; HASH_KEY_BYTES];
-    bytes.iter_mut().for_each(|byte| *byte = draws.next() as u8);
+    bytes.iter_mut().for_each(|byte| *byte = draws.byte());
     HashKey::new(bytes)
 }
 
