@@ -1,5 +1,7 @@
 //! Arguments of a command, as `COMMAND DOCS` shows them.
 
+use std::borrow::Cow;
+
 /// One argument, or a group of them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Argument {
@@ -106,6 +108,11 @@ pub(super) const fn block(name: &'static str, parts: &'static [Argument]) -> Arg
 }
 
 impl Argument {
+    /// Its name, or else its token in lower case.
+    pub(crate) fn shown_name(&self) -> Cow<'static, str> {
+        if self.name.is_empty() { self.token.to_ascii_lowercase().into() } else { self.name.into() }
+    }
+
     const fn new(name: &'static str, kind: ArgumentKind) -> Self {
         Self {
             name,

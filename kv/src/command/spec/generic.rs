@@ -84,7 +84,7 @@ pub(super) static COMMANDS: &[Spec] = &[
         .arguments(&[
             string("host"),
             integer("port"),
-            one_of("key-selector", &[KEY, token("\"\"").named("empty-string")]),
+            one_of("key-selector", &[KEY, token("").named("empty-string")]),
             integer("destination-db"),
             integer("timeout"),
             token("COPY").since("3.0.0").optional(),

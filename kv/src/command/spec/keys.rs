@@ -61,7 +61,11 @@ pub(crate) fn keys_of(spec: &Spec, words: &[&[u8]], found: &mut impl FnMut(usize
 /// Whether the specifications fit the call. Nothing is found if not.
 fn by_specs(specs: &[KeySpec], words: &[&[u8]], found: &mut impl FnMut(usize, KeyFlags)) -> bool {
     let real = || specs.iter().filter(|spec| !spec.flags.has(KeyFlags::NOT_KEY));
-    if real().any(|spec| spec.flags.has(KeyFlags::INCOMPLETE) || range_of(spec, words).is_err()) {
+    let unfit = |spec: &KeySpec| match range_of(spec, words) {
+        Ok(found) => found.is_some() && spec.flags.has(KeyFlags::INCOMPLETE),
+        Err(Unfit) => true,
+    };
+    if real().any(unfit) {
         return false;
     }
     for spec in real() {
@@ -78,7 +82,7 @@ struct Unfit;
 fn range_of(spec: &KeySpec, words: &[&[u8]]) -> Result<Option<(RangeInclusive<usize>, usize)>, Unfit> {
     let begin = match spec.begin {
         Begin::Index(at) => offset(0, at)?,
-        Begin::Keyword { word, from } => match keyword(words, word, from)? {
+        Begin::Keyword { word, from } => match keyword(words, word, from) {
             Some(at) => at + 1,
             None => return Ok(None),
         },
@@ -105,11 +109,14 @@ fn range_of(spec: &KeySpec, words: &[&[u8]]) -> Result<Option<(RangeInclusive<us
     Ok(Some((first..=last, usize::from(step.unsigned_abs()))))
 }
 
-/// Where the keyword stands, from word `from` on. The last word has no key behind it. Backwards only `MIGRATE` looks, which
-/// finds its keys by itself.
-fn keyword(words: &[&[u8]], word: &str, from: i8) -> Result<Option<usize>, Unfit> {
-    let from = usize::try_from(from).map_err(|_| Unfit)?;
-    Ok((from..words.len().saturating_sub(1)).find(|at| words[*at].eq_ignore_ascii_case(word.as_bytes())))
+/// Where the keyword stands: from word `from` on, but not the last, which has no key behind it; or backwards from that far before
+/// the end.
+fn keyword(words: &[&[u8]], word: &str, from: i8) -> Option<usize> {
+    let is_it = |at: &usize| words[*at].eq_ignore_ascii_case(word.as_bytes());
+    match usize::try_from(from) {
+        Ok(from) => (from..words.len().saturating_sub(1)).find(is_it),
+        Err(_) => (2..=words.len().checked_add_signed(isize::from(from))?).rev().find(is_it),
+    }
 }
 
 fn offset(at: usize, by: i8) -> Result<usize, Unfit> {
@@ -180,4 +187,58 @@ fn only_reads(words: &[&[u8]]) -> bool {
         }
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::spec::table::find_call;
+
+    fn found(call: &str) -> Result<String, KeysError> {
+        let words: Vec<&[u8]> = call.split(' ').map(|word| word.trim_matches('"').as_bytes()).collect();
+        let command = find_call(&words).ok_or(KeysError::UnknownCommand)?;
+        let mut all = Vec::new();
+        keys_of(command.spec, &words, &mut |at, flags| {
+            let flags: Vec<_> = flags.words().collect();
+            all.push(format!("{}={}", words[at].escape_ascii(), flags.join(",")));
+        })?;
+        Ok(if all.is_empty() { "-".into() } else { all.join(" ") })
+    }
+
+    #[test]
+    fn commands_of_version_9_1() {
+        let cases = [
+            ("msetex 2 a 1 b 2 ex 10", Ok("a=OW,update b=OW,update")),
+            ("msetex 3 a 1 b 2", Err(KeysError::InvalidArguments)),
+            ("msetex 0 a 1", Err(KeysError::InvalidArguments)),
+            ("hgetex h fields 1 f", Ok("h=RW,access")),
+            ("hsetex h fields 1 f v", Ok("h=RW,insert")),
+            ("hgetdel h fields 1 f", Ok("h=RW,access,delete")),
+            ("delifeq k v", Ok("k=RM,delete")),
+            ("clusterscan 0 slot 5", Ok("-")),
+        ];
+        for (call, expected) in cases {
+            assert_eq!(found(call).as_deref(), expected.as_deref(), "{call}");
+        }
+    }
+
+    #[test]
+    fn counts_that_no_call_can_hold() {
+        let more = "9223372036854775807";
+        for count in [more, "9223372036854775808", "02", "+2", "2x", "", "-1"] {
+            assert_eq!(found(&format!("zunion {count} a b")), Err(KeysError::InvalidArguments), "{count}");
+            assert_eq!(found(&format!("eval x {count} a b")).as_deref(), Ok("-"), "{count}");
+        }
+    }
+
+    #[test]
+    fn too_few_words_are_no_harm() {
+        for call in
+            ["get", "eval", "zunionstore d", "migrate h", "sort", "xread", "xreadgroup", "set", "bitfield", "mset"]
+        {
+            let words: Vec<&[u8]> = call.split(' ').map(str::as_bytes).collect();
+            let command = find_call(&words).unwrap();
+            let _ = keys_of(command.spec, &words, &mut |_, _| {});
+        }
+    }
 }

@@ -15,6 +15,8 @@ mod connection;
 mod flags;
 mod generic;
 mod geo;
+#[cfg(test)]
+mod golden;
 mod hash;
 mod hyperloglog;
 mod key;
@@ -145,6 +147,11 @@ impl Spec {
             all = all.with(Categories::READ);
         }
         all.with(if self.flags.has(Flags::FAST) { Categories::FAST } else { Categories::SLOW })
+    }
+
+    /// The flags, and what follows from the keys: whether they are where [`LegacyRange`] does not show them.
+    pub(crate) fn shown_flags(&self) -> Flags {
+        if LegacyRange::of(self.keys).movable { self.flags.with(Flags::MOVABLE_KEYS) } else { self.flags }
     }
 
     /// Whether a call of so many words, the name included, has the right number.

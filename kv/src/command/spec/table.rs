@@ -174,3 +174,67 @@ const fn flatten() -> [Command; COMMANDS_COUNT] {
     }
     all
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_leads_to_its_command() {
+        for (at, command) in COMMANDS.iter().enumerate() {
+            assert_eq!(usize::from(command.number), at);
+            let name = command.full_name();
+            for name in [name.clone(), name.to_ascii_uppercase(), name[..1].to_ascii_uppercase() + &name[1..]] {
+                assert_eq!(find_full(name.as_bytes()).unwrap().number, command.number, "{name}");
+                let words: Vec<&[u8]> = name.split('|').map(str::as_bytes).chain([b"x".as_slice()]).collect();
+                let found = find_call(&words).map(|command| command.number);
+                assert_eq!(found, command.spec.subcommands.is_empty().then_some(command.number), "{name}");
+            }
+            assert_eq!(command.subcommands().len(), command.spec.subcommands.len());
+            for subcommand in command.subcommands() {
+                assert_eq!(subcommand.container().unwrap().number, command.number);
+            }
+        }
+    }
+
+    #[test]
+    fn other_names_lead_nowhere() {
+        for name in [
+            "",
+            " ",
+            "ge",
+            "get ",
+            "gett",
+            "g\u{0}t",
+            "|",
+            "config|",
+            "|get",
+            "config|set|x",
+            "get|x",
+            "module",
+            "sentinel",
+        ] {
+            assert!(find_full(name.as_bytes()).is_none(), "{name}");
+        }
+        // A subcommand is no command, and an unknown one is not its container.
+        assert!(find(b"encoding").is_none());
+        assert!(find_call(&[b"config", b"nope"]).is_none());
+        assert!(find_call(&[b"config"]).is_some());
+        assert!(find_call(&[]).is_none());
+        // Bytes that differ in the bit of the case only, but are no letters.
+        assert!(find(b"restore\rasking").is_none());
+        assert!(find(b"eval\x7fro").is_none());
+    }
+
+    #[test]
+    fn names_spread_well() {
+        let probes = |command: &Command| {
+            let start = place_of(command.container, command.spec.name.as_bytes());
+            let place = PLACES.iter().position(|number| *number == command.number).unwrap();
+            (place + PLACES.len() - start) % PLACES.len()
+        };
+        let (longest, sum) =
+            COMMANDS.iter().map(probes).fold((0, 0), |(longest, sum), next| (longest.max(next), sum + next));
+        assert!(longest <= 8 && sum <= COMMANDS_COUNT / 2, "at most {longest} places away, {sum} in all");
+    }
+}
