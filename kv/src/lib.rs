@@ -2,4 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod command;
+pub mod keyspace;
+pub mod memory;
 mod resp;
+pub mod value;
