@@ -1,2 +1,4 @@
 //! Commands.
+
+pub(crate) mod introspect;
 pub(crate) mod spec;

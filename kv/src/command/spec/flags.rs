@@ -24,6 +24,11 @@ macro_rules! bits {
                 self.0 & other.0 == other.0
             }
 
+            /// What is called so, in any case.
+            pub(crate) fn named(word: &[u8]) -> Option<Self> {
+                Self::ALL.iter().find(|(_, known)| known.as_bytes().eq_ignore_ascii_case(word)).map(|(bit, _)| *bit)
+            }
+
             /// The words of what is in it.
             pub(crate) fn words(self) -> impl Iterator<Item = &'static str> {
                 Self::ALL.iter().filter(move |(bit, _)| self.has(*bit)).map(|(_, word)| *word)
@@ -43,6 +48,25 @@ macro_rules! bits {
     (@pairs $name:ident, $at:expr; [$($done:tt)*]) => { [$($done)*] };
 }
 
+/// Some [`Flags`] together, by their names.
+macro_rules! flags {
+    ($($flag:ident)|+) => { $crate::command::spec::Flags::NONE$(.with($crate::command::spec::Flags::$flag))+ };
+}
+
+/// Some [`Categories`] together, by their names.
+macro_rules! categories {
+    ($($category:ident)|+) => {
+        $crate::command::spec::Categories::NONE$(.with($crate::command::spec::Categories::$category))+
+    };
+}
+
+/// Some [`KeyFlags`] together, by their names.
+macro_rules! access {
+    ($($flag:ident)|+) => { $crate::command::spec::KeyFlags::NONE$(.with($crate::command::spec::KeyFlags::$flag))+ };
+}
+
+pub(crate) use {access, categories, flags};
+
 bits! {
     /// How a command behaves.
     Flags:
@@ -56,7 +80,7 @@ bits! {
     LOADING = "loading",
     STALE = "stale",
     SKIP_MONITOR = "skip_monitor",
-    SKIP_SLOWLOG = "skip_slowlog",
+    SKIP_SLOWLOG = "skip_commandlog",
     ASKING = "asking",
     FAST = "fast",
     NO_AUTH = "no_auth",
@@ -66,8 +90,22 @@ bits! {
     NO_MULTI = "no_multi",
     MOVABLE_KEYS = "movablekeys",
     ALLOW_BUSY = "allow_busy",
-    /// Not shown: it may touch keys that it does not name.
+    /// It may touch keys that it does not name.
     TOUCHES_ARBITRARY_KEYS = "touches_arbitrary_keys",
+    /// It concerns every database, whichever is chosen.
+    ALL_DBS = "all_dbs",
+    /// It is refused unless the configuration admits it.
+    PROTECTED = "protected",
+}
+
+impl Flags {
+    /// What `COMMAND INFO` keeps to itself.
+    const HIDDEN: Self = flags![MAY_REPLICATE | TOUCHES_ARBITRARY_KEYS | ALL_DBS | PROTECTED];
+
+    /// The words that `COMMAND INFO` prints.
+    pub(crate) fn shown(self) -> impl Iterator<Item = &'static str> {
+        Self(self.0 & !Self::HIDDEN.0).words()
+    }
 }
 
 bits! {
