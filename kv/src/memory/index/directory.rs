@@ -14,7 +14,7 @@ const ENTRIES_PER_PLACE_MIN: usize = 64;
 const MERGED_ENTRIES_MAX: usize = BLOCKS_MAX * 7 / 2;
 
 /// A segment and the orders that it is for: those that begin with the first `depth` bits of `base`.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Part {
     pub(super) segment: Segment,
     /// The first order. The bits after `depth` are 0.
@@ -74,7 +74,7 @@ impl Part {
 }
 
 /// Parts by order.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Directory {
     /// Entries in all parts.
     pub(super) len: usize,
