@@ -5,3 +5,4 @@ pub mod list;
 pub mod score;
 pub mod span;
 pub mod stream;
+pub mod zset;
