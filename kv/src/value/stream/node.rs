@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The count at the end is for walking backwards. A removed entry leaves nothing. Follows Valkey's macro nodes, which keep
-//! removed entries with a mark.
+//! removed entries with a mark; what such a node would have in bytes is reckoned, so that nodes are full at the same entry.
 
 use super::StreamId;
 use crate::memory::packed::{Packed, Piece, Pieces, Place};
@@ -26,6 +26,24 @@ pub(super) struct Node {
     len: u32,
     /// How many there have ever been: as many as fill a node, removed or not.
     added: u32,
+    /// What a listpack would have, with all entries there have ever been, without its frame and their counts.
+    reckoned_bytes: usize,
+}
+
+/// What a listpack has around its entries, and for the end of the fields.
+const FRAME_BYTES: usize = 7 + 2;
+
+/// What an element takes in a listpack.
+fn listpack_bytes(piece: Piece<'_>) -> usize {
+    match piece.integer() {
+        Some(0..=127) => 2,
+        Some(-0x1000..=0xfff) => 3,
+        Some(-0x8000..=0x7fff) => 4,
+        Some(-0x80_0000..=0x7f_ffff) => 5,
+        Some(-0x8000_0000..=0x7fff_ffff) => 6,
+        Some(_) => 10,
+        None => piece.entry_bytes(),
+    }
 }
 
 /// An entry of a stream.
@@ -69,12 +87,12 @@ impl ExactSizeIterator for Fields<'_> {}
 impl Node {
     /// A node without entries, for those with these fields.
     pub(super) fn new<T: AsRef<[u8]>>(pairs: &[T]) -> Self {
-        let mut pieces = Packed::new();
-        pieces.push_back(count(pairs.len() / 2));
+        let mut node = Self { pieces: Packed::new(), len: 0, added: 0, reckoned_bytes: FRAME_BYTES };
+        node.add(count(pairs.len() / 2));
         for field in pairs.iter().step_by(2) {
-            pieces.push_back(field.as_ref());
+            node.add(field.as_ref());
         }
-        Self { pieces, len: 0, added: 0 }
+        node
     }
 
     pub(super) const fn len(&self) -> u32 {
@@ -85,8 +103,10 @@ impl Node {
         self.added
     }
 
-    pub(super) const fn byte_len(&self) -> usize {
-        self.pieces.byte_len()
+    /// What a listpack of these entries, and of those that were removed, would have in bytes.
+    pub(super) fn reckoned_bytes(&self) -> usize {
+        let counts = [self.len, self.added - self.len].map(|count| listpack_bytes(i64::from(count).into()));
+        self.reckoned_bytes + counts[0] + counts[1]
     }
 
     pub(super) const fn bytes_held(&self) -> usize {
@@ -100,16 +120,26 @@ impl Node {
     /// Adds an entry behind the others: names and values in turn.
     pub(super) fn push<T: AsRef<[u8]>>(&mut self, base: StreamId, id: StreamId, pairs: &[T]) {
         let is_same = self.has_names(pairs);
-        self.pieces.push_back(id.ms.wrapping_sub(base.ms).cast_signed());
-        self.pieces.push_back(id.seq.wrapping_sub(base.seq).cast_signed());
-        self.pieces.push_back(if is_same { 0 } else { count(pairs.len() / 2) });
+        let own = if is_same { 0 } else { count(pairs.len() / 2) };
         let kept = || pairs.iter().skip(usize::from(is_same)).step_by(if is_same { 2 } else { 1 });
-        for piece in kept() {
-            self.pieces.push_back(piece.as_ref());
+        self.add(id.ms.wrapping_sub(base.ms).cast_signed());
+        self.add(id.seq.wrapping_sub(base.seq).cast_signed());
+        self.add(own);
+        kept().for_each(|piece| self.add(piece.as_ref()));
+        let pieces = count(HEAD_PIECES + kept().count());
+        self.add(pieces);
+        if !is_same {
+            // A listpack has a mark, and a count of fields only where they are not those of the node.
+            self.reckoned_bytes += listpack_bytes(0.into());
         }
-        self.pieces.push_back(count(HEAD_PIECES + kept().count()));
         self.len += 1;
         self.added += 1;
+    }
+
+    fn add<'a>(&mut self, piece: impl Into<Piece<'a>>) {
+        let piece = piece.into();
+        self.reckoned_bytes += listpack_bytes(piece);
+        self.pieces.push_back(piece);
     }
 
     fn has_names<T: AsRef<[u8]>>(&self, pairs: &[T]) -> bool {

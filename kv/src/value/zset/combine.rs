@@ -2,9 +2,11 @@
 //!
 //! Where scores are added and one is infinite each way, or an infinite one has the weight 0, the result is 0, as in Valkey:
 //! a score is never not a number. Sources are taken the smallest first, which decides the last digits of a sum.
+//!
+//! A result has the large form; one that is kept is for [`ZSet::settle`].
 
 use super::long::{Long, score_of};
-use super::{Body, Limits, ZSet};
+use super::{Body, ZSet};
 use crate::memory::hash_key::HashKey;
 use crate::value::dict::{Dict, Entry};
 
@@ -75,10 +77,8 @@ fn sorted<'a>(sources: &[Weighted<'a>]) -> Vec<Weighted<'a>> {
     sources
 }
 
-fn finish(members: Dict, limits: Limits) -> ZSet {
-    let mut set = ZSet { body: Body::Long(Box::new(Long::from_members(members))) };
-    set.settle(limits);
-    set
+fn finish(members: Dict) -> ZSet {
+    ZSet { body: Body::Long(Box::new(Long::from_members(members))) }
 }
 
 fn put(members: &mut Dict, key: &HashKey, member: &[u8], score: f64) {
@@ -87,7 +87,7 @@ fn put(members: &mut Dict, key: &HashKey, member: &[u8], score: f64) {
 
 /// All members of all sources. What is not there is an empty source or none.
 #[must_use]
-pub fn union(key: &HashKey, sources: &[(&dyn Scored, f64)], aggregate: Aggregate, limits: Limits) -> ZSet {
+pub fn union(key: &HashKey, sources: &[(&dyn Scored, f64)], aggregate: Aggregate) -> ZSet {
     let mut members = Dict::new();
     for (source, weight) in sorted(sources) {
         source.visit_scores(&mut |member, score| {
@@ -97,12 +97,12 @@ pub fn union(key: &HashKey, sources: &[(&dyn Scored, f64)], aggregate: Aggregate
             true
         });
     }
-    finish(members, limits)
+    finish(members)
 }
 
 /// The members that all sources have. One that is not there must be given as an empty source.
 #[must_use]
-pub fn inter(key: &HashKey, sources: &[(&dyn Scored, f64)], aggregate: Aggregate, limits: Limits) -> ZSet {
+pub fn inter(key: &HashKey, sources: &[(&dyn Scored, f64)], aggregate: Aggregate) -> ZSet {
     let mut members = Dict::new();
     visit_common(key, sources, &mut |member, scores| {
         // Only the first product that is not a number counts as 0 by itself, as in Valkey.
@@ -111,7 +111,7 @@ pub fn inter(key: &HashKey, sources: &[(&dyn Scored, f64)], aggregate: Aggregate
         put(&mut members, key, member, total);
         true
     });
-    finish(members, limits)
+    finish(members)
 }
 
 /// How many members all sources have, counted up to a limit if that is not 0.
@@ -144,7 +144,7 @@ fn visit_common(key: &HashKey, sources: &[Weighted<'_>], visit: &mut dyn FnMut(&
 
 /// The members of the first source that no other has, with their scores.
 #[must_use]
-pub fn diff(key: &HashKey, first: &dyn Scored, others: &[&dyn Scored], limits: Limits) -> ZSet {
+pub fn diff(key: &HashKey, first: &dyn Scored, others: &[&dyn Scored]) -> ZSet {
     let mut members = Dict::new();
     first.visit_scores(&mut |member, score| {
         if !others.iter().any(|other| other.score_of(key, member).is_some()) {
@@ -152,5 +152,5 @@ pub fn diff(key: &HashKey, first: &dyn Scored, others: &[&dyn Scored], limits: L
         }
         true
     });
-    finish(members, limits)
+    finish(members)
 }

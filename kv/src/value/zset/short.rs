@@ -1,7 +1,7 @@
 //! A small sorted set: member and score in turn, in order.
 //!
 //! A score that is an integer is kept as one; another as `~` and its eight bytes, little-endian, which is never the form
-//! of an integer.
+//! of an integer. The sign of a zero is lost, as it is in Valkey's form.
 
 use std::ops::Range;
 

@@ -321,28 +321,31 @@ fn combinations_weigh_and_aggregate() {
         let listed: Vec<(&str, f64)> = listed.iter().map(|(member, score)| (member.as_str(), *score)).collect();
         assert_eq!(listed, expected);
     };
-    let union_of = |aggregate| union(&key, &sources, aggregate, SMALL);
+    let union_of = |aggregate| union(&key, &sources, aggregate);
     check(union_of(Aggregate::Sum), &[("i", 0.0), ("z", 0.0), ("a", 2.0), ("b", 34.0), ("c", 40.0)]);
     check(union_of(Aggregate::Min), &[("i", -inf), ("z", 0.0), ("a", 2.0), ("b", 4.0), ("c", 40.0)]);
     check(union_of(Aggregate::Max), &[("z", 0.0), ("a", 2.0), ("b", 30.0), ("c", 40.0), ("i", inf)]);
-    let inter_of = |aggregate| inter(&key, &sources, aggregate, SMALL);
+    let inter_of = |aggregate| inter(&key, &sources, aggregate);
     check(inter_of(Aggregate::Sum), &[("i", 0.0), ("b", 34.0)]);
     check(inter_of(Aggregate::Min), &[("i", -inf), ("b", 4.0)]);
     check(inter_of(Aggregate::Max), &[("b", 30.0), ("i", inf)]);
     // An infinite score with the weight 0 counts as 0.
     let zero: [(&dyn Scored, f64); 2] = [(&one, 0.0), (&two, 0.0)];
-    check(inter(&key, &zero, Aggregate::Max, SMALL), &[("b", 0.0), ("i", 0.0)]);
-    check(union(&key, &zero, Aggregate::Min, SMALL), &[("a", 0.0), ("b", 0.0), ("c", 0.0), ("i", 0.0), ("z", 0.0)]);
-    check(diff(&key, &one, &[&two], SMALL), &[("a", 1.0)]);
-    check(diff(&key, &two, &[&one, &ZSet::new()], SMALL), &[("z", 0.0), ("c", 4.0)]);
-    check(diff(&key, &one, &[&one], SMALL), &[]);
-    check(inter(&key, &[(&one, 1.0), (&ZSet::new(), 1.0)], Aggregate::Sum, SMALL), &[]);
-    check(union(&key, &[], Aggregate::Sum, SMALL), &[]);
+    check(inter(&key, &zero, Aggregate::Max), &[("b", 0.0), ("i", 0.0)]);
+    check(union(&key, &zero, Aggregate::Min), &[("a", 0.0), ("b", 0.0), ("c", 0.0), ("i", 0.0), ("z", 0.0)]);
+    check(diff(&key, &one, &[&two]), &[("a", 1.0)]);
+    check(diff(&key, &two, &[&one, &ZSet::new()]), &[("z", 0.0), ("c", 4.0)]);
+    check(diff(&key, &one, &[&one]), &[]);
+    check(inter(&key, &[(&one, 1.0), (&ZSet::new(), 1.0)], Aggregate::Sum), &[]);
+    check(union(&key, &[], Aggregate::Sum), &[]);
     assert_eq!(inter_len(&key, &[&one, &two], 0), 2);
     assert_eq!(inter_len(&key, &[&one, &two], 1), 1);
     assert_eq!(inter_len(&key, &[&one, &one], 9), 3);
-    assert_eq!(union_of(Aggregate::Sum).encoding(), "listpack");
-    assert_eq!(union(&key, &sources, Aggregate::Sum, LARGE).encoding(), "skiplist");
+    let mut kept = union_of(Aggregate::Sum);
+    kept.settle(LARGE);
+    assert_eq!(kept.encoding(), "skiplist");
+    kept.settle(SMALL);
+    assert_eq!(kept.encoding(), "listpack");
 }
 
 #[test]
