@@ -578,6 +578,20 @@ impl Packed {
         count
     }
 
+    /// Removes the elements from one place to before another.
+    pub fn remove_between(&mut self, from: Place, until: Place) {
+        let count = self.iter_between(from, until).count();
+        self.bytes.drain(from.0..until.0);
+        self.len -= count;
+        self.shrink();
+    }
+
+    /// Where the elements begin that are left of a walk to the end.
+    #[must_use]
+    pub const fn place_of(&self, rest: &Pieces<'_>) -> Place {
+        Place(self.bytes.len() - rest.bytes.len())
+    }
+
     /// Removes the elements that equal these bytes, but for the first `skip` of them and up to a count; how many that
     /// were. One pass, however many there are.
     pub fn remove_equal(&mut self, unwanted: &[u8], skip: usize, count_max: usize) -> usize {
@@ -714,6 +728,32 @@ impl<'a> IntoIterator for &'a Packed {
 pub struct Pieces<'a> {
     /// Whole entries.
     bytes: &'a [u8],
+}
+
+impl<'a> Pieces<'a> {
+    /// Whether none is left.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Takes so many elements off the front, or as many as there are.
+    pub fn split_front(&mut self, count: usize) -> Self {
+        let all = self.bytes;
+        for _ in 0..count {
+            self.next();
+        }
+        Self { bytes: &all[..all.len() - self.bytes.len()] }
+    }
+
+    /// Takes so many elements off the back, or as many as there are; in the order in which they lie.
+    pub fn split_back(&mut self, count: usize) -> Self {
+        let all = self.bytes;
+        for _ in 0..count {
+            self.next_back();
+        }
+        Self { bytes: &all[self.bytes.len()..] }
+    }
 }
 
 impl<'a> Iterator for Pieces<'a> {

@@ -197,7 +197,10 @@ impl ZSet {
     #[must_use]
     pub fn rank(&self, key: &HashKey, member: &[u8]) -> Option<(usize, f64)> {
         let score = self.score(key, member)?;
-        let rank = self.partition_point(|entry| entry.order(score, member).is_lt());
+        let rank = match &self.body {
+            Body::Short(_) => self.iter().take_while(|entry| entry.order(score, member).is_lt()).count(),
+            Body::Long(long) => long.rank_of(score, member),
+        };
         Some((rank, score))
     }
 
@@ -323,8 +326,8 @@ impl ZSet {
     /// The ranks of the entries with scores in a range.
     #[must_use]
     pub fn ranks_by_score(&self, range: &ScoreRange) -> Range<usize> {
-        let start = self.partition_point(|entry| !range.is_above_min(entry.score));
-        let end = self.partition_point(|entry| range.is_below_max(entry.score));
+        let start = self.partition_by_score(|score| !range.is_above_min(score));
+        let end = self.partition_by_score(|score| range.is_below_max(score));
         start..end.max(start)
     }
 
@@ -332,8 +335,8 @@ impl ZSet {
     /// promised of which ranks these are.
     #[must_use]
     pub fn ranks_by_member(&self, range: &LexRange<'_>) -> Range<usize> {
-        let start = self.partition_point(|entry| !range.is_above_min(&entry.member));
-        let end = self.partition_point(|entry| range.is_below_max(&entry.member));
+        let start = self.partition_by_member(|member| !range.is_above_min(member));
+        let end = self.partition_by_member(|member| range.is_below_max(member));
         start..end.max(start)
     }
 
@@ -421,11 +424,19 @@ impl ZSet {
         }
     }
 
-    /// How many entries at the front answer yes, where all that do come before all that do not.
-    fn partition_point(&self, mut is_before: impl FnMut(&Entry<'_>) -> bool) -> usize {
+    /// How many entries at the front have scores that answer yes.
+    fn partition_by_score(&self, mut is_before: impl FnMut(f64) -> bool) -> usize {
         match &self.body {
-            Body::Short(_) => self.iter().take_while(|entry| is_before(entry)).count(),
-            Body::Long(long) => long.partition_point(is_before),
+            Body::Short(_) => self.iter().take_while(|entry| is_before(entry.score)).count(),
+            Body::Long(long) => long.partition_by_score(is_before),
+        }
+    }
+
+    /// How many entries at the front have members that answer yes, where all that do come before all that do not.
+    fn partition_by_member(&self, mut is_before: impl FnMut(&[u8]) -> bool) -> usize {
+        match &self.body {
+            Body::Short(_) => self.iter().take_while(|entry| is_before(&entry.member)).count(),
+            Body::Long(long) => long.partition_by_member(is_before),
         }
     }
 

@@ -1,14 +1,16 @@
 //! A large sorted set: entries by member in a table, and the same entries in order in a tree.
 //!
-//! The table owns the entries: the value of a member is its score, eight bytes little-endian. The tree has their handles.
+//! The table owns the entries: the value of a member is its score, eight bytes little-endian. The tree has their handles,
+//! with numbers that are ordered as the scores are.
 //! A score is only changed in place, so a handle stays.
 
+use std::cmp::Ordering;
 use std::ops::Range;
 
 use super::{Entry, order};
 use crate::memory::arena::Handle;
 use crate::memory::hash_key::HashKey;
-use crate::memory::tree::{Handles, Tree};
+use crate::memory::tree::{Handles, Item, Tree};
 use crate::value::dict::{self, Dict};
 
 /// A large sorted set.
@@ -46,7 +48,7 @@ impl Long {
     /// Adds a member that is not there and comes after all others.
     pub(super) fn push_back(&mut self, key: &HashKey, member: &[u8], score: f64) {
         let handle = self.put(key, member, score);
-        self.order.insert(handle, |_| true);
+        self.order.insert(Item::new(number_of(score), handle), |_| true);
     }
 
     fn put(&mut self, key: &HashKey, member: &[u8], score: f64) -> Handle {
@@ -58,16 +60,31 @@ impl Long {
     /// Puts an entry of the table in the order.
     fn place(&mut self, handle: Handle) {
         let Self { members, order } = self;
-        let new = entry_of(members, handle);
-        order.insert(handle, |other| entry_of(members, other).order(new.score, &new.member).is_lt());
+        let Entry { member, score } = entry_of(members, handle);
+        order.insert(Item::new(number_of(score), handle), |item| is_before(members, item, score, &member));
     }
 
     /// Takes an entry of the table out of the order.
     fn displace(&mut self, handle: Handle) {
-        let old = self.entry(handle);
-        let rank = self.partition_point(|entry| entry.order(old.score, &old.member).is_lt());
+        let Entry { member, score } = self.entry(handle);
+        let rank = self.rank_of(score, &member);
         let removed = self.order.remove_at(rank);
         assert!(removed == Some(handle), "the order has what the table has");
+    }
+
+    /// How many entries come before a member with a score.
+    pub(super) fn rank_of(&self, score: f64, member: &[u8]) -> usize {
+        self.order.partition_point(|item| is_before(&self.members, item, score, member))
+    }
+
+    /// How many entries at the front have scores that answer yes.
+    pub(super) fn partition_by_score(&self, mut is_before: impl FnMut(f64) -> bool) -> usize {
+        self.order.partition_point(|item| is_before(score_with(item.number())))
+    }
+
+    /// How many entries at the front have members that answer yes.
+    pub(super) fn partition_by_member(&self, mut is_before: impl FnMut(&[u8]) -> bool) -> usize {
+        self.order.partition_point(|item| is_before(self.members.entry(item.handle()).member))
     }
 
     /// Changes the score of an entry.
@@ -93,10 +110,6 @@ impl Long {
         self.order.iter(ranks)
     }
 
-    pub(super) fn partition_point(&self, mut is_before: impl FnMut(&Entry<'_>) -> bool) -> usize {
-        self.order.partition_point(|handle| is_before(&self.entry(handle)))
-    }
-
     pub(super) fn scan<'a>(
         &'a self,
         key: &HashKey,
@@ -117,7 +130,8 @@ impl Long {
         });
         let mut order = Tree::new();
         for handle in handles {
-            order.insert(handle, |_| true);
+            let number = number_of(entry_of(&members, handle).score);
+            order.insert(Item::new(number, handle), |_| true);
         }
         Self { members, order }
     }
@@ -128,7 +142,45 @@ fn entry_of(members: &Dict, handle: Handle) -> Entry<'_> {
     Entry { member: entry.member.into(), score: score_of(entry) }
 }
 
+/// Whether an item comes before a member with a score. Only where scores are the same, members are looked at.
+fn is_before(members: &Dict, item: Item, score: f64, member: &[u8]) -> bool {
+    match item.number().cmp(&number_of(score)) {
+        Ordering::Equal => members.entry(item.handle()).member < member,
+        other => other.is_lt(),
+    }
+}
+
+/// The sign of a number of 64 bits.
+const SIGN: u64 = 1 << 63;
+
+/// A number that is ordered as the score is; the same for both zeros.
+fn number_of(score: f64) -> u64 {
+    // Adding zero makes one zero of two.
+    let bits = (score + 0.0).to_bits();
+    if bits & SIGN == 0 { bits | SIGN } else { !bits }
+}
+
+/// The score that has a number.
+const fn score_with(number: u64) -> f64 {
+    f64::from_bits(if number & SIGN == 0 { !number } else { number & !SIGN })
+}
+
 /// The score that is the value of a member.
 pub(super) fn score_of(entry: dict::Entry<'_>) -> f64 {
     f64::from_le_bytes(entry.value.try_into().expect("the value of a member is a score"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_ordered_as_scores_are() {
+        let scores = [f64::NEG_INFINITY, -1e300, -1.5, -5e-324, 0.0, 5e-324, 1.0, 1.5, 1e300, f64::INFINITY];
+        assert!(scores.map(number_of).is_sorted_by(|one, other| one < other));
+        assert_eq!(number_of(-0.0), number_of(0.0));
+        for score in scores {
+            assert_eq!(score_with(number_of(score)).to_bits(), score.to_bits());
+        }
+    }
 }
