@@ -3,10 +3,12 @@
 //! Valkey's order of commands is that of its hash table, ours is that of the table; nothing else in these replies differs but the
 //! sentences.
 
+#![cfg_attr(not(test), expect(dead_code, reason = "the dispatcher calls it"))]
+
 use super::spec::keys::{KeysError, keys_of};
 use super::spec::table::{COMMANDS, Command, find_call, find_full, plain};
-use super::spec::{Argument, ArgumentKind, Begin, Categories, Find, KeyFlags, KeySpec, LegacyRange};
-use crate::resp::Reply;
+use super::spec::{Argument, ArgumentKind, Begin, Categories, Find, KeySpec, LegacyRange};
+use crate::resp::{Args, Reply};
 
 /// `COMMAND`, and `COMMAND INFO` without names.
 pub(crate) fn write_all(reply: &mut Reply) {
@@ -75,27 +77,27 @@ pub(crate) fn write_all_docs(reply: &mut Reply) {
     write_docs_of(reply, plain());
 }
 
-/// `COMMAND GETKEYS`, and with what becomes of each key `COMMAND GETKEYSANDFLAGS`, of the call `words`.
+/// `COMMAND GETKEYS`, and with what becomes of each key `COMMAND GETKEYSANDFLAGS`.
 ///
 /// # Errors
 /// The call makes no sense or has no keys; nothing was written then.
-pub(crate) fn write_keys(reply: &mut Reply, words: &[&[u8]], with_flags: bool) -> Result<(), KeysError> {
-    let command = find_call(words).ok_or(KeysError::UnknownCommand)?;
+pub(crate) fn write_keys(reply: &mut Reply, call: Args<'_>, with_flags: bool) -> Result<(), KeysError> {
+    let command = find_call(call).ok_or(KeysError::UnknownCommand)?;
     if !command.spec.has_keys() {
         return Err(KeysError::NoKeys);
     }
-    if !command.spec.takes(words.len()) {
+    if !command.spec.takes(call.len()) {
         return Err(KeysError::WrongNumber);
     }
     let mark = reply.mark();
     let length = reply.array_later();
     let mut count = 0;
-    let keys = keys_of(command.spec, words, &mut |at, flags| {
+    let keys = keys_of(command.spec, call, &mut |at, flags| {
         count += 1;
         if with_flags {
             reply.array(2);
         }
-        reply.bulk(words[at]);
+        reply.bulk(&call[at]);
         if with_flags {
             write_words(reply, flags.words());
         }
@@ -288,7 +290,7 @@ fn write_text(reply: &mut Reply, name: &str, text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resp::Protocol;
+    use crate::resp::{Protocol, Request};
 
     fn written(protocol: Protocol, write: impl FnOnce(&mut Reply)) -> String {
         let mut reply = Reply::new(protocol);
@@ -328,10 +330,10 @@ mod tests {
     fn keys_are_those_of_valkey() {
         for line in include_str!("../../tests/data/command-keys.txt").lines() {
             let (call, expected) = line.split_once(" -> ").unwrap();
-            let words: Vec<&[u8]> = call.split(' ').map(|word| word.trim_matches('"').as_bytes()).collect();
+            let words: Request = call.split(' ').map(|word| word.trim_matches('"').as_bytes()).collect();
             for with_flags in [true, false] {
                 let mut reply = Reply::default();
-                let result = write_keys(&mut reply, &words, with_flags);
+                let result = write_keys(&mut reply, words.args(), with_flags);
                 assert_eq!(
                     result.err().map(KeysError::text),
                     expected.starts_with("ERR").then_some(expected),

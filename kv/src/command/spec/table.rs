@@ -5,6 +5,7 @@
 //! word and its container's number.
 
 use super::Spec;
+use crate::resp::Args;
 
 /// Every group of commands, each sorted by name.
 pub(crate) static GROUPS: [&[Spec]; 16] = [
@@ -98,9 +99,9 @@ pub(crate) fn find_full(name: &[u8]) -> Option<&'static Command> {
 }
 
 /// What a call runs: the subcommand if its command has any and there is a second word. `None` if either does not exist.
-pub(crate) fn find_call(words: &[&[u8]]) -> Option<&'static Command> {
-    let command = find(words.first()?)?;
-    match words.get(1) {
+pub(crate) fn find_call(args: Args<'_>) -> Option<&'static Command> {
+    let command = find(args.get(0)?)?;
+    match args.get(1) {
         Some(word) if !command.spec.subcommands.is_empty() => command.subcommand(word),
         _ => Some(command),
     }
@@ -131,8 +132,8 @@ const fn place_of(container: u16, word: &[u8]) -> usize {
     let length = word.len();
     let (mut head, mut tail, mut at) = (length as u64, container as u64, 0);
     while at < length && at < 8 {
-        head = head << 8 ^ (word[at] | 0x20) as u64;
-        tail = tail << 8 ^ (word[length - 1 - at] | 0x20) as u64;
+        head = (head << 8) ^ (word[at] | 0x20) as u64;
+        tail = (tail << 8) ^ (word[length - 1 - at] | 0x20) as u64;
         at += 1;
     }
     ((head ^ tail.rotate_left(29)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - PLACES_BITS)) as usize
@@ -178,6 +179,7 @@ const fn flatten() -> [Command; COMMANDS_COUNT] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::resp::Request;
 
     #[test]
     fn every_name_leads_to_its_command() {
@@ -186,8 +188,8 @@ mod tests {
             let name = command.full_name();
             for name in [name.clone(), name.to_ascii_uppercase(), name[..1].to_ascii_uppercase() + &name[1..]] {
                 assert_eq!(find_full(name.as_bytes()).unwrap().number, command.number, "{name}");
-                let words: Vec<&[u8]> = name.split('|').map(str::as_bytes).chain([b"x".as_slice()]).collect();
-                let found = find_call(&words).map(|command| command.number);
+                let call: Request = name.split('|').map(str::as_bytes).chain([b"x".as_slice()]).collect();
+                let found = find_call(call.args()).map(|command| command.number);
                 assert_eq!(found, command.spec.subcommands.is_empty().then_some(command.number), "{name}");
             }
             assert_eq!(command.subcommands().len(), command.spec.subcommands.len());
@@ -218,9 +220,11 @@ mod tests {
         }
         // A subcommand is no command, and an unknown one is not its container.
         assert!(find(b"encoding").is_none());
-        assert!(find_call(&[b"config", b"nope"]).is_none());
-        assert!(find_call(&[b"config"]).is_some());
-        assert!(find_call(&[]).is_none());
+        for (call, is_known) in [("config nope", false), ("config", true), ("", false)] {
+            let call: Request = call.split(' ').map(str::as_bytes).collect();
+            assert_eq!(find_call(call.args()).is_some(), is_known);
+        }
+        assert!(find_call(Request::default().args()).is_none());
         // Bytes that differ in the bit of the case only, but are no letters.
         assert!(find(b"restore\rasking").is_none());
         assert!(find(b"eval\x7fro").is_none());
