@@ -127,7 +127,6 @@ fn probe(container: u16, word: &[u8]) -> Option<&'static Command> {
 }
 
 /// Mixes the length, the first and the last eight bytes, without regard to their case.
-#[expect(clippy::cast_possible_truncation, reason = "ten bits are left")]
 const fn place_of(container: u16, word: &[u8]) -> usize {
     let length = word.len();
     let (mut head, mut tail, mut at) = (length as u64, container as u64, 0);
