@@ -4,13 +4,14 @@
 //! commands wait for each other; then the command runs to its end, alone in them. What a command sees honours expiry: a key
 //! that has expired is gone, whether it was taken out already or not.
 
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::access::AccessClock;
 use super::record::{Kind, Record};
-use super::shard::{Expiry, HashKey, Removed, Shard};
+use super::shard::{Expiry, Removed, Shard};
 use super::slot::{SLOTS, Slot};
 use crate::memory::arena::Handle;
+use crate::memory::hash_key::HashKey;
 use crate::value::{Collection, Object};
 
 /// Everything there is, behind locks.
@@ -19,7 +20,7 @@ pub(crate) struct Keyspace {
     shards: Box<[Mutex<Shard>]>,
     /// A slot's number without so many low bits is that of its shard.
     shift: u32,
-    hash_key: HashKey,
+    hash_key: Arc<HashKey>,
     databases: usize,
 }
 
@@ -49,13 +50,13 @@ impl Keyspace {
     ///
     /// # Panics
     /// It is not.
-    pub(crate) fn new(hash_key: &HashKey, shards: usize, databases: usize) -> Self {
+    pub(crate) fn new(hash_key: Arc<HashKey>, shards: usize, databases: usize) -> Self {
         let slots = usize::from(SLOTS);
         assert!(shards.is_power_of_two() && shards <= slots, "slots are cut evenly");
         let run = slots / shards;
-        let shard = |number: usize| Mutex::new(Shard::new(hash_key.clone(), number * run, run, databases));
+        let shard = |number: usize| Mutex::new(Shard::new(Arc::clone(&hash_key), number * run, run, databases));
         let shift = run.trailing_zeros();
-        Self { shards: (0..shards).map(shard).collect(), shift, hash_key: hash_key.clone(), databases }
+        Self { shards: (0..shards).map(shard).collect(), shift, hash_key, databases }
     }
 
     /// How many databases there are.

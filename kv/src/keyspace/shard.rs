@@ -5,40 +5,13 @@
 
 use std::sync::Arc;
 
-use xxhash_rust::xxh3::xxh3_64_with_secret;
-
 use super::locked::Key;
 use super::record::{self, Attributes, Kind, Record, record_len};
 use crate::memory::arena::{Arena, Handle};
+use crate::memory::hash_key::HashKey;
 use crate::memory::index::Index;
 use crate::memory::slab::Slab;
 use crate::value::Object;
-
-/// Bytes of secret that the hash of keys needs.
-pub(crate) const HASH_KEY_BYTES: usize = 192;
-
-/// What makes hashes unpredictable, so that nobody can choose keys that collide.
-#[derive(Clone)]
-pub(crate) struct HashKey(Arc<[u8; HASH_KEY_BYTES]>);
-
-impl HashKey {
-    /// From bytes that nobody else knows.
-    pub(crate) fn new(secret: [u8; HASH_KEY_BYTES]) -> Self {
-        Self(Arc::new(secret))
-    }
-
-    /// The hash of some bytes.
-    #[inline]
-    pub(crate) fn hash(&self, bytes: &[u8]) -> u64 {
-        xxh3_64_with_secret(bytes, &self.0[..])
-    }
-}
-
-impl std::fmt::Debug for HashKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("HashKey(***)")
-    }
-}
 
 /// What becomes of a key's expiry when its value is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +36,7 @@ struct Database {
 /// A run of slots, in all databases.
 #[derive(Debug)]
 pub(crate) struct Shard {
-    hash_key: HashKey,
+    hash_key: Arc<HashKey>,
     first_slot: usize,
     slots: usize,
     arena: Arena,
@@ -74,7 +47,7 @@ pub(crate) struct Shard {
 
 impl Shard {
     /// No keys. `databases` is how many there are.
-    pub(crate) fn new(hash_key: HashKey, first_slot: usize, slots: usize, databases: usize) -> Self {
+    pub(crate) fn new(hash_key: Arc<HashKey>, first_slot: usize, slots: usize, databases: usize) -> Self {
         let databases = std::iter::repeat_with(|| None).take(databases).collect();
         Self { hash_key, first_slot, slots, arena: Arena::new(), objects: Slab::default(), databases }
     }

@@ -1,9 +1,11 @@
 //! The keyspace against a map.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::record::Kind;
 use super::*;
+use crate::memory::hash_key::{HASH_KEY_BYTES, HashKey};
 
 fn draws(seed: u64) -> impl FnMut() -> u64 {
     let mut state = seed;
@@ -15,7 +17,7 @@ fn draws(seed: u64) -> impl FnMut() -> u64 {
 }
 
 fn space(shards: usize) -> Keyspace {
-    Keyspace::new(&HashKey::new([7; shard::HASH_KEY_BYTES]), shards, 4)
+    Keyspace::new(Arc::new(HashKey::new([7; HASH_KEY_BYTES])), shards, 4)
 }
 
 fn lock(space: &Keyspace, now_ms: i64) -> Keys<'_> {

@@ -251,3 +251,22 @@ impl Directory {
 const fn half(depth: u8) -> u32 {
     1 << (31 - depth)
 }
+
+#[cfg(test)]
+impl Directory {
+    /// Panics unless table, parts and sums agree.
+    pub(super) fn check(&self) {
+        assert_eq!(self.table.len(), 1 << self.depth);
+        let mut places = 0;
+        for (number, part) in (0..).zip(&self.parts) {
+            let from = self.place(part.base);
+            let count = 1 << (self.depth - part.depth);
+            assert!(self.table[from..from + count].iter().all(|at| *at == number), "part {number} is where it is for");
+            places += count;
+        }
+        assert_eq!(places, self.table.len());
+        assert_eq!(self.len, self.parts.iter().map(|part| part.segment.len()).sum::<usize>());
+        assert_eq!(self.segment_bytes, self.parts.iter().map(|part| part.segment.bytes_held()).sum::<usize>());
+        assert_eq!(Some(self.depth), self.parts.iter().map(|part| part.depth).max());
+    }
+}

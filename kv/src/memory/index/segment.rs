@@ -163,7 +163,7 @@ impl Segment {
 
     /// Whether a good part of what fills it is dead.
     pub(super) const fn is_stale(&self) -> bool {
-        self.dead as usize * 4 >= self.used_max()
+        self.dead > 0 && self.dead as usize * 4 >= self.used_max()
     }
 
     /// Whether less than a quarter of it is in use.
