@@ -47,6 +47,8 @@ pub(crate) static COMMANDS: [Command; COMMANDS_COUNT] = flatten();
 /// A command or a subcommand with its place in the table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Command {
+    /// That of `spec`, one step nearer.
+    name: &'static str,
     pub(crate) spec: &'static Spec,
     /// Its index in [`COMMANDS`]: what statistics and ACL rules call it.
     pub(crate) number: u16,
@@ -55,6 +57,10 @@ pub(crate) struct Command {
 }
 
 impl Command {
+    const fn new(spec: &'static Spec, number: u16, container: u16) -> Self {
+        Self { name: spec.name, spec, number, container }
+    }
+
     /// What a subcommand belongs to.
     pub(crate) fn container(&self) -> Option<&'static Self> {
         COMMANDS.get(usize::from(self.container))
@@ -110,32 +116,38 @@ pub(crate) fn find_call(args: Args<'_>) -> Option<&'static Command> {
 /// Stands for the container of a plain command, and for an empty place of [`PLACES`].
 const NO_CONTAINER: u16 = u16::MAX;
 
-/// Numbers of commands by hash: less than half full.
+/// Numbers of commands by hash: less than a quarter full.
 static PLACES: [u16; 1 << PLACES_BITS] = fill();
-const PLACES_BITS: u32 = 10;
-const _: () = assert!(COMMANDS_COUNT * 2 < 1 << PLACES_BITS);
+const PLACES_BITS: u32 = 11;
+const _: () = assert!(COMMANDS_COUNT * 4 < 1 << PLACES_BITS);
 
 fn probe(container: u16, word: &[u8]) -> Option<&'static Command> {
     let mut place = place_of(container, word);
     loop {
         let command = COMMANDS.get(usize::from(PLACES[place]))?;
-        if command.container == container && command.spec.name.as_bytes().eq_ignore_ascii_case(word) {
+        if command.container == container && command.name.as_bytes().eq_ignore_ascii_case(word) {
             return Some(command);
         }
         place = (place + 1) % PLACES.len();
     }
 }
 
-/// Mixes the length, the first and the last eight bytes, without regard to their case.
+/// Mixes the length and up to eight bytes at both ends, without regard to their case.
 const fn place_of(container: u16, word: &[u8]) -> usize {
-    let length = word.len();
-    let (mut head, mut tail, mut at) = (length as u64, container as u64, 0);
-    while at < length && at < 8 {
-        head = (head << 8) ^ (word[at] | 0x20) as u64;
-        tail = (tail << 8) ^ (word[length - 1 - at] | 0x20) as u64;
-        at += 1;
-    }
-    ((head ^ tail.rotate_left(29)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - PLACES_BITS)) as usize
+    const NO_CASE: u64 = 0x2020_2020_2020_2020;
+    const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+    let (head, tail) = if let (Some(head), Some(tail)) = (word.first_chunk(), word.last_chunk()) {
+        (u64::from_le_bytes(*head), u64::from_le_bytes(*tail))
+    } else if let (Some(head), Some(tail)) = (word.first_chunk(), word.last_chunk()) {
+        (u32::from_le_bytes(*head) as u64, u32::from_le_bytes(*tail) as u64)
+    } else if let (Some(head), Some(tail)) = (word.first_chunk(), word.last_chunk()) {
+        (u16::from_le_bytes(*head) as u64, u16::from_le_bytes(*tail) as u64)
+    } else {
+        (0, 0)
+    };
+    let length = (word.len() as u64) << 60;
+    let mixed = ((head | NO_CASE) ^ (tail | NO_CASE).rotate_left(29) ^ length ^ container as u64).wrapping_mul(GOLDEN);
+    ((mixed ^ (mixed >> 32)).wrapping_mul(GOLDEN) >> (64 - PLACES_BITS)) as usize
 }
 
 const fn fill() -> [u16; 1 << PLACES_BITS] {
@@ -154,17 +166,16 @@ const fn fill() -> [u16; 1 << PLACES_BITS] {
 
 #[expect(clippy::cast_possible_truncation, reason = "the commands are fewer than the places")]
 const fn flatten() -> [Command; COMMANDS_COUNT] {
-    let first = Command { spec: &GROUPS[0][0], number: 0, container: NO_CONTAINER };
-    let (mut all, mut next, mut group) = ([first; COMMANDS_COUNT], 0, 0);
+    let (mut all, mut next, mut group) = ([Command::new(&GROUPS[0][0], 0, NO_CONTAINER); COMMANDS_COUNT], 0, 0);
     while group < GROUPS.len() {
         let mut at = 0;
         while at < GROUPS[group].len() {
             let (spec, number) = (&GROUPS[group][at], next as u16);
-            all[next] = Command { spec, number, container: NO_CONTAINER };
+            all[next] = Command::new(spec, number, NO_CONTAINER);
             next += 1;
             let mut inner = 0;
             while inner < spec.subcommands.len() {
-                all[next] = Command { spec: &spec.subcommands[inner], number: next as u16, container: number };
+                all[next] = Command::new(&spec.subcommands[inner], next as u16, number);
                 next += 1;
                 inner += 1;
             }
