@@ -395,4 +395,19 @@ mod tests {
         }
         assert_eq!(written(Protocol::Resp2, write_count), format!(":{}\\r\\n", names().len()));
     }
+
+    #[test]
+    fn containers() {
+        let info = written(Protocol::Resp3, |reply| write_info(reply, [b"OBJECT".as_slice()].into_iter()));
+        assert!(
+            info.starts_with(
+                "*1\\r\\n*10\\r\\n$6\\r\\nobject\\r\\n:-2\\r\\n~0\\r\\n:0\\r\\n:0\\r\\n:0\\r\\n~1\\r\\n+@slow\\r\\n"
+            ),
+            "{info}"
+        );
+        assert!(info.contains("~0\\r\\n~0\\r\\n*5\\r\\n*10\\r\\n$15\\r\\nobject|encoding\\r\\n:3\\r\\n"), "{info}");
+        let docs = written(Protocol::Resp3, |reply| write_docs(reply, [b"object".as_slice()].into_iter()));
+        assert!(docs.starts_with("%1\\r\\n$6\\r\\nobject\\r\\n%5\\r\\n$7\\r\\nsummary\\r\\n"), "{docs}");
+        assert!(docs.contains("$11\\r\\nsubcommands\\r\\n%5\\r\\n$15\\r\\nobject|encoding\\r\\n%5\\r\\n"), "{docs}");
+    }
 }
