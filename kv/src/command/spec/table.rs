@@ -241,6 +241,18 @@ mod tests {
     }
 
     #[test]
+    fn every_container_knows_its_own_only() {
+        let containers = || COMMANDS.iter().filter(|command| !command.spec.subcommands.is_empty());
+        for (container, name) in containers().flat_map(|one| COMMANDS.iter().map(move |other| (one, other.spec.name))) {
+            let expected = container.spec.subcommands.iter().any(|subcommand| subcommand.name == name);
+            assert_eq!(container.subcommand(name.as_bytes()).is_some(), expected, "{} {name}", container.spec.name);
+        }
+        for name in COMMANDS.iter().map(|command| command.spec.name) {
+            assert_eq!(find(name.as_bytes()).is_some(), plain().any(|command| command.spec.name == name), "{name}");
+        }
+    }
+
+    #[test]
     fn names_spread_well() {
         let probes = |command: &Command| {
             let start = place_of(command.container, command.spec.name.as_bytes());
