@@ -35,6 +35,8 @@ pub(crate) fn write_info<'a>(reply: &mut Reply, names: impl ExactSizeIterator<It
 /// Which commands `COMMAND LIST` names.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Filter<'a> {
+    /// All.
+    All,
     /// Those of a module: none.
     Module,
     /// Those of an ACL category, named without its `@`; none if there is no such category.
@@ -43,17 +45,33 @@ pub(crate) enum Filter<'a> {
     Pattern { pattern: &'a [u8], matches: fn(pattern: &[u8], name: &[u8]) -> bool },
 }
 
+impl<'a> Filter<'a> {
+    /// What `COMMAND LIST [FILTERBY MODULE|ACLCAT|PATTERN word]` asks for; `None` if it is not written so.
+    pub(crate) fn read(args: Args<'a>, matches: fn(&[u8], &[u8]) -> bool) -> Option<Self> {
+        match args.len() {
+            2 => Some(Self::All),
+            5 if args.is(2, "FILTERBY") => match args.get(4)? {
+                _ if args.is(3, "MODULE") => Some(Self::Module),
+                category if args.is(3, "ACLCAT") => Some(Self::Category(category)),
+                pattern if args.is(3, "PATTERN") => Some(Self::Pattern { pattern, matches }),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
 /// `COMMAND LIST`.
-pub(crate) fn write_list(reply: &mut Reply, filter: Option<Filter<'_>>) {
+pub(crate) fn write_list(reply: &mut Reply, filter: Filter<'_>) {
     let category = match filter {
-        Some(Filter::Category(word)) => Categories::named(word),
+        Filter::Category(word) => Categories::named(word),
         _ => None,
     };
     let is_wanted = |command: &Command, name: &str| match filter {
-        None => true,
-        Some(Filter::Module) => false,
-        Some(Filter::Category(_)) => category.is_some_and(|category| command.spec.categories().has(category)),
-        Some(Filter::Pattern { pattern, matches }) => matches(pattern, name.as_bytes()),
+        Filter::All => true,
+        Filter::Module => false,
+        Filter::Category(_) => category.is_some_and(|category| command.spec.categories().has(category)),
+        Filter::Pattern { pattern, matches } => matches(pattern, name.as_bytes()),
     };
     let length = reply.array_later();
     let mut count = 0;
@@ -367,22 +385,33 @@ mod tests {
 
     #[test]
     fn lists() {
-        let count = |filter| {
-            let text = written(Protocol::Resp2, |reply| write_list(reply, filter));
-            text[1..].split_once("\\r").unwrap().0.parse::<usize>().unwrap()
-        };
-        assert_eq!(count(None), COMMANDS.len());
-        assert_eq!(count(Some(Filter::Module)), 0);
-        assert_eq!(count(Some(Filter::Category(b"nope"))), 0);
-        let scripts = COMMANDS.iter().filter(|command| command.spec.categories().has(Categories::SCRIPTING)).count();
-        assert_eq!(count(Some(Filter::Category(b"Scripting"))), scripts);
-        let matches = |pattern: &[u8], name: &[u8]| name.starts_with(pattern);
-        let text =
-            written(Protocol::Resp2, |reply| write_list(reply, Some(Filter::Pattern { pattern: b"xinfo|", matches })));
-        assert_eq!(
-            text,
-            "*4\\r\\n$15\\r\\nxinfo|consumers\\r\\n$12\\r\\nxinfo|groups\\r\\n$10\\r\\nxinfo|help\\r\\n$12\\r\\nxinfo|stream\\r\\n"
-        );
+        let count =
+            |categories: Categories| COMMANDS.iter().filter(|one| one.spec.categories().has(categories)).count();
+        let cases = [
+            ("command list", Some(COMMANDS.len())),
+            ("command list filterby module m", Some(0)),
+            ("COMMAND LIST FILTERBY ACLCAT Scripting", Some(count(Categories::SCRIPTING))),
+            ("command list filterby aclcat write", Some(count(Categories::WRITE))),
+            ("command list filterby aclcat nope", Some(0)),
+            ("command list filterby pattern xinfo|", Some(4)),
+            ("command list filterby pattern", None),
+            ("command list filterby pattern a b", None),
+            ("command list filterby nope a", None),
+            ("command list sortby pattern a", None),
+            ("command list filterby", None),
+        ];
+        for (call, expected) in cases {
+            let request: Request = call.split(' ').map(str::as_bytes).collect();
+            let filter = Filter::read(request.args(), |pattern, name| name.starts_with(pattern));
+            let length = filter.map(|filter| {
+                let text = written(Protocol::Resp2, |reply| write_list(reply, filter));
+                text[1..].split_once("\\r").unwrap().0.parse::<usize>().unwrap()
+            });
+            assert_eq!(length, expected, "{call}");
+        }
+        let filter = Filter::Pattern { pattern: b"xgroup|c", matches: |pattern, name| name.starts_with(pattern) };
+        let text = written(Protocol::Resp2, |reply| write_list(reply, filter));
+        assert_eq!(text, "*2\\r\\n$13\\r\\nxgroup|create\\r\\n$21\\r\\nxgroup|createconsumer\\r\\n");
     }
 
     #[test]
