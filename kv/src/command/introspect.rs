@@ -3,10 +3,12 @@
 //! Valkey's order of commands is that of its hash table, ours is that of the table; nothing else in these replies differs but the
 //! sentences.
 
+#![cfg_attr(not(test), expect(dead_code, reason = "the dispatcher calls it"))]
+
 use super::spec::keys::{KeysError, keys_of};
 use super::spec::table::{COMMANDS, Command, find_call, find_full, plain};
-use super::spec::{Argument, ArgumentKind, Begin, Categories, Find, KeyFlags, KeySpec, LegacyRange};
-use crate::resp::Reply;
+use super::spec::{Argument, ArgumentKind, Begin, Categories, Find, KeySpec, LegacyRange};
+use crate::resp::{Args, Reply};
 
 /// `COMMAND`, and `COMMAND INFO` without names.
 pub(crate) fn write_all(reply: &mut Reply) {
@@ -33,6 +35,8 @@ pub(crate) fn write_info<'a>(reply: &mut Reply, names: impl ExactSizeIterator<It
 /// Which commands `COMMAND LIST` names.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Filter<'a> {
+    /// All.
+    All,
     /// Those of a module: none.
     Module,
     /// Those of an ACL category, named without its `@`; none if there is no such category.
@@ -41,17 +45,33 @@ pub(crate) enum Filter<'a> {
     Pattern { pattern: &'a [u8], matches: fn(pattern: &[u8], name: &[u8]) -> bool },
 }
 
+impl<'a> Filter<'a> {
+    /// What `COMMAND LIST [FILTERBY MODULE|ACLCAT|PATTERN word]` asks for; `None` if it is not written so.
+    pub(crate) fn read(args: Args<'a>, matches: fn(&[u8], &[u8]) -> bool) -> Option<Self> {
+        match args.len() {
+            2 => Some(Self::All),
+            5 if args.is(2, "FILTERBY") => match args.get(4)? {
+                _ if args.is(3, "MODULE") => Some(Self::Module),
+                category if args.is(3, "ACLCAT") => Some(Self::Category(category)),
+                pattern if args.is(3, "PATTERN") => Some(Self::Pattern { pattern, matches }),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
 /// `COMMAND LIST`.
-pub(crate) fn write_list(reply: &mut Reply, filter: Option<Filter<'_>>) {
+pub(crate) fn write_list(reply: &mut Reply, filter: Filter<'_>) {
     let category = match filter {
-        Some(Filter::Category(word)) => Categories::named(word),
+        Filter::Category(word) => Categories::named(word),
         _ => None,
     };
     let is_wanted = |command: &Command, name: &str| match filter {
-        None => true,
-        Some(Filter::Module) => false,
-        Some(Filter::Category(_)) => category.is_some_and(|category| command.spec.categories().has(category)),
-        Some(Filter::Pattern { pattern, matches }) => matches(pattern, name.as_bytes()),
+        Filter::All => true,
+        Filter::Module => false,
+        Filter::Category(_) => category.is_some_and(|category| command.spec.categories().has(category)),
+        Filter::Pattern { pattern, matches } => matches(pattern, name.as_bytes()),
     };
     let length = reply.array_later();
     let mut count = 0;
@@ -75,27 +95,27 @@ pub(crate) fn write_all_docs(reply: &mut Reply) {
     write_docs_of(reply, plain());
 }
 
-/// `COMMAND GETKEYS`, and with what becomes of each key `COMMAND GETKEYSANDFLAGS`, of the call `words`.
+/// `COMMAND GETKEYS`, and with what becomes of each key `COMMAND GETKEYSANDFLAGS`.
 ///
 /// # Errors
 /// The call makes no sense or has no keys; nothing was written then.
-pub(crate) fn write_keys(reply: &mut Reply, words: &[&[u8]], with_flags: bool) -> Result<(), KeysError> {
-    let command = find_call(words).ok_or(KeysError::UnknownCommand)?;
+pub(crate) fn write_keys(reply: &mut Reply, call: Args<'_>, with_flags: bool) -> Result<(), KeysError> {
+    let command = find_call(call).ok_or(KeysError::UnknownCommand)?;
     if !command.spec.has_keys() {
         return Err(KeysError::NoKeys);
     }
-    if !command.spec.takes(words.len()) {
+    if !command.spec.takes(call.len()) {
         return Err(KeysError::WrongNumber);
     }
     let mark = reply.mark();
     let length = reply.array_later();
     let mut count = 0;
-    let keys = keys_of(command.spec, words, &mut |at, flags| {
+    let keys = keys_of(command.spec, call, &mut |at, flags| {
         count += 1;
         if with_flags {
             reply.array(2);
         }
-        reply.bulk(words[at]);
+        reply.bulk(&call[at]);
         if with_flags {
             write_words(reply, flags.words());
         }
@@ -288,7 +308,7 @@ fn write_text(reply: &mut Reply, name: &str, text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resp::Protocol;
+    use crate::resp::{Protocol, Request};
 
     fn written(protocol: Protocol, write: impl FnOnce(&mut Reply)) -> String {
         let mut reply = Reply::new(protocol);
@@ -328,10 +348,10 @@ mod tests {
     fn keys_are_those_of_valkey() {
         for line in include_str!("../../tests/data/command-keys.txt").lines() {
             let (call, expected) = line.split_once(" -> ").unwrap();
-            let words: Vec<&[u8]> = call.split(' ').map(|word| word.trim_matches('"').as_bytes()).collect();
+            let words: Request = call.split(' ').map(|word| word.trim_matches('"').as_bytes()).collect();
             for with_flags in [true, false] {
                 let mut reply = Reply::default();
-                let result = write_keys(&mut reply, &words, with_flags);
+                let result = write_keys(&mut reply, words.args(), with_flags);
                 assert_eq!(
                     result.err().map(KeysError::text),
                     expected.starts_with("ERR").then_some(expected),
@@ -365,22 +385,33 @@ mod tests {
 
     #[test]
     fn lists() {
-        let count = |filter| {
-            let text = written(Protocol::Resp2, |reply| write_list(reply, filter));
-            text[1..].split_once("\\r").unwrap().0.parse::<usize>().unwrap()
-        };
-        assert_eq!(count(None), COMMANDS.len());
-        assert_eq!(count(Some(Filter::Module)), 0);
-        assert_eq!(count(Some(Filter::Category(b"nope"))), 0);
-        let scripts = COMMANDS.iter().filter(|command| command.spec.categories().has(Categories::SCRIPTING)).count();
-        assert_eq!(count(Some(Filter::Category(b"Scripting"))), scripts);
-        let matches = |pattern: &[u8], name: &[u8]| name.starts_with(pattern);
-        let text =
-            written(Protocol::Resp2, |reply| write_list(reply, Some(Filter::Pattern { pattern: b"xinfo|", matches })));
-        assert_eq!(
-            text,
-            "*4\\r\\n$15\\r\\nxinfo|consumers\\r\\n$12\\r\\nxinfo|groups\\r\\n$10\\r\\nxinfo|help\\r\\n$12\\r\\nxinfo|stream\\r\\n"
-        );
+        let count =
+            |categories: Categories| COMMANDS.iter().filter(|one| one.spec.categories().has(categories)).count();
+        let cases = [
+            ("command list", Some(COMMANDS.len())),
+            ("command list filterby module m", Some(0)),
+            ("COMMAND LIST FILTERBY ACLCAT Scripting", Some(count(Categories::SCRIPTING))),
+            ("command list filterby aclcat write", Some(count(Categories::WRITE))),
+            ("command list filterby aclcat nope", Some(0)),
+            ("command list filterby pattern xinfo|", Some(4)),
+            ("command list filterby pattern", None),
+            ("command list filterby pattern a b", None),
+            ("command list filterby nope a", None),
+            ("command list sortby pattern a", None),
+            ("command list filterby", None),
+        ];
+        for (call, expected) in cases {
+            let request: Request = call.split(' ').map(str::as_bytes).collect();
+            let filter = Filter::read(request.args(), |pattern, name| name.starts_with(pattern));
+            let length = filter.map(|filter| {
+                let text = written(Protocol::Resp2, |reply| write_list(reply, filter));
+                text[1..].split_once("\\r").unwrap().0.parse::<usize>().unwrap()
+            });
+            assert_eq!(length, expected, "{call}");
+        }
+        let filter = Filter::Pattern { pattern: b"xgroup|c", matches: |pattern, name| name.starts_with(pattern) };
+        let text = written(Protocol::Resp2, |reply| write_list(reply, filter));
+        assert_eq!(text, "*2\\r\\n$13\\r\\nxgroup|create\\r\\n$21\\r\\nxgroup|createconsumer\\r\\n");
     }
 
     #[test]
@@ -392,5 +423,20 @@ mod tests {
             assert_eq!(written(protocol, write_all_docs), written(protocol, |reply| write_docs(reply, names())));
         }
         assert_eq!(written(Protocol::Resp2, write_count), format!(":{}\\r\\n", names().len()));
+    }
+
+    #[test]
+    fn containers() {
+        let info = written(Protocol::Resp3, |reply| write_info(reply, [b"OBJECT".as_slice()].into_iter()));
+        assert!(
+            info.starts_with(
+                "*1\\r\\n*10\\r\\n$6\\r\\nobject\\r\\n:-2\\r\\n~0\\r\\n:0\\r\\n:0\\r\\n:0\\r\\n~1\\r\\n+@slow\\r\\n"
+            ),
+            "{info}"
+        );
+        assert!(info.contains("~0\\r\\n~0\\r\\n*5\\r\\n*10\\r\\n$15\\r\\nobject|encoding\\r\\n:3\\r\\n"), "{info}");
+        let docs = written(Protocol::Resp3, |reply| write_docs(reply, [b"object".as_slice()].into_iter()));
+        assert!(docs.starts_with("%1\\r\\n$6\\r\\nobject\\r\\n%5\\r\\n$7\\r\\nsummary\\r\\n"), "{docs}");
+        assert!(docs.contains("$11\\r\\nsubcommands\\r\\n%5\\r\\n$15\\r\\nobject|encoding\\r\\n%5\\r\\n"), "{docs}");
     }
 }

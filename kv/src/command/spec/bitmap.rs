@@ -9,7 +9,6 @@ const fn command(name: &'static str, arity: i8, flags: Flags) -> Spec {
     Spec::new(Group::Bitmap, name, arity, flags).listed(Categories::BITMAP)
 }
 
-/// Of several commands.
 const RANGE: Argument = block(
     "range",
     &[

@@ -9,8 +9,7 @@ const fn command(name: &'static str, arity: i8, flags: Flags) -> Spec {
     Spec::new(Group::Cluster, name, arity, flags)
 }
 
-/// Of several commands.
-const SLOTS_OF_RANGES: Argument = block("range", &[integer("start-slot"), integer("end-slot")]).multiple();
+const RANGES: Argument = block("range", &[integer("start-slot"), integer("end-slot")]).multiple();
 
 pub(super) static COMMANDS: &[Spec] = &[
     command("asking", 1, flags![FAST]).listed(categories![CONNECTION]).docs(
@@ -52,7 +51,7 @@ static CLUSTER: &[Spec] = &[
         .arguments(&[integer("slot").multiple()]),
     command("addslotsrange", -4, flags![ADMIN | STALE | NO_ASYNC_LOADING])
         .docs("7.0.0", "Gives ranges of slots without an owner to this node.", "O(N) for N slots in the ranges")
-        .arguments(&[SLOTS_OF_RANGES]),
+        .arguments(&[RANGES]),
     command("bumpepoch", 2, flags![ADMIN | STALE | NO_ASYNC_LOADING])
         .docs("3.0.0", "Raises this node's epoch above all others.", "O(1)")
         .tips(&["nondeterministic_output"]),
@@ -74,7 +73,7 @@ static CLUSTER: &[Spec] = &[
         .arguments(&[integer("slot").multiple()]),
     command("delslotsrange", -4, flags![ADMIN | STALE | NO_ASYNC_LOADING])
         .docs("7.0.0", "Lets this node forget who owns ranges of slots.", "O(N) for N slots in the ranges")
-        .arguments(&[SLOTS_OF_RANGES]),
+        .arguments(&[RANGES]),
     command("failover", -2, flags![ADMIN | STALE | NO_ASYNC_LOADING])
         .docs("3.0.0", "Makes this replica take its primary's place.", "O(1)")
         .arguments(&[one_of("options", &[token("FORCE"), token("TAKEOVER")]).optional()]),
@@ -119,7 +118,7 @@ static CLUSTER: &[Spec] = &[
             "migration-group",
             &[
                 token("SLOTSRANGE").named("slotsrange-token"),
-                SLOTS_OF_RANGES,
+                RANGES,
                 token("NODE").named("node-token"),
                 string("node-id"),
             ],

@@ -8,7 +8,6 @@ const fn command(name: &'static str, arity: i8, flags: Flags) -> Spec {
     Spec::new(Group::Connection, name, arity, flags).listed(Categories::CONNECTION)
 }
 
-/// Of several commands.
 const ENABLED: Argument = one_of("enabled", &[token("ON"), token("OFF")]);
 
 pub(super) static COMMANDS: &[Spec] = &[

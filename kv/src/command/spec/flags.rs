@@ -24,11 +24,6 @@ macro_rules! bits {
                 self.0 & other.0 == other.0
             }
 
-            /// What is called so, in any case.
-            pub(crate) fn named(word: &[u8]) -> Option<Self> {
-                Self::ALL.iter().find(|(_, known)| known.as_bytes().eq_ignore_ascii_case(word)).map(|(bit, _)| *bit)
-            }
-
             /// The words of what is in it.
             pub(crate) fn words(self) -> impl Iterator<Item = &'static str> {
                 Self::ALL.iter().filter(move |(bit, _)| self.has(*bit)).map(|(_, word)| *word)
@@ -132,6 +127,13 @@ bits! {
     CONNECTION = "connection",
     TRANSACTION = "transaction",
     SCRIPTING = "scripting",
+}
+
+impl Categories {
+    /// The category of that name, in any case.
+    pub(crate) fn named(word: &[u8]) -> Option<Self> {
+        Self::ALL.iter().find(|(_, known)| known.as_bytes().eq_ignore_ascii_case(word)).map(|(bit, _)| *bit)
+    }
 }
 
 bits! {

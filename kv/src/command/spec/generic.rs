@@ -9,12 +9,9 @@ const fn command(name: &'static str, arity: i8, flags: Flags) -> Spec {
     Spec::new(Group::Generic, name, arity, flags).listed(Categories::KEYSPACE)
 }
 
-/// Of several commands.
 const CONDITION: Argument =
     one_of("condition", &[token("NX"), token("XX"), token("GT"), token("LT")]).since("7.0.0").optional();
-/// Of several commands.
 const LIMIT: Argument = block("limit", &[integer("offset"), integer("count")]).after("LIMIT").optional();
-/// Of several commands.
 const ORDER: Argument = one_of("order", &[token("ASC"), token("DESC")]).optional();
 
 pub(super) static COMMANDS: &[Spec] = &[

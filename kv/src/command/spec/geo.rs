@@ -9,22 +9,16 @@ const fn command(name: &'static str, arity: i8, flags: Flags) -> Spec {
     Spec::new(Group::Geo, name, arity, flags).listed(Categories::GEO)
 }
 
-/// Of several commands.
 const UNIT: Argument = one_of("unit", &[token("M"), token("KM"), token("FT"), token("MI")]);
-/// Of several commands.
 const ORDER: Argument = one_of("order", &[token("ASC"), token("DESC")]).optional();
-/// Of several commands.
 const COUNT: Argument = block("count-block", &[integer("count").after("COUNT"), token("ANY").optional()]).optional();
-/// Of several commands.
 const COUNT_OR_ANY: Argument =
     block("count-block", &[integer("count").after("COUNT"), token("ANY").since("6.2.0").optional()]).optional();
-/// Of several commands.
 const STORE: Argument = one_of(
     "store",
     &[key("storekey", 1).after("STORE").display("key"), key("storedistkey", 2).after("STOREDIST").display("key")],
 )
 .optional();
-/// Of several commands.
 const FROM: Argument = one_of(
     "from",
     &[
@@ -33,7 +27,6 @@ const FROM: Argument = one_of(
     ],
 )
 .optional();
-/// Of several commands.
 const SHAPE: Argument = one_of(
     "by",
     &[

@@ -9,12 +9,9 @@ const fn command(name: &'static str, arity: i8, flags: Flags) -> Spec {
     Spec::new(Group::Hash, name, arity, flags).listed(Categories::HASH)
 }
 
-/// Of several commands.
 const FIELDS: Argument = block("fields", &[integer("numfields").key(0), string("field").multiple()]).after("FIELDS");
-/// Of several commands.
 const CONDITION: Argument =
     one_of("condition", &[token("NX"), token("XX"), token("GT"), token("LT")]).since("9.0.0").optional();
-/// Of several commands.
 const PAIRS: Argument = block("data", &[string("field"), string("value")]).multiple();
 
 pub(super) static COMMANDS: &[Spec] = &[

@@ -140,3 +140,29 @@ impl LegacyRange {
         if joined.step == 0 { none } else { joined }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::flags::access;
+    use super::*;
+
+    #[test]
+    fn legacy_ranges() {
+        const RO: KeyFlags = access![RO];
+        let cases: [(&[KeySpec], (i8, i8, i8, bool)); 9] = [
+            (&[], (0, 0, 0, false)),
+            (&[at(1, RO).step(2)], (1, -1, 2, false)),
+            (&[at(1, access![RO | INCOMPLETE])], (1, 1, 1, true)),
+            (&[at(1, RO), at(2, RO).through(-1)], (1, -1, 1, false)),
+            (&[at(1, RO), at(3, RO)], (1, 1, 1, true)),
+            (&[at(1, RO).through(-2), at(3, RO)], (1, -2, 1, true)),
+            (&[at(1, RO).step(2), at(2, RO)], (2, 2, 1, true)),
+            (&[counted(1, RO)], (0, 0, 0, true)),
+            (&[at(2, RO), behind("STORE", 3, RO), unknown(RO)], (2, 2, 1, true)),
+        ];
+        for (specs, expected) in cases {
+            let LegacyRange { first, last, step, movable } = LegacyRange::of(specs);
+            assert_eq!((first, last, step, movable), expected, "{specs:?}");
+        }
+    }
+}

@@ -9,11 +9,8 @@ const fn command(name: &'static str, arity: i8, flags: Flags) -> Spec {
     Spec::new(Group::List, name, arity, flags).listed(Categories::LIST)
 }
 
-/// Of several commands.
 const WHERE_FROM: Argument = one_of("wherefrom", &[token("LEFT"), token("RIGHT")]);
-/// Of several commands.
 const WHERE_TO: Argument = one_of("whereto", &[token("LEFT"), token("RIGHT")]);
-/// Of several commands.
 const WHERE: Argument = one_of("where", &[token("LEFT"), token("RIGHT")]);
 
 pub(super) static COMMANDS: &[Spec] = &[

@@ -9,11 +9,8 @@ const fn command(name: &'static str, arity: i8, flags: Flags) -> Spec {
     Spec::new(Group::Server, name, arity, flags)
 }
 
-/// Of several commands.
 const LOG: Argument = one_of("type", &[token("SLOW"), token("LARGE-REQUEST"), token("LARGE-REPLY")]);
-/// Of several commands.
 const FLUSH: Argument = one_of("flush-type", &[token("ASYNC").since("4.0.0"), token("SYNC").since("6.2.0")]).optional();
-/// Of several commands.
 const PRIMARY: Argument = one_of(
     "args",
     &[block("host-port", &[string("host"), integer("port")]), block("no-one", &[token("NO"), token("ONE")])],

@@ -9,14 +9,10 @@ const fn command(name: &'static str, arity: i8, flags: Flags) -> Spec {
     Spec::new(Group::SortedSet, name, arity, flags).listed(Categories::SORTED_SET)
 }
 
-/// Of several commands.
 const LIMIT: Argument = block("limit", &[integer("offset"), integer("count")]).after("LIMIT").optional();
-/// Of several commands.
 const LIMITED: Argument = block("limit", &[integer("offset"), integer("count")]).after("LIMIT");
-/// Of several commands.
 const AGGREGATE: Argument =
     one_of("aggregate", &[token("SUM"), token("MIN"), token("MAX")]).after("AGGREGATE").optional();
-/// Of several commands.
 const WHERE: Argument = one_of("where", &[token("MIN"), token("MAX")]);
 
 pub(super) static COMMANDS: &[Spec] = &[

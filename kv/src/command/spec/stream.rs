@@ -9,14 +9,10 @@ const fn command(name: &'static str, arity: i8, flags: Flags) -> Spec {
     Spec::new(Group::Stream, name, arity, flags).listed(Categories::STREAM)
 }
 
-/// Of several commands.
 const STREAMS: Argument = block("streams", &[KEY.multiple(), string("id").multiple()]).after("STREAMS");
-/// Of several commands.
 const OPERATOR: Argument =
     one_of("operator", &[token("=").named("equal"), token("~").named("approximately")]).optional();
-/// Of several commands.
 const STRATEGY: Argument = one_of("strategy", &[token("MAXLEN"), token("MINID").since("6.2.0")]);
-/// Of several commands.
 const ID: Argument = one_of("id-selector", &[string("id"), token("$").named("new-id")]);
 
 pub(super) static COMMANDS: &[Spec] = &[

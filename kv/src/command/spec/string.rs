@@ -9,7 +9,6 @@ const fn command(name: &'static str, arity: i8, flags: Flags) -> Spec {
     Spec::new(Group::String, name, arity, flags).listed(Categories::STRING)
 }
 
-/// Of several commands.
 const PAIRS: Argument = block("data", &[KEY, string("value")]).multiple();
 
 pub(super) static COMMANDS: &[Spec] = &[

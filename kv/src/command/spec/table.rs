@@ -5,6 +5,7 @@
 //! word and its container's number.
 
 use super::Spec;
+use crate::resp::Args;
 
 /// Every group of commands, each sorted by name.
 pub(crate) static GROUPS: [&[Spec]; 16] = [
@@ -46,6 +47,8 @@ pub(crate) static COMMANDS: [Command; COMMANDS_COUNT] = flatten();
 /// A command or a subcommand with its place in the table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Command {
+    /// That of `spec`, one step nearer.
+    name: &'static str,
     pub(crate) spec: &'static Spec,
     /// Its index in [`COMMANDS`]: what statistics and ACL rules call it.
     pub(crate) number: u16,
@@ -54,6 +57,10 @@ pub(crate) struct Command {
 }
 
 impl Command {
+    const fn new(spec: &'static Spec, number: u16, container: u16) -> Self {
+        Self { name: spec.name, spec, number, container }
+    }
+
     /// What a subcommand belongs to.
     pub(crate) fn container(&self) -> Option<&'static Self> {
         COMMANDS.get(usize::from(self.container))
@@ -98,9 +105,9 @@ pub(crate) fn find_full(name: &[u8]) -> Option<&'static Command> {
 }
 
 /// What a call runs: the subcommand if its command has any and there is a second word. `None` if either does not exist.
-pub(crate) fn find_call(words: &[&[u8]]) -> Option<&'static Command> {
-    let command = find(words.first()?)?;
-    match words.get(1) {
+pub(crate) fn find_call(args: Args<'_>) -> Option<&'static Command> {
+    let command = find(args.get(0)?)?;
+    match args.get(1) {
         Some(word) if !command.spec.subcommands.is_empty() => command.subcommand(word),
         _ => Some(command),
     }
@@ -109,33 +116,38 @@ pub(crate) fn find_call(words: &[&[u8]]) -> Option<&'static Command> {
 /// Stands for the container of a plain command, and for an empty place of [`PLACES`].
 const NO_CONTAINER: u16 = u16::MAX;
 
-/// Numbers of commands by hash: less than half full.
+/// Numbers of commands by hash: less than a quarter full.
 static PLACES: [u16; 1 << PLACES_BITS] = fill();
-const PLACES_BITS: u32 = 10;
-const _: () = assert!(COMMANDS_COUNT * 2 < 1 << PLACES_BITS);
+const PLACES_BITS: u32 = 11;
+const _: () = assert!(COMMANDS_COUNT * 4 < 1 << PLACES_BITS);
 
 fn probe(container: u16, word: &[u8]) -> Option<&'static Command> {
     let mut place = place_of(container, word);
     loop {
         let command = COMMANDS.get(usize::from(PLACES[place]))?;
-        if command.container == container && command.spec.name.as_bytes().eq_ignore_ascii_case(word) {
+        if command.container == container && command.name.as_bytes().eq_ignore_ascii_case(word) {
             return Some(command);
         }
         place = (place + 1) % PLACES.len();
     }
 }
 
-/// Mixes the length, the first and the last eight bytes, without regard to their case.
-#[expect(clippy::cast_possible_truncation, reason = "ten bits are left")]
+/// Mixes the length and up to eight bytes at both ends, without regard to their case.
 const fn place_of(container: u16, word: &[u8]) -> usize {
-    let length = word.len();
-    let (mut head, mut tail, mut at) = (length as u64, container as u64, 0);
-    while at < length && at < 8 {
-        head = head << 8 ^ (word[at] | 0x20) as u64;
-        tail = tail << 8 ^ (word[length - 1 - at] | 0x20) as u64;
-        at += 1;
-    }
-    ((head ^ tail.rotate_left(29)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - PLACES_BITS)) as usize
+    const NO_CASE: u64 = 0x2020_2020_2020_2020;
+    const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+    let (head, tail) = if let (Some(head), Some(tail)) = (word.first_chunk(), word.last_chunk()) {
+        (u64::from_le_bytes(*head), u64::from_le_bytes(*tail))
+    } else if let (Some(head), Some(tail)) = (word.first_chunk(), word.last_chunk()) {
+        (u32::from_le_bytes(*head) as u64, u32::from_le_bytes(*tail) as u64)
+    } else if let (Some(head), Some(tail)) = (word.first_chunk(), word.last_chunk()) {
+        (u16::from_le_bytes(*head) as u64, u16::from_le_bytes(*tail) as u64)
+    } else {
+        (0, 0)
+    };
+    let length = (word.len() as u64) << 60;
+    let mixed = ((head | NO_CASE) ^ (tail | NO_CASE).rotate_left(29) ^ length ^ container as u64).wrapping_mul(GOLDEN);
+    ((mixed ^ (mixed >> 32)).wrapping_mul(GOLDEN) >> (64 - PLACES_BITS)) as usize
 }
 
 const fn fill() -> [u16; 1 << PLACES_BITS] {
@@ -154,17 +166,16 @@ const fn fill() -> [u16; 1 << PLACES_BITS] {
 
 #[expect(clippy::cast_possible_truncation, reason = "the commands are fewer than the places")]
 const fn flatten() -> [Command; COMMANDS_COUNT] {
-    let first = Command { spec: &GROUPS[0][0], number: 0, container: NO_CONTAINER };
-    let (mut all, mut next, mut group) = ([first; COMMANDS_COUNT], 0, 0);
+    let (mut all, mut next, mut group) = ([Command::new(&GROUPS[0][0], 0, NO_CONTAINER); COMMANDS_COUNT], 0, 0);
     while group < GROUPS.len() {
         let mut at = 0;
         while at < GROUPS[group].len() {
             let (spec, number) = (&GROUPS[group][at], next as u16);
-            all[next] = Command { spec, number, container: NO_CONTAINER };
+            all[next] = Command::new(spec, number, NO_CONTAINER);
             next += 1;
             let mut inner = 0;
             while inner < spec.subcommands.len() {
-                all[next] = Command { spec: &spec.subcommands[inner], number: next as u16, container: number };
+                all[next] = Command::new(&spec.subcommands[inner], next as u16, number);
                 next += 1;
                 inner += 1;
             }
@@ -178,6 +189,7 @@ const fn flatten() -> [Command; COMMANDS_COUNT] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::resp::Request;
 
     #[test]
     fn every_name_leads_to_its_command() {
@@ -186,8 +198,8 @@ mod tests {
             let name = command.full_name();
             for name in [name.clone(), name.to_ascii_uppercase(), name[..1].to_ascii_uppercase() + &name[1..]] {
                 assert_eq!(find_full(name.as_bytes()).unwrap().number, command.number, "{name}");
-                let words: Vec<&[u8]> = name.split('|').map(str::as_bytes).chain([b"x".as_slice()]).collect();
-                let found = find_call(&words).map(|command| command.number);
+                let call: Request = name.split('|').map(str::as_bytes).chain([b"x".as_slice()]).collect();
+                let found = find_call(call.args()).map(|command| command.number);
                 assert_eq!(found, command.spec.subcommands.is_empty().then_some(command.number), "{name}");
             }
             assert_eq!(command.subcommands().len(), command.spec.subcommands.len());
@@ -218,12 +230,26 @@ mod tests {
         }
         // A subcommand is no command, and an unknown one is not its container.
         assert!(find(b"encoding").is_none());
-        assert!(find_call(&[b"config", b"nope"]).is_none());
-        assert!(find_call(&[b"config"]).is_some());
-        assert!(find_call(&[]).is_none());
+        for (call, is_known) in [("config nope", false), ("config", true), ("", false)] {
+            let call: Request = call.split(' ').map(str::as_bytes).collect();
+            assert_eq!(find_call(call.args()).is_some(), is_known);
+        }
+        assert!(find_call(Request::default().args()).is_none());
         // Bytes that differ in the bit of the case only, but are no letters.
         assert!(find(b"restore\rasking").is_none());
         assert!(find(b"eval\x7fro").is_none());
+    }
+
+    #[test]
+    fn every_container_knows_its_own_only() {
+        let containers = || COMMANDS.iter().filter(|command| !command.spec.subcommands.is_empty());
+        for (container, name) in containers().flat_map(|one| COMMANDS.iter().map(move |other| (one, other.spec.name))) {
+            let expected = container.spec.subcommands.iter().any(|subcommand| subcommand.name == name);
+            assert_eq!(container.subcommand(name.as_bytes()).is_some(), expected, "{} {name}", container.spec.name);
+        }
+        for name in COMMANDS.iter().map(|command| command.spec.name) {
+            assert_eq!(find(name.as_bytes()).is_some(), plain().any(|command| command.spec.name == name), "{name}");
+        }
     }
 
     #[test]
