@@ -4,6 +4,8 @@
 
 use crate::keyspace::Policy;
 use crate::value::list::Fill;
+use crate::value::stream::NodeLimits;
+use crate::value::{hash, set, zset};
 
 /// Which keyspace events are published: the letters of `notify-keyspace-events`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -94,15 +96,13 @@ pub(crate) struct Settings {
     /// `list-max-listpack-size`.
     pub(crate) list_fill: Fill,
     /// `hash-max-listpack-entries` and `-value`.
-    pub(crate) hash_packed_max: (usize, usize),
-    /// `set-max-listpack-entries` and `-value`.
-    pub(crate) set_packed_max: (usize, usize),
-    /// `set-max-intset-entries`.
-    pub(crate) set_integers_max: usize,
+    pub(crate) hash: hash::Limits,
+    /// `set-max-intset-entries`, `set-max-listpack-entries` and `-value`.
+    pub(crate) set: set::Limits,
     /// `zset-max-listpack-entries` and `-value`.
-    pub(crate) sorted_set_packed_max: (usize, usize),
+    pub(crate) sorted_set: zset::Limits,
     /// `stream-node-max-bytes` and `-entries`.
-    pub(crate) stream_node_max: (usize, usize),
+    pub(crate) stream: NodeLimits,
     /// The password of the default user; empty for none (`requirepass`).
     pub(crate) password: Vec<u8>,
 }
@@ -117,11 +117,10 @@ impl Default for Settings {
             lfu_decay_minutes: 1,
             events: Events::default(),
             list_fill: Fill::default(),
-            hash_packed_max: (512, 64),
-            set_packed_max: (128, 64),
-            set_integers_max: 512,
-            sorted_set_packed_max: (128, 64),
-            stream_node_max: (4_096, 100),
+            hash: hash::Limits::default(),
+            set: set::Limits::default(),
+            sorted_set: zset::Limits::default(),
+            stream: NodeLimits::default(),
             password: Vec::new(),
         }
     }

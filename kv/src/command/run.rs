@@ -152,9 +152,8 @@ fn unknown_subcommand(command: &Command, word: &[u8]) -> Error {
 
 /// The slots of the keys that a call names.
 pub(crate) fn slots(ready: Ready, args: Args<'_>, into: &mut Vec<Slot>) {
-    let words: Vec<&[u8]> = args.from(0).collect();
     // Without keys there it will fail as well, and needs none.
-    let _ = keys_of(ready.spec(), &words, &mut |at, _| into.push(Slot::of(words[at])));
+    let _ = keys_of(ready.spec(), args, &mut |at, _| into.push(Slot::of(&args[at])));
 }
 
 /// Locks the keys that a call names.
