@@ -33,6 +33,8 @@ pub struct Engine {
     /// Grows with every change of the settings.
     settings_version: AtomicU64,
     clients_made: AtomicU64,
+    /// Draws so far, from a secret beginning.
+    draws: AtomicU64,
     /// Errors by their code.
     errors: Mutex<BTreeMap<String, u64>>,
 }
@@ -53,6 +55,7 @@ impl Engine {
             settings: RwLock::default(),
             settings_version: AtomicU64::new(1),
             clients_made: AtomicU64::new(0),
+            draws: AtomicU64::new(hash_key_seed(&config.secret)),
             errors: Mutex::default(),
         }
     }
@@ -82,9 +85,23 @@ impl Engine {
         self.settings_version.fetch_add(1, Ordering::AcqRel);
     }
 
+    /// A number that nobody can foresee, evenly spread (SplitMix64 from a secret beginning).
+    pub(crate) fn draw(&self) -> u64 {
+        let state = self.draws.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
     /// An error was replied.
     pub(crate) fn count_error(&self, error: &Error) {
         let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
         *errors.entry(error.code().into()).or_default() += 1;
     }
+}
+
+/// Where draws begin.
+fn hash_key_seed(secret: &[u8; HASH_KEY_BYTES]) -> u64 {
+    let first = secret.first_chunk().expect("the secret is longer than eight bytes");
+    u64::from_le_bytes(*first)
 }

@@ -5,6 +5,7 @@ mod client;
 mod command;
 mod engine;
 mod error;
+mod glob;
 pub mod keyspace;
 pub mod memory;
 mod resp;

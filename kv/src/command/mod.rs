@@ -2,8 +2,11 @@
 
 pub(crate) mod call;
 pub(crate) mod connection;
+pub(crate) mod expire;
+pub(crate) mod generic;
 pub(crate) mod introspect;
 pub(crate) mod run;
+pub(crate) mod space;
 pub(crate) mod spec;
 pub(crate) mod string;
 pub(crate) mod transaction;
@@ -12,4 +15,5 @@ pub(crate) use call::{Call, Effects, Run};
 pub(crate) use run::Runs;
 
 /// The commands of every family: full names, and what runs each.
-const FAMILIES: [&[(&str, Run)]; 3] = [connection::RUNS, string::RUNS, transaction::RUNS];
+const FAMILIES: [&[(&str, Run)]; 6] =
+    [connection::RUNS, expire::RUNS, generic::RUNS, space::RUNS, string::RUNS, transaction::RUNS];

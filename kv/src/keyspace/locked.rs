@@ -430,6 +430,42 @@ impl<'a> Keys<'a> {
         self.shard_mut(key.slot).remove(database, key)
     }
 
+    /// Gives what is behind a key to the same key of another database. Says whether it did: not if that has the key.
+    pub(crate) fn move_to(&mut self, key: Key<'_>, target: usize) -> bool {
+        let source = std::mem::replace(&mut self.database, target);
+        let is_there = self.contains(key);
+        self.database = source;
+        let Some(handle) = self.live(key).filter(|_| !is_there) else { return false };
+        let shard = self.shard_mut(key.slot);
+        let record = shard.record(handle);
+        let (expiry, is_raw, access) =
+            (record.expiry().map_or(Expiry::Never, Expiry::At), record.is_raw(), record.access());
+        let text = (record.kind() == Kind::String).then(|| record.value().to_vec());
+        let removed = shard.remove(source, key).expect("it was just found");
+        match (text, removed.object) {
+            (Some(text), _) => shard.put_string(target, key, &text, is_raw, expiry, access),
+            (None, Some(object)) => drop(shard.put_object(target, key, removed.kind, object, expiry, access)),
+            (None, None) => unreachable!("what is no string has an object"),
+        }
+        true
+    }
+
+    /// Gives what is behind one key to another, with its expiry, whatever that one has. Says whether there was anything.
+    pub(crate) fn rename(&mut self, from: Key<'_>, to: Key<'_>) -> bool {
+        let Some(handle) = self.live(from) else { return false };
+        let record = self.shard(from.slot).record(handle);
+        let (expiry, is_raw) = (record.expiry().map_or(Expiry::Never, Expiry::At), record.is_raw());
+        let text = (record.kind() == Kind::String).then(|| record.value().to_vec());
+        let removed = self.remove(from).expect("it was just found");
+        let (database, first) = (self.database, self.access.first());
+        match (text, removed.object) {
+            (Some(text), _) => self.shard_mut(to.slot).put_string(database, to, &text, is_raw, expiry, first),
+            (None, Some(object)) => self.put_object(to, removed.kind, object, expiry),
+            (None, None) => unreachable!("what is no string has an object"),
+        }
+        true
+    }
+
     /// When a key expires: nothing if it is not there, `Some(None)` if it never does.
     #[expect(clippy::option_option, reason = "absent and never are two answers of one question")]
     pub(crate) fn expiry(&mut self, key: Key<'_>) -> Option<Option<i64>> {

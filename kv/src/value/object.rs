@@ -18,6 +18,19 @@ pub(crate) enum Object {
     Stream(Box<Stream>),
 }
 
+impl Object {
+    /// As `OBJECT ENCODING` says it.
+    pub(crate) fn encoding(&self) -> &'static str {
+        match self {
+            Self::List(list) => list.encoding(),
+            Self::Set(set) => set.encoding(),
+            Self::SortedSet(set) => set.encoding(),
+            Self::Hash(hash) => hash.encoding(),
+            Self::Stream(stream) => stream.encoding(),
+        }
+    }
+}
+
 /// A type that an [`Object`] may be.
 pub(crate) trait Collection: Sized {
     /// What a key with such a value is.
