@@ -1,4 +1,15 @@
-//! Commands.
+//! Commands: what is known of them, what runs them, and one module for each family.
 
+pub(crate) mod call;
+pub(crate) mod connection;
 pub(crate) mod introspect;
+pub(crate) mod run;
 pub(crate) mod spec;
+pub(crate) mod string;
+pub(crate) mod transaction;
+
+pub(crate) use call::{Call, Effects, Run};
+pub(crate) use run::Runs;
+
+/// The commands of every family: full names, and what runs each.
+const FAMILIES: [&[(&str, Run)]; 3] = [connection::RUNS, string::RUNS, transaction::RUNS];

@@ -22,6 +22,7 @@
 //! it into something else when it grows past that. Plays the part of Valkey's listpack, in a format of its own.
 
 use std::fmt;
+use std::ops::Deref;
 
 /// The most bytes that one element may have. The owner refuses longer ones before they come here.
 pub const ELEMENT_BYTES_MAX: usize = 1 << 31;
@@ -148,6 +149,19 @@ impl<'a> Piece<'a> {
         self.bytes(&mut Digits::default()).to_vec()
     }
 
+    /// The bytes of the element, of its own where it is kept as a number.
+    #[must_use]
+    pub fn text(&self) -> Text<'a> {
+        match self.0 {
+            Form::Bytes(bytes) => Text(TextForm::Bytes(bytes)),
+            Form::Integer(value) => {
+                let mut digits = Digits::default();
+                let start = digits.0.len() - digits.write(value).len();
+                Text(TextForm::Digits { digits, start })
+            }
+        }
+    }
+
     /// How many bytes an entry of this element takes in a [`Packed`].
     #[must_use]
     pub fn entry_bytes(&self) -> usize {
@@ -206,6 +220,39 @@ impl fmt::Debug for Piece<'_> {
             Form::Bytes(bytes) => write!(f, "\"{}\"", bytes.escape_ascii()),
             Form::Integer(value) => value.fmt(f),
         }
+    }
+}
+
+/// The bytes of an element, without memory of their own: borrowed, or the few digits of a number.
+#[derive(Debug, Clone, Copy)]
+pub struct Text<'a>(TextForm<'a>);
+
+#[derive(Debug, Clone, Copy)]
+enum TextForm<'a> {
+    Bytes(&'a [u8]),
+    Digits { digits: Digits, start: usize },
+}
+
+impl<'a> From<&'a [u8]> for Text<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        Self(TextForm::Bytes(bytes))
+    }
+}
+
+impl Deref for Text<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            TextForm::Bytes(bytes) => bytes,
+            TextForm::Digits { digits, start } => &digits.0[*start..],
+        }
+    }
+}
+
+impl AsRef<[u8]> for Text<'_> {
+    fn as_ref(&self) -> &[u8] {
+        self
     }
 }
 
@@ -476,6 +523,12 @@ impl Packed {
         Pieces { bytes: &self.bytes[place.0..] }
     }
 
+    /// The elements from one place to before another, from either end.
+    #[must_use]
+    pub fn iter_between(&self, from: Place, until: Place) -> Pieces<'_> {
+        Pieces { bytes: &self.bytes[from.0..until.0] }
+    }
+
     /// The elements before a place, from either end.
     #[must_use]
     pub fn iter_until(&self, place: Place) -> Pieces<'_> {
@@ -523,6 +576,20 @@ impl Packed {
         self.len -= count;
         self.shrink();
         count
+    }
+
+    /// Removes the elements from one place to before another.
+    pub fn remove_between(&mut self, from: Place, until: Place) {
+        let count = self.iter_between(from, until).count();
+        self.bytes.drain(from.0..until.0);
+        self.len -= count;
+        self.shrink();
+    }
+
+    /// Where the elements begin that are left of a walk to the end.
+    #[must_use]
+    pub const fn place_of(&self, rest: &Pieces<'_>) -> Place {
+        Place(self.bytes.len() - rest.bytes.len())
     }
 
     /// Removes the elements that equal these bytes, but for the first `skip` of them and up to a count; how many that
@@ -661,6 +728,32 @@ impl<'a> IntoIterator for &'a Packed {
 pub struct Pieces<'a> {
     /// Whole entries.
     bytes: &'a [u8],
+}
+
+impl<'a> Pieces<'a> {
+    /// Whether none is left.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Takes so many elements off the front, or as many as there are.
+    pub fn split_front(&mut self, count: usize) -> Self {
+        let all = self.bytes;
+        for _ in 0..count {
+            self.next();
+        }
+        Self { bytes: &all[..all.len() - self.bytes.len()] }
+    }
+
+    /// Takes so many elements off the back, or as many as there are; in the order in which they lie.
+    pub fn split_back(&mut self, count: usize) -> Self {
+        let all = self.bytes;
+        for _ in 0..count {
+            self.next_back();
+        }
+        Self { bytes: &all[self.bytes.len()..] }
+    }
 }
 
 impl<'a> Iterator for Pieces<'a> {

@@ -1,12 +1,21 @@
 //! What is behind a key that is no string: one of the collection types.
 
+use super::hash::Hash;
 use super::list::List;
+use super::set::Set;
+use super::stream::Stream;
+use super::zset::ZSet;
 use crate::keyspace::Kind;
 
 /// What is behind a key that is no string.
 #[derive(Debug)]
 pub(crate) enum Object {
     List(List),
+    Set(Set),
+    SortedSet(ZSet),
+    Hash(Hash),
+    /// Boxed: it is much larger than the others, and rarer.
+    Stream(Box<Stream>),
 }
 
 /// A type that an [`Object`] may be.
@@ -34,19 +43,11 @@ macro_rules! collection {
             const KIND: Kind = Kind::$kind;
 
             fn of(object: &Object) -> Option<&Self> {
-                match object {
-                    Object::$kind(value) => Some(value),
-                    #[allow(unreachable_patterns, reason = "there may be one kind only")]
-                    _ => None,
-                }
+                if let Object::$kind(value) = object { Some(value) } else { None }
             }
 
             fn of_mut(object: &mut Object) -> Option<&mut Self> {
-                match object {
-                    Object::$kind(value) => Some(value),
-                    #[allow(unreachable_patterns, reason = "there may be one kind only")]
-                    _ => None,
-                }
+                if let Object::$kind(value) = object { Some(value) } else { None }
             }
 
             fn into_object(self) -> Object {
@@ -61,3 +62,27 @@ macro_rules! collection {
 }
 
 collection!(List: List);
+collection!(Set: Set);
+collection!(SortedSet: ZSet);
+collection!(Hash: Hash);
+
+impl Collection for Stream {
+    const KIND: Kind = Kind::Stream;
+
+    fn of(object: &Object) -> Option<&Self> {
+        if let Object::Stream(value) = object { Some(value) } else { None }
+    }
+
+    fn of_mut(object: &mut Object) -> Option<&mut Self> {
+        if let Object::Stream(value) = object { Some(value) } else { None }
+    }
+
+    fn into_object(self) -> Object {
+        Object::Stream(Box::new(self))
+    }
+
+    /// Never: a stream without entries still knows its groups and its last id.
+    fn is_empty(&self) -> bool {
+        false
+    }
+}
