@@ -149,8 +149,8 @@ mod tests {
     #[test]
     fn legacy_ranges() {
         const RO: KeyFlags = access![RO];
-        let cases: [(&[KeySpec], (i8, i8, i8, bool)); 9] = [
-            (&[], (0, 0, 0, false)),
+        let cases = [
+            ([].as_slice(), (0, 0, 0, false)),
             (&[at(1, RO).step(2)], (1, -1, 2, false)),
             (&[at(1, access![RO | INCOMPLETE])], (1, 1, 1, true)),
             (&[at(1, RO), at(2, RO).through(-1)], (1, -1, 1, false)),
