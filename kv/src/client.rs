@@ -1,8 +1,10 @@
 //! One client: what it has said about itself, and how others reach it.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::pubsub::Topic;
 use crate::resp::{Protocol, Request};
 
 /// A client's number; none is used twice.
@@ -25,6 +27,7 @@ pub(crate) struct Client {
     pub(crate) watched: Vec<(usize, Box<[u8]>)>,
     /// Set by whoever changes one of them.
     pub(crate) is_dirty: Arc<AtomicBool>,
+    pub(crate) subscriptions: BTreeSet<(Topic, Box<[u8]>)>,
     /// The connection ends after the replies so far.
     pub(crate) is_leaving: bool,
     pub(crate) mailbox: Arc<Mailbox>,
@@ -66,6 +69,7 @@ impl Client {
             transaction: None,
             watched: Vec::new(),
             is_dirty: Arc::new(AtomicBool::new(false)),
+            subscriptions: BTreeSet::new(),
             is_leaving: false,
             mailbox,
         }
@@ -80,6 +84,8 @@ impl Client {
 /// What others leave for a client: replies of commands that waited, messages, the wish that it go.
 pub struct Mailbox {
     letters: Mutex<Letters>,
+    /// What its owner speaks.
+    is_resp3: AtomicBool,
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -103,7 +109,17 @@ impl Mailbox {
     /// A mailbox whose owner is told by `wake`, from any thread and with locks held: it must only schedule.
     #[must_use]
     pub fn new(wake: Box<dyn Fn() + Send + Sync>) -> Self {
-        Self { letters: Mutex::default(), wake }
+        Self { letters: Mutex::default(), is_resp3: AtomicBool::new(false), wake }
+    }
+
+    /// In which protocol messages are left.
+    pub(crate) fn protocol(&self) -> Protocol {
+        if self.is_resp3.load(Ordering::Relaxed) { Protocol::Resp3 } else { Protocol::Resp2 }
+    }
+
+    /// Its owner speaks another protocol from now on.
+    pub(crate) fn set_protocol(&self, protocol: Protocol) {
+        self.is_resp3.store(protocol == Protocol::Resp3, Ordering::Relaxed);
     }
 
     /// Leaves bytes that are not a reply. Returns how many wait.

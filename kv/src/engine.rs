@@ -9,6 +9,7 @@ use crate::command::Runs;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::memory::hash_key::{HASH_KEY_BYTES, HashKey};
+use crate::pubsub::PubSub;
 use crate::settings::Settings;
 use crate::waiting::Waiting;
 
@@ -28,6 +29,7 @@ pub struct EngineConfig {
 pub struct Engine {
     pub(crate) keyspace: Keyspace,
     pub(crate) waiting: Waiting,
+    pub(crate) pubsub: PubSub,
     pub(crate) runs: Runs,
     settings: RwLock<Arc<Settings>>,
     /// Grows with every change of the settings.
@@ -51,6 +53,7 @@ impl Engine {
         Self {
             keyspace: Keyspace::new(hash_key, config.shards, config.databases),
             waiting: Waiting::default(),
+            pubsub: PubSub::default(),
             runs: Runs::new(),
             settings: RwLock::default(),
             settings_version: AtomicU64::new(1),
@@ -91,6 +94,16 @@ impl Engine {
         let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ mixed >> 31
+    }
+
+    /// Errors so far, by code.
+    pub(crate) fn errors(&self) -> BTreeMap<String, u64> {
+        self.errors.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Counts errors from zero again.
+    pub(crate) fn forget_errors(&self) {
+        self.errors.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// An error was replied.

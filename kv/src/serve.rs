@@ -6,11 +6,14 @@ use crate::command::run::{self, Frame, Ready};
 use crate::engine::Engine;
 use crate::keyspace::Keys;
 use crate::resp::Reply;
-use crate::settings::Settings;
+use crate::settings::{Events, Settings};
 use crate::time::Now;
 use crate::waiting::{Place, Waiter};
 use std::sync::Arc;
 
+/// Keys that one look for expired ones takes in a shard, and how often it looks again where a quarter of them had.
+const EXPIRY_TURN: usize = 64;
+const EXPIRY_TURNS_MAX: usize = 256;
 /// Commands served in a row for one change, before others get a turn to lock.
 const SERVED_MAX: usize = 100_000;
 
@@ -18,7 +21,7 @@ impl Engine {
     /// Counts what a command did and tells subscribers, while its keys are still locked, so that all see one order.
     pub(crate) fn settle(
         &self,
-        _settings: &Settings,
+        settings: &Settings,
         _now: Now,
         _ready: Ready,
         keys: &mut Keys<'_>,
@@ -26,10 +29,47 @@ impl Engine {
     ) {
         for (database, key) in keys.expired.drain(..) {
             self.waiting.changed(database, &key);
+            if settings.events.has(Events::EXPIRED) {
+                self.publish_event(settings, "expired", database, &key);
+            }
         }
-        effects.events.clear();
+        for event in effects.events.drain(..) {
+            self.publish_event(settings, event.name, event.database, &event.key);
+        }
         effects.changes = 0;
         effects.trace = crate::command::call::Trace::AsIs;
+    }
+
+    /// Tells whoever listens to events of keys.
+    fn publish_event(&self, settings: &Settings, name: &str, database: usize, key: &[u8]) {
+        if settings.events.has(Events::KEYSPACE) {
+            let channel = [format!("__keyspace@{database}__:").as_bytes(), key].concat();
+            self.pubsub.publish(&channel, name.as_bytes());
+        }
+        if settings.events.has(Events::KEYEVENT) {
+            self.pubsub.publish(format!("__keyevent@{database}__:{name}").as_bytes(), key);
+        }
+    }
+
+    /// Looks for keys that have expired and takes them out, in every shard a few; in one where many have, more.
+    ///
+    /// To be called about ten times a second, by nobody who serves clients.
+    pub fn handle_tick(&self, now: Now) {
+        let settings = self.settings();
+        for number in 0..self.keyspace.shards() {
+            for _ in 0..EXPIRY_TURNS_MAX {
+                let found = self.keyspace.shard(number).expire_some(now.unix_ms(), EXPIRY_TURN);
+                for (database, key) in &found {
+                    self.waiting.changed(*database, key);
+                    if settings.events.has(Events::EXPIRED) {
+                        self.publish_event(&settings, "expired", *database, key);
+                    }
+                }
+                if found.len() < EXPIRY_TURN / 4 {
+                    break;
+                }
+            }
+        }
     }
 
     /// Serves commands that wait for keys which have changed, and those that their changes make ready.

@@ -15,7 +15,7 @@ use crate::command::{Effects, transaction};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::keyspace::Keys;
-use crate::resp::{Args, Parser, Reply, Request, RequestLimits};
+use crate::resp::{Args, Parser, Protocol, Reply, Request, RequestLimits};
 use crate::settings::Settings;
 use crate::time::Now;
 use crate::waiting::{InVain, Waiter};
@@ -189,6 +189,14 @@ impl Session {
         if !self.client.is_known && !flags.has(Flags::NO_AUTH) {
             return Err(Error::NO_AUTH);
         }
+        let is_resp2 = self.client.protocol == Protocol::Resp2;
+        if is_resp2 && !self.client.subscriptions.is_empty() && !is_for_subscribers(ready) {
+            let name = ready.command.full_name();
+            return Err(Error::text(format!(
+                "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in \
+                 this context"
+            )));
+        }
         if let Some(open) = &mut self.client.transaction
             && !transaction::runs_at_once(ready.command)
         {
@@ -217,6 +225,7 @@ impl Session {
     /// What follows a command: it waits, others are served, subscribers are told.
     fn settle(&mut self, frame: &Frame<'_>, ready: Ready, args: Args<'_>, mut keys: Keys<'_>) {
         self.reply.set_protocol(self.client.protocol);
+        self.client.mailbox.set_protocol(self.client.protocol);
         if let Some(wait) = self.effects.wait.take() {
             let who = (self.client.id, self.client.protocol, Arc::clone(&self.client.mailbox));
             let request = Request::copy(args);
@@ -232,11 +241,20 @@ impl Session {
     }
 }
 
+/// Whether a client that listens may call it in RESP2, where messages and replies look alike.
+fn is_for_subscribers(ready: Ready) -> bool {
+    let name = ready.spec().name;
+    name.ends_with("subscribe") || matches!(name, "ping" | "quit" | "reset")
+}
+
 impl Drop for Session {
     fn drop(&mut self) {
         if let Some(waits) = &self.waits {
             waits.waiter.claim();
             self.engine.waiting.leave(&waits.waiter);
+        }
+        for (topic, name) in &self.client.subscriptions {
+            self.engine.pubsub.unsubscribe(self.client.id, *topic, name);
         }
         self.engine.waiting.unwatch(self.client.id, &self.client.watched);
     }

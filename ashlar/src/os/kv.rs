@@ -4,18 +4,22 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use ashlar_kv::{Engine, EngineConfig};
 use tokio::runtime::Builder;
 use tokio::sync::watch;
 
 use super::signals::Signals;
-use super::{process, random, sockets};
+use super::{clock, process, random, sockets};
 use crate::failure::Failure;
 use crate::front::resp;
 
 /// Locks for each worker: so many that two workers seldom want the same one.
 const SHARDS_PER_WORKER: usize = 16;
+
+/// How often the engine looks after itself.
+const TICK: Duration = Duration::from_millis(100);
 
 /// How the engine runs.
 #[derive(Debug, Clone)]
@@ -53,7 +57,12 @@ pub fn run(plan: &Plan, started: impl FnOnce(SocketAddr)) -> Result<(), Failure>
     let result = control.block_on(async {
         let mut signals = Signals::new().map_err(|error| cannot_start(&error))?;
         started(listening);
-        let name = signals.next().await;
+        let name = loop {
+            tokio::select! {
+                name = signals.next() => break name,
+                () = clock::sleep(TICK) => engine.handle_tick(clock::now_both()),
+            }
+        };
         tracing::info!(signal = name, "stopping");
         Ok(())
     });

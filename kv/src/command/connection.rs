@@ -20,6 +20,12 @@ pub(super) const RUNS: &[(&str, Run)] = &[
 ];
 
 fn ping(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    if call.args.len() < 3 && call.client.protocol == Protocol::Resp2 && !call.client.subscriptions.is_empty() {
+        call.reply.array(2);
+        call.reply.bulk(b"pong");
+        call.reply.bulk(call.args.get(1).unwrap_or_default());
+        return Ok(());
+    }
     match call.args.len() {
         1 => call.reply.status("PONG"),
         2 => call.reply.bulk(&call.args[1]),
@@ -51,7 +57,9 @@ fn quit(call: &mut Call<'_, '_>) -> Result<(), Error> {
 fn reset(call: &mut Call<'_, '_>) -> Result<(), Error> {
     call.client.transaction = None;
     super::transaction::forget_watched(call);
+    super::pubsub::unsubscribe_all(call);
     call.client.database = 0;
+    call.keys.select(0);
     call.client.name.clear();
     call.client.protocol = Protocol::Resp2;
     call.client.silence = Silence::Never;

@@ -5,7 +5,9 @@ pub(crate) mod connection;
 pub(crate) mod expire;
 pub(crate) mod generic;
 pub(crate) mod introspect;
+pub(crate) mod pubsub;
 pub(crate) mod run;
+pub(crate) mod server;
 pub(crate) mod space;
 pub(crate) mod spec;
 pub(crate) mod string;
@@ -15,5 +17,13 @@ pub(crate) use call::{Call, Effects, Run};
 pub(crate) use run::Runs;
 
 /// The commands of every family: full names, and what runs each.
-const FAMILIES: [&[(&str, Run)]; 6] =
-    [connection::RUNS, expire::RUNS, generic::RUNS, space::RUNS, string::RUNS, transaction::RUNS];
+const FAMILIES: &[&[(&str, Run)]] = &[
+    connection::RUNS,
+    expire::RUNS,
+    generic::RUNS,
+    pubsub::RUNS,
+    server::RUNS,
+    space::RUNS,
+    string::RUNS,
+    transaction::RUNS,
+];

@@ -36,7 +36,7 @@ enum Needs {
 }
 
 /// Commands without keys in their words that nevertheless look at keys.
-const EVERYTHING: [&str; 16] = [
+const EVERYTHING: [&str; 18] = [
     "dbsize",
     "debug",
     "eval",
@@ -46,7 +46,9 @@ const EVERYTHING: [&str; 16] = [
     "fcall",
     "fcall_ro",
     "flushall",
+    "config|resetstat",
     "flushdb",
+    "info",
     "keys",
     "randomkey",
     "scan",

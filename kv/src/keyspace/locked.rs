@@ -108,7 +108,7 @@ impl Keyspace {
             }
             Lock::Everything => Held::All((0..self.shards.len()).map(|number| self.shard(number)).collect()),
         };
-        Keys { space: self, held, database, now_ms, access, chance: 0, missed: 0, hit: 0, expired: Vec::new() }
+        Keys { space: self, held, database, now_ms, access, chance: 0, expired: Vec::new() }
     }
 }
 
@@ -189,9 +189,6 @@ pub(crate) struct Keys<'a> {
     now_ms: i64,
     access: AccessClock,
     chance: u32,
-    /// Reads that found nothing, and something.
-    pub(crate) missed: u64,
-    pub(crate) hit: u64,
     /// Keys that were found to have expired, and were taken out: database and name.
     pub(crate) expired: Vec<(usize, Box<[u8]>)>,
 }
@@ -260,6 +257,7 @@ impl<'a> Keys<'a> {
             return Some(handle);
         }
         drop(shard.remove(database, key));
+        shard.counts.expired += 1;
         self.expired.push((database, key.bytes.into()));
         None
     }
@@ -268,10 +266,10 @@ impl<'a> Keys<'a> {
     #[inline]
     pub(crate) fn read(&mut self, key: Key<'_>) -> Option<Found<'_>> {
         let Some(handle) = self.live(key) else {
-            self.missed += 1;
+            self.shard_mut(key.slot).counts.misses += 1;
             return None;
         };
-        self.hit += 1;
+        self.shard_mut(key.slot).counts.hits += 1;
         Some(self.used(key, handle))
     }
 

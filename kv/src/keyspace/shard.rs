@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::locked::Key;
 use super::record::{self, Attributes, Kind, Record, record_len};
+use super::slot::Slot;
 use crate::memory::arena::{Arena, Handle};
 use crate::memory::hash_key::HashKey;
 use crate::memory::index::Index;
@@ -24,12 +25,30 @@ pub(crate) enum Expiry {
     At(i64),
 }
 
+/// What became of keys that were looked for. Counted under the lock, so that no two cores share a counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Counts {
+    pub(crate) hits: u64,
+    pub(crate) misses: u64,
+    pub(crate) expired: u64,
+}
+
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, more: Self) {
+        self.hits += more.hits;
+        self.misses += more.misses;
+        self.expired += more.expired;
+    }
+}
+
 /// Keys of one database in one shard.
 #[derive(Debug)]
 struct Database {
     slots: Box<[Index]>,
     /// Those that expire, under the same hashes.
     expiring: Index,
+    /// Where the search for expired keys goes on.
+    expiry_cursor: u32,
     keys: usize,
 }
 
@@ -41,6 +60,8 @@ pub(crate) struct Shard {
     slots: usize,
     arena: Arena,
     objects: Slab<Object>,
+    /// Keys that were looked for: found, not found, found to have expired.
+    pub(crate) counts: Counts,
     /// By number; those that never held a key are absent.
     databases: Vec<Option<Box<Database>>>,
 }
@@ -49,7 +70,15 @@ impl Shard {
     /// No keys. `databases` is how many there are.
     pub(crate) fn new(hash_key: Arc<HashKey>, first_slot: usize, slots: usize, databases: usize) -> Self {
         let databases = std::iter::repeat_with(|| None).take(databases).collect();
-        Self { hash_key, first_slot, slots, arena: Arena::new(), objects: Slab::default(), databases }
+        Self {
+            hash_key,
+            first_slot,
+            slots,
+            arena: Arena::new(),
+            objects: Slab::default(),
+            counts: Counts::default(),
+            databases,
+        }
     }
 
     /// Keys in a database, with those that have expired and were not found yet.
@@ -251,6 +280,30 @@ impl Shard {
         database.slots.iter().flat_map(Index::iter).for_each(|handle| visit(self.record(handle)));
     }
 
+    /// Looks at some keys of each database that expire, from where it stopped, and takes out those that have. Returns them.
+    pub(crate) fn expire_some(&mut self, now_ms: i64, count: usize) -> Vec<(usize, Box<[u8]>)> {
+        let mut all = Vec::new();
+        for number in 0..self.databases.len() {
+            let Some(database) = &self.databases[number] else { continue };
+            let mut found: Vec<Box<[u8]>> = Vec::new();
+            let cursor = self.scan_expiring(number, database.expiry_cursor, count, |record| {
+                if record.expiry().is_some_and(|at| at <= now_ms) {
+                    found.push(record.key().into());
+                }
+            });
+            for name in found {
+                let key = Key { bytes: &name, hash: self.hash_key.hash(&name), slot: Slot::of(&name) };
+                drop(self.remove(number, key));
+                self.counts.expired += 1;
+                all.push((number, name));
+            }
+            if let Some(database) = &mut self.databases[number] {
+                database.expiry_cursor = cursor;
+            }
+        }
+        all
+    }
+
     /// Visits keys that expire, from a cursor on.
     pub(crate) fn scan_expiring(
         &self,
@@ -348,7 +401,7 @@ impl Shard {
         let hash_of = |handle| hash_key.hash(Record::of(arena.cell(handle)).key());
         let database = databases[number].get_or_insert_with(|| {
             let slots = std::iter::repeat_with(Index::new).take(*slots).collect();
-            Box::new(Database { slots, expiring: Index::new(), keys: 0 })
+            Box::new(Database { slots, expiring: Index::new(), expiry_cursor: 0, keys: 0 })
         });
         database.slots[key.slot.index() - *first_slot].insert(key.hash, handle, hash_of);
         database.keys += 1;

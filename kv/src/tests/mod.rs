@@ -4,6 +4,8 @@
 //! replies as `redis-cli` would print them without colours; see [`check`].
 
 mod generic;
+mod pubsub;
+mod server;
 mod string;
 mod transaction;
 
@@ -55,6 +57,11 @@ impl Talk {
         self.sessions.iter_mut().for_each(|session| {
             session.handle_time(now);
         });
+    }
+
+    /// The engine looks after itself.
+    pub(crate) fn tick(&mut self) {
+        self.engine.handle_tick(self.now());
     }
 
     fn now(&self) -> Now {

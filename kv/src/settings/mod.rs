@@ -2,6 +2,8 @@
 //!
 //! One value holds everything; a change makes a new value that every connection sees with its next request.
 
+pub(crate) mod parameter;
+
 use crate::keyspace::Policy;
 use crate::value::list::Fill;
 use crate::value::stream::NodeLimits;
