@@ -12,8 +12,8 @@ use std::collections::VecDeque;
 use super::{End, Fill};
 use crate::memory::packed::{Packed, Place};
 
-/// The most nodes of one run.
-const RUN_NODES_MAX: usize = 128;
+/// The most nodes of one run. Few in tests, so that they have many runs.
+const RUN_NODES_MAX: usize = if cfg!(test) { 4 } else { 128 };
 
 /// Nodes that lie next to each other.
 #[derive(Debug, Clone, Default)]

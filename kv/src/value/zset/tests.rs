@@ -174,6 +174,7 @@ fn scores_are_set_under_conditions() {
             ("b", 2.0, gt, Outcome::Added(2.0)),
             ("a", 1.0, lt, Outcome::Updated(1.0)),
             ("a", 3.0, lt, Outcome::Refused),
+            ("a", 2.0, lt, Outcome::Refused),
             ("b", 3.0, When { is_known: true, ..gt }, Outcome::Refused),
         ] {
             assert_eq!(set(member, score, when).0, Ok(expected), "{member} {score} {when:?}");
