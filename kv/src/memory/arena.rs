@@ -88,7 +88,7 @@ impl Handle {
 }
 
 /// Cells of one size, or one long record, or nothing (a number that waits for its next use).
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Chunk {
     /// All cells. Empty exactly when the number is unused.
     cells: Box<[u8]>,
@@ -161,7 +161,7 @@ struct Class {
 }
 
 /// Records in cells. An empty one allocates nothing.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Arena {
     /// By number; those without bytes are unused.
     chunks: Vec<Chunk>,

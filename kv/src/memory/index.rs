@@ -27,7 +27,7 @@ use self::segment::Place;
 use crate::memory::arena::Handle;
 
 /// Entries by hash. An empty one allocates nothing.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Index {
     root: Root,
 }
@@ -35,7 +35,7 @@ pub struct Index {
 const _: () = assert!(size_of::<Index>() <= 48, "there is one for each slot of each database");
 
 /// Nearly all indexes are one segment.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Root {
     One(Part),
     Many(Box<Directory>),
@@ -281,7 +281,7 @@ const RANDOM_TRIES_MAX: usize = 128;
 
 /// A number below a bound, evenly spread as far as 64 bits can be.
 #[inline]
-const fn below(draw: u64, bound: usize) -> usize {
+pub(crate) const fn below(draw: u64, bound: usize) -> usize {
     ((draw as u128 * bound as u128) >> 64) as usize
 }
 

@@ -9,9 +9,12 @@
 //! Deliberately absent: the meaning of an expiry (an expired entry is an entry here), and the hash key, which all calls
 //! that hash are given, always the same.
 
+use std::collections::BTreeSet;
+
 use crate::memory::arena::{Arena, Handle};
 use crate::memory::hash_key::HashKey;
 use crate::memory::index::Index;
+use crate::value::choose::choose;
 
 /// The entry has an expiry.
 const EXPIRES: u8 = 1;
@@ -19,6 +22,9 @@ const EXPIRES: u8 = 1;
 const WIDE: u8 = 2;
 /// The entry has a value that is not empty.
 const VALUED: u8 = 4;
+
+/// Different entries are drawn one by one if they are less than one in so many; otherwise all entries are walked.
+const DISTINCT_DRAWN_PART: usize = 8;
 
 /// The most bytes before the member.
 const HEADER_BYTES_MAX: usize = 1 + 4 + 4 + 8;
@@ -81,7 +87,7 @@ fn decode_len(bytes: &mut &[u8], is_wide: bool) -> usize {
 }
 
 /// Entries by member. An empty one allocates nothing.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Dict {
     arena: Arena,
     index: Index,
@@ -249,6 +255,22 @@ impl Dict {
     #[must_use]
     pub fn random(&self, draw: impl FnMut() -> u64) -> Option<Handle> {
         self.index.random(draw)
+    }
+
+    /// Shows so many different entries, or all if there are not so many. Each selection has the same chance, but not each
+    /// order. `draw` gives evenly spread numbers of 64 bits.
+    pub fn random_distinct<'a>(&'a self, count: usize, mut draw: impl FnMut() -> u64, mut show: impl FnMut(Entry<'a>)) {
+        if count >= self.len() / DISTINCT_DRAWN_PART {
+            choose(self.iter(), self.len(), count, draw, show);
+            return;
+        }
+        let mut drawn = BTreeSet::new();
+        while drawn.len() < count {
+            let handle = self.random(&mut draw).expect("there are more entries than are wanted");
+            if drawn.insert(handle) {
+                show(self.entry(handle));
+            }
+        }
     }
 
     /// All entries, in no promised order.

@@ -14,7 +14,7 @@ const ENTRIES_PER_PLACE_MIN: usize = 64;
 const MERGED_ENTRIES_MAX: usize = BLOCKS_MAX * 7 / 2;
 
 /// A segment and the orders that it is for: those that begin with the first `depth` bits of `base`.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Part {
     pub(super) segment: Segment,
     /// The first order. The bits after `depth` are 0.
@@ -65,16 +65,30 @@ impl Part {
     }
 
     fn take_in(&mut self, segment: &Segment, hash_of: &impl Fn(Handle) -> u64) {
-        for handle in segment.handles() {
-            let (order, tag) = split_hash(hash_of(handle));
+        self.put(&read_entries(segment, hash_of));
+    }
+
+    fn put(&mut self, entries: &[(Handle, u32, u8)]) {
+        for &(handle, order, tag) in entries {
             let mark = self.mark(order, tag);
             self.segment.insert(mark, handle);
         }
     }
 }
 
+/// The entries of a segment, each with order and tag. They are read before any is moved: a processor has many reads
+/// under way at once, but only if no write depends on them.
+fn read_entries(segment: &Segment, hash_of: &impl Fn(Handle) -> u64) -> Vec<(Handle, u32, u8)> {
+    let mut entries = Vec::with_capacity(segment.len());
+    entries.extend(segment.handles().map(|handle| {
+        let (order, tag) = split_hash(hash_of(handle));
+        (handle, order, tag)
+    }));
+    entries
+}
+
 /// Parts by order.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Directory {
     /// Entries in all parts.
     pub(super) len: usize,
@@ -190,14 +204,11 @@ impl Directory {
         let number = self.table[self.place(order)];
         let old = std::mem::take(&mut self.parts[number as usize]);
         let (depth, middle) = (old.depth + 1, old.base | half(old.depth));
-        let entries = old.segment.handles().map(|handle| (handle, split_hash(hash_of(handle))));
-        let (uppers, lowers): (Vec<_>, Vec<_>) = entries.partition(|(_, (order, _))| *order >= middle);
-        let cut = |base, entries: &[(Handle, (u32, u8))]| {
+        let entries = read_entries(&old.segment, hash_of);
+        let (uppers, lowers): (Vec<_>, Vec<_>) = entries.into_iter().partition(|(_, order, _)| *order >= middle);
+        let cut = |base, entries: &[_]| {
             let mut part = Part { segment: Segment::with_room_for(entries.len()), base, depth };
-            for &(handle, (order, tag)) in entries {
-                let mark = part.mark(order, tag);
-                part.segment.insert(mark, handle);
-            }
+            part.put(entries);
             part
         };
         let (lower, upper) = (cut(old.base, &lowers), cut(middle, &uppers));

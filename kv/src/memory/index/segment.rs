@@ -112,7 +112,7 @@ pub(super) struct Place {
 }
 
 /// A hash table of fixed size. An empty one allocates nothing.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Segment {
     blocks: Box<[Block]>,
     live: u32,
