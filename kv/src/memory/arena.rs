@@ -45,7 +45,7 @@ const CELL_BITS: u32 = 10;
 const CELLS_MAX: usize = 1 << CELL_BITS;
 
 /// The first chunk of a size has up to so many cells, and no more than [`FIRST_CHUNK_BYTES_MAX`].
-const FIRST_CELLS_MAX: usize = 8;
+const FIRST_CELLS_MAX: usize = 16;
 
 /// The most that the first chunk of a size has, in bytes, if that is a cell at all.
 const FIRST_CHUNK_BYTES_MAX: usize = 512;

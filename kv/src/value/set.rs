@@ -241,7 +241,7 @@ impl Set {
         match &mut self.form {
             Form::Integers(integers) => {
                 let Some(value) = member.integer() else {
-                    self.leave_integers(member.len(), key, limits);
+                    self.leave_integers(key, limits);
                     return self.add_text(member, key, limits);
                 };
                 let is_new = integers.insert(value);
@@ -287,12 +287,12 @@ impl Set {
         }
     }
 
-    /// Makes room for a member of so many bytes that is no integer: a short sequence if all would fit one.
-    fn leave_integers(&mut self, member_bytes: usize, key: &HashKey, limits: &Limits) {
+    /// Makes room for a member that is no integer: becomes a short sequence if one takes all integers and a member more.
+    fn leave_integers(&mut self, key: &HashKey, limits: &Limits) {
         let Form::Integers(integers) = &self.form else { return };
         let ends = integers.iter().next().into_iter().chain(integers.iter().next_back());
         let digits_max = ends.map(|value| Text::from(value).len()).max().unwrap_or(0);
-        if limits.packs(integers.len(), integers.len().saturating_mul(digits_max), digits_max.max(member_bytes)) {
+        if limits.packs(integers.len(), integers.len().saturating_mul(digits_max), digits_max) {
             let mut packed = Packed::new();
             integers.iter().for_each(|value| packed.push_back(value));
             self.form = Form::Packed(packed);
