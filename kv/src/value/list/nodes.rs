@@ -211,7 +211,7 @@ impl Nodes {
         let node = &mut self.runs[at.run].nodes[at.node];
         let old = place(node, at.n);
         let bytes = node.byte_len() - node.get(old).entry_bytes();
-        if node.len() == 1 || fill.allows(bytes, node.len() - 1, element) {
+        if fill.allows(bytes, node.len() - 1, element) {
             return node.replace(old, element);
         }
         self.insert(at, element, fill);
