@@ -209,10 +209,11 @@ fn a_long_list_has_few_nodes_after_most_elements_are_gone() {
 
 #[test]
 fn elements_inserted_at_one_place_fill_their_nodes() {
-    for side in [Side::Before, Side::After] {
+    // The first and the last of a full node.
+    for (side, place) in [(Side::Before, 50), (Side::After, 49)] {
         let fill = Fill(10);
         let mut list = List::new();
-        list.push_all(End::Back, (0..100).map(|n| if n == 50 { "pivot".into() } else { format!("e{n}") }), fill);
+        list.push_all(End::Back, (0..100).map(|n| if n == place { "pivot".into() } else { format!("e{n}") }), fill);
         for n in 0..400 {
             assert!(list.insert(side, b"pivot", format!("i{n}").as_bytes(), fill));
         }
