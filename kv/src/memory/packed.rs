@@ -22,7 +22,6 @@
 //! it into something else when it grows past that. Plays the part of Valkey's listpack, in a format of its own.
 
 use std::fmt;
-use std::ops::Deref;
 
 /// The most bytes that one element may have. The owner refuses longer ones before they come here.
 pub const ELEMENT_BYTES_MAX: usize = 1 << 31;
@@ -149,19 +148,6 @@ impl<'a> Piece<'a> {
         self.bytes(&mut Digits::default()).to_vec()
     }
 
-    /// The bytes of the element, of its own where it is kept as a number.
-    #[must_use]
-    pub fn text(&self) -> Text<'a> {
-        match self.0 {
-            Form::Bytes(bytes) => Text(TextForm::Bytes(bytes)),
-            Form::Integer(value) => {
-                let mut digits = Digits::default();
-                let start = digits.0.len() - digits.write(value).len();
-                Text(TextForm::Digits { digits, start })
-            }
-        }
-    }
-
     /// How many bytes an entry of this element takes in a [`Packed`].
     #[must_use]
     pub fn entry_bytes(&self) -> usize {
@@ -220,39 +206,6 @@ impl fmt::Debug for Piece<'_> {
             Form::Bytes(bytes) => write!(f, "\"{}\"", bytes.escape_ascii()),
             Form::Integer(value) => value.fmt(f),
         }
-    }
-}
-
-/// The bytes of an element, without memory of their own: borrowed, or the few digits of a number.
-#[derive(Debug, Clone, Copy)]
-pub struct Text<'a>(TextForm<'a>);
-
-#[derive(Debug, Clone, Copy)]
-enum TextForm<'a> {
-    Bytes(&'a [u8]),
-    Digits { digits: Digits, start: usize },
-}
-
-impl<'a> From<&'a [u8]> for Text<'a> {
-    fn from(bytes: &'a [u8]) -> Self {
-        Self(TextForm::Bytes(bytes))
-    }
-}
-
-impl Deref for Text<'_> {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match &self.0 {
-            TextForm::Bytes(bytes) => bytes,
-            TextForm::Digits { digits, start } => &digits.0[*start..],
-        }
-    }
-}
-
-impl AsRef<[u8]> for Text<'_> {
-    fn as_ref(&self) -> &[u8] {
-        self
     }
 }
 

@@ -123,7 +123,7 @@ impl List {
         for part in parts {
             list.push_all(End::Back, part.iter().map(|piece| piece.to_vec()), fill);
         }
-        list.settle(fill, |bytes, len| !fill.is_exceeded(bytes + FRAME_BYTES, len));
+        list.settle(|bytes, len| !fill.is_exceeded(bytes + FRAME_BYTES, len));
         list
     }
 
@@ -381,13 +381,12 @@ impl List {
 
     /// Becomes short if what is left fills half a sequence at most.
     fn settle_small(&mut self, fill: Fill) {
-        // Elements are counted without regard to bytes, but a large one has a node of its own for good.
-        self.settle(fill, |bytes, len| fill.is_half(bytes, len));
+        self.settle(|bytes, len| fill.is_half(bytes, len));
     }
 
-    fn settle(&mut self, fill: Fill, is_small: impl Fn(usize, usize) -> bool) {
+    fn settle(&mut self, is_small: impl Fn(usize, usize) -> bool) {
         let Body::Long(nodes) = &mut self.body else { return };
-        let fits = |node: &Packed| !fill.is_large(node.byte_len()) && is_small(node.byte_len(), node.len());
+        let fits = |node: &Packed| is_small(node.byte_len(), node.len());
         if nodes.len() == 0 {
             self.body = Body::Short(Packed::new());
         } else if nodes.only().is_some_and(fits) {

@@ -15,9 +15,11 @@ use std::ops::Range;
 
 use crate::memory::arena::Handle;
 use crate::memory::hash_key::HashKey;
-use crate::memory::packed::{Packed, Place, Text};
+use crate::memory::index::below;
+use crate::memory::packed::{Digits, Packed, Place};
 use crate::memory::tree::Handles;
 use crate::value::span::span;
+use crate::value::text::Text;
 
 mod bounds;
 mod combine;
@@ -61,7 +63,7 @@ pub struct Entry<'a> {
 impl Entry<'_> {
     /// How this entry is ordered against another.
     fn order(&self, score: f64, member: &[u8]) -> Ordering {
-        order((self.score, &self.member), (score, member))
+        order((self.score, self.member.bytes(&mut Digits::default())), (score, member))
     }
 }
 
@@ -386,7 +388,7 @@ impl ZSet {
     /// An entry, each with the same chance.
     #[must_use]
     pub fn random(&self, mut draw: impl FnMut() -> u64) -> Option<Entry<'_>> {
-        self.nth(below(&mut draw, self.len()))
+        if self.is_empty() { None } else { self.nth(below(draw(), self.len())) }
     }
 
     /// The ranks of so many different entries, each choice with the same chance, in ascending order. All if there are
@@ -401,7 +403,7 @@ impl ZSet {
         // Floyd's sampling (Bentley, Floyd: "A sample of brilliance", 1987).
         let mut chosen = BTreeSet::new();
         for limit in len - drawn..len {
-            let rank = below(&mut draw, limit + 1);
+            let rank = below(draw(), limit + 1);
             if !chosen.insert(rank) {
                 chosen.insert(limit);
             }
@@ -435,7 +437,9 @@ impl ZSet {
     /// How many entries at the front have members that answer yes, where all that do come before all that do not.
     fn partition_by_member(&self, mut is_before: impl FnMut(&[u8]) -> bool) -> usize {
         match &self.body {
-            Body::Short(_) => self.iter().take_while(|entry| is_before(&entry.member)).count(),
+            Body::Short(_) => {
+                self.iter().take_while(|entry| is_before(entry.member.bytes(&mut Digits::default()))).count()
+            }
             Body::Long(long) => long.partition_by_member(is_before),
         }
     }
@@ -450,7 +454,7 @@ impl ZSet {
     fn lengthened(&self, key: &HashKey) -> Long {
         let mut long = Long::default();
         for entry in self {
-            long.push_back(key, &entry.member, entry.score);
+            long.push_back(key, entry.member.bytes(&mut Digits::default()), entry.score);
         }
         long
     }
@@ -461,7 +465,7 @@ impl ZSet {
         if limits.allow(long.len(), 0) && self.iter().all(|entry| limits.allow(0, entry.member.len())) {
             let mut packed = Packed::new();
             for entry in self.iter() {
-                short::push_back(&mut packed, &entry.member, entry.score);
+                short::push_back(&mut packed, entry.member.piece(), entry.score);
             }
             self.body = Body::Short(packed);
         }
@@ -473,12 +477,6 @@ impl ZSet {
 enum Spot {
     Short(Place),
     Long(Handle),
-}
-
-/// A number below a limit; 0 for a limit of 0.
-fn below(draw: &mut impl FnMut() -> u64, limit: usize) -> usize {
-    let scaled = (u128::from(draw()) * limit as u128) >> 64;
-    usize::try_from(scaled).expect("less than the limit")
 }
 
 impl<'a> IntoIterator for &'a ZSet {

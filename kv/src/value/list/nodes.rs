@@ -12,8 +12,8 @@ use std::collections::VecDeque;
 use super::{End, Fill};
 use crate::memory::packed::{Packed, Place};
 
-/// The most nodes of one run.
-const RUN_NODES_MAX: usize = 128;
+/// The most nodes of one run. Few in tests, so that they have many runs.
+const RUN_NODES_MAX: usize = if cfg!(test) { 4 } else { 128 };
 
 /// Nodes that lie next to each other.
 #[derive(Debug, Clone, Default)]
@@ -211,7 +211,7 @@ impl Nodes {
         let node = &mut self.runs[at.run].nodes[at.node];
         let old = place(node, at.n);
         let bytes = node.byte_len() - node.get(old).entry_bytes();
-        if node.len() == 1 || fill.allows(bytes, node.len() - 1, element) {
+        if fill.allows(bytes, node.len() - 1, element) {
             return node.replace(old, element);
         }
         self.insert(at, element, fill);

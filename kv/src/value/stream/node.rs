@@ -177,7 +177,9 @@ impl Node {
         let mut entries = self.entries(StreamId::MIN);
         let place = self.pieces.place_of(&entries.rest);
         let count = count.min(self.len);
-        (0..count).for_each(|_| drop(entries.next()));
+        for _ in 0..count {
+            entries.next();
+        }
         let after = self.pieces.place_of(&entries.rest);
         self.pieces.remove_between(place, after);
         self.len -= count;

@@ -30,13 +30,14 @@ impl Long {
     }
 
     pub(super) fn entry(&self, handle: Handle) -> Entry<'_> {
-        entry_of(&self.members, handle)
+        let (member, score) = pair_of(&self.members, handle);
+        Entry { member: member.into(), score }
     }
 
     /// Where a member is, and its score.
     pub(super) fn find(&self, key: &HashKey, member: &[u8]) -> Option<(Handle, f64)> {
         let handle = self.members.find(key, member)?;
-        Some((handle, self.entry(handle).score))
+        Some((handle, pair_of(&self.members, handle).1))
     }
 
     /// Adds a member that is not there.
@@ -60,14 +61,14 @@ impl Long {
     /// Puts an entry of the table in the order.
     fn place(&mut self, handle: Handle) {
         let Self { members, order } = self;
-        let Entry { member, score } = entry_of(members, handle);
-        order.insert(Item::new(number_of(score), handle), |item| is_before(members, item, score, &member));
+        let (member, score) = pair_of(members, handle);
+        order.insert(Item::new(number_of(score), handle), |item| is_before(members, item, score, member));
     }
 
     /// Takes an entry of the table out of the order.
     fn displace(&mut self, handle: Handle) {
-        let Entry { member, score } = self.entry(handle);
-        let rank = self.rank_of(score, &member);
+        let (member, score) = pair_of(&self.members, handle);
+        let rank = self.rank_of(score, member);
         let removed = self.order.remove_at(rank);
         assert!(removed == Some(handle), "the order has what the table has");
     }
@@ -125,21 +126,22 @@ impl Long {
     pub(super) fn from_members(members: Dict) -> Self {
         let mut handles: Vec<Handle> = members.handles().collect();
         handles.sort_unstable_by(|one, other| {
-            let (one, other) = (entry_of(&members, *one), entry_of(&members, *other));
-            order((one.score, &one.member), (other.score, &other.member))
+            let [one, other] = [one, other].map(|handle| pair_of(&members, *handle));
+            order((one.1, one.0), (other.1, other.0))
         });
         let mut order = Tree::new();
         for handle in handles {
-            let number = number_of(entry_of(&members, handle).score);
+            let number = number_of(pair_of(&members, handle).1);
             order.insert(Item::new(number, handle), |_| true);
         }
         Self { members, order }
     }
 }
 
-fn entry_of(members: &Dict, handle: Handle) -> Entry<'_> {
+/// A member and its score.
+fn pair_of(members: &Dict, handle: Handle) -> (&[u8], f64) {
     let entry = members.entry(handle);
-    Entry { member: entry.member.into(), score: score_of(entry) }
+    (entry.member, score_of(entry))
 }
 
 /// Whether an item comes before a member with a score. Only where scores are the same, members are looked at.

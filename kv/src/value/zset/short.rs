@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::Entry;
-use crate::memory::packed::{Packed, Piece, Pieces, Place};
+use crate::memory::packed::{Digits, Packed, Piece, Pieces, Place};
 
 /// What stands before the bytes of a score that is no integer.
 const MARK: u8 = b'~';
@@ -42,7 +42,7 @@ pub(super) fn insert(packed: &mut Packed, member: &[u8], score: f64) {
 }
 
 /// Adds a member that comes after all others.
-pub(super) fn push_back(packed: &mut Packed, member: &[u8], score: f64) {
+pub(super) fn push_back(packed: &mut Packed, member: Piece<'_>, score: f64) {
     packed.push_back(member);
     with_score(score, |score| packed.push_back(score));
 }
@@ -67,8 +67,8 @@ fn score_of(piece: Piece<'_>) -> f64 {
         // Exact: it was made from a score within 53 bits.
         return integer as f64;
     }
-    let text = piece.text();
-    let bytes = text.split_first().and_then(|(_, bytes)| <[u8; 8]>::try_from(bytes).ok());
+    let mut digits = Digits::default();
+    let bytes = piece.bytes(&mut digits).split_first().and_then(|(_, bytes)| <[u8; 8]>::try_from(bytes).ok());
     f64::from_le_bytes(bytes.expect("a score is an integer or has eight bytes"))
 }
 
@@ -83,7 +83,7 @@ impl<'a> Iterator for Pairs<'a> {
     type Item = Entry<'a>;
 
     fn next(&mut self) -> Option<Entry<'a>> {
-        let member = self.pieces.next()?.text();
+        let member = self.pieces.next()?.into();
         let score = score_of(self.pieces.next()?);
         self.left -= 1;
         Some(Entry { member, score })
@@ -97,7 +97,7 @@ impl<'a> Iterator for Pairs<'a> {
 impl DoubleEndedIterator for Pairs<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {
         let score = score_of(self.pieces.next_back()?);
-        let member = self.pieces.next_back()?.text();
+        let member = self.pieces.next_back()?.into();
         self.left -= 1;
         Some(Entry { member, score })
     }

@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::memory::draws::{Draws, hash_key};
+use crate::value::set;
 
 /// Members by name, and how they lie in order.
 type Model = BTreeMap<Vec<u8>, f64>;
@@ -137,7 +138,7 @@ fn check_against(key: &HashKey, draws: &mut Draws, many: usize, set: &ZSet, mode
     let mut cursor = 0;
     loop {
         cursor = set.scan(key, cursor, 10, |entry| {
-            assert_eq!(model.get(&*entry.member), Some(&entry.score));
+            assert_eq!(model.get(&entry.member.to_vec()), Some(&entry.score));
             seen.insert(entry.member.to_vec());
         });
         if cursor == 0 {
@@ -174,6 +175,7 @@ fn scores_are_set_under_conditions() {
             ("b", 2.0, gt, Outcome::Added(2.0)),
             ("a", 1.0, lt, Outcome::Updated(1.0)),
             ("a", 3.0, lt, Outcome::Refused),
+            ("a", 2.0, lt, Outcome::Refused),
             ("b", 3.0, When { is_known: true, ..gt }, Outcome::Refused),
         ] {
             assert_eq!(set(member, score, when).0, Ok(expected), "{member} {score} {when:?}");
@@ -290,7 +292,7 @@ fn random_members_are_evenly_spread_and_different() {
     let mut counts = [0_u32; 5];
     for _ in 0..5000 {
         let entry = set.random(|| draws.next()).unwrap();
-        counts[usize::from(entry.member[0] - b'a')] += 1;
+        counts[usize::from(entry.member.to_vec()[0] - b'a')] += 1;
     }
     assert!(counts.iter().all(|count| (850..1150).contains(count)), "{counts:?}");
     for count in 0..7 {
@@ -341,6 +343,12 @@ fn combinations_weigh_and_aggregate() {
     assert_eq!(inter_len(&key, &[&one, &two], 0), 2);
     assert_eq!(inter_len(&key, &[&one, &two], 1), 1);
     assert_eq!(inter_len(&key, &[&one, &one], 9), 3);
+    let mut members = set::Set::new(b"c", 2, &set::Limits::default());
+    for member in [b"c", b"z"] {
+        members.add(member, &key, &set::Limits::default());
+    }
+    check(inter(&key, &[(&two, 1.0), (&members, 5.0)], Aggregate::Sum), &[("z", 5.0), ("c", 9.0)]);
+    check(diff(&key, &members, &[&one]), &[("c", 1.0), ("z", 1.0)]);
     let mut kept = union_of(Aggregate::Sum);
     kept.settle(LARGE);
     assert_eq!(kept.encoding(), "skiplist");
@@ -353,7 +361,7 @@ fn a_zero_of_either_sign_is_in_its_place() {
     let key = hash_key(7);
     for limits in [SMALL, LARGE] {
         let set = zset(&key, &[("b", -0.0), ("a", 0.0), ("c", 0.0)], limits);
-        let members: Vec<u8> = set.iter().map(|entry| entry.member[0]).collect();
+        let members: Vec<u8> = set.iter().map(|entry| entry.member.to_vec()[0]).collect();
         assert_eq!(members, b"abc");
         assert_eq!(set.rank(&key, b"b"), Some((1, 0.0)));
     }
