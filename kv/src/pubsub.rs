@@ -26,13 +26,15 @@ pub(crate) enum Topic {
 }
 
 type Subscribers = BTreeMap<ClientId, Arc<Mailbox>>;
+/// Who listens, by what to.
+type Lists = BTreeMap<(Topic, Box<[u8]>), Subscribers>;
 
 /// Who listens to what.
 #[derive(Debug, Default)]
 pub(crate) struct PubSub {
     /// How many topics have subscribers: mostly none, and then nobody locks.
     topics: AtomicUsize,
-    lists: Mutex<BTreeMap<(Topic, Box<[u8]>), Subscribers>>,
+    lists: Mutex<Lists>,
 }
 
 /// One message in both protocols, each made when it is first needed.
@@ -123,7 +125,7 @@ impl PubSub {
         self.lists().get(&(topic, name.into())).map_or(0, BTreeMap::len)
     }
 
-    fn lists(&self) -> MutexGuard<'_, BTreeMap<(Topic, Box<[u8]>), Subscribers>> {
+    fn lists(&self) -> MutexGuard<'_, Lists> {
         self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

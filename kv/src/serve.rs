@@ -81,13 +81,10 @@ impl Engine {
                 if served == SERVED_MAX || !waiter.claim() {
                     continue;
                 }
-                match self.try_again(&waiter, settings, now) {
-                    Some(changed) => {
-                        served += 1;
-                        self.waiting.leave(&waiter);
-                        places.extend(changed);
-                    }
-                    None => {}
+                if let Some(changed) = self.try_again(&waiter, settings, now) {
+                    served += 1;
+                    self.waiting.leave(&waiter);
+                    places.extend(changed);
                 }
             }
         }

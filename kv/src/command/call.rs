@@ -15,7 +15,6 @@ pub(crate) type Run = fn(&mut Call<'_, '_>) -> Result<(), Error>;
 /// Something that happened to a key, for those who subscribe to events.
 #[derive(Debug)]
 pub(crate) struct KeyEvent {
-    pub(crate) class: Events,
     pub(crate) name: &'static str,
     pub(crate) database: usize,
     pub(crate) key: Box<[u8]>,
@@ -91,7 +90,7 @@ impl<'c> Call<'c, '_> {
     pub(crate) fn notify(&mut self, class: Events, name: &'static str, key: &[u8]) {
         if self.settings.events.has(class) {
             let database = self.keys.database();
-            self.effects.events.push(KeyEvent { class, name, database, key: key.into() });
+            self.effects.events.push(KeyEvent { name, database, key: key.into() });
         }
     }
 

@@ -3,8 +3,6 @@
 //! Valkey's order of commands is that of its hash table, ours is that of the table; nothing else in these replies differs but the
 //! sentences.
 
-#![cfg_attr(not(test), expect(dead_code, reason = "the dispatcher calls it"))]
-
 use super::spec::keys::{KeysError, keys_of};
 use super::spec::table::{COMMANDS, Command, find_call, find_full, plain};
 use super::spec::{Argument, ArgumentKind, Begin, Categories, Find, KeySpec, LegacyRange};

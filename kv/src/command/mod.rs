@@ -13,7 +13,7 @@ pub(crate) mod spec;
 pub(crate) mod string;
 pub(crate) mod transaction;
 
-pub(crate) use call::{Call, Effects, Run};
+pub(crate) use call::{Effects, Run};
 pub(crate) use run::Runs;
 
 /// The commands of every family: full names, and what runs each.

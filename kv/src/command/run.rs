@@ -3,7 +3,7 @@
 use super::call::{Call, Effects, Run};
 use super::spec::keys::keys_of;
 use super::spec::table::{self, COMMANDS, COMMANDS_COUNT, Command};
-use super::spec::{Begin, Find, Flags, Search, Spec};
+use super::spec::{Begin, Find, Search, Spec};
 use crate::client::Client;
 use crate::engine::Engine;
 use crate::error::Error;
@@ -238,9 +238,4 @@ pub(crate) fn run(
         reply.error(error.as_str());
         engine.count_error(&error);
     }
-}
-
-/// Whether the command may be refused for want of memory.
-pub(crate) fn needs_memory(ready: Ready) -> bool {
-    ready.spec().flags.has(Flags::DENYOOM)
 }

@@ -45,11 +45,6 @@ impl Policy {
     pub(crate) fn counts_use(self) -> bool {
         matches!(self, Self::AllLfu | Self::VolatileLfu)
     }
-
-    /// Whether it takes keys that expire only.
-    pub(crate) fn is_volatile(self) -> bool {
-        matches!(self, Self::VolatileLru | Self::VolatileLfu | Self::VolatileRandom | Self::VolatileTtl)
-    }
 }
 
 /// Bits of the clock.
@@ -109,16 +104,6 @@ impl AccessClock {
         (access & 0xff).saturating_sub(lost)
     }
 
-    /// What stands for a key that was idle for so many seconds.
-    pub(crate) fn from_idle(self, idle_s: u32) -> u32 {
-        self.seconds().wrapping_sub(idle_s) & MASK
-    }
-
-    /// What stands for a key with this counter.
-    pub(crate) fn from_count(self, count: u32) -> u32 {
-        self.minutes() << 8 | count.min(COUNT_MAX)
-    }
-
     fn seconds(self) -> u32 {
         low_bits(self.now_s, MASK)
     }
@@ -143,7 +128,6 @@ mod tests {
             let access = at(now_s).first();
             assert!(access <= MASK);
             assert_eq!(at(now_s + 10).idle_s(access), 10, "{now_s}");
-            assert_eq!(at(now_s).idle_s(at(now_s).from_idle(77)), 77);
         }
     }
 
@@ -160,7 +144,6 @@ mod tests {
         assert_eq!(at(6_000).count(lucky), COUNT_FIRST + 2);
         assert_eq!(at(6_000 + 180).count(lucky), COUNT_FIRST - 1);
         assert_eq!(at(6_000 + 60_000).count(lucky), 0);
-        assert_eq!(at(6_000).count(at(6_000).from_count(300)), COUNT_MAX);
     }
 
     #[test]

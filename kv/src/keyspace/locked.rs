@@ -75,11 +75,6 @@ impl Keyspace {
         Key { bytes, hash: self.hash_key.hash(bytes), slot: Slot::of(bytes) }
     }
 
-    /// The key of the hashes.
-    pub(crate) fn hash_key(&self) -> &HashKey {
-        &self.hash_key
-    }
-
     /// The shard of a slot.
     #[inline]
     pub(crate) fn shard_of(&self, slot: Slot) -> usize {

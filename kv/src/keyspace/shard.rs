@@ -228,13 +228,13 @@ impl Shard {
         let handle = index.remove(key.hash, |handle| record::is_of(arena.cell(handle), key.bytes), hash_of)?;
         database.keys -= 1;
         let record = Record::of(arena.cell(handle));
-        let (kind, expiry) = (record.kind(), record.expiry());
-        if expiry.is_some() {
+        let kind = record.kind();
+        if record.expires() {
             database.expiring.remove(key.hash, |other| other == handle, hash_of);
         }
         let object = (kind != Kind::String).then(|| objects.remove(record.object()));
         arena.free(handle);
-        Some(Removed { kind, expiry, object })
+        Some(Removed { kind, object })
     }
 
     /// Takes all keys of a database out. What was behind them is returned, to be dropped without the lock.
@@ -427,7 +427,6 @@ impl Shard {
 #[derive(Debug)]
 pub(crate) struct Removed {
     pub(crate) kind: Kind,
-    pub(crate) expiry: Option<i64>,
     /// Nothing if it was a string.
     pub(crate) object: Option<Object>,
 }

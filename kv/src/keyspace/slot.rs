@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn eight_bytes_a_step_is_the_same_as_one() {
-        let bytes: Vec<u8> = (0..300_u32).map(|at| (at * 151 >> 2) as u8).collect();
+        let bytes: Vec<u8> = (0..300_u32).map(|at| ((at * 151) >> 2) as u8).collect();
         for len in 0..bytes.len() {
             let one = bytes[..len].iter().fold(0_u16, |mut crc, byte| {
                 crc ^= u16::from(*byte) << 8;

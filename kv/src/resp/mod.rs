@@ -4,5 +4,5 @@ pub(crate) mod number;
 pub(crate) mod parse;
 pub(crate) mod reply;
 
-pub(crate) use parse::{Args, Parser, ProtocolError, Request, RequestLimits};
+pub(crate) use parse::{Args, Parser, Request, RequestLimits};
 pub(crate) use reply::{Protocol, Reply};

@@ -96,11 +96,6 @@ impl Request {
     pub(crate) fn args(&self) -> Args<'_> {
         Args { bytes: &self.bytes, words: &self.words }
     }
-
-    /// Bytes that it holds.
-    pub(crate) fn bytes_held(&self) -> usize {
-        self.bytes.capacity() + self.words.capacity() * size_of::<Word>()
-    }
 }
 
 impl<'a> FromIterator<&'a [u8]> for Request {
@@ -203,11 +198,6 @@ impl Parser {
     /// The words of the request that was found last. `input` is what it was found in.
     pub(crate) fn args<'a>(&'a self, input: &'a [u8]) -> Args<'a> {
         Args { bytes: if self.is_line { &self.line } else { input }, words: &self.words }
-    }
-
-    /// Bytes that the present request wants at least, if its next word's length is known: room to be made at once.
-    pub(crate) fn bytes_held(&self) -> usize {
-        self.words.capacity() * size_of::<Word>() + self.line.capacity()
     }
 
     /// One bulk string; false if it has not come whole.
@@ -374,7 +364,8 @@ mod tests {
     #[test]
     fn requests_come_whole_or_in_pieces() {
         let long = [&b"*2\r\n$4\r\nECHO\r\n$20000\r\n"[..], &[b'x'; 20_000], b"\r\n"].concat();
-        let cases: [(&[u8], &[&[&[u8]]]); 9] = [
+        type Requests<'a> = &'a [&'a [&'a [u8]]];
+        let cases: [(&[u8], Requests<'_>); 9] = [
             (b"*1\r\n$4\r\nPING\r\n", &[&[b"PING"]]),
             (b"*2\r\n$3\r\nGET\r\n$0\r\n\r\nPING\r\n", &[&[b"GET", b""], &[b"PING"]]),
             (b"*0\r\n*-1\r\n\r\n", &[&[], &[], &[]]),

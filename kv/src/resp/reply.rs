@@ -232,12 +232,6 @@ impl Reply {
         self.header(if self.protocol == Protocol::Resp2 { b'*' } else { b'>' }, len);
     }
 
-    /// The head of an attribute of the value that follows it. Only for RESP3.
-    pub(crate) fn attribute(&mut self, len: usize) {
-        assert_eq!(self.protocol, Protocol::Resp3, "RESP2 has no attributes");
-        self.header(b'|', len);
-    }
-
     /// An array whose length is known later.
     pub(crate) fn array_later(&mut self) -> Later {
         Later { at: self.out.len(), kind: b'*' }
@@ -255,14 +249,15 @@ impl Reply {
 
     /// The elements, or pairs of a map, that have been written since.
     pub(crate) fn finish(&mut self, later: Later, len: usize) {
-        let (kind, len) = match (later.kind, self.protocol) {
+        let Later { at, kind } = later;
+        let (kind, len) = match (kind, self.protocol) {
             (b'%', Protocol::Resp2) => (b'*', len * 2),
             (kind, _) => (kind, len),
         };
         let end = self.out.len();
         self.header(kind, len);
         let header = self.out.len() - end;
-        self.out[later.at..].rotate_right(header);
+        self.out[at..].rotate_right(header);
     }
 
     fn header(&mut self, kind: u8, len: usize) {
@@ -287,7 +282,8 @@ mod tests {
 
     #[test]
     fn one_call_two_protocols() {
-        let write: [(&str, fn(&mut Reply), &str, &str); 18] = [
+        type Case<'a> = (&'a str, fn(&mut Reply), &'a str, &'a str);
+        let write: [Case<'_>; 18] = [
             ("status", |reply| reply.status("PONG"), "+PONG\r\n", "+PONG\r\n"),
             ("error", |reply| reply.error("ERR a\r\nb\n"), "-ERR a  b\r\n", "-ERR a  b\r\n"),
             ("integer", |reply| reply.integer(-42), ":-42\r\n", ":-42\r\n"),
