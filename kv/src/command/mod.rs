@@ -2,10 +2,12 @@
 
 pub(crate) mod call;
 pub(crate) mod connection;
+pub(crate) mod elements;
 pub(crate) mod expire;
 pub(crate) mod generic;
 pub(crate) mod introspect;
 pub(crate) mod run;
+pub(crate) mod set;
 pub(crate) mod space;
 pub(crate) mod spec;
 pub(crate) mod string;
@@ -15,5 +17,5 @@ pub(crate) use call::{Call, Effects, Run};
 pub(crate) use run::Runs;
 
 /// The commands of every family: full names, and what runs each.
-const FAMILIES: [&[(&str, Run)]; 6] =
-    [connection::RUNS, expire::RUNS, generic::RUNS, space::RUNS, string::RUNS, transaction::RUNS];
+const FAMILIES: &[&[(&str, Run)]] =
+    &[connection::RUNS, expire::RUNS, generic::RUNS, set::RUNS, space::RUNS, string::RUNS, transaction::RUNS];

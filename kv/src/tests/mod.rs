@@ -4,6 +4,7 @@
 //! replies as `redis-cli` would print them without colours; see [`check`].
 
 mod generic;
+mod set;
 mod string;
 mod transaction;
 
