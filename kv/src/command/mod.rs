@@ -2,12 +2,14 @@
 
 pub(crate) mod call;
 pub(crate) mod connection;
+pub(crate) mod elements;
 pub(crate) mod expire;
 pub(crate) mod generic;
 pub(crate) mod introspect;
 pub(crate) mod pubsub;
 pub(crate) mod run;
 pub(crate) mod server;
+pub(crate) mod set;
 pub(crate) mod space;
 pub(crate) mod spec;
 pub(crate) mod string;
@@ -17,7 +19,7 @@ pub(crate) use call::{Effects, Run};
 pub(crate) use run::Runs;
 
 /// The commands of every family: full names, and what runs each.
-const FAMILIES: &[&[(&str, Run)]] = &[
+    &[connection::RUNS, expire::RUNS, generic::RUNS, set::RUNS, space::RUNS, string::RUNS, transaction::RUNS];
     connection::RUNS,
     expire::RUNS,
     generic::RUNS,
@@ -27,3 +29,5 @@ const FAMILIES: &[&[(&str, Run)]] = &[
     string::RUNS,
     transaction::RUNS,
 ];
+const FAMILIES: &[&[(&str, Run)]] =
+const FAMILIES: &[&[(&str, Run)]] = &[

@@ -25,7 +25,7 @@ pub(crate) struct Keyspace {
 }
 
 /// A key with what is computed of it once.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) hash: u64,
@@ -363,6 +363,13 @@ impl<'a> Keys<'a> {
             Some(found) if found.kind() == T::KIND => T::of(found.object()).ok_or(WrongKind).map(Some),
             Some(_) => Err(WrongKind),
         }
+    }
+
+    /// A collection that was read before, to see it beside others: neither a use nor a look at the clock.
+    pub(crate) fn view<T: Collection>(&self, key: Key<'_>) -> Option<&T> {
+        let shard = self.shard(key.slot);
+        let handle = shard.find(self.database, key)?;
+        if shard.record(handle).kind() == T::KIND { T::of(shard.object(handle)) } else { None }
     }
 
     /// A collection, to change. Whoever empties it calls [`Keys::remove_if_empty`].

@@ -6,6 +6,7 @@
 mod generic;
 mod pubsub;
 mod server;
+mod set;
 mod string;
 mod transaction;
 
