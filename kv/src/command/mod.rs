@@ -5,6 +5,8 @@ pub(crate) mod connection;
 pub(crate) mod expire;
 pub(crate) mod generic;
 pub(crate) mod introspect;
+pub(crate) mod list;
+pub(crate) mod list_wait;
 pub(crate) mod run;
 pub(crate) mod space;
 pub(crate) mod spec;
@@ -15,5 +17,13 @@ pub(crate) use call::{Call, Effects, Run};
 pub(crate) use run::Runs;
 
 /// The commands of every family: full names, and what runs each.
-const FAMILIES: [&[(&str, Run)]; 6] =
-    [connection::RUNS, expire::RUNS, generic::RUNS, space::RUNS, string::RUNS, transaction::RUNS];
+const FAMILIES: &[&[(&str, Run)]] = &[
+    connection::RUNS,
+    expire::RUNS,
+    generic::RUNS,
+    list::RUNS,
+    list_wait::RUNS,
+    space::RUNS,
+    string::RUNS,
+    transaction::RUNS,
+];
