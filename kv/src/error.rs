@@ -28,6 +28,7 @@ impl Error {
     pub(crate) const NO_AUTH: Self = Self::new("NOAUTH Authentication required.");
     pub(crate) const EXEC_ABORT: Self = Self::new("EXECABORT Transaction discarded because of previous errors.");
     pub(crate) const TIMEOUT_NEGATIVE: Self = Self::new("ERR timeout is negative");
+    pub(crate) const TIMEOUT_OUT_OF_RANGE: Self = Self::new("ERR timeout is out of range");
     pub(crate) const TIMEOUT_NOT_FLOAT: Self = Self::new("ERR timeout is not a float or out of range");
 
     /// An error with this text, code first.

@@ -135,16 +135,12 @@ impl Session {
     fn give_up(&mut self) {
         let Some(waits) = self.waits.take() else { return };
         if !waits.waiter.claim() {
-            // Its reply is on the way to the mailbox.
+            // It is being tried again: its reply is on the way to the mailbox, or the next call finds it unclaimed.
             self.waits = Some(waits);
             return;
         }
         self.engine.waiting.leave(&waits.waiter);
-        match waits.in_vain {
-            InVain::Null => self.reply.null(),
-            InVain::NullArray => self.reply.null_array(),
-            InVain::Zero => self.reply.integer(0),
-        }
+        waits.in_vain.write(&mut self.reply);
     }
 
     #[inline]
@@ -229,7 +225,7 @@ impl Session {
         if let Some(wait) = self.effects.wait.take() {
             let who = (self.client.id, self.client.protocol, Arc::clone(&self.client.mailbox));
             let request = Request::copy(args);
-            let waiter = frame.engine.waiting.enter(who, keys.database(), request, wait.keys);
+            let waiter = frame.engine.waiting.enter(who, keys.database(), request, &wait);
             self.waits = Some(Waits { waiter, deadline: wait.deadline, in_vain: wait.in_vain });
         }
         frame.engine.settle(frame.settings, frame.now, ready, &mut keys, &mut self.effects);

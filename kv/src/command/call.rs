@@ -1,5 +1,9 @@
 //! What a command sees while it runs, and what it leaves behind.
 
+use std::time::Duration;
+
+use ashlar_wire::time::Instant;
+
 use crate::client::Client;
 use crate::engine::Engine;
 use crate::error::Error;
@@ -7,7 +11,11 @@ use crate::keyspace::{Key, Keys};
 use crate::resp::{Args, Reply, Request};
 use crate::settings::{Events, Settings};
 use crate::time::Now;
+use crate::value::score::parse_bound;
 use crate::waiting::Wait;
+
+/// The first timeout in milliseconds that is too great: 2^63.
+const TIMEOUT_MS_END: f64 = 9_223_372_036_854_775_808.0;
 
 /// What runs a command. An error becomes its reply; what it had written before is taken back.
 pub(crate) type Run = fn(&mut Call<'_, '_>) -> Result<(), Error>;
@@ -71,7 +79,13 @@ impl<'c> Call<'c, '_> {
     /// A key has changed: transactions that watch it fail, commands that wait for it are served, subscribers are told.
     #[inline]
     pub(crate) fn changed(&mut self, key: Key<'_>, class: Events, event: &'static str) {
-        self.effects.changes += 1;
+        self.changed_by(1, key, class, event);
+    }
+
+    /// The same for what counts as several changes.
+    #[inline]
+    pub(crate) fn changed_by(&mut self, changes: usize, key: Key<'_>, class: Events, event: &'static str) {
+        self.effects.changes += u64::try_from(changes).expect("counts of things in memory fit 64 bits");
         self.touched(key);
         self.notify(class, event, key.bytes);
     }
@@ -97,6 +111,47 @@ impl<'c> Call<'c, '_> {
     /// What replicas and the log get instead of the command itself.
     pub(crate) fn trace(&mut self, instead: Vec<Request>) {
         self.effects.trace = if instead.is_empty() { Trace::Nothing } else { Trace::Instead(instead) };
+    }
+
+    /// The command found nothing: it waits, or replies as if the time were over where it may not.
+    pub(crate) fn wait(&mut self, wait: Wait) {
+        if self.may_wait {
+            self.effects.wait = Some(wait);
+        } else {
+            wait.in_vain.write(self.reply);
+        }
+    }
+
+    /// Until when a command waits that has the seconds in word `at`; nothing is for ever.
+    ///
+    /// # Errors
+    /// It is no number, negative or out of range.
+    pub(crate) fn deadline(&self, at: usize) -> Result<Option<Instant>, Error> {
+        let word = &self.args[at];
+        let is_number = word.first().is_some_and(u8::is_ascii_graphic);
+        let seconds = parse_bound(word).filter(|_| is_number).ok_or(Error::TIMEOUT_NOT_FLOAT)?;
+        let ms = (seconds * 1_000.0).ceil();
+        if ms < 0.0 {
+            return Err(Error::TIMEOUT_NEGATIVE);
+        }
+        if ms >= TIMEOUT_MS_END {
+            return Err(Error::TIMEOUT_OUT_OF_RANGE);
+        }
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is whole, and within an i64")]
+        let ms = ms as u64;
+        self.deadline_in(ms)
+    }
+
+    /// Until when a command waits that is given milliseconds; nothing is for ever.
+    ///
+    /// # Errors
+    /// It is out of range.
+    pub(crate) fn deadline_in(&self, ms: u64) -> Result<Option<Instant>, Error> {
+        let is_possible = i64::try_from(ms).is_ok_and(|ms| self.now.unix_ms().checked_add(ms).is_some());
+        if !is_possible {
+            return Err(Error::TIMEOUT_OUT_OF_RANGE);
+        }
+        Ok((ms > 0).then(|| self.now.instant + Duration::from_millis(ms)))
     }
 
     /// An integer that stands in word `at`.

@@ -6,6 +6,8 @@ pub(crate) mod elements;
 pub(crate) mod expire;
 pub(crate) mod generic;
 pub(crate) mod introspect;
+pub(crate) mod list;
+pub(crate) mod list_wait;
 pub(crate) mod pubsub;
 pub(crate) mod run;
 pub(crate) mod server;
@@ -23,8 +25,11 @@ pub(crate) use run::Runs;
     connection::RUNS,
     expire::RUNS,
     generic::RUNS,
+    list::RUNS,
+    list_wait::RUNS,
     pubsub::RUNS,
     server::RUNS,
+const FAMILIES: &[&[(&str, Run)]] = &[
     space::RUNS,
     string::RUNS,
     transaction::RUNS,

@@ -158,6 +158,8 @@ fn flush(call: &mut Call<'_, '_>, databases: &[usize]) -> Result<(), Error> {
             drop(call.keys.shard_at(number).flush(*database));
         }
     }
+    let found = call.engine.waiting.waited_for(databases);
+    call.effects.ready.extend(found);
     call.effects.changes += 1;
     call.reply.ok();
     Ok(())

@@ -44,7 +44,10 @@ impl<'a> Args<'a> {
     }
 
     /// The words from `at` on.
-    pub(crate) fn from(self, at: usize) -> impl DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator + use<'a> {
+    pub(crate) fn from(
+        self,
+        at: usize,
+    ) -> impl DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator + Clone + use<'a> {
         self.words[at.min(self.words.len())..].iter().map(move |word| self.slice(*word))
     }
 

@@ -1,9 +1,11 @@
 //! Conversations: what is sent, and what comes back.
 //!
 //! Each family of commands has a file of its own. A conversation is written as people type it, one command a line, and its
-//! replies as `redis-cli` would print them without colours; see [`check`].
+//! replies as `redis-cli` would print them without colours; see [`check`]. Long ones are in files of their own beside the
+//! tests, see [`check_all`]; their replies are those of Valkey 8.1.
 
 mod generic;
+mod list;
 mod pubsub;
 mod server;
 mod set;
@@ -34,9 +36,19 @@ impl Talk {
     /// An empty engine and one client.
     pub(crate) fn new() -> Self {
         let engine = Engine::new(&EngineConfig { secret: [3; HASH_KEY_BYTES], shards: 8, databases: 16 });
-        let mut talk = Self { engine: Arc::new(engine), sessions: Vec::new(), now_ms: BEGIN_MS };
+        Self::with(Arc::new(engine))
+    }
+
+    /// One client of an engine that others may have.
+    pub(crate) fn with(engine: Arc<Engine>) -> Self {
+        let mut talk = Self { engine, sessions: Vec::new(), now_ms: BEGIN_MS };
         talk.join();
         talk
+    }
+
+    /// The engine, for others.
+    pub(crate) fn engine_shared(&self) -> Arc<Engine> {
+        Arc::clone(&self.engine)
     }
 
     /// One more client; its number.
@@ -44,6 +56,18 @@ impl Talk {
         let mailbox = Arc::new(Mailbox::new(Box::new(|| {})));
         self.sessions.push(Session::new(Arc::clone(&self.engine), mailbox));
         self.sessions.len() - 1
+    }
+
+    /// So many clients that there is one of this number.
+    fn join_until(&mut self, client: usize) {
+        while self.sessions.len() <= client {
+            self.join();
+        }
+    }
+
+    /// A client leaves. Its number is that of another then.
+    pub(crate) fn leave(&mut self, client: usize) {
+        self.sessions.swap_remove(client);
     }
 
     /// The engine itself.
@@ -93,25 +117,79 @@ impl Talk {
     }
 }
 
-/// Runs a conversation of the first client. Lines that begin with `> ` are sent, `+N` lets N milliseconds pass, others are the
-/// expected replies.
+/// Runs conversations, each of which begins with a line `## what it is about`.
+///
+/// # Panics
+/// A reply differs.
+pub(crate) fn check_all(conversations: &str) {
+    for conversation in conversations.split("## ").skip(1) {
+        let (title, lines) = conversation.split_once('\n').expect("a title has a line");
+        check_titled(title, lines);
+    }
+}
+
+/// Runs a conversation. Lines that begin with `> ` are sent by the first client, with `N> ` by client N; others are the
+/// expected replies. `+MS` lets milliseconds pass, `N?` looks what has come for client N, and `%3` says HELLO for the first.
 ///
 /// # Panics
 /// A reply differs.
 pub(crate) fn check(conversation: &str) {
+    check_titled("conversation", conversation);
+}
+
+fn check_titled(title: &str, conversation: &str) {
     let mut talk = Talk::new();
     let mut lines = conversation.lines().map(str::trim).filter(|line| !line.is_empty()).peekable();
     while let Some(line) = lines.next() {
-        if let Some(ms) = line.strip_prefix('+') {
-            talk.wait(ms.parse().expect("milliseconds"));
-            continue;
-        }
-        let sent = line.strip_prefix("> ").unwrap_or_else(|| panic!("a reply without a command: {line}"));
+        let act = Act::read(line).unwrap_or_else(|| panic!("{title}: a reply without a command: {line}"));
         let mut expected = Vec::new();
-        while let Some(reply) = lines.next_if(|line| !line.starts_with("> ") && !line.starts_with('+')) {
+        while let Some(reply) = lines.next_if(|line| Act::read(line).is_none()) {
             expected.push(reply);
         }
-        assert_eq!(talk.say(0, sent), expected.join("\n"), "{sent}");
+        let replies = match act {
+            Act::Wait(ms) => {
+                talk.wait(ms);
+                continue;
+            }
+            Act::Hello(version) => {
+                talk.say(0, &format!("HELLO {version}"));
+                continue;
+            }
+            Act::Say(client, sent) => {
+                talk.join_until(client);
+                talk.say(client, sent)
+            }
+            Act::Look(client) => readable(&talk.mail(client)),
+        };
+        assert_eq!(replies, expected.join("\n"), "{title}: {line}");
+    }
+}
+
+/// A line of a conversation that is no reply.
+enum Act<'a> {
+    Wait(i64),
+    Hello(&'a str),
+    Say(usize, &'a str),
+    Look(usize),
+}
+
+impl<'a> Act<'a> {
+    fn read(line: &'a str) -> Option<Self> {
+        if let Some(sent) = line.strip_prefix("> ") {
+            return Some(Self::Say(0, sent));
+        }
+        if let Some(ms) = line.strip_prefix('+') {
+            return ms.parse().ok().map(Self::Wait);
+        }
+        if let Some(version) = line.strip_prefix('%') {
+            return Some(Self::Hello(version));
+        }
+        let (client, rest) = line.split_at(line.find(|letter: char| !letter.is_ascii_digit())?);
+        let client = client.parse().ok()?;
+        match rest {
+            "?" => Some(Self::Look(client)),
+            _ => rest.strip_prefix("> ").map(|sent| Self::Say(client, sent)),
+        }
     }
 }
 
