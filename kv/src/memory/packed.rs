@@ -476,6 +476,12 @@ impl Packed {
         Pieces { bytes: &self.bytes[place.0..] }
     }
 
+    /// The elements from one place to before another, from either end.
+    #[must_use]
+    pub fn iter_between(&self, from: Place, until: Place) -> Pieces<'_> {
+        Pieces { bytes: &self.bytes[from.0..until.0] }
+    }
+
     /// The elements before a place, from either end.
     #[must_use]
     pub fn iter_until(&self, place: Place) -> Pieces<'_> {
@@ -523,6 +529,20 @@ impl Packed {
         self.len -= count;
         self.shrink();
         count
+    }
+
+    /// Removes the elements from one place to before another.
+    pub fn remove_between(&mut self, from: Place, until: Place) {
+        let count = self.iter_between(from, until).count();
+        self.bytes.drain(from.0..until.0);
+        self.len -= count;
+        self.shrink();
+    }
+
+    /// Where the elements begin that are left of a walk to the end.
+    #[must_use]
+    pub const fn place_of(&self, rest: &Pieces<'_>) -> Place {
+        Place(self.bytes.len() - rest.bytes.len())
     }
 
     /// Removes the elements that equal these bytes, but for the first `skip` of them and up to a count; how many that
@@ -661,6 +681,32 @@ impl<'a> IntoIterator for &'a Packed {
 pub struct Pieces<'a> {
     /// Whole entries.
     bytes: &'a [u8],
+}
+
+impl<'a> Pieces<'a> {
+    /// Whether none is left.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Takes so many elements off the front, or as many as there are.
+    pub fn split_front(&mut self, count: usize) -> Self {
+        let all = self.bytes;
+        for _ in 0..count {
+            self.next();
+        }
+        Self { bytes: &all[..all.len() - self.bytes.len()] }
+    }
+
+    /// Takes so many elements off the back, or as many as there are; in the order in which they lie.
+    pub fn split_back(&mut self, count: usize) -> Self {
+        let all = self.bytes;
+        for _ in 0..count {
+            self.next_back();
+        }
+        Self { bytes: &all[self.bytes.len()..] }
+    }
 }
 
 impl<'a> Iterator for Pieces<'a> {

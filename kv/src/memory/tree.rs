@@ -1,12 +1,12 @@
 //! Handles in an order, each found by its rank or by what it stands for.
 //!
-//! A B+-tree: handles lie in leaves of up to [`FAN`], which are linked in both directions; each branch above them knows how
-//! many handles are below it and which is the first. The order is the caller's: it is asked, for one handle at a time,
+//! A B+-tree: items lie in leaves of up to [`FAN`], which are linked in both directions; each branch above them knows how
+//! many items are below it and which is the first. The order is the caller's: it is asked, for one item at a time,
 //! whether that comes before what is inserted or looked for, and the answers must be "yes" up to some rank and "no" from
-//! there on.
+//! there on. An item is a handle and a number, so that most answers need not look at what the handle stands for.
 //!
-//! Every step costs a walk from the root, which for a million handles has four nodes, and moves up to [`FAN`] entries in
-//! some of them. A handle takes six to eleven bytes. Handles that come in ascending order fill their leaves.
+//! Every step costs a walk from the root, which for a million items has four nodes, and moves up to [`FAN`] entries in
+//! some of them. An item takes 13 to 25 bytes. Items that come in ascending order fill their leaves.
 //!
 //! Follows the B+-tree with counted branches (order-statistic tree). Valkey keeps a skip list for this.
 
@@ -24,9 +24,44 @@ const NONE: u32 = u32::MAX;
 
 const _: () = assert!(FILL_MIN * 2 < FAN && FILL_MIN * 2 > FAN / 2, "what is joined is not split at once");
 
+/// A handle, with a number by which it is ordered as far as that goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Item {
+    /// The number in two halves, the upper first, so that an item has no gap.
+    halves: [u32; 2],
+    handle: Handle,
+}
+
+const _: () = assert!(size_of::<Item>() == 12, "an item has no gap");
+
+impl Item {
+    /// A handle with its number.
+    #[inline]
+    #[must_use]
+    pub fn new(number: u64, handle: Handle) -> Self {
+        let [a, b, c, d, e, f, g, h] = number.to_be_bytes();
+        Self { halves: [[a, b, c, d], [e, f, g, h]].map(u32::from_be_bytes), handle }
+    }
+
+    /// The number.
+    #[inline]
+    #[must_use]
+    pub fn number(self) -> u64 {
+        let [upper, lower] = self.halves;
+        u64::from(upper) << 32 | u64::from(lower)
+    }
+
+    /// The handle.
+    #[inline]
+    #[must_use]
+    pub const fn handle(self) -> Handle {
+        self.handle
+    }
+}
+
 #[derive(Debug, Clone, Default)]
 struct Leaf {
-    handles: Vec<Handle>,
+    items: Vec<Item>,
     previous: u32,
     next: u32,
 }
@@ -35,20 +70,20 @@ struct Leaf {
 #[derive(Debug, Clone, Copy)]
 struct Branch {
     node: u32,
-    /// How many handles are below.
+    /// How many items are below.
     count: u32,
     /// The first of them.
-    first: Handle,
+    first: Item,
 }
 
 type Inner = Vec<Branch>;
 
-/// Handles in an order.
+/// Items in an order.
 #[derive(Debug, Clone, Default)]
 pub struct Tree {
     leaves: Slab<Leaf>,
     inners: Slab<Inner>,
-    /// A leaf if there are no levels above; no node if there are no handles.
+    /// A leaf if there are no levels above; no node if there are no items.
     root: u32,
     /// How many levels of inner nodes there are.
     levels: u32,
@@ -75,7 +110,7 @@ impl<T: Default> Slab<T> {
             *self.get_mut(number) = node;
             return number;
         }
-        let number = u32::try_from(self.nodes.len()).expect("there are fewer nodes than handles");
+        let number = u32::try_from(self.nodes.len()).expect("there are fewer nodes than items");
         self.nodes.push(node);
         number
     }
@@ -105,7 +140,7 @@ impl Tree {
         Self::default()
     }
 
-    /// How many handles there are.
+    /// How many items there are.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len
@@ -120,33 +155,33 @@ impl Tree {
     /// How many bytes of memory are held, this value itself aside.
     #[must_use]
     pub fn bytes_held(&self) -> usize {
-        let leaves: usize = self.leaves.nodes.iter().map(|leaf| leaf.handles.capacity() * size_of::<Handle>()).sum();
+        let leaves: usize = self.leaves.nodes.iter().map(|leaf| leaf.items.capacity() * size_of::<Item>()).sum();
         let inners: usize = self.inners.nodes.iter().map(|inner| inner.capacity() * size_of::<Branch>()).sum();
         self.leaves.bytes_held() + self.inners.bytes_held() + leaves + inners
     }
 
-    /// Removes all handles.
+    /// Removes all items.
     pub fn clear(&mut self) {
         *self = Self::new();
     }
 
-    /// Adds a handle behind all that come before it.
-    pub fn insert(&mut self, handle: Handle, mut is_before: impl FnMut(Handle) -> bool) {
+    /// Adds an item behind all that come before it.
+    pub fn insert(&mut self, item: Item, mut is_before: impl FnMut(Item) -> bool) {
         if self.is_empty() {
-            self.root = self.leaves.add(Leaf { handles: vec![handle], previous: NONE, next: NONE });
+            self.root = self.leaves.add(Leaf { items: vec![item], previous: NONE, next: NONE });
             self.len = 1;
             return;
         }
         self.len += 1;
-        if let Some(new) = self.insert_below((self.root, true), self.levels, handle, &mut is_before) {
+        if let Some(new) = self.insert_below((self.root, true), self.levels, item, &mut is_before) {
             let branches = vec![self.branch(self.root, self.levels), self.branch(new, self.levels)];
             self.root = self.inners.add(branches);
             self.levels += 1;
         }
     }
 
-    /// How many handles come before what the closure asks for: the rank of the first that does not.
-    pub fn partition_point(&self, mut is_before: impl FnMut(Handle) -> bool) -> usize {
+    /// How many items come before what the closure asks for: the rank of the first that does not.
+    pub fn partition_point(&self, mut is_before: impl FnMut(Item) -> bool) -> usize {
         if self.is_empty() {
             return 0;
         }
@@ -157,24 +192,24 @@ impl Tree {
             rank += branches[..slot].iter().map(|branch| branch.count as usize).sum::<usize>();
             node = branches[slot].node;
         }
-        rank + self.leaves.get(node).handles.partition_point(|handle| is_before(*handle))
+        rank + self.leaves.get(node).items.partition_point(|item| is_before(*item))
     }
 
     /// The handle at a rank, the first being at 0.
     #[must_use]
     pub fn nth(&self, rank: usize) -> Option<Handle> {
         let spot = self.spot(rank)?;
-        Some(self.leaves.get(spot.leaf).handles[spot.slot])
+        Some(self.leaves.get(spot.leaf).items[spot.slot].handle)
     }
 
-    /// Removes the handle at a rank.
+    /// Removes the item at a rank; its handle.
     pub fn remove_at(&mut self, rank: usize) -> Option<Handle> {
-        let handle = self.nth(rank)?;
-        self.remove_range(rank..rank + 1, |_| {});
-        Some(handle)
+        let mut removed = None;
+        self.remove_range(rank..rank.saturating_add(1), |handle| removed = Some(handle));
+        removed
     }
 
-    /// Removes the handles at some ranks and tells of each, in order. Costs a walk for each leaf that is touched.
+    /// Removes the items at some ranks and tells of each handle, in order. Costs a walk for each leaf that is touched.
     pub fn remove_range(&mut self, ranks: Range<usize>, mut removed: impl FnMut(Handle)) {
         let mut left = ranks.end.min(self.len).saturating_sub(ranks.start);
         while left > 0 {
@@ -207,34 +242,34 @@ impl Tree {
     /// What is to be known about a node with so many levels below it.
     fn branch(&self, node: u32, levels: u32) -> Branch {
         if levels == 0 {
-            let handles = &self.leaves.get(node).handles;
-            let count = u32::try_from(handles.len()).expect("a leaf has at most FAN");
-            return Branch { node, count, first: handles[0] };
+            let items = &self.leaves.get(node).items;
+            let count = u32::try_from(items.len()).expect("a leaf has at most FAN");
+            return Branch { node, count, first: items[0] };
         }
         let branches = self.inners.get(node);
         Branch { node, count: branches.iter().map(|branch| branch.count).sum(), first: branches[0].first }
     }
 
     fn fill(&self, node: u32, levels: u32) -> usize {
-        if levels == 0 { self.leaves.get(node).handles.len() } else { self.inners.get(node).len() }
+        if levels == 0 { self.leaves.get(node).items.len() } else { self.inners.get(node).len() }
     }
 
-    /// Adds a handle below a node, the last of its level or not; the node that was split off behind it, if it was full.
+    /// Adds an item below a node, the last of its level or not; the node that was split off behind it, if it was full.
     fn insert_below(
         &mut self,
         (node, is_last): (u32, bool),
         levels: u32,
-        handle: Handle,
-        is_before: &mut impl FnMut(Handle) -> bool,
+        item: Item,
+        is_before: &mut impl FnMut(Item) -> bool,
     ) -> Option<u32> {
         if levels == 0 {
-            return self.insert_in_leaf(node, is_last, handle, is_before);
+            return self.insert_in_leaf(node, is_last, item, is_before);
         }
         let branches = self.inners.get(node);
         let slot = branches.partition_point(|branch| is_before(branch.first)).saturating_sub(1);
         let child = branches[slot].node;
         let is_last_child = is_last && slot + 1 == branches.len();
-        let split = self.insert_below((child, is_last_child), levels - 1, handle, is_before);
+        let split = self.insert_below((child, is_last_child), levels - 1, item, is_before);
         let Some(new) = split else {
             let first = self.first(child, levels - 1);
             let branch = &mut self.inners.get_mut(node)[slot];
@@ -253,14 +288,14 @@ impl Tree {
         &mut self,
         node: u32,
         is_last: bool,
-        handle: Handle,
-        is_before: &mut impl FnMut(Handle) -> bool,
+        item: Item,
+        is_before: &mut impl FnMut(Item) -> bool,
     ) -> Option<u32> {
         let leaf = self.leaves.get_mut(node);
-        let slot = leaf.handles.partition_point(|other| is_before(*other));
-        let handles = add_entry(&mut leaf.handles, slot, handle, is_last)?;
+        let slot = leaf.items.partition_point(|other| is_before(*other));
+        let items = add_entry(&mut leaf.items, slot, item, is_last)?;
         let next = leaf.next;
-        let new = self.leaves.add(Leaf { handles, previous: node, next });
+        let new = self.leaves.add(Leaf { items, previous: node, next });
         self.leaves.get_mut(node).next = new;
         if next != NONE {
             self.leaves.get_mut(next).previous = new;
@@ -268,11 +303,11 @@ impl Tree {
         Some(new)
     }
 
-    fn first(&self, node: u32, levels: u32) -> Handle {
-        if levels == 0 { self.leaves.get(node).handles[0] } else { self.inners.get(node)[0].first }
+    fn first(&self, node: u32, levels: u32) -> Item {
+        if levels == 0 { self.leaves.get(node).items[0] } else { self.inners.get(node)[0].first }
     }
 
-    /// Removes up to so many handles from a rank below a node on, out of one leaf; how many. The node may then be empty.
+    /// Removes up to so many items from a rank below a node on, out of one leaf; how many. The node may then be empty.
     fn remove_below(
         &mut self,
         node: u32,
@@ -282,9 +317,9 @@ impl Tree {
         removed: &mut impl FnMut(Handle),
     ) -> usize {
         if levels == 0 {
-            let handles = &mut self.leaves.get_mut(node).handles;
-            let end = handles.len().min(rank + count_max);
-            handles.drain(rank..end).for_each(removed);
+            let items = &mut self.leaves.get_mut(node).items;
+            let end = items.len().min(rank + count_max);
+            items.drain(rank..end).for_each(|item| removed(item.handle));
             return end - rank;
         }
         let mut rank = rank;
@@ -317,10 +352,10 @@ impl Tree {
         let total = self.fill(left, levels) + self.fill(right, levels);
         let kept = if total <= 2 * FILL_MIN { total } else { total / 2 };
         if levels == 0 {
-            let mut entries = std::mem::take(&mut self.leaves.get_mut(right).handles);
-            let other = &mut self.leaves.get_mut(left).handles;
+            let mut entries = std::mem::take(&mut self.leaves.get_mut(right).items);
+            let other = &mut self.leaves.get_mut(left).items;
             share(other, &mut entries, kept);
-            self.leaves.get_mut(right).handles = entries;
+            self.leaves.get_mut(right).items = entries;
         } else {
             let mut entries = std::mem::take(self.inners.get_mut(right));
             share(self.inners.get_mut(left), &mut entries, kept);
@@ -429,15 +464,13 @@ impl Iterator for Handles<'_> {
         let tree = self.tree;
         let spot = match self.front {
             None => tree.spot(self.start)?,
-            Some(Spot { leaf, slot }) if slot + 1 < tree.leaves.get(leaf).handles.len() => {
-                Spot { leaf, slot: slot + 1 }
-            }
+            Some(Spot { leaf, slot }) if slot + 1 < tree.leaves.get(leaf).items.len() => Spot { leaf, slot: slot + 1 },
             Some(Spot { leaf, .. }) => Spot { leaf: tree.leaves.get(leaf).next, slot: 0 },
         };
         self.front = Some(spot);
         self.start += 1;
         self.left -= 1;
-        Some(tree.leaves.get(spot.leaf).handles[spot.slot])
+        Some(tree.leaves.get(spot.leaf).items[spot.slot].handle)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -455,13 +488,13 @@ impl DoubleEndedIterator for Handles<'_> {
             None => tree.spot(self.start + self.left - 1)?,
             Some(Spot { leaf, slot: 0 }) => {
                 let leaf = tree.leaves.get(leaf).previous;
-                Spot { leaf, slot: tree.leaves.get(leaf).handles.len() - 1 }
+                Spot { leaf, slot: tree.leaves.get(leaf).items.len() - 1 }
             }
             Some(Spot { leaf, slot }) => Spot { leaf, slot: slot - 1 },
         };
         self.back = Some(spot);
         self.left -= 1;
-        Some(tree.leaves.get(spot.leaf).handles[spot.slot])
+        Some(tree.leaves.get(spot.leaf).items[spot.slot].handle)
     }
 }
 

@@ -123,7 +123,7 @@ impl List {
         for part in parts {
             list.push_all(End::Back, part.iter().map(|piece| piece.to_vec()), fill);
         }
-        list.settle(fill, |bytes, len| !fill.is_exceeded(bytes + FRAME_BYTES, len));
+        list.settle(|bytes, len| !fill.is_exceeded(bytes + FRAME_BYTES, len));
         list
     }
 
@@ -207,7 +207,7 @@ impl List {
             End::Front => 0,
             End::Back => self.len() - count,
         };
-        self.remove_range(start, count, fill);
+        self.remove_range(start, count);
         self.settle_small(fill);
         count
     }
@@ -279,8 +279,8 @@ impl List {
     pub fn trim(&mut self, start: i64, stop: i64, fill: Fill) -> usize {
         let len = self.len();
         let kept = span(start, stop, len);
-        self.remove_range(kept.end, len - kept.end, fill);
-        self.remove_range(0, kept.start, fill);
+        self.remove_range(kept.end, len - kept.end);
+        self.remove_range(0, kept.start);
         self.settle_small(fill);
         len - kept.len()
     }
@@ -326,11 +326,11 @@ impl List {
     /// Moves an element from one end to one end, which may be the same; it, or nothing of an empty list.
     pub fn rotate(&mut self, from: End, to: End, fill: Fill) -> Option<Vec<u8>> {
         let element = self.peek(from)?.to_vec();
-        if from != to {
-            // As two steps of one command would: the list may become short in between.
-            self.push(to, &element, fill);
-            self.remove_end(from, 1, fill);
-        }
+        let start = if from == End::Front { 0 } else { self.len() - 1 };
+        self.remove_range(start, 1);
+        self.make_room([&element].into_iter(), fill);
+        self.push_unchecked(to, &element, fill);
+        self.settle_small(fill);
         Some(element)
     }
 
@@ -356,13 +356,13 @@ impl List {
         }
     }
 
-    fn remove_range(&mut self, start: usize, count: usize, fill: Fill) {
+    fn remove_range(&mut self, start: usize, count: usize) {
         match &mut self.body {
             Body::Short(packed) => {
                 let place = packed.nth(start).unwrap_or(packed.end());
                 packed.remove_many(place, count);
             }
-            Body::Long(nodes) => nodes.remove_range(start, count, fill),
+            Body::Long(nodes) => nodes.remove_range(start, count),
         }
     }
 
@@ -381,13 +381,12 @@ impl List {
 
     /// Becomes short if what is left fills half a sequence at most.
     fn settle_small(&mut self, fill: Fill) {
-        // Elements are counted without regard to bytes, but a large one has a node of its own for good.
-        self.settle(fill, |bytes, len| fill.is_half(bytes, len));
+        self.settle(|bytes, len| fill.is_half(bytes, len));
     }
 
-    fn settle(&mut self, fill: Fill, is_small: impl Fn(usize, usize) -> bool) {
+    fn settle(&mut self, is_small: impl Fn(usize, usize) -> bool) {
         let Body::Long(nodes) = &mut self.body else { return };
-        let fits = |node: &Packed| !fill.is_large(node.byte_len()) && is_small(node.byte_len(), node.len());
+        let fits = |node: &Packed| is_small(node.byte_len(), node.len());
         if nodes.len() == 0 {
             self.body = Body::Short(Packed::new());
         } else if nodes.only().is_some_and(fits) {

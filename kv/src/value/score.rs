@@ -283,6 +283,8 @@ mod tests {
             ("0x1p-1074", Some(5e-324)),
             ("0x1fffffffffffff8", Some(144_115_188_075_855_864.0)),
             ("0x123456789abcdef0123", Some(f64::from_bits(0x4472_3456_789a_bcdf))),
+            // Half way to the next number, and a little more.
+            ("0x1000000000000080000000001", Some(f64::from_bits(0x45f0_0000_0000_0001))),
             ("0e999", Some(0.0)),
             ("4.9e-324", Some(5e-324)),
             ("", None),

@@ -179,6 +179,11 @@ fn step(draws: &mut Draws, packed: &mut Packed, model: &mut Vec<Vec<u8>>) {
             packed.remove(place);
             model.remove(n);
         }
+        6 if draws.below(2) == 0 => {
+            let end = (n + draws.below(5)).min(model.len());
+            packed.remove_between(place, packed.nth(end).unwrap_or(packed.end()));
+            model.drain(n..end);
+        }
         6 => {
             let count = draws.below(5);
             let removed = model.drain(n..model.len().min(n + count)).count();
@@ -202,6 +207,11 @@ fn step(draws: &mut Draws, packed: &mut Packed, model: &mut Vec<Vec<u8>>) {
         _ => {
             assert_eq!(texts(packed.iter_from(place)), model[n..]);
             assert_eq!(texts(packed.iter_until(place)), model[..n]);
+            let (mut front, mut back) = (packed.iter(), packed.iter());
+            assert_eq!((texts(front.split_front(n)), texts(front.clone())), (model[..n].to_vec(), model[n..].to_vec()));
+            assert_eq!(packed.place_of(&front), place);
+            let kept = model.len() - n;
+            assert_eq!((texts(back.split_back(n)), texts(back)), (model[kept..].to_vec(), model[..kept].to_vec()));
             let found = model.iter().position(|other| *other == element);
             assert_eq!(packed.find(&element, Place(0), 1), found.and_then(|n| packed.nth(n)));
         }

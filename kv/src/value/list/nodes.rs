@@ -4,15 +4,16 @@
 //! by walking the runs, then the nodes of one run, then one node. A list of a million elements of ten bytes has a dozen
 //! runs; one of half a million nodes has 4,000. Adding or removing a node moves at most the other nodes of its run.
 //!
-//! Neighbours in a run that have become small are put together, so that a list keeps few nodes for its bytes.
+//! When elements are removed here and there, neighbours in a run that have become small are put together, so that a list
+//! keeps few nodes for its bytes.
 
 use std::collections::VecDeque;
 
 use super::{End, Fill};
 use crate::memory::packed::{Packed, Place};
 
-/// The most nodes of one run.
-const RUN_NODES_MAX: usize = 128;
+/// The most nodes of one run. Few in tests, so that they have many runs.
+const RUN_NODES_MAX: usize = if cfg!(test) { 4 } else { 128 };
 
 /// Nodes that lie next to each other.
 #[derive(Debug, Clone, Default)]
@@ -210,15 +211,15 @@ impl Nodes {
         let node = &mut self.runs[at.run].nodes[at.node];
         let old = place(node, at.n);
         let bytes = node.byte_len() - node.get(old).entry_bytes();
-        if node.len() == 1 || fill.allows(bytes, node.len() - 1, element) {
+        if fill.allows(bytes, node.len() - 1, element) {
             return node.replace(old, element);
         }
         self.insert(at, element, fill);
-        self.remove_range(index + 1, 1, fill);
+        self.remove_range(index + 1, 1);
     }
 
     /// Removes `count` elements from an index on. There are as many.
-    pub(super) fn remove_range(&mut self, index: usize, count: usize, fill: Fill) {
+    pub(super) fn remove_range(&mut self, index: usize, count: usize) {
         if count == 0 {
             return;
         }
@@ -249,7 +250,6 @@ impl Nodes {
                 at = At { run: at.run + 1, node: 0, n: 0 };
             }
         }
-        self.mend(at, fill);
     }
 
     /// Removes elements that equal these bytes, up to a count, the nearest to an end first; how many that were.
@@ -268,15 +268,6 @@ impl Nodes {
         self.runs.retain(|run| run.len > 0);
         self.len -= removed;
         removed
-    }
-
-    /// Puts the node at a place, or the last, together with its neighbours in the run, if they are small.
-    fn mend(&mut self, at: At, fill: Fill) {
-        if let Some(run) = self.runs.get_mut(at.run) {
-            run.mend(at.node, fill);
-        } else if let Some(run) = self.runs.back_mut() {
-            run.mend(run.nodes.len() - 1, fill);
-        }
     }
 }
 
@@ -344,12 +335,6 @@ impl Run {
             }
         }
         removed
-    }
-
-    /// Puts a node together with its neighbours, where both are small.
-    fn mend(&mut self, node: usize, fill: Fill) {
-        self.join(node + 1, fill);
-        self.join(node, fill);
     }
 
     /// Puts a node behind the one before it, if they fill at most half of what one node may have.

@@ -203,6 +203,21 @@ fn a_long_list_has_few_nodes_after_most_elements_are_gone() {
     }
     let before = list.nodes().count();
     assert_eq!(list.remove(b"gone", 0, fill), 99_000);
-    assert!(list.nodes().count() < 8, "{} of {before}", list.nodes().count());
+    assert!(list.nodes().count() < before / 3, "{} of {before}", list.nodes().count());
     assert!(list.iter().all(|piece| piece.to_vec() == b"kept"));
+}
+
+#[test]
+fn elements_inserted_at_one_place_fill_their_nodes() {
+    // The first and the last of a full node.
+    for (side, place) in [(Side::Before, 50), (Side::After, 49)] {
+        let fill = Fill(10);
+        let mut list = List::new();
+        list.push_all(End::Back, (0..100).map(|n| if n == place { "pivot".into() } else { format!("e{n}") }), fill);
+        for n in 0..400 {
+            assert!(list.insert(side, b"pivot", format!("i{n}").as_bytes(), fill));
+        }
+        let nodes = list.nodes().count();
+        assert!(nodes <= 110, "{nodes} nodes of up to ten for 500 elements");
+    }
 }

@@ -9,10 +9,6 @@ use super::{NewId, StreamId, tree_bytes};
 /// The most bytes that the fields and values of one entry may have together, and a node without a limit of its own.
 pub const ENTRY_BYTES_MAX: usize = 1 << 30;
 
-/// What Valkey's listpack and its counts have around the entries of a node: counted too, so that the limit falls on the
-/// same entry.
-const FRAME_BYTES: usize = 13;
-
 /// How much one node may hold: the settings `stream-node-max-bytes` and `stream-node-max-entries`; 0 is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeLimits {
@@ -34,7 +30,7 @@ impl NodeLimits {
             0 => ENTRY_BYTES_MAX,
             bytes_max => bytes_max.min(ENTRY_BYTES_MAX),
         };
-        let has_room = node.byte_len() + FRAME_BYTES + entry_bytes < bytes_max;
+        let has_room = node.reckoned_bytes() + entry_bytes < bytes_max;
         has_room && (self.entries_max == 0 || node.added() < self.entries_max)
     }
 }

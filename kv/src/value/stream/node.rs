@@ -10,10 +10,10 @@
 //! ```
 //!
 //! The count at the end is for walking backwards. A removed entry leaves nothing. Follows Valkey's macro nodes, which keep
-//! removed entries with a mark.
+//! removed entries with a mark; what such a node would have in bytes is reckoned, so that nodes are full at the same entry.
 
 use super::StreamId;
-use crate::memory::packed::{Packed, Piece, Pieces, Place};
+use crate::memory::packed::{Packed, Piece, Pieces};
 
 /// Pieces of an entry before its values: the two parts of the id and the count of fields.
 const HEAD_PIECES: usize = 3;
@@ -26,6 +26,24 @@ pub(super) struct Node {
     len: u32,
     /// How many there have ever been: as many as fill a node, removed or not.
     added: u32,
+    /// What a listpack would have, with all entries there have ever been, without its frame and their counts.
+    reckoned_bytes: usize,
+}
+
+/// What a listpack has around its entries, and for the end of the fields.
+const FRAME_BYTES: usize = 7 + 2;
+
+/// What an element takes in a listpack.
+fn listpack_bytes(piece: Piece<'_>) -> usize {
+    match piece.integer() {
+        Some(0..=127) => 2,
+        Some(-0x1000..=0xfff) => 3,
+        Some(-0x8000..=0x7fff) => 4,
+        Some(-0x80_0000..=0x7f_ffff) => 5,
+        Some(-0x8000_0000..=0x7fff_ffff) => 6,
+        Some(_) => 10,
+        None => piece.entry_bytes(),
+    }
 }
 
 /// An entry of a stream.
@@ -69,12 +87,12 @@ impl ExactSizeIterator for Fields<'_> {}
 impl Node {
     /// A node without entries, for those with these fields.
     pub(super) fn new<T: AsRef<[u8]>>(pairs: &[T]) -> Self {
-        let mut pieces = Packed::new();
-        pieces.push_back(count(pairs.len() / 2));
+        let mut node = Self { pieces: Packed::new(), len: 0, added: 0, reckoned_bytes: FRAME_BYTES };
+        node.add(count(pairs.len() / 2));
         for field in pairs.iter().step_by(2) {
-            pieces.push_back(field.as_ref());
+            node.add(field.as_ref());
         }
-        Self { pieces, len: 0, added: 0 }
+        node
     }
 
     pub(super) const fn len(&self) -> u32 {
@@ -85,8 +103,10 @@ impl Node {
         self.added
     }
 
-    pub(super) const fn byte_len(&self) -> usize {
-        self.pieces.byte_len()
+    /// What a listpack of these entries, and of those that were removed, would have in bytes.
+    pub(super) fn reckoned_bytes(&self) -> usize {
+        let counts = [self.len, self.added - self.len].map(|count| listpack_bytes(i64::from(count).into()));
+        self.reckoned_bytes + counts[0] + counts[1]
     }
 
     pub(super) const fn bytes_held(&self) -> usize {
@@ -100,58 +120,49 @@ impl Node {
     /// Adds an entry behind the others: names and values in turn.
     pub(super) fn push<T: AsRef<[u8]>>(&mut self, base: StreamId, id: StreamId, pairs: &[T]) {
         let is_same = self.has_names(pairs);
-        self.pieces.push_back(id.ms.wrapping_sub(base.ms).cast_signed());
-        self.pieces.push_back(id.seq.wrapping_sub(base.seq).cast_signed());
-        self.pieces.push_back(if is_same { 0 } else { count(pairs.len() / 2) });
+        let own = if is_same { 0 } else { count(pairs.len() / 2) };
         let kept = || pairs.iter().skip(usize::from(is_same)).step_by(if is_same { 2 } else { 1 });
-        for piece in kept() {
-            self.pieces.push_back(piece.as_ref());
+        self.add(id.ms.wrapping_sub(base.ms).cast_signed());
+        self.add(id.seq.wrapping_sub(base.seq).cast_signed());
+        self.add(own);
+        kept().for_each(|piece| self.add(piece.as_ref()));
+        let pieces = count(HEAD_PIECES + kept().count());
+        self.add(pieces);
+        if !is_same {
+            // A listpack has a mark, and a count of fields only where they are not those of the node.
+            self.reckoned_bytes += listpack_bytes(0.into());
         }
-        self.pieces.push_back(count(HEAD_PIECES + kept().count()));
         self.len += 1;
         self.added += 1;
     }
 
+    fn add<'a>(&mut self, piece: impl Into<Piece<'a>>) {
+        let piece = piece.into();
+        self.reckoned_bytes += listpack_bytes(piece);
+        self.pieces.push_back(piece);
+    }
+
     fn has_names<T: AsRef<[u8]>>(&self, pairs: &[T]) -> bool {
-        let (names, count) = self.names();
-        count == pairs.len() / 2 && names.zip(pairs.iter().step_by(2)).all(|(own, name)| own == name.as_ref().into())
-    }
-
-    /// The fields of the node, followed by what is behind them.
-    fn names(&self) -> (Pieces<'_>, usize) {
-        let first = self.pieces.first().expect("a node begins with a count");
-        (self.pieces.iter_from(self.pieces.after(first)), self.number(first))
-    }
-
-    fn number(&self, place: Place) -> usize {
-        let number = self.pieces.get(place).integer().and_then(|number| usize::try_from(number).ok());
-        number.expect("a count is where the form has one")
-    }
-
-    /// Where the first entry is.
-    fn start(&self) -> Place {
-        let first = self.pieces.first().expect("a node begins with a count");
-        self.skip(first, self.number(first) + 1)
-    }
-
-    fn skip(&self, place: Place, pieces: usize) -> Place {
-        (0..pieces).fold(place, |place, _| self.pieces.after(place))
+        let Entries { mut names, names_len, .. } = self.entries(StreamId::MIN);
+        names_len == pairs.len() / 2 && pairs.iter().step_by(2).all(|name| names.next() == Some(name.as_ref().into()))
     }
 
     /// The entries, from either end.
     pub(super) fn entries(&self, base: StreamId) -> Entries<'_> {
-        Entries { node: self, base, front: self.start(), back: self.pieces.end() }
+        let mut rest = self.pieces.iter();
+        let names_len = length(rest.next());
+        Entries { base, names: rest.split_front(names_len), names_len, rest }
     }
 
     /// Removes an entry. False if there is none of this id.
     pub(super) fn remove(&mut self, base: StreamId, id: StreamId) -> bool {
         let mut entries = self.entries(base);
         loop {
-            let place = entries.front;
+            let place = self.pieces.place_of(&entries.rest);
             match entries.next() {
                 Some(entry) if entry.id == id => {
-                    let pieces = self.pieces_at(place);
-                    self.pieces.remove_many(place, pieces);
+                    let after = self.pieces.place_of(&entries.rest);
+                    self.pieces.remove_between(place, after);
                     self.len -= 1;
                     return true;
                 }
@@ -163,36 +174,15 @@ impl Node {
 
     /// Removes the first entries, up to a count.
     pub(super) fn remove_first(&mut self, count: u32) {
-        let start = self.start();
-        let (mut end, mut pieces) = (start, 0);
-        for _ in 0..count.min(self.len) {
-            let of_entry = self.pieces_at(end);
-            end = self.skip(end, of_entry);
-            pieces += of_entry;
+        let mut entries = self.entries(StreamId::MIN);
+        let place = self.pieces.place_of(&entries.rest);
+        let count = count.min(self.len);
+        for _ in 0..count {
+            entries.next();
         }
-        self.pieces.remove_many(start, pieces);
-        self.len -= count.min(self.len);
-    }
-
-    /// How many pieces an entry has.
-    fn pieces_at(&self, place: Place) -> usize {
-        let own = self.number(self.skip(place, HEAD_PIECES - 1));
-        let values = if own == 0 { self.names().1 } else { 2 * own };
-        HEAD_PIECES + values + 1
-    }
-
-    /// The entry at a place, and the place after it.
-    fn entry(&self, base: StreamId, place: Place) -> (Entry<'_>, Place) {
-        let mut head = self.pieces.iter_from(place);
-        let mut number = || head.next().and_then(|piece| piece.integer()).expect("an entry begins with numbers");
-        let (ms, seq) = (number().cast_unsigned(), number().cast_unsigned());
-        let own = usize::try_from(number()).expect("a count is not negative");
-        let id = StreamId { ms: base.ms.wrapping_add(ms), seq: base.seq.wrapping_add(seq) };
-        let (names, of_node) = self.names();
-        let names = (own == 0).then_some(names);
-        let left = if own == 0 { of_node } else { own };
-        let after = self.skip(place, self.pieces_at(place));
-        (Entry { id, fields: Fields { names, values: head, left } }, after)
+        let after = self.pieces.place_of(&entries.rest);
+        self.pieces.remove_between(place, after);
+        self.len -= count;
     }
 }
 
@@ -200,40 +190,60 @@ fn count(len: usize) -> i64 {
     i64::try_from(len).expect("a length in memory is less than 2^63")
 }
 
+fn integer(piece: Option<Piece<'_>>) -> i64 {
+    piece.and_then(|piece| piece.integer()).expect("a number is where the form has one")
+}
+
+fn length(piece: Option<Piece<'_>>) -> usize {
+    usize::try_from(integer(piece)).expect("a count is not negative")
+}
+
 /// The entries of a node.
 #[derive(Debug, Clone)]
 pub(super) struct Entries<'a> {
-    node: &'a Node,
     base: StreamId,
-    front: Place,
-    back: Place,
+    names: Pieces<'a>,
+    names_len: usize,
+    /// Whole entries.
+    rest: Pieces<'a>,
+}
+
+impl<'a> Entries<'a> {
+    /// Reads what stands before the values: the id, and the fields without them.
+    fn read_head(&self, pieces: &mut Pieces<'a>) -> (StreamId, Fields<'a>) {
+        let mut number = || integer(pieces.next());
+        let (ms, seq) = (number().cast_unsigned(), number().cast_unsigned());
+        let id = StreamId { ms: self.base.ms.wrapping_add(ms), seq: self.base.seq.wrapping_add(seq) };
+        let fields = match length(pieces.next()) {
+            0 => Fields { names: Some(self.names.clone()), values: pieces.clone(), left: self.names_len },
+            own => Fields { names: None, values: pieces.clone(), left: own },
+        };
+        (id, fields)
+    }
 }
 
 impl<'a> Iterator for Entries<'a> {
     type Item = Entry<'a>;
 
     fn next(&mut self) -> Option<Entry<'a>> {
-        if self.front == self.back {
+        if self.rest.is_empty() {
             return None;
         }
-        let (entry, after) = self.node.entry(self.base, self.front);
-        self.front = after;
-        Some(entry)
+        let mut rest = self.rest.clone();
+        let (id, mut fields) = self.read_head(&mut rest);
+        let values = if fields.names.is_some() { fields.left } else { 2 * fields.left };
+        fields.values = rest.split_front(values);
+        rest.next();
+        self.rest = rest;
+        Some(Entry { id, fields })
     }
 }
 
 impl<'a> DoubleEndedIterator for Entries<'a> {
     fn next_back(&mut self) -> Option<Entry<'a>> {
-        if self.front == self.back {
-            return None;
-        }
-        let pieces = &self.node.pieces;
-        let last = pieces.previous(self.back)?;
-        let mut place = last;
-        for _ in 0..self.node.number(last) {
-            place = pieces.previous(place)?;
-        }
-        self.back = place;
-        Some(self.node.entry(self.base, place).0)
+        let pieces = length(Some(self.rest.next_back()?));
+        let mut entry = self.rest.split_back(pieces);
+        let (id, fields) = self.read_head(&mut entry);
+        Some(Entry { id, fields })
     }
 }

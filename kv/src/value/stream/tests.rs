@@ -229,6 +229,24 @@ fn counts_are_set_within_what_is_there() {
 }
 
 #[test]
+fn entries_before_an_id_are_told_where_they_can_be() {
+    let check = |log: &Log, expected: [Option<u64>; 5]| {
+        assert_eq!([0, 2, 3, 5, 6].map(|ms| log.entries_until(id(ms, 0))), expected);
+    };
+    check(&Log::default(), [Some(0); 5]);
+    let mut log = stream_of(5).log;
+    check(&log, [Some(0), None, None, Some(5), None]);
+    log.trim(Keep::Len(4), false, 0);
+    check(&log, [Some(1), Some(2), None, Some(5), None]);
+    log.delete(id(3, 0));
+    check(&log, [None, None, None, Some(5), None]);
+    log.trim(Keep::From(id(4, 0)), false, 0);
+    check(&log, [Some(3), Some(3), Some(3), Some(5), None]);
+    log.trim(Keep::Len(0), false, 0);
+    check(&log, [Some(5), Some(5), Some(5), Some(5), None]);
+}
+
+#[test]
 fn the_lag_is_told_where_it_can_be() {
     let mut stream = stream_of(5);
     stream.create_group(b"g", StreamId::MIN, None);
