@@ -1,7 +1,7 @@
 //! Numbers with a fraction, as text: what scores, weights and distances look like, and what is read as one.
 //!
 //! Written: an integer up to 2^62 without a fraction; anything else with few digits that are read back as the same number
-//! ([`digits`]), laid out as Valkey does. That differs from C's `%g`: the exponent has no leading zero, and it is used
+//! (`digits`), laid out as Valkey does. That differs from C's `%g`: the exponent has no leading zero, and it is used
 //! where the plain form would have more than seven zeros, or digits far below the point.
 //!
 //! Read: what C's `strtod` reads in full, in the C locale: decimal, hexadecimal, `inf` and `infinity`. Not a number is
