@@ -1,11 +1,11 @@
 //! Handles in an order, each found by its rank or by what it stands for.
 //!
-//! A B+-tree: items lie in leaves of up to [`FAN`], which are linked in both directions; each branch above them knows how
+//! A B+-tree: items lie in leaves of up to `FAN`, which are linked in both directions; each branch above them knows how
 //! many items are below it and which is the first. The order is the caller's: it is asked, for one item at a time,
 //! whether that comes before what is inserted or looked for, and the answers must be "yes" up to some rank and "no" from
 //! there on. An item is a handle and a number, so that most answers need not look at what the handle stands for.
 //!
-//! Every step costs a walk from the root, which for a million items has four nodes, and moves up to [`FAN`] entries in
+//! Every step costs a walk from the root, which for a million items has four nodes, and moves up to `FAN` entries in
 //! some of them. An item takes 13 to 25 bytes. Items that come in ascending order fill their leaves.
 //!
 //! Follows the B+-tree with counted branches (order-statistic tree). Valkey keeps a skip list for this.

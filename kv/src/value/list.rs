@@ -1,6 +1,6 @@
 //! Lists: sequences of byte strings with two ends.
 //!
-//! A short list is one [`Packed`]; a long one is a row of them ([`nodes`]). Which it is, and when it changes, is told to
+//! A short list is one [`Packed`]; a long one is a row of them (`nodes`). Which it is, and when it changes, is told to
 //! clients as the encoding, so the thresholds follow Valkey's `list-max-listpack-size` to the byte: a list becomes long
 //! when what is added would not fit one sequence, and short again when its only node is at most half full.
 //!

@@ -1,7 +1,7 @@
 //! Sorted sets: members with a score each, in the order of score, then member.
 //!
-//! A small one is a [`Packed`] of pairs in that order ([`short`]); a large one is a table of members and a tree of the same
-//! entries ([`long`]). Which it is, is told to clients as the encoding; it grows by Valkey's `zset-max-listpack-entries`
+//! A small one is a [`Packed`] of pairs in that order (`short`); a large one is a table of members and a tree of the same
+//! entries (`long`). Which it is, is told to clients as the encoding; it grows by Valkey's `zset-max-listpack-entries`
 //! and `zset-max-listpack-value`, and never becomes small again by itself.
 //!
 //! A place in the order is a rank, and a part of the order is a range of ranks: by score, by member or by rank, it is found
