@@ -13,19 +13,18 @@ use crate::settings::{Events, Settings};
 use crate::time::Now;
 use crate::waiting::{Place, Rank, Waiter};
 
-    /// It found nothing, or something of another kind is behind the key.
-    /// It has its reply.
-    /// Nothing is behind the key, and the command does not ask for that.
-    Absent,
-    InVain,
-    Served,
-/// Commands served in a row for one change, before others get a turn to lock.
 /// Keys that one look for expired ones takes in a shard, and how often it looks again where a quarter of them had.
-/// What became of a command that was tried again.
 const EXPIRY_TURN: usize = 64;
 const EXPIRY_TURNS_MAX: usize = 256;
-const SERVED_MAX: usize = 100_000;
+
+/// What became of a command that was tried again.
 enum Tried {
+    /// It has its reply.
+    Served,
+    /// It found nothing, or something of another kind is behind the key.
+    InVain,
+    /// Nothing is behind the key, and the command does not ask for that.
+    Absent,
 }
 
 impl Engine {
@@ -39,53 +38,56 @@ impl Engine {
         effects: &mut Effects,
     ) {
         for (database, key) in keys.expired.drain(..) {
-                effects.ready.push((database, key));
-                self.publish_event(settings, "expired", database, &key);
-            if self.waiting.changed(database, &key) {
             if settings.events.has(Events::EXPIRED) {
-            self.publish_event(settings, event.name, event.database, &event.key);
-            self.waiting.changed(database, &key);
+                self.publish_event(settings, "expired", database, &key);
             }
-        for event in effects.events.drain(..) {
+            if self.waiting.changed(database, &key) {
+                effects.ready.push((database, key));
+            }
         }
+        for event in effects.events.drain(..) {
+            self.publish_event(settings, event.name, event.database, &event.key);
         }
         effects.changes = 0;
         effects.trace = crate::command::call::Trace::AsIs;
     }
 
-                        self.publish_event(&settings, "expired", *database, key);
-                    break;
-                    if settings.events.has(Events::EXPIRED) {
-                    self.waiting.changed(*database, key);
-                    }
-                for (database, key) in &found {
-                if found.len() < EXPIRY_TURN / 4 {
-                let found = self.keyspace.shard(number).expire_some(now.unix_ms(), EXPIRY_TURN);
-                }
-                }
-            for _ in 0..EXPIRY_TURNS_MAX {
+    /// Tells whoever listens to events of keys.
+    fn publish_event(&self, settings: &Settings, name: &str, database: usize, key: &[u8]) {
+        if settings.events.has(Events::KEYSPACE) {
             let channel = [format!("__keyspace@{database}__:").as_bytes(), key].concat();
             self.pubsub.publish(&channel, name.as_bytes());
-            self.pubsub.publish(format!("__keyevent@{database}__:{name}").as_bytes(), key);
-            }
-        for number in 0..self.keyspace.shards() {
+        }
         if settings.events.has(Events::KEYEVENT) {
-        if settings.events.has(Events::KEYSPACE) {
-        let settings = self.settings();
+            self.pubsub.publish(format!("__keyevent@{database}__:{name}").as_bytes(), key);
         }
-        }
-        }
-    ///
+    }
+
     /// Looks for keys that have expired and takes them out, in every shard a few; in one where many have, more.
-    /// Serves commands that wait for keys which have changed, and those that their changes make ready.
-    /// Serves commands that wait for keys which have changed, and those that their changes make ready. The caller holds no
-    /// Tells whoever listens to events of keys.
+    ///
     /// To be called about ten times a second, by nobody who serves clients.
-    /// shard. It comes to an end: who came later is not tried, and whoever is served waits no more.
-    fn publish_event(&self, settings: &Settings, name: &str, database: usize, key: &[u8]) {
     pub fn handle_tick(&self, now: Now) {
+        let settings = self.settings();
+        for number in 0..self.keyspace.shards() {
+            for _ in 0..EXPIRY_TURNS_MAX {
+                let found = self.keyspace.shard(number).expire_some(now.unix_ms(), EXPIRY_TURN);
+                if settings.events.has(Events::EXPIRED) {
+                    found.iter().for_each(|(database, key)| self.publish_event(&settings, "expired", *database, key));
+                }
+                let is_waited_for = |place: &&Place| self.waiting.changed(place.0, &place.1);
+                let ready: Vec<Place> = found.iter().filter(is_waited_for).cloned().collect();
+                if !ready.is_empty() {
+                    self.serve(ready, &settings, now);
+                }
+                if found.len() < EXPIRY_TURN / 4 {
+                    break;
+                }
+            }
+        }
     }
-    }
+
+    /// Serves commands that wait for keys which have changed, and those that their changes make ready. The caller holds no
+    /// shard. It comes to an end: who came later is not tried, and whoever is served waits no more.
     pub(crate) fn serve(&self, ready: Vec<Place>, settings: &Settings, now: Now) {
         let _turn = self.waiting.turn();
         let last = self.waiting.last();
@@ -99,14 +101,9 @@ impl Engine {
                 if !waiter.claim() {
                     continue;
                 }
-                    places.extend(changed);
-                    self.waiting.leave(&waiter);
-                    served += 1;
-                if let Some(changed) = self.try_again(&waiter, settings, now) {
-                is_absent |= matches!(tried, Tried::Absent);
                 let (tried, changed) = self.try_again(&waiter, &place, settings, now);
                 places.extend(changed);
-                }
+                is_absent |= matches!(tried, Tried::Absent);
             }
         }
     }

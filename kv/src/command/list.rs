@@ -3,6 +3,7 @@
 use super::call::{Call, Run};
 use crate::error::Error;
 use crate::keyspace::Key;
+use crate::memory::packed::Digits;
 use crate::settings::Events;
 use crate::value::list::{End, Fill, List, Side};
 
@@ -117,7 +118,7 @@ fn take(call: &mut Call<'_, '_>, key: Key<'_>, end: End, count_max: usize, fill:
     let list = call.keys.get_mut::<List>(key)?.expect("the list was just seen");
     let elements = list.ends(end, count_max);
     call.reply.array(elements.len());
-    elements.for_each(|element| call.reply.bulk(&element.text()));
+    elements.for_each(|element| call.reply.bulk(element.bytes(&mut Digits::default())));
     let count = list.remove_end(end, count_max, fill);
     removed(call, key, count, event_of_pop(end));
     Ok(count)
@@ -137,7 +138,7 @@ fn lindex(call: &mut Call<'_, '_>) -> Result<(), Error> {
         None => None,
     };
     match found {
-        Some(element) => call.reply.bulk(&element.text()),
+        Some(element) => call.reply.bulk(element.bytes(&mut Digits::default())),
         None => call.reply.null(),
     }
     Ok(())
@@ -183,7 +184,7 @@ fn lrange(call: &mut Call<'_, '_>) -> Result<(), Error> {
     };
     let elements = list.range(start, stop);
     call.reply.array(elements.len());
-    elements.for_each(|element| call.reply.bulk(&element.text()));
+    elements.for_each(|element| call.reply.bulk(element.bytes(&mut Digits::default())));
     Ok(())
 }
 

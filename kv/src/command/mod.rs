@@ -21,7 +21,7 @@ pub(crate) use call::{Effects, Run};
 pub(crate) use run::Runs;
 
 /// The commands of every family: full names, and what runs each.
-    &[connection::RUNS, expire::RUNS, generic::RUNS, set::RUNS, space::RUNS, string::RUNS, transaction::RUNS];
+const FAMILIES: &[&[(&str, Run)]] = &[
     connection::RUNS,
     expire::RUNS,
     generic::RUNS,
@@ -29,10 +29,8 @@ pub(crate) use run::Runs;
     list_wait::RUNS,
     pubsub::RUNS,
     server::RUNS,
-const FAMILIES: &[&[(&str, Run)]] = &[
+    set::RUNS,
     space::RUNS,
     string::RUNS,
     transaction::RUNS,
 ];
-const FAMILIES: &[&[(&str, Run)]] =
-const FAMILIES: &[&[(&str, Run)]] = &[

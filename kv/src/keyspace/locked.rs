@@ -75,6 +75,11 @@ impl Keyspace {
         Key { bytes, hash: self.hash_key.hash(bytes), slot: Slot::of(bytes) }
     }
 
+    /// What hashes are made with, for collections too.
+    pub(crate) fn hash_key(&self) -> &HashKey {
+        &self.hash_key
+    }
+
     /// The shard of a slot.
     #[inline]
     pub(crate) fn shard_of(&self, slot: Slot) -> usize {

@@ -12,7 +12,7 @@ pub mod slot;
 mod tests;
 
 pub(crate) use access::{AccessClock, Policy};
-pub(crate) use locked::{Key, Keys, Keyspace, Lock, WrongKind};
+pub(crate) use locked::{Found, Key, Keys, Keyspace, Lock, WrongKind};
 pub(crate) use record::Kind;
 pub(crate) use shard::{Counts, Expiry};
 pub use slot::Slot;
