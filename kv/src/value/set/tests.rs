@@ -57,6 +57,18 @@ fn the_form_follows_the_settings() {
 }
 
 #[test]
+fn integers_may_be_too_long_for_a_sequence() {
+    let (key, limits) = (hash_key(1), Limits { listpack_value_bytes_max: 4, ..LIMITS });
+    for (integer, expected) in
+        [("9999", "listpack"), ("-999", "listpack"), ("-1000", "hashtable"), ("10000", "hashtable")]
+    {
+        let mut set = set_of(["1", integer, "2"]);
+        assert!(set.add(b"a", &key, &limits));
+        assert_eq!(set.encoding(), expected, "{integer}");
+    }
+}
+
+#[test]
 fn the_first_form_follows_the_hint() {
     let cases = [
         (b"1".as_slice(), 1, "intset"),
