@@ -169,7 +169,7 @@ impl ZSet {
         }
     }
 
-    /// How many bytes of memory are held, this value itself aside.
+    /// How many bytes of memory are held, this value itself aside. Looks at every node.
     #[must_use]
     pub fn bytes_held(&self) -> usize {
         match &self.body {
