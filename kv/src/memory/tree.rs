@@ -152,7 +152,7 @@ impl Tree {
         self.len == 0
     }
 
-    /// How many bytes of memory are held, this value itself aside.
+    /// How many bytes of memory are held, this value itself aside. Looks at every node.
     #[must_use]
     pub fn bytes_held(&self) -> usize {
         let leaves: usize = self.leaves.nodes.iter().map(|leaf| leaf.items.capacity() * size_of::<Item>()).sum();

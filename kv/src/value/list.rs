@@ -160,7 +160,7 @@ impl List {
         }
     }
 
-    /// How many bytes of memory are held, this value itself aside.
+    /// How many bytes of memory are held, this value itself aside. Looks at every node.
     #[must_use]
     pub fn bytes_held(&self) -> usize {
         match &self.body {

@@ -149,7 +149,8 @@ impl Stream {
         true
     }
 
-    /// About how many bytes of memory are held, this value itself aside: trees are reckoned as if two thirds full.
+    /// About how many bytes of memory are held, this value itself aside: trees are reckoned as if two thirds full. Looks at
+    /// every node and group.
     #[must_use]
     pub fn bytes_held(&self) -> usize {
         let groups = self.groups.iter().map(|(name, group)| name.len() + size_of::<Group>() + group.bytes_held());

@@ -34,20 +34,20 @@ use long::Long;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Members: the setting `zset-max-listpack-entries`.
-    pub entries_max: usize,
+    pub listpack_entries_max: usize,
     /// Bytes of one member: the setting `zset-max-listpack-value`.
-    pub value_bytes_max: usize,
+    pub listpack_value_bytes_max: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { entries_max: 128, value_bytes_max: 64 }
+        Self { listpack_entries_max: 128, listpack_value_bytes_max: 64 }
     }
 }
 
 impl Limits {
-    const fn allow(self, entries: usize, value_bytes: usize) -> bool {
-        entries <= self.entries_max && value_bytes <= self.value_bytes_max
+    const fn allow(&self, entries: usize, value_bytes: usize) -> bool {
+        entries <= self.listpack_entries_max && value_bytes <= self.listpack_value_bytes_max
     }
 }
 
@@ -113,12 +113,12 @@ impl Outcome {
 }
 
 /// A sorted set.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct ZSet {
     body: Body,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Body {
     Short(Packed),
     Long(Box<Long>),
@@ -139,20 +139,9 @@ impl ZSet {
 
     /// Takes the form that fits, if so many entries with members of up to so many bytes are about to be added. Only ever
     /// to the large one.
-    pub fn expect(&mut self, key: &HashKey, entries: usize, value_bytes: usize, limits: Limits) {
+    pub fn prepare(&mut self, entries: usize, value_bytes: usize, key: &HashKey, limits: &Limits) {
         if !limits.allow(entries, value_bytes) {
             self.lengthen(key);
-        }
-    }
-
-    /// Another set with the same entries, in the same form.
-    #[must_use]
-    pub fn duplicate(&self, key: &HashKey) -> Self {
-        Self {
-            body: match &self.body {
-                Body::Short(packed) => Body::Short(packed.clone()),
-                Body::Long(_) => Body::Long(Box::new(self.lengthened(key))),
-            },
         }
     }
 
@@ -180,7 +169,7 @@ impl ZSet {
         }
     }
 
-    /// How many bytes of memory are held, this value itself aside.
+    /// How many bytes of memory are held, this value itself aside. Looks at every node.
     #[must_use]
     pub fn bytes_held(&self) -> usize {
         match &self.body {
@@ -191,14 +180,14 @@ impl ZSet {
 
     /// The score of a member.
     #[must_use]
-    pub fn score(&self, key: &HashKey, member: &[u8]) -> Option<f64> {
-        self.find(key, member).map(|(_, score)| score)
+    pub fn score(&self, member: &[u8], key: &HashKey) -> Option<f64> {
+        self.find(member, key).map(|(_, score)| score)
     }
 
     /// The rank of a member from the front, and its score. From the back it is `len - 1 - rank`.
     #[must_use]
-    pub fn rank(&self, key: &HashKey, member: &[u8]) -> Option<(usize, f64)> {
-        let score = self.score(key, member)?;
+    pub fn rank(&self, member: &[u8], key: &HashKey) -> Option<(usize, f64)> {
+        let score = self.score(member, key)?;
         let rank = match &self.body {
             Body::Short(_) => self.iter().take_while(|entry| entry.order(score, member).is_lt()).count(),
             Body::Long(long) => long.rank_of(score, member),
@@ -212,16 +201,16 @@ impl ZSet {
     /// [`NotANumber`]: the caller's fault.
     pub fn add(
         &mut self,
-        key: &HashKey,
         member: &[u8],
         score: f64,
         when: When,
-        limits: Limits,
+        key: &HashKey,
+        limits: &Limits,
     ) -> Result<Outcome, NotANumber> {
         if score.is_nan() {
             return Err(NotANumber);
         }
-        self.set(key, member, when, limits, |_| score)
+        self.set(member, when, key, limits, |_| score)
     }
 
     /// Adds to the score of a member, which is 0 for one that is not there.
@@ -230,32 +219,32 @@ impl ZSet {
     /// [`NotANumber`]: the caller's fault.
     pub fn increment(
         &mut self,
-        key: &HashKey,
         member: &[u8],
         by: f64,
         when: When,
-        limits: Limits,
+        key: &HashKey,
+        limits: &Limits,
     ) -> Result<Outcome, NotANumber> {
         if by.is_nan() {
             return Err(NotANumber);
         }
-        self.set(key, member, when, limits, |score| score.map_or(by, |score| score + by))
+        self.set(member, when, key, limits, |score| score.map_or(by, |score| score + by))
     }
 
     fn set(
         &mut self,
-        key: &HashKey,
         member: &[u8],
         when: When,
-        limits: Limits,
+        key: &HashKey,
+        limits: &Limits,
         score_of: impl Fn(Option<f64>) -> f64,
     ) -> Result<Outcome, NotANumber> {
-        let Some((spot, before)) = self.find(key, member) else {
+        let Some((spot, before)) = self.find(member, key) else {
             if when.is_known {
                 return Ok(Outcome::Refused);
             }
             let score = score_of(None);
-            self.insert_new(key, member, score, limits);
+            self.insert_new(member, score, key, limits);
             return Ok(Outcome::Added(score));
         };
         if when.is_new {
@@ -284,38 +273,38 @@ impl ZSet {
     }
 
     /// Where a member is, and its score.
-    fn find(&self, key: &HashKey, member: &[u8]) -> Option<(Spot, f64)> {
+    fn find(&self, member: &[u8], key: &HashKey) -> Option<(Spot, f64)> {
         Some(match &self.body {
             Body::Short(packed) => {
                 let (place, score) = short::find(packed, member)?;
                 (Spot::Short(place), score)
             }
             Body::Long(long) => {
-                let (handle, score) = long.find(key, member)?;
+                let (handle, score) = long.find(member, key)?;
                 (Spot::Long(handle), score)
             }
         })
     }
 
-    fn insert_new(&mut self, key: &HashKey, member: &[u8], score: f64, limits: Limits) {
+    fn insert_new(&mut self, member: &[u8], score: f64, key: &HashKey, limits: &Limits) {
         if !limits.allow(self.len() + 1, member.len()) {
             self.lengthen(key);
         }
         match &mut self.body {
             Body::Short(packed) => short::insert(packed, member, score),
-            Body::Long(long) => long.insert(key, member, score),
+            Body::Long(long) => long.insert(member, score, key),
         }
     }
 
     /// Removes a member; its score, if it was there.
-    pub fn remove(&mut self, key: &HashKey, member: &[u8]) -> Option<f64> {
+    pub fn remove(&mut self, member: &[u8], key: &HashKey) -> Option<f64> {
         match &mut self.body {
             Body::Short(packed) => {
                 let (place, score) = short::find(packed, member)?;
                 packed.remove_many(place, 2);
                 Some(score)
             }
-            Body::Long(long) => long.remove(key, member),
+            Body::Long(long) => long.remove(member, key),
         }
     }
 
@@ -367,11 +356,11 @@ impl ZSet {
     }
 
     /// Removes the entries at some ranks; how many that were.
-    pub fn remove_range(&mut self, key: &HashKey, ranks: Range<usize>) -> usize {
+    pub fn remove_range(&mut self, ranks: Range<usize>, key: &HashKey) -> usize {
         let before = self.len();
         match &mut self.body {
             Body::Short(packed) => short::remove_range(packed, ranks),
-            Body::Long(long) => long.remove_range(key, ranks),
+            Body::Long(long) => long.remove_range(ranks, key),
         }
         before - self.len()
     }
@@ -416,13 +405,13 @@ impl ZSet {
 
     /// Visits about so many entries, from a cursor that an earlier call returned, 0 at first; the next cursor, 0 at the
     /// end. What is there all the time is visited, even if others come and go. A small set is visited at once.
-    pub fn scan<'a>(&'a self, key: &HashKey, cursor: u32, count: usize, mut visit: impl FnMut(Entry<'a>)) -> u32 {
+    pub fn scan<'a>(&'a self, cursor: u32, count: usize, key: &HashKey, mut visit: impl FnMut(Entry<'a>)) -> u32 {
         match &self.body {
             Body::Short(_) => {
                 self.iter().for_each(visit);
                 0
             }
-            Body::Long(long) => long.scan(key, cursor, count, &mut visit),
+            Body::Long(long) => long.scan(cursor, count, key, &mut visit),
         }
     }
 
@@ -446,21 +435,18 @@ impl ZSet {
 
     /// Becomes large.
     fn lengthen(&mut self, key: &HashKey) {
-        if matches!(self.body, Body::Short(_)) {
-            self.body = Body::Long(Box::new(self.lengthened(key)));
+        if matches!(self.body, Body::Long(_)) {
+            return;
         }
-    }
-
-    fn lengthened(&self, key: &HashKey) -> Long {
         let mut long = Long::default();
-        for entry in self {
-            long.push_back(key, entry.member.bytes(&mut Digits::default()), entry.score);
+        for entry in &*self {
+            long.push_back(entry.member.bytes(&mut Digits::default()), entry.score, key);
         }
-        long
+        self.body = Body::Long(Box::new(long));
     }
 
     /// Becomes small if it may: the form that the result of a command has.
-    pub fn settle(&mut self, limits: Limits) {
+    pub fn settle(&mut self, limits: &Limits) {
         let Body::Long(long) = &self.body else { return };
         if limits.allow(long.len(), 0) && self.iter().all(|entry| limits.allow(0, entry.member.len())) {
             let mut packed = Packed::new();

@@ -58,6 +58,18 @@ fn each_element_has_the_bytes_of_the_format() {
 }
 
 #[test]
+fn elements_of_any_length_are_walked_both_ways() {
+    let mut packed = Packed::new();
+    let lens = [0, 1, 62, 63, 64, 124, 125, 126, 127, 4095, 4096, 16_378, 16_379, 2_097_146, 2_097_147, 3_000_000];
+    for len in lens {
+        packed.push_back(&vec![b'x'; len]);
+    }
+    assert!(packed.iter().map(|piece| piece.len()).eq(lens));
+    assert!(packed.iter().rev().map(|piece| piece.len()).eq(lens.into_iter().rev()));
+    assert_eq!(Packed::from_bytes(packed.as_bytes()), Ok(packed));
+}
+
+#[test]
 fn only_canonical_decimals_are_integers() {
     for (text, value) in [
         ("0", Some(0)),

@@ -18,7 +18,7 @@ pub trait Scored {
     fn members(&self) -> usize;
 
     /// The score of a member.
-    fn score_of(&self, key: &HashKey, member: &[u8]) -> Option<f64>;
+    fn score_of(&self, member: &[u8], key: &HashKey) -> Option<f64>;
 
     /// Visits all members until one visit says false.
     fn visit_scores(&self, visit: &mut dyn FnMut(&[u8], f64) -> bool);
@@ -29,8 +29,8 @@ impl Scored for ZSet {
         self.len()
     }
 
-    fn score_of(&self, key: &HashKey, member: &[u8]) -> Option<f64> {
-        self.score(key, member)
+    fn score_of(&self, member: &[u8], key: &HashKey) -> Option<f64> {
+        self.score(member, key)
     }
 
     fn visit_scores(&self, visit: &mut dyn FnMut(&[u8], f64) -> bool) {
@@ -47,7 +47,7 @@ impl Scored for Set {
         self.len()
     }
 
-    fn score_of(&self, key: &HashKey, member: &[u8]) -> Option<f64> {
+    fn score_of(&self, member: &[u8], key: &HashKey) -> Option<f64> {
         self.contains(member, key).then_some(1.0)
     }
 
@@ -101,19 +101,19 @@ fn finish(members: Dict) -> ZSet {
     ZSet { body: Body::Long(Box::new(Long::from_members(members))) }
 }
 
-fn put(members: &mut Dict, key: &HashKey, member: &[u8], score: f64) {
+fn put(members: &mut Dict, member: &[u8], score: f64, key: &HashKey) {
     members.insert(key, Entry { member, value: &score.to_le_bytes(), expiry_ms: None });
 }
 
 /// All members of all sources. What is not there is an empty source or none.
 #[must_use]
-pub fn union(key: &HashKey, sources: &[(&dyn Scored, f64)], aggregate: Aggregate) -> ZSet {
+pub fn union(sources: &[(&dyn Scored, f64)], aggregate: Aggregate, key: &HashKey) -> ZSet {
     let mut members = Dict::new();
     for (source, weight) in sorted(sources) {
         source.visit_scores(&mut |member, score| {
             let score = or_zero(weight * score);
             let before = members.get(key, member).map(score_of);
-            put(&mut members, key, member, before.map_or(score, |before| aggregate.of(before, score)));
+            put(&mut members, member, before.map_or(score, |before| aggregate.of(before, score)), key);
             true
         });
     }
@@ -122,13 +122,13 @@ pub fn union(key: &HashKey, sources: &[(&dyn Scored, f64)], aggregate: Aggregate
 
 /// The members that all sources have. One that is not there must be given as an empty source.
 #[must_use]
-pub fn inter(key: &HashKey, sources: &[(&dyn Scored, f64)], aggregate: Aggregate) -> ZSet {
+pub fn inter(sources: &[(&dyn Scored, f64)], aggregate: Aggregate, key: &HashKey) -> ZSet {
     let mut members = Dict::new();
-    visit_common(key, sources, &mut |member, scores| {
+    visit_common(sources, key, &mut |member, scores| {
         // Only the first product that is not a number counts as 0 by itself, as in Valkey.
         let (first, rest) = scores.split_first().expect("a score for each source");
         let total = rest.iter().fold(or_zero(*first), |total, score| aggregate.of(total, *score));
-        put(&mut members, key, member, total);
+        put(&mut members, member, total, key);
         true
     });
     finish(members)
@@ -136,10 +136,10 @@ pub fn inter(key: &HashKey, sources: &[(&dyn Scored, f64)], aggregate: Aggregate
 
 /// How many members all sources have, counted up to a limit if that is not 0.
 #[must_use]
-pub fn inter_len(key: &HashKey, sources: &[&dyn Scored], limit: usize) -> usize {
+pub fn inter_len(sources: &[&dyn Scored], limit: usize, key: &HashKey) -> usize {
     let sources: Vec<Weighted<'_>> = sources.iter().map(|source| (*source, 1.0)).collect();
     let mut count = 0;
-    visit_common(key, &sources, &mut |_, _| {
+    visit_common(&sources, key, &mut |_, _| {
         count += 1;
         count != limit
     });
@@ -147,7 +147,7 @@ pub fn inter_len(key: &HashKey, sources: &[&dyn Scored], limit: usize) -> usize 
 }
 
 /// Visits the members that all sources have, with their weighted scores, the smallest source first.
-fn visit_common(key: &HashKey, sources: &[Weighted<'_>], visit: &mut dyn FnMut(&[u8], &[f64]) -> bool) {
+fn visit_common(sources: &[Weighted<'_>], key: &HashKey, visit: &mut dyn FnMut(&[u8], &[f64]) -> bool) {
     let sources = sorted(sources);
     let Some(((smallest, weight), others)) = sources.split_first() else { return };
     let mut scores = Vec::with_capacity(sources.len());
@@ -155,7 +155,7 @@ fn visit_common(key: &HashKey, sources: &[Weighted<'_>], visit: &mut dyn FnMut(&
         scores.clear();
         scores.push(weight * score);
         for (source, weight) in others {
-            let Some(score) = source.score_of(key, member) else { return true };
+            let Some(score) = source.score_of(member, key) else { return true };
             scores.push(weight * score);
         }
         visit(member, &scores)
@@ -164,11 +164,11 @@ fn visit_common(key: &HashKey, sources: &[Weighted<'_>], visit: &mut dyn FnMut(&
 
 /// The members of the first source that no other has, with their scores.
 #[must_use]
-pub fn diff(key: &HashKey, first: &dyn Scored, others: &[&dyn Scored]) -> ZSet {
+pub fn diff(first: &dyn Scored, others: &[&dyn Scored], key: &HashKey) -> ZSet {
     let mut members = Dict::new();
     first.visit_scores(&mut |member, score| {
-        if !others.iter().any(|other| other.score_of(key, member).is_some()) {
-            put(&mut members, key, member, score);
+        if !others.iter().any(|other| other.score_of(member, key).is_some()) {
+            put(&mut members, member, score, key);
         }
         true
     });

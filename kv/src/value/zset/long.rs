@@ -14,7 +14,7 @@ use crate::memory::tree::{Handles, Item, Tree};
 use crate::value::dict::{self, Dict};
 
 /// A large sorted set.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Long {
     members: Dict,
     order: Tree,
@@ -35,24 +35,24 @@ impl Long {
     }
 
     /// Where a member is, and its score.
-    pub(super) fn find(&self, key: &HashKey, member: &[u8]) -> Option<(Handle, f64)> {
+    pub(super) fn find(&self, member: &[u8], key: &HashKey) -> Option<(Handle, f64)> {
         let handle = self.members.find(key, member)?;
         Some((handle, pair_of(&self.members, handle).1))
     }
 
     /// Adds a member that is not there.
-    pub(super) fn insert(&mut self, key: &HashKey, member: &[u8], score: f64) {
-        let handle = self.put(key, member, score);
+    pub(super) fn insert(&mut self, member: &[u8], score: f64, key: &HashKey) {
+        let handle = self.put(member, score, key);
         self.place(handle);
     }
 
     /// Adds a member that is not there and comes after all others.
-    pub(super) fn push_back(&mut self, key: &HashKey, member: &[u8], score: f64) {
-        let handle = self.put(key, member, score);
+    pub(super) fn push_back(&mut self, member: &[u8], score: f64, key: &HashKey) {
+        let handle = self.put(member, score, key);
         self.order.insert(Item::new(number_of(score), handle), |_| true);
     }
 
-    fn put(&mut self, key: &HashKey, member: &[u8], score: f64) -> Handle {
+    fn put(&mut self, member: &[u8], score: f64, key: &HashKey) -> Handle {
         let inserted = self.members.insert(key, dict::Entry { member, value: &score.to_le_bytes(), expiry_ms: None });
         assert!(inserted.is_new(), "only what is not there is added");
         inserted.handle
@@ -95,14 +95,14 @@ impl Long {
         self.place(handle);
     }
 
-    pub(super) fn remove(&mut self, key: &HashKey, member: &[u8]) -> Option<f64> {
-        let (handle, score) = self.find(key, member)?;
+    pub(super) fn remove(&mut self, member: &[u8], key: &HashKey) -> Option<f64> {
+        let (handle, score) = self.find(member, key)?;
         self.displace(handle);
         self.members.remove_handle(key, handle);
         Some(score)
     }
 
-    pub(super) fn remove_range(&mut self, key: &HashKey, ranks: Range<usize>) {
+    pub(super) fn remove_range(&mut self, ranks: Range<usize>, key: &HashKey) {
         let Self { members, order } = self;
         order.remove_range(ranks, |handle| members.remove_handle(key, handle));
     }
@@ -113,9 +113,9 @@ impl Long {
 
     pub(super) fn scan<'a>(
         &'a self,
-        key: &HashKey,
         cursor: u32,
         count: usize,
+        key: &HashKey,
         visit: &mut impl FnMut(Entry<'a>),
     ) -> u32 {
         self.members

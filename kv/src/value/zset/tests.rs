@@ -36,16 +36,16 @@ fn score(draws: &mut Draws) -> f64 {
     }
 }
 
-fn zset(key: &HashKey, entries: &[(&str, f64)], limits: Limits) -> ZSet {
+fn zset(key: &HashKey, entries: &[(&str, f64)], limits: &Limits) -> ZSet {
     let mut set = ZSet::new();
     for (member, score) in entries {
-        set.add(key, member.as_bytes(), *score, When::default(), limits).unwrap();
+        set.add(member.as_bytes(), *score, When::default(), key, limits).unwrap();
     }
     set
 }
 
-const SMALL: Limits = Limits { entries_max: 128, value_bytes_max: 64 };
-const LARGE: Limits = Limits { entries_max: 0, value_bytes_max: 64 };
+const SMALL: Limits = Limits { listpack_entries_max: 128, listpack_value_bytes_max: 64 };
+const LARGE: Limits = Limits { listpack_entries_max: 0, listpack_value_bytes_max: 64 };
 
 #[test]
 fn a_sorted_set_does_what_a_sorted_vector_does() {
@@ -54,32 +54,32 @@ fn a_sorted_set_does_what_a_sorted_vector_does() {
         (1, 40, SMALL),
         (2, 40, LARGE),
         (3, 300, SMALL),
-        (4, 300, Limits { entries_max: 100, value_bytes_max: 8 }),
+        (4, 300, Limits { listpack_entries_max: 100, listpack_value_bytes_max: 8 }),
         (5, 3000, LARGE),
         (6, 3000, SMALL),
     ] {
         let mut draws = Draws(seed);
         let (mut set, mut model) = (ZSet::new(), Model::new());
         for step in 0..4000 {
-            step_of(&key, &mut draws, many, limits, &mut set, &mut model);
+            step_of(&key, &mut draws, many, &limits, &mut set, &mut model);
             assert_eq!(set.len(), model.len());
             if step % 50 == 0 {
                 check_against(&key, &mut draws, many, &set, &model);
             }
         }
         assert_eq!(listed(set.iter()), in_order(&model));
-        assert_eq!(listed(set.duplicate(&key).iter()), in_order(&model));
+        assert_eq!(listed(set.clone().iter()), in_order(&model));
     }
 }
 
-fn step_of(key: &HashKey, draws: &mut Draws, many: usize, limits: Limits, set: &mut ZSet, model: &mut Model) {
+fn step_of(key: &HashKey, draws: &mut Draws, many: usize, limits: &Limits, set: &mut ZSet, model: &mut Model) {
     let member = member(draws, many);
     let before = model.get(&member).copied();
-    assert_eq!(set.score(key, &member), before);
+    assert_eq!(set.score(&member, key), before);
     match draws.below(20) {
         0..=9 => {
             let score = score(draws);
-            let outcome = set.add(key, &member, score, When::default(), limits);
+            let outcome = set.add(&member, score, When::default(), key, limits);
             let expected = match before {
                 None => Outcome::Added(score),
                 Some(before) if before == score => Outcome::Same(score),
@@ -91,14 +91,14 @@ fn step_of(key: &HashKey, draws: &mut Draws, many: usize, limits: Limits, set: &
         10..=13 => {
             let by = score(draws);
             let sum = before.unwrap_or(0.0) + by;
-            let outcome = set.increment(key, &member, by, When::default(), limits);
+            let outcome = set.increment(&member, by, When::default(), key, limits);
             assert_eq!(outcome.is_err(), sum.is_nan());
             if !sum.is_nan() {
                 model.insert(member, sum);
             }
         }
         14..=18 => {
-            assert_eq!(set.remove(key, &member), before);
+            assert_eq!(set.remove(&member, key), before);
             model.remove(&member);
         }
         _ => {
@@ -107,7 +107,7 @@ fn step_of(key: &HashKey, draws: &mut Draws, many: usize, limits: Limits, set: &
             for (member, _) in &in_order(model)[start..end] {
                 model.remove(member);
             }
-            assert_eq!(set.remove_range(key, start..end), end - start);
+            assert_eq!(set.remove_range(start..end, key), end - start);
         }
     }
 }
@@ -133,11 +133,11 @@ fn check_against(key: &HashKey, draws: &mut Draws, many: usize, set: &ZSet, mode
     assert_eq!(set.range(start..end).len(), end - start);
     let member = member(draws, many);
     let rank = entries.iter().position(|(other, _)| *other == member);
-    assert_eq!(set.rank(key, &member), rank.map(|rank| (rank, entries[rank].1)));
+    assert_eq!(set.rank(&member, key), rank.map(|rank| (rank, entries[rank].1)));
     let mut seen = BTreeSet::new();
     let mut cursor = 0;
     loop {
-        cursor = set.scan(key, cursor, 10, |entry| {
+        cursor = set.scan(cursor, 10, key, |entry| {
             assert_eq!(model.get(&entry.member.to_vec()), Some(&entry.score));
             seen.insert(entry.member.to_vec());
         });
@@ -156,11 +156,11 @@ fn scores_are_set_under_conditions() {
     let xx = When { is_known: true, ..none };
     let gt = When { is_greater: true, ..none };
     let lt = When { is_less: true, ..none };
-    for limits in [SMALL, LARGE] {
+    for limits in [&SMALL, &LARGE] {
         let set = |member: &str, score, when| {
             let mut set = zset(&key, &[("a", 2.0), ("i", f64::INFINITY)], limits);
-            let added = set.add(&key, member.as_bytes(), score, when, limits);
-            (added, set.increment(&key, member.as_bytes(), score, when, limits))
+            let added = set.add(member.as_bytes(), score, when, &key, limits);
+            (added, set.increment(member.as_bytes(), score, when, &key, limits))
         };
         for (member, score, when, expected) in [
             ("a", 3.0, none, Outcome::Updated(3.0)),
@@ -188,9 +188,9 @@ fn scores_are_set_under_conditions() {
             (Ok(Outcome::Updated(f64::NEG_INFINITY)), Ok(Outcome::Same(f64::NEG_INFINITY)))
         );
         let mut infinite = zset(&key, &[("i", f64::INFINITY)], limits);
-        assert_eq!(infinite.increment(&key, b"i", f64::NEG_INFINITY, none, limits), Err(NotANumber));
-        assert_eq!(infinite.score(&key, b"i"), Some(f64::INFINITY));
-        assert_eq!(infinite.increment(&key, b"i", f64::NEG_INFINITY, nx, limits), Ok(Outcome::Refused));
+        assert_eq!(infinite.increment(b"i", f64::NEG_INFINITY, none, &key, limits), Err(NotANumber));
+        assert_eq!(infinite.score(b"i", &key), Some(f64::INFINITY));
+        assert_eq!(infinite.increment(b"i", f64::NEG_INFINITY, nx, &key, limits), Ok(Outcome::Refused));
     }
 }
 
@@ -199,28 +199,28 @@ fn a_set_becomes_large_above_its_limits() {
     let key = hash_key(3);
     let mut set = ZSet::new();
     for number in 0..128 {
-        set.add(&key, number.to_string().as_bytes(), 0.0, When::default(), SMALL).unwrap();
+        set.add(number.to_string().as_bytes(), 0.0, When::default(), &key, &SMALL).unwrap();
     }
     assert_eq!(set.encoding(), "listpack");
-    let mut other = set.duplicate(&key);
-    set.add(&key, b"128", 0.0, When::default(), SMALL).unwrap();
+    let mut other = set.clone();
+    set.add(b"128", 0.0, When::default(), &key, &SMALL).unwrap();
     assert_eq!((set.len(), set.encoding()), (129, "skiplist"));
-    set.remove_range(&key, 1..129);
+    set.remove_range(1..129, &key);
     assert_eq!(set.encoding(), "skiplist");
-    assert_eq!(set.duplicate(&key).encoding(), "skiplist");
-    set.settle(SMALL);
+    assert_eq!(set.clone().encoding(), "skiplist");
+    set.settle(&SMALL);
     assert_eq!((set.len(), set.encoding()), (1, "listpack"));
-    other.remove_range(&key, 0..100);
-    other.add(&key, &[b'x'; 64], 0.0, When::default(), SMALL).unwrap();
+    other.remove_range(0..100, &key);
+    other.add(&[b'x'; 64], 0.0, When::default(), &key, &SMALL).unwrap();
     assert_eq!(other.encoding(), "listpack");
-    other.add(&key, &[b'x'; 65], 0.0, When::default(), SMALL).unwrap();
+    other.add(&[b'x'; 65], 0.0, When::default(), &key, &SMALL).unwrap();
     assert_eq!(other.encoding(), "skiplist");
-    other.settle(SMALL);
+    other.settle(&SMALL);
     assert_eq!(other.encoding(), "skiplist");
     let mut hinted = ZSet::new();
-    hinted.expect(&key, 128, 64, SMALL);
+    hinted.prepare(128, 64, &key, &SMALL);
     assert_eq!(hinted.encoding(), "listpack");
-    hinted.expect(&key, 129, 1, SMALL);
+    hinted.prepare(129, 1, &key, &SMALL);
     assert_eq!(hinted.encoding(), "skiplist");
 }
 
@@ -229,7 +229,7 @@ fn ranges_are_read_and_found() {
     let key = hash_key(4);
     let letters: Vec<(String, f64)> = ('a'..='g').map(|letter| (letter.to_string(), 0.0)).collect();
     let letters: Vec<(&str, f64)> = letters.iter().map(|(letter, score)| (letter.as_str(), *score)).collect();
-    for limits in [SMALL, LARGE] {
+    for limits in [&SMALL, &LARGE] {
         let set = zset(&key, &letters, limits);
         for (min, max, expected) in [
             ("-", "+", Some(0..7)),
@@ -287,7 +287,7 @@ fn windows_are_counted_from_where_reading_begins() {
 #[test]
 fn random_members_are_evenly_spread_and_different() {
     let key = hash_key(5);
-    let set = zset(&key, &[("a", 1.0), ("b", 2.0), ("c", 3.0), ("d", 4.0), ("e", 5.0)], SMALL);
+    let set = zset(&key, &[("a", 1.0), ("b", 2.0), ("c", 3.0), ("d", 4.0), ("e", 5.0)], &SMALL);
     let mut draws = Draws(9);
     let mut counts = [0_u32; 5];
     for _ in 0..5000 {
@@ -314,8 +314,8 @@ fn random_members_are_evenly_spread_and_different() {
 fn combinations_weigh_and_aggregate() {
     let key = hash_key(6);
     let inf = f64::INFINITY;
-    let one = zset(&key, &[("a", 1.0), ("b", 2.0), ("i", inf)], SMALL);
-    let two = zset(&key, &[("b", 3.0), ("c", 4.0), ("i", -inf), ("z", 0.0)], LARGE);
+    let one = zset(&key, &[("a", 1.0), ("b", 2.0), ("i", inf)], &SMALL);
+    let two = zset(&key, &[("b", 3.0), ("c", 4.0), ("i", -inf), ("z", 0.0)], &LARGE);
     let sources: [(&dyn Scored, f64); 2] = [(&one, 2.0), (&two, 10.0)];
     let check = |set: ZSet, expected: &[(&str, f64)]| {
         let listed: Vec<(String, f64)> =
@@ -323,46 +323,46 @@ fn combinations_weigh_and_aggregate() {
         let listed: Vec<(&str, f64)> = listed.iter().map(|(member, score)| (member.as_str(), *score)).collect();
         assert_eq!(listed, expected);
     };
-    let union_of = |aggregate| union(&key, &sources, aggregate);
+    let union_of = |aggregate| union(&sources, aggregate, &key);
     check(union_of(Aggregate::Sum), &[("i", 0.0), ("z", 0.0), ("a", 2.0), ("b", 34.0), ("c", 40.0)]);
     check(union_of(Aggregate::Min), &[("i", -inf), ("z", 0.0), ("a", 2.0), ("b", 4.0), ("c", 40.0)]);
     check(union_of(Aggregate::Max), &[("z", 0.0), ("a", 2.0), ("b", 30.0), ("c", 40.0), ("i", inf)]);
-    let inter_of = |aggregate| inter(&key, &sources, aggregate);
+    let inter_of = |aggregate| inter(&sources, aggregate, &key);
     check(inter_of(Aggregate::Sum), &[("i", 0.0), ("b", 34.0)]);
     check(inter_of(Aggregate::Min), &[("i", -inf), ("b", 4.0)]);
     check(inter_of(Aggregate::Max), &[("b", 30.0), ("i", inf)]);
     // An infinite score with the weight 0 counts as 0.
     let zero: [(&dyn Scored, f64); 2] = [(&one, 0.0), (&two, 0.0)];
-    check(inter(&key, &zero, Aggregate::Max), &[("b", 0.0), ("i", 0.0)]);
-    check(union(&key, &zero, Aggregate::Min), &[("a", 0.0), ("b", 0.0), ("c", 0.0), ("i", 0.0), ("z", 0.0)]);
-    check(diff(&key, &one, &[&two]), &[("a", 1.0)]);
-    check(diff(&key, &two, &[&one, &ZSet::new()]), &[("z", 0.0), ("c", 4.0)]);
-    check(diff(&key, &one, &[&one]), &[]);
-    check(inter(&key, &[(&one, 1.0), (&ZSet::new(), 1.0)], Aggregate::Sum), &[]);
-    check(union(&key, &[], Aggregate::Sum), &[]);
-    assert_eq!(inter_len(&key, &[&one, &two], 0), 2);
-    assert_eq!(inter_len(&key, &[&one, &two], 1), 1);
-    assert_eq!(inter_len(&key, &[&one, &one], 9), 3);
+    check(inter(&zero, Aggregate::Max, &key), &[("b", 0.0), ("i", 0.0)]);
+    check(union(&zero, Aggregate::Min, &key), &[("a", 0.0), ("b", 0.0), ("c", 0.0), ("i", 0.0), ("z", 0.0)]);
+    check(diff(&one, &[&two], &key), &[("a", 1.0)]);
+    check(diff(&two, &[&one, &ZSet::new()], &key), &[("z", 0.0), ("c", 4.0)]);
+    check(diff(&one, &[&one], &key), &[]);
+    check(inter(&[(&one, 1.0), (&ZSet::new(), 1.0)], Aggregate::Sum, &key), &[]);
+    check(union(&[], Aggregate::Sum, &key), &[]);
+    assert_eq!(inter_len(&[&one, &two], 0, &key), 2);
+    assert_eq!(inter_len(&[&one, &two], 1, &key), 1);
+    assert_eq!(inter_len(&[&one, &one], 9, &key), 3);
     let mut members = set::Set::new(b"c", 2, &set::Limits::default());
     for member in [b"c", b"z"] {
         members.add(member, &key, &set::Limits::default());
     }
-    check(inter(&key, &[(&two, 1.0), (&members, 5.0)], Aggregate::Sum), &[("z", 5.0), ("c", 9.0)]);
-    check(diff(&key, &members, &[&one]), &[("c", 1.0), ("z", 1.0)]);
+    check(inter(&[(&two, 1.0), (&members, 5.0)], Aggregate::Sum, &key), &[("z", 5.0), ("c", 9.0)]);
+    check(diff(&members, &[&one], &key), &[("c", 1.0), ("z", 1.0)]);
     let mut kept = union_of(Aggregate::Sum);
-    kept.settle(LARGE);
+    kept.settle(&LARGE);
     assert_eq!(kept.encoding(), "skiplist");
-    kept.settle(SMALL);
+    kept.settle(&SMALL);
     assert_eq!(kept.encoding(), "listpack");
 }
 
 #[test]
 fn a_zero_of_either_sign_is_in_its_place() {
     let key = hash_key(7);
-    for limits in [SMALL, LARGE] {
+    for limits in [&SMALL, &LARGE] {
         let set = zset(&key, &[("b", -0.0), ("a", 0.0), ("c", 0.0)], limits);
         let members: Vec<u8> = set.iter().map(|entry| entry.member.to_vec()[0]).collect();
         assert_eq!(members, b"abc");
-        assert_eq!(set.rank(&key, b"b"), Some((1, 0.0)));
+        assert_eq!(set.rank(b"b", &key), Some((1, 0.0)));
     }
 }
