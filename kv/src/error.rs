@@ -1,7 +1,7 @@
 //! What a client is told when its command cannot be done.
 //!
-//! The text is the contract: clients and tests compare it. Its first word is the code (`ERR`, `WRONGTYPE`, ...). Whose fault it is
-//! and whether trying again may help is in [`Error::is_passing`].
+//! The text is the contract: clients and tests compare it. Its first word is the code (`ERR`, `WRONGTYPE`, ...). All that are
+//! made here are the caller's fault: the same command fails again as long as the data and the connection stay as they are.
 
 use std::borrow::Cow;
 
@@ -24,7 +24,6 @@ impl Error {
     pub(crate) const NOT_FINITE: Self = Self::new("ERR increment would produce NaN or Infinity");
     pub(crate) const STRING_TOO_LONG: Self = Self::new("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
     pub(crate) const SAME_OBJECT: Self = Self::new("ERR source and destination objects are the same");
-    pub(crate) const OUT_OF_MEMORY: Self = Self::new("OOM command not allowed when used memory > 'maxmemory'.");
     pub(crate) const NO_AUTH: Self = Self::new("NOAUTH Authentication required.");
     pub(crate) const EXEC_ABORT: Self = Self::new("EXECABORT Transaction discarded because of previous errors.");
     pub(crate) const TIMEOUT_NEGATIVE: Self = Self::new("ERR timeout is negative");
@@ -49,11 +48,6 @@ impl Error {
     /// Its first word.
     pub(crate) fn code(&self) -> &str {
         self.0.split(' ').next().unwrap_or("ERR")
-    }
-
-    /// Whether the same command may succeed later without anybody changing anything: the server is at fault, not the caller.
-    pub(crate) fn is_passing(&self) -> bool {
-        matches!(self.code(), "BUSY" | "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "OOM" | "NOREPLICAS")
     }
 
     /// Too many words, or too few.

@@ -194,16 +194,6 @@ pub(crate) struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    /// The whole keyspace.
-    pub(crate) fn space(&self) -> &'a Keyspace {
-        self.space
-    }
-
-    /// The present time, Unix milliseconds.
-    pub(crate) fn now_ms(&self) -> i64 {
-        self.now_ms
-    }
-
     /// How uses are noted.
     pub(crate) fn access(&self) -> AccessClock {
         self.access

@@ -148,6 +148,7 @@ impl<'a> Record<'a> {
     }
 
     /// Bytes of the whole record.
+    #[cfg(test)]
     pub(crate) fn len(self) -> usize {
         self.shape.end()
     }

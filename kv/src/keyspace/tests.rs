@@ -24,16 +24,19 @@ fn lock(space: &Keyspace, now_ms: i64) -> Keys<'_> {
     space.lock(Lock::Everything, 0, now_ms, AccessClock::new(Policy::NoEviction, now_ms))
 }
 
+/// Database and name; value and expiry.
+type Model = BTreeMap<(usize, Vec<u8>), (Vec<u8>, Option<i64>)>;
+
 #[test]
 fn strings_as_in_a_map() {
     let space = space(8);
-    let mut model: BTreeMap<(usize, Vec<u8>), (Vec<u8>, Option<i64>)> = BTreeMap::new();
+    let mut model = Model::new();
     let mut draw = draws(1);
     for step in 0..60_000_i64 {
         let mut keys = lock(&space, step);
         let database = (draw() % 2) as usize;
         keys.select(database);
-        let name = format!("{}key:{}", if draw() % 4 == 0 { "{t}" } else { "" }, draw() % 900).into_bytes();
+        let name = format!("{}key:{}", if draw().is_multiple_of(4) { "{t}" } else { "" }, draw() % 900).into_bytes();
         let key = keys.key(&name);
         let place = (database, name.clone());
         if model.get(&place).is_some_and(|(_, expiry)| expiry.is_some_and(|at| at <= step)) {
@@ -67,7 +70,7 @@ fn strings_as_in_a_map() {
                 *value.last_mut().unwrap_or(&mut 0) = fill;
             }
             4 => {
-                let at = if draw() % 2 == 0 { None } else { Some(step + 1 + (draw() % 500) as i64) };
+                let at = if draw().is_multiple_of(2) { None } else { Some(step + 1 + (draw() % 500) as i64) };
                 assert_eq!(keys.set_expiry(key, at), model.contains_key(&place));
                 if let Some((_, expiry)) = model.get_mut(&place) {
                     *expiry = at;
@@ -79,9 +82,13 @@ fn strings_as_in_a_map() {
             }
         }
     }
-    let end = 60_000;
+    compare(&space, model, 60_000);
+}
+
+/// Everything is where the model has it, and nothing else is.
+fn compare(space: &Keyspace, mut model: Model, end: i64) {
     model.retain(|_, (_, expiry)| expiry.is_none_or(|at| at > end));
-    let mut keys = lock(&space, end);
+    let mut keys = lock(space, end);
     for ((database, name), (value, _)) in &model {
         keys.select(*database);
         assert_eq!(keys.string(keys.key(name)).unwrap(), Some(&value[..]));

@@ -248,8 +248,7 @@ impl Reply {
     }
 
     /// The elements, or pairs of a map, that have been written since.
-    pub(crate) fn finish(&mut self, later: Later, len: usize) {
-        let Later { at, kind } = later;
+    pub(crate) fn finish(&mut self, Later { at, kind }: Later, len: usize) {
         let (kind, len) = match (kind, self.protocol) {
             (b'%', Protocol::Resp2) => (b'*', len * 2),
             (kind, _) => (kind, len),

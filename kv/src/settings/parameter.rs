@@ -142,8 +142,8 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
     numeric!("set-max-listpack-value", "", set.listpack_value_bytes_max, 0, LONG),
     numeric!("stream-node-max-bytes", "", stream.bytes_max, 0, LONG),
     numeric!("stream-node-max-entries", "", stream.entries_max, 0, i64::from(u32::MAX)),
-    numeric!("zset-max-listpack-entries", "zset-max-ziplist-entries", sorted_set.entries_max, 0, LONG),
-    numeric!("zset-max-listpack-value", "zset-max-ziplist-value", sorted_set.value_bytes_max, 0, LONG),
+    numeric!("zset-max-listpack-entries", "zset-max-ziplist-entries", sorted_set.listpack_entries_max, 0, LONG),
+    numeric!("zset-max-listpack-value", "zset-max-ziplist-value", sorted_set.listpack_value_bytes_max, 0, LONG),
 ];
 
 #[cfg(test)]

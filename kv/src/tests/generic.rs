@@ -58,6 +58,14 @@ fn keys_come_and_go() {
         OK
         > RANDOMKEY
         (nil)
+    "#,
+    );
+}
+
+#[test]
+fn what_is_known_of_a_key() {
+    check(
+        r#"
         > OBJECT ENCODING d
         (nil)
         > MSET i 12 s abc l 012345678901234567890123456789012345678901234
