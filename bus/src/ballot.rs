@@ -57,6 +57,8 @@ pub(crate) struct Votes {
     best: BTreeMap<GroupId, (u64, ServerId, Instant)>,
     /// What was voted for a moment ago and may be claimed any moment. Not durable.
     promises: BTreeMap<GroupId, Promise>,
+    /// When the last vote about a choice of voters was given. Not durable.
+    choice_at: Option<Instant>,
 }
 
 /// Slots that a candidate got this voter's vote for.
@@ -68,7 +70,7 @@ struct Promise {
     at: Instant,
 }
 
-/// Within this time the claim of a won ballot is known.
+/// Within this time the claim, or the choice, of a won ballot is known.
 const PROMISE_TIME: Duration = Duration::from_secs(2);
 
 impl Votes {
@@ -111,13 +113,18 @@ impl Votes {
         Ok(())
     }
 
-    /// A vote for a choice of voters is a promise to go over to no competitor with a smaller epoch.
+    /// A vote for a choice of voters is a promise to go over to no competitor with a smaller epoch. So a candidate has some
+    /// time in which no other gets the vote: else two that stand at once may leave a choice that too many passed by.
     fn decide_choice(&mut self, candidate: ServerId, request: &VoteRequest, facts: &Facts<'_>) -> Result<(), Reason> {
         let given = self.given.get(&request.group);
         let again = given.is_some_and(|given| given.epoch == request.epoch && given.candidate == candidate);
-        let is_new = request.epoch > facts.voters.epoch() && given.is_none_or(|given| given.epoch < request.epoch);
+        let waits = given.is_some_and(|given| given.candidate != candidate)
+            && self.choice_at.is_some_and(|at| facts.now < at + PROMISE_TIME);
+        let is_later = request.epoch > facts.voters.epoch() && given.is_none_or(|given| given.epoch < request.epoch);
+        let is_new = is_later && !waits;
         if facts.voters.previous().is_empty() && (again || is_new) {
             self.given.insert(request.group, Given { epoch: request.epoch, candidate });
+            self.choice_at = Some(facts.now);
             return Ok(());
         }
         Err(Reason::StaleEpoch)
@@ -222,17 +229,13 @@ fn check_claims(candidate: ServerId, request: &VoteRequest, facts: &Facts<'_>) -
         return Err(Reason::SlotTaken);
     }
     // What it keeps must not have gone to another since its claim; what it takes needs a greater epoch.
-    let mut last = None;
-    for slot in request.slots.iter() {
-        let limit = if request.taken.contains(slot) { request.epoch } else { request.base };
-        let Some(owner) = facts.claims.owner(slot) else { continue };
-        if last == Some((owner.group, limit)) {
-            continue;
-        }
-        if owner.group != request.group && owner.epoch >= limit {
+    let kept = request.slots.without(&request.taken);
+    let taken = request.slots.without(&kept);
+    for (slots, limit) in [(kept, request.base), (taken, request.epoch)] {
+        let mut owners = facts.claims.owned_runs(&slots).map(|(_, owner)| owner);
+        if owners.any(|owner| owner.group != request.group && owner.epoch >= limit) {
             return Err(Reason::SlotTaken);
         }
-        last = Some((owner.group, limit));
     }
     Ok(())
 }
@@ -273,8 +276,8 @@ pub(crate) struct Ballot {
     refused: Tally,
     /// The greatest epoch that a refusal told.
     pub(crate) known: Epoch,
-    /// Votes counted twice, by a planted bug.
-    extra: usize,
+    /// Votes of voters that were counted before, by a planted bug.
+    extra: u32,
 }
 
 impl Ballot {
@@ -304,10 +307,15 @@ impl Ballot {
         (self.granted, self.refused, self.extra) = (Tally::default(), Tally::default(), 0);
     }
 
+    /// Asks for votes again in the same epoch, as a planted bug does.
+    pub(crate) fn ask_again(&mut self, until: Instant) {
+        self.phase = Phase::Asking(until);
+    }
+
     /// A vote came for the present attempt. Whether it is the first of this voter.
     pub(crate) fn handle_granted(&mut self, voters: &Voters, from: ServerId, bugs: Bugs) -> bool {
         let first = voters.add(&mut self.granted, from);
-        self.extra += usize::from(!first && bugs.has(Planted::CountVoteTwice));
+        self.extra += u32::from(!first && bugs.has(Planted::CountVoteTwice));
         first
     }
 
@@ -319,9 +327,9 @@ impl Ballot {
 
     /// Whether a majority has given its vote.
     pub(crate) fn is_won(&self, voters: &Voters, bugs: Bugs) -> bool {
-        let mut granted = self.granted;
-        (0..self.extra).for_each(|_| granted.present |= granted.present + 1);
-        voters.is_majority(granted, bugs)
+        let needed = crate::voters::majority(voters.present().len());
+        let counted = usize::try_from(self.granted.present.count_ones() + self.extra).unwrap_or(0);
+        voters.is_majority(self.granted, bugs) || self.extra > 0 && counted >= needed
     }
 
     /// Whether so many have refused that no majority is left.

@@ -90,15 +90,24 @@ struct Sweep {
     next: Instant,
 }
 
+/// Who hears a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hearers {
+    /// All voters.
+    All,
+    /// The few that care for the member first, or those that come after them.
+    Few(u32),
+}
+
 /// What waits to be told to voters together.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Outbound {
     /// Own doubts, for a few voters.
     doubts: Vec<ServerId>,
     /// A voter's doubts, for all voters.
     relayed: Vec<ServerId>,
     /// Suspicions, and withdrawn ones.
-    reports: Vec<Silence>,
+    reports: Vec<(Silence, Hearers)>,
     /// Failures that were declared here, for the replicas concerned.
     declared: Vec<ServerId>,
 }
@@ -110,7 +119,7 @@ impl Outbound {
 }
 
 /// How this member stands to the rest of the cluster.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Standing {
     /// Since when a majority of the voters is in reach.
     held_since: Option<Instant>,
@@ -125,8 +134,8 @@ struct Standing {
     accused_since: Option<Instant>,
     /// Whether every slot has a living owner.
     covered: bool,
-    /// A failed owner of slots, if there was one when that was looked at.
-    uncovered_by: Option<ServerId>,
+    /// Owners of slots that have failed or are no members.
+    lapsed: BTreeSet<ServerId>,
     /// `covered` must be looked at again.
     recount: bool,
     /// Whether this member may take writes at all.
@@ -137,7 +146,10 @@ struct Standing {
 ///
 /// The caller drives it: bytes from the transport, time at [`Bus::next_tick`], commands of the node, and word that durable
 /// state has reached stable storage; after each of these it drains [`Bus::poll_output`].
-#[derive(Debug)]
+///
+/// A clone is for simulations, which go on from one state in several ways: two of them with one id must never speak with
+/// the same members.
+#[derive(Debug, Clone)]
 pub struct Bus {
     config: Config,
     identity: Identity,
@@ -166,6 +178,8 @@ pub struct Bus {
     standing: Standing,
 
     keep_outs: BTreeMap<ServerId, KeptOut>,
+    /// The last wish by which this member itself was forgotten, as far as it was told.
+    forgotten_by: Option<u32>,
     /// In which life this member's memory began.
     memory_since: Incarnation,
     meetings: BTreeMap<ServerId, Meeting>,
@@ -275,6 +289,7 @@ impl Bus {
             durable: Durable::default(),
             standing: Standing { changed_at: now, next_sync: now, recount: true, ..Standing::default() },
             keep_outs: BTreeMap::new(),
+            forgotten_by: None,
             memory_since: identity.incarnation.max(FIRST_LIFE),
             meetings: BTreeMap::new(),
             channels: BTreeSet::new(),
@@ -290,6 +305,12 @@ impl Bus {
             config,
             identity,
         }
+    }
+
+    /// Other choices from now on, and another order of probing: so that clones of one state go different ways.
+    pub fn reseed(&mut self, seed: u64) {
+        self.chance = Chance::new(seed);
+        self.prober.handle_removed(self.members.len(), &mut self.chance);
     }
 
     fn own_description(&self) -> Description {
@@ -435,16 +456,16 @@ impl Bus {
 
     /// Whether every slot has an owner that has not failed.
     fn is_covered(&mut self) -> bool {
-        let fails = |id: &ServerId| {
-            let has_failed = self.members.get(*id).is_none_or(|member| member.life.failed);
-            has_failed && self.claims.owned_by_server(*id) > 0
-        };
-        // The one that was found last is looked at first: while many have failed, it answers at once.
-        let known = self.standing.uncovered_by.filter(fails);
-        let suspects = || self.members.failed().chain(self.keep_outs.keys().copied());
-        let found = known.or_else(|| suspects().find(fails));
-        self.standing.uncovered_by = found;
-        found.is_none() && self.claims.assigned() == crate::slot::SLOTS
+        let turned = [self.members.take_turned(), self.claims.take_turned()];
+        for id in turned.into_iter().flatten() {
+            let has_failed = self.members.get(id).is_none_or(|member| member.life.failed);
+            if has_failed && self.claims.owned_by_server(id) > 0 {
+                self.standing.lapsed.insert(id);
+            } else {
+                self.standing.lapsed.remove(&id);
+            }
+        }
+        self.standing.lapsed.is_empty() && self.claims.assigned() == crate::slot::SLOTS
     }
 
     /// Sends a packet.

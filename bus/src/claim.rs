@@ -24,7 +24,7 @@ use ashlar_wire::epoch::Epoch;
 use ashlar_wire::id::ServerId;
 
 use crate::fingerprint::fingerprint;
-use crate::slot::{GroupId, SLOTS, Slot, SlotSet};
+use crate::slot::{GroupId, SLOTS, Slot, SlotRange, SlotSet};
 
 /// In this epoch, this server is the primary of this group, which has these slots.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,6 +104,8 @@ pub(crate) struct Claims {
     owners: Box<[u16]>,
     /// How many slots each server owns; none with zero.
     by_owner: BTreeMap<ServerId, u16>,
+    /// Servers that began or ceased to own slots since that was last asked.
+    turned: Vec<ServerId>,
     assigned: u16,
     digest: u64,
 }
@@ -141,6 +143,11 @@ impl Claims {
         self.by_owner.keys().copied()
     }
 
+    /// Servers that began or ceased to own slots since the last call.
+    pub(crate) fn take_turned(&mut self) -> Vec<ServerId> {
+        core::mem::take(&mut self.turned)
+    }
+
     /// How many slots a group owns.
     pub(crate) fn owned_by(&self, group: GroupId) -> u16 {
         self.places.get(&group).map_or(0, |place| self.entries[usize::from(*place)].owned)
@@ -159,7 +166,27 @@ impl Claims {
 
     /// The slots of a claim that no stronger claim has taken.
     pub(crate) fn held(&self, claim: &Claim) -> SlotSet {
-        claim.slots.filtered(|slot| self.owner(slot).is_some_and(|owner| owner.group == claim.group))
+        if self.get(claim.group) == Some(claim) && !self.is_overlapped(claim) {
+            return claim.slots.clone();
+        }
+        let held = self.owned_runs(&claim.slots).filter(|(_, owner)| owner.group == claim.group);
+        SlotSet::from_ranges(held.map(|(run, _)| run))
+    }
+
+    /// The slots of a set that have an owner, run by run, with the claims by which they are owned.
+    pub(crate) fn owned_runs(&self, slots: &SlotSet) -> impl Iterator<Item = (SlotRange, &Claim)> {
+        let mut ranges = slots.ranges().iter().copied();
+        let mut rest: Option<SlotRange> = None;
+        core::iter::from_fn(move || {
+            loop {
+                let range = rest.take().or_else(|| ranges.next())?;
+                let (run, after) = range.split_at(run_len(self.owners.get(range.indexes()).unwrap_or_default()));
+                rest = after;
+                if let Some(owner) = self.owner(run.first) {
+                    return Some((run, owner));
+                }
+            }
+        })
     }
 
     /// Whether a claim has lost some of its slots to stronger ones.
@@ -194,9 +221,10 @@ impl Claims {
         self.digest ^= hash ^ entry.hash;
         entry.hash = hash;
         let owned = i32::from(entry.owned);
-        count_owned(&mut self.by_owner, entry.claim.owner, -owned);
-        count_owned(&mut self.by_owner, claim.owner, owned);
+        let (from, to) = (entry.claim.owner, claim.owner);
         let before = core::mem::replace(&mut entry.claim, claim);
+        self.count_owned(from, -owned);
+        self.count_owned(to, owned);
         self.settle(place, &before.slots);
         Heard::Stands(Some(before))
     }
@@ -207,31 +235,56 @@ impl Claims {
         for slot in before.without(&slots).iter() {
             if self.owners[slot.index()] == place {
                 let heir = self.strongest(slot);
-                self.assign(slot, heir);
+                self.assign(slot.index()..slot.index() + 1, place, heir);
             }
         }
-        for slot in slots.iter() {
-            let owner = self.owners[slot.index()];
-            if owner == place {
-                // Its epoch can only have grown, unless a planted bug forces an older claim in.
-                continue;
-            }
-            if owner == NOBODY || self.strength(place) > self.strength(owner) {
-                self.assign(slot, place);
-            }
+        for range in slots.ranges() {
+            self.settle_range(place, range.indexes());
         }
     }
 
-    fn assign(&mut self, slot: Slot, place: u16) {
-        let before = core::mem::replace(&mut self.owners[slot.index()], place);
-        self.assigned = self.assigned + u16::from(place != NOBODY) - u16::from(before != NOBODY);
+    /// Gives the claim in `place` what it is due of a range: run by run of slots that have one owner now.
+    fn settle_range(&mut self, place: u16, range: core::ops::Range<usize>) {
+        let mut rest = range;
+        while !rest.is_empty() {
+            let owner = self.owners[rest.start];
+            let run = run_len(&self.owners[rest.clone()]);
+            // Where it is the owner, its epoch can only have grown, unless a planted bug forces an older claim in.
+            if owner != place && (owner == NOBODY || self.strength(place) > self.strength(owner)) {
+                self.assign(rest.start..rest.start + run, owner, place);
+            }
+            rest.start += run;
+        }
+    }
+
+    /// Slots that all belong to `before` go to `place`.
+    fn assign(&mut self, run: core::ops::Range<usize>, before: u16, place: u16) {
+        let count = u16::try_from(run.len()).expect("there are 16,384 slots");
+        self.owners[run].fill(place);
+        self.assigned += if place == NOBODY { 0 } else { count };
+        self.assigned -= if before == NOBODY { 0 } else { count };
         if let Some(entry) = self.entries.get_mut(usize::from(place)) {
-            entry.owned += 1;
-            count_owned(&mut self.by_owner, entry.claim.owner, 1);
+            entry.owned += count;
+            let owner = entry.claim.owner;
+            self.count_owned(owner, i32::from(count));
         }
         if let Some(entry) = self.entries.get_mut(usize::from(before)) {
-            entry.owned -= 1;
-            count_owned(&mut self.by_owner, entry.claim.owner, -1);
+            entry.owned -= count;
+            let owner = entry.claim.owner;
+            self.count_owned(owner, -i32::from(count));
+        }
+    }
+
+    fn count_owned(&mut self, owner: ServerId, change: i32) {
+        let count = self.by_owner.entry(owner).or_default();
+        let before = *count;
+        *count = u16::try_from(i32::from(before) + change).expect("a server owns some of 16,384 slots");
+        let after = *count;
+        if after == 0 {
+            self.by_owner.remove(&owner);
+        }
+        if (before == 0) != (after == 0) {
+            self.turned.push(owner);
         }
     }
 
@@ -247,18 +300,18 @@ impl Claims {
     }
 }
 
-fn count_owned(by_owner: &mut BTreeMap<ServerId, u16>, owner: ServerId, change: i32) {
-    let count = by_owner.entry(owner).or_default();
-    *count = u16::try_from(i32::from(*count) + change).expect("a server owns some of 16,384 slots");
-    if *count == 0 {
-        by_owner.remove(&owner);
-    }
+/// How many equal ones stand in front.
+fn run_len(owners: &[u16]) -> usize {
+    const TOGETHER: usize = 64;
+    let Some(first) = owners.first() else { return 0 };
+    let is_same = |chunk: &&[u16]| chunk.iter().fold(true, |all, owner| all & (owner == first));
+    let same = owners.chunks_exact(TOGETHER).take_while(is_same).count() * TOGETHER;
+    same + owners[same..].iter().take_while(|owner| *owner == first).count()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::slot::SlotRange;
 
     fn claim(group: u64, owner: u8, epoch: u64, ranges: &[(u16, u16)]) -> Claim {
         let slots = SlotSet::from_ranges(ranges.iter().map(|&(first, last)| SlotRange::new(first, last).unwrap()));
@@ -308,6 +361,21 @@ mod tests {
         assert_eq!(table.held(&claim(2, 1, 2, &[(5, 20)])).ranges(), [SlotRange::new(10, 20).unwrap()]);
         assert!(table.is_overlapped(table.get(GroupId(2)).unwrap()));
         assert!(!table.is_overlapped(table.get(GroupId(1)).unwrap()));
+    }
+
+    #[test]
+    fn runs_cover_what_is_owned() {
+        let mut table = Claims::default();
+        let wanted = SlotSet::from_ranges([SlotRange::new(5, 200), SlotRange::new(300, 16_383)].into_iter().flatten());
+        assert_eq!(table.owned_runs(&wanted).count(), 0);
+        table.hear(claim(1, 1, 2, &[(0, 99), (350, 400)]), 2, false);
+        table.hear(claim(2, 2, 4, &[(90, 150)]), 2, false);
+        let runs: Vec<_> = table
+            .owned_runs(&wanted)
+            .map(|(run, owner)| (run.first.number(), run.last.number(), owner.group.0))
+            .collect();
+        assert_eq!(runs, [(5, 89, 1), (90, 150, 2), (350, 400, 1)]);
+        assert_eq!((run_len(&[]), run_len(&[1]), run_len(&[7; 200]), run_len(&[7, 7, 8])), (0, 1, 200, 2));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use core::time::Duration;
 use ashlar_wire::epoch::Epoch;
 use ashlar_wire::id::{Incarnation, ServerId};
 
+use crate::packet::Purpose;
 use crate::slot::{GroupId, SlotRange, SlotSet, Zone};
 
 /// A version of the durable state. Greater is later.
@@ -100,10 +101,27 @@ pub enum Event {
         /// Which.
         id: ServerId,
     },
-    /// A member was forgotten and is kept out.
+    /// A member was forgotten: it is none any more.
     Forgotten {
         /// Which.
         id: ServerId,
+    },
+    /// A wish was heard that a server be forgotten, be it a member or not: it is kept out from now on.
+    KeptOut {
+        /// Which.
+        id: ServerId,
+        /// Tells this wish from others about the same server.
+        tag: u32,
+        /// For how long still.
+        left: Duration,
+    },
+    /// This member itself was forgotten, as a member that keeps it out says. Told once for each wish; nothing else follows
+    /// from it here: whether to go, or to wait and join again, is for the node.
+    ForgottenHere {
+        /// Who keeps it out.
+        by: ServerId,
+        /// For how long still.
+        left: Duration,
     },
     /// This member's role in a group is another one now.
     RoleChanged {
@@ -145,6 +163,10 @@ pub enum Event {
         epoch: Epoch,
         /// To whom.
         candidate: ServerId,
+        /// What for.
+        purpose: Purpose,
+        /// Under which set of voters: its [`VotersView::fingerprint`].
+        voters: u64,
     },
     /// A primary pauses its writes for an agreed failover: let writes in flight end, then give the final offset with
     /// `Command::Offset`.
@@ -428,6 +450,12 @@ pub struct VotersView<'a> {
     pub previous: &'a [ServerId],
     /// Epochs up to this were decided by earlier sets.
     pub floor: Epoch,
+    /// Tells sets apart, whether complete or not; zero without one.
+    pub fingerprint: u64,
+    /// Voters that ever lost their memory, and with which life the one began that the set counts on; sorted.
+    pub forgetful: &'a [(ServerId, Incarnation)],
+    /// The same of the set before.
+    pub previous_forgetful: &'a [(ServerId, Incarnation)],
 }
 
 /// Whether the cluster serves, as it is seen from here.

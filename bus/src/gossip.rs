@@ -47,6 +47,8 @@ pub(crate) struct Gossip {
     agreed: u32,
 }
 
+/// What all were told counts as told so often.
+const TOLD_ALREADY: u32 = 6;
 /// So many peers in a row that know the same make news old.
 const AGREED_MAX: u32 = 8;
 
@@ -54,6 +56,18 @@ impl Gossip {
     /// Something has changed, and others should hear of it soon. At most `subjects_max` pieces are kept; beyond, the most told
     /// one gives way.
     pub(crate) fn add(&mut self, subject: Subject, subjects_max: usize) {
+        self.add_ranked(subject, 0, subjects_max);
+        if self.fresh.len() < subjects_max {
+            self.fresh.insert(subject);
+        }
+    }
+
+    /// The same of something that all were told at once already: other news goes first.
+    pub(crate) fn add_told(&mut self, subject: Subject, subjects_max: usize) {
+        self.add_ranked(subject, TOLD_ALREADY, subjects_max);
+    }
+
+    fn add_ranked(&mut self, subject: Subject, told: u32, subjects_max: usize) {
         self.drop(subject);
         self.agreed = 0;
         if let Some((&rank, &most_told)) = self.queue.last_key_value().filter(|_| self.queue.len() >= subjects_max) {
@@ -61,12 +75,9 @@ impl Gossip {
             self.ranks.remove(&most_told);
         }
         self.count += 1;
-        let rank = (0, Reverse(self.count));
+        let rank = (told, Reverse(self.count));
         self.queue.insert(rank, subject);
         self.ranks.insert(subject, rank);
-        if self.fresh.len() < subjects_max {
-            self.fresh.insert(subject);
-        }
     }
 
     /// There is nothing to tell about it any more.

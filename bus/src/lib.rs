@@ -42,6 +42,7 @@ pub mod counters;
 pub mod event;
 mod fingerprint;
 mod gossip;
+mod index;
 pub mod member;
 pub mod packet;
 pub mod planted;

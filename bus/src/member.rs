@@ -12,7 +12,8 @@
 //! Doubt and suspicion are not here: they are this member's own opinion, see `suspicion`.
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeSet;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use ashlar_wire::id::{Incarnation, ServerId};
@@ -20,6 +21,7 @@ use ashlar_wire::time::Instant;
 
 use crate::event::Health;
 use crate::fingerprint::fingerprint;
+use crate::index::Index;
 use crate::slot::{GroupId, Zone};
 
 /// What a member says about itself.
@@ -94,13 +96,14 @@ impl Seen {
     }
 }
 
-/// One member.
+/// One member. What most packets look at stands here; what it says about itself lies apart, so that a large table is small
+/// where it is read, and is shared by clones.
 #[derive(Debug, Clone)]
 pub(crate) struct Member {
     pub(crate) id: ServerId,
     /// Its greatest life that was heard of; at least that of the description.
     pub(crate) incarnation: Incarnation,
-    pub(crate) description: Description,
+    pub(crate) description: Arc<Description>,
     pub(crate) life: Life,
     /// When the failure became known here; meaningless while it has not failed.
     pub(crate) failed_at: Instant,
@@ -131,7 +134,7 @@ impl Member {
         let mut member = Self {
             id: record.id,
             incarnation: record.description.incarnation,
-            description: record.description,
+            description: Arc::new(record.description),
             life: record.life,
             failed_at: Instant::ORIGIN,
             heard_at: Instant::ORIGIN,
@@ -167,7 +170,7 @@ impl Member {
 
     /// What is told about it.
     pub(crate) fn record(&self) -> MemberRecord {
-        MemberRecord { id: self.id, description: self.description.clone(), life: self.life }
+        MemberRecord { id: self.id, description: Description::clone(&self.description), life: self.life }
     }
 
     /// Fingerprint of what all members should agree on.
@@ -200,9 +203,11 @@ impl Change {
 pub(crate) struct Members {
     /// In no order; a place is stable until a member is removed.
     table: Vec<Member>,
-    places: BTreeMap<ServerId, u32>,
+    index: Index,
     digest: u64,
     failed: BTreeSet<ServerId>,
+    /// Those that came, went, failed or recovered since that was last asked.
+    turned: Vec<ServerId>,
     /// The most packets that went to a member that was removed. Numbers to one that comes back go on from here, since it may
     /// remember the greatest that it has seen.
     sent_max: u32,
@@ -223,13 +228,18 @@ impl Members {
         self.failed.iter().copied()
     }
 
+    /// Those that came, went, failed or recovered since the last call.
+    pub(crate) fn take_turned(&mut self) -> Vec<ServerId> {
+        core::mem::take(&mut self.turned)
+    }
+
     /// Fingerprint of what all members should agree on.
     pub(crate) fn digest(&self) -> u64 {
         self.digest
     }
 
     pub(crate) fn place(&self, id: ServerId) -> Option<usize> {
-        self.places.get(&id).map(|place| usize::try_from(*place).expect("a place fits a table in memory"))
+        self.index.find(id, |place| self.table[place].id)
     }
 
     pub(crate) fn get(&self, id: ServerId) -> Option<&Member> {
@@ -253,21 +263,23 @@ impl Members {
         self.table.iter()
     }
 
-    /// Ids and places in the order of the ids.
-    pub(crate) fn sorted(&self) -> impl Iterator<Item = &Member> {
-        self.places.values().map(|place| &self.table[usize::try_from(*place).expect("a place fits a table in memory")])
+    /// All of them in the order of their ids.
+    pub(crate) fn sorted(&self) -> Vec<&Member> {
+        let mut sorted: Vec<&Member> = self.table.iter().collect();
+        sorted.sort_unstable_by_key(|member| member.id);
+        sorted
     }
 
     /// Adds a member that is not there yet.
     pub(crate) fn insert(&mut self, record: MemberRecord, now: Instant) -> &mut Member {
         let place = self.table.len();
-        let small = u32::try_from(place).expect("the number of members has a limit far below 2^32");
-        let before = self.places.insert(record.id, small);
-        assert!(before.is_none(), "a member is added once");
+        assert!(self.place(record.id).is_none(), "a member is added once");
+        self.index.insert(record.id, place, |place| self.table[place].id);
         let mut member = Member::new(record);
         member.failed_at = now;
         member.sent = self.sent_max;
         self.digest ^= member.hash;
+        self.turned.push(member.id);
         if member.life.failed {
             self.failed.insert(member.id);
         }
@@ -278,12 +290,10 @@ impl Members {
     /// Removes a member; the last one takes its place.
     pub(crate) fn remove(&mut self, id: ServerId) -> Option<Member> {
         let place = self.place(id)?;
-        self.places.remove(&id);
         let member = self.table.swap_remove(place);
-        if let Some(moved) = self.table.get(place) {
-            self.places.insert(moved.id, u32::try_from(place).expect("it was a place before"));
-        }
+        self.index.rebuild(self.table.iter().map(|member| member.id));
         self.digest ^= member.hash;
+        self.turned.push(id);
         self.failed.remove(&id);
         self.sent_max = self.sent_max.max(member.sent);
         Some(member)
@@ -312,7 +322,7 @@ impl Members {
             member.incarnation = description.incarnation;
             member.seen = Seen::default();
         }
-        member.description = description;
+        member.description = Arc::new(description);
         self.rehash(place);
         Change { described: true, moved, ..Change::default() }
     }
@@ -328,6 +338,9 @@ impl Members {
             member.failed_at = now;
         }
         let id = member.id;
+        if life.failed != before.failed {
+            self.turned.push(id);
+        }
         if life.failed {
             self.failed.insert(id);
         } else {

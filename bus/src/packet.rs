@@ -273,6 +273,8 @@ pub enum Body {
         /// The message.
         message: Box<[u8]>,
     },
+    /// You are no member any more, and are kept out.
+    Forgotten(Forgetting),
 }
 
 impl Body {
@@ -295,6 +297,7 @@ impl Body {
             Self::HandoverAsk(..) => 15,
             Self::HandoverOffset { .. } => 16,
             Self::Publish { .. } => 17,
+            Self::Forgotten(_) => 18,
         }
     }
 }
@@ -391,6 +394,7 @@ fn encode_body(out: &mut Vec<u8>, body: &Body) {
             write_bin(out, channel);
             write_bin(out, message);
         }
+        Body::Forgotten(forgetting) => encode_forgetting(out, forgetting),
     }
 }
 
@@ -617,6 +621,7 @@ fn decode_body(kind: u8, input: &mut Input<'_>) -> Result<Body, PacketError> {
             let channel = input.reader.read_bin(input.config.channel_bytes_max)?.into();
             Body::Publish { channel, message: input.reader.read_bin(input.config.message_bytes_max)?.into() }
         }
+        18 => Body::Forgotten(input.forgetting()?),
         _ => return Err(PacketError::Malformed),
     })
 }

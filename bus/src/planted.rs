@@ -30,7 +30,8 @@ pub enum Planted {
     AcceptReplay,
     /// Packets of earlier lives are taken.
     AcceptEarlierLife,
-    /// Votes for a replica whose primary lives.
+    /// Elections do not ask whether the primary has failed: a replica stands as soon as it suspects its primary itself, and
+    /// voters vote for it.
     VoteWithoutFailure,
     /// Writes are taken without a majority of the voters.
     WriteWithoutQuorum,
@@ -42,11 +43,13 @@ pub enum Planted {
     NeverStepDown,
     /// Differences between members are never looked for.
     NoSync,
-    /// The same vote is counted as often as it comes.
+    /// Votes are counted and not voters, and a new attempt has the epoch of the one before: who is asked again and again makes
+    /// a majority.
     CountVoteTwice,
     /// A record that fails its checksum is restored all the same.
     RestoreDamage,
-    /// A voter does not probe doubted members itself before it suspects them.
+    /// A voter takes another's word for a silence: it neither probes the member itself nor counts from its own last sign of
+    /// life.
     SuspectUnprobed,
 }
 

@@ -139,6 +139,8 @@ impl Prober {
         let probe = self.probes.get_mut(place).filter(|probe| probe.target == from && (!probe.answered || replay))?;
         probe.answered = true;
         let probe = *probe;
+        // Nothing is to be done at the end of its time.
+        while self.probes.pop_front_if(|first| first.answered).is_some() {}
         let sample = now.saturating_since(probe.sent_at);
         self.round_trip = Some(self.round_trip.map_or((sample, sample / 2), |(smooth, deviation)| {
             let off = sample.max(smooth) - sample.min(smooth);

@@ -10,7 +10,6 @@
 //!
 //! Voters ask each other in turn, so often that each asks all within a quarter of the member timeout.
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -26,8 +25,8 @@ const PULSE_MIN: Duration = Duration::from_millis(40);
 /// What is known about the voters.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reach {
-    /// When the last answered question went to each voter.
-    asked: BTreeMap<ServerId, Instant>,
+    /// When the last answered question went to each voter, sorted by voter.
+    asked: Vec<(ServerId, Instant)>,
     /// A majority was in reach then.
     majority_at: Option<Instant>,
     /// Until when knowledge from before a change of voters is enough.
@@ -46,7 +45,10 @@ impl Reach {
         asked_at: Instant,
         now: Instant,
     ) {
-        self.asked.insert(voter, asked_at);
+        match self.asked.binary_search_by_key(&voter, |asked| asked.0) {
+            Ok(place) => self.asked[place].1 = asked_at,
+            Err(place) => self.asked.insert(place, (voter, asked_at)),
+        }
         let lists = [voters.present(), voters.previous()];
         let times = lists.iter().filter(|list| !list.is_empty()).map(|list| self.majority_of(list, own, now));
         // `None` is the least, so a majority that is missing anywhere is missing.
@@ -54,9 +56,17 @@ impl Reach {
     }
 
     fn majority_of(&self, list: &[ServerId], own: ServerId, now: Instant) -> Option<Instant> {
-        let time = |id: &ServerId| if *id == own { Some(now) } else { self.asked.get(id).copied() };
-        let mut times: Vec<Instant> = list.iter().filter_map(time).collect();
         let needed = majority(list.len());
+        if self.asked.len() + 1 < needed {
+            return None;
+        }
+        // Both lists are sorted.
+        let mut asked = self.asked.iter().peekable();
+        let mut time = |id: &ServerId| {
+            while asked.next_if(|asked| asked.0 < *id).is_some() {}
+            if *id == own { Some(now) } else { asked.next_if(|asked| asked.0 == *id).map(|asked| asked.1) }
+        };
+        let mut times: Vec<Instant> = list.iter().filter_map(&mut time).collect();
         if times.len() < needed {
             return None;
         }
@@ -108,7 +118,7 @@ impl Reach {
         let until = self.majority_at.map(|at| at + lease(timeout)).max(self.carried_until);
         self.carried_until = until.map(|until| until.min(now + timeout / 4));
         self.majority_at = None;
-        self.asked.retain(|id, _| voters.has_say(*id));
+        self.asked.retain(|asked| voters.has_say(asked.0));
         self.next_pulse = voters.has_say(own).then_some(now);
     }
 

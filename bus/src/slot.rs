@@ -91,6 +91,23 @@ impl SlotRange {
     pub const fn count(self) -> u16 {
         self.last.0 - self.first.0 + 1
     }
+
+    /// Its place in a table of all slots.
+    pub(crate) fn indexes(self) -> core::ops::Range<usize> {
+        self.first.index()..self.last.index() + 1
+    }
+
+    /// The first `count` slots, all of them if it is 0 or too many, and the others.
+    pub(crate) fn split_at(self, count: usize) -> (Self, Option<Self>) {
+        match u16::try_from(count) {
+            Ok(count) if (1..self.count()).contains(&count) => {
+                let next = self.first.0 + count;
+                let front = Self { first: self.first, last: Slot(next - 1) };
+                (front, Some(Self { first: Slot(next), last: self.last }))
+            }
+            _ => (self, None),
+        }
+    }
 }
 
 /// A set of slots.

@@ -36,6 +36,8 @@ pub(crate) struct Doubt {
     pub(crate) suspected: bool,
     next_report: Instant,
     report_gap: Duration,
+    /// How often this voter has reported it to those who vote now.
+    pub(crate) reported: u32,
 }
 
 /// Reports of voters about one member.
@@ -83,8 +85,10 @@ pub(crate) struct Found {
     pub(crate) expired: Vec<ServerId>,
 }
 
-/// Doubts are looked at this often.
-const POLL_EVERY: Duration = Duration::from_millis(100);
+/// Own probes of a doubted member are at least this far apart.
+const PROBE_GAP_MIN: Duration = Duration::from_millis(100);
+/// Doubts are looked at no more often than this, so that what is due together is done together.
+const POLL_GAP_MIN: Duration = Duration::from_millis(20);
 /// Own probes that must have gone unanswered before a suspicion.
 const PROBES_MIN: u32 = 3;
 /// Shares of the timeout, in hundredths, after which others are asked to probe.
@@ -118,7 +122,7 @@ impl Suspicion {
 
     /// A member has been silent since `since`. Whether that is new; the earlier beginning counts.
     pub(crate) fn begin(&mut self, id: ServerId, since: Instant, now: Instant) -> bool {
-        self.next_poll = Some(self.next_poll.unwrap_or(now));
+        self.next_poll = Some(self.next_poll.map_or(now, |at| at.min(now + POLL_GAP_MIN)));
         if let Some(doubt) = self.doubts.get_mut(&id) {
             doubt.since = doubt.since.min(since);
             return false;
@@ -132,6 +136,7 @@ impl Suspicion {
             suspected: false,
             next_report: now,
             report_gap: REPORT_GAP_MIN,
+            reported: 0,
         };
         self.doubts.insert(id, doubt);
         true
@@ -183,8 +188,9 @@ impl Suspicion {
     pub(crate) fn handle_voters_changed(&mut self, now: Instant) {
         self.reports.clear();
         for doubt in self.doubts.values_mut() {
-            (doubt.next_report, doubt.report_gap) = (now, REPORT_GAP_MIN);
+            (doubt.next_report, doubt.report_gap, doubt.reported) = (now, REPORT_GAP_MIN, 0);
         }
+        self.look_again(now);
     }
 
     /// This process was stopped for a while: that silence was its own.
@@ -194,6 +200,12 @@ impl Suspicion {
             doubt.begun = (doubt.begun + span).min(now);
             doubt.next_probe = now;
         }
+        self.look_again(now);
+    }
+
+    /// Something may be due sooner than it was thought.
+    fn look_again(&mut self, now: Instant) {
+        self.next_poll = self.next_poll.map(|at| at.min(now));
     }
 
     /// A majority is in reach again, after it was not: whoever was cut off cannot say who else was silent meanwhile.
@@ -205,6 +217,7 @@ impl Suspicion {
             }
             (doubt.since, doubt.begun, doubt.probes, doubt.asked, doubt.next_probe) = (now, now, 0, 0, now);
         }
+        self.look_again(now);
         withdrawn
     }
 
@@ -224,11 +237,13 @@ impl Suspicion {
         unprobed: bool,
     ) -> Found {
         let mut found = Found::default();
+        let mut next = Instant::NEVER;
         for (id, doubt) in &mut self.doubts {
             if !watches {
-                if now.saturating_since(doubt.begun) >= BYSTANDER_TIME {
+                if now >= doubt.begun + BYSTANDER_TIME {
                     found.expired.push(*id);
                 }
+                next = next.min(doubt.begun + BYSTANDER_TIME);
                 continue;
             }
             let silent = now.saturating_since(doubt.since);
@@ -241,6 +256,7 @@ impl Suspicion {
             if doubt.suspected && now >= doubt.next_report {
                 doubt.next_report = now + doubt.report_gap;
                 doubt.report_gap = (doubt.report_gap * 2).min(timeout / 2);
+                doubt.reported = doubt.reported.saturating_add(1);
                 found.reports.push(*id);
             }
             if now >= doubt.next_probe && !unprobed {
@@ -248,17 +264,30 @@ impl Suspicion {
                 doubt.probes += 1;
                 doubt.next_probe = now + doubt.probe_gap(timeout, wait);
             }
+            next = next.min(doubt.due_at(timeout, wait, unprobed));
         }
         found.expired.iter().for_each(|id| {
             self.doubts.remove(id);
         });
-        self.next_poll = (!self.doubts.is_empty()).then_some(now + POLL_EVERY);
+        self.next_poll = (!self.doubts.is_empty()).then_some(next.max(now + POLL_GAP_MIN));
         self.reports.retain(|_, reports| now.saturating_since(reports.turned_at) < timeout * 2);
         found
     }
 }
 
 impl Doubt {
+    /// When something is due for it next.
+    fn due_at(&self, timeout: Duration, wait: Duration, unprobed: bool) -> Instant {
+        let probe = if unprobed { Instant::NEVER } else { self.next_probe };
+        let other = match self.suspected {
+            true => self.next_report,
+            false if unprobed => self.since + timeout,
+            false if self.probes < PROBES_MIN => Instant::NEVER,
+            false => (self.since + timeout).max(self.begun + wait * 4),
+        };
+        probe.min(other)
+    }
+
     fn due(&mut self, silent: Duration, timeout: Duration) -> Due {
         let passed = ASK_AT.iter().filter(|share| silent >= timeout * **share / 100).count();
         if passed > self.asked {
@@ -271,8 +300,8 @@ impl Doubt {
     fn probe_gap(&self, timeout: Duration, wait: Duration) -> Duration {
         match self.probes {
             0..PROBES_MIN => wait,
-            _ if self.suspected => (timeout / 4).max(POLL_EVERY),
-            _ => (timeout / 15).max(POLL_EVERY),
+            _ if self.suspected => (timeout / 4).max(PROBE_GAP_MIN),
+            _ => (timeout / 15).max(PROBE_GAP_MIN),
         }
     }
 }
@@ -402,6 +431,6 @@ mod tests {
         let times: Vec<u64> = reports.take(5).collect();
         assert_eq!(times, [150, 152, 156, 164, 180]);
         assert!(suspicion.end(id(9)).is_some_and(|doubt| doubt.suspected));
-        assert_eq!(suspicion.next_poll(), at(18_100));
+        assert_eq!(suspicion.next_poll(), at(18_950), "when it is probed again");
     }
 }

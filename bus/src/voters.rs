@@ -287,6 +287,9 @@ impl Voters {
 
     /// Everybody who has a say, each once, sorted.
     pub(crate) fn everybody(&self) -> Vec<ServerId> {
+        if self.previous().is_empty() {
+            return self.present().to_vec();
+        }
         let mut ids: Vec<ServerId> = self.present().iter().chain(self.previous()).copied().collect();
         ids.sort_unstable();
         ids.dedup();

@@ -69,9 +69,7 @@ impl Codec {
     /// # Errors
     /// [`Error::ShardCount`], [`Error::ShardLength`].
     pub fn encode(&self, data: &[&[u8]], parity: &mut [&mut [u8]], stores: Stores) -> Result<(), Error> {
-        self.check_data(data)?;
-        check_count(parity.len(), self.geometry.parity())?;
-        check_lengths(data.iter().map(|shard| shard.len()).chain(parity.iter().map(|shard| shard.len())))?;
+        self.check_stripe(data, parity)?;
         self.encoder().write(data, parity, stores);
         Ok(())
     }
@@ -152,15 +150,18 @@ impl Codec {
     }
 
     /// The cheaper of the two programs, which compute the same.
-    fn encoder(&self) -> &dyn Program {
+    pub(crate) fn encoder(&self) -> &dyn Program {
         match &self.transform {
             Some(transform) => &**transform,
             None => &*self.sums,
         }
     }
 
-    fn check_data(&self, data: &[&[u8]]) -> Result<(), Error> {
-        check_count(data.len(), self.geometry.data())
+    /// Whether these are all data and all parity shards, and equally long.
+    pub(crate) fn check_stripe(&self, data: &[&[u8]], parity: &[&mut [u8]]) -> Result<(), Error> {
+        check_count(data.len(), self.geometry.data())?;
+        check_count(parity.len(), self.geometry.parity())?;
+        check_lengths(data.iter().map(|shard| shard.len()).chain(parity.iter().map(|shard| shard.len())))
     }
 
     fn check_part(&self, shard: usize, data: &[&[u8]], parity: &[&mut [u8]]) -> Result<(), Error> {

@@ -15,7 +15,8 @@
 //!
 //! In reading order: [`geometry`](Geometry) (how many shards), `field` (the arithmetic), `points` (the code as
 //! interpolation), `transform` (the fast way to encode), [`set`](ShardSet), [`codec`](Codec) (encode, verify, update),
-//! [`plan`](Plan) (decode what is lost), [`layout`](stride) (where shards lie best), `simd` (the kernels).
+//! [`tiles`](Codec::encode_tiles) (encode what is hashed or sent at once), [`plan`](Plan) (decode what is lost),
+//! [`layout`](stride) (where shards lie best), `simd` (the kernels).
 #![no_std]
 
 extern crate alloc;
@@ -31,6 +32,7 @@ mod set;
 mod simd;
 #[cfg(test)]
 mod tests;
+mod tiles;
 mod transform;
 
 pub use codec::{Codec, Stores};

@@ -20,14 +20,13 @@ pub mod picture;
 pub mod planted;
 mod queue;
 mod reach;
-mod report;
 pub mod swarm;
 mod sweep;
 pub mod world;
 
 pub use check::{Checker, Counts};
 pub use clock::RATE_PPM_MAX;
-pub use command::{CommandFailure, Outside, command};
+pub use command::command;
 pub use member::Traffic;
 pub use net::Links;
 pub use options::HELP;

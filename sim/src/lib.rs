@@ -17,11 +17,14 @@
 
 pub mod bus;
 mod clock;
+pub mod command;
 mod executor;
 pub mod net;
+mod report;
 pub mod rng;
 pub mod scenarios;
 pub mod swarm;
+mod sweep;
 mod trace;
 pub mod world;
 

@@ -4,8 +4,9 @@
 //! place do not pass. XXH3 detects accidents, not attackers; those are kept out by TLS.
 
 use alloc::vec::Vec;
+use core::fmt;
 
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 /// Identity, ready to be mixed into checksums at no cost per use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +34,30 @@ pub struct Checksum(pub u64);
 #[must_use]
 pub fn checksum(salt: Salt, bytes: &[u8]) -> Checksum {
     Checksum(xxh3_64(bytes) ^ salt.0)
+}
+
+/// A [`checksum`] of bytes that come piece by piece. However they are cut, the checksum is that of the whole.
+#[derive(Clone, Default)]
+pub struct Running(Xxh3);
+
+impl Running {
+    /// Takes the next piece.
+    #[inline]
+    pub fn update(&mut self, piece: &[u8]) {
+        self.0.update(piece);
+    }
+
+    /// The checksum of all pieces so far under the identity `salt`.
+    #[must_use]
+    pub fn checksum(&self, salt: Salt) -> Checksum {
+        Checksum(self.0.digest() ^ salt.0)
+    }
+}
+
+impl fmt::Debug for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Running").field(&self.checksum(Salt(0))).finish()
+    }
 }
 
 /// A digest of messages in their order: what a stream's end carries, so that its reader knows that nothing is missing,
@@ -71,6 +96,18 @@ mod tests {
         let one = checksum(Salt::new(&[b"ab", b"c"]), b"data");
         assert_ne!(one, checksum(Salt::new(&[b"a", b"bc"]), b"data"));
         assert_ne!(one, checksum(Salt::new(&[b"ab", b"c"]), b"date"));
+    }
+
+    #[test]
+    fn pieces_give_the_checksum_of_the_whole() {
+        let salt = Salt::new(&[b"extent", b"7"]);
+        let bytes: Vec<u8> = (0..2_000_u32).map(|index| index.wrapping_mul(0x9e37_79b1).to_be_bytes()[0]).collect();
+        for piece_len in [1, 63, 64, 256, 1_000, 2_000] {
+            let mut running = Running::default();
+            bytes.chunks(piece_len).for_each(|piece| running.update(piece));
+            assert_eq!(running.checksum(salt), checksum(salt, &bytes), "{piece_len}");
+        }
+        assert_eq!(Running::default().checksum(salt), checksum(salt, b""));
     }
 
     #[test]

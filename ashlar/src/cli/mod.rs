@@ -9,6 +9,7 @@ pub mod config;
 pub mod forget;
 pub mod kv;
 pub mod server;
+pub mod sim;
 pub mod status;
 pub mod table;
 pub mod up;
@@ -43,6 +44,8 @@ enum Command {
     Kv(kv::Arguments),
     /// Measure the published figures on this machine
     Bench(bench::Arguments),
+    /// Run clusters in virtual time: under every fault, or of thousands of servers of which half die
+    Sim(sim::Arguments),
     /// Check, show or describe the configuration
     Config(config::Arguments),
 }
@@ -59,6 +62,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         }
     };
     let result = match arguments.command {
+        Command::Sim(arguments) => return sim::run(arguments),
         Command::Up(arguments) => up::run(&arguments),
         Command::Server(arguments) => server::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),

@@ -205,12 +205,28 @@ fn a_server_that_left_for_good_is_forgotten() {
 }
 
 #[test]
+fn a_server_that_is_forgotten_while_it_runs_is_told() {
+    let cluster = Cluster::start(3);
+    let [first, third] = [0, 2].map(|number| cluster.servers[number].as_ref().expect("it runs"));
+    let id = third.status().expect("it answers").server;
+    let outcome = run(&["forget", &id, "--force", "--addr", &first.address], &[]);
+    assert_eq!((outcome.code, outcome.out), (Some(0), format!("forgotten: {id}")));
+    Running::line(&third.process.err, "this server was forgotten by the cluster");
+    until("its status to say so", || {
+        let outcome = run(&["status", "--addr", &third.address], &[]);
+        outcome.out.contains(&format!("forgotten {} was forgotten by the cluster", &id[..8]))
+    });
+    assert!(first.status().is_some_and(|status| status.bus.forgotten_by.is_none()));
+}
+
+#[test]
 fn metrics_tell_of_members() {
     let cluster = Cluster::start(3);
     let server = cluster.servers[1].as_ref().expect("it runs");
     let page = String::from_utf8(get(&server.address, "/metrics").expect("it answers").body).expect("text");
     for expected in [
         "ashlar_bus_members{state=\"alive\"} 3",
+        "ashlar_bus_members{state=\"doubted\"} 0",
         "ashlar_bus_members{state=\"failed\"} 0",
         "ashlar_bus_majority 1",
         "ashlar_bus_voters 3",

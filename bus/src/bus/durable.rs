@@ -16,15 +16,21 @@ use super::{Bus, KeptOut, NEWS_MAX, Place};
 use crate::claim::Claim;
 use crate::event::{Output, Role, Ticket};
 use crate::gossip::Subject;
-use crate::packet::{Body, CHOICE, Vote, VoteRequest};
+use crate::packet::{Body, CHOICE, Purpose, Vote, VoteRequest};
 use crate::planted::Planted;
 use crate::saved::{Saved, Writer};
 
 /// What happens once a version is stored.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum Deferred {
     /// A vote for another member leaves.
-    Vote(ServerId, Vote),
+    Vote {
+        candidate: ServerId,
+        vote: Vote,
+        purpose: Purpose,
+        /// The set under which it was decided.
+        voters: u64,
+    },
     /// This member's own vote in a ballot of its own counts.
     OwnVote(VoteRequest),
     /// A claim of this member is told. `elected`: by a ballot of a majority.
@@ -39,7 +45,7 @@ pub(super) enum Deferred {
 }
 
 /// Versions of the durable state.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Durable {
     /// The last version that was handed out.
     issued: u64,
@@ -112,8 +118,8 @@ impl Bus {
         // What runs may defer more, for later versions.
         while let Some((_, what)) = self.durable.deferred.pop_front_if(|(needed, _)| *needed <= ticket) {
             match what {
-                Deferred::Vote(candidate, vote) => {
-                    self.note_vote(vote.group, vote.epoch, candidate);
+                Deferred::Vote { candidate, vote, purpose, voters } => {
+                    self.note_vote(vote.group, vote.epoch, candidate, purpose, voters);
                     self.send(candidate, &Body::Vote(vote));
                 }
                 Deferred::OwnVote(request) => self.count_own_vote(now, &request),

@@ -10,11 +10,12 @@ use ashlar_wire::id::ServerId;
 use ashlar_wire::time::Instant;
 
 use super::durable::Deferred;
-use super::{Bus, Place};
+use super::{Bus, NEWS_MAX, Place};
 use crate::ballot::{Ballot, Facts, Phase};
 use crate::claim::{Claim, Heard, next_voted};
 use crate::event::{Event, Role};
 use crate::gossip::Subject;
+use crate::member::Opinion;
 use crate::packet::{Body, CHOICE, News, Purpose, Reason, Vote, VoteRequest};
 use crate::planted::Planted;
 use crate::rank::{self, rank};
@@ -24,8 +25,9 @@ use crate::slot::{GroupId, SlotSet};
 const HEARING: Duration = Duration::from_millis(60);
 /// Each attempt waits for votes twice as long as the one before, so often.
 const WAIT_DOUBLINGS_MAX: u32 = 4;
-/// Members below which a new claim is told to everybody at once, by whoever made it.
-const TELL_ALL_MAX: usize = 64;
+/// Up to so many members, a new claim is told to everybody at once, by whoever made it: a hundred and some kilobytes, where
+/// handing it on costs all members together several times as much, and time.
+const TELL_ALL_MAX: usize = 2_048;
 
 impl Place {
     pub(super) fn new(role: Role) -> Self {
@@ -47,7 +49,10 @@ impl Bus {
         match self.claims.hear(claim, self.config.groups_max, force) {
             Heard::Stands(before) => {
                 self.counters.claims_replaced += u64::from(before.is_some());
-                if is_fresh {
+                if is_fresh && from == owner && self.members.len() <= TELL_ALL_MAX {
+                    // Everybody is told first-hand; this is for those whom it did not reach.
+                    self.gossip.add_told(Subject::Claim(group), NEWS_MAX);
+                } else if is_fresh {
                     self.tell(now, Subject::Claim(group));
                 }
                 self.event(Event::SlotsChanged { group, primary: owner, epoch });
@@ -155,7 +160,9 @@ impl Bus {
         let Some(claim) = self.claims.get(group) else { return };
         let Some(place) = self.places.get(&group).filter(|place| place.role == Role::Replica) else { return };
         let owner = self.members.get(claim.owner);
-        let is_gone = owner.is_none() && self.keep_outs.contains_key(&claim.owner);
+        let is_suspected = owner.is_some_and(|owner| owner.opinion == Opinion::Suspected);
+        let is_gone = owner.is_none() && self.keep_outs.contains_key(&claim.owner)
+            || is_suspected && self.bugs.has(Planted::VoteWithoutFailure);
         if !is_gone && owner.is_none_or(|owner| !owner.life.failed) {
             return;
         }
@@ -280,14 +287,15 @@ impl Bus {
         let (wanted, given_up) = &ballot.change;
         let taken = wanted.without(&held);
         let slots = held.union(&taken).without(given_up);
-        let epoch = self.next_epoch(group, ballot.known.max(base));
+        let asks_again = self.bugs.has(Planted::CountVoteTwice) && ballot.attempts > 0;
+        let epoch = if asks_again { ballot.epoch } else { self.next_epoch(group, ballot.known.max(base)) };
         // Drives or links may be slower than anybody thought.
         let until = now + self.config.ballot_wait * 2_u32.pow(ballot.attempts.min(WAIT_DOUBLINGS_MAX));
         let offset = self.places.get(&group).map_or(0, |place| place.offset);
         let voters = self.voters.fingerprint();
         let request = VoteRequest { group, purpose, epoch, base, voters, offset, failed, slots: slots.clone(), taken };
         if let Some(ballot) = self.ballots.get_mut(&group) {
-            ballot.begin(epoch, slots, until);
+            if asks_again { ballot.ask_again(until) } else { ballot.begin(epoch, slots, until) }
         }
         self.counters.ballots_begun += 1;
         if purpose != Purpose::Voters {
@@ -348,7 +356,8 @@ impl Bus {
         let known = self.votes.epoch(request.group).max(claim_epoch).max(decided);
         let vote = Vote { group: request.group, epoch: request.epoch, refused: decision.err(), known };
         let Err(reason) = decision else {
-            return self.durable.defer(Deferred::Vote(from, vote));
+            let (purpose, voters) = (request.purpose, self.voters.fingerprint());
+            return self.durable.defer(Deferred::Vote { candidate: from, vote, purpose, voters });
         };
         self.counters.votes_refused += 1;
         if matches!(reason, Reason::PrimaryAlive | Reason::NotReplica) {
@@ -405,7 +414,7 @@ impl Bus {
     /// This member's own vote is durable.
     pub(super) fn count_own_vote(&mut self, now: Instant, request: &VoteRequest) {
         let (own, group, epoch) = (self.identity.server, request.group, request.epoch);
-        self.note_vote(group, epoch, own);
+        self.note_vote(group, epoch, own, request.purpose, request.voters);
         let Some(ballot) = self.ballots.get_mut(&group).filter(|ballot| ballot.epoch == epoch) else { return };
         if matches!(ballot.phase, Phase::Asking(_)) && request.voters == self.voters.fingerprint() {
             ballot.handle_granted(&self.voters, own, self.bugs);
@@ -414,10 +423,17 @@ impl Bus {
     }
 
     /// A vote is durable.
-    pub(super) fn note_vote(&mut self, group: GroupId, epoch: Epoch, candidate: ServerId) {
+    pub(super) fn note_vote(
+        &mut self,
+        group: GroupId,
+        epoch: Epoch,
+        candidate: ServerId,
+        purpose: Purpose,
+        voters: u64,
+    ) {
         self.counters.votes_given += 1;
         if group != CHOICE {
-            self.event(Event::Voted { group, epoch, candidate });
+            self.event(Event::Voted { group, epoch, candidate, purpose, voters });
         }
     }
 
@@ -450,7 +466,7 @@ impl Bus {
         self.hear_claim(now, self.identity.server, claim.clone(), true);
         let mut concerned = self.other_voters();
         if self.members.len() <= TELL_ALL_MAX {
-            concerned.extend(self.members.iter().map(|member| member.id));
+            concerned.extend(self.members.iter().filter(|member| !member.life.failed).map(|member| member.id));
         }
         concerned.extend(self.fellows(group));
         concerned.extend(before);

@@ -23,11 +23,14 @@ const EPOCHS_FORGOTTEN: u64 = 1 << 32;
 const ADOPT_EVERY: Duration = Duration::from_millis(500);
 
 /// What this member knows about its own part in voting.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Govern {
     /// When to look whether voters must be chosen, and slots given up that others have taken.
     choose_at: Option<Instant>,
     adopt_at: Option<Instant>,
+    /// A choice was heard of to which this voter may not go over. If too many may not, it can never be complete, and whoever
+    /// made it waits for ever: somebody has to choose again.
+    is_stuck: bool,
 }
 
 impl Govern {
@@ -47,6 +50,9 @@ impl Bus {
     pub(super) fn hear_voters(&mut self, now: Instant, set: &VoterSet, is_fresh: bool) {
         // A vote for a later choice was a promise.
         let is_bound = !set.is_complete() && self.votes.epoch(CHOICE) > set.epoch && set.after == self.voters.epoch();
+        if is_bound {
+            self.choose_again(now);
+        }
         let heard = if is_bound { Heard::Conflict } else { self.voters.hear(set, self.identity.server) };
         match heard {
             Heard::Stands | Heard::Completed => {}
@@ -59,6 +65,14 @@ impl Bus {
         self.handle_governed(now, set, heard, is_fresh);
     }
 
+    /// This voter promised to wait for a later choice than one that was made. If nobody makes that, it does, some time later
+    /// than others who think the same.
+    fn choose_again(&mut self, now: Instant) {
+        self.govern.is_stuck = true;
+        let at = now + CHOOSE_AFTER + self.chance.span(CHOOSE_AFTER * 2);
+        self.govern.choose_at = Some(self.govern.choose_at.unwrap_or(at));
+    }
+
     /// The voters are others now, or the change to them is complete.
     fn handle_governed(&mut self, now: Instant, set: &VoterSet, heard: Heard, is_fresh: bool) {
         let (epoch, complete) = (set.epoch, self.voters.previous().is_empty());
@@ -68,6 +82,7 @@ impl Bus {
             self.members.at_mut(place).is_voter = is_voter;
         }
         self.ballots.remove(&CHOICE);
+        self.govern.is_stuck = false;
         if heard == Heard::Stands {
             let timeout = self.config.member_timeout;
             self.reach.handle_voters_changed(&self.voters, self.identity.server, timeout, now);
@@ -89,11 +104,6 @@ impl Bus {
                 self.probe(voter, Cause::Turn, false, now);
             }
         }
-    }
-
-    /// Whether this voter has lost memory that the voters count on.
-    pub(super) fn abstains(&self) -> bool {
-        self.voters.set().is_some_and(|set| !set.trusts(self.identity.server, self.memory_since))
     }
 
     /// A voter of the previous set says so, once that is durable.
@@ -213,11 +223,12 @@ impl Bus {
         let lives = |id: &ServerId| self.members.get(*id).is_some_and(|member| !member.life.failed);
         let first = match known {
             Some(set) => set.voters.iter().copied().find(lives),
-            None => self.members.sorted().next().map(|member| member.id),
+            None => self.members.iter().map(|member| member.id).min(),
         };
-        if first != Some(own) || known.is_some() && self.standing.held_since.is_none() {
+        let is_turn = first == Some(own) || self.govern.is_stuck && self.is_voter();
+        if !is_turn || known.is_some() && self.standing.held_since.is_none() {
             // It may be this member's turn later, when a majority is in reach again.
-            self.govern.choose_at = (first == Some(own)).then_some(now + CHOOSE_AFTER);
+            self.govern.choose_at = is_turn.then_some(now + CHOOSE_AFTER);
             return;
         }
         let wanted = self.wanted_voters();
@@ -226,7 +237,7 @@ impl Bus {
             let has_room = self.owners().count() <= wanted.len();
             let is_alive = set.voters.len() == wanted.len() && set.voters.iter().all(lives);
             let is_as_wanted = set.voters == wanted || is_alive && (has_owners || !has_room);
-            is_as_wanted && set.forgetful == self.forgetful_of(&set.voters)
+            is_as_wanted && set.forgetful == self.forgetful_of(&set.voters) && !self.govern.is_stuck
         });
         match known {
             _ if wanted.is_empty() || is_good => {}

@@ -2,6 +2,7 @@
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use core::time::Duration;
 
 use ashlar_wire::id::ServerId;
@@ -24,7 +25,7 @@ impl Bus {
     }
 
     /// Moves this replica to an orphaned primary, if it is the one that should: of the groups with the most living replicas
-    /// the first, and of its replicas the one with the smallest id. So no two move for one orphan.
+    /// the first, and of its replicas the one with the smallest id that is not the orphan's primary. So no two move for one orphan.
     pub(super) fn tick_migration(&mut self, now: Instant) {
         if self.migrate_at.is_none_or(|at| at > now) {
             return;
@@ -49,18 +50,34 @@ impl Bus {
             let claim = self.claims.get(*group).filter(|claim| lives(claim.owner));
             claim.is_some() && self.claims.owned_by(*group) > 0 && !replicas.contains_key(group)
         };
-        let orphan = has_any.keys().copied().find(is_orphan);
-        let giver =
-            replicas.iter().filter(|(group, _)| self.claims.get(**group).is_some_and(|claim| lives(claim.owner)));
-        let giver = giver.max_by_key(|(group, ids)| (ids.len(), core::cmp::Reverse(**group)));
-        let (Some(orphan), Some((giver, ids))) = (orphan, giver) else { return };
-        if ids.len() > self.config.migration_barrier && ids.first() == Some(&self.identity.server) {
-            let giver = *giver;
-            // Both tables have room: one group goes, one comes.
+        let Some(orphan) = has_any.keys().copied().find(is_orphan) else { return };
+        let needy = self.claims.get(orphan).map(|claim| claim.owner);
+        let Some((giver, mover)) = self.choose_giver(&replicas, needy) else { return };
+        // One group goes and one comes: there is room unless more fell to this member than it may follow.
+        let followed = self.places.values().filter(|place| place.role == Role::Replica).count();
+        if mover == self.identity.server && followed <= self.config.follows_max {
             let left = self.unfollow(now, giver);
             let joined = self.follow(now, orphan);
-            debug_assert!(left.is_ok() && joined.is_ok(), "it follows the giver and not the orphan");
+            assert!(left.is_ok() && joined.is_ok(), "it follows the giver, and is not the orphan's primary");
             self.consider_migration(now);
         }
+    }
+
+    /// Of the groups with more replicas than they keep that can spare one, the one with the most, and who goes: its first
+    /// replica that is not the primary in need itself.
+    fn choose_giver(
+        &self,
+        replicas: &BTreeMap<GroupId, Vec<ServerId>>,
+        needy: Option<ServerId>,
+    ) -> Option<(GroupId, ServerId)> {
+        let lives = |id| self.members.get(id).is_some_and(|member| !member.life.failed);
+        let givers = replicas.iter().filter_map(|(group, ids)| {
+            let is_served = self.claims.get(*group).is_some_and(|claim| lives(claim.owner));
+            let mover = ids.iter().copied().find(|id| Some(*id) != needy);
+            let spare = ids.len() > self.config.migration_barrier && is_served;
+            mover.filter(|_| spare).map(|mover| (ids.len(), *group, mover))
+        });
+        let best = givers.max_by_key(|(count, group, _)| (*count, Reverse(*group)));
+        best.map(|(_, group, mover)| (group, mover))
     }
 }

@@ -46,6 +46,9 @@ impl Bus {
         }
         if self.is_kept_out(from, now) {
             self.counters.refused_kept_out += 1;
+            if matches!(body, Body::Probe(..)) {
+                self.tell_forgotten(now, from);
+            }
             return false;
         }
         let Some(place) = self.members.place(from) else {
@@ -68,7 +71,7 @@ impl Bus {
             member.seen = Seen::default();
         }
         // A sender that does not know this member has no number for it; then only what needs none is taken.
-        let unnumbered = header.sequence == 0 && matches!(body, Body::Meet(_) | Body::Answer(..));
+        let unnumbered = header.sequence == 0 && matches!(body, Body::Meet(_) | Body::Answer(..) | Body::Forgotten(_));
         if !unnumbered && !member.seen.take(header.sequence) && !self.bugs.has(Planted::AcceptReplay) {
             self.counters.refused_replayed += 1;
             return false;
@@ -117,6 +120,7 @@ impl Bus {
             Body::HandoverAsk(group) => self.handle_handover_ask(now, from, group),
             Body::HandoverOffset { group, offset } => self.handle_handover_offset(now, from, group, offset),
             Body::Publish { channel, message } => self.deliver(from, &channel, &message),
+            Body::Forgotten(wish) => self.handle_forgotten(from, &wish),
         }
     }
 

@@ -18,9 +18,9 @@ use crate::sync;
 /// Bytes of a packet that a header and the fixed part of a body may take.
 const HEAD_BYTES_MAX: usize = 128;
 /// What one exchange of differences may send, bytes; the rest follows with the next.
-const SYNC_BYTES_MAX: usize = 512 * 1_024;
+const SYNC_BYTES_MAX: usize = 128 * 1_024;
 /// Differences that last this long are looked into even while news comes in.
-const DIFFERS_MAX: Duration = Duration::from_millis(700);
+const DIFFERS_MAX: Duration = Duration::from_millis(1_500);
 /// Fresh news that one packet to many may carry is sent on in this many packets at most; the rest rides on probes.
 const FRESH_PACKETS_MAX: usize = 16;
 
@@ -149,11 +149,12 @@ impl Bus {
         let member = self.members.at_mut(place);
         member.is_voter = is_voter;
         member.opinion = Opinion::Fine;
-        // A forgotten primary that comes back still has what nobody took.
+        let has_failed = member.life.failed;
+        // A forgotten primary that comes back still has what nobody took, even if it had failed before it was forgotten.
         let claims = &self.claims;
         self.ballots.retain(|group, ballot| {
             let is_owner = claims.get(*group).is_some_and(|claim| claim.owner == id);
-            ballot.purpose != Purpose::Election || ballot.failed.is_some() || !is_owner
+            ballot.purpose != Purpose::Election || has_failed || !is_owner
         });
         let member = self.members.at(place);
         let address = alloc::string::String::from(&*member.description.address);
@@ -338,6 +339,7 @@ impl Bus {
         self.keep_outs.insert(id, KeptOut { tag: wish.tag, until });
         self.meetings.remove(&id);
         self.tell(now, Subject::Forget(id));
+        self.event(Event::KeptOut { id, tag: wish.tag, left: until.saturating_since(now) });
         if self.members.remove(id).is_none() {
             return;
         }
@@ -350,6 +352,27 @@ impl Bus {
         self.govern.handle_changed(now);
         // Its groups stay as they are, so that no epoch goes back; whoever follows it may take its place.
         self.stand_against(now, id);
+    }
+
+    /// A server that is kept out speaks to this member as if it were one: it is told that it is none.
+    pub(super) fn tell_forgotten(&mut self, now: Instant, to: ServerId) {
+        if let Some(kept) = self.keep_outs.get(&to) {
+            let wish = kept.forgetting(to, now);
+            self.send(to, &Body::Forgotten(wish));
+        }
+    }
+
+    /// A member says that this one was forgotten. It is noted, once for each wish, and moves nothing: the others know best
+    /// whom they keep out, and the word of one is no reason to leave the rest.
+    pub(super) fn handle_forgotten(&mut self, from: ServerId, wish: &Forgetting) {
+        if wish.id != self.identity.server {
+            self.counters.refused_unentitled += 1;
+            return;
+        }
+        if self.forgotten_by.replace(wish.tag) != Some(wish.tag) {
+            let left = Duration::from_millis(wish.left_ms).min(self.config.keep_out);
+            self.event(Event::ForgottenHere { by: from, left });
+        }
     }
 
     /// Wishes are remembered for a while after their end, and as long as the forgotten one owns anything.

@@ -117,12 +117,23 @@ impl Bus {
     /// Who votes.
     #[must_use]
     pub fn voters(&self) -> VotersView<'_> {
+        let set = self.voters.set();
         VotersView {
             epoch: self.voters.epoch(),
             voters: self.voters.present(),
             previous: self.voters.previous(),
             floor: self.voters.floor(),
+            fingerprint: self.voters.fingerprint(),
+            forgetful: set.map_or(&[], |set| &set.forgetful),
+            previous_forgetful: set.map_or(&[], |set| &set.previous_forgetful),
         }
+    }
+
+    /// Whether this member votes but gives no vote, because the set counts on memory that it has lost. A later set that
+    /// counts on what there is ends that.
+    #[must_use]
+    pub fn abstains(&self) -> bool {
+        self.voters.set().is_some_and(|set| !set.trusts(self.identity.server, self.memory_since))
     }
 
     /// The greatest epoch that this member knows of.

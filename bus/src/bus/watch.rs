@@ -6,7 +6,7 @@ use core::time::Duration;
 use ashlar_wire::id::{Incarnation, ServerId};
 use ashlar_wire::time::Instant;
 
-use super::{Bus, NEWS_MAX, Sweep};
+use super::{Bus, Hearers, NEWS_MAX, Sweep};
 use crate::event::{Event, FailedBy, Role};
 use crate::fingerprint::fingerprint;
 use crate::gossip::Subject;
@@ -33,6 +33,12 @@ const SWEEP_STEP: Duration = Duration::from_millis(20);
 const SWEEP_REST: u32 = 5;
 /// Each member is swept by this many voters.
 const SWEEP_VOTERS: usize = 16;
+/// A suspicion is reported to this many voters, when it is repeated to the next ones, and then to all. A voter that hears
+/// a majority declares the failure, so a few that live are enough, and where half of a cluster dies, all voters telling
+/// all others of all the dead would be a flood.
+const REPORT_VOTERS: usize = 8;
+/// So often it goes to a few.
+const REPORTS_TO_FEW: u32 = 2;
 
 impl Bus {
     pub(super) fn probe(&mut self, target: ServerId, cause: Cause, with_news: bool, now: Instant) -> Option<u32> {
@@ -156,7 +162,8 @@ impl Bus {
         if member.life.failed || id == self.identity.server {
             return;
         }
-        let since = since.max(member.heard_at);
+        let heard_at = if self.bugs.has(Planted::SuspectUnprobed) { Instant::ORIGIN } else { member.heard_at };
+        let since = since.max(heard_at);
         if now.saturating_since(since) < self.config.probe_wait_min {
             return;
         }
@@ -230,6 +237,9 @@ impl Bus {
                 member.opinion = Opinion::Suspected;
             }
             self.event(Event::Suspected { id: *id });
+            if self.bugs.has(Planted::VoteWithoutFailure) {
+                self.stand_against(now, *id);
+            }
         }
         for id in found.expired {
             if let Some(member) = self.members.get_mut(id) {
@@ -255,7 +265,8 @@ impl Bus {
             let (Some(member), Some(doubt)) = (self.members.get(*id), self.suspicion.doubt(*id)) else { continue };
             let age_ms = millis(now.saturating_since(doubt.since)).max(1);
             let (incarnation, refuted) = (member.incarnation, member.life.refuted);
-            self.outbound.reports.push(Silence { id: *id, incarnation, refuted, age_ms });
+            let hearers = self.hearers(doubt.reported.saturating_sub(1));
+            self.outbound.reports.push((Silence { id: *id, incarnation, refuted, age_ms }, hearers));
             let (own, timeout) = (self.identity.server, self.config.member_timeout);
             self.suspicion.handle_report(&self.voters, own, *id, refuted, now, timeout);
             self.check_failed(now, *id);
@@ -269,7 +280,7 @@ impl Bus {
     pub(super) fn withdraw(&mut self, id: ServerId, now: Instant) {
         if let Some(member) = self.members.get(id).filter(|_| self.voters.has_say(self.identity.server)) {
             let (incarnation, refuted) = (member.incarnation, member.life.refuted);
-            self.outbound.reports.push(Silence { id, incarnation, refuted, age_ms: 0 });
+            self.outbound.reports.push((Silence { id, incarnation, refuted, age_ms: 0 }, Hearers::All));
             self.flush_at = Some(now);
         }
     }
@@ -348,10 +359,21 @@ impl Bus {
 
     /// Whether this voter is among the `count` voters that care for a member.
     fn has_share_in(&self, id: ServerId, count: usize) -> bool {
+        self.share(self.identity.server, id).is_some_and(|place| place < count)
+    }
+
+    /// The place of a voter among those that care for a member: each member has another first one.
+    fn share(&self, voter: ServerId, id: ServerId) -> Option<usize> {
         let voters = self.voters.present();
-        let Ok(own) = voters.binary_search(&self.identity.server) else { return false };
+        let place = voters.binary_search(&voter).ok()?;
         let first = usize::try_from(fingerprint(id.as_bytes()) % voters.len() as u64).unwrap_or(0);
-        (own + voters.len() - first) % voters.len() < count
+        Some((place + voters.len() - first) % voters.len())
+    }
+
+    /// Who hears a suspicion that was reported so often before.
+    fn hearers(&self, before: u32) -> Hearers {
+        let is_many = self.voters.present().len() > REPORT_VOTERS * 2 && self.voters.previous().is_empty();
+        if is_many && before < REPORTS_TO_FEW { Hearers::Few(before) } else { Hearers::All }
     }
 
     /// Tells voters what waits for them.
@@ -369,9 +391,29 @@ impl Bus {
             let silent = self.silences(now, &outbound.relayed);
             self.send_silences(&voters, &silent, |silent| Body::Doubt { relayed: true, silent });
         }
-        self.send_silences(&voters, &outbound.reports, Body::Report);
+        self.send_reports(&voters, &outbound.reports);
         if !outbound.declared.is_empty() {
             self.tell_replicas(&outbound.declared);
+        }
+    }
+
+    fn send_reports(&mut self, voters: &[ServerId], reports: &[(Silence, Hearers)]) {
+        let for_all = reports.iter().filter(|(_, hearers)| *hearers == Hearers::All).map(|(silence, _)| *silence);
+        let for_all: Vec<Silence> = for_all.collect();
+        self.send_silences(voters, &for_all, Body::Report);
+        if for_all.len() == reports.len() {
+            return;
+        }
+        for voter in voters {
+            let hears = |(silence, hearers): &(Silence, Hearers)| match hearers {
+                Hearers::All => None,
+                Hearers::Few(round) => {
+                    let place = self.share(*voter, silence.id)? / REPORT_VOTERS;
+                    (u32::try_from(place) == Ok(*round)).then_some(*silence)
+                }
+            };
+            let heard: Vec<Silence> = reports.iter().filter_map(hears).collect();
+            self.send_silences(&[*voter], &heard, Body::Report);
         }
     }
 

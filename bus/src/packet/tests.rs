@@ -124,6 +124,11 @@ fn bodies() -> Vec<(&'static str, Body, String)> {
             Body::Publish { channel: (*b"ch").into(), message: (*b"hi").into() },
             String::from("c4026368c4026869"),
         ),
+        (
+            "forgotten",
+            Body::Forgotten(Forgetting { id: id(0x55), tag: 1, left_ms: 60_000 }),
+            format!("{}01cdea60", ones(0x55)),
+        ),
     ]
 }
 
@@ -141,7 +146,7 @@ fn golden_bytes_of_every_kind() {
         assert_eq!(Circular::new(&body).encode(CLUSTER, HEADER), bytes, "{name}");
         assert_eq!(decode(&bytes, CLUSTER, &config), Ok((HEADER, body)), "{name}");
     }
-    assert_eq!(bodies().len(), 17);
+    assert_eq!(bodies().len(), 18);
 }
 
 #[test]
@@ -193,7 +198,7 @@ fn what_is_cut_altered_or_too_long_is_refused() {
         decode(&bytes, CLUSTER, &config)
     };
     assert_eq!(with(0, 2), Err(PacketError::Version(2)));
-    assert_eq!(with(1, 18), Err(PacketError::Malformed));
+    assert_eq!(with(1, 19), Err(PacketError::Malformed));
     assert_eq!(with(2, 0), Err(PacketError::Cluster));
     assert_eq!(decode(&vec![1; config.packet_bytes_max + 1], CLUSTER, &config), Err(PacketError::Malformed));
 }

@@ -3,7 +3,7 @@
 //! [`definition`] says what the shards must be, by the shortest way and no table of the crate's; [`golden`] says the
 //! same in bytes that another program made. [`kernels`] holds every operation of every kernel to it at every length,
 //! alignment and kind of data, [`losses`] every pattern of lost shards, [`sums`] whatever can be split or done one after
-//! another, and [`refusals`] that a refused call leaves everything as it was.
+//! another, [`tiles`] what is shown while it is encoded, and [`refusals`] that a refused call leaves everything as it was.
 //!
 //! All kernels of this CPU are under test, and NEON by a model of its instructions. `ASHLAR_ERASURE_KERNEL=avx2 cargo test
 //! -p ashlar-erasure` tests one alone.
@@ -23,6 +23,7 @@ mod losses;
 mod refusals;
 mod room;
 mod sums;
+mod tiles;
 
 /// The variable that names the one kernel to test.
 const KERNEL_VARIABLE: &str = "ASHLAR_ERASURE_KERNEL";

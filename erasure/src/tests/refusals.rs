@@ -46,20 +46,26 @@ fn refused(
 #[test]
 fn encode() {
     for codec in codecs() {
-        let (data, parity) = (codec.geometry().data(), codec.geometry().parity());
-        let encode = |data: &[&[u8]], parity: &mut [&mut [u8]]| codec.encode(data, parity, Stores::Streaming);
-        for wrong in [0, data - 1, data + 1, data + parity] {
-            refused(&odd(wrong, 0, LEN), &[LEN; 2], COUNT(data, wrong), encode);
-        }
-        for wrong in [0, 1, 3] {
-            refused(&odd(data, 0, LEN), &odd(wrong, 0, LEN), COUNT(parity, wrong), encode);
-        }
-        for len in [0, LEN - 1, LEN + 1] {
-            refused(&odd(data, 0, len), &[LEN; 2], LENGTH(len, LEN), encode);
-            refused(&odd(data, data - 1, len), &[LEN; 2], LENGTH(LEN, len), encode);
-            refused(&odd(data, data, LEN), &[len, LEN], LENGTH(LEN, len), encode);
-            refused(&odd(data, data, LEN), &[LEN, len], LENGTH(LEN, len), encode);
-        }
+        let data = codec.geometry().data();
+        refused_stripes(data, |data, parity| codec.encode(data, parity, Stores::Streaming));
+        let nothing_is_shown = |_: usize, _: &[u8]| panic!("shown although refused");
+        refused_stripes(data, |data, parity| codec.encode_tiles(data, parity, data, nothing_is_shown));
+    }
+}
+
+/// Holds an encoding of so many data shards and two of parity to its errors.
+fn refused_stripes(data: usize, encode: impl Fn(&[&[u8]], &mut [&mut [u8]]) -> Result<(), Error>) {
+    for wrong in [0, data - 1, data + 1, data + 2] {
+        refused(&odd(wrong, 0, LEN), &[LEN; 2], COUNT(data, wrong), &encode);
+    }
+    for wrong in [0, 1, 3] {
+        refused(&odd(data, 0, LEN), &odd(wrong, 0, LEN), COUNT(2, wrong), &encode);
+    }
+    for len in [0, LEN - 1, LEN + 1] {
+        refused(&odd(data, 0, len), &[LEN; 2], LENGTH(len, LEN), &encode);
+        refused(&odd(data, data - 1, len), &[LEN; 2], LENGTH(LEN, len), &encode);
+        refused(&odd(data, data, LEN), &[len, LEN], LENGTH(LEN, len), &encode);
+        refused(&odd(data, data, LEN), &[LEN, len], LENGTH(LEN, len), &encode);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Whether members agree: what is asked of a cluster in which nothing is wrong any more.
 
 use ashlar_bus::Bus;
-use ashlar_bus::event::Health;
+use ashlar_bus::event::{GroupView, Health};
 use ashlar_bus::slot::{GroupId, SLOTS};
 
 use super::world::{Watch, World};
@@ -19,6 +19,8 @@ pub(super) struct Expected<'a> {
     pub(super) lost: &'a [GroupId],
     /// Whether every slot has to have an owner.
     pub(super) covered: bool,
+    /// Whether a slot without a living owner stops all writes.
+    pub(super) full_coverage: bool,
 }
 
 /// Whether all that run see the same, and that it is right.
@@ -64,7 +66,11 @@ fn see_members<W: Watch>(world: &World<W>, no: u32, bus: &Bus, expected: &Expect
 fn see_voters(no: u32, bus: &Bus, first: &Bus) -> Result<(), String> {
     let view = bus.voters();
     if !view.previous.is_empty() {
-        return Err(format!("{no} waits for the change of voters {} to end", view.epoch));
+        return Err(format!(
+            "{no} waits for the change of voters {} to end: {view:?}, the first has {:?}",
+            view.epoch,
+            first.voters()
+        ));
     }
     if view.voters.is_empty() || view != first.voters() {
         return Err(format!("{no} has voters {view:?}, the first member {:?}", first.voters()));
@@ -74,20 +80,24 @@ fn see_voters(no: u32, bus: &Bus, first: &Bus) -> Result<(), String> {
 
 /// Every group has one primary that takes writes, and every slot an owner.
 fn serve<W: Watch>(world: &World<W>, first: &Bus, running: &[u32], expected: &Expected<'_>) -> Result<(), String> {
+    let views: Vec<_> = first.groups().collect();
+    // One lost group with slots stops all the others, where full coverage is asked for.
+    let is_lost = |view: &GroupView| expected.lost.contains(&view.group);
+    let is_stopped = expected.full_coverage && views.iter().any(|view| is_lost(view) && !view.slots.is_empty());
     for group in expected.groups.iter().copied() {
         let view =
-            first.groups().find(|view| view.group == group).ok_or_else(|| format!("group {group} is not claimed"))?;
+            views.iter().find(|view| view.group == group).ok_or_else(|| format!("group {group} is not claimed"))?;
         let writers = running.iter().filter(|no| world.bus(**no).is_some_and(|bus| bus.may_write(group)));
         let writers: Vec<u32> = writers.copied().collect();
         let primary = world.number_of(view.primary);
-        let is_lost = expected.lost.contains(&group);
+        let is_down = primary.is_some_and(|no| expected.down.contains(&no));
         let served = match writers.as_slice() {
-            // Nobody need replace the primary of a group without slots.
-            [] => is_lost || view.slots.is_empty() && !expected.down.is_empty(),
-            [one] => !is_lost && primary == Some(*one),
+            // Nobody replaces the primary of a group without slots.
+            [] => is_stopped || is_lost(view) || view.slots.is_empty() && is_down,
+            [one] => !is_stopped && !is_lost(view) && primary == Some(*one),
             _ => false,
         };
-        if !served && (is_lost || expected.lost.is_empty()) {
+        if !served {
             return Err(format!(
                 "group {group} of {primary:?} takes writes at {writers:?}; {:?}",
                 first.cluster_state()

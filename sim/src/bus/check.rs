@@ -2,16 +2,19 @@
 //!
 //! Verified, at the step where it breaks:
 //! - a group and epoch has one primary, in all lives of all members; who is elected holds the votes of a majority of
-//!   distinct voters, and of a majority of the old set while the voters change;
-//! - a voter votes once for a group and epoch and never in an earlier epoch than before, restarts and lost disks
-//!   included; it votes for a replica only while the primary does not answer it, unless an operator asked;
+//!   distinct voters of one set, and of a majority of the set before while nobody knows that set complete (`ballots`);
+//! - a voter votes once for a group and epoch and never in an earlier epoch than before, as long as its memory lasts; it
+//!   never votes under a set that counts on memory that it has lost (`sets`);
+//! - it votes in an election only where the primary has failed or is no member, by hand only for whom an operator asked,
+//!   and about slots only for the primary itself;
 //! - a vote and an election are on stable storage when they are told of;
 //! - the epoch of a claim never goes back in the eyes of one member within a life, and its own not even across lives;
-//! - a failure is declared by a majority of voters, each of which really suspects or did a moment ago; who is told of a
-//!   failure is told of one that was declared; no failure is declared of a member that too few voters could miss;
+//! - a failure is declared by a majority of voters, each of which suspects or did so recently that its report may still
+//!   count, and of which a majority could miss the member; who is told of a failure is told of one that was declared;
 //! - a primary that for the member timeout has reached no majority of the voters, nor anybody who has, takes no writes;
 //! - a packet that came before, or from an earlier life of its sender than the receiver knows of, is refused;
-//! - nobody of another cluster gets in; a forgotten member is kept out; a damaged record is not restored.
+//! - nobody of another cluster gets in; who was forgotten is kept out, at each member for all of every wish that it heard
+//!   of; a wish ends nowhere before its time, and is nobody's but an operator's; a damaged record is not restored.
 //!
 //! Verified when everything has healed (see `agree`): all members agree on members, failures, voters and claims, every
 //! group has one primary that takes writes, subscribers hear what is published, and a member that dies then is replaced
@@ -20,16 +23,22 @@
 //! Not verified: that two primaries never take writes at the same moment (clocks differ, so the time in which they may
 //! is bounded, not zero), which replica is best, that a published message comes once, memory and time spent.
 
-use std::collections::BTreeMap;
+mod ballots;
+mod sets;
+mod view;
 
-use ashlar_bus::event::{Event, FailedBy, Health, Role};
+use std::collections::{BTreeMap, BTreeSet};
+
+use ashlar_bus::Config;
+use ashlar_bus::event::{Event, FailedBy, Health, Role, VotersView};
 use ashlar_bus::saved::Saved;
 use ashlar_bus::slot::GroupId;
-use ashlar_bus::{Bus, Config};
 use ashlar_wire::epoch::Epoch;
-use ashlar_wire::id::ServerId;
-use ashlar_wire::time::Instant;
+use ashlar_wire::id::{Incarnation, ServerId};
 
+use self::ballots::{Given, LastVote, owns};
+use self::sets::{Mask, Sets, bit, is_majority, mask};
+use self::view::{Freeze, View};
 use super::reach::Reach;
 use super::world::{Odd, Scene, Watch, number_of};
 
@@ -47,8 +56,6 @@ pub(super) struct Rules {
     pub(super) flight_ns_max: u64,
     /// The longest that a write takes.
     pub(super) persist_ns_max: u64,
-    /// Whether operators ask for failovers in this world.
-    pub(super) by_hand: bool,
 }
 
 impl Rules {
@@ -56,68 +63,70 @@ impl Rules {
         self.config.member_timeout.as_nanos() as u64
     }
 
-    /// How long a suspicion may go on counting after it has ended, and how long one may take to end.
+    /// How long ago a suspicion may have ended whose report still counts: a report counts for up to two timeouts of a clock
+    /// that may be slow by a hundredth.
+    fn report_ns(&self) -> u64 {
+        2 * slow(self.timeout_ns()) + 2 * self.flight_ns_max
+    }
+
+    /// How long a member must have been out of reach at some time, if a voter's suspicion of it counts: one timeout for the
+    /// suspicion to begin, two for its report to be forgotten.
     fn memory_ns(&self) -> u64 {
-        3 * self.timeout_ns() + 2 * self.flight_ns_max + self.persist_ns_max
+        slow(self.timeout_ns()) + self.report_ns() + self.persist_ns_max
+    }
+
+    /// How old knowledge of a majority may be: nine tenths of the timeout, and an answer may have been under way.
+    fn lease_ns(&self) -> u64 {
+        slow(self.timeout_ns() * 9 / 10) + 2 * self.flight_ns_max
+    }
+
+    /// For how long knowledge of voters that others have replaced may go on counting.
+    fn grace_ns(&self) -> u64 {
+        slow(self.timeout_ns() / 4)
+    }
+
+    /// The longest from a decision until it is durable: the write that is under way, and its own.
+    fn decision_ns(&self) -> u64 {
+        2 * self.persist_ns_max + 1
     }
 }
 
-/// What one member was last heard to think of another.
-#[derive(Debug, Clone, Copy, Default)]
-struct View {
-    suspected: bool,
-    failed: bool,
-    /// When it last stopped to think so.
-    until_ns: Option<u64>,
-    /// Until when it has to keep the other out, since it has heard that it was forgotten.
-    out_until_ns: u64,
-}
-
-impl View {
-    fn set(&mut self, now_ns: u64, suspected: bool, failed: bool) {
-        if (self.suspected || self.failed) && !(suspected || failed) {
-            self.until_ns = Some(now_ns);
-        }
-        (self.suspected, self.failed) = (suspected, failed);
-    }
-}
-
-/// A vote, and under which set of voters it was given.
-#[derive(Debug, Clone)]
-struct LastVote {
-    epoch: Epoch,
-    candidate: ServerId,
-    under: Vec<ServerId>,
-    /// The voter has lost its disk since. It may vote again under another set: a later one, whose floor stands in for its
-    /// memory, or one of a cluster of its own.
-    lost: bool,
-}
-
-/// A vote for one candidate, and the set of voters that it was given under.
-#[derive(Debug)]
-struct Given {
-    voter: ServerId,
-    under: Vec<ServerId>,
+/// A span by the world's clock that is `span_ns` by a clock that is slow by a hundredth, the most that there is.
+fn slow(span_ns: u64) -> u64 {
+    span_ns / 98 * 100
 }
 
 /// What is known of one member.
 #[derive(Debug, Default)]
 struct Known {
     views: [View; MEMBERS_MAX],
-    /// The last vote in each group, in all lives.
+    /// The last vote in each group, since its memory began.
     votes: BTreeMap<GroupId, LastVote>,
+    /// The sets under which it has voted with the memory that it has, and with memory that it has lost.
+    voted_under: BTreeSet<u64>,
+    lost_under: BTreeSet<u64>,
+    /// In which life its memory began; `None` from the loss of its disk until it starts again.
+    memory_since: Option<Incarnation>,
     /// The greatest epoch that it was elected to in each group since it last lost its disk.
     elected: BTreeMap<GroupId, Epoch>,
-    /// The greatest claim of each group that it has told of in this life, and when.
-    claims: BTreeMap<GroupId, (Epoch, u64)>,
+    /// The greatest claim of each group that it has told of in this life.
+    claims: BTreeMap<GroupId, Told>,
     /// The groups of which it says it is primary in this life.
     primary_of: Vec<GroupId>,
-    /// It has lost its disk, and knows of no voters since.
-    is_blank: bool,
-    /// When its first life without memory began.
-    blank_since_ns: Option<u64>,
-    /// The set of voters under which it lost its memory of votes, and does not vote.
-    abstains: Option<Epoch>,
+    /// The groups of which an operator asked it to become primary.
+    asked: BTreeSet<GroupId>,
+    /// The set of voters that it has, and those that it had a moment ago, with when it left them.
+    set: u64,
+    left: Vec<(u64, u64)>,
+    freeze: Freeze,
+}
+
+/// A claim that a member told of, and when.
+#[derive(Debug, Clone, Copy)]
+struct Told {
+    epoch: Epoch,
+    primary: ServerId,
+    at_ns: u64,
 }
 
 /// What happened, for the summary of many seeds.
@@ -135,16 +144,27 @@ pub struct Counts {
     pub recoveries: u64,
 }
 
+/// An operator's wish that a member be forgotten.
+#[derive(Debug, Clone, Copy)]
+struct Wish {
+    member: u32,
+    ends_ns: u64,
+}
+
 /// Watches a small world.
 #[derive(Debug)]
 pub struct Checker {
     rules: Rules,
     pub(super) reach: Reach,
     known: Vec<Known>,
-    primaries: BTreeMap<(GroupId, Epoch), ServerId>,
+    sets: Sets,
+    /// Who was primary, and by the voters of which cluster it was elected.
+    primaries: BTreeMap<(GroupId, Epoch), Vec<(ServerId, u64)>>,
     ballots: BTreeMap<(GroupId, Epoch, ServerId), Vec<Given>>,
-    /// When an operator last had each member forgotten.
-    forgotten_ns: [u64; MEMBERS_MAX],
+    /// All wishes, by their tags.
+    wishes: BTreeMap<u32, Wish>,
+    /// Who is told at this moment to have whom forgotten.
+    wishing: Option<(u32, u32)>,
     /// Who has heard a message since [`Checker::listen`].
     heard: [bool; MEMBERS_MAX],
     /// Members of which a quorum has ever declared a failure.
@@ -156,13 +176,20 @@ pub struct Checker {
 impl Checker {
     pub(super) fn new(rules: Rules) -> Self {
         let known = (0..MEMBERS_MAX).map(|_| Known::default()).collect();
+        let mut reach = Reach::new();
+        // Nobody knows anybody at first, and who does not know a member does not listen to it.
+        for (from, to) in (0..rules.members).flat_map(|from| (0..rules.members).map(move |to| (from, to))) {
+            reach.way(0, from, to, from == to);
+        }
         Self {
             rules,
-            reach: Reach::new(),
+            reach,
             known,
+            sets: Sets::default(),
             primaries: BTreeMap::new(),
             ballots: BTreeMap::new(),
-            forgotten_ns: [0; MEMBERS_MAX],
+            wishes: BTreeMap::new(),
+            wishing: None,
             heard: [false; MEMBERS_MAX],
             declared: [false; MEMBERS_MAX],
             counts: Counts::default(),
@@ -180,9 +207,14 @@ impl Checker {
         self.violation.as_deref()
     }
 
-    /// An operator has had a member forgotten.
-    pub(super) fn forgotten(&mut self, now_ns: u64, member: u32) {
-        self.forgotten_ns[member as usize] = now_ns;
+    /// An operator is about to tell `by` to have a member forgotten, or has told it.
+    pub(super) fn wishing(&mut self, wish: Option<(u32, u32)>) {
+        self.wishing = wish;
+    }
+
+    /// An operator has asked a member to become primary of a group.
+    pub(super) fn asked(&mut self, member: u32, group: GroupId) {
+        self.known[member as usize].asked.insert(group);
     }
 
     /// From now on it is noted who hears a published message.
@@ -195,18 +227,24 @@ impl Checker {
         self.heard[member as usize]
     }
 
-    /// A member's disk is gone: what it was elected to, it need not know any more. Its votes still bind it.
+    /// A member's disk is gone: what it was elected to, it need not know any more.
     pub(super) fn disk_lost(&mut self, member: u32) {
         let known = &mut self.known[member as usize];
         known.elected.clear();
-        known.is_blank = true;
-        known.votes.values_mut().for_each(|vote| vote.lost = true);
+        known.votes.clear();
+        known.lost_under.append(&mut known.voted_under);
+        known.memory_since = None;
     }
 
-    /// Whether a member remembers its votes under the voters of that epoch.
-    pub(super) fn remembers(&self, member: u32, voters: Epoch) -> bool {
-        let known = &self.known[member as usize];
-        !known.is_blank && known.abstains.is_none_or(|epoch| epoch < voters)
+    /// Whether a member remembers all that a set counts on, so that it votes under it.
+    pub(super) fn remembers(&self, member: u32, voters: &VotersView<'_>) -> bool {
+        let since = self.known[member as usize].memory_since;
+        since.is_some_and(|since| self.sets.trusts(voters.fingerprint, member, since))
+    }
+
+    /// Whether somebody knew a set of voters complete.
+    pub(super) fn is_complete(&self, voters: u64) -> bool {
+        self.sets.get(voters).is_some_and(|set| set.is_complete)
     }
 
     /// A member has restored a record that was damaged.
@@ -226,85 +264,6 @@ impl Checker {
         }
     }
 
-    fn voted(&mut self, scene: &Scene<'_>, group: GroupId, epoch: Epoch, candidate: ServerId) {
-        let voter = scene.member;
-        self.counts.votes += 1;
-        let under = scene.bus.voters().voters.to_vec();
-        let vote = LastVote { epoch, candidate, under: under.clone(), lost: false };
-        let last = self.known[voter as usize].votes.insert(group, vote);
-        if let Some(LastVote { epoch: before, candidate: to, under: before_under, lost }) = last {
-            let once = epoch > before || epoch == before && candidate == to || lost && under != before_under;
-            self.expect(once, || {
-                let [now, then] = [candidate, to].map(|id| number_of(id).unwrap_or(u32::MAX));
-                format!("{voter} votes twice in group {group}: epoch {epoch} for {now}, after {before} for {then}")
-            });
-        }
-        let ballot = self.ballots.entry((group, epoch, candidate)).or_default();
-        let (me, view) = (scene.bus.identity().server, scene.bus.voters());
-        if !ballot.iter().any(|vote| vote.voter == me) {
-            ballot.push(Given { voter: me, under: view.voters.to_vec() });
-        }
-        let saved = scene.durable.and_then(|bytes| Saved::decode(bytes, scene.bus.identity(), &self.rules.config).ok());
-        let kept = saved.is_some_and(|saved| saved.votes.iter().any(|(of, vote)| *of == group && vote.epoch >= epoch));
-        self.expect(kept, || format!("{voter} tells of its vote in group {group}, epoch {epoch} before it is durable"));
-        self.voted_with_reason(scene, group, epoch, candidate);
-    }
-
-    /// Votes without an operator's wish need a primary that does not answer this voter.
-    fn voted_with_reason(&mut self, scene: &Scene<'_>, group: GroupId, epoch: Epoch, candidate: ServerId) {
-        if self.rules.by_hand {
-            return;
-        }
-        let Some(view) = scene.bus.groups().find(|view| view.group == group) else { return };
-        // The vote was decided before it was written; what has changed since is no part of it.
-        let decided_ns = scene.now_ns.saturating_sub(3 * self.rules.persist_ns_max);
-        let known = &self.known[scene.member as usize];
-        let claim_is_new = known.claims.get(&group).is_some_and(|(_, told_ns)| *told_ns >= decided_ns);
-        let until_ns = self.inside(view.primary).and_then(|no| known.views[no as usize].until_ns);
-        if claim_is_new || until_ns.is_some_and(|until_ns| until_ns >= decided_ns) {
-            return;
-        }
-        let is_well = scene.bus.member(view.primary).is_some_and(|primary| primary.health == Health::Alive);
-        let other = view.primary != candidate && view.primary != scene.bus.identity().server;
-        let well = other && is_well && !view.slots.is_empty();
-        self.expect(!well, || {
-            format!("{} votes in group {group}, epoch {epoch}, whose primary it sees alive", scene.member)
-        });
-    }
-
-    /// A bus that begins with what is on this member's disk now.
-    fn shadow(&self, scene: &Scene<'_>) -> Option<Bus> {
-        let identity = scene.bus.identity().clone();
-        Bus::new(self.rules.config.clone(), identity, Some(scene.durable?), 1, Instant::ORIGIN).ok()
-    }
-
-    fn elected(&mut self, scene: &Scene<'_>, group: GroupId, epoch: Epoch) {
-        let (member, me) = (scene.member, scene.bus.identity().server);
-        self.counts.elections += 1;
-        self.known[member as usize].elected.insert(group, epoch);
-        let votes = self.ballots.get(&(group, epoch, me)).map(Vec::as_slice).unwrap_or_default();
-        // Votes count under the set in which they were given, even if others have been told since; there they count for the
-        // set before it too.
-        let is_majority = |of: &[ServerId], under: &[ServerId]| {
-            let given = votes.iter().filter(|vote| vote.under == under && of.contains(&vote.voter));
-            given.count() > of.len() / 2
-        };
-        let view = scene.bus.voters();
-        let under = votes.iter().any(|vote| is_majority(&vote.under, &vote.under));
-        let needs_both = !view.previous.is_empty() && is_majority(view.voters, view.voters);
-        let before = !needs_both || is_majority(view.previous, view.voters);
-        if !(under && before || view.voters.is_empty()) {
-            let count = votes.len();
-            return self.violated(|| {
-                format!("{member} is elected in group {group}, epoch {epoch} by {count} votes: no majority")
-            });
-        }
-        let kept = self.shadow(scene).is_some_and(|shadow| owns(&shadow, me, group, epoch));
-        self.expect(kept, || {
-            format!("{member} tells of its election in group {group}, epoch {epoch} before it is durable")
-        });
-    }
-
     fn role(&mut self, scene: &Scene<'_>, group: GroupId, role: Role, epoch: Epoch) {
         let (member, me) = (scene.member, scene.bus.identity().server);
         let primary_of = &mut self.known[member as usize].primary_of;
@@ -313,17 +272,28 @@ impl Checker {
             return;
         }
         primary_of.push(group);
-        let first = *self.primaries.entry((group, epoch)).or_insert(me);
-        self.expect(first == me, || {
-            let other = number_of(first).unwrap_or(u32::MAX);
-            format!("group {group} has two primaries in epoch {epoch}: {other} and {member}")
-        });
+        self.serve(group, epoch, me, 0);
     }
 
-    fn claim(&mut self, scene: &Scene<'_>, group: GroupId, epoch: Epoch) {
-        let member = scene.member;
-        let last = self.known[member as usize].claims.insert(group, (epoch, scene.now_ns));
-        let before = last.map_or(Epoch::ZERO, |(before, _)| before);
+    /// A member is primary, elected by the voters of that cluster or by nobody. Clusters that began apart and have not met
+    /// are two clusters, each with its own primaries; their sets have no first set in common.
+    fn serve(&mut self, group: GroupId, epoch: Epoch, id: ServerId, cluster: u64) {
+        let primaries = self.primaries.entry((group, epoch)).or_default();
+        if primaries.iter().any(|(one, _)| *one == id) {
+            return;
+        }
+        let other = primaries.iter().find(|(_, by)| *by == cluster).map(|(one, _)| *one);
+        primaries.push((id, cluster));
+        if let Some(other) = other {
+            let [one, other] = [id, other].map(|id| number_of(id).unwrap_or(u32::MAX));
+            self.violated(|| format!("group {group} has two primaries in epoch {epoch}: {other} and {one}"));
+        }
+    }
+
+    fn claim(&mut self, scene: &Scene<'_>, group: GroupId, primary: ServerId, epoch: Epoch) {
+        let (member, at_ns) = (scene.member, scene.now_ns);
+        let last = self.known[member as usize].claims.insert(group, Told { epoch, primary, at_ns });
+        let before = last.map_or(Epoch::ZERO, |last| last.epoch);
         self.expect(epoch >= before, || {
             format!("{member} sees the claim of group {group} go back from {before} to {epoch}")
         });
@@ -339,29 +309,33 @@ impl Checker {
         self.counts.failures += 1;
         self.counts.failures_of_living += u64::from(self.reach.runs(target));
         self.declared[target as usize] = true;
-        let voters: Vec<u32> = scene.bus.voters().voters.iter().filter_map(|id| self.inside(*id)).collect();
-        let majority = scene.bus.voters().voters.len() / 2 + 1;
-        let since_ns = scene.now_ns.saturating_sub(self.rules.memory_ns());
-        let real = voters.iter().filter(|voter| self.suspects_since(**voter, target, since_ns)).count();
-        let entitled = voters
-            .iter()
-            .filter(|voter| **voter != target && !self.reach.both_since(since_ns, **voter, target))
-            .count();
-        let member = scene.member;
+        let view = scene.bus.voters();
+        let (member, majority) = (scene.member, view.voters.len() / 2 + 1);
         self.expect(usize::from(reports) >= majority, || {
             format!("{member} declares {target} failed with {reports} of {of} voters")
         });
-        self.expect(real >= majority, || {
-            format!("{member} declares {target} failed by {reports} of {of} voters, of which {real} suspect it")
-        });
-        self.expect(entitled >= majority, || {
-            format!("{member} declares {target} failed by {reports} of {of} voters, of which {entitled} could miss it")
-        });
-    }
-
-    fn suspects_since(&self, voter: u32, target: u32, since_ns: u64) -> bool {
-        let view = self.known[voter as usize].views[target as usize];
-        view.suspected || view.failed || view.until_ns.is_some_and(|until_ns| until_ns >= since_ns)
+        let some = |fits: &dyn Fn(u32) -> bool| {
+            (0..self.rules.members).filter(|no| fits(*no)).fold(0, |all, no| all | bit(no))
+        };
+        let report_ns = scene.now_ns.saturating_sub(self.rules.report_ns());
+        let real = some(&|no| self.known[no as usize].views[target as usize].suspected.held_since(report_ns));
+        let memory_ns = scene.now_ns.saturating_sub(self.rules.memory_ns());
+        let entitled = some(&|no| no != target && !self.reach.both_since(memory_ns, no, target));
+        for list in [view.voters, view.previous].into_iter().filter(|list| !list.is_empty()).map(mask) {
+            let counts = [real & list, entitled & list].map(Mask::count_ones);
+            self.expect(is_majority(real, list), || {
+                format!(
+                    "{member} declares {target} failed by {reports} of {of} voters, of which {} suspect it",
+                    counts[0]
+                )
+            });
+            self.expect(is_majority(entitled, list), || {
+                format!(
+                    "{member} declares {target} failed by {reports} of {of} voters, of which {} could miss it",
+                    counts[1]
+                )
+            });
+        }
     }
 
     fn inside(&self, id: ServerId) -> Option<u32> {
@@ -371,6 +345,16 @@ impl Checker {
     fn view(&mut self, scene: &Scene<'_>, id: ServerId, change: impl FnOnce(&mut View)) {
         if let Some(other) = self.inside(id) {
             change(&mut self.known[scene.member as usize].views[other as usize]);
+        }
+    }
+
+    /// Another is a member for this one, or is none any more.
+    fn know(&mut self, scene: &Scene<'_>, other: u32, is_known: bool, has_failed: bool) {
+        let view = &mut self.known[scene.member as usize].views[other as usize];
+        let was_known = view.is_known;
+        view.set(scene.now_ns, is_known, has_failed);
+        if is_known != was_known && other != scene.member {
+            self.reach.way(scene.now_ns, other, scene.member, is_known);
         }
     }
 
@@ -384,59 +368,111 @@ impl Checker {
         };
         let kept_out = scene.now_ns < self.known[member as usize].views[other as usize].out_until_ns;
         self.expect(!kept_out, || format!("{member} lets {other} in, which was forgotten a moment ago"));
+        let has_failed = scene.bus.member(id).is_some_and(|view| view.health == Health::Failed);
+        self.know(scene, other, true, has_failed);
+    }
+
+    /// A member has heard of a wish, and keeps the forgotten one out until its end. The end is the same for all, but for
+    /// clocks and milliseconds that are lost where it is passed on; it may be later where the wish was long under way.
+    fn kept_out(&mut self, scene: &Scene<'_>, id: ServerId, tag: u32, left_ns: u64) {
+        let Some(other) = self.inside(id) else { return };
+        let (member, now_ns) = (scene.member, scene.now_ns);
+        let keep_out_ns = self.rules.config.keep_out.as_nanos() as u64;
+        if self.wishing == Some((member, other)) && !self.wishes.contains_key(&tag) {
+            self.expect(left_ns == keep_out_ns / 1_000_000 * 1_000_000, || {
+                format!("{member} keeps {other} out for {left_ns} ns")
+            });
+            self.wishes.insert(tag, Wish { member: other, ends_ns: now_ns + keep_out_ns });
+        }
+        let wish = self.wishes.get(&tag).copied().filter(|wish| wish.member == other);
+        let ends_ns = now_ns + left_ns / 102 * 100;
+        let in_time = wish.is_some_and(|wish| ends_ns + keep_out_ns / 40 + LOST_NS_MAX >= wish.ends_ns);
+        self.expect(in_time, || format!("{member} keeps {other} out for {left_ns} ns by a wish {wish:?} at {now_ns}"));
+        self.view(scene, id, |view| view.out_until_ns = view.out_until_ns.max(ends_ns));
     }
 
     /// A primary takes writes only if it may know of a majority: that it exchanged packets, within the member timeout, with
-    /// enough voters, or that somebody did of whom it may have heard.
+    /// enough voters, or that somebody did of whom it may have heard. What it knew of voters that were replaced a moment ago
+    /// is as good, since it may still use it for a quarter of the timeout.
     fn settle_writes(&mut self, scene: &Scene<'_>) {
         let known = &self.known[scene.member as usize];
         let Some(group) = known.primary_of.iter().copied().find(|group| scene.bus.may_write(*group)) else { return };
-        // A clock may run slow by a hundredth, and an answer may have been under way.
-        let window_ns = self.rules.timeout_ns() / 95 * 100 + 2 * self.rules.flight_ns_max;
-        let since_ns = scene.now_ns.saturating_sub(window_ns);
-        let voters: Vec<u32> = scene.bus.voters().voters.iter().filter_map(|id| self.inside(*id)).collect();
-        let has_majority = |of: &u32| {
-            let reached = voters.iter().filter(|no| self.reach.once_since(since_ns, *of, **no)).count();
-            reached > voters.len() / 2
-        };
+        let since_ns = scene.now_ns.saturating_sub(self.rules.lease_ns());
         let member = scene.member;
-        let alone = !has_majority(&member) && !self.reach.around(since_ns, member).any(|of| has_majority(&of));
-        self.expect(!alone, || format!("{member} takes writes for group {group} without a majority of the voters"));
+        let is_enough =
+            |set: u64, of: u32| self.sets.get(set).is_some_and(|set| set.is_enough(self.reach.reached(since_ns, of)));
+        if is_enough(known.set, member) {
+            return;
+        }
+        let left_ns = scene.now_ns.saturating_sub(self.rules.grace_ns());
+        let left = known.left.iter().filter(|(_, at_ns)| *at_ns >= left_ns).map(|(set, _)| *set);
+        let mut sets = core::iter::once(known.set).chain(left);
+        let holds = sets.any(|set| self.reach.around(since_ns, member).any(|of| is_enough(set, of)));
+        self.expect(holds, || format!("{member} takes writes for group {group} without a majority of the voters"));
+    }
+
+    /// A member has these voters now.
+    fn governed(&mut self, now_ns: u64, member: u32, view: &VotersView<'_>) {
+        self.sets.note(view, self.known[member as usize].set);
+        let grace_ns = now_ns.saturating_sub(self.rules.grace_ns());
+        let known = &mut self.known[member as usize];
+        if known.set != view.fingerprint {
+            known.left.retain(|(_, at_ns)| *at_ns >= grace_ns);
+            known.left.push((known.set, now_ns));
+            known.set = view.fingerprint;
+        }
+    }
+
+    /// What a member remembers of others at the beginning of a life.
+    fn remember(&mut self, scene: &Scene<'_>) {
+        for other in 0..self.rules.members {
+            let view = scene.bus.members().find(|view| number_of(view.id) == Some(other));
+            let has_failed = view.is_some_and(|view| view.health == Health::Failed);
+            self.know(scene, other, view.is_some(), has_failed);
+        }
+        let saved = scene.durable.and_then(|bytes| Saved::decode(bytes, scene.bus.identity(), &self.rules.config).ok());
+        for kept in saved.map(|saved| saved.kept_out).unwrap_or_default() {
+            let ends_ns = scene.now_ns + kept.left_ms * 1_000_000 / 102 * 100;
+            self.view(scene, kept.id, |view| view.out_until_ns = ends_ns);
+        }
     }
 }
 
-/// Whether that bus knows itself as the group's primary in that epoch or a later one.
-fn owns(bus: &Bus, me: ServerId, group: GroupId, epoch: Epoch) -> bool {
-    bus.groups().any(|view| view.group == group && (view.epoch > epoch || view.epoch == epoch && view.primary == me))
-}
+/// Milliseconds that a wish loses where it is passed on, each time one.
+const LOST_NS_MAX: u64 = 20 * 1_000_000;
 
 impl Watch for Checker {
     fn started(&mut self, scene: &Scene<'_>) {
         let (member, me) = (scene.member, scene.bus.identity().server);
-        self.reach.member(scene.now_ns, member, true);
+        self.reach.life(scene.now_ns, member, true);
         let known = &mut self.known[member as usize];
         known.claims.clear();
         known.primary_of.clear();
-        if known.is_blank {
-            known.blank_since_ns = Some(scene.now_ns);
+        (known.set, known.left) = (0, Vec::new());
+        if scene.durable.is_none() {
+            known.memory_since = Some(scene.bus.identity().incarnation);
         }
         let lost = known.elected.iter().find(|(group, epoch)| !owns(scene.bus, me, **group, **epoch));
         if let Some((group, epoch)) = lost.map(|(group, epoch)| (*group, *epoch)) {
             self.violated(|| format!("{member} has forgotten its election in group {group}, epoch {epoch}"));
         }
+        if member < self.rules.members {
+            self.remember(scene);
+        }
     }
 
     fn stopped(&mut self, now_ns: u64, member: u32) {
-        self.reach.member(now_ns, member, false);
-        let known = &mut self.known[member as usize];
-        for view in &mut known.views {
-            view.set(now_ns, false, false);
+        self.reach.life(now_ns, member, false);
+        for view in &mut self.known[member as usize].views {
+            view.suspected.set(now_ns, false);
             view.out_until_ns = 0;
         }
     }
 
     fn paused(&mut self, now_ns: u64, member: u32, paused: bool) {
         self.reach.member(now_ns, member, !paused);
+        let freeze = &mut self.known[member as usize].freeze;
+        if paused { freeze.begin(now_ns, self.rules.decision_ns()) } else { freeze.end(now_ns) }
     }
 
     fn way(&mut self, now_ns: u64, from: u32, to: u32, is_open: bool) {
@@ -446,40 +482,39 @@ impl Watch for Checker {
     fn event(&mut self, scene: &Scene<'_>, event: &Event) {
         let now_ns = scene.now_ns;
         match event {
-            Event::Suspected { id } => self.view(scene, *id, |view| view.set(now_ns, true, view.failed)),
-            Event::Unsuspected { id } => self.view(scene, *id, |view| view.set(now_ns, false, view.failed)),
+            Event::Suspected { id } => self.view(scene, *id, |view| view.suspected.set(now_ns, true)),
+            Event::Unsuspected { id } => self.view(scene, *id, |view| view.suspected.set(now_ns, false)),
             Event::Recovered { id } => {
                 self.counts.recoveries += 1;
-                self.view(scene, *id, |view| view.set(now_ns, view.suspected, false));
+                self.view(scene, *id, |view| view.set(now_ns, view.is_known, false));
             }
             Event::Failed { id, by } => {
                 self.failed(scene, *id, *by);
-                self.view(scene, *id, |view| view.set(now_ns, view.suspected, true));
+                self.view(scene, *id, |view| {
+                    view.suspected.set(now_ns, false);
+                    view.set(now_ns, view.is_known, true);
+                });
             }
             Event::MemberJoined { id, .. } => self.joined(scene, *id),
             Event::Forgotten { id } => {
-                // Clocks differ by up to two hundredths, and who hears of it later keeps out for what is left.
-                let keep_out_ns = self.rules.config.keep_out.as_nanos() as u64 / 100 * 90;
-                let forgotten_ns = self.inside(*id).map_or(0, |no| self.forgotten_ns[no as usize]);
-                self.view(scene, *id, |view| {
-                    view.set(now_ns, false, false);
-                    view.out_until_ns = forgotten_ns + keep_out_ns;
-                });
+                self.view(scene, *id, |view| view.suspected.set(now_ns, false));
+                self.inside(*id).into_iter().for_each(|other| self.know(scene, other, false, false));
+            }
+            Event::KeptOut { id, tag, left } => self.kept_out(scene, *id, *tag, left.as_nanos() as u64),
+            Event::ForgottenHere { .. } => {
+                let wished = self.wishes.values().any(|wish| wish.member == scene.member);
+                let member = scene.member;
+                self.expect(wished, || format!("{member} is told that it was forgotten, and nobody wished it"));
             }
             Event::RoleChanged { group, role, epoch } => self.role(scene, *group, *role, *epoch),
-            Event::SlotsChanged { group, epoch, .. } => self.claim(scene, *group, *epoch),
+            Event::SlotsChanged { group, primary, epoch } => self.claim(scene, *group, *primary, *epoch),
             Event::Elected { group, epoch } => self.elected(scene, *group, *epoch),
-            Event::VotersChanged { epoch, .. } => {
-                let known = &mut self.known[scene.member as usize];
-                known.is_blank = false;
-                // What a blank member hears of soon after its beginning, it may have voted under.
-                let window_ns = self.rules.timeout_ns() / 95 * 100;
-                if known.blank_since_ns.is_some_and(|since_ns| now_ns - since_ns <= window_ns) {
-                    known.abstains = Some(*epoch);
-                }
-            }
+            Event::VotersChanged { .. } => self.governed(now_ns, scene.member, &scene.bus.voters()),
             Event::Published { .. } => self.heard[scene.member as usize] = true,
-            Event::Voted { group, epoch, candidate } => self.voted(scene, *group, *epoch, *candidate),
+            Event::Voted { group, epoch, candidate, purpose, voters } => {
+                let vote = LastVote { epoch: *epoch, candidate: *candidate, voters: *voters };
+                self.voted(scene, *group, vote, *purpose);
+            }
             _ => {}
         }
     }

@@ -37,8 +37,18 @@ impl MemberClock {
         if self.ppm == 0 {
             return Some(self.began_ns + span);
         }
-        let scaled = u128::from(span) * 1_000_000 / (1_000_000 + i128::from(self.ppm)).unsigned_abs();
-        let mut world = u64::try_from(scaled).ok()?.saturating_sub(1);
+        // Each step leaves a hundredth of the error or less; a division of 128 bits would take longer than all of them.
+        let mut world = span;
+        loop {
+            let shown = self.stretch(world);
+            match shown.abs_diff(span) {
+                0 | 1 => break,
+                _ => world = (world + span) - shown,
+            }
+        }
+        while world > 0 && self.stretch(world - 1) >= span {
+            world -= 1;
+        }
         while self.stretch(world) < span {
             world += 1;
         }

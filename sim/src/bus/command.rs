@@ -1,61 +1,15 @@
-//! `ashlar-sim bus`: runs what the command line asks for, and prints what came of it.
+//! `ashlar sim bus`: runs what the command line asks for, and prints what came of it.
 //!
 //! Progress, failures and time lines go to standard error, figures to standard output.
 
-use core::fmt;
 use std::io::Write;
 
 use super::journal::Seconds;
 use super::large::{Formed, KillReport, SHARES, SoakOptions, SoakReport, curve, form, idle_traffic, kill, soak, split};
 use super::options::{HELP, Options};
 use super::picture::{Curve, VALKEY, draw};
-use super::report::Rows;
-
-/// A quick run ends after this long.
-pub(super) const QUICK_S_MAX: f64 = 50.0;
-
-/// Why a command did not come to its end.
-#[derive(Debug)]
-pub enum CommandFailure {
-    /// The words make no sense; empty if help was asked for, which has been printed.
-    Usage(String),
-    /// Standard output or error is gone.
-    Io(std::io::Error),
-    /// Something is wrong, in words.
-    Wrong(String),
-}
-
-impl fmt::Display for CommandFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Usage(why) => write!(f, "{why}\n\n{HELP}"),
-            Self::Io(error) => error.fmt(f),
-            Self::Wrong(what) => f.write_str(what),
-        }
-    }
-}
-
-impl From<std::io::Error> for CommandFailure {
-    fn from(error: std::io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-impl From<String> for CommandFailure {
-    fn from(what: String) -> Self {
-        Self::Wrong(what)
-    }
-}
-
-/// Where to write, and how long the program has run.
-pub struct Outside<'a> {
-    /// Figures.
-    pub out: &'a mut dyn Write,
-    /// Progress.
-    pub err: &'a mut dyn Write,
-    /// Seconds since the program began: for speed and progress only, no run sees it.
-    pub elapsed_s: &'a dyn Fn() -> f64,
-}
+use crate::command::{CommandFailure, Outside, QUICK_S_MAX, is_help};
+use crate::report::Rows;
 
 /// Runs the words after `bus`.
 ///
@@ -63,7 +17,7 @@ pub struct Outside<'a> {
 /// The words make no sense, a seed failed, or a cluster did not do what it must.
 pub fn command(words: impl Iterator<Item = String>, outside: &mut Outside<'_>) -> Result<(), CommandFailure> {
     let words: Vec<String> = words.collect();
-    if words.iter().any(|word| matches!(word.as_str(), "--help" | "-h" | "help")) {
+    if words.iter().any(|word| is_help(word)) {
         return Ok(outside.out.write_all(HELP.as_bytes())?);
     }
     let options = Options::parse(words.into_iter()).map_err(CommandFailure::Usage)?;
@@ -74,9 +28,9 @@ pub fn command(words: impl Iterator<Item = String>, outside: &mut Outside<'_>) -
         options => super::sweep::command(options, outside, &mut rows),
     };
     if options.svg {
-        rows.print(outside.err, false)?;
+        rows.print(outside.err, "bus", false)?;
     } else {
-        rows.print(outside.out, options.json)?;
+        rows.print(outside.out, "bus", options.json)?;
     }
     done
 }
@@ -91,18 +45,20 @@ fn large(options: &Options, outside: &mut Outside<'_>, rows: &mut Rows) -> Resul
         layout.replicas, layout.zones
     )?;
     let formed = form(&layout, options.from)?;
-    for (what, took_ns) in &formed.took_ns {
-        writeln!(outside.err, "{} after {}", what, Seconds(*took_ns))?;
-    }
     writeln!(outside.err, "formed in {:.1} s of this machine's time", (outside.elapsed_s)())?;
     if options.curve {
         return draw_curve(options, &formed, outside, rows);
     }
-    for seed in options.from..options.from + options.seeds.unwrap_or(1) {
+    let seeds = options.seeds.unwrap_or(1);
+    let mut kills = Vec::new();
+    for seed in options.from..options.from + seeds {
         if let Some(victims) = options.kill {
             let report = kill(&formed, victims, seed)?;
             tell_kill(&report, outside.err)?;
-            add_kill(&report, rows);
+            if seeds == 1 {
+                add_kill(&report, rows);
+            }
+            kills.push(report);
         } else if options.partition {
             add_split(&formed, seed, rows)?;
         } else if let Some(hours) = options.hours {
@@ -115,8 +71,36 @@ fn large(options: &Options, outside: &mut Outside<'_>, rows: &mut Rows) -> Resul
             rows.add_ns("change/known_to_all", known_ns);
         }
         writeln!(outside.err, "seed {seed}: {:.1} s of this machine's time so far", (outside.elapsed_s)())?;
+        if options.is_over(outside) {
+            break;
+        }
+    }
+    if seeds > 1 && !kills.is_empty() {
+        add_kills(&kills, rows);
     }
     Ok(())
+}
+
+/// Several kills: the middle and the worst of each figure.
+fn add_kills(reports: &[KillReport], rows: &mut Rows) {
+    let mut add = |case: &str, of: &dyn Fn(&KillReport) -> u64| {
+        let mut times: Vec<u64> = reports.iter().map(of).collect();
+        times.sort_unstable();
+        rows.add_ns(format!("kill/{case}/median"), median(&times));
+        rows.add_ns(format!("kill/{case}/worst"), times.last().copied().unwrap_or(0));
+    };
+    add("first_suspicion", &|report| report.suspected_first_ns);
+    add("last_failure", &|report| report.declared_ns.1);
+    add("last_election", &|report| report.elected_ns.1);
+    add("recovery", &|report| report.recovery_ns());
+    add("all_served", &|report| report.served_ns);
+    add("known_to_all", &|report| report.known_ns);
+    add("agreed", &|report| report.agreed_ns);
+    rows.add("kill/seeds", reports.len() as f64, "seeds");
+    rows.add("kill/members", f64::from(reports[0].killed), "members");
+    rows.add("kill/false_failures", reports.iter().map(|report| report.false_failures).sum::<u64>() as f64, "count");
+    let burst = reports.iter().map(|report| report.burst_bytes).max().unwrap_or(0);
+    rows.add("kill/burst/worst", burst as f64, "B in a second");
 }
 
 fn tell_kill(report: &KillReport, err: &mut dyn Write) -> std::io::Result<()> {
@@ -152,6 +136,7 @@ fn add_kill(report: &KillReport, rows: &mut Rows) {
     rows.add("kill/elections", report.elections as f64, "count");
     rows.add("kill/false_failures", report.false_failures as f64, "count");
     rows.add_traffic("kill", &report.traffic, report.agreed_ns);
+    rows.add("kill/burst/worst", report.burst_bytes as f64, "B in a second");
 }
 
 fn add_split(formed: &Formed, seed: u64, rows: &mut Rows) -> Result<(), CommandFailure> {
@@ -181,7 +166,8 @@ fn add_soak(
         pause_ns: options.pauses.as_nanos() as u64,
         pause_every_ns: hour_ns as u64,
     };
-    let report = soak(formed, soak_options, seed, &mut |at_ns, report: &SoakReport| {
+    let is_over = || options.quick && (outside.elapsed_s)() > QUICK_S_MAX;
+    let report = soak(formed, soak_options, seed, &is_over, &mut |at_ns, report: &SoakReport| {
         let (failures, suspicions) = (report.false_failures, report.false_suspicions);
         let _unheard = writeln!(
             outside.err,
@@ -210,7 +196,7 @@ fn draw_curve(
     outside: &mut Outside<'_>,
     rows: &mut Rows,
 ) -> Result<(), CommandFailure> {
-    let seeds = options.from..options.from + options.seeds.unwrap_or(20);
+    let seeds = options.from..options.from + options.curve_seeds();
     let points = curve(formed, &SHARES, seeds, &mut |ppm, seed, report| {
         let (recovery, served) = (Seconds(report.recovery_ns()), Seconds(report.served_ns));
         let percent = f64::from(ppm) / 1e4;
@@ -245,7 +231,7 @@ fn draw_curve(
             layout.groups(),
             layout.members - layout.groups(),
             layout.config.member_timeout,
-            options.seeds.unwrap_or(20)
+            options.curve_seeds()
         );
         let [median, worst] = curves;
         outside.out.write_all(draw(&title, &[valkey, worst, median]).as_bytes())?;

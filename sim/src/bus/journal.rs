@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use crate::rng::{hash_bytes, mix};
 
 /// The hash and the tail of a run.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Journal {
     hash: u64,
     steps: u64,

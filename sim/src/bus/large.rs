@@ -1,9 +1,7 @@
 //! Large clusters: thousands of members, each group's primary and replicas on members of their own.
 //!
-//! [`Layout`] says who does what, [`form`] brings a cluster up from nothing by MEET, SetVoters, Claim and Follow and
-//! keeps what the members then have on their disks, and [`restart`] begins any number of worlds from those disks, as
-//! after a power loss of everything. `timeline` measures, `kill`, `split` and `soak` are what happens then, and
-//! `curve` is many kills.
+//! [`Layout`] says who does what, [`form`] brings a cluster up from memories that it writes itself, and [`again`] goes on from it any number of times, each time with other chances. `timeline`
+//! measures, `kill`, `split` and `soak` are what happens then, and `curve` is many kills.
 //!
 //! Not here: the checkers of small clusters. A large world checks that a group has one primary in an epoch, that nobody
 //! who runs is declared failed where nothing was cut, and that all agree in the end.
@@ -16,7 +14,7 @@ mod split;
 mod timeline;
 
 pub use self::curve::{Point, SHARES, curve};
-pub use self::form::{Formed, Layout, form, restart};
+pub use self::form::{Formed, Layout, again, form};
 pub use self::kill::{KillReport, Victims, kill};
 pub use self::soak::{SoakOptions, SoakReport, idle_traffic, soak};
 pub use self::split::{SplitReport, split};

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use ashlar_bus::slot::Zone;
 use ashlar_bus::{Bus, Ticket};
 use ashlar_wire::id::ServerId;
+use ashlar_wire::time::Instant;
 
 use super::clock::MemberClock;
 use super::world::{Entry, Scene};
@@ -13,7 +14,7 @@ use super::world::{Entry, Scene};
 pub(super) const HELD_MAX: usize = 4_096;
 
 /// A member's disk: whole states, each replaced by the next at one instant.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Disk {
     /// What is on stable storage.
     pub(super) durable: Option<Vec<u8>>,
@@ -46,10 +47,34 @@ pub struct Traffic {
     pub packets: u64,
     /// Their bytes, without what the grid adds.
     pub bytes: u64,
+    /// The most bytes in one second.
+    pub burst: u64,
+    second: u64,
+    in_second: u64,
+}
+
+impl Traffic {
+    /// So many packets of so many bytes.
+    #[must_use]
+    pub fn new(packets: u64, bytes: u64) -> Self {
+        Self { packets, bytes, ..Self::default() }
+    }
+
+    /// A packet is sent.
+    pub(super) fn add(&mut self, now_ns: u64, bytes: u64) {
+        self.packets += 1;
+        self.bytes += bytes;
+        let second = now_ns / 1_000_000_000;
+        if second != self.second {
+            (self.second, self.in_second) = (second, 0);
+        }
+        self.in_second += bytes;
+        self.burst = self.burst.max(self.in_second);
+    }
 }
 
 /// A member, running or not.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Member {
     pub(super) id: ServerId,
     pub(super) zone: Zone,
@@ -62,6 +87,8 @@ pub(super) struct Member {
     pub(super) disk: Disk,
     /// The time of the earliest tick in the queue, or `u64::MAX`.
     pub(super) tick_at_ns: u64,
+    /// The same by the member's own clock; meaningless where there is none.
+    pub(super) tick_at: Instant,
     /// Frozen: what comes is held.
     pub(super) paused: bool,
     pub(super) held: VecDeque<Entry>,

@@ -38,7 +38,7 @@ pub(crate) enum Fate {
 }
 
 /// All links of one world.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Net {
     links: Links,
     rng: Rng,
@@ -52,6 +52,11 @@ pub(crate) struct Net {
 impl Net {
     pub(crate) fn new(links: Links, rng: Rng, members: u32) -> Self {
         Self { links, rng, members, cuts: Vec::new(), sides: Vec::new() }
+    }
+
+    /// Other chances from now on.
+    pub(crate) fn reseed(&mut self, rng: Rng) {
+        self.rng = rng;
     }
 
     pub(crate) fn links(&self) -> Links {

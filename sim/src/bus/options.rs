@@ -1,13 +1,14 @@
-//! What the command line of `ashlar-sim bus` says.
+//! What the command line of `ashlar sim bus` says.
 
 use core::time::Duration;
 
 use super::large::{Layout, Victims};
 use super::swarm::Class;
+use crate::command::{Outside, QUICK_S_MAX};
 
 /// What there is to ask for, for people.
 pub const HELP: &str = "\
-usage: ashlar-sim bus [options]
+usage: ashlar sim bus [options]
 
 Real buses in virtual time. Without further words: many small clusters under every fault, one a seed.
 
@@ -38,7 +39,7 @@ a large cluster:
   --pauses D             with --hours: each member stands still for so long once an hour
   --latency D            the least time that a packet takes (default 100us; half of it may come on top)
 
-  --quick                end within 50 seconds
+  --quick                end within 60 seconds: fewer seeds, and 300 members where nobody says how many
   --json                 print one object and nothing else on standard output
 ";
 
@@ -103,6 +104,12 @@ impl Default for Options {
 /// Voters of a large cluster, where nobody says otherwise: half of the primaries may die at once, and a majority is left.
 const VOTERS: u32 = 101;
 
+/// Members of a large cluster, where nobody says otherwise.
+const MEMBERS: u32 = 2_000;
+
+/// The same, where it is to be quick.
+const QUICK_MEMBERS: u32 = 300;
+
 impl Options {
     /// Reads the words after `bus`.
     pub(super) fn parse(words: impl Iterator<Item = String>) -> Result<Self, String> {
@@ -143,7 +150,7 @@ impl Options {
 
     fn fits(self) -> Result<Self, String> {
         let large = self.is_large();
-        let members = self.members.unwrap_or(if large { 2_000 } else { 5 });
+        let members = self.members.unwrap_or(if large { QUICK_MEMBERS } else { 5 });
         match members {
             0..=2 => Err("a cluster has at least 3 members".into()),
             10.. if !large => Err("a swarm has 3 to 9 members".into()),
@@ -165,9 +172,20 @@ impl Options {
         asked || self.members.is_some_and(|members| members > 9)
     }
 
+    /// Whether a quick run has lasted long enough.
+    pub(super) fn is_over(&self, outside: &Outside<'_>) -> bool {
+        self.quick && (outside.elapsed_s)() > QUICK_S_MAX
+    }
+
+    /// Seeds of each point of a curve.
+    pub(super) fn curve_seeds(&self) -> u64 {
+        self.seeds.unwrap_or(if self.quick { 2 } else { 20 })
+    }
+
     /// The large cluster that is asked for.
     pub(super) fn layout(&self) -> Layout {
-        let mut layout = Layout::new(self.members.unwrap_or(2_000), self.timeout);
+        let members = self.members.unwrap_or(if self.quick { QUICK_MEMBERS } else { MEMBERS });
+        let mut layout = Layout::new(members, self.timeout);
         layout.replicas = self.replicas;
         layout.zones = self.zones;
         let odd = (layout.members - 1) | 1;

@@ -3,9 +3,9 @@
 //! Only with the feature `planted`, which a shipped program does not have. A planted bug may break an assertion of the
 //! bus itself, which catches it as well: run this where panics unwind, that is not in the release profile.
 
-use super::command::{CommandFailure, Outside};
 use super::options::Options;
-use super::report::Rows;
+use crate::command::{CommandFailure, Outside};
+use crate::report::Rows;
 
 /// Without the feature there is nothing to plant.
 #[cfg(not(feature = "planted"))]
@@ -51,7 +51,7 @@ pub(super) fn command(
         rows.add(
             format!("planted/{bug:?}/caught"),
             catches.iter().filter(|catch| catch.seeds.is_some()).count() as f64,
-            "of 5",
+            "of 9",
         );
         if middle.seeds.is_none() {
             escaped.push(format!("{bug:?}"));
@@ -62,7 +62,7 @@ pub(super) fn command(
 
 /// Starting seeds for each bug.
 #[cfg(feature = "planted")]
-const STARTS: u64 = 5;
+const STARTS: u64 = 9;
 
 /// Seeds from one start to the next.
 #[cfg(feature = "planted")]

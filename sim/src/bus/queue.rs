@@ -15,7 +15,7 @@ const SLOT_BITS: u32 = 24;
 type Key = (u64, u64);
 
 /// Entries that wait for their time.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Queue<T> {
     heap: BinaryHeap<Reverse<Key>>,
     slab: Vec<Option<T>>,

@@ -33,9 +33,11 @@ pub(super) struct Reach {
     ways: [[Way; MEMBERS_MAX]; MEMBERS_MAX],
     /// Not running, or frozen.
     members: [Way; MEMBERS_MAX],
+    /// Running, frozen or not.
+    lives: [bool; MEMBERS_MAX],
     /// The links of all.
     links: Way,
-    /// When two last could exchange packets, where they cannot now.
+    /// When one last could send to another, where it cannot now.
     parted_ns: [[u64; MEMBERS_MAX]; MEMBERS_MAX],
 }
 
@@ -53,10 +55,16 @@ impl Reach {
         self.ways[from as usize][to as usize].change(now_ns, is_open);
     }
 
-    /// A member stops or is frozen, or goes on.
+    /// A member is frozen, or goes on.
     pub(super) fn member(&mut self, now_ns: u64, member: u32, runs: bool) {
         self.note_parting(now_ns, member);
         self.members[member as usize].change(now_ns, runs);
+    }
+
+    /// A member starts or stops.
+    pub(super) fn life(&mut self, now_ns: u64, member: u32, lives: bool) {
+        self.member(now_ns, member, lives);
+        self.lives[member as usize] = lives;
     }
 
     /// All links become bad, or as they were.
@@ -64,21 +72,19 @@ impl Reach {
         self.links.change(now_ns, are_good);
     }
 
-    /// Something about a member is going to change: until now it could exchange packets with these.
+    /// Something about a member is going to change: until now it and these could send to each other.
     fn note_parting(&mut self, now_ns: u64, member: u32) {
         let one = member as usize;
-        for other in 0..MEMBERS_MAX {
-            if self.can_exchange(one, other) {
-                self.parted_ns[one][other] = now_ns;
-                self.parted_ns[other][one] = now_ns;
+        for (from, to) in (0..MEMBERS_MAX).flat_map(|other| [(one, other), (other, one)]) {
+            if self.can_send(from, to) {
+                self.parted_ns[from][to] = now_ns;
             }
         }
     }
 
-    /// Whether two can exchange packets: an answer needs both directions.
-    fn can_exchange(&self, one: usize, other: usize) -> bool {
-        let ways = [self.ways[one][other], self.ways[other][one], self.members[one], self.members[other]];
-        ways.iter().all(|way| way.faults == 0)
+    /// Whether what one sends reaches another, be it after it was frozen.
+    fn can_send(&self, from: usize, to: usize) -> bool {
+        self.ways[from][to].faults == 0 && self.members[from].faults == 0 && self.lives[to]
     }
 
     /// Whether the two have reached each other all the time since `since_ns`.
@@ -89,10 +95,16 @@ impl Reach {
         calm(&self.links) && ends && (a == b || calm(&self.ways[a][b]) && calm(&self.ways[b][a]))
     }
 
-    /// Whether two could exchange packets at any time since `since_ns`.
+    /// Whether two could exchange packets since `since_ns`: each could send to the other at some time.
     pub(super) fn once_since(&self, since_ns: u64, one: u32, other: u32) -> bool {
         let (a, b) = (one as usize, other as usize);
-        a == b || self.can_exchange(a, b) || self.parted_ns[a][b] >= since_ns
+        let could_send = |from: usize, to: usize| self.can_send(from, to) || self.parted_ns[from][to] >= since_ns;
+        a == b || could_send(a, b) && could_send(b, a)
+    }
+
+    /// All with whom a member could exchange packets at any time since `since_ns`, itself too, as bits by number.
+    pub(super) fn reached(&self, since_ns: u64, member: u32) -> u16 {
+        (0..MEMBERS_MAX as u32).filter(|to| self.once_since(since_ns, member, *to)).fold(0, |all, to| all | 1 << to)
     }
 
     /// All that a member may have heard of since `since_ns`, over others if need be; itself too.
@@ -125,7 +137,7 @@ mod tests {
     fn reach(members: u32) -> Reach {
         let mut reach = Reach::new();
         assert!(!reach.both_since(0, 0, 1) && !reach.runs(0));
-        (0..members).for_each(|member| reach.member(10, member, true));
+        (0..members).for_each(|member| reach.life(10, member, true));
         reach
     }
 
@@ -154,7 +166,19 @@ mod tests {
         reach.way(30, 3, 0, false);
         reach.way(30, 1, 3, false);
         assert!(reach.around(50, 0).eq([0, 1, 2, 3]), "1 and 3 are reached over 2");
-        reach.member(40, 2, false);
+        reach.life(40, 2, false);
         assert!(reach.around(40, 0).eq([0, 1, 2, 3]) && reach.around(41, 0).eq([0]));
+    }
+
+    #[test]
+    fn what_is_sent_to_the_frozen_reaches_them_in_the_end() {
+        let mut reach = reach(3);
+        reach.member(20, 1, false);
+        reach.way(30, 0, 1, false);
+        reach.life(30, 2, false);
+        assert!(!reach.once_since(21, 0, 1), "it has not answered yet");
+        reach.member(40, 1, true);
+        assert!(reach.once_since(30, 0, 1) && !reach.once_since(31, 0, 1));
+        assert_eq!([reach.reached(30, 0), reach.reached(31, 0)], [0b111, 0b001]);
     }
 }

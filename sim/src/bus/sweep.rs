@@ -2,13 +2,10 @@
 
 use std::io::Write;
 
-use super::command::{CommandFailure, Outside, QUICK_S_MAX};
 use super::options::Options;
-use super::report::Rows;
 use super::swarm::{Bug, Failure, Outcome, Params, run_seed, shrink};
-
-/// Seconds between two lines of progress.
-const PROGRESS_S: f64 = 5.0;
+use crate::command::{CommandFailure, Outside, PROGRESS_S, QUICK_S_MAX};
+use crate::report::Rows;
 
 /// No bug is planted.
 #[cfg(feature = "planted")]
@@ -107,5 +104,5 @@ fn tell_failure(options: &Options, failure: Failure, err: &mut dyn Write) -> std
     let failure = if options.shrink { shrink(failure, SOUND) } else { failure };
     let members = options.members.map(|members| format!(" --members {members}")).unwrap_or_default();
     let without: String = options.without.iter().map(|class| format!(" --without {class}")).collect();
-    writeln!(err, "{failure}run it again: ashlar-sim bus --seed {seed}{members}{without} [--shrink]\n")
+    writeln!(err, "{failure}run it again: ashlar sim bus --seed {seed}{members}{without} [--shrink]\n")
 }

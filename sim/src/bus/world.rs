@@ -70,15 +70,6 @@ pub struct Scene<'a> {
     pub durable: Option<&'a [u8]>,
 }
 
-/// What outlives a member's life.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Memory {
-    /// Its latest incarnation.
-    pub incarnation: u64,
-    /// What is on its stable storage.
-    pub saved: Option<Vec<u8>>,
-}
-
 /// Why a packet ought to be refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Odd {
@@ -131,7 +122,7 @@ pub(super) struct Sent {
 }
 
 /// What is due.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum Entry {
     Packet { from: u32, to: u32, bytes: Vec<u8>, sent: Sent },
     Tick { member: u32, life: u32 },
@@ -147,8 +138,8 @@ impl Entry {
     }
 }
 
-/// Members, the network between them, and what is due.
-#[derive(Debug)]
+/// Members, the network between them, and what is due. A clone goes on from the same moment.
+#[derive(Debug, Clone)]
 pub struct World<W> {
     options: WorldOptions,
     now_ns: u64,
@@ -232,6 +223,11 @@ impl<W: Watch> World<W> {
     /// The id of a member.
     pub fn id(&self, member: u32) -> ServerId {
         self.members[member as usize].id
+    }
+
+    /// The cluster of a member.
+    pub fn cluster(&self, member: u32) -> ClusterId {
+        if member < self.options.members - self.options.strangers { CLUSTER } else { OTHER_CLUSTER }
     }
 
     /// The zone of a member.
@@ -319,12 +315,13 @@ impl<W: Watch> World<W> {
         let ppm =
             rng.within(0..=2 * u64::from(self.options.rate_ppm_max.unsigned_abs())) as i32 - self.options.rate_ppm_max;
         let clock = MemberClock::new(self.now_ns, rng.below(1 << 45), ppm);
+        let cluster = self.cluster(member);
         let slot = &mut self.members[at];
         slot.incarnation += 1;
         slot.clock = clock;
         slot.tick_at_ns = u64::MAX;
         let identity = Identity {
-            cluster: if member < self.options.members - self.options.strangers { CLUSTER } else { OTHER_CLUSTER },
+            cluster,
             server: slot.id,
             incarnation: Incarnation(slot.incarnation),
             zone: slot.zone,
@@ -387,18 +384,23 @@ impl<W: Watch> World<W> {
         true
     }
 
-    /// Gives a member that does not run the memory of an earlier world's.
-    pub fn remember(&mut self, member: u32, memory: Memory) {
+    /// Gives a member that has never run a memory.
+    pub fn remember(&mut self, member: u32, saved: Vec<u8>) {
         let slot = &mut self.members[member as usize];
-        assert!(slot.bus.is_none(), "a disk is set between two lives");
-        slot.incarnation = memory.incarnation;
-        slot.disk.durable = memory.saved;
+        assert_eq!(slot.incarnation, 0, "a memory is given before the first life");
+        slot.disk.durable = Some(saved);
     }
 
-    /// What a member would remember if it died now.
-    pub fn memory(&self, member: u32) -> Memory {
-        let slot = &self.members[member as usize];
-        Memory { incarnation: slot.incarnation, saved: slot.disk.durable.clone() }
+    /// From now on chance comes from another seed: for clones, which are to go different ways.
+    pub fn reseed(&mut self, seed: u64) {
+        let rng = Rng::new(seed);
+        self.options.seed = seed;
+        self.net.reseed(rng.fork("net", 0));
+        self.chance = rng.fork("chance", 0);
+        for (no, bus) in (0..).zip(&mut self.members).filter_map(|(no, member)| Some((no, member.bus.as_mut()?))) {
+            bus.reseed(rng.fork("reseed", no).next_u64());
+        }
+        self.journal.step(self.now_ns, 9, seed);
     }
 
     /// Freezes a member: what comes is held.
@@ -486,10 +488,11 @@ impl<W: Watch> World<W> {
                     return;
                 }
                 slot.tick_at_ns = u64::MAX;
-                if bus.next_tick() <= now {
-                    self.journal.step(self.now_ns, 6, u64::from(member));
-                    bus.handle_tick(now);
+                if bus.next_tick() > now {
+                    return self.schedule(member);
                 }
+                self.journal.step(self.now_ns, 6, u64::from(member));
+                bus.handle_tick(now);
             }
             Entry::Persisted { life, ticket, .. } => {
                 if life != slot.life {
@@ -521,7 +524,7 @@ impl<W: Watch> World<W> {
         }
     }
 
-    /// Takes what a bus has to say, and sees to its next tick.
+    /// Takes what a bus has to say, shows it, and sees to its next tick.
     fn settle(&mut self, member: u32) {
         let at = member as usize;
         for outputs in 0.. {
@@ -538,11 +541,19 @@ impl<W: Watch> World<W> {
             }
         }
         self.watch.settled(&self.members[at].scene(self.now_ns, member));
-        let slot = &mut self.members[at];
-        let bus = slot.bus.as_ref().expect("it runs");
-        // A tick that comes too early finds nothing due and looks again; so a later one needs no new entry.
-        let Some(tick_at_ns) = slot.clock.world_ns(bus.next_tick()) else { return };
+        self.schedule(member);
+    }
+
+    /// A tick that comes too early finds nothing due and looks again; so a later one needs no new entry.
+    fn schedule(&mut self, member: u32) {
+        let slot = &mut self.members[member as usize];
+        let next = slot.bus.as_ref().expect("it runs").next_tick();
+        if slot.tick_at_ns != u64::MAX && next >= slot.tick_at {
+            return;
+        }
+        let Some(tick_at_ns) = slot.clock.world_ns(next) else { return };
         let tick_at_ns = tick_at_ns.max(self.now_ns);
+        slot.tick_at = next;
         if tick_at_ns < slot.tick_at_ns {
             slot.tick_at_ns = tick_at_ns;
             self.queue.push(tick_at_ns, Entry::Tick { member, life: slot.life });
@@ -550,9 +561,7 @@ impl<W: Watch> World<W> {
     }
 
     fn send(&mut self, from: u32, to: ServerId, bytes: Vec<u8>) {
-        let traffic = &mut self.members[from as usize].traffic;
-        traffic.packets += 1;
-        traffic.bytes += bytes.len() as u64;
+        self.members[from as usize].traffic.add(self.now_ns, bytes.len() as u64);
         let Some(to) = self.number_of(to) else { return };
         let sent = Sent { life: self.members[from as usize].life, twin: None };
         match self.net.fate(self.now_ns, from, to) {
@@ -616,6 +625,7 @@ fn new_member(no: u32, zone: Zone, ids: &Rng) -> Member {
         clock: MemberClock::new(0, 0, 0),
         disk: Disk::default(),
         tick_at_ns: u64::MAX,
+        tick_at: Instant::ORIGIN,
         paused: false,
         held: Default::default(),
         traffic: Traffic::default(),

@@ -1,12 +1,12 @@
 //! The command line.
 
-use ashlar_sim::bus::{CommandFailure, Outside, command};
+use ashlar_sim::command::{CommandFailure, Outside, command};
 
 /// What the words print, and how it ended.
 fn run(line: &str) -> (String, Result<(), CommandFailure>) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let mut outside = Outside { out: &mut out, err: &mut err, elapsed_s: &|| 1.0 };
-    let ended = command(line.split_whitespace().map(str::to_owned), &mut outside);
+    let ended = command(std::iter::once("bus").chain(line.split_whitespace()).map(str::to_owned), &mut outside);
     (String::from_utf8(out).expect("figures are text"), ended)
 }
 
@@ -16,7 +16,7 @@ fn figures_for_people_and_programs() {
     assert!(ended.is_ok() && printed.starts_with("seeds "), "{printed}");
     let (printed, ended) = run("--seeds 1 --json");
     assert!(
-        ended.is_ok() && printed.starts_with("{\"bench\": \"sim/bus\"") && printed.lines().count() == 1,
+        ended.is_ok() && printed.starts_with("{\"bench\": \"sim bus\"") && printed.lines().count() == 1,
         "{printed}"
     );
     let (printed, ended) = run("--members 20 --kill 25% --timeout 2s --seed 3");

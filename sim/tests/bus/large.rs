@@ -47,7 +47,7 @@ fn nobody_is_declared_failed_for_a_pause() {
     let options =
         SoakOptions { for_ns: 300 * SECOND_NS, loss_ppm: 10_000, pause_ns: SECOND_NS, pause_every_ns: 60 * SECOND_NS };
     let mut told = 0;
-    let report = soak(&formed, options, 1, &mut |_, _| told += 1).expect("nothing forbidden happens");
+    let report = soak(&formed, options, 1, &|| false, &mut |_, _| told += 1).expect("nothing forbidden happens");
     assert!(report.pauses > 100 && told > 0, "{report:?}");
     assert_eq!(report.false_failures, 0);
 }

@@ -40,6 +40,8 @@ pub struct Job<'a> {
     pub lost: ShardSet,
     /// Hashes of sources, then of outputs, where the case takes them.
     pub sums: Vec<u64>,
+    /// The sources of the job that comes next, where there is another.
+    pub next: Vec<&'a [u8]>,
 }
 
 impl Blocks {
@@ -158,7 +160,7 @@ impl<'a> Job<'a> {
                 sources.push(&*bytes);
             }
         }
-        Self { sources, outputs, present, lost, sums: vec![0; layout.geometry.total()] }
+        Self { sources, outputs, present, lost, sums: vec![0; layout.geometry.total()], next: Vec::new() }
     }
 
     /// Overwrites what the case has to write.

@@ -42,7 +42,8 @@ pub enum Work {
     Xor,
     /// Writes the parity.
     Encode,
-    /// Writes the parity, then hashes every shard; `None` is the faster hash.
+    /// Writes the parity and hashes every shard: cold and [`Stores::Streaming`] by tiles, else one after the other. `None`
+    /// is the faster hash.
     EncodeHash(Option<Hash>),
     /// Writes so many lost shards; `None` is the mean over all counts.
     Decode(Option<usize>),
@@ -123,12 +124,12 @@ pub fn shard_len(block_bytes: usize, geometry: Geometry) -> usize {
     block_bytes.div_ceil(geometry.data()).max(1).next_multiple_of(LINE_BYTES)
 }
 
-/// The stores that fit: what is hashed next or again and again stays in the caches.
+/// The stores that fit: what is looked at again and again stays in the caches.
 #[must_use]
-pub fn usual_stores(work: Work, walk: Walk) -> Stores {
-    match (work, walk) {
-        (Work::Xor | Work::Encode | Work::Decode(_), Walk::Cold) => Stores::Streaming,
-        _ => Stores::Cached,
+pub fn usual_stores(walk: Walk) -> Stores {
+    match walk {
+        Walk::Cold => Stores::Streaming,
+        Walk::Hot | Walk::HotPadded => Stores::Cached,
     }
 }
 
@@ -174,7 +175,7 @@ fn works(study: &Study, geometry: Geometry, walk: Walk, is_first: bool) -> Vec<W
 }
 
 fn add_variants(study: &Study, work: Work, walk: Walk, geometry: Geometry, threads: usize, cases: &mut Vec<Case>) {
-    let usual = usual_stores(work, walk);
+    let usual = usual_stores(walk);
     let stores = if study.stores.is_empty() { vec![usual] } else { study.stores.clone() };
     // The limit knows no kernel, and a hash is looked at with the best one only.
     let best = [study.best_kernel()];
@@ -223,7 +224,7 @@ impl fmt::Display for Case {
             write!(f, "/{}", self.kernel)?;
         }
         match self.stores {
-            stores if stores == usual_stores(self.work, self.walk) => Ok(()),
+            stores if stores == usual_stores(self.walk) => Ok(()),
             Stores::Cached => f.write_str("/cached"),
             Stores::Streaming => f.write_str("/streaming"),
         }
@@ -273,7 +274,7 @@ mod tests {
                 format!("decode/cold/12+4/t2/lost3{other}/cached"),
             ),
             (
-                case(Work::EncodeHash(Some(Hash::Crc64Nvme)), cold, best, cached),
+                case(Work::EncodeHash(Some(Hash::Crc64Nvme)), cold, best, streaming),
                 "encode+hash/cold/12+4/t2/crc64-nvme".to_owned(),
             ),
             (case(Work::EncodeHash(None), hot, best, cached), "encode+hash/hot/12+4/t2".to_owned()),

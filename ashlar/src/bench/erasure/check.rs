@@ -8,7 +8,7 @@ use ashlar_erasure::{Codec, Kernel};
 
 use super::blocks::Part;
 use super::case::{Case, Hash, Layout, Work};
-use super::{measure, pattern};
+use super::{hash, pattern};
 
 /// Every so-many-th block is checked more thoroughly; the first of each thread always is.
 const SAMPLE_EVERY: usize = 64;
@@ -99,12 +99,12 @@ impl Checker {
     }
 }
 
-fn hashes(hash: Hash, shards: &[&[u8]], sums: &[u64], is_sample: bool) -> Result<(), String> {
-    let expected = shards.iter().map(|shard| measure::hash(hash, shard));
+fn hashes(kind: Hash, shards: &[&[u8]], sums: &[u64], is_sample: bool) -> Result<(), String> {
+    let expected = shards.iter().map(|shard| hash::whole(kind, shard));
     if let Some(at) = expected.zip(sums).position(|(expected, &sum)| expected != sum) {
-        return Err(format!("the {hash} of shard {at} differs"));
+        return Err(format!("the {kind} of shard {at} differs"));
     }
-    let (Some(shard), Some(&sum), true) = (shards.first(), sums.first(), is_sample && hash == Hash::Crc64Nvme) else {
+    let (Some(shard), Some(&sum), true) = (shards.first(), sums.first(), is_sample && kind == Hash::Crc64Nvme) else {
         return Ok(());
     };
     if crc64_nvme(shard) == sum { Ok(()) } else { Err("the CRC is not what its definition says".to_owned()) }
@@ -122,6 +122,7 @@ fn crc64_nvme(bytes: &[u8]) -> u64 {
 mod tests {
     use super::super::blocks::Blocks;
     use super::super::case::Walk;
+    use super::super::measure;
     use super::super::tests::small;
     use super::*;
     use ashlar_erasure::{Geometry, Stores};
@@ -129,7 +130,7 @@ mod tests {
     #[test]
     fn the_crc_is_the_catalogued_one() {
         assert_eq!(crc64_nvme(b"123456789"), 0xae8b_1486_0a79_9888);
-        assert_eq!(measure::hash(Hash::Crc64Nvme, b"123456789"), 0xae8b_1486_0a79_9888);
+        assert_eq!(hash::whole(Hash::Crc64Nvme, b"123456789"), 0xae8b_1486_0a79_9888);
     }
 
     /// Every byte of a stripe counts, whatever was done to it.
@@ -137,9 +138,15 @@ mod tests {
     fn one_wrong_bit_anywhere_is_found() {
         let geometry = Geometry::new(4, 2).unwrap();
         let codec = Codec::new(geometry);
-        for work in [Work::Xor, Work::Encode, Work::EncodeHash(Some(Hash::Crc64Nvme)), Work::Decode(Some(2))] {
-            let case =
-                Case { work, walk: Walk::Cold, geometry, threads: 1, kernel: Kernel::best(), stores: Stores::Cached };
+        let hashed = Work::EncodeHash(Some(Hash::Crc64Nvme));
+        for (work, stores) in [
+            (Work::Xor, Stores::Cached),
+            (Work::Encode, Stores::Cached),
+            (hashed, Stores::Cached),
+            (hashed, Stores::Streaming),
+            (Work::Decode(Some(2)), Stores::Cached),
+        ] {
+            let case = Case { work, walk: Walk::Cold, geometry, threads: 1, kernel: Kernel::best(), stores };
             let layout = Layout { geometry, shard_len: 64, stride: 64, blocks: 2 };
             let mut blocks = Blocks::new(layout, 1).unwrap();
             let step = measure::step_of(&case, &codec);

@@ -9,14 +9,13 @@ use std::sync::Barrier;
 use std::time::Duration;
 
 use ashlar_erasure::{Codec, Error, PlanCache, Stores};
-use ashlar_wire::checksum::{Salt, checksum};
 use ashlar_wire::time::Instant;
-use crc_fast::CrcAlgorithm;
 
 use super::Study;
 use super::blocks::{Blocks, Job, Part, no_memory, no_threads};
-use super::case::{Case, Hash, Layout, Subject, Work};
+use super::case::{Case, Hash, Layout, Subject, Walk, Work};
 use super::check::{Checker, Wrong};
+use super::hash::{self, Crc64Nvme, Running, Xxh3};
 use super::pattern;
 use crate::failure::Failure;
 use crate::os::yardstick::{self, Route};
@@ -159,15 +158,6 @@ pub fn copy_len(study: &Study) -> Option<usize> {
     pieces.next_multiple_of(study.threads_most()).checked_mul(2 * COPY_BYTES)
 }
 
-/// The hash of a shard.
-#[must_use]
-pub fn hash(hash: Hash, shard: &[u8]) -> u64 {
-    match hash {
-        Hash::Xxh3 => checksum(Salt::new(&[b"ashlar bench erasure"]), shard).0,
-        Hash::Crc64Nvme => crc_fast::checksum(CrcAlgorithm::Crc64Nvme, shard),
-    }
-}
-
 /// What `case` does with one block.
 #[must_use]
 pub fn step_of<'a>(case: &Case, codec: &'a Codec) -> Box<Step<'a>> {
@@ -183,10 +173,14 @@ pub fn step_of<'a>(case: &Case, codec: &'a Codec) -> Box<Step<'a>> {
         Work::Encode | Work::EncodeHash(None) => {
             Box::new(move |job, _| codec.encode(&job.sources, &mut job.outputs, stores))
         }
+        Work::EncodeHash(Some(kind)) if (case.walk, stores) == (Walk::Cold, Stores::Streaming) => match kind {
+            Hash::Xxh3 => Box::new(move |job, _| by_tiles::<Xxh3>(codec, job)),
+            Hash::Crc64Nvme => Box::new(move |job, _| by_tiles::<Crc64Nvme>(codec, job)),
+        },
         Work::EncodeHash(Some(kind)) => Box::new(move |job, _| {
             codec.encode(&job.sources, &mut job.outputs, stores)?;
             let shards = job.sources.iter().copied().chain(job.outputs.iter().map(|output| &**output));
-            job.sums.iter_mut().zip(shards).for_each(|(sum, shard)| *sum = hash(kind, shard));
+            job.sums.iter_mut().zip(shards).for_each(|(sum, shard)| *sum = hash::whole(kind, shard));
             Ok(())
         }),
         Work::Decode(_) => Box::new(move |job, plans| {
@@ -195,10 +189,27 @@ pub fn step_of<'a>(case: &Case, codec: &'a Codec) -> Box<Step<'a>> {
     }
 }
 
+/// Encodes and hashes, tile by tile.
+fn by_tiles<R: Running>(codec: &Codec, job: &mut Job<'_>) -> Result<(), Error> {
+    let mut running: Vec<R> = job.sums.iter().map(|_| R::default()).collect();
+    let each = |shard: usize, piece: &[u8]| running[shard].update(piece);
+    codec.encode_tiles(&job.sources, &mut job.outputs, &job.next, each)?;
+    job.sums.iter_mut().zip(running).for_each(|(sum, running)| *sum = running.sum());
+    Ok(())
+}
+
 fn jobs<'a>(case: &Case, layout: &Layout, codec: &Codec, part: &'a mut Part<'_>) -> Vec<Job<'a>> {
     let blocks = part.numbers.clone().zip(part.bytes.chunks_exact_mut(layout.block_len()));
     let jobs = blocks.map(|(number, block)| Job::new(case, layout, codec, number, block));
-    jobs.collect::<Result<_, _>>().expect("as many shards are lost as the geometry bears")
+    let jobs = jobs.collect::<Result<Vec<_>, _>>();
+    let mut jobs = jobs.expect("as many shards are lost as the geometry bears");
+    for at in 1..jobs.len() {
+        jobs[at - 1].next = jobs[at].sources.clone();
+    }
+    if let [first, .., last] = &mut jobs[..] {
+        last.next.clone_from(&first.sources);
+    }
+    jobs
 }
 
 /// Warms up, overwrites the outputs, then goes around the `jobs` in rounds that all threads begin together.

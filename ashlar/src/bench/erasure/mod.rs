@@ -9,13 +9,14 @@
 //! were first touched), and hyper-threads count as cores.
 //!
 //! In reading order: [`case`] (what is measured and its names), [`pattern`] (the data), [`blocks`] (where it stands),
-//! [`measure`] (the clock), [`check`] (is it right), [`figures`] (what is told of it), [`table`] and [`chart`].
+//! [`measure`] (the clock), [`hash`] (of shards and of their pieces), [`check`] (is it right), [`figures`] (what is told of it), [`table`] and [`chart`].
 
 pub mod blocks;
 pub mod case;
 pub mod chart;
 pub mod check;
 pub mod figures;
+pub mod hash;
 pub mod measure;
 pub mod pattern;
 pub mod table;

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::Front;
 use super::routes::json;
-use crate::node::membership::view::{BusStatus, MemberState};
+use crate::node::membership::view::BusStatus;
 
 #[derive(Serialize)]
 struct Health {
@@ -41,7 +41,7 @@ pub(super) async fn ready(front: &Front) -> Response<Full<Bytes>> {
 pub(super) async fn cluster(front: &Front) -> Response<Full<Bytes>> {
     let bus = front.node.bus().await;
     let (code, status) = judge(&bus);
-    let (alive, known) = (bus.count(MemberState::Alive), bus.known());
+    let (alive, known) = (bus.living(), bus.known());
     json(code, &Health { status, majority: Some(bus.majority), alive: Some(alive), known: Some(known) })
 }
 
@@ -50,7 +50,7 @@ fn judge(bus: &BusStatus) -> (StatusCode, &'static str) {
     match bus.majority {
         _ if bus.voters_epoch == 0 => (StatusCode::SERVICE_UNAVAILABLE, "forming"),
         false => (StatusCode::SERVICE_UNAVAILABLE, "minority"),
-        true if bus.count(MemberState::Alive) == bus.known() => (StatusCode::OK, "healthy"),
+        true if bus.living() == bus.known() => (StatusCode::OK, "healthy"),
         true => (StatusCode::OK, "degraded"),
     }
 }
@@ -58,7 +58,7 @@ fn judge(bus: &BusStatus) -> (StatusCode, &'static str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::membership::view::MemberView;
+    use crate::node::membership::view::{MemberState, MemberView};
 
     fn member(state: MemberState) -> MemberView {
         let (server, address) = (String::new(), String::new());
@@ -67,12 +67,13 @@ mod tests {
 
     #[test]
     fn judgement() {
-        use MemberState::{Alive, Failed, Forgotten, Suspect};
-        let cases: [(u64, bool, &[MemberState], &str); 6] = [
+        use MemberState::{Alive, Doubted, Failed, Forgotten, Suspect};
+        let cases: [(u64, bool, &[MemberState], &str); 7] = [
             (0, false, &[Alive], "forming"),
             (1, false, &[Alive, Failed], "minority"),
             (1, true, &[Alive, Alive], "healthy"),
             (1, true, &[Alive, Forgotten], "healthy"),
+            (1, true, &[Alive, Doubted], "healthy"),
             (1, true, &[Alive, Suspect], "degraded"),
             (1, true, &[Alive, Alive, Failed], "degraded"),
         ];

@@ -33,6 +33,8 @@ pub(crate) struct Task<R: Runtime> {
     since: BTreeMap<ServerId, (MemberState, Instant)>,
     /// Who was forgotten here, the latest last.
     forgotten: Vec<Forgotten>,
+    /// Who keeps this server out as forgotten, and until when.
+    forgotten_by: Option<(ServerId, Instant)>,
     persist: Spans,
     packets_unsent: u64,
     packets_dropped: u64,
@@ -48,6 +50,7 @@ impl<R: Runtime> Task<R> {
             bus,
             since: BTreeMap::new(),
             forgotten: Vec::new(),
+            forgotten_by: None,
             persist: Spans::default(),
             packets_unsent: 0,
             packets_dropped: 0,
@@ -190,6 +193,10 @@ impl<R: Runtime> Task<R> {
                 self.forgotten.push(Forgotten { id: *id, address, at: now });
                 self.since.remove(id);
             }
+            Event::ForgottenHere { by, left } => {
+                warn!(%by, ?left, "this server was forgotten by the cluster");
+                self.forgotten_by = Some((*by, now + *left));
+            }
             Event::VotersChanged { epoch, complete: true } => {
                 let voters: Vec<String> = self.bus.voters().voters.iter().map(ToString::to_string).collect();
                 info!(%epoch, voters = voters.join(","), "voters changed");
@@ -238,6 +245,7 @@ impl<R: Runtime> Task<R> {
         let beside = Beside {
             since: &self.since,
             forgotten: &self.forgotten,
+            forgotten_by: self.forgotten_by.filter(|(_, until)| now < *until).map(|(by, _)| by),
             persist: self.persist,
             packets_unsent: self.packets_unsent,
             packets_dropped: self.packets_dropped,

@@ -19,6 +19,9 @@ use super::super::status::millis;
 pub enum MemberState {
     /// Nothing speaks against it.
     Alive,
+    /// It did not answer the server that says so, nor others for it, and is being watched. That ends in a sign of life or in
+    /// a suspicion.
+    Doubted,
     /// It has been silent for the member timeout, for the server that says so.
     Suspect,
     /// A majority of the voters has found it silent.
@@ -29,13 +32,14 @@ pub enum MemberState {
 
 impl MemberState {
     /// Every state, in order.
-    pub const ALL: [Self; 4] = [Self::Alive, Self::Suspect, Self::Failed, Self::Forgotten];
+    pub const ALL: [Self; 5] = [Self::Alive, Self::Doubted, Self::Suspect, Self::Failed, Self::Forgotten];
 
     /// Its name in status and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Alive => "alive",
+            Self::Doubted => "doubted",
             Self::Suspect => "suspect",
             Self::Failed => "failed",
             Self::Forgotten => "forgotten",
@@ -46,8 +50,8 @@ impl MemberState {
 impl From<Health> for MemberState {
     fn from(health: Health) -> Self {
         match health {
-            // A doubt is the bus's own question. It ends in a sign of life or in a suspicion.
-            Health::Alive | Health::Doubted => Self::Alive,
+            Health::Alive => Self::Alive,
+            Health::Doubted => Self::Doubted,
             Health::Suspected => Self::Suspect,
             Health::Failed => Self::Failed,
         }
@@ -92,6 +96,9 @@ pub struct BusStatus {
     pub counters: BusCounters,
     /// How long it took until durable state was on the drive.
     pub persist: SpanView,
+    /// Who told this server that it was forgotten, while it is kept out.
+    #[serde(default)]
+    pub forgotten_by: Option<String>,
 }
 
 impl BusStatus {
@@ -99,6 +106,12 @@ impl BusStatus {
     #[must_use]
     pub fn count(&self, state: MemberState) -> usize {
         self.members.iter().filter(|member| member.state == state).count()
+    }
+
+    /// Members that live as far as is known: a doubt is a question and no finding.
+    #[must_use]
+    pub fn living(&self) -> usize {
+        self.count(MemberState::Alive) + self.count(MemberState::Doubted)
     }
 
     /// Members that were not forgotten.
@@ -243,6 +256,7 @@ pub(super) struct Forgotten {
 pub(super) struct Beside<'a> {
     pub(super) since: &'a BTreeMap<ServerId, (MemberState, Instant)>,
     pub(super) forgotten: &'a [Forgotten],
+    pub(super) forgotten_by: Option<ServerId>,
     pub(super) persist: Spans,
     pub(super) packets_unsent: u64,
     pub(super) packets_dropped: u64,
@@ -265,6 +279,7 @@ pub(super) fn view(bus: &Bus, beside: &Beside<'_>, now: Instant) -> BusStatus {
             ..bus.counters().into()
         },
         persist: beside.persist.into(),
+        forgotten_by: beside.forgotten_by.map(|by| by.to_string()),
     }
 }
 

@@ -151,6 +151,18 @@ fn replicas_migrate_to_orphaned_primaries() {
 }
 
 #[test]
+fn the_orphans_primary_is_not_its_own_replica() {
+    let mut net = three_primaries(3);
+    net.follow(4, 1);
+    for replica in [1, 5, 6] {
+        net.follow(replica, 2);
+    }
+    net.kill(4);
+    net.run_until(20_000, "a replica has come", |net| net.bus(2).member(id(5)).unwrap().follows == [group(1)]);
+    assert_eq!(net.bus(2).member(id(1)).unwrap().follows, [group(2)]);
+}
+
+#[test]
 fn voters_change_while_everything_goes_on() {
     let mut net = three_primaries(4);
     net.follow(4, 1);

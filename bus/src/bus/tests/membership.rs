@@ -66,6 +66,11 @@ fn the_forgotten_are_kept_out_for_a_while() {
     // It is alive and goes on trying, in vain.
     net.run(55_000);
     assert!(gone(&net) && net.bus(1).counters().refused_kept_out > 0);
+    let told = |number| {
+        let is_it = |event: &&(u64, Event)| matches!(event.1, Event::ForgottenHere { .. });
+        net.servers[&number].events.iter().filter(is_it).count()
+    };
+    assert_eq!([1, 2, 5].map(told), [0, 0, 1], "it is told, once");
     net.run(10_000);
     net.command(1, Command::Meet { id: id(5), address: "x".into() });
     net.run_until(2_000, "it is back", |net| (1..=4).all(|number| net.bus(number).member(id(5)).is_some()));
@@ -93,6 +98,29 @@ fn a_forgotten_primary_leaves_its_group_to_its_replicas() {
     net.run(1_000);
     assert_eq!((net.bus(5).owner(Slot::new(6_000).unwrap()), net.primary(5, 2).1), (None, before));
     assert!(!net.bus(3).may_write(group(3)), "coverage is required");
+}
+
+#[test]
+fn a_failed_primary_that_was_forgotten_and_comes_back_is_primary_still() {
+    let mut net = Net::with(5, Config { keep_out: Duration::from_secs(3), ..Net::new(1).config });
+    net.introduce();
+    net.share_slots(&[1, 2, 3], &[1, 2, 3]);
+    net.follow(4, 1);
+    // Its replica hears that it has failed and cannot ask the voters.
+    net.cut(&[4], &[2, 3]);
+    net.kill(1);
+    net.run_until(15_000, "the replica stands", |net| {
+        net.has_event(4, |event| matches!(event, Event::Standing { .. }))
+    });
+    net.command(5, Command::Forget { id: id(1) });
+    net.run(100);
+    net.start(1);
+    net.run(4_000);
+    net.command(5, Command::Meet { id: id(1), address: "server-1".into() });
+    net.run_until(3_000, "it is back", |net| (2..=5).all(|at| net.bus(at).member(id(1)).is_some()));
+    net.cuts.clear();
+    net.run_until(9_000, "it writes", |net| net.agrees() && net.writer(1) == Some(1));
+    assert!(net.bus(4).ballots.is_empty());
 }
 
 #[test]
@@ -145,6 +173,30 @@ fn voters_choose_themselves_where_nobody_tells() {
             voters.previous.is_empty() && voters.voters.len() == 3 && !voters.voters.contains(&id(1))
         })
     });
+}
+
+#[test]
+fn a_choice_that_too_many_voters_passed_by_is_made_again() {
+    use crate::voters::{Origin, VoterSet};
+    let mut net = Net::new(5);
+    net.introduce();
+    let chosen =
+        |net: &Net| net.running().iter().all(|number| net.bus(*number).voters().voters.len() == 5) && net.agrees();
+    net.run_until(8_000, "voters are chosen", chosen);
+    // 5 has won its ballot, then another one won a later ballot and died.
+    let set = net.bus(5).voters.set().unwrap().clone();
+    for number in 1..=3 {
+        let bus = net.servers.get_mut(&number).unwrap().bus.as_mut().unwrap();
+        bus.votes.restore(crate::packet::CHOICE, crate::ballot::Given { epoch: Epoch(9), candidate: id(4) });
+    }
+    let (epoch, previous) = (set.epoch.next(), set.voters.clone());
+    let set = VoterSet { epoch, after: set.epoch, origin: Origin::Chosen, previous, ..set };
+    let now = net.now();
+    net.servers.get_mut(&5).unwrap().bus.as_mut().unwrap().hear_voters(now, &set, true);
+    net.run(1_000);
+    assert!(!net.bus(5).voters().previous.is_empty() && !net.agrees());
+    net.run_until(20_000, "voters are chosen again", |net| chosen(net) && net.bus(5).voters().previous.is_empty());
+    assert!(net.bus(5).voters().epoch > Epoch(9));
 }
 
 #[test]

@@ -102,3 +102,23 @@ fn who_does_not_vote_can_neither_report_nor_vote() {
         assert_eq!(state(&net, 1), before, "{body:?}");
     }
 }
+
+#[test]
+fn word_of_being_forgotten_moves_nothing() {
+    let mut net = settled();
+    let cluster = ClusterId::from_bytes([9; 16]);
+    let told = |net: &Net| net.has_event(1, |event| matches!(event, Event::ForgottenHere { .. }));
+    let wish = |number| crate::packet::Forgetting { id: id(number), tag: 7, left_ms: 9_000 };
+    for (from, about, incarnation, expected) in [(9, 1, 1, false), (2, 3, 1, false), (2, 1, 0, false), (2, 1, 1, true)]
+    {
+        let before = state(&net, 1);
+        let header = Header { incarnation: Incarnation(incarnation), sequence: 0 };
+        let bytes = encode(cluster, header, &Body::Forgotten(wish(about)));
+        let now = net.now();
+        net.servers.get_mut(&1).unwrap().bus.as_mut().unwrap().handle_packet(now, id(from), &bytes);
+        net.drain(1);
+        assert_eq!((told(&net), state(&net, 1)), (expected, before), "{from} {about}");
+    }
+    net.run(20_000);
+    assert!(net.agrees() && net.bus(2).member(id(1)).is_some());
+}

@@ -1,20 +1,27 @@
-//! From nothing to a cluster in which everybody has its part.
+//! A cluster in which everybody has its part.
 
 use core::time::Duration;
 
-use ashlar_bus::slot::{GroupId, SLOTS, SlotRange, Zone};
-use ashlar_bus::{Command, Config};
+use ashlar_bus::Config;
+use ashlar_bus::claim::Claim;
+use ashlar_bus::member::{Description, Life, MemberRecord};
+use ashlar_bus::saved::Saved;
+use ashlar_bus::slot::{GroupId, SLOTS, SlotRange, SlotSet, Zone};
+use ashlar_bus::voters::{FIRST_LIFE, Origin, VoterSet};
 use ashlar_wire::epoch::Epoch;
 
 use super::timeline::Timeline;
 use super::{MILLI_NS, SECOND_NS};
 use crate::bus::net::Links;
-use crate::bus::world::{Memory, World, WorldOptions, address_of};
+use crate::bus::world::{World, WorldOptions, address_of};
 
-/// The ids of all large clusters come from here, so that one may begin with the disks of another.
+/// The ids of all large clusters come from here: the same layout has the same ids.
 const IDS_SEED: u64 = 1;
 
-/// How long each step of the forming may take, by the world's clock.
+/// The epoch of every claim: voters have decided it.
+const FIRST_EPOCH: Epoch = Epoch(2);
+
+/// How long the forming may take, by the world's clock.
 const STEP_NS_MAX: u64 = 120 * SECOND_NS;
 
 /// Who does what.
@@ -75,6 +82,22 @@ impl Layout {
         SlotRange::new(bound(at), bound(at + 1) - 1).expect("there are fewer groups than slots")
     }
 
+    /// What a member says about itself.
+    fn record(&self, world: &World<Timeline>, member: u32) -> MemberRecord {
+        let replica_of = self.place(member).filter(|(_, place)| *place > 0).map(|(at, _)| Self::group(at));
+        let description = Description {
+            incarnation: FIRST_LIFE,
+            // Its first words name no group, its second ones do.
+            revision: u32::from(replica_of.is_some()),
+            zone: world.zone(member),
+            address: address_of(member).into(),
+            follows: replica_of.into_iter().collect(),
+            memory_since: FIRST_LIFE,
+            interest: Default::default(),
+        };
+        MemberRecord { id: world.id(member), description, life: Life::default() }
+    }
+
     fn options(&self, seed: u64) -> WorldOptions {
         WorldOptions {
             seed,
@@ -98,70 +121,82 @@ impl Layout {
 pub struct Formed {
     /// Who does what.
     pub layout: Layout,
-    /// What each member has on its disk.
-    pub memories: Vec<Memory>,
-    /// How long each step took by the world's clock.
-    pub took_ns: Vec<(&'static str, u64)>,
+    /// It, in agreement and with nothing left to say.
+    pub world: World<Timeline>,
 }
 
-/// Brings a cluster up from nothing.
+/// Writes what each member remembers of a cluster that has been whole for long, and starts all of them.
 ///
 /// # Errors
-/// A step did not come to its end in time.
+/// They do not agree and serve within a while.
 pub fn form(layout: &Layout, seed: u64) -> Result<Formed, String> {
     let mut world = World::new(layout.options(seed), Timeline::new(layout));
-    let mut took_ns = Vec::new();
+    let common = Common::new(layout, &world);
     for member in 0..layout.members {
-        world.start(member).map_err(|error| error.to_string())?;
-        world.run_until(world.now_ns() + MILLI_NS);
-        if member > 0 {
-            let meet = Command::Meet { id: world.id(0), address: address_of(0) };
-            world.command(member, meet).map_err(|error| error.to_string())?;
-        }
-    }
-    let members = layout.members as usize;
-    let mut step = |world: &mut World<Timeline>, what, done: &dyn Fn(&World<Timeline>) -> bool| {
-        until(world, what, STEP_NS_MAX, done).map(|ns| took_ns.push((what, ns)))
-    };
-    step(&mut world, "all know all", &|world| knows(world, members) && agree_on(world, false))?;
-    if layout.voters > 0 {
-        let voters = (0..layout.voters).map(|at| world.id(at * layout.members / layout.voters)).collect();
-        world.command(0, Command::SetVoters { epoch: Epoch(1), voters }).map_err(|error| error.to_string())?;
-        step(&mut world, "all know the voters", &voters_are_set)?;
-    }
-    for at in 0..layout.groups() {
-        let claim = Command::Claim { group: Layout::group(at), slots: vec![layout.share(at)] };
-        world.command(at, claim).map_err(|error| error.to_string())?;
-    }
-    step(&mut world, "all slots are owned", &|world| slots_assigned(world) == SLOTS && agree_on(world, true))?;
-    for member in layout.groups()..layout.members {
-        let Some((at, _)) = layout.place(member) else { continue };
-        world.command(member, Command::Follow { group: Layout::group(at) }).map_err(|error| error.to_string())?;
-    }
-    let replicas = layout.replicas as usize;
-    step(&mut world, "all groups are followed", &|world| followed(world, replicas) && agree_on(world, true))?;
-    // Long enough for everything to be saved that need not be durable at once.
-    let saved_ns = world.now_ns() + 2 * layout.config.save_interval.as_nanos() as u64 + SECOND_NS;
-    world.run_until(saved_ns);
-    let memories = (0..layout.members).map(|member| world.memory(member)).collect();
-    Ok(Formed { layout: layout.clone(), memories, took_ns })
-}
-
-/// A new world of a cluster that was formed before: everybody starts from its disk, within a second, and agrees again.
-///
-/// # Errors
-/// They did not agree in time, or a disk was not taken back.
-pub fn restart(formed: &Formed, seed: u64) -> Result<World<Timeline>, String> {
-    let layout = &formed.layout;
-    let mut world = World::new(layout.options(seed), Timeline::new(layout));
-    for (member, memory) in (0..).zip(&formed.memories) {
-        world.remember(member, memory.clone());
+        world.remember(member, common.memory(layout, &world, member).encode());
         world.start(member).map_err(|error| error.to_string())?;
         world.run_until(u64::from(member + 1) * SECOND_NS / u64::from(layout.members));
     }
-    until(&mut world, "the cluster is as before", STEP_NS_MAX, &|world| all_is_well(world))?;
+    until(&mut world, "all is well", STEP_NS_MAX, &all_is_well)?;
+    // Long enough for everything to be saved that need not be durable at once, and for the last sweep to be forgotten.
+    world.run_until(world.now_ns() + 2 * layout.config.save_interval.as_nanos() as u64 + SECOND_NS);
+    until(&mut world, "all is well", STEP_NS_MAX, &all_is_well)?;
+    Ok(Formed { layout: layout.clone(), world })
+}
+
+/// What all members remember.
+struct Common {
+    members: Vec<MemberRecord>,
+    claims: Vec<Claim>,
+    voters: Option<VoterSet>,
+}
+
+impl Common {
+    fn new(layout: &Layout, world: &World<Timeline>) -> Self {
+        let claim = |at| Claim {
+            group: Layout::group(at),
+            owner: world.id(at),
+            epoch: FIRST_EPOCH,
+            slots: SlotSet::from_ranges([layout.share(at)]),
+        };
+        let mut voters: Vec<_> = (0..layout.voters).map(|at| world.id(at * layout.members / layout.voters)).collect();
+        voters.sort_unstable();
+        let set = VoterSet {
+            epoch: Epoch(1),
+            origin: Origin::Told,
+            after: Epoch::ZERO,
+            floor: Epoch::ZERO,
+            voters,
+            previous: Vec::new(),
+            forgetful: Vec::new(),
+            previous_forgetful: Vec::new(),
+        };
+        Self {
+            members: (0..layout.members).map(|member| layout.record(world, member)).collect(),
+            claims: (0..layout.groups()).map(claim).collect(),
+            voters: Some(set).filter(|set| !set.voters.is_empty()),
+        }
+    }
+
+    fn memory(&self, layout: &Layout, world: &World<Timeline>, member: u32) -> Saved {
+        let own = world.id(member);
+        Saved {
+            current: FIRST_EPOCH,
+            voters: self.voters.clone(),
+            claims: self.claims.clone(),
+            members: self.members.iter().filter(|record| record.id != own).cloned().collect(),
+            places: layout.place(member).map(|(at, _)| (Layout::group(at), 0)).into_iter().collect(),
+            ..Saved::new(world.cluster(member), own)
+        }
+    }
+}
+
+/// A clone of a formed cluster, in which chance goes its own way.
+pub fn again(formed: &Formed, seed: u64) -> World<Timeline> {
+    let mut world = formed.world.clone();
+    world.reseed(seed);
     world.run_until(world.now_ns() + SECOND_NS);
-    Ok(world)
+    world
 }
 
 /// Runs until `done`, looking ten times a second; how long that took.
@@ -201,20 +236,4 @@ pub(super) fn agree_on(world: &World<Timeline>, claims: bool) -> bool {
 /// Whether all agree on everything and every group takes writes at its primary.
 pub(super) fn all_is_well(world: &World<Timeline>) -> bool {
     agree_on(world, true) && world.watch().are_all_served(world)
-}
-
-fn knows(world: &World<Timeline>, members: usize) -> bool {
-    world.bus(0).is_some_and(|bus| bus.members().count() == members)
-}
-
-fn voters_are_set(world: &World<Timeline>) -> bool {
-    running(world).all(|(_, bus)| bus.voters().epoch == Epoch(1) && bus.voters().previous.is_empty())
-}
-
-fn slots_assigned(world: &World<Timeline>) -> u16 {
-    world.bus(0).map_or(0, |bus| bus.cluster_state().slots_assigned)
-}
-
-fn followed(world: &World<Timeline>, replicas: usize) -> bool {
-    world.bus(0).is_some_and(|bus| bus.groups().all(|view| view.replicas.len() >= replicas))
 }

@@ -1,7 +1,7 @@
 //! Many members die at one instant; how long until every slot is served again.
 
 use super::SECOND_NS;
-use super::form::{Formed, agree_on, restart, until};
+use super::form::{Formed, again, agree_on, until};
 use crate::bus::member::Traffic;
 use crate::rng::Rng;
 
@@ -41,6 +41,8 @@ pub struct KillReport {
     pub false_failures: u64,
     /// What each member that is left sent from the death until all agreed.
     pub traffic: Vec<Traffic>,
+    /// The most that a member sent in one second of that.
+    pub burst_bytes: u64,
 }
 
 impl KillReport {
@@ -57,7 +59,7 @@ impl KillReport {
 /// It did not come to that, or something happened that must never be.
 pub fn kill(formed: &Formed, victims: Victims, seed: u64) -> Result<KillReport, String> {
     let layout = &formed.layout;
-    let mut world = restart(formed, seed)?;
+    let mut world = again(formed, seed);
     let mut rng = Rng::new(seed).fork("kill", 0);
     world.run_until(world.now_ns() + rng.below(2 * SECOND_NS));
     let dead = choose(formed, victims, &mut rng);
@@ -81,6 +83,8 @@ pub fn kill(formed: &Formed, victims: Victims, seed: u64) -> Result<KillReport, 
     }
     let since = |at_ns: Option<u64>| at_ns.unwrap_or(killed_ns) - killed_ns;
     let traffic = world.take_traffic();
+    let traffic: Vec<Traffic> =
+        (0..).zip(traffic).filter(|(no, _)| !dead.contains(no)).map(|(_, traffic)| traffic).collect();
     let watch = world.watch();
     Ok(KillReport {
         killed: dead.len() as u32,
@@ -94,7 +98,8 @@ pub fn kill(formed: &Formed, victims: Victims, seed: u64) -> Result<KillReport, 
         agreed_ns: agreed_ns - killed_ns,
         elections: watch.elections.count,
         false_failures: watch.false_failures.count,
-        traffic: (0..).zip(traffic).filter(|(no, _)| !dead.contains(no)).map(|(_, traffic)| traffic).collect(),
+        burst_bytes: traffic.iter().map(|one| one.burst).max().unwrap_or(0),
+        traffic,
     })
 }
 

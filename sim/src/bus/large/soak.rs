@@ -1,7 +1,7 @@
 //! Nothing happens, for a long time: what it costs, and whether anybody is declared failed who is not.
 
 use super::SECOND_NS;
-use super::form::{Formed, restart, until};
+use super::form::{Formed, again, until};
 use crate::bus::member::Traffic;
 use crate::bus::net::Links;
 use crate::rng::Rng;
@@ -38,7 +38,7 @@ pub struct SoakReport {
     pub lasted_ns: u64,
 }
 
-/// Runs so long; `tell` hears how far it is, about once in a simulated hour.
+/// Runs so long, or until `is_over`; `tell` hears how far it is, about once in a simulated hour.
 ///
 /// # Errors
 /// Something happened that must never be.
@@ -46,10 +46,11 @@ pub fn soak(
     formed: &Formed,
     options: SoakOptions,
     seed: u64,
+    is_over: &dyn Fn() -> bool,
     tell: &mut dyn FnMut(u64, &SoakReport),
 ) -> Result<SoakReport, String> {
     let layout = &formed.layout;
-    let mut world = restart(formed, seed)?;
+    let mut world = again(formed, seed);
     world.set_links(Links { loss_ppm: options.loss_ppm, ..world.links() });
     let mut rng = Rng::new(seed).fork("soak", 0);
     let (began_ns, events) = (world.now_ns(), world.events());
@@ -79,13 +80,17 @@ pub fn soak(
             }
             pause_ns = now_ns + 1 + rng.below(2 * gap_ns);
         }
-        if now_ns >= hour_ns || now_ns >= end_ns {
+        let is_over = is_over();
+        if now_ns >= hour_ns || now_ns >= end_ns || is_over {
             hour_ns += 3_600 * SECOND_NS;
             report.false_failures = world.watch().false_failures.count;
             report.false_suspicions = world.watch().false_suspicions.count;
             report.events = world.events() - events;
             report.lasted_ns = now_ns - began_ns;
             tell(report.lasted_ns, &report);
+        }
+        if is_over {
+            break;
         }
     }
     report.traffic = world.take_traffic();
@@ -98,9 +103,7 @@ pub fn soak(
 /// The change did not become known.
 pub fn idle_traffic(formed: &Formed, seed: u64) -> Result<(SoakReport, u64), String> {
     let layout = &formed.layout;
-    let mut world = restart(formed, seed)?;
-    // What a restart has to say is said after this.
-    world.run_until(world.now_ns() + 20 * SECOND_NS);
+    let mut world = again(formed, seed);
     let (began_ns, events) = (world.now_ns(), world.events());
     world.take_traffic();
     world.watch_mut().begin();

@@ -1,7 +1,7 @@
 //! The cluster falls into two halves and comes together again.
 
 use super::SECOND_NS;
-use super::form::{Formed, Layout, all_is_well, restart, until};
+use super::form::{Formed, Layout, again, all_is_well, until};
 use super::timeline::Timeline;
 use crate::bus::world::World;
 
@@ -28,7 +28,7 @@ pub struct SplitReport {
 /// They did not come together again in time.
 pub fn split(formed: &Formed, for_ns: u64, seed: u64) -> Result<SplitReport, String> {
     let layout = &formed.layout;
-    let mut world = restart(formed, seed)?;
+    let mut world = again(formed, seed);
     // Halves of groups and of replicas alike, but never a whole group on one side.
     let side = |no: u32| (no % layout.groups() + no / layout.groups()) % 2;
     let sides: Vec<u8> = (0..layout.members).map(|no| side(no) as u8).collect();

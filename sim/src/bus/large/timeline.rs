@@ -30,7 +30,7 @@ impl Times {
 }
 
 /// Watches a large world.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Timeline {
     /// The group of which each member says that it is the primary, and whether it takes writes.
     primary_of: Vec<Option<(GroupId, bool)>>,

@@ -4,10 +4,12 @@
 //! members that it was meant for. An operator repeats a wish after a while only, so that what the bus has to do by
 //! itself, it has to do by itself.
 
-use ashlar_bus::Command;
 use ashlar_bus::slot::{GroupId, SLOTS, Slot, SlotRange};
+use ashlar_bus::{Bus, Command};
+use ashlar_wire::epoch::Epoch;
+use ashlar_wire::id::ServerId;
 
-use super::params::Params;
+use super::params::{Class, Params};
 use crate::bus::check::Checker;
 use crate::bus::world::{World, address_of};
 
@@ -20,6 +22,13 @@ pub(super) struct Operator {
     patience_ns: u64,
     /// When each member was last introduced.
     met_ns: Vec<Option<u64>>,
+    /// The epoch of the voters that were told last, and which set that is, if they were taken.
+    voters_epoch: u64,
+    voters_told: Option<u64>,
+    /// When the operator last told the same ones anew.
+    voters_told_ns: u64,
+    /// Voters are told one set at a time, as an authority ought to.
+    is_careful: bool,
 }
 
 impl Operator {
@@ -30,6 +39,26 @@ impl Operator {
             replicas: params.replicas,
             patience_ns: 2 * params.config.member_timeout.as_nanos() as u64,
             met_ns: vec![None; params.members as usize],
+            voters_epoch: 1_000,
+            voters_told: None,
+            voters_told_ns: 0,
+            // Sets that were told at once and do not know of each other come to an end, unless a voter of the set before loses
+            // its memory: it may have gone over to one of them. So says the head of the bus's `voters`.
+            is_careful: params.classes.iter().any(|class| matches!(class, Class::Rot | Class::Wipe)),
+        }
+    }
+
+    /// Tells a member that these vote from now on.
+    pub(super) fn tell_voters(&mut self, world: &mut World<Checker>, member: u32, voters: Vec<ServerId>) {
+        let Some(view) = world.bus(member).map(Bus::voters) else { return };
+        let is_last = self.voters_told.is_none_or(|told| told == view.fingerprint && world.watch().is_complete(told));
+        if self.is_careful && !is_last {
+            return;
+        }
+        self.voters_epoch += 1;
+        let set = Command::SetVoters { epoch: Epoch(self.voters_epoch), voters };
+        if world.command(member, set).is_ok() {
+            self.voters_told = world.bus(member).map(|bus| bus.voters().fingerprint);
         }
     }
 
@@ -52,6 +81,25 @@ impl Operator {
             self.see_to_group(world, at as u32);
         }
         self.see_to_slots(world, anchor);
+    }
+
+    /// Where no majority of the voters remembers its votes, nobody can be elected until voters are told anew: that is what
+    /// an authority is asked to do then. The same ones do. Where a majority remembers, the bus has to manage by itself.
+    /// To be called when everything has healed, so that all get to know the last set that is left.
+    pub(super) fn see_to_voters(&mut self, world: &mut World<Checker>) {
+        let anchor = (0..self.members).find(|no| world.bus(*no).is_some());
+        let Some((anchor, view)) = anchor.and_then(|no| Some((no, world.bus(no)?.voters()))) else { return };
+        let remembers = |id: &ServerId| world.number_of(*id).is_some_and(|no| world.watch().remembers(no, &view));
+        let remembering = view.voters.iter().filter(|id| remembers(id)).count();
+        let recently = world.now_ns() - self.voters_told_ns < self.patience_ns;
+        let mut running = (0..self.members).filter_map(|no| world.bus(no));
+        let all_know = running.all(|bus| bus.voters().fingerprint == view.fingerprint);
+        if !all_know || view.voters.is_empty() || remembering > view.voters.len() / 2 || recently {
+            return;
+        }
+        let voters = view.voters.to_vec();
+        (self.voters_told_ns, self.voters_told) = (world.now_ns(), None);
+        self.tell_voters(world, anchor, voters);
     }
 
     fn introduce(&mut self, world: &mut World<Checker>, anchor: u32, member: u32) {

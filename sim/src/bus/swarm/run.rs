@@ -6,7 +6,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ashlar_bus::Command;
 use ashlar_bus::slot::{GroupId, SlotRange, Zone};
-use ashlar_wire::epoch::Epoch;
 use ashlar_wire::id::ServerId;
 
 use super::operator::Operator;
@@ -177,8 +176,6 @@ struct Run<'a> {
     sequence: u64,
     storms: u32,
     chance: Rng,
-    /// Of the voters that were chosen last.
-    voters_epoch: u64,
 }
 
 impl<'a> Run<'a> {
@@ -207,7 +204,6 @@ impl<'a> Run<'a> {
             config: params.config.clone(),
             flight_ns_max: links.latency_ns + links.jitter_ns + late_ns.max(storm_ns),
             persist_ns_max: params.persist_ns_max,
-            by_hand: params.classes.contains(&Class::Failover),
         };
         Self {
             params,
@@ -217,7 +213,6 @@ impl<'a> Run<'a> {
             sequence: 0,
             storms: 0,
             chance: Rng::new(params.seed).fork("run", 0),
-            voters_epoch: 1_000,
         }
     }
 
@@ -343,6 +338,7 @@ impl<'a> Run<'a> {
         loop {
             if down.is_empty() {
                 self.operator.tend(&mut self.world);
+                self.operator.see_to_voters(&mut self.world);
             }
             self.judged()?;
             let expected = Expected {
@@ -351,6 +347,7 @@ impl<'a> Run<'a> {
                 groups: self.operator.groups(),
                 lost: &lost,
                 covered: down.is_empty(),
+                full_coverage: self.params.config.require_full_coverage,
             };
             let agreed = agree(&self.world, &expected);
             let now_ns = self.world.now_ns();
@@ -391,14 +388,14 @@ impl<'a> Run<'a> {
         runs
     }
 
-    /// Whether a majority of the voters would still run and remember its votes without this member. Without one nobody can
-    /// be elected until an operator takes over, by design; there is nothing to be seen in such a world.
+    /// Whether a majority of the latest voters would still remember its votes without this member. Without one nobody can
+    /// be elected, by design, until an operator gives new voters; where all is well, one does (see `operator`).
     fn may_lose(&self, member: u32) -> bool {
         let views = (0..self.params.members).filter_map(|no| self.world.bus(no)).map(|bus| bus.voters());
         let Some(latest) = views.max_by_key(|view| view.epoch) else { return false };
         [latest.voters, latest.previous].into_iter().filter(|set| !set.is_empty()).all(|set| {
             let voters = set.iter().filter_map(|id| self.world.number_of(*id));
-            let left = voters.filter(|no| *no != member && self.world.watch().remembers(*no, latest.epoch)).count();
+            let left = voters.filter(|no| *no != member && self.world.watch().remembers(*no, &latest)).count();
             left > set.len() / 2
         })
     }
@@ -502,9 +499,9 @@ impl<'a> Run<'a> {
                 (by, Command::Forget { id: self.world.id(member) })
             }
             Fault::SetVoters { member, mask } => {
-                self.voters_epoch += 1;
                 let voters = (0..self.params.members).filter(|no| mask >> no & 1 == 1).map(|no| self.world.id(no));
-                (member, Command::SetVoters { epoch: Epoch(self.voters_epoch), voters: voters.collect() })
+                let voters = voters.collect();
+                return self.operator.tell_voters(&mut self.world, member, voters);
             }
             Fault::Stranger { member, invited } => {
                 let stranger = self.params.members;
@@ -513,11 +510,19 @@ impl<'a> Run<'a> {
             }
             _ => return,
         };
-        let forgotten = if let Command::Forget { id } = &command { self.world.number_of(*id) } else { None };
-        if self.world.bus(member).is_some() && self.world.command(member, command).is_ok() {
-            let now_ns = self.world.now_ns();
-            forgotten.into_iter().for_each(|other| self.world.watch_mut().forgotten(now_ns, other));
+        if self.world.bus(member).is_none() {
+            return;
         }
+        match &command {
+            Command::Forget { id } => {
+                let forgotten = self.world.number_of(*id);
+                self.world.watch_mut().wishing(forgotten.map(|other| (member, other)));
+            }
+            Command::Failover { group, .. } => self.world.watch_mut().asked(member, *group),
+            _ => {}
+        }
+        let _refused_or_not = self.world.command(member, command);
+        self.world.watch_mut().wishing(None);
     }
 
     fn cut(&mut self, from: u32, to: u32, for_ns: u64) {

@@ -1,0 +1,174 @@
+//! Many seeds of one scenario, and which of them fails.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use crate::command::{CommandFailure, Outside, PROGRESS_S, QUICK_S_MAX, is_help};
+use crate::report::Rows;
+use crate::scenarios::Scenario;
+use crate::swarm::{Failure, Outcome, Params, Plan, run_seed, shrink};
+
+/// What there is to ask for, for people.
+pub(crate) const HELP: &str = "\
+options, but for `bus`:
+  --seeds N              how many seeds (default 1000)
+  --from N               the first seed (default 0)
+  --seed N               this seed only
+  --servers N            so many servers instead of what the seed draws (3 to 7)
+  --check-determinism K  run every K-th seed twice and compare the hashes (default 50; 0: never)
+  --shrink               look for the few faults that a failure needs
+  --keep-going           do not stop at the first failing seed
+  --quick                end within 60 seconds
+  --json                 print one object and nothing else on standard output
+";
+
+struct Options {
+    scenario: Scenario,
+    seeds: u64,
+    from: u64,
+    servers: Option<u32>,
+    check_every: u64,
+    shrink: bool,
+    keep_going: bool,
+    quick: bool,
+    json: bool,
+}
+
+fn parse(scenario: Scenario, words: &[String]) -> Result<Options, String> {
+    let mut options = Options {
+        scenario,
+        seeds: 1_000,
+        from: 0,
+        servers: None,
+        check_every: 50,
+        shrink: false,
+        keep_going: false,
+        quick: false,
+        json: false,
+    };
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let mut number = || -> Result<u64, String> {
+            let text = words.next().ok_or_else(|| format!("{word} needs a number"))?;
+            text.parse().map_err(|_| format!("{text} is not a number"))
+        };
+        match word.as_str() {
+            "--seeds" => options.seeds = number()?,
+            "--from" => options.from = number()?,
+            "--seed" => (options.from, options.seeds) = (number()?, 1),
+            "--servers" => options.servers = Some(number()?.clamp(3, 7) as u32),
+            "--check-determinism" => options.check_every = number()?,
+            "--shrink" => options.shrink = true,
+            "--keep-going" => options.keep_going = true,
+            "--quick" => options.quick = true,
+            "--json" => options.json = true,
+            _ => return Err(format!("{word} is not an option")),
+        }
+    }
+    Ok(options)
+}
+
+#[derive(Default)]
+struct Summary {
+    seeds: u64,
+    events: u64,
+    world_ns: u64,
+    failed: u64,
+    counters: BTreeMap<&'static str, u64>,
+}
+
+impl Summary {
+    fn add(&mut self, outcome: &Outcome) {
+        self.seeds += 1;
+        self.events += outcome.events;
+        self.world_ns += outcome.world_ns;
+        self.failed += u64::from(outcome.failure.is_some());
+        for (name, count) in &outcome.counters {
+            *self.counters.entry(name).or_default() += count;
+        }
+    }
+
+    fn rows(&self, seconds: f64) -> Rows {
+        let mut rows = Rows::default();
+        rows.add("seeds", self.seeds as f64, "seeds");
+        rows.add("failed", self.failed as f64, "seeds");
+        rows.add("speed", self.seeds as f64 / seconds, "seeds/s");
+        rows.add("events", self.events as f64, "events");
+        rows.add("event_speed", self.events as f64 / seconds, "events/s");
+        rows.add_ns("world_time", self.world_ns);
+        self.counters.iter().for_each(|(name, count)| rows.add(*name, *count as f64, "count"));
+        rows
+    }
+}
+
+/// Runs the seeds that the words after the scenario's name ask for.
+pub(crate) fn command(
+    scenario: Scenario,
+    words: impl Iterator<Item = String>,
+    outside: &mut Outside<'_>,
+) -> Result<(), CommandFailure> {
+    let words: Vec<String> = words.collect();
+    if words.iter().any(|word| is_help(word)) {
+        return Ok(write!(outside.out, "usage: ashlar sim {} [options]\n\n{HELP}", scenario.name)?);
+    }
+    let options = parse(scenario, &words).map_err(CommandFailure::Usage)?;
+    let summary = run(&options, outside)?;
+    summary.rows((outside.elapsed_s)()).print(outside.out, scenario.name, options.json)?;
+    match summary.failed {
+        0 => Ok(()),
+        failed => Err(CommandFailure::Wrong(format!("{failed} of {} seeds failed", summary.seeds))),
+    }
+}
+
+fn run(options: &Options, outside: &mut Outside<'_>) -> std::io::Result<Summary> {
+    let mut summary = Summary::default();
+    let mut told_s = 0.0;
+    for seed in options.from..options.from.saturating_add(options.seeds) {
+        let mut params = Params::draw(seed, options.scenario.classes);
+        params.servers = options.servers.unwrap_or(params.servers);
+        let mut outcome = run_seed(&params, &options.scenario.make);
+        if options.check_every > 0 && seed % options.check_every == 0 {
+            check_determinism(options, &params, &mut outcome);
+        }
+        summary.add(&outcome);
+        if options.seeds == 1 {
+            writeln!(outside.err, "seed {seed}: {} events, event hash {:016x}", outcome.events, outcome.event_hash)?;
+        }
+        if let Some(failure) = outcome.failure {
+            tell_failure(options, failure, outside.err)?;
+            if !options.keep_going {
+                break;
+            }
+        }
+        let now_s = (outside.elapsed_s)();
+        if now_s - told_s > PROGRESS_S {
+            told_s = now_s;
+            writeln!(outside.err, "{} seeds, {:.1} seeds/s", summary.seeds, summary.seeds as f64 / now_s)?;
+        }
+        if options.quick && now_s > QUICK_S_MAX {
+            break;
+        }
+    }
+    Ok(summary)
+}
+
+fn check_determinism(options: &Options, params: &Params, outcome: &mut Outcome) {
+    let again = run_seed(params, &options.scenario.make);
+    if outcome.failure.is_none() && (again.event_hash, again.events) != (outcome.event_hash, outcome.events) {
+        let [once, twice] = [outcome.event_hash, again.event_hash];
+        outcome.failure = Some(Failure {
+            what: format!("the same seed had two histories: {once:016x} and {twice:016x}"),
+            params: params.clone(),
+            plan: Plan::draw(params),
+            tail: Vec::new(),
+        });
+    }
+}
+
+fn tell_failure(options: &Options, failure: Failure, err: &mut dyn Write) -> std::io::Result<()> {
+    let seed = failure.params.seed;
+    let failure = if options.shrink { shrink(failure, &options.scenario.make) } else { failure };
+    let servers = options.servers.map(|servers| format!(" --servers {servers}")).unwrap_or_default();
+    let name = options.scenario.name;
+    writeln!(err, "{failure}run it again: ashlar sim {name} --seed {seed}{servers} [--shrink]\n")
+}
