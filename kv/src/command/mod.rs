@@ -5,6 +5,8 @@ pub(crate) mod connection;
 pub(crate) mod elements;
 pub(crate) mod expire;
 pub(crate) mod generic;
+pub(crate) mod hash;
+pub(crate) mod hash_expiry;
 pub(crate) mod introspect;
 pub(crate) mod run;
 pub(crate) mod set;
@@ -17,5 +19,14 @@ pub(crate) use call::{Call, Effects, Run};
 pub(crate) use run::Runs;
 
 /// The commands of every family: full names, and what runs each.
-const FAMILIES: &[&[(&str, Run)]] =
-    &[connection::RUNS, expire::RUNS, generic::RUNS, set::RUNS, space::RUNS, string::RUNS, transaction::RUNS];
+const FAMILIES: &[&[(&str, Run)]] = &[
+    connection::RUNS,
+    expire::RUNS,
+    generic::RUNS,
+    hash::RUNS,
+    hash_expiry::RUNS,
+    set::RUNS,
+    space::RUNS,
+    string::RUNS,
+    transaction::RUNS,
+];

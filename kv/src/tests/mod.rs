@@ -4,6 +4,8 @@
 //! replies as `redis-cli` would print them without colours; see [`check`].
 
 mod generic;
+mod hash;
+mod hash_expiry;
 mod set;
 mod string;
 mod transaction;
