@@ -1,5 +1,7 @@
 //! Commands: what is known of them, what runs them, and one module for each family.
 
+pub(crate) mod bitfield;
+pub(crate) mod bitmap;
 pub(crate) mod call;
 pub(crate) mod connection;
 pub(crate) mod elements;
@@ -20,6 +22,8 @@ pub(crate) use run::Runs;
 
 /// The commands of every family: full names, and what runs each.
 const FAMILIES: &[&[(&str, Run)]] = &[
+    bitfield::RUNS,
+    bitmap::RUNS,
     connection::RUNS,
     expire::RUNS,
     generic::RUNS,

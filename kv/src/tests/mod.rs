@@ -3,6 +3,7 @@
 //! Each family of commands has a file of its own. A conversation is written as people type it, one command a line, and its
 //! replies as `redis-cli` would print them without colours; see [`check`].
 
+mod bitmap;
 mod generic;
 mod hash;
 mod hash_expiry;
