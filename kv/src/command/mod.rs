@@ -9,6 +9,7 @@ pub(crate) mod expire;
 pub(crate) mod generic;
 pub(crate) mod hash;
 pub(crate) mod hash_expiry;
+pub(crate) mod hyperloglog;
 pub(crate) mod introspect;
 pub(crate) mod run;
 pub(crate) mod set;
@@ -29,6 +30,7 @@ const FAMILIES: &[&[(&str, Run)]] = &[
     generic::RUNS,
     hash::RUNS,
     hash_expiry::RUNS,
+    hyperloglog::RUNS,
     set::RUNS,
     space::RUNS,
     string::RUNS,

@@ -7,6 +7,7 @@ mod bitmap;
 mod generic;
 mod hash;
 mod hash_expiry;
+mod hyperloglog;
 mod set;
 mod string;
 mod transaction;
