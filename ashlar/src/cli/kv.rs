@@ -1,6 +1,6 @@
 //! `ashlar kv`: the key-value engine alone, in the foreground.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::failure::Failure;
 use crate::os::{kv, logs, process};

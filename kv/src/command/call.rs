@@ -36,6 +36,10 @@ pub(crate) enum Trace {
     AsIs,
     /// Nothing.
     Nothing,
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "the append log and replication, which will read it, are not there")
+    )]
     /// Other commands with the same effect, which do not depend on time, chance or order.
     Instead(Vec<Request>),
 }

@@ -31,7 +31,7 @@ impl Wanted {
     /// Reads word `at`: below zero, elements may come again.
     ///
     /// # Errors
-    /// It is no number, or more than anybody can want.
+    /// It is no number, or one that has no negative.
     pub(super) fn read(call: &Call<'_, '_>, at: usize) -> Result<Self, Error> {
         let count = call.integer(at)?;
         let many = || usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
@@ -40,8 +40,18 @@ impl Wanted {
                 Err(Error::text(format!("ERR value is out of range, value must between -{0} and {0}", i64::MAX)))
             }
             0.. => Ok(Self::Distinct(many())),
-            _ if many() > REPEATED_MAX => Err(Error::OUT_OF_RANGE),
             _ => Ok(Self::Repeated(many())),
+        }
+    }
+
+    /// The same, if a reply can hold so many.
+    ///
+    /// # Errors
+    /// It cannot.
+    pub(super) fn bounded(self) -> Result<Self, Error> {
+        match self {
+            Self::Repeated(count) if count > REPEATED_MAX => Err(Error::OUT_OF_RANGE),
+            _ => Ok(self),
         }
     }
 }

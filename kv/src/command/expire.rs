@@ -20,7 +20,7 @@ pub(super) const RUNS: &[(&str, Run)] = &[
 
 /// Only then is an expiry set.
 #[derive(Debug, Clone, Copy, Default)]
-struct When {
+pub(super) struct When {
     absent: bool,
     present: bool,
     greater: bool,
@@ -28,9 +28,13 @@ struct When {
 }
 
 impl When {
-    fn read(call: &Call<'_, '_>) -> Result<Self, Error> {
+    /// Reads the words from 3 up to `end`.
+    ///
+    /// # Errors
+    /// One is unknown, or two exclude each other.
+    pub(super) fn read(call: &Call<'_, '_>, end: usize) -> Result<Self, Error> {
         let mut when = Self::default();
-        for at in 3..call.args.len() {
+        for at in 3..end {
             match () {
                 () if call.args.is(at, "NX") => when.absent = true,
                 () if call.args.is(at, "XX") => when.present = true,
@@ -52,7 +56,7 @@ impl When {
     }
 
     /// Whether a key that expires `before` may expire at `at` instead. Never is later than any time.
-    fn allows(self, before: Option<i64>, at: i64) -> bool {
+    pub(super) fn allows(self, before: Option<i64>, at: i64) -> bool {
         let is_refused = self.absent && before.is_some()
             || self.present && before.is_none()
             || self.greater && before.is_none_or(|before| at <= before)
@@ -63,7 +67,7 @@ impl When {
 
 fn expire(call: &mut Call<'_, '_>, in_seconds: bool, is_point: bool, name: &str) -> Result<(), Error> {
     let key = call.key(1);
-    let when = When::read(call)?;
+    let when = When::read(call, call.args.len())?;
     let given = call.integer(2)?;
     let invalid = || Error::invalid_expiry(name);
     let ms = if in_seconds { given.checked_mul(1_000).ok_or_else(invalid)? } else { given };

@@ -1,10 +1,15 @@
 //! Commands: what is known of them, what runs them, and one module for each family.
 
+pub(crate) mod bitfield;
+pub(crate) mod bitmap;
 pub(crate) mod call;
 pub(crate) mod connection;
 pub(crate) mod elements;
 pub(crate) mod expire;
 pub(crate) mod generic;
+pub(crate) mod hash;
+pub(crate) mod hash_expiry;
+pub(crate) mod hyperloglog;
 pub(crate) mod introspect;
 pub(crate) mod list;
 pub(crate) mod list_wait;
@@ -22,9 +27,14 @@ pub(crate) use run::Runs;
 
 /// The commands of every family: full names, and what runs each.
 const FAMILIES: &[&[(&str, Run)]] = &[
+    bitfield::RUNS,
+    bitmap::RUNS,
     connection::RUNS,
     expire::RUNS,
     generic::RUNS,
+    hash::RUNS,
+    hash_expiry::RUNS,
+    hyperloglog::RUNS,
     list::RUNS,
     list_wait::RUNS,
     pubsub::RUNS,

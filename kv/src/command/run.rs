@@ -154,8 +154,10 @@ fn unknown_subcommand(command: &Command, word: &[u8]) -> Error {
 
 /// The slots of the keys that a call names.
 pub(crate) fn slots(ready: Ready, args: Args<'_>, into: &mut Vec<Slot>) {
-    // Without keys there it will fail as well, and needs none.
-    let _ = keys_of(ready.spec(), args, &mut |at, _| into.push(Slot::of(&args[at])));
+    // Most commands without keys there fail as well, but PFMERGE with a target only does not: any word may be its key.
+    if keys_of(ready.spec(), args, &mut |at, _| into.push(Slot::of(&args[at]))).is_err() {
+        into.extend(args.from(1).map(Slot::of));
+    }
 }
 
 /// Locks the keys that a call names.

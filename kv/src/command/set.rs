@@ -195,7 +195,7 @@ fn srandmember(call: &mut Call<'_, '_>) -> Result<(), Error> {
         }
         return Ok(());
     }
-    let wanted = Wanted::read(call, 2)?;
+    let wanted = Wanted::read(call, 2)?.bounded()?;
     let set = call.keys.get::<Set>(key)?;
     let len = set.map_or(0, Set::len);
     match (wanted, set) {

@@ -4,7 +4,11 @@
 //! replies as `redis-cli` would print them without colours; see [`check`]. Long ones are in files of their own beside the
 //! tests, see [`check_all`]; their replies are those of Valkey 8.1.
 
+mod bitmap;
 mod generic;
+mod hash;
+mod hash_expiry;
+mod hyperloglog;
 mod list;
 mod pubsub;
 mod server;

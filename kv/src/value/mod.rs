@@ -7,6 +7,7 @@
 pub mod choose;
 pub mod dict;
 pub mod hash;
+pub mod hll;
 pub mod list;
 pub(crate) mod object;
 pub mod score;
