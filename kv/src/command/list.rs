@@ -92,9 +92,9 @@ fn pop(call: &mut Call<'_, '_>, end: End) -> Result<(), Error> {
     let fill = call.settings.list_fill;
     let Some(list) = call.keys.get_mut::<List>(key)? else {
         if count.is_some() {
-            call.reply.null_array()
+            call.reply.null_array();
         } else {
-            call.reply.null()
+            call.reply.null();
         }
         return Ok(());
     };

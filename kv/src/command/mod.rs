@@ -8,6 +8,7 @@ pub(crate) mod introspect;
 pub(crate) mod list;
 pub(crate) mod list_wait;
 pub(crate) mod run;
+pub(crate) mod sorted_set;
 pub(crate) mod space;
 pub(crate) mod spec;
 pub(crate) mod string;
@@ -23,6 +24,11 @@ const FAMILIES: &[&[(&str, Run)]] = &[
     generic::RUNS,
     list::RUNS,
     list_wait::RUNS,
+    sorted_set::add::RUNS,
+    sorted_set::combine::RUNS,
+    sorted_set::pop::RUNS,
+    sorted_set::range::RUNS,
+    sorted_set::read::RUNS,
     space::RUNS,
     string::RUNS,
     transaction::RUNS,

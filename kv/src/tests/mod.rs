@@ -6,6 +6,7 @@
 
 mod generic;
 mod list;
+mod sorted_set;
 mod string;
 mod transaction;
 

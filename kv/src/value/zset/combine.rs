@@ -8,7 +8,9 @@
 use super::long::{Long, score_of};
 use super::{Body, ZSet};
 use crate::memory::hash_key::HashKey;
+use crate::memory::packed::Digits;
 use crate::value::dict::{Dict, Entry};
+use crate::value::set::Set;
 
 /// Something that has members with scores.
 pub trait Scored {
@@ -34,6 +36,24 @@ impl Scored for ZSet {
     fn visit_scores(&self, visit: &mut dyn FnMut(&[u8], f64) -> bool) {
         for entry in self {
             if !visit(&entry.member, entry.score) {
+                return;
+            }
+        }
+    }
+}
+
+impl Scored for Set {
+    fn members(&self) -> usize {
+        self.len()
+    }
+
+    fn score_of(&self, key: &HashKey, member: &[u8]) -> Option<f64> {
+        self.contains(member, key).then_some(1.0)
+    }
+
+    fn visit_scores(&self, visit: &mut dyn FnMut(&[u8], f64) -> bool) {
+        for member in self.iter() {
+            if !visit(member.bytes(&mut Digits::default()), 1.0) {
                 return;
             }
         }
