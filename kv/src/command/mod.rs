@@ -4,6 +4,7 @@ pub(crate) mod call;
 pub(crate) mod connection;
 pub(crate) mod expire;
 pub(crate) mod generic;
+pub(crate) mod geo;
 pub(crate) mod introspect;
 pub(crate) mod list;
 pub(crate) mod list_wait;
@@ -22,6 +23,7 @@ const FAMILIES: &[&[(&str, Run)]] = &[
     connection::RUNS,
     expire::RUNS,
     generic::RUNS,
+    geo::RUNS,
     list::RUNS,
     list_wait::RUNS,
     sorted_set::add::RUNS,

@@ -5,6 +5,7 @@
 //! tests, see [`check_all`]; their replies are those of Valkey 8.1.
 
 mod generic;
+mod geo;
 mod list;
 mod sorted_set;
 mod string;
