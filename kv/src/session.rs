@@ -213,9 +213,9 @@ impl Session {
     /// What follows a command: it waits, others are served, subscribers are told.
     fn settle(&mut self, frame: &Frame<'_>, ready: Ready, args: Args<'_>, mut keys: Keys<'_>) {
         self.reply.set_protocol(self.client.protocol);
-        if let Some(wait) = self.effects.wait.take() {
+        if let Some(mut wait) = self.effects.wait.take() {
             let who = (self.client.id, self.client.protocol, Arc::clone(&self.client.mailbox));
-            let request = Request::copy(args);
+            let request = wait.request.take().unwrap_or_else(|| Request::copy(args));
             let waiter = frame.engine.waiting.enter(who, keys.database(), request, &wait);
             self.waits = Some(Waits { waiter, deadline: wait.deadline, in_vain: wait.in_vain });
         }

@@ -44,6 +44,8 @@ pub(crate) struct Wait {
     pub(crate) deadline: Option<Instant>,
     /// What it replies when the time is over.
     pub(crate) in_vain: InVain,
+    /// What runs again, if not the command as it came.
+    pub(crate) request: Option<Request>,
 }
 
 /// What must be behind a key for a command that waits for it to run again.

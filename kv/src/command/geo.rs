@@ -249,11 +249,7 @@ impl<'c> Query<'c> {
                 self.count = count.ok_or(Error::new("ERR COUNT must be > 0"))?;
                 return Ok(Some(at + 2));
             }
-            () if has_value
-                && form.may_keep()
-                && (is("STORE") || is("STOREDIST"))
-                && is_named(call, at + 1) =>
-            {
+            () if has_value && form.may_keep() && (is("STORE") || is("STOREDIST")) && is_named(call, at + 1) => {
                 (self.target, self.keeps_distance) = (Some(call.key(at + 1)), is("STOREDIST"));
                 return Ok(Some(at + 2));
             }

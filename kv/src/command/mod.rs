@@ -12,6 +12,7 @@ pub(crate) mod run;
 pub(crate) mod sorted_set;
 pub(crate) mod space;
 pub(crate) mod spec;
+pub(crate) mod stream;
 pub(crate) mod string;
 pub(crate) mod transaction;
 
@@ -32,6 +33,11 @@ const FAMILIES: &[&[(&str, Run)]] = &[
     sorted_set::range::RUNS,
     sorted_set::read::RUNS,
     space::RUNS,
+    stream::add::RUNS,
+    stream::claim::RUNS,
+    stream::group::RUNS,
+    stream::info::RUNS,
+    stream::read::RUNS,
     string::RUNS,
     transaction::RUNS,
 ];

@@ -8,6 +8,7 @@ mod generic;
 mod geo;
 mod list;
 mod sorted_set;
+mod stream;
 mod string;
 mod transaction;
 

@@ -71,8 +71,7 @@ impl Point {
     #[must_use]
     pub fn distance_m(self, other: Self) -> f64 {
         let half = |one: f64, other: f64| ((other - one) / 2.0).sin();
-        let (longitude, other_longitude) =
-            (self.longitude * RADIANS_PER_DEGREE, other.longitude * RADIANS_PER_DEGREE);
+        let (longitude, other_longitude) = (self.longitude * RADIANS_PER_DEGREE, other.longitude * RADIANS_PER_DEGREE);
         let v = half(longitude, other_longitude);
         if v == 0.0 {
             return latitude_distance_m(self.latitude, other.latitude);
@@ -242,7 +241,10 @@ impl Cell {
             let edge = |place: f64| -max + (place / exact(1 << self.steps)) * (max - -max);
             edge(f64::from(place))..edge(f64::from(place) + 1.0)
         };
-        Area { longitude: range(gather(self.bits >> 1), LONGITUDE_MAX), latitude: range(gather(self.bits), LATITUDE_MAX) }
+        Area {
+            longitude: range(gather(self.bits >> 1), LONGITUDE_MAX),
+            latitude: range(gather(self.bits), LATITUDE_MAX),
+        }
     }
 
     /// The neighbour that is so many cells to the east and to the north; the grid has no edge.
