@@ -18,7 +18,7 @@ use crate::keyspace::Keys;
 use crate::resp::{Args, Parser, Protocol, Reply, Request, RequestLimits};
 use crate::settings::Settings;
 use crate::time::Now;
-use crate::waiting::{InVain, Waiter};
+use crate::waiting::Waiter;
 
 /// One connection.
 #[derive(Debug)]
@@ -38,7 +38,6 @@ pub struct Session {
 struct Waits {
     waiter: Waiter,
     deadline: Option<Instant>,
-    in_vain: InVain,
 }
 
 /// What to do with a connection after its requests were run.
@@ -140,7 +139,7 @@ impl Session {
             return;
         }
         self.engine.waiting.leave(&waits.waiter);
-        waits.in_vain.write(&mut self.reply);
+        self.reply.null_array();
     }
 
     #[inline]
@@ -222,11 +221,11 @@ impl Session {
     fn settle(&mut self, frame: &Frame<'_>, ready: Ready, args: Args<'_>, mut keys: Keys<'_>) {
         self.reply.set_protocol(self.client.protocol);
         self.client.mailbox.set_protocol(self.client.protocol);
-        if let Some(wait) = self.effects.wait.take() {
+        if let Some(mut wait) = self.effects.wait.take() {
             let who = (self.client.id, self.client.protocol, Arc::clone(&self.client.mailbox));
-            let request = Request::copy(args);
+            let request = wait.request.take().unwrap_or_else(|| Request::copy(args));
             let waiter = frame.engine.waiting.enter(who, keys.database(), request, &wait);
-            self.waits = Some(Waits { waiter, deadline: wait.deadline, in_vain: wait.in_vain });
+            self.waits = Some(Waits { waiter, deadline: wait.deadline });
         }
         frame.engine.settle(frame.settings, frame.now, ready, &mut keys, &mut self.effects);
         drop(keys);

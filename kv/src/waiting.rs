@@ -28,7 +28,7 @@ use ashlar_wire::time::Instant;
 
 use crate::client::{ClientId, Mailbox};
 use crate::keyspace::Kind;
-use crate::resp::{Protocol, Reply, Request};
+use crate::resp::{Protocol, Request};
 
 /// A database and a key in it.
 pub(crate) type Place = (usize, Box<[u8]>);
@@ -42,8 +42,8 @@ pub(crate) struct Wait {
     pub(crate) awaited: Awaited,
     /// Until then; nothing is for ever.
     pub(crate) deadline: Option<Instant>,
-    /// What it replies when the time is over.
-    pub(crate) in_vain: InVain,
+    /// What runs again, if not the command as it came.
+    pub(crate) request: Option<Request>,
 }
 
 /// What must be behind a key for a command that waits for it to run again.
@@ -53,25 +53,6 @@ pub(crate) struct Awaited {
     pub(crate) kind: Kind,
     /// Or anything else: the command has to tell that the key is gone.
     pub(crate) or_gone: bool,
-}
-
-/// What a command replies when it has waited in vain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum InVain {
-    Null,
-    NullArray,
-    Zero,
-}
-
-impl InVain {
-    /// Writes it.
-    pub(crate) fn write(self, reply: &mut Reply) {
-        match self {
-            Self::Null => reply.null(),
-            Self::NullArray => reply.null_array(),
-            Self::Zero => reply.integer(0),
-        }
-    }
 }
 
 /// When a command began to wait, among all: who came first is served first.

@@ -10,7 +10,7 @@ use crate::resp::Request;
 use crate::resp::number::Decimal;
 use crate::settings::Events;
 use crate::value::list::{End, List};
-use crate::waiting::{Awaited, InVain, Wait};
+use crate::waiting::{Awaited, Wait};
 
 pub(super) const RUNS: &[(&str, Run)] = &[
     ("blmove", blmove),
@@ -32,7 +32,7 @@ const fn pop_of(end: End) -> &'static [u8] {
 fn wait(call: &mut Call<'_, '_>, keys: Range<usize>, deadline: Option<ashlar_wire::time::Instant>) {
     let keys = keys.map(|at| call.args[at].into()).collect();
     let awaited = Awaited { kind: Kind::List, or_gone: false };
-    call.wait(Wait { keys, awaited, deadline, in_vain: InVain::NullArray });
+    call.wait(Wait { keys, awaited, deadline, request: None });
 }
 
 fn pop(call: &mut Call<'_, '_>, end: End) -> Result<(), Error> {

@@ -7,6 +7,7 @@ pub(crate) mod connection;
 pub(crate) mod elements;
 pub(crate) mod expire;
 pub(crate) mod generic;
+pub(crate) mod geo;
 pub(crate) mod hash;
 pub(crate) mod hash_expiry;
 pub(crate) mod hyperloglog;
@@ -17,8 +18,10 @@ pub(crate) mod pubsub;
 pub(crate) mod run;
 pub(crate) mod server;
 pub(crate) mod set;
+pub(crate) mod sorted_set;
 pub(crate) mod space;
 pub(crate) mod spec;
+pub(crate) mod stream;
 pub(crate) mod string;
 pub(crate) mod transaction;
 
@@ -32,6 +35,7 @@ const FAMILIES: &[&[(&str, Run)]] = &[
     connection::RUNS,
     expire::RUNS,
     generic::RUNS,
+    geo::RUNS,
     hash::RUNS,
     hash_expiry::RUNS,
     hyperloglog::RUNS,
@@ -40,7 +44,17 @@ const FAMILIES: &[&[(&str, Run)]] = &[
     pubsub::RUNS,
     server::RUNS,
     set::RUNS,
+    sorted_set::add::RUNS,
+    sorted_set::combine::RUNS,
+    sorted_set::pop::RUNS,
+    sorted_set::range::RUNS,
+    sorted_set::read::RUNS,
     space::RUNS,
+    stream::add::RUNS,
+    stream::claim::RUNS,
+    stream::group::RUNS,
+    stream::info::RUNS,
+    stream::read::RUNS,
     string::RUNS,
     transaction::RUNS,
 ];

@@ -6,6 +6,7 @@
 
 mod bitmap;
 mod generic;
+mod geo;
 mod hash;
 mod hash_expiry;
 mod hyperloglog;
@@ -13,6 +14,8 @@ mod list;
 mod pubsub;
 mod server;
 mod set;
+mod sorted_set;
+mod stream;
 mod string;
 mod transaction;
 
