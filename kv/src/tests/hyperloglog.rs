@@ -163,4 +163,3 @@ const WHAT_IS_REFUSED: &str = r#"
 fn what_is_refused() {
     check(WHAT_IS_REFUSED);
 }
-

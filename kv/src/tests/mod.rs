@@ -4,6 +4,7 @@
 //! replies as `redis-cli` would print them without colours; see [`check`].
 
 mod bitmap;
+mod copy;
 mod generic;
 mod hash;
 mod hash_expiry;

@@ -6,6 +6,7 @@ use super::set::Set;
 use super::stream::Stream;
 use super::zset::ZSet;
 use crate::keyspace::Kind;
+use crate::memory::hash_key::HashKey;
 
 /// What is behind a key that is no string.
 #[derive(Debug)]
@@ -27,6 +28,17 @@ impl Object {
             Self::SortedSet(set) => set.encoding(),
             Self::Hash(hash) => hash.encoding(),
             Self::Stream(stream) => stream.encoding(),
+        }
+    }
+
+    /// The same once more.
+    pub(crate) fn duplicate(&self, key: &HashKey) -> Self {
+        match self {
+            Self::List(list) => Self::List(list.clone()),
+            Self::Set(set) => Self::Set(set.clone()),
+            Self::SortedSet(set) => Self::SortedSet(set.duplicate(key)),
+            Self::Hash(hash) => Self::Hash(hash.clone()),
+            Self::Stream(stream) => Self::Stream(stream.clone()),
         }
     }
 }
