@@ -13,6 +13,7 @@ pub(crate) mod hyperloglog;
 pub(crate) mod introspect;
 pub(crate) mod run;
 pub(crate) mod set;
+pub(crate) mod sort;
 pub(crate) mod space;
 pub(crate) mod spec;
 pub(crate) mod string;
@@ -32,6 +33,7 @@ const FAMILIES: &[&[(&str, Run)]] = &[
     hash_expiry::RUNS,
     hyperloglog::RUNS,
     set::RUNS,
+    sort::RUNS,
     space::RUNS,
     string::RUNS,
     transaction::RUNS,

@@ -10,6 +10,7 @@ mod hash;
 mod hash_expiry;
 mod hyperloglog;
 mod set;
+mod sort;
 mod string;
 mod transaction;
 
