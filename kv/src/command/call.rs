@@ -36,10 +36,6 @@ pub(crate) enum Trace {
     AsIs,
     /// Nothing.
     Nothing,
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "the append log and replication, which will read it, are not there")
-    )]
     /// Other commands with the same effect, which do not depend on time, chance or order.
     #[expect(dead_code, reason = "nobody reads it before there is an append log or a replica")]
     Instead(Vec<Request>),

@@ -15,8 +15,10 @@ pub(super) const RUNS: &[(&str, Run)] = &[
     ("rename", rename),
     ("renamenx", renamenx),
     ("move", move_to),
+    ("copy", copy),
     ("object|encoding", encoding),
     ("object|freq", freq),
+    ("object|help", object_help),
     ("object|idletime", idletime),
     ("object|refcount", refcount),
 ];
@@ -88,8 +90,7 @@ fn give(call: &mut Call<'_, '_>, replaces: bool) -> Result<bool, Error> {
 fn move_to(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let key = call.key(1);
     let number = parse_i64(&call.args[2]).ok_or(Error::NOT_INTEGER)?;
-    let target = usize::try_from(number).ok().filter(|target| *target < call.engine.keyspace.databases());
-    let target = target.ok_or(Error::new("ERR DB index is out of range"))?;
+    let target = database_of(call, number)?;
     let source = call.keys.database();
     if source == target {
         return Err(Error::SAME_OBJECT);
@@ -102,6 +103,70 @@ fn move_to(call: &mut Call<'_, '_>) -> Result<(), Error> {
         call.keys.select(source);
     }
     call.reply.integer(i64::from(is_done));
+    Ok(())
+}
+
+/// The database that a client means by a number.
+fn database_of(call: &Call<'_, '_>, number: i64) -> Result<usize, Error> {
+    let database = usize::try_from(number).ok().filter(|database| *database < call.engine.keyspace.databases());
+    database.ok_or(Error::new("ERR DB index is out of range"))
+}
+
+fn copy(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let (from, to, source) = (call.key(1), call.key(2), call.keys.database());
+    let (mut target, mut replaces, mut at) = (source, false, 3);
+    let out_of_range =
+        || Error::text(format!("ERR value is out of range, value must between {} and {}", i32::MIN, i32::MAX));
+    while at < call.args.len() {
+        if call.args.is(at, "REPLACE") {
+            replaces = true;
+        } else if call.args.is(at, "DB") && at + 1 < call.args.len() {
+            at += 1;
+            let number = i32::try_from(call.integer(at)?).map_err(|_| out_of_range())?;
+            target = database_of(call, number.into())?;
+        } else {
+            return Err(Error::SYNTAX);
+        }
+        at += 1;
+    }
+    if source == target && from.bytes == to.bytes {
+        return Err(Error::SAME_OBJECT);
+    }
+    if call.keys.read(from).is_none() {
+        call.reply.integer(0);
+        return Ok(());
+    }
+    call.keys.select(target);
+    let is_there = call.keys.contains(to);
+    call.keys.select(source);
+    let is_done = (!is_there || replaces) && call.keys.copy(from, to, target);
+    if is_done {
+        call.keys.select(target);
+        call.changed(to, Events::GENERIC, "copy_to");
+        call.keys.select(source);
+    }
+    call.reply.integer(i64::from(is_done));
+    Ok(())
+}
+
+/// What OBJECT can be asked; the texts are ours.
+const OBJECT_HELP: [&str; 11] = [
+    "OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "ENCODING <key>",
+    "    The form in which the value of a key is kept.",
+    "FREQ <key>",
+    "    How often a key was used of late, on a logarithmic scale.",
+    "IDLETIME <key>",
+    "    Seconds since a key was last used.",
+    "REFCOUNT <key>",
+    "    How many share the value of a key.",
+    "HELP",
+    "    Print this help.",
+];
+
+fn object_help(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    call.reply.array(OBJECT_HELP.len());
+    OBJECT_HELP.iter().for_each(|line| call.reply.status(line));
     Ok(())
 }
 

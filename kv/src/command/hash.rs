@@ -7,8 +7,8 @@ use crate::keyspace::Key;
 use crate::resp::number::{Decimal, parse_i64};
 use crate::resp::{Protocol, Reply, Request};
 use crate::settings::Events;
+use crate::value::extended::Extended;
 use crate::value::hash::{Expiry, Field, Hash};
-use crate::value::score::parse_score;
 
 pub(super) const RUNS: &[(&str, Run)] = &[
     ("hdel", hdel),
@@ -261,21 +261,15 @@ fn hincrby(call: &mut Call<'_, '_>) -> Result<(), Error> {
 
 fn hincrbyfloat(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let key = call.key(1);
-    let more = parse_score(&call.args[3]).ok_or(Error::NOT_FLOAT)?;
-    if !more.is_finite() {
+    let more = Extended::parse(&call.args[3]).ok_or(Error::NOT_FLOAT)?;
+    if more == Extended::Infinite {
         return Err(Error::new("ERR value is NaN or Infinity"));
     }
     let old = old_of(call, key)?;
-    let value = match &old.value {
-        None => 0.0,
-        Some(text) => parse_score(text).ok_or(Error::new("ERR hash value is not a float"))?,
-    };
-    let new = value + more;
-    if !new.is_finite() {
-        return Err(Error::NOT_FINITE);
-    }
-    // The shortest digits that mean this number, never with an exponent.
-    let text = format!("{new}").into_bytes();
+    let value = Extended::parse(old.value.as_deref().unwrap_or(b"0"));
+    let value = value.ok_or(Error::new("ERR hash value is not a float"))?;
+    let Extended::Finite(new) = value.plus(more) else { return Err(Error::NOT_FINITE) };
+    let text = new.text().into_bytes();
     set_number(call, key, &text, "hincrbyfloat", &old, false);
     call.reply.bulk(&text);
     Ok(())

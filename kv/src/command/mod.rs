@@ -18,6 +18,7 @@ pub(crate) mod pubsub;
 pub(crate) mod run;
 pub(crate) mod server;
 pub(crate) mod set;
+pub(crate) mod sort;
 pub(crate) mod sorted_set;
 pub(crate) mod space;
 pub(crate) mod spec;
@@ -44,6 +45,7 @@ const FAMILIES: &[&[(&str, Run)]] = &[
     pubsub::RUNS,
     server::RUNS,
     set::RUNS,
+    sort::RUNS,
     sorted_set::add::RUNS,
     sorted_set::combine::RUNS,
     sorted_set::pop::RUNS,

@@ -461,6 +461,24 @@ impl<'a> Keys<'a> {
         true
     }
 
+    /// Gives a copy of what is behind a key, with its expiry, to a key of another database or the same, whatever that one has.
+    /// Says whether there was anything.
+    pub(crate) fn copy(&mut self, from: Key<'_>, to: Key<'_>, target: usize) -> bool {
+        let Some(handle) = self.live(from) else { return false };
+        let (first, shard) = (self.access.first(), self.shard(from.slot));
+        let record = shard.record(handle);
+        let (kind, is_raw) = (record.kind(), record.is_raw());
+        let expiry = record.expiry().map_or(Expiry::Never, Expiry::At);
+        if kind == Kind::String {
+            let text = record.value().to_vec();
+            self.shard_mut(to.slot).put_string(target, to, &text, is_raw, expiry, first);
+        } else {
+            let object = shard.object(handle).clone();
+            self.shard_mut(to.slot).put_object(target, to, kind, object, expiry, first);
+        }
+        true
+    }
+
     /// When a key expires: nothing if it is not there, `Some(None)` if it never does.
     #[expect(clippy::option_option, reason = "absent and never are two answers of one question")]
     pub(crate) fn expiry(&mut self, key: Key<'_>) -> Option<Option<i64>> {

@@ -119,6 +119,10 @@ const NUMBERS: &str = r#"
     "10.6"
     > HINCRBYFLOAT h f -5
     "5.6"
+    > HINCRBYFLOAT h f 5.0e3
+    "5005.60000000000000009"
+    > HINCRBYFLOAT h f 1e-5000
+    (error) ERR value is not a valid float
     > HINCRBYFLOAT h f x
     (error) ERR value is not a valid float
     > HINCRBYFLOAT h f inf

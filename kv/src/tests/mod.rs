@@ -5,6 +5,7 @@
 //! tests, see [`check_all`]; their replies are those of Valkey 8.1.
 
 mod bitmap;
+mod copy;
 mod generic;
 mod geo;
 mod hash;
@@ -14,6 +15,7 @@ mod list;
 mod pubsub;
 mod server;
 mod set;
+mod sort;
 mod sorted_set;
 mod stream;
 mod string;

@@ -6,6 +6,7 @@
 
 pub mod choose;
 pub mod dict;
+pub mod extended;
 pub mod geo;
 pub mod hash;
 pub mod hll;

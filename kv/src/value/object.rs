@@ -8,7 +8,7 @@ use super::zset::ZSet;
 use crate::keyspace::Kind;
 
 /// What is behind a key that is no string.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Object {
     List(List),
     Set(Set),
