@@ -191,14 +191,35 @@ fn zscan(call: &mut Call<'_, '_>) -> Result<(), Error> {
     call.reply.array(2);
     call.reply.bulk_integer(next.into());
     call.reply.array(if filter.members_only { shown.len() } else { 2 * shown.len() });
-    let mut text = Vec::new();
+    let (mut text, is_large) = (Vec::new(), set.encoding() == "skiplist");
     for entry in shown {
         call.reply.bulk(entry.member.bytes(&mut Digits::default()));
         if !filter.members_only {
             text.clear();
-            write_score(entry.score, &mut text);
+            if is_large {
+                write_all_digits(entry.score, &mut text)
+            } else {
+                write_score(entry.score, &mut text)
+            }
             call.reply.bulk(&text);
         }
     }
     Ok(())
+}
+
+/// Appends a score as a scan of a large set shows it in Valkey: rounded to 17 digits, as C's `%.17g`.
+fn write_all_digits(score: f64, out: &mut Vec<u8>) {
+    let scientific = format!("{score:.16e}");
+    let split = scientific.split_once('e').and_then(|(digits, power)| Some((digits, power.parse::<i32>().ok()?)));
+    let Some((digits, power)) = split else { return write_score(score, out) };
+    let trimmed = |text: &str| text.trim_end_matches('0').trim_end_matches('.').to_owned();
+    let text = match usize::try_from(16 - power) {
+        Ok(decimals @ 1..=20) => trimmed(&format!("{score:.decimals$}")),
+        Ok(0) => format!("{score:.0}"),
+        _ => {
+            let sign = if power < 0 { '-' } else { '+' };
+            format!("{}e{sign}{:02}", trimmed(digits), power.unsigned_abs())
+        }
+    };
+    out.extend_from_slice(text.as_bytes());
 }
