@@ -7,6 +7,7 @@ pub mod asking;
 pub mod bench;
 pub mod config;
 pub mod forget;
+pub mod kv;
 pub mod server;
 pub mod sim;
 pub mod status;
@@ -39,6 +40,8 @@ enum Command {
     Status(status::Arguments),
     /// Remove a server that left for good
     Forget(forget::Arguments),
+    /// Run the key-value engine alone: one server for any Redis or Valkey client
+    Kv(kv::Arguments),
     /// Measure the published figures on this machine
     Bench(bench::Arguments),
     /// Run clusters in virtual time: under every fault, or of thousands of servers of which half die
@@ -64,6 +67,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Command::Server(arguments) => server::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Forget(arguments) => forget::run(&arguments),
+        Command::Kv(arguments) => kv::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
     };

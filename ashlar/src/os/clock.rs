@@ -14,6 +14,13 @@ pub fn now() -> Instant {
     Instant::from_nanos(nanos.max(1))
 }
 
+/// Now, with the time of day.
+#[must_use]
+pub fn now_both() -> ashlar_kv::Now {
+    let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+    ashlar_kv::Now { unix_us: i64::try_from(since.as_micros()).unwrap_or(i64::MAX), instant: now() }
+}
+
 /// The same point for the runtime's timers.
 #[must_use]
 pub fn at(point: Instant) -> std::time::Instant {

@@ -11,6 +11,7 @@ pub mod files;
 pub mod fleet;
 pub mod heap;
 pub mod http;
+pub mod kv;
 pub mod logs;
 pub mod pages;
 pub mod process;

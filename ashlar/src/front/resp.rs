@@ -1,0 +1,169 @@
+//! The key-value service's port: RESP over TCP.
+//!
+//! A connection lives and dies on one worker. What came is run where it lies, and the replies leave with one write; only when
+//! the kernel takes no more does the connection wait to write. While a command of the client waits, its further requests stay
+//! in the kernel.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ashlar_kv::{Engine, Mailbox, Next, Session};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, watch};
+
+use crate::os::clock;
+
+/// Room for requests that a connection keeps while it has nothing to do, bytes.
+const INPUT_BYTES: usize = 16 << 10;
+/// Room for replies that it keeps.
+const OUTPUT_BYTES: usize = 16 << 10;
+/// Replies that wait to be sent, before no further request is read, bytes.
+const UNSENT_BYTES_MAX: usize = 1 << 20;
+/// Pause after the operating system refused to accept, for instance for want of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Accepts on the current worker until told to stop.
+///
+/// # Errors
+/// The listener cannot be used on this worker.
+pub async fn serve(
+    engine: Arc<Engine>,
+    listener: std::net::TcpListener,
+    mut stop: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let listener = TcpListener::from_std(listener)?;
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stop.wait_for(|&stop| stop) => return Ok(()),
+        };
+        match accepted {
+            Ok((stream, from)) => {
+                stream.set_nodelay(true).ok();
+                let connection = Connection::new(Arc::clone(&engine), stream);
+                tokio::spawn(async move {
+                    if let Err(error) = connection.live().await {
+                        tracing::debug!(%from, %error, "connection lost");
+                    }
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                clock::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+struct Connection {
+    stream: TcpStream,
+    session: Session,
+    /// Its first `filled` bytes came and were not run yet.
+    input: Vec<u8>,
+    filled: usize,
+    woken: Arc<Notify>,
+}
+
+impl Connection {
+    fn new(engine: Arc<Engine>, stream: TcpStream) -> Self {
+        let woken = Arc::new(Notify::new());
+        let wake = Arc::clone(&woken);
+        let mailbox = Arc::new(Mailbox::new(Box::new(move || wake.notify_one())));
+        Self { stream, session: Session::new(engine, mailbox), input: vec![0; INPUT_BYTES], filled: 0, woken }
+    }
+
+    /// Until the client or the session ends it.
+    async fn live(mut self) -> io::Result<()> {
+        let mut next = Next::Read;
+        loop {
+            self.send().await?;
+            next = match next {
+                Next::Close => return Ok(()),
+                Next::Read => tokio::select! {
+                    biased;
+                    ready = self.stream.readable() => {
+                        ready?;
+                        match self.read()? {
+                            Some(0) => return Ok(()),
+                            Some(_) => self.run(),
+                            None => Next::Read,
+                        }
+                    }
+                    () = self.woken.notified() => self.session.handle_mail(),
+                },
+                Next::Wait(deadline) => {
+                    let is_over = async {
+                        match deadline {
+                            Some(deadline) => clock::sleep_until(deadline).await,
+                            None => core::future::pending().await,
+                        }
+                    };
+                    let waited = tokio::select! {
+                        () = self.woken.notified() => self.session.handle_mail(),
+                        () = is_over => self.session.handle_time(clock::now_both()),
+                        gone = gone(&self.stream) => return gone,
+                    };
+                    // What came behind the command that waited.
+                    if waited == Next::Read { self.run() } else { waited }
+                }
+            };
+        }
+    }
+
+    /// Reads what is there; `None` if nothing is. Zero bytes are the end.
+    fn read(&mut self) -> io::Result<Option<usize>> {
+        if self.filled == self.input.len() {
+            self.input.resize(self.input.len() * 2, 0);
+        }
+        match self.stream.try_read(&mut self.input[self.filled..]) {
+            Ok(count) => {
+                self.filled += count;
+                Ok(Some(count))
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Runs what came, as far as it is whole.
+    fn run(&mut self) -> Next {
+        let (taken, next) = self.session.feed(&self.input[..self.filled], clock::now_both());
+        self.input.copy_within(taken..self.filled, 0);
+        self.filled -= taken;
+        if self.filled == 0 && self.input.len() > INPUT_BYTES {
+            self.input = vec![0; INPUT_BYTES];
+        }
+        next
+    }
+
+    /// Sends all replies.
+    async fn send(&mut self) -> io::Result<()> {
+        let mut sent = 0;
+        while sent < self.session.replies().len() {
+            match self.stream.try_write(&self.session.replies()[sent..]) {
+                Ok(count) => sent += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.stream.writable().await?,
+                Err(error) => return Err(error),
+            }
+        }
+        let replies = self.session.replies();
+        replies.clear();
+        if replies.capacity() > UNSENT_BYTES_MAX {
+            replies.shrink_to(OUTPUT_BYTES);
+        }
+        Ok(())
+    }
+}
+
+/// Completes when the client has closed its side, and not for bytes that came.
+async fn gone(stream: &TcpStream) -> io::Result<()> {
+    loop {
+        stream.ready(tokio::io::Interest::READABLE).await?;
+        if stream.peek(&mut [0; 1]).await? == 0 {
+            return Ok(());
+        }
+        // Bytes are there, and stay there: look again after a while.
+        clock::sleep(Duration::from_millis(100)).await;
+    }
+}

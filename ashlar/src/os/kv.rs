@@ -1,0 +1,91 @@
+//! The key-value engine alone: listeners, workers, signals.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use ashlar_kv::{Engine, EngineConfig};
+use tokio::runtime::Builder;
+use tokio::sync::watch;
+
+use super::signals::Signals;
+use super::{clock, process, random, sockets};
+use crate::failure::Failure;
+use crate::front::resp;
+
+/// Locks for each worker: so many that two workers seldom want the same one.
+const SHARDS_PER_WORKER: usize = 16;
+
+/// How often the engine looks after itself.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How the engine runs.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Where clients connect.
+    pub listen: SocketAddr,
+    /// Threads; each serves the connections that it accepts.
+    pub workers: usize,
+    /// Databases.
+    pub databases: usize,
+}
+
+/// Serves until a signal comes. Says where it listens with `started`.
+///
+/// # Errors
+/// The address is taken, or the operating system gives no threads. Retry safe once the cause is gone.
+pub fn run(plan: &Plan, started: impl FnOnce(SocketAddr)) -> Result<(), Failure> {
+    if let Err(error) = process::raise_descriptor_limit() {
+        tracing::warn!(%error, "the limit of open files stays as it is");
+    }
+    let workers = plan.workers.max(1);
+    let shards = (workers * SHARDS_PER_WORKER).next_power_of_two().min(1 << 10);
+    let engine = Arc::new(Engine::new(&EngineConfig { secret: random::bytes(), shards, databases: plan.databases }));
+    let listeners = sockets::listen(plan.listen, workers)?;
+    let listening = listeners.first().and_then(|listener| listener.local_addr().ok()).unwrap_or(plan.listen);
+    let (stop, stopped) = watch::channel(false);
+    let mut threads = Vec::with_capacity(workers);
+    for (index, listener) in listeners.into_iter().enumerate() {
+        let (engine, stopped) = (Arc::clone(&engine), stopped.clone());
+        let body = move || work(engine, listener, stopped);
+        let thread = thread::Builder::new().name(format!("kv-{index}")).spawn(body);
+        threads.push(thread.map_err(|error| cannot_start(&error))?);
+    }
+    let control = Builder::new_current_thread().enable_all().build().map_err(|error| cannot_start(&error))?;
+    let result = control.block_on(async {
+        let mut signals = Signals::new().map_err(|error| cannot_start(&error))?;
+        started(listening);
+        let name = loop {
+            tokio::select! {
+                name = signals.next() => break name,
+                () = clock::sleep(TICK) => engine.handle_tick(clock::now_both()),
+            }
+        };
+        tracing::info!(signal = name, "stopping");
+        Ok(())
+    });
+    stop.send_replace(true);
+    for thread in threads {
+        // A worker that panicked has ended the process already.
+        thread.join().ok();
+    }
+    result
+}
+
+fn work(engine: Arc<Engine>, listener: std::net::TcpListener, stopped: watch::Receiver<bool>) {
+    let served = Builder::new_current_thread().enable_all().build();
+    let served = served.and_then(|runtime| {
+        let result = runtime.block_on(resp::serve(engine, listener, stopped));
+        runtime.shutdown_background();
+        result
+    });
+    if let Err(error) = served {
+        tracing::error!(%error, "a worker cannot listen");
+    }
+}
+
+fn cannot_start(error: &io::Error) -> Failure {
+    Failure::world(format!("the engine cannot start: {error}"), "check the limits of this user (ulimit -a)")
+}

@@ -1,0 +1,97 @@
+//! Commands that wait for a list.
+
+use std::ops::Range;
+
+use super::call::{Call, Run};
+use super::list::{end_of, shift, sources, take_of_first};
+use crate::error::Error;
+use crate::keyspace::Kind;
+use crate::resp::Request;
+use crate::resp::number::Decimal;
+use crate::settings::Events;
+use crate::value::list::{End, List};
+use crate::waiting::{Awaited, Wait};
+
+pub(super) const RUNS: &[(&str, Run)] = &[
+    ("blmove", blmove),
+    ("blmpop", blmpop),
+    ("blpop", |call| pop(call, End::Front)),
+    ("brpop", |call| pop(call, End::Back)),
+    ("brpoplpush", brpoplpush),
+];
+
+/// What is sent on instead of a command that waited.
+const fn pop_of(end: End) -> &'static [u8] {
+    match end {
+        End::Front => b"LPOP",
+        End::Back => b"RPOP",
+    }
+}
+
+/// Waits for a list behind any of these keys.
+fn wait(call: &mut Call<'_, '_>, keys: Range<usize>, deadline: Option<ashlar_wire::time::Instant>) {
+    let keys = keys.map(|at| call.args[at].into()).collect();
+    let awaited = Awaited { kind: Kind::List, or_gone: false };
+    call.wait(Wait { keys, awaited, deadline, request: None });
+}
+
+fn pop(call: &mut Call<'_, '_>, end: End) -> Result<(), Error> {
+    let last = call.args.len() - 1;
+    let deadline = call.deadline(last)?;
+    let fill = call.settings.list_fill;
+    for at in 1..last {
+        let key = call.key(at);
+        let Some(list) = call.keys.get_mut::<List>(key)? else { continue };
+        let element = list.pop(end, fill).expect("no list that is there is empty");
+        call.reply.array(2);
+        call.reply.bulk(key.bytes);
+        call.reply.bulk(&element);
+        call.changed(key, Events::LIST, if end == End::Front { "lpop" } else { "rpop" });
+        if call.keys.remove_if_empty::<List>(key) {
+            call.notify(Events::GENERIC, "del", key.bytes);
+        }
+        call.trace(vec![[pop_of(end), key.bytes].into_iter().collect()]);
+        return Ok(());
+    }
+    wait(call, 1..last, deadline);
+    Ok(())
+}
+
+fn blmpop(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let (keys, end, count) = sources(call, 2)?;
+    let deadline = call.deadline(1)?;
+    match take_of_first(call, keys.clone(), end, count)? {
+        Some((at, count)) => {
+            let count = Decimal::new(i64::try_from(count).expect("a count in memory fits 63 bits"));
+            let instead: Request = [pop_of(end), &call.args[at], count.as_bytes()].into_iter().collect();
+            call.trace(vec![instead]);
+        }
+        None => wait(call, keys, deadline),
+    }
+    Ok(())
+}
+
+fn blmove(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let (from, to) = (end_of(call, 3)?, end_of(call, 4)?);
+    let words = [&b"LMOVE"[..], &call.args[1], &call.args[2], &call.args[3], &call.args[4]];
+    let instead = words.into_iter().collect();
+    shift_or_wait(call, from, to, 5, instead)
+}
+
+fn brpoplpush(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let instead = [&b"RPOPLPUSH"[..], &call.args[1], &call.args[2]].into_iter().collect();
+    shift_or_wait(call, End::Back, End::Front, 3, instead)
+}
+
+fn shift_or_wait(call: &mut Call<'_, '_>, from: End, to: End, timeout: usize, instead: Request) -> Result<(), Error> {
+    let (key, deadline) = (call.key(1), call.deadline(timeout)?);
+    if call.keys.get_mut::<List>(key)?.is_some() {
+        shift(call, from, to)?;
+        call.trace(vec![instead]);
+    } else if call.may_wait {
+        wait(call, 1..2, deadline);
+    } else {
+        call.reply.null();
+    }
+    Ok(())
+}

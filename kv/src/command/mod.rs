@@ -1,0 +1,62 @@
+//! Commands: what is known of them, what runs them, and one module for each family.
+
+pub(crate) mod bitfield;
+pub(crate) mod bitmap;
+pub(crate) mod call;
+pub(crate) mod connection;
+pub(crate) mod elements;
+pub(crate) mod expire;
+pub(crate) mod generic;
+pub(crate) mod geo;
+pub(crate) mod hash;
+pub(crate) mod hash_expiry;
+pub(crate) mod hyperloglog;
+pub(crate) mod introspect;
+pub(crate) mod list;
+pub(crate) mod list_wait;
+pub(crate) mod pubsub;
+pub(crate) mod run;
+pub(crate) mod server;
+pub(crate) mod set;
+pub(crate) mod sort;
+pub(crate) mod sorted_set;
+pub(crate) mod space;
+pub(crate) mod spec;
+pub(crate) mod stream;
+pub(crate) mod string;
+pub(crate) mod transaction;
+
+pub(crate) use call::{Effects, Run};
+pub(crate) use run::Runs;
+
+/// The commands of every family: full names, and what runs each.
+const FAMILIES: &[&[(&str, Run)]] = &[
+    bitfield::RUNS,
+    bitmap::RUNS,
+    connection::RUNS,
+    expire::RUNS,
+    generic::RUNS,
+    geo::RUNS,
+    hash::RUNS,
+    hash_expiry::RUNS,
+    hyperloglog::RUNS,
+    list::RUNS,
+    list_wait::RUNS,
+    pubsub::RUNS,
+    server::RUNS,
+    set::RUNS,
+    sort::RUNS,
+    sorted_set::add::RUNS,
+    sorted_set::combine::RUNS,
+    sorted_set::pop::RUNS,
+    sorted_set::range::RUNS,
+    sorted_set::read::RUNS,
+    space::RUNS,
+    stream::add::RUNS,
+    stream::claim::RUNS,
+    stream::group::RUNS,
+    stream::info::RUNS,
+    stream::read::RUNS,
+    string::RUNS,
+    transaction::RUNS,
+];

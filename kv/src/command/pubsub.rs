@@ -1,0 +1,122 @@
+//! SUBSCRIBE, PUBLISH and what belongs to them.
+
+use super::call::{Call, Run};
+use crate::error::Error;
+use crate::glob;
+use crate::pubsub::Topic;
+
+pub(super) const RUNS: &[(&str, Run)] = &[
+    ("subscribe", |call| subscribe(call, Topic::Channel)),
+    ("psubscribe", |call| subscribe(call, Topic::Pattern)),
+    ("ssubscribe", |call| subscribe(call, Topic::Shard)),
+    ("unsubscribe", |call| unsubscribe(call, Topic::Channel)),
+    ("punsubscribe", |call| unsubscribe(call, Topic::Pattern)),
+    ("sunsubscribe", |call| unsubscribe(call, Topic::Shard)),
+    ("publish", publish),
+    ("spublish", spublish),
+    ("pubsub|channels", |call| channels(call, Topic::Channel)),
+    ("pubsub|shardchannels", |call| channels(call, Topic::Shard)),
+    ("pubsub|numsub", |call| subscribers(call, Topic::Channel)),
+    ("pubsub|shardnumsub", |call| subscribers(call, Topic::Shard)),
+    ("pubsub|numpat", patterns),
+];
+
+/// What confirmations are called.
+const fn verb(topic: Topic, is_begin: bool) -> &'static str {
+    match (topic, is_begin) {
+        (Topic::Channel, true) => "subscribe",
+        (Topic::Channel, false) => "unsubscribe",
+        (Topic::Pattern, true) => "psubscribe",
+        (Topic::Pattern, false) => "punsubscribe",
+        (Topic::Shard, true) => "ssubscribe",
+        (Topic::Shard, false) => "sunsubscribe",
+    }
+}
+
+/// Confirms one subscription, or its end. Valkey counts channels and patterns together.
+fn confirm(call: &mut Call<'_, '_>, topic: Topic, is_begin: bool, name: Option<&[u8]>) {
+    let is_counted = |other: Topic| (other == Topic::Shard) == (topic == Topic::Shard);
+    let count = call.client.subscriptions.iter().filter(|(other, _)| is_counted(*other)).count();
+    call.reply.push(3);
+    call.reply.bulk(verb(topic, is_begin).as_bytes());
+    match name {
+        Some(name) => call.reply.bulk(name),
+        None => call.reply.null(),
+    }
+    call.reply.count(count);
+}
+
+fn subscribe(call: &mut Call<'_, '_>, topic: Topic) -> Result<(), Error> {
+    for name in call.args.from(1) {
+        if call.client.subscriptions.insert((topic, name.into())) {
+            call.engine.pubsub.subscribe(call.client.id, &call.client.mailbox, topic, name);
+        }
+        confirm(call, topic, true, Some(name));
+    }
+    Ok(())
+}
+
+fn unsubscribe(call: &mut Call<'_, '_>, topic: Topic) -> Result<(), Error> {
+    let names: Vec<Box<[u8]>> = if call.args.len() > 1 {
+        call.args.from(1).map(Into::into).collect()
+    } else {
+        let own = call.client.subscriptions.iter().filter(|(other, _)| *other == topic);
+        own.map(|(_, name)| name.clone()).collect()
+    };
+    if names.is_empty() {
+        confirm(call, topic, false, None);
+    }
+    for name in names {
+        call.engine.pubsub.unsubscribe(call.client.id, topic, &name);
+        call.client.subscriptions.remove(&(topic, name.clone()));
+        confirm(call, topic, false, Some(&name));
+    }
+    Ok(())
+}
+
+/// Ends all subscriptions of the client without a word.
+pub(super) fn unsubscribe_all(call: &mut Call<'_, '_>) {
+    for (topic, name) in std::mem::take(&mut call.client.subscriptions) {
+        call.engine.pubsub.unsubscribe(call.client.id, topic, &name);
+    }
+}
+
+fn publish(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let count = call.engine.pubsub.publish(&call.args[1], &call.args[2]);
+    call.reply.count(count);
+    Ok(())
+}
+
+fn spublish(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let count = call.engine.pubsub.publish_shard(&call.args[1], &call.args[2]);
+    call.reply.count(count);
+    Ok(())
+}
+
+fn channels(call: &mut Call<'_, '_>, topic: Topic) -> Result<(), Error> {
+    if call.args.len() > 3 {
+        return Err(Error::wrong_number("pubsub|channels"));
+    }
+    let pattern = call.args.get(2);
+    let topics = call.engine.pubsub.topics(topic);
+    let wanted = topics.iter().filter(|(name, _)| pattern.is_none_or(|pattern| glob::matches(pattern, name, false)));
+    let names: Vec<&[u8]> = wanted.map(|(name, _)| &**name).collect();
+    call.reply.array(names.len());
+    names.iter().for_each(|name| call.reply.bulk(name));
+    Ok(())
+}
+
+fn subscribers(call: &mut Call<'_, '_>, topic: Topic) -> Result<(), Error> {
+    let names = call.args.from(2);
+    call.reply.array(names.len() * 2);
+    for name in names {
+        call.reply.bulk(name);
+        call.reply.count(call.engine.pubsub.subscribers(topic, name));
+    }
+    Ok(())
+}
+
+fn patterns(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    call.reply.count(call.engine.pubsub.topics(Topic::Pattern).len());
+    Ok(())
+}

@@ -1,0 +1,243 @@
+//! From words to effects: finding a command, refusing it, locking its keys, running it.
+
+use super::call::{Call, Effects, Run};
+use super::spec::keys::keys_of;
+use super::spec::table::{self, COMMANDS, COMMANDS_COUNT, Command};
+use super::spec::{Begin, Find, Search, Spec};
+use crate::client::Client;
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::keyspace::{AccessClock, Keys, Lock, Slot};
+use crate::resp::{Args, Reply, Request};
+use crate::settings::Settings;
+use crate::time::Now;
+
+/// How much of the words of an unknown command its error repeats.
+const REPEATED_BYTES_MAX: usize = 128;
+
+/// What runs each command, and which shards it needs, by the command's number.
+#[derive(Debug)]
+pub(crate) struct Runs {
+    runs: Box<[Option<Run>]>,
+    needs: Box<[Needs]>,
+}
+
+/// Which shards a command needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Needs {
+    /// None: it touches no key.
+    Nothing,
+    /// That of the key in this word.
+    Word(usize),
+    /// Those of the keys that its specification finds.
+    Keys,
+    /// All of them.
+    Everything,
+}
+
+/// Commands without keys in their words that nevertheless look at keys.
+const EVERYTHING: [&str; 18] = [
+    "dbsize",
+    "debug",
+    "eval",
+    "evalsha",
+    "eval_ro",
+    "evalsha_ro",
+    "fcall",
+    "fcall_ro",
+    "flushall",
+    "config|resetstat",
+    "flushdb",
+    "info",
+    "keys",
+    "randomkey",
+    "scan",
+    "sort",
+    "sort_ro",
+    "swapdb",
+];
+
+impl Runs {
+    /// The table, from the families.
+    ///
+    /// # Panics
+    /// A family runs a command that is not in the table.
+    pub(crate) fn new() -> Self {
+        let mut runs = vec![None; COMMANDS_COUNT].into_boxed_slice();
+        for (name, run) in super::FAMILIES.iter().copied().flatten() {
+            let command = table::find_full(name.as_bytes()).unwrap_or_else(|| panic!("`{name}` is in the table"));
+            let before = runs[usize::from(command.number)].replace(*run);
+            assert!(before.is_none(), "`{name}` has one family");
+        }
+        Self { runs, needs: COMMANDS.iter().map(needs).collect() }
+    }
+
+    /// What runs a command, if anything does.
+    pub(crate) fn run(&self, command: &Command) -> Option<Run> {
+        self.runs[usize::from(command.number)]
+    }
+
+    /// Whether a command, or one of its subcommands, is there.
+    pub(crate) fn has(&self, command: &Command) -> bool {
+        self.run(command).is_some() || command.subcommands().iter().any(|sub| self.run(sub).is_some())
+    }
+}
+
+fn needs(command: &Command) -> Needs {
+    if EVERYTHING.contains(&command.full_name().as_str()) {
+        return Needs::Everything;
+    }
+    let is_one = |spec: &Spec| spec.search == Search::Specs || spec.search == Search::Set;
+    match command.spec.keys {
+        [] => Needs::Nothing,
+        [only] if is_one(command.spec) => match (only.begin, only.find) {
+            (Begin::Index(at), Find::Range { last: 0, .. }) => Needs::Word(usize::try_from(at).unwrap_or(1)),
+            _ => Needs::Keys,
+        },
+        _ => Needs::Keys,
+    }
+}
+
+/// A command that was found and may run as far as its words go.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ready {
+    pub(crate) command: &'static Command,
+    run: Run,
+    needs: Needs,
+}
+
+impl Ready {
+    /// What is known of it.
+    pub(crate) fn spec(self) -> &'static Spec {
+        self.command.spec
+    }
+}
+
+/// Finds the command that these words call.
+///
+/// # Errors
+/// There is none, or it takes another number of words.
+pub(crate) fn find(engine: &Engine, args: Args<'_>) -> Result<Ready, Error> {
+    let command = table::find(&args[0]).filter(|command| engine.runs.has(command)).ok_or_else(|| unknown(args))?;
+    let found = match args.get(1) {
+        Some(word) if !command.spec.subcommands.is_empty() => {
+            let sub = command.subcommand(word).filter(|sub| engine.runs.run(sub).is_some());
+            sub.ok_or_else(|| unknown_subcommand(command, word))?
+        }
+        _ => command,
+    };
+    if !found.spec.takes(args.len()) {
+        return Err(Error::wrong_number(&found.full_name()));
+    }
+    let run = engine.runs.run(found).ok_or_else(|| Error::wrong_number(&found.full_name()))?;
+    Ok(Ready { command: found, run, needs: engine.runs.needs[usize::from(found.number)] })
+}
+
+fn unknown(args: Args<'_>) -> Error {
+    let shorten = |word: &[u8], max: usize| String::from_utf8_lossy(&word[..word.len().min(max)]).into_owned();
+    let mut rest = String::new();
+    for word in args.from(1) {
+        if rest.len() >= REPEATED_BYTES_MAX {
+            break;
+        }
+        rest += &format!("'{}' ", shorten(word, REPEATED_BYTES_MAX - rest.len()));
+    }
+    let name = shorten(&args[0], REPEATED_BYTES_MAX);
+    Error::text(format!("ERR unknown command '{name}', with args beginning with: {rest}"))
+}
+
+fn unknown_subcommand(command: &Command, word: &[u8]) -> Error {
+    let word = String::from_utf8_lossy(&word[..word.len().min(REPEATED_BYTES_MAX)]).into_owned();
+    let container = command.spec.name.to_ascii_uppercase();
+    Error::text(format!("ERR unknown subcommand '{word}'. Try {container} HELP."))
+}
+
+/// The slots of the keys that a call names.
+pub(crate) fn slots(ready: Ready, args: Args<'_>, into: &mut Vec<Slot>) {
+    // Most commands without keys there fail as well, but PFMERGE with a target only does not: any word may be its key.
+    if keys_of(ready.spec(), args, &mut |at, _| into.push(Slot::of(&args[at]))).is_err() {
+        into.extend(args.from(1).map(Slot::of));
+    }
+}
+
+/// Locks the keys that a call names.
+pub(crate) fn lock<'e>(
+    engine: &'e Engine,
+    settings: &Settings,
+    ready: Ready,
+    args: Args<'_>,
+    database: usize,
+    now: Now,
+) -> Keys<'e> {
+    let access = access(settings, now);
+    let lock = |wanted: Lock<'_>| engine.keyspace.lock(wanted, database, now.unix_ms(), access);
+    match ready.needs {
+        Needs::Nothing => lock(Lock::Nothing),
+        Needs::Word(at) => lock(args.get(at).map_or(Lock::Nothing, |word| Lock::Slot(Slot::of(word)))),
+        Needs::Keys => {
+            let mut found = Vec::new();
+            slots(ready, args, &mut found);
+            lock(Lock::Slots(&found))
+        }
+        Needs::Everything => lock(Lock::Everything),
+    }
+}
+
+/// Locks the keys of several calls together, and those that are watched.
+pub(crate) fn lock_all<'e>(
+    engine: &'e Engine,
+    settings: &Settings,
+    calls: &[Request],
+    watched: &[(usize, Box<[u8]>)],
+    database: usize,
+    now: Now,
+) -> Keys<'e> {
+    let mut found: Vec<Slot> = watched.iter().map(|(_, key)| Slot::of(key)).collect();
+    let mut wants_all = false;
+    for call in calls {
+        // What cannot be found now will fail when it is run.
+        let Ok(ready) = find(engine, call.args()) else { continue };
+        wants_all |= ready.needs == Needs::Everything;
+        slots(ready, call.args(), &mut found);
+    }
+    let wanted = if wants_all { Lock::Everything } else { Lock::Slots(&found) };
+    engine.keyspace.lock(wanted, database, now.unix_ms(), access(settings, now))
+}
+
+/// How uses of keys are noted now.
+pub(crate) fn access(settings: &Settings, now: Now) -> AccessClock {
+    AccessClock {
+        growth: settings.lfu_growth,
+        decay_minutes: settings.lfu_decay_minutes,
+        ..AccessClock::new(settings.policy, now.unix_ms())
+    }
+}
+
+/// What a command runs in.
+pub(crate) struct Frame<'f> {
+    pub(crate) engine: &'f Engine,
+    pub(crate) settings: &'f Settings,
+    pub(crate) now: Now,
+    pub(crate) may_wait: bool,
+}
+
+/// Runs a command with its keys locked. Its reply is written, an error too.
+pub(crate) fn run(
+    frame: &Frame<'_>,
+    ready: Ready,
+    args: Args<'_>,
+    client: &mut Client,
+    keys: &mut Keys<'_>,
+    reply: &mut Reply,
+    effects: &mut Effects,
+) {
+    let mark = reply.mark();
+    let Frame { engine, settings, now, may_wait } = *frame;
+    let mut call = Call { engine, settings, now, args, reply, keys, client, effects, may_wait };
+    let done = (ready.run)(&mut call);
+    if let Err(error) = done {
+        reply.rewind(mark);
+        reply.error(error.as_str());
+        engine.count_error(&error);
+    }
+}

@@ -1,0 +1,166 @@
+//! Commands about the server: its settings, its commands, its state.
+
+use super::call::{Call, Run};
+use super::introspect::{self, Filter};
+use crate::error::Error;
+use crate::glob;
+use crate::keyspace::Counts;
+use crate::resp::Request;
+use crate::settings::parameter::{self, PARAMETERS, Parameter};
+
+pub(super) const RUNS: &[(&str, Run)] = &[
+    ("config|get", config_get),
+    ("config|set", config_set),
+    ("config|resetstat", config_resetstat),
+    ("command", command),
+    ("command|count", command_count),
+    ("command|info", command_info),
+    ("command|list", command_list),
+    ("command|docs", command_docs),
+    ("command|getkeys", |call| command_keys(call, false)),
+    ("command|getkeysandflags", |call| command_keys(call, true)),
+    ("info", info),
+    ("time", time),
+];
+
+fn config_get(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let is_wanted =
+        |name: &str| !name.is_empty() && call.args.from(2).any(|pattern| glob::matches(pattern, name.as_bytes(), true));
+    let names = PARAMETERS.iter().flat_map(|parameter| [parameter.name, parameter.alias].map(|name| (name, parameter)));
+    let wanted: Vec<(&str, &Parameter)> = names.filter(|(name, _)| is_wanted(name)).collect();
+    call.reply.map(wanted.len());
+    for (name, parameter) in wanted {
+        call.reply.bulk(name.as_bytes());
+        call.reply.bulk((parameter.show)(call.settings).as_bytes());
+    }
+    Ok(())
+}
+
+/// All or nothing: the first that cannot be set undoes those before it.
+fn config_set(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    if call.args.len().is_multiple_of(2) == (call.args.len() < 4) {
+        return Err(Error::wrong_number("config|set"));
+    }
+    let mut changed = call.settings.clone();
+    let mut seen: Vec<&'static str> = Vec::new();
+    for at in (2..call.args.len()).step_by(2) {
+        let name = String::from_utf8_lossy(&call.args[at]).into_owned();
+        let failed =
+            |why: &str| Error::text(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"));
+        let Some(parameter) = parameter::find(&call.args[at]) else {
+            return Err(Error::text(format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'")));
+        };
+        if seen.contains(&parameter.name) {
+            return Err(failed("duplicate parameter"));
+        }
+        seen.push(parameter.name);
+        (parameter.set)(&mut changed, &call.args[at + 1]).map_err(|why| failed(&why))?;
+    }
+    call.engine.change_settings(|settings| *settings = changed);
+    call.reply.ok();
+    Ok(())
+}
+
+fn config_resetstat(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    call.engine.forget_errors();
+    for number in 0..call.engine.keyspace.shards() {
+        call.keys.shard_at(number).counts = Counts::default();
+    }
+    call.reply.ok();
+    Ok(())
+}
+
+fn command(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    introspect::write_all(call.reply);
+    Ok(())
+}
+
+fn command_count(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    introspect::write_count(call.reply);
+    Ok(())
+}
+
+fn command_info(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    if call.args.len() == 2 {
+        introspect::write_all(call.reply);
+    } else {
+        introspect::write_info(call.reply, call.args.from(2));
+    }
+    Ok(())
+}
+
+fn command_list(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let matches = |pattern: &[u8], name: &[u8]| glob::matches(pattern, name, true);
+    let filter = Filter::read(call.args, matches).ok_or(Error::SYNTAX)?;
+    introspect::write_list(call.reply, filter);
+    Ok(())
+}
+
+fn command_docs(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    if call.args.len() == 2 {
+        introspect::write_all_docs(call.reply);
+    } else {
+        introspect::write_docs(call.reply, call.args.from(2));
+    }
+    Ok(())
+}
+
+fn command_keys(call: &mut Call<'_, '_>, with_flags: bool) -> Result<(), Error> {
+    let request: Request = call.args.from(2).collect();
+    introspect::write_keys(call.reply, request.args(), with_flags).map_err(|error| Error::new(error.text()))
+}
+
+fn time(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let unix_us = call.now.unix_us;
+    call.reply.array(2);
+    call.reply.bulk_integer(unix_us.div_euclid(1_000_000));
+    call.reply.bulk_integer(unix_us.rem_euclid(1_000_000));
+    Ok(())
+}
+
+fn info(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let wants = |section: &str| {
+        let all = ["all", "default", "everything"];
+        let names = |word: &[u8]| [section].iter().chain(&all).any(|name| word.eq_ignore_ascii_case(name.as_bytes()));
+        call.args.len() == 1 || call.args.from(1).any(names)
+    };
+    let mut sections = Vec::new();
+    if wants("server") {
+        sections.push("# Server\r\nserver_name:valkey\r\nvalkey_version:9.1.0\r\nredis_version:7.2.4\r\n".to_owned());
+    }
+    if wants("clients") {
+        let waiting = call.engine.waiting.clients();
+        sections.push(format!("# Clients\r\nblocked_clients:{waiting}\r\n"));
+    }
+    if wants("stats") {
+        let mut counts = Counts::default();
+        call.keys.shards().for_each(|shard| counts += shard.counts);
+        sections.push(format!(
+            "# Stats\r\nexpired_keys:{}\r\nkeyspace_hits:{}\r\nkeyspace_misses:{}\r\n",
+            counts.expired, counts.hits, counts.misses
+        ));
+    }
+    if wants("errorstats") {
+        let lines = call.engine.errors().into_iter().map(|(code, count)| format!("errorstat_{code}:count={count}\r\n"));
+        sections.push(format!("# Errorstats\r\n{}", lines.collect::<String>()));
+    }
+    if wants("keyspace") {
+        sections.push(format!("# Keyspace\r\n{}", keyspace(call)));
+    }
+    call.reply.verbatim("txt", sections.join("\r\n").as_bytes());
+    Ok(())
+}
+
+fn keyspace(call: &Call<'_, '_>) -> String {
+    let databases = 0..call.engine.keyspace.databases();
+    let counts = databases.map(|database| {
+        let shards = || call.keys.shards();
+        let keys: usize = shards().map(|shard| shard.keys(database)).sum();
+        let expiring: usize = shards().map(|shard| shard.keys_expiring(database)).sum();
+        (database, keys, expiring)
+    });
+    let lines = counts.filter(|(_, keys, _)| *keys > 0);
+    lines
+        .map(|(database, keys, expiring)| format!("db{database}:keys={keys},expires={expiring},avg_ttl=0\r\n"))
+        .collect()
+}

@@ -1,0 +1,186 @@
+//! All keys of a database, or of all databases.
+
+use super::call::{Call, Run};
+use crate::error::Error;
+use crate::glob;
+use crate::keyspace::{Kind, Slot, slot::SLOTS};
+
+pub(super) const RUNS: &[(&str, Run)] = &[
+    ("dbsize", dbsize),
+    ("keys", keys),
+    ("scan", scan),
+    ("randomkey", randomkey),
+    ("flushdb", flushdb),
+    ("flushall", flushall),
+    ("swapdb", swapdb),
+];
+
+/// How often a key that has expired is drawn before there is none.
+const DRAWS_MAX: usize = 100;
+/// Keys that one SCAN looks at unless COUNT says otherwise.
+const COUNT_DEFAULT: usize = 10;
+/// Bits of a cursor that are a place within a slot; those above are the slot.
+const ORDER_BITS: u32 = 32;
+
+fn dbsize(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let database = call.keys.database();
+    let count = call.keys.shards().map(|shard| shard.keys(database)).sum();
+    call.reply.count(count);
+    Ok(())
+}
+
+fn keys(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let (database, now_ms) = (call.keys.database(), call.now.unix_ms());
+    let pattern = &call.args[1];
+    let (mut count, later, reply) = (0, call.reply.array_later(), &mut *call.reply);
+    for shard in call.keys.shards() {
+        shard.each(database, |record| {
+            let is_live = record.expiry().is_none_or(|at| at > now_ms);
+            if is_live && glob::matches(pattern, record.key(), false) {
+                reply.bulk(record.key());
+                count += 1;
+            }
+        });
+    }
+    call.reply.finish(later, count);
+    Ok(())
+}
+
+/// What SCAN shows.
+struct Filter<'a> {
+    pattern: Option<&'a [u8]>,
+    kind: Option<Kind>,
+    count: usize,
+}
+
+impl<'a> Filter<'a> {
+    fn read(call: &Call<'a, '_>) -> Result<Self, Error> {
+        let mut filter = Self { pattern: None, kind: None, count: COUNT_DEFAULT };
+        let mut at = 2;
+        while at < call.args.len() {
+            let value = call.args.get(at + 1).ok_or(Error::SYNTAX)?;
+            match () {
+                () if call.args.is(at, "COUNT") => {
+                    let count = call.integer(at + 1)?;
+                    filter.count = usize::try_from(count).ok().filter(|count| *count > 0).ok_or(Error::SYNTAX)?;
+                }
+                () if call.args.is(at, "MATCH") => filter.pattern = Some(value),
+                () if call.args.is(at, "TYPE") => {
+                    let kind = Kind::from_name(value);
+                    let unknown = || Error::text(format!("ERR unknown type name '{}'", String::from_utf8_lossy(value)));
+                    filter.kind = Some(kind.ok_or_else(unknown)?);
+                }
+                () => return Err(Error::SYNTAX),
+            }
+            at += 2;
+        }
+        Ok(filter)
+    }
+}
+
+fn scan(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let text = std::str::from_utf8(&call.args[1]).ok();
+    let mut cursor: u64 = text.and_then(|text| text.parse().ok()).ok_or(Error::new("ERR invalid cursor"))?;
+    let filter = Filter::read(call)?;
+    let (database, now_ms) = (call.keys.database(), call.now.unix_ms());
+    let (mut seen, mut shown) = (0, Vec::new());
+    while seen < filter.count {
+        let Some(slot) = u16::try_from(cursor >> ORDER_BITS).ok().and_then(Slot::new) else {
+            cursor = 0;
+            break;
+        };
+        let order = u32::try_from(cursor & u64::from(u32::MAX)).expect("32 bits were kept");
+        let shard = call.keys.shard(slot);
+        let next = shard.scan_slot(database, slot.index(), order, filter.count - seen, |record| {
+            seen += 1;
+            let is_live = record.expiry().is_none_or(|at| at > now_ms);
+            let is_kind = filter.kind.is_none_or(|kind| kind == record.kind());
+            let is_match = filter.pattern.is_none_or(|pattern| glob::matches(pattern, record.key(), false));
+            if is_live && is_kind && is_match {
+                shown.push(record.key().to_vec());
+            }
+        });
+        let slot = u64::from(slot.number());
+        cursor = match next {
+            0 => (slot + 1) << ORDER_BITS,
+            order => slot << ORDER_BITS | u64::from(order),
+        };
+        if cursor >> ORDER_BITS == u64::from(SLOTS) {
+            cursor = 0;
+            break;
+        }
+    }
+    call.reply.array(2);
+    call.reply.bulk(cursor.to_string().as_bytes());
+    call.reply.array(shown.len());
+    shown.iter().for_each(|name| call.reply.bulk(name));
+    Ok(())
+}
+
+fn randomkey(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let (database, now_ms, engine) = (call.keys.database(), call.now.unix_ms(), call.engine);
+    let total: usize = call.keys.shards().map(|shard| shard.keys(database)).sum();
+    for _ in 0..if total == 0 { 0 } else { DRAWS_MAX } {
+        let mut left = usize::try_from(engine.draw() % u64::try_from(total).unwrap_or(1)).unwrap_or(0);
+        let shard = call.keys.shards().find(|shard| {
+            let count = shard.keys(database);
+            let is_here = left < count;
+            left = left.saturating_sub(count);
+            is_here
+        });
+        let found = shard.and_then(|shard| shard.random(database, false, || engine.draw()));
+        if let Some(record) = found.filter(|record| record.expiry().is_none_or(|at| at > now_ms)) {
+            call.reply.bulk(record.key());
+            return Ok(());
+        }
+    }
+    call.reply.null();
+    Ok(())
+}
+
+fn flushdb(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let database = call.keys.database();
+    flush(call, &[database])
+}
+
+fn flushall(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let all: Vec<usize> = (0..call.engine.keyspace.databases()).collect();
+    flush(call, &all)
+}
+
+fn flush(call: &mut Call<'_, '_>, databases: &[usize]) -> Result<(), Error> {
+    if call.args.len() > 2 || call.args.len() == 2 && !call.args.is(1, "SYNC") && !call.args.is(1, "ASYNC") {
+        return Err(Error::SYNTAX);
+    }
+    call.engine.waiting.changed_all(databases);
+    for number in 0..call.engine.keyspace.shards() {
+        for database in databases {
+            drop(call.keys.shard_at(number).flush(*database));
+        }
+    }
+    let found = call.engine.waiting.waited_for(databases);
+    call.effects.ready.extend(found);
+    call.effects.changes += 1;
+    call.reply.ok();
+    Ok(())
+}
+
+fn swapdb(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let database = |at: usize, which: &str| {
+        let number = call.integer(at).map_err(|_| Error::text(format!("ERR invalid {which} DB index")))?;
+        let number = usize::try_from(number).ok().filter(|number| *number < call.engine.keyspace.databases());
+        number.ok_or(Error::new("ERR DB index is out of range"))
+    };
+    let (one, other) = (database(1, "first")?, database(2, "second")?);
+    if one != other {
+        call.engine.waiting.changed_all(&[one, other]);
+        for number in 0..call.engine.keyspace.shards() {
+            call.keys.shard_at(number).swap(one, other);
+        }
+        let found = call.engine.waiting.waited_for(&[one, other]);
+        call.effects.ready.extend(found);
+        call.effects.changes += 1;
+    }
+    call.reply.ok();
+    Ok(())
+}

@@ -1,0 +1,420 @@
+//! Strings and the numbers in them.
+
+use super::call::{Call, Run};
+use crate::error::Error;
+use crate::keyspace::{Expiry, Key, Kind};
+use crate::resp::Request;
+use crate::resp::number::{Decimal, parse_i64};
+use crate::settings::Events;
+use crate::value::score::parse_score;
+
+pub(super) const RUNS: &[(&str, Run)] = &[
+    ("append", append),
+    ("decr", decr),
+    ("decrby", decrby),
+    ("delifeq", delifeq),
+    ("get", get),
+    ("getdel", getdel),
+    ("getex", getex),
+    ("getrange", getrange),
+    ("getset", getset),
+    ("incr", incr),
+    ("incrby", incrby),
+    ("incrbyfloat", incrbyfloat),
+    ("mget", mget),
+    ("mset", mset),
+    ("msetnx", msetnx),
+    ("psetex", psetex),
+    ("set", set),
+    ("setex", setex),
+    ("setnx", setnx),
+    ("setrange", setrange),
+    ("strlen", strlen),
+    ("substr", getrange),
+];
+
+/// What a key must be for it to be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Condition<'a> {
+    None,
+    Absent,
+    Present,
+    Equal(&'a [u8]),
+}
+
+/// The options of SET and GETEX.
+#[derive(Debug)]
+struct Options<'a> {
+    condition: Condition<'a>,
+    expiry: Option<Expiry>,
+    gets: bool,
+}
+
+impl<'a> Options<'a> {
+    /// Reads options from word `at` on. `of_set` tells which command's.
+    fn read(call: &Call<'a, '_>, at: usize, of_set: bool) -> Result<Self, Error> {
+        let args = call.args;
+        let mut options = Self { condition: Condition::None, expiry: None, gets: false };
+        let mut at = at;
+        while at < args.len() {
+            let next = args.get(at + 1);
+            let is = |word| args.is(at, word);
+            let is_free = options.condition == Condition::None;
+            match next {
+                _ if of_set && is_free && is("NX") => options.condition = Condition::Absent,
+                _ if of_set && is_free && is("XX") => options.condition = Condition::Present,
+                Some(value) if of_set && is_free && is("IFEQ") => {
+                    options.condition = Condition::Equal(value);
+                    at += 1;
+                }
+                _ if of_set && is("GET") => options.gets = true,
+                _ if of_set && options.expiry.is_none() && is("KEEPTTL") => options.expiry = Some(Expiry::Keep),
+                _ if !of_set && options.expiry.is_none() && is("PERSIST") => options.expiry = Some(Expiry::Never),
+                Some(value) if options.expiry.is_none() && ["EX", "PX", "EXAT", "PXAT"].into_iter().any(is) => {
+                    let (in_seconds, is_point) = (is("EX") || is("EXAT"), is("EXAT") || is("PXAT"));
+                    let name = if of_set { "set" } else { "getex" };
+                    options.expiry = Some(Expiry::At(expiry_of(call, value, in_seconds, is_point, name)?));
+                    at += 1;
+                }
+                _ => return Err(Error::SYNTAX),
+            }
+            at += 1;
+        }
+        Ok(options)
+    }
+}
+
+/// The point in time, Unix milliseconds, that a word means.
+pub(super) fn expiry_of(
+    call: &Call<'_, '_>,
+    word: &[u8],
+    in_seconds: bool,
+    is_point: bool,
+    command: &str,
+) -> Result<i64, Error> {
+    let value = parse_i64(word).ok_or(Error::NOT_INTEGER)?;
+    let invalid = || Error::invalid_expiry(command);
+    if value <= 0 {
+        return Err(invalid());
+    }
+    let ms = if in_seconds { value.checked_mul(1_000).ok_or_else(invalid)? } else { value };
+    if is_point { Ok(ms) } else { call.now.unix_ms().checked_add(ms).ok_or_else(invalid) }
+}
+
+fn get(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let key = call.key(1);
+    match call.keys.string(key)? {
+        Some(value) => call.reply.bulk(value),
+        None => call.reply.null(),
+    }
+    Ok(())
+}
+
+fn set(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let key = call.key(1);
+    let value = call.args.get(2).expect("the arity was checked");
+    if call.args.len() == 3 {
+        write(call, key, value, Expiry::Never);
+        call.reply.ok();
+        return Ok(());
+    }
+    let options = Options::read(call, 3, true)?;
+    set_with(call, key, value, &options)
+}
+
+fn set_with(call: &mut Call<'_, '_>, key: Key<'_>, value: &[u8], options: &Options<'_>) -> Result<(), Error> {
+    let is_met = match options.condition {
+        Condition::None => true,
+        Condition::Absent => !call.keys.contains(key),
+        Condition::Present => call.keys.contains(key),
+        Condition::Equal(expected) => call.keys.string_for_change(key)? == Some(expected),
+    };
+    if options.gets {
+        match call.keys.string(key)? {
+            Some(old) => call.reply.bulk(old),
+            None => call.reply.null(),
+        }
+    }
+    if is_met {
+        write(call, key, value, options.expiry.unwrap_or(Expiry::Never));
+    }
+    match (options.gets, is_met) {
+        (true, _) => {}
+        (false, true) => call.reply.ok(),
+        (false, false) => call.reply.null(),
+    }
+    Ok(())
+}
+
+/// Writes a string and tells of it. A point in time that has passed deletes the key instead.
+fn write(call: &mut Call<'_, '_>, key: Key<'_>, value: &[u8], expiry: Expiry) {
+    call.keys.put_string(key, value, expiry);
+    call.changed(key, Events::STRING, "set");
+    if let Expiry::At(at) = expiry {
+        call.notify(Events::GENERIC, "expire", key.bytes);
+        let at = Decimal::new(at);
+        call.trace(vec![[b"SET", key.bytes, value, b"PXAT", at.as_bytes()].into_iter().collect()]);
+    }
+}
+
+fn setnx(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let key = call.key(1);
+    let is_new = !call.keys.contains(key);
+    if is_new {
+        let value = call.args.get(2).expect("the arity was checked");
+        write(call, key, value, Expiry::Never);
+    }
+    call.reply.integer(i64::from(is_new));
+    Ok(())
+}
+
+fn setex(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    set_for(call, true, "setex")
+}
+
+fn psetex(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    set_for(call, false, "psetex")
+}
+
+fn set_for(call: &mut Call<'_, '_>, in_seconds: bool, name: &str) -> Result<(), Error> {
+    let (key, value) = (call.key(1), call.args.get(3).expect("the arity was checked"));
+    let at = expiry_of(call, &call.args[2], in_seconds, false, name)?;
+    write(call, key, value, Expiry::At(at));
+    call.reply.ok();
+    Ok(())
+}
+
+fn getset(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let (key, value) = (call.key(1), call.args.get(2).expect("the arity was checked"));
+    match call.keys.string(key)? {
+        Some(old) => call.reply.bulk(old),
+        None => call.reply.null(),
+    }
+    write(call, key, value, Expiry::Never);
+    call.trace(vec![[b"SET", key.bytes, value].into_iter().collect()]);
+    Ok(())
+}
+
+fn getdel(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let key = call.key(1);
+    let Some(value) = call.keys.string(key)? else {
+        call.reply.null();
+        return Ok(());
+    };
+    call.reply.bulk(value);
+    call.keys.remove(key);
+    call.changed(key, Events::GENERIC, "del");
+    call.trace(vec![deletion(key)]);
+    Ok(())
+}
+
+fn delifeq(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let (key, expected) = (call.key(1), call.args.get(2));
+    let is_equal = call.keys.string_for_change(key)? == expected;
+    if is_equal {
+        call.keys.remove(key);
+        call.changed(key, Events::GENERIC, "del");
+        call.trace(vec![deletion(key)]);
+    }
+    call.reply.integer(i64::from(is_equal));
+    Ok(())
+}
+
+fn deletion(key: Key<'_>) -> Request {
+    [b"DEL", key.bytes].into_iter().collect()
+}
+
+fn getex(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let key = call.key(1);
+    let options = Options::read(call, 2, false)?;
+    let Some(value) = call.keys.string(key)? else {
+        call.reply.null();
+        return Ok(());
+    };
+    call.reply.bulk(value);
+    match options.expiry {
+        Some(Expiry::At(at)) if at <= call.now.unix_ms() => {
+            call.keys.remove(key);
+            call.changed(key, Events::GENERIC, "del");
+            call.trace(vec![deletion(key)]);
+        }
+        Some(Expiry::At(at)) => {
+            call.keys.set_expiry(key, Some(at));
+            call.changed(key, Events::GENERIC, "expire");
+            call.trace(vec![[b"PEXPIREAT", key.bytes, Decimal::new(at).as_bytes()].into_iter().collect()]);
+        }
+        Some(Expiry::Never) if call.keys.expiry(key).flatten().is_some() => {
+            call.keys.set_expiry(key, None);
+            call.changed(key, Events::GENERIC, "persist");
+            call.trace(vec![[b"PERSIST", key.bytes].into_iter().collect()]);
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn mget(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    call.reply.array(call.args.len() - 1);
+    for word in call.args.from(1) {
+        match call.keys.read(call.keys.key(word)) {
+            Some(found) if found.kind() == Kind::String => call.reply.bulk(found.record().value()),
+            _ => call.reply.null(),
+        }
+    }
+    Ok(())
+}
+
+fn mset(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    if call.args.len().is_multiple_of(2) {
+        return Err(Error::wrong_number("mset"));
+    }
+    write_pairs(call);
+    call.reply.ok();
+    Ok(())
+}
+
+fn msetnx(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    if call.args.len().is_multiple_of(2) {
+        return Err(Error::wrong_number("msetnx"));
+    }
+    let is_any = call.args.from(1).step_by(2).any(|word| call.keys.contains(call.keys.key(word)));
+    if !is_any {
+        write_pairs(call);
+    }
+    call.reply.integer(i64::from(!is_any));
+    Ok(())
+}
+
+fn write_pairs(call: &mut Call<'_, '_>) {
+    for at in (1..call.args.len()).step_by(2) {
+        let (key, value) = (call.key(at), call.args.get(at + 1).expect("there are pairs"));
+        call.keys.put_string(key, value, Expiry::Never);
+        call.changed(key, Events::STRING, "set");
+    }
+}
+
+fn strlen(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let key = call.key(1);
+    let len = call.keys.string(key)?.map_or(0, <[u8]>::len);
+    call.reply.count(len);
+    Ok(())
+}
+
+/// Whether a string may become so long.
+fn check_len(call: &Call<'_, '_>, len: Option<usize>) -> Result<usize, Error> {
+    let max = usize::try_from(call.settings.word_bytes_max).unwrap_or(usize::MAX);
+    len.filter(|len| *len <= max).ok_or(Error::STRING_TOO_LONG)
+}
+
+fn append(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let (key, more) = (call.key(1), call.args.get(2).expect("the arity was checked"));
+    let Some(old_len) = call.keys.string_for_change(key)?.map(<[u8]>::len) else {
+        call.keys.put_string(key, more, Expiry::Never);
+        call.changed(key, Events::STRING, "append");
+        call.reply.count(more.len());
+        return Ok(());
+    };
+    let len = check_len(call, old_len.checked_add(more.len()))?;
+    call.keys.change_string(key, |_| len, |value| value[old_len..].copy_from_slice(more))?;
+    call.changed(key, Events::STRING, "append");
+    call.reply.count(len);
+    Ok(())
+}
+
+fn setrange(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let (key, patch) = (call.key(1), call.args.get(3).expect("the arity was checked"));
+    let offset = call.integer(2)?;
+    let offset = usize::try_from(offset).map_err(|_| Error::new("ERR offset is out of range"))?;
+    let old_len = call.keys.string_for_change(key)?.map(<[u8]>::len);
+    if patch.is_empty() {
+        call.reply.count(old_len.unwrap_or(0));
+        return Ok(());
+    }
+    let end = check_len(call, offset.checked_add(patch.len()))?;
+    let len = call.keys.change_string(
+        key,
+        |old| old.max(end),
+        |value| {
+            value[offset..end].copy_from_slice(patch);
+            value.len()
+        },
+    )?;
+    call.changed(key, Events::STRING, "setrange");
+    call.reply.count(len);
+    Ok(())
+}
+
+fn getrange(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let key = call.key(1);
+    let (start, end) = (call.integer(2)?, call.integer(3)?);
+    let value = call.keys.string(key)?.unwrap_or_default();
+    call.reply.bulk(&value[bytes_between(start, end, value.len())]);
+    Ok(())
+}
+
+/// The bytes that GETRANGE means: negative places count from the end, the last one is included.
+fn bytes_between(start: i64, end: i64, len: usize) -> std::ops::Range<usize> {
+    let len = i64::try_from(len).unwrap_or(i64::MAX);
+    if start < 0 && end < 0 && start > end {
+        return 0..0;
+    }
+    let place = |at: i64| if at < 0 { len.saturating_add(at).max(0) } else { at };
+    let (start, end) = (place(start), place(end).min(len - 1));
+    if start > end || len == 0 {
+        return 0..0;
+    }
+    let small = |at: i64| usize::try_from(at).expect("it is within the string");
+    small(start)..small(end) + 1
+}
+
+fn incr(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    add(call, 1)
+}
+
+fn decr(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    add(call, -1)
+}
+
+fn incrby(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let more = call.integer(2)?;
+    add(call, more)
+}
+
+fn decrby(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let less = call.integer(2)?;
+    let more = less.checked_neg().ok_or(Error::new("ERR decrement would overflow"))?;
+    add(call, more)
+}
+
+fn add(call: &mut Call<'_, '_>, more: i64) -> Result<(), Error> {
+    let key = call.key(1);
+    let old = match call.keys.string_for_change(key)? {
+        None => 0,
+        Some(text) => parse_i64(text).ok_or(Error::NOT_INTEGER)?,
+    };
+    let new = old.checked_add(more).ok_or(Error::OVERFLOW)?;
+    call.keys.put_string(key, Decimal::new(new).as_bytes(), Expiry::Keep);
+    call.changed(key, Events::STRING, "incrby");
+    call.reply.integer(new);
+    Ok(())
+}
+
+fn incrbyfloat(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let key = call.key(1);
+    let old = match call.keys.string_for_change(key)? {
+        None => 0.0,
+        Some(text) => parse_score(text).ok_or(Error::NOT_FLOAT)?,
+    };
+    let more = parse_score(&call.args[2]).ok_or(Error::NOT_FLOAT)?;
+    let new = old + more;
+    if !new.is_finite() {
+        return Err(Error::NOT_FINITE);
+    }
+    // The shortest digits that mean this number, never with an exponent.
+    let text = format!("{new}").into_bytes();
+    call.keys.put_string(key, &text, Expiry::Keep);
+    call.changed(key, Events::STRING, "incrbyfloat");
+    call.trace(vec![[b"SET", key.bytes, &text[..], b"KEEPTTL"].into_iter().collect()]);
+    call.reply.bulk(&text);
+    Ok(())
+}

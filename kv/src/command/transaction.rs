@@ -1,0 +1,117 @@
+//! MULTI, EXEC, DISCARD, WATCH, UNWATCH: commands that run together, with nothing between them.
+//!
+//! EXEC holds the keys of all its commands before the first one runs. A command that fails does not stop those behind it.
+
+use std::sync::Arc;
+
+use super::call::{Call, Run};
+use super::run::{self, Frame};
+use super::spec::table::Command;
+use crate::client::Transaction;
+use crate::error::Error;
+
+pub(super) const RUNS: &[(&str, Run)] =
+    &[("multi", multi), ("exec", exec), ("discard", discard), ("watch", watch), ("unwatch", unwatch)];
+
+/// Whether a command runs although a transaction is open.
+pub(crate) fn runs_at_once(command: &Command) -> bool {
+    matches!(command.spec.name, "exec" | "discard" | "multi" | "watch" | "quit" | "reset")
+        && command.container().is_none()
+}
+
+/// Whether it is EXEC, which holds the keys of others.
+pub(crate) fn is_exec(command: &Command) -> bool {
+    command.spec.name == "exec" && command.container().is_none()
+}
+
+fn multi(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    if call.client.transaction.is_some() {
+        return Err(Error::new("ERR MULTI calls can not be nested"));
+    }
+    call.client.transaction = Some(Transaction::default());
+    call.reply.ok();
+    Ok(())
+}
+
+fn exec(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let Some(transaction) = call.client.transaction.take() else {
+        return Err(Error::new("ERR EXEC without MULTI"));
+    };
+    let is_dirty = call.client.is_dirty() || watched_expired(call);
+    forget_watched(call);
+    if transaction.is_broken {
+        return Err(Error::EXEC_ABORT);
+    }
+    if is_dirty {
+        call.reply.null_array();
+        return Ok(());
+    }
+    call.reply.array(transaction.queued.len());
+    for request in &transaction.queued {
+        let args = request.args();
+        let ready = match run::find(call.engine, args) {
+            Ok(ready) => ready,
+            Err(error) => {
+                call.reply.error(error.as_str());
+                continue;
+            }
+        };
+        let frame = Frame { engine: call.engine, settings: call.settings, now: call.now, may_wait: false };
+        run::run(&frame, ready, args, call.client, call.keys, call.reply, call.effects);
+        call.reply.set_protocol(call.client.protocol);
+    }
+    Ok(())
+}
+
+fn discard(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    if call.client.transaction.take().is_none() {
+        return Err(Error::new("ERR DISCARD without MULTI"));
+    }
+    forget_watched(call);
+    call.reply.ok();
+    Ok(())
+}
+
+fn watch(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    if call.client.transaction.is_some() {
+        return Err(Error::new("ERR WATCH inside MULTI is not allowed"));
+    }
+    if !call.client.is_dirty() {
+        for word in call.args.from(1) {
+            let place = (call.keys.database(), word.into());
+            // One that has expired is taken out now, so that this is no change later.
+            call.keys.contains(call.keys.key(word));
+            if !call.client.watched.contains(&place) {
+                call.engine.waiting.watch(call.client.id, place.clone(), Arc::clone(&call.client.is_dirty));
+                call.client.watched.push(place);
+            }
+        }
+    }
+    call.reply.ok();
+    Ok(())
+}
+
+fn unwatch(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    forget_watched(call);
+    call.reply.ok();
+    Ok(())
+}
+
+/// Whether a watched key was there and has expired since.
+fn watched_expired(call: &Call<'_, '_>) -> bool {
+    let now_ms = call.now.unix_ms();
+    let expired = |(database, name): &(usize, Box<[u8]>)| {
+        let key = call.keys.key(name);
+        let shard = call.keys.shard(key.slot);
+        let found = shard.find(*database, key).map(|handle| shard.record(handle));
+        found.is_some_and(|record| record.expiry().is_some_and(|at| at <= now_ms))
+    };
+    call.client.watched.iter().any(expired)
+}
+
+/// No key is watched any more.
+pub(super) fn forget_watched(call: &mut Call<'_, '_>) {
+    call.engine.waiting.unwatch(call.client.id, &call.client.watched);
+    call.client.watched.clear();
+    call.client.is_dirty = Arc::default();
+}

@@ -1,0 +1,120 @@
+//! What all connections share.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use crate::client::ClientId;
+use crate::command::Runs;
+use crate::error::Error;
+use crate::keyspace::Keyspace;
+use crate::memory::hash_key::{HASH_KEY_BYTES, HashKey};
+use crate::pubsub::PubSub;
+use crate::settings::Settings;
+use crate::waiting::Waiting;
+
+/// How an engine is made.
+#[derive(Debug, Clone)]
+pub struct EngineConfig {
+    /// Bytes that nobody else knows: hashes are made with them.
+    pub secret: [u8; HASH_KEY_BYTES],
+    /// Locks that the slots are cut into: a power of two up to 16,384. More than four for each worker help little.
+    pub shards: usize,
+    /// Databases (`databases`).
+    pub databases: usize,
+}
+
+/// All data, and everything that connections have in common.
+#[derive(Debug)]
+pub struct Engine {
+    pub(crate) keyspace: Keyspace,
+    pub(crate) waiting: Waiting,
+    pub(crate) pubsub: PubSub,
+    pub(crate) runs: Runs,
+    settings: RwLock<Arc<Settings>>,
+    /// Grows with every change of the settings.
+    settings_version: AtomicU64,
+    clients_made: AtomicU64,
+    /// Draws so far, from a secret beginning.
+    draws: AtomicU64,
+    /// Errors by their code.
+    errors: Mutex<BTreeMap<String, u64>>,
+}
+
+impl Engine {
+    /// No keys.
+    ///
+    /// # Panics
+    /// `config.shards` is no power of two up to 16,384, or there is no database.
+    #[must_use]
+    pub fn new(config: &EngineConfig) -> Self {
+        assert!(config.databases > 0, "clients begin in database 0");
+        let hash_key = Arc::new(HashKey::new(config.secret));
+        Self {
+            keyspace: Keyspace::new(hash_key, config.shards, config.databases),
+            waiting: Waiting::default(),
+            pubsub: PubSub::default(),
+            runs: Runs::new(),
+            settings: RwLock::default(),
+            settings_version: AtomicU64::new(1),
+            clients_made: AtomicU64::new(0),
+            draws: AtomicU64::new(hash_key_seed(&config.secret)),
+            errors: Mutex::default(),
+        }
+    }
+
+    /// A number for a new client.
+    pub(crate) fn next_client(&self) -> ClientId {
+        ClientId(self.clients_made.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// The present settings.
+    pub(crate) fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Which settings are the present ones.
+    #[inline]
+    pub(crate) fn settings_version(&self) -> u64 {
+        self.settings_version.load(Ordering::Acquire)
+    }
+
+    /// Changes settings; every connection sees them with its next request.
+    pub(crate) fn change_settings(&self, change: impl FnOnce(&mut Settings)) {
+        let mut settings = self.settings.write().unwrap_or_else(PoisonError::into_inner);
+        let mut changed = Settings::clone(&settings);
+        change(&mut changed);
+        *settings = Arc::new(changed);
+        self.settings_version.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// A number that nobody can foresee, evenly spread (SplitMix64 from a secret beginning).
+    pub(crate) fn draw(&self) -> u64 {
+        let state = self.draws.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    /// Errors so far, by code.
+    pub(crate) fn errors(&self) -> BTreeMap<String, u64> {
+        self.errors.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Counts errors from zero again.
+    pub(crate) fn forget_errors(&self) {
+        self.errors.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// An error was replied.
+    pub(crate) fn count_error(&self, error: &Error) {
+        let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        *errors.entry(error.code().into()).or_default() += 1;
+    }
+}
+
+/// Where draws begin.
+fn hash_key_seed(secret: &[u8; HASH_KEY_BYTES]) -> u64 {
+    let first = secret.first_chunk().expect("the secret is longer than eight bytes");
+    u64::from_le_bytes(*first)
+}

@@ -1,0 +1,434 @@
+//! A run of slots, in all databases: what one lock guards.
+//!
+//! Records lie in one arena. For each database there is an index of handles for each slot, and one of the keys that expire.
+//! Nothing here knows what time it is: whoever asks decides whether a key that has expired is there.
+
+use std::sync::Arc;
+
+use super::locked::Key;
+use super::record::{self, Attributes, Kind, Record, record_len};
+use super::slot::Slot;
+use crate::memory::arena::{Arena, Handle};
+use crate::memory::hash_key::HashKey;
+use crate::memory::index::Index;
+use crate::memory::slab::Slab;
+use crate::value::Object;
+
+/// What becomes of a key's expiry when its value is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expiry {
+    /// It stays as it is.
+    Keep,
+    /// None from now on.
+    Never,
+    /// At this Unix time in milliseconds.
+    At(i64),
+}
+
+/// What became of keys that were looked for. Counted under the lock, so that no two cores share a counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Counts {
+    pub(crate) hits: u64,
+    pub(crate) misses: u64,
+    pub(crate) expired: u64,
+}
+
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, more: Self) {
+        self.hits += more.hits;
+        self.misses += more.misses;
+        self.expired += more.expired;
+    }
+}
+
+/// Keys of one database in one shard.
+#[derive(Debug)]
+struct Database {
+    slots: Box<[Index]>,
+    /// Those that expire, under the same hashes.
+    expiring: Index,
+    /// Where the search for expired keys goes on.
+    expiry_cursor: u32,
+    keys: usize,
+}
+
+/// A run of slots, in all databases.
+#[derive(Debug)]
+pub(crate) struct Shard {
+    hash_key: Arc<HashKey>,
+    first_slot: usize,
+    slots: usize,
+    arena: Arena,
+    objects: Slab<Object>,
+    /// Keys that were looked for: found, not found, found to have expired.
+    pub(crate) counts: Counts,
+    /// By number; those that never held a key are absent.
+    databases: Vec<Option<Box<Database>>>,
+}
+
+impl Shard {
+    /// No keys. `databases` is how many there are.
+    pub(crate) fn new(hash_key: Arc<HashKey>, first_slot: usize, slots: usize, databases: usize) -> Self {
+        let databases = std::iter::repeat_with(|| None).take(databases).collect();
+        Self {
+            hash_key,
+            first_slot,
+            slots,
+            arena: Arena::new(),
+            objects: Slab::default(),
+            counts: Counts::default(),
+            databases,
+        }
+    }
+
+    /// Keys in a database, with those that have expired and were not found yet.
+    pub(crate) fn keys(&self, database: usize) -> usize {
+        self.databases[database].as_ref().map_or(0, |database| database.keys)
+    }
+
+    /// Keys of a database that expire.
+    pub(crate) fn keys_expiring(&self, database: usize) -> usize {
+        self.databases[database].as_ref().map_or(0, |database| database.expiring.len())
+    }
+
+    /// Keys of one slot of a database.
+    #[cfg(test)]
+    pub(crate) fn keys_in_slot(&self, database: usize, slot: usize) -> usize {
+        self.index(database, slot).map_or(0, Index::len)
+    }
+
+    /// Bytes of all records.
+    #[cfg(test)]
+    pub(crate) fn record_bytes(&self) -> usize {
+        self.arena.bytes_held()
+    }
+
+    #[inline]
+    fn index(&self, database: usize, slot: usize) -> Option<&Index> {
+        Some(&self.databases[database].as_ref()?.slots[slot - self.first_slot])
+    }
+
+    /// The record of a key, whether it has expired or not.
+    #[inline]
+    pub(crate) fn find(&self, database: usize, key: Key<'_>) -> Option<Handle> {
+        let index = self.index(database, key.slot.index())?;
+        index.find(key.hash, |handle| record::is_of(self.arena.cell(handle), key.bytes))
+    }
+
+    /// A record.
+    #[inline]
+    pub(crate) fn record(&self, handle: Handle) -> Record<'_> {
+        Record::of(self.arena.cell(handle))
+    }
+
+    /// Notes when a key was used.
+    #[inline]
+    pub(crate) fn set_access(&mut self, handle: Handle, access: u32) {
+        record::set_access(self.arena.cell_mut(handle), access);
+    }
+
+    /// The object behind a key.
+    pub(crate) fn object(&self, handle: Handle) -> &Object {
+        self.objects.get(self.record(handle).object())
+    }
+
+    /// The object behind a key, to change.
+    pub(crate) fn object_mut(&mut self, handle: Handle) -> &mut Object {
+        let number = self.record(handle).object();
+        self.objects.get_mut(number)
+    }
+
+    /// A string's bytes, to change in place; it counts as changed in place from now on.
+    pub(crate) fn string_mut(&mut self, handle: Handle) -> &mut [u8] {
+        let cell = self.arena.cell_mut(handle);
+        record::set_raw(cell);
+        record::value_mut(cell)
+    }
+
+    /// Writes a string; the key may exist or not, with any value.
+    pub(crate) fn put_string(
+        &mut self,
+        database: usize,
+        key: Key<'_>,
+        value: &[u8],
+        is_raw: bool,
+        expiry: Expiry,
+        access: u32,
+    ) {
+        let found = self.find(database, key);
+        let attributes = self.attributes(found, Kind::String, is_raw, expiry, access);
+        self.drop_object(found);
+        let handle = self.place(database, key, found, attributes, value.len());
+        record::value_mut(self.arena.cell_mut(handle)).copy_from_slice(value);
+    }
+
+    /// Makes a string longer or shorter, keeping what it has; new bytes are zero. It counts as changed in place.
+    ///
+    /// Returns where it is now, since it may have moved.
+    pub(crate) fn resize_string(&mut self, database: usize, key: Key<'_>, handle: Handle, len: usize) -> Handle {
+        let record = self.record(handle);
+        let attributes = Attributes { is_raw: true, ..record.attributes() };
+        let (old_len, expires) = (record.value().len(), record.expires());
+        let is_same_head = record::is_wide(key.bytes.len(), old_len) == record::is_wide(key.bytes.len(), len);
+        let new_len = record_len(key.bytes.len(), len, expires);
+        if is_same_head {
+            let moved = self.arena.resize(handle, new_len);
+            self.note_moved(database, key, handle, moved, expires);
+            let value = record::write(self.arena.cell_mut(moved), attributes, key.bytes, len);
+            if len > old_len {
+                value[old_len..].fill(0);
+            }
+            return moved;
+        }
+        let mut value = record.value()[..old_len.min(len)].to_vec();
+        value.resize(len, 0);
+        let moved = self.place(database, key, Some(handle), attributes, len);
+        record::value_mut(self.arena.cell_mut(moved)).copy_from_slice(&value);
+        moved
+    }
+
+    /// Puts an object behind a key; the key may exist or not, with any value.
+    pub(crate) fn put_object(
+        &mut self,
+        database: usize,
+        key: Key<'_>,
+        kind: Kind,
+        object: Object,
+        expiry: Expiry,
+        access: u32,
+    ) -> Handle {
+        let found = self.find(database, key);
+        let attributes = self.attributes(found, kind, false, expiry, access);
+        self.drop_object(found);
+        let number = self.objects.insert(object).to_le_bytes();
+        let handle = self.place(database, key, found, attributes, number.len());
+        record::value_mut(self.arena.cell_mut(handle)).copy_from_slice(&number);
+        handle
+    }
+
+    /// Changes when a key expires, if at all.
+    pub(crate) fn set_expiry(&mut self, database: usize, key: Key<'_>, handle: Handle, expiry: Option<i64>) {
+        let record = self.record(handle);
+        match (record.expires(), expiry) {
+            (true, Some(expiry)) => record::set_expiry(self.arena.cell_mut(handle), expiry),
+            (false, None) => {}
+            _ => {
+                let attributes = Attributes { expiry, ..record.attributes() };
+                let value = record.value().to_vec();
+                let handle = self.place(database, key, Some(handle), attributes, value.len());
+                record::value_mut(self.arena.cell_mut(handle)).copy_from_slice(&value);
+            }
+        }
+    }
+
+    /// Takes a key out, with what is behind it. Large objects are handed to the caller, to be dropped without the lock.
+    pub(crate) fn remove(&mut self, database: usize, key: Key<'_>) -> Option<Removed> {
+        let Self { databases, arena, hash_key, objects, first_slot, .. } = self;
+        let database = databases[database].as_mut()?;
+        let hash_of = |handle| hash_key.hash(Record::of(arena.cell(handle)).key());
+        let index = &mut database.slots[key.slot.index() - *first_slot];
+        let handle = index.remove(key.hash, |handle| record::is_of(arena.cell(handle), key.bytes), hash_of)?;
+        database.keys -= 1;
+        let record = Record::of(arena.cell(handle));
+        let kind = record.kind();
+        if record.expires() {
+            database.expiring.remove(key.hash, |other| other == handle, hash_of);
+        }
+        let object = (kind != Kind::String).then(|| objects.remove(record.object()));
+        arena.free(handle);
+        Some(Removed { kind, object })
+    }
+
+    /// Takes all keys of a database out. What was behind them is returned, to be dropped without the lock.
+    pub(crate) fn flush(&mut self, database: usize) -> Vec<Object> {
+        let Some(taken) = self.databases[database].take() else { return Vec::new() };
+        let mut objects = Vec::new();
+        if self.databases.iter().all(Option::is_none) {
+            self.arena.clear();
+            drop(std::mem::take(&mut self.objects));
+            return objects;
+        }
+        for handle in taken.slots.iter().flat_map(Index::iter) {
+            let record = Record::of(self.arena.cell(handle));
+            if record.kind() != Kind::String {
+                objects.push(self.objects.remove(record.object()));
+            }
+            self.arena.free(handle);
+        }
+        objects
+    }
+
+    /// Exchanges two databases.
+    pub(crate) fn swap(&mut self, one: usize, other: usize) {
+        self.databases.swap(one, other);
+    }
+
+    /// Visits keys of a slot from a cursor on, at least `count` if so many are left. Returns the next cursor; 0 at the end.
+    pub(crate) fn scan_slot(
+        &self,
+        database: usize,
+        slot: usize,
+        cursor: u32,
+        count: usize,
+        mut visit: impl FnMut(Record<'_>),
+    ) -> u32 {
+        let Some(index) = self.index(database, slot) else { return 0 };
+        index.scan(cursor, count, |handle| self.hash_of(handle), |handle| visit(self.record(handle)))
+    }
+
+    /// Visits all keys of a database.
+    pub(crate) fn each(&self, database: usize, mut visit: impl FnMut(Record<'_>)) {
+        let Some(database) = &self.databases[database] else { return };
+        database.slots.iter().flat_map(Index::iter).for_each(|handle| visit(self.record(handle)));
+    }
+
+    /// Looks at some keys of each database that expire, from where it stopped, and takes out those that have. Returns them.
+    pub(crate) fn expire_some(&mut self, now_ms: i64, count: usize) -> Vec<(usize, Box<[u8]>)> {
+        let mut all = Vec::new();
+        for number in 0..self.databases.len() {
+            let Some(database) = &self.databases[number] else { continue };
+            let mut found: Vec<Box<[u8]>> = Vec::new();
+            let cursor = self.scan_expiring(number, database.expiry_cursor, count, |record| {
+                if record.expiry().is_some_and(|at| at <= now_ms) {
+                    found.push(record.key().into());
+                }
+            });
+            for name in found {
+                let key = Key { bytes: &name, hash: self.hash_key.hash(&name), slot: Slot::of(&name) };
+                drop(self.remove(number, key));
+                self.counts.expired += 1;
+                all.push((number, name));
+            }
+            if let Some(database) = &mut self.databases[number] {
+                database.expiry_cursor = cursor;
+            }
+        }
+        all
+    }
+
+    /// Visits keys that expire, from a cursor on.
+    pub(crate) fn scan_expiring(
+        &self,
+        database: usize,
+        cursor: u32,
+        count: usize,
+        mut visit: impl FnMut(Record<'_>),
+    ) -> u32 {
+        let Some(database) = &self.databases[database] else { return 0 };
+        database.expiring.scan(cursor, count, |handle| self.hash_of(handle), |handle| visit(self.record(handle)))
+    }
+
+    /// A key at random; of those that expire if `expiring`. Every slot counts by its keys.
+    pub(crate) fn random(&self, database: usize, expiring: bool, mut draw: impl FnMut() -> u64) -> Option<Record<'_>> {
+        let database = self.databases[database].as_ref()?;
+        if expiring {
+            return database.expiring.random(draw).map(|handle| self.record(handle));
+        }
+        let keys = u64::try_from(database.keys).ok().filter(|keys| *keys > 0)?;
+        let mut left = usize::try_from(draw() % keys).ok()?;
+        for index in &database.slots {
+            if left < index.len() {
+                return index.random(draw).map(|handle| self.record(handle));
+            }
+            left -= index.len();
+        }
+        None
+    }
+
+    fn hash_of(&self, handle: Handle) -> u64 {
+        self.hash_key.hash(self.record(handle).key())
+    }
+
+    fn attributes(&self, found: Option<Handle>, kind: Kind, is_raw: bool, expiry: Expiry, access: u32) -> Attributes {
+        let expiry = match expiry {
+            Expiry::Keep => found.and_then(|handle| self.record(handle).expiry()),
+            Expiry::Never => None,
+            Expiry::At(at) => Some(at),
+        };
+        Attributes { kind, is_raw, expiry, access }
+    }
+
+    fn drop_object(&mut self, found: Option<Handle>) {
+        let Some(record) = found.map(|handle| Record::of(self.arena.cell(handle))) else { return };
+        if record.kind() != Kind::String {
+            drop(self.objects.remove(record.object()));
+        }
+    }
+
+    /// Makes room for a record of a key, in its present cell if that fits, and enters it into the indexes. The value's bytes
+    /// are to be written by the caller.
+    fn place(
+        &mut self,
+        number: usize,
+        key: Key<'_>,
+        found: Option<Handle>,
+        attributes: Attributes,
+        value_len: usize,
+    ) -> Handle {
+        let len = record_len(key.bytes.len(), value_len, attributes.expiry.is_some());
+        let Some(old) = found else {
+            let handle = self.arena.alloc(len);
+            record::write(self.arena.cell_mut(handle), attributes, key.bytes, value_len);
+            self.enter(number, key, handle, attributes.expiry.is_some());
+            return handle;
+        };
+        let expired_before = self.record(old).expires();
+        let handle = if self.arena.fits(old, len) { old } else { self.arena.alloc(len) };
+        record::write(self.arena.cell_mut(handle), attributes, key.bytes, value_len);
+        let (arena, hash_key) = (&self.arena, &self.hash_key);
+        let database = self.databases[number].as_mut().expect("the key was found in it");
+        if handle != old {
+            let was = database.slots[key.slot.index() - self.first_slot].replace(key.hash, old, handle);
+            assert!(was, "the key was found in its slot");
+        }
+        let hash_of = |handle| hash_key.hash(Record::of(arena.cell(handle)).key());
+        match (expired_before, attributes.expiry.is_some()) {
+            (true, true) if handle != old => {
+                database.expiring.replace(key.hash, old, handle);
+            }
+            (true, false) => {
+                database.expiring.remove(key.hash, |other| other == old, hash_of);
+            }
+            (false, true) => database.expiring.insert(key.hash, handle, hash_of),
+            _ => {}
+        }
+        if handle != old {
+            self.arena.free(old);
+        }
+        handle
+    }
+
+    fn enter(&mut self, number: usize, key: Key<'_>, handle: Handle, expires: bool) {
+        let Self { databases, arena, hash_key, slots, first_slot, .. } = self;
+        let hash_of = |handle| hash_key.hash(Record::of(arena.cell(handle)).key());
+        let database = databases[number].get_or_insert_with(|| {
+            let slots = std::iter::repeat_with(Index::new).take(*slots).collect();
+            Box::new(Database { slots, expiring: Index::new(), expiry_cursor: 0, keys: 0 })
+        });
+        database.slots[key.slot.index() - *first_slot].insert(key.hash, handle, hash_of);
+        database.keys += 1;
+        if expires {
+            database.expiring.insert(key.hash, handle, hash_of);
+        }
+    }
+
+    fn note_moved(&mut self, number: usize, key: Key<'_>, old: Handle, new: Handle, expires: bool) {
+        if old == new {
+            return;
+        }
+        let database = self.databases[number].as_mut().expect("the key was found in it");
+        let was = database.slots[key.slot.index() - self.first_slot].replace(key.hash, old, new);
+        assert!(was, "the key was found in its slot");
+        if expires {
+            database.expiring.replace(key.hash, old, new);
+        }
+    }
+}
+
+/// What was behind a key that was taken out.
+#[derive(Debug)]
+pub(crate) struct Removed {
+    pub(crate) kind: Kind,
+    /// Nothing if it was a string.
+    pub(crate) object: Option<Object>,
+}

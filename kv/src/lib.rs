@@ -1,0 +1,26 @@
+//! A Valkey-compatible key-value engine.
+#![forbid(unsafe_code)]
+
+mod client;
+mod command;
+mod engine;
+mod error;
+mod glob;
+pub mod keyspace;
+pub mod memory;
+mod pubsub;
+mod resp;
+mod serve;
+mod session;
+mod settings;
+mod time;
+pub mod value;
+mod waiting;
+
+pub use client::{ClientId, Mailbox};
+pub use engine::{Engine, EngineConfig};
+pub use session::{Next, Session};
+pub use time::Now;
+
+#[cfg(test)]
+mod tests;

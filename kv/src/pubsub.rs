@@ -1,0 +1,131 @@
+//! Messages to whoever listens: channels, patterns of channels, and channels that belong to a slot.
+//!
+//! A message is left in the mailbox of each subscriber, in the protocol that it speaks. Who does not fetch its messages is
+//! dismissed before they fill the memory.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::client::{ClientId, Mailbox};
+use crate::glob;
+use crate::resp::{Protocol, Reply};
+
+/// Bytes that wait for a subscriber before it is dismissed (`client-output-buffer-limit pubsub`).
+const UNFETCHED_BYTES_MAX: usize = 32 << 20;
+
+/// What one can subscribe to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Topic {
+    /// A channel by its name.
+    Channel,
+    /// All channels whose names match.
+    Pattern,
+    /// A channel that belongs to a slot.
+    Shard,
+}
+
+type Subscribers = BTreeMap<ClientId, Arc<Mailbox>>;
+/// Who listens, by what to.
+type Lists = BTreeMap<(Topic, Box<[u8]>), Subscribers>;
+
+/// Who listens to what.
+#[derive(Debug, Default)]
+pub(crate) struct PubSub {
+    /// How many topics have subscribers: mostly none, and then nobody locks.
+    topics: AtomicUsize,
+    lists: Mutex<Lists>,
+}
+
+/// One message in both protocols, each made when it is first needed.
+#[derive(Default)]
+struct Letter {
+    forms: [Option<Vec<u8>>; 2],
+}
+
+impl Letter {
+    fn leave(&mut self, mailbox: &Mailbox, words: &[&[u8]]) {
+        let protocol = mailbox.protocol();
+        let form = self.forms[usize::from(protocol == Protocol::Resp3)].get_or_insert_with(|| {
+            let mut reply = Reply::new(protocol);
+            reply.push(words.len());
+            words.iter().for_each(|word| reply.bulk(word));
+            std::mem::take(reply.buffer())
+        });
+        if mailbox.put(form) > UNFETCHED_BYTES_MAX {
+            mailbox.dismiss();
+        }
+    }
+}
+
+impl PubSub {
+    /// A client listens from now on. Says whether it did not before.
+    pub(crate) fn subscribe(&self, client: ClientId, mailbox: &Arc<Mailbox>, topic: Topic, name: &[u8]) -> bool {
+        let mut lists = self.lists();
+        let is_new = lists.entry((topic, name.into())).or_default().insert(client, Arc::clone(mailbox)).is_none();
+        self.topics.store(lists.len(), Ordering::Release);
+        is_new
+    }
+
+    /// A client listens no more.
+    pub(crate) fn unsubscribe(&self, client: ClientId, topic: Topic, name: &[u8]) {
+        let mut lists = self.lists();
+        let place = (topic, name.into());
+        if let Some(subscribers) = lists.get_mut(&place) {
+            subscribers.remove(&client);
+            if subscribers.is_empty() {
+                lists.remove(&place);
+            }
+        }
+        self.topics.store(lists.len(), Ordering::Release);
+    }
+
+    /// Leaves a message for everybody who listens. Returns how many that are.
+    pub(crate) fn publish(&self, channel: &[u8], message: &[u8]) -> usize {
+        if self.topics.load(Ordering::Acquire) == 0 {
+            return 0;
+        }
+        let lists = self.lists();
+        let (mut letter, mut count) = (Letter::default(), 0);
+        for mailbox in lists.get(&(Topic::Channel, channel.into())).into_iter().flat_map(BTreeMap::values) {
+            letter.leave(mailbox, &[b"message", channel, message]);
+            count += 1;
+        }
+        for ((topic, pattern), subscribers) in &*lists {
+            if *topic == Topic::Pattern && glob::matches(pattern, channel, false) {
+                let mut letter = Letter::default();
+                subscribers.values().for_each(|to| letter.leave(to, &[b"pmessage", pattern, channel, message]));
+                count += subscribers.len();
+            }
+        }
+        count
+    }
+
+    /// The same for a channel that belongs to a slot.
+    pub(crate) fn publish_shard(&self, channel: &[u8], message: &[u8]) -> usize {
+        let lists = self.lists();
+        let mut letter = Letter::default();
+        let subscribers = lists.get(&(Topic::Shard, channel.into()));
+        subscribers
+            .into_iter()
+            .flat_map(BTreeMap::values)
+            .for_each(|to| letter.leave(to, &[b"smessage", channel, message]));
+        subscribers.map_or(0, BTreeMap::len)
+    }
+
+    /// Names of a kind that have subscribers, and how many each.
+    pub(crate) fn topics(&self, topic: Topic) -> Vec<(Box<[u8]>, usize)> {
+        let lists = self.lists();
+        let of_kind = lists.iter().filter(|((kind, _), _)| *kind == topic);
+        of_kind.map(|((_, name), subscribers)| (name.clone(), subscribers.len())).collect()
+    }
+
+    /// How many listen to one name.
+    pub(crate) fn subscribers(&self, topic: Topic, name: &[u8]) -> usize {
+        self.lists().get(&(topic, name.into())).map_or(0, BTreeMap::len)
+    }
+
+    fn lists(&self) -> MutexGuard<'_, Lists> {
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,141 @@
+//! After a command: what others get of it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::client::Client;
+use crate::command::Effects;
+use crate::command::run::{self, Frame, Ready};
+use crate::engine::Engine;
+use crate::keyspace::{Found, Keys};
+use crate::resp::Reply;
+use crate::settings::{Events, Settings};
+use crate::time::Now;
+use crate::waiting::{Place, Rank, Waiter};
+
+/// Keys that one look for expired ones takes in a shard, and how often it looks again where a quarter of them had.
+const EXPIRY_TURN: usize = 64;
+const EXPIRY_TURNS_MAX: usize = 256;
+
+/// What became of a command that was tried again.
+enum Tried {
+    /// It has its reply.
+    Served,
+    /// It found nothing, or something of another kind is behind the key.
+    InVain,
+    /// Nothing is behind the key, and the command does not ask for that.
+    Absent,
+}
+
+impl Engine {
+    /// Counts what a command did and tells subscribers, while its keys are still locked, so that all see one order.
+    pub(crate) fn settle(
+        &self,
+        settings: &Settings,
+        _now: Now,
+        _ready: Ready,
+        keys: &mut Keys<'_>,
+        effects: &mut Effects,
+    ) {
+        for (database, key) in keys.expired.drain(..) {
+            if settings.events.has(Events::EXPIRED) {
+                self.publish_event(settings, "expired", database, &key);
+            }
+            if self.waiting.changed(database, &key) {
+                effects.ready.push((database, key));
+            }
+        }
+        for event in effects.events.drain(..) {
+            self.publish_event(settings, event.name, event.database, &event.key);
+        }
+        effects.changes = 0;
+        effects.trace = crate::command::call::Trace::AsIs;
+    }
+
+    /// Tells whoever listens to events of keys.
+    fn publish_event(&self, settings: &Settings, name: &str, database: usize, key: &[u8]) {
+        if settings.events.has(Events::KEYSPACE) {
+            let channel = [format!("__keyspace@{database}__:").as_bytes(), key].concat();
+            self.pubsub.publish(&channel, name.as_bytes());
+        }
+        if settings.events.has(Events::KEYEVENT) {
+            self.pubsub.publish(format!("__keyevent@{database}__:{name}").as_bytes(), key);
+        }
+    }
+
+    /// Looks for keys that have expired and takes them out, in every shard a few; in one where many have, more.
+    ///
+    /// To be called about ten times a second, by nobody who serves clients.
+    pub fn handle_tick(&self, now: Now) {
+        let settings = self.settings();
+        for number in 0..self.keyspace.shards() {
+            for _ in 0..EXPIRY_TURNS_MAX {
+                let found = self.keyspace.shard(number).expire_some(now.unix_ms(), EXPIRY_TURN);
+                if settings.events.has(Events::EXPIRED) {
+                    found.iter().for_each(|(database, key)| self.publish_event(&settings, "expired", *database, key));
+                }
+                let is_waited_for = |place: &&Place| self.waiting.changed(place.0, &place.1);
+                let ready: Vec<Place> = found.iter().filter(is_waited_for).cloned().collect();
+                if !ready.is_empty() {
+                    self.serve(ready, &settings, now);
+                }
+                if found.len() < EXPIRY_TURN / 4 {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Serves commands that wait for keys which have changed, and those that their changes make ready. The caller holds no
+    /// shard. It comes to an end: who came later is not tried, and whoever is served waits no more.
+    pub(crate) fn serve(&self, ready: Vec<Place>, settings: &Settings, now: Now) {
+        let _turn = self.waiting.turn();
+        let last = self.waiting.last();
+        let mut places = VecDeque::from(ready);
+        while let Some(place) = places.pop_front() {
+            let (mut after, mut is_absent) = (Rank::default(), false);
+            while let Some(waiter) =
+                self.waiting.next(&place, after, last, |waiter| !is_absent || waiter.awaited.or_gone)
+            {
+                after = waiter.rank;
+                if !waiter.claim() {
+                    continue;
+                }
+                let (tried, changed) = self.try_again(&waiter, &place, settings, now);
+                places.extend(changed);
+                is_absent |= matches!(tried, Tried::Absent);
+            }
+        }
+    }
+
+    /// Runs a waiting command, which was claimed, again. If it found something its reply is delivered. Returns as well which
+    /// keys are ready now.
+    fn try_again(&self, waiter: &Waiter, place: &Place, settings: &Settings, now: Now) -> (Tried, Vec<Place>) {
+        let args = waiter.request.args();
+        let mut client = Client::new(waiter.client, Arc::clone(&waiter.mailbox));
+        (client.database, client.protocol, client.is_known) = (waiter.database, waiter.protocol, true);
+        let (mut reply, mut effects) = (Reply::new(waiter.protocol), Effects::default());
+        let ready = run::find(self, args).expect("it was found before it waited");
+        let mut keys = run::lock(self, settings, ready, args, waiter.database, now);
+        let kind = keys.peek(keys.key(&place.1)).map(Found::kind);
+        let tried = if kind == Some(waiter.awaited.kind) || waiter.awaited.or_gone {
+            let frame = Frame { engine: self, settings, now, may_wait: true };
+            run::run(&frame, ready, args, &mut client, &mut keys, &mut reply, &mut effects);
+            if effects.wait.take().is_none() { Tried::Served } else { Tried::InVain }
+        } else if kind.is_none() {
+            Tried::Absent
+        } else {
+            Tried::InVain
+        };
+        self.settle(settings, now, ready, &mut keys, &mut effects);
+        if !matches!(tried, Tried::Served) {
+            // With the keys still locked: whoever changes them next finds it unclaimed.
+            waiter.unclaim();
+            return (tried, effects.ready);
+        }
+        drop(keys);
+        self.waiting.leave(waiter);
+        waiter.mailbox.serve(reply.bytes());
+        (tried, effects.ready)
+    }
+}

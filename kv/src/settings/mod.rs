@@ -1,0 +1,144 @@
+//! What can be configured while the engine runs.
+//!
+//! One value holds everything; a change makes a new value that every connection sees with its next request.
+
+pub(crate) mod parameter;
+
+use crate::keyspace::Policy;
+use crate::value::list::Fill;
+use crate::value::stream::NodeLimits;
+use crate::value::{hash, set, zset};
+
+/// Which keyspace events are published: the letters of `notify-keyspace-events`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Events(u16);
+
+impl Events {
+    pub(crate) const KEYSPACE: Self = Self(1);
+    pub(crate) const KEYEVENT: Self = Self(1 << 1);
+    pub(crate) const GENERIC: Self = Self(1 << 2);
+    pub(crate) const STRING: Self = Self(1 << 3);
+    pub(crate) const LIST: Self = Self(1 << 4);
+    pub(crate) const SET: Self = Self(1 << 5);
+    pub(crate) const HASH: Self = Self(1 << 6);
+    pub(crate) const SORTED_SET: Self = Self(1 << 7);
+    pub(crate) const EXPIRED: Self = Self(1 << 8);
+    pub(crate) const EVICTED: Self = Self(1 << 9);
+    pub(crate) const STREAM: Self = Self(1 << 10);
+    pub(crate) const MISS: Self = Self(1 << 11);
+    pub(crate) const NEW: Self = Self(1 << 12);
+
+    /// In the order in which the setting is shown; `A` stands for all from `g` to `t`.
+    const LETTERS: [(u8, Self); 13] = [
+        (b'g', Self::GENERIC),
+        (b'$', Self::STRING),
+        (b'l', Self::LIST),
+        (b's', Self::SET),
+        (b'h', Self::HASH),
+        (b'z', Self::SORTED_SET),
+        (b'x', Self::EXPIRED),
+        (b'e', Self::EVICTED),
+        (b't', Self::STREAM),
+        (b'n', Self::NEW),
+        (b'K', Self::KEYSPACE),
+        (b'E', Self::KEYEVENT),
+        (b'm', Self::MISS),
+    ];
+    const ALL: Self = Self(
+        Self::GENERIC.0
+            | Self::STRING.0
+            | Self::LIST.0
+            | Self::SET.0
+            | Self::HASH.0
+            | Self::SORTED_SET.0
+            | Self::EXPIRED.0
+            | Self::EVICTED.0
+            | Self::STREAM.0,
+    );
+
+    /// Whether all of `other` is in it.
+    pub(crate) const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// From letters; `None` if one is unknown.
+    pub(crate) fn from_letters(letters: &[u8]) -> Option<Self> {
+        letters.iter().try_fold(Self::default(), |events, letter| {
+            let more = if *letter == b'A' {
+                Self::ALL
+            } else {
+                Self::LETTERS.iter().find(|(known, _)| known == letter).map(|(_, event)| *event)?
+            };
+            Some(Self(events.0 | more.0))
+        })
+    }
+
+    /// As letters.
+    pub(crate) fn letters(self) -> String {
+        let is_all = self.has(Self::ALL);
+        let shown = Self::LETTERS.iter().filter(|(_, event)| self.has(*event) && !(is_all && Self::ALL.has(*event)));
+        let rest = shown.map(|(letter, _)| char::from(*letter));
+        is_all.then_some('A').into_iter().chain(rest).collect()
+    }
+}
+
+/// Everything that can be configured while the engine runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    /// The longest word of a request, bytes (`proto-max-bulk-len`).
+    pub(crate) word_bytes_max: i64,
+    /// Bytes that data may take; 0 is no limit (`maxmemory`).
+    pub(crate) memory_bytes_max: u64,
+    /// Which keys go when memory is full (`maxmemory-policy`).
+    pub(crate) policy: Policy,
+    pub(crate) lfu_growth: u32,
+    pub(crate) lfu_decay_minutes: u32,
+    /// `notify-keyspace-events`.
+    pub(crate) events: Events,
+    /// `list-max-listpack-size`.
+    pub(crate) list_fill: Fill,
+    /// `hash-max-listpack-entries` and `-value`.
+    pub(crate) hash: hash::Limits,
+    /// `set-max-intset-entries`, `set-max-listpack-entries` and `-value`.
+    pub(crate) set: set::Limits,
+    /// `zset-max-listpack-entries` and `-value`.
+    pub(crate) sorted_set: zset::Limits,
+    /// `stream-node-max-bytes` and `-entries`.
+    pub(crate) stream: NodeLimits,
+    /// The password of the default user; empty for none (`requirepass`).
+    pub(crate) password: Vec<u8>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            word_bytes_max: 512 * 1024 * 1024,
+            memory_bytes_max: 0,
+            policy: Policy::NoEviction,
+            lfu_growth: 10,
+            lfu_decay_minutes: 1,
+            events: Events::default(),
+            list_fill: Fill::default(),
+            hash: hash::Limits::default(),
+            set: set::Limits::default(),
+            sorted_set: zset::Limits::default(),
+            stream: NodeLimits::default(),
+            password: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_as_letters() {
+        for (given, shown) in
+            [("", ""), ("KEA", "AKE"), ("Kx", "xK"), ("g$lszhxetE", "AE"), ("AKEm", "AKEm"), ("Kn", "nK")]
+        {
+            assert_eq!(Events::from_letters(given.as_bytes()).unwrap().letters(), shown, "{given}");
+        }
+        assert_eq!(Events::from_letters(b"KEy"), None);
+    }
+}

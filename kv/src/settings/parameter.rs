@@ -1,0 +1,175 @@
+//! Settings by the names that Valkey gives them: `CONFIG GET`, `CONFIG SET`, and configuration files.
+
+use super::{Events, Settings};
+use crate::keyspace::Policy;
+use crate::resp::number::parse_i64;
+use crate::value::list::Fill;
+
+/// One setting.
+pub(crate) struct Parameter {
+    pub(crate) name: &'static str,
+    /// An older name.
+    pub(crate) alias: &'static str,
+    pub(crate) show: fn(&Settings) -> String,
+    /// Changes it, or tells why not.
+    pub(crate) set: fn(&mut Settings, &[u8]) -> Result<(), String>,
+}
+
+/// The parameter of a name or alias, in any case.
+pub(crate) fn find(name: &[u8]) -> Option<&'static Parameter> {
+    let is_it = |known: &str| !known.is_empty() && known.as_bytes().eq_ignore_ascii_case(name);
+    PARAMETERS.iter().find(|parameter| is_it(parameter.name) || is_it(parameter.alias))
+}
+
+/// A number within bounds, or why not.
+fn number<T: TryFrom<i64>>(text: &[u8], min: i64, max: i64) -> Result<T, String> {
+    let value = parse_i64(text).ok_or("argument couldn't be parsed into an integer")?;
+    if value < min || value > max {
+        return Err(format!("argument must be between {min} and {max} inclusive"));
+    }
+    T::try_from(value).map_err(|_| "argument is too large".to_owned())
+}
+
+/// A number of bytes, with a unit if there is one.
+fn bytes(text: &[u8]) -> Result<i64, String> {
+    const UNITS: [(&str, i64); 7] = [
+        ("kb", 1 << 10),
+        ("mb", 1 << 20),
+        ("gb", 1 << 30),
+        ("k", 1_000),
+        ("m", 1_000_000),
+        ("g", 1_000_000_000),
+        ("b", 1),
+    ];
+    let invalid = || "argument must be a memory value".to_owned();
+    let text = std::str::from_utf8(text).map_err(|_| invalid())?.to_ascii_lowercase();
+    let (digits, unit) =
+        UNITS.iter().find_map(|(unit, size)| Some((text.strip_suffix(unit)?, *size))).unwrap_or((text.as_str(), 1));
+    parse_i64(digits.as_bytes())
+        .filter(|value| *value >= 0)
+        .and_then(|value| value.checked_mul(unit))
+        .ok_or_else(invalid)
+}
+
+/// A parameter that is a number in a place of the settings.
+macro_rules! numeric {
+    ($name:literal, $alias:literal, $($place:ident).+, $min:expr, $max:expr) => {
+        Parameter {
+            name: $name,
+            alias: $alias,
+            show: |settings| settings.$($place).+.to_string(),
+            set: |settings, text| {
+                settings.$($place).+ = number(text, $min, $max)?;
+                Ok(())
+            },
+        }
+    };
+}
+
+const LONG: i64 = i64::MAX;
+
+/// All of them, by name.
+pub(crate) static PARAMETERS: &[Parameter] = &[
+    numeric!("hash-max-listpack-entries", "hash-max-ziplist-entries", hash.listpack_entries_max, 0, LONG),
+    numeric!("hash-max-listpack-value", "hash-max-ziplist-value", hash.listpack_value_bytes_max, 0, LONG),
+    numeric!("lfu-decay-time", "", lfu_decay_minutes, 0, i64::from(i32::MAX)),
+    numeric!("lfu-log-factor", "", lfu_growth, 0, i64::from(i32::MAX)),
+    Parameter {
+        name: "list-max-listpack-size",
+        alias: "list-max-ziplist-size",
+        show: |settings| settings.list_fill.0.to_string(),
+        set: |settings, text| {
+            settings.list_fill = Fill(number(text, i64::from(i32::MIN), i64::from(i32::MAX))?);
+            Ok(())
+        },
+    },
+    Parameter {
+        name: "maxmemory",
+        alias: "",
+        show: |settings| settings.memory_bytes_max.to_string(),
+        set: |settings, text| {
+            settings.memory_bytes_max = u64::try_from(bytes(text)?).map_err(|error| error.to_string())?;
+            Ok(())
+        },
+    },
+    Parameter {
+        name: "maxmemory-policy",
+        alias: "",
+        show: |settings| settings.policy.name().to_owned(),
+        set: |settings, text| {
+            settings.policy = Policy::from_name(text).ok_or(
+                "argument(s) must be one of the following: volatile-lru, \
+                 volatile-lfu, volatile-random, volatile-ttl, allkeys-lru, allkeys-lfu, allkeys-random, noeviction",
+            )?;
+            Ok(())
+        },
+    },
+    Parameter {
+        name: "notify-keyspace-events",
+        alias: "",
+        show: |settings| settings.events.letters(),
+        set: |settings, text| {
+            settings.events =
+                Events::from_letters(text).ok_or("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.")?;
+            Ok(())
+        },
+    },
+    Parameter {
+        name: "proto-max-bulk-len",
+        alias: "",
+        show: |settings| settings.word_bytes_max.to_string(),
+        set: |settings, text| {
+            let max = bytes(text)?;
+            // A record's lengths have 32 bits.
+            if !((1 << 20)..1 << 32).contains(&max) {
+                return Err(format!("argument must be between {} and {} inclusive", 1 << 20, (1_i64 << 32) - 1));
+            }
+            settings.word_bytes_max = max;
+            Ok(())
+        },
+    },
+    Parameter {
+        name: "requirepass",
+        alias: "",
+        show: |settings| String::from_utf8_lossy(&settings.password).into_owned(),
+        set: |settings, text| {
+            settings.password = text.to_vec();
+            Ok(())
+        },
+    },
+    numeric!("set-max-intset-entries", "", set.intset_entries_max, 0, LONG),
+    numeric!("set-max-listpack-entries", "", set.listpack_entries_max, 0, LONG),
+    numeric!("set-max-listpack-value", "", set.listpack_value_bytes_max, 0, LONG),
+    numeric!("stream-node-max-bytes", "", stream.bytes_max, 0, LONG),
+    numeric!("stream-node-max-entries", "", stream.entries_max, 0, i64::from(u32::MAX)),
+    numeric!("zset-max-listpack-entries", "zset-max-ziplist-entries", sorted_set.listpack_entries_max, 0, LONG),
+    numeric!("zset-max-listpack-value", "zset-max-ziplist-value", sorted_set.listpack_value_bytes_max, 0, LONG),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_set_is_shown() {
+        let mut settings = Settings::default();
+        assert!(PARAMETERS.is_sorted_by_key(|parameter| parameter.name));
+        for parameter in PARAMETERS {
+            let shown = (parameter.show)(&settings);
+            (parameter.set)(&mut settings, shown.as_bytes())
+                .unwrap_or_else(|error| panic!("{}: {error}", parameter.name));
+            assert_eq!((parameter.show)(&settings), shown, "{}", parameter.name);
+            assert!(std::ptr::eq(find(parameter.name.to_uppercase().as_bytes()).unwrap(), parameter));
+        }
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        for (text, expected) in [("0", 0), ("100mb", 100 << 20), ("3K", 3_000), ("2gB", 2 << 30), ("7b", 7)] {
+            assert_eq!(bytes(text.as_bytes()), Ok(expected), "{text}");
+        }
+        for text in ["", "mb", "-1", "1tb", "1 mb", "9223372036854775807gb"] {
+            assert!(bytes(text.as_bytes()).is_err(), "{text}");
+        }
+    }
+}

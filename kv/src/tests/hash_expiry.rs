@@ -1,0 +1,273 @@
+//! Fields of hashes that expire, as Valkey 9 has them.
+
+use super::check;
+
+const FIELDS_EXPIRE: &str = r#"
+    > HSET h a 1 b 2 c 3
+    3
+    > HEXPIRE h 100 FIELDS 2 a zz
+    [1 -2]
+    > OBJECT ENCODING h
+    "hashtable"
+    > HTTL h FIELDS 3 a b zz
+    [100 -1 -2]
+    > HPTTL h FIELDS 1 a
+    [100000]
+    > HEXPIRETIME h FIELDS 1 a
+    [1800000100]
+    > HPEXPIRETIME h FIELDS 1 a
+    [1800000100000]
+    > HTTL nosuch FIELDS 2 a b
+    [-2 -2]
+    > HEXPIRE h 200 XX FIELDS 2 a b
+    [1 0]
+    > HEXPIRE h 300 NX FIELDS 2 a b
+    [0 1]
+    > HEXPIRE h 250 GT FIELDS 2 a b
+    [1 0]
+    > HEXPIRE h 200 LT FIELDS 3 a b c
+    [1 1 1]
+    > HPEXPIRE h 1500 FIELDS 1 c
+    [1]
+    > HTTL h FIELDS 3 a b c
+    [200 200 2]
+    > HPERSIST h FIELDS 3 a a zz
+    [1 -1 -2]
+    > HPERSIST nosuch FIELDS 1 a
+    [-2]
+    > HTTL h FIELDS 1 a
+    [-1]
+    > HGETALL h
+    ["a" "1" "b" "2" "c" "3"]
+    +1500
+    > HGET h c
+    "3"
+    +1
+    > HGET h c
+    (nil)
+    > HMGET h a b c
+    ["1" "2" (nil)]
+    > HLEN h
+    2
+    > HEXISTS h c
+    0
+    > HSTRLEN h c
+    0
+    > HDEL h c
+    0
+    > HKEYS h
+    ["a" "b"]
+    > HSCAN h 0
+    ["0" ["a" "1" "b" "2"]]
+    > HRANDFIELD h 5
+    ["a" "b"]
+    > HSETNX h c 4
+    1
+    > HTTL h FIELDS 1 c
+    [-1]
+    > HEXPIREAT h 1 FIELDS 2 c zz
+    [2 -2]
+    > HPEXPIREAT h 1800000300000 FIELDS 1 a
+    [1]
+    > HEXPIRETIME h FIELDS 1 a
+    [1800000300]
+    > HINCRBY h a 5
+    6
+    > HINCRBYFLOAT h a 0.5
+    "6.5"
+    > HTTL h FIELDS 1 a
+    [298]
+    > HSET h a 1
+    0
+    > HTTL h FIELDS 1 a
+    [-1]
+    > HEXPIRE h 0 FIELDS 2 a b
+    [2 2]
+    > EXISTS h
+    0
+    > HEXPIRE nosuch 10 FIELDS 2 a b
+    [-2 -2]
+"#;
+
+#[test]
+fn fields_expire() {
+    check(FIELDS_EXPIRE);
+}
+
+const WHAT_IS_REFUSED: &str = r#"
+    > HSET h a 1
+    1
+    > SET str x
+    OK
+    > HEXPIRE h x FIELDS 1 a
+    (error) ERR value is not an integer or out of range
+    > HEXPIRE h -1 FIELDS 1 a
+    (error) ERR invalid expire time in 'hexpire' command
+    > HEXPIRE h 9223372036854775807 FIELDS 1 a
+    (error) ERR invalid expire time in 'hexpire' command
+    > HPEXPIRE h 9223372036854775807 FIELDS 1 a
+    (error) ERR invalid expire time in 'hpexpire' command
+    > HPEXPIREAT h -5 FIELDS 1 a
+    (error) ERR invalid expire time in 'hpexpireat' command
+    > HEXPIRE h 10 NX XX FIELDS 1 a
+    (error) ERR NX and XX, GT or LT options at the same time are not compatible
+    > HEXPIRE h 10 GT LT FIELDS 1 a
+    (error) ERR GT and LT options at the same time are not compatible
+    > HEXPIRE h 10 YY FIELDS 1 a
+    (error) ERR Unsupported option YY
+    > HEXPIRE h 10 FIELDS 0 a
+    (error) ERR numfields should be greater than 0 and match the provided number of fields
+    > HEXPIRE h 10 FIELDS 2 a
+    (error) ERR numfields should be greater than 0 and match the provided number of fields
+    > HEXPIRE h 10 FIELDS x a
+    (error) ERR value is not an integer or out of range
+    > HEXPIRE h 10 NX a b
+    (error) ERR numfields should be greater than 0 and match the provided number of fields
+    > HEXPIRE str 10 FIELDS 1 a
+    (error) WRONGTYPE Operation against a key holding the wrong kind of value
+    > HEXPIRE h 10 FIELDS 1
+    (error) ERR wrong number of arguments for 'hexpire' command
+    > HTTL h FIELDS 2 a
+    (error) ERR syntax error
+    > HTTL h FIELDS x a
+    (error) ERR value is not an integer or out of range
+    > HTTL str FIELDS 1 a
+    (error) WRONGTYPE Operation against a key holding the wrong kind of value
+    > HPERSIST h FIELDS 2 a
+    (error) ERR numfields should be greater than 0 and match the provided number of fields
+    > HPERSIST h FIELDS x a
+    (error) ERR value is not an integer or out of range
+    > HPERSIST str FIELDS 1 a
+    (error) WRONGTYPE Operation against a key holding the wrong kind of value
+    > HGETEX h EX FIELDS 1 a
+    (error) ERR syntax error
+    > HGETEX h EX x FIELDS 1 a
+    (error) ERR value is not an integer or out of range
+    > HGETEX h EX -1 FIELDS 1 a
+    (error) ERR invalid expire time in 'hgetex' command
+    > HGETEX h EX 1 PERSIST FIELDS 1 a
+    (error) ERR syntax error
+    > HGETEX h KEEPTTL FIELDS 1 a
+    (error) ERR syntax error
+    > HGETEX h FIELDS 2 a
+    (error) ERR numfields should be greater than 0 and match the provided number of fields
+    > HGETEX h EX 10 a b
+    (error) ERR numfields should be greater than 0 and match the provided number of fields
+    > HGETEX str FIELDS 1 a
+    (error) WRONGTYPE Operation against a key holding the wrong kind of value
+    > HGETDEL h FIELDS 2 a
+    (error) ERR numfields should be greater than 0 and match the provided number of fields
+    > HGETDEL h NOSUCH 1 a
+    (error) ERR syntax error
+    > HGETDEL str FIELDS 1 a
+    (error) WRONGTYPE Operation against a key holding the wrong kind of value
+    > HSETEX h EX 10 FIELDS 1 a
+    (error) ERR numfields should be greater than 0 and match the provided number of fields
+    > HSETEX h NX XX FIELDS 1 a 1
+    (error) ERR syntax error
+    > HSETEX h FNX FXX FIELDS 1 a 1
+    (error) ERR syntax error
+    > HSETEX h EX 10 KEEPTTL FIELDS 1 a 1
+    (error) ERR syntax error
+    > HSETEX h PERSIST FIELDS 1 a 1
+    (error) ERR syntax error
+    > HSETEX h EX -1 FIELDS 1 a 1
+    (error) ERR invalid expire time in 'hsetex' command
+    > HSETEX h EX x FIELDS 1 a 1
+    (error) ERR value is not an integer or out of range
+    > HSETEX h PX 9223372036854775807 FIELDS 1 a 1
+    (error) ERR invalid expire time in 'hsetex' command
+    > HSETEX str FIELDS 1 a 1
+    (error) WRONGTYPE Operation against a key holding the wrong kind of value
+    > HSETEX h EX 1 a 1 b
+    (error) ERR numfields should be greater than 0 and match the provided number of fields
+    > HGETALL h
+    ["a" "1"]
+"#;
+
+#[test]
+fn what_is_refused() {
+    check(WHAT_IS_REFUSED);
+}
+
+const READING_AND_CHANGING: &str = r#"
+    > HSETEX h EX 100 FIELDS 2 a 1 b 2
+    1
+    > HTTL h FIELDS 2 a b
+    [100 100]
+    > HSETEX h KEEPTTL FIELDS 2 a 5 c 3
+    1
+    > HTTL h FIELDS 3 a b c
+    [100 100 -1]
+    > HSETEX h FIELDS 1 a 6
+    1
+    > HTTL h FIELDS 1 a
+    [-1]
+    > HSETEX h FNX FIELDS 2 a 1 d 1
+    0
+    > HSETEX h FXX FIELDS 2 a 1 d 1
+    0
+    > HSETEX h FXX PX 5000 FIELDS 2 a 7 b 7
+    1
+    > HPTTL h FIELDS 2 a b
+    [5000 5000]
+    > HSETEX h NX FIELDS 1 a 8
+    0
+    > HSETEX nosuch XX FIELDS 1 a 8
+    0
+    > HSETEX new NX EXAT 1800000001 FIELDS 1 a 8
+    1
+    > HEXPIRETIME new FIELDS 1 a
+    [1800000001]
+    > HSETEX new XX PXAT 1800000001500 FNX FIELDS 1 b 9
+    1
+    > HPEXPIRETIME new FIELDS 1 b
+    [1800000001500]
+    > HSETEX new EXAT 1 FIELDS 2 a 1 zz 2
+    1
+    > HGETALL new
+    ["b" "9"]
+    > HSETEX fresh EXAT 1 FIELDS 1 a 1
+    1
+    > EXISTS fresh
+    0
+    > HGETEX h FIELDS 3 a zz c
+    ["7" (nil) "3"]
+    > HGETEX h EX 7 FIELDS 2 a zz
+    ["7" (nil)]
+    > HTTL h FIELDS 2 a zz
+    [7 -2]
+    > HGETEX h PX 7500 FIELDS 1 b
+    ["7"]
+    > HPTTL h FIELDS 1 b
+    [7500]
+    > HGETEX h EXAT 1800000009 FIELDS 1 b
+    ["7"]
+    > HGETEX h PXAT 1800000009500 FIELDS 1 c
+    ["3"]
+    > HPEXPIRETIME h FIELDS 3 a b c
+    [1800000007000 1800000009000 1800000009500]
+    > HGETEX h PERSIST FIELDS 3 a b zz
+    ["7" "7" (nil)]
+    > HTTL h FIELDS 3 a b c
+    [-1 -1 10]
+    > HGETEX h PXAT 5 FIELDS 2 a zz
+    ["7" (nil)]
+    > HKEYS h
+    ["b" "c"]
+    > HGETEX nosuch EX 5 FIELDS 1 a
+    [(nil)]
+    > HGETDEL h FIELDS 2 b zz
+    ["7" (nil)]
+    > HGETDEL nosuch FIELDS 1 b
+    [(nil)]
+    > HGETDEL h FIELDS 1 c
+    ["3"]
+    > EXISTS h
+    0
+"#;
+
+#[test]
+fn reading_and_changing() {
+    check(READING_AND_CHANGING);
+}

@@ -1,0 +1,241 @@
+//! Conversations: what is sent, and what comes back.
+//!
+//! Each family of commands has a file of its own. A conversation is written as people type it, one command a line, and its
+//! replies as `redis-cli` would print them without colours; see [`check`]. Long ones are in files of their own beside the
+//! tests, see [`check_all`]; their replies are those of Valkey 8.1.
+
+mod bitmap;
+mod copy;
+mod generic;
+mod geo;
+mod hash;
+mod hash_expiry;
+mod hyperloglog;
+mod list;
+mod pubsub;
+mod server;
+mod set;
+mod sort;
+mod sorted_set;
+mod stream;
+mod string;
+mod transaction;
+
+use std::sync::Arc;
+
+use ashlar_wire::time::Instant;
+
+use crate::client::Mailbox;
+use crate::engine::{Engine, EngineConfig};
+use crate::memory::hash_key::HASH_KEY_BYTES;
+use crate::session::{Next, Session};
+use crate::time::Now;
+
+/// When conversations begin, Unix milliseconds.
+pub(crate) const BEGIN_MS: i64 = 1_800_000_000_000;
+
+/// One engine, one clock, any number of clients.
+pub(crate) struct Talk {
+    engine: Arc<Engine>,
+    sessions: Vec<Session>,
+    now_ms: i64,
+}
+
+impl Talk {
+    /// An empty engine and one client.
+    pub(crate) fn new() -> Self {
+        let engine = Engine::new(&EngineConfig { secret: [3; HASH_KEY_BYTES], shards: 8, databases: 16 });
+        Self::with(Arc::new(engine))
+    }
+
+    /// One client of an engine that others may have.
+    pub(crate) fn with(engine: Arc<Engine>) -> Self {
+        let mut talk = Self { engine, sessions: Vec::new(), now_ms: BEGIN_MS };
+        talk.join();
+        talk
+    }
+
+    /// The engine, for others.
+    pub(crate) fn engine_shared(&self) -> Arc<Engine> {
+        Arc::clone(&self.engine)
+    }
+
+    /// One more client; its number.
+    pub(crate) fn join(&mut self) -> usize {
+        let mailbox = Arc::new(Mailbox::new(Box::new(|| {})));
+        self.sessions.push(Session::new(Arc::clone(&self.engine), mailbox));
+        self.sessions.len() - 1
+    }
+
+    /// So many clients that there is one of this number.
+    fn join_until(&mut self, client: usize) {
+        while self.sessions.len() <= client {
+            self.join();
+        }
+    }
+
+    /// A client leaves. Its number is that of another then.
+    pub(crate) fn leave(&mut self, client: usize) {
+        self.sessions.swap_remove(client);
+    }
+
+    /// The engine itself.
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Lets time pass.
+    pub(crate) fn wait(&mut self, ms: i64) {
+        self.now_ms += ms;
+        let now = self.now();
+        self.sessions.iter_mut().for_each(|session| {
+            session.handle_time(now);
+        });
+    }
+
+    /// The engine looks after itself.
+    pub(crate) fn tick(&mut self) {
+        self.engine.handle_tick(self.now());
+    }
+
+    fn now(&self) -> Now {
+        let nanos = u64::try_from(self.now_ms - BEGIN_MS + 1).unwrap() * 1_000_000;
+        Now { unix_us: self.now_ms * 1_000, instant: Instant::from_nanos(nanos) }
+    }
+
+    /// A client sends bytes; the bytes that come back.
+    pub(crate) fn raw(&mut self, client: usize, bytes: &[u8]) -> Vec<u8> {
+        let now = self.now();
+        let session = &mut self.sessions[client];
+        let (taken, next) = session.feed(bytes, now);
+        assert!(taken == bytes.len() || next != Next::Read, "whole requests are taken");
+        self.mail(client)
+    }
+
+    /// What has come for a client since it was last looked at.
+    pub(crate) fn mail(&mut self, client: usize) -> Vec<u8> {
+        let session = &mut self.sessions[client];
+        session.handle_mail();
+        std::mem::take(session.replies())
+    }
+
+    /// A client types a line; the replies, readable.
+    pub(crate) fn say(&mut self, client: usize, line: &str) -> String {
+        let bytes = self.raw(client, format!("{line}\r\n").as_bytes());
+        readable(&bytes)
+    }
+}
+
+/// Runs conversations, each of which begins with a line `## what it is about`.
+///
+/// # Panics
+/// A reply differs.
+pub(crate) fn check_all(conversations: &str) {
+    for conversation in conversations.split("## ").skip(1) {
+        let (title, lines) = conversation.split_once('\n').expect("a title has a line");
+        check_titled(title, lines);
+    }
+}
+
+/// Runs a conversation. Lines that begin with `> ` are sent by the first client, with `N> ` by client N; others are the
+/// expected replies. `+MS` lets milliseconds pass, `N?` looks what has come for client N, and `%3` says HELLO for the first.
+///
+/// # Panics
+/// A reply differs.
+pub(crate) fn check(conversation: &str) {
+    check_titled("conversation", conversation);
+}
+
+fn check_titled(title: &str, conversation: &str) {
+    let mut talk = Talk::new();
+    let mut lines = conversation.lines().map(str::trim).filter(|line| !line.is_empty()).peekable();
+    while let Some(line) = lines.next() {
+        let act = Act::read(line).unwrap_or_else(|| panic!("{title}: a reply without a command: {line}"));
+        let mut expected = Vec::new();
+        while let Some(reply) = lines.next_if(|line| Act::read(line).is_none()) {
+            expected.push(reply);
+        }
+        let replies = match act {
+            Act::Wait(ms) => {
+                talk.wait(ms);
+                continue;
+            }
+            Act::Hello(version) => {
+                talk.say(0, &format!("HELLO {version}"));
+                continue;
+            }
+            Act::Say(client, sent) => {
+                talk.join_until(client);
+                talk.say(client, sent)
+            }
+            Act::Look(client) => readable(&talk.mail(client)),
+        };
+        assert_eq!(replies, expected.join("\n"), "{title}: {line}");
+    }
+}
+
+/// A line of a conversation that is no reply.
+enum Act<'a> {
+    Wait(i64),
+    Hello(&'a str),
+    Say(usize, &'a str),
+    Look(usize),
+}
+
+impl<'a> Act<'a> {
+    fn read(line: &'a str) -> Option<Self> {
+        if let Some(sent) = line.strip_prefix("> ") {
+            return Some(Self::Say(0, sent));
+        }
+        if let Some(ms) = line.strip_prefix('+') {
+            return ms.parse().ok().map(Self::Wait);
+        }
+        if let Some(version) = line.strip_prefix('%') {
+            return Some(Self::Hello(version));
+        }
+        let (client, rest) = line.split_at(line.find(|letter: char| !letter.is_ascii_digit())?);
+        let client = client.parse().ok()?;
+        match rest {
+            "?" => Some(Self::Look(client)),
+            _ => rest.strip_prefix("> ").map(|sent| Self::Say(client, sent)),
+        }
+    }
+}
+
+/// Replies as text: a line each, nested ones in brackets.
+pub(crate) fn readable(bytes: &[u8]) -> String {
+    let (mut rest, mut lines) = (bytes, Vec::new());
+    while !rest.is_empty() {
+        lines.push(take(&mut rest));
+    }
+    lines.join("\n")
+}
+
+fn take(rest: &mut &[u8]) -> String {
+    let end = rest.windows(2).position(|two| two == b"\r\n").expect("a whole reply");
+    let (kind, line) = (rest[0], String::from_utf8_lossy(&rest[1..end]).into_owned());
+    *rest = &rest[end + 2..];
+    let mut many = |count: usize| (0..count).map(|_| take(rest)).collect::<Vec<_>>();
+    match kind {
+        b'+' | b':' | b',' | b'(' => line,
+        b'#' => if line == "t" { "true" } else { "false" }.into(),
+        b'-' => format!("(error) {line}"),
+        b'_' => "(nil)".into(),
+        b'$' | b'=' | b'*' if line == "-1" => if kind == b'*' { "(nil array)" } else { "(nil)" }.into(),
+        b'$' | b'=' => {
+            let len: usize = line.parse().expect("a length");
+            let text = format!("\"{}\"", rest[..len].escape_ascii());
+            *rest = &rest[len + 2..];
+            text
+        }
+        b'*' => format!("[{}]", many(line.parse().expect("a length")).join(" ")),
+        b'~' => format!("~[{}]", many(line.parse().expect("a length")).join(" ")),
+        b'>' => format!(">[{}]", many(line.parse().expect("a length")).join(" ")),
+        b'%' => {
+            let pairs = many(line.parse::<usize>().expect("a length") * 2);
+            let pairs: Vec<String> = pairs.chunks(2).map(|pair| format!("{}: {}", pair[0], pair[1])).collect();
+            format!("{{{}}}", pairs.join(", "))
+        }
+        other => panic!("no reply begins with {}", char::from(other)),
+    }
+}

@@ -1,0 +1,73 @@
+//! Messages, and events of keys.
+
+use super::{Talk, readable};
+
+fn mail(talk: &mut Talk, client: usize) -> String {
+    readable(&talk.mail(client))
+}
+
+#[test]
+fn messages_reach_whoever_listens() {
+    let mut talk = Talk::new();
+    let (listener, modern) = (talk.join(), talk.join());
+    talk.say(modern, "HELLO 3");
+    for (client, line, reply) in [
+        (0, "PUBLISH a hello", "0"),
+        (listener, "SUBSCRIBE a b", "[\"subscribe\" \"a\" 1]\n[\"subscribe\" \"b\" 2]"),
+        (modern, "PSUBSCRIBE a*", ">[\"psubscribe\" \"a*\" 1]"),
+        (modern, "SSUBSCRIBE s", ">[\"ssubscribe\" \"s\" 1]"),
+        (0, "PUBLISH a hello", "2"),
+        (0, "PUBLISH ab hello", "1"),
+        (0, "SPUBLISH s hi", "1"),
+        (0, "PUBSUB CHANNELS", "[\"a\" \"b\"]"),
+        (0, "PUBSUB CHANNELS b*", "[\"b\"]"),
+        (0, "PUBSUB NUMSUB a nosuch", "[\"a\" 1 \"nosuch\" 0]"),
+        (0, "PUBSUB NUMPAT", "1"),
+        (0, "PUBSUB SHARDCHANNELS", "[\"s\"]"),
+    ] {
+        assert_eq!(talk.say(client, line), reply, "{line}");
+    }
+    assert_eq!(mail(&mut talk, listener), "[\"message\" \"a\" \"hello\"]");
+    let expected =
+        ">[\"pmessage\" \"a*\" \"a\" \"hello\"]\n>[\"pmessage\" \"a*\" \"ab\" \"hello\"]\n>[\"smessage\" \"s\" \"hi\"]";
+    assert_eq!(mail(&mut talk, modern), expected);
+    let refused = "(error) ERR Can't execute 'get': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed \
+                   in this context";
+    for (client, line, reply) in [
+        (listener, "GET a", refused),
+        (listener, "PING", "[\"pong\" \"\"]"),
+        (modern, "GET a", "(nil)"),
+        (listener, "UNSUBSCRIBE a", "[\"unsubscribe\" \"a\" 1]"),
+        (listener, "UNSUBSCRIBE", "[\"unsubscribe\" \"b\" 0]"),
+        (listener, "UNSUBSCRIBE", "[\"unsubscribe\" (nil) 0]"),
+        (listener, "GET a", "(nil)"),
+        (modern, "RESET", "RESET"),
+        (0, "PUBSUB NUMPAT", "0"),
+    ] {
+        assert_eq!(talk.say(client, line), reply, "{line}");
+    }
+}
+
+#[test]
+fn events_of_keys_are_messages() {
+    let mut talk = Talk::new();
+    let listener = talk.join();
+    assert_eq!(talk.say(0, "CONFIG SET notify-keyspace-events KEA"), "OK");
+    talk.say(listener, "PSUBSCRIBE __key*");
+    talk.say(0, "SET a 1 PX 10");
+    let expected = "[\"pmessage\" \"__key*\" \"__keyspace@0__:a\" \"set\"]\n[\"pmessage\" \"__key*\" \"__keyevent@0__:set\" \"a\"]\n\
+                    [\"pmessage\" \"__key*\" \"__keyspace@0__:a\" \"expire\"]\n\
+                    [\"pmessage\" \"__key*\" \"__keyevent@0__:expire\" \"a\"]";
+    assert_eq!(mail(&mut talk, listener), expected);
+    talk.wait(20);
+    talk.say(0, "GET a");
+    let expected = "[\"pmessage\" \"__key*\" \"__keyspace@0__:a\" \"expired\"]\n\
+                    [\"pmessage\" \"__key*\" \"__keyevent@0__:expired\" \"a\"]";
+    assert_eq!(mail(&mut talk, listener), expected);
+    talk.say(0, "SET b 1 PX 10");
+    mail(&mut talk, listener);
+    talk.wait(20);
+    talk.tick();
+    assert!(mail(&mut talk, listener).contains("\"expired\""), "nobody had to look for it");
+    assert_eq!(talk.say(0, "DBSIZE"), "0");
+}

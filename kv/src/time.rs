@@ -1,0 +1,20 @@
+//! What time it is, as a value.
+
+use ashlar_wire::time::Instant;
+
+/// Two clocks, read together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Now {
+    /// Unix time in microseconds: for expiry, which clients see.
+    pub unix_us: i64,
+    /// Monotonic: for spans and deadlines.
+    pub instant: Instant,
+}
+
+impl Now {
+    /// Unix time in milliseconds.
+    #[must_use]
+    pub const fn unix_ms(self) -> i64 {
+        self.unix_us.div_euclid(1_000)
+    }
+}

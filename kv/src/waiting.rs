@@ -1,0 +1,237 @@
+//! Commands that wait for a key, and transactions that watch one.
+//!
+//! A command that finds nothing is entered here while it still holds the shards of all its keys. Whoever changes a key asks
+//! here, while it holds the key's shard, whether somebody waits for it; if so it serves those that wait, after letting go of
+//! its own shards: it takes the only [`Turn`], and runs their commands again one after another in the order in which they
+//! came.
+//!
+//! No wake-up is lost. A change of a key is made either before the command that waits had its shards, and then the command
+//! has seen it, or after the command let go of them, and then the command is entered and whoever makes the change is told
+//! of it: both look at [`Waiting`] under the lock of the same shard, which orders them. That waiter is tried again after the
+//! change, because a turn begins after the change that it is for, and waits for the turn that is under way. A try that finds
+//! nothing holds all shards of the command as well, so a change that it did not see comes after it, with a turn of its own.
+//!
+//! Nobody is served twice. Three may end a wait: a turn, the deadline, and the client that leaves. Each must [`Waiter::claim`]
+//! it before it does anything, and of several only one gets it. Only one turn is under way at a time, so turns never
+//! compete among themselves; a turn gives its claim back if it finds nothing, and a deadline that has met one comes again.
+//! After a wait has ended its claim is never given back, and the next wait of the same client has a claim of its own.
+//!
+//! First come, first served holds among those that wait. A command that comes between a change and its turn may be faster
+//! and take what was put there; those that wait then go on waiting.
+
+use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Included};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ashlar_wire::time::Instant;
+
+use crate::client::{ClientId, Mailbox};
+use crate::keyspace::Kind;
+use crate::resp::{Protocol, Request};
+
+/// A database and a key in it.
+pub(crate) type Place = (usize, Box<[u8]>);
+
+/// What a command that found nothing waits for.
+#[derive(Debug)]
+pub(crate) struct Wait {
+    /// Any of these keys.
+    pub(crate) keys: Vec<Box<[u8]>>,
+    /// What makes it run again.
+    pub(crate) awaited: Awaited,
+    /// Until then; nothing is for ever.
+    pub(crate) deadline: Option<Instant>,
+    /// What runs again, if not the command as it came.
+    pub(crate) request: Option<Request>,
+}
+
+/// What must be behind a key for a command that waits for it to run again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Awaited {
+    /// A value of this kind.
+    pub(crate) kind: Kind,
+    /// Or anything else: the command has to tell that the key is gone.
+    pub(crate) or_gone: bool,
+}
+
+/// When a command began to wait, among all: who came first is served first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct Rank(u64);
+
+/// A command that waits.
+#[derive(Debug, Clone)]
+pub(crate) struct Waiter {
+    pub(crate) rank: Rank,
+    pub(crate) awaited: Awaited,
+    pub(crate) client: ClientId,
+    pub(crate) database: usize,
+    pub(crate) protocol: Protocol,
+    pub(crate) request: Arc<Request>,
+    pub(crate) mailbox: Arc<Mailbox>,
+    keys: Arc<[Box<[u8]>]>,
+    /// Whoever sets it first may end the wait: a turn, the deadline and the client's leaving compete.
+    is_over: Arc<AtomicBool>,
+}
+
+impl Waiter {
+    /// Claims the right to serve it. At most one caller gets it.
+    pub(crate) fn claim(&self) -> bool {
+        !self.is_over.swap(true, Ordering::AcqRel)
+    }
+
+    /// Gives that right back.
+    pub(crate) fn unclaim(&self) {
+        self.is_over.store(false, Ordering::Release);
+    }
+}
+
+/// A transaction that watches a key.
+type Watcher = (ClientId, Arc<AtomicBool>);
+
+/// All that wait and watch.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    /// How many keys are waited for or watched: nearly always none, and then nobody locks.
+    count: AtomicUsize,
+    lists: Mutex<Lists>,
+    turn: Mutex<()>,
+}
+
+/// The right to serve those that wait. It is taken without any shard, and shards are locked under it.
+#[derive(Debug)]
+pub(crate) struct Turn<'w> {
+    _held: MutexGuard<'w, ()>,
+}
+
+#[derive(Debug, Default)]
+struct Lists {
+    /// The rank of the last that came.
+    last: Rank,
+    /// Of one place: by rank. None is empty.
+    waiters: BTreeMap<Place, BTreeMap<Rank, Waiter>>,
+    watchers: BTreeMap<Place, Vec<Watcher>>,
+}
+
+impl Waiting {
+    /// A key has changed: transactions that watch it will fail. Says whether commands wait for it.
+    #[inline]
+    pub(crate) fn changed(&self, database: usize, key: &[u8]) -> bool {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return false;
+        }
+        let place = (database, key.into());
+        let lists = self.lists();
+        for (_, is_dirty) in lists.watchers.get(&place).into_iter().flatten() {
+            is_dirty.store(true, Ordering::Release);
+        }
+        lists.waiters.contains_key(&place)
+    }
+
+    /// Everything in these databases has changed.
+    pub(crate) fn changed_all(&self, databases: &[usize]) {
+        let lists = self.lists();
+        let watchers = lists.watchers.iter().filter(|((database, _), _)| databases.contains(database));
+        watchers.flat_map(|(_, watchers)| watchers).for_each(|(_, is_dirty)| is_dirty.store(true, Ordering::Release));
+    }
+
+    /// Keys of these databases that somebody waits for.
+    pub(crate) fn waited_for(&self, databases: &[usize]) -> Vec<Place> {
+        self.lists().waiters.keys().filter(|(database, _)| databases.contains(database)).cloned().collect()
+    }
+
+    /// Enters a command that found nothing. The shards of all its keys are held.
+    pub(crate) fn enter(
+        &self,
+        client: (ClientId, Protocol, Arc<Mailbox>),
+        database: usize,
+        request: Request,
+        wait: &Wait,
+    ) -> Waiter {
+        let (client, protocol, mailbox) = client;
+        let (request, is_over) = (Arc::new(request), Arc::default());
+        let mut lists = self.lists();
+        lists.last = Rank(lists.last.0 + 1);
+        let (rank, keys, awaited) = (lists.last, wait.keys.clone().into(), wait.awaited);
+        let waiter = Waiter { rank, awaited, client, database, protocol, request, mailbox, keys, is_over };
+        for key in &*waiter.keys {
+            lists.waiters.entry((database, key.clone())).or_default().insert(rank, waiter.clone());
+        }
+        self.recount(&lists);
+        waiter
+    }
+
+    /// Takes the right to serve. The caller holds no shard.
+    pub(crate) fn turn(&self) -> Turn<'_> {
+        Turn { _held: self.turn.lock().unwrap_or_else(PoisonError::into_inner) }
+    }
+
+    /// Who came last of all so far.
+    pub(crate) fn last(&self) -> Rank {
+        self.lists().last
+    }
+
+    /// Who of those that wait for a key, and that `is_wanted`, came first after one rank and until another.
+    pub(crate) fn next(
+        &self,
+        place: &Place,
+        after: Rank,
+        until: Rank,
+        is_wanted: impl Fn(&Waiter) -> bool,
+    ) -> Option<Waiter> {
+        let lists = self.lists();
+        let mut waiters = lists.waiters.get(place)?.range((Excluded(after), Included(until)));
+        waiters.find(|(_, waiter)| is_wanted(waiter)).map(|(_, waiter)| waiter.clone())
+    }
+
+    /// Takes a command out whose wait has ended.
+    pub(crate) fn leave(&self, waiter: &Waiter) {
+        let mut lists = self.lists();
+        for key in &*waiter.keys {
+            let place = (waiter.database, key.clone());
+            if let Some(waiters) = lists.waiters.get_mut(&place) {
+                waiters.remove(&waiter.rank);
+                if waiters.is_empty() {
+                    lists.waiters.remove(&place);
+                }
+            }
+        }
+        self.recount(&lists);
+    }
+
+    /// A transaction watches a key from now on.
+    pub(crate) fn watch(&self, client: ClientId, place: Place, is_dirty: Arc<AtomicBool>) {
+        let mut lists = self.lists();
+        lists.watchers.entry(place).or_default().push((client, is_dirty));
+        self.recount(&lists);
+    }
+
+    /// A client watches these keys no more.
+    pub(crate) fn unwatch(&self, client: ClientId, places: &[Place]) {
+        let mut lists = self.lists();
+        for place in places {
+            if let Some(watchers) = lists.watchers.get_mut(place) {
+                watchers.retain(|(other, _)| *other != client);
+                if watchers.is_empty() {
+                    lists.watchers.remove(place);
+                }
+            }
+        }
+        self.recount(&lists);
+    }
+
+    /// Clients whose command waits.
+    pub(crate) fn clients(&self) -> usize {
+        let lists = self.lists();
+        let clients = lists.waiters.values().flat_map(BTreeMap::values).map(|waiter| waiter.client);
+        clients.collect::<std::collections::BTreeSet<_>>().len()
+    }
+
+    fn recount(&self, lists: &Lists) {
+        self.count.store(lists.waiters.len() + lists.watchers.len(), Ordering::Release);
+    }
+
+    fn lists(&self) -> MutexGuard<'_, Lists> {
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
