@@ -6,7 +6,7 @@ use crate::keyspace::{Expiry, Key, Kind};
 use crate::resp::Request;
 use crate::resp::number::{Decimal, parse_i64};
 use crate::settings::Events;
-use crate::value::score::parse_score;
+use crate::value::extended::Extended;
 
 pub(super) const RUNS: &[(&str, Run)] = &[
     ("append", append),
@@ -401,17 +401,11 @@ fn add(call: &mut Call<'_, '_>, more: i64) -> Result<(), Error> {
 
 fn incrbyfloat(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let key = call.key(1);
-    let old = match call.keys.string_for_change(key)? {
-        None => 0.0,
-        Some(text) => parse_score(text).ok_or(Error::NOT_FLOAT)?,
-    };
-    let more = parse_score(&call.args[2]).ok_or(Error::NOT_FLOAT)?;
-    let new = old + more;
-    if !new.is_finite() {
-        return Err(Error::NOT_FINITE);
-    }
-    // The shortest digits that mean this number, never with an exponent.
-    let text = format!("{new}").into_bytes();
+    let old = call.keys.string_for_change(key)?.map(<[u8]>::to_vec);
+    let old = Extended::parse(old.as_deref().unwrap_or(b"0")).ok_or(Error::NOT_FLOAT)?;
+    let more = Extended::parse(&call.args[2]).ok_or(Error::NOT_FLOAT)?;
+    let Extended::Finite(new) = old.plus(more) else { return Err(Error::NOT_FINITE) };
+    let text = new.text().into_bytes();
     call.keys.put_string(key, &text, Expiry::Keep);
     call.changed(key, Events::STRING, "incrbyfloat");
     call.trace(vec![[b"SET", key.bytes, &text[..], b"KEEPTTL"].into_iter().collect()]);

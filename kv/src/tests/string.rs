@@ -123,7 +123,11 @@ fn parts_and_numbers() {
         > INCRBYFLOAT f 0.1
         "10.6"
         > INCRBYFLOAT f 5.0e3
-        "5010.6"
+        "5010.60000000000000009"
+        > SET tenth 0.1
+        OK
+        > INCRBYFLOAT tenth 0.2
+        "0.3"
         > INCRBYFLOAT f nan
         (error) ERR value is not a valid float
         > MSET x 1 y 2 z 3

@@ -197,9 +197,9 @@ fn zscan(call: &mut Call<'_, '_>) -> Result<(), Error> {
         if !filter.members_only {
             text.clear();
             if is_large {
-                write_all_digits(entry.score, &mut text)
+                write_all_digits(entry.score, &mut text);
             } else {
-                write_score(entry.score, &mut text)
+                write_score(entry.score, &mut text);
             }
             call.reply.bulk(&text);
         }
