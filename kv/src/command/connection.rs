@@ -1,11 +1,14 @@
 //! Commands about the connection itself.
 
+use subtle::ConstantTimeEq;
+
 use super::call::{Call, Run};
 use crate::client::Silence;
 use crate::error::Error;
 use crate::resp::Protocol;
 
 pub(super) const RUNS: &[(&str, Run)] = &[
+    ("auth", auth),
     ("ping", ping),
     ("echo", echo),
     ("select", select),
@@ -18,6 +21,37 @@ pub(super) const RUNS: &[(&str, Run)] = &[
     ("client|setinfo", client_setinfo),
     ("client|reply", client_reply),
 ];
+
+/// The only user that there is.
+const USER: &[u8] = b"default";
+
+fn auth(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let args = call.args;
+    match args.len() {
+        2 if call.settings.password.is_empty() => {
+            return Err(Error::new(
+                "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
+                 configuration is correct?",
+            ));
+        }
+        2 => enter(call, USER, &args[1])?,
+        3 => enter(call, &args[1], &args[2])?,
+        _ => return Err(Error::SYNTAX),
+    }
+    call.reply.ok();
+    Ok(())
+}
+
+/// Lets a client in that gives the password, or any where none is set. The time that this takes tells nothing of the password.
+fn enter(call: &mut Call<'_, '_>, user: &[u8], password: &[u8]) -> Result<(), Error> {
+    let expected = &call.settings.password;
+    let is_right = expected.is_empty() || bool::from(password.ct_eq(expected));
+    if user != USER || !is_right {
+        return Err(Error::new("WRONGPASS invalid username-password pair or user is disabled."));
+    }
+    call.client.is_known = true;
+    Ok(())
+}
 
 fn ping(call: &mut Call<'_, '_>) -> Result<(), Error> {
     if call.args.len() < 3 && call.client.protocol == Protocol::Resp2 && !call.client.subscriptions.is_empty() {
@@ -81,13 +115,23 @@ fn hello(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let mut at = 2;
     while at < call.args.len() {
         let left = call.args.len() - at - 1;
-        if call.args.is(at, "SETNAME") && left >= 1 {
+        if call.args.is(at, "AUTH") && left >= 2 {
+            let args = call.args;
+            enter(call, &args[at + 1], &args[at + 2])?;
+            at += 3;
+        } else if call.args.is(at, "SETNAME") && left >= 1 {
             call.client.name = checked_name(&call.args[at + 1])?;
             at += 2;
         } else {
             let word = String::from_utf8_lossy(&call.args[at]).into_owned();
             return Err(Error::text(format!("ERR Syntax error in HELLO option '{word}'")));
         }
+    }
+    if !call.client.is_known {
+        return Err(Error::new(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> \
+             option can be used to authenticate the client and select the RESP protocol version at the same time",
+        ));
     }
     call.client.protocol = protocol;
     call.reply.set_protocol(protocol);

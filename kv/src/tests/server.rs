@@ -46,3 +46,28 @@ fn commands_and_state_are_told() {
     assert_eq!(talk.say(0, "CONFIG RESETSTAT"), "OK");
     assert!(talk.say(0, "INFO stats").contains("keyspace_hits:0"));
 }
+
+#[test]
+fn who_does_not_know_the_password_stays_outside() {
+    let mut talk = Talk::new();
+    assert!(talk.say(0, "AUTH x").contains("without any password configured"));
+    assert_eq!(talk.say(0, "CONFIG SET requirepass secret"), "OK");
+    assert_eq!(talk.say(0, "PING"), "PONG", "who was inside stays inside");
+    let other = talk.join();
+    for (line, reply) in [
+        ("GET a", "(error) NOAUTH Authentication required."),
+        ("AUTH wrong", "(error) WRONGPASS invalid username-password pair or user is disabled."),
+        ("AUTH nobody secret", "(error) WRONGPASS invalid username-password pair or user is disabled."),
+        ("AUTH a b c", "(error) ERR syntax error"),
+        ("GET a", "(error) NOAUTH Authentication required."),
+        ("AUTH default secret", "OK"),
+        ("GET a", "(nil)"),
+        ("RESET", "RESET"),
+        ("GET a", "(error) NOAUTH Authentication required."),
+    ] {
+        assert_eq!(talk.say(other, line), reply, "{line}");
+    }
+    assert!(talk.say(other, "HELLO 3").starts_with("(error) NOAUTH HELLO must"));
+    assert!(talk.say(other, "HELLO 3 AUTH default secret").contains("\"proto\": 3"));
+    assert_eq!(talk.say(other, "AUTH secret"), "OK");
+}
