@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::client::Client;
 use crate::command::Effects;
-use crate::command::run::{self, Frame, Ready};
+use crate::command::run::{self, Frame};
 use crate::engine::Engine;
 use crate::keyspace::{Found, Keys};
 use crate::resp::Reply;
@@ -29,14 +29,7 @@ enum Tried {
 
 impl Engine {
     /// Counts what a command did and tells subscribers, while its keys are still locked, so that all see one order.
-    pub(crate) fn settle(
-        &self,
-        settings: &Settings,
-        _now: Now,
-        _ready: Ready,
-        keys: &mut Keys<'_>,
-        effects: &mut Effects,
-    ) {
+    pub(crate) fn settle(&self, settings: &Settings, keys: &mut Keys<'_>, effects: &mut Effects) {
         for (database, key) in keys.expired.drain(..) {
             if settings.events.has(Events::EXPIRED) {
                 self.publish_event(settings, "expired", database, &key);
@@ -127,7 +120,7 @@ impl Engine {
         } else {
             Tried::InVain
         };
-        self.settle(settings, now, ready, &mut keys, &mut effects);
+        self.settle(settings, &mut keys, &mut effects);
         if !matches!(tried, Tried::Served) {
             // With the keys still locked: whoever changes them next finds it unclaimed.
             waiter.unclaim();

@@ -213,12 +213,12 @@ impl Session {
         };
         let frame = Frame { engine: &engine, settings: &settings, now, may_wait: true };
         run::run(&frame, ready, args, &mut self.client, &mut keys, &mut self.reply, &mut self.effects);
-        self.settle(&frame, ready, args, keys);
+        self.settle(&frame, args, keys);
         Ok(())
     }
 
     /// What follows a command: it waits, others are served, subscribers are told.
-    fn settle(&mut self, frame: &Frame<'_>, ready: Ready, args: Args<'_>, mut keys: Keys<'_>) {
+    fn settle(&mut self, frame: &Frame<'_>, args: Args<'_>, mut keys: Keys<'_>) {
         self.reply.set_protocol(self.client.protocol);
         self.client.mailbox.set_protocol(self.client.protocol);
         if let Some(mut wait) = self.effects.wait.take() {
@@ -227,7 +227,7 @@ impl Session {
             let waiter = frame.engine.waiting.enter(who, keys.database(), request, &wait);
             self.waits = Some(Waits { waiter, deadline: wait.deadline });
         }
-        frame.engine.settle(frame.settings, frame.now, ready, &mut keys, &mut self.effects);
+        frame.engine.settle(frame.settings, &mut keys, &mut self.effects);
         drop(keys);
         let found = std::mem::take(&mut self.effects.ready);
         if !found.is_empty() {

@@ -3,27 +3,7 @@
 /// The longest decimal form of an `i64`.
 pub(crate) const DECIMAL_BYTES_MAX: usize = 20;
 
-/// Reads an integer in its canonical decimal form: no sign `+`, no leading zeros, no spaces; within `i64`.
-pub(crate) fn parse_i64(text: &[u8]) -> Option<i64> {
-    let (negative, digits) = match text {
-        [b'-', digits @ ..] => (true, digits),
-        digits => (false, digits),
-    };
-    match digits {
-        [b'0'] if !negative => return Some(0),
-        [b'1'..=b'9', rest @ ..] if rest.len() < DECIMAL_BYTES_MAX - 1 => {}
-        _ => return None,
-    }
-    let mut value: u64 = 0;
-    for digit in digits {
-        let digit = digit.wrapping_sub(b'0');
-        if digit > 9 {
-            return None;
-        }
-        value = value.checked_mul(10)?.checked_add(u64::from(digit))?;
-    }
-    if negative { 0_i64.checked_sub_unsigned(value) } else { i64::try_from(value).ok() }
-}
+pub(crate) use crate::memory::packed::parse_integer as parse_i64;
 
 /// An integer's decimal form, without a heap.
 #[derive(Debug, Clone, Copy)]

@@ -67,6 +67,8 @@ macro_rules! numeric {
 }
 
 const LONG: i64 = i64::MAX;
+/// The longest word that may be allowed.
+const WORD_BYTES_MAX: i64 = (1 << 31) - 1_024;
 
 /// All of them, by name.
 pub(crate) static PARAMETERS: &[Parameter] = &[
@@ -120,9 +122,9 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
         show: |settings| settings.word_bytes_max.to_string(),
         set: |settings, text| {
             let max = bytes(text)?;
-            // A record's lengths have 32 bits.
-            if !((1 << 20)..1 << 32).contains(&max) {
-                return Err(format!("argument must be between {} and {} inclusive", 1 << 20, (1_i64 << 32) - 1));
+            // A key and a value of that length lie in one record, whose length has 32 bits.
+            if !(1 << 20..=WORD_BYTES_MAX).contains(&max) {
+                return Err(format!("argument must be between {} and {WORD_BYTES_MAX} inclusive", 1 << 20));
             }
             settings.word_bytes_max = max;
             Ok(())

@@ -22,6 +22,8 @@ fn settings_are_set_together_or_not_at_all() {
         (error) ERR Unknown option or number of arguments for CONFIG SET - 'nosuch'
         > CONFIG SET maxmemory
         (error) ERR wrong number of arguments for 'config|set' command
+        > CONFIG SET proto-max-bulk-len 4294967295
+        (error) ERR CONFIG SET failed (possibly related to argument 'proto-max-bulk-len') - argument must be between 1048576 and 2147482624 inclusive
         > CONFIG GET nosuch
         []
     "#,
