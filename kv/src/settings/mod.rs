@@ -4,6 +4,7 @@
 
 pub(crate) mod parameter;
 
+use crate::client::limits::ClientLimits;
 use crate::keyspace::Policy;
 use crate::value::list::Fill;
 use crate::value::stream::NodeLimits;
@@ -107,6 +108,8 @@ pub(crate) struct Settings {
     pub(crate) stream: NodeLimits,
     /// The password of the default user; empty for none (`requirepass`).
     pub(crate) password: Vec<u8>,
+    /// How many clients there may be, and how much each may take.
+    pub(crate) clients: ClientLimits,
 }
 
 impl Default for Settings {
@@ -124,6 +127,7 @@ impl Default for Settings {
             sorted_set: zset::Limits::default(),
             stream: NodeLimits::default(),
             password: Vec::new(),
+            clients: ClientLimits::default(),
         }
     }
 }
