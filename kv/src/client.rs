@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::acl::{Acl, User};
 use crate::pubsub::Topic;
 use crate::resp::{Protocol, Request};
 use card::{Card, ClientClass, Figure, Marks};
@@ -33,7 +34,11 @@ pub struct ClientId(pub u64);
 pub(crate) struct Client {
     pub(crate) id: ClientId,
     pub(crate) database: usize,
+    /// Whether it need not say who it is before anything else.
     pub(crate) is_known: bool,
+    /// Whether it has said who it is, or came when nobody had to.
+    pub(crate) is_authenticated: bool,
+    pub(crate) user: Arc<User>,
     pub(crate) protocol: Protocol,
     /// Replies are thrown away: always, or of the next command.
     pub(crate) silence: Silence,
@@ -109,12 +114,21 @@ pub(crate) struct Transaction {
 }
 
 impl Client {
-    /// A client that has just come.
-    pub(crate) fn new(card: Arc<Card>) -> Self {
+    /// A client that has just come, as the user that connections begin as.
+    pub(crate) fn new(card: Arc<Card>, user: Arc<User>) -> Self {
+        let mut client = Self::bare(card, Arc::clone(&user));
+        let is_open = user.is_open();
+        client.set_user(user, is_open);
+        client
+    }
+
+    fn bare(card: Arc<Card>, user: Arc<User>) -> Self {
         Self {
             id: card.id,
             database: 0,
             is_known: false,
+            is_authenticated: false,
+            user,
             protocol: Protocol::Resp2,
             silence: Silence::Never,
             transaction: None,
@@ -126,6 +140,30 @@ impl Client {
             traffic: Traffic { seen_ms: card.born_ms, ..Traffic::default() },
             mailbox: Arc::clone(&card.mailbox),
             card,
+        }
+    }
+
+    /// One whose command waits and is tried again, by somebody else: its own session knows nothing of it.
+    pub(crate) fn again(card: Arc<Card>, user: Arc<User>) -> Self {
+        let mut client = Self::bare(card, user);
+        (client.is_authenticated, client.is_known) = (true, true);
+        client
+    }
+
+    /// It is another user from now on.
+    pub(crate) fn set_user(&mut self, user: Arc<User>, is_authenticated: bool) {
+        self.card.texts().user.clone_from(&user.name);
+        (self.user, self.is_authenticated, self.is_known) = (user, is_authenticated, is_authenticated);
+    }
+
+    /// Looks again at what its user may do: users have changed.
+    pub(crate) fn refresh_user(&mut self, acl: &Acl) {
+        let default = acl.default_user();
+        self.is_known = self.is_authenticated || default.is_open();
+        match acl.user(&self.user.name) {
+            Some(user) => self.user = user,
+            // Its user is gone, and the connection will be.
+            None => (self.user, self.is_authenticated, self.is_known) = (default, false, false),
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
+use crate::acl::Acl;
 use crate::client::pause::Pause;
 use crate::client::registry::Clients;
 use crate::client::{ClientId, Farewell};
@@ -33,6 +34,7 @@ pub struct Engine {
     pub(crate) keyspace: Keyspace,
     pub(crate) waiting: Waiting,
     pub(crate) pubsub: PubSub,
+    pub(crate) acl: Acl,
     pub(crate) clients: Clients,
     pub(crate) pause: Pause,
     pub(crate) runs: Runs,
@@ -58,6 +60,7 @@ impl Engine {
             keyspace: Keyspace::new(hash_key, config.shards, config.databases),
             waiting: Waiting::default(),
             pubsub: PubSub::default(),
+            acl: Acl::new(&config.secret),
             clients: Clients::default(),
             pause: Pause::default(),
             runs: Runs::new(),
@@ -88,7 +91,7 @@ impl Engine {
 
     /// Whether there is a user of that name.
     pub(crate) fn has_user(&self, name: &[u8]) -> bool {
-        name == b"default"
+        self.acl.user(name).is_some()
     }
 
     /// The present settings.
@@ -110,7 +113,15 @@ impl Engine {
         if changed.clients != settings.clients {
             self.clients.limit(&changed.clients);
         }
+        if changed.password_changes != settings.password_changes {
+            self.set_default_password(&changed.password);
+        }
         *settings = Arc::new(changed);
+        self.settings_changed();
+    }
+
+    /// Every session looks at the settings, and at what its user may do, before its next request.
+    pub(crate) fn settings_changed(&self) {
         self.settings_version.fetch_add(1, Ordering::AcqRel);
     }
 

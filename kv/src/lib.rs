@@ -1,6 +1,7 @@
 //! A Valkey-compatible key-value engine.
 #![forbid(unsafe_code)]
 
+mod acl;
 mod client;
 mod command;
 mod engine;
@@ -17,6 +18,7 @@ mod time;
 pub mod value;
 mod waiting;
 
+pub use acl::AclFile;
 pub use client::{ClientId, Link, Mailbox, TooManyClients};
 pub use engine::{Engine, EngineConfig};
 pub use session::{Next, Session};

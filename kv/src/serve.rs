@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::acl::Context;
 use crate::client::Client;
 use crate::command::Effects;
 use crate::command::run::{self, Frame};
@@ -110,18 +111,24 @@ impl Engine {
     /// keys are ready now.
     fn try_again(&self, waiter: &Waiter, place: &Place, settings: &Settings, now: Now) -> (Tried, Vec<Place>) {
         let args = waiter.request.args();
-        let mut client = Client::new(Arc::clone(&waiter.card));
-        (client.database, client.protocol, client.is_known) = (waiter.database, waiter.protocol, true);
+        let user = self.acl.user(&waiter.card.texts().user).unwrap_or_else(|| self.acl.default_user());
+        let mut client = Client::again(Arc::clone(&waiter.card), user);
+        (client.database, client.protocol) = (waiter.database, waiter.protocol);
         let (mut reply, mut effects) = (Reply::new(waiter.protocol), Effects::default());
         let ready = run::find(self, args).expect("it was found before it waited");
         let mut keys = run::lock(self, settings, ready, args, waiter.database, now);
         let kind = keys.peek(keys.key(&place.1)).map(Found::kind);
-        let tried = if kind == Some(waiter.awaited.kind) || waiter.awaited.or_gone {
+        let permitted = self.permit(&client, ready.command, args, Context::TopLevel, now.unix_ms());
+        let tried = if kind.is_none() && !waiter.awaited.or_gone {
+            Tried::Absent
+        } else if let Err(denial) = permitted {
+            // What its user may do has changed while it waited.
+            reply.error(denial.error(&client.user.name, ready.command).as_str());
+            Tried::Served
+        } else if kind == Some(waiter.awaited.kind) || waiter.awaited.or_gone {
             let frame = Frame { engine: self, settings, now, may_wait: true };
             run::run(&frame, ready, args, &mut client, &mut keys, &mut reply, &mut effects);
             if effects.wait.take().is_none() { Tried::Served } else { Tried::InVain }
-        } else if kind.is_none() {
-            Tried::Absent
         } else {
             Tried::InVain
         };

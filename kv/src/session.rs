@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use ashlar_wire::time::Instant;
 
+use crate::acl::Context;
 use crate::client::card::{Card, Figure};
 use crate::client::registry::{self, Counts};
 use crate::client::{Client, Farewell, Link, Mailbox, Silence, TooManyClients};
@@ -78,13 +79,14 @@ impl Session {
         let card = Arc::new(Card::new(engine.clients.next_id(), link, now.unix_ms(), mailbox));
         let (settings, settings_version) = (engine.settings(), engine.settings_version());
         engine.clients.enter(&card, &settings.clients)?;
-        card.texts().user = b"default".to_vec();
         registry::limit_output(&card, &settings.clients);
-        let mut session = Self {
+        let client = Client::new(card, engine.acl.default_user());
+        client.publish();
+        Ok(Self {
             engine,
             settings,
             settings_version,
-            client: Client::new(card),
+            client,
             parser: Parser::default(),
             reply: Reply::default(),
             effects: Effects::default(),
@@ -93,10 +95,7 @@ impl Session {
             left: 0,
             sent: 0,
             is_dropped: false,
-        };
-        session.client.is_known = session.settings.password.is_empty();
-        session.client.publish();
-        Ok(session)
+        })
     }
 
     /// Replies that wait to be sent.
@@ -266,6 +265,7 @@ impl Session {
         if self.settings_version != self.engine.settings_version() {
             self.settings_version = self.engine.settings_version();
             self.settings = self.engine.settings();
+            self.client.refresh_user(&self.engine.acl);
         }
     }
 
@@ -307,6 +307,12 @@ impl Session {
         if !self.client.is_known && !flags.has(Flags::NO_AUTH) {
             return Err(Error::NO_AUTH);
         }
+        if self.client.transaction.is_some() && flags.has(Flags::NO_MULTI) {
+            return Err(Error::new("ERR Command not allowed inside a transaction"));
+        }
+        let context = if self.client.transaction.is_some() { Context::Multi } else { Context::TopLevel };
+        let permitted = self.engine.permit(&self.client, ready.command, args, context, now.unix_ms());
+        permitted.map_err(|denial| denial.error(&self.client.user.name, ready.command))?;
         let is_resp2 = self.client.protocol == Protocol::Resp2;
         if is_resp2 && !self.client.subscriptions.is_empty() && !is_for_subscribers(ready) {
             let name = ready.command.full_name();
@@ -321,9 +327,6 @@ impl Session {
         if let Some(open) = &mut self.client.transaction
             && !transaction::runs_at_once(ready.command)
         {
-            if flags.has(Flags::NO_MULTI) {
-                return Err(Error::new("ERR Command not allowed inside a transaction"));
-            }
             open.may_write |= may_write(flags);
             open.bytes += args.from(0).map(<[u8]>::len).sum::<usize>();
             open.queued.push(Request::copy(args));

@@ -1,5 +1,6 @@
 //! Commands: what is known of them, what runs them, and one module for each family.
 
+pub(crate) mod acl;
 pub(crate) mod bitfield;
 pub(crate) mod bitmap;
 pub(crate) mod call;
@@ -33,6 +34,7 @@ pub(crate) use run::Runs;
 
 /// The commands of every family: full names, and what runs each.
 const FAMILIES: &[&[(&str, Run)]] = &[
+    acl::RUNS,
     bitfield::RUNS,
     bitmap::RUNS,
     client::RUNS,

@@ -108,6 +108,12 @@ pub(crate) struct Settings {
     pub(crate) stream: NodeLimits,
     /// The password of the default user; empty for none (`requirepass`).
     pub(crate) password: Vec<u8>,
+    /// How often it was set: also the same one replaces all passwords of the default user.
+    pub(crate) password_changes: u64,
+    /// Entries of what users were refused (`acllog-max-len`).
+    pub(crate) acl_log_max: usize,
+    /// Whether new users may use all channels (`acl-pubsub-default`).
+    pub(crate) acl_all_channels: bool,
     /// How many clients there may be, and how much each may take.
     pub(crate) clients: ClientLimits,
 }
@@ -127,6 +133,9 @@ impl Default for Settings {
             sorted_set: zset::Limits::default(),
             stream: NodeLimits::default(),
             password: Vec::new(),
+            password_changes: 0,
+            acl_log_max: 128,
+            acl_all_channels: false,
             clients: ClientLimits::default(),
         }
     }

@@ -73,6 +73,20 @@ const WORD_BYTES_MAX: i64 = (1 << 31) - 1_024;
 /// All of them, by name.
 pub(crate) static PARAMETERS: &[Parameter] = &[
     Parameter {
+        name: "acl-pubsub-default",
+        alias: "",
+        show: |settings| if settings.acl_all_channels { "allchannels" } else { "resetchannels" }.to_owned(),
+        set: |settings, text| {
+            settings.acl_all_channels = match text.to_ascii_lowercase().as_slice() {
+                b"allchannels" => true,
+                b"resetchannels" => false,
+                _ => return Err("argument(s) must be one of the following: allchannels, resetchannels".to_owned()),
+            };
+            Ok(())
+        },
+    },
+    numeric!("acllog-max-len", "", acl_log_max, 0, LONG),
+    Parameter {
         name: "client-output-buffer-limit",
         alias: "",
         show: |settings| settings.clients.output.show(),
@@ -157,6 +171,7 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
         show: |settings| String::from_utf8_lossy(&settings.password).into_owned(),
         set: |settings, text| {
             settings.password = text.to_vec();
+            settings.password_changes += 1;
             Ok(())
         },
     },
