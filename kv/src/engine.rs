@@ -13,6 +13,7 @@ use crate::command::Runs;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::memory::hash_key::{HASH_KEY_BYTES, HashKey};
+use crate::persist::Journal;
 use crate::pubsub::PubSub;
 use crate::settings::Settings;
 use crate::waiting::{Release, Waiting};
@@ -38,6 +39,7 @@ pub struct Engine {
     pub(crate) clients: Clients,
     pub(crate) pause: Pause,
     pub(crate) runs: Runs,
+    pub(crate) journal: Journal,
     settings: RwLock<Arc<Settings>>,
     /// Grows with every change of the settings.
     settings_version: AtomicU64,
@@ -64,11 +66,17 @@ impl Engine {
             clients: Clients::default(),
             pause: Pause::default(),
             runs: Runs::new(),
+            journal: Journal::default(),
             settings: RwLock::default(),
             settings_version: AtomicU64::new(1),
             draws: AtomicU64::new(hash_key_seed(&config.secret)),
             errors: Mutex::default(),
         }
+    }
+
+    /// Where commands append what they did.
+    pub fn journal(&self) -> &Journal {
+        &self.journal
     }
 
     /// Clients that wait: for a key, or for the end of a pause.

@@ -9,6 +9,7 @@ mod error;
 mod glob;
 pub mod keyspace;
 pub mod memory;
+pub mod persist;
 mod pubsub;
 mod resp;
 mod serve;

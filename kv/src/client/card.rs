@@ -21,6 +21,13 @@ pub struct Link {
     pub is_unix: bool,
 }
 
+impl Link {
+    /// That of a client which no connection brought.
+    pub(crate) fn nowhere() -> Self {
+        Self { peer: String::new(), local: String::new(), descriptor: -1, is_unix: false }
+    }
+}
+
 /// What one client is like, for others.
 #[derive(Debug)]
 pub(crate) struct Card {

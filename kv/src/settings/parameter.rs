@@ -1,6 +1,6 @@
 //! Settings by the names that Valkey gives them: `CONFIG GET`, `CONFIG SET`, and configuration files.
 
-use super::{Events, Settings};
+use super::{Events, LogSync, Settings};
 use crate::keyspace::Policy;
 use crate::resp::number::parse_i64;
 use crate::value::list::Fill;
@@ -86,6 +86,16 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
         },
     },
     numeric!("acllog-max-len", "", acl_log_max, 0, LONG),
+    Parameter {
+        name: "appendfsync",
+        alias: "",
+        show: |settings| settings.log_sync.name().to_owned(),
+        set: |settings, text| {
+            settings.log_sync =
+                LogSync::from_name(text).ok_or("argument(s) must be one of the following: everysec, always, no")?;
+            Ok(())
+        },
+    },
     Parameter {
         name: "client-output-buffer-limit",
         alias: "",

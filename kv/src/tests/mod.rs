@@ -13,6 +13,7 @@ mod hash;
 mod hash_expiry;
 mod hyperloglog;
 mod list;
+mod persist;
 mod pubsub;
 mod server;
 mod set;
