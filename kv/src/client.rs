@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::acl::{Acl, User};
 use crate::pubsub::Topic;
 use crate::resp::{Protocol, Request};
+use crate::tracking::Mode;
 use card::{Card, ClientClass, Figure, Marks};
 
 pub use card::Link;
@@ -50,6 +51,10 @@ pub(crate) struct Client {
     pub(crate) subscriptions: BTreeSet<(Topic, Box<[u8]>)>,
     /// The connection ends after the replies so far.
     pub(crate) is_leaving: bool,
+    /// It sees every command.
+    pub(crate) is_monitor: bool,
+    /// How it tracks keys, if it does.
+    pub(crate) tracking: Option<Box<Mode>>,
     /// What it has said about itself.
     pub(crate) wishes: Wishes,
     pub(crate) traffic: Traffic,
@@ -136,6 +141,8 @@ impl Client {
             is_dirty: Arc::new(AtomicBool::new(false)),
             subscriptions: BTreeSet::new(),
             is_leaving: false,
+            is_monitor: false,
+            tracking: None,
             wishes: Wishes::default(),
             traffic: Traffic { seen_ms: card.born_ms, ..Traffic::default() },
             mailbox: Arc::clone(&card.mailbox),
@@ -187,6 +194,7 @@ impl Client {
         card.set(Figure::BytesOut, traffic.bytes_out);
         card.set(Figure::Commands, traffic.commands);
         card.set(Figure::IsResp3, u64::from(self.protocol == Protocol::Resp3));
+        card.set(Figure::Redirect, self.tracking.as_ref().and_then(|mode| mode.redirect).map_or(0, |id| id.0));
         card.set_count(Figure::Input, traffic.input);
         card.set_count(Figure::Database, self.database);
         card.set_count(Figure::Watched, self.watched.len());
@@ -207,7 +215,14 @@ impl Client {
     }
 
     fn marks(&self) -> Marks {
+        let (is_tracking, is_broadcast) =
+            self.tracking.as_ref().map_or((false, false), |mode| (true, mode.prefixes.is_some()));
+        let is_broken = is_tracking && self.card.get(Figure::IsRedirectBroken) != 0;
         Marks::default()
+            .with_if(self.is_monitor, Marks::MONITOR)
+            .with_if(is_tracking, Marks::TRACKING)
+            .with_if(is_broken, Marks::BROKEN_REDIRECT)
+            .with_if(is_broadcast, Marks::BROADCAST)
             .with_if(!self.subscriptions.is_empty(), Marks::PUBSUB)
             .with_if(self.transaction.is_some(), Marks::MULTI)
             .with_if(self.traffic.is_blocked, Marks::BLOCKED)

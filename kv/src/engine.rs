@@ -13,9 +13,11 @@ use crate::command::Runs;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::memory::hash_key::{HASH_KEY_BYTES, HashKey};
+use crate::monitor::Monitors;
 use crate::persist::Journal;
 use crate::pubsub::PubSub;
 use crate::settings::Settings;
+use crate::tracking::Tracking;
 use crate::waiting::{Release, Waiting};
 
 /// How an engine is made.
@@ -38,6 +40,8 @@ pub struct Engine {
     pub(crate) acl: Acl,
     pub(crate) clients: Clients,
     pub(crate) pause: Pause,
+    pub(crate) tracking: Tracking,
+    pub(crate) monitors: Monitors,
     pub(crate) runs: Runs,
     pub(crate) journal: Journal,
     settings: RwLock<Arc<Settings>>,
@@ -65,6 +69,8 @@ impl Engine {
             acl: Acl::new(&config.secret),
             clients: Clients::default(),
             pause: Pause::default(),
+            tracking: Tracking::default(),
+            monitors: Monitors::default(),
             runs: Runs::new(),
             journal: Journal::default(),
             settings: RwLock::default(),

@@ -9,6 +9,7 @@ mod error;
 mod glob;
 pub mod keyspace;
 pub mod memory;
+mod monitor;
 pub mod persist;
 mod pubsub;
 mod resp;
@@ -16,6 +17,7 @@ mod serve;
 mod session;
 mod settings;
 mod time;
+mod tracking;
 pub mod value;
 mod waiting;
 

@@ -33,7 +33,12 @@ impl Engine {
     /// Counts what a command did and tells subscribers, while its keys are still locked, so that all see one order.
     pub(crate) fn settle(&self, settings: &Settings, keys: &mut Keys<'_>, effects: &mut Effects) {
         self.log(keys, effects);
+        let is_tracked = self.tracking.is_on();
         for (database, key) in keys.expired.drain(..) {
+            if is_tracked {
+                self.invalidate(&key, None);
+                effects.changed.push((key.clone(), None));
+            }
             if settings.events.has(Events::EXPIRED) {
                 self.publish_event(settings, "expired", database, &key);
             }
@@ -43,6 +48,10 @@ impl Engine {
         }
         for event in effects.events.drain(..) {
             self.publish_event(settings, event.name, event.database, &event.key);
+        }
+        if !effects.changed.is_empty() {
+            self.broadcast(&effects.changed);
+            effects.changed.clear();
         }
         effects.changes = 0;
     }
@@ -94,6 +103,7 @@ impl Engine {
                 let mut shard = self.keyspace.shard(number);
                 let found = shard.expire_some(now.unix_ms(), EXPIRY_TURN);
                 self.log_removed(&found, now.unix_ms());
+                found.iter().for_each(|(_, key)| self.invalidate_gone(key));
                 drop(shard);
                 if settings.events.has(Events::EXPIRED) {
                     found.iter().for_each(|(database, key)| self.publish_event(&settings, "expired", *database, key));
@@ -151,7 +161,7 @@ impl Engine {
             reply.error(denial.error(&client.user.name, ready.command).as_str());
             Tried::Served
         } else if kind == Some(waiter.awaited.kind) || waiter.awaited.or_gone {
-            let frame = Frame { engine: self, settings, now, may_wait: true };
+            let frame = Frame { engine: self, settings, now, may_wait: true, is_script: false };
             run::run(&frame, ready, args, &mut client, &mut keys, &mut reply, &mut effects);
             if effects.wait.take().is_none() { Tried::Served } else { Tried::InVain }
         } else {

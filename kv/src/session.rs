@@ -19,7 +19,7 @@ use crate::command::{Effects, transaction};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::keyspace::Keys;
-use crate::resp::{Args, Parser, Protocol, Reply, Request, RequestLimits};
+use crate::resp::{Args, Mark, Parser, Protocol, Reply, Request, RequestLimits};
 use crate::settings::{LogSync, Settings};
 use crate::time::Now;
 use crate::waiting::Waiter;
@@ -209,9 +209,15 @@ impl Session {
         self.next()
     }
 
+    /// Takes what lies in the mailbox; its bytes leave behind all replies so far.
     fn take_mail(&mut self) {
+        self.take_mail_to(self.reply.mark());
+    }
+
+    /// The same; its bytes leave before the replies that were written since `mark`.
+    fn take_mail_to(&mut self, mark: Mark) {
         let mail = self.client.mailbox.take();
-        self.reply.raw(&mail.bytes);
+        self.reply.insert(mark, &mail.bytes);
         if mail.is_served {
             self.waits = None;
             self.client.traffic.commands += 1;
@@ -303,6 +309,22 @@ impl Session {
             }
             Silence::Never => Silence::Never,
         };
+        if self.client.mailbox.is_waiting() {
+            // Who listens no more has got all messages before it is told so.
+            let is_farewell = args.get(0).is_some_and(|word| word.to_ascii_lowercase().ends_with(b"unsubscribe"));
+            self.take_mail_to(if is_farewell { mark } else { self.reply.mark() });
+        }
+        self.forget_caching(args);
+    }
+
+    /// `CLIENT CACHING` is about the next command alone, or the next transaction.
+    fn forget_caching(&mut self, args: Args<'_>) {
+        if let Some(mode) = &mut self.client.tracking
+            && self.client.transaction.is_none()
+            && !args.is(0, "CLIENT")
+        {
+            mode.is_caching_said = false;
+        }
     }
 
     fn admit_and_run(&mut self, args: Args<'_>, now: Now) -> Result<(), Error> {
@@ -326,6 +348,9 @@ impl Session {
                  this context"
             )));
         }
+        if self.client.is_monitor && (may_write(flags) || flags.has(Flags::READONLY)) {
+            return Err(Error::new("ERR Replica can't interact with the keyspace"));
+        }
         if self.engine.pause.is_on() && self.is_held_back(ready, now) {
             return Ok(());
         }
@@ -347,7 +372,7 @@ impl Session {
             }
             _ => run::lock(&engine, &settings, ready, args, database, now),
         };
-        let frame = Frame { engine: &engine, settings: &settings, now, may_wait: true };
+        let frame = Frame { engine: &engine, settings: &settings, now, may_wait: true, is_script: false };
         run::run(&frame, ready, args, &mut self.client, &mut keys, &mut self.reply, &mut self.effects);
         self.settle(&frame, args, keys);
         Ok(())
@@ -407,6 +432,12 @@ impl Drop for Session {
             self.engine.pubsub.unsubscribe(self.client.id, *topic, name);
         }
         self.engine.waiting.unwatch(self.client.id, &self.client.watched);
+        if self.client.tracking.is_some() {
+            self.engine.tracking.end(self.client.id);
+        }
+        if self.client.is_monitor {
+            self.engine.monitors.end(self.client.id);
+        }
         self.release();
         self.engine.clients.leave(self.client.id);
     }

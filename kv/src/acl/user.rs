@@ -46,6 +46,11 @@ impl User {
         }
     }
 
+    /// A user who may do everything, and whom nobody can change: whoever replays the log.
+    pub(crate) fn superuser() -> Arc<Self> {
+        Arc::new(Self::default_user())
+    }
+
     /// The user that connections begin as: it may do everything, and needs no password.
     pub(super) fn default_user() -> Self {
         let mut user = Self::new(DEFAULT, true);

@@ -79,6 +79,10 @@ fn reset(call: &mut Call<'_, '_>) -> Result<(), Error> {
     call.client.transaction = None;
     super::transaction::forget_watched(call);
     super::pubsub::unsubscribe_all(call);
+    super::client_tracking::end(call);
+    if std::mem::take(&mut call.client.is_monitor) {
+        call.engine.monitors.end(call.client.id);
+    }
     call.client.database = 0;
     call.keys.select(0);
     call.client.card.texts().name.clear();

@@ -5,6 +5,7 @@ pub(crate) mod bitfield;
 pub(crate) mod bitmap;
 pub(crate) mod call;
 pub(crate) mod client;
+pub(crate) mod client_tracking;
 pub(crate) mod connection;
 pub(crate) mod elements;
 pub(crate) mod expire;
@@ -17,7 +18,9 @@ pub(crate) mod hyperloglog;
 pub(crate) mod introspect;
 pub(crate) mod list;
 pub(crate) mod list_wait;
+pub(crate) mod monitor;
 pub(crate) mod pubsub;
+pub(crate) mod redact;
 pub(crate) mod run;
 pub(crate) mod server;
 pub(crate) mod set;
@@ -38,6 +41,7 @@ const FAMILIES: &[&[(&str, Run)]] = &[
     bitfield::RUNS,
     bitmap::RUNS,
     client::RUNS,
+    client_tracking::RUNS,
     connection::RUNS,
     expire::RUNS,
     generic::RUNS,
@@ -47,6 +51,7 @@ const FAMILIES: &[&[(&str, Run)]] = &[
     hyperloglog::RUNS,
     list::RUNS,
     list_wait::RUNS,
+    monitor::RUNS,
     pubsub::RUNS,
     server::RUNS,
     set::RUNS,

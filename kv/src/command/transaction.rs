@@ -66,7 +66,8 @@ fn exec(call: &mut Call<'_, '_>) -> Result<(), Error> {
             call.reply.error(&format!("NOPERM {CHANGED_RULES}{}", denial.transaction_text()));
             continue;
         }
-        let frame = Frame { engine: call.engine, settings: call.settings, now: call.now, may_wait: false };
+        let frame =
+            Frame { engine: call.engine, settings: call.settings, now: call.now, may_wait: false, is_script: false };
         run::run(&frame, ready, args, call.client, call.keys, call.reply, call.effects);
         call.reply.set_protocol(call.client.protocol);
     }

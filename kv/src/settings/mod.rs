@@ -139,6 +139,8 @@ pub(crate) struct Settings {
     pub(crate) password: Vec<u8>,
     /// How often it was set: also the same one replaces all passwords of the default user.
     pub(crate) password_changes: u64,
+    /// Keys that are remembered for clients that track; 0 for any number (`tracking-table-max-keys`).
+    pub(crate) tracking_keys_max: usize,
     /// Entries of what users were refused (`acllog-max-len`).
     pub(crate) acl_log_max: usize,
     /// Whether new users may use all channels (`acl-pubsub-default`).
@@ -164,6 +166,7 @@ impl Default for Settings {
             log_sync: LogSync::default(),
             password: Vec::new(),
             password_changes: 0,
+            tracking_keys_max: 1_000_000,
             acl_log_max: 128,
             acl_all_channels: false,
             clients: ClientLimits::default(),
