@@ -9,6 +9,7 @@ mod glob;
 pub mod keyspace;
 pub mod memory;
 mod pubsub;
+pub mod rdb;
 mod resp;
 mod serve;
 mod session;

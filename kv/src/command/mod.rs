@@ -4,6 +4,7 @@ pub(crate) mod bitfield;
 pub(crate) mod bitmap;
 pub(crate) mod call;
 pub(crate) mod connection;
+pub(crate) mod dump;
 pub(crate) mod elements;
 pub(crate) mod expire;
 pub(crate) mod generic;
@@ -34,6 +35,7 @@ const FAMILIES: &[&[(&str, Run)]] = &[
     bitfield::RUNS,
     bitmap::RUNS,
     connection::RUNS,
+    dump::RUNS,
     expire::RUNS,
     generic::RUNS,
     geo::RUNS,

@@ -5,6 +5,7 @@
 pub(crate) mod parameter;
 
 use crate::keyspace::Policy;
+use crate::rdb::VersionCheck;
 use crate::value::list::Fill;
 use crate::value::stream::NodeLimits;
 use crate::value::{hash, set, zset};
@@ -105,6 +106,10 @@ pub(crate) struct Settings {
     pub(crate) sorted_set: zset::Limits,
     /// `stream-node-max-bytes` and `-entries`.
     pub(crate) stream: NodeLimits,
+    /// Whether long strings are compressed in files and payloads (`rdbcompression`).
+    pub(crate) compresses: bool,
+    /// Which versions of payloads are taken (`rdb-version-check`).
+    pub(crate) version_check: VersionCheck,
     /// The password of the default user; empty for none (`requirepass`).
     pub(crate) password: Vec<u8>,
 }
@@ -123,6 +128,8 @@ impl Default for Settings {
             set: set::Limits::default(),
             sorted_set: zset::Limits::default(),
             stream: NodeLimits::default(),
+            compresses: true,
+            version_check: VersionCheck::default(),
             password: Vec::new(),
         }
     }
