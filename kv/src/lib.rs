@@ -12,6 +12,7 @@ pub mod memory;
 mod monitor;
 pub mod persist;
 mod pubsub;
+pub mod rdb;
 mod resp;
 mod serve;
 mod session;

@@ -7,6 +7,7 @@ pub(crate) mod call;
 pub(crate) mod client;
 pub(crate) mod client_tracking;
 pub(crate) mod connection;
+pub(crate) mod dump;
 pub(crate) mod elements;
 pub(crate) mod expire;
 pub(crate) mod generic;
@@ -43,6 +44,7 @@ const FAMILIES: &[&[(&str, Run)]] = &[
     client::RUNS,
     client_tracking::RUNS,
     connection::RUNS,
+    dump::RUNS,
     expire::RUNS,
     generic::RUNS,
     geo::RUNS,
