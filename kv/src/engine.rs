@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::memory::hash_key::{HASH_KEY_BYTES, HashKey};
 use crate::pubsub::PubSub;
+use crate::script::Scripts;
 use crate::settings::Settings;
 use crate::waiting::Waiting;
 
@@ -31,6 +32,7 @@ pub struct Engine {
     pub(crate) waiting: Waiting,
     pub(crate) pubsub: PubSub,
     pub(crate) runs: Runs,
+    pub(crate) scripts: Scripts,
     settings: RwLock<Arc<Settings>>,
     /// Grows with every change of the settings.
     settings_version: AtomicU64,
@@ -55,6 +57,7 @@ impl Engine {
             waiting: Waiting::default(),
             pubsub: PubSub::default(),
             runs: Runs::new(),
+            scripts: Scripts::default(),
             settings: RwLock::default(),
             settings_version: AtomicU64::new(1),
             clients_made: AtomicU64::new(0),

@@ -10,6 +10,7 @@ pub mod keyspace;
 pub mod memory;
 mod pubsub;
 mod resp;
+mod script;
 mod serve;
 mod session;
 mod settings;

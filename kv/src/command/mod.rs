@@ -16,6 +16,7 @@ pub(crate) mod list;
 pub(crate) mod list_wait;
 pub(crate) mod pubsub;
 pub(crate) mod run;
+pub(crate) mod script;
 pub(crate) mod server;
 pub(crate) mod set;
 pub(crate) mod sort;
@@ -43,6 +44,7 @@ const FAMILIES: &[&[(&str, Run)]] = &[
     list::RUNS,
     list_wait::RUNS,
     pubsub::RUNS,
+    script::RUNS,
     server::RUNS,
     set::RUNS,
     sort::RUNS,

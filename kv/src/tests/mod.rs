@@ -13,6 +13,7 @@ mod hash_expiry;
 mod hyperloglog;
 mod list;
 mod pubsub;
+mod script;
 mod server;
 mod set;
 mod sort;
