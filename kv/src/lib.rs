@@ -8,7 +8,9 @@ mod error;
 mod glob;
 pub mod keyspace;
 pub mod memory;
+pub mod persist;
 mod pubsub;
+pub mod rdb;
 mod resp;
 mod script;
 mod serve;
@@ -18,7 +20,7 @@ mod time;
 pub mod value;
 mod waiting;
 
-pub use client::{ClientId, Mailbox};
+pub use client::{ClientId, Link, Mailbox, TooManyClients};
 pub use engine::{Engine, EngineConfig};
 pub use session::{Next, Session};
 pub use time::Now;

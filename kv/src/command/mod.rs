@@ -3,13 +3,16 @@
 pub(crate) mod bitfield;
 pub(crate) mod bitmap;
 pub(crate) mod call;
+pub(crate) mod client;
 pub(crate) mod connection;
+pub(crate) mod dump;
 pub(crate) mod elements;
 pub(crate) mod expire;
 pub(crate) mod generic;
 pub(crate) mod geo;
 pub(crate) mod hash;
 pub(crate) mod hash_expiry;
+pub(crate) mod help;
 pub(crate) mod hyperloglog;
 pub(crate) mod introspect;
 pub(crate) mod list;
@@ -34,7 +37,9 @@ pub(crate) use run::Runs;
 const FAMILIES: &[&[(&str, Run)]] = &[
     bitfield::RUNS,
     bitmap::RUNS,
+    client::RUNS,
     connection::RUNS,
+    dump::RUNS,
     expire::RUNS,
     generic::RUNS,
     geo::RUNS,

@@ -199,6 +199,11 @@ impl<'a> Keys<'a> {
         self.access
     }
 
+    /// The time that keys expire by, Unix milliseconds.
+    pub(crate) fn now_ms(&self) -> i64 {
+        self.now_ms
+    }
+
     /// The database that keys are looked for in.
     pub(crate) fn database(&self) -> usize {
         self.database
@@ -491,6 +496,13 @@ impl<'a> Keys<'a> {
         let database = self.database;
         self.shard_mut(key.slot).set_expiry(database, key, handle, expiry);
         true
+    }
+
+    /// Notes when a key was used, or how often, instead of what would be noted by itself.
+    pub(crate) fn set_access(&mut self, key: Key<'_>, access: u32) {
+        if let Some(handle) = self.live(key) {
+            self.shard_mut(key.slot).set_access(handle, access);
+        }
     }
 
     /// A key that has expired must not hand its expiry on to what replaces it.

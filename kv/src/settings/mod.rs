@@ -4,7 +4,9 @@
 
 pub(crate) mod parameter;
 
+use crate::client::limits::ClientLimits;
 use crate::keyspace::Policy;
+use crate::rdb::VersionCheck;
 use crate::value::list::Fill;
 use crate::value::stream::NodeLimits;
 use crate::value::{hash, set, zset};
@@ -82,6 +84,33 @@ impl Events {
     }
 }
 
+/// When the log becomes durable (`appendfsync`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum LogSync {
+    /// Before anybody is told.
+    Always,
+    /// About every second.
+    #[default]
+    EverySecond,
+    /// When the operating system likes.
+    No,
+}
+
+impl LogSync {
+    const ALL: [(Self, &'static str); 3] =
+        [(Self::Always, "always"), (Self::EverySecond, "everysec"), (Self::No, "no")];
+
+    /// Its name in the configuration.
+    pub(crate) fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(sync, _)| *sync == self).map_or("everysec", |(_, name)| name)
+    }
+
+    /// The one of this name.
+    pub(crate) fn from_name(name: &[u8]) -> Option<Self> {
+        Self::ALL.iter().find(|(_, known)| known.as_bytes().eq_ignore_ascii_case(name)).map(|(sync, _)| *sync)
+    }
+}
+
 /// Everything that can be configured while the engine runs.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
@@ -105,8 +134,16 @@ pub(crate) struct Settings {
     pub(crate) sorted_set: zset::Limits,
     /// `stream-node-max-bytes` and `-entries`.
     pub(crate) stream: NodeLimits,
+    /// `appendfsync`.
+    pub(crate) log_sync: LogSync,
+    /// Whether long strings are compressed in files and payloads (`rdbcompression`).
+    pub(crate) compresses: bool,
+    /// Which versions of payloads are taken (`rdb-version-check`).
+    pub(crate) version_check: VersionCheck,
     /// The password of the default user; empty for none (`requirepass`).
     pub(crate) password: Vec<u8>,
+    /// How many clients there may be, and how much each may take.
+    pub(crate) clients: ClientLimits,
 }
 
 impl Default for Settings {
@@ -123,7 +160,11 @@ impl Default for Settings {
             set: set::Limits::default(),
             sorted_set: zset::Limits::default(),
             stream: NodeLimits::default(),
+            log_sync: LogSync::default(),
+            compresses: true,
+            version_check: VersionCheck::default(),
             password: Vec::new(),
+            clients: ClientLimits::default(),
         }
     }
 }

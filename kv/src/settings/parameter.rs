@@ -1,6 +1,6 @@
 //! Settings by the names that Valkey gives them: `CONFIG GET`, `CONFIG SET`, and configuration files.
 
-use super::{Events, Settings};
+use super::{Events, LogSync, Settings};
 use crate::keyspace::Policy;
 use crate::resp::number::parse_i64;
 use crate::value::list::Fill;
@@ -72,6 +72,36 @@ const WORD_BYTES_MAX: i64 = (1 << 31) - 1_024;
 
 /// All of them, by name.
 pub(crate) static PARAMETERS: &[Parameter] = &[
+    Parameter {
+        name: "appendfsync",
+        alias: "",
+        show: |settings| settings.log_sync.name().to_owned(),
+        set: |settings, text| {
+            settings.log_sync =
+                LogSync::from_name(text).ok_or("argument(s) must be one of the following: everysec, always, no")?;
+            Ok(())
+        },
+    },
+    Parameter {
+        name: "client-output-buffer-limit",
+        alias: "",
+        show: |settings| settings.clients.output.show(),
+        set: |settings, text| {
+            settings.clients.output.read(text, |text| bytes(text).ok().and_then(|size| u64::try_from(size).ok()))
+        },
+    },
+    Parameter {
+        name: "client-query-buffer-limit",
+        alias: "",
+        show: |settings| settings.clients.input_bytes_max.to_string(),
+        set: |settings, text| {
+            let max = bytes(text)?;
+            let max = usize::try_from(max).ok().filter(|max| *max >= 1 << 20);
+            settings.clients.input_bytes_max =
+                max.ok_or_else(|| format!("argument must be between {} and {LONG} inclusive", 1 << 20))?;
+            Ok(())
+        },
+    },
     numeric!("hash-max-listpack-entries", "hash-max-ziplist-entries", hash.listpack_entries_max, 0, LONG),
     numeric!("hash-max-listpack-value", "hash-max-ziplist-value", hash.listpack_value_bytes_max, 0, LONG),
     numeric!("lfu-decay-time", "", lfu_decay_minutes, 0, i64::from(i32::MAX)),
@@ -85,6 +115,7 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
             Ok(())
         },
     },
+    numeric!("maxclients", "", clients.clients_max, 1, i64::from(u32::MAX)),
     Parameter {
         name: "maxmemory",
         alias: "",
@@ -144,6 +175,8 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
     numeric!("set-max-listpack-value", "", set.listpack_value_bytes_max, 0, LONG),
     numeric!("stream-node-max-bytes", "", stream.bytes_max, 0, LONG),
     numeric!("stream-node-max-entries", "", stream.entries_max, 0, i64::from(u32::MAX)),
+    numeric!("tcp-keepalive", "", clients.keepalive_s, 0, i64::from(i32::MAX)),
+    numeric!("timeout", "", clients.idle_s_max, 0, i64::from(i32::MAX)),
     numeric!("zset-max-listpack-entries", "zset-max-ziplist-entries", sorted_set.listpack_entries_max, 0, LONG),
     numeric!("zset-max-listpack-value", "zset-max-ziplist-value", sorted_set.listpack_value_bytes_max, 0, LONG),
 ];
