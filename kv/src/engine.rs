@@ -9,6 +9,7 @@ use crate::command::Runs;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::memory::hash_key::{HASH_KEY_BYTES, HashKey};
+use crate::persist::Journal;
 use crate::pubsub::PubSub;
 use crate::settings::Settings;
 use crate::waiting::Waiting;
@@ -31,6 +32,7 @@ pub struct Engine {
     pub(crate) waiting: Waiting,
     pub(crate) pubsub: PubSub,
     pub(crate) runs: Runs,
+    pub(crate) journal: Journal,
     settings: RwLock<Arc<Settings>>,
     /// Grows with every change of the settings.
     settings_version: AtomicU64,
@@ -55,12 +57,18 @@ impl Engine {
             waiting: Waiting::default(),
             pubsub: PubSub::default(),
             runs: Runs::new(),
+            journal: Journal::default(),
             settings: RwLock::default(),
             settings_version: AtomicU64::new(1),
             clients_made: AtomicU64::new(0),
             draws: AtomicU64::new(hash_key_seed(&config.secret)),
             errors: Mutex::default(),
         }
+    }
+
+    /// Where commands append what they did.
+    pub fn journal(&self) -> &Journal {
+        &self.journal
     }
 
     /// A number for a new client.

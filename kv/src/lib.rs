@@ -8,6 +8,7 @@ mod error;
 mod glob;
 pub mod keyspace;
 pub mod memory;
+pub mod persist;
 mod pubsub;
 pub mod rdb;
 mod resp;

@@ -8,6 +8,7 @@ use crate::command::Effects;
 use crate::command::run::{self, Frame};
 use crate::engine::Engine;
 use crate::keyspace::{Found, Keys};
+use crate::persist::journal::Written;
 use crate::resp::Reply;
 use crate::settings::{Events, Settings};
 use crate::time::Now;
@@ -30,6 +31,7 @@ enum Tried {
 impl Engine {
     /// Counts what a command did and tells subscribers, while its keys are still locked, so that all see one order.
     pub(crate) fn settle(&self, settings: &Settings, keys: &mut Keys<'_>, effects: &mut Effects) {
+        self.log(keys, effects);
         for (database, key) in keys.expired.drain(..) {
             if settings.events.has(Events::EXPIRED) {
                 self.publish_event(settings, "expired", database, &key);
@@ -42,7 +44,27 @@ impl Engine {
             self.publish_event(settings, event.name, event.database, &event.key);
         }
         effects.changes = 0;
-        effects.trace = crate::command::call::Trace::AsIs;
+    }
+
+    /// Appends to the log what commands have done, while their keys are locked.
+    fn log(&self, keys: &Keys<'_>, effects: &mut Effects) {
+        self.log_removed(&keys.expired, keys.now_ms());
+        if !effects.written.is_empty() {
+            self.journal.append(&effects.written, keys.now_ms());
+            effects.written.clear();
+        }
+    }
+
+    /// Appends to the log that keys are gone which no command took out. Their shards must be locked.
+    pub(crate) fn log_removed(&self, removed: &[Place], now_ms: i64) {
+        if removed.is_empty() || !self.journal.is_on() {
+            return;
+        }
+        let mut written = Written::default();
+        for (database, key) in removed {
+            written.push(*database, [&b"DEL"[..], key].into_iter());
+        }
+        self.journal.append(&written, now_ms);
     }
 
     /// Tells whoever listens to events of keys.
@@ -63,7 +85,10 @@ impl Engine {
         let settings = self.settings();
         for number in 0..self.keyspace.shards() {
             for _ in 0..EXPIRY_TURNS_MAX {
-                let found = self.keyspace.shard(number).expire_some(now.unix_ms(), EXPIRY_TURN);
+                let mut shard = self.keyspace.shard(number);
+                let found = shard.expire_some(now.unix_ms(), EXPIRY_TURN);
+                self.log_removed(&found, now.unix_ms());
+                drop(shard);
                 if settings.events.has(Events::EXPIRED) {
                     found.iter().for_each(|(database, key)| self.publish_event(&settings, "expired", *database, key));
                 }

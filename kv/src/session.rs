@@ -16,7 +16,7 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::keyspace::Keys;
 use crate::resp::{Args, Parser, Protocol, Reply, Request, RequestLimits};
-use crate::settings::Settings;
+use crate::settings::{LogSync, Settings};
 use crate::time::Now;
 use crate::waiting::Waiter;
 
@@ -69,6 +69,11 @@ impl Session {
         };
         session.client.is_known = session.settings.password.is_empty();
         session
+    }
+
+    /// Up to where the journal must be released before the replies so far may be sent; nothing if they may be sent now.
+    pub fn holds(&self) -> Option<u64> {
+        self.engine.journal.holds(self.settings.log_sync == LogSync::Always)
     }
 
     /// Replies that wait to be sent. Whoever sends them empties it.

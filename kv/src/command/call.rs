@@ -8,6 +8,7 @@ use crate::client::Client;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::keyspace::{Key, Keys};
+use crate::persist::journal::Written;
 use crate::resp::{Args, Reply, Request};
 use crate::settings::{Events, Settings};
 use crate::time::Now;
@@ -37,7 +38,6 @@ pub(crate) enum Trace {
     /// Nothing.
     Nothing,
     /// Other commands with the same effect, which do not depend on time, chance or order.
-    #[expect(dead_code, reason = "nobody reads it before there is an append log or a replica")]
     Instead(Vec<Request>),
 }
 
@@ -46,7 +46,10 @@ pub(crate) enum Trace {
 pub(crate) struct Effects {
     /// How many changes were made.
     pub(crate) changes: u64,
+    /// What the command that runs has to say to the log.
     pub(crate) trace: Trace,
+    /// What those before it had.
+    pub(crate) written: Written,
     pub(crate) events: Vec<KeyEvent>,
     /// Keys that have changed and that somebody waits for.
     pub(crate) ready: Vec<(usize, Box<[u8]>)>,

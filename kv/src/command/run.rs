@@ -1,6 +1,6 @@
 //! From words to effects: finding a command, refusing it, locking its keys, running it.
 
-use super::call::{Call, Effects, Run};
+use super::call::{Call, Effects, Run, Trace};
 use super::spec::keys::keys_of;
 use super::spec::table::{self, COMMANDS, COMMANDS_COUNT, Command};
 use super::spec::{Begin, Find, Search, Spec};
@@ -233,6 +233,7 @@ pub(crate) fn run(
 ) {
     let mark = reply.mark();
     let Frame { engine, settings, now, may_wait } = *frame;
+    let (database, changes) = (keys.database(), effects.changes);
     let mut call = Call { engine, settings, now, args, reply, keys, client, effects, may_wait };
     let done = (ready.run)(&mut call);
     if let Err(error) = done {
@@ -240,4 +241,23 @@ pub(crate) fn run(
         reply.error(error.as_str());
         engine.count_error(&error);
     }
+    let trace = std::mem::take(&mut effects.trace);
+    if engine.journal.is_on() {
+        match trace {
+            Trace::AsIs if effects.changes == changes || runs_others(ready.command) => {}
+            Trace::AsIs => effects.written.push(database, args.from(0)),
+            Trace::Nothing => {}
+            Trace::Instead(requests) => {
+                requests.iter().for_each(|request| effects.written.push(database, request.args().from(0)));
+            }
+        }
+    }
+}
+
+/// Whether a command only runs others, which have told the log themselves.
+fn runs_others(command: &Command) -> bool {
+    matches!(
+        command.full_name().as_str(),
+        "exec" | "eval" | "evalsha" | "eval_ro" | "evalsha_ro" | "fcall" | "fcall_ro"
+    )
 }

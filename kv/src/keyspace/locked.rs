@@ -199,6 +199,11 @@ impl<'a> Keys<'a> {
         self.access
     }
 
+    /// The time that keys expire by, Unix milliseconds.
+    pub(crate) fn now_ms(&self) -> i64 {
+        self.now_ms
+    }
+
     /// The database that keys are looked for in.
     pub(crate) fn database(&self) -> usize {
         self.database

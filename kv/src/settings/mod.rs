@@ -83,6 +83,33 @@ impl Events {
     }
 }
 
+/// When the log becomes durable (`appendfsync`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum LogSync {
+    /// Before anybody is told.
+    Always,
+    /// About every second.
+    #[default]
+    EverySecond,
+    /// When the operating system likes.
+    No,
+}
+
+impl LogSync {
+    const ALL: [(Self, &'static str); 3] =
+        [(Self::Always, "always"), (Self::EverySecond, "everysec"), (Self::No, "no")];
+
+    /// Its name in the configuration.
+    pub(crate) fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(sync, _)| *sync == self).map_or("everysec", |(_, name)| name)
+    }
+
+    /// The one of this name.
+    pub(crate) fn from_name(name: &[u8]) -> Option<Self> {
+        Self::ALL.iter().find(|(_, known)| known.as_bytes().eq_ignore_ascii_case(name)).map(|(sync, _)| *sync)
+    }
+}
+
 /// Everything that can be configured while the engine runs.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
@@ -110,6 +137,8 @@ pub(crate) struct Settings {
     pub(crate) compresses: bool,
     /// Which versions of payloads are taken (`rdb-version-check`).
     pub(crate) version_check: VersionCheck,
+    /// `appendfsync`.
+    pub(crate) log_sync: LogSync,
     /// The password of the default user; empty for none (`requirepass`).
     pub(crate) password: Vec<u8>,
 }
@@ -130,6 +159,7 @@ impl Default for Settings {
             stream: NodeLimits::default(),
             compresses: true,
             version_check: VersionCheck::default(),
+            log_sync: LogSync::default(),
             password: Vec::new(),
         }
     }

@@ -1,6 +1,6 @@
 //! Settings by the names that Valkey gives them: `CONFIG GET`, `CONFIG SET`, and configuration files.
 
-use super::{Events, Settings};
+use super::{Events, LogSync, Settings};
 use crate::keyspace::Policy;
 use crate::resp::number::parse_i64;
 use crate::value::list::Fill;
@@ -72,6 +72,16 @@ const WORD_BYTES_MAX: i64 = (1 << 31) - 1_024;
 
 /// All of them, by name.
 pub(crate) static PARAMETERS: &[Parameter] = &[
+    Parameter {
+        name: "appendfsync",
+        alias: "",
+        show: |settings| settings.log_sync.name().to_owned(),
+        set: |settings, text| {
+            settings.log_sync =
+                LogSync::from_name(text).ok_or("argument(s) must be one of the following: everysec, always, no")?;
+            Ok(())
+        },
+    },
     numeric!("hash-max-listpack-entries", "hash-max-ziplist-entries", hash.listpack_entries_max, 0, LONG),
     numeric!("hash-max-listpack-value", "hash-max-ziplist-value", hash.listpack_value_bytes_max, 0, LONG),
     numeric!("lfu-decay-time", "", lfu_decay_minutes, 0, i64::from(i32::MAX)),

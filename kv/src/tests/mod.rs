@@ -12,6 +12,7 @@ mod hash;
 mod hash_expiry;
 mod hyperloglog;
 mod list;
+mod persist;
 mod pubsub;
 mod server;
 mod set;

@@ -1,0 +1,343 @@
+//! What commands append to, in memory, on its way to the log.
+//!
+//! Whoever runs commands appends while their keys are locked; one thread takes what has gathered. A batch is a sequence of
+//! units:
+//!
+//! ```text
+//! 8 bytes   Unix milliseconds at which the unit ran
+//! 4 bytes   its database
+//! 4 bytes   how many bytes follow
+//! then      commands as clients send them
+//! ```
+//!
+//! Numbers are little-endian. What one command or transaction appends is never cut by a batch's end.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use super::record::bytes;
+use crate::resp::number::Decimal;
+
+const HEAD_BYTES: usize = 16;
+/// Commands of a unit that is not made longer, bytes.
+const UNIT_BYTES_MAX: usize = 1 << 20;
+/// What may wait to be written before clients must wait, bytes.
+const WAITING_BYTES_MAX: u64 = 64 << 20;
+
+/// What one command, transaction or script has to say to the log.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    /// Commands, in RESP.
+    bytes: Vec<u8>,
+    /// The database of each run of commands, and where the run ends.
+    runs: Vec<(usize, usize)>,
+}
+
+impl Written {
+    /// Adds a command that was run in a database.
+    pub(crate) fn push<'a>(&mut self, database: usize, words: impl ExactSizeIterator<Item = &'a [u8]>) {
+        encode_request(words, &mut self.bytes);
+        let end = self.bytes.len();
+        match self.runs.last_mut() {
+            Some(last) if last.0 == database => last.1 = end,
+            _ => self.runs.push((database, end)),
+        }
+    }
+
+    /// Whether there is nothing to say.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// Forgets everything, and keeps the room for more.
+    pub(crate) fn clear(&mut self) {
+        self.runs.clear();
+        self.bytes.clear();
+        self.bytes.shrink_to(UNIT_BYTES_MAX);
+    }
+}
+
+/// A request, as clients send it.
+fn encode_request<'a>(words: impl ExactSizeIterator<Item = &'a [u8]>, into: &mut Vec<u8>) {
+    let head = |mark: u8, number: usize, into: &mut Vec<u8>| {
+        into.push(mark);
+        let number = i64::try_from(number).expect("lengths in memory fit 63 bits");
+        into.extend_from_slice(Decimal::new(number).as_bytes());
+        into.extend_from_slice(b"\r\n");
+    };
+    head(b'*', words.len(), into);
+    for word in words {
+        head(b'$', word.len(), into);
+        into.extend_from_slice(word);
+        into.extend_from_slice(b"\r\n");
+    }
+}
+
+/// One unit of a batch, read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unit<'a> {
+    pub(crate) unix_ms: i64,
+    pub(crate) database: usize,
+    pub(crate) commands: &'a [u8],
+}
+
+/// The units of a batch; `None` if it is none.
+pub(crate) fn decode_batch(mut batch: &[u8]) -> Option<Vec<Unit<'_>>> {
+    let mut units = Vec::new();
+    while !batch.is_empty() {
+        let (head, rest) = batch.split_at_checked(HEAD_BYTES)?;
+        let number = |at: usize| Some(u32::from_le_bytes(*head[at..].first_chunk()?));
+        let unix_ms = i64::from_le_bytes(*head.first_chunk()?);
+        let (commands, rest) = rest.split_at_checked(usize::try_from(number(12)?).ok()?)?;
+        units.push(Unit { unix_ms, database: usize::try_from(number(8)?).ok()?, commands });
+        batch = rest;
+    }
+    Some(units)
+}
+
+/// What commands have appended and the log does not have yet.
+pub struct Journal {
+    is_on: AtomicBool,
+    waiting: Mutex<Waiting>,
+    /// Position of the end of what was appended, counted as the log counts. Changes with `waiting` locked.
+    end: AtomicU64,
+    /// Position up to which clients may be told: the log has it, durably if that was asked for.
+    released: AtomicU64,
+    wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    bytes: Vec<u8>,
+    /// The last unit, if it may be made longer.
+    open: Option<Open>,
+    /// Offset in `bytes` of a cut: what is before it and what is behind it go to different segments.
+    cut: Option<usize>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Open {
+    at: usize,
+    unix_ms: i64,
+    database: usize,
+}
+
+/// What was taken from a journal.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// One batch; empty if nothing was appended.
+    pub batch: Vec<u8>,
+    /// A new segment begins behind it.
+    pub then_cut: bool,
+    /// More waits behind the cut.
+    pub is_more: bool,
+}
+
+impl Default for Journal {
+    fn default() -> Self {
+        Self {
+            is_on: AtomicBool::new(false),
+            waiting: Mutex::default(),
+            end: AtomicU64::new(0),
+            released: AtomicU64::new(0),
+            wake: OnceLock::new(),
+        }
+    }
+}
+
+impl Journal {
+    /// Begins to take what commands append, from a position of the log on. `wake` is called, with locks held, when something
+    /// was appended to an empty journal: it must only schedule.
+    pub fn start(&self, position: u64, wake: Box<dyn Fn() + Send + Sync>) {
+        self.end.store(position, Ordering::Release);
+        self.released.store(position, Ordering::Release);
+        // The second start of a log in one process: the same thread waits.
+        drop(self.wake.set(wake));
+        self.is_on.store(true, Ordering::Release);
+    }
+
+    /// Takes no more.
+    pub fn stop(&self) {
+        self.is_on.store(false, Ordering::Release);
+    }
+
+    /// Whether what commands do is to be appended.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// Appends what a command has to say; its keys must still be locked.
+    pub(crate) fn append(&self, written: &Written, unix_ms: i64) {
+        let mut waiting = self.waiting();
+        let before = waiting.bytes.len();
+        let mut from = 0;
+        for (database, end) in &written.runs {
+            waiting.append(unix_ms, *database, &written.bytes[from..*end]);
+            from = *end;
+        }
+        let more = bytes(waiting.bytes.len() - before);
+        self.end.fetch_add(more, Ordering::AcqRel);
+        drop(waiting);
+        if before == 0 {
+            self.wake();
+        }
+    }
+
+    /// What is appended from now on goes to a new segment. Returns the position. All shards must be locked.
+    pub fn cut(&self) -> u64 {
+        let mut waiting = self.waiting();
+        waiting.cut = Some(waiting.bytes.len());
+        waiting.open = None;
+        drop(waiting);
+        self.wake();
+        self.end()
+    }
+
+    /// Takes what was appended, up to a cut if there is one.
+    pub fn take(&self) -> Taken {
+        let mut waiting = self.waiting();
+        waiting.open = None;
+        let Some(cut) = waiting.cut.take() else {
+            return Taken { batch: std::mem::take(&mut waiting.bytes), then_cut: false, is_more: false };
+        };
+        let rest = waiting.bytes.split_off(cut);
+        let batch = std::mem::replace(&mut waiting.bytes, rest);
+        Taken { batch, then_cut: true, is_more: !waiting.bytes.is_empty() }
+    }
+
+    /// Position of the end of everything that was appended.
+    pub fn end(&self) -> u64 {
+        self.end.load(Ordering::Acquire)
+    }
+
+    /// Clients may be told of everything up to a position.
+    pub fn release(&self, position: u64) {
+        self.released.store(position, Ordering::Release);
+    }
+
+    /// Position up to which clients may be told.
+    pub fn released(&self) -> u64 {
+        self.released.load(Ordering::Acquire)
+    }
+
+    /// Up to where the journal must be released before replies of what has run so far may be sent. Everything if
+    /// `is_durable`, so that nobody sees what may still be lost; otherwise so much that what waits stays bounded.
+    pub(crate) fn holds(&self, is_durable: bool) -> Option<u64> {
+        if !self.is_on() {
+            return None;
+        }
+        let end = self.end();
+        let wanted = if is_durable { end } else { end.saturating_sub(WAITING_BYTES_MAX) };
+        (self.released() < wanted).then_some(wanted)
+    }
+
+    fn wake(&self) {
+        if let Some(wake) = self.wake.get() {
+            wake();
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    fn append(&mut self, unix_ms: i64, database: usize, commands: &[u8]) {
+        let before = self.bytes.len();
+        let goes_on = self.open.filter(|open| {
+            let len = before - open.at - HEAD_BYTES + commands.len();
+            open.unix_ms == unix_ms && open.database == database && len <= UNIT_BYTES_MAX
+        });
+        let at = goes_on.map_or(before, |open| open.at);
+        if goes_on.is_none() {
+            let number = u32::try_from(database).expect("there are far fewer databases");
+            self.bytes.extend_from_slice(&unix_ms.to_le_bytes());
+            self.bytes.extend_from_slice(&number.to_le_bytes());
+            self.bytes.extend_from_slice(&[0; 4]);
+            self.open = Some(Open { at, unix_ms, database });
+        }
+        self.bytes.extend_from_slice(commands);
+        let len = u32::try_from(self.bytes.len() - at - HEAD_BYTES).expect("a command is shorter than 4 GiB");
+        self.bytes[at + 12..at + HEAD_BYTES].copy_from_slice(&len.to_le_bytes());
+    }
+}
+
+impl core::fmt::Debug for Journal {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Journal").field("waiting", &self.waiting).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(database: usize, commands: &[&[&str]]) -> Written {
+        let mut written = Written::default();
+        for command in commands {
+            written.push(database, command.iter().map(|word| word.as_bytes()));
+        }
+        written
+    }
+
+    fn on() -> Journal {
+        let journal = Journal::default();
+        journal.start(100, Box::new(|| {}));
+        journal
+    }
+
+    #[test]
+    fn units_are_joined_by_time_and_database() {
+        let journal = on();
+        journal.append(&written(0, &[&["SET", "a", "1"]]), 7);
+        journal.append(&written(0, &[&["DEL", "a"]]), 7);
+        journal.append(&written(0, &[&["DEL", "b"]]), 8);
+        journal.append(&written(3, &[&["DEL", "c"]]), 8);
+        let taken = journal.take();
+        let units = decode_batch(&taken.batch).unwrap();
+        let shown: Vec<_> = units.iter().map(|unit| (unit.unix_ms, unit.database, unit.commands)).collect();
+        assert_eq!(
+            shown,
+            [
+                (7, 0, &b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n*2\r\n$3\r\nDEL\r\n$1\r\na\r\n"[..]),
+                (8, 0, b"*2\r\n$3\r\nDEL\r\n$1\r\nb\r\n"),
+                (8, 3, b"*2\r\n$3\r\nDEL\r\n$1\r\nc\r\n"),
+            ]
+        );
+        assert_eq!(journal.end(), 100 + bytes(taken.batch.len()));
+        for len in 1..taken.batch.len() {
+            if let Some(units) = decode_batch(&taken.batch[..len]) {
+                assert!(units.len() < 3, "{len} bytes of it");
+            }
+        }
+    }
+
+    #[test]
+    fn a_cut_divides_batches() {
+        let journal = on();
+        journal.append(&written(0, &[&["DEL", "a"]]), 7);
+        let position = journal.cut();
+        journal.append(&written(0, &[&["DEL", "b"]]), 7);
+        let first = journal.take();
+        assert!(first.then_cut && first.is_more);
+        assert_eq!(position, 100 + bytes(first.batch.len()));
+        let second = journal.take();
+        assert!(!second.then_cut && !second.is_more && decode_batch(&second.batch).unwrap().len() == 1);
+        assert_eq!(journal.take(), Taken::default());
+    }
+
+    #[test]
+    fn replies_wait_for_what_they_tell() {
+        let journal = on();
+        assert_eq!((journal.holds(true), journal.holds(false)), (None, None));
+        journal.append(&written(0, &[&["DEL", "a"]]), 7);
+        assert_eq!((journal.holds(true), journal.holds(false)), (Some(journal.end()), None));
+        journal.release(journal.end());
+        assert_eq!(journal.holds(true), None);
+        let long = "x".repeat(usize::try_from(WAITING_BYTES_MAX).unwrap());
+        journal.append(&written(0, &[&["SET", "a", &long]]), 7);
+        assert_eq!(journal.holds(false), Some(journal.end() - WAITING_BYTES_MAX));
+    }
+}

@@ -1,0 +1,26 @@
+//! What survives the process: the append log, and the snapshots that it begins with.
+//!
+//! In reading order: [`folder`] (the few things done with files), `record` (how a batch lies in a segment), `manifest` (which files
+//! are the log), [`log`] (writing, rotating, recovering it), [`journal`] (what commands append to, in memory), [`replay`]
+//! (commands of the log run again), [`snapshot`] (a consistent cut of all keys while writes go on).
+//!
+//! Model
+//! - Commands append to the journal while their keys are locked, so the journal has one order that every key agrees with. One
+//!   thread takes what has gathered and writes it as one batch: group commit.
+//! - Everything in the log carries the time at which it ran. Run again with the same time, a command does the same.
+//! - A rewrite cuts the journal and all keys at one moment: the snapshot has what came before, a new segment what comes after.
+//!   When the snapshot is durable the manifest names both, and what was before is removed.
+
+pub mod folder;
+pub mod journal;
+pub mod log;
+mod manifest;
+mod record;
+pub mod replay;
+#[cfg(test)]
+pub(crate) mod tests;
+
+pub use folder::Folder;
+pub use journal::Journal;
+pub use log::{Log, LogError};
+pub use replay::Replay;

@@ -1,0 +1,83 @@
+//! Commands of the log, run again.
+//!
+//! Each runs at the time at which it ran first, on the data that it met then, so it does the same. Nothing is appended to the
+//! journal meanwhile, and nobody is connected.
+
+use std::sync::Arc;
+
+use super::journal::{Unit, decode_batch};
+use crate::client::{Client, Mailbox};
+use crate::command::Effects;
+use crate::command::run::{self, Frame};
+use crate::engine::Engine;
+use crate::resp::{Args, Parser, Protocol, Reply, RequestLimits};
+use crate::settings::Settings;
+use crate::time::Now;
+
+/// Runs what recovery finds.
+#[derive(Debug)]
+pub struct Replay {
+    engine: Arc<Engine>,
+    settings: Arc<Settings>,
+    client: Client,
+    parser: Parser,
+    reply: Reply,
+    effects: Effects,
+}
+
+impl Replay {
+    /// Into this engine, which nobody else uses yet.
+    #[must_use]
+    pub fn new(engine: Arc<Engine>) -> Self {
+        let mut client = Client::new(engine.next_client(), Arc::new(Mailbox::new(Box::new(|| {}))));
+        client.is_known = true;
+        Self {
+            settings: engine.settings(),
+            engine,
+            client,
+            parser: Parser::default(),
+            reply: Reply::new(Protocol::Resp2),
+            effects: Effects::default(),
+        }
+    }
+
+    /// Runs a batch. `now` is the present time; each command sees that at which it ran first.
+    ///
+    /// # Errors
+    /// It holds something that is no command of this program: in words.
+    pub fn handle_batch(&mut self, batch: &[u8], now: Now) -> Result<(), String> {
+        let units = decode_batch(batch).ok_or("a batch is not made of units")?;
+        units.iter().try_for_each(|unit| self.handle_unit(*unit, now))
+    }
+
+    fn handle_unit(&mut self, unit: Unit<'_>, now: Now) -> Result<(), String> {
+        if unit.database >= self.engine.keyspace.databases() {
+            return Err(format!("a command is for database {}: `databases` must be greater", unit.database));
+        }
+        let now = Now { unix_us: unit.unix_ms.saturating_mul(1_000), ..now };
+        let mut rest = unit.commands;
+        while !rest.is_empty() {
+            let limits = RequestLimits { word_bytes_max: i64::from(u32::MAX), is_known: true };
+            let len = self.parser.parse(rest, limits).map_err(|error| error.text())?;
+            let len = len.ok_or("a command is cut off")?;
+            let parser = std::mem::take(&mut self.parser);
+            self.client.database = unit.database;
+            let done = self.run(parser.args(rest), now);
+            self.parser = parser;
+            done?;
+            rest = &rest[len..];
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, args: Args<'_>, now: Now) -> Result<(), String> {
+        let Self { engine, settings, client, reply, effects, .. } = self;
+        let ready = run::find(engine, args).map_err(|error| error.as_str().to_owned())?;
+        let mut keys = run::lock(engine, settings, ready, args, client.database, now);
+        let frame = Frame { engine, settings, now, may_wait: false };
+        run::run(&frame, ready, args, client, &mut keys, reply, effects);
+        engine.settle(settings, &mut keys, effects);
+        reply.buffer().clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,189 @@
+//! Power is lost at every operation of long runs, several times in a row; and every bit of a small log is flipped.
+
+use super::folder::{Chance, MemoryFolder};
+use crate::persist::log::{BaseChecksum, LogError, Recovered, Report};
+use crate::persist::{Folder, Log};
+
+const ID: [u8; 16] = [9; 16];
+
+/// What was recovered: all batches, the base's as well, joined.
+type Found = Vec<Vec<u8>>;
+
+fn open(folder: &MemoryFolder) -> Result<(Log<MemoryFolder>, Found, Report), LogError> {
+    let (mut found, mut base) = (Found::new(), Vec::new());
+    let (log, report) = Log::open(folder.clone(), ID, &mut |what| {
+        match what {
+            Recovered::Base(bytes) => base.extend_from_slice(bytes),
+            Recovered::BaseEnd => found.extend(decode_base(&std::mem::take(&mut base))),
+            Recovered::Batch(batch) => found.push(batch.to_vec()),
+        }
+        Ok(())
+    })?;
+    Ok((log, found, report))
+}
+
+/// A base of a log of numbered batches: how many there were.
+fn encode_base(batches: usize) -> Vec<u8> {
+    u64::try_from(batches).unwrap().to_le_bytes().to_vec()
+}
+
+fn decode_base(bytes: &[u8]) -> Found {
+    let count = usize::try_from(u64::from_le_bytes(bytes.try_into().unwrap())).unwrap();
+    (0..count).map(batch).collect()
+}
+
+/// The batch of a number: of very different lengths.
+fn batch(number: usize) -> Vec<u8> {
+    let len = [3, 40, 1, 500][number % 4];
+    (0..len).map(|at| u8::try_from((number * 31 + at * 7) % 256).unwrap()).collect()
+}
+
+/// Appends batches from a number on, syncs, rotates, writes bases; until the power goes or all is done. Returns how many
+/// batches were appended, and how many of them were durable.
+fn work(log: &mut Log<MemoryFolder>, folder: &MemoryFolder, from: usize, chance: &mut Chance) -> (usize, usize) {
+    let (mut appended, mut durable) = (from, from);
+    for _ in 0..40 {
+        let done = match chance.draw(12) {
+            0..6 => log.append(&batch(appended)).map(|()| appended += 1),
+            6..9 => log.sync(),
+            9 => log.mark(),
+            10 => log.rotate().map(drop),
+            _ => rewrite(log, folder, appended),
+        };
+        if let Err(error) = done {
+            assert!(!matches!(error, LogError::Damaged { .. }), "{error}");
+            // An append that failed may have come to the file as a whole.
+            break;
+        }
+        if log.durable() == log.end() {
+            durable = appended;
+        }
+    }
+    (appended, durable)
+}
+
+fn rewrite(log: &mut Log<MemoryFolder>, folder: &MemoryFolder, batches: usize) -> Result<(), LogError> {
+    let position = log.rotate()?;
+    let (name, base) = (log.base_name(), encode_base(batches));
+    let mut folder = folder.clone();
+    let mut checksum = BaseChecksum::default();
+    checksum.update(&base);
+    let refused = |error| LogError::Refused { what: "write", file: name.clone(), error };
+    folder.replace(&name, b"").map_err(refused)?;
+    folder.append(&name, &base).map_err(refused)?;
+    folder.sync(&name).map_err(refused)?;
+    log.install_base(&name, u64::try_from(base.len()).unwrap(), checksum.value(), position)
+}
+
+#[test]
+fn what_was_durable_survives_power_loss_at_every_operation() {
+    for seed in 0..6 {
+        let operations = {
+            let folder = MemoryFolder::default();
+            let (mut log, ..) = open(&folder).unwrap();
+            work(&mut log, &folder, 0, &mut Chance(seed));
+            folder.operations()
+        };
+        for cut in 0..operations {
+            let folder = MemoryFolder::default();
+            let mut chance = Chance(seed);
+            folder.lose_power_after(cut);
+            let (mut durable, mut appended) = (0, 0);
+            if let Ok((mut log, ..)) = open(&folder) {
+                (appended, durable) = work(&mut log, &folder, 0, &mut chance);
+            }
+            // Again and again, on what is left.
+            for round in 0..3 {
+                folder.restart(&mut Chance(seed ^ cut << 20 ^ round));
+                folder.lose_power_after(3 + (cut * 7 + round) % 30);
+                let opened = open(&folder);
+                let Ok((mut log, found, _)) = opened else {
+                    let error = opened.unwrap_err();
+                    assert!(!matches!(error, LogError::Damaged { .. }), "seed {seed} cut {cut} round {round}: {error}");
+                    continue;
+                };
+                assert!(found.len() >= durable, "seed {seed} cut {cut} round {round}: lost {durable}..{}", found.len());
+                assert!(found.len() <= appended + 1, "seed {seed} cut {cut} round {round}: invented");
+                for (number, found) in found.iter().enumerate() {
+                    assert_eq!(*found, batch(number), "seed {seed} cut {cut} round {round}");
+                }
+                (appended, durable) = work(&mut log, &folder, found.len(), &mut chance);
+            }
+        }
+    }
+}
+
+/// A log with a base, a closed segment and one that an abrupt end left open, marked as durable.
+fn small() -> (MemoryFolder, Found) {
+    let folder = MemoryFolder::default();
+    let (mut log, ..) = open(&folder).unwrap();
+    for number in 0..9 {
+        log.append(&batch(number)).unwrap();
+        match number {
+            2 => rewrite(&mut log, &folder, 3).unwrap(),
+            5 => drop(log.rotate().unwrap()),
+            _ => {}
+        }
+    }
+    log.sync().unwrap();
+    log.mark().unwrap();
+    (folder, (0..9).map(batch).collect())
+}
+
+#[test]
+fn no_bit_changes_unseen() {
+    let (folder, expected) = small();
+    assert_eq!(open(&folder.copy()).unwrap().1, expected);
+    let names = folder.names();
+    assert_eq!(names.len(), 4, "{names:?}");
+    let mut refused = 0;
+    for name in names {
+        let bytes = folder.bytes(&name);
+        for bit in 0..bytes.len() * 8 {
+            let folder = folder.copy();
+            let mut changed = bytes.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            folder.set_bytes(&name, changed);
+            match open(&folder) {
+                Err(LogError::Damaged { .. }) => refused += 1,
+                Err(error) => panic!("{name} bit {bit}: {error}"),
+                // The mark itself, behind everything; or a line's end in the manifest.
+                Ok((_, found, _)) => assert_eq!(found, expected, "{name} bit {bit}"),
+            }
+        }
+    }
+    assert!(refused > 9_000, "{refused}");
+}
+
+#[test]
+fn a_file_that_is_missing_or_short_is_refused() {
+    let (folder, expected) = small();
+    for name in folder.names() {
+        let gone = folder.copy();
+        gone.take(&name);
+        assert!(open(&gone).is_err(), "{name} is gone");
+        let bytes = folder.bytes(&name);
+        for len in 0..bytes.len() {
+            let short = folder.copy();
+            short.set_bytes(&name, bytes[..len].to_vec());
+            if let Ok((_, found, _)) = open(&short) {
+                // Without what was written later, nobody can know that there was more: only the open segment's end.
+                assert!(expected.starts_with(&found), "{name} at {len}");
+                assert!(name == "log-3" || found == expected, "{name} at {len}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_append_that_fails_costs_nothing() {
+    let folder = MemoryFolder::default();
+    let (mut log, ..) = open(&folder).unwrap();
+    log.append(&batch(0)).unwrap();
+    folder.lose_power_after(0);
+    assert!(matches!(log.append(&batch(1)), Err(LogError::Refused { .. })));
+    folder.power_is_back();
+    log.append(&batch(1)).unwrap();
+    log.sync().unwrap();
+    assert_eq!(open(&folder).unwrap().1, [batch(0), batch(1)]);
+}

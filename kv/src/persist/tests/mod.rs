@@ -1,0 +1,4 @@
+//! The log against a folder that loses power.
+
+mod crash;
+pub(crate) mod folder;
