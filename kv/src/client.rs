@@ -15,8 +15,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::acl::{Acl, User};
 use crate::pubsub::Topic;
 use crate::resp::{Protocol, Request};
+use crate::tracking::Mode;
 use card::{Card, ClientClass, Figure, Marks};
 
 pub use card::Link;
@@ -33,7 +35,11 @@ pub struct ClientId(pub u64);
 pub(crate) struct Client {
     pub(crate) id: ClientId,
     pub(crate) database: usize,
+    /// Whether it need not say who it is before anything else.
     pub(crate) is_known: bool,
+    /// Whether it has said who it is, or came when nobody had to.
+    pub(crate) is_authenticated: bool,
+    pub(crate) user: Arc<User>,
     pub(crate) protocol: Protocol,
     /// Replies are thrown away: always, or of the next command.
     pub(crate) silence: Silence,
@@ -45,6 +51,10 @@ pub(crate) struct Client {
     pub(crate) subscriptions: BTreeSet<(Topic, Box<[u8]>)>,
     /// The connection ends after the replies so far.
     pub(crate) is_leaving: bool,
+    /// It sees every command.
+    pub(crate) is_monitor: bool,
+    /// How it tracks keys, if it does.
+    pub(crate) tracking: Option<Box<Mode>>,
     /// What it has said about itself.
     pub(crate) wishes: Wishes,
     pub(crate) traffic: Traffic,
@@ -109,12 +119,21 @@ pub(crate) struct Transaction {
 }
 
 impl Client {
-    /// A client that has just come.
-    pub(crate) fn new(card: Arc<Card>) -> Self {
+    /// A client that has just come, as the user that connections begin as.
+    pub(crate) fn new(card: Arc<Card>, user: Arc<User>) -> Self {
+        let mut client = Self::bare(card, Arc::clone(&user));
+        let is_open = user.is_open();
+        client.set_user(user, is_open);
+        client
+    }
+
+    fn bare(card: Arc<Card>, user: Arc<User>) -> Self {
         Self {
             id: card.id,
             database: 0,
             is_known: false,
+            is_authenticated: false,
+            user,
             protocol: Protocol::Resp2,
             silence: Silence::Never,
             transaction: None,
@@ -122,10 +141,36 @@ impl Client {
             is_dirty: Arc::new(AtomicBool::new(false)),
             subscriptions: BTreeSet::new(),
             is_leaving: false,
+            is_monitor: false,
+            tracking: None,
             wishes: Wishes::default(),
             traffic: Traffic { seen_ms: card.born_ms, ..Traffic::default() },
             mailbox: Arc::clone(&card.mailbox),
             card,
+        }
+    }
+
+    /// One whose command waits and is tried again, by somebody else: its own session knows nothing of it.
+    pub(crate) fn again(card: Arc<Card>, user: Arc<User>) -> Self {
+        let mut client = Self::bare(card, user);
+        (client.is_authenticated, client.is_known) = (true, true);
+        client
+    }
+
+    /// It is another user from now on.
+    pub(crate) fn set_user(&mut self, user: Arc<User>, is_authenticated: bool) {
+        self.card.texts().user.clone_from(&user.name);
+        (self.user, self.is_authenticated, self.is_known) = (user, is_authenticated, is_authenticated);
+    }
+
+    /// Looks again at what its user may do: users have changed.
+    pub(crate) fn refresh_user(&mut self, acl: &Acl) {
+        let default = acl.default_user();
+        self.is_known = self.is_authenticated || default.is_open();
+        match acl.user(&self.user.name) {
+            Some(user) => self.user = user,
+            // Its user is gone, and the connection will be.
+            None => (self.user, self.is_authenticated, self.is_known) = (default, false, false),
         }
     }
 
@@ -149,6 +194,7 @@ impl Client {
         card.set(Figure::BytesOut, traffic.bytes_out);
         card.set(Figure::Commands, traffic.commands);
         card.set(Figure::IsResp3, u64::from(self.protocol == Protocol::Resp3));
+        card.set(Figure::Redirect, self.tracking.as_ref().and_then(|mode| mode.redirect).map_or(0, |id| id.0));
         card.set_count(Figure::Input, traffic.input);
         card.set_count(Figure::Database, self.database);
         card.set_count(Figure::Watched, self.watched.len());
@@ -169,7 +215,14 @@ impl Client {
     }
 
     fn marks(&self) -> Marks {
+        let (is_tracking, is_broadcast) =
+            self.tracking.as_ref().map_or((false, false), |mode| (true, mode.prefixes.is_some()));
+        let is_broken = is_tracking && self.card.get(Figure::IsRedirectBroken) != 0;
         Marks::default()
+            .with_if(self.is_monitor, Marks::MONITOR)
+            .with_if(is_tracking, Marks::TRACKING)
+            .with_if(is_broken, Marks::BROKEN_REDIRECT)
+            .with_if(is_broadcast, Marks::BROADCAST)
             .with_if(!self.subscriptions.is_empty(), Marks::PUBSUB)
             .with_if(self.transaction.is_some(), Marks::MULTI)
             .with_if(self.traffic.is_blocked, Marks::BLOCKED)

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
+use crate::acl::Acl;
 use crate::client::pause::Pause;
 use crate::client::registry::Clients;
 use crate::client::{ClientId, Farewell};
@@ -12,10 +13,12 @@ use crate::command::Runs;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::memory::hash_key::{HASH_KEY_BYTES, HashKey};
+use crate::monitor::Monitors;
 use crate::persist::Journal;
 use crate::pubsub::PubSub;
 use crate::script::Scripts;
 use crate::settings::Settings;
+use crate::tracking::Tracking;
 use crate::waiting::{Release, Waiting};
 
 /// How an engine is made.
@@ -35,8 +38,11 @@ pub struct Engine {
     pub(crate) keyspace: Keyspace,
     pub(crate) waiting: Waiting,
     pub(crate) pubsub: PubSub,
+    pub(crate) acl: Acl,
     pub(crate) clients: Clients,
     pub(crate) pause: Pause,
+    pub(crate) tracking: Tracking,
+    pub(crate) monitors: Monitors,
     pub(crate) runs: Runs,
     pub(crate) scripts: Scripts,
     pub(crate) journal: Journal,
@@ -62,8 +68,11 @@ impl Engine {
             keyspace: Keyspace::new(hash_key, config.shards, config.databases),
             waiting: Waiting::default(),
             pubsub: PubSub::default(),
+            acl: Acl::new(&config.secret),
             clients: Clients::default(),
             pause: Pause::default(),
+            tracking: Tracking::default(),
+            monitors: Monitors::default(),
             runs: Runs::new(),
             scripts: Scripts::default(),
             journal: Journal::default(),
@@ -99,7 +108,7 @@ impl Engine {
 
     /// Whether there is a user of that name.
     pub(crate) fn has_user(&self, name: &[u8]) -> bool {
-        name == b"default"
+        self.acl.user(name).is_some()
     }
 
     /// The present settings.
@@ -121,7 +130,15 @@ impl Engine {
         if changed.clients != settings.clients {
             self.clients.limit(&changed.clients);
         }
+        if changed.password_changes != settings.password_changes {
+            self.set_default_password(&changed.password);
+        }
         *settings = Arc::new(changed);
+        self.settings_changed();
+    }
+
+    /// Every session looks at the settings, and at what its user may do, before its next request.
+    pub(crate) fn settings_changed(&self) {
         self.settings_version.fetch_add(1, Ordering::AcqRel);
     }
 

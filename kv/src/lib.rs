@@ -1,6 +1,7 @@
 //! A Valkey-compatible key-value engine.
 #![forbid(unsafe_code)]
 
+mod acl;
 mod client;
 mod command;
 mod engine;
@@ -8,6 +9,7 @@ mod error;
 mod glob;
 pub mod keyspace;
 pub mod memory;
+mod monitor;
 pub mod persist;
 mod pubsub;
 pub mod rdb;
@@ -17,9 +19,11 @@ mod serve;
 mod session;
 mod settings;
 mod time;
+mod tracking;
 pub mod value;
 mod waiting;
 
+pub use acl::AclFile;
 pub use client::{ClientId, Link, Mailbox, TooManyClients};
 pub use engine::{Engine, EngineConfig};
 pub use session::{Next, Session};

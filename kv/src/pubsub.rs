@@ -3,7 +3,7 @@
 //! A message is left in the mailbox of each subscriber, in the protocol that it speaks. Who does not fetch its messages is
 //! dismissed before they fill the memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -118,6 +118,17 @@ impl PubSub {
     /// How many listen to one name.
     pub(crate) fn subscribers(&self, topic: Topic, name: &[u8]) -> usize {
         self.lists().get(&(topic, name.into())).map_or(0, BTreeMap::len)
+    }
+
+    /// Clients that are meant and listen to something that is not allowed.
+    pub(crate) fn listeners(
+        &self,
+        is_meant: impl Fn(ClientId) -> bool,
+        is_allowed: impl Fn(Topic, &[u8]) -> bool,
+    ) -> BTreeSet<ClientId> {
+        let lists = self.lists();
+        let forbidden = lists.iter().filter(|((topic, name), _)| !is_allowed(*topic, name));
+        forbidden.flat_map(|(_, subscribers)| subscribers.keys()).copied().filter(|client| is_meant(*client)).collect()
     }
 
     fn lists(&self) -> MutexGuard<'_, Lists> {

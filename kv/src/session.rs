@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use ashlar_wire::time::Instant;
 
+use crate::acl::Context;
 use crate::client::card::{Card, Figure};
 use crate::client::registry::{self, Counts};
 use crate::client::{Client, Farewell, Link, Mailbox, Silence, TooManyClients};
@@ -18,7 +19,7 @@ use crate::command::{Effects, transaction};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::keyspace::Keys;
-use crate::resp::{Args, Parser, Protocol, Reply, Request, RequestLimits};
+use crate::resp::{Args, Mark, Parser, Protocol, Reply, Request, RequestLimits};
 use crate::settings::{LogSync, Settings};
 use crate::time::Now;
 use crate::waiting::Waiter;
@@ -78,13 +79,14 @@ impl Session {
         let card = Arc::new(Card::new(engine.clients.next_id(), link, now.unix_ms(), mailbox));
         let (settings, settings_version) = (engine.settings(), engine.settings_version());
         engine.clients.enter(&card, &settings.clients)?;
-        card.texts().user = b"default".to_vec();
         registry::limit_output(&card, &settings.clients);
-        let mut session = Self {
+        let client = Client::new(card, engine.acl.default_user());
+        client.publish();
+        Ok(Self {
             engine,
             settings,
             settings_version,
-            client: Client::new(card),
+            client,
             parser: Parser::default(),
             reply: Reply::default(),
             effects: Effects::default(),
@@ -93,10 +95,7 @@ impl Session {
             left: 0,
             sent: 0,
             is_dropped: false,
-        };
-        session.client.is_known = session.settings.password.is_empty();
-        session.client.publish();
-        Ok(session)
+        })
     }
 
     /// Up to where the journal must be released before the replies so far may be sent; nothing if they may be sent now.
@@ -210,9 +209,15 @@ impl Session {
         self.next()
     }
 
+    /// Takes what lies in the mailbox; its bytes leave behind all replies so far.
     fn take_mail(&mut self) {
+        self.take_mail_to(self.reply.mark());
+    }
+
+    /// The same; its bytes leave before the replies that were written since `mark`.
+    fn take_mail_to(&mut self, mark: Mark) {
         let mail = self.client.mailbox.take();
-        self.reply.raw(&mail.bytes);
+        self.reply.insert(mark, &mail.bytes);
         if mail.is_served {
             self.waits = None;
             self.client.traffic.commands += 1;
@@ -271,6 +276,7 @@ impl Session {
         if self.settings_version != self.engine.settings_version() {
             self.settings_version = self.engine.settings_version();
             self.settings = self.engine.settings();
+            self.client.refresh_user(&self.engine.acl);
         }
     }
 
@@ -303,6 +309,22 @@ impl Session {
             }
             Silence::Never => Silence::Never,
         };
+        if self.client.mailbox.is_waiting() {
+            // Who listens no more has got all messages before it is told so.
+            let is_farewell = args.get(0).is_some_and(|word| word.to_ascii_lowercase().ends_with(b"unsubscribe"));
+            self.take_mail_to(if is_farewell { mark } else { self.reply.mark() });
+        }
+        self.forget_caching(args);
+    }
+
+    /// `CLIENT CACHING` is about the next command alone, or the next transaction.
+    fn forget_caching(&mut self, args: Args<'_>) {
+        if let Some(mode) = &mut self.client.tracking
+            && self.client.transaction.is_none()
+            && !args.is(0, "CLIENT")
+        {
+            mode.is_caching_said = false;
+        }
     }
 
     fn admit_and_run(&mut self, args: Args<'_>, now: Now) -> Result<(), Error> {
@@ -312,6 +334,12 @@ impl Session {
         if !self.client.is_known && !flags.has(Flags::NO_AUTH) {
             return Err(Error::NO_AUTH);
         }
+        if self.client.transaction.is_some() && flags.has(Flags::NO_MULTI) {
+            return Err(Error::new("ERR Command not allowed inside a transaction"));
+        }
+        let context = if self.client.transaction.is_some() { Context::Multi } else { Context::TopLevel };
+        let permitted = self.engine.permit(&self.client, ready.command, args, context, now.unix_ms());
+        permitted.map_err(|denial| denial.error(&self.client.user.name, ready.command))?;
         let is_resp2 = self.client.protocol == Protocol::Resp2;
         if is_resp2 && !self.client.subscriptions.is_empty() && !is_for_subscribers(ready) {
             let name = ready.command.full_name();
@@ -320,15 +348,15 @@ impl Session {
                  this context"
             )));
         }
+        if self.client.is_monitor && (may_write(flags) || flags.has(Flags::READONLY)) {
+            return Err(Error::new("ERR Replica can't interact with the keyspace"));
+        }
         if self.engine.pause.is_on() && self.is_held_back(ready, now) {
             return Ok(());
         }
         if let Some(open) = &mut self.client.transaction
             && !transaction::runs_at_once(ready.command)
         {
-            if flags.has(Flags::NO_MULTI) {
-                return Err(Error::new("ERR Command not allowed inside a transaction"));
-            }
             open.may_write |= may_write(flags);
             open.bytes += args.from(0).map(<[u8]>::len).sum::<usize>();
             open.queued.push(Request::copy(args));
@@ -344,7 +372,7 @@ impl Session {
             }
             _ => run::lock(&engine, &settings, ready, args, database, now),
         };
-        let frame = Frame { engine: &engine, settings: &settings, now, may_wait: true };
+        let frame = Frame { engine: &engine, settings: &settings, now, may_wait: true, is_script: false };
         run::run(&frame, ready, args, &mut self.client, &mut keys, &mut self.reply, &mut self.effects);
         self.settle(&frame, args, keys);
         Ok(())
@@ -404,6 +432,12 @@ impl Drop for Session {
             self.engine.pubsub.unsubscribe(self.client.id, *topic, name);
         }
         self.engine.waiting.unwatch(self.client.id, &self.client.watched);
+        if self.client.tracking.is_some() {
+            self.engine.tracking.end(self.client.id);
+        }
+        if self.client.is_monitor {
+            self.engine.monitors.end(self.client.id);
+        }
         self.release();
         self.engine.clients.leave(self.client.id);
     }

@@ -76,8 +76,10 @@ pub(crate) enum Figure {
     /// The number of its last command, and one; 0 for none.
     Command,
     IsResp3,
-    /// Who gets its invalidations, and one; 0 for nobody.
+    /// Who gets its invalidations; 0 for itself.
     Redirect,
+    /// Whether that one is gone. Others write it.
+    IsRedirectBroken,
     BytesIn,
     BytesOut,
     Commands,

@@ -195,7 +195,7 @@ fn unblock(call: &mut Call<'_, '_>) -> Result<(), Error> {
         4 if call.args.is(3, "TIMEOUT") => Release::TimeOver,
         4 if call.args.is(3, "ERROR") => Release::Error,
         4 => return Err(Error::new("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")),
-        _ => return Err(Error::wrong_number("client|unblock")),
+        _ => return Err(Error::wrong_subcommand("CLIENT", &call.args[1])),
     };
     let id = call.integer(2)?;
     let was_waiting = u64::try_from(id).is_ok_and(|id| call.engine.waiting.release(crate::ClientId(id), how));
@@ -209,7 +209,7 @@ fn pause(call: &mut Call<'_, '_>) -> Result<(), Error> {
         4 if call.args.is(3, "WRITE") => Scope::Writes,
         4 if call.args.is(3, "ALL") => Scope::All,
         4 => return Err(Error::new("ERR CLIENT PAUSE mode must be WRITE or ALL")),
-        _ => return Err(Error::wrong_number("client|pause")),
+        _ => return Err(Error::wrong_subcommand("CLIENT", &call.args[1])),
     };
     let ms = call.integer(2).map_err(|_| Error::new("ERR timeout is not an integer or out of range"))?;
     if ms < 0 {

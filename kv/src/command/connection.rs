@@ -1,9 +1,8 @@
 //! Commands about the connection itself.
 
-use subtle::ConstantTimeEq;
-
 use super::call::{Call, Run};
 use super::client::checked_name;
+use crate::acl::{self, Context};
 use crate::client::{Silence, Wishes};
 use crate::error::Error;
 use crate::resp::Protocol;
@@ -18,19 +17,16 @@ pub(super) const RUNS: &[(&str, Run)] = &[
     ("hello", hello),
 ];
 
-/// The only user that there is.
-const USER: &[u8] = b"default";
-
 fn auth(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let args = call.args;
     match args.len() {
-        2 if call.settings.password.is_empty() => {
+        2 if call.engine.acl.default_user().needs_no_password => {
             return Err(Error::new(
                 "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
                  configuration is correct?",
             ));
         }
-        2 => enter(call, USER, &args[1])?,
+        2 => enter(call, acl::DEFAULT, &args[1])?,
         3 => enter(call, &args[1], &args[2])?,
         _ => return Err(Error::SYNTAX),
     }
@@ -38,15 +34,10 @@ fn auth(call: &mut Call<'_, '_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Lets a client in that gives the password, or any where none is set. The time that this takes tells nothing of the password.
+/// Lets a client in that knows the user's password.
 fn enter(call: &mut Call<'_, '_>, user: &[u8], password: &[u8]) -> Result<(), Error> {
-    let expected = &call.settings.password;
-    let is_right = expected.is_empty() || bool::from(password.ct_eq(expected));
-    if user != USER || !is_right {
-        return Err(Error::new("WRONGPASS invalid username-password pair or user is disabled."));
-    }
-    call.client.is_known = true;
-    Ok(())
+    let context = if call.may_wait { Context::TopLevel } else { Context::Multi };
+    call.engine.enter(call.client, (user, password), (&call.args[0], context, call.now.unix_ms()))
 }
 
 fn ping(call: &mut Call<'_, '_>) -> Result<(), Error> {
@@ -88,6 +79,10 @@ fn reset(call: &mut Call<'_, '_>) -> Result<(), Error> {
     call.client.transaction = None;
     super::transaction::forget_watched(call);
     super::pubsub::unsubscribe_all(call);
+    super::client_tracking::end(call);
+    if std::mem::take(&mut call.client.is_monitor) {
+        call.engine.monitors.end(call.client.id);
+    }
     call.client.database = 0;
     call.keys.select(0);
     call.client.card.texts().name.clear();
@@ -96,7 +91,9 @@ fn reset(call: &mut Call<'_, '_>) -> Result<(), Error> {
     // What the client is able to do stays.
     let Wishes { can_redirect, import_source, .. } = call.client.wishes;
     call.client.wishes = Wishes { can_redirect, import_source, ..Wishes::default() };
-    call.client.is_known = call.settings.password.is_empty();
+    let user = call.engine.acl.default_user();
+    let is_open = user.is_open();
+    call.client.set_user(user, is_open);
     call.reply.status("RESET");
     Ok(())
 }
@@ -128,7 +125,7 @@ fn hello(call: &mut Call<'_, '_>) -> Result<(), Error> {
     if let Some((user, password)) = user {
         enter(call, user, password)?;
     }
-    if !call.client.is_known {
+    if !call.client.is_authenticated {
         return Err(Error::new(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> \
              option can be used to authenticate the client and select the RESP protocol version at the same time",

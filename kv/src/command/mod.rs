@@ -1,9 +1,11 @@
 //! Commands: what is known of them, what runs them, and one module for each family.
 
+pub(crate) mod acl;
 pub(crate) mod bitfield;
 pub(crate) mod bitmap;
 pub(crate) mod call;
 pub(crate) mod client;
+pub(crate) mod client_tracking;
 pub(crate) mod connection;
 pub(crate) mod dump;
 pub(crate) mod elements;
@@ -17,7 +19,9 @@ pub(crate) mod hyperloglog;
 pub(crate) mod introspect;
 pub(crate) mod list;
 pub(crate) mod list_wait;
+pub(crate) mod monitor;
 pub(crate) mod pubsub;
+pub(crate) mod redact;
 pub(crate) mod run;
 pub(crate) mod script;
 pub(crate) mod server;
@@ -35,9 +39,11 @@ pub(crate) use run::Runs;
 
 /// The commands of every family: full names, and what runs each.
 const FAMILIES: &[&[(&str, Run)]] = &[
+    acl::RUNS,
     bitfield::RUNS,
     bitmap::RUNS,
     client::RUNS,
+    client_tracking::RUNS,
     connection::RUNS,
     dump::RUNS,
     expire::RUNS,
@@ -48,6 +54,7 @@ const FAMILIES: &[&[(&str, Run)]] = &[
     hyperloglog::RUNS,
     list::RUNS,
     list_wait::RUNS,
+    monitor::RUNS,
     pubsub::RUNS,
     script::RUNS,
     server::RUNS,

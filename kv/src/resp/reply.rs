@@ -97,6 +97,12 @@ impl Reply {
         self.out.extend_from_slice(reply);
     }
 
+    /// Puts bytes that are whole replies before what was written since.
+    pub(crate) fn insert(&mut self, mark: Mark, replies: &[u8]) {
+        self.out.extend_from_slice(replies);
+        self.out[mark.0..].rotate_right(replies.len());
+    }
+
     /// A short word or sentence.
     pub(crate) fn status(&mut self, text: &str) {
         self.out.push(b'+');

@@ -144,6 +144,14 @@ pub(crate) struct Settings {
     pub(crate) log_sync: LogSync,
     /// The password of the default user; empty for none (`requirepass`).
     pub(crate) password: Vec<u8>,
+    /// How often it was set: also the same one replaces all passwords of the default user.
+    pub(crate) password_changes: u64,
+    /// Keys that are remembered for clients that track; 0 for any number (`tracking-table-max-keys`).
+    pub(crate) tracking_keys_max: usize,
+    /// Entries of what users were refused (`acllog-max-len`).
+    pub(crate) acl_log_max: usize,
+    /// Whether new users may use all channels (`acl-pubsub-default`).
+    pub(crate) acl_all_channels: bool,
     /// How many clients there may be, and how much each may take.
     pub(crate) clients: ClientLimits,
 }
@@ -166,6 +174,10 @@ impl Default for Settings {
             compresses: true,
             version_check: VersionCheck::default(),
             password: Vec::new(),
+            password_changes: 0,
+            tracking_keys_max: 1_000_000,
+            acl_log_max: 128,
+            acl_all_channels: false,
             clients: ClientLimits::default(),
         }
     }

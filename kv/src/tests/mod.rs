@@ -4,6 +4,7 @@
 //! replies as `redis-cli` would print them without colours; see [`check`]. Long ones are in files of their own beside the
 //! tests, see [`check_all`]; their replies are those of Valkey 8.1.
 
+mod acl;
 mod bitmap;
 mod client;
 mod copy;
@@ -13,6 +14,7 @@ mod hash;
 mod hash_expiry;
 mod hyperloglog;
 mod list;
+mod monitor;
 mod persist;
 mod pubsub;
 mod script;
@@ -22,6 +24,7 @@ mod sort;
 mod sorted_set;
 mod stream;
 mod string;
+mod tracking;
 mod transaction;
 
 use std::sync::Arc;
