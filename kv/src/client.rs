@@ -15,7 +15,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::acl::{Acl, User};
+use crate::acl::User;
+use crate::engine::Engine;
 use crate::pubsub::Topic;
 use crate::resp::{Protocol, Request};
 use crate::tracking::Mode;
@@ -40,6 +41,8 @@ pub(crate) struct Client {
     /// Whether it has said who it is, or came when nobody had to.
     pub(crate) is_authenticated: bool,
     pub(crate) user: Arc<User>,
+    /// Of which version of the settings `user` is.
+    user_version: u64,
     pub(crate) protocol: Protocol,
     /// Replies are thrown away: always, or of the next command.
     pub(crate) silence: Silence,
@@ -134,6 +137,7 @@ impl Client {
             is_known: false,
             is_authenticated: false,
             user,
+            user_version: 0,
             protocol: Protocol::Resp2,
             silence: Silence::Never,
             transaction: None,
@@ -163,11 +167,15 @@ impl Client {
         (self.user, self.is_authenticated, self.is_known) = (user, is_authenticated, is_authenticated);
     }
 
-    /// Looks again at what its user may do: users have changed.
-    pub(crate) fn refresh_user(&mut self, acl: &Acl) {
-        let default = acl.default_user();
+    /// Looks again at what its user may do if users may have changed since it did.
+    pub(crate) fn refresh_user(&mut self, engine: &Engine) {
+        if self.user_version == engine.settings_version() {
+            return;
+        }
+        self.user_version = engine.settings_version();
+        let default = engine.acl.default_user();
         self.is_known = self.is_authenticated || default.is_open();
-        match acl.user(&self.user.name) {
+        match engine.acl.user(&self.user.name) {
             Some(user) => self.user = user,
             // Its user is gone, and the connection will be.
             None => (self.user, self.is_authenticated, self.is_known) = (default, false, false),

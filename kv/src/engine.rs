@@ -16,6 +16,7 @@ use crate::memory::hash_key::{HASH_KEY_BYTES, HashKey};
 use crate::monitor::Monitors;
 use crate::persist::Journal;
 use crate::pubsub::PubSub;
+use crate::script::Scripts;
 use crate::settings::Settings;
 use crate::tracking::Tracking;
 use crate::waiting::{Release, Waiting};
@@ -43,6 +44,7 @@ pub struct Engine {
     pub(crate) tracking: Tracking,
     pub(crate) monitors: Monitors,
     pub(crate) runs: Runs,
+    pub(crate) scripts: Scripts,
     pub(crate) journal: Journal,
     settings: RwLock<Arc<Settings>>,
     /// Grows with every change of the settings.
@@ -72,6 +74,7 @@ impl Engine {
             tracking: Tracking::default(),
             monitors: Monitors::default(),
             runs: Runs::new(),
+            scripts: Scripts::default(),
             journal: Journal::default(),
             settings: RwLock::default(),
             settings_version: AtomicU64::new(1),

@@ -14,6 +14,7 @@ pub mod persist;
 mod pubsub;
 pub mod rdb;
 mod resp;
+mod script;
 mod serve;
 mod session;
 mod settings;

@@ -276,7 +276,7 @@ impl Session {
         if self.settings_version != self.engine.settings_version() {
             self.settings_version = self.engine.settings_version();
             self.settings = self.engine.settings();
-            self.client.refresh_user(&self.engine.acl);
+            self.client.refresh_user(&self.engine);
         }
     }
 

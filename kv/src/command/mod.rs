@@ -23,6 +23,7 @@ pub(crate) mod monitor;
 pub(crate) mod pubsub;
 pub(crate) mod redact;
 pub(crate) mod run;
+pub(crate) mod script;
 pub(crate) mod server;
 pub(crate) mod set;
 pub(crate) mod sort;
@@ -55,6 +56,7 @@ const FAMILIES: &[&[(&str, Run)]] = &[
     list_wait::RUNS,
     monitor::RUNS,
     pubsub::RUNS,
+    script::RUNS,
     server::RUNS,
     set::RUNS,
     sort::RUNS,

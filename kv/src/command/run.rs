@@ -113,23 +113,46 @@ impl Ready {
     }
 }
 
+/// Why a command cannot run as its words stand.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum NotReady {
+    /// There is no such command.
+    Unknown,
+    /// This one has no such subcommand.
+    UnknownSubcommand(&'static Command),
+    /// It takes another number of words.
+    WrongNumber(&'static Command),
+}
+
 /// Finds the command that these words call.
 ///
 /// # Errors
 /// There is none, or it takes another number of words.
 pub(crate) fn find(engine: &Engine, args: Args<'_>) -> Result<Ready, Error> {
-    let command = table::find(&args[0]).filter(|command| engine.runs.has(command)).ok_or_else(|| unknown(args))?;
+    look_up(engine, args).map_err(|error| match error {
+        NotReady::Unknown => unknown(args),
+        NotReady::UnknownSubcommand(command) => unknown_subcommand(command, &args[1]),
+        NotReady::WrongNumber(command) => Error::wrong_number(&command.full_name()),
+    })
+}
+
+/// The same for callers that word the error themselves.
+///
+/// # Errors
+/// There is none, or it takes another number of words.
+pub(crate) fn look_up(engine: &Engine, args: Args<'_>) -> Result<Ready, NotReady> {
+    let command = table::find(&args[0]).filter(|command| engine.runs.has(command)).ok_or(NotReady::Unknown)?;
     let found = match args.get(1) {
         Some(word) if !command.spec.subcommands.is_empty() => {
             let sub = command.subcommand(word).filter(|sub| engine.runs.run(sub).is_some());
-            sub.ok_or_else(|| unknown_subcommand(command, word))?
+            sub.ok_or(NotReady::UnknownSubcommand(command))?
         }
         _ => command,
     };
     if !found.spec.takes(args.len()) {
-        return Err(Error::wrong_number(&found.full_name()));
+        return Err(NotReady::WrongNumber(found));
     }
-    let run = engine.runs.run(found).ok_or_else(|| Error::wrong_number(&found.full_name()))?;
+    let run = engine.runs.run(found).ok_or(NotReady::WrongNumber(found))?;
     Ok(Ready { command: found, run, needs: engine.runs.needs[usize::from(found.number)] })
 }
 

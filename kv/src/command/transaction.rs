@@ -61,7 +61,7 @@ fn exec(call: &mut Call<'_, '_>) -> Result<(), Error> {
                 continue;
             }
         };
-        call.client.refresh_user(&call.engine.acl);
+        call.client.refresh_user(call.engine);
         if let Err(denial) = call.engine.permit(call.client, ready.command, args, Context::Multi, call.now.unix_ms()) {
             call.reply.error(&format!("NOPERM {CHANGED_RULES}{}", denial.transaction_text()));
             continue;

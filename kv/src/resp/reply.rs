@@ -196,6 +196,26 @@ impl Reply {
         }
     }
 
+    /// Yes or no; an integer in RESP2.
+    pub(crate) fn boolean(&mut self, is_true: bool) {
+        match self.protocol {
+            Protocol::Resp2 => self.integer(i64::from(is_true)),
+            Protocol::Resp3 => self.out.extend_from_slice(if is_true { b"#t\r\n" } else { b"#f\r\n" }),
+        }
+    }
+
+    /// An integer of any length, whose text is given; a byte string in RESP2.
+    pub(crate) fn big_number(&mut self, text: &[u8]) {
+        match self.protocol {
+            Protocol::Resp2 => self.bulk(text),
+            Protocol::Resp3 => {
+                self.out.push(b'(');
+                self.out.extend_from_slice(text);
+                self.out.extend_from_slice(b"\r\n");
+            }
+        }
+    }
+
     /// The head of an array; its `len` elements follow.
     pub(crate) fn array(&mut self, len: usize) {
         self.header(b'*', len);

@@ -17,6 +17,7 @@ mod list;
 mod monitor;
 mod persist;
 mod pubsub;
+mod script;
 mod server;
 mod set;
 mod sort;
