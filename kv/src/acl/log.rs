@@ -39,7 +39,6 @@ impl Reason {
 pub(crate) enum Context {
     TopLevel,
     Multi,
-    #[cfg_attr(not(test), expect(dead_code, reason = "for scripts"))]
     Script,
 }
 

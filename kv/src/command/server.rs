@@ -2,6 +2,10 @@
 
 use super::call::{Call, Run};
 use super::introspect::{self, Filter};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::acl::Reason;
+use crate::engine::Engine;
 use crate::error::Error;
 use crate::glob;
 use crate::keyspace::Counts;
@@ -132,9 +136,10 @@ fn info(call: &mut Call<'_, '_>) -> Result<(), Error> {
     if wants("clients") {
         let (clients, waiting) = (call.engine.clients.count(), call.engine.blocked_clients());
         let max = call.settings.clients.clients_max;
+        let [trackers, ..] = call.engine.tracking.counts();
         let (reason, actions, until_ms) = call.engine.pause.shown(call.now.unix_ms());
         sections.push(format!(
-            "# Clients\r\nconnected_clients:{clients}\r\nmaxclients:{max}\r\nblocked_clients:{waiting}\r\n\
+            "# Clients\r\nconnected_clients:{clients}\r\nmaxclients:{max}\r\nblocked_clients:{waiting}\r\ntracking_clients:{trackers}\r\n\
              paused_reason:{reason}\r\npaused_actions:{actions}\r\npaused_timeout_milliseconds:{until_ms}\r\n"
         ));
     }
@@ -142,8 +147,11 @@ fn info(call: &mut Call<'_, '_>) -> Result<(), Error> {
         let mut counts = Counts::default();
         call.keys.shards().for_each(|shard| counts += shard.counts);
         sections.push(format!(
-            "# Stats\r\nexpired_keys:{}\r\nkeyspace_hits:{}\r\nkeyspace_misses:{}\r\n",
-            counts.expired, counts.hits, counts.misses
+            "# Stats\r\nexpired_keys:{}\r\nkeyspace_hits:{}\r\nkeyspace_misses:{}\r\n{}",
+            counts.expired,
+            counts.hits,
+            counts.misses,
+            clients_stats(call.engine)
         ));
     }
     if wants("errorstats") {
@@ -155,6 +163,30 @@ fn info(call: &mut Call<'_, '_>) -> Result<(), Error> {
     }
     call.reply.verbatim("txt", sections.join("\r\n").as_bytes());
     Ok(())
+}
+
+/// What became of clients, users and reads.
+fn clients_stats(engine: &Engine) -> String {
+    let [_, keys, items, prefixes] = engine.tracking.counts();
+    let refused = engine.acl.log().counts;
+    let clients = &engine.clients.counts;
+    let load = |count: &AtomicU64| usize::try_from(count.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
+    let refused = |reason: Reason| usize::try_from(refused[reason as usize]).unwrap_or(usize::MAX);
+    let lines = [
+        ("total_connections_received", load(&clients.accepted)),
+        ("rejected_connections", load(&clients.rejected)),
+        ("client_query_buffer_limit_disconnections", load(&clients.input_overflows)),
+        ("client_output_buffer_limit_disconnections", load(&clients.output_overflows)),
+        ("tracking_total_keys", keys),
+        ("tracking_total_items", items),
+        ("tracking_total_prefixes", prefixes),
+        ("acl_access_denied_auth", refused(Reason::Auth)),
+        ("acl_access_denied_cmd", refused(Reason::Command)),
+        ("acl_access_denied_key", refused(Reason::Key)),
+        ("acl_access_denied_channel", refused(Reason::Channel)),
+        ("acl_access_denied_db", refused(Reason::Database)),
+    ];
+    lines.iter().map(|(name, value)| format!("{name}:{value}\r\n")).collect()
 }
 
 fn keyspace(call: &Call<'_, '_>) -> String {

@@ -99,7 +99,7 @@ impl Reply {
 
     /// Puts bytes that are whole replies before what was written since.
     pub(crate) fn insert(&mut self, mark: Mark, replies: &[u8]) {
-        self.out.extend_from_slice(replies);
+        self.raw(replies);
         self.out[mark.0..].rotate_right(replies.len());
     }
 

@@ -6,6 +6,7 @@ use super::arguments::text_of;
 use super::convert::Writer;
 use super::flags::ScriptFlags;
 use super::machine::{Ended, Exchange, Machine, Purpose, Wish};
+use crate::acl::Context;
 use crate::client::Client;
 use crate::command::call::Call;
 use crate::command::run::{self, Frame, NotReady, Ready};
@@ -131,7 +132,7 @@ impl Script<'_, '_, '_> {
         match self.admit(args) {
             Ok(ready) => {
                 let Call { engine, settings, now, .. } = *self.call;
-                let frame = Frame { engine, settings, now, may_wait: false };
+                let frame = Frame { engine, settings, now, may_wait: false, is_script: true };
                 let Call { client, keys, effects, .. } = &mut *self.call;
                 run::run(&frame, ready, args, client, keys, reply, effects);
             }
@@ -161,9 +162,11 @@ impl Script<'_, '_, '_> {
         if flags.has(Flags::NOSCRIPT) {
             return Err(Error::new("ERR This Redis command is not allowed from script"));
         }
-        if !may(self.call.client, ready, args) {
-            return Err(Error::new("ERR ACL failure in script: no permission"));
-        }
+        let Call { engine, client, now, .. } = &*self.call;
+        engine.permit(client, ready.command, args, Context::Script, now.unix_ms()).map_err(|denial| {
+            let why = denial.text(&client.user.name, ready.command);
+            Error::text(format!("NOPERM ACL failure in script: {why}"))
+        })?;
         if self.is_readonly && (flags.has(Flags::WRITE) || flags.has(Flags::MAY_REPLICATE)) {
             return Err(Error::new("ERR Write commands are not allowed from read-only scripts."));
         }
@@ -171,7 +174,7 @@ impl Script<'_, '_, '_> {
     }
 }
 
-/// Whether access control lets a client run a command. There is none yet: what exists may be run.
-fn may(_client: &Client, _ready: Ready, _args: Args<'_>) -> bool {
-    true
+/// Whether a client may run a command.
+fn may(client: &Client, ready: Ready, args: Args<'_>) -> bool {
+    client.user.may_do_everything() || client.user.check(ready.command, args, client.database).is_ok()
 }
