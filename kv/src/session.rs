@@ -189,6 +189,11 @@ impl Session {
         if !self.client.is_known && !flags.has(Flags::NO_AUTH) {
             return Err(Error::NO_AUTH);
         }
+        if flags.has(Flags::WRITE)
+            && let Some(why) = self.engine.journal.refusal()
+        {
+            return Err(Error::text(format!("MISCONF Errors writing to the AOF file: {why}")));
+        }
         let is_resp2 = self.client.protocol == Protocol::Resp2;
         if is_resp2 && !self.client.subscriptions.is_empty() && !is_for_subscribers(ready) {
             let name = ready.command.full_name();

@@ -13,6 +13,7 @@
 
 pub mod folder;
 pub mod journal;
+pub mod keeper;
 pub mod log;
 mod manifest;
 mod record;
@@ -22,5 +23,6 @@ pub(crate) mod tests;
 
 pub use folder::Folder;
 pub use journal::Journal;
+pub use keeper::{Keeper, NewBase};
 pub use log::{Log, LogError};
 pub use replay::Replay;

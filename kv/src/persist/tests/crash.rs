@@ -2,6 +2,7 @@
 
 use super::folder::{Chance, MemoryFolder};
 use crate::persist::log::{BaseChecksum, LogError, Recovered, Report};
+use crate::persist::keeper::NewBase;
 use crate::persist::{Folder, Log};
 
 const ID: [u8; 16] = [9; 16];
@@ -64,15 +65,15 @@ fn work(log: &mut Log<MemoryFolder>, folder: &MemoryFolder, from: usize, chance:
 
 fn rewrite(log: &mut Log<MemoryFolder>, folder: &MemoryFolder, batches: usize) -> Result<(), LogError> {
     let position = log.rotate()?;
-    let (name, base) = (log.base_name(), encode_base(batches));
+    let (name, base) = (format!("base-{}.rdb", folder.operations()), encode_base(batches));
     let mut folder = folder.clone();
     let mut checksum = BaseChecksum::default();
     checksum.update(&base);
-    let refused = |error| LogError::Refused { what: "write", file: name.clone(), error };
-    folder.replace(&name, b"").map_err(refused)?;
+    let refused = |error| LogError::Refused { what: "write", file: "base".into(), error };
     folder.append(&name, &base).map_err(refused)?;
     folder.sync(&name).map_err(refused)?;
-    log.install_base(&name, u64::try_from(base.len()).unwrap(), checksum.value(), position)
+    let length = u64::try_from(base.len()).unwrap();
+    log.install_base(&NewBase { name, length, checksum: checksum.value(), position })
 }
 
 #[test]
