@@ -18,7 +18,7 @@ mod time;
 pub mod value;
 mod waiting;
 
-pub use client::{ClientId, Mailbox};
+pub use client::{ClientId, Link, Mailbox, TooManyClients};
 pub use engine::{Engine, EngineConfig};
 pub use session::{Next, Session};
 pub use time::Now;

@@ -11,9 +11,6 @@ use crate::client::{ClientId, Mailbox};
 use crate::glob;
 use crate::resp::{Protocol, Reply};
 
-/// Bytes that wait for a subscriber before it is dismissed (`client-output-buffer-limit pubsub`).
-const UNFETCHED_BYTES_MAX: usize = 32 << 20;
-
 /// What one can subscribe to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Topic {
@@ -52,9 +49,7 @@ impl Letter {
             words.iter().for_each(|word| reply.bulk(word));
             std::mem::take(reply.buffer())
         });
-        if mailbox.put(form) > UNFETCHED_BYTES_MAX {
-            mailbox.dismiss();
-        }
+        mailbox.put(form);
     }
 }
 

@@ -83,6 +83,11 @@ impl Engine {
     /// To be called about ten times a second, by nobody who serves clients.
     pub fn handle_tick(&self, now: Now) {
         let settings = self.settings();
+        self.pause.handle_tick(now.unix_ms());
+        self.clients.handle_tick(&settings.clients, now.unix_ms());
+        if self.pause.is_on() {
+            return;
+        }
         for number in 0..self.keyspace.shards() {
             for _ in 0..EXPIRY_TURNS_MAX {
                 let mut shard = self.keyspace.shard(number);
@@ -130,7 +135,7 @@ impl Engine {
     /// keys are ready now.
     fn try_again(&self, waiter: &Waiter, place: &Place, settings: &Settings, now: Now) -> (Tried, Vec<Place>) {
         let args = waiter.request.args();
-        let mut client = Client::new(waiter.client, Arc::clone(&waiter.mailbox));
+        let mut client = Client::new(Arc::clone(&waiter.card));
         (client.database, client.protocol, client.is_known) = (waiter.database, waiter.protocol, true);
         let (mut reply, mut effects) = (Reply::new(waiter.protocol), Effects::default());
         let ready = run::find(self, args).expect("it was found before it waited");
@@ -148,12 +153,16 @@ impl Engine {
         self.settle(settings, &mut keys, &mut effects);
         if !matches!(tried, Tried::Served) {
             // With the keys still locked: whoever changes them next finds it unclaimed.
-            waiter.unclaim();
+            let wish = waiter.unclaim();
+            drop(keys);
+            if let Some(how) = wish {
+                self.waiting.end(waiter, how);
+            }
             return (tried, effects.ready);
         }
         drop(keys);
         self.waiting.leave(waiter);
-        waiter.mailbox.serve(reply.bytes());
+        waiter.card.mailbox.serve(reply.bytes());
         (tried, effects.ready)
     }
 }

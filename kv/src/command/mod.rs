@@ -3,6 +3,7 @@
 pub(crate) mod bitfield;
 pub(crate) mod bitmap;
 pub(crate) mod call;
+pub(crate) mod client;
 pub(crate) mod connection;
 pub(crate) mod elements;
 pub(crate) mod expire;
@@ -10,6 +11,7 @@ pub(crate) mod generic;
 pub(crate) mod geo;
 pub(crate) mod hash;
 pub(crate) mod hash_expiry;
+pub(crate) mod help;
 pub(crate) mod hyperloglog;
 pub(crate) mod introspect;
 pub(crate) mod list;
@@ -33,6 +35,7 @@ pub(crate) use run::Runs;
 const FAMILIES: &[&[(&str, Run)]] = &[
     bitfield::RUNS,
     bitmap::RUNS,
+    client::RUNS,
     connection::RUNS,
     expire::RUNS,
     generic::RUNS,

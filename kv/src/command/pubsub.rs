@@ -53,6 +53,7 @@ fn subscribe(call: &mut Call<'_, '_>, topic: Topic) -> Result<(), Error> {
         }
         confirm(call, topic, true, Some(name));
     }
+    call.client.publish_subscriptions();
     Ok(())
 }
 
@@ -71,6 +72,7 @@ fn unsubscribe(call: &mut Call<'_, '_>, topic: Topic) -> Result<(), Error> {
         call.client.subscriptions.remove(&(topic, name.clone()));
         confirm(call, topic, false, Some(&name));
     }
+    call.client.publish_subscriptions();
     Ok(())
 }
 
@@ -79,6 +81,7 @@ pub(super) fn unsubscribe_all(call: &mut Call<'_, '_>) {
     for (topic, name) in std::mem::take(&mut call.client.subscriptions) {
         call.engine.pubsub.unsubscribe(call.client.id, topic, &name);
     }
+    call.client.publish_subscriptions();
 }
 
 fn publish(call: &mut Call<'_, '_>) -> Result<(), Error> {

@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use super::journal::{Unit, decode_batch};
-use crate::client::{Client, Mailbox};
+use crate::client::card::Card;
+use crate::client::{Client, Link, Mailbox};
 use crate::command::Effects;
 use crate::command::run::{self, Frame};
 use crate::engine::Engine;
@@ -29,7 +30,8 @@ impl Replay {
     /// Into this engine, which nobody else uses yet.
     #[must_use]
     pub fn new(engine: Arc<Engine>) -> Self {
-        let mut client = Client::new(engine.next_client(), Arc::new(Mailbox::new(Box::new(|| {}))));
+        let mailbox = Arc::new(Mailbox::new(Box::new(|| {})));
+        let mut client = Client::new(Arc::new(Card::new(engine.clients.next_id(), Link::nowhere(), 0, mailbox)));
         client.is_known = true;
         Self {
             settings: engine.settings(),

@@ -4,6 +4,7 @@
 
 pub(crate) mod parameter;
 
+use crate::client::limits::ClientLimits;
 use crate::keyspace::Policy;
 use crate::value::list::Fill;
 use crate::value::stream::NodeLimits;
@@ -136,6 +137,8 @@ pub(crate) struct Settings {
     pub(crate) log_sync: LogSync,
     /// The password of the default user; empty for none (`requirepass`).
     pub(crate) password: Vec<u8>,
+    /// How many clients there may be, and how much each may take.
+    pub(crate) clients: ClientLimits,
 }
 
 impl Default for Settings {
@@ -154,6 +157,7 @@ impl Default for Settings {
             stream: NodeLimits::default(),
             log_sync: LogSync::default(),
             password: Vec::new(),
+            clients: ClientLimits::default(),
         }
     }
 }

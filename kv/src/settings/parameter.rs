@@ -82,6 +82,26 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
             Ok(())
         },
     },
+    Parameter {
+        name: "client-output-buffer-limit",
+        alias: "",
+        show: |settings| settings.clients.output.show(),
+        set: |settings, text| {
+            settings.clients.output.read(text, |text| bytes(text).ok().and_then(|size| u64::try_from(size).ok()))
+        },
+    },
+    Parameter {
+        name: "client-query-buffer-limit",
+        alias: "",
+        show: |settings| settings.clients.input_bytes_max.to_string(),
+        set: |settings, text| {
+            let max = bytes(text)?;
+            let max = usize::try_from(max).ok().filter(|max| *max >= 1 << 20);
+            settings.clients.input_bytes_max =
+                max.ok_or_else(|| format!("argument must be between {} and {LONG} inclusive", 1 << 20))?;
+            Ok(())
+        },
+    },
     numeric!("hash-max-listpack-entries", "hash-max-ziplist-entries", hash.listpack_entries_max, 0, LONG),
     numeric!("hash-max-listpack-value", "hash-max-ziplist-value", hash.listpack_value_bytes_max, 0, LONG),
     numeric!("lfu-decay-time", "", lfu_decay_minutes, 0, i64::from(i32::MAX)),
@@ -95,6 +115,7 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
             Ok(())
         },
     },
+    numeric!("maxclients", "", clients.clients_max, 1, i64::from(u32::MAX)),
     Parameter {
         name: "maxmemory",
         alias: "",
@@ -154,6 +175,8 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
     numeric!("set-max-listpack-value", "", set.listpack_value_bytes_max, 0, LONG),
     numeric!("stream-node-max-bytes", "", stream.bytes_max, 0, LONG),
     numeric!("stream-node-max-entries", "", stream.entries_max, 0, i64::from(u32::MAX)),
+    numeric!("tcp-keepalive", "", clients.keepalive_s, 0, i64::from(i32::MAX)),
+    numeric!("timeout", "", clients.idle_s_max, 0, i64::from(i32::MAX)),
     numeric!("zset-max-listpack-entries", "zset-max-ziplist-entries", sorted_set.listpack_entries_max, 0, LONG),
     numeric!("zset-max-listpack-value", "zset-max-ziplist-value", sorted_set.listpack_value_bytes_max, 0, LONG),
 ];
