@@ -10,6 +10,7 @@ pub mod keyspace;
 pub mod memory;
 pub mod persist;
 mod pubsub;
+pub mod rdb;
 mod resp;
 mod serve;
 mod session;

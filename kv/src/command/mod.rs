@@ -5,6 +5,7 @@ pub(crate) mod bitmap;
 pub(crate) mod call;
 pub(crate) mod client;
 pub(crate) mod connection;
+pub(crate) mod dump;
 pub(crate) mod elements;
 pub(crate) mod expire;
 pub(crate) mod generic;
@@ -37,6 +38,7 @@ const FAMILIES: &[&[(&str, Run)]] = &[
     bitmap::RUNS,
     client::RUNS,
     connection::RUNS,
+    dump::RUNS,
     expire::RUNS,
     generic::RUNS,
     geo::RUNS,

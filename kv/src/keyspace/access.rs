@@ -80,6 +80,18 @@ impl AccessClock {
         if self.counts_use { self.minutes() << 8 | COUNT_FIRST } else { self.seconds() }
     }
 
+    /// For a key that was last used so many seconds ago, as far as that is noted.
+    pub(crate) fn idle_since(self, idle_s: u64) -> u32 {
+        // A longer time would look short, since the clock turns around.
+        let idle_s = i64::try_from(idle_s).unwrap_or(i64::MAX).min(i64::from(MASK));
+        if self.counts_use { self.first() } else { low_bits(self.now_s.saturating_sub(idle_s), MASK) }
+    }
+
+    /// For a key that was used so often of late, as far as that is noted.
+    pub(crate) fn counted(self, count: u8) -> u32 {
+        if self.counts_use { self.minutes() << 8 | u32::from(count) } else { self.first() }
+    }
+
     /// For a key that is used now. `chance` is evenly spread.
     #[inline]
     pub(crate) fn used(self, access: u32, chance: impl FnOnce() -> u32) -> u32 {

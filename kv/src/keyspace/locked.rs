@@ -498,6 +498,13 @@ impl<'a> Keys<'a> {
         true
     }
 
+    /// Notes when a key was used, or how often, instead of what would be noted by itself.
+    pub(crate) fn set_access(&mut self, key: Key<'_>, access: u32) {
+        if let Some(handle) = self.live(key) {
+            self.shard_mut(key.slot).set_access(handle, access);
+        }
+    }
+
     /// A key that has expired must not hand its expiry on to what replaces it.
     fn drop_expired(&mut self, key: Key<'_>) {
         self.live(key);

@@ -132,6 +132,14 @@ impl Shard {
         self.objects.get(self.record(handle).object())
     }
 
+    /// The object behind a record of this shard.
+    ///
+    /// # Panics
+    /// It is a string.
+    pub(crate) fn object_of(&self, record: Record<'_>) -> &Object {
+        self.objects.get(record.object())
+    }
+
     /// The object behind a key, to change.
     pub(crate) fn object_mut(&mut self, handle: Handle) -> &mut Object {
         let number = self.record(handle).object();

@@ -6,6 +6,7 @@ pub(crate) mod parameter;
 
 use crate::client::limits::ClientLimits;
 use crate::keyspace::Policy;
+use crate::rdb::VersionCheck;
 use crate::value::list::Fill;
 use crate::value::stream::NodeLimits;
 use crate::value::{hash, set, zset};
@@ -135,6 +136,10 @@ pub(crate) struct Settings {
     pub(crate) stream: NodeLimits,
     /// `appendfsync`.
     pub(crate) log_sync: LogSync,
+    /// Whether long strings are compressed in files and payloads (`rdbcompression`).
+    pub(crate) compresses: bool,
+    /// Which versions of payloads are taken (`rdb-version-check`).
+    pub(crate) version_check: VersionCheck,
     /// The password of the default user; empty for none (`requirepass`).
     pub(crate) password: Vec<u8>,
     /// How many clients there may be, and how much each may take.
@@ -156,6 +161,8 @@ impl Default for Settings {
             sorted_set: zset::Limits::default(),
             stream: NodeLimits::default(),
             log_sync: LogSync::default(),
+            compresses: true,
+            version_check: VersionCheck::default(),
             password: Vec::new(),
             clients: ClientLimits::default(),
         }

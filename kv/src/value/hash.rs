@@ -91,6 +91,31 @@ impl Hash {
         Self::default()
     }
 
+    /// A hash of the elements of a sequence, fields and values in turn, whose fields the caller has found to be different.
+    ///
+    /// # Panics
+    /// A field has no value.
+    #[must_use]
+    pub fn from_packed(packed: Packed, key: &HashKey, limits: &Limits) -> Self {
+        assert!(packed.len().is_multiple_of(2), "fields and values come in pairs");
+        let mut hash = Self { form: Form::Packed(packed) };
+        hash.prepare_len(hash.len(), key, limits);
+        hash
+    }
+
+    /// The sequence of fields and values that it is, if it is one.
+    #[must_use]
+    pub const fn packed(&self) -> Option<&Packed> {
+        if let Form::Packed(packed) = &self.form { Some(packed) } else { None }
+    }
+
+    /// Makes a hash a table if it will have so many fields that it would become one.
+    pub fn prepare_len(&mut self, fields: usize, key: &HashKey, limits: &Limits) {
+        if fields > limits.listpack_entries_max {
+            self.become_table(key);
+        }
+    }
+
     /// Makes a hash a table if fields that will be set at once, with names and values of these lengths in turn, would not
     /// leave it what it is.
     pub fn prepare(&mut self, lens: impl ExactSizeIterator<Item = usize>, key: &HashKey, limits: &Limits) {

@@ -79,7 +79,7 @@ impl Fill {
     }
 
     /// Whether an element of this length has a node of its own.
-    const fn is_large(self, element_bytes: usize) -> bool {
+    pub(crate) const fn is_large(self, element_bytes: usize) -> bool {
         element_bytes > self.bytes_max()
     }
 
@@ -116,13 +116,13 @@ impl List {
         Self { body: Body::Short(Packed::new()) }
     }
 
-    /// A list of the elements of sequences, as a dump has them, in the form that fits.
+    /// A list of sequences, as a dump has them: they stay what they are, however full, but empty ones are left out. One that
+    /// fits is a short list.
     #[must_use]
     pub fn from_nodes(parts: impl IntoIterator<Item = Packed>, fill: Fill) -> Self {
-        let mut list = Self::new();
-        for part in parts {
-            list.push_all(End::Back, part.iter().map(|piece| piece.to_vec()), fill);
-        }
+        let mut nodes = Nodes::default();
+        parts.into_iter().filter(|part| !part.is_empty()).for_each(|part| nodes.add_node(End::Back, part));
+        let mut list = Self { body: Body::Long(Box::new(nodes)) };
         list.settle(|bytes, len| !fill.is_exceeded(bytes + FRAME_BYTES, len));
         list
     }

@@ -19,6 +19,17 @@ pub(crate) enum Object {
 }
 
 impl Object {
+    /// Which of the types it is.
+    pub(crate) const fn kind(&self) -> Kind {
+        match self {
+            Self::List(_) => Kind::List,
+            Self::Set(_) => Kind::Set,
+            Self::SortedSet(_) => Kind::SortedSet,
+            Self::Hash(_) => Kind::Hash,
+            Self::Stream(_) => Kind::Stream,
+        }
+    }
+
     /// As `OBJECT ENCODING` says it.
     pub(crate) fn encoding(&self) -> &'static str {
         match self {

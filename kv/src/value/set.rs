@@ -81,6 +81,39 @@ impl Set {
         Self { form }
     }
 
+    /// A set of ascending integers, each of 2, 4 or 8 bytes, little-endian: what a dump has. `None` if they are not.
+    #[must_use]
+    pub fn from_integers(width: usize, bytes: &[u8], key: &HashKey, limits: &Limits) -> Option<Self> {
+        let integers = Integers::from_bytes(width, bytes)?;
+        let mut set = Self { form: Form::Integers(integers) };
+        if set.len() > limits.intset_entries_max {
+            set.become_table(key);
+        }
+        Some(set)
+    }
+
+    /// A set of the elements of a sequence, which the caller has found to be different.
+    #[must_use]
+    pub fn from_packed(packed: Packed, key: &HashKey, limits: &Limits) -> Self {
+        let mut set = Self { form: Form::Packed(packed) };
+        if set.len() > limits.listpack_entries_max {
+            set.become_table(key);
+        }
+        set
+    }
+
+    /// How many bytes each member has, and all of them, ascending, if the form is that of integers.
+    #[must_use]
+    pub fn integers(&self) -> Option<(usize, &[u8])> {
+        if let Form::Integers(integers) = &self.form { Some(integers.as_bytes()) } else { None }
+    }
+
+    /// The sequence that it is, if it is one.
+    #[must_use]
+    pub const fn packed(&self) -> Option<&Packed> {
+        if let Form::Packed(packed) = &self.form { Some(packed) } else { None }
+    }
+
     /// Makes a set a table if so many members will be added at once that it would become one.
     pub fn prepare(&mut self, members_hint: usize, key: &HashKey, limits: &Limits) {
         let entries_max = match &self.form {

@@ -14,6 +14,7 @@ mod node;
 
 pub use group::{AutoClaimed, Claim, Claimed, Consumer, ConsumerId, Group, Pending};
 pub use log::{ENTRY_BYTES_MAX, Keep, Log, NodeLimits, NotAppended, NotSet};
+pub(crate) use node::Node;
 pub use node::{Entry, Fields};
 
 /// The id of an entry: a time in milliseconds, and a number among those of that time.

@@ -16,8 +16,9 @@ use std::ops::Range;
 use crate::memory::arena::Handle;
 use crate::memory::hash_key::HashKey;
 use crate::memory::index::below;
-use crate::memory::packed::{Digits, Packed, Place};
+use crate::memory::packed::{Digits, Packed, Piece, Place};
 use crate::memory::tree::Handles;
+use crate::value::dict::Dict;
 use crate::value::span::span;
 use crate::value::text::Text;
 
@@ -137,6 +138,40 @@ impl ZSet {
         Self { body: Body::Short(Packed::new()) }
     }
 
+    /// A set of what was gathered in a table of scores, eight bytes each, little-endian, in the form that fits.
+    pub(crate) fn from_members(members: Dict, limits: &Limits) -> Self {
+        let mut set = Self { body: Body::Long(Box::new(Long::from_members(members))) };
+        set.settle(limits);
+        set
+    }
+
+    /// A set of entries that come in their order, with members that the caller has found to be different. `None` if they do
+    /// not, or a score is not a number.
+    pub(crate) fn from_ordered<'a>(
+        entries: impl Iterator<Item = (Piece<'a>, f64)>,
+        key: &HashKey,
+        limits: &Limits,
+    ) -> Option<Self> {
+        let (mut packed, mut before): (Packed, Option<(Piece<'a>, f64)>) = (Packed::new(), None);
+        for (member, score) in entries {
+            if score.is_nan() {
+                return None;
+            }
+            let is_after = before.is_none_or(|(before, least)| {
+                let before = Entry { member: before.into(), score: least };
+                before.order(score, member.bytes(&mut Digits::default())).is_lt()
+            });
+            if !is_after {
+                return None;
+            }
+            short::push_back(&mut packed, member, score);
+            before = Some((member, score));
+        }
+        let mut set = Self { body: Body::Short(packed) };
+        set.prepare(set.len(), 0, key, limits);
+        Some(set)
+    }
+
     /// Takes the form that fits, if so many entries with members of up to so many bytes are about to be added. Only ever
     /// to the large one.
     pub fn prepare(&mut self, entries: usize, value_bytes: usize, key: &HashKey, limits: &Limits) {
@@ -158,6 +193,12 @@ impl ZSet {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Whether it has the small form.
+    #[must_use]
+    pub const fn is_short(&self) -> bool {
+        matches!(self.body, Body::Short(_))
     }
 
     /// The name that `OBJECT ENCODING` gives the form.

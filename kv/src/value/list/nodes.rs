@@ -143,7 +143,8 @@ impl Nodes {
         }
     }
 
-    fn add_node(&mut self, end: End, node: Packed) {
+    /// Adds a node that is not empty.
+    pub(super) fn add_node(&mut self, end: End, node: Packed) {
         let len = node.len();
         if self.end_run(end).is_none_or(|run| run.nodes.len() >= RUN_NODES_MAX) {
             match end {

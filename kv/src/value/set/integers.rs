@@ -47,6 +47,19 @@ impl Width {
 }
 
 impl Integers {
+    /// Integers as a dump has them: little-endian, ascending, each of so many bytes. `None` if they are not.
+    pub(super) fn from_bytes(width: usize, bytes: &[u8]) -> Option<Self> {
+        let width = [Width::Two, Width::Four, Width::Eight].into_iter().find(|known| known.bytes() == width)?;
+        let integers = Self { bytes: bytes.to_vec(), width };
+        let is_whole = bytes.len().is_multiple_of(width.bytes());
+        (is_whole && integers.iter().is_sorted_by(|one, next| one < next)).then_some(integers)
+    }
+
+    /// How many bytes each has, and all of them.
+    pub(super) fn as_bytes(&self) -> (usize, &[u8]) {
+        (self.width.bytes(), &self.bytes)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.bytes.len() / self.width.bytes()
     }

@@ -252,6 +252,38 @@ impl Log {
         self.len -= u64::from(goes);
     }
 
+    /// The nodes that hold the entries, by the id that theirs are relative to.
+    pub(crate) fn nodes_by_id(&self) -> impl ExactSizeIterator<Item = (StreamId, &Node)> {
+        self.nodes.iter().map(|(base, node)| (*base, node))
+    }
+
+    /// Adds a node as a dump has it, behind the others. False, and nothing is added, if it has no entries or their ids do
+    /// not follow those before.
+    pub(crate) fn add_node(&mut self, base: StreamId, node: Node) -> bool {
+        let mut last = (!self.is_empty()).then_some(self.last_id);
+        let is_behind = last.is_none_or(|last| last < base);
+        let follows = node.entries(base).all(|entry| {
+            let follows = base <= entry.id && last.is_none_or(|last| last < entry.id);
+            last = Some(entry.id);
+            follows
+        });
+        let Some(last) = last.filter(|_| is_behind && follows && node.len() > 0) else { return false };
+        self.len += u64::from(node.len());
+        self.last_id = last;
+        self.nodes.insert(base, node);
+        true
+    }
+
+    /// Sets the counts of a stream whose nodes were added, as a dump has them. False, and nothing is changed, if the last id
+    /// is not that of the last entry or greater.
+    pub(crate) fn set_counts(&mut self, last_id: StreamId, entries_added: u64, max_deleted_id: StreamId) -> bool {
+        if !self.is_empty() && last_id < self.last_id {
+            return false;
+        }
+        (self.last_id, self.entries_added, self.max_deleted_id) = (last_id, entries_added, max_deleted_id);
+        true
+    }
+
     /// Sets the last id and, where given, how many entries there have been and the greatest deleted id.
     ///
     /// # Errors

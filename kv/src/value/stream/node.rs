@@ -20,7 +20,7 @@ const HEAD_PIECES: usize = 3;
 
 /// Entries in one buffer.
 #[derive(Debug, Clone)]
-pub(super) struct Node {
+pub(crate) struct Node {
     pieces: Packed,
     /// How many entries there are.
     len: u32,
@@ -84,6 +84,13 @@ impl<'a> Iterator for Fields<'a> {
 
 impl ExactSizeIterator for Fields<'_> {}
 
+impl Fields<'_> {
+    /// Whether the names are not those of the node.
+    pub(crate) const fn has_own_names(&self) -> bool {
+        self.names.is_none()
+    }
+}
+
 impl Node {
     /// A node without entries, for those with these fields.
     pub(super) fn new<T: AsRef<[u8]>>(pairs: &[T]) -> Self {
@@ -95,7 +102,37 @@ impl Node {
         node
     }
 
-    pub(super) const fn len(&self) -> u32 {
+    /// A node without entries, as a dump has it: with these names, from a listpack of so many bytes that says it has so many
+    /// entries, and so many that were removed.
+    pub(crate) fn from_dump(names: &[Piece<'_>], bytes: usize, entries: u32, removed: u32) -> Self {
+        let mut node = Self { pieces: Packed::new(), len: 0, added: removed, reckoned_bytes: 0 };
+        node.add(count(names.len()));
+        names.iter().for_each(|name| node.add(*name));
+        let counts = [entries, removed].map(|count| listpack_bytes(i64::from(count).into()));
+        node.reckoned_bytes = bytes.saturating_sub(counts[0] + counts[1]);
+        node
+    }
+
+    /// Adds an entry as a dump has it: its values, or its names and values in turn if it has names of its own. What the node
+    /// is reckoned to have in bytes stays.
+    pub(crate) fn push_from_dump(&mut self, base: StreamId, id: StreamId, pieces: &[Piece<'_>], has_own_names: bool) {
+        let bytes = self.reckoned_bytes;
+        self.add(id.ms.wrapping_sub(base.ms).cast_signed());
+        self.add(id.seq.wrapping_sub(base.seq).cast_signed());
+        self.add(if has_own_names { count(pieces.len() / 2) } else { 0 });
+        pieces.iter().for_each(|piece| self.add(*piece));
+        self.add(count(HEAD_PIECES + pieces.len()));
+        self.reckoned_bytes = bytes;
+        self.len += 1;
+        self.added += 1;
+    }
+
+    /// The names that entries without names of their own have.
+    pub(crate) fn names(&self) -> Pieces<'_> {
+        self.entries(StreamId::MIN).names
+    }
+
+    pub(crate) const fn len(&self) -> u32 {
         self.len
     }
 
@@ -148,7 +185,7 @@ impl Node {
     }
 
     /// The entries, from either end.
-    pub(super) fn entries(&self, base: StreamId) -> Entries<'_> {
+    pub(crate) fn entries(&self, base: StreamId) -> Entries<'_> {
         let mut rest = self.pieces.iter();
         let names_len = length(rest.next());
         Entries { base, names: rest.split_front(names_len), names_len, rest }
@@ -200,7 +237,7 @@ fn length(piece: Option<Piece<'_>>) -> usize {
 
 /// The entries of a node.
 #[derive(Debug, Clone)]
-pub(super) struct Entries<'a> {
+pub(crate) struct Entries<'a> {
     base: StreamId,
     names: Pieces<'a>,
     names_len: usize,

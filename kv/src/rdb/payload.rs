@@ -1,0 +1,74 @@
+//! One value with its type, a version and a checksum: what DUMP gives and RESTORE takes.
+
+use super::code::{VERSION, VERSION_FOREIGN, VERSION_VALKEY, kind};
+use super::crc::Crc;
+use super::decode::{Decoded, Rules, decode};
+use super::encode::{Encoder, Value};
+use super::source::{Damage, Source};
+
+/// Bytes of the version and the checksum.
+const FOOT_BYTES: usize = 10;
+const CHECKSUM_BYTES: usize = 8;
+
+/// Which versions of payloads are taken: `rdb-version-check`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum VersionCheck {
+    /// Those that Valkey writes or has written.
+    #[default]
+    Strict,
+    /// Those of Redis 7.4 and later, and of what is to come, too.
+    Relaxed,
+}
+
+/// Why a payload was not taken. The caller's fault; the same payload fails again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// Its version is not taken, or the checksum is wrong.
+    Foot,
+    /// What is in it is wrong.
+    Damage(Damage),
+}
+
+impl From<Damage> for Refused {
+    fn from(damage: Damage) -> Self {
+        Self::Damage(damage)
+    }
+}
+
+/// A value as a payload.
+pub(crate) fn encode(encoder: &mut Encoder, value: Value<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    encoder.value(value, &mut out);
+    let version = if value.needs_valkey() { VERSION_VALKEY } else { VERSION };
+    out.extend_from_slice(&version.to_le_bytes());
+    let sum = Crc::of(&out);
+    out.extend_from_slice(&sum.to_le_bytes());
+    out
+}
+
+/// The value of a payload.
+///
+/// # Errors
+/// [`Refused`]: the caller's fault; retrying fails again.
+pub(crate) fn decode_value<'a>(
+    payload: &'a [u8],
+    check: VersionCheck,
+    rules: &Rules<'_>,
+) -> Result<Decoded<'a>, Refused> {
+    let (body, foot) = payload.split_last_chunk::<FOOT_BYTES>().ok_or(Refused::Foot)?;
+    let version = u16::from_le_bytes([foot[0], foot[1]]);
+    let is_foreign = (VERSION_FOREIGN..VERSION_VALKEY).contains(&version);
+    let is_taken = check == VersionCheck::Relaxed || (!is_foreign && version <= VERSION_VALKEY);
+    let sum = Crc::of(&payload[..payload.len() - CHECKSUM_BYTES]);
+    if !is_taken || foot[2..] != sum.to_le_bytes() {
+        return Err(Refused::Foot);
+    }
+    let (number, rest) = body.split_first().ok_or(Damage::Short)?;
+    if *number == kind::HASH_2 && is_foreign {
+        return Err(Damage::Type(*number).into());
+    }
+    let mut source = Source::new(rest);
+    let value = decode(*number, &mut source, rules)?;
+    source.finish()?;
+    Ok(value)
+}
