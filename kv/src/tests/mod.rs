@@ -113,7 +113,7 @@ impl Talk {
         self.engine.handle_tick(self.now());
     }
 
-    fn now(&self) -> Now {
+    pub(crate) fn now(&self) -> Now {
         let nanos = u64::try_from(self.now_ms - BEGIN_MS + 1).unwrap() * 1_000_000;
         Now { unix_us: self.now_ms * 1_000, instant: Instant::from_nanos(nanos) }
     }

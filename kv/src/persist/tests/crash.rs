@@ -1,8 +1,8 @@
 //! Power is lost at every operation of long runs, several times in a row; and every bit of a small log is flipped.
 
 use super::folder::{Chance, MemoryFolder};
-use crate::persist::log::{BaseChecksum, LogError, Recovered, Report};
 use crate::persist::keeper::NewBase;
+use crate::persist::log::{BaseChecksum, LogError, Recovered, Report};
 use crate::persist::{Folder, Log};
 
 const ID: [u8; 16] = [9; 16];
