@@ -12,7 +12,7 @@ use crate::command::Runs;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::memory::hash_key::{HASH_KEY_BYTES, HashKey};
-use crate::persist::Journal;
+use crate::persist::{Journal, Saves};
 use crate::pubsub::PubSub;
 use crate::settings::Settings;
 use crate::waiting::{Release, Waiting};
@@ -38,6 +38,7 @@ pub struct Engine {
     pub(crate) pause: Pause,
     pub(crate) runs: Runs,
     pub(crate) journal: Journal,
+    pub(crate) saves: Saves,
     settings: RwLock<Arc<Settings>>,
     /// Grows with every change of the settings.
     settings_version: AtomicU64,
@@ -64,11 +65,17 @@ impl Engine {
             pause: Pause::default(),
             runs: Runs::new(),
             journal: Journal::default(),
+            saves: Saves::default(),
             settings: RwLock::default(),
             settings_version: AtomicU64::new(1),
             draws: AtomicU64::new(hash_key_seed(&config.secret)),
             errors: Mutex::default(),
         }
+    }
+
+    /// Which snapshots are wanted, and how they went.
+    pub fn saves(&self) -> &Saves {
+        &self.saves
     }
 
     /// Where commands append what they did.

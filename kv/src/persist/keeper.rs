@@ -37,7 +37,7 @@ pub struct Keeper<F> {
 }
 
 /// A snapshot that the log may begin with.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NewBase {
     /// Its file, durable.
     pub name: String,

@@ -173,6 +173,11 @@ impl<F: Folder> Log<F> {
         self.end - self.manifest.segments.first().map_or(self.end, |first| first.position)
     }
 
+    /// Whether a base may end at a position: a segment begins there.
+    pub fn begins_at(&self, position: u64) -> bool {
+        self.manifest.segments.iter().any(|segment| segment.position == position)
+    }
+
     /// Bytes of the base.
     pub fn base_bytes(&self) -> u64 {
         self.manifest.base.as_ref().map_or(0, |base| base.length)

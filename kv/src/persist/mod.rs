@@ -18,6 +18,7 @@ pub mod log;
 mod manifest;
 mod record;
 pub mod replay;
+pub mod saves;
 pub mod snapshot;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -27,4 +28,5 @@ pub use journal::Journal;
 pub use keeper::{Keeper, NewBase};
 pub use log::{Log, LogError};
 pub use replay::Replay;
+pub use saves::Saves;
 pub use snapshot::Snapshot;

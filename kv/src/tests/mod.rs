@@ -94,6 +94,11 @@ impl Talk {
         self.unread.swap_remove(client);
     }
 
+    /// A client's session.
+    pub(crate) fn session(&self, client: usize) -> &Session {
+        &self.sessions[client]
+    }
+
     /// The engine itself.
     pub(crate) fn engine(&self) -> &Engine {
         &self.engine

@@ -181,9 +181,9 @@ fn an_append_that_fails_costs_nothing() {
     let folder = MemoryFolder::default();
     let (mut log, ..) = open(&folder).unwrap();
     log.append(&batch(0)).unwrap();
-    folder.lose_power_after(0);
+    folder.set_full(true);
     assert!(matches!(log.append(&batch(1)), Err(LogError::Refused { .. })));
-    folder.power_is_back();
+    folder.set_full(false);
     log.append(&batch(1)).unwrap();
     log.sync().unwrap();
     assert_eq!(open(&folder).unwrap().1, [batch(0), batch(1)]);
