@@ -131,7 +131,7 @@ impl Script<'_, '_, '_> {
         match self.admit(args) {
             Ok(ready) => {
                 let Call { engine, settings, now, .. } = *self.call;
-                let frame = Frame { engine, settings, now, may_wait: false };
+                let frame = Frame { engine, settings, now, may_wait: false, is_script: true };
                 let Call { client, keys, effects, .. } = &mut *self.call;
                 run::run(&frame, ready, args, client, keys, reply, effects);
             }

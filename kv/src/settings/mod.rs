@@ -140,8 +140,6 @@ pub(crate) struct Settings {
     pub(crate) compresses: bool,
     /// Which versions of payloads are taken (`rdb-version-check`).
     pub(crate) version_check: VersionCheck,
-    /// `appendfsync`.
-    pub(crate) log_sync: LogSync,
     /// The password of the default user; empty for none (`requirepass`).
     pub(crate) password: Vec<u8>,
     /// How often it was set: also the same one replaces all passwords of the default user.
