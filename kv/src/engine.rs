@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::memory::hash_key::{HASH_KEY_BYTES, HashKey};
 use crate::monitor::Monitors;
-use crate::persist::Journal;
+use crate::persist::{Journal, Saves};
 use crate::pubsub::PubSub;
 use crate::script::Scripts;
 use crate::settings::Settings;
@@ -46,6 +46,7 @@ pub struct Engine {
     pub(crate) runs: Runs,
     pub(crate) scripts: Scripts,
     pub(crate) journal: Journal,
+    pub(crate) saves: Saves,
     settings: RwLock<Arc<Settings>>,
     /// Grows with every change of the settings.
     settings_version: AtomicU64,
@@ -76,11 +77,17 @@ impl Engine {
             runs: Runs::new(),
             scripts: Scripts::default(),
             journal: Journal::default(),
+            saves: Saves::default(),
             settings: RwLock::default(),
             settings_version: AtomicU64::new(1),
             draws: AtomicU64::new(hash_key_seed(&config.secret)),
             errors: Mutex::default(),
         }
+    }
+
+    /// Which snapshots are wanted, and how they went.
+    pub fn saves(&self) -> &Saves {
+        &self.saves
     }
 
     /// Where commands append what they did.

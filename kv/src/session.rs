@@ -340,6 +340,11 @@ impl Session {
         let context = if self.client.transaction.is_some() { Context::Multi } else { Context::TopLevel };
         let permitted = self.engine.permit(&self.client, ready.command, args, context, now.unix_ms());
         permitted.map_err(|denial| denial.error(&self.client.user.name, ready.command))?;
+        if flags.has(Flags::WRITE)
+            && let Some(why) = self.engine.journal.refusal()
+        {
+            return Err(Error::text(format!("MISCONF Errors writing to the AOF file: {why}")));
+        }
         let is_resp2 = self.client.protocol == Protocol::Resp2;
         if is_resp2 && !self.client.subscriptions.is_empty() && !is_for_subscribers(ready) {
             let name = ready.command.full_name();

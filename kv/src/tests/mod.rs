@@ -98,6 +98,11 @@ impl Talk {
         self.unread.swap_remove(client);
     }
 
+    /// A client's session.
+    pub(crate) fn session(&self, client: usize) -> &Session {
+        &self.sessions[client]
+    }
+
     /// The engine itself.
     pub(crate) fn engine(&self) -> &Engine {
         &self.engine
@@ -117,7 +122,7 @@ impl Talk {
         self.engine.handle_tick(self.now());
     }
 
-    fn now(&self) -> Now {
+    pub(crate) fn now(&self) -> Now {
         let nanos = u64::try_from(self.now_ms - BEGIN_MS + 1).unwrap() * 1_000_000;
         Now { unix_us: self.now_ms * 1_000, instant: Instant::from_nanos(nanos) }
     }
