@@ -6,6 +6,7 @@
 
 mod bitmap;
 mod copy;
+mod dump;
 mod generic;
 mod geo;
 mod hash;
