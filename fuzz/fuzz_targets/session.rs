@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use ashlar_kv::memory::hash_key::HASH_KEY_BYTES;
-use ashlar_kv::{Engine, EngineConfig, Mailbox, Next, Now, Session};
+use ashlar_kv::{Engine, EngineConfig, Link, Mailbox, Next, Now, Session};
 use ashlar_wire::time::Instant;
 use libfuzzer_sys::fuzz_target;
 
@@ -15,6 +15,11 @@ const SHORT_STRINGS: &[u8] = b"CONFIG SET proto-max-bulk-len 1mb\r\n";
 const LINES_MAX: usize = 64;
 /// How far a line that begins with `+` lets time pass.
 const STEP_MS: i64 = 1_000;
+
+fn now_at(now_ms: i64) -> Now {
+    let nanos = u64::try_from(now_ms).unwrap_or(0) * 1_000_000;
+    Now { unix_us: now_ms * 1_000, instant: Instant::from_nanos(nanos) }
+}
 
 struct Talk {
     sessions: [Session; 2],
@@ -27,14 +32,19 @@ impl Talk {
     fn new() -> Self {
         let config = EngineConfig { secret: [5; HASH_KEY_BYTES], shards: 4, databases: 2 };
         let engine = Arc::new(Engine::new(&config));
-        let session = || Session::new(Arc::clone(&engine), Arc::new(Mailbox::new(Box::new(|| {}))));
-        let sessions = [session(), session()];
-        Self { sessions, unread: [Vec::new(), Vec::new()], engine, now_ms: 1_800_000_000_000 }
+        let now_ms = 1_800_000_000_000;
+        let now = now_at(now_ms);
+        let session = |peer: &str| {
+            let link = Link { peer: peer.into(), local: "127.0.0.1:6379".into(), descriptor: 9, is_unix: false };
+            let mailbox = Arc::new(Mailbox::new(Box::new(|| {})));
+            Session::open(Arc::clone(&engine), mailbox, link, now).expect("two clients are not too many")
+        };
+        let sessions = [session("127.0.0.1:1"), session("127.0.0.1:2")];
+        Self { sessions, unread: [Vec::new(), Vec::new()], engine, now_ms }
     }
 
     fn now(&self) -> Now {
-        let nanos = u64::try_from(self.now_ms).unwrap_or(0) * 1_000_000;
-        Now { unix_us: self.now_ms * 1_000, instant: Instant::from_nanos(nanos) }
+        now_at(self.now_ms)
     }
 
     /// A client sends bytes, in pieces of `step`. False if its connection has to end.
@@ -44,7 +54,7 @@ impl Talk {
             self.unread[client].extend_from_slice(piece);
             let (taken, next) = self.sessions[client].feed(&self.unread[client], now);
             self.unread[client].drain(..taken);
-            if next == Next::Close {
+            if matches!(next, Next::Close | Next::Drop) {
                 return false;
             }
         }
@@ -53,8 +63,11 @@ impl Talk {
 
     /// What has come for a client.
     fn replies(&mut self, client: usize) -> Vec<u8> {
-        self.sessions[client].handle_mail();
-        std::mem::take(self.sessions[client].replies())
+        let session = &mut self.sessions[client];
+        session.handle_mail();
+        let replies = session.replies().to_vec();
+        session.handle_sent(replies.len());
+        replies
     }
 
     fn wait(&mut self) {

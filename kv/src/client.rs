@@ -1,11 +1,30 @@
-//! One client: what it has said about itself, and how others reach it.
+//! One client: what its connection knows of it, and what others see of it.
+//!
+//! [`Client`] belongs to one session. Others know the client by its [`card::Card`], which hangs in the [`registry`], and
+//! reach it through its [`Mailbox`].
+
+pub(crate) mod card;
+pub(crate) mod describe;
+pub(crate) mod filter;
+pub(crate) mod limits;
+mod mailbox;
+pub(crate) mod pause;
+pub(crate) mod registry;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::acl::{Acl, User};
 use crate::pubsub::Topic;
 use crate::resp::{Protocol, Request};
+use crate::tracking::Mode;
+use card::{Card, ClientClass, Figure, Marks};
+
+pub use card::Link;
+pub(crate) use mailbox::Farewell;
+pub use mailbox::Mailbox;
+pub use registry::TooManyClients;
 
 /// A client's number; none is used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,9 +35,11 @@ pub struct ClientId(pub u64);
 pub(crate) struct Client {
     pub(crate) id: ClientId,
     pub(crate) database: usize,
-    pub(crate) name: Vec<u8>,
-    pub(crate) library: (Vec<u8>, Vec<u8>),
+    /// Whether it need not say who it is before anything else.
     pub(crate) is_known: bool,
+    /// Whether it has said who it is, or came when nobody had to.
+    pub(crate) is_authenticated: bool,
+    pub(crate) user: Arc<User>,
     pub(crate) protocol: Protocol,
     /// Replies are thrown away: always, or of the next command.
     pub(crate) silence: Silence,
@@ -30,7 +51,45 @@ pub(crate) struct Client {
     pub(crate) subscriptions: BTreeSet<(Topic, Box<[u8]>)>,
     /// The connection ends after the replies so far.
     pub(crate) is_leaving: bool,
+    /// It sees every command.
+    pub(crate) is_monitor: bool,
+    /// How it tracks keys, if it does.
+    pub(crate) tracking: Option<Box<Mode>>,
+    /// What it has said about itself.
+    pub(crate) wishes: Wishes,
+    pub(crate) traffic: Traffic,
+    pub(crate) card: Arc<Card>,
     pub(crate) mailbox: Arc<Mailbox>,
+}
+
+/// What a client has asked for, or says that it can do.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Wishes {
+    /// `CLIENT NO-EVICT`: it is not ended to save memory.
+    pub(crate) no_evict: bool,
+    /// `CLIENT NO-TOUCH`: its reads leave no trace in the age of keys.
+    pub(crate) no_touch: bool,
+    /// `CLIENT IMPORT-SOURCE`.
+    pub(crate) import_source: bool,
+    /// `CLIENT CAPA redirect`.
+    pub(crate) can_redirect: bool,
+}
+
+/// What went over the connection.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Traffic {
+    pub(crate) bytes_in: u64,
+    pub(crate) bytes_out: u64,
+    /// Commands that were run.
+    pub(crate) commands: u64,
+    /// The number of the last command, and one.
+    pub(crate) last: u64,
+    /// When something last came, Unix milliseconds.
+    pub(crate) seen_ms: i64,
+    /// Bytes of a request that has not come whole.
+    pub(crate) input: usize,
+    /// Whether a command waits, or is held back.
+    pub(crate) is_blocked: bool,
 }
 
 /// Whether replies are thrown away (`CLIENT REPLY`).
@@ -51,19 +110,30 @@ pub(crate) enum Silence {
 #[derive(Debug, Default)]
 pub(crate) struct Transaction {
     pub(crate) queued: Vec<Request>,
+    /// Bytes of their words.
+    pub(crate) bytes: usize,
     /// A command was refused: EXEC will be too.
     pub(crate) is_broken: bool,
+    /// Whether one of them may write, or reach replicas.
+    pub(crate) may_write: bool,
 }
 
 impl Client {
-    /// A client that has just come.
-    pub(crate) fn new(id: ClientId, mailbox: Arc<Mailbox>) -> Self {
+    /// A client that has just come, as the user that connections begin as.
+    pub(crate) fn new(card: Arc<Card>, user: Arc<User>) -> Self {
+        let mut client = Self::bare(card, Arc::clone(&user));
+        let is_open = user.is_open();
+        client.set_user(user, is_open);
+        client
+    }
+
+    fn bare(card: Arc<Card>, user: Arc<User>) -> Self {
         Self {
-            id,
+            id: card.id,
             database: 0,
-            name: Vec::new(),
-            library: (Vec::new(), Vec::new()),
             is_known: false,
+            is_authenticated: false,
+            user,
             protocol: Protocol::Resp2,
             silence: Silence::Never,
             transaction: None,
@@ -71,7 +141,36 @@ impl Client {
             is_dirty: Arc::new(AtomicBool::new(false)),
             subscriptions: BTreeSet::new(),
             is_leaving: false,
-            mailbox,
+            is_monitor: false,
+            tracking: None,
+            wishes: Wishes::default(),
+            traffic: Traffic { seen_ms: card.born_ms, ..Traffic::default() },
+            mailbox: Arc::clone(&card.mailbox),
+            card,
+        }
+    }
+
+    /// One whose command waits and is tried again, by somebody else: its own session knows nothing of it.
+    pub(crate) fn again(card: Arc<Card>, user: Arc<User>) -> Self {
+        let mut client = Self::bare(card, user);
+        (client.is_authenticated, client.is_known) = (true, true);
+        client
+    }
+
+    /// It is another user from now on.
+    pub(crate) fn set_user(&mut self, user: Arc<User>, is_authenticated: bool) {
+        self.card.texts().user.clone_from(&user.name);
+        (self.user, self.is_authenticated, self.is_known) = (user, is_authenticated, is_authenticated);
+    }
+
+    /// Looks again at what its user may do: users have changed.
+    pub(crate) fn refresh_user(&mut self, acl: &Acl) {
+        let default = acl.default_user();
+        self.is_known = self.is_authenticated || default.is_open();
+        match acl.user(&self.user.name) {
+            Some(user) => self.user = user,
+            // Its user is gone, and the connection will be.
+            None => (self.user, self.is_authenticated, self.is_known) = (default, false, false),
         }
     }
 
@@ -79,89 +178,60 @@ impl Client {
     pub(crate) fn is_dirty(&self) -> bool {
         self.is_dirty.load(Ordering::Acquire)
     }
-}
 
-/// What others leave for a client: replies of commands that waited, messages, the wish that it go.
-pub struct Mailbox {
-    letters: Mutex<Letters>,
-    /// What its owner speaks.
-    is_resp3: AtomicBool,
-    wake: Box<dyn Fn() + Send + Sync>,
-}
-
-#[derive(Debug, Default)]
-struct Letters {
-    bytes: Vec<u8>,
-    /// The command that waited has its reply.
-    is_served: bool,
-    must_leave: bool,
-}
-
-/// What lay in a mailbox.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Mail {
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) is_served: bool,
-    pub(crate) must_leave: bool,
-}
-
-impl Mailbox {
-    /// A mailbox whose owner is told by `wake`, from any thread and with locks held: it must only schedule.
-    #[must_use]
-    pub fn new(wake: Box<dyn Fn() + Send + Sync>) -> Self {
-        Self { letters: Mutex::default(), is_resp3: AtomicBool::new(false), wake }
+    /// How many topics of a kind it listens to.
+    pub(crate) fn subscribed(&self, topic: Topic) -> usize {
+        self.subscriptions.iter().filter(|(other, _)| *other == topic).count()
     }
 
-    /// In which protocol messages are left.
-    pub(crate) fn protocol(&self) -> Protocol {
-        if self.is_resp3.load(Ordering::Relaxed) { Protocol::Resp3 } else { Protocol::Resp2 }
+    /// Writes its card anew.
+    pub(crate) fn publish(&self) {
+        let (card, traffic) = (&self.card, &self.traffic);
+        card.set_marks(self.marks());
+        card.set(Figure::SeenMs, traffic.seen_ms.unsigned_abs());
+        card.set(Figure::Command, traffic.last);
+        card.set(Figure::BytesIn, traffic.bytes_in);
+        card.set(Figure::BytesOut, traffic.bytes_out);
+        card.set(Figure::Commands, traffic.commands);
+        card.set(Figure::IsResp3, u64::from(self.protocol == Protocol::Resp3));
+        card.set(Figure::Redirect, self.tracking.as_ref().and_then(|mode| mode.redirect).map_or(0, |id| id.0));
+        card.set_count(Figure::Input, traffic.input);
+        card.set_count(Figure::Database, self.database);
+        card.set_count(Figure::Watched, self.watched.len());
+        card.set_count(Figure::QueuedBytes, self.transaction.as_ref().map_or(0, |open| open.bytes));
+        card.set_count(Figure::Queued, self.transaction.as_ref().map_or(0, |open| open.queued.len() + 1));
     }
 
-    /// Its owner speaks another protocol from now on.
-    pub(crate) fn set_protocol(&self, protocol: Protocol) {
-        self.is_resp3.store(protocol == Protocol::Resp3, Ordering::Relaxed);
+    /// Writes on its card what it listens to.
+    pub(crate) fn publish_subscriptions(&self) {
+        self.card.set_count(Figure::Channels, self.subscribed(Topic::Channel));
+        self.card.set_count(Figure::Patterns, self.subscribed(Topic::Pattern));
+        self.card.set_count(Figure::ShardChannels, self.subscribed(Topic::Shard));
     }
 
-    /// Leaves bytes that are not a reply. Returns how many wait.
-    pub(crate) fn put(&self, bytes: &[u8]) -> usize {
-        let len = {
-            let mut letters = self.letters();
-            letters.bytes.extend_from_slice(bytes);
-            letters.bytes.len()
-        };
-        (self.wake)();
-        len
+    /// Which limits hold for it.
+    pub(crate) fn class(&self) -> ClientClass {
+        ClientClass::of(self.marks())
     }
 
-    /// Leaves the reply of the command that waits.
-    pub(crate) fn serve(&self, reply: &[u8]) {
-        {
-            let mut letters = self.letters();
-            letters.bytes.extend_from_slice(reply);
-            letters.is_served = true;
-        }
-        (self.wake)();
-    }
-
-    /// The client must go.
-    pub(crate) fn dismiss(&self) {
-        self.letters().must_leave = true;
-        (self.wake)();
-    }
-
-    /// Empties it.
-    pub(crate) fn take(&self) -> Mail {
-        let letters = std::mem::take(&mut *self.letters());
-        Mail { bytes: letters.bytes, is_served: letters.is_served, must_leave: letters.must_leave }
-    }
-
-    fn letters(&self) -> std::sync::MutexGuard<'_, Letters> {
-        self.letters.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl std::fmt::Debug for Mailbox {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Mailbox").field("letters", &self.letters).finish_non_exhaustive()
+    fn marks(&self) -> Marks {
+        let (is_tracking, is_broadcast) =
+            self.tracking.as_ref().map_or((false, false), |mode| (true, mode.prefixes.is_some()));
+        let is_broken = is_tracking && self.card.get(Figure::IsRedirectBroken) != 0;
+        Marks::default()
+            .with_if(self.is_monitor, Marks::MONITOR)
+            .with_if(is_tracking, Marks::TRACKING)
+            .with_if(is_broken, Marks::BROKEN_REDIRECT)
+            .with_if(is_broadcast, Marks::BROADCAST)
+            .with_if(!self.subscriptions.is_empty(), Marks::PUBSUB)
+            .with_if(self.transaction.is_some(), Marks::MULTI)
+            .with_if(self.traffic.is_blocked, Marks::BLOCKED)
+            .with_if(!self.watched.is_empty() && self.is_dirty(), Marks::DIRTY)
+            .with_if(self.is_leaving, Marks::LEAVING)
+            .with_if(self.card.link.is_unix, Marks::UNIX)
+            .with_if(self.wishes.no_evict, Marks::NO_EVICT)
+            .with_if(self.wishes.no_touch, Marks::NO_TOUCH)
+            .with_if(self.wishes.import_source, Marks::IMPORT_SOURCE)
+            .with_if(self.wishes.can_redirect, Marks::CAN_REDIRECT)
     }
 }

@@ -3,16 +3,23 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
-use crate::client::ClientId;
+use crate::acl::Acl;
+use crate::client::pause::Pause;
+use crate::client::registry::Clients;
+use crate::client::{ClientId, Farewell};
 use crate::command::Runs;
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::memory::hash_key::{HASH_KEY_BYTES, HashKey};
-use crate::persist::Journal;
+use crate::monitor::Monitors;
+use crate::persist::{Journal, Saves};
 use crate::pubsub::PubSub;
+use crate::script::Scripts;
 use crate::settings::Settings;
-use crate::waiting::Waiting;
+use crate::tracking::Tracking;
+use crate::waiting::{Release, Waiting};
 
 /// How an engine is made.
 #[derive(Debug, Clone)]
@@ -31,12 +38,18 @@ pub struct Engine {
     pub(crate) keyspace: Keyspace,
     pub(crate) waiting: Waiting,
     pub(crate) pubsub: PubSub,
+    pub(crate) acl: Acl,
+    pub(crate) clients: Clients,
+    pub(crate) pause: Pause,
+    pub(crate) tracking: Tracking,
+    pub(crate) monitors: Monitors,
     pub(crate) runs: Runs,
+    pub(crate) scripts: Scripts,
     pub(crate) journal: Journal,
+    pub(crate) saves: Saves,
     settings: RwLock<Arc<Settings>>,
     /// Grows with every change of the settings.
     settings_version: AtomicU64,
-    clients_made: AtomicU64,
     /// Draws so far, from a secret beginning.
     draws: AtomicU64,
     /// Errors by their code.
@@ -56,14 +69,25 @@ impl Engine {
             keyspace: Keyspace::new(hash_key, config.shards, config.databases),
             waiting: Waiting::default(),
             pubsub: PubSub::default(),
+            acl: Acl::new(&config.secret),
+            clients: Clients::default(),
+            pause: Pause::default(),
+            tracking: Tracking::default(),
+            monitors: Monitors::default(),
             runs: Runs::new(),
+            scripts: Scripts::default(),
             journal: Journal::default(),
+            saves: Saves::default(),
             settings: RwLock::default(),
             settings_version: AtomicU64::new(1),
-            clients_made: AtomicU64::new(0),
             draws: AtomicU64::new(hash_key_seed(&config.secret)),
             errors: Mutex::default(),
         }
+    }
+
+    /// Which snapshots are wanted, and how they went.
+    pub fn saves(&self) -> &Saves {
+        &self.saves
     }
 
     /// Where commands append what they did.
@@ -71,9 +95,27 @@ impl Engine {
         &self.journal
     }
 
-    /// A number for a new client.
-    pub(crate) fn next_client(&self) -> ClientId {
-        ClientId(self.clients_made.fetch_add(1, Ordering::Relaxed) + 1)
+    /// Clients that wait: for a key, or for the end of a pause.
+    pub(crate) fn blocked_clients(&self) -> usize {
+        self.waiting.clients() + self.pause.held()
+    }
+
+    /// Ends a client: it is not listed any more, waits no more, and its session is told.
+    pub(crate) fn dismiss(&self, client: ClientId, why: Farewell) {
+        self.clients.dismiss(client, why);
+        self.waiting.release(client, Release::Gone);
+    }
+
+    /// After how long without a word a connection's other end is asked whether it is there (`tcp-keepalive`).
+    #[must_use]
+    pub fn keepalive(&self) -> Option<Duration> {
+        let seconds = self.settings().clients.keepalive_s;
+        (seconds > 0).then(|| Duration::from_secs(u64::from(seconds)))
+    }
+
+    /// Whether there is a user of that name.
+    pub(crate) fn has_user(&self, name: &[u8]) -> bool {
+        self.acl.user(name).is_some()
     }
 
     /// The present settings.
@@ -92,7 +134,18 @@ impl Engine {
         let mut settings = self.settings.write().unwrap_or_else(PoisonError::into_inner);
         let mut changed = Settings::clone(&settings);
         change(&mut changed);
+        if changed.clients != settings.clients {
+            self.clients.limit(&changed.clients);
+        }
+        if changed.password_changes != settings.password_changes {
+            self.set_default_password(&changed.password);
+        }
         *settings = Arc::new(changed);
+        self.settings_changed();
+    }
+
+    /// Every session looks at the settings, and at what its user may do, before its next request.
+    pub(crate) fn settings_changed(&self) {
         self.settings_version.fetch_add(1, Ordering::AcqRel);
     }
 

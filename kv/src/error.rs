@@ -55,6 +55,12 @@ impl Error {
         Self::text(format!("ERR wrong number of arguments for '{command}' command"))
     }
 
+    /// A subcommand with too many words, or too few for what they say.
+    pub(crate) fn wrong_subcommand(container: &str, word: &[u8]) -> Self {
+        let word: String = String::from_utf8_lossy(word).chars().take(128).collect();
+        Self::text(format!("ERR unknown subcommand or wrong number of arguments for '{word}'. Try {container} HELP."))
+    }
+
     /// An expiry that makes no sense.
     pub(crate) fn invalid_expiry(command: &str) -> Self {
         Self::text(format!("ERR invalid expire time in '{command}' command"))

@@ -1,6 +1,7 @@
 //! A Valkey-compatible key-value engine.
 #![forbid(unsafe_code)]
 
+mod acl;
 mod client;
 mod command;
 mod engine;
@@ -8,18 +9,22 @@ mod error;
 mod glob;
 pub mod keyspace;
 pub mod memory;
+mod monitor;
 pub mod persist;
 mod pubsub;
 pub mod rdb;
 mod resp;
+mod script;
 mod serve;
 mod session;
 mod settings;
 mod time;
+mod tracking;
 pub mod value;
 mod waiting;
 
-pub use client::{ClientId, Mailbox};
+pub use acl::AclFile;
+pub use client::{ClientId, Link, Mailbox, TooManyClients};
 pub use engine::{Engine, EngineConfig};
 pub use session::{Next, Session};
 pub use time::Now;

@@ -3,16 +3,13 @@
 //! A message is left in the mailbox of each subscriber, in the protocol that it speaks. Who does not fetch its messages is
 //! dismissed before they fill the memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::client::{ClientId, Mailbox};
 use crate::glob;
 use crate::resp::{Protocol, Reply};
-
-/// Bytes that wait for a subscriber before it is dismissed (`client-output-buffer-limit pubsub`).
-const UNFETCHED_BYTES_MAX: usize = 32 << 20;
 
 /// What one can subscribe to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,9 +49,7 @@ impl Letter {
             words.iter().for_each(|word| reply.bulk(word));
             std::mem::take(reply.buffer())
         });
-        if mailbox.put(form) > UNFETCHED_BYTES_MAX {
-            mailbox.dismiss();
-        }
+        mailbox.put(form);
     }
 }
 
@@ -123,6 +118,17 @@ impl PubSub {
     /// How many listen to one name.
     pub(crate) fn subscribers(&self, topic: Topic, name: &[u8]) -> usize {
         self.lists().get(&(topic, name.into())).map_or(0, BTreeMap::len)
+    }
+
+    /// Clients that are meant and listen to something that is not allowed.
+    pub(crate) fn listeners(
+        &self,
+        is_meant: impl Fn(ClientId) -> bool,
+        is_allowed: impl Fn(Topic, &[u8]) -> bool,
+    ) -> BTreeSet<ClientId> {
+        let lists = self.lists();
+        let forbidden = lists.iter().filter(|((topic, name), _)| !is_allowed(*topic, name));
+        forbidden.flat_map(|(_, subscribers)| subscribers.keys()).copied().filter(|client| is_meant(*client)).collect()
     }
 
     fn lists(&self) -> MutexGuard<'_, Lists> {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::acl::Context;
 use crate::client::Client;
 use crate::command::Effects;
 use crate::command::run::{self, Frame};
@@ -32,7 +33,12 @@ impl Engine {
     /// Counts what a command did and tells subscribers, while its keys are still locked, so that all see one order.
     pub(crate) fn settle(&self, settings: &Settings, keys: &mut Keys<'_>, effects: &mut Effects) {
         self.log(keys, effects);
+        let is_tracked = self.tracking.is_on();
         for (database, key) in keys.expired.drain(..) {
+            if is_tracked {
+                self.invalidate(&key, None);
+                effects.changed.push((key.clone(), None));
+            }
             if settings.events.has(Events::EXPIRED) {
                 self.publish_event(settings, "expired", database, &key);
             }
@@ -42,6 +48,10 @@ impl Engine {
         }
         for event in effects.events.drain(..) {
             self.publish_event(settings, event.name, event.database, &event.key);
+        }
+        if !effects.changed.is_empty() {
+            self.broadcast(&effects.changed);
+            effects.changed.clear();
         }
         effects.changes = 0;
     }
@@ -83,11 +93,17 @@ impl Engine {
     /// To be called about ten times a second, by nobody who serves clients.
     pub fn handle_tick(&self, now: Now) {
         let settings = self.settings();
+        self.pause.handle_tick(now.unix_ms());
+        self.clients.handle_tick(&settings.clients, now.unix_ms());
+        if self.pause.is_on() {
+            return;
+        }
         for number in 0..self.keyspace.shards() {
             for _ in 0..EXPIRY_TURNS_MAX {
                 let mut shard = self.keyspace.shard(number);
                 let found = shard.expire_some(now.unix_ms(), EXPIRY_TURN);
                 self.log_removed(&found, now.unix_ms());
+                found.iter().for_each(|(_, key)| self.invalidate_gone(key));
                 drop(shard);
                 if settings.events.has(Events::EXPIRED) {
                     found.iter().for_each(|(database, key)| self.publish_event(&settings, "expired", *database, key));
@@ -130,30 +146,40 @@ impl Engine {
     /// keys are ready now.
     fn try_again(&self, waiter: &Waiter, place: &Place, settings: &Settings, now: Now) -> (Tried, Vec<Place>) {
         let args = waiter.request.args();
-        let mut client = Client::new(waiter.client, Arc::clone(&waiter.mailbox));
-        (client.database, client.protocol, client.is_known) = (waiter.database, waiter.protocol, true);
+        let user = self.acl.user(&waiter.card.texts().user).unwrap_or_else(|| self.acl.default_user());
+        let mut client = Client::again(Arc::clone(&waiter.card), user);
+        (client.database, client.protocol) = (waiter.database, waiter.protocol);
         let (mut reply, mut effects) = (Reply::new(waiter.protocol), Effects::default());
         let ready = run::find(self, args).expect("it was found before it waited");
         let mut keys = run::lock(self, settings, ready, args, waiter.database, now);
         let kind = keys.peek(keys.key(&place.1)).map(Found::kind);
-        let tried = if kind == Some(waiter.awaited.kind) || waiter.awaited.or_gone {
-            let frame = Frame { engine: self, settings, now, may_wait: true };
+        let permitted = self.permit(&client, ready.command, args, Context::TopLevel, now.unix_ms());
+        let tried = if kind.is_none() && !waiter.awaited.or_gone {
+            Tried::Absent
+        } else if let Err(denial) = permitted {
+            // What its user may do has changed while it waited.
+            reply.error(denial.error(&client.user.name, ready.command).as_str());
+            Tried::Served
+        } else if kind == Some(waiter.awaited.kind) || waiter.awaited.or_gone {
+            let frame = Frame { engine: self, settings, now, may_wait: true, is_script: false };
             run::run(&frame, ready, args, &mut client, &mut keys, &mut reply, &mut effects);
             if effects.wait.take().is_none() { Tried::Served } else { Tried::InVain }
-        } else if kind.is_none() {
-            Tried::Absent
         } else {
             Tried::InVain
         };
         self.settle(settings, &mut keys, &mut effects);
         if !matches!(tried, Tried::Served) {
             // With the keys still locked: whoever changes them next finds it unclaimed.
-            waiter.unclaim();
+            let wish = waiter.unclaim();
+            drop(keys);
+            if let Some(how) = wish {
+                self.waiting.end(waiter, how);
+            }
             return (tried, effects.ready);
         }
         drop(keys);
         self.waiting.leave(waiter);
-        waiter.mailbox.serve(reply.bytes());
+        waiter.card.mailbox.serve(reply.bytes());
         (tried, effects.ready)
     }
 }

@@ -5,20 +5,29 @@
 //! further request is read. What others leave for the client lies in its [`Mailbox`].
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ashlar_wire::time::Instant;
 
-use crate::client::{Client, Mailbox, Silence};
+use crate::acl::Context;
+use crate::client::card::{Card, Figure};
+use crate::client::registry::{self, Counts};
+use crate::client::{Client, Farewell, Link, Mailbox, Silence, TooManyClients};
 use crate::command::run::{self, Frame, Ready};
 use crate::command::spec::Flags;
 use crate::command::{Effects, transaction};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::keyspace::Keys;
-use crate::resp::{Args, Parser, Protocol, Reply, Request, RequestLimits};
+use crate::resp::{Args, Mark, Parser, Protocol, Reply, Request, RequestLimits};
 use crate::settings::{LogSync, Settings};
 use crate::time::Now;
 use crate::waiting::Waiter;
+
+/// Bytes of requests that a client may have sent before it has said who it is.
+const STRANGER_BYTES_MAX: usize = 1 << 20;
+/// Room for replies that a connection keeps.
+const OUTPUT_BYTES: usize = 16 << 10;
 
 /// One connection.
 #[derive(Debug)]
@@ -31,6 +40,14 @@ pub struct Session {
     reply: Reply,
     effects: Effects,
     waits: Option<Waits>,
+    /// Until when the next request is held back.
+    held: Option<Instant>,
+    /// What was brought and not taken, bytes.
+    left: usize,
+    /// Bytes of the replies that have left.
+    sent: usize,
+    /// The connection ends, and nothing is sent any more.
+    is_dropped: bool,
 }
 
 /// The command that waits.
@@ -49,15 +66,23 @@ pub enum Next {
     Wait(Option<Instant>),
     /// Send what there is, then close.
     Close,
+    /// Close at once.
+    Drop,
 }
 
 impl Session {
     /// A connection that has just been made. `mailbox` is how others reach it.
-    #[must_use]
-    pub fn new(engine: Arc<Engine>, mailbox: Arc<Mailbox>) -> Self {
-        let client = Client::new(engine.next_client(), mailbox);
+    ///
+    /// # Errors
+    /// There are as many clients as may be: the connection gets [`TooManyClients::REPLY`] and ends. Retry safe later.
+    pub fn open(engine: Arc<Engine>, mailbox: Arc<Mailbox>, link: Link, now: Now) -> Result<Self, TooManyClients> {
+        let card = Arc::new(Card::new(engine.clients.next_id(), link, now.unix_ms(), mailbox));
         let (settings, settings_version) = (engine.settings(), engine.settings_version());
-        let mut session = Self {
+        engine.clients.enter(&card, &settings.clients)?;
+        registry::limit_output(&card, &settings.clients);
+        let client = Client::new(card, engine.acl.default_user());
+        client.publish();
+        Ok(Self {
             engine,
             settings,
             settings_version,
@@ -66,9 +91,11 @@ impl Session {
             reply: Reply::default(),
             effects: Effects::default(),
             waits: None,
-        };
-        session.client.is_known = session.settings.password.is_empty();
-        session
+            held: None,
+            left: 0,
+            sent: 0,
+            is_dropped: false,
+        })
     }
 
     /// Up to where the journal must be released before the replies so far may be sent; nothing if they may be sent now.
@@ -76,17 +103,45 @@ impl Session {
         self.engine.journal.holds(self.settings.log_sync == LogSync::Always)
     }
 
-    /// Replies that wait to be sent. Whoever sends them empties it.
-    pub fn replies(&mut self) -> &mut Vec<u8> {
-        self.reply.buffer()
+    /// Replies that wait to be sent.
+    #[must_use]
+    pub fn replies(&self) -> &[u8] {
+        &self.reply.bytes()[self.sent..]
+    }
+
+    /// So many bytes of the replies were sent.
+    ///
+    /// # Panics
+    /// There are fewer.
+    pub fn handle_sent(&mut self, bytes: usize) {
+        self.sent += bytes;
+        self.client.traffic.bytes_out += bytes as u64;
+        assert!(self.sent <= self.reply.bytes().len(), "what was sent was there");
+        let buffer = self.reply.buffer();
+        if self.sent == buffer.len() {
+            buffer.clear();
+            buffer.shrink_to(OUTPUT_BYTES);
+            self.sent = 0;
+        } else if self.sent > OUTPUT_BYTES && self.sent > buffer.len() / 2 {
+            buffer.drain(..self.sent);
+            self.sent = 0;
+        }
+        self.client.mailbox.set_unsent(self.replies().len());
+        self.client.card.set(Figure::BytesOut, self.client.traffic.bytes_out);
     }
 
     /// Runs the requests that `input` holds whole, up to one that waits. Returns how many bytes they were; what is left is to
     /// be brought again with what follows it.
     pub fn feed(&mut self, input: &[u8], now: Now) -> (usize, Next) {
         self.refresh();
+        self.release();
+        if self.client.mailbox.is_waiting() {
+            self.take_mail();
+        }
+        self.client.traffic.bytes_in += (input.len() - self.left.min(input.len())) as u64;
+        self.client.traffic.seen_ms = now.unix_ms();
         let mut taken = 0;
-        while self.waits.is_none() && !self.client.is_leaving && taken < input.len() {
+        while self.may_go_on() && taken < input.len() {
             let rest = &input[taken..];
             let limits = RequestLimits { word_bytes_max: self.settings.word_bytes_max, is_known: self.client.is_known };
             match self.parser.parse(rest, limits) {
@@ -96,7 +151,7 @@ impl Session {
                     let parser = std::mem::take(&mut self.parser);
                     self.handle(parser.args(rest), now);
                     self.parser = parser;
-                    taken += len;
+                    taken += if self.held.is_some() { 0 } else { len };
                 }
                 Err(error) => {
                     self.reply.error(&format!("ERR {}", error.text()));
@@ -104,18 +159,81 @@ impl Session {
                 }
             }
         }
+        self.left = input.len() - taken;
+        self.check_buffers();
+        self.show();
         (taken, self.next())
+    }
+
+    fn may_go_on(&self) -> bool {
+        self.waits.is_none() && self.held.is_none() && !self.client.is_leaving && !self.is_dropped
+    }
+
+    /// Ends the connection if it sends or is sent more than it may.
+    fn check_buffers(&mut self) {
+        let limits = &self.settings.clients;
+        let queued = self.client.transaction.as_ref().map_or(0, |open| open.bytes);
+        let input_bytes_max =
+            if self.client.is_known { limits.input_bytes_max } else { limits.input_bytes_max.min(STRANGER_BYTES_MAX) };
+        if self.left + queued > input_bytes_max {
+            Counts::add(&self.engine.clients.counts.input_overflows);
+            self.is_dropped = true;
+        }
+        let hard = limits.output.of(self.client.class()).hard_bytes;
+        if hard > 0 && self.replies().len() as u64 >= hard {
+            Counts::add(&self.engine.clients.counts.output_overflows);
+            self.is_dropped = true;
+        }
+        if self.is_dropped {
+            self.engine.clients.leave(self.client.id);
+        }
+    }
+
+    /// Lets others see how the client is.
+    fn show(&mut self) {
+        self.client.traffic.input = if self.waits.is_none() { self.left } else { 0 };
+        self.client.traffic.is_blocked = self.waits.is_some() || self.held.is_some();
+        self.client.mailbox.set_unsent(self.replies().len());
+        self.client.publish();
+        registry::limit_output(&self.client.card, &self.settings.clients);
     }
 
     /// The mailbox was woken: takes what lies there.
     pub fn handle_mail(&mut self) -> Next {
+        self.take_mail();
+        // Whoever ended a pause has only nudged.
+        if !self.engine.pause.is_on() {
+            self.release();
+        }
+        self.show();
+        self.next()
+    }
+
+    /// Takes what lies in the mailbox; its bytes leave behind all replies so far.
+    fn take_mail(&mut self) {
+        self.take_mail_to(self.reply.mark());
+    }
+
+    /// The same; its bytes leave before the replies that were written since `mark`.
+    fn take_mail_to(&mut self, mark: Mark) {
         let mail = self.client.mailbox.take();
-        self.reply.raw(&mail.bytes);
+        self.reply.insert(mark, &mail.bytes);
         if mail.is_served {
             self.waits = None;
+            self.client.traffic.commands += 1;
         }
-        self.client.is_leaving |= mail.must_leave;
-        self.next()
+        if mail.farewell == Some(Farewell::Overflow) {
+            Counts::add(&self.engine.clients.counts.output_overflows);
+            self.engine.clients.leave(self.client.id);
+        }
+        self.is_dropped |= mail.farewell.is_some();
+    }
+
+    /// A request that was held back is read again.
+    fn release(&mut self) {
+        if self.held.take().is_some() {
+            self.engine.pause.release(self.client.id);
+        }
     }
 
     /// Time has passed: a command may have waited long enough.
@@ -124,14 +242,20 @@ impl Session {
         if is_over {
             self.give_up();
         }
+        if self.held.is_some_and(|until| until <= now.instant) {
+            self.release();
+        }
+        self.show();
         self.next()
     }
 
     fn next(&self) -> Next {
-        match &self.waits {
+        match (&self.waits, self.held) {
+            _ if self.is_dropped => Next::Drop,
             _ if self.client.is_leaving => Next::Close,
-            Some(waits) => Next::Wait(waits.deadline),
-            None => Next::Read,
+            (Some(waits), _) => Next::Wait(waits.deadline),
+            (None, Some(until)) => Next::Wait(Some(until)),
+            (None, None) => Next::Read,
         }
     }
 
@@ -152,6 +276,7 @@ impl Session {
         if self.settings_version != self.engine.settings_version() {
             self.settings_version = self.engine.settings_version();
             self.settings = self.engine.settings();
+            self.client.refresh_user(&self.engine.acl);
         }
     }
 
@@ -169,6 +294,9 @@ impl Session {
             }
             self.reply.error(error.as_str());
         }
+        if self.held.is_some() {
+            return;
+        }
         self.client.silence = match self.client.silence {
             Silence::Next => Silence::Now,
             Silence::Now => {
@@ -181,13 +309,41 @@ impl Session {
             }
             Silence::Never => Silence::Never,
         };
+        if self.client.mailbox.is_waiting() {
+            // Who listens no more has got all messages before it is told so.
+            let is_farewell = args.get(0).is_some_and(|word| word.to_ascii_lowercase().ends_with(b"unsubscribe"));
+            self.take_mail_to(if is_farewell { mark } else { self.reply.mark() });
+        }
+        self.forget_caching(args);
+    }
+
+    /// `CLIENT CACHING` is about the next command alone, or the next transaction.
+    fn forget_caching(&mut self, args: Args<'_>) {
+        if let Some(mode) = &mut self.client.tracking
+            && self.client.transaction.is_none()
+            && !args.is(0, "CLIENT")
+        {
+            mode.is_caching_said = false;
+        }
     }
 
     fn admit_and_run(&mut self, args: Args<'_>, now: Now) -> Result<(), Error> {
         let ready = run::find(&self.engine, args)?;
         let flags = ready.spec().flags;
+        self.client.traffic.last = u64::from(ready.command.number) + 1;
         if !self.client.is_known && !flags.has(Flags::NO_AUTH) {
             return Err(Error::NO_AUTH);
+        }
+        if self.client.transaction.is_some() && flags.has(Flags::NO_MULTI) {
+            return Err(Error::new("ERR Command not allowed inside a transaction"));
+        }
+        let context = if self.client.transaction.is_some() { Context::Multi } else { Context::TopLevel };
+        let permitted = self.engine.permit(&self.client, ready.command, args, context, now.unix_ms());
+        permitted.map_err(|denial| denial.error(&self.client.user.name, ready.command))?;
+        if flags.has(Flags::WRITE)
+            && let Some(why) = self.engine.journal.refusal()
+        {
+            return Err(Error::text(format!("MISCONF Errors writing to the AOF file: {why}")));
         }
         let is_resp2 = self.client.protocol == Protocol::Resp2;
         if is_resp2 && !self.client.subscriptions.is_empty() && !is_for_subscribers(ready) {
@@ -197,12 +353,17 @@ impl Session {
                  this context"
             )));
         }
+        if self.client.is_monitor && (may_write(flags) || flags.has(Flags::READONLY)) {
+            return Err(Error::new("ERR Replica can't interact with the keyspace"));
+        }
+        if self.engine.pause.is_on() && self.is_held_back(ready, now) {
+            return Ok(());
+        }
         if let Some(open) = &mut self.client.transaction
             && !transaction::runs_at_once(ready.command)
         {
-            if flags.has(Flags::NO_MULTI) {
-                return Err(Error::new("ERR Command not allowed inside a transaction"));
-            }
+            open.may_write |= may_write(flags);
+            open.bytes += args.from(0).map(<[u8]>::len).sum::<usize>();
             open.queued.push(Request::copy(args));
             self.reply.status("QUEUED");
             return Ok(());
@@ -216,18 +377,32 @@ impl Session {
             }
             _ => run::lock(&engine, &settings, ready, args, database, now),
         };
-        let frame = Frame { engine: &engine, settings: &settings, now, may_wait: true };
+        let frame = Frame { engine: &engine, settings: &settings, now, may_wait: true, is_script: false };
         run::run(&frame, ready, args, &mut self.client, &mut keys, &mut self.reply, &mut self.effects);
         self.settle(&frame, args, keys);
         Ok(())
+    }
+
+    /// Whether the pause that is on is about this command. It is read again when the pause ends.
+    fn is_held_back(&mut self, ready: Ready, now: Now) -> bool {
+        let is_exec = transaction::is_exec(ready.command);
+        let queued = self.client.transaction.as_ref().is_some_and(|open| is_exec && open.may_write);
+        let wants_to_write = queued || may_write(ready.spec().flags);
+        let now_ms = now.unix_ms();
+        let until_ms = self.engine.pause.hold(self.client.id, &self.client.mailbox, wants_to_write, now_ms);
+        let span = until_ms.map(|until_ms| Duration::from_millis((until_ms - now_ms).unsigned_abs()));
+        self.held = span.map(|span| now.instant + span);
+        self.held.is_some()
     }
 
     /// What follows a command: it waits, others are served, subscribers are told.
     fn settle(&mut self, frame: &Frame<'_>, args: Args<'_>, mut keys: Keys<'_>) {
         self.reply.set_protocol(self.client.protocol);
         self.client.mailbox.set_protocol(self.client.protocol);
+        let is_done = self.effects.wait.is_none();
+        self.client.traffic.commands += u64::from(is_done);
         if let Some(mut wait) = self.effects.wait.take() {
-            let who = (self.client.id, self.client.protocol, Arc::clone(&self.client.mailbox));
+            let who = (Arc::clone(&self.client.card), self.client.protocol);
             let request = wait.request.take().unwrap_or_else(|| Request::copy(args));
             let waiter = frame.engine.waiting.enter(who, keys.database(), request, &wait);
             self.waits = Some(Waits { waiter, deadline: wait.deadline });
@@ -239,6 +414,11 @@ impl Session {
             frame.engine.serve(found, frame.settings, frame.now);
         }
     }
+}
+
+/// Whether a command may change keys or reach replicas.
+fn may_write(flags: Flags) -> bool {
+    flags.has(Flags::WRITE) || flags.has(Flags::MAY_REPLICATE)
 }
 
 /// Whether a client that listens may call it in RESP2, where messages and replies look alike.
@@ -257,5 +437,13 @@ impl Drop for Session {
             self.engine.pubsub.unsubscribe(self.client.id, *topic, name);
         }
         self.engine.waiting.unwatch(self.client.id, &self.client.watched);
+        if self.client.tracking.is_some() {
+            self.engine.tracking.end(self.client.id);
+        }
+        if self.client.is_monitor {
+            self.engine.monitors.end(self.client.id);
+        }
+        self.release();
+        self.engine.clients.leave(self.client.id);
     }
 }

@@ -11,7 +11,7 @@
 //! change, because a turn begins after the change that it is for, and waits for the turn that is under way. A try that finds
 //! nothing holds all shards of the command as well, so a change that it did not see comes after it, with a turn of its own.
 //!
-//! Nobody is served twice. Three may end a wait: a turn, the deadline, and the client that leaves. Each must [`Waiter::claim`]
+//! Nobody is served twice. Four may end a wait: a turn, the deadline, the client that leaves, and one that releases it. Each must [`Waiter::claim`]
 //! it before it does anything, and of several only one gets it. Only one turn is under way at a time, so turns never
 //! compete among themselves; a turn gives its claim back if it finds nothing, and a deadline that has met one comes again.
 //! After a wait has ended its claim is never given back, and the next wait of the same client has a claim of its own.
@@ -21,14 +21,15 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ashlar_wire::time::Instant;
 
-use crate::client::{ClientId, Mailbox};
+use crate::client::ClientId;
+use crate::client::card::Card;
 use crate::keyspace::Kind;
-use crate::resp::{Protocol, Request};
+use crate::resp::{Protocol, Reply, Request};
 
 /// A database and a key in it.
 pub(crate) type Place = (usize, Box<[u8]>);
@@ -64,25 +65,57 @@ pub(crate) struct Rank(u64);
 pub(crate) struct Waiter {
     pub(crate) rank: Rank,
     pub(crate) awaited: Awaited,
-    pub(crate) client: ClientId,
+    pub(crate) card: Arc<Card>,
     pub(crate) database: usize,
     pub(crate) protocol: Protocol,
     pub(crate) request: Arc<Request>,
-    pub(crate) mailbox: Arc<Mailbox>,
     keys: Arc<[Box<[u8]>]>,
-    /// Whoever sets it first may end the wait: a turn, the deadline and the client's leaving compete.
+    /// Whoever sets it first may end the wait: a turn, the deadline, the client's leaving and [`Waiting::release`] compete.
     is_over: Arc<AtomicBool>,
+    /// How it was to be released while a turn had the claim: 0 for not at all.
+    wish: Arc<AtomicU8>,
+}
+
+/// How a wait ends that nobody serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Release {
+    /// As if the time were over.
+    TimeOver = 1,
+    /// With an error.
+    Error = 2,
+    /// Without a reply: the client is gone.
+    Gone = 3,
 }
 
 impl Waiter {
     /// Claims the right to serve it. At most one caller gets it.
     pub(crate) fn claim(&self) -> bool {
-        !self.is_over.swap(true, Ordering::AcqRel)
+        !self.is_over.swap(true, Ordering::SeqCst)
     }
 
-    /// Gives that right back.
-    pub(crate) fn unclaim(&self) {
-        self.is_over.store(false, Ordering::Release);
+    /// Gives that right back. Says how the wait is to be released if that was wished meanwhile and the right is the caller's
+    /// again.
+    pub(crate) fn unclaim(&self) -> Option<Release> {
+        self.is_over.store(false, Ordering::SeqCst);
+        let wish = match self.wish.load(Ordering::SeqCst) {
+            0 => return None,
+            1 => Release::TimeOver,
+            2 => Release::Error,
+            _ => Release::Gone,
+        };
+        self.claim().then_some(wish)
+    }
+
+    /// The reply of a wait that nobody serves.
+    fn leave_reply(&self, how: Release) {
+        let mut reply = Reply::new(self.protocol);
+        match how {
+            Release::TimeOver => reply.null_array(),
+            Release::Error => reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+            Release::Gone => return,
+        }
+        self.card.mailbox.serve(reply.bytes());
     }
 }
 
@@ -143,17 +176,17 @@ impl Waiting {
     /// Enters a command that found nothing. The shards of all its keys are held.
     pub(crate) fn enter(
         &self,
-        client: (ClientId, Protocol, Arc<Mailbox>),
+        client: (Arc<Card>, Protocol),
         database: usize,
         request: Request,
         wait: &Wait,
     ) -> Waiter {
-        let (client, protocol, mailbox) = client;
-        let (request, is_over) = (Arc::new(request), Arc::default());
+        let (card, protocol) = client;
+        let (request, is_over, wish) = (Arc::new(request), Arc::default(), Arc::default());
         let mut lists = self.lists();
         lists.last = Rank(lists.last.0 + 1);
         let (rank, keys, awaited) = (lists.last, wait.keys.clone().into(), wait.awaited);
-        let waiter = Waiter { rank, awaited, client, database, protocol, request, mailbox, keys, is_over };
+        let waiter = Waiter { rank, awaited, card, database, protocol, request, keys, is_over, wish };
         for key in &*waiter.keys {
             lists.waiters.entry((database, key.clone())).or_default().insert(rank, waiter.clone());
         }
@@ -199,6 +232,27 @@ impl Waiting {
         self.recount(&lists);
     }
 
+    /// Ends the wait of a client, or has it ended by the turn that is trying its command. Says whether the client waits.
+    pub(crate) fn release(&self, client: ClientId, how: Release) -> bool {
+        let waiter = {
+            let lists = self.lists();
+            let mut waiters = lists.waiters.values().flat_map(BTreeMap::values);
+            waiters.find(|waiter| waiter.card.id == client).cloned()
+        };
+        let Some(waiter) = waiter else { return false };
+        waiter.wish.store(how as u8, Ordering::SeqCst);
+        if waiter.claim() {
+            self.end(&waiter, how);
+        }
+        true
+    }
+
+    /// Ends a wait that was claimed, without serving it.
+    pub(crate) fn end(&self, waiter: &Waiter, how: Release) {
+        self.leave(waiter);
+        waiter.leave_reply(how);
+    }
+
     /// A transaction watches a key from now on.
     pub(crate) fn watch(&self, client: ClientId, place: Place, is_dirty: Arc<AtomicBool>) {
         let mut lists = self.lists();
@@ -223,7 +277,7 @@ impl Waiting {
     /// Clients whose command waits.
     pub(crate) fn clients(&self) -> usize {
         let lists = self.lists();
-        let clients = lists.waiters.values().flat_map(BTreeMap::values).map(|waiter| waiter.client);
+        let clients = lists.waiters.values().flat_map(BTreeMap::values).map(|waiter| waiter.card.id);
         clients.collect::<std::collections::BTreeSet<_>>().len()
     }
 

@@ -5,21 +5,18 @@
 //! in the kernel.
 
 use std::io;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ashlar_kv::{Engine, Mailbox, Next, Session};
+use ashlar_kv::{Engine, Link, Mailbox, Next, Session, TooManyClients};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 
-use crate::os::clock;
+use crate::os::{clock, sockets};
 
 /// Room for requests that a connection keeps while it has nothing to do, bytes.
 const INPUT_BYTES: usize = 16 << 10;
-/// Room for replies that it keeps.
-const OUTPUT_BYTES: usize = 16 << 10;
-/// Replies that wait to be sent, before no further request is read, bytes.
-const UNSENT_BYTES_MAX: usize = 1 << 20;
 /// Pause after the operating system refused to accept, for instance for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -41,9 +38,15 @@ pub async fn serve(
         match accepted {
             Ok((stream, from)) => {
                 stream.set_nodelay(true).ok();
-                let connection = Connection::new(Arc::clone(&engine), stream);
+                let engine = Arc::clone(&engine);
                 tokio::spawn(async move {
-                    if let Err(error) = connection.live().await {
+                    let lived = match Connection::new(engine, stream) {
+                        Ok(Ok(connection)) => connection.live().await,
+                        // Who does not take it at once is not told.
+                        Ok(Err(stream)) => stream.try_write(TooManyClients::REPLY).map(|_| ()),
+                        Err(error) => Err(error),
+                    };
+                    if let Err(error) = lived {
                         tracing::debug!(%from, %error, "connection lost");
                     }
                 });
@@ -66,20 +69,29 @@ struct Connection {
 }
 
 impl Connection {
-    fn new(engine: Arc<Engine>, stream: TcpStream) -> Self {
+    /// A connection, if there may be one more.
+    fn new(engine: Arc<Engine>, stream: TcpStream) -> io::Result<Result<Self, TcpStream>> {
+        let link = Link {
+            peer: stream.peer_addr()?.to_string(),
+            local: stream.local_addr()?.to_string(),
+            descriptor: stream.as_raw_fd(),
+            is_unix: false,
+        };
+        sockets::keep_alive(&stream, engine.keepalive())?;
         let woken = Arc::new(Notify::new());
         let wake = Arc::clone(&woken);
         let mailbox = Arc::new(Mailbox::new(Box::new(move || wake.notify_one())));
-        Self { stream, session: Session::new(engine, mailbox), input: vec![0; INPUT_BYTES], filled: 0, woken }
+        let Ok(session) = Session::open(engine, mailbox, link, clock::now_both()) else { return Ok(Err(stream)) };
+        Ok(Ok(Self { stream, session, input: vec![0; INPUT_BYTES], filled: 0, woken }))
     }
 
     /// Until the client or the session ends it.
     async fn live(mut self) -> io::Result<()> {
         let mut next = Next::Read;
         loop {
-            self.send().await?;
+            next = self.send(next).await?;
             next = match next {
-                Next::Close => return Ok(()),
+                Next::Close | Next::Drop => return Ok(()),
                 Next::Read => tokio::select! {
                     biased;
                     ready = self.stream.readable() => {
@@ -104,11 +116,15 @@ impl Connection {
                         () = is_over => self.session.handle_time(clock::now_both()),
                         gone = gone(&self.stream) => return gone,
                     };
-                    // What came behind the command that waited.
-                    if waited == Next::Read { self.run() } else { waited }
+                    self.go_on(waited)
                 }
             };
         }
+    }
+
+    /// After a wait: runs what came behind the command that waited.
+    fn go_on(&mut self, waited: Next) -> Next {
+        if waited == Next::Read { self.run() } else { waited }
     }
 
     /// Reads what is there; `None` if nothing is. Zero bytes are the end.
@@ -137,22 +153,24 @@ impl Connection {
         next
     }
 
-    /// Sends all replies.
-    async fn send(&mut self) -> io::Result<()> {
-        let mut sent = 0;
-        while sent < self.session.replies().len() {
-            match self.stream.try_write(&self.session.replies()[sent..]) {
-                Ok(count) => sent += count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.stream.writable().await?,
+    /// Sends all replies, also those that come while the client is slow to take them. Returns what to do then: `next`, unless
+    /// something came that changes it.
+    async fn send(&mut self, mut next: Next) -> io::Result<Next> {
+        while next != Next::Drop && !self.session.replies().is_empty() {
+            match self.stream.try_write(self.session.replies()) {
+                Ok(count) => self.session.handle_sent(count),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => tokio::select! {
+                    ready = self.stream.writable() => ready?,
+                    () = self.woken.notified() => {
+                        let mailed = self.session.handle_mail();
+                        let has_waited = matches!(next, Next::Wait(_));
+                        next = if has_waited { self.go_on(mailed) } else { mailed };
+                    }
+                },
                 Err(error) => return Err(error),
             }
         }
-        let replies = self.session.replies();
-        replies.clear();
-        if replies.capacity() > UNSENT_BYTES_MAX {
-            replies.shrink_to(OUTPUT_BYTES);
-        }
-        Ok(())
+        Ok(next)
     }
 }
 

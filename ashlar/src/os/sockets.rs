@@ -4,8 +4,9 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsRawFd;
+use std::time::Duration;
 
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 use crate::failure::Failure;
 
@@ -94,6 +95,22 @@ pub fn tune(stream: &tokio::net::TcpStream) {
     ] {
         if let Err(error) = set {
             tracing::debug!(option, %error, "socket option refused");
+        }
+    }
+}
+
+/// Has the kernel ask the peer whether it is there after so long without a word, and twice more before the connection is given up;
+/// never if `after` is nothing.
+///
+/// # Errors
+/// The kernel refuses. Not retry safe: the connection is gone.
+pub fn keep_alive(stream: &tokio::net::TcpStream, after: Option<Duration>) -> io::Result<()> {
+    let socket = SockRef::from(stream);
+    match after {
+        None => socket.set_keepalive(false),
+        Some(after) => {
+            let interval = (after / 3).max(Duration::from_secs(1));
+            socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(after).with_interval(interval).with_retries(3))
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ashlar_wire::time::Instant;
 
-use crate::client::Client;
+use crate::client::{Client, ClientId};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::keyspace::{Key, Keys};
@@ -53,6 +53,8 @@ pub(crate) struct Effects {
     pub(crate) events: Vec<KeyEvent>,
     /// Keys that have changed and that somebody waits for.
     pub(crate) ready: Vec<(usize, Box<[u8]>)>,
+    /// Keys that have changed, and who did it: nothing while nobody tracks keys.
+    pub(crate) changed: Vec<(Box<[u8]>, Option<ClientId>)>,
     /// The command found nothing and wants to wait.
     pub(crate) wait: Option<Wait>,
 }
@@ -100,6 +102,10 @@ impl<'c> Call<'c, '_> {
         let database = self.keys.database();
         if self.engine.waiting.changed(database, key.bytes) {
             self.effects.ready.push((database, key.bytes.into()));
+        }
+        if self.engine.tracking.is_on() {
+            self.engine.invalidate(key.bytes, Some(self.client.id));
+            self.effects.changed.push((key.bytes.into(), Some(self.client.id)));
         }
     }
 

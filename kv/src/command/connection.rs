@@ -1,9 +1,9 @@
 //! Commands about the connection itself.
 
-use subtle::ConstantTimeEq;
-
 use super::call::{Call, Run};
-use crate::client::Silence;
+use super::client::checked_name;
+use crate::acl::{self, Context};
+use crate::client::{Silence, Wishes};
 use crate::error::Error;
 use crate::resp::Protocol;
 
@@ -15,26 +15,18 @@ pub(super) const RUNS: &[(&str, Run)] = &[
     ("quit", quit),
     ("reset", reset),
     ("hello", hello),
-    ("client|id", client_id),
-    ("client|setname", client_setname),
-    ("client|getname", client_getname),
-    ("client|setinfo", client_setinfo),
-    ("client|reply", client_reply),
 ];
-
-/// The only user that there is.
-const USER: &[u8] = b"default";
 
 fn auth(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let args = call.args;
     match args.len() {
-        2 if call.settings.password.is_empty() => {
+        2 if call.engine.acl.default_user().needs_no_password => {
             return Err(Error::new(
                 "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
                  configuration is correct?",
             ));
         }
-        2 => enter(call, USER, &args[1])?,
+        2 => enter(call, acl::DEFAULT, &args[1])?,
         3 => enter(call, &args[1], &args[2])?,
         _ => return Err(Error::SYNTAX),
     }
@@ -42,15 +34,10 @@ fn auth(call: &mut Call<'_, '_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Lets a client in that gives the password, or any where none is set. The time that this takes tells nothing of the password.
+/// Lets a client in that knows the user's password.
 fn enter(call: &mut Call<'_, '_>, user: &[u8], password: &[u8]) -> Result<(), Error> {
-    let expected = &call.settings.password;
-    let is_right = expected.is_empty() || bool::from(password.ct_eq(expected));
-    if user != USER || !is_right {
-        return Err(Error::new("WRONGPASS invalid username-password pair or user is disabled."));
-    }
-    call.client.is_known = true;
-    Ok(())
+    let context = if call.may_wait { Context::TopLevel } else { Context::Multi };
+    call.engine.enter(call.client, (user, password), (&call.args[0], context, call.now.unix_ms()))
 }
 
 fn ping(call: &mut Call<'_, '_>) -> Result<(), Error> {
@@ -92,12 +79,21 @@ fn reset(call: &mut Call<'_, '_>) -> Result<(), Error> {
     call.client.transaction = None;
     super::transaction::forget_watched(call);
     super::pubsub::unsubscribe_all(call);
+    super::client_tracking::end(call);
+    if std::mem::take(&mut call.client.is_monitor) {
+        call.engine.monitors.end(call.client.id);
+    }
     call.client.database = 0;
     call.keys.select(0);
-    call.client.name.clear();
+    call.client.card.texts().name.clear();
     call.client.protocol = Protocol::Resp2;
     call.client.silence = Silence::Never;
-    call.client.is_known = call.settings.password.is_empty();
+    // What the client is able to do stays.
+    let Wishes { can_redirect, import_source, .. } = call.client.wishes;
+    call.client.wishes = Wishes { can_redirect, import_source, ..Wishes::default() };
+    let user = call.engine.acl.default_user();
+    let is_open = user.is_open();
+    call.client.set_user(user, is_open);
     call.reply.status("RESET");
     Ok(())
 }
@@ -112,26 +108,31 @@ fn hello(call: &mut Call<'_, '_>) -> Result<(), Error> {
             Err(_) => return Err(Error::new("ERR Protocol version is not an integer or out of range")),
         };
     }
-    let mut at = 2;
-    while at < call.args.len() {
-        let left = call.args.len() - at - 1;
-        if call.args.is(at, "AUTH") && left >= 2 {
-            let args = call.args;
-            enter(call, &args[at + 1], &args[at + 2])?;
+    let (args, mut user, mut name, mut at) = (call.args, None, None, 2);
+    while at < args.len() {
+        let left = args.len() - at - 1;
+        if args.is(at, "AUTH") && left >= 2 {
+            user = Some((&args[at + 1], &args[at + 2]));
             at += 3;
-        } else if call.args.is(at, "SETNAME") && left >= 1 {
-            call.client.name = checked_name(&call.args[at + 1])?;
+        } else if args.is(at, "SETNAME") && left >= 1 {
+            name = Some(checked_name(&args[at + 1])?);
             at += 2;
         } else {
-            let word = String::from_utf8_lossy(&call.args[at]).into_owned();
+            let word = String::from_utf8_lossy(&args[at]).into_owned();
             return Err(Error::text(format!("ERR Syntax error in HELLO option '{word}'")));
         }
     }
-    if !call.client.is_known {
+    if let Some((user, password)) = user {
+        enter(call, user, password)?;
+    }
+    if !call.client.is_authenticated {
         return Err(Error::new(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> \
              option can be used to authenticate the client and select the RESP protocol version at the same time",
         ));
+    }
+    if let Some(name) = name {
+        call.client.card.texts().name = name;
     }
     call.client.protocol = protocol;
     call.reply.set_protocol(protocol);
@@ -150,66 +151,5 @@ fn hello(call: &mut Call<'_, '_>) -> Result<(), Error> {
     }
     call.reply.bulk(b"modules");
     call.reply.array(0);
-    Ok(())
-}
-
-fn client_id(call: &mut Call<'_, '_>) -> Result<(), Error> {
-    call.reply.integer(i64::try_from(call.client.id.0).unwrap_or(i64::MAX));
-    Ok(())
-}
-
-fn checked_name(name: &[u8]) -> Result<Vec<u8>, Error> {
-    if name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
-        return Ok(name.to_vec());
-    }
-    Err(Error::new("ERR Client names cannot contain spaces, newlines or special characters."))
-}
-
-fn client_setname(call: &mut Call<'_, '_>) -> Result<(), Error> {
-    call.client.name = checked_name(&call.args[2])?;
-    call.reply.ok();
-    Ok(())
-}
-
-fn client_getname(call: &mut Call<'_, '_>) -> Result<(), Error> {
-    if call.client.name.is_empty() {
-        call.reply.null();
-    } else {
-        call.reply.bulk(&call.client.name);
-    }
-    Ok(())
-}
-
-fn client_setinfo(call: &mut Call<'_, '_>) -> Result<(), Error> {
-    let (is_name, is_version) = (call.args.is(2, "LIB-NAME"), call.args.is(2, "LIB-VER"));
-    let what = String::from_utf8_lossy(&call.args[2]).into_owned();
-    if !is_name && !is_version {
-        return Err(Error::text(format!("ERR Unrecognized option '{what}'")));
-    }
-    let value = checked_name(&call.args[3]).map_err(|_| {
-        Error::text(format!("ERR {} cannot contain spaces, newlines or special characters.", what.to_ascii_lowercase()))
-    })?;
-    if is_name {
-        call.client.library.0 = value;
-    } else {
-        call.client.library.1 = value;
-    }
-    call.reply.ok();
-    Ok(())
-}
-
-fn client_reply(call: &mut Call<'_, '_>) -> Result<(), Error> {
-    if call.args.is(2, "ON") {
-        call.client.silence = Silence::Never;
-        call.reply.ok();
-    } else if call.args.is(2, "OFF") {
-        call.client.silence = Silence::Always;
-    } else if call.args.is(2, "SKIP") {
-        if call.client.silence != Silence::Always {
-            call.client.silence = Silence::Next;
-        }
-    } else {
-        return Err(Error::SYNTAX);
-    }
     Ok(())
 }

@@ -1,8 +1,11 @@
 //! Commands: what is known of them, what runs them, and one module for each family.
 
+pub(crate) mod acl;
 pub(crate) mod bitfield;
 pub(crate) mod bitmap;
 pub(crate) mod call;
+pub(crate) mod client;
+pub(crate) mod client_tracking;
 pub(crate) mod connection;
 pub(crate) mod dump;
 pub(crate) mod elements;
@@ -11,12 +14,16 @@ pub(crate) mod generic;
 pub(crate) mod geo;
 pub(crate) mod hash;
 pub(crate) mod hash_expiry;
+pub(crate) mod help;
 pub(crate) mod hyperloglog;
 pub(crate) mod introspect;
 pub(crate) mod list;
 pub(crate) mod list_wait;
+pub(crate) mod monitor;
 pub(crate) mod pubsub;
+pub(crate) mod redact;
 pub(crate) mod run;
+pub(crate) mod script;
 pub(crate) mod server;
 pub(crate) mod set;
 pub(crate) mod sort;
@@ -32,8 +39,11 @@ pub(crate) use run::Runs;
 
 /// The commands of every family: full names, and what runs each.
 const FAMILIES: &[&[(&str, Run)]] = &[
+    acl::RUNS,
     bitfield::RUNS,
     bitmap::RUNS,
+    client::RUNS,
+    client_tracking::RUNS,
     connection::RUNS,
     dump::RUNS,
     expire::RUNS,
@@ -44,7 +54,9 @@ const FAMILIES: &[&[(&str, Run)]] = &[
     hyperloglog::RUNS,
     list::RUNS,
     list_wait::RUNS,
+    monitor::RUNS,
     pubsub::RUNS,
+    script::RUNS,
     server::RUNS,
     set::RUNS,
     sort::RUNS,

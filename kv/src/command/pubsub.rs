@@ -1,6 +1,7 @@
 //! SUBSCRIBE, PUBLISH and what belongs to them.
 
 use super::call::{Call, Run};
+use super::help;
 use crate::error::Error;
 use crate::glob;
 use crate::pubsub::Topic;
@@ -19,6 +20,15 @@ pub(super) const RUNS: &[(&str, Run)] = &[
     ("pubsub|numsub", |call| subscribers(call, Topic::Channel)),
     ("pubsub|shardnumsub", |call| subscribers(call, Topic::Shard)),
     ("pubsub|numpat", patterns),
+    ("pubsub|help", |call| help::write(call, "PUBSUB", HELP)),
+];
+
+const HELP: &[(&str, &str)] = &[
+    ("CHANNELS [<pattern>]", "Name the channels that somebody listens to, or those that fit."),
+    ("NUMPAT", "Count the patterns that somebody listens to."),
+    ("NUMSUB [<channel> ...]", "Count who listens to channels by their names, not by patterns."),
+    ("SHARDCHANNELS [<pattern>]", "Name the shard channels that somebody listens to, or those that fit."),
+    ("SHARDNUMSUB [<shardchannel> ...]", "Count who listens to shard channels."),
 ];
 
 /// What confirmations are called.
@@ -47,12 +57,16 @@ fn confirm(call: &mut Call<'_, '_>, topic: Topic, is_begin: bool, name: Option<&
 }
 
 fn subscribe(call: &mut Call<'_, '_>, topic: Topic) -> Result<(), Error> {
+    if topic == Topic::Shard && !call.may_wait {
+        return Err(Error::new("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client"));
+    }
     for name in call.args.from(1) {
         if call.client.subscriptions.insert((topic, name.into())) {
             call.engine.pubsub.subscribe(call.client.id, &call.client.mailbox, topic, name);
         }
         confirm(call, topic, true, Some(name));
     }
+    call.client.publish_subscriptions();
     Ok(())
 }
 
@@ -71,6 +85,7 @@ fn unsubscribe(call: &mut Call<'_, '_>, topic: Topic) -> Result<(), Error> {
         call.client.subscriptions.remove(&(topic, name.clone()));
         confirm(call, topic, false, Some(&name));
     }
+    call.client.publish_subscriptions();
     Ok(())
 }
 
@@ -79,6 +94,7 @@ pub(super) fn unsubscribe_all(call: &mut Call<'_, '_>) {
     for (topic, name) in std::mem::take(&mut call.client.subscriptions) {
         call.engine.pubsub.unsubscribe(call.client.id, topic, &name);
     }
+    call.client.publish_subscriptions();
 }
 
 fn publish(call: &mut Call<'_, '_>) -> Result<(), Error> {
@@ -95,7 +111,7 @@ fn spublish(call: &mut Call<'_, '_>) -> Result<(), Error> {
 
 fn channels(call: &mut Call<'_, '_>, topic: Topic) -> Result<(), Error> {
     if call.args.len() > 3 {
-        return Err(Error::wrong_number("pubsub|channels"));
+        return Err(Error::wrong_subcommand("PUBSUB", &call.args[1]));
     }
     let pattern = call.args.get(2);
     let topics = call.engine.pubsub.topics(topic);

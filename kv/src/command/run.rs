@@ -3,7 +3,7 @@
 use super::call::{Call, Effects, Run, Trace};
 use super::spec::keys::keys_of;
 use super::spec::table::{self, COMMANDS, COMMANDS_COUNT, Command};
-use super::spec::{Begin, Find, Search, Spec};
+use super::spec::{Begin, Find, Flags, Search, Spec};
 use crate::client::Client;
 use crate::engine::Engine;
 use crate::error::Error;
@@ -113,23 +113,46 @@ impl Ready {
     }
 }
 
+/// Why a command cannot run as its words stand.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum NotReady {
+    /// There is no such command.
+    Unknown,
+    /// This one has no such subcommand.
+    UnknownSubcommand(&'static Command),
+    /// It takes another number of words.
+    WrongNumber(&'static Command),
+}
+
 /// Finds the command that these words call.
 ///
 /// # Errors
 /// There is none, or it takes another number of words.
 pub(crate) fn find(engine: &Engine, args: Args<'_>) -> Result<Ready, Error> {
-    let command = table::find(&args[0]).filter(|command| engine.runs.has(command)).ok_or_else(|| unknown(args))?;
+    look_up(engine, args).map_err(|error| match error {
+        NotReady::Unknown => unknown(args),
+        NotReady::UnknownSubcommand(command) => unknown_subcommand(command, &args[1]),
+        NotReady::WrongNumber(command) => Error::wrong_number(&command.full_name()),
+    })
+}
+
+/// The same for callers that word the error themselves.
+///
+/// # Errors
+/// There is none, or it takes another number of words.
+pub(crate) fn look_up(engine: &Engine, args: Args<'_>) -> Result<Ready, NotReady> {
+    let command = table::find(&args[0]).filter(|command| engine.runs.has(command)).ok_or(NotReady::Unknown)?;
     let found = match args.get(1) {
         Some(word) if !command.spec.subcommands.is_empty() => {
             let sub = command.subcommand(word).filter(|sub| engine.runs.run(sub).is_some());
-            sub.ok_or_else(|| unknown_subcommand(command, word))?
+            sub.ok_or(NotReady::UnknownSubcommand(command))?
         }
         _ => command,
     };
     if !found.spec.takes(args.len()) {
-        return Err(Error::wrong_number(&found.full_name()));
+        return Err(NotReady::WrongNumber(found));
     }
-    let run = engine.runs.run(found).ok_or_else(|| Error::wrong_number(&found.full_name()))?;
+    let run = engine.runs.run(found).ok_or(NotReady::WrongNumber(found))?;
     Ok(Ready { command: found, run, needs: engine.runs.needs[usize::from(found.number)] })
 }
 
@@ -219,6 +242,8 @@ pub(crate) struct Frame<'f> {
     pub(crate) settings: &'f Settings,
     pub(crate) now: Now,
     pub(crate) may_wait: bool,
+    /// A script has called it.
+    pub(crate) is_script: bool,
 }
 
 /// Runs a command with its keys locked. Its reply is written, an error too.
@@ -232,14 +257,26 @@ pub(crate) fn run(
     effects: &mut Effects,
 ) {
     let mark = reply.mark();
-    let Frame { engine, settings, now, may_wait } = *frame;
+    let Frame { engine, settings, now, may_wait, .. } = *frame;
     let (database, changes) = (keys.database(), effects.changes);
+    let is_monitored = engine.monitors.is_on() && !ready.spec().flags.has(Flags::ADMIN);
+    let is_shown_first = ready.spec().flags.has(Flags::SKIP_MONITOR);
+    if is_monitored && is_shown_first {
+        engine.monitors.show(client, ready.command, args, frame.is_script, now);
+    }
     let mut call = Call { engine, settings, now, args, reply, keys, client, effects, may_wait };
     let done = (ready.run)(&mut call);
     if let Err(error) = done {
         reply.rewind(mark);
         reply.error(error.as_str());
         engine.count_error(&error);
+    }
+    if client.tracking.is_some() {
+        remember_reads(engine, ready, args, client);
+        engine.limit_tracking(settings.tracking_keys_max);
+    }
+    if is_monitored && !is_shown_first && effects.wait.is_none() {
+        engine.monitors.show(client, ready.command, args, frame.is_script, now);
     }
     let trace = std::mem::take(&mut effects.trace);
     if engine.journal.is_on() {
@@ -251,6 +288,15 @@ pub(crate) fn run(
                 requests.iter().for_each(|request| effects.written.push(database, request.args().from(0)));
             }
         }
+    }
+}
+
+/// Notes what a client that tracks has read. Commands of scripts are noted by themselves.
+fn remember_reads(engine: &Engine, ready: Ready, args: Args<'_>, client: &Client) {
+    let is_read = ready.spec().flags.has(Flags::READONLY) && !runs_others(ready.command);
+    if is_read && client.tracking.as_ref().is_some_and(|mode| mode.remembers()) {
+        // A call whose keys cannot be told has read none.
+        let _ = keys_of(ready.spec(), args, &mut |at, _| engine.tracking.remember(&args[at], client.id));
     }
 }
 

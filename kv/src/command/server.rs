@@ -63,6 +63,7 @@ fn config_set(call: &mut Call<'_, '_>) -> Result<(), Error> {
 
 fn config_resetstat(call: &mut Call<'_, '_>) -> Result<(), Error> {
     call.engine.forget_errors();
+    call.engine.clients.counts.reset();
     for number in 0..call.engine.keyspace.shards() {
         call.keys.shard_at(number).counts = Counts::default();
     }
@@ -129,8 +130,13 @@ fn info(call: &mut Call<'_, '_>) -> Result<(), Error> {
         sections.push("# Server\r\nserver_name:valkey\r\nvalkey_version:9.1.0\r\nredis_version:7.2.4\r\n".to_owned());
     }
     if wants("clients") {
-        let waiting = call.engine.waiting.clients();
-        sections.push(format!("# Clients\r\nblocked_clients:{waiting}\r\n"));
+        let (clients, waiting) = (call.engine.clients.count(), call.engine.blocked_clients());
+        let max = call.settings.clients.clients_max;
+        let (reason, actions, until_ms) = call.engine.pause.shown(call.now.unix_ms());
+        sections.push(format!(
+            "# Clients\r\nconnected_clients:{clients}\r\nmaxclients:{max}\r\nblocked_clients:{waiting}\r\n\
+             paused_reason:{reason}\r\npaused_actions:{actions}\r\npaused_timeout_milliseconds:{until_ms}\r\n"
+        ));
     }
     if wants("stats") {
         let mut counts = Counts::default();

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use super::call::{Call, Run};
+use super::spec::table;
 use crate::error::Error;
 use crate::keyspace::{Expiry, Kind};
 use crate::settings::Events;
@@ -12,6 +13,9 @@ use crate::value::list::{End, List};
 use crate::value::score::parse_score;
 
 pub(super) const RUNS: &[(&str, Run)] = &[("sort", |call| sort(call, true)), ("sort_ro", |call| sort(call, false))];
+
+const BY_DENIED: Error = Error::new("ERR BY option of SORT denied due to insufficient ACL permissions.");
+const GET_DENIED: Error = Error::new("ERR GET option of SORT denied due to insufficient ACL permissions.");
 
 /// What SORT is asked for.
 #[derive(Debug, Default)]
@@ -27,6 +31,8 @@ struct Options<'a> {
 
 impl<'a> Options<'a> {
     fn read(call: &Call<'a, '_>, may_store: bool) -> Result<Self, Error> {
+        let command = table::find_call(call.args).expect("it was found before it ran");
+        let may_read_all = call.client.user.may_read_any_key(command, call.args, call.client.database);
         let mut options = Self { limit: (0, -1), ..Self::default() };
         let mut at = 2;
         while at < call.args.len() {
@@ -50,9 +56,13 @@ impl<'a> Options<'a> {
                     2
                 }
                 Some(pattern) if is("BY") => {
+                    if pattern.contains(&b'*') && !may_read_all {
+                        return Err(BY_DENIED);
+                    }
                     options.by = Some(pattern);
                     2
                 }
+                Some(_) if is("GET") && !may_read_all => return Err(GET_DENIED),
                 Some(pattern) if is("GET") => {
                     options.get.push(pattern);
                     2

@@ -153,6 +153,7 @@ fn flush(call: &mut Call<'_, '_>, databases: &[usize]) -> Result<(), Error> {
         return Err(Error::SYNTAX);
     }
     call.engine.waiting.changed_all(databases);
+    call.engine.invalidate_all();
     for number in 0..call.engine.keyspace.shards() {
         for database in databases {
             drop(call.keys.shard_at(number).flush(*database));

@@ -7,8 +7,13 @@ use std::sync::Arc;
 use super::call::{Call, Run};
 use super::run::{self, Frame};
 use super::spec::table::Command;
+use crate::acl::Context;
 use crate::client::Transaction;
 use crate::error::Error;
+
+/// Why EXEC does not run what MULTI has taken.
+const CHANGED_RULES: &str = "ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This \
+                             command is no longer allowed for the following reason: ";
 
 pub(super) const RUNS: &[(&str, Run)] =
     &[("multi", multi), ("exec", exec), ("discard", discard), ("watch", watch), ("unwatch", unwatch)];
@@ -56,7 +61,13 @@ fn exec(call: &mut Call<'_, '_>) -> Result<(), Error> {
                 continue;
             }
         };
-        let frame = Frame { engine: call.engine, settings: call.settings, now: call.now, may_wait: false };
+        call.client.refresh_user(&call.engine.acl);
+        if let Err(denial) = call.engine.permit(call.client, ready.command, args, Context::Multi, call.now.unix_ms()) {
+            call.reply.error(&format!("NOPERM {CHANGED_RULES}{}", denial.transaction_text()));
+            continue;
+        }
+        let frame =
+            Frame { engine: call.engine, settings: call.settings, now: call.now, may_wait: false, is_script: false };
         run::run(&frame, ready, args, call.client, call.keys, call.reply, call.effects);
         call.reply.set_protocol(call.client.protocol);
     }

@@ -350,7 +350,7 @@ impl<'a> Keys<'a> {
             len if len == old_len => handle,
             len => shard.resize_string(database, key, handle, len),
         };
-        Ok(change(shard.string_mut(handle)))
+        Ok(change(shard.string_mut(database, handle)))
     }
 
     /// Reads a collection.
@@ -378,13 +378,14 @@ impl<'a> Keys<'a> {
     /// The key has a value of another kind.
     pub(crate) fn get_mut<T: Collection>(&mut self, key: Key<'_>) -> Result<Option<&mut T>, WrongKind> {
         let Some(handle) = self.live(key) else { return Ok(None) };
+        let database = self.database;
         let access = self.access.used(self.shard(key.slot).record(handle).access(), || low_half(key.hash));
         let shard = self.shard_mut(key.slot);
         shard.set_access(handle, access);
         if shard.record(handle).kind() != T::KIND {
             return Err(WrongKind);
         }
-        T::of_mut(shard.object_mut(handle)).ok_or(WrongKind).map(Some)
+        T::of_mut(shard.object_mut(database, handle)).ok_or(WrongKind).map(Some)
     }
 
     /// A collection, to change; made by `new` if the key is not there.

@@ -14,5 +14,6 @@ mod tests;
 pub(crate) use access::{AccessClock, Policy};
 pub(crate) use locked::{Found, Key, Keys, Keyspace, Lock, WrongKind};
 pub(crate) use record::{Kind, Record};
-pub(crate) use shard::{Counts, Expiry, Shard};
+pub use shard::Loss;
+pub(crate) use shard::{Counts, Expiry, Saved, Shard};
 pub use slot::Slot;

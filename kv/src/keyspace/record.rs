@@ -1,7 +1,7 @@
 //! How a key lies in its cell.
 //!
 //! ```text
-//! byte 0       kind (bits 0 to 2), RAW (3), EXPIRES (4), WIDE (5)
+//! byte 0       kind (bits 0 to 2), RAW (3), EXPIRES (4), WIDE (5), MARK (6)
 //! bytes 1..4   when it was used, as the eviction policy counts
 //! then         length of the key in 1 byte and of the value in 2; WIDE: 4 and 4
 //! then         EXPIRES: milliseconds of Unix time, 8 bytes
@@ -26,6 +26,8 @@ const KIND: u8 = 7;
 const RAW: u8 = 1 << 3;
 const EXPIRES: u8 = 1 << 4;
 const WIDE: u8 = 1 << 5;
+/// Whether a snapshot has it: see `shard/cut.rs`.
+const MARK: u8 = 1 << 6;
 
 const NARROW_HEAD: usize = 7;
 const WIDE_HEAD: usize = 12;
@@ -97,12 +99,18 @@ pub(crate) const fn is_wide(key_len: usize, value_len: usize) -> bool {
 ///
 /// # Panics
 /// The cell is too short, or a length is 4 GiB or more.
-pub(crate) fn write<'a>(cell: &'a mut [u8], attributes: Attributes, key: &[u8], value_len: usize) -> &'a mut [u8] {
+pub(crate) fn write<'a>(
+    cell: &'a mut [u8],
+    attributes: Attributes,
+    mark: bool,
+    key: &[u8],
+    value_len: usize,
+) -> &'a mut [u8] {
     let small = |len: usize| u32::try_from(len).expect("keys and values are shorter than 4 GiB");
     let wide = is_wide(key.len(), value_len);
     let Attributes { kind, is_raw, expiry, access } = attributes;
     let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
-    cell[0] = kind as u8 | flag(is_raw, RAW) | flag(expiry.is_some(), EXPIRES) | flag(wide, WIDE);
+    cell[0] = kind as u8 | flag(is_raw, RAW) | flag(expiry.is_some(), EXPIRES) | flag(wide, WIDE) | flag(mark, MARK);
     cell[1..4].copy_from_slice(&access.to_le_bytes()[..3]);
     let (key_len, value_len_bytes) = (small(key.len()).to_le_bytes(), small(value_len).to_le_bytes());
     let mut at = if wide {
@@ -160,6 +168,11 @@ impl<'a> Record<'a> {
 
     pub(crate) fn is_raw(self) -> bool {
         self.cell[0] & RAW != 0
+    }
+
+    #[inline]
+    pub(crate) fn mark(self) -> bool {
+        self.cell[0] & MARK != 0
     }
 
     #[inline]
@@ -223,6 +236,11 @@ pub(crate) fn set_access(cell: &mut [u8], access: u32) {
     cell[1..4].copy_from_slice(&access.to_le_bytes()[..3]);
 }
 
+/// Notes whether a snapshot has the record.
+pub(crate) fn set_mark(cell: &mut [u8], mark: bool) {
+    cell[0] = cell[0] & !MARK | if mark { MARK } else { 0 };
+}
+
 /// Notes that the string was changed in place.
 pub(crate) fn set_raw(cell: &mut [u8]) {
     cell[0] |= RAW;
@@ -253,7 +271,10 @@ mod tests {
                     let attributes = Attributes { kind, is_raw, expiry, access: 0x00ab_cdef };
                     let len = record_len(key_len, value_len, expiry.is_some());
                     let mut cell = vec![0xee; len + 5];
-                    write(&mut cell, attributes, &key, value_len).fill(7);
+                    write(&mut cell, attributes, is_raw, &key, value_len).fill(7);
+                    assert_eq!(Record::of(&cell).mark(), is_raw);
+                    set_mark(&mut cell, !is_raw);
+                    assert_eq!(Record::of(&cell).mark(), !is_raw);
                     let record = Record::of(&cell);
                     assert_eq!((record.key(), record.len()), (&key[..], len));
                     assert_eq!(record.value(), vec![7; value_len]);

@@ -3,8 +3,13 @@
 //! Records lie in one arena. For each database there is an index of handles for each slot, and one of the keys that expire.
 //! Nothing here knows what time it is: whoever asks decides whether a key that has expired is there.
 
+mod cut;
+
 use std::sync::Arc;
 
+use self::cut::Cut;
+pub use self::cut::Loss;
+pub(crate) use self::cut::Saved;
 use super::locked::Key;
 use super::record::{self, Attributes, Kind, Record, record_len};
 use super::slot::Slot;
@@ -60,6 +65,10 @@ pub(crate) struct Shard {
     slots: usize,
     arena: Arena,
     objects: Slab<Object>,
+    /// The mark of records that a snapshot has, or that were made after it was begun.
+    mark: bool,
+    /// A snapshot that is being taken.
+    cut: Option<Box<Cut>>,
     /// Keys that were looked for: found, not found, found to have expired.
     pub(crate) counts: Counts,
     /// By number; those that never held a key are absent.
@@ -76,6 +85,8 @@ impl Shard {
             slots,
             arena: Arena::new(),
             objects: Slab::default(),
+            mark: false,
+            cut: None,
             counts: Counts::default(),
             databases,
         }
@@ -141,13 +152,15 @@ impl Shard {
     }
 
     /// The object behind a key, to change.
-    pub(crate) fn object_mut(&mut self, handle: Handle) -> &mut Object {
+    pub(crate) fn object_mut(&mut self, database: usize, handle: Handle) -> &mut Object {
+        self.save_first(database, handle);
         let number = self.record(handle).object();
         self.objects.get_mut(number)
     }
 
     /// A string's bytes, to change in place; it counts as changed in place from now on.
-    pub(crate) fn string_mut(&mut self, handle: Handle) -> &mut [u8] {
+    pub(crate) fn string_mut(&mut self, database: usize, handle: Handle) -> &mut [u8] {
+        self.save_first(database, handle);
         let cell = self.arena.cell_mut(handle);
         record::set_raw(cell);
         record::value_mut(cell)
@@ -165,7 +178,7 @@ impl Shard {
     ) {
         let found = self.find(database, key);
         let attributes = self.attributes(found, Kind::String, is_raw, expiry, access);
-        self.drop_object(found);
+        self.drop_object(database, found);
         let handle = self.place(database, key, found, attributes, value.len());
         record::value_mut(self.arena.cell_mut(handle)).copy_from_slice(value);
     }
@@ -174,6 +187,7 @@ impl Shard {
     ///
     /// Returns where it is now, since it may have moved.
     pub(crate) fn resize_string(&mut self, database: usize, key: Key<'_>, handle: Handle, len: usize) -> Handle {
+        self.save_first(database, handle);
         let record = self.record(handle);
         let attributes = Attributes { is_raw: true, ..record.attributes() };
         let (old_len, expires) = (record.value().len(), record.expires());
@@ -182,7 +196,7 @@ impl Shard {
         if is_same_head {
             let moved = self.arena.resize(handle, new_len);
             self.note_moved(database, key, handle, moved, expires);
-            let value = record::write(self.arena.cell_mut(moved), attributes, key.bytes, len);
+            let value = record::write(self.arena.cell_mut(moved), attributes, self.mark, key.bytes, len);
             if len > old_len {
                 value[old_len..].fill(0);
             }
@@ -207,7 +221,7 @@ impl Shard {
     ) -> Handle {
         let found = self.find(database, key);
         let attributes = self.attributes(found, kind, false, expiry, access);
-        self.drop_object(found);
+        self.drop_object(database, found);
         let number = self.objects.insert(object).to_le_bytes();
         let handle = self.place(database, key, found, attributes, number.len());
         record::value_mut(self.arena.cell_mut(handle)).copy_from_slice(&number);
@@ -216,6 +230,7 @@ impl Shard {
 
     /// Changes when a key expires, if at all.
     pub(crate) fn set_expiry(&mut self, database: usize, key: Key<'_>, handle: Handle, expiry: Option<i64>) {
+        self.save_first(database, handle);
         let record = self.record(handle);
         match (record.expires(), expiry) {
             (true, Some(expiry)) => record::set_expiry(self.arena.cell_mut(handle), expiry),
@@ -231,6 +246,11 @@ impl Shard {
 
     /// Takes a key out, with what is behind it. Large objects are handed to the caller, to be dropped without the lock.
     pub(crate) fn remove(&mut self, database: usize, key: Key<'_>) -> Option<Removed> {
+        if self.cut.is_some()
+            && let Some(handle) = self.find(database, key)
+        {
+            self.save_first(database, handle);
+        }
         let Self { databases, arena, hash_key, objects, first_slot, .. } = self;
         let database = databases[database].as_mut()?;
         let hash_of = |handle| hash_key.hash(Record::of(arena.cell(handle)).key());
@@ -250,6 +270,7 @@ impl Shard {
     /// Takes all keys of a database out. What was behind them is returned, to be dropped without the lock.
     pub(crate) fn flush(&mut self, database: usize) -> Vec<Object> {
         let Some(taken) = self.databases[database].take() else { return Vec::new() };
+        self.lose_cut(Loss::Flushed);
         let mut objects = Vec::new();
         if self.databases.iter().all(Option::is_none) {
             self.arena.clear();
@@ -268,6 +289,9 @@ impl Shard {
 
     /// Exchanges two databases.
     pub(crate) fn swap(&mut self, one: usize, other: usize) {
+        if self.databases[one].is_some() || self.databases[other].is_some() {
+            self.lose_cut(Loss::Flushed);
+        }
         self.databases.swap(one, other);
     }
 
@@ -356,8 +380,11 @@ impl Shard {
         Attributes { kind, is_raw, expiry, access }
     }
 
-    fn drop_object(&mut self, found: Option<Handle>) {
-        let Some(record) = found.map(|handle| Record::of(self.arena.cell(handle))) else { return };
+    /// What is behind a key is about to be replaced.
+    fn drop_object(&mut self, database: usize, found: Option<Handle>) {
+        let Some(handle) = found else { return };
+        self.save_first(database, handle);
+        let record = Record::of(self.arena.cell(handle));
         if record.kind() != Kind::String {
             drop(self.objects.remove(record.object()));
         }
@@ -376,13 +403,13 @@ impl Shard {
         let len = record_len(key.bytes.len(), value_len, attributes.expiry.is_some());
         let Some(old) = found else {
             let handle = self.arena.alloc(len);
-            record::write(self.arena.cell_mut(handle), attributes, key.bytes, value_len);
+            record::write(self.arena.cell_mut(handle), attributes, self.mark, key.bytes, value_len);
             self.enter(number, key, handle, attributes.expiry.is_some());
             return handle;
         };
         let expired_before = self.record(old).expires();
         let handle = if self.arena.fits(old, len) { old } else { self.arena.alloc(len) };
-        record::write(self.arena.cell_mut(handle), attributes, key.bytes, value_len);
+        record::write(self.arena.cell_mut(handle), attributes, self.mark, key.bytes, value_len);
         let (arena, hash_key) = (&self.arena, &self.hash_key);
         let database = self.databases[number].as_mut().expect("the key was found in it");
         if handle != old {

@@ -104,6 +104,10 @@ pub struct Journal {
     /// Position up to which clients may be told: the log has it, durably if that was asked for.
     released: AtomicU64,
     wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// Whether there is a reason.
+    is_refused: AtomicBool,
+    /// Why the log cannot be written.
+    refusal: Mutex<Option<String>>,
 }
 
 #[derive(Debug, Default)]
@@ -141,6 +145,8 @@ impl Default for Journal {
             end: AtomicU64::new(0),
             released: AtomicU64::new(0),
             wake: OnceLock::new(),
+            is_refused: AtomicBool::new(false),
+            refusal: Mutex::default(),
         }
     }
 }
@@ -230,6 +236,24 @@ impl Journal {
         let end = self.end();
         let wanted = if is_durable { end } else { end.saturating_sub(WAITING_BYTES_MAX) };
         (self.released() < wanted).then_some(wanted)
+    }
+
+    /// The log cannot be written, and writes are to be refused; or it can again.
+    pub(crate) fn refuse(&self, why: Option<String>) {
+        if why.is_none() && !self.is_refused.load(Ordering::Relaxed) {
+            return;
+        }
+        self.is_refused.store(why.is_some(), Ordering::Relaxed);
+        *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    }
+
+    /// Why writes are to be refused, if they are.
+    #[inline]
+    pub(crate) fn refusal(&self) -> Option<String> {
+        if !self.is_refused.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn wake(&self) {

@@ -14,6 +14,7 @@ use std::io;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::Folder;
+use super::keeper::NewBase;
 use super::manifest::{Base, Manifest, Segment};
 use super::record::{self, HEAD_BYTES, Head, LogId, PAYLOAD_BYTES_MAX, bytes};
 
@@ -172,6 +173,11 @@ impl<F: Folder> Log<F> {
         self.end - self.manifest.segments.first().map_or(self.end, |first| first.position)
     }
 
+    /// Whether a base may end at a position: a segment begins there.
+    pub fn begins_at(&self, position: u64) -> bool {
+        self.manifest.segments.iter().any(|segment| segment.position == position)
+    }
+
     /// Bytes of the base.
     pub fn base_bytes(&self) -> u64 {
         self.manifest.base.as_ref().map_or(0, |base| base.length)
@@ -232,17 +238,12 @@ impl<F: Folder> Log<F> {
     /// # Errors
     /// Nothing was written; safe to retry.
     pub fn mark(&mut self) -> Result<(), LogError> {
-        if self.marked == self.durable || self.is_broken {
+        if !self.wants_mark() {
             return Ok(());
         }
         let mut encoded = Vec::new();
         record::encode_mark(self.manifest.id, self.end, self.durable, &mut encoded);
         self.append_encoded(&encoded)
-    }
-
-    /// The file for a base that ends where the last segment begins. No two segments have the same.
-    pub fn base_name(&self) -> String {
-        format!("base-{}.rdb", self.segment().number)
     }
 
     /// Closes the last segment, durably, and begins another. Returns its position.
@@ -266,6 +267,11 @@ impl<F: Folder> Log<F> {
         Ok(self.end)
     }
 
+    /// Whether [`Log::mark`] would write something.
+    pub(super) fn wants_mark(&self) -> bool {
+        self.marked != self.durable && !self.is_broken
+    }
+
     /// Closes the last segment for good: recovery will find it whole or damaged, and never torn.
     ///
     /// # Errors
@@ -282,12 +288,13 @@ impl<F: Folder> Log<F> {
     ///
     /// # Panics
     /// No segment begins there.
-    pub fn install_base(&mut self, name: &str, length: u64, checksum: u64, position: u64) -> Result<(), LogError> {
+    pub fn install_base(&mut self, base: &NewBase) -> Result<(), LogError> {
+        let NewBase { name, length, checksum, position } = base.clone();
         let mut manifest = self.manifest.clone();
         manifest.segments.retain(|segment| segment.position >= position);
         let begins = manifest.segments.first().map(|segment| segment.position);
         assert_eq!(begins, Some(position), "a base ends where a segment begins");
-        manifest.base = Some(Base { name: name.into(), length, checksum, position });
+        manifest.base = Some(Base { name, length, checksum, position });
         self.replace_manifest(manifest)?;
         self.sweep()
     }

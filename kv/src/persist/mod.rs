@@ -13,14 +13,20 @@
 
 pub mod folder;
 pub mod journal;
+pub mod keeper;
 pub mod log;
 mod manifest;
 mod record;
 pub mod replay;
+pub mod saves;
+pub mod snapshot;
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub use folder::Folder;
 pub use journal::Journal;
+pub use keeper::{Keeper, NewBase};
 pub use log::{Log, LogError};
 pub use replay::Replay;
+pub use saves::Saves;
+pub use snapshot::Snapshot;

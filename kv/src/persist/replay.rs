@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use super::journal::{Unit, decode_batch};
-use crate::client::{Client, Mailbox};
+use crate::acl::User;
+use crate::client::card::Card;
+use crate::client::{Client, Link, Mailbox};
 use crate::command::Effects;
 use crate::command::run::{self, Frame};
 use crate::engine::Engine;
@@ -29,7 +31,11 @@ impl Replay {
     /// Into this engine, which nobody else uses yet.
     #[must_use]
     pub fn new(engine: Arc<Engine>) -> Self {
-        let mut client = Client::new(engine.next_client(), Arc::new(Mailbox::new(Box::new(|| {}))));
+        let mailbox = Arc::new(Mailbox::new(Box::new(|| {})));
+        let mut client = Client::again(
+            Arc::new(Card::new(engine.clients.next_id(), Link::nowhere(), 0, mailbox)),
+            User::superuser(),
+        );
         client.is_known = true;
         Self {
             settings: engine.settings(),
@@ -74,7 +80,7 @@ impl Replay {
         let Self { engine, settings, client, reply, effects, .. } = self;
         let ready = run::find(engine, args).map_err(|error| error.as_str().to_owned())?;
         let mut keys = run::lock(engine, settings, ready, args, client.database, now);
-        let frame = Frame { engine, settings, now, may_wait: false };
+        let frame = Frame { engine, settings, now, may_wait: false, is_script: false };
         run::run(&frame, ready, args, client, &mut keys, reply, effects);
         engine.settle(settings, &mut keys, effects);
         reply.buffer().clear();

@@ -56,6 +56,17 @@ impl Writer {
         push_length(len_of(expiring), &mut self.out);
     }
 
+    /// The keys that follow are in this database.
+    pub(crate) fn select(&mut self, number: usize) {
+        self.out.push(opcode::DATABASE);
+        push_length(len_of(number), &mut self.out);
+    }
+
+    /// Keys that an encoder has written.
+    pub(crate) fn entries(&mut self, encoded: &[u8]) {
+        self.out.extend_from_slice(encoded);
+    }
+
     /// A key.
     pub(crate) fn entry(&mut self, key: &[u8], attributes: Attributes, value: Value<'_>) {
         self.encoder.entry(key, attributes, value, &mut self.out);

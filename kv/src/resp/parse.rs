@@ -274,6 +274,14 @@ impl Parser {
     }
 }
 
+/// The words of a line, as people type it. `None` if quotes do not end, or do not end a word.
+pub(crate) fn words_of_line(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let (mut bytes, mut words) = (Vec::new(), Vec::new());
+    split_line(line, &mut bytes, &mut words)?;
+    let args = Args { bytes: &bytes, words: &words };
+    Some(args.from(0).map(<[u8]>::to_vec).collect())
+}
+
 /// Cuts a line into words at spaces. Double quotes take the escapes `\n \r \t \b \a \xHH` and `\` before any other byte, single
 /// quotes only `\'`. `None` if quotes do not end, or do not end a word.
 fn split_line(line: &[u8], bytes: &mut Vec<u8>, words: &mut Vec<Word>) -> Option<()> {

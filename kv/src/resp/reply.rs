@@ -97,6 +97,12 @@ impl Reply {
         self.out.extend_from_slice(reply);
     }
 
+    /// Puts bytes that are whole replies before what was written since.
+    pub(crate) fn insert(&mut self, mark: Mark, replies: &[u8]) {
+        self.out.extend_from_slice(replies);
+        self.out[mark.0..].rotate_right(replies.len());
+    }
+
     /// A short word or sentence.
     pub(crate) fn status(&mut self, text: &str) {
         self.out.push(b'+');
@@ -184,6 +190,26 @@ impl Reply {
             Protocol::Resp2 => self.bulk(text),
             Protocol::Resp3 => {
                 self.out.push(b',');
+                self.out.extend_from_slice(text);
+                self.out.extend_from_slice(b"\r\n");
+            }
+        }
+    }
+
+    /// Yes or no; an integer in RESP2.
+    pub(crate) fn boolean(&mut self, is_true: bool) {
+        match self.protocol {
+            Protocol::Resp2 => self.integer(i64::from(is_true)),
+            Protocol::Resp3 => self.out.extend_from_slice(if is_true { b"#t\r\n" } else { b"#f\r\n" }),
+        }
+    }
+
+    /// An integer of any length, whose text is given; a byte string in RESP2.
+    pub(crate) fn big_number(&mut self, text: &[u8]) {
+        match self.protocol {
+            Protocol::Resp2 => self.bulk(text),
+            Protocol::Resp3 => {
+                self.out.push(b'(');
                 self.out.extend_from_slice(text);
                 self.out.extend_from_slice(b"\r\n");
             }

@@ -4,6 +4,7 @@
 
 pub(crate) mod parameter;
 
+use crate::client::limits::ClientLimits;
 use crate::keyspace::Policy;
 use crate::rdb::VersionCheck;
 use crate::value::list::Fill;
@@ -133,14 +134,24 @@ pub(crate) struct Settings {
     pub(crate) sorted_set: zset::Limits,
     /// `stream-node-max-bytes` and `-entries`.
     pub(crate) stream: NodeLimits,
+    /// `appendfsync`.
+    pub(crate) log_sync: LogSync,
     /// Whether long strings are compressed in files and payloads (`rdbcompression`).
     pub(crate) compresses: bool,
     /// Which versions of payloads are taken (`rdb-version-check`).
     pub(crate) version_check: VersionCheck,
-    /// `appendfsync`.
-    pub(crate) log_sync: LogSync,
     /// The password of the default user; empty for none (`requirepass`).
     pub(crate) password: Vec<u8>,
+    /// How often it was set: also the same one replaces all passwords of the default user.
+    pub(crate) password_changes: u64,
+    /// Keys that are remembered for clients that track; 0 for any number (`tracking-table-max-keys`).
+    pub(crate) tracking_keys_max: usize,
+    /// Entries of what users were refused (`acllog-max-len`).
+    pub(crate) acl_log_max: usize,
+    /// Whether new users may use all channels (`acl-pubsub-default`).
+    pub(crate) acl_all_channels: bool,
+    /// How many clients there may be, and how much each may take.
+    pub(crate) clients: ClientLimits,
 }
 
 impl Default for Settings {
@@ -157,10 +168,15 @@ impl Default for Settings {
             set: set::Limits::default(),
             sorted_set: zset::Limits::default(),
             stream: NodeLimits::default(),
+            log_sync: LogSync::default(),
             compresses: true,
             version_check: VersionCheck::default(),
-            log_sync: LogSync::default(),
             password: Vec::new(),
+            password_changes: 0,
+            tracking_keys_max: 1_000_000,
+            acl_log_max: 128,
+            acl_all_channels: false,
+            clients: ClientLimits::default(),
         }
     }
 }

@@ -21,6 +21,11 @@ pub(crate) fn find(name: &[u8]) -> Option<&'static Parameter> {
     PARAMETERS.iter().find(|parameter| is_it(parameter.name) || is_it(parameter.alias))
 }
 
+/// Whether what a parameter is set to is not to be shown.
+pub(crate) fn is_secret(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"requirepass")
+}
+
 /// A number within bounds, or why not.
 fn number<T: TryFrom<i64>>(text: &[u8], min: i64, max: i64) -> Result<T, String> {
     let value = parse_i64(text).ok_or("argument couldn't be parsed into an integer")?;
@@ -73,12 +78,46 @@ const WORD_BYTES_MAX: i64 = (1 << 31) - 1_024;
 /// All of them, by name.
 pub(crate) static PARAMETERS: &[Parameter] = &[
     Parameter {
+        name: "acl-pubsub-default",
+        alias: "",
+        show: |settings| if settings.acl_all_channels { "allchannels" } else { "resetchannels" }.to_owned(),
+        set: |settings, text| {
+            settings.acl_all_channels = match text.to_ascii_lowercase().as_slice() {
+                b"allchannels" => true,
+                b"resetchannels" => false,
+                _ => return Err("argument(s) must be one of the following: allchannels, resetchannels".to_owned()),
+            };
+            Ok(())
+        },
+    },
+    numeric!("acllog-max-len", "", acl_log_max, 0, LONG),
+    Parameter {
         name: "appendfsync",
         alias: "",
         show: |settings| settings.log_sync.name().to_owned(),
         set: |settings, text| {
             settings.log_sync =
                 LogSync::from_name(text).ok_or("argument(s) must be one of the following: everysec, always, no")?;
+            Ok(())
+        },
+    },
+    Parameter {
+        name: "client-output-buffer-limit",
+        alias: "",
+        show: |settings| settings.clients.output.show(),
+        set: |settings, text| {
+            settings.clients.output.read(text, |text| bytes(text).ok().and_then(|size| u64::try_from(size).ok()))
+        },
+    },
+    Parameter {
+        name: "client-query-buffer-limit",
+        alias: "",
+        show: |settings| settings.clients.input_bytes_max.to_string(),
+        set: |settings, text| {
+            let max = bytes(text)?;
+            let max = usize::try_from(max).ok().filter(|max| *max >= 1 << 20);
+            settings.clients.input_bytes_max =
+                max.ok_or_else(|| format!("argument must be between {} and {LONG} inclusive", 1 << 20))?;
             Ok(())
         },
     },
@@ -95,6 +134,7 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
             Ok(())
         },
     },
+    numeric!("maxclients", "", clients.clients_max, 1, i64::from(u32::MAX)),
     Parameter {
         name: "maxmemory",
         alias: "",
@@ -146,6 +186,7 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
         show: |settings| String::from_utf8_lossy(&settings.password).into_owned(),
         set: |settings, text| {
             settings.password = text.to_vec();
+            settings.password_changes += 1;
             Ok(())
         },
     },
@@ -154,6 +195,9 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
     numeric!("set-max-listpack-value", "", set.listpack_value_bytes_max, 0, LONG),
     numeric!("stream-node-max-bytes", "", stream.bytes_max, 0, LONG),
     numeric!("stream-node-max-entries", "", stream.entries_max, 0, i64::from(u32::MAX)),
+    numeric!("tcp-keepalive", "", clients.keepalive_s, 0, i64::from(i32::MAX)),
+    numeric!("timeout", "", clients.idle_s_max, 0, i64::from(i32::MAX)),
+    numeric!("tracking-table-max-keys", "", tracking_keys_max, 0, LONG),
     numeric!("zset-max-listpack-entries", "zset-max-ziplist-entries", sorted_set.listpack_entries_max, 0, LONG),
     numeric!("zset-max-listpack-value", "zset-max-ziplist-value", sorted_set.listpack_value_bytes_max, 0, LONG),
 ];

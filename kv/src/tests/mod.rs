@@ -4,7 +4,9 @@
 //! replies as `redis-cli` would print them without colours; see [`check`]. Long ones are in files of their own beside the
 //! tests, see [`check_all`]; their replies are those of Valkey 8.1.
 
+mod acl;
 mod bitmap;
+mod client;
 mod copy;
 mod dump;
 mod generic;
@@ -13,21 +15,24 @@ mod hash;
 mod hash_expiry;
 mod hyperloglog;
 mod list;
+mod monitor;
 mod persist;
 mod pubsub;
+mod script;
 mod server;
 mod set;
 mod sort;
 mod sorted_set;
 mod stream;
 mod string;
+mod tracking;
 mod transaction;
 
 use std::sync::Arc;
 
 use ashlar_wire::time::Instant;
 
-use crate::client::Mailbox;
+use crate::client::{Link, Mailbox};
 use crate::engine::{Engine, EngineConfig};
 use crate::memory::hash_key::HASH_KEY_BYTES;
 use crate::session::{Next, Session};
@@ -40,6 +45,8 @@ pub(crate) const BEGIN_MS: i64 = 1_800_000_000_000;
 pub(crate) struct Talk {
     engine: Arc<Engine>,
     sessions: Vec<Session>,
+    /// What each has sent and its session has not taken.
+    unread: Vec<Vec<u8>>,
     now_ms: i64,
 }
 
@@ -52,7 +59,7 @@ impl Talk {
 
     /// One client of an engine that others may have.
     pub(crate) fn with(engine: Arc<Engine>) -> Self {
-        let mut talk = Self { engine, sessions: Vec::new(), now_ms: BEGIN_MS };
+        let mut talk = Self { engine, sessions: Vec::new(), unread: Vec::new(), now_ms: BEGIN_MS };
         talk.join();
         talk
     }
@@ -64,9 +71,19 @@ impl Talk {
 
     /// One more client; its number.
     pub(crate) fn join(&mut self) -> usize {
+        self.try_join().expect("there is room for one more")
+    }
+
+    /// One more client, if there may be so many; its number.
+    pub(crate) fn try_join(&mut self) -> Option<usize> {
         let mailbox = Arc::new(Mailbox::new(Box::new(|| {})));
-        self.sessions.push(Session::new(Arc::clone(&self.engine), mailbox));
-        self.sessions.len() - 1
+        let number = self.sessions.len();
+        let peer = format!("127.0.0.1:{}", 50_000 + number);
+        let link = Link { peer, local: "127.0.0.1:6379".into(), descriptor: 9, is_unix: false };
+        let session = Session::open(Arc::clone(&self.engine), mailbox, link, self.now()).ok()?;
+        self.sessions.push(session);
+        self.unread.push(Vec::new());
+        Some(number)
     }
 
     /// So many clients that there is one of this number.
@@ -79,6 +96,12 @@ impl Talk {
     /// A client leaves. Its number is that of another then.
     pub(crate) fn leave(&mut self, client: usize) {
         self.sessions.swap_remove(client);
+        self.unread.swap_remove(client);
+    }
+
+    /// A client's session.
+    pub(crate) fn session(&self, client: usize) -> &Session {
+        &self.sessions[client]
     }
 
     /// The engine itself.
@@ -100,25 +123,49 @@ impl Talk {
         self.engine.handle_tick(self.now());
     }
 
-    fn now(&self) -> Now {
+    pub(crate) fn now(&self) -> Now {
         let nanos = u64::try_from(self.now_ms - BEGIN_MS + 1).unwrap() * 1_000_000;
         Now { unix_us: self.now_ms * 1_000, instant: Instant::from_nanos(nanos) }
     }
 
     /// A client sends bytes; the bytes that come back.
     pub(crate) fn raw(&mut self, client: usize, bytes: &[u8]) -> Vec<u8> {
-        let now = self.now();
-        let session = &mut self.sessions[client];
-        let (taken, next) = session.feed(bytes, now);
-        assert!(taken == bytes.len() || next != Next::Read, "whole requests are taken");
+        self.unread[client].extend_from_slice(bytes);
+        let next = self.feed(client);
+        assert!(self.unread[client].is_empty() || next != Next::Read, "whole requests are taken");
         self.mail(client)
+    }
+
+    /// A client sends bytes that need not be whole requests; the bytes that come back.
+    pub(crate) fn piece(&mut self, client: usize, bytes: &[u8]) -> Vec<u8> {
+        self.unread[client].extend_from_slice(bytes);
+        self.feed(client);
+        self.mail(client)
+    }
+
+    fn feed(&mut self, client: usize) -> Next {
+        let now = self.now();
+        let (taken, next) = self.sessions[client].feed(&self.unread[client], now);
+        self.unread[client].drain(..taken);
+        next
     }
 
     /// What has come for a client since it was last looked at.
     pub(crate) fn mail(&mut self, client: usize) -> Vec<u8> {
+        let next = self.sessions[client].handle_mail();
+        if next == Next::Read && !self.unread[client].is_empty() {
+            self.feed(client);
+            self.sessions[client].handle_mail();
+        }
         let session = &mut self.sessions[client];
-        session.handle_mail();
-        std::mem::take(session.replies())
+        let bytes = session.replies().to_vec();
+        session.handle_sent(bytes.len());
+        bytes
+    }
+
+    /// Whether a client's connection has ended.
+    pub(crate) fn is_closed(&mut self, client: usize) -> bool {
+        matches!(self.sessions[client].handle_mail(), Next::Close | Next::Drop)
     }
 
     /// A client types a line; the replies, readable.

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use super::{BEGIN_MS, Talk};
 use crate::engine::{Engine, EngineConfig};
 use crate::memory::hash_key::HASH_KEY_BYTES;
-use crate::persist::Replay;
+use crate::persist::snapshot::{Purpose, Step};
 use crate::persist::tests::folder::Chance;
+use crate::persist::{Replay, Snapshot};
+use crate::rdb::ImportOptions;
 use crate::time::Now;
 
 /// The words of a flat reply.
@@ -181,6 +183,74 @@ const TEMPLATES: &[&str] = &[
     "SINTERSTORE E E E",
 ];
 
+/// An engine without keys, unlike that of conversations in all that must not matter.
+fn another() -> Arc<Engine> {
+    Arc::new(Engine::new(&EngineConfig { secret: [5; HASH_KEY_BYTES], shards: 32, databases: 16 }))
+}
+
+/// A client at a time.
+fn client_of(engine: Arc<Engine>, now_ms: i64) -> Talk {
+    let mut talk = Talk::with(engine);
+    talk.wait(now_ms - BEGIN_MS);
+    talk
+}
+
+#[test]
+fn a_snapshot_is_what_was_there_when_it_began() {
+    let (mut whole, mut lost) = (0, 0);
+    for seed in 0..40 {
+        let mut chance = Chance(seed);
+        let mut talk = Talk::new();
+        let mut running: Option<(Snapshot, Vec<u8>, String, i64)> = None;
+        for turn in 0..700 {
+            if turn % 100 == 50 && running.is_none() {
+                let before = picture(&mut talk);
+                let snapshot = Snapshot::begin(talk.engine_shared(), Purpose::Dump, seed % 4 != 0, talk.now());
+                running = Some((snapshot, Vec::new(), before, talk.now_ms));
+            }
+            if chance.draw(20) == 0 {
+                talk.wait(i64::try_from(chance.draw(300)).unwrap());
+                talk.tick();
+            }
+            let line = command(&mut chance);
+            let is_rare = line.starts_with("FLUSHDB") || line.starts_with("SWAPDB");
+            if !line.starts_with('B') && (!is_rare || chance.draw(30) == 0) {
+                talk.say(0, &line);
+            }
+            let Some((snapshot, file, before, at_ms)) = &mut running else { continue };
+            if chance.draw(2) == 0 {
+                continue;
+            }
+            let step = snapshot.step();
+            file.extend_from_slice(&snapshot.take());
+            match step {
+                Step::More => continue,
+                Step::Lost(_) => lost += 1,
+                Step::Done => {
+                    let engine = another();
+                    let options = ImportOptions { keeps_expired: true, ..ImportOptions::default() };
+                    let mut import = engine.import_rdb(options);
+                    import.handle_bytes(file, talk.now()).unwrap();
+                    import.finish().unwrap();
+                    let after = picture(&mut client_of(engine, *at_ms));
+                    for (before, after) in before.lines().zip(after.lines()) {
+                        assert_eq!(before, after, "seed {seed} turn {turn}");
+                    }
+                    assert_eq!(*before, after, "seed {seed} turn {turn}");
+                    whole += 1;
+                }
+            }
+            running = None;
+        }
+        // One that is dropped in the middle leaves nothing behind that the next one would trip over.
+        drop(running);
+        let mut last = Snapshot::begin(talk.engine_shared(), Purpose::Dump, true, talk.now());
+        while last.step() == Step::More {}
+        assert_eq!(last.step(), Step::Done);
+    }
+    assert!(whole > 60 && lost > 5, "{whole} whole, {lost} lost");
+}
+
 #[test]
 fn the_log_makes_the_same_again() {
     for seed in 0..10 {
@@ -210,14 +280,13 @@ fn the_log_makes_the_same_again() {
             talk.say(0, "DISCARD");
         }
         batches.push(talk.engine().journal().take().batch);
-        let engine = Arc::new(Engine::new(&EngineConfig { secret: [5; HASH_KEY_BYTES], shards: 32, databases: 16 }));
+        let engine = another();
         let mut replay = Replay::new(Arc::clone(&engine));
         let now = Now { unix_us: BEGIN_MS * 1_000, instant: ashlar_wire::time::Instant::from_nanos(1) };
         for batch in &batches {
             replay.handle_batch(batch, now).unwrap();
         }
-        let mut again = Talk::with(engine);
-        again.wait(talk.now_ms - BEGIN_MS);
+        let mut again = client_of(engine, talk.now_ms);
         let (first, second) = (picture(&mut talk), picture(&mut again));
         for (first, second) in first.lines().zip(second.lines()) {
             assert_eq!(first, second, "seed {seed}");

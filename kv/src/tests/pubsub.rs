@@ -1,6 +1,6 @@
 //! Messages, and events of keys.
 
-use super::{Talk, readable};
+use super::{Talk, check, readable};
 
 fn mail(talk: &mut Talk, client: usize) -> String {
     readable(&talk.mail(client))
@@ -70,4 +70,82 @@ fn events_of_keys_are_messages() {
     talk.tick();
     assert!(mail(&mut talk, listener).contains("\"expired\""), "nobody had to look for it");
     assert_eq!(talk.say(0, "DBSIZE"), "0");
+}
+
+#[test]
+fn shard_channels_are_counted_by_themselves() {
+    check(
+        r#"
+        1> SUBSCRIBE a
+        ["subscribe" "a" 1]
+        1> SSUBSCRIBE s t
+        ["ssubscribe" "s" 1]
+        ["ssubscribe" "t" 2]
+        1> SSUBSCRIBE s
+        ["ssubscribe" "s" 2]
+        1> PSUBSCRIBE a*
+        ["psubscribe" "a*" 2]
+        > SPUBLISH s 1
+        1
+        > SPUBLISH a 1
+        0
+        > PUBLISH s 1
+        0
+        > PUBLISH a 1
+        2
+        1?
+        ["smessage" "s" "1"]
+        ["message" "a" "1"]
+        ["pmessage" "a*" "a" "1"]
+        > PUBSUB SHARDCHANNELS
+        ["s" "t"]
+        > PUBSUB SHARDCHANNELS t*
+        ["t"]
+        > PUBSUB SHARDNUMSUB s a
+        ["s" 1 "a" 0]
+        > PUBSUB SHARDNUMSUB
+        []
+        > PUBSUB NUMSUB
+        []
+        > PUBSUB CHANNELS a b
+        (error) ERR unknown subcommand or wrong number of arguments for 'CHANNELS'. Try PUBSUB HELP.
+        > PUBSUB SHARDCHANNELS a b
+        (error) ERR unknown subcommand or wrong number of arguments for 'SHARDCHANNELS'. Try PUBSUB HELP.
+        1> SUNSUBSCRIBE s
+        ["sunsubscribe" "s" 1]
+        1> SUNSUBSCRIBE
+        ["sunsubscribe" "t" 0]
+        1> SUNSUBSCRIBE
+        ["sunsubscribe" (nil) 0]
+        1> PUNSUBSCRIBE
+        ["punsubscribe" "a*" 1]
+        1> UNSUBSCRIBE nosuch
+        ["unsubscribe" "nosuch" 1]
+        1> UNSUBSCRIBE
+        ["unsubscribe" "a" 0]
+        1> PING
+        PONG
+        > MULTI
+        OK
+        > SSUBSCRIBE s
+        QUEUED
+        > EXEC
+        [(error) ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client]
+    "#,
+    );
+}
+
+#[test]
+fn messages_come_before_the_end_of_a_subscription() {
+    let mut talk = Talk::new();
+    let listener = talk.join();
+    talk.say(listener, "SUBSCRIBE a");
+    talk.say(0, "PUBLISH a 1");
+    let told = talk.say(listener, "UNSUBSCRIBE a");
+    assert_eq!(told, "[\"message\" \"a\" \"1\"]\n[\"unsubscribe\" \"a\" 0]");
+    talk.say(listener, "HELLO 3");
+    talk.say(listener, "SUBSCRIBE a");
+    let told = talk.raw(listener, b"PUBLISH a 2\r\nPING\r\n");
+    assert_eq!(readable(&told), "1\n>[\"message\" \"a\" \"2\"]\nPONG");
+    assert!(talk.say(0, "PUBSUB HELP").contains("SHARDNUMSUB [<shardchannel> ...]"));
 }

@@ -19,7 +19,7 @@ fn commands_run_together() {
         > MULTI
         OK
         > MULTI
-        (error) ERR MULTI calls can not be nested
+        (error) ERR Command not allowed inside a transaction
         > DISCARD
         OK
         > MULTI

@@ -1,6 +1,7 @@
 //! Power is lost at every operation of long runs, several times in a row; and every bit of a small log is flipped.
 
 use super::folder::{Chance, MemoryFolder};
+use crate::persist::keeper::NewBase;
 use crate::persist::log::{BaseChecksum, LogError, Recovered, Report};
 use crate::persist::{Folder, Log};
 
@@ -64,15 +65,15 @@ fn work(log: &mut Log<MemoryFolder>, folder: &MemoryFolder, from: usize, chance:
 
 fn rewrite(log: &mut Log<MemoryFolder>, folder: &MemoryFolder, batches: usize) -> Result<(), LogError> {
     let position = log.rotate()?;
-    let (name, base) = (log.base_name(), encode_base(batches));
+    let (name, base) = (format!("base-{}.rdb", folder.operations()), encode_base(batches));
     let mut folder = folder.clone();
     let mut checksum = BaseChecksum::default();
     checksum.update(&base);
-    let refused = |error| LogError::Refused { what: "write", file: name.clone(), error };
-    folder.replace(&name, b"").map_err(refused)?;
+    let refused = |error| LogError::Refused { what: "write", file: "base".into(), error };
     folder.append(&name, &base).map_err(refused)?;
     folder.sync(&name).map_err(refused)?;
-    log.install_base(&name, u64::try_from(base.len()).unwrap(), checksum.value(), position)
+    let length = u64::try_from(base.len()).unwrap();
+    log.install_base(&NewBase { name, length, checksum: checksum.value(), position })
 }
 
 #[test]
@@ -180,9 +181,9 @@ fn an_append_that_fails_costs_nothing() {
     let folder = MemoryFolder::default();
     let (mut log, ..) = open(&folder).unwrap();
     log.append(&batch(0)).unwrap();
-    folder.lose_power_after(0);
+    folder.set_full(true);
     assert!(matches!(log.append(&batch(1)), Err(LogError::Refused { .. })));
-    folder.power_is_back();
+    folder.set_full(false);
     log.append(&batch(1)).unwrap();
     log.sync().unwrap();
     assert_eq!(open(&folder).unwrap().1, [batch(0), batch(1)]);

@@ -27,6 +27,7 @@ struct State {
     /// Operations that still succeed; then the power is gone, in the middle of the next one.
     left: Option<u64>,
     is_dark: bool,
+    is_full: bool,
     operations: u64,
 }
 
@@ -53,10 +54,9 @@ impl MemoryFolder {
         self.0.borrow_mut().left = Some(operations);
     }
 
-    /// The power was gone for a moment, and nothing is lost.
-    pub(crate) fn power_is_back(&self) {
-        let mut state = self.0.borrow_mut();
-        (state.left, state.is_dark) = (None, false);
+    /// There is no room for more, or there is again.
+    pub(crate) fn set_full(&self, is_full: bool) {
+        self.0.borrow_mut().is_full = is_full;
     }
 
     /// Operations so far.
@@ -163,6 +163,10 @@ impl Folder for MemoryFolder {
 
     fn append(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let mut state = self.0.borrow_mut();
+        if state.is_full {
+            state.files.entry(name.into()).or_default().bytes.extend_from_slice(&bytes[..bytes.len() / 2]);
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         let begun = state.begin();
         if begun != Err(false) {
             let file = state.files.entry(name.into()).or_default();
@@ -182,6 +186,9 @@ impl Folder for MemoryFolder {
 
     fn replace(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let mut state = self.0.borrow_mut();
+        if state.is_full {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         let begun = state.begin();
         // Cut in the middle it is done or not; which, depends on how far the log is.
         if begun.is_ok() || (begun == Err(true) && state.operations.is_multiple_of(2)) {

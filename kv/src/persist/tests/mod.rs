@@ -2,3 +2,4 @@
 
 mod crash;
 pub(crate) mod folder;
+mod keeper;

@@ -1,0 +1,157 @@
+//! The folder of an append log: a directory that one process at a time may use.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use ashlar_kv::persist;
+
+use crate::failure::Failure;
+use crate::os::files::{self, Readers};
+
+/// Held by the process that uses the folder.
+const LOCK: &str = "lock";
+/// Added to the name of what is not whole yet, by [`files::write_whole`].
+const BESIDE: &str = "new";
+
+/// A directory, and the files in it that are open.
+#[derive(Debug)]
+pub struct Folder {
+    root: PathBuf,
+    /// Those that were appended to; whether their names are durable.
+    open: BTreeMap<String, (File, bool)>,
+    /// Nothing if another value of this process holds it.
+    _lock: Option<File>,
+}
+
+impl Folder {
+    /// Takes a directory for this process; makes it if it is not there.
+    ///
+    /// # Errors
+    /// Another process has it, or it cannot be made.
+    pub fn take(root: &Path) -> Result<Self, Failure> {
+        let cannot = |what: &str, error: &io::Error| {
+            Failure::world(format!("cannot {what} {}: {error}", root.display()), "check the directory and who may write it")
+        };
+        files::make_directory(root).map_err(|error| cannot("make", &error))?;
+        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(root.join(LOCK));
+        let lock = lock.map_err(|error| cannot("write to", &error))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { root: root.into(), open: BTreeMap::new(), _lock: Some(lock) }),
+            Err(TryLockError::WouldBlock) => {
+                let what = format!("another process writes to {}", root.display());
+                Err(Failure::world(what, "stop it first, or use another directory"))
+            }
+            Err(TryLockError::Error(error)) => Err(cannot("lock", &error)),
+        }
+    }
+
+    /// The same directory for another thread of this process, for files that the first does not write.
+    #[must_use]
+    pub fn beside(&self) -> Self {
+        Self { root: self.root.clone(), open: BTreeMap::new(), _lock: None }
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        files::sync_directory(&self.root)
+    }
+}
+
+impl persist::Folder for Folder {
+    fn read_at(&mut self, name: &str, at: u64, into: &mut [u8]) -> io::Result<usize> {
+        // Files are read once, at the start, in large pieces: opening them anew costs nothing that counts.
+        File::open(self.root.join(name))?.read_at(into, at)
+    }
+
+    fn append(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        if !self.open.contains_key(name) {
+            let file = OpenOptions::new().create(true).append(true).open(self.root.join(name))?;
+            self.open.insert(name.into(), (file, false));
+        }
+        let (file, _) = self.open.get_mut(name).expect("it is open");
+        file.write_all(bytes)
+    }
+
+    fn sync(&mut self, name: &str) -> io::Result<()> {
+        let Some((file, is_name_durable)) = self.open.get_mut(name) else {
+            File::open(self.root.join(name))?.sync_all()?;
+            return self.sync_names();
+        };
+        file.sync_data()?;
+        if !*is_name_durable {
+            *is_name_durable = true;
+            return self.sync_names();
+        }
+        Ok(())
+    }
+
+    fn replace(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        self.open.remove(name);
+        files::write_whole(&self.root.join(name), bytes, Readers::Others)
+    }
+
+    fn others(&mut self, names: &[&str], remove: bool) -> io::Result<usize> {
+        let mut count = 0;
+        for entry in fs::read_dir(&self.root)? {
+            let name = entry?.file_name();
+            let Some(name) = name.to_str() else { continue };
+            // Of other programs, or left by a crash in the middle of a replacement.
+            let is_ours = ["base-", "log-", "manifest"].iter().any(|begin| name.starts_with(begin));
+            let is_beside = Path::new(name).extension().is_some_and(|extension| extension == BESIDE);
+            if !is_ours || names.contains(&name) || (is_beside && !remove) {
+                continue;
+            }
+            count += 1;
+            if remove {
+                self.open.remove(name);
+                fs::remove_file(self.root.join(name))?;
+            }
+        }
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ashlar_kv::persist::Folder as _;
+
+    use super::*;
+    use crate::os::files::tests::Scratch;
+
+    #[test]
+    fn does_what_the_log_asks_of_a_folder() {
+        let scratch = Scratch::new();
+        let mut folder = Folder::take(&scratch.0).unwrap();
+        assert_eq!(folder.read_at("log-1", 0, &mut [0; 4]).unwrap_err().kind(), io::ErrorKind::NotFound);
+        folder.append("log-1", b"one").unwrap();
+        folder.append("log-1", b"two").unwrap();
+        folder.sync("log-1").unwrap();
+        folder.sync("log-1").unwrap();
+        let mut bytes = [0; 8];
+        assert_eq!(folder.read_at("log-1", 2, &mut bytes).unwrap(), 4);
+        assert_eq!(&bytes[..4], b"etwo");
+        folder.replace("manifest", b"m").unwrap();
+        folder.beside().append("base-2.rdb", b"b").unwrap();
+        fs::write(scratch.0.join("notes.txt"), "of somebody else").unwrap();
+        fs::write(scratch.0.join("manifest.new"), "left by a crash").unwrap();
+        assert_eq!(folder.others(&["manifest"], false).unwrap(), 2);
+        assert_eq!(folder.others(&["manifest", "log-1"], true).unwrap(), 2);
+        let mut left: Vec<_> = fs::read_dir(&scratch.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["lock", "log-1", "manifest", "notes.txt"]);
+        folder.replace("log-1", b"").unwrap();
+        folder.append("log-1", b"x").unwrap();
+        assert_eq!(fs::read(scratch.0.join("log-1")).unwrap(), b"x");
+    }
+
+    #[test]
+    fn is_taken_by_one_process() {
+        let scratch = Scratch::new();
+        let first = Folder::take(&scratch.0).unwrap();
+        assert!(Folder::take(&scratch.0).unwrap_err().what.contains("another process"));
+        drop(first);
+        Folder::take(&scratch.0).unwrap();
+    }
+}

@@ -1,0 +1,122 @@
+//! Holding clients back for a while (`CLIENT PAUSE`).
+//!
+//! A session asks before it runs a command; one that is held back leaves its mailbox here, is told when the pause ends, and
+//! reads the same request again.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{ClientId, Mailbox};
+
+/// What is held back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) enum Scope {
+    #[default]
+    Nothing,
+    /// What may change keys or reach replicas.
+    Writes,
+    All,
+}
+
+/// Who is held back, and until when.
+#[derive(Debug, Default)]
+pub(crate) struct Pause {
+    /// The scope as a number: nearly always 0, and then nobody locks.
+    scope: AtomicU8,
+    held: AtomicUsize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    scope: Scope,
+    until_ms: i64,
+    held: BTreeMap<ClientId, Arc<Mailbox>>,
+}
+
+impl Pause {
+    /// Whether anything is held back.
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.scope.load(Ordering::Relaxed) != 0
+    }
+
+    /// Holds back until a Unix time in milliseconds. Of a pause that is on already the later end holds, and the wider scope.
+    pub(crate) fn begin(&self, scope: Scope, until_ms: i64, now_ms: i64) {
+        let mut state = self.state();
+        if state.until_ms <= now_ms {
+            self.lift(&mut state);
+        }
+        state.scope = state.scope.max(scope);
+        state.until_ms = state.until_ms.max(until_ms);
+        self.scope.store(state.scope as u8, Ordering::Relaxed);
+        if state.until_ms <= now_ms {
+            self.lift(&mut state);
+        }
+    }
+
+    /// Ends it.
+    pub(crate) fn end(&self) {
+        self.lift(&mut self.state());
+    }
+
+    /// Ends it if its time is over.
+    pub(crate) fn handle_tick(&self, now_ms: i64) {
+        if self.is_on() {
+            let mut state = self.state();
+            if state.until_ms <= now_ms {
+                self.lift(&mut state);
+            }
+        }
+    }
+
+    /// Why something is held back, what, and for how many milliseconds, as INFO shows it.
+    pub(crate) fn shown(&self, now_ms: i64) -> (&'static str, &'static str, i64) {
+        let state = self.state();
+        let left_ms = (state.until_ms - now_ms).max(0);
+        match state.scope {
+            Scope::All if left_ms > 0 => ("client_pause", "all", left_ms),
+            Scope::Writes if left_ms > 0 => ("client_pause", "write", left_ms),
+            _ => ("none", "none", 0),
+        }
+    }
+
+    /// Holds a client back if the pause is about what it wants to do. Returns until when.
+    pub(crate) fn hold(&self, client: ClientId, mailbox: &Arc<Mailbox>, may_write: bool, now_ms: i64) -> Option<i64> {
+        let mut state = self.state();
+        if state.until_ms <= now_ms {
+            self.lift(&mut state);
+            return None;
+        }
+        let is_meant = state.scope == Scope::All || state.scope == Scope::Writes && may_write;
+        if !is_meant {
+            return None;
+        }
+        state.held.insert(client, Arc::clone(mailbox));
+        self.held.store(state.held.len(), Ordering::Relaxed);
+        Some(state.until_ms)
+    }
+
+    /// A client is held back no more.
+    pub(crate) fn release(&self, client: ClientId) {
+        let mut state = self.state();
+        state.held.remove(&client);
+        self.held.store(state.held.len(), Ordering::Relaxed);
+    }
+
+    /// How many clients are held back.
+    pub(crate) fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    fn lift(&self, state: &mut State) {
+        (state.scope, state.until_ms) = (Scope::Nothing, 0);
+        self.scope.store(0, Ordering::Relaxed);
+        state.held.values().for_each(|mailbox| mailbox.nudge());
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,209 @@
+//! Which snapshots are wanted, being taken, and were taken.
+//!
+//! Commands and save points ask; one thread of the process takes one snapshot at a time and says how it went.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::snapshot::Purpose;
+
+/// Seconds before a dump that failed is tried again by itself.
+const RETRY_S: i64 = 5;
+
+/// Snapshots of one engine.
+#[derive(Debug, Default)]
+pub struct Saves {
+    /// Whether a thread takes them at all.
+    is_served: AtomicBool,
+    state: Mutex<State>,
+}
+
+/// What is known of snapshots.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct State {
+    /// A dump is wanted next.
+    pub wants_dump: bool,
+    /// A new base of the log is wanted next.
+    pub wants_base: bool,
+    /// What is being taken, and since when, Unix seconds.
+    pub running: Option<(Purpose, i64)>,
+    /// Whether it is to be given up.
+    pub is_cancelled: bool,
+    /// Of dumps.
+    pub dumps: Record,
+    /// Of bases.
+    pub bases: Record,
+    /// Changes that there had been when the last dump was begun, and when that is running was.
+    pub changes_at_dump: (u64, u64),
+    /// Bytes of the log that a restart would run, and of its base.
+    pub log_bytes: (u64, u64),
+    /// When the engine had its data, Unix seconds: counts as a dump.
+    pub loaded_s: i64,
+}
+
+/// How snapshots of one purpose went.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Record {
+    /// Those that succeeded.
+    pub count: u64,
+    /// When the last of them ended, Unix seconds; 0 for never.
+    pub ended_s: i64,
+    /// How long the last one took, that ended either way.
+    pub took_s: Option<i64>,
+    /// When one failed last, unless one has succeeded since.
+    pub failed_s: Option<i64>,
+}
+
+/// After so many seconds, if there were so many changes, a dump is due (`save`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SavePoint {
+    /// Since the last dump.
+    pub seconds: i64,
+    /// At least.
+    pub changes: u64,
+}
+
+impl SavePoint {
+    /// Those in a text such as `3600 1 300 100`. What is no number is passed over: the text was checked when it was set.
+    #[must_use]
+    pub fn read(text: &str) -> Vec<Self> {
+        let numbers: Vec<u64> = text.split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect();
+        let point = |pair: &[u64]| Self { seconds: i64::try_from(pair[0]).unwrap_or(i64::MAX), changes: pair[1] };
+        numbers.chunks_exact(2).map(point).collect()
+    }
+}
+
+impl Saves {
+    /// A thread takes snapshots from now on.
+    pub fn serve(&self, now_s: i64) {
+        self.state().loaded_s = now_s;
+        self.is_served.store(true, Ordering::Release);
+    }
+
+    /// Whether a thread takes snapshots.
+    pub fn is_served(&self) -> bool {
+        self.is_served.load(Ordering::Acquire)
+    }
+
+    /// What is known now.
+    pub fn get(&self) -> State {
+        self.state().clone()
+    }
+
+    /// Asks for one.
+    pub(crate) fn want(&self, purpose: Purpose) {
+        let mut state = self.state();
+        match purpose {
+            Purpose::Dump => state.wants_dump = true,
+            Purpose::LogBase => state.wants_base = true,
+        }
+    }
+
+    /// Asks for a new base of the log.
+    pub fn want_base(&self) {
+        self.want(Purpose::LogBase);
+    }
+
+    /// Gives up the dump that is being taken or wanted. Says whether there was one.
+    pub(crate) fn cancel_dump(&self) -> bool {
+        let mut state = self.state();
+        let is_running = matches!(state.running, Some((Purpose::Dump, _)));
+        state.is_cancelled |= is_running;
+        std::mem::take(&mut state.wants_dump) || is_running
+    }
+
+    /// Whether the snapshot that is being taken is to be given up.
+    pub fn is_cancelled(&self) -> bool {
+        self.state().is_cancelled
+    }
+
+    /// What to take now, if anything: what was asked for, what a save point wants after so many changes in all, or a new base
+    /// when the log has grown by `growth` percent and is `bytes_min` long. It counts as begun.
+    pub fn next(&self, now_s: i64, changes: u64, points: &[SavePoint], growth: u64, bytes_min: u64) -> Option<Purpose> {
+        let mut state = self.state();
+        let dump_is_due = {
+            let since_s = now_s - state.dumps.ended_s.max(state.loaded_s);
+            let changed = changes.saturating_sub(state.changes_at_dump.0);
+            let may_retry = state.dumps.failed_s.is_none_or(|at| now_s - at >= RETRY_S);
+            may_retry && points.iter().any(|point| changed >= point.changes && since_s >= point.seconds)
+        };
+        let (log, base) = state.log_bytes;
+        let has_grown = growth > 0 && log >= bytes_min && log >= base.saturating_mul(growth) / 100;
+        let base_is_due = has_grown && state.bases.failed_s.is_none_or(|at| now_s - at >= RETRY_S);
+        let purpose = if std::mem::take(&mut state.wants_base) || base_is_due {
+            Purpose::LogBase
+        } else if std::mem::take(&mut state.wants_dump) || dump_is_due {
+            state.changes_at_dump.1 = changes;
+            Purpose::Dump
+        } else {
+            return None;
+        };
+        (state.running, state.is_cancelled) = (Some((purpose, now_s)), false);
+        Some(purpose)
+    }
+
+    /// The one that was begun has ended.
+    pub fn end(&self, is_done: bool, now_s: i64) {
+        let mut state = self.state();
+        let Some((purpose, since_s)) = state.running.take() else { return };
+        let is_dump = purpose == Purpose::Dump;
+        if is_dump && is_done {
+            state.changes_at_dump.0 = state.changes_at_dump.1;
+        }
+        let record = if is_dump { &mut state.dumps } else { &mut state.bases };
+        record.took_s = Some(now_s - since_s);
+        if is_done {
+            (record.count, record.ended_s, record.failed_s) = (record.count + 1, now_s, None);
+        } else {
+            record.failed_s = Some(now_s);
+        }
+    }
+
+    /// How long the log is: bytes that a restart would run, and bytes of its base.
+    pub fn note_log(&self, since_base: u64, base: u64) {
+        self.state().log_bytes = (since_base, base);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_due() {
+        let saves = Saves::default();
+        let points = SavePoint::read("3600 1 300 100");
+        assert_eq!(points, [SavePoint { seconds: 3_600, changes: 1 }, SavePoint { seconds: 300, changes: 100 }]);
+        saves.serve(1_000);
+        let next = |now_s, changes| saves.next(now_s, changes, &points, 100, 1 << 20);
+        assert_eq!(next(1_299, 100), None);
+        assert_eq!(next(1_300, 99), None);
+        assert_eq!(next(1_300, 100), Some(Purpose::Dump));
+        saves.end(false, 1_301);
+        assert_eq!(next(1_305, 100), None, "not at once after a failure");
+        assert_eq!(next(1_306, 100), Some(Purpose::Dump));
+        saves.end(true, 1_310);
+        assert_eq!(next(4_909, 101), None);
+        assert_eq!(next(4_910, 100), None, "nothing has changed");
+        assert_eq!(next(4_910, 101), Some(Purpose::Dump));
+        saves.end(true, 4_910);
+        saves.note_log(1 << 20, 1 << 21);
+        assert_eq!(next(4_911, 101), None);
+        saves.note_log(1 << 21, 1 << 21);
+        assert_eq!(next(4_911, 101), Some(Purpose::LogBase));
+        saves.end(true, 4_912);
+        saves.note_log(5, 1 << 21);
+        saves.want(Purpose::Dump);
+        saves.want(Purpose::LogBase);
+        assert_eq!(
+            (next(4_913, 0), next(4_913, 0), next(4_913, 0)),
+            (Some(Purpose::LogBase), Some(Purpose::Dump), None)
+        );
+        assert!(saves.cancel_dump() && saves.is_cancelled());
+        assert_eq!((saves.get().dumps.count, saves.get().bases.count), (2, 1));
+    }
+}

@@ -1,0 +1,149 @@
+//! An engine, its journal and its log, when power is lost.
+
+use std::sync::Arc;
+
+use ashlar_wire::time::Instant;
+
+use super::folder::{Chance, MemoryFolder};
+use crate::engine::{Engine, EngineConfig};
+use crate::memory::hash_key::HASH_KEY_BYTES;
+use crate::persist::log::{BaseChecksum, LogError};
+use crate::persist::snapshot::{Purpose, Step};
+use crate::persist::{Folder, Keeper, NewBase, Snapshot};
+use crate::tests::{BEGIN_MS, Talk};
+use crate::time::Now;
+
+const ID: [u8; 16] = [4; 16];
+
+fn engine() -> Arc<Engine> {
+    Arc::new(Engine::new(&EngineConfig { secret: [6; HASH_KEY_BYTES], shards: 4, databases: 16 }))
+}
+
+fn recover(folder: &MemoryFolder) -> Result<(Talk, Keeper<MemoryFolder>), LogError> {
+    let engine = engine();
+    let now = Now { unix_us: BEGIN_MS * 1_000, instant: Instant::from_nanos(1) };
+    let (keeper, _) = Keeper::recover(Arc::clone(&engine), folder.clone(), ID, Box::new(|| {}), now)?;
+    let mut talk = Talk::with(engine);
+    talk.say(0, "CONFIG SET appendfsync always");
+    Ok((talk, keeper))
+}
+
+/// Gives the log a new base.
+fn rewrite(talk: &Talk, keeper: &mut Keeper<MemoryFolder>, folder: &MemoryFolder) -> Result<(), LogError> {
+    let mut folder = folder.clone();
+    let mut snapshot = Snapshot::begin(talk.engine_shared(), Purpose::LogBase, true, talk.now());
+    while snapshot.step() != Step::Done {}
+    let (bytes, mut checksum) = (snapshot.take(), BaseChecksum::default());
+    checksum.update(&bytes);
+    let (name, position) = (format!("base-{}.rdb", folder.operations()), snapshot.position());
+    keeper.turn(talk.now().instant)?;
+    let written = folder.append(&name, &bytes).and_then(|()| folder.sync(&name));
+    if written.is_ok() && keeper.log().begins_at(position) {
+        let length = u64::try_from(bytes.len()).unwrap();
+        keeper.install(&NewBase { name, length, checksum: checksum.value(), position })?;
+    }
+    Ok(())
+}
+
+/// Counts up until the power goes. Returns the last number that was told, and the last that was tried.
+fn count_up(
+    talk: &mut Talk,
+    keeper: &mut Keeper<MemoryFolder>,
+    folder: &MemoryFolder,
+    chance: &mut Chance,
+    from: u64,
+) -> (u64, u64) {
+    let (mut tried, mut told) = (from, from);
+    for _ in 0..30 {
+        let mut done = Ok(());
+        match chance.draw(10) {
+            0 => done = rewrite(talk, keeper, folder),
+            1 => talk.wait(700),
+            2..5 => done = keeper.turn(talk.now().instant).map(drop),
+            _ => {
+                tried += 1;
+                let reply = talk.say(0, "INCR counter");
+                assert!(reply == tried.to_string() || reply.contains("MISCONF"), "{reply}");
+                if reply.contains("MISCONF") {
+                    tried -= 1;
+                }
+                talk.say(0, &format!("RPUSH list {tried}"));
+            }
+        }
+        if matches!(done, Err(LogError::Lost { .. })) {
+            break;
+        }
+        if talk.session(0).holds().is_none() {
+            told = tried;
+        }
+    }
+    (told, tried)
+}
+
+#[test]
+fn what_was_told_is_there_after_power_is_lost() {
+    let mut lost = 0;
+    for seed in 0..150 {
+        let (folder, mut chance) = (MemoryFolder::default(), Chance(seed));
+        let (mut told, mut tried) = (0, 0);
+        for round in 0..6 {
+            folder.lose_power_after(chance.draw(40));
+            match recover(&folder) {
+                Ok((mut talk, mut keeper)) => {
+                    let reply = talk.say(0, "GET counter");
+                    let found: u64 = reply.trim_matches('"').parse().unwrap_or(0);
+                    assert!(
+                        told <= found && found <= tried,
+                        "seed {seed} round {round}: {found} not in {told}..={tried}"
+                    );
+                    (told, tried) = count_up(&mut talk, &mut keeper, &folder, &mut chance, found);
+                    lost += tried - told;
+                }
+                Err(LogError::Damaged { file, offset, what }) => {
+                    panic!("seed {seed} round {round}: {file} {offset} {what}")
+                }
+                Err(_) => {}
+            }
+            folder.restart(&mut Chance(seed * 100 + round));
+        }
+    }
+    assert!(lost > 100, "the power is lost when something is on its way: {lost}");
+}
+
+#[test]
+fn a_log_that_is_closed_is_recovered_whole() {
+    let folder = MemoryFolder::default();
+    let (mut talk, mut keeper) = recover(&folder).unwrap();
+    for number in 1..=100 {
+        assert_eq!(talk.say(0, "INCR counter"), number.to_string());
+        if number == 50 {
+            rewrite(&talk, &mut keeper, &folder).unwrap();
+        }
+    }
+    assert!(talk.session(0).holds().is_some(), "nothing was written yet");
+    keeper.finish(talk.now().instant).unwrap();
+    assert!(talk.session(0).holds().is_none());
+    folder.restart(&mut Chance(1));
+    let (mut talk, _) = recover(&folder).unwrap();
+    assert_eq!(talk.say(0, "GET counter"), "\"100\"");
+}
+
+#[test]
+fn writes_are_refused_while_the_log_cannot_be_written() {
+    let folder = MemoryFolder::default();
+    let (mut talk, mut keeper) = recover(&folder).unwrap();
+    talk.say(0, "SET a 1");
+    folder.set_full(true);
+    assert!(keeper.turn(talk.now().instant).unwrap().refused.is_some());
+    assert_eq!(
+        talk.say(0, "SET a 2"),
+        "(error) MISCONF Errors writing to the AOF file: cannot append to log-1: no storage space"
+    );
+    assert_eq!(talk.say(0, "GET a"), "\"1\"");
+    assert!(keeper.turn(talk.now().instant).unwrap().refused.is_none(), "told once");
+    folder.set_full(false);
+    keeper.turn(talk.now().instant).unwrap();
+    assert_eq!(talk.say(0, "SET a 3"), "OK");
+    keeper.finish(talk.now().instant).unwrap();
+    assert_eq!(recover(&folder).unwrap().0.say(0, "GET a"), "\"3\"");
+}

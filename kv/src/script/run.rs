@@ -1,0 +1,177 @@
+//! One script while it runs: what it may call, and what becomes of what it returns.
+
+use mlua::{RegistryKey, Value};
+
+use super::arguments::text_of;
+use super::convert::Writer;
+use super::flags::ScriptFlags;
+use super::machine::{Ended, Exchange, Machine, Purpose, Wish};
+use crate::client::Client;
+use crate::command::call::Call;
+use crate::command::run::{self, Frame, NotReady, Ready};
+use crate::command::spec::Flags;
+use crate::error::Error;
+use crate::resp::{Args, Reply};
+
+/// What runs, and how.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Order<'a> {
+    /// The digest of a script, or the name of a function.
+    pub(crate) name: &'a str,
+    /// What it says about itself, if it says anything.
+    pub(crate) flags: Option<ScriptFlags>,
+    /// The command that runs it lets it change nothing.
+    pub(crate) is_readonly: bool,
+    /// How many of the words behind word 2 are keys.
+    pub(crate) keys: usize,
+    pub(crate) purpose: Purpose,
+}
+
+/// Reads how many keys a call names, word 2.
+///
+/// # Errors
+/// It is no number, negative, or there are not so many words; `not_number` is for the first.
+pub(crate) fn count_keys(call: &Call<'_, '_>, not_number: Error) -> Result<usize, Error> {
+    let count = call.integer(2).map_err(|_| not_number)?;
+    let words = call.args.len() - 3;
+    match usize::try_from(count) {
+        Ok(count) if count <= words => Ok(count),
+        Ok(_) => Err(Error::new("ERR Number of keys can't be greater than number of args")),
+        Err(_) => Err(Error::new("ERR Number of keys can't be negative")),
+    }
+}
+
+/// Runs a script, and replies what it returns.
+///
+/// # Errors
+/// It may not run, or it failed and statistics do not know of it yet.
+pub(crate) fn run(
+    call: &mut Call<'_, '_>,
+    machine: &mut Machine,
+    function: &RegistryKey,
+    order: Order<'_>,
+) -> Result<(), Error> {
+    let promises_nothing = order.flags.is_some_and(|flags| !flags.has(ScriptFlags::NO_WRITES));
+    if promises_nothing && order.is_readonly {
+        return Err(Error::new("ERR Can not execute a script with write flag using *_ro command."));
+    }
+    let database = call.client.database;
+    let is_readonly = order.is_readonly || order.flags.is_some_and(|flags| flags.has(ScriptFlags::NO_WRITES));
+    let (keys, arguments) = (call.args.from(3).take(order.keys), call.args.from(3 + order.keys));
+    let ended = {
+        let mut script = Script { call: &mut *call, is_readonly };
+        let are_global = order.purpose == Purpose::Scripts;
+        machine.run(function, (keys, arguments), are_global, |exchange| script.obey(exchange))
+    };
+    // A script may choose a database for itself.
+    call.client.database = database;
+    call.keys.select(database);
+    // What it called is written down already.
+    call.trace(Vec::new());
+    let script_protocol = machine.exchange().lock().protocol;
+    let failed = |what: &str| Error::text(format!("ERR Error running script {}, {}", order.name, shortened(what)));
+    match ended {
+        Ok(Ended { is_ok: true, value }) => {
+            let engine = call.engine;
+            let count = |error: &Error| engine.count_error(error);
+            let mut writer = Writer { reply: call.reply, script: script_protocol, count: &count };
+            writer.write(&value).map_err(|_| failed("not enough memory"))
+        }
+        Ok(Ended { is_ok: false, value: Value::Table(error) }) => reply_error(call.reply, &error, order.name),
+        Ok(Ended { is_ok: false, value }) => {
+            let text = text_of(&value).unwrap_or_else(|| b"execution failure".to_vec());
+            Err(failed(&String::from_utf8_lossy(&text)))
+        }
+        Err(_) => Err(failed("not enough memory")),
+    }
+}
+
+/// How much of a message is repeated.
+fn shortened(what: &str) -> &str {
+    const BYTES_MAX: usize = 100;
+    &what[..what.floor_char_boundary(BYTES_MAX)]
+}
+
+/// Replies an error that a script threw, with the place where.
+fn reply_error(reply: &mut Reply, error: &mlua::Table, name: &str) -> Result<(), Error> {
+    let field = |field: &str| error.get::<Value>(field).ok().and_then(|value| text_of(&value));
+    let mut text = field("err").unwrap_or_default();
+    if let (Some(source), Some(line)) = (field("source"), field("line")) {
+        text.extend_from_slice(format!(" script: {name}, on ").as_bytes());
+        text.extend_from_slice(&[source.as_slice(), b":", &line, b"."].concat());
+    }
+    let text = String::from_utf8_lossy(&text).into_owned();
+    if matches!(error.get("ignore_error_stats_update"), Ok(Value::Boolean(true))) {
+        reply.error(&text);
+        return Ok(());
+    }
+    Err(Error::text(text))
+}
+
+/// A script, from the side of the command that runs it.
+struct Script<'s, 'c, 'k> {
+    call: &'s mut Call<'c, 'k>,
+    is_readonly: bool,
+}
+
+impl Script<'_, '_, '_> {
+    /// Does what the script wishes.
+    fn obey(&mut self, exchange: &mut Exchange) {
+        let Exchange { wish, request, reply, protocol, .. } = exchange;
+        reply.set_protocol(*protocol);
+        let args = request.args();
+        match wish {
+            Wish::Run => self.run(args, reply),
+            Wish::Check => self.check(args, reply),
+        }
+    }
+
+    /// Runs a command.
+    fn run(&mut self, args: Args<'_>, reply: &mut Reply) {
+        match self.admit(args) {
+            Ok(ready) => {
+                let Call { engine, settings, now, .. } = *self.call;
+                let frame = Frame { engine, settings, now, may_wait: false, is_script: true };
+                let Call { client, keys, effects, .. } = &mut *self.call;
+                run::run(&frame, ready, args, client, keys, reply, effects);
+            }
+            Err(error) => {
+                self.call.engine.count_error(&error);
+                reply.error(error.as_str());
+            }
+        }
+    }
+
+    /// Says whether the client may run a command.
+    fn check(&self, args: Args<'_>, reply: &mut Reply) {
+        match run::look_up(self.call.engine, args) {
+            Ok(ready) => reply.boolean(may(self.call.client, ready, args)),
+            Err(NotReady::WrongNumber(_)) => reply.boolean(true),
+            Err(_) => reply.error("ERR no such command"),
+        }
+    }
+
+    /// Finds a command that the script may call.
+    fn admit(&self, args: Args<'_>) -> Result<Ready, Error> {
+        let ready = run::look_up(self.call.engine, args).map_err(|error| match error {
+            NotReady::WrongNumber(_) => Error::new("ERR Wrong number of args calling command from script"),
+            _ => Error::new("ERR Unknown command called from script"),
+        })?;
+        let flags = ready.spec().flags;
+        if flags.has(Flags::NOSCRIPT) {
+            return Err(Error::new("ERR This Redis command is not allowed from script"));
+        }
+        if !may(self.call.client, ready, args) {
+            return Err(Error::new("ERR ACL failure in script: no permission"));
+        }
+        if self.is_readonly && (flags.has(Flags::WRITE) || flags.has(Flags::MAY_REPLICATE)) {
+            return Err(Error::new("ERR Write commands are not allowed from read-only scripts."));
+        }
+        Ok(ready)
+    }
+}
+
+/// Whether access control lets a client run a command. There is none yet: what exists may be run.
+fn may(_client: &Client, _ready: Ready, _args: Args<'_>) -> bool {
+    true
+}
