@@ -1,6 +1,7 @@
 //! `ashlar kv`: the key-value engine alone, in the foreground.
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 
 use crate::failure::Failure;
 use crate::os::{kv, logs, process};
@@ -20,6 +21,9 @@ pub struct Arguments {
     /// How many databases there are
     #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     databases: u16,
+    /// RDB file of Redis or Valkey whose keys are there from the start
+    #[arg(long, value_name = "FILE")]
+    import: Option<PathBuf>,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -28,6 +32,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         listen: SocketAddr::new(arguments.bind, arguments.port),
         workers: arguments.workers.unwrap_or_else(process::cores),
         databases: usize::from(arguments.databases),
+        import: arguments.import.clone(),
     };
     kv::run(&plan, |listening| {
         // The line that tools which start Valkey wait for.

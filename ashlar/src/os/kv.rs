@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use tokio::runtime::Builder;
 use tokio::sync::watch;
 
 use super::signals::Signals;
-use super::{clock, process, random, sockets};
+use super::{clock, process, random, rdb, sockets};
 use crate::failure::Failure;
 use crate::front::resp;
 
@@ -30,6 +31,8 @@ pub struct Plan {
     pub workers: usize,
     /// Databases.
     pub databases: usize,
+    /// An RDB file whose keys are there from the start.
+    pub import: Option<PathBuf>,
 }
 
 /// Serves until a signal comes. Says where it listens with `started`.
@@ -43,6 +46,11 @@ pub fn run(plan: &Plan, started: impl FnOnce(SocketAddr)) -> Result<(), Failure>
     let workers = plan.workers.max(1);
     let shards = (workers * SHARDS_PER_WORKER).next_power_of_two().min(1 << 10);
     let engine = Arc::new(Engine::new(&EngineConfig { secret: random::bytes(), shards, databases: plan.databases }));
+    if let Some(path) = &plan.import {
+        let imported = rdb::import(&engine, path)?;
+        let libraries = imported.libraries.len();
+        tracing::info!(imported.keys, imported.expired, imported.empty, libraries, "imported");
+    }
     let listeners = sockets::listen(plan.listen, workers)?;
     let listening = listeners.first().and_then(|listener| listener.local_addr().ok()).unwrap_or(plan.listen);
     let (stop, stopped) = watch::channel(false);

@@ -16,6 +16,7 @@ pub mod logs;
 pub mod pages;
 pub mod process;
 pub mod random;
+pub mod rdb;
 pub mod runtime;
 pub mod scribe;
 pub mod server;

@@ -1,5 +1,8 @@
 //! Whole files and payloads: what is written is read, and what is damaged is refused.
 
+mod golden;
+mod old;
+
 use std::fmt::Write;
 
 use super::encode::Attributes;

@@ -8,6 +8,7 @@ mod acl;
 mod bitmap;
 mod client;
 mod copy;
+mod dump;
 mod generic;
 mod geo;
 mod hash;

@@ -267,7 +267,7 @@ impl Group {
         let mut count = 0;
         for entry in log.after(self.last_id).take(count_max) {
             self.entries_read = match self.entries_read {
-                Some(read) if !log.has_holes_from(entry.id) => Some(read + 1),
+                Some(read) if !log.has_holes_from(entry.id) => Some(read.saturating_add(1)),
                 _ => log.entries_until(entry.id),
             };
             self.last_id = entry.id;
@@ -299,7 +299,7 @@ impl Group {
             if entry.is_some() {
                 let pending = self.pending.get_mut(id).expect("what a consumer has, the group has");
                 pending.delivered_ms = now_ms;
-                pending.deliveries += 1;
+                pending.deliveries = pending.deliveries.saturating_add(1);
             }
             visit(*id, entry);
             count += 1;
@@ -322,7 +322,7 @@ impl Group {
             None => 1,
             Some(before) => before.deliveries,
         };
-        let deliveries = claim.deliveries.unwrap_or(deliveries + u64::from(claim.is_delivery));
+        let deliveries = claim.deliveries.unwrap_or(deliveries.saturating_add(u64::from(claim.is_delivery)));
         self.set_pending(id, Pending { consumer: claim.consumer, delivered_ms: claim.delivered_ms, deliveries });
         self.consumer_mut(claim.consumer).active_ms = Some(now_ms);
         Claimed::Yes

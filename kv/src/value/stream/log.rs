@@ -192,7 +192,8 @@ impl Log {
             }
         }
         self.len += 1;
-        self.entries_added += 1;
+        // A dump may have said any number.
+        self.entries_added = self.entries_added.saturating_add(1);
         self.last_id = id;
         Ok(id)
     }
@@ -333,7 +334,7 @@ impl Log {
         match id.cmp(&first.id) {
             _ if has_holes => None,
             std::cmp::Ordering::Less => Some(before_first),
-            std::cmp::Ordering::Equal => Some(before_first + 1),
+            std::cmp::Ordering::Equal => Some(before_first.saturating_add(1)),
             std::cmp::Ordering::Greater => None,
         }
     }
