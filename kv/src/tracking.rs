@@ -180,7 +180,7 @@ impl Tracking {
         let trackers = self.trackers();
         let found = clients.iter().filter_map(|client| trackers.clients.get(client));
         let is_told =
-            |tracker: &&Tracker| !tracker.is_broadcast && !(tracker.no_loop && changer == Some(tracker.card.id));
+            |tracker: &&Tracker| !(tracker.is_broadcast || tracker.no_loop && changer == Some(tracker.card.id));
         found.filter(is_told).cloned().collect()
     }
 

@@ -215,7 +215,9 @@ fn checked_hash(word: &[u8]) -> Result<String, WrongRule> {
 /// # Errors
 /// The word that a bracket without an end begins with.
 pub(crate) fn join_selectors<'a>(words: impl Iterator<Item = &'a [u8]>) -> Result<Vec<Vec<u8>>, String> {
-    let (mut rules, mut open): (Vec<Vec<u8>>, Option<(Vec<u8>, &[u8])>) = (Vec::new(), None);
+    let mut rules = Vec::new();
+    // What was joined so far, and the word that its bracket began with.
+    let mut open: Option<(Vec<u8>, &[u8])> = None;
     for word in words {
         match &mut open {
             Some((joined, _)) => {

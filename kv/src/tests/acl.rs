@@ -47,6 +47,16 @@ fn users_are_made_and_unmade() {
         OK
         > ACL SETUSER u <pw
         (error) ERR Error in ACL SETUSER modifier '<pw': The password you are trying to remove from the user does not exist
+    "#,
+    );
+}
+
+#[test]
+fn users_are_shown_and_deleted() {
+    check(
+        r#"
+        > ACL SETUSER u on +acl +ping +auth +get +publish ~b
+        OK
         > ACL SETUSER u (+get
         (error) ERR Unmatched parenthesis in acl selector starting at '(+get'.
         > ACL SETUSER u +@string nosuch
