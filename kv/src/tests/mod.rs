@@ -19,6 +19,7 @@ mod monitor;
 mod persist;
 mod pubsub;
 mod script;
+mod script_lib;
 mod server;
 mod set;
 mod sort;

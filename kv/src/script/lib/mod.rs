@@ -1,7 +1,9 @@
-//! The libraries that scripts find beside Lua's own, with the behaviour of those that Valkey brings along: `bit` (BitOp 1.0.2) and
-//! `struct` (of 2018).
+//! The libraries that scripts find beside Lua's own, with the behaviour of those that Valkey brings along: `bit` (BitOp 1.0.2),
+//! `cjson` (Lua CJSON 2.1.0), `cmsgpack` (0.4.0) and `struct` (of 2018).
 
 mod bit;
+mod json;
+mod msgpack;
 mod packing;
 
 use mlua::{IntoLuaMulti, Lua, MultiValue, Table};
@@ -11,6 +13,8 @@ use super::arguments::Arguments;
 /// Adds them to the tables that become globals.
 pub(super) fn register(lua: &Lua, tables: &Table) -> mlua::Result<()> {
     tables.raw_set("bit", bit::table(lua)?)?;
+    tables.raw_set("cjson", json::table(lua)?)?;
+    tables.raw_set("cmsgpack", msgpack::table(lua)?)?;
     tables.raw_set("struct", packing::table(lua)?)
 }
 
