@@ -14,10 +14,10 @@ use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::memory::hash_key::{HASH_KEY_BYTES, HashKey};
 use crate::monitor::Monitors;
-use crate::persist::{Journal, Saves};
+use crate::persist::{Files, Journal, Saves};
 use crate::pubsub::PubSub;
 use crate::script::Scripts;
-use crate::settings::Settings;
+use crate::settings::{Settings, parameter};
 use crate::tracking::Tracking;
 use crate::waiting::{Release, Waiting};
 
@@ -47,6 +47,8 @@ pub struct Engine {
     pub(crate) scripts: Scripts,
     pub(crate) journal: Journal,
     pub(crate) saves: Saves,
+    /// Changes by commands that held no key.
+    pub(crate) keyless_changes: AtomicU64,
     settings: RwLock<Arc<Settings>>,
     /// Grows with every change of the settings.
     settings_version: AtomicU64,
@@ -78,6 +80,7 @@ impl Engine {
             scripts: Scripts::default(),
             journal: Journal::default(),
             saves: Saves::default(),
+            keyless_changes: AtomicU64::new(0),
             settings: RwLock::default(),
             settings_version: AtomicU64::new(1),
             draws: AtomicU64::new(hash_key_seed(&config.secret)),
@@ -88,6 +91,23 @@ impl Engine {
     /// Which snapshots are wanted, and how they went.
     pub fn saves(&self) -> &Saves {
         &self.saves
+    }
+
+    /// Sets a setting by the name that Valkey's configuration gives it, before the engine is used.
+    ///
+    /// # Errors
+    /// There is none of that name, or why its value is refused.
+    pub fn configure(&self, name: &str, value: &str) -> Result<(), String> {
+        let parameter = parameter::find(name.as_bytes()).ok_or("there is no such setting")?;
+        let mut done = Ok(());
+        self.change_settings(|settings| done = (parameter.set)(settings, value.as_bytes()));
+        done
+    }
+
+    /// Where files are, and when they are written.
+    #[must_use]
+    pub fn files(&self) -> Files {
+        self.settings().files.clone()
     }
 
     /// Where commands append what they did.

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::acl::Context;
 use crate::client::Client;
@@ -53,7 +54,16 @@ impl Engine {
             self.broadcast(&effects.changed);
             effects.changed.clear();
         }
+        if effects.changes > 0 && !keys.count_changes(effects.changes) {
+            self.keyless_changes.fetch_add(effects.changes, Ordering::Relaxed);
+        }
         effects.changes = 0;
+    }
+
+    /// How many changes commands have made.
+    pub fn changes(&self) -> u64 {
+        let keyless = self.keyless_changes.load(Ordering::Relaxed);
+        (0..self.keyspace.shards()).fold(keyless, |sum, number| sum + self.keyspace.shard(number).counts.changes)
     }
 
     /// Appends to the log what commands have done, while their keys are locked.

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use crate::failure::Failure;
 use crate::os::{kv, logs, process};
 
-/// Run the key-value engine alone: one server that any Redis or Valkey client can use. Data is in memory only.
+/// Run the key-value engine alone: one server that any Redis or Valkey client can use.
+///
+/// Data is in memory, with a dump now and then (`save`), and an append log if that is switched on (`appendonly yes`).
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Address to listen on
@@ -24,6 +26,26 @@ pub struct Arguments {
     /// RDB file of Redis or Valkey whose keys are there from the start
     #[arg(long, value_name = "FILE")]
     import: Option<PathBuf>,
+    /// Settings by the names of Valkey's configuration, after all other options: `--appendonly yes --save 60 1`
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "--NAME VALUE")]
+    settings: Vec<String>,
+}
+
+/// Settings from words: a name after two dashes, and the words behind it up to the next.
+fn read_settings(words: &[String]) -> Result<Vec<(String, String)>, Failure> {
+    let mut settings: Vec<(String, String)> = Vec::new();
+    for word in words {
+        match (word.strip_prefix("--"), settings.last_mut()) {
+            (Some(name), _) => settings.push((name.to_owned(), String::new())),
+            (None, Some((_, value))) if value.is_empty() => value.clone_from(word),
+            (None, Some((_, value))) => *value = format!("{value} {word}"),
+            (None, None) => {
+                let what = format!("`{word}` is no setting");
+                return Err(Failure::usage(what, "give settings as --NAME VALUE"));
+            }
+        }
+    }
+    Ok(settings)
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -33,9 +55,24 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         workers: arguments.workers.unwrap_or_else(process::cores),
         databases: usize::from(arguments.databases),
         import: arguments.import.clone(),
+        settings: read_settings(&arguments.settings)?,
     };
     kv::run(&plan, |listening| {
         // The line that tools which start Valkey wait for.
         super::say(&format!("Ready to accept connections tcp on {listening}"));
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_words_after_a_name() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let read = read_settings(&words("--save 60 1 300 10 --appendonly yes --requirepass")).unwrap();
+        let expected = [("save", "60 1 300 10"), ("appendonly", "yes"), ("requirepass", "")];
+        assert_eq!(read, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        assert!(read_settings(&words("yes")).is_err());
+    }
 }

@@ -27,6 +27,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub async fn serve(
     engine: Arc<Engine>,
     listener: std::net::TcpListener,
+    released: watch::Receiver<u64>,
     mut stop: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let listener = TcpListener::from_std(listener)?;
@@ -38,9 +39,9 @@ pub async fn serve(
         match accepted {
             Ok((stream, from)) => {
                 stream.set_nodelay(true).ok();
-                let engine = Arc::clone(&engine);
+                let (engine, released) = (Arc::clone(&engine), released.clone());
                 tokio::spawn(async move {
-                    let lived = match Connection::new(engine, stream) {
+                    let lived = match Connection::new(engine, stream, released) {
                         Ok(Ok(connection)) => connection.live().await,
                         // Who does not take it at once is not told.
                         Ok(Err(stream)) => stream.try_write(TooManyClients::REPLY).map(|_| ()),
@@ -66,11 +67,17 @@ struct Connection {
     input: Vec<u8>,
     filled: usize,
     woken: Arc<Notify>,
+    /// Up to where clients may be told of what the journal has.
+    released: watch::Receiver<u64>,
 }
 
 impl Connection {
     /// A connection, if there may be one more.
-    fn new(engine: Arc<Engine>, stream: TcpStream) -> io::Result<Result<Self, TcpStream>> {
+    fn new(
+        engine: Arc<Engine>,
+        stream: TcpStream,
+        released: watch::Receiver<u64>,
+    ) -> io::Result<Result<Self, TcpStream>> {
         let link = Link {
             peer: stream.peer_addr()?.to_string(),
             local: stream.local_addr()?.to_string(),
@@ -82,7 +89,7 @@ impl Connection {
         let wake = Arc::clone(&woken);
         let mailbox = Arc::new(Mailbox::new(Box::new(move || wake.notify_one())));
         let Ok(session) = Session::open(engine, mailbox, link, clock::now_both()) else { return Ok(Err(stream)) };
-        Ok(Ok(Self { stream, session, input: vec![0; INPUT_BYTES], filled: 0, woken }))
+        Ok(Ok(Self { stream, session, input: vec![0; INPUT_BYTES], filled: 0, woken, released }))
     }
 
     /// Until the client or the session ends it.
@@ -153,10 +160,16 @@ impl Connection {
         next
     }
 
-    /// Sends all replies, also those that come while the client is slow to take them. Returns what to do then: `next`, unless
-    /// something came that changes it.
+    /// Sends all replies, also those that come while the client is slow to take them, but none before what it tells is in the
+    /// log. Returns what to do then: `next`, unless something came that changes it.
     async fn send(&mut self, mut next: Next) -> io::Result<Next> {
         while next != Next::Drop && !self.session.replies().is_empty() {
+            if let Some(position) = self.session.holds() {
+                let is_over = self.released.wait_for(|released| *released >= position).await.is_err();
+                if is_over {
+                    return Err(io::Error::other("the append log is closed"));
+                }
+            }
             match self.stream.try_write(self.session.replies()) {
                 Ok(count) => self.session.handle_sent(count),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => tokio::select! {

@@ -1,5 +1,8 @@
 //! The key-value engine alone: listeners, workers, signals.
 
+mod folder;
+mod persistence;
+
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,6 +14,7 @@ use ashlar_kv::{Engine, EngineConfig};
 use tokio::runtime::Builder;
 use tokio::sync::watch;
 
+use self::persistence::Persistence;
 use super::signals::Signals;
 use super::{clock, process, random, rdb, sockets};
 use crate::failure::Failure;
@@ -33,6 +37,8 @@ pub struct Plan {
     pub databases: usize,
     /// An RDB file whose keys are there from the start.
     pub import: Option<PathBuf>,
+    /// Settings by the names of Valkey's configuration, in the order in which they are made.
+    pub settings: Vec<(String, String)>,
 }
 
 /// Serves until a signal comes. Says where it listens with `started`.
@@ -46,6 +52,12 @@ pub fn run(plan: &Plan, started: impl FnOnce(SocketAddr)) -> Result<(), Failure>
     let workers = plan.workers.max(1);
     let shards = (workers * SHARDS_PER_WORKER).next_power_of_two().min(1 << 10);
     let engine = Arc::new(Engine::new(&EngineConfig { secret: random::bytes(), shards, databases: plan.databases }));
+    for (name, value) in &plan.settings {
+        engine.configure(name, value).map_err(|why| {
+            Failure::usage(format!("`{name} {value}` cannot be set: {why}"), "see docs/operating.md for what there is")
+        })?;
+    }
+    let persistence = Persistence::start(&engine)?;
     if let Some(path) = &plan.import {
         let imported = rdb::import(&engine, path)?;
         let libraries = imported.libraries.len();
@@ -56,8 +68,8 @@ pub fn run(plan: &Plan, started: impl FnOnce(SocketAddr)) -> Result<(), Failure>
     let (stop, stopped) = watch::channel(false);
     let mut threads = Vec::with_capacity(workers);
     for (index, listener) in listeners.into_iter().enumerate() {
-        let (engine, stopped) = (Arc::clone(&engine), stopped.clone());
-        let body = move || work(engine, listener, stopped);
+        let (engine, released, stopped) = (Arc::clone(&engine), persistence.released(), stopped.clone());
+        let body = move || work(engine, listener, released, stopped);
         let thread = thread::Builder::new().name(format!("kv-{index}")).spawn(body);
         threads.push(thread.map_err(|error| cannot_start(&error))?);
     }
@@ -79,13 +91,18 @@ pub fn run(plan: &Plan, started: impl FnOnce(SocketAddr)) -> Result<(), Failure>
         // A worker that panicked has ended the process already.
         thread.join().ok();
     }
-    result
+    result.and(persistence.stop(None))
 }
 
-fn work(engine: Arc<Engine>, listener: std::net::TcpListener, stopped: watch::Receiver<bool>) {
+fn work(
+    engine: Arc<Engine>,
+    listener: std::net::TcpListener,
+    released: watch::Receiver<u64>,
+    stopped: watch::Receiver<bool>,
+) {
     let served = Builder::new_current_thread().enable_all().build();
     let served = served.and_then(|runtime| {
-        let result = runtime.block_on(resp::serve(engine, listener, stopped));
+        let result = runtime.block_on(resp::serve(engine, listener, released, stopped));
         runtime.shutdown_background();
         result
     });

@@ -20,6 +20,7 @@ pub(crate) mod introspect;
 pub(crate) mod list;
 pub(crate) mod list_wait;
 pub(crate) mod monitor;
+pub(crate) mod persistence;
 pub(crate) mod pubsub;
 pub(crate) mod redact;
 pub(crate) mod run;
@@ -55,6 +56,7 @@ const FAMILIES: &[&[(&str, Run)]] = &[
     list::RUNS,
     list_wait::RUNS,
     monitor::RUNS,
+    persistence::RUNS,
     pubsub::RUNS,
     script::RUNS,
     server::RUNS,

@@ -69,7 +69,9 @@ fn config_resetstat(call: &mut Call<'_, '_>) -> Result<(), Error> {
     call.engine.forget_errors();
     call.engine.clients.counts.reset();
     for number in 0..call.engine.keyspace.shards() {
-        call.keys.shard_at(number).counts = Counts::default();
+        let counts = &mut call.keys.shard_at(number).counts;
+        // Save points count changes from one dump to the next, whatever is shown.
+        *counts = Counts { changes: counts.changes, ..Counts::default() };
     }
     call.reply.ok();
     Ok(())

@@ -242,6 +242,21 @@ impl<'a> Keys<'a> {
         self.held.shard_mut(number)
     }
 
+    /// Counts changes in one of the shards that are held. Says whether there was one.
+    pub(crate) fn count_changes(&mut self, changes: u64) -> bool {
+        let shard = match &mut self.held {
+            Held::Nothing => return false,
+            Held::One(_, shard) => shard,
+            Held::Several(shards) => match shards.first_mut() {
+                Some((_, shard)) => shard,
+                None => return false,
+            },
+            Held::All(shards) => &mut shards[0],
+        };
+        shard.counts.changes += changes;
+        true
+    }
+
     /// Where a key is, if it has not expired; one that has is taken out.
     #[inline]
     fn live(&mut self, key: Key<'_>) -> Option<Handle> {

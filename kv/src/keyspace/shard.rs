@@ -36,6 +36,8 @@ pub(crate) struct Counts {
     pub(crate) hits: u64,
     pub(crate) misses: u64,
     pub(crate) expired: u64,
+    /// Changes that commands made, as the one that counted them saw it: in a shard that it held.
+    pub(crate) changes: u64,
 }
 
 impl std::ops::AddAssign for Counts {
@@ -43,6 +45,7 @@ impl std::ops::AddAssign for Counts {
         self.hits += more.hits;
         self.misses += more.misses;
         self.expired += more.expired;
+        self.changes += more.changes;
     }
 }
 

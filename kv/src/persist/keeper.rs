@@ -47,6 +47,8 @@ pub struct NewBase {
     pub checksum: u64,
     /// Where the journal was cut when it was begun.
     pub position: u64,
+    /// Keys in it.
+    pub keys: u64,
 }
 
 /// What a turn came to.

@@ -289,7 +289,7 @@ impl<F: Folder> Log<F> {
     /// # Panics
     /// No segment begins there.
     pub fn install_base(&mut self, base: &NewBase) -> Result<(), LogError> {
-        let NewBase { name, length, checksum, position } = base.clone();
+        let NewBase { name, length, checksum, position, .. } = base.clone();
         let mut manifest = self.manifest.clone();
         manifest.segments.retain(|segment| segment.position >= position);
         let begins = manifest.segments.first().map(|segment| segment.position);

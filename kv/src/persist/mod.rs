@@ -1,6 +1,6 @@
 //! What survives the process: the append log, and the snapshots that it begins with.
 //!
-//! In reading order: [`folder`] (the few things done with files), `record` (how a batch lies in a segment), `manifest` (which files
+//! In reading order: [`files`] (what is configured), [`folder`] (the few things done with files), `record` (how a batch lies in a segment), `manifest` (which files
 //! are the log), [`log`] (writing, rotating, recovering it), [`journal`] (what commands append to, in memory), [`replay`]
 //! (commands of the log run again), [`snapshot`] (a consistent cut of all keys while writes go on).
 //!
@@ -11,6 +11,7 @@
 //! - A rewrite cuts the journal and all keys at one moment: the snapshot has what came before, a new segment what comes after.
 //!   When the snapshot is durable the manifest names both, and what was before is removed.
 
+pub mod files;
 pub mod folder;
 pub mod journal;
 pub mod keeper;
@@ -23,6 +24,7 @@ pub mod snapshot;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub use files::Files;
 pub use folder::Folder;
 pub use journal::Journal;
 pub use keeper::{Keeper, NewBase};

@@ -3,7 +3,7 @@
 //! Commands and save points ask; one thread of the process takes one snapshot at a time and says how it went.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::snapshot::Purpose;
 
@@ -16,6 +16,8 @@ pub struct Saves {
     /// Whether a thread takes them at all.
     is_served: AtomicBool,
     state: Mutex<State>,
+    /// A snapshot has ended.
+    ended: Condvar,
 }
 
 /// What is known of snapshots.
@@ -41,6 +43,13 @@ pub struct State {
     pub loaded_s: i64,
 }
 
+impl State {
+    /// Whether a dump is being taken, or is wanted next.
+    pub(crate) fn is_dumping(&self) -> bool {
+        self.wants_dump || matches!(self.running, Some((Purpose::Dump, _)))
+    }
+}
+
 /// How snapshots of one purpose went.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Record {
@@ -50,6 +59,8 @@ pub struct Record {
     pub ended_s: i64,
     /// How long the last one took, that ended either way.
     pub took_s: Option<i64>,
+    /// Those that failed.
+    pub failures: u64,
     /// When one failed last, unless one has succeeded since.
     pub failed_s: Option<i64>,
 }
@@ -64,12 +75,23 @@ pub struct SavePoint {
 }
 
 impl SavePoint {
-    /// Those in a text such as `3600 1 300 100`. What is no number is passed over: the text was checked when it was set.
+    /// Those in a text such as `3600 1 300 100`, if it is one.
     #[must_use]
-    pub fn read(text: &str) -> Vec<Self> {
-        let numbers: Vec<u64> = text.split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect();
-        let point = |pair: &[u64]| Self { seconds: i64::try_from(pair[0]).unwrap_or(i64::MAX), changes: pair[1] };
-        numbers.chunks_exact(2).map(point).collect()
+    pub fn read(text: &str) -> Option<Vec<Self>> {
+        let numbers: Option<Vec<i64>> = text.split_ascii_whitespace().map(|word| word.parse().ok()).collect();
+        let pairs = numbers?;
+        let point = |pair: &[i64]| match *pair {
+            [seconds, changes] if seconds > 0 => Some(Self { seconds, changes: u64::try_from(changes).ok()? }),
+            _ => None,
+        };
+        pairs.chunks(2).map(point).collect()
+    }
+
+    /// As a text.
+    #[must_use]
+    pub fn show(points: &[Self]) -> String {
+        let words: Vec<String> = points.iter().map(|point| format!("{} {}", point.seconds, point.changes)).collect();
+        words.join(" ")
     }
 }
 
@@ -85,6 +107,14 @@ impl Saves {
         self.is_served.load(Ordering::Acquire)
     }
 
+    /// No thread takes snapshots any more: nobody waits for one.
+    pub fn leave(&self) {
+        let state = self.state();
+        self.is_served.store(false, Ordering::Release);
+        drop(state);
+        self.ended.notify_all();
+    }
+
     /// What is known now.
     pub fn get(&self) -> State {
         self.state().clone()
@@ -97,6 +127,17 @@ impl Saves {
             Purpose::Dump => state.wants_dump = true,
             Purpose::LogBase => state.wants_base = true,
         }
+    }
+
+    /// Asks for a dump and waits for its end. Says whether it is on files: what had been changed before the call.
+    pub(crate) fn dump_and_wait(&self) -> bool {
+        let mut state = self.state();
+        state.wants_dump = true;
+        let before = (state.dumps.count, state.dumps.failures);
+        while (state.dumps.count, state.dumps.failures) == before && self.is_served() {
+            state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.dumps.count > before.0
     }
 
     /// Asks for a new base of the log.
@@ -155,8 +196,10 @@ impl Saves {
         if is_done {
             (record.count, record.ended_s, record.failed_s) = (record.count + 1, now_s, None);
         } else {
-            record.failed_s = Some(now_s);
+            (record.failures, record.failed_s) = (record.failures + 1, Some(now_s));
         }
+        drop(state);
+        self.ended.notify_all();
     }
 
     /// How long the log is: bytes that a restart would run, and bytes of its base.
@@ -176,7 +219,12 @@ mod tests {
     #[test]
     fn what_is_due() {
         let saves = Saves::default();
-        let points = SavePoint::read("3600 1 300 100");
+        let points = SavePoint::read("3600 1 300 100").unwrap();
+        assert_eq!(SavePoint::show(&points), "3600 1 300 100");
+        assert_eq!(SavePoint::read(""), Some(Vec::new()));
+        for wrong in ["1", "a b", "0 1", "1 -1", "1 1 1"] {
+            assert_eq!(SavePoint::read(wrong), None, "{wrong}");
+        }
         assert_eq!(points, [SavePoint { seconds: 3_600, changes: 1 }, SavePoint { seconds: 300, changes: 100 }]);
         saves.serve(1_000);
         let next = |now_s, changes| saves.next(now_s, changes, &points, 100, 1 << 20);

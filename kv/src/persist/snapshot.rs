@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use crate::command::run;
 use crate::engine::Engine;
-use crate::keyspace::{Lock, Loss, Saved};
+pub use crate::keyspace::Loss;
+use crate::keyspace::{Lock, Saved};
 use crate::rdb::{Encoder, Version, Writer, with_facts};
 use crate::time::Now;
 

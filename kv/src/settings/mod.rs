@@ -6,6 +6,7 @@ pub(crate) mod parameter;
 
 use crate::client::limits::ClientLimits;
 use crate::keyspace::Policy;
+use crate::persist::Files;
 use crate::rdb::VersionCheck;
 use crate::value::list::Fill;
 use crate::value::stream::NodeLimits;
@@ -136,6 +137,8 @@ pub(crate) struct Settings {
     pub(crate) stream: NodeLimits,
     /// `appendfsync`.
     pub(crate) log_sync: LogSync,
+    /// Where files are, and when they are written.
+    pub(crate) files: Files,
     /// Whether long strings are compressed in files and payloads (`rdbcompression`).
     pub(crate) compresses: bool,
     /// Which versions of payloads are taken (`rdb-version-check`).
@@ -169,6 +172,7 @@ impl Default for Settings {
             sorted_set: zset::Limits::default(),
             stream: NodeLimits::default(),
             log_sync: LogSync::default(),
+            files: Files::default(),
             compresses: true,
             version_check: VersionCheck::default(),
             password: Vec::new(),

@@ -2,6 +2,7 @@
 
 use super::{Events, LogSync, Settings};
 use crate::keyspace::Policy;
+use crate::persist::saves::SavePoint;
 use crate::resp::number::parse_i64;
 use crate::value::list::Fill;
 
@@ -56,6 +57,39 @@ fn bytes(text: &[u8]) -> Result<i64, String> {
         .ok_or_else(invalid)
 }
 
+/// `yes` or `no`.
+fn yes_or_no(text: &[u8]) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_slice() {
+        b"yes" => Ok(true),
+        b"no" => Ok(false),
+        _ => Err("argument must be 'yes' or 'no'".to_owned()),
+    }
+}
+
+/// The name of something in a directory.
+fn file_name(text: &[u8], what: &str) -> Result<String, String> {
+    let name = String::from_utf8(text.to_vec()).map_err(|error| error.to_string())?;
+    if name.contains('/') || name.is_empty() {
+        return Err(format!("{what} can't be a path, just a filename"));
+    }
+    Ok(name)
+}
+
+/// A parameter that is switched on and off in a place of the settings.
+macro_rules! switch {
+    ($name:literal, $($place:ident).+) => {
+        Parameter {
+            name: $name,
+            alias: "",
+            show: |settings| if settings.$($place).+ { "yes" } else { "no" }.to_owned(),
+            set: |settings, text| {
+                settings.$($place).+ = yes_or_no(text)?;
+                Ok(())
+            },
+        }
+    };
+}
+
 /// A parameter that is a number in a place of the settings.
 macro_rules! numeric {
     ($name:literal, $alias:literal, $($place:ident).+, $min:expr, $max:expr) => {
@@ -91,6 +125,16 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
         },
     },
     numeric!("acllog-max-len", "", acl_log_max, 0, LONG),
+    switch!("aof-load-truncated", files.takes_torn_log),
+    Parameter {
+        name: "appenddirname",
+        alias: "",
+        show: |settings| settings.files.log_folder.clone(),
+        set: |settings, text| {
+            settings.files.log_folder = file_name(text, "appenddirname")?;
+            Ok(())
+        },
+    },
     Parameter {
         name: "appendfsync",
         alias: "",
@@ -101,6 +145,17 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
             Ok(())
         },
     },
+    switch!("appendonly", files.is_log_on),
+    Parameter {
+        name: "auto-aof-rewrite-min-size",
+        alias: "",
+        show: |settings| settings.files.growth_bytes_min.to_string(),
+        set: |settings, text| {
+            settings.files.growth_bytes_min = u64::try_from(bytes(text)?).map_err(|error| error.to_string())?;
+            Ok(())
+        },
+    },
+    numeric!("auto-aof-rewrite-percentage", "", files.growth_percent, 0, i64::from(i32::MAX)),
     Parameter {
         name: "client-output-buffer-limit",
         alias: "",
@@ -118,6 +173,24 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
             let max = usize::try_from(max).ok().filter(|max| *max >= 1 << 20);
             settings.clients.input_bytes_max =
                 max.ok_or_else(|| format!("argument must be between {} and {LONG} inclusive", 1 << 20))?;
+            Ok(())
+        },
+    },
+    Parameter {
+        name: "dbfilename",
+        alias: "",
+        show: |settings| settings.files.dump_name.clone(),
+        set: |settings, text| {
+            settings.files.dump_name = file_name(text, "dbfilename")?;
+            Ok(())
+        },
+    },
+    Parameter {
+        name: "dir",
+        alias: "",
+        show: |settings| settings.files.directory.clone(),
+        set: |settings, text| {
+            settings.files.directory = String::from_utf8(text.to_vec()).map_err(|error| error.to_string())?;
             Ok(())
         },
     },
@@ -190,9 +263,20 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
             Ok(())
         },
     },
+    Parameter {
+        name: "save",
+        alias: "",
+        show: |settings| SavePoint::show(&settings.files.save_points),
+        set: |settings, text| {
+            let text = String::from_utf8_lossy(text);
+            settings.files.save_points = SavePoint::read(&text).ok_or("Invalid save parameters")?;
+            Ok(())
+        },
+    },
     numeric!("set-max-intset-entries", "", set.intset_entries_max, 0, LONG),
     numeric!("set-max-listpack-entries", "", set.listpack_entries_max, 0, LONG),
     numeric!("set-max-listpack-value", "", set.listpack_value_bytes_max, 0, LONG),
+    switch!("stop-writes-on-bgsave-error", files.stops_after_failure),
     numeric!("stream-node-max-bytes", "", stream.bytes_max, 0, LONG),
     numeric!("stream-node-max-entries", "", stream.entries_max, 0, i64::from(u32::MAX)),
     numeric!("tcp-keepalive", "", clients.keepalive_s, 0, i64::from(i32::MAX)),

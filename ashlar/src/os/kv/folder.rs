@@ -18,7 +18,7 @@ const BESIDE: &str = "new";
 
 /// A directory, and the files in it that are open.
 #[derive(Debug)]
-pub struct Folder {
+pub(super) struct Folder {
     root: PathBuf,
     /// Those that were appended to; whether their names are durable.
     open: BTreeMap<String, (File, bool)>,
@@ -31,9 +31,12 @@ impl Folder {
     ///
     /// # Errors
     /// Another process has it, or it cannot be made.
-    pub fn take(root: &Path) -> Result<Self, Failure> {
+    pub(super) fn take(root: &Path) -> Result<Self, Failure> {
         let cannot = |what: &str, error: &io::Error| {
-            Failure::world(format!("cannot {what} {}: {error}", root.display()), "check the directory and who may write it")
+            Failure::world(
+                format!("cannot {what} {}: {error}", root.display()),
+                "check the directory and who may write it",
+            )
         };
         files::make_directory(root).map_err(|error| cannot("make", &error))?;
         let lock = OpenOptions::new().create(true).truncate(false).write(true).open(root.join(LOCK));
@@ -50,7 +53,7 @@ impl Folder {
 
     /// The same directory for another thread of this process, for files that the first does not write.
     #[must_use]
-    pub fn beside(&self) -> Self {
+    pub(super) fn beside(&self) -> Self {
         Self { root: self.root.clone(), open: BTreeMap::new(), _lock: None }
     }
 

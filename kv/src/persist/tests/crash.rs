@@ -73,7 +73,7 @@ fn rewrite(log: &mut Log<MemoryFolder>, folder: &MemoryFolder, batches: usize) -
     folder.append(&name, &base).map_err(refused)?;
     folder.sync(&name).map_err(refused)?;
     let length = u64::try_from(base.len()).unwrap();
-    log.install_base(&NewBase { name, length, checksum: checksum.value(), position })
+    log.install_base(&NewBase { name, length, checksum: checksum.value(), position, keys: 0 })
 }
 
 #[test]

@@ -40,7 +40,7 @@ fn rewrite(talk: &Talk, keeper: &mut Keeper<MemoryFolder>, folder: &MemoryFolder
     let written = folder.append(&name, &bytes).and_then(|()| folder.sync(&name));
     if written.is_ok() && keeper.log().begins_at(position) {
         let length = u64::try_from(bytes.len()).unwrap();
-        keeper.install(&NewBase { name, length, checksum: checksum.value(), position })?;
+        keeper.install(&NewBase { name, length, checksum: checksum.value(), position, keys: 0 })?;
     }
     Ok(())
 }

@@ -1,0 +1,151 @@
+//! What the key-value engine keeps on files: dumps, and the append log.
+//!
+//! Two threads beside those that serve. One writes what commands have appended to the journal and says how far clients may be
+//! told ([`log`]); the other takes snapshots, one at a time: dumps, and what the log begins with ([`saver`]).
+
+mod log;
+mod saver;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ashlar_kv::Engine;
+use ashlar_kv::persist::{Files, Keeper, NewBase};
+use tokio::sync::watch;
+
+use self::log::LogThread;
+use self::saver::Saver;
+use super::folder::Folder;
+use crate::failure::Failure;
+use crate::os::{clock, files, random, rdb};
+
+/// How the append log of Valkey begins the names of its files.
+const FOREIGN_LOG: &str = "appendonly.aof";
+
+/// The threads that keep an engine's data.
+#[derive(Debug)]
+pub(super) struct Persistence {
+    engine: Arc<Engine>,
+    log: Option<LogThread>,
+    saver: Saver,
+}
+
+impl Persistence {
+    /// Reads what is there into an engine that nobody uses yet, and keeps it from now on.
+    ///
+    /// # Errors
+    /// A file cannot be read, is damaged, or is in use. Nothing was written then but what recovery does.
+    pub(super) fn start(engine: &Arc<Engine>) -> Result<Self, Failure> {
+        let files = engine.files();
+        let dump = dump_path(&files);
+        let (log, folder) = if files.is_log_on {
+            let (keeper, folder) = recover(engine, &files, &dump)?;
+            (Some(keeper), Some(folder))
+        } else {
+            load_dump(engine, &dump)?;
+            (None, None)
+        };
+        engine.saves().serve(clock::now_both().unix_ms().div_euclid(1_000));
+        let log = log.map(|(keeper, inbox)| LogThread::start(engine, keeper, inbox)).transpose()?;
+        let orders = log.as_ref().map(LogThread::orders);
+        let saver = Saver::start(Arc::clone(engine), folder.zip(orders))?;
+        Ok(Self { engine: Arc::clone(engine), log, saver })
+    }
+
+    /// Up to where the journal is released: clients may be told of everything before it.
+    #[must_use]
+    pub(super) fn released(&self) -> watch::Receiver<u64> {
+        self.log.as_ref().map_or_else(|| watch::channel(u64::MAX).1, LogThread::released)
+    }
+
+    /// Writes what is left, when no command runs any more. Without a wish, a dump is written if any save point is configured.
+    ///
+    /// # Errors
+    /// Something is not on files that should be. The process ends nevertheless.
+    pub(super) fn stop(self, wants_dump: Option<bool>) -> Result<(), Failure> {
+        self.saver.stop();
+        let files = self.engine.files();
+        let dumped = if wants_dump.unwrap_or(!files.save_points.is_empty()) {
+            let path = dump_path(&files);
+            let written = saver::write_dump(&self.engine, &path, &|| false);
+            written.map_err(|why| {
+                Failure::world(format!("cannot write {}: {why}", path.display()), "free some space there")
+            })
+        } else {
+            Ok(0)
+        };
+        let closed = self.log.map_or(Ok(()), LogThread::stop);
+        dumped.and(closed)
+    }
+}
+
+/// Where dumps are written.
+fn dump_path(files: &Files) -> PathBuf {
+    Path::new(&files.directory).join(&files.dump_name)
+}
+
+fn load_dump(engine: &Engine, path: &Path) -> Result<u64, Failure> {
+    if !files::exists(path) {
+        return Ok(0);
+    }
+    let begin = clock::now();
+    let imported = rdb::import(engine, path)?;
+    let seconds = clock::now().saturating_since(begin).as_secs_f64();
+    let (keys, expired, empty) = (imported.keys, imported.expired, imported.empty);
+    tracing::info!(keys, expired, empty, "DB loaded from disk: {seconds:.3} seconds");
+    Ok(imported.keys)
+}
+
+type Kept = (Keeper<Folder>, log::Inbox);
+
+/// Recovers the log, or begins one; with what a dump has, if there was no log.
+fn recover(engine: &Arc<Engine>, files: &Files, dump: &Path) -> Result<(Kept, Folder), Failure> {
+    let root = Path::new(&files.directory).join(&files.log_folder);
+    let is_foreign = root.join(format!("{FOREIGN_LOG}.manifest"));
+    if files::exists(&is_foreign) {
+        return Err(Failure::usage(
+            format!("{} is an append log of another program, which is not read", is_foreign.display()),
+            "have that program save a dump (BGSAVE), put it into an empty directory, and start with `dir` naming that",
+        ));
+    }
+    let is_new = !files::exists(&root.join("manifest"));
+    let folder = Folder::take(&root)?;
+    let beside = folder.beside();
+    let keys = if is_new { load_dump(engine, dump)? } else { 0 };
+    let (orders, inbox) = log::channel();
+    let begin = clock::now();
+    let wake = Box::new(move || orders.write());
+    let recovered = Keeper::recover(Arc::clone(engine), folder, random::bytes(), wake, clock::now_both());
+    let (mut keeper, report) = recovered.map_err(|error| {
+        Failure::world(
+            format!("the append log in {} cannot be used: {error}", root.display()),
+            "restore the directory from a copy; to begin without its data, move it away",
+        )
+    })?;
+    if let Some((file, length)) = &report.torn {
+        if !files.takes_torn_log {
+            let what = format!("{file} of the append log in {} ends within a record at byte {length}", root.display());
+            return Err(Failure::world(what, "set `aof-load-truncated yes` to go on without what follows"));
+        }
+        tracing::warn!(file, length, "the append log ended within a record that was never acknowledged as durable");
+    }
+    if !is_new {
+        let seconds = clock::now().saturating_since(begin).as_secs_f64();
+        let (batches, bytes) = (report.batches, report.bytes);
+        tracing::info!(batches, bytes, "DB loaded from append only file: {seconds:.3} seconds");
+    }
+    if keys > 0 {
+        begin_with_dump(engine, &mut keeper, beside.beside())?;
+    }
+    Ok(((keeper, inbox), beside))
+}
+
+/// What came from a dump is part of the log before anybody is served.
+fn begin_with_dump(engine: &Arc<Engine>, keeper: &mut Keeper<Folder>, mut folder: Folder) -> Result<(), Failure> {
+    let failed = |why: &dyn core::fmt::Display| {
+        Failure::world(format!("the append log cannot begin with the dump: {why}"), "free some space there")
+    };
+    let base: NewBase = saver::write_base(engine, &mut folder, &|| false).map_err(|why| failed(&why))?;
+    keeper.turn(clock::now()).map_err(|error| failed(&error))?;
+    keeper.install(&base).map_err(|error| failed(&error))
+}

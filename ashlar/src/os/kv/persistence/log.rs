@@ -1,0 +1,155 @@
+//! The thread that writes the append log.
+
+use std::process;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+
+use ashlar_kv::Engine;
+use ashlar_kv::persist::{Keeper, LogError, NewBase};
+use tokio::sync::watch;
+
+use super::Folder;
+use crate::failure::Failure;
+use crate::os::clock;
+
+/// What the thread is asked to do.
+#[derive(Debug)]
+enum Order {
+    /// Something was appended.
+    Write,
+    /// The log is to begin with this; how that went.
+    Install(NewBase, Sender<Result<(), String>>),
+    /// Everything is to become durable. The thread ends.
+    Stop,
+}
+
+/// Whoever may ask.
+#[derive(Debug, Clone)]
+pub(super) struct Orders(Sender<Order>);
+
+/// Where orders arrive, and another who may ask.
+#[derive(Debug)]
+pub(super) struct Inbox(Receiver<Order>, Orders);
+
+/// Orders and where they arrive, before there is a thread: the log is recovered first.
+pub(super) fn channel() -> (Orders, Inbox) {
+    let (sender, receiver) = mpsc::channel();
+    let orders = Orders(sender);
+    (orders.clone(), Inbox(receiver, orders))
+}
+
+impl Orders {
+    /// Something was appended.
+    pub(super) fn write(&self) {
+        // Nobody takes it once the engine stops: nothing is appended then either.
+        self.0.send(Order::Write).ok();
+    }
+
+    /// Has the log begin with a base; waits until that is so.
+    ///
+    /// # Errors
+    /// It does not, in words. Safe to retry with another base.
+    pub(super) fn install(&self, base: NewBase) -> Result<(), String> {
+        let (done, result) = mpsc::channel();
+        let stopping = || "the engine stops".to_owned();
+        self.0.send(Order::Install(base, done)).map_err(|_| stopping())?;
+        result.recv().map_err(|_| stopping())?
+    }
+}
+
+/// The thread.
+#[derive(Debug)]
+pub(super) struct LogThread {
+    orders: Orders,
+    released: watch::Receiver<u64>,
+    thread: JoinHandle<Result<(), LogError>>,
+}
+
+impl LogThread {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// There are no threads.
+    pub(super) fn start(engine: &Arc<Engine>, keeper: Keeper<Folder>, inbox: Inbox) -> Result<Self, Failure> {
+        let orders = inbox.1.clone();
+        let (sender, released) = watch::channel(engine.journal().released());
+        let engine = Arc::clone(engine);
+        let thread = thread::Builder::new().name("kv-log".into()).spawn(move || keep(&engine, keeper, &inbox, &sender));
+        let thread = thread.map_err(|error| super::super::cannot_start(&error))?;
+        Ok(Self { orders, released, thread })
+    }
+
+    /// Whoever may ask.
+    pub(super) fn orders(&self) -> Orders {
+        self.orders.clone()
+    }
+
+    /// Up to where the journal is released.
+    pub(super) fn released(&self) -> watch::Receiver<u64> {
+        self.released.clone()
+    }
+
+    /// Makes everything durable and ends the thread.
+    ///
+    /// # Errors
+    /// What was acknowledged without waiting for the drive may be lost.
+    pub(super) fn stop(self) -> Result<(), Failure> {
+        self.orders.0.send(Order::Stop).ok();
+        let ended = self.thread.join().unwrap_or(Ok(()));
+        ended.map_err(|error| {
+            Failure::world(format!("the append log: {error}"), "look at the drive before the next start")
+        })
+    }
+}
+
+fn keep(
+    engine: &Engine,
+    mut keeper: Keeper<Folder>,
+    inbox: &Inbox,
+    released: &watch::Sender<u64>,
+) -> Result<(), LogError> {
+    let mut again = Some(clock::now());
+    loop {
+        let order = match again {
+            Some(at) => inbox.0.recv_timeout(at.saturating_since(clock::now())),
+            None => inbox.0.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        match order {
+            Ok(Order::Stop) => {
+                let finished = keeper.finish(clock::now());
+                released.send_replace(engine.journal().released());
+                return finished;
+            }
+            Ok(Order::Install(base, done)) => {
+                let installed = if keeper.log().begins_at(base.position) {
+                    keeper.install(&base).map_err(|error| error.to_string())
+                } else {
+                    Err("the log has not come as far as the snapshot".to_owned())
+                };
+                // Whoever asked may have been told to stop meanwhile.
+                done.send(installed).ok();
+            }
+            Ok(Order::Write) | Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => unreachable!("the inbox holds a sender"),
+        }
+        match keeper.turn(clock::now()) {
+            Ok(turn) => {
+                again = turn.again;
+                if let Some(error) = turn.refused {
+                    tracing::error!(%error, "writes are refused until the append log can be written");
+                }
+            }
+            Err(error) => die(&error),
+        }
+        let position = engine.journal().released();
+        released.send_if_modified(|at| std::mem::replace(at, position) != position);
+        engine.saves().note_log(keeper.log().bytes_since_base(), keeper.log().base_bytes());
+    }
+}
+
+/// Nobody knows what is durable: only a new start finds out.
+fn die(error: &LogError) -> ! {
+    tracing::error!(%error, "the engine ends: start it again to recover what is durable");
+    process::exit(1)
+}

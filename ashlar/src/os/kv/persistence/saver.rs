@@ -1,0 +1,242 @@
+//! The thread that takes snapshots.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use ashlar_kv::Engine;
+use ashlar_kv::persist::log::BaseChecksum;
+use ashlar_kv::persist::snapshot::{Loss, Purpose, Step};
+use ashlar_kv::persist::{Folder as _, NewBase, Snapshot};
+
+use super::log::Orders;
+use super::{Folder, dump_path};
+use crate::failure::Failure;
+use crate::os::{clock, files};
+
+/// How often the thread looks whether a snapshot is wanted.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How often a snapshot is begun again because a database was flushed or swapped meanwhile.
+const TRIES_MAX: u32 = 8;
+/// So many bytes are handed to the drive at a time, so that it does not get everything at the end.
+const SYNC_BYTES: u64 = 32 << 20;
+
+/// Why there is no snapshot.
+#[derive(Debug)]
+pub(super) enum Why {
+    /// Somebody asked for that.
+    GivenUp,
+    /// Databases are flushed or swapped again and again.
+    Flushed,
+    /// The file system refused.
+    Refused(io::Error),
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::GivenUp => f.write_str("it was cancelled"),
+            Self::Flushed => f.write_str("databases are flushed or swapped all the time"),
+            Self::Refused(error) => error.fmt(f),
+        }
+    }
+}
+
+impl From<io::Error> for Why {
+    fn from(error: io::Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
+/// The thread.
+#[derive(Debug)]
+pub(super) struct Saver {
+    stop: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Saver {
+    /// Starts it; with the log's folder and thread, if there is a log.
+    ///
+    /// # Errors
+    /// There are no threads.
+    pub(super) fn start(engine: Arc<Engine>, log: Option<(Folder, Orders)>) -> Result<Self, Failure> {
+        let (stop, stopped) = mpsc::channel::<()>();
+        let body = move || {
+            let mut work = Work { engine, log, stopped };
+            while work.stopped.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
+                work.look();
+            }
+            work.engine.saves().leave();
+        };
+        let thread = thread::Builder::new().name("kv-save".into()).spawn(body);
+        Ok(Self { stop, thread: thread.map_err(|error| super::super::cannot_start(&error))? })
+    }
+
+    /// Gives up what is being taken, and ends the thread.
+    pub(super) fn stop(self) {
+        drop(self.stop);
+        self.thread.join().ok();
+    }
+}
+
+struct Work {
+    engine: Arc<Engine>,
+    log: Option<(Folder, Orders)>,
+    stopped: mpsc::Receiver<()>,
+}
+
+impl Work {
+    /// Takes the snapshot that is wanted, if any is.
+    fn look(&mut self) {
+        let files = self.engine.files();
+        let saves = self.engine.saves();
+        let growth = if self.log.is_some() { files.growth_percent } else { 0 };
+        let next = saves.next(now_s(), self.engine.changes(), &files.save_points, growth, files.growth_bytes_min);
+        let Some(purpose) = next else { return };
+        let begin = clock::now();
+        let is_given_up =
+            || self.engine.saves().is_cancelled() || self.stopped.try_recv() == Err(mpsc::TryRecvError::Disconnected);
+        let taken = match (purpose, &mut self.log) {
+            (Purpose::Dump, _) => {
+                write_dump(&self.engine, &dump_path(&files), &is_given_up).map_err(|why| why.to_string())
+            }
+            (Purpose::LogBase, Some((folder, orders))) => rewrite(&self.engine, folder, orders, &is_given_up),
+            (Purpose::LogBase, None) => Err("there is no append log".to_owned()),
+        };
+        let seconds = clock::now().saturating_since(begin).as_secs_f64();
+        let what = if purpose == Purpose::Dump { "DB saved on disk" } else { "append log rewritten" };
+        match &taken {
+            Ok(keys) => tracing::info!(keys, "{what} ({seconds:.3} seconds)"),
+            Err(why) => tracing::error!(%why, "{what}: failed"),
+        }
+        self.engine.saves().end(taken.is_ok(), now_s());
+    }
+}
+
+fn now_s() -> i64 {
+    clock::now_both().unix_ms().div_euclid(1_000)
+}
+
+fn rewrite(
+    engine: &Arc<Engine>,
+    folder: &mut Folder,
+    orders: &Orders,
+    is_given_up: &dyn Fn() -> bool,
+) -> Result<u64, String> {
+    let base = write_base(engine, folder, is_given_up).map_err(|why| why.to_string())?;
+    orders.install(base.clone())?;
+    Ok(base.keys)
+}
+
+/// Writes all keys as a new base of the log, durable on return, and cuts the journal where it begins.
+///
+/// # Errors
+/// There is none. A file may be left: recovery and the next base remove it.
+pub(super) fn write_base(
+    engine: &Arc<Engine>,
+    folder: &mut Folder,
+    is_given_up: &dyn Fn() -> bool,
+) -> Result<NewBase, Why> {
+    attempt(|| {
+        let name = format!("base-{}.rdb", clock::now_both().unix_us);
+        let snapshot = Snapshot::begin(Arc::clone(engine), Purpose::LogBase, true, clock::now_both());
+        let (mut checksum, mut length, mut unsynced) = (BaseChecksum::default(), 0, 0);
+        let (position, keys) = take(snapshot, is_given_up, &mut |bytes| {
+            folder.append(&name, bytes)?;
+            checksum.update(bytes);
+            length += bytes.len() as u64;
+            unsynced += bytes.len() as u64;
+            if unsynced >= SYNC_BYTES {
+                unsynced = 0;
+                folder.sync(&name)?;
+            }
+            Ok(())
+        })?;
+        folder.sync(&name)?;
+        Ok(NewBase { name, length, checksum: checksum.value(), position, keys })
+    })
+}
+
+/// Writes all keys to a file, which is durable and whole on return or what it was. Returns how many keys.
+///
+/// # Errors
+/// See [`Why`]. Safe to retry.
+pub(super) fn write_dump(engine: &Arc<Engine>, path: &Path, is_given_up: &dyn Fn() -> bool) -> Result<u64, Why> {
+    let mut takes_fields = false;
+    attempt(|| {
+        let beside = path.with_added_extension("new");
+        let mut file = File::create(&beside)?;
+        let snapshot = Snapshot::begin(Arc::clone(engine), Purpose::Dump, takes_fields, clock::now_both());
+        let mut unsynced = 0;
+        let taken = take(snapshot, is_given_up, &mut |bytes| {
+            file.write_all(bytes)?;
+            unsynced += bytes.len() as u64;
+            if unsynced >= SYNC_BYTES {
+                unsynced = 0;
+                file.sync_data()?;
+            }
+            Ok(())
+        });
+        let done = taken.and_then(|(_, keys)| {
+            file.sync_all()?;
+            fs::rename(&beside, path)?;
+            files::sync_directory(path.parent().unwrap_or(Path::new("")))?;
+            Ok(keys)
+        });
+        if let Err(fault) = &done {
+            takes_fields |= matches!(fault, Fault::Again(Loss::NeedsValkey));
+            // What is left of it is overwritten by the next.
+            fs::remove_file(&beside).ok();
+        }
+        done
+    })
+}
+
+/// Why an attempt failed.
+enum Fault {
+    /// Another may not.
+    Again(Loss),
+    Final(Why),
+}
+
+impl From<io::Error> for Fault {
+    fn from(error: io::Error) -> Self {
+        Self::Final(Why::Refused(error))
+    }
+}
+
+/// Tries again what was overtaken by a flush.
+fn attempt<T>(mut once: impl FnMut() -> Result<T, Fault>) -> Result<T, Why> {
+    for _ in 0..TRIES_MAX {
+        match once() {
+            Ok(done) => return Ok(done),
+            Err(Fault::Final(why)) => return Err(why),
+            Err(Fault::Again(_)) => {}
+        }
+    }
+    Err(Why::Flushed)
+}
+
+/// Takes a snapshot. Returns where the journal was cut, and how many keys there are.
+fn take(
+    mut snapshot: Snapshot,
+    is_given_up: &dyn Fn() -> bool,
+    write: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+) -> Result<(u64, u64), Fault> {
+    loop {
+        let step = snapshot.step();
+        write(&snapshot.take())?;
+        match step {
+            Step::More if is_given_up() => return Err(Fault::Final(Why::GivenUp)),
+            Step::More => {}
+            Step::Done => return Ok((snapshot.position(), snapshot.keys())),
+            Step::Lost(loss) => return Err(Fault::Again(loss)),
+        }
+    }
+}
