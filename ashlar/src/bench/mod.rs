@@ -6,6 +6,7 @@
 pub mod cluster;
 pub mod erasure;
 pub mod grid;
+pub mod kv;
 pub mod load;
 pub mod memory;
 pub mod report;

@@ -1,6 +1,7 @@
 //! `ashlar bench`: runs a benchmark and prints its rows.
 
 mod erasure;
+mod kv;
 mod progress;
 
 use std::time::Duration;
@@ -25,6 +26,8 @@ enum Benchmark {
     Grid(Grid),
     /// Reed-Solomon on this CPU: MinIO's study of encoding and decoding by threads, lost shards and instruction sets
     Erasure(erasure::Arguments),
+    /// Load on the key-value engine, or on any other server that speaks RESP: SET and GET at pipelines 1, 16 and 100
+    Kv(kv::Arguments),
 }
 
 #[derive(Debug, Args)]
@@ -60,6 +63,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.benchmark {
         Benchmark::Grid(arguments) => run_grid(arguments),
         Benchmark::Erasure(arguments) => erasure::run(arguments),
+        Benchmark::Kv(arguments) => kv::run(arguments),
     }
 }
 

@@ -16,6 +16,19 @@ use std::thread;
 /// The operating system gives no more threads; no body has begun. Retry safe.
 pub fn run<P: Send, R: Send>(parts: Vec<P>, body: impl Fn(P) -> R + Sync) -> io::Result<Vec<R>> {
     let cores = if parts.len() > 1 { usable_cores() } else { Vec::new() };
+    run_on(&cores, parts, body)
+}
+
+/// The same, with every thread wherever the system puts it: for work that waits for others on the same machine.
+///
+/// # Errors
+/// The operating system gives no more threads; no body has begun. Retry safe.
+pub fn run_anywhere<P: Send, R: Send>(parts: Vec<P>, body: impl Fn(P) -> R + Sync) -> io::Result<Vec<R>> {
+    run_on(&[], parts, body)
+}
+
+/// Each part on one of `cores` in turn, or anywhere if there are none.
+fn run_on<P: Send, R: Send>(cores: &[usize], parts: Vec<P>, body: impl Fn(P) -> R + Sync) -> io::Result<Vec<R>> {
     thread::scope(|scope| {
         let mut threads = Vec::with_capacity(parts.len());
         for (index, part) in parts.into_iter().enumerate() {
@@ -98,7 +111,8 @@ mod tests {
             assert_eq!((part, allowed), (index, cores[index % cores.len()].to_string()));
         }
         assert_eq!(allowed(), before, "the caller stays where it was");
-        assert_eq!(run(vec![()], |()| allowed()).unwrap(), [before], "one thread alone is free");
+        assert_eq!(run(vec![()], |()| allowed()).unwrap(), [&before[..]], "one thread alone is free");
+        assert_eq!(run_anywhere(vec![(), ()], |()| allowed()).unwrap(), [&before[..]; 2]);
     }
 
     #[test]

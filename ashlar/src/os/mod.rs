@@ -14,6 +14,7 @@ pub mod http;
 pub mod kv;
 pub mod logs;
 pub mod pages;
+pub mod poll;
 pub mod process;
 pub mod random;
 pub mod rdb;

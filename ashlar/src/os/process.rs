@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io;
+use std::io::{self, BufRead as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -54,6 +54,17 @@ pub fn cpu_time() -> std::time::Duration {
         std::time::Duration::from_micros(u64::try_from(micros).unwrap_or(0))
     };
     span(usage.ru_utime) + span(usage.ru_stime)
+}
+
+/// CPU time of process `pid` so far, user and system together, to 10 ms; `None` if there is no such process.
+#[must_use]
+pub fn cpu_time_of(pid: u32) -> Option<std::time::Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name before the last bracket may hold anything. Behind it, user and system time are the 12th and 13th field, in
+    // ticks of which the kernel promises programs 100 a second.
+    let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
+    let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok());
+    Some(std::time::Duration::from_millis(10 * (ticks(11)? + ticks(12)?)))
 }
 
 /// Lets other threads go before the calling one where both want a core; no effect where the operating system refuses.
@@ -145,19 +156,8 @@ impl Server {
     /// The operating system refused, or `log` cannot be written. Retry safe.
     pub fn start(arguments: &[OsString], log: &Path) -> io::Result<Self> {
         let log = fs::OpenOptions::new().create(true).append(true).open(log)?;
-        let mut command = std::process::Command::new(std::env::current_exe()?);
-        command.args(arguments).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        // A signal from the terminal is for the parent, which stops its children in its own order.
-        command.process_group(0);
-        for (name, _) in std::env::vars_os() {
-            let text = name.to_string_lossy();
-            if text.starts_with("ASHLAR_") && !text.starts_with("ASHLAR_LOG") {
-                command.env_remove(&name);
-            }
-        }
-        let parent = std::process::id();
-        // SAFETY: between fork and exec the closure makes two system calls and touches no memory but its own.
-        unsafe { command.pre_exec(move || die_with(parent)) };
+        let mut command = this_program(arguments)?;
+        command.stdout(log.try_clone()?).stderr(log);
         let child = Command::from(command).spawn()?;
         let pid = child.id().ok_or(io::ErrorKind::NotFound)?;
         Ok(Self { child, pid })
@@ -183,6 +183,62 @@ impl Server {
         // The only error is that it has ended already.
         self.child.start_kill().ok();
     }
+}
+
+/// A child that runs this same program, says on its standard output when it is ready, and is killed when this value is dropped.
+#[derive(Debug)]
+pub struct Companion {
+    child: std::process::Child,
+    /// The line by which it was ready.
+    pub ready: String,
+}
+
+impl Companion {
+    /// Starts this program with `arguments` and waits for a line that has `ready` in it. Its standard error is this process's.
+    ///
+    /// # Errors
+    /// The operating system refused, or the child ended before it was ready. Retry safe.
+    pub fn start(arguments: &[OsString], ready: &str) -> io::Result<Self> {
+        let mut child = this_program(arguments)?.stdout(Stdio::piped()).spawn()?;
+        let out = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        let mut companion = Self { child, ready: String::new() };
+        // Lines that come later stay in the pipe: the child says little.
+        let line = io::BufReader::new(out).lines().find(|line| line.as_ref().is_ok_and(|line| line.contains(ready)));
+        companion.ready = line.ok_or(io::ErrorKind::UnexpectedEof)??;
+        Ok(companion)
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Companion {
+    fn drop(&mut self) {
+        // The only error is that it has ended already.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// This program with `arguments`, as a child that gets SIGKILL when the calling thread ends.
+fn this_program(arguments: &[OsString]) -> io::Result<std::process::Command> {
+    let mut command = std::process::Command::new(std::env::current_exe()?);
+    command.args(arguments).stdin(Stdio::null());
+    // A signal from the terminal is for the parent, which stops its children in its own order.
+    command.process_group(0);
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("ASHLAR_") && !text.starts_with("ASHLAR_LOG") {
+            command.env_remove(&name);
+        }
+    }
+    let parent = std::process::id();
+    // SAFETY: between fork and exec the closure makes two system calls and touches no memory but its own.
+    unsafe { command.pre_exec(move || die_with(parent)) };
+    Ok(command)
 }
 
 /// Asks for SIGKILL at the end of `parent`, unless that has come already.
@@ -221,6 +277,8 @@ mod tests {
         let (before, time, after) = (ticks(), cpu_time(), ticks());
         let slack = std::time::Duration::from_millis(40);
         assert!(time + slack >= before && time <= after + slack, "{before:?} {time:?} {after:?}");
+        let of_pid = cpu_time_of(std::process::id()).unwrap();
+        assert!(of_pid >= after && cpu_time_of(u32::MAX).is_none(), "{of_pid:?} {after:?}");
     }
 
     /// The safe twin: what the kernel's own table says of the thread.

@@ -3,8 +3,10 @@
 //! Nothing here sleeps for something to happen: outputs are read as they come, states are asked for a bounded number of
 //! times, and a process that takes too long is ended.
 
+mod bench_kv;
 mod commands;
 mod interop;
+mod keyvalue;
 mod membership;
 mod mesh;
 mod process;
