@@ -6,6 +6,7 @@
 mod bench_kv;
 mod commands;
 mod interop;
+mod keeping;
 mod keyvalue;
 mod membership;
 mod mesh;
