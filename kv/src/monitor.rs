@@ -44,8 +44,13 @@ impl Monitors {
 
     /// Shows a call.
     pub(crate) fn show(&self, client: &Client, command: &Command, args: Args<'_>, is_script: bool, now: Now) {
-        let source = if is_script { "lua" } else { &client.card.link.peer };
-        let kind = if client.card.link.is_unix && !is_script { "unix:" } else { "" };
+        let link = &client.card.link;
+        let (kind, source) = match (is_script, link.is_unix) {
+            (true, _) => ("", "lua"),
+            // A path has no port, whatever CLIENT LIST shows.
+            (false, true) => ("unix:", link.peer.strip_suffix(":0").unwrap_or(&link.peer)),
+            (false, false) => ("", &*link.peer),
+        };
         let (seconds, micros) = (now.unix_us.div_euclid(1_000_000), now.unix_us.rem_euclid(1_000_000));
         let mut line = format!("+{seconds}.{micros:06} [{} {kind}{source}]", client.database).into_bytes();
         for (at, word) in args.from(0).enumerate() {

@@ -1,6 +1,7 @@
 //! `ashlar kv`: the key-value engine alone, in the foreground.
 
-use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+mod doors;
+
 use std::path::PathBuf;
 
 use crate::failure::Failure;
@@ -11,12 +12,8 @@ use crate::os::{kv, logs, process};
 /// Data is in memory, with a dump now and then (`save`), and an append log if that is switched on (`appendonly yes`).
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Address to listen on
-    #[arg(long, default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST), value_name = "IP")]
-    bind: IpAddr,
-    /// Port to listen on; 0 takes a free one
-    #[arg(long, default_value_t = 6379)]
-    port: u16,
+    #[command(flatten)]
+    doors: doors::DoorArguments,
     /// Threads that serve clients; one for each core unless given
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
@@ -51,15 +48,17 @@ fn read_settings(words: &[String]) -> Result<Vec<(String, String)>, Failure> {
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     logs::start("info", false);
     let plan = kv::Plan {
-        listen: SocketAddr::new(arguments.bind, arguments.port),
+        doors: doors::plan(&arguments.doors),
         workers: arguments.workers.unwrap_or_else(process::cores),
         databases: usize::from(arguments.databases),
         import: arguments.import.clone(),
         settings: read_settings(&arguments.settings)?,
     };
     kv::run(&plan, |listening| {
-        // The line that tools which start Valkey wait for.
-        super::say(&format!("Ready to accept connections tcp on {listening}"));
+        for door in listening {
+            // The line that tools which start Valkey wait for.
+            super::say(&format!("Ready to accept connections {} on {}", door.kind, door.place));
+        }
     })
 }
 

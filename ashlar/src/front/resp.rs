@@ -1,54 +1,72 @@
-//! The key-value service's port: RESP over TCP.
+//! The key-value service's doors: RESP over TCP, TLS and unix sockets.
 //!
 //! A connection lives and dies on one worker. What came is run where it lies, and the replies leave with one write; only when
 //! the kernel takes no more does the connection wait to write. While a command of the client waits, its further requests stay
 //! in the kernel.
 
+mod door;
+mod socket;
+mod tls;
+
 use std::io;
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ashlar_kv::{Engine, Link, Mailbox, Next, Session, TooManyClients};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Notify, watch};
+use tokio_rustls::TlsAcceptor;
 
-use crate::os::{clock, sockets};
+pub use door::Door;
+use door::{Encrypted, Entrance, Local, Plain};
+use socket::Socket;
+
+use crate::os::clock;
 
 /// Room for requests that a connection keeps while it has nothing to do, bytes.
 const INPUT_BYTES: usize = 16 << 10;
 /// Pause after the operating system refused to accept, for instance for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// What every connection needs.
+#[derive(Debug, Clone)]
+pub struct Service {
+    /// Where commands run.
+    pub engine: Arc<Engine>,
+    /// Up to where clients may be told of what the journal has.
+    pub released: watch::Receiver<u64>,
+}
+
 /// Accepts on the current worker until told to stop.
 ///
 /// # Errors
 /// The listener cannot be used on this worker.
-pub async fn serve(
-    engine: Arc<Engine>,
-    listener: std::net::TcpListener,
-    released: watch::Receiver<u64>,
-    mut stop: watch::Receiver<bool>,
-) -> io::Result<()> {
-    let listener = TcpListener::from_std(listener)?;
+pub async fn serve(service: Service, door: Door, stop: watch::Receiver<bool>) -> io::Result<()> {
+    match door {
+        Door::Tcp(listener) => accept(service, Plain(TcpListener::from_std(listener)?), stop).await,
+        Door::Tls(listener, config) => {
+            let entrance = Encrypted(TcpListener::from_std(listener)?, TlsAcceptor::from(config));
+            accept(service, entrance, stop).await;
+        }
+        Door::Unix(listener, path) => {
+            accept(service, Local(UnixListener::from_std(listener)?, path.into()), stop).await;
+        }
+    }
+    Ok(())
+}
+
+async fn accept<E: Entrance>(service: Service, entrance: E, mut stop: watch::Receiver<bool>) {
     loop {
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            _ = stop.wait_for(|&stop| stop) => return Ok(()),
+            accepted = entrance.accept() => accepted,
+            _ = stop.wait_for(|&stop| stop) => return,
         };
         match accepted {
-            Ok((stream, from)) => {
-                stream.set_nodelay(true).ok();
-                let (engine, released) = (Arc::clone(&engine), released.clone());
+            Ok(raw) => {
+                let service = service.clone();
                 tokio::spawn(async move {
-                    let lived = match Connection::new(engine, stream, released) {
-                        Ok(Ok(connection)) => connection.live().await,
-                        // Who does not take it at once is not told.
-                        Ok(Err(stream)) => stream.try_write(TooManyClients::REPLY).map(|_| ()),
-                        Err(error) => Err(error),
-                    };
-                    if let Err(error) = lived {
-                        tracing::debug!(%from, %error, "connection lost");
+                    if let Err(error) = live::<E>(service, raw).await {
+                        tracing::debug!(%error, "connection lost");
                     }
                 });
             }
@@ -60,8 +78,18 @@ pub async fn serve(
     }
 }
 
-struct Connection {
-    stream: TcpStream,
+/// A connection from its first byte to its last.
+async fn live<E: Entrance>(service: Service, raw: E::Raw) -> io::Result<()> {
+    let (stream, link) = E::greet(raw, service.engine.keepalive()).await?;
+    match Connection::new(service, stream, link) {
+        Ok(connection) => connection.live().await,
+        // Who does not take it at once is not told.
+        Err(mut stream) => stream.try_write(TooManyClients::REPLY).map(|_| stream.close()),
+    }
+}
+
+struct Connection<S> {
+    stream: S,
     session: Session,
     /// Its first `filled` bytes came and were not run yet.
     input: Vec<u8>,
@@ -71,25 +99,14 @@ struct Connection {
     released: watch::Receiver<u64>,
 }
 
-impl Connection {
+impl<S: Socket> Connection<S> {
     /// A connection, if there may be one more.
-    fn new(
-        engine: Arc<Engine>,
-        stream: TcpStream,
-        released: watch::Receiver<u64>,
-    ) -> io::Result<Result<Self, TcpStream>> {
-        let link = Link {
-            peer: stream.peer_addr()?.to_string(),
-            local: stream.local_addr()?.to_string(),
-            descriptor: stream.as_raw_fd(),
-            is_unix: false,
-        };
-        sockets::keep_alive(&stream, engine.keepalive())?;
+    fn new(Service { engine, released }: Service, stream: S, link: Link) -> Result<Self, S> {
         let woken = Arc::new(Notify::new());
         let wake = Arc::clone(&woken);
         let mailbox = Arc::new(Mailbox::new(Box::new(move || wake.notify_one())));
-        let Ok(session) = Session::open(engine, mailbox, link, clock::now_both()) else { return Ok(Err(stream)) };
-        Ok(Ok(Self { stream, session, input: vec![0; INPUT_BYTES], filled: 0, woken, released }))
+        let Ok(session) = Session::open(engine, mailbox, link, clock::now_both()) else { return Err(stream) };
+        Ok(Self { stream, session, input: vec![0; INPUT_BYTES], filled: 0, woken, released })
     }
 
     /// Until the client or the session ends it.
@@ -98,7 +115,10 @@ impl Connection {
         loop {
             next = self.send(next).await?;
             next = match next {
-                Next::Close | Next::Drop => return Ok(()),
+                Next::Close | Next::Drop => {
+                    self.stream.close();
+                    return Ok(());
+                }
                 Next::Read => tokio::select! {
                     biased;
                     ready = self.stream.readable() => {
@@ -121,7 +141,7 @@ impl Connection {
                     let waited = tokio::select! {
                         () = self.woken.notified() => self.session.handle_mail(),
                         () = is_over => self.session.handle_time(clock::now_both()),
-                        gone = gone(&self.stream) => return gone,
+                        gone = self.stream.gone() => return gone,
                     };
                     self.go_on(waited)
                 }
@@ -163,7 +183,7 @@ impl Connection {
     /// Sends all replies, also those that come while the client is slow to take them, but none before what it tells is in the
     /// log. Returns what to do then: `next`, unless something came that changes it.
     async fn send(&mut self, mut next: Next) -> io::Result<Next> {
-        while next != Next::Drop && !self.session.replies().is_empty() {
+        while next != Next::Drop && (!self.session.replies().is_empty() || self.stream.is_unsent()) {
             if let Some(position) = self.session.holds() {
                 let is_over = self.released.wait_for(|released| *released >= position).await.is_err();
                 if is_over {
@@ -184,17 +204,5 @@ impl Connection {
             }
         }
         Ok(next)
-    }
-}
-
-/// Completes when the client has closed its side, and not for bytes that came.
-async fn gone(stream: &TcpStream) -> io::Result<()> {
-    loop {
-        stream.ready(tokio::io::Interest::READABLE).await?;
-        if stream.peek(&mut [0; 1]).await? == 0 {
-            return Ok(());
-        }
-        // Bytes are there, and stay there: look again after a while.
-        clock::sleep(Duration::from_millis(100)).await;
     }
 }

@@ -1,10 +1,10 @@
 //! The key-value engine alone: listeners, workers, signals.
 
+pub mod doors;
 mod folder;
 mod persistence;
 
 use std::io;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
@@ -13,12 +13,14 @@ use std::time::Duration;
 use ashlar_kv::{Engine, EngineConfig};
 use tokio::runtime::Builder;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use self::persistence::Persistence;
 use super::signals::Signals;
-use super::{clock, process, random, rdb, sockets};
+use super::{clock, process, random, rdb};
 use crate::failure::Failure;
-use crate::front::resp;
+use crate::front::resp::{self, Door, Service};
+use doors::{Doors, Listening, Open};
 
 /// Locks for each worker: so many that two workers seldom want the same one.
 const SHARDS_PER_WORKER: usize = 16;
@@ -30,7 +32,7 @@ const TICK: Duration = Duration::from_millis(100);
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Where clients connect.
-    pub listen: SocketAddr,
+    pub doors: Doors,
     /// Threads; each serves the connections that it accepts.
     pub workers: usize,
     /// Databases.
@@ -41,11 +43,11 @@ pub struct Plan {
     pub settings: Vec<(String, String)>,
 }
 
-/// Serves until a signal comes. Says where it listens with `started`.
+/// Serves until a signal comes. Says where it listens with `started`, once all doors are open.
 ///
 /// # Errors
 /// The address is taken, or the operating system gives no threads. Retry safe once the cause is gone.
-pub fn run(plan: &Plan, started: impl FnOnce(SocketAddr)) -> Result<(), Failure> {
+pub fn run(plan: &Plan, started: impl FnOnce(&[Listening])) -> Result<(), Failure> {
     if let Err(error) = process::raise_descriptor_limit() {
         tracing::warn!(%error, "the limit of open files stays as it is");
     }
@@ -63,20 +65,20 @@ pub fn run(plan: &Plan, started: impl FnOnce(SocketAddr)) -> Result<(), Failure>
         let libraries = imported.libraries.len();
         tracing::info!(imported.keys, imported.expired, imported.empty, libraries, "imported");
     }
-    let listeners = sockets::listen(plan.listen, workers)?;
-    let listening = listeners.first().and_then(|listener| listener.local_addr().ok()).unwrap_or(plan.listen);
+    let Open { doors, listening, file: _file } = plan.doors.open(workers)?;
     let (stop, stopped) = watch::channel(false);
     let mut threads = Vec::with_capacity(workers);
-    for (index, listener) in listeners.into_iter().enumerate() {
-        let (engine, released, stopped) = (Arc::clone(&engine), persistence.released(), stopped.clone());
-        let body = move || work(engine, listener, released, stopped);
+    for (index, doors) in doors.into_iter().enumerate() {
+        let service = Service { engine: Arc::clone(&engine), released: persistence.released() };
+        let stopped = stopped.clone();
+        let body = move || work(&service, doors, &stopped);
         let thread = thread::Builder::new().name(format!("kv-{index}")).spawn(body);
         threads.push(thread.map_err(|error| cannot_start(&error))?);
     }
     let control = Builder::new_current_thread().enable_all().build().map_err(|error| cannot_start(&error))?;
     let result = control.block_on(async {
         let mut signals = Signals::new().map_err(|error| cannot_start(&error))?;
-        started(listening);
+        started(&listening);
         let name = loop {
             tokio::select! {
                 name = signals.next() => break name,
@@ -94,15 +96,20 @@ pub fn run(plan: &Plan, started: impl FnOnce(SocketAddr)) -> Result<(), Failure>
     result.and(persistence.stop(None))
 }
 
-fn work(
-    engine: Arc<Engine>,
-    listener: std::net::TcpListener,
-    released: watch::Receiver<u64>,
-    stopped: watch::Receiver<bool>,
-) {
+fn work(service: &Service, doors: Vec<Door>, stopped: &watch::Receiver<bool>) {
     let served = Builder::new_current_thread().enable_all().build();
     let served = served.and_then(|runtime| {
-        let result = runtime.block_on(resp::serve(engine, listener, released, stopped));
+        let result = runtime.block_on(async {
+            // Each door on a task of its own, so that none holds up another.
+            let mut tasks = JoinSet::new();
+            for door in doors {
+                tasks.spawn(resp::serve(service.clone(), door, stopped.clone()));
+            }
+            while let Some(ended) = tasks.join_next().await {
+                ended.unwrap_or_else(|error| Err(io::Error::other(error)))?;
+            }
+            Ok(())
+        });
         runtime.shutdown_background();
         result
     });

@@ -23,7 +23,31 @@ const UNSENT_BYTES_MAX: u32 = 128 << 10;
 /// # Errors
 /// The address is in use or not this machine's. Retry safe.
 pub fn listen(address: SocketAddr, count: usize) -> Result<Vec<TcpListener>, Failure> {
-    let first = exclusive(address).map_err(|error| cannot_listen(address, &error))?;
+    listen_as(address, count, Listen::SERVER)
+}
+
+/// How to listen, and which flags a failure names.
+#[derive(Debug, Clone, Copy)]
+pub struct Listen {
+    /// Connections that wait in the kernel for a worker.
+    pub backlog: i32,
+    /// The flags that choose another port.
+    pub port_flags: &'static str,
+    /// The flag that chooses another address.
+    pub address_flag: &'static str,
+}
+
+impl Listen {
+    /// A server's port.
+    const SERVER: Self = Self { backlog: BACKLOG_MAX, port_flags: "--port-base or --listen", address_flag: "--listen" };
+}
+
+/// As [`listen`], for another purpose.
+///
+/// # Errors
+/// The address is in use or not this machine's. Retry safe.
+pub fn listen_as(address: SocketAddr, count: usize, how: Listen) -> Result<Vec<TcpListener>, Failure> {
+    let first = exclusive(address, how).map_err(|error| cannot_listen(address, how, &error))?;
     let open = || -> io::Result<Vec<TcpListener>> {
         // Only now may others share the port: before, a second server would have shared it unnoticed.
         first.set_reuse_port(true)?;
@@ -34,13 +58,13 @@ pub fn listen(address: SocketAddr, count: usize) -> Result<Vec<TcpListener>, Fai
             let socket = socket(address)?;
             socket.set_reuse_port(true)?;
             socket.bind(&shared)?;
-            socket.listen(BACKLOG_MAX)?;
+            socket.listen(how.backlog)?;
             listeners.push(socket.into());
         }
         listeners.insert(0, first.try_clone()?.into());
         Ok(listeners)
     };
-    open().map_err(|error| cannot_listen(address, &error))
+    open().map_err(|error| cannot_listen(address, how, &error))
 }
 
 /// Whether a server could listen there now.
@@ -48,13 +72,21 @@ pub fn listen(address: SocketAddr, count: usize) -> Result<Vec<TcpListener>, Fai
 /// # Errors
 /// Why not, and what to do. Retry safe.
 pub fn check_free(address: SocketAddr) -> Result<(), Failure> {
-    exclusive(address).map(drop).map_err(|error| cannot_listen(address, &error))
+    check_free_as(address, Listen::SERVER)
 }
 
-fn exclusive(address: SocketAddr) -> io::Result<Socket> {
+/// As [`check_free`], for another purpose.
+///
+/// # Errors
+/// Why not, and what to do. Retry safe.
+pub fn check_free_as(address: SocketAddr, how: Listen) -> Result<(), Failure> {
+    exclusive(address, how).map(drop).map_err(|error| cannot_listen(address, how, &error))
+}
+
+fn exclusive(address: SocketAddr, how: Listen) -> io::Result<Socket> {
     let socket = socket(address)?;
     socket.bind(&address.into())?;
-    socket.listen(BACKLOG_MAX)?;
+    socket.listen(how.backlog)?;
     Ok(socket)
 }
 
@@ -65,24 +97,28 @@ fn socket(address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-fn cannot_listen(address: SocketAddr, error: &io::Error) -> Failure {
+fn cannot_listen(address: SocketAddr, how: Listen, error: &io::Error) -> Failure {
+    let Listen { port_flags, address_flag, .. } = how;
     match error.kind() {
         io::ErrorKind::AddrInUse => Failure::world(
             format!("port {} of {} is in use by another process", address.port(), address.ip()),
             format!(
-                "stop that process (`ss -ltnp 'sport = :{}'` names it), or choose other ports with --port-base or --listen",
+                "stop that process (`ss -ltnp 'sport = :{}'` names it), or choose other ports with {port_flags}",
                 address.port()
             ),
         ),
         io::ErrorKind::AddrNotAvailable => Failure::world(
             format!("{} is not an address of this machine", address.ip()),
-            "give one of its own with --listen, or 0.0.0.0 for all",
+            format!("give one of its own with {address_flag}, or 0.0.0.0 for all"),
         ),
         io::ErrorKind::PermissionDenied => Failure::world(
             format!("this user may not listen on port {}", address.port()),
-            "choose a port from 1024 on with --port-base or --listen",
+            format!("choose a port from 1024 on with {port_flags}"),
         ),
-        _ => Failure::world(format!("cannot listen on {address}: {error}"), "choose another address with --listen"),
+        _ => Failure::world(
+            format!("cannot listen on {address}: {error}"),
+            format!("choose another address with {address_flag}"),
+        ),
     }
 }
 

@@ -7,6 +7,8 @@
 //!
 //! A client of the admin API holds no secret; it compares the certificate with the one it was given instead.
 
+pub mod clients;
+
 use std::sync::Arc;
 
 use rustls::client::Resumption;

@@ -4,25 +4,34 @@ use std::io::{BufRead as _, BufReader, Read as _, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use super::process::Running;
+use super::process::{Running, Scratch};
 
 /// A peer that never answers must not hold up the tests; nothing is measured by this.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// `ashlar kv` on a free port.
+/// `ashlar kv` on a free port, with a directory of its own.
 pub(crate) struct KvServer {
     pub(crate) process: Running,
     pub(crate) address: String,
+    _scratch: Scratch,
 }
 
 impl KvServer {
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        let mut all = vec!["kv", "--port", "0", "--workers", "2"];
+        Self::start_as("tcp", &[&["--port", "0"], arguments].concat())
+    }
+
+    /// Waits for the door of that kind, which gives the address.
+    pub(crate) fn start_as(kind: &str, arguments: &[&str]) -> Self {
+        let scratch = Scratch::new();
+        let mut all = vec!["kv", "--workers", "2"];
         all.extend(arguments);
+        let directory = scratch.path("");
+        all.extend(["--dir", &directory, "--save", ""]);
         let process = Running::start(&all, &[]);
-        let line = Running::line(&process.out, "Ready to accept connections tcp on ");
+        let line = Running::line(&process.out, &format!("Ready to accept connections {kind} on "));
         let address = line.rsplit(' ').next().expect("the line ends with the address").to_owned();
-        Self { process, address }
+        Self { process, address, _scratch: scratch }
     }
 
     pub(crate) fn client(&self) -> Client<TcpStream> {
@@ -40,12 +49,22 @@ impl<S: std::io::Read + Write> Client<S> {
         Self(BufReader::new(stream))
     }
 
-    /// Says `words` and returns the reply: scalars as they stand, arrays as their elements between blanks.
-    pub(crate) fn ask(&mut self, words: &[&str]) -> String {
+    /// Says `words`, without waiting for the reply.
+    pub(crate) fn send(&mut self, words: &[&str]) {
         let mut request = format!("*{}\r\n", words.len());
         words.iter().for_each(|word| request.push_str(&format!("${}\r\n{word}\r\n", word.len())));
         self.0.get_mut().write_all(request.as_bytes()).expect("the server reads");
         self.0.get_mut().flush().expect("the server reads");
+    }
+
+    /// Whether the server has closed the connection.
+    pub(crate) fn is_over(&mut self) -> bool {
+        self.0.fill_buf().is_ok_and(<[u8]>::is_empty)
+    }
+
+    /// Says `words` and returns the reply: scalars as they stand, arrays as their elements between blanks.
+    pub(crate) fn ask(&mut self, words: &[&str]) -> String {
+        self.send(words);
         self.reply()
     }
 

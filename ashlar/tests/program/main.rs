@@ -5,6 +5,7 @@
 
 mod bench_kv;
 mod commands;
+mod doors;
 mod interop;
 mod keeping;
 mod keyvalue;

@@ -160,8 +160,11 @@ fn shape(study: &Study, is_own: bool) -> String {
 
 fn start_server(arguments: &Arguments) -> Result<Companion, Failure> {
     let workers = arguments.workers.map_or_else(process::cores, usize::from).to_string();
-    let words = ["kv", "--bind", "127.0.0.1", "--port", "0", "--workers", &workers].map(Into::into);
-    Companion::start(&words, READY).map_err(|error| {
+    // It neither reads nor writes a dump: nobody has one of this name.
+    let dump = format!("ashlar-bench-{}.none", std::process::id());
+    let words =
+        ["kv", "--bind", "127.0.0.1", "--port", "0", "--workers", &workers, "--save", "", "--dbfilename", &dump];
+    Companion::start(&words.map(Into::into), READY).map_err(|error| {
         Failure::world(
             format!("cannot start a server of its own: {error}"),
             "start one yourself and give it with --addr",
