@@ -340,10 +340,8 @@ impl Session {
         let context = if self.client.transaction.is_some() { Context::Multi } else { Context::TopLevel };
         let permitted = self.engine.permit(&self.client, ready.command, args, context, now.unix_ms());
         permitted.map_err(|denial| denial.error(&self.client.user.name, ready.command))?;
-        if flags.has(Flags::WRITE)
-            && let Some(why) = self.engine.journal.refusal()
-        {
-            return Err(Error::text(format!("MISCONF Errors writing to the AOF file: {why}")));
+        if flags.has(Flags::WRITE) {
+            self.refuse_what_is_not_kept()?;
         }
         let is_resp2 = self.client.protocol == Protocol::Resp2;
         if is_resp2 && !self.client.subscriptions.is_empty() && !is_for_subscribers(ready) {
@@ -380,6 +378,23 @@ impl Session {
         let frame = Frame { engine: &engine, settings: &settings, now, may_wait: true, is_script: false };
         run::run(&frame, ready, args, &mut self.client, &mut keys, &mut self.reply, &mut self.effects);
         self.settle(&frame, args, keys);
+        Ok(())
+    }
+
+    /// Nothing may be written while files cannot be.
+    fn refuse_what_is_not_kept(&self) -> Result<(), Error> {
+        let files = &self.settings.files;
+        if let Some(why) = self.engine.journal.refusal() {
+            return Err(Error::text(format!("MISCONF Errors writing to the AOF file: {why}")));
+        }
+        if self.engine.saves.has_failed() && files.stops_after_failure && !files.save_points.is_empty() {
+            return Err(Error::new(
+                "MISCONF Valkey is configured to save RDB snapshots, but it's currently unable to persist to disk. Commands that \
+                 may modify the data set are disabled, because this instance is configured to report errors during writes if RDB \
+                 snapshotting fails (stop-writes-on-bgsave-error option). Please check the Valkey logs for details about the \
+                 RDB error.",
+            ));
+        }
         Ok(())
     }
 

@@ -168,6 +168,41 @@ fn dumps_are_read_again() {
 }
 
 #[test]
+fn the_log_is_switched_on_and_off() {
+    let (scratch, address) = (Scratch::new(), nobody());
+    let data = scratch.path("");
+    let port = address.rsplit(':').next().expect("an address has a port").to_owned();
+    let run = |is_on: &str| {
+        let settings = ["kv", "--port", &port, "--dir", &data, "--save", "", "--appendfsync", "always"];
+        let running = Running::start(&[&settings[..], &["--appendonly", is_on]].concat(), &[]);
+        until("the engine to answer", || Talk::new(&address).and_then(|mut talk| talk.ask("PING")).is_some());
+        running
+    };
+    let ask = |request: &str| Talk::new(&address).and_then(|mut talk| talk.ask(request)).expect("it answers");
+    let manifest = Path::new(&data).join("appendonlydir").join("manifest");
+    let has_base = || std::fs::read_to_string(&manifest).is_ok_and(|text| text.contains("base"));
+    let mut engine = run("no");
+    ask("SET a 1");
+    assert_eq!(ask("CONFIG SET appendonly yes"), "+OK");
+    until("a base", has_base);
+    ask("SET b 2");
+    engine.signal("KILL");
+    engine.wait();
+    let mut engine = run("yes");
+    assert_eq!((ask("GET a"), ask("GET b")), ("1".into(), "2".into()));
+    assert_eq!(ask("CONFIG SET appendonly no"), "+OK");
+    // A new log takes the place of the one that is there; it has its base at the latest when the engine ends.
+    until("the log to be closed", || ask("BGREWRITEAOF").starts_with("-ERR There is no append log"));
+    ask("SET c 3");
+    ask("CONFIG SET appendonly yes");
+    ask("SET d 4");
+    engine.signal("TERM");
+    assert_eq!(engine.wait(), Some(0));
+    let _engine = run("yes");
+    assert_eq!((ask("GET a"), ask("GET c"), ask("GET d")), ("1".into(), "3".into(), "4".into()));
+}
+
+#[test]
 fn what_is_no_log_of_ours_is_refused() {
     let scratch = Scratch::new();
     let folder = scratch.path("appendonlydir");

@@ -70,7 +70,7 @@ fn bgrewriteaof(call: &mut Call<'_, '_>) -> Result<(), Error> {
         return Err(Error::new("ERR Background append only file rewriting already in progress"));
     }
     if !call.engine.journal.is_on() {
-        return Err(Error::new("ERR There is no append log: start the server with appendonly yes"));
+        return Err(Error::new("ERR There is no append log: CONFIG SET appendonly yes begins one"));
     }
     saves.want(Purpose::LogBase);
     call.reply.status(if state.running.is_some() {

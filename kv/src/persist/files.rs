@@ -11,7 +11,7 @@ pub struct Files {
     pub dump_name: String,
     /// When dumps are taken by themselves (`save`).
     pub save_points: Vec<SavePoint>,
-    /// Whether what commands do is logged (`appendonly`). Told once, before the engine is used.
+    /// Whether what commands do is logged (`appendonly`).
     pub is_log_on: bool,
     /// The directory of the log, in `directory` (`appenddirname`).
     pub log_folder: String,

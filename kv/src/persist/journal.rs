@@ -13,7 +13,7 @@
 //! Numbers are little-endian. What one command or transaction appends is never cut by a batch's end.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::record::bytes;
 use crate::resp::number::Decimal;
@@ -103,7 +103,7 @@ pub struct Journal {
     end: AtomicU64,
     /// Position up to which clients may be told: the log has it, durably if that was asked for.
     released: AtomicU64,
-    wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    wake: RwLock<Option<Box<dyn Fn() + Send + Sync>>>,
     /// Whether there is a reason.
     is_refused: AtomicBool,
     /// Why the log cannot be written.
@@ -144,7 +144,7 @@ impl Default for Journal {
             waiting: Mutex::default(),
             end: AtomicU64::new(0),
             released: AtomicU64::new(0),
-            wake: OnceLock::new(),
+            wake: RwLock::default(),
             is_refused: AtomicBool::new(false),
             refusal: Mutex::default(),
         }
@@ -157,8 +157,7 @@ impl Journal {
     pub fn start(&self, position: u64, wake: Box<dyn Fn() + Send + Sync>) {
         self.end.store(position, Ordering::Release);
         self.released.store(position, Ordering::Release);
-        // The second start of a log in one process: the same thread waits.
-        drop(self.wake.set(wake));
+        *self.wake.write().unwrap_or_else(PoisonError::into_inner) = Some(wake);
         self.is_on.store(true, Ordering::Release);
     }
 
@@ -257,7 +256,7 @@ impl Journal {
     }
 
     fn wake(&self) {
-        if let Some(wake) = self.wake.get() {
+        if let Some(wake) = &*self.wake.read().unwrap_or_else(PoisonError::into_inner) {
             wake();
         }
     }

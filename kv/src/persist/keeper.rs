@@ -94,6 +94,23 @@ impl<F: Folder> Keeper<F> {
         Ok((Self { engine, log, taken: None, synced, appended, is_refused: false }, report))
     }
 
+    /// Begins a log for an engine that is in use: its journal is on from now on. Recovery finds the log once it has a base; what
+    /// was in the folder before is found until then.
+    ///
+    /// # Errors
+    /// See [`LogError`]; nothing has changed.
+    pub fn begin(
+        engine: Arc<Engine>,
+        folder: F,
+        id: [u8; 16],
+        wake: Box<dyn Fn() + Send + Sync>,
+        now: Instant,
+    ) -> Result<Self, LogError> {
+        let log = Log::supersede(folder, id, engine.journal.end())?;
+        engine.journal.start(log.end(), wake);
+        Ok(Self { engine, log, taken: None, synced: now, appended: now, is_refused: false })
+    }
+
     /// Writes what has gathered.
     ///
     /// # Errors

@@ -108,6 +108,8 @@ pub struct Log<F> {
     marked: u64,
     /// An append failed: the last segment's file may have more than `length`.
     is_broken: bool,
+    /// Recovery would find it: its manifest is in the folder.
+    is_named: bool,
     encoded: Vec<u8>,
 }
 
@@ -136,8 +138,17 @@ impl<F: Folder> Log<F> {
             reader.head(manifest.id, *segment, end)?;
             (end, length) = reader.batches(manifest.id, end, &mut report, visit)?;
         }
-        let mut log =
-            Self { folder, manifest, length, end, durable: end, marked: end, is_broken: false, encoded: Vec::new() };
+        let mut log = Self {
+            folder,
+            manifest,
+            length,
+            end,
+            durable: end,
+            marked: end,
+            is_broken: false,
+            is_named: true,
+            encoded: Vec::new(),
+        };
         // What was read must be durable before anybody hears of it, even what was never acknowledged.
         log.sync()?;
         log.rotate()?;
@@ -153,14 +164,31 @@ impl<F: Folder> Log<F> {
         if others > 0 || records.is_ok_and(|count| count > 0) {
             return Err(damaged(MANIFEST, 0, "it is not there, but other files are"));
         }
-        let manifest = Manifest { id, base: None, segments: vec![first] };
-        let mut log =
-            Self { folder, manifest, length: 0, end: 0, durable: 0, marked: 0, is_broken: false, encoded: Vec::new() };
+        let mut log = Self::with_first(folder, id, first);
+        log.is_named = true;
         log.begin_segment(first)?;
-        let manifest = log.manifest.clone();
-        log.replace_manifest(manifest)?;
-        log.length = bytes(SEGMENT_HEAD_BYTES);
+        log.replace_manifest(log.manifest.clone())?;
         Ok(log)
+    }
+
+    /// Begins a log at a position, for data that is there already. The one that may be in the folder stays what recovery finds
+    /// until this one has a base.
+    ///
+    /// # Errors
+    /// See [`LogError`]. Nothing that recovery finds has changed.
+    pub fn supersede(mut folder: F, id: [u8; 16], position: u64) -> Result<Self, LogError> {
+        let before = read_manifest(&mut folder)?;
+        let last = before.iter().flat_map(|manifest| &manifest.segments).last().map_or(0, |segment| segment.number);
+        let first = Segment { number: last + 1, position, length: None };
+        let mut log = Self::with_first(folder, LogId(id), first);
+        log.begin_segment(first)?;
+        Ok(log)
+    }
+
+    fn with_first(folder: F, id: LogId, first: Segment) -> Self {
+        let (manifest, end) = (Manifest { id, base: None, segments: vec![first] }, first.position);
+        let (length, encoded) = (bytes(SEGMENT_HEAD_BYTES), Vec::new());
+        Self { folder, manifest, length, end, durable: end, marked: end, is_broken: false, is_named: false, encoded }
     }
 
     /// Position of what is appended next: bytes of all batches since the log was begun.
@@ -176,6 +204,11 @@ impl<F: Folder> Log<F> {
     /// Whether a base may end at a position: a segment begins there.
     pub fn begins_at(&self, position: u64) -> bool {
         self.manifest.segments.iter().any(|segment| segment.position == position)
+    }
+
+    /// Whether recovery would find it.
+    pub fn is_named(&self) -> bool {
+        self.is_named
     }
 
     /// Bytes of the base.
@@ -319,8 +352,11 @@ impl<F: Folder> Log<F> {
     }
 
     fn replace_manifest(&mut self, manifest: Manifest) -> Result<(), LogError> {
-        let text = manifest.encode();
-        self.folder.replace(MANIFEST, text.as_bytes()).map_err(|error| refused("replace", MANIFEST, error))?;
+        if self.is_named || manifest.base.is_some() {
+            let text = manifest.encode();
+            self.folder.replace(MANIFEST, text.as_bytes()).map_err(|error| refused("replace", MANIFEST, error))?;
+            self.is_named = true;
+        }
         self.manifest = manifest;
         Ok(())
     }

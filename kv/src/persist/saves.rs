@@ -18,6 +18,8 @@ pub struct Saves {
     state: Mutex<State>,
     /// A snapshot has ended.
     ended: Condvar,
+    /// The last dump failed.
+    has_failed: AtomicBool,
 }
 
 /// What is known of snapshots.
@@ -140,9 +142,20 @@ impl Saves {
         state.dumps.count > before.0
     }
 
+    /// Whether a base that failed may be tried again by itself.
+    pub fn may_take_base(&self, now_s: i64) -> bool {
+        self.state().bases.failed_s.is_none_or(|at| now_s - at >= RETRY_S)
+    }
+
     /// Asks for a new base of the log.
     pub fn want_base(&self) {
         self.want(Purpose::LogBase);
+    }
+
+    /// Whether the last dump that was taken failed.
+    #[inline]
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
     }
 
     /// Gives up the dump that is being taken or wanted. Says whether there was one.
@@ -190,6 +203,9 @@ impl Saves {
         let is_dump = purpose == Purpose::Dump;
         if is_dump && is_done {
             state.changes_at_dump.0 = state.changes_at_dump.1;
+        }
+        if is_dump && !state.is_cancelled {
+            self.has_failed.store(!is_done, Ordering::Relaxed);
         }
         let record = if is_dump { &mut state.dumps } else { &mut state.bases };
         record.took_s = Some(now_s - since_s);

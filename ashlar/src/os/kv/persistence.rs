@@ -19,6 +19,9 @@ use super::folder::Folder;
 use crate::failure::Failure;
 use crate::os::{clock, files, random, rdb};
 
+/// Tells connections how far the journal is released.
+type Released = Arc<watch::Sender<u64>>;
+
 /// How the append log of Valkey begins the names of its files.
 const FOREIGN_LOG: &str = "appendonly.aof";
 
@@ -26,7 +29,7 @@ const FOREIGN_LOG: &str = "appendonly.aof";
 #[derive(Debug)]
 pub(super) struct Persistence {
     engine: Arc<Engine>,
-    log: Option<LogThread>,
+    released: watch::Receiver<u64>,
     saver: Saver,
 }
 
@@ -38,24 +41,23 @@ impl Persistence {
     pub(super) fn start(engine: &Arc<Engine>) -> Result<Self, Failure> {
         let files = engine.files();
         let dump = dump_path(&files);
-        let (log, folder) = if files.is_log_on {
-            let (keeper, folder) = recover(engine, &files, &dump)?;
-            (Some(keeper), Some(folder))
+        let (sender, released) = watch::channel(0);
+        let sender = Arc::new(sender);
+        let log = if files.is_log_on {
+            Some(recover(engine, &files, &dump, &sender)?)
         } else {
             load_dump(engine, &dump)?;
-            (None, None)
+            None
         };
         engine.saves().serve(clock::now_both().unix_ms().div_euclid(1_000));
-        let log = log.map(|(keeper, inbox)| LogThread::start(engine, keeper, inbox)).transpose()?;
-        let orders = log.as_ref().map(LogThread::orders);
-        let saver = Saver::start(Arc::clone(engine), folder.zip(orders))?;
-        Ok(Self { engine: Arc::clone(engine), log, saver })
+        let saver = Saver::start(Arc::clone(engine), log, sender)?;
+        Ok(Self { engine: Arc::clone(engine), released, saver })
     }
 
     /// Up to where the journal is released: clients may be told of everything before it.
     #[must_use]
     pub(super) fn released(&self) -> watch::Receiver<u64> {
-        self.log.as_ref().map_or_else(|| watch::channel(u64::MAX).1, LogThread::released)
+        self.released.clone()
     }
 
     /// Writes what is left, when no command runs any more. Without a wish, a dump is written if any save point is configured.
@@ -63,19 +65,22 @@ impl Persistence {
     /// # Errors
     /// Something is not on files that should be. The process ends nevertheless.
     pub(super) fn stop(self, wants_dump: Option<bool>) -> Result<(), Failure> {
-        self.saver.stop();
+        let log = self.saver.stop();
         let files = self.engine.files();
         let dumped = if wants_dump.unwrap_or(!files.save_points.is_empty()) {
             let path = dump_path(&files);
             let written = saver::write_dump(&self.engine, &path, &|| false);
-            written.map_err(|why| {
+            written.map(drop).map_err(|why| {
                 Failure::world(format!("cannot write {}: {why}", path.display()), "free some space there")
             })
         } else {
-            Ok(0)
+            Ok(())
         };
-        let closed = self.log.map_or(Ok(()), LogThread::stop);
-        dumped.and(closed)
+        let Some(mut log) = log else { return dumped };
+        let based = if log.lacks_base { log.rewrite(&self.engine, &|| false).map(drop) } else { Ok(()) };
+        let based =
+            based.map_err(|why| Failure::world(format!("the append log has no base: {why}"), "free some space there"));
+        dumped.and(based).and(log.stop())
     }
 }
 
@@ -96,10 +101,8 @@ fn load_dump(engine: &Engine, path: &Path) -> Result<u64, Failure> {
     Ok(imported.keys)
 }
 
-type Kept = (Keeper<Folder>, log::Inbox);
-
-/// Recovers the log, or begins one; with what a dump has, if there was no log.
-fn recover(engine: &Arc<Engine>, files: &Files, dump: &Path) -> Result<(Kept, Folder), Failure> {
+/// The directory of the log, unless another program's log is there.
+fn log_root(files: &Files) -> Result<PathBuf, Failure> {
     let root = Path::new(&files.directory).join(&files.log_folder);
     let is_foreign = root.join(format!("{FOREIGN_LOG}.manifest"));
     if files::exists(&is_foreign) {
@@ -108,6 +111,12 @@ fn recover(engine: &Arc<Engine>, files: &Files, dump: &Path) -> Result<(Kept, Fo
             "have that program save a dump (BGSAVE), put it into an empty directory, and start with `dir` naming that",
         ));
     }
+    Ok(root)
+}
+
+/// Recovers the log, or begins one; with what a dump has, if there was no log.
+fn recover(engine: &Arc<Engine>, files: &Files, dump: &Path, released: &Released) -> Result<LogThread, Failure> {
+    let root = log_root(files)?;
     let is_new = !files::exists(&root.join("manifest"));
     let folder = Folder::take(&root)?;
     let beside = folder.beside();
@@ -137,7 +146,22 @@ fn recover(engine: &Arc<Engine>, files: &Files, dump: &Path) -> Result<(Kept, Fo
     if keys > 0 {
         begin_with_dump(engine, &mut keeper, beside.beside())?;
     }
-    Ok(((keeper, inbox), beside))
+    LogThread::start(engine, keeper, inbox, beside, Arc::clone(released))
+}
+
+/// Begins a log for an engine that is in use. It is found at the next start once it has a base.
+fn begin(engine: &Arc<Engine>, released: &Released) -> Result<LogThread, Failure> {
+    let root = log_root(&engine.files())?;
+    let folder = Folder::take(&root)?;
+    let beside = folder.beside();
+    let (orders, inbox) = log::channel();
+    let wake = Box::new(move || orders.write());
+    let begun = Keeper::begin(Arc::clone(engine), folder, random::bytes(), wake, clock::now());
+    let keeper = begun.map_err(|error| {
+        let what = format!("no append log can be begun in {}: {error}", root.display());
+        Failure::world(what, "move what is there away, or make room")
+    })?;
+    LogThread::start(engine, keeper, inbox, beside, Arc::clone(released))
 }
 
 /// What came from a dump is part of the log before anybody is served.

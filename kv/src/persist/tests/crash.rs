@@ -188,3 +188,39 @@ fn an_append_that_fails_costs_nothing() {
     log.sync().unwrap();
     assert_eq!(open(&folder).unwrap().1, [batch(0), batch(1)]);
 }
+
+#[test]
+fn a_log_that_supersedes_another_takes_over_as_a_whole() {
+    const BEFORE: usize = 3;
+    let attempt = |folder: &MemoryFolder| -> Result<usize, LogError> {
+        // The engine has changed since the old log was closed: it has seven batches' effects now, and goes on.
+        let mut log = Log::supersede(folder.clone(), [7; 16], 1_000)?;
+        log.append(&batch(7))?;
+        log.sync()?;
+        assert!(!log.is_named());
+        rewrite(&mut log, folder, 8)?;
+        assert!(log.is_named());
+        log.append(&batch(8))?;
+        log.sync()?;
+        Ok(9)
+    };
+    let mut outcomes = Vec::new();
+    for cut in 0..=40 {
+        let folder = MemoryFolder::default();
+        let (mut log, ..) = open(&folder).unwrap();
+        (0..BEFORE).for_each(|number| log.append(&batch(number)).unwrap());
+        log.close().unwrap();
+        folder.lose_power_after(cut);
+        let done = attempt(&folder);
+        folder.restart(&mut Chance(cut));
+        let (log, found, _) = open(&folder).unwrap();
+        assert!(found.iter().enumerate().all(|(number, found)| *found == batch(number)), "cut {cut}");
+        match done {
+            Ok(all) => assert_eq!(found.len(), all, "cut {cut}"),
+            Err(_) => assert!([BEFORE, 8, 9].contains(&found.len()), "cut {cut}: {}", found.len()),
+        }
+        outcomes.push(found.len());
+        drop(log);
+    }
+    assert!(outcomes.is_sorted() && outcomes.first() == Some(&BEFORE) && outcomes.last() == Some(&9), "{outcomes:?}");
+}

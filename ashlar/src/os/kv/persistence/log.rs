@@ -7,9 +7,8 @@ use std::thread::{self, JoinHandle};
 
 use ashlar_kv::Engine;
 use ashlar_kv::persist::{Keeper, LogError, NewBase};
-use tokio::sync::watch;
 
-use super::Folder;
+use super::{Folder, Released, saver};
 use crate::failure::Failure;
 use crate::os::clock;
 
@@ -62,32 +61,41 @@ impl Orders {
 #[derive(Debug)]
 pub(super) struct LogThread {
     orders: Orders,
-    released: watch::Receiver<u64>,
+    folder: Folder,
+    /// Nothing else than a new base makes recovery find this log.
+    pub(super) lacks_base: bool,
     thread: JoinHandle<Result<(), LogError>>,
 }
 
 impl LogThread {
-    /// Starts it.
+    /// Starts it. `folder` is the log's, for bases.
     ///
     /// # Errors
     /// There are no threads.
-    pub(super) fn start(engine: &Arc<Engine>, keeper: Keeper<Folder>, inbox: Inbox) -> Result<Self, Failure> {
-        let orders = inbox.1.clone();
-        let (sender, released) = watch::channel(engine.journal().released());
+    pub(super) fn start(
+        engine: &Arc<Engine>,
+        keeper: Keeper<Folder>,
+        inbox: Inbox,
+        folder: Folder,
+        released: Released,
+    ) -> Result<Self, Failure> {
+        let (orders, lacks_base) = (inbox.1.clone(), !keeper.log().is_named());
         let engine = Arc::clone(engine);
-        let thread = thread::Builder::new().name("kv-log".into()).spawn(move || keep(&engine, keeper, &inbox, &sender));
+        let thread =
+            thread::Builder::new().name("kv-log".into()).spawn(move || keep(&engine, keeper, &inbox, &released));
         let thread = thread.map_err(|error| super::super::cannot_start(&error))?;
-        Ok(Self { orders, released, thread })
+        Ok(Self { orders, folder, lacks_base, thread })
     }
 
-    /// Whoever may ask.
-    pub(super) fn orders(&self) -> Orders {
-        self.orders.clone()
-    }
-
-    /// Up to where the journal is released.
-    pub(super) fn released(&self) -> watch::Receiver<u64> {
-        self.released.clone()
+    /// Takes a new base, and has the log begin with it.
+    ///
+    /// # Errors
+    /// The log is what it was. In words; safe to retry.
+    pub(super) fn rewrite(&mut self, engine: &Arc<Engine>, is_given_up: &dyn Fn() -> bool) -> Result<u64, String> {
+        let base = saver::write_base(engine, &mut self.folder, is_given_up).map_err(|why| why.to_string())?;
+        self.orders.install(base.clone())?;
+        self.lacks_base = false;
+        Ok(base.keys)
     }
 
     /// Makes everything durable and ends the thread.
@@ -103,12 +111,7 @@ impl LogThread {
     }
 }
 
-fn keep(
-    engine: &Engine,
-    mut keeper: Keeper<Folder>,
-    inbox: &Inbox,
-    released: &watch::Sender<u64>,
-) -> Result<(), LogError> {
+fn keep(engine: &Engine, mut keeper: Keeper<Folder>, inbox: &Inbox, released: &Released) -> Result<(), LogError> {
     let mut again = Some(clock::now());
     loop {
         let order = match again {

@@ -12,10 +12,10 @@ use std::time::Duration;
 use ashlar_kv::Engine;
 use ashlar_kv::persist::log::BaseChecksum;
 use ashlar_kv::persist::snapshot::{Loss, Purpose, Step};
-use ashlar_kv::persist::{Folder as _, NewBase, Snapshot};
+use ashlar_kv::persist::{Files, Folder as _, NewBase, Snapshot};
 
-use super::log::Orders;
-use super::{Folder, dump_path};
+use super::log::LogThread;
+use super::{Folder, Released, dump_path};
 use crate::failure::Failure;
 use crate::os::{clock, files};
 
@@ -57,56 +57,90 @@ impl From<io::Error> for Why {
 #[derive(Debug)]
 pub(super) struct Saver {
     stop: Sender<()>,
-    thread: JoinHandle<()>,
+    thread: JoinHandle<Option<LogThread>>,
 }
 
 impl Saver {
-    /// Starts it; with the log's folder and thread, if there is a log.
+    /// Starts it; with the log, if there is one.
     ///
     /// # Errors
     /// There are no threads.
-    pub(super) fn start(engine: Arc<Engine>, log: Option<(Folder, Orders)>) -> Result<Self, Failure> {
+    pub(super) fn start(engine: Arc<Engine>, log: Option<LogThread>, released: Released) -> Result<Self, Failure> {
         let (stop, stopped) = mpsc::channel::<()>();
         let body = move || {
-            let mut work = Work { engine, log, stopped };
+            let mut work = Work { engine, log, released, stopped };
             while work.stopped.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
                 work.look();
             }
+            // What was configured a moment ago counts as well.
+            work.switch();
             work.engine.saves().leave();
+            work.log
         };
         let thread = thread::Builder::new().name("kv-save".into()).spawn(body);
         Ok(Self { stop, thread: thread.map_err(|error| super::super::cannot_start(&error))? })
     }
 
-    /// Gives up what is being taken, and ends the thread.
-    pub(super) fn stop(self) {
+    /// Gives up what is being taken, and ends the thread. Returns the log's.
+    pub(super) fn stop(self) -> Option<LogThread> {
         drop(self.stop);
-        self.thread.join().ok();
+        self.thread.join().unwrap_or(None)
     }
 }
 
 struct Work {
     engine: Arc<Engine>,
-    log: Option<(Folder, Orders)>,
+    log: Option<LogThread>,
+    released: Released,
     stopped: mpsc::Receiver<()>,
 }
 
 impl Work {
-    /// Takes the snapshot that is wanted, if any is.
+    /// Begins or ends the log, as it is configured.
+    fn switch(&mut self) {
+        match (self.engine.files().is_log_on, self.log.take()) {
+            (true, None) => self.begin_log(),
+            (false, Some(log)) => end_log(log),
+            (_, log) => self.log = log,
+        }
+    }
+
+    /// Does what was configured or asked for since the last look.
     fn look(&mut self) {
+        self.switch();
         let files = self.engine.files();
         let saves = self.engine.saves();
+        if self.log.as_ref().is_some_and(|log| log.lacks_base) && saves.may_take_base(now_s()) {
+            saves.want_base();
+        }
         let growth = if self.log.is_some() { files.growth_percent } else { 0 };
         let next = saves.next(now_s(), self.engine.changes(), &files.save_points, growth, files.growth_bytes_min);
-        let Some(purpose) = next else { return };
+        if let Some(purpose) = next {
+            self.take(purpose, &files);
+        }
+    }
+
+    fn begin_log(&mut self) {
+        match super::begin(&self.engine, &self.released) {
+            Ok(log) => {
+                tracing::info!("an append log is begun: it counts when it has a base");
+                self.log = Some(log);
+            }
+            Err(failure) => {
+                tracing::error!("{failure}");
+                self.engine.configure("appendonly", "no").ok();
+            }
+        }
+    }
+
+    fn take(&mut self, purpose: Purpose, files: &Files) {
+        let (engine, stopped) = (&self.engine, &self.stopped);
         let begin = clock::now();
         let is_given_up =
-            || self.engine.saves().is_cancelled() || self.stopped.try_recv() == Err(mpsc::TryRecvError::Disconnected);
+            || engine.saves().is_cancelled() || stopped.try_recv() == Err(mpsc::TryRecvError::Disconnected);
         let taken = match (purpose, &mut self.log) {
-            (Purpose::Dump, _) => {
-                write_dump(&self.engine, &dump_path(&files), &is_given_up).map_err(|why| why.to_string())
-            }
-            (Purpose::LogBase, Some((folder, orders))) => rewrite(&self.engine, folder, orders, &is_given_up),
+            (Purpose::Dump, _) => write_dump(engine, &dump_path(files), &is_given_up).map_err(|why| why.to_string()),
+            (Purpose::LogBase, Some(log)) => log.rewrite(engine, &is_given_up),
             (Purpose::LogBase, None) => Err("there is no append log".to_owned()),
         };
         let seconds = clock::now().saturating_since(begin).as_secs_f64();
@@ -119,19 +153,15 @@ impl Work {
     }
 }
 
-fn now_s() -> i64 {
-    clock::now_both().unix_ms().div_euclid(1_000)
+fn end_log(log: LogThread) {
+    match log.stop() {
+        Ok(()) => tracing::info!("the append log is closed: what is written from now on is not in it"),
+        Err(failure) => tracing::error!("{failure}"),
+    }
 }
 
-fn rewrite(
-    engine: &Arc<Engine>,
-    folder: &mut Folder,
-    orders: &Orders,
-    is_given_up: &dyn Fn() -> bool,
-) -> Result<u64, String> {
-    let base = write_base(engine, folder, is_given_up).map_err(|why| why.to_string())?;
-    orders.install(base.clone())?;
-    Ok(base.keys)
+fn now_s() -> i64 {
+    clock::now_both().unix_ms().div_euclid(1_000)
 }
 
 /// Writes all keys as a new base of the log, durable on return, and cuts the journal where it begins.
