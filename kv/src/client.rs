@@ -56,6 +56,8 @@ pub(crate) struct Client {
     pub(crate) is_leaving: bool,
     /// It sees every command.
     pub(crate) is_monitor: bool,
+    /// Memory was full when its last command began.
+    pub(crate) is_memory_full: bool,
     /// How it tracks keys, if it does.
     pub(crate) tracking: Option<Box<Mode>>,
     /// What it has said about itself.
@@ -119,6 +121,8 @@ pub(crate) struct Transaction {
     pub(crate) is_broken: bool,
     /// Whether one of them may write, or reach replicas.
     pub(crate) may_write: bool,
+    /// Whether one of them is refused when memory is full.
+    pub(crate) needs_memory: bool,
 }
 
 impl Client {
@@ -146,6 +150,7 @@ impl Client {
             subscriptions: BTreeSet::new(),
             is_leaving: false,
             is_monitor: false,
+            is_memory_full: false,
             tracking: None,
             wishes: Wishes::default(),
             traffic: Traffic { seen_ms: card.born_ms, ..Traffic::default() },
@@ -206,6 +211,8 @@ impl Client {
         card.set_count(Figure::Input, traffic.input);
         card.set_count(Figure::Database, self.database);
         card.set_count(Figure::Watched, self.watched.len());
+        let prefixes = self.tracking.as_ref().and_then(|mode| mode.prefixes.as_ref());
+        card.set_count(Figure::Prefixes, prefixes.map_or(0, |prefixes| prefixes.len()));
         card.set_count(Figure::QueuedBytes, self.transaction.as_ref().map_or(0, |open| open.bytes));
         card.set_count(Figure::Queued, self.transaction.as_ref().map_or(0, |open| open.queued.len() + 1));
     }

@@ -11,6 +11,7 @@ use crate::client::registry::Clients;
 use crate::client::{ClientId, Farewell};
 use crate::command::Runs;
 use crate::error::Error;
+use crate::evict::Memory;
 use crate::keyspace::Keyspace;
 use crate::memory::hash_key::{HASH_KEY_BYTES, HashKey};
 use crate::monitor::Monitors;
@@ -36,6 +37,7 @@ pub struct EngineConfig {
 #[derive(Debug)]
 pub struct Engine {
     pub(crate) keyspace: Keyspace,
+    pub(crate) memory: Memory,
     pub(crate) waiting: Waiting,
     pub(crate) pubsub: PubSub,
     pub(crate) acl: Acl,
@@ -69,6 +71,7 @@ impl Engine {
         let hash_key = Arc::new(HashKey::new(config.secret));
         Self {
             keyspace: Keyspace::new(hash_key, config.shards, config.databases),
+            memory: Memory::new(config.shards),
             waiting: Waiting::default(),
             pubsub: PubSub::default(),
             acl: Acl::new(&config.secret),

@@ -25,6 +25,7 @@ impl Error {
     pub(crate) const STRING_TOO_LONG: Self = Self::new("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
     pub(crate) const SAME_OBJECT: Self = Self::new("ERR source and destination objects are the same");
     pub(crate) const NO_AUTH: Self = Self::new("NOAUTH Authentication required.");
+    pub(crate) const MEMORY_FULL: Self = Self::new("OOM command not allowed when used memory > 'maxmemory'.");
     pub(crate) const EXEC_ABORT: Self = Self::new("EXECABORT Transaction discarded because of previous errors.");
     pub(crate) const TIMEOUT_NEGATIVE: Self = Self::new("ERR timeout is negative");
     pub(crate) const TIMEOUT_OUT_OF_RANGE: Self = Self::new("ERR timeout is out of range");

@@ -6,6 +6,7 @@ mod client;
 mod command;
 mod engine;
 mod error;
+mod evict;
 mod glob;
 pub mod keyspace;
 pub mod memory;
@@ -26,6 +27,7 @@ mod waiting;
 pub use acl::AclFile;
 pub use client::{ClientId, Link, Mailbox, TooManyClients};
 pub use engine::{Engine, EngineConfig};
+pub use evict::Allocator;
 pub use session::{Next, Session};
 pub use time::Now;
 

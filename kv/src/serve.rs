@@ -88,7 +88,7 @@ impl Engine {
     }
 
     /// Tells whoever listens to events of keys.
-    fn publish_event(&self, settings: &Settings, name: &str, database: usize, key: &[u8]) {
+    pub(crate) fn publish_event(&self, settings: &Settings, name: &str, database: usize, key: &[u8]) {
         if settings.events.has(Events::KEYSPACE) {
             let channel = [format!("__keyspace@{database}__:").as_bytes(), key].concat();
             self.pubsub.publish(&channel, name.as_bytes());
@@ -105,6 +105,8 @@ impl Engine {
         let settings = self.settings();
         self.pause.handle_tick(now.unix_ms());
         self.clients.handle_tick(&settings.clients, now.unix_ms());
+        self.tend_clients(&settings);
+        self.tend_memory(&settings, now);
         if self.pause.is_on() {
             return;
         }

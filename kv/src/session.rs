@@ -11,6 +11,7 @@ use ashlar_wire::time::Instant;
 
 use crate::acl::Context;
 use crate::client::card::{Card, Figure};
+use crate::client::describe;
 use crate::client::registry::{self, Counts};
 use crate::client::{Client, Farewell, Link, Mailbox, Silence, TooManyClients};
 use crate::command::run::{self, Frame, Ready};
@@ -18,6 +19,7 @@ use crate::command::spec::Flags;
 use crate::command::{Effects, transaction};
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::evict::Room;
 use crate::keyspace::Keys;
 use crate::resp::{Args, Mark, Parser, Protocol, Reply, Request, RequestLimits};
 use crate::settings::{LogSync, Settings};
@@ -46,6 +48,8 @@ pub struct Session {
     left: usize,
     /// Bytes of the replies that have left.
     sent: usize,
+    /// What the client took when the sum of all clients was told.
+    told_bytes: u64,
     /// The connection ends, and nothing is sent any more.
     is_dropped: bool,
 }
@@ -94,6 +98,7 @@ impl Session {
             held: None,
             left: 0,
             sent: 0,
+            told_bytes: 0,
             is_dropped: false,
         })
     }
@@ -196,6 +201,18 @@ impl Session {
         self.client.mailbox.set_unsent(self.replies().len());
         self.client.publish();
         registry::limit_output(&self.client.card, &self.settings.clients);
+        self.limit_memory();
+    }
+
+    /// Ends clients if all of them take too much together; this one may be among them.
+    fn limit_memory(&mut self) {
+        self.refresh();
+        if self.settings.memory.clients_bytes_max(self.settings.memory_bytes_max).is_some() {
+            let bytes = describe::memory(&self.client.card);
+            self.engine.clients.bytes.change(self.told_bytes, bytes);
+            self.told_bytes = bytes;
+            self.is_dropped |= self.engine.limit_clients(&self.settings, self.client.id);
+        }
     }
 
     /// The mailbox was woken: takes what lies there.
@@ -289,10 +306,15 @@ impl Session {
         let mark = self.reply.mark();
         if let Err(error) = self.admit_and_run(args, now) {
             self.engine.count_error(&error);
-            if let Some(transaction) = &mut self.client.transaction {
-                transaction.is_broken = true;
+            if self.client.transaction.is_some() && args.is(0, "EXEC") {
+                transaction::discard_all(&self.engine, &mut self.client);
+                self.reply.error(&format!("EXECABORT Transaction discarded because of: {}", error.as_str()));
+            } else {
+                if let Some(transaction) = &mut self.client.transaction {
+                    transaction.is_broken = true;
+                }
+                self.reply.error(error.as_str());
             }
-            self.reply.error(error.as_str());
         }
         if self.held.is_some() {
             return;
@@ -340,6 +362,7 @@ impl Session {
         let context = if self.client.transaction.is_some() { Context::Multi } else { Context::TopLevel };
         let permitted = self.engine.permit(&self.client, ready.command, args, context, now.unix_ms());
         permitted.map_err(|denial| denial.error(&self.client.user.name, ready.command))?;
+        self.make_room(ready, now)?;
         if flags.has(Flags::WRITE) {
             self.refuse_what_is_not_kept()?;
         }
@@ -361,6 +384,7 @@ impl Session {
             && !transaction::runs_at_once(ready.command)
         {
             open.may_write |= may_write(flags);
+            open.needs_memory |= flags.has(Flags::DENYOOM);
             open.bytes += args.from(0).map(<[u8]>::len).sum::<usize>();
             open.queued.push(Request::copy(args));
             self.reply.status("QUEUED");
@@ -396,6 +420,23 @@ impl Session {
             ));
         }
         Ok(())
+    }
+
+    /// Takes keys out if memory is full, and refuses what needs memory if that did not help. What waits for EXEC takes memory
+    /// too.
+    #[inline]
+    fn make_room(&mut self, ready: Ready, now: Now) -> Result<(), Error> {
+        self.client.is_memory_full = self.engine.make_room(&self.settings, now) == Room::None;
+        if !self.client.is_memory_full {
+            return Ok(());
+        }
+        let needs_memory = match &self.client.transaction {
+            Some(open) if transaction::is_exec(ready.command) => open.needs_memory,
+            Some(_) if matches!(ready.spec().name, "discard" | "quit" | "reset") => false,
+            Some(_) => true,
+            None => ready.spec().flags.has(Flags::DENYOOM),
+        };
+        if needs_memory { Err(Error::MEMORY_FULL) } else { Ok(()) }
     }
 
     /// Whether the pause that is on is about this command. It is read again when the pause ends.
@@ -459,6 +500,7 @@ impl Drop for Session {
             self.engine.monitors.end(self.client.id);
         }
         self.release();
+        self.engine.clients.bytes.change(self.told_bytes, 0);
         self.engine.clients.leave(self.client.id);
     }
 }

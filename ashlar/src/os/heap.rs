@@ -1,7 +1,10 @@
-//! The program's allocator: the system's, which can be asked to count.
+//! The program's allocator: the system's, with a count of the bytes in use.
 //!
-//! Counting costs one relaxed load per allocation while it is off. `ashlar bench` turns it on to state allocations per
-//! call and bytes per idle peer; nothing else does.
+//! Each thread counts for itself and adds to the total when it has come to [`BATCH_BYTES`], so that threads
+//! that allocate share no cache line, and whoever reads the total reads one. It is wrong by at most that much a thread. What is
+//! counted is what the system's allocator takes for a request, its own head and rounding included, as far as both are known.
+//!
+//! How many allocations there were is counted only while `ashlar bench` wants to know.
 
 #![allow(
     unsafe_code,
@@ -9,28 +12,65 @@
 )]
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 /// The system's allocator with counters in front.
 struct Counted;
 
+/// How much a thread allocates or frees before the total knows.
+const BATCH_BYTES: i64 = 8 << 10;
+/// What the system's allocator keeps before each allocation, what it rounds to, and the least that it gives, bytes.
+const HEAD_BYTES: usize = 8;
+const ROUND_BYTES: usize = 16;
+const LEAST_BYTES: usize = 32;
+
 static IS_COUNTING: AtomicBool = AtomicBool::new(false);
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+/// Bytes in use, but for what threads have not told yet.
 static LIVE_BYTES: AtomicI64 = AtomicI64::new(0);
+
+thread_local! {
+    /// What this thread has not told the total: needs no destructor, so it is there as long as the thread allocates.
+    static UNTOLD: Cell<i64> = const { Cell::new(0) };
+    static STAGE: Cell<Stage> = const { Cell::new(Stage::New) };
+    /// Tells the rest when the thread ends.
+    static LAST_WORDS: LastWords = const { LastWords };
+}
+
+/// How far a thread is with its counting.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// It has counted nothing.
+    New,
+    /// The rest will be told when it ends.
+    Counting,
+    /// It is ending: everything is told at once.
+    Ending,
+}
+
+struct LastWords;
+
+impl Drop for LastWords {
+    fn drop(&mut self) {
+        STAGE.set(Stage::Ending);
+        LIVE_BYTES.fetch_add(UNTOLD.take(), Ordering::Relaxed);
+    }
+}
 
 #[global_allocator]
 static HEAP: Counted = Counted;
 
-/// What was counted since counting began.
+/// What was counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeapCounts {
-    /// Allocations; growing one in place or by moving counts as one.
+    /// Allocations while they were counted; growing one in place or by moving counts as one.
     pub allocations: u64,
-    /// Bytes allocated less bytes freed; negative when more of what was there before is gone.
+    /// Bytes in use.
     pub live_bytes: i64,
 }
 
-/// Starts or stops counting, for the whole process.
+/// Starts or stops counting allocations, for the whole process.
 pub fn count(on: bool) {
     IS_COUNTING.store(on, Ordering::Relaxed);
 }
@@ -38,14 +78,51 @@ pub fn count(on: bool) {
 /// The counters, as they stand.
 #[must_use]
 pub fn counts() -> HeapCounts {
-    HeapCounts { allocations: ALLOCATIONS.load(Ordering::Relaxed), live_bytes: LIVE_BYTES.load(Ordering::Relaxed) }
+    let live_bytes = LIVE_BYTES.load(Ordering::Relaxed) + UNTOLD.get();
+    HeapCounts { allocations: ALLOCATIONS.load(Ordering::Relaxed), live_bytes }
 }
 
-fn note(allocations: u64, added: usize, removed: usize) {
+/// Bytes in use.
+#[must_use]
+pub fn live_bytes() -> u64 {
+    u64::try_from(counts().live_bytes).unwrap_or(0)
+}
+
+/// Gives memory back to the operating system that is not in use; no effect where the system's allocator cannot.
+pub fn purge() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: touches nothing but what the allocator itself has free.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
+/// What the system's allocator takes for a request of so many bytes.
+#[inline]
+fn taken(bytes: usize) -> i64 {
+    let rounded = bytes.saturating_add(HEAD_BYTES + ROUND_BYTES - 1) & !(ROUND_BYTES - 1);
+    i64::try_from(rounded.max(LEAST_BYTES)).unwrap_or(i64::MAX)
+}
+
+#[inline]
+fn note(allocations: u64, change: i64) {
+    let untold = UNTOLD.get() + change;
+    UNTOLD.set(untold);
+    if untold.abs() >= BATCH_BYTES || STAGE.get() != Stage::Counting {
+        tell();
+    }
     if IS_COUNTING.load(Ordering::Relaxed) {
         ALLOCATIONS.fetch_add(allocations, Ordering::Relaxed);
-        let signed = |bytes: usize| i64::try_from(bytes).unwrap_or(i64::MAX);
-        LIVE_BYTES.fetch_add(signed(added) - signed(removed), Ordering::Relaxed);
+    }
+}
+
+#[cold]
+fn tell() {
+    LIVE_BYTES.fetch_add(UNTOLD.take(), Ordering::Relaxed);
+    if STAGE.get() == Stage::New {
+        // Before the guard is made: making it may allocate.
+        STAGE.set(Stage::Counting);
+        LAST_WORDS.try_with(|_| ()).ok();
     }
 }
 
@@ -53,25 +130,25 @@ fn note(allocations: u64, added: usize, removed: usize) {
 // atomics and allocate nothing.
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note(1, layout.size(), 0);
+        note(1, taken(layout.size()));
         // SAFETY: the caller keeps the same contract towards us.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        note(0, 0, layout.size());
+        note(0, -taken(layout.size()));
         // SAFETY: the caller keeps the same contract towards us, and `pointer` came from the system's allocator.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        note(1, layout.size(), 0);
+        note(1, taken(layout.size()));
         // SAFETY: the caller keeps the same contract towards us.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        note(1, size, layout.size());
+        note(1, taken(size) - taken(layout.size()));
         // SAFETY: the caller keeps the same contract towards us, and `pointer` came from the system's allocator.
         unsafe { System.realloc(pointer, layout, size) }
     }
@@ -93,5 +170,24 @@ mod tests {
         assert!(during.live_bytes - before.live_bytes >= 128 << 20);
         drop(vector);
         count(false);
+    }
+
+    #[test]
+    fn sizes_are_those_of_the_system() {
+        for (bytes, expected) in [(0, 32), (1, 32), (24, 32), (25, 48), (40, 48), (41, 64), (1_000, 1_008)] {
+            assert_eq!(taken(bytes), expected, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn threads_that_end_have_told_everything() {
+        let spawn = |_| std::thread::Builder::new().spawn(|| vec![1_u8; 1 << 20]).unwrap();
+        let kept: Vec<_> = (0..64).map(spawn).collect();
+        let before = LIVE_BYTES.load(Ordering::Relaxed);
+        let kept: Vec<Vec<u8>> = kept.into_iter().filter_map(|thread| thread.join().ok()).collect();
+        let held = LIVE_BYTES.load(Ordering::Relaxed);
+        drop(kept);
+        assert!(held > 32 << 20, "all of it was counted, {before} of it before the threads were joined");
+        assert!(held - LIVE_BYTES.load(Ordering::Relaxed) > 32 << 20);
     }
 }

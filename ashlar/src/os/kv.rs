@@ -10,14 +10,14 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use ashlar_kv::{Engine, EngineConfig};
+use ashlar_kv::{Allocator, Engine, EngineConfig};
 use tokio::runtime::Builder;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use self::persistence::Persistence;
 use super::signals::Signals;
-use super::{clock, process, random, rdb};
+use super::{clock, heap, process, random, rdb};
 use crate::failure::Failure;
 use crate::front::resp::{self, Door, Service};
 use doors::{Doors, Listening, Open};
@@ -54,6 +54,7 @@ pub fn run(plan: &Plan, started: impl FnOnce(&[Listening])) -> Result<(), Failur
     let workers = plan.workers.max(1);
     let shards = (workers * SHARDS_PER_WORKER).next_power_of_two().min(1 << 10);
     let engine = Arc::new(Engine::new(&EngineConfig { secret: random::bytes(), shards, databases: plan.databases }));
+    count_memory(&engine);
     for (name, value) in &plan.settings {
         engine.configure(name, value).map_err(|why| {
             Failure::usage(format!("`{name} {value}` cannot be set: {why}"), "see docs/operating.md for what there is")
@@ -94,6 +95,15 @@ pub fn run(plan: &Plan, started: impl FnOnce(&[Listening])) -> Result<(), Failur
         thread.join().ok();
     }
     result.and(persistence.stop(None))
+}
+
+/// The engine's memory is that of the process.
+fn count_memory(engine: &Engine) {
+    engine.count_memory_with(Allocator {
+        live_bytes: heap::live_bytes,
+        resident_bytes: || process::facts().resident_bytes,
+        purge: heap::purge,
+    });
 }
 
 fn work(service: &Service, doors: Vec<Door>, stopped: &watch::Receiver<bool>) {

@@ -60,6 +60,8 @@ pub(crate) enum Figure {
     Channels,
     Patterns,
     ShardChannels,
+    /// Prefixes of keys that it listens to.
+    Prefixes,
     /// Commands that wait for EXEC, and one; 0 without MULTI.
     Queued,
     QueuedBytes,

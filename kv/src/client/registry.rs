@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::card::{Card, ClientClass, Figure, Marks};
 use super::limits::ClientLimits;
 use super::{ClientId, Farewell};
+use crate::evict::clients::ClientBytes;
 
 /// Parts that the clients are looked after in, one at a tick: each is looked at about once a second.
 const ROUND_TICKS: usize = 10;
@@ -23,6 +24,8 @@ pub(crate) struct Clients {
     /// Who was looked after last.
     tended: Mutex<Option<ClientId>>,
     pub(crate) counts: Counts,
+    /// What all of them take.
+    pub(crate) bytes: ClientBytes,
 }
 
 /// What became of clients so far.

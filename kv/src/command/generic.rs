@@ -2,7 +2,7 @@
 
 use super::call::{Call, Run};
 use crate::error::Error;
-use crate::keyspace::{Key, Kind};
+use crate::keyspace::{Found, Key, Kind, Record};
 use crate::resp::number::parse_i64;
 use crate::settings::Events;
 
@@ -25,6 +25,10 @@ pub(super) const RUNS: &[(&str, Run)] = &[
 
 /// The longest string that Valkey keeps beside its header, bytes: `embstr`.
 const EMBEDDED_BYTES_MAX: usize = 44;
+
+/// The first integer that is no more kept once for all keys, and how many keys such a value seems to have.
+const SHARED_END: i64 = 10_000;
+const SHARED_COUNT: i64 = i32::MAX as i64;
 
 fn delete(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let mut count = 0;
@@ -225,9 +229,18 @@ fn freq(call: &mut Call<'_, '_>) -> Result<(), Error> {
     Ok(())
 }
 
+/// Whether Valkey keeps such a value once for all keys that have it. Here it takes no more than a reference would.
+fn is_shared(record: Record<'_>) -> bool {
+    let is_integer = record.kind() == Kind::String && !record.is_raw();
+    is_integer && parse_i64(record.value()).is_some_and(|value| (0..SHARED_END).contains(&value))
+}
+
 fn refcount(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let key = call.key(2);
-    match access_of(call, key) {
+    let settings = call.settings;
+    let may_share = settings.memory_bytes_max == 0 || !settings.policy.goes_by_use();
+    match call.keys.peek(key).map(Found::record) {
+        Some(record) if may_share && is_shared(record) => call.reply.integer(SHARED_COUNT),
         Some(_) => call.reply.integer(1),
         None => call.reply.null(),
     }

@@ -16,9 +16,11 @@ pub(crate) mod hash;
 pub(crate) mod hash_expiry;
 pub(crate) mod help;
 pub(crate) mod hyperloglog;
+mod info_memory;
 pub(crate) mod introspect;
 pub(crate) mod list;
 pub(crate) mod list_wait;
+pub(crate) mod memory;
 pub(crate) mod monitor;
 pub(crate) mod persistence;
 pub(crate) mod pubsub;
@@ -55,6 +57,7 @@ const FAMILIES: &[&[(&str, Run)]] = &[
     hyperloglog::RUNS,
     list::RUNS,
     list_wait::RUNS,
+    memory::RUNS,
     monitor::RUNS,
     persistence::RUNS,
     pubsub::RUNS,

@@ -36,7 +36,7 @@ enum Needs {
 }
 
 /// Commands without keys in their words that nevertheless look at keys.
-const EVERYTHING: [&str; 18] = [
+const EVERYTHING: [&str; 20] = [
     "dbsize",
     "debug",
     "eval",
@@ -50,6 +50,8 @@ const EVERYTHING: [&str; 18] = [
     "flushdb",
     "info",
     "keys",
+    "memory|doctor",
+    "memory|stats",
     "randomkey",
     "scan",
     "sort",

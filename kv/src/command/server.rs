@@ -1,6 +1,7 @@
 //! Commands about the server: its settings, its commands, its state.
 
 use super::call::{Call, Run};
+use super::info_memory;
 use super::introspect::{self, Filter};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -68,6 +69,8 @@ fn config_set(call: &mut Call<'_, '_>) -> Result<(), Error> {
 fn config_resetstat(call: &mut Call<'_, '_>) -> Result<(), Error> {
     call.engine.forget_errors();
     call.engine.clients.counts.reset();
+    call.engine.memory.counts.reset();
+    call.engine.memory.forget_peak();
     for number in 0..call.engine.keyspace.shards() {
         let counts = &mut call.keys.shard_at(number).counts;
         // Save points count changes from one dump to the next, whatever is shown.
@@ -145,12 +148,16 @@ fn info(call: &mut Call<'_, '_>) -> Result<(), Error> {
              paused_reason:{reason}\r\npaused_actions:{actions}\r\npaused_timeout_milliseconds:{until_ms}\r\n"
         ));
     }
+    if wants("memory") {
+        sections.push(info_memory::section(call));
+    }
     if wants("stats") {
         let mut counts = Counts::default();
         call.keys.shards().for_each(|shard| counts += shard.counts);
         sections.push(format!(
-            "# Stats\r\nexpired_keys:{}\r\nkeyspace_hits:{}\r\nkeyspace_misses:{}\r\n{}",
+            "# Stats\r\nexpired_keys:{}\r\n{}keyspace_hits:{}\r\nkeyspace_misses:{}\r\n{}",
             counts.expired,
+            info_memory::stats(call.engine, call.now),
             counts.hits,
             counts.misses,
             clients_stats(call.engine)

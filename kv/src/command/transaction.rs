@@ -8,7 +8,8 @@ use super::call::{Call, Run};
 use super::run::{self, Frame};
 use super::spec::table::Command;
 use crate::acl::Context;
-use crate::client::Transaction;
+use crate::client::{Client, Transaction};
+use crate::engine::Engine;
 use crate::error::Error;
 
 /// Why EXEC does not run what MULTI has taken.
@@ -122,7 +123,17 @@ fn watched_expired(call: &Call<'_, '_>) -> bool {
 
 /// No key is watched any more.
 pub(super) fn forget_watched(call: &mut Call<'_, '_>) {
-    call.engine.waiting.unwatch(call.client.id, &call.client.watched);
-    call.client.watched.clear();
-    call.client.is_dirty = Arc::default();
+    forget_all_watched(call.engine, call.client);
+}
+
+fn forget_all_watched(engine: &Engine, client: &mut Client) {
+    engine.waiting.unwatch(client.id, &client.watched);
+    client.watched.clear();
+    client.is_dirty = Arc::default();
+}
+
+/// EXEC was refused: what MULTI has taken is thrown away.
+pub(crate) fn discard_all(engine: &Engine, client: &mut Client) {
+    client.transaction = None;
+    forget_all_watched(engine, client);
 }

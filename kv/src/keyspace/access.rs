@@ -41,6 +41,16 @@ impl Policy {
         Self::ALL.iter().find(|(_, known)| known.as_bytes().eq_ignore_ascii_case(name)).map(|(policy, _)| *policy)
     }
 
+    /// Whether it takes only keys that expire.
+    pub(crate) fn takes_expiring_only(self) -> bool {
+        matches!(self, Self::VolatileLru | Self::VolatileLfu | Self::VolatileRandom | Self::VolatileTtl)
+    }
+
+    /// Whether it goes by when or how often keys were used, so that values cannot be shared between keys.
+    pub(crate) fn goes_by_use(self) -> bool {
+        matches!(self, Self::AllLru | Self::VolatileLru) || self.counts_use()
+    }
+
     /// Whether it counts how often keys are used.
     pub(crate) fn counts_use(self) -> bool {
         matches!(self, Self::AllLfu | Self::VolatileLfu)

@@ -11,6 +11,7 @@ use super::record::{Kind, Record};
 use super::shard::{Expiry, Removed, Shard};
 use super::slot::{SLOTS, Slot};
 use crate::memory::arena::Handle;
+use crate::memory::gauge::Gauge;
 use crate::memory::hash_key::HashKey;
 use crate::value::{Collection, Object};
 
@@ -22,6 +23,8 @@ pub(crate) struct Keyspace {
     shift: u32,
     hash_key: Arc<HashKey>,
     databases: usize,
+    /// What all shards hold.
+    gauge: Arc<Gauge>,
 }
 
 /// A key with what is computed of it once.
@@ -30,6 +33,14 @@ pub(crate) struct Key<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) hash: u64,
     pub(crate) slot: Slot,
+}
+
+impl<'a> Key<'a> {
+    /// A key of this name.
+    #[inline]
+    pub(crate) fn new(bytes: &'a [u8], hash_key: &HashKey) -> Self {
+        Self { bytes, hash: hash_key.hash(bytes), slot: Slot::of(bytes) }
+    }
 }
 
 /// What a command wants to hold.
@@ -54,9 +65,12 @@ impl Keyspace {
         let slots = usize::from(SLOTS);
         assert!(shards.is_power_of_two() && shards <= slots, "slots are cut evenly");
         let run = slots / shards;
-        let shard = |number: usize| Mutex::new(Shard::new(Arc::clone(&hash_key), number * run, run, databases));
+        let gauge = Arc::new(Gauge::default());
+        let shard = |number: usize| {
+            Mutex::new(Shard::new(Arc::clone(&hash_key), Arc::clone(&gauge), number * run, run, databases))
+        };
         let shift = run.trailing_zeros();
-        Self { shards: (0..shards).map(shard).collect(), shift, hash_key, databases }
+        Self { shards: (0..shards).map(shard).collect(), shift, hash_key, databases, gauge }
     }
 
     /// How many databases there are.
@@ -69,10 +83,15 @@ impl Keyspace {
         self.shards.len()
     }
 
+    /// What all shards hold, and what of it is spare.
+    pub(crate) fn gauge(&self) -> &Gauge {
+        &self.gauge
+    }
+
     /// A key, ready to be looked for.
     #[inline]
     pub(crate) fn key<'a>(&self, bytes: &'a [u8]) -> Key<'a> {
-        Key { bytes, hash: self.hash_key.hash(bytes), slot: Slot::of(bytes) }
+        Key::new(bytes, &self.hash_key)
     }
 
     /// What hashes are made with, for collections too.
@@ -169,6 +188,11 @@ impl<'a> Found<'a> {
     /// Its record.
     pub(crate) fn record(self) -> Record<'a> {
         self.shard.record(self.handle)
+    }
+
+    /// Bytes that it takes, with what is behind it.
+    pub(crate) fn bytes(self) -> usize {
+        self.shard.bytes_of(self.handle)
     }
 
     /// The object behind it.

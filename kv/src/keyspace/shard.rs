@@ -4,16 +4,19 @@
 //! Nothing here knows what time it is: whoever asks decides whether a key that has expired is there.
 
 mod cut;
+mod pool;
 
 use std::sync::Arc;
 
 use self::cut::Cut;
 pub use self::cut::Loss;
 pub(crate) use self::cut::Saved;
+pub(crate) use self::pool::Choice;
+use self::pool::Pool;
 use super::locked::Key;
 use super::record::{self, Attributes, Kind, Record, record_len};
-use super::slot::Slot;
 use crate::memory::arena::{Arena, Handle};
+use crate::memory::gauge::{Gauge, Share};
 use crate::memory::hash_key::HashKey;
 use crate::memory::index::Index;
 use crate::memory::slab::Slab;
@@ -58,6 +61,8 @@ struct Database {
     /// Where the search for expired keys goes on.
     expiry_cursor: u32,
     keys: usize,
+    /// Slots with keys.
+    slots_used: usize,
 }
 
 /// A run of slots, in all databases.
@@ -74,13 +79,25 @@ pub(crate) struct Shard {
     cut: Option<Box<Cut>>,
     /// Keys that were looked for: found, not found, found to have expired.
     pub(crate) counts: Counts,
+    /// Keys that may go next when memory is full.
+    pool: Pool,
+    /// What the sum of all shards knows of this one.
+    share: Share,
+    /// Slots without keys, in all databases that have any.
+    slots_spare: usize,
     /// By number; those that never held a key are absent.
     databases: Vec<Option<Box<Database>>>,
 }
 
 impl Shard {
     /// No keys. `databases` is how many there are.
-    pub(crate) fn new(hash_key: Arc<HashKey>, first_slot: usize, slots: usize, databases: usize) -> Self {
+    pub(crate) fn new(
+        hash_key: Arc<HashKey>,
+        gauge: Arc<Gauge>,
+        first_slot: usize,
+        slots: usize,
+        databases: usize,
+    ) -> Self {
         let databases = std::iter::repeat_with(|| None).take(databases).collect();
         Self {
             hash_key,
@@ -91,6 +108,9 @@ impl Shard {
             mark: false,
             cut: None,
             counts: Counts::default(),
+            pool: Pool::default(),
+            share: Share::new(gauge),
+            slots_spare: 0,
             databases,
         }
     }
@@ -115,6 +135,46 @@ impl Shard {
     #[cfg(test)]
     pub(crate) fn record_bytes(&self) -> usize {
         self.arena.bytes_held()
+    }
+
+    /// Bytes of what leads to the records of a database: its keys' tables, and that of those that expire. Visits every slot.
+    pub(crate) fn index_bytes(&self, database: usize) -> (usize, usize) {
+        let Some(database) = &self.databases[database] else { return (0, 0) };
+        let tables: usize = database.slots.iter().map(Index::bytes_held).sum();
+        (tables + database.slots_used * size_of::<Index>(), database.expiring.bytes_held())
+    }
+
+    /// Bytes that a key and what is behind it take, with their part of the tables.
+    pub(crate) fn bytes_of(&self, handle: Handle) -> usize {
+        /// A handle and a tag, in a table that is three quarters full.
+        const ENTRY_BYTES: usize = 7;
+        let record = self.record(handle);
+        let entries = 1 + usize::from(record.expires());
+        let object = (record.kind() != Kind::String).then(|| {
+            let object = self.objects.get(record.object());
+            size_of::<Option<Object>>() + object.bytes_held()
+        });
+        self.arena.cell_len(handle) + entries * ENTRY_BYTES + object.unwrap_or(0)
+    }
+
+    /// Tells the sum of all shards what this one holds, and what of it is spare.
+    #[inline]
+    fn weigh(&mut self) {
+        let (used, spare) = self.bytes();
+        self.share.tell(used, spare);
+    }
+
+    /// The same, however little has changed: for when memory is nearly full.
+    pub(crate) fn weigh_exactly(&mut self) {
+        let (used, spare) = self.bytes();
+        self.share.add(used, spare);
+    }
+
+    /// Bytes of records, and bytes that hold nothing.
+    #[inline]
+    fn bytes(&self) -> (usize, usize) {
+        let tables = self.slots_spare * size_of::<Index>();
+        (self.arena.bytes_used(), self.arena.bytes_spare() + self.objects.bytes_spare() + tables)
     }
 
     #[inline]
@@ -203,6 +263,7 @@ impl Shard {
             if len > old_len {
                 value[old_len..].fill(0);
             }
+            self.weigh();
             return moved;
         }
         let mut value = record.value()[..old_len.min(len)].to_vec();
@@ -254,12 +315,14 @@ impl Shard {
         {
             self.save_first(database, handle);
         }
-        let Self { databases, arena, hash_key, objects, first_slot, .. } = self;
+        let Self { databases, arena, hash_key, objects, first_slot, slots_spare, .. } = self;
         let database = databases[database].as_mut()?;
         let hash_of = |handle| hash_key.hash(Record::of(arena.cell(handle)).key());
         let index = &mut database.slots[key.slot.index() - *first_slot];
         let handle = index.remove(key.hash, |handle| record::is_of(arena.cell(handle), key.bytes), hash_of)?;
         database.keys -= 1;
+        database.slots_used -= usize::from(index.is_empty());
+        *slots_spare += usize::from(index.is_empty());
         let record = Record::of(arena.cell(handle));
         let kind = record.kind();
         if record.expires() {
@@ -267,17 +330,20 @@ impl Shard {
         }
         let object = (kind != Kind::String).then(|| objects.remove(record.object()));
         arena.free(handle);
+        self.weigh();
         Some(Removed { kind, object })
     }
 
     /// Takes all keys of a database out. What was behind them is returned, to be dropped without the lock.
     pub(crate) fn flush(&mut self, database: usize) -> Vec<Object> {
         let Some(taken) = self.databases[database].take() else { return Vec::new() };
+        self.slots_spare -= taken.slots.len() - taken.slots_used;
         self.lose_cut(Loss::Flushed);
         let mut objects = Vec::new();
         if self.databases.iter().all(Option::is_none) {
             self.arena.clear();
             drop(std::mem::take(&mut self.objects));
+            self.weigh();
             return objects;
         }
         for handle in taken.slots.iter().flat_map(Index::iter) {
@@ -287,6 +353,7 @@ impl Shard {
             }
             self.arena.free(handle);
         }
+        self.weigh();
         objects
     }
 
@@ -329,7 +396,7 @@ impl Shard {
                 }
             });
             for name in found {
-                let key = Key { bytes: &name, hash: self.hash_key.hash(&name), slot: Slot::of(&name) };
+                let key = Key::new(&name, &self.hash_key);
                 drop(self.remove(number, key));
                 self.counts.expired += 1;
                 all.push((number, name));
@@ -408,6 +475,7 @@ impl Shard {
             let handle = self.arena.alloc(len);
             record::write(self.arena.cell_mut(handle), attributes, self.mark, key.bytes, value_len);
             self.enter(number, key, handle, attributes.expiry.is_some());
+            self.weigh();
             return handle;
         };
         let expired_before = self.record(old).expires();
@@ -432,18 +500,23 @@ impl Shard {
         }
         if handle != old {
             self.arena.free(old);
+            self.weigh();
         }
         handle
     }
 
     fn enter(&mut self, number: usize, key: Key<'_>, handle: Handle, expires: bool) {
-        let Self { databases, arena, hash_key, slots, first_slot, .. } = self;
+        let Self { databases, arena, hash_key, slots, first_slot, slots_spare, .. } = self;
         let hash_of = |handle| hash_key.hash(Record::of(arena.cell(handle)).key());
         let database = databases[number].get_or_insert_with(|| {
+            *slots_spare += *slots;
             let slots = std::iter::repeat_with(Index::new).take(*slots).collect();
-            Box::new(Database { slots, expiring: Index::new(), expiry_cursor: 0, keys: 0 })
+            Box::new(Database { slots, expiring: Index::new(), expiry_cursor: 0, keys: 0, slots_used: 0 })
         });
-        database.slots[key.slot.index() - *first_slot].insert(key.hash, handle, hash_of);
+        let index = &mut database.slots[key.slot.index() - *first_slot];
+        database.slots_used += usize::from(index.is_empty());
+        *slots_spare -= usize::from(index.is_empty());
+        index.insert(key.hash, handle, hash_of);
         database.keys += 1;
         if expires {
             database.expiring.insert(key.hash, handle, hash_of);

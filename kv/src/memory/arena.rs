@@ -175,6 +175,8 @@ pub struct Arena {
     live: usize,
     /// Bytes in all chunks.
     chunk_bytes: usize,
+    /// Bytes of the cells in use.
+    cell_bytes: usize,
 }
 
 impl Default for Arena {
@@ -187,7 +189,15 @@ impl Arena {
     /// An arena without records.
     #[must_use]
     pub const fn new() -> Self {
-        Self { chunks: Vec::new(), classes: Vec::new(), vacant: NONE, vacant_count: 0, live: 0, chunk_bytes: 0 }
+        Self {
+            chunks: Vec::new(),
+            classes: Vec::new(),
+            vacant: NONE,
+            vacant_count: 0,
+            live: 0,
+            chunk_bytes: 0,
+            cell_bytes: 0,
+        }
     }
 
     /// A cell with room for so many bytes. What is in it is old.
@@ -199,12 +209,14 @@ impl Arena {
         if len > CELL_BYTES_MAX {
             let mut chunk = Chunk::new(len, 1);
             (chunk.free, chunk.live) = (1, 1);
+            self.cell_bytes += len;
             return Handle::new(self.add_chunk(chunk), 0);
         }
         let class = class_of(len);
         let number = self.open_chunk(class);
         let chunk = &mut self.chunks[number as usize];
         let cell = chunk.take();
+        self.cell_bytes += chunk.cell_bytes as usize;
         if chunk.is_full() {
             self.unlink(class, number);
         }
@@ -217,6 +229,7 @@ impl Arena {
         let number = handle.chunk();
         let chunk = &mut self.chunks[number as usize];
         assert!(chunk.live > 0, "a cell in use is freed");
+        self.cell_bytes -= chunk.cell_bytes as usize;
         if chunk.cell_bytes as usize > CELL_BYTES_MAX {
             self.remove_chunk(number);
             return;
@@ -321,6 +334,27 @@ impl Arena {
         self.chunk_bytes + self.chunks.capacity() * size_of::<Chunk>() + self.classes.capacity() * size_of::<Class>()
     }
 
+    /// Bytes of the cells that records lie in, their rest included.
+    #[inline]
+    #[must_use]
+    pub const fn bytes_used(&self) -> usize {
+        self.cell_bytes
+    }
+
+    /// Bytes of free cells: taken from the allocator, and there for the next records.
+    #[inline]
+    #[must_use]
+    pub const fn bytes_spare(&self) -> usize {
+        self.chunk_bytes - self.cell_bytes
+    }
+
+    /// The bytes of the cell that a record of so many bytes lies in.
+    #[inline]
+    #[must_use]
+    pub const fn cell_len(&self, handle: Handle) -> usize {
+        self.chunks.as_slice()[handle.chunk() as usize].cell_bytes as usize
+    }
+
     /// A chunk of this class with a free cell.
     fn open_chunk(&mut self, class: usize) -> u32 {
         if class >= self.classes.len() {
@@ -401,6 +435,7 @@ impl Arena {
         chunk.cells = cells.into_boxed_slice();
         chunk.cell_bytes = u32::try_from(bytes).expect("a record has at most 2^32 - 1 bytes");
         self.chunk_bytes = self.chunk_bytes - old_bytes + bytes;
+        self.cell_bytes = self.cell_bytes - old_bytes + bytes;
     }
 }
 

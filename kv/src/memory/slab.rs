@@ -10,19 +10,25 @@ const PAGE: usize = 256;
 pub(crate) struct Slab<T> {
     pages: Vec<Vec<Option<T>>>,
     free: Vec<u32>,
+    len: usize,
 }
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Self { pages: Vec::new(), free: Vec::new() }
+        Self { pages: Vec::new(), free: Vec::new(), len: 0 }
     }
 }
 
 impl<T> Slab<T> {
     /// How many values there are.
-    pub(crate) fn len(&self) -> usize {
-        let places: usize = self.pages.iter().map(Vec::len).sum();
-        places - self.free.len()
+    #[cfg(test)]
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Bytes of places without a value: taken from the allocator, and there for the next values.
+    pub(crate) const fn bytes_spare(&self) -> usize {
+        self.free.len() * (size_of::<Option<T>>() + size_of::<u32>())
     }
 
     /// Keeps a value.
@@ -30,6 +36,7 @@ impl<T> Slab<T> {
     /// # Panics
     /// There are 2^32 of them.
     pub(crate) fn insert(&mut self, value: T) -> u32 {
+        self.len += 1;
         if let Some(number) = self.free.pop() {
             *self.place(number) = Some(value);
             return number;
@@ -67,7 +74,8 @@ impl<T> Slab<T> {
     pub(crate) fn remove(&mut self, number: u32) -> T {
         let value = self.place(number).take().expect("the number names a value");
         self.free.push(number);
-        if self.len() == 0 {
+        self.len -= 1;
+        if self.len == 0 {
             *self = Self::default();
         }
         value

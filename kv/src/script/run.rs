@@ -56,11 +56,19 @@ pub(crate) fn run(
     if promises_nothing && order.is_readonly {
         return Err(Error::new("ERR Can not execute a script with write flag using *_ro command."));
     }
+    let may_fill = order.flags.is_some_and(|flags| flags.has(ScriptFlags::ALLOW_OOM));
+    let judges_itself = order.flags.is_some_and(|flags| !flags.has(ScriptFlags::NO_WRITES));
+    if call.client.is_memory_full && judges_itself && !may_fill {
+        return Err(Error::new(
+            "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'",
+        ));
+    }
     let database = call.client.database;
     let is_readonly = order.is_readonly || order.flags.is_some_and(|flags| flags.has(ScriptFlags::NO_WRITES));
     let (keys, arguments) = (call.args.from(3).take(order.keys), call.args.from(3 + order.keys));
     let ended = {
-        let mut script = Script { call: &mut *call, is_readonly };
+        let before = call.effects.changes;
+        let mut script = Script { call: &mut *call, is_readonly, may_fill, before };
         let are_global = order.purpose == Purpose::Scripts;
         machine.run(function, (keys, arguments), are_global, |exchange| script.obey(exchange))
     };
@@ -113,6 +121,10 @@ fn reply_error(reply: &mut Reply, error: &mlua::Table, name: &str) -> Result<(),
 struct Script<'s, 'c, 'k> {
     call: &'s mut Call<'c, 'k>,
     is_readonly: bool,
+    /// It may call what needs memory although that is full.
+    may_fill: bool,
+    /// Changes that were made before it began.
+    before: u64,
 }
 
 impl Script<'_, '_, '_> {
@@ -169,6 +181,11 @@ impl Script<'_, '_, '_> {
         })?;
         if self.is_readonly && (flags.has(Flags::WRITE) || flags.has(Flags::MAY_REPLICATE)) {
             return Err(Error::new("ERR Write commands are not allowed from read-only scripts."));
+        }
+        // What has changed something already must not stop half-way.
+        let has_written = self.call.effects.changes != self.before;
+        if client.is_memory_full && !self.may_fill && !has_written && flags.has(Flags::DENYOOM) {
+            return Err(Error::MEMORY_FULL);
         }
         Ok(ready)
     }

@@ -2,6 +2,7 @@
 //!
 //! One value holds everything; a change makes a new value that every connection sees with its next request.
 
+mod memory;
 pub(crate) mod parameter;
 
 use crate::client::limits::ClientLimits;
@@ -11,6 +12,7 @@ use crate::rdb::VersionCheck;
 use crate::value::list::Fill;
 use crate::value::stream::NodeLimits;
 use crate::value::{hash, set, zset};
+use memory::MemorySettings;
 
 /// Which keyspace events are published: the letters of `notify-keyspace-events`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -155,6 +157,8 @@ pub(crate) struct Settings {
     pub(crate) acl_all_channels: bool,
     /// How many clients there may be, and how much each may take.
     pub(crate) clients: ClientLimits,
+    /// How keys and clients are chosen that go when memory is full.
+    pub(crate) memory: MemorySettings,
 }
 
 impl Default for Settings {
@@ -181,6 +185,7 @@ impl Default for Settings {
             acl_log_max: 128,
             acl_all_channels: false,
             clients: ClientLimits::default(),
+            memory: MemorySettings::default(),
         }
     }
 }

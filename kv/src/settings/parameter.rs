@@ -1,5 +1,6 @@
 //! Settings by the names that Valkey gives them: `CONFIG GET`, `CONFIG SET`, and configuration files.
 
+use super::memory::Share;
 use super::{Events, LogSync, Settings};
 use crate::keyspace::Policy;
 use crate::persist::saves::SavePoint;
@@ -218,6 +219,17 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
         },
     },
     Parameter {
+        name: "maxmemory-clients",
+        alias: "",
+        show: |settings| settings.memory.clients.show(),
+        set: |settings, text| {
+            let share = Share::read(text, |text| bytes(text).ok().and_then(|size| u64::try_from(size).ok()));
+            settings.memory.clients = share.ok_or("argument must be a memory or percent value")?;
+            Ok(())
+        },
+    },
+    numeric!("maxmemory-eviction-tenacity", "", memory.tenacity, 0, 100),
+    Parameter {
         name: "maxmemory-policy",
         alias: "",
         show: |settings| settings.policy.name().to_owned(),
@@ -229,6 +241,7 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
             Ok(())
         },
     },
+    numeric!("maxmemory-samples", "", memory.samples, 1, 64),
     Parameter {
         name: "notify-keyspace-events",
         alias: "",

@@ -9,6 +9,7 @@ mod bitmap;
 mod client;
 mod copy;
 mod dump;
+mod evict;
 mod generic;
 mod geo;
 mod hash;

@@ -30,6 +30,17 @@ impl Object {
         }
     }
 
+    /// Bytes taken from the allocator, without its own bookkeeping.
+    pub(crate) fn bytes_held(&self) -> usize {
+        match self {
+            Self::List(list) => list.bytes_held(),
+            Self::Set(set) => set.bytes_held(),
+            Self::SortedSet(set) => set.bytes_held(),
+            Self::Hash(hash) => hash.bytes_held(),
+            Self::Stream(stream) => size_of::<Stream>() + stream.bytes_held(),
+        }
+    }
+
     /// As `OBJECT ENCODING` says it.
     pub(crate) fn encoding(&self) -> &'static str {
         match self {

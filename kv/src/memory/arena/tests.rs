@@ -69,6 +69,8 @@ impl Model {
         }
         let chunk_bytes: usize = self.arena.chunks.iter().map(|chunk| chunk.cells.len()).sum();
         assert_eq!(chunk_bytes, self.arena.chunk_bytes);
+        let used: usize = self.records.iter().map(|record| self.arena.cell_len(record.handle)).sum();
+        assert_eq!((self.arena.bytes_used(), self.arena.bytes_spare()), (used, chunk_bytes - used));
     }
 }
 
@@ -185,6 +187,8 @@ fn a_resized_record_keeps_what_it_starts_with() {
         kept = len;
         let chunk_bytes: usize = arena.chunks.iter().map(|chunk| chunk.cells.len()).sum();
         assert_eq!(chunk_bytes, arena.chunk_bytes);
+        let used: usize = neighbours.iter().chain([&handle]).map(|handle| arena.cell_len(*handle)).sum();
+        assert_eq!(arena.bytes_used(), used);
     }
     assert_eq!(arena.len(), lens.len() + 1);
     assert!(neighbours.iter().all(|neighbour| arena.cell(*neighbour).iter().all(|byte| *byte == 0xff)));
