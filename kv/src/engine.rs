@@ -12,6 +12,8 @@ use crate::client::{ClientId, Farewell};
 use crate::command::Runs;
 use crate::error::Error;
 use crate::evict::Memory;
+use crate::host::{Host, NoHost};
+use crate::identity::Identity;
 use crate::keyspace::Keyspace;
 use crate::memory::hash_key::{HASH_KEY_BYTES, HashKey};
 use crate::monitor::Monitors;
@@ -19,6 +21,7 @@ use crate::persist::{Files, Journal, Saves};
 use crate::pubsub::PubSub;
 use crate::script::Scripts;
 use crate::settings::{Settings, parameter};
+use crate::switches::Switches;
 use crate::tracking::Tracking;
 use crate::waiting::{Release, Waiting};
 
@@ -51,6 +54,9 @@ pub struct Engine {
     pub(crate) saves: Saves,
     /// Changes by commands that held no key.
     pub(crate) keyless_changes: AtomicU64,
+    pub(crate) host: Arc<dyn Host>,
+    pub(crate) identity: Identity,
+    pub(crate) switches: Switches,
     settings: RwLock<Arc<Settings>>,
     /// Grows with every change of the settings.
     settings_version: AtomicU64,
@@ -61,14 +67,26 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// No keys.
+    /// No keys, and no world outside.
     ///
     /// # Panics
     /// `config.shards` is no power of two up to 16,384, or there is no database.
     #[must_use]
     pub fn new(config: &EngineConfig) -> Self {
+        Self::with_host(config, Arc::new(NoHost))
+    }
+
+    /// No keys.
+    ///
+    /// # Panics
+    /// `config.shards` is no power of two up to 16,384, or there is no database.
+    #[must_use]
+    pub fn with_host(config: &EngineConfig, host: Arc<dyn Host>) -> Self {
         assert!(config.databases > 0, "clients begin in database 0");
         let hash_key = Arc::new(HashKey::new(config.secret));
+        let directory = host.folder("", ".").unwrap_or_default();
+        let files = Files { directory, ..Files::default() };
+        let settings = Settings { databases: config.databases, files, ..Settings::default() };
         Self {
             keyspace: Keyspace::new(hash_key, config.shards, config.databases),
             memory: Memory::new(config.shards),
@@ -84,7 +102,10 @@ impl Engine {
             journal: Journal::default(),
             saves: Saves::default(),
             keyless_changes: AtomicU64::new(0),
-            settings: RwLock::default(),
+            host,
+            identity: Identity::new(&config.secret),
+            switches: Switches::default(),
+            settings: RwLock::new(Arc::new(settings)),
             settings_version: AtomicU64::new(1),
             draws: AtomicU64::new(hash_key_seed(&config.secret)),
             errors: Mutex::default(),
@@ -94,17 +115,6 @@ impl Engine {
     /// Which snapshots are wanted, and how they went.
     pub fn saves(&self) -> &Saves {
         &self.saves
-    }
-
-    /// Sets a setting by the name that Valkey's configuration gives it, before the engine is used.
-    ///
-    /// # Errors
-    /// There is none of that name, or why its value is refused.
-    pub fn configure(&self, name: &str, value: &str) -> Result<(), String> {
-        let parameter = parameter::find(name.as_bytes()).ok_or("there is no such setting")?;
-        let mut done = Ok(());
-        self.change_settings(|settings| done = (parameter.set)(settings, value.as_bytes()));
-        done
     }
 
     /// Where files are, and when they are written.
@@ -165,6 +175,21 @@ impl Engine {
         }
         *settings = Arc::new(changed);
         self.settings_changed();
+    }
+
+    /// Sets a parameter as a configuration file does: also one that cannot be changed while the engine runs.
+    ///
+    /// # Errors
+    /// There is no such parameter, or why it cannot be set so.
+    pub fn configure(&self, name: &str, value: &str) -> Result<(), String> {
+        let parameter = parameter::find(name.as_bytes()).ok_or("there is no such parameter")?;
+        let mut changed = Settings::clone(&self.settings());
+        parameter.set(&mut changed, value.as_bytes())?;
+        if changed.files.directory != self.settings().files.directory {
+            changed.files.directory = self.host.folder(&self.settings().files.directory, &changed.files.directory)?;
+        }
+        self.change_settings(|settings| *settings = changed);
+        Ok(())
     }
 
     /// Every session looks at the settings, and at what its user may do, before its next request.

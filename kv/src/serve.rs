@@ -107,7 +107,7 @@ impl Engine {
         self.clients.handle_tick(&settings.clients, now.unix_ms());
         self.tend_clients(&settings);
         self.tend_memory(&settings, now);
-        if self.pause.is_on() {
+        if self.pause.is_on() || self.switches.keeps_expired.is_on() || self.switches.rests.is_on() {
             return;
         }
         for number in 0..self.keyspace.shards() {

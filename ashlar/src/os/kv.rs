@@ -2,6 +2,7 @@
 
 pub mod doors;
 mod folder;
+mod host;
 mod persistence;
 
 use std::io;
@@ -21,6 +22,7 @@ use super::{clock, heap, process, random, rdb};
 use crate::failure::Failure;
 use crate::front::resp::{self, Door, Service};
 use doors::{Doors, Listening, Open};
+use host::ProcessHost;
 
 /// Locks for each worker: so many that two workers seldom want the same one.
 const SHARDS_PER_WORKER: usize = 16;
@@ -53,11 +55,15 @@ pub fn run(plan: &Plan, started: impl FnOnce(&[Listening])) -> Result<(), Failur
     }
     let workers = plan.workers.max(1);
     let shards = (workers * SHARDS_PER_WORKER).next_power_of_two().min(1 << 10);
-    let engine = Arc::new(Engine::new(&EngineConfig { secret: random::bytes(), shards, databases: plan.databases }));
+    let config = EngineConfig { secret: random::bytes(), shards, databases: plan.databases };
+    let engine = Arc::new(Engine::with_host(&config, Arc::new(ProcessHost::new(workers, None))));
     count_memory(&engine);
     for (name, value) in &plan.settings {
         engine.configure(name, value).map_err(|why| {
-            Failure::usage(format!("`{name} {value}` cannot be set: {why}"), "see docs/operating.md for what there is")
+            Failure::usage(
+                format!("`{name} {value}` cannot be set: {why}"),
+                "see docs/kv-parameters.md for what there is",
+            )
         })?;
     }
     let persistence = Persistence::start(&engine)?;

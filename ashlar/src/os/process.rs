@@ -41,11 +41,28 @@ pub fn facts() -> ProcessFacts {
 /// CPU time of this process so far, user and system together.
 #[must_use]
 pub fn cpu_time() -> std::time::Duration {
+    let (system, user) = cpu_times(libc::RUSAGE_SELF);
+    system + user
+}
+
+/// CPU time of this process's children that have ended, in the kernel and in themselves.
+#[must_use]
+pub fn cpu_times_of_children() -> (std::time::Duration, std::time::Duration) {
+    cpu_times(libc::RUSAGE_CHILDREN)
+}
+
+/// CPU time of this process so far, in the kernel and in the program.
+#[must_use]
+pub fn cpu_times_of_process() -> (std::time::Duration, std::time::Duration) {
+    cpu_times(libc::RUSAGE_SELF)
+}
+
+fn cpu_times(whose: libc::c_int) -> (std::time::Duration, std::time::Duration) {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: writes one rusage through the pointer, which points to room for one of ours.
-    let result = unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) };
+    let result = unsafe { libc::getrusage(whose, usage.as_mut_ptr()) };
     if result != 0 {
-        return std::time::Duration::ZERO;
+        return Default::default();
     }
     // SAFETY: all zeroes is a valid rusage, and the kernel wrote over it.
     let usage = unsafe { usage.assume_init() };
@@ -53,7 +70,7 @@ pub fn cpu_time() -> std::time::Duration {
         let micros = time.tv_sec.saturating_mul(1_000_000).saturating_add(time.tv_usec);
         std::time::Duration::from_micros(u64::try_from(micros).unwrap_or(0))
     };
-    span(usage.ru_utime) + span(usage.ru_stime)
+    (span(usage.ru_stime), span(usage.ru_utime))
 }
 
 /// CPU time of process `pid` so far, user and system together, to 10 ms; `None` if there is no such process.

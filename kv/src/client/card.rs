@@ -22,6 +22,11 @@ pub struct Link {
 }
 
 impl Link {
+    /// Whether it comes from this machine.
+    pub(crate) fn is_local(&self) -> bool {
+        self.is_unix || self.peer.starts_with("127.") || self.peer.starts_with("[::1]")
+    }
+
     /// That of a client which no connection brought.
     pub(crate) fn nowhere() -> Self {
         Self { peer: String::new(), local: String::new(), descriptor: -1, is_unix: false }

@@ -180,16 +180,20 @@ fn encoding(call: &mut Call<'_, '_>) -> Result<(), Error> {
         call.reply.null();
         return Ok(());
     };
+    call.reply.bulk(encoding_of(found).as_bytes());
+    Ok(())
+}
+
+/// What clients are told of how a value is kept.
+pub(super) fn encoding_of(found: Found<'_>) -> &'static str {
     let record = found.record();
-    let name = match found.kind() {
+    match found.kind() {
         Kind::String if record.is_raw() => "raw",
         Kind::String if parse_i64(record.value()).is_some() => "int",
         Kind::String if record.value().len() <= EMBEDDED_BYTES_MAX => "embstr",
         Kind::String => "raw",
         _ => found.object().encoding(),
-    };
-    call.reply.bulk(name.as_bytes());
-    Ok(())
+    }
 }
 
 /// When a key was used, without its being used now.

@@ -6,7 +6,9 @@ pub(crate) mod bitmap;
 pub(crate) mod call;
 pub(crate) mod client;
 pub(crate) mod client_tracking;
+pub(crate) mod config;
 pub(crate) mod connection;
+pub(crate) mod debug;
 pub(crate) mod dump;
 pub(crate) mod elements;
 pub(crate) mod expire;
@@ -47,7 +49,9 @@ const FAMILIES: &[&[(&str, Run)]] = &[
     bitmap::RUNS,
     client::RUNS,
     client_tracking::RUNS,
+    config::RUNS,
     connection::RUNS,
+    debug::RUNS,
     dump::RUNS,
     expire::RUNS,
     generic::RUNS,

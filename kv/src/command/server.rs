@@ -9,14 +9,11 @@ use crate::acl::Reason;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::glob;
+use crate::identity::NO_HISTORY;
 use crate::keyspace::Counts;
 use crate::resp::Request;
-use crate::settings::parameter::{self, PARAMETERS, Parameter};
 
 pub(super) const RUNS: &[(&str, Run)] = &[
-    ("config|get", config_get),
-    ("config|set", config_set),
-    ("config|resetstat", config_resetstat),
     ("command", command),
     ("command|count", command_count),
     ("command|info", command_info),
@@ -27,58 +24,6 @@ pub(super) const RUNS: &[(&str, Run)] = &[
     ("info", info),
     ("time", time),
 ];
-
-fn config_get(call: &mut Call<'_, '_>) -> Result<(), Error> {
-    let is_wanted =
-        |name: &str| !name.is_empty() && call.args.from(2).any(|pattern| glob::matches(pattern, name.as_bytes(), true));
-    let names = PARAMETERS.iter().flat_map(|parameter| [parameter.name, parameter.alias].map(|name| (name, parameter)));
-    let wanted: Vec<(&str, &Parameter)> = names.filter(|(name, _)| is_wanted(name)).collect();
-    call.reply.map(wanted.len());
-    for (name, parameter) in wanted {
-        call.reply.bulk(name.as_bytes());
-        call.reply.bulk((parameter.show)(call.settings).as_bytes());
-    }
-    Ok(())
-}
-
-/// All or nothing: the first that cannot be set undoes those before it.
-fn config_set(call: &mut Call<'_, '_>) -> Result<(), Error> {
-    if call.args.len().is_multiple_of(2) == (call.args.len() < 4) {
-        return Err(Error::wrong_number("config|set"));
-    }
-    let mut changed = call.settings.clone();
-    let mut seen: Vec<&'static str> = Vec::new();
-    for at in (2..call.args.len()).step_by(2) {
-        let name = String::from_utf8_lossy(&call.args[at]).into_owned();
-        let failed =
-            |why: &str| Error::text(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"));
-        let Some(parameter) = parameter::find(&call.args[at]) else {
-            return Err(Error::text(format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'")));
-        };
-        if seen.contains(&parameter.name) {
-            return Err(failed("duplicate parameter"));
-        }
-        seen.push(parameter.name);
-        (parameter.set)(&mut changed, &call.args[at + 1]).map_err(|why| failed(&why))?;
-    }
-    call.engine.change_settings(|settings| *settings = changed);
-    call.reply.ok();
-    Ok(())
-}
-
-fn config_resetstat(call: &mut Call<'_, '_>) -> Result<(), Error> {
-    call.engine.forget_errors();
-    call.engine.clients.counts.reset();
-    call.engine.memory.counts.reset();
-    call.engine.memory.forget_peak();
-    for number in 0..call.engine.keyspace.shards() {
-        let counts = &mut call.keys.shard_at(number).counts;
-        // Save points count changes from one dump to the next, whatever is shown.
-        *counts = Counts { changes: counts.changes, ..Counts::default() };
-    }
-    call.reply.ok();
-    Ok(())
-}
 
 fn command(call: &mut Call<'_, '_>) -> Result<(), Error> {
     introspect::write_all(call.reply);
@@ -137,6 +82,13 @@ fn info(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let mut sections = Vec::new();
     if wants("server") {
         sections.push("# Server\r\nserver_name:valkey\r\nvalkey_version:9.1.0\r\nredis_version:7.2.4\r\n".to_owned());
+        sections[0] += &format!("run_id:{}\r\n", call.engine.identity.run);
+    }
+    if wants("replication") {
+        let history = call.engine.identity.history();
+        sections.push(format!(
+            "# Replication\r\nrole:master\r\nconnected_slaves:0\r\nmaster_replid:{history}\r\nmaster_replid2:{NO_HISTORY}\r\n"
+        ));
     }
     if wants("clients") {
         let (clients, waiting) = (call.engine.clients.count(), call.engine.blocked_clients());

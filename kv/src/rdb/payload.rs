@@ -20,6 +20,21 @@ pub(crate) enum VersionCheck {
     Relaxed,
 }
 
+impl VersionCheck {
+    /// Its name in the configuration.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Strict => "strict",
+            Self::Relaxed => "relaxed",
+        }
+    }
+
+    /// The one of this name.
+    pub(crate) fn from_name(name: &[u8]) -> Option<Self> {
+        [Self::Strict, Self::Relaxed].into_iter().find(|check| check.name().as_bytes().eq_ignore_ascii_case(name))
+    }
+}
+
 /// Why a payload was not taken. The caller's fault; the same payload fails again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {

@@ -2,8 +2,15 @@
 //!
 //! One value holds everything; a change makes a new value that every connection sees with its next request.
 
+mod check;
+pub(crate) mod file;
+pub(crate) mod form;
 mod memory;
 pub(crate) mod parameter;
+pub(crate) mod table;
+mod value;
+
+use std::collections::BTreeMap;
 
 use crate::client::limits::ClientLimits;
 use crate::keyspace::Policy;
@@ -114,9 +121,54 @@ impl LogSync {
     }
 }
 
+/// Which commands are remembered, and how many.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct LogSettings {
+    /// Microseconds from which a command is slow; negative for none (`commandlog-execution-slower-than`).
+    pub(crate) slower_than_us: i64,
+    /// Slow commands that are remembered (`commandlog-slow-execution-max-len`).
+    pub(crate) slow_max: usize,
+    /// Bytes from which a request is large; negative for none (`commandlog-request-larger-than`).
+    pub(crate) request_bytes: i64,
+    /// Large requests that are remembered (`commandlog-large-request-max-len`).
+    pub(crate) requests_max: usize,
+    /// Bytes from which a reply is large; negative for none (`commandlog-reply-larger-than`).
+    pub(crate) reply_bytes: i64,
+    /// Large replies that are remembered (`commandlog-large-reply-max-len`).
+    pub(crate) replies_max: usize,
+    /// Milliseconds from which an event is remembered; 0 for none (`latency-monitor-threshold`).
+    pub(crate) latency_ms: u64,
+    /// Whether durations of commands are counted (`latency-tracking`).
+    pub(crate) counts_latency: bool,
+    /// Which of their percentiles are shown (`latency-tracking-info-percentiles`).
+    pub(crate) percentiles: Vec<f64>,
+}
+
+impl Default for LogSettings {
+    fn default() -> Self {
+        Self {
+            slower_than_us: 10_000,
+            slow_max: 128,
+            request_bytes: 1 << 20,
+            requests_max: 128,
+            reply_bytes: 1 << 20,
+            replies_max: 128,
+            latency_ms: 0,
+            counts_latency: true,
+            percentiles: vec![50.0, 99.0, 99.9],
+        }
+    }
+}
+
 /// Everything that can be configured while the engine runs.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
+    /// How many databases there are (`databases`).
+    pub(crate) databases: usize,
+    /// Which commands are remembered.
+    pub(crate) logs: LogSettings,
+    /// Parameters without a field of their own that somebody has set, as texts.
+    pub(crate) kept: BTreeMap<&'static str, Box<[u8]>>,
     /// The longest word of a request, bytes (`proto-max-bulk-len`).
     pub(crate) word_bytes_max: i64,
     /// Bytes that data may take; 0 is no limit (`maxmemory`).
@@ -164,6 +216,9 @@ pub(crate) struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            databases: 16,
+            logs: LogSettings::default(),
+            kept: BTreeMap::new(),
             word_bytes_max: 512 * 1024 * 1024,
             memory_bytes_max: 0,
             policy: Policy::NoEviction,

@@ -8,6 +8,7 @@ mod acl;
 mod bitmap;
 mod client;
 mod copy;
+mod debug;
 mod dump;
 mod evict;
 mod generic;
@@ -56,6 +57,8 @@ impl Talk {
     /// An empty engine and one client.
     pub(crate) fn new() -> Self {
         let engine = Engine::new(&EngineConfig { secret: [3; HASH_KEY_BYTES], shards: 8, databases: 16 });
+        engine.configure("enable-debug-command", "yes").expect("it is a parameter");
+        engine.configure("enable-protected-configs", "yes").expect("it is a parameter");
         Self::with(Arc::new(engine))
     }
 

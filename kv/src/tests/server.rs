@@ -26,8 +26,35 @@ fn settings_are_set_together_or_not_at_all() {
         (error) ERR CONFIG SET failed (possibly related to argument 'proto-max-bulk-len') - argument must be between 1048576 and 2147482624 inclusive
         > CONFIG GET nosuch
         []
+        > CONFIG SET maxmemory 1 maxmemory-policy
+        (error) ERR syntax error
+        > CONFIG SET databases 3
+        (error) ERR CONFIG SET failed (possibly related to argument 'databases') - can't set immutable config
+        > CONFIG SET hz 9999 slave-priority 7
+        OK
+        > CONFIG GET hz replica-priority slave-priority databases
+        ["databases" "16" "hz" "500" "replica-priority" "7" "slave-priority" "7"]
+        > CONFIG GET rdb-key-save-delay
+        ["rdb-key-save-delay" "0"]
+        > CONFIG GET rdb-key-save-*
+        []
+        > CONFIG SET save '60 1 30'
+        (error) ERR CONFIG SET failed (possibly related to argument 'save') - Invalid save parameters
+        > CONFIG SET save '60 1 30 5' dir /x
+        OK
+        > CONFIG GET save dir
+        ["dir" "/x" "save" "60 1 30 5"]
+        > CONFIG REWRITE
+        (error) ERR The server is running without a config file
     "#,
     );
+    let mut talk = Talk::new();
+    let shown = talk.say(0, "CONFIG GET *");
+    assert!(shown.contains("\"tcp-keepalive\" \"300\"") && !shown.contains("key-load-delay"), "{shown}");
+    talk.engine().configure("enable-protected-configs", "no").unwrap();
+    let refused = talk.say(0, "CONFIG SET dir /tmp");
+    assert!(refused.ends_with("(possibly related to argument 'dir') - can't set protected config"), "{refused}");
+    assert!(talk.engine().configure("nosuch", "1").is_err());
 }
 
 #[test]
