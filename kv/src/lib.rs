@@ -7,6 +7,7 @@ mod command;
 mod engine;
 mod error;
 mod evict;
+mod expire;
 mod glob;
 pub mod host;
 mod identity;

@@ -16,10 +16,6 @@ use crate::settings::{Events, Settings};
 use crate::time::Now;
 use crate::waiting::{Place, Rank, Waiter};
 
-/// Keys that one look for expired ones takes in a shard, and how often it looks again where a quarter of them had.
-const EXPIRY_TURN: usize = 64;
-const EXPIRY_TURNS_MAX: usize = 256;
-
 /// What became of a command that was tried again.
 enum Tried {
     /// It has its reply.
@@ -47,6 +43,16 @@ impl Engine {
                 effects.ready.push((database, key));
             }
         }
+        for (database, key) in keys.emptied.drain(..) {
+            if is_tracked {
+                self.invalidate(&key, None);
+                effects.changed.push((key.clone(), None));
+            }
+            self.tell_reaped(settings, database, &key, true);
+            if self.waiting.changed(database, &key) {
+                effects.ready.push((database, key));
+            }
+        }
         for event in effects.events.drain(..) {
             self.publish_event(settings, event.name, event.database, &event.key);
         }
@@ -69,6 +75,7 @@ impl Engine {
     /// Appends to the log what commands have done, while their keys are locked.
     fn log(&self, keys: &Keys<'_>, effects: &mut Effects) {
         self.log_removed(&keys.expired, keys.now_ms());
+        self.log_removed(&keys.emptied, keys.now_ms());
         if !effects.written.is_empty() {
             self.journal.append(&effects.written, keys.now_ms());
             effects.written.clear();
@@ -98,7 +105,7 @@ impl Engine {
         }
     }
 
-    /// Looks for keys that have expired and takes them out, in every shard a few; in one where many have, more.
+    /// Looks after clients and memory, and for what has expired.
     ///
     /// To be called about ten times a second, by nobody who serves clients.
     pub fn handle_tick(&self, now: Now) {
@@ -110,26 +117,7 @@ impl Engine {
         if self.pause.is_on() || self.switches.keeps_expired.is_on() || self.switches.rests.is_on() {
             return;
         }
-        for number in 0..self.keyspace.shards() {
-            for _ in 0..EXPIRY_TURNS_MAX {
-                let mut shard = self.keyspace.shard(number);
-                let found = shard.expire_some(now.unix_ms(), EXPIRY_TURN);
-                self.log_removed(&found, now.unix_ms());
-                found.iter().for_each(|(_, key)| self.invalidate_gone(key));
-                drop(shard);
-                if settings.events.has(Events::EXPIRED) {
-                    found.iter().for_each(|(database, key)| self.publish_event(&settings, "expired", *database, key));
-                }
-                let is_waited_for = |place: &&Place| self.waiting.changed(place.0, &place.1);
-                let ready: Vec<Place> = found.iter().filter(is_waited_for).cloned().collect();
-                if !ready.is_empty() {
-                    self.serve(ready, &settings, now);
-                }
-                if found.len() < EXPIRY_TURN / 4 {
-                    break;
-                }
-            }
-        }
+        self.expire(&settings, now);
     }
 
     /// Serves commands that wait for keys which have changed, and those that their changes make ready. The caller holds no

@@ -96,12 +96,14 @@ fn hexpire(call: &mut Call<'_, '_>, in_seconds: bool, is_point: bool, name: &str
     }
     if expired > 0 {
         call.trace(vec![removal]);
+        call.keys.schedule_fields(key);
         changed(call, key, "hexpired", expired + updated);
         remove_if_empty(call, key);
     } else if updated > 0 {
         let mut instead: Request = [b"HPEXPIREAT", key.bytes, Decimal::new(at).as_bytes()].into_iter().collect();
         call.args.from(3).for_each(|word| instead.push(word));
         call.trace(vec![instead]);
+        call.keys.schedule_fields(key);
         changed(call, key, "hexpire", updated);
     }
     Ok(())
@@ -282,6 +284,7 @@ fn read_and_change(
     };
     touched.iter().for_each(|name| instead.push(name));
     call.trace(vec![instead]);
+    call.keys.schedule_fields(key);
     changed(call, key, event, touched.len());
     remove_if_empty(call, key);
     Ok(())
@@ -352,6 +355,7 @@ fn hsetex(call: &mut Call<'_, '_>) -> Result<(), Error> {
         (None, _) => Expiry::Never,
     };
     let done = set_fields(call, key, first, expiry)?;
+    call.keys.schedule_fields(key);
     tell_expired(call, key, done);
     changed(call, key, "hset", (call.args.len() - first) / 2);
     if point.is_some() {

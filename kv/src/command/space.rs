@@ -35,8 +35,7 @@ fn keys(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let (mut count, later, reply) = (0, call.reply.array_later(), &mut *call.reply);
     for shard in call.keys.shards() {
         shard.each(database, |record| {
-            let is_live = record.expiry().is_none_or(|at| at > now_ms);
-            if is_live && glob::matches(pattern, record.key(), false) {
+            if shard.is_live(record, now_ms) && glob::matches(pattern, record.key(), false) {
                 reply.bulk(record.key());
                 count += 1;
             }
@@ -93,7 +92,7 @@ fn scan(call: &mut Call<'_, '_>) -> Result<(), Error> {
         let shard = call.keys.shard(slot);
         let next = shard.scan_slot(database, slot.index(), order, filter.count - seen, |record| {
             seen += 1;
-            let is_live = record.expiry().is_none_or(|at| at > now_ms);
+            let is_live = shard.is_live(record, now_ms);
             let is_kind = filter.kind.is_none_or(|kind| kind == record.kind());
             let is_match = filter.pattern.is_none_or(|pattern| glob::matches(pattern, record.key(), false));
             if is_live && is_kind && is_match {
@@ -128,8 +127,9 @@ fn randomkey(call: &mut Call<'_, '_>) -> Result<(), Error> {
             left = left.saturating_sub(count);
             is_here
         });
-        let found = shard.and_then(|shard| shard.random(database, false, || engine.draw()));
-        if let Some(record) = found.filter(|record| record.expiry().is_none_or(|at| at > now_ms)) {
+        let Some(shard) = shard else { continue };
+        let found = shard.random(database, false, || engine.draw());
+        if let Some(record) = found.filter(|record| shard.is_live(*record, now_ms)) {
             call.reply.bulk(record.key());
             return Ok(());
         }

@@ -127,7 +127,7 @@ impl Keyspace {
             }
             Lock::Everything => Held::All((0..self.shards.len()).map(|number| self.shard(number)).collect()),
         };
-        Keys { space: self, held, database, now_ms, access, chance: 0, expired: Vec::new() }
+        Keys { space: self, held, database, now_ms, access, chance: 0, expired: Vec::new(), emptied: Vec::new() }
     }
 }
 
@@ -215,6 +215,8 @@ pub(crate) struct Keys<'a> {
     chance: u32,
     /// Keys that were found to have expired, and were taken out: database and name.
     pub(crate) expired: Vec<(usize, Box<[u8]>)>,
+    /// Hashes all of whose fields were found to have expired, and that were taken out.
+    pub(crate) emptied: Vec<(usize, Box<[u8]>)>,
 }
 
 impl<'a> Keys<'a> {
@@ -287,8 +289,14 @@ impl<'a> Keys<'a> {
         let (database, now_ms) = (self.database, self.now_ms);
         let shard = self.shard_mut(key.slot);
         let handle = shard.find(database, key)?;
-        if shard.record(handle).expiry().is_none_or(|at| at > now_ms) {
+        let record = shard.record(handle);
+        if shard.is_live(record, now_ms) {
             return Some(handle);
+        }
+        if shard.is_all_expired(record, now_ms) {
+            drop(shard.remove(database, key));
+            self.emptied.push((database, key.bytes.into()));
+            return None;
         }
         drop(shard.remove(database, key));
         shard.counts.expired += 1;
@@ -542,6 +550,15 @@ impl<'a> Keys<'a> {
     pub(crate) fn set_access(&mut self, key: Key<'_>, access: u32) {
         if let Some(handle) = self.live(key) {
             self.shard_mut(key.slot).set_access(handle, access);
+        }
+    }
+
+    /// Fields of a hash may expire earlier than before.
+    pub(crate) fn schedule_fields(&mut self, key: Key<'_>) {
+        let database = self.database;
+        let shard = self.shard_mut(key.slot);
+        if let Some(handle) = shard.find(database, key) {
+            shard.schedule_fields(database, handle);
         }
     }
 

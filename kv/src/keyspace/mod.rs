@@ -15,5 +15,5 @@ pub(crate) use access::{AccessClock, Policy};
 pub(crate) use locked::{Found, Key, Keys, Keyspace, Lock, WrongKind};
 pub(crate) use record::{Kind, Record};
 pub use shard::Loss;
-pub(crate) use shard::{Choice, Counts, Expiry, Saved, Shard};
+pub(crate) use shard::{Choice, Counts, Expiry, Reaped, Saved, Shard};
 pub use slot::Slot;

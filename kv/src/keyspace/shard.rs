@@ -4,6 +4,7 @@
 //! Nothing here knows what time it is: whoever asks decides whether a key that has expired is there.
 
 mod cut;
+mod fields;
 mod pool;
 
 use std::sync::Arc;
@@ -11,6 +12,8 @@ use std::sync::Arc;
 use self::cut::Cut;
 pub use self::cut::Loss;
 pub(crate) use self::cut::Saved;
+pub(crate) use self::fields::Reaped;
+use self::fields::Schedule;
 pub(crate) use self::pool::Choice;
 use self::pool::Pool;
 use super::locked::Key;
@@ -39,6 +42,8 @@ pub(crate) struct Counts {
     pub(crate) hits: u64,
     pub(crate) misses: u64,
     pub(crate) expired: u64,
+    /// Fields of hashes.
+    pub(crate) expired_fields: u64,
     /// Changes that commands made, as the one that counted them saw it: in a shard that it held.
     pub(crate) changes: u64,
 }
@@ -48,6 +53,7 @@ impl std::ops::AddAssign for Counts {
         self.hits += more.hits;
         self.misses += more.misses;
         self.expired += more.expired;
+        self.expired_fields += more.expired_fields;
         self.changes += more.changes;
     }
 }
@@ -79,6 +85,8 @@ pub(crate) struct Shard {
     cut: Option<Box<Cut>>,
     /// Keys that were looked for: found, not found, found to have expired.
     pub(crate) counts: Counts,
+    /// Hashes with fields that expire.
+    schedule: Schedule,
     /// Keys that may go next when memory is full.
     pool: Pool,
     /// What the sum of all shards knows of this one.
@@ -108,6 +116,7 @@ impl Shard {
             mark: false,
             cut: None,
             counts: Counts::default(),
+            schedule: Schedule::new(),
             pool: Pool::default(),
             share: Share::new(gauge),
             slots_spare: 0,
@@ -286,9 +295,15 @@ impl Shard {
         let found = self.find(database, key);
         let attributes = self.attributes(found, kind, false, expiry, access);
         self.drop_object(database, found);
+        let mut object = object;
+        if let Object::Hash(hash) = &mut object {
+            // A copy of one that was scheduled.
+            hash.set_scheduled(None);
+        }
         let number = self.objects.insert(object).to_le_bytes();
         let handle = self.place(database, key, found, attributes, number.len());
         record::value_mut(self.arena.cell_mut(handle)).copy_from_slice(&number);
+        self.schedule_fields(database, handle);
         handle
     }
 
@@ -315,7 +330,8 @@ impl Shard {
         {
             self.save_first(database, handle);
         }
-        let Self { databases, arena, hash_key, objects, first_slot, slots_spare, .. } = self;
+        let Self { databases, arena, hash_key, objects, first_slot, slots_spare, schedule, .. } = self;
+        let number = database;
         let database = databases[database].as_mut()?;
         let hash_of = |handle| hash_key.hash(Record::of(arena.cell(handle)).key());
         let index = &mut database.slots[key.slot.index() - *first_slot];
@@ -328,7 +344,8 @@ impl Shard {
         if record.expires() {
             database.expiring.remove(key.hash, |other| other == handle, hash_of);
         }
-        let object = (kind != Kind::String).then(|| objects.remove(record.object()));
+        let mut object = (kind != Kind::String).then(|| objects.remove(record.object()));
+        object.iter_mut().for_each(|object| Self::unschedule(schedule, number, key.bytes, object));
         arena.free(handle);
         self.weigh();
         Some(Removed { kind, object })
@@ -337,6 +354,7 @@ impl Shard {
     /// Takes all keys of a database out. What was behind them is returned, to be dropped without the lock.
     pub(crate) fn flush(&mut self, database: usize) -> Vec<Object> {
         let Some(taken) = self.databases[database].take() else { return Vec::new() };
+        self.schedule.retain(|(_, scheduled, _)| *scheduled != database);
         self.slots_spare -= taken.slots.len() - taken.slots_used;
         self.lose_cut(Loss::Flushed);
         let mut objects = Vec::new();
@@ -362,6 +380,7 @@ impl Shard {
         if self.databases[one].is_some() || self.databases[other].is_some() {
             self.lose_cut(Loss::Flushed);
         }
+        self.swap_schedules(one, other);
         self.databases.swap(one, other);
     }
 
@@ -456,7 +475,8 @@ impl Shard {
         self.save_first(database, handle);
         let record = Record::of(self.arena.cell(handle));
         if record.kind() != Kind::String {
-            drop(self.objects.remove(record.object()));
+            let mut object = self.objects.remove(record.object());
+            Self::unschedule(&mut self.schedule, database, record.key(), &mut object);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Fields of hashes that expire, as Valkey 9 has them.
 
-use super::check;
+use super::{Talk, check};
+use crate::persist::journal::decode_batch;
 
 const FIELDS_EXPIRE: &str = r#"
     > HSET h a 1 b 2 c 3
@@ -270,4 +271,105 @@ const READING_AND_CHANGING: &str = r#"
 #[test]
 fn reading_and_changing() {
     check(READING_AND_CHANGING);
+}
+
+/// What the log has of the engine so far.
+fn logged(talk: &Talk) -> String {
+    let batch = talk.engine().journal().take().batch;
+    let units = decode_batch(&batch).unwrap();
+    units.iter().map(|unit| String::from_utf8_lossy(unit.commands)).collect::<String>().replace("\r\n", " ")
+}
+
+#[test]
+fn expired_fields_go_by_themselves() {
+    let mut talk = Talk::new();
+    talk.engine().journal().start(0, Box::new(|| {}));
+    let listener = talk.join();
+    talk.say(0, "CONFIG SET notify-keyspace-events Ehgx");
+    for line in
+        ["HSET h a 1 b 2 c 3", "HPEXPIRE h 100 FIELDS 1 a", "HPEXPIRE h 300 FIELDS 1 b", "HSETEX i PX 200 FIELDS 1 x 1"]
+    {
+        talk.say(0, line);
+    }
+    talk.say(0, "COPY h j");
+    talk.say(0, "RENAME i k");
+    talk.say(0, "MOVE j 1");
+    talk.say(listener, "PSUBSCRIBE *");
+    logged(&talk);
+    talk.wait(150);
+    talk.tick();
+    assert_eq!(logged(&talk).matches("*3 $4 HDEL $1 h $1 a ").count(), 1);
+    assert_eq!(super::readable(&talk.mail(listener)).matches("hexpired").count(), 2, "of both databases");
+    talk.wait(100);
+    talk.tick();
+    assert_eq!(logged(&talk), "*3 $4 HDEL $1 k $1 x ");
+    let heard = super::readable(&talk.mail(listener));
+    assert!(
+        heard.contains("\"__keyevent@0__:hexpired\" \"k\"") && heard.contains("\"__keyevent@0__:del\" \"k\""),
+        "{heard}"
+    );
+    talk.say(0, "HPERSIST h FIELDS 1 b");
+    talk.wait(1_000);
+    talk.tick();
+    assert_eq!(talk.say(0, "HGETALL h"), "[\"b\" \"2\" \"c\" \"3\"]");
+    assert_eq!(talk.say(0, "DBSIZE"), "1");
+    talk.say(0, "SELECT 1");
+    assert_eq!(talk.say(0, "HGETALL j"), "[\"c\" \"3\"]");
+}
+
+#[test]
+fn a_hash_without_live_fields_is_not_there() {
+    let mut talk = Talk::new();
+    talk.engine().journal().start(0, Box::new(|| {}));
+    for (line, reply) in [("HSETEX h PX 100 FIELDS 2 a 1 b 2", "1"), ("HPEXPIRE h 50 FIELDS 1 a", "[1]")] {
+        assert_eq!(talk.say(0, line), reply);
+    }
+    logged(&talk);
+    talk.wait(60);
+    assert_eq!(talk.say(0, "EXISTS h"), "1");
+    talk.wait(60);
+    for (line, reply) in [
+        ("KEYS *", "[]"),
+        ("SCAN 0 COUNT 100000", "[\"0\" []]"),
+        ("RANDOMKEY", "(nil)"),
+        ("DBSIZE", "1"),
+        ("EXISTS h", "0"),
+        ("DBSIZE", "0"),
+        ("SET h 1", "OK"),
+    ] {
+        assert_eq!(talk.say(0, line), reply, "{line}");
+    }
+    assert_eq!(logged(&talk), "*2 $3 DEL $1 h *3 $3 SET $1 h $1 1 ");
+    talk.tick();
+    assert_eq!(talk.say(0, "GET h"), "\"1\"");
+}
+
+#[test]
+fn hashes_that_go_are_not_looked_for() {
+    let mut talk = Talk::new();
+    let set = "HSETEX h PX 100 FIELDS 1 a 1";
+    for line in [
+        "DEL h",
+        "SET h 1",
+        "FLUSHDB",
+        "FLUSHALL",
+        "RENAME h i",
+        "SWAPDB 0 1",
+        "HDEL h a",
+        "HPERSIST h FIELDS 1 a",
+        "RESTORE h 0 x",
+        "HPEXPIRE h 5000 FIELDS 1 a",
+        "HPEXPIRE h 10 FIELDS 1 a",
+        "HGETEX h PX 1 FIELDS 1 a",
+        "HGETDEL h FIELDS 1 a",
+        "COPY h i REPLACE",
+    ] {
+        talk.say(0, set);
+        talk.say(0, line);
+        talk.say(0, set);
+        talk.wait(200);
+        talk.tick();
+        assert_eq!(talk.say(0, "TYPE h"), if line.starts_with("SET") { "string" } else { "none" }, "{line}");
+        talk.say(0, "FLUSHALL");
+    }
 }

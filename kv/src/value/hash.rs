@@ -181,6 +181,31 @@ impl Hash {
         }
     }
 
+    /// Whether every field has expired: such a hash is to be treated as if it were not there.
+    #[must_use]
+    pub fn is_all_expired(&self, now_ms: i64) -> bool {
+        match &self.form {
+            Form::Packed(_) => false,
+            Form::Table(table) => table.is_all_expired(now_ms),
+        }
+    }
+
+    /// When its owner looks for expired fields next, as far as the owner has said so.
+    #[must_use]
+    pub const fn scheduled_ms(&self) -> Option<i64> {
+        match &self.form {
+            Form::Packed(_) => None,
+            Form::Table(table) => table.scheduled_ms(),
+        }
+    }
+
+    /// Notes when its owner looks for expired fields next. A hash without such fields does not keep it.
+    pub fn set_scheduled(&mut self, at_ms: Option<i64>) {
+        if let Form::Table(table) = &mut self.form {
+            table.set_scheduled(at_ms);
+        }
+    }
+
     /// Bytes taken from the allocator, without its own bookkeeping. What order expiries take is estimated.
     #[must_use]
     pub fn bytes_held(&self) -> usize {

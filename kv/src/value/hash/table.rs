@@ -20,6 +20,8 @@ pub(super) struct Table {
     dict: Dict,
     /// Exactly the entries of `dict` that have an expiry.
     expiries: BTreeSet<(i64, Handle)>,
+    /// When the owner has it on its list to look for expired fields.
+    scheduled_ms: Option<i64>,
 }
 
 fn has_expired(entry: &Entry<'_>, now_ms: i64) -> bool {
@@ -29,7 +31,7 @@ fn has_expired(entry: &Entry<'_>, now_ms: i64) -> bool {
 impl Table {
     /// A table of fields that do not expire.
     pub(super) const fn new(dict: Dict) -> Self {
-        Self { dict, expiries: BTreeSet::new() }
+        Self { dict, expiries: BTreeSet::new(), scheduled_ms: None }
     }
 
     pub(super) const fn dict(&self) -> &Dict {
@@ -46,6 +48,19 @@ impl Table {
 
     pub(super) fn next_expiry_ms(&self) -> Option<i64> {
         self.expiries.first().map(|(expiry_ms, _)| *expiry_ms)
+    }
+
+    /// Whether every field has expired.
+    pub(super) fn is_all_expired(&self, now_ms: i64) -> bool {
+        self.expiries.len() == self.dict.len() && self.expiries.last().is_some_and(|(at, _)| *at < now_ms)
+    }
+
+    pub(super) const fn scheduled_ms(&self) -> Option<i64> {
+        self.scheduled_ms
+    }
+
+    pub(super) const fn set_scheduled(&mut self, at_ms: Option<i64>) {
+        self.scheduled_ms = at_ms;
     }
 
     pub(super) fn expired_len(&self, now_ms: i64) -> usize {

@@ -1,0 +1,116 @@
+//! Which hashes of a shard have fields that expire, in the order in which the first of each does.
+//!
+//! An entry stands for each hash that knows itself to be scheduled, under the time that the hash knows. It may be earlier than
+//! its first expiry, when that was put off: then nothing is found at that time and the hash is scheduled anew.
+
+use std::collections::BTreeSet;
+
+use super::{Record, Shard};
+use crate::keyspace::Kind;
+use crate::keyspace::locked::Key;
+use crate::memory::arena::Handle;
+use crate::value::Object;
+use crate::value::hash::Hash;
+
+/// When to look at which hash: Unix milliseconds, database, name.
+pub(super) type Schedule = BTreeSet<(i64, usize, Box<[u8]>)>;
+
+/// Fields that had expired and were taken out of a hash.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Reaped {
+    pub(crate) database: usize,
+    pub(crate) name: Box<[u8]>,
+    pub(crate) fields: Vec<Box<[u8]>>,
+    /// They were all: the key is gone.
+    pub(crate) is_gone: bool,
+}
+
+/// The hash in an object, if it is one.
+fn hash_of(object: &mut Object) -> Option<&mut Hash> {
+    if let Object::Hash(hash) = object { Some(hash) } else { None }
+}
+
+impl Shard {
+    /// Whether a record of this shard is to be seen: neither it nor all that is in it has expired.
+    #[inline]
+    pub(crate) fn is_live(&self, record: Record<'_>, now_ms: i64) -> bool {
+        record.expiry().is_none_or(|at| at > now_ms) && !self.is_all_expired(record, now_ms)
+    }
+
+    /// Whether it is a hash, and all of its fields have expired.
+    #[inline]
+    pub(crate) fn is_all_expired(&self, record: Record<'_>, now_ms: i64) -> bool {
+        record.kind() == Kind::Hash
+            && matches!(self.objects.get(record.object()), Object::Hash(hash) if hash.is_all_expired(now_ms))
+    }
+
+    /// Fields of a hash may expire earlier than before.
+    pub(crate) fn schedule_fields(&mut self, database: usize, handle: Handle) {
+        let record = Record::of(self.arena.cell(handle));
+        if record.kind() != Kind::Hash {
+            return;
+        }
+        let Some(hash) = hash_of(self.objects.get_mut(record.object())) else { return };
+        let Some(next) = hash.next_expiry_ms() else { return };
+        let known = hash.scheduled_ms();
+        if known.is_some_and(|known| known <= next) {
+            return;
+        }
+        hash.set_scheduled(Some(next));
+        let name: Box<[u8]> = record.key().into();
+        if let Some(known) = known {
+            self.schedule.remove(&(known, database, name.clone()));
+        }
+        self.schedule.insert((next, database, name));
+    }
+
+    /// An object leaves its key.
+    pub(super) fn unschedule(schedule: &mut Schedule, database: usize, name: &[u8], object: &mut Object) {
+        let Some(hash) = hash_of(object) else { return };
+        if let Some(known) = hash.scheduled_ms() {
+            hash.set_scheduled(None);
+            let was_there = schedule.remove(&(known, database, name.into()));
+            assert!(was_there, "a hash that knows itself to be scheduled is");
+        }
+    }
+
+    /// Takes fields out that have expired, up to so many, and keys that lose their last field by that.
+    pub(crate) fn reap_fields(&mut self, now_ms: i64, fields_max: usize) -> Vec<Reaped> {
+        let (mut all, mut left) = (Vec::new(), fields_max);
+        while left > 0 && self.schedule.first().is_some_and(|(at, ..)| *at < now_ms) {
+            let Some((_, database, name)) = self.schedule.pop_first() else { break };
+            let key = Key::new(&name, &self.hash_key);
+            let handle = self.find(database, key).expect("a hash that is scheduled is there");
+            self.save_first(database, handle);
+            let number = self.record(handle).object();
+            let hash = hash_of(self.objects.get_mut(number)).expect("only hashes are scheduled");
+            hash.set_scheduled(None);
+            let mut fields = Vec::new();
+            left -= hash.reap(now_ms, left, &self.hash_key, |field| fields.push(field.into())).min(left);
+            let is_gone = hash.is_empty();
+            if is_gone {
+                drop(self.remove(database, key));
+            } else {
+                self.schedule_fields(database, handle);
+            }
+            if !fields.is_empty() {
+                self.counts.expired_fields += fields.len() as u64;
+                all.push(Reaped { database, name, fields, is_gone });
+            }
+        }
+        all
+    }
+
+    /// Two databases are exchanged.
+    pub(super) fn swap_schedules(&mut self, one: usize, other: usize) {
+        let swapped = std::mem::take(&mut self.schedule).into_iter().map(|(at, database, name)| {
+            let database = match database {
+                database if database == one => other,
+                database if database == other => one,
+                database => database,
+            };
+            (at, database, name)
+        });
+        self.schedule = swapped.collect();
+    }
+}
