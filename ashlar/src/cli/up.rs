@@ -16,6 +16,7 @@ use crate::failure::Failure;
 use crate::node::status::ServerStatus;
 use crate::os::fleet::{Event, Fleet, SERVERS_MAX};
 use crate::os::http::Target;
+use crate::os::sockets::Listen;
 use crate::os::{self, clock, datadir, files, process, sockets};
 
 /// Servers of a new cluster, unless somebody wants another number.
@@ -37,6 +38,9 @@ const MESH_LOOK: Duration = Duration::from_millis(50);
 /// How long the servers may take for an orderly end: longer than their own limit for it.
 const END_MAX: Duration = Duration::from_secs(15);
 
+/// The flags that a taken port of a key-value engine is about.
+const KV: Listen = Listen { port_flags: "--kv-port (0 for none)", ..Listen::SERVER };
+
 /// Lines of a dead server's log that are shown.
 const LOG_LINES_MAX: usize = 5;
 
@@ -52,6 +56,9 @@ pub struct Arguments {
     /// Port of the first server; the others take the ports after it
     #[arg(long, value_name = "PORT", default_value_t = 7800, value_parser = clap::value_parser!(u16).range(1..=65000))]
     port_base: u16,
+    /// Port of the first server's key-value engine; the others take the ports after it; 0 for none
+    #[arg(long, value_name = "PORT", default_value_t = 6379, value_parser = clap::value_parser!(u16).range(0..=65000))]
+    kv_port: u16,
     /// Encrypt what servers say to each other
     #[arg(long, value_name = "on|off", default_value = "on", value_parser = ["on", "off"])]
     tls: String,
@@ -64,6 +71,8 @@ pub struct Arguments {
 #[derive(Debug)]
 struct Place {
     address: String,
+    /// Where its key-value engine is, if it has one.
+    kv: Option<String>,
     data: PathBuf,
     log: PathBuf,
     arguments: Vec<OsString>,
@@ -76,11 +85,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let count = count(arguments)?;
     let mut places = places(arguments, count)?;
     for place in &places {
-        let address = place.address.parse().expect("the address was made from an IP and a port");
-        sockets::check_free(address).map_err(|failure| Failure {
-            remedy: format!("{}; is another `ashlar up` running?", failure.remedy),
-            ..failure
-        })?;
+        check_free(&place.address, Listen::SERVER, "is another `ashlar up` running?")?;
+        if let Some(kv) = &place.kv {
+            check_free(kv, KV, "is a Redis or Valkey server, or another `ashlar up`, running?")?;
+        }
     }
     datadir::make_secret(&arguments.data.join("cluster.secret"))?;
     os::block_on(async {
@@ -90,6 +98,13 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         result
     })
     .map_err(|error| no_runtime(&error))?
+}
+
+/// Whether a server could listen there; a child that found out would only say so in its log.
+fn check_free(address: &str, how: Listen, hint: &str) -> Result<(), Failure> {
+    let address = address.parse().expect("the address was made from an IP and a port");
+    sockets::check_free_as(address, how)
+        .map_err(|failure| Failure { remedy: format!("{}; {hint}", failure.remedy), ..failure })
 }
 
 /// How many servers: as many as asked for, but not fewer than have data.
@@ -115,21 +130,25 @@ fn name(number: usize) -> String {
 }
 
 fn places(arguments: &Arguments, count: usize) -> Result<Vec<Place>, Failure> {
-    let last = usize::from(arguments.port_base) + count - 1;
-    if u16::try_from(last).is_err() {
-        let what = format!("there is no port {last} for the last of {count} servers");
-        return Err(Failure::usage(what, "choose a smaller --port-base"));
+    for (first, flag) in [(arguments.port_base, "--port-base"), (arguments.kv_port, "--kv-port")] {
+        let last = usize::from(first) + count - 1;
+        if u16::try_from(last).is_err() {
+            let what = format!("there is no port {last} for the last of {count} servers");
+            return Err(Failure::usage(what, format!("choose a smaller {flag}")));
+        }
     }
     let workers = arguments.workers.map_or_else(|| (process::cores() / count).max(1), usize::from);
     let first = format!("127.0.0.1:{}", arguments.port_base);
     let place = |index: usize| {
         let address = format!("127.0.0.1:{}", usize::from(arguments.port_base) + index);
+        let kv_port = if arguments.kv_port == 0 { 0 } else { usize::from(arguments.kv_port) + index };
         let data = arguments.data.join(name(index + 1));
         let log = arguments.data.join(format!("{}.log", name(index + 1)));
         let mut words: Vec<OsString> = vec!["server".into(), "--data".into(), data.clone().into()];
         let secret = arguments.data.join("cluster.secret");
         for (flag, value) in [
             ("--listen", address.clone().into()),
+            ("--kv-port", kv_port.to_string().into()),
             ("--secret-file", secret.into_os_string()),
             ("--tls", arguments.tls.clone().into()),
             ("--workers", workers.to_string().into()),
@@ -140,7 +159,8 @@ fn places(arguments: &Arguments, count: usize) -> Result<Vec<Place>, Failure> {
         if index > 0 {
             words.extend(["--join".into(), first.clone().into()]);
         }
-        Place { address, data, log, arguments: words, pid: 0, restart: None }
+        let kv = (kv_port > 0).then(|| format!("127.0.0.1:{kv_port}"));
+        Place { address, kv, data, log, arguments: words, pid: 0, restart: None }
     };
     Ok((0..count).map(place).collect())
 }
@@ -214,21 +234,26 @@ fn last_lines(log: &Path) -> String {
 fn greeting(arguments: &Arguments, places: &[Place], statuses: &[ServerStatus], took_ms: u64) -> String {
     let rows = places.iter().zip(statuses).map(|(place, status)| {
         let server = short(Some(&status.server));
-        vec![server, place.pid.to_string(), place.address.clone(), place.data.display().to_string()]
+        let kv = place.kv.clone().unwrap_or_else(|| "-".into());
+        vec![server, place.pid.to_string(), place.address.clone(), kv, place.data.display().to_string()]
     });
     let rows: Vec<Vec<String>> = rows.collect();
     let (count, last) = (places.len(), places.last().map_or(0, |place| place.pid));
     let addr = if arguments.port_base == 7800 { String::new() } else { format!(" --addr {}", places[0].address) };
     let links = if arguments.tls == "on" { "encrypted" } else { "plain, with checksums" };
+    let redis = match arguments.kv_port {
+        0 => String::new(),
+        port => format!("redis-cli -p {port} set greeting hello   (each server has keys of its own)\n  "),
+    };
     format!(
         "ashlar is up: {count} servers, connected each to each ({links}) after {}\n\n{}\n\n\
          Try, in another terminal:\n  \
          ashlar status{addr}\n  \
          curl http://{}/metrics\n  \
-         kill -9 {last}\n\n\
+         {redis}kill -9 {last}\n\n\
          A server that dies is started again after {} s. Ctrl-C stops all; the data stays in {}.\n",
         table::span(took_ms),
-        table::text(&["server", "pid", "address", "data"], &rows),
+        table::text(&["server", "pid", "address", "key-value", "data"], &rows),
         places[0].address,
         RESTART_PAUSE.as_secs(),
         arguments.data.display(),

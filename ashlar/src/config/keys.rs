@@ -1,7 +1,7 @@
 //! Every configuration key, defined once: the table from which the file, the environment, the flags, `--help`, the
 //! reference page and validation are made.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::str::FromStr as _;
 
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -24,6 +24,8 @@ pub enum Kind {
     Path,
     /// `IP:PORT` of this machine.
     Listen,
+    /// `IP` of this machine.
+    Address,
     /// `HOST:PORT` as others see it.
     Peer,
     /// Several `HOST:PORT`.
@@ -52,6 +54,7 @@ impl Kind {
         match self {
             Self::Path => "PATH".into(),
             Self::Listen => "IP:PORT".into(),
+            Self::Address => "IP".into(),
             Self::Peer => "HOST:PORT".into(),
             Self::Peers => "HOST:PORT,...".into(),
             Self::Number { min, max } => format!("{min}..{max}"),
@@ -147,6 +150,9 @@ impl Key {
             (Kind::Listen, Value::Text(text)) => {
                 expected(SocketAddr::from_str(text).is_ok(), "IP:PORT, for instance 0.0.0.0:7800 or [::]:7800")
             }
+            (Kind::Address, Value::Text(text)) => {
+                expected(IpAddr::from_str(text).is_ok(), "an IP address, for instance 0.0.0.0 or ::1")
+            }
             (Kind::Peer, Value::Text(text)) => expected(is_peer(text), "HOST:PORT, for instance host1:7800"),
             (Kind::Peers, Value::Texts(texts)) => {
                 expected(texts.iter().all(|text| is_peer(text)), "HOST:PORT, several with commas between them")
@@ -239,6 +245,20 @@ pub const KEYS: &[Key] = &[
         details: "",
     },
     Key {
+        name: "kv_port",
+        kind: Kind::Number { min: 0, max: 65_535 },
+        fallback: Fallback::Fixed("6379"),
+        help: "Port for Redis and Valkey clients; 0 for none",
+        details: "The key-value engine behind it is this server's own: what is written here is on no other server yet. Its dumps lie in `kv` in the data directory. `port_base` does not move this port.",
+    },
+    Key {
+        name: "kv_bind",
+        kind: Kind::Address,
+        fallback: Fallback::Fixed("127.0.0.1"),
+        help: "Address of this machine for Redis and Valkey clients",
+        details: "Without a password (`CONFIG SET requirepass`, ACL users), whoever reaches the port can do everything: give another address than 127.0.0.1 only where strangers do not reach it.",
+    },
+    Key {
         name: "tls",
         kind: Kind::Switch,
         fallback: Fallback::Fixed("on"),
@@ -324,6 +344,12 @@ mod tests {
         }
         for wrong in ["", "7800", "localhost:7800", "127.0.0.1", "127.0.0.1:65536"] {
             check("listen", wrong, false);
+        }
+        for (text, is_right) in [("127.0.0.1", true), ("::", true), ("localhost", false), ("127.0.0.1:1", false)] {
+            check("kv_bind", text, is_right);
+        }
+        for (text, is_right) in [("0", true), ("65535", true), ("65536", false)] {
+            check("kv_port", text, is_right);
         }
         for right in ["host1:7800", "10.0.0.1:1", "[::1]:7800", "a:1,b:2"] {
             check("join", right, true);

@@ -95,6 +95,8 @@ pub struct Config {
     pub join: Vec<String>,
     /// When a server that never was in the cluster gives up; `None` is never.
     pub join_timeout: Option<Duration>,
+    /// Where Redis and Valkey clients connect; `None` is nowhere.
+    pub kv: Option<SocketAddr>,
     /// Whether connections between servers are encrypted.
     pub tls: bool,
     /// Where the cluster's secret is, if not in the data directory.
@@ -221,6 +223,11 @@ impl Reader<'_> {
         }
     }
 
+    fn kv(&self) -> Option<SocketAddr> {
+        let port = self.number("kv_port").and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0)?;
+        Some(SocketAddr::new(self.text("kv_bind")?.parse().ok()?, port))
+    }
+
     fn config(&self) -> Config {
         let port = self.number("port_base").and_then(|port| u16::try_from(port).ok()).unwrap_or_default();
         let local = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
@@ -235,6 +242,7 @@ impl Reader<'_> {
             advertise: self.text("advertise"),
             join,
             join_timeout: (join_timeout_s > 0).then(|| Duration::from_secs(join_timeout_s)),
+            kv: self.kv(),
             tls: matches!(self.0.get("tls"), Some((Value::Switch(true), _))),
             secret_file: self.text("secret_file").map(PathBuf::from),
             zone: self.text("zone").unwrap_or_default(),

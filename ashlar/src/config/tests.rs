@@ -30,6 +30,7 @@ fn defaults() {
         advertise: None,
         join: Vec::new(),
         join_timeout: Some(Duration::from_secs(30)),
+        kv: Some("127.0.0.1:6379".parse().expect("an address")),
         tls: true,
         secret_file: None,
         zone: String::new(),
@@ -67,6 +68,14 @@ fn port_base_moves_listen_and_listen_is_stronger() {
     assert_eq!(config.listen.to_string(), "127.0.0.1:9100");
     let config = read("data = \"d\"\nport_base = 9100\nlisten = \"127.0.0.2:1\"", &[], &[]).expect("right");
     assert_eq!(config.listen.to_string(), "127.0.0.2:1");
+}
+
+#[test]
+fn key_value_port_and_address() {
+    let config = read("data = \"d\"\nkv_port = 7000\nkv_bind = \"::1\"\nport_base = 9100", &[], &[]).expect("right");
+    assert_eq!(config.kv.map(|address| address.to_string()).as_deref(), Some("[::1]:7000"));
+    let config = read("data = \"d\"", &[], &[("kv_port", "0")]).expect("right");
+    assert_eq!(config.kv, None);
 }
 
 #[test]

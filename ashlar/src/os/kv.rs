@@ -21,7 +21,7 @@ use super::signals::Signals;
 use super::{clock, heap, process, random, rdb};
 use crate::failure::Failure;
 use crate::front::resp::{self, Door, Service};
-use doors::{Doors, Listening, Open};
+use doors::{Doors, Listening, Open, SocketFile};
 use host::ProcessHost;
 
 /// Locks for each worker: so many that two workers seldom want the same one.
@@ -53,54 +53,95 @@ pub fn run(plan: &Plan, started: impl FnOnce(&[Listening])) -> Result<(), Failur
     if let Err(error) = process::raise_descriptor_limit() {
         tracing::warn!(%error, "the limit of open files stays as it is");
     }
-    let workers = plan.workers.max(1);
-    let shards = (workers * SHARDS_PER_WORKER).next_power_of_two().min(1 << 10);
-    let config = EngineConfig { secret: random::bytes(), shards, databases: plan.databases };
-    let engine = Arc::new(Engine::with_host(&config, Arc::new(ProcessHost::new(workers, None))));
-    count_memory(&engine);
-    for (name, value) in &plan.settings {
-        engine.configure(name, value).map_err(|why| {
-            Failure::usage(
-                format!("`{name} {value}` cannot be set: {why}"),
-                "see docs/kv-parameters.md for what there is",
-            )
-        })?;
-    }
-    let persistence = Persistence::start(&engine)?;
-    if let Some(path) = &plan.import {
-        let imported = rdb::import(&engine, path)?;
-        let libraries = imported.libraries.len();
-        tracing::info!(imported.keys, imported.expired, imported.empty, libraries, "imported");
-    }
-    let Open { doors, listening, file: _file } = plan.doors.open(workers)?;
-    let (stop, stopped) = watch::channel(false);
-    let mut threads = Vec::with_capacity(workers);
-    for (index, doors) in doors.into_iter().enumerate() {
-        let service = Service { engine: Arc::clone(&engine), released: persistence.released() };
-        let stopped = stopped.clone();
-        let body = move || work(&service, doors, &stopped);
-        let thread = thread::Builder::new().name(format!("kv-{index}")).spawn(body);
-        threads.push(thread.map_err(|error| cannot_start(&error))?);
-    }
     let control = Builder::new_current_thread().enable_all().build().map_err(|error| cannot_start(&error))?;
+    let serving = Serving::start(plan)?;
     let result = control.block_on(async {
         let mut signals = Signals::new().map_err(|error| cannot_start(&error))?;
-        started(&listening);
-        let name = loop {
-            tokio::select! {
-                name = signals.next() => break name,
-                () = clock::sleep(TICK) => engine.handle_tick(clock::now_both()),
-            }
-        };
-        tracing::info!(signal = name, "stopping");
+        started(&serving.listening);
+        tracing::info!(signal = signals.next().await, "stopping");
         Ok(())
     });
-    stop.send_replace(true);
-    for thread in threads {
-        // A worker that panicked has ended the process already.
-        thread.join().ok();
+    result.and(serving.stop())
+}
+
+/// An engine that serves, on threads of its own.
+#[derive(Debug)]
+pub struct Serving {
+    /// The doors that are open.
+    pub listening: Vec<Listening>,
+    stop: watch::Sender<bool>,
+    threads: Vec<thread::JoinHandle<()>>,
+    persistence: Persistence,
+    _file: Option<SocketFile>,
+}
+
+impl Serving {
+    /// Reads what is on files, opens the doors and serves.
+    ///
+    /// # Errors
+    /// Files cannot be read, an address is taken, or the operating system gives no threads. Retry safe once the cause is gone.
+    pub fn start(plan: &Plan) -> Result<Self, Failure> {
+        let workers = plan.workers.max(1);
+        let shards = (workers * SHARDS_PER_WORKER).next_power_of_two().min(1 << 10);
+        let config = EngineConfig { secret: random::bytes(), shards, databases: plan.databases };
+        let engine = Arc::new(Engine::with_host(&config, Arc::new(ProcessHost::new(workers, None))));
+        count_memory(&engine);
+        for (name, value) in &plan.settings {
+            engine.configure(name, value).map_err(|why| {
+                let what = format!("`{name} {value}` cannot be set: {why}");
+                Failure::usage(what, "see docs/kv-parameters.md for what there is")
+            })?;
+        }
+        let persistence = Persistence::start(&engine)?;
+        if let Some(path) = &plan.import {
+            let imported = rdb::import(&engine, path)?;
+            let libraries = imported.libraries.len();
+            tracing::info!(imported.keys, imported.expired, imported.empty, libraries, "imported");
+        }
+        let Open { doors, listening, file } = plan.doors.open(workers)?;
+        let (stop, stopped) = watch::channel(false);
+        let mut serving = Self { listening, stop, threads: Vec::with_capacity(workers + 1), persistence, _file: file };
+        for (index, doors) in doors.into_iter().enumerate() {
+            let service = Service { engine: Arc::clone(&engine), released: serving.persistence.released() };
+            let stopped = stopped.clone();
+            serving.spawn(format!("kv-{index}"), move || work(&service, doors, &stopped))?;
+        }
+        serving.spawn("kv-tick".into(), move || tick(&engine, stopped))?;
+        Ok(serving)
     }
-    result.and(persistence.stop(None))
+
+    fn spawn(&mut self, name: String, body: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+        let thread = thread::Builder::new().name(name).spawn(body).map_err(|error| cannot_start(&error))?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Serves nobody any more, and writes what is left to files.
+    ///
+    /// # Errors
+    /// Something is not on files that should be.
+    pub fn stop(self) -> Result<(), Failure> {
+        self.stop.send_replace(true);
+        for thread in self.threads {
+            // A worker that panicked has ended the process already.
+            thread.join().ok();
+        }
+        self.persistence.stop(None)
+    }
+}
+
+/// The engine looks after itself, until it is told to stop.
+fn tick(engine: &Engine, mut stopped: watch::Receiver<bool>) {
+    let ticked = super::block_on(async {
+        let mut is_over = false;
+        while !is_over {
+            is_over = clock::within(TICK, stopped.wait_for(|&stop| stop)).await.is_some();
+            engine.handle_tick(clock::now_both());
+        }
+    });
+    if let Err(error) = ticked {
+        tracing::error!(%error, "keys do not expire by themselves any more");
+    }
 }
 
 /// The engine's memory is that of the process.

@@ -10,15 +10,20 @@ use ashlar_grid::seam::Lane;
 use tokio::sync::watch;
 
 use super::datadir::{self, DataDir, Opening};
+use super::kv::doors::Doors;
+use super::kv::{self, Serving};
 use super::runtime::OsRuntime;
 use super::scribe::Scribe;
 use super::signals::Signals;
 use super::workers::Workers;
-use super::{clock, process, random, sockets, tls};
+use super::{clock, files, process, random, sockets, tls};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::front::admin::Front;
 use crate::node::{Joining, Node, Plan};
+
+/// Databases of a server's key-value engine.
+const KV_DATABASES: usize = 16;
 
 /// How often a server that joins looks whether it has joined.
 const JOIN_LOOK: Duration = Duration::from_millis(50);
@@ -38,6 +43,7 @@ pub fn run(config: &Config, secret: Option<&str>) -> Result<(), Failure> {
     let listeners = sockets::listen(config.listen, worker_count)?;
     let listening = listeners.first().and_then(|listener| listener.local_addr().ok()).unwrap_or(config.listen);
     let address = config.advertise.clone().unwrap_or_else(|| listening.to_string());
+    let kv = key_value(config, &data, worker_count)?;
     let workers = Workers::start(worker_count).map_err(|error| cannot_start(&error))?;
     let control = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let control = control.map_err(|error| cannot_start(&error))?;
@@ -64,9 +70,32 @@ pub fn run(config: &Config, secret: Option<&str>) -> Result<(), Failure> {
         stop.send_replace(true);
         result
     });
+    // Whoever is connected is served until the node has drained, and then what is left goes to files.
+    let kept = kv.map_or(Ok(()), Serving::stop);
     workers.stop();
     tracing::info!("server stopped");
-    result
+    result.and(kept)
+}
+
+/// This server's own key-value engine, on threads of its own: nothing that its clients do delays the node.
+fn key_value(config: &Config, data: &DataDir, workers: usize) -> Result<Option<Serving>, Failure> {
+    let Some(address) = config.kv else { return Ok(None) };
+    let directory = data.root().join("kv");
+    files::make_directory(&directory).map_err(|error| {
+        let what = format!("cannot use {}: {error}", directory.display());
+        Failure::world(what, "check who may write in the data directory")
+    })?;
+    let serving = Serving::start(&kv::Plan {
+        doors: Doors::of_server(address),
+        workers,
+        databases: KV_DATABASES,
+        import: None,
+        settings: vec![("dir".into(), directory.display().to_string())],
+    })?;
+    for door in &serving.listening {
+        tracing::info!(kind = door.kind, place = door.place, "key-value engine started");
+    }
+    Ok(Some(serving))
 }
 
 async fn serve(front: Arc<Front>, listener: std::net::TcpListener, stopped: watch::Receiver<bool>) {

@@ -39,7 +39,8 @@ pub struct Listen {
 
 impl Listen {
     /// A server's port.
-    const SERVER: Self = Self { backlog: BACKLOG_MAX, port_flags: "--port-base or --listen", address_flag: "--listen" };
+    pub const SERVER: Self =
+        Self { backlog: BACKLOG_MAX, port_flags: "--port-base or --listen", address_flag: "--listen" };
 }
 
 /// As [`listen`], for another purpose.

@@ -35,10 +35,14 @@ impl KvServer {
     }
 
     pub(crate) fn client(&self) -> Client<TcpStream> {
-        let stream = TcpStream::connect(&self.address).expect("the server listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
-        Client::new(stream)
+        connect(&self.address)
     }
+}
+
+pub(crate) fn connect(address: &str) -> Client<TcpStream> {
+    let stream = TcpStream::connect(address).expect("the server listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
+    Client::new(stream)
 }
 
 /// One connection, of whatever kind.

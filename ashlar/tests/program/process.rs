@@ -85,6 +85,8 @@ impl Running {
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ASHLAR_")) {
             command.env_remove(name);
         }
+        // Servers of tests run beside each other: only those that are about it have a key-value engine.
+        command.env("ASHLAR_KV_PORT", "0");
         command.args(arguments).envs(environment.iter().copied());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program was built");

@@ -2,7 +2,8 @@
 
 use std::net::TcpListener;
 
-use super::process::{Running, Scratch, get, signal, status, until};
+use super::keyvalue::connect;
+use super::process::{Running, Scratch, check_fails, get, signal, status, until};
 
 /// The first of three free ports in a row.
 fn port_base() -> u16 {
@@ -15,27 +16,41 @@ fn port_base() -> u16 {
     (0..1_000).find_map(|_| find()).expect("there are three free ports in a row")
 }
 
-fn start(data: &str, port: u16) -> Running {
-    Running::start(&["up", "--data", data, "--port-base", &port.to_string(), "--workers", "1"], &[])
+fn start(data: &str, port: u16, kv_port: u16) -> Running {
+    let (port, kv_port) = (port.to_string(), kv_port.to_string());
+    Running::start(&["up", "--data", data, "--port-base", &port, "--kv-port", &kv_port, "--workers", "1"], &[])
 }
 
-/// The id and process id of each server, from the table.
-fn table(up: &Running) -> Vec<(String, u32)> {
+/// A server, from the table.
+#[derive(Debug)]
+struct Row {
+    id: String,
+    pid: u32,
+    kv: String,
+}
+
+fn table(up: &Running) -> Vec<Row> {
     Running::line(&up.out, "ashlar is up: 3 servers");
     Running::line(&up.out, "server ");
     let rows = (0..3).map(|_| Running::line(&up.out, "127.0.0.1:"));
     let cells = rows.map(|row| row.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
-    cells.map(|cells| (cells[0].clone(), cells[1].parse().expect("a process id"))).collect()
+    let row = |cells: Vec<String>| Row {
+        id: cells[0].clone(),
+        pid: cells[1].parse().expect("a process id"),
+        kv: cells[3].clone(),
+    };
+    cells.map(row).collect()
 }
 
 #[test]
 fn starts_restarts_and_stops() {
     let scratch = Scratch::new();
     let (data, port) = (scratch.path("data"), port_base());
-    let mut up = start(&data, port);
+    let mut up = start(&data, port, 0);
     let servers = table(&up);
+    assert!(servers.iter().all(|server| server.kv == "-"), "{servers:?}");
 
-    signal(servers[2].1, "KILL");
+    signal(servers[2].pid, "KILL");
     Running::line(&up.out, "server 3 (pid ");
     Running::line(&up.out, "server 3 runs again");
     let address = format!("127.0.0.1:{}", port + 2);
@@ -47,8 +62,8 @@ fn starts_restarts_and_stops() {
     assert!(get(&address, "/health/live").is_none(), "no server outlives an orderly end");
 
     // The same data again: the same servers.
-    let mut again = start(&data, port);
-    let ids = |servers: &[(String, u32)]| servers.iter().map(|(id, _)| id.clone()).collect::<Vec<_>>();
+    let mut again = start(&data, port, 0);
+    let ids = |servers: &[Row]| servers.iter().map(|server| server.id.clone()).collect::<Vec<_>>();
     assert_eq!(ids(&table(&again)), ids(&servers));
 
     // No server outlives the program that watches it.
@@ -57,4 +72,33 @@ fn starts_restarts_and_stops() {
     until("the servers' end", || {
         (0..3).all(|more| get(&format!("127.0.0.1:{}", port + more), "/health/live").is_none())
     });
+}
+
+#[test]
+fn every_server_has_a_key_value_engine_of_its_own() {
+    let scratch = Scratch::new();
+    let (data, port, kv_port) = (scratch.path("data"), port_base(), port_base());
+    let mut up = start(&data, port, kv_port);
+    let servers = table(&up);
+    for (number, server) in servers.iter().enumerate() {
+        assert_eq!(server.kv, format!("127.0.0.1:{}", usize::from(kv_port) + number));
+        assert_eq!(connect(&server.kv).ask(&["SET", "number", &number.to_string()]), "OK");
+    }
+    for (number, server) in servers.iter().enumerate() {
+        assert_eq!(connect(&server.kv).ask(&["GET", "number"]), number.to_string());
+    }
+    let taken = ["up", "--data", &scratch.path("other"), "--port-base", "65000", "--kv-port", &kv_port.to_string()];
+    let expected = [&format!("port {kv_port} of 127.0.0.1 is in use"), "--kv-port (0 for none)", "Redis or Valkey"];
+    check_fails(&taken, &[], 1, &expected);
+    let server = ["server", "--data", &scratch.path("more"), "--listen", "127.0.0.1:0"];
+    check_fails(&server, &[("ASHLAR_KV_PORT", &kv_port.to_string())], 1, &expected[..2]);
+    up.signal("INT");
+    assert_eq!(up.wait(), Some(0));
+
+    let mut again = start(&data, port, kv_port);
+    for (number, server) in table(&again).iter().enumerate() {
+        assert_eq!(connect(&server.kv).ask(&["GET", "number"]), number.to_string(), "the data stays");
+    }
+    again.signal("INT");
+    assert_eq!(again.wait(), Some(0));
 }

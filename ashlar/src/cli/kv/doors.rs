@@ -83,5 +83,7 @@ pub(super) fn plan(arguments: &DoorArguments) -> Doors {
         tls: arguments.tls_port.zip(files).map(|(port, files)| TlsDoor { port, files }),
         unix: arguments.unix.clone().map(|path| UnixDoor { path, mode: arguments.unix_mode }),
         backlog: arguments.backlog,
+        port_flag: "--port",
+        address_flag: "--bind",
     }
 }

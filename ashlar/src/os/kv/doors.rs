@@ -30,6 +30,10 @@ pub struct Doors {
     pub unix: Option<UnixDoor>,
     /// Connections that wait in the kernel for a worker; the kernel may allow fewer.
     pub backlog: u16,
+    /// The flags that choose other ports for plain TCP.
+    pub port_flag: &'static str,
+    /// The flag that chooses other addresses.
+    pub address_flag: &'static str,
 }
 
 /// A port under TLS.
@@ -69,10 +73,18 @@ pub(super) struct Open {
 }
 
 impl Doors {
-    /// One port for plain TCP, and nothing else.
+    /// One port for plain TCP, and nothing else: that of a server in a cluster.
     #[must_use]
-    pub fn tcp(address: SocketAddr) -> Self {
-        Self { addresses: vec![address.ip()], port: Some(address.port()), tls: None, unix: None, backlog: BACKLOG }
+    pub fn of_server(address: SocketAddr) -> Self {
+        Self {
+            addresses: vec![address.ip()],
+            port: Some(address.port()),
+            tls: None,
+            unix: None,
+            backlog: BACKLOG,
+            port_flag: "--kv-port (0 for none)",
+            address_flag: "--kv-bind",
+        }
     }
 
     /// Listens everywhere, once for each of `workers`.
@@ -108,8 +120,8 @@ impl Doors {
         for &address in &self.addresses {
             let how = Listen {
                 backlog: self.backlog.into(),
-                port_flags: if kind == "tls" { "--tls-port" } else { "--port" },
-                address_flag: "--bind",
+                port_flags: if kind == "tls" { "--tls-port" } else { self.port_flag },
+                address_flag: self.address_flag,
             };
             let address = SocketAddr::new(address, port);
             let listeners = sockets::listen_as(address, open.doors.len(), how)?;
@@ -170,6 +182,7 @@ fn cannot_listen(path: &Path, error: &io::Error) -> Failure {
 }
 
 /// A socket's place in the file system, removed at the end.
+#[derive(Debug)]
 pub(super) struct SocketFile(PathBuf);
 
 impl Drop for SocketFile {
