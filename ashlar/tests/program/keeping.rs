@@ -109,7 +109,7 @@ fn check(address: &str, progress: &[Arc<Progress>]) {
 fn acknowledged_writes_survive_kills() {
     let rounds = std::env::var("ASHLAR_KILL_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(ROUNDS);
     let (scratch, address) = (Scratch::new(), nobody());
-    let data = scratch.path("data");
+    let data = scratch.path("");
     let progress: Vec<Arc<Progress>> = (0..WRITERS).map(|_| Arc::default()).collect();
     let mut total = 0;
     for round in 0..rounds {
