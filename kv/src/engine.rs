@@ -128,6 +128,12 @@ impl Engine {
         &self.journal
     }
 
+    /// What a script does, once, that has run for some milliseconds: it lets others use the worker of its thread, so that
+    /// they can be told that the server is busy, or end the script. It is called on the thread that runs the script.
+    pub fn set_give_way(&self, give_way: Box<dyn Fn() + Send + Sync>) {
+        self.scripts.running.set_give_way(give_way);
+    }
+
     /// Clients that wait: for a key, or for the end of a pause.
     pub(crate) fn blocked_clients(&self) -> usize {
         self.waiting.clients() + self.pause.held()

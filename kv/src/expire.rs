@@ -35,7 +35,8 @@ impl Engine {
 
     /// Takes keys out of one shard. Returns how many.
     fn expire_keys(&self, number: usize, settings: &Settings, now: Now) -> usize {
-        let mut shard = self.keyspace.shard(number);
+        // What a slow script holds is left for the next tick.
+        let Some(mut shard) = self.keyspace.shard_unless(number, self.scripts.running.slow()) else { return 0 };
         let found = shard.expire_some(now.unix_ms(), KEYS_TURN);
         self.log_removed(&found, now.unix_ms());
         found.iter().for_each(|(_, key)| self.invalidate_gone(key));
@@ -50,7 +51,8 @@ impl Engine {
 
     /// Takes fields out of hashes of one shard. Returns how many.
     fn expire_fields(&self, number: usize, settings: &Settings, now: Now) -> usize {
-        let mut shard = self.keyspace.shard(number);
+        // What a slow script holds is left for the next tick.
+        let Some(mut shard) = self.keyspace.shard_unless(number, self.scripts.running.slow()) else { return 0 };
         let reaped = shard.reap_fields(now.unix_ms(), FIELDS_TURN);
         let mut written = Written::default();
         for Reaped { database, name, fields, is_gone } in &reaped {

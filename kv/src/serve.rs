@@ -20,6 +20,8 @@ use crate::waiting::{Place, Rank, Waiter};
 enum Tried {
     /// It has its reply.
     Served,
+    /// A slow script holds its keys.
+    Later,
     /// It found nothing, or something of another kind is behind the key.
     InVain,
     /// Nothing is behind the key, and the command does not ask for that.
@@ -138,6 +140,15 @@ impl Engine {
                 let (tried, changed) = self.try_again(&waiter, &place, settings, now);
                 places.extend(changed);
                 is_absent |= matches!(tried, Tried::Absent);
+                if matches!(tried, Tried::Later) {
+                    places.push_front(place);
+                    self.scripts.defer(std::mem::take(&mut places).into());
+                    break;
+                }
+            }
+            if places.is_empty() && !self.scripts.running.is_slow() {
+                // The script may have ended before they were left for it.
+                places.extend(self.scripts.take_deferred());
             }
         }
     }
@@ -151,7 +162,12 @@ impl Engine {
         (client.database, client.protocol) = (waiter.database, waiter.protocol);
         let (mut reply, mut effects) = (Reply::new(waiter.protocol), Effects::default());
         let ready = run::find(self, args).expect("it was found before it waited");
-        let mut keys = run::lock(self, settings, ready, args, waiter.database, now);
+        let Some(mut keys) = run::lock(self, settings, ready, args, waiter.database, now) else {
+            if let Some(how) = waiter.unclaim() {
+                self.waiting.end(waiter, how);
+            }
+            return (Tried::Later, Vec::new());
+        };
         let kind = keys.peek(keys.key(&place.1)).map(Found::kind);
         let permitted = self.permit(&client, ready.command, args, Context::TopLevel, now.unix_ms());
         let tried = if kind.is_none() && !waiter.awaited.or_gone {

@@ -30,6 +30,8 @@ use crate::waiting::Waiter;
 const STRANGER_BYTES_MAX: usize = 1 << 20;
 /// Room for replies that a connection keeps.
 const OUTPUT_BYTES: usize = 16 << 10;
+/// After how long a request is read again that a slow script has held back.
+const SCRIPT_PATIENCE: Duration = Duration::from_millis(10);
 
 /// One connection.
 #[derive(Debug)]
@@ -377,6 +379,11 @@ impl Session {
         if self.client.is_monitor && (may_write(flags) || flags.has(Flags::READONLY)) {
             return Err(Error::new("ERR Replica can't interact with the keyspace"));
         }
+        if !flags.has(Flags::ALLOW_BUSY)
+            && let Some(busy) = self.engine.scripts.running.refusal(now.instant, self.settings.script_ms_max)
+        {
+            return Err(busy);
+        }
         if self.engine.pause.is_on() && self.is_held_back(ready, now) {
             return Ok(());
         }
@@ -393,11 +400,16 @@ impl Session {
         let engine = Arc::clone(&self.engine);
         let settings = Arc::clone(&self.settings);
         let database = self.client.database;
-        let mut keys = match &self.client.transaction {
+        let keys = match &self.client.transaction {
             Some(open) if transaction::is_exec(ready.command) => {
                 run::lock_all(&engine, &settings, &open.queued, &self.client.watched, database, now)
             }
             _ => run::lock(&engine, &settings, ready, args, database, now),
+        };
+        let Some(mut keys) = keys else {
+            // A script holds them. The same request is read again: then the script has ended, or is too slow.
+            self.held = Some(now.instant + SCRIPT_PATIENCE);
+            return Ok(());
         };
         let frame = Frame { engine: &engine, settings: &settings, now, may_wait: true, is_script: false };
         run::run(&frame, ready, args, &mut self.client, &mut keys, &mut self.reply, &mut self.effects);
@@ -465,7 +477,11 @@ impl Session {
         }
         frame.engine.settle(frame.settings, &mut keys, &mut self.effects);
         drop(keys);
-        let found = std::mem::take(&mut self.effects.ready);
+        let mut found = std::mem::take(&mut self.effects.ready);
+        if self.effects.ran_script {
+            self.effects.ran_script = false;
+            found.extend(frame.engine.scripts.take_deferred());
+        }
         if !found.is_empty() {
             frame.engine.serve(found, frame.settings, frame.now);
         }

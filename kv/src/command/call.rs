@@ -55,6 +55,8 @@ pub(crate) struct Effects {
     pub(crate) ready: Vec<(usize, Box<[u8]>)>,
     /// Keys that have changed, and who did it: nothing while nobody tracks keys.
     pub(crate) changed: Vec<(Box<[u8]>, Option<ClientId>)>,
+    /// A script has run: others may have left keys for after it.
+    pub(crate) ran_script: bool,
     /// The command found nothing and wants to wait.
     pub(crate) wait: Option<Wait>,
 }

@@ -12,6 +12,7 @@ pub(crate) mod debug;
 pub(crate) mod dump;
 pub(crate) mod elements;
 pub(crate) mod expire;
+pub(crate) mod function;
 pub(crate) mod generic;
 pub(crate) mod geo;
 pub(crate) mod hash;
@@ -54,6 +55,7 @@ const FAMILIES: &[&[(&str, Run)]] = &[
     debug::RUNS,
     dump::RUNS,
     expire::RUNS,
+    function::RUNS,
     generic::RUNS,
     geo::RUNS,
     hash::RUNS,

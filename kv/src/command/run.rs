@@ -36,7 +36,7 @@ enum Needs {
 }
 
 /// Commands without keys in their words that nevertheless look at keys.
-const EVERYTHING: [&str; 20] = [
+const EVERYTHING: [&str; 30] = [
     "dbsize",
     "debug",
     "eval",
@@ -48,12 +48,23 @@ const EVERYTHING: [&str; 20] = [
     "flushall",
     "config|resetstat",
     "flushdb",
+    // Whoever looks at scripts holds all keys: so nobody does while one runs.
+    "function|delete",
+    "function|dump",
+    "function|flush",
+    "function|list",
+    "function|load",
+    "function|restore",
     "info",
     "keys",
     "memory|doctor",
     "memory|stats",
     "randomkey",
     "scan",
+    "script|exists",
+    "script|flush",
+    "script|load",
+    "script|show",
     "sort",
     "sort_ro",
     "swapdb",
@@ -185,7 +196,7 @@ pub(crate) fn slots(ready: Ready, args: Args<'_>, into: &mut Vec<Slot>) {
     }
 }
 
-/// Locks the keys that a call names.
+/// Locks the keys that a call names, unless a script holds them that is slow.
 pub(crate) fn lock<'e>(
     engine: &'e Engine,
     settings: &Settings,
@@ -193,9 +204,10 @@ pub(crate) fn lock<'e>(
     args: Args<'_>,
     database: usize,
     now: Now,
-) -> Keys<'e> {
+) -> Option<Keys<'e>> {
     let access = access(settings, now);
-    let lock = |wanted: Lock<'_>| engine.keyspace.lock(wanted, database, now.unix_ms(), access);
+    let is_slow = engine.scripts.running.slow();
+    let lock = |wanted: Lock<'_>| engine.keyspace.lock_unless(wanted, (database, now.unix_ms()), access, is_slow);
     match ready.needs {
         Needs::Nothing => lock(Lock::Nothing),
         Needs::Word(at) => lock(args.get(at).map_or(Lock::Nothing, |word| Lock::Slot(Slot::of(word)))),
@@ -208,7 +220,7 @@ pub(crate) fn lock<'e>(
     }
 }
 
-/// Locks the keys of several calls together, and those that are watched.
+/// Locks the keys of several calls together, and those that are watched, unless a script holds them that is slow.
 pub(crate) fn lock_all<'e>(
     engine: &'e Engine,
     settings: &Settings,
@@ -216,7 +228,7 @@ pub(crate) fn lock_all<'e>(
     watched: &[(usize, Box<[u8]>)],
     database: usize,
     now: Now,
-) -> Keys<'e> {
+) -> Option<Keys<'e>> {
     let mut found: Vec<Slot> = watched.iter().map(|(_, key)| Slot::of(key)).collect();
     let mut wants_all = false;
     for call in calls {
@@ -226,7 +238,8 @@ pub(crate) fn lock_all<'e>(
         slots(ready, call.args(), &mut found);
     }
     let wanted = if wants_all { Lock::Everything } else { Lock::Slots(&found) };
-    engine.keyspace.lock(wanted, database, now.unix_ms(), access(settings, now))
+    let is_slow = engine.scripts.running.slow();
+    engine.keyspace.lock_unless(wanted, (database, now.unix_ms()), access(settings, now), is_slow)
 }
 
 /// How uses of keys are noted now.

@@ -15,6 +15,7 @@ pub(super) const RUNS: &[(&str, Run)] = &[
     ("script|exists", exists),
     ("script|flush", flush),
     ("script|help", help),
+    ("script|kill", kill),
     ("script|load", load),
     ("script|show", show),
 ];
@@ -77,6 +78,12 @@ fn flush(call: &mut Call<'_, '_>) -> Result<(), Error> {
         return Err(Error::new("ERR SCRIPT FLUSH only support SYNC|ASYNC option"));
     }
     call.engine.scripts.evals().clear();
+    call.reply.ok();
+    Ok(())
+}
+
+fn kill(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    call.engine.scripts.running.kill(Purpose::Scripts)?;
     call.reply.ok();
     Ok(())
 }

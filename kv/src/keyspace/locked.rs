@@ -4,7 +4,11 @@
 //! commands wait for each other; then the command runs to its end, alone in them. What a command sees honours expiry: a key
 //! that has expired is gone, whether it was taken out already or not.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::access::AccessClock;
 use super::record::{Kind, Record};
@@ -14,6 +18,9 @@ use crate::memory::arena::Handle;
 use crate::memory::gauge::Gauge;
 use crate::memory::hash_key::HashKey;
 use crate::value::{Collection, Object};
+
+/// How long a lock is waited for before it is looked whether its holder is slow.
+const PATIENCE: Duration = Duration::from_millis(1);
 
 /// Everything there is, behind locks.
 #[derive(Debug)]
@@ -108,25 +115,62 @@ impl Keyspace {
     /// Locks one shard for work that is no command's: expiry, statistics, snapshots.
     pub(crate) fn shard(&self, number: usize) -> MutexGuard<'_, Shard> {
         // Whoever panics with the lock ends the process: there is no state to mistrust.
-        self.shards[number].lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.shards[number].lock()
+    }
+
+    /// The same, unless whoever holds it is slow.
+    pub(crate) fn shard_unless(&self, number: usize, is_slow: &AtomicBool) -> Option<MutexGuard<'_, Shard>> {
+        let shard = &self.shards[number];
+        if let Some(held) = shard.try_lock() {
+            return Some(held);
+        }
+        loop {
+            if is_slow.load(Ordering::Acquire) {
+                return None;
+            }
+            if let Some(held) = shard.try_lock_for(PATIENCE) {
+                return Some(held);
+            }
+        }
     }
 
     /// Locks what a command wants; waits for others.
     pub(crate) fn lock(&self, wanted: Lock<'_>, database: usize, now_ms: i64, access: AccessClock) -> Keys<'_> {
-        let held = match wanted {
+        let held = self.held(wanted, |number| Some(self.shard(number))).expect("no one gives up");
+        self.keys(held, database, now_ms, access)
+    }
+
+    /// The same, unless whoever holds one of them is slow.
+    pub(crate) fn lock_unless(
+        &self,
+        wanted: Lock<'_>,
+        (database, now_ms): (usize, i64),
+        access: AccessClock,
+        is_slow: &AtomicBool,
+    ) -> Option<Keys<'_>> {
+        let held = self.held(wanted, |number| self.shard_unless(number, is_slow))?;
+        Some(self.keys(held, database, now_ms, access))
+    }
+
+    fn held<'s>(&'s self, wanted: Lock<'_>, lock: impl Fn(usize) -> Option<MutexGuard<'s, Shard>>) -> Option<Held<'s>> {
+        Some(match wanted {
             Lock::Nothing => Held::Nothing,
             Lock::Slot(slot) => {
                 let number = self.shard_of(slot);
-                Held::One(number, self.shard(number))
+                Held::One(number, lock(number)?)
             }
             Lock::Slots(slots) => {
                 let mut numbers: Vec<usize> = slots.iter().map(|slot| self.shard_of(*slot)).collect();
                 numbers.sort_unstable();
                 numbers.dedup();
-                Held::Several(numbers.into_iter().map(|number| (number, self.shard(number))).collect())
+                let locked = numbers.into_iter().map(|number| lock(number).map(|shard| (number, shard)));
+                Held::Several(locked.collect::<Option<_>>()?)
             }
-            Lock::Everything => Held::All((0..self.shards.len()).map(|number| self.shard(number)).collect()),
-        };
+            Lock::Everything => Held::All((0..self.shards.len()).map(lock).collect::<Option<_>>()?),
+        })
+    }
+
+    fn keys<'s>(&'s self, held: Held<'s>, database: usize, now_ms: i64, access: AccessClock) -> Keys<'s> {
         Keys { space: self, held, database, now_ms, access, chance: 0, expired: Vec::new(), emptied: Vec::new() }
     }
 }

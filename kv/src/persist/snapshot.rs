@@ -69,12 +69,13 @@ impl Snapshot {
         let encoder = || Encoder::new(settings.compresses, settings.list_fill);
         let version = if takes_fields { Version::Valkey80 } else { Version::Redis11 };
         let is_log_base = purpose == Purpose::LogBase;
-        let writer = with_facts(now, is_log_base, |facts| Writer::begin(version, encoder(), facts));
+        let mut writer = with_facts(now, is_log_base, |facts| Writer::begin(version, encoder(), facts));
         let clock = run::access(&settings, now);
         let mut keys = engine.keyspace.lock(Lock::Everything, 0, now.unix_ms(), clock);
         for number in 0..engine.keyspace.shards() {
             keys.shard_at(number).begin_cut(encoder(), clock, takes_fields);
         }
+        engine.libraries().iter().for_each(|text| writer.library(text));
         let position = if is_log_base { engine.journal.cut() } else { 0 };
         drop(keys);
         Self {

@@ -63,6 +63,7 @@ pub(crate) fn export(engine: &Engine, keys: &Keys<'_>, settings: &Settings, now:
     let version = if needs_valkey { Version::Valkey80 } else { Version::Redis11 };
     let encoder = Encoder::new(settings.compresses, settings.list_fill);
     let mut writer = with_facts(now, false, |facts| Writer::begin(version, encoder, facts));
+    engine.libraries().iter().for_each(|text| writer.library(text));
     for database in databases {
         let count: usize = keys.shards().map(|shard| shard.keys(database)).sum();
         if count == 0 {

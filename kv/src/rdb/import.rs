@@ -71,6 +71,8 @@ pub enum ImportCause {
     Duplicate(Vec<u8>),
     /// It has more libraries than can be.
     Libraries,
+    /// A library of functions cannot be loaded: why, in words.
+    Library(String),
 }
 
 impl fmt::Display for ImportError {
@@ -87,6 +89,7 @@ impl fmt::Display for ImportError {
             ImportCause::Database(number) => write!(f, "there is no database {number}"),
             ImportCause::Duplicate(key) => write!(f, "key `{}` is there twice", key.escape_ascii()),
             ImportCause::Libraries => f.write_str("there are too many libraries of functions"),
+            ImportCause::Library(why) => write!(f, "a library of functions cannot be loaded: {why}"),
         }
     }
 }
@@ -154,6 +157,7 @@ impl Loader {
                     if self.imported.libraries.len() == LIBRARIES_MAX {
                         return Err(at(ImportCause::Libraries));
                     }
+                    engine.load_library(&text).map_err(|why| at(ImportCause::Library(why)))?;
                     self.imported.libraries.push(text);
                 }
                 Some(Item::End) => {}

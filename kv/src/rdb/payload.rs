@@ -1,6 +1,6 @@
-//! One value with its type, a version and a checksum: what DUMP gives and RESTORE takes.
+//! One value with its type, a version and a checksum: what DUMP gives and RESTORE takes. Libraries of functions the same way.
 
-use super::code::{VERSION, VERSION_FOREIGN, VERSION_VALKEY, kind};
+use super::code::{VERSION, VERSION_FOREIGN, VERSION_VALKEY, kind, opcode};
 use super::crc::Crc;
 use super::decode::{Decoded, Rules, decode};
 use super::encode::{Encoder, Value};
@@ -54,11 +54,15 @@ impl From<Damage> for Refused {
 pub(crate) fn encode(encoder: &mut Encoder, value: Value<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     encoder.value(value, &mut out);
-    let version = if value.needs_valkey() { VERSION_VALKEY } else { VERSION };
-    out.extend_from_slice(&version.to_le_bytes());
-    let sum = Crc::of(&out);
-    out.extend_from_slice(&sum.to_le_bytes());
+    end(&mut out, if value.needs_valkey() { VERSION_VALKEY } else { VERSION });
     out
+}
+
+/// Adds the version and the checksum.
+fn end(out: &mut Vec<u8>, version: u16) {
+    out.extend_from_slice(&version.to_le_bytes());
+    let sum = Crc::of(out);
+    out.extend_from_slice(&sum.to_le_bytes());
 }
 
 /// The value of a payload.
@@ -70,14 +74,7 @@ pub(crate) fn decode_value<'a>(
     check: VersionCheck,
     rules: &Rules<'_>,
 ) -> Result<Decoded<'a>, Refused> {
-    let (body, foot) = payload.split_last_chunk::<FOOT_BYTES>().ok_or(Refused::Foot)?;
-    let version = u16::from_le_bytes([foot[0], foot[1]]);
-    let is_foreign = (VERSION_FOREIGN..VERSION_VALKEY).contains(&version);
-    let is_taken = check == VersionCheck::Relaxed || (!is_foreign && version <= VERSION_VALKEY);
-    let sum = Crc::of(&payload[..payload.len() - CHECKSUM_BYTES]);
-    if !is_taken || foot[2..] != sum.to_le_bytes() {
-        return Err(Refused::Foot);
-    }
+    let (body, is_foreign) = body_of(payload, check).ok_or(Refused::Foot)?;
     let (number, rest) = body.split_first().ok_or(Damage::Short)?;
     if *number == kind::HASH_2 && is_foreign {
         return Err(Damage::Type(*number).into());
@@ -86,4 +83,47 @@ pub(crate) fn decode_value<'a>(
     let value = decode(*number, &mut source, rules)?;
     source.finish()?;
     Ok(value)
+}
+
+/// What is before the version and the checksum, and whether the version is one of Redis after it left the common format;
+/// nothing if the version is not taken or the checksum is wrong.
+fn body_of(payload: &[u8], check: VersionCheck) -> Option<(&[u8], bool)> {
+    let (body, foot) = payload.split_last_chunk::<FOOT_BYTES>()?;
+    let version = u16::from_le_bytes([foot[0], foot[1]]);
+    let is_foreign = (VERSION_FOREIGN..VERSION_VALKEY).contains(&version);
+    let is_taken = check == VersionCheck::Relaxed || (!is_foreign && version <= VERSION_VALKEY);
+    let sum = Crc::of(&payload[..payload.len() - CHECKSUM_BYTES]);
+    (is_taken && foot[2..] == sum.to_le_bytes()).then_some((body, is_foreign))
+}
+
+/// Libraries of functions as a payload: their texts.
+pub(crate) fn encode_libraries<'t>(encoder: &mut Encoder, texts: impl Iterator<Item = &'t [u8]>) -> Vec<u8> {
+    let mut out = Vec::new();
+    for text in texts {
+        out.push(opcode::LIBRARY);
+        encoder.text(text, &mut out);
+    }
+    end(&mut out, VERSION);
+    out
+}
+
+/// The texts of a payload of libraries.
+///
+/// # Errors
+/// What is wrong, in words. The caller's fault; the same payload fails again.
+pub(crate) fn decode_libraries(payload: &[u8], check: VersionCheck) -> Result<Vec<Vec<u8>>, &'static str> {
+    let (mut rest, _) = body_of(payload, check).ok_or("DUMP payload version or checksum are wrong")?;
+    let mut texts = Vec::new();
+    while let Some((kind, behind)) = rest.split_first() {
+        match *kind {
+            opcode::LIBRARY => {}
+            opcode::LIBRARY_PRE_RELEASE => return Err("Pre-GA function format not supported"),
+            _ => return Err("given type is not a function"),
+        }
+        let mut source = Source::new(behind);
+        let text = source.text_kept().map_err(|_| "Failed loading library payload")?;
+        texts.push(text.into_owned());
+        rest = source.rest();
+    }
+    Ok(texts)
 }

@@ -136,6 +136,11 @@ impl<'a> Source<'a> {
         if self.rest.is_empty() { Ok(()) } else { Err(Damage::Long) }
     }
 
+    /// What was not read yet.
+    pub(super) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
     pub(super) fn bytes(&mut self, count: usize) -> Result<&'a [u8], Damage> {
         let (taken, rest) = self.rest.split_at_checked(count).ok_or(Damage::Short)?;
         self.rest = rest;

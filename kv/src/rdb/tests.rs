@@ -274,15 +274,16 @@ fn every_flipped_bit_of_a_file_is_refused() {
 
 #[test]
 fn libraries_and_unknown_facts_pass() {
+    const LIBRARY: &[u8] = b"#!lua name=mylib\nserver.register_function('f', function() return 1 end)";
     let encoder = Encoder::new(true, Fill::default());
     let mut writer = Writer::begin(Version::Redis11, encoder, &[("some-fact", b"of somebody")]);
-    writer.library(b"#!lua name=mylib\n");
+    writer.library(LIBRARY);
     let mut file = writer.take();
     writer.database(2, 1, 0);
     writer.entry(b"key", Attributes::default(), Value::String(b"value"));
     file.extend_from_slice(&writer.end());
     let (mut talk, imported) = import(&file, 3).unwrap();
-    assert_eq!(imported.libraries, [b"#!lua name=mylib\n"]);
+    assert_eq!(imported.libraries, [LIBRARY]);
     assert_eq!(talk.say(0, "SELECT 2"), "OK");
     assert_eq!(talk.say(0, "GET key"), "\"value\"");
 }

@@ -41,7 +41,6 @@ impl Writer {
     }
 
     /// A library of functions: its text.
-    #[cfg_attr(not(test), expect(dead_code, reason = "there are no libraries before there are functions"))]
     pub(crate) fn library(&mut self, text: &[u8]) {
         self.out.push(opcode::LIBRARY);
         self.encoder.text(text, &mut self.out);

@@ -9,6 +9,7 @@ use sha1::{Digest, Sha1};
 
 use super::arguments::{Arguments, text_of, type_name};
 use super::convert::{error_text, value_of};
+use super::library::Registering;
 use super::machine::{Purpose, Shared, Wish, is_sandbox};
 use super::thrown::{self, Thrown};
 use crate::resp::{Protocol, Request};
@@ -71,9 +72,11 @@ pub(crate) fn server(lua: &Lua, purpose: Purpose, exchange: &Shared, slot: &Tabl
 }
 
 /// The same while a library is loaded: all that it can do is to register its functions.
-pub(crate) fn loading(lua: &Lua) -> mlua::Result<Table> {
+pub(crate) fn loading(lua: &Lua, registering: &Registering) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     common(lua, &table)?;
+    let registering = registering.clone();
+    table.raw_set("register_function", function(lua, move |arguments| registering.register(&arguments))?)?;
     Ok(table)
 }
 

@@ -4,12 +4,14 @@
 //! most part never seen again: of them only so many are kept, and whichever was not run for the longest time goes first.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use mlua::RegistryKey;
 use sha1::{Digest, Sha1};
 
 use super::flags::{ScriptFlags, read_head};
 use super::machine::{Machine, Purpose};
+use super::running::Watch;
 use crate::error::Error;
 
 /// Scripts of EVAL that are kept.
@@ -68,8 +70,9 @@ pub(crate) enum Origin {
 }
 
 /// All scripts, and the interpreter that they were compiled for.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Cache {
+    watch: Arc<Watch>,
     machine: Option<Machine>,
     scripts: BTreeMap<Sha, Script>,
     /// Those that came with EVAL, by when they were run.
@@ -81,6 +84,19 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
+    /// No scripts; those that run are watched.
+    pub(crate) fn new(watch: Arc<Watch>) -> Self {
+        Self {
+            watch,
+            machine: None,
+            scripts: BTreeMap::new(),
+            ranks: BTreeMap::new(),
+            last_rank: 0,
+            evicted: 0,
+            text_bytes: 0,
+        }
+    }
+
     /// A script.
     pub(crate) fn get(&self, sha: Sha) -> Option<&Script> {
         self.scripts.get(&sha)
@@ -116,7 +132,7 @@ impl Cache {
             return Ok(sha);
         }
         let head = read_head(text).map_err(|what| Error::text(format!("ERR {what}")))?;
-        let machine = self.machine.get_or_insert_with(|| Machine::new(Purpose::Scripts));
+        let machine = self.machine.get_or_insert_with(|| Machine::new(Purpose::Scripts, &self.watch));
         let function = machine.compile(head.text, "@user_script");
         let function =
             function.map_err(|what| Error::text(format!("ERR Error compiling script (new function): {what}")))?;
@@ -145,7 +161,7 @@ impl Cache {
     /// Forgets all of them, and all that they have left in the interpreter.
     pub(crate) fn clear(&mut self) {
         let evicted = self.evicted;
-        *self = Self { evicted, ..Self::default() };
+        *self = Self { evicted, ..Self::new(Arc::clone(&self.watch)) };
     }
 
     fn next_rank(&mut self, sha: Sha) -> u64 {

@@ -13,6 +13,8 @@ use mlua::chunk::ChunkMode;
 use mlua::{Function, Lua, LuaOptions, RegistryKey, StdLib, Table, Value};
 
 use super::api;
+use super::library::{Registered, Registering};
+use super::running::Watch;
 use super::thrown;
 use crate::resp::{Protocol, Reply, Request};
 
@@ -81,6 +83,10 @@ pub(crate) struct Machine {
     clean: Function,
     /// The function of the present run stands at 1.
     slot: Table,
+    /// Where a library that is loaded puts its functions.
+    registering: Registering,
+    watch: Arc<Watch>,
+    purpose: Purpose,
     runs: u32,
 }
 
@@ -98,27 +104,29 @@ impl Machine {
     ///
     /// # Panics
     /// There is no memory for it.
-    pub(crate) fn new(purpose: Purpose) -> Self {
-        Self::try_new(purpose).expect("the sandbox is a program without errors")
+    pub(crate) fn new(purpose: Purpose, watch: &Arc<Watch>) -> Self {
+        Self::try_new(purpose, Arc::clone(watch)).expect("the sandbox is a program without errors")
     }
 
-    fn try_new(purpose: Purpose) -> mlua::Result<Self> {
+    fn try_new(purpose: Purpose, watch: Arc<Watch>) -> mlua::Result<Self> {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::OS;
         let lua = Lua::new_with(libraries, LuaOptions::new())?;
         let (exchange, slot) = (Shared::default(), lua.create_table()?);
         let tables = lua.create_table()?;
         tables.raw_set("server", api::server(&lua, purpose, &exchange, &slot)?)?;
         super::lib::register(&lua, &tables)?;
+        let registering = Registering::default();
         let loading = match purpose {
             Purpose::Scripts => Value::Nil,
-            Purpose::Functions => Value::Table(api::loading(&lua)?),
+            Purpose::Functions => Value::Table(api::loading(&lua, &registering)?),
         };
         let sandbox = lua.load(include_str!("sandbox.lua")).set_name(SANDBOX_NAME).set_mode(ChunkMode::Text);
         let made: Table = sandbox.call((api::native(&lua)?, tables, loading))?;
         lua.set_memory_limit(MEMORY_BYTES_MAX)?;
         let (globals, run, load, clean) =
             (made.raw_get("globals")?, made.raw_get("run")?, made.raw_get("load")?, made.raw_get("clean")?);
-        Ok(Self { lua, exchange, globals, run, load, clean, slot, runs: 0 })
+        watch.attach(&lua, purpose, false)?;
+        Ok(Self { lua, exchange, globals, run, load, clean, slot, registering, watch, purpose, runs: 0 })
     }
 
     /// The interpreter.
@@ -172,6 +180,9 @@ impl Machine {
             (exchange.protocol, exchange.replication) = (Protocol::Resp2, api::REPLICATE_ALL);
         }
         let ended = self.run_with(function, keys, arguments, are_global, obey);
+        if self.watch.is_killed() {
+            self.watch.attach(&self.lua, self.purpose, false)?;
+        }
         self.slot.raw_set(1, Value::Nil)?;
         self.clean.call::<()>(())?;
         self.runs += 1;
@@ -219,15 +230,22 @@ impl Machine {
         Ok(table)
     }
 
-    /// Runs a library that registers its functions.
+    /// Runs a library that registers its functions. What it registered, or what it threw.
     ///
     /// # Errors
     /// The interpreter has no memory left.
-    pub(crate) fn load(&self, library: &RegistryKey) -> mlua::Result<Ended> {
+    pub(crate) fn load(&self, library: &RegistryKey) -> mlua::Result<Result<Vec<Registered>, Value>> {
         let library: Function = self.lua.registry_value(library)?;
-        let (is_ok, value): (bool, Value) = self.load.call(library)?;
+        self.registering.begin();
+        self.watch.attach(&self.lua, self.purpose, true)?;
+        let ended = self.load.call::<(bool, Value)>(library);
+        self.watch.attach(&self.lua, self.purpose, false)?;
+        let registered = self.registering.end();
+        let (is_ok, value) = ended?;
         self.clean.call::<()>(())?;
-        Ok(Ended { is_ok, value })
+        // What earlier libraries have left.
+        self.lua.expire_registry_values();
+        Ok(if is_ok { Ok(registered) } else { Err(thrown::plain(&self.lua, value)?) })
     }
 }
 

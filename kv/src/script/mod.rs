@@ -2,11 +2,13 @@
 //!
 //! In reading order: `thrown`, `arguments`, `number` (what passes between Lua and Rust), `convert` (replies as values and back),
 //! `api` (what scripts call), `machine` with `sandbox.lua` (an interpreter), `flags` (what scripts say about themselves), `cache`
-//! (scripts by their digest), `run` (one script while it runs), `lib` (the libraries that scripts find).
+//! (scripts by their digest), `library` (functions and their libraries), `running` (what others see of the script that runs),
+//! `run` (one script while it runs), `lib` (the libraries that scripts find).
 //!
-//! A script runs with all keys locked, as one command. What it calls runs as the commands of a transaction do.
+//! A script runs with all keys locked, as one command. What it calls runs as the commands of a transaction do. So there is one at
+//! a time, and one interpreter for scripts and one for functions are enough.
 
-#![allow(dead_code, reason = "functions and what INFO tells of scripts use the rest")]
+#![allow(dead_code, reason = "what INFO tells of scripts uses the rest")]
 
 mod api;
 mod arguments;
@@ -14,24 +16,88 @@ pub(crate) mod cache;
 mod convert;
 pub(crate) mod flags;
 mod lib;
+pub(crate) mod library;
 pub(crate) mod machine;
 mod number;
 pub(crate) mod run;
+pub(crate) mod running;
 mod thrown;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cache::Cache;
+use library::Libraries;
+use running::Running;
 
-/// All scripts of an engine, and what runs them.
-#[derive(Debug, Default)]
+use crate::waiting::Place;
+
+/// All scripts and functions of an engine, and what runs them.
+#[derive(Debug)]
 pub(crate) struct Scripts {
     evals: Mutex<Cache>,
+    libraries: Mutex<Libraries>,
+    /// Libraries and functions, for those who must not wait for a function.
+    counts: [AtomicUsize; 2],
+    pub(crate) running: Running,
+    /// Keys that commands wait for, to be served when the script that runs has ended.
+    deferred: Mutex<Vec<Place>>,
+}
+
+impl Default for Scripts {
+    fn default() -> Self {
+        let running = Running::default();
+        Self {
+            evals: Mutex::new(Cache::new(Arc::clone(running.watch()))),
+            libraries: Mutex::new(Libraries::new(Arc::clone(running.watch()))),
+            counts: Default::default(),
+            running,
+            deferred: Mutex::default(),
+        }
+    }
 }
 
 impl Scripts {
-    /// Scripts by digest. A command that holds keys may take it; who holds it takes no keys.
+    /// Scripts by digest. Who takes it holds all keys: a script that runs has both.
     pub(crate) fn evals(&self) -> MutexGuard<'_, Cache> {
         self.evals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same unless somebody has it.
+    pub(crate) fn try_evals(&self) -> Option<MutexGuard<'_, Cache>> {
+        self.evals.try_lock().ok()
+    }
+
+    /// Libraries of functions. Who takes it holds all keys, or is alone.
+    pub(crate) fn libraries(&self) -> MutexGuard<'_, Libraries> {
+        self.libraries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same unless somebody has it.
+    pub(crate) fn try_libraries(&self) -> Option<MutexGuard<'_, Libraries>> {
+        self.libraries.try_lock().ok()
+    }
+
+    /// Libraries have changed.
+    pub(crate) fn count(&self, libraries: &Libraries) {
+        let [count, functions] = &self.counts;
+        count.store(libraries.len(), Ordering::Relaxed);
+        functions.store(libraries.functions(), Ordering::Relaxed);
+    }
+
+    /// How many libraries there are, and how many functions in them.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let [libraries, functions] = &self.counts;
+        (libraries.load(Ordering::Relaxed), functions.load(Ordering::Relaxed))
+    }
+
+    /// Keys that nobody can serve now, because a script holds them.
+    pub(crate) fn defer(&self, places: Vec<Place>) {
+        self.deferred.lock().unwrap_or_else(PoisonError::into_inner).extend(places);
+    }
+
+    /// Those that were left for after the script.
+    pub(crate) fn take_deferred(&self) -> Vec<Place> {
+        std::mem::take(&mut *self.deferred.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -64,6 +64,7 @@ pub(crate) fn run(
         ));
     }
     let database = call.client.database;
+    let turn = call.engine.scripts.running.begin(order.purpose, order.name, call.args, call.now.instant);
     let is_readonly = order.is_readonly || order.flags.is_some_and(|flags| flags.has(ScriptFlags::NO_WRITES));
     let (keys, arguments) = (call.args.from(3).take(order.keys), call.args.from(3 + order.keys));
     let ended = {
@@ -72,6 +73,8 @@ pub(crate) fn run(
         let are_global = order.purpose == Purpose::Scripts;
         machine.run(function, (keys, arguments), are_global, |exchange| script.obey(exchange))
     };
+    drop(turn);
+    call.effects.ran_script = true;
     // A script may choose a database for itself.
     call.client.database = database;
     call.keys.select(database);
@@ -143,6 +146,9 @@ impl Script<'_, '_, '_> {
     fn run(&mut self, args: Args<'_>, reply: &mut Reply) {
         match self.admit(args) {
             Ok(ready) => {
+                if ready.spec().flags.has(Flags::WRITE) {
+                    self.call.engine.scripts.running.wrote();
+                }
                 let Call { engine, settings, now, .. } = *self.call;
                 let frame = Frame { engine, settings, now, may_wait: false, is_script: true };
                 let Call { client, keys, effects, .. } = &mut *self.call;

@@ -207,6 +207,9 @@ pub(crate) struct Settings {
     pub(crate) acl_log_max: usize,
     /// Whether new users may use all channels (`acl-pubsub-default`).
     pub(crate) acl_all_channels: bool,
+    /// Milliseconds that a script may run before others are told that the server is busy; 0 is no limit
+    /// (`busy-reply-threshold`).
+    pub(crate) script_ms_max: u64,
     /// How many clients there may be, and how much each may take.
     pub(crate) clients: ClientLimits,
     /// How keys and clients are chosen that go when memory is full.
@@ -239,6 +242,7 @@ impl Default for Settings {
             tracking_keys_max: 1_000_000,
             acl_log_max: 128,
             acl_all_channels: false,
+            script_ms_max: 5_000,
             clients: ClientLimits::default(),
             memory: MemorySettings::default(),
         }

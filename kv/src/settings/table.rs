@@ -50,7 +50,7 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
     text("bind", "* -::*").many(),
     text("bind-source-addr", ""),
     text("bio-cpulist", "").alias("bio_cpulist").fixed(),
-    int("busy-reply-threshold", 0, LONG, 5_000).alias("lua-time-limit"),
+    int("busy-reply-threshold", 0, LONG, 5_000).alias("lua-time-limit").at(at!(script_ms_max)),
     text("client-output-buffer-limit", "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60")
         .many()
         .at(OUTPUT_LIMITS),

@@ -6,11 +6,13 @@
 
 mod acl;
 mod bitmap;
+mod busy;
 mod client;
 mod copy;
 mod debug;
 mod dump;
 mod evict;
+mod function;
 mod generic;
 mod geo;
 mod hash;
