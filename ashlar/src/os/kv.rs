@@ -7,12 +7,12 @@ mod persistence;
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use ashlar_kv::{Allocator, Engine, EngineConfig};
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Handle, RuntimeFlavor};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -29,6 +29,8 @@ const SHARDS_PER_WORKER: usize = 16;
 
 /// How often the engine looks after itself.
 const TICK: Duration = Duration::from_millis(100);
+/// How long a slow script waits until the tasks of its worker run on another thread.
+const HANDOVER_MAX: Duration = Duration::from_millis(100);
 
 /// How the engine runs.
 #[derive(Debug, Clone)]
@@ -92,6 +94,7 @@ impl Serving {
                 Failure::usage(what, "see docs/kv-parameters.md for what there is")
             })?;
         }
+        engine.set_give_way(Box::new(give_way));
         let persistence = Persistence::start(&engine)?;
         if let Some(path) = &plan.import {
             let imported = rdb::import(&engine, path)?;
@@ -104,7 +107,7 @@ impl Serving {
         for (index, doors) in doors.into_iter().enumerate() {
             let service = Service { engine: Arc::clone(&engine), released: serving.persistence.released() };
             let stopped = stopped.clone();
-            serving.spawn(format!("kv-{index}"), move || work(&service, doors, &stopped))?;
+            serving.spawn(format!("kv-{index}-wait"), move || work(index, &service, doors, &stopped))?;
         }
         serving.spawn("kv-tick".into(), move || tick(&engine, stopped))?;
         Ok(serving)
@@ -153,8 +156,10 @@ fn count_memory(engine: &Engine) {
     });
 }
 
-fn work(service: &Service, doors: Vec<Door>, stopped: &watch::Receiver<bool>) {
-    let served = Builder::new_current_thread().enable_all().build();
+/// The life of one worker. Its tasks run on a thread of their own, which can hand them to another: see [`give_way`].
+fn work(index: usize, service: &Service, doors: Vec<Door>, stopped: &watch::Receiver<bool>) {
+    let name = format!("kv-{index}");
+    let served = Builder::new_multi_thread().worker_threads(1).thread_name(name).enable_all().build();
     let served = served.and_then(|runtime| {
         let result = runtime.block_on(async {
             // Each door on a task of its own, so that none holds up another.
@@ -172,6 +177,17 @@ fn work(service: &Service, doors: Vec<Door>, stopped: &watch::Receiver<bool>) {
     });
     if let Err(error) = served {
         tracing::error!(%error, "a worker cannot listen");
+    }
+}
+
+/// A script of this thread's worker takes long: the worker's other tasks go on on another thread, so that their clients can be
+/// told so, and end the script. It comes back when they run there.
+fn give_way() {
+    if Handle::try_current().is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread) {
+        let (runs, is_running) = mpsc::channel();
+        drop(tokio::spawn(async move { runs.send(()).ok() }));
+        // An error means that it takes too long, or that the process ends: the script goes on anyway.
+        tokio::task::block_in_place(|| is_running.recv_timeout(HANDOVER_MAX).ok());
     }
 }
 

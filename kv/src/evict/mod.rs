@@ -245,7 +245,8 @@ impl Engine {
         let choice = Choice { policy: settings.policy, clock: access(settings, now), samples: settings.memory.samples };
         let (first, shards) = (self.memory.draw_shard(self.draw()), self.keyspace.shards());
         for number in (first..shards).chain(0..first) {
-            let mut shard = self.keyspace.shard(number);
+            // Nothing goes while a slow script holds it.
+            let Some(mut shard) = self.keyspace.shard_unless(number, self.scripts.running.slow()) else { return false };
             let Some(evicted) = shard.evict(choice, || self.draw()) else { continue };
             let place = (evicted.database, evicted.name);
             self.log_removed(std::slice::from_ref(&place), now.unix_ms());
@@ -273,7 +274,7 @@ impl Engine {
         }
         if used > settings.memory_bytes_max / 2 {
             for (number, weight) in self.memory.weights.iter().enumerate() {
-                let mut shard = self.keyspace.shard(number);
+                let Some(mut shard) = self.keyspace.shard_unless(number, self.scripts.running.slow()) else { return };
                 shard.weigh_exactly();
                 let keys = shard.evictable(settings.policy);
                 weight.store(u32::try_from(keys).unwrap_or(u32::MAX), Ordering::Relaxed);
