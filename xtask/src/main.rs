@@ -4,6 +4,7 @@
 //! house that neither the compiler nor clippy knows; `fuzz` and `sim` run the two machines that look for bugs.
 //! Exit codes: 0 done, 1 failed, 2 asked wrongly.
 
+mod clients;
 mod failure;
 mod fix;
 mod fuzz;
@@ -31,6 +32,7 @@ Commands:
   fuzz [TARGET|all] [--seconds N] [--input FILE]
                                  libFuzzer over the decoders and state machines
   sim [ARGUMENTS]                the simulator, with every check on
+  clients [--install]            other people's clients against the key-value engine
 
 `cargo xtask COMMAND --help` tells more. Exit codes: 0 done, 1 failed, 2 asked wrongly.";
 
@@ -59,6 +61,7 @@ fn dispatch(arguments: &[String]) -> Result<(), Failure> {
         "tidy" => tidy::command(rest),
         "fuzz" => fuzz::command(rest),
         "sim" => sim::command(rest),
+        "clients" => clients::command(rest),
         "help" | "--help" | "-h" => {
             say(HELP);
             Ok(())

@@ -1,0 +1,238 @@
+//! `cargo xtask clients`: programs of other people's clients against the key-value engine, in the languages of those clients.
+//!
+//! What they need is pinned in `clients/` and installed below cargo's target directory, once for each state of the pins. Where
+//! an interpreter is missing, its part is skipped and said to be: [`COMPLETE`] makes that a failure.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use crate::asks_for_help;
+use crate::failure::Failure;
+use crate::process::{cargo, run};
+use crate::terminal::say;
+use crate::workspace::Workspace;
+
+const HELP: &str = "\
+Runs redis-py, ioredis and go-redis against the key-value engine, each as far as its language is installed.
+
+Usage: cargo xtask clients [--install]
+
+  --install   only fetch what they need, into cargo's target directory
+
+With ASHLAR_VERIFY_COMPLETE in the environment, a missing language is a failure.";
+
+/// In the environment, everything that could be skipped has to run.
+pub(crate) const COMPLETE: &str = "ASHLAR_VERIFY_COMPLETE";
+
+/// What a server prints before its address.
+const READY: &str = "Ready to accept connections tcp on ";
+
+/// A client that takes longer hangs, seconds.
+const SECONDS_MAX: &str = "100";
+
+/// One client: its folder, the programs it takes with the package that brings them, and its two steps.
+struct Client {
+    folder: &'static str,
+    needs: &'static [(&'static str, &'static str)],
+    pins: &'static [&'static str],
+    install: fn(&Places) -> Vec<Command>,
+    run: fn(&Places, &str, &str) -> Command,
+}
+
+/// Where a client's files are.
+struct Places {
+    /// In the repository; never written to.
+    source: PathBuf,
+    /// Below cargo's target directory.
+    built: PathBuf,
+}
+
+const CLIENTS: [Client; 3] = [
+    Client {
+        folder: "python",
+        needs: &[("python3", "python3 and python3-venv")],
+        pins: &["requirements.txt"],
+        install: |places| {
+            let venv = places.built.join("venv");
+            let mut make = Command::new("python3");
+            make.args(["-m", "venv", "--clear"]).arg(&venv);
+            let mut fetch = Command::new(venv.join("bin/pip"));
+            fetch.args(["install", "--quiet", "--require-hashes", "-r"]).arg(places.source.join("requirements.txt"));
+            vec![make, fetch]
+        },
+        run: |places, host, port| {
+            let mut command = Command::new(places.built.join("venv/bin/python"));
+            command.arg("-B").arg(places.source.join("everyday.py")).args([host, port]);
+            command
+        },
+    },
+    Client {
+        folder: "node",
+        needs: &[("node", "nodejs"), ("npm", "npm")],
+        pins: &["package.json", "package-lock.json"],
+        install: |places| {
+            let mut fetch = Command::new("npm");
+            fetch.args(["ci", "--no-audit", "--no-fund", "--silent"]).current_dir(&places.built);
+            vec![fetch]
+        },
+        run: |places, host, port| {
+            let mut command = Command::new("node");
+            command.arg(places.built.join("everyday.mjs")).args([host, port]);
+            command
+        },
+    },
+    Client {
+        folder: "go",
+        needs: &[("go", "golang-go")],
+        pins: &["go.mod", "go.sum"],
+        install: |places| {
+            let mut fetch = Command::new("go");
+            fetch.args(["mod", "download"]).current_dir(&places.source);
+            let mut build = Command::new("go");
+            build.args(["build", "-mod=readonly", "-buildvcs=false", "-o"]).arg(places.built.join("everyday"));
+            build.arg(".").current_dir(&places.source);
+            vec![fetch, build]
+        },
+        run: |places, host, port| {
+            let mut command = Command::new(places.built.join("everyday"));
+            command.arg(format!("{host}:{port}"));
+            command
+        },
+    },
+];
+
+/// Runs the chore.
+pub(crate) fn command(arguments: &[String]) -> Result<(), Failure> {
+    if asks_for_help(arguments) {
+        say(HELP);
+        return Ok(());
+    }
+    let workspace = Workspace::load()?;
+    match arguments {
+        [] => clients(&workspace),
+        [flag] if flag == "--install" => installed(&workspace).map(drop),
+        _ => Err(Failure::Usage("`clients` takes `--install` and nothing else".into())),
+    }
+}
+
+/// Everyday work of every client whose language is there.
+pub(crate) fn clients(workspace: &Workspace) -> Result<(), Failure> {
+    let clients = installed(workspace)?;
+    if clients.is_empty() {
+        return Ok(());
+    }
+    run(&mut cargo(&workspace.root, &["build", "--package", "ashlar", "--locked"]))?;
+    let server = KvServer::start(workspace)?;
+    let (host, port) = server.address.rsplit_once(':').unwrap_or_default();
+    let mut failed = Vec::new();
+    for (client, places) in &clients {
+        // All run, whatever fails.
+        let mut command = limited(&(client.run)(places, host, port));
+        if let Err(Failure::Failed(message) | Failure::Usage(message)) = run(&mut command) {
+            failed.push(message);
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { Err(Failure::Failed(failed.join("; "))) }
+}
+
+/// The same command, ended by force where it takes too long: a client may wait for ever for what does not come.
+fn limited(command: &Command) -> Command {
+    let mut limited = Command::new("timeout");
+    limited.arg(SECONDS_MAX).arg(command.get_program()).args(command.get_args());
+    limited
+}
+
+/// The clients that can run, with all that they need.
+fn installed(workspace: &Workspace) -> Result<Vec<(Client, Places)>, Failure> {
+    let mut clients = Vec::new();
+    for client in CLIENTS {
+        let missing = client.needs.iter().find(|(program, _)| !is_there(program));
+        if let Some((program, package)) = missing {
+            skip(&format!("clients/{} needs {program} (Debian: {package})", client.folder))?;
+            continue;
+        }
+        let places = Places {
+            source: workspace.root.join("clients").join(client.folder),
+            built: workspace.target.join("clients").join(client.folder),
+        };
+        install(&client, &places)?;
+        clients.push((client, places));
+    }
+    Ok(clients)
+}
+
+/// Something cannot run here: says so, and fails where everything has to.
+pub(crate) fn skip(what: &str) -> Result<(), Failure> {
+    if std::env::var_os(COMPLETE).is_some() {
+        return Err(Failure::Failed(format!("{what}, and {COMPLETE} is set")));
+    }
+    say(&format!("SKIPPED: {what}"));
+    Ok(())
+}
+
+/// Whether the program can be started.
+pub(crate) fn is_there(program: &str) -> bool {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&paths).any(|folder| folder.join(program).is_file())
+}
+
+/// Installs what the pins say, unless that was done for the same pins.
+fn install(client: &Client, places: &Places) -> Result<(), Failure> {
+    fs::create_dir_all(&places.built).map_err(|error| io(&places.built, &error))?;
+    let mut state = String::new();
+    for entry in fs::read_dir(&places.source).map_err(|error| io(&places.source, &error))?.flatten() {
+        // Beside its pins lies the program itself; both are wanted where the client is built.
+        let name = entry.file_name();
+        fs::copy(entry.path(), places.built.join(&name)).map_err(|error| io(&entry.path(), &error))?;
+        if client.pins.iter().any(|pin| name == *pin) || name.to_string_lossy().ends_with(".go") {
+            let text = fs::read_to_string(entry.path()).map_err(|error| io(&entry.path(), &error))?;
+            state.push_str(&text);
+        }
+    }
+    let stamp = places.built.join("installed");
+    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == state) {
+        return Ok(());
+    }
+    fs::remove_file(&stamp).ok();
+    (client.install)(places).iter_mut().try_for_each(run)?;
+    fs::write(&stamp, state).map_err(|error| io(&stamp, &error))
+}
+
+fn io(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::io(&path.display().to_string(), error)
+}
+
+/// The engine in a directory of its own, killed at the end.
+pub(crate) struct KvServer {
+    child: Child,
+    pub(crate) address: String,
+}
+
+impl KvServer {
+    /// Starts what `cargo build` has built, on a free port.
+    pub(crate) fn start(workspace: &Workspace) -> Result<Self, Failure> {
+        let folder = workspace.target.join("clients").join("data");
+        fs::create_dir_all(&folder).map_err(|error| Failure::io("the folder of the engine", &error))?;
+        let program = workspace.target.join("debug").join("ashlar");
+        let mut command = Command::new(&program);
+        command.args(["kv", "--port", "0", "--workers", "2", "--save", ""]).current_dir(folder);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+        let child = child.map_err(|error| Failure::io(&program.display().to_string(), &error))?;
+        let mut server = Self { child, address: String::new() };
+        let out = server.child.stdout.take().map(BufReader::new);
+        let mut lines = out.into_iter().flat_map(|out| out.lines().map_while(Result::ok));
+        let address = lines.find_map(|line| line.strip_prefix(READY).map(str::to_owned));
+        server.address = address.ok_or_else(|| Failure::Failed("the engine ended before it was ready".into()))?;
+        Ok(server)
+    }
+}
+
+impl Drop for KvServer {
+    fn drop(&mut self) {
+        // The only error is that it has ended already.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
