@@ -19,6 +19,7 @@ use crate::acl::User;
 use crate::engine::Engine;
 use crate::pubsub::Topic;
 use crate::resp::{Protocol, Request};
+use crate::statistics::meter::Meter;
 use crate::tracking::Mode;
 use card::{Card, ClientClass, Figure, Marks};
 
@@ -63,6 +64,8 @@ pub(crate) struct Client {
     /// What it has said about itself.
     pub(crate) wishes: Wishes,
     pub(crate) traffic: Traffic,
+    /// What its commands did.
+    pub(crate) meter: Meter,
     pub(crate) card: Arc<Card>,
     pub(crate) mailbox: Arc<Mailbox>,
 }
@@ -153,6 +156,7 @@ impl Client {
             is_memory_full: false,
             tracking: None,
             wishes: Wishes::default(),
+            meter: Meter::default(),
             traffic: Traffic { seen_ms: card.born_ms, ..Traffic::default() },
             mailbox: Arc::clone(&card.mailbox),
             card,

@@ -21,9 +21,42 @@ use crate::persist::{Files, Journal, Saves};
 use crate::pubsub::PubSub;
 use crate::script::Scripts;
 use crate::settings::{Settings, parameter};
+use crate::statistics::Statistics;
 use crate::switches::Switches;
 use crate::tracking::Tracking;
 use crate::waiting::{Release, Waiting};
+
+/// Codes of errors that are counted one by one; scripts can invent any number.
+const CODES_MAX: usize = 128;
+/// Where the others are counted.
+const CODES_OVERFLOW: &str = "ERRORSTATS_OVERFLOW";
+/// Codes of our own, which are always counted one by one.
+const KNOWN_CODES: [&str; 24] = [
+    "ERR",
+    "WRONGTYPE",
+    "NOAUTH",
+    "NOPERM",
+    "OOM",
+    "NOSCRIPT",
+    "BUSY",
+    "EXECABORT",
+    "MISCONF",
+    "READONLY",
+    "LOADING",
+    "NOGROUP",
+    "UNBLOCKED",
+    "BUSYGROUP",
+    "BUSYKEY",
+    "UNKILLABLE",
+    "NOTBUSY",
+    "NOREPLICAS",
+    "WRONGPASS",
+    "NOPROTO",
+    "CROSSSLOT",
+    "MOVED",
+    "ASK",
+    "TRYAGAIN",
+];
 
 /// How an engine is made.
 #[derive(Debug, Clone)]
@@ -57,6 +90,9 @@ pub struct Engine {
     pub(crate) host: Arc<dyn Host>,
     pub(crate) identity: Identity,
     pub(crate) switches: Switches,
+    pub(crate) statistics: Statistics,
+    /// The process is to end, with a dump, without one, or as the settings say.
+    stop: Mutex<Option<Option<bool>>>,
     settings: RwLock<Arc<Settings>>,
     /// Grows with every change of the settings.
     settings_version: AtomicU64,
@@ -105,6 +141,8 @@ impl Engine {
             host,
             identity: Identity::new(&config.secret),
             switches: Switches::default(),
+            statistics: Statistics::default(),
+            stop: Mutex::default(),
             settings: RwLock::new(Arc::new(settings)),
             settings_version: AtomicU64::new(1),
             draws: AtomicU64::new(hash_key_seed(&config.secret)),
@@ -115,6 +153,23 @@ impl Engine {
     /// Which snapshots are wanted, and how they went.
     pub fn saves(&self) -> &Saves {
         &self.saves
+    }
+
+    /// The process is to end: with a dump, without one, or with one if any save point is configured.
+    pub(crate) fn want_stop(&self, wants_dump: Option<bool>) {
+        *self.stop.lock().unwrap_or_else(PoisonError::into_inner) = Some(wants_dump);
+    }
+
+    /// The process is to go on. Says whether it was to end.
+    pub(crate) fn call_off_stop(&self) -> bool {
+        self.stop.lock().unwrap_or_else(PoisonError::into_inner).take().is_some()
+    }
+
+    /// Whether a client wants the process to end, and then with a dump, without one, or with one if any save point is
+    /// configured. To be asked about ten times a second.
+    #[must_use]
+    pub fn wants_stop(&self) -> Option<Option<bool>> {
+        *self.stop.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where files are, and when they are written.
@@ -224,7 +279,9 @@ impl Engine {
     /// An error was replied.
     pub(crate) fn count_error(&self, error: &Error) {
         let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
-        *errors.entry(error.code().into()).or_default() += 1;
+        let code = error.code();
+        let is_known = KNOWN_CODES.contains(&code) || errors.len() < CODES_MAX || errors.contains_key(code);
+        *errors.entry(if is_known { code } else { CODES_OVERFLOW }.into()).or_default() += 1;
     }
 }
 

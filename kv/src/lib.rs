@@ -22,6 +22,7 @@ mod script;
 mod serve;
 mod session;
 mod settings;
+mod statistics;
 mod switches;
 mod time;
 mod tracking;

@@ -113,13 +113,19 @@ impl Engine {
     pub fn handle_tick(&self, now: Now) {
         let settings = self.settings();
         self.pause.handle_tick(now.unix_ms());
+        self.statistics.handle_tick(now.unix_us);
         self.clients.handle_tick(&settings.clients, now.unix_ms());
         self.tend_clients(&settings);
         self.tend_memory(&settings, now);
         if self.pause.is_on() || self.switches.keeps_expired.is_on() || self.switches.rests.is_on() {
             return;
         }
+        let begin = self.host.now();
         self.expire(&settings, now);
+        let ms = u64::try_from(self.host.now().saturating_since(begin).as_millis()).unwrap_or(u64::MAX);
+        if settings.logs.latency_ms > 0 && ms >= settings.logs.latency_ms {
+            self.statistics.latency.note("expire-cycle", ms, now.unix_us.div_euclid(1_000_000));
+        }
     }
 
     /// Serves commands that wait for keys which have changed, and those that their changes make ready. The caller holds no
@@ -178,7 +184,9 @@ impl Engine {
             Tried::Served
         } else if kind == Some(waiter.awaited.kind) || waiter.awaited.or_gone {
             let frame = Frame { engine: self, settings, now, may_wait: true, is_script: false };
+            client.meter.begin(self.host.now());
             run::run(&frame, ready, args, &mut client, &mut keys, &mut reply, &mut effects);
+            client.meter.flush(self, settings.logs.counts_latency);
             if effects.wait.take().is_none() { Tried::Served } else { Tried::InVain }
         } else {
             Tried::InVain

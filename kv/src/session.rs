@@ -14,7 +14,7 @@ use crate::client::card::{Card, Figure};
 use crate::client::describe;
 use crate::client::registry::{self, Counts};
 use crate::client::{Client, Farewell, Link, Mailbox, Silence, TooManyClients};
-use crate::command::run::{self, Frame, Ready};
+use crate::command::run::{self, Frame, NotReady, Ready};
 use crate::command::spec::Flags;
 use crate::command::{Effects, transaction};
 use crate::engine::Engine;
@@ -110,6 +110,13 @@ impl Session {
         self.engine.journal.holds(self.settings.log_sync == LogSync::Always)
     }
 
+    /// Which of the threads serves it: what is counted goes to the counters of that one.
+    #[must_use]
+    pub fn on_worker(mut self, worker: usize) -> Self {
+        self.client.meter.worker = worker;
+        self
+    }
+
     /// Replies that wait to be sent.
     #[must_use]
     pub fn replies(&self) -> &[u8] {
@@ -123,6 +130,8 @@ impl Session {
     pub fn handle_sent(&mut self, bytes: usize) {
         self.sent += bytes;
         self.client.traffic.bytes_out += bytes as u64;
+        self.client.meter.bytes_out += bytes as u64;
+        self.client.meter.writes += 1;
         assert!(self.sent <= self.reply.bytes().len(), "what was sent was there");
         let buffer = self.reply.buffer();
         if self.sent == buffer.len() {
@@ -145,7 +154,11 @@ impl Session {
         if self.client.mailbox.is_waiting() {
             self.take_mail();
         }
-        self.client.traffic.bytes_in += (input.len() - self.left.min(input.len())) as u64;
+        let fresh = (input.len() - self.left.min(input.len())) as u64;
+        self.client.traffic.bytes_in += fresh;
+        self.client.meter.bytes_in += fresh;
+        self.client.meter.reads += 1;
+        self.client.meter.begin(now.instant);
         self.client.traffic.seen_ms = now.unix_ms();
         let mut taken = 0;
         while self.may_go_on() && taken < input.len() {
@@ -156,6 +169,8 @@ impl Session {
                 Ok(Some(len)) => {
                     // The parser lends the words while the session runs them.
                     let parser = std::mem::take(&mut self.parser);
+                    self.client.meter.request_bytes = len;
+                    self.client.meter.has_more = taken + len < input.len();
                     self.handle(parser.args(rest), now);
                     self.parser = parser;
                     taken += if self.held.is_some() { 0 } else { len };
@@ -167,6 +182,8 @@ impl Session {
             }
         }
         self.left = input.len() - taken;
+        self.client.meter.has_more = false;
+        self.client.meter.flush(&self.engine, self.settings.logs.counts_latency);
         self.check_buffers();
         self.show();
         (taken, self.next())
@@ -287,7 +304,10 @@ impl Session {
             return;
         }
         self.engine.waiting.leave(&waits.waiter);
-        self.reply.null_array();
+        match waits.waiter.in_vain {
+            b"" => self.reply.null_array(),
+            reply => self.reply.raw(reply),
+        }
     }
 
     #[inline]
@@ -308,6 +328,12 @@ impl Session {
         let mark = self.reply.mark();
         if let Err(error) = self.admit_and_run(args, now) {
             self.engine.count_error(&error);
+            match run::look_up(&self.engine, args) {
+                Ok(Ready { command, .. }) | Err(NotReady::WrongNumber(command)) => {
+                    self.client.meter.reject(command.number);
+                }
+                Err(_) => {}
+            }
             if self.client.transaction.is_some() && args.is(0, "EXEC") {
                 transaction::discard_all(&self.engine, &mut self.client);
                 self.reply.error(&format!("EXECABORT Transaction discarded because of: {}", error.as_str()));
@@ -501,6 +527,7 @@ fn is_for_subscribers(ready: Ready) -> bool {
 
 impl Drop for Session {
     fn drop(&mut self) {
+        self.client.meter.flush(&self.engine, self.settings.logs.counts_latency);
         if let Some(waits) = &self.waits {
             waits.waiter.claim();
             self.engine.waiting.leave(&waits.waiter);

@@ -45,6 +45,8 @@ pub(crate) struct Wait {
     pub(crate) deadline: Option<Instant>,
     /// What runs again, if not the command as it came.
     pub(crate) request: Option<Request>,
+    /// The reply when the time is over; nothing stands for that of a command which found nothing.
+    pub(crate) in_vain: &'static [u8],
 }
 
 /// What must be behind a key for a command that waits for it to run again.
@@ -69,6 +71,8 @@ pub(crate) struct Waiter {
     pub(crate) database: usize,
     pub(crate) protocol: Protocol,
     pub(crate) request: Arc<Request>,
+    /// The reply when the time is over; nothing stands for that of a command which found nothing.
+    pub(crate) in_vain: &'static [u8],
     keys: Arc<[Box<[u8]>]>,
     /// Whoever sets it first may end the wait: a turn, the deadline, the client's leaving and [`Waiting::release`] compete.
     is_over: Arc<AtomicBool>,
@@ -111,7 +115,8 @@ impl Waiter {
     fn leave_reply(&self, how: Release) {
         let mut reply = Reply::new(self.protocol);
         match how {
-            Release::TimeOver => reply.null_array(),
+            Release::TimeOver if self.in_vain.is_empty() => reply.null_array(),
+            Release::TimeOver => reply.raw(self.in_vain),
             Release::Error => reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
             Release::Gone => return,
         }
@@ -186,7 +191,8 @@ impl Waiting {
         let mut lists = self.lists();
         lists.last = Rank(lists.last.0 + 1);
         let (rank, keys, awaited) = (lists.last, wait.keys.clone().into(), wait.awaited);
-        let waiter = Waiter { rank, awaited, card, database, protocol, request, keys, is_over, wish };
+        let in_vain = wait.in_vain;
+        let waiter = Waiter { rank, awaited, card, database, protocol, request, in_vain, keys, is_over, wish };
         for key in &*waiter.keys {
             lists.waiters.entry((database, key.clone())).or_default().insert(rank, waiter.clone());
         }
@@ -272,6 +278,13 @@ impl Waiting {
             }
         }
         self.recount(&lists);
+    }
+
+    /// Keys that are watched, that are waited for, and those of them that are waited for although nothing is behind them.
+    pub(crate) fn places(&self) -> (usize, usize, usize) {
+        let lists = self.lists();
+        let or_gone = |waiters: &&BTreeMap<Rank, Waiter>| waiters.values().any(|waiter| waiter.awaited.or_gone);
+        (lists.watchers.len(), lists.waiters.len(), lists.waiters.values().filter(or_gone).count())
     }
 
     /// Clients whose command waits.

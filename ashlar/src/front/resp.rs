@@ -35,6 +35,8 @@ pub struct Service {
     pub engine: Arc<Engine>,
     /// Up to where clients may be told of what the journal has.
     pub released: watch::Receiver<u64>,
+    /// Which of the workers this is, from 0.
+    pub worker: usize,
 }
 
 /// Accepts on the current worker until told to stop.
@@ -101,11 +103,12 @@ struct Connection<S> {
 
 impl<S: Socket> Connection<S> {
     /// A connection, if there may be one more.
-    fn new(Service { engine, released }: Service, stream: S, link: Link) -> Result<Self, S> {
+    fn new(Service { engine, released, worker }: Service, stream: S, link: Link) -> Result<Self, S> {
         let woken = Arc::new(Notify::new());
         let wake = Arc::clone(&woken);
         let mailbox = Arc::new(Mailbox::new(Box::new(move || wake.notify_one())));
         let Ok(session) = Session::open(engine, mailbox, link, clock::now_both()) else { return Err(stream) };
+        let session = session.on_worker(worker);
         Ok(Self { stream, session, input: vec![0; INPUT_BYTES], filled: 0, woken, released })
     }
 

@@ -60,7 +60,11 @@ pub fn run(plan: &Plan, started: impl FnOnce(&[Listening])) -> Result<(), Failur
     let result = control.block_on(async {
         let mut signals = Signals::new().map_err(|error| cannot_start(&error))?;
         started(&serving.listening);
-        tracing::info!(signal = signals.next().await, "stopping");
+        let name = tokio::select! {
+            name = signals.next() => name,
+            () = serving.until_shutdown() => "SHUTDOWN",
+        };
+        tracing::info!(signal = name, "stopping");
         Ok(())
     });
     result.and(serving.stop())
@@ -71,6 +75,7 @@ pub fn run(plan: &Plan, started: impl FnOnce(&[Listening])) -> Result<(), Failur
 pub struct Serving {
     /// The doors that are open.
     pub listening: Vec<Listening>,
+    engine: Arc<Engine>,
     stop: watch::Sender<bool>,
     threads: Vec<thread::JoinHandle<()>>,
     persistence: Persistence,
@@ -103,9 +108,17 @@ impl Serving {
         }
         let Open { doors, listening, file } = plan.doors.open(workers)?;
         let (stop, stopped) = watch::channel(false);
-        let mut serving = Self { listening, stop, threads: Vec::with_capacity(workers + 1), persistence, _file: file };
+        let mut serving = Self {
+            listening,
+            engine: Arc::clone(&engine),
+            stop,
+            threads: Vec::with_capacity(workers + 1),
+            persistence,
+            _file: file,
+        };
         for (index, doors) in doors.into_iter().enumerate() {
-            let service = Service { engine: Arc::clone(&engine), released: serving.persistence.released() };
+            let service =
+                Service { engine: Arc::clone(&engine), released: serving.persistence.released(), worker: index };
             let stopped = stopped.clone();
             serving.spawn(format!("kv-{index}-wait"), move || work(index, &service, doors, &stopped))?;
         }
@@ -119,6 +132,16 @@ impl Serving {
         Ok(())
     }
 
+    /// Completes when a client wants the process to end.
+    pub fn until_shutdown(&self) -> impl Future<Output = ()> + use<> {
+        let engine = Arc::clone(&self.engine);
+        async move {
+            while engine.wants_stop().is_none() {
+                clock::sleep(TICK).await;
+            }
+        }
+    }
+
     /// Serves nobody any more, and writes what is left to files.
     ///
     /// # Errors
@@ -129,7 +152,7 @@ impl Serving {
             // A worker that panicked has ended the process already.
             thread.join().ok();
         }
-        self.persistence.stop(None)
+        self.persistence.stop(self.engine.wants_stop().flatten())
     }
 }
 

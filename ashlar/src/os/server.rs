@@ -64,7 +64,8 @@ pub fn run(config: &Config, secret: Option<&str>) -> Result<(), Failure> {
         }
         let (server, cluster, incarnation) = (data.server, data.cluster, data.incarnation);
         tracing::info!(%server, %cluster, %incarnation, %listening, address, tls = config.tls, "server started");
-        let result = live(config, &node, signals).await;
+        let shutdown = kv.as_ref().map(Serving::until_shutdown);
+        let result = live(config, &node, signals, shutdown).await;
         // Health is answered until the end: whoever balances load has to see that this server goes.
         node.drain().await;
         stop.send_replace(true);
@@ -124,10 +125,22 @@ fn plan(config: &Config, data: &DataDir, address: &str) -> Plan {
 }
 
 /// Joins, then waits for a signal.
-async fn live(config: &Config, node: &Node<OsRuntime>, mut signals: Signals) -> Result<(), Failure> {
+async fn live(
+    config: &Config,
+    node: &Node<OsRuntime>,
+    mut signals: Signals,
+    shutdown: Option<impl Future<Output = ()>>,
+) -> Result<(), Failure> {
+    let shutdown = async {
+        match shutdown {
+            Some(shutdown) => shutdown.await,
+            None => core::future::pending().await,
+        }
+    };
     let name = tokio::select! {
         failure = until_not_joined(config, node) => return Err(failure),
         name = signals.next() => name,
+        () = shutdown => "SHUTDOWN",
     };
     tracing::info!(signal = name, "stopping: finishing what runs; a second signal ends at once");
     signals.exit_at_next();

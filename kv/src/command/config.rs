@@ -98,6 +98,8 @@ pub(crate) fn is_allowed(settings: &Settings, client: &Client, name: &str) -> bo
 
 fn reset_statistics(call: &mut Call<'_, '_>) -> Result<(), Error> {
     call.engine.forget_errors();
+    call.client.meter.flush(call.engine, false);
+    call.engine.statistics.reset();
     call.engine.clients.counts.reset();
     call.engine.memory.counts.reset();
     call.engine.memory.forget_peak();

@@ -83,7 +83,7 @@ pub(super) fn stats(engine: &Engine, now: Now) -> String {
 }
 
 /// A number of bytes with its unit.
-fn human(bytes: u64) -> String {
+pub(super) fn human(bytes: u64) -> String {
     const UNITS: [char; 6] = ['K', 'M', 'G', 'T', 'P', 'E'];
     let unit = bytes.checked_ilog2().unwrap_or(0) / 10;
     let Some(letter) = unit.checked_sub(1).and_then(|unit| UNITS.get(unit as usize)) else {

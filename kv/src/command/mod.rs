@@ -6,6 +6,7 @@ pub(crate) mod bitmap;
 pub(crate) mod call;
 pub(crate) mod client;
 pub(crate) mod client_tracking;
+mod command_log;
 pub(crate) mod config;
 pub(crate) mod connection;
 pub(crate) mod debug;
@@ -19,8 +20,11 @@ pub(crate) mod hash;
 pub(crate) mod hash_expiry;
 pub(crate) mod help;
 pub(crate) mod hyperloglog;
+pub(crate) mod info;
 mod info_memory;
 pub(crate) mod introspect;
+mod latency;
+mod lifecycle;
 pub(crate) mod list;
 pub(crate) mod list_wait;
 pub(crate) mod memory;
@@ -28,6 +32,7 @@ pub(crate) mod monitor;
 pub(crate) mod persistence;
 pub(crate) mod pubsub;
 pub(crate) mod redact;
+mod replication;
 pub(crate) mod run;
 pub(crate) mod script;
 pub(crate) mod server;
@@ -50,6 +55,7 @@ const FAMILIES: &[&[(&str, Run)]] = &[
     bitmap::RUNS,
     client::RUNS,
     client_tracking::RUNS,
+    command_log::RUNS,
     config::RUNS,
     connection::RUNS,
     debug::RUNS,
@@ -61,12 +67,16 @@ const FAMILIES: &[&[(&str, Run)]] = &[
     hash::RUNS,
     hash_expiry::RUNS,
     hyperloglog::RUNS,
+    info::RUNS,
+    latency::RUNS,
+    lifecycle::RUNS,
     list::RUNS,
     list_wait::RUNS,
     memory::RUNS,
     monitor::RUNS,
     persistence::RUNS,
     pubsub::RUNS,
+    replication::RUNS,
     script::RUNS,
     server::RUNS,
     set::RUNS,

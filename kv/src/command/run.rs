@@ -1,5 +1,7 @@
 //! From words to effects: finding a command, refusing it, locking its keys, running it.
 
+use ashlar_wire::time::Instant;
+
 use super::call::{Call, Effects, Run, Trace};
 use super::spec::keys::keys_of;
 use super::spec::table::{self, COMMANDS, COMMANDS_COUNT, Command};
@@ -10,6 +12,8 @@ use crate::error::Error;
 use crate::keyspace::{AccessClock, Keys, Lock, Slot};
 use crate::resp::{Args, Reply, Request};
 use crate::settings::Settings;
+use crate::statistics::command_log::Seen;
+use crate::statistics::meter::{Outcome, Ran};
 use crate::time::Now;
 
 /// How much of the words of an unknown command its error repeats.
@@ -20,6 +24,26 @@ const REPEATED_BYTES_MAX: usize = 128;
 pub(crate) struct Runs {
     runs: Box<[Option<Run>]>,
     needs: Box<[Needs]>,
+    natures: Box<[Nature]>,
+}
+
+/// What is known of a command beside its words.
+#[derive(Debug, Clone, Copy)]
+struct Nature {
+    /// It always does the same work.
+    is_steady: bool,
+    /// It only runs others, which tell of themselves.
+    runs_others: bool,
+    /// It may change which commands are remembered.
+    changes_settings: bool,
+}
+
+impl Nature {
+    fn of(command: &Command) -> Self {
+        let runs_others = runs_others(command);
+        let is_steady = command.spec.docs.complexity == "O(1)" && needs(command) != Needs::Everything && !runs_others;
+        Self { is_steady, runs_others, changes_settings: command.full_name() == "config|set" }
+    }
 }
 
 /// Which shards a command needs.
@@ -82,7 +106,7 @@ impl Runs {
             let before = runs[usize::from(command.number)].replace(*run);
             assert!(before.is_none(), "`{name}` has one family");
         }
-        Self { runs, needs: COMMANDS.iter().map(needs).collect() }
+        Self { runs, needs: COMMANDS.iter().map(needs).collect(), natures: COMMANDS.iter().map(Nature::of).collect() }
     }
 
     /// What runs a command, if anything does.
@@ -117,6 +141,7 @@ pub(crate) struct Ready {
     pub(crate) command: &'static Command,
     run: Run,
     needs: Needs,
+    nature: Nature,
 }
 
 impl Ready {
@@ -166,7 +191,8 @@ pub(crate) fn look_up(engine: &Engine, args: Args<'_>) -> Result<Ready, NotReady
         return Err(NotReady::WrongNumber(found));
     }
     let run = engine.runs.run(found).ok_or(NotReady::WrongNumber(found))?;
-    Ok(Ready { command: found, run, needs: engine.runs.needs[usize::from(found.number)] })
+    let number = usize::from(found.number);
+    Ok(Ready { command: found, run, needs: engine.runs.needs[number], nature: engine.runs.natures[number] })
 }
 
 fn unknown(args: Args<'_>) -> Error {
@@ -279,12 +305,21 @@ pub(crate) fn run(
     if is_monitored && is_shown_first {
         engine.monitors.show(client, ready.command, args, frame.is_script, now);
     }
+    if !ready.nature.is_steady {
+        client.meter.settle(engine);
+    }
+    // Those inside it read the clock for themselves.
+    let begun = ready.nature.runs_others.then(|| client.meter.read(engine));
     let mut call = Call { engine, settings, now, args, reply, keys, client, effects, may_wait };
     let done = (ready.run)(&mut call);
+    let outcome = if done.is_ok() { Outcome::Done } else { Outcome::Failed };
     if let Err(error) = done {
         reply.rewind(mark);
         reply.error(error.as_str());
         engine.count_error(&error);
+    }
+    if effects.wait.is_none() {
+        measure(frame, ready, args, client, (outcome, reply.len_since(mark), begun));
     }
     if client.tracking.is_some() {
         remember_reads(engine, ready, args, client);
@@ -296,7 +331,7 @@ pub(crate) fn run(
     let trace = std::mem::take(&mut effects.trace);
     if engine.journal.is_on() {
         match trace {
-            Trace::AsIs if effects.changes == changes || runs_others(ready.command) => {}
+            Trace::AsIs if effects.changes == changes || ready.nature.runs_others => {}
             Trace::AsIs => effects.written.push(database, args.from(0)),
             Trace::Nothing => {}
             Trace::Instead(requests) => {
@@ -306,9 +341,41 @@ pub(crate) fn run(
     }
 }
 
+/// Counts a command that ran, and keeps it where it is remarkable.
+#[inline]
+fn measure(
+    frame: &Frame<'_>,
+    ready: Ready,
+    args: Args<'_>,
+    client: &mut Client,
+    (outcome, reply_bytes, begun): (Outcome, usize, Option<Instant>),
+) {
+    let Frame { engine, settings, now, .. } = *frame;
+    // Whether it is remembered is as it has just said.
+    let changed = ready.nature.changes_settings.then(|| engine.settings());
+    let settings = changed.as_deref().unwrap_or(settings);
+    let is_steady = ready.nature.is_steady;
+    let ran = Ran { command: ready.command.number, outcome, is_steady, reply_bytes, begun };
+    let nanos = client.meter.note(engine, &settings.logs, ran);
+    let flags = ready.spec().flags;
+    if let Some(ms) = nanos.map(|nanos| nanos / 1_000_000)
+        && settings.logs.latency_ms > 0
+        && ms >= settings.logs.latency_ms
+    {
+        let event = if flags.has(Flags::FAST) { "fast-command" } else { "command" };
+        engine.statistics.latency.note(event, ms, now.unix_us.div_euclid(1_000_000));
+    }
+    if !flags.has(Flags::SKIP_SLOWLOG) {
+        let request_bytes = client.meter.request_bytes;
+        let micros = nanos.map(|nanos| nanos / 1_000);
+        let seen = Seen { command: ready.command, args, micros, request_bytes, reply_bytes };
+        engine.statistics.logs.note(&settings.logs, client, seen, now);
+    }
+}
+
 /// Notes what a client that tracks has read. Commands of scripts are noted by themselves.
 fn remember_reads(engine: &Engine, ready: Ready, args: Args<'_>, client: &Client) {
-    let is_read = ready.spec().flags.has(Flags::READONLY) && !runs_others(ready.command);
+    let is_read = ready.spec().flags.has(Flags::READONLY) && !ready.nature.runs_others;
     if is_read && client.tracking.as_ref().is_some_and(|mode| mode.remembers()) {
         // A call whose keys cannot be told has read none.
         let _ = keys_of(ready.spec(), args, &mut |at, _| engine.tracking.remember(&args[at], client.id));

@@ -81,6 +81,11 @@ impl Reply {
         Mark(self.out.len())
     }
 
+    /// How many bytes were written since.
+    pub(crate) fn len_since(&self, mark: Mark) -> usize {
+        self.out.len() - mark.0
+    }
+
     /// What was written since.
     #[cfg(test)]
     pub(crate) fn since(&self, mark: Mark) -> &[u8] {

@@ -28,6 +28,7 @@ mod server;
 mod set;
 mod sort;
 mod sorted_set;
+mod statistics;
 mod stream;
 mod string;
 mod tracking;

@@ -1,0 +1,83 @@
+//! `SHUTDOWN`, and what is about servers that this one is not: `CLUSTER` without a cluster. And `LOLWUT`.
+
+use super::call::{Call, Run};
+use crate::error::Error;
+
+pub(super) const RUNS: &[(&str, Run)] = &[
+    ("shutdown", shutdown),
+    ("lolwut", lolwut),
+    ("readonly", no_cluster),
+    ("readwrite", no_cluster),
+    ("asking", no_cluster),
+    ("cluster|addslots", no_cluster),
+    ("cluster|addslotsrange", no_cluster),
+    ("cluster|bumpepoch", no_cluster),
+    ("cluster|cancelslotmigrations", no_cluster),
+    ("cluster|count-failure-reports", no_cluster),
+    ("cluster|countkeysinslot", no_cluster),
+    ("cluster|delslots", no_cluster),
+    ("cluster|delslotsrange", no_cluster),
+    ("cluster|failover", no_cluster),
+    ("cluster|flushslot", no_cluster),
+    ("cluster|flushslots", no_cluster),
+    ("cluster|forget", no_cluster),
+    ("cluster|getkeysinslot", no_cluster),
+    ("cluster|getslotmigrations", no_cluster),
+    ("cluster|help", no_cluster),
+    ("cluster|info", no_cluster),
+    ("cluster|keyslot", no_cluster),
+    ("cluster|links", no_cluster),
+    ("cluster|meet", no_cluster),
+    ("cluster|migrateslots", no_cluster),
+    ("cluster|myid", no_cluster),
+    ("cluster|myshardid", no_cluster),
+    ("cluster|nodes", no_cluster),
+    ("cluster|replicas", no_cluster),
+    ("cluster|replicate", no_cluster),
+    ("cluster|reset", no_cluster),
+    ("cluster|saveconfig", no_cluster),
+    ("cluster|set-config-epoch", no_cluster),
+    ("cluster|setslot", no_cluster),
+    ("cluster|shards", no_cluster),
+    ("cluster|slaves", no_cluster),
+    ("cluster|slot-stats", no_cluster),
+    ("cluster|slots", no_cluster),
+    ("cluster|syncslots", no_cluster),
+];
+
+fn no_cluster(_call: &mut Call<'_, '_>) -> Result<(), Error> {
+    Err(Error::new("ERR This instance has cluster support disabled"))
+}
+
+fn lolwut(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    if call.args.is(1, "VERSION") && call.args.len() > 2 {
+        call.integer(2)?;
+    }
+    call.reply.verbatim("txt", b"Redis ver. 9.1.0\n");
+    Ok(())
+}
+
+/// The process ends soon. Until then the client gets no reply; it is told if the end is called off.
+fn shutdown(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let is = |name: &str| call.args.from(1).any(|word| word.eq_ignore_ascii_case(name.as_bytes()));
+    let known = ["NOSAVE", "SAVE", "NOW", "FORCE", "SAFE", "FAILOVER", "ABORT"];
+    let words = call.args.from(1).len();
+    let is_known = |word: &[u8]| known.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes()));
+    let contradicts = is("SAVE") && is("NOSAVE") || is("ABORT") && words > 1;
+    if !call.args.from(1).all(is_known) || contradicts {
+        return Err(Error::SYNTAX);
+    }
+    if is("ABORT") {
+        if !call.engine.call_off_stop() {
+            return Err(Error::new("ERR No shutdown in progress."));
+        }
+        call.reply.ok();
+        return Ok(());
+    }
+    if !is("NOW") && !call.may_wait {
+        return Err(Error::new("ERR SHUTDOWN without NOW or ABORT isn't allowed for DENY BLOCKING client"));
+    }
+    let wants_dump = if is("SAVE") { Some(true) } else { is("NOSAVE").then_some(false) };
+    call.engine.want_stop(wants_dump);
+    Ok(())
+}
