@@ -105,6 +105,7 @@ impl Serving {
             let imported = rdb::import(&engine, path)?;
             let libraries = imported.libraries.len();
             tracing::info!(imported.keys, imported.expired, imported.empty, libraries, "imported");
+            persistence.take_in()?;
         }
         let Open { doors, listening, file } = plan.doors.open(workers)?;
         let (stop, stopped) = watch::channel(false);

@@ -91,7 +91,10 @@ fn key_value(config: &Config, data: &DataDir, workers: usize) -> Result<Option<S
         workers,
         databases: KV_DATABASES,
         import: None,
-        settings: vec![("dir".into(), directory.display().to_string())],
+        // What a server has acknowledged is in its log, and durable within a second.
+        settings: [("dir", &*directory.display().to_string()), ("appendonly", "yes"), ("save", "")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .to_vec(),
     })?;
     for door in &serving.listening {
         tracing::info!(kind = door.kind, place = door.place, "key-value engine started");

@@ -168,6 +168,31 @@ fn dumps_are_read_again() {
 }
 
 #[test]
+fn what_was_imported_is_in_the_log() {
+    let (scratch, address) = (Scratch::new(), nobody());
+    let data = scratch.path("");
+    let port = address.rsplit(':').next().expect("an address has a port").to_owned();
+    let run = |more: &[&str]| {
+        let running = Running::start(&[&["kv", "--port", &port], more, &["--dir", &data, "--save", ""]].concat(), &[]);
+        until("the engine to answer", || Talk::new(&address).and_then(|mut talk| talk.ask("PING")).is_some());
+        running
+    };
+    let ask = |request: &str| Talk::new(&address).and_then(|mut talk| talk.ask(request)).expect("it answers");
+    let mut engine = run(&[]);
+    ask("SET a 1");
+    assert_eq!(ask("SAVE"), "+OK");
+    engine.signal("KILL");
+    engine.wait();
+    let file = scratch.path("brought.rdb");
+    std::fs::rename(scratch.path("dump.rdb"), &file).expect("a dump was written");
+    let mut engine = run(&["--import", &file, "--appendonly", "yes"]);
+    engine.signal("KILL");
+    engine.wait();
+    let _engine = run(&["--appendonly", "yes"]);
+    assert_eq!(ask("GET a"), "1");
+}
+
+#[test]
 fn the_log_is_switched_on_and_off() {
     let (scratch, address) = (Scratch::new(), nobody());
     let data = scratch.path("");

@@ -16,10 +16,10 @@ const IN_PROGRESS: Error = Error::new("ERR Background save already in progress")
 
 fn save(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let saves = served(call)?;
-    if saves.get().is_dumping() {
+    if saves.get().is_pending(Purpose::Dump) {
         return Err(IN_PROGRESS);
     }
-    if !saves.dump_and_wait() {
+    if !saves.take_and_wait(Purpose::Dump) {
         return Err(Error::new("ERR"));
     }
     call.reply.ok();
@@ -45,7 +45,7 @@ fn bgsave(call: &mut Call<'_, '_>) -> Result<(), Error> {
         Some(word) if call.args.len() > 2 || !word.eq_ignore_ascii_case(b"schedule") => return Err(Error::SYNTAX),
         _ => {}
     }
-    if state.is_dumping() {
+    if state.is_pending(Purpose::Dump) {
         return Err(IN_PROGRESS);
     }
     if state.running.is_some() && call.args.len() < 2 {

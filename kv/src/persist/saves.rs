@@ -46,9 +46,17 @@ pub struct State {
 }
 
 impl State {
-    /// Whether a dump is being taken, or is wanted next.
-    pub(crate) fn is_dumping(&self) -> bool {
-        self.wants_dump || matches!(self.running, Some((Purpose::Dump, _)))
+    fn want(&mut self, purpose: Purpose) {
+        match purpose {
+            Purpose::Dump => self.wants_dump = true,
+            Purpose::LogBase => self.wants_base = true,
+        }
+    }
+
+    /// Whether one is being taken, or is wanted next.
+    pub(crate) fn is_pending(&self, purpose: Purpose) -> bool {
+        let is_wanted = if purpose == Purpose::Dump { self.wants_dump } else { self.wants_base };
+        is_wanted || self.running.is_some_and(|(running, _)| running == purpose)
     }
 }
 
@@ -61,8 +69,6 @@ pub struct Record {
     pub ended_s: i64,
     /// How long the last one took, that ended either way.
     pub took_s: Option<i64>,
-    /// Those that failed.
-    pub failures: u64,
     /// When one failed last, unless one has succeeded since.
     pub failed_s: Option<i64>,
 }
@@ -124,22 +130,19 @@ impl Saves {
 
     /// Asks for one.
     pub(crate) fn want(&self, purpose: Purpose) {
-        let mut state = self.state();
-        match purpose {
-            Purpose::Dump => state.wants_dump = true,
-            Purpose::LogBase => state.wants_base = true,
-        }
+        self.state().want(purpose);
     }
 
-    /// Asks for a dump and waits for its end. Says whether it is on files: what had been changed before the call.
-    pub(crate) fn dump_and_wait(&self) -> bool {
+    /// Asks for a snapshot and waits for its end. Says whether it is on files: everything that had been changed before the call.
+    pub fn take_and_wait(&self, purpose: Purpose) -> bool {
         let mut state = self.state();
-        state.wants_dump = true;
-        let before = (state.dumps.count, state.dumps.failures);
-        while (state.dumps.count, state.dumps.failures) == before && self.is_served() {
+        state.want(purpose);
+        // One that is being taken already may not have everything: what is wanted is only begun after it.
+        while state.is_pending(purpose) && self.is_served() {
             state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        state.dumps.count > before.0
+        let record = if purpose == Purpose::Dump { &state.dumps } else { &state.bases };
+        !state.is_pending(purpose) && record.failed_s.is_none()
     }
 
     /// Whether a base that failed may be tried again by itself.
@@ -212,7 +215,7 @@ impl Saves {
         if is_done {
             (record.count, record.ended_s, record.failed_s) = (record.count + 1, now_s, None);
         } else {
-            (record.failures, record.failed_s) = (record.failures + 1, Some(now_s));
+            record.failed_s = Some(now_s);
         }
         drop(state);
         self.ended.notify_all();

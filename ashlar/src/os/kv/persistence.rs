@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ashlar_kv::Engine;
+use ashlar_kv::persist::snapshot::Purpose;
 use ashlar_kv::persist::{Files, Keeper, NewBase};
 use tokio::sync::watch;
 
@@ -58,6 +59,20 @@ impl Persistence {
     #[must_use]
     pub(super) fn released(&self) -> watch::Receiver<u64> {
         self.released.clone()
+    }
+
+    /// Keys have come without commands: a log begins anew, with them.
+    ///
+    /// # Errors
+    /// They are not on files. Nobody may be served.
+    pub(super) fn take_in(&self) -> Result<(), Failure> {
+        if self.engine.files().is_log_on && !self.engine.saves().take_and_wait(Purpose::LogBase) {
+            return Err(Failure::world(
+                "what was imported cannot be written to the append log",
+                "see the log for the reason",
+            ));
+        }
+        Ok(())
     }
 
     /// Writes what is left, when no command runs any more. Without a wish, a dump is written if any save point is configured.
