@@ -1,16 +1,24 @@
 //! Patterns as KEYS, SCAN and PSUBSCRIBE take them: `*`, `?`, `[abc]`, `[^a-z]`, and `\` before a byte that is meant itself.
 //!
-//! Only the last star is ever gone back to, so a match takes time in proportion to pattern times text at most.
+//! A pattern that goes on behind more than a thousand stars matches nothing, as in Valkey. Only the last star is ever gone back to, so a match takes time in proportion to pattern times text at most.
+
+/// Stars that a pattern may go on behind.
+const STARS_MAX: usize = 1_000;
 
 /// Whether all of `text` matches `pattern`. `any_case` compares ASCII letters in any case.
 pub(crate) fn matches(pattern: &[u8], text: &[u8], any_case: bool) -> bool {
     let (mut at, mut here) = (0, 0);
     // Where the last star is, and what it has taken so far ends.
-    let mut star: Option<(usize, usize)> = None;
+    let (mut star, mut stars): (Option<(usize, usize)>, usize) = (None, 0);
     while here < text.len() {
         if pattern.get(at) == Some(&b'*') {
+            let is_run = at > 0 && pattern[at - 1] == b'*';
+            stars += usize::from(!is_run);
             star = Some((at, here));
             at += 1;
+            if stars > STARS_MAX && at < pattern.len() {
+                return false;
+            }
             continue;
         }
         if let Some(next) = one(&pattern[at..], text[here], any_case) {
@@ -74,6 +82,16 @@ fn class_has(class: &[u8], byte: u8, any_case: bool) -> (bool, usize) {
 #[cfg(test)]
 mod tests {
     use super::matches;
+
+    #[test]
+    fn a_thousand_stars_are_enough() {
+        let text = vec![b'a'; 5_000];
+        for (stars, is_match) in [(1_000, true), (1_001, false)] {
+            assert_eq!(matches(&b"*?".repeat(stars), &text, false), is_match, "{stars}");
+        }
+        let runs = [b"a".repeat(10), b"*".repeat(5_000)].concat();
+        assert!(matches(&runs, &text, false), "stars side by side are one");
+    }
 
     #[test]
     fn patterns() {

@@ -102,6 +102,7 @@ fn reset_statistics(call: &mut Call<'_, '_>) -> Result<(), Error> {
     call.engine.statistics.reset();
     call.engine.clients.counts.reset();
     call.engine.memory.counts.reset();
+    call.engine.memory.trash.forget_freed();
     call.engine.memory.forget_peak();
     for number in 0..call.engine.keyspace.shards() {
         let counts = &mut call.keys.shard_at(number).counts;

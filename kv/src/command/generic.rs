@@ -8,7 +8,7 @@ use crate::settings::Events;
 
 pub(super) const RUNS: &[(&str, Run)] = &[
     ("del", delete),
-    ("unlink", delete),
+    ("unlink", |call| take_out(call, true)),
     ("exists", exists),
     ("touch", touch),
     ("type", kind),
@@ -31,10 +31,18 @@ const SHARED_END: i64 = 10_000;
 const SHARED_COUNT: i64 = i32::MAX as i64;
 
 fn delete(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    take_out(call, call.settings.memory.deletes_later)
+}
+
+/// Takes keys out; large values are given back later if `is_lazy`.
+fn take_out(call: &mut Call<'_, '_>, is_lazy: bool) -> Result<(), Error> {
     let mut count = 0;
     for word in call.args.from(1) {
         let key = call.keys.key(word);
-        if call.keys.remove(key).is_some() {
+        if let Some(removed) = call.keys.remove(key) {
+            if let Some(object) = removed.object.filter(|_| is_lazy) {
+                call.engine.memory.trash.throw(object);
+            }
             call.changed(key, Events::GENERIC, "del");
             count += 1;
         }

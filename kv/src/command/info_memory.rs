@@ -14,6 +14,8 @@ pub(super) fn section(call: &Call<'_, '_>) -> String {
     usage(&report, &mut lines);
     limits(call, &mut lines);
     overheads(&report, &mut lines);
+    let (pending, freed) = call.engine.memory.trash.counts();
+    lines.extend([format!("lazyfree_pending_objects:{pending}"), format!("lazyfreed_objects:{freed}")]);
     lines.iter().map(|line| format!("{line}\r\n")).collect()
 }
 

@@ -24,6 +24,7 @@ pub(crate) mod info;
 mod info_memory;
 pub(crate) mod introspect;
 mod latency;
+mod lcs;
 mod lifecycle;
 pub(crate) mod list;
 pub(crate) mod list_wait;
@@ -69,6 +70,7 @@ const FAMILIES: &[&[(&str, Run)]] = &[
     hyperloglog::RUNS,
     info::RUNS,
     latency::RUNS,
+    lcs::RUNS,
     lifecycle::RUNS,
     list::RUNS,
     list_wait::RUNS,

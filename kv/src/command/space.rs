@@ -82,7 +82,7 @@ fn scan(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let mut cursor: u64 = text.and_then(|text| text.parse().ok()).ok_or(Error::new("ERR invalid cursor"))?;
     let filter = Filter::read(call)?;
     let (database, now_ms) = (call.keys.database(), call.now.unix_ms());
-    let (mut seen, mut shown) = (0, Vec::new());
+    let (mut seen, mut shown, mut expired) = (0, Vec::new(), Vec::new());
     while seen < filter.count {
         let Some(slot) = u16::try_from(cursor >> ORDER_BITS).ok().and_then(Slot::new) else {
             cursor = 0;
@@ -95,8 +95,9 @@ fn scan(call: &mut Call<'_, '_>) -> Result<(), Error> {
             let is_live = shard.is_live(record, now_ms);
             let is_kind = filter.kind.is_none_or(|kind| kind == record.kind());
             let is_match = filter.pattern.is_none_or(|pattern| glob::matches(pattern, record.key(), false));
-            if is_live && is_kind && is_match {
-                shown.push(record.key().to_vec());
+            if is_kind && is_match {
+                let into = if is_live { &mut shown } else { &mut expired };
+                into.push(record.key().to_vec());
             }
         });
         let slot = u64::from(slot.number());
@@ -109,6 +110,8 @@ fn scan(call: &mut Call<'_, '_>) -> Result<(), Error> {
             break;
         }
     }
+    // What has expired is taken out by being looked for.
+    expired.iter().for_each(|name| drop(call.keys.contains(call.keys.key(name))));
     call.reply.array(2);
     call.reply.bulk(cursor.to_string().as_bytes());
     call.reply.array(shown.len());
@@ -154,9 +157,12 @@ fn flush(call: &mut Call<'_, '_>, databases: &[usize]) -> Result<(), Error> {
     }
     call.engine.waiting.changed_all(databases);
     call.engine.invalidate_all();
+    let is_lazy = call.args.is(1, "ASYNC") || call.args.len() == 1 && call.settings.memory.flushes_later;
     for number in 0..call.engine.keyspace.shards() {
         for database in databases {
-            drop(call.keys.shard_at(number).flush(*database));
+            if let Some(flushed) = call.keys.shard_at(number).flush(*database).filter(|_| is_lazy) {
+                call.engine.memory.trash.throw_all(flushed.keys, Box::new(flushed));
+            }
         }
     }
     let found = call.engine.waiting.waited_for(databases);
@@ -169,10 +175,13 @@ fn flush(call: &mut Call<'_, '_>, databases: &[usize]) -> Result<(), Error> {
 fn swapdb(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let database = |at: usize, which: &str| {
         let number = call.integer(at).map_err(|_| Error::text(format!("ERR invalid {which} DB index")))?;
-        let number = usize::try_from(number).ok().filter(|number| *number < call.engine.keyspace.databases());
-        number.ok_or(Error::new("ERR DB index is out of range"))
+        Ok::<usize, Error>(usize::try_from(number).unwrap_or(usize::MAX))
     };
     let (one, other) = (database(1, "first")?, database(2, "second")?);
+    let count = call.engine.keyspace.databases();
+    if one >= count || other >= count {
+        return Err(Error::new("ERR DB index is out of range"));
+    }
     if one != other {
         call.engine.waiting.changed_all(&[one, other]);
         for number in 0..call.engine.keyspace.shards() {

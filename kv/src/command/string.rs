@@ -23,6 +23,7 @@ pub(super) const RUNS: &[(&str, Run)] = &[
     ("incrbyfloat", incrbyfloat),
     ("mget", mget),
     ("mset", mset),
+    ("msetex", msetex),
     ("msetnx", msetnx),
     ("psetex", psetex),
     ("set", set),
@@ -42,7 +43,25 @@ enum Condition<'a> {
     Equal(&'a [u8]),
 }
 
-/// The options of SET and GETEX.
+/// Commands with options.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Of {
+    Set,
+    Msetex,
+    Getex,
+}
+
+impl Of {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Set => "set",
+            Self::Msetex => "msetex",
+            Self::Getex => "getex",
+        }
+    }
+}
+
+/// The options of SET, MSETEX and GETEX.
 #[derive(Debug)]
 struct Options<'a> {
     condition: Condition<'a>,
@@ -51,8 +70,9 @@ struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    /// Reads options from word `at` on. `of_set` tells which command's.
-    fn read(call: &Call<'a, '_>, at: usize, of_set: bool) -> Result<Self, Error> {
+    /// Reads options of a command from word `at` on.
+    fn read(call: &Call<'a, '_>, at: usize, of: Of) -> Result<Self, Error> {
+        let (of_set, may_compare) = (of != Of::Getex, of == Of::Set);
         let args = call.args;
         let mut options = Self { condition: Condition::None, expiry: None, gets: false };
         let mut at = at;
@@ -63,17 +83,16 @@ impl<'a> Options<'a> {
             match next {
                 _ if of_set && is_free && is("NX") => options.condition = Condition::Absent,
                 _ if of_set && is_free && is("XX") => options.condition = Condition::Present,
-                Some(value) if of_set && is_free && is("IFEQ") => {
+                Some(value) if may_compare && is_free && is("IFEQ") => {
                     options.condition = Condition::Equal(value);
                     at += 1;
                 }
-                _ if of_set && is("GET") => options.gets = true,
+                _ if may_compare && is("GET") => options.gets = true,
                 _ if of_set && options.expiry.is_none() && is("KEEPTTL") => options.expiry = Some(Expiry::Keep),
                 _ if !of_set && options.expiry.is_none() && is("PERSIST") => options.expiry = Some(Expiry::Never),
                 Some(value) if options.expiry.is_none() && ["EX", "PX", "EXAT", "PXAT"].into_iter().any(is) => {
                     let (in_seconds, is_point) = (is("EX") || is("EXAT"), is("EXAT") || is("PXAT"));
-                    let name = if of_set { "set" } else { "getex" };
-                    options.expiry = Some(Expiry::At(expiry_of(call, value, in_seconds, is_point, name)?));
+                    options.expiry = Some(Expiry::At(expiry_of(call, value, in_seconds, is_point, of.name())?));
                     at += 1;
                 }
                 _ => return Err(Error::SYNTAX),
@@ -118,7 +137,7 @@ fn set(call: &mut Call<'_, '_>) -> Result<(), Error> {
         call.reply.ok();
         return Ok(());
     }
-    let options = Options::read(call, 3, true)?;
+    let options = Options::read(call, 3, Of::Set)?;
     set_with(call, key, value, &options)
 }
 
@@ -226,7 +245,7 @@ fn deletion(key: Key<'_>) -> Request {
 
 fn getex(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let key = call.key(1);
-    let options = Options::read(call, 2, false)?;
+    let options = Options::read(call, 2, Of::Getex)?;
     let Some(value) = call.keys.string(key)? else {
         call.reply.null();
         return Ok(());
@@ -282,6 +301,39 @@ fn msetnx(call: &mut Call<'_, '_>) -> Result<(), Error> {
         write_pairs(call);
     }
     call.reply.integer(i64::from(!is_any));
+    Ok(())
+}
+
+fn msetex(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let count = parse_i64(&call.args[1]).and_then(|count| usize::try_from(count).ok()).filter(|count| *count > 0);
+    let count = count.ok_or(Error::new("ERR invalid numkeys value"))?;
+    let end = count.checked_mul(2).and_then(|words| words.checked_add(2)).filter(|end| *end <= call.args.len());
+    let end = end.ok_or_else(|| Error::wrong_number("msetex"))?;
+    let options = Options::read(call, end, Of::Msetex)?;
+    let mut names = call.args.from(2).take(2 * count).step_by(2);
+    let is_met = match options.condition {
+        Condition::Absent => !names.any(|word| call.keys.contains(call.keys.key(word))),
+        Condition::Present => names.all(|word| call.keys.contains(call.keys.key(word))),
+        _ => true,
+    };
+    call.reply.integer(i64::from(is_met));
+    if !is_met {
+        return Ok(());
+    }
+    let expiry = options.expiry.unwrap_or(Expiry::Never);
+    for at in (2..end).step_by(2) {
+        let (key, value) = (call.key(at), call.args.get(at + 1).expect("there are pairs"));
+        call.keys.put_string(key, value, expiry);
+        call.changed(key, Events::STRING, "set");
+        if matches!(expiry, Expiry::At(_)) {
+            call.notify(Events::GENERIC, "expire", key.bytes);
+        }
+    }
+    if let Expiry::At(at) = expiry {
+        let at = Decimal::new(at);
+        let instead = call.args.from(0).take(end).chain([&b"PXAT"[..], at.as_bytes()]);
+        call.trace(vec![instead.collect()]);
+    }
     Ok(())
 }
 

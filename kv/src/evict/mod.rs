@@ -10,6 +10,7 @@
 
 pub(crate) mod clients;
 pub(crate) mod report;
+mod trash;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -21,6 +22,7 @@ use crate::keyspace::{Choice, Policy};
 use crate::settings::{Events, Settings};
 use crate::time::Now;
 use crate::waiting::Place;
+use trash::Trash;
 
 /// Turns of the tick, each with as many keys as a command may take out.
 const TICK_TURNS_MAX: usize = 64;
@@ -61,6 +63,8 @@ pub(crate) struct Memory {
     /// Keys of each shard that may go, as of the last tick: how often it is drawn.
     weights: Box<[AtomicU32]>,
     pub(crate) counts: Counts,
+    /// What waits to be dropped.
+    pub(crate) trash: Trash,
     /// Since when memory has been over its limit, nanoseconds of monotonic time; 0 for not.
     full_since_ns: AtomicU64,
 }
@@ -92,6 +96,7 @@ impl Memory {
             peak_bytes: AtomicU64::new(0),
             weights: (0..shards).map(|_| AtomicU32::new(0)).collect(),
             counts: Counts::default(),
+            trash: Trash::default(),
             full_since_ns: AtomicU64::new(0),
         }
     }
@@ -267,6 +272,7 @@ impl Engine {
 
     /// Goes on where commands stopped, and looks how many keys each shard has. To be called with every tick.
     pub(crate) fn tend_memory(&self, settings: &Settings, now: Now) {
+        self.memory.trash.empty();
         let (used, _) = self.used_memory_and_peak();
         if settings.memory_bytes_max == 0 {
             self.memory.note_full(false, now);

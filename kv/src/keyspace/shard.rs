@@ -352,17 +352,16 @@ impl Shard {
     }
 
     /// Takes all keys of a database out. What was behind them is returned, to be dropped without the lock.
-    pub(crate) fn flush(&mut self, database: usize) -> Vec<Object> {
-        let Some(taken) = self.databases[database].take() else { return Vec::new() };
+    pub(crate) fn flush(&mut self, database: usize) -> Option<Flushed> {
+        let taken = self.databases[database].take()?;
         self.schedule.retain(|(_, scheduled, _)| *scheduled != database);
         self.slots_spare -= taken.slots.len() - taken.slots_used;
         self.lose_cut(Loss::Flushed);
         let mut objects = Vec::new();
         if self.databases.iter().all(Option::is_none) {
-            self.arena.clear();
-            drop(std::mem::take(&mut self.objects));
+            let all = (std::mem::take(&mut self.arena), std::mem::take(&mut self.objects));
             self.weigh();
-            return objects;
+            return Some(Flushed { keys: taken.keys, _database: taken, _objects: objects, _all: Some(all) });
         }
         for handle in taken.slots.iter().flat_map(Index::iter) {
             let record = Record::of(self.arena.cell(handle));
@@ -372,7 +371,7 @@ impl Shard {
             self.arena.free(handle);
         }
         self.weigh();
-        objects
+        Some(Flushed { keys: taken.keys, _database: taken, _objects: objects, _all: None })
     }
 
     /// Exchanges two databases.
@@ -554,6 +553,16 @@ impl Shard {
             database.expiring.replace(key.hash, old, new);
         }
     }
+}
+
+/// A database that was taken out, with all that was in it.
+#[derive(Debug)]
+pub(crate) struct Flushed {
+    pub(crate) keys: usize,
+    _database: Box<Database>,
+    _objects: Vec<Object>,
+    /// Records and objects of the whole shard, if nothing else was in it.
+    _all: Option<(Arena, Slab<Object>)>,
 }
 
 /// What was behind a key that was taken out.

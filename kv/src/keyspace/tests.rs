@@ -140,6 +140,6 @@ fn a_slot_is_scanned_once_while_it_grows() {
     let shard = space.shard_of(slot);
     drop(keys);
     let mut shard = space.shard(shard);
-    assert!(shard.flush(0).is_empty());
+    assert!(shard.flush(0).is_some_and(|flushed| flushed.keys > 0));
     assert_eq!((shard.keys(0), shard.record_bytes()), (0, 0));
 }

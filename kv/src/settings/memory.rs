@@ -31,13 +31,17 @@ pub(crate) struct MemorySettings {
     pub(crate) samples: usize,
     /// How much is done before a command, 0 to 100 (`maxmemory-eviction-tenacity`).
     pub(crate) tenacity: u32,
+    /// Whether DEL gives large values back later, as UNLINK does (`lazyfree-lazy-user-del`).
+    pub(crate) deletes_later: bool,
+    /// Whether FLUSHALL and FLUSHDB give everything back later unless they are told otherwise (`lazyfree-lazy-user-flush`).
+    pub(crate) flushes_later: bool,
     /// What all clients may take together; 0 for any (`maxmemory-clients`).
     pub(crate) clients: Share,
 }
 
 impl Default for MemorySettings {
     fn default() -> Self {
-        Self { samples: 5, tenacity: 10, clients: Share::Bytes(0) }
+        Self { samples: 5, tenacity: 10, deletes_later: true, flushes_later: true, clients: Share::Bytes(0) }
     }
 }
 

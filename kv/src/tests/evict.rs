@@ -277,3 +277,27 @@ fn memory_commands() {
     let large: u64 = talk.say(0, "MEMORY USAGE l").parse().unwrap();
     assert!((10_000..15_000).contains(&(large - small)), "{small} {large}");
 }
+
+#[test]
+fn large_values_are_given_back_by_the_tick() {
+    let mut talk = Talk::new();
+    let members: String = (0..200).map(|number| format!(" m{number}")).collect();
+    for (line, pending) in [("UNLINK s", 1), ("DEL s", 1), ("FLUSHALL", 1), ("FLUSHDB ASYNC", 1), ("FLUSHALL SYNC", 0)]
+    {
+        talk.say(0, &format!("SADD s{members}"));
+        talk.say(0, line);
+        assert_eq!(figure(&mut talk, "lazyfree_pending_objects"), pending, "{line}");
+        talk.tick();
+        assert_eq!(figure(&mut talk, "lazyfree_pending_objects"), 0, "{line}");
+    }
+    assert_eq!(figure(&mut talk, "lazyfreed_objects"), 4);
+    talk.say(0, "CONFIG RESETSTAT");
+    talk.say(0, "CONFIG SET lazyfree-lazy-user-del no lazyfree-lazy-user-flush no");
+    talk.say(0, "SADD small 1 2 3");
+    talk.say(0, &format!("SADD s{members}"));
+    for line in ["UNLINK small", "DEL s", "FLUSHALL"] {
+        talk.say(0, line);
+    }
+    talk.tick();
+    assert_eq!(figure(&mut talk, "lazyfreed_objects"), 0);
+}

@@ -185,3 +185,40 @@ fn every_key_is_scanned() {
     let keys = talk.say(0, "KEYS key:49?");
     assert_eq!(keys.split(' ').count(), 10);
 }
+
+#[test]
+fn scans_take_out_what_has_expired_and_would_be_shown() {
+    check(
+        r#"
+        > SET a 1 PX 1
+        OK
+        > HSET b f 1
+        1
+        > PEXPIRE b 1
+        1
+        > SET c 1
+        OK
+        +2
+        > SCAN 0 COUNT 100000 TYPE string
+        ["0" ["c"]]
+        > DBSIZE
+        2
+        > SCAN 0 COUNT 100000 MATCH x*
+        ["0" []]
+        > DBSIZE
+        2
+        > SCAN 0 COUNT 100000
+        ["0" ["c"]]
+        > DBSIZE
+        1
+        > SWAPDB 44 a
+        (error) ERR invalid second DB index
+        > SWAPDB a b
+        (error) ERR invalid first DB index
+        > SWAPDB 44 55
+        (error) ERR DB index is out of range
+        > SWAPDB 0 -1
+        (error) ERR DB index is out of range
+    "#,
+    );
+}

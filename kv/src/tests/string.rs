@@ -191,3 +191,67 @@ fn databases_and_protocols() {
     assert_eq!(talk.say(0, "GET nosuch"), "(nil)");
     assert_eq!(talk.raw(0, b"GET nosuch\r\n"), b"_\r\n");
 }
+
+#[test]
+fn the_longest_common_subsequence() {
+    check(
+        r#"
+        > MSET a ohmytext b mynewtext
+        OK
+        > LCS a b
+        "mytext"
+        > LCS a b LEN
+        6
+        > LCS a b IDX
+        ["matches" [[[4 7] [5 8]] [[2 3] [0 1]]] "len" 6]
+        > LCS a b IDX MINMATCHLEN 4 WITHMATCHLEN
+        ["matches" [[[4 7] [5 8] 4]] "len" 6]
+        > LCS a nosuch
+        ""
+        > LCS a nosuch LEN
+        0
+        > LCS a b IDX LEN
+        (error) ERR If you want both the length and indexes, please just use IDX.
+        > LCS a b WHAT
+        (error) ERR syntax error
+        > LPUSH l x
+        1
+        > LCS a l
+        (error) ERR The specified keys must contain string values
+    "#,
+    );
+}
+
+#[test]
+fn several_strings_that_expire() {
+    check(
+        r#"
+        > MSETEX 2 a 1 b 2
+        1
+        > MSETEX 2 b 3 c 4 NX
+        0
+        > MSETEX 2 b 3 c 4 XX
+        0
+        > MGET a b c
+        ["1" "2" (nil)]
+        > MSETEX 2 c 4 d 5 NX EX 100
+        1
+        > TTL d
+        100
+        > MSETEX 2 c 6 d 7 XX KEEPTTL
+        1
+        > TTL d
+        100
+        > MGET c d
+        ["6" "7"]
+        > MSETEX 0 a 1
+        (error) ERR invalid numkeys value
+        > MSETEX 3 a 1 b 2
+        (error) ERR wrong number of arguments for 'msetex' command
+        > MSETEX 1 a 1 GET
+        (error) ERR syntax error
+        > MSETEX 1 a 1 EX 0
+        (error) ERR invalid expire time in 'msetex' command
+    "#,
+    );
+}

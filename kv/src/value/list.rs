@@ -160,6 +160,15 @@ impl List {
         }
     }
 
+    /// How many pieces of memory it has.
+    #[must_use]
+    pub fn parts(&self) -> usize {
+        match &self.body {
+            Body::Short(_) => 1,
+            Body::Long(nodes) => nodes.iter().count(),
+        }
+    }
+
     /// How many bytes of memory are held, this value itself aside. Looks at every node.
     #[must_use]
     pub fn bytes_held(&self) -> usize {

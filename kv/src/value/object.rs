@@ -30,6 +30,18 @@ impl Object {
         }
     }
 
+    /// About how many pieces of memory it has, each of which takes time to give back.
+    pub(crate) fn parts(&self) -> usize {
+        let elements = |is_table: bool, len: usize| if is_table { len } else { 1 };
+        match self {
+            Self::List(list) => list.parts(),
+            Self::Set(set) => elements(set.encoding() == "hashtable", set.len()),
+            Self::SortedSet(set) => elements(set.encoding() == "skiplist", set.len()),
+            Self::Hash(hash) => elements(hash.encoding() == "hashtable", hash.len()),
+            Self::Stream(stream) => stream.parts(),
+        }
+    }
+
     /// Bytes taken from the allocator, without its own bookkeeping.
     pub(crate) fn bytes_held(&self) -> usize {
         match self {

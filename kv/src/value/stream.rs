@@ -150,6 +150,12 @@ impl Stream {
         true
     }
 
+    /// How many pieces of memory it has: nodes of entries, and groups.
+    #[must_use]
+    pub fn parts(&self) -> usize {
+        self.log.node_count() + self.groups.iter().count()
+    }
+
     /// About how many bytes of memory are held, this value itself aside: trees are reckoned as if two thirds full. Looks at
     /// every node and group.
     #[must_use]

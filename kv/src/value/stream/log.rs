@@ -139,6 +139,12 @@ impl Log {
         entries.filter(move |entry| (first..=last).contains(&entry.id))
     }
 
+    /// How many nodes the entries lie in.
+    #[must_use]
+    pub fn node_count(&self) -> usize {
+        self.nodes.len()
+    }
+
     /// About how many bytes of memory are held.
     #[must_use]
     pub fn bytes_held(&self) -> usize {
