@@ -45,6 +45,7 @@ fn pfadd(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let found = sketch_for_change(call, key)?;
     let mut changes = u64::from(found.is_none());
     let mut sketch = found.unwrap_or_default();
+    sketch.limit_sparse(call.settings.sketch_bytes_max);
     for element in call.args.from(2) {
         changes += u64::from(sketch.add(element)?);
     }
@@ -99,6 +100,7 @@ fn pfmerge(call: &mut Call<'_, '_>) -> Result<(), Error> {
         }
     }
     let mut merged = sketch_for_change(call, target)?.unwrap_or_default();
+    merged.limit_sparse(call.settings.sketch_bytes_max);
     if is_dense {
         merged.become_dense()?;
     }

@@ -163,6 +163,9 @@ pub(crate) struct Parser {
     is_line: bool,
 }
 
+/// Words that a connection keeps room for between requests.
+const WORDS_KEPT: usize = 256;
+
 impl Parser {
     /// Looks for one request at the beginning of `input`, which begins with the same bytes as at the last call unless that
     /// returned a request. Returns how many bytes the request takes: [`Parser::args`] are its words; there are none in an
@@ -173,6 +176,7 @@ impl Parser {
     pub(crate) fn parse(&mut self, input: &[u8], limits: RequestLimits) -> Result<Option<usize>, ProtocolError> {
         if self.missing == 0 {
             self.words.clear();
+            self.words.shrink_to(WORDS_KEPT);
             self.at = 0;
             self.is_line = input.first().is_some_and(|first| *first != b'*');
             if self.is_line {

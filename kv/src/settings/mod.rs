@@ -16,6 +16,7 @@ use crate::client::limits::ClientLimits;
 use crate::keyspace::Policy;
 use crate::persist::Files;
 use crate::rdb::VersionCheck;
+use crate::value::hll::SPARSE_BYTES_MAX;
 use crate::value::list::Fill;
 use crate::value::stream::NodeLimits;
 use crate::value::{hash, set, zset};
@@ -175,6 +176,8 @@ pub(crate) struct Settings {
     pub(crate) memory_bytes_max: u64,
     /// Which keys go when memory is full (`maxmemory-policy`).
     pub(crate) policy: Policy,
+    /// At how many bytes a HyperLogLog becomes dense (`hll-sparse-max-bytes`).
+    pub(crate) sketch_bytes_max: usize,
     pub(crate) lfu_growth: u32,
     pub(crate) lfu_decay_minutes: u32,
     /// `notify-keyspace-events`.
@@ -225,6 +228,7 @@ impl Default for Settings {
             word_bytes_max: 512 * 1024 * 1024,
             memory_bytes_max: 0,
             policy: Policy::NoEviction,
+            sketch_bytes_max: SPARSE_BYTES_MAX,
             lfu_growth: 10,
             lfu_decay_minutes: 1,
             events: Events::default(),

@@ -117,7 +117,7 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
         .at(at!(hash.listpack_value_bytes_max)),
     text("hash-seed", "").fixed(),
     flag("hide-user-data-from-log", true),
-    bytes("hll-sparse-max-bytes", 0, LONG, 3_000),
+    bytes("hll-sparse-max-bytes", 0, LONG, 3_000).at(at!(sketch_bytes_max)),
     checked("hz", hertz, "10"),
     text("ignore-warnings", ""),
     flag("import-mode", false),

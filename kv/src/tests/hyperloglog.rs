@@ -163,3 +163,27 @@ const WHAT_IS_REFUSED: &str = r#"
 fn what_is_refused() {
     check(WHAT_IS_REFUSED);
 }
+
+#[test]
+fn sketches_become_dense_when_they_are_told() {
+    check(
+        r#"
+        > PFADD a x
+        1
+        > PFDEBUG ENCODING a
+        sparse
+        > CONFIG SET hll-sparse-max-bytes 21
+        OK
+        > PFADD a y
+        1
+        > PFDEBUG ENCODING a
+        dense
+        > PFADD b y
+        1
+        > PFDEBUG ENCODING b
+        dense
+        > PFCOUNT a b
+        2
+    "#,
+    );
+}

@@ -45,6 +45,8 @@ pub struct Corrupted;
 pub struct Sketch {
     /// The head is valid; a dense one has its length.
     bytes: Vec<u8>,
+    /// The most bytes that it has while it is sparse.
+    sparse_bytes_max: usize,
 }
 
 /// A run of equal registers in a sparse sketch.
@@ -99,7 +101,7 @@ impl Sketch {
         bytes.push(SPARSE);
         bytes.resize(HEAD_BYTES, 0);
         Run::write(0, REGISTERS, &mut bytes);
-        Self { bytes }
+        Self { bytes, sparse_bytes_max: SPARSE_BYTES_MAX }
     }
 
     /// The sketch in a string.
@@ -111,7 +113,13 @@ impl Sketch {
             && bytes.starts_with(MAGIC)
             && bytes[MAGIC.len()] <= SPARSE
             && (bytes[MAGIC.len()] == SPARSE || bytes.len() == DENSE_BYTES);
-        if is_sketch { Ok(Self { bytes: bytes.to_vec() }) } else { Err(NotSketch) }
+        let sketch = || Self { bytes: bytes.to_vec(), sparse_bytes_max: SPARSE_BYTES_MAX };
+        if is_sketch { Ok(sketch()) } else { Err(NotSketch) }
+    }
+
+    /// Says at how many bytes it becomes dense, its head included (`hll-sparse-max-bytes`).
+    pub const fn limit_sparse(&mut self, bytes_max: usize) {
+        self.sparse_bytes_max = bytes_max;
     }
 
     /// The string.
@@ -273,7 +281,7 @@ impl Sketch {
         Run::write(run.value, index - first, &mut cut);
         Run::write(value, 1, &mut cut);
         Run::write(run.value, first + run.len - index - 1, &mut cut);
-        if cut.len() > run.bytes && self.bytes.len() + cut.len() - run.bytes > SPARSE_BYTES_MAX {
+        if cut.len() > run.bytes && self.bytes.len() + cut.len() - run.bytes > self.sparse_bytes_max {
             self.become_dense()?;
             return self.raise(index, value);
         }
