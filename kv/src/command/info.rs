@@ -155,8 +155,6 @@ fn memory(call: &Call<'_, '_>, section: &mut Section) {
         ("number_of_cached_scripts", evals.len() as u64),
         ("used_memory_vm_total", machine),
         ("used_memory_scripts", scripts),
-        ("lazyfree_pending_objects", 0),
-        ("lazyfreed_objects", 0),
     ]);
     for (name, bytes) in [
         ("total_system_memory_human", facts.memory_bytes),

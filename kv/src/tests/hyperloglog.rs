@@ -181,7 +181,7 @@ fn sketches_become_dense_when_they_are_told() {
         > PFADD b y
         1
         > PFDEBUG ENCODING b
-        dense
+        sparse
         > PFCOUNT a b
         2
     "#,

@@ -153,7 +153,7 @@ impl Stream {
     /// How many pieces of memory it has: nodes of entries, and groups.
     #[must_use]
     pub fn parts(&self) -> usize {
-        self.log.node_count() + self.groups.iter().count()
+        self.log.node_count() + self.groups.len()
     }
 
     /// About how many bytes of memory are held, this value itself aside: trees are reckoned as if two thirds full. Looks at
