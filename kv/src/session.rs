@@ -390,7 +390,6 @@ impl Session {
         let context = if self.client.transaction.is_some() { Context::Multi } else { Context::TopLevel };
         let permitted = self.engine.permit(&self.client, ready.command, args, context, now.unix_ms());
         permitted.map_err(|denial| denial.error(&self.client.user.name, ready.command))?;
-        self.make_room(ready, now)?;
         if flags.has(Flags::WRITE) {
             self.refuse_what_is_not_kept()?;
         }
@@ -409,6 +408,10 @@ impl Session {
             && let Some(busy) = self.engine.scripts.running.refusal(now.instant, self.settings.script_ms_max)
         {
             return Err(busy);
+        }
+        // What may run beside a script waits for no shard, and the script has them all.
+        if !flags.has(Flags::ALLOW_BUSY) {
+            self.make_room(ready, now)?;
         }
         if self.engine.pause.is_on() && self.is_held_back(ready, now) {
             return Ok(());

@@ -142,17 +142,16 @@ fn clients(call: &Call<'_, '_>, section: &mut Section) {
 }
 
 fn memory(call: &Call<'_, '_>, section: &mut Section) {
-    let evals = call.engine.scripts.evals();
+    let [machine, scripts, cached] = call.engine.scripts.eval_figures().map(|figure| figure as u64);
     let facts = call.engine.host.facts();
     let lines = info_memory::section(call);
     section.0.push_str(lines.strip_prefix("# Memory\r\n").unwrap_or(&lines));
-    let (machine, scripts) = (evals.machine_bytes() as u64, evals.script_bytes() as u64);
     section.put_all([
         ("total_system_memory", facts.memory_bytes),
         ("used_memory_lua", machine),
         ("used_memory_vm_eval", machine),
         ("used_memory_scripts_eval", scripts),
-        ("number_of_cached_scripts", evals.len() as u64),
+        ("number_of_cached_scripts", cached),
         ("used_memory_vm_total", machine),
         ("used_memory_scripts", scripts),
     ]);

@@ -97,7 +97,7 @@ impl Engine {
             clients: taken(&clients),
             replicas: taken(&replicas),
             log: self.uncounted_memory(),
-            scripts: 0,
+            scripts: self.scripts.eval_figures()[1] as u64,
             keys: bytes(count.sum()),
             databases,
         }

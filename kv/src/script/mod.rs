@@ -39,6 +39,8 @@ pub(crate) struct Scripts {
     libraries: Mutex<Libraries>,
     /// Libraries and functions, for those who must not wait for a function.
     counts: [AtomicUsize; 2],
+    /// Bytes of the interpreter of scripts, bytes of scripts, and scripts, as last seen.
+    seen: [AtomicUsize; 3],
     pub(crate) running: Running,
     /// Keys that commands wait for, to be served when the script that runs has ended.
     deferred: Mutex<Vec<Place>>,
@@ -51,6 +53,7 @@ impl Default for Scripts {
             evals: Mutex::new(Cache::new(Arc::clone(running.watch()))),
             libraries: Mutex::new(Libraries::new(Arc::clone(running.watch()))),
             counts: Default::default(),
+            seen: Default::default(),
             running,
             deferred: Mutex::default(),
         }
@@ -89,6 +92,15 @@ impl Scripts {
     pub(crate) fn counts(&self) -> (usize, usize) {
         let [libraries, functions] = &self.counts;
         (libraries.load(Ordering::Relaxed), functions.load(Ordering::Relaxed))
+    }
+
+    /// Bytes of the interpreter of scripts, bytes of scripts, and scripts; while one runs, as they were before.
+    pub(crate) fn eval_figures(&self) -> [usize; 3] {
+        if let Some(evals) = self.try_evals() {
+            let figures = [evals.machine_bytes(), evals.script_bytes(), evals.len()];
+            self.seen.iter().zip(figures).for_each(|(seen, figure)| seen.store(figure, Ordering::Relaxed));
+        }
+        [0, 1, 2].map(|at| self.seen[at].load(Ordering::Relaxed))
     }
 
     /// Keys that nobody can serve now, because a script holds them.

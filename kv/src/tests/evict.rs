@@ -301,3 +301,11 @@ fn large_values_are_given_back_by_the_tick() {
     talk.tick();
     assert_eq!(figure(&mut talk, "lazyfreed_objects"), 0);
 }
+
+#[test]
+fn a_script_may_ask_about_memory() {
+    let mut talk = Talk::new();
+    assert_eq!(talk.say(0, "EVAL \"return #redis.call('INFO','memory') > 100\" 0"), "1");
+    assert_eq!(talk.say(0, "EVAL \"return #redis.call('MEMORY','STATS') > 20\" 0"), "1");
+    assert_eq!(figure(&mut talk, "number_of_cached_scripts"), 2);
+}
