@@ -55,6 +55,8 @@ pub(crate) struct Client {
     pub(crate) subscriptions: BTreeSet<(Topic, Box<[u8]>)>,
     /// The connection ends after the replies so far.
     pub(crate) is_leaving: bool,
+    /// Its command has waited and is tried again.
+    pub(crate) is_again: bool,
     /// It sees every command.
     pub(crate) is_monitor: bool,
     /// Memory was full when its last command began.
@@ -152,6 +154,7 @@ impl Client {
             is_dirty: Arc::new(AtomicBool::new(false)),
             subscriptions: BTreeSet::new(),
             is_leaving: false,
+            is_again: false,
             is_monitor: false,
             is_memory_full: false,
             tracking: None,
@@ -166,7 +169,7 @@ impl Client {
     /// One whose command waits and is tried again, by somebody else: its own session knows nothing of it.
     pub(crate) fn again(card: Arc<Card>, user: Arc<User>) -> Self {
         let mut client = Self::bare(card, user);
-        (client.is_authenticated, client.is_known) = (true, true);
+        (client.is_authenticated, client.is_known, client.is_again) = (true, true, true);
         client
     }
 

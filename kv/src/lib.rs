@@ -35,6 +35,7 @@ pub use engine::{Engine, EngineConfig};
 pub use evict::Allocator;
 pub use host::{Facts, Host, NoHost};
 pub use session::{Next, Session};
+pub use settings::file::{Directive, WrongLine, read as read_config};
 pub use time::Now;
 
 #[cfg(test)]

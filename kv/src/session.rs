@@ -440,6 +440,9 @@ impl Session {
             self.held = Some(now.instant + SCRIPT_PATIENCE);
             return Ok(());
         };
+        if self.client.wishes.no_touch && ready.spec().name != "touch" {
+            keys.keep_access();
+        }
         let frame = Frame { engine: &engine, settings: &settings, now, may_wait: true, is_script: false };
         run::run(&frame, ready, args, &mut self.client, &mut keys, &mut self.reply, &mut self.effects);
         self.settle(&frame, args, keys);
@@ -496,8 +499,6 @@ impl Session {
     fn settle(&mut self, frame: &Frame<'_>, args: Args<'_>, mut keys: Keys<'_>) {
         self.reply.set_protocol(self.client.protocol);
         self.client.mailbox.set_protocol(self.client.protocol);
-        let is_done = self.effects.wait.is_none();
-        self.client.traffic.commands += u64::from(is_done);
         if let Some(mut wait) = self.effects.wait.take() {
             let who = (Arc::clone(&self.client.card), self.client.protocol);
             let request = wait.request.take().unwrap_or_else(|| Request::copy(args));

@@ -1,9 +1,11 @@
 //! `ashlar kv`: the key-value engine alone, in the foreground.
 
 mod doors;
+pub(super) mod valkey;
 
 use std::path::PathBuf;
 
+use self::valkey::Configuration;
 use crate::failure::Failure;
 use crate::os::{kv, logs, process};
 
@@ -11,6 +13,7 @@ use crate::os::{kv, logs, process};
 ///
 /// Data is in memory, with a dump now and then (`save`), and an append log if that is switched on (`appendonly yes`).
 #[derive(Debug, clap::Args)]
+#[command(args_override_self = true)]
 pub struct Arguments {
     #[command(flatten)]
     doors: doors::DoorArguments,
@@ -20,6 +23,9 @@ pub struct Arguments {
     /// How many databases there are
     #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     databases: u16,
+    /// Configuration file of Valkey or Redis; what else is given stands above it
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// RDB file of Redis or Valkey whose keys are there from the start
     #[arg(long, value_name = "FILE")]
     import: Option<PathBuf>,
@@ -45,16 +51,29 @@ fn read_settings(words: &[String]) -> Result<Vec<(String, String)>, Failure> {
     Ok(settings)
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub(super) fn run(arguments: &Arguments, configuration: Configuration) -> Result<(), Failure> {
     logs::start("info", false);
+    if let Some(file) = &arguments.config {
+        // It was taken out where it could be read.
+        return Err(Failure::usage(
+            format!("{} is not read here", file.display()),
+            "give --config FILE before settings",
+        ));
+    }
+    let Configuration { file, mut settings, users } = configuration;
+    settings.extend(read_settings(&arguments.settings)?);
     let plan = kv::Plan {
         doors: doors::plan(&arguments.doors),
         workers: arguments.workers.unwrap_or_else(process::cores),
         databases: usize::from(arguments.databases),
         import: arguments.import.clone(),
-        settings: read_settings(&arguments.settings)?,
+        settings,
+        config_file: file,
+        users,
     };
     kv::run(&plan, |listening| {
+        super::say(&format!("ashlar {}, PID: {}", env!("CARGO_PKG_VERSION"), std::process::id()));
+        super::say("Server initialized");
         for door in listening {
             // The line that tools which start Valkey wait for.
             super::say(&format!("Ready to accept connections {} on {}", door.kind, door.place));

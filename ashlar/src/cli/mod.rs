@@ -53,6 +53,17 @@ enum Command {
 /// Runs the command line `arguments`, the program's name first.
 #[must_use]
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
+    let (arguments, configuration) = match kv::valkey::expand(arguments) {
+        Ok(kv::valkey::Wish::Run(arguments, configuration)) => (arguments, configuration),
+        Ok(kv::valkey::Wish::Print(text)) => {
+            say(text);
+            return ExitCode::SUCCESS;
+        }
+        Err(failure) => {
+            note(&format!("ashlar: {failure}"));
+            return ExitCode::from(failure.exit_code());
+        }
+    };
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -67,7 +78,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Command::Server(arguments) => server::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Forget(arguments) => forget::run(&arguments),
-        Command::Kv(arguments) => kv::run(&arguments),
+        Command::Kv(arguments) => kv::run(&arguments, configuration),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
     };

@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use self::persistence::Persistence;
+use super::acl_file::UsersFile;
 use super::signals::Signals;
 use super::{clock, heap, process, random, rdb};
 use crate::failure::Failure;
@@ -45,6 +46,10 @@ pub struct Plan {
     pub import: Option<PathBuf>,
     /// Settings by the names of Valkey's configuration, in the order in which they are made.
     pub settings: Vec<(String, String)>,
+    /// The configuration file that they come from.
+    pub config_file: Option<PathBuf>,
+    /// Users, each as a name and rules.
+    pub users: Vec<String>,
 }
 
 /// Serves until a signal comes. Says where it listens with `started`, once all doors are open.
@@ -91,14 +96,10 @@ impl Serving {
         let workers = plan.workers.max(1);
         let shards = (workers * SHARDS_PER_WORKER).next_power_of_two().min(1 << 10);
         let config = EngineConfig { secret: random::bytes(), shards, databases: plan.databases };
-        let engine = Arc::new(Engine::with_host(&config, Arc::new(ProcessHost::new(workers, None))));
+        let engine =
+            Arc::new(Engine::with_host(&config, Arc::new(ProcessHost::new(workers, plan.config_file.clone()))));
         count_memory(&engine);
-        for (name, value) in &plan.settings {
-            engine.configure(name, value).map_err(|why| {
-                let what = format!("`{name} {value}` cannot be set: {why}");
-                Failure::usage(what, "see docs/kv-parameters.md for what there is")
-            })?;
-        }
+        configure(&engine, plan)?;
         engine.set_give_way(Box::new(give_way));
         let persistence = Persistence::start(&engine)?;
         if let Some(path) = &plan.import {
@@ -108,6 +109,7 @@ impl Serving {
             persistence.take_in()?;
         }
         let Open { doors, listening, file } = plan.doors.open(workers)?;
+        show_doors(&engine, plan, &listening)?;
         let (stop, stopped) = watch::channel(false);
         let mut serving = Self {
             listening,
@@ -155,6 +157,49 @@ impl Serving {
         }
         self.persistence.stop(self.engine.wants_stop().flatten())
     }
+}
+
+/// Sets what the plan says of parameters and users.
+fn configure(engine: &Engine, plan: &Plan) -> Result<(), Failure> {
+    for (name, value) in &plan.settings {
+        engine.configure(name, value).map_err(|why| {
+            let what = format!("`{name} {value}` cannot be set: {why}");
+            Failure::usage(what, "see docs/kv-parameters.md for what there is")
+        })?;
+    }
+    for user in &plan.users {
+        let added = engine.add_user(user.as_bytes());
+        added.map_err(|why| Failure::usage(format!("`user {user}`: {why}"), "see ACL HELP for the rules of users"))?;
+    }
+    let users_file = plan.settings.iter().rev().find(|(name, value)| name == "aclfile" && !value.is_empty());
+    if let Some((_, path)) = users_file {
+        let used = engine.use_acl_file(Box::new(UsersFile::new(path.into())));
+        used.map_err(|why| {
+            Failure::usage(format!("{path}: {why}"), "correct the file of users, or leave out `aclfile`")
+        })?;
+    }
+    Ok(())
+}
+
+/// Parameters say what doors there are, and how many threads.
+fn show_doors(engine: &Engine, plan: &Plan, listening: &[Listening]) -> Result<(), Failure> {
+    let port = |kind: &str| {
+        let door = listening.iter().find(|door| door.kind == kind)?;
+        door.place.rsplit_once(':').map(|(_, port)| port.to_owned())
+    };
+    let path = listening.iter().find(|door| door.kind == "unix").map(|door| door.place.clone());
+    let addresses: Vec<String> = plan.doors.addresses.iter().map(ToString::to_string).collect();
+    for (name, value) in [
+        ("port", port("tcp").unwrap_or_else(|| "0".into())),
+        ("tls-port", port("tls").unwrap_or_else(|| "0".into())),
+        ("unixsocket", path.unwrap_or_default()),
+        ("bind", addresses.join(" ")),
+        ("io-threads", plan.workers.clamp(1, 128).to_string()),
+    ] {
+        let set = engine.configure(name, &value);
+        set.map_err(|why| Failure::world(format!("`{name} {value}`: {why}"), "report this as a defect"))?;
+    }
+    Ok(())
 }
 
 /// The engine looks after itself, until it is told to stop.

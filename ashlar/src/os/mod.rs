@@ -3,6 +3,7 @@
 //! Here and in `front` stand the only uses of tokio, `std::net`, `std::fs` and `std::thread`; here stands the only
 //! `unsafe` of the program, one operation a block.
 
+pub mod acl_file;
 pub mod clock;
 pub mod crew;
 pub mod datadir;

@@ -95,6 +95,8 @@ fn key_value(config: &Config, data: &DataDir, workers: usize) -> Result<Option<S
         settings: [("dir", &*directory.display().to_string()), ("appendonly", "yes"), ("save", "")]
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .to_vec(),
+        config_file: None,
+        users: Vec::new(),
     })?;
     for door in &serving.listening {
         tracing::info!(kind = door.kind, place = door.place, "key-value engine started");

@@ -51,6 +51,17 @@ fn set(call: &mut Call<'_, '_>) -> Result<(), Error> {
     }
     let chosen = choose(call)?;
     let mut changed = call.settings.clone();
+    for (at, parameter) in &chosen {
+        // Doors are opened once, at the start.
+        let why = match parameter.name {
+            "port" | "tls-port" => "Unable to listen on this port. Check server logs.",
+            "bind" => "Failed to bind to specified addresses.",
+            _ => continue,
+        };
+        if parameter.show(call.settings) != call.args[at + 1] {
+            return Err(failed(parameter.name, why));
+        }
+    }
     for (at, parameter) in chosen {
         let set = parameter.set(&mut changed, &call.args[at + 1]);
         set.map_err(|why| failed(parameter.name, &why))?;

@@ -52,13 +52,15 @@ fn take_out(call: &mut Call<'_, '_>, is_lazy: bool) -> Result<(), Error> {
 }
 
 fn exists(call: &mut Call<'_, '_>) -> Result<(), Error> {
-    let count = call.args.from(1).filter(|word| call.keys.read(call.keys.key(word)).is_some()).count();
+    let count = call.args.from(1).filter(|word| call.keys.looked_for(call.keys.key(word))).count();
     call.reply.count(count);
     Ok(())
 }
 
 fn touch(call: &mut Call<'_, '_>) -> Result<(), Error> {
-    exists(call)
+    let count = call.args.from(1).filter(|word| call.keys.read(call.keys.key(word)).is_some()).count();
+    call.reply.count(count);
+    Ok(())
 }
 
 fn kind(call: &mut Call<'_, '_>) -> Result<(), Error> {

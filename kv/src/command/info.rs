@@ -185,7 +185,7 @@ fn persistence(call: &Call<'_, '_>, section: &mut Section) {
     section.put("current_fork_perc", "0.00");
     section.put_all([("current_save_keys_processed", 0), ("current_save_keys_total", 0)]);
     section.put("rdb_changes_since_last_save", changes.saturating_sub(state.changes_at_dump.0));
-    section.put("rdb_bgsave_in_progress", u8::from(dump_since.is_some()));
+    section.put("rdb_bgsave_in_progress", u8::from(state.is_pending(Purpose::Dump)));
     section.put("rdb_last_save_time", state.dumps.ended_s.max(state.loaded_s));
     section.put("rdb_last_bgsave_status", status(state.dumps.failed_s));
     section.put("rdb_last_bgsave_time_sec", or_none(state.dumps.took_s));
@@ -195,7 +195,7 @@ fn persistence(call: &Call<'_, '_>, section: &mut Section) {
     section.put("rdb_last_load_keys_expired", 0);
     section.put("rdb_last_load_keys_loaded", 0);
     section.put("aof_enabled", u8::from(is_on));
-    section.put("aof_rewrite_in_progress", u8::from(base_since.is_some()));
+    section.put("aof_rewrite_in_progress", u8::from(state.is_pending(Purpose::LogBase)));
     section.put("aof_rewrite_scheduled", u8::from(state.wants_base));
     section.put("aof_last_rewrite_time_sec", or_none(state.bases.took_s));
     section.put("aof_current_rewrite_time_sec", or_none(base_since));

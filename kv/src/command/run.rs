@@ -325,7 +325,8 @@ pub(crate) fn run(
         remember_reads(engine, ready, args, client);
         engine.limit_tracking(settings.tracking_keys_max);
     }
-    if is_monitored && !is_shown_first && effects.wait.is_none() {
+    // One that waits is shown when it came, and not again when it is served.
+    if is_monitored && !is_shown_first && !client.is_again {
         engine.monitors.show(client, ready.command, args, frame.is_script, now);
     }
     let trace = std::mem::take(&mut effects.trace);
@@ -356,6 +357,7 @@ fn measure(
     let settings = changed.as_deref().unwrap_or(settings);
     let is_steady = ready.nature.is_steady;
     let ran = Ran { command: ready.command.number, outcome, is_steady, reply_bytes, begun };
+    client.traffic.commands += 1;
     let nanos = client.meter.note(engine, &settings.logs, ran);
     let flags = ready.spec().flags;
     if let Some(ms) = nanos.map(|nanos| nanos / 1_000_000)

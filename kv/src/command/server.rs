@@ -1,6 +1,7 @@
 //! Commands about the server: its settings, its commands, its state.
 
 use super::call::{Call, Run};
+use super::help;
 use super::introspect::{self, Filter};
 use crate::error::Error;
 use crate::glob;
@@ -12,6 +13,7 @@ pub(super) const RUNS: &[(&str, Run)] = &[
     ("command|info", command_info),
     ("command|list", command_list),
     ("command|docs", command_docs),
+    ("command|help", command_help),
     ("command|getkeys", |call| command_keys(call, false)),
     ("command|getkeysandflags", |call| command_keys(call, true)),
     ("time", time),
@@ -50,6 +52,19 @@ fn command_docs(call: &mut Call<'_, '_>) -> Result<(), Error> {
         introspect::write_docs(call.reply, call.args.from(2));
     }
     Ok(())
+}
+
+fn command_help(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let lines = [
+        ("(no subcommand)", "Return details about all commands."),
+        ("COUNT", "Return the total number of commands in this server."),
+        ("LIST", "Return a list of all commands in this server."),
+        ("INFO [<command-name> ...]", "Return details about multiple commands, or all if none is named."),
+        ("DOCS [<command-name> ...]", "Return documentation details about multiple commands, or all if none is named."),
+        ("GETKEYS <full-command>", "Return the keys from a full command."),
+        ("GETKEYSANDFLAGS <full-command>", "Return the keys and the access flags from a full command."),
+    ];
+    help::write(call, "COMMAND", &lines)
 }
 
 fn command_keys(call: &mut Call<'_, '_>, with_flags: bool) -> Result<(), Error> {

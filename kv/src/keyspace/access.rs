@@ -76,13 +76,15 @@ pub(crate) struct AccessClock {
     pub(crate) decay_minutes: u32,
     /// Unix time in seconds.
     pub(crate) now_s: i64,
+    /// Uses are not noted at all.
+    pub(crate) is_kept: bool,
 }
 
 impl AccessClock {
     /// The usual settings.
     pub(crate) fn new(policy: Policy, now_ms: i64) -> Self {
         let (growth, decay_minutes) = (GROWTH_DEFAULT, DECAY_MINUTES_DEFAULT);
-        Self { counts_use: policy.counts_use(), growth, decay_minutes, now_s: now_ms.div_euclid(1_000) }
+        Self { counts_use: policy.counts_use(), growth, decay_minutes, now_s: now_ms.div_euclid(1_000), is_kept: false }
     }
 
     /// For a key that is made now.
@@ -105,6 +107,9 @@ impl AccessClock {
     /// For a key that is used now. `chance` is evenly spread.
     #[inline]
     pub(crate) fn used(self, access: u32, chance: impl FnOnce() -> u32) -> u32 {
+        if self.is_kept {
+            return access;
+        }
         if !self.counts_use {
             return self.seconds();
         }

@@ -376,6 +376,20 @@ impl<'a> Keys<'a> {
         Some(Found { shard: self.shard(key.slot), handle })
     }
 
+    /// Whether a key is there, which counts as a hit or a miss, but not as its being used.
+    pub(crate) fn looked_for(&mut self, key: Key<'_>) -> bool {
+        let is_there = self.live(key).is_some();
+        let counts = &mut self.shard_mut(key.slot).counts;
+        counts.hits += u64::from(is_there);
+        counts.misses += u64::from(!is_there);
+        is_there
+    }
+
+    /// Uses of keys are not noted from now on.
+    pub(crate) fn keep_access(&mut self) {
+        self.access.is_kept = true;
+    }
+
     /// Whether a key is there.
     pub(crate) fn contains(&mut self, key: Key<'_>) -> bool {
         self.live(key).is_some()

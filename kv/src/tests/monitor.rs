@@ -42,6 +42,7 @@ fn who_watches_sees_what_others_do() {
             "0 127.0.0.1:50000] \"MULTI\"",
             "0 127.0.0.1:50000] \"EXEC\"",
             "3 127.0.0.1:50000] \"SELECT\" \"3\"",
+            "3 127.0.0.1:50000] \"BLPOP\" \"k\" \"0\"",
         ]
     );
     assert!(talk.say(watcher, "GET a").starts_with("(error) ERR Replica can't interact with the keyspace"));

@@ -44,6 +44,10 @@ fn settings_are_set_together_or_not_at_all() {
         OK
         > CONFIG GET save dir
         ["dir" "/x" "save" "60 1 30 5"]
+        > CONFIG SET port 7000
+        (error) ERR CONFIG SET failed (possibly related to argument 'port') - Unable to listen on this port. Check server logs.
+        > CONFIG SET port 6379 bind '* -::*'
+        OK
         > CONFIG REWRITE
         (error) ERR The server is running without a config file
     "#,
@@ -99,4 +103,17 @@ fn who_does_not_know_the_password_stays_outside() {
     assert!(talk.say(other, "HELLO 3").starts_with("(error) NOAUTH HELLO must"));
     assert!(talk.say(other, "HELLO 3 AUTH default secret").contains("\"proto\": 3"));
     assert_eq!(talk.say(other, "AUTH secret"), "OK");
+}
+
+/// Whoever types `COMMAND HELP` gets it, for every command that has subcommands.
+#[test]
+fn help_is_there() {
+    use crate::command::spec::table::COMMANDS;
+    let mut talk = Talk::new();
+    for container in COMMANDS.iter().filter(|command| !command.spec.subcommands.is_empty()) {
+        let name = container.spec.name;
+        let help = talk.say(0, &format!("{name} HELP"));
+        let is_off = name == "cluster" && help.contains("cluster support disabled");
+        assert!(is_off || help.contains("<subcommand> [<arg> [value] [opt] ...]. Subcommands are:"), "{name}: {help}");
+    }
 }
