@@ -1,6 +1,6 @@
 //! The program's allocator: the system's, with a count of the bytes in use.
 //!
-//! Each thread counts for itself and adds to the total when it has come to [`BATCH_BYTES`], so that threads
+//! Each thread counts for itself and adds to the total when it has come to `BATCH_BYTES`, so that threads
 //! that allocate share no cache line, and whoever reads the total reads one. It is wrong by at most that much a thread. What is
 //! counted is what the system's allocator takes for a request, its own head and rounding included, as far as both are known.
 //!
