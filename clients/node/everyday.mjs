@@ -1,6 +1,7 @@
 // Everyday work of ioredis against the key-value engine: node everyday.mjs HOST PORT
 import assert from "node:assert/strict";
 import { once } from "node:events";
+import { createRequire } from "node:module";
 import { setTimeout as pause } from "node:timers/promises";
 import Redis from "ioredis";
 
@@ -153,7 +154,7 @@ const cases = {
 };
 
 const r = connect();
-const { default: about } = await import("ioredis/package.json", { with: { type: "json" } });
+const about = createRequire(import.meta.url)("ioredis/package.json");
 for (const [name, run] of Object.entries(cases)) {
   await r.flushall();
   await run(r);

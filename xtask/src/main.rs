@@ -5,6 +5,7 @@
 //! Exit codes: 0 done, 1 failed, 2 asked wrongly.
 
 mod clients;
+mod differ;
 mod failure;
 mod fix;
 mod fuzz;
@@ -32,6 +33,8 @@ Commands:
   fuzz [TARGET|all] [--seconds N] [--input FILE]
                                  libFuzzer over the decoders and state machines
   sim [ARGUMENTS]                the simulator, with every check on
+  differ [--commands N] [--seed S] [--ours HOST:PORT]
+                                 the same random commands for redis-server and our engine
   clients [--install]            other people's clients against the key-value engine
 
 `cargo xtask COMMAND --help` tells more. Exit codes: 0 done, 1 failed, 2 asked wrongly.";
@@ -62,6 +65,7 @@ fn dispatch(arguments: &[String]) -> Result<(), Failure> {
         "fuzz" => fuzz::command(rest),
         "sim" => sim::command(rest),
         "clients" => clients::command(rest),
+        "differ" => differ::command(rest),
         "help" | "--help" | "-h" => {
             say(HELP);
             Ok(())

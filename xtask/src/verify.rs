@@ -12,7 +12,7 @@ use crate::process::{cargo, run, timed};
 use crate::sim::SIMULATOR;
 use crate::terminal::say;
 use crate::workspace::Workspace;
-use crate::{clients, fuzz, sim, tidy};
+use crate::{clients, differ, fuzz, sim, tidy};
 
 const HELP: &str = "\
 Checks everything that a merge needs and never writes to the tree. All steps run, whatever fails.
@@ -27,6 +27,7 @@ Steps:
   doc     documentation, with warnings as errors
   sim     a fixed number of simulator seeds
   clients redis-py, ioredis and go-redis against the key-value engine, as far as their languages are installed
+  differ  20,000 random commands for redis-server and our engine, every reply equal; where redis-server is installed
   fuzz    every fuzz target for ten seconds, and a planted bug that must be found";
 
 /// Seeds of the simulator that each merge passes.
@@ -41,7 +42,7 @@ type Step = (&'static str, fn(&Workspace) -> Result<(), Failure>);
 /// A step that has run: its name, what came of it and how long it took.
 type Done = (&'static str, Result<(), Failure>, Duration);
 
-const STEPS: [Step; 8] = [
+const STEPS: [Step; 9] = [
     ("fmt", fmt),
     ("clippy", clippy),
     ("tidy", tidy::tidy),
@@ -49,6 +50,7 @@ const STEPS: [Step; 8] = [
     ("doc", doc),
     ("sim", sim),
     ("clients", clients::clients),
+    ("differ", differ::smoke),
     ("fuzz", fuzz::smoke),
 ];
 

@@ -2,6 +2,7 @@
 
 use super::call::{Call, Run};
 use super::client::checked_name;
+use super::generic::database_of;
 use crate::acl::{self, Context};
 use crate::client::{Silence, Wishes};
 use crate::error::Error;
@@ -61,9 +62,7 @@ fn echo(call: &mut Call<'_, '_>) -> Result<(), Error> {
 }
 
 fn select(call: &mut Call<'_, '_>) -> Result<(), Error> {
-    let number = call.integer(1)?;
-    let database = usize::try_from(number).ok().filter(|database| *database < call.engine.keyspace.databases());
-    call.client.database = database.ok_or(Error::new("ERR DB index is out of range"))?;
+    call.client.database = database_of(call, call.integer(1)?)?;
     call.keys.select(call.client.database);
     call.reply.ok();
     Ok(())

@@ -103,8 +103,7 @@ fn give(call: &mut Call<'_, '_>, replaces: bool) -> Result<bool, Error> {
 
 fn move_to(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let key = call.key(1);
-    let number = parse_i64(&call.args[2]).ok_or(Error::NOT_INTEGER)?;
-    let target = database_of(call, number)?;
+    let target = database_of(call, call.integer(2)?)?;
     let source = call.keys.database();
     if source == target {
         return Err(Error::SAME_OBJECT);
@@ -121,7 +120,13 @@ fn move_to(call: &mut Call<'_, '_>) -> Result<(), Error> {
 }
 
 /// The database that a client means by a number.
-fn database_of(call: &Call<'_, '_>, number: i64) -> Result<usize, Error> {
+pub(super) fn database_of(call: &Call<'_, '_>, number: i64) -> Result<usize, Error> {
+    // Valkey holds the number in 32 bits, and says so before it looks for the database.
+    let out_of_range = || {
+        let (least, most) = (i32::MIN, i32::MAX);
+        Error::text(format!("ERR value is out of range, value must between {least} and {most}"))
+    };
+    let number = i32::try_from(number).map_err(|_| out_of_range())?;
     let database = usize::try_from(number).ok().filter(|database| *database < call.engine.keyspace.databases());
     database.ok_or(Error::new("ERR DB index is out of range"))
 }
@@ -129,15 +134,12 @@ fn database_of(call: &Call<'_, '_>, number: i64) -> Result<usize, Error> {
 fn copy(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let (from, to, source) = (call.key(1), call.key(2), call.keys.database());
     let (mut target, mut replaces, mut at) = (source, false, 3);
-    let out_of_range =
-        || Error::text(format!("ERR value is out of range, value must between {} and {}", i32::MIN, i32::MAX));
     while at < call.args.len() {
         if call.args.is(at, "REPLACE") {
             replaces = true;
         } else if call.args.is(at, "DB") && at + 1 < call.args.len() {
             at += 1;
-            let number = i32::try_from(call.integer(at)?).map_err(|_| out_of_range())?;
-            target = database_of(call, number.into())?;
+            target = database_of(call, call.integer(at)?)?;
         } else {
             return Err(Error::SYNTAX);
         }

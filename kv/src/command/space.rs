@@ -1,6 +1,7 @@
 //! All keys of a database, or of all databases.
 
 use super::call::{Call, Run};
+use super::generic::database_of;
 use crate::error::Error;
 use crate::glob;
 use crate::keyspace::{Kind, Slot, slot::SLOTS};
@@ -176,14 +177,12 @@ fn flush(call: &mut Call<'_, '_>, databases: &[usize]) -> Result<(), Error> {
 
 fn swapdb(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let database = |at: usize, which: &str| {
-        let number = call.integer(at).map_err(|_| Error::text(format!("ERR invalid {which} DB index")))?;
-        Ok::<usize, Error>(usize::try_from(number).unwrap_or(usize::MAX))
+        // Valkey holds the number in 32 bits.
+        let number = call.integer(at).ok().filter(|number| i32::try_from(*number).is_ok());
+        number.ok_or_else(|| Error::text(format!("ERR invalid {which} DB index")))
     };
     let (one, other) = (database(1, "first")?, database(2, "second")?);
-    let count = call.engine.keyspace.databases();
-    if one >= count || other >= count {
-        return Err(Error::new("ERR DB index is out of range"));
-    }
+    let (one, other) = (database_of(call, one)?, database_of(call, other)?);
     if one != other {
         call.engine.waiting.changed_all(&[one, other]);
         for number in 0..call.engine.keyspace.shards() {

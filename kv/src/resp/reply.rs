@@ -124,7 +124,7 @@ impl Reply {
     pub(crate) fn error(&mut self, text: &str) {
         self.out.push(b'-');
         let start = self.out.len();
-        self.out.extend_from_slice(text.trim_end().as_bytes());
+        self.out.extend_from_slice(text.trim_end_matches(['\r', '\n']).as_bytes());
         self.out[start..].iter_mut().filter(|byte| matches!(byte, b'\r' | b'\n')).for_each(|byte| *byte = b' ');
         self.out.extend_from_slice(b"\r\n");
     }

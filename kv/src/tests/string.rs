@@ -38,8 +38,6 @@ fn set_and_get() {
         (nil)
         > SET
         (error) ERR wrong number of arguments for 'set' command
-        > NOSUCH a bb
-        (error) ERR unknown command 'NOSUCH', with args beginning with: 'a' 'bb'
         > CLIENT NOSUCH
         (error) ERR unknown subcommand 'NOSUCH'. Try CLIENT HELP.
     "#,
@@ -154,6 +152,17 @@ fn long_strings_grow_and_shrink() {
     assert_eq!(talk.say(0, "STRLEN a"), "1");
 }
 
+/// A conversation cannot show blanks at the end of a line, and clients see them.
+#[test]
+fn errors_keep_the_blanks_at_their_end() {
+    let mut talk = Talk::new();
+    assert_eq!(
+        talk.raw(0, b"NOSUCH a bb\r\n"),
+        b"-ERR unknown command 'NOSUCH', with args beginning with: 'a' 'bb' \r\n"
+    );
+    assert_eq!(talk.raw(0, b"EXPIRE a 1 \"\"\r\n"), b"-ERR Unsupported option \r\n");
+}
+
 #[test]
 fn a_pipeline_in_pieces() {
     let mut talk = Talk::new();
@@ -173,6 +182,10 @@ fn databases_and_protocols() {
         ("SELECT 1", "OK"),
         ("GET a", "(nil)"),
         ("SELECT 16", "(error) ERR DB index is out of range"),
+        ("SELECT 2147483648", "(error) ERR value is out of range, value must between -2147483648 and 2147483647"),
+        ("SWAPDB 0 16", "(error) ERR DB index is out of range"),
+        ("SWAPDB 2147483648 0", "(error) ERR invalid first DB index"),
+        ("SWAPDB 16 x", "(error) ERR invalid second DB index"),
         ("SELECT 0", "OK"),
         ("CLIENT SETNAME me", "OK"),
         ("CLIENT GETNAME", "\"me\""),
