@@ -5,4 +5,4 @@ pub(crate) mod parse;
 pub(crate) mod reply;
 
 pub(crate) use parse::{Args, Parser, Request, RequestLimits};
-pub(crate) use reply::{Mark, Protocol, Reply};
+pub(crate) use reply::{Later, Mark, Protocol, Reply};

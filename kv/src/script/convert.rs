@@ -13,12 +13,12 @@
 //!
 //! The other way it is the same, and a fraction is cut off.
 
-use mlua::{Lua, Table, Value};
+use mlua::{Function, Lua, Table, Value};
 
 use super::arguments::to_integer;
 use super::thrown;
 use crate::error::Error;
-use crate::resp::{Protocol, Reply};
+use crate::resp::{Later, Protocol, Reply};
 use crate::value::score::write_score;
 
 /// How deep tables in tables are replied.
@@ -144,6 +144,7 @@ fn error_of(lua: &Lua, line: &[u8]) -> mlua::Result<Table> {
 }
 
 /// What a script returned, written as its client reads it. `script` is what the script speaks: it decides what booleans are.
+/// It does not go by recursion, so that deep tables take no stack.
 pub(crate) struct Writer<'a> {
     /// Where to.
     pub(crate) reply: &'a mut Reply,
@@ -151,6 +152,18 @@ pub(crate) struct Writer<'a> {
     pub(crate) script: Protocol,
     /// Told of each error that is written.
     pub(crate) count: &'a dyn Fn(&Error),
+    /// Lua's own `next`.
+    pub(crate) next: &'a Function,
+}
+
+/// What is still to be written.
+enum Rest {
+    /// The elements of a table behind so many.
+    Array(Table, Later, usize),
+    /// The pairs of a table behind a key (nil before the first), after so many; of a set only the keys.
+    Pairs { table: Table, behind: Value, later: Later, len: usize, is_map: bool },
+    /// A value.
+    Value(Value),
 }
 
 impl Writer<'_> {
@@ -159,18 +172,47 @@ impl Writer<'_> {
     /// # Errors
     /// The interpreter has no memory left; what was written is not whole.
     pub(crate) fn write(&mut self, value: &Value) -> mlua::Result<()> {
-        self.write_at(value, 0)
+        let mut rest = Vec::new();
+        self.begin(value, &mut rest)?;
+        while let Some(next) = rest.pop() {
+            match next {
+                Rest::Value(value) => self.begin(&value, &mut rest)?,
+                Rest::Array(table, later, len) => {
+                    let element: Value = table.raw_get(len + 1)?;
+                    if element.is_nil() {
+                        self.reply.finish(later, len);
+                    } else {
+                        rest.push(Rest::Array(table, later, len + 1));
+                        self.begin(&element, &mut rest)?;
+                    }
+                }
+                Rest::Pairs { table, behind, later, len, is_map } => {
+                    let (key, value): (Value, Value) = self.next.call((&table, behind))?;
+                    if key.is_nil() {
+                        self.reply.finish(later, len);
+                        continue;
+                    }
+                    rest.push(Rest::Pairs { table, behind: key.clone(), later, len: len + 1, is_map });
+                    if is_map {
+                        rest.push(Rest::Value(value));
+                    }
+                    self.begin(&key, &mut rest)?;
+                }
+            }
+        }
+        Ok(())
     }
 
-    fn write_at(&mut self, value: &Value, depth: usize) -> mlua::Result<()> {
+    /// Writes a value; a table of others is only begun.
+    fn begin(&mut self, value: &Value, rest: &mut Vec<Rest>) -> mlua::Result<()> {
         match value {
             Value::String(text) => self.reply.bulk(&text.as_bytes()),
             Value::Integer(integer) => self.reply.integer(*integer),
             Value::Number(number) => self.reply.integer(to_integer(*number)),
             Value::Boolean(is_true) if self.script == Protocol::Resp3 => self.reply.boolean(*is_true),
             Value::Boolean(true) => self.reply.integer(1),
-            Value::Table(_) if depth > DEPTH_MAX => self.error(b"ERR reached lua stack limit", false),
-            Value::Table(table) => return self.table(table, depth),
+            Value::Table(_) if rest.len() > DEPTH_MAX => self.error(b"ERR reached lua stack limit", false),
+            Value::Table(table) => return self.table(table, rest),
             _ => self.reply.null(),
         }
         Ok(())
@@ -185,7 +227,8 @@ impl Writer<'_> {
         }
     }
 
-    fn table(&mut self, table: &Table, depth: usize) -> mlua::Result<()> {
+    fn table(&mut self, table: &Table, rest: &mut Vec<Rest>) -> mlua::Result<()> {
+        let pairs = |table, later, is_map| Rest::Pairs { table, behind: Value::Nil, later, len: 0, is_map };
         if let Value::String(text) = table.raw_get("err")? {
             let is_counted = table.raw_get::<Value>("ignore_error_stats_update")? == Value::Boolean(true);
             self.error(c_text(&text.as_bytes()), is_counted);
@@ -202,35 +245,11 @@ impl Writer<'_> {
         } else if let Some((format, text)) = verbatim(table)? {
             self.reply.verbatim(&format, &text);
         } else if let Value::Table(map) = table.raw_get("map")? {
-            let later = self.reply.map_later();
-            let mut len = 0;
-            for pair in map.pairs::<Value, Value>() {
-                let (key, value) = pair?;
-                self.write_at(&key, depth + 1)?;
-                self.write_at(&value, depth + 1)?;
-                len += 1;
-            }
-            self.reply.finish(later, len);
+            rest.push(pairs(map, self.reply.map_later(), true));
         } else if let Value::Table(set) = table.raw_get("set")? {
-            let later = self.reply.set_later();
-            let mut len = 0;
-            for pair in set.pairs::<Value, Value>() {
-                self.write_at(&pair?.0, depth + 1)?;
-                len += 1;
-            }
-            self.reply.finish(later, len);
+            rest.push(pairs(set, self.reply.set_later(), false));
         } else {
-            let later = self.reply.array_later();
-            let mut len = 0;
-            loop {
-                let element: Value = table.raw_get(len + 1)?;
-                if element.is_nil() {
-                    break;
-                }
-                self.write_at(&element, depth + 1)?;
-                len += 1;
-            }
-            self.reply.finish(later, len);
+            rest.push(Rest::Array(table.clone(), self.reply.array_later(), 0));
         }
         Ok(())
     }

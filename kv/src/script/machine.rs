@@ -87,6 +87,7 @@ pub(crate) struct Machine {
     registering: Registering,
     watch: Arc<Watch>,
     purpose: Purpose,
+    next: Function,
     runs: u32,
 }
 
@@ -112,6 +113,7 @@ impl Machine {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::OS;
         let lua = Lua::new_with(libraries, LuaOptions::new())?;
         let (exchange, slot) = (Shared::default(), lua.create_table()?);
+        let next = lua.globals().raw_get("next")?;
         let tables = lua.create_table()?;
         tables.raw_set("server", api::server(&lua, purpose, &exchange, &slot)?)?;
         super::lib::register(&lua, &tables)?;
@@ -126,7 +128,7 @@ impl Machine {
         let (globals, run, load, clean) =
             (made.raw_get("globals")?, made.raw_get("run")?, made.raw_get("load")?, made.raw_get("clean")?);
         watch.attach(&lua, purpose, false)?;
-        Ok(Self { lua, exchange, globals, run, load, clean, slot, registering, watch, purpose, runs: 0 })
+        Ok(Self { lua, exchange, globals, run, load, clean, slot, registering, watch, purpose, next, runs: 0 })
     }
 
     /// The interpreter.
@@ -137,6 +139,11 @@ impl Machine {
     /// What lies between a script and whoever runs it.
     pub(crate) fn exchange(&self) -> &Shared {
         &self.exchange
+    }
+
+    /// Lua's own `next`, which goes on behind a key of a table.
+    pub(crate) fn next(&self) -> &Function {
+        &self.next
     }
 
     /// Bytes that it takes.

@@ -86,7 +86,7 @@ pub(crate) fn run(
         Ok(Ended { is_ok: true, value }) => {
             let engine = call.engine;
             let count = |error: &Error| engine.count_error(error);
-            let mut writer = Writer { reply: call.reply, script: script_protocol, count: &count };
+            let mut writer = Writer { reply: call.reply, script: script_protocol, count: &count, next: machine.next() };
             writer.write(&value).map_err(|_| failed("not enough memory"))
         }
         Ok(Ended { is_ok: false, value: Value::Table(error) }) => reply_error(call.reply, &error, order.name),

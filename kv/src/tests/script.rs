@@ -299,3 +299,18 @@ fn a_transaction_runs_scripts() {
     "#,
     );
 }
+
+#[test]
+fn deep_tables_are_replied_up_to_a_depth() {
+    let mut talk = Talk::new();
+    talk.say(0, "HELLO 3");
+    for (table, begin) in [("{a}", "*1\r\n"), ("{map={k=a}}", "%1\r\n$1\r\nk\r\n")] {
+        let script = format!("*3\r\n$4\r\nEVAL\r\n${}\r\nlocal a = {{}} local b = {table}", table.len() + 51);
+        let rest = " a[1] = b a.map = b.map return b";
+        let script = format!("{script}{rest}\r\n$1\r\n0\r\n");
+        let reply = talk.raw(0, script.as_bytes());
+        let reply = String::from_utf8(reply).unwrap();
+        let levels = reply.strip_suffix("-ERR reached lua stack limit\r\n").unwrap_or_else(|| panic!("{reply:.200}"));
+        assert_eq!(levels, begin.repeat(levels.len() / begin.len()), "{table}");
+    }
+}

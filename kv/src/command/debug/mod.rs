@@ -211,17 +211,20 @@ fn digest_value(call: &mut Call<'_, '_>) -> Result<(), Error> {
 }
 
 fn reload(call: &mut Call<'_, '_>) -> Result<(), Error> {
-    let mut has_save = true;
+    let (mut has_save, mut flushes, mut merges) = (true, true, false);
     for at in 2..call.args.len() {
         match () {
             () if call.args.is(at, "NOSAVE") => has_save = false,
-            // Everything that is there is written down first, so that merging changes nothing.
-            () if call.args.is(at, "MERGE") || call.args.is(at, "NOFLUSH") => {}
+            () if call.args.is(at, "NOFLUSH") => flushes = false,
+            () if call.args.is(at, "MERGE") => merges = true,
             () => return Err(Error::new("ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.")),
         }
     }
     let failed = Error::new("ERR Error trying to load the RDB dump, check server logs.");
-    if !has_save {
+    let is_empty = call.keys.shards().all(|shard| (0..call.engine.keyspace.databases()).all(|at| shard.keys(at) == 0))
+        && call.engine.scripts.counts().0 == 0;
+    // Everything that is there is written down first, so merging changes nothing, and without it everything is there twice.
+    if !has_save || !flushes && !merges && !is_empty {
         return Err(failed);
     }
     let reloaded = export::reload(call.engine, call.keys, call.settings, call.now);
