@@ -31,7 +31,34 @@ enum Tried {
 impl Engine {
     /// Counts what a command did and tells subscribers, while its keys are still locked, so that all see one order.
     pub(crate) fn settle(&self, settings: &Settings, keys: &mut Keys<'_>, effects: &mut Effects) {
-        self.log(keys, effects);
+        self.settle_gone(settings, keys, effects);
+        if !effects.written.is_empty() {
+            self.journal.append(&effects.written, keys.now_ms());
+            effects.written.clear();
+        }
+        for event in effects.events.drain(..) {
+            self.publish_event(settings, event.name, event.database, &event.key);
+        }
+        if !effects.changed.is_empty() {
+            self.broadcast(&effects.changed);
+            effects.changed.clear();
+        }
+        if effects.changes > 0 && !keys.count_changes(effects.changes) {
+            self.keyless_changes.fetch_add(effects.changes, Ordering::Relaxed);
+        }
+        effects.changes = 0;
+    }
+
+    /// How many changes commands have made.
+    pub fn changes(&self) -> u64 {
+        let keyless = self.keyless_changes.load(Ordering::Relaxed);
+        (0..self.keyspace.shards()).fold(keyless, |sum, number| sum + self.keyspace.shard(number).counts.changes)
+    }
+
+    /// Tells the log and everybody of keys that were found to have expired.
+    pub(crate) fn settle_gone(&self, settings: &Settings, keys: &mut Keys<'_>, effects: &mut Effects) {
+        self.log_removed(&keys.expired, keys.now_ms());
+        self.log_removed(&keys.emptied, keys.now_ms());
         let is_tracked = self.tracking.is_on();
         for (database, key) in keys.expired.drain(..) {
             if is_tracked {
@@ -54,33 +81,6 @@ impl Engine {
             if self.waiting.changed(database, &key) {
                 effects.ready.push((database, key));
             }
-        }
-        for event in effects.events.drain(..) {
-            self.publish_event(settings, event.name, event.database, &event.key);
-        }
-        if !effects.changed.is_empty() {
-            self.broadcast(&effects.changed);
-            effects.changed.clear();
-        }
-        if effects.changes > 0 && !keys.count_changes(effects.changes) {
-            self.keyless_changes.fetch_add(effects.changes, Ordering::Relaxed);
-        }
-        effects.changes = 0;
-    }
-
-    /// How many changes commands have made.
-    pub fn changes(&self) -> u64 {
-        let keyless = self.keyless_changes.load(Ordering::Relaxed);
-        (0..self.keyspace.shards()).fold(keyless, |sum, number| sum + self.keyspace.shard(number).counts.changes)
-    }
-
-    /// Appends to the log what commands have done, while their keys are locked.
-    fn log(&self, keys: &Keys<'_>, effects: &mut Effects) {
-        self.log_removed(&keys.expired, keys.now_ms());
-        self.log_removed(&keys.emptied, keys.now_ms());
-        if !effects.written.is_empty() {
-            self.journal.append(&effects.written, keys.now_ms());
-            effects.written.clear();
         }
     }
 

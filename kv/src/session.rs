@@ -347,7 +347,11 @@ impl Session {
         if self.held.is_some() {
             return;
         }
+        let is_about_channels = args.get(0).is_some_and(|word| word.to_ascii_lowercase().ends_with(b"subscribe"));
         self.client.silence = match self.client.silence {
+            // That one listens, or does not any more, is no reply.
+            Silence::Now if is_about_channels => Silence::Never,
+            Silence::Always if is_about_channels => Silence::Always,
             Silence::Next => Silence::Now,
             Silence::Now => {
                 self.reply.rewind(mark);

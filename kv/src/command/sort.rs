@@ -106,8 +106,8 @@ fn sort(call: &mut Call<'_, '_>, may_store: bool) -> Result<(), Error> {
     let is_sorted = options.by.is_none_or(|pattern| pattern.contains(&b'*'));
     if is_sorted {
         elements = in_order(call, elements, &options, options.by)?;
-    } else if kind == Kind::Set && options.store.is_some() {
-        // What is stored must not depend on the order of a table.
+    } else if kind == Kind::Set && (options.store.is_some() || call.engine.scripts.running.is_on()) {
+        // What is stored must not depend on the order of a table, nor what a script does.
         let as_text = Options { is_text: true, is_descending: options.is_descending, ..Options::default() };
         elements = in_order(call, elements, &as_text, None)?;
     } else if kind != Kind::Set && options.is_descending {

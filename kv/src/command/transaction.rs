@@ -89,10 +89,13 @@ fn watch(call: &mut Call<'_, '_>) -> Result<(), Error> {
         return Err(Error::new("ERR WATCH inside MULTI is not allowed"));
     }
     if !call.client.is_dirty() {
+        // Those that have expired are taken out now, so that this is no change later.
+        for word in call.args.from(1) {
+            call.keys.contains(call.keys.key(word));
+        }
+        call.engine.settle_gone(call.settings, call.keys, call.effects);
         for word in call.args.from(1) {
             let place = (call.keys.database(), word.into());
-            // One that has expired is taken out now, so that this is no change later.
-            call.keys.contains(call.keys.key(word));
             if !call.client.watched.contains(&place) {
                 call.engine.waiting.watch(call.client.id, place.clone(), Arc::clone(&call.client.is_dirty));
                 call.client.watched.push(place);

@@ -390,6 +390,12 @@ impl<'a> Keys<'a> {
         self.access.is_kept = true;
     }
 
+    /// Looks for a key as it lies there, expired or not.
+    pub(crate) fn look(&self, key: Key<'_>) -> Option<Found<'_>> {
+        let shard = self.shard(key.slot);
+        shard.find(self.database, key).map(|handle| Found { shard, handle })
+    }
+
     /// Whether a key is there.
     pub(crate) fn contains(&mut self, key: Key<'_>) -> bool {
         self.live(key).is_some()

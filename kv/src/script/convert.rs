@@ -72,6 +72,13 @@ impl<'a> Reader<'a> {
             },
             b'%' => self.map(length().expect("a map has a length")),
             b'~' => self.set(length().expect("a set has a length")),
+            b'|' => {
+                // Facts about the reply that follows: scripts do not see them.
+                for _ in 0..2 * length().expect("they have a count") {
+                    self.value()?;
+                }
+                self.value()
+            }
             b'_' => Ok(Value::Nil),
             b'#' => Ok(Value::Boolean(line == b"t")),
             b',' => self.field("double", Value::Number(text().parse().expect("it is a number"))),

@@ -177,7 +177,7 @@ impl Script<'_, '_, '_> {
             _ => Error::new("ERR Unknown command called from script"),
         })?;
         let flags = ready.spec().flags;
-        if flags.has(Flags::NOSCRIPT) {
+        if flags.has(Flags::NOSCRIPT) && !self.call.engine.switches.scripts_run_all.is_on() {
             return Err(Error::new("ERR This Redis command is not allowed from script"));
         }
         let Call { engine, client, now, .. } = &*self.call;

@@ -93,6 +93,11 @@ impl Running {
         Turn { running: self }
     }
 
+    /// Whether a script runs. A command that holds all keys is its command then.
+    pub(crate) fn is_on(&self) -> bool {
+        self.present().is_some()
+    }
+
     /// Whether what runs is slow. Nobody waits for its locks with a thread.
     #[inline]
     pub(crate) fn is_slow(&self) -> bool {

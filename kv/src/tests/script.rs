@@ -314,3 +314,16 @@ fn deep_tables_are_replied_up_to_a_depth() {
         assert_eq!(levels, begin.repeat(levels.len() / begin.len()), "{table}");
     }
 }
+
+#[test]
+fn commands_may_have_as_many_words_as_tables_have_elements() {
+    let mut talk = Talk::new();
+    let fill = "local a = {} for i = 1, 7999 do a[i] = i end";
+    assert_eq!(talk.say(0, &format!("EVAL \"{fill} return redis.call('rpush', KEYS[1], unpack(a))\" 1 l")), "7999");
+    assert_eq!(talk.say(0, "LINDEX l -1"), "\"7999\"");
+    let refused =
+        talk.say(0, &format!("EVAL \"{fill} a[7999] = {{}} return redis.pcall('rpush', KEYS[1], unpack(a))\" 1 l"));
+    assert_eq!(refused, "(error) ERR Command arguments must be strings or integers");
+    let refused = talk.say(0, "EVAL \"return redis.pcall({'get', 'l'})\" 0");
+    assert_eq!(refused, "(error) ERR Command arguments must be strings or integers");
+}

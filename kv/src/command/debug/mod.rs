@@ -132,7 +132,7 @@ fn object(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let (access, fill) = (call.keys.access(), call.settings.list_fill);
     let mut encoder = Encoder::new(call.settings.compresses, fill);
     let key = call.key(2);
-    let found = call.keys.peek(key).ok_or(Error::NO_SUCH_KEY)?;
+    let found = call.keys.look(key).ok_or(Error::NO_SUCH_KEY)?;
     let (record, encoding) = (found.record(), encoding_of(found));
     let mut text = format!("Value at:{:p} refcount:1 encoding:{encoding}", record.key().as_ptr());
     if !is_fast {
