@@ -22,6 +22,7 @@ use crate::error::Error;
 use crate::evict::Room;
 use crate::keyspace::Keys;
 use crate::resp::{Args, Mark, Parser, Protocol, Reply, Request, RequestLimits};
+use crate::script::flags::ScriptFlags;
 use crate::settings::{LogSync, Settings};
 use crate::time::Now;
 use crate::waiting::Waiter;
@@ -417,13 +418,13 @@ impl Session {
         if !flags.has(Flags::ALLOW_BUSY) {
             self.make_room(ready, now)?;
         }
-        if self.engine.pause.is_on() && self.is_held_back(ready, now) {
+        if self.engine.pause.is_on() && self.is_held_back(ready, args, now) {
             return Ok(());
         }
         if let Some(open) = &mut self.client.transaction
             && !transaction::runs_at_once(ready.command)
         {
-            open.may_write |= may_write(flags);
+            open.may_write |= call_may_write(&self.engine, ready, args);
             open.needs_memory |= flags.has(Flags::DENYOOM);
             open.bytes += args.from(0).map(<[u8]>::len).sum::<usize>();
             open.queued.push(Request::copy(args));
@@ -488,10 +489,10 @@ impl Session {
     }
 
     /// Whether the pause that is on is about this command. It is read again when the pause ends.
-    fn is_held_back(&mut self, ready: Ready, now: Now) -> bool {
+    fn is_held_back(&mut self, ready: Ready, args: Args<'_>, now: Now) -> bool {
         let is_exec = transaction::is_exec(ready.command);
         let queued = self.client.transaction.as_ref().is_some_and(|open| is_exec && open.may_write);
-        let wants_to_write = queued || may_write(ready.spec().flags);
+        let wants_to_write = queued || call_may_write(&self.engine, ready, args);
         let now_ms = now.unix_ms();
         let until_ms = self.engine.pause.hold(self.client.id, &self.client.mailbox, wants_to_write, now_ms);
         let span = until_ms.map(|until_ms| Duration::from_millis((until_ms - now_ms).unsigned_abs()));
@@ -519,6 +520,14 @@ impl Session {
         if !found.is_empty() {
             frame.engine.serve(found, frame.settings, frame.now);
         }
+    }
+}
+
+/// The same of a call: scripts and functions say of themselves whether they write.
+fn call_may_write(engine: &Engine, ready: Ready, args: Args<'_>) -> bool {
+    match engine.scripts.flags_of(ready.spec().name, args) {
+        Some(flags) => !flags.has(ScriptFlags::NO_WRITES),
+        None => may_write(ready.spec().flags),
     }
 }
 

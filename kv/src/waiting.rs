@@ -173,6 +173,11 @@ impl Waiting {
         watchers.flat_map(|(_, watchers)| watchers).for_each(|(_, is_dirty)| is_dirty.store(true, Ordering::Release));
     }
 
+    /// Keys of these databases that somebody watches.
+    pub(crate) fn watched(&self, databases: &[usize]) -> Vec<Place> {
+        self.lists().watchers.keys().filter(|(database, _)| databases.contains(database)).cloned().collect()
+    }
+
     /// Keys of these databases that somebody waits for.
     pub(crate) fn waited_for(&self, databases: &[usize]) -> Vec<Place> {
         self.lists().waiters.keys().filter(|(database, _)| databases.contains(database)).cloned().collect()

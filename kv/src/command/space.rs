@@ -158,7 +158,12 @@ fn flush(call: &mut Call<'_, '_>, databases: &[usize]) -> Result<(), Error> {
     if call.args.len() > 2 || call.args.len() == 2 && !call.args.is(1, "SYNC") && !call.args.is(1, "ASYNC") {
         return Err(Error::SYNTAX);
     }
-    call.engine.waiting.changed_all(databases);
+    for (database, name) in call.engine.waiting.watched(databases) {
+        // Who watches a key that is not there sees no change.
+        if is_there(call, database, &name) {
+            call.engine.waiting.changed(database, &name);
+        }
+    }
     call.engine.invalidate_all();
     let is_lazy = call.args.is(1, "ASYNC") || call.args.len() == 1 && call.settings.memory.flushes_later;
     for number in 0..call.engine.keyspace.shards() {
@@ -175,6 +180,12 @@ fn flush(call: &mut Call<'_, '_>, databases: &[usize]) -> Result<(), Error> {
     Ok(())
 }
 
+/// Whether a key lies there, expired or not.
+fn is_there(call: &Call<'_, '_>, database: usize, name: &[u8]) -> bool {
+    let key = call.keys.key(name);
+    call.keys.shard(key.slot).find(database, key).is_some()
+}
+
 fn swapdb(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let database = |at: usize, which: &str| {
         // Valkey holds the number in 32 bits.
@@ -184,7 +195,20 @@ fn swapdb(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let (one, other) = (database(1, "first")?, database(2, "second")?);
     let (one, other) = (database_of(call, one)?, database_of(call, other)?);
     if one != other {
-        call.engine.waiting.changed_all(&[one, other]);
+        let (present, watched) = (call.keys.database(), call.engine.waiting.watched(&[one, other]));
+        for (database, name) in &watched {
+            let was_there = is_there(call, *database, name);
+            // What has expired is taken out first: it is as if it had not been there.
+            let mut is_live = |database| {
+                call.keys.select(database);
+                call.keys.contains(call.keys.key(name))
+            };
+            let (_, comes) = (is_live(*database), is_live(if *database == one { other } else { one }));
+            if was_there || comes {
+                call.engine.waiting.changed(*database, name);
+            }
+        }
+        call.keys.select(present);
         for number in 0..call.engine.keyspace.shards() {
             call.keys.shard_at(number).swap(one, other);
         }

@@ -94,7 +94,7 @@ fn common(lua: &Lua, table: &Table) -> mlua::Result<()> {
 }
 
 /// What the sandbox needs of the engine.
-pub(crate) fn native(lua: &Lua, exchange: &Shared, slot: &Table) -> mlua::Result<Table> {
+pub(crate) fn native(lua: &Lua) -> mlua::Result<Table> {
     const READONLY: &str = "Attempt to modify a readonly table";
     let table = lua.create_table()?;
     table.raw_set("refuse", function(lua, |arguments| Err::<(), _>(arguments.failed(READONLY)))?)?;
@@ -104,16 +104,6 @@ pub(crate) fn native(lua: &Lua, exchange: &Shared, slot: &Table) -> mlua::Result
     table.raw_set("misused", function(lua, |arguments| Err::<(), _>(misused(&arguments)))?)?;
     table.raw_set("missing", function(lua, |arguments| Err::<(), _>(missing(&arguments)))?)?;
     table.raw_set("plain", function(lua, |arguments| thrown::plain(arguments.lua, arguments.get(1).clone()))?)?;
-    for (name, raises) in [("call", true), ("pcall", false)] {
-        let (exchange, slot) = (exchange.clone(), slot.clone());
-        // The same as those that scripts call, with all arguments in one table.
-        let many = move |arguments: Arguments<'_>| {
-            let Value::Table(words) = arguments.get(1) else { return Err(arguments.wrong_type(1, "table")) };
-            let words = words.sequence_values().collect::<mlua::Result<MultiValue>>()?;
-            call(Arguments::new(arguments.lua, words), &exchange, &slot, raises)
-        };
-        table.raw_set(name, function(lua, many)?)?;
-    }
     table.raw_set("raised", function(lua, |arguments| Ok(raised(arguments.lua)))?)?;
     Ok(table)
 }

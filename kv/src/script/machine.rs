@@ -123,7 +123,7 @@ impl Machine {
             Purpose::Functions => Value::Table(api::loading(&lua, &registering)?),
         };
         let sandbox = lua.load(include_str!("sandbox.lua")).set_name(SANDBOX_NAME).set_mode(ChunkMode::Text);
-        let made: Table = sandbox.call((api::native(&lua, &exchange, &slot)?, tables, loading))?;
+        let made: Table = sandbox.call((api::native(&lua)?, tables, loading))?;
         lua.set_memory_limit(MEMORY_BYTES_MAX)?;
         let (globals, run, load, clean) =
             (made.raw_get("globals")?, made.raw_get("run")?, made.raw_get("load")?, made.raw_get("clean")?);

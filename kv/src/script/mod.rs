@@ -26,10 +26,12 @@ mod thrown;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cache::Cache;
+use cache::{Cache, Sha};
+use flags::{ScriptFlags, read_head};
 use library::Libraries;
 use running::Running;
 
+use crate::resp::Args;
 use crate::waiting::Place;
 
 /// All scripts and functions of an engine, and what runs them.
@@ -79,6 +81,17 @@ impl Scripts {
     /// The same unless somebody has it.
     pub(crate) fn try_libraries(&self) -> Option<MutexGuard<'_, Libraries>> {
         self.libraries.try_lock().ok()
+    }
+
+    /// What the script or function that a command runs says about itself, if it says anything.
+    pub(crate) fn flags_of(&self, command: &str, args: Args<'_>) -> Option<ScriptFlags> {
+        let word = args.get(1)?;
+        match command {
+            "eval" | "eval_ro" => read_head(word).ok()?.flags,
+            "evalsha" | "evalsha_ro" => self.try_evals()?.get(Sha::parse(word)?)?.flags,
+            "fcall" | "fcall_ro" => self.try_libraries()?.function(word).map(|function| function.flags),
+            _ => None,
+        }
     }
 
     /// Libraries have changed.

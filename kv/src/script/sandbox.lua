@@ -88,24 +88,6 @@ function tables.table.insert(...)
   return insert(...)
 end
 
--- The interpreter gives functions of the engine only so many arguments; more come in a table.
-
-local ARGUMENTS_MAX = 7000
-
-local function takes_many(few, many)
-  return function(...)
-    if select('#', ...) <= ARGUMENTS_MAX then
-      local reply = few(...)
-      return reply
-    end
-    local reply = many({...})
-    return reply
-  end
-end
-
-tables.server.call = takes_many(tables.server.call, native.call)
-tables.server.pcall = takes_many(tables.server.pcall, native.pcall)
-
 -- Compiled code is not loaded: it could be made to do anything. A space before it makes it text that is no Lua.
 
 function globals.loadstring(text, name)
