@@ -234,8 +234,14 @@ impl Engine {
         if changed.password_changes != settings.password_changes {
             self.set_default_password(&changed.password);
         }
+        let may_clients_go = changed.memory != settings.memory || changed.memory_bytes_max != settings.memory_bytes_max;
         *settings = Arc::new(changed);
+        let present = Arc::clone(&settings);
+        drop(settings);
         self.settings_changed();
+        if may_clients_go {
+            self.tend_clients(&present);
+        }
     }
 
     /// Sets a parameter as a configuration file does: also one that cannot be changed while the engine runs.

@@ -218,6 +218,7 @@ fn clients_go_when_they_take_too_much() {
     let gone: Vec<bool> = (0..4).map(|client| talk.is_closed(client)).collect();
     assert_eq!(gone, [false, false, true, false], "the largest goes, and no more than must");
     assert_eq!(figure(&mut talk, "evicted_clients"), 1);
+    talk.say(0, "CONFIG SET maxmemory-clients 0");
     talk.say(0, "CONFIG SET maxmemory-clients 10000");
     let gone: Vec<bool> = (0..4).map(|client| talk.is_closed(client)).collect();
     assert_eq!(gone, [false, true, true, true]);
