@@ -138,6 +138,12 @@ pub(super) const EXCEPTIONS: &[Exception] = &[
     },
     Exception {
         command: "*",
+        theirs: "-ERR unknown command",
+        ours: "\\xef\\xbf\\xbd",
+        why: "OURS: bytes that are no UTF-8 are replaced in a word that an error repeats",
+    },
+    Exception {
+        command: "*",
         theirs: "-ERR Unsupported option",
         ours: "\\x00",
         why: "OURS: a word that an error repeats is not cut at a zero byte",
