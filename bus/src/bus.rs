@@ -36,7 +36,7 @@ use crate::config::{Config, Identity};
 use crate::counters::Counters;
 use crate::event::{Event, Output, RestoreError, Role, Ticket};
 use crate::gossip::Gossip;
-use crate::member::{Description, Life, MemberRecord, Members, Opinion};
+use crate::member::{Description, Life, MemberRecord, Members, Opinion, Seen};
 use crate::packet::{Body, Circular, Header, Silence, encode};
 use crate::planted::Bugs;
 use crate::probe::Prober;
@@ -73,6 +73,8 @@ struct Place {
 struct KeptOut {
     tag: u32,
     until: Instant,
+    /// What had been heard of which of its lives: it may come back in the same one, and late packets with it.
+    heard: Option<(Incarnation, Seen)>,
 }
 
 /// A server that is being introduced.

@@ -79,6 +79,11 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
+    /// Whether nothing was seen.
+    pub(crate) fn is_empty(self) -> bool {
+        self.greatest == 0
+    }
+
     /// Whether `sequence` is new; it is not from now on.
     pub(crate) fn take(&mut self, sequence: u32) -> bool {
         if sequence > self.greatest {

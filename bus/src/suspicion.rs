@@ -95,6 +95,8 @@ const PROBES_MIN: u32 = 3;
 const ASK_AT: [u32; 3] = [30, 60, 85];
 /// A report is repeated after this, then after twice as long, and so on up to half of the timeout: it is never out of date.
 const REPORT_GAP_MIN: Duration = Duration::from_millis(200);
+/// For how long after a stop of this process reports do not count: they are repeated, and what comes first was sent before.
+const DEAF_TIME: Duration = REPORT_GAP_MIN;
 /// Who does not vote forgets a doubt after this.
 const BYSTANDER_TIME: Duration = Duration::from_secs(3);
 
@@ -104,6 +106,8 @@ pub(crate) struct Suspicion {
     doubts: BTreeMap<ServerId, Doubt>,
     reports: BTreeMap<ServerId, Reports>,
     next_poll: Option<Instant>,
+    /// Reports that come before this may be as old as a stop of this process: they lay in its sockets.
+    deaf_until: Option<Instant>,
 }
 
 impl Suspicion {
@@ -158,6 +162,9 @@ impl Suspicion {
         now: Instant,
         timeout: Duration,
     ) {
+        if self.deaf_until.is_some_and(|until| now < until) {
+            return;
+        }
         let reports = self.reports.entry(about).or_insert(Reports { turned_at: now, ..Reports::default() });
         if refuted > reports.refuted {
             *reports = Reports { refuted, turned_at: now, ..Reports::default() };
@@ -194,9 +201,10 @@ impl Suspicion {
     }
 
     /// This process was stopped for a while: that silence was its own. Whoever was suspected before may be well for long, and
-    /// reports of that time may lie in the sockets before its signs of life: it is probed again before it is suspected again.
-    /// Those that are not suspected any more.
+    /// reports of that time may lie in the sockets before its signs of life: it is probed again before it is suspected again,
+    /// and such reports do not count. Those that are not suspected any more.
     pub(crate) fn handle_stall(&mut self, span: Duration, now: Instant) -> Vec<ServerId> {
+        self.deaf_until = Some(now + DEAF_TIME);
         let mut withdrawn = Vec::new();
         for (id, doubt) in &mut self.doubts {
             doubt.since = (doubt.since + span).min(now);
@@ -395,6 +403,17 @@ mod tests {
             suspicion.handle_report(&voters, id(from), id(9), refuted, at(0), TIMEOUT);
             assert_eq!(suspicion.reports(id(9), at(0), TIMEOUT).present.count_ones(), expected);
         }
+    }
+
+    #[test]
+    fn reports_that_lay_in_sockets_during_a_stop_do_not_count() {
+        let (voters, mut suspicion) = (voters(), Suspicion::default());
+        suspicion.handle_stall(Duration::from_secs(20), at(0));
+        let mut count = |ms| {
+            suspicion.handle_report(&voters, id(1), id(9), 0, at(ms), TIMEOUT);
+            suspicion.reports(id(9), at(ms), TIMEOUT).present.count_ones()
+        };
+        assert_eq!([count(0), count(199), count(200)], [0, 0, 1]);
     }
 
     #[test]

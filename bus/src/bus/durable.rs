@@ -170,7 +170,7 @@ impl Bus {
         }
         for forgetting in memory.kept_out {
             let until = now + Duration::from_millis(forgetting.left_ms);
-            self.keep_outs.insert(forgetting.id, KeptOut { tag: forgetting.tag, until });
+            self.keep_outs.insert(forgetting.id, KeptOut { tag: forgetting.tag, until, heard: None });
         }
         let own = self.identity.server;
         for record in memory.members.into_iter().filter(|record| record.id != own) {

@@ -70,6 +70,13 @@ impl Bus {
             member.incarnation = header.incarnation;
             member.seen = Seen::default();
         }
+        if member.seen.is_empty()
+            && let Some((incarnation, seen)) = self.keep_outs.get(&from).and_then(|kept| kept.heard)
+            && incarnation == member.incarnation
+        {
+            // It was forgotten and is back in the same life: what was heard before counts.
+            member.seen = seen;
+        }
         // A sender that does not know this member has no number for it; then only what needs none is taken.
         let unnumbered = header.sequence == 0 && matches!(body, Body::Meet(_) | Body::Answer(..) | Body::Forgotten(_));
         if !unnumbered && !member.seen.take(header.sequence) && !self.bugs.has(Planted::AcceptReplay) {

@@ -345,7 +345,9 @@ impl Bus {
             self.counters.refused_full += 1;
             return;
         }
-        self.keep_outs.insert(id, KeptOut { tag: wish.tag, until });
+        let heard = self.members.get(id).map(|member| (member.incarnation, member.seen));
+        let heard = heard.or_else(|| known.and_then(|kept| kept.heard));
+        self.keep_outs.insert(id, KeptOut { tag: wish.tag, until, heard });
         self.durable.need_soon(now, self.config.save_interval);
         self.meetings.remove(&id);
         self.tell(now, Subject::Forget(id));

@@ -76,6 +76,28 @@ fn packets_that_come_again_move_nothing() {
 }
 
 #[test]
+fn packets_of_a_member_that_was_forgotten_and_is_back_move_nothing_again() {
+    let mut net = Net::with(4, Config { keep_out: Duration::from_secs(3), ..Net::new(1).config });
+    net.introduce();
+    net.run(5_000);
+    net.record = Some(Vec::new());
+    net.run(3_000);
+    let record = net.record.take().unwrap();
+    net.command(2, Command::Forget { id: id(4) });
+    net.run(4_000);
+    net.command(2, Command::Meet { id: id(4), address: "server-4".into() });
+    net.run_until(3_000, "it is back", |net| net.bus(1).member(id(4)).is_some());
+    let again: Vec<_> = record.iter().filter(|(to, from, _)| (*to, *from) == (1, 4)).collect();
+    let refused = |net: &Net| net.bus(1).counters().refused_replayed;
+    let (now, counted) = (net.now(), refused(&net));
+    for (_, from, bytes) in &again {
+        net.servers.get_mut(&1).unwrap().bus.as_mut().unwrap().handle_packet(now, id(*from), bytes);
+    }
+    assert!(again.len() > 5);
+    assert_eq!(refused(&net), counted + u64::try_from(again.len()).unwrap());
+}
+
+#[test]
 fn who_does_not_vote_can_neither_report_nor_vote() {
     let mut net = settled();
     let cluster = ClusterId::from_bytes([9; 16]);
