@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use ashlar_kv::memory::hash_key::HASH_KEY_BYTES;
-use ashlar_kv::{Engine, EngineConfig, Mailbox, Now, Session};
+use ashlar_kv::{Engine, EngineConfig, Link, Mailbox, Now, Session};
 use ashlar_wire::time::Instant;
 use libfuzzer_sys::fuzz_target;
 
@@ -38,7 +38,9 @@ struct Talk {
 impl Talk {
     fn new() -> Self {
         let engine = Arc::new(Engine::new(&EngineConfig { secret: [5; HASH_KEY_BYTES], shards: 4, databases: 1 }));
-        Self { session: Session::new(engine, Arc::new(Mailbox::new(Box::new(|| {})))) }
+        let link = Link { peer: "127.0.0.1:1".into(), local: "127.0.0.1:6379".into(), descriptor: 9, is_unix: false };
+        let mailbox = Arc::new(Mailbox::new(Box::new(|| {})));
+        Self { session: Session::open(engine, mailbox, link, now()).expect("one client is not too many") }
     }
 
     fn send(&mut self, words: &[&[u8]]) -> Vec<u8> {
@@ -50,7 +52,9 @@ impl Talk {
         }
         let (taken, _) = self.session.feed(&request, now());
         assert_eq!(taken, request.len(), "no command waits");
-        std::mem::take(self.session.replies())
+        let replies = self.session.replies().to_vec();
+        self.session.handle_sent(replies.len());
+        replies
     }
 }
 

@@ -28,9 +28,11 @@ fuzz_target!(|input: &[u8]| {
     let now = Now { unix_us: 1_800_000_000_000_000, instant: Instant::from_nanos(1) };
     let link = Link { peer: "127.0.0.1:1".into(), local: "127.0.0.1:6379".into(), descriptor: 9, is_unix: false };
     let mailbox = Arc::new(Mailbox::new(Box::new(|| {})));
-    let mut session = Session::open(Arc::new(Engine::new(&config)), mailbox, link, now).expect("one client is not too many");
+    let mut session =
+        Session::open(Arc::new(Engine::new(&config)), mailbox, link, now).expect("one client is not too many");
     let script = SCRIPTS[usize::from(*kind) % SCRIPTS.len()];
-    let mut request = format!("*4\r\n$4\r\nEVAL\r\n${}\r\n{script}\r\n$1\r\n0\r\n${}\r\n", script.len(), data.len()).into_bytes();
+    let mut request =
+        format!("*4\r\n$4\r\nEVAL\r\n${}\r\n{script}\r\n$1\r\n0\r\n${}\r\n", script.len(), data.len()).into_bytes();
     request.extend_from_slice(data);
     request.extend_from_slice(b"\r\n");
     let (taken, _) = session.feed(&request, now);
