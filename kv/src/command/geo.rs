@@ -6,9 +6,9 @@ use super::spec::keys::keys_of;
 use super::spec::table;
 use crate::error::Error;
 use crate::keyspace::Key;
-use crate::resp::number::Decimal;
+use crate::resp::number::{Decimal, parse_i64};
 use crate::resp::{Reply, Request};
-use crate::value::geo::{Point, Shape};
+use crate::value::geo::{Point, Shape, middle};
 use crate::value::score::parse_score;
 use crate::value::zset::{ScoreBound, ScoreRange, When, ZSet};
 
@@ -24,8 +24,6 @@ pub(super) const RUNS: &[(&str, Run)] = &[
     ("geosearch", |call| search(call, Form::Search { keeps: false })),
     ("geosearchstore", |call| search(call, Form::Search { keeps: true })),
 ];
-
-const NO_SUCH_MEMBER: Error = Error::new("ERR could not decode requested zset member");
 
 /// Longitude and latitude, from word `at` on.
 fn point(call: &Call<'_, '_>, at: usize) -> Result<Point, Error> {
@@ -234,6 +232,25 @@ impl<'c> Query<'c> {
         Ok(())
     }
 
+    /// Corners, their number first. The middle of them is the centre.
+    fn read_polygon(&mut self, call: &Call<'_, '_>, at: usize) -> Result<usize, Error> {
+        let count = parse_i64(&call.args[at]).and_then(|count| i32::try_from(count).ok());
+        let count = count.ok_or(Error::new("ERR invalid number of vertices"))?;
+        let possible = (call.args.len() - at - 1) / 2;
+        let count = usize::try_from(count).ok().filter(|count| (3..=possible).contains(count));
+        let count = count.ok_or(Error::new("ERR GEOSEARCH BYPOLYGON must have at least 3 vertices"))?;
+        let end = at + 1 + 2 * count;
+        let corners = (at + 1..end).step_by(2).map(|at| point(call, at)).collect::<Result<Vec<_>, _>>()?;
+        self.unit_m = 1.0;
+        self.centre = Some(middle(&corners));
+        self.shape = Some(Shape::Polygon { corners });
+        Ok(end)
+    }
+
+    const fn is_polygon(&self) -> bool {
+        matches!(self.shape, Some(Shape::Polygon { .. }))
+    }
+
     /// Reads an option that all commands have, or the word that a result is kept behind. Returns the word that follows.
     fn read_plain(&mut self, call: &Call<'c, '_>, at: usize, form: Form) -> Result<Option<usize>, Error> {
         let (is, has_value) = (|word| call.args.is(at, word), at + 1 < call.args.len());
@@ -273,26 +290,30 @@ impl<'c> Query<'c> {
             return Err(Error::SYNTAX);
         }
         let was_point = self.has_centre && self.centre_is_point;
+        let is_polygon = self.is_polygon();
         match () {
-            () if args.is(at, "FROMMEMBER") && left >= 1 && !was_point => {
+            () if args.is(at, "FROMMEMBER") && left >= 1 && !was_point && !is_polygon => {
                 if is_there {
                     self.centre = Some(member(call, call.keys.key(source), at + 1)?);
                 }
                 (self.has_centre, self.centre_is_point) = (true, false);
                 Ok(at + 2)
             }
-            () if args.is(at, "FROMLONLAT") && left >= 2 && (was_point || !self.has_centre) => {
+            () if args.is(at, "FROMLONLAT") && left >= 2 && (was_point || !self.has_centre) && !is_polygon => {
                 self.centre = Some(point(call, at + 1)?);
                 (self.has_centre, self.centre_is_point) = (true, true);
                 Ok(at + 3)
             }
-            () if args.is(at, "BYRADIUS") && left >= 2 && !matches!(self.shape, Some(Shape::Box { .. })) => {
+            () if args.is(at, "BYRADIUS") && left >= 2 && matches!(self.shape, None | Some(Shape::Circle { .. })) => {
                 self.read_circle(call, at + 1)?;
                 Ok(at + 3)
             }
-            () if args.is(at, "BYBOX") && left >= 3 && !matches!(self.shape, Some(Shape::Circle { .. })) => {
+            () if args.is(at, "BYBOX") && left >= 3 && matches!(self.shape, None | Some(Shape::Box { .. })) => {
                 self.read_box(call, at + 1)?;
                 Ok(at + 4)
+            }
+            () if args.is(at, "BYPOLYGON") && left >= 2 && !self.has_centre && (is_polygon || self.shape.is_none()) => {
+                self.read_polygon(call, at + 1)
             }
             () => Err(Error::SYNTAX),
         }
@@ -306,12 +327,12 @@ impl<'c> Query<'c> {
             let text = format!("ERR {what} is not compatible with WITHDIST, WITHHASH and WITHCOORD options");
             return Err(Error::text(text));
         }
-        if matches!(form, Form::Search { .. }) && !self.has_centre {
+        if matches!(form, Form::Search { .. }) && !self.has_centre && !self.is_polygon() {
             let text = format!("ERR exactly one of FROMMEMBER or FROMLONLAT can be specified for {}", name());
             return Err(Error::text(text));
         }
         if matches!(form, Form::Search { .. }) && self.shape.is_none() {
-            let text = format!("ERR exactly one of BYRADIUS and BYBOX can be specified for {}", name());
+            let text = format!("ERR exactly one of BYRADIUS, BYBOX and BYPOLYGON can be specified for {}", name());
             return Err(Error::text(text));
         }
         if self.is_any && self.count == 0 {
@@ -326,7 +347,7 @@ impl<'c> Query<'c> {
     /// What is found in a set, in its order, and not more than is wanted.
     fn find(&self, set: &ZSet) -> Vec<Found> {
         let mut found = Vec::new();
-        let Some((centre, shape)) = self.centre.zip(self.shape) else { return found };
+        let Some((centre, shape)) = self.centre.zip(self.shape.as_ref()) else { return found };
         let enough = if self.is_any { self.count } else { usize::MAX };
         for scores in shape.scores(centre) {
             let range = ScoreRange {
@@ -378,7 +399,11 @@ fn is_named(call: &Call<'_, '_>, at: usize) -> bool {
 fn member(call: &mut Call<'_, '_>, key: Key<'_>, at: usize) -> Result<Point, Error> {
     let hash_key = call.engine.keyspace.hash_key();
     let score = call.keys.get::<ZSet>(key)?.and_then(|set| set.score(&call.args[at], hash_key));
-    score.map(Point::of_score).ok_or(NO_SUCH_MEMBER)
+    let absent = || {
+        let member = String::from_utf8_lossy(&call.args[at]);
+        Error::text(format!("ERR member {member} does not exist"))
+    };
+    score.map(Point::of_score).ok_or_else(absent)
 }
 
 /// A point that was found.

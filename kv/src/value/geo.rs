@@ -16,6 +16,8 @@ const LONGITUDE_MAX: f64 = 180.0;
 const LATITUDE_MAX: f64 = 85.051_128_78;
 const EARTH_RADIUS_M: f64 = 6_372_797.560_856;
 const MERCATOR_MAX_M: f64 = 20_037_726.37;
+/// The most that the sine of half the angle between two meridians is where they are taken for one.
+const SAME_MERIDIAN: f64 = 1e-15;
 const RADIANS_PER_DEGREE: f64 = std::f64::consts::PI / 180.0;
 /// The letters of a geohash, five bits each.
 const LETTERS: &[u8; 32] = b"0123456789bcdefghjkmnpqrstuvwxyz";
@@ -73,7 +75,8 @@ impl Point {
         let half = |one: f64, other: f64| ((other - one) / 2.0).sin();
         let (longitude, other_longitude) = (self.longitude * RADIANS_PER_DEGREE, other.longitude * RADIANS_PER_DEGREE);
         let v = half(longitude, other_longitude);
-        if v == 0.0 {
+        // On one meridian, to some nanometres.
+        if v.abs() <= SAME_MERIDIAN {
             return latitude_distance_m(self.latitude, other.latitude);
         }
         let (latitude, other_latitude) = (self.latitude * RADIANS_PER_DEGREE, other.latitude * RADIANS_PER_DEGREE);
@@ -93,7 +96,7 @@ fn exact(bits: u64) -> f64 {
 }
 
 /// What points are looked for in, in metres.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Shape {
     /// Up to this far from the centre.
     Circle {
@@ -107,14 +110,47 @@ pub enum Shape {
         /// From south to north.
         height_m: f64,
     },
+    /// Between straight lines on the map, from each corner to the next and from the last to the first. Where they cross, what
+    /// they enclose twice is outside. None crosses the line of 180 degrees.
+    Polygon {
+        /// At least three.
+        corners: Vec<Point>,
+    },
+}
+
+/// The middle of points: where their sum points to, as vectors from the middle of the earth.
+#[must_use]
+pub fn middle(points: &[Point]) -> Point {
+    let (mut x, mut y, mut z) = (0.0, 0.0, 0.0);
+    for point in points {
+        let (longitude, latitude) = (point.longitude * RADIANS_PER_DEGREE, point.latitude * RADIANS_PER_DEGREE);
+        x += latitude.cos() * longitude.cos();
+        y += latitude.cos() * longitude.sin();
+        z += latitude.sin();
+    }
+    let (longitude, latitude) = (f64::atan2(y, x), f64::atan2(z, (x * x + y * y).sqrt()));
+    Point { longitude: longitude / RADIANS_PER_DEGREE, latitude: latitude / RADIANS_PER_DEGREE }
+}
+
+/// Whether a line from the point to the west crosses the lines between corners an odd number of times.
+fn is_enclosed(point: Point, corners: &[Point]) -> bool {
+    let ends = corners.iter().zip(corners.iter().cycle().skip(corners.len().saturating_sub(1)));
+    let is_crossed = |(one, other): (&Point, &Point)| {
+        (one.latitude > point.latitude) != (other.latitude > point.latitude)
+            && point.longitude
+                < (other.longitude - one.longitude) * (point.latitude - one.latitude) / (other.latitude - one.latitude)
+                    + one.longitude
+    };
+    ends.filter(|line| is_crossed(*line)).count() % 2 == 1
 }
 
 impl Shape {
     /// How far a point is from the centre, if it is inside.
     #[must_use]
-    pub fn distance_m(self, centre: Point, point: Point) -> Option<f64> {
+    pub fn distance_m(&self, centre: Point, point: Point) -> Option<f64> {
         match self {
-            Self::Circle { radius_m } => Some(centre.distance_m(point)).filter(|distance| *distance <= radius_m),
+            Self::Polygon { corners } => is_enclosed(point, corners).then(|| centre.distance_m(point)),
+            Self::Circle { radius_m } => Some(centre.distance_m(point)).filter(|distance| distance <= radius_m),
             Self::Box { width_m, height_m } => {
                 let beside = Point { longitude: centre.longitude, latitude: point.latitude };
                 let is_inside = latitude_distance_m(point.latitude, centre.latitude) <= height_m / 2.0
@@ -124,28 +160,31 @@ impl Shape {
         }
     }
 
-    /// Half of the width and of the height.
-    const fn halves_m(self) -> (f64, f64) {
-        match self {
-            Self::Circle { radius_m } => (radius_m, radius_m),
-            Self::Box { width_m, height_m } => (width_m / 2.0, height_m / 2.0),
-        }
-    }
-
     /// How far the furthest point inside is.
-    fn reach_m(self) -> f64 {
+    fn reach_m(&self, centre: Point) -> f64 {
         match self {
-            Self::Circle { radius_m } => radius_m,
-            Self::Box { .. } => {
-                let (width_m, height_m) = self.halves_m();
+            Self::Circle { radius_m } => *radius_m,
+            Self::Box { width_m, height_m } => {
+                let (width_m, height_m) = (width_m / 2.0, height_m / 2.0);
                 (width_m * width_m + height_m * height_m).sqrt()
+            }
+            Self::Polygon { .. } => {
+                let Area { longitude, latitude } = self.bounds(centre);
+                let corners = [longitude.start, longitude.end]
+                    .into_iter()
+                    .flat_map(|longitude| [latitude.start, latitude.end].map(|latitude| Point { longitude, latitude }));
+                corners.map(|corner| centre.distance_m(corner)).fold(0.0, f64::max)
             }
         }
     }
 
     /// The least area of degrees that has it.
-    fn bounds(self, centre: Point) -> Area {
-        let (width_m, height_m) = self.halves_m();
+    fn bounds(&self, centre: Point) -> Area {
+        let (width_m, height_m) = match self {
+            Self::Circle { radius_m } => (*radius_m, *radius_m),
+            Self::Box { width_m, height_m } => (width_m / 2.0, height_m / 2.0),
+            Self::Polygon { corners } => return Area::around(corners),
+        };
         let degrees = |radians: f64| radians / RADIANS_PER_DEGREE;
         let up = degrees(height_m / EARTH_RADIUS_M);
         // It is widest in degrees on the side of the nearer pole.
@@ -159,9 +198,11 @@ impl Shape {
 
     /// The scores, up to nine ranges, among which all points inside have theirs, the centre's cell first.
     #[must_use]
-    pub fn scores(self, centre: Point) -> Vec<Range<f64>> {
+    pub fn scores(&self, centre: Point) -> Vec<Range<f64>> {
         let bounds = self.bounds(centre);
-        let mut steps = steps_for(self.reach_m(), centre.latitude);
+        let mut steps = steps_for(self.reach_m(centre), centre.latitude);
+        // The middle of a polygon may be nearer to a pole than the grid goes.
+        let centre = Point { latitude: centre.latitude.clamp(-LATITUDE_MAX, LATITUDE_MAX), ..centre };
         let cell = Cell::of(centre, steps, LATITUDE_MAX);
         let is_small = cell.moved(0, 1).area().latitude.end < bounds.latitude.end
             || cell.moved(0, -1).area().latitude.start > bounds.latitude.start
@@ -212,6 +253,19 @@ fn steps_for(reach_m: f64, latitude: f64) -> u32 {
 struct Area {
     longitude: Range<f64>,
     latitude: Range<f64>,
+}
+
+impl Area {
+    /// The least that has all points.
+    fn around(points: &[Point]) -> Self {
+        let span = |degrees: fn(&Point) -> f64| {
+            let (least, most) = (f64::INFINITY, f64::NEG_INFINITY);
+            let ends = |(least, most): (f64, f64), at: f64| (least.min(at), most.max(at));
+            let (least, most) = points.iter().map(degrees).fold((least, most), ends);
+            least..most
+        };
+        Self { longitude: span(|point| point.longitude), latitude: span(|point| point.latitude) }
+    }
 }
 
 /// A cell of the grid in which each coordinate is cut in two so many times: longitude in the odd bits, latitude in the even.
@@ -321,14 +375,22 @@ mod tests {
         for _ in 0..3_000 {
             let centre = any(&mut draws);
             let size = 10.0_f64.powi(i32::from(draws.byte() % 7));
-            let shape = if draws.byte().is_multiple_of(2) {
-                Shape::Circle { radius_m: size }
-            } else {
-                Shape::Box { width_m: size, height_m: 2.0 * size }
+            let degrees = size / 111_000.0;
+            let corner = |east: f64, north: f64| Point {
+                longitude: (centre.longitude + east * degrees).clamp(-LONGITUDE_MAX, LONGITUDE_MAX),
+                latitude: (centre.latitude + north * degrees).clamp(-LATITUDE_MAX, LATITUDE_MAX),
+            };
+            let (shape, centre) = match draws.byte() % 3 {
+                0 => (Shape::Circle { radius_m: size }, centre),
+                1 => (Shape::Box { width_m: size, height_m: 2.0 * size }, centre),
+                _ => {
+                    let corners = vec![corner(-0.5, -1.0), corner(1.0, -0.25), corner(0.25, 0.5)];
+                    let centre = middle(&corners);
+                    (Shape::Polygon { corners }, centre)
+                }
             };
             let ranges = shape.scores(centre);
             assert!(ranges.len() <= 9);
-            let degrees = size / 111_000.0;
             let mut near = |at: f64| at + ((draws.next() >> 11) as f64 / exact(1 << 53) - 0.5) * 2.0 * degrees;
             let Some(point) = Point::new(near(centre.longitude), near(centre.latitude)) else { continue };
             if shape.distance_m(centre, point).is_some() && centre.latitude.abs() < 60.0 {
@@ -336,5 +398,30 @@ mod tests {
                 assert!(ranges.iter().any(|range| range.contains(&score)), "{shape:?} {centre:?} {point:?}");
             }
         }
+    }
+
+    #[test]
+    fn what_is_inside_a_polygon() {
+        let at = |longitude: f64, latitude: f64| Point::new(longitude, latitude).unwrap();
+        // A square with a notch in its upper side.
+        let corners = vec![at(0.0, 0.0), at(4.0, 0.0), at(4.0, 4.0), at(2.0, 1.0), at(0.0, 4.0)];
+        let centre = middle(&corners);
+        assert!((centre.longitude - 2.0).abs() < 0.01 && (centre.latitude - 1.8).abs() < 0.01, "{centre:?}");
+        let shape = Shape::Polygon { corners };
+        for (longitude, latitude, is_inside) in [
+            (2.0, 0.5, true),
+            (0.5, 2.0, true),
+            (3.5, 3.0, true),
+            (2.0, 1.5, false),
+            (5.0, 0.5, false),
+            (2.0, -0.1, false),
+        ] {
+            let found = shape.distance_m(centre, at(longitude, latitude));
+            assert_eq!(found.is_some(), is_inside, "{longitude} {latitude}");
+            assert!(found.is_none_or(|metres| metres == centre.distance_m(at(longitude, latitude))));
+        }
+        // Two triangles that overlap: what both have is outside.
+        let crossed = [at(0.0, 0.0), at(4.0, 0.0), at(2.0, 3.0), at(0.0, 0.0), at(4.0, 0.0), at(2.0, 1.0)];
+        assert!(is_enclosed(at(2.0, 2.0), &crossed) && !is_enclosed(at(2.0, 0.5), &crossed));
     }
 }
