@@ -83,7 +83,7 @@ impl Engine {
 
     /// Tells subscribers that fields of a hash have expired, and that the key is gone if they were all.
     pub(crate) fn tell_reaped(&self, settings: &Settings, database: usize, key: &[u8], is_gone: bool) {
-        if settings.events.has(Events::HASH) {
+        if settings.events.has(Events::EXPIRED) {
             self.publish_event(settings, "hexpired", database, key);
         }
         if is_gone && settings.events.has(Events::GENERIC) {

@@ -16,6 +16,11 @@ use crate::settings::{Events, Settings};
 use crate::time::Now;
 use crate::waiting::{Place, Rank, Waiter};
 
+/// The command that takes a key out: at once, or what is behind it later.
+pub(crate) const fn removal(later: bool) -> &'static [u8] {
+    if later { b"UNLINK" } else { b"DEL" }
+}
+
 /// What became of a command that was tried again.
 enum Tried {
     /// It has its reply.

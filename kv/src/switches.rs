@@ -25,4 +25,6 @@ pub(crate) struct Switches {
     pub(crate) rests: Switch,
     /// Scripts may run what they otherwise may not (`DEBUG SET-DISABLE-DENY-SCRIPTS 1`).
     pub(crate) scripts_run_all: Switch,
+    /// Payloads are taken whatever their checksum is (`DEBUG SET-SKIP-CHECKSUM-VALIDATION 1`).
+    pub(crate) ignores_checksums: Switch,
 }

@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::keyspace::{Key, Keys};
 use crate::persist::journal::Written;
 use crate::resp::{Args, Reply, Request};
+use crate::serve::removal;
 use crate::settings::{Events, Settings};
 use crate::time::Now;
 use crate::value::score::parse_bound;
@@ -164,6 +165,18 @@ impl<'c> Call<'c, '_> {
             return Err(Error::TIMEOUT_OUT_OF_RANGE);
         }
         Ok((ms > 0).then(|| self.now.instant + Duration::from_millis(ms)))
+    }
+
+    /// Whether a key that shall expire at this time, Unix milliseconds, has expired at once.
+    pub(crate) const fn has_passed(&self, at_ms: i64) -> bool {
+        at_ms <= self.now.unix_ms()
+    }
+
+    /// Takes a key out that is there and that the command has let expire, and tells everybody.
+    pub(crate) fn expire_at_once(&mut self, key: Key<'_>) {
+        self.keys.remove_expired(key);
+        self.changed(key, Events::EXPIRED, "expired");
+        self.trace(vec![[removal(self.settings.memory.expires_later), key.bytes].into_iter().collect()]);
     }
 
     /// An integer that stands in word `at`.

@@ -6,6 +6,7 @@ use crate::keyspace::{Expiry, Key, Kind};
 use crate::rdb::{Decoded, Encoder, Rules, Value, payload};
 use crate::resp::Request;
 use crate::resp::number::Decimal;
+use crate::serve::removal;
 use crate::settings::Events;
 
 pub(super) const RUNS: &[(&str, Run)] = &[("dump", dump), ("restore", restore), ("restore-asking", restore)];
@@ -75,7 +76,7 @@ fn restore(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let now_ms = call.now.unix_ms();
     let rules = Rules { hash_key: call.engine.keyspace.hash_key(), settings: call.settings, expired_ms: now_ms };
     let payload = call.args.get(3).expect("the arity was checked");
-    let value = payload::decode_value(payload, call.settings.version_check, &rules)?;
+    let value = payload::decode_value(payload, foot_check(call), &rules)?;
     if matches!(value, Decoded::Empty) {
         return Err(BAD_DATA);
     }
@@ -89,7 +90,7 @@ fn restore(call: &mut Call<'_, '_>) -> Result<(), Error> {
     if has_expired {
         if was_there {
             call.changed(key, Events::GENERIC, "del");
-            call.trace(vec![[b"DEL", key.bytes].into_iter().collect()]);
+            call.trace(vec![[removal(call.settings.memory.replaces_later), key.bytes].into_iter().collect()]);
         }
     } else {
         put(call, key, value, expiry, options);
@@ -98,12 +99,19 @@ fn restore(call: &mut Call<'_, '_>) -> Result<(), Error> {
     Ok(())
 }
 
+/// What is asked of the foot of a payload now.
+pub(super) fn foot_check(call: &Call<'_, '_>) -> payload::FootCheck {
+    let ignores_sum = call.engine.switches.ignores_checksums.is_on();
+    payload::FootCheck { version: call.settings.version_check, ignores_sum }
+}
+
 const BAD_DATA: Error = Error::new("ERR Bad data format");
 
 impl From<payload::Refused> for Error {
     fn from(refused: payload::Refused) -> Self {
         match refused {
             payload::Refused::Foot => Self::new("ERR DUMP payload version or checksum are wrong"),
+            payload::Refused::Foreign(number) => Self::text(format!("ERR Unsupported foreign data type: {number}")),
             payload::Refused::Damage(_) => BAD_DATA,
         }
     }

@@ -71,7 +71,7 @@ fn expire(call: &mut Call<'_, '_>, in_seconds: bool, is_point: bool, name: &str)
     let given = call.integer(2)?;
     let invalid = || Error::invalid_expiry(name);
     let ms = if in_seconds { given.checked_mul(1_000).ok_or_else(invalid)? } else { given };
-    let at = if is_point { ms } else { call.now.unix_ms().checked_add(ms).ok_or_else(invalid)? };
+    let at = if is_point { ms } else { call.now.unix_ms().checked_add(ms).ok_or_else(invalid)? }.max(0);
     let Some(before) = call.keys.expiry(key) else {
         call.reply.integer(0);
         return Ok(());
@@ -85,20 +85,22 @@ fn expire(call: &mut Call<'_, '_>, in_seconds: bool, is_point: bool, name: &str)
 }
 
 /// Lets a key that is there expire. A time that has passed takes it out at once.
-pub(super) fn set(call: &mut Call<'_, '_>, key: Key<'_>, at: i64) {
-    if at <= call.now.unix_ms() {
-        call.keys.remove(key);
-        call.changed(key, Events::GENERIC, "del");
-        return call.trace(vec![[b"DEL", key.bytes].into_iter().collect()]);
+fn set(call: &mut Call<'_, '_>, key: Key<'_>, at: i64) {
+    if call.has_passed(at) {
+        return call.expire_at_once(key);
     }
     call.keys.set_expiry(key, Some(at));
     call.changed(key, Events::GENERIC, "expire");
-    call.trace(vec![[b"PEXPIREAT", key.bytes, Decimal::new(at).as_bytes()].into_iter().collect()]);
+    let at = Decimal::new(at);
+    let instead = [b"PEXPIREAT", key.bytes, at.as_bytes()].into_iter().chain(call.args.from(3));
+    call.trace(vec![instead.collect()]);
 }
 
 fn left(call: &mut Call<'_, '_>, in_seconds: bool, is_point: bool) -> Result<(), Error> {
     let key = call.key(1);
-    let answer = match call.keys.expiry(key) {
+    // Told as looked for, though not as used.
+    let is_there = call.keys.looked_for(key);
+    let answer = match call.keys.expiry(key).filter(|_| is_there) {
         None => -2,
         Some(None) => -1,
         Some(Some(at)) => {

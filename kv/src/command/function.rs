@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::call::{Call, Run};
+use super::dump::foot_check;
 use super::help;
 use crate::engine::Engine;
 use crate::error::Error;
@@ -116,7 +117,7 @@ fn restore(call: &mut Call<'_, '_>) -> Result<(), Error> {
         }
         _ => return Err(Error::wrong_subcommand("FUNCTION", &call.args[1])),
     };
-    let texts = payload::decode_libraries(&call.args[2], call.settings.version_check)
+    let texts = payload::decode_libraries(&call.args[2], foot_check(call))
         .map_err(|what| Error::text(format!("ERR {what}")))?;
     change(call, |libraries| libraries.restore(&texts, how))?;
     call.reply.ok();

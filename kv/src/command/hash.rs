@@ -43,12 +43,12 @@ pub(super) fn remove_if_empty(call: &mut Call<'_, '_>, key: Key<'_>) {
 }
 
 /// What setting fields came to.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Set {
     /// Fields that were not there.
     pub(super) created: usize,
     /// Fields that had expired and were still kept.
-    pub(super) overwritten: usize,
+    pub(super) overwritten: Vec<Box<[u8]>>,
 }
 
 /// Sets the fields and values from word `at` on. The hash is made if it is not there.
@@ -63,15 +63,21 @@ pub(super) fn set_fields(call: &mut Call<'_, '_>, key: Key<'_>, at: usize, expir
         let has_expired = hash.next_expiry_ms().is_some_and(|at| at < now_ms)
             && hash.get(name, now_ms, hash_key).is_none()
             && hash.get(name, i64::MIN, hash_key).is_some();
-        done.overwritten += usize::from(has_expired);
+        if has_expired {
+            done.overwritten.push(name.into());
+        }
         done.created += usize::from(hash.set(name, value, expiry, now_ms, hash_key, limits));
+    }
+    if hash.scheduled_ms().is_some() {
+        call.keys.schedule_fields(key);
     }
     Ok(done)
 }
 
 /// Fields that had expired were taken for new: to subscribers they expire only now.
-pub(super) fn tell_expired(call: &mut Call<'_, '_>, key: Key<'_>, done: Set) {
-    if done.overwritten > 0 {
+pub(super) fn tell_expired(call: &mut Call<'_, '_>, key: Key<'_>, done: &Set) {
+    if !done.overwritten.is_empty() {
+        call.keys.count_expired_fields(key, done.overwritten.len());
         call.notify(Events::HASH, "hexpired", key.bytes);
     }
 }
@@ -94,7 +100,7 @@ fn set_all(call: &mut Call<'_, '_>, name: &str) -> Result<usize, Error> {
     }
     let key = call.key(1);
     let done = set_fields(call, key, 2, Expiry::Never)?;
-    tell_expired(call, key, done);
+    tell_expired(call, key, &done);
     changed(call, key, "hset", call.args.len() / 2 - 1);
     Ok(done.created)
 }
@@ -109,7 +115,7 @@ fn hsetnx(call: &mut Call<'_, '_>) -> Result<(), Error> {
         return Ok(());
     }
     let done = set_fields(call, key, 2, Expiry::Never)?;
-    tell_expired(call, key, done);
+    tell_expired(call, key, &done);
     changed(call, key, "hset", 1);
     if has_expiring {
         // To a replica the field may not have expired yet.
@@ -199,10 +205,14 @@ fn hexists(call: &mut Call<'_, '_>) -> Result<(), Error> {
 fn hdel(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let (key, now_ms) = (call.key(1), call.now.unix_ms());
     let hash_key = call.engine.keyspace.hash_key();
-    let removed = match call.keys.get_mut::<Hash>(key)? {
-        Some(hash) => call.args.from(2).filter(|name| hash.remove(name, now_ms, hash_key)).count(),
-        None => 0,
+    let Some(hash) = call.keys.get_mut::<Hash>(key)? else {
+        call.reply.integer(0);
+        return Ok(());
     };
+    let removed = call.args.from(2).filter(|name| hash.remove(name, now_ms, hash_key)).count();
+    if hash.scheduled_ms().is_some() {
+        call.keys.schedule_fields(key);
+    }
     if removed > 0 {
         changed(call, key, "hdel", removed);
         remove_if_empty(call, key);
@@ -235,7 +245,10 @@ fn set_number(call: &mut Call<'_, '_>, key: Key<'_>, text: &[u8], event: &'stati
     let Ok(hash) = call.keys.get_or_insert(key, Hash::new) else { unreachable!("its kind was looked at before") };
     let has_expired = old.value.is_none() && hash.get(name, i64::MIN, hash_key).is_some();
     hash.set(name, text, Expiry::Kept, now_ms, hash_key, limits);
-    tell_expired(call, key, Set { created: 0, overwritten: usize::from(has_expired) });
+    if has_expired {
+        call.keys.schedule_fields(key);
+        tell_expired(call, key, &Set { created: 1, overwritten: vec![name.into()] });
+    }
     changed(call, key, event, 1);
     if let Some(expiry_ms) = old.expiry_ms {
         let at = Decimal::new(expiry_ms);

@@ -26,6 +26,9 @@ pub(super) const RUNS: &[(&str, Run)] = &[
     ("hsetex", hsetex),
 ];
 
+/// The event of fields that have expired.
+const EXPIRED: &str = "hexpired";
+
 /// What is replied for a field that is not there.
 const NO_FIELD: i64 = -2;
 /// What is replied for a field that does not expire.
@@ -95,6 +98,7 @@ fn hexpire(call: &mut Call<'_, '_>, in_seconds: bool, is_point: bool, name: &str
         call.reply.integer(done);
     }
     if expired > 0 {
+        call.keys.count_expired_fields(key, expired);
         call.trace(vec![removal]);
         call.keys.schedule_fields(key);
         changed(call, key, "hexpired", expired + updated);
@@ -155,38 +159,45 @@ fn hpersist(call: &mut Call<'_, '_>) -> Result<(), Error> {
         });
     }
     if changes > 0 {
+        call.keys.schedule_fields(key);
         changed(call, key, "hpersist", changes);
     }
     Ok(())
 }
 
-/// When fields shall expire, as HGETEX and HSETEX are told.
+/// When fields shall expire, as HGETEX and HSETEX are told. Any option may be said again; of a number the last one counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wish {
     /// Nothing was said.
     None,
     /// PERSIST, or KEEPTTL.
     Word,
-    /// The word, whether it is in seconds, and whether it is a point in time.
+    /// The word of the number, whether it is in seconds, and whether it is a point in time.
     Time(usize, bool, bool),
 }
 
 impl Wish {
     /// Reads one option at word `at`, if it is one about time; how many words it takes. `word` is the one without a number.
     fn read(&mut self, call: &Call<'_, '_>, at: usize, end: usize, word: &str) -> Result<usize, Error> {
-        if *self != Self::None {
+        let is = |word| call.args.is(at, word);
+        let (wish, words) = match () {
+            () if is(word) => (Self::Word, 1),
+            () if at + 1 < end && ["EX", "PX", "EXAT", "PXAT"].into_iter().any(is) => {
+                (Self::Time(at + 1, is("EX") || is("EXAT"), is("EXAT") || is("PXAT")), 2)
+            }
+            () => return Err(Error::SYNTAX),
+        };
+        let is_again = match (*self, wish) {
+            (Self::Time(_, in_seconds, is_point), Self::Time(_, seconds, point)) => {
+                (in_seconds, is_point) == (seconds, point)
+            }
+            (before, now) => before == now,
+        };
+        if *self != Self::None && !is_again {
             return Err(Error::SYNTAX);
         }
-        let is = |word| call.args.is(at, word);
-        if is(word) {
-            *self = Self::Word;
-            return Ok(1);
-        }
-        if at + 1 < end && ["EX", "PX", "EXAT", "PXAT"].into_iter().any(is) {
-            *self = Self::Time(at + 1, is("EX") || is("EXAT"), is("EXAT") || is("PXAT"));
-            return Ok(2);
-        }
-        Err(Error::SYNTAX)
+        *self = wish;
+        Ok(words)
     }
 
     /// The point in time, if there is one.
@@ -232,19 +243,17 @@ fn hgetex(call: &mut Call<'_, '_>) -> Result<(), Error> {
     }
     call.keys.get::<Hash>(key)?;
     let change = match wish.point(call, "hgetex")? {
-        Some(at) if at <= call.now.unix_ms() => Change::Remove,
+        Some(at) if call.has_passed(at) => Change::Remove,
         Some(at) => Change::Expire(at),
         None if wish == Wish::Word => Change::Persist,
         None => Change::Nothing,
     };
-    read_and_change(call, key, fields + 2, change, "hexpired")
+    read_and_change(call, key, fields + 2, change, EXPIRED)
 }
 
 fn hgetdel(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let key = call.key(1);
-    if !call.args.is(2, "FIELDS") {
-        return Err(Error::SYNTAX);
-    }
+    // What word 2 is does not matter to Valkey.
     if !is_count(call, 3, 1)? {
         return Err(WRONG_COUNT);
     }
@@ -285,6 +294,9 @@ fn read_and_change(
     touched.iter().for_each(|name| instead.push(name));
     call.trace(vec![instead]);
     call.keys.schedule_fields(key);
+    if event == EXPIRED {
+        call.keys.count_expired_fields(key, touched.len());
+    }
     changed(call, key, event, touched.len());
     remove_if_empty(call, key);
     Ok(())
@@ -307,46 +319,56 @@ impl Options {
         while at < end {
             let is = |word| call.args.is(at, word);
             at += match () {
-                () if options.key.is_none() && (is("NX") || is("XX")) => {
-                    options.key = Some(is("XX"));
-                    1
-                }
-                () if options.fields.is_none() && (is("FNX") || is("FXX")) => {
-                    options.fields = Some(is("FXX"));
-                    1
-                }
+                () if is("NX") || is("XX") => demand(&mut options.key, is("XX"))?,
+                () if is("FNX") || is("FXX") => demand(&mut options.fields, is("FXX"))?,
                 () => options.wish.read(call, at, end, "KEEPTTL")?,
             };
         }
         Ok(options)
     }
 
-    /// Whether what must be there is there, and nothing that must not.
-    fn are_met(&self, hash: Option<&Hash>, call: &Call<'_, '_>, first: usize) -> bool {
+    /// Whether all fields are there that must be, and none that must not.
+    fn has_fields(&self, hash: Option<&Hash>, call: &Call<'_, '_>, first: usize) -> bool {
         let (hash_key, now_ms) = (call.engine.keyspace.hash_key(), call.now.unix_ms());
         let has = |name: &[u8]| hash.is_some_and(|hash| hash.get(name, now_ms, hash_key).is_some());
         let mut names = call.args.from(first).step_by(2);
-        self.key.is_none_or(|wanted| wanted == hash.is_some())
-            && self.fields.is_none_or(|wanted| names.all(|name| has(name) == wanted))
+        self.fields.is_none_or(|wanted| names.all(|name| has(name) == wanted))
+    }
+
+    /// Whether the command is told to replicas and the log in other words than it came.
+    fn are_told_apart(&self) -> bool {
+        let is_point = matches!(self.wish, Wish::Time(_, false, true));
+        let has_time = matches!(self.wish, Wish::Time(..));
+        self.key.is_some() || self.fields.is_some() || has_time && !is_point
     }
 }
 
+/// Notes that something must be there, or must not, unless the opposite was said; how many words that takes.
+fn demand(demanded: &mut Option<bool>, wanted: bool) -> Result<usize, Error> {
+    if demanded.is_some_and(|before| before != wanted) {
+        return Err(Error::SYNTAX);
+    }
+    *demanded = Some(wanted);
+    Ok(1)
+}
+
 fn hsetex(call: &mut Call<'_, '_>) -> Result<(), Error> {
-    let (key, now_ms) = (call.key(1), call.now.unix_ms());
+    let key = call.key(1);
     let fields = fields_at(call, 2).ok_or(WRONG_COUNT)?;
     let options = Options::read(call, fields)?;
     if !is_count(call, fields + 1, 2)? {
         return Err(WRONG_COUNT);
     }
     let first = fields + 2;
-    call.keys.get_mut::<Hash>(key)?;
-    let point = options.wish.point(call, "hsetex")?;
-    if !options.are_met(call.keys.view(key), call, first) {
-        call.reply.integer(0);
+    let is_there = call.keys.get_mut::<Hash>(key)?.is_some();
+    let mut is_met = options.key.is_none_or(|wanted| wanted == is_there);
+    let point = if is_met { options.wish.point(call, "hsetex")? } else { None };
+    is_met = is_met && options.has_fields(call.keys.view(key), call, first);
+    call.reply.integer(i64::from(is_met));
+    if !is_met {
         return Ok(());
     }
-    call.reply.integer(1);
-    if point.is_some_and(|at| at <= now_ms) {
+    if point.is_some_and(|at| call.has_passed(at)) {
         return set_in_vain(call, key, first);
     }
     let expiry = match (point, options.wish) {
@@ -356,22 +378,38 @@ fn hsetex(call: &mut Call<'_, '_>) -> Result<(), Error> {
     };
     let done = set_fields(call, key, first, expiry)?;
     call.keys.schedule_fields(key);
-    tell_expired(call, key, done);
+    tell_expired(call, key, &done);
     changed(call, key, "hset", (call.args.len() - first) / 2);
     if point.is_some() {
         call.notify(Events::HASH, "hexpire", key.bytes);
     }
-    if point.is_some() || options.fields.is_some() {
-        let mut instead: Request = [b"HSETEX", key.bytes].into_iter().collect();
-        match expiry {
-            Expiry::At(at) => [b"PXAT", Decimal::new(at).as_bytes()].iter().for_each(|word| instead.push(word)),
-            Expiry::Kept => instead.push(b"KEEPTTL"),
-            Expiry::Never => {}
-        }
-        call.args.from(fields).for_each(|word| instead.push(word));
-        call.trace(vec![instead]);
+    let mut told = Vec::new();
+    if expiry == Expiry::Kept && !done.overwritten.is_empty() {
+        // To a replica they may not have expired yet, and would keep their expiry.
+        let names = done.overwritten.iter().map(|name| &**name);
+        told.push([b"HDEL", key.bytes].into_iter().chain(names).collect());
+    }
+    if options.are_told_apart() {
+        told.push(exact(call, expiry, fields));
+    } else if !told.is_empty() {
+        told.push(call.args.from(0).collect());
+    }
+    if !told.is_empty() {
+        call.trace(told);
     }
     Ok(())
+}
+
+/// HSETEX without conditions, with the point in time at which the fields expire. The word FIELDS is at `fields`.
+fn exact(call: &Call<'_, '_>, expiry: Expiry, fields: usize) -> Request {
+    let mut instead: Request = call.args.from(0).take(2).collect();
+    match expiry {
+        Expiry::At(at) => [b"PXAT", Decimal::new(at).as_bytes()].iter().for_each(|word| instead.push(word)),
+        Expiry::Kept => instead.push(b"KEEPTTL"),
+        Expiry::Never => {}
+    }
+    call.args.from(fields).for_each(|word| instead.push(word));
+    instead
 }
 
 /// Sets fields that have expired already: they go if they were there.
@@ -387,7 +425,9 @@ fn set_in_vain(call: &mut Call<'_, '_>, key: Key<'_>, first: usize) -> Result<()
             }
         }
     }
+    call.keys.count_expired_fields(key, (call.args.len() - first) / 2);
     if removed > 0 {
+        call.keys.schedule_fields(key);
         changed(call, key, "hset", removed);
         call.trace(vec![removal]);
     } else {

@@ -115,6 +115,9 @@ fn pfmerge(call: &mut Call<'_, '_>) -> Result<(), Error> {
 }
 
 fn pfdebug(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    if call.args.is(1, "SIMD") {
+        return vectors(call);
+    }
     let key = call.key(2);
     let found = sketch_for_change(call, key)?;
     let mut sketch = found.ok_or(Error::new("ERR The specified key does not exist"))?;
@@ -146,6 +149,15 @@ fn pfdebug(call: &mut Call<'_, '_>) -> Result<(), Error> {
     sketch.merge_into(&mut registers)?;
     call.reply.array(registers.len());
     registers.into_iter().for_each(|value| call.reply.integer(i64::from(value)));
+    Ok(())
+}
+
+/// Whether vectors are used for registers: there is one way to merge them here, and it stays.
+fn vectors(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    if !call.args.is(2, "ON") && !call.args.is(2, "OFF") {
+        return Err(Error::new("ERR Argument must be ON or OFF"));
+    }
+    call.reply.status("disabled");
     Ok(())
 }
 

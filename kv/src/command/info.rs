@@ -76,7 +76,7 @@ fn info(call: &mut Call<'_, '_>) -> Result<(), Error> {
 }
 
 /// A parameter as it is shown.
-fn shown(call: &Call<'_, '_>, name: &str) -> String {
+pub(super) fn shown(call: &Call<'_, '_>, name: &str) -> String {
     let parameter = parameter::find(name.as_bytes()).expect("the table has it");
     String::from_utf8_lossy(&parameter.show(call.settings)).into_owned()
 }
@@ -293,6 +293,7 @@ fn keys_stats(call: &Call<'_, '_>, section: &mut Section) {
     section.put("expired_keys", counts.expired);
     section.put("expired_fields", counts.expired_fields);
     section.put("expired_stale_perc", "0.00");
+    section.put("expired_keys_with_volatile_items_stale_perc", "0.00");
     section.put_all([("expired_time_cap_reached_count", 0), ("expire_cycle_cpu_milliseconds", 0)]);
     section.0 += &info_memory::stats(call.engine, call.now);
     section.put("evicted_scripts", 0);
@@ -377,8 +378,10 @@ fn keyspace(call: &Call<'_, '_>, section: &mut Section) {
         let keys: usize = call.keys.shards().map(|shard| shard.keys(database)).sum();
         let expiring: usize = call.keys.shards().map(|shard| shard.keys_expiring(database)).sum();
         if keys > 0 {
+            let volatile: usize = call.keys.shards().map(|shard| shard.keys_with_expiring_fields(database)).sum();
             let ttl = mean_ttl_ms(call, database);
-            section.put(&format!("db{database}"), format!("keys={keys},expires={expiring},avg_ttl={ttl}"));
+            let text = format!("keys={keys},expires={expiring},avg_ttl={ttl},keys_with_volatile_items={volatile}");
+            section.put(&format!("db{database}"), text);
         }
     }
 }

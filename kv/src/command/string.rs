@@ -1,6 +1,6 @@
 //! Strings and the numbers in them.
 
-use super::call::{Call, Run};
+use super::call::{Call, Run, Trace};
 use crate::error::Error;
 use crate::keyspace::{Expiry, Key, Kind};
 use crate::resp::Request;
@@ -61,12 +61,50 @@ impl Of {
     }
 }
 
-/// The options of SET, MSETEX and GETEX.
+/// What shall become of an expiry, as the word says it that asked for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Span {
+    Keep,
+    Persist,
+    Seconds,
+    Millis,
+    SecondsPoint,
+    MillisPoint,
+}
+
+impl Span {
+    /// Each with its word.
+    const WORDS: [(&'static str, Self); 6] = [
+        ("KEEPTTL", Self::Keep),
+        ("PERSIST", Self::Persist),
+        ("EX", Self::Seconds),
+        ("PX", Self::Millis),
+        ("EXAT", Self::SecondsPoint),
+        ("PXAT", Self::MillisPoint),
+    ];
+
+    const fn in_seconds(self) -> bool {
+        matches!(self, Self::Seconds | Self::SecondsPoint)
+    }
+
+    const fn is_point(self) -> bool {
+        matches!(self, Self::SecondsPoint | Self::MillisPoint)
+    }
+
+    /// Whether a number follows the word.
+    const fn is_number(self) -> bool {
+        !matches!(self, Self::Keep | Self::Persist)
+    }
+}
+
+/// The options of SET, MSETEX and GETEX. Any may be said again; of those about the expiry the last number counts.
 #[derive(Debug)]
 struct Options<'a> {
     condition: Condition<'a>,
-    expiry: Option<Expiry>,
     gets: bool,
+    /// What was said of the expiry, and where.
+    span: Option<(Span, usize)>,
+    expiry: Option<Expiry>,
 }
 
 impl<'a> Options<'a> {
@@ -74,32 +112,56 @@ impl<'a> Options<'a> {
     fn read(call: &Call<'a, '_>, at: usize, of: Of) -> Result<Self, Error> {
         let (of_set, may_compare) = (of != Of::Getex, of == Of::Set);
         let args = call.args;
-        let mut options = Self { condition: Condition::None, expiry: None, gets: false };
+        let mut options = Self { condition: Condition::None, gets: false, span: None, expiry: None };
         let mut at = at;
         while at < args.len() {
             let next = args.get(at + 1);
             let is = |word| args.is(at, word);
-            let is_free = options.condition == Condition::None;
+            let condition = options.condition;
             match next {
-                _ if of_set && is_free && is("NX") => options.condition = Condition::Absent,
-                _ if of_set && is_free && is("XX") => options.condition = Condition::Present,
-                Some(value) if may_compare && is_free && is("IFEQ") => {
+                _ if of_set && matches!(condition, Condition::None | Condition::Absent) && is("NX") => {
+                    options.condition = Condition::Absent;
+                }
+                _ if of_set && matches!(condition, Condition::None | Condition::Present) && is("XX") => {
+                    options.condition = Condition::Present;
+                }
+                Some(value) if may_compare && condition == Condition::None && is("IFEQ") => {
                     options.condition = Condition::Equal(value);
                     at += 1;
                 }
                 _ if may_compare && is("GET") => options.gets = true,
-                _ if of_set && options.expiry.is_none() && is("KEEPTTL") => options.expiry = Some(Expiry::Keep),
-                _ if !of_set && options.expiry.is_none() && is("PERSIST") => options.expiry = Some(Expiry::Never),
-                Some(value) if options.expiry.is_none() && ["EX", "PX", "EXAT", "PXAT"].into_iter().any(is) => {
-                    let (in_seconds, is_point) = (is("EX") || is("EXAT"), is("EXAT") || is("PXAT"));
-                    options.expiry = Some(Expiry::At(expiry_of(call, value, in_seconds, is_point, of.name())?));
-                    at += 1;
-                }
-                _ => return Err(Error::SYNTAX),
+                _ => at += options.read_span(call, at, of)?,
             }
             at += 1;
         }
+        options.expiry = match options.span {
+            None => None,
+            Some((Span::Keep, _)) => Some(Expiry::Keep),
+            Some((Span::Persist, _)) => Some(Expiry::Never),
+            Some((span, at)) => {
+                let point = expiry_of(call, &args[at + 1], span.in_seconds(), span.is_point(), of.name())?;
+                Some(Expiry::At(point))
+            }
+        };
         Ok(options)
+    }
+
+    /// Reads word `at`, if it is about the expiry. Returns how many words belong to it.
+    fn read_span(&mut self, call: &Call<'_, '_>, at: usize, of: Of) -> Result<usize, Error> {
+        let known = Span::WORDS.into_iter().find(|(word, _)| call.args.is(at, word)).map(|(_, span)| span);
+        let known = known.filter(|span| match span {
+            Span::Keep => of != Of::Getex,
+            Span::Persist => of == Of::Getex,
+            _ => at + 1 < call.args.len(),
+        });
+        let span = known.filter(|span| self.span.is_none_or(|(before, _)| before == *span)).ok_or(Error::SYNTAX)?;
+        self.span = Some((span, at));
+        Ok(usize::from(span.is_number()))
+    }
+
+    /// Whether the expiry was said as it is told to replicas and the log.
+    fn is_exact(&self) -> bool {
+        matches!(self.span, Some((Span::MillisPoint, _)))
     }
 }
 
@@ -155,7 +217,14 @@ fn set_with(call: &mut Call<'_, '_>, key: Key<'_>, value: &[u8], options: &Optio
         }
     }
     if is_met {
-        write(call, key, value, options.expiry.unwrap_or(Expiry::Never));
+        let expiry = options.expiry.unwrap_or(Expiry::Never);
+        write(call, key, value, expiry);
+        match expiry {
+            Expiry::At(at) if options.is_exact() && !call.has_passed(at) => call.effects.trace = Trace::AsIs,
+            Expiry::At(_) => {}
+            _ if options.gets => call.trace(vec![without_get(call)]),
+            _ => {}
+        }
     }
     match (options.gets, is_met) {
         (true, _) => {}
@@ -165,8 +234,23 @@ fn set_with(call: &mut Call<'_, '_>, key: Key<'_>, value: &[u8], options: &Optio
     Ok(())
 }
 
-/// Writes a string and tells of it. A point in time that has passed deletes the key instead.
+/// The words of SET, but for those that only ask for a reply.
+fn without_get(call: &Call<'_, '_>) -> Request {
+    let words: Vec<&[u8]> = call.args.from(0).collect();
+    let is_kept = |(at, word): &(usize, &[u8])| *at < 3 || !word.eq_ignore_ascii_case(b"GET");
+    words.into_iter().enumerate().filter(is_kept).map(|(_, word)| word).collect()
+}
+
+/// Writes a string and tells of it. A point in time that has passed takes the key out instead.
 fn write(call: &mut Call<'_, '_>, key: Key<'_>, value: &[u8], expiry: Expiry) {
+    if let Expiry::At(at) = expiry
+        && call.has_passed(at)
+    {
+        if call.keys.contains(key) {
+            call.expire_at_once(key);
+        }
+        return;
+    }
     call.keys.put_string(key, value, expiry);
     call.changed(key, Events::STRING, "set");
     if let Expiry::At(at) = expiry {
@@ -252,11 +336,7 @@ fn getex(call: &mut Call<'_, '_>) -> Result<(), Error> {
     };
     call.reply.bulk(value);
     match options.expiry {
-        Some(Expiry::At(at)) if at <= call.now.unix_ms() => {
-            call.keys.remove(key);
-            call.changed(key, Events::GENERIC, "del");
-            call.trace(vec![deletion(key)]);
-        }
+        Some(Expiry::At(at)) if call.has_passed(at) => call.expire_at_once(key),
         Some(Expiry::At(at)) => {
             call.keys.set_expiry(key, Some(at));
             call.changed(key, Events::GENERIC, "expire");
@@ -305,10 +385,11 @@ fn msetnx(call: &mut Call<'_, '_>) -> Result<(), Error> {
 }
 
 fn msetex(call: &mut Call<'_, '_>) -> Result<(), Error> {
-    let count = parse_i64(&call.args[1]).and_then(|count| usize::try_from(count).ok()).filter(|count| *count > 0);
-    let count = count.ok_or(Error::new("ERR invalid numkeys value"))?;
+    let count = parse_i64(&call.args[1]).filter(|count| (1..=i64::from(i32::MAX)).contains(count));
+    let count = count.and_then(|count| usize::try_from(count).ok());
+    let count = count.ok_or(Error::new("ERR invalid numkeys value or out of range"))?;
     let end = count.checked_mul(2).and_then(|words| words.checked_add(2)).filter(|end| *end <= call.args.len());
-    let end = end.ok_or_else(|| Error::wrong_number("msetex"))?;
+    let end = end.ok_or(Error::SYNTAX)?;
     let options = Options::read(call, end, Of::Msetex)?;
     let mut names = call.args.from(2).take(2 * count).step_by(2);
     let is_met = match options.condition {
@@ -329,10 +410,14 @@ fn msetex(call: &mut Call<'_, '_>) -> Result<(), Error> {
             call.notify(Events::GENERIC, "expire", key.bytes);
         }
     }
-    if let Expiry::At(at) = expiry {
+    if let (Expiry::At(at), Some((_, span_at)), false) = (expiry, options.span, options.is_exact()) {
         let at = Decimal::new(at);
-        let instead = call.args.from(0).take(end).chain([&b"PXAT"[..], at.as_bytes()]);
-        call.trace(vec![instead.collect()]);
+        let word = |(place, word)| match place {
+            place if place == span_at => &b"PXAT"[..],
+            place if place == span_at + 1 => at.as_bytes(),
+            _ => word,
+        };
+        call.trace(vec![call.args.from(0).enumerate().map(word).collect()]);
     }
     Ok(())
 }

@@ -535,6 +535,17 @@ impl<'a> Keys<'a> {
         is_empty && self.remove(key).is_some()
     }
 
+    /// Takes a key out that a command has let expire.
+    pub(crate) fn remove_expired(&mut self, key: Key<'_>) {
+        self.remove(key);
+        self.shard_mut(key.slot).counts.expired += 1;
+    }
+
+    /// Counts fields of a hash that a command has let expire, or has found to have expired.
+    pub(crate) fn count_expired_fields(&mut self, key: Key<'_>, fields: usize) {
+        self.shard_mut(key.slot).counts.expired_fields += fields as u64;
+    }
+
     /// Takes a key out.
     pub(crate) fn remove(&mut self, key: Key<'_>) -> Option<Removed> {
         self.live(key)?;
@@ -617,7 +628,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Fields of a hash may expire earlier than before.
+    /// Fields of a hash may expire earlier than before, or none any more.
     pub(crate) fn schedule_fields(&mut self, key: Key<'_>) {
         let database = self.database;
         let shard = self.shard_mut(key.slot);

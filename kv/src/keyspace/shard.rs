@@ -116,7 +116,7 @@ impl Shard {
             mark: false,
             cut: None,
             counts: Counts::default(),
-            schedule: Schedule::new(),
+            schedule: Schedule::default(),
             pool: Pool::default(),
             share: Share::new(gauge),
             slots_spare: 0,
@@ -354,7 +354,7 @@ impl Shard {
     /// Takes all keys of a database out. What was behind them is returned, to be dropped without the lock.
     pub(crate) fn flush(&mut self, database: usize) -> Option<Flushed> {
         let taken = self.databases[database].take()?;
-        self.schedule.retain(|(_, scheduled, _)| *scheduled != database);
+        self.schedule.clear(database);
         self.slots_spare -= taken.slots.len() - taken.slots_used;
         self.lose_cut(Loss::Flushed);
         let mut objects = Vec::new();
@@ -379,7 +379,7 @@ impl Shard {
         if self.databases[one].is_some() || self.databases[other].is_some() {
             self.lose_cut(Loss::Flushed);
         }
-        self.swap_schedules(one, other);
+        self.schedule.swap(one, other);
         self.databases.swap(one, other);
     }
 

@@ -35,11 +35,21 @@ impl VersionCheck {
     }
 }
 
+/// What is asked of the foot of a payload.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FootCheck {
+    pub(crate) version: VersionCheck,
+    /// Whatever the checksum is: for tests of what damage does (`DEBUG SET-SKIP-CHECKSUM-VALIDATION`).
+    pub(crate) ignores_sum: bool,
+}
+
 /// Why a payload was not taken. The caller's fault; the same payload fails again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// Its version is not taken, or the checksum is wrong.
     Foot,
+    /// It is of Redis after it left the common format, and of a type that has two meanings since.
+    Foreign(u8),
     /// What is in it is wrong.
     Damage(Damage),
 }
@@ -69,15 +79,11 @@ fn end(out: &mut Vec<u8>, version: u16) {
 ///
 /// # Errors
 /// [`Refused`]: the caller's fault; retrying fails again.
-pub(crate) fn decode_value<'a>(
-    payload: &'a [u8],
-    check: VersionCheck,
-    rules: &Rules<'_>,
-) -> Result<Decoded<'a>, Refused> {
+pub(crate) fn decode_value<'a>(payload: &'a [u8], check: FootCheck, rules: &Rules<'_>) -> Result<Decoded<'a>, Refused> {
     let (body, is_foreign) = body_of(payload, check).ok_or(Refused::Foot)?;
     let (number, rest) = body.split_first().ok_or(Damage::Short)?;
     if *number == kind::HASH_2 && is_foreign {
-        return Err(Damage::Type(*number).into());
+        return Err(Refused::Foreign(*number));
     }
     let mut source = Source::new(rest);
     let value = decode(*number, &mut source, rules)?;
@@ -87,13 +93,13 @@ pub(crate) fn decode_value<'a>(
 
 /// What is before the version and the checksum, and whether the version is one of Redis after it left the common format;
 /// nothing if the version is not taken or the checksum is wrong.
-fn body_of(payload: &[u8], check: VersionCheck) -> Option<(&[u8], bool)> {
+fn body_of(payload: &[u8], check: FootCheck) -> Option<(&[u8], bool)> {
     let (body, foot) = payload.split_last_chunk::<FOOT_BYTES>()?;
     let version = u16::from_le_bytes([foot[0], foot[1]]);
     let is_foreign = (VERSION_FOREIGN..VERSION_VALKEY).contains(&version);
-    let is_taken = check == VersionCheck::Relaxed || (!is_foreign && version <= VERSION_VALKEY);
-    let sum = Crc::of(&payload[..payload.len() - CHECKSUM_BYTES]);
-    (is_taken && foot[2..] == sum.to_le_bytes()).then_some((body, is_foreign))
+    let is_taken = check.version == VersionCheck::Relaxed || (!is_foreign && version <= VERSION_VALKEY);
+    let is_whole = || foot[2..] == Crc::of(&payload[..payload.len() - CHECKSUM_BYTES]).to_le_bytes();
+    (is_taken && (check.ignores_sum || is_whole())).then_some((body, is_foreign))
 }
 
 /// Libraries of functions as a payload: their texts.
@@ -111,7 +117,7 @@ pub(crate) fn encode_libraries<'t>(encoder: &mut Encoder, texts: impl Iterator<I
 ///
 /// # Errors
 /// What is wrong, in words. The caller's fault; the same payload fails again.
-pub(crate) fn decode_libraries(payload: &[u8], check: VersionCheck) -> Result<Vec<Vec<u8>>, &'static str> {
+pub(crate) fn decode_libraries(payload: &[u8], check: FootCheck) -> Result<Vec<Vec<u8>>, &'static str> {
     let (mut rest, _) = body_of(payload, check).ok_or("DUMP payload version or checksum are wrong")?;
     let mut texts = Vec::new();
     while let Some((kind, behind)) = rest.split_first() {

@@ -216,7 +216,8 @@ impl<'a> ZipmapElements<'a> {
     fn read(&mut self, has_idle: bool) -> Option<Piece<'a>> {
         let (len, head) = match self.rest.first()? {
             &END => return None,
-            &ZIPMAP_LONG => (number_at::<4>(self.rest, 1)?, 5),
+            // A length that fits one byte is written in one.
+            &ZIPMAP_LONG => (number_at::<4>(self.rest, 1).filter(|len| *len >= usize::from(ZIPMAP_LONG))?, 5),
             short => (usize::from(*short), 1),
         };
         let idle = if has_idle { usize::from(*self.rest.get(head)?) } else { 0 };

@@ -31,6 +31,11 @@ pub(crate) struct MemorySettings {
     pub(crate) samples: usize,
     /// How much is done before a command, 0 to 100 (`maxmemory-eviction-tenacity`).
     pub(crate) tenacity: u32,
+    /// Whether keys that expire are told to others as UNLINK and not as DEL (`lazyfree-lazy-expire`); those that make room
+    /// (`lazyfree-lazy-eviction`); those that a command takes out beside its work (`lazyfree-lazy-server-del`).
+    pub(crate) expires_later: bool,
+    pub(crate) evicts_later: bool,
+    pub(crate) replaces_later: bool,
     /// Whether DEL gives large values back later, as UNLINK does (`lazyfree-lazy-user-del`).
     pub(crate) deletes_later: bool,
     /// Whether FLUSHALL and FLUSHDB give everything back later unless they are told otherwise (`lazyfree-lazy-user-flush`).
@@ -41,7 +46,16 @@ pub(crate) struct MemorySettings {
 
 impl Default for MemorySettings {
     fn default() -> Self {
-        Self { samples: 5, tenacity: 10, deletes_later: true, flushes_later: true, clients: Share::Bytes(0) }
+        Self {
+            samples: 5,
+            tenacity: 10,
+            expires_later: true,
+            evicts_later: true,
+            replaces_later: true,
+            deletes_later: true,
+            flushes_later: true,
+            clients: Share::Bytes(0),
+        }
     }
 }
 

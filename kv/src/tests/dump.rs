@@ -73,3 +73,26 @@ fn restore_refuses() {
         assert_eq!(talk.say(0, "EXISTS key"), "0");
     }
 }
+
+#[test]
+fn a_checksum_may_be_ignored_and_nothing_else() {
+    let mut talk = Talk::new();
+    let mut wrong = HELLO.to_vec();
+    *wrong.last_mut().unwrap() ^= 1;
+    let refused = "(error) ERR DUMP payload version or checksum are wrong";
+    assert_eq!(send(&mut talk, &[b"RESTORE", b"key", b"0", &wrong]), refused);
+    assert_eq!(talk.say(0, "DEBUG SET-SKIP-CHECKSUM-VALIDATION 1"), "OK");
+    assert_eq!(send(&mut talk, &[b"RESTORE", b"key", b"0", &wrong]), "OK");
+    // A zipmap whose first length is written in five bytes though one is enough.
+    let zipmap = b"\x09\x18\x02\xfe\x03\x00\x00\x00abc\x03\x00def\x03ghi\x03\x00jkl\xff\x50\x00\0\0\0\0\0\0\0\0";
+    assert_eq!(send(&mut talk, &[b"RESTORE", b"map", b"0", zipmap]), "(error) ERR Bad data format");
+    wrong[7] = 200;
+    assert_eq!(send(&mut talk, &[b"RESTORE", b"other", b"0", &wrong]), refused);
+    // Redis has another meaning for the number of hashes with fields that expire.
+    let foreign = b"\x16\x00\x0c\x00\0\0\0\0\0\0\0\0";
+    talk.say(0, "CONFIG SET rdb-version-check relaxed");
+    let unsupported = "(error) ERR Unsupported foreign data type: 22";
+    assert_eq!(send(&mut talk, &[b"RESTORE", b"other", b"0", foreign]), unsupported);
+    assert_eq!(talk.say(0, "DEBUG SET-SKIP-CHECKSUM-VALIDATION 0"), "OK");
+    assert_eq!(send(&mut talk, &[b"RESTORE", b"other", b"0", foreign]), refused);
+}

@@ -1,7 +1,7 @@
 //! Fields of hashes that expire, as Valkey 9 has them.
 
+use super::told::logged;
 use super::{Talk, check};
-use crate::persist::journal::decode_batch;
 
 const FIELDS_EXPIRE: &str = r#"
     > HSET h a 1 b 2 c 3
@@ -158,8 +158,12 @@ const WHAT_IS_REFUSED: &str = r#"
     (error) WRONGTYPE Operation against a key holding the wrong kind of value
     > HGETDEL h FIELDS 2 a
     (error) ERR numfields should be greater than 0 and match the provided number of fields
-    > HGETDEL h NOSUCH 1 a
-    (error) ERR syntax error
+    > HGETDEL h NOSUCH a
+    (error) ERR wrong number of arguments for 'hgetdel' command
+    > HGETDEL h FIELDS x a
+    (error) ERR value is not an integer or out of range
+    > HGETDEL h FIELDS 0 a
+    (error) ERR numfields should be greater than 0 and match the provided number of fields
     > HGETDEL str FIELDS 1 a
     (error) WRONGTYPE Operation against a key holding the wrong kind of value
     > HSETEX h EX 10 FIELDS 1 a
@@ -180,6 +184,16 @@ const WHAT_IS_REFUSED: &str = r#"
     (error) ERR invalid expire time in 'hsetex' command
     > HSETEX str FIELDS 1 a 1
     (error) WRONGTYPE Operation against a key holding the wrong kind of value
+    > HSETEX h NX EX -1 FIELDS 1 a 1
+    0
+    > HSETEX h XX FNX EX -1 FIELDS 1 a 1
+    (error) ERR invalid expire time in 'hsetex' command
+    > HSETEX h EX 1 PX 1 FIELDS 1 a 1
+    (error) ERR syntax error
+    > HSETEX h EX 1 EXAT 1 FIELDS 1 a 1
+    (error) ERR syntax error
+    > HGETEX h PERSIST EX 1 FIELDS 1 a
+    (error) ERR syntax error
     > HSETEX h EX 1 a 1 b
     (error) ERR numfields should be greater than 0 and match the provided number of fields
     > HGETALL h
@@ -192,10 +206,12 @@ fn what_is_refused() {
 }
 
 const READING_AND_CHANGING: &str = r#"
-    > HSETEX h EX 100 FIELDS 2 a 1 b 2
+    > HSETEX h NX EX 7 nx EX 100 FIELDS 2 a 1 b 2
     1
     > HTTL h FIELDS 2 a b
     [100 100]
+    > HSETEX h XX FXX KEEPTTL fxx xx keepttl FIELDS 1 a 1
+    1
     > HSETEX h KEEPTTL FIELDS 2 a 5 c 3
     1
     > HTTL h FIELDS 3 a b c
@@ -258,7 +274,7 @@ const READING_AND_CHANGING: &str = r#"
     ["b" "c"]
     > HGETEX nosuch EX 5 FIELDS 1 a
     [(nil)]
-    > HGETDEL h FIELDS 2 b zz
+    > HGETDEL h whatever 2 b zz
     ["7" (nil)]
     > HGETDEL nosuch FIELDS 1 b
     [(nil)]
@@ -271,13 +287,6 @@ const READING_AND_CHANGING: &str = r#"
 #[test]
 fn reading_and_changing() {
     check(READING_AND_CHANGING);
-}
-
-/// What the log has of the engine so far.
-fn logged(talk: &Talk) -> String {
-    let batch = talk.engine().journal().take().batch;
-    let units = decode_batch(&batch).unwrap();
-    units.iter().map(|unit| String::from_utf8_lossy(unit.commands)).collect::<String>().replace("\r\n", " ")
 }
 
 #[test]
@@ -371,4 +380,54 @@ fn hashes_that_go_are_not_looked_for() {
         assert_eq!(talk.say(0, "TYPE h"), if line.starts_with("SET") { "string" } else { "none" }, "{line}");
         talk.say(0, "FLUSHALL");
     }
+}
+
+/// A field of `INFO stats`, and how many keys of the first database have fields that expire.
+fn counts(talk: &mut Talk) -> (String, usize) {
+    let stats = talk.say(0, "INFO stats");
+    let field = stats.split("expired_fields:").nth(1).unwrap();
+    let keys = talk.say(0, "INFO keyspace");
+    let first = keys.split("db0:").nth(1);
+    let volatile = first.and_then(|first| first.split("keys_with_volatile_items=").nth(1));
+    let volatile = volatile.map_or(0, |rest| rest.split('\\').next().unwrap().parse().unwrap());
+    (field.split('\\').next().unwrap().into(), volatile)
+}
+
+#[test]
+fn keys_with_fields_that_expire_and_fields_that_expired_are_counted() {
+    let mut talk = Talk::new();
+    for (line, fields, keys) in [
+        ("HSET h a 1 b 2 c 3 d 4", 0, 0),
+        ("HEXPIRE h 100 FIELDS 2 a b", 0, 1),
+        ("HPERSIST h FIELDS 1 a", 0, 1),
+        ("HPERSIST h FIELDS 1 b", 0, 0),
+        ("HGETEX h EX 100 FIELDS 1 a", 0, 1),
+        ("COPY h i", 0, 2),
+        ("HGETEX i PERSIST FIELDS 1 a", 0, 1),
+        ("HSET h a 2", 0, 0),
+        ("HSETEX h EX 100 FIELDS 1 a 1", 0, 1),
+        ("HSETEX h FIELDS 1 a 1", 0, 0),
+        ("HSETEX h EX 100 FIELDS 1 a 1", 0, 1),
+        ("HDEL h a", 0, 0),
+        ("HSETEX h EX 100 FIELDS 1 a 1", 0, 1),
+        ("HGETDEL h FIELDS 1 a", 0, 0),
+        ("HSETEX h EX 100 FIELDS 1 a 1", 0, 1),
+        ("SWAPDB 0 1", 0, 0),
+        ("SWAPDB 0 1", 0, 1),
+        ("HEXPIRE h 0 FIELDS 2 a nosuch", 1, 0),
+        ("HGETEX h EXAT 1 FIELDS 2 b nosuch", 2, 0),
+        ("HSETEX h PXAT 1 FIELDS 2 c 1 nosuch 2", 4, 0),
+        ("HSETEX h EX 100 FIELDS 1 d 1", 4, 1),
+        ("FLUSHALL", 4, 0),
+    ] {
+        talk.say(0, line);
+        assert_eq!(counts(&mut talk), (fields.to_string(), keys), "{line}");
+    }
+    for line in ["HSETEX h PX 10 FIELDS 1 n 1", "HSET h other 1", "DEBUG SET-ACTIVE-EXPIRE 0"] {
+        talk.say(0, line);
+    }
+    talk.wait(20);
+    talk.say(0, "HINCRBY h n 5");
+    assert_eq!(counts(&mut talk), ("5".into(), 0), "one was found to have expired");
+    assert_eq!(talk.say(0, "HGET h n"), "\"5\"");
 }

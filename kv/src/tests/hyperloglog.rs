@@ -51,6 +51,12 @@ const ELEMENTS_ARE_COUNTED: &str = r#"
     OK
     > PFCOUNT empty
     0
+    > PFDEBUG SIMD on
+    disabled
+    > PFDEBUG simd OFF
+    disabled
+    > PFDEBUG SIMD m
+    (error) ERR Argument must be ON or OFF
     > PFDEBUG DECODE empty
     "Z:16384"
     > PFDEBUG ENCODING m

@@ -31,6 +31,7 @@ mod sorted_set;
 mod statistics;
 mod stream;
 mod string;
+mod told;
 mod tracking;
 mod transaction;
 

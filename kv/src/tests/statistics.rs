@@ -222,7 +222,7 @@ fn sections_are_chosen() {
     ] {
         assert!(ask("INFO").contains(name), "{name}");
     }
-    assert_eq!(line(&mut talk, "keyspace", "db0"), "keys=1,expires=1,avg_ttl=100000");
+    assert_eq!(line(&mut talk, "keyspace", "db0"), "keys=1,expires=1,avg_ttl=100000,keys_with_volatile_items=0");
     assert_eq!(line(&mut talk, "persistence", "rdb_changes_since_last_save"), "1");
     assert_eq!(line(&mut talk, "server", "run_id").len(), 40);
 }

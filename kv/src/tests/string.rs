@@ -258,9 +258,19 @@ fn several_strings_that_expire() {
         > MGET c d
         ["6" "7"]
         > MSETEX 0 a 1
-        (error) ERR invalid numkeys value
+        (error) ERR invalid numkeys value or out of range
+        > MSETEX 2147483648 a 1
+        (error) ERR invalid numkeys value or out of range
+        > MSETEX 1.5 a 1
+        (error) ERR invalid numkeys value or out of range
         > MSETEX 3 a 1 b 2
-        (error) ERR wrong number of arguments for 'msetex' command
+        (error) ERR syntax error
+        > MSETEX 1 a 1 EX x KEEPTTL
+        (error) ERR syntax error
+        > SET a 1 EX x NOSUCH
+        (error) ERR syntax error
+        > GETEX a EX x PERSIST
+        (error) ERR syntax error
         > MSETEX 1 a 1 GET
         (error) ERR syntax error
         > MSETEX 1 a 1 EX 0

@@ -12,6 +12,7 @@ pub(super) fn write(call: &mut Call<'_, '_>) -> Result<(), Error> {
         ("DIGEST-VALUE <key> [<key> ...]", "Output a hex signature of the values of all the specified keys."),
         ("DICT-RESIZING <0|1>", "Taken, without effect: tables grow step by step."),
         ("ERROR <string>", "Return a RESP protocol error with <string> as message."),
+        ("HASHTABLE-CAN-ABORT-SHRINK <0|1>", "Taken, without effect: tables do not shrink as a whole."),
         ("HTSTATS <dbid> [full]", "Return hash table statistics of the specified database."),
         ("HTSTATS-KEY <key> [full]", "Like HTSTATS but for the hash table stored at <key>'s value."),
         ("LISTPACK <key>", "Write low level info about the listpack encoding of <key> to the log."),
@@ -30,6 +31,7 @@ pub(super) fn write(call: &mut Call<'_, '_>) -> Result<(), Error> {
         ("REPLYBUFFER <PEAK-RESET-TIME|RESIZING> <value>", "Taken, without effect."),
         ("SET-ACTIVE-EXPIRE <0|1>", "Whether keys that expired are taken out before somebody uses them."),
         ("SET-DISABLE-DENY-SCRIPTS <0|1>", "Whether scripts may run commands that are not for scripts."),
+        ("SET-SKIP-CHECKSUM-VALIDATION <0|1>", "Whether RESTORE takes values whatever their checksum is."),
         ("SLEEP <seconds>", "Stop the server for <seconds>. Decimals allowed."),
         ("STRINGMATCH-TEST", "Compare many strings with many patterns."),
     ];

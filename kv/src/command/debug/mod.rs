@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::call::{Call, Run};
 use super::config::is_allowed;
 use super::generic::encoding_of;
+use super::info::shown;
 use crate::error::Error;
 use crate::keyspace::{Expiry, Found, Kind};
 use crate::rdb::{Encoder, Value, export};
@@ -57,8 +58,10 @@ const SUBCOMMANDS: &[(&str, usize, usize, Act)] = &[
     ("config-rewrite-force-all", 2, 2, rewrite_all),
     ("stringmatch-test", 2, 2, match_strings),
     ("quicklist-packed-threshold", 3, 3, packed_threshold),
+    ("set-skip-checksum-validation", 3, 3, set_skip_checksums),
     ("replybuffer", 4, 4, reply_buffer),
     ("dict-resizing", 3, 3, nothing),
+    ("hashtable-can-abort-shrink", 3, 3, nothing),
     ("pause-after-fork", 3, 3, nothing),
     ("aof-flush-sleep", 3, 3, nothing),
     ("replicate", 3, usize::MAX, nothing),
@@ -127,6 +130,11 @@ fn set_disable_deny_scripts(call: &mut Call<'_, '_>) -> Result<(), Error> {
     nothing(call)
 }
 
+fn set_skip_checksums(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    call.engine.switches.ignores_checksums.set(is_on(call));
+    nothing(call)
+}
+
 fn object(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let is_fast = call.args.is(3, "FAST");
     let (access, fill) = (call.keys.access(), call.settings.list_fill);
@@ -148,7 +156,9 @@ fn object(call: &mut Call<'_, '_>) -> Result<(), Error> {
         let nodes = list.nodes().count();
         let hundredths = list.len() * 100 / nodes.max(1);
         text += &format!(" ql_nodes:{nodes} ql_avg_node:{}.{:02}", hundredths / 100, hundredths % 100);
-        text += &format!(" ql_listpack_max:{} ql_compressed:0", fill.0);
+        // Nodes are not compressed here; what is shown is what was asked for.
+        let compressed = u8::from(shown(call, "list-compress-depth") != "0");
+        text += &format!(" ql_listpack_max:{} ql_compressed:{compressed}", fill.0);
         if !is_fast {
             text += &format!(" ql_uncompressed_size:{}", list.nodes().map(|node| node.byte_len()).sum::<usize>());
         }
