@@ -71,6 +71,8 @@ handler_ids! {
     SinkStream = 9,
     /// Packets of the membership bus, as datagrams.
     Bus = 10,
+    /// One step of replacing the cluster's secret.
+    Secret = 11,
 }
 
 /// A value that travels as a payload.

@@ -71,11 +71,21 @@ impl Secrets {
         Self(Arc::new([newer, older]))
     }
 
-    fn newest(&self) -> &Secret {
+    /// The one that is used with every peer that has it.
+    #[must_use]
+    pub fn newest(&self) -> &Secret {
         self.0.first().expect("there is always one secret")
     }
 
-    fn key_ids(&self) -> Vec<KeyId> {
+    /// The one before, during a rotation.
+    #[must_use]
+    pub fn older(&self) -> Option<&Secret> {
+        self.0.get(1)
+    }
+
+    /// Which they are, the newest first.
+    #[must_use]
+    pub fn key_ids(&self) -> Vec<KeyId> {
         self.0.iter().map(Secret::key_id).collect()
     }
 
@@ -85,7 +95,9 @@ impl Secrets {
         self.get(id).is_some()
     }
 
-    fn get(&self, id: KeyId) -> Option<&Secret> {
+    /// The one with that id.
+    #[must_use]
+    pub fn get(&self, id: KeyId) -> Option<&Secret> {
         self.0.iter().find(|secret| secret.key_id() == id)
     }
 

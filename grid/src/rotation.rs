@@ -104,6 +104,12 @@ impl Proofs {
 }
 
 impl<R: Runtime> Grid<R> {
+    /// The secrets that are held now.
+    #[must_use]
+    pub fn secrets(&self) -> Secrets {
+        self.0.keyring.secrets()
+    }
+
     /// Holds `secrets` from now on, newest first, and has every connected peer prove the newest. A rotation is two of these
     /// on every server: first with the new secret beside the old one, then, when all have both, with the new one alone.
     ///

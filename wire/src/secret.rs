@@ -2,8 +2,10 @@
 
 use core::fmt;
 
+use alloc::string::String;
+
 use subtle::ConstantTimeEq as _;
-use zeroize::{Zeroize as _, ZeroizeOnDrop};
+use zeroize::{Zeroize as _, ZeroizeOnDrop, Zeroizing};
 
 /// 32 bytes that only the cluster's servers know.
 #[derive(Clone, ZeroizeOnDrop)]
@@ -47,6 +49,17 @@ impl Secret {
         let secret = Self(bytes);
         bytes.zeroize();
         if parsed { Ok(secret) } else { Err(ParseSecretError) }
+    }
+
+    /// The secret as 64 hexadecimal digits, for the file that keeps it and for servers that have proved that they may
+    /// hold it; wiped when dropped.
+    #[must_use]
+    pub fn to_hex(&self) -> Zeroizing<String> {
+        let mut text = Zeroizing::new(String::with_capacity(64));
+        for nibble in self.0.iter().flat_map(|byte| [byte >> 4, byte & 15]) {
+            text.push(char::from_digit(u32::from(nibble), 16).expect("four bits are a digit"));
+        }
+        text
     }
 
     /// Which secret this is; may be sent and logged.
@@ -113,6 +126,7 @@ mod tests {
     fn hex_and_its_errors() {
         let text = "0707070707070707070707070707070707070707070707070707070707070707";
         assert_eq!(Secret::from_hex(&format!(" {text}\n")), Ok(Secret::from_bytes([7; 32])));
+        assert_eq!(*Secret::from_bytes([7; 32]).to_hex(), text);
         for wrong in ["", &text[1..], &format!("{text}0"), &text.replace('7', "g"), &text.replace("07", "+7")] {
             assert_eq!(Secret::from_hex(wrong), Err(ParseSecretError), "{wrong}");
         }

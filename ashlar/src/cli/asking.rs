@@ -66,6 +66,14 @@ pub(super) async fn remove(target: &Target, path: &str) -> Result<Vec<u8>, Failu
     body_of(target, http::delete(target, path).await)
 }
 
+/// Asks a server of the admin API to do what `path` names.
+///
+/// # Errors
+/// As [`ask`].
+pub(super) async fn demand(target: &Target, path: &str) -> Result<Vec<u8>, Failure> {
+    body_of(target, http::put(target, path).await)
+}
+
 fn body_of(target: &Target, answer: Result<Answer, impl core::fmt::Display>) -> Result<Vec<u8>, Failure> {
     let answer = answer.map_err(|error| {
         let remedy = "check that a server runs there (`ashlar up` starts some) and name it with --addr HOST:PORT";

@@ -8,6 +8,7 @@ pub mod bench;
 pub mod config;
 pub mod forget;
 pub mod kv;
+pub mod secret;
 pub mod server;
 pub mod sim;
 pub mod status;
@@ -40,6 +41,8 @@ enum Command {
     Status(status::Arguments),
     /// Remove a server that left for good
     Forget(forget::Arguments),
+    /// Replace the cluster's secret while the cluster runs
+    Secret(secret::Arguments),
     /// Run the key-value engine alone: one server for any Redis or Valkey client
     Kv(kv::Arguments),
     /// Measure the published figures on this machine
@@ -78,6 +81,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Command::Server(arguments) => server::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Forget(arguments) => forget::run(&arguments),
+        Command::Secret(arguments) => secret::run(&arguments),
         Command::Kv(arguments) => kv::run(&arguments, configuration),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),

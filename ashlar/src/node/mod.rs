@@ -6,6 +6,7 @@
 
 pub mod membership;
 mod promise;
+pub mod secret;
 pub mod status;
 pub mod together;
 
@@ -19,10 +20,11 @@ use ashlar_bus::slot::Zone;
 use ashlar_bus::{Bus, Identity};
 use ashlar_grid::config::GridConfig;
 use ashlar_grid::handler::{HandlerId, Handlers, Method, Packed};
+use ashlar_grid::hello::Secrets;
 use ashlar_grid::seam::{BoxFuture, Lane, Runtime};
 use ashlar_grid::status::PeerEvent;
 use ashlar_grid::{CallOptions, Grid};
-use ashlar_wire::id::ServerId;
+use ashlar_wire::id::{ClusterId, ServerId};
 use ashlar_wire::time::Instant;
 use tracing::{info, warn};
 
@@ -56,6 +58,11 @@ pub trait Memory: Send + Sync + 'static {
     /// survive anything. Returns at once, and tries again while the drive refuses. Of several calls the latest wins; the
     /// others' `stored` may never be called.
     fn keep(&self, state: Vec<u8>, stored: Box<dyn FnOnce(Duration) + Send>);
+
+    /// Keeps the cluster's secrets instead of those before, and calls `stored` once they would survive anything, or with
+    /// the reason why they were not kept; then the earlier ones are. Returns at once. Of several calls the latest wins;
+    /// the others' `stored` may never be called.
+    fn keep_secrets(&self, cluster: ClusterId, secrets: &Secrets, stored: Box<dyn FnOnce(Result<(), String>) + Send>);
 }
 
 /// Who a node is and whom it looks for.
@@ -109,6 +116,7 @@ struct Shared<R: Runtime> {
     is_draining: AtomicBool,
     known: Mutex<Known>,
     membership: Membership,
+    turns: secret::Turns,
     /// Set once, before anything can ask for it: the grid's handlers need the node and the node needs the grid.
     grid: OnceLock<Grid<R>>,
 }
@@ -162,6 +170,7 @@ impl<R: Runtime> Node<R> {
             is_draining: AtomicBool::new(false),
             known: Mutex::new(Known { met, ..Known::default() }),
             membership: Membership::default(),
+            turns: secret::Turns::default(),
             grid: OnceLock::new(),
             plan,
         });
@@ -271,6 +280,7 @@ impl<R: Runtime> Node<R> {
             peers: self.peers(),
             zone: plan.zone.clone(),
             bus,
+            secrets: grid.secrets().key_ids().iter().map(|key| format!("{:016x}", key.0)).collect(),
         }
     }
 
@@ -400,7 +410,7 @@ impl<R: Runtime> Shared<R> {
 }
 
 fn handlers<R: Runtime>(node: &Weak<Shared<R>>) -> Handlers {
-    let (packets, status) = (node.clone(), node.clone());
+    let (packets, status, steps) = (node.clone(), node.clone(), node.clone());
     let handlers = Handlers::new().datagram(HandlerId::Bus, move |from, bytes| {
         if let Some(shared) = packets.upgrade() {
             shared.membership.handle_packet(from, bytes);
@@ -412,6 +422,17 @@ fn handlers<R: Runtime>(node: &Weak<Shared<R>>) -> Handlers {
             async move {
                 match node {
                     Some(node) => Ok(Packed(node.status().await)),
+                    None => Err(stopped()),
+                }
+            }
+        })
+    });
+    let handlers = handlers.and_then(|handlers| {
+        handlers.serve::<secret::TakeStep, _>(move |_, Packed(step)| {
+            let node = steps.upgrade().map(Node);
+            async move {
+                match node {
+                    Some(node) => Ok(Packed(node.take_step(step).await)),
                     None => Err(stopped()),
                 }
             }

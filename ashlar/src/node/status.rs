@@ -42,6 +42,9 @@ pub struct ServerStatus {
     /// The membership as it sees it.
     #[serde(default)]
     pub bus: BusStatus,
+    /// Key ids of the cluster's secrets that it holds, the newest first; two while the secret is replaced.
+    #[serde(default)]
+    pub secrets: Vec<String>,
 }
 
 /// One peer as one server sees it.

@@ -6,13 +6,15 @@
 //! incarnation     counts the server's lives; raised durably before the server first speaks
 //! peers           where members are, so that a restart finds the cluster again
 //! bus             what the membership bus must not forget: members, epochs, votes; never replaced by an older one
-//! cluster.secret  the cluster's secret, 64 hexadecimal digits; the first server makes it
+//! cluster.secret  the cluster's secret, as a [`Token`]; the first server makes it
 //! admin.token     opens the admin API to other machines
 //! tls.cert, .key  the server's certificate; made here, signed by itself
 //! ```
 //!
 //! `identity`, `incarnation` and `peers` are lines of text and end with a checksum that binds the file's name. The
-//! cluster id is derived from the secret, so that who joins needs nothing but the secret.
+//! cluster id is derived from the first secret and written beside later ones, so that who joins needs nothing but that word.
+
+mod token;
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -20,11 +22,11 @@ use std::path::{Path, PathBuf};
 
 use ashlar_bus::saved::Saved;
 use ashlar_wire::id::{ClusterId, Incarnation, ServerId};
-use ashlar_wire::secret::Secret;
 
 use super::files::{self, Readers};
 use super::random;
 use crate::failure::Failure;
+pub use token::{Token, cluster_of};
 
 /// Version of all the written forms here.
 const FORMAT: u32 = 1;
@@ -48,6 +50,15 @@ pub struct Opening<'a> {
     pub secret_text: Option<&'a str>,
     /// The secret's file, if it is not the directory's own.
     pub secret_file: Option<&'a Path>,
+}
+
+/// Where a server's secret comes from, and where one that replaces it has to go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SecretPlace {
+    /// The environment of the process: only whoever starts it can replace it.
+    Environment,
+    /// A file of the server's own, or one that servers of this machine share.
+    File(PathBuf),
 }
 
 /// Cluster and server.
@@ -77,23 +88,16 @@ pub struct DataDir {
     pub peers: Vec<MetPeer>,
     /// The bus's durable state. It is the bus who says whether it is whole.
     pub bus: Vec<u8>,
-    /// The cluster's secret.
-    pub secret: Secret,
+    /// The cluster and its secret, or two while it is replaced.
+    pub token: Token,
+    /// Where that came from.
+    pub secret_place: SecretPlace,
     /// Opens the admin API to other machines.
     pub admin_token: String,
     /// The certificate, PEM.
     pub certificate_pem: String,
     /// Its key, PEM.
     pub key_pem: String,
-}
-
-/// The cluster that this secret belongs to.
-#[must_use]
-pub fn cluster_of(secret: &Secret) -> ClusterId {
-    let code = secret.mac("ashlar cluster id v1", &[]);
-    let mut id = [0; ClusterId::LEN];
-    id.copy_from_slice(&code[..ClusterId::LEN]);
-    ClusterId::from_bytes(id)
 }
 
 impl DataDir {
@@ -107,13 +111,13 @@ impl DataDir {
         let lock = lock(root)?;
         let identity = read_sealed(root, "identity")?.map(|body| parse_identity(root, &body)).transpose()?;
         let peers = read_sealed(root, "peers")?.map(|body| parse_peers(root, &body)).transpose()?.unwrap_or_default();
-        let secret = secret(root, opening, identity.is_none())?;
+        let (token, secret_place) = token_of(root, opening, identity.is_none())?;
         let (cluster, server) = match identity {
-            Some((cluster, server)) if cluster == cluster_of(&secret) => (cluster, server),
+            Some((cluster, server)) if cluster == token.cluster => (cluster, server),
             // Nobody was met yet: the earlier secret was wrong, this one may be right.
-            Some((_, server)) if opening.joins && peers.is_empty() => (cluster_of(&secret), server),
-            Some((cluster, _)) => return Err(wrong_secret(root, cluster, cluster_of(&secret))),
-            None => (cluster_of(&secret), ServerId::from_bytes(random::bytes())),
+            Some((_, server)) if opening.joins && peers.is_empty() => (token.cluster, server),
+            Some((cluster, _)) => return Err(wrong_secret(root, cluster, token.cluster)),
+            None => (token.cluster, ServerId::from_bytes(random::bytes())),
         };
         let bus = bus_state(root, identity, (cluster, server))?;
         let incarnation = raise_incarnation(root, identity.is_some())?;
@@ -132,7 +136,8 @@ impl DataDir {
             incarnation,
             peers,
             bus,
-            secret,
+            token,
+            secret_place,
             admin_token,
             certificate_pem,
             key_pem,
@@ -162,6 +167,20 @@ impl DataDir {
     pub fn keep_bus(root: &Path, state: &[u8]) -> Result<(), Failure> {
         write(&root.join("bus"), state, Readers::Others)
     }
+
+    /// Keeps these secrets instead of those before. Durable when this returns.
+    ///
+    /// # Errors
+    /// They are not this server's to keep, or the drive refused; the earlier ones are still there. Retry safe.
+    pub fn keep_secrets(place: &SecretPlace, token: &Token) -> Result<(), Failure> {
+        match place {
+            SecretPlace::File(path) => write(path, format!("{}\n", token.text()).as_bytes(), Readers::Owner),
+            SecretPlace::Environment => Err(Failure::world(
+                "the secret of this server comes from the environment variable ASHLAR_SECRET",
+                "put its content into cluster.secret in the data directory and start the server without the variable",
+            )),
+        }
+    }
 }
 
 /// Makes a cluster's secret in `path`, or leaves the one that is there.
@@ -170,7 +189,7 @@ impl DataDir {
 /// The file cannot be read, or written, or holds no secret. Retry safe.
 pub fn make_secret(path: &Path) -> Result<(), Failure> {
     match read(path)? {
-        Some(text) => parse_secret(&text, &path.display().to_string()).map(drop),
+        Some(text) => parse_token(&text, &path.display().to_string()).map(drop),
         None => write(path, format!("{}\n", hex(&random::bytes::<32>())).as_bytes(), Readers::Owner),
     }
 }
@@ -218,14 +237,16 @@ fn lock(root: &Path) -> Result<File, Failure> {
     }
 }
 
-fn secret(root: &Path, opening: Opening<'_>, is_new: bool) -> Result<Secret, Failure> {
+fn token_of(root: &Path, opening: Opening<'_>, is_new: bool) -> Result<(Token, SecretPlace), Failure> {
     if let Some(text) = opening.secret_text {
-        return parse_secret(text, "the environment variable ASHLAR_SECRET");
+        let token = parse_token(text, "the environment variable ASHLAR_SECRET")?;
+        return Ok((token, SecretPlace::Environment));
     }
     let own = root.join("cluster.secret");
     let path = opening.secret_file.unwrap_or(&own);
     if let Some(text) = read(path)? {
-        return parse_secret(&text, &path.display().to_string());
+        let token = parse_token(&text, &path.display().to_string())?;
+        return Ok((token, SecretPlace::File(path.to_owned())));
     }
     if opening.secret_file.is_some() {
         return Err(Failure::world(format!("there is no secret file {}", path.display()), "correct --secret-file"));
@@ -242,12 +263,14 @@ fn secret(root: &Path, opening: Opening<'_>, is_new: bool) -> Result<Secret, Fai
         return Err(Failure::world(what, "copy it from another server of the cluster, or set ASHLAR_SECRET"));
     }
     make_secret(path)?;
-    secret(root, opening, false)
+    token_of(root, opening, false)
 }
 
-fn parse_secret(text: &str, place: &str) -> Result<Secret, Failure> {
-    Secret::from_hex(text).map_err(|_| {
-        Failure::world(format!("{place} holds no cluster secret"), "a secret is 64 hexadecimal digits; copy it whole")
+fn parse_token(text: &str, place: &str) -> Result<Token, Failure> {
+    Token::parse(text).ok_or_else(|| {
+        let remedy =
+            "it is 64 hexadecimal digits, after the cluster's id and a point once it was replaced; copy the whole line";
+        Failure::world(format!("{place} holds no cluster secret"), remedy)
     })
 }
 
@@ -256,7 +279,9 @@ fn wrong_secret(root: &Path, cluster: ClusterId, other: ClusterId) -> Failure {
         "the data directory {} belongs to cluster {cluster}, but the secret to cluster {other}",
         root.display()
     );
-    Failure::world(what, "give this server the secret of its cluster, or a new data directory")
+    let remedy = "give this server the secret of its cluster, or a new data directory; after the secret was replaced it is \
+                  the whole line of another server's cluster.secret";
+    Failure::world(what, remedy)
 }
 
 /// The bus's state as an earlier life left it; that of a server that never lived, where this is the first life, or where

@@ -57,6 +57,14 @@ pub async fn delete(target: &Target, path: &str) -> Result<Answer, WireError> {
     request(target, Method::DELETE, path).await
 }
 
+/// Asks to do what `path` names.
+///
+/// # Errors
+/// Nobody answers there, or not in time; then it may have been done.
+pub async fn put(target: &Target, path: &str) -> Result<Answer, WireError> {
+    request(target, Method::PUT, path).await
+}
+
 async fn request(target: &Target, method: Method, path: &str) -> Result<Answer, WireError> {
     let exchange = async {
         let stream = dial::connect(&target.address).await?;

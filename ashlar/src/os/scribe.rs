@@ -3,15 +3,16 @@
 //! What waits is at most one thing of each kind, the newest: a slow drive makes writes fewer, not a queue longer.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use ashlar_wire::id::ServerId;
+use ashlar_grid::hello::Secrets;
+use ashlar_wire::id::{ClusterId, ServerId};
 
 use super::clock;
-use super::datadir::{DataDir, MetPeer};
+use super::datadir::{DataDir, MetPeer, SecretPlace, Token};
 use crate::failure::Failure;
 use crate::node::Memory;
 
@@ -25,10 +26,17 @@ struct State {
     since: ashlar_wire::time::Instant,
 }
 
+/// Secrets to keep, and who wants to know what became of them.
+struct Keys {
+    token: Token,
+    stored: Box<dyn FnOnce(Result<(), String>) + Send>,
+}
+
 #[derive(Default)]
 struct Desk {
     peers: Option<Vec<MetPeer>>,
     state: Option<State>,
+    keys: Option<Keys>,
     is_closed: bool,
 }
 
@@ -49,6 +57,11 @@ impl Shared {
     }
 }
 
+struct Places {
+    root: PathBuf,
+    secret: SecretPlace,
+}
+
 /// A server's memory in its data directory. Dropped, it finishes what waits.
 pub struct Scribe {
     shared: Arc<Shared>,
@@ -56,14 +69,14 @@ pub struct Scribe {
 }
 
 impl Scribe {
-    /// Starts the thread for the data directory at `root`.
+    /// Starts the thread for the data directory at `root`, and the secret at its place.
     ///
     /// # Errors
     /// The operating system gives no more threads.
-    pub fn start(root: &Path) -> io::Result<Self> {
+    pub fn start(root: &Path, secret: &SecretPlace) -> io::Result<Self> {
         let shared = Arc::<Shared>::default();
-        let (theirs, root) = (shared.clone(), root.to_owned());
-        let thread = thread::Builder::new().name("scribe".into()).spawn(move || work(&theirs, &root))?;
+        let (theirs, places) = (shared.clone(), Places { root: root.to_owned(), secret: secret.clone() });
+        let thread = thread::Builder::new().name("scribe".into()).spawn(move || work(&theirs, &places))?;
         Ok(Self { shared, thread: Some(thread) })
     }
 }
@@ -88,21 +101,30 @@ impl Memory for Scribe {
         let since = clock::now();
         self.shared.put(|desk| desk.state = Some(State { bytes, stored, since }));
     }
+
+    fn keep_secrets(&self, cluster: ClusterId, secrets: &Secrets, stored: Box<dyn FnOnce(Result<(), String>) + Send>) {
+        let token = Token { cluster, secrets: secrets.clone() };
+        self.shared.put(|desk| desk.keys = Some(Keys { token, stored }));
+    }
 }
 
-fn work(shared: &Shared, root: &Path) {
+fn work(shared: &Shared, places: &Places) {
     let mut complaint = String::new();
     loop {
         let mut desk = shared.lock();
-        while desk.peers.is_none() && desk.state.is_none() && !desk.is_closed {
+        while desk.peers.is_none() && desk.state.is_none() && desk.keys.is_none() && !desk.is_closed {
             desk = shared.changed.wait(desk).unwrap_or_else(PoisonError::into_inner);
         }
-        let (peers, state, is_closed) = (desk.peers.take(), desk.state.take(), desk.is_closed);
+        let (peers, state, keys, is_closed) = (desk.peers.take(), desk.state.take(), desk.keys.take(), desk.is_closed);
         drop(desk);
-        if peers.is_none() && state.is_none() {
+        if peers.is_none() && state.is_none() && keys.is_none() {
             return;
         }
-        let refused = write(shared, root, peers, state);
+        if let Some(keys) = keys {
+            // Whoever replaces the secret decides what becomes of a refusal: it is not tried again.
+            (keys.stored)(DataDir::keep_secrets(&places.secret, &keys.token).map_err(|failure| failure.to_string()));
+        }
+        let refused = write(shared, &places.root, peers, state);
         let Err(failure) = refused else {
             complaint.clear();
             continue;
@@ -155,7 +177,7 @@ mod tests {
         let scratch = Scratch::new();
         let data = DataDir::open(&scratch.0, Opening::default()).unwrap();
         let (sender, receiver) = mpsc::channel();
-        let scribe = Scribe::start(data.root()).unwrap();
+        let scribe = Scribe::start(data.root(), &data.secret_place).unwrap();
         for number in 0..50_u8 {
             let (sender, root) = (sender.clone(), data.root().to_owned());
             let stored = move |_| {
@@ -183,7 +205,7 @@ mod tests {
         let obstacle = data.root().join("bus.new");
         std::fs::create_dir(&obstacle).unwrap();
         let (sender, receiver) = mpsc::channel();
-        let scribe = Scribe::start(data.root()).unwrap();
+        let scribe = Scribe::start(data.root(), &data.secret_place).unwrap();
         scribe.keep(vec![1], Box::new(move |_| sender.send(()).unwrap()));
         assert!(receiver.recv_timeout(Duration::from_millis(50)).is_err(), "nothing is stored, so nothing is told");
         std::fs::remove_dir(&obstacle).unwrap();

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ashlar_grid::config::GridConfig;
-use ashlar_grid::hello::Secrets;
 use ashlar_grid::seam::Lane;
 use tokio::sync::watch;
 
@@ -51,7 +50,7 @@ pub fn run(config: &Config, secret: Option<&str>) -> Result<(), Failure> {
     let bulk = Arc::new(OsRuntime::new(Lane::Bulk, workers.bulk.clone(), config.tls));
     let result = control.block_on(async {
         let signals = Signals::new().map_err(|error| cannot_start(&error))?;
-        let scribe = Scribe::start(data.root()).map_err(|error| cannot_start(&error))?;
+        let scribe = Scribe::start(data.root(), &data.secret_place).map_err(|error| cannot_start(&error))?;
         let started = Node::start(runtime, bulk, plan(config, &data, &address), scribe);
         let (node, bus) = started.map_err(|error| datadir::bus_lost(data.root(), &error.to_string()))?;
         // This thread has nothing else to do but to wait for signals and to look after joining and draining.
@@ -111,7 +110,7 @@ async fn serve(front: Arc<Front>, listener: std::net::TcpListener, stopped: watc
 }
 
 fn plan(config: &Config, data: &DataDir, address: &str) -> Plan {
-    let secrets = Secrets::new(data.secret.clone());
+    let secrets = data.token.secrets.clone();
     Plan {
         grid: GridConfig::new(data.cluster, data.server, data.incarnation, address.to_owned(), secrets),
         is_tls: config.tls,

@@ -12,4 +12,5 @@ mod keyvalue;
 mod membership;
 mod mesh;
 mod process;
+mod rotation;
 mod up;

@@ -8,6 +8,7 @@ mod forget;
 mod health;
 pub mod metrics;
 pub mod routes;
+mod secret;
 pub(super) mod upgrade;
 
 use std::io;

@@ -9,7 +9,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::{Front, Origin, Stream, forget, health, metrics, upgrade};
+use super::{Front, Origin, Stream, forget, health, metrics, secret, upgrade};
 use crate::os::{process, websocket};
 
 /// Answers one request.
@@ -24,12 +24,13 @@ pub(super) async fn answer<S: Stream>(
     let lane = websocket::lane(&path);
     if !is_known(&path) && lane.is_none() {
         let text = "there is nothing here: see /health/live, /health/ready, /health/cluster, /metrics, /v1/status, \
-                    /v1/mesh, /v1/members/ID";
+                    /v1/mesh, /v1/members/ID, /v1/secret";
         return refuse(StatusCode::NOT_FOUND, "not_found", text);
     }
-    let is_forgetting = path.starts_with(forget::MEMBERS);
-    if is_forgetting != (request.method() == Method::DELETE) || !is_forgetting && !is_get {
-        return wrong_method(is_forgetting);
+    let change = change_of(&path);
+    let is_allowed = change.as_ref().map_or(is_get, |change| change.method() == request.method());
+    if !is_allowed {
+        return wrong_method(change);
     }
     if let Some(lane) = lane {
         if front.is_tls_required && !origin.is_tls {
@@ -39,8 +40,11 @@ pub(super) async fn answer<S: Stream>(
         return upgrade::answer::<S>(request, Some(permit), move |wire| front.node.accept(wire, lane));
     }
     match admission(front.is_tls_required, origin, path.starts_with("/v1/"), || has_token(&request, &front.token)) {
-        Admission::Granted if is_forgetting => forget::answer(&front, &path, request.uri().query()).await,
-        Admission::Granted => read(&front, &path).await,
+        Admission::Granted => match change {
+            Some(Change::Forget) => forget::answer(&front, &path, request.uri().query()).await,
+            Some(Change::Secret) => secret::answer(&front, request.uri().query()).await,
+            None => read(&front, &path).await,
+        },
         Admission::NeedsTls => {
             refuse(StatusCode::FORBIDDEN, "tls_required", "plain HTTP is for this machine only: use https")
         }
@@ -66,10 +70,35 @@ fn admission(is_tls_required: bool, origin: Origin, is_api: bool, has_token: imp
     }
 }
 
-fn wrong_method(is_forgetting: bool) -> Response<Full<Bytes>> {
-    let (text, allowed) = match is_forgetting {
-        true => ("only DELETE is allowed here", "DELETE"),
-        false => ("only GET is allowed here", "GET, HEAD"),
+/// What changes something. A page in somebody's browser cannot ask this machine for it with these methods and without
+/// being asked who it is first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Forget,
+    Secret,
+}
+
+impl Change {
+    fn method(self) -> Method {
+        match self {
+            Self::Forget => Method::DELETE,
+            Self::Secret => Method::PUT,
+        }
+    }
+}
+
+fn change_of(path: &str) -> Option<Change> {
+    match path {
+        secret::SECRET => Some(Change::Secret),
+        path => path.starts_with(forget::MEMBERS).then_some(Change::Forget),
+    }
+}
+
+fn wrong_method(change: Option<Change>) -> Response<Full<Bytes>> {
+    let (text, allowed) = match change {
+        Some(Change::Forget) => ("only DELETE is allowed here", "DELETE"),
+        Some(Change::Secret) => ("only PUT is allowed here", "PUT"),
+        None => ("only GET is allowed here", "GET, HEAD"),
     };
     let mut response = refuse(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", text);
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
@@ -85,7 +114,7 @@ fn unauthorized() -> Response<Full<Bytes>> {
 
 fn is_known(path: &str) -> bool {
     let is_page = matches!(path, "/health/live" | "/health/ready" | "/health/cluster" | "/metrics");
-    is_page || matches!(path, "/v1/status" | "/v1/mesh") || path.starts_with(forget::MEMBERS)
+    is_page || matches!(path, "/v1/status" | "/v1/mesh") || change_of(path).is_some()
 }
 
 async fn read(front: &Front, path: &str) -> Response<Full<Bytes>> {

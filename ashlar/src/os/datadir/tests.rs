@@ -4,6 +4,8 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use super::super::files::tests::Scratch;
 use super::*;
+use ashlar_grid::hello::Secrets;
+use ashlar_wire::secret::Secret;
 
 const SECRET: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 
@@ -22,8 +24,7 @@ fn identity_stays_and_incarnation_rises() {
     let scratch = Scratch::new();
     let root = scratch.0.join("a/b");
     let first = DataDir::open(&root, Opening::default()).unwrap();
-    let (cluster, server, secret, token) =
-        (first.cluster, first.server, first.secret.clone(), first.admin_token.clone());
+    let (cluster, server, secret, token) = (first.cluster, first.server, first.token.text(), first.admin_token.clone());
     assert_eq!((first.incarnation, token.len()), (Incarnation(1), 64));
     for name in ["cluster.secret", "admin.token", "tls.key"] {
         assert_eq!(fs::metadata(root.join(name)).unwrap().permissions().mode() & 0o777, 0o600, "{name}");
@@ -33,7 +34,7 @@ fn identity_stays_and_incarnation_rises() {
     drop(first);
     let second = DataDir::open(&root, Opening::default()).unwrap();
     assert_eq!((second.cluster, second.server, second.incarnation), (cluster, server, Incarnation(2)));
-    assert_eq!((second.secret, second.admin_token, second.peers), (secret, token, met.to_vec()));
+    assert_eq!((second.token.text(), second.admin_token, second.peers), (secret, token, met.to_vec()));
 }
 
 #[test]
@@ -116,4 +117,32 @@ fn damage_is_noticed() {
     check_refused(&scratch.0, Opening::default(), "incarnation cannot be used: it is gone");
     fs::write(scratch.0.join("cluster.secret"), "abc").unwrap();
     check_refused(&scratch.0, Opening::default(), "holds no cluster secret");
+}
+
+#[test]
+fn a_replaced_secret_is_of_the_same_cluster() {
+    let scratch = Scratch::new();
+    let first = DataDir::open(&scratch.0, Opening::default()).unwrap();
+    let (cluster, old) = (first.cluster, first.token.secrets.newest().clone());
+    let newer = Secret::from_bytes([7; 32]);
+    let token = Token { cluster, secrets: Secrets::rotating(newer.clone(), old.clone()) };
+    DataDir::keep_secrets(&first.secret_place, &token).unwrap();
+    assert_eq!(fs::metadata(scratch.0.join("cluster.secret")).unwrap().permissions().mode() & 0o777, 0o600);
+    drop(first);
+    let second = DataDir::open(&scratch.0, Opening::default()).unwrap();
+    assert_eq!((second.cluster, second.token.secrets.older()), (cluster, Some(&old)));
+    let token = Token { cluster, secrets: Secrets::new(newer.clone()) };
+    DataDir::keep_secrets(&second.secret_place, &token).unwrap();
+    drop(second);
+    let third = DataDir::open(&scratch.0, Opening::default()).unwrap();
+    assert_eq!((third.cluster, third.token.secrets.key_ids()), (cluster, vec![newer.key_id()]));
+    drop(third);
+    // Whoever copies only the new secret is told what is missing.
+    let bare = newer.to_hex();
+    let with = Opening { secret_text: Some(&bare), ..Opening::default() };
+    assert!(refused(&scratch.0, with).remedy.contains("the whole line"));
+    let whole = token.text();
+    let open = DataDir::open(&scratch.0, Opening { secret_text: Some(&whole), ..Opening::default() }).unwrap();
+    let failure = DataDir::keep_secrets(&open.secret_place, &token).expect_err("nobody changes an environment");
+    assert!(failure.what.contains("ASHLAR_SECRET"), "{failure}");
 }
