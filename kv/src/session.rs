@@ -30,7 +30,7 @@ use crate::waiting::Waiter;
 /// Bytes of requests that a client may have sent before it has said who it is.
 const STRANGER_BYTES_MAX: usize = 1 << 20;
 /// Room for replies that a connection keeps.
-const OUTPUT_BYTES: usize = 16 << 10;
+const OUTPUT_BYTES: usize = 128 << 10;
 /// After how long a request is read again that a slow script has held back.
 const SCRIPT_PATIENCE: Duration = Duration::from_millis(10);
 
@@ -122,6 +122,22 @@ impl Session {
     #[must_use]
     pub fn replies(&self) -> &[u8] {
         &self.reply.bytes()[self.sent..]
+    }
+
+    /// Lends room for replies, if there is none. Returns what is not needed.
+    pub fn lend_room(&mut self, room: Vec<u8>) -> Vec<u8> {
+        let own = self.reply.buffer();
+        if own.capacity() > 0 {
+            return room;
+        }
+        *own = room;
+        own.clear();
+        Vec::new()
+    }
+
+    /// Takes the room for replies, if none wait to be sent; else nothing.
+    pub fn take_room(&mut self) -> Vec<u8> {
+        if self.replies().is_empty() { std::mem::take(self.reply.buffer()) } else { Vec::new() }
     }
 
     /// So many bytes of the replies were sent.

@@ -1,13 +1,15 @@
 //! The key-value service's doors: RESP over TCP, TLS and unix sockets.
 //!
-//! A connection lives and dies on one worker. What came is run where it lies, and the replies leave with one write; only when
-//! the kernel takes no more does the connection wait to write. While a command of the client waits, its further requests stay
+//! A connection lives and dies on one worker. What came is run where it lies, in room that the connections of a thread share,
+//! and the replies leave with one write; only when the kernel takes no more does the connection wait to write. While a command of the client waits, its further requests stay
 //! in the kernel.
 
 mod door;
+mod room;
 mod socket;
 mod tls;
 
+use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,8 +25,8 @@ use socket::Socket;
 
 use crate::os::clock;
 
-/// Room for requests that a connection keeps while it has nothing to do, bytes.
-const INPUT_BYTES: usize = 16 << 10;
+/// Room for a request that has not come whole which a connection keeps for the next one, bytes.
+const REST_BYTES_MAX: usize = 4 << 10;
 /// Pause after the operating system refused to accept, for instance for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -93,9 +95,8 @@ async fn live<E: Entrance>(service: Service, raw: E::Raw) -> io::Result<()> {
 struct Connection<S> {
     stream: S,
     session: Session,
-    /// Its first `filled` bytes came and were not run yet.
-    input: Vec<u8>,
-    filled: usize,
+    /// What came and was not run yet.
+    rest: Vec<u8>,
     woken: Arc<Notify>,
     /// Up to where clients may be told of what the journal has.
     released: watch::Receiver<u64>,
@@ -109,7 +110,7 @@ impl<S: Socket> Connection<S> {
         let mailbox = Arc::new(Mailbox::new(Box::new(move || wake.notify_one())));
         let Ok(session) = Session::open(engine, mailbox, link, clock::now_both()) else { return Err(stream) };
         let session = session.on_worker(worker);
-        Ok(Self { stream, session, input: vec![0; INPUT_BYTES], filled: 0, woken, released })
+        Ok(Self { stream, session, rest: Vec::new(), woken, released })
     }
 
     /// Until the client or the session ends it.
@@ -124,14 +125,10 @@ impl<S: Socket> Connection<S> {
                 }
                 Next::Read => tokio::select! {
                     biased;
-                    ready = self.stream.readable() => {
-                        ready?;
-                        match self.read()? {
-                            Some(0) => return Ok(()),
-                            Some(_) => self.run(),
-                            None => Next::Read,
-                        }
-                    }
+                    came = poll_fn(|cx| room::poll_read(&mut self.stream, &mut self.rest, cx)) => match came? {
+                        Some(came) => self.run(came.bytes()),
+                        None => return Ok(()),
+                    },
                     () = self.woken.notified() => self.session.handle_mail(),
                 },
                 Next::Wait(deadline) => {
@@ -154,31 +151,22 @@ impl<S: Socket> Connection<S> {
 
     /// After a wait: runs what came behind the command that waited.
     fn go_on(&mut self, waited: Next) -> Next {
-        if waited == Next::Read { self.run() } else { waited }
-    }
-
-    /// Reads what is there; `None` if nothing is. Zero bytes are the end.
-    fn read(&mut self) -> io::Result<Option<usize>> {
-        if self.filled == self.input.len() {
-            self.input.resize(self.input.len() * 2, 0);
-        }
-        match self.stream.try_read(&mut self.input[self.filled..]) {
-            Ok(count) => {
-                self.filled += count;
-                Ok(Some(count))
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(error) => Err(error),
-        }
+        if waited == Next::Read { self.run(&[]) } else { waited }
     }
 
     /// Runs what came, as far as it is whole.
-    fn run(&mut self) -> Next {
-        let (taken, next) = self.session.feed(&self.input[..self.filled], clock::now_both());
-        self.input.copy_within(taken..self.filled, 0);
-        self.filled -= taken;
-        if self.filled == 0 && self.input.len() > INPUT_BYTES {
-            self.input = vec![0; INPUT_BYTES];
+    fn run(&mut self, came: &[u8]) -> Next {
+        room::lend(&mut self.session);
+        if self.rest.is_empty() {
+            let (taken, next) = self.session.feed(came, clock::now_both());
+            self.rest.extend_from_slice(&came[taken..]);
+            return next;
+        }
+        self.rest.extend_from_slice(came);
+        let (taken, next) = self.session.feed(&self.rest, clock::now_both());
+        self.rest.drain(..taken);
+        if self.rest.is_empty() {
+            self.rest.shrink_to(REST_BYTES_MAX);
         }
         next
     }
@@ -206,6 +194,7 @@ impl<S: Socket> Connection<S> {
                 Err(error) => return Err(error),
             }
         }
+        room::take_back(&mut self.session);
         Ok(next)
     }
 }

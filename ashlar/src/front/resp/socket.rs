@@ -3,10 +3,12 @@
 //! A trait and not an enum: the code of a connection is made once for each kind, so plain TCP pays for no other.
 
 use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use socket2::SockRef;
-use tokio::io::Interest;
+use tokio::io::{AsyncRead, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::os::clock;
@@ -16,14 +18,12 @@ const GONE_LOOK: Duration = Duration::from_millis(100);
 
 /// What a connection needs of its stream. Nothing but the futures waits.
 pub(super) trait Socket: Send + Sync + 'static {
-    /// Something may have come. Cancel-safe.
-    fn readable(&self) -> impl Future<Output = io::Result<()>> + Send;
-
     /// There may be room. Cancel-safe.
     fn writable(&self) -> impl Future<Output = io::Result<()>> + Send;
 
-    /// Reads what is there; `WouldBlock` if nothing is. Zero bytes are the end.
-    fn try_read(&mut self, bytes: &mut [u8]) -> io::Result<usize>;
+    /// Reads what is there, or what comes. Zero bytes are the end. Once all is read, no system call asks for more before the
+    /// kernel says that there is.
+    fn poll_read(&mut self, cx: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>>;
 
     /// Writes what there is room for; `WouldBlock` if there is none. No bytes push on what [`Socket::is_unsent`].
     fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize>;
@@ -40,17 +40,24 @@ pub(super) trait Socket: Send + Sync + 'static {
     fn close(&mut self) {}
 }
 
-impl Socket for TcpStream {
-    fn readable(&self) -> impl Future<Output = io::Result<()>> + Send {
-        Self::readable(self)
-    }
+/// A partial read tells that the kernel has no more: then tokio knows, and the next look costs no system call.
+fn poll_stream<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    cx: &mut Context<'_>,
+    bytes: &mut [u8],
+) -> Poll<io::Result<usize>> {
+    let mut room = ReadBuf::new(bytes);
+    ready!(Pin::new(stream).poll_read(cx, &mut room))?;
+    Poll::Ready(Ok(room.filled().len()))
+}
 
+impl Socket for TcpStream {
     fn writable(&self) -> impl Future<Output = io::Result<()>> + Send {
         Self::writable(self)
     }
 
-    fn try_read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        Self::try_read(self, bytes)
+    fn poll_read(&mut self, cx: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
+        poll_stream(self, cx, bytes)
     }
 
     fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -75,16 +82,12 @@ pub(super) async fn tcp_gone(stream: &TcpStream) -> io::Result<()> {
 }
 
 impl Socket for UnixStream {
-    fn readable(&self) -> impl Future<Output = io::Result<()>> + Send {
-        Self::readable(self)
-    }
-
     fn writable(&self) -> impl Future<Output = io::Result<()>> + Send {
         Self::writable(self)
     }
 
-    fn try_read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        Self::try_read(self, bytes)
+    fn poll_read(&mut self, cx: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
+        poll_stream(self, cx, bytes)
     }
 
     fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {

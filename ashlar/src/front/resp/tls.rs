@@ -1,6 +1,7 @@
 //! A connection under TLS: the session's bytes through a [`ServerConnection`], which neither reads nor writes by itself.
 
 use std::io::{self, IoSlice, Read as _, Write as _};
+use std::task::{Context, Poll, ready};
 
 use rustls::ServerConnection;
 use tokio::net::TcpStream;
@@ -47,28 +48,28 @@ impl TlsSocket {
 }
 
 impl Socket for TlsSocket {
-    async fn readable(&self) -> io::Result<()> {
-        if self.has_more { Ok(()) } else { self.stream.readable().await }
-    }
-
     fn writable(&self) -> impl Future<Output = io::Result<()>> + Send {
         self.stream.writable()
     }
 
-    fn try_read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+    fn poll_read(&mut self, cx: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
         loop {
             match self.tls.reader().read(bytes) {
                 Ok(count) => {
                     self.has_more = count == bytes.len();
-                    return Ok(count);
+                    return Poll::Ready(Ok(count));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.has_more = false,
                 // It closed without saying so; no request can be cut by that, for requests tell their lengths.
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
-                Err(error) => return Err(error),
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Poll::Ready(Ok(0)),
+                Err(error) => return Poll::Ready(Err(error)),
             }
-            if self.take_in()?.is_none() {
-                return Ok(0);
+            ready!(self.stream.poll_read_ready(cx))?;
+            match self.take_in() {
+                Ok(Some(_)) => {}
+                Ok(None) => return Poll::Ready(Ok(0)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
             }
         }
     }
