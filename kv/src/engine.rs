@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use crate::acl::Acl;
+use crate::ahead::Fetch;
 use crate::client::pause::Pause;
 use crate::client::registry::Clients;
 use crate::client::{ClientId, Farewell};
@@ -98,6 +99,8 @@ pub struct Engine {
     settings_version: AtomicU64,
     /// Draws so far, from a secret beginning.
     draws: AtomicU64,
+    /// How memory is brought near, if it can be.
+    fetch: OnceLock<Fetch>,
     /// Errors by their code.
     errors: Mutex<BTreeMap<String, u64>>,
 }
@@ -146,8 +149,21 @@ impl Engine {
             settings: RwLock::new(Arc::new(settings)),
             settings_version: AtomicU64::new(1),
             draws: AtomicU64::new(hash_key_seed(&config.secret)),
+            fetch: OnceLock::new(),
             errors: Mutex::default(),
         }
+    }
+
+    /// Memory that requests of a batch will need is brought near by `fetch` from now on. To be called once.
+    pub fn fetch_ahead_with(&self, fetch: Fetch) {
+        // Another call changes nothing.
+        self.fetch.set(fetch).ok();
+    }
+
+    /// What brings memory near, if anything does.
+    #[inline]
+    pub(crate) fn fetch(&self) -> Option<Fetch> {
+        self.fetch.get().copied()
     }
 
     /// Which snapshots are wanted, and how they went.

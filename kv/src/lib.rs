@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod acl;
+mod ahead;
 mod client;
 mod command;
 mod engine;
@@ -30,6 +31,7 @@ pub mod value;
 mod waiting;
 
 pub use acl::AclFile;
+pub use ahead::Fetch;
 pub use client::{ClientId, Link, Mailbox, TooManyClients};
 pub use engine::{Engine, EngineConfig};
 pub use evict::Allocator;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use ashlar_wire::time::Instant;
 
 use crate::acl::Context;
+use crate::ahead::Ahead;
 use crate::client::card::{Card, Figure};
 use crate::client::describe;
 use crate::client::registry::{self, Counts};
@@ -177,8 +178,9 @@ impl Session {
         self.client.meter.reads += 1;
         self.client.meter.begin(now.instant);
         self.client.traffic.seen_ms = now.unix_ms();
-        let mut taken = 0;
+        let (mut taken, mut ahead) = (0, Ahead::default());
         while self.may_go_on() && taken < input.len() {
+            ahead.handle_request(&self.engine, self.client.database, input, taken);
             let rest = &input[taken..];
             let limits = RequestLimits { word_bytes_max: self.settings.word_bytes_max, is_known: self.client.is_known };
             match self.parser.parse(rest, limits) {

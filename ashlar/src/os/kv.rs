@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use self::persistence::Persistence;
 use super::acl_file::UsersFile;
 use super::signals::Signals;
-use super::{clock, heap, process, random, rdb};
+use super::{cache, clock, heap, process, random, rdb};
 use crate::failure::Failure;
 use crate::front::resp::{self, Door, Service};
 use doors::{Doors, Listening, Open, SocketFile};
@@ -99,6 +99,7 @@ impl Serving {
         let engine =
             Arc::new(Engine::with_host(&config, Arc::new(ProcessHost::new(workers, plan.config_file.clone()))));
         count_memory(&engine);
+        engine.fetch_ahead_with(cache::fetch_ahead);
         configure(&engine, plan)?;
         engine.set_give_way(Box::new(give_way));
         let persistence = Persistence::start(&engine)?;

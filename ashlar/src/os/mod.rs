@@ -4,6 +4,7 @@
 //! `unsafe` of the program, one operation a block.
 
 pub mod acl_file;
+mod cache;
 pub mod clock;
 pub mod crew;
 pub mod datadir;

@@ -14,6 +14,7 @@ use super::access::AccessClock;
 use super::record::{Kind, Record};
 use super::shard::{Expiry, Removed, Shard};
 use super::slot::{SLOTS, Slot};
+use crate::ahead::Fetch;
 use crate::memory::arena::Handle;
 use crate::memory::gauge::Gauge;
 use crate::memory::hash_key::HashKey;
@@ -132,6 +133,23 @@ impl Keyspace {
                 return Some(held);
             }
         }
+    }
+
+    /// Has what leads to keys, and their records, brought near, of shards that nobody holds.
+    ///
+    /// In three rounds, for each of which the one before has brought the addresses: while one key's line is on its way, those of
+    /// the others are asked for.
+    pub(crate) fn fetch_ahead(&self, database: usize, keys: &[Key<'_>], fetch: Fetch) {
+        let round = |look: &dyn Fn(&Shard, Key<'_>)| {
+            for key in keys {
+                if let Some(shard) = self.shards[self.shard_of(key.slot)].try_lock() {
+                    look(&shard, *key);
+                }
+            }
+        };
+        round(&|shard, key| shard.fetch_index(database, key, fetch));
+        round(&|shard, key| shard.fetch_entries(database, key, fetch));
+        round(&|shard, key| shard.fetch_record(database, key, fetch));
     }
 
     /// Locks what a command wants; waits for others.
@@ -430,8 +448,9 @@ impl<'a> Keys<'a> {
     #[inline]
     pub(crate) fn put_string(&mut self, key: Key<'_>, value: &[u8], expiry: Expiry) {
         let (database, first) = (self.database, self.access.first());
-        self.drop_expired(key);
-        self.shard_mut(key.slot).put_string(database, key, value, false, expiry, first);
+        // A key that has expired must not hand its expiry on to what replaces it.
+        let found = self.live(key);
+        self.shard_mut(key.slot).put_string_at(database, (key, found), value, false, expiry, first);
     }
 
     /// Makes a string exactly `len` bytes long, with zeros where nothing was, and gives it to `change`. The key is made if it

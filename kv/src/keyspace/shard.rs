@@ -5,6 +5,7 @@
 
 mod cut;
 mod fields;
+mod near;
 mod pool;
 
 use std::sync::Arc;
@@ -249,6 +250,20 @@ impl Shard {
         access: u32,
     ) {
         let found = self.find(database, key);
+        self.put_string_at(database, (key, found), value, is_raw, expiry, access);
+    }
+
+    /// The same where it is known where the key is, if it is there.
+    #[inline]
+    pub(crate) fn put_string_at(
+        &mut self,
+        database: usize,
+        (key, found): (Key<'_>, Option<Handle>),
+        value: &[u8],
+        is_raw: bool,
+        expiry: Expiry,
+        access: u32,
+    ) {
         let attributes = self.attributes(found, Kind::String, is_raw, expiry, access);
         self.drop_object(database, found);
         let handle = self.place(database, key, found, attributes, value.len());

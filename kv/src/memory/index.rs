@@ -68,6 +68,21 @@ impl Index {
         Some(part.segment.handle(place))
     }
 
+    /// The bytes where a search for this hash begins, to be brought near: where they are, and how many. They are not read.
+    #[must_use]
+    pub fn home(&self, hash: u64) -> Option<(*const u8, usize)> {
+        let (order, tag) = split_hash(hash);
+        let part = self.part(order);
+        part.segment.home_bytes(part.mark(order, tag))
+    }
+
+    /// Shows what may be entries with this hash, where a search for it begins: nearly always the one, if there is one.
+    pub fn suspects(&self, hash: u64, visit: impl FnMut(Handle)) {
+        let (order, tag) = split_hash(hash);
+        let part = self.part(order);
+        part.segment.suspects(part.mark(order, tag), visit);
+    }
+
     /// Adds an entry that is not there yet. `hash_of` is asked about others, when they have to move.
     pub fn insert(&mut self, hash: u64, handle: Handle, hash_of: impl Fn(Handle) -> u64) {
         let (order, tag) = split_hash(hash);

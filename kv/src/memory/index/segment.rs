@@ -211,6 +211,22 @@ impl Segment {
         }
     }
 
+    /// Where the home block of a mark is, and its size.
+    pub(super) fn home_bytes(&self, mark: Mark) -> Option<(*const u8, usize)> {
+        let block = self.blocks.get(self.home(mark.order))?;
+        Some((std::ptr::from_ref(block).cast(), size_of::<Block>()))
+    }
+
+    /// Shows the entries of the home block that have the tag of a mark.
+    pub(super) fn suspects(&self, mark: Mark, mut visit: impl FnMut(Handle)) {
+        let Some(block) = self.blocks.get(self.home(mark.order)) else { return };
+        for lane in block.tags().equal(mark.tag) {
+            if block.tags[lane] == mark.tag {
+                visit(Handle::from_raw(block.handles[lane]));
+            }
+        }
+    }
+
     #[inline]
     pub(super) fn handle(&self, place: Place) -> Handle {
         Handle::from_raw(self.blocks[place.block].handles[place.lane])

@@ -1,0 +1,111 @@
+//! Looking ahead in what a connection has sent: the memory that the next requests need is asked for together.
+//!
+//! Of a store that is larger than the processor's caches, every key costs two or three reads of memory, each of which leads to
+//! the next, and a processor that runs one request after another waits for all of them. A batch says in advance which keys it is
+//! about. So before its requests are run, a few at a time, their keys are found, and for all of them together first the indexes
+//! are brought near, then the entries, then the records.
+//!
+//! What is found is a guess, and only costs time where it is wrong: nothing is remembered, and the requests are read again when they
+//! are run. A guess takes the first word after the command for a key, stops at what is not an array of bulk strings, and skips
+//! shards that somebody holds.
+
+use crate::engine::Engine;
+use crate::keyspace::Key;
+
+/// Has bytes brought near: where they begin, and how many. It neither waits nor reads; any address may be given.
+pub type Fetch = fn(*const u8, usize);
+
+/// Requests that are looked at together: so many that their reads overlap, and so few that all stay in the nearest cache.
+const REQUESTS_MAX: usize = 16;
+/// A longer word is no key that a hint pays for.
+const KEY_BYTES_MAX: usize = 256;
+/// Digits of a length.
+const DIGITS_MAX: usize = 9;
+
+/// How far a batch was looked at.
+#[derive(Debug, Default)]
+pub(crate) struct Ahead {
+    /// Bytes from the beginning of the batch.
+    until: usize,
+}
+
+impl Ahead {
+    /// The request at `at` of a batch is about to run: brings near what it and those behind it need, unless that was done.
+    #[inline]
+    pub(crate) fn handle_request(&mut self, engine: &Engine, database: usize, batch: &[u8], at: usize) {
+        if at >= self.until
+            && let Some(fetch) = engine.fetch()
+        {
+            self.until = at + look(engine, database, &batch[at..], fetch);
+        }
+    }
+}
+
+/// Looks at some requests. Returns how many bytes they are; all if they are none that can be looked at.
+fn look(engine: &Engine, database: usize, input: &[u8], fetch: Fetch) -> usize {
+    let mut keys = [None; REQUESTS_MAX];
+    let (mut count, mut at) = (0, 0);
+    while count < REQUESTS_MAX && at < input.len() {
+        let Some((key, len)) = next_key(&input[at..]) else {
+            at = input.len();
+            break;
+        };
+        at += len;
+        keys[count] = key.filter(|key| key.len() <= KEY_BYTES_MAX).map(|key| engine.keyspace.key(key));
+        count += 1;
+    }
+    // One alone is as fast without.
+    if count > 1 {
+        fetch_all(engine, database, &keys[..count], fetch);
+    }
+    at
+}
+
+fn fetch_all(engine: &Engine, database: usize, found: &[Option<Key<'_>>], fetch: Fetch) {
+    let Some(first) = found.iter().copied().flatten().next() else { return };
+    let (mut keys, mut count) = ([first; REQUESTS_MAX], 0);
+    for key in found.iter().copied().flatten() {
+        keys[count] = key;
+        count += 1;
+    }
+    engine.keyspace.fetch_ahead(database, &keys[..count], fetch);
+}
+
+/// The first word after the command, if any, of the request that `input` begins with, and the request's length. `None` if that is
+/// no whole array of bulk strings.
+fn next_key(input: &[u8]) -> Option<(Option<&[u8]>, usize)> {
+    let (words, mut at) = take_number(input, b'*')?;
+    let mut key = None;
+    for word in 0..words {
+        let (len, head) = take_number(input.get(at..)?, b'$')?;
+        let bytes = input.get(at + head..at + head + len)?;
+        if word == 1 {
+            key = Some(bytes);
+        }
+        at += head + len + 2;
+    }
+    (words > 0 && at <= input.len()).then_some((key, at))
+}
+
+/// A line of a letter and a number: the number, and how many bytes the line is.
+#[inline]
+fn take_number(line: &[u8], kind: u8) -> Option<(usize, usize)> {
+    let (first, rest) = line.split_first()?;
+    if *first != kind {
+        return None;
+    }
+    let (mut number, mut digits) = (0_usize, 0);
+    loop {
+        match rest.get(digits)? {
+            digit @ b'0'..=b'9' if digits < DIGITS_MAX => {
+                number = number * 10 + usize::from(digit - b'0');
+                digits += 1;
+            }
+            b'\r' if digits > 0 => return Some((number, digits + 3)),
+            _ => return None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

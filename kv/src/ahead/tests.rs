@@ -1,0 +1,110 @@
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use super::*;
+use crate::resp::{Parser, RequestLimits};
+use crate::tests::Talk;
+
+thread_local! {
+    static FETCHED: RefCell<Vec<(usize, usize)>> = const { RefCell::new(Vec::new()) };
+}
+
+fn note(from: *const u8, bytes: usize) {
+    FETCHED.with_borrow_mut(|fetched| fetched.push((from.addr(), bytes)));
+}
+
+fn fetched() -> Vec<(usize, usize)> {
+    FETCHED.take()
+}
+
+fn request(words: &[&str]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    words.iter().for_each(|word| bytes.extend(format!("${}\r\n{word}\r\n", word.len()).bytes()));
+    bytes
+}
+
+#[test]
+fn requests_are_cut_where_the_parser_cuts_them() {
+    let long = "x".repeat(300);
+    let batch: Vec<u8> = [
+        &["GET", "one"][..],
+        &["PING"],
+        &["SET", "", "value\r\n$3\r\n"],
+        &["MSET", "a", "1", "b", "2"],
+        &["SET", &long, &long],
+    ]
+    .into_iter()
+    .flat_map(request)
+    .collect();
+    let limits = RequestLimits { word_bytes_max: 1 << 20, is_known: true };
+    let (mut parser, mut at) = (Parser::default(), 0);
+    while at < batch.len() {
+        let len = parser.parse(&batch[at..], limits).unwrap().unwrap();
+        let key = parser.args(&batch[at..]).get(1);
+        assert_eq!(next_key(&batch[at..]), Some((key, len)), "at {at}");
+        assert_eq!(next_key(&batch[at..at + len]), Some((key, len)), "alone, at {at}");
+        for end in 0..len {
+            assert_eq!(next_key(&batch[at..at + end]), None, "{end} bytes at {at}");
+        }
+        at += len;
+    }
+}
+
+#[test]
+fn what_is_no_array_of_words_is_left_alone() {
+    for odd in [
+        "",
+        "\r\n",
+        "GET a\r\n",
+        "*",
+        "*\r\n",
+        "*0\r\n",
+        "*-1\r\n",
+        "*x\r\n",
+        "*1\r\n",
+        "*1\r\n:3\r\n",
+        "*1\r\n$-1\r\n",
+        "*1\r\n$\r\n\r\n",
+        "*2\r\n$3\r\nGET\r\n$9999999999\r\n",
+        "*99999999999999999999\r\n",
+        "*2\r\n$3\r\nGET\r\n$999999999\r\nabc\r\n",
+    ] {
+        assert_eq!(next_key(odd.as_bytes()), None, "{odd:?}");
+    }
+}
+
+#[test]
+fn the_records_of_a_batch_are_brought_near() {
+    let mut talk = Talk::new();
+    let engine = talk.engine_shared();
+    engine.fetch_ahead_with(note);
+    for number in 0..100 {
+        talk.raw(0, &request(&["SET", &format!("key:{number}"), &"v".repeat(200)]));
+    }
+    assert_eq!(fetched(), [], "requests that come alone");
+    let keys: Vec<String> = (0..40).map(|number| format!("key:{}", number * 2)).collect();
+    let batch: Vec<u8> = keys.iter().flat_map(|key| request(&["GET", key])).collect();
+    talk.raw(0, &batch);
+    let fetched = fetched();
+    for name in &keys {
+        let key = engine.keyspace.key(name.as_bytes());
+        let shard = engine.keyspace.shard(engine.keyspace.shard_of(key.slot));
+        let record = shard.record(shard.find(0, key).unwrap());
+        let value = record.value().as_ptr_range();
+        let is_covered =
+            |(from, bytes): &(usize, usize)| *from <= record.key().as_ptr().addr() && value.end.addr() <= from + bytes;
+        assert_eq!(fetched.iter().filter(|range| is_covered(range)).count(), 1, "{name}");
+    }
+    assert!(fetched.len() < keys.len() * 4, "three each, and a rare one in vain: {}", fetched.len());
+}
+
+#[test]
+fn a_shard_that_is_held_is_passed_over() {
+    let talk = Talk::new();
+    let engine: Arc<Engine> = talk.engine_shared();
+    let key = engine.keyspace.key(b"key");
+    let held = engine.keyspace.shard(engine.keyspace.shard_of(key.slot));
+    engine.keyspace.fetch_ahead(0, &[key, key], note);
+    assert_eq!(fetched(), []);
+    drop(held);
+}
