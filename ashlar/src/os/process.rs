@@ -84,6 +84,14 @@ pub fn cpu_time_of(pid: u32) -> Option<std::time::Duration> {
     Some(std::time::Duration::from_millis(10 * (ticks(11)? + ticks(12)?)))
 }
 
+/// Memory of process `pid` that lies in the machine's memory, bytes; `None` if there is no such process.
+#[must_use]
+pub fn resident_of(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1_024)
+}
+
 /// Lets other threads go before the calling one where both want a core; no effect where the operating system refuses.
 pub fn step_back(niceness: i32) {
     // On Linux, 0 means the calling thread.

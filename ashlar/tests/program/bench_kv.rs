@@ -51,6 +51,23 @@ fn a_command_of_ones_own_on_any_server() {
 }
 
 #[test]
+fn idle_connections_and_a_command_meanwhile() {
+    let server = KvServer::start(&[]);
+    let pid = server.process.pid().to_string();
+    let all =
+        ["--addr", &server.address, "--server-pid", &pid, "--requests", "100", "--only", "set/1", "--pipeline", "1"];
+    let rows = rows(&[&all[..], &["--idle", "30", "--during", "SELECT 3"]].concat(), &[]);
+    assert_eq!((rows.len(), &rows[0]["case"], &rows[1]["case"]), (2, &"set/1".into(), &"idle".into()));
+    assert!(rows[0]["server_resident_mib"].as_f64().is_some_and(|mib| mib > 1.0), "{}", rows[0]);
+    assert_eq!((&rows[1]["value"], &rows[1]["unit"]), (&30.0.into(), &"connections".into()));
+    assert!(rows[1]["server_bytes_each"].is_number(), "{}", rows[1]);
+    assert!(server.client().ask(&["INFO", "commandstats"]).contains("cmdstat_select:calls=1,"));
+    let refused = [&["bench", "kv"], &all[..], &["--during", "NOSUCH"]].concat();
+    check_fails(&refused, &[], 1, &["unknown command"]);
+    check_fails(&[&["bench", "kv"], &all[..], &["--during", " "]].concat(), &[], 2, &["--during has no word"]);
+}
+
+#[test]
 fn passwords() {
     let (server, scratch) = (KvServer::start(&[]), Scratch::new());
     assert_eq!(server.client().ask(&["CONFIG", "SET", "requirepass", "__key__"]), "OK");

@@ -65,7 +65,7 @@ impl Login {
 }
 
 /// Says one request and waits for its reply.
-fn say(stream: &mut Stream, target: &Target, request: &[u8], scanner: &mut Scanner) -> Result<(), Failure> {
+pub(super) fn say(stream: &mut Stream, target: &Target, request: &[u8], scanner: &mut Scanner) -> Result<(), Failure> {
     let silent = |error: &dyn core::fmt::Display| {
         let what = format!("{target} gives no answer: {error}");
         Failure::world(what, "check that a Redis or Valkey server without TLS runs there")

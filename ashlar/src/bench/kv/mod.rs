@@ -2,11 +2,12 @@
 //!
 //! The shape is Valkey's published one: many connections over few threads, values of 512 bytes, batches of 1, 16 and 100
 //! requests. In reading order: [`request`] (requests with gaps), [`replies`] (counting replies), [`login`] (the first words on a
-//! connection), [`control`] (when it counts), [`client`] (one thread's connections). All keys of a load lie in one database, and
+//! connection), [`control`] (when it counts), [`client`] (one thread's connections), [`idle`] (those that do nothing). All keys of a load lie in one database, and
 //! a cluster is loaded through one server only: what belongs to others counts as an error.
 
 pub mod client;
 pub mod control;
+pub mod idle;
 pub mod login;
 pub mod replies;
 pub mod request;
@@ -16,8 +17,10 @@ use std::time::Duration;
 
 use client::{Mix, Part, Sums, drive};
 use control::{Control, Ending, Phase};
-use login::Login;
-use request::{Chooser, Order, Template};
+use idle::Idle;
+use login::{Login, say};
+use replies::Scanner;
+use request::{Chooser, Order, Template, plain};
 
 use super::Options;
 use super::load::Dice;
@@ -66,6 +69,10 @@ pub struct Study {
     pub warm_up: Duration,
     /// Whether all keys are written before a case reads them.
     pub fills: bool,
+    /// A command that is sent once in each case, when it begins to count.
+    pub during: Option<Vec<String>>,
+    /// Connections that do nothing meanwhile.
+    pub idle: usize,
 }
 
 /// What is told while it runs.
@@ -92,6 +99,7 @@ struct Case {
 pub fn run_all(study: &Study, options: &Options, mut tell: impl FnMut(News<'_>) + Send) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
     let mut is_filled = !study.fills;
+    let idle = if study.idle > 0 { Some(Idle::open(study)?) } else { None };
     for case in cases(study).into_iter().filter(|case| options.wants(&case.name)) {
         if case.reads && !is_filled {
             fill(study, &mut tell)?;
@@ -100,6 +108,11 @@ pub fn run_all(study: &Study, options: &Options, mut tell: impl FnMut(News<'_>) 
         let load =
             Load { order: study.order, rate: study.rate, requests: study.requests, ..Load::usual(study, options) };
         let row = load.run(&case, &mut tell)?.row(&case, study);
+        tell(News::Row(&line(&row)));
+        rows.push(row);
+    }
+    if let Some(idle) = idle {
+        let row = idle.row(study)?;
         tell(News::Row(&line(&row)));
         rows.push(row);
     }
@@ -149,6 +162,7 @@ fn fill(study: &Study, tell: &mut (impl FnMut(News<'_>) + Send)) -> Result<(), F
         order: Order::Sequential,
         rate: None,
         requests: Some(study.keys as u64),
+        during: None,
     };
     let outcome = load.run(&case, tell)?;
     match outcome.sums.first_error {
@@ -169,6 +183,7 @@ struct Load<'a> {
     order: Order,
     rate: Option<u64>,
     requests: Option<u64>,
+    during: Option<&'a [String]>,
 }
 
 /// A thread of a load.
@@ -183,13 +198,16 @@ struct Watched {
     span: Duration,
     client_cpu: Duration,
     server_cpu: Option<Duration>,
+    /// The server's memory at the end, bytes.
+    server_bytes: Option<u64>,
     is_silent: bool,
 }
 
 impl<'a> Load<'a> {
     fn usual(study: &'a Study, options: &Options) -> Self {
         let (order, rate, requests) = (study.order, study.rate, study.requests);
-        Self { study, span: options.span(), warm_up: study.warm_up, order, rate, requests }
+        let during = study.during.as_deref();
+        Self { study, span: options.span(), warm_up: study.warm_up, order, rate, requests, during }
     }
 
     fn threads(&self) -> usize {
@@ -208,7 +226,7 @@ impl<'a> Load<'a> {
             Role::Watcher => {
                 let mut tell = tell.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                 let watched = self.watch(&control, |rate| tell(News::Running(&case.name, rate)));
-                Ok((None, Some(watched)))
+                Ok((None, Some(watched?)))
             }
         });
         let results = results
@@ -248,11 +266,11 @@ impl<'a> Load<'a> {
     }
 
     /// Lets the threads begin, count and end; tells operations a second from time to time.
-    fn watch(&self, control: &Control, mut tell: impl FnMut(f64)) -> Watched {
+    fn watch(&self, control: &Control, mut tell: impl FnMut(f64)) -> Result<Watched, Failure> {
         let threads = self.threads();
         if !control.wait_for_ready(threads) {
             control.set(Phase::Over);
-            return Watched::default();
+            return Ok(Watched::default());
         }
         if !self.warm_up.is_zero() {
             control.set(Phase::WarmUp);
@@ -261,6 +279,7 @@ impl<'a> Load<'a> {
         let server = || self.study.server_pid.and_then(process::cpu_time_of);
         let (began, client_before, server_before) = (clock::now(), process::cpu_time(), server());
         control.set(Phase::Measuring);
+        let begun = self.begin();
         let (mut seen, mut moved) = (0, began);
         let is_silent = loop {
             let passed = clock::now().saturating_since(began);
@@ -277,12 +296,22 @@ impl<'a> Load<'a> {
         };
         control.set(Phase::Over);
         let (ended, client_after, server_after) = (clock::now(), process::cpu_time(), server());
-        Watched {
+        begun?;
+        Ok(Watched {
             span: ended.saturating_since(began),
             client_cpu: client_after.saturating_sub(client_before),
             server_cpu: server_before.zip(server_after).map(|(before, after)| after.saturating_sub(before)),
+            server_bytes: self.study.server_pid.and_then(process::resident_of),
             is_silent,
-        }
+        })
+    }
+
+    /// It counts from now on: sends the command that is to run meanwhile, and waits until it is answered.
+    fn begin(&self) -> Result<(), Failure> {
+        let Some(words) = self.during else { return Ok(()) };
+        let (target, words) = (&self.study.target, words.iter().map(String::as_str).collect::<Vec<_>>());
+        let mut stream = self.study.login.open(target)?;
+        say(&mut stream, target, &plain(&words), &mut Scanner::default())
     }
 }
 
@@ -309,6 +338,9 @@ impl Outcome {
         }
         if sums.lost > 0 {
             row = row.with("connections_lost", sums.lost as f64);
+        }
+        if let Some(bytes) = watched.server_bytes {
+            row = row.with("server_resident_mib", bytes as f64 / f64::from(1 << 20));
         }
         if let Some(rate) = study.rate {
             row = row.with("rate_asked", rate as f64);

@@ -78,6 +78,12 @@ pub(super) struct Arguments {
     /// Do not write all keys before cases that read them
     #[arg(long)]
     no_fill: bool,
+    /// This command is sent once in each case, when it begins to count, for instance BGSAVE
+    #[arg(long, value_name = "WORDS")]
+    during: Option<String>,
+    /// So many connections more that do nothing: a row at the end tells what memory each takes, and that each is served
+    #[arg(long, value_name = "COUNT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=1_000_000))]
+    idle: u32,
     /// User to log in as
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
@@ -184,13 +190,8 @@ fn study(arguments: &Arguments, own: Option<&Companion>) -> Result<Study, Failur
         [] => vec![1, 16, 100],
         given => given.iter().map(|&pipeline| pipeline as usize).collect(),
     };
-    let command = arguments.command.as_ref().map(|words| words.split_whitespace().map(str::to_owned).collect());
-    if command.as_ref().is_some_and(Vec::is_empty) {
-        return Err(Failure::usage(
-            "--command has no word",
-            "give one, for instance --command 'LPUSH __key__ __data__'",
-        ));
-    }
+    let command = words("--command", arguments.command.as_deref())?;
+    let during = words("--during", arguments.during.as_deref())?;
     Ok(Study {
         target,
         server_pid: arguments.server_pid.or(own.map(Companion::pid)),
@@ -215,7 +216,22 @@ fn study(arguments: &Arguments, own: Option<&Companion>) -> Result<Study, Failur
         requests: arguments.requests,
         warm_up: Duration::from_millis(arguments.warm_up_ms),
         fills: !arguments.no_fill,
+        during,
+        idle: arguments.idle as usize,
     })
+}
+
+/// The words of a command.
+fn words(option: &str, text: Option<&str>) -> Result<Option<Vec<String>>, Failure> {
+    let words: Option<Vec<String>> = text.map(|words| words.split_whitespace().map(str::to_owned).collect());
+    if words.as_ref().is_some_and(Vec::is_empty) {
+        let example = if option == "--command" { "LPUSH __key__ __data__" } else { "BGSAVE" };
+        return Err(Failure::usage(
+            format!("{option} has no word"),
+            format!("give one, for instance {option} '{example}'"),
+        ));
+    }
+    Ok(words)
 }
 
 fn target(address: &str) -> Result<Target, Failure> {
