@@ -22,53 +22,58 @@ const KEY_BYTES_MAX: usize = 256;
 /// Digits of a length.
 const DIGITS_MAX: usize = 9;
 
-/// How far a batch was looked at.
+/// How far a batch was looked at, and what was found there.
 #[derive(Debug, Default)]
-pub(crate) struct Ahead {
+pub(crate) struct Ahead<'b> {
     /// Bytes from the beginning of the batch.
     until: usize,
+    /// What seem to be the keys of the requests that were looked at last.
+    keys: [Option<Key<'b>>; REQUESTS_MAX],
+    /// How many of those requests have run.
+    ran: usize,
 }
 
-impl Ahead {
-    /// The request at `at` of a batch is about to run: brings near what it and those behind it need, unless that was done.
+impl<'b> Ahead<'b> {
+    /// The request at `at` of a batch is about to run: brings near what it and those behind it need, unless that was done. Returns
+    /// what seems to be its key, hashed.
     #[inline]
-    pub(crate) fn handle_request(&mut self, engine: &Engine, database: usize, batch: &[u8], at: usize) {
-        if at >= self.until
-            && let Some(fetch) = engine.fetch()
-        {
-            self.until = at + look(engine, database, &batch[at..], fetch);
+    pub(crate) fn handle_request(
+        &mut self,
+        engine: &Engine,
+        database: usize,
+        batch: &'b [u8],
+        at: usize,
+    ) -> Option<Key<'b>> {
+        if at >= self.until {
+            self.until = at + self.look(engine, database, &batch[at..]);
+            self.ran = 0;
         }
+        let key = self.keys.get(self.ran).copied().flatten();
+        self.ran += 1;
+        key
     }
-}
 
-/// Looks at some requests. Returns how many bytes they are; all if they are none that can be looked at.
-fn look(engine: &Engine, database: usize, input: &[u8], fetch: Fetch) -> usize {
-    let mut keys = [None; REQUESTS_MAX];
-    let (mut count, mut at) = (0, 0);
-    while count < REQUESTS_MAX && at < input.len() {
-        let Some((key, len)) = next_key(&input[at..]) else {
-            at = input.len();
-            break;
-        };
-        at += len;
-        keys[count] = key.filter(|key| key.len() <= KEY_BYTES_MAX).map(|key| engine.keyspace.key(key));
-        count += 1;
+    /// Looks at some requests. Returns how many bytes they are; all if they are none that can be looked at.
+    fn look(&mut self, engine: &Engine, database: usize, input: &'b [u8]) -> usize {
+        let (mut count, mut at) = (0, 0);
+        while count < REQUESTS_MAX && at < input.len() {
+            let Some((key, len)) = next_key(&input[at..]) else {
+                at = input.len();
+                break;
+            };
+            at += len;
+            self.keys[count] = key.filter(|key| key.len() <= KEY_BYTES_MAX).map(|key| engine.keyspace.key(key));
+            count += 1;
+        }
+        self.keys[count..].fill(None);
+        // One alone is as fast without.
+        if let Some(fetch) = engine.fetch()
+            && count > 1
+        {
+            engine.keyspace.fetch_ahead(database, &self.keys[..count], fetch);
+        }
+        at
     }
-    // One alone is as fast without.
-    if count > 1 {
-        fetch_all(engine, database, &keys[..count], fetch);
-    }
-    at
-}
-
-fn fetch_all(engine: &Engine, database: usize, found: &[Option<Key<'_>>], fetch: Fetch) {
-    let Some(first) = found.iter().copied().flatten().next() else { return };
-    let (mut keys, mut count) = ([first; REQUESTS_MAX], 0);
-    for key in found.iter().copied().flatten() {
-        keys[count] = key;
-        count += 1;
-    }
-    engine.keyspace.fetch_ahead(database, &keys[..count], fetch);
 }
 
 /// The first word after the command, if any, of the request that `input` begins with, and the request's length. `None` if that is

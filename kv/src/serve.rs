@@ -173,7 +173,7 @@ impl Engine {
         (client.database, client.protocol) = (waiter.database, waiter.protocol);
         let (mut reply, mut effects) = (Reply::new(waiter.protocol), Effects::default());
         let ready = run::find(self, args).expect("it was found before it waited");
-        let Some(mut keys) = run::lock(self, settings, ready, args, waiter.database, now) else {
+        let Some(mut keys) = run::lock(self, settings, ready, (args, None), waiter.database, now) else {
             if let Some(how) = waiter.unclaim() {
                 self.waiting.end(waiter, how);
             }

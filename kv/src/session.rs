@@ -21,12 +21,12 @@ use crate::command::{Effects, transaction};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::evict::Room;
-use crate::keyspace::Keys;
+use crate::keyspace::{Key, Keys};
 use crate::resp::{Args, Mark, Parser, Protocol, Reply, Request, RequestLimits};
 use crate::script::flags::ScriptFlags;
 use crate::settings::{LogSync, Settings};
 use crate::time::Now;
-use crate::waiting::Waiter;
+use crate::waiting::{Wait, Waiter};
 
 /// Bytes of requests that a client may have sent before it has said who it is.
 const STRANGER_BYTES_MAX: usize = 1 << 20;
@@ -180,7 +180,7 @@ impl Session {
         self.client.traffic.seen_ms = now.unix_ms();
         let (mut taken, mut ahead) = (0, Ahead::default());
         while self.may_go_on() && taken < input.len() {
-            ahead.handle_request(&self.engine, self.client.database, input, taken);
+            let hint = ahead.handle_request(&self.engine, self.client.database, input, taken);
             let rest = &input[taken..];
             let limits = RequestLimits { word_bytes_max: self.settings.word_bytes_max, is_known: self.client.is_known };
             match self.parser.parse(rest, limits) {
@@ -190,7 +190,7 @@ impl Session {
                     let parser = std::mem::take(&mut self.parser);
                     self.client.meter.request_bytes = len;
                     self.client.meter.has_more = taken + len < input.len();
-                    self.handle(parser.args(rest), now);
+                    self.handle(parser.args(rest), hint, now);
                     self.parser = parser;
                     taken += if self.held.is_some() { 0 } else { len };
                 }
@@ -339,13 +339,13 @@ impl Session {
     }
 
     /// Runs one request, or keeps it for EXEC.
-    fn handle(&mut self, args: Args<'_>, now: Now) {
+    fn handle(&mut self, args: Args<'_>, hint: Option<Key<'_>>, now: Now) {
         if args.len() == 0 {
             return;
         }
         self.refresh();
         let mark = self.reply.mark();
-        if let Err(error) = self.admit_and_run(args, now) {
+        if let Err(error) = self.admit_and_run(args, hint, now) {
             self.engine.count_error(&error);
             match run::look_up(&self.engine, args) {
                 Ok(Ready { command, .. }) | Err(NotReady::WrongNumber(command)) => {
@@ -366,7 +366,7 @@ impl Session {
         if self.held.is_some() {
             return;
         }
-        let is_about_channels = args.get(0).is_some_and(|word| word.to_ascii_lowercase().ends_with(b"subscribe"));
+        let is_about_channels = ends_with(args.get(0), b"subscribe");
         self.client.silence = match self.client.silence {
             // That one listens, or does not any more, is no reply.
             Silence::Now if is_about_channels => Silence::Never,
@@ -384,7 +384,7 @@ impl Session {
         };
         if self.client.mailbox.is_waiting() {
             // Who listens no more has got all messages before it is told so.
-            let is_farewell = args.get(0).is_some_and(|word| word.to_ascii_lowercase().ends_with(b"unsubscribe"));
+            let is_farewell = ends_with(args.get(0), b"unsubscribe");
             self.take_mail_to(if is_farewell { mark } else { self.reply.mark() });
         }
         self.forget_caching(args);
@@ -400,7 +400,7 @@ impl Session {
         }
     }
 
-    fn admit_and_run(&mut self, args: Args<'_>, now: Now) -> Result<(), Error> {
+    fn admit_and_run(&mut self, args: Args<'_>, hint: Option<Key<'_>>, now: Now) -> Result<(), Error> {
         let ready = run::find(&self.engine, args)?;
         let flags = ready.spec().flags;
         self.client.traffic.last = u64::from(ready.command.number) + 1;
@@ -449,27 +449,36 @@ impl Session {
             self.reply.status("QUEUED");
             return Ok(());
         }
-        let engine = Arc::clone(&self.engine);
-        let settings = Arc::clone(&self.settings);
-        let database = self.client.database;
-        let keys = match &self.client.transaction {
+        self.run_now(ready, args, hint, now);
+        Ok(())
+    }
+
+    /// Runs a request that may run. No count of the engine's owners is touched: other workers have it too.
+    fn run_now(&mut self, ready: Ready, args: Args<'_>, hint: Option<Key<'_>>, now: Now) {
+        let Self { engine, settings, client, reply, effects, waits, held, .. } = self;
+        let database = client.database;
+        let keys = match &client.transaction {
             Some(open) if transaction::is_exec(ready.command) => {
-                run::lock_all(&engine, &settings, &open.queued, &self.client.watched, database, now)
+                run::lock_all(engine, settings, &open.queued, &client.watched, database, now)
             }
-            _ => run::lock(&engine, &settings, ready, args, database, now),
+            _ => run::lock(engine, settings, ready, (args, hint), database, now),
         };
         let Some(mut keys) = keys else {
             // A script holds them. The same request is read again: then the script has ended, or is too slow.
-            self.held = Some(now.instant + SCRIPT_PATIENCE);
-            return Ok(());
+            *held = Some(now.instant + SCRIPT_PATIENCE);
+            return;
         };
-        if self.client.wishes.no_touch && ready.spec().name != "touch" {
+        if client.wishes.no_touch && ready.spec().name != "touch" {
             keys.keep_access();
         }
-        let frame = Frame { engine: &engine, settings: &settings, now, may_wait: true, is_script: false };
-        run::run(&frame, ready, args, &mut self.client, &mut keys, &mut self.reply, &mut self.effects);
-        self.settle(&frame, args, keys);
-        Ok(())
+        let frame = Frame { engine, settings, now, may_wait: true, is_script: false };
+        run::run(&frame, ready, args, client, &mut keys, reply, effects);
+        reply.set_protocol(client.protocol);
+        client.mailbox.set_protocol(client.protocol);
+        if let Some(wait) = effects.wait.take() {
+            *waits = Some(begin_wait(engine, client, args, &keys, wait));
+        }
+        settle(&frame, effects, keys);
     }
 
     /// Nothing may be written while files cannot be.
@@ -517,27 +526,27 @@ impl Session {
         self.held = span.map(|span| now.instant + span);
         self.held.is_some()
     }
+}
 
-    /// What follows a command: it waits, others are served, subscribers are told.
-    fn settle(&mut self, frame: &Frame<'_>, args: Args<'_>, mut keys: Keys<'_>) {
-        self.reply.set_protocol(self.client.protocol);
-        self.client.mailbox.set_protocol(self.client.protocol);
-        if let Some(mut wait) = self.effects.wait.take() {
-            let who = (Arc::clone(&self.client.card), self.client.protocol);
-            let request = wait.request.take().unwrap_or_else(|| Request::copy(args));
-            let waiter = frame.engine.waiting.enter(who, keys.database(), request, &wait);
-            self.waits = Some(Waits { waiter, deadline: wait.deadline });
-        }
-        frame.engine.settle(frame.settings, &mut keys, &mut self.effects);
-        drop(keys);
-        let mut found = std::mem::take(&mut self.effects.ready);
-        if self.effects.ran_script {
-            self.effects.ran_script = false;
-            found.extend(frame.engine.scripts.take_deferred());
-        }
-        if !found.is_empty() {
-            frame.engine.serve(found, frame.settings, frame.now);
-        }
+/// The command waits from now on.
+fn begin_wait(engine: &Engine, client: &Client, args: Args<'_>, keys: &Keys<'_>, mut wait: Wait) -> Waits {
+    let who = (Arc::clone(&client.card), client.protocol);
+    let request = wait.request.take().unwrap_or_else(|| Request::copy(args));
+    let waiter = engine.waiting.enter(who, keys.database(), request, &wait);
+    Waits { waiter, deadline: wait.deadline }
+}
+
+/// What follows a command: others are served, subscribers are told.
+fn settle(frame: &Frame<'_>, effects: &mut Effects, mut keys: Keys<'_>) {
+    frame.engine.settle(frame.settings, &mut keys, effects);
+    drop(keys);
+    let mut found = std::mem::take(&mut effects.ready);
+    if effects.ran_script {
+        effects.ran_script = false;
+        found.extend(frame.engine.scripts.take_deferred());
+    }
+    if !found.is_empty() {
+        frame.engine.serve(found, frame.settings, frame.now);
     }
 }
 
@@ -547,6 +556,12 @@ fn call_may_write(engine: &Engine, ready: Ready, args: Args<'_>) -> bool {
         Some(flags) => !flags.has(ScriptFlags::NO_WRITES),
         None => may_write(ready.spec().flags),
     }
+}
+
+/// Whether a word ends so, in any case.
+fn ends_with(word: Option<&[u8]>, end: &[u8]) -> bool {
+    word.and_then(|word| word.len().checked_sub(end.len()).map(|at| &word[at..]))
+        .is_some_and(|tail| tail.eq_ignore_ascii_case(end))
 }
 
 /// Whether a command may change keys or reach replicas.

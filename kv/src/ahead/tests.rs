@@ -99,12 +99,30 @@ fn the_records_of_a_batch_are_brought_near() {
 }
 
 #[test]
+fn each_request_gets_its_own_key() {
+    let engine = Talk::new().engine_shared();
+    let words: Vec<String> = (0..50).map(|number| format!("key:{number}")).collect();
+    let mut batch: Vec<u8> = words[..40].iter().flat_map(|word| request(&["GET", word])).collect();
+    batch.extend(b"GET inline\r\n");
+    let odd = batch.len();
+    batch.extend(request(&["GET", "behind"]));
+    let (mut ahead, mut at) = (Ahead::default(), 0);
+    for word in &words[..40] {
+        let found = ahead.handle_request(&engine, 0, &batch, at).unwrap();
+        assert_eq!(found, engine.keyspace.key(word.as_bytes()), "at {at}");
+        at += next_key(&batch[at..]).unwrap().1;
+    }
+    assert_eq!(ahead.handle_request(&engine, 0, &batch, at), None, "no array");
+    assert_eq!(ahead.handle_request(&engine, 0, &batch, odd), None, "and nothing behind it");
+}
+
+#[test]
 fn a_shard_that_is_held_is_passed_over() {
     let talk = Talk::new();
     let engine: Arc<Engine> = talk.engine_shared();
     let key = engine.keyspace.key(b"key");
     let held = engine.keyspace.shard(engine.keyspace.shard_of(key.slot));
-    engine.keyspace.fetch_ahead(0, &[key, key], note);
+    engine.keyspace.fetch_ahead(0, &[Some(key), None, Some(key)], note);
     assert_eq!(fetched(), []);
     drop(held);
 }

@@ -9,7 +9,7 @@ use super::spec::{Begin, Find, Flags, Search, Spec};
 use crate::client::Client;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::keyspace::{AccessClock, Keys, Lock, Slot};
+use crate::keyspace::{AccessClock, Key, Keys, Lock, Slot};
 use crate::resp::{Args, Reply, Request};
 use crate::settings::Settings;
 use crate::statistics::command_log::Seen;
@@ -222,12 +222,12 @@ pub(crate) fn slots(ready: Ready, args: Args<'_>, into: &mut Vec<Slot>) {
     }
 }
 
-/// Locks the keys that a call names, unless a script holds them that is slow.
+/// Locks the keys that a call names, unless a script holds them that is slow. `hint` is what seems to be its key.
 pub(crate) fn lock<'e>(
     engine: &'e Engine,
     settings: &Settings,
     ready: Ready,
-    args: Args<'_>,
+    (args, hint): (Args<'_>, Option<Key<'_>>),
     database: usize,
     now: Now,
 ) -> Option<Keys<'e>> {
@@ -236,7 +236,11 @@ pub(crate) fn lock<'e>(
     let lock = |wanted: Lock<'_>| engine.keyspace.lock_unless(wanted, (database, now.unix_ms()), access, is_slow);
     match ready.needs {
         Needs::Nothing => lock(Lock::Nothing),
-        Needs::Word(at) => lock(args.get(at).map_or(Lock::Nothing, |word| Lock::Slot(Slot::of(word)))),
+        Needs::Word(at) => match (args.get(at), hint) {
+            (Some(word), Some(hint)) if std::ptr::eq(word, hint.bytes) => lock(Lock::Key(hint)),
+            (Some(word), _) => lock(Lock::Key(engine.keyspace.key(word))),
+            (None, _) => lock(Lock::Nothing),
+        },
         Needs::Keys => {
             let mut found = Vec::new();
             slots(ready, args, &mut found);

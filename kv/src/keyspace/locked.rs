@@ -56,8 +56,8 @@ impl<'a> Key<'a> {
 pub(crate) enum Lock<'a> {
     /// No key.
     Nothing,
-    /// The shard of one slot.
-    Slot(Slot),
+    /// The shard of one key.
+    Key(Key<'a>),
     /// Those of several slots, in any order.
     Slots(&'a [Slot]),
     /// All.
@@ -139,23 +139,20 @@ impl Keyspace {
     ///
     /// In three rounds, for each of which the one before has brought the addresses: while one key's line is on its way, those of
     /// the others are asked for.
-    pub(crate) fn fetch_ahead(&self, database: usize, keys: &[Key<'_>], fetch: Fetch) {
-        let round = |look: &dyn Fn(&Shard, Key<'_>)| {
-            for key in keys {
+    pub(crate) fn fetch_ahead(&self, database: usize, keys: &[Option<Key<'_>>], fetch: Fetch) {
+        for round in [Shard::fetch_index, Shard::fetch_entries, Shard::fetch_record] {
+            for key in keys.iter().flatten() {
                 if let Some(shard) = self.shards[self.shard_of(key.slot)].try_lock() {
-                    look(&shard, *key);
+                    round(&shard, database, *key, fetch);
                 }
             }
-        };
-        round(&|shard, key| shard.fetch_index(database, key, fetch));
-        round(&|shard, key| shard.fetch_entries(database, key, fetch));
-        round(&|shard, key| shard.fetch_record(database, key, fetch));
+        }
     }
 
     /// Locks what a command wants; waits for others.
     pub(crate) fn lock(&self, wanted: Lock<'_>, database: usize, now_ms: i64, access: AccessClock) -> Keys<'_> {
         let held = self.held(wanted, |number| Some(self.shard(number))).expect("no one gives up");
-        self.keys(held, database, now_ms, access)
+        self.keys(held, wanted, database, now_ms, access)
     }
 
     /// The same, unless whoever holds one of them is slow.
@@ -167,14 +164,14 @@ impl Keyspace {
         is_slow: &AtomicBool,
     ) -> Option<Keys<'_>> {
         let held = self.held(wanted, |number| self.shard_unless(number, is_slow))?;
-        Some(self.keys(held, database, now_ms, access))
+        Some(self.keys(held, wanted, database, now_ms, access))
     }
 
     fn held<'s>(&'s self, wanted: Lock<'_>, lock: impl Fn(usize) -> Option<MutexGuard<'s, Shard>>) -> Option<Held<'s>> {
         Some(match wanted {
             Lock::Nothing => Held::Nothing,
-            Lock::Slot(slot) => {
-                let number = self.shard_of(slot);
+            Lock::Key(key) => {
+                let number = self.shard_of(key.slot);
                 Held::One(number, lock(number)?)
             }
             Lock::Slots(slots) => {
@@ -188,9 +185,32 @@ impl Keyspace {
         })
     }
 
-    fn keys<'s>(&'s self, held: Held<'s>, database: usize, now_ms: i64, access: AccessClock) -> Keys<'s> {
-        Keys { space: self, held, database, now_ms, access, chance: 0, expired: Vec::new(), emptied: Vec::new() }
+    fn keys<'s>(
+        &'s self,
+        held: Held<'s>,
+        wanted: Lock<'_>,
+        database: usize,
+        now_ms: i64,
+        access: AccessClock,
+    ) -> Keys<'s> {
+        let named = match wanted {
+            Lock::Key(Key { bytes, hash, slot }) => {
+                Some(Named { at: bytes.as_ptr().addr(), len: bytes.len(), hash, slot })
+            }
+            _ => None,
+        };
+        let (expired, emptied) = (Vec::new(), Vec::new());
+        Keys { space: self, held, named, database, now_ms, access, chance: 0, expired, emptied }
     }
+}
+
+/// The key that a command named when it locked: what was computed of it then, and where its bytes are.
+#[derive(Debug, Clone, Copy)]
+struct Named {
+    at: usize,
+    len: usize,
+    hash: u64,
+    slot: Slot,
 }
 
 #[derive(Debug)]
@@ -271,6 +291,8 @@ impl<'a> Found<'a> {
 pub(crate) struct Keys<'a> {
     space: &'a Keyspace,
     held: Held<'a>,
+    /// The words of a command stay where they are as long as its keys are locked: the same place is the same key.
+    named: Option<Named>,
     database: usize,
     now_ms: i64,
     access: AccessClock,
@@ -305,7 +327,12 @@ impl<'a> Keys<'a> {
     /// A key, ready to be looked for.
     #[inline]
     pub(crate) fn key<'k>(&self, bytes: &'k [u8]) -> Key<'k> {
-        self.space.key(bytes)
+        match self.named {
+            Some(Named { at, len, hash, slot }) if (at, len) == (bytes.as_ptr().addr(), bytes.len()) => {
+                Key { bytes, hash, slot }
+            }
+            _ => self.space.key(bytes),
+        }
     }
 
     /// The shards that are held, by number.

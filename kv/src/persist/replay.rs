@@ -79,7 +79,7 @@ impl Replay {
     fn run(&mut self, args: Args<'_>, now: Now) -> Result<(), String> {
         let Self { engine, settings, client, reply, effects, .. } = self;
         let ready = run::find(engine, args).map_err(|error| error.as_str().to_owned())?;
-        let keys = run::lock(engine, settings, ready, args, client.database, now);
+        let keys = run::lock(engine, settings, ready, (args, None), client.database, now);
         let mut keys = keys.ok_or("a script runs beside the log")?;
         let frame = Frame { engine, settings, now, may_wait: false, is_script: false };
         run::run(&frame, ready, args, client, &mut keys, reply, effects);
