@@ -191,8 +191,10 @@ impl<V: Instructions, S: Sink, const K: usize, const COSETS: usize> Work for Tra
     unsafe fn run(self) -> bool {
         let Self { skews, inputs, outputs, span: Range { start: mut at, end }, .. } = self;
         let mut is_different = false;
-        // A quarter of the registers for each coset's values, which live beside the sum.
-        let fits_twice = 4 * K + V::PRODUCT_REGISTERS <= V::REGISTERS;
+        // A quarter of the registers for each coset's values. Where they live beside a sum, a product's result needs one
+        // more: without it each step moves registers to the stack and back.
+        let result_registers = if COSETS > 2 { 1 } else { 0 };
+        let fits_twice = 4 * K + V::PRODUCT_REGISTERS + result_registers <= V::REGISTERS;
         if S::LINES && 4 * V::BYTES == LINE_BYTES {
             // SAFETY: whoever made this vouches for the shards and the span, the caller for the instruction set.
             is_different |=
