@@ -81,3 +81,37 @@ fn a_rough_trim_takes_whole_nodes() {
     assert_eq!(talk.say(0, "XADD s MAXLEN = 2 * b c"), format!("\"{BEGIN_MS}-0\""));
     assert_eq!(talk.say(0, "XLEN s"), "2");
 }
+
+/// What a group of the stream `x` has read and has still to read, as far as that is known.
+fn progress(talk: &mut Talk) -> String {
+    let groups = talk.say(0, "XINFO GROUPS x");
+    let of_group = groups.split("\"entries-read\" ").nth(1).unwrap();
+    of_group.split(']').next().unwrap().replace("\"lag\" ", "")
+}
+
+#[test]
+fn what_was_read_is_counted_again_behind_entries_that_are_gone() {
+    let mut talk = Talk::new();
+    for at in 1..=5 {
+        talk.say(0, &format!("XADD x {at}-0 f v"));
+    }
+    talk.say(0, "XGROUP CREATE x g 0");
+    for (line, after) in [
+        ("XREADGROUP GROUP g c COUNT 1 STREAMS x >", "1 4"),
+        ("XREADGROUP GROUP g c COUNT 10 STREAMS x >", "5 0"),
+        ("XADD x 6-0 f v", "5 1"),
+        ("XADD x 7-0 f v", "5 2"),
+        ("XADD x 8-0 f v", "5 3"),
+        ("XREADGROUP GROUP g c COUNT 1 STREAMS x >", "6 2"),
+        // It cannot be told whether 7-0 will be read.
+        ("XDEL x 7-0", "6 (nil)"),
+        ("XREADGROUP GROUP g c COUNT 1 STREAMS x >", "8 0"),
+        ("XADD x 9-0 f v", "8 1"),
+        ("XADD x 10-0 f v", "8 2"),
+        ("XTRIM x MINID = 10-0", "8 2"),
+        ("XREADGROUP GROUP g c COUNT 1 STREAMS x >", "10 0"),
+    ] {
+        talk.say(0, line);
+        assert_eq!(progress(&mut talk), after, "{line}");
+    }
+}

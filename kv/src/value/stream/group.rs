@@ -265,9 +265,11 @@ impl Group {
     ) -> usize {
         let count_max = if count_max == 0 { usize::MAX } else { count_max };
         let mut count = 0;
+        let first = log.first().map_or(StreamId::MAX, |entry| entry.id);
         for entry in log.after(self.last_id).take(count_max) {
+            let is_counted = self.last_id >= first && !log.has_holes_from(self.last_id);
             self.entries_read = match self.entries_read {
-                Some(read) if !log.has_holes_from(entry.id) => Some(read.saturating_add(1)),
+                Some(read) if is_counted => Some(read.saturating_add(1)),
                 _ => log.entries_until(entry.id),
             };
             self.last_id = entry.id;

@@ -316,11 +316,9 @@ impl Log {
         Ok(())
     }
 
-    /// Whether an entry may have been deleted from among those that are left, from an id on.
+    /// Whether an entry may have been deleted behind an id, or the one of that id.
     pub(super) fn has_holes_from(&self, start: StreamId) -> bool {
-        let deleted = self.max_deleted_id;
-        // The cheap comparisons first: mostly nothing has been deleted.
-        deleted != StreamId::MIN && start <= deleted && self.first().is_some_and(|first| first.id <= deleted)
+        self.max_deleted_id != StreamId::MIN && start <= self.max_deleted_id && self.len > 0
     }
 
     /// How many entries there had been when the one with an id was added, if that can be told.
@@ -329,15 +327,19 @@ impl Log {
         if self.entries_added == 0 {
             return Some(0);
         }
-        let Some(first) = self.first().filter(|_| id != self.last_id) else {
-            return (id <= self.last_id).then_some(self.entries_added);
-        };
-        if id > self.last_id {
+        if self.len == 0 && id <= self.last_id {
+            return Some(self.entries_added);
+        }
+        if id != StreamId::MIN && id < self.max_deleted_id || id > self.last_id {
             return None;
         }
-        let has_holes = self.max_deleted_id != StreamId::MIN && self.max_deleted_id >= first.id;
+        if id == self.last_id {
+            return Some(self.entries_added);
+        }
+        let first = self.first()?.id;
+        let has_holes = self.max_deleted_id != StreamId::MIN && self.max_deleted_id >= first;
         let before_first = self.entries_added.saturating_sub(self.len);
-        match id.cmp(&first.id) {
+        match id.cmp(&first) {
             _ if has_holes => None,
             std::cmp::Ordering::Less => Some(before_first),
             std::cmp::Ordering::Equal => Some(before_first.saturating_add(1)),

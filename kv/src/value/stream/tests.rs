@@ -241,7 +241,7 @@ fn entries_before_an_id_are_told_where_they_can_be() {
     log.delete(id(3, 0));
     check(&log, [None, None, None, Some(5), None]);
     log.trim(Keep::From(id(4, 0)), false, 0);
-    check(&log, [Some(3), Some(3), Some(3), Some(5), None]);
+    check(&log, [Some(3), None, Some(3), Some(5), None]);
     log.trim(Keep::Len(0), false, 0);
     check(&log, [Some(5), Some(5), Some(5), Some(5), None]);
 }
