@@ -41,6 +41,7 @@ impl Engine {
             self.journal.append(&effects.written, keys.now_ms());
             effects.written.clear();
         }
+        effects.take_noted(keys);
         for event in effects.events.drain(..) {
             self.publish_event(settings, event.name, event.database, &event.key);
         }
@@ -122,7 +123,8 @@ impl Engine {
         self.clients.handle_tick(&settings.clients, now.unix_ms());
         self.tend_clients(&settings);
         self.tend_memory(&settings, now);
-        if self.pause.is_on() || self.switches.keeps_expired.is_on() || self.switches.rests.is_on() {
+        if self.pause.is_on() || self.switches.keeps_expired.is_on() || self.switches.rests.is_on() || settings.imports
+        {
             return;
         }
         let begin = self.host.now();

@@ -7,7 +7,7 @@ use ashlar_wire::time::Instant;
 use crate::client::{Client, ClientId};
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::keyspace::{Key, Keys};
+use crate::keyspace::{Key, Keys, Noted};
 use crate::persist::journal::Written;
 use crate::resp::{Args, Reply, Request};
 use crate::serve::removal;
@@ -60,6 +60,23 @@ pub(crate) struct Effects {
     pub(crate) ran_script: bool,
     /// The command found nothing and wants to wait.
     pub(crate) wait: Option<Wait>,
+}
+
+impl Effects {
+    /// Tells subscribers of keys that were made, or looked for in vain: they hear of it before of what was done with them.
+    #[inline]
+    pub(crate) fn take_noted(&mut self, keys: &mut Keys<'_>) {
+        if !keys.has_noted() {
+            return;
+        }
+        for (noted, database, key) in keys.take_noted() {
+            let name = match noted {
+                Noted::New => "new",
+                Noted::Missed => "keymiss",
+            };
+            self.events.push(KeyEvent { name, database, key });
+        }
+    }
 }
 
 /// One command while it runs.
@@ -115,6 +132,7 @@ impl<'c> Call<'c, '_> {
     /// Tells subscribers of an event without counting it as a change.
     #[inline]
     pub(crate) fn notify(&mut self, class: Events, name: &'static str, key: &[u8]) {
+        self.effects.take_noted(self.keys);
         if self.settings.events.has(class) {
             let database = self.keys.database();
             self.effects.events.push(KeyEvent { name, database, key: key.into() });
@@ -169,7 +187,7 @@ impl<'c> Call<'c, '_> {
 
     /// Whether a key that shall expire at this time, Unix milliseconds, has expired at once.
     pub(crate) const fn has_passed(&self, at_ms: i64) -> bool {
-        at_ms <= self.now.unix_ms()
+        at_ms <= self.now.unix_ms() && !self.settings.imports
     }
 
     /// Takes a key out that is there and that the command has let expire, and tells everybody.

@@ -14,7 +14,7 @@ pub(super) const RUNS: &[(&str, Run)] = &[
     ("client|getname", getname),
     ("client|help", |call| help::write(call, "CLIENT", HELP)),
     ("client|id", id),
-    ("client|import-source", |call| switch(call, |call, is_on| call.client.wishes.import_source = is_on)),
+    ("client|import-source", import_source),
     ("client|info", info),
     ("client|kill", kill),
     ("client|list", list),
@@ -133,6 +133,13 @@ fn switch(call: &mut Call<'_, '_>, set: fn(&mut Call<'_, '_>, bool)) -> Result<(
     set(call, is_on);
     call.reply.ok();
     Ok(())
+}
+
+fn import_source(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    if !call.settings.imports && !call.args.is(2, "OFF") {
+        return Err(Error::new("ERR Server is not in import mode"));
+    }
+    switch(call, |call, is_on| call.client.wishes.import_source = is_on)
 }
 
 /// Words that are not known are for servers of another version.

@@ -86,7 +86,7 @@ fn restore(call: &mut Call<'_, '_>) -> Result<(), Error> {
         _ if options.is_point => Some(ttl),
         _ => Some(now_ms.saturating_add(ttl)),
     };
-    let has_expired = expiry.is_some_and(|at| at <= now_ms) || matches!(value, Decoded::Expired);
+    let has_expired = expiry.is_some_and(|at| call.has_passed(at)) || matches!(value, Decoded::Expired);
     if has_expired {
         if was_there {
             call.changed(key, Events::GENERIC, "del");

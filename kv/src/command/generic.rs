@@ -65,7 +65,8 @@ fn touch(call: &mut Call<'_, '_>) -> Result<(), Error> {
 
 fn kind(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let key = call.key(1);
-    let name = call.keys.peek(key).map_or("none", |found| found.kind().name());
+    let is_there = call.keys.looked_for(key);
+    let name = call.keys.peek(key).filter(|_| is_there).map_or("none", |found| found.kind().name());
     call.reply.status(name);
     Ok(())
 }

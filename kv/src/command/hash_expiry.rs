@@ -59,13 +59,14 @@ fn point_of(call: &Call<'_, '_>, word: &[u8], in_seconds: bool, is_point: bool, 
     if is_point { Ok(ms) } else { call.now.unix_ms().checked_add(ms).ok_or_else(invalid) }
 }
 
-/// What has become of one field, as HEXPIRE replies it.
-fn expire_one(hash: &mut Hash, name: &[u8], at: i64, when: When, now_ms: i64, hash_key: &HashKey) -> i64 {
+/// What has become of one field, as HEXPIRE replies it. The time comes with whether it has passed.
+fn expire_one(hash: &mut Hash, name: &[u8], at: (i64, bool), when: When, now_ms: i64, hash_key: &HashKey) -> i64 {
+    let (at, has_passed) = at;
     let Some(field) = hash.get(name, now_ms, hash_key) else { return NO_FIELD };
     if !when.allows(field.expiry_ms, at) {
         return 0;
     }
-    if at <= now_ms {
+    if has_passed {
         hash.remove(name, now_ms, hash_key);
         return 2;
     }
@@ -82,14 +83,14 @@ fn hexpire(call: &mut Call<'_, '_>, in_seconds: bool, is_point: bool, name: &str
         return Err(WRONG_COUNT);
     }
     let at = point_of(call, &call.args[2], in_seconds, is_point, name)?;
-    let names = call.args.from(fields + 2);
+    let (names, has_passed) = (call.args.from(fields + 2), call.has_passed(at));
     let mut hash = call.keys.get_mut::<Hash>(key)?;
     let mut removal: Request = [b"HDEL", key.bytes].into_iter().collect();
     let (mut updated, mut expired) = (0, 0);
     call.reply.array(names.len());
     for name in names {
         let hash = hash.as_deref_mut();
-        let done = hash.map_or(NO_FIELD, |hash| expire_one(hash, name, at, when, now_ms, hash_key));
+        let done = hash.map_or(NO_FIELD, |hash| expire_one(hash, name, (at, has_passed), when, now_ms, hash_key));
         updated += usize::from(done == 1);
         if done == 2 {
             expired += 1;
@@ -426,6 +427,9 @@ fn set_in_vain(call: &mut Call<'_, '_>, key: Key<'_>, first: usize) -> Result<()
         }
     }
     call.keys.count_expired_fields(key, (call.args.len() - first) / 2);
+    if !was_there {
+        call.notify(Events::NEW, "new", key.bytes);
+    }
     if removed > 0 {
         call.keys.schedule_fields(key);
         changed(call, key, "hset", removed);

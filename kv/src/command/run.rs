@@ -9,9 +9,9 @@ use super::spec::{Begin, Find, Flags, Search, Spec};
 use crate::client::Client;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::keyspace::{AccessClock, Key, Keys, Lock, Slot};
+use crate::keyspace::{AccessClock, Expired, Key, Keys, Lock, Manner, Slot};
 use crate::resp::{Args, Reply, Request};
-use crate::settings::Settings;
+use crate::settings::{Events, Settings};
 use crate::statistics::command_log::Seen;
 use crate::statistics::meter::{Outcome, Ran};
 use crate::time::Now;
@@ -304,6 +304,7 @@ pub(crate) fn run(
     let mark = reply.mark();
     let Frame { engine, settings, now, may_wait, .. } = *frame;
     let (database, changes) = (keys.database(), effects.changes);
+    keys.behave(manner(settings, client));
     let is_monitored = engine.monitors.is_on() && !ready.spec().flags.has(Flags::ADMIN);
     let is_shown_first = ready.spec().flags.has(Flags::SKIP_MONITOR);
     if is_monitored && is_shown_first {
@@ -344,6 +345,17 @@ pub(crate) fn run(
             }
         }
     }
+}
+
+/// What a client's command does with keys that it comes upon.
+#[inline]
+fn manner(settings: &Settings, client: &Client) -> Manner {
+    let expired = match (settings.imports, client.wishes.import_source) {
+        (false, _) => Expired::TakenOut,
+        (true, false) => Expired::Hidden,
+        (true, true) => Expired::Seen,
+    };
+    Manner { expired, notes_new: settings.events.has(Events::NEW), notes_missed: settings.events.has(Events::MISS) }
 }
 
 /// Counts a command that ran, and keeps it where it is remarkable.

@@ -31,7 +31,7 @@ fn dbsize(call: &mut Call<'_, '_>) -> Result<(), Error> {
 }
 
 fn keys(call: &mut Call<'_, '_>) -> Result<(), Error> {
-    let (database, now_ms) = (call.keys.database(), call.now.unix_ms());
+    let (database, now_ms) = (call.keys.database(), call.keys.seen_ms());
     let pattern = &call.args[1];
     let (mut count, later, reply) = (0, call.reply.array_later(), &mut *call.reply);
     for shard in call.keys.shards() {
@@ -82,7 +82,7 @@ fn scan(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let text = std::str::from_utf8(&call.args[1]).ok();
     let mut cursor: u64 = text.and_then(|text| text.parse().ok()).ok_or(Error::new("ERR invalid cursor"))?;
     let filter = Filter::read(call)?;
-    let (database, now_ms) = (call.keys.database(), call.now.unix_ms());
+    let (database, now_ms) = (call.keys.database(), call.keys.seen_ms());
     let (mut seen, mut shown, mut expired) = (0, Vec::new(), Vec::new());
     while seen < filter.count {
         let Some(slot) = u16::try_from(cursor >> ORDER_BITS).ok().and_then(Slot::new) else {
@@ -113,7 +113,7 @@ fn scan(call: &mut Call<'_, '_>) -> Result<(), Error> {
     }
     // What has expired is taken out by being looked for.
     for name in &expired {
-        call.keys.contains(call.keys.key(name));
+        call.keys.peek(call.keys.key(name));
     }
     call.reply.array(2);
     call.reply.bulk(cursor.to_string().as_bytes());
@@ -123,7 +123,7 @@ fn scan(call: &mut Call<'_, '_>) -> Result<(), Error> {
 }
 
 fn randomkey(call: &mut Call<'_, '_>) -> Result<(), Error> {
-    let (database, now_ms, engine) = (call.keys.database(), call.now.unix_ms(), call.engine);
+    let (database, now_ms, engine) = (call.keys.database(), call.keys.seen_ms(), call.engine);
     let total: usize = call.keys.shards().map(|shard| shard.keys(database)).sum();
     for _ in 0..if total == 0 { 0 } else { DRAWS_MAX } {
         let mut left = usize::try_from(engine.draw() % u64::try_from(total).unwrap_or(1)).unwrap_or(0);

@@ -244,7 +244,7 @@ impl Engine {
 
     /// Takes one key out. Says whether there was one that may go.
     fn evict_one(&self, settings: &Settings, now: Now, ready: &mut Vec<Place>) -> bool {
-        if settings.policy == Policy::NoEviction {
+        if settings.policy == Policy::NoEviction || settings.imports {
             return false;
         }
         let choice = Choice { policy: settings.policy, clock: access(settings, now), samples: settings.memory.samples };

@@ -199,8 +199,19 @@ impl Keyspace {
             }
             _ => None,
         };
-        let (expired, emptied) = (Vec::new(), Vec::new());
-        Keys { space: self, held, named, database, now_ms, access, chance: 0, expired, emptied }
+        Keys {
+            space: self,
+            held,
+            named,
+            database,
+            now_ms,
+            access,
+            chance: 0,
+            expired: Vec::new(),
+            emptied: Vec::new(),
+            manner: Manner::default(),
+            noted: Vec::new(),
+        }
     }
 }
 
@@ -286,6 +297,34 @@ impl<'a> Found<'a> {
     }
 }
 
+/// What a command makes of keys that have expired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Expired {
+    /// They are taken out.
+    #[default]
+    TakenOut,
+    /// They are not there; who writes takes them out.
+    Hidden,
+    /// They are there.
+    Seen,
+}
+
+/// What else a command does with keys that it comes upon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Manner {
+    pub(crate) expired: Expired,
+    /// Keys that are made are noted, and keys that are looked for and not there.
+    pub(crate) notes_new: bool,
+    pub(crate) notes_missed: bool,
+}
+
+/// What was noted of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Noted {
+    New,
+    Missed,
+}
+
 /// What a command holds and does with keys. Dropping it unlocks.
 #[derive(Debug)]
 pub(crate) struct Keys<'a> {
@@ -301,9 +340,52 @@ pub(crate) struct Keys<'a> {
     pub(crate) expired: Vec<(usize, Box<[u8]>)>,
     /// Hashes all of whose fields were found to have expired, and that were taken out.
     pub(crate) emptied: Vec<(usize, Box<[u8]>)>,
+    manner: Manner,
+    /// In the order in which it happened.
+    noted: Vec<(Noted, usize, Box<[u8]>)>,
 }
 
 impl<'a> Keys<'a> {
+    /// What is done with keys that are come upon, from now on.
+    #[inline]
+    pub(crate) fn behave(&mut self, manner: Manner) {
+        self.manner = manner;
+    }
+
+    /// Whether anything was noted.
+    #[inline]
+    pub(crate) fn has_noted(&self) -> bool {
+        !self.noted.is_empty()
+    }
+
+    /// What was noted since the last call.
+    pub(crate) fn take_noted(&mut self) -> Vec<(Noted, usize, Box<[u8]>)> {
+        std::mem::take(&mut self.noted)
+    }
+
+    /// The time that keys are seen to expire by, Unix milliseconds.
+    pub(crate) fn seen_ms(&self) -> i64 {
+        if self.manner.expired == Expired::Seen { i64::MIN } else { self.now_ms }
+    }
+
+    #[cold]
+    fn note(&mut self, noted: Noted, database: usize, name: &[u8]) {
+        self.noted.push((noted, database, name.into()));
+    }
+
+    fn note_new(&mut self, key: Key<'_>, database: usize) {
+        if self.manner.notes_new {
+            self.note(Noted::New, database, key.bytes);
+        }
+    }
+
+    fn miss(&mut self, key: Key<'_>) {
+        self.shard_mut(key.slot).counts.misses += 1;
+        if self.manner.notes_missed {
+            self.note(Noted::Missed, self.database, key.bytes);
+        }
+    }
+
     /// How uses are noted.
     pub(crate) fn access(&self) -> AccessClock {
         self.access
@@ -375,7 +457,7 @@ impl<'a> Keys<'a> {
     /// Where a key is, if it has not expired; one that has is taken out.
     #[inline]
     fn live(&mut self, key: Key<'_>) -> Option<Handle> {
-        let (database, now_ms) = (self.database, self.now_ms);
+        let (database, now_ms) = (self.database, self.seen_ms());
         let shard = self.shard_mut(key.slot);
         let handle = shard.find(database, key)?;
         let record = shard.record(handle);
@@ -393,11 +475,21 @@ impl<'a> Keys<'a> {
         None
     }
 
+    /// The same for who only reads.
+    #[inline]
+    fn visible(&mut self, key: Key<'_>) -> Option<Handle> {
+        if self.manner.expired != Expired::Hidden {
+            return self.live(key);
+        }
+        let shard = self.shard(key.slot);
+        shard.find(self.database, key).filter(|handle| shard.is_live(shard.record(*handle), self.now_ms))
+    }
+
     /// Looks for a key to read its value: it counts as used, and as a hit or a miss.
     #[inline]
     pub(crate) fn read(&mut self, key: Key<'_>) -> Option<Found<'_>> {
-        let Some(handle) = self.live(key) else {
-            self.shard_mut(key.slot).counts.misses += 1;
+        let Some(handle) = self.visible(key) else {
+            self.miss(key);
             return None;
         };
         self.shard_mut(key.slot).counts.hits += 1;
@@ -417,16 +509,18 @@ impl<'a> Keys<'a> {
 
     /// Looks for a key without its being used.
     pub(crate) fn peek(&mut self, key: Key<'_>) -> Option<Found<'_>> {
-        let handle = self.live(key)?;
+        let handle = self.visible(key)?;
         Some(Found { shard: self.shard(key.slot), handle })
     }
 
     /// Whether a key is there, which counts as a hit or a miss, but not as its being used.
     pub(crate) fn looked_for(&mut self, key: Key<'_>) -> bool {
-        let is_there = self.live(key).is_some();
-        let counts = &mut self.shard_mut(key.slot).counts;
-        counts.hits += u64::from(is_there);
-        counts.misses += u64::from(!is_there);
+        let is_there = self.visible(key).is_some();
+        if is_there {
+            self.shard_mut(key.slot).counts.hits += 1;
+        } else {
+            self.miss(key);
+        }
         is_there
     }
 
@@ -477,6 +571,9 @@ impl<'a> Keys<'a> {
         let (database, first) = (self.database, self.access.first());
         // A key that has expired must not hand its expiry on to what replaces it.
         let found = self.live(key);
+        if found.is_none() {
+            self.note_new(key, database);
+        }
         self.shard_mut(key.slot).put_string_at(database, (key, found), value, false, expiry, first);
     }
 
@@ -493,6 +590,9 @@ impl<'a> Keys<'a> {
     ) -> Result<R, WrongKind> {
         let (database, first) = (self.database, self.access.first());
         let found = self.live(key);
+        if found.is_none() {
+            self.note_new(key, database);
+        }
         let shard = self.shard_mut(key.slot);
         let handle = match found {
             Some(handle) if shard.record(handle).kind() != Kind::String => return Err(WrongKind),
@@ -568,7 +668,7 @@ impl<'a> Keys<'a> {
     /// Puts an object behind a key; the key may exist or not, with any value.
     pub(crate) fn put_object(&mut self, key: Key<'_>, kind: Kind, object: Object, expiry: Expiry) {
         let (database, first) = (self.database, self.access.first());
-        self.drop_expired(key);
+        self.make_way(key);
         self.shard_mut(key.slot).put_object(database, key, kind, object, expiry, first);
     }
 
@@ -605,6 +705,7 @@ impl<'a> Keys<'a> {
         let is_there = self.contains(key);
         self.database = source;
         let Some(handle) = self.live(key).filter(|_| !is_there) else { return false };
+        self.note_new(key, target);
         let shard = self.shard_mut(key.slot);
         let record = shard.record(handle);
         let (expiry, is_raw, access) =
@@ -627,9 +728,14 @@ impl<'a> Keys<'a> {
         let text = (record.kind() == Kind::String).then(|| record.value().to_vec());
         let removed = self.remove(from).expect("it was just found");
         let (database, first) = (self.database, self.access.first());
+        // The other key goes, and comes again.
+        self.live(to);
+        self.note_new(to, database);
         match (text, removed.object) {
             (Some(text), _) => self.shard_mut(to.slot).put_string(database, to, &text, is_raw, expiry, first),
-            (None, Some(object)) => self.put_object(to, removed.kind, object, expiry),
+            (None, Some(object)) => {
+                self.shard_mut(to.slot).put_object(database, to, removed.kind, object, expiry, first);
+            }
             (None, None) => unreachable!("what is no string has an object"),
         }
         true
@@ -639,6 +745,8 @@ impl<'a> Keys<'a> {
     /// Says whether there was anything.
     pub(crate) fn copy(&mut self, from: Key<'_>, to: Key<'_>, target: usize) -> bool {
         let Some(handle) = self.live(from) else { return false };
+        // The command has taken out what was there.
+        self.note_new(to, target);
         let (first, shard) = (self.access.first(), self.shard(from.slot));
         let record = shard.record(handle);
         let (kind, is_raw) = (record.kind(), record.is_raw());
@@ -683,9 +791,12 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// A key that has expired must not hand its expiry on to what replaces it.
-    fn drop_expired(&mut self, key: Key<'_>) {
-        self.live(key);
+    /// A value is put behind a key: one that has expired must not hand its expiry on, and one that is not there is new.
+    #[inline]
+    fn make_way(&mut self, key: Key<'_>) {
+        if self.live(key).is_none() {
+            self.note_new(key, self.database);
+        }
     }
 }
 

@@ -12,7 +12,7 @@ pub mod slot;
 mod tests;
 
 pub(crate) use access::{AccessClock, Policy};
-pub(crate) use locked::{Found, Key, Keys, Keyspace, Lock, WrongKind};
+pub(crate) use locked::{Expired, Found, Key, Keys, Keyspace, Lock, Manner, Noted, WrongKind};
 pub(crate) use record::{Kind, Record};
 pub use shard::Loss;
 pub(crate) use shard::{Choice, Counts, Expiry, Reaped, Saved, Shard};

@@ -215,6 +215,8 @@ pub(crate) struct Settings {
     pub(crate) script_ms_max: u64,
     /// How many clients there may be, and how much each may take.
     pub(crate) clients: ClientLimits,
+    /// Nothing expires and nothing goes when memory is full: another server says what does (`import-mode`).
+    pub(crate) imports: bool,
     /// How keys and clients are chosen that go when memory is full.
     pub(crate) memory: MemorySettings,
 }
@@ -248,6 +250,7 @@ impl Default for Settings {
             acl_all_channels: false,
             script_ms_max: 5_000,
             clients: ClientLimits::default(),
+            imports: false,
             memory: MemorySettings::default(),
         }
     }

@@ -120,7 +120,7 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
     bytes("hll-sparse-max-bytes", 0, LONG, 3_000).at(at!(sketch_bytes_max)),
     checked("hz", hertz, "10"),
     text("ignore-warnings", ""),
-    flag("import-mode", false),
+    flag("import-mode", false).at(at!(imports)),
     int("io-threads", 1, 128, 1).fixed(),
     flag("io-threads-always-active", false).hidden(),
     flag("jemalloc-bg-thread", true),

@@ -317,6 +317,8 @@ fn clients_say_what_they_want() {
         OK
         > CLIENT NO-TOUCH maybe
         (error) ERR syntax error
+        > CONFIG SET import-mode yes
+        OK
         > CLIENT IMPORT-SOURCE on
         OK
         > CLIENT REPLY maybe

@@ -310,3 +310,16 @@ fn a_script_may_ask_about_memory() {
     assert_eq!(talk.say(0, "EVAL \"return #redis.call('MEMORY','STATS') > 20\" 0"), "1");
     assert_eq!(figure(&mut talk, "number_of_cached_scripts"), 2);
 }
+
+#[test]
+fn nothing_goes_while_another_server_says_what_does() {
+    let mut talk = filled(100, 200, "allkeys-lru");
+    talk.say(0, "CONFIG SET import-mode yes");
+    talk.say(0, "CONFIG SET maxmemory 1");
+    talk.tick();
+    assert!(talk.say(0, "SET a 1").starts_with("(error) OOM command not allowed"));
+    assert_eq!(count(&mut talk), 100);
+    talk.say(0, "CONFIG SET import-mode no");
+    (0..10).for_each(|_| talk.tick());
+    assert_eq!(count(&mut talk), 0);
+}

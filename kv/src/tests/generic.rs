@@ -222,3 +222,64 @@ fn scans_take_out_what_has_expired_and_would_be_shown() {
     "#,
     );
 }
+
+#[test]
+fn while_another_server_says_what_expires() {
+    let mut talk = Talk::new();
+    assert_eq!(talk.say(0, "CLIENT IMPORT-SOURCE ON"), "(error) ERR Server is not in import mode");
+    assert_eq!(talk.say(0, "CLIENT IMPORT-SOURCE x"), "(error) ERR Server is not in import mode");
+    assert_eq!(talk.say(0, "CLIENT IMPORT-SOURCE OFF"), "OK");
+    talk.join();
+    for (client, line, reply) in [
+        (0, "CONFIG SET import-mode yes", "OK"),
+        (1, "CLIENT IMPORT-SOURCE x", "(error) ERR syntax error"),
+        (1, "CLIENT IMPORT-SOURCE ON", "OK"),
+        (0, "SET a 1 PX 10", "OK"),
+        (0, "SET b 1 PX 10", "OK"),
+        (0, "HSET h f v", "1"),
+        (0, "HSETEX h EXAT 0 FIELDS 2 g 1 i 2", "1"),
+        (0, "HLEN h", "3"),
+        (0, "HGETALL h", "[\"f\" \"v\"]"),
+        (0, "SET c 1", "OK"),
+        (0, "EXPIREAT c -5", "1"),
+    ] {
+        assert_eq!(talk.say(client, line), reply, "{line}");
+    }
+    talk.wait(100);
+    talk.tick();
+    for (client, line, reply) in [
+        (0, "GET a", "(nil)"),
+        (0, "TTL a", "-2"),
+        (0, "EXISTS a b c", "0"),
+        (0, "KEYS *", "[\"h\"]"),
+        (0, "DBSIZE", "4"),
+        (1, "TTL a", "0"),
+        (1, "INCR a", "2"),
+        (1, "EXPIRETIME c", "0"),
+        (1, "EXISTS a b c", "3"),
+        (0, "DBSIZE", "4"),
+        // Who writes does not find it.
+        (0, "INCR b", "1"),
+        (0, "TTL b", "-1"),
+        (0, "CONFIG SET import-mode no", "OK"),
+        (1, "GET a", "(nil)"),
+    ] {
+        assert_eq!(talk.say(client, line), reply, "{client} {line}");
+    }
+    talk.tick();
+    assert_eq!(talk.say(0, "DBSIZE"), "2");
+    assert_eq!(talk.say(0, "HLEN h"), "1");
+}
+
+#[test]
+fn looking_for_a_key_is_a_hit_or_a_miss() {
+    let mut talk = Talk::new();
+    talk.say(0, "SET a 1");
+    for line in
+        ["TTL a", "PTTL nosuch", "TYPE a", "TYPE nosuch", "EXPIRETIME nosuch", "PERSIST nosuch", "EXPIRE nosuch 1"]
+    {
+        talk.say(0, line);
+    }
+    let stats = talk.say(0, "INFO stats");
+    assert!(stats.contains("keyspace_hits:2\\r\\nkeyspace_misses:3\\r"), "{stats}");
+}

@@ -49,7 +49,7 @@ const FIELDS_EXPIRE: &str = r#"
     > HMGET h a b c
     ["1" "2" (nil)]
     > HLEN h
-    2
+    3
     > HEXISTS h c
     0
     > HSTRLEN h c

@@ -112,3 +112,41 @@ fn a_field_that_had_expired_does_not_keep_its_time_anywhere() {
     assert_eq!(commands(&logged(&talk)), "HDEL h b | HSETEX h KEEPTTL FIELDS 1 b 1");
     assert_eq!(talk.say(0, "HTTL h FIELDS 3 a b c"), "[-1 -1 -1]");
 }
+
+#[test]
+fn keys_that_are_made_and_keys_that_are_missed() {
+    let mut talk = Talk::new();
+    let listener = talk.join();
+    talk.say(0, "CONFIG SET notify-keyspace-events AEnm");
+    talk.say(listener, "PSUBSCRIBE __keyevent*");
+    talk.mail(listener);
+    for (line, heard) in [
+        ("GET a", "keymiss"),
+        ("SET a 1", "new set"),
+        ("SET a 2", "set"),
+        ("APPEND b 1", "new append"),
+        ("SETRANGE c 1 1", "new setrange"),
+        ("RPUSH l 1", "new rpush"),
+        ("RPUSH l 1", "rpush"),
+        ("HSETEX h EXAT 1 FIELDS 1 a 1", "new hset hexpire hexpired del"),
+        ("MGET a nosuch l none", "keymiss keymiss"),
+        ("EXISTS a nosuch", "keymiss"),
+        ("TTL nosuch", "keymiss"),
+        ("TYPE nosuch", "keymiss"),
+        ("INCR nosuch", "new incrby"),
+        ("RENAME a b", "new rename_from rename_to"),
+        ("COPY b d", "new copy_to"),
+        ("COPY b d REPLACE", "new copy_to"),
+        ("COPY nosuch1 d REPLACE", "keymiss"),
+        ("DEL nosuch1", ""),
+        ("SORT l BY nosort STORE m", "new sortstore"),
+        ("SORT l BY nosort STORE m", "sortstore"),
+    ] {
+        talk.say(0, line);
+        assert_eq!(events(&mut talk, listener), heard, "{line}");
+    }
+    talk.say(0, "CONFIG SET notify-keyspace-events AE");
+    talk.say(0, "SET fresh 1");
+    talk.say(0, "GET nosuch1");
+    assert_eq!(events(&mut talk, listener), "set");
+}

@@ -16,7 +16,6 @@ use crate::error::Error;
 use crate::keyspace::{Expiry, Found, Kind};
 use crate::rdb::{Encoder, Value, export};
 use crate::resp::Protocol;
-use crate::settings::Events;
 use crate::settings::form;
 use crate::value::list::List;
 use crate::value::object::{Collection, Object};
@@ -270,7 +269,8 @@ fn populate(call: &mut Call<'_, '_>) -> Result<(), Error> {
             value.resize(len, 0);
         }
         call.keys.put_string(key, &value, Expiry::Never);
-        call.changed(key, Events::NEW, "new");
+        call.touched(key);
+        call.effects.changes += 1;
     }
     nothing(call)
 }
