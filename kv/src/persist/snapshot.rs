@@ -17,7 +17,7 @@ use crate::rdb::{Encoder, Version, Writer, with_facts};
 use crate::time::Now;
 
 /// What one step saves of a shard before it lets go of it, bytes.
-const STEP_BYTES: usize = 32 << 10;
+const STEP_BYTES: usize = 8 << 10;
 
 /// What a snapshot is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

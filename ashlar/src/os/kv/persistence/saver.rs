@@ -17,10 +17,12 @@ use ashlar_kv::persist::{Files, Folder as _, NewBase, Snapshot};
 use super::log::LogThread;
 use super::{Folder, Released, dump_path};
 use crate::failure::Failure;
-use crate::os::{clock, files};
+use crate::os::{clock, files, process};
 
 /// How often the thread looks whether a snapshot is wanted.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// The thread goes behind those that serve clients where they want the same core: on one core, a snapshot would take half of it.
+const NICENESS: i32 = 10;
 /// How often a snapshot is begun again because a database was flushed or swapped meanwhile.
 const TRIES_MAX: u32 = 8;
 /// So many bytes are handed to the drive at a time, so that it does not get everything at the end.
@@ -68,6 +70,7 @@ impl Saver {
     pub(super) fn start(engine: Arc<Engine>, log: Option<LogThread>, released: Released) -> Result<Self, Failure> {
         let (stop, stopped) = mpsc::channel::<()>();
         let body = move || {
+            process::step_back(NICENESS);
             let mut work = Work { engine, log, released, stopped };
             while work.stopped.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
                 work.look();
