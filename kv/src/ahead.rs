@@ -3,7 +3,8 @@
 //! Of a store that is larger than the processor's caches, every key costs two or three reads of memory, each of which leads to
 //! the next, and a processor that runs one request after another waits for all of them. A batch says in advance which keys it is
 //! about. So before its requests are run, a few at a time, their keys are found, and for all of them together first the indexes
-//! are brought near, then the entries, then the records.
+//! are brought near, then the entries, then the records. Of a request that comes alone only the record is, all of its lines together, while it
+//! is looked whether the request may run.
 //!
 //! What is found is a guess, and only costs time where it is wrong: nothing is remembered, and the requests are read again when they
 //! are run. A guess takes the first word after the command for a key, stops at what is not an array of bulk strings, and skips
@@ -66,10 +67,7 @@ impl<'b> Ahead<'b> {
             count += 1;
         }
         self.keys[count..].fill(None);
-        // One alone is as fast without.
-        if let Some(fetch) = engine.fetch()
-            && count > 1
-        {
+        if let Some(fetch) = engine.fetch() {
             engine.keyspace.fetch_ahead(database, &self.keys[..count], fetch);
         }
         at

@@ -81,7 +81,9 @@ fn the_records_of_a_batch_are_brought_near() {
     for number in 0..100 {
         talk.raw(0, &request(&["SET", &format!("key:{number}"), &"v".repeat(200)]));
     }
-    assert_eq!(fetched(), [], "requests that come alone");
+    assert_eq!(fetched(), [], "new keys that come alone");
+    talk.raw(0, &request(&["GET", "key:7"]));
+    assert_eq!(fetched().len(), 1, "the record of one that comes alone");
     let keys: Vec<String> = (0..40).map(|number| format!("key:{}", number * 2)).collect();
     let batch: Vec<u8> = keys.iter().flat_map(|key| request(&["GET", key])).collect();
     talk.raw(0, &batch);

@@ -140,7 +140,10 @@ impl Keyspace {
     /// In three rounds, for each of which the one before has brought the addresses: while one key's line is on its way, those of
     /// the others are asked for.
     pub(crate) fn fetch_ahead(&self, database: usize, keys: &[Option<Key<'_>>], fetch: Fetch) {
-        for round in [Shard::fetch_index, Shard::fetch_entries, Shard::fetch_record] {
+        let rounds = [Shard::fetch_index, Shard::fetch_entries, Shard::fetch_record];
+        // One key alone has to be waited for at each step: only its record is worth it.
+        let first = if keys.len() > 1 { 0 } else { rounds.len() - 1 };
+        for round in &rounds[first..] {
             for key in keys.iter().flatten() {
                 if let Some(shard) = self.shards[self.shard_of(key.slot)].try_lock() {
                     round(&shard, database, *key, fetch);
