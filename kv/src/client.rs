@@ -81,6 +81,8 @@ pub(crate) struct Wishes {
     pub(crate) no_touch: bool,
     /// `CLIENT IMPORT-SOURCE`.
     pub(crate) import_source: bool,
+    /// `READONLY`.
+    pub(crate) readonly: bool,
     /// `CLIENT CAPA redirect`.
     pub(crate) can_redirect: bool,
 }
@@ -251,6 +253,7 @@ impl Client {
             .with_if(!self.watched.is_empty() && self.is_dirty(), Marks::DIRTY)
             .with_if(self.is_leaving, Marks::LEAVING)
             .with_if(self.card.link.is_unix, Marks::UNIX)
+            .with_if(self.wishes.readonly, Marks::READONLY)
             .with_if(self.wishes.no_evict, Marks::NO_EVICT)
             .with_if(self.wishes.no_touch, Marks::NO_TOUCH)
             .with_if(self.wishes.import_source, Marks::IMPORT_SOURCE)

@@ -11,6 +11,7 @@ use crate::client::pause::Pause;
 use crate::client::registry::Clients;
 use crate::client::{ClientId, Farewell};
 use crate::command::Runs;
+use crate::command::migrate::Lines;
 use crate::error::Error;
 use crate::evict::Memory;
 use crate::host::{Host, NoHost};
@@ -18,6 +19,7 @@ use crate::identity::Identity;
 use crate::keyspace::Keyspace;
 use crate::memory::hash_key::{HASH_KEY_BYTES, HashKey};
 use crate::monitor::Monitors;
+use crate::network::Network;
 use crate::persist::{Files, Journal, Saves};
 use crate::pubsub::PubSub;
 use crate::script::Scripts;
@@ -89,6 +91,9 @@ pub struct Engine {
     /// Changes by commands that held no key.
     pub(crate) keyless_changes: AtomicU64,
     pub(crate) host: Arc<dyn Host>,
+    network: OnceLock<Box<dyn Network>>,
+    /// Connections to other servers that MIGRATE keeps.
+    pub(crate) lines: Lines,
     pub(crate) identity: Identity,
     pub(crate) switches: Switches,
     pub(crate) statistics: Statistics,
@@ -142,6 +147,8 @@ impl Engine {
             saves: Saves::default(),
             keyless_changes: AtomicU64::new(0),
             host,
+            network: OnceLock::new(),
+            lines: Lines::default(),
             identity: Identity::new(&config.secret),
             switches: Switches::default(),
             statistics: Statistics::default(),
@@ -205,6 +212,16 @@ impl Engine {
         self.scripts.running.set_give_way(give_way);
     }
 
+    /// Lends the network. Only the first call does.
+    pub fn set_network(&self, network: Box<dyn Network>) {
+        self.network.get_or_init(|| network);
+    }
+
+    /// The network, if there is one.
+    pub(crate) fn network(&self) -> Option<&dyn Network> {
+        self.network.get().map(|network| &**network)
+    }
+
     /// Clients that wait: for a key, or for the end of a pause.
     pub(crate) fn blocked_clients(&self) -> usize {
         self.waiting.clients() + self.pause.held()
@@ -241,9 +258,22 @@ impl Engine {
 
     /// Changes settings; every connection sees them with its next request.
     pub(crate) fn change_settings(&self, change: impl FnOnce(&mut Settings)) {
+        let changed: Result<(), std::convert::Infallible> = self.try_change_settings(|settings| {
+            change(settings);
+            Ok(())
+        });
+        changed.unwrap_or_else(|never| match never {});
+    }
+
+    /// The same, unless `change` fails: then they stay as they are. It sees the present settings, and nobody changes them
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// Those of `change`.
+    pub(crate) fn try_change_settings<E>(&self, change: impl FnOnce(&mut Settings) -> Result<(), E>) -> Result<(), E> {
         let mut settings = self.settings.write().unwrap_or_else(PoisonError::into_inner);
         let mut changed = Settings::clone(&settings);
-        change(&mut changed);
+        change(&mut changed)?;
         if changed.clients != settings.clients {
             self.clients.limit(&changed.clients);
         }
@@ -258,6 +288,7 @@ impl Engine {
         if may_clients_go {
             self.tend_clients(&present);
         }
+        Ok(())
     }
 
     /// Sets a parameter as a configuration file does: also one that cannot be changed while the engine runs.

@@ -121,6 +121,7 @@ impl Engine {
         self.pause.handle_tick(now.unix_ms());
         self.statistics.handle_tick(now.unix_us);
         self.clients.handle_tick(&settings.clients, now.unix_ms());
+        self.lines.handle_tick(now.instant);
         self.tend_clients(&settings);
         self.tend_memory(&settings, now);
         if self.pause.is_on() || self.switches.keeps_expired.is_on() || self.switches.rests.is_on() || settings.imports
@@ -192,6 +193,7 @@ impl Engine {
         } else if kind == Some(waiter.awaited.kind) || waiter.awaited.or_gone {
             let frame = Frame { engine: self, settings, now, may_wait: true, is_script: false };
             client.meter.begin(self.host.now());
+            waiter.card.mailbox.hold();
             run::run(&frame, ready, args, &mut client, &mut keys, &mut reply, &mut effects);
             client.meter.flush(self, settings.logs.counts_latency);
             if effects.wait.take().is_none() { Tried::Served } else { Tried::InVain }
@@ -200,6 +202,7 @@ impl Engine {
         };
         self.settle(settings, &mut keys, &mut effects);
         if !matches!(tried, Tried::Served) {
+            waiter.card.mailbox.release();
             // With the keys still locked: whoever changes them next finds it unclaimed.
             let wish = waiter.unclaim();
             drop(keys);

@@ -408,7 +408,8 @@ impl Session {
             return Err(Error::NO_AUTH);
         }
         if self.client.transaction.is_some() && flags.has(Flags::NO_MULTI) {
-            return Err(Error::new("ERR Command not allowed inside a transaction"));
+            let name = ready.command.full_name();
+            return Err(Error::text(format!("ERR Command '{name}' not allowed inside a transaction")));
         }
         let context = if self.client.transaction.is_some() { Context::Multi } else { Context::TopLevel };
         let permitted = self.engine.permit(&self.client, ready.command, args, context, now.unix_ms());
@@ -434,7 +435,12 @@ impl Session {
         }
         // What may run beside a script waits for no shard, and the script has them all.
         if !flags.has(Flags::ALLOW_BUSY) {
-            self.make_room(ready, now)?;
+            let room = self.make_room(ready, now);
+            // That a key has gone is told before the reply which it made room for.
+            if self.client.silence == Silence::Never && self.client.mailbox.is_waiting() {
+                self.take_mail();
+            }
+            room?;
         }
         if self.engine.pause.is_on() && self.is_held_back(ready, args, now) {
             return Ok(());
@@ -468,9 +474,6 @@ impl Session {
             *held = Some(now.instant + SCRIPT_PATIENCE);
             return;
         };
-        if client.wishes.no_touch && ready.spec().name != "touch" {
-            keys.keep_access();
-        }
         let frame = Frame { engine, settings, now, may_wait: true, is_script: false };
         run::run(&frame, ready, args, client, &mut keys, reply, effects);
         reply.set_protocol(client.protocol);
@@ -546,7 +549,8 @@ fn settle(frame: &Frame<'_>, effects: &mut Effects, mut keys: Keys<'_>) {
         found.extend(frame.engine.scripts.take_deferred());
     }
     if !found.is_empty() {
-        frame.engine.serve(found, frame.settings, frame.now);
+        // What the command found unexpired may have expired while it ran.
+        frame.engine.serve(found, frame.settings, frame.now.at(frame.engine.host.now()));
     }
 }
 

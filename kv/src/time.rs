@@ -17,4 +17,12 @@ impl Now {
     pub const fn unix_ms(self) -> i64 {
         self.unix_us.div_euclid(1_000)
     }
+
+    /// The same clocks at a later point of the monotonic one.
+    #[must_use]
+    pub(crate) fn at(self, instant: Instant) -> Self {
+        let passed = instant.saturating_since(self.instant).as_micros();
+        let unix_us = self.unix_us.saturating_add(i64::try_from(passed).unwrap_or(i64::MAX));
+        Self { unix_us, instant: instant.max(self.instant) }
+    }
 }

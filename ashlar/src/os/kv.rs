@@ -3,6 +3,7 @@
 pub mod doors;
 mod folder;
 mod host;
+mod network;
 mod persistence;
 
 use std::io;
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use ashlar_kv::{Allocator, Engine, EngineConfig};
 use tokio::runtime::{Builder, Handle, RuntimeFlavor};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -21,9 +23,10 @@ use super::acl_file::UsersFile;
 use super::signals::Signals;
 use super::{cache, clock, heap, process, random, rdb};
 use crate::failure::Failure;
-use crate::front::resp::{self, Door, Service};
+use crate::front::resp::{self, Service};
 use doors::{Doors, Listening, Open, SocketFile};
 use host::ProcessHost;
+use network::{Doorman, Opened};
 
 /// Locks for each worker: so many that two workers seldom want the same one.
 const SHARDS_PER_WORKER: usize = 16;
@@ -111,6 +114,8 @@ impl Serving {
         }
         let Open { doors, listening, file } = plan.doors.open(workers)?;
         show_doors(&engine, plan, &listening)?;
+        let (doorman, doors) = Doorman::new(doors);
+        engine.set_network(Box::new(doorman));
         let (stop, stopped) = watch::channel(false);
         let mut serving = Self {
             listening,
@@ -227,26 +232,35 @@ fn count_memory(engine: &Engine) {
 }
 
 /// The life of one worker. Its tasks run on a thread of their own, which can hand them to another: see [`give_way`].
-fn work(index: usize, service: &Service, doors: Vec<Door>, stopped: &watch::Receiver<bool>) {
+fn work(index: usize, service: &Service, doors: UnboundedReceiver<Opened>, stopped: &watch::Receiver<bool>) {
     let name = format!("kv-{index}");
     let served = Builder::new_multi_thread().worker_threads(1).thread_name(name).enable_all().build();
     let served = served.and_then(|runtime| {
-        let result = runtime.block_on(async {
-            // Each door on a task of its own, so that none holds up another.
-            let mut tasks = JoinSet::new();
-            for door in doors {
-                tasks.spawn(resp::serve(service.clone(), door, stopped.clone()));
-            }
-            while let Some(ended) = tasks.join_next().await {
-                ended.unwrap_or_else(|error| Err(io::Error::other(error)))?;
-            }
-            Ok(())
-        });
+        let result = runtime.block_on(serve(service, doors, stopped.clone()));
         runtime.shutdown_background();
         result
     });
     if let Err(error) = served {
         tracing::error!(%error, "a worker cannot listen");
+    }
+}
+
+/// Serves at all doors that this worker is given, until it is told to stop.
+async fn serve(
+    service: &Service,
+    mut doors: UnboundedReceiver<Opened>,
+    mut stopped: watch::Receiver<bool>,
+) -> io::Result<()> {
+    // Each door on a task of its own, so that none holds up another.
+    let mut tasks = JoinSet::new();
+    loop {
+        tokio::select! {
+            _ = stopped.wait_for(|&stop| stop) => return Ok(()),
+            Some(Opened { door, closed }) = doors.recv() => {
+                tasks.spawn(resp::serve(service.clone(), door, closed));
+            }
+            Some(ended) = tasks.join_next() => ended.unwrap_or_else(|error| Err(io::Error::other(error)))?,
+        }
     }
 }
 

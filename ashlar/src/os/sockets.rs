@@ -68,6 +68,22 @@ pub fn listen_as(address: SocketAddr, count: usize, how: Listen) -> Result<Vec<T
     open().map_err(|error| cannot_listen(address, how, &error))
 }
 
+/// As [`listen_as`], beside listeners of this process on the same port, for more addresses or for fewer.
+///
+/// # Errors
+/// The address is in use or not this machine's. Retry safe.
+pub fn listen_beside(address: SocketAddr, count: usize, how: Listen) -> Result<Vec<TcpListener>, Failure> {
+    let open = || -> io::Result<TcpListener> {
+        let socket = socket(address)?;
+        socket.set_reuse_port(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(how.backlog)?;
+        Ok(socket.into())
+    };
+    let listeners: io::Result<_> = (0..count).map(|_| open()).collect();
+    listeners.map_err(|error| cannot_listen(address, how, &error))
+}
+
 /// Whether a server could listen there now.
 ///
 /// # Errors

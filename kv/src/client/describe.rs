@@ -8,18 +8,21 @@ const OWN_OUTPUT_BYTES: u64 = 16 << 10;
 /// What a connection takes without its buffers, bytes.
 const BARE_BYTES: u64 = 1 << 10;
 
-/// What it takes to watch one key, or to listen to one channel or prefix, bytes: about, as their names are not counted.
+/// What it takes to watch one key, or to listen to one channel, bytes: about, as their names are not counted.
 const TOPIC_BYTES: u64 = 160;
+/// What it takes to know one prefix, bytes: its place in the set, as its name is not counted.
+const PREFIX_BYTES: u64 = 24;
 /// What it takes to keep one command for EXEC, besides its words, bytes.
 const QUEUED_BYTES: u64 = 64;
 
 /// Memory that a client takes, bytes.
 pub(crate) fn memory(card: &Card) -> u64 {
-    let topics = [Figure::Watched, Figure::Channels, Figure::Patterns, Figure::ShardChannels, Figure::Prefixes];
+    let topics = [Figure::Watched, Figure::Channels, Figure::Patterns, Figure::ShardChannels];
     let topics: u64 = topics.iter().map(|topic| card.get(*topic)).sum();
     let parts = [Figure::Input, Figure::InputFree, Figure::ArgumentBytes, Figure::QueuedBytes, Figure::OutputRoom];
     let buffers: u64 = parts.iter().map(|part| card.get(*part)).sum();
-    let kept = topics * TOPIC_BYTES + card.get(Figure::Queued) * QUEUED_BYTES;
+    let kept =
+        topics * TOPIC_BYTES + card.get(Figure::Prefixes) * PREFIX_BYTES + card.get(Figure::Queued) * QUEUED_BYTES;
     BARE_BYTES + kept + buffers + card.mailbox.bytes() as u64
 }
 

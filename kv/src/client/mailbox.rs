@@ -25,9 +25,22 @@ pub struct Mailbox {
 #[derive(Debug, Default)]
 struct Letters {
     bytes: Vec<u8>,
+    /// What came while the reply of the command that waits is being made, and follows it.
+    later: Option<Vec<u8>>,
     /// The command that waited has its reply.
     is_served: bool,
     farewell: Option<Farewell>,
+}
+
+impl Letters {
+    fn len(&self) -> usize {
+        self.bytes.len() + self.later.as_ref().map_or(0, Vec::len)
+    }
+
+    fn put_later(&mut self) {
+        let later = self.later.take();
+        self.bytes.extend(later.into_iter().flatten());
+    }
 }
 
 /// Why a client must go.
@@ -83,18 +96,33 @@ impl Mailbox {
 
     /// Bytes that the client has not fetched, here and with the owner.
     pub(crate) fn bytes(&self) -> usize {
-        self.letters().bytes.len() + self.unsent.load(Ordering::Relaxed)
+        self.letters().len() + self.unsent.load(Ordering::Relaxed)
     }
 
     /// Leaves bytes that are not a reply.
     pub(crate) fn put(&self, bytes: &[u8]) {
-        self.leave(|letters| letters.bytes.extend_from_slice(bytes));
+        self.leave(|letters| letters.later.as_mut().unwrap_or(&mut letters.bytes).extend_from_slice(bytes));
+    }
+
+    /// The command that waits is tried again: what is left from now on follows its reply.
+    pub(crate) fn hold(&self) {
+        self.letters().later.get_or_insert_default();
+    }
+
+    /// It got none.
+    pub(crate) fn release(&self) {
+        if self.letters().later.as_ref().is_some_and(|later| !later.is_empty()) {
+            self.leave(Letters::put_later);
+        } else {
+            self.letters().later = None;
+        }
     }
 
     /// Leaves the reply of the command that waits.
     pub(crate) fn serve(&self, reply: &[u8]) {
         self.leave(|letters| {
             letters.bytes.extend_from_slice(reply);
+            letters.put_later();
             letters.is_served = true;
         });
     }
@@ -113,11 +141,12 @@ impl Mailbox {
         {
             let mut letters = self.letters();
             change(&mut letters);
-            if letters.bytes.len() + self.unsent.load(Ordering::Relaxed) > self.bytes_max.load(Ordering::Relaxed) {
+            if letters.len() + self.unsent.load(Ordering::Relaxed) > self.bytes_max.load(Ordering::Relaxed) {
                 letters.farewell.get_or_insert(Farewell::Overflow);
             }
             if letters.farewell.is_some() {
                 letters.bytes = Vec::new();
+                letters.later = None;
             }
             self.is_waiting.store(true, Ordering::Release);
         }
@@ -134,9 +163,9 @@ impl Mailbox {
     pub(crate) fn take(&self) -> Mail {
         let mut letters = self.letters();
         self.is_waiting.store(false, Ordering::Release);
-        let Letters { bytes, is_served, farewell } = std::mem::take(&mut *letters);
+        let Letters { bytes, later, is_served, farewell } = std::mem::take(&mut *letters);
         // Who must go, must go for ever.
-        letters.farewell = farewell;
+        (letters.later, letters.farewell) = (later, farewell);
         Mail { bytes, is_served, farewell }
     }
 

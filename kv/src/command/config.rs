@@ -3,6 +3,7 @@
 use super::call::{Call, Run};
 use super::help;
 use crate::client::Client;
+use crate::engine::Engine;
 use crate::error::Error;
 use crate::glob;
 use crate::keyspace::Counts;
@@ -50,29 +51,55 @@ fn set(call: &mut Call<'_, '_>) -> Result<(), Error> {
         return Err(Error::SYNTAX);
     }
     let chosen = choose(call)?;
-    let mut changed = call.settings.clone();
-    for (at, parameter) in &chosen {
-        // Doors are opened once, at the start.
-        let why = match parameter.name {
-            "port" | "tls-port" => "Unable to listen on this port. Check server logs.",
-            "bind" => "Failed to bind to specified addresses.",
-            _ => continue,
-        };
-        if parameter.show(call.settings) != call.args[at + 1] {
-            return Err(failed(parameter.name, why));
+    let args = call.args;
+    call.engine.try_change_settings(|settings| {
+        let before = settings.clone();
+        for (at, parameter) in &chosen {
+            let set = parameter.set(settings, &args[at + 1]);
+            set.map_err(|why| failed(parameter.name, &why))?;
         }
-    }
-    for (at, parameter) in chosen {
-        let set = parameter.set(&mut changed, &call.args[at + 1]);
-        set.map_err(|why| failed(parameter.name, &why))?;
-    }
-    if changed.files.directory != call.settings.files.directory {
-        let folder = call.engine.host.folder(&call.settings.files.directory, &changed.files.directory);
-        changed.files.directory = folder.map_err(|why| failed("dir", &why))?;
-    }
-    call.engine.change_settings(|settings| *settings = changed);
+        if settings.files.directory != before.files.directory {
+            let folder = call.engine.host.folder(&before.files.directory, &settings.files.directory);
+            settings.files.directory = folder.map_err(|why| failed("dir", &why))?;
+        }
+        move_doors(call.engine, &chosen, &before, settings)
+    })?;
     call.reply.ok();
     Ok(())
+}
+
+/// Opens and closes doors if these parameters say so.
+fn move_doors(
+    engine: &Engine,
+    chosen: &[(usize, &'static Parameter)],
+    before: &Settings,
+    after: &Settings,
+) -> Result<(), Error> {
+    const NO_PORT: &str = "Unable to listen on this port. Check server logs.";
+    const NO_ADDRESS: &str = "Failed to bind to specified addresses.";
+    let moved = |name: &str| {
+        let chosen = chosen.iter().find(|(_, parameter)| parameter.name == name);
+        chosen.is_some_and(|(_, parameter)| parameter.show(before) != parameter.show(after))
+    };
+    if moved("tls-port") {
+        return Err(failed("tls-port", NO_PORT));
+    }
+    let (has_port_moved, has_bind_moved) = (moved("port"), moved("bind"));
+    if !has_port_moved && !has_bind_moved {
+        return Ok(());
+    }
+    let wrong = if has_port_moved { failed("port", NO_PORT) } else { failed("bind", NO_ADDRESS) };
+    let shown = |name: &str| {
+        let text = parameter::find(name.as_bytes()).map(|parameter| parameter.show(after)).unwrap_or_default();
+        String::from_utf8_lossy(&text).into_owned()
+    };
+    let (addresses, port) = (shown("bind"), shown("port"));
+    let addresses: Vec<&str> = addresses.split_ascii_whitespace().collect();
+    let listens = engine.network().map(|network| network.listen(&addresses, port.parse().unwrap_or(0)));
+    match listens {
+        Some(Ok(())) => Ok(()),
+        Some(Err(_)) | None => Err(wrong),
+    }
 }
 
 /// The parameters that a call names, and where.

@@ -7,6 +7,7 @@ use crate::acl::{self, Context};
 use crate::client::{Silence, Wishes};
 use crate::error::Error;
 use crate::resp::Protocol;
+use crate::settings::{Settings, parameter};
 
 pub(super) const RUNS: &[(&str, Run)] = &[
     ("auth", auth),
@@ -97,6 +98,14 @@ fn reset(call: &mut Call<'_, '_>) -> Result<(), Error> {
     Ok(())
 }
 
+/// Which server clients are told that they speak to, and its version: Valkey, or with `extended-redis-compatibility` the Redis
+/// that it is compatible with.
+pub(super) fn shown_version(settings: &Settings) -> (&'static str, &'static str) {
+    let is_compatible =
+        parameter::find(b"extended-redis-compatibility").is_some_and(|flag| flag.show(settings) == b"yes");
+    if is_compatible { ("Redis", "7.2.4") } else { ("Valkey", "9.1.0") }
+}
+
 fn hello(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let mut protocol = call.client.protocol;
     if call.args.len() > 1 {
@@ -135,8 +144,10 @@ fn hello(call: &mut Call<'_, '_>) -> Result<(), Error> {
     }
     call.client.protocol = protocol;
     call.reply.set_protocol(protocol);
-    call.reply.map(7);
-    for (name, value) in [("server", "valkey"), ("version", "9.1.0")] {
+    let zone = parameter::find(b"availability-zone").map(|zone| zone.show(call.settings)).unwrap_or_default();
+    call.reply.map(7 + usize::from(!zone.is_empty()));
+    let (server, version) = shown_version(call.settings);
+    for (name, value) in [("server", server.to_ascii_lowercase().as_str()), ("version", version)] {
         call.reply.bulk(name.as_bytes());
         call.reply.bulk(value.as_bytes());
     }
@@ -150,5 +161,9 @@ fn hello(call: &mut Call<'_, '_>) -> Result<(), Error> {
     }
     call.reply.bulk(b"modules");
     call.reply.array(0);
+    if !zone.is_empty() {
+        call.reply.bulk(b"availability_zone");
+        call.reply.bulk(&zone);
+    }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::call::{Call, Run};
 use crate::error::Error;
-use crate::keyspace::{Expiry, Key, Kind};
+use crate::keyspace::{Expiry, Found, Key, Kind};
 use crate::rdb::{Decoded, Encoder, Rules, Value, payload};
 use crate::resp::Request;
 use crate::resp::number::Decimal;
@@ -16,16 +16,18 @@ fn dump(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let mut encoder = Encoder::new(call.settings.compresses, call.settings.list_fill);
     match call.keys.read(key) {
         None => call.reply.null(),
-        Some(found) => {
-            let value = match found.kind() {
-                Kind::String => Value::String(found.record().value()),
-                _ => Value::Object(found.object()),
-            };
-            let bytes = payload::encode(&mut encoder, value);
-            call.reply.bulk(&bytes);
-        }
+        Some(found) => call.reply.bulk(&payload_of(&mut encoder, found)),
     }
     Ok(())
+}
+
+/// What is behind a key, as RESTORE takes it.
+pub(super) fn payload_of(encoder: &mut Encoder, found: Found<'_>) -> Vec<u8> {
+    let value = match found.kind() {
+        Kind::String => Value::String(found.record().value()),
+        _ => Value::Object(found.object()),
+    };
+    payload::encode(encoder, value)
 }
 
 /// What RESTORE was asked beside the value.

@@ -329,6 +329,15 @@ fn cpu(call: &Call<'_, '_>, section: &mut Section) {
     ] {
         section.put(name, format!("{}.{:06}", span.as_secs(), span.subsec_micros()));
     }
+    // The first thread is as good as the others.
+    for (worker, nanos) in call.engine.statistics.active_nanos(facts.workers).into_iter().enumerate() {
+        let name = match worker {
+            0 => "used_active_time_main_thread".to_owned(),
+            other => format!("used_active_time_io_thread_{other}"),
+        };
+        let micros = nanos / 1_000;
+        section.put(&name, format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000));
+    }
 }
 
 fn commands(call: &Call<'_, '_>, section: &mut Section) {

@@ -50,11 +50,13 @@ fn latest(call: &mut Call<'_, '_>) -> Result<(), Error> {
     call.reply.array(all.len());
     for (name, series) in &*all {
         let last = series.samples.back().copied().unwrap_or(Sample { at_s: 0, ms: 0 });
-        call.reply.array(4);
+        call.reply.array(6);
         call.reply.bulk(name.as_bytes());
         call.reply.integer(last.at_s);
         call.reply.integer(small(last.ms));
         call.reply.integer(small(series.longest_ms));
+        call.reply.integer(small(series.sum_ms));
+        call.reply.integer(small(series.count));
     }
     Ok(())
 }

@@ -1,13 +1,14 @@
 //! `SHUTDOWN`, and what is about servers that this one is not: `CLUSTER` without a cluster. And `LOLWUT`.
 
 use super::call::{Call, Run};
+use super::connection::shown_version;
 use crate::error::Error;
 
 pub(super) const RUNS: &[(&str, Run)] = &[
     ("shutdown", shutdown),
     ("lolwut", lolwut),
-    ("readonly", no_cluster),
-    ("readwrite", no_cluster),
+    ("readonly", readonly),
+    ("readwrite", readwrite),
     ("asking", no_cluster),
     ("cluster|addslots", no_cluster),
     ("cluster|addslotsrange", no_cluster),
@@ -49,11 +50,25 @@ fn no_cluster(_call: &mut Call<'_, '_>) -> Result<(), Error> {
     Err(Error::new("ERR This instance has cluster support disabled"))
 }
 
+/// The client would take what a replica has. It is noted, and shown.
+fn readonly(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    call.client.wishes.readonly = true;
+    call.reply.ok();
+    Ok(())
+}
+
+fn readwrite(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    call.client.wishes.readonly = false;
+    call.reply.ok();
+    Ok(())
+}
+
 fn lolwut(call: &mut Call<'_, '_>) -> Result<(), Error> {
     if call.args.is(1, "VERSION") && call.args.len() > 2 {
         call.integer(2)?;
     }
-    call.reply.verbatim("txt", b"Redis ver. 9.1.0\n");
+    let (server, version) = shown_version(call.settings);
+    call.reply.verbatim("txt", format!("{server} ver. {version}\n").as_bytes());
     Ok(())
 }
 

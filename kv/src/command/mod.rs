@@ -29,6 +29,8 @@ mod lifecycle;
 pub(crate) mod list;
 pub(crate) mod list_wait;
 pub(crate) mod memory;
+pub(crate) mod migrate;
+mod module;
 pub(crate) mod monitor;
 pub(crate) mod persistence;
 pub(crate) mod pubsub;
@@ -75,6 +77,8 @@ const FAMILIES: &[&[(&str, Run)]] = &[
     list::RUNS,
     list_wait::RUNS,
     memory::RUNS,
+    migrate::RUNS,
+    module::RUNS,
     monitor::RUNS,
     persistence::RUNS,
     pubsub::RUNS,

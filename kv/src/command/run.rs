@@ -315,6 +315,7 @@ pub(crate) fn run(
     }
     // Those inside it read the clock for themselves.
     let begun = ready.nature.runs_others.then(|| client.meter.read(engine));
+    keys.keep_access(client.wishes.no_touch && ready.spec().name != "touch");
     let mut call = Call { engine, settings, now, args, reply, keys, client, effects, may_wait };
     let done = (ready.run)(&mut call);
     let outcome = if done.is_ok() { Outcome::Done } else { Outcome::Failed };

@@ -31,9 +31,6 @@ pub(crate) fn is_exec(command: &Command) -> bool {
 }
 
 fn multi(call: &mut Call<'_, '_>) -> Result<(), Error> {
-    if call.client.transaction.is_some() {
-        return Err(Error::new("ERR MULTI calls can not be nested"));
-    }
     call.client.transaction = Some(Transaction::default());
     call.reply.ok();
     Ok(())
@@ -53,8 +50,15 @@ fn exec(call: &mut Call<'_, '_>) -> Result<(), Error> {
         return Ok(());
     }
     call.reply.array(transaction.queued.len());
+    let (mut settings, mut version) = (None, call.engine.settings_version());
     for request in &transaction.queued {
         let args = request.args();
+        // One of those before it may have changed them.
+        if version != call.engine.settings_version() {
+            version = call.engine.settings_version();
+            settings = Some(call.engine.settings());
+        }
+        let settings = settings.as_deref().unwrap_or(call.settings);
         let ready = match run::find(call.engine, args) {
             Ok(ready) => ready,
             Err(error) => {
@@ -67,8 +71,7 @@ fn exec(call: &mut Call<'_, '_>) -> Result<(), Error> {
             call.reply.error(&format!("NOPERM {CHANGED_RULES}{}", denial.transaction_text()));
             continue;
         }
-        let frame =
-            Frame { engine: call.engine, settings: call.settings, now: call.now, may_wait: false, is_script: false };
+        let frame = Frame { engine: call.engine, settings, now: call.now, may_wait: false, is_script: false };
         run::run(&frame, ready, args, call.client, call.keys, call.reply, call.effects);
         call.reply.set_protocol(call.client.protocol);
     }
@@ -85,9 +88,6 @@ fn discard(call: &mut Call<'_, '_>) -> Result<(), Error> {
 }
 
 fn watch(call: &mut Call<'_, '_>) -> Result<(), Error> {
-    if call.client.transaction.is_some() {
-        return Err(Error::new("ERR WATCH inside MULTI is not allowed"));
-    }
     if !call.client.is_dirty() {
         // Those that have expired are taken out now, so that this is no change later.
         for word in call.args.from(1) {

@@ -232,7 +232,7 @@ impl Engine {
                 break Room::Enough;
             }
             if !self.evict_one(settings, now, &mut ready) {
-                break Room::None;
+                break if self.pause.is_on() { Room::Enough } else { Room::None };
             }
             left -= 1;
         };
@@ -252,6 +252,10 @@ impl Engine {
         for number in (first..shards).chain(0..first) {
             // Nothing goes while a slow script holds it.
             let Some(mut shard) = self.keyspace.shard_unless(number, self.scripts.running.slow()) else { return false };
+            // A transaction that held it may have begun a pause.
+            if self.pause.is_on() {
+                return false;
+            }
             let Some(evicted) = shard.evict(choice, || self.draw()) else { continue };
             let place = (evicted.database, evicted.name);
             self.log_removed(std::slice::from_ref(&place), now.unix_ms());

@@ -527,9 +527,10 @@ impl<'a> Keys<'a> {
         is_there
     }
 
-    /// Uses of keys are not noted from now on.
-    pub(crate) fn keep_access(&mut self) {
-        self.access.is_kept = true;
+    /// Whether uses of keys are not noted from now on.
+    #[inline]
+    pub(crate) fn keep_access(&mut self, is_kept: bool) {
+        self.access.is_kept = is_kept;
     }
 
     /// Looks for a key as it lies there, expired or not.

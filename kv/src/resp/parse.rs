@@ -130,6 +130,7 @@ pub(crate) enum ProtocolError {
     Length,
     LengthOfUnknown,
     Quotes,
+    LineEnd,
 }
 
 impl ProtocolError {
@@ -145,6 +146,7 @@ impl ProtocolError {
             Self::Length => "invalid bulk length",
             Self::LengthOfUnknown => "unauthenticated bulk length",
             Self::Quotes => "unbalanced quotes in request",
+            Self::LineEnd => "invalid CRLF in request",
         };
         format!("Protocol error: {what}")
     }
@@ -182,7 +184,7 @@ impl Parser {
             if self.is_line {
                 return self.parse_line(input);
             }
-            let Some(count) = self.take_number(input, 1, ProtocolError::CountTooLong, ProtocolError::Count)? else {
+            let Some(count) = self.take_number(input, b'*', ProtocolError::CountTooLong, ProtocolError::Count)? else {
                 return Ok(None);
             };
             match count {
@@ -210,12 +212,7 @@ impl Parser {
     /// One bulk string; false if it has not come whole.
     fn take_word(&mut self, input: &[u8], limits: RequestLimits) -> Result<bool, ProtocolError> {
         let before = self.at;
-        match input.get(before) {
-            None => return Ok(false),
-            Some(b'$') => {}
-            Some(other) => return Err(ProtocolError::NoLength(*other)),
-        }
-        let Some(len) = self.take_number(input, 1, ProtocolError::LengthTooLong, ProtocolError::Length)? else {
+        let Some(len) = self.take_number(input, b'$', ProtocolError::LengthTooLong, ProtocolError::Length)? else {
             return Ok(false);
         };
         if len < 0 || len > limits.word_bytes_max {
@@ -230,6 +227,9 @@ impl Parser {
             self.at = before;
             return Ok(false);
         }
+        if input[start + len..start + len + 2] != *b"\r\n" {
+            return Err(ProtocolError::LineEnd);
+        }
         let small = |value: usize| u32::try_from(value).map_err(|_| ProtocolError::Length);
         self.words.push(Word { start: small(start)?, len: small(len)? });
         self.at = start + len + 2;
@@ -237,38 +237,44 @@ impl Parser {
         Ok(true)
     }
 
-    /// A number and its line's end, `skip` bytes from where reading stands. `None` if the line has not come whole.
+    /// A number behind the byte `kind`, and its line's end. `None` if the line has not come whole.
     fn take_number(
         &mut self,
         input: &[u8],
-        skip: usize,
+        kind: u8,
         too_long: ProtocolError,
         wrong: ProtocolError,
     ) -> Result<Option<i64>, ProtocolError> {
-        let line = &input[(self.at + skip).min(input.len())..];
+        let line = &input[self.at.min(input.len())..];
         // Nearly every number is a digit or two.
         let (len, number) = match line {
-            [digit @ b'0'..=b'9', b'\r', _, ..] => (1, i64::from(digit - b'0')),
-            [ten @ b'1'..=b'9', one @ b'0'..=b'9', b'\r', _, ..] => {
-                (2, i64::from(ten - b'0') * 10 + i64::from(one - b'0'))
+            [first, digit @ b'0'..=b'9', b'\r', b'\n', ..] if *first == kind => (2, i64::from(digit - b'0')),
+            [first, ten @ b'1'..=b'9', one @ b'0'..=b'9', b'\r', b'\n', ..] if *first == kind => {
+                (3, i64::from(ten - b'0') * 10 + i64::from(one - b'0'))
             }
             _ => {
-                let Some(len) = line.iter().take(LINE_BYTES_MAX).position(|byte| *byte == b'\r') else {
+                let Some(len) = line.iter().take(LINE_BYTES_MAX + 1).position(|byte| *byte == b'\r') else {
                     return if line.len() > LINE_BYTES_MAX { Err(too_long) } else { Ok(None) };
                 };
-                if line.len() < len + 2 {
-                    return Ok(None);
+                let Some(end) = line.get(len + 1) else { return Ok(None) };
+                if let Some(other) = line.first().filter(|first| **first != kind) {
+                    return Err(ProtocolError::NoLength(*other));
                 }
-                (len, parse_i64(&line[..len]).ok_or(wrong)?)
+                if *end != b'\n' {
+                    return Err(ProtocolError::LineEnd);
+                }
+                (len, parse_i64(&line[1..len]).ok_or(wrong)?)
             }
         };
-        self.at += skip + len + 2;
+        self.at += len + 2;
         Ok(Some(number))
     }
 
     /// A line of words.
     fn parse_line(&mut self, input: &[u8]) -> Result<Option<usize>, ProtocolError> {
-        let Some(end) = input.iter().take(LINE_BYTES_MAX + 1).position(|byte| *byte == b'\n') else {
+        // A line with a byte of value 0 in it has no end.
+        let mut bytes = input.iter().take(LINE_BYTES_MAX + 1).take_while(|byte| **byte != 0);
+        let Some(end) = bytes.position(|byte| *byte == b'\n') else {
             return if input.len() > LINE_BYTES_MAX { Err(ProtocolError::LineTooLong) } else { Ok(None) };
         };
         let line = input[..end].strip_suffix(b"\r").unwrap_or(&input[..end]);
@@ -278,7 +284,7 @@ impl Parser {
     }
 }
 
-/// The words of a line, as people type it. `None` if quotes do not end, or do not end a word.
+/// The words of a line, as people type it. `None` if quotes do not end.
 pub(crate) fn words_of_line(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let (mut bytes, mut words) = (Vec::new(), Vec::new());
     split_line(line, &mut bytes, &mut words)?;
@@ -286,30 +292,31 @@ pub(crate) fn words_of_line(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     Some(args.from(0).map(<[u8]>::to_vec).collect())
 }
 
-/// Cuts a line into words at spaces. Double quotes take the escapes `\n \r \t \b \a \xHH` and `\` before any other byte, single
-/// quotes only `\'`. `None` if quotes do not end, or do not end a word.
+/// Cuts a line into words at spaces. Parts of a word may stand in quotes. Double quotes take the escapes `\n \r \t \b \a \xHH` and
+/// `\` before any other byte, single quotes only `\'`. `None` if quotes do not end.
 fn split_line(line: &[u8], bytes: &mut Vec<u8>, words: &mut Vec<Word>) -> Option<()> {
-    let mut rest = line.trim_ascii_start();
-    while !rest.is_empty() {
+    let mut rest = skip_blanks(line);
+    while !rest.is_empty() && rest[0] != 0 {
         let start = bytes.len();
-        rest = take_line_word(rest, bytes)?.trim_ascii_start();
+        rest = skip_blanks(take_line_word(rest, bytes)?);
         let len = u32::try_from(bytes.len() - start).expect("lines are short");
         words.push(Word { start: u32::try_from(start).expect("lines are short"), len });
     }
     Some(())
 }
 
+/// What lies between words; it need not end a word.
+fn skip_blanks(line: &[u8]) -> &[u8] {
+    let is_blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0b;
+    &line[line.iter().take_while(|byte| is_blank(byte)).count()..]
+}
+
 fn take_line_word<'a>(mut rest: &'a [u8], bytes: &mut Vec<u8>) -> Option<&'a [u8]> {
     loop {
         match rest {
-            [] => return Some(rest),
-            [space, ..] if space.is_ascii_whitespace() || *space == 0 => return Some(&rest[1..]),
-            [quote @ (b'"' | b'\''), quoted @ ..] => {
-                rest = take_quoted(*quote, quoted, bytes)?;
-                if rest.first().is_some_and(|next| !next.is_ascii_whitespace()) {
-                    return None;
-                }
-            }
+            [] | [0, ..] => return Some(rest),
+            [b' ' | b'\n' | b'\r' | b'\t', after @ ..] => return Some(after),
+            [quote @ (b'"' | b'\''), quoted @ ..] => rest = take_quoted(*quote, quoted, bytes)?,
             [byte, after @ ..] => {
                 bytes.push(*byte);
                 rest = after;
@@ -323,7 +330,7 @@ fn take_quoted<'a>(quote: u8, mut rest: &'a [u8], bytes: &mut Vec<u8>) -> Option
     let hex = |digit: u8| char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok());
     loop {
         rest = match rest {
-            [] => return None,
+            [] | [0, ..] => return None,
             [end, after @ ..] if *end == quote => return Some(after),
             [b'\\', b'\'', after @ ..] if quote == b'\'' => {
                 bytes.push(b'\'');
@@ -380,13 +387,15 @@ mod tests {
     fn requests_come_whole_or_in_pieces() {
         let long = [&b"*2\r\n$4\r\nECHO\r\n$20000\r\n"[..], &[b'x'; 20_000], b"\r\n"].concat();
         type Requests<'a> = &'a [&'a [&'a [u8]]];
-        let cases: [(&[u8], Requests<'_>); 9] = [
+        let cases: [(&[u8], Requests<'_>); 11] = [
             (b"*1\r\n$4\r\nPING\r\n", &[&[b"PING"]]),
             (b"*2\r\n$3\r\nGET\r\n$0\r\n\r\nPING\r\n", &[&[b"GET", b""], &[b"PING"]]),
             (b"*0\r\n*-1\r\n\r\n", &[&[], &[], &[]]),
             (b"SET a \"b c\"\n", &[&[b"SET", b"a", b"b c"]]),
             (b"a \"\\x41\\n\\q\\\"\" 'it\\'s' \r\n", &[&[b"a", b"A\nq\"", b"it's"]]),
             (b"*3\r\n$12\r\nabcdefghijkl\r\n$2\r\n\r\n\r\n$1\r\na\r\n", &[&[b"abcdefghijkl", b"\r\n", b"a"]]),
+            (b"\"S\"ET 'a'\"b\"c''  \"\"x\x0c\r\n", &[&[b"SET", b"abc", b"x\x0c"]]),
+            (b"\x0bPING \x0b''\n", &[&[b"PING", b""]]),
             (b"*2\r\n$3\r\nGET\r\n$3\r\nab", &[]),
             (b"*", &[]),
             (&long, &[&[b"ECHO", &[b'x'; 20_000]]]),
@@ -404,7 +413,7 @@ mod tests {
     fn what_is_no_request_is_named() {
         let unknown = RequestLimits { is_known: false, ..LIMITS };
         let endless = vec![b'1'; LINE_BYTES_MAX + 2];
-        let cases: [(&[u8], RequestLimits, ProtocolError); 12] = [
+        let cases: [(&[u8], RequestLimits, ProtocolError); 19] = [
             (b"*x\r\n", LIMITS, ProtocolError::Count),
             (b"*3000000000\r\n", LIMITS, ProtocolError::Count),
             (b"*11\r\n", unknown, ProtocolError::CountOfUnknown),
@@ -414,7 +423,14 @@ mod tests {
             (b"*1\r\n$1x\r\n", LIMITS, ProtocolError::Length),
             (b"*1\r\n$16385\r\n", unknown, ProtocolError::LengthOfUnknown),
             (b"a \"b\r\n", LIMITS, ProtocolError::Quotes),
-            (b"a \"b\"c\r\n", LIMITS, ProtocolError::Quotes),
+            (b"a 'b'a'r\r\n", LIMITS, ProtocolError::Quotes),
+            (b"*3x\n$3\r\nSET\r\n", LIMITS, ProtocolError::Count),
+            (b"*3\rx$3\r\nSET\r\n", LIMITS, ProtocolError::LineEnd),
+            (b"*30\rx$3\r\nSET\r\n", LIMITS, ProtocolError::LineEnd),
+            (b"*1\r\n$3\rxSET\r\n", LIMITS, ProtocolError::LineEnd),
+            (b"*1\r\n$3\r\nSET\rx", LIMITS, ProtocolError::LineEnd),
+            (b"*1\r\n$3\r\nSETxx", LIMITS, ProtocolError::LineEnd),
+            (&[b"x\0\r\n", &endless[..]].concat(), LIMITS, ProtocolError::LineTooLong),
             (&endless, LIMITS, ProtocolError::LineTooLong),
             (&[b"*", &endless[..]].concat(), LIMITS, ProtocolError::CountTooLong),
         ];

@@ -279,6 +279,17 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
 mod tests {
     use super::*;
 
+    /// Those that are looked up by their names.
+    const BY_NAME: [&str; 7] = [
+        "availability-zone",
+        "bind",
+        "enable-debug-command",
+        "enable-module-command",
+        "enable-protected-configs",
+        "extended-redis-compatibility",
+        "port",
+    ];
+
     /// The page that users read.
     #[test]
     fn the_page_lists_them_all() {
@@ -288,7 +299,8 @@ mod tests {
             let shown = if default.is_empty() { String::new() } else { format!("`{default}`") };
             let alias = if parameter.alias.is_empty() { String::new() } else { format!(" (`{}`)", parameter.alias) };
             let change = if parameter.is_fixed { "at the start" } else { "any time" };
-            let effect = if parameter.is_bound() { "yes" } else { "taken and shown" };
+            let has_effect = parameter.is_bound() || BY_NAME.contains(&parameter.name);
+            let effect = if has_effect { "yes" } else { "taken and shown" };
             page += &format!("| `{}`{alias} | {shown} | {change} | {effect} |\n", parameter.name);
         }
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/kv-parameters.md");

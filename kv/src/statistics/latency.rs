@@ -20,6 +20,10 @@ pub(crate) struct Series {
     pub(crate) samples: VecDeque<Sample>,
     /// The longest ever, milliseconds.
     pub(crate) longest_ms: u64,
+    /// All of them together, milliseconds.
+    pub(crate) sum_ms: u64,
+    /// How many there were.
+    pub(crate) count: u64,
 }
 
 /// All events by their names.
@@ -37,6 +41,8 @@ impl Latency {
         let mut all = self.all();
         let series = all.entry(event).or_default();
         series.longest_ms = series.longest_ms.max(ms);
+        series.sum_ms = series.sum_ms.saturating_add(ms);
+        series.count += 1;
         match series.samples.back_mut() {
             Some(last) if last.at_s == at_s => last.ms = last.ms.max(ms),
             _ => {
@@ -71,6 +77,11 @@ mod tests {
         }
         let samples = |event: &str| latency.all()[event].samples.iter().map(|at| (at.at_s, at.ms)).collect::<Vec<_>>();
         assert_eq!(samples("command"), [(1, 9), (2, 3)]);
+        let sums = |event: &str| {
+            let all = latency.all();
+            (all[event].sum_ms, all[event].count)
+        };
+        assert_eq!(sums("command"), (24, 4));
         (3..1_000).for_each(|at_s| latency.note("command", 1, at_s));
         assert_eq!((samples("command").len(), latency.all()["command"].longest_ms), (SAMPLES_MAX, 9));
         latency.note("fork", 1, 1);

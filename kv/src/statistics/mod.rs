@@ -141,6 +141,11 @@ impl Statistics {
         sum
     }
 
+    /// Time in commands of each of so many workers, at least one, nanoseconds.
+    pub(crate) fn active_nanos(&self, workers: usize) -> Vec<u64> {
+        (0..workers.clamp(1, LANES)).map(|worker| self.lane(worker).totals.nanos).collect()
+    }
+
     /// Counts from zero again.
     pub(crate) fn reset(&self) {
         (0..LANES).for_each(|worker| *self.lane(worker) = Counts::default());

@@ -430,3 +430,16 @@ fn who_sends_too_much_is_ended() {
     talk.piece(0, &vec![b'x'; 1_100_000]);
     assert!(talk.is_closed(0));
 }
+
+#[test]
+fn clients_that_would_read_from_replicas_are_found() {
+    let mut talk = Talk::new();
+    let other = talk.join();
+    talk.say(other, "READONLY");
+    assert_eq!(listed(&mut talk, "FLAGS r"), "2");
+    talk.say(other, "READWRITE");
+    assert_eq!(listed(&mut talk, "FLAGS r"), "");
+    talk.say(other, "READONLY");
+    talk.say(other, "RESET");
+    assert_eq!(listed(&mut talk, "FLAGS r"), "");
+}

@@ -20,6 +20,7 @@ mod hash_expiry;
 mod hyperloglog;
 mod list;
 mod monitor;
+mod network;
 mod persist;
 mod pubsub;
 mod script;

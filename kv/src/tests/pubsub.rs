@@ -149,3 +149,33 @@ fn messages_come_before_the_end_of_a_subscription() {
     assert_eq!(readable(&told), "1\n>[\"message\" \"a\" \"2\"]\nPONG");
     assert!(talk.say(0, "PUBSUB HELP").contains("SHARDNUMSUB [<shardchannel> ...]"));
 }
+
+#[test]
+fn new_keys_are_told_before_what_was_done_to_them() {
+    let mut talk = Talk::new();
+    let listener = talk.join();
+    talk.say(0, "CONFIG SET notify-keyspace-events EAn");
+    talk.say(listener, "PSUBSCRIBE *");
+    for (line, events) in [
+        ("MSET a 1 b 2", "new a, set a, new b, set b"),
+        ("SET a 2", "set a"),
+        ("APPEND c x", "new c, append c"),
+        ("SETRANGE d 1 x", "new d, setrange d"),
+        ("RPUSH l x", "new l, rpush l"),
+        ("RPUSH l y", "rpush l"),
+        ("SADD s m", "new s, sadd s"),
+        ("RENAME l a", "new a, rename_from l, rename_to a"),
+        ("COPY a e", "new e, copy_to e"),
+        ("MOVE s 1", "new s, move_from s, move_to s"),
+        ("EVAL \"redis.call('incr', 'n')\" 0", "new n, incrby n"),
+        ("SETRANGE f 0 \"\"", ""),
+    ] {
+        talk.say(0, line);
+        let heard = mail(&mut talk, listener);
+        let event = |line: &str| {
+            let words: Vec<&str> = line.split('"').collect();
+            format!("{} {}", words[5].rsplit(':').next().unwrap(), words[7])
+        };
+        assert_eq!(heard.lines().map(event).collect::<Vec<_>>().join(", "), events, "{line}");
+    }
+}

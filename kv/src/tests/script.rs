@@ -312,3 +312,18 @@ fn deep_tables_are_replied_up_to_a_depth() {
         assert_eq!(levels, begin.repeat(levels.len() / begin.len()), "{table}");
     }
 }
+
+#[test]
+fn touch_counts_in_scripts_of_clients_that_leave_no_trace() {
+    let mut talk = Talk::new();
+    talk.say(0, "SET k v");
+    talk.wait(5_000);
+    talk.say(0, "CLIENT NO-TOUCH ON");
+    talk.say(0, "EVAL \"return redis.call('get', 'k')\" 0");
+    assert_eq!(talk.say(0, "OBJECT IDLETIME k"), "5");
+    talk.say(0, "EVAL \"return redis.call('touch', 'k')\" 0");
+    assert_eq!(talk.say(0, "OBJECT IDLETIME k"), "0");
+    talk.wait(3_000);
+    talk.say(0, "EVAL \"redis.call('touch', 'none') return redis.call('get', 'k')\" 0");
+    assert_eq!(talk.say(0, "OBJECT IDLETIME k"), "3");
+}

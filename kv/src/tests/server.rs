@@ -117,3 +117,43 @@ fn help_is_there() {
         assert!(is_off || help.contains("<subcommand> [<arg> [value] [opt] ...]. Subcommands are:"), "{name}: {help}");
     }
 }
+
+#[test]
+fn there_are_no_modules() {
+    let mut talk = Talk::new();
+    let refused = talk.say(0, "MODULE LOAD x.so");
+    assert!(
+        refused.starts_with("(error) ERR MODULE command not allowed. If the enable-module-command option"),
+        "{refused}"
+    );
+    talk.engine().configure("enable-module-command", "yes").unwrap();
+    for (line, reply) in [
+        ("MODULE LIST", "[]"),
+        ("MODULE LOAD x.so a", "(error) ERR Error loading the extension. Please check the server logs."),
+        ("MODULE LOADEX x.so CONFIG a b", "(error) ERR Error loading the extension. Please check the server logs."),
+        ("MODULE UNLOAD x", "(error) ERR Error unloading module: no such module with that name"),
+        ("MODULE", "(error) ERR wrong number of arguments for 'module' command"),
+    ] {
+        assert_eq!(talk.say(0, line), reply, "{line}");
+    }
+    assert!(talk.say(0, "MODULE HELP").starts_with("[MODULE <subcommand> "));
+}
+
+#[test]
+fn hello_names_the_zone_if_there_is_one() {
+    let mut talk = Talk::new();
+    assert!(talk.say(0, "HELLO 3").ends_with("\"modules\": []}"));
+    talk.say(0, "CONFIG SET availability-zone here");
+    assert!(talk.say(0, "HELLO").ends_with("\"modules\": [], \"availability_zone\": \"here\"}"));
+}
+
+#[test]
+fn tools_that_want_redis_are_shown_redis() {
+    let mut talk = Talk::new();
+    assert_eq!(talk.say(0, "LOLWUT VERSION 5"), "\"Valkey ver. 9.1.0\\n\"");
+    talk.say(0, "CONFIG SET extended-redis-compatibility yes");
+    assert!(talk.say(0, "HELLO 3").starts_with("{\"server\": \"redis\", \"version\": \"7.2.4\""));
+    assert!(talk.say(0, "LOLWUT").contains("Redis ver. 7.2.4\\n"));
+    talk.say(0, "CONFIG SET extended-redis-compatibility no");
+    assert!(talk.say(0, "HELLO 3").starts_with("{\"server\": \"valkey\", \"version\": \"9.1.0\""));
+}

@@ -193,7 +193,7 @@ fn events_that_took_long_are_kept() {
         talk.wait(2_000);
     }
     assert_eq!(talk.say(0, "LATENCY HISTORY command"), "[[1800000000 300] [1800000004 400]]");
-    assert_eq!(talk.say(0, "LATENCY LATEST"), "[[\"command\" 1800000004 400 400]]");
+    assert_eq!(talk.say(0, "LATENCY LATEST"), "[[\"command\" 1800000004 400 400 700 2]]");
     assert!(talk.say(0, "LATENCY GRAPH command").contains("command - high 400 ms, low 300 ms (all time high 400 ms)"));
     assert_eq!(talk.say(0, "LATENCY GRAPH nosuch"), "(error) ERR No samples available for event 'nosuch'");
     assert!(talk.say(0, "LATENCY DOCTOR").contains("1. command: 2 latency spikes (average 350ms"));
@@ -262,9 +262,11 @@ fn a_primary_alone() {
         > CLUSTER MYID
         (error) ERR This instance has cluster support disabled
         > READONLY
-        (error) ERR This instance has cluster support disabled
+        OK
+        > READWRITE
+        OK
         > LOLWUT
-        "Redis ver. 9.1.0\n"
+        "Valkey ver. 9.1.0\n"
     "#,
     );
 }
@@ -285,4 +287,29 @@ fn the_process_is_asked_to_end() {
     }
     assert_eq!(talk.say(0, "SHUTDOWN ABORT"), "OK");
     assert_eq!(talk.engine().wants_stop(), None);
+}
+
+#[test]
+fn who_waits_is_served_at_the_time_when_a_transaction_has_ended() {
+    let (mut talk, host) = talk();
+    let waiter = talk.join();
+    talk.say(0, "DEBUG SET-ACTIVE-EXPIRE 0");
+    assert_eq!(talk.say(waiter, "BRPOP k 0"), "");
+    host.0.store(talk.now().instant.as_nanos() - 1_000_000, Ordering::Relaxed);
+    for line in ["MULTI", "RPUSH k v", "PEXPIRE k 100", "DEBUG SLEEP 0.2"] {
+        talk.say(0, line);
+    }
+    assert_eq!(talk.say(0, "EXEC"), "[1 1 OK]");
+    assert_eq!(super::readable(&talk.mail(waiter)), "", "the key has expired, and the command waits on");
+    host.0.store(talk.now().instant.as_nanos() + 200_000_000 - 1_000_000, Ordering::Relaxed);
+    talk.wait(200);
+    talk.say(0, "RPUSH k w");
+    assert_eq!(super::readable(&talk.mail(waiter)), "[\"k\" \"w\"]");
+}
+
+#[test]
+fn time_in_commands_is_told_of_each_worker() {
+    let (mut talk, host) = talk();
+    rest(&mut talk, &host, "1.5");
+    assert_eq!(line(&mut talk, "cpu", "used_active_time_main_thread"), "1.500000");
 }

@@ -246,3 +246,52 @@ fn what_is_remembered_has_a_limit() {
     assert_eq!(talk.engine().tracking.counts()[0], 0);
     assert_eq!(talk.say(other, "MSET a 1 b 1 c 1 d 1 e 1"), "OK");
 }
+
+#[test]
+fn what_goes_for_want_of_memory_is_told_before_the_reply() {
+    let mut talk = Talk::new();
+    talk.say(0, "HELLO 3");
+    talk.say(0, "SET volatile x EX 1000");
+    talk.say(0, "SET other x");
+    talk.say(0, "CLIENT TRACKING ON");
+    talk.say(0, "GET volatile");
+    talk.say(0, "CONFIG SET maxmemory-policy volatile-random maxmemory 1");
+    assert_eq!(talk.say(0, "GET other"), ">[\"invalidate\" [\"volatile\"]]\n\"x\"");
+}
+
+#[test]
+fn what_a_command_that_waited_changes_is_told_after_its_reply() {
+    check(
+        r#"
+        > RPUSH to a
+        1
+        1> HELLO 3
+        {"server": "valkey", "version": "9.1.0", "proto": 3, "id": 2, "mode": "standalone", "role": "master", "modules": []}
+        1> CLIENT TRACKING ON
+        OK
+        1> LRANGE to 0 -1
+        ["a"]
+        1> BLMOVE from to LEFT LEFT 0
+        > RPUSH from foo
+        1
+        1?
+        "foo"
+        >["invalidate" ["to"]]
+    "#,
+    );
+}
+
+#[test]
+fn prefixes_take_little_memory() {
+    let mut talk = Talk::new();
+    let memory = |talk: &mut Talk| {
+        let info = talk.say(0, "CLIENT INFO");
+        let shown = info.split(' ').find_map(|word| word.strip_prefix("tot-mem="));
+        shown.unwrap().parse::<u64>().unwrap()
+    };
+    let before = memory(&mut talk);
+    let prefixes: String = (0..1_000).map(|number| format!(" PREFIX {number}-")).collect();
+    assert_eq!(talk.say(0, &format!("CLIENT TRACKING ON BCAST{prefixes}")), "OK");
+    let grown = memory(&mut talk) - before;
+    assert!((16_000..30_000).contains(&grown), "{grown}");
+}

@@ -19,7 +19,15 @@ fn commands_run_together() {
         > MULTI
         OK
         > MULTI
-        (error) ERR Command not allowed inside a transaction
+        (error) ERR Command 'multi' not allowed inside a transaction
+        > EXEC
+        (error) EXECABORT Transaction discarded because of previous errors.
+        > MULTI
+        OK
+        > WATCH a
+        (error) ERR Command 'watch' not allowed inside a transaction
+        > CLIENT REPLY ON
+        (error) ERR Command 'client|reply' not allowed inside a transaction
         > DISCARD
         OK
         > MULTI
@@ -72,4 +80,24 @@ fn what_is_watched_must_not_change() {
         assert_eq!(talk.say(0, line), reply, "{line}");
     }
     assert_eq!(talk.engine().waiting.clients(), 0);
+}
+
+#[test]
+fn settings_that_a_transaction_changes_hold_inside_it() {
+    check(
+        r#"
+        > MULTI
+        OK
+        > CONFIG SET maxmemory-policy allkeys-random
+        QUEUED
+        > CONFIG SET maxmemory 100mb
+        QUEUED
+        > CONFIG GET maxmemory
+        QUEUED
+        > EXEC
+        [OK OK ["maxmemory" "104857600"]]
+        > CONFIG GET maxmemory-policy
+        ["maxmemory-policy" "allkeys-random"]
+    "#,
+    );
 }

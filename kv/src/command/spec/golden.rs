@@ -1,7 +1,7 @@
 //! The table against what a Valkey server says of itself.
 //!
 //! `commands.txt` is what a server of version 8.1 replied to `COMMAND` and `COMMAND DOCS`, in three lines a command and without
-//! sentences. `commands-9.1.txt` has the commands that versions 9.0 and 9.1 added or changed, in the same form.
+//! sentences. `commands-9.1.txt` has the commands that versions 9.0 and 9.1 added or changed, and `MODULE`, in the same form.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ use super::{Argument, ArgumentKind, Begin, Find, KeySpec, LegacyRange};
 const SERVER: &str = include_str!("../../../tests/data/commands.txt");
 const YOUNGER: &str = include_str!("../../../tests/data/commands-9.1.txt");
 
-/// Commands by name. Those of Sentinel and of modules are in neither file: they are left out on purpose.
+/// Commands by name. Those of Sentinel are in neither file: they are left out on purpose.
 fn records(text: &str) -> BTreeMap<String, String> {
     let mut all: BTreeMap<String, String> = BTreeMap::new();
     let mut name = String::new();

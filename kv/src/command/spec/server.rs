@@ -87,6 +87,9 @@ pub(super) static COMMANDS: &[Spec] = &[
     command("memory", -2, Flags::NONE)
         .docs("4.0.0", "Looks at what memory is used for.", "As the subcommand")
         .subcommands(MEMORY),
+    command("module", -2, Flags::NONE)
+        .docs("4.0.0", "Would load modules; this server takes none.", "As the subcommand")
+        .subcommands(MODULE),
     command("monitor", 1, flags![ADMIN | NOSCRIPT | LOADING | STALE]).docs(
         "1.0.0",
         "Shows every command that the server receives.",
@@ -390,4 +393,25 @@ static SLOWLOG: &[Spec] = &[
     command("reset", 2, flags![ADMIN | LOADING | STALE])
         .docs("2.2.12", "Empties the log.", "O(N) for N entries")
         .tips(&["request_policy:all_nodes", "response_policy:all_succeeded"]),
+];
+
+/// Subcommands of `MODULE`.
+static MODULE: &[Spec] = &[
+    command("help", 2, flags![LOADING | STALE]).docs("5.0.0", "Explains the subcommands.", "O(1)"),
+    command("list", 2, flags![ADMIN | NOSCRIPT])
+        .docs("4.0.0", "Shows the loaded modules: none.", "O(1)")
+        .tips(&["nondeterministic_output_order"]),
+    command("load", -3, flags![ADMIN | NOSCRIPT | NO_ASYNC_LOADING | PROTECTED])
+        .docs("4.0.0", "Is refused.", "O(1)")
+        .arguments(&[string("path"), string("arg").optional().multiple()]),
+    command("loadex", -3, flags![ADMIN | NOSCRIPT | NO_ASYNC_LOADING | PROTECTED])
+        .docs("7.0.0", "Is refused.", "O(1)")
+        .arguments(&[
+            string("path"),
+            block("configs", &[string("name"), string("value")]).after("CONFIG").optional().multiple().multiple_token(),
+            string("args").after("ARGS").optional().multiple(),
+        ]),
+    command("unload", 3, flags![ADMIN | NOSCRIPT | NO_ASYNC_LOADING | PROTECTED])
+        .docs("4.0.0", "Is refused.", "O(1)")
+        .arguments(&[string("name")]),
 ];
