@@ -396,6 +396,8 @@ impl Shard {
         }
         self.schedule.swap(one, other);
         self.databases.swap(one, other);
+        // Where the walk has been there are other records now: those have the wrong mark still.
+        self.move_cut((0, 0, 0));
     }
 
     /// Visits keys of a slot from a cursor on, at least `count` if so many are left. Returns the next cursor; 0 at the end.

@@ -132,7 +132,7 @@ impl Shard {
         self.cut = None;
     }
 
-    fn move_cut(&mut self, place: (usize, usize, u32)) {
+    pub(super) fn move_cut(&mut self, place: (usize, usize, u32)) {
         if let Some(cut) = &mut self.cut {
             cut.place = place;
         }
