@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::acl::User;
 use crate::engine::Engine;
 use crate::pubsub::Topic;
+use crate::replicate::{Introduction, Replica};
 use crate::resp::{Protocol, Request};
 use crate::statistics::meter::Meter;
 use crate::tracking::Mode;
@@ -68,6 +69,12 @@ pub(crate) struct Client {
     pub(crate) traffic: Traffic,
     /// What its commands did.
     pub(crate) meter: Meter,
+    /// What it has said of itself as a replica.
+    pub(crate) introduction: Option<Box<Introduction>>,
+    /// It is a replica.
+    pub(crate) replica: Option<Arc<Replica>>,
+    /// Positions of the stream and of the log behind its last command.
+    pub(crate) written: (u64, u64),
     pub(crate) card: Arc<Card>,
     pub(crate) mailbox: Arc<Mailbox>,
 }
@@ -161,6 +168,9 @@ impl Client {
             is_memory_full: false,
             tracking: None,
             wishes: Wishes::default(),
+            introduction: None,
+            replica: None,
+            written: (0, 0),
             meter: Meter::default(),
             traffic: Traffic { seen_ms: card.born_ms, ..Traffic::default() },
             mailbox: Arc::clone(&card.mailbox),
@@ -244,6 +254,7 @@ impl Client {
         let is_broken = is_tracking && self.card.get(Figure::IsRedirectBroken) != 0;
         Marks::default()
             .with_if(self.is_monitor, Marks::MONITOR)
+            .with_if(self.replica.is_some(), Marks::REPLICA)
             .with_if(is_tracking, Marks::TRACKING)
             .with_if(is_broken, Marks::BROKEN_REDIRECT)
             .with_if(is_broadcast, Marks::BROADCAST)

@@ -1,7 +1,7 @@
 //! What all connections share.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -12,20 +12,23 @@ use crate::client::registry::Clients;
 use crate::client::{ClientId, Farewell};
 use crate::command::Runs;
 use crate::command::migrate::Lines;
+use crate::command::run::access;
 use crate::error::Error;
 use crate::evict::Memory;
 use crate::host::{Host, NoHost};
 use crate::identity::Identity;
-use crate::keyspace::Keyspace;
+use crate::keyspace::{Keyspace, Lock};
 use crate::memory::hash_key::{HASH_KEY_BYTES, HashKey};
 use crate::monitor::Monitors;
 use crate::network::Network;
 use crate::persist::{Files, Journal, Saves};
 use crate::pubsub::PubSub;
+use crate::replicate::Replication;
 use crate::script::Scripts;
 use crate::settings::{Settings, parameter};
 use crate::statistics::Statistics;
 use crate::switches::Switches;
+use crate::time::Now;
 use crate::tracking::Tracking;
 use crate::waiting::{Release, Waiting};
 
@@ -87,7 +90,10 @@ pub struct Engine {
     pub(crate) runs: Runs,
     pub(crate) scripts: Scripts,
     pub(crate) journal: Journal,
+    pub(crate) replication: Replication,
     pub(crate) saves: Saves,
+    /// Data is read from files, and nobody else may touch it.
+    is_loading: AtomicBool,
     /// Changes by commands that held no key.
     pub(crate) keyless_changes: AtomicU64,
     pub(crate) host: Arc<dyn Host>,
@@ -131,6 +137,8 @@ impl Engine {
         let directory = host.folder("", ".").unwrap_or_default();
         let files = Files { directory, ..Files::default() };
         let settings = Settings { databases: config.databases, files, ..Settings::default() };
+        let replication = Replication::default();
+        replication.configure(&settings);
         Self {
             keyspace: Keyspace::new(hash_key, config.shards, config.databases),
             memory: Memory::new(config.shards),
@@ -144,7 +152,9 @@ impl Engine {
             runs: Runs::new(),
             scripts: Scripts::default(),
             journal: Journal::default(),
+            replication,
             saves: Saves::default(),
+            is_loading: AtomicBool::new(false),
             keyless_changes: AtomicU64::new(0),
             host,
             network: OnceLock::new(),
@@ -195,6 +205,37 @@ impl Engine {
         *self.stop.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether data is read from files: commands are refused, and what is done is told to nobody.
+    #[inline]
+    pub(crate) fn is_loading(&self) -> bool {
+        self.is_loading.load(Ordering::Acquire)
+    }
+
+    /// Data is read from files from now on: when this returns, no command runs, and none will.
+    pub fn begin_loading(&self, now: Now) {
+        self.is_loading.store(true, Ordering::Release);
+        let clock = access(&self.settings(), now);
+        drop(self.keyspace.lock(Lock::Everything, 0, now.unix_ms(), clock));
+    }
+
+    /// Commands run again.
+    pub fn end_loading(&self) {
+        self.is_loading.store(false, Ordering::Release);
+    }
+
+    /// Forgets all keys and functions, and tells nobody but who watches them.
+    pub fn forget_data(&self, now: Now) {
+        let clock = access(&self.settings(), now);
+        let mut keys = self.keyspace.lock(Lock::Everything, 0, now.unix_ms(), clock);
+        let all: Vec<usize> = (0..self.keyspace.databases()).collect();
+        self.waiting.changed_all(&all);
+        self.invalidate_all();
+        for number in 0..self.keyspace.shards() {
+            all.iter().for_each(|database| drop(keys.shard_at(number).flush(*database)));
+        }
+        self.forget_libraries();
+    }
+
     /// Where files are, and when they are written.
     #[must_use]
     pub fn files(&self) -> Files {
@@ -230,7 +271,7 @@ impl Engine {
     /// Ends a client: it is not listed any more, waits no more, and its session is told.
     pub(crate) fn dismiss(&self, client: ClientId, why: Farewell) {
         self.clients.dismiss(client, why);
-        self.waiting.release(client, Release::Gone);
+        self.waiting.release(client, Release::Gone, &self.replication);
     }
 
     /// After how long without a word a connection's other end is asked whether it is there (`tcp-keepalive`).
@@ -280,10 +321,14 @@ impl Engine {
         if changed.password_changes != settings.password_changes {
             self.set_default_password(&changed.password);
         }
+        let is_stream_bounded = changed.clients != settings.clients || changed.replication != settings.replication;
         let may_clients_go = changed.memory != settings.memory || changed.memory_bytes_max != settings.memory_bytes_max;
         *settings = Arc::new(changed);
         let present = Arc::clone(&settings);
         drop(settings);
+        if is_stream_bounded {
+            self.replication.configure(&present);
+        }
         self.settings_changed();
         if may_clients_go {
             self.tend_clients(&present);

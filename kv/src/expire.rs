@@ -6,6 +6,7 @@
 use crate::engine::Engine;
 use crate::keyspace::Reaped;
 use crate::persist::journal::Written;
+use crate::serve::removal;
 use crate::settings::{Events, Settings};
 use crate::time::Now;
 use crate::waiting::Place;
@@ -15,6 +16,18 @@ const KEYS_TURN: usize = 64;
 const TURNS_MAX: usize = 256;
 /// Fields of hashes that are taken out of a shard at a time.
 const FIELDS_TURN: usize = 256;
+
+/// That fields are gone, and perhaps their hash with them.
+fn written_of(reaped: &Reaped, settings: &Settings) -> Written {
+    let Reaped { database, name, fields, is_gone } = reaped;
+    let mut written = Written::default();
+    let words: Vec<&[u8]> = [&b"HDEL"[..], name].into_iter().chain(fields.iter().map(|field| &**field)).collect();
+    written.push(*database, words.into_iter());
+    if *is_gone {
+        written.push(*database, [removal(settings.memory.expires_later), name].into_iter());
+    }
+    written
+}
 
 impl Engine {
     /// Takes out what has expired, in every shard some.
@@ -38,7 +51,7 @@ impl Engine {
         // What a slow script holds is left for the next tick.
         let Some(mut shard) = self.keyspace.shard_unless(number, self.scripts.running.slow()) else { return 0 };
         let found = shard.expire_some(now.unix_ms(), KEYS_TURN);
-        self.log_removed(&found, now.unix_ms());
+        self.append_removed(&found, settings.memory.expires_later, now.unix_ms());
         found.iter().for_each(|(_, key)| self.invalidate_gone(key));
         drop(shard);
         if settings.events.has(Events::EXPIRED) {
@@ -54,18 +67,13 @@ impl Engine {
         // What a slow script holds is left for the next tick.
         let Some(mut shard) = self.keyspace.shard_unless(number, self.scripts.running.slow()) else { return 0 };
         let reaped = shard.reap_fields(now.unix_ms(), FIELDS_TURN);
-        let mut written = Written::default();
-        for Reaped { database, name, fields, is_gone } in &reaped {
-            if self.journal.is_on() {
-                let words: Vec<&[u8]> =
-                    [&b"HDEL"[..], name].into_iter().chain(fields.iter().map(|field| &**field)).collect();
-                written.push(*database, words.into_iter());
+        let is_heard = self.is_heard();
+        for reaped @ Reaped { database, name, is_gone, .. } in &reaped {
+            if is_heard {
+                self.append(&written_of(reaped, settings), true, now.unix_ms());
             }
             self.invalidate_gone(name);
             self.tell_reaped(settings, *database, name, *is_gone);
-        }
-        if !written.is_empty() {
-            self.journal.append(&written, now.unix_ms());
         }
         drop(shard);
         let count = reaped.iter().map(|reaped| reaped.fields.len()).sum();

@@ -19,6 +19,7 @@ pub mod network;
 pub mod persist;
 mod pubsub;
 pub mod rdb;
+pub mod replicate;
 mod resp;
 mod script;
 mod serve;
@@ -43,4 +44,4 @@ pub use settings::file::{Directive, WrongLine, read as read_config};
 pub use time::Now;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -9,7 +9,7 @@ use crate::client::Client;
 use crate::command::Effects;
 use crate::command::run::{self, Frame};
 use crate::engine::Engine;
-use crate::keyspace::{Found, Keys};
+use crate::keyspace::Keys;
 use crate::persist::journal::Written;
 use crate::resp::Reply;
 use crate::settings::{Events, Settings};
@@ -19,6 +19,13 @@ use crate::waiting::{Place, Rank, Waiter};
 /// The command that takes a key out: at once, or what is behind it later.
 pub(crate) const fn removal(later: bool) -> &'static [u8] {
     if later { b"UNLINK" } else { b"DEL" }
+}
+
+/// Writes down that keys are gone.
+pub(crate) fn write_removed(removed: &[Place], later: bool, written: &mut Written) {
+    for (database, key) in removed {
+        written.push(*database, [removal(later), key].into_iter());
+    }
 }
 
 /// What became of a command that was tried again.
@@ -38,7 +45,7 @@ impl Engine {
     pub(crate) fn settle(&self, settings: &Settings, keys: &mut Keys<'_>, effects: &mut Effects) {
         self.settle_gone(settings, keys, effects);
         if !effects.written.is_empty() {
-            self.journal.append(&effects.written, keys.now_ms());
+            self.append(&effects.written, !effects.is_scattered, keys.now_ms());
             effects.written.clear();
         }
         effects.take_noted(keys);
@@ -63,10 +70,10 @@ impl Engine {
 
     /// Tells the log and everybody of keys that were found to have expired.
     pub(crate) fn settle_gone(&self, settings: &Settings, keys: &mut Keys<'_>, effects: &mut Effects) {
-        self.log_removed(&keys.expired, keys.now_ms());
-        self.log_removed(&keys.emptied, keys.now_ms());
+        let gone = keys.take_untold();
+        self.append_removed(&gone, settings.memory.expires_later, keys.now_ms());
         let is_tracked = self.tracking.is_on();
-        for (database, key) in keys.expired.drain(..) {
+        for (database, key) in std::mem::take(&mut keys.expired) {
             if is_tracked {
                 self.invalidate(&key, None);
                 effects.changed.push((key.clone(), None));
@@ -78,7 +85,7 @@ impl Engine {
                 effects.ready.push((database, key));
             }
         }
-        for (database, key) in keys.emptied.drain(..) {
+        for (database, key) in std::mem::take(&mut keys.emptied) {
             if is_tracked {
                 self.invalidate(&key, None);
                 effects.changed.push((key.clone(), None));
@@ -88,18 +95,18 @@ impl Engine {
                 effects.ready.push((database, key));
             }
         }
+        keys.forget_gone();
     }
 
-    /// Appends to the log that keys are gone which no command took out. Their shards must be locked.
-    pub(crate) fn log_removed(&self, removed: &[Place], now_ms: i64) {
-        if removed.is_empty() || !self.journal.is_on() {
+    /// Tells the log and replicas that keys are gone which no command took out. Their shards must be locked. Each stands for
+    /// itself.
+    pub(crate) fn append_removed(&self, removed: &[Place], later: bool, now_ms: i64) {
+        if removed.is_empty() || !self.is_heard() {
             return;
         }
         let mut written = Written::default();
-        for (database, key) in removed {
-            written.push(*database, [&b"DEL"[..], key].into_iter());
-        }
-        self.journal.append(&written, now_ms);
+        write_removed(removed, later, &mut written);
+        self.append(&written, false, now_ms);
     }
 
     /// Tells whoever listens to events of keys.
@@ -123,6 +130,10 @@ impl Engine {
         self.clients.handle_tick(&settings.clients, now.unix_ms());
         self.lines.handle_tick(now.instant);
         self.tend_clients(&settings);
+        if self.is_loading() {
+            return;
+        }
+        self.tend_replicas(&settings, now);
         self.tend_memory(&settings, now);
         if self.pause.is_on() || self.switches.keeps_expired.is_on() || self.switches.rests.is_on() || settings.imports
         {
@@ -178,11 +189,12 @@ impl Engine {
         let ready = run::find(self, args).expect("it was found before it waited");
         let Some(mut keys) = run::lock(self, settings, ready, (args, None), waiter.database, now) else {
             if let Some(how) = waiter.unclaim() {
-                self.waiting.end(waiter, how);
+                self.waiting.end(waiter, how, &self.replication);
             }
             return (Tried::Later, Vec::new());
         };
-        let kind = keys.peek(keys.key(&place.1)).map(Found::kind);
+        // What has expired since the change was made does not go for a look alone.
+        let kind = keys.kind(keys.key(&place.1));
         let permitted = self.permit(&client, ready.command, args, Context::TopLevel, now.unix_ms());
         let tried = if kind.is_none() && !waiter.awaited.or_gone {
             Tried::Absent
@@ -191,6 +203,9 @@ impl Engine {
             reply.error(denial.error(&client.user.name, ready.command).as_str());
             Tried::Served
         } else if kind == Some(waiter.awaited.kind) || waiter.awaited.or_gone {
+            // Time may have passed since: the command sees what is there now.
+            let now = now.after(self.host.now().saturating_since(now.instant));
+            keys.set_now(now.unix_ms());
             let frame = Frame { engine: self, settings, now, may_wait: true, is_script: false };
             client.meter.begin(self.host.now());
             waiter.card.mailbox.hold();
@@ -207,7 +222,7 @@ impl Engine {
             let wish = waiter.unclaim();
             drop(keys);
             if let Some(how) = wish {
-                self.waiting.end(waiter, how);
+                self.waiting.end(waiter, how, &self.replication);
             }
             return (tried, effects.ready);
         }

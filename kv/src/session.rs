@@ -30,6 +30,8 @@ use crate::waiting::{Wait, Waiter};
 
 /// Bytes of requests that a client may have sent before it has said who it is.
 const STRANGER_BYTES_MAX: usize = 1 << 20;
+/// What a replica is sent lies here up to so many bytes, and then waits in the stream.
+const STREAM_BYTES: usize = 64 << 10;
 /// Room for replies that a connection keeps.
 const OUTPUT_BYTES: usize = 128 << 10;
 /// After how long a request is read again that a slow script has held back.
@@ -156,6 +158,9 @@ impl Session {
             buffer.clear();
             buffer.shrink_to(OUTPUT_BYTES);
             self.sent = 0;
+            if self.client.replica.is_some() {
+                self.client.mailbox.nudge();
+            }
         } else if self.sent > OUTPUT_BYTES && self.sent > buffer.len() / 2 {
             buffer.drain(..self.sent);
             self.sent = 0;
@@ -200,6 +205,7 @@ impl Session {
                 }
             }
         }
+        self.take_stream();
         self.left = input.len() - taken;
         self.client.meter.has_more = false;
         self.client.meter.flush(&self.engine, self.settings.logs.counts_latency);
@@ -256,6 +262,7 @@ impl Session {
     /// The mailbox was woken: takes what lies there.
     pub fn handle_mail(&mut self) -> Next {
         self.take_mail();
+        self.take_stream();
         // Whoever ended a pause has only nudged.
         if !self.engine.pause.is_on() {
             self.release();
@@ -282,6 +289,19 @@ impl Session {
             self.engine.clients.leave(self.client.id);
         }
         self.is_dropped |= mail.farewell.is_some();
+    }
+
+    /// A replica is sent more, as soon as what it was sent has left.
+    fn take_stream(&mut self) {
+        let Some(replica) = self.client.replica.clone() else { return };
+        if self.reply.bytes().len() - self.sent < STREAM_BYTES {
+            let has_more = self.engine.replication.take(&replica, self.reply.buffer());
+            if has_more {
+                // It is looked at again after what it has sent was read.
+                self.client.mailbox.nudge();
+            }
+        }
+        self.client.is_leaving |= replica.is_done();
     }
 
     /// A request that was held back is read again.
@@ -323,10 +343,7 @@ impl Session {
             return;
         }
         self.engine.waiting.leave(&waits.waiter);
-        match waits.waiter.in_vain {
-            b"" => self.reply.null_array(),
-            reply => self.reply.raw(reply),
-        }
+        waits.waiter.reply_in_vain(&self.engine.replication, &mut self.reply);
     }
 
     #[inline]
@@ -365,6 +382,10 @@ impl Session {
         }
         if self.held.is_some() {
             return;
+        }
+        if self.client.replica.is_some() {
+            // Nothing may come between the bytes of the stream.
+            self.reply.rewind(mark);
         }
         let is_about_channels = ends_with(args.get(0), b"subscribe");
         self.client.silence = match self.client.silence {
@@ -414,25 +435,12 @@ impl Session {
         let context = if self.client.transaction.is_some() { Context::Multi } else { Context::TopLevel };
         let permitted = self.engine.permit(&self.client, ready.command, args, context, now.unix_ms());
         permitted.map_err(|denial| denial.error(&self.client.user.name, ready.command))?;
-        if flags.has(Flags::WRITE) {
-            self.refuse_what_is_not_kept()?;
+        let open = self.client.transaction.as_ref();
+        let is_writing_exec = open.is_some_and(|open| open.may_write && transaction::is_exec(ready.command));
+        if flags.has(Flags::WRITE) || is_writing_exec {
+            self.refuse_what_is_not_kept(now)?;
         }
-        let is_resp2 = self.client.protocol == Protocol::Resp2;
-        if is_resp2 && !self.client.subscriptions.is_empty() && !is_for_subscribers(ready) {
-            let name = ready.command.full_name();
-            return Err(Error::text(format!(
-                "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in \
-                 this context"
-            )));
-        }
-        if self.client.is_monitor && (may_write(flags) || flags.has(Flags::READONLY)) {
-            return Err(Error::new("ERR Replica can't interact with the keyspace"));
-        }
-        if !flags.has(Flags::ALLOW_BUSY)
-            && let Some(busy) = self.engine.scripts.running.refusal(now.instant, self.settings.script_ms_max)
-        {
-            return Err(busy);
-        }
+        self.refuse_for_now(ready, now)?;
         // What may run beside a script waits for no shard, and the script has them all.
         if !flags.has(Flags::ALLOW_BUSY) {
             let room = self.make_room(ready, now);
@@ -455,12 +463,11 @@ impl Session {
             self.reply.status("QUEUED");
             return Ok(());
         }
-        self.run_now(ready, args, hint, now);
-        Ok(())
+        self.run_now(ready, args, hint, now)
     }
 
     /// Runs a request that may run. No count of the engine's owners is touched: other workers have it too.
-    fn run_now(&mut self, ready: Ready, args: Args<'_>, hint: Option<Key<'_>>, now: Now) {
+    fn run_now(&mut self, ready: Ready, args: Args<'_>, hint: Option<Key<'_>>, now: Now) -> Result<(), Error> {
         let Self { engine, settings, client, reply, effects, waits, held, .. } = self;
         let database = client.database;
         let keys = match &client.transaction {
@@ -472,8 +479,12 @@ impl Session {
         let Some(mut keys) = keys else {
             // A script holds them. The same request is read again: then the script has ended, or is too slow.
             *held = Some(now.instant + SCRIPT_PATIENCE);
-            return;
+            return Ok(());
         };
+        // Whoever begins to load waits for those that hold keys, so this is still so when the command has run.
+        if engine.is_loading() && (!ready.spec().flags.has(Flags::LOADING) || transaction::is_exec(ready.command)) {
+            return Err(Error::LOADING);
+        }
         let frame = Frame { engine, settings, now, may_wait: true, is_script: false };
         run::run(&frame, ready, args, client, &mut keys, reply, effects);
         reply.set_protocol(client.protocol);
@@ -481,11 +492,38 @@ impl Session {
         if let Some(wait) = effects.wait.take() {
             *waits = Some(begin_wait(engine, client, args, &keys, wait));
         }
-        settle(&frame, effects, keys);
+        settle(&frame, effects, keys, client);
+        Ok(())
     }
 
-    /// Nothing may be written while files cannot be.
-    fn refuse_what_is_not_kept(&self) -> Result<(), Error> {
+    /// What the state of the client or of the engine does not allow.
+    fn refuse_for_now(&self, ready: Ready, now: Now) -> Result<(), Error> {
+        let flags = ready.spec().flags;
+        let is_resp2 = self.client.protocol == Protocol::Resp2;
+        if is_resp2 && !self.client.subscriptions.is_empty() && !is_for_subscribers(ready) {
+            let name = ready.command.full_name();
+            return Err(Error::text(format!(
+                "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in \
+                 this context"
+            )));
+        }
+        if self.engine.is_loading() && !flags.has(Flags::LOADING) {
+            return Err(Error::LOADING);
+        }
+        if (self.client.is_monitor || self.client.replica.is_some()) && (may_write(flags) || flags.has(Flags::READONLY))
+        {
+            return Err(Error::new("ERR Replica can't interact with the keyspace"));
+        }
+        if !flags.has(Flags::ALLOW_BUSY)
+            && let Some(busy) = self.engine.scripts.running.refusal(now.instant, self.settings.script_ms_max)
+        {
+            return Err(busy);
+        }
+        Ok(())
+    }
+
+    /// Nothing may be written while files cannot be, or while there are too few replicas.
+    fn refuse_what_is_not_kept(&self, now: Now) -> Result<(), Error> {
         let files = &self.settings.files;
         if let Some(why) = self.engine.journal.refusal() {
             return Err(Error::text(format!("MISCONF Errors writing to the AOF file: {why}")));
@@ -497,6 +535,9 @@ impl Session {
                  snapshotting fails (stop-writes-on-bgsave-error option). Please check the Valkey logs for details about the \
                  RDB error.",
             ));
+        }
+        if self.engine.lacks_replicas(&self.settings, now) {
+            return Err(Error::NO_REPLICAS);
         }
         Ok(())
     }
@@ -536,13 +577,21 @@ fn begin_wait(engine: &Engine, client: &Client, args: Args<'_>, keys: &Keys<'_>,
     let who = (Arc::clone(&client.card), client.protocol);
     let request = wait.request.take().unwrap_or_else(|| Request::copy(args));
     let waiter = engine.waiting.enter(who, keys.database(), request, &wait);
+    if wait.goal.is_some() {
+        // It may have been reached before it was entered.
+        engine.waiting.reached(&engine.replication);
+        engine.replication.ask();
+    }
     Waits { waiter, deadline: wait.deadline }
 }
 
 /// What follows a command: others are served, subscribers are told.
-fn settle(frame: &Frame<'_>, effects: &mut Effects, mut keys: Keys<'_>) {
+fn settle(frame: &Frame<'_>, effects: &mut Effects, mut keys: Keys<'_>, client: &mut Client) {
     frame.engine.settle(frame.settings, &mut keys, effects);
     drop(keys);
+    if frame.engine.is_heard() {
+        client.written = (frame.engine.replication.end(), frame.engine.journal.end());
+    }
     let mut found = std::mem::take(&mut effects.ready);
     if effects.ran_script {
         effects.ran_script = false;
@@ -595,6 +644,9 @@ impl Drop for Session {
         }
         if self.client.is_monitor {
             self.engine.monitors.end(self.client.id);
+        }
+        if self.client.replica.is_some() {
+            self.engine.replication.leave(self.client.id, self.client.traffic.seen_ms.div_euclid(1_000));
         }
         self.release();
         self.engine.clients.bytes.change(self.told_bytes, 0);

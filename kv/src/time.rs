@@ -1,5 +1,7 @@
 //! What time it is, as a value.
 
+use core::time::Duration;
+
 use ashlar_wire::time::Instant;
 
 /// Two clocks, read together.
@@ -12,6 +14,12 @@ pub struct Now {
 }
 
 impl Now {
+    /// So much later.
+    pub(crate) fn after(self, span: Duration) -> Self {
+        let us = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
+        Self { unix_us: self.unix_us.saturating_add(us), instant: self.instant + span }
+    }
+
     /// Unix time in milliseconds.
     #[must_use]
     pub const fn unix_ms(self) -> i64 {

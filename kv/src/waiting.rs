@@ -29,6 +29,7 @@ use ashlar_wire::time::Instant;
 use crate::client::ClientId;
 use crate::client::card::Card;
 use crate::keyspace::Kind;
+use crate::replicate::{Goal, Replication};
 use crate::resp::{Protocol, Reply, Request};
 
 /// A database and a key in it.
@@ -45,8 +46,8 @@ pub(crate) struct Wait {
     pub(crate) deadline: Option<Instant>,
     /// What runs again, if not the command as it came.
     pub(crate) request: Option<Request>,
-    /// The reply when the time is over; nothing stands for that of a command which found nothing.
-    pub(crate) in_vain: &'static [u8],
+    /// It waits for replicas or the log, and not for a key. It does not run again: the goal makes its reply.
+    pub(crate) goal: Option<Goal>,
 }
 
 /// What must be behind a key for a command that waits for it to run again.
@@ -71,8 +72,8 @@ pub(crate) struct Waiter {
     pub(crate) database: usize,
     pub(crate) protocol: Protocol,
     pub(crate) request: Arc<Request>,
-    /// The reply when the time is over; nothing stands for that of a command which found nothing.
-    pub(crate) in_vain: &'static [u8],
+    /// What makes its reply, if it waits for no key.
+    pub(crate) goal: Option<Goal>,
     keys: Arc<[Box<[u8]>]>,
     /// Whoever sets it first may end the wait: a turn, the deadline, the client's leaving and [`Waiting::release`] compete.
     is_over: Arc<AtomicBool>,
@@ -112,15 +113,24 @@ impl Waiter {
     }
 
     /// The reply of a wait that nobody serves.
-    fn leave_reply(&self, how: Release) {
+    fn leave_reply(&self, how: Release, replication: &Replication) {
         let mut reply = Reply::new(self.protocol);
         match how {
-            Release::TimeOver if self.in_vain.is_empty() => reply.null_array(),
-            Release::TimeOver => reply.raw(self.in_vain),
+            Release::TimeOver => self.reply_in_vain(replication, &mut reply),
             Release::Error => reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
             Release::Gone => return,
         }
         self.card.mailbox.serve(reply.bytes());
+    }
+}
+
+impl Waiter {
+    /// The reply when the time is over.
+    pub(crate) fn reply_in_vain(&self, replication: &Replication, reply: &mut Reply) {
+        match self.goal {
+            Some(goal) => reply.raw(&goal.reply(replication)),
+            None => reply.null_array(),
+        }
     }
 }
 
@@ -132,6 +142,8 @@ type Watcher = (ClientId, Arc<AtomicBool>);
 pub(crate) struct Waiting {
     /// How many keys are waited for or watched: nearly always none, and then nobody locks.
     count: AtomicUsize,
+    /// How many wait for replicas or the log.
+    goals: AtomicUsize,
     lists: Mutex<Lists>,
     turn: Mutex<()>,
 }
@@ -148,6 +160,8 @@ struct Lists {
     last: Rank,
     /// Of one place: by rank. None is empty.
     waiters: BTreeMap<Place, BTreeMap<Rank, Waiter>>,
+    /// Those that wait for no key, but for replicas or the log.
+    goals: BTreeMap<Rank, Waiter>,
     watchers: BTreeMap<Place, Vec<Watcher>>,
 }
 
@@ -196,8 +210,11 @@ impl Waiting {
         let mut lists = self.lists();
         lists.last = Rank(lists.last.0 + 1);
         let (rank, keys, awaited) = (lists.last, wait.keys.clone().into(), wait.awaited);
-        let in_vain = wait.in_vain;
-        let waiter = Waiter { rank, awaited, card, database, protocol, request, in_vain, keys, is_over, wish };
+        let goal = wait.goal;
+        let waiter = Waiter { rank, awaited, card, database, protocol, request, goal, keys, is_over, wish };
+        if goal.is_some() {
+            lists.goals.insert(rank, waiter.clone());
+        }
         for key in &*waiter.keys {
             lists.waiters.entry((database, key.clone())).or_default().insert(rank, waiter.clone());
         }
@@ -231,6 +248,7 @@ impl Waiting {
     /// Takes a command out whose wait has ended.
     pub(crate) fn leave(&self, waiter: &Waiter) {
         let mut lists = self.lists();
+        lists.goals.remove(&waiter.rank);
         for key in &*waiter.keys {
             let place = (waiter.database, key.clone());
             if let Some(waiters) = lists.waiters.get_mut(&place) {
@@ -244,24 +262,37 @@ impl Waiting {
     }
 
     /// Ends the wait of a client, or has it ended by the turn that is trying its command. Says whether the client waits.
-    pub(crate) fn release(&self, client: ClientId, how: Release) -> bool {
+    pub(crate) fn release(&self, client: ClientId, how: Release, replication: &Replication) -> bool {
         let waiter = {
             let lists = self.lists();
-            let mut waiters = lists.waiters.values().flat_map(BTreeMap::values);
+            let mut waiters = lists.waiters.values().flat_map(BTreeMap::values).chain(lists.goals.values());
             waiters.find(|waiter| waiter.card.id == client).cloned()
         };
         let Some(waiter) = waiter else { return false };
         waiter.wish.store(how as u8, Ordering::SeqCst);
         if waiter.claim() {
-            self.end(&waiter, how);
+            self.end(&waiter, how, replication);
         }
         true
     }
 
+    /// Replicas or the log have come further: serves those that waited for that.
+    pub(crate) fn reached(&self, replication: &Replication) {
+        if self.goals.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let waiters: Vec<Waiter> = self.lists().goals.values().cloned().collect();
+        for waiter in waiters {
+            if waiter.goal.is_some_and(|goal| goal.is_reached(replication)) && waiter.claim() {
+                self.end(&waiter, Release::TimeOver, replication);
+            }
+        }
+    }
+
     /// Ends a wait that was claimed, without serving it.
-    pub(crate) fn end(&self, waiter: &Waiter, how: Release) {
+    pub(crate) fn end(&self, waiter: &Waiter, how: Release, replication: &Replication) {
         self.leave(waiter);
-        waiter.leave_reply(how);
+        waiter.leave_reply(how, replication);
     }
 
     /// A transaction watches a key from now on.
@@ -295,11 +326,13 @@ impl Waiting {
     /// Clients whose command waits.
     pub(crate) fn clients(&self) -> usize {
         let lists = self.lists();
-        let clients = lists.waiters.values().flat_map(BTreeMap::values).map(|waiter| waiter.card.id);
+        let waiters = lists.waiters.values().flat_map(BTreeMap::values).chain(lists.goals.values());
+        let clients = waiters.map(|waiter| waiter.card.id);
         clients.collect::<std::collections::BTreeSet<_>>().len()
     }
 
     fn recount(&self, lists: &Lists) {
+        self.goals.store(lists.goals.len(), Ordering::Release);
         self.count.store(lists.waiters.len() + lists.watchers.len(), Ordering::Release);
     }
 

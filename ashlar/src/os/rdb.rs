@@ -19,6 +19,14 @@ const CHUNK_BYTES: usize = 1 << 20;
 /// The file cannot be read, or is damaged: then the engine has a part of its keys, and must not serve. Retry safe with a new
 /// engine once the cause is gone.
 pub fn import(engine: &Engine, path: &Path) -> Result<Imported, Failure> {
+    import_with(engine, path, ImportOptions::default())
+}
+
+/// The same with options.
+///
+/// # Errors
+/// As [`import`].
+pub fn import_with(engine: &Engine, path: &Path, options: ImportOptions) -> Result<Imported, Failure> {
     let cannot_read = |error: io::Error| {
         Failure::world(format!("cannot read `{}`: {error}", path.display()), "give an RDB file that this user may read")
     };
@@ -30,7 +38,7 @@ pub fn import(engine: &Engine, path: &Path) -> Result<Imported, Failure> {
     };
     let mut file = File::open(path).map_err(cannot_read)?;
     let file_bytes = Some(file.metadata().map_err(cannot_read)?.len());
-    let mut import = engine.import_rdb(ImportOptions { file_bytes, ..ImportOptions::default() });
+    let mut import = engine.import_rdb(ImportOptions { file_bytes, ..options });
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
         match file.read(&mut chunk) {

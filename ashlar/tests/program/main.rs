@@ -12,5 +12,6 @@ mod keyvalue;
 mod membership;
 mod mesh;
 mod process;
+mod replicas;
 mod rotation;
 mod up;

@@ -92,10 +92,12 @@ pub(crate) enum Figure {
     Commands,
     /// Since when its replies have been above the soft limit, Unix milliseconds; 0 for not.
     SoftSinceMs,
+    /// Bytes of the stream of commands that it has not taken, if it is a replica.
+    Behind,
 }
 
 impl Figure {
-    const COUNT: usize = Self::SoftSinceMs as usize + 1;
+    const COUNT: usize = Self::Behind as usize + 1;
 }
 
 /// What holds for a client: the letters after `flags=`.

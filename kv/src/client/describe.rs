@@ -105,7 +105,7 @@ impl Line<'_> {
 
     /// Replies that have not left.
     fn output(&mut self) {
-        let unsent = self.card.mailbox.bytes() as u64;
+        let unsent = self.card.mailbox.bytes() as u64 + self.card.get(Figure::Behind);
         let queued = unsent.saturating_sub(OWN_OUTPUT_BYTES);
         self.add("obl", unsent - queued);
         self.add("oll", u64::from(queued > 0));

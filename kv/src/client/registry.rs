@@ -171,7 +171,8 @@ fn is_too_idle(card: &Card, limits: &ClientLimits, now_ms: i64) -> bool {
 /// Whether a client's replies have been above the soft limit for too long.
 fn is_too_slow(card: &Card, limits: &ClientLimits, now_ms: i64) -> bool {
     let limit = limits.output.of(ClientClass::of(card.marks()));
-    let is_above = limit.soft_bytes > 0 && card.mailbox.bytes() as u64 >= limit.soft_bytes;
+    let bytes = card.mailbox.bytes() as u64 + card.get(Figure::Behind);
+    let is_above = limit.soft_bytes > 0 && bytes >= limit.soft_bytes;
     let since_ms = card.get(Figure::SoftSinceMs);
     let now_ms = now_ms.unsigned_abs();
     if !is_above || since_ms == 0 {

@@ -40,6 +40,8 @@ pub(crate) enum Trace {
     Nothing,
     /// Other commands with the same effect, which do not depend on time, chance or order.
     Instead(Vec<Request>),
+    /// The command as it came, but to replicas only and although nothing has changed: a message.
+    ToReplicas,
 }
 
 /// What commands leave behind for whoever ran them.
@@ -51,6 +53,8 @@ pub(crate) struct Effects {
     pub(crate) trace: Trace,
     /// What those before it had.
     pub(crate) written: Written,
+    /// They are about any keys that were met, and no unit.
+    pub(crate) is_scattered: bool,
     pub(crate) events: Vec<KeyEvent>,
     /// Keys that have changed and that somebody waits for.
     pub(crate) ready: Vec<(usize, Box<[u8]>)>,

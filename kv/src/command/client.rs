@@ -205,7 +205,9 @@ fn unblock(call: &mut Call<'_, '_>) -> Result<(), Error> {
         _ => return Err(Error::wrong_subcommand("CLIENT", &call.args[1])),
     };
     let id = call.integer(2)?;
-    let was_waiting = u64::try_from(id).is_ok_and(|id| call.engine.waiting.release(crate::ClientId(id), how));
+    let engine = call.engine;
+    let release = |id| engine.waiting.release(crate::ClientId(id), how, &engine.replication);
+    let was_waiting = u64::try_from(id).is_ok_and(release);
     call.reply.integer(i64::from(was_waiting));
     Ok(())
 }

@@ -217,6 +217,13 @@ impl Engine {
         self.scripts.libraries().iter().map(|library| library.text.clone()).collect()
     }
 
+    /// Forgets all libraries.
+    pub(crate) fn forget_libraries(&self) {
+        let mut libraries = self.scripts.libraries();
+        libraries.clear();
+        self.scripts.count(&libraries);
+    }
+
     /// Adds a library of functions that was kept, in place of one of the same name.
     ///
     /// # Errors

@@ -12,6 +12,7 @@ use crate::identity::NO_HISTORY;
 use crate::keyspace::Counts;
 use crate::persist::snapshot::Purpose;
 use crate::pubsub::Topic;
+use crate::replicate::Phase;
 use crate::settings::parameter;
 use crate::statistics::histogram::Histogram;
 use crate::statistics::rates::Rate;
@@ -234,14 +235,18 @@ fn stats(call: &Call<'_, '_>, section: &mut Section) {
         ("total_net_input_bytes", totals.bytes_in),
         ("total_net_output_bytes", totals.bytes_out),
         ("total_net_repl_input_bytes", 0),
-        ("total_net_repl_output_bytes", 0),
+        ("total_net_repl_output_bytes", load(&engine.replication.sent_bytes)),
     ]);
     section.put("instantaneous_input_kbps", kib(bytes_in));
     section.put("instantaneous_output_kbps", kib(bytes_out));
     section.put("instantaneous_input_repl_kbps", kib(0));
     section.put("instantaneous_output_repl_kbps", kib(0));
     section.put("rejected_connections", load(&clients.rejected));
-    section.put_all([("sync_full", 0), ("sync_partial_ok", 0), ("sync_partial_err", 0)]);
+    section.put_all([
+        ("sync_full", load(&engine.replication.full)),
+        ("sync_partial_ok", load(&engine.replication.partial)),
+        ("sync_partial_err", load(&engine.replication.refused)),
+    ]);
     keys_stats(call, section);
     section.put_all([
         ("pubsub_channels", engine.pubsub.topics(Topic::Channel).len() as u64),
@@ -302,20 +307,36 @@ fn keys_stats(call: &Call<'_, '_>, section: &mut Section) {
 
 fn replication(call: &Call<'_, '_>, section: &mut Section) {
     section.put("role", "master");
-    section.put("connected_slaves", 0);
-    if shown(call, "min-replicas-to-write") != "0" && shown(call, "min-replicas-max-lag") != "0" {
-        section.put("min_slaves_good_slaves", 0);
+    let (replication, now_s) = (&call.engine.replication, call.now.unix_ms().div_euclid(1_000));
+    let replicas = replication.replicas();
+    section.put("connected_slaves", replicas.len());
+    let (min, lag_s_max) = (call.settings.replication.good_min, call.settings.replication.good_lag_s);
+    if min > 0 && lag_s_max > 0 {
+        section.put("min_slaves_good_slaves", replication.good(lag_s_max, now_s));
+    }
+    for (number, replica) in replicas.iter().enumerate() {
+        let phase = replica.phase();
+        let lag_s = if phase == Phase::Online { replica.lag_s(now_s) } else { 0 };
+        let state = match phase {
+            Phase::Waits(_) | Phase::Spools => "wait_bgsave",
+            Phase::Sends => "send_bulk",
+            Phase::Online => "online",
+        };
+        let (host, port, offset) = (replica.host(), replica.introduction.port, replica.acknowledged());
+        let line = format!("ip={host},port={port},state={state},offset={offset},lag={lag_s},type=replica");
+        section.put(&format!("slave{number}"), line);
     }
     section.put("replicas_waiting_psync", 0);
     section.put("master_failover_state", "no-failover");
     section.put("master_replid", call.engine.identity.history());
     section.put("master_replid2", NO_HISTORY);
-    section.put("master_repl_offset", 0);
+    let figures = replication.figures();
+    section.put("master_repl_offset", figures.end);
     section.put("second_repl_offset", -1);
-    section.put("repl_backlog_active", 0);
-    section.put("repl_backlog_size", shown(call, "repl-backlog-size"));
-    section.put("repl_backlog_first_byte_offset", 0);
-    section.put("repl_backlog_histlen", 0);
+    section.put("repl_backlog_active", u8::from(figures.is_on));
+    section.put("repl_backlog_size", call.settings.replication.backlog_bytes);
+    section.put("repl_backlog_first_byte_offset", figures.first);
+    section.put("repl_backlog_histlen", figures.len);
 }
 
 fn cpu(call: &Call<'_, '_>, section: &mut Section) {

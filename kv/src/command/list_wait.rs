@@ -32,7 +32,7 @@ const fn pop_of(end: End) -> &'static [u8] {
 fn wait(call: &mut Call<'_, '_>, keys: Range<usize>, deadline: Option<ashlar_wire::time::Instant>) {
     let keys = keys.map(|at| call.args[at].into()).collect();
     let awaited = Awaited { kind: Kind::List, or_gone: false };
-    call.wait(Wait { keys, awaited, deadline, request: None, in_vain: b"" });
+    call.wait(Wait { keys, awaited, deadline, request: None, goal: None });
 }
 
 fn pop(call: &mut Call<'_, '_>, end: End) -> Result<(), Error> {

@@ -46,6 +46,7 @@ pub(crate) mod space;
 pub(crate) mod spec;
 pub(crate) mod stream;
 pub(crate) mod string;
+mod sync;
 pub(crate) mod transaction;
 
 pub(crate) use call::{Effects, Run};
@@ -99,5 +100,6 @@ const FAMILIES: &[&[(&str, Run)]] = &[
     stream::info::RUNS,
     stream::read::RUNS,
     string::RUNS,
+    sync::RUNS,
     transaction::RUNS,
 ];

@@ -69,9 +69,6 @@ fn bgrewriteaof(call: &mut Call<'_, '_>) -> Result<(), Error> {
     if matches!(state.running, Some((Purpose::LogBase, _))) {
         return Err(Error::new("ERR Background append only file rewriting already in progress"));
     }
-    if !call.engine.journal.is_on() {
-        return Err(Error::new("ERR There is no append log: CONFIG SET appendonly yes begins one"));
-    }
     saves.want(Purpose::LogBase);
     call.reply.status(if state.running.is_some() {
         "Background append only file rewriting scheduled"

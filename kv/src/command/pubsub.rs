@@ -1,6 +1,6 @@
 //! SUBSCRIBE, PUBLISH and what belongs to them.
 
-use super::call::{Call, Run};
+use super::call::{Call, Run, Trace};
 use super::help;
 use crate::error::Error;
 use crate::glob;
@@ -99,12 +99,14 @@ pub(super) fn unsubscribe_all(call: &mut Call<'_, '_>) {
 
 fn publish(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let count = call.engine.pubsub.publish(&call.args[1], &call.args[2]);
+    call.effects.trace = Trace::ToReplicas;
     call.reply.count(count);
     Ok(())
 }
 
 fn spublish(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let count = call.engine.pubsub.publish_shard(&call.args[1], &call.args[2]);
+    call.effects.trace = Trace::ToReplicas;
     call.reply.count(count);
     Ok(())
 }

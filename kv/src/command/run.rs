@@ -3,6 +3,7 @@
 use ashlar_wire::time::Instant;
 
 use super::call::{Call, Effects, Run, Trace};
+use super::debug;
 use super::spec::keys::keys_of;
 use super::spec::table::{self, COMMANDS, COMMANDS_COUNT, Command};
 use super::spec::{Begin, Find, Flags, Search, Spec};
@@ -10,7 +11,9 @@ use crate::client::Client;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::keyspace::{AccessClock, Expired, Key, Keys, Lock, Manner, Slot};
+use crate::persist::journal::Readers;
 use crate::resp::{Args, Reply, Request};
+use crate::serve::write_removed;
 use crate::settings::{Events, Settings};
 use crate::statistics::command_log::Seen;
 use crate::statistics::meter::{Outcome, Ran};
@@ -233,6 +236,7 @@ pub(crate) fn lock<'e>(
 ) -> Option<Keys<'e>> {
     let access = access(settings, now);
     let is_slow = engine.scripts.running.slow();
+    let reads_files = engine.saves.is_served() && debug::reads_files(ready.command, args);
     let lock = |wanted: Lock<'_>| engine.keyspace.lock_unless(wanted, (database, now.unix_ms()), access, is_slow);
     match ready.needs {
         Needs::Nothing => lock(Lock::Nothing),
@@ -246,6 +250,8 @@ pub(crate) fn lock<'e>(
             slots(ready, args, &mut found);
             lock(Lock::Slots(&found))
         }
+        // It waits for another thread that wants them.
+        Needs::Everything if reads_files => lock(Lock::Nothing),
         Needs::Everything => lock(Lock::Everything),
     }
 }
@@ -336,14 +342,31 @@ pub(crate) fn run(
         engine.monitors.show(client, ready.command, args, frame.is_script, now);
     }
     let trace = std::mem::take(&mut effects.trace);
-    if engine.journal.is_on() {
-        match trace {
-            Trace::AsIs if effects.changes == changes || ready.nature.runs_others => {}
-            Trace::AsIs => effects.written.push(database, args.from(0)),
-            Trace::Nothing => {}
-            Trace::Instead(requests) => {
-                requests.iter().for_each(|request| effects.written.push(database, request.args().from(0)));
-            }
+    if engine.is_heard() {
+        let has_changed = effects.changes != changes;
+        write_down(frame, ready, args, (database, trace, has_changed), keys, effects);
+    }
+}
+
+/// Writes down for the log and replicas what a command did; keys that were found to have expired before what it did itself.
+fn write_down(
+    frame: &Frame<'_>,
+    ready: Ready,
+    args: Args<'_>,
+    (database, trace, has_changed): (usize, Trace, bool),
+    keys: &mut Keys<'_>,
+    effects: &mut Effects,
+) {
+    let gone = keys.take_untold();
+    write_removed(&gone, frame.settings.memory.expires_later, &mut effects.written);
+    effects.is_scattered = ready.spec().flags.has(Flags::TOUCHES_ARBITRARY_KEYS);
+    match trace {
+        Trace::AsIs if !has_changed || ready.nature.runs_others => {}
+        Trace::AsIs => effects.written.push(database, args.from(0)),
+        Trace::ToReplicas => effects.written.push_for(Readers::Replicas, database, args.from(0)),
+        Trace::Nothing => {}
+        Trace::Instead(requests) => {
+            requests.iter().for_each(|request| effects.written.push(database, request.args().from(0)));
         }
     }
 }

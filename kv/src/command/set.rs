@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::keyspace::{Expiry, Key, Keys};
 use crate::resp::Request;
 use crate::resp::number::parse_i64;
+use crate::serve::removal;
 use crate::settings::Events;
 use crate::value::set::{self, Set};
 
@@ -164,7 +165,7 @@ fn pop_many(call: &mut Call<'_, '_>) -> Result<(), Error> {
     };
     let popped = count.min(set.len());
     let is_all = popped == set.len();
-    let mut removal: Request = [b"SREM", key.bytes].into_iter().collect();
+    let mut removed: Request = [b"SREM", key.bytes].into_iter().collect();
     call.reply.set(popped);
     set.pop_many(
         count,
@@ -173,11 +174,13 @@ fn pop_many(call: &mut Call<'_, '_>) -> Result<(), Error> {
         || engine.draw(),
         |member| {
             bulk(call.reply, member);
-            removal.push(&member.to_vec());
+            removed.push(&member.to_vec());
         },
     );
     changed(call, key, "spop", popped);
-    call.trace(vec![if is_all { [b"DEL", key.bytes].into_iter().collect() } else { removal }]);
+    let removal_of_all = || [removal(call.settings.memory.replaces_later), key.bytes].into_iter().collect();
+    let instead = if is_all { removal_of_all() } else { removed };
+    call.trace(vec![instead]);
     remove_if_empty(call, key);
     Ok(())
 }

@@ -187,12 +187,11 @@ impl Engine {
         (used, before.max(used))
     }
 
-    /// Bytes in use that make no key go: what waits for the log.
+    /// Bytes in use that make no key go: what waits for the log, and for replicas that are behind.
     pub(crate) fn uncounted_memory(&self) -> u64 {
-        if !self.journal.is_on() {
-            return 0;
-        }
-        self.journal.end().saturating_sub(self.journal.released())
+        let journal = &self.journal;
+        let log = if journal.is_on() { journal.end().saturating_sub(journal.released()) } else { 0 };
+        log + self.replication.excess_bytes()
     }
 
     /// Bytes above the limit.
@@ -258,7 +257,7 @@ impl Engine {
             }
             let Some(evicted) = shard.evict(choice, || self.draw()) else { continue };
             let place = (evicted.database, evicted.name);
-            self.log_removed(std::slice::from_ref(&place), now.unix_ms());
+            self.append_removed(std::slice::from_ref(&place), settings.memory.evicts_later, now.unix_ms());
             self.invalidate_gone(&place.1);
             if settings.events.has(Events::EVICTED) {
                 self.publish_event(settings, "evicted", place.0, &place.1);

@@ -28,6 +28,9 @@ pub(crate) struct Report {
     pub(crate) start: u64,
     pub(crate) clients: u64,
     pub(crate) replicas: u64,
+    /// What is kept of the stream for replicas, and what may be for such that come back.
+    pub(crate) backlog: u64,
+    pub(crate) backlog_max: u64,
     /// What waits for the log.
     pub(crate) log: u64,
     pub(crate) scripts: u64,
@@ -40,7 +43,7 @@ impl Report {
     /// What is not data.
     pub(crate) fn overhead(&self) -> u64 {
         let tables: u64 = self.databases.iter().map(|tables| tables.main + tables.expires).sum();
-        self.start + self.clients + self.replicas + self.log + self.scripts + tables
+        self.start + self.clients + self.replicas + self.backlog + self.log + self.scripts + tables
     }
 
     /// What is data.
@@ -96,7 +99,9 @@ impl Engine {
             start: self.memory.start_bytes(),
             clients: taken(&clients),
             replicas: taken(&replicas),
-            log: self.uncounted_memory(),
+            backlog: self.replication.figures().memory,
+            backlog_max: self.settings().replication.backlog_bytes,
+            log: self.uncounted_memory() - self.replication.excess_bytes(),
             scripts: self.scripts.eval_figures()[1] as u64,
             keys: bytes(count.sum()),
             databases,

@@ -214,6 +214,7 @@ impl Keyspace {
             emptied: Vec::new(),
             manner: Manner::default(),
             noted: Vec::new(),
+            told: (0, 0),
         }
     }
 }
@@ -346,6 +347,8 @@ pub(crate) struct Keys<'a> {
     manner: Manner,
     /// In the order in which it happened.
     noted: Vec<(Noted, usize, Box<[u8]>)>,
+    /// How many of both the log and replicas know of.
+    told: (usize, usize),
 }
 
 impl<'a> Keys<'a> {
@@ -392,6 +395,35 @@ impl<'a> Keys<'a> {
     /// How uses are noted.
     pub(crate) fn access(&self) -> AccessClock {
         self.access
+    }
+
+    /// Keys expire by this time from now on.
+    pub(crate) fn set_now(&mut self, now_ms: i64) {
+        self.now_ms = now_ms;
+    }
+
+    /// The kind of what is behind a key, unless it has expired; it stays then.
+    pub(crate) fn kind(&self, key: Key<'_>) -> Option<Kind> {
+        let shard = self.shard(key.slot);
+        let record = shard.record(shard.find(self.database, key)?);
+        shard.is_live(record, self.seen_ms()).then(|| record.kind())
+    }
+
+    /// Keys that were found to be gone since the last call, and that the log and replicas do not know of.
+    pub(crate) fn take_untold(&mut self) -> Vec<(usize, Box<[u8]>)> {
+        if self.expired.len() == self.told.0 && self.emptied.len() == self.told.1 {
+            return Vec::new();
+        }
+        let untold = self.expired[self.told.0..].iter().chain(&self.emptied[self.told.1..]).cloned().collect();
+        self.told = (self.expired.len(), self.emptied.len());
+        untold
+    }
+
+    /// Everybody knows of all keys that were found to be gone.
+    pub(crate) fn forget_gone(&mut self) {
+        self.expired.clear();
+        self.emptied.clear();
+        self.told = (0, 0);
     }
 
     /// The time that keys expire by, Unix milliseconds.

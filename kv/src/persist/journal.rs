@@ -24,24 +24,67 @@ const UNIT_BYTES_MAX: usize = 1 << 20;
 /// What may wait to be written before clients must wait, bytes.
 const WAITING_BYTES_MAX: u64 = 64 << 20;
 
-/// What one command, transaction or script has to say to the log.
+/// What one command, transaction or script has to say to the log and to replicas.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
     /// Commands, in RESP.
     bytes: Vec<u8>,
-    /// The database of each run of commands, and where the run ends.
-    runs: Vec<(usize, usize)>,
+    runs: Vec<Run>,
+    commands: usize,
+}
+
+/// Commands in a row for the same database and the same readers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Run {
+    database: usize,
+    readers: Readers,
+    /// Where it ends in the bytes.
+    end: usize,
+}
+
+/// Who gets a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Readers {
+    /// The log and replicas.
+    All,
+    /// Replicas only: it changes nothing that is kept.
+    Replicas,
 }
 
 impl Written {
     /// Adds a command that was run in a database.
     pub(crate) fn push<'a>(&mut self, database: usize, words: impl ExactSizeIterator<Item = &'a [u8]>) {
+        self.push_for(Readers::All, database, words);
+    }
+
+    /// The same for some readers.
+    pub(crate) fn push_for<'a>(
+        &mut self,
+        readers: Readers,
+        database: usize,
+        words: impl ExactSizeIterator<Item = &'a [u8]>,
+    ) {
         encode_request(words, &mut self.bytes);
+        self.commands += 1;
         let end = self.bytes.len();
         match self.runs.last_mut() {
-            Some(last) if last.0 == database => last.1 = end,
-            _ => self.runs.push((database, end)),
+            Some(last) if last.database == database && last.readers == readers => last.end = end,
+            _ => self.runs.push(Run { database, readers, end }),
         }
+    }
+
+    /// How many commands there are.
+    pub(crate) fn commands(&self) -> usize {
+        self.commands
+    }
+
+    /// Commands in RESP, in runs of one database each, and who gets them.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = (usize, Readers, &[u8])> {
+        let mut from = 0;
+        self.runs.iter().map(move |run| {
+            let begin = std::mem::replace(&mut from, run.end);
+            (run.database, run.readers, &self.bytes[begin..run.end])
+        })
     }
 
     /// Whether there is nothing to say.
@@ -52,13 +95,14 @@ impl Written {
     /// Forgets everything, and keeps the room for more.
     pub(crate) fn clear(&mut self) {
         self.runs.clear();
+        self.commands = 0;
         self.bytes.clear();
         self.bytes.shrink_to(UNIT_BYTES_MAX);
     }
 }
 
 /// A request, as clients send it.
-fn encode_request<'a>(words: impl ExactSizeIterator<Item = &'a [u8]>, into: &mut Vec<u8>) {
+pub(crate) fn encode_request<'a>(words: impl ExactSizeIterator<Item = &'a [u8]>, into: &mut Vec<u8>) {
     let head = |mark: u8, number: usize, into: &mut Vec<u8>| {
         into.push(mark);
         let number = i64::try_from(number).expect("lengths in memory fit 63 bits");
@@ -176,15 +220,13 @@ impl Journal {
     pub(crate) fn append(&self, written: &Written, unix_ms: i64) {
         let mut waiting = self.waiting();
         let before = waiting.bytes.len();
-        let mut from = 0;
-        for (database, end) in &written.runs {
-            waiting.append(unix_ms, *database, &written.bytes[from..*end]);
-            from = *end;
+        for (database, _, commands) in written.runs().filter(|(_, readers, _)| *readers == Readers::All) {
+            waiting.append(unix_ms, database, commands);
         }
         let more = bytes(waiting.bytes.len() - before);
         self.end.fetch_add(more, Ordering::AcqRel);
         drop(waiting);
-        if before == 0 {
+        if before == 0 && more > 0 {
             self.wake();
         }
     }

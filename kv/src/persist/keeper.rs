@@ -159,6 +159,7 @@ impl<F: Folder> Keeper<F> {
         }
         let released = if sync == LogSync::Always { self.log.durable() } else { self.log.end() };
         self.engine.journal.release(released);
+        self.engine.note_durable(self.log.durable());
         if now >= self.appended + MARK_AFTER {
             self.log.mark()?;
         }

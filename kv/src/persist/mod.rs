@@ -30,5 +30,5 @@ pub use journal::Journal;
 pub use keeper::{Keeper, NewBase};
 pub use log::{Log, LogError};
 pub use replay::Replay;
-pub use saves::{SavePoint, Saves};
+pub use saves::{Load, SavePoint, Saves};
 pub use snapshot::Snapshot;

@@ -22,6 +22,30 @@ pub struct Saves {
     has_failed: AtomicBool,
 }
 
+/// Data that is read from files again, while nobody is served: `DEBUG LOADAOF` and `DEBUG RELOAD`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Load {
+    /// From the append log.
+    Log,
+    /// From a dump.
+    Dump {
+        /// Which is written before.
+        is_saved: bool,
+        /// What is there is forgotten.
+        is_flushed: bool,
+        /// What is there is replaced; it is an error otherwise.
+        merges: bool,
+    },
+}
+
+/// How far a load is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Loading {
+    Wanted(Load),
+    Running,
+    Ended(Result<(), String>),
+}
+
 /// What is known of snapshots.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct State {
@@ -43,6 +67,7 @@ pub struct State {
     pub log_bytes: (u64, u64),
     /// When the engine had its data, Unix seconds: counts as a dump.
     pub loaded_s: i64,
+    load: Option<Loading>,
 }
 
 impl State {
@@ -50,6 +75,8 @@ impl State {
         match purpose {
             Purpose::Dump => self.wants_dump = true,
             Purpose::LogBase => self.wants_base = true,
+            // Replicas say so themselves.
+            Purpose::Replicas => {}
         }
     }
 
@@ -143,6 +170,52 @@ impl Saves {
         }
         let record = if purpose == Purpose::Dump { &state.dumps } else { &state.bases };
         !state.is_pending(purpose) && record.failed_s.is_none()
+    }
+
+    /// Has data read from files again, and waits for that. The caller holds no keys.
+    ///
+    /// # Errors
+    /// Why data is missing now, in words.
+    pub(crate) fn load_and_wait(&self, load: Load) -> Result<(), String> {
+        let mut state = self.state();
+        if state.load.is_some() {
+            return Err("somebody else loads".to_owned());
+        }
+        state.load = Some(Loading::Wanted(load));
+        loop {
+            match state.load.take() {
+                Some(Loading::Ended(result)) => return result,
+                _ if !self.is_served() => return Err("the engine stops".to_owned()),
+                other => state.load = other,
+            }
+            state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// What is to be read from files again, if anything. It counts as begun.
+    pub fn next_load(&self) -> Option<Load> {
+        let mut state = self.state();
+        let Some(Loading::Wanted(load)) = state.load else { return None };
+        state.load = Some(Loading::Running);
+        Some(load)
+    }
+
+    /// What was begun has ended.
+    pub fn end_load(&self, result: Result<(), String>) {
+        self.state().load = Some(Loading::Ended(result));
+        self.ended.notify_all();
+    }
+
+    /// Something else than was asked for is being taken, until [`Saves::end_other`].
+    pub fn begin_other(&self, purpose: Purpose, now_s: i64) {
+        let mut state = self.state();
+        (state.running, state.is_cancelled) = (Some((purpose, now_s)), false);
+    }
+
+    /// It has ended.
+    pub fn end_other(&self) {
+        self.state().running = None;
+        self.ended.notify_all();
     }
 
     /// Whether a base that failed may be tried again by itself.

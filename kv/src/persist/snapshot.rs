@@ -12,8 +12,9 @@ use std::sync::Arc;
 use crate::command::run;
 use crate::engine::Engine;
 pub use crate::keyspace::Loss;
-use crate::keyspace::{Lock, Saved};
+use crate::keyspace::{Lock, Saved, Shard};
 use crate::rdb::{Encoder, Version, Writer, with_facts};
+use crate::replicate::FullSync;
 use crate::time::Now;
 
 /// What one step saves of a shard before it lets go of it, bytes.
@@ -26,6 +27,8 @@ pub enum Purpose {
     Dump,
     /// The log begins with it: the journal is cut.
     LogBase,
+    /// Replicas begin with it.
+    Replicas,
 }
 
 /// What a step came to.
@@ -37,6 +40,17 @@ pub enum Step {
     Done,
     /// It becomes no snapshot. Begin another.
     Lost(Loss),
+}
+
+/// What a snapshot has.
+#[derive(Debug, Clone, Copy)]
+struct Plan {
+    /// At least.
+    version: Version,
+    takes_fields: bool,
+    is_log_base: bool,
+    has_keys: bool,
+    has_functions: bool,
 }
 
 /// A snapshot that is being taken.
@@ -65,25 +79,55 @@ impl Snapshot {
     /// Another snapshot of this engine is not over.
     #[must_use]
     pub fn begin(engine: Arc<Engine>, purpose: Purpose, takes_fields: bool, now: Now) -> Self {
-        let settings = engine.settings();
-        let encoder = || Encoder::new(settings.compresses, settings.list_fill);
         let version = if takes_fields { Version::Valkey80 } else { Version::Redis11 };
         let is_log_base = purpose == Purpose::LogBase;
-        let mut writer = with_facts(now, is_log_base, |facts| Writer::begin(version, encoder(), facts));
+        let plan = Plan { version, takes_fields, is_log_base, has_keys: true, has_functions: true };
+        Self::cut(engine, plan, now, |engine| if is_log_base { engine.journal.cut() } else { 0 })
+    }
+
+    /// Begins one that replicas begin with; for them the stream of commands goes on from here.
+    ///
+    /// # Panics
+    /// Another snapshot of this engine is not over.
+    #[must_use]
+    pub fn begin_sync(engine: Arc<Engine>, sync: &FullSync, now: Now) -> Self {
+        let plan = Plan {
+            version: sync.version(),
+            // Who cannot read them must say so itself: without them it would have other data.
+            takes_fields: true,
+            is_log_base: false,
+            has_keys: sync.wants_keys(),
+            has_functions: sync.wants_functions(),
+        };
+        Self::cut(engine, plan, now, |_| {
+            sync.begin();
+            0
+        })
+    }
+
+    fn cut(engine: Arc<Engine>, plan: Plan, now: Now, at_cut: impl FnOnce(&Engine) -> u64) -> Self {
+        let settings = engine.settings();
         let clock = run::access(&settings, now);
         let mut keys = engine.keyspace.lock(Lock::Everything, 0, now.unix_ms(), clock);
-        for number in 0..engine.keyspace.shards() {
-            keys.shard_at(number).begin_cut(encoder(), clock, takes_fields);
+        let has_fields = plan.has_keys && keys.shards().any(Shard::has_expiring_fields);
+        let version = if has_fields && plan.takes_fields { Version::Valkey80 } else { plan.version };
+        let encoder = || Encoder::new(settings.compresses, settings.list_fill).of_version(version);
+        let mut writer = with_facts(now, plan.is_log_base, |facts| Writer::begin(version, encoder(), facts));
+        let shards = engine.keyspace.shards();
+        if plan.has_keys {
+            (0..shards).for_each(|number| keys.shard_at(number).begin_cut(encoder(), clock, plan.takes_fields));
         }
-        engine.libraries().iter().for_each(|text| writer.library(text));
-        let position = if is_log_base { engine.journal.cut() } else { 0 };
+        if plan.has_functions {
+            engine.libraries().iter().for_each(|text| writer.library(text));
+        }
+        let position = at_cut(&engine);
         drop(keys);
         Self {
             engine,
             writer: Some(writer),
             last: Vec::new(),
             position,
-            shard: 0,
+            shard: if plan.has_keys { 0 } else { shards },
             other: 0,
             database: None,
             loss: None,

@@ -2,6 +2,8 @@
 
 /// The version that is written unless something needs `VERSION_VALKEY`, and that every payload without such a thing has.
 pub(super) const VERSION: u16 = 11;
+/// The version before it, of Redis 7.0: without packed sets, and without the times at which consumers were active.
+pub(super) const VERSION_REDIS_7: u16 = 10;
 /// The version of Valkey 9, the greatest that is read.
 pub(super) const VERSION_VALKEY: u16 = 80;
 /// Versions from here to before `VERSION_VALKEY` belong to Redis after it left the common format.

@@ -3,6 +3,7 @@
 use super::code::{container, kind, length, opcode};
 use super::listpack::Listpack;
 use super::lzf::Compressor;
+use super::writer::Version;
 use crate::memory::packed::{Digits, Packed, Piece, parse_integer};
 use crate::value::hash::Hash;
 use crate::value::list::{Fill, List};
@@ -73,6 +74,8 @@ pub(crate) struct Encoder {
     compressor: Option<Compressor>,
     compresses: bool,
     list_fill: Fill,
+    /// What only version 11 and later have is written in an older form.
+    is_old: bool,
     /// A packed form before it is written.
     packed: Vec<u8>,
 }
@@ -80,7 +83,21 @@ pub(crate) struct Encoder {
 impl Encoder {
     /// `compresses` is `rdbcompression`, and `list_fill` `list-max-listpack-size`: longer elements stand alone.
     pub(crate) fn new(compresses: bool, list_fill: Fill) -> Self {
-        Self { compressor: None, compresses, list_fill, packed: Vec::new() }
+        Self { compressor: None, compresses, list_fill, is_old: false, packed: Vec::new() }
+    }
+
+    /// The same for a file of some version.
+    pub(crate) fn of_version(self, version: Version) -> Self {
+        Self { is_old: version == Version::Redis10, ..self }
+    }
+
+    /// The number of the type that a value is written as.
+    fn kind(&self, value: Value<'_>) -> u8 {
+        match value.kind() {
+            kind::SET_LISTPACK if self.is_old => kind::SET,
+            kind::STREAM_3 if self.is_old => kind::STREAM_2,
+            kind => kind,
+        }
     }
 
     /// Appends a key with everything that belongs to it.
@@ -97,14 +114,14 @@ impl Encoder {
         if let Some(frequency) = frequency {
             out.extend_from_slice(&[opcode::FREQUENCY, frequency]);
         }
-        out.push(value.kind());
+        out.push(self.kind(value));
         self.text(key, out);
         self.body(value, out);
     }
 
     /// Appends the type of a value, and the value.
     pub(crate) fn value(&mut self, value: Value<'_>, out: &mut Vec<u8>) {
-        out.push(value.kind());
+        out.push(self.kind(value));
         self.body(value, out);
     }
 
@@ -182,7 +199,7 @@ impl Encoder {
                 [width, set.len()].map(|number| u32::try_from(number).expect("limited to 2^30 integers"));
             let blob = [&width.to_le_bytes(), &len.to_le_bytes(), bytes].concat();
             self.text(&blob, out);
-        } else if let Some(packed) = set.packed() {
+        } else if let Some(packed) = set.packed().filter(|_| !self.is_old) {
             self.pieces(packed.iter(), out);
         } else {
             push_length(len_of(set.len()), out);

@@ -1,12 +1,14 @@
 //! Files: a head, facts, libraries, databases of keys, an end with the checksum.
 
-use super::code::{VERSION, VERSION_VALKEY, opcode};
+use super::code::{VERSION, VERSION_REDIS_7, VERSION_VALKEY, opcode};
 use super::crc::Crc;
 use super::encode::{Attributes, Encoder, Value, len_of, push_length};
 
 /// What a file says it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Version {
+    /// `REDIS0010`, for replicas that do not say what they read: Redis 7.0 reads nothing newer.
+    Redis10,
     /// `REDIS0011`, which everything reads.
     Redis11,
     /// `VALKEY080`, for hashes with fields that expire.
@@ -28,6 +30,7 @@ impl Writer {
     /// Begins a file.
     pub(crate) fn begin(version: Version, encoder: Encoder, facts: &[Fact<'_>]) -> Self {
         let head = match version {
+            Version::Redis10 => format!("REDIS{VERSION_REDIS_7:04}"),
             Version::Redis11 => format!("REDIS{VERSION:04}"),
             Version::Valkey80 => format!("VALKEY{VERSION_VALKEY:03}"),
         };

@@ -188,6 +188,10 @@ impl Script<'_, '_, '_> {
         if self.is_readonly && (flags.has(Flags::WRITE) || flags.has(Flags::MAY_REPLICATE)) {
             return Err(Error::new("ERR Write commands are not allowed from read-only scripts."));
         }
+        let is_alone = flags.has(Flags::WRITE) && engine.lacks_replicas(self.call.settings, *now);
+        if is_alone && self.call.effects.changes == self.before {
+            return Err(Error::NO_REPLICAS);
+        }
         // What has changed something already must not stop half-way.
         let has_written = self.call.effects.changes != self.before;
         if client.is_memory_full && !self.may_fill && !has_written && flags.has(Flags::DENYOOM) {

@@ -7,6 +7,7 @@ pub(crate) mod file;
 pub(crate) mod form;
 mod memory;
 pub(crate) mod parameter;
+mod replication;
 pub(crate) mod table;
 mod value;
 
@@ -21,6 +22,7 @@ use crate::value::list::Fill;
 use crate::value::stream::NodeLimits;
 use crate::value::{hash, set, zset};
 use memory::MemorySettings;
+use replication::ReplicationSettings;
 
 /// Which keyspace events are published: the letters of `notify-keyspace-events`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -219,6 +221,8 @@ pub(crate) struct Settings {
     pub(crate) imports: bool,
     /// How keys and clients are chosen that go when memory is full.
     pub(crate) memory: MemorySettings,
+    /// What replicas get.
+    pub(crate) replication: ReplicationSettings,
 }
 
 impl Default for Settings {
@@ -252,6 +256,7 @@ impl Default for Settings {
             clients: ClientLimits::default(),
             imports: false,
             memory: MemorySettings::default(),
+            replication: ReplicationSettings::default(),
         }
     }
 }

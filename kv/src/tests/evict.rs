@@ -187,7 +187,7 @@ fn others_are_told() {
     let batch = engine.journal().take().batch;
     let units = decode_batch(&batch).unwrap();
     let commands: String = units.iter().map(|unit| String::from_utf8_lossy(unit.commands)).collect();
-    assert_eq!(commands.matches("*2\r\n$3\r\nDEL\r\n$9\r\nkey:").count(), 1_000, "{commands}");
+    assert_eq!(commands.matches("*2\r\n$6\r\nUNLINK\r\n$9\r\nkey:").count(), 1_000, "{commands}");
 }
 
 #[test]

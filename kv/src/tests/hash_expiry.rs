@@ -311,7 +311,7 @@ fn expired_fields_go_by_themselves() {
     assert_eq!(super::readable(&talk.mail(listener)).matches("hexpired").count(), 2, "of both databases");
     talk.wait(100);
     talk.tick();
-    assert_eq!(logged(&talk), "*3 $4 HDEL $1 k $1 x ");
+    assert_eq!(logged(&talk), "*3 $4 HDEL $1 k $1 x *2 $6 UNLINK $1 k ");
     let heard = super::readable(&talk.mail(listener));
     assert!(
         heard.contains("\"__keyevent@0__:hexpired\" \"k\"") && heard.contains("\"__keyevent@0__:del\" \"k\""),
@@ -347,7 +347,7 @@ fn a_hash_without_live_fields_is_not_there() {
     ] {
         assert_eq!(talk.say(0, line), reply, "{line}");
     }
-    assert_eq!(logged(&talk), "*2 $3 DEL $1 h *3 $3 SET $1 h $1 1 ");
+    assert_eq!(logged(&talk), "*2 $6 UNLINK $1 h *3 $3 SET $1 h $1 1 ");
     talk.tick();
     assert_eq!(talk.say(0, "GET h"), "\"1\"");
 }

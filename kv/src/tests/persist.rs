@@ -9,6 +9,7 @@ use crate::persist::snapshot::{Purpose, Step};
 use crate::persist::tests::folder::Chance;
 use crate::persist::{Replay, Snapshot};
 use crate::rdb::ImportOptions;
+use crate::replicate::FullSync;
 use crate::time::Now;
 
 /// The words of a flat reply.
@@ -317,4 +318,120 @@ fn a_swap_during_a_snapshot_leaves_no_key_out_of_the_next() {
     let mut second = Snapshot::begin(talk.engine_shared(), Purpose::Dump, true, talk.now());
     while second.step() == Step::More {}
     assert_eq!((second.step(), second.keys()), (Step::Done, 4_000));
+}
+
+/// A replica that asks for everything, and the dump that it gets.
+fn ask(talk: &mut Talk) -> (usize, FullSync, Snapshot, Vec<u8>) {
+    let replica = talk.join();
+    assert_eq!(talk.raw(replica, b"SYNC\r\n"), b"");
+    let sync = talk.engine_shared().next_full_sync(talk.now()).unwrap();
+    let snapshot = Snapshot::begin_sync(talk.engine_shared(), &sync, talk.now());
+    (replica, sync, snapshot, Vec::new())
+}
+
+/// Everything that has come for a client.
+fn all_mail(talk: &mut Talk, client: usize) -> Vec<u8> {
+    let mut all = Vec::new();
+    loop {
+        let more = talk.mail(client);
+        if more.is_empty() {
+            return all;
+        }
+        all.extend_from_slice(&more);
+    }
+}
+
+/// An engine with a dump, as it comes to a replica.
+///
+/// Its clock stands still at the beginning, so that nothing expires there by itself, as with a replica.
+fn copy_of(mail: &[u8]) -> (Talk, Vec<u8>) {
+    let text = mail.trim_ascii_start().strip_prefix(b"$").unwrap();
+    let end = text.iter().position(|byte| *byte == b'\r').unwrap();
+    let len: usize = std::str::from_utf8(&text[..end]).unwrap().parse().unwrap();
+    let (file, stream) = text[end + 2..].split_at(len);
+    let engine = another();
+    let copy = client_of(Arc::clone(&engine), BEGIN_MS);
+    let mut import = engine.import_rdb(ImportOptions { keeps_expired: true, ..ImportOptions::default() });
+    import.handle_bytes(file, copy.now()).unwrap();
+    import.finish().unwrap();
+    (copy, stream.to_vec())
+}
+
+#[test]
+fn a_dump_and_the_stream_make_the_same() {
+    for seed in 0..20 {
+        let mut chance = Chance(seed);
+        let mut talk = Talk::new();
+        let (mut running, mut copy, mut replica, mut in_transaction) = (None, None::<Talk>, 0, false);
+        for turn in 0..600 {
+            match chance.draw(40) {
+                0 => talk.wait(i64::try_from(chance.draw(400)).unwrap()),
+                1 => talk.tick(),
+                2 => {
+                    talk.say(0, if in_transaction { "EXEC" } else { "MULTI" });
+                    in_transaction = !in_transaction;
+                }
+                _ => {
+                    let line = command(&mut chance);
+                    let waits = line.starts_with('B') && !line.starts_with("BIT");
+                    if !waits || in_transaction {
+                        talk.say(0, &line);
+                    }
+                }
+            }
+            if turn == 100 {
+                running = Some(ask(&mut talk));
+            }
+            if let Some((client, sync, mut snapshot, mut file)) = running.take() {
+                let step = snapshot.step();
+                file.extend_from_slice(&snapshot.take());
+                match step {
+                    Step::More => running = Some((client, sync, snapshot, file)),
+                    Step::Lost(_) => {
+                        drop((sync, snapshot));
+                        assert!(talk.is_closed(client), "who gets half a dump is told");
+                        running = Some(ask(&mut talk));
+                    }
+                    Step::Done => {
+                        let head = format!("${}\r\n", file.len());
+                        sync.put(head.as_bytes(), 0, std::time::Duration::ZERO).unwrap();
+                        sync.put(&file, 0, std::time::Duration::ZERO).unwrap();
+                        sync.end(talk.now());
+                        let (made, stream) = copy_of(&all_mail(&mut talk, client));
+                        (copy, replica) = (Some(made), client);
+                        follow(copy.as_mut().unwrap(), &stream, seed);
+                    }
+                }
+            } else if let Some(copy) = &mut copy {
+                let stream = all_mail(&mut talk, replica);
+                follow(copy, &stream, seed);
+            }
+        }
+        if in_transaction {
+            talk.say(0, "DISCARD");
+        }
+        let mut copy = copy.expect("a dump comes to its end");
+        copy.wait(talk.now_ms - copy.now_ms);
+        let (first, second) = (without_looks(&picture(&mut talk)), without_looks(&picture(&mut copy)));
+        for (first, second) in first.lines().zip(second.lines()) {
+            assert_eq!(first, second, "seed {seed}");
+        }
+        assert_eq!(first, second, "seed {seed}");
+    }
+}
+
+/// A picture without the times at which consumers were seen, of which replicas are not told.
+fn without_looks(picture: &str) -> String {
+    let mut is_time = false;
+    let words = picture.split(' ').filter(|word| {
+        let was_time = std::mem::replace(&mut is_time, word.contains("seen-time") || word.contains("active-time"));
+        !was_time
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// A copy is sent the stream, and refuses nothing of it.
+fn follow(copy: &mut Talk, stream: &[u8], seed: u64) {
+    let replies = super::readable(&copy.raw(0, stream));
+    assert!(!replies.contains("(error)"), "seed {seed}: {replies} to {}", stream.escape_ascii());
 }

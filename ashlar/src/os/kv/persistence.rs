@@ -4,6 +4,7 @@
 //! told ([`log`]); the other takes snapshots, one at a time: dumps, and what the log begins with ([`saver`]).
 
 mod log;
+mod replicas;
 mod saver;
 
 use std::path::{Path, PathBuf};
@@ -102,6 +103,16 @@ impl Persistence {
 /// Where dumps are written.
 fn dump_path(files: &Files) -> PathBuf {
     Path::new(&files.directory).join(&files.dump_name)
+}
+
+/// Reads the append log again in place of all data, while nobody is served. Returns its thread, as it was recovered.
+fn load_log(engine: &Arc<Engine>, files: &Files, released: &Released) -> Result<LogThread, Failure> {
+    let manifest = log_root(files)?.join("manifest");
+    if !files::exists(&manifest) {
+        return Err(Failure::world(format!("there is no {}", manifest.display()), "see `appendonly`"));
+    }
+    engine.forget_data(clock::now_both());
+    recover(engine, files, &dump_path(files), released)
 }
 
 fn load_dump(engine: &Engine, path: &Path) -> Result<u64, Failure> {

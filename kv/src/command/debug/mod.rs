@@ -12,10 +12,12 @@ use super::call::{Call, Run};
 use super::config::is_allowed;
 use super::generic::encoding_of;
 use super::info::shown;
+use super::spec::table::Command;
 use crate::error::Error;
 use crate::keyspace::{Expiry, Found, Kind};
+use crate::persist::Load;
 use crate::rdb::{Encoder, Value, export};
-use crate::resp::Protocol;
+use crate::resp::{Args, Protocol};
 use crate::settings::form;
 use crate::value::list::List;
 use crate::value::object::{Collection, Object};
@@ -63,7 +65,7 @@ const SUBCOMMANDS: &[(&str, usize, usize, Act)] = &[
     ("hashtable-can-abort-shrink", 3, 3, nothing),
     ("pause-after-fork", 3, 3, nothing),
     ("aof-flush-sleep", 3, 3, nothing),
-    ("replicate", 3, usize::MAX, nothing),
+    ("replicate", 3, usize::MAX, replicate),
     ("restart", 2, 3, restart),
     ("crash-and-recover", 2, 3, restart),
 ];
@@ -230,6 +232,9 @@ fn reload(call: &mut Call<'_, '_>) -> Result<(), Error> {
         }
     }
     let failed = Error::new("ERR Error trying to load the RDB dump, check server logs.");
+    if call.engine.saves.is_served() {
+        return load(call, Load::Dump { is_saved: has_save, is_flushed: flushes, merges }, failed);
+    }
     let is_empty = call.keys.shards().all(|shard| (0..call.engine.keyspace.databases()).all(|at| shard.keys(at) == 0))
         && call.engine.scripts.counts().0 == 0;
     // Everything that is there is written down first, so merging changes nothing, and without it everything is there twice.
@@ -244,9 +249,34 @@ fn reload(call: &mut Call<'_, '_>) -> Result<(), Error> {
     nothing(call)
 }
 
-/// The log is on a drive, and this command has no way there.
-fn load_log(_call: &mut Call<'_, '_>) -> Result<(), Error> {
-    Err(Error::new("ERR Error trying to load the AOF files, check server logs."))
+fn load_log(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    load(call, Load::Log, Error::new("ERR Error trying to load the AOF files, check server logs."))
+}
+
+/// Has the thread that writes files read them again. Nobody else is served meanwhile.
+fn load(call: &mut Call<'_, '_>, load: Load, failed: Error) -> Result<(), Error> {
+    if !call.engine.saves.is_served() {
+        return Err(failed);
+    }
+    if !call.may_wait {
+        return Err(Error::new("ERR Command not allowed inside a transaction"));
+    }
+    call.engine.saves.load_and_wait(load).map_err(|why| {
+        tracing::error!(%why, "what is on files cannot be read");
+        failed
+    })?;
+    nothing(call)
+}
+
+/// Whether these words of `DEBUG` have another thread read files, which needs all keys.
+pub(super) fn reads_files(command: &Command, args: Args<'_>) -> bool {
+    command.spec.name == "debug" && (args.is(1, "RELOAD") || args.is(1, "LOADAOF"))
+}
+
+fn replicate(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let words: Vec<&[u8]> = call.args.from(2).collect();
+    call.engine.replication.append_words(&words);
+    nothing(call)
 }
 
 fn populate(call: &mut Call<'_, '_>) -> Result<(), Error> {

@@ -110,7 +110,7 @@ fn wait_and_pop(call: &mut Call<'_, '_>, is_greatest: bool) -> Result<(), Error>
 fn wait(call: &mut Call<'_, '_>, keys: Range<usize>, deadline: Option<Instant>) {
     let keys = keys.map(|at| call.args[at].into()).collect();
     let awaited = Awaited { kind: Kind::SortedSet, or_gone: false };
-    call.wait(Wait { keys, awaited, deadline, request: None, in_vain: b"" });
+    call.wait(Wait { keys, awaited, deadline, request: None, goal: None });
 }
 
 /// The words of ZMPOP from the count of keys on: the words that are keys, the end, and how many entries.

@@ -250,5 +250,5 @@ fn wait(call: &mut Call<'_, '_>, options: &Options<'_>, since: &[Since], deadlin
         }
     }
     let awaited = Awaited { kind: Kind::Stream, or_gone: options.group.is_some() };
-    call.wait(Wait { keys, awaited, deadline, request: Some(request), in_vain: b"" });
+    call.wait(Wait { keys, awaited, deadline, request: Some(request), goal: None });
 }

@@ -112,6 +112,11 @@ impl Shard {
         self.schedule.lens.get(database).copied().unwrap_or(0)
     }
 
+    /// Whether there is a hash with fields that expire.
+    pub(crate) fn has_expiring_fields(&self) -> bool {
+        self.schedule.lens.iter().any(|len| *len > 0)
+    }
+
     /// Fields of a hash may expire earlier than before, or none any more.
     pub(crate) fn schedule_fields(&mut self, database: usize, handle: Handle) {
         let record = Record::of(self.arena.cell(handle));

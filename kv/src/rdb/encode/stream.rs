@@ -79,7 +79,9 @@ impl Encoder {
         for consumer in group.consumers() {
             self.text(consumer.name(), out);
             out.extend_from_slice(&consumer.seen_ms.to_le_bytes());
-            out.extend_from_slice(&consumer.active_ms.unwrap_or(NEVER_ACTIVE).to_le_bytes());
+            if !self.is_old {
+                out.extend_from_slice(&consumer.active_ms.unwrap_or(NEVER_ACTIVE).to_le_bytes());
+            }
             push_length(len_of(consumer.pending().len()), out);
             consumer.pending().iter().for_each(|id| out.extend_from_slice(&id.to_bytes()));
         }

@@ -12,12 +12,13 @@ use std::time::Duration;
 use ashlar_kv::Engine;
 use ashlar_kv::persist::log::BaseChecksum;
 use ashlar_kv::persist::snapshot::{Loss, Purpose, Step};
-use ashlar_kv::persist::{Files, Folder as _, NewBase, Snapshot};
+use ashlar_kv::persist::{Files, Folder as _, Load, NewBase, Snapshot};
+use ashlar_kv::rdb::ImportOptions;
 
 use super::log::LogThread;
-use super::{Folder, Released, dump_path};
+use super::{Folder, Released, dump_path, replicas};
 use crate::failure::Failure;
-use crate::os::{clock, files, process};
+use crate::os::{clock, files, process, rdb};
 
 /// How often the thread looks whether a snapshot is wanted.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -112,6 +113,16 @@ impl Work {
     fn look(&mut self) {
         self.switch();
         let files = self.engine.files();
+        if let Some(load) = self.engine.saves().next_load() {
+            let loaded = self.load(load, &files);
+            self.engine.saves().end_load(loaded);
+        }
+        while let Some(sync) = self.engine.next_full_sync(clock::now_both()) {
+            self.engine.saves().begin_other(Purpose::Replicas, now_s());
+            let stopped = &self.stopped;
+            replicas::synchronise(&self.engine, sync, &files, &|| is_over(stopped));
+            self.engine.saves().end_other();
+        }
         let saves = self.engine.saves();
         if self.log.as_ref().is_some_and(|log| log.lacks_base) && saves.may_take_base(now_s()) {
             saves.want_base();
@@ -139,12 +150,12 @@ impl Work {
     fn take(&mut self, purpose: Purpose, files: &Files) {
         let (engine, stopped) = (&self.engine, &self.stopped);
         let begin = clock::now();
-        let is_given_up =
-            || engine.saves().is_cancelled() || stopped.try_recv() == Err(mpsc::TryRecvError::Disconnected);
+        let is_given_up = || engine.saves().is_cancelled() || is_over(stopped);
         let taken = match (purpose, &mut self.log) {
             (Purpose::Dump, _) => write_dump(engine, &dump_path(files), &is_given_up).map_err(|why| why.to_string()),
             (Purpose::LogBase, Some(log)) => log.rewrite(engine, &is_given_up),
-            (Purpose::LogBase, None) => Err("there is no append log".to_owned()),
+            (Purpose::LogBase, None) => write_log(engine, &self.released, &is_given_up),
+            (Purpose::Replicas, _) => unreachable!("replicas are not waited for with the others"),
         };
         let seconds = clock::now().saturating_since(begin).as_secs_f64();
         let what = if purpose == Purpose::Dump { "DB saved on disk" } else { "append log rewritten" };
@@ -154,6 +165,74 @@ impl Work {
         }
         self.engine.saves().end(taken.is_ok(), now_s());
     }
+}
+
+impl Work {
+    /// Reads data from files again, while nobody is served.
+    fn load(&mut self, load: Load, files: &Files) -> Result<(), String> {
+        self.engine.begin_loading(clock::now_both());
+        let loaded = match load {
+            Load::Log => self.load_log(files),
+            Load::Dump { is_saved, is_flushed, merges } => {
+                let loaded = load_dump(&self.engine, files, is_saved, is_flushed, merges);
+                if self.log.is_some() && !(is_saved && is_flushed && loaded.is_ok()) {
+                    // The log does not know of what is there now.
+                    self.engine.saves().want_base();
+                }
+                loaded
+            }
+        };
+        self.engine.end_loading();
+        loaded
+    }
+
+    fn load_log(&mut self, files: &Files) -> Result<(), String> {
+        let was_on = self.log.is_some();
+        if let Some(mut log) = self.log.take() {
+            if log.lacks_base {
+                log.rewrite(&self.engine, &|| false)?;
+            }
+            log.stop().map_err(|failure| failure.to_string())?;
+        }
+        let log = super::load_log(&self.engine, files, &self.released).map_err(|failure| failure.to_string())?;
+        if was_on {
+            self.log = Some(log);
+            return Ok(());
+        }
+        log.stop().map_err(|failure| failure.to_string())
+    }
+}
+
+/// Reads a dump again; nobody is served.
+fn load_dump(
+    engine: &Arc<Engine>,
+    files: &Files,
+    is_saved: bool,
+    is_flushed: bool,
+    merges: bool,
+) -> Result<(), String> {
+    let path = dump_path(files);
+    if is_saved {
+        write_dump(engine, &path, &|| false).map_err(|why| why.to_string())?;
+    }
+    if is_flushed {
+        engine.forget_data(clock::now_both());
+    }
+    let options = ImportOptions { replaces: merges, ..ImportOptions::default() };
+    rdb::import_with(engine, &path, options).map(drop).map_err(|failure| failure.to_string())
+}
+
+/// Writes an append log with what is there now, although none is kept: nothing follows.
+fn write_log(engine: &Arc<Engine>, released: &Released, is_given_up: &dyn Fn() -> bool) -> Result<u64, String> {
+    let mut log = super::begin(engine, released).map_err(|failure| failure.to_string())?;
+    let written = log.rewrite(engine, is_given_up);
+    let stopped = log.stop().map_err(|failure| failure.to_string());
+    written.and_then(|keys| stopped.map(|()| keys))
+}
+
+/// Whether the thread is to end.
+fn is_over(stopped: &mpsc::Receiver<()>) -> bool {
+    stopped.try_recv() == Err(mpsc::TryRecvError::Disconnected)
 }
 
 fn end_log(log: LogThread) {
