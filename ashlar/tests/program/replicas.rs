@@ -107,6 +107,8 @@ fn a_dump_and_the_stream_are_all_data() {
         file.extend_from_slice(&replica.bytes(1));
     }
     file.truncate(file.len() - mark.len());
+    // Replicas say it again every second; this one says it once, so not before it is listened to.
+    until("the dump to be over", || client.ask(&["INFO", "replication"]).contains("state=online"));
     replica.send(&["REPLCONF", "ACK", position]);
     write(&mut client, 500, 600);
     assert_eq!(client.ask(&["SET", "last", "1"]), "OK");
