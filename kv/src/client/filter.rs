@@ -105,7 +105,7 @@ fn yes_or_no(word: &[u8]) -> Result<bool, Error> {
     }
 }
 
-/// Numbers from word `at` on, at least one; moves `at` behind them.
+/// Numbers from word `at` on; moves `at` behind them. What is no number is the next condition, or a mistake in one.
 fn read_ids(args: Args<'_>, at: &mut usize) -> Result<BTreeSet<u64>, Error> {
     const WRONG: Error = Error::new("ERR client-id should be greater than 0");
     let mut ids = BTreeSet::new();
@@ -113,7 +113,7 @@ fn read_ids(args: Args<'_>, at: &mut usize) -> Result<BTreeSet<u64>, Error> {
         ids.insert(u64::try_from(id).ok().filter(|id| *id > 0).ok_or(WRONG)?);
         *at += 1;
     }
-    if ids.is_empty() { Err(WRONG) } else { Ok(ids) }
+    Ok(ids)
 }
 
 fn read_span(value: &[u8], name: &str) -> Result<i64, Error> {

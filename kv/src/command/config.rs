@@ -30,8 +30,9 @@ fn get(call: &mut Call<'_, '_>) -> Result<(), Error> {
         })
     };
     let names = PARAMETERS.iter().flat_map(|parameter| [parameter.name, parameter.alias].map(|name| (name, parameter)));
-    let wanted: Vec<(&str, &Parameter)> =
+    let mut wanted: Vec<(&str, &Parameter)> =
         names.filter(|(name, parameter)| !name.is_empty() && is_wanted(name, parameter)).collect();
+    wanted.sort_unstable_by_key(|(name, _)| *name);
     call.reply.map(wanted.len());
     for (name, parameter) in wanted {
         call.reply.bulk(name.as_bytes());

@@ -140,6 +140,7 @@ impl Replica {
         self.move_to(position);
         let mut state = self.state();
         state.phase = if is_spooled { Phase::Spools } else { Phase::Sends };
+        state.awaits_ack = self.introduction.takes_marks;
         state.queue.extend_from_slice(first);
         drop(state);
         self.wake();
@@ -153,7 +154,7 @@ impl Replica {
     /// It has all of the dump, as far as it is up to us.
     pub(super) fn end_dump(&self, now_s: i64) {
         let mut state = self.state();
-        (state.phase, state.awaits_ack) = (Phase::Online, self.introduction.takes_marks);
+        state.phase = Phase::Online;
         drop(state);
         self.heard_s.store(now_s, Ordering::Relaxed);
         self.wake();
@@ -233,8 +234,8 @@ impl Replica {
         }
         self.heard_s.store(now_s, Ordering::Relaxed);
         let mut state = self.state();
-        // One that comes before the end of the dump is about nothing.
-        if state.phase == Phase::Online {
+        // It may have read the end of the dump before whoever hands the dump over says that this was the end.
+        if matches!(state.phase, Phase::Sends | Phase::Online) {
             state.awaits_ack = false;
         }
         drop(state);

@@ -139,6 +139,21 @@ fn nobody_listens_and_nothing_is_kept() {
     assert!(talk.engine_shared().next_full_sync(talk.now()).is_none());
 }
 
+/// Whoever reads the mark at the dump's end may say so before the thread that hands the dump over has ended it; it says so once.
+#[test]
+fn an_end_that_is_acknowledged_early_counts() {
+    let mut pair = Pair::new(&["REPLCONF capa eof"], "SYNC");
+    let sync = pair.talk.engine_shared().next_full_sync(pair.talk.now()).expect("somebody waits for a dump");
+    let mut snapshot = Snapshot::begin_sync(pair.talk.engine_shared(), &sync, pair.talk.now());
+    while snapshot.step() == Step::More {}
+    sync.put(&snapshot.take(), 0, Duration::ZERO).expect("there is room");
+    assert!(!pair.heard().is_empty());
+    pair.talk.raw(pair.replica, b"REPLCONF ACK 0\r\n");
+    sync.end(pair.talk.now());
+    pair.say("SET k v");
+    assert_eq!(pair.commands(), "| SELECT 0 | SET k v");
+}
+
 #[test]
 fn a_replica_that_comes_back_goes_on_where_it_was() {
     let lines =
@@ -270,6 +285,10 @@ fn writes_may_need_replicas() {
         pair.say("EVAL \"return redis.pcall('set','k','v')\" 0"),
         "(error) NOREPLICAS Not enough good replicas to write."
     );
+    // A script that says what it does is refused as a whole, unless it writes nothing.
+    let script = |flags: &str| format!("EVAL \"#!lua{flags}\\nreturn redis.call('get','k')\" 0");
+    assert_eq!(pair.say(&script("")), "(error) NOREPLICAS Not enough good replicas to write.");
+    assert_eq!(pair.say(&script(" flags=no-writes")), "\"v\"");
     assert_eq!(pair.say("GET k"), "\"v\"");
     pair.talk.raw(pair.replica, b"REPLCONF ACK 1\r\n");
     assert_eq!(pair.say("SET k v"), "OK");

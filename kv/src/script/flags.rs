@@ -78,7 +78,10 @@ pub(crate) fn read_head(script: &[u8]) -> Result<Headed<'_>, String> {
     let mut words = words.iter();
     let engine = words.next().ok_or("Invalid engine in script shebang")?;
     if engine != b"#!lua" {
-        return Err(format!("Unexpected engine in script shebang: {}", shown(engine)));
+        return Err(format!(
+            "Could not find scripting engine '{}'",
+            shown(engine.strip_prefix(b"#!").unwrap_or(engine))
+        ));
     }
     let mut flags = ScriptFlags::default();
     for word in words {
@@ -112,7 +115,7 @@ mod tests {
             ("#!lua flags=\nx", Ok((Some(ScriptFlags::default()), "\nx"))),
             ("#!lua", Err("Invalid script shebang")),
             ("#!lua \"\n", Err("Invalid engine in script shebang")),
-            ("#!not-lua\n", Err("Unexpected engine in script shebang: #!not-lua")),
+            ("#!not-lua\n", Err("Could not find scripting engine 'not-lua'")),
             ("#!lua badger=data\n", Err("Unknown lua shebang option: badger=data")),
             ("#!lua flags=allow-what,\n", Err("Unexpected flag in script shebang: allow-what")),
         ];

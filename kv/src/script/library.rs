@@ -20,9 +20,12 @@ use crate::resp::parse::words_of_line;
 pub(crate) const ENGINE: &str = "LUA";
 /// Functions of one library.
 const FUNCTIONS_MAX: usize = 1 << 16;
-/// What names may be.
+/// What names of libraries may be.
 const BAD_NAME: &str =
     "Library names can only contain letters, numbers, or underscores(_) and must be at least one character long";
+/// What names of functions may be.
+const BAD_FUNCTION_NAME: &str =
+    "Function names can only contain letters, numbers, or underscores(_) and must be at least one character long";
 
 /// A function that a library has registered.
 #[derive(Debug)]
@@ -145,7 +148,7 @@ fn flags_of(names: &Table) -> mlua::Result<ScriptFlags> {
 }
 
 fn function_name(name: Vec<u8>) -> mlua::Result<String> {
-    checked_name(name).ok_or_else(|| thrown::reply(BAD_NAME))
+    checked_name(name).ok_or_else(|| thrown::reply(BAD_FUNCTION_NAME))
 }
 
 fn checked_name(name: Vec<u8>) -> Option<String> {

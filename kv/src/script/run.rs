@@ -56,6 +56,9 @@ pub(crate) fn run(
     if promises_nothing && order.is_readonly {
         return Err(Error::new("ERR Can not execute a script with write flag using *_ro command."));
     }
+    if promises_nothing && call.engine.lacks_replicas(call.settings, call.now) {
+        return Err(Error::NO_REPLICAS);
+    }
     let may_fill = order.flags.is_some_and(|flags| flags.has(ScriptFlags::ALLOW_OOM));
     let judges_itself = order.flags.is_some_and(|flags| !flags.has(ScriptFlags::NO_WRITES));
     if call.client.is_memory_full && judges_itself && !may_fill {

@@ -132,7 +132,7 @@ fn lists_are_filtered() {
 fn filters_that_make_no_sense() {
     for command in ["LIST", "KILL"] {
         for (words, error) in [
-            ("ID str", "client-id should be greater than 0"),
+            ("ID str", "syntax error"),
             ("ID 0", "client-id should be greater than 0"),
             ("ID -1", "client-id should be greater than 0"),
             ("ID 10 wrong_arg", "syntax error"),
