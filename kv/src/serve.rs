@@ -133,6 +133,7 @@ impl Engine {
         if self.is_loading() {
             return;
         }
+        self.limit_tracking(settings.tracking_keys_max);
         self.tend_replicas(&settings, now);
         self.tend_memory(&settings, now);
         if self.pause.is_on() || self.switches.keeps_expired.is_on() || self.switches.rests.is_on() || settings.imports

@@ -310,7 +310,7 @@ pub(crate) fn run(
     let mark = reply.mark();
     let Frame { engine, settings, now, may_wait, .. } = *frame;
     let (database, changes) = (keys.database(), effects.changes);
-    keys.behave(manner(settings, client));
+    keys.behave(manner(engine, settings, client));
     let is_monitored = engine.monitors.is_on() && !ready.spec().flags.has(Flags::ADMIN);
     let is_shown_first = ready.spec().flags.has(Flags::SKIP_MONITOR);
     if is_monitored && is_shown_first {
@@ -373,8 +373,10 @@ fn write_down(
 
 /// What a client's command does with keys that it comes upon.
 #[inline]
-fn manner(settings: &Settings, client: &Client) -> Manner {
+fn manner(engine: &Engine, settings: &Settings, client: &Client) -> Manner {
     let expired = match (settings.imports, client.wishes.import_source) {
+        // A pause promises that nothing changes.
+        (false, _) if engine.pause.is_on() => Expired::Hidden,
         (false, _) => Expired::TakenOut,
         (true, false) => Expired::Hidden,
         (true, true) => Expired::Seen,

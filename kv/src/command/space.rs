@@ -124,6 +124,7 @@ fn scan(call: &mut Call<'_, '_>) -> Result<(), Error> {
 
 fn randomkey(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let (database, now_ms, engine) = (call.keys.database(), call.keys.seen_ms(), call.engine);
+    let mut expired = None;
     for _ in 0..DRAWS_MAX {
         let total: usize = call.keys.shards().map(|shard| shard.keys(database)).sum();
         if total == 0 {
@@ -142,13 +143,20 @@ fn randomkey(call: &mut Call<'_, '_>) -> Result<(), Error> {
             call.reply.bulk(record.key());
             return Ok(());
         }
-        // A key that has expired is gone with this look; a hash whose fields have is left for who knows their names.
+        // A key that has expired is gone with this look, unless nothing may change now; a hash whose fields have is left for who knows their names.
         if record.expiry().is_some_and(|at| at <= now_ms) {
             let name = record.key().to_vec();
-            call.keys.contains(call.keys.key(&name));
+            if !engine.pause.is_on() {
+                call.keys.contains(call.keys.key(&name));
+            }
+            expired = Some(name);
         }
     }
-    call.reply.null();
+    // During a pause they stay, and one that has expired is better than the word that there is none.
+    match expired.filter(|_| engine.pause.is_on()) {
+        Some(name) => call.reply.bulk(&name),
+        None => call.reply.null(),
+    }
     Ok(())
 }
 

@@ -271,6 +271,25 @@ fn clients_are_held_back() {
 }
 
 #[test]
+fn nothing_expires_during_a_pause() {
+    let expired = |talk: &mut Talk| {
+        let info = talk.say(0, "INFO stats");
+        info.split("\\r\\n").find_map(|line| line.strip_prefix("expired_keys:").map(str::to_owned))
+    };
+    let mut talk = Talk::new();
+    talk.say(0, "SET a 1 PX 10");
+    talk.say(0, "CLIENT PAUSE 1000 WRITE");
+    talk.wait(20);
+    talk.tick();
+    assert_eq!(talk.say(0, "GET a"), "(nil)");
+    assert_eq!(talk.say(0, "RANDOMKEY"), "\"a\"", "of keys that are all over, one is named");
+    assert_eq!(expired(&mut talk).as_deref(), Some("0"));
+    talk.say(0, "CLIENT UNPAUSE");
+    assert_eq!(talk.say(0, "GET a"), "(nil)");
+    assert_eq!((talk.say(0, "RANDOMKEY"), expired(&mut talk).as_deref()), ("(nil)".into(), Some("1")));
+}
+
+#[test]
 fn of_two_pauses_the_stricter_holds() {
     let mut talk = Talk::new();
     talk.join();

@@ -247,6 +247,20 @@ fn what_is_remembered_has_a_limit() {
     assert_eq!(talk.say(other, "MSET a 1 b 1 c 1 d 1 e 1"), "OK");
 }
 
+/// Whoever lowers the limit may be the last who says anything for a long time.
+#[test]
+fn a_lower_limit_holds_without_a_further_command() {
+    let mut talk = Talk::new();
+    talk.say(0, "HELLO 3");
+    talk.say(0, "CLIENT TRACKING ON");
+    talk.say(0, "MGET a b c");
+    let other = talk.join();
+    assert_eq!(talk.say(other, "CONFIG SET tracking-table-max-keys 1"), "OK");
+    talk.tick();
+    let told = String::from_utf8_lossy(&talk.mail(0)).into_owned();
+    assert_eq!(told.matches("invalidate").count(), 2, "{told}");
+}
+
 #[test]
 fn what_goes_for_want_of_memory_is_told_before_the_reply() {
     let mut talk = Talk::new();
