@@ -140,7 +140,8 @@ impl Replica {
         self.move_to(position);
         let mut state = self.state();
         state.phase = if is_spooled { Phase::Spools } else { Phase::Sends };
-        state.awaits_ack = self.introduction.takes_marks;
+        // Who is told how long the dump is need not say that it has found the end.
+        state.awaits_ack = !is_spooled;
         state.queue.extend_from_slice(first);
         drop(state);
         self.wake();

@@ -155,6 +155,20 @@ fn an_end_that_is_acknowledged_early_counts() {
 }
 
 #[test]
+fn a_dump_of_known_length_need_not_be_acknowledged() {
+    let mut talk = Talk::new();
+    let replica = talk.join();
+    assert_eq!(talk.say(replica, "REPLCONF capa eof"), "OK");
+    let mut pair = Pair { talk, replica };
+    pair.talk.engine().configure("repl-diskless-sync", "no").unwrap();
+    assert_eq!(pair.talk.raw(pair.replica, b"SYNC\r\n"), b"");
+    serve_dump(&pair.talk);
+    pair.heard();
+    pair.say("SET k v");
+    assert_eq!(pair.commands(), "| SELECT 0 | SET k v");
+}
+
+#[test]
 fn a_replica_that_comes_back_goes_on_where_it_was() {
     let lines =
         ["REPLCONF listening-port 7 ip-address here", "REPLCONF capa eof capa psync2", "REPLCONF version 9.1.0"];
