@@ -18,6 +18,8 @@ pub type Fetch = fn(*const u8, usize);
 
 /// Requests that are looked at together: so many that their reads overlap, and so few that all stay in the nearest cache.
 const REQUESTS_MAX: usize = 16;
+/// A request of more words is not looked at: one that comes in many pieces would be read again from its beginning with each.
+const WORDS_MAX: usize = 64;
 /// A longer word is no key that a hint pays for.
 const KEY_BYTES_MAX: usize = 256;
 /// Digits of a length.
@@ -77,7 +79,7 @@ impl<'b> Ahead<'b> {
 /// The first word after the command, if any, of the request that `input` begins with, and the request's length. `None` if that is
 /// no whole array of bulk strings.
 fn next_key(input: &[u8]) -> Option<(Option<&[u8]>, usize)> {
-    let (words, mut at) = take_number(input, b'*')?;
+    let (words, mut at) = take_number(input, b'*').filter(|(words, _)| *words <= WORDS_MAX)?;
     let mut key = None;
     for word in 0..words {
         let (len, head) = take_number(input.get(at..)?, b'$')?;

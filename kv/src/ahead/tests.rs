@@ -128,3 +128,12 @@ fn a_shard_that_is_held_is_passed_over() {
     assert_eq!(fetched(), []);
     drop(held);
 }
+
+/// What is looked at again with each piece that comes is bounded, however long the request becomes.
+#[test]
+fn requests_of_many_words_are_not_looked_at() {
+    let request = |words: usize| [format!("*{words}\r\n"), "$1\r\nk\r\n".repeat(words)].concat();
+    let most = request(WORDS_MAX);
+    assert_eq!(next_key(most.as_bytes()), Some((Some(&b"k"[..]), most.len())));
+    assert_eq!(next_key(request(WORDS_MAX + 1).as_bytes()), None);
+}
