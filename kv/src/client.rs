@@ -16,7 +16,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::acl::User;
+use crate::cluster::Sight;
 use crate::engine::Engine;
+use crate::keyspace::Slot;
 use crate::pubsub::Topic;
 use crate::replicate::{Introduction, Replica};
 use crate::resp::{Protocol, Request};
@@ -60,6 +62,12 @@ pub(crate) struct Client {
     pub(crate) is_again: bool,
     /// It sees every command.
     pub(crate) is_monitor: bool,
+    /// Its next command is meant for a slot that is coming (`ASKING`).
+    pub(crate) is_asking: bool,
+    /// The cluster as it last looked at it.
+    pub(crate) sight: Sight,
+    /// The slot that its present command is about.
+    pub(crate) slot: Option<Slot>,
     /// Memory was full when its last command began.
     pub(crate) is_memory_full: bool,
     /// How it tracks keys, if it does.
@@ -165,6 +173,9 @@ impl Client {
             is_leaving: false,
             is_again: false,
             is_monitor: false,
+            is_asking: false,
+            sight: Sight::default(),
+            slot: None,
             is_memory_full: false,
             tracking: None,
             wishes: Wishes::default(),
@@ -234,6 +245,13 @@ impl Client {
         card.set_count(Figure::Prefixes, prefixes.map_or(0, |prefixes| prefixes.len()));
         card.set_count(Figure::QueuedBytes, self.transaction.as_ref().map_or(0, |open| open.bytes));
         card.set_count(Figure::Queued, self.transaction.as_ref().map_or(0, |open| open.queued.len() + 1));
+    }
+
+    /// Forgets subscriptions to shard channels of slots that this node has not: it was told that they have ended.
+    pub(crate) fn forget_foreign_channels(&mut self) {
+        let sight = &self.sight;
+        self.subscriptions.retain(|(topic, name)| *topic != Topic::Shard || sight.map().serves(Slot::of(name)));
+        self.publish_subscriptions();
     }
 
     /// Writes on its card what it listens to.

@@ -10,6 +10,7 @@ use crate::ahead::Fetch;
 use crate::client::pause::Pause;
 use crate::client::registry::Clients;
 use crate::client::{ClientId, Farewell};
+use crate::cluster::Cluster;
 use crate::command::Runs;
 use crate::command::migrate::Lines;
 use crate::command::run::access;
@@ -37,7 +38,7 @@ const CODES_MAX: usize = 128;
 /// Where the others are counted.
 const CODES_OVERFLOW: &str = "ERRORSTATS_OVERFLOW";
 /// Codes of our own, which are always counted one by one.
-const KNOWN_CODES: [&str; 24] = [
+const KNOWN_CODES: [&str; 25] = [
     "ERR",
     "WRONGTYPE",
     "NOAUTH",
@@ -59,6 +60,7 @@ const KNOWN_CODES: [&str; 24] = [
     "WRONGPASS",
     "NOPROTO",
     "CROSSSLOT",
+    "CLUSTERDOWN",
     "MOVED",
     "ASK",
     "TRYAGAIN",
@@ -98,6 +100,8 @@ pub struct Engine {
     pub(crate) keyless_changes: AtomicU64,
     pub(crate) host: Arc<dyn Host>,
     network: OnceLock<Box<dyn Network>>,
+    /// What it knows of its cluster, if it is a node of one.
+    pub(crate) cluster: OnceLock<Cluster>,
     /// Connections to other servers that MIGRATE keeps.
     pub(crate) lines: Lines,
     pub(crate) identity: Identity,
@@ -158,6 +162,7 @@ impl Engine {
             keyless_changes: AtomicU64::new(0),
             host,
             network: OnceLock::new(),
+            cluster: OnceLock::new(),
             lines: Lines::default(),
             identity: Identity::new(&config.secret),
             switches: Switches::default(),

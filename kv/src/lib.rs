@@ -4,6 +4,7 @@
 mod acl;
 mod ahead;
 mod client;
+pub mod cluster;
 mod command;
 mod engine;
 mod error;

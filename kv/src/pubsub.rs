@@ -26,6 +26,9 @@ type Subscribers = BTreeMap<ClientId, Arc<Mailbox>>;
 /// Who listens, by what to.
 type Lists = BTreeMap<(Topic, Box<[u8]>), Subscribers>;
 
+/// A channel whose subscriptions have ended, who had them, and how many of its kind each still has.
+type Ended = (Box<[u8]>, Vec<(Arc<Mailbox>, usize)>);
+
 /// Who listens to what.
 #[derive(Debug, Default)]
 pub(crate) struct PubSub {
@@ -106,6 +109,25 @@ impl PubSub {
             .flat_map(BTreeMap::values)
             .for_each(|to| letter.leave(to, &[b"smessage", channel, message]));
         subscribers.map_or(0, BTreeMap::len)
+    }
+
+    /// Ends all subscriptions to the shard channels that are chosen. Returns who had them, and how many each still has.
+    pub(crate) fn take_shard_channels(&self, is_chosen: impl Fn(&[u8]) -> bool) -> Vec<Ended> {
+        let mut lists = self.lists();
+        let is_gone = |(topic, name): &(Topic, Box<[u8]>)| *topic == Topic::Shard && is_chosen(name);
+        let gone: Vec<(Topic, Box<[u8]>)> = lists.keys().filter(|place| is_gone(place)).cloned().collect();
+        let ended = gone.into_iter().map(|place| {
+            let subscribers = lists.remove(&place).unwrap_or_default();
+            let left = |client: &ClientId| {
+                let sharded = lists.iter().filter(|((topic, _), _)| *topic == Topic::Shard);
+                sharded.filter(|(_, others)| others.contains_key(client)).count()
+            };
+            let told = subscribers.iter().map(|(client, mailbox)| (Arc::clone(mailbox), left(client))).collect();
+            (place.1, told)
+        });
+        let ended = ended.collect();
+        self.topics.store(lists.len(), Ordering::Release);
+        ended
     }
 
     /// Names of a kind that have subscribers, and how many each.

@@ -15,6 +15,7 @@ use crate::client::card::{Card, Figure};
 use crate::client::describe;
 use crate::client::registry::{self, Counts};
 use crate::client::{Client, Farewell, Link, Mailbox, Silence, TooManyClients};
+use crate::cluster::route;
 use crate::command::run::{self, Frame, NotReady, Ready};
 use crate::command::spec::Flags;
 use crate::command::{Effects, transaction};
@@ -409,6 +410,7 @@ impl Session {
             self.take_mail_to(if is_farewell { mark } else { self.reply.mark() });
         }
         self.forget_caching(args);
+        self.client.is_asking &= self.client.transaction.is_some() || args.is(0, "ASKING");
     }
 
     /// `CLIENT CACHING` is about the next command alone, or the next transaction.
@@ -435,6 +437,10 @@ impl Session {
         let context = if self.client.transaction.is_some() { Context::Multi } else { Context::TopLevel };
         let permitted = self.engine.permit(&self.client, ready.command, args, context, now.unix_ms());
         permitted.map_err(|denial| denial.error(&self.client.user.name, ready.command))?;
+        if let Err(error) = self.route(ready, args, hint) {
+            send_away(&self.engine, &mut self.client, &mut self.reply, ready, &error);
+            return Ok(());
+        }
         let open = self.client.transaction.as_ref();
         let is_writing_exec = open.is_some_and(|open| open.may_write && transaction::is_exec(ready.command));
         if flags.has(Flags::WRITE) || is_writing_exec {
@@ -466,6 +472,16 @@ impl Session {
         self.run_now(ready, args, hint, now)
     }
 
+    /// Whether a node of a cluster runs the request.
+    #[inline]
+    fn route(&mut self, ready: Ready, args: Args<'_>, hint: Option<Key<'_>>) -> Result<(), Error> {
+        let Self { engine, settings, client, .. } = self;
+        match engine.cluster() {
+            None => Ok(()),
+            Some(cluster) => route::admit(engine, cluster, settings, client, (ready, args, hint)),
+        }
+    }
+
     /// Runs a request that may run. No count of the engine's owners is touched: other workers have it too.
     fn run_now(&mut self, ready: Ready, args: Args<'_>, hint: Option<Key<'_>>, now: Now) -> Result<(), Error> {
         let Self { engine, settings, client, reply, effects, waits, held, .. } = self;
@@ -481,6 +497,13 @@ impl Session {
             *held = Some(now.instant + SCRIPT_PATIENCE);
             return Ok(());
         };
+        if let Some(cluster) = engine.cluster()
+            && let Err(error) = route::confirm(engine, cluster, settings, client, (ready, args, hint), &mut keys)
+        {
+            drop(keys);
+            send_away(engine, client, reply, ready, &error);
+            return Ok(());
+        }
         // Whoever begins to load waits for those that hold keys, so this is still so when the command has run.
         if engine.is_loading() && (!ready.spec().flags.has(Flags::LOADING) || transaction::is_exec(ready.command)) {
             return Err(Error::LOADING);
@@ -570,6 +593,18 @@ impl Session {
         self.held = span.map(|span| now.instant + span);
         self.held.is_some()
     }
+}
+
+/// The request runs elsewhere, or nowhere.
+fn send_away(engine: &Engine, client: &mut Client, reply: &mut Reply, ready: Ready, error: &Error) {
+    engine.count_error(error);
+    client.meter.reject(ready.command.number);
+    if transaction::is_exec(ready.command) {
+        transaction::discard_all(engine, client);
+    } else if let Some(open) = &mut client.transaction {
+        open.is_broken = true;
+    }
+    reply.error(error.as_str());
 }
 
 /// The command waits from now on.

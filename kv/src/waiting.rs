@@ -28,6 +28,8 @@ use ashlar_wire::time::Instant;
 
 use crate::client::ClientId;
 use crate::client::card::Card;
+use crate::command::spec::Flags;
+use crate::command::spec::table;
 use crate::keyspace::Kind;
 use crate::replicate::{Goal, Replication};
 use crate::resp::{Protocol, Reply, Request};
@@ -274,6 +276,27 @@ impl Waiting {
             self.end(&waiter, how, replication);
         }
         true
+    }
+
+    /// Ends the waits for a key that `verdict` refuses, with the error that it gives. It is shown the client's card, the first key and
+    /// whether the command only reads. One whose command is being tried just now is left to that.
+    pub(crate) fn refuse(&self, verdict: impl Fn(&Card, &[u8], bool) -> Option<String>) {
+        let waiters: BTreeMap<Rank, Waiter> = {
+            let lists = self.lists();
+            let waiters = lists.waiters.values().flat_map(BTreeMap::iter);
+            waiters.map(|(rank, waiter)| (*rank, waiter.clone())).collect()
+        };
+        for waiter in waiters.values() {
+            let Some(key) = waiter.keys.first() else { continue };
+            let reads = table::find(&waiter.request.args()[0]).is_some_and(|found| !found.spec.flags.has(Flags::WRITE));
+            let Some(error) = verdict(&waiter.card, key, reads) else { continue };
+            if waiter.claim() {
+                self.leave(waiter);
+                let mut reply = Reply::new(waiter.protocol);
+                reply.error(&error);
+                waiter.card.mailbox.serve(reply.bytes());
+            }
+        }
     }
 
     /// Replicas or the log have come further: serves those that waited for that.

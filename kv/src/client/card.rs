@@ -19,6 +19,8 @@ pub struct Link {
     pub descriptor: i32,
     /// Whether it is a socket in the file system.
     pub is_unix: bool,
+    /// Whether it is encrypted.
+    pub is_tls: bool,
 }
 
 impl Link {
@@ -29,7 +31,7 @@ impl Link {
 
     /// That of a client which no connection brought.
     pub(crate) fn nowhere() -> Self {
-        Self { peer: String::new(), local: String::new(), descriptor: -1, is_unix: false }
+        Self { peer: String::new(), local: String::new(), descriptor: -1, is_unix: false, is_tls: false }
     }
 }
 

@@ -155,7 +155,9 @@ fn hello(call: &mut Call<'_, '_>) -> Result<(), Error> {
     call.reply.integer(if protocol == Protocol::Resp2 { 2 } else { 3 });
     call.reply.bulk(b"id");
     call.reply.integer(i64::try_from(call.client.id.0).unwrap_or(i64::MAX));
-    for (name, value) in [("mode", "standalone"), ("role", "master")] {
+    for (name, value) in
+        [("mode", if call.engine.cluster().is_some() { "cluster" } else { "standalone" }), ("role", "master")]
+    {
         call.reply.bulk(name.as_bytes());
         call.reply.bulk(value.as_bytes());
     }

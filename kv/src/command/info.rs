@@ -37,7 +37,9 @@ const SECTIONS: &[(&str, &str, bool, Write)] = &[
     ("commandstats", "Commandstats", false, commands),
     ("errorstats", "Errorstats", true, errors),
     ("latencystats", "Latencystats", false, latencies),
-    ("cluster", "Cluster", true, |_, section| section.put("cluster_enabled", 0)),
+    ("cluster", "Cluster", true, |call, section| {
+        section.put("cluster_enabled", u8::from(call.engine.cluster().is_some()));
+    }),
     ("keyspace", "Keyspace", true, keyspace),
 ];
 
@@ -93,7 +95,7 @@ fn server(call: &Call<'_, '_>, section: &mut Section) {
     section.put("redis_git_sha1", "00000000");
     section.put("redis_git_dirty", 0);
     section.put("redis_build_id", concat!("ashlar-", env!("CARGO_PKG_VERSION")));
-    section.put(mode, "standalone");
+    section.put(mode, if call.engine.cluster().is_some() { "cluster" } else { "standalone" });
     section.put("os", format!("{} {}", facts.system, facts.machine));
     section.put("arch_bits", usize::BITS);
     section.put("monotonic_clock", "POSIX clock_gettime");

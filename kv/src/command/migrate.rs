@@ -208,7 +208,8 @@ fn write_requests(call: &mut Call<'_, '_>, order: &Order<'_>, selects: bool) -> 
         let ttl_ms = found.record().expiry().map_or(0, |at_ms| (at_ms - now_ms).max(1));
         let payload = dump::payload_of(&mut encoder, found);
         let ttl = Decimal::new(ttl_ms);
-        let words = [&b"RESTORE"[..], name, ttl.as_bytes(), &payload, b"REPLACE"];
+        let verb = if call.engine.cluster().is_some() { &b"RESTORE-ASKING"[..] } else { b"RESTORE" };
+        let words = [verb, name, ttl.as_bytes(), &payload, b"REPLACE"];
         write_request(&mut out, &words[..if order.replaces { 5 } else { 4 }]);
     }
     out

@@ -6,6 +6,7 @@ pub(crate) mod bitmap;
 pub(crate) mod call;
 pub(crate) mod client;
 pub(crate) mod client_tracking;
+mod cluster;
 mod command_log;
 pub(crate) mod config;
 pub(crate) mod connection;
@@ -59,6 +60,10 @@ const FAMILIES: &[&[(&str, Run)]] = &[
     bitmap::RUNS,
     client::RUNS,
     client_tracking::RUNS,
+    cluster::RUNS,
+    cluster::govern::RUNS,
+    cluster::slots::RUNS,
+    cluster::view::RUNS,
     command_log::RUNS,
     config::RUNS,
     connection::RUNS,

@@ -32,6 +32,9 @@ fn role(call: &mut Call<'_, '_>) -> Result<(), Error> {
 }
 
 fn replicaof(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    if call.engine.cluster().is_some() {
+        return Err(Error::new("ERR REPLICAOF not allowed in cluster mode."));
+    }
     if call.args.is(1, "NO") && call.args.is(2, "ONE") {
         call.reply.ok();
         return Ok(());
@@ -41,6 +44,9 @@ fn replicaof(call: &mut Call<'_, '_>) -> Result<(), Error> {
 }
 
 fn failover(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    if call.engine.cluster().is_some() {
+        return Err(Error::new("ERR FAILOVER not allowed in cluster mode. Use CLUSTER FAILOVER command instead."));
+    }
     if call.args.len() == 2 && call.args.is(1, "ABORT") {
         return Err(Error::new("ERR No failover in progress."));
     }

@@ -63,7 +63,11 @@ enum Needs {
 }
 
 /// Commands without keys in their words that nevertheless look at keys.
-const EVERYTHING: [&str; 30] = [
+const EVERYTHING: [&str; 34] = [
+    "cluster|countkeysinslot",
+    "cluster|flushslot",
+    "cluster|getkeysinslot",
+    "cluster|slot-stats",
     "dbsize",
     "debug",
     "eval",

@@ -203,6 +203,9 @@ fn is_there(call: &Call<'_, '_>, database: usize, name: &[u8]) -> bool {
 }
 
 fn swapdb(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    if call.engine.cluster().is_some() {
+        return Err(Error::new("ERR SWAPDB is not allowed in cluster mode"));
+    }
     let database = |at: usize, which: &str| {
         // Valkey holds the number in 32 bits.
         let number = call.integer(at).ok().filter(|number| i32::try_from(*number).is_ok());

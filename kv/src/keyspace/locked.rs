@@ -436,6 +436,11 @@ impl<'a> Keys<'a> {
         self.database
     }
 
+    /// How many databases there are.
+    pub(crate) fn databases(&self) -> usize {
+        self.space.databases()
+    }
+
     /// Looks in another database from now on.
     pub(crate) fn select(&mut self, database: usize) {
         self.database = database;

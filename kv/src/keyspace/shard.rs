@@ -136,7 +136,6 @@ impl Shard {
     }
 
     /// Keys of one slot of a database.
-    #[cfg(test)]
     pub(crate) fn keys_in_slot(&self, database: usize, slot: usize) -> usize {
         self.index(database, slot).map_or(0, Index::len)
     }

@@ -8,6 +8,8 @@ use super::flags::ScriptFlags;
 use super::machine::{Ended, Exchange, Machine, Purpose, Wish};
 use crate::acl::Context;
 use crate::client::Client;
+use crate::cluster::Cluster;
+use crate::cluster::route::{self, Astray, Question};
 use crate::command::call::Call;
 use crate::command::run::{self, Frame, NotReady, Ready};
 use crate::command::spec::Flags;
@@ -56,6 +58,10 @@ pub(crate) fn run(
     if promises_nothing && order.is_readonly {
         return Err(Error::new("ERR Can not execute a script with write flag using *_ro command."));
     }
+    let shuns_clusters = order.flags.is_some_and(|flags| flags.has(ScriptFlags::NO_CLUSTER));
+    if shuns_clusters && call.engine.cluster().is_some() {
+        return Err(Error::new("ERR Can not run script on cluster, 'no-cluster' flag is set."));
+    }
     if promises_nothing && call.engine.lacks_replicas(call.settings, call.now) {
         return Err(Error::NO_REPLICAS);
     }
@@ -72,7 +78,8 @@ pub(crate) fn run(
     let (keys, arguments) = (call.args.from(3).take(order.keys), call.args.from(3 + order.keys));
     let ended = {
         let before = call.effects.changes;
-        let mut script = Script { call: &mut *call, is_readonly, may_fill, before };
+        let may_cross = order.flags.is_none_or(|flags| flags.has(ScriptFlags::ALLOW_CROSS_SLOT_KEYS));
+        let mut script = Script { call: &mut *call, is_readonly, may_fill, may_cross, before };
         let are_global = order.purpose == Purpose::Scripts;
         machine.run(function, (keys, arguments), are_global, |exchange| script.obey(exchange))
     };
@@ -129,6 +136,8 @@ struct Script<'s, 'c, 'k> {
     is_readonly: bool,
     /// It may call what needs memory although that is full.
     may_fill: bool,
+    /// Its keys may be in several slots of a cluster.
+    may_cross: bool,
     /// Changes that were made before it began.
     before: u64,
 }
@@ -174,7 +183,7 @@ impl Script<'_, '_, '_> {
     }
 
     /// Finds a command that the script may call.
-    fn admit(&self, args: Args<'_>) -> Result<Ready, Error> {
+    fn admit(&mut self, args: Args<'_>) -> Result<Ready, Error> {
         let ready = run::look_up(self.call.engine, args).map_err(|error| match error {
             NotReady::WrongNumber(_) => Error::new("ERR Wrong number of args calling command from script"),
             _ => Error::new("ERR Unknown command called from script"),
@@ -200,7 +209,38 @@ impl Script<'_, '_, '_> {
         if client.is_memory_full && !self.may_fill && !has_written && flags.has(Flags::DENYOOM) {
             return Err(Error::MEMORY_FULL);
         }
+        if let Some(cluster) = engine.cluster() {
+            self.stay_here(cluster, ready, args)?;
+        }
         Ok(ready)
+    }
+}
+
+impl Script<'_, '_, '_> {
+    /// A node of a cluster lets a script touch only keys that it serves, and unless the script says otherwise only those of one slot.
+    fn stay_here(&mut self, cluster: &Cluster, ready: Ready, args: Args<'_>) -> Result<(), Error> {
+        let Call { client, settings, .. } = &mut *self.call;
+        // Whoever is sent nowhere has not looked: a replica's link.
+        let Some(map) = client.sight.seen() else { return Ok(()) };
+        let away = || Error::new("ERR Attempted to access a non local key in a cluster node");
+        let Some(question) = Question::of_call(ready, args, None).map_err(|_| away())? else { return Ok(()) };
+        route::judge(cluster, map, settings, client, question).map_err(|astray| {
+            let name = ready.command.full_name();
+            match astray {
+                Astray::DownForWrites => Error::text(format!(
+                    "ERR Can not execute a write command '{name}' while the cluster is down and readonly"
+                )),
+                Astray::Down => {
+                    Error::text(format!("ERR Can not execute a command '{name}' while the cluster is down"))
+                }
+                _ => away(),
+            }
+        })?;
+        let slot = *client.slot.get_or_insert(question.slot);
+        if !self.may_cross && slot != question.slot {
+            return Err(Error::new("ERR Script attempted to access keys that do not hash to the same slot"));
+        }
+        Ok(())
     }
 }
 

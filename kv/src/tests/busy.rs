@@ -12,7 +12,13 @@ use crate::time::Now;
 /// Runs a script of client 0; once it is slow, another client says each line, so many milliseconds after the script began. What
 /// the script replied, and what the other was told; `held` for a request that is not answered yet.
 fn run(talk: &mut Talk, script: &str, lines: &[(u64, &str)]) -> (String, Vec<String>) {
-    let link = Link { peer: "127.0.0.1:9".into(), local: "127.0.0.1:6379".into(), descriptor: 8, is_unix: false };
+    let link = Link {
+        peer: "127.0.0.1:9".into(),
+        local: "127.0.0.1:6379".into(),
+        descriptor: 8,
+        is_unix: false,
+        is_tls: false,
+    };
     let mailbox = Arc::new(Mailbox::new(Box::new(|| {})));
     let mut other = Session::open(talk.engine_shared(), mailbox, link, talk.now()).unwrap();
     let mut lines: Vec<(u64, String)> = lines.iter().map(|(ms, line)| (*ms, format!("{line}\r\n"))).collect();

@@ -89,7 +89,7 @@ impl Talk {
         let mailbox = Arc::new(Mailbox::new(Box::new(|| {})));
         let number = self.sessions.len();
         let peer = format!("127.0.0.1:{}", 50_000 + number);
-        let link = Link { peer, local: "127.0.0.1:6379".into(), descriptor: 9, is_unix: false };
+        let link = Link { peer, local: "127.0.0.1:6379".into(), descriptor: 9, is_unix: false, is_tls: false };
         let session = Session::open(Arc::clone(&self.engine), mailbox, link, self.now()).ok()?;
         self.sessions.push(session);
         self.unread.push(Vec::new());
@@ -206,7 +206,14 @@ pub(crate) fn check(conversation: &str) {
 }
 
 fn check_titled(title: &str, conversation: &str) {
-    let mut talk = Talk::new();
+    check_with(&mut Talk::new(), title, conversation);
+}
+
+/// The same with an engine and clients that are there already.
+///
+/// # Panics
+/// A reply differs.
+pub(crate) fn check_with(talk: &mut Talk, title: &str, conversation: &str) {
     let mut lines = conversation.lines().map(str::trim).filter(|line| !line.is_empty()).peekable();
     while let Some(line) = lines.next() {
         let act = Act::read(line).unwrap_or_else(|| panic!("{title}: a reply without a command: {line}"));

@@ -70,6 +70,7 @@ fn tcp_link(stream: &TcpStream, keepalive: Option<Duration>) -> io::Result<Link>
         local: stream.local_addr()?.to_string(),
         descriptor: stream.as_raw_fd(),
         is_unix: false,
+        is_tls: false,
     })
 }
 
@@ -88,7 +89,7 @@ impl Entrance for Encrypted {
         let link = tcp_link(&stream, keepalive)?;
         let shaken = clock::within(HANDSHAKE_MAX, acceptor.accept(stream)).await;
         let (stream, tls) = shaken.ok_or(io::ErrorKind::TimedOut)??.into_inner();
-        Ok((TlsSocket::new(stream, tls), link))
+        Ok((TlsSocket::new(stream, tls), Link { is_tls: true, ..link }))
     }
 }
 
@@ -106,6 +107,6 @@ impl Entrance for Local {
     async fn greet((stream, path): Self::Raw, _: Option<Duration>) -> io::Result<(UnixStream, Link)> {
         let address = format!("{path}:0");
         let descriptor = stream.as_raw_fd();
-        Ok((stream, Link { peer: address.clone(), local: address, descriptor, is_unix: true }))
+        Ok((stream, Link { peer: address.clone(), local: address, descriptor, is_unix: true, is_tls: false }))
     }
 }

@@ -6,8 +6,6 @@
 //!
 //! Left out on purpose: the commands of Sentinel and those that load modules.
 
-#![cfg_attr(not(test), expect(dead_code, reason = "the dispatcher and `COMMAND` read it"))]
-
 mod argument;
 mod bitmap;
 mod cluster;

@@ -1,0 +1,62 @@
+//! What clients may ask of the cluster through a node.
+
+use std::fmt::Debug;
+
+use super::map::{Name, SlotRange};
+
+/// How a replica becomes primary by hand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailoverKind {
+    /// The primary pauses until the replica has everything: nothing is lost.
+    Agreed,
+    /// Without asking the primary, by a vote.
+    Forced,
+    /// Without a vote.
+    Takeover,
+}
+
+/// Something that the cluster is to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Order {
+    /// Make this node and another know each other.
+    Meet {
+        /// Where it is.
+        host: String,
+        /// Its port for clients.
+        port: u16,
+        /// Its port for other nodes.
+        bus_port: u16,
+    },
+    /// Remove a node from the cluster, and keep it out for a while.
+    Forget(Name),
+    /// This node owns these slots from now on, whoever did.
+    Claim(Vec<SlotRange>),
+    /// This node does not own these slots any more.
+    Release(Vec<SlotRange>),
+    /// This node follows a primary.
+    Follow(Name),
+    /// This node follows nobody any more and begins an empty shard of its own.
+    Detach,
+    /// This replica becomes primary of its shard.
+    Failover(FailoverKind),
+    /// This node leaves its cluster; with a new name if `hard`.
+    Reset {
+        /// Whether it takes a new name.
+        hard: bool,
+    },
+    /// What must survive a restart is written now.
+    Save,
+}
+
+/// Whoever decides for this node, with others, what becomes of the cluster.
+pub trait Control: Send + Sync + Debug {
+    /// Has something done. When it returns, what was ordered holds as far as this node sees, except that a meeting, a failover and
+    /// a removal go on after they have begun. It may wait for some seconds.
+    ///
+    /// # Errors
+    /// Why it was refused, as a client is told. Nothing has changed then, or it is not known: retry safe.
+    fn order(&self, order: Order) -> Result<(), String>;
+
+    /// Tells subscribers at other nodes of a message; `is_sharded` for those of a shard channel.
+    fn publish(&self, channel: &[u8], message: &[u8], is_sharded: bool);
+}

@@ -1,0 +1,193 @@
+//! The cluster, as one node's engine knows it: who owns which slot, where to send a client, and how to ask for changes.
+//!
+//! The engine decides nothing here. Whoever runs it gives it a [`Map`], a value, each time something has changed, and takes
+//! [`Order`]s through [`Control`]. An engine without a cluster has none of this: it owns every slot.
+//!
+//! In reading order: [`map`] (nodes, slots, one view of both), [`control`] (what clients may ask of the cluster), `route` (whether
+//! a call may run here, and what a client is told if not), `moves` (slots on their way from one node to another).
+//!
+//! Words: what the rest of the program calls a server's engine is a *node* here, as clients call it, and a replica group a
+//! *shard* where clients read it.
+//!
+//! Fencing
+//! - A session looks at the map before a call runs, and again, at its version alone, once the call's keys are locked.
+//! - [`Engine::set_map`] returns when no call runs any more that was let through by an earlier map. So whoever takes slots away
+//!   from an engine knows that nothing is written to them afterwards.
+
+pub mod control;
+pub mod map;
+mod moves;
+pub(crate) mod route;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::command::run;
+use crate::engine::Engine;
+use crate::keyspace::{Lock, Slot};
+use crate::resp::Reply;
+use crate::time::Now;
+use control::Control;
+use map::{Map, Name};
+pub(crate) use moves::{Move, Moves};
+
+/// What an engine knows of its cluster.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    map: RwLock<Arc<Map>>,
+    /// Grows with every map.
+    version: AtomicU64,
+    pub(crate) moves: Moves,
+    pub(crate) control: Box<dyn Control>,
+}
+
+impl Cluster {
+    fn new(map: Map, control: Box<dyn Control>) -> Self {
+        Self { map: RwLock::new(Arc::new(map)), version: AtomicU64::new(1), moves: Moves::default(), control }
+    }
+
+    /// The present map.
+    pub(crate) fn map(&self) -> Arc<Map> {
+        Arc::clone(&self.map.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Which map is the present one.
+    #[inline]
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+}
+
+/// The map as one client last looked at it.
+#[derive(Debug, Default)]
+pub(crate) struct Sight {
+    map: Option<Arc<Map>>,
+    version: u64,
+}
+
+impl Sight {
+    /// Looks at the present map.
+    pub(crate) fn look(&mut self, cluster: &Cluster) {
+        // The version first: a map that comes between the two is looked at again.
+        self.version = cluster.version();
+        self.map = Some(cluster.map());
+    }
+
+    /// What was seen.
+    ///
+    /// # Panics
+    /// Nobody has looked.
+    #[inline]
+    pub(crate) fn map(&self) -> &Map {
+        self.map.as_deref().expect("whoever asks has looked")
+    }
+
+    /// What was seen, if anything was.
+    pub(crate) fn seen(&self) -> Option<&Map> {
+        self.map.as_deref()
+    }
+
+    /// Whether the map is still the one that was looked at.
+    #[inline]
+    pub(crate) fn is_fresh(&self, cluster: &Cluster) -> bool {
+        self.version == cluster.version() && self.map.is_some()
+    }
+}
+
+impl Engine {
+    /// The engine is a node of a cluster from now on: it serves the slots that a map gives it, and no others. To be called once,
+    /// before anybody is served.
+    ///
+    /// # Panics
+    /// It is one already.
+    pub fn join_cluster(&self, map: Map, control: Box<dyn Control>) {
+        let joined = self.cluster.set(Cluster::new(map, control));
+        assert!(joined.is_ok(), "an engine joins one cluster");
+    }
+
+    /// Its cluster, if it is a node of one.
+    #[inline]
+    pub(crate) fn cluster(&self) -> Option<&Cluster> {
+        self.cluster.get()
+    }
+
+    /// What the engine knows of its cluster now, if it is a node of one.
+    #[must_use]
+    pub fn map(&self) -> Option<Arc<Map>> {
+        self.cluster().map(Cluster::map)
+    }
+
+    /// The cluster is this from now on. When it returns, no call runs any more that an earlier map has let through, and clients
+    /// that waited for keys of slots that are served elsewhere were sent there. Keys of slots that this node has given up stay
+    /// until somebody removes them.
+    ///
+    /// # Panics
+    /// The engine is no node of a cluster.
+    pub fn set_map(&self, map: Map, now: Now) {
+        let cluster = self.cluster().expect("it has joined a cluster");
+        let map = Arc::new(map);
+        let before =
+            std::mem::replace(&mut *cluster.map.write().unwrap_or_else(PoisonError::into_inner), Arc::clone(&map));
+        cluster.version.fetch_add(1, Ordering::AcqRel);
+        cluster.moves.settle(&map);
+        let clock = run::access(&self.settings(), now);
+        drop(self.keyspace.lock(Lock::Everything, 0, now.unix_ms(), clock));
+        if before.differs_in_service(&map) {
+            self.send_away_waiters(cluster, &map);
+            self.end_shard_subscriptions(&map);
+        }
+    }
+
+    /// Clients that wait for keys which are served elsewhere now are told where.
+    fn send_away_waiters(&self, cluster: &Cluster, map: &Map) {
+        self.waiting.refuse(|card, key, reads| {
+            let verdict = route::of_waiting(cluster, map, Slot::of(key), reads);
+            verdict.err().map(|astray| astray.error(map, &card.link, &self.settings()).as_str().to_owned())
+        });
+    }
+
+    /// Subscriptions to shard channels end with the slots that they belong to.
+    fn end_shard_subscriptions(&self, map: &Map) {
+        for (name, subscribers) in self.pubsub.take_shard_channels(|name| !map.serves(Slot::of(name))) {
+            for (mailbox, left) in subscribers {
+                let mut reply = Reply::new(mailbox.protocol());
+                reply.push(3);
+                reply.bulk(b"sunsubscribe");
+                reply.bulk(&name);
+                reply.count(left);
+                mailbox.put(reply.bytes());
+            }
+        }
+    }
+
+    /// Slots that have keys here although another node owns them, by database order of their numbers.
+    pub fn stray_slots(&self) -> BTreeSet<u16> {
+        let Some(map) = self.map() else { return BTreeSet::new() };
+        let slots = (0..crate::keyspace::slot::SLOTS).filter_map(Slot::new);
+        slots.filter(|slot| !map.holds(*slot) && self.has_keys_in(*slot)).map(Slot::number).collect()
+    }
+
+    /// Whether there are no keys at all.
+    pub(crate) fn is_empty(&self) -> bool {
+        let databases = self.keyspace.databases();
+        (0..self.keyspace.shards()).all(|number| {
+            let shard = self.keyspace.shard(number);
+            (0..databases).all(|database| shard.keys(database) == 0)
+        })
+    }
+
+    /// Whether any database has keys of a slot.
+    pub(crate) fn has_keys_in(&self, slot: Slot) -> bool {
+        let shard = self.keyspace.shard(self.keyspace.shard_of(slot));
+        (0..self.keyspace.databases()).any(|database| shard.keys_in_slot(database, slot.index()) > 0)
+    }
+
+    /// The node's own name, if it is a node of a cluster.
+    #[must_use]
+    pub fn node_name(&self) -> Option<Name> {
+        self.map().map(|map| map.own().name)
+    }
+}

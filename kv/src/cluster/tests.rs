@@ -1,0 +1,358 @@
+//! Conversations with a node of a cluster of two primaries and a replica. `bar` is in slot 5061, `foo` in 12182.
+
+use std::sync::{Arc, Mutex};
+
+use super::control::{Control, Order};
+use super::map::{Health, Map, Name, Node, Place, Service, SlotRange};
+use crate::engine::{Engine, EngineConfig};
+use crate::memory::hash_key::HASH_KEY_BYTES;
+use crate::tests::{Talk, check_with};
+
+const ONE: Name = Name::new([0x11; 20]);
+const TWO: Name = Name::new([0x22; 20]);
+const REPLICA: Name = Name::new([0x33; 20]);
+
+/// Takes every order, and does nothing.
+#[derive(Debug, Default)]
+struct Orders(Arc<Mutex<Vec<Order>>>);
+
+impl Control for Orders {
+    fn order(&self, order: Order) -> Result<(), String> {
+        self.0.lock().unwrap().push(order);
+        Ok(())
+    }
+
+    fn publish(&self, _channel: &[u8], _message: &[u8], _is_sharded: bool) {}
+}
+
+fn node(name: Name, port: u16, slots: Option<(u16, u16)>) -> Node {
+    Node {
+        name,
+        shard: name,
+        place: Place { host: "10.0.0.1".into(), port, bus_port: port + 10_000, ..Place::default() },
+        epoch: u64::from(port),
+        is_connected: true,
+        offset: 9,
+        slots: slots.and_then(|(first, last)| SlotRange::new(first, last)).into_iter().collect(),
+        ..Node::default()
+    }
+}
+
+fn nodes() -> Vec<Node> {
+    let replica = Node { primary: Some(ONE), shard: ONE, epoch: 7001, ..node(REPLICA, 7003, None) };
+    vec![node(ONE, 7001, Some((0, 8_191))), node(TWO, 7002, Some((8_192, 16_383))), replica]
+}
+
+fn map(own: Name, nodes: Vec<Node>) -> Map {
+    Map::new(own, nodes, Service { is_up: true, epoch: 7_002, voters: 2, ..Service::default() })
+}
+
+/// A client of the node of this name, and the orders that it gets.
+fn talk(own: Name) -> (Talk, Arc<Mutex<Vec<Order>>>) {
+    let engine = Engine::new(&EngineConfig { secret: [3; HASH_KEY_BYTES], shards: 8, databases: 2 });
+    let orders = Orders::default();
+    let given = Arc::clone(&orders.0);
+    engine.join_cluster(map(own, nodes()), Box::new(orders));
+    (Talk::with(Arc::new(engine)), given)
+}
+
+fn check(own: Name, conversation: &str) {
+    check_with(&mut talk(own).0, &own.to_string(), conversation);
+}
+
+#[test]
+fn names_are_read_as_they_are_written() {
+    assert_eq!(Name::read(ONE.to_string().as_bytes()), Some(ONE));
+    for wrong in ["", "11", &"1".repeat(41), &"G".repeat(40), &"A".repeat(40), &"é".repeat(20)] {
+        assert_eq!(Name::read(wrong.as_bytes()), None, "{wrong}");
+    }
+}
+
+#[test]
+fn of_two_owners_the_one_with_the_greater_epoch_stands() {
+    let mut nodes = nodes();
+    nodes[0].slots = vec![SlotRange::all()];
+    let map = map(ONE, nodes);
+    let runs: Vec<_> = map.runs().map(|(range, node)| (range.to_string(), node.name)).collect();
+    assert_eq!(runs, [("0-8191".to_owned(), ONE), ("8192-16383".to_owned(), TWO)]);
+    assert_eq!(map.slots_assigned(), 16_384);
+}
+
+#[test]
+fn keys_of_other_nodes_are_asked_for_there() {
+    check(
+        ONE,
+        "> SET bar 1
+        OK
+        > GET foo
+        (error) MOVED 12182 10.0.0.1:7002
+        > MGET bar foo
+        (error) CROSSSLOT Keys in request don't hash to the same slot
+        > MSET {bar}1 a {bar}2 b
+        OK
+        > PING
+        PONG
+        > DBSIZE
+        3
+        > EVAL \"return redis.call('GET', KEYS[1])\" 1 foo
+        (error) MOVED 12182 10.0.0.1:7002
+        > EVAL \"return redis.pcall('GET', 'foo')\" 1 bar
+        (error) ERR Attempted to access a non local key in a cluster node
+        > SPUBLISH foo x
+        (error) MOVED 12182 10.0.0.1:7002
+        > SSUBSCRIBE foo
+        (error) MOVED 12182 10.0.0.1:7002
+        > SWAPDB 0 1
+        (error) ERR SWAPDB is not allowed in cluster mode
+        > REPLICAOF 127.0.0.1 1
+        (error) ERR REPLICAOF not allowed in cluster mode.
+        > CLUSTER KEYSLOT foo
+        12182",
+    );
+}
+
+#[test]
+fn a_transaction_runs_in_one_slot() {
+    check(
+        ONE,
+        "> MULTI
+        OK
+        > SET bar 1
+        QUEUED
+        > SET {bar}x 2
+        QUEUED
+        > EXEC
+        [OK OK]
+        > MULTI
+        OK
+        > SET foo 1
+        (error) MOVED 12182 10.0.0.1:7002
+        > EXEC
+        (error) EXECABORT Transaction discarded because of previous errors.
+        > MULTI
+        OK
+        > SET bar 1
+        QUEUED
+        > SET b 1
+        QUEUED
+        > EXEC
+        (error) CROSSSLOT Keys in request don't hash to the same slot
+        > MULTI
+        OK
+        > CLUSTER RESET
+        QUEUED
+        > EXEC
+        [(error) ERR the cluster cannot be changed within a transaction or a script]",
+    );
+}
+
+#[test]
+fn a_replica_is_read_by_those_who_say_so() {
+    check(
+        REPLICA,
+        "> GET bar
+        (error) MOVED 5061 10.0.0.1:7001
+        > READONLY
+        OK
+        > GET bar
+        (nil)
+        > SET bar 1
+        (error) MOVED 5061 10.0.0.1:7001
+        > GET foo
+        (error) MOVED 12182 10.0.0.1:7002
+        > READWRITE
+        OK
+        > GET bar
+        (error) MOVED 5061 10.0.0.1:7001",
+    );
+}
+
+#[test]
+fn a_slot_that_leaves_is_asked_for_at_both_ends() {
+    let (mut source, _) = talk(ONE);
+    check_with(
+        &mut source,
+        "source",
+        "> SET {bar}here 1
+        OK
+        > CLUSTER SETSLOT 5061 MIGRATING 2222222222222222222222222222222222222222
+        OK
+        > GET {bar}here
+        \"1\"
+        > GET {bar}gone
+        (error) ASK 5061 10.0.0.1:7002
+        > SET {bar}gone 1
+        (error) ASK 5061 10.0.0.1:7002
+        > MGET {bar}here {bar}gone
+        (error) TRYAGAIN Multiple keys request during rehashing of slot
+        > MOVE {bar}here 1
+        (error) TRYAGAIN Multiple keys request during rehashing of slot
+        > MULTI
+        OK
+        > GET {bar}gone
+        QUEUED
+        > EXEC
+        (error) ASK 5061 10.0.0.1:7002
+        > CLUSTER SETSLOT 5061 NODE 2222222222222222222222222222222222222222
+        (error) ERR Can't assign hashslot 5061 to a different node while I still hold keys for this hash slot.
+        > CLUSTER SETSLOT 5061 STABLE
+        OK
+        > GET {bar}gone
+        (nil)",
+    );
+    check(
+        TWO,
+        "> CLUSTER SETSLOT 5061 IMPORTING 1111111111111111111111111111111111111111
+        OK
+        > SET bar 1
+        (error) MOVED 5061 10.0.0.1:7001
+        > ASKING
+        OK
+        > SET bar 1
+        OK
+        > GET bar
+        (error) MOVED 5061 10.0.0.1:7001
+        > ASKING
+        OK
+        > MGET bar {bar}2
+        (error) TRYAGAIN Multiple keys request during rehashing of slot
+        > ASKING
+        OK
+        > MULTI
+        OK
+        > GET bar
+        QUEUED
+        > EXEC
+        [\"1\"]
+        > CLUSTER COUNTKEYSINSLOT 5061
+        1
+        > CLUSTER GETKEYSINSLOT 5061 10
+        [\"bar\"]",
+    );
+}
+
+#[test]
+fn while_the_cluster_is_down_nothing_is_served_unless_it_was_allowed() {
+    let (mut talk, _) = talk(ONE);
+    talk.engine().set_map(Map::new(ONE, nodes(), Service::default()), talk.now());
+    check_with(
+        &mut talk,
+        "down",
+        "> GET bar
+        (error) CLUSTERDOWN The cluster is down
+        > CONFIG SET cluster-allow-reads-when-down yes
+        OK
+        > GET bar
+        (nil)
+        > SET bar 1
+        (error) CLUSTERDOWN The cluster is down and only accepts read commands
+        > SSUBSCRIBE bar
+        [\"ssubscribe\" \"bar\" 1]",
+    );
+}
+
+#[test]
+fn who_waits_or_listens_is_told_when_a_slot_goes() {
+    let (mut talk, _) = talk(ONE);
+    check_with(
+        &mut talk,
+        "waits",
+        "> BLPOP bar 0
+        1> SSUBSCRIBE bar
+        [\"ssubscribe\" \"bar\" 1]",
+    );
+    let mut after = nodes();
+    after[0].slots.clear();
+    after[1].slots = vec![SlotRange::all()];
+    talk.engine().set_map(map(ONE, after), talk.now());
+    check_with(
+        &mut talk,
+        "gone",
+        "0?
+        (error) MOVED 5061 10.0.0.1:7002
+        1?
+        [\"sunsubscribe\" \"bar\" 0]
+        1> SSUBSCRIBE bar
+        (error) MOVED 5061 10.0.0.1:7002",
+    );
+}
+
+#[test]
+fn a_map_that_comes_while_a_call_waits_for_its_keys_is_looked_at_again() {
+    let (mut talk, _) = talk(ONE);
+    assert_eq!(talk.say(0, "SET bar 1"), "OK");
+    let mut after = nodes();
+    after[0].slots.clear();
+    after[1].slots = vec![SlotRange::all()];
+    let cluster = talk.engine_shared();
+    cluster.set_map(map(ONE, after), talk.now());
+    assert_eq!(talk.say(0, "GET bar"), "(error) MOVED 5061 10.0.0.1:7002");
+    assert_eq!(cluster.stray_slots().into_iter().collect::<Vec<_>>(), [5_061]);
+}
+
+#[test]
+fn what_a_node_tells() {
+    let (mut talk, _) = talk(ONE);
+    let mut after = nodes();
+    after[1].health = Health::Suspected;
+    talk.engine().set_map(map(ONE, after), talk.now());
+    let (one, two, replica) = (ONE.to_string(), TWO.to_string(), REPLICA.to_string());
+    let lines = [
+        format!("{one} 10.0.0.1:7001@17001 myself,master - 0 0 7001 connected 0-8191"),
+        format!("{two} 10.0.0.1:7002@17002 master,fail? - 0 0 7002 connected 8192-16383"),
+        format!("{replica} 10.0.0.1:7003@17003 slave {one} 0 0 7001 connected"),
+    ];
+    assert_eq!(talk.say(0, "CLUSTER NODES"), format!("\"{}\\n\"", lines.join("\\n")));
+    assert_eq!(talk.say(0, "CLUSTER MYID"), format!("\"{one}\""));
+    assert_eq!(
+        talk.say(0, "CLUSTER SLOTS"),
+        format!(
+            "[[0 8191 [\"10.0.0.1\" 7001 \"{one}\" []] [\"10.0.0.1\" 7003 \"{replica}\" []]] \
+             [8192 16383 [\"10.0.0.1\" 7002 \"{two}\" []]]]"
+        )
+    );
+    assert_eq!(talk.say(0, &format!("CLUSTER REPLICAS {replica}")), "(error) ERR The specified node is not a master");
+    let info = talk.say(0, "CLUSTER INFO");
+    for line in ["cluster_state:ok", "cluster_slots_ok:8192", "cluster_slots_pfail:8192", "cluster_size:2"] {
+        assert!(info.contains(line), "{line} in {info}");
+    }
+    assert!(talk.say(0, "CLUSTER SHARDS").contains("\"role\" \"replica\""));
+}
+
+#[test]
+fn orders_are_checked_and_handed_on() {
+    let (mut talk, orders) = talk(ONE);
+    check_with(
+        &mut talk,
+        "orders",
+        "> CLUSTER ADDSLOTS 5
+        (error) ERR Slot 5 is already busy
+        > CLUSTER ADDSLOTS 16384
+        (error) ERR Invalid or out of range slot
+        > CLUSTER ADDSLOTSRANGE 9 5
+        (error) ERR start slot number 9 is greater than end slot number 5
+        > CLUSTER DELSLOTS 5 5
+        (error) ERR Slot 5 specified multiple times
+        > CLUSTER DELSLOTSRANGE 5 7 9 9
+        OK
+        > CLUSTER MEET 10.0.0.9 7000
+        OK
+        > CLUSTER MEET nowhere 7000
+        (error) ERR Invalid node address specified: nowhere:7000
+        > CLUSTER FORGET 1111111111111111111111111111111111111111
+        (error) ERR I tried hard but I can't forget myself...
+        > CLUSTER REPLICATE 2222222222222222222222222222222222222222
+        (error) ERR To set a master the node must be empty and without assigned slots.
+        > CLUSTER FAILOVER
+        (error) ERR You should send CLUSTER FAILOVER to a replica
+        > CLUSTER SETSLOT 9000 NODE 1111111111111111111111111111111111111111
+        OK",
+    );
+    let range = |first, last| SlotRange::new(first, last).unwrap();
+    let expected = [
+        Order::Release(vec![range(5, 7), range(9, 9)]),
+        Order::Meet { host: "10.0.0.9".into(), port: 7_000, bus_port: 17_000 },
+        Order::Claim(vec![range(9_000, 9_000)]),
+    ];
+    assert_eq!(*orders.lock().unwrap(), expected);
+}

@@ -1,0 +1,113 @@
+//! `CLUSTER`: what a node tells of its cluster, and what it is asked to change there.
+//!
+//! `view` tells, `slots` is about who owns which slot and the keys in it, `govern` changes who is in the cluster and who follows whom.
+//! What changes the cluster is ordered from [`Control`](crate::cluster::control::Control); it
+//! is refused in transactions, which hold keys that the change may have to wait for.
+
+pub(super) mod govern;
+pub(super) mod slots;
+pub(super) mod view;
+
+use super::call::{Call, Run};
+use super::help;
+use crate::cluster::Cluster;
+use crate::cluster::control::Order;
+use crate::cluster::map::{Map, Name, Node};
+use crate::error::Error;
+use crate::keyspace::Slot;
+
+pub(super) const RUNS: &[(&str, Run)] = &[("cluster|help", help), ("cluster|keyslot", keyslot)];
+
+const NO_CLUSTER: Error = Error::new("ERR This instance has cluster support disabled");
+const NO_SLOT: Error = Error::new("ERR Invalid or out of range slot");
+
+const HELP: &[(&str, &str)] = &[
+    ("COUNTKEYSINSLOT <slot>", "Count the keys of a slot at this node."),
+    ("GETKEYSINSLOT <slot> <count>", "Name keys of a slot at this node."),
+    ("INFO", "Tell how the cluster fares, as this node sees it."),
+    ("KEYSLOT <key>", "Tell which slot a key belongs to."),
+    ("MYID", "Tell what this node is called."),
+    ("MYSHARDID", "Tell what this node's shard is called."),
+    ("NODES", "Describe each node in a line: <id> <ip:port@bus-port[,hostname]> <flags> <primary> <pings> <pongs> ..."),
+    ("REPLICAS <node-id>", "Describe who follows a node."),
+    ("SLOTS", "List runs of slots with the places of the nodes that have them."),
+    ("SLOT-STATS", "Report how slots of this node are used."),
+    ("SHARDS", "Describe shards: their slots and nodes."),
+    ("ADDSLOTS <slot> [<slot> ...]", "Give slots without an owner to this node."),
+    ("ADDSLOTSRANGE <start slot> <end slot> [<start slot> <end slot> ...]", "The same with ranges of slots."),
+    ("BUMPEPOCH", "Raise this node's epoch above all others."),
+    ("COUNT-FAILURE-REPORTS <node-id>", "Count who says that a node is silent."),
+    ("DELSLOTS <slot> [<slot> ...]", "Let this node give up slots."),
+    ("DELSLOTSRANGE <start slot> <end slot> [<start slot> <end slot> ...]", "The same with ranges of slots."),
+    ("FAILOVER [FORCE|TAKEOVER]", "Make this replica the primary of its shard."),
+    ("FORGET <node-id>", "Remove a node from the cluster."),
+    ("FLUSHSLOTS", "Let this node, which has to be empty, give up all of its slots."),
+    ("FLUSHSLOT <slot> [ASYNC|SYNC]", "Remove all keys of a slot from this node."),
+    ("MEET <ip> <port> [<bus-port>]", "Make this node and another know each other."),
+    ("REPLICATE (<node-id>|NO ONE)", "Make this node follow another, or nobody."),
+    ("RESET [HARD|SOFT]", "Take this node out of its cluster."),
+    ("SET-CONFIG-EPOCH <epoch>", "Set the epoch of a node that is new."),
+    ("SETSLOT <slot> (IMPORTING|MIGRATING|STABLE|NODE <node-id>)", "Say what becomes of a slot."),
+    ("SAVECONFIG", "Write what this node knows of the cluster to its drive."),
+    ("LINKS", "Describe the connections between this node and others."),
+];
+
+fn help(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    cluster(call)?;
+    help::write(call, "CLUSTER", HELP)
+}
+
+fn keyslot(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    cluster(call)?;
+    call.reply.integer(Slot::of(&call.args[2]).number().into());
+    Ok(())
+}
+
+/// The cluster that this engine is a node of.
+///
+/// # Errors
+/// It is none.
+fn cluster<'c>(call: &Call<'c, '_>) -> Result<&'c Cluster, Error> {
+    call.engine.cluster().ok_or(NO_CLUSTER)
+}
+
+/// The node that word `at` names.
+///
+/// # Errors
+/// There is none; `unknown` says so, followed by the word.
+fn node<'m>(call: &Call<'_, '_>, map: &'m Map, at: usize, unknown: &str) -> Result<&'m Node, Error> {
+    let word = &call.args[at];
+    let found = Name::read(word).and_then(|name| map.node(name));
+    found.ok_or_else(|| Error::text(format!("ERR {unknown} {}", String::from_utf8_lossy(word))))
+}
+
+/// The slot that stands in word `at`.
+///
+/// # Errors
+/// There is none of that number.
+fn slot(call: &Call<'_, '_>, at: usize) -> Result<Slot, Error> {
+    call.integer(at).ok().and_then(|number| u16::try_from(number).ok()).and_then(Slot::new).ok_or(NO_SLOT)
+}
+
+/// The same for a call that may change it. Nobody but that call holds keys for it, and it holds none itself: a change of the cluster
+/// waits for whoever does.
+///
+/// # Errors
+/// It is none, or the call belongs to a transaction or a script.
+fn alone<'c>(call: &Call<'c, '_>) -> Result<&'c Cluster, Error> {
+    let cluster = cluster(call)?;
+    if !call.may_wait {
+        return Err(Error::new("ERR the cluster cannot be changed within a transaction or a script"));
+    }
+    Ok(cluster)
+}
+
+/// Has something done to the cluster, and replies that it was.
+///
+/// # Errors
+/// It was refused, or the call may not wait for it.
+fn order(call: &mut Call<'_, '_>, order: Order) -> Result<(), Error> {
+    alone(call)?.control.order(order).map_err(|why| Error::text(format!("ERR {why}")))?;
+    call.reply.ok();
+    Ok(())
+}
