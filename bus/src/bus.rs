@@ -20,6 +20,7 @@ mod spread;
 mod views;
 mod watch;
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -61,8 +62,8 @@ struct Place {
     role: Role,
     /// How far its copy goes.
     offset: u64,
-    /// Until when it takes no writes, for an agreed failover, and who asked.
-    paused: Option<(Instant, ServerId)>,
+    /// It takes no writes, for an agreed failover.
+    paused: Option<handover::Pause>,
     /// How much the other replicas have told to have, upon the failure of the primary of this epoch.
     told: BTreeMap<ServerId, (Epoch, u64)>,
 }
@@ -187,6 +188,8 @@ pub struct Bus {
     meetings: BTreeMap<ServerId, Meeting>,
     channels: BTreeSet<Vec<u8>>,
     hears_all: bool,
+    /// What this member tells of its services.
+    services: Box<[u8]>,
     outbound: Outbound,
     /// When what waits to be told together leaves.
     flush_at: Option<Instant>,
@@ -296,6 +299,7 @@ impl Bus {
             meetings: BTreeMap::new(),
             channels: BTreeSet::new(),
             hears_all: false,
+            services: Box::default(),
             outbound: Outbound::default(),
             flush_at: None,
             next_turn: first_turn,
@@ -325,6 +329,7 @@ impl Bus {
             follows: follows.take(self.config.follows_max).collect(),
             memory_since: self.memory_since,
             interest: crate::pubsub::encode_interest(&self.channels, self.hears_all),
+            services: self.services.clone(),
         }
     }
 
@@ -399,7 +404,7 @@ impl Bus {
             self.next_turning_point(now),
             least(&mut self.ballots.values().map(Ballot::due)),
             least(&mut self.handovers.values().map(Handover::due)),
-            least(&mut self.places.values().filter_map(|place| place.paused.map(|(until, _)| until))),
+            least(&mut self.places.values().filter_map(|place| place.paused.map(|pause| pause.until))),
             least(&mut self.meetings.values().map(|meeting| meeting.next)),
         ];
         timers.into_iter().min().unwrap_or(Instant::NEVER)

@@ -7,6 +7,7 @@ use core::time::Duration;
 
 use ashlar_wire::epoch::Epoch;
 use ashlar_wire::id::{Incarnation, ServerId};
+use ashlar_wire::time::Instant;
 
 use crate::packet::Purpose;
 use crate::slot::{GroupId, SlotRange, SlotSet, Zone};
@@ -78,6 +79,11 @@ pub enum Event {
         id: ServerId,
         /// Where.
         address: String,
+    },
+    /// A known member says something else about itself than before: what it follows, where it is, its services.
+    Described {
+        /// Which.
+        id: ServerId,
     },
     /// This member suspects another (PFAIL): it has been silent for the member timeout.
     Suspected {
@@ -168,8 +174,8 @@ pub enum Event {
         /// Under which set of voters: its [`VotersView::fingerprint`].
         voters: u64,
     },
-    /// A primary pauses its writes for an agreed failover: let writes in flight end, then give the final offset with
-    /// `Command::Offset`.
+    /// A primary pauses its writes for an agreed failover: let writes in flight end, give the final offset with
+    /// `Command::Offset`, and then `Command::Paused`.
     HandoverPaused {
         /// In which group.
         group: GroupId,
@@ -261,6 +267,11 @@ pub enum Command {
         /// Bytes of the group's replication log.
         offset: u64,
     },
+    /// This primary has paused for an agreed failover: it takes no writes, and the offset that it gave last is the final one.
+    Paused {
+        /// Which group.
+        group: GroupId,
+    },
     /// This replica is to become the primary of its group.
     Failover {
         /// Which group.
@@ -290,6 +301,11 @@ pub enum Command {
     SubscribeAll {
         /// Whether to.
         wanted: bool,
+    },
+    /// Tell all members of this one's services.
+    Describe {
+        /// In whatever form they are told; up to [`SERVICES_BYTES_MAX`](crate::member::SERVICES_BYTES_MAX).
+        services: Vec<u8>,
     },
     /// Send a message to all who subscribe to a channel.
     Publish {
@@ -422,6 +438,10 @@ pub struct MemberView<'a> {
     pub is_voter: bool,
     /// The groups that it follows.
     pub follows: &'a [GroupId],
+    /// What it tells of its services.
+    pub services: &'a [u8],
+    /// When it last gave a sign of life here; the origin of time if it never did.
+    pub heard_at: Instant,
 }
 
 /// A replica group, as it is seen from here.

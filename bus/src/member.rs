@@ -24,6 +24,9 @@ use crate::fingerprint::fingerprint;
 use crate::index::Index;
 use crate::slot::{GroupId, Zone};
 
+/// Longest account of a member's services, bytes.
+pub const SERVICES_BYTES_MAX: usize = 768;
+
 /// What a member says about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Description {
@@ -41,6 +44,8 @@ pub struct Description {
     pub memory_since: Incarnation,
     /// What it wants to hear, as [`pubsub`](crate::pubsub) writes it.
     pub interest: Box<[u8]>,
+    /// What it tells of its services, up to [`SERVICES_BYTES_MAX`]: where clients reach them, and the like. The bus does not read it.
+    pub services: Box<[u8]>,
 }
 
 impl Description {

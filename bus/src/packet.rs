@@ -1,4 +1,4 @@
-//! The written form of everything that members say to each other: version 1.
+//! The written form of everything that members say to each other: version 2.
 //!
 //! A packet is a header and a body. Numbers are MessagePack unsigned integers in their shortest form
 //! ([`pack`](ashlar_wire::pack)), ids are their 16 bytes, fingerprints 8 bytes big-endian. News stands at the end of a packet
@@ -18,13 +18,13 @@ use ashlar_wire::pack::{PackError, Reader, write_bin, write_str, write_uint};
 
 use crate::claim::Claim;
 use crate::config::Config;
-use crate::member::{Description, Life, MemberRecord};
+use crate::member::{Description, Life, MemberRecord, SERVICES_BYTES_MAX};
 use crate::pubsub::INTEREST_BYTES_MAX;
 use crate::slot::{GroupId, SLOTS, Slot, SlotRange, SlotSet, Zone};
 use crate::voters::{Adoption, FORGETFUL_MAX, Origin, VoterSet};
 
 /// The version that this program speaks.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// Ranges of slots that are written as ranges; more are written as one bit a slot.
 pub const SLOT_RANGES_MAX: usize = 512;
 /// Bits of one per slot, as bytes.
@@ -502,6 +502,7 @@ pub(crate) fn encode_member(out: &mut Vec<u8>, id: ServerId, description: &Descr
     write_uint(out, description.follows.len() as u64);
     description.follows.iter().for_each(|group| write_uint(out, group.0));
     write_bin(out, &description.interest);
+    write_bin(out, &description.services);
 }
 
 pub(crate) fn encode_claim(out: &mut Vec<u8>, claim: &Claim) {
@@ -788,9 +789,19 @@ impl<'a> Input<'a> {
             return Err(PacketError::Malformed);
         }
         let interest = self.reader.read_bin(INTEREST_BYTES_MAX)?.into();
+        let services = self.reader.read_bin(SERVICES_BYTES_MAX)?.into();
         Ok(MemberRecord {
             id,
-            description: Description { incarnation, revision, zone, address, follows, memory_since, interest },
+            description: Description {
+                incarnation,
+                revision,
+                zone,
+                address,
+                follows,
+                memory_since,
+                interest,
+                services,
+            },
             life,
         })
     }

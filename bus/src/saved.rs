@@ -38,7 +38,7 @@ use crate::voters::{FIRST_LIFE, VoterSet};
 
 const MAGIC: [u8; 8] = *b"ASHLRBUS";
 /// The version that this program writes.
-pub const SAVED_VERSION: u8 = 1;
+pub const SAVED_VERSION: u8 = 2;
 const CHECKSUM_LEN: usize = 8;
 
 /// A member's memory. A simulator or an installer may write one for a member that has not lived yet.

@@ -11,6 +11,7 @@ use super::durable::Deferred;
 use super::{Bus, Meeting, Place};
 use crate::claim::{Claim, next_unvoted};
 use crate::event::{Command, CommandError, Event, Role};
+use crate::member::SERVICES_BYTES_MAX;
 use crate::packet::{Body, CHOICE, Forgetting};
 use crate::pubsub::wants;
 use crate::slot::{GroupId, SlotRange, SlotSet};
@@ -36,6 +37,7 @@ impl Bus {
             Command::Follow { group } => self.follow(now, group),
             Command::Unfollow { group } => self.unfollow(now, group),
             Command::Offset { group, offset } => self.set_offset(now, group, offset),
+            Command::Paused { group } => self.settle_pause(group),
             Command::Failover { group, how } => self.failover(now, group, how),
             Command::SetVoters { epoch, voters } => self.set_voters(now, epoch, voters),
             Command::Subscribe { channel } => self.subscribe(now, channel),
@@ -50,6 +52,7 @@ impl Bus {
                 Ok(())
             }
             Command::Publish { channel, message } => self.publish(&channel, &message),
+            Command::Describe { services } => self.describe(now, services),
         }
     }
 
@@ -171,6 +174,15 @@ impl Bus {
         self.handovers.remove(&group);
         let epoch = self.claims.get(group).map_or(Epoch::ZERO, |claim| claim.epoch);
         self.event(Event::RoleChanged { group, role: Role::None, epoch });
+        self.describe_again(now);
+        Ok(())
+    }
+
+    fn describe(&mut self, now: Instant, services: Vec<u8>) -> Result<(), CommandError> {
+        if services.len() > SERVICES_BYTES_MAX {
+            return Err(CommandError::TooLong);
+        }
+        self.services = services.into();
         self.describe_again(now);
         Ok(())
     }

@@ -138,7 +138,10 @@ impl Bus {
         let own = self.identity.server;
         let place = self.members.place(own).expect("a member knows itself");
         let before = &self.members.at(place).description;
-        if before.follows == description.follows && before.interest == description.interest {
+        let is_same = before.follows == description.follows
+            && before.interest == description.interest
+            && before.services == description.services;
+        if is_same {
             return;
         }
         self.members.describe(place, description);

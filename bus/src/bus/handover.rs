@@ -19,6 +19,16 @@ pub(super) struct Handover {
     target: Option<u64>,
 }
 
+/// A primary's pause for a replica that is to become primary.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pause {
+    pub(super) until: Instant,
+    /// Who asked.
+    who: ServerId,
+    /// Writes in flight have ended: how far its copy goes is final.
+    is_settled: bool,
+}
+
 impl Handover {
     pub(super) fn due(&self) -> Instant {
         self.until.min(self.ask_at)
@@ -59,16 +69,32 @@ impl Bus {
         let follows = self.members.get(from).is_some_and(|member| member.description.follows.contains(&group));
         let until = now + self.config.handover_max;
         let place = self.places.get_mut(&group).filter(|place| follows && place.role == Role::Primary);
-        let Some(place) = place.filter(|place| place.paused.is_none_or(|(_, who)| who == from)) else {
+        let Some(place) = place.filter(|place| place.paused.is_none_or(|pause| pause.who == from)) else {
             self.counters.refused_unentitled += 1;
             return self.send(from, &Body::HandoverOffset { group, offset: None });
         };
-        let offset = Some(place.offset);
-        if place.paused.is_none() {
-            place.paused = Some((until, from));
-            self.event(Event::HandoverPaused { group });
+        match place.paused {
+            Some(Pause { is_settled: true, .. }) => {
+                let offset = Some(place.offset);
+                self.send(from, &Body::HandoverOffset { group, offset });
+            }
+            // It asks again.
+            Some(_) => {}
+            None => {
+                place.paused = Some(Pause { until, who: from, is_settled: false });
+                self.event(Event::HandoverPaused { group });
+            }
         }
-        self.send(from, &Body::HandoverOffset { group, offset });
+    }
+
+    /// The writes of a paused primary have ended: what it last told of its copy is what the replica needs.
+    pub(super) fn settle_pause(&mut self, group: GroupId) -> Result<(), CommandError> {
+        let place = self.places.get_mut(&group).ok_or(CommandError::UnknownGroup)?;
+        let pause = place.paused.as_mut().ok_or(CommandError::NotPrimary)?;
+        pause.is_settled = true;
+        let (who, offset) = (pause.who, Some(place.offset));
+        self.send(who, &Body::HandoverOffset { group, offset });
+        Ok(())
     }
 
     pub(super) fn handle_handover_offset(&mut self, now: Instant, from: ServerId, group: GroupId, offset: Option<u64>) {
@@ -100,9 +126,6 @@ impl Bus {
         let place = self.places.get_mut(&group).filter(|place| place.role != Role::None);
         let place = place.ok_or(CommandError::UnknownGroup)?;
         place.offset = offset;
-        if let Some((_, asked_by)) = place.paused {
-            self.send(asked_by, &Body::HandoverOffset { group, offset: Some(offset) });
-        }
         self.advance_handover(now, group);
         Ok(())
     }
@@ -123,7 +146,7 @@ impl Bus {
                 self.send(owner, &Body::HandoverAsk(group));
             }
         }
-        let over = self.places.iter_mut().filter(|(_, place)| place.paused.is_some_and(|(until, _)| until <= now));
+        let over = self.places.iter_mut().filter(|(_, place)| place.paused.is_some_and(|pause| pause.until <= now));
         let over: alloc::vec::Vec<GroupId> = over
             .map(|(group, place)| {
                 place.paused = None;

@@ -126,6 +126,9 @@ impl Bus {
             let address = alloc::string::String::from(&*member.description.address);
             self.event(Event::AddressChanged { id, address });
         }
+        if change.described && !change.joined {
+            self.event(Event::Described { id });
+        }
         if change.failed {
             self.handle_failed(now, id, FailedBy::News);
         }

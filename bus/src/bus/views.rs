@@ -42,6 +42,8 @@ impl Bus {
             health: if is_accused { Health::Failed } else { member.health() },
             is_voter: self.voters.has_say(member.id),
             follows: &member.description.follows,
+            services: &member.description.services,
+            heard_at: member.heard_at,
         }
     }
 

@@ -24,6 +24,7 @@ fn record() -> MemberRecord {
         follows: vec![GroupId(1), GroupId(300)].into(),
         memory_since: Incarnation(3),
         interest: vec![0].into(),
+        services: vec![9].into(),
     };
     MemberRecord { id: id(0x11), description, life: Life { refuted: 1, failed: true } }
 }
@@ -68,7 +69,7 @@ fn bodies() -> Vec<(&'static str, Body, String)> {
     let silence_bytes = format!("{}0501cd3a98", ones(0x33));
     let claim_bytes = format!("cd012c{}080200000009 3fff3fff", ones(0x22)).replace(' ', "");
     let record_bytes =
-        format!("{}05020101 0703a9{} 0201cd012c c40100", ones(0x11), "686f73743a37303030").replace(' ', "");
+        format!("{}05020101 0703a9{} 0201cd012c c40100c40109", ones(0x11), "686f73743a37303030").replace(' ', "");
     let voters_bytes =
         format!("03010206 03{}{}{} 01{} 01{}0300", ones(1), ones(2), ones(3), ones(4), ones(2)).replace(' ', "");
     let request = request();
@@ -141,7 +142,7 @@ fn golden_bytes_of_every_kind() {
     let config = Config::default();
     for ((name, body, expected), kind) in bodies().into_iter().zip(1_u8..) {
         let bytes = encode(CLUSTER, HEADER, &body);
-        let header = format!("01{kind:02x}{}05cd012c", "c1".repeat(16));
+        let header = format!("02{kind:02x}{}05cd012c", "c1".repeat(16));
         assert_eq!(hex(&bytes), format!("{header}{expected}"), "{name}");
         assert_eq!(Circular::new(&body).encode(CLUSTER, HEADER), bytes, "{name}");
         assert_eq!(decode(&bytes, CLUSTER, &config), Ok((HEADER, body)), "{name}");
@@ -197,7 +198,7 @@ fn what_is_cut_altered_or_too_long_is_refused() {
         bytes[at] = byte;
         decode(&bytes, CLUSTER, &config)
     };
-    assert_eq!(with(0, 2), Err(PacketError::Version(2)));
+    assert_eq!(with(0, 1), Err(PacketError::Version(1)));
     assert_eq!(with(1, 19), Err(PacketError::Malformed));
     assert_eq!(with(2, 0), Err(PacketError::Cluster));
     assert_eq!(decode(&vec![1; config.packet_bytes_max + 1], CLUSTER, &config), Err(PacketError::Malformed));
@@ -249,6 +250,7 @@ fn the_longest_news_fits_the_shortest_packet() {
                 follows: (0..config.follows_max as u64).map(|number| GroupId(u64::MAX - 64 + number)).collect(),
                 memory_since: Incarnation(u64::MAX),
                 interest: vec![2; INTEREST_BYTES_MAX].into(),
+                services: vec![3; SERVICES_BYTES_MAX].into(),
             },
             life: Life { refuted: u64::MAX, failed: true },
         })),

@@ -56,7 +56,7 @@ fn saved() -> Saved {
 fn golden_bytes() {
     let ones = |number: u8| format!("{number:02x}").repeat(16);
     let expected = [
-        "4153484c5242555301",
+        "4153484c5242555302",
         &ones(0xc1),
         &ones(1),
         "03090102",
@@ -70,12 +70,12 @@ fn golden_bytes() {
         "060100000001",
         "01",
         &ones(2),
-        "020001010000a16200c400",
+        "020001010000a16200c400c400",
         "01",
         &ones(4),
         "02cd012c",
         "0107cd03e8",
-        "19efb0e7ac52e31a",
+        "003836fe19e4908e",
     ];
     let bytes: String = saved().encode().iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(bytes, expected.concat().replace(' ', ""));

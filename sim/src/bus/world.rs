@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use ashlar_bus::packet::{Body, decode};
-use ashlar_bus::slot::Zone;
+use ashlar_bus::slot::{GroupId, Zone};
 use ashlar_bus::{Bus, Command, CommandError, Config, Event, Identity, Output, RestoreError, Ticket};
 use ashlar_wire::id::{ClusterId, Incarnation, ServerId};
 use ashlar_wire::time::Instant;
@@ -537,11 +537,22 @@ impl<W: Watch> World<W> {
                 Some(Output::Event(event)) => {
                     self.journal.tell(self.now_ns, || format!("{member} says {event:?}"));
                     self.watch.event(&self.members[at].scene(self.now_ns, member), &event);
+                    if let Event::HandoverPaused { group } = event {
+                        self.end_writes(member, group);
+                    }
                 }
             }
         }
         self.watch.settled(&self.members[at].scene(self.now_ns, member));
         self.schedule(member);
+    }
+
+    /// Nothing is written here: what was in flight when a primary paused has ended at once.
+    fn end_writes(&mut self, member: u32, group: GroupId) {
+        let slot = &mut self.members[member as usize];
+        let now = slot.clock.local(self.now_ns);
+        // The pause may have ended already.
+        let _ = slot.bus.as_mut().expect("it runs").handle_command(now, Command::Paused { group });
     }
 
     /// A tick that comes too early finds nothing due and looks again; so a later one needs no new entry.

@@ -83,7 +83,15 @@ fn an_agreed_failover_waits_for_the_last_write() {
     net.command(4, Command::Failover { group: group(1), how: How::Agreed });
     net.run(1_000);
     assert!(!net.bus(1).may_write(group(1)) && net.writer(1).is_none(), "the primary has paused");
+    // A write was in flight: what was told before the pause is not all.
     net.command(4, Command::Offset { group: group(1), offset: 100 });
+    net.run(1_000);
+    assert!(net.writer(1).is_none(), "nobody has said that writes have ended");
+    net.command(1, Command::Offset { group: group(1), offset: 110 });
+    net.command(1, Command::Paused { group: group(1) });
+    net.run(500);
+    assert!(net.writer(1).is_none(), "the replica lacks the last write");
+    net.command(4, Command::Offset { group: group(1), offset: 110 });
     let took = net.run_until(1_000, "the replica has taken over", |net| net.writer(1) == Some(4));
     assert!(took <= 200, "{took}");
     net.run(3_000);

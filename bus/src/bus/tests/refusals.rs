@@ -26,7 +26,7 @@ fn refused_packets_are_counted_by_cause_and_move_nothing() {
     let body = Body::News(std::vec![News::Life(id(3), life)]);
     let good = encode(cluster, header, &body);
     let mut newer = good.clone();
-    newer[0] = 2;
+    newer[0] = crate::packet::VERSION + 1;
     let stale = encode(cluster, Header { incarnation: Incarnation(0), ..header }, &body);
     let foreign = encode(ClusterId::from_bytes([8; 16]), header, &body);
     type Count = fn(&crate::Counters) -> u64;

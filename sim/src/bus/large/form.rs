@@ -94,6 +94,7 @@ impl Layout {
             follows: replica_of.into_iter().collect(),
             memory_since: FIRST_LIFE,
             interest: Default::default(),
+            services: Default::default(),
         };
         MemberRecord { id: world.id(member), description, life: Life::default() }
     }
