@@ -22,7 +22,7 @@ use super::record::{self, Attributes, Kind, Record, record_len};
 use crate::memory::arena::{Arena, Handle};
 use crate::memory::gauge::{Gauge, Share};
 use crate::memory::hash_key::HashKey;
-use crate::memory::index::Index;
+use crate::memory::index::{Index, Records};
 use crate::memory::slab::Slab;
 use crate::value::Object;
 
@@ -347,16 +347,16 @@ impl Shard {
         let Self { databases, arena, hash_key, objects, first_slot, slots_spare, schedule, .. } = self;
         let number = database;
         let database = databases[database].as_mut()?;
-        let hash_of = |handle| hash_key.hash(Record::of(arena.cell(handle)).key());
+        let held = Held { arena, hash_key };
         let index = &mut database.slots[key.slot.index() - *first_slot];
-        let handle = index.remove(key.hash, |handle| record::is_of(arena.cell(handle), key.bytes), hash_of)?;
+        let handle = index.remove(key.hash, |handle| record::is_of(arena.cell(handle), key.bytes), &held)?;
         database.keys -= 1;
         database.slots_used -= usize::from(index.is_empty());
         *slots_spare += usize::from(index.is_empty());
         let record = Record::of(arena.cell(handle));
         let kind = record.kind();
         if record.expires() {
-            database.expiring.remove(key.hash, |other| other == handle, hash_of);
+            database.expiring.remove(key.hash, |other| other == handle, &held);
         }
         let mut object = (kind != Kind::String).then(|| objects.remove(record.object()));
         object.iter_mut().for_each(|object| Self::unschedule(schedule, number, key.bytes, object));
@@ -409,7 +409,7 @@ impl Shard {
         mut visit: impl FnMut(Record<'_>),
     ) -> u32 {
         let Some(index) = self.index(database, slot) else { return 0 };
-        index.scan(cursor, count, |handle| self.hash_of(handle), |handle| visit(self.record(handle)))
+        index.scan(cursor, count, &self.held(), |handle| visit(self.record(handle)))
     }
 
     /// Visits all keys of a database.
@@ -451,7 +451,7 @@ impl Shard {
         mut visit: impl FnMut(Record<'_>),
     ) -> u32 {
         let Some(database) = &self.databases[database] else { return 0 };
-        database.expiring.scan(cursor, count, |handle| self.hash_of(handle), |handle| visit(self.record(handle)))
+        database.expiring.scan(cursor, count, &self.held(), |handle| visit(self.record(handle)))
     }
 
     /// A key at random; of those that expire if `expiring`. Every slot counts by its keys.
@@ -471,8 +471,8 @@ impl Shard {
         None
     }
 
-    fn hash_of(&self, handle: Handle) -> u64 {
-        self.hash_key.hash(self.record(handle).key())
+    fn held(&self) -> Held<'_> {
+        Held { arena: &self.arena, hash_key: &self.hash_key }
     }
 
     fn attributes(&self, found: Option<Handle>, kind: Kind, is_raw: bool, expiry: Expiry, access: u32) -> Attributes {
@@ -522,15 +522,15 @@ impl Shard {
             let was = database.slots[key.slot.index() - self.first_slot].replace(key.hash, old, handle);
             assert!(was, "the key was found in its slot");
         }
-        let hash_of = |handle| hash_key.hash(Record::of(arena.cell(handle)).key());
+        let held = Held { arena, hash_key };
         match (expired_before, attributes.expiry.is_some()) {
             (true, true) if handle != old => {
                 database.expiring.replace(key.hash, old, handle);
             }
             (true, false) => {
-                database.expiring.remove(key.hash, |other| other == old, hash_of);
+                database.expiring.remove(key.hash, |other| other == old, &held);
             }
-            (false, true) => database.expiring.insert(key.hash, handle, hash_of),
+            (false, true) => database.expiring.insert(key.hash, handle, &held),
             _ => {}
         }
         if handle != old {
@@ -542,7 +542,7 @@ impl Shard {
 
     fn enter(&mut self, number: usize, key: Key<'_>, handle: Handle, expires: bool) {
         let Self { databases, arena, hash_key, slots, first_slot, slots_spare, .. } = self;
-        let hash_of = |handle| hash_key.hash(Record::of(arena.cell(handle)).key());
+        let held = Held { arena, hash_key };
         let database = databases[number].get_or_insert_with(|| {
             *slots_spare += *slots;
             let slots = std::iter::repeat_with(Index::new).take(*slots).collect();
@@ -551,10 +551,10 @@ impl Shard {
         let index = &mut database.slots[key.slot.index() - *first_slot];
         database.slots_used += usize::from(index.is_empty());
         *slots_spare -= usize::from(index.is_empty());
-        index.insert(key.hash, handle, hash_of);
+        index.insert(key.hash, handle, &held);
         database.keys += 1;
         if expires {
-            database.expiring.insert(key.hash, handle, hash_of);
+            database.expiring.insert(key.hash, handle, &held);
         }
     }
 
@@ -568,6 +568,23 @@ impl Shard {
         if expires {
             database.expiring.replace(key.hash, old, new);
         }
+    }
+}
+
+/// The records of a shard, as its indexes ask about them.
+#[derive(Clone, Copy)]
+struct Held<'a> {
+    arena: &'a Arena,
+    hash_key: &'a HashKey,
+}
+
+impl Records for Held<'_> {
+    fn hash(&self, handle: Handle) -> u64 {
+        self.hash_key.hash(Record::of(self.arena.cell(handle)).key())
+    }
+
+    fn touch(&self, handle: Handle) {
+        self.arena.touch(handle);
     }
 }
 

@@ -272,6 +272,12 @@ impl Arena {
         &mut chunk.cells[start..][..chunk.cell_bytes as usize]
     }
 
+    /// Has a cell brought near that is read soon, without waiting for it: nothing depends on the byte that this reads.
+    #[inline]
+    pub fn touch(&self, handle: Handle) {
+        std::hint::black_box(self.cell(handle)[0]);
+    }
+
     /// Whether a record of so many bytes should stay in this cell: it has room, and less than half of it is wasted.
     #[inline]
     #[must_use]

@@ -1,13 +1,15 @@
 //! A hash table of handles: five bytes an entry and room to spare, and no step that costs more than a thousand moves.
 //!
-//! Whoever has the records has the keys: hash and equality come in as closures over a handle. The index keeps a byte of
+//! Whoever has the records has the keys: hashes come in as [`Records`], equality as a closure over a handle. The index keeps a byte of
 //! each hash (the tag), so that about one search in thirty reads a record in vain.
 //!
 //! Model
 //! - The upper half of a hash is its *order*, the low byte its tag.
 //! - Entries are in segments, each for a range of orders, each ordered up to displacement (`segment.rs`). A segment that
-//!   is full grows in steps of a third to a half, up to 128 blocks of eight; after that it splits into two by the next
-//!   bit of the order. A directory finds the segment by the leading bits (extendible hashing).
+//!   is full grows by a third to seven twelfths, up to 128 blocks of eight; one that would grow past that splits into two
+//!   by the next bit of the order. A directory finds the segment by the leading bits (extendible hashing).
+//! - By how much a segment grows is drawn from the hash that finds it full. Thousands of indexes that fill alike, one a
+//!   slot, would otherwise all grow at the same number of keys.
 //! - Two halves that are nearly empty become one again, and a sparse segment shrinks.
 //! - As place follows order, a scan needs no state but the order to go on from: whatever grew, shrank or split in
 //!   between, what is at or after it is still to come, and what is before it was seen.
@@ -25,6 +27,23 @@ mod segment;
 use self::directory::{Directory, Part};
 use self::segment::Place;
 use crate::memory::arena::Handle;
+
+/// What an index asks about its entries, since only their owner has them. Any closure from a handle to a hash will do.
+pub trait Records {
+    /// The hash of an entry's key.
+    fn hash(&self, handle: Handle) -> u64;
+
+    /// The entry is among many whose hashes are asked for next: has its record brought near, without waiting for it.
+    fn touch(&self, handle: Handle) {
+        _ = handle;
+    }
+}
+
+impl<F: Fn(Handle) -> u64> Records for F {
+    fn hash(&self, handle: Handle) -> u64 {
+        self(handle)
+    }
+}
 
 /// Entries by hash. An empty one allocates nothing.
 #[derive(Debug, Clone, Default)]
@@ -83,11 +102,11 @@ impl Index {
         part.segment.suspects(part.mark(order, tag), visit);
     }
 
-    /// Adds an entry that is not there yet. `hash_of` is asked about others, when they have to move.
-    pub fn insert(&mut self, hash: u64, handle: Handle, hash_of: impl Fn(Handle) -> u64) {
+    /// Adds an entry that is not there yet. `records` is asked about others, when they have to move.
+    pub fn insert(&mut self, hash: u64, handle: Handle, records: &impl Records) {
         let (order, tag) = split_hash(hash);
         while self.part(order).segment.is_full() {
-            self.make_room(order, &hash_of);
+            self.make_room(order, records);
         }
         let part = self.part_mut(order);
         let mark = part.mark(order, tag);
@@ -97,14 +116,9 @@ impl Index {
         }
     }
 
-    /// Takes out the entry with this hash for which `is` says yes. `hash_of` is asked about others, when they have to
+    /// Takes out the entry with this hash for which `is` says yes. `records` is asked about others, when they have to
     /// move.
-    pub fn remove(
-        &mut self,
-        hash: u64,
-        is: impl FnMut(Handle) -> bool,
-        hash_of: impl Fn(Handle) -> u64,
-    ) -> Option<Handle> {
+    pub fn remove(&mut self, hash: u64, is: impl FnMut(Handle) -> bool, records: &impl Records) -> Option<Handle> {
         let (_, place) = self.place(hash, is)?;
         let (order, _) = split_hash(hash);
         let part = self.part_mut(order);
@@ -116,7 +130,7 @@ impl Index {
         if self.is_empty() {
             self.clear();
         } else if is_sparse {
-            self.save_room(order, &hash_of);
+            self.save_room(order, records);
         }
         Some(handle)
     }
@@ -170,20 +184,15 @@ impl Index {
     /// of them if so many are left, and not many more. Starts from 0 and is over when 0 comes back.
     ///
     /// An entry that is there from the first call to the last is visited exactly once, whatever else comes and goes.
-    pub fn scan(
-        &self,
-        cursor: u32,
-        count: usize,
-        hash_of: impl Fn(Handle) -> u64,
-        mut visit: impl FnMut(Handle),
-    ) -> u32 {
+    pub fn scan(&self, cursor: u32, count: usize, records: &impl Records, mut visit: impl FnMut(Handle)) -> u32 {
         let mut visited = 0;
         let mut order = cursor;
         loop {
             let part = self.part(order);
             let end = part.window_end(order, count.saturating_sub(visited));
+            part.visit(order, end, |handle| records.touch(handle));
             part.visit(order, end, |handle| {
-                let (found, _) = split_hash(hash_of(handle));
+                let (found, _) = split_hash(records.hash(handle));
                 if found >= order && u64::from(found) < end {
                     visited += 1;
                     visit(handle);
@@ -262,27 +271,25 @@ impl Index {
     }
 
     /// Makes the full segment of an order larger, cleaner or two.
-    fn make_room(&mut self, order: u32, hash_of: &impl Fn(Handle) -> u64) {
+    fn make_room(&mut self, order: u32, records: &impl Records) {
         match &mut self.root {
-            Root::One(part) if part.segment.block_count() < segment::BLOCKS_MAX || part.segment.is_stale() => {
-                part.grow(hash_of);
-            }
+            Root::One(part) if part.segment.is_stale() || part.segment.grows(order) => part.grow(order, records),
             Root::One(part) => {
                 let part = std::mem::take(part);
                 let mut directory = Box::new(Directory::new(part));
-                directory.make_room(order, hash_of);
+                directory.make_room(order, records);
                 self.root = Root::Many(directory);
             }
-            Root::Many(directory) => directory.make_room(order, hash_of),
+            Root::Many(directory) => directory.make_room(order, records),
         }
     }
 
     /// Makes the sparse segment of an order smaller, or one with its neighbour.
-    fn save_room(&mut self, order: u32, hash_of: &impl Fn(Handle) -> u64) {
+    fn save_room(&mut self, order: u32, records: &impl Records) {
         match &mut self.root {
-            Root::One(part) => part.shrink(hash_of),
+            Root::One(part) => part.shrink(order, records),
             Root::Many(directory) => {
-                directory.save_room(order, hash_of);
+                directory.save_room(order, records);
                 if let Some(part) = directory.take_only() {
                     self.root = Root::One(part);
                 }

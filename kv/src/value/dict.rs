@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 use crate::memory::arena::{Arena, Handle};
 use crate::memory::hash_key::HashKey;
-use crate::memory::index::Index;
+use crate::memory::index::{Index, Records};
 use crate::value::choose::choose;
 
 /// The entry has an expiry.
@@ -200,7 +200,7 @@ impl Dict {
         member.copy_from_slice(entry.member);
         rest[..entry.value.len()].copy_from_slice(entry.value);
         match before {
-            None => self.index.insert(hash, handle, hash_of(&self.arena, key)),
+            None => self.index.insert(hash, handle, &Held { arena: &self.arena, key }),
             Some(old) if old != handle => {
                 let is_replaced = self.index.replace(hash, old, handle);
                 assert!(is_replaced, "the handle was found in the index");
@@ -222,7 +222,7 @@ impl Dict {
     pub fn remove(&mut self, key: &HashKey, member: &[u8]) -> Option<Handle> {
         let Self { arena, index } = self;
         let is = |handle| Entry::decode(arena.cell(handle)).member == member;
-        let handle = index.remove(key.hash(member), is, hash_of(arena, key))?;
+        let handle = index.remove(key.hash(member), is, &Held { arena, key })?;
         self.free(handle);
         Some(handle)
     }
@@ -233,8 +233,8 @@ impl Dict {
     /// When there is none.
     pub fn remove_handle(&mut self, key: &HashKey, handle: Handle) {
         let Self { arena, index } = self;
-        let hash = hash_of(arena, key)(handle);
-        let removed = index.remove(hash, |other| other == handle, hash_of(arena, key));
+        let hash = Held { arena, key }.hash(handle);
+        let removed = index.remove(hash, |other| other == handle, &Held { arena, key });
         assert!(removed.is_some(), "an entry that is there is removed");
         self.free(handle);
     }
@@ -248,7 +248,7 @@ impl Dict {
 
     /// Visits entries as [`Index::scan`] does.
     pub fn scan<'a>(&'a self, key: &HashKey, cursor: u32, count: usize, mut visit: impl FnMut(Entry<'a>)) -> u32 {
-        self.index.scan(cursor, count, hash_of(&self.arena, key), |handle| visit(self.entry(handle)))
+        self.index.scan(cursor, count, &Held { arena: &self.arena, key }, |handle| visit(self.entry(handle)))
     }
 
     /// The handle of an entry, each with the same chance, if there is one. `draw` gives evenly spread numbers of 64 bits.
@@ -289,8 +289,20 @@ impl Dict {
     }
 }
 
-fn hash_of<'a>(arena: &'a Arena, key: &'a HashKey) -> impl Fn(Handle) -> u64 + 'a {
-    |handle| key.hash(Entry::decode(arena.cell(handle)).member)
+/// The entries, as the index asks about them.
+struct Held<'a> {
+    arena: &'a Arena,
+    key: &'a HashKey,
+}
+
+impl Records for Held<'_> {
+    fn hash(&self, handle: Handle) -> u64 {
+        self.key.hash(Entry::decode(self.arena.cell(handle)).member)
+    }
+
+    fn touch(&self, handle: Handle) {
+        self.arena.touch(handle);
+    }
 }
 
 #[cfg(test)]

@@ -119,7 +119,7 @@ impl Shard {
                 continue;
             };
             let mut found: Vec<Handle> = Vec::with_capacity(VISIT);
-            let next = index.scan(cursor, VISIT, |handle| self.hash_of(handle), |handle| found.push(handle));
+            let next = index.scan(cursor, VISIT, &self.held(), |handle| found.push(handle));
             visits += found.len().max(1);
             found.into_iter().for_each(|handle| self.save_first(database, handle));
             self.move_cut(if next == 0 { (database, slot + 1, 0) } else { (database, slot, next) });

@@ -1,7 +1,7 @@
 //! The segments of a large index, found by the leading bits of the order.
 
 use super::segment::{BLOCKS_MAX, Mark, Segment};
-use super::split_hash;
+use super::{Records, split_hash};
 use crate::memory::arena::Handle;
 
 /// Leading bits of the order that a directory goes by, at most.
@@ -48,24 +48,24 @@ impl Part {
     }
 
     /// Makes room in place: without the dead, or with more blocks.
-    pub(super) fn grow(&mut self, hash_of: &impl Fn(Handle) -> u64) {
+    pub(super) fn grow(&mut self, draw: u32, records: &impl Records) {
         let segment = &self.segment;
-        let blocks = if segment.is_stale() { segment.block_count() } else { segment.block_count_next() };
-        self.rebuild(Segment::with_blocks(blocks), hash_of);
+        let blocks = if segment.is_stale() { segment.block_count() } else { segment.block_count_next(draw) };
+        self.rebuild(Segment::with_blocks(blocks), records);
     }
 
     /// Gives away what is not needed.
-    pub(super) fn shrink(&mut self, hash_of: &impl Fn(Handle) -> u64) {
-        self.rebuild(Segment::with_room_for(self.segment.len()), hash_of);
+    pub(super) fn shrink(&mut self, draw: u32, records: &impl Records) {
+        self.rebuild(Segment::with_room_for(self.segment.len(), draw), records);
     }
 
-    fn rebuild(&mut self, segment: Segment, hash_of: &impl Fn(Handle) -> u64) {
+    fn rebuild(&mut self, segment: Segment, records: &impl Records) {
         let old = std::mem::replace(&mut self.segment, segment);
-        self.take_in(&old, hash_of);
+        self.take_in(&old, records);
     }
 
-    fn take_in(&mut self, segment: &Segment, hash_of: &impl Fn(Handle) -> u64) {
-        self.put(&read_entries(segment, hash_of));
+    fn take_in(&mut self, segment: &Segment, records: &impl Records) {
+        self.put(&read_entries(segment, records));
     }
 
     fn put(&mut self, entries: &[(Handle, u32, u8)]) {
@@ -76,12 +76,13 @@ impl Part {
     }
 }
 
-/// The entries of a segment, each with order and tag. They are read before any is moved: a processor has many reads
-/// under way at once, but only if no write depends on them.
-fn read_entries(segment: &Segment, hash_of: &impl Fn(Handle) -> u64) -> Vec<(Handle, u32, u8)> {
+/// The entries of a segment, each with order and tag. They are read before any is moved, and touched before any is hashed: a
+/// processor has many reads under way at once, but only if little else is to be done between them.
+fn read_entries(segment: &Segment, records: &impl Records) -> Vec<(Handle, u32, u8)> {
     let mut entries = Vec::with_capacity(segment.len());
+    segment.handles().for_each(|handle| records.touch(handle));
     entries.extend(segment.handles().map(|handle| {
-        let (order, tag) = split_hash(hash_of(handle));
+        let (order, tag) = split_hash(records.hash(handle));
         (handle, order, tag)
     }));
     entries
@@ -160,30 +161,30 @@ impl Directory {
     }
 
     /// Makes the full segment of an order larger, cleaner or two.
-    pub(super) fn make_room(&mut self, order: u32, hash_of: &impl Fn(Handle) -> u64) {
+    pub(super) fn make_room(&mut self, order: u32, records: &impl Records) {
         let part = self.part(order);
-        let (depth, is_large) = (part.depth, part.segment.block_count() >= BLOCKS_MAX);
+        let (depth, is_large) = (part.depth, !part.segment.grows(order));
         let places = 1_usize << (depth + 1);
         let may_split =
             depth < self.depth || (depth < DEPTH_MAX && places <= (self.len / ENTRIES_PER_PLACE_MIN).max(2));
         if is_large && may_split && !part.segment.is_stale() {
-            self.split(order, hash_of);
+            self.split(order, records);
         } else {
-            self.reshape(order, |part| part.grow(hash_of));
+            self.reshape(order, |part| part.grow(order, records));
         }
     }
 
     /// Makes the sparse segment of an order smaller, or one with the other half of its range.
-    pub(super) fn save_room(&mut self, order: u32, hash_of: &impl Fn(Handle) -> u64) {
+    pub(super) fn save_room(&mut self, order: u32, records: &impl Records) {
         let part = self.part(order);
         if part.depth > 0 {
             let other = self.part(part.base ^ half(part.depth - 1));
             if other.depth == part.depth && part.segment.len() + other.segment.len() <= MERGED_ENTRIES_MAX {
-                self.merge(order, hash_of);
+                self.merge(order, records);
                 return;
             }
         }
-        self.reshape(order, |part| part.shrink(hash_of));
+        self.reshape(order, |part| part.shrink(order, records));
     }
 
     fn reshape(&mut self, order: u32, change: impl FnOnce(&mut Part)) {
@@ -196,7 +197,7 @@ impl Directory {
     }
 
     /// Cuts the part of an order in two, by the next bit.
-    fn split(&mut self, order: u32, hash_of: &impl Fn(Handle) -> u64) {
+    fn split(&mut self, order: u32, records: &impl Records) {
         if self.part(order).depth == self.depth {
             self.table = self.table.iter().flat_map(|number| [*number, *number]).collect();
             self.depth += 1;
@@ -204,10 +205,10 @@ impl Directory {
         let number = self.table[self.place(order)];
         let old = std::mem::take(&mut self.parts[number as usize]);
         let (depth, middle) = (old.depth + 1, old.base | half(old.depth));
-        let entries = read_entries(&old.segment, hash_of);
+        let entries = read_entries(&old.segment, records);
         let (uppers, lowers): (Vec<_>, Vec<_>) = entries.into_iter().partition(|(_, order, _)| *order >= middle);
         let cut = |base, entries: &[_]| {
-            let mut part = Part { segment: Segment::with_room_for(entries.len()), base, depth };
+            let mut part = Part { segment: Segment::with_room_for(entries.len(), order), base, depth };
             part.put(entries);
             part
         };
@@ -222,7 +223,7 @@ impl Directory {
     }
 
     /// Makes the part of an order and the other half of its range one.
-    fn merge(&mut self, order: u32, hash_of: &impl Fn(Handle) -> u64) {
+    fn merge(&mut self, order: u32, records: &impl Records) {
         let Part { base, depth, .. } = *self.part(order);
         let bit = half(depth - 1);
         let upper_number = self.table[self.place(base | bit)] as usize;
@@ -236,9 +237,9 @@ impl Directory {
         let old = std::mem::take(&mut lower.segment);
         self.segment_bytes -= old.bytes_held() + upper.segment.bytes_held();
         lower.depth = depth - 1;
-        lower.segment = Segment::with_room_for(old.len() + upper.segment.len());
-        lower.take_in(&old, hash_of);
-        lower.take_in(&upper.segment, hash_of);
+        lower.segment = Segment::with_room_for(old.len() + upper.segment.len(), order);
+        lower.take_in(&old, records);
+        lower.take_in(&upper.segment, records);
         self.segment_bytes += lower.segment.bytes_held();
         self.depths[usize::from(depth)] -= 2;
         self.depths[usize::from(depth) - 1] += 1;

@@ -12,15 +12,18 @@ const LANES: usize = 8;
 /// Of eight lanes, seven may be used (live or dead), so a search always ends.
 const USED_MAX_PER_BLOCK: usize = 7;
 
-/// Blocks of a segment, smallest to largest in steps of a third to a half. A longer one is only for hashes that agree in
-/// so many bits that no split parts them.
-const SIZES: [usize; 14] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, BLOCKS_MAX];
-
-/// Blocks of a segment that splits when it is full.
+/// Blocks of a segment at most. A longer one is only for hashes that agree in so many bits that no split parts them.
 pub(super) const BLOCKS_MAX: usize = 128;
 
 const EMPTY: u8 = 0;
 const DEAD: u8 = 1;
+
+/// A number up to a bound, from bits of a hash that need not be even ones.
+const fn drawn(draw: u32, max: usize) -> usize {
+    /// 2^32 by the golden ratio: neighbours come to lie far apart.
+    const SPREAD: u32 = 0x9e37_79b9;
+    ((draw.wrapping_mul(SPREAD) as u64 * (max as u64 + 1)) >> 32) as usize
+}
 
 /// What a segment uses of a hash.
 #[derive(Debug, Clone, Copy)]
@@ -124,14 +127,10 @@ impl Segment {
         Self { blocks: vec![Block::NEW; count].into_boxed_slice(), live: 0, dead: 0 }
     }
 
-    /// The smallest that takes so many entries and a quarter more.
-    pub(super) fn with_room_for(entries: usize) -> Self {
-        if entries == 0 {
-            return Self::default();
-        }
-        let blocks = (entries + entries / 4).div_ceil(USED_MAX_PER_BLOCK);
-        let size = SIZES.into_iter().find(|size| *size >= blocks);
-        Self::with_blocks(size.unwrap_or(blocks))
+    /// One that takes so many entries and a quarter to a half more, as `draw` has it.
+    pub(super) fn with_room_for(entries: usize, draw: u32) -> Self {
+        let room = entries / 4;
+        Self::with_blocks((entries + room + drawn(draw, room)).div_ceil(USED_MAX_PER_BLOCK))
     }
 
     #[inline]
@@ -171,10 +170,15 @@ impl Segment {
         self.live == 0 || (self.blocks.len() > 1 && self.live as usize * 4 < self.used_max())
     }
 
-    /// The next larger number of blocks.
-    pub(super) fn block_count_next(&self) -> usize {
-        let next = SIZES.into_iter().find(|size| *size > self.blocks.len());
-        next.unwrap_or(self.blocks.len() * 2)
+    /// The next larger number of blocks: a third to seven twelfths more, as `draw` has it.
+    pub(super) fn block_count_next(&self, draw: u32) -> usize {
+        let blocks = self.blocks.len();
+        blocks + (blocks / 3).max(1) + drawn(draw, blocks / 4)
+    }
+
+    /// Whether it may have the next larger number of blocks.
+    pub(super) fn grows(&self, draw: u32) -> bool {
+        self.block_count_next(draw) <= BLOCKS_MAX
     }
 
     #[inline]

@@ -32,7 +32,7 @@ fn tags_are_compared_as_one_by_one() {
 
 #[test]
 fn a_window_begins_and_ends_where_blocks_do() {
-    for size in SIZES {
+    for size in [1, 2, 3, 5, 8, 12, 31, 64, 96, 127, BLOCKS_MAX] {
         let segment = Segment::with_blocks(size);
         for block in 0..size {
             let first = segment.first_order(block);
@@ -76,4 +76,21 @@ fn a_full_block_leaves_its_dead_behind() {
     assert_eq!((segment.live, segment.dead), (7, 1), "the second block has empty lanes");
     segment.insert(mark, Handle::from_raw(3));
     assert_eq!((segment.live, segment.dead), (8, 0), "dead lanes are used again");
+}
+
+#[test]
+fn how_much_a_segment_grows_is_spread_evenly() {
+    for (blocks, least, most) in [(0, 1, 1), (1, 2, 2), (2, 3, 3), (3, 4, 4), (4, 5, 6), (12, 16, 19), (81, 108, 128)] {
+        let segment = Segment::with_blocks(blocks);
+        let sizes: std::collections::BTreeSet<usize> =
+            (0..4_000_u32).map(|draw| segment.block_count_next(draw << 20 | draw)).collect();
+        assert_eq!(sizes, (least..=most).collect(), "from {blocks}");
+    }
+    assert!((0..1_000).all(|draw| Segment::with_blocks(81).grows(draw)));
+    assert!((0..1_000).all(|draw| !Segment::with_blocks(97).grows(draw)));
+    for entries in [0, 1, 3, 7, 100, 896] {
+        let room = |draw| Segment::with_room_for(entries, draw).used_max();
+        assert!((0..1_000).all(|draw| room(draw) >= entries + entries / 4), "{entries}");
+        assert!((0..1_000).all(|draw| room(draw) <= entries + entries / 2 + USED_MAX_PER_BLOCK), "{entries}");
+    }
 }
