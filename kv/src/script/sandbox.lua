@@ -12,7 +12,7 @@ tables.os = {clock = os.clock}
 local getfenv, setfenv, getmetatable, setmetatable = getfenv, setfenv, getmetatable, setmetatable
 local next, rawget, rawset, select, tostring, type = next, rawget, rawset, select, tostring, type
 local pcall, xpcall, load, loadstring, resume = pcall, xpcall, load, loadstring, coroutine.resume
-local byte = string.byte
+local byte, unpack, tonumber = string.byte, unpack, tonumber
 local refuse, plain, raised = native.refuse, native.plain, native.raised
 
 local globals = getfenv(0)
@@ -106,6 +106,21 @@ function globals.load(read, name)
     end
     return piece
   end, name))
+end
+
+-- Lua's own counts its results in 32 bits, and does not notice when that is not enough.
+local results_max = 8000
+
+function globals.unpack(list, first, last)
+  if type(list) ~= 'table' then native.misused(1, 'unpack', 'table', list) end
+  local from, to = first, last
+  if first == nil then from = 1 else from = tonumber(first) end
+  if last == nil then to = #list else to = tonumber(last) end
+  if not from then native.misused(2, 'unpack', 'number', first) end
+  if not to then native.misused(3, 'unpack', 'number', last) end
+  if from > to then return end
+  if not (to - from < results_max) then native.failed('too many results to unpack') end
+  return unpack(list, from, to)
 end
 
 function globals.pairs(walked)

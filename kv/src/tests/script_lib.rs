@@ -17,6 +17,29 @@ fn check(cases: &[(&str, &str)]) {
     }
 }
 
+/// Lua's own `unpack` writes behind its stack when the number of results does not fit its integers.
+#[test]
+fn results_of_unpack_are_counted() {
+    const TOO_MANY: &str = r#""user_script:1: too many results to unpack""#;
+    check(&[
+        ("{unpack({1,2,3}, -2, 2147483647)}", TOO_MANY),
+        ("{unpack({1,2,3}, 0, 2147483647)}", TOO_MANY),
+        ("{unpack({1,2,3}, -2147483648, -2)}", TOO_MANY),
+        ("{unpack({1,2,3}, -1/0, -2)}", TOO_MANY),
+        ("{unpack({1,2,3}, 1, 1/0)}", TOO_MANY),
+        ("{unpack({1,2,3}, 0/0, 1)}", TOO_MANY),
+        ("{unpack({1,2,3}, 1, 8002)}", TOO_MANY),
+        ("{unpack({1,2,3}, -1, -2)}", "[]"),
+        ("#{unpack({1,2,3}, -1e300, -2e300)}", "0"),
+        ("{unpack({1,2,3}, 2)}", "[2 3]"),
+        ("{unpack({1,2,3}, '2', '2')}", "[2]"),
+        ("select('#', unpack({}, 1, 7000))", "7000"),
+        ("{unpack(nil)}", r#""user_script:1: bad argument #1 to 'unpack' (table expected, got nil)""#),
+        ("{unpack({}, {})}", r#""user_script:1: bad argument #2 to 'unpack' (number expected, got table)""#),
+        ("{unpack({}, 1, 'x')}", r#""user_script:1: bad argument #3 to 'unpack' (number expected, got string)""#),
+    ]);
+}
+
 #[test]
 fn json_is_written() {
     check(&[
