@@ -73,6 +73,17 @@ fn cpu_times(whose: libc::c_int) -> (std::time::Duration, std::time::Duration) {
     (span(usage.ru_stime), span(usage.ru_utime))
 }
 
+/// CPU time of the calling thread so far; of the whole process where the operating system does not tell threads apart.
+#[must_use]
+pub fn cpu_time_of_thread() -> std::time::Duration {
+    #[cfg(target_os = "linux")]
+    let whose = libc::RUSAGE_THREAD;
+    #[cfg(not(target_os = "linux"))]
+    let whose = libc::RUSAGE_SELF;
+    let (system, user) = cpu_times(whose);
+    system + user
+}
+
 /// CPU time of process `pid` so far, user and system together, to 10 ms; `None` if there is no such process.
 #[must_use]
 pub fn cpu_time_of(pid: u32) -> Option<std::time::Duration> {

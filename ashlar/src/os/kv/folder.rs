@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use ashlar_kv::persist;
 
 use crate::failure::Failure;
-use crate::os::files::{self, Readers};
+use crate::os::files::{self, Readers, Trickle};
 
 /// Held by the process that uses the folder.
 const LOCK: &str = "lock";
@@ -48,6 +48,13 @@ impl Folder {
                 Err(Failure::world(what, "stop it first, or use another directory"))
             }
             Err(TryLockError::Error(error)) => Err(cannot("lock", &error)),
+        }
+    }
+
+    /// What was just appended to a file goes to the drive soon, without being waited for.
+    pub(super) fn trickle(&self, name: &str, bytes: usize, trickle: &mut Trickle) {
+        if let Some((file, _)) = self.open.get(name) {
+            trickle.handle_written(file, bytes);
         }
     }
 

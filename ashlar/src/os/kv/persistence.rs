@@ -3,6 +3,7 @@
 //! Two threads beside those that serve. One writes what commands have appended to the journal and says how far clients may be
 //! told ([`log`]); the other takes snapshots, one at a time: dumps, and what the log begins with ([`saver`]).
 
+mod courtesy;
 mod log;
 mod replicas;
 mod saver;

@@ -16,6 +16,7 @@ use ashlar_kv::persist::snapshot::Step;
 use ashlar_kv::persist::{Files, Snapshot};
 use ashlar_kv::replicate::FullSync;
 
+use super::courtesy::Courtesy;
 use crate::os::{clock, random};
 
 /// Letters of a mark.
@@ -65,9 +66,11 @@ fn take(
     is_given_up: &dyn Fn() -> bool,
     write: &mut dyn FnMut(&[u8]) -> io::Result<()>,
 ) -> io::Result<()> {
+    let mut courtesy = Courtesy::new();
     loop {
         let step = snapshot.step();
         write(&snapshot.take())?;
+        courtesy.handle_step();
         match step {
             Step::More if is_given_up() || sync.is_deserted() => {
                 return Err(io::Error::other("nobody wants it any more"));

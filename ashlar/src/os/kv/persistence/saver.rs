@@ -15,10 +15,12 @@ use ashlar_kv::persist::snapshot::{Loss, Purpose, Step};
 use ashlar_kv::persist::{Files, Folder as _, Load, NewBase, Snapshot};
 use ashlar_kv::rdb::ImportOptions;
 
+use super::courtesy::Courtesy;
 use super::log::LogThread;
 use super::{Folder, Released, dump_path, replicas};
 use crate::failure::Failure;
-use crate::os::{clock, files, process, rdb};
+use crate::os::files::{self, Trickle};
+use crate::os::{clock, process, rdb};
 
 /// How often the thread looks whether a snapshot is wanted.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -26,8 +28,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const NICENESS: i32 = 10;
 /// How often a snapshot is begun again because a database was flushed or swapped meanwhile.
 const TRIES_MAX: u32 = 8;
-/// So many bytes are handed to the drive at a time, so that it does not get everything at the end.
-const SYNC_BYTES: u64 = 32 << 20;
 
 /// Why there is no snapshot.
 #[derive(Debug)]
@@ -258,16 +258,12 @@ pub(super) fn write_base(
     attempt(|| {
         let name = format!("base-{}.rdb", clock::now_both().unix_us);
         let snapshot = Snapshot::begin(Arc::clone(engine), Purpose::LogBase, true, clock::now_both());
-        let (mut checksum, mut length, mut unsynced) = (BaseChecksum::default(), 0, 0);
+        let (mut checksum, mut length, mut trickle) = (BaseChecksum::default(), 0, Trickle::default());
         let (position, keys) = take(snapshot, is_given_up, &mut |bytes| {
             folder.append(&name, bytes)?;
             checksum.update(bytes);
             length += bytes.len() as u64;
-            unsynced += bytes.len() as u64;
-            if unsynced >= SYNC_BYTES {
-                unsynced = 0;
-                folder.sync(&name)?;
-            }
+            folder.trickle(&name, bytes.len(), &mut trickle);
             Ok(())
         })?;
         folder.sync(&name)?;
@@ -285,14 +281,10 @@ pub(super) fn write_dump(engine: &Arc<Engine>, path: &Path, is_given_up: &dyn Fn
         let beside = path.with_added_extension("new");
         let mut file = File::create(&beside)?;
         let snapshot = Snapshot::begin(Arc::clone(engine), Purpose::Dump, takes_fields, clock::now_both());
-        let mut unsynced = 0;
+        let mut trickle = Trickle::default();
         let taken = take(snapshot, is_given_up, &mut |bytes| {
             file.write_all(bytes)?;
-            unsynced += bytes.len() as u64;
-            if unsynced >= SYNC_BYTES {
-                unsynced = 0;
-                file.sync_data()?;
-            }
+            trickle.handle_written(&file, bytes.len());
             Ok(())
         });
         let done = taken.and_then(|(_, keys)| {
@@ -341,9 +333,11 @@ fn take(
     is_given_up: &dyn Fn() -> bool,
     write: &mut dyn FnMut(&[u8]) -> io::Result<()>,
 ) -> Result<(u64, u64), Fault> {
+    let mut courtesy = Courtesy::new();
     loop {
         let step = snapshot.step();
         write(&snapshot.take())?;
+        courtesy.handle_step();
         match step {
             Step::More if is_given_up() => return Err(Fault::Final(Why::GivenUp)),
             Step::More => {}
