@@ -85,16 +85,6 @@ impl Engine {
                 effects.ready.push((database, key));
             }
         }
-        for (database, key) in std::mem::take(&mut keys.emptied) {
-            if is_tracked {
-                self.invalidate(&key, None);
-                effects.changed.push((key.clone(), None));
-            }
-            self.tell_reaped(settings, database, &key, true);
-            if self.waiting.changed(database, &key) {
-                effects.ready.push((database, key));
-            }
-        }
         keys.forget_gone();
     }
 

@@ -76,7 +76,7 @@ fn restore(call: &mut Call<'_, '_>) -> Result<(), Error> {
         return Err(Error::new("ERR Invalid TTL value, must be >= 0"));
     }
     let now_ms = call.now.unix_ms();
-    let rules = Rules { hash_key: call.engine.keyspace.hash_key(), settings: call.settings, expired_ms: now_ms };
+    let rules = Rules { hash_key: call.engine.keyspace.hash_key(), settings: call.settings, expired_ms: i64::MIN };
     let payload = call.args.get(3).expect("the arity was checked");
     let value = payload::decode_value(payload, foot_check(call), &rules)?;
     if matches!(value, Decoded::Empty) {

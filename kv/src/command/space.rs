@@ -36,7 +36,7 @@ fn keys(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let (mut count, later, reply) = (0, call.reply.array_later(), &mut *call.reply);
     for shard in call.keys.shards() {
         shard.each(database, |record| {
-            if shard.is_live(record, now_ms) && glob::matches(pattern, record.key(), false) {
+            if record.is_live(now_ms) && glob::matches(pattern, record.key(), false) {
                 reply.bulk(record.key());
                 count += 1;
             }
@@ -93,7 +93,7 @@ fn scan(call: &mut Call<'_, '_>) -> Result<(), Error> {
         let shard = call.keys.shard(slot);
         let next = shard.scan_slot(database, slot.index(), order, filter.count - seen, |record| {
             seen += 1;
-            let is_live = shard.is_live(record, now_ms);
+            let is_live = record.is_live(now_ms);
             let is_kind = filter.kind.is_none_or(|kind| kind == record.kind());
             let is_match = filter.pattern.is_none_or(|pattern| glob::matches(pattern, record.key(), false));
             if is_kind && is_match {
@@ -139,18 +139,16 @@ fn randomkey(call: &mut Call<'_, '_>) -> Result<(), Error> {
         });
         let Some(shard) = shard else { continue };
         let Some(record) = shard.random(database, false, || engine.draw()) else { continue };
-        if shard.is_live(record, now_ms) {
+        if record.is_live(now_ms) {
             call.reply.bulk(record.key());
             return Ok(());
         }
-        // A key that has expired is gone with this look, unless nothing may change now; a hash whose fields have is left for who knows their names.
-        if record.expiry().is_some_and(|at| at <= now_ms) {
-            let name = record.key().to_vec();
-            if !engine.pause.is_on() {
-                call.keys.contains(call.keys.key(&name));
-            }
-            expired = Some(name);
+        // A key that has expired is gone with this look, unless nothing may change now.
+        let name = record.key().to_vec();
+        if !engine.pause.is_on() {
+            call.keys.contains(call.keys.key(&name));
         }
+        expired = Some(name);
     }
     // During a pause they stay, and one that has expired is better than the word that there is none.
     match expired.filter(|_| engine.pause.is_on()) {

@@ -211,10 +211,9 @@ impl Keyspace {
             access,
             chance: 0,
             expired: Vec::new(),
-            emptied: Vec::new(),
             manner: Manner::default(),
             noted: Vec::new(),
-            told: (0, 0),
+            told: 0,
         }
     }
 }
@@ -342,13 +341,11 @@ pub(crate) struct Keys<'a> {
     chance: u32,
     /// Keys that were found to have expired, and were taken out: database and name.
     pub(crate) expired: Vec<(usize, Box<[u8]>)>,
-    /// Hashes all of whose fields were found to have expired, and that were taken out.
-    pub(crate) emptied: Vec<(usize, Box<[u8]>)>,
     manner: Manner,
     /// In the order in which it happened.
     noted: Vec<(Noted, usize, Box<[u8]>)>,
     /// How many of both the log and replicas know of.
-    told: (usize, usize),
+    told: usize,
 }
 
 impl<'a> Keys<'a> {
@@ -406,24 +403,20 @@ impl<'a> Keys<'a> {
     pub(crate) fn kind(&self, key: Key<'_>) -> Option<Kind> {
         let shard = self.shard(key.slot);
         let record = shard.record(shard.find(self.database, key)?);
-        shard.is_live(record, self.seen_ms()).then(|| record.kind())
+        record.is_live(self.seen_ms()).then(|| record.kind())
     }
 
     /// Keys that were found to be gone since the last call, and that the log and replicas do not know of.
     pub(crate) fn take_untold(&mut self) -> Vec<(usize, Box<[u8]>)> {
-        if self.expired.len() == self.told.0 && self.emptied.len() == self.told.1 {
-            return Vec::new();
-        }
-        let untold = self.expired[self.told.0..].iter().chain(&self.emptied[self.told.1..]).cloned().collect();
-        self.told = (self.expired.len(), self.emptied.len());
+        let untold = self.expired[self.told..].to_vec();
+        self.told = self.expired.len();
         untold
     }
 
     /// Everybody knows of all keys that were found to be gone.
     pub(crate) fn forget_gone(&mut self) {
         self.expired.clear();
-        self.emptied.clear();
-        self.told = (0, 0);
+        self.told = 0;
     }
 
     /// The time that keys expire by, Unix milliseconds.
@@ -501,13 +494,8 @@ impl<'a> Keys<'a> {
         let shard = self.shard_mut(key.slot);
         let handle = shard.find(database, key)?;
         let record = shard.record(handle);
-        if shard.is_live(record, now_ms) {
+        if record.is_live(now_ms) {
             return Some(handle);
-        }
-        if shard.is_all_expired(record, now_ms) {
-            drop(shard.remove(database, key));
-            self.emptied.push((database, key.bytes.into()));
-            return None;
         }
         drop(shard.remove(database, key));
         shard.counts.expired += 1;
@@ -522,7 +510,7 @@ impl<'a> Keys<'a> {
             return self.live(key);
         }
         let shard = self.shard(key.slot);
-        shard.find(self.database, key).filter(|handle| shard.is_live(shard.record(*handle), self.now_ms))
+        shard.find(self.database, key).filter(|handle| shard.record(*handle).is_live(self.now_ms))
     }
 
     /// Looks for a key to read its value: it counts as used, and as a hit or a miss.

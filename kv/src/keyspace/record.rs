@@ -188,6 +188,12 @@ impl<'a> Record<'a> {
         })
     }
 
+    /// Whether it is to be seen: its time has not passed.
+    #[inline]
+    pub(crate) fn is_live(self, now_ms: i64) -> bool {
+        self.expiry().is_none_or(|at| at > now_ms)
+    }
+
     pub(crate) fn access(self) -> u32 {
         u32::from_le_bytes([self.cell[1], self.cell[2], self.cell[3], 0])
     }

@@ -181,15 +181,6 @@ impl Hash {
         }
     }
 
-    /// Whether every field has expired: such a hash is to be treated as if it were not there.
-    #[must_use]
-    pub fn is_all_expired(&self, now_ms: i64) -> bool {
-        match &self.form {
-            Form::Packed(_) => false,
-            Form::Table(table) => table.is_all_expired(now_ms),
-        }
-    }
-
     /// When its owner looks for expired fields next, as far as the owner has said so.
     #[must_use]
     pub const fn scheduled_ms(&self) -> Option<i64> {

@@ -94,19 +94,6 @@ fn hash_of(object: &mut Object) -> Option<&mut Hash> {
 }
 
 impl Shard {
-    /// Whether a record of this shard is to be seen: neither it nor all that is in it has expired.
-    #[inline]
-    pub(crate) fn is_live(&self, record: Record<'_>, now_ms: i64) -> bool {
-        record.expiry().is_none_or(|at| at > now_ms) && !self.is_all_expired(record, now_ms)
-    }
-
-    /// Whether it is a hash, and all of its fields have expired.
-    #[inline]
-    pub(crate) fn is_all_expired(&self, record: Record<'_>, now_ms: i64) -> bool {
-        record.kind() == Kind::Hash
-            && matches!(self.objects.get(record.object()), Object::Hash(hash) if hash.is_all_expired(now_ms))
-    }
-
     /// Keys of a database whose fields expire, some of them.
     pub(crate) fn keys_with_expiring_fields(&self, database: usize) -> usize {
         self.schedule.lens.get(database).copied().unwrap_or(0)

@@ -50,11 +50,6 @@ impl Table {
         self.expiries.first().map(|(expiry_ms, _)| *expiry_ms)
     }
 
-    /// Whether every field has expired.
-    pub(super) fn is_all_expired(&self, now_ms: i64) -> bool {
-        self.expiries.len() == self.dict.len() && self.expiries.last().is_some_and(|(at, _)| *at < now_ms)
-    }
-
     pub(super) const fn scheduled_ms(&self) -> Option<i64> {
         self.scheduled_ms
     }
@@ -98,10 +93,13 @@ impl Table {
         if self.expiries.is_empty() {
             return self.dict.remove(key, name).is_some();
         }
-        let is_there = self.get(name, now_ms, key).is_some();
+        if self.get(name, now_ms, key).is_none() {
+            // One that has expired stays for whoever tells replicas of it.
+            return false;
+        }
         self.forget_expiry(name, key);
         self.dict.remove(key, name);
-        is_there
+        true
     }
 
     pub(super) fn set_expiry(&mut self, name: &[u8], expiry_ms: Option<i64>, key: &HashKey) {

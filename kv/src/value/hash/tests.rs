@@ -153,7 +153,9 @@ fn random_steps_against_a_model() {
                     model.insert(name, (value, expiry_ms));
                 }
                 5 | 6 => {
+                    let len = hash.len() - usize::from(known.is_some());
                     assert_eq!(hash.remove(&name, now_ms, &key), known.is_some());
+                    assert_eq!(hash.len(), len, "what has expired stays");
                     model.remove(&name);
                 }
                 7 => {
