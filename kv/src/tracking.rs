@@ -237,7 +237,8 @@ impl Engine {
 
     /// All keys have changed.
     pub(crate) fn invalidate_all(&self) {
-        if !self.tracking.is_on() {
+        // Keys that somebody read who tracks no more are remembered still.
+        if !self.tracking.is_on() && self.tracking.keys.load(Ordering::Relaxed) == 0 {
             return;
         }
         let trackers: Vec<Tracker> = self.tracking.trackers().clients.values().cloned().collect();

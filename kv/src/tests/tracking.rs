@@ -309,3 +309,13 @@ fn prefixes_take_little_memory() {
     let grown = memory(&mut talk) - before;
     assert!((16_000..30_000).contains(&grown), "{grown}");
 }
+
+#[test]
+fn nothing_is_remembered_of_keys_that_are_all_gone() {
+    let mut talk = Talk::new();
+    for line in ["CLIENT TRACKING ON", "GET a", "CLIENT TRACKING OFF", "FLUSHALL"] {
+        talk.say(0, line);
+    }
+    let stats = talk.say(0, "INFO stats");
+    assert!(stats.contains("tracking_total_keys:0") && stats.contains("tracking_total_items:0"), "{stats}");
+}
