@@ -146,6 +146,8 @@ fn clients(call: &Call<'_, '_>, section: &mut Section) {
 
 fn memory(call: &Call<'_, '_>, section: &mut Section) {
     let [machine, scripts, cached] = call.engine.scripts.eval_figures().map(|figure| figure as u64);
+    let [library_machine, libraries] = call.engine.scripts.library_figures().map(|figure| figure as u64);
+    let (library_count, functions) = call.engine.scripts.counts();
     let facts = call.engine.host.facts();
     let lines = info_memory::section(call);
     section.0.push_str(lines.strip_prefix("# Memory\r\n").unwrap_or(&lines));
@@ -155,14 +157,18 @@ fn memory(call: &Call<'_, '_>, section: &mut Section) {
         ("used_memory_vm_eval", machine),
         ("used_memory_scripts_eval", scripts),
         ("number_of_cached_scripts", cached),
-        ("used_memory_vm_total", machine),
-        ("used_memory_scripts", scripts),
+        ("used_memory_vm_functions", library_machine),
+        ("used_memory_vm_total", machine + library_machine),
+        ("used_memory_functions", libraries),
+        ("used_memory_scripts", scripts + libraries),
+        ("number_of_functions", functions as u64),
+        ("number_of_libraries", library_count as u64),
     ]);
     for (name, bytes) in [
         ("total_system_memory_human", facts.memory_bytes),
         ("used_memory_lua_human", machine),
-        ("used_memory_vm_total_human", machine),
-        ("used_memory_scripts_human", scripts),
+        ("used_memory_vm_total_human", machine + library_machine),
+        ("used_memory_scripts_human", scripts + libraries),
     ] {
         section.put(name, info_memory::human(bytes));
     }

@@ -43,6 +43,8 @@ pub(crate) struct Scripts {
     counts: [AtomicUsize; 2],
     /// Bytes of the interpreter of scripts, bytes of scripts, and scripts, as last seen.
     seen: [AtomicUsize; 3],
+    /// Bytes of the interpreter of libraries, and of libraries, as last seen.
+    seen_libraries: [AtomicUsize; 2],
     pub(crate) running: Running,
     /// Keys that commands wait for, to be served when the script that runs has ended.
     deferred: Mutex<Vec<Place>>,
@@ -56,6 +58,7 @@ impl Default for Scripts {
             libraries: Mutex::new(Libraries::new(Arc::clone(running.watch()))),
             counts: Default::default(),
             seen: Default::default(),
+            seen_libraries: Default::default(),
             running,
             deferred: Mutex::default(),
         }
@@ -114,6 +117,15 @@ impl Scripts {
             self.seen.iter().zip(figures).for_each(|(seen, figure)| seen.store(figure, Ordering::Relaxed));
         }
         [0, 1, 2].map(|at| self.seen[at].load(Ordering::Relaxed))
+    }
+
+    /// Bytes of the interpreter of libraries, and of libraries; while a function runs, as they were before.
+    pub(crate) fn library_figures(&self) -> [usize; 2] {
+        if let Some(libraries) = self.try_libraries() {
+            let figures = [libraries.machine_bytes(), libraries.iter().map(|library| library.text.len()).sum()];
+            self.seen_libraries.iter().zip(figures).for_each(|(seen, figure)| seen.store(figure, Ordering::Relaxed));
+        }
+        [0, 1].map(|at| self.seen_libraries[at].load(Ordering::Relaxed))
     }
 
     /// Keys that nobody can serve now, because a script holds them.

@@ -229,3 +229,22 @@ fn libraries_are_in_files() {
     other.engine().reload(other.now()).unwrap();
     assert_eq!((other.say(0, "FCALL f 0"), other.say(0, "GET k")), ("7".into(), "\"v\"".into()));
 }
+
+#[test]
+fn what_libraries_take_is_shown() {
+    let mut talk = Talk::new();
+    let figure = |talk: &mut Talk, name: &str| -> u64 {
+        let memory = talk.say(0, "INFO memory");
+        let shown = memory.split(&format!("{name}:")).nth(1).expect("it is shown");
+        shown.split('\\').next().unwrap().parse().unwrap()
+    };
+    assert_eq!(figure(&mut talk, "used_memory_vm_functions"), 0);
+    let library = "#!lua name=one\nserver.register_function('run', function() return 1 end)";
+    let request = format!("*3\r\n$8\r\nFUNCTION\r\n$4\r\nLOAD\r\n${}\r\n{library}\r\n", library.len());
+    talk.raw(0, request.as_bytes());
+    assert!(figure(&mut talk, "used_memory_vm_functions") > 10_000);
+    assert_eq!(figure(&mut talk, "used_memory_functions"), library.len() as u64);
+    assert_eq!((figure(&mut talk, "number_of_functions"), figure(&mut talk, "number_of_libraries")), (1, 1));
+    talk.say(0, "FUNCTION FLUSH");
+    assert_eq!(figure(&mut talk, "used_memory_vm_functions"), 0);
+}
