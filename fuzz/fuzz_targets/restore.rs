@@ -38,7 +38,13 @@ struct Talk {
 impl Talk {
     fn new() -> Self {
         let engine = Arc::new(Engine::new(&EngineConfig { secret: [5; HASH_KEY_BYTES], shards: 4, databases: 1 }));
-        let link = Link { peer: "127.0.0.1:1".into(), local: "127.0.0.1:6379".into(), descriptor: 9, is_unix: false, is_tls: false };
+        let link = Link {
+            peer: "127.0.0.1:1".into(),
+            local: "127.0.0.1:6379".into(),
+            descriptor: 9,
+            is_unix: false,
+            is_tls: false,
+        };
         let mailbox = Arc::new(Mailbox::new(Box::new(|| {})));
         Self { session: Session::open(engine, mailbox, link, now()).expect("one client is not too many") }
     }

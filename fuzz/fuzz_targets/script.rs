@@ -30,7 +30,13 @@ fuzz_target!(|input: &[u8]| {
     let Some((kind, data)) = input.split_first().filter(|_| input.len() <= INPUT_BYTES_MAX) else { return };
     let config = EngineConfig { secret: [5; HASH_KEY_BYTES], shards: 1, databases: 1 };
     let now = Now { unix_us: 1_800_000_000_000_000, instant: Instant::from_nanos(1) };
-    let link = Link { peer: "127.0.0.1:1".into(), local: "127.0.0.1:6379".into(), descriptor: 9, is_unix: false, is_tls: false };
+    let link = Link {
+        peer: "127.0.0.1:1".into(),
+        local: "127.0.0.1:6379".into(),
+        descriptor: 9,
+        is_unix: false,
+        is_tls: false,
+    };
     let mailbox = Arc::new(Mailbox::new(Box::new(|| {})));
     let mut session =
         Session::open(Arc::new(Engine::new(&config)), mailbox, link, now).expect("one client is not too many");

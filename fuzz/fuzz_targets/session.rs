@@ -35,7 +35,13 @@ impl Talk {
         let now_ms = 1_800_000_000_000;
         let now = now_at(now_ms);
         let session = |peer: &str| {
-            let link = Link { peer: peer.into(), local: "127.0.0.1:6379".into(), descriptor: 9, is_unix: false, is_tls: false };
+            let link = Link {
+                peer: peer.into(),
+                local: "127.0.0.1:6379".into(),
+                descriptor: 9,
+                is_unix: false,
+                is_tls: false,
+            };
             let mailbox = Arc::new(Mailbox::new(Box::new(|| {})));
             Session::open(Arc::clone(&engine), mailbox, link, now).expect("two clients are not too many")
         };

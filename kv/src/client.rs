@@ -60,6 +60,8 @@ pub(crate) struct Client {
     pub(crate) is_leaving: bool,
     /// Its command has waited and is tried again.
     pub(crate) is_again: bool,
+    /// It is the primary that this server follows: what it says is done, and nothing has expired that it does not say has.
+    pub(crate) is_primary: bool,
     /// It sees every command.
     pub(crate) is_monitor: bool,
     /// Its next command is meant for a slot that is coming (`ASKING`).
@@ -143,6 +145,10 @@ pub(crate) struct Transaction {
     pub(crate) is_broken: bool,
     /// Whether one of them may write, or reach replicas.
     pub(crate) may_write: bool,
+    /// Whether one of them writes for certain.
+    pub(crate) writes: bool,
+    /// Whether one of them is refused where what is there may be old.
+    pub(crate) needs_present: bool,
     /// Whether one of them is refused when memory is full.
     pub(crate) needs_memory: bool,
 }
@@ -172,6 +178,7 @@ impl Client {
             subscriptions: BTreeSet::new(),
             is_leaving: false,
             is_again: false,
+            is_primary: false,
             is_monitor: false,
             is_asking: false,
             sight: Sight::default(),
@@ -273,6 +280,7 @@ impl Client {
         Marks::default()
             .with_if(self.is_monitor, Marks::MONITOR)
             .with_if(self.replica.is_some(), Marks::REPLICA)
+            .with_if(self.is_primary, Marks::PRIMARY)
             .with_if(is_tracking, Marks::TRACKING)
             .with_if(is_broken, Marks::BROKEN_REDIRECT)
             .with_if(is_broadcast, Marks::BROADCAST)

@@ -1,7 +1,7 @@
 //! What all connections share.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -25,6 +25,9 @@ use crate::network::Network;
 use crate::persist::{Files, Journal, Saves};
 use crate::pubsub::PubSub;
 use crate::replicate::Replication;
+use crate::replicate::failover::Failover;
+use crate::replicate::follow::Following;
+use crate::replicate::role::Role;
 use crate::script::Scripts;
 use crate::settings::{Settings, parameter};
 use crate::statistics::Statistics;
@@ -93,9 +96,12 @@ pub struct Engine {
     pub(crate) scripts: Scripts,
     pub(crate) journal: Journal,
     pub(crate) replication: Replication,
+    pub(crate) role: Role,
+    pub(crate) following: parking_lot::Mutex<Following>,
+    pub(crate) failover: Failover,
     pub(crate) saves: Saves,
-    /// Data is read from files, and nobody else may touch it.
-    is_loading: AtomicBool,
+    /// How many read data from files or from a primary, while nobody else may touch them.
+    loading: AtomicUsize,
     /// Changes by commands that held no key.
     pub(crate) keyless_changes: AtomicU64,
     pub(crate) host: Arc<dyn Host>,
@@ -157,8 +163,11 @@ impl Engine {
             scripts: Scripts::default(),
             journal: Journal::default(),
             replication,
+            role: Role::default(),
+            following: parking_lot::Mutex::default(),
+            failover: Failover::default(),
             saves: Saves::default(),
-            is_loading: AtomicBool::new(false),
+            loading: AtomicUsize::new(0),
             keyless_changes: AtomicU64::new(0),
             host,
             network: OnceLock::new(),
@@ -212,20 +221,20 @@ impl Engine {
 
     /// Whether data is read from files: commands are refused, and what is done is told to nobody.
     #[inline]
-    pub(crate) fn is_loading(&self) -> bool {
-        self.is_loading.load(Ordering::Acquire)
+    pub fn is_loading(&self) -> bool {
+        self.loading.load(Ordering::Acquire) > 0
     }
 
     /// Data is read from files from now on: when this returns, no command runs, and none will.
     pub fn begin_loading(&self, now: Now) {
-        self.is_loading.store(true, Ordering::Release);
+        self.loading.fetch_add(1, Ordering::AcqRel);
         let clock = access(&self.settings(), now);
         drop(self.keyspace.lock(Lock::Everything, 0, now.unix_ms(), clock));
     }
 
     /// Commands run again.
     pub fn end_loading(&self) {
-        self.is_loading.store(false, Ordering::Release);
+        self.loading.fetch_sub(1, Ordering::AcqRel);
     }
 
     /// Forgets all keys and functions, and tells nobody but who watches them.

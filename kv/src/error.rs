@@ -28,6 +28,9 @@ impl Error {
     pub(crate) const MEMORY_FULL: Self = Self::new("OOM command not allowed when used memory > 'maxmemory'.");
     pub(crate) const EXEC_ABORT: Self = Self::new("EXECABORT Transaction discarded because of previous errors.");
     pub(crate) const LOADING: Self = Self::new("LOADING Valkey is loading the dataset in memory");
+    pub(crate) const READ_ONLY: Self = Self::new("READONLY You can't write against a read only replica.");
+    pub(crate) const STALE: Self =
+        Self::new("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.");
     pub(crate) const NO_REPLICAS: Self = Self::new("NOREPLICAS Not enough good replicas to write.");
     pub(crate) const TIMEOUT_NEGATIVE: Self = Self::new("ERR timeout is negative");
     pub(crate) const TIMEOUT_OUT_OF_RANGE: Self = Self::new("ERR timeout is out of range");

@@ -5,6 +5,8 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
+use crate::replicate::Upstream;
+
 /// The network.
 pub trait Network: Send + Sync + Debug {
     /// Clients connect at these addresses and this port from now on, and nowhere else; 0 is no port at all. A word is an address,
@@ -19,6 +21,15 @@ pub trait Network: Send + Sync + Debug {
     /// # Errors
     /// It was not reached. Retry safe.
     fn dial(&self, host: &str, port: u16, span: Duration) -> Result<Box<dyn Line>, Broken>;
+
+    /// Connects to a primary that is to be followed, which takes `span` at most.
+    ///
+    /// # Errors
+    /// It was not reached. Retry safe.
+    fn reach(&self, upstream: &Upstream, span: Duration) -> Result<Box<dyn Line>, Broken> {
+        let (host, port) = upstream.place();
+        self.dial(host, port, span)
+    }
 }
 
 /// A connection to another server. Each call waits, `span` at most.
@@ -32,8 +43,13 @@ pub trait Line: Send + Debug {
     /// Takes some of what came, at least one byte, and says how much.
     ///
     /// # Errors
-    /// Nothing came. The connection is of no use any more.
+    /// Nothing came. The connection is of no use any more, unless it only took too long: then it is as it was.
     fn read(&mut self, room: &mut [u8], span: Duration) -> Result<usize, Broken>;
+
+    /// Between whom it is, as people write it: the other end and ours.
+    fn ends(&self) -> (String, String) {
+        (String::new(), String::new())
+    }
 }
 
 /// Why a connection failed. The other server's fault, or that of what lies between.

@@ -116,6 +116,7 @@ impl Engine {
     pub fn handle_tick(&self, now: Now) {
         let settings = self.settings();
         self.pause.handle_tick(now.unix_ms());
+        self.tend_failover(now);
         self.statistics.handle_tick(now.unix_us);
         self.clients.handle_tick(&settings.clients, now.unix_ms());
         self.lines.handle_tick(now.instant);
@@ -126,6 +127,10 @@ impl Engine {
         self.limit_tracking(settings.tracking_keys_max);
         self.tend_replicas(&settings, now);
         self.tend_memory(&settings, now);
+        // What expires is the primary's to say.
+        if self.role.is_replica() {
+            return;
+        }
         if self.pause.is_on() || self.switches.keeps_expired.is_on() || self.switches.rests.is_on() || settings.imports
         {
             return;

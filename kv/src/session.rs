@@ -285,6 +285,7 @@ impl Session {
             self.waits = None;
             self.client.traffic.commands += 1;
         }
+        self.client.is_leaving |= mail.is_last;
         if mail.farewell == Some(Farewell::Overflow) {
             Counts::add(&self.engine.clients.counts.output_overflows);
             self.engine.clients.leave(self.client.id);
@@ -446,6 +447,9 @@ impl Session {
         if flags.has(Flags::WRITE) || is_writing_exec {
             self.refuse_what_is_not_kept(now)?;
         }
+        if self.engine.role.is_replica() {
+            refuse_on_replica(&self.engine, &self.settings, &self.client, ready)?;
+        }
         self.refuse_for_now(ready, now)?;
         // What may run beside a script waits for no shard, and the script has them all.
         if !flags.has(Flags::ALLOW_BUSY) {
@@ -463,6 +467,8 @@ impl Session {
             && !transaction::runs_at_once(ready.command)
         {
             open.may_write |= call_may_write(&self.engine, ready, args);
+            open.writes |= flags.has(Flags::WRITE);
+            open.needs_present |= !flags.has(Flags::STALE);
             open.needs_memory |= flags.has(Flags::DENYOOM);
             open.bytes += args.from(0).map(<[u8]>::len).sum::<usize>();
             open.queued.push(Request::copy(args));
@@ -508,6 +514,10 @@ impl Session {
         if engine.is_loading() && (!ready.spec().flags.has(Flags::LOADING) || transaction::is_exec(ready.command)) {
             return Err(Error::LOADING);
         }
+        // Nor does the role change while keys are held; before, it may have.
+        if engine.role.is_replica() {
+            refuse_on_replica(engine, settings, client, ready)?;
+        }
         let frame = Frame { engine, settings, now, may_wait: true, is_script: false };
         run::run(&frame, ready, args, client, &mut keys, reply, effects);
         reply.set_protocol(client.protocol);
@@ -550,6 +560,11 @@ impl Session {
         let files = &self.settings.files;
         if let Some(why) = self.engine.journal.refusal() {
             return Err(Error::text(format!("MISCONF Errors writing to the AOF file: {why}")));
+        }
+        if self.engine.journal.is_held() && self.engine.journal.has_log() {
+            return Err(Error::new(
+                "MISCONF Errors writing to the AOF file: it does not have yet what came from a primary",
+            ));
         }
         if self.engine.saves.has_failed() && files.stops_after_failure && !files.save_points.is_empty() {
             return Err(Error::new(
@@ -605,6 +620,20 @@ fn send_away(engine: &Engine, client: &mut Client, reply: &mut Reply, ready: Rea
         open.is_broken = true;
     }
     reply.error(error.as_str());
+}
+
+/// A replica may be for reading only, and what it has may be too old.
+fn refuse_on_replica(engine: &Engine, settings: &Settings, client: &Client, ready: Ready) -> Result<(), Error> {
+    let flags = ready.spec().flags;
+    let open = client.transaction.as_ref().filter(|_| transaction::is_exec(ready.command));
+    if settings.replication.is_read_only && (flags.has(Flags::WRITE) || open.is_some_and(|open| open.writes)) {
+        return Err(Error::READ_ONLY);
+    }
+    let needs_present = !flags.has(Flags::STALE) || open.is_some_and(|open| open.needs_present);
+    if needs_present && engine.is_stale(settings) {
+        return Err(Error::STALE);
+    }
+    Ok(())
 }
 
 /// The command waits from now on.

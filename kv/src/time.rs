@@ -20,6 +20,11 @@ impl Now {
         Self { unix_us: self.unix_us.saturating_add(us), instant: self.instant + span }
     }
 
+    /// The same point of the monotonic clock, at the beginning of Unix time: nothing has expired then.
+    pub(crate) const fn before_all(self) -> Self {
+        Self { unix_us: 0, ..self }
+    }
+
     /// Unix time in milliseconds.
     #[must_use]
     pub const fn unix_ms(self) -> i64 {

@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ashlar_wire::time::Instant;
 
 use crate::client::ClientId;
-use crate::client::card::Card;
+use crate::client::card::{Card, Marks};
 use crate::command::spec::Flags;
 use crate::command::spec::table;
 use crate::keyspace::Kind;
@@ -83,6 +83,10 @@ pub(crate) struct Waiter {
     wish: Arc<AtomicU8>,
 }
 
+/// What who waits is told when this server becomes a replica.
+const ROLE_CHANGED: &str =
+    "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
+
 /// How a wait ends that nobody serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -93,6 +97,8 @@ pub(crate) enum Release {
     Error = 2,
     /// Without a reply: the client is gone.
     Gone = 3,
+    /// With an error, since this server plays another part now. The client must go.
+    RoleChanged = 4,
 }
 
 impl Waiter {
@@ -109,9 +115,16 @@ impl Waiter {
             0 => return None,
             1 => Release::TimeOver,
             2 => Release::Error,
+            4 => Release::RoleChanged,
             _ => Release::Gone,
         };
         self.claim().then_some(wish)
+    }
+
+    /// Whether it waits for what a replica can give too, and has said that it takes that.
+    fn may_stay(&self) -> bool {
+        let reads = table::find(&self.request.args()[0]).is_some_and(|found| !found.spec.flags.has(Flags::WRITE));
+        self.goal.is_none() && reads && self.card.marks().has(Marks::READONLY)
     }
 
     /// The reply of a wait that nobody serves.
@@ -120,9 +133,13 @@ impl Waiter {
         match how {
             Release::TimeOver => self.reply_in_vain(replication, &mut reply),
             Release::Error => reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+            Release::RoleChanged => reply.error(ROLE_CHANGED),
             Release::Gone => return,
         }
         self.card.mailbox.serve(reply.bytes());
+        if how == Release::RoleChanged {
+            self.card.mailbox.part();
+        }
     }
 }
 
@@ -296,6 +313,19 @@ impl Waiting {
                 reply.error(&error);
                 waiter.card.mailbox.serve(reply.bytes());
             }
+        }
+    }
+
+    /// Ends all waits: this server has become a replica.
+    pub(crate) fn release_all(&self, replication: &Replication) {
+        let clients: Vec<ClientId> = {
+            let lists = self.lists();
+            let waiters = lists.waiters.values().flat_map(BTreeMap::values).chain(lists.goals.values());
+            // Who said READONLY, and only reads, may go on waiting.
+            waiters.filter(|waiter| !waiter.may_stay()).map(|waiter| waiter.card.id).collect()
+        };
+        for client in clients {
+            self.release(client, Release::RoleChanged, replication);
         }
     }
 

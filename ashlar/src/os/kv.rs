@@ -2,6 +2,7 @@
 
 pub mod doors;
 mod folder;
+mod following;
 mod host;
 mod network;
 mod persistence;
@@ -109,9 +110,11 @@ impl Serving {
         if let Some(path) = &plan.import {
             let imported = rdb::import(&engine, path)?;
             let libraries = imported.libraries.len();
+            engine.forget_point();
             tracing::info!(imported.keys, imported.expired, imported.empty, libraries, "imported");
             persistence.take_in()?;
         }
+        engine.follow_as_configured(clock::now_both());
         let Open { doors, listening, file } = plan.doors.open(workers)?;
         show_doors(&engine, plan, &listening)?;
         let (doorman, doors) = Doorman::new(doors);
@@ -131,6 +134,8 @@ impl Serving {
             let stopped = stopped.clone();
             serving.spawn(format!("kv-{index}-wait"), move || work(index, &service, doors, &stopped))?;
         }
+        let (follower, ending) = (Arc::clone(&engine), stopped.clone());
+        serving.spawn("kv-link".into(), move || following::keep(follower, &ending))?;
         serving.spawn("kv-tick".into(), move || tick(&engine, stopped))?;
         Ok(serving)
     }

@@ -6,6 +6,7 @@
 mod bench_kv;
 mod commands;
 mod doors;
+mod following;
 mod interop;
 mod keeping;
 mod keyvalue;

@@ -7,10 +7,10 @@ use std::process::{Child, Command, Stdio};
 use super::process::{Running, Scratch, nobody, until};
 
 /// A connection that reads replies of any kind.
-struct Wire(BufReader<TcpStream>);
+pub(super) struct Wire(BufReader<TcpStream>);
 
 impl Wire {
-    fn new(address: &str) -> Option<Self> {
+    pub(super) fn new(address: &str) -> Option<Self> {
         TcpStream::connect(address).ok().map(|stream| Self(BufReader::new(stream)))
     }
 
@@ -53,7 +53,7 @@ impl Wire {
         }
     }
 
-    fn ask(&mut self, words: &[&str]) -> String {
+    pub(super) fn ask(&mut self, words: &[&str]) -> String {
         self.send(words);
         self.read()
     }
@@ -62,18 +62,23 @@ impl Wire {
 /// An engine, and a way to ask it.
 fn engine(scratch: &Scratch, more: &[&str]) -> (Running, String) {
     let address = nobody();
+    (engine_at(scratch, &address, more), address)
+}
+
+/// The same at an address.
+pub(super) fn engine_at(scratch: &Scratch, address: &str, more: &[&str]) -> Running {
     let (port, data) = (address.rsplit(':').next().expect("an address has a port"), scratch.path(""));
     // What is no parameter of Valkey comes first.
     let begin = ["kv", "--port", port, "--workers", "2"];
     let settings = ["--dir", &data, "--save", ""];
     let debugging = ["--enable-debug-command", "yes", "--repl-diskless-sync-delay", "0"];
     let running = Running::start(&[&begin[..], more, &settings, &debugging].concat(), &[]);
-    until("the engine to answer", || Wire::new(&address).is_some_and(|mut wire| wire.ask(&["PING"]) == "PONG"));
-    (running, address)
+    until("the engine to answer", || Wire::new(address).is_some_and(|mut wire| wire.ask(&["PING"]) == "PONG"));
+    running
 }
 
 /// Writes of many kinds, so that a part of them comes before a dump, a part while it is taken, and a part after it.
-fn write(wire: &mut Wire, from: usize, to: usize) {
+pub(super) fn write(wire: &mut Wire, from: usize, to: usize) {
     for number in from..to {
         let (key, value) = (format!("k{}", number % 700), number.to_string());
         wire.ask(&["SET", &key, &value]);
@@ -158,7 +163,7 @@ fn goes_on(client: &mut Wire, replica: Wire, history: &str) {
 }
 
 /// A process that ends with the test.
-struct Other(Child);
+pub(super) struct Other(pub(super) Child);
 
 impl Drop for Other {
     fn drop(&mut self) {

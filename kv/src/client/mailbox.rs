@@ -29,6 +29,8 @@ struct Letters {
     later: Option<Vec<u8>>,
     /// The command that waited has its reply.
     is_served: bool,
+    /// The connection ends behind this.
+    is_last: bool,
     farewell: Option<Farewell>,
 }
 
@@ -57,6 +59,7 @@ pub(crate) enum Farewell {
 pub(crate) struct Mail {
     pub(crate) bytes: Vec<u8>,
     pub(crate) is_served: bool,
+    pub(crate) is_last: bool,
     pub(crate) farewell: Option<Farewell>,
 }
 
@@ -127,6 +130,11 @@ impl Mailbox {
         });
     }
 
+    /// The client must go when it has got what lies here.
+    pub(crate) fn part(&self) {
+        self.leave(|letters| letters.is_last = true);
+    }
+
     /// The client must go.
     pub(crate) fn dismiss(&self, why: Farewell) {
         self.leave(|letters| letters.farewell = Some(why));
@@ -163,10 +171,10 @@ impl Mailbox {
     pub(crate) fn take(&self) -> Mail {
         let mut letters = self.letters();
         self.is_waiting.store(false, Ordering::Release);
-        let Letters { bytes, later, is_served, farewell } = std::mem::take(&mut *letters);
+        let Letters { bytes, later, is_served, is_last, farewell } = std::mem::take(&mut *letters);
         // Who must go, must go for ever.
         (letters.later, letters.farewell) = (later, farewell);
-        Mail { bytes, is_served, farewell }
+        Mail { bytes, is_served, is_last, farewell }
     }
 
     fn letters(&self) -> MutexGuard<'_, Letters> {

@@ -19,6 +19,9 @@ pub(crate) enum Scope {
     All,
 }
 
+/// After how long who is held back by a failover asks again, milliseconds.
+const FAILOVER_LOOK_MS: i64 = 1_000;
+
 /// Who is held back, and until when.
 #[derive(Debug, Default)]
 pub(crate) struct Pause {
@@ -32,6 +35,8 @@ pub(crate) struct Pause {
 struct State {
     scope: Scope,
     until_ms: i64,
+    /// Writes are held back because the role goes to another server, for as long as that takes.
+    is_failover: bool,
     held: BTreeMap<ClientId, Arc<Mailbox>>,
 }
 
@@ -50,7 +55,7 @@ impl Pause {
         }
         state.scope = state.scope.max(scope);
         state.until_ms = state.until_ms.max(until_ms);
-        self.scope.store(state.scope as u8, Ordering::Relaxed);
+        self.publish(&state);
         if state.until_ms <= now_ms {
             self.lift(&mut state);
         }
@@ -65,10 +70,25 @@ impl Pause {
     pub(crate) fn handle_tick(&self, now_ms: i64) {
         if self.is_on() {
             let mut state = self.state();
-            if state.until_ms <= now_ms {
+            if state.scope != Scope::Nothing && state.until_ms <= now_ms {
                 self.lift(&mut state);
             }
         }
+    }
+
+    /// A failover begins to hold writes back, or ends.
+    pub(crate) fn set_failover(&self, is_on: bool) {
+        let mut state = self.state();
+        state.is_failover = is_on;
+        self.publish(&state);
+        if !is_on {
+            state.held.values().for_each(|mailbox| mailbox.nudge());
+        }
+    }
+
+    fn publish(&self, state: &State) {
+        let scope = if state.is_failover { state.scope.max(Scope::Writes) } else { state.scope };
+        self.scope.store(scope as u8, Ordering::Relaxed);
     }
 
     /// Why something is held back, what, and for how many milliseconds, as INFO shows it.
@@ -76,6 +96,7 @@ impl Pause {
         let state = self.state();
         let left_ms = (state.until_ms - now_ms).max(0);
         match state.scope {
+            Scope::Nothing | Scope::Writes if state.is_failover => ("failover_in_progress", "write", left_ms),
             Scope::All if left_ms > 0 => ("client_pause", "all", left_ms),
             Scope::Writes if left_ms > 0 => ("client_pause", "write", left_ms),
             _ => ("none", "none", 0),
@@ -85,17 +106,16 @@ impl Pause {
     /// Holds a client back if the pause is about what it wants to do. Returns until when.
     pub(crate) fn hold(&self, client: ClientId, mailbox: &Arc<Mailbox>, may_write: bool, now_ms: i64) -> Option<i64> {
         let mut state = self.state();
-        if state.until_ms <= now_ms {
+        if state.scope != Scope::Nothing && state.until_ms <= now_ms {
             self.lift(&mut state);
-            return None;
         }
         let is_meant = state.scope == Scope::All || state.scope == Scope::Writes && may_write;
-        if !is_meant {
+        if !(is_meant || state.is_failover && may_write) {
             return None;
         }
         state.held.insert(client, Arc::clone(mailbox));
         self.held.store(state.held.len(), Ordering::Relaxed);
-        Some(state.until_ms)
+        Some(if is_meant { state.until_ms } else { now_ms + FAILOVER_LOOK_MS })
     }
 
     /// A client is held back no more.
@@ -112,7 +132,7 @@ impl Pause {
 
     fn lift(&self, state: &mut State) {
         (state.scope, state.until_ms) = (Scope::Nothing, 0);
-        self.scope.store(0, Ordering::Relaxed);
+        self.publish(state);
         state.held.values().for_each(|mailbox| mailbox.nudge());
     }
 

@@ -190,8 +190,8 @@ impl<'c> Call<'c, '_> {
     }
 
     /// Whether a key that shall expire at this time, Unix milliseconds, has expired at once.
-    pub(crate) const fn has_passed(&self, at_ms: i64) -> bool {
-        at_ms <= self.now.unix_ms() && !self.settings.imports
+    pub(crate) fn has_passed(&self, at_ms: i64) -> bool {
+        at_ms <= self.now.unix_ms() && !self.settings.imports && !self.engine.role.is_replica()
     }
 
     /// Takes a key out that is there and that the command has let expire, and tells everybody.

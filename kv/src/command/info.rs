@@ -13,6 +13,7 @@ use crate::keyspace::Counts;
 use crate::persist::snapshot::Purpose;
 use crate::pubsub::Topic;
 use crate::replicate::Phase;
+use crate::replicate::role::LinkState;
 use crate::settings::parameter;
 use crate::statistics::histogram::Histogram;
 use crate::statistics::rates::Rate;
@@ -189,7 +190,12 @@ fn persistence(call: &Call<'_, '_>, section: &mut Section) {
     let held: u64 = call.keys.shards().map(|shard| shard.counts.changes).sum();
     let changes = held + engine.keyless_changes.load(Ordering::Relaxed);
     let is_on = engine.journal.is_on();
-    section.put_all([("loading", 0), ("async_loading", 0), ("current_cow_peak", 0), ("current_cow_size", 0)]);
+    section.put_all([
+        ("loading", u64::from(engine.is_loading())),
+        ("async_loading", 0),
+        ("current_cow_peak", 0),
+        ("current_cow_size", 0),
+    ]);
     section.put("current_cow_size_age", 0);
     section.put("current_fork_perc", "0.00");
     section.put_all([("current_save_keys_processed", 0), ("current_save_keys_total", 0)]);
@@ -242,7 +248,7 @@ fn stats(call: &Call<'_, '_>, section: &mut Section) {
         ("instantaneous_ops_per_sec", ops),
         ("total_net_input_bytes", totals.bytes_in),
         ("total_net_output_bytes", totals.bytes_out),
-        ("total_net_repl_input_bytes", 0),
+        ("total_net_repl_input_bytes", load(&engine.replication.received_bytes)),
         ("total_net_repl_output_bytes", load(&engine.replication.sent_bytes)),
     ]);
     section.put("instantaneous_input_kbps", kib(bytes_in));
@@ -276,7 +282,7 @@ fn stats(call: &Call<'_, '_>, section: &mut Section) {
         ("tracking_total_keys", tracked as u64),
         ("tracking_total_items", items as u64),
         ("tracking_total_prefixes", prefixes as u64),
-        ("unexpected_error_replies", 0),
+        ("unexpected_error_replies", load(&engine.replication.unexpected)),
         ("total_error_replies", engine.errors().values().sum()),
         ("dump_payload_sanitizations", 0),
         ("total_reads_processed", totals.reads),
@@ -313,8 +319,46 @@ fn keys_stats(call: &Call<'_, '_>, section: &mut Section) {
     section.put_all([("keyspace_hits", counts.hits), ("keyspace_misses", counts.misses)]);
 }
 
+/// Which part the server plays; of a replica, how its link is.
+fn replica(call: &Call<'_, '_>, section: &mut Section) {
+    let view = call.engine.role.view();
+    let Some(upstream) = &view.upstream else {
+        section.put("role", "master");
+        return;
+    };
+    let ((host, port), now_s) = (upstream.place(), call.now.unix_ms().div_euclid(1_000));
+    let (is_up, is_syncing) = (view.state == LinkState::Connected, view.state == LinkState::Sync);
+    let end = call.engine.replication.end();
+    let settings = &call.settings.replication;
+    section.put("role", "slave");
+    section.put("master_host", host);
+    section.put("master_port", port);
+    section.put("master_link_status", if is_up { "up" } else { "down" });
+    section.put("master_last_io_seconds_ago", if is_up { (now_s - view.heard_s).max(0) } else { -1 });
+    section.put("master_sync_in_progress", u8::from(is_syncing));
+    section.put("slave_read_repl_offset", view.read.max(end));
+    section.put("slave_repl_offset", end);
+    section.put("replicas_repl_buffer_size", 0);
+    section.put("replicas_repl_buffer_peak", 0);
+    if is_syncing {
+        let (total, read) = view.dump;
+        let hundredths = (read * 10_000).checked_div(total).unwrap_or(0);
+        section.put("master_sync_total_bytes", total);
+        section.put("master_sync_read_bytes", read);
+        section.put("master_sync_left_bytes", i128::from(total) - i128::from(read));
+        section.put("master_sync_perc", format!("{}.{:02}", hundredths / 100, hundredths % 100));
+        section.put("master_sync_last_io_seconds_ago", (now_s - view.heard_s).max(0));
+    }
+    if !is_up {
+        section.put("master_link_down_since_seconds", view.down_since_s.map_or(-1, |since_s| (now_s - since_s).max(0)));
+    }
+    section.put("slave_priority", settings.priority);
+    section.put("slave_read_only", u8::from(settings.is_read_only));
+    section.put("replica_announced", u8::from(settings.is_announced));
+}
+
 fn replication(call: &Call<'_, '_>, section: &mut Section) {
-    section.put("role", "master");
+    replica(call, section);
     let (replication, now_s) = (&call.engine.replication, call.now.unix_ms().div_euclid(1_000));
     let replicas = replication.replicas();
     section.put("connected_slaves", replicas.len());
@@ -335,12 +379,14 @@ fn replication(call: &Call<'_, '_>, section: &mut Section) {
         section.put(&format!("slave{number}"), line);
     }
     section.put("replicas_waiting_psync", 0);
-    section.put("master_failover_state", "no-failover");
-    section.put("master_replid", call.engine.identity.history());
-    section.put("master_replid2", NO_HISTORY);
-    let figures = replication.figures();
+    section.put("master_failover_state", call.engine.failover.name());
+    let (histories, figures) = (call.engine.identity.all_histories(), replication.figures());
+    section.put("master_replid", histories.first);
+    let second = histories.second.map(|(name, end)| (name, i64::try_from(end + 1).unwrap_or(i64::MAX)));
+    let (second, end) = second.unwrap_or_else(|| (NO_HISTORY.to_owned(), -1));
+    section.put("master_replid2", second);
     section.put("master_repl_offset", figures.end);
-    section.put("second_repl_offset", -1);
+    section.put("second_repl_offset", end);
     section.put("repl_backlog_active", u8::from(figures.is_on));
     section.put("repl_backlog_size", call.settings.replication.backlog_bytes);
     section.put("repl_backlog_first_byte_offset", figures.first);

@@ -1,9 +1,11 @@
-//! Replication, as a primary tells of it: ROLE, REPLICAOF, FAILOVER, WAIT, WAITAOF.
+//! Replication, as clients see it: ROLE, REPLICAOF, FAILOVER, WAIT, WAITAOF.
 
 use super::call::{Call, Run};
 use crate::error::Error;
 use crate::keyspace::Kind;
-use crate::replicate::{Goal, LogGoal, Phase};
+use crate::replicate::failover::{self, Order};
+use crate::replicate::role::LinkState;
+use crate::replicate::{Goal, LogGoal, Phase, Upstream};
 use crate::waiting::{Awaited, Wait};
 
 pub(super) const RUNS: &[(&str, Run)] = &[
@@ -16,9 +18,22 @@ pub(super) const RUNS: &[(&str, Run)] = &[
 ];
 
 fn role(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let number = |position: u64| i64::try_from(position).unwrap_or(i64::MAX);
+    let view = call.engine.role.view();
+    if let Some(upstream) = &view.upstream {
+        let (host, port) = upstream.place();
+        let is_up = view.state == LinkState::Connected;
+        call.reply.array(5);
+        call.reply.bulk(b"slave");
+        call.reply.bulk(host.as_bytes());
+        call.reply.integer(i64::from(port));
+        call.reply.bulk(view.state.name().as_bytes());
+        call.reply.integer(if is_up { number(call.engine.replication.end()) } else { -1 });
+        return Ok(());
+    }
     call.reply.array(3);
     call.reply.bulk(b"master");
-    call.reply.integer(i64::try_from(call.engine.replication.end()).unwrap_or(i64::MAX));
+    call.reply.integer(number(call.engine.replication.end()));
     let mut replicas = call.engine.replication.replicas();
     replicas.retain(|replica| replica.phase() == Phase::Online);
     call.reply.array(replicas.len());
@@ -31,16 +46,35 @@ fn role(call: &mut Call<'_, '_>) -> Result<(), Error> {
     Ok(())
 }
 
+/// All keys are held, so that the role changes between two commands.
 fn replicaof(call: &mut Call<'_, '_>) -> Result<(), Error> {
-    if call.engine.cluster().is_some() {
+    let engine = call.engine;
+    if engine.cluster().is_some() {
         return Err(Error::new("ERR REPLICAOF not allowed in cluster mode."));
     }
+    if engine.failover.is_on() {
+        return Err(Error::new("ERR REPLICAOF not allowed while failing over."));
+    }
     if call.args.is(1, "NO") && call.args.is(2, "ONE") {
+        engine.change_role(None, call.keys, call.now);
         call.reply.ok();
         return Ok(());
     }
-    call.integer(2).ok().filter(|port| (0..=65_535).contains(port)).ok_or(Error::new("ERR Invalid master port"))?;
-    Err(Error::new("ERR This server cannot follow another yet"))
+    if call.client.replica.is_some() {
+        return Err(Error::new("ERR Command is not valid when client is a replica."));
+    }
+    let port = call.integer(2).ok().and_then(|port| u16::try_from(port).ok());
+    let port = port.ok_or(Error::new("ERR Invalid master port"))?;
+    let host = String::from_utf8_lossy(&call.args[1]).into_owned();
+    let present = engine.upstream();
+    let is_same = |(known, at): (&str, u16)| known.eq_ignore_ascii_case(&host) && at == port;
+    if present.as_ref().map(Upstream::place).is_some_and(is_same) {
+        call.reply.status("OK Already connected to specified master");
+        return Ok(());
+    }
+    engine.change_role(Some(Upstream::Address { host, port }), call.keys, call.now);
+    call.reply.ok();
+    Ok(())
 }
 
 fn failover(call: &mut Call<'_, '_>) -> Result<(), Error> {
@@ -48,40 +82,60 @@ fn failover(call: &mut Call<'_, '_>) -> Result<(), Error> {
         return Err(Error::new("ERR FAILOVER not allowed in cluster mode. Use CLUSTER FAILOVER command instead."));
     }
     if call.args.len() == 2 && call.args.is(1, "ABORT") {
-        return Err(Error::new("ERR No failover in progress."));
-    }
-    let (mut at, mut has_timeout, mut target, mut is_forced) = (1, false, None, false);
-    while at < call.args.len() {
-        match () {
-            () if call.args.is(at, "TIMEOUT") && at + 1 < call.args.len() && !has_timeout => {
-                if call.integer(at + 1)? <= 0 {
-                    return Err(Error::new("ERR FAILOVER timeout must be greater than 0"));
-                }
-                (has_timeout, at) = (true, at + 2);
-            }
-            () if call.args.is(at, "TO") && at + 2 < call.args.len() && target.is_none() => {
-                let host = String::from_utf8_lossy(&call.args[at + 1]).into_owned();
-                (target, at) = (Some((host, call.integer(at + 2)?)), at + 3);
-            }
-            () if call.args.is(at, "FORCE") && !is_forced => (is_forced, at) = (true, at + 1),
-            () => return Err(Error::SYNTAX),
+        if !call.engine.call_off_failover() {
+            return Err(Error::new("ERR No failover in progress."));
         }
+        call.reply.ok();
+        return Ok(());
+    }
+    let order = read_failover(call)?;
+    if call.engine.failover.is_on() {
+        return Err(Error::new("ERR FAILOVER already in progress."));
+    }
+    if call.engine.role.is_replica() {
+        return Err(Error::new("ERR FAILOVER is not valid when server is a replica."));
     }
     let replicas = call.engine.replication.replicas();
     if replicas.is_empty() {
         return Err(Error::new("ERR FAILOVER requires connected replicas."));
     }
-    if is_forced && !(has_timeout && target.is_some()) {
+    if order.is_forced && !(order.until_ms.is_some() && order.target.is_some()) {
         return Err(Error::new("ERR FAILOVER with force option requires both a timeout and target HOST and IP."));
     }
-    if let Some((host, port)) = target {
-        let found = replicas.iter().find(|replica| replica.introduction.port == port && replica.host() == host);
+    if let Some((host, port)) = &order.target {
+        let found = replicas.iter().find(|replica| failover::is_at(replica, host, *port));
         let found = found.ok_or(Error::new("ERR FAILOVER target HOST and PORT is not a replica."))?;
         if found.phase() != Phase::Online {
             return Err(Error::new("ERR FAILOVER target replica is not online."));
         }
     }
-    Err(Error::new("ERR This server cannot follow another yet"))
+    call.engine.begin_failover(order);
+    call.reply.ok();
+    Ok(())
+}
+
+/// What a failover is to be like.
+fn read_failover(call: &Call<'_, '_>) -> Result<Order, Error> {
+    let mut order = Order { target: None, until_ms: None, is_forced: false };
+    let mut at = 1;
+    while at < call.args.len() {
+        match () {
+            () if call.args.is(at, "TIMEOUT") && at + 1 < call.args.len() && order.until_ms.is_none() => {
+                let ms = call.integer(at + 1)?;
+                if ms <= 0 {
+                    return Err(Error::new("ERR FAILOVER timeout must be greater than 0"));
+                }
+                (order.until_ms, at) = (Some(call.now.unix_ms().saturating_add(ms)), at + 2);
+            }
+            () if call.args.is(at, "TO") && at + 2 < call.args.len() && order.target.is_none() => {
+                let host = String::from_utf8_lossy(&call.args[at + 1]).into_owned();
+                (order.target, at) = (Some((host, call.integer(at + 2)?)), at + 3);
+            }
+            () if call.args.is(at, "FORCE") && !order.is_forced => (order.is_forced, at) = (true, at + 1),
+            () => return Err(Error::SYNTAX),
+        }
+    }
+    Ok(order)
 }
 
 /// Whether what the client wrote is where it must be is known now, or is waited for.
@@ -100,6 +154,12 @@ fn wait_for(call: &mut Call<'_, '_>, goal: Goal, timeout: usize) -> Result<(), E
 }
 
 fn wait(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    if call.engine.role.is_replica() {
+        return Err(Error::new(
+            "ERR WAIT cannot be used with replica instances. Please also note that if a replica is configured to be writable (which \
+             is not the default) writes to replicas are just local and are not propagated.",
+        ));
+    }
     let goal = Goal { position: call.client.written.0, replicas: call.integer(1)?, log: None };
     wait_for(call, goal, 2)
 }
@@ -112,6 +172,12 @@ fn wait_log(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let replicas = call.integer(2)?;
     if replicas < 0 {
         return Err(Error::NOT_POSITIVE);
+    }
+    if call.engine.role.is_replica() {
+        return Err(Error::new(
+            "ERR WAITAOF cannot be used with replica instances. Please also note that writes to replicas are just local and are not \
+             propagated.",
+        ));
     }
     let is_on = call.engine.journal.is_on();
     if local == 1 && !is_on {

@@ -63,7 +63,7 @@ enum Needs {
 }
 
 /// Commands without keys in their words that nevertheless look at keys.
-const EVERYTHING: [&str; 34] = [
+const EVERYTHING: [&str; 37] = [
     "cluster|countkeysinslot",
     "cluster|flushslot",
     "cluster|getkeysinslot",
@@ -90,12 +90,16 @@ const EVERYTHING: [&str; 34] = [
     "keys",
     "memory|doctor",
     "memory|stats",
+    // These change the role, or may.
+    "psync",
     "randomkey",
+    "replicaof",
     "scan",
     "script|exists",
     "script|flush",
     "script|load",
     "script|show",
+    "slaveof",
     "sort",
     "sort_ro",
     "swapdb",
@@ -326,7 +330,9 @@ pub(crate) fn run(
     // Those inside it read the clock for themselves.
     let begun = ready.nature.runs_others.then(|| client.meter.read(engine));
     keys.keep_access(client.wishes.no_touch && ready.spec().name != "touch");
-    let mut call = Call { engine, settings, now, args, reply, keys, client, effects, may_wait };
+    // For a primary nothing has expired that it does not say has.
+    let seen = if client.is_primary { now.before_all() } else { now };
+    let mut call = Call { engine, settings, now: seen, args, reply, keys, client, effects, may_wait };
     let done = (ready.run)(&mut call);
     let outcome = if done.is_ok() { Outcome::Done } else { Outcome::Failed };
     if let Err(error) = done {
@@ -379,6 +385,9 @@ fn write_down(
 #[inline]
 fn manner(engine: &Engine, settings: &Settings, client: &Client) -> Manner {
     let expired = match (settings.imports, client.wishes.import_source) {
+        _ if client.is_primary => Expired::Seen,
+        _ if engine.role.is_replica() && settings.replication.is_read_only => Expired::Kept,
+        _ if engine.role.is_replica() => Expired::Hidden,
         // A pause promises that nothing changes.
         (false, _) if engine.pause.is_on() => Expired::Hidden,
         (false, _) => Expired::TakenOut,

@@ -10,6 +10,7 @@ pub(super) const RUNS: &[(&str, Run)] = &[("sync", sync), ("psync", psync), ("re
 const ADDRESS_BYTES_MAX: usize = 255;
 
 fn sync(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    refuse_for_now(call)?;
     enter(call, true);
     Ok(())
 }
@@ -20,8 +21,9 @@ fn psync(call: &mut Call<'_, '_>) -> Result<(), Error> {
         return Ok(());
     }
     if call.args.len() > 3 && call.args.is(3, "FAILOVER") {
-        return Err(Error::new("ERR PSYNC FAILOVER can't be sent to a master."));
+        take_over(call)?;
     }
+    refuse_for_now(call)?;
     let introduction = call.client.introduction.take().unwrap_or_default();
     let (history, engine) = (String::from_utf8_lossy(&call.args[1]).into_owned(), call.engine);
     let resumed = u64::try_from(wanted).ok().and_then(|wanted| {
@@ -39,6 +41,34 @@ fn psync(call: &mut Call<'_, '_>) -> Result<(), Error> {
     }
     call.client.introduction = Some(introduction);
     enter(call, false);
+    Ok(())
+}
+
+/// The primary wants this replica of its to be the primary. All keys are held.
+fn take_over(call: &Call<'_, '_>) -> Result<(), Error> {
+    let engine = call.engine;
+    if !engine.role.is_replica() {
+        return Err(Error::new("ERR PSYNC FAILOVER can't be sent to a master."));
+    }
+    if !engine.identity.history().as_bytes().eq_ignore_ascii_case(&call.args[1]) {
+        return Err(Error::new("ERR PSYNC FAILOVER replid must match my replid."));
+    }
+    tracing::info!("the primary hands its role over");
+    engine.change_role(None, call.keys, call.now);
+    Ok(())
+}
+
+/// A stream that stands still is nothing for replicas.
+fn refuse_for_now(call: &Call<'_, '_>) -> Result<(), Error> {
+    if call.client.replica.is_some() || call.client.is_monitor {
+        return Ok(());
+    }
+    if call.engine.failover.is_on() {
+        return Err(Error::new("NOMASTERLINK Can't SYNC while failing over"));
+    }
+    if call.engine.role.is_replica() && !call.engine.role.is_linked() {
+        return Err(Error::new("NOMASTERLINK Can't SYNC while not connected with my master"));
+    }
     Ok(())
 }
 
@@ -70,7 +100,7 @@ fn enter(call: &mut Call<'_, '_>, is_old: bool) {
     }
     let introduction = call.client.introduction.take().unwrap_or_default();
     let engine = call.engine;
-    let rename = || engine.identity.change_history(engine.draw(), engine.draw());
+    let rename = || engine.identity.change_history([engine.draw(), engine.draw()]);
     let replica = engine.replication.enter(newcomer(call, &introduction, is_old), rename);
     call.client.replica = Some(replica);
 }

@@ -204,7 +204,7 @@ impl Engine {
     /// Takes keys out until memory is within its limit, or as many as may go at a time. The caller holds no shard.
     #[inline]
     pub(crate) fn make_room(&self, settings: &Settings, now: Now) -> Room {
-        if settings.memory_bytes_max == 0 {
+        if settings.memory_bytes_max == 0 || settings.replication.ignores_memory && self.role.is_replica() {
             return Room::Enough;
         }
         if self.excess_memory(settings) == 0 {

@@ -308,6 +308,8 @@ pub(crate) enum Expired {
     TakenOut,
     /// They are not there; who writes takes them out.
     Hidden,
+    /// They are not there; nobody writes, and who looks whether they are there leaves them too.
+    Kept,
     /// They are there.
     Seen,
 }
@@ -506,7 +508,7 @@ impl<'a> Keys<'a> {
     /// The same for who only reads.
     #[inline]
     fn visible(&mut self, key: Key<'_>) -> Option<Handle> {
-        if self.manner.expired != Expired::Hidden {
+        if !matches!(self.manner.expired, Expired::Hidden | Expired::Kept) {
             return self.live(key);
         }
         let shard = self.shard(key.slot);
@@ -566,7 +568,10 @@ impl<'a> Keys<'a> {
 
     /// Whether a key is there.
     pub(crate) fn contains(&mut self, key: Key<'_>) -> bool {
-        self.live(key).is_some()
+        match self.manner.expired {
+            Expired::Kept => self.visible(key).is_some(),
+            _ => self.live(key).is_some(),
+        }
     }
 
     /// Reads a string.

@@ -4,7 +4,7 @@
 //! units:
 //!
 //! ```text
-//! 8 bytes   Unix milliseconds at which the unit ran
+//! 8 bytes   Unix milliseconds at which the unit ran; 0 for what a primary said, for whom nothing has expired that it does not say has
 //! 4 bytes   its database
 //! 4 bytes   how many bytes follow
 //! then      commands as clients send them
@@ -142,6 +142,8 @@ pub(crate) fn decode_batch(mut batch: &[u8]) -> Option<Vec<Unit<'_>>> {
 /// What commands have appended and the log does not have yet.
 pub struct Journal {
     is_on: AtomicBool,
+    /// Nothing is appended before the log begins anew: what is there now came without commands.
+    is_held: AtomicBool,
     waiting: Mutex<Waiting>,
     /// Position of the end of what was appended, counted as the log counts. Changes with `waiting` locked.
     end: AtomicU64,
@@ -185,6 +187,7 @@ impl Default for Journal {
     fn default() -> Self {
         Self {
             is_on: AtomicBool::new(false),
+            is_held: AtomicBool::new(false),
             waiting: Mutex::default(),
             end: AtomicU64::new(0),
             released: AtomicU64::new(0),
@@ -202,6 +205,7 @@ impl Journal {
         self.end.store(position, Ordering::Release);
         self.released.store(position, Ordering::Release);
         *self.wake.write().unwrap_or_else(PoisonError::into_inner) = Some(wake);
+        self.is_held.store(false, Ordering::Release);
         self.is_on.store(true, Ordering::Release);
     }
 
@@ -213,6 +217,22 @@ impl Journal {
     /// Whether what commands do is to be appended.
     #[inline]
     pub fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed) && !self.is_held()
+    }
+
+    /// Appends nothing until the log begins anew. All shards are locked, or no command runs.
+    pub(crate) fn hold(&self) {
+        self.is_held.store(true, Ordering::Release);
+    }
+
+    /// Whether nothing is appended because the log is to begin anew.
+    #[inline]
+    pub fn is_held(&self) -> bool {
+        self.is_held.load(Ordering::Relaxed)
+    }
+
+    /// Whether there is a log, held or not.
+    pub(crate) fn has_log(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
     }
 
@@ -233,6 +253,7 @@ impl Journal {
 
     /// What is appended from now on goes to a new segment. Returns the position. All shards must be locked.
     pub fn cut(&self) -> u64 {
+        self.is_held.store(false, Ordering::Release);
         let mut waiting = self.waiting();
         waiting.cut = Some(waiting.bytes.len());
         waiting.open = None;

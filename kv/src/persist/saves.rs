@@ -242,6 +242,13 @@ impl Saves {
         std::mem::take(&mut state.wants_dump) || is_running
     }
 
+    /// Gives up the snapshot that is being taken, and the dump that is wanted.
+    pub(crate) fn cancel(&self) {
+        let mut state = self.state();
+        state.is_cancelled |= state.running.is_some();
+        state.wants_dump = false;
+    }
+
     /// Whether the snapshot that is being taken is to be given up.
     pub fn is_cancelled(&self) -> bool {
         self.state().is_cancelled

@@ -14,7 +14,7 @@ use crate::engine::Engine;
 pub use crate::keyspace::Loss;
 use crate::keyspace::{Lock, Saved, Shard};
 use crate::rdb::{Encoder, Version, Writer, with_facts};
-use crate::replicate::FullSync;
+use crate::replicate::{FullSync, Point};
 use crate::time::Now;
 
 /// What one step saves of a shard before it lets go of it, bytes.
@@ -82,7 +82,10 @@ impl Snapshot {
         let version = if takes_fields { Version::Valkey80 } else { Version::Redis11 };
         let is_log_base = purpose == Purpose::LogBase;
         let plan = Plan { version, takes_fields, is_log_base, has_keys: true, has_functions: true };
-        Self::cut(engine, plan, now, |engine| if is_log_base { engine.journal.cut() } else { 0 })
+        Self::cut(engine, plan, now, |engine| match is_log_base {
+            true => (engine.journal.cut(), None),
+            false => (0, engine.replication.point(&engine.identity)),
+        })
     }
 
     /// Begins one that replicas begin with; for them the stream of commands goes on from here.
@@ -99,20 +102,19 @@ impl Snapshot {
             has_keys: sync.wants_keys(),
             has_functions: sync.wants_functions(),
         };
-        Self::cut(engine, plan, now, |_| {
-            sync.begin();
-            0
-        })
+        Self::cut(engine, plan, now, |_| (0, sync.begin()))
     }
 
-    fn cut(engine: Arc<Engine>, plan: Plan, now: Now, at_cut: impl FnOnce(&Engine) -> u64) -> Self {
+    fn cut(engine: Arc<Engine>, plan: Plan, now: Now, at_cut: impl FnOnce(&Engine) -> (u64, Option<Point>)) -> Self {
         let settings = engine.settings();
         let clock = run::access(&settings, now);
         let mut keys = engine.keyspace.lock(Lock::Everything, 0, now.unix_ms(), clock);
         let has_fields = plan.has_keys && keys.shards().any(Shard::has_expiring_fields);
         let version = if has_fields && plan.takes_fields { Version::Valkey80 } else { plan.version };
         let encoder = || Encoder::new(settings.compresses, settings.list_fill).of_version(version);
-        let mut writer = with_facts(now, plan.is_log_base, |facts| Writer::begin(version, encoder(), facts));
+        let (position, point) = at_cut(&engine);
+        let mut writer =
+            with_facts(now, plan.is_log_base, point.as_ref(), |facts| Writer::begin(version, encoder(), facts));
         let shards = engine.keyspace.shards();
         if plan.has_keys {
             (0..shards).for_each(|number| keys.shard_at(number).begin_cut(encoder(), clock, plan.takes_fields));
@@ -120,7 +122,6 @@ impl Snapshot {
         if plan.has_functions {
             engine.libraries().iter().for_each(|text| writer.library(text));
         }
-        let position = at_cut(&engine);
         drop(keys);
         Self {
             engine,

@@ -6,6 +6,7 @@ use super::writer::{Fact, Version, Writer};
 use crate::command::run;
 use crate::engine::Engine;
 use crate::keyspace::{AccessClock, Keys, Kind, Lock, Record, Shard};
+use crate::replicate::Point;
 use crate::settings::Settings;
 use crate::time::Now;
 
@@ -28,11 +29,25 @@ pub(crate) fn attributes_of(record: Record<'_>, clock: AccessClock) -> Attribute
     Attributes { expiry: record.expiry(), idle_s, frequency }
 }
 
-/// Appends the facts that every file tells: the version, and when it was made.
-pub(crate) fn with_facts<R>(now: Now, is_log_base: bool, then: impl FnOnce(&[Fact<'_>]) -> R) -> R {
+/// Appends the facts that every file tells: the version, and when it was made; and the point whose data it has, if it is at one.
+pub(crate) fn with_facts<R>(
+    now: Now,
+    is_log_base: bool,
+    point: Option<&Point>,
+    then: impl FnOnce(&[Fact<'_>]) -> R,
+) -> R {
     let made = now.unix_ms().div_euclid(1_000).to_string();
     let is_base: &[u8] = if is_log_base { b"1" } else { b"0" };
-    then(&[("valkey-ver", VALKEY_VERSION), ("redis-bits", b"64"), ("ctime", made.as_bytes()), ("aof-base", is_base)])
+    let mut facts: Vec<Fact<'_>> =
+        vec![("valkey-ver", VALKEY_VERSION), ("redis-bits", b"64"), ("ctime", made.as_bytes())];
+    let texts = point.map(|point| (point.database.unwrap_or(0).to_string(), point.position.to_string()));
+    if let (Some(point), Some((database, position))) = (point, &texts) {
+        facts.push(("repl-stream-db", database.as_bytes()));
+        facts.push(("repl-id", point.history.as_bytes()));
+        facts.push(("repl-offset", position.as_bytes()));
+    }
+    facts.push(("aof-base", is_base));
+    then(&facts)
 }
 
 impl Engine {
@@ -62,7 +77,7 @@ pub(crate) fn export(engine: &Engine, keys: &Keys<'_>, settings: &Settings, now:
         databases.clone().any(|database| keys.shards().any(|shard| has_expiring_fields(shard, database)));
     let version = if needs_valkey { Version::Valkey80 } else { Version::Redis11 };
     let encoder = Encoder::new(settings.compresses, settings.list_fill);
-    let mut writer = with_facts(now, false, |facts| Writer::begin(version, encoder, facts));
+    let mut writer = with_facts(now, false, None, |facts| Writer::begin(version, encoder, facts));
     engine.libraries().iter().for_each(|text| writer.library(text));
     for database in databases {
         let count: usize = keys.shards().map(|shard| shard.keys(database)).sum();

@@ -10,6 +10,7 @@ use super::source::Damage;
 use crate::command::run;
 use crate::engine::Engine;
 use crate::keyspace::{AccessClock, Expiry, Key, Keys, Keyspace, Shard, Slot};
+use crate::replicate::Point;
 use crate::settings::Settings;
 use crate::time::Now;
 
@@ -26,6 +27,9 @@ pub struct ImportOptions {
     pub keeps_expired: bool,
     /// A key that is there already is replaced. It is an error otherwise.
     pub replaces: bool,
+    /// The file was written by this server: where it says which point of a history it is, keys that have expired are kept, because
+    /// replicas that go on from that point have them too.
+    pub is_own: bool,
 }
 
 /// What became of the keys of a file.
@@ -39,6 +43,8 @@ pub struct Imported {
     pub empty: u64,
     /// Libraries of functions: their texts.
     pub libraries: Vec<Vec<u8>>,
+    /// The point of a history that the file has the data of, if it says so.
+    pub point: Option<Point>,
 }
 
 /// What stopped an import. What was read before it is in the engine: the caller throws that away.
@@ -97,7 +103,7 @@ impl fmt::Display for ImportError {
 impl std::error::Error for ImportError {}
 
 /// Shards that keys are put into, locked one by one or all before.
-pub(super) trait Shards {
+pub(crate) trait Shards {
     /// Gives the shard of a slot.
     fn with<R>(&mut self, slot: Slot, then: impl FnOnce(&mut Shard) -> R) -> R;
 }
@@ -116,7 +122,7 @@ impl Shards for Keys<'_> {
 
 /// A file on its way into an engine.
 #[derive(Debug)]
-pub(super) struct Loader {
+pub(crate) struct Loader {
     reader: Reader,
     options: ImportOptions,
     database: usize,
@@ -124,13 +130,13 @@ pub(super) struct Loader {
 }
 
 impl Loader {
-    pub(super) fn new(options: ImportOptions) -> Self {
+    pub(crate) fn new(options: ImportOptions) -> Self {
         let reader = Reader::new(options.file_bytes);
         Self { reader, options, database: 0, imported: Imported::default() }
     }
 
     /// Takes the next bytes of the file.
-    pub(super) fn load(
+    pub(crate) fn load(
         &mut self,
         bytes: &[u8],
         engine: &Engine,
@@ -139,11 +145,13 @@ impl Loader {
         shards: &mut impl Shards,
     ) -> Result<(), ImportError> {
         let keyspace = &engine.keyspace;
-        let expired_ms = if self.options.keeps_expired { i64::MIN } else { now.unix_ms() };
-        let rules = Rules { hash_key: keyspace.hash_key(), settings, expired_ms };
         let clock = run::access(settings, now);
         self.reader.feed(bytes);
         loop {
+            // It tells its point before any key.
+            let keeps = self.options.keeps_expired || self.options.is_own && self.reader.facts().point().is_some();
+            let expired_ms = if keeps { i64::MIN } else { now.unix_ms() };
+            let rules = Rules { hash_key: keyspace.hash_key(), settings, expired_ms };
             let offset = self.reader.offset();
             let at = |cause| ImportError { offset, cause };
             let item = self.reader.next(&rules).map_err(|fault| at(fault.into()))?;
@@ -177,7 +185,7 @@ impl Loader {
     }
 
     /// The file has ended.
-    pub(super) fn finish(self) -> Result<Imported, ImportError> {
+    pub(crate) fn finish(self) -> Result<Imported, ImportError> {
         let at = |cause| ImportError { offset: self.reader.offset(), cause };
         if !self.reader.is_over() {
             return Err(at(ImportCause::Truncated));
@@ -185,7 +193,7 @@ impl Loader {
         if !self.reader.rest().is_empty() {
             return Err(at(ImportCause::Trailing));
         }
-        Ok(self.imported)
+        Ok(Imported { point: self.reader.facts().point(), ..self.imported })
     }
 }
 

@@ -49,6 +49,7 @@ pub(crate) mod writer;
 pub(crate) use decode::{Decoded, Rules};
 pub(crate) use encode::{Encoder, Value};
 pub(crate) use export::{attributes_of, with_facts};
+pub(crate) use import::Loader;
 pub use import::{Import, ImportCause, ImportError, ImportOptions, Imported};
 pub(crate) use payload::VersionCheck;
 pub use source::{Damage, MODULE_NAME_BYTES};

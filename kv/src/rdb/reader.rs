@@ -11,6 +11,7 @@ use super::decode::{Decoded, Rules, decode};
 use super::encode::Attributes;
 use super::shape::Scanner;
 use super::source::{Damage, Source};
+use crate::replicate::Point;
 
 /// Bytes of a file before its first item.
 const HEAD_BYTES: usize = 9;
@@ -75,7 +76,37 @@ pub(crate) struct Reader {
     crc: Crc,
     /// What was said of the next key.
     attributes: Attributes,
+    facts: Facts,
     is_over: bool,
+}
+
+/// What a file says of the point of a history whose data it has.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Facts {
+    history: Option<String>,
+    position: Option<u64>,
+    database: Option<usize>,
+}
+
+impl Facts {
+    /// The longest name of a history.
+    const NAME_BYTES_MAX: usize = 40;
+
+    fn note(&mut self, name: &[u8], value: &[u8]) {
+        let value = String::from_utf8_lossy(value);
+        match name {
+            b"repl-id" if value.len() <= Self::NAME_BYTES_MAX => self.history = Some(value.into_owned()),
+            b"repl-offset" => self.position = value.parse().ok(),
+            b"repl-stream-db" => self.database = value.parse().ok(),
+            _ => {}
+        }
+    }
+
+    /// The point, if the file says one.
+    pub(crate) fn point(&self) -> Option<Point> {
+        let (history, position) = (self.history.clone()?, self.position?);
+        Some(Point { history, position, database: self.database })
+    }
 }
 
 impl Reader {
@@ -90,6 +121,7 @@ impl Reader {
             scanner: None,
             crc: Crc::new(),
             attributes: Attributes::default(),
+            facts: Facts::default(),
             is_over: false,
         }
     }
@@ -107,6 +139,11 @@ impl Reader {
     /// Where in the file the next item begins.
     pub(crate) fn offset(&self) -> u64 {
         self.buffer_at + u64::try_from(self.start).expect("lengths have 64 bits")
+    }
+
+    /// What the file has said of its point so far.
+    pub(crate) const fn facts(&self) -> &Facts {
+        &self.facts
     }
 
     /// Bytes behind the end, or of an item whose end has not come yet.
@@ -216,7 +253,13 @@ impl Reader {
             }
             opcode::IDLE => self.attributes.idle_s = Some(source.length()?),
             opcode::FREQUENCY => self.attributes.frequency = Some(source.byte()?),
-            opcode::FACT | opcode::SIZES | opcode::SLOT_INFO | opcode::SLOT_IMPORT | opcode::MODULE => {}
+            opcode::FACT => {
+                // Whoever wrote a fact that is no text meant nothing to us.
+                if let (Ok(name), Ok(value)) = (source.text_kept(), source.text_kept()) {
+                    self.facts.note(&name, &value);
+                }
+            }
+            opcode::SIZES | opcode::SLOT_INFO | opcode::SLOT_IMPORT | opcode::MODULE => {}
             _ => return Ok(false),
         }
         Ok(true)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{Introduction, Phase, Replica};
+use super::{Introduction, Phase, Point, Replica};
 use crate::client::Farewell;
 use crate::engine::Engine;
 use crate::rdb::Version;
@@ -37,7 +37,7 @@ fn kind(introduction: &Introduction) -> (bool, bool, bool, u32) {
 impl Engine {
     /// The replicas that a dump is to be taken for now, if any: those that want the same as the one that waits longest.
     pub fn next_full_sync(self: &Arc<Self>, now: Now) -> Option<FullSync> {
-        if !self.replication.is_on() {
+        if !self.replication.is_on() && !self.replication.is_relay() {
             return None;
         }
         let (settings, now_s) = (self.settings(), now.unix_ms().div_euclid(1_000));
@@ -95,11 +95,13 @@ impl FullSync {
         &self.replicas.first().expect("a dump is for somebody").introduction
     }
 
-    /// The dump has what is there now: all shards are locked. What is done from now on follows it.
-    pub(crate) fn begin(&self) {
+    /// The dump has what is there now: all shards are locked. What is done from now on follows it. Returns the point.
+    pub(crate) fn begin(&self) -> Option<Point> {
         let mut stream = self.engine.replication.stream();
-        // Replicas begin without a database.
-        stream.database = None;
+        // Replicas begin without a database, unless the dump names one: what we pass on names none for them.
+        if !stream.is_relay {
+            stream.database = None;
+        }
         let history = self.engine.identity.history();
         for replica in &self.replicas {
             let first =
@@ -107,6 +109,7 @@ impl FullSync {
             replica.begin_dump(stream.end, first.as_bytes(), !self.is_streamed);
             self.engine.replication.full.fetch_add(1, Ordering::Relaxed);
         }
+        Some(Point { history, position: stream.end, database: stream.database })
     }
 
     /// What was kept is sent from now on.

@@ -2,7 +2,8 @@
 //!
 //! In reading order: `backlog` (the newest bytes of the stream), `replica` (one replica), `goal` (what WAIT waits for), `dump`
 //! (a full synchronisation, from the side of whoever takes the dump). The commands SYNC, PSYNC and REPLCONF are in
-//! `command/sync.rs`.
+//! `command/sync.rs`. Then the other side: `role` (whom this server follows), `relay` (the stream of a server that follows another is
+//! that of its primary, byte for byte), `follow` (the link to the primary); and `failover` (the roles of two servers trade places).
 //!
 //! Model
 //! - Commands append to the stream while their keys are locked, as they append to the journal, so it has one order that every
@@ -18,8 +19,12 @@
 
 mod backlog;
 mod dump;
+pub(crate) mod failover;
+pub(crate) mod follow;
 mod goal;
+mod relay;
 mod replica;
+pub(crate) mod role;
 #[cfg(test)]
 mod tests;
 
@@ -37,8 +42,11 @@ use crate::settings::Settings;
 use crate::time::Now;
 use backlog::Backlog;
 pub use dump::FullSync;
+pub use follow::{Follower, Step};
 pub(crate) use goal::{Goal, LogGoal};
+pub use relay::Point;
 pub(crate) use replica::{Introduction, Phase, Replica};
+pub use role::{LinkStatus, Turned, Upstream};
 
 /// What a session takes for a replica at a time, bytes.
 const TAKE_BYTES: usize = 64 << 10;
@@ -48,7 +56,7 @@ const NEVER: u64 = u64::MAX;
 /// Replicas, and what they are sent.
 #[derive(Debug)]
 pub(crate) struct Replication {
-    /// There is a stream.
+    /// There is a stream that commands append to.
     is_on: AtomicBool,
     /// Position of its end.
     end: AtomicU64,
@@ -65,6 +73,10 @@ pub(crate) struct Replication {
     pub(crate) full: AtomicU64,
     pub(crate) partial: AtomicU64,
     pub(crate) refused: AtomicU64,
+    /// Bytes that came from a primary.
+    pub(crate) received_bytes: AtomicU64,
+    /// Commands of a primary that failed here.
+    pub(crate) unexpected: AtomicU64,
     /// When the tick last looked, Unix seconds.
     looked_s: AtomicI64,
 }
@@ -82,6 +94,12 @@ struct Stream {
     pinged_s: i64,
     /// The end behind the last GETACK.
     asked_at: u64,
+    /// It is that of a primary, and nothing else is appended.
+    is_relay: bool,
+    /// Which turn of the role it is.
+    turn: u64,
+    /// The data are those of the history at its end, as far as the stream comes from a primary.
+    is_whole: bool,
 }
 
 /// What INFO tells of the stream.
@@ -140,6 +158,9 @@ impl Default for Replication {
                 lonely_since_s: 0,
                 pinged_s: 0,
                 asked_at: NEVER,
+                is_relay: false,
+                turn: 0,
+                is_whole: false,
             }),
             backlog_bytes: AtomicU64::new(0),
             behind_max: AtomicU64::new(0),
@@ -148,6 +169,8 @@ impl Default for Replication {
             full: AtomicU64::new(0),
             partial: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            received_bytes: AtomicU64::new(0),
+            unexpected: AtomicU64::new(0),
             looked_s: AtomicI64::new(0),
         }
     }
@@ -179,6 +202,9 @@ impl Replication {
     /// transaction if they are `whole`.
     pub(crate) fn append(&self, written: &Written, whole: bool) {
         let mut stream = self.stream();
+        if stream.is_relay {
+            return;
+        }
         let is_transaction = whole && written.commands() > 1;
         if is_transaction {
             stream.put_words(&[b"MULTI"]);
@@ -196,14 +222,16 @@ impl Replication {
     /// Appends a command that is about no database.
     pub(crate) fn append_words(&self, words: &[&[u8]]) {
         let mut stream = self.stream();
-        stream.put_words(words);
-        self.settle(&mut stream);
+        if !stream.is_relay {
+            stream.put_words(words);
+            self.settle(&mut stream);
+        }
     }
 
     /// Asks replicas what they have, unless the last thing that they were sent is this question.
     pub(crate) fn ask(&self) {
         let mut stream = self.stream();
-        if stream.replicas.is_empty() || stream.asked_at == stream.end {
+        if stream.is_relay || stream.replicas.is_empty() || stream.asked_at == stream.end {
             return;
         }
         stream.put_words(&[b"REPLCONF", b"GETACK", b"*"]);
@@ -241,9 +269,11 @@ impl Replication {
         let mut stream = self.stream();
         let backlog = stream.backlog.as_ref()?;
         let is_here = (backlog.first()..=backlog.end()).contains(&position);
-        if history != identity.history() || !is_here {
+        let histories = identity.all_histories();
+        if !is_here || !histories.has(history, position) {
             return None;
         }
+        let history = histories.first;
         let first =
             if who.introduction.takes_names { format!("+CONTINUE {history}\r\n") } else { "+CONTINUE\r\n".into() };
         let now_s = who.now_s;
@@ -304,6 +334,18 @@ impl Replication {
         let stream = self.stream();
         let is_good = |replica: &&Arc<Replica>| replica.phase() == Phase::Online && replica.lag_s(now_s) <= lag_s_max;
         stream.replicas.values().filter(is_good).count()
+    }
+
+    /// Position up to which the log is durable.
+    pub(crate) fn durable(&self) -> u64 {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    /// A command of the primary has failed here: the data may be other than the primary's.
+    pub(crate) fn note_unexpected(&self, error: &str) {
+        if self.unexpected.fetch_add(1, Ordering::Relaxed) == 0 {
+            tracing::error!(error, "a command of the primary fails here; others may, and are counted");
+        }
     }
 
     /// What is known of the stream.
@@ -388,7 +430,8 @@ impl Engine {
     /// Looks after replicas, about once a second.
     pub(crate) fn tend_replicas(&self, settings: &Settings, now: Now) {
         let now_s = now.unix_ms().div_euclid(1_000);
-        if !self.replication.is_on() || self.replication.looked_s.swap(now_s, Ordering::Relaxed) == now_s {
+        let has_stream = self.replication.is_on() || self.role.is_replica();
+        if !has_stream || self.replication.looked_s.swap(now_s, Ordering::Relaxed) == now_s {
             return;
         }
         let replicas = self.replication.replicas();
@@ -405,11 +448,15 @@ impl Engine {
             }
         }
         let mut stream = self.replication.stream();
-        if stream.replicas.is_empty() {
+        if stream.is_relay {
+            // What replicas are sent is the primary's, and nothing else.
+        } else if stream.replicas.is_empty() {
             let ttl_s = settings.replication.backlog_ttl_s;
             if ttl_s > 0 && now_s.saturating_sub(stream.lonely_since_s) > ttl_s {
                 stream.backlog = None;
                 self.replication.is_on.store(false, Ordering::Release);
+                // What is done from now on is not counted: nobody may ask for it under the old name.
+                self.identity.change_history([self.draw(), self.draw()]);
             }
         } else if now_s - stream.pinged_s >= settings.replication.ping_s && !self.pause.is_on() {
             stream.pinged_s = now_s;

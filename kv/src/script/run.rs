@@ -54,7 +54,22 @@ pub(crate) fn run(
     function: &RegistryKey,
     order: Order<'_>,
 ) -> Result<(), Error> {
+    if call.engine.is_stale(call.settings) {
+        match order.flags {
+            None => return Err(Error::STALE),
+            Some(flags) if flags.has(ScriptFlags::ALLOW_STALE) => {}
+            Some(_) => {
+                return Err(Error::new(
+                    "MASTERDOWN Link with MASTER is down, replica-serve-stale-data is set to 'no' and 'allow-stale' flag is not \
+                     set on the script.",
+                ));
+            }
+        }
+    }
     let promises_nothing = order.flags.is_some_and(|flags| !flags.has(ScriptFlags::NO_WRITES));
+    if promises_nothing && call.engine.refuses_writes(call.settings, call.client) {
+        return Err(Error::new("READONLY Can not run script with write flag on readonly replica"));
+    }
     if promises_nothing && order.is_readonly {
         return Err(Error::new("ERR Can not execute a script with write flag using *_ro command."));
     }
@@ -199,6 +214,12 @@ impl Script<'_, '_, '_> {
         })?;
         if self.is_readonly && (flags.has(Flags::WRITE) || flags.has(Flags::MAY_REPLICATE)) {
             return Err(Error::new("ERR Write commands are not allowed from read-only scripts."));
+        }
+        if flags.has(Flags::WRITE) && engine.refuses_writes(self.call.settings, client) {
+            return Err(Error::READ_ONLY);
+        }
+        if !flags.has(Flags::STALE) && engine.is_stale(self.call.settings) {
+            return Err(Error::new("ERR Can not execute the command on a stale replica"));
         }
         let is_alone = flags.has(Flags::WRITE) && engine.lacks_replicas(self.call.settings, *now);
         if is_alone && self.call.effects.changes == self.before {

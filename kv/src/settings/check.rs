@@ -124,11 +124,17 @@ pub(super) fn hertz(text: &str) -> Checked {
     Ok(value.clamp(*HERTZ.start(), *HERTZ.end()).to_string())
 }
 
-/// There is no server that this one follows: replication is not here yet.
+/// A host and a port, or nothing.
 pub(super) fn primary(text: &str) -> Checked {
-    match text.to_ascii_lowercase().as_str() {
-        "" | "no one" => Ok(String::new()),
-        _ => Err("this server cannot follow another yet".to_owned()),
+    let words: Vec<&str> = text.split_ascii_whitespace().collect();
+    match words[..] {
+        [] => Ok(String::new()),
+        [no, one] if no.eq_ignore_ascii_case("no") && one.eq_ignore_ascii_case("one") => Ok(String::new()),
+        [host, port] => match port.parse::<u16>() {
+            Ok(port) if port > 0 => Ok(format!("{host} {port}")),
+            _ => Err("Invalid master port".to_owned()),
+        },
+        _ => Err("wrong number of arguments".to_owned()),
     }
 }
 

@@ -22,6 +22,7 @@ use crate::value::list::Fill;
 use crate::value::stream::NodeLimits;
 use crate::value::{hash, set, zset};
 use memory::MemorySettings;
+pub(crate) use replication::DisklessLoad;
 use replication::ReplicationSettings;
 
 /// Which keyspace events are published: the letters of `notify-keyspace-events`.
@@ -223,6 +224,14 @@ pub(crate) struct Settings {
     pub(crate) memory: MemorySettings,
     /// What replicas get.
     pub(crate) replication: ReplicationSettings,
+}
+
+impl Settings {
+    /// Where clients connect (`port`); 0 for nowhere.
+    pub(crate) fn port(&self) -> u16 {
+        let shown = parameter::find(b"port").map(|parameter| parameter.show(self)).unwrap_or_default();
+        str::from_utf8(&shown).ok().and_then(|port| port.parse().ok()).unwrap_or_default()
+    }
 }
 
 impl Default for Settings {

@@ -1,7 +1,7 @@
 //! Values of settings as the texts of their parameters.
 
 use super::memory::Share;
-use super::{Events, LogSync};
+use super::{DisklessLoad, Events, LogSync};
 use crate::keyspace::Policy;
 use crate::persist::SavePoint;
 use crate::rdb::VersionCheck;
@@ -31,7 +31,7 @@ macro_rules! number {
     };
 }
 
-number!(i32, i64, u32, u64, usize);
+number!(i32, i64, u16, u32, u64, usize);
 
 impl Value for bool {
     fn show(&self) -> Vec<u8> {
@@ -40,6 +40,16 @@ impl Value for bool {
 
     fn read(text: &[u8]) -> Result<Self, String> {
         Ok(text == b"yes")
+    }
+}
+
+impl Value for Vec<u8> {
+    fn show(&self) -> Vec<u8> {
+        self.clone()
+    }
+
+    fn read(text: &[u8]) -> Result<Self, String> {
+        Ok(text.to_vec())
     }
 }
 
@@ -68,7 +78,7 @@ macro_rules! named {
     };
 }
 
-named!(Policy, LogSync, VersionCheck);
+named!(Policy, LogSync, VersionCheck, DisklessLoad);
 
 impl Value for Events {
     fn show(&self) -> Vec<u8> {

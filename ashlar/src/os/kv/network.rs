@@ -149,6 +149,11 @@ impl Line for TcpLine {
         set.and_then(|()| self.0.write_all(bytes)).map_err(|error| broken(&error))
     }
 
+    fn ends(&self) -> (String, String) {
+        let shown = |address: io::Result<SocketAddr>| address.map(|address| address.to_string()).unwrap_or_default();
+        (shown(self.0.peer_addr()), shown(self.0.local_addr()))
+    }
+
     fn read(&mut self, room: &mut [u8], span: Duration) -> Result<usize, Broken> {
         let set = self.0.set_read_timeout(Some(span));
         match set.and_then(|()| self.0.read(room)) {

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use ashlar_kv::Engine;
 use ashlar_kv::persist::snapshot::Purpose;
 use ashlar_kv::persist::{Files, Keeper, NewBase};
+use ashlar_kv::rdb::ImportOptions;
 use tokio::sync::watch;
 
 use self::log::LogThread;
@@ -84,7 +85,8 @@ impl Persistence {
     pub(super) fn stop(self, wants_dump: Option<bool>) -> Result<(), Failure> {
         let log = self.saver.stop();
         let files = self.engine.files();
-        let dumped = if wants_dump.unwrap_or(!files.save_points.is_empty()) {
+        let is_part = self.engine.is_loading();
+        let dumped = if !is_part && wants_dump.unwrap_or(!files.save_points.is_empty()) {
             let path = dump_path(&files);
             let written = saver::write_dump(&self.engine, &path, &|| false);
             written.map(drop).map_err(|why| {
@@ -121,7 +123,11 @@ fn load_dump(engine: &Engine, path: &Path) -> Result<u64, Failure> {
         return Ok(0);
     }
     let begin = clock::now();
-    let imported = rdb::import(engine, path)?;
+    let options = ImportOptions { is_own: true, ..ImportOptions::default() };
+    let imported = rdb::import_with(engine, path, options)?;
+    if let Some(point) = &imported.point {
+        engine.restore_point(point, clock::now_both());
+    }
     let seconds = clock::now().saturating_since(begin).as_secs_f64();
     let (keys, expired, empty) = (imported.keys, imported.expired, imported.empty);
     tracing::info!(keys, expired, empty, "DB loaded from disk: {seconds:.3} seconds");

@@ -396,7 +396,7 @@ fn key_table_statistics(call: &mut Call<'_, '_>) -> Result<(), Error> {
 }
 
 fn change_replication_id(call: &mut Call<'_, '_>) -> Result<(), Error> {
-    call.engine.identity.change_history(call.engine.draw(), call.engine.draw());
+    call.engine.identity.change_history([call.engine.draw(), call.engine.draw()]);
     nothing(call)
 }
 

@@ -117,6 +117,10 @@ impl Work {
             let loaded = self.load(load, &files);
             self.engine.saves().end_load(loaded);
         }
+        if self.engine.is_loading() {
+            // What is there is a part only.
+            return;
+        }
         while let Some(sync) = self.engine.next_full_sync(clock::now_both()) {
             self.engine.saves().begin_other(Purpose::Replicas, now_s());
             let stopped = &self.stopped;
@@ -124,7 +128,8 @@ impl Work {
             self.engine.saves().end_other();
         }
         let saves = self.engine.saves();
-        if self.log.as_ref().is_some_and(|log| log.lacks_base) && saves.may_take_base(now_s()) {
+        let lacks_base = |log: &LogThread| log.lacks_base || self.engine.journal().is_held();
+        if self.log.as_ref().is_some_and(lacks_base) && saves.may_take_base(now_s()) {
             saves.want_base();
         }
         let growth = if self.log.is_some() { files.growth_percent } else { 0 };
@@ -150,7 +155,7 @@ impl Work {
     fn take(&mut self, purpose: Purpose, files: &Files) {
         let (engine, stopped) = (&self.engine, &self.stopped);
         let begin = clock::now();
-        let is_given_up = || engine.saves().is_cancelled() || is_over(stopped);
+        let is_given_up = || engine.saves().is_cancelled() || engine.is_loading() || is_over(stopped);
         let taken = match (purpose, &mut self.log) {
             (Purpose::Dump, _) => write_dump(engine, &dump_path(files), &is_given_up).map_err(|why| why.to_string()),
             (Purpose::LogBase, Some(log)) => log.rewrite(engine, &is_given_up),

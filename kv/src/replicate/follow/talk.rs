@@ -1,0 +1,315 @@
+//! What is said between this server and its primary until the primary's stream begins: who we are, what we have, and the dump.
+//!
+//! A value: bytes come in, bytes go out, and [`Talk::next`] tells what was heard. It knows neither the engine nor the time.
+
+use std::collections::VecDeque;
+
+use super::Fault;
+use crate::persist::journal::encode_request;
+
+/// The longest line that is read.
+const LINE_BYTES_MAX: usize = 4 << 10;
+/// Letters of a history's name, and of the mark at the end of a dump.
+const NAME_LETTERS: usize = 40;
+/// The version that we say we are, as far as a primary cares: that whose contract this engine follows.
+const VERSION: &[u8] = b"9.1.0";
+
+/// What we say.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Opening {
+    /// Nothing where no password is needed.
+    pub(super) password: Vec<u8>,
+    /// The default one if it is empty.
+    pub(super) user: Vec<u8>,
+    /// Where we listen.
+    pub(super) port: u16,
+    pub(super) address: String,
+    /// The history and the position that we have.
+    pub(super) has: Option<(String, u64)>,
+    /// The other is to become a primary.
+    pub(super) hands_over: bool,
+}
+
+/// What was heard.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// The stream goes on where we are; with a name, its history is called so.
+    Continue(Option<String>),
+    /// A dump follows, which is the data at a position of a history, if the primary knows such.
+    Full(Option<(String, u64)>),
+    /// So many bytes of dump follow, if it was said.
+    Size(Option<u64>),
+    /// A piece of the dump.
+    Dump(Vec<u8>),
+    /// The dump was whole. The stream follows.
+    DumpEnd,
+    /// A piece of the stream.
+    Stream(Vec<u8>),
+}
+
+/// Whose turn it is to say what.
+#[derive(Debug)]
+enum Phase {
+    /// It is to answer our PING.
+    Greeting,
+    /// It is to answer what we said of ourselves, in this order.
+    Introducing(VecDeque<About>),
+    /// It is to say what it does for PSYNC.
+    Asking,
+    /// It is to say how long the dump is.
+    Head,
+    /// The dump comes.
+    Dump(Transfer),
+    Stream,
+}
+
+/// What an answer is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum About {
+    /// Who must not be refused.
+    Password,
+    /// What it need not understand.
+    Us,
+}
+
+/// How the end of a dump is found.
+#[derive(Debug)]
+enum Transfer {
+    /// So many bytes are left.
+    Length(u64),
+    /// These bytes follow it.
+    Mark([u8; NAME_LETTERS]),
+}
+
+/// The conversation.
+#[derive(Debug)]
+pub(super) struct Talk {
+    opening: Opening,
+    phase: Phase,
+    input: Vec<u8>,
+    output: Vec<u8>,
+}
+
+impl Talk {
+    /// A connection has just been made.
+    pub(super) fn new(opening: Opening) -> Self {
+        let mut talk = Self { opening, phase: Phase::Greeting, input: Vec::new(), output: Vec::new() };
+        talk.say(&[b"PING"]);
+        talk
+    }
+
+    /// What is to be sent.
+    pub(super) fn take_output(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.output)
+    }
+
+    /// Something more is to be sent.
+    pub(super) fn say(&mut self, words: &[&[u8]]) {
+        encode_request(words.iter().copied(), &mut self.output);
+    }
+
+    /// We are there; it means nothing else.
+    pub(super) fn say_alive(&mut self) {
+        self.output.push(b'\n');
+    }
+
+    /// Whether the stream has begun.
+    pub(super) fn is_streaming(&self) -> bool {
+        matches!(self.phase, Phase::Stream)
+    }
+
+    /// Takes what came. All of it is to be looked at by [`Talk::next`] before more comes.
+    pub(super) fn feed(&mut self, bytes: &[u8]) {
+        self.input.extend_from_slice(bytes);
+    }
+
+    /// What was heard next, if anything more was.
+    ///
+    /// # Errors
+    /// The conversation has come to an end.
+    pub(super) fn next(&mut self) -> Result<Option<Heard>, Fault> {
+        loop {
+            let heard = match &mut self.phase {
+                Phase::Stream if self.input.is_empty() => return Ok(None),
+                Phase::Stream => Some(Heard::Stream(std::mem::take(&mut self.input))),
+                Phase::Dump(transfer) => {
+                    let (heard, is_over) = transfer.take(&mut self.input);
+                    if is_over {
+                        self.phase = Phase::Stream;
+                    }
+                    return Ok(heard);
+                }
+                Phase::Greeting | Phase::Introducing(_) | Phase::Asking | Phase::Head => {
+                    let Some(line) = self.line()? else { return Ok(None) };
+                    self.handle_line(&line)?
+                }
+            };
+            if heard.is_some() {
+                return Ok(heard);
+            }
+        }
+    }
+
+    /// A whole line, without its end.
+    fn line(&mut self) -> Result<Option<Vec<u8>>, Fault> {
+        let Some(end) = self.input.iter().take(LINE_BYTES_MAX).position(|byte| *byte == b'\n') else {
+            return if self.input.len() < LINE_BYTES_MAX {
+                Ok(None)
+            } else {
+                Err(Fault::new("it sent a line too long"))
+            };
+        };
+        let mut line: Vec<u8> = self.input.drain(..=end).collect();
+        line.pop();
+        if line.last() == Some(&b'\r') {
+            line.pop();
+        }
+        Ok(Some(line))
+    }
+
+    fn handle_line(&mut self, line: &[u8]) -> Result<Option<Heard>, Fault> {
+        match &mut self.phase {
+            Phase::Greeting => self.handle_greeting(line).map(|()| None),
+            Phase::Introducing(left) => {
+                let about = left.pop_front();
+                if about == Some(About::Password) && line.starts_with(b"-") {
+                    return Err(Fault::of_line("it refused our password", line));
+                }
+                if left.is_empty() {
+                    self.ask();
+                }
+                Ok(None)
+            }
+            Phase::Asking => self.handle_answer(line),
+            Phase::Head => self.handle_head(line),
+            Phase::Dump(_) | Phase::Stream => unreachable!("these have no lines"),
+        }
+    }
+
+    fn handle_greeting(&mut self, line: &[u8]) -> Result<(), Fault> {
+        let may_go_on = [&b"+"[..], b"-NOAUTH", b"-NOPERM", b"-ERR operation not permitted"];
+        if !may_go_on.iter().any(|begin| line.starts_with(begin)) {
+            return Err(Fault::of_line("it does not answer PING", line));
+        }
+        let Opening { password, user, port, address, .. } = self.opening.clone();
+        let mut left = VecDeque::new();
+        if !password.is_empty() {
+            match user.is_empty() {
+                true => self.say(&[b"AUTH", &password]),
+                false => self.say(&[b"AUTH", &user, &password]),
+            }
+            left.push_back(About::Password);
+        }
+        let port = port.to_string();
+        self.say(&[b"REPLCONF", b"listening-port", port.as_bytes()]);
+        if !address.is_empty() {
+            self.say(&[b"REPLCONF", b"ip-address", address.as_bytes()]);
+            left.push_back(About::Us);
+        }
+        self.say(&[b"REPLCONF", b"capa", b"eof", b"capa", b"psync2"]);
+        self.say(&[b"REPLCONF", b"version", VERSION]);
+        left.extend([About::Us; 3]);
+        self.phase = Phase::Introducing(left);
+        Ok(())
+    }
+
+    fn ask(&mut self) {
+        let (history, position) = match &self.opening.has {
+            // It is told the first byte that we want, counted from 1.
+            Some((history, position)) => (history.clone(), position.saturating_add(1).to_string()),
+            None => ("?".to_owned(), "-1".to_owned()),
+        };
+        let (history, position) = (history.as_bytes(), position.as_bytes());
+        match self.opening.hands_over {
+            true => self.say(&[b"PSYNC", history, position, b"FAILOVER"]),
+            false => self.say(&[b"PSYNC", history, position]),
+        }
+        self.phase = Phase::Asking;
+    }
+
+    fn handle_answer(&mut self, line: &[u8]) -> Result<Option<Heard>, Fault> {
+        if line.is_empty() {
+            // It is there, and needs time.
+            return Ok(None);
+        }
+        if let Some(rest) = line.strip_prefix(b"+FULLRESYNC") {
+            let point = read_point(rest).ok_or_else(|| Fault::of_line("it says no position", line))?;
+            self.phase = Phase::Head;
+            return Ok(Some(Heard::Full(Some(point))));
+        }
+        if let Some(rest) = line.strip_prefix(b"+CONTINUE") {
+            if self.opening.has.is_none() {
+                return Err(Fault::new("it would go on where we have nothing"));
+            }
+            self.phase = Phase::Stream;
+            return Ok(Some(Heard::Continue(read_name(rest.trim_ascii()))));
+        }
+        let is_passing = [&b"-NOMASTERLINK"[..], b"-LOADING"].iter().any(|begin| line.starts_with(begin));
+        if is_passing || self.opening.hands_over {
+            let is_refusal = self.opening.hands_over;
+            return Err(Fault { is_refusal, ..Fault::of_line("it cannot serve us now", line) });
+        }
+        if !line.starts_with(b"-") {
+            return Err(Fault::of_line("it answered PSYNC with", line));
+        }
+        // It knows no PSYNC, or is in trouble that SYNC tells as well.
+        self.say(&[b"SYNC"]);
+        self.phase = Phase::Head;
+        Ok(Some(Heard::Full(None)))
+    }
+
+    fn handle_head(&mut self, line: &[u8]) -> Result<Option<Heard>, Fault> {
+        if line.is_empty() {
+            return Ok(None);
+        }
+        let wrong = || Fault::of_line("it sent no dump, but", line);
+        let size = line.strip_prefix(b"$").ok_or_else(wrong)?;
+        let (transfer, size) = match size.strip_prefix(b"EOF:") {
+            Some(mark) => (Transfer::Mark(*mark.first_chunk().ok_or_else(wrong)?), None),
+            None => {
+                let size = str::from_utf8(size).ok().and_then(|size| size.parse().ok()).ok_or_else(wrong)?;
+                (Transfer::Length(size), Some(size))
+            }
+        };
+        self.phase = Phase::Dump(transfer);
+        Ok(Some(Heard::Size(size)))
+    }
+}
+
+impl Transfer {
+    /// What of the dump has come, and whether that was the end of it.
+    fn take(&mut self, input: &mut Vec<u8>) -> (Option<Heard>, bool) {
+        let ready = match self {
+            Self::Length(0) => return (Some(Heard::DumpEnd), true),
+            Self::Length(left) => {
+                let ready = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
+                *left -= ready as u64;
+                ready
+            }
+            Self::Mark(mark) => match input.windows(NAME_LETTERS).position(|part| part == mark) {
+                Some(0) => {
+                    input.drain(..NAME_LETTERS);
+                    return (Some(Heard::DumpEnd), true);
+                }
+                Some(at) => at,
+                // The mark may have come in part.
+                None => input.len().saturating_sub(NAME_LETTERS - 1),
+            },
+        };
+        let piece: Vec<u8> = input.drain(..ready).collect();
+        (if piece.is_empty() { None } else { Some(Heard::Dump(piece)) }, false)
+    }
+}
+
+/// ` HISTORY POSITION`.
+fn read_point(text: &[u8]) -> Option<(String, u64)> {
+    let text = str::from_utf8(text).ok()?.trim();
+    let (name, position) = text.split_once(' ')?;
+    Some((read_name(name.as_bytes())?, position.parse().ok()?))
+}
+
+/// A history's name.
+fn read_name(word: &[u8]) -> Option<String> {
+    let is_one = word.len() == NAME_LETTERS && word.iter().all(u8::is_ascii_alphanumeric);
+    is_one.then(|| String::from_utf8_lossy(word).into_owned())
+}
