@@ -449,7 +449,10 @@ impl Bus {
             self.standing.covered = self.is_covered();
         }
         let ready = self.standing.held_since.is_some_and(|since| now >= since + self.config.rejoin_delay);
-        self.standing.writable = ready && self.standing.matched && self.standing.accused_since.is_none();
+        let writable = ready && self.standing.matched && self.standing.accused_since.is_none();
+        if core::mem::replace(&mut self.standing.writable, writable) != writable {
+            self.event(Event::ConfirmedChanged { confirmed: writable });
+        }
     }
 
     /// Suspicions from a time when no majority was in reach, or from before a stop of this process, are taken back.

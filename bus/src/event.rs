@@ -190,6 +190,11 @@ pub enum Event {
         /// Whether it may.
         held: bool,
     },
+    /// Whether this member may act upon what it owns has changed: see [`ClusterState::is_confirmed`].
+    ConfirmedChanged {
+        /// Whether it may.
+        confirmed: bool,
+    },
     /// The voters are others now, or the change to them is complete.
     VotersChanged {
         /// Which set.
@@ -483,6 +488,8 @@ pub struct VotersView<'a> {
 pub struct ClusterState {
     /// Whether a majority of the voters is in reach.
     pub has_quorum: bool,
+    /// Whether what this member owns was confirmed since then, so that it may act upon it.
+    pub is_confirmed: bool,
     /// Slots with an owner.
     pub slots_assigned: u16,
     /// Slots whose owner has failed.

@@ -25,7 +25,7 @@ use crate::index::Index;
 use crate::slot::{GroupId, Zone};
 
 /// Longest account of a member's services, bytes.
-pub const SERVICES_BYTES_MAX: usize = 768;
+pub const SERVICES_BYTES_MAX: usize = 1_024;
 
 /// What a member says about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -70,15 +70,21 @@ pub(super) fn run(arguments: &Arguments, configuration: Configuration) -> Result
         settings,
         config_file: file,
         users,
+        seating: None,
     };
-    kv::run(&plan, |listening| {
+    let started = |listening: &[kv::doors::Listening]| {
         super::say(&format!("ashlar {}, PID: {}", env!("CARGO_PKG_VERSION"), std::process::id()));
         super::say("Server initialized");
         for door in listening {
             // The line that tools which start Valkey wait for.
             super::say(&format!("Ready to accept connections {} on {}", door.kind, door.place));
         }
-    })
+    };
+    if kv::cluster::is_wanted(&plan) {
+        let secret = std::env::var("ASHLAR_SECRET").ok();
+        return kv::cluster::run(&plan, secret.as_deref(), started);
+    }
+    kv::run(&plan, started)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! did not know yet; so any way of joining becomes a full mesh, in any order of starting. Where members are is remembered
 //! over restarts. The node sees the world through [`Runtime`] and [`Memory`] only, so it runs on a simulator as well.
 
+pub mod keyvalue;
 pub mod membership;
 mod promise;
 pub mod secret;
@@ -86,6 +87,8 @@ pub struct Plan {
     pub saved: Vec<u8>,
     /// The bus's chance in this life.
     pub seed: u64,
+    /// The key-value engines that are nodes of the cluster, if any are.
+    pub keyvalue: Option<keyvalue::Part>,
 }
 
 /// How joining stands.
@@ -186,7 +189,8 @@ impl<R: Runtime> Node<R> {
         for address in node.0.plan.join.iter().chain(node.0.plan.met.iter().map(|(_, address)| address)) {
             node.grid().add_peer(address);
         }
-        let task = Task::new(node.clone(), bus);
+        let office = node.0.plan.keyvalue.clone().map(keyvalue::Part::office);
+        let task = Task::new(node.clone(), bus, office);
         Ok((node, Box::pin(task.run())))
     }
 
@@ -196,6 +200,13 @@ impl<R: Runtime> Node<R> {
 
     fn runtime(&self) -> &R {
         &self.0.runtime
+    }
+
+    /// A number by chance.
+    fn draw(&self) -> u64 {
+        let mut bytes = [0; 8];
+        self.0.runtime.random(&mut bytes);
+        u64::from_le_bytes(bytes)
     }
 
     fn membership(&self) -> &Membership {

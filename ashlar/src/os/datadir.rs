@@ -26,7 +26,7 @@ use ashlar_wire::id::{ClusterId, Incarnation, ServerId};
 use super::files::{self, Readers};
 use super::random;
 use crate::failure::Failure;
-pub use token::{Token, cluster_of};
+pub use token::{Token, cluster_of, secret_of};
 
 /// Version of all the written forms here.
 const FORMAT: u32 = 1;

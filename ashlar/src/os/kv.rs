@@ -1,5 +1,6 @@
 //! The key-value engine alone: listeners, workers, signals.
 
+pub mod cluster;
 pub mod doors;
 mod folder;
 mod following;
@@ -25,6 +26,8 @@ use super::signals::Signals;
 use super::{cache, clock, heap, process, random, rdb};
 use crate::failure::Failure;
 use crate::front::resp::{self, Service};
+use crate::node::keyvalue::Desk;
+use cluster::Seating;
 use doors::{Doors, Listening, Open, SocketFile};
 use host::ProcessHost;
 use network::{Doorman, Opened};
@@ -54,6 +57,8 @@ pub struct Plan {
     pub config_file: Option<PathBuf>,
     /// Users, each as a name and rules.
     pub users: Vec<String>,
+    /// The engine's part in a cluster, if it has one.
+    pub seating: Option<Seating>,
 }
 
 /// Serves until a signal comes. Says where it listens with `started`, once all doors are open.
@@ -87,6 +92,7 @@ pub struct Serving {
     engine: Arc<Engine>,
     stop: watch::Sender<bool>,
     threads: Vec<thread::JoinHandle<()>>,
+    desk: Option<Arc<Desk>>,
     persistence: Persistence,
     _file: Option<SocketFile>,
 }
@@ -117,6 +123,9 @@ impl Serving {
         engine.follow_as_configured(clock::now_both());
         let Open { doors, listening, file } = plan.doors.open(workers)?;
         show_doors(&engine, plan, &listening)?;
+        if let Some(seating) = &plan.seating {
+            seating.join(&engine);
+        }
         let (doorman, doors) = Doorman::new(doors);
         engine.set_network(Box::new(doorman));
         let (stop, stopped) = watch::channel(false);
@@ -124,7 +133,8 @@ impl Serving {
             listening,
             engine: Arc::clone(&engine),
             stop,
-            threads: Vec::with_capacity(workers + 1),
+            threads: Vec::with_capacity(workers + 2),
+            desk: None,
             persistence,
             _file: file,
         };
@@ -136,6 +146,11 @@ impl Serving {
         }
         let (follower, ending) = (Arc::clone(&engine), stopped.clone());
         serving.spawn("kv-link".into(), move || following::keep(follower, &ending))?;
+        if let Some(seating) = &plan.seating {
+            let (seating, engine) = (seating.clone(), Arc::clone(&engine));
+            serving.desk = Some(Arc::clone(&seating.desk));
+            serving.spawn("kv-cluster".into(), move || seating.attend(&engine))?;
+        }
         serving.spawn("kv-tick".into(), move || tick(&engine, stopped))?;
         Ok(serving)
     }
@@ -162,6 +177,9 @@ impl Serving {
     /// Something is not on files that should be.
     pub fn stop(self) -> Result<(), Failure> {
         self.stop.send_replace(true);
+        if let Some(desk) = &self.desk {
+            desk.close();
+        }
         for thread in self.threads {
             // A worker that panicked has ended the process already.
             thread.join().ok();

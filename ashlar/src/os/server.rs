@@ -19,6 +19,7 @@ use super::{clock, files, process, random, sockets, tls};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::front::admin::Front;
+use crate::node::keyvalue::Part;
 use crate::node::{Joining, Node, Plan};
 
 /// Databases of a server's key-value engine.
@@ -32,6 +33,23 @@ const JOIN_LOOK: Duration = Duration::from_millis(50);
 /// # Errors
 /// It could not start, or not join. Retry safe once the cause is gone.
 pub fn run(config: &Config, secret: Option<&str>) -> Result<(), Failure> {
+    run_with(config, secret, |data, workers| key_value(config, data, workers), |_| {})
+}
+
+/// What serves clients of the key-value service in a server, and its part in the cluster.
+pub(super) struct Engines {
+    pub(super) serving: Serving,
+    pub(super) part: Option<Part>,
+}
+
+/// The same with a key-value service that `engines` starts, if any, once the data directory is open. `started` is told of it once the
+/// server is part of its cluster.
+pub(super) fn run_with(
+    config: &Config,
+    secret: Option<&str>,
+    engines: impl FnOnce(&DataDir, usize) -> Result<Option<Engines>, Failure>,
+    started: impl FnOnce(&Serving),
+) -> Result<(), Failure> {
     if let Err(error) = process::raise_descriptor_limit() {
         tracing::warn!(%error, "the limit of open files stays as it is");
     }
@@ -42,7 +60,10 @@ pub fn run(config: &Config, secret: Option<&str>) -> Result<(), Failure> {
     let listeners = sockets::listen(config.listen, worker_count)?;
     let listening = listeners.first().and_then(|listener| listener.local_addr().ok()).unwrap_or(config.listen);
     let address = config.advertise.clone().unwrap_or_else(|| listening.to_string());
-    let kv = key_value(config, &data, worker_count)?;
+    let (kv, part) = match engines(&data, worker_count)? {
+        Some(Engines { serving, part }) => (Some(serving), part),
+        None => (None, None),
+    };
     let workers = Workers::start(worker_count).map_err(|error| cannot_start(&error))?;
     let control = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let control = control.map_err(|error| cannot_start(&error))?;
@@ -51,8 +72,8 @@ pub fn run(config: &Config, secret: Option<&str>) -> Result<(), Failure> {
     let result = control.block_on(async {
         let signals = Signals::new().map_err(|error| cannot_start(&error))?;
         let scribe = Scribe::start(data.root(), &data.secret_place).map_err(|error| cannot_start(&error))?;
-        let started = Node::start(runtime, bulk, plan(config, &data, &address), scribe);
-        let (node, bus) = started.map_err(|error| datadir::bus_lost(data.root(), &error.to_string()))?;
+        let begun = Node::start(runtime, bulk, plan(config, &data, &address, part), scribe);
+        let (node, bus) = begun.map_err(|error| datadir::bus_lost(data.root(), &error.to_string()))?;
         // This thread has nothing else to do but to wait for signals and to look after joining and draining.
         tokio::spawn(bus);
         let tls = tls::server(&data.certificate_pem, &data.key_pem)?;
@@ -63,6 +84,9 @@ pub fn run(config: &Config, secret: Option<&str>) -> Result<(), Failure> {
         }
         let (server, cluster, incarnation) = (data.server, data.cluster, data.incarnation);
         tracing::info!(%server, %cluster, %incarnation, %listening, address, tls = config.tls, "server started");
+        if let Some(serving) = &kv {
+            started(serving);
+        }
         let shutdown = kv.as_ref().map(Serving::until_shutdown);
         let result = live(config, &node, signals, shutdown).await;
         // Health is answered until the end: whoever balances load has to see that this server goes.
@@ -78,7 +102,7 @@ pub fn run(config: &Config, secret: Option<&str>) -> Result<(), Failure> {
 }
 
 /// This server's own key-value engine, on threads of its own: nothing that its clients do delays the node.
-fn key_value(config: &Config, data: &DataDir, workers: usize) -> Result<Option<Serving>, Failure> {
+fn key_value(config: &Config, data: &DataDir, workers: usize) -> Result<Option<Engines>, Failure> {
     let Some(address) = config.kv else { return Ok(None) };
     let directory = data.root().join("kv");
     files::make_directory(&directory).map_err(|error| {
@@ -96,11 +120,12 @@ fn key_value(config: &Config, data: &DataDir, workers: usize) -> Result<Option<S
             .to_vec(),
         config_file: None,
         users: Vec::new(),
+        seating: None,
     })?;
     for door in &serving.listening {
         tracing::info!(kind = door.kind, place = door.place, "key-value engine started");
     }
-    Ok(Some(serving))
+    Ok(Some(Engines { serving, part: None }))
 }
 
 async fn serve(front: Arc<Front>, listener: std::net::TcpListener, stopped: watch::Receiver<bool>) {
@@ -109,7 +134,12 @@ async fn serve(front: Arc<Front>, listener: std::net::TcpListener, stopped: watc
     }
 }
 
-fn plan(config: &Config, data: &DataDir, address: &str) -> Plan {
+fn plan(config: &Config, data: &DataDir, address: &str, part: Option<Part>) -> Plan {
+    let bus = ashlar_bus::Config {
+        member_timeout: config.member_timeout,
+        voters_chosen_max: config.voters_max,
+        ..ashlar_bus::Config::default()
+    };
     let secrets = data.token.secrets.clone();
     Plan {
         grid: GridConfig::new(data.cluster, data.server, data.incarnation, address.to_owned(), secrets),
@@ -117,14 +147,11 @@ fn plan(config: &Config, data: &DataDir, address: &str) -> Plan {
         pid: std::process::id(),
         join: config.join.clone(),
         met: data.peers.iter().map(|peer| (peer.server, peer.address.clone())).collect(),
-        bus: ashlar_bus::Config {
-            member_timeout: config.member_timeout,
-            voters_chosen_max: config.voters_max,
-            ..ashlar_bus::Config::default()
-        },
+        bus: part.as_ref().map_or(bus.clone(), |part| part.rules.applied_to(&bus)),
         zone: config.zone.clone(),
         saved: data.bus.clone(),
         seed: u64::from_le_bytes(random::bytes()),
+        keyvalue: part,
     }
 }
 

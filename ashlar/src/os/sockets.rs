@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "SIOCOUTQ is not offered by std: one ioctl, with its safe twin in the tests")]
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
@@ -137,6 +137,23 @@ fn cannot_listen(address: SocketAddr, how: Listen, error: &io::Error) -> Failure
             format!("choose another address with {address_flag}"),
         ),
     }
+}
+
+/// The address under which others are likely to reach this machine, of the same kind as `like`: that from which it would send to far
+/// away. Nothing is sent.
+#[must_use]
+pub fn own_address(like: IpAddr) -> IpAddr {
+    let (any, far): (SocketAddr, SocketAddr) = match like {
+        // Addresses of documentation (RFC 5737, RFC 3849): nobody has them.
+        IpAddr::V4(_) => ((Ipv4Addr::UNSPECIFIED, 0).into(), (Ipv4Addr::new(192, 0, 2, 1), 9).into()),
+        IpAddr::V6(_) => {
+            ((Ipv6Addr::UNSPECIFIED, 0).into(), (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1), 9).into())
+        }
+    };
+    let found = UdpSocket::bind(any).and_then(|socket| socket.connect(far).and_then(|()| socket.local_addr()));
+    found.map_or(if like.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() }, |local| {
+        local.ip()
+    })
 }
 
 /// Sets what a connection between servers needs. A refused option costs speed only, so it is not an error.

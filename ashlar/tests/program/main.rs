@@ -4,6 +4,7 @@
 //! times, and a process that takes too long is ended.
 
 mod bench_kv;
+mod cluster;
 mod commands;
 mod doors;
 mod following;

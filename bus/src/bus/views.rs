@@ -109,6 +109,7 @@ impl Bus {
         let is_up = has_quorum && is_covered;
         ClusterState {
             has_quorum,
+            is_confirmed: self.standing.writable,
             slots_assigned,
             slots_failed,
             serves_writes: is_up && self.standing.writable,

@@ -251,6 +251,16 @@ impl Map {
                 }
             }
         }
+        let owns = |at: u16, slot: &u16| owners[usize::from(*slot)] == at;
+        let held: Vec<Vec<SlotRange>> = (0_u16..)
+            .zip(&nodes)
+            .map(|(at, node)| {
+                let slots = node.slots.iter().flat_map(|range| range.numbers());
+                SlotRange::gather(slots.filter(|slot| owns(at, slot)))
+            })
+            .collect();
+        nodes.iter_mut().zip(held).for_each(|(node, held)| node.slots = held);
+        let place = |name: Name| nodes.binary_search_by_key(&name, |node| node.name).ok();
         let source = nodes[own].primary.map_or(Some(own), place);
         let source = source.and_then(|at| u16::try_from(at).ok()).unwrap_or(NOBODY);
         Self { nodes, own, owners, source, service }

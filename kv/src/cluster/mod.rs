@@ -24,11 +24,15 @@ mod tests;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
+use crate::client::pause::Scope;
 use crate::command::run;
 use crate::engine::Engine;
 use crate::keyspace::{Lock, Slot};
+use crate::persist::journal::Written;
 use crate::resp::Reply;
+use crate::settings::parameter;
 use crate::time::Now;
 use control::Control;
 use map::{Map, Name};
@@ -97,6 +101,25 @@ impl Sight {
     }
 }
 
+/// What a node tells of itself, as its settings say.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Announcement {
+    /// Its address (`cluster-announce-ip`); empty for that which others see.
+    pub host: String,
+    /// The name of its machine (`cluster-announce-hostname`).
+    pub hostname: String,
+    /// What people call it (`cluster-announce-human-nodename`).
+    pub nickname: String,
+    /// Its port without TLS; 0 for none.
+    pub port: u16,
+    /// Its port with TLS; 0 for none.
+    pub tls_port: u16,
+    /// It stands in no ballot (`cluster-replica-no-failover`).
+    pub never_stands: bool,
+    /// Slots without an owner stop all service (`cluster-require-full-coverage`).
+    pub needs_all_slots: bool,
+}
+
 impl Engine {
     /// The engine is a node of a cluster from now on: it serves the slots that a map gives it, and no others. To be called once,
     /// before anybody is served.
@@ -160,6 +183,66 @@ impl Engine {
                 reply.count(left);
                 mailbox.put(reply.bytes());
             }
+        }
+    }
+
+    /// What the settings say of this node.
+    #[must_use]
+    pub fn announcement(&self) -> Announcement {
+        let settings = self.settings();
+        let text = |name: &str| {
+            let found = parameter::find(name.as_bytes()).expect("the table has it");
+            String::from_utf8_lossy(&found.show(&settings)).into_owned()
+        };
+        let port = |announced: &str, own: &str| {
+            let number = |name: &str| text(name).parse::<u16>().ok().filter(|port| *port > 0);
+            number(announced).or_else(|| number(own)).unwrap_or(0)
+        };
+        Announcement {
+            host: text("cluster-announce-ip"),
+            hostname: text("cluster-announce-hostname"),
+            nickname: text("cluster-announce-human-nodename"),
+            port: port("cluster-announce-port", "port"),
+            tls_port: port("cluster-announce-tls-port", "tls-port"),
+            never_stands: text("cluster-replica-no-failover") == "yes",
+            needs_all_slots: text("cluster-require-full-coverage") == "yes",
+        }
+    }
+
+    /// Nothing is written for so long, or until [`Engine::release_writes`]: clients wait. When this returns, no write is under way.
+    pub fn hold_writes(&self, span: Duration, now: Now) {
+        let span_ms = i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
+        self.pause.begin(Scope::Writes, now.unix_ms().saturating_add(span_ms), now.unix_ms());
+        let clock = run::access(&self.settings(), now);
+        drop(self.keyspace.lock(Lock::Everything, 0, now.unix_ms(), clock));
+    }
+
+    /// Ends what [`Engine::hold_writes`] began.
+    pub fn release_writes(&self) {
+        self.pause.end();
+    }
+
+    /// How far the data go: the position in the stream of the shard. Nothing while they are not whole.
+    #[must_use]
+    pub fn position(&self) -> Option<u64> {
+        let (position, is_whole) = self.replication.whole();
+        (is_whole || !self.role.is_replica()).then_some(position)
+    }
+
+    /// Removes all keys, and tells the log and replicas.
+    pub fn purge(&self, now: Now) {
+        let clock = run::access(&self.settings(), now);
+        let mut keys = self.keyspace.lock(Lock::Everything, 0, now.unix_ms(), clock);
+        let all: Vec<usize> = (0..self.keyspace.databases()).collect();
+        self.waiting.changed_all(&all);
+        self.invalidate_all();
+        for number in 0..self.keyspace.shards() {
+            all.iter().for_each(|database| drop(keys.shard_at(number).flush(*database)));
+        }
+        if self.is_heard() {
+            let mut written = Written::default();
+            written.push(0, [&b"FLUSHALL"[..]].into_iter());
+            self.append(&written, false, now.unix_ms());
         }
     }
 

@@ -65,7 +65,7 @@ impl Replication {
     }
 
     /// Position of the end, and whether the data are those of it.
-    pub(super) fn whole(&self) -> (u64, bool) {
+    pub(crate) fn whole(&self) -> (u64, bool) {
         let stream = self.stream();
         (stream.end, stream.is_whole)
     }

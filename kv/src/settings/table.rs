@@ -281,14 +281,35 @@ mod tests {
     use super::*;
 
     /// Those that are looked up by their names.
-    const BY_NAME: [&str; 7] = [
+    const BY_NAME: [&str; 28] = [
         "availability-zone",
         "bind",
+        "cluster-allow-pubsubshard-when-down",
+        "cluster-allow-reads-when-down",
+        "cluster-allow-replica-migration",
+        "cluster-announce-bus-port",
+        "cluster-announce-hostname",
+        "cluster-announce-human-nodename",
+        "cluster-announce-ip",
+        "cluster-announce-port",
+        "cluster-announce-tls-port",
+        "cluster-blacklist-ttl",
+        "cluster-config-file",
+        "cluster-databases",
+        "cluster-enabled",
+        "cluster-manual-failover-timeout",
+        "cluster-migration-barrier",
+        "cluster-node-timeout",
+        "cluster-port",
+        "cluster-preferred-endpoint-type",
+        "cluster-replica-no-failover",
+        "cluster-require-full-coverage",
         "enable-debug-command",
         "enable-module-command",
         "enable-protected-configs",
         "extended-redis-compatibility",
         "port",
+        "tls-cluster",
     ];
 
     /// The page that users read.

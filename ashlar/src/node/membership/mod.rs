@@ -60,10 +60,12 @@ pub(super) struct Post {
     pub(super) packets_dropped: u64,
     /// Who was connected since the last look, and where.
     pub(super) connected: BTreeMap<ServerId, String>,
-    /// The latest durable state that is on the drive, and how long that took.
-    pub(super) stored: Option<(Ticket, Duration)>,
+    /// The latest durable state that is on the drive, which bus it is of, and how long that took.
+    pub(super) stored: Option<(u64, Ticket, Duration)>,
     pub(super) wishes: Vec<Wish>,
     pub(super) viewers: Vec<Promise<Arc<BusStatus>>>,
+    /// Something lies at the desk of the key-value service.
+    pub(super) has_desk_news: bool,
 }
 
 impl Post {
@@ -73,6 +75,7 @@ impl Post {
             && self.stored.is_none()
             && self.wishes.is_empty()
             && self.viewers.is_empty()
+            && !self.has_desk_news
     }
 }
 
@@ -133,9 +136,14 @@ impl Membership {
         });
     }
 
-    /// Durable state is on the drive.
-    pub(super) fn handle_stored(&self, ticket: Ticket, took: Duration) {
-        self.leave(|post| post.stored = Some((ticket, took)));
+    /// Durable state of the bus of this number is on the drive.
+    pub(super) fn handle_stored(&self, bus: u64, ticket: Ticket, took: Duration) {
+        self.leave(|post| post.stored = Some((bus, ticket, took)));
+    }
+
+    /// Something lies at the desk of the key-value service.
+    pub(super) fn handle_desk_news(&self) {
+        self.leave(|post| post.has_desk_news = true);
     }
 
     /// Asks the bus to forget a member.

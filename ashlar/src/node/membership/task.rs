@@ -16,12 +16,17 @@ use ashlar_wire::time::Instant;
 use tracing::{debug, info, warn};
 
 use super::super::Node;
+use super::super::keyvalue::office::{Deed, Office};
 use super::super::promise::Promise;
 use super::view::{Beside, BusStatus, Forgotten, MemberState, view};
 use super::{ForgetError, Membership, Post, Wish};
 
 /// Questions are answered this often at most: what is asked of the bus must not slow it down.
 const VIEW_EVERY: Duration = Duration::from_millis(50);
+/// Rounds with the key-value service's desk before other things have their turn.
+const OFFICE_ROUNDS_MAX: usize = 4;
+/// For how long a server that was told to meet another looks for it.
+const MEET_MAX: Duration = Duration::from_secs(30);
 /// Forgotten members that are still shown.
 const FORGOTTEN_MAX: usize = 64;
 
@@ -40,11 +45,21 @@ pub(crate) struct Task<R: Runtime> {
     packets_dropped: u64,
     viewers: Vec<Promise<Arc<BusStatus>>>,
     viewed_at: Instant,
+    /// The key-value service's part in the cluster, if it has one.
+    office: Option<Office>,
+    /// Until when whoever is connected and unknown is introduced, because somebody has asked for that.
+    meets_until: Instant,
+    /// Which bus this is of those that this process had.
+    buses: u64,
 }
 
 impl<R: Runtime> Task<R> {
-    pub(crate) fn new(node: Node<R>, bus: Bus) -> Self {
+    pub(crate) fn new(node: Node<R>, bus: Bus, office: Option<Office>) -> Self {
         let now = node.runtime().now();
+        if let Some(office) = &office {
+            let waker = node.clone();
+            office.open(Box::new(move || waker.membership().handle_desk_news()));
+        }
         let mut task = Self {
             node,
             bus,
@@ -56,6 +71,9 @@ impl<R: Runtime> Task<R> {
             packets_dropped: 0,
             viewers: Vec::new(),
             viewed_at: Instant::ORIGIN,
+            office,
+            meets_until: Instant::ORIGIN,
+            buses: 0,
         };
         let members = task.bus.members().map(|member| (member.id, member.address.to_owned()));
         let own = task.bus.identity().server;
@@ -92,14 +110,15 @@ impl<R: Runtime> Task<R> {
     /// When there is something to do even if nothing comes.
     fn due(&self) -> Instant {
         let view = if self.viewers.is_empty() { Instant::NEVER } else { self.viewed_at + VIEW_EVERY };
-        self.bus.next_tick().min(view)
+        let office = self.office.as_ref().map_or(Instant::NEVER, Office::due);
+        self.bus.next_tick().min(view).min(office)
     }
 
     /// Takes what has come, then looks at the clock: an answer that is here already is no silence.
     fn turn(&mut self) {
-        let Post { packets, packets_dropped, connected, stored, wishes, viewers } = self.membership().take();
+        let Post { packets, packets_dropped, connected, stored, wishes, viewers, .. } = self.membership().take();
         self.packets_dropped = packets_dropped;
-        if let Some((ticket, took)) = stored {
+        if let Some((_, ticket, took)) = stored.filter(|(bus, ..)| *bus == self.buses) {
             let Spans { count, longest, sum, .. } = self.persist;
             self.persist = Spans { count: count + 1, last: took, longest: longest.max(took), sum: sum + took };
             self.bus.handle_persisted(self.now(), ticket);
@@ -119,14 +138,71 @@ impl<R: Runtime> Task<R> {
             self.bus.handle_tick(self.now());
             self.act();
         }
+        self.keep_office();
         self.viewers.extend(viewers);
         self.answer();
+    }
+
+    /// Deals with what lies at the desk of the key-value service, and with what follows from that.
+    fn keep_office(&mut self) {
+        for _ in 0..OFFICE_ROUNDS_MAX {
+            let Some(office) = &mut self.office else { return };
+            let (now, node) = (self.node.runtime().now(), self.node.clone());
+            let deeds = office.turn(&mut self.bus, now, &mut || node.draw());
+            self.act();
+            for deed in deeds {
+                match deed {
+                    Deed::Meet(address) => {
+                        self.meets_until = now + MEET_MAX;
+                        self.node.grid().add_peer(&address);
+                        // It may be connected already.
+                        self.meet_connected();
+                    }
+                    Deed::Leave => self.leave(now),
+                }
+            }
+            if self.office.as_ref().is_none_or(|office| office.due() > self.now()) {
+                return;
+            }
+        }
+    }
+
+    /// Introduces itself to whom it is connected to and does not know.
+    fn meet_connected(&mut self) {
+        for peer in self.node.grid().peers() {
+            if let Some(id) = peer.id
+                && self.bus.member(id).is_none()
+            {
+                self.consider_meeting(id, peer.address);
+            }
+        }
+    }
+
+    /// Forgets all others and begins anew, as a server that was alone all the time. Others know it until they forget it.
+    fn leave(&mut self, now: Instant) {
+        let own = self.bus.identity().clone();
+        let others: Vec<ServerId> = self.bus.members().map(|member| member.id).filter(|id| *id != own.server).collect();
+        let config = self.node.bus_config().clone();
+        // It has no memory of its votes: the bus sees to it that it takes part in no ballot that it may have voted in.
+        self.bus = Bus::new(config, own, None, self.node.draw(), now).expect("there is nothing to restore");
+        self.buses += 1;
+        self.meets_until = Instant::ORIGIN;
+        for id in others {
+            self.node.unknow(id);
+            self.since.remove(&id);
+        }
+        if let Some(office) = &mut self.office {
+            office.begin_alone(&mut self.bus, now);
+        }
+        self.act();
     }
 
     /// Whoever joins introduces itself to whom it reached; so does a server that met somebody whom its bus forgot to save.
     fn consider_meeting(&mut self, id: ServerId, address: String) {
         let is_alone = self.bus.members().nth(1).is_none();
-        let wants = self.bus.member(id).is_none() && (self.node.is_met(id) || is_alone && self.node.is_joining());
+        let is_asked = self.now() < self.meets_until;
+        let is_known = self.node.is_met(id) || is_asked || is_alone && self.node.is_joining();
+        let wants = self.bus.member(id).is_none() && is_known;
         if !wants {
             return;
         }
@@ -158,10 +234,17 @@ impl<R: Runtime> Task<R> {
                 }
                 Output::Persist { ticket, bytes } => {
                     let node = self.node.clone();
-                    let stored = move |took| node.membership().handle_stored(ticket, took);
+                    let bus = self.buses;
+                    let stored = move |took| node.membership().handle_stored(bus, ticket, took);
                     self.node.memory().keep(bytes, Box::new(stored));
                 }
-                Output::Event(event) => self.note(&event),
+                Output::Event(event) => {
+                    self.note(&event);
+                    let now = self.now();
+                    if let Some(office) = &mut self.office {
+                        office.handle_event(&event, now);
+                    }
+                }
             }
         }
     }

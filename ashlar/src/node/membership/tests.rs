@@ -40,11 +40,11 @@ fn whatever_comes_wakes_the_bus_once() {
     let cx = Context::from_waker(&waker);
     assert!(membership.poll_post(&cx).is_pending());
     membership.handle_connected(id(1), "host1:7800");
-    membership.handle_stored(Ticket(3), Duration::ZERO);
+    membership.handle_stored(0, Ticket(3), Duration::ZERO);
     assert_eq!(*woken.0.lock().unwrap(), 1);
     assert!(membership.poll_post(&cx).is_ready());
     let post = membership.take();
-    assert_eq!((post.connected.len(), post.stored), (1, Some((Ticket(3), Duration::ZERO))));
+    assert_eq!((post.connected.len(), post.stored), (1, Some((0, Ticket(3), Duration::ZERO))));
     assert!(membership.poll_post(&cx).is_pending());
 }
 

@@ -28,6 +28,12 @@ pub fn cluster_of(secret: &Secret) -> ClusterId {
     ClusterId::from_bytes(id)
 }
 
+/// The secret that these words stand for, as it is written. As secret as the words are.
+#[must_use]
+pub fn secret_of(words: &str) -> String {
+    blake3::derive_key("ashlar secret of words v1", words.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 impl Token {
     /// The token that `text` writes, space around it passed over; `None` for other text.
     #[must_use]

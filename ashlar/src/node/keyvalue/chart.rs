@@ -1,0 +1,131 @@
+//! From what the bus knows to a map for clients: who is in the cluster, who follows whom, who owns what.
+
+use std::collections::BTreeMap;
+
+use ashlar_bus::Bus;
+use ashlar_bus::event::{GroupView, Health as BusHealth, MemberView};
+use ashlar_bus::slot::{GroupId, SlotSet};
+use ashlar_kv::cluster::map::{BusFigures, Health, Map, Name, Node, Place, Service, SlotRange};
+use ashlar_wire::id::ServerId;
+
+use super::desk::{Seat, shard_name};
+use super::services::Services;
+
+/// The cluster as the bus sees it, for all engines of this server.
+#[derive(Debug)]
+pub(super) struct Chart {
+    nodes: Vec<Node>,
+    service: Service,
+}
+
+/// One engine of the cluster, and what its server claims or follows.
+struct Sitter {
+    server: ServerId,
+    seat: Seat,
+    follows: bool,
+}
+
+fn ranges(slots: &SlotSet) -> Vec<SlotRange> {
+    let range = |range: &ashlar_bus::slot::SlotRange| SlotRange::new(range.first.number(), range.last.number());
+    slots.ranges().iter().filter_map(range).collect()
+}
+
+fn health(member: &MemberView<'_>) -> Health {
+    match member.health {
+        BusHealth::Alive | BusHealth::Doubted => Health::Alive,
+        BusHealth::Suspected => Health::Suspected,
+        BusHealth::Failed => Health::Failed,
+    }
+}
+
+/// The host in `HOST:PORT`, unless it stands for all addresses of a machine.
+#[must_use]
+pub fn host_of(address: &str) -> &str {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    if matches!(host, "0.0.0.0" | "::") { "" } else { host }
+}
+
+impl Chart {
+    /// What the bus knows now. `own` are this server's engines, which it may not have told others of yet.
+    pub(super) fn draw(bus: &Bus, own: &Services, needs_all_slots: bool) -> Self {
+        let groups: BTreeMap<GroupId, GroupView> = bus.groups().map(|view| (view.group, view)).collect();
+        let (mut sitters, mut about) = (Vec::new(), BTreeMap::new());
+        for member in bus.members() {
+            let is_own = member.id == bus.identity().server;
+            let services = if is_own { Some(own.clone()) } else { Services::decode(member.services) };
+            let Some(Services { bus_port, zone, seats }) = services else { continue };
+            for seat in seats {
+                let follows = member.follows.contains(&seat.group);
+                sitters.push(Sitter { server: member.id, seat, follows });
+            }
+            let health = if is_own { Health::Alive } else { health(&member) };
+            about.insert(member.id, (bus_port, zone, host_of(member.address).to_owned(), health));
+        }
+        let primaries = primaries(&groups, &sitters);
+        let nodes = sitters.iter().map(|sitter| {
+            let Sitter { server, seat, .. } = sitter;
+            let (bus_port, zone, host, health) = &about[server];
+            let name = seat.name(*server);
+            let group = groups.get(&seat.group);
+            let primary = primaries.get(&seat.group).copied().filter(|primary| *primary != name);
+            let place = &seat.place;
+            Node {
+                name,
+                shard: shard_name(seat.group),
+                place: Place {
+                    host: if place.host.is_empty() { host.clone() } else { place.host.clone() },
+                    hostname: place.hostname.clone(),
+                    port: place.port,
+                    tls_port: place.tls_port,
+                    bus_port: *bus_port,
+                },
+                nickname: place.nickname.clone(),
+                zone: zone.clone(),
+                primary,
+                epoch: group.map_or(0, |view| view.epoch.0),
+                health: *health,
+                is_connected: *health == Health::Alive,
+                never_stands: place.never_stands,
+                offset: u64::from(place.has_data || primary.is_none()),
+                reports: usize::from(*health != Health::Alive),
+                slots: group.filter(|_| primary.is_none()).map_or_else(Vec::new, |view| ranges(&view.slots)),
+                ..Node::default()
+            }
+        });
+        Self { nodes: nodes.collect(), service: service(bus, needs_all_slots) }
+    }
+
+    /// The map for one of this server's engines.
+    pub(super) fn map(&self, own: Name) -> Map {
+        Map::new(own, self.nodes.clone(), self.service)
+    }
+}
+
+/// The primary of each group: the engine of its owner, or where nobody has claimed the group the one that does not follow it.
+fn primaries(groups: &BTreeMap<GroupId, GroupView>, sitters: &[Sitter]) -> BTreeMap<GroupId, Name> {
+    let mut primaries = BTreeMap::new();
+    for Sitter { server, seat, follows } in sitters {
+        let is_primary = groups.get(&seat.group).map_or(!follows, |view| view.primary == *server);
+        if is_primary {
+            primaries.insert(seat.group, seat.name(*server));
+        }
+    }
+    primaries
+}
+
+fn service(bus: &Bus, needs_all_slots: bool) -> Service {
+    let (state, counters) = (bus.cluster_state(), bus.counters());
+    let is_covered = state.slots_assigned == ashlar_bus::slot::SLOTS && state.slots_failed == 0;
+    Service {
+        is_up: state.has_quorum && state.is_confirmed && (is_covered || !needs_all_slots),
+        epoch: bus.current_epoch().0,
+        voters: bus.voters().voters.len(),
+        bus: BusFigures {
+            packets_sent: counters.packets_sent,
+            packets_received: counters.packets_received,
+            bytes_sent: counters.bytes_sent,
+            bytes_received: counters.bytes_received,
+        },
+    }
+}

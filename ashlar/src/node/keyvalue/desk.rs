@@ -1,0 +1,277 @@
+//! Where the control thread and the key-value service leave things for each other.
+//!
+//! Nothing here waits for the bus or an engine: each side takes what lies there, and is woken when something new does. Of duties only the
+//! latest counts; orders wait in a queue of bounded length.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use ashlar_bus::slot::GroupId;
+use ashlar_kv::cluster::control::{Control, Order};
+use ashlar_kv::cluster::map::{Map, Name};
+use ashlar_wire::id::ServerId;
+
+/// Orders that wait for the office.
+const ORDERS_MAX: usize = 64;
+/// How long an order may take.
+const ORDER_MAX: Duration = Duration::from_secs(5);
+
+/// Where clients reach an engine, and what else it tells of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Place {
+    /// Its address; empty if it does not know it.
+    pub host: String,
+    /// The name of its machine; empty for none.
+    pub hostname: String,
+    /// What people call it; empty for nothing.
+    pub nickname: String,
+    /// Its port without TLS; 0 for none.
+    pub port: u16,
+    /// Its port with TLS; 0 for none.
+    pub tls_port: u16,
+    /// It stands in no ballot.
+    pub never_stands: bool,
+    /// It has the data of its group, as far as it follows one.
+    pub has_data: bool,
+}
+
+/// An engine of a server, as a member of a replica group.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Seat {
+    /// Tells it from others that the server has or ever had.
+    pub tag: u32,
+    /// Its replica group.
+    pub group: GroupId,
+    /// Where clients reach it.
+    pub place: Place,
+}
+
+impl Seat {
+    /// What clients call it.
+    #[must_use]
+    pub fn name(&self, server: ServerId) -> Name {
+        let mut bytes = [0; 20];
+        bytes[..16].copy_from_slice(server.as_bytes());
+        bytes[16..].copy_from_slice(&self.tag.to_be_bytes());
+        Name::new(bytes)
+    }
+}
+
+/// What clients call a group.
+#[must_use]
+pub fn shard_name(group: GroupId) -> Name {
+    let mut bytes = [0; 20];
+    bytes[12..].copy_from_slice(&group.0.to_be_bytes());
+    Name::new(bytes)
+}
+
+/// The server that a node belongs to, and its tag there.
+#[must_use]
+pub fn server_of(name: Name) -> (ServerId, u32) {
+    let (server, tag) = name.bytes().split_at(16);
+    let server: [u8; 16] = server.try_into().expect("a name has 20 bytes");
+    let tag: [u8; 4] = tag.try_into().expect("a name has 20 bytes");
+    (ServerId::from_bytes(server), u32::from_be_bytes(tag))
+}
+
+/// What an engine is to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Duty {
+    /// Its tag and group, to be remembered over restarts.
+    pub seat: Seat,
+    /// The cluster, for its clients.
+    pub map: Map,
+    /// Where its primary is, if it follows one.
+    pub upstream: Option<(String, u16)>,
+    /// Until told otherwise it takes no writes, and tells how far its data go then.
+    pub is_paused: bool,
+    /// How often it was to throw all its data away so far.
+    pub purges: u64,
+}
+
+/// What an engine tells.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Report {
+    /// Where clients reach it.
+    pub place: Place,
+    /// How far its data go; nothing while they are not whole.
+    pub offset: Option<u64>,
+    /// Its writes have ended, as the pause demands: the offset is final.
+    pub is_settled: bool,
+    /// Slots without an owner stop all service.
+    pub needs_all_slots: bool,
+}
+
+/// Tells whoever gave an order what became of it.
+pub(super) type Answer = SyncSender<Result<(), String>>;
+
+/// An order, of which seat, and who waits.
+#[derive(Debug)]
+pub(super) struct Posted {
+    pub(super) seat: usize,
+    pub(super) order: Order,
+    pub(super) answer: Answer,
+}
+
+#[derive(Debug, Default)]
+struct Papers {
+    orders: VecDeque<Posted>,
+    reports: Vec<Option<Report>>,
+    /// Of all engines, and who is to be told once they are done.
+    duties: Option<Vec<Duty>>,
+    answers: Vec<Answer>,
+    /// Somebody has to look again.
+    is_news: bool,
+    is_over: bool,
+}
+
+/// The desk of one server.
+pub struct Desk {
+    papers: Mutex<Papers>,
+    /// Something lies there for the key-value service.
+    service: Condvar,
+    /// Wakes the office.
+    office: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl core::fmt::Debug for Desk {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Desk").finish_non_exhaustive()
+    }
+}
+
+impl Desk {
+    /// One for so many engines.
+    #[must_use]
+    pub fn new(seats: usize) -> Arc<Self> {
+        let papers = Papers { reports: vec![None; seats], ..Papers::default() };
+        Arc::new(Self { papers: Mutex::new(papers), service: Condvar::new(), office: OnceLock::new() })
+    }
+
+    /// The office is woken by this from now on. Only the first call does anything.
+    pub(super) fn open(&self, wake: Box<dyn Fn() + Send + Sync>) {
+        drop(self.office.set(wake));
+        self.wake_office();
+    }
+
+    /// What clients of a seat may ask of the cluster.
+    #[must_use]
+    pub fn clerk(self: &Arc<Self>, seat: usize) -> Box<dyn Control> {
+        Box::new(Clerk { desk: Arc::clone(self), seat })
+    }
+
+    /// An engine tells how it is.
+    pub fn report(&self, seat: usize, report: &Report) {
+        let mut papers = self.lock();
+        if papers.reports[seat].as_ref() == Some(report) {
+            return;
+        }
+        papers.reports[seat] = Some(report.clone());
+        drop(papers);
+        self.wake_office();
+    }
+
+    /// Waits for duties, `span` at most. Whoever gets them calls [`Desk::done`] with the answers.
+    pub fn wait(&self, span: Duration) -> Wakened {
+        let papers = self.lock();
+        let waited = self.service.wait_timeout_while(papers, span, |papers| papers.duties.is_none() && !papers.is_over);
+        let mut papers = waited.unwrap_or_else(PoisonError::into_inner).0;
+        match papers.duties.take() {
+            Some(duties) => Wakened::Duties(duties, Answers(core::mem::take(&mut papers.answers))),
+            None if papers.is_over => Wakened::Over,
+            None => Wakened::Nothing,
+        }
+    }
+
+    /// There will be no more duties.
+    pub fn close(&self) {
+        self.lock().is_over = true;
+        self.service.notify_all();
+    }
+
+    pub(super) fn take_orders(&self) -> VecDeque<Posted> {
+        core::mem::take(&mut self.lock().orders)
+    }
+
+    pub(super) fn reports(&self) -> Vec<Option<Report>> {
+        self.lock().reports.clone()
+    }
+
+    /// Something lies there for the office. It does not any more.
+    pub(super) fn take_news(&self) -> bool {
+        core::mem::take(&mut self.lock().is_news)
+    }
+
+    /// What all engines are to be from now on, and who waits for that.
+    pub(super) fn assign(&self, duties: Vec<Duty>, answers: Vec<Answer>) {
+        let mut papers = self.lock();
+        papers.duties = Some(duties);
+        papers.answers.extend(answers);
+        drop(papers);
+        self.service.notify_all();
+    }
+
+    fn wake_office(&self) {
+        self.lock().is_news = true;
+        if let Some(wake) = self.office.get() {
+            wake();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Papers> {
+        self.papers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What [`Desk::wait`] has found.
+#[derive(Debug)]
+pub enum Wakened {
+    /// What all engines are to be, and who waits for that.
+    Duties(Vec<Duty>, Answers),
+    /// Time has passed.
+    Nothing,
+    /// There will be no more.
+    Over,
+}
+
+/// Those who wait until duties are done.
+#[derive(Debug)]
+pub struct Answers(Vec<Answer>);
+
+impl Answers {
+    /// They are.
+    pub fn done(self) {
+        // Whoever is gone has waited too long.
+        self.0.into_iter().for_each(|answer| drop(answer.try_send(Ok(()))));
+    }
+}
+
+/// Takes the orders of one engine's clients.
+#[derive(Debug)]
+struct Clerk {
+    desk: Arc<Desk>,
+    seat: usize,
+}
+
+impl Control for Clerk {
+    fn order(&self, order: Order) -> Result<(), String> {
+        let (answer, answered): (Answer, Receiver<_>) = sync_channel(1);
+        let mut papers = self.desk.lock();
+        if papers.orders.len() >= ORDERS_MAX || papers.is_over {
+            return Err("too much is asked of the cluster at a time: try again later".to_owned());
+        }
+        papers.orders.push_back(Posted { seat: self.seat, order, answer });
+        drop(papers);
+        self.desk.wake_office();
+        match answered.recv_timeout(ORDER_MAX) {
+            Ok(done) => done,
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                Err("the cluster has not done so in time; it may do so later".to_owned())
+            }
+        }
+    }
+
+    fn publish(&self, _channel: &[u8], _message: &[u8], _is_sharded: bool) {}
+}

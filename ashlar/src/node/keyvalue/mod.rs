@@ -1,0 +1,74 @@
+//! The key-value engines of this server as nodes of the cluster: what the bus decides becomes maps and roles of engines, and what
+//! clients order becomes commands of the bus.
+//!
+//! Two sides meet at the [`Desk`]. On the control thread [`office`] looks at the bus and puts down what each engine is to be: a
+//! [`Duty`](desk::Duty). A thread of the key-value service takes it from there and has the engine do it, which may take as long as a
+//! slow script holds keys; it tells back how far the data go. Clients' orders lie at the desk too, until the office has dealt with them.
+//!
+//! An engine has a *seat*: a tag that tells it from the server's other engines, and the replica group that it belongs to. Clients know
+//! it as a node, whose name is the server's id and the tag. Where clients reach it goes to all members with the bus's
+//! descriptions, see [`services`].
+
+pub mod chart;
+pub mod desk;
+pub(super) mod office;
+pub mod services;
+
+use core::time::Duration;
+use std::sync::Arc;
+
+pub use desk::Desk;
+use desk::Seat;
+use office::Office;
+
+/// What a node is told of its key-value engines.
+#[derive(Debug, Clone)]
+pub struct Part {
+    /// Where their service and the node meet.
+    pub desk: Arc<Desk>,
+    /// Their seats.
+    pub seats: Vec<Seat>,
+    /// Where other servers reach this one.
+    pub bus_port: u16,
+    /// What the server may be lost together with; empty for nothing in particular.
+    pub zone: String,
+    /// How they take part.
+    pub rules: Rules,
+}
+
+/// How a server's engines take part in their cluster, as their settings say at the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    /// They stand for election.
+    pub stands: bool,
+    /// A replica may go over to a primary that has lost all of its own.
+    pub migrates: bool,
+    /// Replicas that a primary keeps then.
+    pub migration_barrier: usize,
+    /// Longest pause of a primary for an agreed failover.
+    pub handover_max: Duration,
+    /// For how long a forgotten server is kept out.
+    pub keep_out: Duration,
+}
+
+impl Rules {
+    /// The bus's configuration by these rules. Whether slots without an owner stop service is for the engines.
+    #[must_use]
+    pub fn applied_to(self, config: &ashlar_bus::Config) -> ashlar_bus::Config {
+        ashlar_bus::Config {
+            stands: self.stands,
+            migrates: self.migrates,
+            migration_barrier: self.migration_barrier,
+            handover_max: self.handover_max,
+            keep_out: self.keep_out,
+            require_full_coverage: false,
+            ..config.clone()
+        }
+    }
+}
+
+impl Part {
+    pub(super) fn office(self) -> Office {
+        Office::new(self.desk, self.seats, self.bus_port, self.zone)
+    }
+}

@@ -1,0 +1,365 @@
+//! The control thread's side of the desk: orders and reports become commands of the bus, and what the bus decides becomes duties.
+
+use core::time::Duration;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ashlar_bus::event::How;
+use ashlar_bus::slot::{GroupId, SlotRange, SlotSet};
+use ashlar_bus::{Bus, Command, CommandError, Event};
+use ashlar_kv::cluster::control::{FailoverKind, Order};
+use ashlar_kv::cluster::map::{self, Name};
+use ashlar_wire::id::ServerId;
+use ashlar_wire::time::Instant;
+
+use super::chart::Chart;
+use super::desk::{Answer, Desk, Duty, Posted, Report, Seat, server_of};
+use super::services::Services;
+
+/// How long the bus may take to do what was ordered; the desk waits longer.
+const GOAL_MAX: Duration = Duration::from_secs(4);
+/// What the bus refused for being busy is tried again after this.
+const RETRY: Duration = Duration::from_millis(20);
+/// Several changes that come one after another make one map.
+const GATHER: Duration = Duration::from_millis(2);
+
+/// What the node has to do for an order, beside the bus.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Deed {
+    /// Reach a server at this address, and introduce it.
+    Meet(String),
+    /// Forget all others, and begin a new memory of the bus.
+    Leave,
+}
+
+/// When an order is done.
+#[derive(Debug)]
+enum Goal {
+    /// Once the bus has taken the command.
+    Taken,
+    /// Once this server owns these slots for the group.
+    Holds(GroupId, SlotSet),
+    /// Once it does not.
+    Lacks(GroupId, SlotSet),
+}
+
+/// An order that is not done.
+#[derive(Debug)]
+struct Pending {
+    /// What the bus is to be told still.
+    command: Option<Command>,
+    goal: Goal,
+    answer: Answer,
+    until: Instant,
+}
+
+/// What the office knows of one seat.
+#[derive(Debug, Default)]
+struct File {
+    seat: Seat,
+    /// How far its data went when the bus was last told.
+    offset: Option<u64>,
+    purges: u64,
+}
+
+/// The office.
+#[derive(Debug)]
+pub(crate) struct Office {
+    desk: Arc<Desk>,
+    files: Vec<File>,
+    bus_port: u16,
+    zone: String,
+    /// Groups whose primary here pauses for a replica.
+    paused: BTreeSet<GroupId>,
+    pending: Vec<Pending>,
+    /// Orders that are done with the next duties.
+    done: Vec<Answer>,
+    /// Something has changed since then.
+    changed_at: Option<Instant>,
+    retry_at: Option<Instant>,
+    told: Option<Services>,
+    needs_all_slots: bool,
+}
+
+impl Office {
+    pub(in crate::node) fn new(desk: Arc<Desk>, seats: Vec<Seat>, bus_port: u16, zone: String) -> Self {
+        let files = seats.into_iter().map(|seat| File { seat, ..File::default() }).collect();
+        Self {
+            desk,
+            files,
+            bus_port,
+            zone,
+            paused: BTreeSet::new(),
+            pending: Vec::new(),
+            done: Vec::new(),
+            changed_at: None,
+            retry_at: None,
+            told: None,
+            needs_all_slots: true,
+        }
+    }
+
+    /// The desk wakes the office by this.
+    pub(in crate::node) fn open(&self, wake: Box<dyn Fn() + Send + Sync>) {
+        self.desk.open(wake);
+    }
+
+    /// Something has happened in the cluster.
+    pub(in crate::node) fn handle_event(&mut self, event: &Event, now: Instant) {
+        match event {
+            Event::HandoverPaused { group } => drop(self.paused.insert(*group)),
+            Event::HandoverEnded { group } => drop(self.paused.remove(group)),
+            _ => {}
+        }
+        self.changed_at = Some(self.changed_at.unwrap_or(now));
+    }
+
+    /// When there is something to do even if nothing comes.
+    pub(in crate::node) fn due(&self) -> Instant {
+        let map = self.changed_at.map_or(Instant::NEVER, |at| at + GATHER);
+        map.min(self.retry_at.unwrap_or(Instant::NEVER))
+    }
+
+    /// Deals with what lies at the desk, and puts down what has become of it. What the bus wants done then is for the caller.
+    pub(in crate::node) fn turn(&mut self, bus: &mut Bus, now: Instant, chance: &mut dyn FnMut() -> u64) -> Vec<Deed> {
+        let mut deeds = Vec::new();
+        if self.desk.take_news() {
+            self.read_reports(bus, now);
+            for posted in self.desk.take_orders() {
+                deeds.extend(self.take_order(bus, now, posted, chance));
+            }
+        }
+        self.pursue(bus, now);
+        if self.changed_at.is_some_and(|at| at + GATHER <= now) || !self.done.is_empty() {
+            self.changed_at = None;
+            self.reconcile(bus);
+            self.assign(bus, now);
+        }
+        deeds
+    }
+
+    fn services(&self) -> Services {
+        let seats = self.files.iter().map(|file| file.seat.clone()).collect();
+        Services { bus_port: self.bus_port, zone: self.zone.clone(), seats }
+    }
+
+    /// Tells all members of this server's engines, if that is news.
+    fn describe(&mut self, bus: &mut Bus, now: Instant) {
+        let services = self.services();
+        if self.told.as_ref() != Some(&services) {
+            // The form is never longer than it may be.
+            let _ = bus.handle_command(now, Command::Describe { services: services.encode() });
+            self.told = Some(services);
+        }
+    }
+
+    fn read_reports(&mut self, bus: &mut Bus, now: Instant) {
+        let reports = self.desk.reports();
+        for (file, report) in self.files.iter_mut().zip(reports) {
+            let Some(Report { place, offset, is_settled, needs_all_slots }) = report else { continue };
+            let group = file.seat.group;
+            if file.seat.place != place || self.needs_all_slots != needs_all_slots {
+                (file.seat.place, self.needs_all_slots) = (place, needs_all_slots);
+                self.changed_at = Some(self.changed_at.unwrap_or(now));
+            }
+            if file.offset != offset {
+                file.offset = offset;
+                // It is refused where the engine has no part in its group yet, which it tells again then.
+                let _ = bus.handle_command(now, Command::Offset { group, offset: offset.unwrap_or(0) });
+            }
+            if is_settled && self.paused.contains(&group) {
+                let _ = bus.handle_command(now, Command::Paused { group });
+            }
+        }
+        self.describe(bus, now);
+    }
+
+    fn take_order(
+        &mut self,
+        bus: &mut Bus,
+        now: Instant,
+        Posted { seat, order, answer }: Posted,
+        chance: &mut dyn FnMut() -> u64,
+    ) -> Option<Deed> {
+        let file = self.files.get(seat)?;
+        let group = file.seat.group;
+        let mut pend = |command, goal| {
+            self.pending.push(Pending { command, goal, answer: answer.clone(), until: now + GOAL_MAX });
+        };
+        match order {
+            Order::Meet { host, bus_port, .. } => {
+                pend(None, Goal::Taken);
+                return Some(Deed::Meet(address(&host, bus_port)));
+            }
+            Order::Forget(name) => pend(Some(Command::Forget { id: server_of(name).0 }), Goal::Taken),
+            Order::Claim(ranges) => {
+                let slots = slots(&ranges);
+                pend(Some(Command::Claim { group, slots: slots.ranges().to_vec() }), Goal::Holds(group, slots));
+            }
+            Order::Release(ranges) => {
+                let slots = slots(&ranges);
+                let known = bus.primary(group).is_some();
+                let command = known.then(|| Command::Release { group, slots: slots.ranges().to_vec() });
+                pend(command, Goal::Lacks(group, slots));
+            }
+            Order::Failover(kind) => {
+                let how = match kind {
+                    FailoverKind::Agreed => How::Agreed,
+                    FailoverKind::Forced => How::Forced,
+                    FailoverKind::Takeover => How::Takeover,
+                };
+                pend(Some(Command::Failover { group, how }), Goal::Taken);
+            }
+            Order::Save => pend(None, Goal::Taken),
+            Order::Follow(name) => self.follow(bus, now, seat, name, answer),
+            Order::Detach => {
+                let _ = bus.handle_command(now, Command::Unfollow { group });
+                self.begin_anew(seat, GroupId(chance()), None);
+                self.done.push(answer);
+                self.describe(bus, now);
+            }
+            Order::Reset { hard } => {
+                for seat in 0..self.files.len() {
+                    let tag = hard.then(|| u32::try_from(chance() >> 32).unwrap_or(0));
+                    self.begin_anew(seat, GroupId(chance()), tag);
+                }
+                self.told = None;
+                self.done.push(answer);
+                return Some(Deed::Leave);
+            }
+        }
+        None
+    }
+
+    /// A seat begins a group of its own, without data.
+    fn begin_anew(&mut self, seat: usize, group: GroupId, tag: Option<u32>) {
+        let file = &mut self.files[seat];
+        file.seat.group = group;
+        file.seat.tag = tag.unwrap_or(file.seat.tag);
+        (file.offset, file.purges) = (None, file.purges + 1);
+    }
+
+    /// The bus begins anew, and knows nobody but this server.
+    pub(in crate::node) fn begin_alone(&mut self, bus: &mut Bus, now: Instant) {
+        self.paused.clear();
+        self.told = None;
+        self.changed_at = Some(now);
+        self.describe(bus, now);
+    }
+
+    fn follow(&mut self, bus: &mut Bus, now: Instant, seat: usize, name: Name, answer: Answer) {
+        let Some(group) = self.group_of(bus, name) else {
+            drop(answer.try_send(Err(format!("Unknown node {name}"))));
+            return;
+        };
+        let before = self.files[seat].seat.group;
+        if before != group {
+            // It may follow nobody.
+            let _ = bus.handle_command(now, Command::Unfollow { group: before });
+        }
+        match bus.handle_command(now, Command::Follow { group }) {
+            Ok(()) => {
+                let file = &mut self.files[seat];
+                (file.seat.group, file.offset) = (group, None);
+                self.describe(bus, now);
+                self.done.push(answer);
+            }
+            Err(error) => drop(answer.try_send(Err(error.to_string()))),
+        }
+    }
+
+    /// The group of a node.
+    fn group_of(&self, bus: &Bus, name: Name) -> Option<GroupId> {
+        let (server, tag) = server_of(name);
+        let services = match server == bus.identity().server {
+            true => self.services(),
+            false => Services::decode(bus.member(server)?.services)?,
+        };
+        services.seats.into_iter().find(|seat| seat.tag == tag).map(|seat| seat.group)
+    }
+
+    /// Tells the bus what it has not taken yet, and answers orders that are done or have taken too long.
+    fn pursue(&mut self, bus: &mut Bus, now: Instant) {
+        let mut left = Vec::new();
+        for mut pending in core::mem::take(&mut self.pending) {
+            let refused = pending.command.take().and_then(|command| {
+                let refused = bus.handle_command(now, command.clone()).err()?;
+                if refused == CommandError::Busy {
+                    pending.command = Some(command);
+                    return None;
+                }
+                Some(refused)
+            });
+            if let Some(error) = refused {
+                drop(pending.answer.try_send(Err(error.to_string())));
+            } else if pending.command.is_none() && is_reached(bus, &pending.goal) {
+                self.done.push(pending.answer);
+            } else if pending.until <= now {
+                let text = "the cluster has not agreed in time: is a majority of its voters there?".to_owned();
+                drop(pending.answer.try_send(Err(text)));
+            } else {
+                left.push(pending);
+            }
+        }
+        self.retry_at = (!left.is_empty()).then_some(now + RETRY);
+        self.pending = left;
+    }
+
+    /// Replicas may have gone over to another group by themselves, and what was promised to survive a restart stands in the bus: a seat
+    /// without a part takes that which nobody sits on.
+    fn reconcile(&mut self, bus: &Bus) {
+        let own = bus.identity().server;
+        let follows: Vec<GroupId> = bus.member(own).map(|member| member.follows.to_vec()).unwrap_or_default();
+        let owned = bus.groups().filter(|view| view.primary == own && !view.slots.is_empty()).map(|view| view.group);
+        let parts: BTreeSet<GroupId> = owned.chain(follows).collect();
+        let mut free: Vec<GroupId> =
+            parts.iter().copied().filter(|group| self.files.iter().all(|file| file.seat.group != *group)).collect();
+        for file in &mut self.files {
+            if !parts.contains(&file.seat.group)
+                && let Some(group) = free.pop()
+            {
+                (file.seat.group, file.offset) = (group, None);
+            }
+        }
+    }
+
+    /// Puts down what all engines are to be.
+    fn assign(&mut self, bus: &mut Bus, now: Instant) {
+        self.describe(bus, now);
+        let chart = Chart::draw(bus, &self.services(), self.needs_all_slots);
+        let own: ServerId = bus.identity().server;
+        let duties = self.files.iter().map(|file| {
+            let map = chart.map(file.seat.name(own));
+            let primary = map.own().primary.and_then(|name| map.node(name));
+            let upstream = primary.map(|node| (node.place.host.clone(), node.place.port));
+            let is_paused = self.paused.contains(&file.seat.group);
+            Duty { seat: file.seat.clone(), map, upstream, is_paused, purges: file.purges }
+        });
+        self.desk.assign(duties.collect(), core::mem::take(&mut self.done));
+    }
+}
+
+fn is_reached(bus: &Bus, goal: &Goal) -> bool {
+    let owns = |group: GroupId, slots: &SlotSet, wanted: bool| {
+        let own = bus.identity().server;
+        slots.iter().all(|slot| {
+            let is_owner = bus.owner(slot).is_some_and(|(other, server, _)| other == group && server == own);
+            is_owner == wanted
+        })
+    };
+    match goal {
+        Goal::Taken => true,
+        Goal::Holds(group, slots) => owns(*group, slots, true),
+        Goal::Lacks(group, slots) => owns(*group, slots, false),
+    }
+}
+
+fn slots(ranges: &[map::SlotRange]) -> SlotSet {
+    let range = |range: &map::SlotRange| SlotRange::new(range.first.number(), range.last.number());
+    SlotSet::from_ranges(ranges.iter().filter_map(range))
+}
+
+/// `HOST:PORT`, with brackets around addresses that have colons.
+fn address(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}

@@ -1,0 +1,308 @@
+//! `ashlar kv` as a node of a cluster (`cluster-enabled yes`): a server whose one service is the engine, with a bus of its own.
+//!
+//! The bus listens beside the engine, at `cluster-port` or ten thousand above the engine's port. `cluster-config-file` names the
+//! directory of what the server must not forget; it is made at the first start. What the office puts down at the desk is done by a
+//! thread of its own, [`Seating::attend`], because an engine may take long to change its part: a script may hold its keys.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ashlar_bus::slot::GroupId;
+use ashlar_kv::Engine;
+use ashlar_kv::cluster::map::{Map, Node};
+use ashlar_kv::replicate::Upstream;
+use ashlar_wire::id::ServerId;
+
+use super::doors::Listening;
+use super::{Plan, Serving};
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::node::keyvalue::desk::{Desk, Duty, Place, Report, Seat, Wakened, shard_name};
+use crate::node::keyvalue::{Part, Rules};
+use crate::os::datadir::{self, DataDir};
+use crate::os::server::{self, Engines};
+use crate::os::{clock, files, random, sockets};
+
+/// How far the bus's port is from that for clients, unless something else is said.
+const BUS_PORT_STEP: u16 = 10_000;
+/// The bus tells what it needs no sooner than so long after.
+const LOOK: Duration = Duration::from_millis(100);
+/// The same while a replica takes over by agreement.
+const LOOK_CLOSELY: Duration = Duration::from_millis(5);
+/// Writes are held no longer than this for a replica that takes over.
+const PAUSE_MAX: Duration = Duration::from_secs(6);
+/// What a seat is written as, after this word.
+const SEAT_MARK: &str = "seat 1";
+
+/// An engine's part in a cluster.
+#[derive(Debug, Clone)]
+pub struct Seating {
+    pub(super) desk: Arc<Desk>,
+    /// Which of the server's seats it has.
+    number: usize,
+    server: ServerId,
+    seat: Seat,
+    bus_port: u16,
+    /// Where the seat is remembered.
+    file: PathBuf,
+}
+
+impl Seating {
+    /// The engine is a node from now on; it serves nobody before the office has told it what to serve.
+    pub(super) fn join(&self, engine: &Engine) {
+        let name = self.seat.name(self.server);
+        let mut place = place_of(engine);
+        place.host = "".into();
+        let known = ashlar_kv::cluster::map::Place {
+            port: place.port,
+            tls_port: place.tls_port,
+            bus_port: self.bus_port,
+            ..Default::default()
+        };
+        let node = Node { name, shard: shard_name(self.seat.group), place: known, ..Node::default() };
+        engine.join_cluster(Map::alone(node), self.desk.clerk(self.number));
+    }
+
+    /// Does what the office wants, until the desk is closed.
+    pub(super) fn attend(&self, engine: &Engine) {
+        let mut doing = Doing { seat: self.seat.clone(), ..Doing::default() };
+        loop {
+            let span = if doing.is_watched() { LOOK_CLOSELY } else { LOOK };
+            match self.desk.wait(span) {
+                Wakened::Duties(duties, answers) => {
+                    if let Some(duty) = duties.into_iter().nth(self.number) {
+                        doing.take_up(engine, duty, &self.file);
+                    }
+                    answers.done();
+                }
+                Wakened::Nothing => {}
+                Wakened::Over => return,
+            }
+            self.desk.report(self.number, &doing.report(engine));
+        }
+    }
+}
+
+/// What an engine does now.
+#[derive(Debug, Default)]
+struct Doing {
+    seat: Seat,
+    upstream: Option<(String, u16)>,
+    map: Option<Map>,
+    is_paused: bool,
+    purges: u64,
+}
+
+impl Doing {
+    /// Whether somebody waits for how far the data go.
+    fn is_watched(&self) -> bool {
+        self.is_paused || self.upstream.is_some()
+    }
+
+    fn take_up(&mut self, engine: &Engine, duty: Duty, file: &Path) {
+        let now = clock::now_both();
+        if (self.seat.tag, self.seat.group) != (duty.seat.tag, duty.seat.group) {
+            if let Err(failure) = keep_seat(file, &duty.seat) {
+                tracing::error!(%failure, "the part in the cluster will be forgotten with the process");
+            }
+            self.seat = duty.seat.clone();
+        }
+        let is_new_map = self.map.as_ref() != Some(&duty.map);
+        // Who gives slots up stops serving them before it follows another; who takes them over has everything before it serves them.
+        let goes = duty.upstream.is_some();
+        if is_new_map && goes {
+            engine.set_map(duty.map.clone(), now);
+        }
+        if self.upstream != duty.upstream {
+            self.upstream.clone_from(&duty.upstream);
+            follow(engine, self.upstream.as_ref());
+        }
+        if self.purges != duty.purges {
+            self.purges = duty.purges;
+            engine.purge(now);
+        }
+        if is_new_map && !goes {
+            engine.set_map(duty.map.clone(), now);
+        }
+        self.map = Some(duty.map);
+        if self.is_paused != duty.is_paused {
+            self.is_paused = duty.is_paused;
+            if self.is_paused {
+                engine.hold_writes(PAUSE_MAX, now);
+            } else {
+                engine.release_writes();
+            }
+        }
+    }
+
+    fn report(&self, engine: &Engine) -> Report {
+        let offset = engine.position();
+        let place = Place { has_data: offset.is_some_and(|offset| offset > 0), ..place_of(engine) };
+        let needs_all_slots = engine.announcement().needs_all_slots;
+        Report { place, offset, is_settled: self.is_paused, needs_all_slots }
+    }
+}
+
+fn place_of(engine: &Engine) -> Place {
+    let told = engine.announcement();
+    Place {
+        host: told.host,
+        hostname: told.hostname,
+        nickname: told.nickname,
+        port: told.port,
+        tls_port: told.tls_port,
+        never_stands: told.never_stands,
+        has_data: false,
+    }
+}
+
+/// The seat as it was left, or one that nobody ever had.
+fn seat_at(file: &Path) -> Result<Seat, Failure> {
+    let damaged = || {
+        let what = format!("{} is no seat in a cluster", file.display());
+        Failure::world(what, "restore the file, or start with an empty directory as a new node")
+    };
+    let unread = |error: std::io::Error| {
+        let what = format!("cannot read {}: {error}", file.display());
+        Failure::world(what, "check who may read the directory")
+    };
+    let Some(text) = files::read_text(file).map_err(unread)? else {
+        let seat = Seat {
+            tag: u32::from_le_bytes(random::bytes()),
+            group: GroupId(u64::from_le_bytes(random::bytes()) >> 1),
+            ..Seat::default()
+        };
+        keep_seat(file, &seat)?;
+        return Ok(seat);
+    };
+    let words = text.trim_end().strip_prefix(SEAT_MARK).and_then(|rest| rest.trim_start().split_once(' '));
+    let (tag, group) = words.ok_or_else(damaged)?;
+    let tag = u32::from_str_radix(tag, 16).map_err(|_| damaged())?;
+    let group = GroupId(u64::from_str_radix(group, 16).map_err(|_| damaged())?);
+    Ok(Seat { tag, group, place: Place::default() })
+}
+
+/// Remembers a seat. Durable when this returns.
+fn keep_seat(file: &Path, seat: &Seat) -> Result<(), Failure> {
+    let text = format!("{SEAT_MARK} {:08x} {}\n", seat.tag, seat.group);
+    files::write_whole(file, text.as_bytes(), files::Readers::Others)
+        .map_err(|error| Failure::world(format!("cannot write {}: {error}", file.display()), "free some space there"))
+}
+
+/// Whether these settings make a node of a cluster.
+#[must_use]
+pub fn is_wanted(plan: &Plan) -> bool {
+    setting(plan, "cluster-enabled").is_some_and(|value| value.eq_ignore_ascii_case("yes"))
+}
+
+fn setting<'p>(plan: &'p Plan, name: &str) -> Option<&'p str> {
+    let found = plan.settings.iter().rev().find(|(known, _)| known.eq_ignore_ascii_case(name));
+    found.map(|(_, value)| value.trim_matches('"'))
+}
+
+/// A setting that is a number above 0.
+fn number_of(plan: &Plan, name: &str) -> Option<u64> {
+    setting(plan, name).and_then(|value| value.parse().ok()).filter(|number| *number > 0)
+}
+
+/// Serves as a node of a cluster until a signal comes. Says where it listens with `started`, once all doors are open.
+///
+/// # Errors
+/// An address is taken, a file cannot be used, or the operating system gives no threads. Retry safe once the cause is gone.
+pub fn run(plan: &Plan, secret: Option<&str>, started: impl FnOnce(&[Listening])) -> Result<(), Failure> {
+    let root = Path::new(setting(plan, "dir").unwrap_or("."));
+    let data = root.join(setting(plan, "cluster-config-file").unwrap_or("nodes.conf"));
+    let config = config_of(plan, data)?;
+    let own = secret.map_or_else(|| open_secret(plan), str::to_owned);
+    if secret.is_none() {
+        tracing::warn!(
+            "the cluster has no secret of its own: whoever reaches the port of its bus can join; set ASHLAR_SECRET"
+        );
+    }
+    let engines = |data: &DataDir, _: usize| {
+        let (seating, part) = seating_of(plan, &config, data)?;
+        let databases = number_of(plan, "cluster-databases").and_then(|count| usize::try_from(count).ok()).unwrap_or(1);
+        let plan = Plan { seating: Some(seating), databases, ..plan.clone() };
+        let serving = Serving::start(&plan)?;
+        Ok(Some(Engines { serving, part: Some(part) }))
+    };
+    server::run_with(&config, Some(&own), engines, |serving| started(&serving.listening))
+}
+
+fn seating_of(plan: &Plan, config: &Config, data: &DataDir) -> Result<(Seating, Part), Failure> {
+    let file = data.root().join("seat");
+    let seat = seat_at(&file)?;
+    let (desk, bus_port) = (Desk::new(1), config.listen.port());
+    let part = Part {
+        desk: Arc::clone(&desk),
+        seats: vec![seat.clone()],
+        bus_port,
+        zone: config.zone.clone(),
+        rules: rules_of(plan),
+    };
+    Ok((Seating { desk, number: 0, server: data.server, seat, bus_port, file }, part))
+}
+
+/// What the settings say of taking part.
+fn rules_of(plan: &Plan) -> Rules {
+    let says = |name: &str, word: &str| setting(plan, name).is_some_and(|value| value.eq_ignore_ascii_case(word));
+    let number = |name: &str, unless: u64| setting(plan, name).and_then(|value| value.parse().ok()).unwrap_or(unless);
+    Rules {
+        stands: !says("cluster-replica-no-failover", "yes") && !says("cluster-slave-no-failover", "yes"),
+        migrates: !says("cluster-allow-replica-migration", "no"),
+        migration_barrier: usize::try_from(number("cluster-migration-barrier", 1)).unwrap_or(usize::MAX),
+        handover_max: Duration::from_millis(number("cluster-manual-failover-timeout", 5_000)),
+        keep_out: Duration::from_secs(number("cluster-blacklist-ttl", 60)),
+    }
+}
+
+/// The secret of clusters that have none: everybody knows it, unless the settings have a password for replication.
+fn open_secret(plan: &Plan) -> String {
+    let password = setting(plan, "primaryauth").or_else(|| setting(plan, "masterauth")).unwrap_or_default();
+    datadir::secret_of(&format!("ashlar kv cluster without a secret, primaryauth {password}"))
+}
+
+fn config_of(plan: &Plan, data: PathBuf) -> Result<Config, Failure> {
+    let number = |name: &str| number_of(plan, name);
+    let port = plan.doors.port.or(plan.doors.tls.as_ref().map(|tls| tls.port)).unwrap_or(0);
+    let bus_port =
+        number("cluster-port").and_then(|port| u16::try_from(port).ok()).or_else(|| port.checked_add(BUS_PORT_STEP));
+    let bus_port = bus_port.filter(|_| port > 0 || number("cluster-port").is_some()).ok_or_else(|| {
+        let what = format!("no port for the cluster bus is left above port {port}");
+        Failure::usage(what, "give a port up to 55535, or cluster-port")
+    })?;
+    let address = plan.doors.addresses.first().copied().unwrap_or(std::net::Ipv4Addr::LOCALHOST.into());
+    let announced = setting(plan, "cluster-announce-ip").filter(|host| !host.is_empty()).map(str::to_owned);
+    let advertised = announced.or_else(|| address.is_unspecified().then(|| sockets::own_address(address).to_string()));
+    let announced_port = number("cluster-announce-bus-port").unwrap_or(bus_port.into());
+    Ok(Config {
+        data,
+        listen: SocketAddr::new(address, bus_port),
+        advertise: advertised.map(|host| {
+            if host.contains(':') { format!("[{host}]:{announced_port}") } else { format!("{host}:{announced_port}") }
+        }),
+        join: Vec::new(),
+        join_timeout: None,
+        kv: None,
+        tls: setting(plan, "tls-cluster").is_some_and(|value| value.eq_ignore_ascii_case("yes")),
+        secret_file: None,
+        zone: setting(plan, "availability-zone").unwrap_or_default().to_owned(),
+        member_timeout: Duration::from_millis(number("cluster-node-timeout").unwrap_or(15_000)),
+        voters_max: 7,
+        workers: Some(1),
+        log: "info".into(),
+        log_json: false,
+    })
+}
+
+/// Follows the primary that is at this address, or nobody.
+fn follow(engine: &Engine, upstream: Option<&(String, u16)>) {
+    let upstream = upstream.map(|(host, port)| Upstream::Address { host: host.clone(), port: *port });
+    let turned = engine.follow(upstream.clone(), clock::now_both());
+    match upstream {
+        Some(upstream) => tracing::info!(?upstream, turned.position, "follows a primary"),
+        None => tracing::info!(turned.position, turned.is_whole, "is primary of its shard"),
+    }
+}

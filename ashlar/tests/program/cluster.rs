@@ -1,0 +1,196 @@
+//! Key-value engines as nodes of a cluster, driven as `valkey-cli --cluster` drives them.
+
+use std::collections::BTreeMap;
+
+use super::process::{Running, Scratch, nobody, until};
+use super::replicas::Wire;
+
+/// A node, and all that is needed to start it again.
+struct Node {
+    scratch: Scratch,
+    address: String,
+    bus_port: String,
+    running: Option<Running>,
+}
+
+impl Node {
+    fn new() -> Self {
+        let port = |address: &str| address.rsplit(':').next().expect("an address has a port").to_owned();
+        let mut node = Self { scratch: Scratch::new(), address: nobody(), bus_port: port(&nobody()), running: None };
+        node.start();
+        node
+    }
+
+    fn port(&self) -> &str {
+        self.address.rsplit(':').next().expect("an address has a port")
+    }
+
+    fn start(&mut self) {
+        let data = self.scratch.path("");
+        let begin =
+            ["kv", "--port", self.port(), "--workers", "1", "--dir", &data, "--save", "", "--appendonly", "yes"];
+        let cluster = ["--cluster-enabled", "yes", "--cluster-port", &self.bus_port, "--cluster-node-timeout", "1000"];
+        let more = ["--repl-diskless-sync-delay", "0"];
+        let running = Running::start(&[&begin[..], &cluster, &more].concat(), &[]);
+        until("a node to answer", || Wire::new(&self.address).is_some_and(|mut wire| wire.ask(&["PING"]) == "PONG"));
+        self.running = Some(running);
+    }
+
+    /// Ends it as a lost machine does.
+    fn kill(&mut self) {
+        self.running.take().expect("it runs").signal("KILL");
+    }
+
+    fn ask(&self, words: &[&str]) -> String {
+        Wire::new(&self.address).expect("it listens").ask(words)
+    }
+
+    fn name(&self) -> String {
+        self.ask(&["CLUSTER", "MYID"])
+    }
+
+    fn info(&self) -> String {
+        self.ask(&["CLUSTER", "INFO"])
+    }
+
+    fn is_up(&self, nodes: usize) -> bool {
+        let info = self.info();
+        let lines = ["cluster_state:ok", "cluster_slots_ok:16384", &format!("cluster_known_nodes:{nodes}")];
+        lines.iter().all(|line| info.contains(line))
+    }
+
+    fn has_role(&self, role: &str) -> bool {
+        self.ask(&["ROLE"]).starts_with(role)
+    }
+}
+
+/// A client that goes where it is sent.
+#[derive(Default)]
+struct Client {
+    wires: BTreeMap<String, Wire>,
+}
+
+impl Client {
+    fn ask(&mut self, first: &str, words: &[&str]) -> String {
+        let (mut address, mut is_asked) = (first.to_owned(), false);
+        for _ in 0..8 {
+            let wire = self.wires.entry(address.clone()).or_insert_with(|| Wire::new(&address).expect("it listens"));
+            if is_asked {
+                assert_eq!(wire.ask(&["ASKING"]), "OK");
+            }
+            let reply = wire.ask(words);
+            let sent: Vec<&str> = reply.split(' ').collect();
+            match sent[..] {
+                [word @ ("MOVED" | "ASK"), _, to] => (address, is_asked) = (to.to_owned(), word == "ASK"),
+                _ => return reply,
+            }
+        }
+        panic!("{words:?} is sent from node to node");
+    }
+}
+
+/// A cluster of so many primaries, each with a replica.
+fn cluster(primaries: usize) -> Vec<Node> {
+    let nodes: Vec<Node> = (0..primaries * 2).map(|_| Node::new()).collect();
+    for (number, node) in nodes[..primaries].iter().enumerate() {
+        let (first, last) = (16_384 * number / primaries, 16_384 * (number + 1) / primaries - 1);
+        assert_eq!(node.ask(&["CLUSTER", "ADDSLOTSRANGE", &first.to_string(), &last.to_string()]), "OK");
+    }
+    for other in &nodes[1..] {
+        let (port, bus_port) = (other.port(), other.bus_port.as_str());
+        assert_eq!(nodes[0].ask(&["CLUSTER", "MEET", "127.0.0.1", port, bus_port]), "OK");
+    }
+    until("all nodes to know each other", || nodes.iter().all(|node| node.is_up(nodes.len())));
+    for (replica, primary) in nodes[primaries..].iter().zip(&nodes) {
+        assert_eq!(replica.ask(&["CLUSTER", "REPLICATE", &primary.name()]), "OK");
+    }
+    let follows = |node: &Node| node.ask(&["INFO", "replication"]).contains("master_link_status:up");
+    until("replicas to follow", || nodes[primaries..].iter().all(follows));
+    nodes
+}
+
+fn check_keys(client: &mut Client, first: &str, count: usize) {
+    for number in 0..count {
+        assert_eq!(client.ask(first, &["GET", &format!("key:{number}")]), format!("value {number}"));
+    }
+}
+
+#[test]
+fn a_replica_takes_over_and_gives_back() {
+    const KEYS: usize = 300;
+    let mut nodes = cluster(3);
+    let mut client = Client::default();
+    for number in 0..KEYS {
+        let words = ["SET", &format!("key:{number}"), &format!("value {number}")];
+        assert_eq!(client.ask(&nodes[0].address, &words), "OK");
+    }
+    let has_all = |replica: &Node, primary: &Node| replica.ask(&["DBSIZE"]) == primary.ask(&["DBSIZE"]);
+    until("replicas to have all", || (0..3).all(|number| has_all(&nodes[number + 3], &nodes[number])));
+
+    nodes[0].kill();
+    until("the replica to take over", || nodes[3].has_role("master") && nodes[1].is_up(6));
+    let mut client = Client::default();
+    check_keys(&mut client, &nodes[1].address, KEYS);
+    assert_eq!(client.ask(&nodes[1].address, &["SET", "key:0", "value 0"]), "OK");
+
+    nodes[0].start();
+    until("the former primary to follow", || {
+        nodes[0].ask(&["INFO", "replication"]).contains("master_link_status:up") && nodes[0].is_up(6)
+    });
+    until("it to have all", || has_all(&nodes[0], &nodes[3]));
+    assert_eq!(nodes[0].ask(&["CLUSTER", "FAILOVER"]), "OK");
+    until("it to be primary again", || {
+        nodes[0].has_role("master") && nodes[3].has_role("slave") && nodes.iter().all(|node| node.is_up(6))
+    });
+    check_keys(&mut Client::default(), &nodes[0].address, KEYS);
+}
+
+#[test]
+fn slots_move_key_by_key_while_they_are_served() {
+    const SLOT: &str = "5061";
+    let nodes = cluster(2);
+    let (source, target) = (&nodes[0], &nodes[1]);
+    let mut client = Client::default();
+    let keys: Vec<String> = (0..20).map(|number| format!("{{bar}}{number}")).collect();
+    keys.iter().for_each(|key| assert_eq!(client.ask(&source.address, &["SET", key, key]), "OK"));
+    assert_eq!(target.ask(&["CLUSTER", "SETSLOT", SLOT, "IMPORTING", &source.name()]), "OK");
+    assert_eq!(source.ask(&["CLUSTER", "SETSLOT", SLOT, "MIGRATING", &target.name()]), "OK");
+    for key in &keys[..10] {
+        assert_eq!(source.ask(&["MIGRATE", "127.0.0.1", target.port(), key, "0", "5000"]), "OK");
+    }
+    keys.iter().for_each(|key| assert_eq!(client.ask(&source.address, &["GET", key]), *key));
+    for key in &keys[10..] {
+        assert_eq!(source.ask(&["MIGRATE", "127.0.0.1", target.port(), key, "0", "5000"]), "OK");
+    }
+    for node in [target, source] {
+        assert_eq!(node.ask(&["CLUSTER", "SETSLOT", SLOT, "NODE", &target.name()]), "OK");
+    }
+    until("all to know", || {
+        nodes.iter().all(|node| node.ask(&["GET", "bar"]).starts_with("MOVED") != (node.name() == target.name()))
+    });
+    keys.iter().for_each(|key| assert_eq!(client.ask(&source.address, &["GET", key]), *key));
+    assert_eq!(source.ask(&["CLUSTER", "COUNTKEYSINSLOT", SLOT]), "0");
+}
+
+#[test]
+fn a_node_that_starts_again_is_who_it_was() {
+    let mut node = Node::new();
+    let name = node.name();
+    assert_eq!(node.ask(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]), "OK");
+    until("it to serve", || node.is_up(1));
+    assert_eq!(node.ask(&["SET", "a", "b"]), "OK");
+    node.kill();
+    node.start();
+    assert_eq!(node.name(), name);
+    until("it to serve again", || node.is_up(1));
+    // What the log had within its last second may be gone; who it is and what it owns may not.
+    assert_eq!(node.ask(&["CLUSTER", "COUNTKEYSINSLOT", "0"]), "0");
+    assert_eq!(
+        node.ask(&["CLUSTER", "RESET", "HARD"]),
+        "ERR CLUSTER RESET can't be called with master nodes containing keys"
+    );
+    assert_eq!(node.ask(&["FLUSHALL"]), "OK");
+    assert_eq!(node.ask(&["CLUSTER", "RESET", "HARD"]), "OK");
+    assert_ne!(node.name(), name);
+    assert!(node.info().contains("cluster_slots_assigned:0"));
+}
