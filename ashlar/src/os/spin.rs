@@ -5,6 +5,9 @@
 //! nothing has come for [`SPIN_SPAN`]. Where staying awake has not paid several times in a row (rare traffic, or a core
 //! that the other side needs to answer at all) it is left alone, and tried again only once in a while. An idle worker
 //! sleeps and costs nothing.
+//!
+//! Two sides that both sleep find each other asleep every time: the wait of one is then its own waking, the other's, and
+//! the other's work. A span that is shorter than all three never pays, and such a pair stays slow for good.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -15,8 +18,9 @@ use ashlar_wire::time::Instant;
 
 use super::clock;
 
-/// How long a worker stays awake after the last bytes.
-const SPIN_SPAN: Duration = Duration::from_micros(50);
+/// How long a worker stays awake after the last bytes: two wakings (25 to 35 us each in a virtual machine) and the work on
+/// a batch between them.
+const SPIN_SPAN: Duration = Duration::from_micros(100);
 /// After this many vain attempts in a row, a worker sleeps at once.
 const VAIN_MAX: u32 = 8;
 /// Then every so-many-th receipt is another attempt.
