@@ -205,7 +205,7 @@ fn make_directory(root: &Path) -> Result<(), Failure> {
         };
         Failure::world(what, remedy)
     };
-    fs::create_dir_all(root).map_err(|error| usable(&error))?;
+    files::make_directory(root).map_err(|error| usable(&error))?;
     let names = fs::read_dir(root).map_err(|error| usable(&error))?;
     let names: Vec<String> =
         names.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).take(NAMES.len() * 4).collect();

@@ -136,7 +136,11 @@ pub fn read_end(path: &Path) -> io::Result<String> {
 /// # Errors
 /// It cannot be made, or is no directory. Retry safe.
 pub fn make_directory(path: &Path) -> io::Result<()> {
-    fs::create_dir_all(path)
+    fs::create_dir_all(path).map_err(|error| match error.kind() {
+        // What is meant is: something else of that name.
+        io::ErrorKind::AlreadyExists => io::Error::new(io::ErrorKind::NotADirectory, "it is not a directory"),
+        _ => error,
+    })
 }
 
 /// Whether there is something of that name.

@@ -61,9 +61,14 @@ fn port_in_use() {
 fn unusable_data_directory() {
     let scratch = Scratch::new();
     let file = scratch.write("file", "x");
-    check_fails(&["server", "--data", &file], &[], 1, &["cannot use the data directory", "--data"]);
+    check_fails(&["server", "--data", &file], &[], 1, &["cannot use the data directory", "not a directory", "--data"]);
     check_fails(&["server", "--data", "/proc/ashlar"], &[], 1, &["cannot use the data directory", "--data"]);
-    check_fails(&["up", "--data", &file, "--port-base", "1"], &[], 1, &["cannot use the data directory"]);
+    check_fails(
+        &["up", "--data", &file, "--port-base", "1"],
+        &[],
+        1,
+        &["cannot use the data directory", "not a directory"],
+    );
     let foreign = scratch.path("");
     check_fails(&["server", "--data", &foreign], &[], 1, &["is not a data directory of ashlar", "`file`"]);
 }
