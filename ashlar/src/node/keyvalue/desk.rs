@@ -87,6 +87,8 @@ pub struct Duty {
     pub upstream: Option<(String, u16)>,
     /// Until told otherwise it takes no writes, and tells how far its data go then.
     pub is_paused: bool,
+    /// It takes over from its primary by agreement, which waits for how far its data go.
+    pub is_awaited: bool,
     /// How often it was to throw all its data away so far.
     pub purges: u64,
 }

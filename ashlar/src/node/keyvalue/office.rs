@@ -18,6 +18,8 @@ use super::services::Services;
 
 /// How long the bus may take to do what was ordered; the desk waits longer.
 const GOAL_MAX: Duration = Duration::from_secs(4);
+/// A replica that takes over by agreement is looked at closely for so long.
+const AWAITED_MAX: Duration = Duration::from_secs(6);
 /// What the bus refused for being busy is tried again after this.
 const RETRY: Duration = Duration::from_millis(20);
 /// Several changes that come one after another make one map.
@@ -59,6 +61,8 @@ struct File {
     seat: Seat,
     /// How far its data went when the bus was last told.
     offset: Option<u64>,
+    /// Until when it may be taking over by agreement.
+    awaited_until: Option<Instant>,
     purges: u64,
 }
 
@@ -181,7 +185,7 @@ impl Office {
         Posted { seat, order, answer }: Posted,
         chance: &mut dyn FnMut() -> u64,
     ) -> Option<Deed> {
-        let file = self.files.get(seat)?;
+        let file = self.files.get_mut(seat)?;
         let group = file.seat.group;
         let mut pend = |command, goal| {
             self.pending.push(Pending { command, goal, answer: answer.clone(), until: now + GOAL_MAX });
@@ -203,6 +207,8 @@ impl Office {
                 pend(command, Goal::Lacks(group, slots));
             }
             Order::Failover(kind) => {
+                file.awaited_until = Some(now + AWAITED_MAX);
+                self.changed_at = Some(self.changed_at.unwrap_or(now));
                 let how = match kind {
                     FailoverKind::Agreed => How::Agreed,
                     FailoverKind::Forced => How::Forced,
@@ -333,7 +339,8 @@ impl Office {
             let primary = map.own().primary.and_then(|name| map.node(name));
             let upstream = primary.map(|node| (node.place.host.clone(), node.place.port));
             let is_paused = self.paused.contains(&file.seat.group);
-            Duty { seat: file.seat.clone(), map, upstream, is_paused, purges: file.purges }
+            let is_awaited = upstream.is_some() && file.awaited_until.is_some_and(|until| now < until);
+            Duty { seat: file.seat.clone(), map, upstream, is_paused, is_awaited, purges: file.purges }
         });
         self.desk.assign(duties.collect(), core::mem::take(&mut self.done));
     }

@@ -92,13 +92,14 @@ struct Doing {
     upstream: Option<(String, u16)>,
     map: Option<Map>,
     is_paused: bool,
+    is_awaited: bool,
     purges: u64,
 }
 
 impl Doing {
     /// Whether somebody waits for how far the data go.
     fn is_watched(&self) -> bool {
-        self.is_paused || self.upstream.is_some()
+        self.is_paused || self.is_awaited
     }
 
     fn take_up(&mut self, engine: &Engine, duty: Duty, file: &Path) {
@@ -127,6 +128,7 @@ impl Doing {
             engine.set_map(duty.map.clone(), now);
         }
         self.map = Some(duty.map);
+        self.is_awaited = duty.is_awaited;
         if self.is_paused != duty.is_paused {
             self.is_paused = duty.is_paused;
             if self.is_paused {
