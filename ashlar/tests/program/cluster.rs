@@ -30,7 +30,7 @@ impl Node {
         let begin =
             ["kv", "--port", self.port(), "--workers", "1", "--dir", &data, "--save", "", "--appendonly", "yes"];
         let cluster = ["--cluster-enabled", "yes", "--cluster-port", &self.bus_port, "--cluster-node-timeout", "1000"];
-        let more = ["--repl-diskless-sync-delay", "0"];
+        let more = ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "3600", "--appendfsync", "always"];
         let running = Running::start(&[&begin[..], &cluster, &more].concat(), &[]);
         until("a node to answer", || Wire::new(&self.address).is_some_and(|mut wire| wire.ask(&["PING"]) == "PONG"));
         self.running = Some(running);
@@ -106,6 +106,9 @@ fn cluster(primaries: usize) -> Vec<Node> {
     }
     let follows = |node: &Node| node.ask(&["INFO", "replication"]).contains("master_link_status:up");
     until("replicas to follow", || nodes[primaries..].iter().all(follows));
+    // Clients go to replicas that they know of when a primary is lost.
+    let shows_all = |node: &Node| nodes.iter().all(|other| node.ask(&["CLUSTER", "SLOTS"]).contains(&other.name()));
+    until("replicas to be shown to clients", || nodes.iter().all(shows_all));
     nodes
 }
 
@@ -183,7 +186,6 @@ fn a_node_that_starts_again_is_who_it_was() {
     node.start();
     assert_eq!(node.name(), name);
     until("it to serve again", || node.is_up(1));
-    // What the log had within its last second may be gone; who it is and what it owns may not.
     assert_eq!(node.ask(&["CLUSTER", "COUNTKEYSINSLOT", "0"]), "0");
     assert_eq!(
         node.ask(&["CLUSTER", "RESET", "HARD"]),

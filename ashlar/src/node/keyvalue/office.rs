@@ -78,6 +78,8 @@ pub(crate) struct Office {
     pending: Vec<Pending>,
     /// Orders that are done with the next duties.
     done: Vec<Answer>,
+    /// Whoever has ordered that this server leaves its cluster, which the node is about to do.
+    leaving: Vec<Answer>,
     /// Something has changed since then.
     changed_at: Option<Instant>,
     retry_at: Option<Instant>,
@@ -96,6 +98,7 @@ impl Office {
             paused: BTreeSet::new(),
             pending: Vec::new(),
             done: Vec::new(),
+            leaving: Vec::new(),
             changed_at: None,
             retry_at: None,
             told: None,
@@ -229,8 +232,7 @@ impl Office {
                     let tag = hard.then(|| u32::try_from(chance() >> 32).unwrap_or(0));
                     self.begin_anew(seat, GroupId(chance()), tag);
                 }
-                self.told = None;
-                self.done.push(answer);
+                self.leaving.push(answer);
                 return Some(Deed::Leave);
             }
         }
@@ -248,6 +250,7 @@ impl Office {
     /// The bus begins anew, and knows nobody but this server.
     pub(in crate::node) fn begin_alone(&mut self, bus: &mut Bus, now: Instant) {
         self.paused.clear();
+        self.done.append(&mut self.leaving);
         self.told = None;
         self.changed_at = Some(now);
         self.describe(bus, now);

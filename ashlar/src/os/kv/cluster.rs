@@ -141,7 +141,7 @@ impl Doing {
 
     fn report(&self, engine: &Engine) -> Report {
         let offset = engine.position();
-        let place = Place { has_data: offset.is_some_and(|offset| offset > 0), ..place_of(engine) };
+        let place = Place { has_data: offset.is_some(), ..place_of(engine) };
         let needs_all_slots = engine.announcement().needs_all_slots;
         Report { place, offset, is_settled: self.is_paused, needs_all_slots }
     }
