@@ -92,9 +92,8 @@ pub(crate) fn run(
     let is_readonly = order.is_readonly || order.flags.is_some_and(|flags| flags.has(ScriptFlags::NO_WRITES));
     let (keys, arguments) = (call.args.from(3).take(order.keys), call.args.from(3 + order.keys));
     let ended = {
-        let before = call.effects.changes;
         let may_cross = order.flags.is_none_or(|flags| flags.has(ScriptFlags::ALLOW_CROSS_SLOT_KEYS));
-        let mut script = Script { call: &mut *call, is_readonly, may_fill, may_cross, before };
+        let mut script = Script { call: &mut *call, is_readonly, may_fill, may_cross, has_written: false };
         let are_global = order.purpose == Purpose::Scripts;
         machine.run(function, (keys, arguments), are_global, |exchange| script.obey(exchange))
     };
@@ -132,12 +131,13 @@ fn shortened(what: &str) -> &str {
 /// Replies an error that a script threw, with the place where.
 fn reply_error(reply: &mut Reply, error: &mlua::Table, name: &str) -> Result<(), Error> {
     let field = |field: &str| error.get::<Value>(field).ok().and_then(|value| text_of(&value));
-    let mut text = field("err").unwrap_or_default();
+    let mut text = field("err").unwrap_or_else(|| b"ERR unknown error".to_vec());
     if let (Some(source), Some(line)) = (field("source"), field("line")) {
         text.extend_from_slice(format!(" script: {name}, on ").as_bytes());
         text.extend_from_slice(&[source.as_slice(), b":", &line, b"."].concat());
     }
-    let text = String::from_utf8_lossy(&text).into_owned();
+    // One line, and its first word is what is counted.
+    let text = String::from_utf8_lossy(&text).replace(['\r', '\n'], " ");
     if matches!(error.get("ignore_error_stats_update"), Ok(Value::Boolean(true))) {
         reply.error(&text);
         return Ok(());
@@ -153,8 +153,8 @@ struct Script<'s, 'c, 'k> {
     may_fill: bool,
     /// Its keys may be in several slots of a cluster.
     may_cross: bool,
-    /// Changes that were made before it began.
-    before: u64,
+    /// It has called a command that writes: from here on it must not be stopped half-way.
+    has_written: bool,
 }
 
 impl Script<'_, '_, '_> {
@@ -174,6 +174,7 @@ impl Script<'_, '_, '_> {
         match self.admit(args) {
             Ok(ready) => {
                 if ready.spec().flags.has(Flags::WRITE) {
+                    self.has_written = true;
                     self.call.engine.scripts.running.wrote();
                 }
                 let Call { engine, settings, now, .. } = *self.call;
@@ -183,6 +184,11 @@ impl Script<'_, '_, '_> {
             }
             Err(error) => {
                 self.call.engine.count_error(&error);
+                if let Ok(Ready { command, .. }) | Err(NotReady::WrongNumber(command)) =
+                    run::look_up(self.call.engine, args)
+                {
+                    self.call.client.meter.reject(command.number);
+                }
                 reply.error(error.as_str());
             }
         }
@@ -222,12 +228,10 @@ impl Script<'_, '_, '_> {
             return Err(Error::new("ERR Can not execute the command on a stale replica"));
         }
         let is_alone = flags.has(Flags::WRITE) && engine.lacks_replicas(self.call.settings, *now);
-        if is_alone && self.call.effects.changes == self.before {
+        if is_alone && !self.has_written {
             return Err(Error::NO_REPLICAS);
         }
-        // What has changed something already must not stop half-way.
-        let has_written = self.call.effects.changes != self.before;
-        if client.is_memory_full && !self.may_fill && !has_written && flags.has(Flags::DENYOOM) {
+        if client.is_memory_full && !self.may_fill && !self.has_written && flags.has(Flags::DENYOOM) {
             return Err(Error::MEMORY_FULL);
         }
         if let Some(cluster) = engine.cluster() {

@@ -327,3 +327,40 @@ fn touch_counts_in_scripts_of_clients_that_leave_no_trace() {
     talk.say(0, "EVAL \"redis.call('touch', 'none') return redis.call('get', 'k')\" 0");
     assert_eq!(talk.say(0, "OBJECT IDLETIME k"), "3");
 }
+
+/// An engine with more in it than it may have.
+fn full() -> Talk {
+    let mut talk = Talk::new();
+    for number in 0..100 {
+        talk.say(0, &format!("SET {number} {}", "x".repeat(20)));
+    }
+    talk.tick();
+    talk.say(0, "CONFIG SET maxmemory 1");
+    talk.say(0, "CONFIG RESETSTAT");
+    talk
+}
+
+#[test]
+fn a_script_that_writes_is_not_stopped_when_memory_is_full() {
+    let mut talk = full();
+    let refused = talk.say(0, "EVAL \"redis.call('get', KEYS[1]) return redis.call('set', KEYS[1], 'a')\" 1 foo");
+    assert!(refused.starts_with("(error) OOM command not allowed"), "{refused}");
+    let done = talk.say(0, "EVAL \"redis.call('del', KEYS[1]) return redis.call('set', KEYS[1], 'a')\" 1 foo");
+    assert_eq!(done, "OK");
+    assert_eq!(talk.say(0, "GET foo"), "\"a\"");
+}
+
+#[test]
+fn what_scripts_are_refused_is_counted() {
+    let mut talk = full();
+    talk.say(0, "EVAL \"return redis.pcall('set', 'x', 'y')\" 0");
+    assert!(
+        talk.say(0, "INFO commandstats").contains("cmdstat_set:calls=0,usec=0,usec_per_call=0.00,rejected_calls=1")
+    );
+    talk.say(0, "CONFIG RESETSTAT");
+    talk.say(0, r#"EVAL "error(redis.error_reply('-ERR\r\n-ERR FAKE'))" 0"#);
+    let errors = talk.say(0, "INFO errorstats");
+    assert!(errors.contains("errorstat_ERR:count=1"), "{errors}");
+    let thrown = talk.say(0, "EVAL \"error({})\" 0");
+    assert!(thrown.starts_with("(error) ERR unknown error script: "), "{thrown}");
+}
