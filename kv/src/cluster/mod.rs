@@ -1,7 +1,7 @@
 //! The cluster, as one node's engine knows it: who owns which slot, where to send a client, and how to ask for changes.
 //!
 //! The engine decides nothing here. Whoever runs it gives it a [`Map`], a value, each time something has changed, and takes
-//! [`Order`]s through [`Control`]. An engine without a cluster has none of this: it owns every slot.
+//! [`Order`](control::Order)s through [`Control`]. An engine without a cluster has none of this: it owns every slot.
 //!
 //! In reading order: [`map`] (nodes, slots, one view of both), [`control`] (what clients may ask of the cluster), `route` (whether
 //! a call may run here, and what a client is told if not), `moves` (slots on their way from one node to another).

@@ -175,7 +175,7 @@ impl Desk {
         self.wake_office();
     }
 
-    /// Waits for duties, `span` at most. Whoever gets them calls [`Desk::done`] with the answers.
+    /// Waits for duties, `span` at most. Whoever gets them calls [`Answers::done`].
     pub fn wait(&self, span: Duration) -> Wakened {
         let papers = self.lock();
         let waited = self.service.wait_timeout_while(papers, span, |papers| papers.duties.is_none() && !papers.is_over);

@@ -1,7 +1,7 @@
 //! The key-value engines of this server as nodes of the cluster: what the bus decides becomes maps and roles of engines, and what
 //! clients order becomes commands of the bus.
 //!
-//! Two sides meet at the [`Desk`]. On the control thread [`office`] looks at the bus and puts down what each engine is to be: a
+//! Two sides meet at the [`Desk`]. On the control thread `office` looks at the bus and puts down what each engine is to be: a
 //! [`Duty`](desk::Duty). A thread of the key-value service takes it from there and has the engine do it, which may take as long as a
 //! slow script holds keys; it tells back how far the data go. Clients' orders lie at the desk too, until the office has dealt with them.
 //!

@@ -2,7 +2,7 @@
 //!
 //! The bus listens beside the engine, at `cluster-port` or ten thousand above the engine's port. `cluster-config-file` names the
 //! directory of what the server must not forget; it is made at the first start. What the office puts down at the desk is done by a
-//! thread of its own, [`Seating::attend`], because an engine may take long to change its part: a script may hold its keys.
+//! thread of its own, `Seating::attend`, because an engine may take long to change its part: a script may hold its keys.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
