@@ -82,8 +82,10 @@ impl Replica {
     }
 
     fn hear(&mut self, bytes: &[u8], step: usize) {
+        // What follows what broke the link was not said on the next one.
+        let links = self.links;
         for piece in bytes.chunks(step.max(1)) {
-            if self.is_up {
+            if self.is_up && self.links == links {
                 self.follower.handle_bytes(piece, self.now());
                 self.go_on();
             }
