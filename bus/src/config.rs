@@ -70,6 +70,9 @@ pub struct Config {
     pub migrates: bool,
     /// Whether this member stands for election.
     pub stands: bool,
+    /// Whether this member, as long as it knows nobody and never had voters, chooses itself as the only one. Whoever joins a cluster
+    /// waits for that cluster's voters.
+    pub founds: bool,
     /// Whether a single slot without an owner stops all service.
     pub require_full_coverage: bool,
     /// Whether reads are served while the cluster is down.
@@ -119,6 +122,7 @@ impl Default for Config {
             migration_barrier: 1,
             migrates: true,
             stands: true,
+            founds: true,
             require_full_coverage: true,
             allow_reads_when_down: false,
             packet_bytes_max: 8 * 1024,

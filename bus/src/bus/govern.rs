@@ -220,6 +220,10 @@ impl Bus {
         {
             return;
         }
+        if known.is_none() && !self.config.founds && self.members.iter().nth(1).is_none() {
+            // Meeting somebody is a change, which is looked at.
+            return;
+        }
         let lives = |id: &ServerId| self.members.get(*id).is_some_and(|member| !member.life.failed);
         let first = match known {
             Some(set) => set.voters.iter().copied().find(lives),

@@ -176,6 +176,18 @@ fn voters_choose_themselves_where_nobody_tells() {
 }
 
 #[test]
+fn who_joins_is_no_cluster_of_its_own_before() {
+    let mut net = Net::with(1, Config { founds: false, ..Config::default() });
+    net.run(20_000);
+    assert_eq!(net.bus(1).voters().voters, [], "it waits for those of the cluster");
+    net.start(2);
+    net.introduce();
+    net.run_until(8_000, "voters are chosen once it is not alone", |net| {
+        net.running().iter().all(|number| net.bus(*number).voters().voters.len() == 1) && net.agrees()
+    });
+}
+
+#[test]
 fn a_choice_that_too_many_voters_passed_by_is_made_again() {
     use crate::voters::{Origin, VoterSet};
     let mut net = Net::new(5);
