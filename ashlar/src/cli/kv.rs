@@ -1,20 +1,27 @@
-//! `ashlar kv`: the key-value engine alone, in the foreground.
+//! `ashlar kv`: the key-value engine alone, in the foreground; and looking after the engines of a cluster.
 
+mod balance;
 mod doors;
+pub(super) mod picture;
+pub(super) mod rebalance;
+mod status;
 pub(super) mod valkey;
 
 use std::path::PathBuf;
 
+use self::picture::Asker;
 use self::valkey::Configuration;
 use crate::failure::Failure;
-use crate::os::{kv, logs, process};
+use crate::os::{self, kv, logs, process};
 
 /// Run the key-value engine alone: one server that any Redis or Valkey client can use.
 ///
 /// Data is in memory, with a dump now and then (`save`), and an append log if that is switched on (`appendonly yes`).
 #[derive(Debug, clap::Args)]
-#[command(args_override_self = true)]
+#[command(args_override_self = true, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub struct Arguments {
+    #[command(subcommand)]
+    care: Option<Care>,
     #[command(flatten)]
     doors: doors::DoorArguments,
     /// Threads that serve clients; one for each core unless given
@@ -32,6 +39,66 @@ pub struct Arguments {
     /// Settings by the names of Valkey's configuration, after all other options: `--appendonly yes --save 60 1`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "--NAME VALUE")]
     settings: Vec<String>,
+}
+
+/// Looking after the engines of a cluster.
+#[derive(Debug, clap::Subcommand)]
+enum Care {
+    /// Show a cluster's replica groups: who serves which slots, who follows whom and how far behind
+    Status {
+        /// Print it as JSON
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        asked: AskedEngine,
+    },
+    /// Give every slot an owner, every primary a replica on another server, and owners as many slots as each other
+    ///
+    /// Slots move while they are served. Safe to break off and to run again; where all is well it changes nothing.
+    Rebalance {
+        #[command(flatten)]
+        asked: AskedEngine,
+    },
+}
+
+/// The engine to ask.
+#[derive(Debug, clap::Args)]
+struct AskedEngine {
+    /// An engine of the cluster; it names the others. Engines with a password need it in `ASHLAR_KV_PASSWORD`
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:6379")]
+    addr: String,
+}
+
+impl AskedEngine {
+    fn asker(&self) -> Asker {
+        Asker::new(vec![self.addr.clone()], std::env::var("ASHLAR_KV_PASSWORD").ok())
+    }
+}
+
+impl Care {
+    fn run(&self) -> Result<(), Failure> {
+        os::block_on(async {
+            match self {
+                Self::Status { json, asked } => {
+                    let told = status::ask(&mut asked.asker()).await.map_err(|why| {
+                        Failure::world(
+                            why,
+                            "name an engine of a cluster with --addr HOST:PORT (`ashlar up` starts some)",
+                        )
+                    })?;
+                    let shown =
+                        if *json { serde_json::to_string_pretty(&told).ok() } else { Some(status::text(&told)) };
+                    super::say(&shown.unwrap_or_default());
+                }
+                Self::Rebalance { asked } => {
+                    rebalance::run(&mut asked.asker(), None, &mut |line| super::say(line)).await?;
+                    super::say("the cluster is as it should be, as far as those that answer can see to it");
+                }
+            }
+            Ok(())
+        })
+        .map_err(|error| super::no_runtime(&error))?
+    }
 }
 
 /// Settings from words: a name after two dashes, and the words behind it up to the next.
@@ -52,6 +119,9 @@ fn read_settings(words: &[String]) -> Result<Vec<(String, String)>, Failure> {
 }
 
 pub(super) fn run(arguments: &Arguments, configuration: Configuration) -> Result<(), Failure> {
+    if let Some(care) = &arguments.care {
+        return care.run();
+    }
     logs::start("info", false);
     if let Some(file) = &arguments.config {
         // It was taken out where it could be read.

@@ -11,7 +11,10 @@ use std::time::Duration;
 use ashlar_wire::time::Instant;
 
 use super::asking::{ask, short};
+use super::kv::picture::Asker;
+use super::kv::rebalance;
 use super::{no_runtime, note, say, table};
+use crate::config::REPLICA_STEP;
 use crate::failure::Failure;
 use crate::node::status::ServerStatus;
 use crate::os::fleet::{Event, Fleet, SERVERS_MAX};
@@ -27,7 +30,7 @@ const RESTART_PAUSE: Duration = Duration::from_secs(5);
 
 /// Silence after which the servers suspect each other: on one machine a short one does, and a server that was killed is
 /// found to have failed before it is started again.
-const MEMBER_TIMEOUT_MS: u32 = 3_000;
+const MEMBER_TIMEOUT_MS: u32 = 2_000;
 
 /// How long the mesh may take to form.
 const MESH_MAX: Duration = Duration::from_secs(60);
@@ -40,6 +43,7 @@ const END_MAX: Duration = Duration::from_secs(15);
 
 /// The flags that a taken port of a key-value engine is about.
 const KV: Listen = Listen { port_flags: "--kv-port (0 for none)", ..Listen::SERVER };
+const KV_REPLICA: Listen = Listen { port_flags: "--kv-replica-port", ..Listen::SERVER };
 
 /// Lines of a dead server's log that are shown.
 const LOG_LINES_MAX: usize = 5;
@@ -59,6 +63,10 @@ pub struct Arguments {
     /// Port of the first server's key-value engine; the others take the ports after it; 0 for none
     #[arg(long, value_name = "PORT", default_value_t = 6379, value_parser = clap::value_parser!(u16).range(0..=65000))]
     kv_port: u16,
+    /// Port of the first server's second key-value engine, a replica of another server's; the others take the ports after it [default:
+    /// the port of --kv-port, plus 100]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..=65000))]
+    kv_replica_port: Option<u16>,
     /// Encrypt what servers say to each other
     #[arg(long, value_name = "on|off", default_value = "on", value_parser = ["on", "off"])]
     tls: String,
@@ -71,8 +79,8 @@ pub struct Arguments {
 #[derive(Debug)]
 struct Place {
     address: String,
-    /// Where its key-value engine is, if it has one.
-    kv: Option<String>,
+    /// Where its key-value engines are, if it has some: the first and the second.
+    kv: Option<[String; 2]>,
     data: PathBuf,
     log: PathBuf,
     arguments: Vec<OsString>,
@@ -86,8 +94,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut places = places(arguments, count)?;
     for place in &places {
         check_free(&place.address, Listen::SERVER, "is another `ashlar up` running?")?;
-        if let Some(kv) = &place.kv {
-            check_free(kv, KV, "is a Redis or Valkey server, or another `ashlar up`, running?")?;
+        for (kv, how) in place.kv.iter().flat_map(|places| places.iter().zip([KV, KV_REPLICA])) {
+            check_free(kv, how, "is a Redis or Valkey server, or another `ashlar up`, running?")?;
         }
     }
     datadir::make_secret(&arguments.data.join("cluster.secret"))?;
@@ -130,8 +138,14 @@ fn name(number: usize) -> String {
 }
 
 fn places(arguments: &Arguments, count: usize) -> Result<Vec<Place>, Failure> {
-    for (first, flag) in [(arguments.port_base, "--port-base"), (arguments.kv_port, "--kv-port")] {
-        let last = usize::from(first) + count - 1;
+    let above = usize::from(arguments.kv_port) + REPLICA_STEP as usize;
+    let replica_port = arguments.kv_replica_port.map_or(above, usize::from);
+    for (first, flag) in [
+        (usize::from(arguments.port_base), "--port-base"),
+        (usize::from(arguments.kv_port), "--kv-port"),
+        (replica_port, "--kv-replica-port"),
+    ] {
+        let last = first + count - 1;
         if u16::try_from(last).is_err() {
             let what = format!("there is no port {last} for the last of {count} servers");
             return Err(Failure::usage(what, format!("choose a smaller {flag}")));
@@ -142,6 +156,7 @@ fn places(arguments: &Arguments, count: usize) -> Result<Vec<Place>, Failure> {
     let place = |index: usize| {
         let address = format!("127.0.0.1:{}", usize::from(arguments.port_base) + index);
         let kv_port = if arguments.kv_port == 0 { 0 } else { usize::from(arguments.kv_port) + index };
+        let replica_port = if arguments.kv_port == 0 { 0 } else { replica_port + index };
         let data = arguments.data.join(name(index + 1));
         let log = arguments.data.join(format!("{}.log", name(index + 1)));
         let mut words: Vec<OsString> = vec!["server".into(), "--data".into(), data.clone().into()];
@@ -149,6 +164,7 @@ fn places(arguments: &Arguments, count: usize) -> Result<Vec<Place>, Failure> {
         for (flag, value) in [
             ("--listen", address.clone().into()),
             ("--kv-port", kv_port.to_string().into()),
+            ("--kv-replica-port", replica_port.to_string().into()),
             ("--secret-file", secret.into_os_string()),
             ("--tls", arguments.tls.clone().into()),
             ("--workers", workers.to_string().into()),
@@ -159,7 +175,7 @@ fn places(arguments: &Arguments, count: usize) -> Result<Vec<Place>, Failure> {
         if index > 0 {
             words.extend(["--join".into(), first.clone().into()]);
         }
-        let kv = (kv_port > 0).then(|| format!("127.0.0.1:{kv_port}"));
+        let kv = (kv_port > 0).then(|| [kv_port, replica_port].map(|port| format!("127.0.0.1:{port}")));
         Place { address, kv, data, log, arguments: words, pid: 0, restart: None }
     };
     Ok((0..count).map(place).collect())
@@ -172,6 +188,9 @@ async fn live(arguments: &Arguments, places: &mut [Place], fleet: &mut Fleet) ->
         start(fleet, index, place)?;
     }
     let Some(statuses) = until_complete(places, fleet).await? else { return Ok(()) };
+    if !arrange(places, fleet).await? {
+        return Ok(());
+    }
     let took = u64::try_from(clock::now().saturating_since(begin).as_millis()).unwrap_or(u64::MAX);
     say(&greeting(arguments, places, &statuses, took));
     watch(places, fleet).await;
@@ -212,6 +231,26 @@ async fn until_complete(places: &[Place], fleet: &mut Fleet) -> Result<Option<Ve
     }
 }
 
+/// Makes one cluster of the key-value engines, unless somebody wants an end before. That something is amiss there ends nothing: it is
+/// told, and can be put right while the servers run.
+async fn arrange(places: &[Place], fleet: &mut Fleet) -> Result<bool, Failure> {
+    let entries: Vec<String> = places.iter().flat_map(|place| place.kv.clone()).flatten().collect();
+    if entries.is_empty() {
+        return Ok(true);
+    }
+    let expected = entries.len();
+    let mut asker = Asker::new(entries, std::env::var("ASHLAR_KV_PASSWORD").ok());
+    match fleet.beside(rebalance::run(&mut asker, Some(expected), &mut |line| say(line))).await {
+        Ok(Ok(_)) => Ok(true),
+        Ok(Err(failure)) => {
+            note(&format!("ashlar: {failure}"));
+            Ok(true)
+        }
+        Err(Event::Ended { place, status }) => Err(died_early(&places[place], place, &status)),
+        Err(Event::Signal(_) | Event::Due) => Ok(false),
+    }
+}
+
 async fn server_status(place: &Place) -> Option<ServerStatus> {
     let target = Target { address: place.address.clone(), ..Target::default() };
     let body = ask(&target, "/v1/status").await.ok()?;
@@ -234,8 +273,8 @@ fn last_lines(log: &Path) -> String {
 fn greeting(arguments: &Arguments, places: &[Place], statuses: &[ServerStatus], took_ms: u64) -> String {
     let rows = places.iter().zip(statuses).map(|(place, status)| {
         let server = short(Some(&status.server));
-        let kv = place.kv.clone().unwrap_or_else(|| "-".into());
-        vec![server, place.pid.to_string(), place.address.clone(), kv, place.data.display().to_string()]
+        let [kv, replica] = place.kv.clone().unwrap_or_else(|| ["-".into(), "-".into()]);
+        vec![server, place.pid.to_string(), place.address.clone(), kv, replica, place.data.display().to_string()]
     });
     let rows: Vec<Vec<String>> = rows.collect();
     let (count, last) = (places.len(), places.last().map_or(0, |place| place.pid));
@@ -243,7 +282,11 @@ fn greeting(arguments: &Arguments, places: &[Place], statuses: &[ServerStatus], 
     let links = if arguments.tls == "on" { "encrypted" } else { "plain, with checksums" };
     let redis = match arguments.kv_port {
         0 => String::new(),
-        port => format!("redis-cli -p {port} set greeting hello   (each server has keys of its own)\n  "),
+        port => {
+            let addr = if port == 6379 { String::new() } else { format!(" --addr 127.0.0.1:{port}") };
+            let alone = if count == 1 { "   (one server: nobody keeps a replica)" } else { "" };
+            format!("redis-cli -c -p {port} set greeting hello\n  ashlar kv status{addr}{alone}\n  ")
+        }
     };
     format!(
         "ashlar is up: {count} servers, connected each to each ({links}) after {}\n\n{}\n\n\
@@ -253,7 +296,7 @@ fn greeting(arguments: &Arguments, places: &[Place], statuses: &[ServerStatus], 
          {redis}kill -9 {last}\n\n\
          A server that dies is started again after {} s. Ctrl-C stops all; the data stays in {}.\n",
         table::span(took_ms),
-        table::text(&["server", "pid", "address", "key-value", "data"], &rows),
+        table::text(&["server", "pid", "address", "key-value", "replicas", "data"], &rows),
         places[0].address,
         RESTART_PAUSE.as_secs(),
         arguments.data.display(),

@@ -249,7 +249,14 @@ pub const KEYS: &[Key] = &[
         kind: Kind::Number { min: 0, max: 65_535 },
         fallback: Fallback::Fixed("6379"),
         help: "Port for Redis and Valkey clients; 0 for none",
-        details: "The key-value engine behind it is this server's own: what is written here is on no other server yet. Its dumps lie in `kv` in the data directory. `port_base` does not move this port.",
+        details: "The server's first key-value engine is behind it, a primary as a rule: it serves a part of the cluster's slots once `ashlar kv rebalance` has given it one. Its log lies in `kv` in the data directory. `port_base` does not move this port.",
+    },
+    Key {
+        name: "kv_replica_port",
+        kind: Kind::Number { min: 0, max: 65_535 },
+        fallback: Fallback::Computed("the port of `kv_port`, plus 100"),
+        help: "Port of this server's second key-value engine, a replica of another server's; 0 for none",
+        details: "It keeps what the first engine of another server has, and takes over if that server is lost. Its log lies in `kv-replica` in the data directory. Without `kv_port` there is none; a server that has none keeps no replica for others.",
     },
     Key {
         name: "kv_bind",

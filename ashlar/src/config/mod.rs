@@ -22,10 +22,11 @@ use keys::{Fallback, KEYS, Key, Value};
 
 /// Environment variables that are not keys of the table: where the file is, what is too secret for one, and what is for
 /// one command only.
-pub const SECRET_VARIABLES: [(&str, &str); 4] = [
+pub const SECRET_VARIABLES: [(&str, &str); 5] = [
     ("ASHLAR_CONFIG", "The configuration file, as with `--config`."),
     ("ASHLAR_SECRET", "The cluster's secret itself; stronger than `secret_file`."),
     ("ASHLAR_ADMIN_TOKEN", "The token for the admin API of a server on another machine."),
+    ("ASHLAR_KV_PASSWORD", "The password of the key-value engines, for `ashlar kv status` and `ashlar kv rebalance`."),
     ("ASHLAR_ERASURE_KERNEL", "The instruction set of `ashlar bench erasure`, as with `--kernel`."),
 ];
 
@@ -97,6 +98,8 @@ pub struct Config {
     pub join_timeout: Option<Duration>,
     /// Where Redis and Valkey clients connect; `None` is nowhere.
     pub kv: Option<SocketAddr>,
+    /// The same of the second engine, which is a replica of another server's as a rule; `None` without the first.
+    pub kv_replica: Option<SocketAddr>,
     /// Whether connections between servers are encrypted.
     pub tls: bool,
     /// Where the cluster's secret is, if not in the data directory.
@@ -149,8 +152,28 @@ pub fn resolve(texts: Texts<'_>) -> Result<Config, Vec<Problem>> {
         let what = format!("missing: others cannot reach {}; say under which HOST:PORT they can", config.listen.ip());
         problems.push(Problem { place: "advertise".into(), what });
     }
+    problems.extend(check_replica_port(&config, &values));
     if problems.is_empty() { Ok(config) } else { Err(problems) }
 }
+
+/// The second engine has a port of its own.
+fn check_replica_port(config: &Config, values: &Values) -> Option<Problem> {
+    let kv = config.kv?;
+    let is_given = values.contains_key("kv_replica_port");
+    let what = match config.kv_replica {
+        Some(replica) if replica == kv => {
+            format!("port {} is taken by kv_port: the two engines need a port each", kv.port())
+        }
+        None if !is_given => {
+            format!("missing: there is no port {} above kv_port; give one, or 0", u32::from(kv.port()) + REPLICA_STEP)
+        }
+        _ => return None,
+    };
+    Some(Problem { place: "kv_replica_port".into(), what })
+}
+
+/// How far the second engine's port is from the first one's, unless something else is said.
+pub const REPLICA_STEP: u32 = 100;
 
 /// All problems as one failure of a command.
 #[must_use]
@@ -228,6 +251,13 @@ impl Reader<'_> {
         Some(SocketAddr::new(self.text("kv_bind")?.parse().ok()?, port))
     }
 
+    fn kv_replica(&self) -> Option<SocketAddr> {
+        let kv = self.kv()?;
+        let above = || u64::from(u32::from(kv.port()) + REPLICA_STEP);
+        let port = u16::try_from(self.number("kv_replica_port").unwrap_or_else(above)).ok()?;
+        (port > 0).then(|| SocketAddr::new(kv.ip(), port))
+    }
+
     fn config(&self) -> Config {
         let port = self.number("port_base").and_then(|port| u16::try_from(port).ok()).unwrap_or_default();
         let local = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
@@ -243,6 +273,7 @@ impl Reader<'_> {
             join,
             join_timeout: (join_timeout_s > 0).then(|| Duration::from_secs(join_timeout_s)),
             kv: self.kv(),
+            kv_replica: self.kv_replica(),
             tls: matches!(self.0.get("tls"), Some((Value::Switch(true), _))),
             secret_file: self.text("secret_file").map(PathBuf::from),
             zone: self.text("zone").unwrap_or_default(),

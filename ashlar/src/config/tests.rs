@@ -31,6 +31,7 @@ fn defaults() {
         join: Vec::new(),
         join_timeout: Some(Duration::from_secs(30)),
         kv: Some("127.0.0.1:6379".parse().expect("an address")),
+        kv_replica: Some("127.0.0.1:6479".parse().expect("an address")),
         tls: true,
         secret_file: None,
         zone: String::new(),
@@ -75,7 +76,17 @@ fn key_value_port_and_address() {
     let config = read("data = \"d\"\nkv_port = 7000\nkv_bind = \"::1\"\nport_base = 9100", &[], &[]).expect("right");
     assert_eq!(config.kv.map(|address| address.to_string()).as_deref(), Some("[::1]:7000"));
     let config = read("data = \"d\"", &[], &[("kv_port", "0")]).expect("right");
-    assert_eq!(config.kv, None);
+    assert_eq!((config.kv, config.kv_replica), (None, None));
+    let replica = |flags: &[(&str, &str)]| {
+        read("data = \"d\"", &[], flags).map(|config| config.kv_replica.map(|address| address.port()))
+    };
+    assert_eq!(replica(&[("kv_port", "7000")]), Ok(Some(7_100)), "above the first engine's");
+    assert_eq!(replica(&[("kv_port", "7000"), ("kv_replica_port", "9")]), Ok(Some(9)));
+    assert_eq!(replica(&[("kv_port", "7000"), ("kv_replica_port", "0")]), Ok(None));
+    for flags in [&[("kv_port", "65500")][..], &[("kv_port", "7000"), ("kv_replica_port", "7000")]] {
+        let problems = replica(flags).expect_err("there is no such port");
+        assert!(problems[0].starts_with("kv_replica_port: "), "{problems:?}");
+    }
 }
 
 #[test]

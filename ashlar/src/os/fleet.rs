@@ -96,6 +96,17 @@ impl Fleet {
         }
     }
 
+    /// What `work` gives, or what has happened before it was done.
+    ///
+    /// # Errors
+    /// The event; the work was dropped where it was.
+    pub async fn beside<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Event> {
+        tokio::select! {
+            done = work => Ok(done),
+            event = self.next(None) => Err(event),
+        }
+    }
+
     /// What happens next, or [`Event::Due`] at `due`. Cancel-safe.
     pub async fn next(&mut self, due: Option<Instant>) -> Event {
         let pause = clock::sleep_until(due.unwrap_or(Instant::NEVER));

@@ -1,5 +1,6 @@
-//! The key-value engine alone: listeners, workers, signals.
+//! Key-value engines, one alone or those of a server: listeners, workers, signals.
 
+pub mod caller;
 pub mod cluster;
 pub mod doors;
 mod folder;
@@ -11,8 +12,8 @@ mod persistence;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
-use std::thread;
 use std::time::Duration;
+use std::{iter, slice, thread};
 
 use ashlar_kv::{Allocator, Engine, EngineConfig};
 use tokio::runtime::{Builder, Handle, RuntimeFlavor};
@@ -26,7 +27,6 @@ use super::signals::Signals;
 use super::{cache, clock, heap, process, random, rdb};
 use crate::failure::Failure;
 use crate::front::resp::{self, Service};
-use crate::node::keyvalue::Desk;
 use cluster::Seating;
 use doors::{Doors, Listening, Open, SocketFile};
 use host::ProcessHost;
@@ -70,7 +70,7 @@ pub fn run(plan: &Plan, started: impl FnOnce(&[Listening])) -> Result<(), Failur
         tracing::warn!(%error, "the limit of open files stays as it is");
     }
     let control = Builder::new_current_thread().enable_all().build().map_err(|error| cannot_start(&error))?;
-    let serving = Serving::start(plan)?;
+    let serving = Serving::start(slice::from_ref(plan))?;
     let result = control.block_on(async {
         let mut signals = Signals::new().map_err(|error| cannot_start(&error))?;
         started(&serving.listening);
@@ -84,26 +84,106 @@ pub fn run(plan: &Plan, started: impl FnOnce(&[Listening])) -> Result<(), Failur
     result.and(serving.stop())
 }
 
-/// An engine that serves, on threads of its own.
+/// Engines that serve, on threads of their own, which they share.
 #[derive(Debug)]
 pub struct Serving {
-    /// The doors that are open.
+    /// The doors that are open, engine by engine.
     pub listening: Vec<Listening>,
-    engine: Arc<Engine>,
     stop: watch::Sender<bool>,
     threads: Vec<thread::JoinHandle<()>>,
-    desk: Option<Arc<Desk>>,
+    engines: Vec<Running>,
+}
+
+/// One engine.
+#[derive(Debug)]
+struct Running {
+    engine: Arc<Engine>,
+    seating: Option<Seating>,
     persistence: Persistence,
     _file: Option<SocketFile>,
 }
 
+/// One engine that is ready to serve, where it listens, and each worker's doors.
+type Begun = (Running, Vec<Listening>, Vec<UnboundedReceiver<Opened>>);
+
+/// What a worker gets of an engine: its service, and the doors that open.
+type Post = (Service, UnboundedReceiver<Opened>);
+
 impl Serving {
-    /// Reads what is on files, opens the doors and serves.
+    /// Reads what is on files, opens the doors and serves: one engine for each plan, all of which have the same number of threads. Each
+    /// thread serves clients of all engines.
     ///
     /// # Errors
     /// Files cannot be read, an address is taken, or the operating system gives no threads. Retry safe once the cause is gone.
-    pub fn start(plan: &Plan) -> Result<Self, Failure> {
-        let workers = plan.workers.max(1);
+    pub fn start(plans: &[Plan]) -> Result<Self, Failure> {
+        let workers = plans.iter().map(|plan| plan.workers).max().unwrap_or(1).max(1);
+        let (stop, stopped) = watch::channel(false);
+        let mut serving = Self { listening: Vec::new(), stop, threads: Vec::new(), engines: Vec::new() };
+        let mut posts: Vec<Vec<Post>> = iter::repeat_with(Vec::new).take(workers).collect();
+        for plan in plans {
+            let (running, listening, doors) = Running::start(plan, workers)?;
+            for (worker, (doors, posts)) in doors.into_iter().zip(&mut posts).enumerate() {
+                let (engine, released) = (Arc::clone(&running.engine), running.persistence.released());
+                posts.push((Service { engine, released, worker }, doors));
+            }
+            serving.listening.extend(listening);
+            serving.engines.push(running);
+        }
+        for (index, posts) in posts.into_iter().enumerate() {
+            let stopped = stopped.clone();
+            serving.spawn(format!("kv-{index}-wait"), move || work(index, posts, &stopped))?;
+        }
+        for number in 0..serving.engines.len() {
+            let Running { engine, seating, .. } = &serving.engines[number];
+            let (engine, seating) = (Arc::clone(engine), seating.clone());
+            let (follower, ending) = (Arc::clone(&engine), stopped.clone());
+            serving.spawn("kv-link".into(), move || following::keep(follower, &ending))?;
+            if let Some(seating) = seating {
+                let engine = Arc::clone(&engine);
+                serving.spawn("kv-cluster".into(), move || seating.attend(&engine))?;
+            }
+            let stopped = stopped.clone();
+            serving.spawn("kv-tick".into(), move || tick(&engine, stopped))?;
+        }
+        Ok(serving)
+    }
+
+    fn spawn(&mut self, name: String, body: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+        let thread = thread::Builder::new().name(name).spawn(body).map_err(|error| cannot_start(&error))?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Completes when a client of any engine wants the process to end.
+    pub fn until_shutdown(&self) -> impl Future<Output = ()> + use<> {
+        let engines: Vec<Arc<Engine>> = self.engines.iter().map(|running| Arc::clone(&running.engine)).collect();
+        async move {
+            while engines.iter().all(|engine| engine.wants_stop().is_none()) {
+                clock::sleep(TICK).await;
+            }
+        }
+    }
+
+    /// Serves nobody any more, and writes what is left to files.
+    ///
+    /// # Errors
+    /// Something is not on files that should be.
+    pub fn stop(self) -> Result<(), Failure> {
+        self.stop.send_replace(true);
+        self.engines.iter().filter_map(|running| running.seating.as_ref()).for_each(|seating| seating.desk.close());
+        for thread in self.threads {
+            // A worker that panicked has ended the process already.
+            thread.join().ok();
+        }
+        let wanted = self.engines.iter().find_map(|running| running.engine.wants_stop()).flatten();
+        let stopped: Vec<_> = self.engines.into_iter().map(|running| running.persistence.stop(wanted)).collect();
+        stopped.into_iter().collect()
+    }
+}
+
+impl Running {
+    /// Reads what is on files and opens the doors, for so many threads.
+    fn start(plan: &Plan, workers: usize) -> Result<Begun, Failure> {
         let shards = (workers * SHARDS_PER_WORKER).next_power_of_two().min(1 << 10);
         let config = EngineConfig { secret: random::bytes(), shards, databases: plan.databases };
         let engine =
@@ -128,63 +208,7 @@ impl Serving {
         }
         let (doorman, doors) = Doorman::new(doors);
         engine.set_network(Box::new(doorman));
-        let (stop, stopped) = watch::channel(false);
-        let mut serving = Self {
-            listening,
-            engine: Arc::clone(&engine),
-            stop,
-            threads: Vec::with_capacity(workers + 2),
-            desk: None,
-            persistence,
-            _file: file,
-        };
-        for (index, doors) in doors.into_iter().enumerate() {
-            let service =
-                Service { engine: Arc::clone(&engine), released: serving.persistence.released(), worker: index };
-            let stopped = stopped.clone();
-            serving.spawn(format!("kv-{index}-wait"), move || work(index, &service, doors, &stopped))?;
-        }
-        let (follower, ending) = (Arc::clone(&engine), stopped.clone());
-        serving.spawn("kv-link".into(), move || following::keep(follower, &ending))?;
-        if let Some(seating) = &plan.seating {
-            let (seating, engine) = (seating.clone(), Arc::clone(&engine));
-            serving.desk = Some(Arc::clone(&seating.desk));
-            serving.spawn("kv-cluster".into(), move || seating.attend(&engine))?;
-        }
-        serving.spawn("kv-tick".into(), move || tick(&engine, stopped))?;
-        Ok(serving)
-    }
-
-    fn spawn(&mut self, name: String, body: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
-        let thread = thread::Builder::new().name(name).spawn(body).map_err(|error| cannot_start(&error))?;
-        self.threads.push(thread);
-        Ok(())
-    }
-
-    /// Completes when a client wants the process to end.
-    pub fn until_shutdown(&self) -> impl Future<Output = ()> + use<> {
-        let engine = Arc::clone(&self.engine);
-        async move {
-            while engine.wants_stop().is_none() {
-                clock::sleep(TICK).await;
-            }
-        }
-    }
-
-    /// Serves nobody any more, and writes what is left to files.
-    ///
-    /// # Errors
-    /// Something is not on files that should be.
-    pub fn stop(self) -> Result<(), Failure> {
-        self.stop.send_replace(true);
-        if let Some(desk) = &self.desk {
-            desk.close();
-        }
-        for thread in self.threads {
-            // A worker that panicked has ended the process already.
-            thread.join().ok();
-        }
-        self.persistence.stop(self.engine.wants_stop().flatten())
+        Ok((Self { engine, seating: plan.seating.clone(), persistence, _file: file }, listening, doors))
     }
 }
 
@@ -255,11 +279,18 @@ fn count_memory(engine: &Engine) {
 }
 
 /// The life of one worker. Its tasks run on a thread of their own, which can hand them to another: see [`give_way`].
-fn work(index: usize, service: &Service, doors: UnboundedReceiver<Opened>, stopped: &watch::Receiver<bool>) {
+fn work(index: usize, posts: Vec<Post>, stopped: &watch::Receiver<bool>) {
     let name = format!("kv-{index}");
     let served = Builder::new_multi_thread().worker_threads(1).thread_name(name).enable_all().build();
     let served = served.and_then(|runtime| {
-        let result = runtime.block_on(serve(service, doors, stopped.clone()));
+        let result = runtime.block_on(async {
+            let mut serving = JoinSet::new();
+            posts.into_iter().for_each(|(service, doors)| drop(serving.spawn(serve(service, doors, stopped.clone()))));
+            while let Some(ended) = serving.join_next().await {
+                ended.unwrap_or_else(|error| Err(io::Error::other(error)))?;
+            }
+            Ok(())
+        });
         runtime.shutdown_background();
         result
     });
@@ -270,7 +301,7 @@ fn work(index: usize, service: &Service, doors: UnboundedReceiver<Opened>, stopp
 
 /// Serves at all doors that this worker is given, until it is told to stop.
 async fn serve(
-    service: &Service,
+    service: Service,
     mut doors: UnboundedReceiver<Opened>,
     mut stopped: watch::Receiver<bool>,
 ) -> io::Result<()> {

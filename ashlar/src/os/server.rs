@@ -1,6 +1,8 @@
 //! One server from its start to its end: data directory, listeners, workers, node, signals.
 
 use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,11 +21,24 @@ use super::{clock, files, process, random, sockets, tls};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::front::admin::Front;
-use crate::node::keyvalue::Part;
+use crate::node::keyvalue::{Part, Rules};
 use crate::node::{Joining, Node, Plan};
 
 /// Databases of a server's key-value engine.
 const KV_DATABASES: usize = 16;
+
+/// Where the engines keep their logs, below the data directory.
+const KV_FOLDER: &str = "kv";
+const KV_REPLICA_FOLDER: &str = "kv-replica";
+
+/// How a server's engines take part in their cluster. Where replicas go is for `ashlar kv rebalance`.
+const KV_RULES: Rules = Rules {
+    stands: true,
+    migrates: false,
+    migration_barrier: 1,
+    handover_max: Duration::from_secs(5),
+    keep_out: Duration::from_secs(60),
+};
 
 /// How often a server that joins looks whether it has joined.
 const JOIN_LOOK: Duration = Duration::from_millis(50);
@@ -33,7 +48,7 @@ const JOIN_LOOK: Duration = Duration::from_millis(50);
 /// # Errors
 /// It could not start, or not join. Retry safe once the cause is gone.
 pub fn run(config: &Config, secret: Option<&str>) -> Result<(), Failure> {
-    run_with(config, secret, |data, workers| key_value(config, data, workers), |_| {})
+    run_with(config, secret, |data, workers, address| key_value(config, data, workers, address), |_| {})
 }
 
 /// What serves clients of the key-value service in a server, and its part in the cluster.
@@ -42,12 +57,13 @@ pub(super) struct Engines {
     pub(super) part: Option<Part>,
 }
 
-/// The same with a key-value service that `engines` starts, if any, once the data directory is open. `started` is told of it once the
+/// The same with a key-value service that `engines` starts, if any, once the data directory is open; it is told the number of threads
+/// and where other servers reach this one. `started` is told of it once the
 /// server is part of its cluster.
 pub(super) fn run_with(
     config: &Config,
     secret: Option<&str>,
-    engines: impl FnOnce(&DataDir, usize) -> Result<Option<Engines>, Failure>,
+    engines: impl FnOnce(&DataDir, usize, &str) -> Result<Option<Engines>, Failure>,
     started: impl FnOnce(&Serving),
 ) -> Result<(), Failure> {
     if let Err(error) = process::raise_descriptor_limit() {
@@ -60,7 +76,7 @@ pub(super) fn run_with(
     let listeners = sockets::listen(config.listen, worker_count)?;
     let listening = listeners.first().and_then(|listener| listener.local_addr().ok()).unwrap_or(config.listen);
     let address = config.advertise.clone().unwrap_or_else(|| listening.to_string());
-    let (kv, part) = match engines(&data, worker_count)? {
+    let (kv, part) = match engines(&data, worker_count, &address)? {
         Some(Engines { serving, part }) => (Some(serving), part),
         None => (None, None),
     };
@@ -101,31 +117,72 @@ pub(super) fn run_with(
     result.and(kept)
 }
 
-/// This server's own key-value engine, on threads of its own: nothing that its clients do delays the node.
-fn key_value(config: &Config, data: &DataDir, workers: usize) -> Result<Option<Engines>, Failure> {
-    let Some(address) = config.kv else { return Ok(None) };
-    let directory = data.root().join("kv");
-    files::make_directory(&directory).map_err(|error| {
-        let what = format!("cannot use {}: {error}", directory.display());
-        Failure::world(what, "check who may write in the data directory")
-    })?;
-    let serving = Serving::start(&kv::Plan {
-        doors: Doors::of_server(address),
-        workers,
-        databases: KV_DATABASES,
-        import: None,
-        // What a server has acknowledged is in its log, and durable within a second.
-        settings: [("dir", &*directory.display().to_string()), ("appendonly", "yes"), ("save", "")]
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .to_vec(),
-        config_file: None,
-        users: Vec::new(),
-        seating: None,
-    })?;
+/// This server's key-value engines, on threads of their own, which they share: nothing that their clients do delays the node. The first
+/// is the primary of a group, the second follows another server's first, as `ashlar kv rebalance` arranges it.
+fn key_value(config: &Config, data: &DataDir, workers: usize, address: &str) -> Result<Option<Engines>, Failure> {
+    let Some(first) = config.kv else { return Ok(None) };
+    let second = config.kv_replica.map(|address| (address, KV_REPLICA_FOLDER, "--kv-replica-port (0 for none)"));
+    let engines: Vec<_> = core::iter::once((first, KV_FOLDER, "--kv-port (0 for none)")).chain(second).collect();
+    let folders: Vec<_> = engines.iter().map(|(_, folder, _)| data.root().join(folder)).collect();
+    for folder in &folders {
+        files::make_directory(folder).map_err(|error| {
+            let what = format!("cannot use {}: {error}", folder.display());
+            Failure::world(what, "check who may write in the data directory")
+        })?;
+    }
+    let bus_port = address.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(0);
+    let seats: Vec<_> = folders.iter().map(|folder| folder.join("seat")).collect();
+    let (desk, seatings) = kv::cluster::seatings(data.server, bus_port, &seats)?;
+    let part = Part {
+        desk,
+        seats: seatings.iter().map(|seating| seating.seat.clone()).collect(),
+        bus_port,
+        zone: config.zone.clone(),
+        rules: KV_RULES,
+    };
+    let plans: Vec<kv::Plan> = engines
+        .iter()
+        .zip(&folders)
+        .zip(seatings)
+        .map(|(((address, _, port_flag), folder), seating)| kv::Plan {
+            doors: Doors { port_flag, ..Doors::of_server(*address) },
+            workers,
+            databases: KV_DATABASES,
+            import: None,
+            settings: settings(config, *address, folder),
+            config_file: None,
+            users: Vec::new(),
+            seating: Some(seating),
+        })
+        .collect();
+    let serving = Serving::start(&plans)?;
     for door in &serving.listening {
         tracing::info!(kind = door.kind, place = door.place, "key-value engine started");
     }
-    Ok(Some(Engines { serving, part: None }))
+    Ok(Some(Engines { serving, part: Some(part) }))
+}
+
+/// What an engine of a server is set to at the start.
+fn settings(config: &Config, address: SocketAddr, folder: &Path) -> Vec<(String, String)> {
+    let timeout_ms = config.member_timeout.as_millis().to_string();
+    let own = address.ip().to_string();
+    let databases = KV_DATABASES.to_string();
+    let mut settings = vec![
+        ("dir", folder.display().to_string()),
+        // What a server has acknowledged is in its log, and durable within a second.
+        ("appendonly", "yes".into()),
+        ("save", String::new()),
+        ("cluster-enabled", "yes".into()),
+        ("cluster-databases", databases),
+        ("cluster-node-timeout", timeout_ms),
+        ("cluster-allow-replica-migration", "no".into()),
+        // A replica that comes need not wait for others.
+        ("repl-diskless-sync-delay", "0".into()),
+    ];
+    if !address.ip().is_unspecified() {
+        settings.push(("cluster-announce-ip", own));
+    }
+    settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 async fn serve(front: Arc<Front>, listener: std::net::TcpListener, stopped: watch::Receiver<bool>) {
@@ -138,6 +195,8 @@ fn plan(config: &Config, data: &DataDir, address: &str, part: Option<Part>) -> P
     let bus = ashlar_bus::Config {
         member_timeout: config.member_timeout,
         voters_chosen_max: config.voters_max,
+        // Whoever is told to join has no say before it has.
+        founds: config.join.is_empty(),
         ..ashlar_bus::Config::default()
     };
     let secrets = data.token.secrets.clone();

@@ -17,3 +17,4 @@ mod process;
 mod replicas;
 mod rotation;
 mod up;
+mod upkv;

@@ -2,7 +2,6 @@
 
 use std::net::TcpListener;
 
-use super::keyvalue::connect;
 use super::process::{Running, Scratch, check_fails, get, signal, status, until};
 
 /// The first of three free ports in a row.
@@ -27,6 +26,7 @@ struct Row {
     id: String,
     pid: u32,
     kv: String,
+    replica: String,
 }
 
 fn table(up: &Running) -> Vec<Row> {
@@ -38,6 +38,7 @@ fn table(up: &Running) -> Vec<Row> {
         id: cells[0].clone(),
         pid: cells[1].parse().expect("a process id"),
         kv: cells[3].clone(),
+        replica: cells[4].clone(),
     };
     cells.map(row).collect()
 }
@@ -75,30 +76,28 @@ fn starts_restarts_and_stops() {
 }
 
 #[test]
-fn every_server_has_a_key_value_engine_of_its_own() {
+fn ports_of_both_engines_are_shown_and_must_be_free() {
     let scratch = Scratch::new();
-    let (data, port, kv_port) = (scratch.path("data"), port_base(), port_base());
-    let mut up = start(&data, port, kv_port);
-    let servers = table(&up);
-    for (number, server) in servers.iter().enumerate() {
-        assert_eq!(server.kv, format!("127.0.0.1:{}", usize::from(kv_port) + number));
-        assert_eq!(connect(&server.kv).ask(&["SET", "number", &number.to_string()]), "OK");
+    let (data, port, kv_port, replica_port) = (scratch.path("data"), port_base(), port_base(), port_base());
+    let words = [port, kv_port, replica_port].map(|port| port.to_string());
+    let [port, kv, replica] = words.each_ref().map(String::as_str);
+    let ports = ["--port-base", port, "--kv-port", kv, "--kv-replica-port", replica, "--workers", "1"];
+    let mut up = Running::start(&[&["up", "--data", &data], &ports[..]].concat(), &[]);
+    for (number, server) in table(&up).iter().enumerate() {
+        let places = [kv_port, replica_port].map(|port| format!("127.0.0.1:{}", usize::from(port) + number));
+        assert_eq!([&server.kv, &server.replica], places.each_ref());
     }
-    for (number, server) in servers.iter().enumerate() {
-        assert_eq!(connect(&server.kv).ask(&["GET", "number"]), number.to_string());
-    }
-    let taken = ["up", "--data", &scratch.path("other"), "--port-base", "65000", "--kv-port", &kv_port.to_string()];
     let expected = [&format!("port {kv_port} of 127.0.0.1 is in use"), "--kv-port (0 for none)", "Redis or Valkey"];
-    check_fails(&taken, &[], 1, &expected);
+    let other = ["up", "--data", &scratch.path("other"), "--port-base", "65000", "--kv-port"];
+    check_fails(&[&other[..], &[kv]].concat(), &[], 1, &expected);
     let server = ["server", "--data", &scratch.path("more"), "--listen", "127.0.0.1:0"];
-    check_fails(&server, &[("ASHLAR_KV_PORT", &kv_port.to_string())], 1, &expected[..2]);
+    check_fails(&server, &[("ASHLAR_KV_PORT", kv)], 1, &expected[..2]);
+    let expected = [&format!("port {replica_port} of 127.0.0.1 is in use"), "--kv-replica-port"];
+    let free = super::process::nobody();
+    let free = free.rsplit(':').next().expect("an address has a port");
+    check_fails(&[&other[..], &[free, "--kv-replica-port", replica]].concat(), &[], 1, &expected);
+    let more = [("ASHLAR_KV_PORT", free), ("ASHLAR_KV_REPLICA_PORT", replica)];
+    check_fails(&server, &more, 1, &expected);
     up.signal("INT");
     assert_eq!(up.wait(), Some(0));
-
-    let mut again = start(&data, port, kv_port);
-    for (number, server) in table(&again).iter().enumerate() {
-        assert_eq!(connect(&server.kv).ask(&["GET", "number"]), number.to_string(), "the data stays");
-    }
-    again.signal("INT");
-    assert_eq!(again.wait(), Some(0));
 }

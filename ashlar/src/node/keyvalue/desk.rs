@@ -1,7 +1,8 @@
 //! Where the control thread and the key-value service leave things for each other.
 //!
-//! Nothing here waits for the bus or an engine: each side takes what lies there, and is woken when something new does. Of duties only the
-//! latest counts; orders wait in a queue of bounded length.
+//! Nothing here waits for the bus or an engine: each side takes what lies there, and is woken when something new does. Each engine has a
+//! tray of its own, so that none waits for what another does; of the duties in it only the latest counts. Orders wait in a queue of
+//! bounded length.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -49,6 +50,13 @@ pub struct Seat {
 }
 
 impl Seat {
+    /// A tag for the server's seat of this number, from chance. Its last bit tells the second seat from the first, so that whoever knows a
+    /// node's name knows which of the two it is.
+    #[must_use]
+    pub fn tag(number: usize, chance: u32) -> u32 {
+        chance & !1 | u32::from(number > 0)
+    }
+
     /// What clients call it.
     #[must_use]
     pub fn name(&self, server: ServerId) -> Name {
@@ -117,13 +125,19 @@ pub(super) struct Posted {
     pub(super) answer: Answer,
 }
 
+/// What lies there for one engine.
+#[derive(Debug, Default)]
+struct Tray {
+    duty: Option<Duty>,
+    /// Who is to be told once this and what others have to do is done.
+    answers: Vec<Arc<Vec<Answer>>>,
+}
+
 #[derive(Debug, Default)]
 struct Papers {
     orders: VecDeque<Posted>,
     reports: Vec<Option<Report>>,
-    /// Of all engines, and who is to be told once they are done.
-    duties: Option<Vec<Duty>>,
-    answers: Vec<Answer>,
+    trays: Vec<Tray>,
     /// Somebody has to look again.
     is_news: bool,
     is_over: bool,
@@ -148,7 +162,8 @@ impl Desk {
     /// One for so many engines.
     #[must_use]
     pub fn new(seats: usize) -> Arc<Self> {
-        let papers = Papers { reports: vec![None; seats], ..Papers::default() };
+        let trays = core::iter::repeat_with(Tray::default).take(seats).collect();
+        let papers = Papers { reports: vec![None; seats], trays, ..Papers::default() };
         Arc::new(Self { papers: Mutex::new(papers), service: Condvar::new(), office: OnceLock::new() })
     }
 
@@ -175,14 +190,16 @@ impl Desk {
         self.wake_office();
     }
 
-    /// Waits for duties, `span` at most. Whoever gets them calls [`Answers::done`].
-    pub fn wait(&self, span: Duration) -> Wakened {
-        let papers = self.lock();
-        let waited = self.service.wait_timeout_while(papers, span, |papers| papers.duties.is_none() && !papers.is_over);
+    /// Waits for a seat's duty, `span` at most. Whoever gets it calls [`Answers::done`].
+    pub fn wait(&self, seat: usize, span: Duration) -> Wakened {
+        let is_idle = |papers: &mut Papers| papers.trays[seat].duty.is_none() && !papers.is_over;
+        let waited = self.service.wait_timeout_while(self.lock(), span, is_idle);
         let mut papers = waited.unwrap_or_else(PoisonError::into_inner).0;
-        match papers.duties.take() {
-            Some(duties) => Wakened::Duties(duties, Answers(core::mem::take(&mut papers.answers))),
-            None if papers.is_over => Wakened::Over,
+        let is_over = papers.is_over;
+        let tray = &mut papers.trays[seat];
+        match tray.duty.take() {
+            Some(duty) => Wakened::Duty(Box::new(duty), Answers(core::mem::take(&mut tray.answers))),
+            None if is_over => Wakened::Over,
             None => Wakened::Nothing,
         }
     }
@@ -208,10 +225,13 @@ impl Desk {
 
     /// What all engines are to be from now on, and who waits for that.
     pub(super) fn assign(&self, duties: Vec<Duty>, answers: Vec<Answer>) {
+        let answers = (!answers.is_empty()).then(|| Arc::new(answers));
         let mut papers = self.lock();
-        papers.duties = Some(duties);
-        papers.answers.extend(answers);
-        drop(papers);
+        for (tray, duty) in papers.trays.iter_mut().zip(duties) {
+            tray.duty = Some(duty);
+            tray.answers.extend(answers.clone());
+        }
+        drop((papers, answers));
         self.service.notify_all();
     }
 
@@ -230,23 +250,25 @@ impl Desk {
 /// What [`Desk::wait`] has found.
 #[derive(Debug)]
 pub enum Wakened {
-    /// What all engines are to be, and who waits for that.
-    Duties(Vec<Duty>, Answers),
+    /// What the engine is to be, and who waits for that.
+    Duty(Box<Duty>, Answers),
     /// Time has passed.
     Nothing,
     /// There will be no more.
     Over,
 }
 
-/// Those who wait until duties are done.
+/// Those who wait until all engines have done their duties.
 #[derive(Debug)]
-pub struct Answers(Vec<Answer>);
+pub struct Answers(Vec<Arc<Vec<Answer>>>);
 
 impl Answers {
-    /// They are.
+    /// This engine has. The last one tells.
     pub fn done(self) {
-        // Whoever is gone has waited too long.
-        self.0.into_iter().for_each(|answer| drop(answer.try_send(Ok(()))));
+        for answer in self.0.into_iter().filter_map(Arc::into_inner).flatten() {
+            // Whoever is gone has waited too long.
+            drop(answer.try_send(Ok(())));
+        }
     }
 }
 

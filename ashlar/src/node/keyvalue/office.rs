@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ashlar_bus::event::How;
+use ashlar_bus::event::{GroupView, How};
 use ashlar_bus::slot::{GroupId, SlotRange, SlotSet};
 use ashlar_bus::{Bus, Command, CommandError, Event};
 use ashlar_kv::cluster::control::{FailoverKind, Order};
@@ -228,8 +228,16 @@ impl Office {
                 self.describe(bus, now);
             }
             Order::Reset { hard } => {
+                let own = bus.identity().server;
+                let is_theirs = |view: &GroupView| view.primary == own && view.group != group && !view.slots.is_empty();
+                if bus.groups().any(|view| is_theirs(&view)) {
+                    let text =
+                        "the other engine of this server serves slots, and would leave the cluster too".to_owned();
+                    drop(answer.try_send(Err(text)));
+                    return None;
+                }
                 for seat in 0..self.files.len() {
-                    let tag = hard.then(|| u32::try_from(chance() >> 32).unwrap_or(0));
+                    let tag = hard.then(|| Seat::tag(seat, u32::try_from(chance() >> 32).unwrap_or(0)));
                     self.begin_anew(seat, GroupId(chance()), tag);
                 }
                 self.leaving.push(answer);
@@ -262,6 +270,11 @@ impl Office {
             return;
         };
         let before = self.files[seat].seat.group;
+        if self.files.iter().enumerate().any(|(other, file)| other != seat && file.seat.group == group) {
+            let text = "a server's two engines cannot be of one shard: they would be lost together".to_owned();
+            drop(answer.try_send(Err(text)));
+            return;
+        }
         if before != group {
             // It may follow nobody.
             let _ = bus.handle_command(now, Command::Unfollow { group: before });

@@ -43,7 +43,7 @@ pub struct Seating {
     /// Which of the server's seats it has.
     number: usize,
     server: ServerId,
-    seat: Seat,
+    pub(in crate::os) seat: Seat,
     bus_port: u16,
     /// Where the seat is remembered.
     file: PathBuf,
@@ -70,11 +70,9 @@ impl Seating {
         let mut doing = Doing { seat: self.seat.clone(), ..Doing::default() };
         loop {
             let span = if doing.is_watched() { LOOK_CLOSELY } else { LOOK };
-            match self.desk.wait(span) {
-                Wakened::Duties(duties, answers) => {
-                    if let Some(duty) = duties.into_iter().nth(self.number) {
-                        doing.take_up(engine, duty, &self.file);
-                    }
+            match self.desk.wait(self.number, span) {
+                Wakened::Duty(duty, answers) => {
+                    doing.take_up(engine, *duty, &self.file);
                     answers.done();
                 }
                 Wakened::Nothing => {}
@@ -160,8 +158,26 @@ fn place_of(engine: &Engine) -> Place {
     }
 }
 
+/// The seats of a server's engines, which are remembered in these files.
+///
+/// # Errors
+/// A file cannot be used, or is no seat.
+pub(in crate::os) fn seatings(
+    server: ServerId,
+    bus_port: u16,
+    files: &[PathBuf],
+) -> Result<(Arc<Desk>, Vec<Seating>), Failure> {
+    let desk = Desk::new(files.len());
+    let seating = |(number, file): (usize, &PathBuf)| {
+        let seat = seat_at(file, number)?;
+        Ok(Seating { desk: Arc::clone(&desk), number, server, seat, bus_port, file: file.clone() })
+    };
+    let seatings = files.iter().enumerate().map(seating).collect::<Result<_, Failure>>()?;
+    Ok((desk, seatings))
+}
+
 /// The seat as it was left, or one that nobody ever had.
-fn seat_at(file: &Path) -> Result<Seat, Failure> {
+fn seat_at(file: &Path, number: usize) -> Result<Seat, Failure> {
     let damaged = || {
         let what = format!("{} is no seat in a cluster", file.display());
         Failure::world(what, "restore the file, or start with an empty directory as a new node")
@@ -172,7 +188,7 @@ fn seat_at(file: &Path) -> Result<Seat, Failure> {
     };
     let Some(text) = files::read_text(file).map_err(unread)? else {
         let seat = Seat {
-            tag: u32::from_le_bytes(random::bytes()),
+            tag: Seat::tag(number, u32::from_le_bytes(random::bytes())),
             group: GroupId(u64::from_le_bytes(random::bytes()) >> 1),
             ..Seat::default()
         };
@@ -223,28 +239,22 @@ pub fn run(plan: &Plan, secret: Option<&str>, started: impl FnOnce(&[Listening])
             "the cluster has no secret of its own: whoever reaches the port of its bus can join; set ASHLAR_SECRET"
         );
     }
-    let engines = |data: &DataDir, _: usize| {
+    let engines = |data: &DataDir, _: usize, _: &str| {
         let (seating, part) = seating_of(plan, &config, data)?;
         let databases = number_of(plan, "cluster-databases").and_then(|count| usize::try_from(count).ok()).unwrap_or(1);
         let plan = Plan { seating: Some(seating), databases, ..plan.clone() };
-        let serving = Serving::start(&plan)?;
+        let serving = Serving::start(&[plan])?;
         Ok(Some(Engines { serving, part: Some(part) }))
     };
     server::run_with(&config, Some(&own), engines, |serving| started(&serving.listening))
 }
 
 fn seating_of(plan: &Plan, config: &Config, data: &DataDir) -> Result<(Seating, Part), Failure> {
-    let file = data.root().join("seat");
-    let seat = seat_at(&file)?;
-    let (desk, bus_port) = (Desk::new(1), config.listen.port());
-    let part = Part {
-        desk: Arc::clone(&desk),
-        seats: vec![seat.clone()],
-        bus_port,
-        zone: config.zone.clone(),
-        rules: rules_of(plan),
-    };
-    Ok((Seating { desk, number: 0, server: data.server, seat, bus_port, file }, part))
+    let bus_port = config.listen.port();
+    let (desk, mut seatings) = seatings(data.server, bus_port, &[data.root().join("seat")])?;
+    let seating = seatings.pop().expect("there is one for the file");
+    let (seats, zone) = (vec![seating.seat.clone()], config.zone.clone());
+    Ok((seating, Part { desk, seats, bus_port, zone, rules: rules_of(plan) }))
 }
 
 /// What the settings say of taking part.
@@ -288,6 +298,7 @@ fn config_of(plan: &Plan, data: PathBuf) -> Result<Config, Failure> {
         join: Vec::new(),
         join_timeout: None,
         kv: None,
+        kv_replica: None,
         tls: setting(plan, "tls-cluster").is_some_and(|value| value.eq_ignore_ascii_case("yes")),
         secret_file: None,
         zone: setting(plan, "availability-zone").unwrap_or_default().to_owned(),

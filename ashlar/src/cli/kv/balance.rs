@@ -1,0 +1,339 @@
+//! What has to be done so that a key-value cluster is as it should be: a pure function from a picture of it to the next steps.
+//!
+//! As it should be means: first engines are primaries and second engines replicas; every slot has an owner, and owners have as many as
+//! each other; each primary has a replica on another server, in another zone if there is one. The steps come in batches, those of one
+//! independent of each other; after a batch one looks again. No steps are left where all is well, so it may be done at any time and
+//! broken off anywhere.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Slots of a cluster.
+pub(super) const SLOTS: u16 = 16_384;
+/// Letters of a node's name that say which server it is of.
+const SERVER_LEN: usize = 32;
+
+/// One engine of the cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Engine {
+    /// What clients call it.
+    pub(super) name: String,
+    /// `HOST:PORT`.
+    pub(super) place: String,
+    /// What its server may be lost together with; empty for nothing in particular.
+    pub(super) zone: String,
+    /// It is its server's second one.
+    pub(super) is_second: bool,
+    /// It has answered.
+    pub(super) is_reached: bool,
+    /// Whom it follows.
+    pub(super) primary: Option<String>,
+    /// What its primary does is done there too.
+    pub(super) is_linked: bool,
+    /// The slots that it owns.
+    pub(super) slots: BTreeSet<u16>,
+    /// Slots that are on their way to another.
+    pub(super) leaving: Vec<(u16, String)>,
+    /// Slots that are on their way here.
+    pub(super) coming: Vec<(u16, String)>,
+    /// Keys of slots that it does not own, by slot.
+    pub(super) strays: BTreeMap<u16, u64>,
+}
+
+impl Engine {
+    /// Which server it is of.
+    pub(super) fn server(&self) -> &str {
+        self.name.get(..SERVER_LEN).unwrap_or(&self.name)
+    }
+
+    fn is_primary(&self) -> bool {
+        self.is_reached && self.primary.is_none()
+    }
+}
+
+/// Tells second engines from first ones: by the last bit of their names, where a server has two.
+pub(super) fn tell_seconds(engines: &mut [Engine]) {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    engines.iter().for_each(|engine| *counts.entry(engine.server().to_owned()).or_default() += 1);
+    for engine in engines {
+        let last = engine.name.chars().last().and_then(|digit| digit.to_digit(16)).unwrap_or(0);
+        engine.is_second = last % 2 == 1 && counts[engine.server()] > 1;
+    }
+}
+
+/// Something to do. Engines are places in the picture.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// A first engine becomes primary again, by agreement.
+    GiveBack {
+        /// The first engine, a replica now.
+        replica: usize,
+    },
+    /// An engine takes slots that nobody owns.
+    Claim {
+        /// Who.
+        engine: usize,
+        /// Which.
+        slots: Vec<u16>,
+    },
+    /// An engine follows another.
+    Follow {
+        /// Who.
+        replica: usize,
+        /// Whom.
+        primary: usize,
+    },
+    /// A slot goes from one owner to another with all its keys, while it is served.
+    Move {
+        /// Which.
+        slot: u16,
+        /// From whom.
+        from: usize,
+        /// To whom.
+        to: usize,
+    },
+    /// A slot is not on its way any more.
+    Settle {
+        /// Which.
+        slot: u16,
+        /// According to whom.
+        engine: usize,
+    },
+}
+
+/// The next steps; none where all is as it should be, as far as those that answer can see to it.
+pub(crate) fn next(engines: &[Engine]) -> Vec<Step> {
+    let picture = Picture(engines);
+    PARTS.iter().map(|part| part(&picture)).find(|steps| !steps.is_empty()).unwrap_or_default()
+}
+
+/// What is looked after, in this order.
+const PARTS: [fn(&Picture<'_>) -> Vec<Step>; 7] = [
+    |picture| picture.give_back(),
+    |picture| picture.finish_moves(),
+    |picture| picture.claim(),
+    |picture| picture.follow(),
+    |picture| picture.go_over(),
+    |picture| picture.gather(),
+    |picture| picture.even_out(),
+];
+
+struct Picture<'e>(&'e [Engine]);
+
+impl Picture<'_> {
+    fn find(&self, name: &str) -> Option<usize> {
+        self.0.iter().position(|engine| engine.name == name)
+    }
+
+    fn owner(&self, slot: u16) -> Option<usize> {
+        self.0.iter().position(|engine| engine.slots.contains(&slot))
+    }
+
+    fn replicas(&self, primary: usize) -> impl Iterator<Item = usize> {
+        let name = &self.0[primary].name;
+        (0..self.0.len()).filter(move |at| self.0[*at].primary.as_ref() == Some(name))
+    }
+
+    /// Primaries whose group has a first engine, be it the primary or be it gone for now: those that are meant to have slots.
+    fn homes(&self) -> Vec<usize> {
+        let is_home = |at: &usize| {
+            let has_first = || self.replicas(*at).any(|replica| !self.0[replica].is_second);
+            self.0[*at].is_primary() && (!self.0[*at].is_second || has_first())
+        };
+        (0..self.0.len()).filter(is_home).collect()
+    }
+
+    fn give_back(&self) -> Vec<Step> {
+        let seconds = (0..self.0.len()).filter(|at| {
+            let engine = &self.0[*at];
+            engine.is_second && engine.is_primary() && !engine.slots.is_empty()
+        });
+        let first = |primary: usize| {
+            let mut firsts = self.replicas(primary).filter(|at| !self.0[*at].is_second);
+            firsts.find(|at| self.0[*at].is_reached && self.0[*at].is_linked)
+        };
+        seconds.filter_map(first).map(|replica| Step::GiveBack { replica }).collect()
+    }
+
+    /// What was begun before.
+    fn finish_moves(&self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        let mut under_way = BTreeSet::new();
+        for (from, engine) in self.0.iter().enumerate().filter(|(_, engine)| engine.is_primary()) {
+            for (slot, name) in engine.leaving.iter().filter(|(slot, _)| engine.slots.contains(slot)) {
+                let to = self.find(name).filter(|to| self.0[*to].is_primary());
+                under_way.extend(to.map(|to| (*slot, to)));
+                steps.push(match to {
+                    Some(to) => Step::Move { slot: *slot, from, to },
+                    None => Step::Settle { slot: *slot, engine: from },
+                });
+            }
+        }
+        for (at, engine) in self.0.iter().enumerate().filter(|(_, engine)| engine.is_primary()) {
+            for (slot, _) in engine.coming.iter().filter(|(slot, _)| !under_way.contains(&(*slot, at))) {
+                let owner = self.owner(*slot).filter(|owner| self.0[*owner].is_primary());
+                match owner.filter(|_| engine.strays.contains_key(slot)) {
+                    Some(from) => steps.push(Step::Move { slot: *slot, from, to: at }),
+                    None => steps.push(Step::Settle { slot: *slot, engine: at }),
+                }
+            }
+        }
+        steps
+    }
+
+    /// Slots that nobody owns go to whoever has keys of them, the others to whoever has fewest.
+    fn claim(&self) -> Vec<Step> {
+        let homes = self.homes();
+        let owned: BTreeSet<u16> = self.0.iter().flat_map(|engine| engine.slots.iter().copied()).collect();
+        let mut free: Vec<u16> = (0..SLOTS).filter(|slot| !owned.contains(slot)).collect();
+        if homes.is_empty() || free.is_empty() {
+            return Vec::new();
+        }
+        let mut claims: BTreeMap<usize, Vec<u16>> = homes.iter().map(|home| (*home, Vec::new())).collect();
+        free.retain(|slot| {
+            let keys = |home: &usize| self.0[*home].strays.get(slot).copied().unwrap_or(0);
+            let holder = homes.iter().copied().max_by_key(|home| keys(home)).filter(|home| keys(home) > 0);
+            if let Some(claim) = holder.and_then(|home| claims.get_mut(&home)) {
+                claim.push(*slot);
+            }
+            holder.is_none()
+        });
+        let mut rest = free.into_iter();
+        for (home, share) in self.shares(&homes) {
+            let claim = claims.entry(home).or_default();
+            let missing = share.saturating_sub(self.0[home].slots.len() + claim.len());
+            claim.extend(rest.by_ref().take(missing));
+        }
+        // Where holders of keys have more than their share, others have none left to take: what is left is nobody's share.
+        claims.entry(homes[0]).or_default().extend(rest);
+        let claims = claims.into_iter().filter(|(_, slots)| !slots.is_empty());
+        claims.map(|(engine, slots)| Step::Claim { engine, slots }).collect()
+    }
+
+    /// How many slots each of these should have. Those that own most now have the odd ones, so that nothing moves for these alone.
+    fn shares(&self, homes: &[usize]) -> Vec<(usize, usize)> {
+        let out_of_reach = self.0.iter().filter(|engine| !engine.is_primary()).map(|engine| engine.slots.len());
+        let total = usize::from(SLOTS) - out_of_reach.sum::<usize>();
+        let mut order = homes.to_vec();
+        order.sort_by_key(|home| (core::cmp::Reverse(self.0[*home].slots.len()), *home));
+        let (each, odd) = (total / homes.len(), total % homes.len());
+        let mut shares: Vec<(usize, usize)> =
+            order.into_iter().enumerate().map(|(place, home)| (home, each + usize::from(place < odd))).collect();
+        shares.sort_unstable();
+        shares
+    }
+
+    /// Which server keeps the replica of which, if all is as it should be: servers in a circle, those of one zone side by side, and each
+    /// looks so far ahead that another zone is there.
+    fn ahead(&self) -> BTreeMap<String, String> {
+        let firsts = self.0.iter().filter(|engine| !engine.is_second);
+        let circle: BTreeSet<(&str, &str)> = firsts.map(|engine| (engine.zone.as_str(), engine.server())).collect();
+        let circle: Vec<(&str, &str)> = circle.into_iter().collect();
+        let largest = circle.iter().map(|(zone, _)| circle.iter().filter(|(other, _)| other == zone).count()).max();
+        let step = largest.filter(|largest| *largest < circle.len()).unwrap_or(1);
+        let follower = |(at, (_, server)): (usize, &(&str, &str))| {
+            ((*server).to_owned(), circle[(at + step) % circle.len()].1.to_owned())
+        };
+        circle.iter().enumerate().map(follower).collect()
+    }
+
+    /// Whether a replica on that server would be lost together with one of the group.
+    fn is_beside(&self, server: &str, primary: usize) -> bool {
+        self.0[primary].server() == server || self.replicas(primary).any(|at| self.0[at].server() == server)
+    }
+
+    /// The server whose group this is: that of its first engine.
+    fn home_of(&self, primary: usize) -> &str {
+        let first = self.replicas(primary).find(|at| !self.0[*at].is_second).filter(|_| self.0[primary].is_second);
+        self.0[first.unwrap_or(primary)].server()
+    }
+
+    fn living_replicas(&self, primary: usize) -> usize {
+        self.replicas(primary).filter(|at| self.0[*at].is_reached).count()
+    }
+
+    /// Second engines without a part follow whoever has fewest replicas.
+    fn follow(&self) -> Vec<Step> {
+        let homes = self.homes();
+        let is_idle = |at: &usize| {
+            let engine = &self.0[*at];
+            let is_empty = engine.slots.is_empty() && engine.strays.is_empty();
+            engine.is_second && engine.is_primary() && is_empty && self.replicas(*at).next().is_none()
+        };
+        let mut counts: BTreeMap<usize, usize> =
+            homes.iter().map(|home| (*home, self.living_replicas(*home))).collect();
+        let ahead = self.ahead();
+        let mut steps = Vec::new();
+        for replica in (0..self.0.len()).filter(is_idle) {
+            let engine = &self.0[replica];
+            let best =
+                homes.iter().copied().filter(|home| !self.is_beside(engine.server(), *home)).min_by_key(|home| {
+                    let is_preferred = ahead.get(engine.server()).is_some_and(|server| server == self.home_of(*home));
+                    let is_near = !engine.zone.is_empty() && self.0[*home].zone == engine.zone;
+                    (counts[home], !is_preferred, is_near, *home)
+                });
+            if let Some(primary) = best {
+                *counts.entry(primary).or_default() += 1;
+                steps.push(Step::Follow { replica, primary });
+            }
+        }
+        steps
+    }
+
+    /// A primary without a replica gets one of a primary that has several, if nobody else is left for it.
+    fn go_over(&self) -> Vec<Step> {
+        let homes = self.homes();
+        let is_orphan = |home: &&usize| self.replicas(**home).next().is_none();
+        for orphan in homes.iter().filter(is_orphan) {
+            let rich = homes.iter().filter(|home| self.living_replicas(**home) > 1);
+            let givers = rich.flat_map(|home| self.replicas(*home)).filter(|at| {
+                let engine = &self.0[*at];
+                engine.is_second && engine.is_reached && !self.is_beside(engine.server(), *orphan)
+            });
+            let mut givers: Vec<usize> = givers.collect();
+            givers.sort_by_key(|at| (self.0[*at].zone == self.0[*orphan].zone, *at));
+            if let Some(replica) = givers.first() {
+                return vec![Step::Follow { replica: *replica, primary: *orphan }];
+            }
+        }
+        Vec::new()
+    }
+
+    /// Keys that lie where their slot is not are served only if the slot goes there.
+    fn gather(&self) -> Vec<Step> {
+        let mut seen = BTreeSet::new();
+        let mut steps = Vec::new();
+        for to in self.homes() {
+            for slot in self.0[to].strays.keys() {
+                let from = self.owner(*slot).filter(|from| self.0[*from].is_primary());
+                if let Some(from) = from.filter(|_| seen.insert(*slot)) {
+                    steps.push(Step::Move { slot: *slot, from, to });
+                }
+            }
+        }
+        steps
+    }
+
+    fn even_out(&self) -> Vec<Step> {
+        let homes = self.homes();
+        if homes.is_empty() {
+            return Vec::new();
+        }
+        let shares: BTreeMap<usize, usize> = self.shares(&homes).into_iter().collect();
+        let primaries = (0..self.0.len()).filter(|at| self.0[*at].is_primary());
+        let surplus = primaries.flat_map(|at| {
+            let share = shares.get(&at).copied().unwrap_or(0);
+            self.0[at].slots.iter().skip(share).map(move |slot| (at, *slot)).collect::<Vec<_>>()
+        });
+        let mut surplus = surplus.collect::<Vec<_>>().into_iter();
+        let mut steps = Vec::new();
+        for (to, share) in shares {
+            let missing = share.saturating_sub(self.0[to].slots.len());
+            let moves = surplus.by_ref().take(missing).map(|(from, slot)| Step::Move { slot, from, to });
+            steps.extend(moves);
+        }
+        steps
+    }
+}
+
+#[cfg(test)]
+mod tests;

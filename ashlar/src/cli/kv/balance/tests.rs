@@ -1,0 +1,221 @@
+//! From pictures to steps, and to where they lead.
+
+use super::*;
+
+/// The two engines of each of these servers, without slots; the letter of a server, and its zone.
+fn fresh(servers: &[(char, &str)]) -> Vec<Engine> {
+    let engine = |server: char, zone: &str, seat: usize| Engine {
+        name: format!("{}0000000{seat}", server.to_string().repeat(SERVER_LEN)),
+        place: format!("{server}{seat}"),
+        zone: zone.into(),
+        is_reached: true,
+        ..Engine::default()
+    };
+    let mut engines: Vec<Engine> =
+        servers.iter().flat_map(|(server, zone)| [engine(*server, zone, 0), engine(*server, zone, 1)]).collect();
+    tell_seconds(&mut engines);
+    engines
+}
+
+/// What the steps make of the picture.
+fn act(engines: &mut [Engine], steps: &[Step]) {
+    for step in steps {
+        match step {
+            Step::GiveBack { replica } => {
+                let (first, second) = (engines[*replica].name.clone(), engines[*replica].primary.take().unwrap());
+                let at = engines.iter().position(|engine| engine.name == second).unwrap();
+                engines[*replica].slots = core::mem::take(&mut engines[at].slots);
+                for other in engines.iter_mut().filter(|other| other.primary.as_ref() == Some(&second)) {
+                    other.primary = Some(first.clone());
+                }
+                (engines[at].primary, engines[at].is_linked) = (Some(first), true);
+            }
+            Step::Claim { engine, slots } => {
+                for slot in slots {
+                    assert!(engines.iter().all(|other| !other.slots.contains(slot)), "{slot} is owned");
+                    engines[*engine].slots.insert(*slot);
+                    engines[*engine].strays.remove(slot);
+                }
+            }
+            Step::Follow { replica, primary } => {
+                assert_ne!(engines[*replica].server(), engines[*primary].server());
+                engines[*replica].primary = Some(engines[*primary].name.clone());
+                engines[*replica].is_linked = true;
+            }
+            Step::Move { slot, from, to } => {
+                assert!(engines[*from].slots.remove(slot));
+                engines[*from].leaving.retain(|(other, _)| other != slot);
+                engines[*to].coming.retain(|(other, _)| other != slot);
+                engines[*to].strays.remove(slot);
+                engines[*to].slots.insert(*slot);
+            }
+            Step::Settle { slot, engine } => {
+                engines[*engine].leaving.retain(|(other, _)| other != slot);
+                engines[*engine].coming.retain(|(other, _)| other != slot);
+            }
+        }
+    }
+}
+
+/// Does what is to be done until nothing is left; the steps.
+fn settle(engines: &mut [Engine]) -> Vec<Step> {
+    let mut all = Vec::new();
+    for _ in 0..20 {
+        let steps = next(engines);
+        if steps.is_empty() {
+            return all;
+        }
+        act(engines, &steps);
+        all.extend(steps);
+    }
+    panic!("there is no end to it: {:?}", next(engines).first());
+}
+
+fn at(engines: &[Engine], place: &str) -> usize {
+    engines.iter().position(|engine| engine.place == place).unwrap()
+}
+
+/// Whom each second engine follows, by places.
+fn followed(engines: &[Engine]) -> Vec<(&str, &str)> {
+    let place = |name: &String| engines.iter().find(|other| other.name == *name).map_or("", |other| &other.place);
+    engines.iter().filter_map(|engine| Some((engine.place.as_str(), place(engine.primary.as_ref()?)))).collect()
+}
+
+fn counts(engines: &[Engine]) -> Vec<usize> {
+    engines.iter().filter(|engine| engine.primary.is_none()).map(|engine| engine.slots.len()).collect()
+}
+
+const NO_ZONE: &str = "";
+
+fn three() -> Vec<Engine> {
+    let mut engines = fresh(&[('a', NO_ZONE), ('b', NO_ZONE), ('c', NO_ZONE)]);
+    settle(&mut engines);
+    engines
+}
+
+/// A server is lost, and replicas of it take over.
+fn lose(engines: &mut [Engine], server: char) {
+    let lost: Vec<usize> = (0..engines.len()).filter(|at| engines[*at].place.starts_with(server)).collect();
+    lost.iter().for_each(|at| (engines[*at].is_reached, engines[*at].is_linked) = (false, false));
+    for at in lost {
+        let name = engines[at].name.clone();
+        let heir =
+            (0..engines.len()).find(|at| engines[*at].primary.as_ref() == Some(&name) && engines[*at].is_reached);
+        if let Some(heir) = heir {
+            engines[heir].slots = core::mem::take(&mut engines[at].slots);
+            (engines[heir].primary, engines[at].primary) = (None, Some(engines[heir].name.clone()));
+        }
+    }
+}
+
+#[test]
+fn a_new_cluster_has_all_slots_and_each_primary_a_replica_elsewhere() {
+    let engines = three();
+    assert_eq!(counts(&engines), [5_462, 5_461, 5_461]);
+    assert_eq!(followed(&engines), [("a1", "b0"), ("b1", "c0"), ("c1", "a0")]);
+    assert_eq!(next(&engines), []);
+    let ranges: Vec<_> = engines.iter().filter_map(|engine| engine.slots.first().zip(engine.slots.last())).collect();
+    assert_eq!(ranges, [(&0, &5_461), (&5_462, &10_922), (&10_923, &16_383)], "each has one run");
+}
+
+#[test]
+fn one_server_has_all_slots_and_two_keep_each_others_replicas() {
+    let mut engines = fresh(&[('a', NO_ZONE)]);
+    settle(&mut engines);
+    assert_eq!((counts(&engines), followed(&engines)), (vec![16_384, 0], vec![]));
+    let mut engines = fresh(&[('a', NO_ZONE), ('b', NO_ZONE)]);
+    settle(&mut engines);
+    assert_eq!((counts(&engines), followed(&engines)), (vec![8_192, 8_192], vec![("a1", "b0"), ("b1", "a0")]));
+}
+
+#[test]
+fn replicas_are_in_other_zones() {
+    for zones in [["x", "x", "y", "y"], ["x", "y", "x", "y"], ["x", "y", "z", "x"]] {
+        let servers: Vec<(char, &str)> = ['a', 'b', 'c', 'd'].into_iter().zip(zones).collect();
+        let mut engines = fresh(&servers);
+        settle(&mut engines);
+        let zone = |place: &str| &engines[at(&engines, place)].zone;
+        let pairs = followed(&engines);
+        assert!(pairs.iter().all(|(one, other)| zone(one) != zone(other)), "{zones:?}: {pairs:?}");
+        let primaries: BTreeSet<&str> = pairs.iter().map(|(_, primary)| *primary).collect();
+        assert_eq!(primaries.len(), 4, "{zones:?}: {pairs:?}");
+    }
+}
+
+#[test]
+fn nothing_moves_while_a_server_is_away_and_roles_go_back_when_it_returns() {
+    let mut engines = three();
+    lose(&mut engines, 'b');
+    assert_eq!(next(&engines), []);
+    for place in ["b0", "b1"] {
+        let at = at(&engines, place);
+        (engines[at].is_reached, engines[at].is_linked) = (true, true);
+    }
+    let replica = at(&engines, "b0");
+    assert_eq!(settle(&mut engines), [Step::GiveBack { replica }]);
+    assert_eq!(followed(&engines), followed(&three()));
+}
+
+#[test]
+fn slots_of_a_server_that_was_forgotten_go_to_the_others() {
+    let mut engines = three();
+    lose(&mut engines, 'b');
+    engines.retain(|engine| !engine.place.starts_with('b'));
+    settle(&mut engines);
+    assert_eq!((counts(&engines), followed(&engines)), (vec![8_192, 8_192], vec![("a1", "c0"), ("c1", "a0")]));
+}
+
+#[test]
+fn a_server_that_comes_gets_slots_and_a_replica() {
+    let mut engines = three();
+    engines.extend(fresh(&[('d', NO_ZONE)]));
+    tell_seconds(&mut engines);
+    let steps = settle(&mut engines);
+    let moves = steps.iter().filter(|step| matches!(step, Step::Move { .. })).count();
+    assert_eq!((counts(&engines), moves), (vec![4_096; 4], 4_096));
+    let pairs = followed(&engines);
+    let primaries: BTreeSet<&str> = pairs.iter().map(|(_, primary)| *primary).collect();
+    assert_eq!((pairs.len(), primaries.len()), (4, 4), "{pairs:?}");
+}
+
+#[test]
+fn what_was_broken_off_is_finished() {
+    let mut engines = three();
+    let (a, b) = (at(&engines, "a0"), at(&engines, "b0"));
+    let (a_name, b_name) = (engines[a].name.clone(), engines[b].name.clone());
+    engines[a].leaving = vec![(0, b_name), (1, "gone".into())];
+    engines[b].coming = vec![(0, a_name.clone()), (2, a_name)];
+    let expected = [
+        Step::Move { slot: 0, from: a, to: b },
+        Step::Settle { slot: 1, engine: a },
+        Step::Settle { slot: 2, engine: b },
+    ];
+    assert_eq!(next(&engines), expected);
+    settle(&mut engines);
+    assert_eq!(counts(&engines).iter().sum::<usize>(), 16_384);
+}
+
+#[test]
+fn slots_go_where_their_keys_are() {
+    let mut engines = fresh(&[('a', NO_ZONE), ('b', NO_ZONE)]);
+    let (a, b) = (at(&engines, "a0"), at(&engines, "b0"));
+    engines[a].strays = [(9_000, 1), (9_001, 5)].into();
+    engines[b].strays = [(9_001, 4), (3, 1)].into();
+    let steps = next(&engines);
+    act(&mut engines, &steps);
+    assert!(engines[a].slots.contains(&9_000) && engines[a].slots.contains(&9_001) && engines[b].slots.contains(&3));
+    assert_eq!(counts(&engines), [8_192, 0, 8_192, 0]);
+    let steps = settle(&mut engines);
+    assert!(steps.contains(&Step::Move { slot: 9_001, from: a, to: b }), "the keys at both ends come together");
+    assert!(engines.iter().all(|engine| engine.strays.is_empty()));
+}
+
+#[test]
+fn engines_that_are_alone_on_their_servers_are_first_ones() {
+    let mut engines = fresh(&[('a', NO_ZONE), ('b', NO_ZONE)]);
+    engines.retain(|engine| engine.place != "b0");
+    tell_seconds(&mut engines);
+    settle(&mut engines);
+    assert_eq!(counts(&engines), [8_192, 8_192]);
+    assert_eq!(followed(&engines), [("a1", "b1")]);
+}
