@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::evict::Memory;
 use crate::host::{Host, NoHost};
 use crate::identity::Identity;
-use crate::keyspace::{Keyspace, Lock};
+use crate::keyspace::{Keys, Keyspace, Lock};
 use crate::memory::hash_key::{HASH_KEY_BYTES, HashKey};
 use crate::monitor::Monitors;
 use crate::network::Network;
@@ -239,6 +239,12 @@ impl Engine {
 
     /// Forgets all keys and functions, and tells nobody but who watches them.
     pub fn forget_data(&self, now: Now) {
+        let _keys = self.forget_keys(now);
+        self.forget_libraries();
+    }
+
+    /// Forgets all keys, and tells nobody but who watches them. What is returned keeps others from them until it is dropped.
+    pub(crate) fn forget_keys(&self, now: Now) -> Keys<'_> {
         let clock = access(&self.settings(), now);
         let mut keys = self.keyspace.lock(Lock::Everything, 0, now.unix_ms(), clock);
         let all: Vec<usize> = (0..self.keyspace.databases()).collect();
@@ -247,7 +253,7 @@ impl Engine {
         for number in 0..self.keyspace.shards() {
             all.iter().for_each(|database| drop(keys.shard_at(number).flush(*database)));
         }
-        self.forget_libraries();
+        keys
     }
 
     /// Where files are, and when they are written.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::process::{Running, Scratch, nobody, until};
+use super::process::{Running, Scratch, check_fails, nobody, until};
 use super::replicas::Wire;
 
 /// A node, and all that is needed to start it again.
@@ -30,8 +30,9 @@ impl Node {
         let begin =
             ["kv", "--port", self.port(), "--workers", "1", "--dir", &data, "--save", "", "--appendonly", "yes"];
         let cluster = ["--cluster-enabled", "yes", "--cluster-port", &self.bus_port, "--cluster-node-timeout", "1000"];
+        let called = ["--cluster-announce-human-nodename", &format!("node-{}", self.port())];
         let more = ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "3600", "--appendfsync", "always"];
-        let running = Running::start(&[&begin[..], &cluster, &more].concat(), &[]);
+        let running = Running::start(&[&begin[..], &cluster, &called, &more].concat(), &[]);
         until("a node to answer", || Wire::new(&self.address).is_some_and(|mut wire| wire.ask(&["PING"]) == "PONG"));
         self.running = Some(running);
     }
@@ -131,6 +132,8 @@ fn a_replica_takes_over_and_gives_back() {
     until("replicas to have all", || (0..3).all(|number| has_all(&nodes[number + 3], &nodes[number])));
 
     nodes[0].kill();
+    let log = &nodes[1].running.as_ref().expect("it runs").err;
+    assert!(Running::line(log, "member failed").contains(&format!("node-{}", nodes[0].port())));
     until("the replica to take over", || nodes[3].has_role("master") && nodes[1].is_up(6));
     let mut client = Client::default();
     check_keys(&mut client, &nodes[1].address, KEYS);
@@ -146,6 +149,13 @@ fn a_replica_takes_over_and_gives_back() {
         nodes[0].has_role("master") && nodes[3].has_role("slave") && nodes.iter().all(|node| node.is_up(6))
     });
     check_keys(&mut Client::default(), &nodes[0].address, KEYS);
+}
+
+#[test]
+fn a_node_is_not_told_whom_to_follow_by_its_configuration() {
+    let scratch = Scratch::new();
+    let file = scratch.write("node.conf", "port 0\ncluster-enabled yes\ncluster-port 7\nreplicaof 127.0.0.1 1\n");
+    check_fails(&["kv", "--config", &file], &[], 2, &["replicaof directive not allowed in cluster mode"]);
 }
 
 #[test]

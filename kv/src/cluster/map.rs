@@ -210,8 +210,6 @@ pub struct Service {
     pub is_up: bool,
     /// The greatest epoch that is known.
     pub epoch: u64,
-    /// Who votes.
-    pub voters: usize,
     /// Figures of the bus.
     pub bus: BusFigures,
 }

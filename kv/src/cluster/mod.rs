@@ -21,7 +21,6 @@ pub(crate) mod route;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -35,7 +34,7 @@ use crate::resp::Reply;
 use crate::settings::parameter;
 use crate::time::Now;
 use control::Control;
-use map::{Map, Name};
+use map::{Map, Place};
 pub(crate) use moves::{Move, Moves};
 
 /// What an engine knows of its cluster.
@@ -101,7 +100,7 @@ impl Sight {
     }
 }
 
-/// What a node tells of itself, as its settings say.
+/// What a node tells all others of itself, as its settings say.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Announcement {
     /// Its address (`cluster-announce-ip`); empty for that which others see.
@@ -116,8 +115,20 @@ pub struct Announcement {
     pub tls_port: u16,
     /// It stands in no ballot (`cluster-replica-no-failover`).
     pub never_stands: bool,
-    /// Slots without an owner stop all service (`cluster-require-full-coverage`).
-    pub needs_all_slots: bool,
+}
+
+impl Announcement {
+    /// Where clients reach the node, and other nodes at `bus_port`.
+    #[must_use]
+    pub fn place(&self, bus_port: u16) -> Place {
+        Place {
+            host: self.host.clone(),
+            hostname: self.hostname.clone(),
+            port: self.port,
+            tls_port: self.tls_port,
+            bus_port,
+        }
+    }
 }
 
 impl Engine {
@@ -189,11 +200,7 @@ impl Engine {
     /// What the settings say of this node.
     #[must_use]
     pub fn announcement(&self) -> Announcement {
-        let settings = self.settings();
-        let text = |name: &str| {
-            let found = parameter::find(name.as_bytes()).expect("the table has it");
-            String::from_utf8_lossy(&found.show(&settings)).into_owned()
-        };
+        let text = |name: &str| self.setting(name);
         let port = |announced: &str, own: &str| {
             let number = |name: &str| text(name).parse::<u16>().ok().filter(|port| *port > 0);
             number(announced).or_else(|| number(own)).unwrap_or(0)
@@ -205,8 +212,19 @@ impl Engine {
             port: port("cluster-announce-port", "port"),
             tls_port: port("cluster-announce-tls-port", "tls-port"),
             never_stands: text("cluster-replica-no-failover") == "yes",
-            needs_all_slots: text("cluster-require-full-coverage") == "yes",
         }
+    }
+
+    /// Whether slots without an owner stop all service (`cluster-require-full-coverage`).
+    #[must_use]
+    pub fn needs_all_slots(&self) -> bool {
+        self.setting("cluster-require-full-coverage") == "yes"
+    }
+
+    /// A parameter's text.
+    fn setting(&self, name: &str) -> String {
+        let found = parameter::find(name.as_bytes()).expect("the table has it");
+        String::from_utf8_lossy(&found.show(&self.settings())).into_owned()
     }
 
     /// Nothing is written for so long, or until [`Engine::release_writes`]: clients wait. When this returns, no write is under way.
@@ -231,26 +249,13 @@ impl Engine {
 
     /// Removes all keys, and tells the log and replicas.
     pub fn purge(&self, now: Now) {
-        let clock = run::access(&self.settings(), now);
-        let mut keys = self.keyspace.lock(Lock::Everything, 0, now.unix_ms(), clock);
-        let all: Vec<usize> = (0..self.keyspace.databases()).collect();
-        self.waiting.changed_all(&all);
-        self.invalidate_all();
-        for number in 0..self.keyspace.shards() {
-            all.iter().for_each(|database| drop(keys.shard_at(number).flush(*database)));
-        }
+        // Held until the log has it.
+        let _keys = self.forget_keys(now);
         if self.is_heard() {
             let mut written = Written::default();
             written.push(0, [&b"FLUSHALL"[..]].into_iter());
             self.append(&written, false, now.unix_ms());
         }
-    }
-
-    /// Slots that have keys here although another node owns them, by database order of their numbers.
-    pub fn stray_slots(&self) -> BTreeSet<u16> {
-        let Some(map) = self.map() else { return BTreeSet::new() };
-        let slots = (0..crate::keyspace::slot::SLOTS).filter_map(Slot::new);
-        slots.filter(|slot| !map.holds(*slot) && self.has_keys_in(*slot)).map(Slot::number).collect()
     }
 
     /// Whether there are no keys at all.
@@ -266,11 +271,5 @@ impl Engine {
     pub(crate) fn has_keys_in(&self, slot: Slot) -> bool {
         let shard = self.keyspace.shard(self.keyspace.shard_of(slot));
         (0..self.keyspace.databases()).any(|database| shard.keys_in_slot(database, slot.index()) > 0)
-    }
-
-    /// The node's own name, if it is a node of a cluster.
-    #[must_use]
-    pub fn node_name(&self) -> Option<Name> {
-        self.map().map(|map| map.own().name)
     }
 }

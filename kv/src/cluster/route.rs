@@ -3,7 +3,7 @@
 //! A request is judged twice: [`admit`] looks at the map alone, before any key is locked; [`confirm`] again once they are, and at
 //! the keys themselves where their slot is on its way to another node. The rules, and their order, are those of Valkey.
 
-use super::map::Map;
+use super::map::{Map, Name};
 use super::{Cluster, Move};
 use crate::client::{Client, Link};
 use crate::command::run::{self, Ready};
@@ -33,7 +33,7 @@ pub(crate) enum Astray {
     /// Another node owns the slot.
     Moved(Slot),
     /// This key of the slot may be at the node that it is on its way to.
-    Asked(Slot, super::Name),
+    Asked(Slot, Name),
 }
 
 impl Astray {

@@ -44,7 +44,7 @@ fn nodes() -> Vec<Node> {
 }
 
 fn map(own: Name, nodes: Vec<Node>) -> Map {
-    Map::new(own, nodes, Service { is_up: true, epoch: 7_002, voters: 2, ..Service::default() })
+    Map::new(own, nodes, Service { is_up: true, epoch: 7_002, ..Service::default() })
 }
 
 /// A client of the node of this name, and the orders that it gets.
@@ -287,7 +287,6 @@ fn a_map_that_comes_while_a_call_waits_for_its_keys_is_looked_at_again() {
     let cluster = talk.engine_shared();
     cluster.set_map(map(ONE, after), talk.now());
     assert_eq!(talk.say(0, "GET bar"), "(error) MOVED 5061 10.0.0.1:7002");
-    assert_eq!(cluster.stray_slots().into_iter().collect::<Vec<_>>(), [5_061]);
 }
 
 #[test]

@@ -69,25 +69,20 @@ impl Chart {
             let name = seat.name(*server);
             let group = groups.get(&seat.group);
             let primary = primaries.get(&seat.group).copied().filter(|primary| *primary != name);
-            let place = &seat.place;
+            let told = &seat.told;
+            let place = told.place(*bus_port);
             Node {
                 name,
                 shard: shard_name(seat.group),
-                place: Place {
-                    host: if place.host.is_empty() { host.clone() } else { place.host.clone() },
-                    hostname: place.hostname.clone(),
-                    port: place.port,
-                    tls_port: place.tls_port,
-                    bus_port: *bus_port,
-                },
-                nickname: place.nickname.clone(),
+                place: if place.host.is_empty() { Place { host: host.clone(), ..place } } else { place },
+                nickname: told.nickname.clone(),
                 zone: zone.clone(),
                 primary,
                 epoch: group.map_or(0, |view| view.epoch.0),
                 health: *health,
                 is_connected: *health == Health::Alive,
-                never_stands: place.never_stands,
-                offset: u64::from(place.has_data || primary.is_none()),
+                never_stands: told.never_stands,
+                offset: u64::from(seat.has_data || primary.is_none()),
                 reports: usize::from(*health != Health::Alive),
                 slots: group.filter(|_| primary.is_none()).map_or_else(Vec::new, |view| ranges(&view.slots)),
                 ..Node::default()
@@ -120,7 +115,6 @@ fn service(bus: &Bus, needs_all_slots: bool) -> Service {
     Service {
         is_up: state.has_quorum && state.is_confirmed && (is_covered || !needs_all_slots),
         epoch: bus.current_epoch().0,
-        voters: bus.voters().voters.len(),
         bus: BusFigures {
             packets_sent: counters.packets_sent,
             packets_received: counters.packets_received,

@@ -10,6 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ashlar_bus::slot::GroupId;
+use ashlar_kv::cluster::Announcement;
 use ashlar_kv::cluster::control::{Control, Order};
 use ashlar_kv::cluster::map::{Map, Name};
 use ashlar_wire::id::ServerId;
@@ -19,25 +20,6 @@ const ORDERS_MAX: usize = 64;
 /// How long an order may take.
 const ORDER_MAX: Duration = Duration::from_secs(5);
 
-/// Where clients reach an engine, and what else it tells of itself.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Place {
-    /// Its address; empty if it does not know it.
-    pub host: String,
-    /// The name of its machine; empty for none.
-    pub hostname: String,
-    /// What people call it; empty for nothing.
-    pub nickname: String,
-    /// Its port without TLS; 0 for none.
-    pub port: u16,
-    /// Its port with TLS; 0 for none.
-    pub tls_port: u16,
-    /// It stands in no ballot.
-    pub never_stands: bool,
-    /// It has the data of its group, as far as it follows one.
-    pub has_data: bool,
-}
-
 /// An engine of a server, as a member of a replica group.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Seat {
@@ -45,8 +27,10 @@ pub struct Seat {
     pub tag: u32,
     /// Its replica group.
     pub group: GroupId,
-    /// Where clients reach it.
-    pub place: Place,
+    /// What it tells of itself.
+    pub told: Announcement,
+    /// It has the data of its group, as far as it follows one.
+    pub has_data: bool,
 }
 
 impl Seat {
@@ -104,8 +88,8 @@ pub struct Duty {
 /// What an engine tells.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Report {
-    /// Where clients reach it.
-    pub place: Place,
+    /// What it tells of itself.
+    pub told: Announcement,
     /// How far its data go; nothing while they are not whole.
     pub offset: Option<u64>,
     /// Its writes have ended, as the pause demands: the offset is final.

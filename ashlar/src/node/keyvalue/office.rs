@@ -163,10 +163,11 @@ impl Office {
     fn read_reports(&mut self, bus: &mut Bus, now: Instant) {
         let reports = self.desk.reports();
         for (file, report) in self.files.iter_mut().zip(reports) {
-            let Some(Report { place, offset, is_settled, needs_all_slots }) = report else { continue };
-            let group = file.seat.group;
-            if file.seat.place != place || self.needs_all_slots != needs_all_slots {
-                (file.seat.place, self.needs_all_slots) = (place, needs_all_slots);
+            let Some(Report { told, offset, is_settled, needs_all_slots }) = report else { continue };
+            let (group, has_data) = (file.seat.group, offset.is_some());
+            let is_told = file.seat.told == told && file.seat.has_data == has_data;
+            if !is_told || self.needs_all_slots != needs_all_slots {
+                (file.seat.told, file.seat.has_data, self.needs_all_slots) = (told, has_data, needs_all_slots);
                 self.changed_at = Some(self.changed_at.unwrap_or(now));
             }
             if file.offset != offset {

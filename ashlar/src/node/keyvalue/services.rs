@@ -7,9 +7,10 @@
 
 use ashlar_bus::member::SERVICES_BYTES_MAX;
 use ashlar_bus::slot::GroupId;
+use ashlar_kv::cluster::Announcement;
 use ashlar_wire::pack::{PackError, Reader, write_str, write_uint};
 
-use super::desk::{Place, Seat};
+use super::desk::Seat;
 
 /// The version of the written form.
 const VERSION: u64 = 1;
@@ -51,18 +52,25 @@ impl Services {
         write_str(&mut out, bounded(&self.zone));
         let seats = &self.seats[..self.seats.len().min(SEATS_MAX)];
         write_uint(&mut out, seats.len() as u64);
-        for Seat { tag, group, place } in seats {
+        for Seat { tag, group, told, has_data } in seats {
             write_uint(&mut out, (*tag).into());
             write_uint(&mut out, group.0);
-            let flags = if place.never_stands { NEVER_STANDS } else { 0 } | if place.has_data { HAS_DATA } else { 0 };
+            let flags = if told.never_stands { NEVER_STANDS } else { 0 } | if *has_data { HAS_DATA } else { 0 };
             write_uint(&mut out, flags);
-            write_uint(&mut out, place.port.into());
-            write_uint(&mut out, place.tls_port.into());
-            [&place.host, &place.hostname, &place.nickname]
+            write_uint(&mut out, told.port.into());
+            write_uint(&mut out, told.tls_port.into());
+            [&told.host, &told.hostname, &told.nickname]
                 .into_iter()
                 .for_each(|text| write_str(&mut out, bounded(text)));
         }
         out
+    }
+
+    /// What people call its engines, if they have names.
+    #[must_use]
+    pub fn nicknames(&self) -> Option<String> {
+        let names = self.seats.iter().map(|seat| seat.told.nickname.as_str()).filter(|name| !name.is_empty());
+        Some(names.collect::<Vec<&str>>().join(",")).filter(|names| !names.is_empty())
     }
 
     /// What these bytes say; nothing if they are no written form that this program knows.
@@ -92,11 +100,8 @@ fn read(bytes: &[u8]) -> Result<Option<Services>, PackError> {
         let (host, hostname, nickname) = (text(&mut reader)?, text(&mut reader)?, text(&mut reader)?);
         let (Some(port), Some(tls_port), Ok(tag)) = (plain, tls, u32::try_from(tag)) else { return Ok(None) };
         let (never_stands, has_data) = (flags & NEVER_STANDS != 0, flags & HAS_DATA != 0);
-        seats.push(Seat {
-            tag,
-            group,
-            place: Place { host, hostname, nickname, port, tls_port, never_stands, has_data },
-        });
+        let told = Announcement { host, hostname, nickname, port, tls_port, never_stands };
+        seats.push(Seat { tag, group, told, has_data });
     }
     Ok(reader.remaining().is_empty().then_some(Services { bus_port, zone, seats }))
 }
@@ -106,16 +111,16 @@ mod tests {
     use super::*;
 
     fn services() -> Services {
-        let place = Place {
+        let told = Announcement {
             host: "10.0.0.1".into(),
             hostname: "one".into(),
             nickname: String::new(),
             port: 6_379,
             tls_port: 0,
             never_stands: true,
-            has_data: true,
         };
-        Services { bus_port: 16_379, zone: "a".into(), seats: vec![Seat { tag: 7, group: GroupId(300), place }] }
+        let seat = Seat { tag: 7, group: GroupId(300), told, has_data: true };
+        Services { bus_port: 16_379, zone: "a".into(), seats: vec![seat] }
     }
 
     #[test]
@@ -136,14 +141,14 @@ mod tests {
     #[test]
     fn the_longest_fits() {
         let long = "x".repeat(TEXT_BYTES_MAX);
-        let place = Place {
+        let told = Announcement {
             host: long.clone(),
             hostname: long.clone(),
             nickname: long.clone(),
             port: u16::MAX,
-            ..Place::default()
+            ..Announcement::default()
         };
-        let seats = vec![Seat { tag: u32::MAX, group: GroupId(u64::MAX), place }; SEATS_MAX];
+        let seats = vec![Seat { tag: u32::MAX, group: GroupId(u64::MAX), told, has_data: false }; SEATS_MAX];
         let whole = Services { bus_port: u16::MAX, zone: long, seats };
         assert!(whole.encode().len() <= SERVICES_BYTES_MAX);
         assert_eq!(Services::decode(&whole.encode()), Some(whole));

@@ -17,6 +17,7 @@ use tracing::{debug, info, warn};
 
 use super::super::Node;
 use super::super::keyvalue::office::{Deed, Office};
+use super::super::keyvalue::services::Services;
 use super::super::promise::Promise;
 use super::view::{Beside, BusStatus, Forgotten, MemberState, view};
 use super::{ForgetError, Membership, Post, Wish};
@@ -253,20 +254,18 @@ impl<R: Runtime> Task<R> {
         let now = self.now();
         match event {
             Event::MemberJoined { id, address } => {
-                info!(server = %id, address, "member joined");
+                info!(server = %id, address, called = self.called(*id), "member joined");
                 self.forgotten.retain(|forgotten| forgotten.id != *id);
                 self.node.know(*id, address);
             }
             Event::AddressChanged { id, address } => {
-                info!(server = %id, address, "member has moved");
+                info!(server = %id, address, called = self.called(*id), "member has moved");
                 self.node.know(*id, address);
             }
-            Event::Suspected { id } => warn!(server = %id, address = self.address(*id), "member suspected"),
-            Event::Unsuspected { id } => {
-                info!(server = %id, address = self.address(*id), "member not suspected any more");
-            }
-            Event::Failed { id, by } => warn!(server = %id, address = self.address(*id), ?by, "member failed"),
-            Event::Recovered { id } => info!(server = %id, address = self.address(*id), "member recovered"),
+            Event::Suspected { id }
+            | Event::Unsuspected { id }
+            | Event::Failed { id, .. }
+            | Event::Recovered { id } => self.tell_health(*id, event),
             Event::Forgotten { id } => {
                 info!(server = %id, "member forgotten");
                 let address = self.node.unknow(*id).unwrap_or_default();
@@ -299,8 +298,23 @@ impl<R: Runtime> Task<R> {
         }
     }
 
+    fn tell_health(&self, id: ServerId, event: &Event) {
+        let (address, called) = (self.address(id), self.called(id));
+        match event {
+            Event::Suspected { .. } => warn!(server = %id, address, called, "member suspected"),
+            Event::Failed { by, .. } => warn!(server = %id, address, called, ?by, "member failed"),
+            Event::Recovered { .. } => info!(server = %id, address, called, "member recovered"),
+            _ => info!(server = %id, address, called, "member not suspected any more"),
+        }
+    }
+
     fn address(&self, id: ServerId) -> &str {
         self.bus.member(id).map_or("", |member| member.address)
+    }
+
+    /// What people call the key-value engines of a member.
+    fn called(&self, id: ServerId) -> Option<String> {
+        Services::decode(self.bus.member(id)?.services)?.nicknames()
     }
 
     fn note_state(&mut self, id: ServerId, now: Instant) {

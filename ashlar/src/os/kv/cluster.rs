@@ -19,7 +19,7 @@ use super::doors::Listening;
 use super::{Plan, Serving};
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::node::keyvalue::desk::{Desk, Duty, Place, Report, Seat, Wakened, shard_name};
+use crate::node::keyvalue::desk::{Desk, Duty, Report, Seat, Wakened, shard_name};
 use crate::node::keyvalue::{Part, Rules};
 use crate::os::datadir::{self, DataDir};
 use crate::os::server::{self, Engines};
@@ -53,15 +53,8 @@ impl Seating {
     /// The engine is a node from now on; it serves nobody before the office has told it what to serve.
     pub(super) fn join(&self, engine: &Engine) {
         let name = self.seat.name(self.server);
-        let mut place = place_of(engine);
-        place.host = "".into();
-        let known = ashlar_kv::cluster::map::Place {
-            port: place.port,
-            tls_port: place.tls_port,
-            bus_port: self.bus_port,
-            ..Default::default()
-        };
-        let node = Node { name, shard: shard_name(self.seat.group), place: known, ..Node::default() };
+        let place = engine.announcement().place(self.bus_port);
+        let node = Node { name, shard: shard_name(self.seat.group), place, ..Node::default() };
         engine.join_cluster(Map::alone(node), self.desk.clerk(self.number));
     }
 
@@ -116,7 +109,7 @@ impl Doing {
         }
         if self.upstream != duty.upstream {
             self.upstream.clone_from(&duty.upstream);
-            follow(engine, self.upstream.as_ref());
+            follow(engine, self.upstream.as_ref(), &duty.map);
         }
         if self.purges != duty.purges {
             self.purges = duty.purges;
@@ -138,23 +131,12 @@ impl Doing {
     }
 
     fn report(&self, engine: &Engine) -> Report {
-        let offset = engine.position();
-        let place = Place { has_data: offset.is_some(), ..place_of(engine) };
-        let needs_all_slots = engine.announcement().needs_all_slots;
-        Report { place, offset, is_settled: self.is_paused, needs_all_slots }
-    }
-}
-
-fn place_of(engine: &Engine) -> Place {
-    let told = engine.announcement();
-    Place {
-        host: told.host,
-        hostname: told.hostname,
-        nickname: told.nickname,
-        port: told.port,
-        tls_port: told.tls_port,
-        never_stands: told.never_stands,
-        has_data: false,
+        Report {
+            told: engine.announcement(),
+            offset: engine.position(),
+            is_settled: self.is_paused,
+            needs_all_slots: engine.needs_all_slots(),
+        }
     }
 }
 
@@ -199,7 +181,7 @@ fn seat_at(file: &Path, number: usize) -> Result<Seat, Failure> {
     let (tag, group) = words.ok_or_else(damaged)?;
     let tag = u32::from_str_radix(tag, 16).map_err(|_| damaged())?;
     let group = GroupId(u64::from_str_radix(group, 16).map_err(|_| damaged())?);
-    Ok(Seat { tag, group, place: Place::default() })
+    Ok(Seat { tag, group, ..Seat::default() })
 }
 
 /// Remembers a seat. Durable when this returns.
@@ -220,6 +202,14 @@ fn setting<'p>(plan: &'p Plan, name: &str) -> Option<&'p str> {
     found.map(|(_, value)| value.trim_matches('"'))
 }
 
+/// Whether the settings name a primary, which is for the cluster to say.
+fn is_told_to_follow(plan: &Plan) -> bool {
+    let says =
+        |(name, _): &&(String, String)| ["replicaof", "slaveof"].iter().any(|word| name.eq_ignore_ascii_case(word));
+    let primary = plan.settings.iter().rfind(says).map_or("", |(_, value)| value.trim_matches('"'));
+    !primary.is_empty() && !primary.eq_ignore_ascii_case("no one")
+}
+
 /// A setting that is a number above 0.
 fn number_of(plan: &Plan, name: &str) -> Option<u64> {
     setting(plan, name).and_then(|value| value.parse().ok()).filter(|number| *number > 0)
@@ -230,6 +220,10 @@ fn number_of(plan: &Plan, name: &str) -> Option<u64> {
 /// # Errors
 /// An address is taken, a file cannot be used, or the operating system gives no threads. Retry safe once the cause is gone.
 pub fn run(plan: &Plan, secret: Option<&str>, started: impl FnOnce(&[Listening])) -> Result<(), Failure> {
+    if is_told_to_follow(plan) {
+        let what = "replicaof directive not allowed in cluster mode";
+        return Err(Failure::usage(what, "leave it out, and send the node CLUSTER REPLICATE once it runs"));
+    }
     let root = Path::new(setting(plan, "dir").unwrap_or("."));
     let data = root.join(setting(plan, "cluster-config-file").unwrap_or("nodes.conf"));
     let config = config_of(plan, data)?;
@@ -311,11 +305,15 @@ fn config_of(plan: &Plan, data: PathBuf) -> Result<Config, Failure> {
 }
 
 /// Follows the primary that is at this address, or nobody.
-fn follow(engine: &Engine, upstream: Option<&(String, u16)>) {
+fn follow(engine: &Engine, upstream: Option<&(String, u16)>, map: &Map) {
     let upstream = upstream.map(|(host, port)| Upstream::Address { host: host.clone(), port: *port });
     let turned = engine.follow(upstream.clone(), clock::now_both());
+    let primary = map.own().primary.and_then(|name| map.node(name));
     match upstream {
-        Some(upstream) => tracing::info!(?upstream, turned.position, "follows a primary"),
+        Some(upstream) => {
+            let called = primary.map(|node| node.nickname.as_str()).filter(|name| !name.is_empty());
+            tracing::info!(?upstream, called, turned.position, "follows a primary");
+        }
         None => tracing::info!(turned.position, turned.is_whole, "is primary of its shard"),
     }
 }
