@@ -445,6 +445,8 @@ pub struct MemberView<'a> {
     pub follows: &'a [GroupId],
     /// What it tells of its services.
     pub services: &'a [u8],
+    /// The channels whose messages it wants to hear; see [`wants`](crate::pubsub::wants).
+    pub interest: &'a [u8],
     /// When it last gave a sign of life here; the origin of time if it never did.
     pub heard_at: Instant,
 }

@@ -68,8 +68,9 @@ pub(crate) fn encode_interest(channels: &BTreeSet<Vec<u8>>, all: bool) -> Box<[u
     out.into_boxed_slice()
 }
 
-/// Whether whoever has this interest should get the messages of a channel.
-pub(crate) fn wants(interest: &[u8], channel: &[u8]) -> bool {
+/// Whether whoever has this interest, in its written form, should get the messages of a channel.
+#[must_use]
+pub fn wants(interest: &[u8], channel: &[u8]) -> bool {
     match interest {
         [] => false,
         [1, hashes @ ..] => hashes.chunks_exact(4).any(|known| known == short(hash(channel))),

@@ -73,6 +73,8 @@ handler_ids! {
     Bus = 10,
     /// One step of replacing the cluster's secret.
     Secret = 11,
+    /// A stream of messages to subscribers of a server's key-value engines; it answers nothing.
+    Messages = 12,
 }
 
 /// A value that travels as a payload.

@@ -65,6 +65,12 @@ impl PubSub {
         is_new
     }
 
+    /// Whether anybody listens to anything.
+    #[inline]
+    pub(crate) fn is_heard(&self) -> bool {
+        self.topics.load(Ordering::Acquire) > 0
+    }
+
     /// A client listens no more.
     pub(crate) fn unsubscribe(&self, client: ClientId, topic: Topic, name: &[u8]) {
         let mut lists = self.lists();
@@ -80,7 +86,7 @@ impl PubSub {
 
     /// Leaves a message for everybody who listens. Returns how many that are.
     pub(crate) fn publish(&self, channel: &[u8], message: &[u8]) -> usize {
-        if self.topics.load(Ordering::Acquire) == 0 {
+        if !self.is_heard() {
             return 0;
         }
         let lists = self.lists();

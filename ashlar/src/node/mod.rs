@@ -421,7 +421,7 @@ impl<R: Runtime> Shared<R> {
 }
 
 fn handlers<R: Runtime>(node: &Weak<Shared<R>>) -> Handlers {
-    let (packets, status, steps) = (node.clone(), node.clone(), node.clone());
+    let (packets, status, steps, messages) = (node.clone(), node.clone(), node.clone(), node.clone());
     let handlers = Handlers::new().datagram(HandlerId::Bus, move |from, bytes| {
         if let Some(shared) = packets.upgrade() {
             shared.membership.handle_packet(from, bytes);
@@ -445,6 +445,17 @@ fn handlers<R: Runtime>(node: &Weak<Shared<R>>) -> Handlers {
                 match node {
                     Some(node) => Ok(Packed(node.take_step(step).await)),
                     None => Err(stopped()),
+                }
+            }
+        })
+    });
+    let handlers = handlers.and_then(|handlers| {
+        handlers.stream(HandlerId::Messages, move |_, version, stream| {
+            let part = messages.upgrade().and_then(|shared| shared.plan.keyvalue.clone());
+            async move {
+                match part {
+                    Some(part) => keyvalue::carry::receive(part.desk.messages().clone(), version, stream).await,
+                    None => Err(ashlar_grid::error::Refusal::new(1, "there is no key-value engine in the cluster")),
                 }
             }
         })

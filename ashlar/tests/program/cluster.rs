@@ -185,6 +185,63 @@ fn slots_move_key_by_key_while_they_are_served() {
     assert_eq!(source.ask(&["CLUSTER", "COUNTKEYSINSLOT", SLOT]), "0");
 }
 
+/// A client of a node that has sent these words.
+fn subscriber(node: &Node, words: &[&str]) -> Wire {
+    let mut wire = Wire::new(&node.address).expect("it listens");
+    assert_eq!(wire.ask(words), format!("{} {} 1", words[0].to_lowercase(), words[1]));
+    wire
+}
+
+/// Publishes at a node until a subscriber elsewhere has heard something: who listens is not known everywhere at once.
+fn publish_until_heard(node: &Node, ear: &mut Wire) {
+    until("a message to come", || {
+        node.ask(&["PUBLISH", "news", "hello"]);
+        ear.has_more()
+    });
+    until("the others to come", || {
+        assert_eq!(ear.read(), "message news hello");
+        !ear.has_more()
+    });
+}
+
+#[test]
+fn messages_reach_subscribers_at_all_nodes() {
+    let mut nodes = cluster(2);
+    for number in 1..4 {
+        publish_until_heard(&nodes[0], &mut subscriber(&nodes[number], &["SUBSCRIBE", "news"]));
+    }
+    let listen = |node: &Node| [subscriber(node, &["SUBSCRIBE", "weather"]), subscriber(node, &["PSUBSCRIBE", "wea*"])];
+    let mut ears: Vec<[Wire; 2]> = nodes.iter().map(listen).collect();
+    let long = "x".repeat(300_000);
+    let script = ["EVAL", "return redis.call('PUBLISH', 'weather', ARGV[1])", "0", "rain"];
+    for (node, words) in [(&nodes[0], &["PUBLISH", "weather", "sun"][..]), (&nodes[1], &script)] {
+        assert_eq!(node.ask(words), "2", "only those of the node itself are counted");
+        for [channel, pattern] in &mut ears {
+            assert_eq!(channel.read(), format!("message weather {}", words[words.len() - 1]));
+            assert_eq!(pattern.read(), format!("pmessage wea* weather {}", words[words.len() - 1]));
+        }
+    }
+    assert_eq!(nodes[3].ask(&["PUBLISH", "weather", &long]), "2");
+    ears.iter_mut().for_each(|[channel, _]| assert_eq!(channel.read(), format!("message weather {long}")));
+
+    // The channel `bar` is in a slot of the first primary: its shard hears, from either of the two.
+    let mut shard = [0, 2].map(|number| subscriber(&nodes[number], &["SSUBSCRIBE", "bar"]));
+    for number in [0, 2] {
+        assert_eq!(nodes[number].ask(&["SPUBLISH", "bar", "hi"]), "1");
+        shard.iter_mut().for_each(|ear| assert_eq!(ear.read(), "smessage bar hi"));
+    }
+    assert!(nodes[1].ask(&["SPUBLISH", "bar", "hi"]).starts_with("MOVED"));
+    assert!(nodes[0].info().contains("cluster_stats_messages_publishshard_sent:1"));
+
+    nodes[3].kill();
+    assert_eq!(nodes[0].ask(&["PUBLISH", "weather", "snow"]), "2");
+    nodes[3].start();
+    let mut ear = subscriber(&nodes[3], &["SUBSCRIBE", "news"]);
+    publish_until_heard(&nodes[0], &mut ear);
+    let mut ear = subscriber(&nodes[0], &["SUBSCRIBE", "news"]);
+    publish_until_heard(&nodes[3], &mut ear);
+}
+
 #[test]
 fn a_node_that_starts_again_is_who_it_was() {
     let mut node = Node::new();

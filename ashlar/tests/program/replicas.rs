@@ -39,7 +39,7 @@ impl Wire {
     }
 
     /// A reply or a request, whose words are told with spaces between.
-    fn read(&mut self) -> String {
+    pub(super) fn read(&mut self) -> String {
         let line = self.line();
         let count = || line[1..].parse::<usize>().expect("a number");
         match line.as_bytes()[0] {
@@ -56,6 +56,15 @@ impl Wire {
     pub(super) fn ask(&mut self, words: &[&str]) -> String {
         self.send(words);
         self.read()
+    }
+
+    /// Whether something has come that was not read.
+    pub(super) fn has_more(&self) -> bool {
+        let stream = self.0.get_ref();
+        stream.set_nonblocking(true).expect("it is a socket");
+        let is_there = stream.peek(&mut [0]).is_ok_and(|count| count > 0);
+        stream.set_nonblocking(false).expect("it is a socket");
+        is_there || !self.0.buffer().is_empty()
     }
 }
 

@@ -43,6 +43,7 @@ impl Bus {
             is_voter: self.voters.has_say(member.id),
             follows: &member.description.follows,
             services: &member.description.services,
+            interest: &member.description.interest,
             heard_at: member.heard_at,
         }
     }

@@ -48,6 +48,21 @@ pub enum Order {
     Save,
 }
 
+/// What was counted of messages between subscribers' nodes, since the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MessageFigures {
+    /// Messages of channels that left for another node, once for each.
+    pub sent: u64,
+    /// The same of shard channels.
+    pub sent_sharded: u64,
+    /// Messages of channels that came.
+    pub received: u64,
+    /// The same of shard channels.
+    pub received_sharded: u64,
+    /// Messages that did not reach a node: it was away, they found no room, or they were too long.
+    pub dropped: u64,
+}
+
 /// Whoever decides for this node, with others, what becomes of the cluster.
 pub trait Control: Send + Sync + Debug {
     /// Has something done. When it returns, what was ordered holds as far as this node sees, except that a meeting, a failover and
@@ -57,6 +72,13 @@ pub trait Control: Send + Sync + Debug {
     /// Why it was refused, as a client is told. Nothing has changed then, or it is not known: retry safe.
     fn order(&self, order: Order) -> Result<(), String>;
 
-    /// Tells subscribers at other nodes of a message; `is_sharded` for those of a shard channel.
+    /// Tells subscribers at other nodes of a message, or with `is_sharded` those of a shard channel at nodes of this one's shard. It
+    /// returns at once, and nobody hears whether a message has arrived.
     fn publish(&self, channel: &[u8], message: &[u8], is_sharded: bool);
+
+    /// This node has subscribers now, and had none before.
+    fn listens(&self);
+
+    /// What was counted of messages.
+    fn message_figures(&self) -> MessageFigures;
 }

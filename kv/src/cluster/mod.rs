@@ -183,6 +183,21 @@ impl Engine {
         });
     }
 
+    /// Somebody has published a message at another node: subscribers get it, or those of a shard channel if `is_sharded`.
+    pub fn hear(&self, channel: &[u8], message: &[u8], is_sharded: bool) {
+        if is_sharded {
+            self.pubsub.publish_shard(channel, message);
+        } else {
+            self.pubsub.publish(channel, message);
+        }
+    }
+
+    /// Whether any client subscribes to anything.
+    #[must_use]
+    pub fn has_subscribers(&self) -> bool {
+        self.pubsub.is_heard()
+    }
+
     /// Subscriptions to shard channels end with the slots that they belong to.
     fn end_shard_subscriptions(&self, map: &Map) {
         for (name, subscribers) in self.pubsub.take_shard_channels(|name| !map.serves(Slot::of(name))) {

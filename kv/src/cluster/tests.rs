@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::control::{Control, Order};
+use super::control::{Control, MessageFigures, Order};
 use super::map::{Health, Map, Name, Node, Place, Service, SlotRange};
 use crate::engine::{Engine, EngineConfig};
 use crate::memory::hash_key::HASH_KEY_BYTES;
@@ -12,17 +12,31 @@ const ONE: Name = Name::new([0x11; 20]);
 const TWO: Name = Name::new([0x22; 20]);
 const REPLICA: Name = Name::new([0x33; 20]);
 
-/// Takes every order, and does nothing.
+/// Takes every order and message, and does nothing.
 #[derive(Debug, Default)]
-struct Orders(Arc<Mutex<Vec<Order>>>);
+struct Orders {
+    orders: Arc<Mutex<Vec<Order>>>,
+    messages: Arc<Mutex<Vec<String>>>,
+}
 
 impl Control for Orders {
     fn order(&self, order: Order) -> Result<(), String> {
-        self.0.lock().unwrap().push(order);
+        self.orders.lock().unwrap().push(order);
         Ok(())
     }
 
-    fn publish(&self, _channel: &[u8], _message: &[u8], _is_sharded: bool) {}
+    fn publish(&self, channel: &[u8], message: &[u8], is_sharded: bool) {
+        let [channel, message] = [channel, message].map(String::from_utf8_lossy);
+        self.messages.lock().unwrap().push(format!("{channel} {message} {is_sharded}"));
+    }
+
+    fn listens(&self) {
+        self.messages.lock().unwrap().push("listens".into());
+    }
+
+    fn message_figures(&self) -> MessageFigures {
+        MessageFigures { sent: 3, dropped: 1, ..MessageFigures::default() }
+    }
 }
 
 fn node(name: Name, port: u16, slots: Option<(u16, u16)>) -> Node {
@@ -49,11 +63,15 @@ fn map(own: Name, nodes: Vec<Node>) -> Map {
 
 /// A client of the node of this name, and the orders that it gets.
 fn talk(own: Name) -> (Talk, Arc<Mutex<Vec<Order>>>) {
-    let engine = Engine::new(&EngineConfig { secret: [3; HASH_KEY_BYTES], shards: 8, databases: 2 });
     let orders = Orders::default();
-    let given = Arc::clone(&orders.0);
+    let given = Arc::clone(&orders.orders);
+    (talk_with(own, orders), given)
+}
+
+fn talk_with(own: Name, orders: Orders) -> Talk {
+    let engine = Engine::new(&EngineConfig { secret: [3; HASH_KEY_BYTES], shards: 8, databases: 2 });
     engine.join_cluster(map(own, nodes()), Box::new(orders));
-    (Talk::with(Arc::new(engine)), given)
+    Talk::with(Arc::new(engine))
 }
 
 fn check(own: Name, conversation: &str) {
@@ -275,6 +293,51 @@ fn who_waits_or_listens_is_told_when_a_slot_goes() {
         1> SSUBSCRIBE bar
         (error) MOVED 5061 10.0.0.1:7002",
     );
+}
+
+#[test]
+fn messages_leave_for_other_nodes_from_wherever_they_are_published() {
+    let orders = Orders::default();
+    let left = Arc::clone(&orders.messages);
+    let mut talk = talk_with(ONE, orders);
+    check_with(
+        &mut talk,
+        "messages",
+        "1> SUBSCRIBE c
+        [\"subscribe\" \"c\" 1]
+        1> SUBSCRIBE d
+        [\"subscribe\" \"d\" 2]
+        > PUBLISH c 1
+        1
+        1?
+        [\"message\" \"c\" \"1\"]
+        > SPUBLISH bar 2
+        0
+        > MULTI
+        OK
+        > PUBLISH e 3
+        QUEUED
+        > EXEC
+        [0]
+        > EVAL \"return redis.call('PUBLISH', 'f', '4')\" 0
+        0
+        > EVAL \"return redis.call('SPUBLISH', KEYS[1], '5')\" 1 bar
+        0",
+    );
+    let expected = ["listens", "c 1 false", "bar 2 true", "e 3 false", "f 4 false", "bar 5 true"];
+    assert_eq!(*left.lock().unwrap(), expected);
+    talk.engine().hear(b"c", b"from elsewhere", false);
+    check_with(
+        &mut talk,
+        "heard",
+        "1?
+        [\"message\" \"c\" \"from elsewhere\"]",
+    );
+    let info = talk.say(0, "CLUSTER INFO");
+    for line in ["cluster_stats_messages_publish_sent:3", "cluster_stats_messages_publish_dropped:1"] {
+        assert!(info.contains(line), "{line} in {info}");
+    }
+    assert!(!info.contains("publishshard"), "{info}");
 }
 
 #[test]

@@ -60,6 +60,7 @@ fn subscribe(call: &mut Call<'_, '_>, topic: Topic) -> Result<(), Error> {
     if topic == Topic::Shard && !call.may_wait {
         return Err(Error::new("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client"));
     }
+    let was_heard = call.engine.pubsub.is_heard();
     for name in call.args.from(1) {
         if call.client.subscriptions.insert((topic, name.into())) {
             call.engine.pubsub.subscribe(call.client.id, &call.client.mailbox, topic, name);
@@ -67,6 +68,9 @@ fn subscribe(call: &mut Call<'_, '_>, topic: Topic) -> Result<(), Error> {
         confirm(call, topic, true, Some(name));
     }
     call.client.publish_subscriptions();
+    if let Some(cluster) = call.engine.cluster().filter(|_| !was_heard) {
+        cluster.control.listens();
+    }
     Ok(())
 }
 
@@ -99,16 +103,27 @@ pub(super) fn unsubscribe_all(call: &mut Call<'_, '_>) {
 
 fn publish(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let count = call.engine.pubsub.publish(&call.args[1], &call.args[2]);
-    call.effects.trace = Trace::ToReplicas;
+    pass_on(call, false);
     call.reply.count(count);
     Ok(())
 }
 
 fn spublish(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let count = call.engine.pubsub.publish_shard(&call.args[1], &call.args[2]);
-    call.effects.trace = Trace::ToReplicas;
+    pass_on(call, true);
     call.reply.count(count);
     Ok(())
+}
+
+/// Subscribers elsewhere get the message too: at other nodes of a cluster, replicas among them, or else at replicas.
+fn pass_on(call: &mut Call<'_, '_>, is_sharded: bool) {
+    match call.engine.cluster() {
+        Some(cluster) => {
+            cluster.control.publish(&call.args[1], &call.args[2], is_sharded);
+            call.effects.trace = Trace::Nothing;
+        }
+        None => call.effects.trace = Trace::ToReplicas,
+    }
 }
 
 fn channels(call: &mut Call<'_, '_>, topic: Topic) -> Result<(), Error> {

@@ -11,9 +11,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ashlar_bus::slot::GroupId;
 use ashlar_kv::cluster::Announcement;
-use ashlar_kv::cluster::control::{Control, Order};
+use ashlar_kv::cluster::control::{Control, MessageFigures, Order};
 use ashlar_kv::cluster::map::{Map, Name};
 use ashlar_wire::id::ServerId;
+
+use super::messages::{Ear, Messages};
 
 /// Orders that wait for the office.
 const ORDERS_MAX: usize = 64;
@@ -96,6 +98,8 @@ pub struct Report {
     pub is_settled: bool,
     /// Slots without an owner stop all service.
     pub needs_all_slots: bool,
+    /// Its clients subscribe to something, or did not long ago.
+    pub listens: bool,
 }
 
 /// Tells whoever gave an order what became of it.
@@ -115,6 +119,8 @@ struct Tray {
     duty: Option<Duty>,
     /// Who is to be told once this and what others have to do is done.
     answers: Vec<Arc<Vec<Answer>>>,
+    /// The engine has something to report.
+    is_called: bool,
 }
 
 #[derive(Debug, Default)]
@@ -134,6 +140,7 @@ pub struct Desk {
     service: Condvar,
     /// Wakes the office.
     office: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    messages: Arc<Messages>,
 }
 
 impl core::fmt::Debug for Desk {
@@ -148,7 +155,18 @@ impl Desk {
     pub fn new(seats: usize) -> Arc<Self> {
         let trays = core::iter::repeat_with(Tray::default).take(seats).collect();
         let papers = Papers { reports: vec![None; seats], trays, ..Papers::default() };
-        Arc::new(Self { papers: Mutex::new(papers), service: Condvar::new(), office: OnceLock::new() })
+        let messages = Arc::new(Messages::new(seats));
+        Arc::new(Self { papers: Mutex::new(papers), service: Condvar::new(), office: OnceLock::new(), messages })
+    }
+
+    /// Messages of engines to subscribers elsewhere, and those that come from there.
+    pub(in crate::node) fn messages(&self) -> &Arc<Messages> {
+        &self.messages
+    }
+
+    /// The engine of a seat is told of messages that are published elsewhere by this. Only the first call does anything.
+    pub fn listen(&self, seat: usize, ear: Ear) {
+        self.messages.listen(seat, ear);
     }
 
     /// The office is woken by this from now on. Only the first call does anything.
@@ -174,13 +192,17 @@ impl Desk {
         self.wake_office();
     }
 
-    /// Waits for a seat's duty, `span` at most. Whoever gets it calls [`Answers::done`].
+    /// Waits for a seat's duty, or for something to report, `span` at most. Whoever gets a duty calls [`Answers::done`].
     pub fn wait(&self, seat: usize, span: Duration) -> Wakened {
-        let is_idle = |papers: &mut Papers| papers.trays[seat].duty.is_none() && !papers.is_over;
+        let is_idle = |papers: &mut Papers| {
+            let tray = &papers.trays[seat];
+            tray.duty.is_none() && !tray.is_called && !papers.is_over
+        };
         let waited = self.service.wait_timeout_while(self.lock(), span, is_idle);
         let mut papers = waited.unwrap_or_else(PoisonError::into_inner).0;
         let is_over = papers.is_over;
         let tray = &mut papers.trays[seat];
+        tray.is_called = false;
         match tray.duty.take() {
             Some(duty) => Wakened::Duty(Box::new(duty), Answers(core::mem::take(&mut tray.answers))),
             None if is_over => Wakened::Over,
@@ -236,7 +258,7 @@ impl Desk {
 pub enum Wakened {
     /// What the engine is to be, and who waits for that.
     Duty(Box<Duty>, Answers),
-    /// Time has passed.
+    /// Time has passed, or there is something to report.
     Nothing,
     /// There will be no more.
     Over,
@@ -281,5 +303,16 @@ impl Control for Clerk {
         }
     }
 
-    fn publish(&self, _channel: &[u8], _message: &[u8], _is_sharded: bool) {}
+    fn publish(&self, channel: &[u8], message: &[u8], is_sharded: bool) {
+        self.desk.messages.publish(self.seat, channel, message, is_sharded);
+    }
+
+    fn listens(&self) {
+        self.desk.lock().trays[self.seat].is_called = true;
+        self.desk.service.notify_all();
+    }
+
+    fn message_figures(&self) -> MessageFigures {
+        self.desk.messages.figures()
+    }
 }

@@ -8,9 +8,15 @@
 //! An engine has a *seat*: a tag that tells it from the server's other engines, and the replica group that it belongs to. Clients know
 //! it as a node, whose name is the server's id and the tag. Where clients reach it goes to all members with the bus's
 //! descriptions, see [`services`].
+//!
+//! Messages to subscribers go from engine to engine beside all that: [`messages`] says to whom, `carry` brings them there, `letter` is
+//! their written form.
 
+pub(super) mod carry;
 pub mod chart;
 pub mod desk;
+mod letter;
+pub mod messages;
 pub(super) mod office;
 pub mod services;
 

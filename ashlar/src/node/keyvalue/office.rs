@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ashlar_bus::event::{GroupView, How};
+use ashlar_bus::event::{GroupView, Health, How};
 use ashlar_bus::slot::{GroupId, SlotRange, SlotSet};
 use ashlar_bus::{Bus, Command, CommandError, Event};
 use ashlar_kv::cluster::control::{FailoverKind, Order};
@@ -14,6 +14,7 @@ use ashlar_wire::time::Instant;
 
 use super::chart::Chart;
 use super::desk::{Answer, Desk, Duty, Posted, Report, Seat, server_of};
+use super::messages::{Carrier, Listener, Messages};
 use super::services::Services;
 
 /// How long the bus may take to do what was ordered; the desk waits longer.
@@ -85,6 +86,8 @@ pub(crate) struct Office {
     retry_at: Option<Instant>,
     told: Option<Services>,
     needs_all_slots: bool,
+    /// Whether the bus was told that this server listens to messages.
+    listens: bool,
 }
 
 impl Office {
@@ -103,12 +106,19 @@ impl Office {
             retry_at: None,
             told: None,
             needs_all_slots: true,
+            listens: false,
         }
     }
 
-    /// The desk wakes the office by this.
-    pub(in crate::node) fn open(&self, wake: Box<dyn Fn() + Send + Sync>) {
+    /// The desk wakes the office by this, and messages of engines are carried so.
+    pub(in crate::node) fn open(&self, wake: Box<dyn Fn() + Send + Sync>, carrier: Box<dyn Carrier>) {
+        self.desk.messages().open(carrier);
         self.desk.open(wake);
+    }
+
+    /// Messages of engines to subscribers elsewhere.
+    pub(in crate::node) fn messages(&self) -> &Arc<Messages> {
+        self.desk.messages()
     }
 
     /// Something has happened in the cluster.
@@ -161,9 +171,10 @@ impl Office {
     }
 
     fn read_reports(&mut self, bus: &mut Bus, now: Instant) {
-        let reports = self.desk.reports();
+        let (reports, mut wants_messages) = (self.desk.reports(), false);
         for (file, report) in self.files.iter_mut().zip(reports) {
-            let Some(Report { told, offset, is_settled, needs_all_slots }) = report else { continue };
+            let Some(Report { told, offset, is_settled, needs_all_slots, listens }) = report else { continue };
+            wants_messages |= listens;
             let (group, has_data) = (file.seat.group, offset.is_some());
             let is_told = file.seat.told == told && file.seat.has_data == has_data;
             if !is_told || self.needs_all_slots != needs_all_slots {
@@ -178,6 +189,11 @@ impl Office {
             if is_settled && self.paused.contains(&group) {
                 let _ = bus.handle_command(now, Command::Paused { group });
             }
+        }
+        if self.listens != wants_messages {
+            self.listens = wants_messages;
+            // It is never refused.
+            let _ = bus.handle_command(now, Command::SubscribeAll { wanted: wants_messages });
         }
         self.describe(bus, now);
     }
@@ -262,6 +278,7 @@ impl Office {
         self.done.append(&mut self.leaving);
         self.told = None;
         self.changed_at = Some(now);
+        let _ = bus.handle_command(now, Command::SubscribeAll { wanted: self.listens });
         self.describe(bus, now);
     }
 
@@ -349,6 +366,8 @@ impl Office {
     /// Puts down what all engines are to be.
     fn assign(&mut self, bus: &mut Bus, now: Instant) {
         self.describe(bus, now);
+        let own_groups = self.files.iter().map(|file| file.seat.group).collect();
+        self.desk.messages().set_listeners(listeners(bus), own_groups);
         let chart = Chart::draw(bus, &self.services(), self.needs_all_slots);
         let own: ServerId = bus.identity().server;
         let duties = self.files.iter().map(|file| {
@@ -361,6 +380,17 @@ impl Office {
         });
         self.desk.assign(duties.collect(), core::mem::take(&mut self.done));
     }
+}
+
+/// The other servers that have engines and are not lost.
+fn listeners(bus: &Bus) -> Vec<Listener> {
+    let own = bus.identity().server;
+    let others = bus.members().filter(|member| member.id != own && member.health != Health::Failed);
+    let listeners = others.filter_map(|member| {
+        let groups = Services::decode(member.services)?.seats.iter().map(|seat| seat.group).collect();
+        Some(Listener { server: member.id, interest: member.interest.into(), groups })
+    });
+    listeners.collect()
 }
 
 fn is_reached(bus: &Bus, goal: &Goal) -> bool {

@@ -16,6 +16,7 @@ use ashlar_wire::time::Instant;
 use tracing::{debug, info, warn};
 
 use super::super::Node;
+use super::super::keyvalue::carry::GridCarrier;
 use super::super::keyvalue::office::{Deed, Office};
 use super::super::keyvalue::services::Services;
 use super::super::promise::Promise;
@@ -59,7 +60,8 @@ impl<R: Runtime> Task<R> {
         let now = node.runtime().now();
         if let Some(office) = &office {
             let waker = node.clone();
-            office.open(Box::new(move || waker.membership().handle_desk_news()));
+            let carrier = GridCarrier { node: node.clone(), messages: Arc::clone(office.messages()) };
+            office.open(Box::new(move || waker.membership().handle_desk_news()), Box::new(carrier));
         }
         let mut task = Self {
             node,

@@ -14,6 +14,7 @@ use ashlar_kv::Engine;
 use ashlar_kv::cluster::map::{Map, Node};
 use ashlar_kv::replicate::Upstream;
 use ashlar_wire::id::ServerId;
+use ashlar_wire::time::Instant;
 
 use super::doors::Listening;
 use super::{Plan, Serving};
@@ -33,6 +34,8 @@ const LOOK: Duration = Duration::from_millis(100);
 const LOOK_CLOSELY: Duration = Duration::from_millis(5);
 /// Writes are held no longer than this for a replica that takes over.
 const PAUSE_MAX: Duration = Duration::from_secs(6);
+/// Messages of other nodes are taken for so long after the last subscriber has left.
+const LISTENS_ON: Duration = Duration::from_secs(60);
 /// What a seat is written as, after this word.
 const SEAT_MARK: &str = "seat 1";
 
@@ -51,16 +54,20 @@ pub struct Seating {
 
 impl Seating {
     /// The engine is a node from now on; it serves nobody before the office has told it what to serve.
-    pub(super) fn join(&self, engine: &Engine) {
+    pub(super) fn join(&self, engine: &Arc<Engine>) {
         let name = self.seat.name(self.server);
         let place = engine.announcement().place(self.bus_port);
         let node = Node { name, shard: shard_name(self.seat.group), place, ..Node::default() };
         engine.join_cluster(Map::alone(node), self.desk.clerk(self.number));
+        let hearer = Arc::clone(engine);
+        let ear = move |channel: &[u8], message: &[u8], is_sharded| hearer.hear(channel, message, is_sharded);
+        self.desk.listen(self.number, Box::new(ear));
     }
 
     /// Does what the office wants, until the desk is closed.
     pub(super) fn attend(&self, engine: &Engine) {
-        let mut doing = Doing { seat: self.seat.clone(), ..Doing::default() };
+        let listens_until = clock::now() + LISTENS_ON;
+        let mut doing = Doing { seat: self.seat.clone(), listens_until, ..Doing::default() };
         loop {
             let span = if doing.is_watched() { LOOK_CLOSELY } else { LOOK };
             match self.desk.wait(self.number, span) {
@@ -85,6 +92,8 @@ struct Doing {
     is_paused: bool,
     is_awaited: bool,
     purges: u64,
+    /// Until when messages are wanted although nobody may subscribe: whoever does again soon misses none.
+    listens_until: Instant,
 }
 
 impl Doing {
@@ -130,12 +139,17 @@ impl Doing {
         }
     }
 
-    fn report(&self, engine: &Engine) -> Report {
+    fn report(&mut self, engine: &Engine) -> Report {
+        let now = clock::now();
+        if engine.has_subscribers() {
+            self.listens_until = now + LISTENS_ON;
+        }
         Report {
             told: engine.announcement(),
             offset: engine.position(),
             is_settled: self.is_paused,
             needs_all_slots: engine.needs_all_slots(),
+            listens: now < self.listens_until,
         }
     }
 }

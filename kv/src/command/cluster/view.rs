@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use super::super::call::{Call, Run};
 use super::{cluster, node};
 use crate::cluster::Move;
+use crate::cluster::control::MessageFigures;
 use crate::cluster::map::{Health, Map, Name, Node};
 use crate::cluster::route::Endpoint;
 use crate::error::Error;
@@ -203,7 +204,8 @@ fn details(call: &mut Call<'_, '_>, endpoint: Endpoint, node: &Node) {
 }
 
 fn info(call: &mut Call<'_, '_>) -> Result<(), Error> {
-    let map = cluster(call)?.map();
+    let cluster = cluster(call)?;
+    let map = cluster.map();
     let service = map.service();
     let slots = |health| map.nodes().iter().filter(|node| node.health == health).map(Node::slot_count).sum::<usize>();
     let (mut silent, mut failed) = ((0, 0), (0, 0));
@@ -242,8 +244,22 @@ fn info(call: &mut Call<'_, '_>) -> Result<(), Error> {
     ] {
         let _ = write!(text, "cluster_{line}:{count}\r\n");
     }
+    // Kinds of messages are there once there was one.
+    for (line, count) in messages(cluster.control.message_figures()).into_iter().filter(|(_, count)| *count > 0) {
+        let _ = write!(text, "cluster_stats_messages_{line}:{count}\r\n");
+    }
     call.reply.verbatim("txt", text.as_bytes());
     Ok(())
+}
+
+fn messages(figures: MessageFigures) -> [(&'static str, u64); 5] {
+    [
+        ("publish_sent", figures.sent),
+        ("publishshard_sent", figures.sent_sharded),
+        ("publish_received", figures.received),
+        ("publishshard_received", figures.received_sharded),
+        ("publish_dropped", figures.dropped),
+    ]
 }
 
 /// Between any two nodes there is one connection, which both use: it is shown as one from here.
