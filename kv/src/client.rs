@@ -70,6 +70,8 @@ pub(crate) struct Client {
     pub(crate) sight: Sight,
     /// The slot that its present command is about.
     pub(crate) slot: Option<Slot>,
+    /// The script that it runs has touched keys of others too.
+    pub(crate) crosses_slots: bool,
     /// Memory was full when its last command began.
     pub(crate) is_memory_full: bool,
     /// How it tracks keys, if it does.
@@ -183,6 +185,7 @@ impl Client {
             is_asking: false,
             sight: Sight::default(),
             slot: None,
+            crosses_slots: false,
             is_memory_full: false,
             tracking: None,
             wishes: Wishes::default(),

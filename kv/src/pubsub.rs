@@ -44,7 +44,8 @@ struct Letter {
 }
 
 impl Letter {
-    fn leave(&mut self, mailbox: &Mailbox, words: &[&[u8]]) {
+    /// Leaves it in a mailbox. Returns how many bytes it has there.
+    fn leave(&mut self, mailbox: &Mailbox, words: &[&[u8]]) -> usize {
         let protocol = mailbox.protocol();
         let form = self.forms[usize::from(protocol == Protocol::Resp3)].get_or_insert_with(|| {
             let mut reply = Reply::new(protocol);
@@ -53,6 +54,7 @@ impl Letter {
             std::mem::take(reply.buffer())
         });
         mailbox.put(form);
+        form.len()
     }
 }
 
@@ -98,23 +100,24 @@ impl PubSub {
         for ((topic, pattern), subscribers) in &*lists {
             if *topic == Topic::Pattern && glob::matches(pattern, channel, false) {
                 let mut letter = Letter::default();
-                subscribers.values().for_each(|to| letter.leave(to, &[b"pmessage", pattern, channel, message]));
+                for mailbox in subscribers.values() {
+                    letter.leave(mailbox, &[b"pmessage", pattern, channel, message]);
+                }
                 count += subscribers.len();
             }
         }
         count
     }
 
-    /// The same for a channel that belongs to a slot.
-    pub(crate) fn publish_shard(&self, channel: &[u8], message: &[u8]) -> usize {
+    /// The same for a channel that belongs to a slot. Returns as well how many bytes that are.
+    pub(crate) fn publish_shard(&self, channel: &[u8], message: &[u8]) -> (usize, usize) {
         let lists = self.lists();
-        let mut letter = Letter::default();
-        let subscribers = lists.get(&(Topic::Shard, channel.into()));
-        subscribers
-            .into_iter()
-            .flat_map(BTreeMap::values)
-            .for_each(|to| letter.leave(to, &[b"smessage", channel, message]));
-        subscribers.map_or(0, BTreeMap::len)
+        let (mut letter, mut count, mut bytes) = (Letter::default(), 0, 0);
+        for mailbox in lists.get(&(Topic::Shard, channel.into())).into_iter().flat_map(BTreeMap::values) {
+            bytes += letter.leave(mailbox, &[b"smessage", channel, message]);
+            count += 1;
+        }
+        (count, bytes)
     }
 
     /// Ends all subscriptions to the shard channels that are chosen. Returns who had them, and how many each still has.

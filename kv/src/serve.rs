@@ -9,8 +9,8 @@ use crate::client::Client;
 use crate::command::Effects;
 use crate::command::run::{self, Frame};
 use crate::engine::Engine;
-use crate::keyspace::Keys;
-use crate::persist::journal::Written;
+use crate::keyspace::{Keys, Slot};
+use crate::persist::journal::{Written, encode_request};
 use crate::resp::Reply;
 use crate::settings::{Events, Settings};
 use crate::time::Now;
@@ -27,6 +27,9 @@ pub(crate) fn write_removed(removed: &[Place], later: bool, written: &mut Writte
         written.push(*database, [removal(later), key].into_iter());
     }
 }
+
+/// Bytes that make several commands one transaction, in the stream for replicas.
+const TRANSACTION_BYTES: usize = 15 + 14;
 
 /// What became of a command that was tried again.
 enum Tried {
@@ -86,6 +89,17 @@ impl Engine {
             }
         }
         keys.forget_gone();
+    }
+
+    /// Counts what replicas will be sent of a command that is about a slot. To be called before the command is settled.
+    pub(crate) fn count_stream(&self, slot: Slot, effects: &Effects) {
+        if effects.written.is_empty() || !self.replication.is_on() || self.role.is_replica() {
+            return;
+        }
+        let commands: usize = effects.written.runs().map(|(_, _, commands)| commands.len()).sum();
+        let is_transaction = !effects.is_scattered && effects.written.commands() > 1;
+        let frame = if is_transaction { TRANSACTION_BYTES } else { 0 };
+        self.statistics.slots.add_out(slot, (commands + frame) * self.replication.replicas().len());
     }
 
     /// Tells the log and replicas that keys are gone which no command took out. Their shards must be locked. Each stands for
@@ -204,6 +218,12 @@ impl Engine {
             keys.set_now(now.unix_ms());
             let frame = Frame { engine: self, settings, now, may_wait: true, is_script: false };
             client.meter.begin(self.host.now());
+            if settings.logs.counts_slots {
+                let mut request = Vec::new();
+                encode_request(args.from(0), &mut request);
+                client.slot = self.cluster().map(|_| Slot::of(&place.1));
+                client.meter.request_bytes = request.len();
+            }
             waiter.card.mailbox.hold();
             run::run(&frame, ready, args, &mut client, &mut keys, &mut reply, &mut effects);
             client.meter.flush(self, settings.logs.counts_latency);
@@ -211,6 +231,11 @@ impl Engine {
         } else {
             Tried::InVain
         };
+        if settings.logs.counts_slots
+            && let Some(slot) = client.slot
+        {
+            self.count_stream(slot, &effects);
+        }
         self.settle(settings, &mut keys, &mut effects);
         if !matches!(tried, Tried::Served) {
             waiter.card.mailbox.release();

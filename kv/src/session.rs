@@ -26,6 +26,7 @@ use crate::keyspace::{Key, Keys};
 use crate::resp::{Args, Mark, Parser, Protocol, Reply, Request, RequestLimits};
 use crate::script::flags::ScriptFlags;
 use crate::settings::{LogSync, Settings};
+use crate::statistics::slots::SlotCost;
 use crate::time::Now;
 use crate::waiting::{Wait, Waiter};
 
@@ -473,6 +474,12 @@ impl Session {
             open.bytes += args.from(0).map(<[u8]>::len).sum::<usize>();
             open.queued.push(Request::copy(args));
             self.reply.status("QUEUED");
+            if self.settings.logs.counts_slots
+                && let Some(slot) = self.client.slot
+            {
+                let cost = SlotCost { bytes_in: self.client.meter.request_bytes as u64, ..SlotCost::default() };
+                self.engine.statistics.slots.add(slot, cost);
+            }
             return Ok(());
         }
         self.run_now(ready, args, hint, now)
@@ -651,6 +658,11 @@ fn begin_wait(engine: &Engine, client: &Client, args: Args<'_>, keys: &Keys<'_>,
 
 /// What follows a command: others are served, subscribers are told.
 fn settle(frame: &Frame<'_>, effects: &mut Effects, mut keys: Keys<'_>, client: &mut Client) {
+    if frame.settings.logs.counts_slots
+        && let Some(slot) = client.slot.filter(|_| !client.crosses_slots)
+    {
+        frame.engine.count_stream(slot, effects);
+    }
     frame.engine.settle(frame.settings, &mut keys, effects);
     drop(keys);
     if frame.engine.is_heard() {

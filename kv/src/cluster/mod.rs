@@ -31,7 +31,7 @@ use crate::engine::Engine;
 use crate::keyspace::{Lock, Slot};
 use crate::persist::journal::Written;
 use crate::resp::Reply;
-use crate::settings::parameter;
+use crate::settings::{Settings, parameter};
 use crate::time::Now;
 use control::Control;
 use map::{Map, Place};
@@ -172,6 +172,8 @@ impl Engine {
         if before.differs_in_service(&map) {
             self.send_away_waiters(cluster, &map);
             self.end_shard_subscriptions(&map);
+            let owner = |map: &Map, slot| map.owner(slot).map(|node| node.name);
+            self.statistics.slots.reset(|slot| owner(&before, slot) != owner(&map, slot));
         }
     }
 
@@ -186,10 +188,19 @@ impl Engine {
     /// Somebody has published a message at another node: subscribers get it, or those of a shard channel if `is_sharded`.
     pub fn hear(&self, channel: &[u8], message: &[u8], is_sharded: bool) {
         if is_sharded {
-            self.pubsub.publish_shard(channel, message);
+            self.hear_shard(&self.settings(), channel, message);
         } else {
             self.pubsub.publish(channel, message);
         }
+    }
+
+    /// Leaves a message for all who listen to a shard channel here. Returns how many that are.
+    pub(crate) fn hear_shard(&self, settings: &Settings, channel: &[u8], message: &[u8]) -> usize {
+        let (count, bytes) = self.pubsub.publish_shard(channel, message);
+        if settings.logs.counts_slots && bytes > 0 && self.cluster().is_some() {
+            self.statistics.slots.add_out(Slot::of(channel), bytes);
+        }
+        count
     }
 
     /// Whether any client subscribes to anything.

@@ -205,6 +205,7 @@ pub(crate) fn admit(
     let map = sight.map();
     let done = question(engine, client, asked).and_then(|question| {
         client.slot = question.map(|question| question.slot);
+        client.crosses_slots = false;
         question.map_or(Ok(()), |question| judge(cluster, map, settings, client, question))
     });
     let done = done.map_err(|astray| astray.error(map, &client.card.link, settings));

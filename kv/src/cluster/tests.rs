@@ -418,3 +418,144 @@ fn orders_are_checked_and_handed_on() {
     ];
     assert_eq!(*orders.lock().unwrap(), expected);
 }
+
+#[test]
+fn a_scan_of_the_cluster_goes_from_node_to_node() {
+    let (mut talk, _) = talk(ONE);
+    check_with(
+        &mut talk,
+        "scan",
+        "> MSET {4ZG}a 1
+        OK
+        > SADD {0or}b x
+        1
+        > CLUSTERSCAN 0-{06S}-0
+        [\"0-{8YG}-0\" [\"{4ZG}a\" \"{0or}b\"]]
+        > CLUSTERSCAN 0-{4ZG}-77 SLOT 50
+        [\"0\" [\"{4ZG}a\"]]
+        > CLUSTERSCAN 0-{06S}-0 MATCH {0or}*
+        [\"0-{0or}-0\" []]
+        > CLUSTERSCAN 0-{0or}-0 MATCH {0or}*
+        [\"0\" [\"{0or}b\"]]
+        > CLUSTERSCAN 0-{0or}-0 MATCH {4ZG}*
+        [\"0\" []]
+        > CLUSTERSCAN 0-{0or}-0 TYPE string COUNT 100
+        [\"0-{8YG}-0\" []]
+        > CLUSTERSCAN 0-{8YG}-0
+        (error) MOVED 8192 10.0.0.1:7002
+        > CLUSTERSCAN 0-{0or}-0 SLOT 1
+        (error) ERR Cursor slot mismatch with SLOT argument
+        > CLUSTERSCAN 0-{0or}-0 SLOT 100 SLOT 100
+        (error) ERR SLOT option can only be specified once
+        > CLUSTERSCAN 0-{0or}-0 SLOT 16384
+        (error) ERR Invalid or out of range slot
+        > CLUSTERSCAN 0-{0or} SLOT 100
+        (error) ERR Invalid cursor
+        > CLUSTERSCAN 0-{0or}-x
+        (error) ERR Invalid cursor
+        > CLUSTERSCAN 0-{0or}-0 COUNT 0
+        (error) ERR syntax error
+        > SCAN 0 SLOT 0
+        (error) ERR syntax error",
+    );
+    // From place to place, and only where there is something.
+    let first = talk.say(0, "CLUSTERSCAN 0-{06S}-0 COUNT 1");
+    let cursor = first.split('"').nth(1).expect("it has a cursor").to_owned();
+    assert!(cursor.contains("-{0or}-") && !cursor.starts_with("0-"), "{first}");
+    assert_eq!(talk.say(0, &format!("CLUSTERSCAN {cursor}")), "[\"0-{8YG}-0\" [\"{0or}b\"]]");
+    let foreign = cursor.replace(cursor.split('-').next().unwrap(), "zzzzzz");
+    assert_eq!(talk.say(0, &format!("CLUSTERSCAN {foreign} SLOT 100")), "[\"0\" [\"{0or}b\"]]");
+    check_with(
+        &mut self::talk(TWO).0,
+        "begin",
+        "> CLUSTERSCAN 0
+        [\"0-{06S}-0\" []]
+        > CLUSTERSCAN 0 SLOT 100
+        [\"0-{0or}-0\" []]
+        > CLUSTERSCAN 0 MATCH a{0or}?
+        [\"0-{0or}-0\" []]
+        > CLUSTERSCAN 0 SLOT 1 MATCH a{0or}?
+        [\"0\" []]
+        > CLUSTERSCAN 0-{6ZJ}-0
+        [\"0\" []]",
+    );
+}
+
+#[test]
+fn slots_are_charged_for_what_is_asked_of_them() {
+    let (mut talk, _) = talk(ONE);
+    check_with(
+        &mut talk,
+        "not counted",
+        "> SET bar 1
+        OK
+        > CLUSTER SLOT-STATS SLOTSRANGE 5061 5061
+        [[5061 [\"key-count\" 1]]]
+        > CLUSTER SLOT-STATS ORDERBY CPU-USEC
+        (error) ERR Unrecognized sort metric for ORDERBY.
+        > CONFIG SET cluster-slot-stats-enabled yes
+        OK
+        > CLUSTER SLOT-STATS SLOTSRANGE 5061 5061
+        [[5061 [\"key-count\" 1 \"cpu-usec\" 0 \"network-bytes-in\" 0 \"network-bytes-out\" 0]]]",
+    );
+    let stats = |talk: &mut Talk, expected: (usize, usize)| {
+        let (bytes_in, bytes_out) = expected;
+        let told = talk.say(0, "CLUSTER SLOT-STATS ORDERBY NETWORK-BYTES-IN LIMIT 1");
+        let wanted = format!("\"network-bytes-in\" {bytes_in} \"network-bytes-out\" {bytes_out}]]]");
+        assert!(told.starts_with("[[5061 ") && told.ends_with(&wanted), "{told} instead of {wanted}");
+    };
+    let restart = |talk: &mut Talk| assert_eq!(talk.say(0, "CONFIG RESETSTAT"), "OK");
+    assert_eq!(talk.say(0, "SET bar value"), "OK");
+    stats(&mut talk, ("SET bar value\r\n".len(), "+OK\r\n".len()));
+    restart(&mut talk);
+    check_with(
+        &mut talk,
+        "a transaction",
+        "> MULTI
+        OK
+        > SET bar value
+        QUEUED
+        > EXEC
+        [OK]",
+    );
+    let requests = ["*1\r\n$5\r\nMULTI\r\n", "SET bar value\r\n", "EXEC\r\n"];
+    stats(&mut talk, (requests.concat().len(), "*1\r\n+OK\r\n".len()));
+    restart(&mut talk);
+    check_with(
+        &mut talk,
+        "waiting",
+        "> DEL bar
+        1
+        1> BLPOP bar 0
+        > CONFIG RESETSTAT
+        OK
+        > RPUSH bar value
+        1
+        1?
+        [\"bar\" \"value\"]",
+    );
+    // The request that waited is counted as clients send it.
+    stats(&mut talk, ("RPUSH bar value\r\n".len() + 31, 4 + 24));
+    restart(&mut talk);
+    assert_eq!(talk.say(1, "SSUBSCRIBE bar"), "[\"ssubscribe\" \"bar\" 1]");
+    restart(&mut talk);
+    assert_eq!(talk.say(0, "SPUBLISH bar hello"), "1");
+    let message = "*3\r\n$8\r\nsmessage\r\n$3\r\nbar\r\n$5\r\nhello\r\n";
+    stats(&mut talk, ("SPUBLISH bar hello\r\n".len(), ":1\r\n".len() + message.len()));
+    restart(&mut talk);
+    let both = "EVAL \"#!lua flags=allow-cross-slot-keys\\nredis.call('GET', '{bar}x') redis.call('GET', '{4ZG}y')\" 0";
+    talk.say(0, both);
+    let told = talk.say(0, "CLUSTER SLOT-STATS ORDERBY NETWORK-BYTES-IN LIMIT 1");
+    assert!(told.starts_with("[[0 "), "{told}");
+    talk.say(0, "GET bar");
+    let mut after = nodes();
+    after[0].slots.clear();
+    after[1].slots = vec![SlotRange::all()];
+    talk.engine().set_map(map(ONE, after), talk.now());
+    talk.engine().set_map(map(ONE, nodes()), talk.now());
+    stats_are_zero(&talk.say(0, "CLUSTER SLOT-STATS SLOTSRANGE 5061 5061"));
+}
+
+fn stats_are_zero(told: &str) {
+    assert!(told.ends_with("\"cpu-usec\" 0 \"network-bytes-in\" 0 \"network-bytes-out\" 0]]]"), "{told}");
+}

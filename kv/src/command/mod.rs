@@ -38,6 +38,7 @@ pub(crate) mod pubsub;
 pub(crate) mod redact;
 mod replication;
 pub(crate) mod run;
+mod scan;
 pub(crate) mod script;
 pub(crate) mod server;
 pub(crate) mod set;
@@ -89,6 +90,7 @@ const FAMILIES: &[&[(&str, Run)]] = &[
     persistence::RUNS,
     pubsub::RUNS,
     replication::RUNS,
+    scan::RUNS,
     script::RUNS,
     server::RUNS,
     set::RUNS,

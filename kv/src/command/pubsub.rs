@@ -109,7 +109,7 @@ fn publish(call: &mut Call<'_, '_>) -> Result<(), Error> {
 }
 
 fn spublish(call: &mut Call<'_, '_>) -> Result<(), Error> {
-    let count = call.engine.pubsub.publish_shard(&call.args[1], &call.args[2]);
+    let count = call.engine.hear_shard(call.settings, &call.args[1], &call.args[2]);
     pass_on(call, true);
     call.reply.count(count);
     Ok(())

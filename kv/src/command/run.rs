@@ -7,6 +7,7 @@ use super::debug;
 use super::spec::keys::keys_of;
 use super::spec::table::{self, COMMANDS, COMMANDS_COUNT, Command};
 use super::spec::{Begin, Find, Flags, Search, Spec};
+use super::transaction;
 use crate::client::Client;
 use crate::engine::Engine;
 use crate::error::Error;
@@ -17,6 +18,7 @@ use crate::serve::write_removed;
 use crate::settings::{Events, Settings};
 use crate::statistics::command_log::Seen;
 use crate::statistics::meter::{Outcome, Ran};
+use crate::statistics::slots::SlotCost;
 use crate::time::Now;
 
 /// How much of the words of an unknown command its error repeats.
@@ -62,12 +64,16 @@ enum Needs {
     Everything,
 }
 
+/// Bytes of the request that begins a transaction.
+const MULTI_BYTES: usize = 15;
+
 /// Commands without keys in their words that nevertheless look at keys.
-const EVERYTHING: [&str; 37] = [
+const EVERYTHING: [&str; 38] = [
     "cluster|countkeysinslot",
     "cluster|flushslot",
     "cluster|getkeysinslot",
     "cluster|slot-stats",
+    "clusterscan",
     "dbsize",
     "debug",
     "eval",
@@ -414,6 +420,9 @@ fn measure(
     let ran = Ran { command: ready.command.number, outcome, is_steady, reply_bytes, begun };
     client.traffic.commands += 1;
     let nanos = client.meter.note(engine, &settings.logs, ran);
+    if settings.logs.counts_slots && frame.may_wait && engine.cluster().is_some() {
+        count_slot(engine, client, transaction::is_exec(ready.command), nanos.unwrap_or(0), reply_bytes);
+    }
     let flags = ready.spec().flags;
     if let Some(ms) = nanos.map(|nanos| nanos / 1_000_000)
         && settings.logs.latency_ms > 0
@@ -428,6 +437,14 @@ fn measure(
         let seen = Seen { command: ready.command, args, micros, request_bytes, reply_bytes };
         engine.statistics.logs.note(&settings.logs, client, seen, now);
     }
+}
+
+/// Counts what a client's command has cost its slot. What runs inside a transaction or a script is part of that.
+fn count_slot(engine: &Engine, client: &Client, is_exec: bool, nanos: u64, reply_bytes: usize) {
+    let Some(slot) = client.slot.filter(|_| !client.crosses_slots) else { return };
+    let begin = if is_exec { MULTI_BYTES } else { 0 };
+    let bytes_in = (client.meter.request_bytes + begin) as u64;
+    engine.statistics.slots.add(slot, SlotCost { nanos, bytes_in, bytes_out: reply_bytes as u64 });
 }
 
 /// Notes what a client that tracks has read. Commands of scripts are noted by themselves.

@@ -4,12 +4,10 @@ use super::call::{Call, Run};
 use super::generic::database_of;
 use crate::error::Error;
 use crate::glob;
-use crate::keyspace::{Kind, Slot, slot::SLOTS};
 
 pub(super) const RUNS: &[(&str, Run)] = &[
     ("dbsize", dbsize),
     ("keys", keys),
-    ("scan", scan),
     ("randomkey", randomkey),
     ("flushdb", flushdb),
     ("flushall", flushall),
@@ -18,10 +16,6 @@ pub(super) const RUNS: &[(&str, Run)] = &[
 
 /// How often a key that has expired is drawn before there is none.
 const DRAWS_MAX: usize = 100;
-/// Keys that one SCAN looks at unless COUNT says otherwise.
-const COUNT_DEFAULT: usize = 10;
-/// Bits of a cursor that are a place within a slot; those above are the slot.
-const ORDER_BITS: u32 = 32;
 
 fn dbsize(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let database = call.keys.database();
@@ -43,82 +37,6 @@ fn keys(call: &mut Call<'_, '_>) -> Result<(), Error> {
         });
     }
     call.reply.finish(later, count);
-    Ok(())
-}
-
-/// What SCAN shows.
-struct Filter<'a> {
-    pattern: Option<&'a [u8]>,
-    kind: Option<Kind>,
-    count: usize,
-}
-
-impl<'a> Filter<'a> {
-    fn read(call: &Call<'a, '_>) -> Result<Self, Error> {
-        let mut filter = Self { pattern: None, kind: None, count: COUNT_DEFAULT };
-        let mut at = 2;
-        while at < call.args.len() {
-            let value = call.args.get(at + 1).ok_or(Error::SYNTAX)?;
-            match () {
-                () if call.args.is(at, "COUNT") => {
-                    let count = call.integer(at + 1)?;
-                    filter.count = usize::try_from(count).ok().filter(|count| *count > 0).ok_or(Error::SYNTAX)?;
-                }
-                () if call.args.is(at, "MATCH") => filter.pattern = Some(value),
-                () if call.args.is(at, "TYPE") => {
-                    let kind = Kind::from_name(value);
-                    let unknown = || Error::text(format!("ERR unknown type name '{}'", String::from_utf8_lossy(value)));
-                    filter.kind = Some(kind.ok_or_else(unknown)?);
-                }
-                () => return Err(Error::SYNTAX),
-            }
-            at += 2;
-        }
-        Ok(filter)
-    }
-}
-
-fn scan(call: &mut Call<'_, '_>) -> Result<(), Error> {
-    let text = std::str::from_utf8(&call.args[1]).ok();
-    let mut cursor: u64 = text.and_then(|text| text.parse().ok()).ok_or(Error::new("ERR invalid cursor"))?;
-    let filter = Filter::read(call)?;
-    let (database, now_ms) = (call.keys.database(), call.keys.seen_ms());
-    let (mut seen, mut shown, mut expired) = (0, Vec::new(), Vec::new());
-    while seen < filter.count {
-        let Some(slot) = u16::try_from(cursor >> ORDER_BITS).ok().and_then(Slot::new) else {
-            cursor = 0;
-            break;
-        };
-        let order = u32::try_from(cursor & u64::from(u32::MAX)).expect("32 bits were kept");
-        let shard = call.keys.shard(slot);
-        let next = shard.scan_slot(database, slot.index(), order, filter.count - seen, |record| {
-            seen += 1;
-            let is_live = record.is_live(now_ms);
-            let is_kind = filter.kind.is_none_or(|kind| kind == record.kind());
-            let is_match = filter.pattern.is_none_or(|pattern| glob::matches(pattern, record.key(), false));
-            if is_kind && is_match {
-                let into = if is_live { &mut shown } else { &mut expired };
-                into.push(record.key().to_vec());
-            }
-        });
-        let slot = u64::from(slot.number());
-        cursor = match next {
-            0 => (slot + 1) << ORDER_BITS,
-            order => slot << ORDER_BITS | u64::from(order),
-        };
-        if cursor >> ORDER_BITS == u64::from(SLOTS) {
-            cursor = 0;
-            break;
-        }
-    }
-    // What has expired is taken out by being looked for.
-    for name in &expired {
-        call.keys.peek(call.keys.key(name));
-    }
-    call.reply.array(2);
-    call.reply.bulk(cursor.to_string().as_bytes());
-    call.reply.array(shown.len());
-    shown.iter().for_each(|name| call.reply.bulk(name));
     Ok(())
 }
 

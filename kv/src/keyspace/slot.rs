@@ -1,5 +1,7 @@
 //! Which slot a key belongs to, as every cluster client computes it.
 
+use std::sync::LazyLock;
+
 /// Slots of a cluster.
 pub const SLOTS: u16 = 16_384;
 
@@ -19,6 +21,14 @@ impl Slot {
     #[must_use]
     pub fn of(key: &[u8]) -> Self {
         Self(crc16(hash_tag(key).unwrap_or(key)) % SLOTS)
+    }
+
+    /// The shortest name of letters and digits that lies in it, and of those the first, with digits before small letters before great
+    /// ones. Put into braces it leads whatever has it to the slot.
+    #[must_use]
+    pub fn tag(self) -> &'static str {
+        static TAGS: LazyLock<Box<[String]>> = LazyLock::new(tags);
+        &TAGS[self.index()]
     }
 
     /// Its number.
@@ -42,6 +52,26 @@ fn hash_tag(key: &[u8]) -> Option<&[u8]> {
     (close > 0).then(|| &rest[..close])
 }
 
+/// The tag of every slot.
+fn tags() -> Box<[String]> {
+    let letters = || (b'0'..=b'9').chain(b'a'..=b'z').chain(b'A'..=b'Z').map(char::from);
+    let mut tags = vec![String::new(); usize::from(SLOTS)].into_boxed_slice();
+    let mut names = vec![String::new()];
+    for _ in 0..TAG_LETTERS {
+        let longer = names.iter().flat_map(|name| letters().map(move |letter| format!("{name}{letter}")));
+        names = longer.collect();
+        for name in &names {
+            let tag = &mut tags[Slot::of(name.as_bytes()).index()];
+            if tag.is_empty() {
+                tag.clone_from(name);
+            }
+        }
+    }
+    tags
+}
+
+/// Letters of the longest tag.
+const TAG_LETTERS: usize = 3;
 const POLYNOMIAL: u16 = 0x1021;
 
 /// `TABLES[n][b]`: the remainder of byte `b` with `n` zero bytes behind it.
@@ -117,6 +147,19 @@ mod tests {
                 crc
             });
             assert_eq!(crc16(&bytes[..len]), one, "{len}");
+        }
+    }
+
+    #[test]
+    fn every_slot_has_a_tag() {
+        for number in 0..SLOTS {
+            let slot = Slot::new(number).unwrap();
+            assert_eq!(Slot::of(format!("a{{{}}}b", slot.tag()).as_bytes()), slot);
+        }
+        for (number, tag) in
+            [(0, "06S"), (1, "Qi"), (25, "4L"), (51, "6od"), (80, "avs"), (100, "0or"), (16_383, "6ZJ")]
+        {
+            assert_eq!(Slot::new(number).unwrap().tag(), tag);
         }
     }
 

@@ -265,6 +265,7 @@ impl Script<'_, '_, '_> {
         if !self.may_cross && slot != question.slot {
             return Err(Error::new("ERR Script attempted to access keys that do not hash to the same slot"));
         }
+        client.crosses_slots |= slot != question.slot;
         Ok(())
     }
 }

@@ -144,6 +144,8 @@ pub(crate) struct LogSettings {
     pub(crate) latency_ms: u64,
     /// Whether durations of commands are counted (`latency-tracking`).
     pub(crate) counts_latency: bool,
+    /// Whether costs are counted by slots (`cluster-slot-stats-enabled`).
+    pub(crate) counts_slots: bool,
     /// Which of their percentiles are shown (`latency-tracking-info-percentiles`).
     pub(crate) percentiles: Vec<f64>,
 }
@@ -159,6 +161,7 @@ impl Default for LogSettings {
             replies_max: 128,
             latency_ms: 0,
             counts_latency: true,
+            counts_slots: false,
             percentiles: vec![50.0, 99.0, 99.9],
         }
     }

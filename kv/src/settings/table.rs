@@ -85,7 +85,7 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
     int("cluster-replica-validity-factor", 0, INT, 10).alias("cluster-slave-validity-factor"),
     flag("cluster-require-full-coverage", true),
     int("cluster-slot-migration-log-max-len", 0, LONG, 1_000),
-    flag("cluster-slot-stats-enabled", false),
+    flag("cluster-slot-stats-enabled", false).at(at!(logs.counts_slots)),
     int("commandlog-execution-slower-than", -1, LONG, 10_000)
         .alias("slowlog-log-slower-than")
         .at(at!(logs.slower_than_us)),

@@ -117,7 +117,8 @@ impl Meter {
         let Ran { command, outcome, is_steady, reply_bytes, begun } = ran;
         self.notes.push(Note { command, outcome, nanos: 0 });
         self.untimed += 1;
-        let wants_exact = (0..EXACT_BELOW_US).contains(&logs.slower_than_us) || logs.latency_ms > 0;
+        let wants_exact =
+            (0..EXACT_BELOW_US).contains(&logs.slower_than_us) || logs.latency_ms > 0 || logs.counts_slots;
         let may_share = self.has_more
             && is_steady
             && !wants_exact

@@ -9,13 +9,14 @@
 //! with up to 15 others of their batch, in equal parts, unless somebody wants to know of commands faster than a millisecond.
 //!
 //! In reading order: [`histogram`], [`meter`], [`rates`], [`command_log`] (slow and large commands), [`latency`] (events that took
-//! long).
+//! long), [`slots`].
 
 pub(crate) mod command_log;
 pub(crate) mod histogram;
 pub(crate) mod latency;
 pub(crate) mod meter;
 pub(crate) mod rates;
+pub(crate) mod slots;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -23,6 +24,7 @@ use self::command_log::CommandLogs;
 use self::histogram::Histogram;
 use self::latency::Latency;
 use self::rates::Rates;
+use self::slots::SlotCosts;
 use crate::command::spec::table::COMMANDS_COUNT;
 
 /// Workers that have a lane of their own.
@@ -111,12 +113,19 @@ pub(crate) struct Statistics {
     pub(crate) rates: Mutex<Rates>,
     pub(crate) logs: CommandLogs,
     pub(crate) latency: Latency,
+    pub(crate) slots: SlotCosts,
 }
 
 impl Default for Statistics {
     fn default() -> Self {
         let lanes = (0..LANES).map(|_| Lane::default()).collect();
-        Self { lanes, rates: Mutex::default(), logs: CommandLogs::default(), latency: Latency::default() }
+        Self {
+            lanes,
+            rates: Mutex::default(),
+            logs: CommandLogs::default(),
+            latency: Latency::default(),
+            slots: SlotCosts::default(),
+        }
     }
 }
 
@@ -149,6 +158,7 @@ impl Statistics {
     /// Counts from zero again.
     pub(crate) fn reset(&self) {
         (0..LANES).for_each(|worker| *self.lane(worker) = Counts::default());
+        self.slots.reset(|_| true);
         self.forget_rates();
     }
 

@@ -67,7 +67,7 @@ fn keyslot(call: &mut Call<'_, '_>) -> Result<(), Error> {
 ///
 /// # Errors
 /// It is none.
-fn cluster<'c>(call: &Call<'c, '_>) -> Result<&'c Cluster, Error> {
+pub(in crate::command) fn cluster<'c>(call: &Call<'c, '_>) -> Result<&'c Cluster, Error> {
     call.engine.cluster().ok_or(NO_CLUSTER)
 }
 
@@ -85,7 +85,7 @@ fn node<'m>(call: &Call<'_, '_>, map: &'m Map, at: usize, unknown: &str) -> Resu
 ///
 /// # Errors
 /// There is none of that number.
-fn slot(call: &Call<'_, '_>, at: usize) -> Result<Slot, Error> {
+pub(in crate::command) fn slot(call: &Call<'_, '_>, at: usize) -> Result<Slot, Error> {
     call.integer(at).ok().and_then(|number| u16::try_from(number).ok()).and_then(Slot::new).ok_or(NO_SLOT)
 }
 

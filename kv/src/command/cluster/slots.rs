@@ -233,29 +233,41 @@ fn flush_slot(call: &mut Call<'_, '_>) -> Result<(), Error> {
     Ok(())
 }
 
+/// What is told of slots, in this order; all but the first only while it is counted.
+const FIGURES: [&str; 4] = ["key-count", "cpu-usec", "network-bytes-in", "network-bytes-out"];
+
+/// The figures of a slot.
+fn figures(call: &Call<'_, '_>, slot: Slot) -> [u64; 4] {
+    let keys = keys_of_slot(call.keys, call.engine.keyspace.databases(), slot);
+    let cost = call.engine.statistics.slots.of(slot);
+    [keys as u64, cost.nanos / 1_000, cost.bytes_in, cost.bytes_out]
+}
+
 fn statistics(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let map = cluster(call)?.map();
-    let databases = call.engine.keyspace.databases();
-    let count =
-        |call: &Call<'_, '_>, number: u16| Slot::new(number).map_or(0, |slot| keys_of_slot(call.keys, databases, slot));
-    let own = |number: &u16| Slot::new(*number).is_some_and(|slot| map.serves(slot));
-    let chosen: Vec<(u16, usize)> = match () {
+    let shown = if call.settings.logs.counts_slots { FIGURES.len() } else { 1 };
+    let all = |first: u16, last: u16| {
+        let slots = (first..=last).filter_map(Slot::new).filter(|slot| map.serves(*slot));
+        slots.map(|slot| (slot, figures(call, slot))).collect::<Vec<(Slot, [u64; 4])>>()
+    };
+    let chosen = match () {
         () if call.args.is(2, "SLOTSRANGE") && call.args.len() == 5 => {
             let (first, last) = (slot(call, 3)?.number(), slot(call, 4)?.number());
             if first > last {
                 let text = format!("ERR Start slot number {first} is greater than end slot number {last}");
                 return Err(Error::text(text));
             }
-            (first..=last).filter(own).map(|number| (number, count(call, number))).collect()
+            all(first, last)
         }
         () if call.args.is(2, "ORDERBY") => {
+            let figure = FIGURES[..shown].iter().position(|name| call.args.is(3, &name.to_ascii_uppercase()));
+            let figure = figure.ok_or(Error::new("ERR Unrecognized sort metric for ORDERBY."))?;
             let (limit, is_ascending) = read_order(call)?;
-            let mut all: Vec<(u16, usize)> =
-                (0..SLOTS).filter(own).map(|number| (number, count(call, number))).collect();
+            let mut all = all(0, SLOTS - 1);
             if is_ascending {
-                all.sort_by_key(|(number, keys)| (*keys, *number));
+                all.sort_by_key(|(slot, figures)| (figures[figure], *slot));
             } else {
-                all.sort_by_key(|(number, keys)| (std::cmp::Reverse(*keys), *number));
+                all.sort_by_key(|(slot, figures)| (std::cmp::Reverse(figures[figure]), *slot));
             }
             all.truncate(limit);
             all
@@ -263,21 +275,20 @@ fn statistics(call: &mut Call<'_, '_>) -> Result<(), Error> {
         () => return Err(Error::wrong_subcommand("CLUSTER", &call.args[1])),
     };
     call.reply.array(chosen.len());
-    for (number, keys) in chosen {
+    for (slot, figures) in chosen {
         call.reply.array(2);
-        call.reply.integer(number.into());
-        call.reply.map(1);
-        call.reply.bulk(b"key-count");
-        call.reply.count(keys);
+        call.reply.integer(slot.number().into());
+        call.reply.map(shown);
+        for (name, figure) in FIGURES.iter().zip(figures).take(shown) {
+            call.reply.bulk(name.as_bytes());
+            call.reply.integer(i64::try_from(figure).unwrap_or(i64::MAX));
+        }
     }
     Ok(())
 }
 
-/// How many slots `ORDERBY` wants, and whether those with the fewest keys first.
+/// How many slots `ORDERBY` wants, and whether those with the least first.
 fn read_order(call: &Call<'_, '_>) -> Result<(usize, bool), Error> {
-    if !call.args.is(3, "KEY-COUNT") {
-        return Err(Error::new("ERR Unrecognized sort metric for ORDERBY."));
-    }
     let (mut limit, mut direction, mut at) = (None, None, 4);
     while at < call.args.len() {
         let is_again = match () {
