@@ -181,13 +181,14 @@ impl Messages {
         if room.listeners == listeners {
             return;
         }
-        let before = core::mem::replace(&mut room.listeners, listeners.clone());
+        let before = core::mem::take(&mut room.listeners);
         let is_left = |server: &ServerId| listeners.iter().all(|listener| listener.server != *server);
         for (_, line) in room.lines.extract_if(.., |server, _| is_left(server)) {
             self.count_dropped(line.end());
         }
-        let Some(carrier) = self.carrier.get() else { return };
-        room.forget_old(carrier.now());
+        if let Some(carrier) = self.carrier.get() {
+            room.forget_old(carrier.now());
+        }
         let recent = core::mem::take(&mut room.recent);
         for listener in &listeners {
             let known = before.iter().find(|known| known.server == listener.server);
@@ -199,6 +200,7 @@ impl Messages {
             }
         }
         room.recent = recent;
+        room.listeners = listeners;
     }
 
     /// Puts a letter into the line for a server.
