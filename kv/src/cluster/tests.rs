@@ -498,16 +498,9 @@ fn slots_are_charged_for_what_is_asked_of_them() {
         > CLUSTER SLOT-STATS SLOTSRANGE 5061 5061
         [[5061 [\"key-count\" 1 \"cpu-usec\" 0 \"network-bytes-in\" 0 \"network-bytes-out\" 0]]]",
     );
-    let stats = |talk: &mut Talk, expected: (usize, usize)| {
-        let (bytes_in, bytes_out) = expected;
-        let told = talk.say(0, "CLUSTER SLOT-STATS ORDERBY NETWORK-BYTES-IN LIMIT 1");
-        let wanted = format!("\"network-bytes-in\" {bytes_in} \"network-bytes-out\" {bytes_out}]]]");
-        assert!(told.starts_with("[[5061 ") && told.ends_with(&wanted), "{told} instead of {wanted}");
-    };
-    let restart = |talk: &mut Talk| assert_eq!(talk.say(0, "CONFIG RESETSTAT"), "OK");
     assert_eq!(talk.say(0, "SET bar value"), "OK");
-    stats(&mut talk, ("SET bar value\r\n".len(), "+OK\r\n".len()));
-    restart(&mut talk);
+    check_traffic(&mut talk, ("SET bar value\r\n".len(), "+OK\r\n".len()));
+    assert_eq!(talk.say(0, "CONFIG RESETSTAT"), "OK");
     check_with(
         &mut talk,
         "a transaction",
@@ -519,8 +512,8 @@ fn slots_are_charged_for_what_is_asked_of_them() {
         [OK]",
     );
     let requests = ["*1\r\n$5\r\nMULTI\r\n", "SET bar value\r\n", "EXEC\r\n"];
-    stats(&mut talk, (requests.concat().len(), "*1\r\n+OK\r\n".len()));
-    restart(&mut talk);
+    check_traffic(&mut talk, (requests.concat().len(), "*1\r\n+OK\r\n".len()));
+    assert_eq!(talk.say(0, "CONFIG RESETSTAT"), "OK");
     check_with(
         &mut talk,
         "waiting",
@@ -535,27 +528,37 @@ fn slots_are_charged_for_what_is_asked_of_them() {
         [\"bar\" \"value\"]",
     );
     // The request that waited is counted as clients send it.
-    stats(&mut talk, ("RPUSH bar value\r\n".len() + 31, 4 + 24));
-    restart(&mut talk);
+    check_traffic(&mut talk, ("RPUSH bar value\r\n".len() + 31, 4 + 24));
+    assert_eq!(talk.say(0, "CONFIG RESETSTAT"), "OK");
     assert_eq!(talk.say(1, "SSUBSCRIBE bar"), "[\"ssubscribe\" \"bar\" 1]");
-    restart(&mut talk);
+    assert_eq!(talk.say(0, "CONFIG RESETSTAT"), "OK");
     assert_eq!(talk.say(0, "SPUBLISH bar hello"), "1");
     let message = "*3\r\n$8\r\nsmessage\r\n$3\r\nbar\r\n$5\r\nhello\r\n";
-    stats(&mut talk, ("SPUBLISH bar hello\r\n".len(), ":1\r\n".len() + message.len()));
-    restart(&mut talk);
-    let both = "EVAL \"#!lua flags=allow-cross-slot-keys\\nredis.call('GET', '{bar}x') redis.call('GET', '{4ZG}y')\" 0";
-    talk.say(0, both);
+    check_traffic(&mut talk, ("SPUBLISH bar hello\r\n".len(), ":1\r\n".len() + message.len()));
+}
+
+/// Slot 5061 has had most, and so many bytes in and out.
+fn check_traffic(talk: &mut Talk, (bytes_in, bytes_out): (usize, usize)) {
+    let told = talk.say(0, "CLUSTER SLOT-STATS ORDERBY NETWORK-BYTES-IN LIMIT 1");
+    let wanted = format!("\"network-bytes-in\" {bytes_in} \"network-bytes-out\" {bytes_out}]]]");
+    assert!(told.starts_with("[[5061 ") && told.ends_with(&wanted), "{told} instead of {wanted}");
+}
+
+#[test]
+fn slots_are_not_charged_for_scripts_that_cross_them_and_begin_anew_with_another_owner() {
+    let (mut talk, _) = talk(ONE);
+    assert_eq!(talk.say(0, "CONFIG SET cluster-slot-stats-enabled yes"), "OK");
+    let both = "#!lua flags=allow-cross-slot-keys\\nredis.call('GET', '{bar}x') redis.call('GET', '{4ZG}y')";
+    assert_eq!(talk.say(0, &format!("EVAL \"{both}\" 0")), "(nil)");
     let told = talk.say(0, "CLUSTER SLOT-STATS ORDERBY NETWORK-BYTES-IN LIMIT 1");
     assert!(told.starts_with("[[0 "), "{told}");
-    talk.say(0, "GET bar");
+    assert_eq!(talk.say(0, "GET bar"), "(nil)");
+    check_traffic(&mut talk, (9, 5));
     let mut after = nodes();
     after[0].slots.clear();
     after[1].slots = vec![SlotRange::all()];
     talk.engine().set_map(map(ONE, after), talk.now());
     talk.engine().set_map(map(ONE, nodes()), talk.now());
-    stats_are_zero(&talk.say(0, "CLUSTER SLOT-STATS SLOTSRANGE 5061 5061"));
-}
-
-fn stats_are_zero(told: &str) {
+    let told = talk.say(0, "CLUSTER SLOT-STATS SLOTSRANGE 5061 5061");
     assert!(told.ends_with("\"cpu-usec\" 0 \"network-bytes-in\" 0 \"network-bytes-out\" 0]]]"), "{told}");
 }

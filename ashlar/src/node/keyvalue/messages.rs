@@ -1,7 +1,7 @@
 //! Messages of `PUBLISH` and `SPUBLISH` to subscribers at other nodes.
 //!
 //! Whoever runs the command leaves a message here, on its own thread, for each server that has listeners. A *line* is what waits for
-//! one server; a task for each carries it over a stream of the grid, see [`carry`](super::carry). So messages take a way of their own,
+//! one server; a task for each carries it over a stream of the grid, see `carry`. So messages take a way of their own,
 //! beside the bus and its thread: they wait in bounded lines, and what finds no room in one is dropped and counted. Of one client's
 //! messages those that arrive do so in their order.
 //!
