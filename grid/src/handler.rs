@@ -75,6 +75,8 @@ handler_ids! {
     Secret = 11,
     /// A stream of messages to subscribers of a server's key-value engines; it answers nothing.
     Messages = 12,
+    /// A stream on which a replica follows a primary of the key-value service, in that service's own protocol.
+    Follow = 13,
 }
 
 /// A value that travels as a payload.
@@ -405,7 +407,7 @@ mod tests {
     #[test]
     fn ids_keep_their_numbers() {
         let numbers: Vec<u16> = HandlerId::ALL.iter().map(|id| *id as u16).collect();
-        assert_eq!(numbers, (1..=11).collect::<Vec<u16>>());
+        assert_eq!(numbers, (1..=13).collect::<Vec<u16>>());
         assert!(HandlerId::ALL.iter().all(|id| HandlerId::from_number(*id as u16) == Some(*id)));
         assert_eq!(HandlerId::from_number(0), None);
     }

@@ -1,4 +1,4 @@
-//! The key-value service's doors: RESP over TCP, TLS and unix sockets.
+//! The key-value service's doors: RESP over TCP, TLS and unix sockets, and over streams of the grid for replicas.
 //!
 //! A connection lives and dies on one worker. What came is run where it lies, in room that the connections of a thread share,
 //! and the replies leave with one write; only when the kernel takes no more does the connection wait to write. While a command of the client waits, its further requests stay
@@ -7,6 +7,7 @@
 mod door;
 mod room;
 mod socket;
+mod stream;
 mod tls;
 
 use std::future::poll_fn;
@@ -22,6 +23,7 @@ use tokio_rustls::TlsAcceptor;
 pub use door::Door;
 use door::{Encrypted, Entrance, Local, Plain};
 use socket::Socket;
+pub use stream::visit;
 
 use crate::os::clock;
 

@@ -189,6 +189,9 @@ impl<R: Runtime> Node<R> {
         for address in node.0.plan.join.iter().chain(node.0.plan.met.iter().map(|(_, address)| address)) {
             node.grid().add_peer(address);
         }
+        if let Some(roads) = node.roads() {
+            roads.open_on(node.grid().clone());
+        }
         let office = node.0.plan.keyvalue.clone().map(keyvalue::Part::office);
         let task = Task::new(node.clone(), bus, office);
         Ok((node, Box::pin(task.run())))
@@ -196,6 +199,10 @@ impl<R: Runtime> Node<R> {
 
     fn grid(&self) -> &Grid<R> {
         self.0.grid.get().expect("the grid is set before anybody can see the node")
+    }
+
+    fn roads(&self) -> Option<&Arc<keyvalue::Roads>> {
+        self.0.plan.keyvalue.as_ref().and_then(|part| part.roads.as_ref())
     }
 
     fn runtime(&self) -> &R {
@@ -256,6 +263,10 @@ impl<R: Runtime> Node<R> {
     /// Finishes what runs, refuses what is new, closes all connections; bounded by the grid's `drain_max`.
     pub async fn drain(&self) {
         self.0.is_draining.store(true, Ordering::Release);
+        // Streams between engines have no end of their own that could be waited for.
+        if let Some(roads) = self.roads() {
+            roads.close();
+        }
         self.grid().drain().await;
     }
 
@@ -392,6 +403,11 @@ impl<R: Runtime> Node<R> {
         self.0.memory.remember(members.into_iter().take(MEMBERS_MAX).collect());
     }
 
+    /// Where a server is reached; empty if that is not known.
+    fn address_of(&self, server: ServerId) -> String {
+        self.0.known().met.get(&server).cloned().unwrap_or_default()
+    }
+
     /// Whether this is where a member was in an earlier life.
     fn is_met(&self, server: ServerId) -> bool {
         self.0.known().met.contains_key(&server)
@@ -421,7 +437,8 @@ impl<R: Runtime> Shared<R> {
 }
 
 fn handlers<R: Runtime>(node: &Weak<Shared<R>>) -> Handlers {
-    let (packets, status, steps, messages) = (node.clone(), node.clone(), node.clone(), node.clone());
+    let (packets, status, steps) = (node.clone(), node.clone(), node.clone());
+    let (messages, roads) = (node.clone(), node.clone());
     let handlers = Handlers::new().datagram(HandlerId::Bus, move |from, bytes| {
         if let Some(shared) = packets.upgrade() {
             shared.membership.handle_packet(from, bytes);
@@ -457,6 +474,19 @@ fn handlers<R: Runtime>(node: &Weak<Shared<R>>) -> Handlers {
                     Some(part) => keyvalue::carry::receive(part.desk.messages().clone(), version, stream).await,
                     None => Err(ashlar_grid::error::Refusal::new(1, "there is no key-value engine in the cluster")),
                 }
+            }
+        })
+    });
+    let handlers = handlers.and_then(|handlers| {
+        handlers.stream(HandlerId::Follow, move |context, initial, stream| {
+            let node = roads.upgrade().map(Node);
+            async move {
+                let node = node.ok_or_else(stopped)?;
+                let roads = node.roads().cloned().ok_or_else(stopped)?;
+                let from = node.address_of(context.caller);
+                // A stream may outlast everything else that its server does.
+                drop(node);
+                roads.take(&from, &initial, stream).await
             }
         })
     });

@@ -6,16 +6,19 @@ pub mod doors;
 mod folder;
 mod following;
 mod host;
+mod line;
 mod network;
 mod persistence;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use std::{iter, slice, thread};
 
-use ashlar_kv::{Allocator, Engine, EngineConfig};
+use ashlar_kv::{Allocator, Engine, EngineConfig, Link};
 use tokio::runtime::{Builder, Handle, RuntimeFlavor};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::watch;
@@ -27,6 +30,7 @@ use super::signals::Signals;
 use super::{cache, clock, heap, process, random, rdb};
 use crate::failure::Failure;
 use crate::front::resp::{self, Service};
+use crate::node::keyvalue::roads::Host;
 use cluster::Seating;
 use doors::{Doors, Listening, Open, SocketFile};
 use host::ProcessHost;
@@ -37,6 +41,10 @@ const SHARDS_PER_WORKER: usize = 16;
 
 /// How often the engine looks after itself.
 const TICK: Duration = Duration::from_millis(100);
+/// How long replicas may take for the rest before a server ends.
+const HAND_OUT_MAX: Duration = Duration::from_secs(2);
+/// Pause between two looks whether they have it.
+const HAND_OUT_LOOK: Duration = Duration::from_millis(5);
 /// How long a slow script waits until the tasks of its worker run on another thread.
 const HANDOVER_MAX: Duration = Duration::from_millis(100);
 
@@ -129,9 +137,18 @@ impl Serving {
             serving.listening.extend(listening);
             serving.engines.push(running);
         }
+        let services: Vec<Vec<Service>> =
+            posts.iter().map(|posts| posts.iter().map(|(service, _)| service.clone()).collect()).collect();
+        let (ready, handles) = mpsc::channel();
         for (index, posts) in posts.into_iter().enumerate() {
-            let stopped = stopped.clone();
-            serving.spawn(format!("kv-{index}-wait"), move || work(index, posts, &stopped))?;
+            let (ready, stopped) = (ready.clone(), stopped.clone());
+            serving.spawn(format!("kv-{index}-wait"), move || work(index, posts, ready, &stopped))?;
+        }
+        drop(ready);
+        let roads = plans.iter().find_map(|plan| plan.seating.as_ref()?.roads.clone());
+        if let Some(roads) = roads {
+            let handles: BTreeMap<usize, Handle> = handles.iter().collect();
+            roads.host(hosting(services, handles));
         }
         for number in 0..serving.engines.len() {
             let Running { engine, seating, .. } = &serving.engines[number];
@@ -161,6 +178,26 @@ impl Serving {
             while engines.iter().all(|engine| engine.wants_stop().is_none()) {
                 clock::sleep(TICK).await;
             }
+        }
+    }
+
+    /// Primaries take no writes any more, and it is waited, for a moment at most, until their replicas have what they have: one of them
+    /// may take over, and should lack nothing that was acknowledged. Nobody can be served for long afterwards.
+    pub async fn hand_out(&self) {
+        let primaries = self.engines.iter().map(|running| &running.engine).filter(|engine| engine.upstream().is_none());
+        let primaries: Vec<Arc<Engine>> = primaries.cloned().collect();
+        // A script may hold keys, for which nobody here waits.
+        let held = tokio::task::spawn_blocking(move || {
+            let hold = |engine: Arc<Engine>| {
+                engine.hold_writes(HAND_OUT_MAX, clock::now_both());
+                engine.position().map(|position| (engine, position))
+            };
+            primaries.into_iter().filter_map(hold).collect::<Vec<_>>()
+        });
+        let Some(Ok(left)) = clock::within(HAND_OUT_MAX, held).await else { return };
+        let deadline = clock::now() + HAND_OUT_MAX;
+        while left.iter().any(|(engine, position)| !engine.is_replicated(*position)) && clock::now() < deadline {
+            clock::sleep(HAND_OUT_LOOK).await;
         }
     }
 
@@ -206,7 +243,8 @@ impl Running {
         if let Some(seating) = &plan.seating {
             seating.join(&engine);
         }
-        let (doorman, doors) = Doorman::new(doors);
+        let roads = plan.seating.as_ref().and_then(|seating| seating.roads.clone());
+        let (doorman, doors) = Doorman::new(doors, roads);
         engine.set_network(Box::new(doorman));
         Ok((Self { engine, seating: plan.seating.clone(), persistence, _file: file }, listening, doors))
     }
@@ -278,11 +316,32 @@ fn count_memory(engine: &Engine) {
     });
 }
 
+/// Streams of other servers' replicas go round the threads that there are.
+fn hosting(services: Vec<Vec<Service>>, threads: BTreeMap<usize, Handle>) -> Host {
+    let next = AtomicUsize::new(0);
+    Box::new(move |from, port, stream| {
+        let turn = next.fetch_add(1, Ordering::Relaxed) % threads.len().max(1);
+        let (worker, thread) = threads.iter().nth(turn)?;
+        let service = services[*worker].iter().find(|service| service.engine.announcement().port == port)?;
+        let link = Link {
+            peer: from.to_owned(),
+            local: format!("{}:{port}", service.engine.announcement().host),
+            descriptor: -1,
+            is_unix: false,
+            is_tls: false,
+        };
+        Some(Box::pin(resp::visit(service.clone(), stream, link, thread.clone())))
+    })
+}
+
 /// The life of one worker. Its tasks run on a thread of their own, which can hand them to another: see [`give_way`].
-fn work(index: usize, posts: Vec<Post>, stopped: &watch::Receiver<bool>) {
+fn work(index: usize, posts: Vec<Post>, ready: mpsc::Sender<(usize, Handle)>, stopped: &watch::Receiver<bool>) {
     let name = format!("kv-{index}");
     let served = Builder::new_multi_thread().worker_threads(1).thread_name(name).enable_all().build();
     let served = served.and_then(|runtime| {
+        // An error means that nobody wants to know.
+        ready.send((index, runtime.handle().clone())).ok();
+        drop(ready);
         let result = runtime.block_on(async {
             let mut serving = JoinSet::new();
             posts.into_iter().for_each(|(service, doors)| drop(serving.spawn(serve(service, doors, stopped.clone()))));

@@ -21,7 +21,7 @@ use super::{clock, files, process, random, sockets, tls};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::front::admin::Front;
-use crate::node::keyvalue::{Part, Rules};
+use crate::node::keyvalue::{Part, Roads, Rules};
 use crate::node::{Joining, Node, Plan};
 
 /// Databases of a server's key-value engine.
@@ -105,6 +105,9 @@ pub(super) fn run_with(
         }
         let shutdown = kv.as_ref().map(Serving::until_shutdown);
         let result = live(config, &node, signals, shutdown).await;
+        if let Some(serving) = &kv {
+            serving.hand_out().await;
+        }
         // Health is answered until the end: whoever balances load has to see that this server goes.
         node.drain().await;
         stop.send_replace(true);
@@ -133,12 +136,14 @@ fn key_value(config: &Config, data: &DataDir, workers: usize, address: &str) -> 
     let bus_port = address.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(0);
     let seats: Vec<_> = folders.iter().map(|folder| folder.join("seat")).collect();
     let (desk, seatings) = kv::cluster::seatings(data.server, bus_port, &seats)?;
+    let roads = Arc::new(Roads::default());
     let part = Part {
         desk,
         seats: seatings.iter().map(|seating| seating.seat.clone()).collect(),
         bus_port,
         zone: config.zone.clone(),
         rules: KV_RULES,
+        roads: Some(Arc::clone(&roads)),
     };
     let plans: Vec<kv::Plan> = engines
         .iter()
@@ -152,7 +157,7 @@ fn key_value(config: &Config, data: &DataDir, workers: usize, address: &str) -> 
             settings: settings(config, *address, folder),
             config_file: None,
             users: Vec::new(),
-            seating: Some(seating),
+            seating: Some(seating.on(Arc::clone(&roads))),
         })
         .collect();
     let serving = Serving::start(&plans)?;

@@ -252,3 +252,57 @@ fn one_server_alone_serves_all_slots() {
     assert_eq!(status["groups"][1]["primary"]["state"], "idle");
     write_all(&mut Client::new(&up), "one");
 }
+
+#[test]
+fn a_move_that_was_broken_off_is_finished_and_slots_are_evened_out() {
+    const SLOT: &str = "5061";
+    let up = Up::new(2);
+    let mut client = Client::new(&up);
+    assert_eq!(client.ask(&["SET", "{bar}0", "0"]), "OK");
+    // The slot's owner, and the other one.
+    let counts = |place: &str| up.ask(place, &["CLUSTER", "COUNTKEYSINSLOT", SLOT]).expect("it answers");
+    let (from, to) = match counts(&up.first(0)).as_str() {
+        "1" => (up.first(0), up.first(1)),
+        _ => (up.first(1), up.first(0)),
+    };
+    let keys: Vec<String> = (0..250).map(|number| format!("{{bar}}{number}")).collect();
+    keys.iter().for_each(|key| assert_eq!(client.ask(&["SET", key, key]), "OK"));
+    let name = |place: &str| up.ask(place, &["CLUSTER", "MYID"]).expect("it answers");
+    let begin = ["CLUSTER", "SETSLOT", SLOT];
+    let importing = up.ask(&to, &[&begin[..], &["IMPORTING", &name(&from)]].concat());
+    let migrating = up.ask(&from, &[&begin[..], &["MIGRATING", &name(&to)]].concat());
+    assert_eq!((importing.as_deref(), migrating.as_deref()), (Some("OK"), Some("OK")));
+    let port = to.rsplit(':').next().expect("an address has a port");
+    assert_eq!(up.ask(&from, &["MIGRATE", "127.0.0.1", port, &keys[7], "0", "5000"]).as_deref(), Some("OK"));
+
+    let said = up.rebalance();
+    let moves = said.lines().filter(|line| line.starts_with("moved 1 of 1 slots")).count();
+    assert_eq!(moves, 2, "one there, and another one back: {said}");
+    assert!(said.contains("moved 1 of 1 slots, 249 keys"), "{said}");
+    assert_eq!((counts(&from).as_str(), counts(&to).as_str()), ("0", "250"));
+    keys.iter().for_each(|key| assert_eq!(Client::new(&up).ask(&["GET", key]), *key));
+    let groups = up.status()["groups"].as_array().expect("groups").clone();
+    assert!(groups.iter().all(|group| group["slots"] == 8_192), "{groups:?}");
+    assert_eq!(up.rebalance().lines().count(), 1, "there is nothing to do");
+}
+
+#[test]
+fn replicas_follow_on_streams_of_the_grid() {
+    let up = Up::new(2);
+    for server in 0..2 {
+        let clients = up.ask(&up.first(server), &["CLIENT", "LIST", "TYPE", "replica"]).expect("it answers");
+        let other = format!(" addr=127.0.0.1:{} ", up.port + 1 - server);
+        assert!(clients.contains(&other) && clients.contains(" fd=-1 "), "{clients}");
+    }
+    // More than fits into anything on the way.
+    let long = "x".repeat(1 << 20);
+    let mut client = Client::new(&up);
+    for number in 0..4 {
+        assert_eq!(client.ask(&["SET", &format!("long:{number}"), &long]), "OK");
+    }
+    until("replicas to have all", || up.is_whole());
+    let size = |place: String| up.ask(&place, &["DBSIZE"]);
+    for server in 0..2 {
+        assert_eq!(size(up.first(server)), size(up.second(1 - server)));
+    }
+}

@@ -30,6 +30,7 @@ use crate::command::run;
 use crate::engine::Engine;
 use crate::keyspace::{Lock, Slot};
 use crate::persist::journal::Written;
+use crate::replicate::{Phase, Replica};
 use crate::resp::Reply;
 use crate::settings::{Settings, parameter};
 use crate::time::Now;
@@ -271,6 +272,18 @@ impl Engine {
     pub fn position(&self) -> Option<u64> {
         let (position, is_whole) = self.replication.whole();
         (is_whole || !self.role.is_replica()).then_some(position)
+    }
+
+    /// Whether all replicas that follow the stream have said that they have it up to this position. They are asked.
+    #[must_use]
+    pub fn is_replicated(&self, position: u64) -> bool {
+        self.replication.ask();
+        let follows = |replica: &Arc<Replica>| replica.phase() == Phase::Online;
+        self.replication
+            .replicas()
+            .iter()
+            .filter(|replica| follows(replica))
+            .all(|replica| replica.acknowledged() >= position)
     }
 
     /// Removes all keys, and tells the log and replicas.

@@ -216,7 +216,15 @@ fn a_slot_that_leaves_is_asked_for_at_both_ends() {
         > CLUSTER SETSLOT 5061 STABLE
         OK
         > GET {bar}gone
-        (nil)",
+        (nil)
+        > CLUSTER SETSLOT 5061 MIGRATING 2222222222222222222222222222222222222222
+        OK
+        > DEL {bar}here
+        1
+        > CLUSTER SETSLOT 5061 NODE 2222222222222222222222222222222222222222
+        OK
+        > GET {bar}gone
+        (error) ASK 5061 10.0.0.1:7002",
     );
     check(
         TWO,

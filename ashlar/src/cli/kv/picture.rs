@@ -5,6 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::balance::{Engine, SLOTS, tell_seconds};
 use crate::os::kv::caller::{Caller, Reply};
 
+/// Slots that are asked about at a time.
+const ASKED_MAX: usize = 1_024;
+
 /// Whom to ask, and connections to them.
 #[derive(Debug)]
 pub(crate) struct Asker {
@@ -110,6 +113,8 @@ fn read_line(line: &str) -> Option<Line> {
 pub(super) struct Figures {
     pub(super) zone: String,
     pub(super) is_linked: bool,
+    /// A copy of the primary's data is on its way.
+    pub(super) is_syncing: bool,
     /// How far its data go, in its group's stream.
     pub(super) offset: u64,
     /// Keys, by database.
@@ -127,6 +132,7 @@ pub(super) fn read_figures(text: &str) -> Figures {
     Figures {
         zone: field("availability_zone").to_owned(),
         is_linked: field("master_link_status") == "up",
+        is_syncing: field("master_sync_in_progress") == "1",
         offset: field(name).parse().unwrap_or(0),
         keys: keys.collect(),
     }
@@ -225,16 +231,18 @@ async fn strays(asker: &mut Asker, own: &Line, figures: &Figures) -> Result<BTre
     for database in figures.keys.keys() {
         let number = database.to_string();
         let select: [&[u8]; 2] = [b"SELECT", number.as_bytes()];
-        let counts: Vec<[&[u8]; 3]> =
-            others.iter().map(|(_, slot)| [&b"CLUSTER"[..], b"COUNTKEYSINSLOT", slot.as_bytes()]).collect();
-        let requests: Vec<&[&[u8]]> =
-            [&select[..]].into_iter().chain(counts.iter().map(|words| &words[..])).chain([&SELECT_FIRST[..]]).collect();
-        let replies = asker.ask_all(&own.place, &requests).await?;
-        for ((slot, _), reply) in others.iter().zip(&replies[1..]) {
-            if let Reply::Number(count) = reply
-                && *count > 0
-            {
-                *strays.entry(*slot).or_default() += u64::try_from(*count).unwrap_or(0);
+        for others in others.chunks(ASKED_MAX) {
+            let counts: Vec<[&[u8]; 3]> =
+                others.iter().map(|(_, slot)| [&b"CLUSTER"[..], b"COUNTKEYSINSLOT", slot.as_bytes()]).collect();
+            let counts = counts.iter().map(|words| &words[..]);
+            let requests: Vec<&[&[u8]]> = [&select[..]].into_iter().chain(counts).chain([&SELECT_FIRST[..]]).collect();
+            let replies = asker.ask_all(&own.place, &requests).await?;
+            for ((slot, _), reply) in others.iter().zip(&replies[1..]) {
+                if let Reply::Number(count) = reply
+                    && *count > 0
+                {
+                    *strays.entry(*slot).or_default() += u64::try_from(*count).unwrap_or(0);
+                }
             }
         }
     }
@@ -277,7 +285,8 @@ mod tests {
         let text = "# Server\r\navailability_zone:x\r\nrole:slave\r\nmaster_link_status:up\r\nslave_repl_offset:42\r\n\
                     master_repl_offset:7\r\n# Keyspace\r\ndb0:keys=3,expires=0\r\ndb2:keys=1,expires=0\r\n";
         let keys = [(0, 3), (2, 1)].into();
-        assert_eq!(read_figures(text), Figures { zone: "x".into(), is_linked: true, offset: 42, keys });
+        let figures = Figures { zone: "x".into(), is_linked: true, offset: 42, keys, ..Figures::default() };
+        assert_eq!(read_figures(text), figures);
         assert_eq!(read_figures("role:master\r\nmaster_repl_offset:7\r\n").offset, 7);
     }
 }

@@ -150,15 +150,30 @@ async fn take(asker: &mut Asker, engines: &[Engine], steps: &[Step], say: &mut d
     // Replicas that were told to follow take their copies side by side.
     for step in steps {
         if let Step::Follow { replica, .. } = step {
-            let place = &engines[*replica].place;
-            let is_linked = async |asker: &mut Asker| {
-                let info = asker.text(place, &["INFO", "REPLICATION"]).await?;
-                Ok(info.contains("master_link_status:up"))
-            };
-            until(&format!("{place} to have its copy"), is_linked, asker).await?;
+            until_copied(asker, &engines[*replica].place).await?;
         }
     }
     Ok(())
+}
+
+/// Waits until a replica has its copy, as long as that is on its way.
+async fn until_copied(asker: &mut Asker, place: &str) -> Result<(), String> {
+    let mut deadline = clock::now() + PATIENCE;
+    loop {
+        let info = asker.text(place, &["INFO", "REPLICATION"]).await?;
+        let figures = super::picture::read_figures(&info);
+        if figures.is_linked {
+            return Ok(());
+        }
+        let now = clock::now();
+        if figures.is_syncing {
+            deadline = now + PATIENCE;
+        }
+        if now >= deadline {
+            return Err(format!("{place} gets no copy of its primary's data"));
+        }
+        clock::sleep(LOOK).await;
+    }
 }
 
 async fn claim(asker: &mut Asker, engine: &Engine, slots: &[u16], say: &mut dyn FnMut(&str)) -> Result<(), String> {

@@ -13,6 +13,7 @@ use ashlar_bus::slot::GroupId;
 use ashlar_kv::cluster::Announcement;
 use ashlar_kv::cluster::control::{Control, MessageFigures, Order};
 use ashlar_kv::cluster::map::{Map, Name};
+use ashlar_kv::replicate::Upstream;
 use ashlar_wire::id::ServerId;
 
 use super::messages::{Ear, Messages};
@@ -78,7 +79,7 @@ pub struct Duty {
     /// The cluster, for its clients.
     pub map: Map,
     /// Where its primary is, if it follows one.
-    pub upstream: Option<(String, u16)>,
+    pub upstream: Option<Upstream>,
     /// Until told otherwise it takes no writes, and tells how far its data go then.
     pub is_paused: bool,
     /// It takes over from its primary by agreement, which waits for how far its data go.

@@ -18,6 +18,7 @@ pub mod desk;
 mod letter;
 pub mod messages;
 pub(super) mod office;
+pub mod roads;
 pub mod services;
 
 use core::time::Duration;
@@ -26,6 +27,7 @@ use std::sync::Arc;
 pub use desk::Desk;
 use desk::Seat;
 use office::Office;
+pub use roads::Roads;
 
 /// What a node is told of its key-value engines.
 #[derive(Debug, Clone)]
@@ -40,6 +42,8 @@ pub struct Part {
     pub zone: String,
     /// How they take part.
     pub rules: Rules,
+    /// The streams on which they follow each other, if they do not by connections of their own.
+    pub roads: Option<Arc<Roads>>,
 }
 
 /// How a server's engines take part in their cluster, as their settings say at the start.
@@ -75,6 +79,6 @@ impl Rules {
 
 impl Part {
     pub(super) fn office(self) -> Office {
-        Office::new(self.desk, self.seats, self.bus_port, self.zone)
+        Office::new(self.desk, self.seats, self.bus_port, self.zone, self.roads.is_some())
     }
 }

@@ -9,6 +9,7 @@ use ashlar_bus::slot::{GroupId, SlotRange, SlotSet};
 use ashlar_bus::{Bus, Command, CommandError, Event};
 use ashlar_kv::cluster::control::{FailoverKind, Order};
 use ashlar_kv::cluster::map::{self, Name};
+use ashlar_kv::replicate::Upstream;
 use ashlar_wire::id::ServerId;
 use ashlar_wire::time::Instant;
 
@@ -74,6 +75,8 @@ pub(crate) struct Office {
     files: Vec<File>,
     bus_port: u16,
     zone: String,
+    /// Replicas follow on streams of the grid.
+    has_roads: bool,
     /// Groups whose primary here pauses for a replica.
     paused: BTreeSet<GroupId>,
     pending: Vec<Pending>,
@@ -91,13 +94,20 @@ pub(crate) struct Office {
 }
 
 impl Office {
-    pub(in crate::node) fn new(desk: Arc<Desk>, seats: Vec<Seat>, bus_port: u16, zone: String) -> Self {
+    pub(in crate::node) fn new(
+        desk: Arc<Desk>,
+        seats: Vec<Seat>,
+        bus_port: u16,
+        zone: String,
+        has_roads: bool,
+    ) -> Self {
         let files = seats.into_iter().map(|seat| File { seat, ..File::default() }).collect();
         Self {
             desk,
             files,
             bus_port,
             zone,
+            has_roads,
             paused: BTreeSet::new(),
             pending: Vec::new(),
             done: Vec::new(),
@@ -373,7 +383,11 @@ impl Office {
         let duties = self.files.iter().map(|file| {
             let map = chart.map(file.seat.name(own));
             let primary = map.own().primary.and_then(|name| map.node(name));
-            let upstream = primary.map(|node| (node.place.host.clone(), node.place.port));
+            let upstream = primary.map(|node| {
+                let (host, port) = (node.place.host.clone(), node.place.port);
+                let id = server_of(node.name).0;
+                if self.has_roads { Upstream::Server { id, host, port } } else { Upstream::Address { host, port } }
+            });
             let is_paused = self.paused.contains(&file.seat.group);
             let is_awaited = upstream.is_some() && file.awaited_until.is_some_and(|until| now < until);
             Duty { seat: file.seat.clone(), map, upstream, is_paused, is_awaited, purges: file.purges }

@@ -21,7 +21,7 @@ use super::{Plan, Serving};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::node::keyvalue::desk::{Desk, Duty, Report, Seat, Wakened, shard_name};
-use crate::node::keyvalue::{Part, Rules};
+use crate::node::keyvalue::{Part, Roads, Rules};
 use crate::os::datadir::{self, DataDir};
 use crate::os::server::{self, Engines};
 use crate::os::{clock, files, random, sockets};
@@ -43,6 +43,8 @@ const SEAT_MARK: &str = "seat 1";
 #[derive(Debug, Clone)]
 pub struct Seating {
     pub(super) desk: Arc<Desk>,
+    /// The streams on which engines follow each other, if they do not by connections of their own.
+    pub(super) roads: Option<Arc<Roads>>,
     /// Which of the server's seats it has.
     number: usize,
     server: ServerId,
@@ -53,6 +55,11 @@ pub struct Seating {
 }
 
 impl Seating {
+    /// The same for an engine that follows others on these streams.
+    pub(in crate::os) fn on(self, roads: Arc<Roads>) -> Self {
+        Self { roads: Some(roads), ..self }
+    }
+
     /// The engine is a node from now on; it serves nobody before the office has told it what to serve.
     pub(super) fn join(&self, engine: &Arc<Engine>) {
         let name = self.seat.name(self.server);
@@ -87,7 +94,7 @@ impl Seating {
 #[derive(Debug, Default)]
 struct Doing {
     seat: Seat,
-    upstream: Option<(String, u16)>,
+    upstream: Option<Upstream>,
     map: Option<Map>,
     is_paused: bool,
     is_awaited: bool,
@@ -118,7 +125,7 @@ impl Doing {
         }
         if self.upstream != duty.upstream {
             self.upstream.clone_from(&duty.upstream);
-            follow(engine, self.upstream.as_ref(), &duty.map);
+            follow(engine, self.upstream.clone(), &duty.map);
         }
         if self.purges != duty.purges {
             self.purges = duty.purges;
@@ -166,7 +173,7 @@ pub(in crate::os) fn seatings(
     let desk = Desk::new(files.len());
     let seating = |(number, file): (usize, &PathBuf)| {
         let seat = seat_at(file, number)?;
-        Ok(Seating { desk: Arc::clone(&desk), number, server, seat, bus_port, file: file.clone() })
+        Ok(Seating { desk: Arc::clone(&desk), roads: None, number, server, seat, bus_port, file: file.clone() })
     };
     let seatings = files.iter().enumerate().map(seating).collect::<Result<_, Failure>>()?;
     Ok((desk, seatings))
@@ -262,7 +269,7 @@ fn seating_of(plan: &Plan, config: &Config, data: &DataDir) -> Result<(Seating, 
     let (desk, mut seatings) = seatings(data.server, bus_port, &[data.root().join("seat")])?;
     let seating = seatings.pop().expect("there is one for the file");
     let (seats, zone) = (vec![seating.seat.clone()], config.zone.clone());
-    Ok((seating, Part { desk, seats, bus_port, zone, rules: rules_of(plan) }))
+    Ok((seating, Part { desk, seats, bus_port, zone, rules: rules_of(plan), roads: None }))
 }
 
 /// What the settings say of taking part.
@@ -318,9 +325,8 @@ fn config_of(plan: &Plan, data: PathBuf) -> Result<Config, Failure> {
     })
 }
 
-/// Follows the primary that is at this address, or nobody.
-fn follow(engine: &Engine, upstream: Option<&(String, u16)>, map: &Map) {
-    let upstream = upstream.map(|(host, port)| Upstream::Address { host: host.clone(), port: *port });
+/// Follows this primary, or nobody.
+fn follow(engine: &Engine, upstream: Option<Upstream>, map: &Map) {
     let turned = engine.follow(upstream.clone(), clock::now_both());
     let primary = map.own().primary.and_then(|name| map.node(name));
     match upstream {

@@ -3,16 +3,19 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs as _};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ashlar_kv::Network;
 use ashlar_kv::network::{Broken, Line};
+use ashlar_kv::replicate::Upstream;
 use tokio::sync::{mpsc, watch};
 
 use super::doors::BACKLOG;
+use super::line::StreamLine;
 use crate::failure::Failure;
 use crate::front::resp::Door;
+use crate::node::keyvalue::Roads;
 use crate::os::sockets::{self, Listen};
 
 /// A door of one worker, until `closed` says that it is to be closed.
@@ -30,11 +33,16 @@ pub(super) struct Doorman {
     open: Mutex<BTreeMap<SocketAddr, watch::Sender<bool>>>,
     /// Doors of other kinds are never closed.
     _never: watch::Sender<bool>,
+    /// How servers of the same cluster are reached, if not by connections.
+    roads: Option<Arc<Roads>>,
 }
 
 impl Doorman {
     /// Gives each worker its doors, and keeps what closes them.
-    pub(super) fn new(doors: Vec<Vec<Door>>) -> (Self, Vec<mpsc::UnboundedReceiver<Opened>>) {
+    pub(super) fn new(
+        doors: Vec<Vec<Door>>,
+        roads: Option<Arc<Roads>>,
+    ) -> (Self, Vec<mpsc::UnboundedReceiver<Opened>>) {
         let mut open: BTreeMap<SocketAddr, watch::Sender<bool>> = BTreeMap::new();
         let (mut workers, mut receivers) = (Vec::new(), Vec::new());
         let never = watch::Sender::new(false);
@@ -55,7 +63,7 @@ impl Doorman {
             workers.push(sender);
             receivers.push(receiver);
         }
-        (Self { workers, open: Mutex::new(open), _never: never }, receivers)
+        (Self { workers, open: Mutex::new(open), _never: never, roads }, receivers)
     }
 }
 
@@ -106,6 +114,18 @@ impl Network for Doorman {
             }
         }
         Err(why)
+    }
+
+    fn reach(&self, upstream: &Upstream, span: Duration) -> Result<Box<dyn Line>, Broken> {
+        match (upstream, &self.roads) {
+            (Upstream::Server { id, host, port }, Some(roads)) => {
+                Ok(Box::new(StreamLine::open(roads, *id, (host, *port), span)?))
+            }
+            _ => {
+                let (host, port) = upstream.place();
+                self.dial(host, port, span)
+            }
+        }
     }
 }
 
@@ -193,7 +213,7 @@ mod tests {
         let first = sockets::listen_as(SocketAddr::from((LOCAL, 0)), 2, Listen::SERVER).unwrap();
         let port = first[0].local_addr().unwrap().port();
         let (doorman, mut workers) =
-            Doorman::new(first.into_iter().map(|listener| vec![Door::Tcp(listener)]).collect());
+            Doorman::new(first.into_iter().map(|listener| vec![Door::Tcp(listener)]).collect(), None);
         let mut next = || workers.iter_mut().map(|worker| worker.try_recv().ok()).collect::<Option<Vec<_>>>();
         let before = next().expect("each worker has the door that it began with");
         let taken = TcpListener::bind((LOCAL, 0)).unwrap();
@@ -210,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_line_carries_bytes_and_knows_why_it_broke() {
-        let (doorman, _) = Doorman::new(Vec::new());
+        let (doorman, _) = Doorman::new(Vec::new(), None);
         let other = TcpListener::bind((LOCAL, 0)).unwrap();
         let port = other.local_addr().unwrap().port();
         let mut line = doorman.dial("127.0.0.1", port, SPAN).unwrap();

@@ -102,7 +102,9 @@ fn set_slot(call: &mut Call<'_, '_>) -> Result<(), Error> {
             let range = SlotRange { first: slot, last: slot };
             return order(call, Order::Claim(vec![range]));
         }
-        // Its owner has said so, or will: what one node says of another changes nothing.
+        // Its owner has said so, or will: what one node says of another changes nothing. Until that is known here, clients are still sent
+        // after keys that are gone already.
+        Said::Node(name) if map.holds(slot) && cluster.moves.of(slot) == Some(Move::To(name)) => {}
         Said::Node(_) if !call.engine.has_keys_in(slot) => cluster.moves.end(slot),
         Said::Node(_) => {}
     }

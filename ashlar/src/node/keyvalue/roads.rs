@@ -1,0 +1,125 @@
+//! Streams of the grid on which replicas follow primaries of other servers: authenticated and encrypted as all that servers say to each
+//! other is.
+//!
+//! The node opens them and lets them in; the key-value service speaks on them, as a client and a server of its protocol do on a
+//! connection. Each message is some of the bytes, cut anywhere. The stream's initial payload says whom it is for: the engine's port for
+//! clients, two bytes, the higher one first.
+
+use core::task::{Context, Poll, Waker};
+use core::time::Duration;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use ashlar_grid::error::{Refusal, StreamError};
+use ashlar_grid::handler::HandlerId;
+use ashlar_grid::seam::{BoxFuture, Runtime};
+use ashlar_grid::stream::{ClientStream, ServerStream};
+use ashlar_grid::{CallOptions, Grid};
+use ashlar_wire::id::ServerId;
+
+/// There is no engine at that port.
+const NO_ENGINE: u32 = 2;
+
+/// Streams that wait for the end before it is looked which of them still do.
+const WAITING_MAX: usize = 64;
+
+/// Opens a stream to the engine that has this port at a server.
+type Opener = Box<dyn Fn(ServerId, u16) -> BoxFuture<Result<ClientStream, StreamError>> + Send + Sync>;
+/// Speaks on a stream from that address to the engine that has this port, until it ends; nothing if there is no such engine.
+pub type Host = Box<dyn Fn(&str, u16, ServerStream) -> Option<BoxFuture<()>> + Send + Sync>;
+
+/// Where the node and the key-value service give each other streams.
+#[derive(Default)]
+pub struct Roads {
+    opener: OnceLock<Opener>,
+    host: OnceLock<Host>,
+    end: Mutex<End>,
+}
+
+/// Whether the server stops, and who waits for that.
+#[derive(Default)]
+struct End {
+    is_reached: bool,
+    waiting: Vec<Waker>,
+}
+
+impl core::fmt::Debug for Roads {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Roads").finish_non_exhaustive()
+    }
+}
+
+impl Roads {
+    /// Streams of other servers' replicas go to this from now on. Only the first call does anything.
+    pub fn host(&self, host: Host) {
+        drop(self.host.set(host));
+    }
+
+    /// Streams are opened on this grid from now on. Only the first call does anything.
+    pub(in crate::node) fn open_on<R: Runtime>(&self, grid: Grid<R>) {
+        let opener = move |server, port: u16| -> BoxFuture<Result<ClientStream, StreamError>> {
+            let grid = grid.clone();
+            Box::pin(async move {
+                // It lasts as long as somebody follows; where there is no connection, whoever asks tries again.
+                let options = CallOptions { fail_fast: true, ..CallOptions::within(Duration::MAX) };
+                grid.open_stream(server, HandlerId::Follow, &port.to_be_bytes(), options).await
+            })
+        };
+        drop(self.opener.set(Box::new(opener)));
+    }
+
+    /// A stream to the engine that has this port at a server; nothing before the node has started and once it stops.
+    #[must_use]
+    pub fn open(&self, server: ServerId, port: u16) -> Option<BoxFuture<Result<ClientStream, StreamError>>> {
+        if self.is_over() {
+            return None;
+        }
+        self.opener.get().map(|open| open(server, port))
+    }
+
+    /// Another server has opened a stream. Completes with it, or when this server stops.
+    pub(in crate::node) async fn take(&self, from: &str, initial: &[u8], stream: ServerStream) -> Result<(), Refusal> {
+        let port = <[u8; 2]>::try_from(initial).ok().map(u16::from_be_bytes);
+        let talk = port.and_then(|port| self.host.get()?(from, port, stream));
+        let mut talk = talk.ok_or_else(|| Refusal::new(NO_ENGINE, "no engine of this server has that port"))?;
+        core::future::poll_fn(|cx| match self.poll_over(cx) {
+            Poll::Ready(()) => Poll::Ready(Ok(())),
+            Poll::Pending => talk.as_mut().poll(cx).map(Ok),
+        })
+        .await
+    }
+
+    /// The server stops: all streams end, and none is opened any more.
+    pub(in crate::node) fn close(&self) {
+        let mut end = self.lock();
+        end.is_reached = true;
+        let waiting = core::mem::take(&mut end.waiting);
+        drop(end);
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    /// Whether the server stops.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.lock().is_reached
+    }
+
+    fn poll_over(&self, cx: &Context<'_>) -> Poll<()> {
+        let mut end = self.lock();
+        if end.is_reached {
+            return Poll::Ready(());
+        }
+        if end.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+            return Poll::Pending;
+        }
+        // Some are of streams that have ended since; the others come again.
+        let stale = if end.waiting.len() < WAITING_MAX { Vec::new() } else { core::mem::take(&mut end.waiting) };
+        end.waiting.push(cx.waker().clone());
+        drop(end);
+        stale.into_iter().for_each(Waker::wake);
+        Poll::Pending
+    }
+
+    fn lock(&self) -> MutexGuard<'_, End> {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
