@@ -228,6 +228,10 @@ func connections(r *redis.Client) {
 }
 
 func main() {
+	if os.Args[1] == "cluster" {
+		cluster(os.Args[2])
+		return
+	}
 	cases := []struct {
 		name string
 		run  func(*redis.Client)

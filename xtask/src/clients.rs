@@ -1,7 +1,10 @@
-//! `cargo xtask clients`: programs of other people's clients against the key-value engine, in the languages of those clients.
+//! `cargo xtask clients`: programs of other people's clients against the key-value engine, in the languages of those clients; alone, and
+//! on a [`cluster`] that changes under them.
 //!
 //! What they need is pinned in `clients/` and installed below cargo's target directory, once for each state of the pins. Where
 //! an interpreter is missing, its part is skipped and said to be: [`COMPLETE`] makes that a failure.
+
+mod cluster;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -15,7 +18,8 @@ use crate::terminal::say;
 use crate::workspace::Workspace;
 
 const HELP: &str = "\
-Runs redis-py, ioredis and go-redis against the key-value engine, each as far as its language is installed.
+Runs redis-py, ioredis and go-redis against the key-value engine, each as far as its language is installed; then these,
+valkey-py and iovalkey against a cluster of engines that is resharded and loses nodes meanwhile.
 
 Usage: cargo xtask clients [--install]
 
@@ -31,14 +35,18 @@ const READY: &str = "Ready to accept connections tcp on ";
 
 /// A client that takes longer hangs, seconds.
 const SECONDS_MAX: &str = "100";
+/// The same on a cluster, where it waits for what happens to it.
+const CLUSTER_SECONDS_MAX: &str = "400";
 
-/// One client: its folder, the programs it takes with the package that brings them, and its two steps.
+/// One client: its folder, the programs it takes with the package that brings them, and its steps.
 struct Client {
     folder: &'static str,
     needs: &'static [(&'static str, &'static str)],
     pins: &'static [&'static str],
     install: fn(&Places) -> Vec<Command>,
     run: fn(&Places, &str, &str) -> Command,
+    /// The same on a cluster, for each library of the language.
+    cluster: fn(&Places, &str, &str) -> Vec<Command>,
 }
 
 /// Where a client's files are.
@@ -67,6 +75,14 @@ const CLIENTS: [Client; 3] = [
             command.arg("-B").arg(places.source.join("everyday.py")).args([host, port]);
             command
         },
+        cluster: |places, host, port| {
+            let command = |library| {
+                let mut command = Command::new(places.built.join("venv/bin/python"));
+                command.arg("-B").arg(places.source.join("cluster.py")).args([library, host, port]);
+                command
+            };
+            ["redis", "valkey"].map(command).into()
+        },
     },
     Client {
         folder: "node",
@@ -81,6 +97,14 @@ const CLIENTS: [Client; 3] = [
             let mut command = Command::new("node");
             command.arg(places.built.join("everyday.mjs")).args([host, port]);
             command
+        },
+        cluster: |places, host, port| {
+            let command = |library| {
+                let mut command = Command::new("node");
+                command.arg(places.built.join("cluster.mjs")).args([library, host, port]);
+                command
+            };
+            ["ioredis", "iovalkey"].map(command).into()
         },
     },
     Client {
@@ -99,6 +123,11 @@ const CLIENTS: [Client; 3] = [
             let mut command = Command::new(places.built.join("everyday"));
             command.arg(format!("{host}:{port}"));
             command
+        },
+        cluster: |places, host, port| {
+            let mut command = Command::new(places.built.join("everyday"));
+            command.arg("cluster").arg(format!("{host}:{port}"));
+            vec![command]
         },
     },
 ];
@@ -129,18 +158,26 @@ pub(crate) fn clients(workspace: &Workspace) -> Result<(), Failure> {
     let mut failed = Vec::new();
     for (client, places) in &clients {
         // All run, whatever fails.
-        let mut command = limited(&(client.run)(places, host, port));
+        let mut command = limited(&(client.run)(places, host, port), SECONDS_MAX);
         if let Err(Failure::Failed(message) | Failure::Usage(message)) = run(&mut command) {
             failed.push(message);
         }
+    }
+    drop(server);
+    let on_cluster = |host: &str, port: &str| {
+        let commands = clients.iter().flat_map(|(client, places)| (client.cluster)(places, host, port));
+        commands.map(|command| limited(&command, CLUSTER_SECONDS_MAX)).collect()
+    };
+    if let Err(Failure::Failed(message) | Failure::Usage(message)) = cluster::run(workspace, on_cluster) {
+        failed.push(message);
     }
     if failed.is_empty() { Ok(()) } else { Err(Failure::Failed(failed.join("; "))) }
 }
 
 /// The same command, ended by force where it takes too long: a client may wait for ever for what does not come.
-fn limited(command: &Command) -> Command {
+fn limited(command: &Command, seconds: &str) -> Command {
     let mut limited = Command::new("timeout");
-    limited.arg(SECONDS_MAX).arg(command.get_program()).args(command.get_args());
+    limited.arg(seconds).arg(command.get_program()).args(command.get_args());
     limited
 }
 

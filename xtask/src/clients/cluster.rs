@@ -1,0 +1,271 @@
+//! A cluster of six engines on loopback, three of which are replicas: made, resharded, failed over and broken while clients use it.
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use crate::failure::Failure;
+use crate::terminal::say;
+use crate::workspace::Workspace;
+
+/// Primaries, and as many replicas.
+const PRIMARIES: usize = 3;
+const SLOTS: usize = 16_384;
+/// Slots that move while clients work.
+const MOVED_SLOTS: std::ops::Range<usize> = 100..110;
+/// Keys that move together.
+const KEYS_TOGETHER: &str = "100";
+/// Pause between two looks, and how many there are before something has failed.
+const LOOK: Duration = Duration::from_millis(20);
+const LOOKS_MAX: usize = 3_000;
+
+/// A node, and all that is needed to start it again.
+struct Node {
+    program: PathBuf,
+    folder: PathBuf,
+    port: u16,
+    bus_port: u16,
+    child: Child,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn free_port() -> Result<u16, Failure> {
+    let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    listener.map(|address| address.port()).map_err(|error| Failure::io("a free port", &error))
+}
+
+fn start(program: &PathBuf, folder: &PathBuf, port: u16, bus_port: u16) -> Result<Child, Failure> {
+    let log = File::options().create(true).append(true).open(folder.join("log"));
+    let log = log.map_err(|error| Failure::io("the log of a node", &error))?;
+    let mut command = Command::new(program);
+    command.args(["kv", "--port", &port.to_string(), "--workers", "1", "--save", "", "--cluster-enabled", "yes"]);
+    command.args(["--cluster-port", &bus_port.to_string(), "--cluster-node-timeout", "2000"]);
+    command.args(["--repl-diskless-sync-delay", "0", "--appendonly", "yes"]).current_dir(folder);
+    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
+    child.map_err(|error| Failure::io(&program.display().to_string(), &error))
+}
+
+impl Node {
+    fn start(workspace: &Workspace, number: usize) -> Result<Self, Failure> {
+        let folder = workspace.target.join("clients").join("cluster").join(number.to_string());
+        fs::create_dir_all(&folder).map_err(|error| Failure::io("the folder of a node", &error))?;
+        let program = workspace.target.join("debug").join("ashlar");
+        let (port, bus_port) = (free_port()?, free_port()?);
+        let child = start(&program, &folder, port, bus_port)?;
+        let node = Self { program, folder, port, bus_port, child };
+        until("a node to answer", || node.ask(&["PING"]).is_ok_and(|reply| reply == "PONG"))?;
+        Ok(node)
+    }
+
+    fn start_again(&mut self) -> Result<(), Failure> {
+        self.child = start(&self.program, &self.folder, self.port, self.bus_port)?;
+        Ok(())
+    }
+
+    /// Ends it as a lost machine does.
+    fn kill(&mut self) {
+        // The only error is that it has ended already.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+
+    /// One request, on a connection of its own. The reply's words with spaces between.
+    fn ask(&self, words: &[&str]) -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+        let mut request = format!("*{}\r\n", words.len());
+        words.iter().for_each(|word| request += &format!("${}\r\n{word}\r\n", word.len()));
+        stream.write_all(request.as_bytes())?;
+        read(&mut BufReader::new(stream))
+    }
+
+    /// The same for what has to be done.
+    fn order(&self, words: &[&str]) -> Result<(), Failure> {
+        let reply = self.ask(words).map_err(|error| Failure::io(&words.join(" "), &error))?;
+        if reply == "OK" { Ok(()) } else { Err(Failure::Failed(format!("`{}`: {reply}", words.join(" ")))) }
+    }
+
+    fn says(&self, words: &[&str], texts: &[&str]) -> bool {
+        self.ask(words).is_ok_and(|reply| texts.iter().all(|text| reply.contains(text)))
+    }
+
+    fn is_up(&self) -> bool {
+        self.says(&["CLUSTER", "INFO"], &["cluster_state:ok", "cluster_slots_ok:16384", "cluster_known_nodes:6"])
+    }
+
+    fn follows(&self) -> bool {
+        self.says(&["INFO", "replication"], &["role:slave", "master_link_status:up"])
+    }
+
+    fn leads(&self) -> bool {
+        self.says(&["ROLE"], &["master"])
+    }
+
+    fn name(&self) -> Result<String, Failure> {
+        self.ask(&["CLUSTER", "MYID"]).map_err(|error| Failure::io("CLUSTER MYID", &error))
+    }
+}
+
+/// A reply, with spaces between the words of an array.
+fn read(from: &mut BufReader<TcpStream>) -> std::io::Result<String> {
+    let mut line = String::new();
+    from.read_line(&mut line)?;
+    let line = line.trim_end();
+    let count = || line[1..].parse::<usize>().map_err(std::io::Error::other);
+    match line.as_bytes().first() {
+        Some(b'*') => {
+            let words = (0..count()?).map(|_| read(from)).collect::<std::io::Result<Vec<String>>>()?;
+            Ok(words.join(" "))
+        }
+        Some(b'$') => {
+            let mut text = vec![0; count()? + 2];
+            from.read_exact(&mut text)?;
+            text.truncate(text.len() - 2);
+            String::from_utf8(text).map_err(std::io::Error::other)
+        }
+        Some(_) => Ok(line[1..].to_owned()),
+        None => Err(std::io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Result<(), Failure> {
+    for _ in 0..LOOKS_MAX {
+        if is_so() {
+            return Ok(());
+        }
+        #[expect(clippy::disallowed_methods, reason = "it waits for other processes; nothing depends on how long")]
+        thread::sleep(LOOK);
+    }
+    Err(Failure::Failed(format!("waited in vain for {what}")))
+}
+
+/// Three primaries with a replica each, in this order.
+fn make(workspace: &Workspace) -> Result<Vec<Node>, Failure> {
+    // What an earlier run has left would be another cluster's.
+    fs::remove_dir_all(workspace.target.join("clients").join("cluster")).ok();
+    let nodes = (0..2 * PRIMARIES).map(|number| Node::start(workspace, number)).collect::<Result<Vec<_>, _>>()?;
+    for (number, node) in nodes[..PRIMARIES].iter().enumerate() {
+        let (first, last) = (SLOTS * number / PRIMARIES, SLOTS * (number + 1) / PRIMARIES - 1);
+        node.order(&["CLUSTER", "ADDSLOTSRANGE", &first.to_string(), &last.to_string()])?;
+    }
+    for other in &nodes[1..] {
+        let (port, bus_port) = (other.port.to_string(), other.bus_port.to_string());
+        nodes[0].order(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus_port])?;
+    }
+    until("all nodes to know each other", || nodes.iter().all(Node::is_up))?;
+    for (replica, primary) in nodes[PRIMARIES..].iter().zip(&nodes) {
+        replica.order(&["CLUSTER", "REPLICATE", &primary.name()?])?;
+    }
+    until("replicas to follow", || nodes[PRIMARIES..].iter().all(Node::follows))?;
+    let names = nodes.iter().map(Node::name).collect::<Result<Vec<String>, Failure>>()?;
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    until("replicas to be shown", || nodes.iter().all(|node| node.says(&["CLUSTER", "SLOTS"], &names)))?;
+    Ok(nodes)
+}
+
+/// Moves some slots with their keys, while clients write to them.
+fn reshard(source: &Node, target: &Node) -> Result<(), Failure> {
+    let (source_name, target_name) = (source.name()?, target.name()?);
+    let port = target.port.to_string();
+    for slot in MOVED_SLOTS.map(|slot| slot.to_string()) {
+        target.order(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &source_name])?;
+        source.order(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &target_name])?;
+        until("a slot to be empty", || {
+            let keys = source.ask(&["CLUSTER", "GETKEYSINSLOT", &slot, KEYS_TOGETHER]).unwrap_or_default();
+            if keys.is_empty() {
+                return true;
+            }
+            let words = ["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "REPLACE", "KEYS"];
+            let words: Vec<&str> = words.into_iter().chain(keys.split(' ')).collect();
+            // What was not moved is looked for again.
+            source.ask(&words).ok();
+            false
+        })?;
+        target.order(&["CLUSTER", "SETSLOT", &slot, "NODE", &target_name])?;
+        source.order(&["CLUSTER", "SETSLOT", &slot, "NODE", &target_name])?;
+    }
+    Ok(())
+}
+
+/// A client at work, told of what happens by a line.
+struct Worker {
+    child: Child,
+    orders: ChildStdin,
+    said: BufReader<std::process::ChildStdout>,
+    name: String,
+}
+
+impl Worker {
+    fn start(mut command: Command) -> Result<Self, Failure> {
+        let name = format!("{command:?}");
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = child.map_err(|error| Failure::io(&name, &error))?;
+        let (orders, said) = (child.stdin.take(), child.stdout.take());
+        let (Some(orders), Some(said)) = (orders, said) else {
+            return Err(Failure::Failed(format!("{name} cannot be talked to")));
+        };
+        Ok(Self { child, orders, said: BufReader::new(said), name })
+    }
+
+    fn line(&mut self) -> Result<String, Failure> {
+        let mut line = String::new();
+        match self.said.read_line(&mut line) {
+            Ok(count) if count > 0 => Ok(line.trim_end().to_owned()),
+            _ => Err(Failure::Failed(format!("{} ended too early", self.name))),
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // The only error is that it has ended already.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// Clients, given the address of a node, on a cluster that changes under them: errors pass, and what was acknowledged after the
+/// last change is there.
+pub(super) fn run(workspace: &Workspace, clients: impl FnOnce(&str, &str) -> Vec<Command>) -> Result<(), Failure> {
+    let mut nodes = make(workspace)?;
+    let port = nodes[0].port.to_string();
+    let workers = clients("127.0.0.1", &port).into_iter().map(Worker::start);
+    let mut workers = workers.collect::<Result<Vec<Worker>, Failure>>()?;
+    for worker in &mut workers {
+        let line = worker.line()?;
+        if line != "ready" {
+            return Err(Failure::Failed(format!("{} says `{line}`", worker.name)));
+        }
+    }
+    reshard(&nodes[0], &nodes[1])?;
+    let (primary, replica) = (&nodes[1], &nodes[1 + PRIMARIES]);
+    replica.order(&["CLUSTER", "FAILOVER"])?;
+    until("a failover by agreement", || replica.leads() && primary.follows())?;
+    nodes[2].kill();
+    let (lost, left) = (2, [0, 1, 3, 4, 5]);
+    until("a replica to take over", || {
+        nodes[lost + PRIMARIES].leads() && left.iter().all(|number| nodes[*number].is_up())
+    })?;
+    nodes[lost].start_again()?;
+    until("the lost node to be back", || nodes[lost].follows() && nodes.iter().all(Node::is_up))?;
+    for worker in &mut workers {
+        worker.orders.write_all(b"settled\n").map_err(|error| Failure::io(&worker.name, &error))?;
+    }
+    for worker in &mut workers {
+        say(&worker.line()?);
+        let status = worker.child.wait().map_err(|error| Failure::io(&worker.name, &error))?;
+        if !status.success() {
+            return Err(Failure::Failed(format!("{}: {status}", worker.name)));
+        }
+    }
+    Ok(())
+}
