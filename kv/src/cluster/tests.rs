@@ -157,10 +157,26 @@ fn a_transaction_runs_in_one_slot() {
         (error) CROSSSLOT Keys in request don't hash to the same slot
         > MULTI
         OK
-        > CLUSTER RESET
+        > CLUSTER DELSLOTS 5
+        QUEUED
+        > GET bar
         QUEUED
         > EXEC
-        [(error) ERR the cluster cannot be changed within a transaction or a script]",
+        [(error) ERR the cluster cannot be changed within a script, or a transaction that has keys \"1\"]
+        > EVAL \"return redis.pcall('CLUSTER', 'DELSLOTS', '5')\" 0
+        (error) ERR the cluster cannot be changed within a script, or a transaction that has keys
+        > MULTI
+        OK
+        > CLUSTER ADDSLOTS 5
+        QUEUED
+        > CLUSTER DELSLOTS 5
+        QUEUED
+        > CLUSTER SETSLOT 5 STABLE
+        QUEUED
+        > CLUSTER BUMPEPOCH
+        QUEUED
+        > EXEC
+        [(error) ERR Slot 5 is already busy OK OK STILL 7001]",
     );
 }
 

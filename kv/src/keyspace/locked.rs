@@ -237,6 +237,14 @@ enum Held<'a> {
 }
 
 impl Held<'_> {
+    fn is_nothing(&self) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::Several(shards) => shards.is_empty(),
+            Self::One(..) | Self::All(_) => false,
+        }
+    }
+
     #[inline]
     fn shard(&self, number: usize) -> &Shard {
         match self {
@@ -351,6 +359,11 @@ pub(crate) struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
+    /// Whether no shard is held: whoever wants them all has not to wait for this.
+    pub(crate) fn holds_nothing(&self) -> bool {
+        self.held.is_nothing()
+    }
+
     /// What is done with keys that are come upon, from now on.
     #[inline]
     pub(crate) fn behave(&mut self, manner: Manner) {

@@ -2,7 +2,7 @@
 //!
 //! `view` tells, `slots` is about who owns which slot and the keys in it, `govern` changes who is in the cluster and who follows whom.
 //! What changes the cluster is ordered from [`Control`](crate::cluster::control::Control); it
-//! is refused in transactions, which hold keys that the change may have to wait for.
+//! is refused in scripts and in transactions that hold keys, which the change would have to wait for.
 
 pub(super) mod govern;
 pub(super) mod slots;
@@ -89,15 +89,14 @@ pub(in crate::command) fn slot(call: &Call<'_, '_>, at: usize) -> Result<Slot, E
     call.integer(at).ok().and_then(|number| u16::try_from(number).ok()).and_then(Slot::new).ok_or(NO_SLOT)
 }
 
-/// The same for a call that may change it. Nobody but that call holds keys for it, and it holds none itself: a change of the cluster
-/// waits for whoever does.
+/// The same for a call that may change it, and holds no keys: a change of the cluster waits for whoever does.
 ///
 /// # Errors
-/// It is none, or the call belongs to a transaction or a script.
+/// It is none, or the call belongs to a script, or to a transaction that holds keys.
 fn alone<'c>(call: &Call<'c, '_>) -> Result<&'c Cluster, Error> {
     let cluster = cluster(call)?;
-    if !call.may_wait {
-        return Err(Error::new("ERR the cluster cannot be changed within a transaction or a script"));
+    if !call.may_wait && !call.keys.holds_nothing() {
+        return Err(Error::new("ERR the cluster cannot be changed within a script, or a transaction that has keys"));
     }
     Ok(cluster)
 }
