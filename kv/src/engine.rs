@@ -27,6 +27,7 @@ use crate::pubsub::PubSub;
 use crate::replicate::Replication;
 use crate::replicate::failover::Failover;
 use crate::replicate::follow::Following;
+use crate::replicate::quorum::{Oaths, Term};
 use crate::replicate::role::Role;
 use crate::script::Scripts;
 use crate::settings::{Settings, parameter};
@@ -99,6 +100,10 @@ pub struct Engine {
     pub(crate) role: Role,
     pub(crate) following: parking_lot::Mutex<Following>,
     pub(crate) failover: Failover,
+    /// What this node has promised in shards whose writes a majority acknowledges.
+    pub(crate) oaths: Oaths,
+    /// The term for which data are taken over from another member.
+    pub(crate) copying: parking_lot::Mutex<Option<Term>>,
     pub(crate) saves: Saves,
     /// How many read data from files or from a primary, while nobody else may touch them.
     loading: AtomicUsize,
@@ -166,6 +171,8 @@ impl Engine {
             role: Role::default(),
             following: parking_lot::Mutex::default(),
             failover: Failover::default(),
+            oaths: Oaths::default(),
+            copying: parking_lot::Mutex::default(),
             saves: Saves::default(),
             loading: AtomicUsize::new(0),
             keyless_changes: AtomicU64::new(0),

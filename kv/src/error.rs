@@ -32,6 +32,8 @@ impl Error {
     pub(crate) const STALE: Self =
         Self::new("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.");
     pub(crate) const NO_REPLICAS: Self = Self::new("NOREPLICAS Not enough good replicas to write.");
+    pub(crate) const NO_MAJORITY: Self =
+        Self::new("NOREPLICAS Too few copies of the shard are there for a majority of them to have this.");
     pub(crate) const TIMEOUT_NEGATIVE: Self = Self::new("ERR timeout is negative");
     pub(crate) const TIMEOUT_OUT_OF_RANGE: Self = Self::new("ERR timeout is out of range");
     pub(crate) const TIMEOUT_NOT_FLOAT: Self = Self::new("ERR timeout is not a float or out of range");

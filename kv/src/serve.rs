@@ -131,6 +131,7 @@ impl Engine {
         let settings = self.settings();
         self.pause.handle_tick(now.unix_ms());
         self.tend_failover(now);
+        self.tend_quorum(now);
         self.statistics.handle_tick(now.unix_us);
         self.clients.handle_tick(&settings.clients, now.unix_ms());
         self.lines.handle_tick(now.instant);

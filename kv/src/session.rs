@@ -23,6 +23,7 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::evict::Room;
 use crate::keyspace::{Key, Keys};
+use crate::replicate::quorum::Gate;
 use crate::resp::{Args, Mark, Parser, Protocol, Reply, Request, RequestLimits};
 use crate::script::flags::ScriptFlags;
 use crate::settings::{LogSync, Settings};
@@ -58,6 +59,10 @@ pub struct Session {
     sent: usize,
     /// What the client took when the sum of all clients was told.
     told_bytes: u64,
+    /// Something that has run since is about keys, and a majority has to have it before the reply leaves.
+    is_about_keys: bool,
+    /// Position of the stream that must be released before the replies leave.
+    held_to: Option<u64>,
     /// The connection ends, and nothing is sent any more.
     is_dropped: bool,
 }
@@ -107,6 +112,8 @@ impl Session {
             left: 0,
             sent: 0,
             told_bytes: 0,
+            is_about_keys: false,
+            held_to: None,
             is_dropped: false,
         })
     }
@@ -114,6 +121,21 @@ impl Session {
     /// Up to where the journal must be released before the replies so far may be sent; nothing if they may be sent now.
     pub fn holds(&self) -> Option<u64> {
         self.engine.journal.holds(self.settings.log_sync == LogSync::Always)
+    }
+
+    /// Whether the replies must not be sent yet, because a majority of the copies does not have what they tell of. The mailbox is woken
+    /// when they may, or when the connection is to end.
+    pub fn is_held(&mut self) -> bool {
+        self.held_to = self.held_to.filter(|position| self.engine.replication.released() < *position);
+        self.held_to.is_some()
+    }
+
+    /// What has run has to be released before its replies leave. `before` is where the stream ended when its requests came.
+    fn hold(&mut self, before: u64, now_ms: i64) {
+        if std::mem::take(&mut self.is_about_keys) {
+            let held_to = self.engine.replication.hold(&self.client.card, before, now_ms);
+            self.held_to = self.held_to.max(held_to);
+        }
     }
 
     /// Which of the threads serves it: what is counted goes to the counters of that one.
@@ -186,6 +208,7 @@ impl Session {
         self.client.meter.begin(now.instant);
         self.client.traffic.seen_ms = now.unix_ms();
         let (mut taken, mut ahead) = (0, Ahead::default());
+        let before = self.engine.replication.end();
         while self.may_go_on() && taken < input.len() {
             let hint = ahead.handle_request(&self.engine, self.client.database, input, taken);
             let rest = &input[taken..];
@@ -207,6 +230,7 @@ impl Session {
                 }
             }
         }
+        self.hold(before, now.unix_ms());
         self.take_stream();
         self.left = input.len() - taken;
         self.client.meter.has_more = false;
@@ -285,6 +309,9 @@ impl Session {
         if mail.is_served {
             self.waits = None;
             self.client.traffic.commands += 1;
+            // What it got was taken, and the stream tells of that already.
+            self.is_about_keys |= self.engine.replication.gate() != Gate::Off;
+            self.hold(u64::MAX, self.client.traffic.seen_ms);
         }
         self.client.is_leaving |= mail.is_last;
         if mail.farewell == Some(Farewell::Overflow) {
@@ -452,6 +479,7 @@ impl Session {
             refuse_on_replica(&self.engine, &self.settings, &self.client, ready)?;
         }
         self.refuse_for_now(ready, now)?;
+        self.pass_gate(ready, args)?;
         // What may run beside a script waits for no shard, and the script has them all.
         if !flags.has(Flags::ALLOW_BUSY) {
             let room = self.make_room(ready, now);
@@ -560,6 +588,31 @@ impl Session {
             return Err(busy);
         }
         Ok(())
+    }
+
+    /// Where a majority of the copies must have what is done, it must be there; and replies wait for it.
+    #[inline]
+    fn pass_gate(&mut self, ready: Ready, args: Args<'_>) -> Result<(), Error> {
+        let gate = self.engine.replication.gate();
+        let is_at_once = self.client.transaction.is_none() || transaction::runs_at_once(ready.command);
+        if gate == Gate::Off || !is_at_once || !self.is_about_keys(ready, args) {
+            return Ok(());
+        }
+        if gate == Gate::Short {
+            return Err(Error::NO_MAJORITY);
+        }
+        self.is_about_keys = true;
+        Ok(())
+    }
+
+    fn is_about_keys(&self, ready: Ready, args: Args<'_>) -> bool {
+        let flags = ready.spec().flags;
+        let is_script = || self.engine.scripts.flags_of(ready.spec().name, args).is_some();
+        flags.has(Flags::WRITE)
+            || flags.has(Flags::READONLY)
+            || self.client.slot.is_some()
+            || transaction::is_exec(ready.command)
+            || is_script()
     }
 
     /// Nothing may be written while files cannot be, or while there are too few replicas.

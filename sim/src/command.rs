@@ -15,6 +15,7 @@ usage: ashlar sim NAME [options]
 Runs real parts of Ashlar in virtual time: the same seed is the same run, bit for bit.
 
   bus      members that watch each other, small clusters or thousands: see `ashlar sim bus --help`
+  quorum   a key-value shard whose writes a majority acknowledges: see `ashlar sim quorum --help`
 ";
 
 /// A quick run ends after this long: with what is under way then, within a minute.
@@ -80,6 +81,9 @@ pub fn command(mut words: impl Iterator<Item = String>, outside: &mut Outside<'_
     }
     if name == "bus" {
         return crate::bus::command(words, outside);
+    }
+    if name == "quorum" {
+        return crate::quorum::command::command(words, outside);
     }
     let scenario = Scenario::named(&name).ok_or_else(|| CommandFailure::Usage(format!("nothing is called {name}")))?;
     crate::sweep::command(scenario, words, outside)

@@ -33,6 +33,9 @@ Steps:
 /// Seeds of the simulator that each merge passes.
 const SIM_SEEDS: &str = "200";
 
+/// Those of a shard whose writes a majority acknowledges.
+const SIM_QUORUM: [&str; 3] = ["quorum", "--seeds", "300"];
+
 /// The bus's: they take a few milliseconds each.
 const SIM_BUS: [&str; 3] = ["bus", "--seeds", "2000"];
 
@@ -132,6 +135,7 @@ fn sim(workspace: &Workspace) -> Result<(), Failure> {
     let root: &Path = &workspace.root;
     if workspace.has_member(SIMULATOR) {
         sim::simulate(root, &["grid", "--seeds", SIM_SEEDS])?;
+        sim::simulate(root, &SIM_QUORUM)?;
         return sim::simulate(root, &SIM_BUS);
     }
     say(&format!("`{SIMULATOR}` is not a member of the workspace yet: no seeds"));

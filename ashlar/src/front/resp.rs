@@ -173,8 +173,14 @@ impl<S: Socket> Connection<S> {
         next
     }
 
+    /// What came while replies had not left yet: what is to be done after them, which was `next` before.
+    fn take_mail(&mut self, next: Next) -> Next {
+        let mailed = self.session.handle_mail();
+        if matches!(next, Next::Wait(_)) { self.go_on(mailed) } else { mailed }
+    }
+
     /// Sends all replies, also those that come while the client is slow to take them, but none before what it tells is in the
-    /// log. Returns what to do then: `next`, unless something came that changes it.
+    /// log, and where a majority of copies must have it, in those. Returns what to do then: `next`, unless something came that changes it.
     async fn send(&mut self, mut next: Next) -> io::Result<Next> {
         while next != Next::Drop && (!self.session.replies().is_empty() || self.stream.is_unsent()) {
             if let Some(position) = self.session.holds() {
@@ -183,15 +189,18 @@ impl<S: Socket> Connection<S> {
                     return Err(io::Error::other("the append log is closed"));
                 }
             }
+            if self.session.is_held() {
+                tokio::select! {
+                    () = self.woken.notified() => next = self.take_mail(next),
+                    gone = self.stream.gone() => return gone.map(|()| Next::Drop),
+                }
+                continue;
+            }
             match self.stream.try_write(self.session.replies()) {
                 Ok(count) => self.session.handle_sent(count),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => tokio::select! {
                     ready = self.stream.writable() => ready?,
-                    () = self.woken.notified() => {
-                        let mailed = self.session.handle_mail();
-                        let has_waited = matches!(next, Next::Wait(_));
-                        next = if has_waited { self.go_on(mailed) } else { mailed };
-                    }
+                    () = self.woken.notified() => next = self.take_mail(next),
                 },
                 Err(error) => return Err(error),
             }

@@ -241,7 +241,7 @@ impl Running {
         let Open { doors, listening, file } = plan.doors.open(workers)?;
         show_doors(&engine, plan, &listening)?;
         if let Some(seating) = &plan.seating {
-            seating.join(&engine);
+            seating.join(&engine)?;
         }
         let roads = plan.seating.as_ref().and_then(|seating| seating.roads.clone());
         let (doorman, doors) = Doorman::new(doors, roads);

@@ -135,7 +135,7 @@ fn key_value(config: &Config, data: &DataDir, workers: usize, address: &str) -> 
     }
     let bus_port = address.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(0);
     let seats: Vec<_> = folders.iter().map(|folder| folder.join("seat")).collect();
-    let (desk, seatings) = kv::cluster::seatings(data.server, bus_port, &seats)?;
+    let (desk, seatings) = kv::cluster::seatings(data, bus_port, &seats)?;
     let roads = Arc::new(Roads::default());
     let part = Part {
         desk,

@@ -391,6 +391,18 @@ fn replication(call: &Call<'_, '_>, section: &mut Section) {
     section.put("repl_backlog_size", call.settings.replication.backlog_bytes);
     section.put("repl_backlog_first_byte_offset", figures.first);
     section.put("repl_backlog_histlen", figures.len);
+    quorum(call, section);
+}
+
+/// Of a shard whose writes a majority acknowledges.
+fn quorum(call: &Call<'_, '_>, section: &mut Section) {
+    let Some(status) = call.engine.quorum_status() else { return };
+    section.put("quorum_term", status.term);
+    section.put("quorum_members", status.members);
+    section.put("quorum_serving", u8::from(status.is_serving));
+    section.put("quorum_majority_present", u8::from(status.is_attended));
+    section.put("quorum_committed_offset", status.committed);
+    section.put("quorum_data_whole", u8::from(!status.is_blank));
 }
 
 fn cpu(call: &Call<'_, '_>, section: &mut Section) {

@@ -1,7 +1,9 @@
 //! What a replica says: SYNC, PSYNC, REPLCONF.
 
 use super::call::{Call, Run};
+use crate::cluster::map::Name;
 use crate::error::Error;
+use crate::replicate::quorum::{self, Term};
 use crate::replicate::{Introduction, Newcomer};
 
 pub(super) const RUNS: &[(&str, Run)] = &[("sync", sync), ("psync", psync), ("replconf", replconf)];
@@ -66,6 +68,13 @@ fn refuse_for_now(call: &Call<'_, '_>) -> Result<(), Error> {
     if call.engine.failover.is_on() {
         return Err(Error::new("NOMASTERLINK Can't SYNC while failing over"));
     }
+    if call.client.introduction.as_ref().is_some_and(|introduction| introduction.copies) {
+        // Its data stand still, and that is what is wanted of them.
+        return Ok(());
+    }
+    if call.engine.is_unsealed() {
+        return Err(Error::new("NOMASTERLINK Can't SYNC before a majority of the copies has agreed"));
+    }
     if call.engine.role.is_replica() && !call.engine.role.is_linked() {
         return Err(Error::new("NOMASTERLINK Can't SYNC while not connected with my master"));
     }
@@ -114,10 +123,47 @@ fn replconf(call: &mut Call<'_, '_>) -> Result<(), Error> {
             () if call.args.is(at, "ACK") => return acknowledge(call, at),
             // Only a replica has an answer.
             () if call.args.is(at, "GETACK") => return Ok(()),
+            () if call.args.is(at, "ASHLAR-SEAL") && call.args.len() == 7 => return seal(call),
+            () if call.args.is(at, "ASHLAR-MEMBER") && call.args.len() == 7 => return enrol(call),
             () => introduce(call, at)?,
         }
     }
     call.reply.ok();
+    Ok(())
+}
+
+fn name(call: &Call<'_, '_>, at: usize) -> Result<Name, Error> {
+    Name::read(&call.args[at]).ok_or(Error::new("ERR this is the name of no node"))
+}
+
+fn term(call: &Call<'_, '_>, at: usize) -> Option<Term> {
+    std::str::from_utf8(&call.args[at]).ok().and_then(Term::read)
+}
+
+/// `REPLCONF ASHLAR-SEAL shard TERM term FOR node`: a node that is about to serve a term asks for this one's promise.
+fn seal(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    if !call.may_wait {
+        return Err(Error::new("ERR a promise is not given inside a transaction"));
+    }
+    let term = term(call, 4).ok_or(Error::new("ERR this is no term"))?;
+    let (shard, candidate) = (name(call, 2)?, name(call, 6)?);
+    let extent = quorum::handle_request(call.engine, shard, term, candidate, call.now)?;
+    call.reply.status(&quorum::write_answer(extent));
+    Ok(())
+}
+
+/// `REPLCONF ASHLAR-MEMBER node OF shard COPIES term`: a replica says which node it is, and is told which term is served here. With a
+/// term that this node has promised to it, it takes over the data that are here.
+fn enrol(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let (member, shard) = (name(call, 2)?, name(call, 4)?);
+    let engine = call.engine;
+    let mut introduction = call.client.introduction.take().unwrap_or_default();
+    introduction.member = Some(member);
+    let copied = term(call, 6);
+    let mandate = engine.mandate(shard, member, copied);
+    introduction.copies = mandate.is_ok() && copied.is_some();
+    call.client.introduction = Some(introduction);
+    call.reply.status(&mandate?);
     Ok(())
 }
 

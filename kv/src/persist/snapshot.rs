@@ -83,8 +83,8 @@ impl Snapshot {
         let is_log_base = purpose == Purpose::LogBase;
         let plan = Plan { version, takes_fields, is_log_base, has_keys: true, has_functions: true };
         Self::cut(engine, plan, now, |engine| match is_log_base {
-            true => (engine.journal.cut(), None),
-            false => (0, engine.replication.point(&engine.identity)),
+            true => (engine.journal.cut(), None, None),
+            false => (0, engine.replication.point(&engine.identity), None),
         })
     }
 
@@ -102,19 +102,28 @@ impl Snapshot {
             has_keys: sync.wants_keys(),
             has_functions: sync.wants_functions(),
         };
-        Self::cut(engine, plan, now, |_| (0, sync.begin()))
+        Self::cut(engine, plan, now, |_| {
+            let (point, ledger) = sync.begin();
+            (0, Some(point), ledger)
+        })
     }
 
-    fn cut(engine: Arc<Engine>, plan: Plan, now: Now, at_cut: impl FnOnce(&Engine) -> (u64, Option<Point>)) -> Self {
+    fn cut(
+        engine: Arc<Engine>,
+        plan: Plan,
+        now: Now,
+        at_cut: impl FnOnce(&Engine) -> (u64, Option<Point>, Option<String>),
+    ) -> Self {
         let settings = engine.settings();
         let clock = run::access(&settings, now);
         let mut keys = engine.keyspace.lock(Lock::Everything, 0, now.unix_ms(), clock);
         let has_fields = plan.has_keys && keys.shards().any(Shard::has_expiring_fields);
         let version = if has_fields && plan.takes_fields { Version::Valkey80 } else { plan.version };
         let encoder = || Encoder::new(settings.compresses, settings.list_fill).of_version(version);
-        let (position, point) = at_cut(&engine);
-        let mut writer =
-            with_facts(now, plan.is_log_base, point.as_ref(), |facts| Writer::begin(version, encoder(), facts));
+        let (position, point, ledger) = at_cut(&engine);
+        let mut writer = with_facts(now, plan.is_log_base, (point.as_ref(), ledger.as_deref()), |facts| {
+            Writer::begin(version, encoder(), facts)
+        });
         let shards = engine.keyspace.shards();
         if plan.has_keys {
             (0..shards).for_each(|number| keys.shard_at(number).begin_cut(encoder(), clock, plan.takes_fields));

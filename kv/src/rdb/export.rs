@@ -29,11 +29,12 @@ pub(crate) fn attributes_of(record: Record<'_>, clock: AccessClock) -> Attribute
     Attributes { expiry: record.expiry(), idle_s, frequency }
 }
 
-/// Appends the facts that every file tells: the version, and when it was made; and the point whose data it has, if it is at one.
+/// Appends the facts that every file tells: the version, and when it was made; and the point whose data it has, if it is at one,
+/// with what is known there of the term and the members of the shard.
 pub(crate) fn with_facts<R>(
     now: Now,
     is_log_base: bool,
-    point: Option<&Point>,
+    (point, ledger): (Option<&Point>, Option<&str>),
     then: impl FnOnce(&[Fact<'_>]) -> R,
 ) -> R {
     let made = now.unix_ms().div_euclid(1_000).to_string();
@@ -45,6 +46,9 @@ pub(crate) fn with_facts<R>(
         facts.push(("repl-stream-db", database.as_bytes()));
         facts.push(("repl-id", point.history.as_bytes()));
         facts.push(("repl-offset", position.as_bytes()));
+    }
+    if let Some(ledger) = ledger {
+        facts.push(("ashlar-term", ledger.as_bytes()));
     }
     facts.push(("aof-base", is_base));
     then(&facts)
@@ -77,7 +81,7 @@ pub(crate) fn export(engine: &Engine, keys: &Keys<'_>, settings: &Settings, now:
         databases.clone().any(|database| keys.shards().any(|shard| has_expiring_fields(shard, database)));
     let version = if needs_valkey { Version::Valkey80 } else { Version::Redis11 };
     let encoder = Encoder::new(settings.compresses, settings.list_fill);
-    let mut writer = with_facts(now, false, None, |facts| Writer::begin(version, encoder, facts));
+    let mut writer = with_facts(now, false, (None, None), |facts| Writer::begin(version, encoder, facts));
     engine.libraries().iter().for_each(|text| writer.library(text));
     for database in databases {
         let count: usize = keys.shards().map(|shard| shard.keys(database)).sum();

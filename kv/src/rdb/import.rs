@@ -45,6 +45,8 @@ pub struct Imported {
     pub libraries: Vec<Vec<u8>>,
     /// The point of a history that the file has the data of, if it says so.
     pub point: Option<Point>,
+    /// What it says of the term and the members of its shard.
+    pub ledger: Option<String>,
 }
 
 /// What stopped an import. What was read before it is in the engine: the caller throws that away.
@@ -193,7 +195,8 @@ impl Loader {
         if !self.reader.rest().is_empty() {
             return Err(at(ImportCause::Trailing));
         }
-        Ok(Imported { point: self.reader.facts().point(), ..self.imported })
+        let facts = self.reader.facts();
+        Ok(Imported { point: facts.point(), ledger: facts.ledger(), ..self.imported })
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{Introduction, Phase, Point, Replica};
+use super::{Introduction, Phase, Point, Replica, Replication};
 use crate::client::Farewell;
 use crate::engine::Engine;
 use crate::rdb::Version;
@@ -95,8 +95,9 @@ impl FullSync {
         &self.replicas.first().expect("a dump is for somebody").introduction
     }
 
-    /// The dump has what is there now: all shards are locked. What is done from now on follows it. Returns the point.
-    pub(crate) fn begin(&self) -> Option<Point> {
+    /// The dump has what is there now: all shards are locked. What is done from now on follows it. Returns the point, and
+    /// what is known there of the term and the members of the shard.
+    pub(crate) fn begin(&self) -> (Point, Option<String>) {
         let mut stream = self.engine.replication.stream();
         // Replicas begin without a database, unless the dump names one: what we pass on names none for them.
         if !stream.is_relay {
@@ -109,7 +110,8 @@ impl FullSync {
             replica.begin_dump(stream.end, first.as_bytes(), !self.is_streamed);
             self.engine.replication.full.fetch_add(1, Ordering::Relaxed);
         }
-        Some(Point { history, position: stream.end, database: stream.database })
+        let ledger = Replication::ledger_words(&stream);
+        (Point { history, position: stream.end, database: stream.database }, ledger)
     }
 
     /// What was kept is sent from now on.

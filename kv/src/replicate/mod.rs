@@ -22,6 +22,7 @@ mod dump;
 pub(crate) mod failover;
 pub(crate) mod follow;
 mod goal;
+pub mod quorum;
 mod relay;
 mod replica;
 pub(crate) mod role;
@@ -29,7 +30,7 @@ pub(crate) mod role;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::client::card::{Card, Figure};
@@ -44,6 +45,7 @@ use backlog::Backlog;
 pub use dump::FullSync;
 pub use follow::{Follower, Step};
 pub(crate) use goal::{Goal, LogGoal};
+use quorum::Ledger;
 pub use relay::Point;
 pub(crate) use replica::{Introduction, Phase, Replica};
 pub use role::{LinkStatus, Turned, Upstream};
@@ -79,6 +81,14 @@ pub(crate) struct Replication {
     pub(crate) unexpected: AtomicU64,
     /// When the tick last looked, Unix seconds.
     looked_s: AtomicI64,
+    /// The stream is one whose writes a majority acknowledges; see [`quorum`].
+    is_quorum: AtomicBool,
+    /// A [`quorum::Gate`].
+    gate: AtomicU8,
+    /// Position up to which replies may tell, on a primary of such a shard.
+    released: AtomicU64,
+    /// Members without which nothing is written there.
+    copies_min: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -100,6 +110,7 @@ struct Stream {
     turn: u64,
     /// The data are those of the history at its end, as far as the stream comes from a primary.
     is_whole: bool,
+    ledger: Ledger,
 }
 
 /// What INFO tells of the stream.
@@ -161,6 +172,7 @@ impl Default for Replication {
                 is_relay: false,
                 turn: 0,
                 is_whole: false,
+                ledger: Ledger::default(),
             }),
             backlog_bytes: AtomicU64::new(0),
             behind_max: AtomicU64::new(0),
@@ -172,6 +184,10 @@ impl Default for Replication {
             received_bytes: AtomicU64::new(0),
             unexpected: AtomicU64::new(0),
             looked_s: AtomicI64::new(0),
+            is_quorum: AtomicBool::new(false),
+            gate: AtomicU8::new(0),
+            released: AtomicU64::new(0),
+            copies_min: AtomicUsize::new(0),
         }
     }
 }
@@ -195,6 +211,7 @@ impl Replication {
         // A limit below the backlog would dismiss replicas that need not wait for anything.
         let hard = settings.clients.output.replica.hard_bytes;
         self.behind_max.store(if hard == 0 { 0 } else { hard.max(backlog_bytes) }, Ordering::Relaxed);
+        self.copies_min.store(settings.replication.copies_min, Ordering::Relaxed);
         self.settle(&mut self.stream());
     }
 
@@ -256,6 +273,9 @@ impl Replication {
         if let Some(backlog) = &mut stream.backlog {
             backlog.trim(needed);
         }
+        if self.is_quorum() {
+            self.advance(stream);
+        }
     }
 
     /// A replica that has the stream of this history up to a position goes on there, if that is still here.
@@ -284,13 +304,18 @@ impl Replication {
 
     /// A replica waits for a dump from now on. The first one begins the stream, and with it another history.
     pub(crate) fn enter(&self, who: Newcomer<'_>, rename: impl FnOnce()) -> Arc<Replica> {
+        self.begin_stream(rename);
+        self.stream().admit(who)
+    }
+
+    /// Commands append from now on, if they have not done so before; their history has another name then.
+    pub(crate) fn begin_stream(&self, rename: impl FnOnce()) {
         let mut stream = self.stream();
         if stream.backlog.is_none() {
             rename();
             (stream.backlog, stream.database) = (Some(Backlog::new(stream.end)), None);
             self.is_on.store(true, Ordering::Release);
         }
-        stream.admit(who)
     }
 
     /// The connection of a client has ended, which may be a replica.
@@ -416,6 +441,7 @@ impl Engine {
     /// A replica has acknowledged the stream up to a position.
     pub(crate) fn acknowledge(&self, replica: &Replica, position: u64, logged: Option<u64>, now: Now) {
         replica.acknowledge(position, logged, now.unix_ms().div_euclid(1_000));
+        self.replication.review();
         self.waiting.reached(&self.replication);
     }
 
@@ -450,6 +476,8 @@ impl Engine {
         let mut stream = self.replication.stream();
         if stream.is_relay {
             // What replicas are sent is the primary's, and nothing else.
+        } else if stream.replicas.is_empty() && self.replication.is_quorum() {
+            // The stream is the shard's log.
         } else if stream.replicas.is_empty() {
             let ttl_s = settings.replication.backlog_ttl_s;
             if ttl_s > 0 && now_s.saturating_sub(stream.lonely_since_s) > ttl_s {

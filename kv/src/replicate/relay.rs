@@ -46,6 +46,8 @@ impl Replication {
         }
         (stream.is_relay, stream.turn) = (true, turn);
         self.is_on.store(false, Ordering::Release);
+        stream.ledger.stop_serving();
+        self.recount(&mut stream);
     }
 
     /// Commands append again, and a history of our own branches off. All shards are held.
@@ -56,6 +58,7 @@ impl Replication {
         } else {
             identity.change_history(draws);
             stream.backlog = None;
+            stream.ledger.forget();
         }
         // The stream goes on with the name of a database, whatever the former primary's last was.
         (stream.is_relay, stream.turn, stream.database) = (false, turn, None);
@@ -78,7 +81,9 @@ impl Replication {
         }
         stream.dismiss_all();
         (stream.is_whole, stream.backlog) = (false, None);
+        stream.ledger.forget();
         self.is_on.store(false, Ordering::Release);
+        self.recount(&mut stream);
         true
     }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::client::card::Card;
 use crate::client::{ClientId, Farewell};
+use crate::cluster::map::Name;
 
 /// Bytes of a dump that wait for the connection of a replica.
 const QUEUE_BYTES_MAX: usize = 1 << 20;
@@ -33,6 +34,10 @@ pub(crate) struct Introduction {
     pub(crate) wants_dump_only: bool,
     pub(crate) wants_keys: bool,
     pub(crate) wants_functions: bool,
+    /// Which node it is, if it can be a member of the shard.
+    pub(crate) member: Option<Name>,
+    /// It is about to be the primary, and takes over what this server has.
+    pub(crate) copies: bool,
 }
 
 impl Default for Introduction {
@@ -46,6 +51,8 @@ impl Default for Introduction {
             wants_dump_only: false,
             wants_keys: true,
             wants_functions: true,
+            member: None,
+            copies: false,
         }
     }
 }
@@ -124,6 +131,12 @@ impl Replica {
     /// Position of the next byte of the stream that it gets; so high that no stream reaches it while it gets none.
     pub(super) fn position(&self) -> u64 {
         self.position.load(Ordering::Acquire)
+    }
+
+    /// Whether it has got any of the stream behind a position.
+    pub(super) fn has_got(&self, position: u64) -> bool {
+        let next = self.position();
+        next != UNFED && next > position
     }
 
     pub(super) fn move_to(&self, position: u64) {

@@ -38,6 +38,12 @@ pub(crate) struct ReplicationSettings {
     /// How gladly it is made a primary (`replica-priority`), and whether it is told of (`replica-announced`).
     pub(crate) priority: i32,
     pub(crate) is_announced: bool,
+    /// A shard of which this server is primary acknowledges writes by a majority (`replication-quorum`).
+    pub(crate) is_quorum: bool,
+    /// Copies without which nothing is written then (`replication-quorum-copies-min`).
+    pub(crate) copies_min: usize,
+    /// Milliseconds that a reply may wait for a majority; then its connection ends (`replication-quorum-timeout`).
+    pub(crate) quorum_timeout_ms: i64,
     /// While it follows another, no key goes when memory is full (`replica-ignore-maxmemory`).
     pub(crate) ignores_memory: bool,
 }
@@ -97,6 +103,9 @@ impl Default for ReplicationSettings {
             serves_stale: true,
             priority: 100,
             is_announced: true,
+            is_quorum: false,
+            copies_min: 2,
+            quorum_timeout_ms: 5_000,
             ignores_memory: true,
         }
     }

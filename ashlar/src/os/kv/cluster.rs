@@ -13,6 +13,7 @@ use ashlar_bus::slot::GroupId;
 use ashlar_kv::Engine;
 use ashlar_kv::cluster::map::{Map, Node};
 use ashlar_kv::replicate::Upstream;
+use ashlar_kv::replicate::quorum::Sealing;
 use ashlar_wire::id::ServerId;
 use ashlar_wire::time::Instant;
 
@@ -52,6 +53,10 @@ pub struct Seating {
     bus_port: u16,
     /// Where the seat is remembered.
     file: PathBuf,
+    /// Where its promises are.
+    oaths: PathBuf,
+    /// Which life of the server this is.
+    life: u64,
 }
 
 impl Seating {
@@ -61,7 +66,11 @@ impl Seating {
     }
 
     /// The engine is a node from now on; it serves nobody before the office has told it what to serve.
-    pub(super) fn join(&self, engine: &Arc<Engine>) {
+    ///
+    /// # Errors
+    /// What it has promised in earlier lives cannot be read. Retry safe once the cause is gone.
+    pub(super) fn join(&self, engine: &Arc<Engine>) -> Result<(), Failure> {
+        self.open_oaths(engine)?;
         let name = self.seat.name(self.server);
         let place = engine.announcement().place(self.bus_port);
         let node = Node { name, shard: shard_name(self.seat.group), place, ..Node::default() };
@@ -69,6 +78,26 @@ impl Seating {
         let hearer = Arc::clone(engine);
         let ear = move |channel: &[u8], message: &[u8], is_sharded| hearer.hear(channel, message, is_sharded);
         self.desk.listen(self.number, Box::new(ear));
+        Ok(())
+    }
+
+    /// What the engine has promised, and keeps from now on.
+    fn open_oaths(&self, engine: &Engine) -> Result<(), Failure> {
+        let file = self.oaths.clone();
+        let unread = |what: &dyn core::fmt::Display| {
+            let what = format!("cannot read {}: {what}", file.display());
+            Failure::world(what, "restore the file: without it this node could lose what its shard has acknowledged")
+        };
+        let kept = files::read_text(&file).map_err(|error| unread(&error))?.unwrap_or_default();
+        let path = file.clone();
+        let keep = move |text: &str| match files::write_whole(&path, text.as_bytes(), files::Readers::Others) {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::error!(%error, path = %path.display(), "a promise to the shard cannot be kept, and is not given");
+                false
+            }
+        };
+        engine.open_oaths(&kept, Box::new(keep)).map_err(|line| unread(&format!("line {line} makes no sense")))
     }
 
     /// Does what the office wants, until the desk is closed.
@@ -77,9 +106,11 @@ impl Seating {
         let mut doing = Doing { seat: self.seat.clone(), listens_until, ..Doing::default() };
         loop {
             let span = if doing.is_watched() { LOOK_CLOSELY } else { LOOK };
+            doing.seal(engine, self.life);
             match self.desk.wait(self.number, span) {
                 Wakened::Duty(duty, answers) => {
                     doing.take_up(engine, *duty, &self.file);
+                    doing.seal(engine, self.life);
                     answers.done();
                 }
                 Wakened::Nothing => {}
@@ -94,38 +125,65 @@ impl Seating {
 #[derive(Debug, Default)]
 struct Doing {
     seat: Seat,
-    upstream: Option<Upstream>,
     map: Option<Map>,
     is_paused: bool,
     is_awaited: bool,
     purges: u64,
     /// Until when messages are wanted although nobody may subscribe: whoever does again soon misses none.
     listens_until: Instant,
+    /// What it is to be once it has made sure of its data.
+    sealing: Option<Duty>,
 }
 
 impl Doing {
     /// Whether somebody waits for how far the data go.
     fn is_watched(&self) -> bool {
-        self.is_paused || self.is_awaited
+        self.is_paused || self.is_awaited || self.sealing.is_some()
+    }
+
+    /// Tries once more to serve what the last duty says, if the data have to be made sure of first.
+    fn seal(&mut self, engine: &Engine, life: u64) {
+        let duty = self.sealing.take().or_else(|| self.unsealed(engine));
+        let Some(duty) = duty else { return };
+        match engine.try_seal(&duty.map, life, clock::now_both()) {
+            Sealing::Done => self.take_up_whole(engine, duty),
+            Sealing::Waits(why) => {
+                tracing::debug!(why, epoch = duty.map.own().epoch, "does not serve its shard yet");
+                self.sealing = Some(duty);
+            }
+            Sealing::Beaten(term) => tracing::debug!(%term, "a later primary was promised: waits for word of it"),
+        }
     }
 
     fn take_up(&mut self, engine: &Engine, duty: Duty, file: &Path) {
-        let now = clock::now_both();
         if (self.seat.tag, self.seat.group) != (duty.seat.tag, duty.seat.group) {
             if let Err(failure) = keep_seat(file, &duty.seat) {
                 tracing::error!(%failure, "the part in the cluster will be forgotten with the process");
             }
             self.seat = duty.seat.clone();
         }
+        self.sealing = None;
+        if engine.needs_seal(&duty.map) {
+            // It serves what it served before, if anything, until it has made sure.
+            self.sealing = Some(duty);
+            return;
+        }
+        self.take_up_whole(engine, duty);
+    }
+
+    fn take_up_whole(&mut self, engine: &Engine, duty: Duty) {
+        let now = clock::now_both();
         let is_new_map = self.map.as_ref() != Some(&duty.map);
         // Who gives slots up stops serving them before it follows another; who takes them over has everything before it serves them.
         let goes = duty.upstream.is_some();
         if is_new_map && goes {
             engine.set_map(duty.map.clone(), now);
         }
-        if self.upstream != duty.upstream {
-            self.upstream.clone_from(&duty.upstream);
-            follow(engine, self.upstream.clone(), &duty.map);
+        if goes {
+            engine.prepare_to_follow(duty.map.own().shard);
+        }
+        if engine.upstream() != duty.upstream {
+            follow(engine, duty.upstream.clone(), &duty.map);
         }
         if self.purges != duty.purges {
             self.purges = duty.purges;
@@ -144,6 +202,14 @@ impl Doing {
                 engine.release_writes();
             }
         }
+    }
+
+    /// What it is already, if that has to be made sure of now: the mode has changed.
+    fn unsealed(&self, engine: &Engine) -> Option<Duty> {
+        let map = self.map.as_ref().filter(|map| engine.needs_seal(map))?;
+        let Self { seat, is_paused, is_awaited, purges, .. } = self;
+        let (seat, map) = (seat.clone(), map.clone());
+        Some(Duty { seat, map, upstream: None, is_paused: *is_paused, is_awaited: *is_awaited, purges: *purges })
     }
 
     fn report(&mut self, engine: &Engine) -> Report {
@@ -166,14 +232,16 @@ impl Doing {
 /// # Errors
 /// A file cannot be used, or is no seat.
 pub(in crate::os) fn seatings(
-    server: ServerId,
+    data: &DataDir,
     bus_port: u16,
     files: &[PathBuf],
 ) -> Result<(Arc<Desk>, Vec<Seating>), Failure> {
     let desk = Desk::new(files.len());
     let seating = |(number, file): (usize, &PathBuf)| {
         let seat = seat_at(file, number)?;
-        Ok(Seating { desk: Arc::clone(&desk), roads: None, number, server, seat, bus_port, file: file.clone() })
+        let (server, life, oaths) = (data.server, data.incarnation.0, file.with_extension("oaths"));
+        let (desk, file) = (Arc::clone(&desk), file.clone());
+        Ok(Seating { desk, roads: None, number, server, seat, bus_port, file, oaths, life })
     };
     let seatings = files.iter().enumerate().map(seating).collect::<Result<_, Failure>>()?;
     Ok((desk, seatings))
@@ -266,7 +334,7 @@ pub fn run(plan: &Plan, secret: Option<&str>, started: impl FnOnce(&[Listening])
 
 fn seating_of(plan: &Plan, config: &Config, data: &DataDir) -> Result<(Seating, Part), Failure> {
     let bus_port = config.listen.port();
-    let (desk, mut seatings) = seatings(data.server, bus_port, &[data.root().join("seat")])?;
+    let (desk, mut seatings) = seatings(data, bus_port, &[data.root().join("seat")])?;
     let seating = seatings.pop().expect("there is one for the file");
     let (seats, zone) = (vec![seating.seat.clone()], config.zone.clone());
     Ok((seating, Part { desk, seats, bus_port, zone, rules: rules_of(plan), roads: None }))

@@ -14,6 +14,7 @@ use crate::command::run::{self, Frame, access};
 use crate::command::spec::{Flags, Spec};
 use crate::engine::Engine;
 use crate::keyspace::{Keys, Lock};
+use crate::replicate::quorum::{Members, Term};
 use crate::resp::{Args, Protocol, Reply, Request};
 use crate::settings::Settings;
 use crate::time::Now;
@@ -100,7 +101,11 @@ impl Applier {
                 if let Some(Err(error)) = other {
                     engine.replication.note_unexpected(error.as_str());
                 }
-                return Ok(stale_unless(engine.replication.relay(turn, bytes, before)));
+                let is_passed_on = engine.replication.relay(turn, bytes, before);
+                if is_passed_on {
+                    note_record(engine, args);
+                }
+                return Ok(stale_unless(is_passed_on));
             }
         };
         let keys = run::lock(engine, &self.settings, ready, (args, None), before, now);
@@ -188,6 +193,20 @@ impl Applier {
             engine.serve(found, &self.settings, now);
         }
         Ok(stale_unless(is_passed_on))
+    }
+}
+
+/// A record of terms and members may have come.
+fn note_record(engine: &Engine, args: Args<'_>) {
+    if !(args.len() == 4 && args.is(0, "REPLCONF") && args.is(1, "ASHLAR-TERM")) {
+        return;
+    }
+    let text = |at: usize| std::str::from_utf8(&args[at]).ok();
+    let read = || Some((Term::read(text(2)?)?, Members::read(text(3)?)?));
+    let Some((term, members)) = read() else { return };
+    engine.replication.note_record(term, members.clone());
+    if let Some(map) = engine.map() {
+        engine.oaths.note_members(map.own().shard, &members);
     }
 }
 

@@ -8,11 +8,12 @@ use std::time::Duration;
 use ashlar_wire::time::Instant;
 
 use super::apply::{Applied, Applier};
-use super::talk::{Heard, Opening, Talk};
+use super::talk::{Heard, Mandate, Opening, Talk};
 use super::units::{Unit, Units};
 use super::{Fault, LATER_SPAN, READ_SPAN, Step};
 use crate::client::card::Card;
 use crate::client::{Link, Mailbox};
+use crate::cluster::map::Name;
 use crate::engine::Engine;
 use crate::identity::name_by_chance;
 use crate::persist::snapshot::Purpose;
@@ -69,6 +70,8 @@ pub(super) struct Linked {
     log: LogMarks,
     link: Option<Link>,
     card: Option<Arc<Card>>,
+    /// Whose term it is, in which life, and where the stream ended when we came; nothing for a primary without terms.
+    mandate: Option<((Name, u64), u64)>,
 }
 
 impl Linked {
@@ -89,7 +92,14 @@ impl Linked {
             log: LogMarks::default(),
             link: Some(link),
             card: None,
+            mandate: None,
         }
+    }
+
+    /// Whether anything is taken from a primary but this life of this node. One that has not said who it is will be asked.
+    pub(super) fn is_of_other(&self, holder: (Name, u64)) -> bool {
+        let is_asked = !matches!(self.stage, Stage::Opening);
+        self.mandate.map_or(is_asked, |(other, _)| other != holder)
     }
 
     /// Whether what the primary does is done here too.
@@ -172,6 +182,8 @@ impl Linked {
 
     fn handle(&mut self, engine: &Engine, heard: Heard, now: Now) -> Result<(), Fault> {
         match heard {
+            Heard::Mandate(mandate) => self.handle_mandate(engine, mandate)?,
+            Heard::NoMandate(line) => check_unbound(engine, &line)?,
             Heard::Continue(name) => {
                 engine.failover_done(now);
                 if engine.replication.go_on(self.turn, name.as_deref(), &engine.identity) {
@@ -208,6 +220,19 @@ impl Linked {
                 self.apply(engine, now)?;
             }
         }
+        Ok(())
+    }
+
+    /// The primary has said which term it serves: no other is served from now on.
+    fn handle_mandate(&mut self, engine: &Engine, mandate: Mandate) -> Result<(), Fault> {
+        let Some(map) = engine.map() else { return Ok(()) };
+        let shard = map.own().shard;
+        let Mandate { term, holder, end, members } = mandate;
+        let sworn = engine.oaths.swear(shard, term, holder);
+        sworn.map_err(|bound| Fault::text(format!("it serves term {term}, and {} was promised", bound.0)))?;
+        engine.oaths.note_members(shard, &members);
+        self.mandate = Some(((holder, term.life), end));
+        engine.replication.catch_up_at(end);
         Ok(())
     }
 
@@ -263,6 +288,10 @@ impl Linked {
         let (history, position) = self.point.take().unwrap_or_else(|| (chance(), 0));
         let database = imported.point.as_ref().and_then(|point| point.database);
         let is_ours = engine.replication.adopt(self.turn, Point { history, position, database }, &engine.identity);
+        if let Some((_, end)) = self.mandate.filter(|_| is_ours) {
+            engine.replication.adopt_ledger(imported.ledger.as_deref().unwrap_or_default());
+            engine.replication.catch_up_at(end);
+        }
         engine.end_loading();
         if is_ours {
             tracing::info!(imported.keys, "the primary's dump was read");
@@ -317,6 +346,8 @@ impl Linked {
             self.units.done();
             self.pending = None;
         }
+        // Whoever waits for a majority waits for this.
+        self.wants_ack |= self.mandate.is_some();
         let client = applier.client();
         client.meter.flush(engine, engine.settings().logs.counts_latency);
         client.publish();
@@ -334,6 +365,13 @@ impl Linked {
         }
         self.stage = Stage::Opening;
     }
+}
+
+/// A primary that serves no term is nothing for a member of a shard that has them.
+fn check_unbound(engine: &Engine, line: &[u8]) -> Result<(), Fault> {
+    let is_bound =
+        engine.map().and_then(|map| engine.oaths.of(map.own().shard)).is_some_and(|oath| oath.members.is_some());
+    if is_bound { Err(Fault::of_line("it serves no term, and the shard has them", line)) } else { Ok(()) }
 }
 
 /// A dump cannot be read to its end: there are no data then.

@@ -31,11 +31,12 @@ use ashlar_wire::time::Instant;
 
 use super::role::{LinkState, Upstream};
 use crate::client::Link;
+use crate::cluster::map::Name;
 use crate::engine::Engine;
 use crate::network::{Broken, Line};
 use crate::time::Now;
 use linked::Linked;
-use talk::Opening;
+use talk::{Membership, Opening};
 
 /// How long a connection is read before it is looked whether there is something else to do.
 const READ_SPAN: Duration = Duration::from_millis(100);
@@ -131,6 +132,13 @@ impl Following {
     fn unlink(&mut self, engine: &Engine, now: Now) {
         if let Some(mut linked) = self.linked.take() {
             linked.end(engine, now);
+        }
+    }
+
+    /// Takes nothing more from a primary but this life of this node.
+    pub(super) fn keep_to(&mut self, engine: &Engine, holder: (Name, u64), now: Now) {
+        if self.linked.as_ref().is_some_and(|linked| linked.is_of_other(holder)) {
+            self.fail(engine, &Fault::new("a later term was promised to another node"), now);
         }
     }
 
@@ -232,6 +240,11 @@ impl Follower {
             address: replication.announced_address.clone(),
             has: engine.replication.point(&engine.identity).map(|point| (point.history, point.position)),
             hands_over: engine.is_handing_over(),
+            membership: engine.map().map(|map| Membership {
+                shard: map.own().shard,
+                own: map.own().name,
+                copying: *engine.copying.lock(),
+            }),
         };
         engine.role.note(turn, |view| view.state = LinkState::Handshake);
         following.linked = Some(Box::new(Linked::new(opening, link, turn, now)));

@@ -5,7 +5,9 @@
 use std::collections::VecDeque;
 
 use super::Fault;
+use crate::cluster::map::Name;
 use crate::persist::journal::encode_request;
+use crate::replicate::quorum::{Members, Term};
 
 /// The longest line that is read.
 const LINE_BYTES_MAX: usize = 4 << 10;
@@ -28,11 +30,36 @@ pub(super) struct Opening {
     pub(super) has: Option<(String, u64)>,
     /// The other is to become a primary.
     pub(super) hands_over: bool,
+    /// Which node of a cluster we are, if we are one.
+    pub(super) membership: Option<Membership>,
+}
+
+/// Who we are in our shard.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Membership {
+    pub(super) shard: Name,
+    pub(super) own: Name,
+    /// The other has promised us this term, and we take over what it has.
+    pub(super) copying: Option<Term>,
+}
+
+/// What a member of a shard says of its term.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Mandate {
+    pub(super) term: Term,
+    pub(super) holder: Name,
+    /// Where its stream ends.
+    pub(super) end: u64,
+    pub(super) members: Members,
 }
 
 /// What was heard.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Heard {
+    /// It serves a term.
+    Mandate(Mandate),
+    /// It serves none, as it said with this line.
+    NoMandate(Vec<u8>),
     /// The stream goes on where we are; with a name, its history is called so.
     Continue(Option<String>),
     /// A dump follows, which is the data at a position of a history, if the primary knows such.
@@ -70,6 +97,8 @@ enum About {
     Password,
     /// What it need not understand.
     Us,
+    /// Which term it serves.
+    Mandate,
 }
 
 /// How the end of a dump is found.
@@ -175,6 +204,10 @@ impl Talk {
                 if about == Some(About::Password) && line.starts_with(b"-") {
                     return Err(Fault::of_line("it refused our password", line));
                 }
+                if about == Some(About::Mandate) {
+                    let mandate = read_mandate(line)?;
+                    return Ok(Some(mandate.map_or_else(|| Heard::NoMandate(line.to_vec()), Heard::Mandate)));
+                }
                 if left.is_empty() {
                     self.ask();
                 }
@@ -202,13 +235,21 @@ impl Talk {
         }
         let port = port.to_string();
         self.say(&[b"REPLCONF", b"listening-port", port.as_bytes()]);
+        left.push_back(About::Us);
         if !address.is_empty() {
             self.say(&[b"REPLCONF", b"ip-address", address.as_bytes()]);
             left.push_back(About::Us);
         }
+        if let Some(Membership { shard, own, copying }) = self.opening.membership {
+            let (shard, own) = (shard.to_string(), own.to_string());
+            let term = copying.map_or_else(|| "-".to_owned(), |term| term.to_string());
+            let words = [&b"REPLCONF"[..], b"ASHLAR-MEMBER", own.as_bytes(), b"OF", shard.as_bytes()];
+            self.say(&[&words[..], &[b"COPIES", term.as_bytes()]].concat());
+            left.push_back(About::Mandate);
+        }
         self.say(&[b"REPLCONF", b"capa", b"eof", b"capa", b"psync2"]);
         self.say(&[b"REPLCONF", b"version", VERSION]);
-        left.extend([About::Us; 3]);
+        left.extend([About::Us; 2]);
         self.phase = Phase::Introducing(left);
         Ok(())
     }
@@ -299,6 +340,25 @@ impl Transfer {
         let piece: Vec<u8> = input.drain(..ready).collect();
         (if piece.is_empty() { None } else { Some(Heard::Dump(piece)) }, false)
     }
+}
+
+/// `+TERM TERM HOLDER END MEMBERS`; anything else that is no passing trouble is a primary without terms.
+fn read_mandate(line: &[u8]) -> Result<Option<Mandate>, Fault> {
+    if line.starts_with(b"-NOMASTERLINK") || line.starts_with(b"-STALETERM") {
+        return Err(Fault::of_line("it does not serve our shard now", line));
+    }
+    let Some(rest) = line.strip_prefix(b"+TERM ") else { return Ok(None) };
+    let mandate = str::from_utf8(rest).ok().and_then(|text| {
+        let words: Vec<&str> = text.trim_end().split(' ').collect();
+        let [term, holder, end, members] = words[..] else { return None };
+        Some(Mandate {
+            term: Term::read(term)?,
+            holder: holder.parse().ok()?,
+            end: end.parse().ok()?,
+            members: Members::read(members)?,
+        })
+    });
+    mandate.map(Some).ok_or_else(|| Fault::of_line("it says a term that makes no sense", line))
 }
 
 /// ` HISTORY POSITION`.

@@ -1,0 +1,129 @@
+//! Whom a member serves: what it has promised, which survives its process.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use super::planted::{self, Planted};
+use super::{Members, Term};
+use crate::cluster::map::Name;
+
+/// Shards that promises are remembered of.
+const OATHS_MAX: usize = 16;
+/// Keeps promises. Durable when it returns true.
+type Keep = Box<dyn Fn(&str) -> bool + Send + Sync>;
+
+/// What was promised in a shard, and who its members are.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Oath {
+    /// No earlier term is served.
+    pub term: Term,
+    /// Whose term it is.
+    pub holder: Name,
+    /// The members, as they were last heard of.
+    pub members: Members,
+}
+
+/// All promises of a node, by shard.
+#[derive(Default)]
+pub struct Oaths {
+    sworn: Mutex<BTreeMap<Name, Oath>>,
+    keep: OnceLock<Keep>,
+}
+
+impl fmt::Debug for Oaths {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Oaths").field(&*self.lock()).finish()
+    }
+}
+
+/// A later promise stands in the way, or it could not be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Bound(pub(crate) Term);
+
+impl Oaths {
+    /// What was kept is this. Whatever changes is given to `keep` from now on, as a whole.
+    ///
+    /// # Errors
+    /// The text is none that was given to `keep`: which line is wrong, from 1.
+    pub fn open(&self, kept: &str, keep: Keep) -> Result<(), usize> {
+        let mut sworn = self.lock();
+        for (number, line) in (1_usize..).zip(kept.lines()) {
+            let (shard, oath) = read(line).ok_or(number)?;
+            sworn.insert(shard, oath);
+        }
+        drop(sworn);
+        // Who opens them twice keeps them where they were kept first.
+        self.keep.set(keep).ok();
+        Ok(())
+    }
+
+    /// What was promised in a shard, if anything was.
+    pub(crate) fn of(&self, shard: Name) -> Option<Oath> {
+        self.lock().get(&shard).cloned()
+    }
+
+    /// Promises a term to its holder. Durable on return.
+    ///
+    /// # Errors
+    /// A later one was promised, or the same to another, or it could not be kept.
+    pub(crate) fn swear(&self, shard: Name, term: Term, holder: Name) -> Result<(), Bound> {
+        let mut sworn = self.lock();
+        let before = sworn.get(&shard).cloned().unwrap_or_default();
+        // The same process may have been promised a later one already: it is the one that asks.
+        let is_same = before.holder == holder && before.term.life == term.life;
+        if is_same && before.term >= term {
+            return Ok(());
+        }
+        if before.term >= term && !planted::has(Planted::FollowEarlierTerm) {
+            return Err(Bound(before.term));
+        }
+        self.put(&mut sworn, shard, Oath { term, holder, ..before.clone() }).map_err(|()| Bound(before.term))
+    }
+
+    /// The shard is, or will be, in this mode: a node that was never told more begins nothing there.
+    pub(crate) fn note_shard(&self, shard: Name) -> bool {
+        let mut sworn = self.lock();
+        sworn.contains_key(&shard) || self.put(&mut sworn, shard, Oath::default()).is_ok()
+    }
+
+    /// The members of a shard are these. Says whether that was kept.
+    pub(crate) fn note_members(&self, shard: Name, members: &Members) -> bool {
+        let mut sworn = self.lock();
+        let before = sworn.get(&shard).cloned().unwrap_or_default();
+        before.members == *members || self.put(&mut sworn, shard, Oath { members: members.clone(), ..before }).is_ok()
+    }
+
+    fn put(&self, sworn: &mut BTreeMap<Name, Oath>, shard: Name, oath: Oath) -> Result<(), ()> {
+        let mut changed = sworn.clone();
+        changed.insert(shard, oath);
+        while changed.len() > OATHS_MAX {
+            let oldest = changed.iter().filter(|(name, _)| **name != shard).min_by_key(|(_, oath)| oath.term);
+            let oldest = *oldest.expect("there are several").0;
+            changed.remove(&oldest);
+        }
+        let text: String = changed.iter().map(|(shard, oath)| write(*shard, oath)).collect();
+        let text = if planted::has(Planted::ForgetOath) { String::new() } else { text };
+        if self.keep.get().is_some_and(|keep| !keep(&text)) {
+            return Err(());
+        }
+        *sworn = changed;
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, Oath>> {
+        self.sworn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One line.
+fn write(shard: Name, Oath { term, holder, members }: &Oath) -> String {
+    format!("{shard} {term} {holder} {members}\n")
+}
+
+fn read(line: &str) -> Option<(Name, Oath)> {
+    let words: Vec<&str> = line.split(' ').collect();
+    let [shard, term, holder, members] = words[..] else { return None };
+    let oath = Oath { term: Term::read(term)?, holder: holder.parse().ok()?, members: Members::read(members)? };
+    Some((shard.parse().ok()?, oath))
+}

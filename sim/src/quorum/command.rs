@@ -1,0 +1,155 @@
+//! `ashlar sim quorum`: seeds by the thousand, and bugs to order.
+
+use super::{Outcome, run_seed};
+use crate::command::{CommandFailure, Outside, PROGRESS_S, QUICK_S_MAX, is_help};
+use crate::report::Rows;
+
+const HELP: &str = "\
+usage: ashlar sim quorum [options]
+
+Real key-value engines of one shard whose writes a majority acknowledges (2 to 5 nodes), while nodes die, links break and anybody is
+made primary at any time; each key's history must be linearisable.
+
+  --seeds N              how many seeds (default 1000)
+  --from N               the first seed (default 0)
+  --seed N               this seed only
+  --check-determinism K  run every K-th seed twice and compare the hashes (default 50; 0: never)
+  --planted              plant each bug, and count the seeds until it shows (program built with the feature `planted`)
+  --keep-going           do not stop at the first failing seed
+  --quick                end within 60 seconds
+  --json                 print one object and nothing else on standard output
+";
+
+struct Options {
+    seeds: u64,
+    from: u64,
+    check_every: u64,
+    planted: bool,
+    keep_going: bool,
+    quick: bool,
+    json: bool,
+}
+
+fn parse(words: &[String]) -> Result<Options, String> {
+    let mut options = Options {
+        seeds: 1_000,
+        from: 0,
+        check_every: 50,
+        planted: false,
+        keep_going: false,
+        quick: false,
+        json: false,
+    };
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let mut number = || -> Result<u64, String> {
+            let text = words.next().ok_or_else(|| format!("{word} needs a number"))?;
+            text.parse().map_err(|_| format!("{text} is not a number"))
+        };
+        match word.as_str() {
+            "--seeds" => options.seeds = number()?,
+            "--from" => options.from = number()?,
+            "--seed" => (options.from, options.seeds) = (number()?, 1),
+            "--check-determinism" => options.check_every = number()?,
+            "--planted" => options.planted = true,
+            "--keep-going" => options.keep_going = true,
+            "--quick" => options.quick = true,
+            "--json" => options.json = true,
+            _ => return Err(format!("{word} is not an option")),
+        }
+    }
+    Ok(options)
+}
+
+/// Runs what the words after the simulation's name ask for.
+pub(crate) fn command(words: impl Iterator<Item = String>, outside: &mut Outside<'_>) -> Result<(), CommandFailure> {
+    let words: Vec<String> = words.collect();
+    if words.iter().any(|word| is_help(word)) {
+        return Ok(write!(outside.out, "{HELP}")?);
+    }
+    let options = parse(&words).map_err(CommandFailure::Usage)?;
+    if options.planted {
+        return plant_all(&options, outside);
+    }
+    let (sum, seeds, failed) = run(&options, outside)?;
+    let mut rows = Rows::default();
+    rows.add("seeds", seeds as f64, "seeds");
+    rows.add("failed", failed as f64, "seeds");
+    rows.add("speed", seeds as f64 / (outside.elapsed_s)(), "seeds/s");
+    for (name, count) in [
+        ("told", sum.told),
+        ("untold_writes", sum.untold),
+        ("kills", sum.kills),
+        ("ballots", sum.ballots),
+        ("terms", sum.terms),
+        ("recovered", sum.recovered),
+    ] {
+        rows.add(name, count as f64, "count");
+    }
+    rows.print(outside.out, "quorum", options.json)?;
+    match failed {
+        0 => Ok(()),
+        failed => Err(CommandFailure::Wrong(format!("{failed} of {seeds} seeds failed"))),
+    }
+}
+
+fn run(options: &Options, outside: &mut Outside<'_>) -> std::io::Result<(Outcome, u64, u64)> {
+    let (mut sum, mut seeds, mut failed, mut told_s) = (Outcome::default(), 0, 0, 0.0);
+    for seed in options.from..options.from.saturating_add(options.seeds) {
+        let mut result = run_seed(seed);
+        if options.check_every > 0 && seed % options.check_every == 0 && run_seed(seed) != result {
+            result = Err("the same seed had two histories".to_owned());
+        }
+        seeds += 1;
+        match result {
+            Ok(outcome) => {
+                sum.told += outcome.told;
+                sum.untold += outcome.untold;
+                sum.kills += outcome.kills;
+                sum.ballots += outcome.ballots;
+                sum.terms += outcome.terms;
+                sum.recovered += outcome.recovered;
+            }
+            Err(why) => {
+                failed += 1;
+                writeln!(outside.err, "seed {seed}: {why}\nrun it again: ashlar sim quorum --seed {seed}\n")?;
+                if !options.keep_going {
+                    break;
+                }
+            }
+        }
+        let now_s = (outside.elapsed_s)();
+        if now_s - told_s > PROGRESS_S {
+            told_s = now_s;
+            writeln!(outside.err, "{seeds} seeds, {:.1} seeds/s", seeds as f64 / now_s)?;
+        }
+        if options.quick && now_s > QUICK_S_MAX {
+            break;
+        }
+    }
+    Ok((sum, seeds, failed))
+}
+
+#[cfg(feature = "planted")]
+fn plant_all(options: &Options, outside: &mut Outside<'_>) -> Result<(), CommandFailure> {
+    use ashlar_kv::replicate::quorum::{Planted, plant};
+    let (mut rows, mut missed) = (Rows::default(), Vec::new());
+    for bug in Planted::ALL {
+        plant(Some(bug));
+        let seeds = options.from..options.from.saturating_add(options.seeds);
+        let caught = seeds.clone().position(|seed| run_seed(seed).is_err());
+        plant(None);
+        match caught {
+            Some(seeds) => rows.add(format!("planted/{bug:?}"), seeds as f64 + 1.0, "seeds"),
+            None => missed.push(format!("{bug:?}")),
+        }
+        writeln!(outside.err, "{bug:?}: {caught:?}")?;
+    }
+    rows.print(outside.out, "quorum", options.json)?;
+    if missed.is_empty() { Ok(()) } else { Err(CommandFailure::Wrong(format!("never caught: {}", missed.join(", ")))) }
+}
+
+#[cfg(not(feature = "planted"))]
+fn plant_all(_options: &Options, _outside: &mut Outside<'_>) -> Result<(), CommandFailure> {
+    Err(CommandFailure::Usage("this program was built without the feature `planted`".to_owned()))
+}
