@@ -6,47 +6,55 @@ use super::process::{Running, Scratch, check_fails, nobody, until};
 use super::replicas::Wire;
 
 /// A node, and all that is needed to start it again.
-struct Node {
+pub(super) struct Node {
     scratch: Scratch,
-    address: String,
-    bus_port: String,
-    running: Option<Running>,
+    pub(super) address: String,
+    pub(super) bus_port: String,
+    pub(super) running: Option<Running>,
+    /// What it is told beside what all are.
+    extra: &'static [&'static str],
 }
 
 impl Node {
     fn new() -> Self {
+        Self::with(&[])
+    }
+
+    /// One that is told more.
+    pub(super) fn with(extra: &'static [&'static str]) -> Self {
         let port = |address: &str| address.rsplit(':').next().expect("an address has a port").to_owned();
-        let mut node = Self { scratch: Scratch::new(), address: nobody(), bus_port: port(&nobody()), running: None };
+        let mut node =
+            Self { scratch: Scratch::new(), address: nobody(), bus_port: port(&nobody()), running: None, extra };
         node.start();
         node
     }
 
-    fn port(&self) -> &str {
+    pub(super) fn port(&self) -> &str {
         self.address.rsplit(':').next().expect("an address has a port")
     }
 
-    fn start(&mut self) {
+    pub(super) fn start(&mut self) {
         let data = self.scratch.path("");
         let begin =
             ["kv", "--port", self.port(), "--workers", "1", "--dir", &data, "--save", "", "--appendonly", "yes"];
         let cluster = ["--cluster-enabled", "yes", "--cluster-port", &self.bus_port, "--cluster-node-timeout", "1000"];
         let called = ["--cluster-announce-human-nodename", &format!("node-{}", self.port())];
         let more = ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "3600", "--appendfsync", "always"];
-        let running = Running::start(&[&begin[..], &cluster, &called, &more].concat(), &[]);
+        let running = Running::start(&[&begin[..], &cluster, &called, &more, self.extra].concat(), &[]);
         until("a node to answer", || Wire::new(&self.address).is_some_and(|mut wire| wire.ask(&["PING"]) == "PONG"));
         self.running = Some(running);
     }
 
     /// Ends it as a lost machine does.
-    fn kill(&mut self) {
+    pub(super) fn kill(&mut self) {
         self.running.take().expect("it runs").signal("KILL");
     }
 
-    fn ask(&self, words: &[&str]) -> String {
+    pub(super) fn ask(&self, words: &[&str]) -> String {
         Wire::new(&self.address).expect("it listens").ask(words)
     }
 
-    fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         self.ask(&["CLUSTER", "MYID"])
     }
 
@@ -54,13 +62,13 @@ impl Node {
         self.ask(&["CLUSTER", "INFO"])
     }
 
-    fn is_up(&self, nodes: usize) -> bool {
+    pub(super) fn is_up(&self, nodes: usize) -> bool {
         let info = self.info();
         let lines = ["cluster_state:ok", "cluster_slots_ok:16384", &format!("cluster_known_nodes:{nodes}")];
         lines.iter().all(|line| info.contains(line))
     }
 
-    fn has_role(&self, role: &str) -> bool {
+    pub(super) fn has_role(&self, role: &str) -> bool {
         self.ask(&["ROLE"]).starts_with(role)
     }
 }

@@ -14,6 +14,7 @@ mod keyvalue;
 mod membership;
 mod mesh;
 mod process;
+mod quorum;
 mod replicas;
 mod rotation;
 mod up;
