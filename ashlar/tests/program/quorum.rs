@@ -2,8 +2,8 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ const ROUNDS: usize = 3;
 const WRITERS: usize = 3;
 /// How long a client waits for a reply before it asks elsewhere.
 const PATIENCE: Duration = Duration::from_secs(8);
+/// How long a client does nothing before it asks elsewhere.
+const PAUSE: Duration = Duration::from_millis(20);
 /// Told to the nodes of the shard that is watched.
 const QUORUM: &[&str] = &["--replication-quorum", "yes", "--replication-quorum-copies-min", "2"];
 
@@ -59,31 +61,25 @@ impl Line {
 /// Writes one number after the other to a key and reads it in between, wherever it is served, until told to stop.
 fn work(nodes: &[String], writer: usize, progress: &Progress, is_over: &AtomicBool) {
     let key = format!("{{bar}}{writer}");
-    let mut turn = writer;
-    let mut line: Option<Line> = None;
+    let (mut turn, mut line) = (writer, None);
+    let (_keep, never) = mpsc::channel::<()>();
     while !is_over.load(Ordering::SeqCst) {
-        let Some(open) = &mut line else {
+        if line.is_none() {
+            // A connection each time, so not too often.
+            never.recv_timeout(PAUSE).ok();
             turn += 1;
             line = Line::new(&nodes[turn % nodes.len()]);
-            if line.is_none() {
-                // Nothing to do but to try the next one.
-                thread::yield_now();
-            }
             continue;
-        };
+        }
         let number = progress.sent.load(Ordering::SeqCst) + 1;
         progress.sent.store(number, Ordering::SeqCst);
-        let written = open.ask(&format!("SET {key} {number}\r\n"));
-        match written.as_deref() {
-            Some("+OK") => {
-                progress.known.store(number, Ordering::SeqCst);
-                progress.count.fetch_add(1, Ordering::SeqCst);
-            }
-            _ => {
-                line = None;
-                continue;
-            }
+        let written = line.as_mut().and_then(|line| line.ask(&format!("SET {key} {number}\r\n")));
+        if written.as_deref() != Some("+OK") {
+            line = None;
+            continue;
         }
+        progress.known.store(number, Ordering::SeqCst);
+        progress.count.fetch_add(1, Ordering::SeqCst);
         if number.is_multiple_of(4) {
             check(&mut line, &key, progress);
         }
