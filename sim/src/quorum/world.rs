@@ -585,6 +585,14 @@ impl World {
     }
 }
 
+impl Drop for World {
+    /// Engines have their network, and that has them.
+    fn drop(&mut self) {
+        let engines = core::mem::take(&mut lock(&self.cables).engines);
+        drop(engines);
+    }
+}
+
 /// The engine is what the map says.
 fn take_up(engine: &Engine, map: Map, now: Now) {
     let upstream = map.own().primary.and_then(|name| map.node(name));
@@ -642,7 +650,7 @@ pub(crate) fn run_seed(seed: u64) -> Result<Outcome, String> {
     }
     world.heal();
     world.check()?;
-    Ok(world.outcome)
+    Ok(core::mem::take(&mut world.outcome))
 }
 
 impl World {
