@@ -4,12 +4,18 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use xxhash_rust::xxh3::xxh3_64;
+
 use super::planted::{self, Planted};
 use super::{Members, Term};
 use crate::cluster::map::Name;
 
 /// Shards that promises are remembered of.
 const OATHS_MAX: usize = 16;
+/// How what is kept begins: its form.
+const FORM: &str = "oaths 1";
+/// How its last line begins, before the checksum of all lines before it.
+const CHECK: &str = "check ";
 /// Keeps promises. Durable when it returns true.
 type Keep = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
@@ -45,10 +51,10 @@ impl Oaths {
     /// What was kept is this. Whatever changes is given to `keep` from now on, as a whole.
     ///
     /// # Errors
-    /// The text is none that was given to `keep`: which line is wrong, from 1.
+    /// The text is neither empty nor one that was given to `keep`: which line is wrong, from 1.
     pub fn open(&self, kept: &str, keep: Keep) -> Result<(), usize> {
         let mut sworn = self.lock();
-        for (number, line) in (1_usize..).zip(kept.lines()) {
+        for (number, line) in unseal(kept)? {
             let (shard, oath) = read(line).ok_or(number)?;
             sworn.insert(shard, oath);
         }
@@ -102,7 +108,7 @@ impl Oaths {
             let oldest = *oldest.expect("there are several").0;
             changed.remove(&oldest);
         }
-        let text: String = changed.iter().map(|(shard, oath)| write(*shard, oath)).collect();
+        let text = seal(changed.iter().map(|(shard, oath)| write(*shard, oath)).collect());
         let text = if planted::has(Planted::ForgetOath) { String::new() } else { text };
         if self.keep.get().is_some_and(|keep| !keep(&text)) {
             return Err(());
@@ -114,6 +120,30 @@ impl Oaths {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, Oath>> {
         self.sworn.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The lines with their form and their checksum.
+fn seal(lines: String) -> String {
+    let body = format!("{FORM}\n{lines}");
+    let check = xxh3_64(body.as_bytes());
+    format!("{body}{CHECK}{check:016x}\n")
+}
+
+/// The lines of what [`seal`] gave, with their numbers; none where nothing was kept.
+fn unseal(kept: &str) -> Result<Vec<(usize, &str)>, usize> {
+    if kept.is_empty() {
+        return Ok(Vec::new());
+    }
+    let last = kept.lines().count();
+    let whole = kept.strip_suffix('\n').ok_or(last)?;
+    let (body, check) = whole.rsplit_once('\n').ok_or(1_usize)?;
+    let check = check.strip_prefix(CHECK).and_then(|check| u64::from_str_radix(check, 16).ok());
+    // The body ends with its last line's end.
+    if check != Some(xxh3_64(&kept.as_bytes()[..=body.len()])) {
+        return Err(last);
+    }
+    let lines: Vec<(usize, &str)> = (1..).zip(body.lines()).collect();
+    if lines[0].1 == FORM { Ok(lines[1..].to_vec()) } else { Err(1) }
 }
 
 /// One line.

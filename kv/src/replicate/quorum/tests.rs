@@ -89,6 +89,15 @@ fn promises_hold_and_outlive_the_process() {
     let oath = open().of(shard).expect("it was kept");
     assert_eq!((oath.term, oath.holder, oath.members), (term(3, 2), name(1), members(&[1, 2])));
     assert_eq!(Oaths::default().open("nonsense\n", Box::new(|_| true)), Err(1));
+    let kept = drive.lock().unwrap().clone();
+    for at in 0..kept.len() {
+        let mut damaged = kept.clone().into_bytes();
+        damaged[at] ^= 1;
+        let damaged = String::from_utf8(damaged).expect("one bit of a letter makes another");
+        assert!(Oaths::default().open(&damaged, Box::new(|_| true)).is_err(), "{at}");
+        assert!(Oaths::default().open(&kept[..at], Box::new(|_| true)).is_err() || at == 0, "cut at {at}");
+    }
+    assert_eq!(kept.lines().last(), Some("check 006ad967bfc3bf6d"));
 }
 
 #[test]
