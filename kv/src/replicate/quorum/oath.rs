@@ -108,7 +108,8 @@ impl Oaths {
             let oldest = *oldest.expect("there are several").0;
             changed.remove(&oldest);
         }
-        let text = seal(changed.iter().map(|(shard, oath)| write(*shard, oath)).collect());
+        let lines: String = changed.iter().map(|(shard, oath)| write(*shard, oath)).collect();
+        let text = seal(&lines);
         let text = if planted::has(Planted::ForgetOath) { String::new() } else { text };
         if self.keep.get().is_some_and(|keep| !keep(&text)) {
             return Err(());
@@ -123,7 +124,7 @@ impl Oaths {
 }
 
 /// The lines with their form and their checksum.
-fn seal(lines: String) -> String {
+fn seal(lines: &str) -> String {
     let body = format!("{FORM}\n{lines}");
     let check = xxh3_64(body.as_bytes());
     format!("{body}{CHECK}{check:016x}\n")
