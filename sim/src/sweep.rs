@@ -22,47 +22,73 @@ options, but for `bus`:
   --json                 print one object and nothing else on standard output
 ";
 
+/// Which seeds to run, and how.
+#[derive(Debug)]
+pub(crate) struct Seeds {
+    pub(crate) count: u64,
+    pub(crate) from: u64,
+    pub(crate) check_every: u64,
+    pub(crate) keep_going: bool,
+    pub(crate) quick: bool,
+    pub(crate) json: bool,
+}
+
+impl Default for Seeds {
+    fn default() -> Self {
+        Self { count: 1_000, from: 0, check_every: 50, keep_going: false, quick: false, json: false }
+    }
+}
+
+/// The number that comes after an option.
+pub(crate) fn number_after<'w>(word: &str, words: &mut impl Iterator<Item = &'w String>) -> Result<u64, String> {
+    let text = words.next().ok_or_else(|| format!("{word} needs a number"))?;
+    text.parse().map_err(|_| format!("{text} is not a number"))
+}
+
+impl Seeds {
+    /// Takes an option that all sweeps have, with what comes after it.
+    ///
+    /// # Errors
+    /// It is none of these, or its number is missing.
+    pub(crate) fn take<'w>(&mut self, word: &str, words: &mut impl Iterator<Item = &'w String>) -> Result<(), String> {
+        match word {
+            "--seeds" => self.count = number_after(word, words)?,
+            "--from" => self.from = number_after(word, words)?,
+            "--seed" => (self.from, self.count) = (number_after(word, words)?, 1),
+            "--check-determinism" => self.check_every = number_after(word, words)?,
+            "--keep-going" => self.keep_going = true,
+            "--quick" => self.quick = true,
+            "--json" => self.json = true,
+            _ => return Err(format!("{word} is not an option")),
+        }
+        Ok(())
+    }
+
+    pub(crate) fn numbers(&self) -> core::ops::Range<u64> {
+        self.from..self.from.saturating_add(self.count)
+    }
+
+    /// Whether this one is run twice.
+    pub(crate) fn is_checked(&self, seed: u64) -> bool {
+        self.check_every > 0 && seed.is_multiple_of(self.check_every)
+    }
+}
+
 struct Options {
     scenario: Scenario,
-    seeds: u64,
-    from: u64,
+    seeds: Seeds,
     servers: Option<u32>,
-    check_every: u64,
     shrink: bool,
-    keep_going: bool,
-    quick: bool,
-    json: bool,
 }
 
 fn parse(scenario: Scenario, words: &[String]) -> Result<Options, String> {
-    let mut options = Options {
-        scenario,
-        seeds: 1_000,
-        from: 0,
-        servers: None,
-        check_every: 50,
-        shrink: false,
-        keep_going: false,
-        quick: false,
-        json: false,
-    };
+    let mut options = Options { scenario, seeds: Seeds::default(), servers: None, shrink: false };
     let mut words = words.iter();
     while let Some(word) = words.next() {
-        let mut number = || -> Result<u64, String> {
-            let text = words.next().ok_or_else(|| format!("{word} needs a number"))?;
-            text.parse().map_err(|_| format!("{text} is not a number"))
-        };
         match word.as_str() {
-            "--seeds" => options.seeds = number()?,
-            "--from" => options.from = number()?,
-            "--seed" => (options.from, options.seeds) = (number()?, 1),
-            "--servers" => options.servers = Some(number()?.clamp(3, 7) as u32),
-            "--check-determinism" => options.check_every = number()?,
+            "--servers" => options.servers = Some(number_after(word, &mut words)?.clamp(3, 7) as u32),
             "--shrink" => options.shrink = true,
-            "--keep-going" => options.keep_going = true,
-            "--quick" => options.quick = true,
-            "--json" => options.json = true,
-            _ => return Err(format!("{word} is not an option")),
+            _ => options.seeds.take(word, &mut words)?,
         }
     }
     Ok(options)
@@ -113,7 +139,7 @@ pub(crate) fn command(
     }
     let options = parse(scenario, &words).map_err(CommandFailure::Usage)?;
     let summary = run(&options, outside)?;
-    summary.rows((outside.elapsed_s)()).print(outside.out, scenario.name, options.json)?;
+    summary.rows((outside.elapsed_s)()).print(outside.out, scenario.name, options.seeds.json)?;
     match summary.failed {
         0 => Ok(()),
         failed => Err(CommandFailure::Wrong(format!("{failed} of {} seeds failed", summary.seeds))),
@@ -123,20 +149,20 @@ pub(crate) fn command(
 fn run(options: &Options, outside: &mut Outside<'_>) -> std::io::Result<Summary> {
     let mut summary = Summary::default();
     let mut told_s = 0.0;
-    for seed in options.from..options.from.saturating_add(options.seeds) {
+    for seed in options.seeds.numbers() {
         let mut params = Params::draw(seed, options.scenario.classes);
         params.servers = options.servers.unwrap_or(params.servers);
         let mut outcome = run_seed(&params, &options.scenario.make);
-        if options.check_every > 0 && seed % options.check_every == 0 {
+        if options.seeds.is_checked(seed) {
             check_determinism(options, &params, &mut outcome);
         }
         summary.add(&outcome);
-        if options.seeds == 1 {
+        if options.seeds.count == 1 {
             writeln!(outside.err, "seed {seed}: {} events, event hash {:016x}", outcome.events, outcome.event_hash)?;
         }
         if let Some(failure) = outcome.failure {
             tell_failure(options, failure, outside.err)?;
-            if !options.keep_going {
+            if !options.seeds.keep_going {
                 break;
             }
         }
@@ -145,7 +171,7 @@ fn run(options: &Options, outside: &mut Outside<'_>) -> std::io::Result<Summary>
             told_s = now_s;
             writeln!(outside.err, "{} seeds, {:.1} seeds/s", summary.seeds, summary.seeds as f64 / now_s)?;
         }
-        if options.quick && now_s > QUICK_S_MAX {
+        if options.seeds.quick && now_s > QUICK_S_MAX {
             break;
         }
     }

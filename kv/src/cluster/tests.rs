@@ -6,6 +6,7 @@ use super::control::{Control, MessageFigures, Order};
 use super::map::{Health, Map, Name, Node, Place, Service, SlotRange};
 use crate::engine::{Engine, EngineConfig};
 use crate::memory::hash_key::HASH_KEY_BYTES;
+use crate::replicate::quorum::Sealing;
 use crate::tests::{Talk, check_with};
 
 const ONE: Name = Name::new([0x11; 20]);
@@ -76,6 +77,22 @@ fn talk_with(own: Name, orders: Orders) -> Talk {
 
 fn check(own: Name, conversation: &str) {
     check_with(&mut talk(own).0, &own.to_string(), conversation);
+}
+
+#[test]
+fn who_knows_no_members_of_its_shard_serves_no_term() {
+    let (talk, _) = talk(ONE);
+    talk.engine().configure("replication-quorum", "yes").unwrap();
+    // It was told to follow somebody of its shard, and whoever knew more is gone.
+    talk.engine().prepare_to_follow(ONE);
+    talk.engine().replication.catch_up_at(0);
+    let map = map(ONE, nodes());
+    assert!(
+        matches!(talk.engine().try_seal(&map, 1, talk.now()), Sealing::Waits(_)),
+        "nobody could commit what it would serve"
+    );
+    assert!(talk.engine().needs_seal(&map));
+    assert_eq!(talk.engine().replication.serving(), None);
 }
 
 #[test]

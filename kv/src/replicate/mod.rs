@@ -273,9 +273,6 @@ impl Replication {
         if let Some(backlog) = &mut stream.backlog {
             backlog.trim(needed);
         }
-        if self.is_quorum() {
-            self.advance(stream);
-        }
     }
 
     /// A replica that has the stream of this history up to a position goes on there, if that is still here.
@@ -325,6 +322,9 @@ impl Replication {
             replica.leave();
             stream.lonely_since_s = now_s;
             self.settle(&mut stream);
+            if self.is_quorum() {
+                self.review(&mut stream);
+            }
         }
     }
 
@@ -441,7 +441,7 @@ impl Engine {
     /// A replica has acknowledged the stream up to a position.
     pub(crate) fn acknowledge(&self, replica: &Replica, position: u64, logged: Option<u64>, now: Now) {
         replica.acknowledge(position, logged, now.unix_ms().div_euclid(1_000));
-        self.replication.review();
+        self.replication.review_now();
         self.waiting.reached(&self.replication);
     }
 

@@ -3,6 +3,7 @@
 use super::{Outcome, run_seed};
 use crate::command::{CommandFailure, Outside, PROGRESS_S, QUICK_S_MAX, is_help};
 use crate::report::Rows;
+use crate::sweep::Seeds;
 
 const HELP: &str = "\
 usage: ashlar sim quorum [options]
@@ -20,42 +21,19 @@ made primary at any time; each key's history must be linearisable.
   --json                 print one object and nothing else on standard output
 ";
 
+#[derive(Default)]
 struct Options {
-    seeds: u64,
-    from: u64,
-    check_every: u64,
+    seeds: Seeds,
     planted: bool,
-    keep_going: bool,
-    quick: bool,
-    json: bool,
 }
 
 fn parse(words: &[String]) -> Result<Options, String> {
-    let mut options = Options {
-        seeds: 1_000,
-        from: 0,
-        check_every: 50,
-        planted: false,
-        keep_going: false,
-        quick: false,
-        json: false,
-    };
+    let mut options = Options::default();
     let mut words = words.iter();
     while let Some(word) = words.next() {
-        let mut number = || -> Result<u64, String> {
-            let text = words.next().ok_or_else(|| format!("{word} needs a number"))?;
-            text.parse().map_err(|_| format!("{text} is not a number"))
-        };
         match word.as_str() {
-            "--seeds" => options.seeds = number()?,
-            "--from" => options.from = number()?,
-            "--seed" => (options.from, options.seeds) = (number()?, 1),
-            "--check-determinism" => options.check_every = number()?,
             "--planted" => options.planted = true,
-            "--keep-going" => options.keep_going = true,
-            "--quick" => options.quick = true,
-            "--json" => options.json = true,
-            _ => return Err(format!("{word} is not an option")),
+            _ => options.seeds.take(word, &mut words)?,
         }
     }
     Ok(options)
@@ -71,7 +49,7 @@ pub(crate) fn command(words: impl Iterator<Item = String>, outside: &mut Outside
     if options.planted {
         return plant_all(&options, outside);
     }
-    let (sum, seeds, failed) = run(&options, outside)?;
+    let (sum, seeds, failed) = run(&options.seeds, outside)?;
     let mut rows = Rows::default();
     rows.add("seeds", seeds as f64, "seeds");
     rows.add("failed", failed as f64, "seeds");
@@ -86,18 +64,18 @@ pub(crate) fn command(words: impl Iterator<Item = String>, outside: &mut Outside
     ] {
         rows.add(name, count as f64, "count");
     }
-    rows.print(outside.out, "quorum", options.json)?;
+    rows.print(outside.out, "quorum", options.seeds.json)?;
     match failed {
         0 => Ok(()),
         failed => Err(CommandFailure::Wrong(format!("{failed} of {seeds} seeds failed"))),
     }
 }
 
-fn run(options: &Options, outside: &mut Outside<'_>) -> std::io::Result<(Outcome, u64, u64)> {
+fn run(options: &Seeds, outside: &mut Outside<'_>) -> std::io::Result<(Outcome, u64, u64)> {
     let (mut sum, mut seeds, mut failed, mut told_s) = (Outcome::default(), 0, 0, 0.0);
-    for seed in options.from..options.from.saturating_add(options.seeds) {
+    for seed in options.numbers() {
         let mut result = run_seed(seed);
-        if options.check_every > 0 && seed % options.check_every == 0 && run_seed(seed) != result {
+        if options.is_checked(seed) && run_seed(seed) != result {
             result = Err("the same seed had two histories".to_owned());
         }
         seeds += 1;
@@ -136,8 +114,7 @@ fn plant_all(options: &Options, outside: &mut Outside<'_>) -> Result<(), Command
     let (mut rows, mut missed) = (Rows::default(), Vec::new());
     for bug in Planted::ALL {
         plant(Some(bug));
-        let seeds = options.from..options.from.saturating_add(options.seeds);
-        let caught = seeds.clone().position(|seed| run_seed(seed).is_err());
+        let caught = options.seeds.numbers().position(|seed| run_seed(seed).is_err());
         plant(None);
         match caught {
             Some(seeds) => rows.add(format!("planted/{bug:?}"), seeds as f64 + 1.0, "seeds"),
@@ -145,7 +122,7 @@ fn plant_all(options: &Options, outside: &mut Outside<'_>) -> Result<(), Command
         }
         writeln!(outside.err, "{bug:?}: {caught:?}")?;
     }
-    rows.print(outside.out, "quorum", options.json)?;
+    rows.print(outside.out, "quorum", options.seeds.json)?;
     if missed.is_empty() { Ok(()) } else { Err(CommandFailure::Wrong(format!("never caught: {}", missed.join(", ")))) }
 }
 

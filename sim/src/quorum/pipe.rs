@@ -55,6 +55,11 @@ impl Pipe {
         self.is_broken && self.down.is_empty()
     }
 
+    /// Whether all that was sent has arrived at the other end.
+    pub(super) fn is_delivered(&self) -> bool {
+        self.up.is_empty()
+    }
+
     /// Some of what is on its way arrives at the other end, which does what it does.
     pub(super) fn serve(&mut self, now: Now, rng: &mut Rng) {
         if self.is_broken {

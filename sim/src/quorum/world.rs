@@ -27,6 +27,10 @@ const BEGIN_US: i64 = 1_800_000_000_000_000;
 const TICK_US: u64 = 100_000;
 /// What happens after everything works again.
 const HEALING_STEPS: usize = 4_000;
+/// Connections that ended at one end and not yet at the other.
+const LOOSE_MAX: usize = 16;
+/// How much older than the latest a claim may be that a node hears of.
+const BEHIND_MAX: u64 = 2;
 /// Letters of the mark at the end of a dump.
 const MARK: &str = "0123456789abcdef0123456789abcdef01234567";
 /// The epoch of the first primary.
@@ -184,10 +188,18 @@ struct Claim {
     outside: Option<usize>,
 }
 
+/// A connection whose replica has hung up, or died, which the other end does not know yet.
+#[derive(Debug)]
+struct Loose {
+    from: usize,
+    pipe: Pipe,
+}
+
 /// The world of one seed.
 struct World {
     rng: Rng,
     machines: Vec<Machine>,
+    loose: Vec<Loose>,
     cables: Arc<Mutex<Cables>>,
     claims: Vec<Claim>,
     clients: Vec<Client>,
@@ -196,6 +208,10 @@ struct World {
     us: u64,
     /// How likely a process that may end does, in a million.
     kill_chance: u32,
+    /// How likely a node hears of a claim in a step, in a million.
+    tell_chance: u32,
+    /// How many of a client's requests write, in a million.
+    writes: Vec<u32>,
     outcome: Outcome,
 }
 
@@ -237,9 +253,12 @@ impl World {
         let machine = |_| Machine { process: None, life: 0, oaths: Arc::default() };
         let clients = rng.within(2..=4) as usize;
         let how_deadly = rng.below(3) as usize;
+        let how_told = rng.below(3) as usize;
+        let writes = (0..clients).map(|_| [0, 100_000, 500_000, 900_000][rng.below(4) as usize]).collect();
         let mut world = Self {
             rng,
             machines: (0..count).map(machine).collect(),
+            loose: Vec::new(),
             cables: Arc::new(Mutex::new(cables)),
             claims: vec![Claim { epoch: FIRST_EPOCH, primary: 0, outside: None }],
             clients: (0..clients).map(|_| Client::default()).collect(),
@@ -247,6 +266,8 @@ impl World {
             values: 0,
             us: 0,
             kill_chance: [0, 200_000, 1_000_000][how_deadly],
+            tell_chance: [30_000, 5_000, 1_000][how_told],
+            writes,
             outcome: Outcome::default(),
         };
         (0..count).for_each(|node| world.start(node));
@@ -329,8 +350,9 @@ impl World {
                 process.follower.handle_broken("the other end died", lock(&self.cables).now);
             }
         }
+        self.loose.retain(|loose| loose.pipe.to != node);
         if let Some(mut process) = self.machines[node].process.take() {
-            finish(&mut process);
+            hang_up(&mut self.loose, node, &mut process);
             self.outcome.kills += 1;
         }
     }
@@ -358,7 +380,7 @@ impl World {
         let latest = self.claims.len() - 1;
         let Some(process) = &self.machines[node].process else { return };
         let known = if process.known == usize::MAX { 0 } else { process.known };
-        let number = self.rng.within(known as u64..=latest as u64) as usize;
+        let number = (latest.saturating_sub(self.rng.below(BEHIND_MAX + 1) as usize)).max(known);
         let is_current = self.rng.chance(700_000);
         self.tell_of(node, if is_current { latest } else { number });
     }
@@ -398,7 +420,7 @@ impl World {
     /// The thread that keeps a node's link does one thing.
     fn follow(&mut self, node: usize) {
         let now = self.now();
-        let Self { machines, rng, cables, .. } = self;
+        let Self { machines, rng, cables, loose, .. } = self;
         let Some(process) = &mut machines[node].process else { return };
         match process.follower.next_step(now) {
             Step::Dial { upstream, .. } => {
@@ -443,7 +465,7 @@ impl World {
                 process.follower.handle_kept(&piece, now);
             }
             Step::HangUp => {
-                process.pipe = None;
+                hang_up(loose, node, process);
                 (process.file, process.read) = (Vec::new(), 0);
             }
             Step::Rest(_) => {}
@@ -453,7 +475,17 @@ impl World {
     /// The other end of a node's link does one thing.
     fn serve(&mut self, node: usize) {
         let now = self.now();
-        let Self { machines, rng, cables, .. } = self;
+        let Self { machines, rng, cables, loose, .. } = self;
+        if !loose.is_empty() {
+            let number = rng.below(loose.len() as u64) as usize;
+            let Loose { from, pipe } = &mut loose[number];
+            if !lock(cables).cut.contains(&(*from, pipe.to)) {
+                pipe.serve(now, rng);
+                if pipe.is_delivered() {
+                    loose.swap_remove(number);
+                }
+            }
+        }
         let Some(pipe) = machines[node].process.as_mut().and_then(|process| process.pipe.as_mut()) else { return };
         if !lock(cables).cut.contains(&(node, pipe.to)) {
             pipe.serve(now, rng);
@@ -510,7 +542,7 @@ impl World {
         if self.histories[key].len() + open + 1 >= OPERATIONS_MAX || self.clients[number].node().is_none() {
             return;
         }
-        let deed = if self.rng.chance(500_000) {
+        let deed = if self.rng.chance(self.writes[number]) {
             self.values += 1;
             Deed::Write(self.values)
         } else {
@@ -527,7 +559,7 @@ impl World {
     fn fail(&mut self) {
         let count = self.machines.len() as u64;
         let (one, other) = (self.rng.below(count) as usize, self.rng.below(count) as usize);
-        match self.rng.below(14) {
+        match self.rng.below(18) {
             0 if self.rng.chance(self.kill_chance) => self.kill(one),
             0..=3 => {
                 if self.machines[one].process.is_none() {
@@ -535,23 +567,50 @@ impl World {
                 }
             }
             4 | 5 if one != other => drop(lock(&self.cables).cut.insert((one, other))),
-            6 => {
-                // A node is cut off, both ways.
-                let ways =
-                    (0..self.machines.len()).filter(|node| *node != one).flat_map(|node| [(one, node), (node, one)]);
-                lock(&self.cables).cut.extend(ways);
-            }
+            6 => (0..self.machines.len()).for_each(|node| self.part(one, node)),
             7..=9 => lock(&self.cables).cut.clear(),
             10 => {
                 // A link breaks. What was on its way is lost.
                 if let Some(process) = &mut self.machines[one].process
-                    && process.pipe.take().is_some()
+                    && process.pipe.is_some()
                 {
+                    hang_up(&mut self.loose, one, process);
                     process.follower.handle_broken("the link broke", lock(&self.cables).now);
                 }
             }
+            11 | 12 => self.split(one),
+            13 if self.rng.chance(self.kill_chance) => self.relapse(one),
             _ => self.vote(one),
         }
+    }
+
+    /// Nothing passes between two nodes any more.
+    fn part(&self, one: usize, other: usize) {
+        if one != other {
+            lock(&self.cables).cut.extend([(one, other), (other, one)]);
+        }
+    }
+
+    /// A node becomes primary that the present one reaches no more, or that nobody reaches; the present one hears nothing of it.
+    fn split(&mut self, successor: usize) {
+        let latest = self.claims.last().expect("there is a first one").primary;
+        if self.rng.chance(500_000) {
+            self.part(latest, successor);
+        } else {
+            (0..self.machines.len()).for_each(|node| self.part(latest, node));
+        }
+        self.vote(successor);
+        self.tell_of(successor, self.claims.len() - 1);
+    }
+
+    /// A node dies and is back at once, and goes on with what was so before.
+    fn relapse(&mut self, node: usize) {
+        let claims = self.claims.len();
+        let was = self.machines[node].process.as_ref().map(|process| process.known);
+        let was = was.filter(|known| *known < claims).unwrap_or_else(|| claims.saturating_sub(2));
+        self.kill(node);
+        self.start(node);
+        self.tell_of(node, was);
     }
 
     /// One thing happens, somewhere.
@@ -559,9 +618,11 @@ impl World {
         self.us += self.rng.magnitude(50..=20_000);
         lock(&self.cables).now = self.now();
         let node = self.rng.below(self.machines.len() as u64) as usize;
+        if self.rng.chance(self.tell_chance) {
+            self.tell(node);
+        }
         match self.rng.below(100) {
-            0..=2 => self.tell(node),
-            3..=6 => self.seal(node),
+            0..=6 => self.seal(node),
             7..=34 => self.follow(node),
             35..=59 => self.serve(node),
             60..=74 => self.tend(node),
@@ -631,10 +692,12 @@ fn go_on(mut dump: Dump, now: Now) -> Option<Dump> {
     }
 }
 
-/// A process ends: nothing of it may be left half-way.
-fn finish(process: &mut Process) {
-    process.pipe = None;
-    process.dump = None;
+/// A node's connection to whom it follows is gone, at its end.
+fn hang_up(loose: &mut Vec<Loose>, from: usize, process: &mut Process) {
+    if let Some(pipe) = process.pipe.take() {
+        loose.truncate(LOOSE_MAX - 1);
+        loose.push(Loose { from, pipe });
+    }
 }
 
 /// Runs a world to its end. What is wrong in words, or how it went.

@@ -7,8 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Slots of a cluster.
-pub(super) const SLOTS: u16 = 16_384;
+use ashlar_kv::keyspace::slot::SLOTS;
+
 /// Letters of a node's name that say which server it is of.
 const SERVER_LEN: usize = 32;
 
@@ -133,7 +133,7 @@ impl Picture<'_> {
         (0..self.0.len()).filter(move |at| self.0[*at].primary.as_ref() == Some(name))
     }
 
-    /// Primaries whose group has a first engine, be it the primary or be it gone for now: those that are meant to have slots.
+    /// Primaries that are meant to have slots: first engines, and those that stand in for one.
     fn homes(&self) -> Vec<usize> {
         let is_home = |at: &usize| {
             let has_first = || self.replicas(*at).any(|replica| !self.0[replica].is_second);

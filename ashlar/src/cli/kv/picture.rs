@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::balance::{Engine, SLOTS, tell_seconds};
+use ashlar_kv::keyspace::slot::SLOTS;
+
+use super::balance::{Engine, tell_seconds};
 use crate::os::kv::caller::{Caller, Reply};
 
 /// Slots that are asked about at a time.

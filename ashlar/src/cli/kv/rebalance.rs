@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use ashlar_kv::cluster::map::SlotRange;
+use ashlar_kv::keyspace::slot::SLOTS;
+
 use super::balance::{self, Engine, Step};
 use super::picture::{Asker, SELECT_FIRST, look};
 use crate::failure::Failure;
@@ -85,7 +88,7 @@ async fn agreed(asker: &mut Asker, expected: Option<usize>) -> Result<Vec<Engine
 /// Waits until the cluster serves what has an owner, as all engines see it, if every slot has one that lives.
 async fn until_served(asker: &mut Asker, engines: &[Engine]) -> Result<(), Failure> {
     let served: usize = engines.iter().filter(|engine| engine.is_reached).map(|engine| engine.slots.len()).sum();
-    if served < usize::from(balance::SLOTS) {
+    if served < usize::from(SLOTS) {
         return Ok(());
     }
     for engine in engines.iter().filter(|engine| engine.is_reached) {
@@ -186,14 +189,8 @@ async fn claim(asker: &mut Asker, engine: &Engine, slots: &[u16], say: &mut dyn 
 
 /// Runs of slots, from the first to the last.
 pub(super) fn ranges(slots: &[u16]) -> Vec<(u16, u16)> {
-    let mut ranges: Vec<(u16, u16)> = Vec::new();
-    for slot in slots {
-        match ranges.last_mut() {
-            Some((_, last)) if *last + 1 == *slot => *last = *slot,
-            _ => ranges.push((*slot, *slot)),
-        }
-    }
-    ranges
+    let ranges = SlotRange::gather(slots.iter().copied());
+    ranges.iter().map(|range| (range.first.number(), range.last.number())).collect()
 }
 
 async fn give_back(asker: &mut Asker, engine: &Engine, say: &mut dyn FnMut(&str)) -> Result<(), String> {

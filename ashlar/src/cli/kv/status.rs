@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ashlar_kv::keyspace::slot::SLOTS;
 use serde::Serialize;
 
 use super::balance::{self, Engine};
@@ -118,7 +119,7 @@ fn status(all: &[(Line, Result<Told, String>)]) -> Status {
     let owned: BTreeSet<u16> = lines.iter().flat_map(|line| line.slots.iter().copied()).collect();
     Status {
         slots_served: groups.iter().filter(is_served).map(|group| group.slots).sum(),
-        slots_without_owner: usize::from(balance::SLOTS) - owned.len(),
+        slots_without_owner: usize::from(SLOTS) - owned.len(),
         keys: groups.iter().filter_map(|group| group.primary.keys).sum(),
         groups,
     }
@@ -153,7 +154,7 @@ pub(super) fn text(status: &Status) -> String {
         0 => String::new(),
         count => format!("; {count} have no owner (`ashlar kv rebalance` gives them one)"),
     };
-    let head = format!("{} of {} slots are served, {} keys{missing}", status.slots_served, balance::SLOTS, status.keys);
+    let head = format!("{} of {} slots are served, {} keys{missing}", status.slots_served, SLOTS, status.keys);
     let mut rows = Vec::new();
     for (number, group) in status.groups.iter().enumerate() {
         rows.push(row(&(number + 1).to_string(), "primary", &group.primary, &slots(group)));

@@ -33,6 +33,8 @@ const BUS_PORT_STEP: u16 = 10_000;
 const LOOK: Duration = Duration::from_millis(100);
 /// The same while a replica takes over by agreement.
 const LOOK_CLOSELY: Duration = Duration::from_millis(5);
+/// Members of the shard are asked again so long after an attempt to serve it that failed.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Writes are held no longer than this for a replica that takes over.
 const PAUSE_MAX: Duration = Duration::from_secs(6);
 /// Messages of other nodes are taken for so long after the last subscriber has left.
@@ -105,9 +107,8 @@ impl Seating {
         let listens_until = clock::now() + LISTENS_ON;
         let mut doing = Doing { seat: self.seat.clone(), listens_until, ..Doing::default() };
         loop {
-            let span = if doing.is_watched() { LOOK_CLOSELY } else { LOOK };
             doing.seal(engine, self.life);
-            match self.desk.wait(self.number, span) {
+            match self.desk.wait(self.number, doing.span()) {
                 Wakened::Duty(duty, answers) => {
                     doing.take_up(engine, *duty, &self.file);
                     doing.seal(engine, self.life);
@@ -136,9 +137,13 @@ struct Doing {
 }
 
 impl Doing {
-    /// Whether somebody waits for how far the data go.
-    fn is_watched(&self) -> bool {
-        self.is_paused || self.is_awaited || self.sealing.is_some()
+    /// How long nothing may be looked at.
+    fn span(&self) -> Duration {
+        // Somebody waits for how far the data go.
+        if self.is_paused || self.is_awaited {
+            return LOOK_CLOSELY;
+        }
+        if self.sealing.is_some() { LOOK_AGAIN } else { LOOK }
     }
 
     /// Tries once more to serve what the last duty says, if the data have to be made sure of first.

@@ -177,8 +177,8 @@ impl Replication {
     pub(crate) fn extent(&self) -> (Option<Extent>, Members) {
         let stream = self.stream();
         let ledger = &stream.ledger;
-        // A primary whose stream is its own has all of it; a replica only what was read whole.
-        let is_there = !stream.is_relay || stream.is_whole;
+        // A primary whose stream is its own has all of it; a replica only what was read whole. Data without a record are of no term.
+        let is_there = (!stream.is_relay || stream.is_whole) && ledger.members.is_some();
         let is_whole = match ledger.blank {
             Blank::Never => true,
             Blank::Until(position) => stream.end >= position,
@@ -236,7 +236,7 @@ impl Replication {
         stream.ledger.serving = Some(Serving { term, own, from });
         stream.ledger.marker = None;
         self.settle(&mut stream);
-        self.advance(&mut stream);
+        self.review(&mut stream);
     }
 
     /// The data of another member are taken over, or not any more.
@@ -254,8 +254,13 @@ impl Replication {
     }
 
     /// Replicas came, went or acknowledged: what is committed, and whether enough are there.
-    pub(in crate::replicate) fn advance(&self, stream: &mut Stream) {
+    pub(in crate::replicate) fn review(&self, stream: &mut Stream) {
         self.recount(stream);
+        self.commit(stream);
+    }
+
+    /// What is committed by now; whoever waits for that is told.
+    fn commit(&self, stream: &mut Stream) {
         let Some(serving) = stream.ledger.serving else { return };
         let acknowledged = |name: Name| {
             if name == serving.own {
@@ -306,7 +311,7 @@ impl Replication {
         // Who serves no term does not know what holds: it is told later that it was not told in time.
         let position = if stream.ledger.serving.is_some() { stream.end } else { u64::MAX };
         stream.ledger.held.push(Held { card: Arc::clone(card), position, since_ms: now_ms });
-        self.advance(&mut stream);
+        self.commit(&mut stream);
         (stream.ledger.committed < position).then_some(position)
     }
 
@@ -326,10 +331,10 @@ impl Replication {
         self.settle(stream);
     }
 
-    /// A member's connection has ended, or it has said something.
-    pub(crate) fn review(&self) {
+    /// A replica has acknowledged.
+    pub(crate) fn review_now(&self) {
         if self.is_quorum() {
-            self.advance(&mut self.stream());
+            self.review(&mut self.stream());
         }
     }
 
@@ -382,7 +387,7 @@ impl Engine {
         let Some(map) = self.map() else { return };
         let patience_ms = self.settings().replication.quorum_timeout_ms;
         let mut stream = self.replication.stream();
-        self.replication.advance(&mut stream);
+        self.replication.review(&mut stream);
         stream.ledger.held.retain(|held| {
             let is_late = now.unix_ms().saturating_sub(held.since_ms) > patience_ms;
             if is_late {
@@ -398,7 +403,7 @@ impl Engine {
         tracing::info!(term = %serving.term, %members, "the members of the shard change");
         stream.put_record(serving.term, members.clone());
         self.replication.settle(&mut stream);
-        self.replication.advance(&mut stream);
+        self.replication.review(&mut stream);
         drop(stream);
         self.oaths.note_members(map.own().shard, &members);
     }

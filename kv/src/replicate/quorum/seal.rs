@@ -177,6 +177,9 @@ impl Engine {
             self.follow(Some(upstream), now);
             return Sealing::Waits("the data of the member that has most are being taken over");
         }
+        if !members.is_some() {
+            return Sealing::Waits("nobody who has answered knows the members of the shard");
+        }
         self.follow(None, now);
         self.begin_term(term, own, members, false);
         self.set_copying(None);
@@ -214,6 +217,7 @@ impl Engine {
     }
 
     fn begin_term(&self, term: Term, own: Name, members: Members, is_genesis: bool) {
+        assert!(members.is_some(), "a term without members would be committed by nobody");
         self.replication.begin_stream(|| self.identity.change_history([self.draw(), self.draw()]));
         tracing::info!(%term, %members, "serves its shard");
         self.replication.begin_term(term, own, members, is_genesis);
