@@ -10,6 +10,7 @@
 //! not wait for each other.
 
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use ashlar_wire::epoch::Epoch;
@@ -20,7 +21,7 @@ use crate::claim::Claims;
 use crate::member::Members;
 use crate::packet::{Purpose, Reason, VoteRequest};
 use crate::planted::{Bugs, Planted};
-use crate::slot::{GroupId, SlotSet};
+use crate::slot::{GroupId, SlotRange, SlotSet};
 use crate::voters::{Tally, Voters};
 
 /// What a voter knows when it decides.
@@ -260,6 +261,14 @@ pub(crate) enum Phase {
     Won,
 }
 
+/// What a ballot depends on that is good for a short time only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Terms {
+    pub(crate) until: Instant,
+    /// By whom slots are owned, and since when.
+    pub(crate) owners: Vec<(SlotRange, GroupId, Epoch)>,
+}
+
 /// One ballot in which this member stands.
 #[derive(Debug, Clone)]
 pub(crate) struct Ballot {
@@ -279,6 +288,8 @@ pub(crate) struct Ballot {
     pub(crate) phase: Phase,
     pub(crate) begun_at: Instant,
     pub(crate) attempts: u32,
+    /// When it ends undecided, and by which claims slots must be owned until then.
+    pub(crate) terms: Option<Terms>,
     granted: Tally,
     refused: Tally,
     /// The greatest epoch that a refusal told.
@@ -300,6 +311,7 @@ impl Ballot {
             phase,
             begun_at: now,
             attempts: 0,
+            terms: None,
             granted: Tally::default(),
             refused: Tally::default(),
             known: Epoch::ZERO,

@@ -248,6 +248,16 @@ pub enum Command {
         /// Slots to own from now on, beside those that it has.
         slots: Vec<SlotRange>,
     },
+    /// The same for slots that are other groups' now, if it is decided and stored by then and they are theirs by the same claims until
+    /// then. A ballot that is not won by then is over.
+    Take {
+        /// Which group.
+        group: GroupId,
+        /// Slots to own from now on, beside those that it has.
+        slots: Vec<SlotRange>,
+        /// Until when.
+        until: Instant,
+    },
     /// This member gives up slots of a group whose primary it is.
     Release {
         /// Which group.
@@ -344,6 +354,8 @@ pub enum CommandError {
     VotersPending,
     /// A ballot or handover for this group is under way. Safe to retry later.
     Busy,
+    /// The time until which it was to be done is over.
+    TooLate,
     /// A name, address, message or table is longer than its limit.
     TooLong,
 }
@@ -361,6 +373,7 @@ impl fmt::Display for CommandError {
             Self::StaleVoters => "the epoch is not greater than that of the present voters",
             Self::VotersPending => "the last change of voters is not complete",
             Self::Busy => "a ballot or handover for this group is under way",
+            Self::TooLate => "the time for it is over",
             Self::TooLong => "a limit is exceeded",
         })
     }

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::acl::User;
 use crate::cluster::Sight;
+use crate::cluster::migration::Import;
 use crate::engine::Engine;
 use crate::keyspace::Slot;
 use crate::pubsub::Topic;
@@ -62,6 +63,8 @@ pub(crate) struct Client {
     pub(crate) is_again: bool,
     /// It is the primary that this server follows: what it says is done, and nothing has expired that it does not say has.
     pub(crate) is_primary: bool,
+    /// Slots come over its connection: what it says is done in them, as if a primary had said so.
+    pub(crate) import: Option<Arc<Import>>,
     /// It sees every command.
     pub(crate) is_monitor: bool,
     /// Its next command is meant for a slot that is coming (`ASKING`).
@@ -156,6 +159,12 @@ pub(crate) struct Transaction {
 }
 
 impl Client {
+    /// Whether what it says is done as another server did it: nothing has expired that it does not say has.
+    #[inline]
+    pub(crate) fn obeys_nobody(&self) -> bool {
+        self.is_primary || self.import.is_some()
+    }
+
     /// A client that has just come, as the user that connections begin as.
     pub(crate) fn new(card: Arc<Card>, user: Arc<User>) -> Self {
         let mut client = Self::bare(card, Arc::clone(&user));
@@ -181,6 +190,7 @@ impl Client {
             is_leaving: false,
             is_again: false,
             is_primary: false,
+            import: None,
             is_monitor: false,
             is_asking: false,
             sight: Sight::default(),

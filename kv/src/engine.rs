@@ -11,6 +11,7 @@ use crate::client::pause::Pause;
 use crate::client::registry::Clients;
 use crate::client::{ClientId, Farewell};
 use crate::cluster::Cluster;
+use crate::cluster::migration::Migration;
 use crate::command::Runs;
 use crate::command::migrate::Lines;
 use crate::command::run::access;
@@ -113,6 +114,8 @@ pub struct Engine {
     network: OnceLock<Box<dyn Network>>,
     /// What it knows of its cluster, if it is a node of one.
     pub(crate) cluster: OnceLock<Cluster>,
+    /// Slots that go to other nodes whole, or come from them.
+    pub(crate) migration: Migration,
     /// Connections to other servers that MIGRATE keeps.
     pub(crate) lines: Lines,
     pub(crate) identity: Identity,
@@ -179,6 +182,7 @@ impl Engine {
             host,
             network: OnceLock::new(),
             cluster: OnceLock::new(),
+            migration: Migration::default(),
             lines: Lines::default(),
             identity: Identity::new(&config.secret),
             switches: Switches::default(),
@@ -292,7 +296,7 @@ impl Engine {
 
     /// Clients that wait: for a key, or for the end of a pause.
     pub(crate) fn blocked_clients(&self) -> usize {
-        self.waiting.clients() + self.pause.held()
+        self.waiting.clients() + self.pause.held() + self.migration.hold.clients()
     }
 
     /// Ends a client: it is not listed any more, waits no more, and its session is told.

@@ -33,6 +33,10 @@ impl Engine {
     /// Takes out what has expired, in every shard some.
     pub(crate) fn expire(&self, settings: &Settings, now: Now) {
         for number in 0..self.keyspace.shards() {
+            // What expires in slots that come from another node, that node says.
+            if self.hides_in_shard(number) {
+                continue;
+            }
             for _ in 0..TURNS_MAX {
                 if self.expire_fields(number, settings, now) < FIELDS_TURN {
                     break;

@@ -15,6 +15,7 @@ use crate::client::card::{Card, Figure};
 use crate::client::describe;
 use crate::client::registry::{self, Counts};
 use crate::client::{Client, Farewell, Link, Mailbox, Silence, TooManyClients};
+use crate::cluster::migration::job::Stage;
 use crate::cluster::route;
 use crate::command::run::{self, Frame, NotReady, Ready};
 use crate::command::spec::Flags;
@@ -37,6 +38,8 @@ const STRANGER_BYTES_MAX: usize = 1 << 20;
 const STREAM_BYTES: usize = 64 << 10;
 /// Room for replies that a connection keeps.
 const OUTPUT_BYTES: usize = 128 << 10;
+/// After how long a request is read again that writes to a slot which changes hands.
+const MIGRATION_LOOK: Duration = Duration::from_secs(1);
 /// After how long a request is read again that a slow script has held back.
 const SCRIPT_PATIENCE: Duration = Duration::from_millis(10);
 
@@ -338,6 +341,7 @@ impl Session {
     fn release(&mut self) {
         if self.held.take().is_some() {
             self.engine.pause.release(self.client.id);
+            self.engine.migration.hold.leave(self.client.id);
         }
     }
 
@@ -417,6 +421,7 @@ impl Session {
             // Nothing may come between the bytes of the stream.
             self.reply.rewind(mark);
         }
+        self.answer_import(args, mark, now);
         let is_about_channels = ends_with(args.get(0), b"subscribe");
         self.client.silence = match self.client.silence {
             // That one listens, or does not any more, is no reply.
@@ -492,6 +497,10 @@ impl Session {
         if self.engine.pause.is_on() && self.is_held_back(ready, args, now) {
             return Ok(());
         }
+        if self.engine.migration.hold.is_on() && waits_for_migration(&self.engine, &self.client, ready, args) {
+            self.held = Some(now.instant + MIGRATION_LOOK);
+            return Ok(());
+        }
         if let Some(open) = &mut self.client.transaction
             && !transaction::runs_at_once(ready.command)
         {
@@ -545,6 +554,14 @@ impl Session {
             send_away(engine, client, reply, ready, &error);
             return Ok(());
         }
+        // Who holds writes has waited for those that hold keys, so whoever comes later sees it here.
+        if engine.migration.hold.is_on() && waits_for_migration(engine, client, ready, args) {
+            *held = Some(now.instant + MIGRATION_LOOK);
+            return Ok(());
+        }
+        if client.import.is_some() {
+            keys.set_now(0);
+        }
         // Whoever begins to load waits for those that hold keys, so this is still so when the command has run.
         if engine.is_loading() && (!ready.spec().flags.has(Flags::LOADING) || transaction::is_exec(ready.command)) {
             return Err(Error::LOADING);
@@ -562,6 +579,26 @@ impl Session {
         }
         settle(&frame, effects, keys, client);
         Ok(())
+    }
+
+    /// A source hears nothing of what it sends, but that it was refused: then nothing more is taken from it.
+    fn answer_import(&mut self, args: Args<'_>, mark: Mark, now: Now) {
+        let Some(import) = &self.client.import else { return };
+        import.note_heard(now);
+        if self.waits.is_some() || args.is(0, "CLUSTER") {
+            return;
+        }
+        let reply = self.reply.since(mark);
+        let Some(refusal) = reply.strip_prefix(b"-") else {
+            self.reply.rewind(mark);
+            return;
+        };
+        let message = match refusal.starts_with(b"OOM") {
+            true => "Ran out of memory (OOM) during slot import".to_owned(),
+            false => format!("A command of the source failed: {}", String::from_utf8_lossy(refusal).trim_end()),
+        };
+        import.job.end(Stage::Failed, &message, now);
+        self.client.is_leaving = true;
     }
 
     /// What the state of the client or of the engine does not allow.
@@ -670,6 +707,26 @@ impl Session {
     }
 }
 
+/// Whether a request has to wait because it writes to a slot that changes hands, or may. It is read again when that is over.
+fn waits_for_migration(engine: &Engine, client: &Client, ready: Ready, args: Args<'_>) -> bool {
+    let open = client.transaction.as_ref();
+    if client.import.is_some() || open.is_some() && !transaction::runs_at_once(ready.command) {
+        return false;
+    }
+    let is_writing_exec = open.is_some_and(|open| open.may_write && transaction::is_exec(ready.command));
+    if !is_writing_exec && !call_may_write(engine, ready, args) {
+        return false;
+    }
+    // A message is about no slot and writes to none.
+    let is_message = client.slot.is_none() && !is_writing_exec && !ready.spec().flags.has(Flags::WRITE);
+    let is_script = engine.scripts.flags_of(ready.spec().name, args).is_some();
+    if is_message && !is_script || !engine.migration.hold.covers(client.slot) {
+        return false;
+    }
+    engine.migration.hold.enter(client.id, &client.mailbox);
+    true
+}
+
 /// The request runs elsewhere, or nowhere.
 fn send_away(engine: &Engine, client: &mut Client, reply: &mut Reply, ready: Ready, error: &Error) {
     engine.count_error(error);
@@ -773,6 +830,10 @@ impl Drop for Session {
         }
         if self.client.is_monitor {
             self.engine.monitors.end(self.client.id);
+        }
+        if let Some(import) = self.client.import.take() {
+            let unix_us = self.client.traffic.seen_ms.saturating_mul(1_000);
+            self.engine.end_import(&import, Now { unix_us, instant: self.engine.host.now() });
         }
         if self.client.replica.is_some() {
             self.engine.replication.leave(self.client.id, self.client.traffic.seen_ms.div_euclid(1_000));

@@ -7,6 +7,7 @@ mod folder;
 mod following;
 mod host;
 mod line;
+mod migrating;
 mod network;
 mod persistence;
 
@@ -156,6 +157,8 @@ impl Serving {
             let (follower, ending) = (Arc::clone(&engine), stopped.clone());
             serving.spawn("kv-link".into(), move || following::keep(follower, &ending))?;
             if let Some(seating) = seating {
+                let (migrator, ending) = (Arc::clone(&engine), stopped.clone());
+                serving.spawn("kv-slots".into(), move || migrating::move_slots(migrator, &ending))?;
                 let engine = Arc::clone(&engine);
                 serving.spawn("kv-cluster".into(), move || seating.attend(&engine))?;
             }

@@ -1,6 +1,12 @@
 //! Key-value engines as nodes of a cluster, driven as `valkey-cli --cluster` drives them.
 
 use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use super::process::{Running, Scratch, check_fails, nobody, until};
 use super::replicas::Wire;
@@ -98,9 +104,9 @@ impl Client {
     }
 }
 
-/// A cluster of so many primaries, each with a replica.
-fn cluster(primaries: usize) -> Vec<Node> {
-    let nodes: Vec<Node> = (0..primaries * 2).map(|_| Node::new()).collect();
+/// A cluster of so many primaries.
+fn primaries(primaries: usize, nodes: usize) -> Vec<Node> {
+    let nodes: Vec<Node> = (0..nodes).map(|_| Node::new()).collect();
     for (number, node) in nodes[..primaries].iter().enumerate() {
         let (first, last) = (16_384 * number / primaries, 16_384 * (number + 1) / primaries - 1);
         assert_eq!(node.ask(&["CLUSTER", "ADDSLOTSRANGE", &first.to_string(), &last.to_string()]), "OK");
@@ -110,6 +116,12 @@ fn cluster(primaries: usize) -> Vec<Node> {
         assert_eq!(nodes[0].ask(&["CLUSTER", "MEET", "127.0.0.1", port, bus_port]), "OK");
     }
     until("all nodes to know each other", || nodes.iter().all(|node| node.is_up(nodes.len())));
+    nodes
+}
+
+/// The same, each with a replica.
+fn cluster(primaries: usize) -> Vec<Node> {
+    let nodes = self::primaries(primaries, primaries * 2);
     for (replica, primary) in nodes[primaries..].iter().zip(&nodes) {
         assert_eq!(replica.ask(&["CLUSTER", "REPLICATE", &primary.name()]), "OK");
     }
@@ -270,4 +282,129 @@ fn a_node_that_starts_again_is_who_it_was() {
     assert_eq!(node.ask(&["CLUSTER", "RESET", "HARD"]), "OK");
     assert_ne!(node.name(), name);
     assert!(node.info().contains("cluster_slots_assigned:0"));
+}
+
+/// What a client that goes where it is sent knows of a counter.
+#[derive(Default)]
+struct Counter {
+    /// Additions that were acknowledged, and those of which nothing was heard.
+    done: u64,
+    unknown: u64,
+}
+
+/// Adds to a counter once. Connections may break.
+fn add(nodes: &[String], key: &str, counter: &mut Counter) {
+    let mut address = nodes[0].clone();
+    for _ in 0..4 {
+        let Ok(mut stream) = TcpStream::connect(&address) else {
+            address.clone_from(&nodes[1]);
+            continue;
+        };
+        let mut line = String::new();
+        let sent = stream.write_all(format!("INCR {key}\r\n").as_bytes());
+        let read = sent.and_then(|()| BufReader::new(&stream).read_line(&mut line));
+        match line.trim_end() {
+            reply if reply.starts_with(':') => {
+                counter.done += 1;
+                return;
+            }
+            reply if reply.starts_with("-MOVED") => address = reply.rsplit(' ').next().expect("a place").to_owned(),
+            reply if reply.starts_with('-') => return,
+            _ => {
+                drop(read);
+                counter.unknown += 1;
+                return;
+            }
+        }
+    }
+}
+
+/// Clients that count until they are told to stop.
+struct Writers {
+    is_over: Arc<AtomicBool>,
+    threads: Vec<thread::JoinHandle<Vec<(String, Counter)>>>,
+}
+
+impl Writers {
+    fn start(nodes: &[Node], keys: &[String]) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let addresses: Vec<String> = nodes.iter().map(|node| node.address.clone()).collect();
+        let threads = keys.chunks(keys.len() / 2).map(|keys| {
+            let (keys, addresses, is_over) = (keys.to_vec(), addresses.clone(), Arc::clone(&is_over));
+            thread::spawn(move || {
+                let mut counters: Vec<(String, Counter)> =
+                    keys.into_iter().map(|key| (key, Counter::default())).collect();
+                while !is_over.load(Ordering::Relaxed) {
+                    counters.iter_mut().for_each(|(key, counter)| add(&addresses, key, counter));
+                }
+                counters
+            })
+        });
+        Self { threads: threads.collect(), is_over }
+    }
+
+    fn stop(self) -> Vec<(String, Counter)> {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.threads.into_iter().flat_map(|thread| thread.join().expect("it counts")).collect()
+    }
+}
+
+/// No migration is under way at any node, and all agree about who owns what.
+fn is_settled(nodes: &[Node]) -> bool {
+    let rests = |node: &Node| {
+        let told = node.ask(&["CLUSTER", "GETSLOTMIGRATIONS"]);
+        ["success", "failed", "cancelled"].iter().map(|word| told.matches(word).count()).sum::<usize>()
+            == told.matches("create_time").count()
+    };
+    let owner = |node: &Node| {
+        let lines = node.ask(&["CLUSTER", "NODES"]);
+        let mut owners: Vec<String> = lines
+            .lines()
+            .map(|line| {
+                let words: Vec<&str> = line.split(' ').collect();
+                format!("{} {}", words[0], words.get(8..).unwrap_or_default().join(" "))
+            })
+            .collect();
+        owners.sort();
+        owners
+    };
+    nodes.iter().all(|node| node.is_up(nodes.len()) && rests(node) && owner(node) == owner(&nodes[0]))
+}
+
+#[test]
+fn slots_go_whole_while_clients_write_and_nodes_die() {
+    const FILL: usize = 1_500;
+    let mut nodes = primaries(3, 3);
+    let text = "x".repeat(2_000);
+    for number in 0..FILL {
+        Client::default().ask(&nodes[0].address, &["SET", &format!("fill:{number}"), &text]);
+    }
+    let keys: Vec<String> = (0..40).map(|number| format!("count:{number}")).collect();
+    let writers = Writers::start(&nodes, &keys);
+    for round in 0..5_usize {
+        let (from, to) = (round % 2, 1 - round % 2);
+        let order = ["CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", "0", "3000", "NODE", &nodes[to].name()];
+        // Who owns them depends on how the round before ended.
+        let is_begun = nodes[from].ask(&order) == "OK";
+        if !is_begun {
+            let order = ["CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", "0", "3000", "NODE", &nodes[from].name()];
+            assert_eq!(nodes[to].ask(&order), "OK");
+        }
+        if round < 4 {
+            let victim = if round < 2 { from } else { to };
+            thread::sleep(Duration::from_millis(round as u64 * 15));
+            nodes[victim].kill();
+            nodes[victim].start();
+        }
+        until("all to rest", || is_settled(&nodes));
+    }
+    let counters = writers.stop();
+    until("what was left behind to be removed", || {
+        nodes.iter().map(|node| node.ask(&["DBSIZE"]).parse::<usize>().expect("a number")).sum::<usize>()
+            == FILL + keys.len()
+    });
+    for (key, Counter { done, unknown }) in counters {
+        let found: u64 = Client::default().ask(&nodes[0].address, &["GET", &key]).parse().expect("it counts");
+        assert!((done..=done + unknown).contains(&found), "{key}: {found}, {done} and perhaps {unknown}");
+    }
 }

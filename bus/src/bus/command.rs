@@ -9,6 +9,7 @@ use ashlar_wire::time::Instant;
 
 use super::durable::Deferred;
 use super::{Bus, Meeting, Place};
+use crate::ballot::Terms;
 use crate::claim::{Claim, next_unvoted};
 use crate::event::{Command, CommandError, Event, Role};
 use crate::member::SERVICES_BYTES_MAX;
@@ -33,6 +34,7 @@ impl Bus {
             Command::Meet { id, address } => self.meet(now, id, address),
             Command::Forget { id } => self.forget_by_hand(now, id),
             Command::Claim { group, slots } => self.claim(now, group, slots),
+            Command::Take { group, slots, until } => self.take(now, group, slots, until),
             Command::Release { group, slots } => self.release(now, group, slots),
             Command::Follow { group } => self.follow(now, group),
             Command::Unfollow { group } => self.unfollow(now, group),
@@ -111,6 +113,26 @@ impl Bus {
         self.change_slots(now, group, slots, SlotSet::EMPTY)
     }
 
+    /// A claim whose ballot has terms.
+    fn take(
+        &mut self,
+        now: Instant,
+        group: GroupId,
+        ranges: Vec<SlotRange>,
+        until: Instant,
+    ) -> Result<(), CommandError> {
+        if until <= now {
+            return Err(CommandError::TooLate);
+        }
+        let slots = SlotSet::from_ranges(ranges.iter().copied());
+        let terms = Terms { until, owners: self.owners_of(&slots) };
+        self.claim(now, group, ranges)?;
+        if let Some(ballot) = self.ballots.get_mut(&group) {
+            ballot.terms = Some(terms);
+        }
+        Ok(())
+    }
+
     fn release(&mut self, now: Instant, group: GroupId, ranges: Vec<SlotRange>) -> Result<(), CommandError> {
         let known = self.claims.get(group).ok_or(CommandError::UnknownGroup)?;
         if known.owner != self.identity.server {
@@ -142,7 +164,7 @@ impl Bus {
         let epoch = next_unvoted(self.current.max(base));
         self.current = self.current.max(epoch);
         let claim = Claim { group, owner: self.identity.server, epoch, slots };
-        self.durable.defer(Deferred::Claim { claim, elected: false });
+        self.durable.defer(Deferred::Claim { claim, elected: false, until: None });
         Ok(())
     }
 

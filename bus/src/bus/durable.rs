@@ -39,6 +39,8 @@ pub(super) enum Deferred {
         claim: Claim,
         /// Whether voters have decided it.
         elected: bool,
+        /// It must be stored by then, or it is none.
+        until: Option<Instant>,
     },
     /// This voter has gone over to the set with this fingerprint.
     Adopted(u64),
@@ -123,7 +125,12 @@ impl Bus {
                     self.send(candidate, &Body::Vote(vote));
                 }
                 Deferred::OwnVote(request) => self.count_own_vote(now, &request),
-                Deferred::Claim { claim, elected } => self.make_claim(now, claim, elected),
+                Deferred::Claim { claim, until, .. } if until.is_some_and(|until| until <= now) => {
+                    // It was stored too late: what is stored next has it no more.
+                    self.ballots.remove(&claim.group);
+                    self.durable.need();
+                }
+                Deferred::Claim { claim, elected, .. } => self.make_claim(now, claim, elected),
                 Deferred::Adopted(voters) => self.tell_adopted(now, voters),
             }
         }

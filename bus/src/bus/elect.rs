@@ -19,7 +19,7 @@ use crate::member::Opinion;
 use crate::packet::{Body, CHOICE, News, Purpose, Reason, Vote, VoteRequest};
 use crate::planted::Planted;
 use crate::rank::{self, rank};
-use crate::slot::{GroupId, SlotSet};
+use crate::slot::{GroupId, SlotRange, SlotSet};
 
 /// Replicas of a failed primary wait this long for each other's offsets.
 const HEARING: Duration = Duration::from_millis(60);
@@ -276,8 +276,27 @@ impl Bus {
         }
     }
 
+    /// By which claims slots are owned.
+    pub(super) fn owners_of(&self, slots: &SlotSet) -> Vec<(SlotRange, GroupId, Epoch)> {
+        self.claims.owned_runs(slots).map(|(run, owner)| (run, owner.group, owner.epoch)).collect()
+    }
+
+    /// Ends a ballot whose terms are not met any more. Says whether it did.
+    fn end_unmet(&mut self, now: Instant, group: GroupId) -> bool {
+        let Some(ballot) = self.ballots.get(&group) else { return false };
+        let Some(terms) = &ballot.terms else { return false };
+        let is_unmet = terms.until <= now || self.owners_of(&ballot.change.0) != terms.owners;
+        if is_unmet {
+            self.ballots.remove(&group);
+        }
+        is_unmet
+    }
+
     /// Asks for votes if the time has come.
     fn advance_ballot(&mut self, now: Instant, group: GroupId) {
+        if self.end_unmet(now, group) {
+            return;
+        }
         let Some(ballot) = self.ballots.get(&group) else { return };
         if !matches!(ballot.phase, Phase::Waiting(at) if at <= now) {
             return;
@@ -442,6 +461,9 @@ impl Bus {
     }
 
     fn check_won(&mut self, now: Instant, group: GroupId) {
+        if self.end_unmet(now, group) {
+            return;
+        }
         let Some(ballot) = self.ballots.get_mut(&group).filter(|ballot| ballot.is_won(&self.voters, self.bugs)) else {
             return;
         };
@@ -455,8 +477,9 @@ impl Bus {
         if ballot.purpose == Purpose::Election {
             self.counters.time_to_ballot.add(now.saturating_since(ballot.begun_at));
         }
+        let until = ballot.terms.as_ref().map(|terms| terms.until);
         let claim = Claim { group, owner: self.identity.server, epoch: ballot.epoch, slots: ballot.slots.clone() };
-        self.durable.defer(Deferred::Claim { claim, elected: true });
+        self.durable.defer(Deferred::Claim { claim, elected: true, until });
     }
 
     /// A claim of this member is durable: from now on it holds, and everybody hears of it.

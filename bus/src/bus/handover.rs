@@ -58,7 +58,7 @@ impl Bus {
                 let epoch = next_unvoted(self.current.max(claim.epoch));
                 self.current = self.current.max(epoch);
                 let claim = Claim { group, owner: self.identity.server, epoch, slots };
-                self.durable.defer(Deferred::Claim { claim, elected: false });
+                self.durable.defer(Deferred::Claim { claim, elected: false, until: None });
             }
         }
         Ok(())

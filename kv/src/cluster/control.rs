@@ -2,6 +2,8 @@
 
 use std::fmt::Debug;
 
+use ashlar_wire::time::Instant;
+
 use super::map::{Name, SlotRange};
 
 /// How a replica becomes primary by hand.
@@ -31,6 +33,16 @@ pub enum Order {
     Forget(Name),
     /// This node owns these slots from now on, whoever did.
     Claim(Vec<SlotRange>),
+    /// This node owns these slots from now on, if that can be decided in time and those who own them now do until then. If it is
+    /// refused it never will by this order.
+    Take {
+        /// Which slots.
+        ranges: Vec<SlotRange>,
+        /// Until when, as the engine's clock tells it.
+        until: Instant,
+    },
+    /// This node owns what it owns anew, so that nothing holds that was decided before and is not known.
+    Renew,
     /// This node does not own these slots any more.
     Release(Vec<SlotRange>),
     /// This node follows a primary.

@@ -4,7 +4,8 @@
 //! [`Order`](control::Order)s through [`Control`]. An engine without a cluster has none of this: it owns every slot.
 //!
 //! In reading order: [`map`] (nodes, slots, one view of both), [`control`] (what clients may ask of the cluster), `route` (whether
-//! a call may run here, and what a client is told if not), `moves` (slots on their way from one node to another).
+//! a call may run here, and what a client is told if not), `moves` (slots on their way from one node to another, key by
+//! key), [`migration`] (slots that go to another node whole).
 //!
 //! Words: what the rest of the program calls a server's engine is a *node* here, as clients call it, and a replica group a
 //! *shard* where clients read it.
@@ -16,6 +17,7 @@
 
 pub mod control;
 pub mod map;
+pub mod migration;
 mod moves;
 pub(crate) mod route;
 #[cfg(test)]
@@ -30,7 +32,6 @@ use crate::command::run;
 use crate::engine::Engine;
 use crate::keyspace::{Lock, Slot};
 use crate::persist::journal::Written;
-use crate::replicate::{Phase, Replica};
 use crate::resp::Reply;
 use crate::settings::{Settings, parameter};
 use crate::time::Now;
@@ -176,6 +177,7 @@ impl Engine {
             let owner = |map: &Map, slot| map.owner(slot).map(|node| node.name);
             self.statistics.slots.reset(|slot| owner(&before, slot) != owner(&map, slot));
         }
+        self.migration.wake();
     }
 
     /// Clients that wait for keys which are served elsewhere now are told where.
@@ -278,16 +280,12 @@ impl Engine {
     #[must_use]
     pub fn is_replicated(&self, position: u64) -> bool {
         self.replication.ask();
-        let follows = |replica: &Arc<Replica>| replica.phase() == Phase::Online;
-        self.replication
-            .replicas()
-            .iter()
-            .filter(|replica| follows(replica))
-            .all(|replica| replica.acknowledged() >= position)
+        self.replication.have_all(position)
     }
 
     /// Removes all keys, and tells the log and replicas.
     pub fn purge(&self, now: Now) {
+        self.end_migrations_flushed(now);
         // Held until the log has it.
         let _keys = self.forget_keys(now);
         if self.is_heard() {

@@ -206,6 +206,9 @@ pub(crate) fn admit(
     let done = question(engine, client, asked).and_then(|question| {
         client.slot = question.map(|question| question.slot);
         client.crosses_slots = false;
+        if question.is_some_and(|question| comes_here(client, question)) {
+            return Ok(());
+        }
         question.map_or(Ok(()), |question| judge(cluster, map, settings, client, question))
     });
     let done = done.map_err(|astray| astray.error(map, &client.card.link, settings));
@@ -227,7 +230,7 @@ pub(crate) fn confirm(
     asked: Asked<'_>,
     keys: &mut Keys<'_>,
 ) -> Result<(), Error> {
-    if !client.sight.is_fresh(cluster) {
+    if !client.sight.is_fresh(cluster) || client.import.is_some() {
         admit(engine, cluster, settings, client, asked)?;
     }
     if !cluster.moves.is_any() {
@@ -236,6 +239,12 @@ pub(crate) fn confirm(
     let looked = question(engine, client, asked)
         .and_then(|question| question.map_or(Ok(()), |found| look(cluster, found, keys, calls(engine, client, asked))));
     looked.map_err(|astray| astray.error(client.sight.map(), &client.card.link, settings))
+}
+
+/// Whether a call is about a slot that comes over its client's connection.
+fn comes_here(client: &Client, question: Question) -> bool {
+    let import = client.import.as_ref();
+    import.is_some_and(|import| import.job.stage().is_under_way() && import.job.slots.has(question.slot))
 }
 
 /// Whether the cluster as a whole lets a call run.

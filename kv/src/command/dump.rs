@@ -22,7 +22,7 @@ fn dump(call: &mut Call<'_, '_>) -> Result<(), Error> {
 }
 
 /// What is behind a key, as RESTORE takes it.
-pub(super) fn payload_of(encoder: &mut Encoder, found: Found<'_>) -> Vec<u8> {
+pub(crate) fn payload_of(encoder: &mut Encoder, found: Found<'_>) -> Vec<u8> {
     let value = match found.kind() {
         Kind::String => Value::String(found.record().value()),
         _ => Value::Object(found.object()),

@@ -1,23 +1,11 @@
-//! `SHUTDOWN`, and what is about servers that this one is not: `CLUSTER` without a cluster. And `LOLWUT`.
+//! `SHUTDOWN`, `LOLWUT`, and what a client says of reading from replicas.
 
 use super::call::{Call, Run};
 use super::connection::shown_version;
 use crate::error::Error;
 
-pub(super) const RUNS: &[(&str, Run)] = &[
-    ("shutdown", shutdown),
-    ("lolwut", lolwut),
-    ("readonly", readonly),
-    ("readwrite", readwrite),
-    ("cluster|cancelslotmigrations", no_cluster),
-    ("cluster|getslotmigrations", no_cluster),
-    ("cluster|migrateslots", no_cluster),
-    ("cluster|syncslots", no_cluster),
-];
-
-fn no_cluster(_call: &mut Call<'_, '_>) -> Result<(), Error> {
-    Err(Error::new("ERR This instance has cluster support disabled"))
-}
+pub(super) const RUNS: &[(&str, Run)] =
+    &[("shutdown", shutdown), ("lolwut", lolwut), ("readonly", readonly), ("readwrite", readwrite)];
 
 /// The client would take what a replica has. It is noted, and shown.
 fn readonly(call: &mut Call<'_, '_>) -> Result<(), Error> {

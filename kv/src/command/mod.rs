@@ -63,6 +63,7 @@ const FAMILIES: &[&[(&str, Run)]] = &[
     client_tracking::RUNS,
     cluster::RUNS,
     cluster::govern::RUNS,
+    cluster::migration::RUNS,
     cluster::slots::RUNS,
     cluster::view::RUNS,
     command_log::RUNS,

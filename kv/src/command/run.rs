@@ -337,7 +337,8 @@ pub(crate) fn run(
     let begun = ready.nature.runs_others.then(|| client.meter.read(engine));
     keys.keep_access(client.wishes.no_touch && ready.spec().name != "touch");
     // For a primary nothing has expired that it does not say has.
-    let seen = if client.is_primary { now.before_all() } else { now };
+    let is_told = client.is_primary || client.import.is_some() && ready.spec().flags.has(Flags::WRITE);
+    let seen = if is_told { now.before_all() } else { now };
     let mut call = Call { engine, settings, now: seen, args, reply, keys, client, effects, may_wait };
     let done = (ready.run)(&mut call);
     let outcome = if done.is_ok() { Outcome::Done } else { Outcome::Failed };
@@ -391,7 +392,7 @@ fn write_down(
 #[inline]
 fn manner(engine: &Engine, settings: &Settings, client: &Client) -> Manner {
     let expired = match (settings.imports, client.wishes.import_source) {
-        _ if client.is_primary => Expired::Seen,
+        _ if client.obeys_nobody() => Expired::Seen,
         _ if engine.role.is_replica() && settings.replication.is_read_only => Expired::Kept,
         _ if engine.role.is_replica() => Expired::Hidden,
         // A pause promises that nothing changes.

@@ -103,6 +103,7 @@ impl Place {
 /// Visits keys from a place on, up to the end of slot `last`. Returns their names, and where to go on unless that is the end.
 fn walk(call: &mut Call<'_, '_>, filter: &Filter<'_>, from: Place, last: Slot) -> (Vec<Vec<u8>>, Option<Place>) {
     let (database, now_ms) = (call.keys.database(), call.keys.seen_ms());
+    let is_hidden = super::space::hidden(call);
     let (mut seen, mut shown, mut expired) = (0, Vec::new(), Vec::new());
     let mut place = Some(from);
     while let Some(Place { slot, order }) = place {
@@ -116,7 +117,7 @@ fn walk(call: &mut Call<'_, '_>, filter: &Filter<'_>, from: Place, last: Slot) -
                 seen += 1;
                 let is_kind = filter.kind.is_none_or(|kind| kind == record.kind());
                 let is_match = filter.pattern.is_none_or(|pattern| glob::matches(pattern, record.key(), false));
-                if is_kind && is_match {
+                if is_kind && is_match && !is_hidden(record.key()) {
                     let into = if record.is_live(now_ms) { &mut shown } else { &mut expired };
                     into.push(record.key().to_vec());
                 }

@@ -1,9 +1,12 @@
 //! All keys of a database, or of all databases.
 
+use std::collections::BTreeSet;
+
 use super::call::{Call, Run};
 use super::generic::database_of;
 use crate::error::Error;
 use crate::glob;
+use crate::keyspace::{Record, Slot};
 
 pub(super) const RUNS: &[(&str, Run)] = &[
     ("dbsize", dbsize),
@@ -17,20 +20,29 @@ pub(super) const RUNS: &[(&str, Run)] = &[
 /// How often a key that has expired is drawn before there is none.
 const DRAWS_MAX: usize = 100;
 
+/// Tells of a key whether it is shown to nobody, because it belongs to a slot that comes from another node.
+pub(super) fn hidden(call: &Call<'_, '_>) -> impl Fn(&[u8]) -> bool + use<> {
+    let slots: BTreeSet<u16> = call.engine.hidden().into_iter().map(Slot::number).collect();
+    move |key| !slots.is_empty() && slots.contains(&Slot::of(key).number())
+}
+
 fn dbsize(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let database = call.keys.database();
-    let count = call.keys.shards().map(|shard| shard.keys(database)).sum();
-    call.reply.count(count);
+    let count: usize = call.keys.shards().map(|shard| shard.keys(database)).sum();
+    let hidden = call.engine.hidden();
+    let unseen = hidden.iter().map(|slot| call.keys.shard(*slot).keys_in_slot(database, slot.index())).sum();
+    call.reply.count(count.saturating_sub(unseen));
     Ok(())
 }
 
 fn keys(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let (database, now_ms) = (call.keys.database(), call.keys.seen_ms());
     let pattern = &call.args[1];
+    let is_hidden = hidden(call);
     let (mut count, later, reply) = (0, call.reply.array_later(), &mut *call.reply);
     for shard in call.keys.shards() {
         shard.each(database, |record| {
-            if record.is_live(now_ms) && glob::matches(pattern, record.key(), false) {
+            if record.is_live(now_ms) && glob::matches(pattern, record.key(), false) && !is_hidden(record.key()) {
                 reply.bulk(record.key());
                 count += 1;
             }
@@ -42,7 +54,7 @@ fn keys(call: &mut Call<'_, '_>) -> Result<(), Error> {
 
 fn randomkey(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let (database, now_ms, engine) = (call.keys.database(), call.keys.seen_ms(), call.engine);
-    let mut expired = None;
+    let (mut expired, is_hidden) = (None, hidden(call));
     for _ in 0..DRAWS_MAX {
         let total: usize = call.keys.shards().map(|shard| shard.keys(database)).sum();
         if total == 0 {
@@ -57,6 +69,9 @@ fn randomkey(call: &mut Call<'_, '_>) -> Result<(), Error> {
         });
         let Some(shard) = shard else { continue };
         let Some(record) = shard.random(database, false, || engine.draw()) else { continue };
+        if is_hidden(record.key()) {
+            continue;
+        }
         if record.is_live(now_ms) {
             call.reply.bulk(record.key());
             return Ok(());
@@ -67,6 +82,21 @@ fn randomkey(call: &mut Call<'_, '_>) -> Result<(), Error> {
             call.keys.contains(call.keys.key(&name));
         }
         expired = Some(name);
+    }
+    if call.engine.migration.copies.is_any() && expired.is_none() {
+        // Nearly all may be hidden.
+        let mut found = None;
+        let mut look = |record: Record<'_>| {
+            if found.is_none() && record.is_live(now_ms) && !is_hidden(record.key()) {
+                found = Some(record.key().to_vec());
+            }
+        };
+        call.keys.shards().for_each(|shard| shard.each(database, &mut look));
+        expired = found;
+        if let Some(name) = &expired {
+            call.reply.bulk(name);
+            return Ok(());
+        }
     }
     // During a pause they stay, and one that has expired is better than the word that there is none.
     match expired.filter(|_| engine.pause.is_on()) {
@@ -90,6 +120,7 @@ fn flush(call: &mut Call<'_, '_>, databases: &[usize]) -> Result<(), Error> {
     if call.args.len() > 2 || call.args.len() == 2 && !call.args.is(1, "SYNC") && !call.args.is(1, "ASYNC") {
         return Err(Error::SYNTAX);
     }
+    call.engine.end_migrations_flushed(call.now);
     for (database, name) in call.engine.waiting.watched(databases) {
         // Who watches a key that is not there sees no change.
         if is_there(call, database, &name) {

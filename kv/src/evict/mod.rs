@@ -249,6 +249,10 @@ impl Engine {
         let choice = Choice { policy: settings.policy, clock: access(settings, now), samples: settings.memory.samples };
         let (first, shards) = (self.memory.draw_shard(self.draw()), self.keyspace.shards());
         for number in (first..shards).chain(0..first) {
+            // What comes from another node is not there yet.
+            if self.hides_in_shard(number) {
+                continue;
+            }
             // Nothing goes while a slow script holds it.
             let Some(mut shard) = self.keyspace.shard_unless(number, self.scripts.running.slow()) else { return false };
             // A transaction that held it may have begun a pause.

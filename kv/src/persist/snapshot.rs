@@ -121,9 +121,10 @@ impl Snapshot {
         let version = if has_fields && plan.takes_fields { Version::Valkey80 } else { plan.version };
         let encoder = || Encoder::new(settings.compresses, settings.list_fill).of_version(version);
         let (position, point, ledger) = at_cut(&engine);
-        let mut writer = with_facts(now, plan.is_log_base, (point.as_ref(), ledger.as_deref()), |facts| {
-            Writer::begin(version, encoder(), facts)
-        });
+        let copies = engine.migration.copies.show();
+        let place = (point.as_ref(), ledger.as_deref());
+        let mut writer =
+            with_facts(now, plan.is_log_base, place, &copies, |facts| Writer::begin(version, encoder(), facts));
         let shards = engine.keyspace.shards();
         if plan.has_keys {
             (0..shards).for_each(|number| keys.shard_at(number).begin_cut(encoder(), clock, plan.takes_fields));

@@ -29,12 +29,16 @@ pub(crate) fn attributes_of(record: Record<'_>, clock: AccessClock) -> Attribute
     Attributes { expiry: record.expiry(), idle_s, frequency }
 }
 
+/// What slots are called in a file of whose keys it has only copies (`cluster::migration`).
+pub(super) const COPIES: &str = "ashlar-slot-copies";
+
 /// Appends the facts that every file tells: the version, and when it was made; and the point whose data it has, if it is at one,
-/// with what is known there of the term and the members of the shard.
+/// with what is known there of the term and the members of the shard; and slots of whose keys it has only copies.
 pub(crate) fn with_facts<R>(
     now: Now,
     is_log_base: bool,
     (point, ledger): (Option<&Point>, Option<&str>),
+    copies: &str,
     then: impl FnOnce(&[Fact<'_>]) -> R,
 ) -> R {
     let made = now.unix_ms().div_euclid(1_000).to_string();
@@ -49,6 +53,9 @@ pub(crate) fn with_facts<R>(
     }
     if let Some(ledger) = ledger {
         facts.push(("ashlar-term", ledger.as_bytes()));
+    }
+    if !copies.is_empty() {
+        facts.push((COPIES, copies.as_bytes()));
     }
     facts.push(("aof-base", is_base));
     then(&facts)
@@ -81,7 +88,8 @@ pub(crate) fn export(engine: &Engine, keys: &Keys<'_>, settings: &Settings, now:
         databases.clone().any(|database| keys.shards().any(|shard| has_expiring_fields(shard, database)));
     let version = if needs_valkey { Version::Valkey80 } else { Version::Redis11 };
     let encoder = Encoder::new(settings.compresses, settings.list_fill);
-    let mut writer = with_facts(now, false, (None, None), |facts| Writer::begin(version, encoder, facts));
+    let copies = engine.migration.copies.show();
+    let mut writer = with_facts(now, false, (None, None), &copies, |facts| Writer::begin(version, encoder, facts));
     engine.libraries().iter().for_each(|text| writer.library(text));
     for database in databases {
         let count: usize = keys.shards().map(|shard| shard.keys(database)).sum();

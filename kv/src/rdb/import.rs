@@ -7,6 +7,7 @@ use super::decode::{Decoded, Rules};
 use super::encode::Attributes;
 use super::reader::{Entry, Fault, Item, Reader};
 use super::source::Damage;
+use crate::cluster::migration::Copies;
 use crate::command::run;
 use crate::engine::Engine;
 use crate::keyspace::{AccessClock, Expiry, Key, Keys, Keyspace, Shard, Slot};
@@ -47,6 +48,8 @@ pub struct Imported {
     pub point: Option<Point>,
     /// What it says of the term and the members of its shard.
     pub ledger: Option<String>,
+    /// Slots of whose keys it has only copies, as text.
+    pub copies: String,
 }
 
 /// What stopped an import. What was read before it is in the engine: the caller throws that away.
@@ -196,7 +199,8 @@ impl Loader {
             return Err(at(ImportCause::Trailing));
         }
         let facts = self.reader.facts();
-        Ok(Imported { point: facts.point(), ledger: facts.ledger(), ..self.imported })
+        let copies = facts.copies().to_owned();
+        Ok(Imported { point: facts.point(), ledger: facts.ledger(), copies, ..self.imported })
     }
 }
 
@@ -284,6 +288,8 @@ impl Import<'_> {
     /// # Errors
     /// [`ImportError`]: the file ended too early, or goes on after its end. The file's fault, so the same file fails again.
     pub fn finish(self) -> Result<Imported, ImportError> {
-        self.loader.finish()
+        let imported = self.loader.finish()?;
+        self.engine.migration.copies.replace(Copies::read(&imported.copies));
+        Ok(imported)
     }
 }

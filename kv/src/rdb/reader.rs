@@ -80,13 +80,15 @@ pub(crate) struct Reader {
     is_over: bool,
 }
 
-/// What a file says of the point of a history whose data it has.
+/// What a file says of the point of a history whose data it has, and of what is only a copy in it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Facts {
     history: Option<String>,
     position: Option<u64>,
     database: Option<usize>,
     ledger: Option<String>,
+    /// Slots whose keys are copies.
+    copies: String,
 }
 
 impl Facts {
@@ -102,6 +104,7 @@ impl Facts {
             b"repl-offset" => self.position = value.parse().ok(),
             b"repl-stream-db" => self.database = value.parse().ok(),
             b"ashlar-term" if value.len() <= Self::LEDGER_BYTES_MAX => self.ledger = Some(value.into_owned()),
+            name if name == super::export::COPIES.as_bytes() => self.copies = value.into_owned(),
             _ => {}
         }
     }
@@ -109,6 +112,11 @@ impl Facts {
     /// What the file says of the term and the members of a shard.
     pub(crate) fn ledger(&self) -> Option<String> {
         self.ledger.clone()
+    }
+
+    /// Slots whose keys are copies, as text.
+    pub(crate) fn copies(&self) -> &str {
+        &self.copies
     }
 
     /// The point, if the file says one.

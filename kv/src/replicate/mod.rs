@@ -354,6 +354,18 @@ impl Replication {
         self.stream().replicas.values().cloned().collect()
     }
 
+    /// Whether all replicas that follow the stream have it up to a position.
+    pub(crate) fn have_all(&self, position: u64) -> bool {
+        let stream = self.stream();
+        let mut online = stream.replicas.values().filter(|replica| replica.phase() == Phase::Online);
+        online.all(|replica| replica.acknowledged() >= position)
+    }
+
+    /// How many replicas follow the stream.
+    pub(crate) fn online(&self) -> usize {
+        self.stream().replicas.values().filter(|replica| replica.phase() == Phase::Online).count()
+    }
+
     /// Replicas that follow the stream and were heard of in the last so many seconds.
     pub(crate) fn good(&self, lag_s_max: i64, now_s: i64) -> usize {
         let stream = self.stream();
@@ -415,7 +427,7 @@ impl Engine {
     /// Whether somebody wants to know what commands do: the log or replicas.
     #[inline]
     pub(crate) fn is_heard(&self) -> bool {
-        (self.journal.is_on() || self.replication.is_on()) && !self.is_loading()
+        (self.journal.is_on() || self.replication.is_on() || self.migration.is_listening()) && !self.is_loading()
     }
 
     /// Tells the log and replicas what was done. The keys must still be locked.
@@ -428,6 +440,9 @@ impl Engine {
         }
         if self.replication.is_on() {
             self.replication.append(written, whole);
+        }
+        if self.migration.is_listening() {
+            self.tell_migration(written);
         }
     }
 

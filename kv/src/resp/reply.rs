@@ -87,7 +87,6 @@ impl Reply {
     }
 
     /// What was written since.
-    #[cfg(test)]
     pub(crate) fn since(&self, mark: Mark) -> &[u8] {
         &self.out[mark.0..]
     }

@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     /// Those that are looked up by their names.
-    const BY_NAME: [&str; 28] = [
+    const BY_NAME: [&str; 30] = [
         "availability-zone",
         "bind",
         "cluster-allow-pubsubshard-when-down",
@@ -307,11 +307,13 @@ mod tests {
         "cluster-preferred-endpoint-type",
         "cluster-replica-no-failover",
         "cluster-require-full-coverage",
+        "cluster-slot-migration-log-max-len",
         "enable-debug-command",
         "enable-module-command",
         "enable-protected-configs",
         "extended-redis-compatibility",
         "port",
+        "slot-migration-max-failover-repl-bytes",
         "tls-cluster",
     ];
 

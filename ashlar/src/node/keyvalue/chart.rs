@@ -91,6 +91,11 @@ impl Chart {
         Self { nodes: nodes.collect(), service: service(bus, needs_all_slots) }
     }
 
+    /// The cluster serves nothing here.
+    pub(super) fn close(&mut self) {
+        self.service.is_up = false;
+    }
+
     /// The map for one of this server's engines.
     pub(super) fn map(&self, own: Name) -> Map {
         Map::new(own, self.nodes.clone(), self.service)

@@ -10,6 +10,7 @@ use ashlar_bus::{Bus, Command, CommandError, Event};
 use ashlar_kv::cluster::control::{FailoverKind, Order};
 use ashlar_kv::cluster::map::{self, Name};
 use ashlar_kv::replicate::Upstream;
+use ashlar_wire::epoch::Epoch;
 use ashlar_wire::id::ServerId;
 use ashlar_wire::time::Instant;
 
@@ -24,6 +25,10 @@ const GOAL_MAX: Duration = Duration::from_secs(4);
 const AWAITED_MAX: Duration = Duration::from_secs(6);
 /// What the bus refused for being busy is tried again after this.
 const RETRY: Duration = Duration::from_millis(20);
+/// For how long leave to take slots lasts at most, and some more (`ashlar_kv::cluster::migration`).
+const QUIET: Duration = Duration::from_millis(2_500);
+/// How much later than the bus an order is given up that the bus decides in time or not at all.
+const TAKE_SLACK: Duration = Duration::from_millis(50);
 /// Several changes that come one after another make one map.
 const GATHER: Duration = Duration::from_millis(2);
 
@@ -45,6 +50,8 @@ enum Goal {
     Holds(GroupId, SlotSet),
     /// Once it does not.
     Lacks(GroupId, SlotSet),
+    /// Once this server's claim of the group is of a greater epoch.
+    Renewed(GroupId, Epoch),
 }
 
 /// An order that is not done.
@@ -91,6 +98,9 @@ pub(crate) struct Office {
     needs_all_slots: bool,
     /// Whether the bus was told that this server listens to messages.
     listens: bool,
+    /// Until when slots that this server had when it started are served to nobody: others may be allowed to take them still.
+    quiet_until: Option<Instant>,
+    is_begun: bool,
 }
 
 impl Office {
@@ -117,6 +127,8 @@ impl Office {
             told: None,
             needs_all_slots: true,
             listens: false,
+            quiet_until: None,
+            is_begun: false,
         }
     }
 
@@ -144,12 +156,13 @@ impl Office {
     /// When there is something to do even if nothing comes.
     pub(in crate::node) fn due(&self) -> Instant {
         let map = self.changed_at.map_or(Instant::NEVER, |at| at + GATHER);
-        map.min(self.retry_at.unwrap_or(Instant::NEVER))
+        map.min(self.retry_at.unwrap_or(Instant::NEVER)).min(self.quiet_until.unwrap_or(Instant::NEVER))
     }
 
     /// Deals with what lies at the desk, and puts down what has become of it. What the bus wants done then is for the caller.
     pub(in crate::node) fn turn(&mut self, bus: &mut Bus, now: Instant, chance: &mut dyn FnMut() -> u64) -> Vec<Deed> {
         let mut deeds = Vec::new();
+        self.keep_quiet(bus, now);
         if self.desk.take_news() {
             self.read_reports(bus, now);
             for posted in self.desk.take_orders() {
@@ -163,6 +176,19 @@ impl Office {
             self.assign(bus, now);
         }
         deeds
+    }
+
+    /// Before it started this server may have allowed another to take its slots: it serves nothing for as long as that may last.
+    fn keep_quiet(&mut self, bus: &Bus, now: Instant) {
+        if !std::mem::replace(&mut self.is_begun, true) {
+            let own = bus.identity().server;
+            let has_slots = bus.groups().any(|view| view.primary == own && !view.slots.is_empty());
+            self.quiet_until = has_slots.then_some(now + QUIET);
+        }
+        if self.quiet_until.is_some_and(|until| until <= now) {
+            self.quiet_until = None;
+            self.changed_at = Some(self.changed_at.unwrap_or(now));
+        }
     }
 
     fn services(&self) -> Services {
@@ -229,6 +255,18 @@ impl Office {
             Order::Claim(ranges) => {
                 let slots = slots(&ranges);
                 pend(Some(Command::Claim { group, slots: slots.ranges().to_vec() }), Goal::Holds(group, slots));
+            }
+            Order::Take { ranges, until } => {
+                let slots = slots(&ranges);
+                let command = Command::Take { group, slots: slots.ranges().to_vec(), until };
+                let goal = Goal::Holds(group, slots);
+                // Whatever the bus has not decided then it has dropped.
+                let until = until.max(now) + TAKE_SLACK;
+                self.pending.push(Pending { command: Some(command), goal, answer, until });
+            }
+            Order::Renew => {
+                let epoch = bus.primary(group).map_or(Epoch::ZERO, |(_, epoch)| epoch);
+                pend(Some(Command::Claim { group, slots: Vec::new() }), Goal::Renewed(group, epoch));
             }
             Order::Release(ranges) => {
                 let slots = slots(&ranges);
@@ -378,7 +416,10 @@ impl Office {
         self.describe(bus, now);
         let own_groups = self.files.iter().map(|file| file.seat.group).collect();
         self.desk.messages().set_listeners(listeners(bus), own_groups);
-        let chart = Chart::draw(bus, &self.services(), self.needs_all_slots);
+        let mut chart = Chart::draw(bus, &self.services(), self.needs_all_slots);
+        if self.quiet_until.is_some() {
+            chart.close();
+        }
         let own: ServerId = bus.identity().server;
         let duties = self.files.iter().map(|file| {
             let map = chart.map(file.seat.name(own));
@@ -419,6 +460,9 @@ fn is_reached(bus: &Bus, goal: &Goal) -> bool {
         Goal::Taken => true,
         Goal::Holds(group, slots) => owns(*group, slots, true),
         Goal::Lacks(group, slots) => owns(*group, slots, false),
+        Goal::Renewed(group, before) => {
+            bus.primary(*group).is_some_and(|(server, epoch)| server == bus.identity().server && epoch > *before)
+        }
     }
 }
 

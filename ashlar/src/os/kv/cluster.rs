@@ -225,7 +225,8 @@ impl Doing {
         Report {
             told: engine.announcement(),
             offset: engine.position(),
-            is_settled: self.is_paused,
+            // While another may be taking slots, nobody may rely on that no writes come.
+            is_settled: self.is_paused && !engine.is_giving_slots(),
             needs_all_slots: engine.needs_all_slots(),
             listens: now < self.listens_until,
         }

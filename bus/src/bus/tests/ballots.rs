@@ -1,7 +1,7 @@
 //! Elections, manual failovers, claims, changes of voters, migration, memory.
 
 use super::*;
-use crate::event::{How, Role};
+use crate::event::{CommandError, How, Role};
 
 fn three_primaries(extra: u8) -> Net {
     let mut net = Net::new(3 + extra);
@@ -142,6 +142,26 @@ fn slots_move_with_a_greater_epoch_and_do_not_come_back() {
     assert_eq!(net.owner_of(3, 50), Some(2));
     assert!((1..=3).all(|at| net.owner_of(at, 100) == Some(1)));
     assert!(!net.bus(1).may_write(group(1)), "coverage is required");
+}
+
+#[test]
+fn a_claim_with_terms_is_decided_in_time_or_never() {
+    let mut net = three_primaries(0);
+    let slots = || std::vec![SlotRange::new(0, 99).unwrap()];
+    let take = |until| Command::Take { group: group(2), slots: slots(), until };
+    assert_eq!(net.try_command(2, take(net.now())), Err(CommandError::TooLate));
+    // Nobody hears of it before its time is over, and nobody does afterwards.
+    net.cut(&[2], &[1, 3]);
+    let until = net.now() + Duration::from_millis(300);
+    net.command(2, take(until));
+    net.run(400);
+    net.cuts.clear();
+    net.run(10_000);
+    assert!((1..=3).all(|at| net.owner_of(at, 50) == Some(1)));
+    // In time it is like any other.
+    let until = net.now() + Duration::from_secs(2);
+    net.command(2, take(until));
+    net.run_until(1_000, "all know the new owner", |net| (1..=3).all(|at| net.owner_of(at, 50) == Some(2)));
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! `CLUSTER`: what a node tells of its cluster, and what it is asked to change there.
 //!
-//! `view` tells, `slots` is about who owns which slot and the keys in it, `govern` changes who is in the cluster and who follows whom.
+//! `view` tells, `slots` is about who owns which slot and the keys in it, `migration` about slots that go to another node whole, `govern`
+//! changes who is in the cluster and who follows whom.
 //! What changes the cluster is ordered from [`Control`](crate::cluster::control::Control); it
 //! is refused in scripts and in transactions that hold keys, which the change would have to wait for.
 
 pub(super) mod govern;
+pub(super) mod migration;
 pub(super) mod slots;
 pub(super) mod view;
 
@@ -49,6 +51,12 @@ const HELP: &[(&str, &str)] = &[
     ("SET-CONFIG-EPOCH <epoch>", "Set the epoch of a node that is new."),
     ("SETSLOT <slot> (IMPORTING|MIGRATING|STABLE|NODE <node-id>)", "Say what becomes of a slot."),
     ("SAVECONFIG", "Write what this node knows of the cluster to its drive."),
+    (
+        "MIGRATESLOTS SLOTSRANGE <start slot> <end slot> [...] NODE <node-id> [SLOTSRANGE ...]",
+        "Begin to move slots to other nodes.",
+    ),
+    ("CANCELSLOTMIGRATIONS", "Stop every migration that this node has begun."),
+    ("GETSLOTMIGRATIONS", "Tell of migrations of slots, newest first."),
     ("LINKS", "Describe the connections between this node and others."),
 ];
 

@@ -14,6 +14,7 @@ use super::{Fault, LATER_SPAN, READ_SPAN, Step};
 use crate::client::card::Card;
 use crate::client::{Link, Mailbox};
 use crate::cluster::map::Name;
+use crate::cluster::migration::Copies;
 use crate::engine::Engine;
 use crate::identity::name_by_chance;
 use crate::persist::snapshot::Purpose;
@@ -284,6 +285,7 @@ impl Linked {
                 return Err(Fault::text(format!("its dump cannot be read: {error}")));
             }
         };
+        engine.migration.copies.replace(Copies::read(&imported.copies));
         let chance = || name_by_chance([engine.draw(), engine.draw()]);
         let (history, position) = self.point.take().unwrap_or_else(|| (chance(), 0));
         let database = imported.point.as_ref().and_then(|point| point.database);

@@ -101,9 +101,17 @@ impl Engine {
     #[must_use]
     pub fn needs_seal(&self, map: &Map) -> bool {
         let own = map.own();
-        let is_wanted = self.settings().replication.is_quorum || self.oaths.of(own.shard).is_some();
+        let is_bound = || self.oaths.of(own.shard).is_some();
+        // Slots that are on their way arrive first: a shard does not enter this mode meanwhile.
+        let is_wanted = is_bound() || self.settings().replication.is_quorum && !self.is_moving_slots();
         let serves = || self.replication.serving().is_some_and(|term| term.epoch == own.epoch);
         is_wanted && !own.is_replica() && !own.slots.is_empty() && !serves()
+    }
+
+    /// Whether the shard of this node is in this mode, or is to be.
+    pub(crate) fn wants_quorum(&self) -> bool {
+        let is_bound = || self.map().is_some_and(|map| self.oaths.of(map.own().shard).is_some());
+        self.replication.is_quorum() || self.settings().replication.is_quorum || is_bound()
     }
 
     /// What this node has promised in earlier lives. All of it is given to `keep` whenever it changes, which returns true once it is

@@ -1,0 +1,117 @@
+//! Slots whose keys here are only copies, unless this node owns them.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::SlotTable;
+use crate::cluster::map::SlotRange;
+use crate::command::run::access;
+use crate::engine::Engine;
+use crate::keyspace::{Lock, Slot};
+use crate::settings::Events;
+use crate::time::Now;
+
+/// Keys that are removed at a time.
+const KEYS_TURN: usize = 256;
+
+/// Slots whose keys are noted as copies.
+#[derive(Debug, Default)]
+pub(crate) struct Copies {
+    is_any: AtomicBool,
+    slots: Mutex<SlotTable>,
+}
+
+impl Copies {
+    /// Whether there are any.
+    #[inline]
+    pub(crate) fn is_any(&self) -> bool {
+        self.is_any.load(Ordering::Acquire)
+    }
+
+    /// All of them.
+    pub(crate) fn table(&self) -> SlotTable {
+        self.slots().clone()
+    }
+
+    /// Slots are among them from now on, or are not.
+    pub(crate) fn change(&self, slots: &SlotTable, are_copies: bool) {
+        let mut table = self.slots();
+        if are_copies {
+            table.add(slots);
+        } else {
+            table.remove(slots);
+        }
+        self.is_any.store(!table.is_empty(), Ordering::Release);
+    }
+
+    /// These are all, as a dump says.
+    pub(crate) fn replace(&self, slots: SlotTable) {
+        let mut table = self.slots();
+        *table = slots;
+        self.is_any.store(!table.is_empty(), Ordering::Release);
+    }
+
+    /// As text: nothing if there are none.
+    pub(crate) fn show(&self) -> String {
+        if !self.is_any() {
+            return String::new();
+        }
+        let ranges = self.slots().ranges();
+        ranges.iter().map(SlotRange::to_string).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Those that a text names. What is none in it is passed over.
+    pub(crate) fn read(text: &str) -> SlotTable {
+        let range = |word: &str| {
+            let (first, last) = word.split_once('-').unwrap_or((word, word));
+            SlotRange::new(first.parse().ok()?, last.parse().ok()?)
+        };
+        let ranges: Vec<SlotRange> = text.split_ascii_whitespace().filter_map(range).collect();
+        SlotTable::of(&ranges)
+    }
+
+    fn slots(&self) -> MutexGuard<'_, SlotTable> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Engine {
+    /// Removes some keys of a slot that another node owns, and tells the log and replicas; `tells` subscribers as well. Says whether none
+    /// is left to remove.
+    pub(super) fn drop_keys(&self, slot: Slot, tells: bool, now: Now) -> bool {
+        let settings = self.settings();
+        let clock = access(&settings, now);
+        let mut keys = self.keyspace.lock(Lock::Slots(&[slot]), 0, now.unix_ms(), clock);
+        // Whoever changes the map waits for this lock before it relies on the change.
+        if self.map().is_none_or(|map| map.owner(slot).is_none() || map.holds(slot)) {
+            return true;
+        }
+        let mut gone = Vec::new();
+        for database in 0..keys.databases() {
+            let mut cursor = 0;
+            while gone.len() < KEYS_TURN {
+                let visit = |record: crate::keyspace::Record<'_>| gone.push((database, record.key().into()));
+                cursor = keys.shard(slot).scan_slot(database, slot.index(), cursor, KEYS_TURN, visit);
+                if cursor == 0 {
+                    break;
+                }
+            }
+        }
+        let mut seen = std::collections::BTreeSet::new();
+        gone.retain(|place: &(usize, Box<[u8]>)| seen.insert(place.clone()));
+        for (database, name) in &gone {
+            keys.select(*database);
+            let key = keys.key(name);
+            drop(keys.remove(key));
+            self.waiting.changed(*database, name);
+        }
+        self.append_removed(&gone, settings.memory.deletes_later, now.unix_ms());
+        gone.iter().for_each(|(_, name)| self.invalidate_gone(name));
+        let is_over = (0..keys.databases()).all(|number| keys.shard(slot).keys_in_slot(number, slot.index()) == 0);
+        drop(keys);
+        if tells && settings.events.has(Events::GENERIC) {
+            gone.iter().for_each(|(database, name)| self.publish_event(&settings, "del", *database, name));
+        }
+        is_over
+    }
+}
