@@ -6,7 +6,6 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
 
 use super::process::{Running, Scratch, check_fails, nobody, until};
 use super::replicas::Wire;
@@ -331,6 +330,7 @@ impl Writers {
         let addresses: Vec<String> = nodes.iter().map(|node| node.address.clone()).collect();
         let threads = keys.chunks(keys.len() / 2).map(|keys| {
             let (keys, addresses, is_over) = (keys.to_vec(), addresses.clone(), Arc::clone(&is_over));
+            #[allow(clippy::disallowed_methods, reason = "clients beside the test")]
             thread::spawn(move || {
                 let mut counters: Vec<(String, Counter)> =
                     keys.into_iter().map(|key| (key, Counter::default())).collect();
@@ -392,7 +392,8 @@ fn slots_go_whole_while_clients_write_and_nodes_die() {
         }
         if round < 4 {
             let victim = if round < 2 { from } else { to };
-            thread::sleep(Duration::from_millis(round as u64 * 15));
+            // Further on each time.
+            (0..round * 10).for_each(|_| drop(nodes[victim].ask(&["CLUSTER", "GETSLOTMIGRATIONS"])));
             nodes[victim].kill();
             nodes[victim].start();
         }

@@ -26,7 +26,7 @@ pub(super) struct Pipe {
     is_broken: bool,
 }
 
-/// So many bytes of what is on its way.
+/// Some of the bytes that are on their way.
 fn some(bytes: &mut Vec<u8>, rng: &mut Rng) -> Vec<u8> {
     let count = if rng.chance(600_000) { bytes.len() } else { rng.magnitude(1..=bytes.len() as u64) as usize };
     bytes.drain(..count).collect()
@@ -45,9 +45,13 @@ impl Pipe {
         self.up.extend_from_slice(bytes);
     }
 
-    /// What has come to the replica, perhaps in part.
-    pub(super) fn receive(&mut self, rng: &mut Rng) -> Vec<u8> {
-        if self.down.is_empty() { Vec::new() } else { some(&mut self.down, rng) }
+    /// What has come to the replica, perhaps in part; no more than `most` bytes.
+    pub(super) fn receive(&mut self, rng: &mut Rng, most: Option<u64>) -> Vec<u8> {
+        match most {
+            _ if self.down.is_empty() => Vec::new(),
+            Some(most) => self.down.drain(..self.down.len().min(rng.within(1..=most) as usize)).collect(),
+            None => some(&mut self.down, rng),
+        }
     }
 
     /// Whether the other end has hung up and nothing is left to be read.

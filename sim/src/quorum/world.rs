@@ -210,6 +210,10 @@ struct World {
     kill_chance: u32,
     /// How likely a node hears of a claim in a step, in a million.
     tell_chance: u32,
+    /// How likely a fault is one of [`World::split`], in a million.
+    split_chance: u32,
+    /// Most bytes that a link delivers at a time, if it is a thin one.
+    thin: Option<u64>,
     /// How many of a client's requests write, in a million.
     writes: Vec<u32>,
     outcome: Outcome,
@@ -254,6 +258,8 @@ impl World {
         let clients = rng.within(2..=4) as usize;
         let how_deadly = rng.below(3) as usize;
         let how_told = rng.below(3) as usize;
+        let how_split = rng.below(3) as usize;
+        let thin = rng.chance(300_000).then(|| rng.magnitude(4..=64));
         let writes = (0..clients).map(|_| [0, 100_000, 500_000, 900_000][rng.below(4) as usize]).collect();
         let mut world = Self {
             rng,
@@ -267,6 +273,8 @@ impl World {
             us: 0,
             kill_chance: [0, 200_000, 1_000_000][how_deadly],
             tell_chance: [30_000, 5_000, 1_000][how_told],
+            split_chance: [0, 200_000, 700_000][how_split],
+            thin,
             writes,
             outcome: Outcome::default(),
         };
@@ -420,7 +428,7 @@ impl World {
     /// The thread that keeps a node's link does one thing.
     fn follow(&mut self, node: usize) {
         let now = self.now();
-        let Self { machines, rng, cables, loose, .. } = self;
+        let Self { machines, rng, cables, loose, thin, .. } = self;
         let Some(process) = &mut machines[node].process else { return };
         match process.follower.next_step(now) {
             Step::Dial { upstream, .. } => {
@@ -446,7 +454,7 @@ impl World {
                     return;
                 };
                 let is_cut = lock(cables).cut.contains(&(pipe.to, node));
-                let bytes = if is_cut { Vec::new() } else { pipe.receive(rng) };
+                let bytes = if is_cut { Vec::new() } else { pipe.receive(rng, *thin) };
                 if pipe.is_over() && bytes.is_empty() {
                     process.pipe = None;
                     process.follower.handle_broken("the other end hung up", now);
@@ -559,7 +567,10 @@ impl World {
     fn fail(&mut self) {
         let count = self.machines.len() as u64;
         let (one, other) = (self.rng.below(count) as usize, self.rng.below(count) as usize);
-        match self.rng.below(18) {
+        if self.rng.chance(self.split_chance) {
+            return self.split(one);
+        }
+        match self.rng.below(16) {
             0 if self.rng.chance(self.kill_chance) => self.kill(one),
             0..=3 => {
                 if self.machines[one].process.is_none() {
@@ -578,8 +589,7 @@ impl World {
                     process.follower.handle_broken("the link broke", lock(&self.cables).now);
                 }
             }
-            11 | 12 => self.split(one),
-            13 if self.rng.chance(self.kill_chance) => self.relapse(one),
+            11 if self.rng.chance(self.kill_chance) => self.relapse(one),
             _ => self.vote(one),
         }
     }
@@ -591,16 +601,26 @@ impl World {
         }
     }
 
-    /// A node becomes primary that the present one reaches no more, or that nobody reaches; the present one hears nothing of it.
-    fn split(&mut self, successor: usize) {
+    /// A node becomes primary, mostly the one before the present one. That reaches its successor no more, or nobody, and hears nothing
+    /// of it; others may.
+    fn split(&mut self, other: usize) {
         let latest = self.claims.last().expect("there is a first one").primary;
+        let former = self.claims.iter().rev().map(|claim| claim.primary).find(|primary| *primary != latest);
+        let successor = former.filter(|_| self.rng.chance(500_000)).unwrap_or(other);
         if self.rng.chance(500_000) {
+            lock(&self.cables).cut.clear();
+        }
+        if self.rng.chance(300_000) {
             self.part(latest, successor);
         } else {
             (0..self.machines.len()).for_each(|node| self.part(latest, node));
         }
         self.vote(successor);
-        self.tell_of(successor, self.claims.len() - 1);
+        for node in 0..self.machines.len() {
+            if node == successor || node != latest && self.rng.chance(500_000) {
+                self.tell_of(node, self.claims.len() - 1);
+            }
+        }
     }
 
     /// A node dies and is back at once, and goes on with what was so before.

@@ -212,7 +212,7 @@ fn voters_change_while_everything_goes_on() {
     let voters = [4].map(id).to_vec();
     assert_eq!(
         net.try_command(4, Command::SetVoters { epoch: Epoch(2), voters }),
-        Err(crate::CommandError::StaleVoters)
+        Err(CommandError::StaleVoters)
     );
 }
 
@@ -227,7 +227,7 @@ fn a_change_of_voters_waits_for_a_majority_of_the_old_ones() {
     assert_eq!(net.bus(4).voters().previous.len(), 3, "two of the old voters have not gone over");
     assert_eq!(
         net.try_command(1, Command::SetVoters { epoch: Epoch(3), voters: [4].map(id).to_vec() }),
-        Err(crate::CommandError::VotersPending)
+        Err(CommandError::VotersPending)
     );
     net.kill(1);
     net.run(15_000);

@@ -24,6 +24,9 @@ type Keep = Box<dyn Fn(&str) -> bool + Send + Sync>;
 pub struct Oath {
     /// No earlier term is served.
     pub term: Term,
+    /// Since which term the same process of the holder has had all promises, each after the other. Not remembered beyond this
+    /// process: then only the last one counts.
+    pub since: Term,
     /// Whose term it is.
     pub holder: Name,
     /// The members, as they were last heard of.
@@ -76,15 +79,17 @@ impl Oaths {
     pub(crate) fn swear(&self, shard: Name, term: Term, holder: Name) -> Result<(), Bound> {
         let mut sworn = self.lock();
         let before = sworn.get(&shard).cloned().unwrap_or_default();
-        // The same process may have been promised a later one already: it is the one that asks.
+        // The same process may have been promised a later one already, which it does not serve yet. If another was promised one in
+        // between, what it serves still is that other's past.
         let is_same = before.holder == holder && before.term.life == term.life;
-        if is_same && before.term >= term {
+        if is_same && before.term >= term && term >= before.since {
             return Ok(());
         }
         if before.term >= term && !planted::has(Planted::FollowEarlierTerm) {
             return Err(Bound(before.term));
         }
-        self.put(&mut sworn, shard, Oath { term, holder, ..before.clone() }).map_err(|()| Bound(before.term))
+        let since = if is_same { before.since } else { term };
+        self.put(&mut sworn, shard, Oath { term, since, holder, ..before.clone() }).map_err(|()| Bound(before.term))
     }
 
     /// The shard is, or will be, in this mode: a node that was never told more begins nothing there.
@@ -148,13 +153,14 @@ fn unseal(kept: &str) -> Result<Vec<(usize, &str)>, usize> {
 }
 
 /// One line.
-fn write(shard: Name, Oath { term, holder, members }: &Oath) -> String {
+fn write(shard: Name, Oath { term, holder, members, .. }: &Oath) -> String {
     format!("{shard} {term} {holder} {members}\n")
 }
 
 fn read(line: &str) -> Option<(Name, Oath)> {
     let words: Vec<&str> = line.split(' ').collect();
     let [shard, term, holder, members] = words[..] else { return None };
-    let oath = Oath { term: Term::read(term)?, holder: holder.parse().ok()?, members: Members::read(members)? };
+    let term = Term::read(term)?;
+    let oath = Oath { term, since: term, holder: holder.parse().ok()?, members: Members::read(members)? };
     Some((shard.parse().ok()?, oath))
 }

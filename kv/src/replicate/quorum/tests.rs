@@ -101,6 +101,18 @@ fn promises_hold_and_outlive_the_process() {
 }
 
 #[test]
+fn who_is_promised_a_later_term_may_serve_its_earlier_one_unless_another_came_between() {
+    let (oaths, shard) = (Oaths::default(), name(7));
+    assert_eq!(oaths.swear(shard, term(14, 2), name(1)), Ok(()));
+    assert_eq!(oaths.swear(shard, term(15, 2), name(1)), Ok(()));
+    assert_eq!(oaths.swear(shard, term(14, 2), name(1)), Ok(()), "it makes sure of the later one meanwhile");
+    assert_eq!(oaths.swear(shard, term(21, 1), name(3)), Ok(()));
+    assert_eq!(oaths.swear(shard, term(22, 2), name(1)), Ok(()));
+    assert_eq!(oaths.swear(shard, term(15, 2), name(1)), Err(Bound(term(22, 2))), "21.1 may have committed since");
+    assert_eq!(oaths.swear(shard, term(22, 2), name(1)), Ok(()));
+}
+
+#[test]
 fn what_cannot_be_kept_is_not_promised() {
     let oaths = Oaths::default();
     oaths.open("", Box::new(|_| false)).unwrap();
