@@ -291,29 +291,32 @@ struct Counter {
     unknown: u64,
 }
 
+/// Connections that have not broken, by address.
+type Lines = BTreeMap<String, BufReader<TcpStream>>;
+
 /// Adds to a counter once. Connections may break.
-fn add(nodes: &[String], key: &str, counter: &mut Counter) {
+fn add(lines: &mut Lines, nodes: &[String], key: &str, counter: &mut Counter) {
     let mut address = nodes[0].clone();
     for _ in 0..4 {
-        let Ok(mut stream) = TcpStream::connect(&address) else {
+        let kept = lines.remove(&address).ok_or(());
+        let Ok(mut stream) = kept.or_else(|()| TcpStream::connect(&address).map(BufReader::new)) else {
             address.clone_from(&nodes[1]);
             continue;
         };
         let mut line = String::new();
-        let sent = stream.write_all(format!("INCR {key}\r\n").as_bytes());
-        let read = sent.and_then(|()| BufReader::new(&stream).read_line(&mut line));
+        let sent = stream.get_mut().write_all(format!("INCR {key}\r\n").as_bytes());
+        if sent.and_then(|()| stream.read_line(&mut line)).is_err() || !line.ends_with('\n') {
+            counter.unknown += 1;
+            return;
+        }
+        lines.insert(address.clone(), stream);
         match line.trim_end() {
             reply if reply.starts_with(':') => {
                 counter.done += 1;
                 return;
             }
             reply if reply.starts_with("-MOVED") => address = reply.rsplit(' ').next().expect("a place").to_owned(),
-            reply if reply.starts_with('-') => return,
-            _ => {
-                drop(read);
-                counter.unknown += 1;
-                return;
-            }
+            _ => return,
         }
     }
 }
@@ -334,8 +337,9 @@ impl Writers {
             thread::spawn(move || {
                 let mut counters: Vec<(String, Counter)> =
                     keys.into_iter().map(|key| (key, Counter::default())).collect();
+                let mut lines = Lines::new();
                 while !is_over.load(Ordering::Relaxed) {
-                    counters.iter_mut().for_each(|(key, counter)| add(&addresses, key, counter));
+                    counters.iter_mut().for_each(|(key, counter)| add(&mut lines, &addresses, key, counter));
                 }
                 counters
             })
@@ -376,8 +380,9 @@ fn slots_go_whole_while_clients_write_and_nodes_die() {
     const FILL: usize = 1_500;
     let mut nodes = primaries(3, 3);
     let text = "x".repeat(2_000);
+    let mut client = Client::default();
     for number in 0..FILL {
-        Client::default().ask(&nodes[0].address, &["SET", &format!("fill:{number}"), &text]);
+        client.ask(&nodes[0].address, &["SET", &format!("fill:{number}"), &text]);
     }
     let keys: Vec<String> = (0..40).map(|number| format!("count:{number}")).collect();
     let writers = Writers::start(&nodes, &keys);

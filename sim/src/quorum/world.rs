@@ -195,6 +195,34 @@ struct Loose {
     pipe: Pipe,
 }
 
+/// How primaries and networks change together, in a million: each seed has a liking of its own.
+#[derive(Debug)]
+struct Splits {
+    /// So many faults are splits.
+    of_faults: u32,
+    /// The former primary comes back.
+    returns: u32,
+    /// What was cut before is whole again.
+    clears: u32,
+    /// The present primary loses everybody, not only its successor.
+    isolates: u32,
+    /// Each other node hears of it at once.
+    tells: u32,
+}
+
+impl Splits {
+    fn draw(rng: &mut Rng) -> Self {
+        let mut one_of = |chances: [u32; 3]| chances[rng.below(3) as usize];
+        Self {
+            of_faults: one_of([0, 150_000, 700_000]),
+            returns: one_of([0, 300_000, 900_000]),
+            clears: one_of([0, 300_000, 900_000]),
+            isolates: one_of([0, 500_000, 1_000_000]),
+            tells: one_of([0, 100_000, 600_000]),
+        }
+    }
+}
+
 /// The world of one seed.
 struct World {
     rng: Rng,
@@ -210,8 +238,7 @@ struct World {
     kill_chance: u32,
     /// How likely a node hears of a claim in a step, in a million.
     tell_chance: u32,
-    /// How likely a fault is one of [`World::split`], in a million.
-    split_chance: u32,
+    splits: Splits,
     /// Most bytes that a link delivers at a time, if it is a thin one.
     thin: Option<u64>,
     /// How many of a client's requests write, in a million.
@@ -258,8 +285,8 @@ impl World {
         let clients = rng.within(2..=4) as usize;
         let how_deadly = rng.below(3) as usize;
         let how_told = rng.below(3) as usize;
-        let how_split = rng.below(3) as usize;
         let thin = rng.chance(300_000).then(|| rng.magnitude(4..=64));
+        let splits = Splits::draw(&mut rng);
         let writes = (0..clients).map(|_| [0, 100_000, 500_000, 900_000][rng.below(4) as usize]).collect();
         let mut world = Self {
             rng,
@@ -273,7 +300,7 @@ impl World {
             us: 0,
             kill_chance: [0, 200_000, 1_000_000][how_deadly],
             tell_chance: [30_000, 5_000, 1_000][how_told],
-            split_chance: [0, 200_000, 700_000][how_split],
+            splits,
             thin,
             writes,
             outcome: Outcome::default(),
@@ -567,7 +594,7 @@ impl World {
     fn fail(&mut self) {
         let count = self.machines.len() as u64;
         let (one, other) = (self.rng.below(count) as usize, self.rng.below(count) as usize);
-        if self.rng.chance(self.split_chance) {
+        if self.rng.chance(self.splits.of_faults) {
             return self.split(one);
         }
         match self.rng.below(16) {
@@ -601,23 +628,22 @@ impl World {
         }
     }
 
-    /// A node becomes primary, mostly the one before the present one. That reaches its successor no more, or nobody, and hears nothing
-    /// of it; others may.
+    /// A node becomes primary. The present one reaches its successor no more, or nobody, and hears nothing of it; others may.
     fn split(&mut self, other: usize) {
         let latest = self.claims.last().expect("there is a first one").primary;
         let former = self.claims.iter().rev().map(|claim| claim.primary).find(|primary| *primary != latest);
-        let successor = former.filter(|_| self.rng.chance(500_000)).unwrap_or(other);
-        if self.rng.chance(500_000) {
+        let successor = former.filter(|_| self.rng.chance(self.splits.returns)).unwrap_or(other);
+        if self.rng.chance(self.splits.clears) {
             lock(&self.cables).cut.clear();
         }
-        if self.rng.chance(300_000) {
-            self.part(latest, successor);
-        } else {
+        if self.rng.chance(self.splits.isolates) {
             (0..self.machines.len()).for_each(|node| self.part(latest, node));
+        } else {
+            self.part(latest, successor);
         }
         self.vote(successor);
         for node in 0..self.machines.len() {
-            if node == successor || node != latest && self.rng.chance(500_000) {
+            if node == successor || node != latest && self.rng.chance(self.splits.tells) {
                 self.tell_of(node, self.claims.len() - 1);
             }
         }

@@ -210,10 +210,7 @@ fn voters_change_while_everything_goes_on() {
     net.run_until(9_000, "elected by the new voters", |net| net.primary(4, 1).0 == 4);
     assert!(net.primary(4, 1).1 > net.bus(4).voters().floor.0);
     let voters = [4].map(id).to_vec();
-    assert_eq!(
-        net.try_command(4, Command::SetVoters { epoch: Epoch(2), voters }),
-        Err(CommandError::StaleVoters)
-    );
+    assert_eq!(net.try_command(4, Command::SetVoters { epoch: Epoch(2), voters }), Err(CommandError::StaleVoters));
 }
 
 #[test]

@@ -178,7 +178,8 @@ impl Replication {
         let stream = self.stream();
         let ledger = &stream.ledger;
         // A primary whose stream is its own has all of it; a replica only what was read whole. Data without a record are of no term.
-        let is_there = (!stream.is_relay || stream.is_whole) && ledger.members.is_some();
+        let has_term = ledger.members.is_some() || planted::has(Planted::BlankAnswers);
+        let is_there = (!stream.is_relay || stream.is_whole) && has_term;
         let is_whole = match ledger.blank {
             Blank::Never => true,
             Blank::Until(position) => stream.end >= position,
