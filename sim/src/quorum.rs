@@ -10,6 +10,7 @@
 
 mod client;
 pub(crate) mod command;
+mod faults;
 mod history;
 mod pipe;
 mod world;

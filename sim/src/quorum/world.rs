@@ -15,6 +15,7 @@ use ashlar_kv::{Engine, EngineConfig, Mailbox, Network, Now, Session};
 use ashlar_wire::time::Instant;
 
 use super::client::Client;
+use super::faults::{Plot, Splits};
 use super::history::{Deed, NEVER, OPERATIONS_MAX, Operation, is_linearizable};
 use super::pipe::{Pipe, link_of};
 use crate::rng::Rng;
@@ -55,15 +56,15 @@ pub(crate) struct Outcome {
 
 /// What nodes reach of each other.
 #[derive(Debug)]
-struct Cables {
+pub(super) struct Cables {
     engines: Vec<Option<Arc<Engine>>>,
     /// From whom to whom nothing passes.
-    cut: BTreeSet<(usize, usize)>,
-    now: Now,
+    pub(super) cut: BTreeSet<(usize, usize)>,
+    pub(super) now: Now,
     rng: Rng,
 }
 
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -156,24 +157,24 @@ struct Dump {
 
 /// The process of a node.
 #[derive(Debug)]
-struct Process {
+pub(super) struct Process {
     engine: Arc<Engine>,
-    follower: Follower,
-    pipe: Option<Pipe>,
+    pub(super) follower: Follower,
+    pub(super) pipe: Option<Pipe>,
     file: Vec<u8>,
     read: usize,
     dump: Option<Dump>,
     /// What it is to be once it has made sure of its data.
     sealing: Option<Map>,
     /// The number of the claim that it knows.
-    known: usize,
+    pub(super) known: usize,
     ticked_us: u64,
 }
 
 /// A node.
 #[derive(Debug)]
-struct Machine {
-    process: Option<Process>,
+pub(super) struct Machine {
+    pub(super) process: Option<Process>,
     life: u64,
     /// What it has promised, on its drive.
     oaths: Arc<Mutex<String>>,
@@ -181,69 +182,44 @@ struct Machine {
 
 /// Whom the cluster says to be primary.
 #[derive(Debug, Clone, Copy)]
-struct Claim {
-    epoch: u64,
-    primary: usize,
+pub(super) struct Claim {
+    pub(super) epoch: u64,
+    pub(super) primary: usize,
     /// A node that does not belong to the shard meanwhile.
-    outside: Option<usize>,
+    pub(super) outside: Option<usize>,
 }
 
 /// A connection whose replica has hung up, or died, which the other end does not know yet.
 #[derive(Debug)]
-struct Loose {
+pub(super) struct Loose {
     from: usize,
     pipe: Pipe,
 }
 
-/// How primaries and networks change together, in a million: each seed has a liking of its own.
-#[derive(Debug)]
-struct Splits {
-    /// So many faults are splits.
-    of_faults: u32,
-    /// The former primary comes back.
-    returns: u32,
-    /// What was cut before is whole again.
-    clears: u32,
-    /// The present primary loses everybody, not only its successor.
-    isolates: u32,
-    /// Each other node hears of it at once.
-    tells: u32,
-}
-
-impl Splits {
-    fn draw(rng: &mut Rng) -> Self {
-        let mut one_of = |chances: [u32; 3]| chances[rng.below(3) as usize];
-        Self {
-            of_faults: one_of([0, 150_000, 700_000]),
-            returns: one_of([0, 300_000, 900_000]),
-            clears: one_of([0, 300_000, 900_000]),
-            isolates: one_of([0, 500_000, 1_000_000]),
-            tells: one_of([0, 100_000, 600_000]),
-        }
-    }
-}
-
 /// The world of one seed.
-struct World {
-    rng: Rng,
-    machines: Vec<Machine>,
-    loose: Vec<Loose>,
-    cables: Arc<Mutex<Cables>>,
-    claims: Vec<Claim>,
+pub(super) struct World {
+    pub(super) rng: Rng,
+    pub(super) machines: Vec<Machine>,
+    pub(super) loose: Vec<Loose>,
+    pub(super) cables: Arc<Mutex<Cables>>,
+    pub(super) claims: Vec<Claim>,
     clients: Vec<Client>,
     histories: Vec<Vec<Operation>>,
     values: u64,
     us: u64,
     /// How likely a process that may end does, in a million.
-    kill_chance: u32,
+    pub(super) kill_chance: u32,
     /// How likely a node hears of a claim in a step, in a million.
     tell_chance: u32,
-    splits: Splits,
+    pub(super) splits: Splits,
+    pub(super) plot: Plot,
+    /// How many faults begin a plot, in a million.
+    pub(super) plots: u32,
     /// Most bytes that a link delivers at a time, if it is a thin one.
     thin: Option<u64>,
     /// How many of a client's requests write, in a million.
     writes: Vec<u32>,
-    outcome: Outcome,
+    pub(super) outcome: Outcome,
 }
 
 fn number_of(host: &str) -> Option<usize> {
@@ -287,6 +263,7 @@ impl World {
         let how_told = rng.below(3) as usize;
         let thin = rng.chance(300_000).then(|| rng.magnitude(4..=64));
         let splits = Splits::draw(&mut rng);
+        let plots = [0, 300_000, 1_000_000][rng.below(3) as usize];
         let writes = (0..clients).map(|_| [0, 100_000, 500_000, 900_000][rng.below(4) as usize]).collect();
         let mut world = Self {
             rng,
@@ -301,6 +278,8 @@ impl World {
             kill_chance: [0, 200_000, 1_000_000][how_deadly],
             tell_chance: [30_000, 5_000, 1_000][how_told],
             splits,
+            plot: Plot::default(),
+            plots,
             thin,
             writes,
             outcome: Outcome::default(),
@@ -328,7 +307,7 @@ impl World {
     }
 
     /// Starts the process of a node, which has lost everything but its promises.
-    fn start(&mut self, node: usize) {
+    pub(super) fn start(&mut self, node: usize) {
         let count = self.machines.len();
         let machine = &mut self.machines[node];
         machine.life += 1;
@@ -370,7 +349,7 @@ impl World {
     }
 
     /// Ends the process of a node.
-    fn kill(&mut self, node: usize) {
+    pub(super) fn kill(&mut self, node: usize) {
         lock(&self.cables).engines[node] = None;
         for client in 0..self.clients.len() {
             if self.clients[client].node() == Some(node) {
@@ -399,17 +378,6 @@ impl World {
         }
     }
 
-    /// Somebody is made primary, whoever it is.
-    fn vote(&mut self, primary: usize) {
-        let last = *self.claims.last().expect("there is a first one");
-        let step = self.rng.within(1..=3);
-        let may_leave = self.machines.len() > 2 && self.rng.chance(200_000);
-        let outside = may_leave.then(|| self.rng.below(self.machines.len() as u64) as usize);
-        let outside = outside.filter(|node| *node != primary);
-        self.claims.push(Claim { epoch: last.epoch + step, primary, outside });
-        self.outcome.ballots += 1;
-    }
-
     /// A node hears of a claim, mostly the latest.
     fn tell(&mut self, node: usize) {
         let latest = self.claims.len() - 1;
@@ -420,7 +388,7 @@ impl World {
         self.tell_of(node, if is_current { latest } else { number });
     }
 
-    fn tell_of(&mut self, node: usize, number: usize) {
+    pub(super) fn tell_of(&mut self, node: usize, number: usize) {
         let count = self.machines.len();
         let Some(process) = &mut self.machines[node].process else { return };
         if process.known == number {
@@ -590,83 +558,15 @@ impl World {
         self.outcome.hash = (self.outcome.hash ^ what ^ self.us).wrapping_mul(0x0100_0000_01b3);
     }
 
-    /// Something fails, or works again.
-    fn fail(&mut self) {
-        let count = self.machines.len() as u64;
-        let (one, other) = (self.rng.below(count) as usize, self.rng.below(count) as usize);
-        if self.rng.chance(self.splits.of_faults) {
-            return self.split(one);
-        }
-        match self.rng.below(16) {
-            0 if self.rng.chance(self.kill_chance) => self.kill(one),
-            0..=3 => {
-                if self.machines[one].process.is_none() {
-                    self.start(one);
-                }
-            }
-            4 | 5 if one != other => drop(lock(&self.cables).cut.insert((one, other))),
-            6 => (0..self.machines.len()).for_each(|node| self.part(one, node)),
-            7..=9 => lock(&self.cables).cut.clear(),
-            10 => {
-                // A link breaks. What was on its way is lost.
-                if let Some(process) = &mut self.machines[one].process
-                    && process.pipe.is_some()
-                {
-                    hang_up(&mut self.loose, one, process);
-                    process.follower.handle_broken("the link broke", lock(&self.cables).now);
-                }
-            }
-            11 if self.rng.chance(self.kill_chance) => self.relapse(one),
-            _ => self.vote(one),
-        }
-    }
-
-    /// Nothing passes between two nodes any more.
-    fn part(&self, one: usize, other: usize) {
-        if one != other {
-            lock(&self.cables).cut.extend([(one, other), (other, one)]);
-        }
-    }
-
-    /// A node becomes primary. The present one reaches its successor no more, or nobody, and hears nothing of it; others may.
-    fn split(&mut self, other: usize) {
-        let latest = self.claims.last().expect("there is a first one").primary;
-        let former = self.claims.iter().rev().map(|claim| claim.primary).find(|primary| *primary != latest);
-        let successor = former.filter(|_| self.rng.chance(self.splits.returns)).unwrap_or(other);
-        if self.rng.chance(self.splits.clears) {
-            lock(&self.cables).cut.clear();
-        }
-        if self.rng.chance(self.splits.isolates) {
-            (0..self.machines.len()).for_each(|node| self.part(latest, node));
-        } else {
-            self.part(latest, successor);
-        }
-        self.vote(successor);
-        for node in 0..self.machines.len() {
-            if node == successor || node != latest && self.rng.chance(self.splits.tells) {
-                self.tell_of(node, self.claims.len() - 1);
-            }
-        }
-    }
-
-    /// A node dies and is back at once, and goes on with what was so before.
-    fn relapse(&mut self, node: usize) {
-        let claims = self.claims.len();
-        let was = self.machines[node].process.as_ref().map(|process| process.known);
-        let was = was.filter(|known| *known < claims).unwrap_or_else(|| claims.saturating_sub(2));
-        self.kill(node);
-        self.start(node);
-        self.tell_of(node, was);
-    }
-
     /// One thing happens, somewhere.
     fn step(&mut self) {
         self.us += self.rng.magnitude(50..=20_000);
         lock(&self.cables).now = self.now();
         let node = self.rng.below(self.machines.len() as u64) as usize;
-        if self.rng.chance(self.tell_chance) {
+        if self.plot.is_over() && self.rng.chance(self.tell_chance) {
             self.tell(node);
         }
+        self.go_on_with_plot();
         match self.rng.below(100) {
             0..=6 => self.seal(node),
             7..=34 => self.follow(node),
@@ -739,7 +639,7 @@ fn go_on(mut dump: Dump, now: Now) -> Option<Dump> {
 }
 
 /// A node's connection to whom it follows is gone, at its end.
-fn hang_up(loose: &mut Vec<Loose>, from: usize, process: &mut Process) {
+pub(super) fn hang_up(loose: &mut Vec<Loose>, from: usize, process: &mut Process) {
     if let Some(pipe) = process.pipe.take() {
         loose.truncate(LOOSE_MAX - 1);
         loose.push(Loose { from, pipe });
@@ -753,7 +653,7 @@ pub(crate) fn run_seed(seed: u64) -> Result<Outcome, String> {
     let fault_every = world.rng.magnitude(40..=2_000);
     for _ in 0..steps {
         world.step();
-        if world.rng.below(fault_every) == 0 {
+        if world.plot.is_over() && world.rng.below(fault_every) == 0 {
             world.fail();
         }
     }
