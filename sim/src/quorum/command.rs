@@ -15,7 +15,7 @@ made primary at any time; each key's history must be linearisable.
   --from N               the first seed (default 0)
   --seed N               this seed only
   --check-determinism K  run every K-th seed twice and compare the hashes (default 50; 0: never)
-  --planted              plant each bug, and count the seeds until it shows (program built with the feature `planted`)
+  --planted all|NAME     plant a bug and count the seeds until it shows (program built with the feature `planted`)
   --keep-going           do not stop at the first failing seed
   --quick                end within 60 seconds
   --json                 print one object and nothing else on standard output
@@ -24,7 +24,7 @@ made primary at any time; each key's history must be linearisable.
 #[derive(Default)]
 struct Options {
     seeds: Seeds,
-    planted: bool,
+    planted: Option<String>,
 }
 
 fn parse(words: &[String]) -> Result<Options, String> {
@@ -32,7 +32,7 @@ fn parse(words: &[String]) -> Result<Options, String> {
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match word.as_str() {
-            "--planted" => options.planted = true,
+            "--planted" => options.planted = Some(words.next().ok_or("--planted needs a name, or all")?.clone()),
             _ => options.seeds.take(word, &mut words)?,
         }
     }
@@ -46,8 +46,8 @@ pub(crate) fn command(words: impl Iterator<Item = String>, outside: &mut Outside
         return Ok(write!(outside.out, "{HELP}")?);
     }
     let options = parse(&words).map_err(CommandFailure::Usage)?;
-    if options.planted {
-        return plant_all(&options, outside);
+    if let Some(name) = &options.planted {
+        return plant_bugs(name, &options.seeds, outside);
     }
     let (sum, seeds, failed) = run(&options.seeds, outside)?;
     let mut rows = Rows::default();
@@ -109,12 +109,17 @@ fn run(options: &Seeds, outside: &mut Outside<'_>) -> std::io::Result<(Outcome, 
 }
 
 #[cfg(feature = "planted")]
-fn plant_all(options: &Options, outside: &mut Outside<'_>) -> Result<(), CommandFailure> {
+fn plant_bugs(name: &str, seeds: &Seeds, outside: &mut Outside<'_>) -> Result<(), CommandFailure> {
     use ashlar_kv::replicate::quorum::{Planted, plant};
     let (mut rows, mut missed) = (Rows::default(), Vec::new());
-    for bug in Planted::ALL {
+    let bugs: Vec<Planted> =
+        Planted::ALL.into_iter().filter(|bug| name == "all" || name == format!("{bug:?}")).collect();
+    if bugs.is_empty() {
+        return Err(CommandFailure::Usage(format!("{name} is no planted bug; they are {:?}", Planted::ALL)));
+    }
+    for bug in bugs {
         plant(Some(bug));
-        let caught = options.seeds.numbers().position(|seed| run_seed(seed).is_err());
+        let caught = seeds.numbers().position(|seed| run_seed(seed).is_err());
         plant(None);
         match caught {
             Some(seeds) => rows.add(format!("planted/{bug:?}"), seeds as f64 + 1.0, "seeds"),
@@ -122,11 +127,11 @@ fn plant_all(options: &Options, outside: &mut Outside<'_>) -> Result<(), Command
         }
         writeln!(outside.err, "{bug:?}: {caught:?}")?;
     }
-    rows.print(outside.out, "quorum", options.seeds.json)?;
+    rows.print(outside.out, "quorum", seeds.json)?;
     if missed.is_empty() { Ok(()) } else { Err(CommandFailure::Wrong(format!("never caught: {}", missed.join(", ")))) }
 }
 
 #[cfg(not(feature = "planted"))]
-fn plant_all(_options: &Options, _outside: &mut Outside<'_>) -> Result<(), CommandFailure> {
+fn plant_bugs(_name: &str, _seeds: &Seeds, _outside: &mut Outside<'_>) -> Result<(), CommandFailure> {
     Err(CommandFailure::Usage("this program was built without the feature `planted`".to_owned()))
 }

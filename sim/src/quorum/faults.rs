@@ -50,6 +50,14 @@ enum Act {
     Mislead(usize),
     /// A node dies and is back at once.
     Restart(usize),
+    /// A node runs, and hears of the latest claim.
+    Wake(usize),
+    /// Nothing happens for long.
+    Rest,
+    /// Links deliver a few bytes at a time.
+    Slow,
+    /// They do not any more.
+    Fast,
 }
 
 /// Things that are to happen, with the steps to wait before each.
@@ -154,7 +162,10 @@ impl World {
         others.rotate_left(turn);
         let (b, rest) = (others[0], others[1..].to_vec());
         let tell_rest = |acts: &mut Vec<Act>| acts.extend(rest.iter().map(|node| Act::Tell(*node)));
+        // At first all is well, and all know the primary.
         let mut acts = vec![Act::Heal];
+        acts.extend((0..self.machines.len()).map(Act::Wake));
+        acts.push(Act::Rest);
         match self.rng.below(4) {
             // The primary is cut off, and does not hear of the next one.
             0 => {
@@ -169,14 +180,14 @@ impl World {
             }
             // Primaries by turns, each of which has a record that nobody else has.
             2 => {
-                acts.extend([Act::Isolate(a), Act::Raise(b), Act::Heal, Act::Isolate(b), Act::Raise(a)]);
+                acts.extend([Act::Isolate(a), Act::Raise(b), Act::Heal, Act::Isolate(b), Act::Slow, Act::Raise(a)]);
                 tell_rest(&mut acts);
                 acts.extend([Act::Heal, Act::Isolate(a), Act::Raise(b)]);
                 tell_rest(&mut acts);
             }
             // The primary is restarted and goes on without those who have most of it, until they are asked.
             _ if self.kill_chance > 0 => {
-                let (near, far) = others.split_at(others.len().div_ceil(3));
+                let (near, far) = others.split_at(1);
                 acts.extend(far.iter().map(|node| Act::Part(a, *node)));
                 acts.push(Act::Heal);
                 acts.extend(near.iter().map(|node| Act::Isolate(*node)));
@@ -185,13 +196,16 @@ impl World {
             }
             _ => {}
         }
-        acts.push(Act::Heal);
+        acts.extend([Act::Heal, Act::Fast]);
         self.plot.0 = acts.into_iter().map(|act| (0, act)).collect();
         for (wait, act) in &mut self.plot.0 {
             // What comes with what was before comes at once, mostly.
-            let is_at_once =
-                matches!(act, Act::Part(..) | Act::Isolate(_) | Act::Mislead(_)) || self.rng.chance(300_000);
-            *wait = if is_at_once { 0 } else { self.rng.magnitude(1..=600) };
+            *wait = match act {
+                Act::Part(..) | Act::Isolate(_) | Act::Mislead(_) | Act::Wake(_) | Act::Slow | Act::Fast => 0,
+                Act::Rest => self.rng.magnitude(1_000..=6_000),
+                _ if self.rng.chance(150_000) => 0,
+                _ => self.rng.magnitude(5..=2_000),
+            };
         }
     }
 
@@ -219,6 +233,15 @@ impl World {
                     self.kill(node);
                     self.start(node);
                 }
+                Act::Wake(node) => {
+                    if self.machines[node].process.is_none() {
+                        self.start(node);
+                    }
+                    self.tell_of(node, latest);
+                }
+                Act::Rest => {}
+                Act::Slow => self.thin = Some(self.rng.magnitude(1..=8)),
+                Act::Fast => self.thin = None,
             }
         }
     }

@@ -20,7 +20,7 @@ use super::history::{Deed, NEVER, OPERATIONS_MAX, Operation, is_linearizable};
 use super::pipe::{Pipe, link_of};
 use crate::rng::Rng;
 
-/// Keys that clients use.
+/// Keys that clients use at a time.
 const KEYS: usize = 3;
 /// When the world begins, Unix microseconds.
 const BEGIN_US: i64 = 1_800_000_000_000_000;
@@ -196,6 +196,21 @@ pub(super) struct Loose {
     pipe: Pipe,
 }
 
+/// What a client likes to do, in a million.
+#[derive(Debug)]
+struct Habits {
+    /// So many requests write.
+    writes: u32,
+    /// Before so many it goes to another node.
+    leaves: u32,
+}
+
+impl Habits {
+    fn draw(rng: &mut Rng) -> Self {
+        Self { writes: rng.pick(&[0, 100_000, 500_000, 900_000]), leaves: rng.pick(&[10_000, 50_000, 500_000]) }
+    }
+}
+
 /// The world of one seed.
 pub(super) struct World {
     pub(super) rng: Rng,
@@ -204,7 +219,10 @@ pub(super) struct World {
     pub(super) cables: Arc<Mutex<Cables>>,
     pub(super) claims: Vec<Claim>,
     clients: Vec<Client>,
+    /// One for each key that was ever used.
     histories: Vec<Vec<Operation>>,
+    /// Those that are used now.
+    keys: [usize; KEYS],
     values: u64,
     us: u64,
     /// How likely a process that may end does, in a million.
@@ -216,9 +234,8 @@ pub(super) struct World {
     /// How many faults begin a plot, in a million.
     pub(super) plots: u32,
     /// Most bytes that a link delivers at a time, if it is a thin one.
-    thin: Option<u64>,
-    /// How many of a client's requests write, in a million.
-    writes: Vec<u32>,
+    pub(super) thin: Option<u64>,
+    habits: Vec<Habits>,
     pub(super) outcome: Outcome,
 }
 
@@ -264,7 +281,7 @@ impl World {
         let thin = rng.chance(300_000).then(|| rng.magnitude(4..=64));
         let splits = Splits::draw(&mut rng);
         let plots = [0, 300_000, 1_000_000][rng.below(3) as usize];
-        let writes = (0..clients).map(|_| [0, 100_000, 500_000, 900_000][rng.below(4) as usize]).collect();
+        let habits = (0..clients).map(|_| Habits::draw(&mut rng)).collect();
         let mut world = Self {
             rng,
             machines: (0..count).map(machine).collect(),
@@ -273,6 +290,7 @@ impl World {
             claims: vec![Claim { epoch: FIRST_EPOCH, primary: 0, outside: None }],
             clients: (0..clients).map(|_| Client::default()).collect(),
             histories: vec![Vec::new(); KEYS],
+            keys: core::array::from_fn(|key| key),
             values: 0,
             us: 0,
             kill_chance: [0, 200_000, 1_000_000][how_deadly],
@@ -281,7 +299,7 @@ impl World {
             plot: Plot::default(),
             plots,
             thin,
-            writes,
+            habits,
             outcome: Outcome::default(),
         };
         (0..count).for_each(|node| world.start(node));
@@ -532,7 +550,7 @@ impl World {
             return;
         }
         let count = self.machines.len() as u64;
-        if self.clients[number].node().is_none() || self.rng.chance(50_000) {
+        if self.clients[number].node().is_none() || self.rng.chance(self.habits[number].leaves) {
             self.lose(number);
             let latest = self.claims.last().expect("there is a first one").primary;
             let node = if self.rng.chance(600_000) { latest } else { self.rng.below(count) as usize };
@@ -540,12 +558,17 @@ impl World {
                 self.clients[number].connect(node, &process.engine, now);
             }
         }
-        let key = self.rng.below(KEYS as u64) as usize;
-        let open = self.clients.iter().filter(|client| client.is_waiting()).count();
-        if self.histories[key].len() + open + 1 >= OPERATIONS_MAX || self.clients[number].node().is_none() {
+        if self.clients[number].node().is_none() {
             return;
         }
-        let deed = if self.rng.chance(self.writes[number]) {
+        let place = self.rng.below(KEYS as u64) as usize;
+        let open = self.clients.iter().filter(|client| client.is_waiting()).count();
+        if self.histories[self.keys[place]].len() + open + 1 >= OPERATIONS_MAX {
+            self.keys[place] = self.histories.len();
+            self.histories.push(Vec::new());
+        }
+        let key = self.keys[place];
+        let deed = if self.rng.chance(self.habits[number].writes) {
             self.values += 1;
             Deed::Write(self.values)
         } else {
@@ -649,7 +672,7 @@ pub(super) fn hang_up(loose: &mut Vec<Loose>, from: usize, process: &mut Process
 /// Runs a world to its end. What is wrong in words, or how it went.
 pub(crate) fn run_seed(seed: u64) -> Result<Outcome, String> {
     let mut world = World::new(seed);
-    let steps = world.rng.magnitude(1_000..=12_000);
+    let steps = world.rng.magnitude(1_000..=20_000);
     let fault_every = world.rng.magnitude(40..=2_000);
     for _ in 0..steps {
         world.step();
