@@ -19,7 +19,8 @@ use crate::workspace::Workspace;
 
 const HELP: &str = "\
 Runs redis-py, ioredis and go-redis against the key-value engine, each as far as its language is installed; then these,
-valkey-py and iovalkey against a cluster of engines that is resharded and loses nodes meanwhile.
+valkey-py, iovalkey, node-redis, valkey-glide and valkey-go against a cluster of engines that is resharded and loses nodes
+meanwhile.
 
 Usage: cargo xtask clients [--install]
 
@@ -44,8 +45,9 @@ struct Client {
     needs: &'static [(&'static str, &'static str)],
     pins: &'static [&'static str],
     install: fn(&Places) -> Vec<Command>,
-    run: fn(&Places, &str, &str) -> Command,
-    /// The same on a cluster, for each library of the language.
+    /// Everyday work on one engine, where there is such a program.
+    run: Option<fn(&Places, &str, &str) -> Command>,
+    /// Work on a cluster, for each library of the folder.
     cluster: fn(&Places, &str, &str) -> Vec<Command>,
 }
 
@@ -57,7 +59,7 @@ struct Places {
     built: PathBuf,
 }
 
-const CLIENTS: [Client; 3] = [
+const CLIENTS: [Client; 4] = [
     Client {
         folder: "python",
         needs: &[("python3", "python3 and python3-venv")],
@@ -70,11 +72,11 @@ const CLIENTS: [Client; 3] = [
             fetch.args(["install", "--quiet", "--require-hashes", "-r"]).arg(places.source.join("requirements.txt"));
             vec![make, fetch]
         },
-        run: |places, host, port| {
+        run: Some(|places, host, port| {
             let mut command = Command::new(places.built.join("venv/bin/python"));
             command.arg("-B").arg(places.source.join("everyday.py")).args([host, port]);
             command
-        },
+        }),
         cluster: |places, host, port| {
             let command = |library| {
                 let mut command = Command::new(places.built.join("venv/bin/python"));
@@ -93,44 +95,63 @@ const CLIENTS: [Client; 3] = [
             fetch.args(["ci", "--no-audit", "--no-fund", "--silent"]).current_dir(&places.built);
             vec![fetch]
         },
-        run: |places, host, port| {
+        run: Some(|places, host, port| {
             let mut command = Command::new("node");
             command.arg(places.built.join("everyday.mjs")).args([host, port]);
             command
-        },
+        }),
         cluster: |places, host, port| {
             let command = |library| {
                 let mut command = Command::new("node");
                 command.arg(places.built.join("cluster.mjs")).args([library, host, port]);
                 command
             };
-            ["ioredis", "iovalkey"].map(command).into()
+            ["ioredis", "iovalkey", "redis", "@valkey/valkey-glide"].map(command).into()
         },
     },
     Client {
         folder: "go",
         needs: &[("go", "golang-go")],
         pins: &["go.mod", "go.sum"],
-        install: |places| {
-            let mut fetch = Command::new("go");
-            fetch.args(["mod", "download"]).current_dir(&places.source);
-            let mut build = Command::new("go");
-            build.args(["build", "-mod=readonly", "-buildvcs=false", "-o"]).arg(places.built.join("everyday"));
-            build.arg(".").current_dir(&places.source);
-            vec![fetch, build]
-        },
-        run: |places, host, port| {
-            let mut command = Command::new(places.built.join("everyday"));
+        install: go_build,
+        run: Some(|places, host, port| {
+            let mut command = Command::new(places.built.join(GO_BUILT));
             command.arg(format!("{host}:{port}"));
             command
-        },
+        }),
         cluster: |places, host, port| {
-            let mut command = Command::new(places.built.join("everyday"));
+            let mut command = Command::new(places.built.join(GO_BUILT));
             command.arg("cluster").arg(format!("{host}:{port}"));
             vec![command]
         },
     },
+    // A module of its own: it asks for a newer Go.
+    Client {
+        folder: "valkey-go",
+        needs: &[("go", "golang-go")],
+        pins: &["go.mod", "go.sum"],
+        install: go_build,
+        run: None,
+        cluster: |places, host, port| {
+            let mut command = Command::new(places.built.join(GO_BUILT));
+            command.arg(format!("{host}:{port}"));
+            vec![command]
+        },
+    },
 ];
+
+/// The program of a client in Go.
+const GO_BUILT: &str = "client";
+
+/// Fetches and builds a client in Go.
+fn go_build(places: &Places) -> Vec<Command> {
+    let mut fetch = Command::new("go");
+    fetch.args(["mod", "download"]).current_dir(&places.source);
+    let mut build = Command::new("go");
+    build.args(["build", "-mod=readonly", "-buildvcs=false", "-o"]).arg(places.built.join(GO_BUILT));
+    build.arg(".").current_dir(&places.source);
+    vec![fetch, build]
+}
 
 /// Runs the chore.
 pub(crate) fn command(arguments: &[String]) -> Result<(), Failure> {
@@ -158,7 +179,8 @@ pub(crate) fn clients(workspace: &Workspace) -> Result<(), Failure> {
     let mut failed = Vec::new();
     for (client, places) in &clients {
         // All run, whatever fails.
-        let mut command = limited(&(client.run)(places, host, port), SECONDS_MAX);
+        let Some(everyday) = client.run else { continue };
+        let mut command = limited(&everyday(places, host, port), SECONDS_MAX);
         if let Err(Failure::Failed(message) | Failure::Usage(message)) = run(&mut command) {
             failed.push(message);
         }

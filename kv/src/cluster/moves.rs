@@ -1,10 +1,10 @@
 //! Slots on their way from one node to another, key by key: what `CLUSTER SETSLOT` says of them at either end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::map::{Map, Name};
+use super::map::{Health, Map, Name};
 use crate::keyspace::Slot;
 
 /// What becomes of a slot.
@@ -22,6 +22,8 @@ pub(crate) struct Moves {
     /// How many: mostly none, and then nobody locks.
     count: AtomicUsize,
     slots: Mutex<BTreeMap<u16, Move>>,
+    /// Slots of lost nodes that an operator has taken from them: this node may claim them.
+    left: Mutex<BTreeSet<u16>>,
 }
 
 impl Moves {
@@ -50,6 +52,18 @@ impl Moves {
     /// Those that are on their way, by number.
     pub(crate) fn all(&self) -> Vec<(u16, Move)> {
         if self.is_any() { self.slots().iter().map(|(slot, way)| (*slot, *way)).collect() } else { Vec::new() }
+    }
+
+    /// A slot's owner is lost, and an operator has said that it is to have the slot no more.
+    pub(crate) fn leave(&self, slot: Slot) {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).insert(slot.number());
+    }
+
+    /// Whether that was said of a slot, and its owner is lost still.
+    pub(crate) fn is_left(&self, slot: Slot, map: &Map) -> bool {
+        let is_lost = map.owner(slot).is_some_and(|owner| owner.health == Health::Failed);
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        left.contains(&slot.number()) && (is_lost || !left.remove(&slot.number()))
     }
 
     /// Slots have other owners now: what has arrived, or has left, is not on its way any more, and neither is what has lost the

@@ -423,6 +423,35 @@ fn what_a_node_tells() {
 }
 
 #[test]
+fn slots_of_a_lost_node_may_be_taken_from_it() {
+    let (mut talk, orders) = talk(ONE);
+    let mut others = nodes();
+    others[1].health = Health::Failed;
+    talk.engine().set_map(map(ONE, others), talk.now());
+    check_with(
+        &mut talk,
+        "lost",
+        "> CLUSTER ADDSLOTS 9000
+        (error) ERR Slot 9000 is already busy
+        > MULTI
+        OK
+        > CLUSTER DELSLOTS 9000
+        QUEUED
+        > CLUSTER ADDSLOTS 9000
+        QUEUED
+        > EXEC
+        [OK OK]
+        > CLUSTER ADDSLOTS 9001
+        (error) ERR Slot 9001 is already busy",
+    );
+    let slots = vec![SlotRange::new(9_000, 9_000).unwrap()];
+    assert_eq!(*orders.lock().unwrap(), [Order::Release(slots.clone()), Order::Claim(slots)]);
+    // It is back before somebody else has its slots.
+    talk.engine().set_map(map(ONE, nodes()), talk.now());
+    assert_eq!(talk.say(0, "CLUSTER ADDSLOTS 9000"), "(error) ERR Slot 9000 is already busy");
+}
+
+#[test]
 fn orders_are_checked_and_handed_on() {
     let (mut talk, orders) = talk(ONE);
     check_with(

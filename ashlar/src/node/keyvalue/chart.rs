@@ -16,6 +16,8 @@ use super::services::Services;
 pub(super) struct Chart {
     nodes: Vec<Node>,
     service: Service,
+    /// Whether what this server's engines own is served by them: a majority is in reach and has been for a while.
+    is_open: bool,
 }
 
 /// One engine of the cluster, and what its server claims or follows.
@@ -88,17 +90,21 @@ impl Chart {
                 ..Node::default()
             }
         });
-        Self { nodes: nodes.collect(), service: service(bus, needs_all_slots) }
+        let is_open = bus.cluster_state().is_confirmed;
+        Self { nodes: nodes.collect(), service: service(bus, needs_all_slots), is_open }
     }
 
-    /// The cluster serves nothing here.
+    /// What this server's engines own they do not serve.
     pub(super) fn close(&mut self) {
-        self.service.is_up = false;
+        self.is_open = false;
     }
 
     /// The map for one of this server's engines.
     pub(super) fn map(&self, own: Name) -> Map {
-        Map::new(own, self.nodes.clone(), self.service)
+        // Who owns nothing can do no harm, and sends clients to where they are served.
+        let is_replica = self.nodes.iter().any(|node| node.name == own && node.primary.is_some());
+        let service = Service { is_up: self.service.is_up && (self.is_open || is_replica), ..self.service };
+        Map::new(own, self.nodes.clone(), service)
     }
 }
 
@@ -118,7 +124,7 @@ fn service(bus: &Bus, needs_all_slots: bool) -> Service {
     let (state, counters) = (bus.cluster_state(), bus.counters());
     let is_covered = state.slots_assigned == ashlar_bus::slot::SLOTS && state.slots_failed == 0;
     Service {
-        is_up: state.has_quorum && state.is_confirmed && (is_covered || !needs_all_slots),
+        is_up: state.has_quorum && (is_covered || !needs_all_slots),
         epoch: bus.current_epoch().0,
         bus: BusFigures {
             packets_sent: counters.packets_sent,
@@ -126,5 +132,22 @@ fn service(bus: &Bus, needs_all_slots: bool) -> Service {
             bytes_sent: counters.bytes_sent,
             bytes_received: counters.bytes_received,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replica_sends_clients_on_before_a_primary_here_would_serve() {
+        let [primary, replica] = [1, 2].map(|number| Name::new([number; 20]));
+        let node = |name, follows| Node { name, primary: follows, ..Node::default() };
+        let nodes = vec![node(primary, None), node(replica, Some(primary))];
+        let service = Service { is_up: true, ..Service::default() };
+        let mut chart = Chart { nodes, service, is_open: true };
+        assert!(chart.map(primary).service().is_up && chart.map(replica).service().is_up);
+        chart.close();
+        assert!(!chart.map(primary).service().is_up && chart.map(replica).service().is_up);
     }
 }

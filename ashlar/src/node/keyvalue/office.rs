@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ashlar_bus::event::{GroupView, Health, How};
+use ashlar_bus::event::{GroupView, Health, How, Role};
 use ashlar_bus::slot::{GroupId, SlotRange, SlotSet};
 use ashlar_bus::{Bus, Command, CommandError, Event};
 use ashlar_kv::cluster::control::{FailoverKind, Order};
@@ -93,6 +93,8 @@ pub(crate) struct Office {
     leaving: Vec<Answer>,
     /// Something has changed since then.
     changed_at: Option<Instant>,
+    /// An engine here owns slots now, of which it is to know at once.
+    is_urgent: bool,
     retry_at: Option<Instant>,
     told: Option<Services>,
     needs_all_slots: bool,
@@ -123,6 +125,7 @@ impl Office {
             done: Vec::new(),
             leaving: Vec::new(),
             changed_at: None,
+            is_urgent: false,
             retry_at: None,
             told: None,
             needs_all_slots: true,
@@ -148,6 +151,8 @@ impl Office {
         match event {
             Event::HandoverPaused { group } => drop(self.paused.insert(*group)),
             Event::HandoverEnded { group } => drop(self.paused.remove(group)),
+            // Others send clients here as soon as they know.
+            Event::RoleChanged { role: Role::Primary, .. } => self.is_urgent = true,
             _ => {}
         }
         self.changed_at = Some(self.changed_at.unwrap_or(now));
@@ -155,6 +160,9 @@ impl Office {
 
     /// When there is something to do even if nothing comes.
     pub(in crate::node) fn due(&self) -> Instant {
+        if self.is_urgent {
+            return Instant::default();
+        }
         let map = self.changed_at.map_or(Instant::NEVER, |at| at + GATHER);
         map.min(self.retry_at.unwrap_or(Instant::NEVER)).min(self.quiet_until.unwrap_or(Instant::NEVER))
     }
@@ -170,8 +178,9 @@ impl Office {
             }
         }
         self.pursue(bus, now);
-        if self.changed_at.is_some_and(|at| at + GATHER <= now) || !self.done.is_empty() {
-            self.changed_at = None;
+        let is_due = self.changed_at.is_some_and(|at| at + GATHER <= now);
+        if is_due || self.is_urgent || !self.done.is_empty() {
+            (self.changed_at, self.is_urgent) = (None, false);
             self.reconcile(bus);
             self.assign(bus, now);
         }

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use super::super::call::{Call, Run};
 use super::{NO_CLUSTER, alone, cluster, node, order, slot};
-use crate::cluster::Move;
 use crate::cluster::control::Order;
-use crate::cluster::map::{Map, Name, SlotRange};
+use crate::cluster::map::{Health, Map, Name, SlotRange};
+use crate::cluster::{Cluster, Move};
 use crate::error::Error;
 use crate::keyspace::slot::SLOTS;
 use crate::keyspace::{Keys, Slot};
@@ -37,7 +37,8 @@ enum Change {
 }
 
 fn change(call: &mut Call<'_, '_>, change: Change, by_ranges: bool) -> Result<(), Error> {
-    let map = cluster(call)?.map();
+    let cluster = cluster(call)?;
+    let map = cluster.map();
     if by_ranges && call.args.len() % 2 == 1 {
         let name = if change == Change::Add { "cluster|addslotsrange" } else { "cluster|delslotsrange" };
         return Err(Error::wrong_number(name));
@@ -53,9 +54,13 @@ fn change(call: &mut Call<'_, '_>, change: Change, by_ranges: bool) -> Result<()
             return Err(Error::text(text));
         }
         for number in from..=to {
-            check_change(&map, change, number, &mut slots)?;
+            check_change(cluster, &map, change, number, &mut slots)?;
         }
         at += 1 + usize::from(by_ranges);
+    }
+    let is_lost = |slot: &Slot| map.owner(*slot).is_some_and(|owner| owner.health == Health::Failed);
+    if change == Change::Delete {
+        slots.iter().filter_map(|number| Slot::new(*number)).filter(is_lost).for_each(|slot| cluster.moves.leave(slot));
     }
     let ranges = SlotRange::gather(slots);
     match change {
@@ -64,8 +69,14 @@ fn change(call: &mut Call<'_, '_>, change: Change, by_ranges: bool) -> Result<()
     }
 }
 
-fn check_change(map: &Map, change: Change, number: u16, slots: &mut BTreeSet<u16>) -> Result<(), Error> {
-    let owner = Slot::new(number).and_then(|slot| map.owner(slot));
+fn check_change(
+    cluster: &Cluster,
+    map: &Map,
+    change: Change,
+    number: u16,
+    slots: &mut BTreeSet<u16>,
+) -> Result<(), Error> {
+    let owner = Slot::new(number).and_then(|slot| map.owner(slot).filter(|_| !cluster.moves.is_left(slot, map)));
     match (change, owner) {
         (Change::Delete, None) => Err(Error::text(format!("ERR Slot {number} is already unassigned"))),
         (Change::Add, Some(_)) => Err(Error::text(format!("ERR Slot {number} is already busy"))),

@@ -1,10 +1,20 @@
 //! Majorities, promises, and what is written of both. How nodes keep to them is shown in the simulator (`ashlar sim quorum`).
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use super::oath::Bound;
-use super::{Members, Oaths, Term, readers, writers};
-use crate::cluster::map::Name;
+use super::{Members, Oaths, Sealing, Term, readers, writers};
+use crate::client::{Link, Mailbox};
+use crate::cluster::control::{Control, MessageFigures, Order};
+use crate::cluster::map::{Map, Name, Node, Service, SlotRange};
+use crate::engine::{Engine, EngineConfig};
+use crate::memory::hash_key::HASH_KEY_BYTES;
+use crate::network::{Broken, Line, Network};
+use crate::replicate::{Point, Replication};
+use crate::session::Session;
+use crate::tests::Talk;
+use crate::time::Now;
 
 fn name(number: u8) -> Name {
     Name::new([number; 20])
@@ -118,4 +128,184 @@ fn what_cannot_be_kept_is_not_promised() {
     oaths.open("", Box::new(|_| false)).unwrap();
     assert_eq!(oaths.swear(name(7), term(3, 1), name(1)), Err(Bound(Term::default())));
     assert!(oaths.of(name(7)).is_none() && !oaths.note_members(name(7), &members(&[1])));
+}
+
+/// Of the two nodes of a shard: the primary, with all slots, and its replica.
+const SHARD: Name = Name::new([7; 20]);
+
+fn map(own: u8, epoch: u64) -> Map {
+    let node = Node { shard: SHARD, epoch, is_connected: true, ..Node::default() };
+    let primary = Node { name: name(1), slots: vec![SlotRange::all()], ..node.clone() };
+    let replica = Node { name: name(2), primary: Some(name(1)), ..node };
+    Map::new(name(own), vec![primary, replica], Service { is_up: true, epoch, ..Service::default() })
+}
+
+#[derive(Debug)]
+struct NoOrders;
+
+impl Control for NoOrders {
+    fn order(&self, _order: Order) -> Result<(), String> {
+        Err("nobody decides".to_owned())
+    }
+
+    fn publish(&self, _channel: &[u8], _message: &[u8], _is_sharded: bool) {}
+
+    fn listens(&self) {}
+
+    fn message_figures(&self) -> MessageFigures {
+        MessageFigures::default()
+    }
+}
+
+fn open_session(engine: &Arc<Engine>, now: Now) -> Session {
+    let link = Link { peer: "127.0.0.1:1".into(), local: String::new(), descriptor: 9, is_unix: false, is_tls: false };
+    Session::open(Arc::clone(engine), Arc::new(Mailbox::new(Box::new(|| {}))), link, now).unwrap()
+}
+
+/// Reaches one engine, whatever the address.
+#[derive(Debug)]
+struct Wire {
+    to: Arc<Engine>,
+    now: Now,
+}
+
+impl Network for Wire {
+    fn listen(&self, _addresses: &[&str], _port: u16) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn dial(&self, _host: &str, _port: u16, _span: Duration) -> Result<Box<dyn Line>, Broken> {
+        Ok(Box::new(Asking { session: open_session(&self.to, self.now), now: self.now }))
+    }
+}
+
+#[derive(Debug)]
+struct Asking {
+    session: Session,
+    now: Now,
+}
+
+impl Line for Asking {
+    fn write(&mut self, bytes: &[u8], _span: Duration) -> Result<(), Broken> {
+        self.session.feed(bytes, self.now);
+        Ok(())
+    }
+
+    fn read(&mut self, room: &mut [u8], _span: Duration) -> Result<usize, Broken> {
+        let count = self.session.replies().len().min(room.len());
+        room[..count].copy_from_slice(&self.session.replies()[..count]);
+        self.session.handle_sent(count);
+        if count == 0 { Err(Broken::Gone) } else { Ok(count) }
+    }
+}
+
+/// A node of the shard, in epoch 7; its oaths are kept there.
+fn start(own: u8, drive: &Arc<Mutex<String>>) -> Talk {
+    let engine = Engine::new(&EngineConfig { secret: [3; HASH_KEY_BYTES], shards: 8, databases: 2 });
+    engine.configure("replication-quorum", "yes").unwrap();
+    engine.join_cluster(map(own, 7), Box::new(NoOrders));
+    let (kept, drive) = (drive.lock().unwrap().clone(), Arc::clone(drive));
+    let keep = move |text: &str| {
+        text.clone_into(&mut drive.lock().unwrap());
+        true
+    };
+    engine.open_oaths(&kept, Box::new(keep)).unwrap();
+    Talk::with(Arc::new(engine))
+}
+
+/// A primary that serves the first life of epoch 7, and its client that speaks as the other member.
+fn begin_shard(drive: &Arc<Mutex<String>>) -> (Talk, usize) {
+    let mut talk = start(1, drive);
+    assert_eq!(talk.engine().try_seal(&map(1, 7), 1, talk.now()), Sealing::Done);
+    let (replica, history, end) = (talk.join(), talk.engine().identity.history(), talk.engine().replication.end());
+    let enrol = format!("REPLCONF ASHLAR-MEMBER {} OF {SHARD} COPIES -", name(2));
+    assert_eq!(talk.say(replica, &enrol), format!("TERM 7.1 {} {end} {}", name(1), name(1)));
+    let heard = talk.raw(replica, format!("PSYNC {history} {}\r\n", end + 1).as_bytes());
+    assert_eq!(heard, b"+CONTINUE\r\n");
+    for _ in 0..2 {
+        acknowledge(&mut talk, replica, None);
+        talk.tick();
+    }
+    acknowledge(&mut talk, replica, None);
+    let status = talk.engine().quorum_status().unwrap();
+    assert_eq!((status.members, status.is_attended), (members(&[1, 2]), true));
+    assert_eq!(talk.engine().replication.released(), talk.engine().replication.end());
+    (talk, replica)
+}
+
+/// It has all up to a position, or up to the end.
+fn acknowledge(talk: &mut Talk, replica: usize, position: Option<u64>) {
+    let position = position.unwrap_or(talk.engine().replication.end());
+    talk.raw(replica, format!("REPLCONF ACK {position}\r\n").as_bytes());
+}
+
+/// As a dump tells it: the point, and the words of term and members.
+fn dumped(engine: &Engine) -> (Point, String) {
+    let words = Replication::ledger_words(&engine.replication.stream());
+    (engine.point().expect("it has a stream"), words.expect("it has members"))
+}
+
+/// Has the data of a dump, and lacks nothing that it has acknowledged.
+fn load(talk: &Talk, (point, words): &(Point, String)) {
+    talk.engine().restore_point(point, talk.now());
+    talk.engine().replication.adopt_ledger(words);
+    talk.engine().replication.catch_up_at(point.position);
+}
+
+#[test]
+fn what_an_earlier_term_has_appended_is_committed_with_the_record_of_the_present_one() {
+    let (mut talk, replica) = begin_shard(&Arc::default());
+    let mut client = open_session(&talk.engine_shared(), talk.now());
+    let mut write = |talk: &Talk| {
+        client.feed(b"SET bar 1\r\n", talk.now());
+        assert!(client.replies().ends_with(b"+OK\r\n"));
+        talk.engine().replication.end()
+    };
+    let first = write(&talk);
+    acknowledge(&mut talk, replica, Some(first));
+    assert_eq!(talk.engine().replication.released(), first, "its own term's");
+    let second = write(&talk);
+    assert!(client.is_held() && second > first);
+    assert_eq!(talk.engine().try_seal(&map(1, 8), 1, talk.now()), Sealing::Done);
+    assert_eq!(talk.engine().replication.serving(), Some(term(8, 1)));
+    let from = talk.engine().replication.end();
+    assert!(from > second, "there is a record");
+    for position in [second, from - 1] {
+        acknowledge(&mut talk, replica, Some(position));
+        assert_eq!(talk.engine().replication.released(), first, "{position} is before the record's end");
+        assert!(client.is_held());
+    }
+    acknowledge(&mut talk, replica, Some(from));
+    assert_eq!(talk.engine().replication.released(), from);
+    assert!(!client.is_held());
+}
+
+#[test]
+fn a_primary_that_was_restarted_serves_another_term_although_its_epoch_is_the_same() {
+    let drive = Arc::default();
+    let (mut former, _) = begin_shard(&drive);
+    let dump = dumped(former.engine());
+    let mut member = start(2, &Arc::default());
+    load(&member, &dump);
+    let ask = |term: Term| format!("REPLCONF ASHLAR-SEAL {SHARD} TERM {term} FOR {}", name(1));
+    let served = former.engine().replication.serving().unwrap();
+    assert_eq!(member.say(0, &ask(served)), format!("SEALED 7.1 {}", dump.0.position));
+    // Nobody else has this, and it is longer than what the next life appends.
+    former.say(0, &format!("SET bar {}", "x".repeat(1_000)));
+    let wire = || Box::new(Wire { to: member.engine_shared(), now: member.now() });
+    former.engine().set_network(wire());
+
+    let latter = start(1, &drive);
+    load(&latter, &dump);
+    latter.engine().set_network(wire());
+    assert_eq!(latter.engine().try_seal(&map(1, 7), 2, latter.now()), Sealing::Done);
+    let extents = [&former, &latter].map(|life| life.engine().replication.extent().0.unwrap());
+    assert_eq!(extents.map(|extent| extent.term), [term(7, 1), term(7, 2)]);
+    assert!(extents[0].position > extents[1].position && extents[0] < extents[1], "the later life's wins");
+
+    let promised = latter.engine().replication.serving().unwrap();
+    assert_eq!(promised, term(7, 2));
+    assert_eq!(former.engine().try_seal(&map(1, 7), 1, former.now()), Sealing::Beaten(promised));
+    assert_eq!(member.say(0, &ask(served)), "(error) STALETERM 7.2");
+    assert!(member.say(0, &ask(promised)).starts_with("SEALED 7.1 "), "the later life may ask again");
 }
