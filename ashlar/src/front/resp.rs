@@ -131,7 +131,11 @@ impl<S: Socket> Connection<S> {
                         Some(came) => self.run(came.bytes()),
                         None => return Ok(()),
                     },
-                    () = self.woken.notified() => self.session.handle_mail(),
+                    () = self.woken.notified() => {
+                        // Whoever else is ready goes first: what all of them have for a replica or a subscriber leaves at once.
+                        tokio::task::yield_now().await;
+                        self.session.handle_mail()
+                    }
                 },
                 Next::Wait(deadline) => {
                     let is_over = async {
