@@ -378,15 +378,25 @@ fn is_settled(nodes: &[Node]) -> bool {
 #[test]
 fn slots_go_whole_while_clients_write_and_nodes_die() {
     const FILL: usize = 1_500;
+    let rounds = std::env::var("ASHLAR_KILL_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(4_usize);
     let mut nodes = primaries(3, 3);
+    // Two replicas, which take nothing over: then it would be no fault if writes were lost.
+    for primary in 0..2 {
+        let replica = Node::with(&["--cluster-replica-no-failover", "yes"]);
+        let (port, bus_port) = (replica.port(), replica.bus_port.as_str());
+        assert_eq!(nodes[0].ask(&["CLUSTER", "MEET", "127.0.0.1", port, bus_port]), "OK");
+        until("it to know the others", || replica.is_up(nodes.len() + 1));
+        assert_eq!(replica.ask(&["CLUSTER", "REPLICATE", &nodes[primary].name()]), "OK");
+        nodes.push(replica);
+    }
     let text = "x".repeat(2_000);
     let mut client = Client::default();
     for number in 0..FILL {
         client.ask(&nodes[0].address, &["SET", &format!("fill:{number}"), &text]);
     }
     let keys: Vec<String> = (0..40).map(|number| format!("count:{number}")).collect();
-    let writers = Writers::start(&nodes, &keys);
-    for round in 0..5_usize {
+    let writers = Writers::start(&nodes[..3], &keys);
+    for round in 0..=rounds {
         let (from, to) = (round % 2, 1 - round % 2);
         let order = ["CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", "0", "3000", "NODE", &nodes[to].name()];
         // Who owns them depends on how the round before ended.
@@ -395,10 +405,10 @@ fn slots_go_whole_while_clients_write_and_nodes_die() {
             let order = ["CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", "0", "3000", "NODE", &nodes[from].name()];
             assert_eq!(nodes[to].ask(&order), "OK");
         }
-        if round < 4 {
-            let victim = if round < 2 { from } else { to };
+        if round < rounds {
+            let victim = [from, to, 3 + from, 3 + to][round % 4];
             // Further on each time.
-            (0..round * 10).for_each(|_| drop(nodes[victim].ask(&["CLUSTER", "GETSLOTMIGRATIONS"])));
+            (0..round % 23 * 5).for_each(|_| drop(nodes[victim].ask(&["CLUSTER", "GETSLOTMIGRATIONS"])));
             nodes[victim].kill();
             nodes[victim].start();
         }
@@ -406,9 +416,11 @@ fn slots_go_whole_while_clients_write_and_nodes_die() {
     }
     let counters = writers.stop();
     until("what was left behind to be removed", || {
-        nodes.iter().map(|node| node.ask(&["DBSIZE"]).parse::<usize>().expect("a number")).sum::<usize>()
+        nodes[..3].iter().map(|node| node.ask(&["DBSIZE"]).parse::<usize>().expect("a number")).sum::<usize>()
             == FILL + keys.len()
     });
+    let has_all = |replica: usize| nodes[replica].ask(&["DBSIZE"]) == nodes[replica - 3].ask(&["DBSIZE"]);
+    until("replicas to have the same", || has_all(3) && has_all(4));
     for (key, Counter { done, unknown }) in counters {
         let found: u64 = Client::default().ask(&nodes[0].address, &["GET", &key]).parse().expect("it counts");
         assert!((done..=done + unknown).contains(&found), "{key}: {found}, {done} and perhaps {unknown}");

@@ -7,18 +7,20 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::ErrorKind;
+use std::ops::Range;
 use std::time::Duration;
 
 use ashlar_wire::time::Instant;
 use hdrhistogram::Histogram;
 
+use super::cluster::Primary;
 use super::control::{Control, Phase};
 use super::login::Login;
 use super::replies::{Counts, Scanner};
 use super::request::{Chooser, Template};
 use crate::failure::Failure;
 use crate::os::clock;
-use crate::os::poll::{Poller, Stream, Target};
+use crate::os::poll::{Poller, Stream};
 
 /// Room for replies that one read takes, bytes; one buffer a thread.
 const INPUT_BYTES: usize = 256 << 10;
@@ -37,20 +39,20 @@ pub struct Mix {
 /// The part of a load that one thread takes.
 #[derive(Debug)]
 pub struct Part<'a> {
-    /// Where to.
-    pub target: &'a Target,
+    /// Where to: connections go to them in turn.
+    pub primaries: &'a [Primary],
     /// What is said first.
     pub login: &'a Login,
     /// What is sent.
     pub mix: &'a Mix,
     /// Requests of a batch.
     pub pipeline: usize,
-    /// Connections of this thread.
-    pub connections: usize,
+    /// Connections of this thread, of those of all threads.
+    pub connections: Range<usize>,
     /// From one batch of a connection to its next; `None` is as fast as replies come.
     pub interval: Option<Duration>,
-    /// Which keys.
-    pub chooser: Chooser,
+    /// Which keys, for each primary.
+    pub choosers: Vec<Chooser>,
 }
 
 /// What one thread saw while it counted.
@@ -86,6 +88,8 @@ impl Sums {
 
 struct Connection {
     stream: Stream,
+    /// To which of the primaries.
+    primary: usize,
     batch: Vec<u8>,
     sent: usize,
     outstanding: u64,
@@ -107,12 +111,14 @@ pub fn drive(part: Part<'_>, control: &Control) -> Result<Sums, Failure> {
         Failure::world(format!("cannot watch a connection: {error}"), "check the limits of this user (ulimit -a)")
     };
     let poller = Poller::new().map_err(refused)?;
-    let mut connections = Vec::with_capacity(part.connections);
-    for number in 0..part.connections {
-        let stream = part.login.open(part.target)?;
+    let mut connections = Vec::with_capacity(part.connections.len());
+    for (number, overall) in part.connections.clone().enumerate() {
+        let primary = overall % part.primaries.len();
+        let stream = part.login.open(&part.primaries[primary].target)?;
         stream.make_nonblocking().and_then(|()| poller.watch(&stream, number)).map_err(refused)?;
         connections.push(Connection {
             stream,
+            primary,
             batch: Vec::new(),
             sent: 0,
             outstanding: 0,
@@ -207,12 +213,13 @@ impl Driver<'_> {
         }
         connection.batch.clear();
         connection.sent = 0;
+        let chooser = &mut self.part.choosers[connection.primary];
         for _ in 0..requests {
             let template = match &self.part.mix.other {
-                Some((other, percent)) if self.part.chooser.is_one_of(*percent) => other,
+                Some((other, percent)) if chooser.is_one_of(*percent) => other,
                 _ => &self.part.mix.usual,
             };
-            template.append(&mut self.part.chooser, &mut connection.batch);
+            template.append(chooser, &mut connection.batch);
         }
         connection.outstanding = requests as u64;
         (connection.began, connection.is_measured) = (began, is_measured);
@@ -230,9 +237,10 @@ impl Driver<'_> {
         if !is_alive {
             self.sums.lost += u64::from(!was_lost);
             (connection.is_lost, connection.outstanding) = (true, 0);
+            let target = &self.part.primaries[connection.primary].target;
             return if self.connections.iter().all(|connection| connection.is_lost) {
                 Err(Failure::world(
-                    format!("{} ended all connections", self.part.target),
+                    format!("{target} ended all connections"),
                     "look at the server's log; it may have stopped, or allow fewer clients",
                 ))
             } else {

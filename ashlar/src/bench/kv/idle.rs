@@ -25,11 +25,11 @@ impl Idle {
     /// # Errors
     /// The server cannot be reached, or there may be no more. Retry safe.
     pub fn open(study: &Study) -> Result<Self, Failure> {
-        let resident = || study.server_pid.and_then(process::resident_of);
+        let resident = || study.of_processes(process::resident_of);
         let (began, before) = (clock::now(), resident());
         let mut streams = Vec::with_capacity(study.idle);
-        for _ in 0..study.idle {
-            streams.push(study.login.open(&study.target)?);
+        for primary in study.primaries.iter().cycle().take(study.idle) {
+            streams.push(study.login.open(&primary.target)?);
         }
         let opened_per_s = study.idle as f64 / clock::now().saturating_since(began).as_secs_f64();
         let grown = before.zip(resident()).map(|(before, after)| after as f64 - before as f64);
@@ -42,8 +42,8 @@ impl Idle {
     /// One of them has none.
     pub fn row(mut self, study: &Study) -> Result<Row, Failure> {
         let (ping, began) = (plain(&["PING"]), clock::now());
-        for stream in &mut self.streams {
-            say(stream, &study.target, &ping, &mut Scanner::default())?;
+        for (stream, primary) in self.streams.iter_mut().zip(study.primaries.iter().cycle()) {
+            say(stream, &primary.target, &ping, &mut Scanner::default())?;
         }
         let count = self.streams.len() as f64;
         let mut row = Row::new("idle", count, "connections")

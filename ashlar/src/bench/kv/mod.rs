@@ -2,20 +2,25 @@
 //!
 //! The shape is Valkey's published one: many connections over few threads, values of 512 bytes, batches of 1, 16 and 100
 //! requests. In reading order: [`request`] (requests with gaps), [`replies`] (counting replies), [`login`] (the first words on a
-//! connection), [`control`] (when it counts), [`client`] (one thread's connections), [`idle`] (those that do nothing). All keys of a load lie in one database, and
-//! a cluster is loaded through one server only: what belongs to others counts as an error.
+//! connection), [`control`] (when it counts), [`cluster`] (who has which keys), [`client`] (one thread's connections), [`idle`]
+//! (those that do nothing). All keys of a load lie in one database. Of a cluster, each connection loads one primary with keys that
+//! it owned at the beginning: what has moved since counts as an error.
 
 pub mod client;
+pub mod cluster;
 pub mod control;
 pub mod idle;
 pub mod login;
 pub mod replies;
 pub mod request;
 
+use std::iter::Sum;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use client::{Mix, Part, Sums, drive};
+use cluster::Primary;
 use control::{Control, Ending, Phase};
 use idle::Idle;
 use login::{Login, say};
@@ -36,13 +41,15 @@ const LOOK: Duration = Duration::from_millis(500);
 /// A server that gives no reply for so long is given up, if only requests end the load.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// A benchmark of one server.
+/// A benchmark of one server, or of a cluster.
 #[derive(Debug, Clone)]
 pub struct Study {
-    /// Where it is.
+    /// Where it is; of a cluster, who was asked for the primaries.
     pub target: Target,
-    /// The server's process on this machine, if its CPU time is to be told.
-    pub server_pid: Option<u32>,
+    /// The server, or all primaries of the cluster.
+    pub primaries: Vec<Primary>,
+    /// The servers' processes on this machine, if their CPU time is to be told.
+    pub server_pids: Vec<u32>,
     /// What is said first.
     pub login: Login,
     /// Connections, over all threads.
@@ -73,6 +80,14 @@ pub struct Study {
     pub during: Option<Vec<String>>,
     /// Connections that do nothing meanwhile.
     pub idle: usize,
+}
+
+impl Study {
+    /// A figure of the servers' processes, summed; nothing if none is known, or one is not there.
+    fn of_processes<T: Sum>(&self, figure: impl Fn(u32) -> Option<T>) -> Option<T> {
+        let figures = self.server_pids.iter().map(|&pid| figure(pid));
+        if self.server_pids.is_empty() { None } else { figures.sum() }
+    }
 }
 
 /// What is told while it runs.
@@ -151,33 +166,37 @@ fn value(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|_| LETTERS[dice.below(LETTERS.len())]).collect()
 }
 
-/// Writes every key once.
+/// Writes every key once: one primary after the other, because all requests of a load are one number.
 fn fill(study: &Study, tell: &mut (impl FnMut(News<'_>) + Send)) -> Result<(), Failure> {
     let mix = Mix { usual: Template::new(&["SET", "__key__", "__data__"], &value(study.value_bytes)), other: None };
     let case = Case { name: "filling".into(), mix, pipeline: FILL_PIPELINE, reads: false };
-    let load = Load {
-        study,
-        span: Duration::MAX,
-        warm_up: Duration::ZERO,
-        order: Order::Sequential,
-        rate: None,
-        requests: Some(study.keys as u64),
-        during: None,
-    };
-    let outcome = load.run(&case, tell)?;
-    match outcome.sums.first_error {
-        None => Ok(()),
-        Some(error) => Err(Failure::world(
-            format!("{} refuses to be filled with keys: {error}", study.target),
-            "choose fewer keys with --keys, or leave them as they are with --no-fill",
-        )),
+    for primary in &study.primaries {
+        let load = Load {
+            study,
+            primaries: std::slice::from_ref(primary),
+            span: Duration::MAX,
+            warm_up: Duration::ZERO,
+            order: Order::Sequential,
+            rate: None,
+            requests: Some(primary.keys.count() as u64),
+            during: None,
+        };
+        if let Some(error) = load.run(&case, tell)?.sums.first_error {
+            return Err(Failure::world(
+                format!("{} refuses to be filled with keys: {error}", primary.target),
+                "choose fewer keys with --keys, or leave them as they are with --no-fill",
+            ));
+        }
     }
+    Ok(())
 }
 
 /// How one case is run.
 #[derive(Debug, Clone, Copy)]
 struct Load<'a> {
     study: &'a Study,
+    /// Who is loaded.
+    primaries: &'a [Primary],
     span: Duration,
     warm_up: Duration,
     order: Order,
@@ -207,7 +226,8 @@ impl<'a> Load<'a> {
     fn usual(study: &'a Study, options: &Options) -> Self {
         let (order, rate, requests) = (study.order, study.rate, study.requests);
         let during = study.during.as_deref();
-        Self { study, span: options.span(), warm_up: study.warm_up, order, rate, requests, during }
+        let (primaries, warm_up) = (study.primaries.as_slice(), study.warm_up);
+        Self { study, primaries, span: options.span(), warm_up, order, rate, requests, during }
     }
 
     fn threads(&self) -> usize {
@@ -250,17 +270,22 @@ impl<'a> Load<'a> {
     }
 
     fn parts(&self, case: &'a Case) -> Vec<Part<'a>> {
-        let (study, threads, next) = (self.study, self.threads(), Arc::default());
+        let (study, threads, count) = (self.study, self.threads(), self.primaries.len());
+        let next: Vec<Arc<AtomicUsize>> = (0..count).map(|_| Arc::default()).collect();
+        let chooser = |thread: usize, number: usize| {
+            let (keys, seed) = (self.primaries[number].keys.clone(), thread * count + number + 1);
+            Chooser::new(keys, study.keys, self.order, seed, Arc::clone(&next[number]))
+        };
         let part = |thread: usize| Part {
-            target: &study.target,
+            primaries: self.primaries,
             login: &study.login,
             mix: &case.mix,
             pipeline: case.pipeline,
-            connections: study.connections / threads + usize::from(thread < study.connections % threads),
+            connections: study.connections * thread / threads..study.connections * (thread + 1) / threads,
             interval: self
                 .rate
                 .map(|rate| Duration::from_secs_f64((case.pipeline * study.connections) as f64 / rate.max(1) as f64)),
-            chooser: Chooser::new(study.keys, self.order, thread, Arc::clone(&next)),
+            choosers: (0..count).map(|number| chooser(thread, number)).collect(),
         };
         (0..threads).map(part).collect()
     }
@@ -276,7 +301,7 @@ impl<'a> Load<'a> {
             control.set(Phase::WarmUp);
             control.wait(self.warm_up, threads);
         }
-        let server = || self.study.server_pid.and_then(process::cpu_time_of);
+        let server = || self.study.of_processes(process::cpu_time_of);
         let (began, client_before, server_before) = (clock::now(), process::cpu_time(), server());
         control.set(Phase::Measuring);
         let begun = self.begin();
@@ -301,17 +326,20 @@ impl<'a> Load<'a> {
             span: ended.saturating_since(began),
             client_cpu: client_after.saturating_sub(client_before),
             server_cpu: server_before.zip(server_after).map(|(before, after)| after.saturating_sub(before)),
-            server_bytes: self.study.server_pid.and_then(process::resident_of),
+            server_bytes: self.study.of_processes(process::resident_of),
             is_silent,
         })
     }
 
-    /// It counts from now on: sends the command that is to run meanwhile, and waits until it is answered.
+    /// It counts from now on: sends everybody the command that is to run meanwhile, and waits until it is answered.
     fn begin(&self) -> Result<(), Failure> {
         let Some(words) = self.during else { return Ok(()) };
-        let (target, words) = (&self.study.target, words.iter().map(String::as_str).collect::<Vec<_>>());
-        let mut stream = self.study.login.open(target)?;
-        say(&mut stream, target, &plain(&words), &mut Scanner::default())
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        for Primary { target, .. } in self.primaries {
+            let mut stream = self.study.login.open(target)?;
+            say(&mut stream, target, &plain(&words), &mut Scanner::default())?;
+        }
+        Ok(())
     }
 }
 

@@ -18,39 +18,73 @@ pub const KEY_PREFIX: &str = "key:";
 pub enum Order {
     /// Any, each as likely.
     Random,
-    /// One after the other, over all connections of all threads.
+    /// One after the other, over all connections of all threads to the same server.
     Sequential,
 }
 
-/// Chooses keys and numbers for one thread.
+/// The numbers of the keys that one server is loaded with.
+#[derive(Debug, Clone)]
+pub enum Keys {
+    /// All below this one.
+    Below(usize),
+    /// These.
+    Listed(Arc<[u32]>),
+}
+
+impl Keys {
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        match self {
+            Self::Below(count) => *count,
+            Self::Listed(list) => list.len(),
+        }
+    }
+
+    /// Number `at` of them; `at` is below their count.
+    #[inline]
+    #[must_use]
+    pub fn at(&self, at: usize) -> usize {
+        match self {
+            Self::Below(_) => at,
+            Self::Listed(list) => list[at] as usize,
+        }
+    }
+}
+
+/// Chooses keys and numbers for one thread's connections to one server.
 #[derive(Debug)]
 pub struct Chooser {
-    keys: usize,
+    keys: Keys,
+    /// How many keys there are, on all servers.
+    numbers: usize,
     order: Order,
-    /// The next key in sequence, for all threads.
+    /// The server's next key in sequence, for all threads.
     next: Arc<AtomicUsize>,
     dice: Dice,
 }
 
 impl Chooser {
-    /// The chooser of thread `thread`, over `keys` keys. `next` is the next key in sequence: threads that share it go through all
-    /// keys together.
+    /// A chooser of `keys`, one at least, and of numbers below `numbers`; each has a `seed` of its own. `next` is the next key in
+    /// sequence: choosers that share it go through all keys together.
     #[must_use]
-    pub fn new(keys: usize, order: Order, thread: usize, next: Arc<AtomicUsize>) -> Self {
-        Self { keys: keys.max(1), order, next, dice: Dice::new(thread as u64 + 1) }
+    pub fn new(keys: Keys, numbers: usize, order: Order, seed: usize, next: Arc<AtomicUsize>) -> Self {
+        Self { keys, numbers, order, next, dice: Dice::new(seed as u64) }
     }
 
     #[inline]
     fn key(&mut self) -> usize {
-        match self.order {
-            Order::Random => self.dice.below(self.keys),
-            Order::Sequential => self.next.fetch_add(1, Ordering::Relaxed) % self.keys,
-        }
+        let count = self.keys.count();
+        let at = match self.order {
+            Order::Random => self.dice.below(count),
+            Order::Sequential => self.next.fetch_add(1, Ordering::Relaxed) % count,
+        };
+        self.keys.at(at)
     }
 
     #[inline]
     fn number(&mut self) -> usize {
-        self.dice.below(self.keys)
+        self.dice.below(self.numbers)
     }
 
     /// Whether something that happens `percent` times of a hundred happens now.
@@ -99,6 +133,12 @@ impl Template {
             write_digits(number, &mut out[from + at..from + at + DIGITS]);
         }
     }
+}
+
+/// A key as `__key__` writes it.
+#[must_use]
+pub fn key(number: u32) -> String {
+    format!("{KEY_PREFIX}{number:0DIGITS$}")
 }
 
 /// A request of these words as they are.
@@ -156,7 +196,7 @@ mod tests {
 
     #[test]
     fn gaps_are_filled_where_they_are() {
-        let mut chooser = Chooser::new(1_000, Order::Sequential, 1, Arc::new(AtomicUsize::new(1)));
+        let mut chooser = Chooser::new(Keys::Below(1_000), 1_000, Order::Sequential, 1, Arc::new(AtomicUsize::new(1)));
         assert_eq!(
             text(&["SET", "__key__", "__data__"], &mut chooser),
             "before|*3\r\n$3\r\nSET\r\n$16\r\nkey:000000000001\r\n$3\r\nvvv\r\n"
@@ -180,18 +220,32 @@ mod tests {
         let mut seen = [0; 10];
         let next = Arc::new(AtomicUsize::new(0));
         for (thread, taken) in [3, 7].into_iter().enumerate() {
-            let mut chooser = Chooser::new(10, Order::Sequential, thread, Arc::clone(&next));
+            let mut chooser = Chooser::new(Keys::Below(10), 10, Order::Sequential, thread + 1, Arc::clone(&next));
             (0..taken).for_each(|_| seen[chooser.key()] += 1);
         }
         assert_eq!(seen, [1; 10]);
-        let mut random = Chooser::new(10, Order::Random, 0, Arc::default());
+        let mut random = Chooser::new(Keys::Below(10), 10, Order::Random, 1, Arc::default());
         (0..1_000).for_each(|_| seen[random.key()] += 1);
         assert!(seen.iter().all(|&count| count > 50), "{seen:?}");
     }
 
     #[test]
+    fn each_server_has_a_sequence_of_its_own() {
+        let lists = [Keys::Listed([1, 4, 5].into()), Keys::Listed([0, 2].into())];
+        let next: [Arc<AtomicUsize>; 2] = Default::default();
+        let chooser =
+            |server: usize| Chooser::new(lists[server].clone(), 6, Order::Sequential, 1, Arc::clone(&next[server]));
+        let mut choosers = [chooser(0), chooser(1), chooser(0)];
+        let keys: Vec<usize> = [0, 1, 2, 1, 0, 1, 2].map(|at| choosers[at].key()).into();
+        assert_eq!(keys, [1, 0, 4, 2, 5, 0, 1]);
+        let mut random = Chooser::new(lists[0].clone(), 6, Order::Random, 1, Arc::default());
+        assert!((0..100).all(|_| [1, 4, 5].contains(&random.key())));
+        assert!((0..100).map(|_| random.number()).any(|number| number == 0), "numbers are not only those of its keys");
+    }
+
+    #[test]
     fn percents() {
-        let mut chooser = Chooser::new(10, Order::Random, 0, Arc::default());
+        let mut chooser = Chooser::new(Keys::Below(10), 10, Order::Random, 1, Arc::default());
         let happened = (0..10_000).filter(|_| chooser.is_one_of(80)).count();
         assert!((7_700..8_300).contains(&happened), "{happened}");
         assert!((0..1_000).all(|_| chooser.is_one_of(100)) && !(0..1_000).any(|_| chooser.is_one_of(0)));

@@ -1,5 +1,6 @@
 //! `ashlar bench kv`: its arguments, the server that it starts, and its progress.
 
+use std::collections::BTreeSet;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,15 +8,16 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use super::super::{note, say};
+use super::super::{no_runtime, note, say};
+use crate::bench::kv::cluster::{self, Primary};
 use crate::bench::kv::login::Login;
-use crate::bench::kv::request::Order;
+use crate::bench::kv::request::{Keys, Order};
 use crate::bench::kv::{News, Study, run_all};
 use crate::bench::{Options, report};
 use crate::failure::Failure;
-use crate::os::files;
 use crate::os::poll::Target;
 use crate::os::process::{self, Companion};
+use crate::os::{self, files};
 
 /// Holds the password where no file is given.
 const PASSWORD_VARIABLE: &str = "ASHLAR_KV_PASSWORD";
@@ -26,8 +28,8 @@ const KEYS: u32 = 1_000_000;
 
 /// Load on a server that speaks RESP: ours, which is started for it, or any other.
 ///
-/// SET, GET and a mix of both, with pipelines of 1, 16 and 100. Keys are `key:` and twelve digits and stay on the server. One
-/// address is loaded: a cluster's other servers are not followed, and what belongs to them counts as an error.
+/// SET, GET and a mix of both, with pipelines of 1, 16 and 100. Keys are `key:` and twelve digits and stay on the server. Without
+/// --cluster, one address is loaded: a cluster's other servers are not followed, and what belongs to them counts as an error.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -35,9 +37,14 @@ pub(super) struct Arguments {
     /// Server to load: HOST:PORT, or the path of a unix socket [default: one that is started for it]
     #[arg(long, value_name = "ADDRESS")]
     addr: Option<String>,
-    /// Process of that server on this machine: its CPU time is told for each operation
-    #[arg(long, value_name = "PID", requires = "addr")]
-    server_pid: Option<u32>,
+    /// Load all primaries of the cluster that --addr is a node of: connections go to them in turn, each with keys whose slots its
+    /// primary owns. It is asked once: a slot that moves later gives errors (MOVED), as do keys of --command that are neither
+    /// `__key__` nor have it in braces
+    #[arg(long, requires = "addr")]
+    cluster: bool,
+    /// Process of that server on this machine: its CPU time is told for each operation; several, with commas, are summed
+    #[arg(long, value_name = "PID", requires = "addr", value_delimiter = ',')]
+    server_pid: Vec<u32>,
     /// Worker threads of the server that is started [default: the machine's cores]
     #[arg(long, value_name = "COUNT", conflicts_with = "addr", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
@@ -78,7 +85,7 @@ pub(super) struct Arguments {
     /// Do not write all keys before cases that read them
     #[arg(long)]
     no_fill: bool,
-    /// This command is sent once in each case, when it begins to count, for instance BGSAVE
+    /// This command is sent once in each case, when it begins to count, for instance BGSAVE; with --cluster, to each primary
     #[arg(long, value_name = "WORDS")]
     during: Option<String>,
     /// So many connections more that do nothing: a row at the end tells what memory each takes, and that each is served
@@ -118,7 +125,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         span: common.seconds.map(Duration::from_secs),
         workers: study.threads,
     };
-    let head = format!("{} | {}", report::machine_line(), shape(&study, own.is_some()));
+    let head = format!("{} | {}", report::machine_line(), shape(&study, arguments));
     let is_watched = std::io::stderr().is_terminal();
     let tell = |news: News<'_>| match news {
         News::Row(line) if common.json => note(&clean(is_watched, line)),
@@ -140,6 +147,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if common.json {
         let facts = [
             ("server", json!(if own.is_some() { "ashlar kv".to_owned() } else { study.target.to_string() })),
+            ("primaries", json!(study.primaries.len())),
             ("connections", json!(study.connections)),
             ("threads", json!(study.threads)),
             ("value_bytes", json!(study.value_bytes)),
@@ -156,8 +164,12 @@ fn clean(is_watched: bool, line: &str) -> String {
     if is_watched { format!("\r\x1b[K{line}") } else { line.to_owned() }
 }
 
-fn shape(study: &Study, is_own: bool) -> String {
-    let whose = if is_own { "a server of its own".to_owned() } else { study.target.to_string() };
+fn shape(study: &Study, arguments: &Arguments) -> String {
+    let whose = match &arguments.addr {
+        None => "a server of its own".to_owned(),
+        Some(address) if arguments.cluster => format!("the cluster of {address}, {} primaries", study.primaries.len()),
+        Some(address) => address.clone(),
+    };
     format!(
         "{whose} | {} connections, {} threads, {} keys, {} bytes",
         study.connections, study.threads, study.keys, study.value_bytes
@@ -184,6 +196,12 @@ fn study(arguments: &Arguments, own: Option<&Companion>) -> Result<Study, Failur
         (None, Some(own)) => Target::Tcp(own.ready.rsplit(' ').next().unwrap_or_default().to_owned()),
         (None, None) => unreachable!("a server was started where no address is given"),
     };
+    let login = Login {
+        user: arguments.user.clone(),
+        password: password(arguments.password_file.as_deref())?,
+        database: arguments.db,
+        protocol: arguments.protocol,
+    };
     let threads = arguments.threads.map_or_else(|| (process::cores() / 2).max(1), usize::from);
     let keys = arguments.keys.unwrap_or(if arguments.common.quick { KEYS / 10 } else { KEYS });
     let pipelines = match arguments.pipeline.as_slice() {
@@ -192,15 +210,12 @@ fn study(arguments: &Arguments, own: Option<&Companion>) -> Result<Study, Failur
     };
     let command = words("--command", arguments.command.as_deref())?;
     let during = words("--during", arguments.during.as_deref())?;
+    let given: BTreeSet<u32> = arguments.server_pid.iter().copied().collect();
     Ok(Study {
+        primaries: primaries(arguments, &target, &login, keys)?,
         target,
-        server_pid: arguments.server_pid.or(own.map(Companion::pid)),
-        login: Login {
-            user: arguments.user.clone(),
-            password: password(arguments.password_file.as_deref())?,
-            database: arguments.db,
-            protocol: arguments.protocol,
-        },
+        server_pids: given.into_iter().chain(own.map(Companion::pid)).collect(),
+        login,
         connections: arguments.connections as usize,
         threads: threads.min(arguments.connections as usize),
         pipelines,
@@ -219,6 +234,32 @@ fn study(arguments: &Arguments, own: Option<&Companion>) -> Result<Study, Failur
         during,
         idle: arguments.idle as usize,
     })
+}
+
+/// Whom to load: the server, or its cluster.
+fn primaries(arguments: &Arguments, target: &Target, login: &Login, keys: u32) -> Result<Vec<Primary>, Failure> {
+    let address = match target {
+        _ if !arguments.cluster => {
+            return Ok(vec![Primary { target: target.clone(), keys: Keys::Below(keys as usize) }]);
+        }
+        Target::Tcp(address) => address,
+        Target::Unix(path) => {
+            return Err(Failure::usage(
+                format!("a cluster cannot be asked at {}", path.display()),
+                "give the address of one of its nodes as HOST:PORT with --addr",
+            ));
+        }
+    };
+    let asked = os::block_on(cluster::primaries(address, login, keys));
+    let primaries = asked.map_err(|error| no_runtime(&error))??;
+    let (count, connections) = (primaries.len(), arguments.connections);
+    if (connections as usize) < count {
+        return Err(Failure::usage(
+            format!("the cluster of {address} has {count} primaries, and there are {connections} connections"),
+            format!("give each primary one at least: --connections {count} or more"),
+        ));
+    }
+    Ok(primaries)
 }
 
 /// The words of a command.
