@@ -22,6 +22,8 @@ use crate::time::Now;
 const DIAL_SPAN: Duration = Duration::from_secs(5);
 /// What came is looked for so long, before it is looked whether there is a reason to go on.
 const LOOK: Duration = Duration::from_millis(50);
+/// The same where the log is waited for.
+const LOG_LOOK: Duration = Duration::from_millis(1);
 /// About so much is sent before an answer is waited for.
 const PIECE_BYTES: usize = if cfg!(test) { 4 << 10 } else { 256 << 10 };
 /// Slots that are looked at in one step, where most have no keys.
@@ -61,6 +63,8 @@ pub(super) struct Export {
     pub(super) job: Arc<Job>,
     phase: Phase,
     link: Link,
+    /// Position of the log behind the note that keys of the slots are copies from now on.
+    noted: Option<u64>,
 }
 
 /// Who owns the slots of a job.
@@ -82,7 +86,7 @@ fn owner_of(map: &Map, job: &Job) -> Owner {
 
 impl Export {
     pub(super) fn new(job: Arc<Job>, now: Now) -> Self {
-        Self { job, phase: Phase::Begin, link: Link::new(now) }
+        Self { job, phase: Phase::Begin, link: Link::new(now), noted: None }
     }
 
     /// Whether it is not known what the target has done, or is doing.
@@ -127,6 +131,7 @@ impl Export {
                 }
             }
             Phase::Asking(until) if *until <= now.instant => self.fail("Timed out before streaming completed", now),
+            Phase::Asking(_) if self.noted.is_some() => Some(Step::Rest(LOG_LOOK)),
             Phase::Asking(_) | Phase::Granted => self.listen(engine, now),
             Phase::Taken => Some(Step::Rest(LOOK)),
             Phase::Doubt { .. } => self.find_out(engine, map, now),
@@ -284,7 +289,14 @@ impl Export {
         if !is_due || !self.job.stage().is_under_way() {
             return None;
         }
-        engine.note_copies(&self.job.slots, true, now);
+        let noted = *self.noted.get_or_insert_with(|| {
+            engine.note_copies(&self.job.slots, true, now);
+            engine.journal.end()
+        });
+        // A source that starts again knows from its log that what it has are copies.
+        if engine.journal.is_on() && engine.journal.released() < noted {
+            return None;
+        }
         if !self.job.enter(Stage::Granted, now) {
             return None;
         }

@@ -408,6 +408,29 @@ fn steps() -> usize {
 }
 
 #[test]
+fn no_leave_is_given_before_the_log_of_the_source_says_that_its_keys_are_copies() {
+    let mut world = World::new();
+    let engine = world.source.engine_shared();
+    engine.journal().start(0, Box::new(|| {}));
+    (0..STEPS_MAX)
+        .find(|_| {
+            world.step();
+            engine.migration.copies.is_any()
+        })
+        .expect("that is noted");
+    // Nothing is in the log yet: who starts again now knows of no copies.
+    for _ in 0..5 {
+        world.step();
+    }
+    assert_eq!(world.state(), "failover-paused ");
+    assert!(!world.voters.lock().unwrap().is_target);
+    engine.journal().release(engine.journal().end());
+    world.finish();
+    assert_eq!(world.state(), "success ");
+    assert!(world.voters.lock().unwrap().is_target);
+}
+
+#[test]
 fn slots_go_with_all_their_keys_while_clients_write() {
     let mut world = begun(steps() + 1);
     assert_eq!(world.state(), "success ");
