@@ -130,6 +130,8 @@ struct Standing {
     matched: bool,
     /// Since when it differs from those that it speaks with.
     differs_since: Option<Instant>,
+    /// Since when it has differed from some of them, without so many in a row that know the same.
+    unsettled_since: Option<Instant>,
     /// When what it knows changed last.
     changed_at: Instant,
     next_sync: Instant,

@@ -103,14 +103,16 @@ impl Gossip {
         self.queue.is_empty()
     }
 
-    /// A peer knows the same as this member, or not.
-    pub(crate) fn handle_compared(&mut self, is_same: bool) {
+    /// A peer knows the same as this member, or not. Says whether it is the last of so many in a row that do.
+    pub(crate) fn handle_compared(&mut self, is_same: bool) -> bool {
         self.agreed = if is_same { self.agreed + 1 } else { 0 };
-        if self.agreed >= AGREED_MAX {
+        let all_agree = self.agreed >= AGREED_MAX;
+        if all_agree {
             self.agreed = 0;
             self.queue.clear();
             self.ranks.clear();
         }
+        all_agree
     }
 
     /// Offers news to `tell` in the order in which it should be told, until that answers that there is no room for a piece.

@@ -375,6 +375,10 @@ fn is_settled(nodes: &[Node]) -> bool {
     nodes.iter().all(|node| node.is_up(nodes.len()) && rests(node) && owner(node) == owner(&nodes[0]))
 }
 
+fn number(reply: &str) -> usize {
+    reply.parse().expect("a number")
+}
+
 #[test]
 fn slots_go_whole_while_clients_write_and_nodes_die() {
     const FILL: usize = 1_500;
@@ -413,11 +417,12 @@ fn slots_go_whole_while_clients_write_and_nodes_die() {
             nodes[victim].start();
         }
         until("all to rest", || is_settled(&nodes));
+        let keys_found: usize = nodes[..3].iter().map(|node| number(&node.ask(&["DBSIZE"]))).sum();
+        assert!(keys_found <= FILL + keys.len(), "round {round}: {keys_found} keys, and there are fewer");
     }
     let counters = writers.stop();
     until("what was left behind to be removed", || {
-        nodes[..3].iter().map(|node| node.ask(&["DBSIZE"]).parse::<usize>().expect("a number")).sum::<usize>()
-            == FILL + keys.len()
+        nodes[..3].iter().map(|node| number(&node.ask(&["DBSIZE"]))).sum::<usize>() == FILL + keys.len()
     });
     let has_all = |replica: usize| nodes[replica].ask(&["DBSIZE"]) == nodes[replica - 3].ask(&["DBSIZE"]);
     until("replicas to have the same", || has_all(3) && has_all(4));

@@ -21,6 +21,8 @@ const HEAD_BYTES_MAX: usize = 128;
 const SYNC_BYTES_MAX: usize = 128 * 1_024;
 /// Differences that last this long are looked into even while news comes in.
 const DIFFERS_MAX: Duration = Duration::from_millis(1_500);
+/// After so long without an end of differences with some, they are looked into although others are found to know the same.
+const UNSETTLED_MAX: Duration = Duration::from_millis(1_500);
 /// Fresh news that one packet to many may carry is sent on in this many packets at most; the rest rides on probes.
 const FRESH_PACKETS_MAX: usize = 16;
 
@@ -262,7 +264,9 @@ impl Bus {
     /// Compares fingerprints with those of a peer, and looks for what differs.
     pub(super) fn compare(&mut self, now: Instant, from: ServerId, theirs: (u64, u64)) {
         let is_same = theirs == (self.members.digest(), self.claims_digest());
-        self.gossip.handle_compared(is_same);
+        if self.gossip.handle_compared(is_same) {
+            self.standing.unsettled_since = None;
+        }
         if is_same {
             if let Some(since) = self.standing.differs_since.take() {
                 self.counters.time_to_convergence.add(now.saturating_since(since));
@@ -270,13 +274,22 @@ impl Bus {
             return;
         }
         let since = *self.standing.differs_since.get_or_insert(now);
+        let unsettled_since = *self.standing.unsettled_since.get_or_insert(now);
         let interval = self.config.sync_interval;
         let is_quiet = now >= self.standing.changed_at + interval / 2 && now >= since + interval;
         // Whoever has not found its claims confirmed must not wait: it may be a stale owner.
         let is_lost = !self.standing.matched;
         let is_old = now >= since + DIFFERS_MAX;
-        if now < self.standing.next_sync || !(is_quiet || is_lost || is_old) || self.bugs.has(Planted::NoSync) {
+        // Where members fall into parties that differ, those of its own party must not keep it from asking the others.
+        let is_split = now >= unsettled_since + UNSETTLED_MAX;
+        if now < self.standing.next_sync
+            || !(is_quiet || is_lost || is_old || is_split)
+            || self.bugs.has(Planted::NoSync)
+        {
             return;
+        }
+        if is_split {
+            self.standing.unsettled_since = Some(now);
         }
         self.standing.next_sync = now + interval;
         self.counters.syncs_begun += 1;

@@ -16,6 +16,10 @@ use crate::resp::{Args, Parser, Protocol, Reply, RequestLimits};
 use crate::settings::Settings;
 use crate::time::Now;
 
+/// Words of a refused command that are shown, and bytes of each.
+const WORDS_MAX: usize = 3;
+const WORD_BYTES_MAX: usize = 64;
+
 /// Runs what recovery finds.
 #[derive(Debug)]
 pub struct Replay {
@@ -50,7 +54,7 @@ impl Replay {
     /// Runs a batch. `now` is the present time; each command sees that at which it ran first.
     ///
     /// # Errors
-    /// It holds something that is no command of this program: in words.
+    /// It holds something that is no command of this program, or that is refused now: in words.
     pub fn handle_batch(&mut self, batch: &[u8], now: Now) -> Result<(), String> {
         let units = decode_batch(batch).ok_or("a batch is not made of units")?;
         units.iter().try_for_each(|unit| self.handle_unit(*unit, now))
@@ -84,7 +88,17 @@ impl Replay {
         let frame = Frame { engine, settings, now, may_wait: false, is_script: false };
         run::run(&frame, ready, args, client, &mut keys, reply, effects);
         engine.settle(settings, &mut keys, effects);
+        let refused = reply.buffer().strip_prefix(b"-").map(|text| String::from_utf8_lossy(text).trim_end().to_owned());
         reply.buffer().clear();
-        Ok(())
+        refused.map_or(Ok(()), |why| Err(format!("{} is refused now: {why}", show(args))))
     }
+}
+
+/// A command for people: what it is, and on what.
+fn show(args: Args<'_>) -> String {
+    let word = |at: usize| {
+        args.get(at).map(|word| String::from_utf8_lossy(&word[..word.len().min(WORD_BYTES_MAX)]).into_owned())
+    };
+    let words: Vec<String> = (0..WORDS_MAX).map_while(word).collect();
+    format!("{:?}", words.join(" "))
 }

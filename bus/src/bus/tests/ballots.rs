@@ -331,3 +331,38 @@ fn a_lone_server_serves_everything() {
     net.start(1);
     net.run_until(2_000, "it may write again", |net| net.bus(1).may_write(group(1)));
 }
+
+#[test]
+fn a_claim_that_few_heard_of_is_soon_known_to_all() {
+    let probe_interval = Duration::from_millis(50);
+    let config = Config { member_timeout: Duration::from_secs(1), probe_interval, ..Config::default() };
+    let mut longest = 0;
+    for seed in 0..50 {
+        let mut net = Net::with(5, config.clone());
+        net.chance = Chance::new(seed);
+        net.introduce();
+        net.share_slots(&[1, 2, 3], &[1, 2, 3]);
+        net.follow(4, 1);
+        net.follow(5, 2);
+        let while_ms = net.chance.below(1_000);
+        net.run(while_ms.try_into().unwrap());
+        net.cut(&[1, 3], &[2, 4, 5]);
+        let slots = std::vec![SlotRange::new(6_000, 7_000).unwrap()];
+        net.command(1, Command::Claim { group: group(1), slots });
+        net.run_until(500, "two of three are enough", |net| net.owner_of(3, 6_500) == Some(1));
+        assert_eq!(net.owner_of(2, 6_500), Some(2));
+        net.run(100);
+        net.kill(1);
+        net.start(1);
+        // Nobody tells of it any more.
+        for number in [1, 3] {
+            net.servers.get_mut(&number).unwrap().bus.as_mut().unwrap().gossip = crate::gossip::Gossip::default();
+        }
+        net.cuts.clear();
+        longest =
+            longest.max(net.run_until(60_000, "all agree", |net| {
+                net.running().iter().all(|at| net.owner_of(*at, 6_500) == Some(1))
+            }));
+    }
+    assert!(longest <= 2_500, "{longest}");
+}

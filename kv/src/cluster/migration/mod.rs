@@ -179,12 +179,13 @@ impl Engine {
     /// An import begins, over this client's connection.
     pub(crate) fn begin_import(&self, job: Job, client: ClientId, now: Now) -> Arc<Import> {
         let (job, migration) = (Arc::new(job), &self.migration);
+        // Whoever tidies passes by what a migration has, and would take a note back that it found alone.
+        migration.enter(&job);
         self.note_copies(&job.slots, true, now);
         // What an earlier one may have left.
         for slot in job.slots.slots() {
             while !self.drop_keys(slot, false, now) {}
         }
-        migration.enter(&job);
         let import = Arc::new(Import::new(job, client, now));
         migration.papers().imports.push(Arc::clone(&import));
         import

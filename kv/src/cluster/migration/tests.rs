@@ -9,6 +9,7 @@ use crate::cluster::map::{Map, Name, Node, Place, Service, SlotRange};
 use crate::engine::{Engine, EngineConfig};
 use crate::keyspace::Slot;
 use crate::memory::hash_key::HASH_KEY_BYTES;
+use crate::persist::Replay;
 use crate::rdb::ImportOptions;
 use crate::replicate::quorum::Sealing;
 use crate::tests::{Talk, check_with};
@@ -428,6 +429,38 @@ fn no_leave_is_given_before_the_log_of_the_source_says_that_its_keys_are_copies(
     world.finish();
     assert_eq!(world.state(), "success ");
     assert!(world.voters.lock().unwrap().is_target);
+}
+
+#[test]
+fn the_log_tells_of_copies_before_the_engine_is_a_node() {
+    let mut world = World::new();
+    let engine = world.source.engine_shared();
+    engine.journal().start(0, Box::new(|| {}));
+    while !engine.migration.copies.is_any() {
+        world.step();
+    }
+    let again = Arc::new(Engine::new(&EngineConfig { secret: [3; HASH_KEY_BYTES], shards: 8, databases: DATABASES }));
+    Replay::new(Arc::clone(&again)).handle_batch(&engine.journal().take().batch, world.source.now()).unwrap();
+    assert_eq!(again.migration.copies.show(), engine.migration.copies.show());
+}
+
+#[test]
+fn an_import_is_known_before_its_slots_are_noted() {
+    let mut world = World::new();
+    let engine = world.target.engine_shared();
+    let (weak, jobs) = (Arc::downgrade(&engine), Arc::new(OnceLock::new()));
+    let seen = Arc::clone(&jobs);
+    // Called when the first thing is written to the log, which is the note.
+    engine.journal().start(
+        0,
+        Box::new(move || {
+            seen.get_or_init(|| weak.upgrade().expect("it is tested").migration.jobs().len());
+        }),
+    );
+    while !engine.migration.copies.is_any() {
+        world.step();
+    }
+    assert_eq!(jobs.get(), Some(&1), "else whoever tidies meanwhile takes the note back");
 }
 
 #[test]

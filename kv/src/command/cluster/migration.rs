@@ -198,10 +198,13 @@ fn show(call: &mut Call<'_, '_>) -> Result<(), Error> {
 
 /// What the other node says: see [`crate::cluster::migration`].
 fn synchronise(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    if call.args.is(2, "COPIES") {
+        // The log is read before the engine is a node.
+        return note_copies(call);
+    }
     let cluster = cluster(call)?;
     match () {
         () if call.args.is(2, "ESTABLISH") => establish(call),
-        () if call.args.is(2, "COPIES") => note_copies(call),
         () if call.args.is(2, "STATUS") => tell_status(call, cluster),
         () if call.args.is(2, "ACK") => {
             import(call)?;
