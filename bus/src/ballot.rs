@@ -19,7 +19,7 @@ use ashlar_wire::time::Instant;
 
 use crate::claim::Claims;
 use crate::member::Members;
-use crate::packet::{Purpose, Reason, VoteRequest};
+use crate::packet::{CHOICE, Purpose, Reason, VoteRequest};
 use crate::planted::{Bugs, Planted};
 use crate::slot::{GroupId, SlotRange, SlotSet};
 use crate::voters::{Tally, Voters};
@@ -120,6 +120,12 @@ impl Votes {
         self.promises.values().map(|promise| promise.epoch).max().unwrap_or(Epoch::ZERO)
     }
 
+    /// The greatest epoch that this member has voted in for any group but this one.
+    pub(crate) fn greatest(&self, but: GroupId) -> Epoch {
+        let others = self.given.iter().filter(|(group, _)| **group != but && **group != CHOICE);
+        others.map(|(_, given)| given.epoch).max().unwrap_or(Epoch::ZERO)
+    }
+
     /// A vote for a choice of voters is a promise to go over to no competitor with a smaller epoch. So a candidate has some
     /// time in which no other gets the vote: else two that stand at once may leave a choice that too many passed by.
     fn decide_choice(&mut self, candidate: ServerId, request: &VoteRequest, facts: &Facts<'_>) -> Result<(), Reason> {
@@ -161,6 +167,11 @@ impl Votes {
         // could be elected twice in one epoch, to different slots.
         let again = given.is_some_and(|given| given.epoch == request.epoch && given.candidate == candidate);
         let again = again && facts.bugs.has(Planted::CountVoteTwice);
+        // Slots that were voted to another may be claimed by it although nobody has heard of that: whoever only keeps what it has is sure
+        // of it afterwards.
+        if request.takes_nothing() && self.greatest(request.group) >= request.epoch {
+            return Err(Reason::StaleEpoch);
+        }
         let is_new = given.is_none_or(|given| given.epoch < request.epoch) && request.epoch > facts.voters.floor();
         if again || is_new || facts.bugs.has(Planted::AcceptOldEpoch) { Ok(()) } else { Err(Reason::StaleEpoch) }
     }

@@ -137,6 +137,13 @@ pub struct VoteRequest {
     pub taken: SlotSet,
 }
 
+impl VoteRequest {
+    /// Whether a primary keeps what it has, or less, in a greater epoch.
+    pub(crate) fn takes_nothing(&self) -> bool {
+        self.purpose == Purpose::Slots && self.taken.is_empty()
+    }
+}
+
 /// Why a vote is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {

@@ -375,7 +375,11 @@ impl Bus {
         let decision = self.decide(now, from, request);
         let claim_epoch = self.claims.get(request.group).map_or(Epoch::ZERO, |claim| claim.epoch);
         let decided = if request.group == CHOICE { self.voters.epoch() } else { self.voters.floor() };
-        let promised = if decision == Err(Reason::SlotTaken) { self.votes.promised() } else { Epoch::ZERO };
+        let promised = match decision {
+            Err(Reason::SlotTaken) => self.votes.promised(),
+            Err(Reason::StaleEpoch) if request.takes_nothing() => self.votes.greatest(request.group),
+            _ => Epoch::ZERO,
+        };
         let known = self.votes.epoch(request.group).max(claim_epoch).max(decided).max(promised);
         let vote = Vote { group: request.group, epoch: request.epoch, refused: decision.err(), known };
         let Err(reason) = decision else {

@@ -164,6 +164,8 @@ impl Engine {
     /// The engine is no node of a cluster.
     pub fn set_map(&self, map: Map, now: Now) {
         let cluster = self.cluster().expect("it has joined a cluster");
+        // Nobody writes to what may have been given away, from the first moment on in which it is served.
+        self.migration.hold.doubt(self.migration.copies.doubtful(&map));
         let map = Arc::new(map);
         let before =
             std::mem::replace(&mut *cluster.map.write().unwrap_or_else(PoisonError::into_inner), Arc::clone(&map));

@@ -366,3 +366,27 @@ fn a_claim_that_few_heard_of_is_soon_known_to_all() {
     }
     assert!(longest <= 2_500, "{longest}");
 }
+
+#[test]
+fn a_renewed_claim_is_greater_than_one_that_nobody_has_heard_of() {
+    let mut net = three_primaries(0);
+    net.cut(&[1], &[2]);
+    let won = net.bus(1).counters().ballots_won;
+    let slots = std::vec![SlotRange::new(6_000, 6_100).unwrap()];
+    net.command(1, Command::Claim { group: group(1), slots });
+    net.run_until(1_000, "1 and 3 are enough", |net| net.bus(1).counters().ballots_won > won);
+    net.cut(&[1], &[3]);
+    net.run_until(100, "the claim is stored", |net| net.owner_of(1, 6_050) == Some(1));
+    net.kill(1);
+    // What was voted for a moment ago is taken for claimed; that passes.
+    net.run(3_000);
+    assert_eq!([2, 3].map(|at| net.owner_of(at, 6_050)), [Some(2); 2]);
+    let before = net.primary(2, 2).1;
+    net.command(2, Command::Claim { group: group(2), slots: std::vec![] });
+    net.run_until(3_000, "the claim is renewed", |net| net.primary(2, 2).1 > before);
+    net.start(1);
+    net.cuts.clear();
+    net.run_until(5_000, "1 is back", Net::agrees);
+    net.run(2_000);
+    assert_eq!([1, 2, 3].map(|at| net.owner_of(at, 6_050)), [Some(2); 3], "what 2 has served since is not lost");
+}

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::SlotTable;
-use crate::cluster::map::SlotRange;
+use crate::cluster::map::{Map, SlotRange};
 use crate::command::run::access;
 use crate::engine::Engine;
 use crate::keyspace::{Lock, Slot};
@@ -18,7 +18,15 @@ const KEYS_TURN: usize = 256;
 #[derive(Debug, Default)]
 pub(crate) struct Copies {
     is_any: AtomicBool,
-    slots: Mutex<SlotTable>,
+    noted: Mutex<Noted>,
+}
+
+#[derive(Debug, Default)]
+struct Noted {
+    slots: SlotTable,
+    /// Those among them that an earlier life of this process noted, or another node: it may have given leave to take them, of
+    /// which this process knows nothing.
+    inherited: SlotTable,
 }
 
 impl Copies {
@@ -30,25 +38,48 @@ impl Copies {
 
     /// All of them.
     pub(crate) fn table(&self) -> SlotTable {
-        self.slots().clone()
+        self.noted().slots.clone()
     }
 
     /// Slots are among them from now on, or are not.
     pub(crate) fn change(&self, slots: &SlotTable, are_copies: bool) {
-        let mut table = self.slots();
+        self.set(|noted| {
+            noted.inherited.remove(slots);
+            if are_copies { noted.slots.add(slots) } else { noted.slots.remove(slots) }
+        });
+    }
+
+    /// The same, as a log says, or a primary.
+    pub(crate) fn hear(&self, slots: &SlotTable, are_copies: bool) {
+        self.change(slots, are_copies);
         if are_copies {
-            table.add(slots);
-        } else {
-            table.remove(slots);
+            self.set(|noted| noted.inherited.add(slots));
         }
-        self.is_any.store(!table.is_empty(), Ordering::Release);
     }
 
     /// These are all, as a dump says.
     pub(crate) fn replace(&self, slots: SlotTable) {
-        let mut table = self.slots();
-        *table = slots;
-        self.is_any.store(!table.is_empty(), Ordering::Release);
+        self.set(|noted| *noted = Noted { inherited: slots.clone(), slots });
+    }
+
+    /// Those that this node owns by a map, and perhaps has given away in an earlier life.
+    pub(crate) fn doubtful(&self, map: &Map) -> SlotTable {
+        if !self.is_any() {
+            return SlotTable::default();
+        }
+        let inherited = self.noted().inherited.clone();
+        SlotTable::of(&SlotRange::gather(inherited.slots().filter(|slot| map.holds(*slot)).map(Slot::number)))
+    }
+
+    /// It is known again whose they are.
+    pub(super) fn trust(&self, slots: &SlotTable) {
+        self.set(|noted| noted.inherited.remove(slots));
+    }
+
+    fn set(&self, change: impl FnOnce(&mut Noted)) {
+        let mut noted = self.noted();
+        change(&mut noted);
+        self.is_any.store(!noted.slots.is_empty(), Ordering::Release);
     }
 
     /// As text: nothing if there are none.
@@ -56,7 +87,7 @@ impl Copies {
         if !self.is_any() {
             return String::new();
         }
-        let ranges = self.slots().ranges();
+        let ranges = self.noted().slots.ranges();
         ranges.iter().map(SlotRange::to_string).collect::<Vec<_>>().join(" ")
     }
 
@@ -70,8 +101,8 @@ impl Copies {
         SlotTable::of(&ranges)
     }
 
-    fn slots(&self) -> MutexGuard<'_, SlotTable> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    fn noted(&self) -> MutexGuard<'_, Noted> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Clients that want to write to slots which are about to change hands wait.
+//! Clients that want to write to slots which are about to change hands, or perhaps already have, wait.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,10 @@ pub(crate) struct Hold {
 
 #[derive(Debug, Default)]
 struct State {
+    /// That leave.
     slots: SlotTable,
+    /// Of which it is not sure that they are here.
+    doubtful: SlotTable,
     clients: BTreeMap<ClientId, Arc<Mailbox>>,
 }
 
@@ -30,21 +33,34 @@ impl Hold {
 
     /// Nobody begins to write to these slots. Who has begun has not ended yet: whoever needs that locks them once.
     pub(super) fn begin(&self, slots: &SlotTable) {
-        self.state().slots = slots.clone();
-        self.is_on.store(true, Ordering::Release);
+        self.change(|state| state.slots = slots.clone());
     }
 
-    /// Who waits goes on.
+    /// Who waits for slots that leave goes on.
     pub(super) fn end(&self) {
+        self.change(|state| state.slots = SlotTable::default());
+    }
+
+    /// The same of slots of which it is not sure that they are here: these are all.
+    pub(crate) fn doubt(&self, slots: SlotTable) {
+        self.change(|state| state.doubtful = slots);
+    }
+
+    /// Whoever waits looks again.
+    fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state();
-        self.is_on.store(false, Ordering::Release);
-        state.slots = SlotTable::default();
+        change(&mut state);
+        self.is_on.store(!state.slots.is_empty() || !state.doubtful.is_empty(), Ordering::Release);
         state.clients.values().for_each(|mailbox| mailbox.nudge());
     }
 
     /// Whether a write has to wait that is about this slot, or, if about none, may be about any.
     pub(crate) fn covers(&self, slot: Option<Slot>) -> bool {
-        self.is_on() && slot.is_none_or(|slot| self.state().slots.has(slot))
+        self.is_on()
+            && slot.is_none_or(|slot| {
+                let state = self.state();
+                state.slots.has(slot) || state.doubtful.has(slot)
+            })
     }
 
     /// A client waits.

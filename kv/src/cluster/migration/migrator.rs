@@ -8,6 +8,7 @@ use super::import::{number, owns_all};
 use super::job::{Job, Operation, Stage};
 use super::{Import, SlotTable};
 use crate::client::Farewell;
+use crate::cluster::control::Order;
 use crate::cluster::map::Map;
 use crate::engine::Engine;
 use crate::network::{Broken, Line};
@@ -62,6 +63,9 @@ impl Migrator {
         let Some(map) = self.engine.map() else { return Step::Rest(REST) };
         if self.engine.is_loading() {
             return Step::Rest(REST);
+        }
+        if let Some(span) = self.engine.make_sure_of_slots(&map) {
+            return Step::Rest(span);
         }
         let tidies = self.tidy(&map, now);
         if self.export.is_none() {
@@ -149,6 +153,31 @@ impl Engine {
         let found = crate::settings::parameter::find(b"slot-migration-max-failover-repl-bytes").expect("it is there");
         let text = found.show(&self.settings());
         std::str::from_utf8(&text).ok().and_then(|text| text.parse::<u64>().ok())
+    }
+
+    /// Whoever was this node before, or its primary, may have given leave to take slots that it owns by the map: a target that took them
+    /// may have died before anybody heard of that. Once its claim is renewed, this node's is the greater one. Until then writes
+    /// to these slots wait. For how long to rest before the next attempt; nothing if all is sure.
+    fn make_sure_of_slots(&self, map: &Map) -> Option<Duration> {
+        let (cluster, migration) = (self.cluster()?, &self.migration);
+        let doubtful = migration.copies.doubtful(map);
+        if doubtful.is_empty() {
+            return None;
+        }
+        migration.hold.doubt(doubtful.clone());
+        if !map.service().is_up {
+            return Some(REST);
+        }
+        if let Err(refusal) = cluster.control.order(Order::Renew) {
+            tracing::warn!(
+                refusal,
+                "slots that may have been given away cannot be claimed anew yet: writes to them wait"
+            );
+            return Some(REST);
+        }
+        migration.copies.trust(&doubtful);
+        migration.hold.doubt(migration.copies.doubtful(&cluster.map()));
+        Some(Duration::ZERO)
     }
 
     /// An import for which there is no reason any more ends.

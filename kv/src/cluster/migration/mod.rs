@@ -34,7 +34,9 @@
 //!   than whatever the target may have stored, and a target that comes back hears of it before its map is confirmed.
 //! - A replica of the source can be elected only after `cluster-node-timeout` of silence, which is longer than leave lasts; one that is to
 //!   take over by agreement waits, because the source does not say that its writes have ended. A source that is restarted
-//!   serves nothing for as long as leave may last (`node::keyvalue::office`).
+//!   serves nothing for as long as leave may last (`node::keyvalue::office`), and before it takes writes to slots that its log says it may
+//!   have given, or one that was promoted does, its claim is renewed: the target may have died with a claim that nobody has heard of. A
+//!   voter lets nobody renew a claim in an epoch that is not greater than all that it has voted in.
 //!
 //! Shards whose writes a majority acknowledges (`replicate::quorum`) neither give slots this way nor take them: READY asks the replicas that
 //! are there, not a majority of the members, and who takes slots serves a new term, which has to be sealed first. Both ends refuse,

@@ -540,6 +540,26 @@ fn writes_wait_until_it_is_known_who_has_the_slots() {
 }
 
 #[test]
+fn who_may_have_given_slots_away_in_an_earlier_life_claims_them_anew_before_it_takes_writes() {
+    let mut world = World::new();
+    world.voters.lock().unwrap().ballot = Ballot::Refused;
+    while !world.source.engine().migration.copies.is_any() {
+        world.step();
+    }
+    let epoch = world.voters.lock().unwrap().epoch;
+    world.lose_source();
+    let engine = world.source.engine_shared();
+    engine.set_map(map_of(SOURCE, &world.voters), world.source.now());
+    world.write("INCR {bar}count");
+    assert_eq!(world.waiting.len(), 1, "the target may have taken the slots and died");
+    world.write("SET {of-others}key value");
+    assert_eq!(world.waiting.len(), 1, "that slot was never to go");
+    world.finish();
+    assert_eq!(world.voters.lock().unwrap().epoch, epoch + 1, "the claim was renewed");
+    assert!(!engine.migration.copies.is_any());
+}
+
+#[test]
 fn a_ballot_that_is_lost_leaves_everything_as_it_was() {
     let mut world = World::new();
     world.voters.lock().unwrap().ballot = Ballot::Refused;

@@ -346,7 +346,7 @@ fn note_copies(call: &mut Call<'_, '_>) -> Result<(), Error> {
         let (first, last) = (slot(call, at)?, slot(call, at + 1)?);
         noted.push(SlotRange::new(first.number(), last.number()).ok_or(Error::SYNTAX)?);
     }
-    call.engine.migration.copies.change(&SlotTable::of(&noted), are_copies);
+    call.engine.migration.copies.hear(&SlotTable::of(&noted), are_copies);
     call.effects.changes += 1;
     call.reply.ok();
     Ok(())
