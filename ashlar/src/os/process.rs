@@ -84,6 +84,15 @@ pub fn cpu_time_of_thread() -> std::time::Duration {
     system + user
 }
 
+/// For how long the calling thread could have run so far and did not, because others had its core; `None` where the operating system
+/// does not tell.
+#[must_use]
+pub fn run_delay_of_thread() -> Option<std::time::Duration> {
+    // Nanoseconds that it ran, that it waited for a core, and how often it ran.
+    let stat = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    stat.split_ascii_whitespace().nth(1)?.parse().ok().map(std::time::Duration::from_nanos)
+}
+
 /// CPU time of process `pid` so far, user and system together, to 10 ms; `None` if there is no such process.
 #[must_use]
 pub fn cpu_time_of(pid: u32) -> Option<std::time::Duration> {
