@@ -28,7 +28,7 @@ use crate::pubsub::PubSub;
 use crate::replicate::Replication;
 use crate::replicate::failover::Failover;
 use crate::replicate::follow::Following;
-use crate::replicate::quorum::{Oaths, Term};
+use crate::replicate::quorum::{Attempts, Oaths, Term};
 use crate::replicate::role::Role;
 use crate::script::Scripts;
 use crate::settings::{Settings, parameter};
@@ -105,6 +105,8 @@ pub struct Engine {
     pub(crate) oaths: Oaths,
     /// The term for which data are taken over from another member.
     pub(crate) copying: parking_lot::Mutex<Option<Term>>,
+    /// How this node tries to serve its shard there.
+    pub(crate) attempts: Attempts,
     pub(crate) saves: Saves,
     /// How many read data from files or from a primary, while nobody else may touch them.
     loading: AtomicUsize,
@@ -176,6 +178,7 @@ impl Engine {
             failover: Failover::default(),
             oaths: Oaths::default(),
             copying: parking_lot::Mutex::default(),
+            attempts: Attempts::default(),
             saves: Saves::default(),
             loading: AtomicUsize::new(0),
             keyless_changes: AtomicU64::new(0),

@@ -14,6 +14,8 @@ use super::process::until;
 const ROUNDS: usize = 3;
 /// Clients that write, each to a key of its own.
 const WRITERS: usize = 3;
+/// Keys that are written before all copies of a shard die.
+const KEYS: usize = 200;
 /// How long a client waits for a reply before it asks elsewhere.
 const PATIENCE: Duration = Duration::from_secs(8);
 /// How long a client does nothing before it asks elsewhere.
@@ -173,4 +175,47 @@ fn no_acknowledged_write_is_lost_whoever_is_killed() {
         let mut line = Line::new(&nodes[primary].address);
         until("a last look", || check(&mut line, &format!("{{bar}}{writer}"), progress));
     }
+}
+
+/// Whether a node takes a write.
+fn takes(node: &Node, request: &str) -> bool {
+    Line::new(&node.address).and_then(|mut line| line.ask(request)).as_deref() == Some("+OK")
+}
+
+/// Asks a node for keys that were all written as what they are called.
+fn check_keys(node: &Node) {
+    let mut line = Line::new(&node.address).expect("it listens");
+    for number in 0..KEYS {
+        assert_eq!(line.ask(&format!("GET {{bar}}{number}\r\n")), Some(number.to_string()), "it was acknowledged");
+    }
+}
+
+#[test]
+fn a_shard_whose_copies_all_died_begins_anew_where_an_operator_says() {
+    let mut nodes = cluster();
+    let mut line = Line::new(&nodes[0].address).expect("it listens");
+    for number in 0..KEYS {
+        let reply = line.ask(&format!("SET {{bar}}{number} {number}\r\n"));
+        assert_eq!(reply.as_deref(), Some("+OK"));
+    }
+    nodes[..3].iter_mut().for_each(Node::kill);
+    nodes[..3].iter_mut().for_each(Node::start);
+
+    let waits = |node: &Node| node.ask(&["INFO", "replication"]).contains("quorum_waits:");
+    until("somebody to wait for the others", || nodes[..3].iter().any(waits));
+    for _ in 0..10 {
+        assert!(!nodes[..3].iter().any(|node| takes(node, "SET {bar} 1\r\n")), "nobody knows who has everything");
+    }
+    // The one that was primary has everything that was acknowledged; the cluster may have chosen another meanwhile.
+    until("the shard to begin anew", || {
+        let reply = nodes[0].ask(&["CLUSTER", "BEGINSHARD"]);
+        if reply.contains("TAKEOVER") {
+            nodes[0].ask(&["CLUSTER", "FAILOVER", "TAKEOVER"]);
+        }
+        reply.contains("serves term")
+    });
+    until("all three to be members again", || has_members(&nodes[0], &nodes[..3]));
+    until("the cluster to be there again", || nodes[0].is_up(nodes.len()));
+    check_keys(&nodes[0]);
+    until("a write", || takes(&nodes[0], "SET {bar} 1\r\n"));
 }

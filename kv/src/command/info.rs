@@ -396,6 +396,10 @@ fn replication(call: &Call<'_, '_>, section: &mut Section) {
 
 /// Of a shard whose writes a majority acknowledges.
 fn quorum(call: &Call<'_, '_>, section: &mut Section) {
+    if let Some(waiting) = call.engine.attempts.waiting() {
+        section.put("quorum_waiting_term", waiting.term);
+        section.put("quorum_waits", waiting.why);
+    }
     let Some(status) = call.engine.quorum_status() else { return };
     section.put("quorum_term", status.term);
     section.put("quorum_members", status.members);

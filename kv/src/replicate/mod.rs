@@ -110,6 +110,8 @@ struct Stream {
     turn: u64,
     /// The data are those of the history at its end, as far as the stream comes from a primary.
     is_whole: bool,
+    /// The data were forgotten for those of a dump, which has not been read whole.
+    is_torn: bool,
     ledger: Ledger,
 }
 
@@ -172,6 +174,7 @@ impl Default for Replication {
                 is_relay: false,
                 turn: 0,
                 is_whole: false,
+                is_torn: false,
                 ledger: Ledger::default(),
             }),
             backlog_bytes: AtomicU64::new(0),

@@ -87,6 +87,25 @@ impl Replication {
         true
     }
 
+    /// The data are gone, and those of a dump begin to come.
+    pub(super) fn note_torn(&self) {
+        self.stream().is_torn = true;
+    }
+
+    /// Whether only a part of a dump is there, or nothing at all, because it has not been read whole.
+    pub(super) fn is_torn(&self) -> bool {
+        self.stream().is_torn
+    }
+
+    /// The data that are here are nobody else's: nobody goes on from what it has, and nobody has acknowledged anything.
+    pub(super) fn break_off(&self) {
+        let mut stream = self.stream();
+        stream.dismiss_all();
+        stream.backlog = None;
+        stream.ledger.forget();
+        self.is_on.store(false, Ordering::Release);
+    }
+
     /// The data are those of a point of another server's history. False if it is another turn.
     pub(super) fn adopt(&self, turn: u64, point: Point, identity: &Identity) -> bool {
         let mut stream = self.stream();
@@ -95,7 +114,7 @@ impl Replication {
         }
         identity.set_history(point.history);
         stream.begin_anew(point.position, point.database);
-        stream.is_whole = true;
+        (stream.is_whole, stream.is_torn) = (true, false);
         self.settle(&mut stream);
         true
     }

@@ -173,6 +173,7 @@ impl Doing {
             self.sealing = Some(duty);
             return;
         }
+        engine.give_up_sealing();
         self.take_up_whole(engine, duty);
     }
 

@@ -8,6 +8,7 @@ use crate::error::Error;
 
 pub(in crate::command) const RUNS: &[(&str, Run)] = &[
     ("asking", asking),
+    ("cluster|beginshard", begin_shard),
     ("cluster|bumpepoch", bump_epoch),
     ("cluster|failover", failover),
     ("cluster|forget", forget),
@@ -119,6 +120,15 @@ fn failover(call: &mut Call<'_, '_>) -> Result<(), Error> {
         return Err(Error::new("ERR Master is down or failed, please use CLUSTER FAILOVER FORCE"));
     }
     order(call, Order::Failover(kind))
+}
+
+/// The data of this node are the shard's from now on, whatever other copies have: for a shard in which all of them were restarted. Whoever
+/// sends it has made sure that no other copy serves, or can: members that were not restarted may still agree on a primary among them.
+fn begin_shard(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    cluster(call)?;
+    call.engine.decide_to_begin()?;
+    call.reply.ok();
+    Ok(())
 }
 
 fn reset(call: &mut Call<'_, '_>) -> Result<(), Error> {

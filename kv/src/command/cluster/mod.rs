@@ -37,6 +37,10 @@ const HELP: &[(&str, &str)] = &[
     ("SHARDS", "Describe shards: their slots and nodes."),
     ("ADDSLOTS <slot> [<slot> ...]", "Give slots without an owner to this node."),
     ("ADDSLOTSRANGE <start slot> <end slot> [<start slot> <end slot> ...]", "The same with ranges of slots."),
+    (
+        "BEGINSHARD",
+        "Let this node's data be those of its shard, which nobody serves: what other copies have besides is lost.",
+    ),
     ("BUMPEPOCH", "Raise this node's epoch above all others."),
     ("COUNT-FAILURE-REPORTS <node-id>", "Count who says that a node is silent."),
     ("DELSLOTS <slot> [<slot> ...]", "Let this node give up slots."),

@@ -52,6 +52,11 @@ static CLUSTER: &[Spec] = &[
     command("addslotsrange", -4, flags![ADMIN | STALE | NO_ASYNC_LOADING])
         .docs("7.0.0", "Gives ranges of slots without an owner to this node.", "O(N) for N slots in the ranges")
         .arguments(&[RANGES]),
+    command("beginshard", 2, flags![ADMIN | NOSCRIPT | STALE | NO_ASYNC_LOADING | NO_MULTI]).docs(
+        "9.1.0",
+        "Lets this node's data be those of its shard, which nobody serves. Ashlar's own.",
+        "O(1)",
+    ),
     command("bumpepoch", 2, flags![ADMIN | STALE | NO_ASYNC_LOADING])
         .docs("3.0.0", "Raises this node's epoch above all others.", "O(1)")
         .tips(&["nondeterministic_output"]),

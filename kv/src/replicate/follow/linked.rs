@@ -261,6 +261,7 @@ impl Linked {
             engine.end_loading();
             return Err(Fault::new("it is not followed any more"));
         }
+        engine.replication.note_torn();
         // What is being written down is not what will be there.
         engine.saves.cancel();
         engine.journal.hold();

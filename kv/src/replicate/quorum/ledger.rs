@@ -130,7 +130,7 @@ impl Stream {
         let there: BTreeSet<Name> = self
             .replicas
             .values()
-            .filter(|replica| replica.phase() == Phase::Online)
+            .filter(|replica| replica.phase() == Phase::Online && !replica.is_gone())
             .filter_map(|replica| replica.introduction.member)
             .chain([serving.own])
             .collect();
@@ -234,6 +234,8 @@ impl Replication {
         stream.database = None;
         stream.put_record(term, members);
         let from = stream.end;
+        // Where the data were replaced since it last served, positions may be smaller ones than those of then.
+        self.released.store(stream.ledger.committed, Ordering::Release);
         stream.ledger.serving = Some(Serving { term, own, from });
         stream.ledger.marker = None;
         self.settle(&mut stream);
@@ -267,7 +269,9 @@ impl Replication {
             if name == serving.own {
                 return stream.end;
             }
-            let of_it = stream.replicas.values().filter(|replica| replica.introduction.member == Some(name));
+            let is_it = |replica: &&Arc<super::super::Replica>| replica.introduction.member == Some(name);
+            // What one said whose connection was ended may have been of another history.
+            let of_it = stream.replicas.values().filter(is_it).filter(|replica| !replica.is_gone());
             of_it.map(|replica| replica.acknowledged()).max().unwrap_or(0)
         };
         let committed = stream.ledger.members.committed(acknowledged);
@@ -425,7 +429,8 @@ fn next_members(stream: &Stream, map: &Map) -> Option<Members> {
     if all.len() >= MEMBERS_MAX {
         return None;
     }
-    let newcomers = stream.replicas.values().filter(|replica| replica.phase() == Phase::Online);
+    let is_there = |replica: &&Arc<super::super::Replica>| replica.phase() == Phase::Online && !replica.is_gone();
+    let newcomers = stream.replicas.values().filter(is_there);
     let is_near = |replica: &&Arc<super::super::Replica>| replica.acknowledged() >= stream.ledger.noted_at;
     let newcomer = newcomers.filter(is_near).filter_map(|replica| replica.introduction.member);
     let mut newcomer = newcomer.chain(stream.ledger.serving.map(|serving| serving.own));

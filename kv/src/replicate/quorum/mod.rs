@@ -2,7 +2,7 @@
 //!
 //! In reading order: this file (terms, who has a copy, what counts as a majority), `ledger` (what one stream says of that, and the
 //! primary's side: what is committed, which replies wait), `oath` (the member's side: whom it serves), `seal` (how a new primary
-//! makes sure that it has everything before it serves).
+//! makes sure that it has everything before it serves), `begin` (what an operator can decide where nobody may serve).
 //!
 //! Model
 //! - The stream of a shard is a log as in Raft (Ongaro and Ousterhout, 2014). Who is primary, and in which epoch, comes from outside;
@@ -23,6 +23,7 @@
 //!
 //! A shard enters this mode when its primary is told to (`replication-quorum yes`); its replicas learn of it from the stream.
 
+mod begin;
 mod ledger;
 mod oath;
 mod planted;
@@ -31,6 +32,8 @@ mod seal;
 mod tests;
 
 use std::fmt;
+
+pub(crate) use begin::Attempts;
 
 use crate::cluster::map::Name;
 pub use ledger::QuorumStatus;

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::begin::COPIES;
 use super::ledger::Extent;
 use super::oath::Bound;
 use super::planted::{self, Planted};
@@ -126,6 +127,7 @@ impl Engine {
     /// This node is about to follow the primary of a shard: it will not begin the shard anew, whatever becomes of the primary.
     pub fn prepare_to_follow(&self, shard: Name) {
         self.set_copying(None);
+        self.give_up_sealing();
         if self.settings().replication.is_quorum && !self.oaths.note_shard(shard) {
             tracing::error!("that this node belongs to the shard could not be written down");
         }
@@ -134,9 +136,16 @@ impl Engine {
     /// Tries to serve the term of the map's claim, as this life of the node. Asks each member once, which may take half a second for
     /// each that is not there. On [`Sealing::Done`] the engine is a primary and has all that was committed; the map may be set.
     pub fn try_seal(&self, map: &Map, life: u64, now: Now) -> Sealing {
-        let (own, shard) = (map.own().name, map.own().shard);
         let life = if planted::has(Planted::SameLife) { 1 } else { life };
         let term = Term { epoch: map.own().epoch, life };
+        let is_decided = self.attempts.take_decision();
+        let sealing = if is_decided { self.begin_anew(map, term, now) } else { self.attempt(map, term, now) };
+        self.attempts.note(term, &sealing);
+        sealing
+    }
+
+    fn attempt(&self, map: &Map, term: Term, now: Now) -> Sealing {
+        let (own, shard) = (map.own().name, map.own().shard);
         let oath = self.oaths.of(shard);
         if oath.is_none() && self.may_begin(map) {
             return self.begin_shard(own, shard, term);
@@ -147,7 +156,7 @@ impl Engine {
             if let Err(bound) = self.oaths.swear(shard, term, own) {
                 return bound.into();
             }
-            following.keep_to(self, (own, life), now);
+            following.keep_to(self, (own, term.life), now);
         }
         let (extent, in_data) = self.replication.extent();
         let members = if extent.is_some() && in_data.is_some() { in_data } else { oath.members };
@@ -183,7 +192,7 @@ impl Engine {
             let upstream = Upstream::Address { host: node.place.host.clone(), port: node.place.port };
             self.set_copying(Some(term));
             self.follow(Some(upstream), now);
-            return Sealing::Waits("the data of the member that has most are being taken over");
+            return Sealing::Waits(COPIES);
         }
         if !members.is_some() {
             return Sealing::Waits("nobody who has answered knows the members of the shard");
@@ -206,7 +215,7 @@ impl Engine {
 
     /// The data of another member are taken over for a term, or not any more. Meanwhile nobody is served, although clients may still be
     /// sent here.
-    fn set_copying(&self, term: Option<Term>) {
+    pub(super) fn set_copying(&self, term: Option<Term>) {
         *self.copying.lock() = term;
         self.replication.set_copying(term.is_some());
     }
@@ -224,7 +233,7 @@ impl Engine {
         Sealing::Done
     }
 
-    fn begin_term(&self, term: Term, own: Name, members: Members, is_genesis: bool) {
+    pub(super) fn begin_term(&self, term: Term, own: Name, members: Members, is_genesis: bool) {
         assert!(members.is_some(), "a term without members would be committed by nobody");
         self.replication.begin_stream(|| self.identity.change_history([self.draw(), self.draw()]));
         tracing::info!(%term, %members, "serves its shard");

@@ -140,6 +140,19 @@ fn map(own: u8, epoch: u64) -> Map {
     Map::new(name(own), vec![primary, replica], Service { is_up: true, epoch, ..Service::default() })
 }
 
+/// The same of three nodes; each one's port is what stands before it.
+fn map_of_three(own: u8, epoch: u64) -> Map {
+    let node = |number: u8| {
+        let mut node = Node { name: name(number), shard: SHARD, epoch, is_connected: true, ..Node::default() };
+        node.place.port = u16::from(number) - 1;
+        node
+    };
+    let primary = Node { slots: vec![SlotRange::all()], ..node(1) };
+    let replica = |number: u8| Node { primary: Some(name(1)), ..node(number) };
+    let nodes = vec![primary, replica(2), replica(3)];
+    Map::new(name(own), nodes, Service { is_up: true, epoch, ..Service::default() })
+}
+
 #[derive(Debug)]
 struct NoOrders;
 
@@ -162,10 +175,10 @@ fn open_session(engine: &Arc<Engine>, now: Now) -> Session {
     Session::open(Arc::clone(engine), Arc::new(Mailbox::new(Box::new(|| {}))), link, now).unwrap()
 }
 
-/// Reaches one engine, whatever the address.
+/// Reaches engines, whose ports are their numbers here, whatever the host.
 #[derive(Debug)]
 struct Wire {
-    to: Arc<Engine>,
+    to: Vec<Arc<Engine>>,
     now: Now,
 }
 
@@ -174,8 +187,8 @@ impl Network for Wire {
         Ok(())
     }
 
-    fn dial(&self, _host: &str, _port: u16, _span: Duration) -> Result<Box<dyn Line>, Broken> {
-        Ok(Box::new(Asking { session: open_session(&self.to, self.now), now: self.now }))
+    fn dial(&self, _host: &str, port: u16, _span: Duration) -> Result<Box<dyn Line>, Broken> {
+        Ok(Box::new(Asking { session: open_session(&self.to[usize::from(port)], self.now), now: self.now }))
     }
 }
 
@@ -201,9 +214,13 @@ impl Line for Asking {
 
 /// A node of the shard, in epoch 7; its oaths are kept there.
 fn start(own: u8, drive: &Arc<Mutex<String>>) -> Talk {
+    start_in(map(own, 7), drive)
+}
+
+fn start_in(map: Map, drive: &Arc<Mutex<String>>) -> Talk {
     let engine = Engine::new(&EngineConfig { secret: [3; HASH_KEY_BYTES], shards: 8, databases: 2 });
     engine.configure("replication-quorum", "yes").unwrap();
-    engine.join_cluster(map(own, 7), Box::new(NoOrders));
+    engine.join_cluster(map, Box::new(NoOrders));
     let (kept, drive) = (drive.lock().unwrap().clone(), Arc::clone(drive));
     let keep = move |text: &str| {
         text.clone_into(&mut drive.lock().unwrap());
@@ -292,7 +309,7 @@ fn a_primary_that_was_restarted_serves_another_term_although_its_epoch_is_the_sa
     assert_eq!(member.say(0, &ask(served)), format!("SEALED 7.1 {}", dump.0.position));
     // Nobody else has this, and it is longer than what the next life appends.
     former.say(0, &format!("SET bar {}", "x".repeat(1_000)));
-    let wire = || Box::new(Wire { to: member.engine_shared(), now: member.now() });
+    let wire = || Box::new(Wire { to: vec![member.engine_shared()], now: member.now() });
     former.engine().set_network(wire());
 
     let latter = start(1, &drive);
@@ -308,4 +325,163 @@ fn a_primary_that_was_restarted_serves_another_term_although_its_epoch_is_the_sa
     assert_eq!(former.engine().try_seal(&map(1, 7), 1, former.now()), Sealing::Beaten(promised));
     assert_eq!(member.say(0, &ask(served)), "(error) STALETERM 7.2");
     assert!(member.say(0, &ask(promised)).starts_with("SEALED 7.1 "), "the later life may ask again");
+}
+
+/// Three members that were all restarted, after term 7.1: none has anything that counts. The first one's log had a key.
+fn all_restarted() -> (Talk, Vec<Talk>) {
+    let drive = || {
+        let drive: Arc<Mutex<String>> = Arc::default();
+        let node = start(1, &drive);
+        assert_eq!(node.engine().oaths.swear(SHARD, term(7, 1), name(1)), Ok(()));
+        assert!(node.engine().oaths.note_members(SHARD, &members(&[1, 2, 3])));
+        drive
+    };
+    let mut first = start_in(map_of_three(1, 7), &drive());
+    assert_eq!(first.say(0, "SET bar 1"), "OK");
+    let others: Vec<Talk> = [2, 3].map(|number| start_in(map_of_three(number, 7), &drive())).into();
+    let to = [&first].into_iter().chain(&others).map(Talk::engine_shared).collect();
+    first.engine().set_network(Box::new(Wire { to, now: first.now() }));
+    (first, others)
+}
+
+const SHORT: Sealing = Sealing::Waits("too few members have answered that have all their data");
+
+/// A client that says it is a member, has this of a history, and is answered so.
+fn enrol(talk: &mut Talk, number: u8, has: &str) -> (usize, String) {
+    let client = talk.join();
+    let mandate = talk.say(client, &format!("REPLCONF ASHLAR-MEMBER {} OF {SHARD} COPIES -", name(number)));
+    let heard = talk.raw(client, format!("PSYNC {has}\r\n").as_bytes());
+    assert!(heard.is_empty() || heard == b"+CONTINUE\r\n", "{}", heard.escape_ascii());
+    let heard = if heard.is_empty() { "a dump".to_owned() } else { mandate };
+    (client, heard)
+}
+
+#[test]
+fn a_shard_whose_copies_were_all_restarted_begins_anew_where_an_operator_says() {
+    let (mut first, mut others) = all_restarted();
+    let map = map_of_three(1, 7);
+    for _ in 0..3 {
+        assert_eq!(first.engine().try_seal(&map, 2, first.now()), SHORT);
+    }
+    let info = first.say(0, "INFO replication");
+    assert!(info.contains("quorum_waiting_term:7.2") && info.contains("quorum_waits:too few members"), "{info}");
+    assert_eq!(first.say(0, "CLUSTER BEGINSHARD"), "OK");
+    assert_eq!(first.engine().try_seal(&map, 2, first.now()), Sealing::Done);
+    assert!(!first.say(0, "INFO replication").contains("quorum_wait"));
+    assert!(first.say(0, "CLUSTER BEGINSHARD").contains("serves term 7.2 of its shard already"));
+    let status = first.engine().quorum_status().unwrap();
+    assert_eq!((status.term, status.members, status.is_blank), (term(7, 2), members(&[1]), false));
+    assert!(first.say(0, "GET bar").contains("NOREPLICAS"), "one copy is too few");
+
+    // The others are promised to it, and to none before it.
+    let follow =
+        |other: &mut Talk, of: Term| other.say(0, &format!("REPLCONF ASHLAR-SEAL {SHARD} TERM {of} FOR {}", name(1)));
+    for other in &mut others {
+        assert_eq!(follow(other, term(7, 2)), "SEALED -");
+        assert_eq!(follow(other, term(7, 1)), "(error) STALETERM 7.2");
+    }
+    let mut replicas = Vec::new();
+    for number in [2, 3] {
+        let (history, end) = (first.engine().identity.history(), first.engine().replication.end());
+        let (replica, heard) = enrol(&mut first, number, &format!("{history} {}", end + 1));
+        assert!(heard.starts_with(&format!("TERM 7.2 {} {end} ", name(1))), "{heard}");
+        replicas.push(replica);
+    }
+    for _ in 0..4 {
+        replicas.iter().for_each(|replica| acknowledge(&mut first, *replica, None));
+        first.tick();
+    }
+    replicas.iter().for_each(|replica| acknowledge(&mut first, *replica, None));
+    assert_eq!(first.engine().quorum_status().unwrap().members, members(&[1, 2, 3]));
+    let mut client = open_session(&first.engine_shared(), first.now());
+    client.feed(b"GET bar\r\nSET bar 2\r\n", first.now());
+    assert_eq!(client.replies(), b"$1\r\n1\r\n+OK\r\n", "the data were kept");
+    assert!(client.is_held());
+    acknowledge(&mut first, replicas[1], None);
+    assert!(!client.is_held(), "a majority has it");
+}
+
+#[test]
+fn who_was_a_member_before_goes_on_with_nothing_that_it_has() {
+    let drive = Arc::default();
+    let (former, _) = begin_shard(&drive);
+    let dump = dumped(former.engine());
+    let mut node = start(1, &drive);
+    load(&node, &dump);
+    assert!(node.engine().oaths.note_members(SHARD, &members(&[1, 2, 3])));
+    let three = members(&[1, 2, 3]);
+    node.engine().replication.note_record(term(7, 1), three);
+    let map = map(1, 8);
+    assert_eq!(node.engine().try_seal(&map, 2, node.now()), SHORT);
+    assert_eq!(node.say(0, "CLUSTER BEGINSHARD"), "OK");
+    assert_eq!(node.engine().try_seal(&map, 2, node.now()), Sealing::Done);
+    assert_eq!(node.engine().replication.released(), node.engine().replication.end(), "its own, and no earlier one's");
+    let (history, position) = (&dump.0.history, dump.0.position);
+    for position in [position, position - 1] {
+        let (_, heard) = enrol(&mut node, 2, &format!("{history} {}", position + 1));
+        assert_eq!(heard, "a dump");
+    }
+    assert_eq!(node.engine().quorum_status().unwrap().members, members(&[1]), "who has no data is no member");
+}
+
+#[test]
+fn a_shard_begins_anew_only_where_that_is_called_for() {
+    let mut alone = Talk::new();
+    assert_eq!(alone.say(0, "CLUSTER BEGINSHARD"), "(error) ERR This instance has cluster support disabled");
+
+    let (mut first, mut others) = all_restarted();
+    let refused = |talk: &mut Talk, why: &str| {
+        let reply = talk.say(0, "CLUSTER BEGINSHARD");
+        assert!(reply.starts_with("(error) ERR ") && reply.contains(why), "{reply}");
+    };
+    refused(&mut first, "is not waiting to serve");
+    refused(&mut others[0], "CLUSTER FAILOVER TAKEOVER");
+    let map = map_of_three(1, 7);
+    assert_eq!(first.engine().try_seal(&map, 2, first.now()), SHORT);
+
+    // A part of another's data is nothing to begin with.
+    first.engine().replication.note_torn();
+    refused(&mut first, "only a part of another member's data");
+    let (mut first, _others) = all_restarted();
+    assert_eq!(first.engine().try_seal(&map, 2, first.now()), SHORT);
+    assert_eq!(first.say(0, "CLUSTER BEGINSHARD"), "OK");
+    first.engine().replication.note_torn();
+    assert!(
+        matches!(first.engine().try_seal(&map, 2, first.now()), Sealing::Waits(why) if why.contains("not come whole"))
+    );
+
+    // What was decided holds for one attempt, and for nobody who is to follow another or has promised a later term.
+    let (mut first, others) = all_restarted();
+    assert_eq!(first.engine().try_seal(&map, 2, first.now()), SHORT);
+    assert_eq!(first.say(0, "CLUSTER BEGINSHARD"), "OK");
+    first.engine().prepare_to_follow(SHARD);
+    assert_eq!(first.engine().try_seal(&map, 2, first.now()), SHORT);
+    assert_eq!(first.say(0, "CLUSTER BEGINSHARD"), "OK");
+    first.say(0, &format!("REPLCONF ASHLAR-SEAL {SHARD} TERM 9.1 FOR {}", name(2)));
+    for _ in 0..2 {
+        assert_eq!(first.engine().try_seal(&map, 2, first.now()), Sealing::Beaten(term(9, 1)));
+    }
+    refused(&mut first, "is not waiting to serve");
+    assert_eq!(others[0].engine().quorum_status(), None, "nobody serves");
+
+    // Data that are being taken over come whole first.
+    let drive = Arc::default();
+    let (former, _) = begin_shard(&drive);
+    let dump = dumped(former.engine());
+    let (mut first, others) = all_restarted();
+    load(&others[0], &dump);
+    load(&others[1], &dump);
+    assert!(matches!(first.engine().try_seal(&map, 2, first.now()), Sealing::Waits(why) if why.contains("taken over")));
+    refused(&mut first, "taking over the data of another member");
+}
+
+#[test]
+fn a_shard_that_needs_no_majority_does_not_begin_anew() {
+    let engine = Engine::new(&EngineConfig { secret: [3; HASH_KEY_BYTES], shards: 8, databases: 2 });
+    engine.join_cluster(map(1, 7), Box::new(NoOrders));
+    let mut talk = Talk::with(Arc::new(engine));
+    let reply = talk.say(0, "CLUSTER BEGINSHARD");
+    assert!(reply.contains("need no majority of its copies"), "{reply}");
+    talk.say(0, "MULTI");
+    assert!(talk.say(0, "CLUSTER BEGINSHARD").starts_with("(error)"));
 }
