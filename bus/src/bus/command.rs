@@ -182,6 +182,8 @@ impl Bus {
             return Err(CommandError::TooLong);
         }
         place.role = Role::Replica;
+        // Whoever is killed a moment later stands for the group after its restart.
+        self.durable.need();
         let epoch = self.claims.get(group).map_or(Epoch::ZERO, |claim| claim.epoch);
         self.event(Event::RoleChanged { group, role: Role::Replica, epoch });
         self.describe_again(now);
@@ -192,6 +194,7 @@ impl Bus {
     pub(super) fn unfollow(&mut self, now: Instant, group: GroupId) -> Result<(), CommandError> {
         let place = self.places.get_mut(&group).filter(|place| place.role == Role::Replica);
         place.ok_or(CommandError::NotReplica)?.role = Role::None;
+        self.durable.need();
         self.ballots.remove(&group);
         self.handovers.remove(&group);
         let epoch = self.claims.get(group).map_or(Epoch::ZERO, |claim| claim.epoch);

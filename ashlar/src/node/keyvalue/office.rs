@@ -181,7 +181,7 @@ impl Office {
         let is_due = self.changed_at.is_some_and(|at| at + GATHER <= now);
         if is_due || self.is_urgent || !self.done.is_empty() {
             (self.changed_at, self.is_urgent) = (None, false);
-            self.reconcile(bus);
+            self.reconcile(bus, now);
             self.assign(bus, now);
         }
         deeds
@@ -403,8 +403,8 @@ impl Office {
     }
 
     /// Replicas may have gone over to another group by themselves, and what was promised to survive a restart stands in the bus: a seat
-    /// without a part takes that which nobody sits on.
-    fn reconcile(&mut self, bus: &Bus) {
+    /// without a part takes that which nobody sits on. Where there is none, and another server has the seat's group, it follows that.
+    fn reconcile(&mut self, bus: &mut Bus, now: Instant) {
         let own = bus.identity().server;
         let follows: Vec<GroupId> = bus.member(own).map(|member| member.follows.to_vec()).unwrap_or_default();
         let owned = bus.groups().filter(|view| view.primary == own && !view.slots.is_empty()).map(|view| view.group);
@@ -412,10 +412,14 @@ impl Office {
         let mut free: Vec<GroupId> =
             parts.iter().copied().filter(|group| self.files.iter().all(|file| file.seat.group != *group)).collect();
         for file in &mut self.files {
-            if !parts.contains(&file.seat.group)
-                && let Some(group) = free.pop()
-            {
+            if parts.contains(&file.seat.group) {
+                continue;
+            }
+            if let Some(group) = free.pop() {
                 (file.seat.group, file.offset) = (group, None);
+            } else if bus.primary(file.seat.group).is_some_and(|(server, _)| server != own) {
+                // It is refused where this server follows as many as it may.
+                let _ = bus.handle_command(now, Command::Follow { group: file.seat.group });
             }
         }
     }

@@ -390,3 +390,15 @@ fn a_renewed_claim_is_greater_than_one_that_nobody_has_heard_of() {
     net.run(2_000);
     assert_eq!([1, 2, 3].map(|at| net.owner_of(at, 6_050)), [Some(2); 3], "what 2 has served since is not lost");
 }
+
+#[test]
+fn a_replica_that_is_killed_soon_after_it_began_to_follow_stands_later() {
+    let mut net = three_primaries(1);
+    net.command(4, Command::Follow { group: group(1) });
+    net.run(50);
+    net.kill(4);
+    net.start(4);
+    net.run_until(3_000, "it is back", |net| net.agrees() && net.bus(1).member(id(4)).unwrap().follows == [group(1)]);
+    net.kill(1);
+    net.run_until(9_000, "it may write", |net| net.writer(1) == Some(4));
+}
