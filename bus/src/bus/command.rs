@@ -86,7 +86,8 @@ impl Bus {
             return Err(CommandError::Oneself);
         }
         if self.members.place(id).is_none() {
-            return Err(CommandError::UnknownMember);
+            // Somebody else may have wished so a moment ago, and everybody has heard of that.
+            return if self.is_kept_out(id, now) { Ok(()) } else { Err(CommandError::UnknownMember) };
         }
         if self.keep_outs.len() >= self.config.keep_outs_max {
             return Err(CommandError::TooLong);

@@ -226,3 +226,15 @@ fn messages_reach_subscribers_only() {
     let heard = |number| net.has_event(number, |event| matches!(event, Event::Published { .. }));
     assert_eq!([1, 2, 3, 4].map(heard), [false, true, false, true]);
 }
+
+#[test]
+fn whoever_wishes_what_was_wished_before_is_content() {
+    let mut net = Net::new(4);
+    net.introduce();
+    net.kill(4);
+    net.command(1, Command::Forget { id: id(4) });
+    net.run_until(1_000, "2 has heard of it", |net| net.bus(2).member(id(4)).is_none());
+    net.command(2, Command::Forget { id: id(4) });
+    let stranger = net.try_command(2, Command::Forget { id: id(9) });
+    assert_eq!(stranger, Err(crate::CommandError::UnknownMember));
+}

@@ -203,7 +203,7 @@ impl Engine {
 
     /// Keys that are only copies go where another node owns their slots, and are none where this node does. Says whether more is to be
     /// done at once.
-    fn settle_copies(&self, map: &Map, now: Now) -> bool {
+    pub(super) fn settle_copies(&self, map: &Map, now: Now) -> bool {
         let jobs = self.migration.jobs();
         if self.migration.copies.is_any() && !map.own().is_replica() && !self.role.is_replica() && map.service().is_up {
             let mut left = self.migration.copies.table();
@@ -215,7 +215,9 @@ impl Engine {
             };
             let mut done = Vec::new();
             for slot in left.slots().filter(|slot| map.owner(*slot).is_some()).take(SLOTS_TURN) {
-                if map.holds(slot) || self.drop_keys(slot, gave(slot), now) {
+                // The map may have changed meanwhile, and may not say who owns the slot for a moment.
+                let is_over = self.drop_keys(slot, gave(slot), now);
+                if is_over && (!self.has_keys_in(slot) || self.map().is_some_and(|map| map.holds(slot))) {
                     done.push(slot.number());
                 }
             }

@@ -445,6 +445,26 @@ fn the_log_tells_of_copies_before_the_engine_is_a_node() {
 }
 
 #[test]
+fn copies_stay_noted_while_nobody_is_known_to_own_their_slot() {
+    let voters = Shared::default();
+    let mut target = node(TARGET, &voters, b"");
+    let (engine, now, all) = (target.engine_shared(), target.now(), map_of(TARGET, &voters));
+    // Keys that are there before the node knows whose they are.
+    voters.lock().unwrap().is_target = true;
+    engine.set_map(map_of(TARGET, &voters), now);
+    assert_eq!(target.say(0, "SET {bar}copy 1"), "OK");
+    let slots = super::SlotTable::of(&[SlotRange::new(5_000, 5_100).unwrap()]);
+    engine.note_copies(&slots, true, now);
+    // The source has just been started again, and has not said yet what it is.
+    engine.set_map(Map::new(TARGET, vec![all.own().clone()], all.service().clone()), now);
+    engine.settle_copies(&all, now);
+    assert!(engine.migration.copies.table().has(Slot::of(b"bar")) && engine.has_keys_in(Slot::of(b"bar")));
+    engine.set_map(map_of(TARGET, &Shared::default()), now);
+    while engine.settle_copies(&all, now) {}
+    assert!(!engine.migration.copies.is_any() && !engine.has_keys_in(Slot::of(b"bar")));
+}
+
+#[test]
 fn an_import_is_known_before_its_slots_are_noted() {
     let mut world = World::new();
     let engine = world.target.engine_shared();
