@@ -143,6 +143,8 @@ const cases = {
     await back;
     assert.equal(await other.get("only here"), "1");
     const watcher = connect();
+    // Its own INFO, with which it finds out whether the server is ready, comes first.
+    await watcher.ping();
     const monitor = await watcher.monitor();
     const line = once(monitor, "monitor");
     await r.get("watched");

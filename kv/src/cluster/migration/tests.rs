@@ -456,7 +456,7 @@ fn copies_stay_noted_while_nobody_is_known_to_own_their_slot() {
     let slots = super::SlotTable::of(&[SlotRange::new(5_000, 5_100).unwrap()]);
     engine.note_copies(&slots, true, now);
     // The source has just been started again, and has not said yet what it is.
-    engine.set_map(Map::new(TARGET, vec![all.own().clone()], all.service().clone()), now);
+    engine.set_map(Map::new(TARGET, vec![all.own().clone()], *all.service()), now);
     engine.settle_copies(&all, now);
     assert!(engine.migration.copies.table().has(Slot::of(b"bar")) && engine.has_keys_in(Slot::of(b"bar")));
     engine.set_map(map_of(TARGET, &Shared::default()), now);
