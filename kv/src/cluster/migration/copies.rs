@@ -51,10 +51,12 @@ impl Copies {
 
     /// The same, as a log says, or a primary.
     pub(crate) fn hear(&self, slots: &SlotTable, are_copies: bool) {
-        self.change(slots, are_copies);
-        if are_copies {
-            self.set(|noted| noted.inherited.add(slots));
-        }
+        self.set(|noted| {
+            let Noted { slots: all, inherited } = noted;
+            for table in [all, inherited] {
+                if are_copies { table.add(slots) } else { table.remove(slots) }
+            }
+        });
     }
 
     /// These are all, as a dump says.
@@ -107,14 +109,18 @@ impl Copies {
 }
 
 impl Engine {
-    /// Removes some keys of a slot that another node owns, and tells the log and replicas; `tells` subscribers as well. Says whether none
-    /// is left to remove.
-    pub(super) fn drop_keys(&self, slot: Slot, tells: bool, now: Now) -> bool {
+    /// Removes some keys of a slot that another node owns, and tells the log and replicas; `tells` subscribers as well. Keys that come by a
+    /// migration stay, unless it is the one that `begins`. Says whether none is left to remove.
+    pub(super) fn drop_keys(&self, slot: Slot, tells: bool, begins: bool, now: Now) -> bool {
         let settings = self.settings();
         let clock = access(&settings, now);
         let mut keys = self.keyspace.lock(Lock::Slots(&[slot]), 0, now.unix_ms(), clock);
         // Whoever changes the map waits for this lock before it relies on the change.
         if self.map().is_none_or(|map| map.owner(slot).is_none() || map.holds(slot)) {
+            return true;
+        }
+        // Its keys come under this lock, and not before the migration is known.
+        if !begins && self.migration.has_under_way(slot) {
             return true;
         }
         let mut gone = Vec::new();

@@ -216,13 +216,13 @@ impl Engine {
             let mut done = Vec::new();
             for slot in left.slots().filter(|slot| map.owner(*slot).is_some()).take(SLOTS_TURN) {
                 // The map may have changed meanwhile, and may not say who owns the slot for a moment.
-                let is_over = self.drop_keys(slot, gave(slot), now);
+                let is_over = self.drop_keys(slot, gave(slot), false, now);
                 if is_over && (!self.has_keys_in(slot) || self.map().is_some_and(|map| map.holds(slot))) {
                     done.push(slot.number());
                 }
             }
             if !done.is_empty() {
-                self.note_copies(&SlotTable::of(&crate::cluster::map::SlotRange::gather(done)), false, now);
+                self.end_copies(SlotTable::of(&crate::cluster::map::SlotRange::gather(done)), now);
                 return true;
             }
             if left.slots().any(|slot| map.owner(slot).is_some()) {

@@ -125,6 +125,11 @@ impl Migration {
         same.any(|job| job.slots.overlaps(slots))
     }
 
+    /// Whether a slot may change hands by one that is under way.
+    fn has_under_way(&self, slot: Slot) -> bool {
+        self.papers().jobs.iter().any(|job| job.stage().is_under_way() && job.slots.has(slot))
+    }
+
     /// One more.
     pub(crate) fn enter(&self, job: &Arc<Job>) {
         let mut papers = self.papers();
@@ -186,7 +191,7 @@ impl Engine {
         self.note_copies(&job.slots, true, now);
         // What an earlier one may have left.
         for slot in job.slots.slots() {
-            while !self.drop_keys(slot, false, now) {}
+            while !self.drop_keys(slot, false, true, now) {}
         }
         let import = Arc::new(Import::new(job, client, now));
         migration.papers().imports.push(Arc::clone(&import));
@@ -234,6 +239,15 @@ impl Engine {
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
         written.push_for(Readers::All, 0, words.into_iter());
         self.append(&written, false, now.unix_ms());
+    }
+
+    /// What was noted of these slots is over, but for those that a migration has meanwhile: none begins before that is noted.
+    fn end_copies(&self, mut slots: SlotTable, now: Now) {
+        let papers = self.migration.papers();
+        papers.jobs.iter().filter(|job| job.stage().is_under_way()).for_each(|job| slots.remove(&job.slots));
+        if !slots.is_empty() {
+            self.note_copies(&slots, false, now);
+        }
     }
 
     /// Slots whose keys are shown to nobody.

@@ -465,6 +465,32 @@ fn copies_stay_noted_while_nobody_is_known_to_own_their_slot() {
 }
 
 #[test]
+fn what_comes_by_a_migration_is_tidied_by_nobody() {
+    let mut world = World::new();
+    world.write("SET {bar}comes 1");
+    let (engine, now) = (world.target.engine_shared(), world.target.now());
+    let came =
+        |engine: &Engine| (5_000..=5_100).filter(|number| engine.has_keys_in(Slot::new(*number).unwrap())).count();
+    (0..STEPS_MAX)
+        .find(|_| {
+            world.step();
+            came(&engine) > 0
+        })
+        .expect("keys come");
+    let before = came(&engine);
+    // Somebody looked for what is under way before the import began, and goes on now.
+    let slots = super::SlotTable::of(&[SlotRange::new(5_000, 5_100).unwrap()]);
+    for slot in slots.slots() {
+        engine.drop_keys(slot, false, false, now);
+    }
+    engine.end_copies(slots.clone(), now);
+    assert_eq!(came(&engine), before);
+    assert!(slots.slots().all(|slot| engine.migration.copies.table().has(slot)), "they are copies still");
+    world.finish();
+    assert_eq!(world.state(), "success ");
+}
+
+#[test]
 fn an_import_is_known_before_its_slots_are_noted() {
     let mut world = World::new();
     let engine = world.target.engine_shared();
