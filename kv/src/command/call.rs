@@ -148,6 +148,12 @@ impl<'c> Call<'c, '_> {
         self.effects.trace = if instead.is_empty() { Trace::Nothing } else { Trace::Instead(instead) };
     }
 
+    /// The same for one command, which is made only if there is a log or a replica to get it.
+    #[inline]
+    pub(crate) fn trace_as(&mut self, instead: impl FnOnce(&Self) -> Request) {
+        self.effects.trace = if self.engine.is_heard() { Trace::Instead(vec![instead(self)]) } else { Trace::Nothing };
+    }
+
     /// The command found nothing: it waits, or replies as if the time were over where it may not.
     pub(crate) fn wait(&mut self, wait: Wait) {
         if self.may_wait {
@@ -198,7 +204,7 @@ impl<'c> Call<'c, '_> {
     pub(crate) fn expire_at_once(&mut self, key: Key<'_>) {
         self.keys.remove_expired(key);
         self.changed(key, Events::EXPIRED, "expired");
-        self.trace(vec![[removal(self.settings.memory.expires_later), key.bytes].into_iter().collect()]);
+        self.trace_as(|call| [removal(call.settings.memory.expires_later), key.bytes].into_iter().collect());
     }
 
     /// An integer that stands in word `at`.

@@ -92,7 +92,7 @@ fn restore(call: &mut Call<'_, '_>) -> Result<(), Error> {
     if has_expired {
         if was_there {
             call.changed(key, Events::GENERIC, "del");
-            call.trace(vec![[removal(call.settings.memory.replaces_later), key.bytes].into_iter().collect()]);
+            call.trace_as(|call| [removal(call.settings.memory.replaces_later), key.bytes].into_iter().collect());
         }
     } else {
         put(call, key, value, expiry, options);
@@ -133,7 +133,7 @@ fn put(call: &mut Call<'_, '_>, key: Key<'_>, value: Decoded<'_>, expiry: Option
     }
     call.changed(key, Events::GENERIC, "restore");
     if let Some(expiry) = expiry.filter(|_| !options.is_point) {
-        call.trace(vec![with_point(call, expiry)]);
+        call.trace_as(|call| with_point(call, expiry));
     }
 }
 

@@ -91,9 +91,10 @@ fn set(call: &mut Call<'_, '_>, key: Key<'_>, at: i64) {
     }
     call.keys.set_expiry(key, Some(at));
     call.changed(key, Events::GENERIC, "expire");
-    let at = Decimal::new(at);
-    let instead = [b"PEXPIREAT", key.bytes, at.as_bytes()].into_iter().chain(call.args.from(3));
-    call.trace(vec![instead.collect()]);
+    call.trace_as(|call| {
+        let at = Decimal::new(at);
+        [b"PEXPIREAT", key.bytes, at.as_bytes()].into_iter().chain(call.args.from(3)).collect()
+    });
 }
 
 fn left(call: &mut Call<'_, '_>, in_seconds: bool, is_point: bool) -> Result<(), Error> {

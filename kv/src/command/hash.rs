@@ -5,7 +5,7 @@ use super::elements::{self, Scan, Wanted, bulk};
 use crate::error::Error;
 use crate::keyspace::Key;
 use crate::resp::number::{Decimal, parse_i64};
-use crate::resp::{Protocol, Reply, Request};
+use crate::resp::{Protocol, Reply};
 use crate::settings::Events;
 use crate::value::extended::Extended;
 use crate::value::hash::{Expiry, Field, Hash};
@@ -119,7 +119,7 @@ fn hsetnx(call: &mut Call<'_, '_>) -> Result<(), Error> {
     changed(call, key, "hset", 1);
     if has_expiring {
         // To a replica the field may not have expired yet.
-        call.trace(vec![[b"HSET", key.bytes, &call.args[2], &call.args[3]].into_iter().collect()]);
+        call.trace_as(|call| [b"HSET", key.bytes, &call.args[2], &call.args[3]].into_iter().collect());
     }
     call.reply.integer(1);
     Ok(())
@@ -254,9 +254,9 @@ fn set_number(call: &mut Call<'_, '_>, key: Key<'_>, text: &[u8], event: &'stati
     if let Some(expiry_ms) = old.expiry_ms {
         let at = Decimal::new(expiry_ms);
         let words: [&[u8]; 8] = [b"HSETEX", key.bytes, b"PXAT", at.as_bytes(), b"FIELDS", b"1", name, text];
-        call.trace(vec![words.into_iter().collect()]);
+        call.trace_as(|_| words.into_iter().collect());
     } else if old.has_expiring || !is_exact {
-        call.trace(vec![[b"HSET", key.bytes, name, text].into_iter().collect::<Request>()]);
+        call.trace_as(|_| [b"HSET", key.bytes, name, text].into_iter().collect());
     }
 }
 

@@ -50,7 +50,7 @@ fn pop(call: &mut Call<'_, '_>, end: End) -> Result<(), Error> {
         if call.keys.remove_if_empty::<List>(key) {
             call.notify(Events::GENERIC, "del", key.bytes);
         }
-        call.trace(vec![[pop_of(end), key.bytes].into_iter().collect()]);
+        call.trace_as(|_| [pop_of(end), key.bytes].into_iter().collect());
         return Ok(());
     }
     wait(call, 1..last, deadline);
@@ -63,8 +63,7 @@ fn blmpop(call: &mut Call<'_, '_>) -> Result<(), Error> {
     match take_of_first(call, keys.clone(), end, count)? {
         Some((at, count)) => {
             let count = Decimal::new(i64::try_from(count).expect("a count in memory fits 63 bits"));
-            let instead: Request = [pop_of(end), &call.args[at], count.as_bytes()].into_iter().collect();
-            call.trace(vec![instead]);
+            call.trace_as(|call| [pop_of(end), &call.args[at], count.as_bytes()].into_iter().collect());
         }
         None => wait(call, keys, deadline),
     }
@@ -73,21 +72,25 @@ fn blmpop(call: &mut Call<'_, '_>) -> Result<(), Error> {
 
 fn blmove(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let (from, to) = (end_of(call, 3)?, end_of(call, 4)?);
-    let words = [&b"LMOVE"[..], &call.args[1], &call.args[2], &call.args[3], &call.args[4]];
-    let instead = words.into_iter().collect();
-    shift_or_wait(call, from, to, 5, instead)
+    shift_or_wait(call, from, to, 5, |call| [&b"LMOVE"[..]].into_iter().chain(call.args.from(1).take(4)).collect())
 }
 
 fn brpoplpush(call: &mut Call<'_, '_>) -> Result<(), Error> {
-    let instead = [&b"RPOPLPUSH"[..], &call.args[1], &call.args[2]].into_iter().collect();
+    let instead = |call: &Call<'_, '_>| [&b"RPOPLPUSH"[..], &call.args[1], &call.args[2]].into_iter().collect();
     shift_or_wait(call, End::Back, End::Front, 3, instead)
 }
 
-fn shift_or_wait(call: &mut Call<'_, '_>, from: End, to: End, timeout: usize, instead: Request) -> Result<(), Error> {
+fn shift_or_wait(
+    call: &mut Call<'_, '_>,
+    from: End,
+    to: End,
+    timeout: usize,
+    instead: impl FnOnce(&Call<'_, '_>) -> Request,
+) -> Result<(), Error> {
     let (key, deadline) = (call.key(1), call.deadline(timeout)?);
     if call.keys.get_mut::<List>(key)?.is_some() {
         shift(call, from, to)?;
-        call.trace(vec![instead]);
+        call.trace_as(|call| instead(call));
     } else if call.may_wait {
         wait(call, 1..2, deadline);
     } else {

@@ -14,7 +14,6 @@ use super::dump;
 use crate::error::Error;
 use crate::network::{Broken, Line};
 use crate::rdb::Encoder;
-use crate::resp::Request;
 use crate::resp::number::Decimal;
 use crate::settings::Events;
 
@@ -284,7 +283,6 @@ fn forget(call: &mut Call<'_, '_>, gone: &[&[u8]]) {
         }
     }
     if !gone.is_empty() {
-        let del: Request = [&b"DEL"[..]].into_iter().chain(gone.iter().copied()).collect();
-        call.trace(vec![del]);
+        call.trace_as(|_| [&b"DEL"[..]].into_iter().chain(gone.iter().copied()).collect());
     }
 }

@@ -151,7 +151,7 @@ fn pop_one(call: &mut Call<'_, '_>) -> Result<(), Error> {
     };
     call.reply.bulk(&member);
     changed(call, key, "spop", 1);
-    call.trace(vec![[b"SREM", key.bytes, &member[..]].into_iter().collect()]);
+    call.trace_as(|_| [b"SREM", key.bytes, &member[..]].into_iter().collect());
     remove_if_empty(call, key);
     Ok(())
 }

@@ -222,7 +222,7 @@ fn set_with(call: &mut Call<'_, '_>, key: Key<'_>, value: &[u8], options: &Optio
         match expiry {
             Expiry::At(at) if options.is_exact() && !call.has_passed(at) => call.effects.trace = Trace::AsIs,
             Expiry::At(_) => {}
-            _ if options.gets => call.trace(vec![without_get(call)]),
+            _ if options.gets => call.trace_as(without_get),
             _ => {}
         }
     }
@@ -256,7 +256,7 @@ fn write(call: &mut Call<'_, '_>, key: Key<'_>, value: &[u8], expiry: Expiry) {
     if let Expiry::At(at) = expiry {
         call.notify(Events::GENERIC, "expire", key.bytes);
         let at = Decimal::new(at);
-        call.trace(vec![[b"SET", key.bytes, value, b"PXAT", at.as_bytes()].into_iter().collect()]);
+        call.trace_as(|_| [b"SET", key.bytes, value, b"PXAT", at.as_bytes()].into_iter().collect());
     }
 }
 
@@ -294,7 +294,7 @@ fn getset(call: &mut Call<'_, '_>) -> Result<(), Error> {
         None => call.reply.null(),
     }
     write(call, key, value, Expiry::Never);
-    call.trace(vec![[b"SET", key.bytes, value].into_iter().collect()]);
+    call.trace_as(|_| [b"SET", key.bytes, value].into_iter().collect());
     Ok(())
 }
 
@@ -307,7 +307,7 @@ fn getdel(call: &mut Call<'_, '_>) -> Result<(), Error> {
     call.reply.bulk(value);
     call.keys.remove(key);
     call.changed(key, Events::GENERIC, "del");
-    call.trace(vec![deletion(key)]);
+    call.trace_as(|_| deletion(key));
     Ok(())
 }
 
@@ -317,7 +317,7 @@ fn delifeq(call: &mut Call<'_, '_>) -> Result<(), Error> {
     if is_equal {
         call.keys.remove(key);
         call.changed(key, Events::GENERIC, "del");
-        call.trace(vec![deletion(key)]);
+        call.trace_as(|_| deletion(key));
     }
     call.reply.integer(i64::from(is_equal));
     Ok(())
@@ -340,12 +340,12 @@ fn getex(call: &mut Call<'_, '_>) -> Result<(), Error> {
         Some(Expiry::At(at)) => {
             call.keys.set_expiry(key, Some(at));
             call.changed(key, Events::GENERIC, "expire");
-            call.trace(vec![[b"PEXPIREAT", key.bytes, Decimal::new(at).as_bytes()].into_iter().collect()]);
+            call.trace_as(|_| [b"PEXPIREAT", key.bytes, Decimal::new(at).as_bytes()].into_iter().collect());
         }
         Some(Expiry::Never) if call.keys.expiry(key).flatten().is_some() => {
             call.keys.set_expiry(key, None);
             call.changed(key, Events::GENERIC, "persist");
-            call.trace(vec![[b"PERSIST", key.bytes].into_iter().collect()]);
+            call.trace_as(|_| [b"PERSIST", key.bytes].into_iter().collect());
         }
         _ => {}
     }
@@ -417,7 +417,7 @@ fn msetex(call: &mut Call<'_, '_>) -> Result<(), Error> {
             place if place == span_at + 1 => at.as_bytes(),
             _ => word,
         };
-        call.trace(vec![call.args.from(0).enumerate().map(word).collect()]);
+        call.trace_as(|call| call.args.from(0).enumerate().map(word).collect());
     }
     Ok(())
 }
@@ -545,7 +545,7 @@ fn incrbyfloat(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let text = new.text().into_bytes();
     call.keys.put_string(key, &text, Expiry::Keep);
     call.changed(key, Events::STRING, "incrbyfloat");
-    call.trace(vec![[b"SET", key.bytes, &text[..], b"KEEPTTL"].into_iter().collect()]);
+    call.trace_as(|_| [b"SET", key.bytes, &text[..], b"KEEPTTL"].into_iter().collect());
     call.reply.bulk(&text);
     Ok(())
 }

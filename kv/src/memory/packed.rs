@@ -151,8 +151,10 @@ impl<'a> Piece<'a> {
     /// How many bytes an entry of this element takes in a [`Packed`].
     #[must_use]
     pub fn entry_bytes(&self) -> usize {
-        let (head, payload) = self.encode();
-        let inner = head.len() + payload.len();
+        let inner = match self.0 {
+            Form::Bytes(bytes) => string_head_bytes(bytes.len()) + bytes.len(),
+            Form::Integer(value) => Head::of_integer(value).len,
+        };
         inner + length_bytes(inner)
     }
 
@@ -216,48 +218,48 @@ struct Head {
 }
 
 impl Head {
-    fn len(&self) -> usize {
-        self.len
-    }
-
+    #[inline]
     fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
-    fn new(parts: &[&[u8]]) -> Self {
-        let mut head = Self { bytes: [0; HEAD_BYTES_MAX], len: 0 };
-        for part in parts {
-            head.bytes[head.len..][..part.len()].copy_from_slice(part);
-            head.len += part.len();
-        }
-        head
-    }
-
+    #[inline]
     fn of_string(len: usize) -> Self {
         assert!(len <= ELEMENT_BYTES_MAX, "the owner refuses longer elements");
-        let [low, high, ..] = len.to_le_bytes();
-        match len {
-            0..=63 => Self::new(&[&[0x80 | low]]),
-            64..=4095 => Self::new(&[&[0xc0 | high, low]]),
-            _ => {
-                let len = u32::try_from(len).expect("below the most bytes of an element");
-                Self::new(&[&[0xff], &len.to_le_bytes()])
-            }
-        }
+        let [low, high, third, fourth, ..] = len.to_le_bytes();
+        let bytes = match len {
+            0..=63 => [0x80 | low, 0, 0, 0, 0, 0, 0, 0, 0],
+            64..=4095 => [0xc0 | high, low, 0, 0, 0, 0, 0, 0, 0],
+            _ => [0xff, low, high, third, fourth, 0, 0, 0, 0],
+        };
+        Self { bytes, len: string_head_bytes(len) }
     }
 
+    #[inline]
     fn of_integer(value: i64) -> Self {
-        let bytes = value.to_le_bytes();
+        let [low, high, rest @ ..] = value.to_le_bytes();
         match value {
-            0..=127 => Self::new(&[&bytes[..1]]),
-            -4096..=4095 => Self::new(&[&[0xd0 + (bytes[1] & 0x1f), bytes[0]]]),
+            0..=127 => Self { bytes: [low, 0, 0, 0, 0, 0, 0, 0, 0], len: 1 },
+            -4096..=4095 => Self { bytes: [0xd0 + (high & 0x1f), low, 0, 0, 0, 0, 0, 0, 0], len: 2 },
             _ => {
                 // One bit more than the number needs, for its sign.
                 let bits = 65 - (value ^ (value >> 63)).leading_zeros();
                 let width = bits.div_ceil(8).to_le_bytes()[0];
-                Self::new(&[&[0xf0 | width], &bytes[..usize::from(width)]])
+                let [third, fourth, fifth, sixth, seventh, eighth] = rest;
+                let bytes = [0xf0 | width, low, high, third, fourth, fifth, sixth, seventh, eighth];
+                Self { bytes, len: 1 + usize::from(width) }
             }
         }
+    }
+}
+
+/// How many bytes stand before a string of this length.
+#[inline]
+const fn string_head_bytes(len: usize) -> usize {
+    match len {
+        0..=63 => 1,
+        64..=4095 => 2,
+        _ => 5,
     }
 }
 
@@ -490,7 +492,16 @@ impl Packed {
 
     /// Adds an element behind the last.
     pub fn push_back<'a>(&mut self, element: impl Into<Piece<'a>>) {
-        self.splice(self.bytes.len(), 0, element.into());
+        let element = element.into();
+        let (head, payload) = element.encode();
+        let inner = head.len + payload.len();
+        let end = length_bytes(inner);
+        self.reserve(inner + end);
+        self.bytes.extend_from_slice(head.as_slice());
+        self.bytes.extend_from_slice(payload);
+        let at = self.bytes.len();
+        self.bytes.resize(at + end, 0);
+        write_length(inner, &mut self.bytes[at..]);
         self.len += 1;
     }
 
@@ -595,6 +606,14 @@ impl Packed {
         *self = Self::new();
     }
 
+    /// Makes room for as much again, if there is none for so many bytes of entries. For sequences that grow fast for a
+    /// while, and are then shrunk to what they need.
+    pub fn reserve_double(&mut self, bytes: usize) {
+        if self.bytes.capacity() - self.bytes.len() < bytes {
+            self.bytes.reserve_exact(bytes.max(self.bytes.len()));
+        }
+    }
+
     /// Gives back the memory that the elements do not need. For sequences that will not grow soon.
     pub fn shrink_to_fit(&mut self) {
         self.bytes.shrink_to_fit();
@@ -609,7 +628,7 @@ impl Packed {
     /// Puts an entry in the place of `old` bytes.
     fn splice(&mut self, at: usize, old: usize, element: Piece<'_>) {
         let (head, payload) = element.encode();
-        let inner = head.len() + payload.len();
+        let inner = head.len + payload.len();
         let new = inner + length_bytes(inner);
         let len = self.bytes.len();
         if new >= old {
@@ -621,8 +640,8 @@ impl Packed {
             self.bytes.truncate(len - (old - new));
         }
         let entry = &mut self.bytes[at..at + new];
-        entry[..head.len()].copy_from_slice(head.as_slice());
-        entry[head.len()..inner].copy_from_slice(payload);
+        entry[..head.len].copy_from_slice(head.as_slice());
+        entry[head.len..inner].copy_from_slice(payload);
         write_length(inner, &mut entry[inner..]);
     }
 

@@ -65,6 +65,16 @@ impl StreamId {
         Some(Self { ms, seq })
     }
 
+    /// The id as it is written in requests and replies: `ms-seq`.
+    #[must_use]
+    pub fn text(self) -> IdText {
+        let mut text = IdText { bytes: [0; ID_TEXT_BYTES_MAX], start: ID_TEXT_BYTES_MAX };
+        text.put_number(self.seq);
+        text.put(b'-');
+        text.put_number(self.ms);
+        text
+    }
+
     /// 16 bytes in which ids have the order of their values.
     #[must_use]
     pub fn to_bytes(self) -> [u8; 16] {
@@ -85,6 +95,41 @@ impl StreamId {
 impl fmt::Display for StreamId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.ms, self.seq)
+    }
+}
+
+/// The most bytes of an id's text: two numbers of 20 digits and what stands between them.
+const ID_TEXT_BYTES_MAX: usize = 41;
+
+/// An id as text, without a heap.
+#[derive(Debug, Clone, Copy)]
+pub struct IdText {
+    /// Filled from the end.
+    bytes: [u8; ID_TEXT_BYTES_MAX],
+    start: usize,
+}
+
+impl IdText {
+    /// The text.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+
+    fn put(&mut self, byte: u8) {
+        self.start -= 1;
+        self.bytes[self.start] = byte;
+    }
+
+    fn put_number(&mut self, number: u64) {
+        let mut rest = number;
+        loop {
+            self.put(b'0' + u8::try_from(rest % 10).expect("a digit is below ten"));
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
     }
 }
 

@@ -100,7 +100,7 @@ fn wait_and_pop(call: &mut Call<'_, '_>, is_greatest: bool) -> Result<(), Error>
                 reply_score(reply, entry.score);
             }
         })?;
-        call.trace(vec![plain(key.bytes, is_greatest, None)]);
+        call.trace_as(|_| plain(key.bytes, is_greatest, None));
         return Ok(());
     }
     wait(call, 1..last, deadline);
@@ -157,7 +157,7 @@ fn take_of_first(
                 reply_score(reply, entry.score);
             }
         })?;
-        call.trace(vec![plain(key.bytes, is_greatest, Some(count))]);
+        call.trace_as(|_| plain(key.bytes, is_greatest, Some(count)));
         return Ok(true);
     }
     Ok(false)

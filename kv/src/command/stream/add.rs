@@ -118,7 +118,7 @@ impl Options {
     /// The words of the command, with the id that was given, and trimmed exactly to what is left.
     fn exactly(&self, call: &Call<'_, '_>, log: (u64, StreamId), id: Option<StreamId>) -> Request {
         let (len, first_id) = log;
-        let (id, mut words, mut at) = (id.map(|id| id.to_string()), Request::default(), 0);
+        let (id, mut words, mut at) = (id.map(StreamId::text), Request::default(), 0);
         let rough = self.trim.filter(|trim| trim.is_rough);
         while at < call.args.len() {
             let is_option = at > 1 && at < self.at;
@@ -126,7 +126,7 @@ impl Options {
                 (_, Some(trim)) if at + 1 == trim.at => words.push(b"="),
                 (_, Some(trim)) if at == trim.at => match trim.keep {
                     Keep::Len(_) => words.push(len.to_string().as_bytes()),
-                    Keep::From(_) => words.push(first_id.to_string().as_bytes()),
+                    Keep::From(_) => words.push(first_id.text().as_bytes()),
                 },
                 (_, Some(_)) if is_option && call.args.is(at, "LIMIT") => at += 1,
                 (Some(id), _) if at == self.at => words.push(id.as_bytes()),
@@ -144,8 +144,8 @@ fn first_id(log: &Log) -> StreamId {
 
 fn xadd(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let options = Options::read(call, true)?;
-    let pairs: Vec<&[u8]> = call.args.from(options.at + 1).collect();
-    let Some(id) = options.id.filter(|_| !pairs.is_empty() && pairs.len().is_multiple_of(2)) else {
+    let pairs = call.args.from(options.at + 1);
+    let Some(id) = options.id.filter(|_| pairs.len() > 0 && pairs.len().is_multiple_of(2)) else {
         return Err(Error::wrong_number("xadd"));
     };
     if id == NewId::Given(StreamId::MIN) {
@@ -161,22 +161,22 @@ fn xadd(call: &mut Call<'_, '_>) -> Result<(), Error> {
     if log.last_id() == StreamId::MAX {
         return Err(Error::new("ERR The stream has exhausted the last possible ID, unable to add more items"));
     }
-    let given = log.append(id, now_ms, &pairs, limits).map_err(|error| match error {
+    let given = log.append(id, now_ms, pairs, limits).map_err(|error| match error {
         NotAppended::NotGreater => {
             Error::new("ERR The ID specified in XADD is equal or smaller than the target stream top item")
         }
         NotAppended::TooLarge => Error::new("ERR Elements are too large to be stored"),
     })?;
     let trimmed = options.trim(log, limits.entries_max);
-    let left = (log.len(), first_id(log));
+    let is_rough = options.trim.is_some_and(|trim| trim.is_rough);
+    let left = (log.len(), if is_rough { first_id(log) } else { StreamId::MIN });
     reply_id(call.reply, given);
     call.changed(key, Events::STREAM, "xadd");
     if trimmed > 0 {
         call.notify(Events::STREAM, "xtrim", key.bytes);
     }
-    if !matches!(id, NewId::Given(_)) || options.trim.is_some_and(|trim| trim.is_rough) {
-        let instead = options.exactly(call, left, Some(given));
-        call.trace(vec![instead]);
+    if !matches!(id, NewId::Given(_)) || is_rough {
+        call.trace_as(|call| options.exactly(call, left, Some(given)));
     }
     Ok(())
 }
@@ -195,8 +195,7 @@ fn xtrim(call: &mut Call<'_, '_>) -> Result<(), Error> {
     if trimmed > 0 {
         call.changed_by(trimmed, key, Events::STREAM, "xtrim");
         if options.trim.is_some_and(|trim| trim.is_rough) {
-            let instead = options.exactly(call, left, None);
-            call.trace(vec![instead]);
+            call.trace_as(|call| options.exactly(call, left, None));
         }
     }
     Ok(())

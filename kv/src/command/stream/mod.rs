@@ -54,7 +54,7 @@ fn end_of(word: &[u8]) -> Result<StreamId, Error> {
 }
 
 fn reply_id(reply: &mut Reply, id: StreamId) {
-    reply.bulk(id.to_string().as_bytes());
+    reply.bulk(id.text().as_bytes());
 }
 
 fn reply_entry(reply: &mut Reply, entry: Entry<'_>) {

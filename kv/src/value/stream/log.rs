@@ -172,27 +172,30 @@ impl Log {
     ///
     /// # Panics
     /// When a name has no value, or there is none.
-    pub fn append<T: AsRef<[u8]>>(
+    pub fn append<'p>(
         &mut self,
         wanted: NewId,
         now_ms: u64,
-        pairs: &[T],
+        pairs: impl ExactSizeIterator<Item = &'p [u8]> + Clone,
         limits: NodeLimits,
     ) -> Result<StreamId, NotAppended> {
-        assert!(!pairs.is_empty() && pairs.len().is_multiple_of(2), "names and values come in pairs");
+        assert!(pairs.len() > 0 && pairs.len().is_multiple_of(2), "names and values come in pairs");
         let id = self.next_id(wanted, now_ms).ok_or(NotAppended::NotGreater)?;
-        let bytes = pairs.iter().map(|piece| piece.as_ref().len()).sum();
+        let bytes = pairs.clone().map(<[u8]>::len).sum();
         if bytes > ENTRY_BYTES_MAX {
             return Err(NotAppended::TooLarge);
         }
-        let tail = self.nodes.iter_mut().next_back();
-        match tail {
-            Some((base, node)) if limits.allows(node, bytes) => node.push(*base, id, pairs),
+        let mut tail = self.nodes.last_entry();
+        match &mut tail {
+            Some(tail) if limits.allows(tail.get(), bytes) => {
+                let base = *tail.key();
+                tail.get_mut().push(base, id, pairs);
+            }
             full => {
-                if let Some((_, node)) = full {
-                    node.shrink_to_fit();
+                if let Some(full) = full {
+                    full.get_mut().shrink_to_fit();
                 }
-                let mut node = Node::new(pairs);
+                let mut node = Node::new(pairs.clone());
                 node.push(id, id, pairs);
                 self.nodes.insert(id, node);
             }

@@ -18,6 +18,9 @@ use crate::memory::packed::{Packed, Piece, Pieces};
 /// Pieces of an entry before its values: the two parts of the id and the count of fields.
 const HEAD_PIECES: usize = 3;
 
+/// About what a piece has around it: a head and a length, of two bytes each in most.
+const PIECE_FRAME_BYTES: usize = 4;
+
 /// Entries in one buffer.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
@@ -93,12 +96,10 @@ impl Fields<'_> {
 
 impl Node {
     /// A node without entries, for those with these fields.
-    pub(super) fn new<T: AsRef<[u8]>>(pairs: &[T]) -> Self {
+    pub(super) fn new<'p>(pairs: impl ExactSizeIterator<Item = &'p [u8]>) -> Self {
         let mut node = Self { pieces: Packed::new(), len: 0, added: 0, reckoned_bytes: FRAME_BYTES };
         node.add(count(pairs.len() / 2));
-        for field in pairs.iter().step_by(2) {
-            node.add(field.as_ref());
-        }
+        pairs.step_by(2).for_each(|field| node.add(field));
         node
     }
 
@@ -155,16 +156,23 @@ impl Node {
     }
 
     /// Adds an entry behind the others: names and values in turn.
-    pub(super) fn push<T: AsRef<[u8]>>(&mut self, base: StreamId, id: StreamId, pairs: &[T]) {
-        let is_same = self.has_names(pairs);
+    pub(super) fn push<'p>(
+        &mut self,
+        base: StreamId,
+        id: StreamId,
+        pairs: impl ExactSizeIterator<Item = &'p [u8]> + Clone,
+    ) {
+        let is_same = self.has_names(pairs.clone());
         let own = if is_same { 0 } else { count(pairs.len() / 2) };
-        let kept = || pairs.iter().skip(usize::from(is_same)).step_by(if is_same { 2 } else { 1 });
+        let kept = pairs.skip(usize::from(is_same)).step_by(if is_same { 2 } else { 1 });
+        let pieces = HEAD_PIECES + kept.len();
+        let payload: usize = kept.clone().map(<[u8]>::len).sum();
+        self.pieces.reserve_double(payload + PIECE_FRAME_BYTES * pieces);
         self.add(id.ms.wrapping_sub(base.ms).cast_signed());
         self.add(id.seq.wrapping_sub(base.seq).cast_signed());
         self.add(own);
-        kept().for_each(|piece| self.add(piece.as_ref()));
-        let pieces = count(HEAD_PIECES + kept().count());
-        self.add(pieces);
+        kept.for_each(|piece| self.add(piece));
+        self.add(count(pieces));
         if !is_same {
             // A listpack has a mark, and a count of fields only where they are not those of the node.
             self.reckoned_bytes += listpack_bytes(0.into());
@@ -179,9 +187,9 @@ impl Node {
         self.pieces.push_back(piece);
     }
 
-    fn has_names<T: AsRef<[u8]>>(&self, pairs: &[T]) -> bool {
+    fn has_names<'p>(&self, pairs: impl ExactSizeIterator<Item = &'p [u8]>) -> bool {
         let Entries { mut names, names_len, .. } = self.entries(StreamId::MIN);
-        names_len == pairs.len() / 2 && pairs.iter().step_by(2).all(|name| names.next() == Some(name.as_ref().into()))
+        names_len == pairs.len() / 2 && pairs.step_by(2).all(|name| names.next() == Some(name.into()))
     }
 
     /// The entries, from either end.

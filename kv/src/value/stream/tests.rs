@@ -11,6 +11,9 @@ fn listed<'a>(entries: impl Iterator<Item = Entry<'a>>) -> Vec<(StreamId, Pairs)
     entries.map(|entry| (entry.id, pairs_of(entry))).collect()
 }
 
+/// One field and its value.
+const FV: [&[u8]; 2] = [b"f", b"v"];
+
 fn id(ms: u64, seq: u64) -> StreamId {
     StreamId::new(ms, seq)
 }
@@ -19,7 +22,7 @@ fn id(ms: u64, seq: u64) -> StreamId {
 fn stream_of(count: u64) -> Stream {
     let mut stream = Stream::new();
     for ms in 1..=count {
-        stream.log.append(NewId::Given(id(ms, 0)), 0, &[b"f", b"v"], NodeLimits::default()).unwrap();
+        stream.log.append(NewId::Given(id(ms, 0)), 0, FV.into_iter(), NodeLimits::default()).unwrap();
     }
     stream
 }
@@ -58,7 +61,7 @@ fn ids_are_read_and_written() {
 #[test]
 fn new_ids_are_greater_than_the_last() {
     let mut log = Log::default();
-    let mut add = |wanted, now| log.append(wanted, now, &[b"f", b"v"], NodeLimits::default());
+    let mut add = |wanted, now| log.append(wanted, now, FV.into_iter(), NodeLimits::default());
     assert_eq!(add(NewId::Given(id(0, 0)), 0), Err(NotAppended::NotGreater));
     assert_eq!(add(NewId::AutoSeq { ms: 0 }, 0), Ok(id(0, 1)));
     assert_eq!(add(NewId::Auto, 5), Ok(id(5, 0)));
@@ -75,10 +78,18 @@ fn new_ids_are_greater_than_the_last() {
 }
 
 #[test]
+fn the_text_of_an_id_is_what_is_read_again() {
+    for id in [StreamId::MIN, id(1, 0), id(0, 10), id(1_700_000_000_123, 99), StreamId::MAX] {
+        assert_eq!(id.text().as_bytes(), id.to_string().as_bytes());
+        assert_eq!(StreamId::parse(id.text().as_bytes(), 7), Some(id));
+    }
+}
+
+#[test]
 fn a_node_has_the_pieces_of_the_format() {
     let mut log = Log::default();
     for (ms, pairs) in [(10, &[b"a", b"1", b"b", b"x"][..]), (12, &[b"a", b"2", b"b", b"y"]), (13, &[b"c", b"3"])] {
-        log.append(NewId::Given(id(ms, 5)), 0, pairs, NodeLimits::default()).unwrap();
+        log.append(NewId::Given(id(ms, 5)), 0, pairs.iter().map(|piece| &piece[..]), NodeLimits::default()).unwrap();
     }
     let expected = "[2, \"a\", \"b\", 0, 0, 0, 1, \"x\", 5, 2, 0, 0, 2, \"y\", 5, 3, 0, 1, \"c\", 3, 5]";
     assert!(format!("{log:?}").contains(expected), "{log:?}");
@@ -90,7 +101,7 @@ fn names_are_kept_once_in_a_node() {
     let pairs = [&long[..], b"1"];
     let mut log = Log::default();
     for _ in 0..100 {
-        log.append(NewId::Auto, 1, &pairs, NodeLimits::default()).unwrap();
+        log.append(NewId::Auto, 1, pairs.into_iter(), NodeLimits::default()).unwrap();
     }
     assert!(log.bytes_held() < 8000, "{}", log.bytes_held());
     assert!(log.range(StreamId::MIN, StreamId::MAX).all(|entry| pairs_of(entry) == pairs));
@@ -102,18 +113,23 @@ fn nodes_are_filled_to_their_limits() {
     let mut log = Log::default();
     let limits = NodeLimits { bytes_max: 0, entries_max: 0 };
     for _ in 0..250 {
-        log.append(NewId::Auto, 1, &[b"f", b"v"], limits).unwrap();
+        log.append(NewId::Auto, 1, FV.into_iter(), limits).unwrap();
     }
     assert_eq!(log.nodes(), 1);
     for _ in 0..3 {
-        log.append(NewId::Auto, 1, &[&b"f"[..], &[b'v'; 3000]], NodeLimits { entries_max: 0, bytes_max: 4096 })
-            .unwrap();
+        log.append(
+            NewId::Auto,
+            1,
+            [&b"f"[..], &[b'v'; 3000]].into_iter(),
+            NodeLimits { entries_max: 0, bytes_max: 4096 },
+        )
+        .unwrap();
     }
     assert_eq!(log.nodes(), 4);
     // A node that lost entries is as full as before.
     let mut stream = stream_of(100);
     stream.log.delete(id(50, 0));
-    stream.log.append(NewId::Auto, 1000, &[b"f", b"v"], NodeLimits::default()).unwrap();
+    stream.log.append(NewId::Auto, 1000, FV.into_iter(), NodeLimits::default()).unwrap();
     assert_eq!(stream.log.nodes(), 2);
 }
 
@@ -152,7 +168,7 @@ fn step_of(draws: &mut Draws, log: &mut Log, model: &mut Vec<(StreamId, Pairs)>,
                 pairs.push(vec![b'0' + draws.byte() % 10; draws.below(60)]);
             }
             let now = log.last_id().ms + draws.next() % 3;
-            let id = log.append(NewId::Auto, now, &pairs, NodeLimits::default()).unwrap();
+            let id = log.append(NewId::Auto, now, pairs.iter().map(Vec::as_slice), NodeLimits::default()).unwrap();
             model.push((id, pairs));
         }
         24..=27 => {
@@ -267,7 +283,7 @@ fn the_lag_is_told_where_it_can_be() {
     assert_eq!(read(&mut stream, 1), (None, None));
     assert_eq!(read(&mut stream, 1), (Some(5), Some(0)));
     // The hole is trimmed away.
-    stream.log.append(NewId::Auto, 6, &[b"f", b"v"], NodeLimits::default()).unwrap();
+    stream.log.append(NewId::Auto, 6, FV.into_iter(), NodeLimits::default()).unwrap();
     stream.log.trim(Keep::Len(1), false, 0);
     assert_eq!(lag(&stream), Some(1));
     stream.groups.get_mut(&b"g"[..]).unwrap().set_id(StreamId::MIN, None);
@@ -374,7 +390,7 @@ fn groups_keep_their_books_whatever_is_asked() {
             match draws.below(8) {
                 0..=2 => {
                     let wanted = NewId::Given(id(log.last_id().ms + 1, 0));
-                    log.append(wanted, 0, &[b"f", b"v"], NodeLimits::default()).unwrap();
+                    log.append(wanted, 0, FV.into_iter(), NodeLimits::default()).unwrap();
                 }
                 3 => {
                     let consumer = group.consumer_of(&name, now);
