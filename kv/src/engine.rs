@@ -305,7 +305,7 @@ impl Engine {
     /// Ends a client: it is not listed any more, waits no more, and its session is told.
     pub(crate) fn dismiss(&self, client: ClientId, why: Farewell) {
         self.clients.dismiss(client, why);
-        self.waiting.release(client, Release::Gone, &self.replication);
+        self.waiting.release(client, Release::Gone, self);
     }
 
     /// After how long without a word a connection's other end is asked whether it is there (`tcp-keepalive`).

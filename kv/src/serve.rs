@@ -200,7 +200,7 @@ impl Engine {
         let ready = run::find(self, args).expect("it was found before it waited");
         let Some(mut keys) = run::lock(self, settings, ready, (args, None), waiter.database, now) else {
             if let Some(how) = waiter.unclaim() {
-                self.waiting.end(waiter, how, &self.replication);
+                self.waiting.end(waiter, how, self);
             }
             return (Tried::Later, Vec::new());
         };
@@ -244,7 +244,7 @@ impl Engine {
             let wish = waiter.unclaim();
             drop(keys);
             if let Some(how) = wish {
-                self.waiting.end(waiter, how, &self.replication);
+                self.waiting.end(waiter, how, self);
             }
             return (tried, effects.ready);
         }

@@ -377,7 +377,7 @@ impl Session {
             return;
         }
         self.engine.waiting.leave(&waits.waiter);
-        waits.waiter.reply_in_vain(&self.engine.replication, &mut self.reply);
+        waits.waiter.reply_in_vain(&self.engine, &mut self.reply);
     }
 
     #[inline]
@@ -760,7 +760,7 @@ fn begin_wait(engine: &Engine, client: &Client, args: Args<'_>, keys: &Keys<'_>,
     let waiter = engine.waiting.enter(who, keys.database(), request, &wait);
     if wait.goal.is_some() {
         // It may have been reached before it was entered.
-        engine.waiting.reached(&engine.replication);
+        engine.waiting.reached(engine);
         engine.replication.ask();
     }
     Waits { waiter, deadline: wait.deadline }

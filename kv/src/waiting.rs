@@ -30,8 +30,9 @@ use crate::client::ClientId;
 use crate::client::card::{Card, Marks};
 use crate::command::spec::Flags;
 use crate::command::spec::table;
-use crate::keyspace::Kind;
-use crate::replicate::{Goal, Replication};
+use crate::engine::Engine;
+use crate::keyspace::{Kind, Slot};
+use crate::replicate::Copied;
 use crate::resp::{Protocol, Reply, Request};
 
 /// A database and a key in it.
@@ -48,8 +49,42 @@ pub(crate) struct Wait {
     pub(crate) deadline: Option<Instant>,
     /// What runs again, if not the command as it came.
     pub(crate) request: Option<Request>,
-    /// It waits for replicas or the log, and not for a key. It does not run again: the goal makes its reply.
+    /// It waits for this, and not for a key. It does not run again: the goal makes its reply.
     pub(crate) goal: Option<Goal>,
+}
+
+impl Wait {
+    /// Waits for no key, but for something else.
+    pub(crate) fn until(goal: Goal, deadline: Option<Instant>) -> Self {
+        let awaited = Awaited { kind: Kind::Stream, or_gone: false };
+        Self { keys: Vec::new(), awaited, deadline, request: None, goal: Some(goal) }
+    }
+}
+
+/// What a command waits for that waits for no key. When the time is over it replies what there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Goal {
+    /// Replicas or the log have what the client wrote.
+    Copied(Copied),
+    /// This node knows that the slot is another's.
+    Given(Slot),
+}
+
+impl Goal {
+    fn is_reached(&self, engine: &Engine) -> bool {
+        match self {
+            Self::Copied(copied) => copied.is_reached(&engine.replication),
+            Self::Given(slot) => !engine.map().is_some_and(|map| map.holds(*slot)),
+        }
+    }
+
+    fn reply(&self, engine: &Engine, reply: &mut Reply) {
+        match self {
+            Self::Copied(copied) => reply.raw(&copied.reply(&engine.replication)),
+            // Its new owner has it, and will be heard of.
+            Self::Given(_) => reply.ok(),
+        }
+    }
 }
 
 /// What must be behind a key for a command that waits for it to run again.
@@ -128,10 +163,10 @@ impl Waiter {
     }
 
     /// The reply of a wait that nobody serves.
-    fn leave_reply(&self, how: Release, replication: &Replication) {
+    fn leave_reply(&self, how: Release, engine: &Engine) {
         let mut reply = Reply::new(self.protocol);
         match how {
-            Release::TimeOver => self.reply_in_vain(replication, &mut reply),
+            Release::TimeOver => self.reply_in_vain(engine, &mut reply),
             Release::Error => reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
             Release::RoleChanged => reply.error(ROLE_CHANGED),
             Release::Gone => return,
@@ -145,9 +180,9 @@ impl Waiter {
 
 impl Waiter {
     /// The reply when the time is over.
-    pub(crate) fn reply_in_vain(&self, replication: &Replication, reply: &mut Reply) {
+    pub(crate) fn reply_in_vain(&self, engine: &Engine, reply: &mut Reply) {
         match self.goal {
-            Some(goal) => reply.raw(&goal.reply(replication)),
+            Some(goal) => goal.reply(engine, reply),
             None => reply.null_array(),
         }
     }
@@ -161,7 +196,7 @@ type Watcher = (ClientId, Arc<AtomicBool>);
 pub(crate) struct Waiting {
     /// How many keys are waited for or watched: nearly always none, and then nobody locks.
     count: AtomicUsize,
-    /// How many wait for replicas or the log.
+    /// How many wait for no key.
     goals: AtomicUsize,
     lists: Mutex<Lists>,
     turn: Mutex<()>,
@@ -179,7 +214,7 @@ struct Lists {
     last: Rank,
     /// Of one place: by rank. None is empty.
     waiters: BTreeMap<Place, BTreeMap<Rank, Waiter>>,
-    /// Those that wait for no key, but for replicas or the log.
+    /// Those that wait for no key.
     goals: BTreeMap<Rank, Waiter>,
     watchers: BTreeMap<Place, Vec<Watcher>>,
 }
@@ -281,7 +316,7 @@ impl Waiting {
     }
 
     /// Ends the wait of a client, or has it ended by the turn that is trying its command. Says whether the client waits.
-    pub(crate) fn release(&self, client: ClientId, how: Release, replication: &Replication) -> bool {
+    pub(crate) fn release(&self, client: ClientId, how: Release, engine: &Engine) -> bool {
         let waiter = {
             let lists = self.lists();
             let mut waiters = lists.waiters.values().flat_map(BTreeMap::values).chain(lists.goals.values());
@@ -290,7 +325,7 @@ impl Waiting {
         let Some(waiter) = waiter else { return false };
         waiter.wish.store(how as u8, Ordering::SeqCst);
         if waiter.claim() {
-            self.end(&waiter, how, replication);
+            self.end(&waiter, how, engine);
         }
         true
     }
@@ -317,7 +352,7 @@ impl Waiting {
     }
 
     /// Ends all waits: this server has become a replica.
-    pub(crate) fn release_all(&self, replication: &Replication) {
+    pub(crate) fn release_all(&self, engine: &Engine) {
         let clients: Vec<ClientId> = {
             let lists = self.lists();
             let waiters = lists.waiters.values().flat_map(BTreeMap::values).chain(lists.goals.values());
@@ -325,27 +360,27 @@ impl Waiting {
             waiters.filter(|waiter| !waiter.may_stay()).map(|waiter| waiter.card.id).collect()
         };
         for client in clients {
-            self.release(client, Release::RoleChanged, replication);
+            self.release(client, Release::RoleChanged, engine);
         }
     }
 
-    /// Replicas or the log have come further: serves those that waited for that.
-    pub(crate) fn reached(&self, replication: &Replication) {
+    /// Replicas, the log or the map have come further: serves those that waited for that.
+    pub(crate) fn reached(&self, engine: &Engine) {
         if self.goals.load(Ordering::Acquire) == 0 {
             return;
         }
         let waiters: Vec<Waiter> = self.lists().goals.values().cloned().collect();
         for waiter in waiters {
-            if waiter.goal.is_some_and(|goal| goal.is_reached(replication)) && waiter.claim() {
-                self.end(&waiter, Release::TimeOver, replication);
+            if waiter.goal.is_some_and(|goal| goal.is_reached(engine)) && waiter.claim() {
+                self.end(&waiter, Release::TimeOver, engine);
             }
         }
     }
 
     /// Ends a wait that was claimed, without serving it.
-    pub(crate) fn end(&self, waiter: &Waiter, how: Release, replication: &Replication) {
+    pub(crate) fn end(&self, waiter: &Waiter, how: Release, engine: &Engine) {
         self.leave(waiter);
-        waiter.leave_reply(how, replication);
+        waiter.leave_reply(how, engine);
     }
 
     /// A transaction watches a key from now on.

@@ -171,6 +171,7 @@ impl Engine {
             std::mem::replace(&mut *cluster.map.write().unwrap_or_else(PoisonError::into_inner), Arc::clone(&map));
         cluster.version.fetch_add(1, Ordering::AcqRel);
         cluster.moves.settle(&map);
+        self.waiting.reached(self);
         let clock = run::access(&self.settings(), now);
         drop(self.keyspace.lock(Lock::Everything, 0, now.unix_ms(), clock));
         if before.differs_in_service(&map) {

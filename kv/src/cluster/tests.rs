@@ -219,7 +219,7 @@ fn a_replica_is_read_by_those_who_say_so() {
 }
 
 #[test]
-fn a_slot_that_leaves_is_asked_for_at_both_ends() {
+fn a_slot_that_leaves_is_asked_for_at_the_other_end() {
     let (mut source, _) = talk(ONE);
     check_with(
         &mut source,
@@ -249,16 +249,42 @@ fn a_slot_that_leaves_is_asked_for_at_both_ends() {
         > CLUSTER SETSLOT 5061 STABLE
         OK
         > GET {bar}gone
-        (nil)
-        > CLUSTER SETSLOT 5061 MIGRATING 2222222222222222222222222222222222222222
+        (nil)",
+    );
+}
+
+#[test]
+fn who_says_that_a_slot_has_left_is_answered_when_its_new_owner_is_known() {
+    let (mut source, _) = talk(ONE);
+    check_with(
+        &mut source,
+        "the source",
+        "> CLUSTER SETSLOT 5061 MIGRATING 2222222222222222222222222222222222222222
         OK
-        > DEL {bar}here
-        1
-        > CLUSTER SETSLOT 5061 NODE 2222222222222222222222222222222222222222
+        1> CLUSTER SETSLOT 5061 NODE 2222222222222222222222222222222222222222 TIMEOUT 100
+        +100
+        1?
         OK
+        1> CLUSTER SETSLOT 5061 NODE 2222222222222222222222222222222222222222
         > GET {bar}gone
         (error) ASK 5061 10.0.0.1:7002",
     );
+    let mut after = nodes();
+    after[0].slots = vec![SlotRange::new(0, 5060).unwrap(), SlotRange::new(5062, 8191).unwrap()];
+    after[1].slots.push(SlotRange::new(5061, 5061).unwrap());
+    source.engine().set_map(map(ONE, after), source.now());
+    check_with(
+        &mut source,
+        "its new owner is known",
+        "1?
+        OK
+        > GET {bar}gone
+        (error) MOVED 5061 10.0.0.1:7002",
+    );
+}
+
+#[test]
+fn a_slot_that_comes_is_served_to_those_who_were_sent() {
     check(
         TWO,
         "> CLUSTER SETSLOT 5061 IMPORTING 1111111111111111111111111111111111111111

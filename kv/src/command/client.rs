@@ -206,7 +206,7 @@ fn unblock(call: &mut Call<'_, '_>) -> Result<(), Error> {
     };
     let id = call.integer(2)?;
     let engine = call.engine;
-    let release = |id| engine.waiting.release(crate::ClientId(id), how, &engine.replication);
+    let release = |id| engine.waiting.release(crate::ClientId(id), how, engine);
     let was_waiting = u64::try_from(id).is_ok_and(release);
     call.reply.integer(i64::from(was_waiting));
     Ok(())

@@ -2,11 +2,10 @@
 
 use super::call::{Call, Run};
 use crate::error::Error;
-use crate::keyspace::Kind;
 use crate::replicate::failover::{self, Order};
 use crate::replicate::role::LinkState;
-use crate::replicate::{Goal, LogGoal, Phase, Upstream};
-use crate::waiting::{Awaited, Wait};
+use crate::replicate::{Copied, LogGoal, Phase, Upstream};
+use crate::waiting::{Goal, Wait};
 
 pub(super) const RUNS: &[(&str, Run)] = &[
     ("role", role),
@@ -139,17 +138,16 @@ fn read_failover(call: &Call<'_, '_>) -> Result<Order, Error> {
 }
 
 /// Whether what the client wrote is where it must be is known now, or is waited for.
-fn wait_for(call: &mut Call<'_, '_>, goal: Goal, timeout: usize) -> Result<(), Error> {
+fn wait_for(call: &mut Call<'_, '_>, copied: Copied, timeout: usize) -> Result<(), Error> {
     let ms = call.integer(timeout).map_err(|_| Error::new("ERR timeout is not an integer or out of range"))?;
     let ms = u64::try_from(ms).map_err(|_| Error::TIMEOUT_NEGATIVE)?;
     let deadline = call.deadline_in(ms)?;
     let replication = &call.engine.replication;
-    if !call.may_wait || goal.is_reached(replication) {
-        call.reply.raw(&goal.reply(replication));
+    if !call.may_wait || copied.is_reached(replication) {
+        call.reply.raw(&copied.reply(replication));
         return Ok(());
     }
-    let awaited = Awaited { kind: Kind::Stream, or_gone: false };
-    call.wait(Wait { keys: Vec::new(), awaited, deadline, request: None, goal: Some(goal) });
+    call.wait(Wait::until(Goal::Copied(copied), deadline));
     Ok(())
 }
 
@@ -160,8 +158,8 @@ fn wait(call: &mut Call<'_, '_>) -> Result<(), Error> {
              is not the default) writes to replicas are just local and are not propagated.",
         ));
     }
-    let goal = Goal { position: call.client.written.0, replicas: call.integer(1)?, log: None };
-    wait_for(call, goal, 2)
+    let copied = Copied { position: call.client.written.0, replicas: call.integer(1)?, log: None };
+    wait_for(call, copied, 2)
 }
 
 fn wait_log(call: &mut Call<'_, '_>) -> Result<(), Error> {
@@ -185,5 +183,5 @@ fn wait_log(call: &mut Call<'_, '_>) -> Result<(), Error> {
     }
     let (position, logged) = call.client.written;
     let log = LogGoal { position: logged, is_wanted: local == 1, is_on };
-    wait_for(call, Goal { position, replicas, log: Some(log) }, 3)
+    wait_for(call, Copied { position, replicas, log: Some(log) }, 3)
 }

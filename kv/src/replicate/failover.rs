@@ -82,7 +82,7 @@ impl Engine {
             *state = State::None;
             drop(state);
             tracing::info!(at_ms = now.unix_ms(), "the failover is done: the other is the primary");
-            self.waiting.release_all(&self.replication);
+            self.waiting.release_all(self);
             self.pause.set_failover(false);
         }
     }

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use super::{Phase, Replication};
 use crate::resp::{Protocol, Reply};
 
-/// What is waited for.
+/// What replicas, and perhaps logs, must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Goal {
+pub(crate) struct Copied {
     /// Position of the stream that replicas must have.
     pub(crate) position: u64,
     /// How many of them.
@@ -27,8 +27,8 @@ pub(crate) struct LogGoal {
     pub(crate) is_on: bool,
 }
 
-impl Goal {
-    /// Replicas that have the stream up to the goal's position, or whose logs have it.
+impl Copied {
+    /// Replicas that have the stream up to the position, or whose logs have it.
     fn replicas(&self, replication: &Replication) -> i64 {
         let has = |replica: &super::Replica| {
             let position = if self.log.is_some() { replica.logged() } else { replica.acknowledged() };

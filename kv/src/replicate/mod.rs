@@ -44,7 +44,7 @@ use crate::time::Now;
 use backlog::Backlog;
 pub use dump::FullSync;
 pub use follow::{Follower, Step};
-pub(crate) use goal::{Goal, LogGoal};
+pub(crate) use goal::{Copied, LogGoal};
 use quorum::Ledger;
 pub use relay::Point;
 pub(crate) use replica::{Introduction, Phase, Replica};
@@ -460,14 +460,14 @@ impl Engine {
     pub(crate) fn acknowledge(&self, replica: &Replica, position: u64, logged: Option<u64>, now: Now) {
         replica.acknowledge(position, logged, now.unix_ms().div_euclid(1_000));
         self.replication.review_now();
-        self.waiting.reached(&self.replication);
+        self.waiting.reached(self);
     }
 
     /// The log is durable up to a position.
     pub(crate) fn note_durable(&self, position: u64) {
         let before = self.replication.durable.swap(position, Ordering::AcqRel);
         if before != position {
-            self.waiting.reached(&self.replication);
+            self.waiting.reached(self);
         }
     }
 

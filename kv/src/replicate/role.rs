@@ -278,7 +278,7 @@ impl Engine {
         }
         // In a cluster they are sent to where their keys are.
         if becomes_replica && !was_replica && !self.failover.is_on() && self.cluster().is_none() {
-            self.waiting.release_all(&self.replication);
+            self.waiting.release_all(self);
         }
         let (position, is_whole) = self.replication.whole();
         Turned { position, history: self.identity.history(), is_whole: is_whole || !was_replica }

@@ -10,10 +10,10 @@ use crate::cluster::map::{Map, Name, SlotRange};
 use crate::cluster::migration::job::{Job, Operation, Stage};
 use crate::cluster::migration::{Import, SlotTable, span_of};
 use crate::error::Error;
-use crate::keyspace::{Kind, Slot};
-use crate::replicate::Goal;
+use crate::keyspace::Slot;
+use crate::replicate::Copied;
 use crate::resp::number::parse_i64;
-use crate::waiting::{Awaited, Wait};
+use crate::waiting::{Goal, Wait};
 
 pub(in crate::command) const RUNS: &[(&str, Run)] = &[
     ("cluster|cancelslotmigrations", cancel),
@@ -299,10 +299,8 @@ fn complete(call: &mut Call<'_, '_>) -> Result<(), Error> {
         return Ok(());
     }
     let replicas = i64::try_from(replicas).unwrap_or(i64::MAX);
-    let goal = Goal { position, replicas, log: None };
-    let awaited = Awaited { kind: Kind::Stream, or_gone: false };
     let deadline = Some(call.now.instant + span_of(call.engine) / 2);
-    call.wait(Wait { keys: Vec::new(), awaited, deadline, request: None, goal: Some(goal) });
+    call.wait(Wait::until(Goal::Copied(Copied { position, replicas, log: None }), deadline));
     Ok(())
 }
 

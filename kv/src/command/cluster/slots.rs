@@ -1,6 +1,7 @@
 //! Who owns which slot, what becomes of one, and the keys in it.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::super::call::{Call, Run};
 use super::{NO_CLUSTER, alone, cluster, node, order, slot};
@@ -12,6 +13,7 @@ use crate::keyspace::slot::SLOTS;
 use crate::keyspace::{Keys, Slot};
 use crate::resp::Request;
 use crate::settings::Events;
+use crate::waiting::{Goal, Wait};
 
 pub(in crate::command) const RUNS: &[(&str, Run)] = &[
     ("cluster|addslots", |call| change(call, Change::Add, false)),
@@ -93,6 +95,9 @@ fn flush_slots(call: &mut Call<'_, '_>) -> Result<(), Error> {
     order(call, Order::Release(map.own().slots.clone()))
 }
 
+/// How long SETSLOT waits until its node knows who the slot's new owner is, unless it is told.
+const KNOWN_WITHIN: Duration = Duration::from_secs(2);
+
 /// What SETSLOT says of a slot.
 enum Said {
     Migrating(Name),
@@ -105,7 +110,8 @@ fn set_slot(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let cluster = alone(call)?;
     let map = cluster.map();
     let slot = slot(call, 2)?;
-    match read_said(call, &map, slot)? {
+    let (said, timeout) = read_said(call, &map, slot)?;
+    match said {
         Said::Migrating(name) => cluster.moves.begin(slot, Move::To(name)),
         Said::Importing(name) => cluster.moves.begin(slot, Move::From(name)),
         Said::Stable => cluster.moves.end(slot),
@@ -114,8 +120,13 @@ fn set_slot(call: &mut Call<'_, '_>) -> Result<(), Error> {
             return order(call, Order::Claim(vec![range]));
         }
         // Its owner has said so, or will: what one node says of another changes nothing. Until that is known here, clients are still sent
-        // after keys that are gone already.
-        Said::Node(name) if map.holds(slot) && cluster.moves.of(slot) == Some(Move::To(name)) => {}
+        // after keys that are gone already, and whoever asked waits: what it asks next it shall not be told otherwise.
+        Said::Node(name) if map.holds(slot) && cluster.moves.of(slot) == Some(Move::To(name)) => {
+            if call.may_wait {
+                call.wait(Wait::until(Goal::Given(slot), Some(call.now.instant + timeout)));
+                return Ok(());
+            }
+        }
         Said::Node(_) if !call.engine.has_keys_in(slot) => cluster.moves.end(slot),
         Said::Node(_) => {}
     }
@@ -123,7 +134,8 @@ fn set_slot(call: &mut Call<'_, '_>) -> Result<(), Error> {
     Ok(())
 }
 
-fn read_said(call: &Call<'_, '_>, map: &Map, slot: Slot) -> Result<Said, Error> {
+/// What is said of a slot, and how long that may take to be known here.
+fn read_said(call: &Call<'_, '_>, map: &Map, slot: Slot) -> Result<(Said, Duration), Error> {
     let (args, own, number) = (call.args, map.own(), slot.number());
     let has_node = args.len() > 4;
     let said = match () {
@@ -156,16 +168,17 @@ fn read_said(call: &Call<'_, '_>, map: &Map, slot: Slot) -> Result<Said, Error> 
             return Err(Error::new("ERR Invalid CLUSTER SETSLOT action or number of arguments. Try CLUSTER HELP"));
         }
     };
-    let rest = if args.is(3, "STABLE") { 4 } else { 5 };
+    let (rest, mut timeout) = (if args.is(3, "STABLE") { 4 } else { 5 }, KNOWN_WITHIN);
     for at in (rest..args.len()).filter(|at| args.is(*at, "TIMEOUT")) {
         let word = args.get(at + 1).ok_or(Error::new("ERR Missing timeout value"))?;
         let ms = crate::resp::number::parse_i64(word);
         let ms = ms.ok_or(Error::new("ERR timeout is not an integer or out of range"))?;
-        if ms < 0 {
-            return Err(Error::TIMEOUT_NEGATIVE);
+        match u64::try_from(ms).map_err(|_| Error::TIMEOUT_NEGATIVE)? {
+            0 => {}
+            ms => timeout = Duration::from_millis(ms),
         }
     }
-    Ok(said)
+    Ok((said, timeout))
 }
 
 /// The other primary that word 4 names.
