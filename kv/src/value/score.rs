@@ -12,6 +12,7 @@ use std::io::Write;
 mod digits;
 mod powers;
 
+use crate::memory::packed::Digits;
 use digits::digits_of;
 
 /// The most bytes that [`write_score`] writes.
@@ -29,7 +30,9 @@ pub fn write_score(value: f64, out: &mut Vec<u8>) {
     } else if value == 0.0 {
         out.extend_from_slice(if value.is_sign_negative() { b"-0" } else { b"0" });
     } else if value.abs() <= INTEGER_MAX && value.fract() == 0.0 {
-        write!(out, "{value:.0}").expect("a vector takes all bytes");
+        #[expect(clippy::cast_possible_truncation, reason = "it is whole, and its magnitude below 2^63")]
+        let whole = value as i64;
+        out.extend_from_slice(Digits::default().write(whole));
     } else {
         if value < 0.0 {
             out.push(b'-');
