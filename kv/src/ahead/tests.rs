@@ -32,6 +32,7 @@ fn requests_are_cut_where_the_parser_cuts_them() {
         &["SET", "", "value\r\n$3\r\n"],
         &["MSET", "a", "1", "b", "2"],
         &["SET", &long, &long],
+        &["zadd", "z", "1", "member"],
     ]
     .into_iter()
     .flat_map(request)
@@ -40,11 +41,13 @@ fn requests_are_cut_where_the_parser_cuts_them() {
     let (mut parser, mut at) = (Parser::default(), 0);
     while at < batch.len() {
         let len = parser.parse(&batch[at..], limits).unwrap().unwrap();
-        let key = parser.args(&batch[at..]).get(1);
-        assert_eq!(next_key(&batch[at..]), Some((key, len)), "at {at}");
-        assert_eq!(next_key(&batch[at..at + len]), Some((key, len)), "alone, at {at}");
+        let args = parser.args(&batch[at..]);
+        let member = args.get(if args.is(0, "ZADD") { 3 } else { 2 });
+        let guess = Guess { key: args.get(1), member };
+        assert_eq!(next_guess(&batch[at..]), Some((guess, len)), "at {at}");
+        assert_eq!(next_guess(&batch[at..at + len]), Some((guess, len)), "alone, at {at}");
         for end in 0..len {
-            assert_eq!(next_key(&batch[at..at + end]), None, "{end} bytes at {at}");
+            assert_eq!(next_guess(&batch[at..at + end]), None, "{end} bytes at {at}");
         }
         at += len;
     }
@@ -69,7 +72,7 @@ fn what_is_no_array_of_words_is_left_alone() {
         "*99999999999999999999\r\n",
         "*2\r\n$3\r\nGET\r\n$999999999\r\nabc\r\n",
     ] {
-        assert_eq!(next_key(odd.as_bytes()), None, "{odd:?}");
+        assert_eq!(next_guess(odd.as_bytes()), None, "{odd:?}");
     }
 }
 
@@ -101,6 +104,39 @@ fn the_records_of_a_batch_are_brought_near() {
 }
 
 #[test]
+fn members_of_a_large_collection_are_brought_near() {
+    for (add, ask) in [("HSET h M v", "HGET h M"), ("SADD s M", "SISMEMBER s M"), ("ZADD z 1 M", "ZSCORE z M")] {
+        let mut talk = Talk::new();
+        let engine = talk.engine_shared();
+        engine.fetch_ahead_with(note);
+        let say = |line: &str, number: u32| {
+            let line = line.replace('M', &format!("member-{number}"));
+            request(&line.split(' ').collect::<Vec<_>>())
+        };
+        for number in 0..1_000 {
+            talk.raw(0, &say(add, number));
+        }
+        _ = fetched();
+        talk.raw(0, &say(ask, 7));
+        assert_eq!(fetched().len(), 1, "the record of one that comes alone: {ask}");
+        let batch: Vec<u8> = (0..16).flat_map(|number| say(ask, number * 3)).collect();
+        talk.raw(0, &batch);
+        let fetched = fetched();
+        let key = engine.keyspace.key(ask.split(' ').nth(1).unwrap().as_bytes());
+        let shard = engine.keyspace.shard(engine.keyspace.shard_of(key.slot));
+        let dict = shard.object(shard.find(0, key).unwrap()).dict().unwrap();
+        for number in 0..16 {
+            let name = format!("member-{}", number * 3);
+            let entry = dict.get(engine.keyspace.hash_key(), name.as_bytes()).unwrap();
+            let member = entry.member.as_ptr_range();
+            let is_covered =
+                |(from, bytes): &(usize, usize)| *from <= member.start.addr() && member.end.addr() <= from + bytes;
+            assert_eq!(fetched.iter().filter(|range| is_covered(range)).count(), 1, "{name} of {ask}");
+        }
+    }
+}
+
+#[test]
 fn each_request_gets_its_own_key() {
     let engine = Talk::new().engine_shared();
     let words: Vec<String> = (0..50).map(|number| format!("key:{number}")).collect();
@@ -112,7 +148,7 @@ fn each_request_gets_its_own_key() {
     for word in &words[..40] {
         let found = ahead.handle_request(&engine, 0, &batch, at).unwrap();
         assert_eq!(found, engine.keyspace.key(word.as_bytes()), "at {at}");
-        at += next_key(&batch[at..]).unwrap().1;
+        at += next_guess(&batch[at..]).unwrap().1;
     }
     assert_eq!(ahead.handle_request(&engine, 0, &batch, at), None, "no array");
     assert_eq!(ahead.handle_request(&engine, 0, &batch, odd), None, "and nothing behind it");
@@ -134,6 +170,7 @@ fn a_shard_that_is_held_is_passed_over() {
 fn requests_of_many_words_are_not_looked_at() {
     let request = |words: usize| [format!("*{words}\r\n"), "$1\r\nk\r\n".repeat(words)].concat();
     let most = request(WORDS_MAX);
-    assert_eq!(next_key(most.as_bytes()), Some((Some(&b"k"[..]), most.len())));
-    assert_eq!(next_key(request(WORDS_MAX + 1).as_bytes()), None);
+    let (guess, len) = next_guess(most.as_bytes()).unwrap();
+    assert_eq!((guess.key, len), (Some(&b"k"[..]), most.len()));
+    assert_eq!(next_guess(request(WORDS_MAX + 1).as_bytes()), None);
 }

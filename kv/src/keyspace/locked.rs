@@ -152,6 +152,13 @@ impl Keyspace {
         }
     }
 
+    /// The same for members of the collection behind a key, if that is a large one.
+    pub(crate) fn fetch_members(&self, database: usize, key: Key<'_>, members: &[Option<&[u8]>], fetch: Fetch) {
+        if let Some(shard) = self.shards[self.shard_of(key.slot)].try_lock() {
+            shard.fetch_members(database, key, (members, &self.hash_key), fetch);
+        }
+    }
+
     /// Locks what a command wants; waits for others.
     pub(crate) fn lock(&self, wanted: Lock<'_>, database: usize, now_ms: i64, access: AccessClock) -> Keys<'_> {
         let held = self.held(wanted, |number| Some(self.shard(number))).expect("no one gives up");

@@ -11,6 +11,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::ahead::Fetch;
 use crate::memory::arena::{Arena, Handle};
 use crate::memory::hash_key::HashKey;
 use crate::memory::index::{Index, Records};
@@ -25,6 +26,9 @@ const VALUED: u8 = 4;
 
 /// Different entries are drawn one by one if they are less than one in so many; otherwise all entries are walked.
 const DISTINCT_DRAWN_PART: usize = 8;
+
+/// Bytes of an entry that are brought near; the processor itself guesses the rest of a longer one.
+const ENTRY_BYTES_NEAR: usize = 1 << 10;
 
 /// The most bytes before the member.
 const HEADER_BYTES_MAX: usize = 1 + 4 + 4 + 8;
@@ -142,6 +146,21 @@ impl Dict {
     #[must_use]
     pub fn find(&self, key: &HashKey, member: &[u8]) -> Option<Handle> {
         self.index.find(key.hash(member), |handle| self.entry(handle).member == member)
+    }
+
+    /// Has what a search for this hash begins with brought near.
+    pub(crate) fn fetch_home(&self, hash: u64, fetch: Fetch) {
+        if let Some((from, bytes)) = self.index.home(hash) {
+            fetch(from, bytes);
+        }
+    }
+
+    /// Has what may be entries with this hash brought near.
+    pub(crate) fn fetch_entries(&self, hash: u64, fetch: Fetch) {
+        self.index.suspects(hash, |handle| {
+            let cell = self.arena.cell(handle);
+            fetch(cell.as_ptr(), cell.len().min(ENTRY_BYTES_NEAR));
+        });
     }
 
     /// The entry with this handle.

@@ -130,6 +130,14 @@ impl Hash {
         }
     }
 
+    /// The map that it is, if it is a large one.
+    pub(crate) fn dict(&self) -> Option<&Dict> {
+        match &self.form {
+            Form::Table(table) => Some(table.dict()),
+            Form::Packed(_) => None,
+        }
+    }
+
     /// The name of the form, for clients.
     #[must_use]
     pub const fn encoding(&self) -> &'static str {

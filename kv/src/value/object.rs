@@ -1,5 +1,6 @@
 //! What is behind a key that is no string: one of the collection types.
 
+use super::dict::Dict;
 use super::hash::Hash;
 use super::list::List;
 use super::set::Set;
@@ -27,6 +28,16 @@ impl Object {
             Self::SortedSet(_) => Kind::SortedSet,
             Self::Hash(_) => Kind::Hash,
             Self::Stream(_) => Kind::Stream,
+        }
+    }
+
+    /// The map that it is, or that finds its members, if it is a large one.
+    pub(crate) fn dict(&self) -> Option<&Dict> {
+        match self {
+            Self::Set(set) => set.dict(),
+            Self::SortedSet(set) => set.dict(),
+            Self::Hash(hash) => hash.dict(),
+            Self::List(_) | Self::Stream(_) => None,
         }
     }
 

@@ -126,6 +126,14 @@ impl Set {
         }
     }
 
+    /// The map that it is, if it is a large one.
+    pub(crate) fn dict(&self) -> Option<&Dict> {
+        match &self.form {
+            Form::Table(dict) => Some(dict),
+            Form::Integers(_) | Form::Packed(_) => None,
+        }
+    }
+
     /// The name of the form, for clients.
     #[must_use]
     pub const fn encoding(&self) -> &'static str {

@@ -201,6 +201,14 @@ impl ZSet {
         matches!(self.body, Body::Short(_))
     }
 
+    /// The map that finds its members, if it is a large one.
+    pub(crate) fn dict(&self) -> Option<&Dict> {
+        match &self.body {
+            Body::Long(long) => Some(long.members()),
+            Body::Short(_) => None,
+        }
+    }
+
     /// The name that `OBJECT ENCODING` gives the form.
     #[must_use]
     pub const fn encoding(&self) -> &'static str {

@@ -25,6 +25,10 @@ impl Long {
         self.order.len()
     }
 
+    pub(super) const fn members(&self) -> &Dict {
+        &self.members
+    }
+
     pub(super) fn bytes_held(&self) -> usize {
         self.members.bytes_held() + self.order.bytes_held()
     }
