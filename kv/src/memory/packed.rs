@@ -35,22 +35,35 @@ pub struct Digits([u8; 20]);
 
 impl Digits {
     /// The decimal form of a number.
+    #[inline]
     pub fn write(&mut self, value: i64) -> &[u8] {
-        let mut start = self.0.len();
-        let mut rest = value.unsigned_abs();
-        loop {
-            start -= 1;
-            self.0[start] = b'0' + u8::try_from(rest % 10).expect("a digit is below ten");
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
-        }
+        let mut start = self.put(value.unsigned_abs());
         if value < 0 {
             start -= 1;
             self.0[start] = b'-';
         }
         &self.0[start..]
+    }
+
+    /// The same of a number without a sign.
+    #[inline]
+    pub fn write_unsigned(&mut self, value: u64) -> &[u8] {
+        let start = self.put(value);
+        &self.0[start..]
+    }
+
+    /// Puts the digits of a number at the end. Returns where they begin.
+    #[inline]
+    fn put(&mut self, value: u64) -> usize {
+        let (mut start, mut rest) = (self.0.len(), value);
+        loop {
+            start -= 1;
+            self.0[start] = b'0' + u8::try_from(rest % 10).expect("a digit is below ten");
+            rest /= 10;
+            if rest == 0 {
+                return start;
+            }
+        }
     }
 }
 

@@ -8,6 +8,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::memory::packed::Digits;
+
 mod group;
 mod log;
 mod node;
@@ -69,9 +71,9 @@ impl StreamId {
     #[must_use]
     pub fn text(self) -> IdText {
         let mut text = IdText { bytes: [0; ID_TEXT_BYTES_MAX], start: ID_TEXT_BYTES_MAX };
-        text.put_number(self.seq);
-        text.put(b'-');
-        text.put_number(self.ms);
+        text.put(Digits::default().write_unsigned(self.seq));
+        text.put(b"-");
+        text.put(Digits::default().write_unsigned(self.ms));
         text
     }
 
@@ -116,20 +118,10 @@ impl IdText {
         &self.bytes[self.start..]
     }
 
-    fn put(&mut self, byte: u8) {
-        self.start -= 1;
-        self.bytes[self.start] = byte;
-    }
-
-    fn put_number(&mut self, number: u64) {
-        let mut rest = number;
-        loop {
-            self.put(b'0' + u8::try_from(rest % 10).expect("a digit is below ten"));
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
-        }
+    fn put(&mut self, piece: &[u8]) {
+        let end = self.start;
+        self.start -= piece.len();
+        self.bytes[self.start..end].copy_from_slice(piece);
     }
 }
 
