@@ -22,6 +22,9 @@ use crate::seam::{BoxFuture, Runtime, Wire, WireError};
 
 /// Batches read and written in one turn; then other connections of the same thread have theirs.
 const BATCHES_PER_TURN_MAX: u32 = 8;
+/// From so many bytes on, what waits is worth a write of its own before woken callers add to it: some messages, for which
+/// a system call more does not matter.
+const EARLY_BYTES: usize = 4_096;
 /// Slices in one vectored write.
 const SLICES_MAX: usize = 16;
 
@@ -121,13 +124,27 @@ impl<R: Runtime> Driver<R> {
         true
     }
 
-    /// Lets woken callers run before the next write, if any were woken.
-    fn linger(&mut self, cx: &Context<'_>) -> bool {
-        self.lingered = self.ended.is_none() && self.link.lock().take_stirred();
+    /// Lets woken callers run before the next write, if any were woken. Answers that are worth a write of their own leave
+    /// first: the peer works on them meanwhile.
+    fn linger(&mut self, cx: &mut Context<'_>) -> bool {
+        let queued = {
+            let mut mux = self.link.lock();
+            self.lingered = self.ended.is_none() && mux.take_stirred();
+            mux.queued()
+        };
         if self.lingered {
             cx.waker().wake_by_ref();
+            if queued >= EARLY_BYTES {
+                self.write_or_end(cx);
+            }
         }
         self.lingered
+    }
+
+    fn write_or_end(&mut self, cx: &mut Context<'_>) {
+        if let Poll::Ready(Err(error)) = self.write(cx) {
+            self.end(Lost::Broken, None, Some(error));
+        }
     }
 
     /// Writes what waits until nothing does or the turn is over (`Ready`), or the socket is full.
@@ -234,9 +251,7 @@ impl<R: Runtime> Future for Driver<R> {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            if let Poll::Ready(Err(error)) = this.write(cx) {
-                this.end(Lost::Broken, None, Some(error));
-            }
+            this.write_or_end(cx);
             if this.read(cx) {
                 if this.linger(cx) {
                     return Poll::Pending;

@@ -579,6 +579,12 @@ impl Mux {
         core::mem::take(&mut self.stirred)
     }
 
+    /// Bytes that wait to be written.
+    #[must_use]
+    pub fn queued(&self) -> usize {
+        self.out.queued()
+    }
+
     /// Whether something waits to be written.
     #[must_use]
     pub fn has_output(&self) -> bool {
