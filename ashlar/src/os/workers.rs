@@ -8,6 +8,7 @@ use ashlar_grid::seam::Lane;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::watch;
 
+use super::spin::Place;
 use super::{process, runtime, spin};
 
 /// How much a bulk worker steps back behind the others, in steps of `nice`: a tenth of their share where both want all.
@@ -32,11 +33,12 @@ impl Workers {
     pub fn start(count: usize) -> io::Result<Self> {
         let (stop, stopped) = watch::channel(false);
         let mut threads = Vec::with_capacity(2 * count);
+        let places = Place::all(count);
         let mut kind = |lane, name: &str| {
             let (started, starting) = mpsc::channel();
-            for index in 0..count {
-                let (started, stopped) = (started.clone(), stopped.clone());
-                let body = move || work(lane, &started, stopped);
+            for (index, place) in places.iter().enumerate() {
+                let (started, stopped, place) = (started.clone(), stopped.clone(), place.clone());
+                let body = move || work(lane, place, &started, stopped);
                 threads.push(thread::Builder::new().name(format!("{name}-{index}")).spawn(body)?);
             }
             drop(started);
@@ -58,14 +60,14 @@ impl Workers {
 }
 
 /// The life of one worker.
-fn work(lane: Lane, started: &mpsc::Sender<io::Result<Handle>>, mut stopped: watch::Receiver<bool>) {
+fn work(lane: Lane, place: Place, started: &mpsc::Sender<io::Result<Handle>>, mut stopped: watch::Receiver<bool>) {
     runtime::become_worker(lane);
     let runtime = match Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return drop(started.send(Err(error))),
     };
     match lane {
-        Lane::Small => drop(runtime.spawn(spin::stay_awake())),
+        Lane::Small => drop(runtime.spawn(spin::stay_awake(place))),
         Lane::Bulk => process::step_back(BULK_NICENESS),
     }
     drop(started.send(Ok(runtime.handle().clone())));
