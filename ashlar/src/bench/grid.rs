@@ -22,6 +22,8 @@ use crate::os::workers::Workers;
 
 type Peers = Arc<Vec<Vec<PeerHandle<OsRuntime>>>>;
 
+/// What every call and stream begins with.
+static PAYLOAD: [u8; PAYLOAD_BYTES] = [5; PAYLOAD_BYTES];
 /// Callers of the tables.
 const CALLERS: [usize; 3] = [32, 256, 1_024];
 /// A bulk payload, bytes.
@@ -162,26 +164,28 @@ async fn over_own_connections(
     callers: usize,
     spawn: impl Fn(usize, String, Tally, Results),
 ) -> Outcome {
-    run(span, |phase, results| {
+    run(span, workers, |phase, results| {
         for caller in 0..callers {
             let address = addresses[(caller + 1) % addresses.len()].clone();
-            spawn(caller % workers.handles.len(), address, Tally::new(phase.clone()), results.clone());
+            let home = caller % workers.handles.len();
+            spawn(home, address, phase.tally(home), results.clone());
         }
     })
     .await
 }
 
 async fn calls(span: Duration, workers: &Workers, peers: &Peers, callers: usize) -> Outcome {
-    run(span, |phase, results| {
+    run(span, workers, |phase, results| {
         for caller in 0..callers {
-            let (peers, results, mut tally) = (peers.clone(), results.clone(), Tally::new(phase.clone()));
             let source = caller % peers.len();
-            workers.handles[source % workers.handles.len()].spawn(async move {
-                let (mut dice, payload) = (Dice::new(caller as u64), [5; PAYLOAD_BYTES]);
+            let home = source % workers.handles.len();
+            let (peers, results, mut tally) = (peers.clone(), results.clone(), phase.tally(home));
+            workers.handles[home].spawn(async move {
+                let mut dice = Dice::new(caller as u64);
                 tally.begin();
                 loop {
                     let peer = &peers[source][dice.below(peers[source].len())];
-                    let answer = peer.call_bytes(HandlerId::Echo, &payload, CallOptions::default()).await;
+                    let answer = peer.call_bytes(HandlerId::Echo, &PAYLOAD, CallOptions::default()).await;
                     let right = answer.is_ok_and(|answer| answer.len() == PAYLOAD_BYTES);
                     if !(if right { tally.done(1) } else { tally.failed() }) {
                         break;
@@ -196,16 +200,17 @@ async fn calls(span: Duration, workers: &Workers, peers: &Peers, callers: usize)
 }
 
 async fn streams(span: Duration, workers: &Workers, peers: &Peers, callers: usize) -> Outcome {
-    run(span, |phase, results| {
+    run(span, workers, |phase, results| {
         for caller in 0..callers {
-            let (peers, results, mut tally) = (peers.clone(), results.clone(), Tally::new(phase.clone()));
             let source = caller % peers.len();
-            workers.handles[source % workers.handles.len()].spawn(async move {
-                let (mut dice, payload) = (Dice::new(caller as u64), [5; PAYLOAD_BYTES]);
+            let home = source % workers.handles.len();
+            let (peers, results, mut tally) = (peers.clone(), results.clone(), phase.tally(home));
+            workers.handles[home].spawn(async move {
+                let mut dice = Dice::new(caller as u64);
                 tally.begin();
                 loop {
                     let peer = &peers[source][dice.below(peers[source].len())];
-                    let count = one_stream(peer, &payload).await;
+                    let count = one_stream(peer, &PAYLOAD).await;
                     if !(if count > 0 { tally.done(count) } else { tally.failed() }) {
                         break;
                     }
@@ -246,8 +251,8 @@ async fn allocations(span: Duration, workers: &Workers, peers: &Peers) -> Row {
 }
 
 async fn long_stream(span: Duration, workers: &Workers, peers: &Peers) -> Outcome {
-    run(span, |phase, results| {
-        let (peers, results, mut tally) = (peers.clone(), results.clone(), Tally::new(phase.clone()));
+    run(span, workers, |phase, results| {
+        let (peers, results, mut tally) = (peers.clone(), results.clone(), phase.tally(0));
         workers.handles[0].spawn(async move {
             let mut initial = vec![5; PAYLOAD_BYTES];
             initial.extend_from_slice(&LONG_STREAM_MESSAGES.to_be_bytes());
@@ -287,9 +292,9 @@ async fn beside_bulk(options: &Options, workers: &Workers, add: &mut impl FnMut(
 }
 
 async fn bulk_load(span: Duration, workers: &Workers, peers: &Peers) -> Outcome {
-    run(span, |phase, results| {
+    run(span, workers, |phase, results| {
         for _ in 0..BULK_CALLERS {
-            let (peers, results, mut tally) = (peers.clone(), results.clone(), Tally::new(phase.clone()));
+            let (peers, results, mut tally) = (peers.clone(), results.clone(), phase.tally(0));
             workers.handles[0].spawn(async move {
                 let payload = Arc::new(vec![5; BULK_BYTES]);
                 tally.begin();

@@ -1,63 +1,86 @@
 //! Callers that do one thing again and again for a while, and what that took.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ashlar_wire::time::Instant;
 use hdrhistogram::Histogram;
 
 use super::report::Row;
+use crate::os::workers::Workers;
 use crate::os::{clock, process};
 
-/// What every caller watches.
-#[derive(Debug, Clone, Default)]
-pub struct Phase(Arc<AtomicU8>);
+/// What every caller watches, and where it notes what its operations took.
+#[derive(Debug, Clone)]
+pub struct Phase(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    stage: AtomicU8,
+    /// Nanoseconds; one for each worker, so that a thousand callers fill no cache with theirs.
+    latencies: Vec<Mutex<Histogram<u64>>>,
+}
 
 // 0, the default, is warming up.
 const MEASURING: u8 = 1;
 const OVER: u8 = 2;
 
 impl Phase {
+    fn new(workers: usize) -> Self {
+        let latencies = (0..workers.max(1)).map(|_| Mutex::new(histogram())).collect();
+        Self(Arc::new(Shared { stage: AtomicU8::default(), latencies }))
+    }
+
+    /// The tally of one more caller, on `worker`.
+    #[must_use]
+    pub fn tally(&self, worker: usize) -> Tally {
+        let worker = worker % self.0.latencies.len();
+        Tally { phase: self.clone(), worker, last: clock::now(), operations: 0, errors: 0 }
+    }
+
     /// Whether callers should stop.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == OVER
+        self.0.stage.load(Ordering::Relaxed) == OVER
     }
 
     /// Whether what callers do now counts.
     #[must_use]
     pub fn is_measuring(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == MEASURING
+        self.0.stage.load(Ordering::Relaxed) == MEASURING
     }
 
-    fn set(&self, phase: u8) {
-        self.0.store(phase, Ordering::Relaxed);
+    fn set(&self, stage: u8) {
+        self.0.stage.store(stage, Ordering::Relaxed);
     }
+
+    /// The latencies of all workers.
+    fn latencies(&self) -> Histogram<u64> {
+        let mut all = histogram();
+        for worker in &self.0.latencies {
+            let worker = worker.lock().unwrap_or_else(PoisonError::into_inner);
+            all.add(&*worker).expect("all have the same bounds");
+        }
+        all
+    }
+}
+
+fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(100, 60_000_000_000, 2).expect("bounds and precision are valid")
 }
 
 /// What one caller counts.
 #[derive(Debug)]
 pub struct Tally {
     phase: Phase,
+    worker: usize,
     last: Instant,
     operations: u64,
     errors: u64,
-    /// Nanoseconds.
-    latencies: Histogram<u64>,
 }
 
 impl Tally {
-    /// An empty tally.
-    ///
-    /// # Panics
-    /// Never: the histogram's precision is a constant that it accepts.
-    #[must_use]
-    pub fn new(phase: Phase) -> Self {
-        let latencies = Histogram::new_with_bounds(100, 60_000_000_000, 2).expect("bounds and precision are valid");
-        Self { phase, last: clock::now(), operations: 0, errors: 0, latencies }
-    }
-
     /// Begins an operation now. Not needed where the next one begins when the last one ends.
     pub fn begin(&mut self) {
         self.last = clock::now();
@@ -70,7 +93,8 @@ impl Tally {
         if self.phase.is_measuring() {
             self.operations += messages;
             let nanos = u64::try_from(now.saturating_since(self.last).as_nanos()).unwrap_or(u64::MAX);
-            self.latencies.saturating_record(nanos);
+            let latencies = &self.phase.0.latencies[self.worker];
+            latencies.lock().unwrap_or_else(PoisonError::into_inner).saturating_record(nanos);
         }
         self.last = now;
         !self.phase.is_over()
@@ -127,12 +151,9 @@ impl Outcome {
 /// What a caller sends when it has stopped.
 pub type Results = std::sync::mpsc::Sender<Tally>;
 
-/// Starts callers with `start`, lets them warm up, measures for `span`, stops them and adds up.
-///
-/// # Panics
-/// Never: histograms of equal bounds add up.
-pub async fn run(span: Duration, start: impl FnOnce(&Phase, &Results)) -> Outcome {
-    let phase = Phase::default();
+/// Starts callers on `workers` with `start`, lets them warm up, measures for `span`, stops them and adds up.
+pub async fn run(span: Duration, workers: &Workers, start: impl FnOnce(&Phase, &Results)) -> Outcome {
+    let phase = Phase::new(workers.handles.len());
     let (results, tallies) = std::sync::mpsc::channel();
     start(&phase, &results);
     drop(results);
@@ -142,19 +163,14 @@ pub async fn run(span: Duration, start: impl FnOnce(&Phase, &Results)) -> Outcom
     clock::sleep(span).await;
     phase.set(OVER);
     let (ended, cpu_after) = (clock::now(), process::cpu_time());
-    let mut outcome = Outcome {
-        operations: 0,
-        errors: 0,
+    let tallies = collect(tallies).await;
+    Outcome {
+        operations: tallies.iter().map(|tally| tally.operations).sum(),
+        errors: tallies.iter().map(|tally| tally.errors).sum(),
         span: ended.saturating_since(began),
         cpu: cpu_after.saturating_sub(cpu_before),
-        latencies: Tally::new(phase).latencies,
-    };
-    for tally in collect(tallies).await {
-        outcome.operations += tally.operations;
-        outcome.errors += tally.errors;
-        outcome.latencies.add(&tally.latencies).expect("all have the same bounds");
+        latencies: phase.latencies(),
     }
-    outcome
 }
 
 /// All tallies, once every caller has ended. The callers are on other threads; this one only looks from time to time.
