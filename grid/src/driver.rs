@@ -277,3 +277,6 @@ impl<R: Runtime> Future for Driver<R> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -338,6 +338,8 @@ pub struct Assembler {
     salt: Option<Salt>,
 }
 
+/// Room that is kept for the next message that comes in parts, bytes: of small ones each batch may end with one.
+const PARTIAL_KEPT_MAX: usize = 1_024;
 /// Bytes taken at once when a message's length is not known yet.
 const PROBE: usize = 64;
 
@@ -390,7 +392,10 @@ impl Assembler {
             match parse(&self.partial, self.payload_max, self.salt)? {
                 Parsed::Whole(message, len) => {
                     each(message)?;
-                    self.partial = Vec::new();
+                    self.partial.clear();
+                    if self.partial.capacity() > PARTIAL_KEPT_MAX {
+                        self.partial = Vec::new();
+                    }
                     // The message was incomplete with `before` bytes, so it ends within what was taken now.
                     return Ok(&bytes[len - before..]);
                 }

@@ -22,8 +22,8 @@ const BATCH_MAX: usize = 256 * 1024;
 const LARGE_PER_BATCH: usize = 64 * 1024;
 /// Bytes of datagrams that wait at most: the rest of the frame stays free for pings.
 const DATAGRAM_BYTES_MAX: usize = FRAME_TARGET * 3 / 4;
-/// Buffers kept for reuse.
-const SPARE_MAX: usize = 8;
+/// Buffers kept for reuse: those of one batch.
+const SPARE_MAX: usize = BATCH_MAX / FRAME_TARGET;
 /// A buffer that grew beyond this is not kept.
 const SPARE_CAPACITY_MAX: usize = 2 * FRAME_PAYLOAD_MAX;
 

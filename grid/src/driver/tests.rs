@@ -1,0 +1,139 @@
+//! One driver without a socket: what comes in one batch, and what has left after each of its turns.
+
+use std::sync::Mutex;
+
+use ashlar_wire::id::{Incarnation, ServerId};
+use ashlar_wire::secret::Secret;
+
+use super::*;
+use crate::config::{Limits, Timing};
+use crate::error::Outcome;
+use crate::frame::{Decoder, Segment, Side};
+use crate::handler::{HandlerId, Handlers};
+use crate::hello::{PeerLimits, Secrets, Session};
+use crate::message::{Assembler, Header, MuxId, Op, encode};
+use crate::mux::{Mux, NewCall};
+use crate::outbox::Class;
+use crate::rotation::{Keyring, Proofs};
+use crate::seam::Lane;
+
+const NOW: Instant = Instant::from_nanos(1_000_000_000);
+
+struct Still;
+
+impl Runtime for Still {
+    type Wire = Pipe;
+
+    fn now(&self) -> Instant {
+        NOW
+    }
+
+    fn sleep_until(&self, _: Instant) -> BoxFuture<()> {
+        Box::pin(core::future::pending())
+    }
+
+    fn spawn(&self, _: BoxFuture<()>) {}
+
+    fn dial(&self, _: &str, _: Lane) -> BoxFuture<Result<Pipe, WireError>> {
+        Box::pin(core::future::pending())
+    }
+
+    fn random(&self, _: &mut [u8]) {}
+}
+
+/// Gives one batch, then nothing; counts what it is given.
+struct Pipe {
+    incoming: Vec<u8>,
+    written: Arc<Mutex<usize>>,
+}
+
+impl Wire for Pipe {
+    fn poll_read(&mut self, _: &mut Context<'_>, sink: &mut dyn FnMut(&mut [u8])) -> Poll<Result<usize, WireError>> {
+        if self.incoming.is_empty() {
+            return Poll::Pending;
+        }
+        let mut batch = core::mem::take(&mut self.incoming);
+        sink(&mut batch);
+        Poll::Ready(Ok(batch.len()))
+    }
+
+    fn poll_write(&mut self, _: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<Result<usize, WireError>> {
+        let len = bufs.iter().map(|buf| buf.len()).sum();
+        *self.written.lock().expect("nobody panics with it") += len;
+        Poll::Ready(Ok(len))
+    }
+
+    fn unacked_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    fn channel_binding(&self) -> [u8; 32] {
+        [0; 32]
+    }
+}
+
+fn link() -> Arc<Link> {
+    let (limits, secrets) = (Limits::for_lane(Lane::Small), Secrets::new(Secret::from_bytes([7; 32])));
+    let session = Session {
+        peer: ServerId::from_bytes([2; 16]),
+        incarnation: Incarnation(1),
+        peer_address: String::new(),
+        lane: Lane::Small,
+        peer_limits: PeerLimits::of(limits),
+        version: 1,
+        features: 0,
+        key: secrets.newest().key_id(),
+        id: 1,
+        salt: None,
+    };
+    let proofs = Proofs::new(Keyring::new(secrets), ServerId::from_bytes([1; 16]), &session, [0; 32]);
+    let mux = Mux::new(Side::Dialer, limits, limits, &Timing::default(), None, NOW);
+    Arc::new(Link::new(mux, session, proofs, NOW))
+}
+
+/// Bytes that have left after the first turn and after the second, when a batch brings the answer to a call of this side
+/// and `calls` calls of the peer.
+fn written_after_turns(calls: u32) -> [usize; 2] {
+    let (link, payload, written) = (link(), [5; 512], Arc::default());
+    let call = NewCall { handler: 1, route: "", deadline: Instant::NEVER, class: Class::Foreground };
+    let mut pending = link.call(NOW, &call, &payload).expect("the connection is open");
+    let mut cx = Context::from_waker(core::task::Waker::noop());
+    assert!(Pin::new(&mut pending).poll(&mut cx).is_pending());
+    let mut batch = Batch::default();
+    link.lock().take_batch(&mut batch);
+
+    let mut segment = Segment::new(Vec::new());
+    let id = MuxId { slot: 0, generation: 1 };
+    let reply = Header { handler: Outcome::Ok as u32, ..Header::new(Op::Reply, id, 0) }.from_responder(true);
+    encode(segment.payload_mut(), &reply, &payload, None);
+    for slot in 0..calls {
+        let id = MuxId { slot, generation: 1 };
+        let header = Header { handler: HandlerId::Echo as u32, ..Header::new(Op::Call, id, 0) };
+        encode(segment.payload_mut(), &header, &payload, None);
+    }
+    segment.seal(Side::Acceptor);
+
+    let echo = |_, request: &[u8], answer: &mut Vec<u8>| {
+        answer.extend_from_slice(request);
+        Ok(())
+    };
+    let handlers = Arc::new(Handlers::new().inline_bytes(HandlerId::Echo, echo).expect("the first"));
+    let runtime = Arc::new(Still);
+    let assembler = Assembler::new(Limits::for_lane(Lane::Small).chunk_max, None);
+    let decoder = Decoder::new(Side::Dialer);
+    let inlet = Inlet::new(runtime.clone(), Side::Dialer, link.clone(), handlers, decoder, assembler);
+    let pipe = Pipe { incoming: segment.as_bytes().to_vec(), written: Arc::clone(&written) };
+    let mut driver = Driver::new(runtime, pipe, link, inlet);
+    [(); 2].map(|()| {
+        assert!(Pin::new(&mut driver).poll(&mut cx).is_pending(), "the connection lives");
+        *written.lock().expect("nobody panics with it")
+    })
+}
+
+#[test]
+fn answers_leave_before_woken_callers_add_to_them_if_they_are_worth_a_write() {
+    let [first, second] = written_after_turns(16);
+    assert!(first > 16 * 512 && second - first < 512, "{first}, then {second}");
+    let [first, second] = written_after_turns(1);
+    assert!(first == 0 && second > 512, "{first}, then {second}");
+}
