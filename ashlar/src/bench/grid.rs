@@ -240,14 +240,9 @@ async fn one_stream(peer: &PeerHandle<OsRuntime>, initial: &[u8]) -> u64 {
 /// Heap allocations per call, with 256 callers, both ends together.
 async fn allocations(span: Duration, workers: &Workers, peers: &Peers) -> Row {
     heap::count(true);
-    let before = heap::counts();
     let outcome = calls(span, workers, peers, 256).await;
-    let after = heap::counts();
     heap::count(false);
-    // The warm-up is counted too: it allocates like the rest, so scale by its share of the time.
-    let share = span.as_secs_f64() / (span.as_secs_f64() + Duration::from_millis(300).min(span).as_secs_f64());
-    let allocations = (after.allocations - before.allocations) as f64 * share;
-    Row::new("allocations/2x256", allocations / outcome.operations.max(1) as f64, "per call")
+    Row::new("allocations/2x256", outcome.allocations as f64 / outcome.operations.max(1) as f64, "per call")
 }
 
 async fn long_stream(span: Duration, workers: &Workers, peers: &Peers) -> Outcome {

@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 
 use super::report::Row;
 use crate::os::workers::Workers;
-use crate::os::{clock, process};
+use crate::os::{clock, heap, process};
 
 /// What every caller watches, and where it notes what its operations took.
 #[derive(Debug, Clone)]
@@ -118,6 +118,8 @@ pub struct Outcome {
     pub span: Duration,
     /// CPU time of the process meanwhile.
     pub cpu: Duration,
+    /// Heap allocations of the process meanwhile, if they were counted.
+    pub allocations: u64,
     /// Nanoseconds.
     pub latencies: Histogram<u64>,
 }
@@ -158,17 +160,18 @@ pub async fn run(span: Duration, workers: &Workers, start: impl FnOnce(&Phase, &
     start(&phase, &results);
     drop(results);
     clock::sleep(WARM_UP.min(span)).await;
-    let (began, cpu_before) = (clock::now(), process::cpu_time());
+    let (began, cpu_before, heap_before) = (clock::now(), process::cpu_time(), heap::counts());
     phase.set(MEASURING);
     clock::sleep(span).await;
     phase.set(OVER);
-    let (ended, cpu_after) = (clock::now(), process::cpu_time());
+    let (ended, cpu_after, heap_after) = (clock::now(), process::cpu_time(), heap::counts());
     let tallies = collect(tallies).await;
     Outcome {
         operations: tallies.iter().map(|tally| tally.operations).sum(),
         errors: tallies.iter().map(|tally| tally.errors).sum(),
         span: ended.saturating_since(began),
         cpu: cpu_after.saturating_sub(cpu_before),
+        allocations: heap_after.allocations - heap_before.allocations,
         latencies: phase.latencies(),
     }
 }
