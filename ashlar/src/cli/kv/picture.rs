@@ -110,13 +110,15 @@ fn read_line(line: &str) -> Option<Line> {
     Some(read)
 }
 
-/// What an engine's `INFO` says of it.
+/// What an engine's `INFO` and `CLUSTER INFO` say of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Figures {
     pub(super) zone: String,
     pub(super) is_linked: bool,
     /// A copy of the primary's data is on its way.
     pub(super) is_syncing: bool,
+    /// It answers for slots, and not `CLUSTERDOWN`.
+    pub(super) is_serving: bool,
     /// How far its data go, in its group's stream.
     pub(super) offset: u64,
     /// Keys, by database.
@@ -135,6 +137,7 @@ pub(super) fn read_figures(text: &str) -> Figures {
         zone: field("availability_zone").to_owned(),
         is_linked: field("master_link_status") == "up",
         is_syncing: field("master_sync_in_progress") == "1",
+        is_serving: field("cluster_state") == "ok",
         offset: field(name).parse().unwrap_or(0),
         keys: keys.collect(),
     }
@@ -148,12 +151,13 @@ pub(super) struct Told {
 }
 
 pub(super) async fn tell(asker: &mut Asker, place: &str) -> Result<Told, String> {
-    let requests: [&[&[u8]]; 2] = [&[b"CLUSTER", b"NODES"], &[b"INFO", b"SERVER", b"REPLICATION", b"KEYSPACE"]];
+    let requests: [&[&[u8]]; 3] =
+        [&[b"CLUSTER", b"NODES"], &[b"INFO", b"SERVER", b"REPLICATION", b"KEYSPACE"], &[b"CLUSTER", b"INFO"]];
     let mut texts = Vec::new();
     for reply in asker.ask_all(place, &requests).await? {
         texts.push(reply.text().map_err(|why| format!("{place}: {why}"))?);
     }
-    Ok(Told { table: read_table(&texts[0]), figures: read_figures(&texts[1]) })
+    Ok(Told { table: read_table(&texts[0]), figures: read_figures(&texts[1..].join("\n")) })
 }
 
 /// Everybody in the cluster, with what those say who answer. Engines of servers that have failed are not asked.
@@ -285,9 +289,11 @@ mod tests {
     #[test]
     fn figures_are_read() {
         let text = "# Server\r\navailability_zone:x\r\nrole:slave\r\nmaster_link_status:up\r\nslave_repl_offset:42\r\n\
-                    master_repl_offset:7\r\n# Keyspace\r\ndb0:keys=3,expires=0\r\ndb2:keys=1,expires=0\r\n";
+                    master_repl_offset:7\r\n# Keyspace\r\ndb0:keys=3,expires=0\r\ndb2:keys=1,expires=0\r\n\n\
+                    cluster_state:ok\r\n";
         let keys = [(0, 3), (2, 1)].into();
-        let figures = Figures { zone: "x".into(), is_linked: true, offset: 42, keys, ..Figures::default() };
+        let figures =
+            Figures { zone: "x".into(), is_linked: true, is_serving: true, offset: 42, keys, ..Figures::default() };
         assert_eq!(read_figures(text), figures);
         assert_eq!(read_figures("role:master\r\nmaster_repl_offset:7\r\n").offset, 7);
     }

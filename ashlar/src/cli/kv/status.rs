@@ -22,6 +22,8 @@ pub(super) enum State {
     Online,
     /// It has no slots and follows nobody.
     Idle,
+    /// A primary with slots that it does not serve: it answers `CLUSTERDOWN`.
+    Down,
     /// A replica without a connection to its primary, or one that is getting its copy.
     Syncing,
     /// It does not answer.
@@ -35,6 +37,7 @@ impl State {
         match self {
             Self::Online => "online",
             Self::Idle => "idle",
+            Self::Down => "down",
             Self::Syncing => "syncing",
             Self::Silent => "no answer",
             Self::Failed => "failed",
@@ -131,6 +134,7 @@ fn member(seen: &Line, own: &Line, told: Result<&Told, &String>, engine: &Engine
         None if seen.has_failed => State::Failed,
         None => State::Silent,
         Some(_) if own.primary.is_none() && own.slots.is_empty() => State::Idle,
+        Some(figures) if own.primary.is_none() && !figures.is_serving => State::Down,
         Some(figures) if own.primary.is_some() && !figures.is_linked => State::Syncing,
         Some(_) => State::Online,
     };
@@ -210,16 +214,19 @@ mod tests {
             "{a} h:1@9 master - 0 0 1 connected 0-9\n{b} h:2@9 slave {a} 0 0 1 connected\n\
              {own} h:3@9 master,fail - 0 0 2 disconnected 10-16383\n"
         );
-        let told = |name: &str, offset, keys: u64| {
+        let told = |name: &str, offset, is_serving| {
             let mut table = read_table(&text);
             table.iter_mut().for_each(|line| line.is_own = line.name == *name);
-            Ok(Told {
-                table,
-                figures: Figures { is_linked: true, offset, keys: [(0, keys)].into(), ..Figures::default() },
-            })
+            let keys = [(0, 5)].into();
+            Ok(Told { table, figures: Figures { is_linked: true, is_serving, offset, keys, ..Figures::default() } })
         };
-        let answers = [told(&a, 100, 5), told(&b, 90, 5), Err("its server has failed".to_owned())];
-        let status = status(&read_table(&text).into_iter().zip(answers).collect::<Vec<_>>());
+        let status_if = |is_serving| {
+            let answers = [told(&a, 100, is_serving), told(&b, 90, true), Err("its server has failed".to_owned())];
+            status(&read_table(&text).into_iter().zip(answers).collect::<Vec<_>>())
+        };
+        let down = status_if(false);
+        assert_eq!((down.slots_served, down.slots_without_owner, down.groups[0].primary.state), (0, 0, State::Down));
+        let status = status_if(true);
         assert_eq!((status.slots_served, status.slots_without_owner, status.keys), (10, 0, 5));
         let shown = super::text(&status);
         let rows: Vec<Vec<&str>> = shown.lines().skip(2).map(|line| line.split_whitespace().collect()).collect();
