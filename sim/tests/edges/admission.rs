@@ -1,13 +1,15 @@
 //! Work that nobody waits for stops, and more than can be done is refused.
 
-use ashlar_grid::error::{CallError, Reason};
-use ashlar_grid::handler::Packed;
+use ashlar_grid::error::{CallError, Outcome, Reason};
+use ashlar_grid::handler::{HandlerId, Packed, Payload as _};
+use ashlar_grid::message::{Header, MuxId, Op};
 use ashlar_grid::seam::BoxFuture;
 use ashlar_grid::{CallOptions, Grid};
 use ashlar_sim::{Control, SimRuntime, WorldOptions};
 
-use crate::methods::{Counted, Slow};
-use crate::rig::{Rig, gather, id, ms, secs, shaken};
+use crate::methods::{Counted, Pattern, Slow};
+use crate::rig::{Rig, addr, gather, id, ms, secs, shaken};
+use crate::rogue::Rogue;
 
 type Answer = Result<Packed<u64>, CallError>;
 
@@ -56,6 +58,15 @@ fn abandoned_calls_stop() {
     rig.pass(ms(10));
     assert_eq!((rig.nodes[1].tally.done().running, rig.nodes[1].tally.done().finished), (0, 0));
     assert_eq!(rig.nodes[1].status(0).counters.abandoned, 2 * CALLERS);
+    // The deadline went with the request: no word of the caller has to come when it passes.
+    let unheard = gather(&control, vec![call(0)]);
+    rig.pass(ms(100));
+    assert_eq!(rig.nodes[1].tally.done().running, 1);
+    rig.partition(0, 1, true);
+    rig.pass(ms(210));
+    assert_eq!(rig.nodes[1].tally.done().running, 0);
+    rig.partition(0, 1, false);
+    assert_eq!(rig.run(secs(1), unheard), vec![Err(CallError::Unknown(Reason::Deadline))]);
 }
 
 /// What was given up before the server came to it never begins: a server that was frozen for a while finds requests and
@@ -101,9 +112,11 @@ async fn breaker_opens_and_closes(grid: Grid<SimRuntime>, control: Control) {
     let refused = Err(CallError::NotSent(Reason::BreakerOpen));
     assert_eq!(slow(&grid, 0, 1).await, refused);
     assert!(grid.peers()[0].breaker_open);
-    // After its pause one call is let through, and finds the peer as it was.
+    // After its pause one call of those that come is let through, and finds the peer as it was.
     control.sleep(ms(501)).await;
-    assert_eq!(slow(&grid, 0, 15_000).await, Err(CallError::NotExecuted(Reason::Overloaded)));
+    let probes = gather(&control, (0..3).map(|_| slow(&grid, 0, 15_000)).collect()).await;
+    assert_eq!(probes.iter().filter(|probe| **probe == Err(CallError::NotExecuted(Reason::Overloaded))).count(), 1);
+    assert_eq!(probes.iter().filter(|probe| **probe == refused).count(), 2);
     assert_eq!(slow(&grid, 0, 1).await, refused);
     assert!(held.await.iter().all(|answer| *answer == Err(CallError::Unknown(Reason::Deadline))));
     // And at last one that is answered. It is a large one, which begins on the small lane and takes the other.
@@ -111,6 +124,47 @@ async fn breaker_opens_and_closes(grid: Grid<SimRuntime>, control: Control) {
     assert_eq!(slow(&grid, 0, 70_000).await, Ok(Packed(70_000)));
     assert_eq!(slow(&grid, 0, 1).await, Ok(Packed(1)));
     assert!(!grid.peers()[0].breaker_open);
+}
+
+/// Asks the first server 300 times and reads only then; how often it was refused.
+async fn asks_and_does_not_read(runtime: SimRuntime, server: Grid<SimRuntime>) -> u32 {
+    let mut rogue = Rogue::enter(&runtime, &addr(0), 1).await;
+    for slot in 0..300 {
+        let header = Header::new(Op::Call, MuxId { slot, generation: 1 }, 0);
+        rogue.send(Header { handler: HandlerId::Echo as u32, ..header }, &[1; 10_000]).await;
+    }
+    let queued = server.peers().iter().map(|peer| peer.bytes_queued).max();
+    assert!(queued < Some(300_000), "{queued:?} bytes wait for a peer that does not read");
+    let mut refused = 0;
+    for _ in 0..300 {
+        let (answer, _) = rogue.next_of(Op::Reply).await.expect("answered");
+        refused += u32::from(answer.handler == Outcome::Overloaded as u32);
+    }
+    refused
+}
+
+/// Opens 12 streams and makes 50 calls at the second server; streams accepted, streams refused, calls refused.
+async fn keeps_no_limit(runtime: SimRuntime) -> [u32; 3] {
+    let mut rogue = Rogue::enter(&runtime, &addr(1), 1).await;
+    let (mut request, mut seen) = (Vec::new(), [0; 3]);
+    Packed((100_u64, 60_000_u64)).encode(&mut request);
+    for slot in 0..50 {
+        let header = Header::new(Op::Call, MuxId { slot, generation: 1 }, 0);
+        rogue.send(Header { handler: HandlerId::Counted as u32, ..header }, &request).await;
+    }
+    for slot in 0..12 {
+        let header = Header::new(Op::Open, MuxId { slot, generation: 1 | MuxId::STREAM }, 1);
+        rogue.send(Header { handler: HandlerId::Pattern as u32, ..header }, &Pattern::Hold.encode()).await;
+    }
+    for _ in 0..22 {
+        match rogue.next().await.expect("the connection lives").0 {
+            Header { op: Op::Accept, .. } => seen[0] += 1,
+            Header { op: Op::Reset, handler, .. } if handler == Outcome::Overloaded as u32 => seen[1] += 1,
+            Header { op: Op::Reply, handler, .. } if handler == Outcome::Overloaded as u32 => seen[2] += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    seen
 }
 
 #[test]
@@ -123,6 +177,7 @@ fn overload_is_refused() {
         } else {
             config.limits.calls_in_flight_max = 40;
             config.limits.inbound_bytes_max = 100_000;
+            config.limits.streams_open_max = 8;
         }
     });
     let (control, grid) = (rig.control(), rig.nodes[0].grid.clone());
@@ -153,4 +208,11 @@ fn overload_is_refused() {
     assert!(answers.iter().filter(|answer| **answer == Err(CallError::NotSent(Reason::Overloaded))).count() > 5);
     rig.run(secs(20), breaker_opens_and_closes(grid, control));
     assert!(rig.nodes.iter().all(|node| node.losses().is_empty()));
+    // Calls that are answered on the spot are no way around that.
+    let asking = asks_and_does_not_read(rig.nodes[1].runtime.clone(), rig.nodes[0].grid.clone());
+    let refused = rig.run(secs(10), asking);
+    assert!((50..250).contains(&refused), "{refused} of 300 were refused");
+    // Nor are the limits only the caller's to keep.
+    let seen = rig.run(secs(10), keeps_no_limit(rig.nodes[0].runtime.clone()));
+    assert_eq!(seen, [8, 4, 10], "streams accepted, streams refused, calls refused");
 }

@@ -4,13 +4,15 @@ use core::time::Duration;
 
 use ashlar_grid::CallOptions;
 use ashlar_grid::config::Limits;
-use ashlar_grid::error::Outcome;
+use ashlar_grid::error::{CallError, Outcome, Reason};
 use ashlar_grid::frame::{Decoder, FRAME_ACCEPT_MAX, FrameError, Side};
 use ashlar_grid::handler::{HandlerId, Packed};
+use ashlar_grid::hello::{HELLO_LEN_MAX, Secrets};
 use ashlar_grid::message::{self, Assembler, Flags, Header, MessageError, MuxId, Op};
 use ashlar_grid::seam::{BoxFuture, Lane};
 use ashlar_sim::WorldOptions;
 use ashlar_sim::net::LinkOptions;
+use ashlar_wire::secret::Secret;
 
 use crate::methods::{Echo, Pattern, message as stream_message};
 use crate::rig::{CLUSTER, Rig, SECRET, addr, gather, id, lock, ms, secs, shaken};
@@ -37,9 +39,8 @@ fn message_head(announced: u32) -> Vec<u8> {
     head
 }
 
-#[test]
-fn announced_size_is_not_trusted() {
-    // The two decoders, byte by byte: they refuse before the first byte of what is announced.
+/// The two decoders, byte by byte: they refuse before the first byte of what is announced.
+fn decoders_refuse_at_the_head() {
     let mut decoder = Decoder::new(Side::Acceptor);
     let mut head = frame_head(GIGANTIC);
     let refused = head.chunks_mut(1).find_map(|mut byte| decoder.next_piece(&mut byte).err());
@@ -53,9 +54,15 @@ fn announced_size_is_not_trusted() {
     let head = message_head(u32::try_from(chunk_max).expect("some kilobytes"));
     assembler.handle_bytes::<MessageError>(&head, |_| Ok(())).expect("a good beginning");
     assert_eq!(assembler.partial_len(), head.len());
+}
+
+#[test]
+fn announced_size_is_not_trusted() {
+    decoders_refuse_at_the_head();
 
     let mut rig = Rig::two();
     let (runtime, grid) = (rig.nodes[0].runtime.clone(), rig.nodes[0].grid.clone());
+    let (victim, control) = (rig.nodes[1].grid.clone(), rig.control());
     let told = rig.run(secs(30), async move {
         let mut told = Vec::new();
         // Before it has proved anything; then as a member of the cluster, each time in a later life.
@@ -64,6 +71,11 @@ fn announced_size_is_not_trusted() {
             rogue.send_raw(&frame_head(announced)).await.expect("sent");
             rogue.until_closed().await;
         }
+        // A hello within a frame's limit that is longer than any hello: refused as soon as it is, not when all has come.
+        let mut rogue = Rogue::dial(&runtime, &addr(1), 1).await;
+        rogue.send_raw(&frame_head(u64::try_from(FRAME_ACCEPT_MAX).expect("small"))).await.expect("sent");
+        rogue.send_raw(&[0; HELLO_LEN_MAX + 1]).await.expect("sent");
+        rogue.until_closed().await;
         let mut rogue = Rogue::enter(&runtime, &addr(1), 1).await;
         rogue.send_raw(&frame_head(GIGANTIC)).await.expect("sent");
         told.push(rogue.until_closed().await);
@@ -73,7 +85,7 @@ fn announced_size_is_not_trusted() {
         // Totals of chunked payloads: a request, one that would fit alone and does not with others, and an answer.
         let mut rogue = Rogue::enter(&runtime, &addr(1), 3).await;
         let more = Flags(0).with(Flags::MORE);
-        rogue.send(Header { flags: more, sequence: GIGANTIC, ..call(1, HandlerId::Sink) }, &[1; 1_000]).await;
+        rogue.send(Header { flags: more, sequence: u64::MAX, ..call(1, HandlerId::Sink) }, &[1; 1_000]).await;
         let (answer, _) = rogue.next_of(Op::Reply).await.expect("answered");
         assert_eq!((answer.id.slot, answer.handler), (1, Outcome::TooLong as u32));
         for slot in 2..7 {
@@ -81,8 +93,25 @@ fn announced_size_is_not_trusted() {
         }
         let (answer, _) = rogue.next_of(Op::Reply).await.expect("answered");
         assert_eq!((answer.id.slot, answer.handler), (6, Outcome::Overloaded as u32));
-        let reply = Header::new(Op::Reply, MuxId { slot: 0, generation: 1 }, GIGANTIC).from_responder(true);
+        let asking = gather(
+            &control,
+            vec![Box::pin(async move { victim.call::<Echo>(ROGUE, &Vec::new(), CallOptions::within(secs(5))).await })
+                as BoxFuture<_>],
+        );
+        let (asked, _) = rogue.next_of(Op::Call).await.expect("asked");
+        let reply = Header::new(Op::Reply, asked.id, u64::MAX).from_responder(true);
         rogue.send(Header { flags: reply.flags.with(Flags::MORE), ..reply }, &[1; 1_000]).await;
+        assert_eq!(asking.await, vec![Err(CallError::Unknown(Reason::TooLong))]);
+        // A stream's message announces nothing: it is refused when it has become too long.
+        let stream = MuxId { slot: 1, generation: 1 | MuxId::STREAM };
+        let open = Header { handler: HandlerId::Pattern as u32, ..Header::new(Op::Open, stream, 1 << 16) };
+        rogue.send(open, &Pattern::Up(1).encode()).await;
+        rogue.send(Header { flags: more, ..Header::new(Op::Data, stream, 1) }, &[1; 16 << 10]).await;
+        for _ in 0..16 << 6 {
+            rogue.send(Header { flags: more, ..Header::new(Op::Chunk, stream, 0) }, &[1; 16 << 10]).await;
+        }
+        let (reset, _) = rogue.next_of(Op::Reset).await.expect("answered");
+        assert_eq!((reset.id, reset.handler), (stream, Outcome::BadStream as u32));
         // The connection has gone through all that, and so have the others.
         rogue.send(call(9, HandlerId::Echo), b"still here").await;
         let (_, payload) = rogue.next_of(Op::Reply).await.expect("answered");
@@ -92,7 +121,7 @@ fn announced_size_is_not_trusted() {
     });
     assert!(told.iter().all(|text| text.starts_with("closed (1002)") && text.contains("announces")), "{told:?}");
     let counters = rig.nodes[1].grid.counters();
-    assert_eq!((counters.rejected.malformed, counters.protocol_errors), (3, 2));
+    assert_eq!((counters.rejected.malformed, counters.protocol_errors), (4, 2));
     assert!(rig.nodes[0].losses().is_empty(), "the neighbour noticed nothing");
 }
 
@@ -232,6 +261,31 @@ fn corrupted_bytes_end_the_connection_and_no_call_is_answered_wrongly() {
     assert!(protocol_errors > 100, "only {protocol_errors} connections were closed for what came on them");
 }
 
+/// It says hello and does not read what it is asked, and there is no room on the way for that.
+fn a_dialer_that_does_not_read(step: Duration) {
+    let narrow = WorldOptions { send_bytes_max: 64, receive_bytes_max: 64, ..WorldOptions::default() };
+    let mut rig = Rig::new(2, narrow, |_, _| {});
+    let (runtime, control) = (rig.nodes[0].runtime.clone(), rig.control());
+    rig.run(secs(20), async move {
+        let mut rogue = Rogue::dial(&runtime, &addr(1), 1).await;
+        let (_, hello) = ashlar_grid::hello::Dialer::new(rogue.hello_config(CLUSTER, SECRET), [9; 32]);
+        rogue.send_frame(&hello).await.expect("sent");
+        control.sleep(step + secs(1)).await;
+    });
+    assert_eq!(rig.nodes[1].grid.counters().rejected.timeout, 1);
+}
+
+/// Because the server is stopped with the upgrade in its backlog.
+fn a_dialer_that_nobody_answers() {
+    let mut rig = Rig::new(2, WorldOptions::default(), |_, _| {});
+    rig.world.pause(rig.nodes[1].no);
+    rig.nodes[0].grid.add_peer(&addr(1));
+    rig.pass(secs(30));
+    assert!(rig.nodes[0].grid.counters().dials_failed >= 4);
+    rig.world.resume(rig.nodes[1].no);
+    rig.until(secs(10), "a server that goes on is found", |rig| rig.nodes[0].is_connected(1));
+}
+
 #[test]
 fn handshake_has_deadlines() {
     const STEP: Duration = Duration::from_secs(5);
@@ -268,14 +322,7 @@ fn handshake_has_deadlines() {
         let counters = rig.nodes[0].grid.counters();
         assert!(counters.dials_failed >= 4 && counters.connects == 0, "{counters:?}");
     }
-    // A dialer that nobody answers at all, because the server is stopped with the upgrade in its backlog.
-    let mut rig = Rig::new(2, WorldOptions::default(), |_, _| {});
-    rig.world.pause(rig.nodes[1].no);
-    rig.nodes[0].grid.add_peer(&addr(1));
-    rig.pass(secs(30));
-    assert!(rig.nodes[0].grid.counters().dials_failed >= 4);
-    rig.world.resume(rig.nodes[1].no);
-    rig.until(secs(10), "a server that goes on is found", |rig| rig.nodes[0].is_connected(1));
+    a_dialer_that_nobody_answers();
     // An acceptor is let down at each step, among them by one that sends a byte now and then.
     let mut rig = Rig::two();
     let (runtime, control) = (rig.nodes[0].runtime.clone(), rig.control());
@@ -304,6 +351,7 @@ fn handshake_has_deadlines() {
     assert!(after.iter().all(|after| *after >= STEP && *after < STEP + secs(2)), "{after:?}");
     assert_eq!(rig.nodes[1].grid.counters().rejected.timeout, 3);
     assert!(rig.nodes[1].is_connected(0));
+    a_dialer_that_does_not_read(STEP);
 }
 
 #[test]
@@ -346,4 +394,12 @@ fn rejected_dials_leak_nothing() {
     let counted = (rejected.unauthenticated, rejected.wrong_cluster, rejected.malformed, rejected.other);
     assert_eq!(counted, (250, 250, 250, 500), "{rejected:?}");
     assert!(rig.nodes[1].is_connected(0) && rig.nodes[0].losses().is_empty());
+    // Nor does the one that dials and is rejected, again and again, keep anything of its tries.
+    let mut rig = Rig::new(2, WorldOptions::default(), |at, config| {
+        config.secrets = Secrets::new(Secret::from_bytes([SECRET, [8; 32]][at]));
+    });
+    rig.nodes[0].grid.add_peer(&addr(1));
+    rig.pass(secs(60));
+    assert!(rig.nodes[0].grid.counters().dials_failed > 20);
+    assert!(rig.world.counts().conns <= 1, "{:?}", rig.world.counts());
 }
