@@ -28,7 +28,7 @@ const IDLE_SPAN: Duration = Duration::from_secs(4);
 /// The servers could not be started.
 pub async fn rows(options: &Options, workers: &Workers) -> Result<Vec<Row>, Failure> {
     let servers = if options.quick { 12 } else { 32 };
-    heap::count(true);
+    heap::follow(true);
     let lonely = {
         let before = heap::counts().live_bytes;
         let cluster = Cluster::start(workers, 1).await?;
@@ -45,7 +45,7 @@ pub async fn rows(options: &Options, workers: &Workers) -> Result<Vec<Row>, Fail
     let per_peer = (with_peers - before - lonely * signed(servers)) / signed(ends);
     let per_stream = idle_streams(workers, &cluster).await;
     cluster.stop().await;
-    heap::count(false);
+    heap::follow(false);
     Ok(vec![
         Row::new(CASES[0], per_peer as f64 / 1024.0, "KiB").with("peers", ends as f64),
         Row::new(CASES[1], per_stream as f64 / 1024.0, "KiB").with("streams", STREAMS as f64),

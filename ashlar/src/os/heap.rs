@@ -1,8 +1,9 @@
 //! The program's allocator: the system's, with a count of the bytes in use.
 //!
-//! Each thread counts for itself and adds to the total when it has come to `BATCH_BYTES`, so that threads
-//! that allocate share no cache line, and whoever reads the total reads one. It is wrong by at most that much a thread. What is
-//! counted is what the system's allocator takes for a request, its own head and rounding included, as far as both are known.
+//! Each thread counts for itself and adds to the total when it has come to `BATCH_BYTES`, so that threads that allocate hardly
+//! ever share a cache line, and whoever reads the total reads one. It is wrong by at most that much a thread, by less while
+//! somebody follows it. What is counted is what the system's allocator takes for a request, its own head and rounding included, as
+//! far as both are known.
 //!
 //! How many allocations there were is counted only while `ashlar bench` wants to know.
 
@@ -13,23 +14,31 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 /// The system's allocator with counters in front.
 struct Counted;
 
-/// How much a thread allocates or frees before the total knows. What is evicted follows the total: the tick, on a thread of its
-/// own, would take out keys for what a worker has freed and not told.
-const BATCH_BYTES: i64 = 1 << 10;
+/// How much a thread allocates or frees before the total knows.
+const BATCH_BYTES: i64 = 16 << 10;
+/// The same while something follows the total closely, as what is evicted does: the tick, on a thread of its own, would take
+/// out keys for what a worker has freed and not told.
+const FOLLOWED_BATCH_BYTES: i64 = 1 << 10;
 /// What the system's allocator keeps before each allocation, what it rounds to, and the least that it gives, bytes.
 const HEAD_BYTES: usize = 8;
 const ROUND_BYTES: usize = 16;
 const LEAST_BYTES: usize = 32;
 
+/// A cache line of its own: what is changed often must not take along what every allocation reads.
+#[repr(align(128))]
+struct Lone<T>(T);
+
 static IS_COUNTING: AtomicBool = AtomicBool::new(false);
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+/// How many follow the total closely.
+static FOLLOWERS: AtomicUsize = AtomicUsize::new(0);
+static ALLOCATIONS: Lone<AtomicU64> = Lone(AtomicU64::new(0));
 /// Bytes in use, but for what threads have not told yet.
-static LIVE_BYTES: AtomicI64 = AtomicI64::new(0);
+static LIVE_BYTES: Lone<AtomicI64> = Lone(AtomicI64::new(0));
 
 thread_local! {
     /// What this thread has not told the total: needs no destructor, so it is there as long as the thread allocates.
@@ -55,7 +64,7 @@ struct LastWords;
 impl Drop for LastWords {
     fn drop(&mut self) {
         STAGE.set(Stage::Ending);
-        LIVE_BYTES.fetch_add(UNTOLD.take(), Ordering::Relaxed);
+        LIVE_BYTES.0.fetch_add(UNTOLD.take(), Ordering::Relaxed);
     }
 }
 
@@ -76,11 +85,20 @@ pub fn count(on: bool) {
     IS_COUNTING.store(on, Ordering::Relaxed);
 }
 
+/// One more follows the total closely, or one less: each that begins has to end.
+pub fn follow(begins: bool) {
+    if begins {
+        FOLLOWERS.fetch_add(1, Ordering::Relaxed);
+    } else {
+        FOLLOWERS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// The counters, as they stand.
 #[must_use]
 pub fn counts() -> HeapCounts {
-    let live_bytes = LIVE_BYTES.load(Ordering::Relaxed) + UNTOLD.get();
-    HeapCounts { allocations: ALLOCATIONS.load(Ordering::Relaxed), live_bytes }
+    let live_bytes = LIVE_BYTES.0.load(Ordering::Relaxed) + UNTOLD.get();
+    HeapCounts { allocations: ALLOCATIONS.0.load(Ordering::Relaxed), live_bytes }
 }
 
 /// Bytes in use.
@@ -109,17 +127,18 @@ fn taken(bytes: usize) -> i64 {
 fn note(allocations: u64, change: i64) {
     let untold = UNTOLD.get() + change;
     UNTOLD.set(untold);
-    if untold.abs() >= BATCH_BYTES || STAGE.get() != Stage::Counting {
+    let kept_max = if FOLLOWERS.load(Ordering::Relaxed) == 0 { BATCH_BYTES } else { FOLLOWED_BATCH_BYTES };
+    if untold.abs() >= kept_max || STAGE.get() != Stage::Counting {
         tell();
     }
     if IS_COUNTING.load(Ordering::Relaxed) {
-        ALLOCATIONS.fetch_add(allocations, Ordering::Relaxed);
+        ALLOCATIONS.0.fetch_add(allocations, Ordering::Relaxed);
     }
 }
 
 #[cold]
 fn tell() {
-    LIVE_BYTES.fetch_add(UNTOLD.take(), Ordering::Relaxed);
+    LIVE_BYTES.0.fetch_add(UNTOLD.take(), Ordering::Relaxed);
     if STAGE.get() == Stage::New {
         // Before the guard is made: making it may allocate.
         STAGE.set(Stage::Counting);
@@ -181,7 +200,8 @@ mod tests {
     }
 
     #[test]
-    fn what_a_thread_keeps_to_itself_is_less_than_a_kibibyte() {
+    fn what_a_thread_keeps_to_itself_while_somebody_follows_is_less_than_a_kibibyte() {
+        follow(true);
         let mut kept: Vec<Vec<u8>> = Vec::with_capacity(1_000);
         for len in (1..=1_000).rev() {
             kept.push(vec![1; len % 300]);
@@ -190,17 +210,18 @@ mod tests {
         while kept.pop().is_some() {
             assert!(UNTOLD.get().abs() < 1 << 10, "{} bytes are not told", UNTOLD.get());
         }
+        follow(false);
     }
 
     #[test]
     fn threads_that_end_have_told_everything() {
         let spawn = |_| std::thread::Builder::new().spawn(|| vec![1_u8; 1 << 20]).unwrap();
         let kept: Vec<_> = (0..64).map(spawn).collect();
-        let before = LIVE_BYTES.load(Ordering::Relaxed);
+        let before = LIVE_BYTES.0.load(Ordering::Relaxed);
         let kept: Vec<Vec<u8>> = kept.into_iter().filter_map(|thread| thread.join().ok()).collect();
-        let held = LIVE_BYTES.load(Ordering::Relaxed);
+        let held = LIVE_BYTES.0.load(Ordering::Relaxed);
         drop(kept);
         assert!(held > 32 << 20, "all of it was counted, {before} of it before the threads were joined");
-        assert!(held - LIVE_BYTES.load(Ordering::Relaxed) > 32 << 20);
+        assert!(held - LIVE_BYTES.0.load(Ordering::Relaxed) > 32 << 20);
     }
 }

@@ -314,6 +314,7 @@ fn tick(engine: &Engine, mut stopped: watch::Receiver<bool>) {
 fn count_memory(engine: &Engine) {
     engine.count_memory_with(Allocator {
         live_bytes: heap::live_bytes,
+        follow: heap::follow,
         resident_bytes: || process::facts().resident_bytes,
         purge: heap::purge,
     });

@@ -13,7 +13,7 @@ pub(crate) mod report;
 mod trash;
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::command::run::access;
@@ -46,6 +46,8 @@ pub(crate) enum Room {
 pub struct Allocator {
     /// Bytes in use.
     pub live_bytes: fn() -> u64,
+    /// Whether that is followed closely from now on, because keys go by it. What begins is ended before it begins again.
+    pub follow: fn(bool),
     /// Bytes of the process that lie in memory.
     pub resident_bytes: fn() -> u64,
     /// Gives back to the operating system what is not in use.
@@ -56,6 +58,8 @@ pub struct Allocator {
 #[derive(Debug)]
 pub(crate) struct Memory {
     allocator: OnceLock<Allocator>,
+    /// Whether the allocator was told to be followed.
+    follows: AtomicBool,
     /// Bytes in use before there was any key.
     start_bytes: AtomicU64,
     /// The most that was seen.
@@ -92,6 +96,7 @@ impl Memory {
     pub(crate) fn new(shards: usize) -> Self {
         Self {
             allocator: OnceLock::new(),
+            follows: AtomicBool::new(false),
             start_bytes: AtomicU64::new(0),
             peak_bytes: AtomicU64::new(0),
             weights: (0..shards).map(|_| AtomicU32::new(0)).collect(),
@@ -113,6 +118,15 @@ impl Memory {
             is_here
         });
         found.expect("the weights sum up to their total")
+    }
+
+    /// Sees to it that the allocator is followed closely, or no longer.
+    fn follow(&self, wants: bool) {
+        if let Some(allocator) = self.allocator()
+            && self.follows.swap(wants, Ordering::Relaxed) != wants
+        {
+            (allocator.follow)(wants);
+        }
     }
 
     /// Memory is over its limit, or not.
@@ -281,6 +295,7 @@ impl Engine {
     pub(crate) fn tend_memory(&self, settings: &Settings, now: Now) {
         self.memory.trash.empty();
         let (used, _) = self.used_memory_and_peak();
+        self.memory.follow(settings.memory_bytes_max > 0 && used > settings.memory_bytes_max / 2);
         if settings.memory_bytes_max == 0 {
             self.memory.note_full(false, now);
             return;
@@ -323,5 +338,26 @@ mod tests {
         let mut counts = [0; 4];
         (0..401).for_each(|draw| counts[memory.draw_shard(draw)] += 1);
         assert_eq!(counts, [1, 100, 1, 299]);
+    }
+
+    #[test]
+    fn the_allocator_is_followed_once_for_each_engine_that_needs_it() {
+        static FOLLOWERS: AtomicU32 = AtomicU32::new(0);
+        let follow = |begins| {
+            FOLLOWERS.fetch_add(if begins { 1 } else { u32::MAX }, Ordering::Relaxed);
+        };
+        let allocator = Allocator { live_bytes: || 0, follow, resident_bytes: || 0, purge: || {} };
+        let memories = [Memory::new(1), Memory::new(1)];
+        for memory in &memories {
+            memory.follow(true);
+            assert_eq!(FOLLOWERS.load(Ordering::Relaxed), 0, "there is no allocator yet");
+            memory.allocator.get_or_init(|| allocator);
+        }
+        for (wants, followers) in [([false, false], 0), ([true, false], 1), ([true, true], 2), ([false, true], 1)] {
+            for _ in 0..2 {
+                memories.iter().zip(wants).for_each(|(memory, wants)| memory.follow(wants));
+                assert_eq!(FOLLOWERS.load(Ordering::Relaxed), followers, "{wants:?}");
+            }
+        }
     }
 }
