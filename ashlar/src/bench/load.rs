@@ -36,7 +36,15 @@ impl Phase {
     #[must_use]
     pub fn tally(&self, worker: usize) -> Tally {
         let worker = worker % self.0.latencies.len();
-        Tally { phase: self.clone(), worker, last: clock::now(), operations: 0, errors: 0 }
+        Tally {
+            phase: self.clone(),
+            worker,
+            last: clock::now(),
+            untold: [0; UNTOLD_MAX],
+            operations: 0,
+            errors: 0,
+            noted: 0,
+        }
     }
 
     /// Whether callers should stop.
@@ -76,9 +84,15 @@ pub struct Tally {
     phase: Phase,
     worker: usize,
     last: Instant,
+    /// Latencies that the histogram does not know yet, nanoseconds: the first `noted`.
+    untold: [u64; UNTOLD_MAX],
+    noted: usize,
     operations: u64,
     errors: u64,
 }
+
+/// Latencies that a caller keeps until it tells the histogram of its worker, which all callers there share.
+const UNTOLD_MAX: usize = 8;
 
 impl Tally {
     /// Begins an operation now. Not needed where the next one begins when the last one ends.
@@ -93,17 +107,33 @@ impl Tally {
         if self.phase.is_measuring() {
             self.operations += messages;
             let nanos = u64::try_from(now.saturating_since(self.last).as_nanos()).unwrap_or(u64::MAX);
-            let latencies = &self.phase.0.latencies[self.worker];
-            latencies.lock().unwrap_or_else(PoisonError::into_inner).saturating_record(nanos);
+            self.untold[self.noted] = nanos;
+            self.noted += 1;
+            if self.noted == UNTOLD_MAX {
+                self.tell();
+            }
         }
         self.last = now;
         !self.phase.is_over()
+    }
+
+    fn tell(&mut self) {
+        let mut latencies = self.phase.0.latencies[self.worker].lock().unwrap_or_else(PoisonError::into_inner);
+        for nanos in &self.untold[..core::mem::take(&mut self.noted)] {
+            latencies.saturating_record(*nanos);
+        }
     }
 
     /// Notes that an operation failed. Whether to go on.
     pub fn failed(&mut self) -> bool {
         self.errors += 1;
         !self.phase.is_over()
+    }
+}
+
+impl Drop for Tally {
+    fn drop(&mut self) {
+        self.tell();
     }
 }
 
