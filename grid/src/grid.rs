@@ -17,7 +17,8 @@ use ashlar_wire::time::Instant;
 use crate::config::{BULK_THRESHOLD, GridConfig};
 use crate::error::{CallError, Lost, Reason, StreamError};
 use crate::handler::{HandlerId, Handlers, Method, Payload as _};
-use crate::link::Link;
+use crate::link::{Link, PendingCall};
+use crate::message::MuxId;
 use crate::mux::{Mux, NewCall};
 use crate::outbox::Class;
 use crate::peer::Peer;
@@ -380,8 +381,7 @@ impl<R: Runtime> PeerHandle<R> {
         options: CallOptions<'_>,
     ) -> Result<Vec<u8>, CallError> {
         let runtime = &*self.shared.runtime;
-        let mut now = runtime.now();
-        let deadline = now + options.timeout.unwrap_or(self.shared.config.timing.call_deadline);
+        let (mut now, deadline) = self.begin(&options);
         let call = NewCall { handler: handler as u16, route: options.route, deadline, class: options.class };
         let mut attempts = 0;
         // Of an idempotent call: an earlier try may have run, whatever is known of the last one.
@@ -403,7 +403,10 @@ impl<R: Runtime> PeerHandle<R> {
             };
             let started = match &large {
                 Some(request) => link.call_large(now, &call, request.clone()).map_err(Start::Failed),
-                None => poll_fn(|cx| Poll::Ready(link.call_with(now, &call, &encode, cx))).await,
+                None => {
+                    let started = poll_fn(|cx| Poll::Ready(link.call_with(now, &call, &encode, cx))).await;
+                    started.map(|id| PendingCall::registered(link, id))
+                }
             };
             let result = match started {
                 Err(Start::TakeBulk(request)) => {
@@ -440,17 +443,17 @@ impl<R: Runtime> PeerHandle<R> {
         options: CallOptions<'_>,
     ) -> Result<ClientStream, StreamError> {
         let runtime = &*self.shared.runtime;
-        let deadline = runtime.now() + options.timeout.unwrap_or(self.shared.config.timing.call_deadline);
+        let (mut now, deadline) = self.begin(&options);
         let call = NewCall { handler: handler as u16, route: options.route, deadline, class: options.class };
         loop {
             let link = match self.peer.link(Lane::Small) {
                 Some(link) => link,
-                None => self
-                    .wait_for_link(Lane::Small, deadline, options.fail_fast)
-                    .await
-                    .map_err(|error| not_executed(&error))?,
+                None => {
+                    let link = self.wait_for_link(Lane::Small, deadline, options.fail_fast).await;
+                    now = runtime.now();
+                    link.map_err(|error| not_executed(&error))?
+                }
             };
-            let now = runtime.now();
             let opened = link.lock().open_stream(now, &call, initial, options.window);
             match opened {
                 Ok(key) => return Ok(ClientStream::new(link, key)),
@@ -458,10 +461,20 @@ impl<R: Runtime> PeerHandle<R> {
                     if now < deadline && !options.fail_fast =>
                 {
                     runtime.sleep_until((now + RETRY_PAUSE).min(deadline)).await;
+                    now = runtime.now();
                 }
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// When a call begins, and its deadline.
+    #[inline]
+    fn begin(&self, options: &CallOptions<'_>) -> (Instant, Instant) {
+        let span = options.timeout.unwrap_or(self.shared.config.timing.call_deadline);
+        let runtime = &self.shared.runtime;
+        let now = if span < EXACT_SPAN { runtime.now() } else { runtime.now_coarse() };
+        (now, now + span)
     }
 
     /// Whether there is a connection now.
@@ -492,6 +505,8 @@ impl<R: Runtime> PeerHandle<R> {
     }
 }
 
+/// Calls of a longer span begin at what the coarse clock says: their deadline may come a hundredth of this early.
+const EXACT_SPAN: Duration = Duration::from_secs(5);
 /// Tries of one call, at most.
 const ATTEMPTS_MAX: u32 = 64;
 /// Pause before a call is tried again, times the tries so far.
@@ -507,12 +522,12 @@ pub(crate) enum Start {
 impl Link {
     /// Starts a call whose request `encode` appends to a buffer.
     pub(crate) fn call_with(
-        self: &Arc<Self>,
+        &self,
         now: Instant,
         call: &NewCall<'_>,
         encode: &impl Fn(&mut Vec<u8>),
         cx: &Context<'_>,
-    ) -> Result<crate::link::PendingCall, Start> {
+    ) -> Result<MuxId, Start> {
         let mut mux = self.lock();
         let mut request = mux.take_scratch();
         encode(&mut request);
@@ -522,8 +537,7 @@ impl Link {
         let id = mux.start_scratch_call(now, call, request).map_err(Start::Failed)?;
         // Registered under the same lock: the first poll of the pending call has nothing left to do.
         let _: Poll<_> = mux.poll_call(id, cx);
-        drop(mux);
-        Ok(crate::link::PendingCall::registered(self.clone(), id))
+        Ok(id)
     }
 }
 

@@ -67,6 +67,11 @@ pub trait Runtime: Send + Sync + 'static {
     /// Monotonic time.
     fn now(&self) -> Instant;
 
+    /// The same, up to some tens of milliseconds behind: for what is far off, where this is cheaper to have.
+    fn now_coarse(&self) -> Instant {
+        self.now()
+    }
+
     /// Completes at `at` or a little later; never before.
     fn sleep_until(&self, at: Instant) -> BoxFuture<()>;
 

@@ -49,6 +49,10 @@ impl Runtime for OsRuntime {
         clock::now()
     }
 
+    fn now_coarse(&self) -> Instant {
+        clock::now_coarse()
+    }
+
     fn sleep_until(&self, at: Instant) -> BoxFuture<()> {
         Box::pin(clock::sleep_until(at))
     }

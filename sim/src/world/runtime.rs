@@ -59,11 +59,19 @@ impl fmt::Debug for SimRuntime {
     }
 }
 
+const TICK_NS: u64 = 10_000_000;
+
 impl Runtime for SimRuntime {
     type Wire = SimWire;
 
     fn now(&self) -> Instant {
         self.shared.with(|state| Instant::from_nanos(state.server(self.server).clock.shown_at(state.now_ns)))
+    }
+
+    /// As of the last tick of a kernel with 100 of them a second.
+    fn now_coarse(&self) -> Instant {
+        let nanos = self.now().as_nanos();
+        Instant::from_nanos(nanos - nanos % TICK_NS)
     }
 
     fn sleep_until(&self, at: Instant) -> BoxFuture<()> {
