@@ -5,7 +5,6 @@
 
 use core::future::Future;
 use core::pin::Pin;
-use core::sync::atomic::Ordering;
 use core::task::{Context, Poll};
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -50,7 +49,12 @@ pub struct Driver<R: Runtime> {
     raw_written: usize,
     spare: Vec<Vec<u8>>,
     timer: BoxFuture<()>,
+    /// When the timer wakes this task; at [`Instant::NEVER`] there is none.
     timer_at: Instant,
+    /// What the clock said last: once a turn.
+    now: Instant,
+    /// Whether that was in this turn.
+    has_read_clock: bool,
     /// Woken callers had their chance to add to the next batch.
     lingered: bool,
     /// Batches of this turn so far.
@@ -61,6 +65,7 @@ pub struct Driver<R: Runtime> {
 impl<R: Runtime> Driver<R> {
     /// A driver for `link`, whose received bytes go to `inlet`.
     pub fn new(runtime: Arc<R>, wire: R::Wire, link: Arc<Link>, inlet: Inlet<R>) -> Self {
+        let now = runtime.now();
         Self {
             runtime,
             wire,
@@ -69,8 +74,10 @@ impl<R: Runtime> Driver<R> {
             batch: Batch::default(),
             raw_written: 0,
             spare: Vec::new(),
-            timer: Box::pin(core::future::ready(())),
+            timer: Box::pin(core::future::pending()),
             timer_at: Instant::NEVER,
+            now,
+            has_read_clock: false,
             lingered: false,
             batches: 0,
             ended: None,
@@ -108,15 +115,18 @@ impl<R: Runtime> Driver<R> {
         if self.ended.is_some() {
             return false;
         }
-        let now = self.runtime.now();
         let mut result = Ok(());
-        let inlet = &mut self.inlet;
-        match self.wire.poll_read(cx, &mut |bytes| result = inlet.handle_bytes(now, bytes)) {
+        let Self { runtime, inlet, now, has_read_clock, .. } = self;
+        let mut sink = |bytes: &mut [u8]| {
+            (*now, *has_read_clock) = (runtime.now(), true);
+            result = inlet.handle_bytes(*now, bytes);
+        };
+        match self.wire.poll_read(cx, &mut sink) {
             Poll::Pending => return false,
             Poll::Ready(Ok(0)) => self.end(Lost::Closed, None, None),
             Poll::Ready(Ok(len)) => {
                 self.batches += 1;
-                self.link.bytes_in.fetch_add(len as u64, Ordering::Relaxed);
+                self.link.bytes_in.add(len);
                 self.note_received(result);
             }
             Poll::Ready(Err(error)) => self.end(Lost::Broken, None, Some(error)),
@@ -154,7 +164,9 @@ impl<R: Runtime> Driver<R> {
                 if !self.inlet.raw_out.is_empty() {
                     core::task::ready!(self.write_raw(cx))?;
                 }
-                if self.batches >= BATCHES_PER_TURN_MAX || !self.link.lock().take_batch(&mut self.batch) {
+                let mut mux = self.link.lock();
+                mux.awake();
+                if self.batches >= BATCHES_PER_TURN_MAX || !mux.take_batch(&mut self.batch) {
                     return Poll::Ready(Ok(()));
                 }
                 self.batches += 1;
@@ -167,8 +179,13 @@ impl<R: Runtime> Driver<R> {
             }
             let len = core::task::ready!(self.wire.poll_write(cx, &slices[..count]))?;
             self.batch.advance(len, &mut self.spare);
-            self.link.bytes_out.fetch_add(len as u64, Ordering::Relaxed);
-            self.link.lock().handle_written(len as u64, self.batch.is_empty(), &mut self.spare);
+            self.link.bytes_out.add(len);
+            let batch_done = self.batch.is_empty();
+            let mut mux = self.link.lock();
+            mux.handle_written(len as u64, batch_done, &mut self.spare);
+            if batch_done && !mux.has_output() && self.inlet.raw_out.is_empty() {
+                return Poll::Ready(Ok(()));
+            }
         }
     }
 
@@ -183,24 +200,50 @@ impl<R: Runtime> Driver<R> {
         Poll::Ready(Ok(()))
     }
 
-    /// Looks at the clock if a timeout is due, and sees to being woken at the next one.
-    fn keep_time(&mut self, cx: &mut Context<'_>) {
+    /// What there is to do when nothing more came and nothing more can be written. Without anything, the task is woken from
+    /// now on.
+    fn settle(&mut self, cx: &Context<'_>) -> Rest {
+        let mut mux = self.link.lock();
+        let is_written = self.batch.is_empty();
+        if mux.go_on_draining() && is_written {
+            mux.close(Lost::Drained);
+        }
+        match mux.lost() {
+            Some(lost) => Rest::Finish(lost),
+            None if mux.has_output() && is_written => Rest::Write,
+            None => {
+                mux.sleep(cx.waker());
+                Rest::SleepUntil(mux.next_timeout())
+            }
+        }
+    }
+
+    /// Handles the timeouts if the next one, `due`, is due, and sees to being woken at the one after. Whether any was.
+    fn keep_time(&mut self, cx: &mut Context<'_>, mut due: Instant) -> bool {
+        if !core::mem::replace(&mut self.has_read_clock, true) {
+            self.now = self.runtime.now();
+        }
+        let mut was_due = false;
         loop {
-            let due = self.link.lock().next_timeout();
-            let now = self.runtime.now();
-            if due <= now {
+            if due <= self.now {
                 let unacked = self.wire.unacked_bytes();
-                self.link.lock().handle_timeout(now, unacked);
+                let mut mux = self.link.lock();
+                mux.handle_timeout(self.now, unacked);
                 // A timeout that is still due would spin; each one moves at least a little.
-                let next = self.link.lock().next_timeout().max(now + MIN_SLEEP);
-                self.arm(next);
+                due = mux.next_timeout().max(self.now + MIN_SLEEP);
+                drop(mux);
+                self.arm(due);
+                was_due = true;
             } else if due < self.timer_at || due > self.timer_at + TIMER_SLACK {
                 self.arm(due);
             }
             if self.timer.as_mut().poll(cx).is_pending() {
-                return;
+                return was_due;
             }
+            // It has told what it had to.
+            self.timer = Box::pin(core::future::pending());
             self.timer_at = Instant::NEVER;
+            self.now = self.runtime.now();
         }
     }
 
@@ -235,13 +278,24 @@ const TIMER_SLACK: core::time::Duration = core::time::Duration::from_millis(100)
 /// Timeouts are not looked at more often than this.
 const MIN_SLEEP: core::time::Duration = core::time::Duration::from_micros(500);
 
+/// What is left of a turn when nothing more has come.
+#[derive(Debug, Clone, Copy)]
+enum Rest {
+    /// The connection is over.
+    Finish(Lost),
+    /// More has to be written.
+    Write,
+    /// Nothing, until this or until somebody wakes the task.
+    SleepUntil(Instant),
+}
+
 impl<R: Runtime> Future for Driver<R> {
     type Output = Ended;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
         let this = self.get_mut();
-        this.link.lock().awake();
         this.batches = 0;
+        this.has_read_clock = false;
         // After lingering, what has gathered leaves before more is read.
         if !core::mem::take(&mut this.lingered) && this.read(cx) && this.linger(cx) {
             return Poll::Pending;
@@ -258,21 +312,16 @@ impl<R: Runtime> Future for Driver<R> {
                 }
                 continue;
             }
-            this.keep_time(cx);
-            let mut mux = this.link.lock();
-            if mux.go_on_draining() && this.batch.is_empty() {
-                mux.close(Lost::Drained);
+            let mut rest = this.settle(cx);
+            if let Rest::SleepUntil(due) = rest
+                && this.keep_time(cx, due)
+            {
+                rest = this.settle(cx);
             }
-            let lost = mux.lost();
-            let more = mux.has_output() && this.batch.is_empty() && lost.is_none();
-            if !more && lost.is_none() {
-                mux.sleep(cx.waker());
-            }
-            drop(mux);
-            match lost {
-                Some(lost) => return Poll::Ready(this.finish(cx, lost)),
-                None if more => {}
-                None => return Poll::Pending,
+            match rest {
+                Rest::Finish(lost) => return Poll::Ready(this.finish(cx, lost)),
+                Rest::Write => {}
+                Rest::SleepUntil(_) => return Poll::Pending,
             }
         }
     }

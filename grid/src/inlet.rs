@@ -90,6 +90,7 @@ impl<R: Runtime> Inlet<R> {
     pub fn handle_bytes(&mut self, now: Instant, mut bytes: &mut [u8]) -> Result<(), ReceiveEnd> {
         let accepts_inline = {
             let mut mux = self.dispatch.link.lock();
+            mux.awake();
             mux.handle_received(now);
             mux.accepts_inline()
         };

@@ -25,15 +25,31 @@ pub struct Link {
     session: Session,
     proofs: Proofs,
     made_at: Instant,
-    pub(crate) bytes_in: AtomicU64,
-    pub(crate) bytes_out: AtomicU64,
+    pub(crate) bytes_in: Count,
+    pub(crate) bytes_out: Count,
+}
+
+/// What the task of the connection counts, and anybody reads.
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    /// Adds `len`. One task does: no other addition can come between.
+    #[inline]
+    pub(crate) fn add(&self, len: usize) {
+        self.0.store(self.get() + len as u64, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 impl Link {
     /// A link over `mux`.
     #[must_use]
     pub fn new(mux: Mux, session: Session, proofs: Proofs, made_at: Instant) -> Self {
-        let (bytes_in, bytes_out) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (bytes_in, bytes_out) = (Count::default(), Count::default());
         Self { mux: Mutex::new(mux), session, proofs, made_at, bytes_in, bytes_out }
     }
 
@@ -58,7 +74,7 @@ impl Link {
     /// Bytes received and sent.
     #[must_use]
     pub fn traffic(&self) -> (u64, u64) {
-        (self.bytes_in.load(Ordering::Relaxed), self.bytes_out.load(Ordering::Relaxed))
+        (self.bytes_in.get(), self.bytes_out.get())
     }
 
     /// The mux, for one short operation.

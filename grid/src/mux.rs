@@ -162,8 +162,10 @@ pub struct Mux {
     scratch: Vec<u8>,
     /// The latest time that was told.
     now: Instant,
-    /// The connection's task, while it sleeps.
+    /// The connection's task, once it has slept.
     task: Option<Waker>,
+    /// Whether it sleeps, and has to be woken.
+    sleeps: bool,
 }
 
 impl Mux {
@@ -200,6 +202,7 @@ impl Mux {
             scratch: Vec::new(),
             now,
             task: None,
+            sleeps: false,
         }
     }
 
@@ -482,6 +485,8 @@ impl Mux {
         self.out.clear();
         self.pong = None;
         self.wake_task();
+        // Nothing is left to wake it for.
+        self.task = None;
     }
 
     /// Why the connection ended, if it has.
@@ -603,17 +608,20 @@ impl Mux {
             Some(old) => old.clone_from(task),
             empty => *empty = Some(task.clone()),
         }
+        self.sleeps = true;
     }
 
     /// The connection's task is awake: nothing needs to wake it.
     pub fn awake(&mut self) {
-        self.task = None;
+        self.sleeps = false;
     }
 
     #[inline]
     fn wake_task(&mut self) {
-        if let Some(task) = self.task.take() {
-            task.wake();
+        if core::mem::take(&mut self.sleeps)
+            && let Some(task) = &self.task
+        {
+            task.wake_by_ref();
         }
     }
 

@@ -40,7 +40,8 @@ const CORE_BITS: u32 = 16;
 const NO_CORE: u64 = (1 << CORE_BITS) - 1;
 
 thread_local! {
-    static LAST: Cell<Instant> = const { Cell::new(Instant::ORIGIN) };
+    /// Something has come that calls for staying awake, since the spinner looked last.
+    static HAS_COME: Cell<bool> = const { Cell::new(false) };
     static HISTORY: Cell<History> = const { Cell::new(History::new()) };
     static SPINNER: RefCell<Option<Waker>> = const { RefCell::new(None) };
 }
@@ -122,9 +123,7 @@ pub(super) fn note_received() {
     let mut history = HISTORY.get();
     let stays = history.handle_received(spinner.is_none());
     HISTORY.set(history);
-    if stays {
-        LAST.set(clock::now());
-    }
+    HAS_COME.set(HAS_COME.get() | stays);
     match spinner {
         Some(spinner) if stays => spinner.wake(),
         asleep => SPINNER.set(asleep),
@@ -134,11 +133,15 @@ pub(super) fn note_received() {
 /// Keeps the runtime of the worker at `place` awake after each [`note_received`] that calls for it; never ends.
 pub(super) async fn stay_awake(place: Place) {
     let mut is_spinning = false;
+    let mut last = Instant::ORIGIN;
     loop {
         poll_fn(|cx| {
             let now = clock::now();
             let is_shared = place.shares(this_core(), now);
-            if !is_shared && now < LAST.get() + SPIN_SPAN {
+            if HAS_COME.take() {
+                last = now;
+            }
+            if !is_shared && now < last + SPIN_SPAN {
                 is_spinning = true;
                 return Poll::Ready(());
             }

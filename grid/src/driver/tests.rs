@@ -11,6 +11,7 @@ use crate::error::Outcome;
 use crate::frame::{Decoder, Segment, Side};
 use crate::handler::{HandlerId, Handlers};
 use crate::hello::{PeerLimits, Secrets, Session};
+use crate::link::PendingCall;
 use crate::message::{Assembler, Header, MuxId, Op, encode};
 use crate::mux::{Mux, NewCall};
 use crate::outbox::Class;
@@ -19,12 +20,17 @@ use crate::seam::Lane;
 
 const NOW: Instant = Instant::from_nanos(1_000_000_000);
 
-struct Still;
+/// A world where nothing happens. It counts how often it was asked for the time.
+#[derive(Default)]
+struct Still {
+    readings: Mutex<u32>,
+}
 
 impl Runtime for Still {
     type Wire = Pipe;
 
     fn now(&self) -> Instant {
+        *self.readings.lock().expect("nobody panics with it") += 1;
         NOW
     }
 
@@ -91,49 +97,72 @@ fn link() -> Arc<Link> {
     Arc::new(Link::new(mux, session, proofs, NOW))
 }
 
-/// Bytes that have left after the first turn and after the second, when a batch brings the answer to a call of this side
-/// and `calls` calls of the peer.
-fn written_after_turns(calls: u32) -> [usize; 2] {
-    let (link, payload, written) = (link(), [5; 512], Arc::default());
-    let call = NewCall { handler: 1, route: "", deadline: Instant::NEVER, class: Class::Foreground };
-    let mut pending = link.call(NOW, &call, &payload).expect("the connection is open");
-    let mut cx = Context::from_waker(core::task::Waker::noop());
-    assert!(Pin::new(&mut pending).poll(&mut cx).is_pending());
-    let mut batch = Batch::default();
-    link.lock().take_batch(&mut batch);
+/// A connection to which a batch has come: the answer to a call of this side, and `calls` calls of the peer.
+struct Rig {
+    runtime: Arc<Still>,
+    driver: Driver<Still>,
+    _pending: PendingCall,
+    written: Arc<Mutex<usize>>,
+}
 
-    let mut segment = Segment::new(Vec::new());
-    let id = MuxId { slot: 0, generation: 1 };
-    let reply = Header { handler: Outcome::Ok as u32, ..Header::new(Op::Reply, id, 0) }.from_responder(true);
-    encode(segment.payload_mut(), &reply, &payload, None);
-    for slot in 0..calls {
-        let id = MuxId { slot, generation: 1 };
-        let header = Header { handler: HandlerId::Echo as u32, ..Header::new(Op::Call, id, 0) };
-        encode(segment.payload_mut(), &header, &payload, None);
+impl Rig {
+    fn new(calls: u32) -> Self {
+        let (link, payload, written) = (link(), [5; 512], Arc::default());
+        let call = NewCall { handler: 1, route: "", deadline: Instant::NEVER, class: Class::Foreground };
+        let mut pending = link.call(NOW, &call, &payload).expect("the connection is open");
+        let mut cx = Context::from_waker(core::task::Waker::noop());
+        assert!(Pin::new(&mut pending).poll(&mut cx).is_pending());
+        let mut batch = Batch::default();
+        link.lock().take_batch(&mut batch);
+
+        let mut segment = Segment::new(Vec::new());
+        let id = MuxId { slot: 0, generation: 1 };
+        let reply = Header { handler: Outcome::Ok as u32, ..Header::new(Op::Reply, id, 0) }.from_responder(true);
+        encode(segment.payload_mut(), &reply, &payload, None);
+        for slot in 0..calls {
+            let id = MuxId { slot, generation: 1 };
+            let header = Header { handler: HandlerId::Echo as u32, ..Header::new(Op::Call, id, 0) };
+            encode(segment.payload_mut(), &header, &payload, None);
+        }
+        segment.seal(Side::Acceptor);
+
+        let echo = |_, request: &[u8], answer: &mut Vec<u8>| {
+            answer.extend_from_slice(request);
+            Ok(())
+        };
+        let handlers = Arc::new(Handlers::new().inline_bytes(HandlerId::Echo, echo).expect("the first"));
+        let runtime = Arc::new(Still::default());
+        let assembler = Assembler::new(Limits::for_lane(Lane::Small).chunk_max, None);
+        let decoder = Decoder::new(Side::Dialer);
+        let inlet = Inlet::new(runtime.clone(), Side::Dialer, link.clone(), handlers, decoder, assembler);
+        let pipe = Pipe { incoming: segment.as_bytes().to_vec(), written: Arc::clone(&written) };
+        let driver = Driver::new(runtime.clone(), pipe, link, inlet);
+        Self { runtime, driver, _pending: pending, written }
     }
-    segment.seal(Side::Acceptor);
 
-    let echo = |_, request: &[u8], answer: &mut Vec<u8>| {
-        answer.extend_from_slice(request);
-        Ok(())
-    };
-    let handlers = Arc::new(Handlers::new().inline_bytes(HandlerId::Echo, echo).expect("the first"));
-    let runtime = Arc::new(Still);
-    let assembler = Assembler::new(Limits::for_lane(Lane::Small).chunk_max, None);
-    let decoder = Decoder::new(Side::Dialer);
-    let inlet = Inlet::new(runtime.clone(), Side::Dialer, link.clone(), handlers, decoder, assembler);
-    let pipe = Pipe { incoming: segment.as_bytes().to_vec(), written: Arc::clone(&written) };
-    let mut driver = Driver::new(runtime, pipe, link, inlet);
-    [(); 2].map(|()| {
-        assert!(Pin::new(&mut driver).poll(&mut cx).is_pending(), "the connection lives");
-        *written.lock().expect("nobody panics with it")
-    })
+    /// Runs one turn: bytes written and readings of the clock, since the beginning.
+    fn turn(&mut self) -> (usize, u32) {
+        let mut cx = Context::from_waker(core::task::Waker::noop());
+        assert!(Pin::new(&mut self.driver).poll(&mut cx).is_pending(), "the connection lives");
+        let written = *self.written.lock().expect("nobody panics with it");
+        (written, *self.runtime.readings.lock().expect("nobody panics with it"))
+    }
 }
 
 #[test]
 fn answers_leave_before_woken_callers_add_to_them_if_they_are_worth_a_write() {
-    let [first, second] = written_after_turns(16);
+    let mut rig = Rig::new(16);
+    let [(first, _), (second, _)] = [rig.turn(), rig.turn()];
     assert!(first > 16 * 512 && second - first < 512, "{first}, then {second}");
-    let [first, second] = written_after_turns(1);
+    let mut rig = Rig::new(1);
+    let [(first, _), (second, _)] = [rig.turn(), rig.turn()];
     assert!(first == 0 && second > 512, "{first}, then {second}");
+}
+
+#[test]
+fn a_turn_reads_the_clock_once() {
+    let mut rig = Rig::new(16);
+    let before = *rig.runtime.readings.lock().expect("nobody panics with it");
+    let readings = [(); 3].map(|()| rig.turn().1 - before);
+    assert_eq!(readings, [1, 2, 3], "for what was received, then for the timer");
 }
