@@ -22,7 +22,7 @@ use crate::message::Assembler;
 use crate::peer::Peer;
 use crate::race::before;
 use crate::rotation::Proofs;
-use crate::seam::{BoxFuture, Lane, Runtime, Wire as _};
+use crate::seam::{Lane, Runtime, Wire as _};
 use crate::status::PeerEvent;
 use crate::table::{Decision, decide_accepted, decide_dialed};
 
@@ -36,7 +36,7 @@ impl<R: Runtime> Grid<R> {
             return;
         }
         let task = shared.clone().accepted(wire, lane);
-        shared.spawn(lane, Box::pin(task));
+        shared.spawn(lane, task);
     }
 }
 
@@ -61,7 +61,7 @@ impl Drop for Dialing {
 
 impl<R: Runtime> Shared<R> {
     /// Runs a task that is counted.
-    pub(crate) fn spawn(self: &Arc<Self>, lane: Lane, task: BoxFuture<()>) {
+    pub(crate) fn spawn(self: &Arc<Self>, lane: Lane, task: impl Future<Output = ()> + Send + 'static) {
         struct Counted<R: Runtime>(Arc<Shared<R>>);
         impl<R: Runtime> Drop for Counted<R> {
             fn drop(&mut self) {
@@ -98,7 +98,7 @@ impl<R: Runtime> Shared<R> {
             peers.targets.insert(address.to_owned(), Target { id, ..Target::default() });
         }
         let task = self.clone().keep(address.to_owned());
-        self.spawn(Lane::Small, Box::pin(task));
+        self.spawn(Lane::Small, task);
     }
 
     /// The peer of that id, known from now on.
@@ -124,9 +124,10 @@ impl<R: Runtime> Shared<R> {
                 }
             }
             match self.dial(&address).await {
-                Ok(()) => {
+                Ok(peer) => {
                     failures = 0;
                     reported.clear();
+                    poll_fn(|cx| peer.poll_unlinked(cx)).await;
                 }
                 Err(ConnectError::Hello(HelloError::Refused(RefusalCode::OwnEcho))) => {
                     self.peers().targets.remove(&address);
@@ -195,8 +196,8 @@ impl<R: Runtime> Shared<R> {
         }
     }
 
-    /// Dials, does the hello, runs the connection to its end. An error means that it did not come to a connection.
-    async fn dial(self: &Arc<Self>, address: &str) -> Result<(), ConnectError> {
+    /// Dials, does the hello and starts the connection. An error means that it did not come to one.
+    async fn dial(self: &Arc<Self>, address: &str) -> Result<Arc<Peer>, ConnectError> {
         let mut framed = self.open(address, Lane::Small).await?;
         let config = self.hello_config(Lane::Small, None, framed.wire.channel_binding());
         let (dialer, hello) = Dialer::new(config, self.nonce());
@@ -225,8 +226,8 @@ impl<R: Runtime> Shared<R> {
         let link = self.new_link(&framed, Side::Dialer, session);
         peer.install(&link);
         drop(dialing);
-        self.run(framed, Side::Dialer, peer, link).await;
-        Ok(())
+        self.start(framed, Side::Dialer, peer.clone(), link);
+        Ok(peer)
     }
 
     async fn open(&self, address: &str, lane: Lane) -> Result<Framed<'_, R>, ConnectError> {
@@ -250,7 +251,7 @@ impl<R: Runtime> Shared<R> {
         Arc::new(Link::new(mux, session, proofs, self.runtime.now()))
     }
 
-    /// The life of a connection from outside.
+    /// Decides about a connection from outside, and starts it.
     async fn accepted(self: Arc<Self>, wire: R::Wire, lane: Lane) {
         let mut framed = Framed::new(&*self.runtime, wire, Side::Acceptor, self.config.timing.handshake_step_max);
         let config = self.hello_config(lane, None, framed.wire.channel_binding());
@@ -262,7 +263,7 @@ impl<R: Runtime> Shared<R> {
         // Counted before the peer is told: who has been refused can see it in the counters.
         self.handshakes.fetch_sub(1, Ordering::AcqRel);
         match admitted {
-            Ok((peer, link)) => self.run(framed, Side::Acceptor, peer, link).await,
+            Ok((peer, link)) => self.start(framed, Side::Acceptor, peer, link),
             Err(error) => {
                 self.reject(&error);
                 let text = match &error {
@@ -314,8 +315,8 @@ impl<R: Runtime> Shared<R> {
         Ok((peer, link))
     }
 
-    /// Runs a connection to its end.
-    async fn run(self: &Arc<Self>, framed: Framed<'_, R>, side: Side, peer: Arc<Peer>, link: Arc<Link>) {
+    /// Starts the task of a connection, which is all that is left of its making.
+    fn start(self: &Arc<Self>, framed: Framed<'_, R>, side: Side, peer: Arc<Peer>, link: Arc<Link>) {
         let Framed { wire, decoder, mut rest, .. } = framed;
         // Whoever drained or stopped this grid while the link was being made has not seen it.
         if self.stopped.load(Ordering::Acquire) {
@@ -340,10 +341,20 @@ impl<R: Runtime> Shared<R> {
                 dialed: side == Side::Dialer,
             });
         }
-        let ended = match session.lane {
-            Lane::Small => driver.await,
-            Lane::Bulk => self.until_unused(driver, &link).await,
-        };
+        match session.lane {
+            Lane::Small => self.spawn(Lane::Small, self.clone().run(driver, peer, link)),
+            Lane::Bulk => self.spawn(Lane::Bulk, self.clone().run_bulk(driver, peer, link)),
+        }
+    }
+
+    /// Runs a connection to its end.
+    async fn run(self: Arc<Self>, driver: Driver<R>, peer: Arc<Peer>, link: Arc<Link>) {
+        let ended = driver.await;
+        self.note_end(&peer, &link, &ended);
+    }
+
+    async fn run_bulk(self: Arc<Self>, driver: Driver<R>, peer: Arc<Peer>, link: Arc<Link>) {
+        let ended = self.until_unused(driver, &link).await;
         self.note_end(&peer, &link, &ended);
     }
 
@@ -395,7 +406,7 @@ impl<R: Runtime> Shared<R> {
             return;
         }
         let task = self.clone().dial_bulk(peer.clone());
-        self.spawn(Lane::Bulk, Box::pin(task));
+        self.spawn(Lane::Bulk, task);
     }
 
     async fn dial_bulk(self: Arc<Self>, peer: Arc<Peer>) {
@@ -404,7 +415,7 @@ impl<R: Runtime> Shared<R> {
                 let installed = peer.install_bulk(&link, self.config.bulk_pool_max * 2);
                 peer.end_bulk();
                 if installed {
-                    self.run(framed, Side::Dialer, peer, link).await;
+                    self.start(framed, Side::Dialer, peer, link);
                 }
             }
             Err(error) => {

@@ -128,6 +128,6 @@ impl<R: Runtime> Grid<R> {
                 link.lock().close(Lost::Unproved);
             }
         };
-        self.0.spawn(Lane::Small, Box::pin(task));
+        self.0.spawn(Lane::Small, task);
     }
 }
