@@ -123,7 +123,8 @@ impl<R: Runtime> Shared<R> {
                     break;
                 }
             }
-            match self.dial(&address).await {
+            // Boxed: what dialing needs is not kept while the connection lives.
+            match Box::pin(self.dial(&address)).await {
                 Ok(peer) => {
                     failures = 0;
                     reported.clear();
