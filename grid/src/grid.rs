@@ -389,7 +389,7 @@ impl<R: Runtime> PeerHandle<R> {
         // Leaving the small lane is no second try: the breaker lets one probe through, and this is the one.
         let mut is_admitted = false;
         loop {
-            if !core::mem::take(&mut is_admitted) && !self.peer.admit(now) {
+            if !core::mem::take(&mut is_admitted) && !self.peer.admit(|| runtime.now()) {
                 return Err(last_word(CallError::NotSent(Reason::BreakerOpen), may_have_run));
             }
             let lane = if large.is_some() { Lane::Bulk } else { Lane::Small };

@@ -240,8 +240,8 @@ impl Peer {
 
     /// Whether the breaker lets a call pass.
     #[inline]
-    pub(crate) fn admit(&self, now: Instant) -> bool {
-        !self.is_refusing.load(Ordering::Acquire) || self.lock().breaker.admit(now)
+    pub(crate) fn admit(&self, now: impl FnOnce() -> Instant) -> bool {
+        !self.is_refusing.load(Ordering::Acquire) || self.lock().breaker.admit(now())
     }
 
     /// Tells the breaker how a call went.
