@@ -196,9 +196,13 @@ pub async fn run(span: Duration, workers: &Workers, start: impl FnOnce(&Phase, &
     phase.set(OVER);
     let (ended, cpu_after, heap_after) = (clock::now(), process::cpu_time(), heap::counts());
     let tallies = collect(tallies).await;
+    let operations = tallies.iter().map(|tally| tally.operations).sum();
+    let errors = tallies.iter().map(|tally| tally.errors).sum();
+    // With this, the histograms know the last of their latencies.
+    drop(tallies);
     Outcome {
-        operations: tallies.iter().map(|tally| tally.operations).sum(),
-        errors: tallies.iter().map(|tally| tally.errors).sum(),
+        operations,
+        errors,
         span: ended.saturating_since(began),
         cpu: cpu_after.saturating_sub(cpu_before),
         allocations: heap_after.allocations - heap_before.allocations,
@@ -240,5 +244,26 @@ impl Dice {
         self.0 ^= self.0 << 17;
         let span = u64::try_from(end).unwrap_or(u64::MAX).max(1);
         usize::try_from(self.0 % span).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_latency_is_lost() {
+        for operations in [0, 1, 7, 8, 9, 100] {
+            let phase = Phase::new(2);
+            let mut tallies = [phase.tally(0), phase.tally(1), phase.tally(2)];
+            assert!(tallies.iter_mut().all(|tally| tally.done(1)), "warming up");
+            phase.set(MEASURING);
+            for _ in 0..operations {
+                assert!(tallies.iter_mut().all(|tally| tally.done(1)));
+            }
+            assert_eq!(tallies.iter().map(|tally| tally.operations).sum::<u64>(), 3 * operations);
+            drop(tallies);
+            assert_eq!(phase.latencies().len(), 3 * operations);
+        }
     }
 }
