@@ -1,7 +1,8 @@
 //! The task of one connection: bytes in, handlers, bytes out, time.
 //!
 //! A future over a [`Wire`] and a [`Link`]; it resolves when the connection has ended, with the reason. One turn reads
-//! what has come, lets the woken callers run once so that what they send next leaves in one write together, and writes.
+//! what has come, lets the woken callers run once so that what they send next leaves in one write together, and writes when
+//! it is this connection's turn.
 
 use core::future::Future;
 use core::pin::Pin;
@@ -21,8 +22,8 @@ use crate::seam::{BoxFuture, Runtime, Wire, WireError};
 
 /// Batches read and written in one turn; then other connections of the same thread have theirs.
 const BATCHES_PER_TURN_MAX: u32 = 8;
-/// From so many bytes on, what waits is worth a write of its own before woken callers add to it: some messages, for which
-/// a system call more does not matter.
+/// From so many bytes on, what waits is worth a write of its own, before woken callers add to it and whose turn it may be: some
+/// messages, for which a system call more does not matter.
 const EARLY_BYTES: usize = 4_096;
 /// Slices in one vectored write.
 const SLICES_MAX: usize = 16;
@@ -57,6 +58,8 @@ pub struct Driver<R: Runtime> {
     has_read_clock: bool,
     /// Woken callers had their chance to add to the next batch.
     lingered: bool,
+    /// Has something to write and waits for its turn: woken when that comes, and for nothing that is added meanwhile.
+    in_line: bool,
     /// Batches of this turn so far.
     batches: u32,
     ended: Option<Ended>,
@@ -79,6 +82,7 @@ impl<R: Runtime> Driver<R> {
             now,
             has_read_clock: false,
             lingered: false,
+            in_line: false,
             batches: 0,
             ended: None,
         }
@@ -157,16 +161,14 @@ impl<R: Runtime> Driver<R> {
         }
     }
 
-    /// Writes what waits until nothing does or the turn is over (`Ready`), or the socket is full.
+    /// Writes what waits until nothing does or the turn is over (`Ready`), or the socket is full, or others come first.
     fn write(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), WireError>> {
         loop {
             if self.batch.is_empty() {
                 if !self.inlet.raw_out.is_empty() {
                     core::task::ready!(self.write_raw(cx))?;
                 }
-                let mut mux = self.link.lock();
-                mux.awake();
-                if self.batches >= BATCHES_PER_TURN_MAX || !mux.take_batch(&mut self.batch) {
+                if self.batches >= BATCHES_PER_TURN_MAX || !core::task::ready!(self.take_batch(cx)) {
                     return Poll::Ready(Ok(()));
                 }
                 self.batches += 1;
@@ -189,6 +191,15 @@ impl<R: Runtime> Driver<R> {
         }
     }
 
+    /// Takes the next batch out if it is this connection's turn; whether there is one.
+    fn take_batch(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        let mut mux = self.link.lock();
+        mux.awake();
+        let may_wait = mux.has_output() && mux.queued() < EARLY_BYTES;
+        self.in_line = may_wait && self.wire.poll_turn(cx).is_pending();
+        if self.in_line { Poll::Pending } else { Poll::Ready(mux.take_batch(&mut self.batch)) }
+    }
+
     /// Writes pongs and close frames, between two batches.
     fn write_raw(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), WireError>> {
         while self.raw_written < self.inlet.raw_out.len() {
@@ -201,7 +212,7 @@ impl<R: Runtime> Driver<R> {
     }
 
     /// What there is to do when nothing more came and nothing more can be written. Without anything, the task is woken from
-    /// now on.
+    /// now on; in line, when its turn comes.
     fn settle(&mut self, cx: &Context<'_>) -> Rest {
         let mut mux = self.link.lock();
         let is_written = self.batch.is_empty();
@@ -210,6 +221,7 @@ impl<R: Runtime> Driver<R> {
         }
         match mux.lost() {
             Some(lost) => Rest::Finish(lost),
+            None if self.in_line => Rest::SleepUntil(mux.next_timeout()),
             None if mux.has_output() && is_written => Rest::Write,
             None => {
                 mux.sleep(cx.waker());

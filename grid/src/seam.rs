@@ -44,6 +44,11 @@ pub trait Wire: Send + Unpin + 'static {
     /// The connection is lost; every later call fails too.
     fn poll_read(&mut self, cx: &mut Context<'_>, sink: &mut dyn FnMut(&mut [u8])) -> Poll<Result<usize, WireError>>;
 
+    /// Whether it is this connection's turn to write; if not, the task is woken when it is, which it is soon whatever others
+    /// do. Where there are many connections to write to, messages of several callers meet while one waits, and leave in one
+    /// write.
+    fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<()>;
+
     /// Writes a prefix of `bufs` and returns its length, at least 1. Accepted means queued in the kernel, not
     /// received by the peer.
     ///

@@ -4,7 +4,7 @@
 //! state is behind one lock that is held for single steps only: wakers run and futures drop after it is released.
 
 mod control;
-mod runtime;
+pub(crate) mod runtime;
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -40,6 +40,8 @@ pub struct WorldOptions {
     pub short_reads_ppm: u32,
     /// Chance that a write is accepted only in part.
     pub short_writes_ppm: u32,
+    /// Chance that a connection that wants to write waits for its turn.
+    pub lines_ppm: u32,
     /// Whether a wire knows how much its peer has not acknowledged.
     pub shows_unacked: bool,
     /// Whether both ends of a connection share a channel binding, as under TLS; else it is zeroes.
@@ -66,6 +68,7 @@ impl Default for WorldOptions {
             receive_bytes_max: 256 << 10,
             short_reads_ppm: 0,
             short_writes_ppm: 0,
+            lines_ppm: 0,
             shows_unacked: true,
             binds_channels: true,
             backlog_max: 128,

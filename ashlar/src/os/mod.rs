@@ -28,6 +28,7 @@ pub mod sockets;
 mod spin;
 pub mod throttle;
 pub mod tls;
+mod turns;
 pub mod websocket;
 pub mod wire;
 pub mod workers;

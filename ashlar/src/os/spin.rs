@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use ashlar_wire::time::Instant;
 
-use super::clock;
+use super::{clock, turns};
 
 /// How long a worker stays awake after the last bytes: two wakings (25 to 35 us each in a virtual machine) and the work on
 /// a batch between them.
@@ -130,7 +130,8 @@ pub(super) fn note_received() {
     }
 }
 
-/// Keeps the runtime of the worker at `place` awake after each [`note_received`] that calls for it; never ends.
+/// Keeps the runtime of the worker at `place` awake after each [`note_received`] that calls for it, and as long as connections
+/// stand [in line](turns), which it lets pass; never ends.
 pub(super) async fn stay_awake(place: Place) {
     let mut is_spinning = false;
     let mut last = Instant::ORIGIN;
@@ -150,11 +151,16 @@ pub(super) async fn stay_awake(place: Place) {
                 history.handle_vain();
                 HISTORY.set(history);
             }
+            if turns::poll_line(cx).is_ready() {
+                return Poll::Ready(());
+            }
             SPINNER.set(Some(cx.waker().clone()));
             Poll::Pending
         })
         .await;
+        // Before this goes on, the runtime runs what is ready and looks for what has come.
         tokio::task::yield_now().await;
+        turns::next_turn();
     }
 }
 

@@ -16,6 +16,7 @@ use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsStream;
 
+use super::turns::Ticket;
 use super::{sockets, spin, tls};
 
 /// The longest batch that one read hands on.
@@ -31,6 +32,7 @@ pub struct OsWire {
     /// What was read past the upgrade and comes before everything else.
     early: Vec<u8>,
     binding: [u8; tls::BINDING_LEN],
+    ticket: Ticket,
     /// Held as long as the connection counts as one of the listener's.
     _permit: Option<Arc<OwnedSemaphorePermit>>,
 }
@@ -57,7 +59,7 @@ impl OsWire {
             }
         };
         sockets::tune(socket);
-        Ok(Self { io, early: early.to_vec(), binding, _permit: permit })
+        Ok(Self { io, early: early.to_vec(), binding, ticket: Ticket::default(), _permit: permit })
     }
 
     fn socket(&self) -> &TcpStream {
@@ -87,6 +89,10 @@ impl Wire for OsWire {
         }
         SCRATCH.set(Some(scratch));
         read.map_err(lost)
+    }
+
+    fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.ticket.poll_turn(cx)
     }
 
     fn poll_write(&mut self, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<Result<usize, WireError>> {

@@ -1,6 +1,6 @@
 //! One driver without a socket: what comes in one batch, and what has left after each of its turns.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 
 use ashlar_wire::id::{Incarnation, ServerId};
 use ashlar_wire::secret::Secret;
@@ -18,6 +18,7 @@ use crate::outbox::Class;
 use crate::rotation::{Keyring, Proofs};
 use crate::seam::Lane;
 
+const PAYLOAD: [u8; 512] = [5; 512];
 const NOW: Instant = Instant::from_nanos(1_000_000_000);
 
 /// A world where nothing happens. It counts how often it was asked for the time.
@@ -50,7 +51,16 @@ impl Runtime for Still {
 /// Gives one batch, then nothing; counts what it is given.
 struct Pipe {
     incoming: Vec<u8>,
-    written: Arc<Mutex<usize>>,
+    kernel: Arc<Mutex<Kernel>>,
+}
+
+/// The other side of a pipe.
+#[derive(Default)]
+struct Kernel {
+    /// Others come first.
+    is_busy: bool,
+    writes: u32,
+    written: usize,
 }
 
 impl Wire for Pipe {
@@ -63,9 +73,16 @@ impl Wire for Pipe {
         Poll::Ready(Ok(batch.len()))
     }
 
+    fn poll_turn(&mut self, _: &mut Context<'_>) -> Poll<()> {
+        let is_busy = self.kernel.lock().expect("nobody panics with it").is_busy;
+        if is_busy { Poll::Pending } else { Poll::Ready(()) }
+    }
+
     fn poll_write(&mut self, _: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<Result<usize, WireError>> {
         let len = bufs.iter().map(|buf| buf.len()).sum();
-        *self.written.lock().expect("nobody panics with it") += len;
+        let mut kernel = self.kernel.lock().expect("nobody panics with it");
+        kernel.writes += 1;
+        kernel.written += len;
         Poll::Ready(Ok(len))
     }
 
@@ -101,28 +118,26 @@ fn link() -> Arc<Link> {
 struct Rig {
     runtime: Arc<Still>,
     driver: Driver<Still>,
-    _pending: PendingCall,
-    written: Arc<Mutex<usize>>,
+    link: Arc<Link>,
+    pending: Vec<PendingCall>,
+    kernel: Arc<Mutex<Kernel>>,
 }
 
 impl Rig {
     fn new(calls: u32) -> Self {
-        let (link, payload, written) = (link(), [5; 512], Arc::default());
-        let call = NewCall { handler: 1, route: "", deadline: Instant::NEVER, class: Class::Foreground };
-        let mut pending = link.call(NOW, &call, &payload).expect("the connection is open");
-        let mut cx = Context::from_waker(core::task::Waker::noop());
-        assert!(Pin::new(&mut pending).poll(&mut cx).is_pending());
+        let (link, kernel) = (link(), Arc::default());
+        let pending = vec![call(&link)];
         let mut batch = Batch::default();
         link.lock().take_batch(&mut batch);
 
         let mut segment = Segment::new(Vec::new());
         let id = MuxId { slot: 0, generation: 1 };
         let reply = Header { handler: Outcome::Ok as u32, ..Header::new(Op::Reply, id, 0) }.from_responder(true);
-        encode(segment.payload_mut(), &reply, &payload, None);
+        encode(segment.payload_mut(), &reply, &PAYLOAD, None);
         for slot in 0..calls {
             let id = MuxId { slot, generation: 1 };
             let header = Header { handler: HandlerId::Echo as u32, ..Header::new(Op::Call, id, 0) };
-            encode(segment.payload_mut(), &header, &payload, None);
+            encode(segment.payload_mut(), &header, &PAYLOAD, None);
         }
         segment.seal(Side::Acceptor);
 
@@ -135,18 +150,30 @@ impl Rig {
         let assembler = Assembler::new(Limits::for_lane(Lane::Small).chunk_max, None);
         let decoder = Decoder::new(Side::Dialer);
         let inlet = Inlet::new(runtime.clone(), Side::Dialer, link.clone(), handlers, decoder, assembler);
-        let pipe = Pipe { incoming: segment.as_bytes().to_vec(), written: Arc::clone(&written) };
-        let driver = Driver::new(runtime.clone(), pipe, link, inlet);
-        Self { runtime, driver, _pending: pending, written }
+        let pipe = Pipe { incoming: segment.as_bytes().to_vec(), kernel: Arc::clone(&kernel) };
+        let driver = Driver::new(runtime.clone(), pipe, link.clone(), inlet);
+        Self { runtime, driver, link, pending, kernel }
     }
 
     /// Runs one turn: bytes written and readings of the clock, since the beginning.
     fn turn(&mut self) -> (usize, u32) {
         let mut cx = Context::from_waker(core::task::Waker::noop());
         assert!(Pin::new(&mut self.driver).poll(&mut cx).is_pending(), "the connection lives");
-        let written = *self.written.lock().expect("nobody panics with it");
-        (written, *self.runtime.readings.lock().expect("nobody panics with it"))
+        let readings = *self.runtime.readings.lock().expect("nobody panics with it");
+        (self.kernel().written, readings)
     }
+
+    fn kernel(&self) -> MutexGuard<'_, Kernel> {
+        self.kernel.lock().expect("nobody panics with it")
+    }
+}
+
+fn call(link: &Arc<Link>) -> PendingCall {
+    let call = NewCall { handler: 1, route: "", deadline: Instant::NEVER, class: Class::Foreground };
+    let mut pending = link.call(NOW, &call, &PAYLOAD).expect("the connection is open");
+    let mut cx = Context::from_waker(core::task::Waker::noop());
+    assert!(Pin::new(&mut pending).poll(&mut cx).is_pending());
+    pending
 }
 
 #[test]
@@ -165,4 +192,58 @@ fn a_turn_reads_the_clock_once() {
     let before = *rig.runtime.readings.lock().expect("nobody panics with it");
     let readings = [(); 3].map(|()| rig.turn().1 - before);
     assert_eq!(readings, [1, 2, 3], "for what was received, then for the timer");
+}
+
+#[test]
+fn a_connection_in_line_gathers_what_is_added() {
+    let mut rig = Rig::new(1);
+    rig.kernel().is_busy = true;
+    assert_eq!([rig.turn().0, rig.turn().0], [0, 0], "an answer waits");
+    for _ in 0..3 {
+        rig.pending.push(call(&rig.link));
+    }
+    assert_eq!(rig.turn().0, 0);
+    rig.kernel().is_busy = false;
+    let written = rig.turn().0;
+    assert!(written > 4 * 512 && rig.kernel().writes == 1, "{written} bytes in {} writes", rig.kernel().writes);
+}
+
+#[test]
+fn what_is_worth_a_write_stands_in_no_line() {
+    let mut rig = Rig::new(16);
+    rig.kernel().is_busy = true;
+    assert!(rig.turn().0 > 16 * 512);
+}
+
+/// It must notice what becomes of the connection meanwhile, and sleep as usual afterwards.
+#[test]
+fn a_connection_in_line_can_end_and_can_go_on() {
+    let mut cx = Context::from_waker(core::task::Waker::noop());
+    let mut rig = Rig::new(1);
+    rig.kernel().is_busy = true;
+    rig.turn();
+    rig.turn();
+    rig.link.lock().close(Lost::Shutdown);
+    assert!(Pin::new(&mut rig.driver).poll(&mut cx).is_ready());
+
+    let mut rig = Rig::new(1);
+    rig.kernel().is_busy = true;
+    rig.turn();
+    rig.turn();
+    rig.kernel().is_busy = false;
+    rig.turn();
+    let woken = Arc::new(Woken::default());
+    let waker = core::task::Waker::from(Arc::clone(&woken));
+    assert!(Pin::new(&mut rig.driver).poll(&mut Context::from_waker(&waker)).is_pending());
+    rig.pending.push(call(&rig.link));
+    assert!(*woken.0.lock().expect("nobody panics with it"), "something new wakes who is not in line");
+}
+
+#[derive(Default)]
+struct Woken(Mutex<bool>);
+
+impl std::task::Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        *self.0.lock().expect("nobody panics with it") = true;
+    }
 }

@@ -1,7 +1,9 @@
 //! One end of a connection, as the code under test sees it.
 
 use core::fmt;
-use core::task::{Context, Poll};
+use core::future::Future as _;
+use core::pin::Pin;
+use core::task::{Context, Poll, ready};
 use std::io::IoSlice;
 use std::sync::Arc;
 
@@ -10,10 +12,14 @@ use ashlar_grid::seam::{Wire, WireError};
 use super::{ConnId, EndState, Side, window_is_news};
 use crate::rng::Rng;
 use crate::trace::Kind;
+use crate::world::runtime::Sleep;
 use crate::world::{Shared, State};
 
 /// Longest batch that one read hands over, as the seam promises.
 const READ_BYTES_MAX: u64 = 128 << 10;
+
+/// The longest wait for a turn to write.
+const LINE_NS_MAX: u64 = 2_000_000;
 
 /// One end of a fake connection. Dropping it closes: what was written still arrives, unless something was left unread.
 pub struct SimWire {
@@ -22,11 +28,13 @@ pub struct SimWire {
     side: Side,
     binding: [u8; 32],
     scratch: Vec<u8>,
+    /// Waits until its turn to write comes.
+    line: Option<Sleep>,
 }
 
 impl SimWire {
     pub(crate) fn new(shared: Arc<Shared>, conn: ConnId, side: Side, binding: [u8; 32]) -> Self {
-        Self { shared, conn, side, binding, scratch: Vec::new() }
+        Self { shared, conn, side, binding, scratch: Vec::new(), line: None }
     }
 
     /// Which connection this is an end of.
@@ -65,6 +73,17 @@ impl Wire for SimWire {
         poll
     }
 
+    fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.line.is_none() {
+            self.line = self.shared.with(State::stand_in_line).map(|span_ns| Sleep::span(&self.shared, span_ns));
+        }
+        if let Some(line) = &mut self.line {
+            ready!(Pin::new(line).poll(cx));
+            self.line = None;
+        }
+        Poll::Ready(())
+    }
+
     fn poll_write(&mut self, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<Result<usize, WireError>> {
         self.shared.with(|state| state.write(self.conn, self.side, cx, bufs))
     }
@@ -83,6 +102,12 @@ impl Wire for SimWire {
 }
 
 impl State {
+    /// How long a connection that wants to write stands in line, if at all.
+    fn stand_in_line(&mut self) -> Option<u64> {
+        let stands = self.rng_net.chance(self.options.lines_ppm);
+        stands.then(|| self.rng_net.magnitude(1..=LINE_NS_MAX))
+    }
+
     fn read(
         &mut self,
         conn: ConnId,

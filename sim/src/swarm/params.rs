@@ -129,6 +129,7 @@ fn draw_world(seed: u64, rng: &mut Rng) -> WorldOptions {
         receive_bytes_max: buffer(rng),
         short_reads_ppm: sometimes(rng, 1_000_000),
         short_writes_ppm: sometimes(rng, 1_000_000),
+        lines_ppm: sometimes(rng, 1_000_000),
         shows_unacked: rng.chance(800_000),
         binds_channels: rng.chance(500_000),
         link: draw_link(rng),
@@ -167,8 +168,8 @@ impl fmt::Display for Params {
             link.bytes_per_s, link.segment_bytes_max
         )?;
         let buffers = [world.send_bytes_max, world.receive_bytes_max];
-        let chances = [world.short_reads_ppm, world.short_writes_ppm, link.loss_ppm];
-        writeln!(f, "  buffers {buffers:?} bytes, short reads, short writes, loss {chances:?} ppm")?;
+        let chances = [world.short_reads_ppm, world.short_writes_ppm, world.lines_ppm, link.loss_ppm];
+        writeln!(f, "  buffers {buffers:?} bytes, short reads, short writes, lines, loss {chances:?} ppm")?;
         let order = [world.shuffle_tasks, world.shuffle_ties];
         writeln!(f, "  channels bound as by TLS: {}", world.binds_channels)?;
         write!(f, "  shuffled tasks, ties {order:?}, unacknowledged bytes known: {}", world.shows_unacked)

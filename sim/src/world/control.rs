@@ -270,8 +270,7 @@ impl Control {
     /// Completes `span` later by the world's clock.
     #[must_use]
     pub fn sleep(&self, span: Duration) -> BoxFuture<()> {
-        let at_ns = self.now_ns().saturating_add(nanos(span));
-        Box::pin(Sleep { shared: Arc::clone(&self.shared), clock: None, at_ns, timer: None })
+        Box::pin(Sleep::span(&self.shared, nanos(span)))
     }
 
     /// Chance for the scenario: the same for equal arguments.

@@ -124,6 +124,14 @@ pub(crate) struct Sleep {
     pub(crate) timer: Option<u64>,
 }
 
+impl Sleep {
+    /// Waits for so long by the world's clock.
+    pub(crate) fn span(shared: &Arc<Shared>, span_ns: u64) -> Self {
+        let at_ns = shared.with(|state| state.now_ns).saturating_add(span_ns);
+        Self { shared: Arc::clone(shared), clock: None, at_ns, timer: None }
+    }
+}
+
 impl Future for Sleep {
     type Output = ();
 

@@ -61,7 +61,7 @@ fn failed_call_says_whether_it_ran() {
         // What may run twice is tried again by the library, and succeeds.
         assert_eq!(calls_at_a_cut(cut, 1 + cut * 53, true), [200, 0, 0, 0], "cut at {}", 1 + cut * 53);
     }
-    assert!(seen.iter().all(|count| *count > 500), "answered, not run, unknown, never left: {seen:?}");
+    assert!(seen.iter().all(|count| *count > 200), "answered, not run, unknown, never left: {seen:?}");
 }
 
 #[test]

@@ -46,8 +46,9 @@ pub(crate) fn world_with(link: LinkOptions) -> WorldOptions {
 /// Chance of every kind that changes nothing but the order of things.
 pub(crate) fn shaken(seed: u64) -> WorldOptions {
     let (shuffle_tasks, shuffle_ties) = (true, true);
-    let (short_reads_ppm, short_writes_ppm) = (200_000, 200_000);
-    WorldOptions { seed, shuffle_tasks, shuffle_ties, short_reads_ppm, short_writes_ppm, ..WorldOptions::default() }
+    let (short_reads_ppm, short_writes_ppm, lines_ppm) = (200_000, 200_000, 200_000);
+    let usual = WorldOptions::default();
+    WorldOptions { seed, shuffle_tasks, shuffle_ties, short_reads_ppm, short_writes_ppm, lines_ppm, ..usual }
 }
 
 pub(crate) fn host(at: usize) -> String {
