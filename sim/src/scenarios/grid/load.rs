@@ -24,6 +24,12 @@ use crate::world::{Control, ServerNo, SimRuntime};
 /// How much later than its deadline a call may end, beside pauses of its server and the drift of its clock.
 const LATE_NS_MAX: u64 = 20_000_000;
 
+/// How much earlier than its deadline a call may end by it, beside the drift of a clock: the request tells whole milliseconds.
+const EARLY_NS_MAX: u64 = 1_000_000;
+/// The same for calls that begin by the coarse clock, because they may take this long.
+const EARLY_LONG_NS_MAX: u64 = 11_000_000;
+const LONG: Duration = Duration::from_secs(5);
+
 /// Operations of one client in one life.
 const OPERATIONS_MAX: u32 = 120;
 
@@ -103,6 +109,15 @@ impl Term {
         let timeout_ns = self.timeout.as_nanos() as u64;
         if took_ns > timeout_ns + timeout_ns / 50 + LATE_NS_MAX {
             self.book.wrong(format_args!("{what} took {took_ns} ns with a timeout of {timeout_ns} ns"));
+        }
+    }
+
+    /// Nothing ends by its deadline before it.
+    fn check_reason(&self, reason: Reason) {
+        let (took_ns, timeout_ns) = (self.control.now_ns() - self.began_ns, self.timeout.as_nanos() as u64);
+        let early_ns = if self.timeout < LONG { EARLY_NS_MAX } else { EARLY_LONG_NS_MAX };
+        if reason == Reason::Deadline && took_ns + timeout_ns / 50 + early_ns < timeout_ns {
+            self.book.wrong(format_args!("the deadline of {timeout_ns} ns had passed after {took_ns} ns"));
         }
     }
 }
@@ -198,7 +213,7 @@ impl Client {
             None => self.book.count("calls_abandoned"),
             Some(Ok(reply)) if reply == request => self.book.count("calls_ok"),
             Some(Ok(_)) => self.book.wrong("an echo is not what was sent"),
-            Some(Err(error)) => self.failed(&error),
+            Some(Err(error)) => self.failed(&term, &error),
         }
     }
 
@@ -214,7 +229,7 @@ impl Client {
         let ended = end.as_ref().map(|end| end.as_ref().map(Vec::len));
         self.note(format_args!("call {} ended: {ended:?}", ask.id));
         term.check(&format_args!("call {}", ask.id));
-        if let Some(end) = end { self.judge(ask, &end) } else { self.book.count("calls_abandoned") }
+        if let Some(end) = end { self.judge(&term, ask, &end) } else { self.book.count("calls_abandoned") }
     }
 
     async fn counted(&mut self, to: ServerNo) {
@@ -235,11 +250,11 @@ impl Client {
             Some(Err(_)) => {}
         }
         if let Some(end) = end {
-            self.judge(ask, &end);
+            self.judge(&term, ask, &end);
         }
     }
 
-    fn judge(&mut self, ask: Ask, end: &Result<Vec<u8>, CallError>) {
+    fn judge(&mut self, term: &Term, ask: Ask, end: &Result<Vec<u8>, CallError>) {
         match end {
             Ok(reply) if !ask.refuse && *reply == ask.answer() => self.book.count("calls_ok"),
             Ok(reply) => {
@@ -252,11 +267,11 @@ impl Client {
                 }
                 self.book.count("calls_refused");
             }
-            Err(error) => self.failed(error),
+            Err(error) => self.failed(term, error),
         }
     }
 
-    fn failed(&mut self, error: &CallError) {
+    fn failed(&mut self, term: &Term, error: &CallError) {
         self.stopped |= *error == CallError::NotSent(Reason::Disconnected(Lost::Shutdown));
         self.book.count(match error {
             CallError::NotSent(_) => "calls_not_sent",
@@ -265,6 +280,7 @@ impl Client {
         });
         let Some(reason) = error.reason() else { return };
         self.book.count(name_of(reason));
+        term.check_reason(reason);
         if !self.strictness.allows(reason) {
             self.book.wrong(format_args!("a call failed for no reason of this world: {error}"));
         }
@@ -300,7 +316,7 @@ impl Client {
         match end {
             None => self.book.count("streams_abandoned"),
             Some(Ok(())) => self.book.count("streams_ok"),
-            Some(Err(error)) => self.stream_failed(ask, &error),
+            Some(Err(error)) => self.stream_failed(&term, ask, &error),
         }
     }
 
@@ -309,10 +325,11 @@ impl Client {
         (first, first.saturating_mul(self.rng.within(1..=4) as u32))
     }
 
-    fn stream_failed(&self, ask: StreamAsk, error: &StreamError) {
+    fn stream_failed(&self, term: &Term, ask: StreamAsk, error: &StreamError) {
         self.book.count("streams_failed");
         if let StreamError::NotExecuted(reason) | StreamError::Cut(reason) = error {
             self.book.count(name_of(*reason));
+            term.check_reason(*reason);
         }
         let ok = match error {
             StreamError::Refused(refusal) if refusal.code == ASKED_FOR => {
