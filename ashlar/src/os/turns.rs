@@ -47,6 +47,9 @@ impl Line {
 
     /// Whether the holder of `ticket` may write now; if not, it has a place in line.
     fn poll_turn(&mut self, ticket: &mut Option<u64>, task: &Waker) -> Poll<()> {
+        if matches!(self.usher, Usher::Absent) {
+            return Poll::Ready(());
+        }
         if let Some(number) = *ticket {
             let place = number.checked_sub(self.first).and_then(|place| usize::try_from(place).ok());
             return match place.and_then(|place| self.waiting.get_mut(place)) {
@@ -64,13 +67,8 @@ impl Line {
             self.free = free;
             return Poll::Ready(());
         }
-        match core::mem::replace(&mut self.usher, Usher::Awake) {
-            Usher::Absent => {
-                self.usher = Usher::Absent;
-                return Poll::Ready(());
-            }
-            Usher::Asleep(usher) => usher.wake(),
-            Usher::Awake => {}
+        if let Usher::Asleep(usher) = core::mem::replace(&mut self.usher, Usher::Awake) {
+            usher.wake();
         }
         *ticket = Some(self.first + self.waiting.len() as u64);
         self.waiting.push_back(task.clone());
@@ -105,8 +103,8 @@ impl Ticket {
     }
 }
 
-/// Lets the next ones in line pass; for the usher of this thread, once a turn of its runtime. While there is no line, it may
-/// leave that out: whoever finds no turn left calls it.
+/// Lets the next ones in line pass. The usher of this thread says it once a turn of its runtime, and may sleep while there is no
+/// line: see [`poll_line`].
 pub(super) fn next_turn() {
     for _ in 0..LINE.with_borrow_mut(Line::next_turn) {
         let first = LINE.with_borrow_mut(Line::pass);
@@ -114,7 +112,7 @@ pub(super) fn next_turn() {
     }
 }
 
-/// Ready if somebody stands in line; else the usher is called when somebody does. The task that asks is the usher of this thread.
+/// Ready if somebody stands in line; else the task that asks, the usher of this thread, is woken when somebody does.
 pub(super) fn poll_line(cx: &Context<'_>) -> Poll<()> {
     LINE.with_borrow_mut(|line| {
         if line.waiting.is_empty() {

@@ -26,9 +26,9 @@ const LATE_NS_MAX: u64 = 20_000_000;
 
 /// How much earlier than its deadline a call may end by it, beside the drift of a clock: the request tells whole milliseconds.
 const EARLY_NS_MAX: u64 = 1_000_000;
-/// The same for calls that begin by the coarse clock, because they may take this long.
-const EARLY_LONG_NS_MAX: u64 = 11_000_000;
+/// From so long on, a call begins by the coarse clock, and its deadline may come a tick of that earlier.
 const LONG: Duration = Duration::from_secs(5);
+const EARLY_LONG_NS_MAX: u64 = 11_000_000;
 
 /// Operations of one client in one life.
 const OPERATIONS_MAX: u32 = 120;
