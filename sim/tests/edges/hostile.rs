@@ -354,6 +354,30 @@ fn handshake_has_deadlines() {
     a_dialer_that_does_not_read(STEP);
 }
 
+/// Those that dial and say nothing take no place from others for longer than a step.
+#[test]
+fn handshakes_are_limited() {
+    const MAX: usize = 10;
+    let mut rig = Rig::new(1, WorldOptions::default(), |_, config| config.handshakes_max = MAX);
+    let rogue = rig.world.add_server("rogue");
+    let (runtime, control) = (rig.world.start(rogue), rig.control());
+    let refused_after = rig.run(secs(60), async move {
+        let mut held = Vec::new();
+        for life in 0..MAX as u64 {
+            held.push(Rogue::dial(&runtime, &addr(0), life).await);
+        }
+        let (mut next, began_ns) = (Rogue::dial(&runtime, &addr(0), 100).await, control.now_ns());
+        next.until_closed().await;
+        let refused_after = Duration::from_nanos(control.now_ns() - began_ns);
+        control.sleep(secs(6)).await;
+        drop(Rogue::enter(&runtime, &addr(0), 101).await);
+        refused_after
+    });
+    assert!(refused_after < ms(10), "{refused_after:?}");
+    let rejected = rig.nodes[0].grid.counters().rejected;
+    assert_eq!((rejected.other, rejected.timeout), (1, MAX as u64), "{rejected:?}");
+}
+
 #[test]
 fn rejected_dials_leak_nothing() {
     let mut rig = Rig::two();

@@ -79,7 +79,7 @@ fn cancelled_streams_leak_nothing() {
     }
 }
 
-/// What an idle peer holds in bytes is measured on the real program; here, that nothing of a burst stays in its books.
+/// That nothing of a burst stays in the books. The bytes are in the grid's test of this name, and measured on the real program.
 #[test]
 fn idle_peer_memory() {
     let mut rig = Rig::meshed(2, shaken(1), |_, _| {});

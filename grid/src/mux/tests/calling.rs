@@ -381,8 +381,9 @@ fn wrong_chunks_hurt_only_their_call() {
     }
 }
 
+/// The bytes of the edge with this name; in the simulator are its timers and tasks.
 #[test]
-fn an_idle_connection_keeps_no_memory() {
+fn idle_peer_memory() {
     let mut pair = Pair::new();
     for _ in 0..500 {
         let id = pair.start(0, &bytes(300)).expect("started");

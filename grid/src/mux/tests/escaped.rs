@@ -121,6 +121,28 @@ fn a_slot_is_free_when_its_initiator_says_so() {
     pair.assert_fits();
 }
 
+/// Who opens a stream in a slot has let the one go that had it, even where nothing else says so.
+#[test]
+fn a_slot_in_use_again_cancels_who_had_it() {
+    let mut pair = Pair::new();
+    let old = pair.open(0, 0);
+    pair.settle();
+    let (old_served, cancelled) = pair.accept(1);
+    pair.ends[0].mux.release_stream(old);
+    let key = pair.open(0, 0);
+    pair.step_over(0, |header, _| {
+        if header.op == Op::Cancel {
+            header.id.slot = 77;
+        }
+    });
+    assert!(cancelled.is_cancelled());
+    assert_eq!(pair.send(1, old_served, b"to nobody"), Poll::Ready(Err(StreamError::Cut(Reason::Cancelled))));
+    let (served, _) = pair.accept(1);
+    assert!(pair.send(1, served, b"to the new one").is_ready());
+    pair.settle();
+    assert_eq!(pair.receive(0, key), (vec![b"to the new one".to_vec()], None));
+}
+
 /// The longest refusal did not fit into the shortest chunk.
 #[test]
 fn the_longest_refusal_fits_the_shortest_chunk() {
