@@ -35,7 +35,7 @@ use crate::chance::Chance;
 use crate::claim::Claims;
 use crate::config::{Config, Identity};
 use crate::counters::Counters;
-use crate::event::{Event, Output, RestoreError, Role, Ticket};
+use crate::event::{CopyState, Event, Output, RestoreError, Role, Ticket, Unfit};
 use crate::gossip::Gossip;
 use crate::member::{Description, Life, MemberRecord, Members, Opinion, Seen};
 use crate::packet::{Body, Circular, Header, Silence, encode};
@@ -62,6 +62,10 @@ struct Place {
     role: Role,
     /// How far its copy goes.
     offset: u64,
+    /// Whether its copy is whole, and how old it is; of a replica.
+    copy: CopyState,
+    /// The claim under which it was told last that this member does not stand, and why not.
+    unfit: Option<(Epoch, Unfit)>,
     /// It takes no writes, for an agreed failover.
     paused: Option<handover::Pause>,
     /// How much the other replicas have told to have, upon the failure of the primary of this epoch.

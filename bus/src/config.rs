@@ -70,6 +70,9 @@ pub struct Config {
     pub migrates: bool,
     /// Whether this member stands for election.
     pub stands: bool,
+    /// A replica whose copy was older than this and one `member_timeout` when its primary failed does not stand; `None` for any age.
+    /// The default is ten times the default `member_timeout`, and a ping period of ten seconds, as in Valkey.
+    pub copy_age_max: Option<Duration>,
     /// Whether this member, as long as it knows nobody and never had voters, chooses itself as the only one. Whoever joins a cluster
     /// waits for that cluster's voters.
     pub founds: bool,
@@ -122,6 +125,7 @@ impl Default for Config {
             migration_barrier: 1,
             migrates: true,
             stands: true,
+            copy_age_max: Some(Duration::from_secs(10 * 15 + 10)),
             founds: true,
             require_full_coverage: true,
             allow_reads_when_down: false,

@@ -49,6 +49,30 @@ pub enum Role {
     None,
 }
 
+/// What a replica has of its group's data, as its engine says. Only a replica whose copy is whole and recent stands for election.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CopyState {
+    /// No whole copy came from a primary of the group in this life.
+    #[default]
+    Missing,
+    /// Whole, and the primary is heard.
+    Current,
+    /// Whole as of then: the primary was not heard since.
+    Since(Instant),
+}
+
+/// Why a replica of a failed primary does not stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unfit {
+    /// It has no whole copy of the group's data.
+    NoCopy,
+    /// Its copy was that old when the primary failed, which is more than `Config::copy_age_max`.
+    Stale {
+        /// How old, without the one timeout that it takes to find a failure.
+        age: Duration,
+    },
+}
+
 /// How a failure became known here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailedBy {
@@ -153,6 +177,13 @@ pub enum Event {
         group: GroupId,
         /// For which epoch.
         epoch: Epoch,
+    },
+    /// The group's primary has failed, and this replica does not stand: told once for each claim and reason.
+    NotStanding {
+        /// For which group.
+        group: GroupId,
+        /// Why not.
+        why: Unfit,
     },
     /// This member has won a ballot of a majority, and its claim is durable.
     Elected {
@@ -281,6 +312,8 @@ pub enum Command {
         group: GroupId,
         /// Bytes of the group's replication log.
         offset: u64,
+        /// Whether a replica's copy is whole, and how old it is. Of a primary it says nothing.
+        copy: CopyState,
     },
     /// This primary has paused for an agreed failover: it takes no writes, and the offset that it gave last is the final one.
     Paused {

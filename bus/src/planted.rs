@@ -55,12 +55,16 @@ pub enum Planted {
     VoteWithoutMemory,
     /// The saved record leaves out who is kept out.
     ForgetKeepOuts,
+    /// A replica stands whatever it has of its group's data.
+    StandWithoutCopy,
+    /// A replica stands however old its copy is.
+    StandStale,
 }
 
 #[cfg(feature = "planted")]
 impl Planted {
     /// All of them.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 26] = [
         Self::VoteTwice,
         Self::ForgetVotes,
         Self::QuorumOffByOne,
@@ -85,6 +89,8 @@ impl Planted {
         Self::SuspectUnprobed,
         Self::VoteWithoutMemory,
         Self::ForgetKeepOuts,
+        Self::StandWithoutCopy,
+        Self::StandStale,
     ];
 }
 

@@ -236,7 +236,11 @@ impl Rig {
             Deed::Follow(which) => self.command(Command::Follow { group: group(*which) }),
             Deed::Unfollow(which) => self.command(Command::Unfollow { group: group(*which) }),
             Deed::Offset { group: which, offset } => {
-                self.command(Command::Offset { group: group(*which), offset: *offset });
+                self.command(Command::Offset {
+                    group: group(*which),
+                    offset: *offset,
+                    copy: ashlar_bus::event::CopyState::Current,
+                });
             }
             Deed::Failover { group: which, how } => {
                 let how = [How::Agreed, How::Forced, How::Takeover][usize::from(how % 3)];

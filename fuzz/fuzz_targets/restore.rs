@@ -39,6 +39,7 @@ impl Talk {
     fn new() -> Self {
         let engine = Arc::new(Engine::new(&EngineConfig { secret: [5; HASH_KEY_BYTES], shards: 4, databases: 1 }));
         let link = Link {
+            is_server: false,
             peer: "127.0.0.1:1".into(),
             local: "127.0.0.1:6379".into(),
             descriptor: 9,

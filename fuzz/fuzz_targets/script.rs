@@ -31,6 +31,7 @@ fuzz_target!(|input: &[u8]| {
     let config = EngineConfig { secret: [5; HASH_KEY_BYTES], shards: 1, databases: 1 };
     let now = Now { unix_us: 1_800_000_000_000_000, instant: Instant::from_nanos(1) };
     let link = Link {
+        is_server: false,
         peer: "127.0.0.1:1".into(),
         local: "127.0.0.1:6379".into(),
         descriptor: 9,

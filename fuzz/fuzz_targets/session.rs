@@ -36,6 +36,7 @@ impl Talk {
         let now = now_at(now_ms);
         let session = |peer: &str| {
             let link = Link {
+                is_server: false,
                 peer: peer.into(),
                 local: "127.0.0.1:6379".into(),
                 descriptor: 9,

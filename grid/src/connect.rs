@@ -173,6 +173,8 @@ impl<'a, R: Runtime> Framed<'a, R> {
                     if let Some(peer) = dialer.peer()
                         && !proved(peer)
                     {
+                        // Else the other side would take the end for a broken connection.
+                        self.farewell("another connection is there already").await;
                         return Err(ConnectError::Refused(RefusalCode::Duplicate));
                     }
                     self.send(&bytes).await?;

@@ -77,6 +77,8 @@ handler_ids! {
     Messages = 12,
     /// A stream on which a replica follows a primary of the key-value service, in that service's own protocol.
     Follow = 13,
+    /// Users of the key-value engines: each side tells the other which it has.
+    Users = 14,
 }
 
 /// A value that travels as a payload.

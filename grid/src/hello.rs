@@ -491,6 +491,16 @@ impl Acceptor {
         Ok(Step::Send(challenge))
     }
 
+    /// The secret with which the peer has proved itself, from [`Step::Authenticated`] on. It may have been replaced since
+    /// the hello began.
+    #[must_use]
+    pub fn key(&self) -> Option<KeyId> {
+        match &self.state {
+            Accepting::Authenticated(challenged, _) => Some(challenged.agreed.key),
+            Accepting::Waiting | Accepting::Challenged(_) | Accepting::Ended => None,
+        }
+    }
+
     /// Welcomes the peer: the message to send, and what both agree on.
     ///
     /// # Panics

@@ -221,6 +221,7 @@ impl<R: Runtime> Shared<R> {
         let peer = dialing.0.clone();
         let standing = peer.standing(self.runtime.now(), self.config.timing.ping_after);
         if let Decision::Refuse(code) = decide_dialed(session.incarnation, standing) {
+            framed.farewell(&code.to_string()).await;
             return Err(ConnectError::Refused(code));
         }
         // Even while draining: the peer has this connection already, and may have sent calls on it.
@@ -286,6 +287,10 @@ impl<R: Runtime> Shared<R> {
         if self.is_draining() {
             return Err(framed.refuse(&acceptor, RefusalCode::Draining).await);
         }
+        // The secret may have been replaced since the hello began: the peer has a step's time for its proof.
+        if acceptor.key().is_none_or(|key| !self.keyring.holds(key)) {
+            return Err(framed.refuse(&acceptor, RefusalCode::UnknownKey).await);
+        }
         let peer = self.peer_of(hello);
         if hello.lane == Lane::Small {
             let standing = peer.standing(self.runtime.now(), self.config.timing.ping_after);
@@ -322,6 +327,9 @@ impl<R: Runtime> Shared<R> {
         // Whoever drained or stopped this grid while the link was being made has not seen it.
         if self.stopped.load(Ordering::Acquire) {
             link.lock().close(Lost::Shutdown);
+        } else if !link.proofs().is_held() {
+            // A rotation since the hello began has not seen this connection, or sees it now and closes it as well.
+            link.lock().close(Lost::Unproved);
         } else if self.is_draining() {
             link.lock().drain();
         }

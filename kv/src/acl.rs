@@ -26,8 +26,8 @@ use crate::pubsub::Topic;
 use crate::resp::Args;
 
 pub(crate) use log::{Context, Entry, Log, Reason};
-pub(crate) use selector::{Denial, Selector};
-pub(crate) use user::{User, join_selectors};
+pub(crate) use selector::{Databases, Denial, Selector};
+pub(crate) use user::{User, join_selectors, read_user};
 
 /// The user that connections begin as.
 pub(crate) const DEFAULT: &[u8] = b"default";
@@ -118,6 +118,18 @@ impl Acl {
 #[derive(Debug, Default)]
 pub(crate) struct Losers(BTreeSet<ClientId>);
 
+impl Losers {
+    /// And those as well.
+    pub(crate) fn add(&mut self, others: Self) {
+        self.0.extend(others.0);
+    }
+
+    /// All of them.
+    pub(crate) fn clients(&self) -> impl Iterator<Item = ClientId> {
+        self.0.iter().copied()
+    }
+}
+
 impl Engine {
     /// Says where users are kept, and reads them. To be called once, before clients come.
     ///
@@ -192,12 +204,15 @@ impl Engine {
 
     /// Changes the password of the default user as `requirepass` does: an empty one is none.
     pub(crate) fn set_default_password(&self, password: &[u8]) {
-        let mut user = User::clone(&self.acl.default_user());
-        let rule = if password.is_empty() { b"nopass".to_vec() } else { [b">", password].concat() };
-        for rule in [&b"resetpass"[..], &rule] {
-            user.apply(rule).expect("any password will do");
-        }
+        let user = self.default_user_with(password);
         self.acl.users().insert(DEFAULT.to_vec(), Arc::new(user));
+    }
+
+    /// The default user with this password alone; an empty one is none.
+    pub(crate) fn default_user_with(&self, password: &[u8]) -> User {
+        let mut user = User::clone(&self.acl.default_user());
+        user.set_password(password);
+        user
     }
 
     /// Ends clients that a change of users concerns; the one that made it after its reply.
@@ -237,7 +252,7 @@ impl Engine {
         if client.user.may_do_everything() {
             return Ok(());
         }
-        let checked = client.user.check(command, args, client.database);
+        let checked = client.user.check(command, args, self.databases_of(client));
         if let Err(denial) = checked {
             client.publish();
             let object = denial.object(command, args);
@@ -246,6 +261,12 @@ impl Engine {
                 .add(&self.settings(), Entry::new(denial.reason, context, object, &client.user.name, client, now_ms));
         }
         checked
+    }
+
+    /// Where a client's next command runs: a transaction that is open may have chosen another database already.
+    pub(crate) fn databases_of(&self, client: &Client) -> Databases {
+        let chosen = client.transaction.as_ref().and_then(|open| open.database).unwrap_or(client.database);
+        Databases { chosen, count: self.keyspace.databases() }
     }
 
     /// Lets a client in as a user whose password it knows, and notes if it does not.

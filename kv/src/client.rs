@@ -30,7 +30,7 @@ use card::{Card, ClientClass, Figure, Marks};
 pub use card::Link;
 pub(crate) use mailbox::Farewell;
 pub use mailbox::Mailbox;
-pub use registry::TooManyClients;
+pub use registry::Rejected;
 
 /// A client's number; none is used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -90,6 +90,8 @@ pub(crate) struct Client {
     pub(crate) replica: Option<Arc<Replica>>,
     /// Positions of the stream and of the log behind its last command.
     pub(crate) written: (u64, u64),
+    /// Its last command appended to the journal.
+    pub(crate) has_logged: bool,
     pub(crate) card: Arc<Card>,
     pub(crate) mailbox: Arc<Mailbox>,
 }
@@ -107,6 +109,8 @@ pub(crate) struct Wishes {
     pub(crate) readonly: bool,
     /// `CLIENT CAPA redirect`.
     pub(crate) can_redirect: bool,
+    /// `SCRIPT DEBUG YES` or `SYNC`: its scripts are meant for a debugger, so they do not run for good.
+    pub(crate) debugger: bool,
 }
 
 /// What went over the connection.
@@ -144,6 +148,8 @@ pub(crate) enum Silence {
 #[derive(Debug, Default)]
 pub(crate) struct Transaction {
     pub(crate) queued: Vec<Request>,
+    /// The database that one of them chooses; those behind it are checked there.
+    pub(crate) database: Option<usize>,
     /// Bytes of their words.
     pub(crate) bytes: usize,
     /// A command was refused: EXEC will be too.
@@ -165,8 +171,14 @@ impl Client {
         self.is_primary || self.import.is_some()
     }
 
-    /// A client that has just come, as the user that connections begin as.
+    /// A client that has just come, as the user that connections begin as. Another server of the cluster may do everything, whatever
+    /// users there are.
     pub(crate) fn new(card: Arc<Card>, user: Arc<User>) -> Self {
+        if card.link.is_server {
+            let mut client = Self::bare(card, Arc::clone(&user));
+            client.set_user(User::superuser(), true);
+            return client;
+        }
         let mut client = Self::bare(card, Arc::clone(&user));
         let is_open = user.is_open();
         client.set_user(user, is_open);
@@ -202,6 +214,7 @@ impl Client {
             introduction: None,
             replica: None,
             written: (0, 0),
+            has_logged: false,
             meter: Meter::default(),
             traffic: Traffic { seen_ms: card.born_ms, ..Traffic::default() },
             mailbox: Arc::clone(&card.mailbox),
@@ -228,6 +241,9 @@ impl Client {
             return;
         }
         self.user_version = engine.settings_version();
+        if self.card.link.is_server {
+            return;
+        }
         let default = engine.acl.default_user();
         self.is_known = self.is_authenticated || default.is_open();
         match engine.acl.user(&self.user.name) {

@@ -25,16 +25,17 @@ use crate::monitor::Monitors;
 use crate::network::Network;
 use crate::persist::{Files, Journal, Saves};
 use crate::pubsub::PubSub;
-use crate::replicate::Replication;
 use crate::replicate::failover::Failover;
 use crate::replicate::follow::Following;
 use crate::replicate::quorum::{Attempts, Oaths, Term};
 use crate::replicate::role::Role;
+use crate::replicate::{Aside, Origins, Replication};
 use crate::script::Scripts;
+use crate::settings::kept::SettingsStore;
 use crate::settings::{Settings, parameter};
 use crate::statistics::Statistics;
 use crate::switches::Switches;
-use crate::time::Now;
+use crate::time::{Now, Seldom};
 use crate::tracking::Tracking;
 use crate::waiting::{Release, Waiting};
 
@@ -103,6 +104,8 @@ pub struct Engine {
     pub(crate) failover: Failover,
     /// What this node has promised in shards whose writes a majority acknowledges.
     pub(crate) oaths: Oaths,
+    pub(crate) aside: Aside,
+    pub(crate) origins: Origins,
     /// The term for which data are taken over from another member.
     pub(crate) copying: parking_lot::Mutex<Option<Term>>,
     /// How this node tries to serve its shard there.
@@ -134,6 +137,10 @@ pub struct Engine {
     fetch: OnceLock<Fetch>,
     /// Errors by their code.
     errors: Mutex<BTreeMap<String, u64>>,
+    /// Where changes of settings and users are made durable, if they last by themselves.
+    pub(crate) store: OnceLock<Arc<dyn SettingsStore>>,
+    /// That somebody has sent HTTP is logged now and then.
+    pub(crate) http_warning: Seldom,
 }
 
 impl Engine {
@@ -177,6 +184,8 @@ impl Engine {
             following: parking_lot::Mutex::default(),
             failover: Failover::default(),
             oaths: Oaths::default(),
+            aside: Aside::default(),
+            origins: Origins::default(),
             copying: parking_lot::Mutex::default(),
             attempts: Attempts::default(),
             saves: Saves::default(),
@@ -196,6 +205,8 @@ impl Engine {
             draws: AtomicU64::new(hash_key_seed(&config.secret)),
             fetch: OnceLock::new(),
             errors: Mutex::default(),
+            store: OnceLock::new(),
+            http_warning: Seldom::default(),
         }
     }
 
@@ -279,6 +290,13 @@ impl Engine {
     /// Where commands append what they did.
     pub fn journal(&self) -> &Journal {
         &self.journal
+    }
+
+    /// Writes to the log's file what waits to be written, unless every write must be durable: then the log's thread does.
+    pub fn write_log(&self) {
+        if self.journal.is_on() {
+            self.journal.write_out(self.journal.end(), self.settings().log_sync);
+        }
     }
 
     /// What a script does, once, that has run for some milliseconds: it lets others use the worker of its thread, so that

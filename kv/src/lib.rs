@@ -6,10 +6,12 @@ mod ahead;
 mod client;
 pub mod cluster;
 mod command;
+mod content;
 mod engine;
 mod error;
 mod evict;
 mod expire;
+pub mod figures;
 mod glob;
 pub mod host;
 mod identity;
@@ -30,18 +32,21 @@ mod statistics;
 mod switches;
 mod time;
 mod tracking;
+mod unlogged;
 pub mod value;
 mod waiting;
 
 pub use acl::AclFile;
 pub use ahead::Fetch;
-pub use client::{ClientId, Link, Mailbox, TooManyClients};
+pub use client::{ClientId, Link, Mailbox, Rejected};
+pub use content::Content;
 pub use engine::{Engine, EngineConfig};
 pub use evict::Allocator;
 pub use host::{Facts, Host, NoHost};
 pub use network::Network;
 pub use session::{Next, Session};
 pub use settings::file::{Directive, WrongLine, read as read_config};
+pub use settings::kept;
 pub use time::Now;
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
+use crate::cluster::map::Node;
 use crate::replicate::Upstream;
 
 /// The network.
@@ -22,7 +23,12 @@ pub trait Network: Send + Sync + Debug {
     /// It was not reached. Retry safe.
     fn dial(&self, host: &str, port: u16, span: Duration) -> Result<Box<dyn Line>, Broken>;
 
-    /// Connects to a primary that is to be followed, which takes `span` at most.
+    /// How another node of the cluster is reached: [`Upstream::Server`] where that proves to it who asks, so that no password is needed.
+    fn way_to(&self, node: &Node) -> Upstream {
+        Upstream::Address { host: node.place.host.clone(), port: node.place.port }
+    }
+
+    /// Connects to another node, or a primary that is to be followed, which takes `span` at most.
     ///
     /// # Errors
     /// It was not reached. Retry safe.

@@ -14,7 +14,7 @@ use crate::ahead::Ahead;
 use crate::client::card::{Card, Figure};
 use crate::client::describe;
 use crate::client::registry::{self, Counts};
-use crate::client::{Client, Farewell, Link, Mailbox, Silence, TooManyClients};
+use crate::client::{Client, Farewell, Link, Mailbox, Rejected, Silence};
 use crate::cluster::migration::job::Stage;
 use crate::cluster::route;
 use crate::command::run::{self, Frame, NotReady, Ready};
@@ -30,6 +30,7 @@ use crate::script::flags::ScriptFlags;
 use crate::settings::{LogSync, Settings};
 use crate::statistics::slots::SlotCost;
 use crate::time::Now;
+use crate::unlogged::Unlogged;
 use crate::waiting::{Wait, Waiter};
 
 /// Bytes of requests that a client may have sent before it has said who it is.
@@ -38,6 +39,8 @@ const STRANGER_BYTES_MAX: usize = 1 << 20;
 const STREAM_BYTES: usize = 64 << 10;
 /// Room for replies that a connection keeps.
 const OUTPUT_BYTES: usize = 128 << 10;
+/// What may wait to be written to the log before a client that wants no replies must wait, bytes.
+const WAITING_BYTES_MAX: u64 = 64 << 20;
 /// After how long a request is read again that writes to a slot which changes hands.
 const MIGRATION_LOOK: Duration = Duration::from_secs(1);
 /// After how long a request is read again that a slow script has held back.
@@ -66,6 +69,8 @@ pub struct Session {
     is_about_keys: bool,
     /// Position of the stream that must be released before the replies leave.
     held_to: Option<u64>,
+    /// Replies that tell of writes which the log does not have yet.
+    unlogged: Unlogged,
     /// The connection ends, and nothing is sent any more.
     is_dropped: bool,
 }
@@ -94,10 +99,14 @@ impl Session {
     /// A connection that has just been made. `mailbox` is how others reach it.
     ///
     /// # Errors
-    /// There are as many clients as may be: the connection gets [`TooManyClients::REPLY`] and ends. Retry safe later.
-    pub fn open(engine: Arc<Engine>, mailbox: Arc<Mailbox>, link: Link, now: Now) -> Result<Self, TooManyClients> {
+    /// It is not let in: the connection gets [`Rejected::reply`] and ends. Retry safe later.
+    pub fn open(engine: Arc<Engine>, mailbox: Arc<Mailbox>, link: Link, now: Now) -> Result<Self, Rejected> {
         let card = Arc::new(Card::new(engine.clients.next_id(), link, now.unix_ms(), mailbox));
         let (settings, settings_version) = (engine.settings(), engine.settings_version());
+        if settings.is_protected && engine.acl.default_user().needs_no_password && !card.link.is_near() {
+            Counts::add(&engine.clients.counts.rejected);
+            return Err(Rejected::Protected);
+        }
         engine.clients.enter(&card, &settings.clients)?;
         registry::limit_output(&card, &settings.clients);
         let client = Client::new(card, engine.acl.default_user());
@@ -117,13 +126,45 @@ impl Session {
             told_bytes: 0,
             is_about_keys: false,
             held_to: None,
+            unlogged: Unlogged::default(),
             is_dropped: false,
         })
     }
 
-    /// Up to where the journal must be released before the replies so far may be sent; nothing if they may be sent now.
+    /// The position that the log must have before the replies so far may be sent; nothing if they may be sent now.
     pub fn holds(&self) -> Option<u64> {
-        self.engine.journal.holds(self.settings.log_sync == LogSync::Always)
+        self.engine.journal.holds(self.waits_for_drive())
+    }
+
+    /// Whether the replies wait for the log's thread, rather than that the thread of the connection writes.
+    pub fn waits_for_drive(&self) -> bool {
+        self.settings.log_sync == LogSync::Always
+    }
+
+    /// Sees to it that the replies so far may be sent, which [`Session::holds`] held: writes what waits to the log. Returns
+    /// whether they may. If not, the log's thread has to do something first: it is called again after that. While the log
+    /// cannot be written, replies may be sent, but errors stand in place of those that tell of writes of this client which
+    /// the log does not have.
+    pub fn write_out(&mut self, position: u64) -> bool {
+        let journal = &self.engine.journal;
+        if journal.write_out(position, self.settings.log_sync) {
+            return true;
+        }
+        if let Some(why) = journal.refusal() {
+            let (is_durable, sent) = (self.waits_for_drive(), self.sent);
+            if !self.engine.journal.has(self.unlogged.end(), is_durable) {
+                self.is_dropped |= !self.unlogged.replace(self.reply.buffer(), sent, &why);
+            }
+            self.unlogged.clear();
+            return true;
+        }
+        false
+    }
+
+    /// Whether so much was appended that the log does not have that no more may be run, even if nothing is replied.
+    pub fn is_log_behind(&self) -> Option<u64> {
+        let journal = &self.engine.journal;
+        (journal.waiting_bytes() > WAITING_BYTES_MAX && !journal.is_refused()).then(|| journal.end())
     }
 
     /// Whether the replies must not be sent yet, because a majority of the copies does not have what they tell of. The mailbox is woken
@@ -175,6 +216,8 @@ impl Session {
     /// # Panics
     /// There are fewer.
     pub fn handle_sent(&mut self, bytes: usize) {
+        // Nothing is sent before the log has what it tells.
+        self.unlogged.clear();
         self.sent += bytes;
         self.client.traffic.bytes_out += bytes as u64;
         self.client.meter.bytes_out += bytes as u64;
@@ -308,9 +351,12 @@ impl Session {
     /// The same; its bytes leave before the replies that were written since `mark`.
     fn take_mail_to(&mut self, mark: Mark) {
         let mail = self.client.mailbox.take();
+        self.unlogged.handle_inserted(self.reply.bytes().len() - self.reply.len_since(mark), mail.bytes.len());
         self.reply.insert(mark, &mail.bytes);
         if mail.is_served {
-            self.waits = None;
+            if self.waits.take().is_some_and(|waits| waits.waiter.goal.is_none()) && self.engine.journal.is_on() {
+                self.unlogged.note_hidden(self.engine.journal.end());
+            }
             self.client.traffic.commands += 1;
             // What it got was taken, and the stream tells of that already.
             self.is_about_keys |= self.engine.replication.gate() != Gate::Off;
@@ -397,6 +443,10 @@ impl Session {
         self.refresh();
         let mark = self.reply.mark();
         if let Err(error) = self.admit_and_run(args, hint, now) {
+            if is_http(args) {
+                self.end_http(now);
+                return;
+            }
             self.engine.count_error(&error);
             match run::look_up(&self.engine, args) {
                 Ok(Ready { command, .. }) | Err(NotReady::WrongNumber(command)) => {
@@ -438,6 +488,10 @@ impl Session {
             }
             Silence::Never => Silence::Never,
         };
+        if std::mem::take(&mut self.client.has_logged) {
+            let (len, all) = (self.reply.len_since(mark), self.reply.bytes().len());
+            self.unlogged.note(all - len..all, self.engine.journal.end());
+        }
         if self.client.mailbox.is_waiting() {
             // Who listens no more has got all messages before it is told so.
             let is_farewell = ends_with(args.get(0), b"unsubscribe");
@@ -445,6 +499,19 @@ impl Session {
         }
         self.forget_caching(args);
         self.client.is_asking &= self.client.transaction.is_some() || args.is(0, "ASKING");
+    }
+
+    /// Ends a connection that speaks HTTP before the body of its request is taken for commands: a browser may have been made to send it.
+    fn end_http(&mut self, now: Now) {
+        self.is_dropped = true;
+        self.engine.clients.leave(self.client.id);
+        if self.engine.http_warning.is_due(now.instant) {
+            tracing::warn!(
+                client = self.client.card.link.peer,
+                "an HTTP request came to the key-value port (POST or Host:): connection closed; somebody may use a browser \
+                 in this network to send commands. This is told at most once a minute"
+            );
+        }
     }
 
     /// `CLIENT CACHING` is about the next command alone, or the next transaction.
@@ -509,6 +576,7 @@ impl Session {
             open.needs_present |= !flags.has(Flags::STALE);
             open.needs_memory |= flags.has(Flags::DENYOOM);
             open.bytes += args.from(0).map(<[u8]>::len).sum::<usize>();
+            open.database = transaction::chosen_database(&self.engine, ready.command, args).or(open.database);
             open.queued.push(Request::copy(args));
             self.reply.status("QUEUED");
             if self.settings.logs.counts_slots
@@ -773,6 +841,7 @@ fn settle(frame: &Frame<'_>, effects: &mut Effects, mut keys: Keys<'_>, client: 
     {
         frame.engine.count_stream(slot, effects);
     }
+    client.has_logged |= !effects.written.is_empty() && frame.engine.journal.is_on();
     frame.engine.settle(frame.settings, &mut keys, effects);
     drop(keys);
     if frame.engine.is_heard() {
@@ -795,6 +864,11 @@ fn call_may_write(engine: &Engine, ready: Ready, args: Args<'_>) -> bool {
         Some(flags) => !flags.has(ScriptFlags::NO_WRITES),
         None => may_write(ready.spec().flags),
     }
+}
+
+/// Whether a word that is no command is one that HTTP requests begin with, or have among their headers.
+fn is_http(args: Args<'_>) -> bool {
+    args.is(0, "POST") || args.is(0, "Host:")
 }
 
 /// Whether a word ends so, in any case.

@@ -1,6 +1,7 @@
 //! What time it is, as a value.
 
 use core::time::Duration;
+use std::sync::{Mutex, PoisonError};
 
 use ashlar_wire::time::Instant;
 
@@ -37,5 +38,24 @@ impl Now {
         let passed = instant.saturating_since(self.instant).as_micros();
         let unix_us = self.unix_us.saturating_add(i64::try_from(passed).unwrap_or(i64::MAX));
         Self { unix_us, instant: instant.max(self.instant) }
+    }
+}
+
+/// Something that is told again only after a while.
+#[derive(Debug, Default)]
+pub(crate) struct Seldom(Mutex<Option<Instant>>);
+
+impl Seldom {
+    /// The shortest span between two times.
+    const SPAN: Duration = Duration::from_secs(60);
+
+    /// Whether it is to be told now, which counts as told.
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = told.is_none_or(|told| now.saturating_since(told) >= Self::SPAN);
+        if is_due {
+            *told = Some(now);
+        }
+        is_due
     }
 }

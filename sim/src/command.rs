@@ -16,6 +16,7 @@ Runs real parts of Ashlar in virtual time: the same seed is the same run, bit fo
 
   bus      members that watch each other, small clusters or thousands: see `ashlar sim bus --help`
   quorum   a key-value shard whose writes a majority acknowledges: see `ashlar sim quorum --help`
+  replay   a key-value engine, its log and its replicas, after random commands: see `ashlar sim replay --help`
 ";
 
 /// A quick run ends after this long: with what is under way then, within a minute.
@@ -84,6 +85,9 @@ pub fn command(mut words: impl Iterator<Item = String>, outside: &mut Outside<'_
     }
     if name == "quorum" {
         return crate::quorum::command::command(words, outside);
+    }
+    if name == "replay" {
+        return crate::replay::command::command(words, outside);
     }
     let scenario = Scenario::named(&name).ok_or_else(|| CommandFailure::Usage(format!("nothing is called {name}")))?;
     crate::sweep::command(scenario, words, outside)

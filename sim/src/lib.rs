@@ -14,7 +14,7 @@
 //! In reading order: [`rng`] chance, `clock` time, `executor` tasks, `trace` hash and tail, [`world`] all of it
 //! together, [`net`] links and connections, [`swarm`] many worlds with faults, [`scenarios`] what is put into them.
 //! [`bus`] stands apart: membership has no tasks and no connections, so thousands of members have a leaner world;
-//! and so does `quorum`: key-value engines, which have neither.
+//! and so do `quorum` and [`replay`]: key-value engines, which have neither.
 
 pub mod bus;
 mod clock;
@@ -22,6 +22,7 @@ pub mod command;
 mod executor;
 pub mod net;
 mod quorum;
+pub mod replay;
 mod report;
 pub mod rng;
 pub mod scenarios;

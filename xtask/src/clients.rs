@@ -2,7 +2,7 @@
 //! on a [`cluster`] that changes under them.
 //!
 //! What they need is pinned in `clients/` and installed below cargo's target directory, once for each state of the pins. Where
-//! an interpreter is missing, its part is skipped and said to be: [`COMPLETE`] makes that a failure.
+//! an interpreter is missing, its part is skipped and said to be: [`crate::requirements::COMPLETE`] makes that a failure.
 
 mod cluster;
 
@@ -14,6 +14,7 @@ use std::process::{Child, Command, Stdio};
 use crate::asks_for_help;
 use crate::failure::Failure;
 use crate::process::{cargo, run};
+use crate::requirements::{Outcome, is_there, skip};
 use crate::terminal::say;
 use crate::workspace::Workspace;
 
@@ -27,9 +28,6 @@ Usage: cargo xtask clients [--install]
   --install   only fetch what they need, into cargo's target directory
 
 With ASHLAR_VERIFY_COMPLETE in the environment, a missing language is a failure.";
-
-/// In the environment, everything that could be skipped has to run.
-pub(crate) const COMPLETE: &str = "ASHLAR_VERIFY_COMPLETE";
 
 /// What a server prints before its address.
 const READY: &str = "Ready to accept connections tcp on ";
@@ -161,17 +159,17 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), Failure> {
     }
     let workspace = Workspace::load()?;
     match arguments {
-        [] => clients(&workspace),
+        [] => clients(&workspace).map(drop),
         [flag] if flag == "--install" => installed(&workspace).map(drop),
         _ => Err(Failure::Usage("`clients` takes `--install` and nothing else".into())),
     }
 }
 
 /// Everyday work of every client whose language is there.
-pub(crate) fn clients(workspace: &Workspace) -> Result<(), Failure> {
-    let clients = installed(workspace)?;
+pub(crate) fn clients(workspace: &Workspace) -> Result<Outcome, Failure> {
+    let (clients, skipped) = installed(workspace)?;
     if clients.is_empty() {
-        return Ok(());
+        return Ok(Outcome::Skipped(skipped.join("; ")));
     }
     run(&mut cargo(&workspace.root, &["build", "--package", "ashlar", "--locked"]))?;
     let server = KvServer::start(workspace)?;
@@ -193,7 +191,7 @@ pub(crate) fn clients(workspace: &Workspace) -> Result<(), Failure> {
     if let Err(Failure::Failed(message) | Failure::Usage(message)) = cluster::run(workspace, on_cluster) {
         failed.push(message);
     }
-    if failed.is_empty() { Ok(()) } else { Err(Failure::Failed(failed.join("; "))) }
+    if failed.is_empty() { Ok(Outcome::without(&skipped)) } else { Err(Failure::Failed(failed.join("; "))) }
 }
 
 /// The same command, ended by force where it takes too long: a client may wait for ever for what does not come.
@@ -203,13 +201,16 @@ fn limited(command: &Command, seconds: &str) -> Command {
     limited
 }
 
-/// The clients that can run, with all that they need.
-fn installed(workspace: &Workspace) -> Result<Vec<(Client, Places)>, Failure> {
-    let mut clients = Vec::new();
+/// A client with all that it needs.
+type Installed = (Client, Places);
+
+/// The clients that can run; and why others cannot.
+fn installed(workspace: &Workspace) -> Result<(Vec<Installed>, Vec<String>), Failure> {
+    let (mut clients, mut skipped) = (Vec::new(), Vec::new());
     for client in CLIENTS {
         let missing = client.needs.iter().find(|(program, _)| !is_there(program));
         if let Some((program, package)) = missing {
-            skip(&format!("clients/{} needs {program} (Debian: {package})", client.folder))?;
+            skipped.push(skip(format!("clients/{} needs {program} (Debian: {package})", client.folder))?);
             continue;
         }
         let places = Places {
@@ -219,22 +220,7 @@ fn installed(workspace: &Workspace) -> Result<Vec<(Client, Places)>, Failure> {
         install(&client, &places)?;
         clients.push((client, places));
     }
-    Ok(clients)
-}
-
-/// Something cannot run here: says so, and fails where everything has to.
-pub(crate) fn skip(what: &str) -> Result<(), Failure> {
-    if std::env::var_os(COMPLETE).is_some() {
-        return Err(Failure::Failed(format!("{what}, and {COMPLETE} is set")));
-    }
-    say(&format!("SKIPPED: {what}"));
-    Ok(())
-}
-
-/// Whether the program can be started.
-pub(crate) fn is_there(program: &str) -> bool {
-    let paths = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&paths).any(|folder| folder.join(program).is_file())
+    Ok((clients, skipped))
 }
 
 /// Installs what the pins say, unless that was done for the same pins.

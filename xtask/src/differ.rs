@@ -17,9 +17,10 @@ use self::exceptions::{EXCEPTIONS, are_equal, explained, how};
 use self::grammar::{Dice, Form, KINDS, garble};
 use self::talk::{Reply, Talk};
 use crate::asks_for_help;
-use crate::clients::{KvServer, is_there, skip};
+use crate::clients::KvServer;
 use crate::failure::Failure;
 use crate::process::{cargo, run};
+use crate::requirements::{Outcome, is_there, skip};
 use crate::terminal::say;
 use crate::workspace::Workspace;
 
@@ -60,11 +61,11 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), Failure> {
         return Ok(());
     }
     let arguments = read(arguments)?;
-    differ(&Workspace::load()?, &arguments)
+    differ(&Workspace::load()?, &arguments).map(drop)
 }
 
 /// A short run, where Redis is installed.
-pub(crate) fn smoke(workspace: &Workspace) -> Result<(), Failure> {
+pub(crate) fn smoke(workspace: &Workspace) -> Result<Outcome, Failure> {
     differ(workspace, &Arguments { commands: SMOKE_COMMANDS, seed: 1, ours: None })
 }
 
@@ -83,9 +84,10 @@ fn read(words: &[String]) -> Result<Arguments, Failure> {
     Ok(arguments)
 }
 
-fn differ(workspace: &Workspace, arguments: &Arguments) -> Result<(), Failure> {
+fn differ(workspace: &Workspace, arguments: &Arguments) -> Result<Outcome, Failure> {
     if !is_there("redis-server") {
-        return skip("the differential test needs redis-server (Debian: redis-server)");
+        let why = "the differential test needs redis-server (Debian: redis-server)";
+        return skip(why.to_owned()).map(Outcome::Skipped);
     }
     let own = match &arguments.ours {
         Some(_) => None,
@@ -101,7 +103,7 @@ fn differ(workspace: &Workspace, arguments: &Arguments) -> Result<(), Failure> {
     let mut pair = Pair { theirs, ours, life: Vec::new(), report: Report::default() };
     let forms = pair.known_forms().map_err(io)?;
     pair.run(&forms, arguments).map_err(io)?;
-    pair.report.conclude(arguments)
+    pair.report.conclude(arguments).map(Outcome::passed)
 }
 
 /// Redis on a free port, killed at the end.

@@ -10,6 +10,8 @@ mod failure;
 mod fix;
 mod fuzz;
 mod process;
+mod replay;
+mod requirements;
 mod sim;
 mod terminal;
 mod tidy;
@@ -33,6 +35,8 @@ Commands:
   fuzz [TARGET|all] [--seconds N] [--input FILE]
                                  libFuzzer over the decoders and state machines
   sim [ARGUMENTS]                the simulator, with every check on
+  replay [--commands N] [--seed S]
+                                 random commands, then a restart from the log and replicas with the same content
   differ [--commands N] [--seed S] [--ours HOST:PORT]
                                  the same random commands for redis-server and our engine
   clients [--install]            other people's clients against the key-value engine
@@ -65,6 +69,7 @@ fn dispatch(arguments: &[String]) -> Result<(), Failure> {
         "fuzz" => fuzz::command(rest),
         "sim" => sim::command(rest),
         "clients" => clients::command(rest),
+        "replay" => replay::command(rest),
         "differ" => differ::command(rest),
         "help" | "--help" | "-h" => {
             say(HELP);

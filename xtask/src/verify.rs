@@ -1,7 +1,8 @@
 //! `cargo xtask verify`: everything that a merge needs, from a fresh clone, without writing to the tree.
 //!
 //! What it makes lies in cargo's target directory. Every step runs even if an earlier one failed, so that one run
-//! tells everything.
+//! tells everything. What the steps need from outside is looked for before the first one starts ([`requirements`]), and a step that
+//! cannot run says "skipped", never "passed".
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,10 +10,10 @@ use std::time::Duration;
 use crate::asks_for_help;
 use crate::failure::Failure;
 use crate::process::{cargo, run, timed};
-use crate::sim::SIMULATOR;
+use crate::requirements::{self, Outcome};
 use crate::terminal::say;
 use crate::workspace::Workspace;
-use crate::{clients, differ, fuzz, sim, tidy};
+use crate::{clients, differ, fuzz, replay, sim, tidy};
 
 const HELP: &str = "\
 Checks everything that a merge needs and never writes to the tree. All steps run, whatever fails.
@@ -26,6 +27,7 @@ Steps:
   test    every test
   doc     documentation, with warnings as errors
   sim     a fixed number of simulator seeds
+  replay  random commands for most of a minute: the log and replicas have what the engine has
   clients redis-py, ioredis and go-redis against the key-value engine, as far as their languages are installed
   differ  20,000 random commands for redis-server and our engine, every reply equal; where redis-server is installed
   fuzz    every fuzz target for ten seconds, and a planted bug that must be found";
@@ -40,21 +42,22 @@ const SIM_QUORUM: [&str; 3] = ["quorum", "--seeds", "300"];
 const SIM_BUS: [&str; 3] = ["bus", "--seeds", "2000"];
 
 /// One step: its name and what it does.
-type Step = (&'static str, fn(&Workspace) -> Result<(), Failure>);
+type Step = (&'static str, fn(&Workspace) -> Result<Outcome, Failure>);
 
 /// A step that has run: its name, what came of it and how long it took.
-type Done = (&'static str, Result<(), Failure>, Duration);
+type Done = (&'static str, Result<Outcome, Failure>, Duration);
 
-const STEPS: [Step; 9] = [
+const STEPS: [Step; 10] = [
     ("fmt", fmt),
     ("clippy", clippy),
-    ("tidy", tidy::tidy),
+    ("tidy", |workspace| tidy::tidy(workspace).map(Outcome::passed)),
     ("test", test),
     ("doc", doc),
     ("sim", sim),
+    ("replay", replay::smoke),
     ("clients", clients::clients),
     ("differ", differ::smoke),
-    ("fuzz", fuzz::smoke),
+    ("fuzz", |workspace| fuzz::smoke(workspace).map(Outcome::passed)),
 ];
 
 /// Runs the chore.
@@ -65,9 +68,11 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), Failure> {
     }
     let steps = choose(arguments)?;
     let workspace = Workspace::load()?;
-    let mut done = Vec::new();
-    for (name, step) in steps {
-        say(&format!("\n=== verify: {name}"));
+    let names: Vec<&str> = steps.iter().map(|(name, _)| *name).collect();
+    requirements::look(&names)?;
+    let (mut done, count) = (Vec::new(), steps.len());
+    for (at, (name, step)) in steps.into_iter().enumerate() {
+        say(&format!("\n=== verify: {name} ({} of {count})", at + 1));
         let (result, took) = timed(|| step(&workspace));
         done.push((name, result, took));
     }
@@ -97,7 +102,7 @@ fn conclude(done: &[Done]) -> Result<(), Failure> {
     say("\n=== verify: summary");
     for (name, result, took) in done {
         let came_to = match result {
-            Ok(()) => "passed".to_owned(),
+            Ok(outcome) => outcome.to_string(),
             Err(Failure::Usage(message) | Failure::Failed(message)) => format!("FAILED: {message}"),
         };
         say(&format!("{name:8} {:>7.1} s  {came_to}", took.as_secs_f64()));
@@ -112,34 +117,30 @@ fn verdict(done: &[Done]) -> Result<(), Failure> {
     }
 }
 
-fn fmt(workspace: &Workspace) -> Result<(), Failure> {
+fn fmt(workspace: &Workspace) -> Result<Outcome, Failure> {
     run(&mut cargo(&workspace.root, &["fmt", "--all", "--check"]))?;
-    run(&mut cargo(&workspace.root, &["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]))
+    run(&mut cargo(&workspace.root, &["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"])).map(Outcome::passed)
 }
 
-fn clippy(workspace: &Workspace) -> Result<(), Failure> {
+fn clippy(workspace: &Workspace) -> Result<Outcome, Failure> {
     let arguments = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
-    run(&mut cargo(&workspace.root, &arguments))
+    run(&mut cargo(&workspace.root, &arguments)).map(Outcome::passed)
 }
 
-fn test(workspace: &Workspace) -> Result<(), Failure> {
-    run(&mut cargo(&workspace.root, &["test", "--workspace", "--locked"]))
+fn test(workspace: &Workspace) -> Result<Outcome, Failure> {
+    run(&mut cargo(&workspace.root, &["test", "--workspace", "--locked"])).map(Outcome::passed)
 }
 
-fn doc(workspace: &Workspace) -> Result<(), Failure> {
+fn doc(workspace: &Workspace) -> Result<Outcome, Failure> {
     let arguments = ["doc", "--workspace", "--no-deps", "--locked"];
-    run(cargo(&workspace.root, &arguments).env("RUSTDOCFLAGS", "-Dwarnings"))
+    run(cargo(&workspace.root, &arguments).env("RUSTDOCFLAGS", "-Dwarnings")).map(Outcome::passed)
 }
 
-fn sim(workspace: &Workspace) -> Result<(), Failure> {
+fn sim(workspace: &Workspace) -> Result<Outcome, Failure> {
     let root: &Path = &workspace.root;
-    if workspace.has_member(SIMULATOR) {
-        sim::simulate(root, &["grid", "--seeds", SIM_SEEDS])?;
-        sim::simulate(root, &SIM_QUORUM)?;
-        return sim::simulate(root, &SIM_BUS);
-    }
-    say(&format!("`{SIMULATOR}` is not a member of the workspace yet: no seeds"));
-    Ok(())
+    sim::simulate(root, &["grid", "--seeds", SIM_SEEDS])?;
+    sim::simulate(root, &SIM_QUORUM)?;
+    sim::simulate(root, &SIM_BUS).map(Outcome::passed)
 }
 
 #[cfg(test)]
@@ -164,8 +165,10 @@ mod tests {
     #[test]
     fn one_failed_step_fails_the_whole() {
         let took = Duration::from_secs(1);
-        assert!(verdict(&[("fmt", Ok(()), took), ("doc", Ok(()), took)]).is_ok());
+        assert!(
+            verdict(&[("fmt", Ok(Outcome::Passed), took), ("doc", Ok(Outcome::Skipped("x".into())), took)]).is_ok()
+        );
         let failed = Err(Failure::Failed("x".into()));
-        assert!(verdict(&[("fmt", failed, took), ("doc", Ok(()), took)]).is_err());
+        assert!(verdict(&[("fmt", failed, took), ("doc", Ok(Outcome::Passed), took)]).is_err());
     }
 }

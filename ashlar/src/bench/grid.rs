@@ -1,7 +1,9 @@
 //! `ashlar bench grid`: calls and streams between servers, in the shape of MinIO's published grid benchmark.
 //!
-//! Servers are grids in one process; callers pick a random pair of servers each time; payloads have 512 bytes, a stream
-//! has 10 replies and a window of one message. Operations are real ones: nothing is multiplied by the number of servers.
+//! Servers are grids in one process; payloads have 512 bytes, a stream has 10 replies and a window of one message. Operations are
+//! real ones: nothing is multiplied by the number of servers. Two things are easier than in MinIO's benchmark, so that ratios to it
+//! flatter: a caller belongs to one server and its thread and draws the destination alone, where MinIO draws the source too; and
+//! handlers run inline, where MinIO starts a goroutine for each request.
 
 use std::sync::Arc;
 use std::time::Duration;

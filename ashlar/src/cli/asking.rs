@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
+use crate::os::datadir::ADMIN_TOKEN;
 use crate::os::http::{self, Answer, Target};
 use crate::os::{files, tls};
 
@@ -18,27 +19,79 @@ pub struct Asked {
     /// Certificate of a server on another machine (tls.cert of its data directory); the connection is encrypted then
     #[arg(long, value_name = "FILE")]
     cert: Option<PathBuf>,
-    /// File with the admin token of a server on another machine [environment: ASHLAR_ADMIN_TOKEN, the token itself]
+    /// File with the admin token of the server [environment: ASHLAR_ADMIN_TOKEN, the token itself]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// Data directory of the server, or of `ashlar up`, whose admin.token is used [default for a server of this machine: ./ashlar-data]
+    #[arg(long, value_name = "DIR", conflicts_with = "token_file")]
+    data: Option<PathBuf>,
+    /// Send the token to another machine without encryption: everybody on the way can read it
+    #[arg(long)]
+    plain_token: bool,
 }
 
+/// Where `ashlar up` keeps its data unless told otherwise.
+const DATA_DEFAULT: &str = "./ashlar-data";
+
 impl Asked {
-    /// Where to ask.
+    /// Where to ask for something that only reads: this machine is answered without a token.
     ///
     /// # Errors
-    /// A file cannot be read.
+    /// A file cannot be read, or the token would be sent to another machine without encryption.
     pub(super) fn target(&self) -> Result<Target, Failure> {
+        self.target_with(self.given_token()?)
+    }
+
+    /// Where to ask for something that changes something.
+    ///
+    /// # Errors
+    /// As [`Asked::target`].
+    pub(super) fn target_to_change(&self) -> Result<Target, Failure> {
+        let token = match self.given_token()? {
+            // Not for another machine: it has a token of its own.
+            None if is_this_machine(&self.addr) => optional_token(&PathBuf::from(DATA_DEFAULT).join(ADMIN_TOKEN))?,
+            given => given,
+        };
+        self.target_with(token)
+    }
+
+    fn given_token(&self) -> Result<Option<String>, Failure> {
+        match (&self.token_file, &self.data) {
+            (Some(path), _) => Ok(Some(text_of(path)?.trim().to_owned())),
+            (None, Some(data)) => Ok(Some(text_of(&data.join(ADMIN_TOKEN))?.trim().to_owned())),
+            (None, None) => Ok(std::env::var("ASHLAR_ADMIN_TOKEN").ok()),
+        }
+    }
+
+    fn target_with(&self, token: Option<String>) -> Result<Target, Failure> {
+        if token.is_some() && self.cert.is_none() && !self.plain_token && !is_this_machine(&self.addr) {
+            let what = format!("the admin token would be sent to {} without encryption", self.addr);
+            let remedy = "give the server's certificate with --cert (tls.cert of its data directory); where servers run with \
+                          tls = off and nobody can listen on the way, --plain-token sends it all the same";
+            return Err(Failure::usage(what, remedy));
+        }
         let tls = match &self.cert {
             None => None,
             Some(path) => Some(tls::pinned(&text_of(path)?)?),
         };
-        let token = match &self.token_file {
-            None => std::env::var("ASHLAR_ADMIN_TOKEN").ok(),
-            Some(path) => Some(text_of(path)?.trim().to_owned()),
-        };
         Ok(Target { address: self.addr.clone(), tls, token })
     }
+}
+
+/// Whether an address is of this machine by what it says: a name could be anybody's.
+fn is_this_machine(address: &str) -> bool {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    host.eq_ignore_ascii_case("localhost")
+        || bare.parse::<core::net::IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
+}
+
+/// The token of a file that may not be there.
+fn optional_token(path: &Path) -> Result<Option<String>, Failure> {
+    let token = files::read_text(path).map_err(|error| {
+        Failure::world(format!("cannot read {}: {error}", path.display()), "run this as the user who runs the server")
+    })?;
+    Ok(token.map(|token| token.trim().to_owned()))
 }
 
 fn text_of(path: &Path) -> Result<String, Failure> {
@@ -86,7 +139,11 @@ fn body_of(target: &Target, answer: Result<Answer, impl core::fmt::Display>) -> 
     let message = serde_json::from_str::<serde_json::Value>(&text).ok();
     let message = message.as_ref().and_then(|value| value["message"].as_str()).unwrap_or(text.trim());
     let remedy = match answer.status {
-        401 | 403 => "a server on another machine needs --cert and --token-file",
+        401 => {
+            "give the server's data directory with --data DIR (that of `ashlar up` is ./ashlar-data unless it was told another), \
+             or the file with --token-file FILE; a server on another machine needs --cert FILE as well"
+        }
+        403 => "a server on another machine needs --cert and --token-file",
         _ => "ask `ashlar status` how the cluster is",
     };
     Err(Failure::world(format!("{} answered {}: {message}", target.address, answer.status), remedy))
@@ -104,4 +161,29 @@ pub(super) fn no_server(target: &Target, error: &serde_json::Error) -> Failure {
 #[must_use]
 pub(super) fn short(id: Option<&str>) -> String {
     id.map_or_else(|| "?".into(), |id| id.chars().take(SHORT_ID_LEN).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(addr: &str, plain_token: bool, token_file: Option<PathBuf>) -> Asked {
+        Asked { addr: addr.into(), cert: None, token_file, data: None, plain_token }
+    }
+
+    #[test]
+    fn a_token_leaves_this_machine_only_encrypted() {
+        let scratch = files::tests::Scratch::new();
+        let path = scratch.0.join("token");
+        files::write_whole(&path, b"0123456789abcdef\n", files::Readers::Owner).unwrap();
+        for own in ["127.0.0.1:7800", "localhost:7800", "[::1]:7800", "127.9.9.9:1"] {
+            let target = asked(own, false, Some(path.clone())).target().expect("this machine");
+            assert_eq!(target.token.as_deref(), Some("0123456789abcdef"), "{own}");
+        }
+        for other in ["10.0.0.1:7800", "host2:7800", "[fe80::1]:7800", "localhost.evil.example:7800", "0.0.0.0:7800"] {
+            let failure = asked(other, false, Some(path.clone())).target().map(drop).expect_err("not encrypted");
+            assert!(failure.exit_code() == 2 && failure.what.contains("without encryption"), "{failure}");
+            assert!(asked(other, true, Some(path.clone())).target().is_ok(), "somebody insists");
+        }
+    }
 }

@@ -23,7 +23,7 @@ pub struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let target = arguments.asked.target()?;
+    let target = arguments.asked.target_to_change()?;
     let id = os::block_on(forget(arguments, &target)).map_err(|error| no_runtime(&error))??;
     say(&format!("forgotten: {id}"));
     Ok(())

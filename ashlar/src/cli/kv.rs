@@ -2,17 +2,19 @@
 
 mod balance;
 mod doors;
+mod migrate;
+mod password;
 pub(super) mod picture;
 pub(super) mod rebalance;
 mod status;
 pub(super) mod valkey;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use self::picture::Asker;
 use self::valkey::Configuration;
 use crate::failure::Failure;
-use crate::os::{self, kv, logs, process};
+use crate::os::{self, files, kv, logs, process};
 
 /// Run the key-value engine alone: one server that any Redis or Valkey client can use.
 ///
@@ -56,6 +58,18 @@ enum Care {
     ///
     /// Slots move while they are served. Safe to break off and to run again; where all is well it changes nothing.
     Rebalance {
+        /// Print what would be done, and do nothing
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        asked: AskedEngine,
+    },
+    /// Set the password of all engines of a cluster, or take it away
+    ///
+    /// The new one is read from a file, the terminal or standard input; it is never an argument. Says which engines did not get it.
+    Password {
+        #[command(flatten)]
+        new: password::Arguments,
         #[command(flatten)]
         asked: AskedEngine,
     },
@@ -64,15 +78,35 @@ enum Care {
 /// The engine to ask.
 #[derive(Debug, clap::Args)]
 struct AskedEngine {
-    /// An engine of the cluster; it names the others. Engines with a password need it in `ASHLAR_KV_PASSWORD`
+    /// An engine of the cluster; it names the others. Engines with a password need it: in `ASHLAR_KV_PASSWORD`, or a file
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:6379")]
     addr: String,
+    /// File whose first line is the engines' present password; stronger than `ASHLAR_KV_PASSWORD`
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<PathBuf>,
 }
 
 impl AskedEngine {
-    fn asker(&self) -> Asker {
-        Asker::new(vec![self.addr.clone()], std::env::var("ASHLAR_KV_PASSWORD").ok())
+    fn asker(&self) -> Result<Asker, Failure> {
+        let password = match &self.password_file {
+            Some(path) => Some(password_in(path)?),
+            None => std::env::var("ASHLAR_KV_PASSWORD").ok().filter(|password| !password.is_empty()),
+        };
+        Ok(Asker::new(vec![self.addr.clone()], password))
     }
+}
+
+/// The password in a file.
+fn password_in(path: &Path) -> Result<String, Failure> {
+    let failed = |why: &str| {
+        Failure::usage(
+            format!("no password in {}: {why}", path.display()),
+            "give a file whose first line is the password",
+        )
+    };
+    let text = files::read_text(path).map_err(|error| failed(&error.to_string()))?;
+    let text = text.ok_or_else(|| failed("there is no such file"))?;
+    password::first_line(&text).map(str::to_owned).map_err(|why| failed(&why))
 }
 
 impl Care {
@@ -80,24 +114,50 @@ impl Care {
         os::block_on(async {
             match self {
                 Self::Status { json, asked } => {
-                    let told = status::ask(&mut asked.asker()).await.map_err(|why| {
-                        Failure::world(
-                            why,
-                            "name an engine of a cluster with --addr HOST:PORT (`ashlar up` starts some)",
-                        )
+                    let told = status::ask(&mut asked.asker()?).await.map_err(|why| {
+                        let remedy = "name an engine of a cluster with --addr HOST:PORT (`ashlar up` starts some)";
+                        let remedy = picture::closed_remedy(&why).unwrap_or(remedy);
+                        Failure::world(why, remedy)
                     })?;
                     let shown =
                         if *json { serde_json::to_string_pretty(&told).ok() } else { Some(status::text(&told)) };
                     super::say(&shown.unwrap_or_default());
                 }
-                Self::Rebalance { asked } => {
-                    rebalance::run(&mut asked.asker(), None, &mut |line| super::say(line)).await?;
-                    super::say("the cluster is as it should be, as far as those that answer can see to it");
+                Self::Rebalance { dry_run: true, asked } => {
+                    let lines = rebalance::plan(&mut asked.asker()?, &mut |line| super::note(line)).await?;
+                    lines.iter().for_each(|line| super::say(line));
+                    let end =
+                        if lines.is_empty() { "nothing is left to do" } else { "nothing was changed (--dry-run)" };
+                    super::say(end);
                 }
+                Self::Rebalance { dry_run: false, asked } => {
+                    let engines = rebalance::run(&mut asked.asker()?, None, &mut |line| super::say(line)).await?;
+                    super::say(&rebalance::end(&engines));
+                }
+                Self::Password { new, asked } => password::run(new, &mut asked.asker()?).await?,
             }
             Ok(())
         })
         .map_err(|error| super::no_runtime(&error))?
+    }
+}
+
+/// Says which lines of a configuration a person would expect something of that does not happen.
+fn tell_without_effect(settings: &[(String, String)], gone: &[String]) {
+    for name in gone {
+        tracing::info!(name, "this parameter of older versions means nothing any more");
+    }
+    let last = |name: &str| settings.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+    for (name, nothing, instead) in [
+        ("daemonize", "no", "the engine stays in the foreground"),
+        ("logfile", "", "the log goes to standard error"),
+        ("syslog-enabled", "no", "the log goes to standard error"),
+        ("pidfile", "", "no such file is written"),
+        ("unixsocketgroup", "", "the socket has the group of the process"),
+    ] {
+        if let Some(value) = last(name).filter(|value| *value != nothing) {
+            tracing::info!(name, value, "this parameter has no effect: {instead}");
+        }
     }
 }
 
@@ -130,8 +190,9 @@ pub(super) fn run(arguments: &Arguments, configuration: Configuration) -> Result
             "give --config FILE before settings",
         ));
     }
-    let Configuration { file, mut settings, users } = configuration;
+    let Configuration { file, mut settings, users, gone } = configuration;
     settings.extend(read_settings(&arguments.settings)?);
+    tell_without_effect(&settings, &gone);
     let plan = kv::Plan {
         doors: doors::plan(&arguments.doors),
         workers: arguments.workers.unwrap_or_else(process::cores),
@@ -141,6 +202,7 @@ pub(super) fn run(arguments: &Arguments, configuration: Configuration) -> Result
         config_file: file,
         users,
         seating: None,
+        store: None,
     };
     let started = |listening: &[kv::doors::Listening]| {
         super::say(&format!("ashlar {}, PID: {}", env!("CARGO_PKG_VERSION"), std::process::id()));

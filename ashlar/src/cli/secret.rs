@@ -31,7 +31,7 @@ struct Rotate {
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let Command::Rotate(rotate) = &arguments.command;
-    let target = rotate.asked.target()?;
+    let target = rotate.asked.target_to_change()?;
     let path = if rotate.force { "/v1/secret?force" } else { "/v1/secret" };
     let body = os::block_on(demand(&target, path)).map_err(|error| no_runtime(&error))??;
     let rotation: Rotation = serde_json::from_slice(&body).map_err(|error| no_server(&target, &error))?;

@@ -99,6 +99,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     }
     datadir::make_secret(&arguments.data.join("cluster.secret"))?;
+    let servers: Vec<PathBuf> = places.iter().map(|place| place.data.clone()).collect();
+    datadir::share_admin_token(&arguments.data.join(datadir::ADMIN_TOKEN), &servers)?;
     os::block_on(async {
         let mut fleet = Fleet::new(count).map_err(|error| no_runtime(&error))?;
         let result = live(arguments, &mut places, &mut fleet).await;
@@ -294,11 +296,14 @@ fn greeting(arguments: &Arguments, places: &[Place], statuses: &[ServerStatus], 
          ashlar status{addr}\n  \
          curl http://{}/metrics\n  \
          {redis}kill -9 {last}\n\n\
-         A server that dies is started again after {} s. Ctrl-C stops all; the data stays in {}.\n",
+         A server that dies is started again after {} s. Ctrl-C stops all; the data stays in {}.\n\
+         `ashlar forget` and `ashlar secret rotate` need the token in {}: give them{addr} --data {}.\n",
         table::span(took_ms),
         table::text(&["server", "pid", "address", "key-value", "replicas", "data"], &rows),
         places[0].address,
         RESTART_PAUSE.as_secs(),
+        arguments.data.display(),
+        arguments.data.join(datadir::ADMIN_TOKEN).display(),
         arguments.data.display(),
     )
 }

@@ -26,7 +26,10 @@ pub const SECRET_VARIABLES: [(&str, &str); 5] = [
     ("ASHLAR_CONFIG", "The configuration file, as with `--config`."),
     ("ASHLAR_SECRET", "The cluster's secret itself; stronger than `secret_file`."),
     ("ASHLAR_ADMIN_TOKEN", "The token for the admin API of a server on another machine."),
-    ("ASHLAR_KV_PASSWORD", "The password of the key-value engines, for `ashlar kv status` and `ashlar kv rebalance`."),
+    (
+        "ASHLAR_KV_PASSWORD",
+        "The present password of the key-value engines, for `ashlar kv status`, `rebalance` and `password`, and `ashlar up`.",
+    ),
     ("ASHLAR_ERASURE_KERNEL", "The instruction set of `ashlar bench erasure`, as with `--kernel`."),
 ];
 
@@ -98,8 +101,14 @@ pub struct Config {
     pub join_timeout: Option<Duration>,
     /// Where Redis and Valkey clients connect; `None` is nowhere.
     pub kv: Option<SocketAddr>,
+    /// Its address was given, and does not follow `listen`.
+    pub is_kv_bind_given: bool,
     /// The same of the second engine, which is a replica of another server's as a rule; `None` without the first.
     pub kv_replica: Option<SocketAddr>,
+    /// Where the password of the engines is that holds until another one is set.
+    pub kv_password_file: Option<PathBuf>,
+    /// How clients are served under TLS, if they are.
+    pub kv_tls: Option<KvTls>,
     /// Whether connections between servers are encrypted.
     pub tls: bool,
     /// Where the cluster's secret is, if not in the data directory.
@@ -116,6 +125,23 @@ pub struct Config {
     pub log: String,
     /// Whether log lines are JSON.
     pub log_json: bool,
+}
+
+/// How clients of the key-value engines are served under TLS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KvTls {
+    /// Port of the first engine.
+    pub port: u16,
+    /// Port of the second one.
+    pub replica_port: u16,
+    /// Certificate and those behind it, PEM.
+    pub certificate: PathBuf,
+    /// Its key, PEM.
+    pub key: PathBuf,
+    /// Authorities of clients' certificates, PEM.
+    pub authorities: Option<PathBuf>,
+    /// Whether clients have to show one: `yes`, `optional` or `no`.
+    pub auth_clients: String,
 }
 
 /// Collects the values of all keys.
@@ -153,7 +179,24 @@ pub fn resolve(texts: Texts<'_>) -> Result<Config, Vec<Problem>> {
         problems.push(Problem { place: "advertise".into(), what });
     }
     problems.extend(check_replica_port(&config, &values));
+    problems.extend(check_kv_bind(&config));
+    problems.extend(check_kv_tls(&config, &values));
     if problems.is_empty() { Ok(config) } else { Err(problems) }
+}
+
+/// Engines that only this machine reaches cannot be part of a cluster of several machines.
+fn check_kv_bind(config: &Config) -> Option<Problem> {
+    let kv = config.kv?;
+    if !kv.ip().is_loopback() || config.listen.ip().is_loopback() {
+        return None;
+    }
+    let what = format!(
+        "{} is reached from this machine only, and `listen` {} from others: their engines and clients could not reach \
+         this server's; leave kv_bind out, so that it follows `listen`, or give kv_port 0 for no engines",
+        kv.ip(),
+        config.listen.ip(),
+    );
+    Some(Problem { place: "kv_bind".into(), what })
 }
 
 /// The second engine has a port of its own.
@@ -170,6 +213,41 @@ fn check_replica_port(config: &Config, values: &Values) -> Option<Problem> {
         _ => return None,
     };
     Some(Problem { place: "kv_replica_port".into(), what })
+}
+
+/// A port for TLS needs its files and ports that nobody else has; without one the files mean nothing.
+fn check_kv_tls(config: &Config, values: &Values) -> Option<Problem> {
+    let problem = |place: &str, what: String| Some(Problem { place: place.to_owned(), what });
+    let Some(tls) = &config.kv_tls else {
+        let wanted = matches!(values.get("kv_tls_port"), Some((Value::Number(1..), _)));
+        let lone = ["kv_tls_cert", "kv_tls_key", "kv_tls_ca"].into_iter().find(|name| values.contains_key(name));
+        return match (wanted, lone) {
+            (true, _) if config.kv.is_none() => problem("kv_tls_port", "there is no engine: kv_port is 0".to_owned()),
+            (true, _) => {
+                let missing = ["kv_tls_cert", "kv_tls_key"].into_iter().find(|name| !values.contains_key(name));
+                let place = missing.unwrap_or("kv_replica_tls_port");
+                problem(place, "missing: TLS for clients (kv_tls_port) needs it".to_owned())
+            }
+            (false, Some(name)) => problem(name, "it means nothing without kv_tls_port".to_owned()),
+            (false, None) => None,
+        };
+    };
+    let engines = [config.kv.map(|at| at.port()), config.kv_replica.map(|at| at.port())];
+    let taken = engines.contains(&Some(tls.port))
+        || config.kv_replica.is_some() && (engines.contains(&Some(tls.replica_port)) || tls.port == tls.replica_port);
+    if taken {
+        return problem(
+            "kv_tls_port",
+            "the ports of both engines, plain and under TLS, have to be different".to_owned(),
+        );
+    }
+    let needs_authorities = tls.auth_clients != "no" && tls.authorities.is_none();
+    if needs_authorities {
+        let what = "missing: clients have to show certificates, and nothing says who may have signed them; give it, or \
+                    kv_tls_auth_clients = no";
+        return problem("kv_tls_ca", what.to_owned());
+    }
+    None
 }
 
 /// How far the second engine's port is from the first one's, unless something else is said.
@@ -248,7 +326,8 @@ impl Reader<'_> {
 
     fn kv(&self) -> Option<SocketAddr> {
         let port = self.number("kv_port").and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0)?;
-        Some(SocketAddr::new(self.text("kv_bind")?.parse().ok()?, port))
+        let given = self.text("kv_bind").and_then(|text| text.parse().ok());
+        Some(SocketAddr::new(given.unwrap_or_else(|| self.listen().ip()), port))
     }
 
     fn kv_replica(&self) -> Option<SocketAddr> {
@@ -258,9 +337,27 @@ impl Reader<'_> {
         (port > 0).then(|| SocketAddr::new(kv.ip(), port))
     }
 
-    fn config(&self) -> Config {
+    fn kv_tls(&self) -> Option<KvTls> {
+        let port = u16::try_from(self.number("kv_tls_port")?).ok().filter(|port| *port > 0)?;
+        let above = || u64::from(u32::from(port) + REPLICA_STEP);
+        self.kv()?;
+        Some(KvTls {
+            port,
+            replica_port: u16::try_from(self.number("kv_replica_tls_port").unwrap_or_else(above)).ok()?,
+            certificate: self.text("kv_tls_cert")?.into(),
+            key: self.text("kv_tls_key")?.into(),
+            authorities: self.text("kv_tls_ca").map(PathBuf::from),
+            auth_clients: self.text("kv_tls_auth_clients")?,
+        })
+    }
+
+    fn listen(&self) -> SocketAddr {
         let port = self.number("port_base").and_then(|port| u16::try_from(port).ok()).unwrap_or_default();
         let local = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
+        self.text("listen").and_then(|text| text.parse().ok()).unwrap_or(local)
+    }
+
+    fn config(&self) -> Config {
         let join = match self.0.get("join") {
             Some((Value::Texts(texts), _)) => texts.clone(),
             _ => Vec::new(),
@@ -268,12 +365,15 @@ impl Reader<'_> {
         let join_timeout_s = self.number("join_timeout_s").unwrap_or_default();
         Config {
             data: PathBuf::from(self.text("data").unwrap_or_default()),
-            listen: self.text("listen").and_then(|text| text.parse().ok()).unwrap_or(local),
+            listen: self.listen(),
             advertise: self.text("advertise"),
             join,
             join_timeout: (join_timeout_s > 0).then(|| Duration::from_secs(join_timeout_s)),
             kv: self.kv(),
+            is_kv_bind_given: self.text("kv_bind").is_some(),
             kv_replica: self.kv_replica(),
+            kv_password_file: self.text("kv_password_file").map(PathBuf::from),
+            kv_tls: self.kv_tls(),
             tls: matches!(self.0.get("tls"), Some((Value::Switch(true), _))),
             secret_file: self.text("secret_file").map(PathBuf::from),
             zone: self.text("zone").unwrap_or_default(),

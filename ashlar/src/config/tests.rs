@@ -31,7 +31,10 @@ fn defaults() {
         join: Vec::new(),
         join_timeout: Some(Duration::from_secs(30)),
         kv: Some("127.0.0.1:6379".parse().expect("an address")),
+        is_kv_bind_given: false,
         kv_replica: Some("127.0.0.1:6479".parse().expect("an address")),
+        kv_password_file: None,
+        kv_tls: None,
         tls: true,
         secret_file: None,
         zone: String::new(),
@@ -87,6 +90,26 @@ fn key_value_port_and_address() {
         let problems = replica(flags).expect_err("there is no such port");
         assert!(problems[0].starts_with("kv_replica_port: "), "{problems:?}");
     }
+}
+
+#[test]
+fn the_address_of_engines_follows_that_of_the_server_or_is_refused() {
+    let kv = |file: &str, flags: &[(&str, &str)]| {
+        let config = read(&format!("data = \"d\"\n{file}"), &[], flags)?;
+        let places = [config.kv, config.kv_replica].map(|place| place.map(|place| place.to_string()));
+        Ok::<_, Vec<String>>(places.map(Option::unwrap_or_default))
+    };
+    let both = |ip: &str| Ok([format!("{ip}:6379"), format!("{ip}:6479")]);
+    assert_eq!(kv("", &[]), both("127.0.0.1"));
+    assert_eq!(kv("listen = \"10.0.0.1:7800\"", &[]), both("10.0.0.1"));
+    let all = "listen = \"0.0.0.0:7800\"\nadvertise = \"host1:7800\"";
+    assert_eq!(kv(all, &[]), both("0.0.0.0"));
+    assert_eq!(kv(all, &[("kv_bind", "10.0.0.2")]), both("10.0.0.2"));
+    assert_eq!(kv("", &[("kv_bind", "127.0.0.2")]), both("127.0.0.2"));
+    let problems = kv(all, &[("kv_bind", "127.0.0.1")]).expect_err("others would never reach it");
+    assert!(problems[0].starts_with("kv_bind: 127.0.0.1 is reached from this machine only"), "{problems:?}");
+    assert!(problems[0].contains("leave kv_bind out"), "{problems:?}");
+    assert!(kv(all, &[("kv_bind", "127.0.0.1"), ("kv_port", "0")]).is_ok(), "no engine, no address");
 }
 
 #[test]

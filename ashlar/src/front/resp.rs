@@ -15,7 +15,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ashlar_kv::{Engine, Link, Mailbox, Next, Session, TooManyClients};
+use ashlar_kv::{Engine, Link, Mailbox, Next, Rejected, Session};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Notify, watch};
 use tokio_rustls::TlsAcceptor;
@@ -37,8 +37,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub struct Service {
     /// Where commands run.
     pub engine: Arc<Engine>,
-    /// Up to where clients may be told of what the journal has.
-    pub released: watch::Receiver<u64>,
+    /// Changes when the thread of the append log has written, synced, or given up for now.
+    pub released: watch::Receiver<()>,
     /// Which of the workers this is, from 0.
     pub worker: usize,
 }
@@ -90,7 +90,7 @@ async fn live<E: Entrance>(service: Service, raw: E::Raw) -> io::Result<()> {
     match Connection::new(service, stream, link) {
         Ok(connection) => connection.live().await,
         // Who does not take it at once is not told.
-        Err(mut stream) => stream.try_write(TooManyClients::REPLY).map(|_| stream.close()),
+        Err((mut stream, why)) => stream.try_write(why.reply()).map(|_| stream.close()),
     }
 }
 
@@ -100,18 +100,20 @@ struct Connection<S> {
     /// What came and was not run yet.
     rest: Vec<u8>,
     woken: Arc<Notify>,
-    /// Up to where clients may be told of what the journal has.
-    released: watch::Receiver<u64>,
+    /// Changes when the thread of the append log has written, synced, or given up for now.
+    released: watch::Receiver<()>,
 }
 
 impl<S: Socket> Connection<S> {
-    /// A connection, if there may be one more.
-    fn new(Service { engine, released, worker }: Service, stream: S, link: Link) -> Result<Self, S> {
+    /// A connection, if it may come in.
+    fn new(Service { engine, released, worker }: Service, stream: S, link: Link) -> Result<Self, (S, Rejected)> {
         let woken = Arc::new(Notify::new());
         let wake = Arc::clone(&woken);
         let mailbox = Arc::new(Mailbox::new(Box::new(move || wake.notify_one())));
-        let Ok(session) = Session::open(engine, mailbox, link, clock::now_both()) else { return Err(stream) };
-        let session = session.on_worker(worker);
+        let session = match Session::open(engine, mailbox, link, clock::now_both()) {
+            Ok(session) => session.on_worker(worker),
+            Err(why) => return Err((stream, why)),
+        };
         Ok(Self { stream, session, rest: Vec::new(), woken, released })
     }
 
@@ -183,15 +185,12 @@ impl<S: Socket> Connection<S> {
         if matches!(next, Next::Wait(_)) { self.go_on(mailed) } else { mailed }
     }
 
-    /// Sends all replies, also those that come while the client is slow to take them, but none before what it tells is in the
-    /// log, and where a majority of copies must have it, in those. Returns what to do then: `next`, unless something came that changes it.
+    /// Sends all replies, also those that come while the client is slow to take them, but none before the log has what it
+    /// tells, and where a majority of copies must have it, in those. Returns what to do then: `next`, unless something came that changes it.
     async fn send(&mut self, mut next: Next) -> io::Result<Next> {
         while next != Next::Drop && (!self.session.replies().is_empty() || self.stream.is_unsent()) {
             if let Some(position) = self.session.holds() {
-                let is_over = self.released.wait_for(|released| *released >= position).await.is_err();
-                if is_over {
-                    return Err(io::Error::other("the append log is closed"));
-                }
+                self.wait_for_log(position).await?;
             }
             if self.session.is_held() {
                 tokio::select! {
@@ -209,7 +208,28 @@ impl<S: Socket> Connection<S> {
                 Err(error) => return Err(error),
             }
         }
+        if next != Next::Drop
+            && let Some(position) = self.session.is_log_behind()
+        {
+            self.wait_for_log(position).await?;
+        }
         room::take_back(&mut self.session);
         Ok(next)
+    }
+
+    /// Until the append log has everything up to a position, or says that it cannot be written.
+    async fn wait_for_log(&mut self, position: u64) -> io::Result<()> {
+        if !self.session.waits_for_drive() {
+            // What comes from other connections of this worker is written with it.
+            tokio::task::yield_now().await;
+        }
+        loop {
+            self.released.borrow_and_update();
+            if self.session.write_out(position) {
+                return Ok(());
+            }
+            let changed = self.released.changed().await;
+            changed.map_err(|_| io::Error::other("the append log is closed"))?;
+        }
     }
 }

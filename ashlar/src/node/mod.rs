@@ -192,6 +192,9 @@ impl<R: Runtime> Node<R> {
         if let Some(roads) = node.roads() {
             roads.open_on(node.grid().clone());
         }
+        if let Some(users) = node.users() {
+            node.runtime().spawn(Box::pin(keyvalue::users::tell(node.clone(), users)));
+        }
         let office = node.0.plan.keyvalue.clone().map(keyvalue::Part::office);
         let task = Task::new(node.clone(), bus, office);
         Ok((node, Box::pin(task.run())))
@@ -203,6 +206,16 @@ impl<R: Runtime> Node<R> {
 
     fn roads(&self) -> Option<&Arc<keyvalue::Roads>> {
         self.0.plan.keyvalue.as_ref().and_then(|part| part.roads.as_ref())
+    }
+
+    fn users(&self) -> Option<Arc<dyn keyvalue::users::SharedUsers>> {
+        self.0.plan.keyvalue.as_ref().and_then(|part| part.users.clone())
+    }
+
+    /// The servers that there is a connection to.
+    fn connected(&self) -> Vec<ServerId> {
+        let is_connected = |peer: &ashlar_grid::status::PeerStatus| peer.connected_for.is_some();
+        self.grid().peers().into_iter().filter(is_connected).filter_map(|peer| peer.id).collect()
     }
 
     fn runtime(&self) -> &R {
@@ -345,7 +358,7 @@ impl<R: Runtime> Node<R> {
     fn note(&self, event: &PeerEvent) {
         match event {
             PeerEvent::Connected { peer, address, incarnation, dialed } => {
-                info!(%peer, address, %incarnation, dialed, "peer connected");
+                info!(%peer, address, incarnation = incarnation.0, dialed, "peer connected");
                 self.membership().handle_connected(*peer, address);
             }
             PeerEvent::Lost { peer, address, reason, silence, is_expected } => {
@@ -357,7 +370,12 @@ impl<R: Runtime> Node<R> {
                 }
             }
             PeerEvent::DialFailed { address, reason, will_heal } => {
-                warn!(address, reason, will_heal, "cannot connect to peer");
+                // Servers start and stop in any order: who is away for long is told of by the membership.
+                if *will_heal {
+                    info!(address, reason, will_heal, "cannot connect to peer");
+                } else {
+                    warn!(address, reason, will_heal, "cannot connect to peer");
+                }
                 let mut known = self.0.known();
                 let text = format!("{address}: {reason}");
                 if !will_heal {
@@ -438,7 +456,7 @@ impl<R: Runtime> Shared<R> {
 
 fn handlers<R: Runtime>(node: &Weak<Shared<R>>) -> Handlers {
     let (packets, status, steps) = (node.clone(), node.clone(), node.clone());
-    let (messages, roads) = (node.clone(), node.clone());
+    let (messages, roads, users) = (node.clone(), node.clone(), node.clone());
     let handlers = Handlers::new().datagram(HandlerId::Bus, move |from, bytes| {
         if let Some(shared) = packets.upgrade() {
             shared.membership.handle_packet(from, bytes);
@@ -456,11 +474,12 @@ fn handlers<R: Runtime>(node: &Weak<Shared<R>>) -> Handlers {
         })
     });
     let handlers = handlers.and_then(|handlers| {
-        handlers.serve::<secret::TakeStep, _>(move |_, Packed(step)| {
+        handlers.serve::<secret::TakeStep, _>(move |context, Packed(step)| {
             let node = steps.upgrade().map(Node);
+            let caller = context.caller;
             async move {
                 match node {
-                    Some(node) => Ok(Packed(node.take_step(step).await)),
+                    Some(node) => Ok(Packed(node.take_step(caller, step).await)),
                     None => Err(stopped()),
                 }
             }
@@ -487,6 +506,15 @@ fn handlers<R: Runtime>(node: &Weak<Shared<R>>) -> Handlers {
                 // A stream may outlast everything else that its server does.
                 drop(node);
                 roads.take(&from, &initial, stream).await
+            }
+        })
+    });
+    let handlers = handlers.and_then(|handlers| {
+        handlers.serve::<keyvalue::users::Exchange, _>(move |context, request| {
+            let known = users.upgrade().and_then(|shared| Node(shared).users());
+            async move {
+                let known = known.ok_or_else(|| ashlar_grid::error::Refusal::new(2, "there are no users here"))?;
+                Ok(keyvalue::users::answer(&*known, context.caller, &request))
             }
         })
     });

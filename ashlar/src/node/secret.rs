@@ -1,15 +1,23 @@
 //! Replacing the cluster's secret while the cluster runs.
 //!
-//! One server leads. First every server holds the new secret beside the old one, durably; only when all do, each lets the
-//! old one go. So any two servers have a secret in common at every moment, whoever stops wherever, and no connection is
-//! lost. What was left unfinished is finished by the next rotation, led by a server that has the newer secret.
+//! One server leads ([`lead`]). It reserves every member for itself ([`holder`]); then every server holds the new secret
+//! beside the old one, durably; only when all do, each lets the old one go. So any two servers have a secret in common at
+//! every moment, whoever stops wherever and whoever else wants to lead, and no connection is lost. What was left
+//! unfinished is finished by the next rotation, led by a server that has the newer secret. `model` explores these rules
+//! completely.
 //!
-//! The new secret travels over TLS, to servers that have proved the old one, and nowhere else. So a rotation helps against
-//! an old secret that was read, not against somebody who is a member by it: that one has to be forgotten first.
+//! The new secret travels over TLS, to members that have proved the old one, and nowhere else. So a rotation helps against
+//! an old secret that was read, not against somebody who is a member by it.
+
+mod holder;
+mod lead;
+#[cfg(test)]
+mod model;
 
 use core::fmt;
 use core::time::Duration;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use ashlar_grid::CallOptions;
 use ashlar_grid::handler::{HandlerId, Method, Packed};
@@ -17,6 +25,8 @@ use ashlar_grid::hello::Secrets;
 use ashlar_grid::seam::{BoxFuture, Lane, Runtime};
 use ashlar_wire::id::ServerId;
 use ashlar_wire::secret::{KeyId, Secret};
+use holder::{ATTEMPT_MAX, Action, Holder, RESERVATION_MAX, Reservation};
+use lead::{Lead, Next};
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
@@ -24,7 +34,8 @@ use super::membership::view::MemberState;
 use super::promise::promise;
 use super::{Node, together};
 
-/// How long a server may take for one step, its drive included. A rotation has three.
+/// How long a server may take for one step, its drive included. A rotation has at most five, and their sum is shorter than
+/// a reservation lasts.
 const STEP_ANSWER_MAX: Duration = Duration::from_millis(2_500);
 
 /// One step at one server.
@@ -33,7 +44,8 @@ pub(super) struct TakeStep;
 impl Method for TakeStep {
     const ID: HandlerId = HandlerId::Secret;
     const LANE: Lane = Lane::Small;
-    const IDEMPOTENT: bool = true;
+    // Not sent again by the grid: a step that comes twice ends a reservation that it did not mean.
+    const IDEMPOTENT: bool = false;
     type Request = Packed<Step>;
     type Reply = Packed<Answer>;
 }
@@ -43,10 +55,27 @@ impl Method for TakeStep {
 pub(super) enum Step {
     /// Nothing: to tell what it holds.
     Look,
-    /// To hold this secret too, before the one that it has; 64 hexadecimal digits.
+    /// Version 1, which knew no reservations: refused.
     Hold(String),
-    /// To hold the secret of this key id alone.
+    /// Version 1, which knew no reservations: refused.
     Keep(u64),
+    /// Version 2: something, under this reservation.
+    Take(Reservation, Told),
+}
+
+/// [`Action`] as it travels: with the secret itself.
+#[derive(Clone, Serialize, Deserialize)]
+pub(super) enum Told {
+    /// See [`Action::Reserve`].
+    Reserve,
+    /// See [`Action::Hold`]; 64 hexadecimal digits.
+    Hold(String),
+    /// See [`Action::Keep`].
+    Keep(u64),
+    /// See [`Action::TakeBack`].
+    TakeBack(u64),
+    /// See [`Action::Release`].
+    Release,
 }
 
 impl fmt::Debug for Step {
@@ -55,7 +84,47 @@ impl fmt::Debug for Step {
             Self::Look => f.write_str("Look"),
             Self::Hold(_) => f.write_str("Hold(***)"),
             Self::Keep(key) => write!(f, "Keep({key:016x})"),
+            Self::Take(reservation, told) => write!(f, "{told:?} by {}", reservation.leader),
         }
+    }
+}
+
+impl fmt::Debug for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Reserve => f.write_str("Reserve"),
+            Self::Hold(_) => f.write_str("Hold(***)"),
+            Self::Keep(key) => write!(f, "Keep({key:016x})"),
+            Self::TakeBack(key) => write!(f, "TakeBack({key:016x})"),
+            Self::Release => f.write_str("Release"),
+        }
+    }
+}
+
+impl Told {
+    /// `action`, which holds `secret` if it holds one.
+    fn of(action: Action, secret: &Secret) -> Self {
+        match action {
+            Action::Reserve => Self::Reserve,
+            Action::Hold(_) => Self::Hold(secret.to_hex().to_string()),
+            Action::Keep(key) => Self::Keep(key),
+            Action::TakeBack(key) => Self::TakeBack(key),
+            Action::Release => Self::Release,
+        }
+    }
+
+    /// The action, and the secret if there is one.
+    fn action(&self) -> Result<(Action, Option<Secret>), String> {
+        Ok(match self {
+            Self::Reserve => (Action::Reserve, None),
+            Self::Hold(text) => {
+                let secret = Secret::from_hex(text).map_err(|error| error.to_string())?;
+                (Action::Hold(secret.key_id().0), Some(secret))
+            }
+            Self::Keep(key) => (Action::Keep(*key), None),
+            Self::TakeBack(key) => (Action::TakeBack(*key), None),
+            Self::Release => (Action::Release, None),
+        })
     }
 }
 
@@ -78,7 +147,7 @@ pub struct Rotation {
 }
 
 /// Why the secret was not replaced. Every server works on with the one that it has.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RotateError {
     /// Connections between servers are not encrypted: everybody on the way could read the new secret.
     NeedsTls,
@@ -120,6 +189,7 @@ impl core::error::Error for RotateError {}
 pub(super) struct Turns {
     leads: AtomicBool,
     steps: AtomicBool,
+    holder: Mutex<Holder>,
 }
 
 /// The only one of its kind until it is dropped.
@@ -137,36 +207,21 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// What a server with `held` holds after `step`; `None` if that changes nothing.
-fn after(held: &Secrets, step: &Step) -> Result<Option<Secrets>, String> {
-    match step {
-        Step::Look => Ok(None),
-        Step::Hold(text) => {
-            let secret = Secret::from_hex(text).map_err(|error| error.to_string())?;
-            if held.holds(secret.key_id()) {
-                return Ok(None);
-            }
-            if held.older().is_some() {
-                return Err(
-                    "it has a newer secret from a rotation that was not finished: ask that server to rotate".into()
-                );
-            }
-            Ok(Some(Secrets::rotating(secret, held.newest().clone())))
-        }
-        Step::Keep(key) => {
-            let kept = held.get(KeyId(*key)).ok_or_else(|| format!("it has no secret {key:016x}"))?;
-            Ok(held.older().is_some().then(|| Secrets::new(kept.clone())))
-        }
+/// What `held` becomes when a server holds `keys`, of which one may be that of `secret`.
+fn with_keys(held: &Secrets, keys: &[u64], secret: Option<&Secret>) -> Result<Secrets, String> {
+    let of = |key: u64| {
+        let known = held.get(KeyId(key)).or(secret.filter(|secret| secret.key_id() == KeyId(key)));
+        known.cloned().ok_or_else(|| format!("it has no secret {key:016x}"))
+    };
+    match *keys {
+        [only] => Ok(Secrets::new(of(only)?)),
+        [newer, older] => Ok(Secrets::rotating(of(newer)?, of(older)?)),
+        _ => Err("a server holds one secret or two".into()),
     }
 }
 
-/// Whether an earlier rotation has to be finished first.
-fn is_unfinished(own: &[KeyId], others: &[(ServerId, Vec<u64>)]) -> Result<bool, RotateError> {
-    let is_ahead = |keys: &[u64]| keys.first().is_some_and(|&key| !own.contains(&KeyId(key)));
-    if let Some((server, _)) = others.iter().find(|(_, keys)| is_ahead(keys)) {
-        return Err(RotateError::Elsewhere(server.to_string()));
-    }
-    Ok(own.len() > 1 || others.iter().any(|(_, keys)| keys.len() > 1))
+fn key_ids(secrets: &Secrets) -> Vec<u64> {
+    secrets.key_ids().iter().map(|key| key.0).collect()
 }
 
 impl<R: Runtime> Node<R> {
@@ -201,17 +256,32 @@ impl<R: Runtime> Node<R> {
         if !absent.is_empty() && !insists {
             return Err(RotateError::Absent(absent));
         }
-        let held = self.grid().secrets();
-        let is_resumed = is_unfinished(&held.key_ids(), &present)?;
         let others: Vec<ServerId> = present.iter().map(|(server, _)| *server).collect();
-        let secret = if is_resumed { held.newest().clone() } else { self.new_secret() };
-        self.hand_out(&secret, &others, (!is_resumed).then(|| held.newest().key_id())).await?;
-        let key = secret.key_id();
-        let keep = Step::Keep(key.0);
-        let mut unfinished: Vec<String> = self.tell(&others, &keep).await.into_iter().filter_map(refusal).collect();
-        unfinished.extend(self.take_step(keep).await.err());
-        let servers = others.len() + 1 - unfinished.len();
-        Ok(Rotation { key: format!("{:016x}", key.0), servers, is_resumed, unfinished, absent })
+        let (own, made) = (self.0.plan.grid.server, self.new_secret());
+        let lasts_ms = super::status::millis(RESERVATION_MAX);
+        let reservation = Reservation { leader: own, attempt: self.draw(), lasts_ms };
+        let deadline = self.runtime().now() + ATTEMPT_MAX;
+        let (mut lead, mut next) = Lead::begin(own, others.clone(), reservation, made.key_id().0);
+        let outcome = loop {
+            let (servers, action) = match next {
+                Next::Tell(servers, action) => (servers, action),
+                Next::Done(outcome) => break outcome?,
+            };
+            if self.runtime().now() >= deadline {
+                let seconds = RESERVATION_MAX.as_secs();
+                let reason =
+                    format!("the servers took too long: run it again in {seconds} s, and it goes on from there");
+                break Err(RotateError::Refused(reason))?;
+            }
+            // An earlier rotation is finished with its secret.
+            let held = self.grid().secrets();
+            let secret = held.get(KeyId(lead.key)).unwrap_or(&made);
+            let step = Step::Take(reservation, Told::of(action, secret));
+            next = lead.handle(self.tell(&servers, &step).await);
+        };
+        let servers = others.len() + 1 - outcome.unfinished.len();
+        let (is_resumed, unfinished) = (outcome.is_resumed, outcome.unfinished);
+        Ok(Rotation { key: format!("{:016x}", lead.key), servers, is_resumed, unfinished, absent })
     }
 
     /// What the other members hold, and who does not say.
@@ -231,29 +301,14 @@ impl<R: Runtime> Node<R> {
         (present, absent)
     }
 
-    /// Has this server and `others` hold `secret` too. If one cannot, those that could go back to the secret `before`.
-    async fn hand_out(&self, secret: &Secret, others: &[ServerId], before: Option<KeyId>) -> Result<(), RotateError> {
-        let hold = Step::Hold(secret.to_hex().to_string());
-        // This server first: whoever has a newer secret than the others can finish what breaks off.
-        self.take_step(hold.clone()).await.map_err(RotateError::Refused)?;
-        let refused: Vec<String> = self.tell(others, &hold).await.into_iter().filter_map(refusal).collect();
-        if refused.is_empty() {
-            return Ok(());
-        }
-        if let Some(before) = before {
-            let back = Step::Keep(before.0);
-            // Whoever does not hear this, or refuses, is found by the next rotation.
-            self.tell(others, &back).await;
-            self.take_step(back).await.map_err(RotateError::Refused)?;
-        }
-        Err(RotateError::Refused(refused.join("; ")))
-    }
-
-    /// Asks `servers` to take a step, all at once.
+    /// Asks `servers` to take a step, all at once; this one, too, if it is among them.
     async fn tell(&self, servers: &[ServerId], step: &Step) -> Vec<(ServerId, Answer)> {
         let asked = servers.iter().map(|&server| -> BoxFuture<(ServerId, Answer)> {
             let (node, step) = (self.clone(), Packed(step.clone()));
             Box::pin(async move {
+                if server == node.0.plan.grid.server {
+                    return (server, node.take_step(server, step.0).await);
+                }
                 let options = CallOptions { fail_fast: true, ..CallOptions::within(STEP_ANSWER_MAX) };
                 let reply = node.grid().call::<TakeStep>(server, &step, options).await;
                 (server, reply.map_err(|error| error.to_string()).and_then(|Packed(answer)| answer))
@@ -262,20 +317,37 @@ impl<R: Runtime> Node<R> {
         together::all(asked.collect()).await
     }
 
-    /// Takes a step here, to its end even if nobody waits for it any more.
-    pub(super) async fn take_step(&self, step: Step) -> Answer {
+    /// Takes a step here, to its end even if nobody waits for it any more. `caller` is the server that asks, by its proof.
+    pub(super) async fn take_step(&self, caller: ServerId, step: Step) -> Answer {
         let (answer, answered) = promise();
         let node = self.clone();
-        self.runtime().spawn(Box::pin(async move { answer.keep(node.step(&step).await) }));
+        self.runtime().spawn(Box::pin(async move { answer.keep(node.step(caller, &step).await) }));
         answered.await.unwrap_or_else(|| Err("the server stops".into()))
     }
 
-    async fn step(&self, step: &Step) -> Answer {
+    async fn step(&self, caller: ServerId, step: &Step) -> Answer {
+        let (reservation, told) = match step {
+            Step::Look => return Ok(key_ids(&self.grid().secrets())),
+            Step::Hold(_) | Step::Keep(_) => {
+                let reason =
+                    "the server that leads this rotation runs an earlier version: upgrade all servers, then rotate";
+                return Err(reason.into());
+            }
+            Step::Take(reservation, told) => (*reservation, told),
+        };
+        self.check_caller(caller, reservation).await?;
         let Some(_turn) = Turn::take(&self.0.turns.steps) else {
             return Err("another step of a rotation goes on there: try again".into());
         };
         let held = self.grid().secrets();
-        if let Some(next) = after(&held, step)? {
+        let (action, secret) = told.action()?;
+        let now = self.runtime().now();
+        let next = {
+            let mut holder = self.0.turns.holder.lock().unwrap_or_else(PoisonError::into_inner);
+            holder.handle(&key_ids(&held), reservation, action, now)?
+        };
+        if let Some(keys) = next {
+            let next = with_keys(&held, &keys, secret.as_ref())?;
             let (stored, storing) = promise();
             self.memory().keep_secrets(self.0.plan.grid.cluster, &next, Box::new(|result| stored.keep(result)));
             storing.await.unwrap_or_else(|| Err("the server stops".into()))?;
@@ -286,7 +358,30 @@ impl<R: Runtime> Node<R> {
             );
             self.grid().rotate(next);
         }
-        Ok(self.grid().secrets().key_ids().iter().map(|key| key.0).collect())
+        Ok(key_ids(&self.grid().secrets()))
+    }
+
+    /// Whether `caller` may change the secret here under `reservation`.
+    async fn check_caller(&self, caller: ServerId, reservation: Reservation) -> Result<(), String> {
+        let refused = |reason: &str| {
+            warn!(server = %caller, reason, "a step of a rotation of the secret was refused");
+            Err(reason.to_owned())
+        };
+        // Here as well as at the leader: who relays a hello where nothing is encrypted could be the leader.
+        if !self.0.plan.is_tls {
+            return refused("connections to it are not encrypted, so no secret is taken over them: turn tls on");
+        }
+        if reservation.leader != caller {
+            return refused("the reservation is another server's");
+        }
+        if caller == self.0.plan.grid.server {
+            return Ok(());
+        }
+        let name = caller.to_string();
+        let bus = self.bus().await;
+        let is_member =
+            bus.members.iter().any(|member| member.server == name && member.state != MemberState::Forgotten);
+        if is_member { Ok(()) } else { refused("the server that asks is no member here") }
     }
 
     fn new_secret(&self) -> Secret {
@@ -305,45 +400,29 @@ mod tests {
     use super::*;
     use ashlar_grid::handler::Payload as _;
 
-    type Outcome = Result<Option<Vec<u64>>, &'static str>;
-
     fn secret(byte: u8) -> Secret {
         Secret::from_bytes([byte; 32])
     }
 
-    fn key(byte: u8) -> u64 {
-        secret(byte).key_id().0
-    }
-
-    fn hold(byte: u8) -> Step {
-        Step::Hold(secret(byte).to_hex().to_string())
-    }
-
     #[test]
-    fn steps() {
-        let one = Secrets::new(secret(1));
-        let both = Secrets::rotating(secret(2), secret(1));
-        // What is held, the step, and what is held then or why it is refused.
-        let cases: [(&Secrets, Step, Outcome); 9] = [
-            (&one, Step::Look, Ok(None)),
-            (&one, hold(2), Ok(Some(vec![key(2), key(1)]))),
-            (&one, hold(1), Ok(None)),
-            (&both, hold(2), Ok(None)),
-            (&both, hold(3), Err("was not finished")),
-            (&both, Step::Keep(key(2)), Ok(Some(vec![key(2)]))),
-            (&both, Step::Keep(key(1)), Ok(Some(vec![key(1)]))),
-            (&one, Step::Keep(key(2)), Err("has no secret")),
-            (&one, Step::Hold("x".into()), Err("64 hexadecimal digits")),
-        ];
-        for (held, step, expected) in cases {
-            let keys = |secrets: Secrets| secrets.key_ids().iter().map(|key| key.0).collect::<Vec<u64>>();
-            match (after(held, &step), expected) {
-                (Ok(next), Ok(expected)) => assert_eq!(next.map(keys), expected, "{step:?}"),
-                (Err(reason), Err(expected)) => assert!(reason.contains(expected), "{step:?}: {reason}"),
-                (result, _) => panic!("{step:?}: {result:?}"),
-            }
-        }
-        assert_eq!(format!("{:?}", hold(1)), "Hold(***)", "a secret is never printed");
+    fn secrets_are_found_by_their_keys() {
+        let (one, two) = (secret(1), secret(2));
+        let key = |secret: &Secret| secret.key_id().0;
+        let held = Secrets::new(one.clone());
+        let both = with_keys(&held, &[key(&two), key(&one)], Some(&two)).expect("both are known");
+        assert_eq!(key_ids(&both), [key(&two), key(&one)]);
+        assert_eq!(with_keys(&both, &[key(&one)], None).map(|held| key_ids(&held)), Ok(vec![key(&one)]));
+        assert!(with_keys(&held, &[key(&two)], None).is_err());
+        assert!(
+            with_keys(&held, &[key(&two)], Some(&secret(3))).is_err(),
+            "another secret than the one that was named"
+        );
+        let told = Told::of(Action::Hold(key(&two)), &two);
+        assert_eq!(told.action().map(|(action, _)| action), Ok(Action::Hold(key(&two))));
+        let reservation = Reservation { leader: ServerId::from_bytes([7; 16]), attempt: 1, lasts_ms: 1 };
+        let text = format!("{:?} {:?}", Step::Hold(two.to_hex().to_string()), Step::Take(reservation, told));
+        assert!(text.starts_with("Hold(***) Hold(***) by 07"), "a secret is never printed: {text}");
+        assert!(Told::Hold("x".into()).action().is_err_and(|reason| reason.contains("64 hexadecimal digits")));
     }
 
     #[test]
@@ -356,18 +435,20 @@ mod tests {
         assert_eq!(packed(&|out| Packed(Step::Look).encode(out)), b"\xa4Look");
         assert_eq!(packed(&|out| Packed(Step::Hold("ab".into())).encode(out)), b"\x81\xa4Hold\xa2ab");
         assert_eq!(packed(&|out| Packed(Step::Keep(7)).encode(out)), b"\x81\xa4Keep\x07");
+        let reservation = Reservation { leader: ServerId::from_bytes(*b"0123456789abcdef"), attempt: 5, lasts_ms: 6 };
+        let take = |told: Told| packed(&|out| Packed(Step::Take(reservation, told.clone())).encode(out));
+        let head = b"\x81\xa4Take\x92\x93\xd9\x2030313233343536373839616263646566\x05\x06";
+        let cases: [(Told, &[u8]); 5] = [
+            (Told::Reserve, b"\xa7Reserve"),
+            (Told::Hold("ab".into()), b"\x81\xa4Hold\xa2ab"),
+            (Told::Keep(7), b"\x81\xa4Keep\x07"),
+            (Told::TakeBack(7), b"\x81\xa8TakeBack\x07"),
+            (Told::Release, b"\xa7Release"),
+        ];
+        for (told, tail) in cases {
+            assert_eq!(take(told.clone()), [&head[..], tail].concat(), "{told:?}");
+        }
         assert_eq!(packed(&|out| Packed(Answer::Ok(vec![1, 2])).encode(out)), b"\x81\xa2Ok\x92\x01\x02");
         assert_eq!(packed(&|out| Packed(Answer::Err("no".into())).encode(out)), b"\x81\xa3Err\xa2no");
-    }
-
-    #[test]
-    fn who_has_the_newer_secret_finishes() {
-        let server = ServerId::from_bytes([7; 16]);
-        let other = |keys: &[u8]| [(server, keys.iter().map(|&byte| key(byte)).collect::<Vec<u64>>())];
-        let own = |keys: &[u8]| keys.iter().map(|&byte| KeyId(key(byte))).collect::<Vec<KeyId>>();
-        assert_eq!(is_unfinished(&own(&[1]), &other(&[1])), Ok(false));
-        assert_eq!(is_unfinished(&own(&[2, 1]), &other(&[1])), Ok(true), "not handed out to all");
-        assert_eq!(is_unfinished(&own(&[2]), &other(&[2, 1])), Ok(true), "one has not let the old one go");
-        assert_eq!(is_unfinished(&own(&[1]), &other(&[2, 1])), Err(RotateError::Elsewhere(server.to_string())));
     }
 }

@@ -7,8 +7,9 @@
 //! peers           where members are, so that a restart finds the cluster again
 //! bus             what the membership bus must not forget: members, epochs, votes; never replaced by an older one
 //! cluster.secret  the cluster's secret, as a [`Token`]; the first server makes it
-//! admin.token     opens the admin API to other machines
+//! admin.token     opens the admin API: what changes something, and reading from other machines
 //! tls.cert, .key  the server's certificate; made here, signed by itself
+//! kv.settings     settings and users of the key-value engines
 //! ```
 //!
 //! `identity`, `incarnation` and `peers` are lines of text and end with a checksum that binds the file's name. The
@@ -22,6 +23,7 @@ use std::path::{Path, PathBuf};
 
 use ashlar_bus::saved::Saved;
 use ashlar_wire::id::{ClusterId, Incarnation, ServerId};
+use ashlar_wire::secret::Secret;
 
 use super::files::{self, Readers};
 use super::random;
@@ -92,7 +94,7 @@ pub struct DataDir {
     pub token: Token,
     /// Where that came from.
     pub secret_place: SecretPlace,
-    /// Opens the admin API to other machines.
+    /// Opens the admin API: what changes something, and reading from other machines.
     pub admin_token: String,
     /// The certificate, PEM.
     pub certificate_pem: String,
@@ -121,13 +123,15 @@ impl DataDir {
         };
         let bus = bus_state(root, identity, (cluster, server))?;
         let incarnation = raise_incarnation(root, identity.is_some())?;
-        let admin_token = text_or_new(root, "admin.token", || Ok(hex(&random::bytes::<32>())))?;
+        let admin_token = text_or_new(root, ADMIN_TOKEN, || Ok(hex(&random::bytes::<32>())))?;
+        let admin_token = admin_token.trim().to_owned();
+        check_admin_token(&root.join(ADMIN_TOKEN), &admin_token)?;
         let (certificate_pem, key_pem) = certificate(root)?;
+        warn_of_weak_secrets(root, &token, &secret_place);
         if identity != Some((cluster, server)) {
             write_sealed(root, "identity", &format!("cluster {cluster}\nserver {server}\n"))?;
         }
         let root = root.to_owned();
-        let admin_token = admin_token.trim().to_owned();
         Ok(Self {
             root,
             _lock: lock,
@@ -181,6 +185,85 @@ impl DataDir {
             )),
         }
     }
+}
+
+/// The file of the admin token, in a data directory.
+pub const ADMIN_TOKEN: &str = "admin.token";
+
+/// The shortest admin token that is accepted, characters. A new one has 64.
+pub const ADMIN_TOKEN_LEN_MIN: usize = 32;
+
+/// Fewer different bytes than this in a secret of 32 are no chance: by chance there are 24 or more.
+const DIFFERENT_BYTES_MIN: usize = 8;
+
+fn check_admin_token(path: &Path, token: &str) -> Result<(), Failure> {
+    let letters = token.chars().count();
+    if letters >= ADMIN_TOKEN_LEN_MIN
+        && different(token.as_bytes()) >= DIFFERENT_BYTES_MIN
+        && !token.contains(char::is_whitespace)
+    {
+        return Ok(());
+    }
+    let what = format!(
+        "the admin token in {} is too weak: it has {letters} characters; it needs {ADMIN_TOKEN_LEN_MIN} or more, by chance, without spaces",
+        path.display()
+    );
+    Err(Failure::world(what, "remove the file, and the server makes a new token at its next start"))
+}
+
+fn different(bytes: &[u8]) -> usize {
+    bytes.iter().collect::<std::collections::BTreeSet<_>>().len()
+}
+
+/// Whether a secret was not made by chance.
+fn is_guessable(secret: &Secret) -> bool {
+    let digits = secret.to_hex();
+    digits.as_bytes().chunks(2).collect::<std::collections::BTreeSet<_>>().len() < DIFFERENT_BYTES_MIN
+}
+
+/// Tells of secrets that others of this machine can read, or that were not made by chance. The server works on: whether
+/// somebody has read them, it cannot know.
+fn warn_of_weak_secrets(root: &Path, token: &Token, place: &SecretPlace) {
+    let own = [ADMIN_TOKEN, "tls.key"].map(|name| root.join(name));
+    let shared = match place {
+        SecretPlace::File(path) => Some(path.clone()),
+        SecretPlace::Environment => None,
+    };
+    for path in own.iter().chain(&shared) {
+        if let Some(mode) = files::open_to_others(path) {
+            let (file, mode) = (path.display(), format!("{mode:04o}"));
+            tracing::warn!(%file, mode, "other users of this machine can read this secret: run chmod 600 on the file");
+        }
+    }
+    if is_guessable(token.secrets.newest()) {
+        tracing::warn!("the cluster's secret was not made by chance and can be guessed: run `ashlar secret rotate`");
+    }
+}
+
+/// Gives servers of one owner the same admin token: the one in `shared`, else that of the first directory that has one,
+/// else a new one. Durable when this returns.
+///
+/// # Errors
+/// A file cannot be read or written. Retry safe.
+pub fn share_admin_token(shared: &Path, servers: &[PathBuf]) -> Result<(), Failure> {
+    let own: Vec<PathBuf> = servers.iter().map(|server| server.join(ADMIN_TOKEN)).collect();
+    let mut token = None;
+    for path in core::iter::once(&shared.to_owned()).chain(&own) {
+        token = match token {
+            None => read(path)?,
+            known => known,
+        };
+    }
+    let token = token.unwrap_or_else(|| format!("{}\n", hex(&random::bytes::<32>())));
+    check_admin_token(shared, token.trim())?;
+    for path in core::iter::once(&shared.to_owned()).chain(&own) {
+        if read(path)?.as_deref() != Some(&token) {
+            let folder = path.parent().unwrap_or(path);
+            files::make_directory(folder).map_err(|error| cannot("make", folder, &error))?;
+            write(path, token.as_bytes(), Readers::Owner)?;
+        }
+    }
+    Ok(())
 }
 
 /// Makes a cluster's secret in `path`, or leaves the one that is there.
@@ -362,13 +445,18 @@ fn parse_peers(root: &Path, body: &str) -> Result<Vec<MetPeer>, Failure> {
 }
 
 /// Format line, body, checksum line.
-fn seal(name: &str, body: &str) -> String {
+/// The text of a file with that name, with a checksum that binds the name.
+pub(super) fn seal(name: &str, body: &str) -> String {
     let sealed = format!("format {FORMAT}\n{body}");
     let check = check(name, &sealed);
     format!("{sealed}check {check}\n")
 }
 
-fn unseal<'a>(name: &str, text: &'a str) -> Result<&'a str, String> {
+/// What [`seal`] was given.
+///
+/// # Errors
+/// The text is damaged, or of a newer version.
+pub(super) fn unseal<'a>(name: &str, text: &'a str) -> Result<&'a str, String> {
     let (format, _) = text.strip_prefix("format ").and_then(|rest| rest.split_once('\n')).ok_or("no format line")?;
     let number: u32 = format.parse().map_err(|_| "no format line".to_owned())?;
     if number > FORMAT {

@@ -9,7 +9,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 #[cfg(target_os = "linux")]
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 /// No file that is read as a whole is longer: configuration, keys, lists of peers.
@@ -143,6 +143,24 @@ pub fn make_directory(path: &Path) -> io::Result<()> {
     })
 }
 
+/// Names in a directory, in order.
+///
+/// # Errors
+/// It cannot be read. Retry safe.
+pub fn names_in(path: &Path) -> io::Result<Vec<String>> {
+    let names = fs::read_dir(path)?.map(|entry| entry.map(|entry| entry.file_name().to_string_lossy().into_owned()));
+    let mut names = names.collect::<io::Result<Vec<_>>>()?;
+    names.sort();
+    Ok(names)
+}
+
+/// The permissions of a file, if users other than its owner may read or write it.
+#[must_use]
+pub fn open_to_others(path: &Path) -> Option<u32> {
+    let mode = fs::metadata(path).ok()?.permissions().mode() & 0o777;
+    (mode & 0o066 != 0).then_some(mode)
+}
+
 /// Whether there is something of that name.
 #[must_use]
 pub fn exists(path: &Path) -> bool {
@@ -152,7 +170,6 @@ pub fn exists(path: &Path) -> bool {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt as _;
     use std::path::PathBuf;
 
     /// A directory of its own for one test, gone afterwards.
@@ -183,6 +200,11 @@ pub(crate) mod tests {
         write_whole(&path, b"two", Readers::Owner).unwrap();
         assert_eq!(read_text(&path).unwrap().as_deref(), Some("two"));
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(open_to_others(&path), None);
+        for mode in [0o640, 0o604, 0o602, 0o666] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(open_to_others(&path), Some(mode));
+        }
         assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 1);
     }
 

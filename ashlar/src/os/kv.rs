@@ -10,6 +10,7 @@ mod line;
 mod migrating;
 mod network;
 mod persistence;
+pub(in crate::os) mod store;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,10 +20,12 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use std::{iter, slice, thread};
 
+use ashlar_kv::figures::{Figures, ServiceFigures};
+use ashlar_kv::kept::SettingsStore;
 use ashlar_kv::{Allocator, Engine, EngineConfig, Link};
 use tokio::runtime::{Builder, Handle, RuntimeFlavor};
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 
 use self::persistence::Persistence;
@@ -36,6 +39,7 @@ use cluster::Seating;
 use doors::{Doors, Listening, Open, SocketFile};
 use host::ProcessHost;
 use network::{Doorman, Opened};
+use store::{Store, StoredUsers};
 
 /// Locks for each worker: so many that two workers seldom want the same one.
 const SHARDS_PER_WORKER: usize = 16;
@@ -68,6 +72,8 @@ pub struct Plan {
     pub users: Vec<String>,
     /// The engine's part in a cluster, if it has one.
     pub seating: Option<Seating>,
+    /// Where settings and users last by themselves, if they do.
+    pub store: Option<Arc<Store>>,
 }
 
 /// Serves until a signal comes. Says where it listens with `started`, once all doors are open.
@@ -93,6 +99,48 @@ pub fn run(plan: &Plan, started: impl FnOnce(&[Listening])) -> Result<(), Failur
     result.and(serving.stop())
 }
 
+/// How long figures of engines may take.
+const FIGURES_MAX: Duration = Duration::from_secs(2);
+
+/// The figures of one engine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EngineFigures {
+    /// Where clients reach it.
+    pub engine: String,
+    /// What there is to know.
+    pub figures: Figures,
+}
+
+/// Watches the engines of a server, for metrics and health.
+#[derive(Debug, Clone)]
+pub struct Observer {
+    /// Each with the place where clients reach it.
+    engines: Arc<Vec<(String, Arc<Engine>)>>,
+    /// One reads at a time.
+    turn: Arc<Mutex<()>>,
+}
+
+impl Observer {
+    /// What clients can expect of each engine now.
+    #[must_use]
+    pub fn service(&self) -> Vec<(String, ServiceFigures)> {
+        self.engines.iter().map(|(place, engine)| (place.clone(), engine.service_figures())).collect()
+    }
+
+    /// All figures of all engines; none if others who ask take too long.
+    pub async fn figures(&self) -> Vec<EngineFigures> {
+        let Some(_turn) = clock::within(FIGURES_MAX, self.turn.lock()).await else { return Vec::new() };
+        let engines = Arc::clone(&self.engines);
+        // Commands may hold keys, for which no worker waits.
+        let read = tokio::task::spawn_blocking(move || {
+            let now = clock::now_both();
+            let figures = engines.iter().map(|(place, engine)| (place.clone(), engine.figures(now)));
+            figures.map(|(engine, figures)| EngineFigures { engine, figures }).collect()
+        });
+        read.await.unwrap_or_default()
+    }
+}
+
 /// Engines that serve, on threads of their own, which they share.
 #[derive(Debug)]
 pub struct Serving {
@@ -101,12 +149,15 @@ pub struct Serving {
     stop: watch::Sender<bool>,
     threads: Vec<thread::JoinHandle<()>>,
     engines: Vec<Running>,
+    store: Option<Arc<Store>>,
 }
 
 /// One engine.
 #[derive(Debug)]
 struct Running {
     engine: Arc<Engine>,
+    /// Where clients reach it: its first door.
+    place: String,
     seating: Option<Seating>,
     persistence: Persistence,
     _file: Option<SocketFile>,
@@ -127,7 +178,8 @@ impl Serving {
     pub fn start(plans: &[Plan]) -> Result<Self, Failure> {
         let workers = plans.iter().map(|plan| plan.workers).max().unwrap_or(1).max(1);
         let (stop, stopped) = watch::channel(false);
-        let mut serving = Self { listening: Vec::new(), stop, threads: Vec::new(), engines: Vec::new() };
+        let store = plans.iter().find_map(|plan| plan.store.clone());
+        let mut serving = Self { listening: Vec::new(), stop, threads: Vec::new(), engines: Vec::new(), store };
         let mut posts: Vec<Vec<Post>> = iter::repeat_with(Vec::new).take(workers).collect();
         for plan in plans {
             let (running, listening, doors) = Running::start(plan, workers)?;
@@ -151,6 +203,10 @@ impl Serving {
             let handles: BTreeMap<usize, Handle> = handles.iter().collect();
             roads.host(hosting(services, handles));
         }
+        if let Some(store) = serving.store.clone() {
+            let engines: Vec<_> = serving.engines.iter().map(|running| Arc::clone(&running.engine)).collect();
+            serving.spawn("kv-settings".into(), move || store.attend(&engines))?;
+        }
         for number in 0..serving.engines.len() {
             let Running { engine, seating, .. } = &serving.engines[number];
             let (engine, seating) = (Arc::clone(engine), seating.clone());
@@ -172,6 +228,13 @@ impl Serving {
         let thread = thread::Builder::new().name(name).spawn(body).map_err(|error| cannot_start(&error))?;
         self.threads.push(thread);
         Ok(())
+    }
+
+    /// For whoever watches the engines.
+    #[must_use]
+    pub fn observer(&self) -> Observer {
+        let engines = self.engines.iter().map(|running| (running.place.clone(), Arc::clone(&running.engine)));
+        Observer { engines: Arc::new(engines.collect()), turn: Arc::default() }
     }
 
     /// Completes when a client of any engine wants the process to end.
@@ -211,17 +274,28 @@ impl Serving {
     pub fn stop(self) -> Result<(), Failure> {
         self.stop.send_replace(true);
         self.engines.iter().filter_map(|running| running.seating.as_ref()).for_each(|seating| seating.desk.close());
+        self.store.iter().for_each(|store| store.close());
         for thread in self.threads {
             // A worker that panicked has ended the process already.
             thread.join().ok();
         }
         let wanted = self.engines.iter().find_map(|running| running.engine.wants_stop()).flatten();
-        let stopped: Vec<_> = self.engines.into_iter().map(|running| running.persistence.stop(wanted)).collect();
+        let stopped: Vec<_> = self.engines.into_iter().map(|running| running.stop(wanted)).collect();
         stopped.into_iter().collect()
     }
 }
 
 impl Running {
+    /// Writes what is left to files, and that the data there are whole.
+    fn stop(self, wants_dump: Option<bool>) -> Result<(), Failure> {
+        self.persistence.stop(wants_dump)?;
+        // A dump says itself at which point its data are; a log does not.
+        if self.seating.is_some() && self.engine.files().is_log_on {
+            self.engine.note_orderly_end();
+        }
+        Ok(())
+    }
+
     /// Reads what is on files and opens the doors, for so many threads.
     fn start(plan: &Plan, workers: usize) -> Result<Begun, Failure> {
         let shards = (workers * SHARDS_PER_WORKER).next_power_of_two().min(1 << 10);
@@ -237,7 +311,8 @@ impl Running {
             let imported = rdb::import(&engine, path)?;
             let libraries = imported.libraries.len();
             engine.forget_point();
-            tracing::info!(imported.keys, imported.expired, imported.empty, libraries, "imported");
+            let (keys, expired, empty) = (imported.keys, imported.expired, imported.empty);
+            tracing::info!(keys, expired, empty, libraries, "imported");
             persistence.take_in()?;
         }
         engine.follow_as_configured(clock::now_both());
@@ -246,10 +321,11 @@ impl Running {
         if let Some(seating) = &plan.seating {
             seating.join(&engine)?;
         }
-        let roads = plan.seating.as_ref().and_then(|seating| seating.roads.clone());
+        let roads = plan.seating.as_ref().and_then(|seating| Some((seating.roads.clone()?, seating.server)));
         let (doorman, doors) = Doorman::new(doors, roads);
         engine.set_network(Box::new(doorman));
-        Ok((Self { engine, seating: plan.seating.clone(), persistence, _file: file }, listening, doors))
+        let place = listening.first().map(|door| door.place.clone()).unwrap_or_default();
+        Ok((Self { engine, place, seating: plan.seating.clone(), persistence, _file: file }, listening, doors))
     }
 }
 
@@ -272,6 +348,18 @@ fn configure(engine: &Engine, plan: &Plan) -> Result<(), Failure> {
             Failure::usage(format!("{path}: {why}"), "correct the file of users, or leave out `aclfile`")
         })?;
     }
+    plan.store.as_ref().map_or(Ok(()), |store| take_up(engine, store))
+}
+
+/// Settings and users are those of the store, and last in it from now on.
+fn take_up(engine: &Engine, store: &Arc<Store>) -> Result<(), Failure> {
+    let applied = engine.apply_kept(&store.kept());
+    let used = applied.and_then(|()| engine.use_acl_file(Box::new(StoredUsers(Arc::clone(store)))));
+    used.map_err(|why| {
+        let what = format!("settings and users that were kept cannot be used: {why}");
+        Failure::world(what, "start the version of ashlar that has kept them")
+    })?;
+    engine.set_store(Arc::clone(store) as Arc<dyn SettingsStore>);
     Ok(())
 }
 
@@ -333,6 +421,7 @@ fn hosting(services: Vec<Vec<Service>>, threads: BTreeMap<usize, Handle>) -> Hos
             descriptor: -1,
             is_unix: false,
             is_tls: false,
+            is_server: true,
         };
         Some(Box::pin(resp::visit(service.clone(), stream, link, thread.clone())))
     })

@@ -26,6 +26,7 @@ pub mod server;
 pub mod signals;
 pub mod sockets;
 mod spin;
+pub mod terminal;
 pub mod throttle;
 pub mod tls;
 mod turns;

@@ -8,19 +8,23 @@ use std::time::Duration;
 
 use ashlar_grid::config::GridConfig;
 use ashlar_grid::seam::Lane;
+use ashlar_kv::kept::{SettingsStore as _, default_password};
 use tokio::sync::watch;
 
 use super::datadir::{self, DataDir, Opening};
-use super::kv::doors::Doors;
+use super::kv::doors::{Doors, TlsDoor};
+use super::kv::store::Store;
 use super::kv::{self, Serving};
 use super::runtime::OsRuntime;
 use super::scribe::Scribe;
 use super::signals::Signals;
+use super::tls::clients::{self, ClientProof};
 use super::workers::Workers;
 use super::{clock, files, process, random, sockets, tls};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::front::admin::Front;
+use crate::node::keyvalue::users::SharedUsers;
 use crate::node::keyvalue::{Part, Roads, Rules};
 use crate::node::{Joining, Node, Plan};
 
@@ -32,13 +36,17 @@ const KV_FOLDER: &str = "kv";
 const KV_REPLICA_FOLDER: &str = "kv-replica";
 
 /// How a server's engines take part in their cluster. Where replicas go is for `ashlar kv rebalance`.
-const KV_RULES: Rules = Rules {
-    stands: true,
-    migrates: false,
-    migration_barrier: 1,
-    handover_max: Duration::from_secs(5),
-    keep_out: Duration::from_secs(60),
-};
+fn kv_rules(config: &Config) -> Rules {
+    Rules {
+        stands: true,
+        migrates: false,
+        migration_barrier: 1,
+        handover_max: Duration::from_secs(5),
+        keep_out: Duration::from_secs(60),
+        // As with the default `cluster-replica-validity-factor` and `repl-ping-replica-period`.
+        copy_age_max: Some(config.member_timeout * 10 + Duration::from_secs(10)),
+    }
+}
 
 /// How often a server that joins looks whether it has joined.
 const JOIN_LOOK: Duration = Duration::from_millis(50);
@@ -93,13 +101,14 @@ pub(super) fn run_with(
         // This thread has nothing else to do but to wait for signals and to look after joining and draining.
         tokio::spawn(bus);
         let tls = tls::server(&data.certificate_pem, &data.key_pem)?;
-        let front = Arc::new(Front::new(node.clone(), tls, config.tls, data.admin_token.clone()));
+        let (engines, token) = (kv.as_ref().map(Serving::observer), data.admin_token.clone());
+        let front = Arc::new(Front::new(node.clone(), tls, config.tls, token, engines, address.clone()));
         let (stop, stopped) = watch::channel(false);
         for (listener, worker) in listeners.into_iter().zip(&workers.handles) {
             worker.spawn(serve(front.clone(), listener, stopped.clone()));
         }
-        let (server, cluster, incarnation) = (data.server, data.cluster, data.incarnation);
-        tracing::info!(%server, %cluster, %incarnation, %listening, address, tls = config.tls, "server started");
+        let (server, cluster, incarnation) = (data.server, data.cluster, data.incarnation.0);
+        tracing::info!(%server, %cluster, incarnation, %listening, address, tls = config.tls, "server started");
         if let Some(serving) = &kv {
             started(serving);
         }
@@ -137,20 +146,23 @@ fn key_value(config: &Config, data: &DataDir, workers: usize, address: &str) -> 
     let seats: Vec<_> = folders.iter().map(|folder| folder.join("seat")).collect();
     let (desk, seatings) = kv::cluster::seatings(data, bus_port, &seats)?;
     let roads = Arc::new(Roads::default());
+    let store = Store::open(data)?;
+    begin_closed(config, &store)?;
     let part = Part {
         desk,
         seats: seatings.iter().map(|seating| seating.seat.clone()).collect(),
         bus_port,
         zone: config.zone.clone(),
-        rules: KV_RULES,
+        rules: kv_rules(config),
         roads: Some(Arc::clone(&roads)),
+        users: Some(Arc::clone(&store) as Arc<dyn SharedUsers>),
     };
     let plans: Vec<kv::Plan> = engines
         .iter()
         .zip(&folders)
         .zip(seatings)
         .map(|(((address, _, port_flag), folder), seating)| kv::Plan {
-            doors: Doors { port_flag, ..Doors::of_server(*address) },
+            doors: Doors { port_flag, tls: tls_door(config, *address), ..Doors::of_server(*address) },
             workers,
             databases: KV_DATABASES,
             import: None,
@@ -158,6 +170,7 @@ fn key_value(config: &Config, data: &DataDir, workers: usize, address: &str) -> 
             config_file: None,
             users: Vec::new(),
             seating: Some(seating.on(Arc::clone(&roads))),
+            store: Some(Arc::clone(&store)),
         })
         .collect();
     let serving = Serving::start(&plans)?;
@@ -165,6 +178,41 @@ fn key_value(config: &Config, data: &DataDir, workers: usize, address: &str) -> 
         tracing::info!(kind = door.kind, place = door.place, "key-value engine started");
     }
     Ok(Some(Engines { serving, part: Some(part) }))
+}
+
+/// The password of the configuration holds as long as nothing else was said of the default user.
+fn begin_closed(config: &Config, store: &Store) -> Result<(), Failure> {
+    let Some(path) = config.kv_password_file.as_deref().filter(|_| !store.kept().has_default_user()) else {
+        return Ok(());
+    };
+    let failed = |why: &dyn core::fmt::Display| {
+        let what = format!("no password in {}: {why}", path.display());
+        Failure::world(what, "give a file whose first line is the password, or leave kv_password_file out")
+    };
+    let text = files::read_text(path).map_err(|error| failed(&error))?;
+    let text = text.ok_or_else(|| failed(&"there is no such file"))?;
+    let password =
+        text.lines().next().filter(|line| !line.is_empty()).ok_or_else(|| failed(&"its first line is empty"))?;
+    store.keep(&default_password(password.as_bytes())).map_err(|why| failed(&why))
+}
+
+/// The door for clients under TLS of the engine at that address, if there is one.
+fn tls_door(config: &Config, address: SocketAddr) -> Option<TlsDoor> {
+    let tls = config.kv_tls.as_ref()?;
+    let is_first = config.kv == Some(address);
+    let clients = match tls.auth_clients.as_str() {
+        "no" => ClientProof::None,
+        "optional" => ClientProof::Optional,
+        _ => ClientProof::Required,
+    };
+    let files = clients::Files {
+        certificate: tls.certificate.clone(),
+        key: tls.key.clone(),
+        authorities: tls.authorities.clone(),
+        clients,
+        flags: "--kv-tls-",
+    };
+    Some(TlsDoor { port: if is_first { tls.port } else { tls.replica_port }, files })
 }
 
 /// What an engine of a server is set to at the start.
@@ -184,7 +232,8 @@ fn settings(config: &Config, address: SocketAddr, folder: &Path) -> Vec<(String,
         // A replica that comes need not wait for others.
         ("repl-diskless-sync-delay", "0".into()),
     ];
-    if !address.ip().is_unspecified() {
+    // Otherwise clients are told the host under which other servers reach this one.
+    if !address.ip().is_unspecified() && (config.is_kv_bind_given || config.advertise.is_none()) {
         settings.push(("cluster-announce-ip", own));
     }
     settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()

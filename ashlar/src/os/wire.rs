@@ -13,7 +13,6 @@ use std::task::{Context, Poll, ready};
 use ashlar_grid::seam::{Wire, WireError};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsStream;
 
 use super::turns::Ticket;
@@ -26,6 +25,9 @@ thread_local! {
     static SCRATCH: Cell<Option<Box<[u8]>>> = const { Cell::new(None) };
 }
 
+/// What is held as long as a connection is open: its place in the listener's counts.
+pub type Held = Arc<dyn core::any::Any + Send + Sync>;
+
 /// A connection of the operating system.
 pub struct OsWire {
     io: Io,
@@ -34,7 +36,7 @@ pub struct OsWire {
     binding: [u8; tls::BINDING_LEN],
     ticket: Ticket,
     /// Held as long as the connection counts as one of the listener's.
-    _permit: Option<Arc<OwnedSemaphorePermit>>,
+    _permit: Option<Held>,
 }
 
 /// What is below.
@@ -50,7 +52,7 @@ impl OsWire {
     ///
     /// # Errors
     /// The TLS handshake is not over.
-    pub fn new(io: Io, early: &[u8], permit: Option<Arc<OwnedSemaphorePermit>>) -> Result<Self, WireError> {
+    pub fn new(io: Io, early: &[u8], permit: Option<Held>) -> Result<Self, WireError> {
         let (socket, binding) = match &io {
             Io::Plain(stream) => (stream, [0; tls::BINDING_LEN]),
             Io::Tls(stream) => {

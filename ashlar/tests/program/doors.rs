@@ -13,7 +13,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use super::keyvalue::{Client, KvServer};
-use super::process::{Scratch, check_fails, until};
+use super::process::{Scratch, TestServer, check_fails, until};
+use super::upkv::ports;
 
 /// A peer that never answers must not hold up the tests; nothing is measured by this.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -135,7 +136,12 @@ impl Pki {
 
     /// Whether a client gets an answer.
     fn is_let_in(&self, server: &KvServer, with_certificate: bool) -> bool {
-        let mut stream = self.connect(&server.address, with_certificate);
+        self.lets_in(&server.address, with_certificate)
+    }
+
+    /// The same of an address.
+    fn lets_in(&self, address: &str, with_certificate: bool) -> bool {
+        let mut stream = self.connect(address, with_certificate);
         let mut reply = [0; 7];
         stream.write_all(b"PING\r\n").and_then(|()| stream.read_exact(&mut reply)).is_ok() && &reply == b"+PONG\r\n"
     }
@@ -211,4 +217,42 @@ fn tls_files_that_do_not_fit() {
     fails(&[&no[..], &["--tls-cert", certificate, "--tls-key", &pki.client.1]].concat(), &["cannot use", "--tls-cert"]);
     let garbage = pki.scratch.write("garbage", "nothing");
     fails(&["--tls-cert", certificate, "--tls-key", key, "--tls-ca", &garbage], &["--tls-ca"]);
+}
+
+#[test]
+fn servers_serve_clients_under_tls_as_an_engine_alone_does() {
+    let (pki, scratch) = (Pki::new(), Scratch::new());
+    let (data, port) = (scratch.path("data"), ports(4));
+    let port = |step: u16| (port + step).to_string();
+    let (certificate, key) = &pki.server;
+    let doors = [
+        "--kv-port",
+        &port(0),
+        "--kv-replica-port",
+        &port(1),
+        "--kv-tls-port",
+        &port(2),
+        "--kv-replica-tls-port",
+        &port(3),
+    ];
+    let files = ["--kv-tls-cert", certificate, "--kv-tls-key", key, "--kv-tls-ca", &pki.authority];
+    let server = TestServer::start(&data, &[&doors[..], &files[..]].concat(), &[]);
+    for (plain, tls) in [(port(0), port(2)), (port(1), port(3))] {
+        let address = format!("127.0.0.1:{tls}");
+        assert!(!pki.lets_in(&address, false), "who has no certificate is not let in");
+        let mut client = Client::new(pki.connect(&address, true));
+        assert_eq!(client.ask(&["CONFIG", "GET", "port"]), format!("port {plain}"));
+        assert_eq!(client.ask(&["CONFIG", "GET", "tls-port"]), format!("tls-port {tls}"));
+    }
+    // Who came under TLS is sent on under TLS.
+    let mut client = Client::new(pki.connect(&format!("127.0.0.1:{}", port(2)), true));
+    assert_eq!(client.ask(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]), "OK");
+    let is_sent_on =
+        |client: &mut Client<_>| client.ask(&["CLUSTER", "SLOTS"]).contains(&format!(" 127.0.0.1 {} ", port(2)));
+    until("the port under TLS to be told", || is_sent_on(&mut client));
+    server.stop();
+    let without = ["server", "--data", &data, "--kv-tls-port", "7"];
+    check_fails(&without, &[("ASHLAR_KV_PORT", "6")], 2, &["kv_tls_cert: missing"]);
+    let alone = ["server", "--data", &data, "--kv-tls-ca", &pki.authority];
+    check_fails(&alone, &[("ASHLAR_KV_PORT", "6")], 2, &["kv_tls_ca: it means nothing without kv_tls_port"]);
 }

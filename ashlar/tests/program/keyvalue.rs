@@ -61,9 +61,15 @@ impl<S: std::io::Read + Write> Client<S> {
         self.0.get_mut().flush().expect("the server reads");
     }
 
+    /// Says these bytes.
+    pub(crate) fn send_raw(&mut self, text: &str) {
+        self.0.get_mut().write_all(text.as_bytes()).expect("the server reads");
+    }
+
     /// Whether the server has closed the connection.
     pub(crate) fn is_over(&mut self) -> bool {
-        self.0.fill_buf().is_ok_and(<[u8]>::is_empty)
+        // A reset is an end too: not all that was sent was read.
+        self.0.fill_buf().map_or(true, <[u8]>::is_empty)
     }
 
     /// Says `words` and returns the reply: scalars as they stand, arrays as their elements between blanks.

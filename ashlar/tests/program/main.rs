@@ -3,9 +3,12 @@
 //! Nothing here sleeps for something to happen: outputs are read as they come, states are asked for a bounded number of
 //! times, and a process that takes too long is ended.
 
+mod admin;
 mod bench_kv;
+mod closing;
 mod cluster;
 mod commands;
+mod diverged;
 mod doors;
 mod following;
 mod interop;
@@ -17,5 +20,7 @@ mod process;
 mod quorum;
 mod replicas;
 mod rotation;
+mod strangers;
+mod three_hosts;
 mod up;
 mod upkv;

@@ -175,9 +175,10 @@ fn a_memory_that_is_not_ones_own_is_refused() {
 #[test]
 fn a_server_that_left_for_good_is_forgotten() {
     let mut cluster = Cluster::start(3);
-    let address = cluster.servers[0].as_ref().expect("it runs").address.clone();
+    let asked = cluster.servers[0].as_ref().expect("it runs");
+    let (address, data) = (asked.address.clone(), asked.data.clone());
     let forget = |id: &str, more: &[&str]| {
-        let mut arguments = vec!["forget", id, "--addr", &address];
+        let mut arguments = vec!["forget", id, "--addr", &address, "--data", &data];
         arguments.extend(more);
         run(&arguments, &[])
     };
@@ -209,7 +210,7 @@ fn a_server_that_is_forgotten_while_it_runs_is_told() {
     let cluster = Cluster::start(3);
     let [first, third] = [0, 2].map(|number| cluster.servers[number].as_ref().expect("it runs"));
     let id = third.status().expect("it answers").server;
-    let outcome = run(&["forget", &id, "--force", "--addr", &first.address], &[]);
+    let outcome = run(&["forget", &id, "--force", "--addr", &first.address, "--data", &first.data], &[]);
     assert_eq!((outcome.code, outcome.out), (Some(0), format!("forgotten: {id}")));
     Running::line(&third.process.err, "this server was forgotten by the cluster");
     until("its status to say so", || {

@@ -81,15 +81,39 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ashlar"));
+        Self::launch(Command::new(env!("CARGO_BIN_EXE_ashlar")), arguments, environment)
+    }
+
+    /// The same in a network namespace.
+    pub(crate) fn start_in(namespace: &str, arguments: &[&str]) -> Self {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", namespace, env!("CARGO_BIN_EXE_ashlar")]);
+        Self::launch(command, arguments, &[])
+    }
+
+    fn launch(mut command: Command, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ASHLAR_")) {
             command.env_remove(name);
         }
         // Servers of tests run beside each other: only those that are about it have a key-value engine.
         command.env("ASHLAR_KV_PORT", "0");
         command.args(arguments).envs(environment.iter().copied());
+        Self::spawn(command)
+    }
+
+    /// Another program, which runs this one.
+    pub(crate) fn start_other(program: &str, arguments: &[String]) -> Self {
+        let mut command = Command::new(program);
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ASHLAR_")) {
+            command.env_remove(name);
+        }
+        command.args(arguments);
+        Self::spawn(command)
+    }
+
+    fn spawn(mut command: Command) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("the program was built");
+        let mut child = command.spawn().expect("the program is there");
         let out = lines(child.stdout.take().expect("piped"));
         let err = lines(child.stderr.take().expect("piped"));
         Self { child, out, err }
@@ -167,6 +191,8 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 pub(crate) struct TestServer {
     pub(crate) process: Running,
     pub(crate) address: String,
+    /// Its data directory.
+    pub(crate) data: String,
 }
 
 impl TestServer {
@@ -178,7 +204,7 @@ impl TestServer {
         let line = Running::line(&process.err, "server started");
         let address = line.split("listening=").nth(1).and_then(|rest| rest.split(' ').next());
         let address = address.expect("the line tells the address").to_owned();
-        Self { process, address }
+        Self { process, address, data: data.to_owned() }
     }
 
     pub(crate) fn status(&self) -> Option<ServerStatus> {

@@ -101,3 +101,54 @@ fn ports_of_both_engines_are_shown_and_must_be_free() {
     up.signal("INT");
     assert_eq!(up.wait(), Some(0));
 }
+
+/// Whether a line shows a value as Rust writes it for its own people: `Name(..` or `Name { ..`.
+fn shows_rust(line: &str) -> bool {
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let mut words = line.split(|letter: char| !is_letter(letter) && letter != '(' && letter != '{').peekable();
+    let is_name = |word: &str| word.starts_with(|letter: char| letter.is_ascii_uppercase()) && word.len() > 1;
+    let mut before = "";
+    words.any(|word| {
+        let calls = word.split_once('(').is_some_and(|(name, _)| is_name(name) && name.chars().any(char::is_lowercase));
+        let opens = word.starts_with('{') && is_name(before) && before.chars().any(char::is_lowercase);
+        before = word;
+        calls || opens
+    })
+}
+
+#[test]
+fn logs_of_an_everyday_start_join_and_stop_warn_of_nothing() {
+    for line in
+        ["upstream=Server { id: ServerId(65cb), host: \"h\" }", "by=Quorum { reports: 2 }", "point=Some((1, 2))"]
+    {
+        assert!(shows_rust(line), "{line}");
+    }
+    for line in ["reason=\"Connection refused (os error 111)\"", "INFO ashlar::node: peer connected {x}", "(DB) loaded"]
+    {
+        assert!(!shows_rust(line), "{line}");
+    }
+    let scratch = Scratch::new();
+    let (data, port, kv) = (scratch.path("data"), port_base(), port_base());
+    // A first start, and one that finds everything there; the second as JSON.
+    for format in ["text", "json"] {
+        let (port, kv) = (port.to_string(), kv.to_string());
+        let words = ["up", "--data", &data, "--port-base", &port, "--kv-port", &kv, "--workers", "1"];
+        let mut up = Running::start(&words, &[("ASHLAR_LOG_FORMAT", format)]);
+        Running::line(&up.out, "ashlar is up: 3 servers");
+        up.signal("INT");
+        assert_eq!(up.wait(), Some(0));
+    }
+    for server in 1..=3 {
+        let log = std::fs::read_to_string(format!("{data}/server-{server}.log")).expect("each server has a log");
+        assert!(log.matches("server stopped").count() == 2, "{log}");
+        for line in log.lines() {
+            assert!(!line.contains("WARN") && !line.contains("ERROR") && !shows_rust(line), "server {server}: {line}");
+            let Ok(json) = serde_json::from_str::<serde_json::Value>(line) else { continue };
+            for (name, value) in json["fields"].as_object().expect("a line has fields") {
+                let is_number = value.as_str().is_some_and(|text| text.parse::<i64>().is_ok());
+                assert!(!is_number, "`{name}` is a number written as a text: {line}");
+            }
+        }
+        assert!(log.contains("\"message\":\"server started\""), "the second start logs JSON: {log}");
+    }
+}

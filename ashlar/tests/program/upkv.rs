@@ -15,17 +15,17 @@ const SERVERS: u16 = 3;
 const KEYS: usize = 200;
 
 /// A connection that may break.
-struct Wire(BufReader<TcpStream>);
+pub(crate) struct Wire(BufReader<TcpStream>);
 
 impl Wire {
-    fn new(address: &str) -> Option<Self> {
+    pub(crate) fn new(address: &str) -> Option<Self> {
         let stream = TcpStream::connect(address).ok()?;
         stream.set_read_timeout(Some(PATIENCE)).ok()?;
         Some(Self(BufReader::new(stream)))
     }
 
     /// Asks; arrays come as their elements with spaces between.
-    fn ask(&mut self, words: &[&str]) -> Option<String> {
+    pub(crate) fn ask(&mut self, words: &[&str]) -> Option<String> {
         let mut request = format!("*{}\r\n", words.len());
         words.iter().for_each(|word| request += &format!("${}\r\n{word}\r\n", word.len()));
         self.0.get_mut().write_all(request.as_bytes()).ok()?;
@@ -49,56 +49,61 @@ impl Wire {
     }
 }
 
-/// The first of some free ports in a row.
-fn ports(count: u16) -> u16 {
-    let find = || {
-        let first = TcpListener::bind("127.0.0.1:0").ok()?;
-        let port = first.local_addr().ok()?.port();
-        let others = (1..count).map(|more| TcpListener::bind(("127.0.0.1", port.checked_add(more)?)).ok());
-        others.collect::<Option<Vec<_>>>().map(|_| port)
+/// The first of some free ports in a row, below those that the kernel gives to outgoing connections: they stay free while a test has its
+/// servers down.
+pub(crate) fn ports(count: u16) -> u16 {
+    let is_free = |port: &u16| {
+        let all = (0..count).map(|more| TcpListener::bind(("127.0.0.1", port + more)));
+        all.collect::<Result<Vec<_>, _>>().is_ok()
     };
-    (0..1_000).find_map(|_| find()).expect("there are free ports in a row")
+    let draw = |_| 12_000 + u16::from_le_bytes(ashlar::os::random::bytes()) % 20_000;
+    (0..1_000).map(draw).find(is_free).expect("there are free ports in a row")
 }
 
 /// A cluster, and all that is needed to start it again.
-struct Up {
+pub(crate) struct Up {
     data: String,
-    port: u16,
-    kv: u16,
+    pub(crate) port: u16,
+    /// Ports of each kind: it may have so many servers.
+    room: u16,
     servers: u16,
-    running: Running,
+    pub(crate) running: Running,
     _scratch: Option<Scratch>,
 }
 
-fn command(data: &str, port: u16, kv: u16, servers: u16) -> Running {
-    let words = [data.to_owned(), port.to_string(), kv.to_string(), (kv + servers).to_string(), servers.to_string()];
+fn command(data: &str, port: u16, room: u16, servers: u16) -> Running {
+    let kv = port + room;
+    let words = [data.to_owned(), port.to_string(), kv.to_string(), (kv + room).to_string(), servers.to_string()];
     let [data, port, kv, replica, servers] = words.each_ref().map(String::as_str);
     let begin = ["up", "--data", data, "--port-base", port, "--kv-port", kv, "--kv-replica-port", replica];
     Running::start(&[&begin[..], &["--servers", servers, "--workers", "1"]].concat(), &[])
 }
 
 impl Up {
-    fn new(servers: u16) -> Self {
+    pub(crate) fn new(servers: u16) -> Self {
+        Self::with_room(servers, servers)
+    }
+
+    fn with_room(servers: u16, room: u16) -> Self {
         let scratch = Scratch::new();
-        let (port, data) = (ports(3 * servers), scratch.path("data"));
-        let kv = port + servers;
-        let running = command(&data, port, kv, servers);
+        let (port, data) = (ports(3 * room), scratch.path("data"));
+        let running = command(&data, port, room, servers);
         Running::line(&running.out, "ashlar is up");
-        Self { data, port, kv, servers, running, _scratch: Some(scratch) }
+        Self { data, port, room, servers, running, _scratch: Some(scratch) }
     }
 
     fn restart(&mut self) {
         self.running.signal("INT");
         assert_eq!(self.running.wait(), Some(0));
-        self.running = command(&self.data, self.port, self.kv, self.servers);
+        self.running = command(&self.data, self.port, self.room, self.servers);
     }
 
-    fn first(&self, server: u16) -> String {
-        format!("127.0.0.1:{}", self.kv + server)
+    pub(crate) fn first(&self, server: u16) -> String {
+        format!("127.0.0.1:{}", self.port + self.room + server)
     }
 
-    fn second(&self, server: u16) -> String {
-        format!("127.0.0.1:{}", self.kv + self.servers + server)
+    pub(crate) fn second(&self, server: u16) -> String {
+        format!("127.0.0.1:{}", self.port + 2 * self.room + server)
     }
 
     fn ask(&self, address: &str, words: &[&str]) -> Option<String> {
@@ -106,11 +111,11 @@ impl Up {
     }
 
     /// The process id of a server, from its status.
-    fn pid(&self, server: u16) -> u32 {
+    pub(crate) fn pid(&self, server: u16) -> u32 {
         super::process::status(&format!("127.0.0.1:{}", self.port + server)).expect("it answers").pid
     }
 
-    fn role(&self, address: &str) -> String {
+    pub(crate) fn role(&self, address: &str) -> String {
         let role = self.ask(address, &["ROLE"]).unwrap_or_default();
         role.split(' ').next().unwrap_or_default().to_owned()
     }
@@ -118,6 +123,15 @@ impl Up {
     fn roles(&self) -> Vec<String> {
         let firsts = (0..self.servers).map(|server| self.first(server));
         firsts.chain((0..self.servers).map(|server| self.second(server))).map(|place| self.role(&place)).collect()
+    }
+
+    /// What is said up to the line with `text` in it, that line included.
+    fn said(&self, text: &str) -> Vec<String> {
+        let mut said = Vec::new();
+        while !said.last().is_some_and(|line: &String| line.contains(text)) {
+            said.push(Running::line(&self.running.out, ""));
+        }
+        said
     }
 
     /// What `ashlar kv rebalance` says.
@@ -237,7 +251,7 @@ fn the_loss_of_a_server_loses_no_slot() {
     Running::line(&up.running.out, "server 1 runs again");
     until("its first engine to follow", || up.role(&up.first(0)) == "slave" && up.is_whole());
     let said = up.rebalance();
-    assert!(said.contains(&format!("{} becomes primary again", up.first(0))), "{said}");
+    assert!(said.contains(&format!("{}: becomes primary, and ", up.first(0))), "{said}");
     assert_eq!(up.roles(), ["master", "master", "master", "slave", "slave", "slave"]);
     check_all(&mut Client::new(&up), "two");
 }
@@ -276,14 +290,113 @@ fn a_move_that_was_broken_off_is_finished_and_slots_are_evened_out() {
     assert_eq!(up.ask(&from, &["MIGRATE", "127.0.0.1", port, &keys[7], "0", "5000"]).as_deref(), Some("OK"));
 
     let said = up.rebalance();
-    let moves = said.lines().filter(|line| line.starts_with("moved 1 of 1 slots")).count();
-    assert_eq!(moves, 2, "one there, and another one back: {said}");
+    // What was begun key by key is finished so; a slot goes back whole.
     assert!(said.contains("moved 1 of 1 slots, 249 keys"), "{said}");
+    assert!(said.contains("moved 1 of 1 slots, 0 of 0 keys"), "{said}");
     assert_eq!((counts(&from).as_str(), counts(&to).as_str()), ("0", "250"));
     keys.iter().for_each(|key| assert_eq!(Client::new(&up).ask(&["GET", key]), *key));
     let groups = up.status()["groups"].as_array().expect("groups").clone();
     assert!(groups.iter().all(|group| group["slots"] == 8_192), "{groups:?}");
     assert_eq!(up.rebalance().lines().count(), 1, "there is nothing to do");
+
+    // Somebody moves slots by hand: what would be done about it is told, and then done.
+    let order = ["CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", "0", "9", "NODE", &name(&up.first(1))];
+    assert_eq!(up.ask(&up.first(0), &order).as_deref(), Some("OK"));
+    let owned = |server| up.ask(&up.first(server), &["CLUSTER", "NODES"]).expect("it answers");
+    until("the slots to be there", || owned(1).lines().any(|line| line.contains("myself") && line.contains(" 0-9 ")));
+    let dry_run = || run(&["kv", "rebalance", "--dry-run", "--addr", &up.first(0)], &[]).out;
+    let plan = dry_run();
+    let [step, end] = plan.lines().collect::<Vec<_>>()[..] else { panic!("{plan}") };
+    let way = format!("{} to {}: 10 slots (", up.first(1), up.first(0));
+    assert!(step.starts_with(&way) && step.ends_with("), 0 keys"), "{plan}");
+    assert_eq!((end, dry_run()), ("nothing was changed (--dry-run)", plan.clone()), "it is as it was");
+    let told = up.rebalance();
+    assert!(step.starts_with(told.lines().next().expect("a line")), "{told}");
+    assert_eq!(told.lines().last(), Some("nothing is left to do"));
+}
+
+#[test]
+fn slots_go_whole_to_a_new_server_in_the_order_of_servers() {
+    const KEYS_OF_ONE: usize = 500;
+    let mut up = Up::with_room(SERVERS, SERVERS + 1);
+    let groups = up.status()["groups"].as_array().expect("groups").clone();
+    let ranges = [[0, 5_461], [5_462, 10_922], [10_923, 16_383]];
+    for (server, (group, range)) in (0..SERVERS).zip(groups.iter().zip(ranges)) {
+        assert_eq!(group["primary"]["address"], up.first(server), "servers have slots in their order");
+        assert_eq!(group["ranges"], serde_json::json!([range]));
+        assert_eq!(group["replicas"][0]["address"], up.second((server + SERVERS - 1) % SERVERS));
+    }
+    let mut client = Client::new(&up);
+    write_all(&mut client, "one");
+    // This slot is one of those that go.
+    let name = |number: usize| format!("{{many}}{number}");
+    (0..KEYS_OF_ONE).for_each(|number| assert_eq!(client.ask(&["SET", &name(number), "x"]), "OK"));
+
+    up.running.signal("INT");
+    assert_eq!(up.running.wait(), Some(0));
+    up.servers += 1;
+    up.running = command(&up.data, up.port, up.room, up.servers);
+    let said = up.said("ashlar is up");
+    let has = |text: &str| said.iter().any(|line| line.contains(text));
+    assert!(has(&format!(" to {}: 1366 slots (4096-5461)", up.first(3))) && !has("key by key"), "{said:#?}");
+    let counts: Vec<_> = up.status()["groups"].as_array().expect("groups").iter().map(|g| g["slots"].clone()).collect();
+    assert_eq!(counts, [4_096; 4]);
+    let migrations = up.ask(&up.first(3), &["CLUSTER", "GETSLOTMIGRATIONS"]).expect("it answers");
+    assert!(migrations.contains("operation IMPORT") && migrations.contains("state success"), "{migrations}");
+    let mut client = Client::new(&up);
+    check_all(&mut client, "one");
+    (0..KEYS_OF_ONE).for_each(|number| assert_eq!(client.ask(&["GET", &name(number)]), "x"));
+    until("replicas to have all", || up.is_whole());
+}
+
+#[test]
+fn a_lost_server_that_is_replaced_by_an_empty_one_has_second_copies_first() {
+    let mut up = Up::with_room(SERVERS, SERVERS + 1);
+    let mut client = Client::new(&up);
+    write_all(&mut client, "one");
+    until("replicas to have all", || up.is_whole());
+    let lost = super::process::status(&format!("127.0.0.1:{}", up.port + 1)).expect("it answers").server;
+    up.running.signal("INT");
+    assert_eq!(up.running.wait(), Some(0));
+    let server = |number: u16| format!("{}/server-{number}", up.data);
+    let start = |number: u16| {
+        let at = |kind: u16| (up.port + kind * up.room + number - 1).to_string();
+        let listen = format!("127.0.0.1:{}", at(0));
+        let join = format!("127.0.0.1:{},127.0.0.1:{}", up.port, up.port + 2);
+        let secret = format!("{}/cluster.secret", up.data);
+        let data = server(number);
+        let words = ["server", "--data", &data, "--listen", &listen, "--kv-port", &at(1), "--kv-replica-port", &at(2)];
+        let more = ["--secret-file", &secret, "--member-timeout-ms", "2000", "--workers", "1", "--join", &join];
+        Running::start(&[&words[..], &more].concat(), &[])
+    };
+    let mut running = vec![start(1), start(3)];
+    let mut second = start(2);
+    let served = |up: &Up| run(&["kv", "status", "--json", "--addr", &up.first(0)], &[]).out;
+    until("all slots to be served again", || served(&up).contains("\"slots_served\": 16384"));
+    until("replicas to have all again", || up.is_whole());
+    // It never comes back: its directory is gone, and an empty server has its place.
+    second.signal("KILL");
+    second.wait();
+    std::fs::remove_dir_all(server(2)).expect("nobody uses it");
+    until("the stand-in to serve", || served(&up).contains("\"slots_served\": 16384"));
+    until("the status to say whose second copies are lost", || served(&up).contains("\"groups_without_copy\": 2"));
+    let first = format!("127.0.0.1:{}", up.port);
+    until("it to be forgotten", || run(&["forget", &lost, "--addr", &first, "--data", &up.data], &[]).code == Some(0));
+    running.push(start(4));
+    until("six engines to know each other", || {
+        let told = served(&up);
+        told.contains(&up.first(3)) && told.contains(&up.second(3)) && !told.contains(&up.first(1))
+    });
+    let said = up.rebalance();
+    let line = |text: &str| said.lines().position(|line| line.contains(text));
+    let copy = line(&format!("{}: replica of ", up.first(3)));
+    let role = line(&format!("{}: becomes primary, and ", up.first(3)));
+    assert!(copy.is_some() && copy < role, "{said}");
+    assert_eq!(line(" slots ("), None, "no slot had to move: {said}");
+    let told = served(&up);
+    assert!(told.contains("\"groups_without_copy\": 0") && told.contains("\"slots_served\": 16384"), "{told}");
+    client.entries = vec![up.first(0), up.first(2), up.first(3)];
+    check_all(&mut client, "one");
 }
 
 #[test]
@@ -305,4 +418,50 @@ fn replicas_follow_on_streams_of_the_grid() {
     for server in 0..2 {
         assert_eq!(size(up.first(server)), size(up.second(1 - server)));
     }
+}
+
+#[test]
+fn status_says_who_is_silent() {
+    let up = Up::new(SERVERS);
+    let stopped = [up.pid(1), up.pid(2)];
+    stopped.iter().for_each(|pid| signal(*pid, "STOP"));
+    let outcome = run(&["kv", "status", "--addr", &up.first(0)], &[]);
+    stopped.iter().for_each(|pid| signal(*pid, "CONT"));
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    let silent = outcome.out.lines().filter(|line| line.contains(" does not answer: ")).count();
+    assert_eq!(silent, 2, "{}", outcome.out);
+    for place in [up.first(1), up.second(1), up.first(2), up.second(2)] {
+        assert!(outcome.out.contains(&format!("{place}: no answer within 2 s")), "{}", outcome.out);
+    }
+}
+
+#[test]
+fn health_and_metrics_tell_what_is_served() {
+    let (scratch, port) = (Scratch::new(), ports(2));
+    let [kv, replica] = [port, port + 1].map(|port| port.to_string());
+    let words = ["--kv-port", &kv, "--kv-replica-port", &replica];
+    let server = super::process::TestServer::start(&scratch.path("data"), &words, &[]);
+    let ask = |path: &str| {
+        let answer = super::process::get(&server.address, path).expect("it answers");
+        (answer.status, String::from_utf8_lossy(&answer.body).into_owned())
+    };
+    let (status, text) = ask("/health/ready");
+    assert_eq!(status, 503, "nobody owns a slot: {text}");
+    assert!(text.contains("\"unserved\"") && text.contains("16384 slots have no owner"), "{text}");
+    until("the cluster to be formed", || ask("/health/cluster").1.contains("\"unserved\""));
+    let outcome = run(&["kv", "rebalance", "--addr", &format!("127.0.0.1:{kv}")], &[]);
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    until("the server to be ready", || ask("/health/ready").0 == 200);
+    let (status, text) = ask("/health/cluster");
+    assert_eq!(status, 200, "{text}");
+    assert!(text.contains("\"healthy\"") && text.contains("\"slots_served\":16384"), "{text}");
+    let (_, metrics) = ask("/metrics");
+    for line in [
+        format!("ashlar_kv_cluster_slots_served{{engine=\"127.0.0.1:{kv}\"}} 16384"),
+        format!("ashlar_kv_keys{{engine=\"127.0.0.1:{kv}\",database=\"0\"}} 0"),
+        format!("ashlar_kv_log_enabled{{engine=\"127.0.0.1:{replica}\"}} 1"),
+    ] {
+        assert!(metrics.lines().any(|other| other == line), "`{line}` is not in {metrics}");
+    }
+    server.stop();
 }

@@ -11,7 +11,7 @@ use super::durable::Deferred;
 use super::{Bus, Meeting, Place};
 use crate::ballot::Terms;
 use crate::claim::{Claim, next_unvoted};
-use crate::event::{Command, CommandError, Event, Role};
+use crate::event::{Command, CommandError, CopyState, Event, Role};
 use crate::member::SERVICES_BYTES_MAX;
 use crate::packet::{Body, CHOICE, Forgetting};
 use crate::pubsub::wants;
@@ -38,7 +38,7 @@ impl Bus {
             Command::Release { group, slots } => self.release(now, group, slots),
             Command::Follow { group } => self.follow(now, group),
             Command::Unfollow { group } => self.unfollow(now, group),
-            Command::Offset { group, offset } => self.set_offset(now, group, offset),
+            Command::Offset { group, offset, copy } => self.set_offset(now, group, offset, copy),
             Command::Paused { group } => self.settle_pause(group),
             Command::Failover { group, how } => self.failover(now, group, how),
             Command::SetVoters { epoch, voters } => self.set_voters(now, epoch, voters),
@@ -182,7 +182,7 @@ impl Bus {
         if followed >= self.config.follows_max {
             return Err(CommandError::TooLong);
         }
-        place.role = Role::Replica;
+        (place.role, place.copy, place.unfit) = (Role::Replica, CopyState::Missing, None);
         // Whoever is killed a moment later stands for the group after its restart.
         self.durable.need();
         let epoch = self.claims.get(group).map_or(Epoch::ZERO, |claim| claim.epoch);

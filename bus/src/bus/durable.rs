@@ -172,7 +172,7 @@ impl Bus {
             self.votes.restore(group, given);
         }
         for (group, offset) in memory.places {
-            let place = Place { role: Role::Replica, offset, paused: None, told: alloc::collections::BTreeMap::new() };
+            let place = Place { offset, ..Place::new(Role::Replica) };
             self.places.insert(group, place);
         }
         for forgetting in memory.kept_out {

@@ -13,7 +13,7 @@ use super::durable::Deferred;
 use super::{Bus, NEWS_MAX, Place};
 use crate::ballot::{Ballot, Facts, Phase};
 use crate::claim::{Claim, Heard, next_voted};
-use crate::event::{Event, Role};
+use crate::event::{CopyState, Event, Role, Unfit};
 use crate::gossip::Subject;
 use crate::member::Opinion;
 use crate::packet::{Body, CHOICE, News, Purpose, Reason, Vote, VoteRequest};
@@ -31,7 +31,7 @@ const TELL_ALL_MAX: usize = 2_048;
 
 impl Place {
     pub(super) fn new(role: Role) -> Self {
-        Self { role, offset: 0, paused: None, told: BTreeMap::new() }
+        Self { role, offset: 0, copy: CopyState::Missing, unfit: None, paused: None, told: BTreeMap::new() }
     }
 }
 
@@ -88,6 +88,10 @@ impl Bus {
         let role = if is_owner { Role::Primary } else { Role::Replica };
         let (was, ended) = (core::mem::replace(&mut place.role, role), place.paused.take().is_some());
         place.told.clear();
+        if was != role {
+            // What it has of the data is for its engine to say anew.
+            (place.copy, place.unfit) = (CopyState::Missing, None);
+        }
         if ended {
             self.event(Event::HandoverEnded { group });
         }
@@ -174,6 +178,9 @@ impl Bus {
             return;
         }
         let failed_at = owner.map_or(now, |owner| owner.failed_at);
+        if let Some(why) = self.unfit(place, failed_at) {
+            return self.abstain(group, claim.epoch, why);
+        }
         let (base, failed) = (claim.epoch, owner.map(|owner| (owner.id, owner.life.refuted)));
         let (offset, told) = (place.offset, place.told.clone());
         let mut ballot = Ballot::new(Purpose::Election, base, Phase::Hearing(now + HEARING), failed_at);
@@ -183,6 +190,59 @@ impl Bus {
         self.send_to_all(fellows.iter().copied(), &Body::Stand { group, base, offset });
         self.ballots.insert(group, ballot);
         self.hear_fellows(now, group, &fellows);
+    }
+
+    /// Why a replica whose primary failed at `failed_at` must not take its place, if it must not. The age of the copy counts until
+    /// then: a primary that has failed takes no writes, however long the ballot lasts.
+    fn unfit(&self, place: &Place, failed_at: Instant) -> Option<Unfit> {
+        match place.copy {
+            _ if self.bugs.has(Planted::StandWithoutCopy) => None,
+            CopyState::Missing => Some(Unfit::NoCopy),
+            CopyState::Current => None,
+            CopyState::Since(_) if self.bugs.has(Planted::StandStale) => None,
+            CopyState::Since(at) => {
+                // As in Valkey: a failure takes one timeout to be found, which is no fault of the copy.
+                let age = failed_at.saturating_since(at).saturating_sub(self.config.member_timeout);
+                self.config.copy_age_max.filter(|max| age > *max).map(|_| Unfit::Stale { age })
+            }
+        }
+    }
+
+    /// Ends an election in which this member must not stand any more: the primary may have been back for a while. Says whether it did.
+    fn end_unfit(&mut self, now: Instant, group: GroupId) -> bool {
+        if self.ballots.get(&group).is_none_or(|ballot| ballot.purpose != Purpose::Election) {
+            return false;
+        }
+        let Some((claim, place)) = self.claims.get(group).zip(self.places.get(&group)) else { return false };
+        let failed_at = self.members.get(claim.owner).map_or(now, |owner| owner.failed_at);
+        let (base, unfit) = (claim.epoch, self.unfit(place, failed_at));
+        if let Some(why) = unfit {
+            self.ballots.remove(&group);
+            self.abstain(group, base, why);
+        }
+        unfit.is_some()
+    }
+
+    /// Tells the node once why this member does not stand.
+    fn abstain(&mut self, group: GroupId, base: Epoch, why: Unfit) {
+        let Some(place) = self.places.get_mut(&group) else { return };
+        if place.unfit.replace((base, why)) != Some((base, why)) {
+            self.event(Event::NotStanding { group, why });
+        }
+    }
+
+    /// What this replica has of its group's data is another thing now: it may stand for a primary that has failed, or not any more.
+    pub(super) fn handle_copy(&mut self, now: Instant, group: GroupId, copy: CopyState) {
+        let Some(place) = self.places.get_mut(&group) else { return };
+        let before = core::mem::replace(&mut place.copy, copy);
+        if before == copy || place.role != Role::Replica {
+            return;
+        }
+        let is_open = |ballot: &Ballot| ballot.purpose == Purpose::Election && ballot.phase != Phase::Won;
+        if copy == CopyState::Missing && self.ballots.get(&group).is_some_and(is_open) {
+            self.ballots.remove(&group);
+        }
+        self.stand_if_failed(now, group);
     }
 
     /// Living replicas of a group without this one.
@@ -230,7 +290,9 @@ impl Bus {
             return;
         };
         let is_first = place.told.insert(from, (base, offset)).is_none_or(|before| before.0 != base);
-        let (own_offset, known) = (place.offset, self.claims.get(group).map(|claim| claim.epoch));
+        // Who does not stand is waited for by nobody.
+        let own_offset = if place.copy == CopyState::Missing || place.unfit.is_some() { 0 } else { place.offset };
+        let known = self.claims.get(group).map(|claim| claim.epoch);
         if let Some(ballot) = self.ballots.get_mut(&group).filter(|ballot| ballot.base == base) {
             ballot.offsets.insert(from, offset);
         }
@@ -294,7 +356,7 @@ impl Bus {
 
     /// Asks for votes if the time has come.
     fn advance_ballot(&mut self, now: Instant, group: GroupId) {
-        if self.end_unmet(now, group) {
+        if self.end_unmet(now, group) || self.end_unfit(now, group) {
             return;
         }
         let Some(ballot) = self.ballots.get(&group) else { return };

@@ -6,7 +6,7 @@ use ashlar_wire::time::Instant;
 use super::durable::Deferred;
 use super::{Bus, MEET_EVERY};
 use crate::claim::{Claim, next_unvoted};
-use crate::event::{CommandError, Event, How, Role};
+use crate::event::{CommandError, CopyState, Event, How, Role};
 use crate::packet::Body;
 use crate::slot::GroupId;
 
@@ -115,17 +115,28 @@ impl Bus {
     /// Stands once this copy goes as far as that of the paused primary.
     fn advance_handover(&mut self, now: Instant, group: GroupId) {
         let target = self.handovers.get(&group).and_then(|handover| handover.target);
-        let has_all = target.is_some_and(|target| self.places.get(&group).is_some_and(|place| place.offset >= target));
+        // A primary without a stream is at offset 0, as is a replica that has nothing.
+        let has = |target| {
+            self.places.get(&group).is_some_and(|place| place.copy != CopyState::Missing && place.offset >= target)
+        };
+        let has_all = target.is_some_and(has);
         if has_all && !self.ballots.contains_key(&group) {
             self.begin_by_hand(now, group);
         }
     }
 
-    /// How far this member's copy of a group's data goes.
-    pub(super) fn set_offset(&mut self, now: Instant, group: GroupId, offset: u64) -> Result<(), CommandError> {
+    /// How far this member's copy of a group's data goes, and whether it is one.
+    pub(super) fn set_offset(
+        &mut self,
+        now: Instant,
+        group: GroupId,
+        offset: u64,
+        copy: CopyState,
+    ) -> Result<(), CommandError> {
         let place = self.places.get_mut(&group).filter(|place| place.role != Role::None);
         let place = place.ok_or(CommandError::UnknownGroup)?;
         place.offset = offset;
+        self.handle_copy(now, group, copy);
         self.advance_handover(now, group);
         Ok(())
     }

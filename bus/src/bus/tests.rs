@@ -17,7 +17,7 @@ use ashlar_wire::time::Instant;
 use super::Bus;
 use crate::chance::Chance;
 use crate::config::{Config, Identity};
-use crate::event::{Command, Event, Output, Ticket};
+use crate::event::{Command, CopyState, Event, Output, Ticket};
 use crate::slot::{GroupId, SLOTS, Slot, SlotRange, Zone};
 
 /// What happens at a time: to whom, then what.
@@ -273,6 +273,7 @@ impl Net {
     #[track_caller]
     fn follow(&mut self, replica: u8, of: u64) {
         self.command(replica, Command::Follow { group: group(of) });
+        self.command(replica, Command::Offset { group: group(of), offset: 0, copy: CopyState::Current });
         self.run_until(2_000, "the replica is known", |net| {
             net.running().iter().all(|number| {
                 net.bus(*number).member(id(replica)).is_some_and(|member| member.follows.contains(&group(of)))

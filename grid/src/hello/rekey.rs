@@ -61,7 +61,7 @@ pub struct Rekey {
     channel_binding: [u8; 32],
 }
 
-/// A challenge that waits for its answer. Good for one answer.
+/// A challenge that waits for its answer. Good for one answer that proves the secret.
 #[derive(Debug)]
 pub struct Pending {
     secret: Secret,
@@ -106,13 +106,13 @@ impl Rekey {
     ///
     /// # Errors
     /// The message is malformed, or proves nothing; see [`RekeyError`].
-    pub fn verify(&self, pending: Pending, answer: &[u8]) -> Result<KeyId, RekeyError> {
+    pub fn verify(&self, pending: &Pending, answer: &[u8]) -> Result<KeyId, RekeyError> {
         let mut reader = open(answer, 1)?;
         let proof = reader.read_bin_array()?;
         close(&reader)?;
         let Pending { secret, nonce } = pending;
         let session = self.session_bytes();
-        let proved = secret.verify(CONTEXT, &self.parts(&session, &self.peer, &self.own, &nonce), &proof);
+        let proved = secret.verify(CONTEXT, &self.parts(&session, &self.peer, &self.own, nonce), &proof);
         if proved { Ok(secret.key_id()) } else { Err(RekeyError::BadProof) }
     }
 

@@ -36,6 +36,15 @@ pub(crate) struct Selector {
     databases: BTreeSet<usize>,
 }
 
+/// Which databases a call is about, apart from those that it names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Databases {
+    /// The one that the client has chosen.
+    pub(crate) chosen: usize,
+    /// How many the server has.
+    pub(crate) count: usize,
+}
+
 /// Keys that may be read, written, or both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct KeyRule {
@@ -57,6 +66,8 @@ impl Denial {
     pub(crate) fn object(self, command: &Command, args: Args<'_>) -> Vec<u8> {
         match self.reason {
             Reason::Command => command.full_name().into_bytes(),
+            // It concerns the database of the client, or all, and no word names one.
+            Reason::Database if self.at == 0 => command.full_name().into_bytes(),
             _ => args.get(self.at).unwrap_or_default().to_vec(),
         }
     }
@@ -76,15 +87,15 @@ impl Denial {
 
     /// The same, with the name of what may not be accessed.
     pub(crate) fn full_text(self, user: &[u8], command: &Command, args: Args<'_>) -> String {
+        let name = String::from_utf8_lossy(user);
+        let object = String::from_utf8_lossy(args.get(self.at).unwrap_or_default());
         let what = match self.reason {
             Reason::Command => return self.text(user, command),
-            Reason::Key => "key",
-            Reason::Database => "database",
-            Reason::Channel | Reason::Auth => "channel",
+            Reason::Key => format!("the '{object}' key"),
+            Reason::Database => format!("database {object}"),
+            Reason::Channel | Reason::Auth => format!("the '{object}' channel"),
         };
-        let user = String::from_utf8_lossy(user);
-        let object = String::from_utf8_lossy(args.get(self.at).unwrap_or_default()).into_owned();
-        format!("User {user} has no permissions to access the '{object}' {what}")
+        format!("User {name} has no permissions to access {what}")
     }
 
     /// Why EXEC does not run a command any more.
@@ -317,12 +328,12 @@ impl Selector {
     ///
     /// # Errors
     /// Why not.
-    pub(super) fn check(&self, command: &Command, args: Args<'_>, database: usize) -> Result<(), Denial> {
+    pub(super) fn check(&self, command: &Command, args: Args<'_>, databases: Databases) -> Result<(), Denial> {
         if !self.admits_command(command, args) {
             return Err(Denial { reason: Reason::Command, at: 0 });
         }
         if !self.all_databases {
-            self.check_databases(command, args, database)?;
+            self.check_databases(command, args, databases)?;
         }
         if !self.all_keys && command.spec.has_keys() {
             let mut refused = None;
@@ -355,26 +366,31 @@ impl Selector {
         self.all_commands || bit & 1 == 1 || command.spec.flags.has(Flags::NO_AUTH) || with_argument().is_some()
     }
 
-    /// Commands about keys run in the database of the client; some name others.
-    fn check_databases(&self, command: &Command, args: Args<'_>, database: usize) -> Result<(), Denial> {
-        let named =
-            |at: usize| args.get(at).and_then(parse_i64).and_then(|id| usize::try_from(id).ok()).map(|id| (at, id));
-        let places: Vec<(usize, usize)> = match command.spec.name {
-            "select" => named(1).into_iter().collect(),
-            "swapdb" => [named(1), named(2)].into_iter().flatten().collect(),
-            "move" => named(2).into_iter().chain([(0, database)]).collect(),
-            "copy" => {
-                let option = (3..args.len()).find(|at| args.is(*at, "DB"));
-                option.and_then(|at| named(at + 1)).into_iter().chain([(0, database)]).collect()
-            }
-            _ if command.spec.flags.has(Flags::ALL_DBS) => return Err(Denial { reason: Reason::Database, at: 0 }),
-            _ if command.spec.has_keys() || command.spec.categories().has(Categories::KEYSPACE) => vec![(0, database)],
-            _ => Vec::new(),
+    /// Commands about keys run in the database of the client; some name others, and some concern all. A number that means no
+    /// database is left to the command, which refuses it.
+    fn check_databases(&self, command: &Command, args: Args<'_>, databases: Databases) -> Result<(), Denial> {
+        let admits = |id: usize| self.databases.contains(&id);
+        let named = |at: usize| {
+            let id = args.get(at).and_then(parse_i64).and_then(|id| usize::try_from(id).ok());
+            id.is_none_or(|id| id >= databases.count || admits(id))
         };
-        match places.into_iter().find(|(_, id)| !self.databases.contains(id)) {
-            Some((at, _)) => Err(Denial { reason: Reason::Database, at }),
-            None => Ok(()),
-        }
+        let refused = match (command.container(), command.spec.name) {
+            (None, "select") => [1].into_iter().find(|at| !named(*at)),
+            (None, "swapdb") => [1, 2].into_iter().find(|at| !named(*at)),
+            (None, "move") => [2].into_iter().find(|at| !named(*at)),
+            // Each DB counts, as COPY takes the last one. A key of that name is no option: keys stand before word 3.
+            (None, "copy") => (4..args.len()).find(|at| args.is(at - 1, "DB") && !named(*at)),
+            _ if command.spec.flags.has(Flags::ALL_DBS) => (0..databases.count).any(|id| !admits(id)).then_some(0),
+            _ => None,
+        };
+        let is_about_keys = || {
+            let restricted = [Categories::KEYSPACE, Categories::READ, Categories::WRITE];
+            let categories = command.spec.categories();
+            command.spec.has_keys() || restricted.into_iter().any(|category| categories.has(category))
+        };
+        let runs_elsewhere = matches!(command.spec.name, "select" | "swapdb") || command.spec.flags.has(Flags::ALL_DBS);
+        let refused = refused.or((!runs_elsewhere && !admits(databases.chosen) && is_about_keys()).then_some(0));
+        refused.map_or(Ok(()), |at| Err(Denial { reason: Reason::Database, at }))
     }
 
     /// Whether a key may be used in this way.
@@ -422,13 +438,13 @@ impl Selector {
         self.channels.iter().map(|pattern| [b"&", &**pattern].concat()).collect::<Vec<_>>().join(&b' ')
     }
 
-    /// The rules about databases; empty for no limit.
+    /// The rules about databases, as `ACL GETUSER` shows them; empty where none is admitted.
     pub(crate) fn show_databases(&self) -> String {
         let numbers: Vec<String> = self.databases.iter().map(ToString::to_string).collect();
         match (self.all_databases, numbers.is_empty()) {
-            (true, _) => String::new(),
-            (false, true) => "resetdbs".into(),
-            (false, false) => format!("resetdbs db={}", numbers.join(",")),
+            (true, _) => "alldbs".into(),
+            (false, true) => String::new(),
+            (false, false) => format!("db={}", numbers.join(",")),
         }
     }
 
@@ -439,7 +455,13 @@ impl Selector {
             (false, true) => b"resetchannels".to_vec(),
             (false, false) => [&b"resetchannels "[..], &self.show_channels()].concat(),
         };
-        let parts = [self.show_keys(), channels, self.show_databases().into_bytes(), self.show_commands().into_bytes()];
+        let databases = match self.show_databases() {
+            // Versions before 9.1 do not know the word, and it is what a user begins with.
+            _ if self.all_databases => Vec::new(),
+            none if none.is_empty() => b"resetdbs".to_vec(),
+            some => some.into_bytes(),
+        };
+        let parts = [self.show_keys(), channels, databases, self.show_commands().into_bytes()];
         parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(&b' ')
     }
 }

@@ -1,6 +1,6 @@
 //! Rules, and what they admit.
 
-use super::{User, join_selectors};
+use super::{Databases, User, join_selectors};
 use crate::command::spec::table::find_call;
 use crate::resp::Request;
 
@@ -38,26 +38,21 @@ fn rules_are_shown_as_they_were_made() {
 #[test]
 fn users_are_shown_as_they_were_made() {
     for (rules, expected) in [
-        ("", "user u off sanitize-payload resetchannels -@all"),
-        ("on nopass ~* &* +@all", "user u on nopass sanitize-payload ~* &* +@all"),
-        ("on resetchannels &foo +@all", "user u on sanitize-payload resetchannels &foo +@all"),
+        ("", "user u off resetchannels -@all"),
+        ("on nopass ~* &* +@all", "user u on nopass ~* &* +@all"),
+        ("on resetchannels &foo +@all", "user u on resetchannels &foo +@all"),
         (
             "%R~a %W~a ~b %W~c (+get %r~d) ( +set ~e )",
-            "user u off sanitize-payload ~a ~b %W~c resetchannels -@all (%R~d resetchannels -@all +get) (~e resetchannels -@all +set)",
+            "user u off ~a ~b %W~c resetchannels -@all (%R~d resetchannels -@all +get) (~e resetchannels -@all +set)",
         ),
-        (
-            "~a allkeys resetkeys ~b &a &b skip-sanitize-payload",
-            "user u off skip-sanitize-payload ~b resetchannels &a &b -@all",
-        ),
-        (
-            ">a",
-            "user u off sanitize-payload #ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb resetchannels -@all",
-        ),
-        (">a >a >b nopass", "user u off nopass sanitize-payload resetchannels -@all"),
-        ("on ~a (+get) clearselectors reset", "user u off sanitize-payload resetchannels -@all"),
-        ("db=1,0 +@all", "user u off sanitize-payload resetchannels resetdbs db=0,1 +@all"),
-        ("db=1 alldbs", "user u off sanitize-payload resetchannels -@all"),
-        ("resetdbs", "user u off sanitize-payload resetchannels resetdbs -@all"),
+        ("~a allkeys resetkeys ~b &a &b skip-sanitize-payload", "user u off ~b resetchannels &a &b -@all"),
+        (">a", "user u off #ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb resetchannels -@all"),
+        (">a >a >b nopass", "user u off nopass resetchannels -@all"),
+        ("on ~a (+get) clearselectors reset", "user u off resetchannels -@all"),
+        ("db=1,0 +@all", "user u off resetchannels db=0,1 +@all"),
+        ("db=1 alldbs", "user u off resetchannels -@all"),
+        ("db=7 resetdbs db=1,0", "user u off resetchannels db=0,1 -@all"),
+        ("resetdbs", "user u off resetchannels resetdbs -@all"),
     ] {
         let shown = String::from_utf8(user(rules).unwrap().show()).unwrap();
         assert_eq!(shown, expected, "{rules}");
@@ -143,20 +138,23 @@ fn what_users_may_do() {
         (keys, "exists nothing", "access the 'nothing' key"),
         (keys, "bitfield write set u4 0 1", "access the 'write' key"),
         ("+@all ~* db=0,2", "get a", ""),
-        ("+@all ~* db=2", "get a", "access the 'get' database"),
-        ("+@all ~* db=0", "select 2", "access the '2' database"),
+        ("+@all ~* db=2", "get a", "access database get"),
+        ("+@all ~* db=0", "select 2", "access database 2"),
         ("+@all ~* db=0", "select 0", ""),
-        ("+@all ~* db=0", "swapdb 0 1", "access the '1' database"),
-        ("+@all ~* db=0", "flushall", "access the 'flushall' database"),
-        ("+@all ~* db=2", "dbsize", "access the 'dbsize' database"),
+        ("+@all ~* db=0", "swapdb 0 1", "access database 1"),
+        ("+@all ~* db=0", "flushall", "access database flushall"),
+        ("+@all ~* db=2", "dbsize", "access database dbsize"),
         ("+@all ~* db=2", "ping", ""),
-        ("+@all ~* db=0", "copy a b db 1", "access the '1' database"),
+        ("+@all ~* db=0", "copy a b db 1", "access database 1"),
     ] {
         let user = user(rules).unwrap();
         let words: Request = call.split(' ').map(str::as_bytes).collect();
         let command = find_call(words.args()).unwrap();
-        let told =
-            user.check(command, words.args(), 0).err().map(|denial| denial.full_text(b"u", command, words.args()));
+        let databases = Databases { chosen: 0, count: 16 };
+        let told = user
+            .check(command, words.args(), databases)
+            .err()
+            .map(|denial| denial.full_text(b"u", command, words.args()));
         let expected = (!expected.is_empty()).then(|| format!("{NO} {expected}"));
         assert_eq!(told, expected, "{rules}: {call}");
     }

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::log::Reason;
-use super::selector::{Denial, Selector, WrongRule, admits_channel, has_spaces};
+use super::selector::{Databases, Denial, Selector, WrongRule, admits_channel, has_spaces};
 use super::{DEFAULT, Users};
 use crate::command::spec::table::Command;
 use crate::resp::Args;
@@ -22,8 +22,6 @@ pub(crate) struct User {
     pub(crate) is_on: bool,
     /// Any password will do.
     pub(crate) needs_no_password: bool,
-    /// What it restores need not be checked.
-    skips_sanitizing: bool,
     /// SHA-256 of each password, as hexadecimal letters.
     pub(crate) passwords: Vec<String>,
     /// The first is what rules without brackets are about. Never empty.
@@ -39,7 +37,6 @@ impl User {
             name: name.to_vec(),
             is_on: false,
             needs_no_password: false,
-            skips_sanitizing: false,
             passwords: Vec::new(),
             selectors: vec![Selector::new(all_channels)],
             all_channels,
@@ -52,7 +49,7 @@ impl User {
     }
 
     /// The user that connections begin as: it may do everything, and needs no password.
-    pub(super) fn default_user() -> Self {
+    pub(crate) fn default_user() -> Self {
         let mut user = Self::new(DEFAULT, true);
         for rule in ["+@all", "~*", "&*", "on", "nopass"] {
             user.apply(rule.as_bytes()).expect("these rules make sense");
@@ -91,6 +88,14 @@ impl User {
         &self.selectors[1..]
     }
 
+    /// Changes its passwords to this one alone; an empty one is none.
+    pub(crate) fn set_password(&mut self, password: &[u8]) {
+        let rule = if password.is_empty() { b"nopass".to_vec() } else { [b">", password].concat() };
+        for rule in [&b"resetpass"[..], &rule] {
+            self.apply(rule).expect("any password will do");
+        }
+    }
+
     /// Changes it by one rule.
     ///
     /// # Errors
@@ -118,8 +123,8 @@ impl User {
         match rule.to_ascii_lowercase().as_slice() {
             b"on" => self.is_on = true,
             b"off" => self.is_on = false,
-            b"skip-sanitize-payload" => self.skips_sanitizing = true,
-            b"sanitize-payload" => self.skips_sanitizing = false,
+            // What is restored is always checked. Valkey 9.1.2 takes these words without effect, too.
+            b"skip-sanitize-payload" | b"sanitize-payload" => {}
             b"nopass" => (self.needs_no_password, self.passwords) = (true, Vec::new()),
             b"resetpass" => (self.needs_no_password, self.passwords) = (false, Vec::new()),
             b"clearselectors" => self.selectors.truncate(1),
@@ -146,10 +151,10 @@ impl User {
     ///
     /// # Errors
     /// Why not: of the reasons of several selectors the one that came furthest.
-    pub(crate) fn check(&self, command: &Command, args: Args<'_>, database: usize) -> Result<(), Denial> {
+    pub(crate) fn check(&self, command: &Command, args: Args<'_>, databases: Databases) -> Result<(), Denial> {
         let mut worst = Denial { reason: Reason::Command, at: 0 };
         for selector in &self.selectors {
-            match selector.check(command, args, database) {
+            match selector.check(command, args, databases) {
                 Ok(()) => return Ok(()),
                 Err(denial) => worst = worst.max(denial),
             }
@@ -158,8 +163,8 @@ impl User {
     }
 
     /// Whether a command may run, and may read keys that it does not name.
-    pub(crate) fn may_read_any_key(&self, command: &Command, args: Args<'_>, database: usize) -> bool {
-        let fits = |selector: &&Selector| selector.check(command, args, database).is_ok();
+    pub(crate) fn may_read_any_key(&self, command: &Command, args: Args<'_>, databases: Databases) -> bool {
+        let fits = |selector: &&Selector| selector.check(command, args, databases).is_ok();
         self.may_do_everything() || self.selectors.iter().filter(fits).any(Selector::admits_reading_all)
     }
 
@@ -185,7 +190,6 @@ impl User {
         if self.needs_no_password {
             flags.push("nopass");
         }
-        flags.push(if self.skips_sanitizing { "skip-sanitize-payload" } else { "sanitize-payload" });
         flags
     }
 
@@ -261,6 +265,14 @@ pub(super) fn parse_file(text: &[u8], file: &str, all_channels: bool) -> Result<
         return Ok(users);
     }
     Err(wrong + "WARNING: ACL errors detected, no change to the previously active ACL rules was performed")
+}
+
+/// The user that [`User::show`] has written so.
+///
+/// # Errors
+/// What is wrong with the line.
+pub(crate) fn read_user(line: &[u8], all_channels: bool) -> Result<User, String> {
+    parse_line(line, ("user", 1), all_channels)
 }
 
 fn parse_line(line: &[u8], (file, number): (&str, usize), all_channels: bool) -> Result<User, String> {

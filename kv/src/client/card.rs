@@ -21,17 +21,31 @@ pub struct Link {
     pub is_unix: bool,
     /// Whether it is encrypted.
     pub is_tls: bool,
+    /// Whether the other end is a server of the same cluster, which has proved that it holds the cluster's secret.
+    pub is_server: bool,
 }
 
 impl Link {
     /// Whether it comes from this machine.
     pub(crate) fn is_local(&self) -> bool {
-        self.is_unix || self.peer.starts_with("127.") || self.peer.starts_with("[::1]")
+        self.is_unix || ["127.", "[::1]", "[::ffff:127."].iter().any(|begin| self.peer.starts_with(begin))
+    }
+
+    /// Whether protected mode lets it in: it comes from this machine, or from a server of the cluster.
+    pub(crate) fn is_near(&self) -> bool {
+        self.is_server || self.is_local()
     }
 
     /// That of a client which no connection brought.
     pub(crate) fn nowhere() -> Self {
-        Self { peer: String::new(), local: String::new(), descriptor: -1, is_unix: false, is_tls: false }
+        Self {
+            peer: String::new(),
+            local: String::new(),
+            descriptor: -1,
+            is_unix: false,
+            is_tls: false,
+            is_server: false,
+        }
     }
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct Clients {
 pub(crate) struct Counts {
     /// Those that were let in.
     pub(crate) accepted: AtomicU64,
-    /// Those that were turned away because there were too many.
+    /// Those that were turned away.
     pub(crate) rejected: AtomicU64,
     /// Those that did not fetch their replies.
     pub(crate) output_overflows: AtomicU64,
@@ -55,13 +55,29 @@ impl Counts {
     }
 }
 
-/// There are as many clients as may be.
+/// Why a connection is not let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TooManyClients;
+pub enum Rejected {
+    /// There are as many clients as may be (`maxclients`).
+    TooMany,
+    /// It comes from another machine, and nothing protects the data (`protected-mode`).
+    Protected,
+}
 
-impl TooManyClients {
+impl Rejected {
     /// What the client is told before the connection ends.
-    pub const REPLY: &'static [u8] = b"-ERR max number of clients reached\r\n";
+    #[must_use]
+    pub const fn reply(self) -> &'static [u8] {
+        match self {
+            Self::TooMany => b"-ERR max number of clients reached\r\n",
+            Self::Protected => {
+                b"-DENIED protected mode is on and the default user has no password, so only connections from this \
+                  machine itself are accepted. Set a password: for a cluster of servers with `ashlar kv password`, \
+                  otherwise with `CONFIG SET requirepass` from the machine itself or `requirepass` in the \
+                  configuration. Where nobody but you can reach this port, `protected-mode no` accepts everybody.\r\n"
+            }
+        }
+    }
 }
 
 impl Clients {
@@ -74,11 +90,11 @@ impl Clients {
     ///
     /// # Errors
     /// There are too many.
-    pub(crate) fn enter(&self, card: &Arc<Card>, limits: &ClientLimits) -> Result<(), TooManyClients> {
+    pub(crate) fn enter(&self, card: &Arc<Card>, limits: &ClientLimits) -> Result<(), Rejected> {
         let mut cards = self.cards();
         if cards.len() >= limits.clients_max {
             Counts::add(&self.counts.rejected);
-            return Err(TooManyClients);
+            return Err(Rejected::TooMany);
         }
         Counts::add(&self.counts.accepted);
         cards.insert(card.id, Arc::clone(card));

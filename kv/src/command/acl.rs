@@ -8,6 +8,7 @@ use crate::acl::{Selector, User, join_selectors};
 use crate::error::Error;
 use crate::resp::Request;
 use crate::resp::number::parse_i64;
+use crate::settings::kept::Change;
 use crate::value::score::write_score;
 
 pub(super) const RUNS: &[(&str, Run)] = &[
@@ -67,6 +68,7 @@ fn setuser(call: &mut Call<'_, '_>) -> Result<(), Error> {
             Error::text(format!("ERR Error in ACL SETUSER modifier '{rule}': {}", wrong.text()))
         })?;
     }
+    call.engine.keep(&[Change::User(user.name.clone(), Some(user.show()))])?;
     let losers = call.engine.replace_user(user);
     call.engine.dismiss_losers(&losers, call.client);
     call.reply.ok();
@@ -76,6 +78,11 @@ fn setuser(call: &mut Call<'_, '_>) -> Result<(), Error> {
 fn deluser(call: &mut Call<'_, '_>) -> Result<(), Error> {
     if call.args.from(2).any(|name| name == crate::acl::DEFAULT) {
         return Err(Error::new("ERR The 'default' user cannot be removed"));
+    }
+    let known = call.args.from(2).filter(|name| call.engine.has_user(name));
+    let changes: Vec<Change> = known.map(|name| Change::User(name.to_vec(), None)).collect();
+    if !changes.is_empty() {
+        call.engine.keep(&changes)?;
     }
     let (count, losers) = call.engine.delete_users(call.args.from(2));
     call.engine.dismiss_losers(&losers, call.client);
@@ -88,7 +95,7 @@ fn getuser(call: &mut Call<'_, '_>) -> Result<(), Error> {
         call.reply.null();
         return Ok(());
     };
-    call.reply.map(6);
+    call.reply.map(7);
     call.reply.bulk(b"flags");
     let flags = user.flags();
     call.reply.set(flags.len());
@@ -100,13 +107,13 @@ fn getuser(call: &mut Call<'_, '_>) -> Result<(), Error> {
     call.reply.bulk(b"selectors");
     call.reply.array(user.others().len());
     for selector in user.others() {
-        call.reply.map(3);
+        call.reply.map(4);
         write_selector(call, selector);
     }
     Ok(())
 }
 
-/// Three fields. What databases it is about is shown with the keys, as there are limits seldom.
+/// Four fields.
 fn write_selector(call: &mut Call<'_, '_>, selector: &Selector) {
     call.reply.bulk(b"commands");
     call.reply.bulk(selector.show_commands().as_bytes());
@@ -114,6 +121,8 @@ fn write_selector(call: &mut Call<'_, '_>, selector: &Selector) {
     call.reply.bulk(&selector.show_keys());
     call.reply.bulk(b"channels");
     call.reply.bulk(&selector.show_channels());
+    call.reply.bulk(b"databases");
+    call.reply.bulk(selector.show_databases().as_bytes());
 }
 
 fn list(call: &mut Call<'_, '_>) -> Result<(), Error> {
@@ -229,7 +238,7 @@ fn dryrun(call: &mut Call<'_, '_>) -> Result<(), Error> {
     if !command.spec.takes(request.args().len()) {
         return Err(Error::wrong_number(&command.full_name()));
     }
-    match user.check(command, request.args(), call.client.database) {
+    match user.check(command, request.args(), call.engine.databases_of(call.client)) {
         Ok(()) => call.reply.ok(),
         Err(denial) => call.reply.bulk(denial.full_text(&user.name, command, request.args()).as_bytes()),
     }

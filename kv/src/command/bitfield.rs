@@ -199,6 +199,8 @@ fn bitfield(call: &mut Call<'_, '_>, may_write: bool) -> Result<(), Error> {
         }
         changes += u64::from(has_changed || grows && result.is_some() && operation.action != Action::Get);
     }
+    // A string that was made or became longer has changed, even where every operation failed.
+    changes = changes.max(u64::from(grows));
     if changes > 0 {
         call.changed(key, Events::STRING, "setbit");
         call.effects.changes += changes - 1;

@@ -63,7 +63,10 @@ fn set(call: &mut Call<'_, '_>) -> Result<(), Error> {
             let folder = call.engine.host.folder(&before.files.directory, &settings.files.directory);
             settings.files.directory = folder.map_err(|why| failed("dir", &why))?;
         }
-        move_doors(call.engine, &chosen, &before, settings)
+        move_doors(call.engine, &chosen, &before, settings)?;
+        let parameters: Vec<&Parameter> = chosen.iter().map(|(_, parameter)| *parameter).collect();
+        let changes = call.engine.changes_of(&parameters, settings);
+        if changes.is_empty() { Ok(()) } else { call.engine.keep(&changes) }
     })?;
     call.reply.ok();
     Ok(())
@@ -153,6 +156,12 @@ fn reset_statistics(call: &mut Call<'_, '_>) -> Result<(), Error> {
 }
 
 fn rewrite(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    if call.engine.has_store() {
+        // What was set is there since it was set.
+        call.engine.keep(&[])?;
+        call.reply.ok();
+        return Ok(());
+    }
     if call.engine.host.facts().config_file.is_empty() {
         return Err(Error::new("ERR The server is running without a config file"));
     }

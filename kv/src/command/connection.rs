@@ -89,8 +89,8 @@ fn reset(call: &mut Call<'_, '_>) -> Result<(), Error> {
     call.client.protocol = Protocol::Resp2;
     call.client.silence = Silence::Never;
     // What the client is able to do stays.
-    let Wishes { can_redirect, import_source, .. } = call.client.wishes;
-    call.client.wishes = Wishes { can_redirect, import_source, ..Wishes::default() };
+    let Wishes { can_redirect, .. } = call.client.wishes;
+    call.client.wishes = Wishes { can_redirect, ..Wishes::default() };
     let user = call.engine.acl.default_user();
     let is_open = user.is_open();
     call.client.set_user(user, is_open);

@@ -2,8 +2,6 @@
 
 use super::call::{Call, Run};
 use super::sorted_set::{add, store};
-use super::spec::keys::keys_of;
-use super::spec::table;
 use crate::error::Error;
 use crate::keyspace::Key;
 use crate::resp::number::{Decimal, parse_i64};
@@ -266,7 +264,8 @@ impl<'c> Query<'c> {
                 self.count = count.ok_or(Error::new("ERR COUNT must be > 0"))?;
                 return Ok(Some(at + 2));
             }
-            () if has_value && form.may_keep() && (is("STORE") || is("STOREDIST")) && is_named(call, at + 1) => {
+            // The last one counts: it is the one that `Search::LastStore` finds, so that its key is held and was permitted.
+            () if has_value && form.may_keep() && (is("STORE") || is("STOREDIST")) => {
                 (self.target, self.keeps_distance) = (Some(call.key(at + 1)), is("STOREDIST"));
                 return Ok(Some(at + 2));
             }
@@ -383,16 +382,6 @@ impl Form {
     const fn may_keep(self) -> bool {
         matches!(self, Self::Radius { may_keep: true, .. })
     }
-}
-
-/// Whether a word is among the keys that the command's specification finds, and so is held.
-fn is_named(call: &Call<'_, '_>, at: usize) -> bool {
-    let mut is_named = false;
-    if let Some(command) = table::find(&call.args[0]) {
-        // Without keys there it is not named.
-        let _ = keys_of(command.spec, call.args, &mut |found, _| is_named |= found == at);
-    }
-    is_named
 }
 
 /// The point of a member, which word `at` names, of a set that is there.

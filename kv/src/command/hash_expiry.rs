@@ -43,6 +43,11 @@ fn is_count(call: &Call<'_, '_>, at: usize, words_each: i64) -> Result<bool, Err
     Ok(count > 0 && count.checked_mul(words_each) == Some(words))
 }
 
+/// Refuses a call without the word FIELDS where it has to stand, behind the key.
+fn demand_fields(call: &Call<'_, '_>) -> Result<(), Error> {
+    if call.args.is(2, "FIELDS") { Ok(()) } else { Err(Error::SYNTAX) }
+}
+
 /// Where the word FIELDS stands, from word `at` on. A number and a field follow it.
 fn fields_at(call: &Call<'_, '_>, at: usize) -> Option<usize> {
     (at..call.args.len() - 1).find(|at| call.args.is(*at, "FIELDS"))
@@ -86,12 +91,16 @@ fn hexpire(call: &mut Call<'_, '_>, in_seconds: bool, is_point: bool, name: &str
     let (names, has_passed) = (call.args.from(fields + 2), call.has_passed(at));
     let mut hash = call.keys.get_mut::<Hash>(key)?;
     let mut removal: Request = [b"HDEL", key.bytes].into_iter().collect();
-    let (mut updated, mut expired) = (0, 0);
+    // Those that met the condition here: on a replica a field that has expired is still there, and would meet it too.
+    let mut changed_fields = Vec::new();
+    let mut expired = 0;
     call.reply.array(names.len());
     for name in names {
         let hash = hash.as_deref_mut();
         let done = hash.map_or(NO_FIELD, |hash| expire_one(hash, name, (at, has_passed), when, now_ms, hash_key));
-        updated += usize::from(done == 1);
+        if done == 1 {
+            changed_fields.push(name);
+        }
         if done == 2 {
             expired += 1;
             removal.push(name);
@@ -102,14 +111,16 @@ fn hexpire(call: &mut Call<'_, '_>, in_seconds: bool, is_point: bool, name: &str
         call.keys.count_expired_fields(key, expired);
         call.trace(vec![removal]);
         call.keys.schedule_fields(key);
-        changed(call, key, "hexpired", expired + updated);
+        changed(call, key, "hexpired", expired + changed_fields.len());
         remove_if_empty(call, key);
-    } else if updated > 0 {
-        let mut instead: Request = [b"HPEXPIREAT", key.bytes, Decimal::new(at).as_bytes()].into_iter().collect();
-        call.args.from(3).for_each(|word| instead.push(word));
+    } else if !changed_fields.is_empty() {
+        let mut instead: Request =
+            [b"HPEXPIREAT", key.bytes, Decimal::new(at).as_bytes(), b"FIELDS"].into_iter().collect();
+        instead.push(changed_fields.len().to_string().as_bytes());
+        changed_fields.iter().for_each(|name| instead.push(name));
         call.trace(vec![instead]);
         call.keys.schedule_fields(key);
-        changed(call, key, "hexpire", updated);
+        changed(call, key, "hexpire", changed_fields.len());
     }
     Ok(())
 }
@@ -117,6 +128,7 @@ fn hexpire(call: &mut Call<'_, '_>, in_seconds: bool, is_point: bool, name: &str
 fn left(call: &mut Call<'_, '_>, in_seconds: bool, is_point: bool) -> Result<(), Error> {
     let (key, now_ms) = (call.key(1), call.now.unix_ms());
     let hash_key = call.engine.keyspace.hash_key();
+    demand_fields(call)?;
     if !is_count(call, 3, 1)? {
         return Err(Error::SYNTAX);
     }
@@ -140,6 +152,7 @@ fn left(call: &mut Call<'_, '_>, in_seconds: bool, is_point: bool) -> Result<(),
 fn hpersist(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let (key, now_ms) = (call.key(1), call.now.unix_ms());
     let hash_key = call.engine.keyspace.hash_key();
+    demand_fields(call)?;
     if !is_count(call, 3, 1)? {
         return Err(WRONG_COUNT);
     }
@@ -254,7 +267,7 @@ fn hgetex(call: &mut Call<'_, '_>) -> Result<(), Error> {
 
 fn hgetdel(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let key = call.key(1);
-    // What word 2 is does not matter to Valkey.
+    demand_fields(call)?;
     if !is_count(call, 3, 1)? {
         return Err(WRONG_COUNT);
     }

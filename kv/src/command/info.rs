@@ -223,7 +223,7 @@ fn persistence(call: &Call<'_, '_>, section: &mut Section) {
         let (log, base) = state.log_bytes;
         section.put_all([("aof_current_size", log + base), ("aof_base_size", base)]);
         section.put("aof_pending_rewrite", u8::from(state.wants_base));
-        section.put("aof_buffer_length", engine.journal.end().saturating_sub(engine.journal.released()));
+        section.put("aof_buffer_length", engine.journal.waiting_bytes());
         section.put_all([("aof_pending_bio_fsync", 0), ("aof_delayed_fsync", 0)]);
     }
 }
@@ -392,6 +392,26 @@ fn replication(call: &Call<'_, '_>, section: &mut Section) {
     section.put("repl_backlog_first_byte_offset", figures.first);
     section.put("repl_backlog_histlen", figures.len);
     quorum(call, section);
+    aside(call, section);
+}
+
+/// Data that were kept aside.
+fn aside(call: &Call<'_, '_>, section: &mut Section) {
+    let view = call.engine.aside_view();
+    if call.engine.cluster().is_none() && view.copies.is_empty() {
+        return;
+    }
+    section.put("diverged_copies", view.copies.len());
+    section.put("diverged_copies_removed", view.removed);
+    for (number, copy) in view.copies.iter().enumerate() {
+        section.put(
+            &format!("diverged_copy{number}"),
+            format!("file={},bytes={},time={}", copy.file, copy.bytes, copy.unix_s),
+        );
+    }
+    if let Some(why) = view.refusal {
+        section.put("diverged_copy_refused", why);
+    }
 }
 
 /// Of a shard whose writes a majority acknowledges.

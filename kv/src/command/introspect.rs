@@ -142,13 +142,8 @@ fn write_command(reply: &mut Reply, command: &Command) {
     spec.docs.tips.iter().for_each(|tip| reply.bulk(tip.as_bytes()));
     reply.set(spec.keys.len());
     spec.keys.iter().for_each(|keys| write_key_spec(reply, keys));
-    match command.subcommands() {
-        [] => reply.set(0),
-        subcommands => {
-            reply.array(subcommands.len());
-            subcommands.iter().for_each(|command| write_command(reply, command));
-        }
-    }
+    reply.array(command.subcommands().len());
+    command.subcommands().iter().for_each(|command| write_command(reply, command));
 }
 
 fn write_words(reply: &mut Reply, words: impl Iterator<Item = &'static str>) {

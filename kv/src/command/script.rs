@@ -20,9 +20,13 @@ pub(super) const RUNS: &[(&str, Run)] = &[
     ("script|show", show),
 ];
 
+const NO_DEBUGGER: Error = Error::new(
+    "ERR This server has no script debugger, so the script was not run. SCRIPT DEBUG NO lets scripts run on this connection",
+);
 const NO_SCRIPT: Error = Error::new("NOSCRIPT No matching script.");
 
 fn eval(call: &mut Call<'_, '_>, is_readonly: bool) -> Result<(), Error> {
+    refuse_debugging(call)?;
     let keys = run::count_keys(call, Error::NOT_INTEGER)?;
     let sha = call.engine.scripts.evals().add(&call.args[1], Origin::Eval)?;
     start(call, sha, keys, is_readonly)
@@ -30,6 +34,7 @@ fn eval(call: &mut Call<'_, '_>, is_readonly: bool) -> Result<(), Error> {
 
 fn evalsha(call: &mut Call<'_, '_>, is_readonly: bool) -> Result<(), Error> {
     const DIGITS: usize = 40;
+    refuse_debugging(call)?;
     if call.args[1].len() != DIGITS {
         return Err(NO_SCRIPT);
     }
@@ -88,14 +93,24 @@ fn kill(call: &mut Call<'_, '_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// There is no debugger: it can only be turned off.
+/// A client that wants to debug a script expects that what it writes is rolled back, and `valkey-cli --ldb` sends the script
+/// although the debugger was refused.
+fn refuse_debugging(call: &Call<'_, '_>) -> Result<(), Error> {
+    if call.client.wishes.debugger { Err(NO_DEBUGGER) } else { Ok(()) }
+}
+
+/// There is no debugger: it can only be turned off. Scripts are refused from the wish for it on.
 fn debug(call: &mut Call<'_, '_>) -> Result<(), Error> {
     if call.args.is(2, "NO") {
+        call.client.wishes.debugger = false;
         call.reply.ok();
         return Ok(());
     }
     if call.args.is(2, "YES") || call.args.is(2, "SYNC") {
-        return Err(Error::new("ERR This server has no script debugger"));
+        call.client.wishes.debugger = true;
+        return Err(Error::new(
+            "ERR This server has no script debugger. Scripts of this connection are refused until SCRIPT DEBUG NO",
+        ));
     }
     Err(Error::new("ERR Use SCRIPT DEBUG YES/SYNC/NO"))
 }

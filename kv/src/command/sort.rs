@@ -32,7 +32,7 @@ struct Options<'a> {
 impl<'a> Options<'a> {
     fn read(call: &Call<'a, '_>, may_store: bool) -> Result<Self, Error> {
         let command = table::find_call(call.args).expect("it was found before it ran");
-        let may_read_all = call.client.user.may_read_any_key(command, call.args, call.client.database);
+        let may_read_all = call.client.user.may_read_any_key(command, call.args, call.engine.databases_of(call.client));
         let mut options = Self { limit: (0, -1), ..Self::default() };
         let mut at = 2;
         while at < call.args.len() {
@@ -164,10 +164,9 @@ fn in_order(
         };
         weighted.push((weight, element));
     }
-    let is_text = options.is_text;
     weighted.sort_by(|(left, left_element), (right, right_element)| {
-        let by_weight = left.compare(right);
-        let order = if is_text { by_weight } else { by_weight.then_with(|| left_element.cmp(right_element)) };
+        // Equal weights must not leave the elements in the order of a hash table: STORE would keep what no replica has.
+        let order = left.compare(right).then_with(|| left_element.cmp(right_element));
         if options.is_descending { order.reverse() } else { order }
     });
     Ok(weighted.into_iter().map(|(_, element)| element).collect())

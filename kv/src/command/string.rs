@@ -1,6 +1,6 @@
 //! Strings and the numbers in them.
 
-use super::call::{Call, Run, Trace};
+use super::call::{Call, Run};
 use crate::error::Error;
 use crate::keyspace::{Expiry, Key, Kind};
 use crate::resp::Request;
@@ -219,11 +219,11 @@ fn set_with(call: &mut Call<'_, '_>, key: Key<'_>, value: &[u8], options: &Optio
     if is_met {
         let expiry = options.expiry.unwrap_or(Expiry::Never);
         write(call, key, value, expiry);
+        // With a time to live, `write` has said so. The conditions were met, and GET only asks for a reply.
         match expiry {
-            Expiry::At(at) if options.is_exact() && !call.has_passed(at) => call.effects.trace = Trace::AsIs,
             Expiry::At(_) => {}
-            _ if options.gets => call.trace_as(without_get),
-            _ => {}
+            Expiry::Keep => call.trace_as(|_| [b"SET", key.bytes, value, b"KEEPTTL"].into_iter().collect()),
+            Expiry::Never => call.trace_as(|_| [b"SET", key.bytes, value].into_iter().collect()),
         }
     }
     match (options.gets, is_met) {
@@ -232,13 +232,6 @@ fn set_with(call: &mut Call<'_, '_>, key: Key<'_>, value: &[u8], options: &Optio
         (false, false) => call.reply.null(),
     }
     Ok(())
-}
-
-/// The words of SET, but for those that only ask for a reply.
-fn without_get(call: &Call<'_, '_>) -> Request {
-    let words: Vec<&[u8]> = call.args.from(0).collect();
-    let is_kept = |(at, word): &(usize, &[u8])| *at < 3 || !word.eq_ignore_ascii_case(b"GET");
-    words.into_iter().enumerate().filter(is_kept).map(|(_, word)| word).collect()
 }
 
 /// Writes a string and tells of it. A point in time that has passed takes the key out instead.

@@ -125,6 +125,7 @@ fn replconf(call: &mut Call<'_, '_>) -> Result<(), Error> {
             () if call.args.is(at, "GETACK") => return Ok(()),
             () if call.args.is(at, "ASHLAR-SEAL") && call.args.len() == 7 => return seal(call),
             () if call.args.is(at, "ASHLAR-MEMBER") && call.args.len() == 7 => return enrol(call),
+            () if call.args.is(at, "ASHLAR-HAS") && call.args.len() == 5 => return contains(call),
             () => introduce(call, at)?,
         }
     }
@@ -164,6 +165,16 @@ fn enrol(call: &mut Call<'_, '_>) -> Result<(), Error> {
     introduction.copies = mandate.is_ok() && copied.is_some();
     call.client.introduction = Some(introduction);
     call.reply.status(&mandate?);
+    Ok(())
+}
+
+/// `REPLCONF ASHLAR-HAS history POSITION position`: whether the data here contain a history up to a position.
+fn contains(call: &mut Call<'_, '_>) -> Result<(), Error> {
+    let wrong = || Error::new("ERR this is no point of a history");
+    let text = |at: usize| std::str::from_utf8(&call.args[at]).map_err(|_| wrong());
+    let (history, position) = (text(2)?, text(4)?.parse().map_err(|_| wrong())?);
+    let has = call.engine.contains(history, position);
+    call.reply.status(if has { "YES" } else { "NO" });
     Ok(())
 }
 

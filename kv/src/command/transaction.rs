@@ -11,6 +11,8 @@ use crate::acl::Context;
 use crate::client::{Client, Transaction};
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::resp::Args;
+use crate::resp::number::parse_i64;
 
 /// Why EXEC does not run what MULTI has taken.
 const CHANGED_RULES: &str = "ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This \
@@ -28,6 +30,13 @@ pub(crate) fn runs_at_once(command: &Command) -> bool {
 /// Whether it is EXEC, which holds the keys of others.
 pub(crate) fn is_exec(command: &Command) -> bool {
     command.spec.name == "exec" && command.container().is_none()
+}
+
+/// The database that a queued command chooses for those behind it, if it is SELECT and will do so.
+pub(crate) fn chosen_database(engine: &Engine, command: &Command, args: Args<'_>) -> Option<usize> {
+    let is_select = command.spec.name == "select" && command.container().is_none();
+    let number = usize::try_from(parse_i64(args.get(1).filter(|_| is_select)?)?).ok()?;
+    (number < engine.keyspace.databases()).then_some(number)
 }
 
 fn multi(call: &mut Call<'_, '_>) -> Result<(), Error> {

@@ -204,7 +204,7 @@ impl Engine {
     /// Bytes in use that make no key go: what waits for the log, and for replicas that are behind.
     pub(crate) fn uncounted_memory(&self) -> u64 {
         let journal = &self.journal;
-        let log = if journal.is_on() { journal.end().saturating_sub(journal.released()) } else { 0 };
+        let log = journal.waiting_bytes();
         log + self.replication.excess_bytes()
     }
 

@@ -119,6 +119,11 @@ impl Keyspace {
         self.shards[number].lock()
     }
 
+    /// The same, unless it is held by others for longer than this.
+    pub(crate) fn shard_within(&self, number: usize, span: Duration) -> Option<MutexGuard<'_, Shard>> {
+        self.shards[number].try_lock_for(span)
+    }
+
     /// The same, unless whoever holds it is slow.
     pub(crate) fn shard_unless(&self, number: usize, is_slow: &AtomicBool) -> Option<MutexGuard<'_, Shard>> {
         let shard = &self.shards[number];

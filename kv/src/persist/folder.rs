@@ -2,6 +2,10 @@
 
 use std::io;
 
+/// Makes a file durable when it is called. An error means that what was appended since the last time may be lost. Not safe to
+/// retry: the kernel may have dropped it.
+pub type Syncer = Box<dyn FnOnce() -> io::Result<()> + Send>;
+
 /// One directory and the files in it, which nobody else writes. Names are plain: no separators.
 pub trait Folder {
     /// Reads from a place on; returns how many bytes, 0 at the end.
@@ -16,11 +20,8 @@ pub trait Folder {
     /// The file may have any beginning of `bytes` now: whoever goes on must use another file.
     fn append(&mut self, name: &str, bytes: &[u8]) -> io::Result<()>;
 
-    /// Makes a file durable: its name and everything appended so far.
-    ///
-    /// # Errors
-    /// What was appended since the last time may be lost. Not safe to retry: the kernel may have dropped it.
-    fn sync(&mut self, name: &str) -> io::Result<()>;
+    /// What makes a file durable: its name and everything appended so far. It may run on any thread, beside further appends.
+    fn syncer(&mut self, name: &str) -> Syncer;
 
     /// Gives a file new content, all or nothing, durable on return.
     ///

@@ -1,28 +1,33 @@
 //! What commands append to, in memory, on its way to the log.
 //!
-//! Whoever runs commands appends while their keys are locked; one thread takes what has gathered. A batch is a sequence of
-//! units:
+//! Threads that run commands append while keys are locked. Before replies leave, one of them takes what has gathered and writes
+//! it for all of them (`Journal::write_out`); with `appendfsync always` the log's thread does. A batch is a sequence of units:
 //!
 //! ```text
 //! 8 bytes   Unix milliseconds at which the unit ran; 0 for what a primary said, for whom nothing has expired that it does not say has
 //! 4 bytes   its database
-//! 4 bytes   how many bytes follow
+//! 4 bytes   how many bytes of commands follow; 2^32 - 1 if the next 8 bytes say it
+//! 8 bytes   only then: how many bytes of commands follow
 //! then      commands as clients send them
 //! ```
 //!
 //! Numbers are little-endian. What one command or transaction appends is never cut by a batch's end.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::record::bytes;
 use crate::resp::number::Decimal;
+use crate::settings::LogSync;
 
 const HEAD_BYTES: usize = 16;
+/// In place of a length that needs 8 bytes, which follow.
+const IS_LONG: u32 = u32::MAX;
+const LONG_BYTES: usize = 8;
 /// Commands of a unit that is not made longer, bytes.
 const UNIT_BYTES_MAX: usize = 1 << 20;
-/// What may wait to be written before clients must wait, bytes.
-const WAITING_BYTES_MAX: u64 = 64 << 20;
+/// What nobody replies to, and that may wait until the log's thread looks by itself, bytes.
+const UNANSWERED_BYTES_MAX: usize = 1 << 20;
 
 /// What one command, transaction or script has to say to the log and to replicas.
 #[derive(Debug, Default)]
@@ -132,11 +137,24 @@ pub(crate) fn decode_batch(mut batch: &[u8]) -> Option<Vec<Unit<'_>>> {
         let (head, rest) = batch.split_at_checked(HEAD_BYTES)?;
         let number = |at: usize| Some(u32::from_le_bytes(*head[at..].first_chunk()?));
         let unix_ms = i64::from_le_bytes(*head.first_chunk()?);
-        let (commands, rest) = rest.split_at_checked(usize::try_from(number(12)?).ok()?)?;
+        let (len, rest) = match number(12)? {
+            IS_LONG => {
+                let (len, rest) = rest.split_at_checked(LONG_BYTES)?;
+                (u64::from_le_bytes(*len.first_chunk()?), rest)
+            }
+            len => (u64::from(len), rest),
+        };
+        let (commands, rest) = rest.split_at_checked(usize::try_from(len).ok()?)?;
         units.push(Unit { unix_ms, database: usize::try_from(number(8)?).ok()?, commands });
         batch = rest;
     }
     Some(units)
+}
+
+/// Writes what waits in a journal to the log's file.
+pub(crate) trait WriteOut: Send + Sync {
+    /// Writes what waits, unless the file has everything up to a position. Returns whether it has that now.
+    fn write_out(&self, journal: &Journal, position: u64) -> bool;
 }
 
 /// What commands have appended and the log does not have yet.
@@ -147,9 +165,15 @@ pub struct Journal {
     waiting: Mutex<Waiting>,
     /// Position of the end of what was appended, counted as the log counts. Changes with `waiting` locked.
     end: AtomicU64,
-    /// Position up to which clients may be told: the log has it, durably if that was asked for.
-    released: AtomicU64,
+    /// Position up to which the log's file has what was appended: the death of the process loses nothing before it.
+    written: AtomicU64,
+    /// Position up to which the drive has it.
+    durable: AtomicU64,
+    /// The log's thread looks here soon without being woken.
+    is_attended: AtomicBool,
     wake: RwLock<Option<Box<dyn Fn() + Send + Sync>>>,
+    /// What writes to the log's file, on whatever thread.
+    writer: RwLock<Option<Arc<dyn WriteOut>>>,
     /// Whether there is a reason.
     is_refused: AtomicBool,
     /// Why the log cannot be written.
@@ -190,8 +214,11 @@ impl Default for Journal {
             is_held: AtomicBool::new(false),
             waiting: Mutex::default(),
             end: AtomicU64::new(0),
-            released: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            durable: AtomicU64::new(0),
+            is_attended: AtomicBool::new(false),
             wake: RwLock::default(),
+            writer: RwLock::default(),
             is_refused: AtomicBool::new(false),
             refusal: Mutex::default(),
         }
@@ -203,15 +230,21 @@ impl Journal {
     /// was appended to an empty journal: it must only schedule.
     pub fn start(&self, position: u64, wake: Box<dyn Fn() + Send + Sync>) {
         self.end.store(position, Ordering::Release);
-        self.released.store(position, Ordering::Release);
+        self.release(position);
         *self.wake.write().unwrap_or_else(PoisonError::into_inner) = Some(wake);
         self.is_held.store(false, Ordering::Release);
         self.is_on.store(true, Ordering::Release);
     }
 
+    /// From now on any thread may write what waits, with this.
+    pub(super) fn attach(&self, writer: Arc<dyn WriteOut>) {
+        *self.writer.write().unwrap_or_else(PoisonError::into_inner) = Some(writer);
+    }
+
     /// Takes no more.
     pub fn stop(&self) {
         self.is_on.store(false, Ordering::Release);
+        *self.writer.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Whether what commands do is to be appended.
@@ -243,12 +276,21 @@ impl Journal {
         for (database, _, commands) in written.runs().filter(|(_, readers, _)| *readers == Readers::All) {
             waiting.append(unix_ms, database, commands);
         }
-        let more = bytes(waiting.bytes.len() - before);
-        self.end.fetch_add(more, Ordering::AcqRel);
+        let after = waiting.bytes.len();
+        self.end.fetch_add(bytes(after - before), Ordering::AcqRel);
         drop(waiting);
-        if before == 0 && more > 0 {
+        // Threads that reply write what waits themselves. The log's thread comes for what nobody replies to.
+        let is_first = before == 0 && after > 0 && !self.is_attended.load(Ordering::SeqCst);
+        if is_first || (before < UNANSWERED_BYTES_MAX && after >= UNANSWERED_BYTES_MAX) {
             self.wake();
         }
+    }
+
+    /// Whether the log's thread looks here soon, so that an append need not wake it. Returns whether something waits.
+    pub(super) fn attend(&self, is_attended: bool) -> bool {
+        self.is_attended.store(is_attended, Ordering::SeqCst);
+        let waiting = self.waiting();
+        !waiting.bytes.is_empty() || waiting.cut.is_some()
     }
 
     /// What is appended from now on goes to a new segment. Returns the position. All shards must be locked.
@@ -264,10 +306,15 @@ impl Journal {
 
     /// Takes what was appended, up to a cut if there is one.
     pub fn take(&self) -> Taken {
+        self.take_for(Vec::new())
+    }
+
+    /// The same, in exchange for an empty buffer.
+    pub(super) fn take_for(&self, spare: Vec<u8>) -> Taken {
         let mut waiting = self.waiting();
         waiting.open = None;
         let Some(cut) = waiting.cut.take() else {
-            return Taken { batch: std::mem::take(&mut waiting.bytes), then_cut: false, is_more: false };
+            return Taken { batch: std::mem::replace(&mut waiting.bytes, spare), then_cut: false, is_more: false };
         };
         let rest = waiting.bytes.split_off(cut);
         let batch = std::mem::replace(&mut waiting.bytes, rest);
@@ -279,25 +326,53 @@ impl Journal {
         self.end.load(Ordering::Acquire)
     }
 
-    /// Clients may be told of everything up to a position.
+    /// The log has everything up to a position, durably: clients may be told of it, whatever was asked for.
     pub fn release(&self, position: u64) {
-        self.released.store(position, Ordering::Release);
+        self.note_written(position);
+        self.note_durable(position);
     }
 
-    /// Position up to which clients may be told.
-    pub fn released(&self) -> u64 {
-        self.released.load(Ordering::Acquire)
+    /// The log's file has everything up to a position.
+    pub(super) fn note_written(&self, position: u64) {
+        self.written.store(position, Ordering::Release);
     }
 
-    /// Up to where the journal must be released before replies of what has run so far may be sent. Everything if
-    /// `is_durable`, so that nobody sees what may still be lost; otherwise so much that what waits stays bounded.
+    /// The drive has everything up to a position.
+    pub(super) fn note_durable(&self, position: u64) {
+        self.durable.store(position, Ordering::Release);
+    }
+
+    /// Bytes that were appended and that the log's file does not have.
+    pub(crate) fn waiting_bytes(&self) -> u64 {
+        if self.is_on() { self.end().saturating_sub(self.written.load(Ordering::Acquire)) } else { 0 }
+    }
+
+    /// Whether clients may be told of everything up to a position: the log's file has it, and the drive if `is_durable`.
+    pub(crate) fn has(&self, position: u64, is_durable: bool) -> bool {
+        let has = if is_durable { &self.durable } else { &self.written };
+        has.load(Ordering::Acquire) >= position || !self.is_on()
+    }
+
+    /// The position that the log must have before replies of what has run so far may be sent; nothing if it has.
+    #[inline]
     pub(crate) fn holds(&self, is_durable: bool) -> Option<u64> {
         if !self.is_on() {
             return None;
         }
         let end = self.end();
-        let wanted = if is_durable { end } else { end.saturating_sub(WAITING_BYTES_MAX) };
-        (self.released() < wanted).then_some(wanted)
+        (!self.has(end, is_durable)).then_some(end)
+    }
+
+    /// Has the log take everything up to a position, and returns whether it has. Unless every write must be durable, this thread
+    /// writes what waits to the log's file, for all others too. If the log does not have it on return, the log's thread
+    /// sees to it, or refuses writes.
+    pub(crate) fn write_out(&self, position: u64, sync: LogSync) -> bool {
+        let is_durable = sync == LogSync::Always;
+        if self.has(position, is_durable) {
+            return true;
+        }
+        let writer = self.writer.read().unwrap_or_else(PoisonError::into_inner);
+        !is_durable && writer.as_ref().is_some_and(|writer| writer.write_out(self, position))
     }
 
     /// The log cannot be written, and writes are to be refused; or it can again.
@@ -309,6 +384,12 @@ impl Journal {
         *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = why;
     }
 
+    /// Whether writes are to be refused.
+    #[inline]
+    pub(crate) fn is_refused(&self) -> bool {
+        self.is_refused.load(Ordering::Relaxed)
+    }
+
     /// Why writes are to be refused, if they are.
     #[inline]
     pub(crate) fn refusal(&self) -> Option<String> {
@@ -318,7 +399,7 @@ impl Journal {
         self.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn wake(&self) {
+    pub(super) fn wake(&self) {
         if let Some(wake) = &*self.wake.read().unwrap_or_else(PoisonError::into_inner) {
             wake();
         }
@@ -338,15 +419,28 @@ impl Waiting {
         });
         let at = goes_on.map_or(before, |open| open.at);
         if goes_on.is_none() {
-            let number = u32::try_from(database).expect("there are far fewer databases");
-            self.bytes.extend_from_slice(&unix_ms.to_le_bytes());
-            self.bytes.extend_from_slice(&number.to_le_bytes());
-            self.bytes.extend_from_slice(&[0; 4]);
-            self.open = Some(Open { at, unix_ms, database });
+            encode_head(unix_ms, database, commands.len(), &mut self.bytes);
+            self.open = (commands.len() <= UNIT_BYTES_MAX).then_some(Open { at, unix_ms, database });
         }
         self.bytes.extend_from_slice(commands);
-        let len = u32::try_from(self.bytes.len() - at - HEAD_BYTES).expect("a command is shorter than 4 GiB");
-        self.bytes[at + 12..at + HEAD_BYTES].copy_from_slice(&len.to_le_bytes());
+        if goes_on.is_some() {
+            let len = u32::try_from(self.bytes.len() - at - HEAD_BYTES).expect("longer units are not made longer");
+            self.bytes[at + 12..at + HEAD_BYTES].copy_from_slice(&len.to_le_bytes());
+        }
+    }
+}
+
+/// Appends the head of a unit whose commands have so many bytes: any number.
+fn encode_head(unix_ms: i64, database: usize, len: usize, into: &mut Vec<u8>) {
+    let database = u32::try_from(database).expect("there are far fewer databases");
+    into.extend_from_slice(&unix_ms.to_le_bytes());
+    into.extend_from_slice(&database.to_le_bytes());
+    match u32::try_from(len).ok().filter(|len| *len != IS_LONG) {
+        Some(len) => into.extend_from_slice(&len.to_le_bytes()),
+        None => {
+            into.extend_from_slice(&IS_LONG.to_le_bytes());
+            into.extend_from_slice(&bytes(len).to_le_bytes());
+        }
     }
 }
 
@@ -401,6 +495,33 @@ mod tests {
     }
 
     #[test]
+    fn the_form_of_a_unit_is_fixed() {
+        let journal = on();
+        journal.append(&written(3, &[&["DEL", "a"]]), 0x0102);
+        let mut golden = vec![2, 1, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 20, 0, 0, 0];
+        golden.extend_from_slice(b"*2\r\n$3\r\nDEL\r\n$1\r\na\r\n");
+        assert_eq!(journal.take().batch, golden);
+    }
+
+    #[test]
+    fn a_unit_may_have_any_length() {
+        let head = |len: usize| {
+            let mut head = Vec::new();
+            encode_head(7, 1, len, &mut head);
+            head
+        };
+        assert_eq!(head(0xffff_fffe), [7, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0xfe, 0xff, 0xff, 0xff]);
+        let long = [7, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff];
+        assert_eq!(head(0xffff_ffff), [&long[..], &[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]].concat());
+        assert_eq!(head(0x1_0000_0002), [&long[..], &[2, 0, 0, 0, 1, 0, 0, 0]].concat());
+        // The longer form is read whatever length it has.
+        let batch = [&long[..], &[3, 0, 0, 0, 0, 0, 0, 0], b"abc"].concat();
+        let units = decode_batch(&batch).unwrap();
+        assert_eq!(units, [Unit { unix_ms: 7, database: 1, commands: b"abc" }]);
+        assert!((17..batch.len()).all(|len| decode_batch(&batch[..len]).is_none()));
+    }
+
+    #[test]
     fn a_cut_divides_batches() {
         let journal = on();
         journal.append(&written(0, &[&["DEL", "a"]]), 7);
@@ -419,11 +540,31 @@ mod tests {
         let journal = on();
         assert_eq!((journal.holds(true), journal.holds(false)), (None, None));
         journal.append(&written(0, &[&["DEL", "a"]]), 7);
-        assert_eq!((journal.holds(true), journal.holds(false)), (Some(journal.end()), None));
-        journal.release(journal.end());
+        let end = journal.end();
+        assert_eq!((journal.holds(true), journal.holds(false)), (Some(end), Some(end)));
+        journal.note_written(end);
+        assert_eq!((journal.holds(true), journal.holds(false)), (Some(end), None), "the drive does not have it");
+        journal.note_durable(end);
         assert_eq!(journal.holds(true), None);
-        let long = "x".repeat(usize::try_from(WAITING_BYTES_MAX).unwrap());
-        journal.append(&written(0, &[&["SET", "a", &long]]), 7);
-        assert_eq!(journal.holds(false), Some(journal.end() - WAITING_BYTES_MAX));
+    }
+
+    #[test]
+    fn the_thread_is_woken_for_what_nobody_replies_to() {
+        let (journal, woken) = (Journal::default(), Arc::new(AtomicU64::new(0)));
+        let counter = Arc::clone(&woken);
+        journal.start(0, Box::new(move || _ = counter.fetch_add(1, Ordering::Relaxed)));
+        let (short, long) = (&["DEL", "a"][..], "x".repeat(UNANSWERED_BYTES_MAX));
+        let append = |words: &[&str]| {
+            journal.append(&written(0, &[words]), 7);
+            woken.load(Ordering::Relaxed)
+        };
+        assert_eq!((append(short), append(short)), (1, 1), "once");
+        assert!(journal.attend(true));
+        journal.take();
+        assert_eq!((append(short), append(short)), (1, 1), "it looks by itself");
+        assert_eq!((append(&["SET", "a", &long]), append(short)), (2, 2), "but there is much");
+        journal.take();
+        assert!(!journal.attend(false));
+        assert_eq!(append(short), 3);
     }
 }

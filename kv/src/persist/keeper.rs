@@ -1,7 +1,8 @@
-//! Between the journal in memory and the log on files: what one thread does, again and again.
+//! The work of the log's thread: syncing, rotating, retrying, and writing what no other thread writes.
 //!
-//! Sans-IO but for the folder: [`Keeper::turn`] takes what has gathered, writes it, makes it durable when it is due, and says when it
-//! wants to be called again. Whoever appends to the journal wakes it earlier.
+//! Sans-IO but for the folder: [`Keeper::turn`] writes what waits in the journal, makes the file durable when that is due, and
+//! says when it wants to be called again. Threads that reply write as well (see `writer`), beside a sync. An append to the
+//! journal wakes the keeper, unless it looks again soon by itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use ashlar_wire::time::Instant;
 
 use super::journal::Taken;
 use super::log::{LogError, Recovered, Report};
+use super::writer::{Progress, Writer};
 use super::{Folder, Log, Replay};
 use crate::engine::Engine;
 use crate::rdb::ImportOptions;
@@ -20,6 +22,8 @@ use crate::time::Now;
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 /// How long nothing was appended before the log says how far it is durable.
 const MARK_AFTER: Duration = Duration::from_secs(1);
+/// How long what nobody is told of may wait to be written, while there is something to write again and again.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Pause after the file system refused.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -27,11 +31,10 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Keeper<F> {
     engine: Arc<Engine>,
-    log: Log<F>,
-    /// What was taken from the journal and is not in the log.
-    taken: Option<Taken>,
+    writer: Arc<Writer<F>>,
     synced: Instant,
-    appended: Instant,
+    /// Where the log ended when the keeper last looked, and since when.
+    seen: (u64, Instant),
     /// The file system refused the last time.
     is_refused: bool,
 }
@@ -60,7 +63,7 @@ pub struct Turn {
     pub refused: Option<LogError>,
 }
 
-impl<F: Folder> Keeper<F> {
+impl<F: Folder + Send + 'static> Keeper<F> {
     /// Recovers the log of a folder into an engine that nobody uses yet, or begins one with this id; from then on the engine's
     /// journal is on. `wake` is called, with locks held, when there is something to write: it must only schedule.
     ///
@@ -90,8 +93,7 @@ impl<F: Folder> Keeper<F> {
         })?;
         drop(base);
         engine.journal.start(log.end(), wake);
-        let (synced, appended) = (now.instant, now.instant);
-        Ok((Self { engine, log, taken: None, synced, appended, is_refused: false }, report))
+        Ok((Self::new(engine, log, now.instant), report))
     }
 
     /// Begins a log for an engine that is in use: its journal is on from now on. Recovery finds the log once it has a base; what
@@ -108,20 +110,26 @@ impl<F: Folder> Keeper<F> {
     ) -> Result<Self, LogError> {
         let log = Log::supersede(folder, id, engine.journal.end())?;
         engine.journal.start(log.end(), wake);
-        Ok(Self { engine, log, taken: None, synced: now, appended: now, is_refused: false })
+        Ok(Self::new(engine, log, now))
     }
 
-    /// Writes what has gathered.
+    fn new(engine: Arc<Engine>, log: Log<F>, now: Instant) -> Self {
+        let (seen, writer) = ((log.end(), now), Arc::new(Writer::new(log)));
+        engine.journal.attach(Arc::clone(&writer) as _);
+        Self { engine, writer, synced: now, seen, is_refused: false }
+    }
+
+    /// Does what is due.
     ///
     /// # Errors
     /// [`LogError::Lost`] and [`LogError::Damaged`]: the process must end, since nobody knows what is durable.
     pub fn turn(&mut self, now: Instant) -> Result<Turn, LogError> {
         let sync = self.engine.settings().log_sync;
         match self.write(sync, now) {
-            Ok(()) => {
+            Ok(has_more) => {
                 self.is_refused = false;
                 self.engine.journal.refuse(None);
-                Ok(Turn { again: self.again(sync), refused: None })
+                Ok(Turn { again: self.again(sync, has_more, now), refused: None })
             }
             Err(error @ LogError::Refused { .. }) => {
                 self.engine.journal.refuse(Some(error.to_string()));
@@ -132,46 +140,67 @@ impl<F: Folder> Keeper<F> {
         }
     }
 
-    fn write(&mut self, sync: LogSync, now: Instant) -> Result<(), LogError> {
-        let mut taken = match self.taken.take() {
-            Some(taken) => taken,
-            None => self.engine.journal.take(),
-        };
-        let appended = self.log.append(&taken.batch);
-        if appended.is_ok() && !taken.batch.is_empty() {
-            (taken.batch, self.appended) = (Vec::new(), now);
-        }
-        let cut = if appended.is_ok() && taken.then_cut { self.log.rotate().map(drop) } else { Ok(()) };
-        if let Err(error) = appended.and(cut) {
-            self.taken = Some(taken);
-            return Err(error);
+    /// Returns whether something was written since the last time.
+    fn write(&mut self, sync: LogSync, now: Instant) -> Result<bool, LogError> {
+        self.write_waiting()?;
+        let end = self.look(Log::end);
+        let has_more = self.seen.0 != end;
+        if has_more {
+            self.seen = (end, now);
         }
         let is_due = match sync {
             LogSync::Always => true,
             LogSync::EverySecond => now >= self.synced + SYNC_EVERY,
             LogSync::No => false,
         };
-        if is_due && self.log.durable() < self.log.end() {
-            self.log.sync()?;
+        if is_due && self.look(Log::durable) < end {
+            self.sync()?;
         }
         if is_due {
             self.synced = now;
         }
-        let released = if sync == LogSync::Always { self.log.durable() } else { self.log.end() };
-        self.engine.journal.release(released);
-        self.engine.note_durable(self.log.durable());
-        if now >= self.appended + MARK_AFTER {
-            self.log.mark()?;
+        let durable = self.look(Log::durable);
+        self.engine.journal.note_durable(durable);
+        self.engine.note_durable(durable);
+        if now >= self.seen.1 + MARK_AFTER {
+            self.writer.lock().log().mark()?;
         }
+        Ok(has_more)
+    }
+
+    /// Writes what waits, and does what other threads have left: a cut, and what follows an append that failed.
+    fn write_waiting(&self) -> Result<(), LogError> {
+        loop {
+            let mut slot = self.writer.lock();
+            if slot.write(&self.engine.journal)? == Progress::Done {
+                return Ok(());
+            }
+            let (mut log, mut undone) = slot.take_out();
+            drop(slot);
+            let done = finish_undone(&mut log, &mut undone);
+            self.writer.lock().put_back(log, undone, &self.engine.journal);
+            done?;
+        }
+    }
+
+    /// Waits for the drive, while other threads go on writing.
+    fn sync(&self) -> Result<(), LogError> {
+        let pending = self.writer.lock().log().begin_sync();
+        let durable = pending.run()?;
+        self.writer.lock().log().note_durable(durable);
         Ok(())
     }
 
-    fn again(&self, sync: LogSync) -> Option<Instant> {
-        let is_behind = self.log.durable() < self.log.end();
-        if is_behind && sync == LogSync::EverySecond {
-            return Some(self.synced + SYNC_EVERY);
-        }
-        self.log.wants_mark().then(|| self.appended + MARK_AFTER)
+    fn again(&self, sync: LogSync, has_more: bool, now: Instant) -> Option<Instant> {
+        // As long as there is something to write, the keeper looks again without being woken for each command.
+        let looks = sync != LogSync::Always && has_more;
+        let is_waiting = self.engine.journal.attend(looks);
+        let (is_behind, wants_mark) = self.look(|log| (log.durable() < log.end(), log.wants_mark()));
+        let looked = looks.then(|| now + LOOK_EVERY);
+        let synced = (is_behind && sync == LogSync::EverySecond).then(|| self.synced + SYNC_EVERY);
+        let marked = wants_mark.then(|| self.seen.1 + MARK_AFTER);
+        let missed = (is_waiting && !looks).then_some(now);
+        [looked, synced, marked, missed].into_iter().flatten().min()
     }
 
     /// The log begins with a snapshot from now on; what was before it is removed.
@@ -179,12 +208,12 @@ impl<F: Folder> Keeper<F> {
     /// # Errors
     /// Nothing has changed; safe to retry.
     pub fn install(&mut self, base: &NewBase) -> Result<(), LogError> {
-        self.log.install_base(base)
+        self.writer.lock().log().install_base(base)
     }
 
-    /// The log.
-    pub fn log(&self) -> &Log<F> {
-        &self.log
+    /// Looks at the log, which no other thread writes to meanwhile.
+    pub fn look<T>(&self, look: impl FnOnce(&Log<F>) -> T) -> T {
+        look(self.writer.lock().log())
     }
 
     /// Writes what is left, durably, and closes the log.
@@ -194,7 +223,23 @@ impl<F: Folder> Keeper<F> {
     pub fn finish(mut self, now: Instant) -> Result<(), LogError> {
         self.engine.journal.stop();
         self.write(LogSync::Always, now)?;
-        self.engine.journal.release(self.log.end());
-        self.log.close()
+        let (log, _) = self.writer.lock().take_out();
+        self.engine.journal.release(log.end());
+        log.close()
     }
+}
+
+/// Does what was left undone. What is done of it is not done again.
+fn finish_undone<F: Folder>(log: &mut Log<F>, undone: &mut Option<Taken>) -> Result<(), LogError> {
+    let Some(taken) = undone else {
+        // Nothing is missing; the file has part of a mark.
+        return log.rotate().map(drop);
+    };
+    log.append(&taken.batch)?;
+    taken.batch = Vec::new();
+    if taken.then_cut {
+        log.rotate()?;
+    }
+    *undone = None;
+    Ok(())
 }

@@ -14,6 +14,7 @@ use std::io;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::Folder;
+use super::folder::Syncer;
 use super::keeper::NewBase;
 use super::manifest::{Base, Manifest, Segment};
 use super::record::{self, HEAD_BYTES, Head, LogId, PAYLOAD_BYTES_MAX, bytes};
@@ -40,6 +41,16 @@ pub enum LogError {
         /// What is wrong.
         what: String,
     },
+    /// The file is intact, and what it says cannot be done by this program, as it is configured. Nothing is lost: change what it
+    /// says, or start the version that wrote it. Not safe to go on without it.
+    NotApplied {
+        /// Which file.
+        file: String,
+        /// Where in it.
+        offset: u64,
+        /// What cannot be done, and why.
+        what: String,
+    },
     /// The file system refused. Safe to retry, after what it says was mended.
     Refused {
         /// What was tried.
@@ -63,6 +74,9 @@ impl core::fmt::Display for LogError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::Damaged { file, offset, what } => write!(f, "{file} is damaged at byte {offset}: {what}"),
+            Self::NotApplied { file, offset, what } => {
+                write!(f, "{file} is intact, but what it says up to byte {offset} is refused: {what}")
+            }
             Self::Refused { what, file, error } => write!(f, "cannot {what} {file}: {error}"),
             Self::Lost { file, error } => write!(f, "{file} may not be durable: {error}"),
         }
@@ -94,6 +108,25 @@ pub struct Report {
     pub torn: Option<(String, u64)>,
 }
 
+/// A sync of the last segment, which needs no access to the log.
+pub(super) struct PendingSync {
+    syncer: Syncer,
+    file: String,
+    end: u64,
+}
+
+impl PendingSync {
+    /// Waits for the drive. Returns the position up to which the log is durable.
+    ///
+    /// # Errors
+    /// [`LogError::Lost`]: the process must end.
+    pub(super) fn run(self) -> Result<u64, LogError> {
+        let Self { syncer, file, end } = self;
+        syncer().map_err(|error| LogError::Lost { file, error })?;
+        Ok(end)
+    }
+}
+
 /// The append log.
 #[derive(Debug)]
 pub struct Log<F> {
@@ -118,7 +151,7 @@ impl<F: Folder> Log<F> {
     /// error ends recovery.
     ///
     /// # Errors
-    /// See [`LogError`]; what `visit` says is damage.
+    /// See [`LogError`]; what `visit` says is [`LogError::NotApplied`].
     pub fn open(
         mut folder: F,
         id: [u8; 16],
@@ -254,10 +287,26 @@ impl<F: Folder> Log<F> {
     /// # Errors
     /// [`LogError::Lost`]: the process must end.
     pub fn sync(&mut self) -> Result<(), LogError> {
-        let name = self.segment().name();
-        self.folder.sync(&name).map_err(|error| LogError::Lost { file: name, error })?;
-        self.durable = self.end;
+        let sync = self.begin_sync();
+        let durable = sync.run()?;
+        self.note_durable(durable);
         Ok(())
+    }
+
+    /// What makes durable everything that was appended so far. It may run on another thread, beside further appends.
+    pub(super) fn begin_sync(&mut self) -> PendingSync {
+        let name = self.segment().name();
+        PendingSync { syncer: self.folder.syncer(&name), file: name, end: self.end }
+    }
+
+    /// A sync that was begun has ended: the log is durable up to a position.
+    pub(super) fn note_durable(&mut self, position: u64) {
+        self.durable = self.durable.max(position);
+    }
+
+    /// Whether an append failed: nothing is appended before the log was rotated.
+    pub(super) fn is_broken(&self) -> bool {
+        self.is_broken
     }
 
     /// Position up to which the log is durable.
@@ -417,19 +466,24 @@ fn read_base(
     visit: &mut dyn FnMut(Recovered<'_>) -> Result<(), String>,
 ) -> Result<(), LogError> {
     let (mut at, mut checksum, mut piece) = (0, BaseChecksum::default(), vec![0; READ_BYTES]);
+    // Whether the file is damaged or only cannot be read by us is known at its end.
+    let mut refusal = None;
     loop {
         let count = folder.read_at(&base.name, at, &mut piece).map_err(|error| refused("read", &base.name, error))?;
         if count == 0 {
             break;
         }
         checksum.update(&piece[..count]);
-        visit(Recovered::Base(&piece[..count])).map_err(|what| damaged(&base.name, at, what))?;
+        if refusal.is_none() {
+            refusal = visit(Recovered::Base(&piece[..count])).err().map(|what| not_applied(&base.name, at, what));
+        }
         at += bytes(count);
     }
     if at != base.length || checksum.value() != base.checksum {
         return Err(damaged(&base.name, at, "its length or checksum is not that of the manifest"));
     }
-    visit(Recovered::BaseEnd).map_err(|what| damaged(&base.name, at, what))
+    refusal.map_or(Ok(()), Err)?;
+    visit(Recovered::BaseEnd).map_err(|what| not_applied(&base.name, at, what))
 }
 
 /// Reads one segment through a window.
@@ -534,7 +588,8 @@ impl<'f, F: Folder> Reader<'f, F> {
                         continue;
                     }
                     if !batch.is_empty() {
-                        visit(Recovered::Batch(&batch)).map_err(|what| self.damaged(&what))?;
+                        // Its checksum is right: this is no damage.
+                        visit(Recovered::Batch(&batch)).map_err(|what| not_applied(&self.name, self.at, what))?;
                         (report.batches, report.bytes) = (report.batches + 1, report.bytes + bytes(batch.len()));
                     }
                     batch.clear();
@@ -587,6 +642,37 @@ fn damaged(file: &str, offset: u64, what: impl Into<String>) -> LogError {
     LogError::Damaged { file: file.into(), offset, what: what.into() }
 }
 
+fn not_applied(file: &str, offset: u64, what: String) -> LogError {
+    LogError::NotApplied { file: file.into(), offset, what }
+}
+
 fn refused(what: &'static str, file: &str, error: io::Error) -> LogError {
     LogError::Refused { what, file: file.into(), error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_form_of_a_segment_head_is_fixed() {
+        let id = LogId(core::array::from_fn(|at| u8::try_from(at).unwrap()));
+        let head = encode_segment_head(id, Segment { number: 7, position: 777, length: None });
+        let golden = [
+            &b"AshlarKV"[..],
+            &[7, 0, 0, 0, 0, 0, 0, 0, 9, 3, 0, 0, 0, 0, 0, 0],
+            &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
+            // Computed by another implementation of XXH3.
+            &[30, 220, 87, 144, 250, 218, 67, 162],
+        ];
+        assert_eq!(head, golden.concat());
+    }
+
+    #[test]
+    fn the_checksum_of_a_base_is_fixed() {
+        let mut checksum = BaseChecksum::default();
+        checksum.update(b"hel");
+        checksum.update(b"lo");
+        assert_eq!(checksum.value(), 0x9555_e855_5c62_dcfd);
+    }
 }

@@ -174,6 +174,18 @@ mod tests {
     }
 
     #[test]
+    fn the_form_is_fixed() {
+        let id = LogId(core::array::from_fn(|at| u8::try_from(at).unwrap()));
+        let base = Base { checksum: 0x89ab_cdef_0123_4567, ..example().base.unwrap() };
+        let text = Manifest { id, base: Some(base), ..example() }.encode();
+        // The checksum was computed by another implementation of XXH3.
+        let golden = "ashlar-kv-log 1\nid 000102030405060708090a0b0c0d0e0f\n\
+                      base base-3.rdb length 1234 checksum 89abcdef01234567 position 777\n\
+                      segment 7 position 777 length 4096\nsegment 8 position 4792\nchecksum c665a03bf5f3951b\n";
+        assert_eq!(text, golden);
+    }
+
+    #[test]
     fn no_bit_changes_unseen() {
         let mut text = example().encode().into_bytes();
         for bit in 0..text.len() * 8 {

@@ -2,11 +2,12 @@
 //!
 //! In reading order: [`files`] (what is configured), [`folder`] (the few things done with files), `record` (how a batch lies in a segment), `manifest` (which files
 //! are the log), [`log`] (writing, rotating, recovering it), [`journal`] (what commands append to, in memory), [`replay`]
-//! (commands of the log run again), [`snapshot`] (a consistent cut of all keys while writes go on).
+//! (commands of the log run again), `writer` (the log, shared by the threads that write to it), [`keeper`] (its thread), [`snapshot`] (a consistent cut of all keys while writes go on).
 //!
 //! Model
-//! - Commands append to the journal while their keys are locked, so the journal has one order that every key agrees with. One
-//!   thread takes what has gathered and writes it as one batch: group commit.
+//! - Commands append to the journal while their keys are locked, so the journal has one order that every key agrees with.
+//! - No reply leaves before the log's file has what it tells of. The thread that is about to reply writes all that waits, as one
+//!   batch for all threads; another thread syncs the file. With `appendfsync always` that one also writes: group commit.
 //! - Everything in the log carries the time at which it ran. Run again with the same time, a command does the same.
 //! - A rewrite cuts the journal and all keys at one moment: the snapshot has what came before, a new segment what comes after.
 //!   When the snapshot is durable the manifest names both, and what was before is removed.
@@ -23,9 +24,10 @@ pub mod saves;
 pub mod snapshot;
 #[cfg(test)]
 pub(crate) mod tests;
+mod writer;
 
 pub use files::Files;
-pub use folder::Folder;
+pub use folder::{Folder, Syncer};
 pub use journal::Journal;
 pub use keeper::{Keeper, NewBase};
 pub use log::{Log, LogError};

@@ -42,7 +42,7 @@ impl Replay {
         );
         client.is_known = true;
         Self {
-            settings: engine.settings(),
+            settings: engine.settings().without_client_limits(),
             engine,
             client,
             parser: Parser::default(),

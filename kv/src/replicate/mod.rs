@@ -3,7 +3,8 @@
 //! In reading order: `backlog` (the newest bytes of the stream), `replica` (one replica), `goal` (what WAIT waits for), `dump`
 //! (a full synchronisation, from the side of whoever takes the dump). The commands SYNC, PSYNC and REPLCONF are in
 //! `command/sync.rs`. Then the other side: `role` (whom this server follows), `relay` (the stream of a server that follows another is
-//! that of its primary, byte for byte), `follow` (the link to the primary); and `failover` (the roles of two servers trade places).
+//! that of its primary, byte for byte), `follow` (the link to the primary), `origin` and `aside` (data that a primary's dump must
+//! not simply replace); and `failover` (the roles of two servers trade places).
 //!
 //! Model
 //! - Commands append to the stream while their keys are locked, as they append to the journal, so it has one order that every
@@ -17,11 +18,13 @@
 //!
 //! Lock order: shards, then the stream, then what belongs to one replica.
 
+mod aside;
 mod backlog;
 mod dump;
 pub(crate) mod failover;
 pub(crate) mod follow;
 mod goal;
+mod origin;
 pub mod quorum;
 mod relay;
 mod replica;
@@ -41,14 +44,16 @@ use crate::persist::journal::{Written, encode_request};
 use crate::resp::number::Decimal;
 use crate::settings::Settings;
 use crate::time::Now;
+pub use aside::{Aside, KeptCopy};
 use backlog::Backlog;
 pub use dump::FullSync;
 pub use follow::{Follower, Step};
 pub(crate) use goal::{Copied, LogGoal};
+pub(crate) use origin::Origins;
 use quorum::Ledger;
 pub use relay::Point;
 pub(crate) use replica::{Introduction, Phase, Replica};
-pub use role::{LinkStatus, Turned, Upstream};
+pub use role::{CopyStatus, LinkStatus, Turned, Upstream};
 
 /// What a session takes for a replica at a time, bytes.
 const TAKE_BYTES: usize = 64 << 10;

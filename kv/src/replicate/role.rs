@@ -8,14 +8,19 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ashlar_wire::id::ServerId;
+use ashlar_wire::time::Instant;
 
 use super::relay::Point;
 use crate::client::Client;
+use crate::cluster::map::Name;
 use crate::command::run::access;
 use crate::engine::Engine;
 use crate::keyspace::{Keys, Lock};
 use crate::settings::Settings;
 use crate::time::Now;
+
+/// How much longer than the period of a primary's PINGs it may be silent before its replica's copy ages.
+const SILENCE_SLACK: Duration = Duration::from_secs(2);
 
 /// Where a primary is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +44,12 @@ pub enum Upstream {
 }
 
 impl Upstream {
+    /// Whether the connection itself proves who we are, so that no password is said.
+    #[must_use]
+    pub const fn proves_us(&self) -> bool {
+        matches!(self, Self::Server { .. })
+    }
+
     /// The address that clients are told.
     #[must_use]
     pub fn place(&self) -> (&str, u16) {
@@ -93,6 +104,29 @@ pub(crate) struct LinkView {
     pub(crate) read: u64,
     /// Bytes of the dump, if known, and those that have come.
     pub(crate) dump: (u64, u64),
+    /// The whole copy of a primary's data that came in this life of the process and is still here.
+    pub(crate) copy: Option<WholeCopy>,
+}
+
+/// A whole copy of a primary's data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WholeCopy {
+    /// Of which shard, in a cluster.
+    pub(crate) shard: Option<Name>,
+    /// When something last came from the primary.
+    pub(crate) heard: Instant,
+}
+
+/// What a replica has of its primary's data, for whoever decides whether it may become primary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CopyStatus {
+    /// No whole copy came in this life of the process.
+    #[default]
+    Missing,
+    /// Whole, and the primary is heard.
+    Current,
+    /// Whole as of then: the primary was not heard since.
+    Since(Instant),
 }
 
 /// How a replica's link to its primary is, for whoever has to choose among replicas.
@@ -177,7 +211,9 @@ impl Role {
         self.is_linked.store(false, Ordering::Release);
         self.turn.fetch_add(1, Ordering::AcqRel);
         let state = if upstream.is_some() { LinkState::Connect } else { LinkState::None };
-        *view = LinkView { upstream, state, ..LinkView::default() };
+        // What a primary has is no copy; a replica keeps its own while it changes over to another primary.
+        let copy = view.copy.filter(|_| view.upstream.is_some() && upstream.is_some());
+        *view = LinkView { upstream, state, copy, ..LinkView::default() };
         drop(view);
         self.changed.notify_all();
     }
@@ -241,6 +277,19 @@ impl Engine {
         let LinkView { upstream, state, down_since_s, heard_s, .. } = self.role.view();
         let (is_up, is_syncing) = (state == LinkState::Connected, state == LinkState::Sync);
         upstream.map(|_| LinkStatus { is_up, is_syncing, heard_s, down_since_s })
+    }
+
+    /// What this replica has of its primary's data. A silence of up to `repl-ping-replica-period` and two seconds is none.
+    #[must_use]
+    pub fn copy_status(&self, now: Instant) -> CopyStatus {
+        let shard = self.map().map(|map| map.own().shard);
+        let LinkView { state, copy, .. } = self.role.view();
+        let Some(copy) = copy.filter(|copy| copy.shard == shard) else { return CopyStatus::Missing };
+        let patience = Duration::from_secs(self.settings().replication.ping_s.unsigned_abs()) + SILENCE_SLACK;
+        if state == LinkState::Connected && now.saturating_since(copy.heard) <= patience {
+            return CopyStatus::Current;
+        }
+        CopyStatus::Since(copy.heard)
     }
 
     /// The point of a history that the data are at, if they are at one: a replica has it from its primary, a primary has one as

@@ -203,16 +203,23 @@ fn fulfil(exchange: &Shared, slot: &Table, wish: Wish) -> mlua::Result<()> {
     }
 }
 
+/// What the words of one command may have together, bytes: all else that a command becomes has 32 bits for its lengths.
+const COMMAND_BYTES_MAX: usize = 1 << 31;
+
 /// The words of a command, or what is wrong with them.
 fn words(arguments: &Arguments<'_>) -> Result<Request, &'static str> {
     if arguments.len() == 0 {
         return Err("Please specify at least one argument for this call");
     }
     let mut request = Request::default();
-    let mut text = Vec::new();
+    let (mut text, mut left) = (Vec::new(), COMMAND_BYTES_MAX);
     for value in arguments.all() {
         match value {
-            Value::String(word) => request.push(&word.as_bytes()),
+            Value::String(word) => {
+                let word = word.as_bytes();
+                left = left.checked_sub(word.len()).ok_or("A command of a script must be shorter than 2 GiB")?;
+                request.push(&word);
+            }
             Value::Integer(_) | Value::Number(_) => {
                 let number = arguments.number_of(value).expect("it is a number");
                 text.clear();

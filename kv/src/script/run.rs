@@ -13,6 +13,7 @@ use crate::cluster::route::{self, Astray, Question};
 use crate::command::call::Call;
 use crate::command::run::{self, Frame, NotReady, Ready};
 use crate::command::spec::Flags;
+use crate::engine::Engine;
 use crate::error::Error;
 use crate::resp::{Args, Reply};
 
@@ -197,7 +198,7 @@ impl Script<'_, '_, '_> {
     /// Says whether the client may run a command.
     fn check(&self, args: Args<'_>, reply: &mut Reply) {
         match run::look_up(self.call.engine, args) {
-            Ok(ready) => reply.boolean(may(self.call.client, ready, args)),
+            Ok(ready) => reply.boolean(may(self.call.engine, self.call.client, ready, args)),
             Err(NotReady::WrongNumber(_)) => reply.boolean(true),
             Err(_) => reply.error("ERR no such command"),
         }
@@ -271,6 +272,6 @@ impl Script<'_, '_, '_> {
 }
 
 /// Whether a client may run a command.
-fn may(client: &Client, ready: Ready, args: Args<'_>) -> bool {
-    client.user.may_do_everything() || client.user.check(ready.command, args, client.database).is_ok()
+fn may(engine: &Engine, client: &Client, ready: Ready, args: Args<'_>) -> bool {
+    client.user.may_do_everything() || client.user.check(ready.command, args, engine.databases_of(client)).is_ok()
 }

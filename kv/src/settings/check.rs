@@ -6,6 +6,8 @@ use super::form::plain_name;
 
 /// The longest name of a host, in bytes.
 const HOST_BYTES_END: usize = 256;
+/// Bytes that an address as text does not reach.
+const ADDRESS_BYTES_END: usize = 46;
 /// How often housekeeping may be asked for, a second.
 const HERTZ: std::ops::RangeInclusive<i64> = 1..=500;
 
@@ -52,8 +54,23 @@ pub(super) fn host_name(text: &str) -> Checked {
     Ok(text.to_owned())
 }
 
+/// Whether a byte has no meaning of its own in `nodes.conf` and `CLUSTER NODES`, so that it may be part of a field there.
+fn is_plain(letter: u8) -> bool {
+    letter > b',' && letter != 0x7f && !br";<=>?@[]^{|}~\".contains(&letter)
+}
+
+/// An address that other nodes show: what is in it goes into their files as it is.
+pub(super) fn announced_address(text: &str) -> Checked {
+    if text.len() >= ADDRESS_BYTES_END {
+        return Err("cluster-announce-ip is too long".to_owned());
+    }
+    if !text.bytes().all(is_plain) {
+        return Err("cluster-announce-ip contains invalid character".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
 pub(super) fn node_name(text: &str) -> Checked {
-    let is_plain = |letter: u8| letter.is_ascii_graphic() && !br#"!#$%&()*+:;<>?@[]^{|}~,='"\`"#.contains(&letter);
     if !text.bytes().all(is_plain) {
         return Err("Announced human node name contained invalid character".to_owned());
     }

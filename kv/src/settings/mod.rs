@@ -5,6 +5,7 @@
 mod check;
 pub(crate) mod file;
 pub(crate) mod form;
+pub mod kept;
 mod memory;
 pub(crate) mod parameter;
 mod replication;
@@ -12,6 +13,7 @@ pub(crate) mod table;
 mod value;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::client::limits::ClientLimits;
 use crate::keyspace::Policy;
@@ -210,6 +212,8 @@ pub(crate) struct Settings {
     pub(crate) password: Vec<u8>,
     /// How often it was set: also the same one replaces all passwords of the default user.
     pub(crate) password_changes: u64,
+    /// Without a password of the default user, only connections from this machine are accepted (`protected-mode`).
+    pub(crate) is_protected: bool,
     /// Keys that are remembered for clients that track; 0 for any number (`tracking-table-max-keys`).
     pub(crate) tracking_keys_max: usize,
     /// Entries of what users were refused (`acllog-max-len`).
@@ -237,6 +241,13 @@ impl Settings {
     }
 }
 
+impl Settings {
+    /// The same for what the log or a primary says: it was done once, so no limit that holds for requests of clients applies.
+    pub(crate) fn without_client_limits(&self) -> Arc<Self> {
+        Arc::new(Self { word_bytes_max: i64::from(u32::MAX), ..self.clone() })
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -261,6 +272,7 @@ impl Default for Settings {
             version_check: VersionCheck::default(),
             password: Vec::new(),
             password_changes: 0,
+            is_protected: true,
             tracking_keys_max: 1_000_000,
             acl_log_max: 128,
             acl_all_channels: false,

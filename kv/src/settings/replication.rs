@@ -20,6 +20,8 @@ pub(crate) struct ReplicationSettings {
     /// Replicas that there must be for writes (`min-replicas-to-write`), 0 for none, and seconds since they were heard of
     /// (`min-replicas-max-lag`).
     pub(crate) good_min: usize,
+    /// Copies of diverged data that are kept aside (`diverged-copies-max`).
+    pub(crate) diverged_max: usize,
     pub(crate) good_lag_s: i64,
     /// Whom this server follows (`replicaof`): host and port, or nothing.
     pub(crate) upstream: String,
@@ -92,6 +94,7 @@ impl Default for ReplicationSettings {
             delay_s: 5,
             delay_replicas_max: 0,
             good_min: 0,
+            diverged_max: 3,
             good_lag_s: 10,
             upstream: String::new(),
             user: Vec::new(),

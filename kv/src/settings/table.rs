@@ -65,7 +65,7 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
     int("cluster-announce-client-tls-port", 0, PORT, 0),
     checked("cluster-announce-hostname", host_name, ""),
     checked("cluster-announce-human-nodename", node_name, ""),
-    text("cluster-announce-ip", ""),
+    checked("cluster-announce-ip", announced_address, ""),
     int("cluster-announce-port", 0, PORT, 0),
     int("cluster-announce-tls-port", 0, PORT, 0),
     int("cluster-blacklist-ttl", 0, u64::MAX, 60),
@@ -103,6 +103,7 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
     text("debug-context", "").hidden(),
     checked("dir", folder, ".").protected().at(at!(files.directory)),
     flag("disable-thp", true).fixed(),
+    int("diverged-copies-max", 0, 64, 3).at(at!(replication.diverged_max)),
     flag("dual-channel-replication-enabled", false),
     flag("dynamic-hz", true),
     flag("enable-debug-assert", false).fixed().hidden(),
@@ -183,7 +184,7 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
     text("primaryuser", "").alias("masteruser").secret().at(at!(replication.user)),
     checked("proc-title-template", title, "{title} {listen-addr} {server-mode}"),
     of("propagation-error-behavior", &["ignore", "panic", "panic-on-replicas"], "ignore"),
-    flag("protected-mode", true),
+    flag("protected-mode", true).at(at!(is_protected)),
     bytes("proto-max-bulk-len", 1 << 20, WORD_BYTES_MAX, 512 << 20).at(at!(word_bytes_max)),
     flag("rdb-del-sync-files", false),
     int("rdb-key-save-delay", INT_MIN, INT, 0).hidden(),
@@ -284,7 +285,8 @@ mod tests {
     use super::*;
 
     /// Those that are looked up by their names.
-    const BY_NAME: [&str; 30] = [
+    const BY_NAME: [&str; 41] = [
+        "aclfile",
         "availability-zone",
         "bind",
         "cluster-allow-pubsubshard-when-down",
@@ -306,15 +308,25 @@ mod tests {
         "cluster-port",
         "cluster-preferred-endpoint-type",
         "cluster-replica-no-failover",
+        "cluster-replica-validity-factor",
         "cluster-require-full-coverage",
         "cluster-slot-migration-log-max-len",
         "enable-debug-command",
         "enable-module-command",
         "enable-protected-configs",
         "extended-redis-compatibility",
+        "io-threads",
         "port",
         "slot-migration-max-failover-repl-bytes",
+        "tcp-backlog",
+        "tls-auth-clients",
+        "tls-ca-cert-file",
+        "tls-cert-file",
         "tls-cluster",
+        "tls-key-file",
+        "tls-port",
+        "unixsocket",
+        "unixsocketperm",
     ];
 
     /// The page that users read.

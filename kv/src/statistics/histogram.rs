@@ -80,6 +80,11 @@ impl Histogram {
         powers
     }
 
+    /// How many took no longer than this, to one sixteenth of it.
+    pub(crate) fn within(&self, nanos: u64) -> u64 {
+        self.counts[..=bucket(nanos)].iter().map(|count| u64::from(*count)).sum()
+    }
+
     /// How many there are.
     pub(crate) const fn total(&self) -> u64 {
         self.total
@@ -112,6 +117,8 @@ mod tests {
             assert!((micros * 1_000..micros * 1_070).contains(&found), "{percent}: {found}");
         }
         assert_eq!(histogram.powers(), [(1, 1), (2, 2), (4, 4), (8, 8), (16, 16), (33, 32), (66, 65), (132, 100)]);
+        assert_eq!([500, 1_000_000].map(|nanos| histogram.within(nanos)), [0, 100]);
+        assert!((50..=53).contains(&histogram.within(50_000)));
         let mut sum = histogram.clone();
         sum.merge(&histogram);
         assert_eq!((sum.total(), sum.powers()[7]), (200, (132, 200)));

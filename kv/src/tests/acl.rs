@@ -12,7 +12,7 @@ fn users_are_made_and_unmade() {
         > ACL WHOAMI
         "default"
         > ACL LIST
-        ["user default on nopass sanitize-payload ~* &* +@all"]
+        ["user default on nopass ~* &* +@all"]
         > ACL SETUSER "a b"
         (error) ERR Usernames can't contain spaces or null characters
         > ACL SETUSER u >pw
@@ -62,11 +62,11 @@ fn users_are_shown_and_deleted() {
         > ACL SETUSER u +@string nosuch
         (error) ERR Error in ACL SETUSER modifier 'nosuch': Syntax error
         > ACL GETUSER u
-        ["flags" ["on" "sanitize-payload"] "passwords" [] "commands" "-@all +acl +ping +auth +get +publish" "keys" "~b" "channels" "" "selectors" []]
-        > ACL SETUSER u &c (~x +set)
+        ["flags" ["on"] "passwords" [] "commands" "-@all +acl +ping +auth +get +publish" "keys" "~b" "channels" "" "databases" "alldbs" "selectors" []]
+        > ACL SETUSER u &c (~x +set db=5,2)
         OK
         > ACL GETUSER u
-        ["flags" ["on" "sanitize-payload"] "passwords" [] "commands" "-@all +acl +ping +auth +get +publish" "keys" "~b" "channels" "&c" "selectors" [["commands" "-@all +set" "keys" "~x" "channels" ""]]]
+        ["flags" ["on"] "passwords" [] "commands" "-@all +acl +ping +auth +get +publish" "keys" "~b" "channels" "&c" "databases" "alldbs" "selectors" [["commands" "-@all +set" "keys" "~x" "channels" "" "databases" "db=2,5"]]]
         > ACL GETUSER nobody
         (nil)
         > ACL DELUSER default
@@ -185,7 +185,7 @@ fn passwords_of_the_default_user() {
         > CONFIG SET requirepass secret
         OK
         > ACL LIST
-        ["user default on sanitize-payload #2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b ~* &* +@all"]
+        ["user default on #2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b ~* &* +@all"]
         1> PING
         (error) NOAUTH Authentication required.
         1> AUTH secret
@@ -271,6 +271,164 @@ fn sort_looks_at_other_keys_only_if_it_may() {
         OK
         1> SORT mylist BY v*
         ["1"]
+    "#,
+    );
+}
+
+#[test]
+fn a_reader_deletes_no_field() {
+    check(
+        r#"
+        > ACL SETUSER ro on nopass +@all %R~*
+        OK
+        > ACL SETUSER wo on nopass +@all %W~*
+        OK
+        > HSET h f v
+        1
+        1> AUTH ro x
+        OK
+        1> HGETEX h PXAT 1 FIELDS 1 f
+        (error) NOPERM No permissions to access a key
+        2> AUTH wo x
+        OK
+        2> HGETEX h FIELDS 1 f
+        (error) NOPERM No permissions to access a key
+        > HGETALL h
+        ["f" "v"]
+    "#,
+    );
+}
+
+#[test]
+fn every_database_that_copy_names_is_checked() {
+    check(
+        r#"
+        > ACL SETUSER d0 on nopass +@all ~* db=0
+        OK
+        > SET k0 v
+        OK
+        1> AUTH d0 x
+        OK
+        1> COPY k0 victim DB 0 DB 1 REPLACE
+        (error) NOPERM No permissions to access database
+        1> COPY k0 victim REPLACE db 1 DB 0
+        (error) NOPERM No permissions to access database
+        1> COPY k0 DB DB 1
+        (error) NOPERM No permissions to access database
+        1> EVAL "return redis.call('COPY',KEYS[1],'victim','DB','0','DB','1')" 1 k0
+        (error) NOPERM ACL failure in script: No permissions to access database script: 59bc443fe410f85acad6d3ab0c093b7b59532236, on @user_script:1.
+        1> MULTI
+        OK
+        1> COPY k0 victim DB 0 DB 1
+        (error) NOPERM No permissions to access database
+        1> DISCARD
+        OK
+        1> COPY k0 copied DB 0 DB 0
+        1
+        1> COPY k0 DB
+        1
+        1> COPY k0 copied DB 99
+        (error) ERR DB index is out of range
+        > SELECT 1
+        OK
+        > DBSIZE
+        0
+    "#,
+    );
+}
+
+#[test]
+fn all_databases_need_rights_on_all() {
+    let mut talk = Talk::new();
+    let all = (0..16).map(|number| number.to_string()).collect::<Vec<_>>().join(",");
+    talk.say(0, "ACL SETUSER d0 on nopass +@all ~* db=0");
+    talk.say(0, &format!("ACL SETUSER each on nopass +@all ~* db={all}"));
+    for call in [
+        "FLUSHALL",
+        "CLUSTER FLUSHSLOT 5",
+        "CLUSTER CANCELSLOTMIGRATIONS",
+        "CLUSTER MIGRATESLOTS SLOTSRANGE 0 1 NODE 0123456789012345678901234567890123456789",
+    ] {
+        let told = talk.say(0, &format!("ACL DRYRUN d0 {call}"));
+        assert!(told.starts_with("\"User d0 has no permissions to access database "), "{call}: {told}");
+        assert_eq!(talk.say(0, &format!("ACL DRYRUN each {call}")), "OK", "{call}");
+    }
+}
+
+#[test]
+fn a_transaction_is_checked_in_the_database_that_it_has_chosen() {
+    check(
+        r#"
+        > ACL SETUSER d1 on nopass +@all ~* db=1
+        OK
+        1> AUTH d1 x
+        OK
+        1> MULTI
+        OK
+        1> GET k
+        (error) NOPERM No permissions to access database
+        1> DISCARD
+        OK
+        1> MULTI
+        OK
+        1> SELECT 1
+        QUEUED
+        1> SET k v
+        QUEUED
+        1> EXEC
+        [OK OK]
+        1> GET k
+        "v"
+    "#,
+    );
+}
+
+#[test]
+fn the_store_that_counts_is_the_one_that_is_checked() {
+    check(
+        r#"
+        > ACL SETUSER u on nopass +@all ~a* %R~src
+        OK
+        > GEOADD src 1 1 m
+        1
+        > SET victim v
+        OK
+        1> AUTH u x
+        OK
+        1> GEORADIUS src 1 1 1 km STORE a STORE victim
+        (error) NOPERM No permissions to access a key
+        1> GEORADIUS src 1 1 1 km STORE a STOREDIST victim
+        (error) NOPERM No permissions to access a key
+        1> GEORADIUSBYMEMBER src m 1 km STOREDIST a STORE victim
+        (error) NOPERM No permissions to access a key
+        1> GEORADIUS src 1 1 1 km STORE a
+        1
+        1> SORT src STORE a STORE victim
+        (error) NOPERM No permissions to access a key
+        > GET victim
+        "v"
+    "#,
+    );
+}
+
+#[test]
+fn a_group_called_streams_hides_no_key() {
+    check(
+        r#"
+        > ACL SETUSER u on nopass +@all ~STREAMS
+        OK
+        > XADD secret 1-1 f v
+        "1-1"
+        > XGROUP CREATE secret STREAMS 0
+        OK
+        1> AUTH u x
+        OK
+        1> XREADGROUP COUNT 1 GROUP STREAMS STREAMS STREAMS secret >
+        (error) NOPERM No permissions to access a key
+        1> XREADGROUP NOACK COUNT 1 GROUP STREAMS STREAMS STREAMS secret >
+        (error) NOPERM No permissions to access a key
+        > XREADGROUP COUNT 1 GROUP STREAMS STREAMS STREAMS secret >
+        [["secret" [["1-1" ["f" "v"]]]]]
     "#,
     );
 }

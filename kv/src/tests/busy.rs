@@ -18,6 +18,7 @@ fn run(talk: &mut Talk, script: &str, lines: &[(u64, &str)]) -> (String, Vec<Str
         descriptor: 8,
         is_unix: false,
         is_tls: false,
+        is_server: false,
     };
     let mailbox = Arc::new(Mailbox::new(Box::new(|| {})));
     let mut other = Session::open(talk.engine_shared(), mailbox, link, talk.now()).unwrap();

@@ -364,6 +364,12 @@ fn clients_say_what_they_want() {
     talk.say(0, "RESET");
     let line = lines(&mut talk, 0, "CLIENT INFO")[0].clone();
     assert_eq!((field(&line, "flags"), field(&line, "lib-name")), ("N", "lib"));
+    for line in ["CONFIG SET import-mode yes", "CLIENT IMPORT-SOURCE on"] {
+        assert_eq!(talk.say(0, line), "OK");
+    }
+    assert_eq!(field(&lines(&mut talk, 0, "CLIENT INFO")[0], "flags"), "I");
+    talk.say(0, "RESET");
+    assert_eq!(field(&lines(&mut talk, 0, "CLIENT INFO")[0], "flags"), "N", "it sees no expired keys any more");
     assert!(talk.say(0, "CLIENT HELP").contains("UNBLOCK <clientid> [TIMEOUT|ERROR]"));
 }
 

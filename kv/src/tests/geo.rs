@@ -8,11 +8,10 @@ fn conversations() {
 }
 
 #[test]
-fn a_result_is_kept_only_behind_a_key_that_was_named() {
+fn of_several_keys_to_keep_a_result_behind_the_last_one_counts() {
     let mut talk = Talk::new();
     talk.say(0, "GEOADD g 1 1 a");
-    // The key of the second STORE is none that the specification finds.
-    assert_eq!(talk.say(0, "GEORADIUS g 1 1 1 m STORE t STORE u"), "(error) ERR syntax error");
-    assert_eq!(talk.say(0, "GEORADIUS g 1 1 1 m STORE t STOREDIST u"), "1");
-    assert_eq!(talk.say(0, "EXISTS t u"), "1");
+    assert_eq!(talk.say(0, "GEORADIUS g 1 1 1 m STORE t STORE u"), "1");
+    assert_eq!(talk.say(0, "GEORADIUS g 1 1 1 m STOREDIST t STORE u"), "1");
+    assert_eq!(["t", "u"].map(|key| talk.say(0, &format!("EXISTS {key}"))), ["0", "1"]);
 }

@@ -274,7 +274,7 @@ const READING_AND_CHANGING: &str = r#"
     ["b" "c"]
     > HGETEX nosuch EX 5 FIELDS 1 a
     [(nil)]
-    > HGETDEL h whatever 2 b zz
+    > HGETDEL h fields 2 b zz
     ["7" (nil)]
     > HGETDEL nosuch FIELDS 1 b
     [(nil)]
@@ -442,4 +442,19 @@ fn keys_with_fields_that_expire_and_fields_that_expired_are_counted() {
     talk.say(0, "HINCRBY h n 5");
     assert_eq!(counts(&mut talk), ("5".into(), 0), "one was found to have expired");
     assert_eq!(talk.say(0, "HGET h n"), "\"5\"");
+}
+
+/// A fixed word is looked at, not only counted.
+#[test]
+fn the_word_fields_is_demanded() {
+    let mut talk = Talk::new();
+    talk.say(0, "HSET h x 1 y 2");
+    for name in ["HGETDEL", "HPERSIST", "HTTL", "HPTTL", "HEXPIRETIME", "HPEXPIRETIME"] {
+        for word in ["bogus", "FIELD", "1", "\"\""] {
+            let call = format!("{name} h {word} 1 x");
+            assert_eq!(talk.say(0, &call), "(error) ERR syntax error", "{call}");
+        }
+        assert_ne!(talk.say(0, &format!("{name} nosuch fields 1 x")), "(error) ERR syntax error", "{name}");
+    }
+    assert_eq!(talk.say(0, "HGETALL h"), "[\"x\" \"1\" \"y\" \"2\"]");
 }

@@ -4,6 +4,7 @@
 //! replies as `redis-cli` would print them without colours; see [`check`]. Long ones are in files of their own beside the
 //! tests, see [`check_all`]; their replies are those of Valkey 8.1.
 
+mod access;
 mod acl;
 mod bitmap;
 mod busy;
@@ -30,17 +31,19 @@ mod set;
 mod sort;
 mod sorted_set;
 mod statistics;
+mod strangers;
 mod stream;
 mod string;
 mod told;
 mod tracking;
 mod transaction;
+mod truth;
 
 use std::sync::Arc;
 
 use ashlar_wire::time::Instant;
 
-use crate::client::{Link, Mailbox};
+use crate::client::{Link, Mailbox, Rejected};
 use crate::engine::{Engine, EngineConfig};
 use crate::memory::hash_key::HASH_KEY_BYTES;
 use crate::session::{Next, Session};
@@ -86,14 +89,23 @@ impl Talk {
 
     /// One more client, if there may be so many; its number.
     pub(crate) fn try_join(&mut self) -> Option<usize> {
+        let peer = format!("127.0.0.1:{}", 50_000 + self.sessions.len());
+        self.try_join_by(Talk::link(&peer)).ok()
+    }
+
+    /// A connection from that address.
+    pub(crate) fn link(peer: &str) -> Link {
+        let (peer, local) = (peer.to_owned(), "127.0.0.1:6379".to_owned());
+        Link { peer, local, descriptor: 9, is_unix: false, is_tls: false, is_server: false }
+    }
+
+    /// One more client by this connection, if it is let in; its number.
+    pub(crate) fn try_join_by(&mut self, link: Link) -> Result<usize, Rejected> {
         let mailbox = Arc::new(Mailbox::new(Box::new(|| {})));
-        let number = self.sessions.len();
-        let peer = format!("127.0.0.1:{}", 50_000 + number);
-        let link = Link { peer, local: "127.0.0.1:6379".into(), descriptor: 9, is_unix: false, is_tls: false };
-        let session = Session::open(Arc::clone(&self.engine), mailbox, link, self.now()).ok()?;
+        let session = Session::open(Arc::clone(&self.engine), mailbox, link, self.now())?;
         self.sessions.push(session);
         self.unread.push(Vec::new());
-        Some(number)
+        Ok(self.sessions.len() - 1)
     }
 
     /// So many clients that there is one of this number.
@@ -109,9 +121,21 @@ impl Talk {
         self.unread.swap_remove(client);
     }
 
+    /// Two clients have each other's numbers from now on.
+    pub(crate) fn swap(&mut self, one: usize, other: usize) {
+        self.sessions.swap(one, other);
+        self.unread.swap(one, other);
+    }
+
     /// A client's session.
     pub(crate) fn session(&self, client: usize) -> &Session {
         &self.sessions[client]
+    }
+
+    /// A client's session, for what a connection does with it.
+    pub(crate) fn session_mut(&mut self, client: usize) -> &mut Session {
+        self.join_until(client);
+        &mut self.sessions[client]
     }
 
     /// The engine itself.

@@ -258,6 +258,42 @@ fn scripts_are_remembered() {
 }
 
 #[test]
+fn a_script_that_is_meant_for_a_debugger_does_not_run_for_good() {
+    check(
+        r#"
+        > SCRIPT LOAD "return redis.call('SET','k','v')"
+        "756928dd1246249109cfe8475bfa267e967ea948"
+        > SCRIPT DEBUG YES
+        (error) ERR This server has no script debugger. Scripts of this connection are refused until SCRIPT DEBUG NO
+        > EVAL "return redis.call('SET','k','v')" 0
+        (error) ERR This server has no script debugger, so the script was not run. SCRIPT DEBUG NO lets scripts run on this connection
+        > EVAL_RO "return 1" 0
+        (error) ERR This server has no script debugger, so the script was not run. SCRIPT DEBUG NO lets scripts run on this connection
+        > MULTI
+        OK
+        > EVALSHA 756928dd1246249109cfe8475bfa267e967ea948 0
+        QUEUED
+        > EXEC
+        [(error) ERR This server has no script debugger, so the script was not run. SCRIPT DEBUG NO lets scripts run on this connection]
+        1> EXISTS k
+        0
+        1> EVAL "return 1" 0
+        1
+        > SCRIPT DEBUG NO
+        OK
+        > EVAL "return 2" 0
+        2
+        > SCRIPT DEBUG sync
+        (error) ERR This server has no script debugger. Scripts of this connection are refused until SCRIPT DEBUG NO
+        > RESET
+        RESET
+        > EVAL "return 3" 0
+        3
+    "#,
+    );
+}
+
+#[test]
 fn only_so_many_scripts_of_eval_are_remembered() {
     let mut talk = Talk::new();
     let first = "06d3d2ae3ba9ac6fb9c0fe1f09f0ef0da2bbd0ee";

@@ -3,6 +3,22 @@
 use super::{Talk, check};
 
 #[test]
+fn what_other_nodes_write_down_has_no_signs_of_their_files() {
+    let mut talk = Talk::new();
+    for bad in ["a,b", "\"a b\"", "\"a\\nb\"", "a=b", "a@1", "[::1]"] {
+        let told = talk.say(0, &format!("CONFIG SET cluster-announce-ip {bad}"));
+        assert!(told.ends_with("cluster-announce-ip contains invalid character"), "{bad}: {told}");
+        let told = talk.say(0, &format!("CONFIG SET cluster-announce-human-nodename {bad}"));
+        assert!(told.ends_with("Announced human node name contained invalid character"), "{bad}: {told}");
+    }
+    let told = talk.say(0, &format!("CONFIG SET cluster-announce-ip {}", "1".repeat(46)));
+    assert!(told.ends_with("cluster-announce-ip is too long"), "{told}");
+    for good in ["10.0.0.1", "fe80::1", "\"\""] {
+        assert_eq!(talk.say(0, &format!("CONFIG SET cluster-announce-ip {good}")), "OK");
+    }
+}
+
+#[test]
 fn settings_are_set_together_or_not_at_all() {
     check(
         r#"

@@ -9,6 +9,8 @@
 //!   and about slots only for the primary itself;
 //! - a vote and an election are on stable storage when they are told of;
 //! - the epoch of a claim never goes back in the eyes of one member within a life, and its own not even across lives;
+//! - nobody stands in an election without a whole copy of the group's data from this life, nor with one that was older than
+//!   `copy_age_max` when the primary failed (`ballots`);
 //! - a failure is declared by a majority of voters, each of which suspects or did so recently that its report may still
 //!   count, and of which a majority could miss the member; who is told of a failure is told of one that was declared;
 //! - a primary that for the member timeout has reached no majority of the voters, nor anybody who has, takes no writes;
@@ -40,6 +42,7 @@ use self::ballots::{Given, LastVote};
 use self::sets::{Mask, Sets, bit, is_majority, mask};
 use self::view::{Freeze, View};
 use super::reach::Reach;
+use super::swarm::CopyFact;
 use super::world::{Odd, Scene, Watch, number_of};
 
 /// Places in the lists of a checker: the members of a small world and a stranger.
@@ -124,6 +127,8 @@ struct Known {
     set: u64,
     left: Vec<(u64, u64)>,
     freeze: Freeze,
+    /// What it has of the groups that it follows.
+    copies: BTreeMap<GroupId, CopyFact>,
 }
 
 /// A claim that a member told of, and when.
@@ -223,6 +228,11 @@ impl Checker {
     /// An operator has asked a member to become primary of a group.
     pub(super) fn asked(&mut self, member: u32, group: GroupId) {
         self.known[member as usize].asked.insert(group);
+    }
+
+    /// What a member has of a group that it follows.
+    pub(super) fn note_copy(&mut self, member: u32, group: GroupId, fact: CopyFact) {
+        self.known[member as usize].copies.insert(group, fact);
     }
 
     /// From now on it is noted who hears a published message.
@@ -461,6 +471,7 @@ impl Watch for Checker {
         let known = &mut self.known[member as usize];
         known.claims.clear();
         known.primary_of.clear();
+        known.copies.clear();
         (known.set, known.left) = (0, Vec::new());
         if scene.durable.is_none() {
             known.memory_since = Some(scene.bus.identity().incarnation);
@@ -528,6 +539,7 @@ impl Watch for Checker {
             }
             Event::RoleChanged { group, role, epoch } => self.role(scene, *group, *role, *epoch),
             Event::SlotsChanged { group, primary, epoch } => self.claim(scene, *group, *primary, *epoch),
+            Event::Standing { group, .. } => self.standing(scene, *group),
             Event::Elected { group, epoch } => self.elected(scene, *group, *epoch),
             Event::VotersChanged { .. } => self.governed(now_ns, scene.member, &scene.bus.voters()),
             Event::Published { .. } => self.heard[scene.member as usize] = true,

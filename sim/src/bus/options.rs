@@ -38,7 +38,7 @@ a large cluster:
   --loss P%              packets that are lost
   --pauses D             with --hours: each member stands still for so long once an hour
   --latency D            the least time that a packet takes (default 100us; half of it may come on top)
-  2,000 members take 2 GiB. With GLIBC_TUNABLES=glibc.malloc.hugetlb=1 in the environment they lie on huge pages,
+  2,000 members take 3.2 GiB. With GLIBC_TUNABLES=glibc.malloc.hugetlb=1 in the environment they lie on huge pages,
   which makes long runs faster.
 
   --quick                end within 60 seconds: fewer seeds, and 300 members where nobody says how many

@@ -1,7 +1,8 @@
 //! The picture: recovery against the share of primaries that died, with the anchor's published curve beside it.
 //!
 //! One SVG of fixed size with its own colours, readable on light and dark pages. The scale of seconds is logarithmic:
-//! the two curves are more than a factor of ten apart. It draws what it is given and judges nothing.
+//! the two curves are more than a factor of ten apart, and one dead member is replaced within milliseconds. It draws what it is
+//! given and judges nothing.
 
 use core::fmt::Write as _;
 
@@ -27,8 +28,11 @@ const RIGHT: f64 = 170.0;
 const TOP: f64 = 50.0;
 const BOTTOM: f64 = 60.0;
 
-/// The scale of seconds: from a tenth to a hundred.
-const DECADES: [f64; 4] = [0.1, 1.0, 10.0, 100.0];
+/// The scale of seconds: from a millisecond to a hundred seconds.
+const DECADES: [f64; 6] = [0.001, 0.01, 0.1, 1.0, 10.0, 100.0];
+/// The least and the greatest of [`DECADES`].
+const SECONDS_MIN: f64 = DECADES[0];
+const SECONDS_MAX: f64 = DECADES[5];
 
 /// Percents that are written below.
 const SHARES: [f64; 6] = [0.0, 10.0, 20.0, 30.0, 40.0, 50.0];
@@ -54,8 +58,8 @@ fn x(percent: f64) -> f64 {
 }
 
 fn y(seconds: f64) -> f64 {
-    let (low, high) = (DECADES[0].log10(), DECADES[3].log10());
-    let share = (seconds.max(DECADES[0]).log10() - low) / (high - low);
+    let (low, high) = (SECONDS_MIN.log10(), SECONDS_MAX.log10());
+    let share = (seconds.max(SECONDS_MIN).log10() - low) / (high - low);
     HEIGHT - BOTTOM - share.min(1.0) * (HEIGHT - TOP - BOTTOM)
 }
 
@@ -65,8 +69,8 @@ fn draw_scales(svg: &mut String) {
         text(svg, (LEFT - 8.0, y(seconds) + 4.0), "end", "#57606a", &format!("{seconds} s"));
     }
     for percent in SHARES {
-        line(svg, [(x(percent), y(DECADES[0])), (x(percent), y(DECADES[0]) + 5.0)]);
-        text(svg, (x(percent), y(DECADES[0]) + 20.0), "middle", "#57606a", &format!("{percent} %"));
+        line(svg, [(x(percent), y(SECONDS_MIN)), (x(percent), y(SECONDS_MIN) + 5.0)]);
+        text(svg, (x(percent), y(SECONDS_MIN) + 20.0), "middle", "#57606a", &format!("{percent} %"));
     }
     let below = "share of primaries killed at one instant; seconds from the first suspicion until every slot is served";
     text(svg, (LEFT, HEIGHT - 14.0), "start", "#57606a", below);
@@ -86,9 +90,18 @@ fn draw_curve(svg: &mut String, curve: &Curve) {
     for (share, seconds) in &curve.points {
         let (x, y) = (x(*share), y(*seconds));
         push(svg, format_args!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"{colour}\"/>\n"));
-        text(svg, (x, y - 9.0), "middle", colour, &format!("{seconds:.1}"));
+        text(svg, (x, y - 9.0), "middle", colour, &in_words(*seconds));
     }
     text(svg, (x(last.0) + 14.0, y(last.1) + 4.0), "start", colour, &curve.name);
+}
+
+/// Two digits of what is below ten seconds, whole seconds above.
+fn in_words(seconds: f64) -> String {
+    match seconds {
+        ..0.01 => format!("{:.0} ms", seconds * 1e3),
+        0.01..10.0 => format!("{seconds:.2} s"),
+        _ => format!("{seconds:.0} s"),
+    }
 }
 
 fn line(svg: &mut String, [from, to]: [(f64, f64); 2]) {
@@ -122,10 +135,12 @@ mod tests {
         );
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n") && svg.contains("a &lt; b"));
         assert_eq!((svg.matches("<circle ").count(), svg.matches("<polyline ").count()), (7, 2));
-        let heights: Vec<f64> = [0.01, 0.1, 1.0, 52.0, 100.0, 200.0].map(y).to_vec();
+        let heights: Vec<f64> = [0.0001, 0.001, 1.0, 52.0, 100.0, 200.0].map(y).to_vec();
         assert!(
             heights.is_sorted_by(|a, b| a >= b) && heights[0] == HEIGHT - BOTTOM && heights[5] == TOP,
             "{heights:?}"
         );
+        assert_eq!([0.0042, 0.588, 9.0, 52.0].map(in_words), ["4 ms", "0.59 s", "9.00 s", "52 s"]);
+        assert!(y(0.004) < y(SECONDS_MIN), "what takes milliseconds has its own height");
     }
 }

@@ -8,11 +8,13 @@
 //! A plan is a list of absolute facts, drawn before the run: leaving out entries changes nothing else, so [`shrink`]
 //! can look for the few that a failure needs.
 
+mod copies;
 mod operator;
 mod params;
 mod plan;
 mod run;
 
+pub(in crate::bus) use self::copies::CopyFact;
 pub use self::params::{Class, Params};
 pub use self::plan::Plan;
 pub use self::run::{Bug, Failure, Outcome, run_seed, shrink};

@@ -245,6 +245,11 @@ impl<W: Watch> World<W> {
         self.members[member as usize].paused
     }
 
+    /// What the clock of a member shows at a world time of its present life.
+    pub fn local(&self, member: u32, world_ns: u64) -> Instant {
+        self.members[member as usize].clock.local(world_ns)
+    }
+
     /// Whether packets from one reach the other, but for chance.
     pub fn is_open(&self, from: u32, to: u32) -> bool {
         self.net.is_open(from, to)

@@ -9,7 +9,7 @@ use crate::rng::Rng;
 /// A link as the engine at its end sees it.
 pub(super) fn link_of(who: &str, number: usize) -> Link {
     let (peer, local) = (format!("{who}{number}:1"), format!("n{number}:1"));
-    Link { peer, local, descriptor: -1, is_unix: false, is_tls: false }
+    Link { peer, local, descriptor: -1, is_unix: false, is_tls: false, is_server: false }
 }
 
 /// A link.

@@ -82,14 +82,40 @@ impl Rogue {
         }
     }
 
+    /// A dialer's part up to the proof, which is returned and not sent.
+    pub(crate) async fn hold_proof(&mut self) -> Result<Vec<u8>, String> {
+        let (mut dialer, hello) = Dialer::new(self.hello_config(CLUSTER, SECRET), [self.life as u8; 32]);
+        self.send_frame(&hello).await?;
+        let challenge = self.next_frame().await?;
+        match dialer.handle_message(&challenge).map_err(|error| format!("{error:?}"))? {
+            Step::Send(proof) => Ok(proof),
+            other => Err(format!("{other:?}")),
+        }
+    }
+
     /// An acceptor's part up to its challenge; then silence.
     pub(crate) async fn only_challenge(&mut self) -> Result<(), String> {
+        self.challenge().await.map(drop)
+    }
+
+    /// An acceptor's part up to the peer's proof, which is read; the welcome is returned and not sent.
+    pub(crate) async fn hold_welcome(&mut self) -> Result<Vec<u8>, String> {
+        let mut acceptor = self.challenge().await?;
+        let proof = self.next_frame().await?;
+        match acceptor.handle_message(&proof).map_err(|error| format!("{error:?}"))? {
+            Step::Authenticated(_) => Ok(acceptor.welcome(77).0),
+            other => Err(format!("{other:?}")),
+        }
+    }
+
+    async fn challenge(&mut self) -> Result<Acceptor, String> {
         let mut acceptor = Acceptor::new(self.hello_config(CLUSTER, SECRET), [3; 32]);
         let hello = self.next_frame().await?;
         match acceptor.handle_message(&hello).map_err(|error| format!("{error:?}"))? {
-            Step::Send(challenge) => self.send_frame(&challenge).await,
-            other => Err(format!("{other:?}")),
+            Step::Send(challenge) => self.send_frame(&challenge).await?,
+            other => return Err(format!("{other:?}")),
         }
+        Ok(acceptor)
     }
 
     pub(crate) async fn send_raw(&mut self, mut bytes: &[u8]) -> Result<(), String> {

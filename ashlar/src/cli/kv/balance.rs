@@ -4,6 +4,9 @@
 //! each other; each primary has a replica on another server, in another zone if there is one. The steps come in batches, those of one
 //! independent of each other; after a batch one looks again. No steps are left where all is well, so it may be done at any time and
 //! broken off anywhere.
+//!
+//! Redundancy comes before evenness: no slot moves for the sake of even shares as long as an engine that is free could keep a second
+//! copy of slots that have none.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,6 +40,8 @@ pub(crate) struct Engine {
     pub(super) coming: Vec<(u16, String)>,
     /// Keys of slots that it does not own, by slot.
     pub(super) strays: BTreeMap<u16, u64>,
+    /// A majority of copies acknowledges its writes, or is to: slots move from and to it key by key only.
+    pub(super) is_quorum: bool,
 }
 
 impl Engine {
@@ -63,7 +68,7 @@ pub(super) fn tell_seconds(engines: &mut [Engine]) {
 /// Something to do. Engines are places in the picture.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// A first engine becomes primary again, by agreement.
+    /// A first engine that follows a second one becomes primary in its place, by agreement: the two swap roles.
     GiveBack {
         /// The first engine, a replica now.
         replica: usize,
@@ -82,7 +87,22 @@ pub(crate) enum Step {
         /// Whom.
         primary: usize,
     },
-    /// A slot goes from one owner to another with all its keys, while it is served.
+    /// A replica gets its copy: until then its primary's slots have no second one.
+    Await {
+        /// Who.
+        replica: usize,
+    },
+    /// Slots go whole from one owner to another that has no keys of them, while they are served (`CLUSTER MIGRATESLOTS`).
+    Migrate {
+        /// Which.
+        slots: Vec<u16>,
+        /// From whom.
+        from: usize,
+        /// To whom.
+        to: usize,
+    },
+    /// A slot goes from one owner to another key by key, while it is served: where the other may have keys of it already, or cannot take it
+    /// whole.
     Move {
         /// Which.
         slot: u16,
@@ -106,13 +126,58 @@ pub(crate) fn next(engines: &[Engine]) -> Vec<Step> {
     PARTS.iter().map(|part| part(&picture)).find(|steps| !steps.is_empty()).unwrap_or_default()
 }
 
+/// What the picture is once these steps are done.
+pub(super) fn apply(engines: &mut [Engine], steps: &[Step]) {
+    for step in steps {
+        match step {
+            Step::GiveBack { replica } => {
+                let (first, second) = (engines[*replica].name.clone(), engines[*replica].primary.take());
+                let Some(at) = engines.iter().position(|engine| Some(&engine.name) == second.as_ref()) else {
+                    continue;
+                };
+                engines[*replica].slots = core::mem::take(&mut engines[at].slots);
+                for other in engines.iter_mut().filter(|other| other.primary == second) {
+                    other.primary = Some(first.clone());
+                }
+                (engines[at].primary, engines[at].is_linked) = (Some(first), true);
+            }
+            Step::Claim { engine, slots } => {
+                for slot in slots {
+                    engines[*engine].slots.insert(*slot);
+                    engines[*engine].strays.remove(slot);
+                }
+            }
+            Step::Follow { replica, primary } => {
+                engines[*replica].primary = Some(engines[*primary].name.clone());
+                engines[*replica].is_linked = true;
+            }
+            Step::Await { replica } => engines[*replica].is_linked = true,
+            Step::Migrate { slots, from, to } => slots.iter().for_each(|slot| take_over(engines, *slot, *from, *to)),
+            Step::Move { slot, from, to } => take_over(engines, *slot, *from, *to),
+            Step::Settle { slot, engine } => {
+                engines[*engine].leaving.retain(|(other, _)| other != slot);
+                engines[*engine].coming.retain(|(other, _)| other != slot);
+            }
+        }
+    }
+}
+
+fn take_over(engines: &mut [Engine], slot: u16, from: usize, to: usize) {
+    engines[from].slots.remove(&slot);
+    engines[from].leaving.retain(|(other, _)| *other != slot);
+    engines[to].coming.retain(|(other, _)| *other != slot);
+    engines[to].strays.remove(&slot);
+    engines[to].slots.insert(slot);
+}
+
 /// What is looked after, in this order.
-const PARTS: [fn(&Picture<'_>) -> Vec<Step>; 7] = [
+const PARTS: [fn(&Picture<'_>) -> Vec<Step>; 8] = [
     |picture| picture.give_back(),
     |picture| picture.finish_moves(),
     |picture| picture.claim(),
     |picture| picture.follow(),
     |picture| picture.go_over(),
+    |picture| picture.await_copies(),
     |picture| picture.gather(),
     |picture| picture.even_out(),
 ];
@@ -222,12 +287,17 @@ impl Picture<'_> {
         shares
     }
 
-    /// Which server keeps the replica of which, if all is as it should be: servers in a circle, those of one zone side by side, and each
-    /// looks so far ahead that another zone is there.
+    /// Which server keeps the replica of which, if all is as it should be: servers in a circle, in the order of the picture, those of one
+    /// zone side by side, and each looks so far ahead that another zone is there.
     fn ahead(&self) -> BTreeMap<String, String> {
-        let firsts = self.0.iter().filter(|engine| !engine.is_second);
-        let circle: BTreeSet<(&str, &str)> = firsts.map(|engine| (engine.zone.as_str(), engine.server())).collect();
-        let circle: Vec<(&str, &str)> = circle.into_iter().collect();
+        let mut circle: Vec<(&str, &str)> = Vec::new();
+        for engine in self.0.iter().filter(|engine| !engine.is_second) {
+            let place = (engine.zone.as_str(), engine.server());
+            if !circle.contains(&place) {
+                circle.push(place);
+            }
+        }
+        circle.sort_by_key(|(zone, _)| *zone);
         let largest = circle.iter().map(|(zone, _)| circle.iter().filter(|(other, _)| other == zone).count()).max();
         let step = largest.filter(|largest| *largest < circle.len()).unwrap_or(1);
         let follower = |(at, (_, server)): (usize, &(&str, &str))| {
@@ -251,8 +321,47 @@ impl Picture<'_> {
         self.replicas(primary).filter(|at| self.0[*at].is_reached).count()
     }
 
-    /// Second engines without a part follow whoever has fewest replicas.
+    /// Who is free follows: first engines the stand-ins of servers that are gone for good, second engines whoever has fewest replicas then.
     fn follow(&self) -> Vec<Step> {
+        let mut steps = self.succeed();
+        let mut engines = self.0.to_vec();
+        apply(&mut engines, &steps);
+        steps.extend(Picture(&engines).follow_seconds());
+        steps
+    }
+
+    /// A second engine that stands in for a server which is gone for good (nobody knows that server's first engine) is followed by the first
+    /// engine of a new, empty server. That has a second copy of the slots then, and takes the part of the lost server by
+    /// [`Step::GiveBack`].
+    fn succeed(&self) -> Vec<Step> {
+        let is_stand_in = |at: &usize| {
+            let engine = &self.0[*at];
+            let has_first = self.replicas(*at).any(|replica| !self.0[replica].is_second);
+            engine.is_second && engine.is_primary() && !engine.slots.is_empty() && !has_first
+        };
+        let is_free = |at: &usize| {
+            let engine = &self.0[*at];
+            let is_empty = engine.slots.is_empty() && engine.strays.is_empty();
+            !engine.is_second && engine.is_primary() && is_empty && self.replicas(*at).next().is_none()
+        };
+        let mut stand_ins: Vec<usize> = (0..self.0.len()).filter(is_stand_in).collect();
+        // Those without any second copy first, then those with most slots.
+        stand_ins.sort_by_key(|at| (self.living_replicas(*at), core::cmp::Reverse(self.0[*at].slots.len()), *at));
+        let mut free: Vec<usize> = (0..self.0.len()).filter(is_free).collect();
+        let mut steps = Vec::new();
+        for primary in stand_ins {
+            let mut fit = free.iter().copied().filter(|at| !self.is_beside(self.0[*at].server(), primary));
+            let is_near = |at: &usize| !self.0[*at].zone.is_empty() && self.0[*at].zone == self.0[primary].zone;
+            let replica = fit.clone().find(|at| !is_near(at)).or_else(|| fit.next());
+            if let Some(replica) = replica {
+                free.retain(|at| *at != replica);
+                steps.push(Step::Follow { replica, primary });
+            }
+        }
+        steps
+    }
+
+    fn follow_seconds(&self) -> Vec<Step> {
         let homes = self.homes();
         let is_idle = |at: &usize| {
             let engine = &self.0[*at];
@@ -298,6 +407,17 @@ impl Picture<'_> {
         Vec::new()
     }
 
+    /// Copies that are on their way, of slots of which there is no other.
+    fn await_copies(&self) -> Vec<Step> {
+        let is_linked = |at: usize| self.0[at].is_reached && self.0[at].is_linked;
+        let alone = (0..self.0.len()).filter(|at| {
+            let engine = &self.0[*at];
+            engine.is_primary() && !engine.slots.is_empty() && !self.replicas(*at).any(is_linked)
+        });
+        let coming = alone.flat_map(|at| self.replicas(at)).filter(|replica| self.0[*replica].is_reached);
+        coming.map(|replica| Step::Await { replica }).collect()
+    }
+
     /// Keys that lie where their slot is not are served only if the slot goes there.
     fn gather(&self) -> Vec<Step> {
         let mut seen = BTreeSet::new();
@@ -325,12 +445,19 @@ impl Picture<'_> {
             self.0[at].slots.iter().skip(share).map(move |slot| (at, *slot)).collect::<Vec<_>>()
         });
         let mut surplus = surplus.collect::<Vec<_>>().into_iter();
+        let mut whole: BTreeMap<(usize, usize), Vec<u16>> = BTreeMap::new();
         let mut steps = Vec::new();
         for (to, share) in shares {
             let missing = share.saturating_sub(self.0[to].slots.len());
-            let moves = surplus.by_ref().take(missing).map(|(from, slot)| Step::Move { slot, from, to });
-            steps.extend(moves);
+            for (from, slot) in surplus.by_ref().take(missing) {
+                if self.0[from].is_quorum || self.0[to].is_quorum {
+                    steps.push(Step::Move { slot, from, to });
+                } else {
+                    whole.entry((from, to)).or_default().push(slot);
+                }
+            }
         }
+        steps.extend(whole.into_iter().map(|((from, to), slots)| Step::Migrate { slots, from, to }));
         steps
     }
 }

@@ -74,6 +74,7 @@ pub(super) fn plan(arguments: &DoorArguments) -> Doors {
                 ProofArgument::Optional => ClientProof::Optional,
                 ProofArgument::No => ClientProof::None,
             },
+            flags: "--tls-",
         }),
         _ => None,
     };
@@ -84,6 +85,7 @@ pub(super) fn plan(arguments: &DoorArguments) -> Doors {
         unix: arguments.unix.clone().map(|path| UnixDoor { path, mode: arguments.unix_mode }),
         backlog: arguments.backlog,
         port_flag: "--port",
+        tls_port_flag: "--tls-port",
         address_flag: "--bind",
     }
 }

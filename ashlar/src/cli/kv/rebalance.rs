@@ -6,7 +6,9 @@ use ashlar_kv::cluster::map::SlotRange;
 use ashlar_kv::keyspace::slot::SLOTS;
 
 use super::balance::{self, Engine, Step};
-use super::picture::{Asker, SELECT_FIRST, look};
+use super::migrate::{keys_of_slots, move_whole};
+use super::picture::{Asker, NotYet, SELECT_FIRST, closed_remedy, look};
+use crate::cli::asking::short;
 use crate::failure::Failure;
 use crate::os::clock;
 use crate::os::kv::caller::Reply;
@@ -14,7 +16,9 @@ use crate::os::kv::caller::Reply;
 /// How long engines may take to agree, or to do what they were told.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Pause between two looks.
-const LOOK: Duration = Duration::from_millis(50);
+pub(super) const LOOK: Duration = Duration::from_millis(50);
+/// After how long it is told that slots are on their way by themselves.
+const TELL_AFTER: Duration = Duration::from_secs(1);
 /// Failed batches in a row before it is given up.
 const FAILURES_MAX: u32 = 5;
 /// Batches in all.
@@ -23,8 +27,10 @@ const BATCHES_MAX: usize = 64;
 const KEYS_MAX: &str = "100";
 /// How long a primary may take for them, milliseconds.
 const MIGRATE_MS: &str = "10000";
-/// Slots that move between two words about it.
+/// Slots that move key by key between two words about it.
 const MOVES_TOLD: usize = 512;
+/// Runs of slots that a line names.
+const RANGES_TOLD_MAX: usize = 8;
 
 /// Makes the cluster as it should be. Says what it does with `say`. `expected` engines have to know each other before anything is done.
 ///
@@ -37,7 +43,7 @@ pub(crate) async fn run(
 ) -> Result<Vec<Engine>, Failure> {
     let mut failures = 0;
     for _ in 0..BATCHES_MAX {
-        let engines = agreed(asker, expected).await?;
+        let engines = agreed(asker, expected, say).await?;
         let steps = balance::next(&engines);
         if steps.is_empty() {
             until_served(asker, &engines).await?;
@@ -65,14 +71,113 @@ fn broken_off(why: &str) -> Failure {
     )
 }
 
-/// The picture, once all agree about it.
-async fn agreed(asker: &mut Asker, expected: Option<usize>) -> Result<Vec<Engine>, Failure> {
-    let deadline = clock::now() + PATIENCE;
+/// What [`run`] would do now, in the words in which it tells of it. Nothing is changed.
+///
+/// # Errors
+/// Engines do not answer or do not agree.
+pub(super) async fn plan(asker: &mut Asker, say: &mut dyn FnMut(&str)) -> Result<Vec<String>, Failure> {
+    let now = agreed(asker, None, say).await?;
+    let (mut engines, mut lines) = (now.clone(), Vec::new());
+    for _ in 0..BATCHES_MAX {
+        let steps = balance::next(&engines);
+        for step in &steps {
+            let Some(mut line) = told_once(&engines, &steps, step) else { continue };
+            if let Step::Migrate { slots, .. } = step {
+                let keys = count(asker, &now, slots).await.map_err(|why| broken_off(&why))?;
+                line += &format!(", {keys} keys");
+            }
+            lines.push(line);
+        }
+        if steps.is_empty() {
+            return Ok(lines);
+        }
+        balance::apply(&mut engines, &steps);
+    }
+    Err(broken_off("there is no end to it"))
+}
+
+/// How many keys these slots have at those who own them now.
+async fn count(asker: &mut Asker, engines: &[Engine], slots: &[u16]) -> Result<u64, String> {
+    let mut keys = 0;
+    for engine in engines.iter().filter(|engine| engine.is_reached) {
+        let owned: Vec<u16> = slots.iter().copied().filter(|slot| engine.slots.contains(slot)).collect();
+        if !owned.is_empty() {
+            keys += keys_of_slots(asker, engine, &owned).await?.values().sum::<u64>();
+        }
+    }
+    Ok(keys)
+}
+
+/// What is told of a step; of slots that move one by one only with the first of a batch.
+fn told_once(engines: &[Engine], steps: &[Step], step: &Step) -> Option<String> {
+    let place = |at: &usize| engines[*at].place.as_str();
+    Some(match step {
+        Step::GiveBack { replica } => {
+            let name = engines[*replica].primary.as_ref();
+            let primary = engines.iter().find(|engine| Some(&engine.name) == name).map_or("", |engine| &engine.place);
+            format!("{}: becomes primary, and {primary} its replica", place(replica))
+        }
+        Step::Claim { engine, slots } => format!("{}: assigned slots {}", place(engine), told_ranges(slots)),
+        Step::Follow { replica, primary } => format!("{}: replica of {}", place(replica), place(primary)),
+        // That is so after every start; what takes too long is an error.
+        Step::Await { .. } => return None,
+        Step::Settle { slot, engine } => format!("{}: slot {slot} is not on its way any more", place(engine)),
+        Step::Migrate { slots, from, to } => {
+            format!("{} to {}: {} slots ({})", place(from), place(to), slots.len(), told_ranges(slots))
+        }
+        Step::Move { .. } => {
+            let moves = steps.iter().filter(|other| matches!(other, Step::Move { .. }));
+            if moves.clone().next() != Some(step) {
+                return None;
+            }
+            format!("moving {} slots key by key", moves.count())
+        }
+    })
+}
+
+/// Runs of slots in words, the first of them if there are many.
+fn told_ranges(slots: &[u16]) -> String {
+    let ranges = ranges(slots);
+    let run = |(first, last): &(u16, u16)| if first == last { first.to_string() } else { format!("{first}-{last}") };
+    let told: Vec<String> = ranges.iter().take(RANGES_TOLD_MAX).map(run).collect();
+    let more = if ranges.len() > RANGES_TOLD_MAX { format!(", ... ({} slots)", slots.len()) } else { String::new() };
+    format!("{}{more}", told.join(", "))
+}
+
+/// What is said once nothing is left to do: of whom nobody can see to anything.
+pub(super) fn end(engines: &[Engine]) -> String {
+    let away: Vec<&Engine> = engines.iter().filter(|engine| !engine.is_reached).collect();
+    let Some(first) = away.first() else { return "nothing is left to do".to_owned() };
+    let places: Vec<&str> = away.iter().map(|engine| engine.place.as_str()).collect();
+    format!(
+        "nothing is left to do while {} failed; if a server is lost for good: `ashlar forget {}`, and rebalance again",
+        if places.len() == 1 { format!("{} has", places[0]) } else { format!("{} have", places.join(", ")) },
+        short(Some(first.server())),
+    )
+}
+
+/// The picture, once all agree about it and nothing moves by itself.
+async fn agreed(asker: &mut Asker, expected: Option<usize>, say: &mut dyn FnMut(&str)) -> Result<Vec<Engine>, Failure> {
+    let (mut deadline, mut is_told) = (clock::now() + PATIENCE, false);
     loop {
-        let why = match look(asker, expected).await {
+        let NotYet { why, is_moving } = match look(asker, expected).await {
             Ok(engines) => return Ok(engines),
             Err(why) => why,
         };
+        if let Some(remedy) = closed_remedy(&why) {
+            return Err(Failure::world(why, remedy));
+        }
+        if is_moving {
+            // That ends by itself, and may take as long as it likes; what is over soon is not told.
+            if clock::now() + PATIENCE > deadline + TELL_AFTER && !std::mem::replace(&mut is_told, true) {
+                say(&format!("{why}; waiting for the end of that"));
+            }
+            if is_told {
+                deadline = clock::now() + PATIENCE;
+            }
+            clock::sleep(LOOK).await;
+            continue;
+        }
         if clock::now() >= deadline {
             let what = format!("no whole picture of the cluster after {} s: {why}", PATIENCE.as_secs());
             return Err(Failure::world(
@@ -127,21 +232,20 @@ async fn take(asker: &mut Asker, engines: &[Engine], steps: &[Step], say: &mut d
     let moves = steps.iter().filter(|step| matches!(step, Step::Move { .. })).count();
     let (mut moved, mut keys) = (0, 0);
     for step in steps {
+        if let Some(line) = told_once(engines, steps, step) {
+            say(&line);
+        }
         match step {
-            Step::Claim { engine, slots } => claim(asker, &engines[*engine], slots, say).await?,
-            Step::GiveBack { replica } => give_back(asker, &engines[*replica], say).await?,
-            Step::Follow { replica, primary } => {
-                follow(asker, &engines[*replica], &engines[*primary], say).await?;
-            }
+            Step::Claim { engine, slots } => claim(asker, &engines[*engine], slots).await?,
+            Step::GiveBack { replica } => give_back(asker, &engines[*replica]).await?,
+            Step::Follow { replica, primary } => follow(asker, &engines[*replica], &engines[*primary]).await?,
             Step::Settle { slot, engine } => {
-                say(&format!("slot {slot} stays where it is"));
                 let slot = slot.to_string();
                 asker.text(&engines[*engine].place, &["CLUSTER", "SETSLOT", &slot, "STABLE"]).await?;
             }
+            // All of them side by side, below.
+            Step::Migrate { .. } | Step::Await { .. } => {}
             Step::Move { slot, from, to } => {
-                if moved == 0 {
-                    say(&format!("moving {moves} slots"));
-                }
                 keys += move_slot(asker, *slot, &engines[*from], &engines[*to]).await?;
                 moved += 1;
                 if moved % MOVES_TOLD == 0 || moved == moves {
@@ -150,9 +254,10 @@ async fn take(asker: &mut Asker, engines: &[Engine], steps: &[Step], say: &mut d
             }
         }
     }
+    move_whole(asker, engines, steps, say).await?;
     // Replicas that were told to follow take their copies side by side.
     for step in steps {
-        if let Step::Follow { replica, .. } = step {
+        if let Step::Follow { replica, .. } | Step::Await { replica } = step {
             until_copied(asker, &engines[*replica].place).await?;
         }
     }
@@ -179,8 +284,7 @@ async fn until_copied(asker: &mut Asker, place: &str) -> Result<(), String> {
     }
 }
 
-async fn claim(asker: &mut Asker, engine: &Engine, slots: &[u16], say: &mut dyn FnMut(&str)) -> Result<(), String> {
-    say(&format!("{} takes {} slots that nobody owns", engine.place, slots.len()));
+async fn claim(asker: &mut Asker, engine: &Engine, slots: &[u16]) -> Result<(), String> {
     let ranges = ranges(slots);
     let words: Vec<String> = ranges.iter().flat_map(|(first, last)| [first.to_string(), last.to_string()]).collect();
     let request: Vec<&str> = ["CLUSTER", "ADDSLOTSRANGE"].into_iter().chain(words.iter().map(String::as_str)).collect();
@@ -193,8 +297,7 @@ pub(super) fn ranges(slots: &[u16]) -> Vec<(u16, u16)> {
     ranges.iter().map(|range| (range.first.number(), range.last.number())).collect()
 }
 
-async fn give_back(asker: &mut Asker, engine: &Engine, say: &mut dyn FnMut(&str)) -> Result<(), String> {
-    say(&format!("{} becomes primary again", engine.place));
+async fn give_back(asker: &mut Asker, engine: &Engine) -> Result<(), String> {
     asker.text(&engine.place, &["CLUSTER", "FAILOVER"]).await?;
     let is_primary = async |asker: &mut Asker| {
         let table = asker.text(&engine.place, &["CLUSTER", "NODES"]).await?;
@@ -203,13 +306,7 @@ async fn give_back(asker: &mut Asker, engine: &Engine, say: &mut dyn FnMut(&str)
     until(&format!("{} to be primary", engine.place), is_primary, asker).await
 }
 
-async fn follow(
-    asker: &mut Asker,
-    replica: &Engine,
-    primary: &Engine,
-    say: &mut dyn FnMut(&str),
-) -> Result<(), String> {
-    say(&format!("{} follows {}", replica.place, primary.place));
+async fn follow(asker: &mut Asker, replica: &Engine, primary: &Engine) -> Result<(), String> {
     asker.text(&replica.place, &["CLUSTER", "REPLICATE", &primary.name]).await.map(drop)
 }
 
@@ -291,5 +388,35 @@ mod tests {
     fn slots_make_runs() {
         assert_eq!(ranges(&[]), []);
         assert_eq!(ranges(&[0, 1, 2, 7, 9, 10]), [(0, 2), (7, 7), (9, 10)]);
+    }
+
+    #[test]
+    fn steps_are_told_in_plain_words() {
+        let engine = |place: &str, primary: Option<&str>| Engine {
+            name: place.into(),
+            place: place.into(),
+            primary: primary.map(str::to_owned),
+            ..Engine::default()
+        };
+        let engines = [engine("h:1", None), engine("h:2", Some("h:1"))];
+        let steps = [
+            Step::Claim { engine: 0, slots: (0..5_462).collect() },
+            Step::Follow { replica: 1, primary: 0 },
+            Step::GiveBack { replica: 1 },
+            Step::Migrate { slots: vec![0, 1, 9], from: 0, to: 1 },
+            Step::Move { slot: 3, from: 0, to: 1 },
+            Step::Move { slot: 4, from: 0, to: 1 },
+        ];
+        let told: Vec<String> = steps.iter().filter_map(|step| told_once(&engines, &steps, step)).collect();
+        let expected = [
+            "h:1: assigned slots 0-5461",
+            "h:2: replica of h:1",
+            "h:2: becomes primary, and h:1 its replica",
+            "h:1 to h:2: 3 slots (0-1, 9)",
+            "moving 2 slots key by key",
+        ];
+        assert_eq!(told, expected);
+        let odd: Vec<u16> = (0..20).map(|number| 2 * number).collect();
+        assert_eq!(told_ranges(&odd), "0, 2, 4, 6, 8, 10, 12, 14, ... (20 slots)");
     }
 }

@@ -28,6 +28,8 @@ pub(crate) struct Configuration {
     pub(crate) settings: Vec<(String, String)>,
     /// Users, each as a name and rules.
     pub(crate) users: Vec<String>,
+    /// Parameters of older versions that stand there and mean nothing.
+    pub(crate) gone: Vec<String>,
 }
 
 /// What the command line wants.
@@ -99,6 +101,21 @@ fn lines_of(words: &[String]) -> String {
 }
 
 impl Configuration {
+    /// A file, or all whose names fit a pattern with `*` or `?`, by name; that may be none.
+    fn include_all(&mut self, path: &Path, depth: usize) -> Result<(), Failure> {
+        let pattern = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        if !pattern.contains(['*', '?']) {
+            return self.include(path, depth);
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let names = files::names_in(folder).map_err(|error| {
+            let what = format!("Fatal error, can't open config file '{}': {error}", path.display());
+            Failure::world(what, "give a directory that this user can read")
+        })?;
+        let fitting = names.iter().filter(|name| fits(pattern.as_bytes(), name.as_bytes()));
+        fitting.into_iter().try_for_each(|name| self.include(&folder.join(name), depth))
+    }
+
     fn include(&mut self, path: &Path, depth: usize) -> Result<(), Failure> {
         let failed = |why: &str| {
             let what = format!("Fatal error, can't open config file '{}': {why}", path.display());
@@ -125,7 +142,8 @@ impl Configuration {
             match directive {
                 Directive::Set(name, value) => self.settings.push((name, value)),
                 Directive::User(user) => self.users.push(user),
-                Directive::Include(other) => self.include(Path::new(&other), depth + 1)?,
+                Directive::Gone(name) => self.gone.push(name),
+                Directive::Include(other) => self.include_all(Path::new(&other), depth + 1)?,
             }
         }
         Ok(())
@@ -166,6 +184,17 @@ impl Configuration {
             None => {}
         }
         words
+    }
+}
+
+/// Whether a name fits a pattern, in which `*` is any letters and `?` is one.
+fn fits(pattern: &[u8], name: &[u8]) -> bool {
+    match (pattern, name) {
+        ([], []) => true,
+        ([b'*', rest @ ..], _) => (0..=name.len()).any(|at| fits(rest, &name[at..])),
+        ([b'?', rest @ ..], [_, others @ ..]) => fits(rest, others),
+        ([letter, rest @ ..], [same, others @ ..]) if letter == same => fits(rest, others),
+        _ => false,
     }
 }
 
@@ -229,6 +258,14 @@ mod tests {
         assert_eq!(line, "ashlar kv --unix /x --unix-mode 770 --no-tcp --import y");
         assert_eq!((configuration.last("maxmemory"), configuration.users.len()), (Some("1gb"), 1));
         assert_eq!(configuration.file, Some(main.canonicalize().unwrap()));
+        // Patterns name any number of files, in order; none is no mistake.
+        std::fs::write(folder.join("b.part"), "maxmemory 7mb\n").unwrap();
+        std::fs::write(folder.join("a.part"), "maxmemory 6mb\nio-threads-do-reads no\n").unwrap();
+        let parts = format!("include {0}/?.part\ninclude {0}/none-*.part\n", folder.display());
+        std::fs::write(&main, parts).unwrap();
+        let (_, configuration) = run(&format!("valkey-server {}", main.display()));
+        assert_eq!((configuration.last("maxmemory"), configuration.gone.len()), (Some("7mb"), 1));
+        std::fs::write(&main, format!("include {}\n", other.display())).unwrap();
         std::fs::write(&other, format!("include {}\n", main.display())).unwrap();
         assert!(expand(words(&format!("valkey-server {}", main.display()))).is_err(), "a circle");
         std::fs::write(&main, "port 1\nnosuch\n").unwrap();

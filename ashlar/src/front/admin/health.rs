@@ -1,5 +1,7 @@
 //! `/health/*`: few words for load balancers, orchestrators and people in a hurry.
 
+use ashlar_kv::figures::ServiceFigures;
+use ashlar_kv::keyspace::slot::SLOTS;
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::{Response, StatusCode};
@@ -9,7 +11,7 @@ use super::Front;
 use super::routes::json;
 use crate::node::membership::view::BusStatus;
 
-#[derive(Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct Health {
     status: &'static str,
     /// Whether a majority of the voters is in reach.
@@ -19,37 +21,98 @@ struct Health {
     alive: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     known: Option<usize>,
+    /// Slots that clients of the key-value cluster are served.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slots_served: Option<usize>,
+    /// What clients are not served, in words.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    not_served: Vec<String>,
 }
 
 /// The process answers.
 pub(super) fn live() -> Response<Full<Bytes>> {
-    json(StatusCode::OK, &Health { status: "live", majority: None, alive: None, known: None })
+    json(StatusCode::OK, &Health { status: "live", ..Health::default() })
 }
 
-/// The server takes part.
+/// The server takes part, and its engines serve.
 pub(super) async fn ready(front: &Front) -> Response<Full<Bytes>> {
     let bus = front.node.bus().await;
+    let KeyValue { is_loading, slots_served, not_served } = key_value(&engines(front));
     let (code, status) = match (front.node.is_draining(), front.node.is_ready()) {
         (true, _) => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
-        (false, true) => (StatusCode::OK, "ready"),
         (false, false) => (StatusCode::SERVICE_UNAVAILABLE, "joining"),
+        (false, true) if is_loading => (StatusCode::SERVICE_UNAVAILABLE, "loading"),
+        (false, true) if slots_served == Some(0) => (StatusCode::SERVICE_UNAVAILABLE, "unserved"),
+        (false, true) => (StatusCode::OK, "ready"),
     };
-    json(code, &Health { status, majority: Some(bus.majority), alive: None, known: None })
+    json(code, &Health { status, majority: Some(bus.majority), slots_served, not_served, ..Health::default() })
 }
 
 /// How the cluster is, as this server sees it.
 pub(super) async fn cluster(front: &Front) -> Response<Full<Bytes>> {
     let bus = front.node.bus().await;
-    let (code, status) = judge(&bus);
-    let (alive, known) = (bus.living(), bus.known());
-    json(code, &Health { status, majority: Some(bus.majority), alive: Some(alive), known: Some(known) })
+    let KeyValue { slots_served, not_served, .. } = key_value(&engines(front));
+    let (code, status) = judge(&bus, slots_served);
+    let (alive, known) = (Some(bus.living()), Some(bus.known()));
+    json(code, &Health { status, majority: Some(bus.majority), alive, known, slots_served, not_served })
 }
 
-/// Healthy is where everybody is alive; nothing can be decided without a majority of the voters.
-fn judge(bus: &BusStatus) -> (StatusCode, &'static str) {
+fn engines(front: &Front) -> Vec<(String, ServiceFigures)> {
+    front.engines.as_ref().map(crate::os::kv::Observer::service).unwrap_or_default()
+}
+
+/// The key-value service, as the engines of this server see it.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct KeyValue {
+    /// An engine reads its data still.
+    is_loading: bool,
+    /// Slots of the cluster that clients are served; nothing where there is no cluster.
+    slots_served: Option<usize>,
+    /// What clients are not served, in words.
+    not_served: Vec<String>,
+}
+
+fn key_value(engines: &[(String, ServiceFigures)]) -> KeyValue {
+    // The first engine is a primary as a rule: it knows whether a majority is in reach.
+    let cluster = engines.iter().find_map(|(_, service)| service.cluster);
+    let mut not_served = Vec::new();
+    if let Some(cluster) = cluster {
+        let all = usize::from(SLOTS);
+        let (free, failed) = (all - cluster.slots_assigned.min(all), cluster.slots_failed);
+        if free > 0 {
+            not_served.push(format!("{free} slots have no owner: run `ashlar kv rebalance`"));
+        }
+        if failed > 0 {
+            not_served.push(format!("{failed} slots are of servers that have failed"));
+        }
+        if !cluster.is_up {
+            not_served.push("this server's engines answer CLUSTERDOWN".to_owned());
+        }
+    }
+    for (place, service) in engines {
+        if service.is_loading {
+            not_served.push(format!("{place} is loading its data"));
+        }
+        if service.is_log_refused {
+            not_served.push(format!("{place} cannot write its log: it refuses writes"));
+        }
+    }
+    KeyValue {
+        is_loading: engines
+            .iter()
+            .any(|(_, service)| service.is_loading && service.cluster.is_none_or(|c| c.slots_owned > 0)),
+        slots_served: cluster.map(|cluster| cluster.slots_served()),
+        not_served,
+    }
+}
+
+/// Healthy is where everybody is alive and every slot is served; nothing can be decided without a majority of the voters.
+fn judge(bus: &BusStatus, slots_served: Option<usize>) -> (StatusCode, &'static str) {
     match bus.majority {
         _ if bus.voters_epoch == 0 => (StatusCode::SERVICE_UNAVAILABLE, "forming"),
         false => (StatusCode::SERVICE_UNAVAILABLE, "minority"),
+        true if slots_served == Some(0) => (StatusCode::SERVICE_UNAVAILABLE, "unserved"),
+        true if slots_served.is_some_and(|slots| slots < usize::from(SLOTS)) => (StatusCode::OK, "degraded"),
         true if bus.living() == bus.known() => (StatusCode::OK, "healthy"),
         true => (StatusCode::OK, "degraded"),
     }
@@ -57,6 +120,8 @@ fn judge(bus: &BusStatus) -> (StatusCode, &'static str) {
 
 #[cfg(test)]
 mod tests {
+    use ashlar_kv::figures::ClusterFigures;
+
     use super::*;
     use crate::node::membership::view::{MemberState, MemberView};
 
@@ -79,8 +144,39 @@ mod tests {
         ];
         for (voters_epoch, majority, states, expected) in cases {
             let members = states.iter().copied().map(member).collect();
-            let (code, status) = judge(&BusStatus { voters_epoch, majority, members, ..BusStatus::default() });
-            assert_eq!((status, code == StatusCode::OK), (expected, majority && voters_epoch > 0), "{states:?}");
+            let bus = BusStatus { voters_epoch, majority, members, ..BusStatus::default() };
+            for slots in [None, Some(16_384)] {
+                let (code, status) = judge(&bus, slots);
+                assert_eq!((status, code == StatusCode::OK), (expected, majority && voters_epoch > 0), "{states:?}");
+            }
+            let (some, none) = (judge(&bus, Some(16_383)), judge(&bus, Some(0)));
+            let is_decided = majority && voters_epoch > 0;
+            assert_eq!((some.1, some.0.as_u16()), if is_decided { ("degraded", 200) } else { (expected, 503) });
+            assert_eq!((none.1, none.0.as_u16()), if is_decided { ("unserved", 503) } else { (expected, 503) });
         }
+    }
+
+    #[test]
+    fn what_is_not_served_is_told() {
+        let up = ClusterFigures { is_up: true, slots_owned: 1, slots_assigned: 16_384, slots_failed: 0 };
+        let told = |service| key_value(&[("h:1".to_owned(), service)]);
+        let service = ServiceFigures { cluster: Some(up), ..ServiceFigures::default() };
+        assert_eq!(told(service), KeyValue { slots_served: Some(16_384), ..KeyValue::default() });
+        assert_eq!(key_value(&[]), KeyValue::default(), "no engine is nothing amiss");
+        let down = ClusterFigures { is_up: false, slots_owned: 0, slots_assigned: 16_000, slots_failed: 5_461 };
+        let amiss = told(ServiceFigures { is_loading: true, is_log_refused: true, cluster: Some(down) });
+        assert_eq!(
+            (amiss.slots_served, amiss.is_loading),
+            (Some(0), false),
+            "a replica that gets its copy is no reason"
+        );
+        let expected = [
+            "384 slots have no owner: run `ashlar kv rebalance`",
+            "5461 slots are of servers that have failed",
+            "this server's engines answer CLUSTERDOWN",
+            "h:1 is loading its data",
+            "h:1 cannot write its log: it refuses writes",
+        ];
+        assert_eq!(amiss.not_served, expected);
     }
 }

@@ -1,10 +1,12 @@
 //! Metrics in Prometheus' text format, made from the same status that people see.
 
 mod bus;
+mod keyvalue;
 
 use core::fmt::Write as _;
 
 use crate::node::status::{PeerView, ServerStatus};
+use crate::os::kv::EngineFigures;
 use crate::os::process::ProcessFacts;
 
 /// One page of metrics.
@@ -19,6 +21,8 @@ enum Kind {
     Gauge,
     /// A sum and a count of spans, both rise only.
     Summary,
+    /// The same, with counts of spans up to each of some bounds.
+    Histogram,
 }
 
 impl Page {
@@ -28,6 +32,7 @@ impl Page {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
             Kind::Summary => "summary",
+            Kind::Histogram => "histogram",
         };
         writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}").expect("writing to a String cannot fail");
     }
@@ -80,12 +85,13 @@ impl Page {
 
 /// All metrics of a server.
 #[must_use]
-pub fn text(status: &ServerStatus, process: ProcessFacts, connections: usize) -> String {
+pub fn text(status: &ServerStatus, process: ProcessFacts, connections: usize, engines: &[EngineFigures]) -> String {
     let mut page = Page(String::new());
     server(&mut page, status, process, connections);
     bus::bus(&mut page, &status.bus);
     grid(&mut page, status);
     peers(&mut page, status);
+    keyvalue::keyvalue(&mut page, engines);
     page.0
 }
 
@@ -144,7 +150,14 @@ fn peers(page: &mut Page, status: &ServerStatus) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use ashlar_kv::figures::{
+        ClusterFigures, CommandFigures, DatabaseFigures, Figures, FileFigures, KeyFigures, LinkFigures, ReplicaFigures,
+    };
+
     use super::*;
+    use crate::node::membership::view::BusStatus;
 
     #[test]
     fn labels_are_escaped() {
@@ -153,5 +166,109 @@ mod tests {
         page.sample("a", &[("x", "q\"b\\n\n"), ("y", "z")], 1.5);
         page.sample("a", &[], 2);
         assert_eq!(page.0, "# HELP a Help.\n# TYPE a counter\na{x=\"q\\\"b\\\\n\\n\",y=\"z\"} 1.5\na 2\n");
+    }
+
+    /// What is wrong with a page by Prometheus' conventions, as `promtool check metrics` has them.
+    fn lint(page: &str) -> Vec<String> {
+        let (mut wrong, mut kinds, mut helps) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
+        let mut seen = BTreeSet::new();
+        for line in page.lines() {
+            let words: Vec<&str> = line.splitn(4, ' ').collect();
+            match words[..] {
+                ["#", "HELP", name, help] if !help.is_empty() => drop(helps.insert(name)),
+                ["#", "TYPE", name, kind] => {
+                    if kinds.insert(name, kind).is_some() {
+                        wrong.push(format!("{name} begins twice"));
+                    }
+                    let is_plain = name.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_');
+                    let units = ["_ms", "_us", "_kb", "_mb", "_milliseconds", "_minutes", "_percent"];
+                    let suffixes: &[&str] = if kind == "counter" { &[] } else { &["_total"] };
+                    let reserved = ["_count", "_sum", "_bucket", "_info_total", "_counter", "_gauge", "_histogram"];
+                    if !is_plain || units.iter().chain(suffixes).chain(&reserved).any(|end| name.ends_with(end)) {
+                        wrong.push(format!("{name} is no name of a {kind}"));
+                    }
+                    if kind == "counter" && !name.ends_with("_total") {
+                        wrong.push(format!("{name} does not end in _total"));
+                    }
+                }
+                _ => {
+                    let name = line.split(['{', ' ']).next().unwrap_or_default();
+                    let series = line.rsplit_once(' ').map_or(line, |(series, _)| series);
+                    if !seen.insert(series) {
+                        wrong.push(format!("{series} is there twice"));
+                    }
+                    let ends = ["_bucket", "_sum", "_count"];
+                    let base =
+                        ends.iter().find_map(|end| name.strip_suffix(end)).filter(|base| kinds.contains_key(base));
+                    if base.is_none() && !kinds.contains_key(name) || !helps.contains(base.unwrap_or(name)) {
+                        wrong.push(format!("{name} has no type or no help"));
+                    }
+                }
+            }
+        }
+        wrong
+    }
+
+    fn engine_figures() -> Vec<EngineFigures> {
+        let keys = KeyFigures {
+            databases: vec![DatabaseFigures { database: 0, keys: 7, expiring: 2 }],
+            hits: 3,
+            ..KeyFigures::default()
+        };
+        let within = core::array::from_fn(|at| at as u64);
+        let write = CommandFigures { calls: 20, nanos: 2_500_000_000, within, ..CommandFigures::default() };
+        let replica = ReplicaFigures { place: "10.0.0.2:6479".into(), is_online: true, lag_bytes: 12, lag_s: 1 };
+        let cluster = ClusterFigures { is_up: true, slots_owned: 5_462, slots_assigned: 16_384, slots_failed: 0 };
+        let figures = Figures {
+            is_loading: false,
+            link: None,
+            cluster: Some(cluster),
+            keys: Some(keys),
+            commands: [write, CommandFigures::default(), CommandFigures::default()],
+            evicted: 0,
+            memory_bytes: 1 << 20,
+            memory_bytes_max: 0,
+            clients: 4,
+            blocked_clients: 0,
+            accepted: 9,
+            rejected: 0,
+            received_bytes: 100,
+            sent_bytes: 200,
+            offset: 300,
+            replicas: vec![replica],
+            files: FileFigures { has_log: true, log_bytes: 88, ..FileFigures::default() },
+        };
+        let link = LinkFigures { is_up: true, is_syncing: false, silent_s: Some(0) };
+        let second = Figures { link: Some(link), replicas: Vec::new(), keys: None, ..figures.clone() };
+        let engine = |engine: &str, figures| EngineFigures { engine: engine.into(), figures };
+        vec![engine("10.0.0.1:6379", figures), engine("10.0.0.1:6479", second)]
+    }
+
+    #[test]
+    fn engines_are_told_by_the_conventions() {
+        let mut page = Page(String::new());
+        bus::bus(&mut page, &BusStatus::default());
+        keyvalue::keyvalue(&mut page, &engine_figures());
+        assert_eq!(lint(&page.0), Vec::<String>::new());
+        for line in [
+            "ashlar_kv_role{engine=\"10.0.0.1:6479\",role=\"replica\"} 1",
+            "ashlar_kv_keys{engine=\"10.0.0.1:6379\",database=\"0\"} 7",
+            "ashlar_kv_keyspace_hits_total{engine=\"10.0.0.1:6379\"} 3",
+            "ashlar_kv_commands_total{engine=\"10.0.0.1:6379\",class=\"write\"} 20",
+            "ashlar_kv_command_duration_seconds_bucket{engine=\"10.0.0.1:6379\",class=\"write\",le=\"0.00001\"} 0",
+            "ashlar_kv_command_duration_seconds_bucket{engine=\"10.0.0.1:6379\",class=\"write\",le=\"10\"} 18",
+            "ashlar_kv_command_duration_seconds_bucket{engine=\"10.0.0.1:6379\",class=\"write\",le=\"+Inf\"} 20",
+            "ashlar_kv_command_duration_seconds_sum{engine=\"10.0.0.1:6379\",class=\"write\"} 2.5",
+            "ashlar_kv_replica_lag_bytes{engine=\"10.0.0.1:6379\",replica=\"10.0.0.2:6479\"} 12",
+            "ashlar_kv_replication_link_up{engine=\"10.0.0.1:6479\"} 1",
+            "ashlar_kv_cluster_slots_served{engine=\"10.0.0.1:6379\"} 16384",
+            "ashlar_kv_log_size_bytes{engine=\"10.0.0.1:6379\"} 88",
+            "ashlar_kv_memory_used_bytes 1048576",
+        ] {
+            assert!(page.0.lines().any(|other| other == line), "`{line}` is not in {}", page.0);
+        }
+        assert!(!page.0.contains("ashlar_kv_keys{engine=\"10.0.0.1:6479\""), "somebody holds these keys");
+        let planted = "# HELP a_ms h\n# TYPE a_ms gauge\n# HELP b h\n# TYPE b counter\nc 1\nb 1\nb 1\n";
+        assert_eq!(lint(planted).len(), 4, "{:?}", lint(planted));
     }
 }

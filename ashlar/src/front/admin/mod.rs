@@ -2,11 +2,15 @@
 //!
 //! Each worker accepts from a listener of its own and keeps what it accepts. The first byte tells TLS from plain HTTP, so
 //! one port serves both; with encryption on, plain HTTP is for this machine only. Everything that a stranger can make
-//! the server wait for or keep has a limit here.
+//! the server wait for or keep has a limit here. What changes something needs the admin token, from this machine too: other
+//! users of it reach the port as well.
 
+mod connections;
 mod forget;
 mod health;
+mod host;
 pub mod metrics;
+mod refusals;
 pub mod routes;
 mod secret;
 pub(super) mod upgrade;
@@ -21,17 +25,18 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio_rustls::{TlsAcceptor, TlsStream};
+
+use connections::{Admitted, CONNECTIONS_MAX, Connections, Permit};
+use refusals::{Refusals, Why};
 
 use crate::node::Node;
 use crate::os::clock;
+use crate::os::kv::Observer;
 use crate::os::runtime::OsRuntime;
 use crate::os::tls;
 use crate::os::wire::Io;
-
-/// Connections of all kinds at once; more are closed at once.
-pub const CONNECTIONS_MAX: usize = 16_384;
 
 /// Bytes of a request's head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
@@ -48,6 +53,9 @@ const TLS_HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 /// How long the head of a request may take, the pause before it included.
 const HEAD_MAX: Duration = Duration::from_secs(30);
 
+/// How long each step of a connection beyond the limits may take: first byte, TLS handshake, head, answer.
+const BRIEF_STEP_MAX: Duration = Duration::from_secs(2);
+
 /// Pause after the operating system refused to accept, for instance for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -59,9 +67,14 @@ pub struct Front {
     pub tls: Arc<ServerConfig>,
     /// Whether connections between servers must be encrypted.
     pub is_tls_required: bool,
-    /// Opens the admin API to other machines.
+    /// Opens the admin API.
     pub token: String,
-    connections: Arc<Semaphore>,
+    /// The key-value engines of the server, if it has some.
+    pub engines: Option<Observer>,
+    /// Where other servers reach this one: a name in it may stand in `Host` headers.
+    pub advertised: String,
+    connections: Connections,
+    refusals: Refusals,
 }
 
 /// Where a request comes from.
@@ -71,19 +84,31 @@ pub struct Origin {
     pub is_loopback: bool,
     /// Whether it is encrypted.
     pub is_tls: bool,
+    /// Whether it is beyond the limits of connections, and may ask about health only.
+    pub is_brief: bool,
+    /// The address.
+    pub from: IpAddr,
 }
 
 impl Front {
     /// The front of `node`.
     #[must_use]
-    pub fn new(node: Node<OsRuntime>, tls: Arc<ServerConfig>, is_tls_required: bool, token: String) -> Self {
-        Self { node, tls, is_tls_required, token, connections: Arc::new(Semaphore::new(CONNECTIONS_MAX)) }
+    pub fn new(
+        node: Node<OsRuntime>,
+        tls: Arc<ServerConfig>,
+        is_tls_required: bool,
+        token: String,
+        engines: Option<Observer>,
+        advertised: String,
+    ) -> Self {
+        let (connections, refusals) = (Connections::new(), Refusals::default());
+        Self { node, tls, is_tls_required, token, engines, advertised, connections, refusals }
     }
 
     /// Connections that are open now.
     #[must_use]
     pub fn connections(&self) -> usize {
-        CONNECTIONS_MAX - self.connections.available_permits()
+        self.connections.open()
     }
 
     /// Accepts on the current worker until told to stop; what was accepted goes on.
@@ -112,27 +137,37 @@ impl Front {
     }
 
     fn admit(self: &Arc<Self>, stream: TcpStream, from: SocketAddr) {
-        match self.connections.clone().try_acquire_owned() {
-            Ok(permit) => {
-                tokio::spawn(self.clone().converse(stream, from.ip(), Arc::new(permit)));
-            }
-            Err(_) => tracing::warn!(%from, max = CONNECTIONS_MAX, "too many connections: closed"),
+        let admitted = self.connections.admit(from.ip());
+        if !matches!(admitted, Some(Admitted::Full(_)))
+            && let Some(total) = self.refusals.note(Why::Connections, clock::now())
+        {
+            let (open, max) = (self.connections(), CONNECTIONS_MAX);
+            tracing::warn!(%from, open, max, total, "too many connections, in all or from this address");
         }
+        let (permit, is_brief) = match admitted {
+            Some(Admitted::Full(permit)) => (permit, false),
+            Some(Admitted::Brief(permit)) => (permit, true),
+            None => return,
+        };
+        let is_loopback = from.ip().to_canonical().is_loopback();
+        let origin = Origin { is_loopback, is_tls: false, is_brief, from: from.ip() };
+        tokio::spawn(self.clone().converse(stream, origin, Arc::new(permit)));
     }
 
-    async fn converse(self: Arc<Self>, stream: TcpStream, from: IpAddr, permit: Arc<OwnedSemaphorePermit>) {
+    async fn converse(self: Arc<Self>, stream: TcpStream, origin: Origin, permit: Arc<Permit>) {
+        let from = origin.from;
+        let step_max = |usual: Duration| if origin.is_brief { BRIEF_STEP_MAX } else { usual };
         let mut first = [0];
-        let Some(Ok(1)) = clock::within(FIRST_BYTE_MAX, stream.peek(&mut first)).await else { return };
-        let is_loopback = from.to_canonical().is_loopback();
+        let Some(Ok(1)) = clock::within(step_max(FIRST_BYTE_MAX), stream.peek(&mut first)).await else { return };
         // Small answers at once; an error means that the connection is gone, which shows below.
         stream.set_nodelay(true).ok();
         if first[0] != tls::FIRST_BYTE {
-            return self.speak_http(stream, Origin { is_loopback, is_tls: false }, permit).await;
+            return self.speak_http(stream, origin, permit).await;
         }
         let handshake = TlsAcceptor::from(self.tls.clone()).accept(stream);
-        match clock::within(TLS_HANDSHAKE_MAX, handshake).await {
+        match clock::within(step_max(TLS_HANDSHAKE_MAX), handshake).await {
             Some(Ok(stream)) => {
-                let origin = Origin { is_loopback, is_tls: true };
+                let origin = Origin { is_tls: true, ..origin };
                 self.speak_http(TlsStream::Server(stream), origin, permit).await;
             }
             Some(Err(error)) => tracing::debug!(%from, %error, "TLS handshake failed"),
@@ -140,15 +175,23 @@ impl Front {
         }
     }
 
-    async fn speak_http<S: Stream>(self: Arc<Self>, stream: S, origin: Origin, permit: Arc<OwnedSemaphorePermit>) {
+    async fn speak_http<S: Stream>(self: Arc<Self>, stream: S, origin: Origin, permit: Arc<Permit>) {
         let service = service_fn(|request| {
             let (front, permit) = (self.clone(), permit.clone());
             async move { Ok::<_, core::convert::Infallible>(routes::answer::<S>(front, request, origin, permit).await) }
         });
         let mut builder = http1::Builder::new();
-        builder.timer(TokioTimer::new()).header_read_timeout(HEAD_MAX);
-        builder.max_buf_size(HEAD_BYTES_MAX).max_headers(HEADERS_MAX);
-        if let Err(error) = builder.serve_connection(TokioIo::new(stream), service).with_upgrades().await {
+        let head_max = if origin.is_brief { BRIEF_STEP_MAX } else { HEAD_MAX };
+        builder.timer(TokioTimer::new()).header_read_timeout(head_max);
+        builder.max_buf_size(HEAD_BYTES_MAX).max_headers(HEADERS_MAX).keep_alive(!origin.is_brief);
+        let exchange = builder.serve_connection(TokioIo::new(stream), service).with_upgrades();
+        let ended = if origin.is_brief {
+            // The head, and an answer to somebody who reads it.
+            clock::within(BRIEF_STEP_MAX * 2, exchange).await.unwrap_or(Ok(()))
+        } else {
+            exchange.await
+        };
+        if let Err(error) = ended {
             tracing::debug!(%error, "HTTP connection ended");
         }
     }

@@ -1,27 +1,37 @@
 //! Which path answers what to whom.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue, WWW_AUTHENTICATE};
 use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
-use tokio::sync::OwnedSemaphorePermit;
 
-use super::{Front, Origin, Stream, forget, health, metrics, secret, upgrade};
-use crate::os::{process, websocket};
+use super::connections::Permit;
+use super::refusals::Why;
+use super::{Front, Origin, Stream, forget, health, host, metrics, secret, upgrade};
+use crate::os::{clock, process, websocket};
+
+/// How long a wrong admin token waits for its refusal. With the limit of connections of one address this bounds how many
+/// tokens somebody can try; the right one is never kept waiting.
+const WRONG_TOKEN_PAUSE: Duration = Duration::from_secs(1);
 
 /// Answers one request.
 pub(super) async fn answer<S: Stream>(
     front: Arc<Front>,
     request: Request<Incoming>,
     origin: Origin,
-    permit: Arc<OwnedSemaphorePermit>,
+    permit: Arc<Permit>,
 ) -> Response<Full<Bytes>> {
     let is_get = request.method() == Method::GET || request.method() == Method::HEAD;
     let path = request.uri().path().to_owned();
     let lane = websocket::lane(&path);
+    if origin.is_brief && !path.starts_with(HEALTH) {
+        let text = "this server has too many connections, in all or from your address: only /health is answered now";
+        return refuse(StatusCode::SERVICE_UNAVAILABLE, "too_many_connections", text);
+    }
     if !is_known(&path) && lane.is_none() {
         let text = "there is nothing here: see /health/live, /health/ready, /health/cluster, /metrics, /v1/status, \
                     /v1/mesh, /v1/members/ID, /v1/secret";
@@ -39,7 +49,18 @@ pub(super) async fn answer<S: Stream>(
         }
         return upgrade::answer::<S>(request, Some(permit), move |wire| front.node.accept(wire, lane));
     }
-    match admission(front.is_tls_required, origin, path.starts_with("/v1/"), || has_token(&request, &front.token)) {
+    // Between servers the hello decides. A browser of this machine, or of an unencrypted network, can be made to ask.
+    let is_reachable_by_pages = origin.is_loopback || path.starts_with(API) && !origin.is_tls;
+    if is_reachable_by_pages && !host::is_own(&request, &front.advertised) {
+        return foreign_host(&front, &request, origin);
+    }
+    let asked = match (change, path.starts_with(API)) {
+        (Some(_), _) => Asked::Change,
+        (None, true) => Asked::Api,
+        (None, false) => Asked::Page,
+    };
+    let token = token_of(&request, &front.token);
+    match admission(front.is_tls_required, origin, asked, token) {
         Admission::Granted => match change {
             Some(Change::Forget) => forget::answer(&front, &path, request.uri().query()).await,
             Some(Change::Secret) => secret::answer(&front, request.uri().query()).await,
@@ -48,8 +69,49 @@ pub(super) async fn answer<S: Stream>(
         Admission::NeedsTls => {
             refuse(StatusCode::FORBIDDEN, "tls_required", "plain HTTP is for this machine only: use https")
         }
-        Admission::NeedsToken => unauthorized(),
+        Admission::NeedsToken => {
+            if token == Token::Wrong {
+                front.refusals.note_token(origin.from, clock::now());
+                clock::sleep(WRONG_TOKEN_PAUSE).await;
+            }
+            unauthorized(token)
+        }
     }
+}
+
+/// Where everybody may ask, however many connections there are.
+const HEALTH: &str = "/health/";
+
+/// What the admin token opens.
+const API: &str = "/v1/";
+
+fn foreign_host<B>(front: &Front, request: &Request<B>, origin: Origin) -> Response<Full<Bytes>> {
+    let host = request.headers().get(HOST).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+    let host = host.unwrap_or_default();
+    if let Some(total) = front.refusals.note(Why::Host, clock::now()) {
+        tracing::warn!(from = %origin.from, host = %host.escape_default(), total, "a request for another host was refused");
+    }
+    let text = "the Host header names another server: ask by IP address, as localhost, or by the name in `advertise`";
+    refuse(StatusCode::MISDIRECTED_REQUEST, "foreign_host", text)
+}
+
+/// What a request wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    /// Health or metrics.
+    Page,
+    /// To read from the admin API.
+    Api,
+    /// To change something.
+    Change,
+}
+
+/// The admin token in a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Token {
+    Right,
+    Wrong,
+    Absent,
 }
 
 /// Who may read what.
@@ -60,12 +122,17 @@ enum Admission {
     NeedsToken,
 }
 
-/// This machine does everything. Others read over TLS where it is on, and the admin API with the token only.
-fn admission(is_tls_required: bool, origin: Origin, is_api: bool, has_token: impl FnOnce() -> bool) -> Admission {
+/// This machine reads everything. Others read over TLS where it is on, and the admin API with the token only. Nobody
+/// changes anything without the token: all users of this machine reach the port.
+fn admission(is_tls_required: bool, origin: Origin, asked: Asked, token: Token) -> Admission {
+    let needs_token = match asked {
+        Asked::Page => false,
+        Asked::Api => !origin.is_loopback,
+        Asked::Change => true,
+    };
     match origin {
-        Origin { is_loopback: true, .. } => Admission::Granted,
-        Origin { is_tls: false, .. } if is_tls_required => Admission::NeedsTls,
-        _ if is_api && !has_token() => Admission::NeedsToken,
+        Origin { is_loopback: false, is_tls: false, .. } if is_tls_required => Admission::NeedsTls,
+        _ if needs_token && token != Token::Right => Admission::NeedsToken,
         _ => Admission::Granted,
     }
 }
@@ -105,8 +172,15 @@ fn wrong_method(change: Option<Change>) -> Response<Full<Bytes>> {
     response
 }
 
-fn unauthorized() -> Response<Full<Bytes>> {
-    let text = "other machines need the token from admin.token in the data directory, as Authorization: Bearer TOKEN";
+fn unauthorized(token: Token) -> Response<Full<Bytes>> {
+    let text = match token {
+        Token::Wrong => {
+            "this is not the admin token of this server: it is in admin.token in the server's data directory"
+        }
+        Token::Right | Token::Absent => {
+            "this needs the token from admin.token in the server's data directory, as Authorization: Bearer TOKEN"
+        }
+    };
     let mut response = refuse(StatusCode::UNAUTHORIZED, "unauthorized", text);
     response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     response
@@ -123,7 +197,12 @@ async fn read(front: &Front, path: &str) -> Response<Full<Bytes>> {
         "/health/ready" => health::ready(front).await,
         "/health/cluster" => health::cluster(front).await,
         "/metrics" => {
-            let text = metrics::text(&front.node.status().await, process::facts(), front.connections());
+            let engines = match &front.engines {
+                Some(engines) => engines.figures().await,
+                None => Vec::new(),
+            };
+            let text = metrics::text(&front.node.status().await, process::facts(), front.connections(), &engines);
+            let text = text + &front.refusals.metrics();
             with_type(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text.into())
         }
         "/v1/status" => json(StatusCode::OK, &front.node.status().await),
@@ -131,11 +210,12 @@ async fn read(front: &Front, path: &str) -> Response<Full<Bytes>> {
     }
 }
 
-fn has_token<B>(request: &Request<B>, token: &str) -> bool {
-    let given = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let given = given.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
+fn token_of<B>(request: &Request<B>, token: &str) -> Token {
+    let Some(given) = request.headers().get(AUTHORIZATION) else { return Token::Absent };
+    let given = given.to_str().ok().and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
     // Hashes of both are compared, so the time taken tells nothing about the token.
-    blake3::hash(given.trim().as_bytes()) == blake3::hash(token.as_bytes())
+    let is_right = blake3::hash(given.trim().as_bytes()) == blake3::hash(token.as_bytes());
+    if is_right && !token.is_empty() { Token::Right } else { Token::Wrong }
 }
 
 #[derive(Serialize)]
@@ -169,22 +249,33 @@ mod tests {
     #[test]
     fn who_may_read_what() {
         use Admission::{Granted, NeedsTls, NeedsToken};
-        // (TLS on, from this machine, over TLS, admin API, with token)
+        use Asked::{Api, Change, Page};
+        use Token::{Absent, Right, Wrong};
+        // (TLS on, from this machine, over TLS, what, with which token)
         let cases = [
-            ((true, true, false, true, false), Granted),
-            ((false, true, false, true, false), Granted),
-            ((true, false, false, false, false), NeedsTls),
-            ((true, false, false, true, true), NeedsTls),
-            ((true, false, true, false, false), Granted),
-            ((true, false, true, true, false), NeedsToken),
-            ((true, false, true, true, true), Granted),
-            ((false, false, false, false, false), Granted),
-            ((false, false, false, true, false), NeedsToken),
-            ((false, false, false, true, true), Granted),
+            ((true, true, false, Api, Absent), Granted),
+            ((false, true, false, Api, Wrong), Granted),
+            ((true, true, false, Change, Absent), NeedsToken),
+            ((true, true, true, Change, Wrong), NeedsToken),
+            ((false, true, false, Change, Absent), NeedsToken),
+            ((true, true, false, Change, Right), Granted),
+            ((true, false, false, Page, Absent), NeedsTls),
+            ((true, false, false, Api, Right), NeedsTls),
+            ((true, false, false, Change, Right), NeedsTls),
+            ((true, false, true, Page, Absent), Granted),
+            ((true, false, true, Api, Absent), NeedsToken),
+            ((true, false, true, Api, Right), Granted),
+            ((true, false, true, Change, Wrong), NeedsToken),
+            ((true, false, true, Change, Right), Granted),
+            ((false, false, false, Page, Absent), Granted),
+            ((false, false, false, Api, Absent), NeedsToken),
+            ((false, false, false, Api, Right), Granted),
+            ((false, false, false, Change, Absent), NeedsToken),
+            ((false, false, false, Change, Right), Granted),
         ];
-        for (case @ (is_tls_required, is_loopback, is_tls, is_api, has_token), expected) in cases {
-            let origin = Origin { is_loopback, is_tls };
-            assert_eq!(admission(is_tls_required, origin, is_api, || has_token), expected, "{case:?}");
+        for (case @ (is_tls_required, is_loopback, is_tls, asked, token), expected) in cases {
+            let origin = Origin { is_loopback, is_tls, is_brief: false, from: core::net::Ipv4Addr::LOCALHOST.into() };
+            assert_eq!(admission(is_tls_required, origin, asked, token), expected, "{case:?}");
         }
     }
 
@@ -194,8 +285,10 @@ mod tests {
             [("Bearer abc", true), ("Bearer abd", false), ("Bearer ", false), ("abc", false), ("Basic abc", false)];
         for (header, expected) in cases {
             let request = Request::get("/").header(AUTHORIZATION, header).body(()).unwrap();
-            assert_eq!(has_token(&request, "abc"), expected, "{header}");
+            assert_eq!(token_of(&request, "abc") == Token::Right, expected, "{header}");
+            assert_eq!(token_of(&request, ""), Token::Wrong, "an empty token opens nothing: {header}");
         }
-        assert!(!has_token(&Request::new(()), "abc"));
+        assert_eq!(token_of(&Request::new(()), "abc"), Token::Absent);
+        assert_eq!(token_of(&Request::new(()), ""), Token::Absent);
     }
 }

@@ -1,24 +1,21 @@
 //! The server's half of the upgrade: who asks rightly gets a connection of the grid, which then asks who it is.
 
-use std::sync::Arc;
-
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY};
 use hyper::header::{SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE};
 use hyper::{Request, Response, StatusCode, Version};
 use hyper_util::rt::TokioIo;
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::Stream;
 use super::routes::refuse;
 use crate::os::websocket;
-use crate::os::wire::OsWire;
+use crate::os::wire::{Held, OsWire};
 
 /// Answers a request for an upgrade; the connection that it becomes goes to `then`, together with `permit`.
 pub(in crate::front) fn answer<S: Stream>(
     request: Request<Incoming>,
-    permit: Option<Arc<OwnedSemaphorePermit>>,
+    permit: Option<Held>,
     then: impl FnOnce(OsWire) + Send + 'static,
 ) -> Response<Full<Bytes>> {
     let key = match key(&request) {
@@ -40,11 +37,7 @@ pub(in crate::front) fn answer<S: Stream>(
     response
 }
 
-async fn take_over<S: Stream>(
-    request: Request<Incoming>,
-    permit: Option<Arc<OwnedSemaphorePermit>>,
-    then: impl FnOnce(OsWire),
-) {
+async fn take_over<S: Stream>(request: Request<Incoming>, permit: Option<Held>, then: impl FnOnce(OsWire)) {
     let upgraded = match hyper::upgrade::on(request).await {
         Ok(upgraded) => upgraded,
         Err(error) => return tracing::debug!(%error, "upgrade ended early"),

@@ -71,6 +71,7 @@ fn tcp_link(stream: &TcpStream, keepalive: Option<Duration>) -> io::Result<Link>
         descriptor: stream.as_raw_fd(),
         is_unix: false,
         is_tls: false,
+        is_server: false,
     })
 }
 
@@ -107,6 +108,9 @@ impl Entrance for Local {
     async fn greet((stream, path): Self::Raw, _: Option<Duration>) -> io::Result<(UnixStream, Link)> {
         let address = format!("{path}:0");
         let descriptor = stream.as_raw_fd();
-        Ok((stream, Link { peer: address.clone(), local: address, descriptor, is_unix: true, is_tls: false }))
+        Ok((
+            stream,
+            Link { peer: address.clone(), local: address, descriptor, is_unix: true, is_tls: false, is_server: false },
+        ))
     }
 }

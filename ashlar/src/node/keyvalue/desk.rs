@@ -13,7 +13,7 @@ use ashlar_bus::slot::GroupId;
 use ashlar_kv::cluster::Announcement;
 use ashlar_kv::cluster::control::{Control, MessageFigures, Order};
 use ashlar_kv::cluster::map::{Map, Name};
-use ashlar_kv::replicate::Upstream;
+use ashlar_kv::replicate::{CopyStatus, Upstream};
 use ashlar_wire::id::ServerId;
 
 use super::messages::{Ear, Messages};
@@ -95,6 +95,8 @@ pub struct Report {
     pub told: Announcement,
     /// How far its data go; nothing while they are not whole.
     pub offset: Option<u64>,
+    /// What it has of its primary's data, if it follows one.
+    pub copy: CopyStatus,
     /// Its writes have ended, as the pause demands: the offset is final.
     pub is_settled: bool,
     /// Slots without an owner stop all service.

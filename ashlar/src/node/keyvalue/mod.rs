@@ -20,6 +20,7 @@ pub mod messages;
 pub(super) mod office;
 pub mod roads;
 pub mod services;
+pub mod users;
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -44,6 +45,8 @@ pub struct Part {
     pub rules: Rules,
     /// The streams on which they follow each other, if they do not by connections of their own.
     pub roads: Option<Arc<Roads>>,
+    /// Users that all servers have in common, if they do.
+    pub users: Option<Arc<dyn users::SharedUsers>>,
 }
 
 /// How a server's engines take part in their cluster, as their settings say at the start.
@@ -59,6 +62,8 @@ pub struct Rules {
     pub handover_max: Duration,
     /// For how long a forgotten server is kept out.
     pub keep_out: Duration,
+    /// How old a replica's copy may be when its primary fails, if it is to stand; `None` for any age.
+    pub copy_age_max: Option<Duration>,
 }
 
 impl Rules {
@@ -71,6 +76,7 @@ impl Rules {
             migration_barrier: self.migration_barrier,
             handover_max: self.handover_max,
             keep_out: self.keep_out,
+            copy_age_max: self.copy_age_max,
             require_full_coverage: false,
             ..config.clone()
         }

@@ -4,12 +4,12 @@ use core::time::Duration;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ashlar_bus::event::{GroupView, Health, How, Role};
+use ashlar_bus::event::{CopyState, GroupView, Health, How, Role};
 use ashlar_bus::slot::{GroupId, SlotRange, SlotSet};
 use ashlar_bus::{Bus, Command, CommandError, Event};
 use ashlar_kv::cluster::control::{FailoverKind, Order};
 use ashlar_kv::cluster::map::{self, Name};
-use ashlar_kv::replicate::Upstream;
+use ashlar_kv::replicate::{CopyStatus, Upstream};
 use ashlar_wire::epoch::Epoch;
 use ashlar_wire::id::ServerId;
 use ashlar_wire::time::Instant;
@@ -70,6 +70,8 @@ struct File {
     seat: Seat,
     /// How far its data went when the bus was last told.
     offset: Option<u64>,
+    /// What it had of its primary's data then; nothing if the bus is to be told anew.
+    copy: Option<CopyStatus>,
     /// Until when it may be taking over by agreement.
     awaited_until: Option<Instant>,
     purges: u64,
@@ -151,8 +153,12 @@ impl Office {
         match event {
             Event::HandoverPaused { group } => drop(self.paused.insert(*group)),
             Event::HandoverEnded { group } => drop(self.paused.remove(group)),
-            // Others send clients here as soon as they know.
-            Event::RoleChanged { role: Role::Primary, .. } => self.is_urgent = true,
+            Event::RoleChanged { group, role, .. } => {
+                // The bus has forgotten what the engine has, which counts for one role.
+                self.files.iter_mut().filter(|file| file.seat.group == *group).for_each(|file| file.copy = None);
+                // Others send clients here as soon as they know.
+                self.is_urgent |= *role == Role::Primary;
+            }
             _ => {}
         }
         self.changed_at = Some(self.changed_at.unwrap_or(now));
@@ -171,8 +177,11 @@ impl Office {
     pub(in crate::node) fn turn(&mut self, bus: &mut Bus, now: Instant, chance: &mut dyn FnMut() -> u64) -> Vec<Deed> {
         let mut deeds = Vec::new();
         self.keep_quiet(bus, now);
-        if self.desk.take_news() {
+        let is_news = self.desk.take_news();
+        if is_news || self.files.iter().any(|file| file.copy.is_none()) {
             self.read_reports(bus, now);
+        }
+        if is_news {
             for posted in self.desk.take_orders() {
                 deeds.extend(self.take_order(bus, now, posted, chance));
             }
@@ -218,7 +227,7 @@ impl Office {
     fn read_reports(&mut self, bus: &mut Bus, now: Instant) {
         let (reports, mut wants_messages) = (self.desk.reports(), false);
         for (file, report) in self.files.iter_mut().zip(reports) {
-            let Some(Report { told, offset, is_settled, needs_all_slots, listens }) = report else { continue };
+            let Some(Report { told, offset, copy, is_settled, needs_all_slots, listens }) = report else { continue };
             wants_messages |= listens;
             let (group, has_data) = (file.seat.group, offset.is_some());
             let is_told = file.seat.told == told && file.seat.has_data == has_data;
@@ -226,10 +235,11 @@ impl Office {
                 (file.seat.told, file.seat.has_data, self.needs_all_slots) = (told, has_data, needs_all_slots);
                 self.changed_at = Some(self.changed_at.unwrap_or(now));
             }
-            if file.offset != offset {
+            if file.offset != offset || file.copy != Some(copy) {
+                let offset_told = Command::Offset { group, offset: offset.unwrap_or(0), copy: copy_state(copy) };
                 file.offset = offset;
-                // It is refused where the engine has no part in its group yet, which it tells again then.
-                let _ = bus.handle_command(now, Command::Offset { group, offset: offset.unwrap_or(0) });
+                // It is refused where the engine has no part in its group yet, and is told again then.
+                file.copy = bus.handle_command(now, offset_told).is_ok().then_some(copy);
             }
             if is_settled && self.paused.contains(&group) {
                 let _ = bus.handle_command(now, Command::Paused { group });
@@ -459,6 +469,15 @@ fn listeners(bus: &Bus) -> Vec<Listener> {
         Some(Listener { server: member.id, interest: member.interest.into(), groups })
     });
     listeners.collect()
+}
+
+/// As the bus calls it.
+fn copy_state(copy: CopyStatus) -> CopyState {
+    match copy {
+        CopyStatus::Missing => CopyState::Missing,
+        CopyStatus::Current => CopyState::Current,
+        CopyStatus::Since(at) => CopyState::Since(at),
+    }
 }
 
 fn is_reached(bus: &Bus, goal: &Goal) -> bool {

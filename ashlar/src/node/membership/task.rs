@@ -7,7 +7,8 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ashlar_bus::event::{Health, Output, Spans};
+use ashlar_bus::event::{FailedBy, Health, Output, Spans, Unfit};
+use ashlar_bus::slot::GroupId;
 use ashlar_bus::{Bus, Command, Event};
 use ashlar_grid::handler::HandlerId;
 use ashlar_grid::seam::Runtime;
@@ -278,15 +279,16 @@ impl<R: Runtime> Task<R> {
                 self.since.remove(id);
             }
             Event::ForgottenHere { by, left } => {
-                warn!(%by, ?left, "this server was forgotten by the cluster");
+                warn!(%by, left_ms = super::super::status::millis(*left), "this server was forgotten by the cluster");
                 self.forgotten_by = Some((*by, now + *left));
             }
             Event::VotersChanged { epoch, complete: true } => {
                 let voters: Vec<String> = self.bus.voters().voters.iter().map(ToString::to_string).collect();
-                info!(%epoch, voters = voters.join(","), "voters changed");
+                info!(epoch = epoch.0, voters = voters.join(","), "voters changed");
             }
             Event::QuorumChanged { held: true } => info!("a majority of the voters is in reach"),
             Event::QuorumChanged { held: false } => warn!("no majority of the voters is in reach"),
+            Event::NotStanding { group, why } => tell_unfit(*group, *why),
             // Nobody owns slots before there is a key-value service.
             other => debug!(event = ?other, "bus"),
         }
@@ -304,7 +306,13 @@ impl<R: Runtime> Task<R> {
         let (address, called) = (self.address(id), self.called(id));
         match event {
             Event::Suspected { .. } => warn!(server = %id, address, called, "member suspected"),
-            Event::Failed { by, .. } => warn!(server = %id, address, called, ?by, "member failed"),
+            Event::Failed { by, .. } => {
+                let by = match by {
+                    FailedBy::Quorum { reports, voters } => format!("{reports} of {voters} voters, counted here"),
+                    FailedBy::News => "told by another member".to_owned(),
+                };
+                warn!(server = %id, address, called, by, "member failed");
+            }
             Event::Recovered { .. } => info!(server = %id, address, called, "member recovered"),
             _ => info!(server = %id, address, called, "member not suspected any more"),
         }
@@ -354,6 +362,23 @@ impl<R: Runtime> Task<R> {
         for viewer in self.viewers.drain(..) {
             viewer.keep(status.clone());
         }
+    }
+}
+
+/// Says why nobody here takes the place of a primary that has failed.
+fn tell_unfit(group: GroupId, why: Unfit) {
+    match why {
+        Unfit::NoCopy => warn!(
+            %group,
+            "the primary has failed, and the replica here does not stand: it has had no whole copy since it started; start the primary \
+             again, or send the replica CLUSTER FAILOVER TAKEOVER to serve what it has"
+        ),
+        Unfit::Stale { age } => warn!(
+            %group,
+            age_s = age.as_secs(),
+            "the primary has failed, and the replica here does not stand: its copy is older than cluster-replica-validity-factor allows; \
+             start the primary again, or send the replica CLUSTER FAILOVER TAKEOVER to serve what it has"
+        ),
     }
 }
 

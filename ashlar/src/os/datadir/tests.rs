@@ -5,7 +5,6 @@ use std::os::unix::fs::PermissionsExt as _;
 use super::super::files::tests::Scratch;
 use super::*;
 use ashlar_grid::hello::Secrets;
-use ashlar_wire::secret::Secret;
 
 const SECRET: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 
@@ -145,4 +144,43 @@ fn a_replaced_secret_is_of_the_same_cluster() {
     let open = DataDir::open(&scratch.0, Opening { secret_text: Some(&whole), ..Opening::default() }).unwrap();
     let failure = DataDir::keep_secrets(&open.secret_place, &token).expect_err("nobody changes an environment");
     assert!(failure.what.contains("ASHLAR_SECRET"), "{failure}");
+}
+
+#[test]
+fn a_weak_admin_token_is_refused() {
+    let scratch = Scratch::new();
+    drop(DataDir::open(&scratch.0, Opening::default()).unwrap());
+    let path = scratch.0.join(ADMIN_TOKEN);
+    let long = "0123456789abcdef".repeat(2);
+    for weak in ["", "\n", "secret", &long[1..], &"0".repeat(64), &format!("{} {}", &long[..16], &long[16..])] {
+        fs::write(&path, weak).unwrap();
+        check_refused(&scratch.0, Opening::default(), "the admin token in");
+    }
+    fs::write(&path, format!("{long}\n")).unwrap();
+    assert_eq!(DataDir::open(&scratch.0, Opening::default()).unwrap().admin_token, long);
+}
+
+#[test]
+fn servers_of_one_owner_share_an_admin_token() {
+    let scratch = Scratch::new();
+    let (shared, servers) = (scratch.0.join(ADMIN_TOKEN), ["server-1", "server-2"].map(|name| scratch.0.join(name)));
+    let token = |path: &Path| fs::read_to_string(path.join(ADMIN_TOKEN)).unwrap();
+    // A server of before keeps its token, and the others take it.
+    let first = DataDir::open(&servers[0], Opening::default()).unwrap().admin_token;
+    share_admin_token(&shared, &servers).unwrap();
+    assert_eq!((token(&scratch.0).trim(), token(&servers[1]).trim()), (&*first, &*first));
+    fs::write(servers[1].join(ADMIN_TOKEN), "x").unwrap();
+    share_admin_token(&shared, &servers).unwrap();
+    assert_eq!(token(&servers[1]).trim(), first);
+    assert_eq!(fs::metadata(&shared).unwrap().permissions().mode() & 0o777, 0o600);
+    fs::write(&shared, "short").unwrap();
+    assert!(share_admin_token(&shared, &servers).is_err());
+}
+
+#[test]
+fn a_secret_without_chance_is_known() {
+    assert!(
+        is_guessable(&Secret::from_bytes([0; 32])) && is_guessable(&Secret::from_hex(&"12345678".repeat(8)).unwrap())
+    );
+    assert!(!is_guessable(&Secret::from_hex(SECRET).unwrap()));
 }

@@ -39,6 +39,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(6);
 /// Messages of other nodes are taken for so long after the last subscriber has left.
 const LISTENS_ON: Duration = Duration::from_secs(60);
+/// How often it is written down how far a replica's data go.
+const ORIGIN_EVERY: Duration = Duration::from_secs(1);
 /// What a seat is written as, after this word.
 const SEAT_MARK: &str = "seat 1";
 
@@ -50,13 +52,15 @@ pub struct Seating {
     pub(super) roads: Option<Arc<Roads>>,
     /// Which of the server's seats it has.
     number: usize,
-    server: ServerId,
+    pub(super) server: ServerId,
     pub(in crate::os) seat: Seat,
     bus_port: u16,
     /// Where the seat is remembered.
     file: PathBuf,
     /// Where its promises are.
     oaths: PathBuf,
+    /// Where it is written down where its data come from.
+    origin: PathBuf,
     /// Which life of the server this is.
     life: u64,
 }
@@ -73,6 +77,7 @@ impl Seating {
     /// What it has promised in earlier lives cannot be read. Retry safe once the cause is gone.
     pub(super) fn join(&self, engine: &Arc<Engine>) -> Result<(), Failure> {
         self.open_oaths(engine)?;
+        self.open_origin(engine)?;
         let name = self.seat.name(self.server);
         let place = engine.announcement().place(self.bus_port);
         let node = Node { name, shard: shard_name(self.seat.group), place, ..Node::default() };
@@ -102,6 +107,25 @@ impl Seating {
         engine.open_oaths(&kept, Box::new(keep)).map_err(|line| unread(&format!("line {line} makes no sense")))
     }
 
+    /// Where the engine's data come from, as the last process has written it down.
+    fn open_origin(&self, engine: &Engine) -> Result<(), Failure> {
+        let path = self.origin.clone();
+        let unread = |what: &dyn core::fmt::Display| {
+            let what = format!("cannot read {}: {what}", path.display());
+            Failure::world(what, "restore the file, or remove it: the data then count as this node's own")
+        };
+        let kept = files::read_text(&path).map_err(|error| unread(&error))?.unwrap_or_default();
+        let file = path.clone();
+        let keep = move |text: &str| match files::write_whole(&file, text.as_bytes(), files::Readers::Others) {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::error!(%error, path = %file.display(), "where the data of this node come from cannot be written down");
+                false
+            }
+        };
+        if engine.open_origin(&kept, Box::new(keep)) { Ok(()) } else { Err(unread(&"it is no record of an origin")) }
+    }
+
     /// Does what the office wants, until the desk is closed.
     pub(super) fn attend(&self, engine: &Engine) {
         let listens_until = clock::now() + LISTENS_ON;
@@ -118,6 +142,7 @@ impl Seating {
                 Wakened::Over => return,
             }
             self.desk.report(self.number, &doing.report(engine));
+            doing.note_origin(engine);
         }
     }
 }
@@ -134,6 +159,8 @@ struct Doing {
     listens_until: Instant,
     /// What it is to be once it has made sure of its data.
     sealing: Option<Duty>,
+    /// When it is written down next how far a replica's data go.
+    origin_at: Instant,
 }
 
 impl Doing {
@@ -180,6 +207,11 @@ impl Doing {
     fn take_up_whole(&mut self, engine: &Engine, duty: Duty) {
         let now = clock::now_both();
         let is_new_map = self.map.as_ref() != Some(&duty.map);
+        if duty.upstream.is_none() && duty.map.service().is_up && !duty.map.own().slots.is_empty() {
+            // On the drive before anything is written that the next primary may lack, and before the role changes: a sync between that and the
+            // new map would leave the slots unserved meanwhile.
+            engine.note_own_data();
+        }
         // Who gives slots up stops serving them before it follows another; who takes them over has everything before it serves them.
         let goes = duty.upstream.is_some();
         if is_new_map && goes {
@@ -218,6 +250,15 @@ impl Doing {
         Some(Duty { seat, map, upstream: None, is_paused: *is_paused, is_awaited: *is_awaited, purges: *purges })
     }
 
+    /// Writes down how far the data of a replica go, about once a second.
+    fn note_origin(&mut self, engine: &Engine) {
+        let now = clock::now();
+        if now >= self.origin_at {
+            self.origin_at = now + ORIGIN_EVERY;
+            engine.note_copied_data();
+        }
+    }
+
     fn report(&mut self, engine: &Engine) -> Report {
         let now = clock::now();
         if engine.has_subscribers() {
@@ -226,6 +267,7 @@ impl Doing {
         Report {
             told: engine.announcement(),
             offset: engine.position(),
+            copy: engine.copy_status(now),
             // While another may be taking slots, nobody may rely on that no writes come.
             is_settled: self.is_paused && !engine.is_giving_slots(),
             needs_all_slots: engine.needs_all_slots(),
@@ -247,8 +289,9 @@ pub(in crate::os) fn seatings(
     let seating = |(number, file): (usize, &PathBuf)| {
         let seat = seat_at(file, number)?;
         let (server, life, oaths) = (data.server, data.incarnation.0, file.with_extension("oaths"));
+        let origin = file.with_extension("origin");
         let (desk, file) = (Arc::clone(&desk), file.clone());
-        Ok(Seating { desk, roads: None, number, server, seat, bus_port, file, oaths, life })
+        Ok(Seating { desk, roads: None, number, server, seat, bus_port, file, oaths, origin, life })
     };
     let seatings = files.iter().enumerate().map(seating).collect::<Result<_, Failure>>()?;
     Ok((desk, seatings))
@@ -344,7 +387,7 @@ fn seating_of(plan: &Plan, config: &Config, data: &DataDir) -> Result<(Seating, 
     let (desk, mut seatings) = seatings(data, bus_port, &[data.root().join("seat")])?;
     let seating = seatings.pop().expect("there is one for the file");
     let (seats, zone) = (vec![seating.seat.clone()], config.zone.clone());
-    Ok((seating, Part { desk, seats, bus_port, zone, rules: rules_of(plan), roads: None }))
+    Ok((seating, Part { desk, seats, bus_port, zone, rules: rules_of(plan), roads: None, users: None }))
 }
 
 /// What the settings say of taking part.
@@ -357,7 +400,20 @@ fn rules_of(plan: &Plan) -> Rules {
         migration_barrier: usize::try_from(number("cluster-migration-barrier", 1)).unwrap_or(usize::MAX),
         handover_max: Duration::from_millis(number("cluster-manual-failover-timeout", 5_000)),
         keep_out: Duration::from_secs(number("cluster-blacklist-ttl", 60)),
+        copy_age_max: copy_age_max(plan),
     }
+}
+
+/// How old a replica's copy may be when its primary fails, if it is to stand: `cluster-replica-validity-factor` times the node
+/// timeout, and one ping period. The factor 0 means any age.
+fn copy_age_max(plan: &Plan) -> Option<Duration> {
+    let number = |names: [&str; 2], unless: u64| {
+        names.iter().find_map(|name| setting(plan, name)?.parse().ok()).unwrap_or(unless)
+    };
+    let factor = number(["cluster-replica-validity-factor", "cluster-slave-validity-factor"], 10);
+    let timeout_ms = number_of(plan, "cluster-node-timeout").unwrap_or(15_000);
+    let ping_s = number(["repl-ping-replica-period", "repl-ping-slave-period"], 10);
+    (factor > 0).then(|| Duration::from_millis(timeout_ms.saturating_mul(factor)) + Duration::from_secs(ping_s))
 }
 
 /// The secret of clusters that have none: everybody knows it, unless the settings have a password for replication.
@@ -388,7 +444,10 @@ fn config_of(plan: &Plan, data: PathBuf) -> Result<Config, Failure> {
         join: Vec::new(),
         join_timeout: None,
         kv: None,
+        is_kv_bind_given: false,
         kv_replica: None,
+        kv_password_file: None,
+        kv_tls: None,
         tls: setting(plan, "tls-cluster").is_some_and(|value| value.eq_ignore_ascii_case("yes")),
         secret_file: None,
         zone: setting(plan, "availability-zone").unwrap_or_default().to_owned(),
@@ -407,8 +466,9 @@ fn follow(engine: &Engine, upstream: Option<Upstream>, map: &Map) {
     match upstream {
         Some(upstream) => {
             let called = primary.map(|node| node.nickname.as_str()).filter(|name| !name.is_empty());
-            tracing::info!(?upstream, called, turned.position, "follows a primary");
+            let (host, port) = upstream.place();
+            tracing::info!(primary = format!("{host}:{port}"), called, offset = turned.position, "follows a primary");
         }
-        None => tracing::info!(turned.position, turned.is_whole, "is primary of its shard"),
+        None => tracing::info!(offset = turned.position, whole = turned.is_whole, "is primary of its shard"),
     }
 }

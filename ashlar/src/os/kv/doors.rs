@@ -32,6 +32,8 @@ pub struct Doors {
     pub backlog: u16,
     /// The flags that choose other ports for plain TCP.
     pub port_flag: &'static str,
+    /// The flags that choose other ports for TLS.
+    pub tls_port_flag: &'static str,
     /// The flag that chooses other addresses.
     pub address_flag: &'static str,
 }
@@ -83,6 +85,7 @@ impl Doors {
             unix: None,
             backlog: BACKLOG,
             port_flag: "--kv-port (0 for none)",
+            tls_port_flag: "--kv-tls-port and --kv-replica-tls-port",
             address_flag: "--kv-bind",
         }
     }
@@ -120,7 +123,7 @@ impl Doors {
         for &address in &self.addresses {
             let how = Listen {
                 backlog: self.backlog.into(),
-                port_flags: if kind == "tls" { "--tls-port" } else { self.port_flag },
+                port_flags: if kind == "tls" { self.tls_port_flag } else { self.port_flag },
                 address_flag: self.address_flag,
             };
             let address = SocketAddr::new(address, port);

@@ -5,8 +5,9 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use ashlar_kv::persist;
+use ashlar_kv::persist::{self, Syncer};
 
 use crate::failure::Failure;
 use crate::os::files::{self, Readers, Trickle};
@@ -21,7 +22,7 @@ const BESIDE: &str = "new";
 pub(super) struct Folder {
     root: PathBuf,
     /// Those that were appended to; whether their names are durable.
-    open: BTreeMap<String, (File, bool)>,
+    open: BTreeMap<String, (Arc<File>, bool)>,
     /// Nothing if another value of this process holds it.
     _lock: Option<File>,
 }
@@ -63,10 +64,6 @@ impl Folder {
     pub(super) fn beside(&self) -> Self {
         Self { root: self.root.clone(), open: BTreeMap::new(), _lock: None }
     }
-
-    fn sync_names(&self) -> io::Result<()> {
-        files::sync_directory(&self.root)
-    }
 }
 
 impl persist::Folder for Folder {
@@ -78,23 +75,27 @@ impl persist::Folder for Folder {
     fn append(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
         if !self.open.contains_key(name) {
             let file = OpenOptions::new().create(true).append(true).open(self.root.join(name))?;
-            self.open.insert(name.into(), (file, false));
+            self.open.insert(name.into(), (Arc::new(file), false));
         }
-        let (file, _) = self.open.get_mut(name).expect("it is open");
-        file.write_all(bytes)
+        let (file, _) = self.open.get(name).expect("it is open");
+        file.as_ref().write_all(bytes)
     }
 
-    fn sync(&mut self, name: &str) -> io::Result<()> {
+    fn syncer(&mut self, name: &str) -> Syncer {
+        let root = self.root.clone();
         let Some((file, is_name_durable)) = self.open.get_mut(name) else {
-            File::open(self.root.join(name))?.sync_all()?;
-            return self.sync_names();
+            let path = root.join(name);
+            return Box::new(move || {
+                File::open(path)?.sync_all()?;
+                files::sync_directory(&root)
+            });
         };
-        file.sync_data()?;
-        if !*is_name_durable {
-            *is_name_durable = true;
-            return self.sync_names();
-        }
-        Ok(())
+        // Nobody goes on after a sync that failed.
+        let (file, syncs_name) = (Arc::clone(file), !std::mem::replace(is_name_durable, true));
+        Box::new(move || {
+            file.sync_data()?;
+            if syncs_name { files::sync_directory(&root) } else { Ok(()) }
+        })
     }
 
     fn replace(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
@@ -137,8 +138,8 @@ mod tests {
         assert_eq!(folder.read_at("log-1", 0, &mut [0; 4]).unwrap_err().kind(), io::ErrorKind::NotFound);
         folder.append("log-1", b"one").unwrap();
         folder.append("log-1", b"two").unwrap();
-        folder.sync("log-1").unwrap();
-        folder.sync("log-1").unwrap();
+        folder.syncer("log-1")().unwrap();
+        folder.syncer("log-1")().unwrap();
         let mut bytes = [0; 8];
         assert_eq!(folder.read_at("log-1", 2, &mut bytes).unwrap(), 4);
         assert_eq!(&bytes[..4], b"etwo");

@@ -60,10 +60,12 @@ impl Work {
                 })?;
                 let (peer, local) = line.ends();
                 self.line = Some(line);
-                let link = Link { peer, local, descriptor: -1, is_unix: false, is_tls: false };
+                let link = Link { peer, local, descriptor: -1, is_unix: false, is_tls: false, is_server: false };
                 self.follower.handle_connected(link, clock::now_both());
             }
             Step::Send(bytes) => {
+                // The primary is told only of what the death of this process does not undo.
+                self.engine.write_log();
                 let line = self.line.as_mut().ok_or("there is no connection")?;
                 line.write(&bytes, SEND_SPAN).map_err(|_| "it takes nothing any more".to_owned())?;
             }

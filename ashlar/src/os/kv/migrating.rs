@@ -43,8 +43,8 @@ fn take(
     const NO_LINE: &str = "there is no connection";
     match step {
         Step::Rest(span) => migrator.rest(span.min(LOOK_EVERY)),
-        Step::Dial { host, port, span } => {
-            *line = Some(migrator.dial(&host, port, span).map_err(|broken| match broken {
+        Step::Dial { target, span } => {
+            *line = Some(migrator.dial(&target, span).map_err(|broken| match broken {
                 Broken::TooLate => "it does not answer",
                 Broken::Gone => "it cannot be reached",
             })?);

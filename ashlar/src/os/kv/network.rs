@@ -7,8 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ashlar_kv::Network;
+use ashlar_kv::cluster::map::Node;
 use ashlar_kv::network::{Broken, Line};
 use ashlar_kv::replicate::Upstream;
+use ashlar_wire::id::ServerId;
 use tokio::sync::{mpsc, watch};
 
 use super::doors::BACKLOG;
@@ -16,6 +18,7 @@ use super::line::StreamLine;
 use crate::failure::Failure;
 use crate::front::resp::Door;
 use crate::node::keyvalue::Roads;
+use crate::node::keyvalue::desk::server_of;
 use crate::os::sockets::{self, Listen};
 
 /// A door of one worker, until `closed` says that it is to be closed.
@@ -33,15 +36,15 @@ pub(super) struct Doorman {
     open: Mutex<BTreeMap<SocketAddr, watch::Sender<bool>>>,
     /// Doors of other kinds are never closed.
     _never: watch::Sender<bool>,
-    /// How servers of the same cluster are reached, if not by connections.
-    roads: Option<Arc<Roads>>,
+    /// How other servers of the same cluster are reached, if not by connections, and which server this is.
+    roads: Option<(Arc<Roads>, ServerId)>,
 }
 
 impl Doorman {
     /// Gives each worker its doors, and keeps what closes them.
     pub(super) fn new(
         doors: Vec<Vec<Door>>,
-        roads: Option<Arc<Roads>>,
+        roads: Option<(Arc<Roads>, ServerId)>,
     ) -> (Self, Vec<mpsc::UnboundedReceiver<Opened>>) {
         let mut open: BTreeMap<SocketAddr, watch::Sender<bool>> = BTreeMap::new();
         let (mut workers, mut receivers) = (Vec::new(), Vec::new());
@@ -116,9 +119,19 @@ impl Network for Doorman {
         Err(why)
     }
 
+    fn way_to(&self, node: &Node) -> Upstream {
+        let (host, port) = (node.place.host.clone(), node.place.port);
+        let id = server_of(node.name).0;
+        // No server has a stream to itself.
+        match &self.roads {
+            Some((_, own)) if *own != id => Upstream::Server { id, host, port },
+            _ => Upstream::Address { host, port },
+        }
+    }
+
     fn reach(&self, upstream: &Upstream, span: Duration) -> Result<Box<dyn Line>, Broken> {
         match (upstream, &self.roads) {
-            (Upstream::Server { id, host, port }, Some(roads)) => {
+            (Upstream::Server { id, host, port }, Some((roads, _))) => {
                 Ok(Box::new(StreamLine::open(roads, *id, (host, *port), span)?))
             }
             _ => {

@@ -1,8 +1,9 @@
 //! What the key-value engine keeps on files: dumps, and the append log.
 //!
-//! Two threads beside those that serve. One writes what commands have appended to the journal and says how far clients may be
-//! told ([`log`]); the other takes snapshots, one at a time: dumps, and what the log begins with ([`saver`]).
+//! Two threads beside those that serve. One syncs the append log, and writes to it what the threads that serve do not write
+//! themselves before they reply ([`log`]); the other takes snapshots, one at a time: dumps, and what the log begins with ([`saver`]).
 
+mod aside;
 mod courtesy;
 mod log;
 mod replicas;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 
 use ashlar_kv::Engine;
 use ashlar_kv::persist::snapshot::Purpose;
-use ashlar_kv::persist::{Files, Keeper, NewBase};
+use ashlar_kv::persist::{Files, Keeper, LogError, NewBase};
 use ashlar_kv::rdb::ImportOptions;
 use tokio::sync::watch;
 
@@ -23,8 +24,8 @@ use super::folder::Folder;
 use crate::failure::Failure;
 use crate::os::{clock, files, random, rdb};
 
-/// Tells connections how far the journal is released.
-type Released = Arc<watch::Sender<u64>>;
+/// Tells connections that the log's thread has written, synced, or given up for now.
+type Released = Arc<watch::Sender<()>>;
 
 /// How the append log of Valkey begins the names of its files.
 const FOREIGN_LOG: &str = "appendonly.aof";
@@ -33,7 +34,7 @@ const FOREIGN_LOG: &str = "appendonly.aof";
 #[derive(Debug)]
 pub(super) struct Persistence {
     engine: Arc<Engine>,
-    released: watch::Receiver<u64>,
+    released: watch::Receiver<()>,
     saver: Saver,
 }
 
@@ -45,7 +46,7 @@ impl Persistence {
     pub(super) fn start(engine: &Arc<Engine>) -> Result<Self, Failure> {
         let files = engine.files();
         let dump = dump_path(&files);
-        let (sender, released) = watch::channel(0);
+        let (sender, released) = watch::channel(());
         let sender = Arc::new(sender);
         let log = if files.is_log_on {
             Some(recover(engine, &files, &dump, &sender)?)
@@ -53,14 +54,15 @@ impl Persistence {
             load_dump(engine, &dump)?;
             None
         };
+        aside::look(engine, &files);
         engine.saves().serve(clock::now_both().unix_ms().div_euclid(1_000));
         let saver = Saver::start(Arc::clone(engine), log, sender)?;
         Ok(Self { engine: Arc::clone(engine), released, saver })
     }
 
-    /// Up to where the journal is released: clients may be told of everything before it.
+    /// Changes when the log's thread has written, synced, or given up for now: connections that wait look again then.
     #[must_use]
-    pub(super) fn released(&self) -> watch::Receiver<u64> {
+    pub(super) fn released(&self) -> watch::Receiver<()> {
         self.released.clone()
     }
 
@@ -159,10 +161,13 @@ fn recover(engine: &Arc<Engine>, files: &Files, dump: &Path, released: &Released
     let wake = Box::new(move || orders.write());
     let recovered = Keeper::recover(Arc::clone(engine), folder, random::bytes(), wake, clock::now_both());
     let (mut keeper, report) = recovered.map_err(|error| {
-        Failure::world(
-            format!("the append log in {} cannot be used: {error}", root.display()),
-            "restore the directory from a copy; to begin without its data, move it away",
-        )
+        let remedy = match error {
+            LogError::NotApplied { .. } => {
+                "nothing is lost: change the setting that it names, or start the version that wrote it"
+            }
+            _ => "restore the directory from a copy; to begin without its data, move it away",
+        };
+        Failure::world(format!("the append log in {} cannot be used: {error}", root.display()), remedy)
     })?;
     if let Some((file, length)) = &report.torn {
         if !files.takes_torn_log {

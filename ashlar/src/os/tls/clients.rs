@@ -38,6 +38,8 @@ pub struct Files {
     pub authorities: Option<PathBuf>,
     /// What clients have to show.
     pub clients: ClientProof,
+    /// What the flags begin with that name these files.
+    pub flags: &'static str,
 }
 
 /// How a service answers, by these files.
@@ -45,9 +47,10 @@ pub struct Files {
 /// # Errors
 /// A file cannot be read, is not what it should be, or is missing where clients have to prove themselves.
 pub fn config(files: &Files) -> Result<Arc<ServerConfig>, Failure> {
-    let chain = certificates(&files.certificate, "--tls-cert")?;
-    let key = PrivateKeyDer::from_pem_slice(text(&files.key, "--tls-key")?.as_bytes())
-        .map_err(|error| unusable(&files.key, "--tls-key", &error))?;
+    let flag = |what: &str| format!("{}{what}", files.flags);
+    let chain = certificates(&files.certificate, &flag("cert"))?;
+    let key = PrivateKeyDer::from_pem_slice(text(&files.key, &flag("key"))?.as_bytes())
+        .map_err(|error| unusable(&files.key, &flag("key"), &error))?;
     let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13, &TLS12]);
     let builder = builder.expect("the provider has the cipher suites of TLS 1.2 and 1.3");
     let builder = match (files.clients, &files.authorities) {
@@ -55,11 +58,15 @@ pub fn config(files: &Files) -> Result<Arc<ServerConfig>, Failure> {
         (_, None) => {
             return Err(Failure::usage(
                 "clients have to show certificates, and nothing says who may have signed them",
-                "give the authorities with --tls-ca FILE, or ask for none with --tls-auth-clients no",
+                format!(
+                    "give the authorities with {} FILE, or ask for none with {} no",
+                    flag("ca"),
+                    flag("auth-clients")
+                ),
             ));
         }
         (proof, Some(path)) => {
-            let roots = Arc::new(roots(path)?);
+            let roots = Arc::new(roots(path, &flag("ca"))?);
             let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider());
             let verifier =
                 if proof == ClientProof::Optional { verifier.allow_unauthenticated() } else { verifier }.build();
@@ -67,13 +74,13 @@ pub fn config(files: &Files) -> Result<Arc<ServerConfig>, Failure> {
         }
     };
     let config = builder.with_single_cert(chain, key);
-    Ok(Arc::new(config.map_err(|error| unusable(&files.certificate, "--tls-cert", &error))?))
+    Ok(Arc::new(config.map_err(|error| unusable(&files.certificate, &flag("cert"), &error))?))
 }
 
-fn roots(path: &Path) -> Result<RootCertStore, Failure> {
+fn roots(path: &Path, flag: &str) -> Result<RootCertStore, Failure> {
     let mut roots = RootCertStore::empty();
-    for certificate in certificates(path, "--tls-ca")? {
-        roots.add(certificate).map_err(|error| unusable(path, "--tls-ca", &error))?;
+    for certificate in certificates(path, flag)? {
+        roots.add(certificate).map_err(|error| unusable(path, flag, &error))?;
     }
     Ok(roots)
 }

@@ -1,7 +1,7 @@
 //! Elections, manual failovers, claims, changes of voters, migration, memory.
 
 use super::*;
-use crate::event::{CommandError, How, Role};
+use crate::event::{CommandError, CopyState, How, Role, Unfit};
 
 fn three_primaries(extra: u8) -> Net {
     let mut net = Net::new(3 + extra);
@@ -34,7 +34,7 @@ fn the_replica_with_the_most_data_wins() {
         for replica in [4, 5, 6] {
             net.follow(replica, 1);
             let offset = if replica == best { 100 } else { u64::from(replica) };
-            net.command(replica, Command::Offset { group: group(1), offset });
+            net.command(replica, Command::Offset { group: group(1), offset, copy: CopyState::Current });
         }
         net.kill(1);
         net.run_until(9_000, "a replica may write", |net| net.writer(1).is_some());
@@ -78,20 +78,20 @@ fn a_lossy_network_only_delays_elections() {
 fn an_agreed_failover_waits_for_the_last_write() {
     let mut net = three_primaries(1);
     net.follow(4, 1);
-    net.command(1, Command::Offset { group: group(1), offset: 100 });
-    net.command(4, Command::Offset { group: group(1), offset: 90 });
+    net.command(1, Command::Offset { group: group(1), offset: 100, copy: CopyState::Current });
+    net.command(4, Command::Offset { group: group(1), offset: 90, copy: CopyState::Current });
     net.command(4, Command::Failover { group: group(1), how: How::Agreed });
     net.run(1_000);
     assert!(!net.bus(1).may_write(group(1)) && net.writer(1).is_none(), "the primary has paused");
     // A write was in flight: what was told before the pause is not all.
-    net.command(4, Command::Offset { group: group(1), offset: 100 });
+    net.command(4, Command::Offset { group: group(1), offset: 100, copy: CopyState::Current });
     net.run(1_000);
     assert!(net.writer(1).is_none(), "nobody has said that writes have ended");
-    net.command(1, Command::Offset { group: group(1), offset: 110 });
+    net.command(1, Command::Offset { group: group(1), offset: 110, copy: CopyState::Current });
     net.command(1, Command::Paused { group: group(1) });
     net.run(500);
     assert!(net.writer(1).is_none(), "the replica lacks the last write");
-    net.command(4, Command::Offset { group: group(1), offset: 110 });
+    net.command(4, Command::Offset { group: group(1), offset: 110, copy: CopyState::Current });
     let took = net.run_until(1_000, "the replica has taken over", |net| net.writer(1) == Some(4));
     assert!(took <= 200, "{took}");
     net.run(3_000);
@@ -102,7 +102,7 @@ fn an_agreed_failover_waits_for_the_last_write() {
 fn an_agreed_failover_that_cannot_end_is_given_up() {
     let mut net = three_primaries(1);
     net.follow(4, 1);
-    net.command(1, Command::Offset { group: group(1), offset: 100 });
+    net.command(1, Command::Offset { group: group(1), offset: 100, copy: CopyState::Current });
     net.command(4, Command::Failover { group: group(1), how: How::Agreed });
     net.run(500);
     assert!(!net.bus(1).may_write(group(1)));
@@ -399,6 +399,76 @@ fn a_replica_that_is_killed_soon_after_it_began_to_follow_stands_later() {
     net.kill(4);
     net.start(4);
     net.run_until(3_000, "it is back", |net| net.agrees() && net.bus(1).member(id(4)).unwrap().follows == [group(1)]);
+    net.command(4, Command::Offset { group: group(1), offset: 0, copy: CopyState::Current });
     net.kill(1);
     net.run_until(9_000, "it may write", |net| net.writer(1) == Some(4));
+}
+
+#[test]
+fn a_replica_without_a_whole_copy_does_not_stand_until_it_has_one() {
+    let mut net = three_primaries(1);
+    net.follow(4, 1);
+    net.kill(4);
+    net.start(4);
+    net.run_until(3_000, "it is back", |net| net.agrees() && net.bus(1).member(id(4)).unwrap().follows == [group(1)]);
+    net.kill(1);
+    net.run(20_000);
+    let why = |why| move |event: &Event| *event == Event::NotStanding { group: group(1), why };
+    assert!(net.has_event(4, why(Unfit::NoCopy)));
+    assert!(!net.has_event(4, |event| matches!(event, Event::Standing { .. })));
+    // An operator may decide otherwise.
+    net.command(4, Command::Failover { group: group(1), how: How::Takeover });
+    net.run_until(3_000, "it may write", |net| net.writer(1) == Some(4));
+}
+
+#[test]
+fn a_replica_that_was_long_cut_off_does_not_stand() {
+    for (age_ms, stands) in [(29_000, true), (36_000, false)] {
+        let config = Config {
+            member_timeout: Duration::from_secs(2),
+            copy_age_max: Some(Duration::from_secs(30)),
+            ..Config::default()
+        };
+        let mut net = Net::with(4, config);
+        net.introduce();
+        net.share_slots(&[1, 2, 3], &[1, 2, 3]);
+        net.follow(4, 1);
+        let since = net.now();
+        net.command(4, Command::Offset { group: group(1), offset: 7, copy: CopyState::Since(since) });
+        net.cut(&[4], &[1]);
+        // The failure becomes known some two seconds after the death.
+        net.run(age_ms - 2_500);
+        net.kill(1);
+        net.run(6_000);
+        assert_eq!(net.writer(1), stands.then_some(4), "{age_ms}");
+        let is_stale = |event: &Event| matches!(event, Event::NotStanding { why: Unfit::Stale { .. }, .. });
+        assert_eq!(net.has_event(4, is_stale), !stands, "{age_ms}");
+        // It stays so.
+        net.run(60_000);
+        assert_eq!(net.writer(1), stands.then_some(4), "{age_ms}");
+    }
+}
+
+#[test]
+fn a_copy_that_becomes_whole_after_the_failure_stands_then() {
+    let mut net = three_primaries(1);
+    net.follow(4, 1);
+    net.command(4, Command::Offset { group: group(1), offset: 0, copy: CopyState::Missing });
+    net.kill(1);
+    net.run(9_000);
+    assert_eq!(net.writer(1), None);
+    net.command(4, Command::Offset { group: group(1), offset: 9, copy: CopyState::Current });
+    net.run_until(2_000, "it may write", |net| net.writer(1) == Some(4));
+}
+
+#[test]
+fn a_handover_to_a_replica_without_a_copy_does_not_happen() {
+    let mut net = three_primaries(1);
+    net.follow(4, 1);
+    net.command(4, Command::Offset { group: group(1), offset: 0, copy: CopyState::Missing });
+    net.command(4, Command::Failover { group: group(1), how: How::Agreed });
+    net.run(100);
+    net.command(1, Command::Paused { group: group(1) });
+    net.run(7_000);
+    assert_eq!(net.writer(1), Some(1), "both are at offset 0, but the one has all data and the other none");
 }

@@ -54,7 +54,7 @@ fn both_sides_prove_the_newest_secret() {
     for (asker, prover) in [(rekey(A, B, 5, 9), rekey(B, A, 5, 9)), (rekey(B, A, 5, 9), rekey(A, B, 5, 9))] {
         let (pending, challenge) = asker.challenge(&rotating(), [3; 32]);
         let answer = prover.answer(&rotating(), &challenge).unwrap();
-        assert_eq!(asker.verify(pending, &answer), Ok(secret(2).key_id()));
+        assert_eq!(asker.verify(&pending, &answer), Ok(secret(2).key_id()));
     }
 }
 
@@ -81,7 +81,7 @@ fn an_answer_counts_only_where_it_was_asked_for() {
         let (pending, _) = asker.challenge(&rotating(), [3; 32]);
         let (_, challenge) = asker.challenge(&rotating(), nonce);
         let answer = prover.answer(&rotating(), &challenge).unwrap();
-        assert_eq!(asker.verify(pending, &answer), expected, "{what}");
+        assert_eq!(asker.verify(&pending, &answer), expected, "{what}");
     }
 }
 
@@ -93,7 +93,7 @@ fn altered_and_cut_messages_prove_nothing() {
     let passes = |challenge: &[u8], alter: &dyn Fn(&mut Vec<u8>)| {
         let mut answer = prover.answer(&rotating(), challenge)?;
         alter(&mut answer);
-        asker.verify(asker.challenge(&rotating(), [3; 32]).0, &answer)
+        asker.verify(&asker.challenge(&rotating(), [3; 32]).0, &answer)
     };
     assert!(passes(&challenge, &|_| {}).is_ok());
     for at in 0..challenge.len() {

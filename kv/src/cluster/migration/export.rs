@@ -16,6 +16,7 @@ use crate::command::run::access;
 use crate::engine::Engine;
 use crate::keyspace::Lock;
 use crate::rdb::Encoder;
+use crate::replicate::Upstream;
 use crate::time::Now;
 
 /// How long a connection may take to be made.
@@ -65,6 +66,8 @@ pub(super) struct Export {
     link: Link,
     /// Position of the log behind the note that keys of the slots are copies from now on.
     noted: Option<u64>,
+    /// The connection itself proves to the target who we are.
+    is_proved: bool,
 }
 
 /// Who owns the slots of a job.
@@ -86,7 +89,7 @@ fn owner_of(map: &Map, job: &Job) -> Owner {
 
 impl Export {
     pub(super) fn new(job: Arc<Job>, now: Now) -> Self {
-        Self { job, phase: Phase::Begin, link: Link::new(now), noted: None }
+        Self { job, phase: Phase::Begin, link: Link::new(now), noted: None, is_proved: false }
     }
 
     /// Whether it is not known what the target has done, or is doing.
@@ -119,7 +122,7 @@ impl Export {
             Owner::Target | Owner::Others => return self.fail(NOT_OURS, now),
         }
         match &mut self.phase {
-            Phase::Begin => self.dial(map, now),
+            Phase::Begin => self.dial(engine, map, now),
             Phase::Greeting => self.listen(engine, now),
             Phase::Copying(_) if self.link.is_owed() => self.listen(engine, now),
             Phase::Copying(walk) => {
@@ -147,17 +150,20 @@ impl Export {
         None
     }
 
-    fn dial(&self, map: &Map, now: Now) -> Option<Step> {
+    fn dial(&mut self, engine: &Engine, map: &Map, now: Now) -> Option<Step> {
         let Some(target) = map.node(self.job.target) else {
             return self.fail("Unable to connect to target node: target node not found", now);
         };
-        Some(Step::Dial { host: target.place.host.clone(), port: target.place.port, span: DIAL_SPAN })
+        let address = || Upstream::Address { host: target.place.host.clone(), port: target.place.port };
+        let target = engine.network().map_or_else(address, |network| network.way_to(target));
+        self.is_proved = target.proves_us();
+        Some(Step::Dial { target, span: DIAL_SPAN })
     }
 
     /// There is a connection: what is said first.
     pub(super) fn handle_connected(&mut self, engine: &Engine, now: Now) -> Vec<u8> {
         let mut bytes = Vec::new();
-        let answers = link::introduce(engine, &mut bytes);
+        let answers = if self.is_proved { 0 } else { link::introduce(engine, &mut bytes) };
         self.link = Link::new(now);
         self.link.ask(answers + 1, now);
         if let Phase::Doubt { is_asking, .. } = &mut self.phase {
@@ -294,7 +300,7 @@ impl Export {
             engine.journal.end()
         });
         // A source that starts again knows from its log that what it has are copies.
-        if engine.journal.is_on() && engine.journal.released() < noted {
+        if !engine.journal.write_out(noted, engine.settings().log_sync) {
             return None;
         }
         if !self.job.enter(Stage::Granted, now) {
@@ -327,7 +333,7 @@ impl Export {
         if now.instant < *ask_at {
             return Some(Step::Rest(LOOK));
         }
-        if std::mem::take(is_asking) { Some(Step::HangUp) } else { self.dial(map, now) }
+        if std::mem::take(is_asking) { Some(Step::HangUp) } else { self.dial(engine, map, now) }
     }
 
     /// Claims again what this node has, in a greater epoch than anything that the target may have stored.

@@ -12,6 +12,7 @@ use crate::cluster::control::Order;
 use crate::cluster::map::Map;
 use crate::engine::Engine;
 use crate::network::{Broken, Line};
+use crate::replicate::Upstream;
 use crate::time::Now;
 
 /// How long it is rested if nobody wants anything.
@@ -26,10 +27,8 @@ pub enum Step {
     Rest(Duration),
     /// Connect by [`Migrator::dial`], and say [`Migrator::handle_connected`] or [`Migrator::handle_broken`].
     Dial {
-        /// Where.
-        host: String,
-        /// Its port for clients.
-        port: u16,
+        /// Where to.
+        target: Upstream,
         /// How long it may take.
         span: Duration,
     },
@@ -102,8 +101,8 @@ impl Migrator {
     ///
     /// # Errors
     /// It was not reached. Retry safe.
-    pub fn dial(&self, host: &str, port: u16, span: Duration) -> Result<Box<dyn Line>, Broken> {
-        self.engine.network().ok_or(Broken::Gone)?.dial(host, port, span)
+    pub fn dial(&self, target: &Upstream, span: Duration) -> Result<Box<dyn Line>, Broken> {
+        self.engine.network().ok_or(Broken::Gone)?.reach(target, span)
     }
 
     /// There is a connection.

@@ -465,6 +465,20 @@ fn copies_stay_noted_while_nobody_is_known_to_own_their_slot() {
 }
 
 #[test]
+fn a_slot_whose_copies_are_left_is_told_and_not_imported_key_by_key() {
+    let voters = Shared::default();
+    let mut target = node(TARGET, &voters, b"");
+    let (engine, now) = (target.engine_shared(), target.now());
+    engine.note_copies(&super::SlotTable::of(&[SlotRange::new(5_060, 5_061).unwrap()]), true, now);
+    assert!(target.say(0, "CLUSTER INFO").contains("cluster_slots_copies:5060-5061"));
+    let import = format!("CLUSTER SETSLOT 5061 IMPORTING {SOURCE}");
+    assert!(target.say(0, &import).contains("still being removed"), "keys that came would go with the copies");
+    while engine.settle_copies(&map_of(TARGET, &voters), now) {}
+    assert!(!target.say(0, "CLUSTER INFO").contains("cluster_slots_copies"));
+    assert_eq!(target.say(0, &import), "OK");
+}
+
+#[test]
 fn what_comes_by_a_migration_is_tidied_by_nobody() {
     let mut world = World::new();
     world.write("SET {bar}comes 1");

@@ -149,6 +149,12 @@ fn read_said(call: &Call<'_, '_>, map: &Map, slot: Slot) -> Result<(Said, Durati
             if map.holds(slot) {
                 return Err(Error::text(format!("ERR I'm already the owner of hash slot {number}")));
             }
+            // Keys that came now would be taken for copies, and removed with them.
+            if call.engine.migration.copies.table().has(slot) {
+                return Err(Error::text(format!(
+                    "ERR Keys of hash slot {number} that an earlier migration left here are still being removed: try again"
+                )));
+            }
             Said::Importing(other_primary(call, map)?)
         }
         () if args.is(3, "STABLE") => Said::Stable,

@@ -248,6 +248,11 @@ fn info(call: &mut Call<'_, '_>) -> Result<(), Error> {
     for (line, count) in messages(cluster.control.message_figures()).into_iter().filter(|(_, count)| *count > 0) {
         let _ = write!(text, "cluster_stats_messages_{line}:{count}\r\n");
     }
+    // Keys that a migration brings, or left behind: whoever counts keys by slots has to know that these are not the slots' own.
+    let copies = call.engine.migration.copies.show();
+    if !copies.is_empty() {
+        let _ = write!(text, "cluster_slots_copies:{copies}\r\n");
+    }
     call.reply.verbatim("txt", text.as_bytes());
     Ok(())
 }

@@ -82,7 +82,7 @@ static CLUSTER: &[Spec] = &[
     command("failover", -2, flags![ADMIN | STALE | NO_ASYNC_LOADING])
         .docs("3.0.0", "Makes this replica take its primary's place.", "O(1)")
         .arguments(&[one_of("options", &[token("FORCE"), token("TAKEOVER")]).optional()]),
-    command("flushslot", -3, flags![WRITE | ADMIN | NO_ASYNC_LOADING])
+    command("flushslot", -3, flags![WRITE | ADMIN | NO_ASYNC_LOADING | ALL_DBS])
         .listed(categories![KEYSPACE])
         .docs("9.0.0", "Deletes every key of a slot.", "O(N) for N keys in the slot")
         .arguments(&[integer("slot"), one_of("flush-type", &[token("ASYNC"), token("SYNC")]).optional()]),

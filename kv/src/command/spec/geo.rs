@@ -3,7 +3,7 @@
 use super::argument::{KEY, block, double, integer, key, one_of, string, token};
 use super::flags::{access, flags};
 use super::key::{at, behind};
-use super::{Argument, Categories, Flags, Group, Spec};
+use super::{Argument, Categories, Flags, Group, Search, Spec};
 
 const fn command(name: &'static str, arity: i8, flags: Flags) -> Spec {
     Spec::new(Group::Geo, name, arity, flags).listed(Categories::GEO)
@@ -73,9 +73,10 @@ pub(super) static COMMANDS: &[Spec] = &[
     command("georadius", -6, flags![WRITE | DENYOOM])
         .keys(&[
             at(1, access![RO | ACCESS]),
-            behind("STORE", 6, access![OW | UPDATE]),
-            behind("STOREDIST", 6, access![OW | UPDATE]),
+            behind("STORE", 6, access![OW | UPDATE | VARIABLE_FLAGS]),
+            behind("STOREDIST", 6, access![OW | UPDATE | VARIABLE_FLAGS]),
         ])
+        .search(Search::LastStore { from: 6 })
         .docs(
             "3.2.0",
             "Finds members within a circle around a point, and may store them.",
@@ -118,9 +119,10 @@ pub(super) static COMMANDS: &[Spec] = &[
     command("georadiusbymember", -5, flags![WRITE | DENYOOM])
         .keys(&[
             at(1, access![RO | ACCESS]),
-            behind("STORE", 5, access![OW | UPDATE]),
-            behind("STOREDIST", 5, access![OW | UPDATE]),
+            behind("STORE", 5, access![OW | UPDATE | VARIABLE_FLAGS]),
+            behind("STOREDIST", 5, access![OW | UPDATE | VARIABLE_FLAGS]),
         ])
+        .search(Search::LastStore { from: 5 })
         .docs(
             "3.2.0",
             "Finds members within a circle around a member, and may store them.",

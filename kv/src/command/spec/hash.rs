@@ -55,7 +55,7 @@ pub(super) static COMMANDS: &[Spec] = &[
         .docs("9.1.0", "Reads fields and deletes them.", "O(N) for N fields")
         .arguments(&[KEY, FIELDS]),
     command("hgetex", -5, flags![WRITE | FAST])
-        .keys(&[at(1, access![RW | ACCESS])])
+        .keys(&[at(1, access![RW | ACCESS | UPDATE])])
         .docs("9.0.0", "Reads fields and changes when they expire.", "O(N) for N fields")
         .arguments(&[
             KEY,

@@ -50,6 +50,18 @@ pub(crate) enum Search {
     Set,
     /// `BITFIELD`: written only where an operation writes.
     BitField,
+    /// `GEORADIUS` and its like: the first word, and the last one after `STORE` or `STOREDIST` from word `from` on.
+    LastStore { from: u8 },
+    /// `XREAD`, `XREADGROUP`: after `STREAMS` from word `from` on; a group or a consumer may be called so too. Always asked
+    /// instead of the specifications.
+    Streams { from: u8 },
+}
+
+impl Search {
+    /// Whether it is asked even where the specifications fit the call.
+    pub(super) const fn is_always_asked(self) -> bool {
+        matches!(self, Self::Streams { .. })
+    }
 }
 
 /// The key at word `index`.

@@ -53,7 +53,8 @@ pub(crate) fn keys_of(spec: &Spec, args: Args<'_>, found: &mut impl FnMut(usize,
         found(at, flags);
     };
     let real = spec.keys.iter().filter(|keys| !keys.flags.has(KeyFlags::NOT_KEY));
-    if real.clone().any(|keys| keys.flags.has(KeyFlags::VARIABLE_FLAGS)) || !by_specs(real, args, &mut counting) {
+    let are_variable = || real.clone().any(|keys| keys.flags.has(KeyFlags::VARIABLE_FLAGS));
+    if spec.search.is_always_asked() || are_variable() || !by_specs(real.clone(), args, &mut counting) {
         by_search(spec.search, args, &mut counting);
     }
     if count == 0 && !spec.flags.has(Flags::NO_MANDATORY_KEYS) { Err(KeysError::InvalidArguments) } else { Ok(()) }
@@ -155,6 +156,11 @@ fn by_search(search: Search, args: Args<'_>, found: &mut impl FnMut(usize, KeyFl
             found(1, if reads { CHANGED } else { OVERWRITTEN });
         }
         Search::BitField => found(1, if only_reads(args) { READ } else { CHANGED }),
+        Search::LastStore { from } => {
+            found(1, READ);
+            last_store(args, usize::from(from)).into_iter().for_each(|at| found(at, OVERWRITTEN));
+        }
+        Search::Streams { from } => streams(args, usize::from(from)).for_each(|at| found(at, READ)),
     }
 }
 
@@ -171,6 +177,30 @@ fn stored(args: Args<'_>) -> Option<usize> {
         }
     }
     stored
+}
+
+/// The key after the last `STORE` or `STOREDIST` from word `from` on: the option may be repeated, and the last one counts.
+fn last_store(args: Args<'_>, from: usize) -> Option<usize> {
+    let (mut at, mut stored) = (from, None);
+    while at + 1 < args.len() {
+        if args.is(at, "STORE") || args.is(at, "STOREDIST") {
+            at += 1;
+            stored = Some(at);
+        }
+        at += 1;
+    }
+    stored
+}
+
+/// The keys of `XREAD` and `XREADGROUP`: the first half of what follows `STREAMS`, unless that names the group or the consumer.
+/// The other options have numbers behind them.
+fn streams(args: Args<'_>, from: usize) -> Range<usize> {
+    let mut at = 1;
+    while at < args.len() && (at < from || !args.is(at, "STREAMS")) {
+        at += if args.is(at, "GROUP") { 3 } else { 1 };
+    }
+    let first = args.len().min(at + 1);
+    first..first + (args.len() - first) / 2
 }
 
 /// The keys of `MIGRATE`: word 3, or all after `KEYS` where that is empty.
@@ -226,11 +256,31 @@ mod tests {
             ("msetex 2 a 1 b 2 ex 10", Ok("a=OW,update b=OW,update")),
             ("msetex 3 a 1 b 2", Err(KeysError::InvalidArguments)),
             ("msetex 0 a 1", Err(KeysError::InvalidArguments)),
-            ("hgetex h fields 1 f", Ok("h=RW,access")),
+            ("hgetex h fields 1 f", Ok("h=RW,access,update")),
             ("hsetex h fields 1 f v", Ok("h=RW,insert")),
             ("hgetdel h fields 1 f", Ok("h=RW,access,delete")),
             ("delifeq k v", Ok("k=RM,delete")),
             ("clusterscan 0 slot 5", Ok("-")),
+        ];
+        for (call, expected) in cases {
+            assert_eq!(found(call).as_deref(), expected.as_deref(), "{call}");
+        }
+    }
+
+    #[test]
+    fn keys_behind_words_that_options_may_hold_too() {
+        let cases = [
+            ("xread count 1 streams a b 0 0", Ok("a=RO,access b=RO,access")),
+            ("xreadgroup group streams c streams k >", Ok("k=RO,access")),
+            ("xreadgroup count 1 group streams streams streams k >", Ok("k=RO,access")),
+            ("xreadgroup noack block 0 group g streams streams k >", Ok("k=RO,access")),
+            ("xreadgroup group g c count streams k >", Ok("k=RO,access")),
+            ("xreadgroup group streams streams", Err(KeysError::InvalidArguments)),
+            ("xreadgroup streams a b c d e", Err(KeysError::InvalidArguments)),
+            ("georadius s 1 1 1 km store a storedist b", Ok("s=RO,access b=OW,update")),
+            ("georadius s 1 1 1 km store store", Ok("s=RO,access store=OW,update")),
+            ("georadiusbymember s store 1 km count 1 storedist b store a", Ok("s=RO,access a=OW,update")),
+            ("georadiusbymember s m 1 km store", Ok("s=RO,access")),
         ];
         for (call, expected) in cases {
             assert_eq!(found(call).as_deref(), expected.as_deref(), "{call}");

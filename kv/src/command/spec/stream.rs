@@ -3,7 +3,7 @@
 use super::argument::{KEY, block, integer, one_of, string, token, unix_time};
 use super::flags::{access, flags};
 use super::key::{at, behind};
-use super::{Argument, Categories, Flags, Group, Spec};
+use super::{Argument, Categories, Flags, Group, Search, Spec};
 
 const fn command(name: &'static str, arity: i8, flags: Flags) -> Spec {
     Spec::new(Group::Stream, name, arity, flags).listed(Categories::STREAM)
@@ -114,6 +114,7 @@ pub(super) static COMMANDS: &[Spec] = &[
         .arguments(&[KEY, string("start"), string("end"), integer("count").after("COUNT").optional()]),
     command("xread", -4, flags![READONLY | BLOCKING])
         .keys(&[behind("STREAMS", 1, access![RO | ACCESS]).half()])
+        .search(Search::Streams { from: 1 })
         .docs("5.0.0", "Reads entries of streams after given ids, and may wait for them.", "")
         .arguments(&[
             integer("count").after("COUNT").optional(),
@@ -122,6 +123,7 @@ pub(super) static COMMANDS: &[Spec] = &[
         ]),
     command("xreadgroup", -7, flags![WRITE | BLOCKING])
         .keys(&[behind("STREAMS", 4, access![RO | ACCESS]).half()])
+        .search(Search::Streams { from: 4 })
         .docs(
             "5.0.0",
             "Reads entries of streams as a consumer of a group, and may wait for them.",

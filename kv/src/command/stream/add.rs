@@ -27,8 +27,6 @@ const ROUGH_ENTRIES_MAX: u64 = 1_000_000;
 struct Trim {
     keep: Keep,
     is_rough: bool,
-    /// The word of the count or id.
-    at: usize,
 }
 
 /// The words before the fields of XADD, and those of XTRIM.
@@ -88,7 +86,7 @@ impl Options {
         } else {
             Keep::From(id_of(&call.args[at], 0)?)
         };
-        self.trim = Some(Trim { keep, is_rough, at });
+        self.trim = Some(Trim { keep, is_rough });
         Ok(at)
     }
 
@@ -115,31 +113,12 @@ impl Options {
         log.trim(trim.keep, trim.is_rough, limit)
     }
 
-    /// The words of the command, with the id that was given, and trimmed exactly to what is left.
-    fn exactly(&self, call: &Call<'_, '_>, log: (u64, StreamId), id: Option<StreamId>) -> Request {
-        let (len, first_id) = log;
-        let (id, mut words, mut at) = (id.map(StreamId::text), Request::default(), 0);
-        let rough = self.trim.filter(|trim| trim.is_rough);
-        while at < call.args.len() {
-            let is_option = at > 1 && at < self.at;
-            match (&id, rough) {
-                (_, Some(trim)) if at + 1 == trim.at => words.push(b"="),
-                (_, Some(trim)) if at == trim.at => match trim.keep {
-                    Keep::Len(_) => words.push(len.to_string().as_bytes()),
-                    Keep::From(_) => words.push(first_id.text().as_bytes()),
-                },
-                (_, Some(_)) if is_option && call.args.is(at, "LIMIT") => at += 1,
-                (Some(id), _) if at == self.at => words.push(id.as_bytes()),
-                _ => words.push(&call.args[at]),
-            }
-            at += 1;
+    /// Words that keep so many entries, whatever a rough trim would keep where nodes have other limits.
+    fn exactly(&self, words: &mut Request, len: u64) {
+        if self.trim.is_some() {
+            [&b"MAXLEN"[..], b"=", len.to_string().as_bytes()].into_iter().for_each(|word| words.push(word));
         }
-        words
     }
-}
-
-fn first_id(log: &Log) -> StreamId {
-    log.first().map_or(StreamId::MIN, |entry| entry.id)
 }
 
 fn xadd(call: &mut Call<'_, '_>) -> Result<(), Error> {
@@ -161,7 +140,7 @@ fn xadd(call: &mut Call<'_, '_>) -> Result<(), Error> {
     if log.last_id() == StreamId::MAX {
         return Err(Error::new("ERR The stream has exhausted the last possible ID, unable to add more items"));
     }
-    let given = log.append(id, now_ms, pairs, limits).map_err(|error| match error {
+    let given = log.append(id, now_ms, pairs.clone(), limits).map_err(|error| match error {
         NotAppended::NotGreater => {
             Error::new("ERR The ID specified in XADD is equal or smaller than the target stream top item")
         }
@@ -169,14 +148,20 @@ fn xadd(call: &mut Call<'_, '_>) -> Result<(), Error> {
     })?;
     let trimmed = options.trim(log, limits.entries_max);
     let is_rough = options.trim.is_some_and(|trim| trim.is_rough);
-    let left = (log.len(), if is_rough { first_id(log) } else { StreamId::MIN });
+    let left = log.len();
     reply_id(call.reply, given);
     call.changed(key, Events::STREAM, "xadd");
     if trimmed > 0 {
         call.notify(Events::STREAM, "xtrim", key.bytes);
     }
     if !matches!(id, NewId::Given(_)) || is_rough {
-        call.trace_as(|call| options.exactly(call, left, Some(given)));
+        call.trace_as(|_| {
+            let mut words: Request = [b"XADD", key.bytes].into_iter().collect();
+            options.exactly(&mut words, left);
+            words.push(given.text().as_bytes());
+            pairs.for_each(|word| words.push(word));
+            words
+        });
     }
     Ok(())
 }
@@ -189,13 +174,17 @@ fn xtrim(call: &mut Call<'_, '_>) -> Result<(), Error> {
         return Ok(());
     };
     let trimmed = options.trim(&mut stream.log, entries_max);
-    let left = (stream.log.len(), first_id(&stream.log));
+    let left = stream.log.len();
     let trimmed = usize::try_from(trimmed).expect("a count of entries in memory");
     call.reply.count(trimmed);
     if trimmed > 0 {
         call.changed_by(trimmed, key, Events::STREAM, "xtrim");
         if options.trim.is_some_and(|trim| trim.is_rough) {
-            call.trace_as(|call| options.exactly(call, left, None));
+            call.trace_as(|_| {
+                let mut words: Request = [b"XTRIM", key.bytes].into_iter().collect();
+                options.exactly(&mut words, left);
+                words
+            });
         }
     }
     Ok(())

@@ -1,10 +1,12 @@
 //! XCLAIM and XAUTOCLAIM: what one consumer has not acknowledged is given to another.
 
-use super::{Call, Run, claimed, group_id, group_of, id_of, lossy, noted, reply_entry, reply_id, start_of};
+use super::{
+    Call, Run, claimed, group_id, group_of, id_of, lossy, new_consumer, noted, reply_entry, reply_id, start_of,
+};
 use crate::error::Error;
 use crate::keyspace::Key;
-use crate::resp::Reply;
 use crate::resp::number::parse_i64;
+use crate::resp::{Reply, Request};
 use crate::value::stream::{Claim, Claimed, ConsumerId, Log, Stream, StreamId};
 
 pub(in crate::command) const RUNS: &[(&str, Run)] = &[("xautoclaim", xautoclaim), ("xclaim", xclaim)];
@@ -18,8 +20,8 @@ fn no_group(call: &Call<'_, '_>) -> Error {
     Error::text(format!("NOGROUP No such key '{key}' or consumer group '{name}'"))
 }
 
-/// The consumer in word 3 of a group that is there, made if need be, and seen now.
-fn consumer(call: &mut Call<'_, '_>, key: Key<'_>) -> Result<ConsumerId, Error> {
+/// The consumer in word 3 of a group that is there, made if need be, and seen now; `instead` tells that it is new.
+fn consumer(call: &mut Call<'_, '_>, key: Key<'_>, instead: &mut Vec<Request>) -> Result<ConsumerId, Error> {
     let now_ms = call.now.unix_ms();
     let found = group_of(call.keys.get_mut::<Stream>(key)?, &call.args[2]);
     let (_, group) = found.expect("the group was just seen");
@@ -28,6 +30,7 @@ fn consumer(call: &mut Call<'_, '_>, key: Key<'_>) -> Result<ConsumerId, Error> 
     group.consumer_mut(consumer).seen_ms = now_ms;
     if is_new {
         noted(call, key, "xgroup-createconsumer");
+        instead.push(new_consumer(key.bytes, &call.args[2], &call.args[3]));
     }
     Ok(consumer)
 }
@@ -94,8 +97,9 @@ fn xclaim(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let idle_ms_min = parse_i64(&args[4]).ok_or(wrong)?.max(0);
     let ids: Vec<StreamId> = args.from(5).map_while(|word| StreamId::parse(word, 0)).collect();
     let options = Options::read(call, 5 + ids.len())?;
+    let mut instead = Vec::new();
     let claim = Claim {
-        consumer: consumer(call, key)?,
+        consumer: consumer(call, key, &mut instead)?,
         idle_ms_min,
         delivered_ms: options.delivered_ms.filter(|at| (0..=now_ms).contains(at)).unwrap_or(now_ms),
         deliveries: options.deliveries,
@@ -108,7 +112,7 @@ fn xclaim(call: &mut Call<'_, '_>) -> Result<(), Error> {
     if moves {
         group.set_id(options.last_id, group.entries_read());
     }
-    let (mut count, later, mut instead) = (0, call.reply.array_later(), Vec::new());
+    let (mut count, later) = (0, call.reply.array_later());
     for id in ids {
         let before = group.pending_of(id);
         match group.claim(log, id, claim, now_ms) {
@@ -125,7 +129,7 @@ fn xclaim(call: &mut Call<'_, '_>) -> Result<(), Error> {
             Claimed::No => {}
         }
     }
-    if moves && instead.is_empty() {
+    if moves {
         instead.push(group_id(key.bytes, &args[2], group));
     }
     call.reply.finish(later, count);
@@ -156,8 +160,9 @@ fn xautoclaim(call: &mut Call<'_, '_>) -> Result<(), Error> {
     if group_of(call.keys.get_mut::<Stream>(key)?, &args[2]).is_none() {
         return Err(no_group(call));
     }
+    let mut instead = Vec::new();
     let claim = Claim {
-        consumer: consumer(call, key)?,
+        consumer: consumer(call, key, &mut instead)?,
         idle_ms_min,
         delivered_ms: now_ms,
         deliveries: None,
@@ -178,7 +183,7 @@ fn xautoclaim(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let gone = crate::value::stream::Pending { consumer: claim.consumer, delivered_ms: now_ms, deliveries: 1 };
     let all = swept.claimed.iter().map(|id| (*id, group.pending_of(*id).expect("it was just claimed")));
     let all = all.chain(swept.gone.iter().map(|id| (*id, gone)));
-    let instead: Vec<_> = all.map(|(id, pending)| claimed(key.bytes, &args[2], group, id, pending)).collect();
+    instead.extend(all.map(|(id, pending)| claimed(key.bytes, &args[2], group, id, pending)));
     call.effects.changes += u64::try_from(instead.len()).expect("a count of entries in memory");
     call.trace(instead);
     Ok(())

@@ -133,6 +133,11 @@ fn claimed(key: &[u8], name: &[u8], group: &Group, id: StreamId, pending: Pendin
     words.into_iter().collect()
 }
 
+/// What is sent on for a consumer that is new.
+fn new_consumer(key: &[u8], name: &[u8], consumer: &[u8]) -> Request {
+    [&b"XGROUP"[..], b"CREATECONSUMER", key, name, consumer].into_iter().collect()
+}
+
 /// What is sent on for a group that has been given entries which are not pending.
 fn group_id(key: &[u8], name: &[u8], group: &Group) -> Request {
     let last = group.last_id().to_string();

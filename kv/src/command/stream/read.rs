@@ -2,7 +2,7 @@
 
 use ashlar_wire::time::Instant;
 
-use super::{Call, Run, claimed, group_id, id_of, lossy, noted, reply_entries, reply_entry, reply_id};
+use super::{Call, Run, claimed, group_id, id_of, lossy, new_consumer, noted, reply_entries, reply_entry, reply_id};
 use crate::error::Error;
 use crate::keyspace::{Key, Kind};
 use crate::resp::number::parse_i64;
@@ -192,10 +192,7 @@ fn read_group(
     let has_more = log.last().is_some_and(|last| last.id > group.last_id());
     if is_new {
         noted(call, key, "xgroup-createconsumer");
-        if options.is_forgotten {
-            let words = [&b"XGROUP"[..], b"CREATECONSUMER", key.bytes, name, consumer_name];
-            instead.push(words.into_iter().collect());
-        }
+        instead.push(new_consumer(key.bytes, name, consumer_name));
     }
     if since == Since::New && !has_more {
         return Ok(false);
@@ -209,15 +206,22 @@ fn read_group(
     match since {
         Since::Id(id) => {
             // Nobody has the greatest id and waits for what follows it.
-            let first = id.next().unwrap_or(id);
+            let (first, mut given) = (id.next().unwrap_or(id), Vec::new());
             count = group.deliver_again(log, consumer, first, count_max, now_ms, |id, entry| match entry {
-                Some(entry) => reply_entry(reply, entry),
+                Some(entry) => {
+                    given.push(id);
+                    reply_entry(reply, entry);
+                }
                 None => {
                     reply.array(2);
                     reply_id(reply, id);
                     reply.null_array();
                 }
             });
+            for id in given {
+                let pending = group.pending_of(id).expect("it was just given again");
+                instead.push(claimed(key.bytes, name, group, id, pending));
+            }
         }
         Since::New => {
             let (keeps, mut given) = (!options.is_forgotten, Vec::new());
@@ -229,9 +233,8 @@ fn read_group(
                 let pending = group.pending_of(id).expect("it was just given");
                 instead.push(claimed(key.bytes, name, group, id, pending));
             }
-            if !keeps {
-                instead.push(group_id(key.bytes, name, group));
-            }
+            // Claims say which entries are pending and which was last, but not how many the group has read.
+            instead.push(group_id(key.bytes, name, group));
         }
     }
     reply.finish(later, count);

@@ -71,7 +71,7 @@ fn rewrite(log: &mut Log<MemoryFolder>, folder: &MemoryFolder, batches: usize) -
     checksum.update(&base);
     let refused = |error| LogError::Refused { what: "write", file: "base".into(), error };
     folder.append(&name, &base).map_err(refused)?;
-    folder.sync(&name).map_err(refused)?;
+    folder.syncer(&name)().map_err(refused)?;
     let length = u64::try_from(base.len()).unwrap();
     log.install_base(&NewBase { name, length, checksum: checksum.value(), position, keys: 0 })
 }

@@ -3,12 +3,12 @@
 //! What was not synced may be lost when it does: all of it, the end of it, or any of its sectors. A file that was removed may be
 //! back.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 
 use crate::persist::Folder;
+use crate::persist::folder::Syncer;
 
 const SECTOR_BYTES: usize = 16;
 
@@ -33,7 +33,7 @@ struct State {
 
 /// A folder in memory; clones share it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct MemoryFolder(Rc<RefCell<State>>);
+pub(crate) struct MemoryFolder(Arc<Mutex<State>>);
 
 /// Numbers that look random, the same for a seed (SplitMix64).
 #[derive(Debug)]
@@ -51,22 +51,22 @@ impl Chance {
 impl MemoryFolder {
     /// After so many more operations the power goes.
     pub(crate) fn lose_power_after(&self, operations: u64) {
-        self.0.borrow_mut().left = Some(operations);
+        self.0.lock().unwrap().left = Some(operations);
     }
 
     /// There is no room for more, or there is again.
     pub(crate) fn set_full(&self, is_full: bool) {
-        self.0.borrow_mut().is_full = is_full;
+        self.0.lock().unwrap().is_full = is_full;
     }
 
     /// Operations so far.
     pub(crate) fn operations(&self) -> u64 {
-        self.0.borrow().operations
+        self.0.lock().unwrap().operations
     }
 
     /// The power is back: what chance left of everything.
     pub(crate) fn restart(&self, chance: &mut Chance) {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.0.lock().unwrap();
         (state.left, state.is_dark) = (None, false);
         let removed = std::mem::take(&mut state.removed);
         for (name, file) in removed {
@@ -97,29 +97,29 @@ impl MemoryFolder {
 
     /// The bytes of a file.
     pub(crate) fn bytes(&self, name: &str) -> Vec<u8> {
-        self.0.borrow().files[name].bytes.clone()
+        self.0.lock().unwrap().files[name].bytes.clone()
     }
 
     /// Gives a file other bytes, as no program would.
     pub(crate) fn set_bytes(&self, name: &str, bytes: Vec<u8>) {
         let durable = bytes.len();
-        self.0.borrow_mut().files.insert(name.into(), File { bytes, durable, is_name_durable: true });
+        self.0.lock().unwrap().files.insert(name.into(), File { bytes, durable, is_name_durable: true });
     }
 
     /// Takes a file away, as no program would.
     pub(crate) fn take(&self, name: &str) {
-        self.0.borrow_mut().files.remove(name);
+        self.0.lock().unwrap().files.remove(name);
     }
 
     /// All names.
     pub(crate) fn names(&self) -> Vec<String> {
-        self.0.borrow().files.keys().cloned().collect()
+        self.0.lock().unwrap().files.keys().cloned().collect()
     }
 
     /// A copy that shares nothing.
     pub(crate) fn copy(&self) -> Self {
-        let files = self.0.borrow().files.clone();
-        Self(Rc::new(RefCell::new(State { files, ..State::default() })))
+        let files = self.0.lock().unwrap().files.clone();
+        Self(Arc::new(Mutex::new(State { files, ..State::default() })))
     }
 }
 
@@ -150,7 +150,7 @@ fn dark() -> io::Error {
 
 impl Folder for MemoryFolder {
     fn read_at(&mut self, name: &str, at: u64, into: &mut [u8]) -> io::Result<usize> {
-        let state = self.0.borrow();
+        let state = self.0.lock().unwrap();
         if state.is_dark {
             return Err(dark());
         }
@@ -162,7 +162,7 @@ impl Folder for MemoryFolder {
     }
 
     fn append(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.0.lock().unwrap();
         if state.is_full {
             state.files.entry(name.into()).or_default().bytes.extend_from_slice(&bytes[..bytes.len() / 2]);
             return Err(io::ErrorKind::StorageFull.into());
@@ -176,16 +176,19 @@ impl Folder for MemoryFolder {
         begun.map_err(|_| dark())
     }
 
-    fn sync(&mut self, name: &str) -> io::Result<()> {
-        let mut state = self.0.borrow_mut();
-        state.begin().map_err(|_| dark())?;
-        let file = state.files.get_mut(name).ok_or(io::ErrorKind::NotFound)?;
-        (file.durable, file.is_name_durable) = (file.bytes.len(), true);
-        Ok(())
+    fn syncer(&mut self, name: &str) -> Syncer {
+        let (folder, name) = (self.clone(), name.to_owned());
+        Box::new(move || {
+            let mut state = folder.0.lock().unwrap();
+            state.begin().map_err(|_| dark())?;
+            let file = state.files.get_mut(&name).ok_or(io::ErrorKind::NotFound)?;
+            (file.durable, file.is_name_durable) = (file.bytes.len(), true);
+            Ok(())
+        })
     }
 
     fn replace(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.0.lock().unwrap();
         if state.is_full {
             return Err(io::ErrorKind::StorageFull.into());
         }
@@ -199,7 +202,7 @@ impl Folder for MemoryFolder {
     }
 
     fn others(&mut self, names: &[&str], remove: bool) -> io::Result<usize> {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.0.lock().unwrap();
         state.begin().map_err(|_| dark())?;
         let State { files, removed, .. } = &mut *state;
         let others: Vec<String> = files.keys().filter(|name| !names.contains(&name.as_str())).cloned().collect();

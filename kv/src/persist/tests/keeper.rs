@@ -37,8 +37,8 @@ fn rewrite(talk: &Talk, keeper: &mut Keeper<MemoryFolder>, folder: &MemoryFolder
     checksum.update(&bytes);
     let (name, position) = (format!("base-{}.rdb", folder.operations()), snapshot.position());
     keeper.turn(talk.now().instant)?;
-    let written = folder.append(&name, &bytes).and_then(|()| folder.sync(&name));
-    if written.is_ok() && keeper.log().begins_at(position) {
+    let written = folder.append(&name, &bytes).and_then(|()| folder.syncer(&name)());
+    if written.is_ok() && keeper.look(|log| log.begins_at(position)) {
         let length = u64::try_from(bytes.len()).unwrap();
         keeper.install(&NewBase { name, length, checksum: checksum.value(), position, keys: 0 })?;
     }
@@ -126,6 +126,93 @@ fn a_log_that_is_closed_is_recovered_whole() {
     folder.restart(&mut Chance(1));
     let (mut talk, _) = recover(&folder).unwrap();
     assert_eq!(talk.say(0, "GET counter"), "\"100\"");
+}
+
+/// Runs a request and sends its reply as a connection does. Nothing if it has to wait.
+fn converse(talk: &mut Talk, client: usize, request: &str) -> Option<String> {
+    talk.session_mut(client);
+    let reply = talk.say(client, request);
+    let session = talk.session_mut(client);
+    match session.holds() {
+        Some(position) if !session.write_out(position) => None,
+        _ => Some(reply),
+    }
+}
+
+#[test]
+fn what_was_told_is_there_after_the_process_died() {
+    for mode in ["everysec", "no"] {
+        let folder = MemoryFolder::default();
+        let (mut talk, mut keeper) = recover(&folder).unwrap();
+        talk.say(0, &format!("CONFIG SET appendfsync {mode}"));
+        for number in 1..=50 {
+            assert_eq!(converse(&mut talk, 0, "INCR counter"), Some(number.to_string()), "{mode}");
+            // What another client reads is told as well.
+            talk.session_mut(1);
+            talk.say(1, "INCR other");
+            assert_eq!(converse(&mut talk, 2, "GET other"), Some(format!("\"{number}\"")));
+            if number == 20 {
+                rewrite(&talk, &mut keeper, &folder).unwrap();
+            }
+            // The process is gone here; what the kernel has stays.
+            let mut again = recover(&folder.copy()).unwrap().0;
+            assert_eq!(again.say(0, "MGET counter other"), format!("[\"{number}\" \"{number}\"]"), "{mode}");
+        }
+    }
+}
+
+#[test]
+fn a_client_waits_while_the_log_is_rotated() {
+    let folder = MemoryFolder::default();
+    let (mut talk, mut keeper) = recover(&folder).unwrap();
+    talk.say(0, "CONFIG SET appendfsync everysec");
+    talk.say(0, "SET a 1");
+    talk.engine().journal().cut();
+    assert_eq!(converse(&mut talk, 0, "SET a 2"), None, "the thread of the log has to begin a segment");
+    let position = talk.session(0).holds().unwrap();
+    keeper.turn(talk.now().instant).unwrap();
+    assert!(talk.session_mut(0).write_out(position));
+    assert_eq!(recover(&folder.copy()).unwrap().0.say(0, "GET a"), "\"2\"");
+}
+
+#[test]
+fn writes_that_cannot_be_logged_are_answered_with_errors() {
+    for mode in ["everysec", "no", "always"] {
+        let folder = MemoryFolder::default();
+        let (mut talk, mut keeper) = recover(&folder).unwrap();
+        talk.say(0, &format!("CONFIG SET appendfsync {mode}"));
+        talk.say(0, "SET a 1");
+        keeper.turn(talk.now().instant).unwrap();
+        folder.set_full(true);
+        // Each runs, and each appends; only then the file system refuses.
+        for client in 0..2 {
+            let now = talk.now();
+            talk.session_mut(client).feed(b"PING\r\nINCR a\r\nGET a\r\n", now);
+        }
+        let position = talk.session(0).holds().expect("nothing was written");
+        if mode == "always" {
+            assert!(!talk.session_mut(0).write_out(position));
+            keeper.turn(talk.now().instant).unwrap();
+        }
+        let error = "-MISCONF Errors writing to the AOF file: cannot append to log-1: no storage space. The command was carried out \
+                     in memory. It is lost if the server restarts before the file can be written again.";
+        for client in 0..2 {
+            assert!(talk.session_mut(client).write_out(position), "{mode}");
+            let replies = String::from_utf8(talk.session(client).replies().to_vec()).unwrap();
+            let value = client + 2;
+            assert_eq!(replies, format!("+PONG\r\n{error}\r\n$1\r\n{value}\r\n"), "{mode}");
+            let len = replies.len();
+            talk.session_mut(client).handle_sent(len);
+        }
+        assert!(converse(&mut talk, 0, "SET a 9").unwrap().contains("MISCONF"), "{mode}");
+        assert_eq!(converse(&mut talk, 0, "GET a").as_deref(), Some("\"3\""), "{mode}");
+        assert_eq!(converse(&mut talk, 0, "PING").as_deref(), Some("PONG"), "{mode}");
+        folder.set_full(false);
+        keeper.turn(talk.now().instant).unwrap();
+        assert_eq!(talk.say(0, "INCR a"), "4", "{mode}");
+        keeper.finish(talk.now().instant).unwrap();
+        assert_eq!(recover(&folder).unwrap().0.say(0, "GET a"), "\"4\"", "{mode}");
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The log against a folder that loses power.
 
 mod crash;
+mod fixture;
 pub(crate) mod folder;
 mod keeper;

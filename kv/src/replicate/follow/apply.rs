@@ -49,7 +49,7 @@ impl Applier {
             client,
             reply: Reply::new(Protocol::Resp2),
             effects: Effects::default(),
-            settings: engine.settings(),
+            settings: engine.settings().without_client_limits(),
             settings_version: engine.settings_version(),
         }
     }
@@ -73,7 +73,7 @@ impl Applier {
     ) -> Result<Applied, Fault> {
         if self.settings_version != engine.settings_version() {
             self.settings_version = engine.settings_version();
-            self.settings = engine.settings();
+            self.settings = engine.settings().without_client_limits();
         }
         if engine.is_loading() {
             return Ok(Applied::Later);
@@ -97,10 +97,8 @@ impl Applier {
         let ready = if args.len() == 0 || is_for_us(args) { None } else { Some(run::find(engine, args)) };
         let ready = match ready {
             Some(Ok(ready)) if may_come(ready.spec()) => ready,
-            other => {
-                if let Some(Err(error)) = other {
-                    engine.replication.note_unexpected(error.as_str());
-                }
+            Some(Err(error)) => return Err(not_applied(engine, error.as_str(), args)),
+            _ => {
                 let is_passed_on = engine.replication.relay(turn, bytes, before);
                 if is_passed_on {
                     note_record(engine, args);
@@ -138,8 +136,13 @@ impl Applier {
         }
         keys.set_now(0);
         for call in calls {
-            if !is_for_us(call.args()) {
-                self.run(engine, call.args(), &mut keys, now)?;
+            if is_for_us(call.args()) {
+                continue;
+            }
+            if let Err(fault) = self.run(engine, call.args(), &mut keys, now) {
+                // What was done of the transaction is in the data until the dump comes; so it is in our log.
+                engine.settle(&self.settings, &mut keys, &mut self.effects);
+                return Err(fault);
             }
         }
         self.finish(engine, keys, bytes, turn, now)
@@ -151,10 +154,7 @@ impl Applier {
         let ready = match run::find(engine, args) {
             Ok(ready) if may_come(ready.spec()) => ready,
             Ok(_) => return Ok(()),
-            Err(error) => {
-                engine.replication.note_unexpected(error.as_str());
-                return Ok(());
-            }
+            Err(error) => return Err(not_applied(engine, error.as_str(), args)),
         };
         client.traffic.last = u64::from(ready.command.number) + 1;
         let frame = Frame { engine, settings, now, may_wait: false, is_script: false };
@@ -165,6 +165,8 @@ impl Applier {
             Some(_) if args.is(0, "SELECT") => {
                 Err(Fault::new("it has more databases than we have: `databases` must be greater"))
             }
+            Some(line) if ready.spec().flags.has(Flags::WRITE) => Err(not_applied(engine, &line, args)),
+            // A script may fail after its effects, and fails here too.
             Some(line) => {
                 engine.replication.note_unexpected(&line);
                 Ok(())
@@ -194,6 +196,15 @@ impl Applier {
         }
         Ok(stale_unless(is_passed_on))
     }
+}
+
+/// A write of the primary cannot be done here: this server acknowledges no more, and asks for a dump.
+fn not_applied(engine: &Engine, why: &str, args: Args<'_>) -> Fault {
+    const SHOWN_BYTES_MAX: usize = 64;
+    engine.replication.note_unexpected(why);
+    let name = args.get(0).unwrap_or_default();
+    let name = name[..name.len().min(SHOWN_BYTES_MAX)].escape_ascii();
+    Fault::diverged(format!("`{name}` of the primary cannot be applied here, a full copy is asked for: {why}"))
 }
 
 /// A record of terms and members may have come.

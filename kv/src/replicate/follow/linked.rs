@@ -20,13 +20,15 @@ use crate::identity::name_by_chance;
 use crate::persist::snapshot::Purpose;
 use crate::rdb::{ImportOptions, Loader};
 use crate::replicate::relay::Point;
-use crate::replicate::role::LinkState;
+use crate::replicate::role::{LinkState, WholeCopy};
 use crate::resp::number::Decimal;
 use crate::settings::{DisklessLoad, Settings};
 use crate::time::Now;
 
 /// How often the primary is told what we have.
 const ACK_EVERY: Duration = Duration::from_secs(1);
+/// How often it is looked whether the data are kept aside.
+const ASIDE_SPAN: Duration = Duration::from_millis(20);
 /// What others may leave for the primary, bytes: nobody has a reason to.
 const MAIL_BYTES_MAX: usize = 64 << 10;
 /// Positions of the log that are remembered with those of the stream.
@@ -73,6 +75,8 @@ pub(super) struct Linked {
     card: Option<Arc<Card>>,
     /// Whose term it is, in which life, and where the stream ended when we came; nothing for a primary without terms.
     mandate: Option<((Name, u64), u64)>,
+    /// The primary has said that it contains the data here.
+    is_contained: bool,
 }
 
 impl Linked {
@@ -94,6 +98,7 @@ impl Linked {
             link: Some(link),
             card: None,
             mandate: None,
+            is_contained: false,
         }
     }
 
@@ -127,6 +132,16 @@ impl Linked {
         }
         if !self.kept.is_empty() {
             return Ok(Step::Keep(std::mem::take(&mut self.kept)));
+        }
+        if let Some(why) = engine.aside.take_failure() {
+            return Err(Fault::text(format!(
+                "the data here may have writes that the primary lacks, and cannot be kept aside ({why}): make room, or set \
+                 `diverged-copies-max 0` to give them up"
+            )));
+        }
+        if matches!(self.stage, Stage::Kept) && engine.aside.is_pending() {
+            self.heard = now.instant;
+            return Ok(Step::Rest(ASIDE_SPAN));
         }
         if matches!(self.stage, Stage::Kept) || self.is_reading_file() {
             return Ok(Step::Load);
@@ -168,7 +183,12 @@ impl Linked {
         self.listen(engine, now)?;
         let now_s = now.unix_ms().div_euclid(1_000);
         let read = engine.replication.end() + self.units.waiting() as u64;
-        engine.role.note(self.turn, |view| (view.heard_s, view.read) = (now_s, read));
+        engine.role.note(self.turn, |view| {
+            (view.heard_s, view.read) = (now_s, read);
+            if let Some(copy) = view.copy.as_mut().filter(|_| view.state == LinkState::Connected) {
+                copy.heard = now.instant;
+            }
+        });
         Ok(())
     }
 
@@ -185,6 +205,7 @@ impl Linked {
         match heard {
             Heard::Mandate(mandate) => self.handle_mandate(engine, mandate)?,
             Heard::NoMandate(line) => check_unbound(engine, &line)?,
+            Heard::Contains => self.is_contained = true,
             Heard::Continue(name) => {
                 engine.failover_done(now);
                 if engine.replication.go_on(self.turn, name.as_deref(), &engine.identity) {
@@ -194,14 +215,18 @@ impl Linked {
             }
             Heard::Full(point) => {
                 engine.failover_done(now);
-                tracing::info!(?point, "the primary sends a dump");
+                let (history, offset) = point.as_ref().map(|(name, offset)| (name.as_str(), *offset)).unzip();
+                tracing::info!(history, offset, "the primary sends a dump");
+                engine.consider_aside(self.is_contained);
                 (self.is_old, self.point, self.stage) = (point.is_none(), point, Stage::Keeping);
                 engine.role.note(self.turn, |view| view.state = LinkState::Sync);
             }
             Heard::Size(bytes) => {
                 self.dump_bytes = bytes;
                 engine.role.note(self.turn, |view| view.dump = (bytes.unwrap_or(0), 0));
-                if engine.settings().replication.diskless_load != DisklessLoad::Disabled {
+                // What is kept aside must be on files first: the dump is kept in one meanwhile.
+                let is_free = !engine.aside.is_pending();
+                if is_free && engine.settings().replication.diskless_load != DisklessLoad::Disabled {
                     self.begin_load(engine, now)?;
                 }
             }
@@ -261,6 +286,8 @@ impl Linked {
             engine.end_loading();
             return Err(Fault::new("it is not followed any more"));
         }
+        engine.role.note(self.turn, |view| view.copy = None);
+        engine.aside.forget();
         engine.replication.note_torn();
         // What is being written down is not what will be there.
         engine.saves.cancel();
@@ -297,7 +324,7 @@ impl Linked {
         }
         engine.end_loading();
         if is_ours {
-            tracing::info!(imported.keys, "the primary's dump was read");
+            tracing::info!(keys = imported.keys, "the primary's dump was read");
             if engine.journal.has_log() {
                 // The log does not know of what is there now.
                 self.log.await_base(engine);
@@ -322,8 +349,11 @@ impl Linked {
         self.stage = Stage::Following(Box::new(applier));
         self.wants_ack = true;
         let (now_s, read) = (now.unix_ms().div_euclid(1_000), engine.replication.end());
+        let shard = engine.map().map(|map| map.own().shard);
+        engine.note_followed_data();
         engine.role.note(self.turn, |view| {
             (view.state, view.down_since_s, view.heard_s, view.read) = (LinkState::Connected, None, now_s, read);
+            view.copy = Some(WholeCopy { shard, heard: now.instant });
         });
     }
 

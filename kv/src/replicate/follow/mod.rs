@@ -49,6 +49,8 @@ const LATER_SPAN: Duration = Duration::from_millis(5);
 /// After how long a lost connection is made again: at first, and at most, doubled each time in between.
 const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(1);
+/// Attempts after which a lost connection is worth a warning: some seconds, longer than a restart takes.
+const FAILURES_TOLD: u32 = 8;
 
 /// What whoever keeps the link is to do next.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,15 +82,22 @@ pub(super) struct Fault {
     text: Cow<'static, str>,
     /// The primary does not want to be one.
     is_refusal: bool,
+    /// The data may be other than the primary's: only a dump helps.
+    is_divergence: bool,
 }
 
 impl Fault {
     const fn new(text: &'static str) -> Self {
-        Self { text: Cow::Borrowed(text), is_refusal: false }
+        Self { text: Cow::Borrowed(text), is_refusal: false, is_divergence: false }
     }
 
     fn text(text: String) -> Self {
-        Self { text: Cow::Owned(text), is_refusal: false }
+        Self { text: Cow::Owned(text), is_refusal: false, is_divergence: false }
+    }
+
+    /// Something that the primary did cannot be done here.
+    fn diverged(text: String) -> Self {
+        Self { is_divergence: true, ..Self::text(text) }
     }
 
     /// What the primary said to our displeasure.
@@ -146,6 +155,10 @@ impl Following {
     fn fail(&mut self, engine: &Engine, why: &Fault, now: Now) {
         let was_up = self.linked.as_ref().is_some_and(|linked| linked.is_following());
         self.unlink(engine, now);
+        if why.is_divergence {
+            // There is no position to go on from. Whoever follows this server asks for a dump as well.
+            engine.replication.forget(self.turn);
+        }
         engine.role.note_down(self.turn, now.unix_ms().div_euclid(1_000));
         if why.is_refusal {
             engine.failover_refused(&why.text);
@@ -153,7 +166,12 @@ impl Following {
         self.failures = if was_up { 0 } else { self.failures.saturating_add(1) };
         let span = RETRY_MIN.saturating_mul(1 << self.failures.min(16)).min(RETRY_MAX);
         self.dial_at = Some(now.instant + span);
-        tracing::warn!(%why, "the link to the primary is down");
+        // Primaries stop and start in the ordinary course of things.
+        if self.failures < FAILURES_TOLD {
+            tracing::info!(%why, "the link to the primary is down: connecting again");
+        } else {
+            tracing::warn!(%why, attempts = self.failures, "the link to the primary is down");
+        }
     }
 
     /// Ends with what was done so far, if it is for this turn, unless that failed.
@@ -233,12 +251,14 @@ impl Follower {
         let (settings, turn) = (engine.settings(), following.turn);
         let own_port = settings.port();
         let replication = &settings.replication;
+        let is_proved = engine.upstream().is_some_and(|upstream| upstream.proves_us());
         let opening = Opening {
-            password: replication.password.clone(),
+            password: if is_proved { Vec::new() } else { replication.password.clone() },
             user: replication.user.clone(),
             port: if replication.announced_port == 0 { own_port } else { replication.announced_port },
             address: replication.announced_address.clone(),
             has: engine.replication.point(&engine.identity).map(|point| (point.history, point.position)),
+            proves: engine.cluster().and_then(|_| engine.data_point()),
             hands_over: engine.is_handing_over(),
             membership: engine.map().map(|map| Membership {
                 shard: map.own().shard,

@@ -28,6 +28,8 @@ pub(super) struct Opening {
     pub(super) address: String,
     /// The history and the position that we have.
     pub(super) has: Option<(String, u64)>,
+    /// The point that the data here are at, if this node is one of a cluster: the primary is asked whether it contains them.
+    pub(super) proves: Option<(String, u64)>,
     /// The other is to become a primary.
     pub(super) hands_over: bool,
     /// Which node of a cluster we are, if we are one.
@@ -60,6 +62,8 @@ pub(super) enum Heard {
     Mandate(Mandate),
     /// It serves none, as it said with this line.
     NoMandate(Vec<u8>),
+    /// It contains our data.
+    Contains,
     /// The stream goes on where we are; with a name, its history is called so.
     Continue(Option<String>),
     /// A dump follows, which is the data at a position of a history, if the primary knows such.
@@ -99,6 +103,8 @@ enum About {
     Us,
     /// Which term it serves.
     Mandate,
+    /// Whether it contains our data.
+    Contents,
 }
 
 /// How the end of a dump is found.
@@ -211,7 +217,7 @@ impl Talk {
                 if left.is_empty() {
                     self.ask();
                 }
-                Ok(None)
+                Ok((about == Some(About::Contents) && line == b"+YES").then_some(Heard::Contains))
             }
             Phase::Asking => self.handle_answer(line),
             Phase::Head => self.handle_head(line),
@@ -246,6 +252,11 @@ impl Talk {
             let words = [&b"REPLCONF"[..], b"ASHLAR-MEMBER", own.as_bytes(), b"OF", shard.as_bytes()];
             self.say(&[&words[..], &[b"COPIES", term.as_bytes()]].concat());
             left.push_back(About::Mandate);
+        }
+        if let Some((history, position)) = &self.opening.proves {
+            let (history, position) = (history.clone(), position.to_string());
+            self.say(&[b"REPLCONF", b"ASHLAR-HAS", history.as_bytes(), b"POSITION", position.as_bytes()]);
+            left.push_back(About::Contents);
         }
         self.say(&[b"REPLCONF", b"capa", b"eof", b"capa", b"psync2"]);
         self.say(&[b"REPLCONF", b"version", VERSION]);

@@ -16,7 +16,14 @@ const HISTORY: &str = "0123456789abcdef0123456789abcdef01234567";
 const OTHER: &str = "ffffffffffffffffffffffffffffffffffffffff";
 
 fn link() -> Link {
-    Link { peer: "10.0.0.1:7".into(), local: "10.0.0.2:8".into(), descriptor: -1, is_unix: false, is_tls: false }
+    Link {
+        peer: "10.0.0.1:7".into(),
+        local: "10.0.0.2:8".into(),
+        descriptor: -1,
+        is_unix: false,
+        is_tls: false,
+        is_server: false,
+    }
 }
 
 /// A replica, and what a thread of the program would have.
@@ -232,6 +239,34 @@ fn a_dump_that_breaks_leaves_nothing() {
         let sent = replica.turn() + &replica.hear(b"+PONG\r\n+OK\r\n+OK\r\n+OK\r\n", usize::MAX);
         assert!(sent.contains("\r\n?\r\n"), "it has nothing to go on from: {sent}");
     }
+}
+
+#[test]
+fn what_cannot_be_applied_is_not_acknowledged_and_a_dump_is_asked_for() {
+    for refused in [&["LPUSH k 1"][..], &["MULTI", "SET a 9", "LPUSH k 1", "EXEC"], &["NOSUCHCOMMAND x"]] {
+        let mut replica = Replica::following();
+        replica.turn();
+        replica.hear(&session(STREAM, true), usize::MAX);
+        assert!(replica.engine().point().is_some());
+        let sent = replica.hear(&requests(&[&["SELECT 0"], refused, &["REPLCONF GETACK *"]].concat()), usize::MAX);
+        assert!(!sent.contains("ACK"), "{refused:?}: {sent}");
+        assert_eq!((replica.engine().point(), replica.state()), (None, LinkState::Connect), "{refused:?}");
+        replica.talk.wait(2_000);
+        let sent = replica.turn() + &replica.hear(b"+PONG\r\n+OK\r\n+OK\r\n+OK\r\n", usize::MAX);
+        assert!(sent.contains("PSYNC\r\n$1\r\n?\r\n"), "it has nothing to go on from: {sent}");
+    }
+}
+
+/// A client of the primary had other limits than clients of the replica have.
+#[test]
+fn limits_of_clients_do_not_hold_for_the_primary() {
+    let mut replica = Replica::following();
+    replica.say("CONFIG SET proto-max-bulk-len 1mb maxmemory 1");
+    replica.turn();
+    replica.hear(&session(STREAM, true), usize::MAX);
+    replica.hear(&requests(&["SELECT 0", "SETRANGE long 3000000 x"]), usize::MAX);
+    assert_eq!(replica.say("STRLEN long"), "3000001");
+    assert_eq!(replica.state(), LinkState::Connected);
 }
 
 /// A dump that does not come to its end: the old data were served so long, where it is kept first.

@@ -61,7 +61,11 @@ impl Units {
             let len = self.parser.parse(rest, limits).map_err(|error| Fault::text(error.text()))?;
             let Some(len) = len else {
                 let is_long = self.waiting() > UNIT_BYTES_MAX;
-                return if is_long { Err(Fault::new("a transaction is too long")) } else { Ok(None) };
+                return if is_long {
+                    Err(Fault::diverged("a transaction is longer than 1 GiB: a full copy is asked for".into()))
+                } else {
+                    Ok(None)
+                };
             };
             let args = self.parser.args(rest);
             if args.len() > 0 && args.is(0, "MULTI") {

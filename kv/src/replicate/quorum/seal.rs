@@ -16,7 +16,6 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::network::{Broken, Line};
 use crate::persist::journal::encode_request;
-use crate::replicate::Upstream;
 use crate::time::Now;
 
 /// How long a member may take to be reached, and to answer.
@@ -189,7 +188,9 @@ impl Engine {
         let best = best.filter(|_| !planted::has(Planted::KeepOwnData) && !is_skipped);
         if let Some((name, _)) = best {
             let node = map.node(name).expect("it was asked");
-            let upstream = Upstream::Address { host: node.place.host.clone(), port: node.place.port };
+            let Some(upstream) = self.network().map(|network| network.way_to(node)) else {
+                return Sealing::Waits("there is no network to take over another member's data by");
+            };
             self.set_copying(Some(term));
             self.follow(Some(upstream), now);
             return Sealing::Waits(COPIES);
@@ -241,12 +242,14 @@ impl Engine {
     }
 
     fn ask(&self, node: &Node, shard: Name, term: Term, own: Name) -> Option<Answer> {
-        let mut line = self.network()?.dial(&node.place.host, node.place.port, ASK_SPAN).ok()?;
+        let way = self.network()?.way_to(node);
+        let mut line = self.network()?.reach(&way, ASK_SPAN).ok()?;
         let settings = self.settings();
         let (user, password) = (&settings.replication.user, &settings.replication.password);
         let mut bytes = Vec::new();
         let mut say = |words: &[&[u8]]| encode_request(words.iter().copied(), &mut bytes);
-        match (password.is_empty(), user.is_empty()) {
+        let has_password = !password.is_empty() && !way.proves_us();
+        match (!has_password, user.is_empty()) {
             (true, _) => {}
             (false, true) => say(&[b"AUTH", password]),
             (false, false) => say(&[b"AUTH", user, password]),
@@ -254,7 +257,7 @@ impl Engine {
         let (shard, term, own) = (shard.to_string(), term.to_string(), own.to_string());
         say(&[b"REPLCONF", b"ASHLAR-SEAL", shard.as_bytes(), b"TERM", term.as_bytes(), b"FOR", own.as_bytes()]);
         line.write(&bytes, ASK_SPAN).ok()?;
-        read_answer(&mut *line, !password.is_empty()).ok().flatten()
+        read_answer(&mut *line, has_password).ok().flatten()
     }
 }
 

@@ -171,7 +171,14 @@ impl Control for NoOrders {
 }
 
 fn open_session(engine: &Arc<Engine>, now: Now) -> Session {
-    let link = Link { peer: "127.0.0.1:1".into(), local: String::new(), descriptor: 9, is_unix: false, is_tls: false };
+    let link = Link {
+        peer: "127.0.0.1:1".into(),
+        local: String::new(),
+        descriptor: 9,
+        is_unix: false,
+        is_tls: false,
+        is_server: false,
+    };
     Session::open(Arc::clone(engine), Arc::new(Mailbox::new(Box::new(|| {}))), link, now).unwrap()
 }
 

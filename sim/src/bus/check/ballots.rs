@@ -8,8 +8,8 @@ use ashlar_wire::epoch::Epoch;
 use ashlar_wire::id::ServerId;
 use ashlar_wire::time::Instant;
 
-use super::Checker;
 use super::sets::bit;
+use super::{Checker, slow};
 use crate::bus::world::{Scene, number_of};
 
 /// A vote, and under which set of voters it was given.
@@ -86,6 +86,29 @@ impl Checker {
             format!(
                 "{voter} votes for {candidate} in group {group} of {primary:?}, epoch {epoch}, {purpose:?}: no reason"
             )
+        });
+    }
+
+    /// Whoever stands in an election has a whole copy, which was not too old when the primary failed.
+    pub(super) fn standing(&mut self, scene: &Scene<'_>, group: GroupId) {
+        let (member, me) = (scene.member, scene.bus.identity().server);
+        let known = &self.known[member as usize];
+        let Some(primary) = scene.bus.primary(group).map(|(id, _)| id).filter(|id| *id != me) else { return };
+        if known.asked.contains(&group) {
+            return;
+        }
+        let fact = known.copies.get(&group).copied();
+        self.expect(fact.is_some_and(|fact| fact.is_whole), || {
+            format!("{member} stands for group {group} without a whole copy of its data")
+        });
+        let (Some(fact), Some(max), Some(no)) = (fact, self.rules.config.copy_age_max, self.inside(primary)) else {
+            return;
+        };
+        let gone_at_ns = self.known[member as usize].views[no as usize].gone_at_ns;
+        let age_ns = gone_at_ns.saturating_sub(fact.heard_ns);
+        let max_ns = slow(max.as_nanos() as u64 + self.rules.timeout_ns());
+        self.expect(age_ns <= max_ns + self.rules.decision_ns(), || {
+            format!("{member} stands for group {group} with a copy that was {age_ns} ns old, of {max:?} at most")
         });
     }
 

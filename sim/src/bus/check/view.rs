@@ -15,6 +15,11 @@ impl Spell {
         self.holds = holds;
     }
 
+    /// Whether it holds now.
+    pub(super) fn holds(&self) -> bool {
+        self.holds
+    }
+
     /// Whether it held at any time since `since_ns`.
     pub(super) fn held_since(&self, since_ns: u64) -> bool {
         self.holds || self.ended_ns.is_some_and(|ended_ns| ended_ns >= since_ns)
@@ -28,6 +33,8 @@ pub(super) struct View {
     /// It is said to have failed, or is no member.
     pub(super) gone: Spell,
     pub(super) failed: Spell,
+    /// Since when it has failed or is no member.
+    pub(super) gone_at_ns: u64,
     pub(super) is_known: bool,
     /// Until when it has to be kept out, by all that was heard, and since when that is known.
     pub(super) out_until_ns: u64,
@@ -36,9 +43,13 @@ pub(super) struct View {
 
 impl View {
     pub(super) fn set(&mut self, now_ns: u64, is_known: bool, has_failed: bool) {
+        let is_gone = !is_known || has_failed;
+        if is_gone && !(self.gone.holds()) {
+            self.gone_at_ns = now_ns;
+        }
         self.is_known = is_known;
         self.failed.set(now_ns, has_failed);
-        self.gone.set(now_ns, !is_known || has_failed);
+        self.gone.set(now_ns, is_gone);
     }
 }
 

@@ -2,12 +2,13 @@
 
 use core::time::Duration;
 
-use ashlar_bus::Config;
 use ashlar_bus::claim::Claim;
+use ashlar_bus::event::CopyState;
 use ashlar_bus::member::{Description, Life, MemberRecord};
 use ashlar_bus::saved::Saved;
 use ashlar_bus::slot::{GroupId, SLOTS, SlotRange, SlotSet, Zone};
 use ashlar_bus::voters::{FIRST_LIFE, Origin, VoterSet};
+use ashlar_bus::{Command, Config};
 use ashlar_wire::epoch::Epoch;
 
 use super::timeline::Timeline;
@@ -136,6 +137,10 @@ pub fn form(layout: &Layout, seed: u64) -> Result<Formed, String> {
     for member in 0..layout.members {
         world.remember(member, common.memory(layout, &world, member).encode());
         world.start(member).map_err(|error| error.to_string())?;
+        if let Some((at, _)) = layout.place(member).filter(|(_, place)| *place > 0) {
+            let told = Command::Offset { group: Layout::group(at), offset: 0, copy: CopyState::Current };
+            world.command(member, told).map_err(|error| error.to_string())?;
+        }
         world.run_until(u64::from(member + 1) * SECOND_NS / u64::from(layout.members));
     }
     until(&mut world, "all is well", STEP_NS_MAX, &all_is_well)?;

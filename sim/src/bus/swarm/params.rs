@@ -29,8 +29,8 @@ pub enum Class {
     ZoneLoss,
     /// Every link loses and delays packets.
     Storm,
-    /// Replication offsets move.
-    Offset,
+    /// The link between two members is cut for long, in both directions.
+    LongCut,
     /// Replicas are told to take over.
     Failover,
     /// Slots change hands.
@@ -57,7 +57,7 @@ impl Class {
         Self::Wipe,
         Self::ZoneLoss,
         Self::Storm,
-        Self::Offset,
+        Self::LongCut,
         Self::Failover,
         Self::Claim,
         Self::Forget,
@@ -161,6 +161,7 @@ fn draw_config(rng: &mut Rng) -> Config {
         keep_out: timeout * rng.within(1..=4) as u32,
         indirect_probes: rng.within(1..=3) as usize,
         voters_chosen_max: rng.pick(&[3, 5, 7]),
+        copy_age_max: rng.chance(800_000).then(|| timeout.mul_f64(rng.within(10..=40) as f64 / 10.0)),
         migration_barrier: rng.within(0..=2) as usize,
         migrates: rng.chance(700_000),
         require_full_coverage: rng.chance(500_000),

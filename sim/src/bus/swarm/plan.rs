@@ -25,8 +25,6 @@ pub(crate) enum Fault {
     ZoneLoss { zone: u32, down_ns: u64 },
     /// Every link becomes bad.
     Storm { loss_ppm: u32, late_ppm: u32, late_ns: u64, for_ns: u64 },
-    /// A group's data grows at the member.
-    Offset { member: u32, group: u32, offset: u64 },
     /// A replica is told to take over, by a ballot: a takeover without one may make two primaries of one epoch.
     Failover { member: u32, group: u32, how: How },
     /// A primary claims slots, perhaps of another group.
@@ -93,7 +91,7 @@ fn draw_fault(class: Class, params: &Params, rng: &mut Rng) -> Fault {
             let (loss_ppm, late_ppm) = (rng.magnitude(1_000..=600_000) as u32, rng.magnitude(1..=500_000) as u32);
             Fault::Storm { loss_ppm, late_ppm, late_ns: rng.magnitude(MILLI_NS..=params.fault_ns_max), for_ns }
         }
-        Class::Offset => Fault::Offset { member, group, offset: rng.below(1_000) },
+        Class::LongCut => Fault::Cut { from: member, to: other, both: true, for_ns: for_ns + params.faults_ns / 2 },
         Class::Failover => Fault::Failover { member, group, how: rng.pick(&[How::Agreed, How::Forced]) },
         Class::Claim => {
             let first = rng.below(16_384) as u16;

@@ -8,6 +8,7 @@ use ashlar_bus::Command;
 use ashlar_bus::slot::{GroupId, SlotRange, Zone};
 use ashlar_wire::id::ServerId;
 
+use super::copies::Copies;
 use super::operator::Operator;
 use super::params::{Class, Params, SECOND_NS};
 use super::plan::{Fault, Plan};
@@ -28,6 +29,9 @@ const CHANNEL: &[u8] = b"news";
 
 /// Times that a message is published before nobody else is expected to hear it.
 const PUBLISH_TRIES: u32 = 12;
+
+/// How often data flow from primaries to replicas in a member timeout.
+const FLOWS_PER_TIMEOUT: u64 = 8;
 
 /// Events of one run: many times what any seed needs.
 const EVENTS_MAX: u64 = 3_000_000;
@@ -172,6 +176,9 @@ struct Run<'a> {
     params: &'a Params,
     world: World<Checker>,
     operator: Operator,
+    copies: Copies,
+    /// When data flow next.
+    flow_ns: u64,
     steps: BTreeMap<(u64, u64), Step>,
     sequence: u64,
     storms: u32,
@@ -212,6 +219,8 @@ impl<'a> Run<'a> {
             params,
             world: World::new(options, Checker::new(rules)),
             operator: Operator::new(params),
+            copies: Copies::default(),
+            flow_ns: 0,
             steps: BTreeMap::new(),
             sequence: 0,
             storms: 0,
@@ -246,7 +255,8 @@ impl<'a> Run<'a> {
         self.heal()?;
         self.until_agreed("after healing", &[])?;
         self.publish()?;
-        self.lose_one()
+        self.lose_one()?;
+        self.copies.check()
     }
 
     /// What is published reaches all subscribers, sooner or later.
@@ -306,6 +316,12 @@ impl<'a> Run<'a> {
     }
 
     fn run_until(&mut self, at_ns: u64) -> Going {
+        while self.flow_ns <= at_ns {
+            self.world.run_until(self.flow_ns.max(self.world.now_ns()));
+            self.judged()?;
+            self.copies.flow(&mut self.world, self.operator.groups(), self.params.members);
+            self.flow_ns = self.world.now_ns() + self.timeout_ns() / FLOWS_PER_TIMEOUT;
+        }
         self.world.run_until(at_ns);
         self.judged()?;
         if self.world.events() > EVENTS_MAX { Err("the members never come to rest".to_owned()) } else { Ok(()) }
@@ -413,6 +429,7 @@ impl<'a> Run<'a> {
 
     fn wipe(&mut self, member: u32) {
         self.world.lose_disk(member);
+        self.copies.disk_lost(member);
         self.world.watch_mut().disk_lost(member);
         self.operator.is_new(member);
     }
@@ -490,7 +507,6 @@ impl<'a> Run<'a> {
     fn tell(&mut self, fault: Fault) {
         let number = |group: u32| GroupId(u64::from(group) + 1);
         let (member, command) = match fault {
-            Fault::Offset { member, group, offset } => (member, Command::Offset { group: number(group), offset }),
             Fault::Failover { member, group, how } => (member, Command::Failover { group: number(group), how }),
             Fault::Claim { member, group, first, last } => {
                 let group = number(group);

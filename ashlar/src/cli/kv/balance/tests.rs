@@ -17,43 +17,24 @@ fn fresh(servers: &[(char, &str)]) -> Vec<Engine> {
     engines
 }
 
-/// What the steps make of the picture.
+/// What the steps make of the picture, which has to allow them.
 fn act(engines: &mut [Engine], steps: &[Step]) {
     for step in steps {
         match step {
-            Step::GiveBack { replica } => {
-                let (first, second) = (engines[*replica].name.clone(), engines[*replica].primary.take().unwrap());
-                let at = engines.iter().position(|engine| engine.name == second).unwrap();
-                engines[*replica].slots = core::mem::take(&mut engines[at].slots);
-                for other in engines.iter_mut().filter(|other| other.primary.as_ref() == Some(&second)) {
-                    other.primary = Some(first.clone());
-                }
-                (engines[at].primary, engines[at].is_linked) = (Some(first), true);
-            }
-            Step::Claim { engine, slots } => {
+            Step::Claim { slots, .. } => {
                 for slot in slots {
                     assert!(engines.iter().all(|other| !other.slots.contains(slot)), "{slot} is owned");
-                    engines[*engine].slots.insert(*slot);
-                    engines[*engine].strays.remove(slot);
                 }
             }
-            Step::Follow { replica, primary } => {
-                assert_ne!(engines[*replica].server(), engines[*primary].server());
-                engines[*replica].primary = Some(engines[*primary].name.clone());
-                engines[*replica].is_linked = true;
+            Step::Follow { replica, primary } => assert_ne!(engines[*replica].server(), engines[*primary].server()),
+            Step::Migrate { slots, from, to } => {
+                assert!(slots.iter().all(|slot| engines[*from].slots.contains(slot)));
+                assert!(slots.iter().all(|slot| !engines[*to].strays.contains_key(slot)), "its keys would be lost");
             }
-            Step::Move { slot, from, to } => {
-                assert!(engines[*from].slots.remove(slot));
-                engines[*from].leaving.retain(|(other, _)| other != slot);
-                engines[*to].coming.retain(|(other, _)| other != slot);
-                engines[*to].strays.remove(slot);
-                engines[*to].slots.insert(*slot);
-            }
-            Step::Settle { slot, engine } => {
-                engines[*engine].leaving.retain(|(other, _)| other != slot);
-                engines[*engine].coming.retain(|(other, _)| other != slot);
-            }
+            Step::Move { slot, from, .. } => assert!(engines[*from].slots.contains(slot)),
+            Step::GiveBack { .. } | Step::Settle { .. } | Step::Await { .. } => {}
         }
+        apply(engines, core::slice::from_ref(step));
     }
 }
 
@@ -171,8 +152,8 @@ fn a_server_that_comes_gets_slots_and_a_replica() {
     engines.extend(fresh(&[('d', NO_ZONE)]));
     tell_seconds(&mut engines);
     let steps = settle(&mut engines);
-    let moves = steps.iter().filter(|step| matches!(step, Step::Move { .. })).count();
-    assert_eq!((counts(&engines), moves), (vec![4_096; 4], 4_096));
+    let moved = steps.iter().map(|step| if let Step::Migrate { slots, .. } = step { slots.len() } else { 0 });
+    assert_eq!((counts(&engines), moved.sum::<usize>()), (vec![4_096; 4], 4_096), "all of them whole");
     let pairs = followed(&engines);
     let primaries: BTreeSet<&str> = pairs.iter().map(|(_, primary)| *primary).collect();
     assert_eq!((pairs.len(), primaries.len()), (4, 4), "{pairs:?}");
@@ -218,4 +199,91 @@ fn engines_that_are_alone_on_their_servers_are_first_ones() {
     settle(&mut engines);
     assert_eq!(counts(&engines), [8_192, 8_192]);
     assert_eq!(followed(&engines), [("a1", "b1")]);
+}
+
+#[test]
+fn a_shard_with_a_majority_gives_and_takes_slots_key_by_key() {
+    let mut engines = three();
+    let giver = at(&engines, "b0");
+    engines[giver].is_quorum = true;
+    engines.extend(fresh(&[('d', NO_ZONE)]));
+    tell_seconds(&mut engines);
+    let steps = settle(&mut engines);
+    assert_eq!(counts(&engines), vec![4_096; 4]);
+    let by_key = steps.iter().filter(|step| matches!(step, Step::Move { from, .. } if *from == giver)).count();
+    assert_eq!(by_key, 1_365);
+    assert!(steps.iter().all(|step| !matches!(step, Step::Migrate { from, .. } if *from == giver)));
+}
+
+/// Slots of primaries that have no living replica.
+fn unsafe_slots(engines: &[Engine]) -> usize {
+    let is_alone = |engine: &&Engine| {
+        let mut others = engines.iter();
+        engine.primary.is_none()
+            && !others.any(|other| other.primary.as_ref() == Some(&engine.name) && other.is_reached)
+    };
+    engines.iter().filter(is_alone).map(|engine| engine.slots.len()).sum()
+}
+
+#[test]
+fn second_copies_come_back_before_slots_are_evened_out() {
+    let mut engines = three();
+    lose(&mut engines, 'b');
+    engines.retain(|engine| !engine.place.starts_with('b'));
+    assert!(unsafe_slots(&engines) > 10_000);
+    engines.extend(fresh(&[('d', NO_ZONE)]));
+    tell_seconds(&mut engines);
+    let (stand_in, alone) = (at(&engines, "a1"), at(&engines, "c0"));
+    let (new, second) = (at(&engines, "d0"), at(&engines, "d1"));
+    let copies = [Step::Follow { replica: new, primary: stand_in }, Step::Follow { replica: second, primary: alone }];
+    assert_eq!(next(&engines), copies, "both at once");
+    act(&mut engines, &copies);
+    assert_eq!(unsafe_slots(&engines), 0);
+    assert_eq!(next(&engines), [Step::GiveBack { replica: new }], "and then the two swap roles");
+    let steps = settle(&mut engines);
+    assert_eq!(steps, [Step::GiveBack { replica: new }], "no slot has to move");
+    assert_eq!((counts(&engines), unsafe_slots(&engines)), (vec![5_462, 5_461, 5_461], 0));
+    assert_eq!(followed(&engines), [("a1", "d0"), ("c1", "a0"), ("d1", "c0")]);
+}
+
+#[test]
+fn no_slot_moves_before_a_copy_that_is_on_its_way_is_there() {
+    let mut engines = three();
+    engines.extend(fresh(&[('d', NO_ZONE)]));
+    tell_seconds(&mut engines);
+    let mut steps = next(&engines);
+    while matches!(steps[..], [Step::Follow { .. }, ..]) {
+        act(&mut engines, &steps);
+        steps = next(&engines);
+    }
+    let replica = (0..engines.len()).find(|at| engines[*at].primary.is_some()).unwrap();
+    engines[replica].is_linked = false;
+    assert_eq!(next(&engines), [Step::Await { replica }], "rebalance was broken off while it waited for that");
+    act(&mut engines, &[Step::Await { replica }]);
+    assert!(matches!(next(&engines)[..], [Step::Migrate { .. }, ..]));
+}
+
+#[test]
+fn two_lost_servers_are_replaced_by_two_empty_ones() {
+    let mut engines = fresh(&[('a', NO_ZONE), ('b', NO_ZONE), ('c', NO_ZONE), ('d', NO_ZONE)]);
+    settle(&mut engines);
+    // Each follows the next one, so these two do not keep each other's copies.
+    for server in ['a', 'c'] {
+        lose(&mut engines, server);
+    }
+    engines.retain(|engine| !engine.place.starts_with(['a', 'c']));
+    engines.extend(fresh(&[('e', NO_ZONE), ('f', NO_ZONE)]));
+    tell_seconds(&mut engines);
+    let steps = settle(&mut engines);
+    assert!(steps.iter().all(|step| !matches!(step, Step::Migrate { .. } | Step::Move { .. })), "{steps:?}");
+    assert_eq!((counts(&engines), unsafe_slots(&engines)), (vec![4_096; 4], 0));
+}
+
+#[test]
+fn slots_and_replicas_are_in_the_order_of_the_picture() {
+    let mut engines = fresh(&[('c', NO_ZONE), ('a', NO_ZONE), ('b', NO_ZONE)]);
+    settle(&mut engines);
+    let first = |place: &str| engines[at(&engines, place)].slots.first().copied();
+    assert_eq!(["c0", "a0", "b0"].map(first), [Some(0), Some(5_462), Some(10_923)]);
+    assert_eq!(followed(&engines), [("c1", "a0"), ("a1", "b0"), ("b1", "c0")]);
 }

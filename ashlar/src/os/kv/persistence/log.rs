@@ -1,4 +1,4 @@
-//! The thread that writes the append log.
+//! The thread of the append log: syncs it, and writes what no other thread writes.
 
 use std::process;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 
 use ashlar_kv::Engine;
-use ashlar_kv::persist::{Keeper, LogError, NewBase};
+use ashlar_kv::persist::{Keeper, Log, LogError, NewBase};
 
 use super::{Folder, Released, saver};
 use crate::failure::Failure;
@@ -79,7 +79,7 @@ impl LogThread {
         folder: Folder,
         released: Released,
     ) -> Result<Self, Failure> {
-        let (orders, lacks_base) = (inbox.1.clone(), !keeper.log().is_named());
+        let (orders, lacks_base) = (inbox.1.clone(), !keeper.look(Log::is_named));
         let engine = Arc::clone(engine);
         let thread =
             thread::Builder::new().name("kv-log".into()).spawn(move || keep(&engine, keeper, &inbox, &released));
@@ -121,11 +121,11 @@ fn keep(engine: &Engine, mut keeper: Keeper<Folder>, inbox: &Inbox, released: &R
         match order {
             Ok(Order::Stop) => {
                 let finished = keeper.finish(clock::now());
-                released.send_replace(engine.journal().released());
+                released.send_replace(());
                 return finished;
             }
             Ok(Order::Install(base, done)) => {
-                let installed = if keeper.log().begins_at(base.position) {
+                let installed = if keeper.look(|log| log.begins_at(base.position)) {
                     keeper.install(&base).map_err(|error| error.to_string())
                 } else {
                     Err("the log has not come as far as the snapshot".to_owned())
@@ -145,9 +145,9 @@ fn keep(engine: &Engine, mut keeper: Keeper<Folder>, inbox: &Inbox, released: &R
             }
             Err(error) => die(&error),
         }
-        let position = engine.journal().released();
-        released.send_if_modified(|at| std::mem::replace(at, position) != position);
-        engine.saves().note_log(keeper.log().bytes_since_base(), keeper.log().base_bytes());
+        released.send_replace(());
+        let (since_base, base) = keeper.look(|log| (log.bytes_since_base(), log.base_bytes()));
+        engine.saves().note_log(since_base, base);
     }
 }
 

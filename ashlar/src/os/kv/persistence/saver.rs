@@ -17,7 +17,7 @@ use ashlar_kv::rdb::ImportOptions;
 
 use super::courtesy::Courtesy;
 use super::log::LogThread;
-use super::{Folder, Released, dump_path, replicas};
+use super::{Folder, Released, aside, dump_path, replicas};
 use crate::failure::Failure;
 use crate::os::files::{self, Trickle};
 use crate::os::{clock, process, rdb};
@@ -121,6 +121,11 @@ impl Work {
             // What is there is a part only.
             return;
         }
+        if self.engine.aside().next() {
+            let changes = self.engine.changes();
+            let kept = aside::keep(&self.engine, &files, &|| is_over(&self.stopped));
+            self.engine.aside().end(kept.map(|removed| (changes, removed)));
+        }
         while let Some(sync) = self.engine.next_full_sync(clock::now_both()) {
             self.engine.saves().begin_other(Purpose::Replicas, now_s());
             let stopped = &self.stopped;
@@ -166,6 +171,8 @@ impl Work {
         let what = if purpose == Purpose::Dump { "DB saved on disk" } else { "append log rewritten" };
         match &taken {
             Ok(keys) => tracing::info!(keys, "{what} ({seconds:.3} seconds)"),
+            // Nothing has failed: the process ends, or somebody did not want it any more.
+            Err(_) if is_given_up() => tracing::info!("{what}: given up"),
             Err(why) => tracing::error!(%why, "{what}: failed"),
         }
         self.engine.saves().end(taken.is_ok(), now_s());
@@ -271,7 +278,7 @@ pub(super) fn write_base(
             folder.trickle(&name, bytes.len(), &mut trickle);
             Ok(())
         })?;
-        folder.sync(&name)?;
+        folder.syncer(&name)()?;
         Ok(NewBase { name, length, checksum: checksum.value(), position, keys })
     })
 }
