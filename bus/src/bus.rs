@@ -2,7 +2,7 @@
 //!
 //! The parts decide; this machine carries what one has found to the others, and out. It is cut by what is going on:
 //! `receive` (packets come in), `watch` (probes, doubts, failures), `spread` (news and differences), `elect` (ballots, claims,
-//! roles), `handover` (primaries that agree to go), `migrate` (replicas go where
+//! roles), `handover` (primaries that agree to go), `depart` (members that stop in order), `migrate` (replicas go where
 //! they are needed), `govern` (voters come and go), `command` (what the node wants),
 //! `durable` (what must be on stable storage first), `views` (what is shown).
 //!
@@ -10,6 +10,7 @@
 //! are. In the steady state no step takes time in proportion to the number of members.
 
 mod command;
+mod depart;
 mod durable;
 mod elect;
 mod govern;
@@ -35,7 +36,7 @@ use crate::chance::Chance;
 use crate::claim::Claims;
 use crate::config::{Config, Identity};
 use crate::counters::Counters;
-use crate::event::{CopyState, Event, Output, RestoreError, Role, Ticket, Unfit};
+use crate::event::{CopyState, Departure, Event, Output, RestoreError, Role, Ticket, Unfit};
 use crate::gossip::Gossip;
 use crate::member::{Description, Life, MemberRecord, Members, Opinion, Seen};
 use crate::packet::{Body, Circular, Header, Silence, encode};
@@ -205,6 +206,9 @@ pub struct Bus {
     govern: govern::Govern,
     /// When to look for orphaned primaries.
     migrate_at: Option<Instant>,
+    /// Whether this member is about to stop, and when it offers next what it leads.
+    departure: Departure,
+    offer_at: Option<Instant>,
 }
 
 impl Bus {
@@ -313,6 +317,8 @@ impl Bus {
             swept_at: None,
             govern: govern::Govern::default(),
             migrate_at: None,
+            departure: Departure::Stays,
+            offer_at: None,
             chance,
             config,
             identity,
@@ -348,6 +354,7 @@ impl Bus {
         self.tick_meetings(now);
         self.tick_ballots(now);
         self.tick_handovers(now);
+        self.tick_offers(now);
         self.tick_govern(now);
         self.tick_migration(now);
         self.try_refute(now);
@@ -405,6 +412,7 @@ impl Bus {
             or_never(self.flush_at),
             or_never(self.sweep.map(|sweep| sweep.next)),
             or_never(self.migrate_at),
+            or_never(self.offer_at),
             self.durable.next_save(),
             self.govern.next_tick(),
             self.next_turning_point(now),
@@ -455,7 +463,8 @@ impl Bus {
             self.standing.covered = self.is_covered();
         }
         let ready = self.standing.held_since.is_some_and(|since| now >= since + self.config.rejoin_delay);
-        let writable = ready && self.standing.matched && self.standing.accused_since.is_none();
+        let stands = self.standing.accused_since.is_none() && self.departure != Departure::Left;
+        let writable = ready && self.standing.matched && stands;
         if core::mem::replace(&mut self.standing.writable, writable) != writable {
             self.event(Event::ConfirmedChanged { confirmed: writable });
         }

@@ -126,6 +126,11 @@ pub enum Event {
         /// How that became known.
         by: FailedBy,
     },
+    /// A member has stopped in order, as it says itself.
+    Left {
+        /// Which.
+        id: ServerId,
+    },
     /// A failed member is back.
     Recovered {
         /// Which.
@@ -211,6 +216,12 @@ pub enum Event {
         /// In which group.
         group: GroupId,
     },
+    /// The primary, which is about to stop, has offered the group to this replica: it asks for the pause as soon as its copy goes far
+    /// enough.
+    HandoverOffered {
+        /// In which group.
+        group: GroupId,
+    },
     /// The pause has ended; if this member is still primary, it goes on.
     HandoverEnded {
         /// In which group.
@@ -254,6 +265,18 @@ pub enum How {
     /// No ballot at all: for when a majority of the voters is gone for good. The only way to a claim that was not voted
     /// for once there are voters.
     Takeover,
+}
+
+/// Whether a member is about to stop in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Departure {
+    /// It goes on.
+    #[default]
+    Stays,
+    /// It is about to stop: it stands in no election, nobody offers it a group, and what it leads it offers to replicas.
+    Leaves,
+    /// It has stopped: it takes no writes any more in this life, and voters need no time of silence to find that it has failed.
+    Left,
 }
 
 /// What a member is told by its node.
@@ -327,6 +350,9 @@ pub enum Command {
         /// In which way.
         how: How,
     },
+    /// This member is about to stop in order, has stopped, or goes on after all. [`Bus::led_groups`](crate::Bus::led_groups) says what
+    /// it leads still.
+    Depart(Departure),
     /// From now on these vote. All sets of one epoch must be the same, so they come from one authority. The first set may name
     /// anybody, later ones members only.
     SetVoters {
@@ -485,6 +511,8 @@ pub struct MemberView<'a> {
     pub zone: Zone,
     /// How it is seen.
     pub health: Health,
+    /// It has stopped in order, as it said itself to this member, and has not begun another life since.
+    pub has_left: bool,
     /// Whether it votes.
     pub is_voter: bool,
     /// The groups that it follows.

@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 use ashlar_wire::id::{Incarnation, ServerId};
 use ashlar_wire::time::Instant;
 
-use crate::event::Health;
+use crate::event::{Departure, Health};
 use crate::fingerprint::fingerprint;
 use crate::index::Index;
 use crate::slot::{GroupId, Zone};
@@ -121,6 +121,8 @@ pub(crate) struct Member {
     pub(crate) heard_at: Instant,
     /// This member's own opinion; `Alive` or `Failed` follow from `life`.
     pub(crate) opinion: Opinion,
+    /// What it said of its own end, in its present life.
+    pub(crate) departure: Departure,
     /// Whether it votes, now or while a change of voters is under way.
     pub(crate) is_voter: bool,
     /// Packets sent to it.
@@ -149,6 +151,7 @@ impl Member {
             failed_at: Instant::ORIGIN,
             heard_at: Instant::ORIGIN,
             opinion: Opinion::Fine,
+            departure: Departure::Stays,
             is_voter: false,
             sent: 0,
             seen: Seen::default(),
@@ -166,6 +169,15 @@ impl Member {
         bytes[28..36].copy_from_slice(&self.life.refuted.to_le_bytes());
         bytes[36] = u8::from(self.life.failed);
         fingerprint(&bytes)
+    }
+
+    /// Takes in that the member is in this life, if that is a later one than was known.
+    pub(crate) fn begin_life(&mut self, incarnation: Incarnation) {
+        if incarnation > self.incarnation {
+            self.incarnation = incarnation;
+            self.seen = Seen::default();
+            self.departure = Departure::Stays;
+        }
     }
 
     /// How it is seen from here.
@@ -328,10 +340,7 @@ impl Members {
             return Change::default();
         }
         let moved = description.address != member.description.address;
-        if description.incarnation > member.incarnation {
-            member.incarnation = description.incarnation;
-            member.seen = Seen::default();
-        }
+        member.begin_life(description.incarnation);
         member.description = Arc::new(description);
         self.rehash(place);
         Change { described: true, moved, ..Change::default() }

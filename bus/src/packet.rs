@@ -18,6 +18,7 @@ use ashlar_wire::pack::{PackError, Reader, write_bin, write_str, write_uint};
 
 use crate::claim::Claim;
 use crate::config::Config;
+use crate::event::Departure;
 use crate::member::{Description, Life, MemberRecord, SERVICES_BYTES_MAX};
 use crate::pubsub::INTEREST_BYTES_MAX;
 use crate::slot::{GroupId, SLOTS, Slot, SlotRange, SlotSet, Zone};
@@ -282,6 +283,15 @@ pub enum Body {
     },
     /// You are no member any more, and are kept out.
     Forgotten(Forgetting),
+    /// I am about to stop, or have stopped, or go on after all.
+    Departure(Departure),
+    /// I am about to stop: please take over our group, once your copy goes this far.
+    HandoverOffer {
+        /// Which group.
+        group: GroupId,
+        /// How far the primary's copy went when it said so.
+        offset: u64,
+    },
 }
 
 impl Body {
@@ -305,6 +315,8 @@ impl Body {
             Self::HandoverOffset { .. } => 16,
             Self::Publish { .. } => 17,
             Self::Forgotten(_) => 18,
+            Self::Departure(_) => 19,
+            Self::HandoverOffer { .. } => 20,
         }
     }
 }
@@ -402,6 +414,11 @@ fn encode_body(out: &mut Vec<u8>, body: &Body) {
             write_bin(out, message);
         }
         Body::Forgotten(forgetting) => encode_forgetting(out, forgetting),
+        Body::Departure(departure) => write_uint(out, departure_number(*departure)),
+        Body::HandoverOffer { group, offset } => {
+            write_uint(out, group.0);
+            write_uint(out, *offset);
+        }
     }
 }
 
@@ -552,6 +569,14 @@ fn encode_slots(out: &mut Vec<u8>, slots: &SlotSet) {
     }
 }
 
+const fn departure_number(departure: Departure) -> u64 {
+    match departure {
+        Departure::Stays => 0,
+        Departure::Leaves => 1,
+        Departure::Left => 2,
+    }
+}
+
 const fn purpose_number(purpose: Purpose) -> u64 {
     match purpose {
         Purpose::Election => 1,
@@ -630,6 +655,8 @@ fn decode_body(kind: u8, input: &mut Input<'_>) -> Result<Body, PacketError> {
             Body::Publish { channel, message: input.reader.read_bin(input.config.message_bytes_max)?.into() }
         }
         18 => Body::Forgotten(input.forgetting()?),
+        19 => Body::Departure(input.departure()?),
+        20 => Body::HandoverOffer { group: input.group()?, offset: input.uint()? },
         _ => return Err(PacketError::Malformed),
     })
 }
@@ -702,6 +729,15 @@ impl<'a> Input<'a> {
             return Err(PacketError::Malformed);
         }
         Ok(Beat { members, claims, voters, quorum_age, you_failed: self.option()? })
+    }
+
+    fn departure(&mut self) -> Result<Departure, PacketError> {
+        match self.uint()? {
+            0 => Ok(Departure::Stays),
+            1 => Ok(Departure::Leaves),
+            2 => Ok(Departure::Left),
+            _ => Err(PacketError::Malformed),
+        }
     }
 
     fn silences(&mut self) -> Result<Vec<Silence>, PacketError> {

@@ -146,6 +146,15 @@ impl Suspicion {
         true
     }
 
+    /// A member has said that it stops: it is suspected without a time of silence.
+    pub(crate) fn handle_left(&mut self, id: ServerId, now: Instant) {
+        self.begin(id, now, now);
+        self.next_poll = Some(now);
+        if let Some(doubt) = self.doubts.get_mut(&id) {
+            (doubt.suspected, doubt.next_report) = (true, now);
+        }
+    }
+
     /// A sign of life, or a reason not to care any more. The doubt, if there was one.
     pub(crate) fn end(&mut self, id: ServerId) -> Option<Doubt> {
         self.reports.remove(&id);

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ashlar_bus::event::How;
+use ashlar_bus::event::{Departure, How};
 use ashlar_bus::packet::{self, Body, Header};
 use ashlar_bus::saved::Saved;
 use ashlar_bus::slot::{GroupId, SlotRange, Zone};
@@ -74,6 +74,7 @@ enum Deed {
         channel: u8,
         subscribe: bool,
     },
+    Depart(u8),
     Restart {
         forgets: bool,
     },
@@ -171,7 +172,7 @@ impl Rig {
         *sequence += 1;
         let header = Header { incarnation: Incarnation(incarnation.into()), sequence: *sequence };
         let mut bytes = packet::encode(CLUSTER, header, &Body::News(Vec::new()));
-        bytes[1] = kind % 20;
+        bytes[1] = kind % 22;
         bytes.extend_from_slice(body);
         self.receive(from, &bytes);
     }
@@ -256,6 +257,10 @@ impl Rig {
                     self.command(Command::Subscribe { channel: channel.clone() });
                 }
                 self.command(Command::Publish { channel, message: vec![1] });
+            }
+            Deed::Depart(how) => {
+                let how = [Departure::Stays, Departure::Leaves, Departure::Left][usize::from(how % 3)];
+                self.command(Command::Depart(how));
             }
             Deed::Restart { forgets } => return self.restart(*forgets),
         }

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use ashlar_bus::event::RestoreError;
+use ashlar_bus::event::{Departure, RestoreError};
 use ashlar_bus::slot::Zone;
 use ashlar_bus::{Bus, Identity};
 use ashlar_grid::config::GridConfig;
@@ -31,7 +31,7 @@ use tracing::{info, warn};
 
 use membership::task::Task;
 use membership::view::BusStatus;
-use membership::{ForgetError, Membership};
+use membership::{ForgetError, HandedOver, Membership};
 use status::{MeshStatus, MeshView, PeerView, ServerStatus};
 
 /// Members whose addresses a server remembers.
@@ -271,6 +271,17 @@ impl<R: Runtime> Node<R> {
     #[must_use]
     pub fn is_draining(&self) -> bool {
         self.0.is_draining.load(Ordering::Acquire)
+    }
+
+    /// Hands what this server leads over to replicas elsewhere, which may take so long, before it stops.
+    pub async fn hand_over(&self, within: Duration) -> HandedOver {
+        self.0.is_draining.store(true, Ordering::Release);
+        self.membership().depart(Departure::Leaves, within).await
+    }
+
+    /// Tells all others that this server takes no writes any more and is about to be gone: they need not find that out by its silence.
+    pub async fn say_goodbye(&self) {
+        self.membership().depart(Departure::Left, Duration::ZERO).await;
     }
 
     /// Finishes what runs, refuses what is new, closes all connections; bounded by the grid's `drain_max`.

@@ -247,6 +247,12 @@ impl Serving {
         }
     }
 
+    /// How long replicas may take to take over before a server ends: the longest `shutdown-timeout` of its engines.
+    #[must_use]
+    pub fn shutdown_timeout(&self) -> Duration {
+        self.engines.iter().map(|running| running.engine.shutdown_timeout()).max().unwrap_or_default()
+    }
+
     /// Primaries take no writes any more, and it is waited, for a moment at most, until their replicas have what they have: one of them
     /// may take over, and should lack nothing that was acknowledged. Nobody can be served for long afterwards.
     pub async fn hand_out(&self) {

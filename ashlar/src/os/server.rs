@@ -26,6 +26,7 @@ use crate::failure::Failure;
 use crate::front::admin::Front;
 use crate::node::keyvalue::users::SharedUsers;
 use crate::node::keyvalue::{Part, Roads, Rules};
+use crate::node::membership::HandedOver;
 use crate::node::{Joining, Node, Plan};
 
 /// Databases of a server's key-value engine.
@@ -47,6 +48,10 @@ fn kv_rules(config: &Config) -> Rules {
         copy_age_max: Some(config.member_timeout * 10 + Duration::from_secs(10)),
     }
 }
+
+/// For so long a server that has handed its slots over answers clients before it stops, so that they learn where the slots are: whoever
+/// sends a command now and then is redirected, and asks nobody who is gone.
+const REDIRECT_SPAN: Duration = Duration::from_secs(1);
 
 /// How often a server that joins looks whether it has joined.
 const JOIN_LOOK: Duration = Duration::from_millis(50);
@@ -114,8 +119,8 @@ pub(super) fn run_with(
         }
         let shutdown = kv.as_ref().map(Serving::until_shutdown);
         let result = live(config, &node, signals, shutdown).await;
-        if let Some(serving) = &kv {
-            serving.hand_out().await;
+        if result.is_ok() {
+            leave(&node, kv.as_ref()).await;
         }
         // Health is answered until the end: whoever balances load has to see that this server goes.
         node.drain().await;
@@ -289,6 +294,29 @@ async fn live(
     tracing::info!(signal = name, "stopping: finishing what runs; a second signal ends at once");
     signals.exit_at_next();
     Ok(())
+}
+
+/// Hands over what this server leads, so that its clients find the new primaries by `MOVED` while it still answers; then says goodbye.
+async fn leave(node: &Node<OsRuntime>, kv: Option<&Serving>) {
+    let within = kv.map_or(Duration::ZERO, Serving::shutdown_timeout);
+    let HandedOver { groups, slots_left } = node.hand_over(within).await;
+    if groups > 0 {
+        tracing::info!(groups, "handed over to replicas on other servers");
+    }
+    if !slots_left.is_empty() {
+        tracing::warn!(
+            slots = slots_left,
+            "no replica has taken these slots over in time: they are not served until one does or this server is back; \
+             `ashlar kv status` shows who follows"
+        );
+    }
+    if let Some(serving) = kv {
+        serving.hand_out().await;
+    }
+    if groups > 0 {
+        clock::sleep(REDIRECT_SPAN).await;
+    }
+    node.say_goodbye().await;
 }
 
 /// Ends only if the server cannot join.

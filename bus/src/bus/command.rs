@@ -41,6 +41,10 @@ impl Bus {
             Command::Offset { group, offset, copy } => self.set_offset(now, group, offset, copy),
             Command::Paused { group } => self.settle_pause(group),
             Command::Failover { group, how } => self.failover(now, group, how),
+            Command::Depart(departure) => {
+                self.depart(now, departure);
+                Ok(())
+            }
             Command::SetVoters { epoch, voters } => self.set_voters(now, epoch, voters),
             Command::Subscribe { channel } => self.subscribe(now, channel),
             Command::Unsubscribe { channel } => {

@@ -174,7 +174,7 @@ impl Bus {
             return;
         }
         let is_busy = self.ballots.get(&group).is_some_and(|ballot| ballot.purpose == Purpose::Election);
-        if is_busy || !self.config.stands || self.claims.owned_by(group) == 0 {
+        if is_busy || !self.may_lead() || self.claims.owned_by(group) == 0 {
             return;
         }
         let failed_at = owner.map_or(now, |owner| owner.failed_at);

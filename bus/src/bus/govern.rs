@@ -243,8 +243,13 @@ impl Bus {
             let is_as_wanted = set.voters == wanted || is_alive && (has_owners || !has_room);
             is_as_wanted && set.forgetful == self.forgetful_of(&set.voters) && !self.govern.is_stuck
         });
+        // Of three voters one may be away, and a second one once the first is back. A single voter must never be away.
+        let is_least = known.is_some_and(|set| {
+            let are_members = set.voters.iter().all(|id| self.members.place(*id).is_some());
+            wanted.len() < VOTERS_MIN && set.voters.len() >= VOTERS_MIN && are_members && !self.govern.is_stuck
+        });
         match known {
-            _ if wanted.is_empty() || is_good => {}
+            _ if wanted.is_empty() || is_good || is_least => {}
             Some(_) => self.begin_choice(now),
             None => self.become_governed(now, Epoch(1), Origin::Chosen, wanted),
         }
@@ -276,6 +281,9 @@ impl Bus {
         choose_voters(&candidates, self.config.voters_chosen_max.min(self.config.voters_max))
     }
 }
+
+/// Fewer voters could not lose one: members that are merely away stay voters rather than that.
+const VOTERS_MIN: usize = 3;
 
 /// Places of voters are bits of a number.
 const VOTERS_LIMIT: usize = 128;

@@ -15,6 +15,8 @@ use crate::slot::GroupId;
 pub(super) struct Handover {
     until: Instant,
     ask_at: Instant,
+    /// The primary is not asked before the copy goes so far: it has offered the group.
+    offered: Option<u64>,
     /// How far the paused primary's copy goes, once it has told.
     target: Option<u64>,
 }
@@ -49,7 +51,8 @@ impl Bus {
         match how {
             How::Agreed => {
                 let until = now + self.config.handover_max;
-                self.handovers.insert(group, Handover { until, ask_at: now + MEET_EVERY / 2, target: None });
+                self.handovers
+                    .insert(group, Handover { until, ask_at: now + MEET_EVERY / 2, offered: None, target: None });
                 self.send(owner, &Body::HandoverAsk(group));
             }
             How::Forced => self.begin_by_hand(now, group),
@@ -62,6 +65,23 @@ impl Bus {
             }
         }
         Ok(())
+    }
+
+    /// The primary, which is about to stop, offers this replica the group.
+    pub(super) fn handle_offer(&mut self, now: Instant, from: ServerId, group: GroupId, offset: u64) {
+        let is_primary = self.claims.get(group).is_some_and(|claim| claim.owner == from);
+        let is_replica = self.places.get(&group).is_some_and(|place| place.role == Role::Replica);
+        if !is_primary || !is_replica || !self.may_lead() {
+            self.counters.refused_unentitled += 1;
+            return;
+        }
+        if self.handovers.contains_key(&group) {
+            return;
+        }
+        let until = now + self.config.handover_max;
+        self.handovers.insert(group, Handover { until, ask_at: until, offered: Some(offset), target: None });
+        self.event(Event::HandoverOffered { group });
+        self.advance_handover(now, group);
     }
 
     /// A replica asks this primary to pause.
@@ -114,6 +134,7 @@ impl Bus {
 
     /// Stands once this copy goes as far as that of the paused primary.
     fn advance_handover(&mut self, now: Instant, group: GroupId) {
+        self.ask_for_offered(now, group);
         let target = self.handovers.get(&group).and_then(|handover| handover.target);
         // A primary without a stream is at offset 0, as is a replica that has nothing.
         let has = |target| {
@@ -123,6 +144,23 @@ impl Bus {
         if has_all && !self.ballots.contains_key(&group) {
             self.begin_by_hand(now, group);
         }
+    }
+
+    /// Asks the primary to pause that has offered the group, once so little is missing that the pause is short. Of several replicas
+    /// the first one that has it gets the pause.
+    fn ask_for_offered(&mut self, now: Instant, group: GroupId) {
+        let Some((owner, place)) = self.claims.get(group).map(|claim| claim.owner).zip(self.places.get(&group)) else {
+            return;
+        };
+        // Whoever has come back a moment ago may not serve writes yet: it would take over and refuse them.
+        let is_writable = self.standing.writable;
+        let is_near = |offset: u64| is_writable && place.copy == CopyState::Current && place.offset >= offset;
+        let Some(handover) = self.handovers.get_mut(&group).filter(|handover| handover.offered.is_some_and(is_near))
+        else {
+            return;
+        };
+        (handover.offered, handover.ask_at) = (None, now + MEET_EVERY / 2);
+        self.send(owner, &Body::HandoverAsk(group));
     }
 
     /// How far this member's copy of a group's data goes, and whether it is one.

@@ -4,8 +4,8 @@ use ashlar_wire::id::{ClusterId, ServerId};
 use ashlar_wire::time::Instant;
 
 use super::Bus;
-use crate::event::{Event, Health};
-use crate::member::{Opinion, Seen};
+use crate::event::{Departure, Event, Health};
+use crate::member::Opinion;
 use crate::packet::{Beat, Body, Header, News, PacketError, decode};
 use crate::planted::Planted;
 use crate::probe::Cause;
@@ -66,10 +66,7 @@ impl Bus {
             self.counters.refused_stale += 1;
             return false;
         }
-        if header.incarnation > member.incarnation {
-            member.incarnation = header.incarnation;
-            member.seen = Seen::default();
-        }
+        member.begin_life(header.incarnation);
         if member.seen.is_empty()
             && let Some((incarnation, seen)) = self.keep_outs.get(&from).and_then(|kept| kept.heard)
             && incarnation == member.incarnation
@@ -93,7 +90,8 @@ impl Bus {
     pub(super) fn note_life(&mut self, place: usize, now: Instant) {
         let member = self.members.at_mut(place);
         member.heard_at = now;
-        if member.opinion == Opinion::Fine {
+        // Whoever has stopped in order may answer for a moment still.
+        if member.opinion == Opinion::Fine || member.departure == Departure::Left {
             return;
         }
         let (id, was) = (member.id, member.health());
@@ -128,6 +126,8 @@ impl Bus {
             Body::HandoverOffset { group, offset } => self.handle_handover_offset(now, from, group, offset),
             Body::Publish { channel, message } => self.deliver(from, &channel, &message),
             Body::Forgotten(wish) => self.handle_forgotten(from, &wish),
+            Body::Departure(departure) => self.handle_departure(now, from, departure),
+            Body::HandoverOffer { group, offset } => self.handle_offer(now, from, group, offset),
         }
     }
 

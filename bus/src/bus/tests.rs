@@ -1,6 +1,7 @@
 //! A few members in virtual time, on a network that delays, loses, cuts and replays as the test wants.
 
 mod ballots;
+mod departures;
 mod membership;
 mod refusals;
 

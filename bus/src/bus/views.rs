@@ -9,7 +9,7 @@ use ashlar_wire::id::ServerId;
 use super::Bus;
 use crate::config::Identity;
 use crate::counters::Counters;
-use crate::event::{ClusterState, GroupView, Health, MemberView, Role, VotersView};
+use crate::event::{ClusterState, Departure, GroupView, Health, MemberView, Role, VotersView};
 use crate::member::Member;
 use crate::planted::Planted;
 use crate::slot::{GroupId, Slot};
@@ -40,6 +40,7 @@ impl Bus {
             address: &member.description.address,
             zone: member.description.zone,
             health: if is_accused { Health::Failed } else { member.health() },
+            has_left: member.departure == Departure::Left,
             is_voter: self.voters.has_say(member.id),
             follows: &member.description.follows,
             services: &member.description.services,

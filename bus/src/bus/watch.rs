@@ -7,7 +7,7 @@ use ashlar_wire::id::{Incarnation, ServerId};
 use ashlar_wire::time::Instant;
 
 use super::{Bus, Hearers, NEWS_MAX, Sweep};
-use crate::event::{Event, FailedBy, Role};
+use crate::event::{Departure, Event, FailedBy, Role};
 use crate::fingerprint::fingerprint;
 use crate::gossip::Subject;
 use crate::member::{Life, Opinion};
@@ -457,6 +457,10 @@ impl Bus {
 
     /// Somebody thinks that this member has failed, at this number of refutations.
     pub(super) fn handle_accused(&mut self, now: Instant, refuted: u64) {
+        // Whoever has stopped in order lives no more, and says so in its next life only.
+        if self.departure == Departure::Left {
+            return;
+        }
         let place = self.members.place(self.identity.server).expect("a member knows itself");
         let change = self.members.set_life(place, Life { refuted, failed: true }, now);
         if change.failed {

@@ -120,16 +120,14 @@ fn bodies() -> Vec<(&'static str, Body, String)> {
         ),
         ("handover ask", Body::HandoverAsk(GroupId(300)), String::from("cd012c")),
         ("handover offset", Body::HandoverOffset { group: GroupId(300), offset: Some(5) }, String::from("cd012c0105")),
-        (
-            "publish",
-            Body::Publish { channel: (*b"ch").into(), message: (*b"hi").into() },
-            String::from("c4026368c4026869"),
-        ),
+        ("publish", Body::Publish { channel: b"ch"[..].into(), message: b"hi"[..].into() }, "c4026368c4026869".into()),
         (
             "forgotten",
             Body::Forgotten(Forgetting { id: id(0x55), tag: 1, left_ms: 60_000 }),
             format!("{}01cdea60", ones(0x55)),
         ),
+        ("departure", Body::Departure(Departure::Left), String::from("02")),
+        ("handover offer", Body::HandoverOffer { group: GroupId(300), offset: 5 }, String::from("cd012c05")),
     ]
 }
 
@@ -147,7 +145,7 @@ fn golden_bytes_of_every_kind() {
         assert_eq!(Circular::new(&body).encode(CLUSTER, HEADER), bytes, "{name}");
         assert_eq!(decode(&bytes, CLUSTER, &config), Ok((HEADER, body)), "{name}");
     }
-    assert_eq!(bodies().len(), 18);
+    assert_eq!(bodies().len(), 20);
 }
 
 #[test]
@@ -199,7 +197,7 @@ fn what_is_cut_altered_or_too_long_is_refused() {
         decode(&bytes, CLUSTER, &config)
     };
     assert_eq!(with(0, 1), Err(PacketError::Version(1)));
-    assert_eq!(with(1, 19), Err(PacketError::Malformed));
+    assert_eq!(with(1, 21), Err(PacketError::Malformed));
     assert_eq!(with(2, 0), Err(PacketError::Cluster));
     assert_eq!(decode(&vec![1; config.packet_bytes_max + 1], CLUSTER, &config), Err(PacketError::Malformed));
 }

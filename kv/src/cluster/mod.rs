@@ -253,6 +253,12 @@ impl Engine {
         self.setting("cluster-require-full-coverage") == "yes"
     }
 
+    /// How long replicas may take to take over before the process ends.
+    #[must_use]
+    pub fn shutdown_timeout(&self) -> Duration {
+        Duration::from_secs(self.setting("shutdown-timeout").parse().unwrap_or_default())
+    }
+
     /// A parameter's text.
     fn setting(&self, name: &str) -> String {
         let found = parameter::find(name.as_bytes()).expect("the table has it");

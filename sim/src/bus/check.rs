@@ -537,6 +537,8 @@ impl Watch for Checker {
                 let member = scene.member;
                 self.expect(wished, || format!("{member} is told that it was forgotten, and nobody wished it"));
             }
+            // The primary itself asks.
+            Event::HandoverOffered { group } => self.asked(scene.member, *group),
             Event::RoleChanged { group, role, epoch } => self.role(scene, *group, *role, *epoch),
             Event::SlotsChanged { group, primary, epoch } => self.claim(scene, *group, *primary, *epoch),
             Event::Standing { group, .. } => self.standing(scene, *group),

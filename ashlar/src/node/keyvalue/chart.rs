@@ -34,6 +34,7 @@ fn ranges(slots: &SlotSet) -> Vec<SlotRange> {
 
 fn health(member: &MemberView<'_>) -> Health {
     match member.health {
+        _ if member.has_left => Health::Failed,
         BusHealth::Alive | BusHealth::Doubted => Health::Alive,
         BusHealth::Suspected => Health::Suspected,
         BusHealth::Failed => Health::Failed,

@@ -152,6 +152,10 @@ impl Office {
     pub(in crate::node) fn handle_event(&mut self, event: &Event, now: Instant) {
         match event {
             Event::HandoverPaused { group } => drop(self.paused.insert(*group)),
+            Event::HandoverOffered { group } => {
+                let files = self.files.iter_mut().filter(|file| file.seat.group == *group);
+                files.for_each(|file| file.awaited_until = Some(now + AWAITED_MAX));
+            }
             Event::HandoverEnded { group } => drop(self.paused.remove(group)),
             Event::RoleChanged { group, role, .. } => {
                 // The bus has forgotten what the engine has, which counts for one role.
@@ -198,12 +202,17 @@ impl Office {
 
     /// Before it started this server may have allowed another to take its slots: it serves nothing for as long as that may last.
     fn keep_quiet(&mut self, bus: &Bus, now: Instant) {
-        if !std::mem::replace(&mut self.is_begun, true) {
-            let own = bus.identity().server;
-            let has_slots = bus.groups().any(|view| view.primary == own && !view.slots.is_empty());
+        let is_begun = std::mem::replace(&mut self.is_begun, true);
+        if is_begun && self.quiet_until.is_none() {
+            return;
+        }
+        let own = bus.identity().server;
+        let has_slots = bus.groups().any(|view| view.primary == own && !view.slots.is_empty());
+        if !is_begun {
             self.quiet_until = has_slots.then_some(now + QUIET);
         }
-        if self.quiet_until.is_some_and(|until| until <= now) {
+        // What it learns to be another's by now it cannot have allowed anybody to take: what it takes over next is by a later vote.
+        if self.quiet_until.is_some_and(|until| until <= now || !has_slots) {
             self.quiet_until = None;
             self.changed_at = Some(self.changed_at.unwrap_or(now));
         }
@@ -463,7 +472,7 @@ impl Office {
 /// The other servers that have engines and are not lost.
 fn listeners(bus: &Bus) -> Vec<Listener> {
     let own = bus.identity().server;
-    let others = bus.members().filter(|member| member.id != own && member.health != Health::Failed);
+    let others = bus.members().filter(|member| member.id != own && member.health != Health::Failed && !member.has_left);
     let listeners = others.filter_map(|member| {
         let groups = Services::decode(member.services)?.seats.iter().map(|seat| seat.group).collect();
         Some(Listener { server: member.id, interest: member.interest.into(), groups })

@@ -17,6 +17,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ashlar_bus::event::Departure;
 use ashlar_bus::{CommandError, Ticket};
 use ashlar_wire::id::ServerId;
 
@@ -51,6 +52,24 @@ pub(super) struct Wish {
     pub(super) answer: Promise<Result<(), ForgetError>>,
 }
 
+/// What became of the groups that a server led which is about to stop.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct HandedOver {
+    /// Groups that a replica elsewhere has taken over.
+    pub groups: usize,
+    /// Ranges of slots that nobody has taken over, in words; empty if there are none.
+    pub slots_left: String,
+}
+
+/// "This server is about to stop, or has stopped."
+#[derive(Debug)]
+pub(super) struct Departing {
+    pub(super) departure: Departure,
+    /// How long replicas have for taking over.
+    pub(super) within: Duration,
+    pub(super) answer: Promise<HandedOver>,
+}
+
 /// What waits for the bus.
 #[derive(Debug, Default)]
 pub(super) struct Post {
@@ -63,6 +82,7 @@ pub(super) struct Post {
     /// The latest durable state that is on the drive, which bus it is of, and how long that took.
     pub(super) stored: Option<(u64, Ticket, Duration)>,
     pub(super) wishes: Vec<Wish>,
+    pub(super) departing: Vec<Departing>,
     pub(super) viewers: Vec<Promise<Arc<BusStatus>>>,
     /// Something lies at the desk of the key-value service.
     pub(super) has_desk_news: bool,
@@ -74,6 +94,7 @@ impl Post {
             && self.connected.is_empty()
             && self.stored.is_none()
             && self.wishes.is_empty()
+            && self.departing.is_empty()
             && self.viewers.is_empty()
             && !self.has_desk_news
     }
@@ -155,6 +176,17 @@ impl Membership {
             }
         });
         answered.await.unwrap_or(Err(ForgetError::Busy))
+    }
+
+    /// Tells the cluster that this server is about to stop, and waits until what it leads was handed over, or that it has stopped.
+    pub(super) async fn depart(&self, departure: Departure, within: Duration) -> HandedOver {
+        let (answer, answered) = promise();
+        self.leave(|post| {
+            if post.departing.len() < WISHES_MAX {
+                post.departing.push(Departing { departure, within, answer });
+            }
+        });
+        answered.await.unwrap_or_default()
     }
 
     /// How the bus stands now, or stood when it was last seen.

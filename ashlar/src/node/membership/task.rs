@@ -22,7 +22,7 @@ use super::super::keyvalue::office::{Deed, Office};
 use super::super::keyvalue::services::Services;
 use super::super::promise::Promise;
 use super::view::{Beside, BusStatus, Forgotten, MemberState, view};
-use super::{ForgetError, Membership, Post, Wish};
+use super::{Departing, ForgetError, HandedOver, Membership, Post, Wish};
 
 /// Questions are answered this often at most: what is asked of the bus must not slow it down.
 const VIEW_EVERY: Duration = Duration::from_millis(50);
@@ -54,6 +54,8 @@ pub(crate) struct Task<R: Runtime> {
     meets_until: Instant,
     /// Which bus this is of those that this process had.
     buses: u64,
+    /// Who waits until this server leads nothing any more, how many groups it led, and until when it is waited.
+    leaving: Option<(Promise<HandedOver>, usize, Instant)>,
 }
 
 impl<R: Runtime> Task<R> {
@@ -78,6 +80,7 @@ impl<R: Runtime> Task<R> {
             office,
             meets_until: Instant::ORIGIN,
             buses: 0,
+            leaving: None,
         };
         let members = task.bus.members().map(|member| (member.id, member.address.to_owned()));
         let own = task.bus.identity().server;
@@ -115,12 +118,14 @@ impl<R: Runtime> Task<R> {
     fn due(&self) -> Instant {
         let view = if self.viewers.is_empty() { Instant::NEVER } else { self.viewed_at + VIEW_EVERY };
         let office = self.office.as_ref().map_or(Instant::NEVER, Office::due);
-        self.bus.next_tick().min(view).min(office)
+        let leaving = self.leaving.as_ref().map_or(Instant::NEVER, |(.., until)| *until);
+        self.bus.next_tick().min(view).min(office).min(leaving)
     }
 
     /// Takes what has come, then looks at the clock: an answer that is here already is no silence.
     fn turn(&mut self) {
-        let Post { packets, packets_dropped, connected, stored, wishes, viewers, .. } = self.membership().take();
+        let Post { packets, packets_dropped, connected, stored, wishes, departing, viewers, .. } =
+            self.membership().take();
         self.packets_dropped = packets_dropped;
         if let Some((_, ticket, took)) = stored.filter(|(bus, ..)| *bus == self.buses) {
             let Spans { count, longest, sum, .. } = self.persist;
@@ -138,11 +143,15 @@ impl<R: Runtime> Task<R> {
         for wish in wishes {
             self.grant(wish);
         }
+        for departing in departing {
+            self.depart(departing);
+        }
         if self.now() >= self.bus.next_tick() {
             self.bus.handle_tick(self.now());
             self.act();
         }
         self.keep_office();
+        self.watch_leaving();
         self.viewers.extend(viewers);
         self.answer();
     }
@@ -217,8 +226,31 @@ impl<R: Runtime> Task<R> {
         self.act();
     }
 
+    /// Tells the cluster that this server is about to stop, or has stopped.
+    fn depart(&mut self, Departing { departure, within, answer }: Departing) {
+        let now = self.now();
+        let led = self.bus.led_groups().count();
+        // It is never refused.
+        let _ = self.bus.handle_command(now, Command::Depart(departure));
+        self.act();
+        self.leaving = Some((answer, led, now + within));
+    }
+
+    /// Answers whoever waits for the hand-over once no replica can take anything over any more, or the time is over.
+    fn watch_leaving(&mut self) {
+        let now = self.now();
+        let is_done = |until: Instant| now >= until || !self.bus.led_groups().any(|(_, has_heir)| has_heir);
+        let Some((answer, led, _)) = self.leaving.take_if(|(.., until)| is_done(*until)) else { return };
+        let left: Vec<GroupId> = self.bus.led_groups().map(|(group, _)| group).collect();
+        let views = self.bus.groups().filter(|view| left.contains(&view.group));
+        let slots = views.flat_map(|view| view.slots.ranges().to_vec());
+        let slots = slots.map(|range| format!("{}-{}", range.first.number(), range.last.number())).collect::<Vec<_>>();
+        answer.keep(HandedOver { groups: led - left.len().min(led), slots_left: slots.join(" ") });
+    }
+
     fn grant(&mut self, wish: Wish) {
-        let is_alive = self.bus.member(wish.id).is_some_and(|member| member.health < Health::Suspected);
+        let is_alive =
+            self.bus.member(wish.id).is_some_and(|member| member.health < Health::Suspected && !member.has_left);
         if is_alive && wish.id != self.bus.identity().server && !wish.insists {
             return wish.answer.keep(Err(ForgetError::Alive));
         }
@@ -265,6 +297,13 @@ impl<R: Runtime> Task<R> {
                 info!(server = %id, address, called = self.called(*id), "member has moved");
                 self.node.know(*id, address);
             }
+            Event::Left { id } => {
+                info!(server = %id, address = self.address(*id), called = self.called(*id), "member has stopped in order");
+            }
+            // It said so itself.
+            Event::Suspected { id } | Event::Failed { id, .. } if self.has_left(*id) => {
+                debug!(event = ?event, "bus");
+            }
             Event::Suspected { id }
             | Event::Unsuspected { id }
             | Event::Failed { id, .. }
@@ -296,6 +335,7 @@ impl<R: Runtime> Task<R> {
         | Event::Suspected { id }
         | Event::Unsuspected { id }
         | Event::Failed { id, .. }
+        | Event::Left { id }
         | Event::Recovered { id } = event
         {
             self.note_state(*id, now);
@@ -318,6 +358,10 @@ impl<R: Runtime> Task<R> {
         }
     }
 
+    fn has_left(&self, id: ServerId) -> bool {
+        self.bus.member(id).is_some_and(|member| member.has_left)
+    }
+
     fn address(&self, id: ServerId) -> &str {
         self.bus.member(id).map_or("", |member| member.address)
     }
@@ -328,7 +372,7 @@ impl<R: Runtime> Task<R> {
     }
 
     fn note_state(&mut self, id: ServerId, now: Instant) {
-        let Some(state) = self.bus.member(id).map(|member| MemberState::from(member.health)) else { return };
+        let Some(state) = self.bus.member(id).map(|member| MemberState::from(&member)) else { return };
         if self.since.get(&id).is_none_or(|(before, _)| *before != state) {
             self.since.insert(id, (state, now));
         }

@@ -28,11 +28,13 @@ pub enum MemberState {
     Failed,
     /// It was removed by hand and is kept out for a while.
     Forgotten,
+    /// It has stopped in order, and said so.
+    Left,
 }
 
 impl MemberState {
     /// Every state, in order.
-    pub const ALL: [Self; 5] = [Self::Alive, Self::Doubted, Self::Suspect, Self::Failed, Self::Forgotten];
+    pub const ALL: [Self; 6] = [Self::Alive, Self::Doubted, Self::Suspect, Self::Failed, Self::Forgotten, Self::Left];
 
     /// Its name in status and metrics.
     #[must_use]
@@ -43,13 +45,15 @@ impl MemberState {
             Self::Suspect => "suspect",
             Self::Failed => "failed",
             Self::Forgotten => "forgotten",
+            Self::Left => "left",
         }
     }
 }
 
-impl From<Health> for MemberState {
-    fn from(health: Health) -> Self {
-        match health {
+impl From<&ashlar_bus::event::MemberView<'_>> for MemberState {
+    fn from(member: &ashlar_bus::event::MemberView<'_>) -> Self {
+        match member.health {
+            _ if member.has_left => Self::Left,
             Health::Alive => Self::Alive,
             Health::Doubted => Self::Doubted,
             Health::Suspected => Self::Suspect,
@@ -292,7 +296,7 @@ fn members(bus: &Bus, beside: &Beside<'_>, now: Instant) -> Vec<MemberView> {
             address: member.address.to_owned(),
             zone: member.zone.0,
             incarnation: member.incarnation.0,
-            state: member.health.into(),
+            state: (&member).into(),
             since_ms: beside.since.get(&member.id).map_or(0, |(_, at)| since(*at)),
             voter: member.is_voter,
         })
