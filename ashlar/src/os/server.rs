@@ -304,7 +304,8 @@ async fn leave(node: &Node<OsRuntime>, kv: Option<&Serving>) {
         tracing::info!(groups, "handed over to replicas on other servers");
     }
     if !slots_left.is_empty() {
-        tracing::warn!(
+        // Where all servers stop together this is as it should be.
+        tracing::info!(
             slots = slots_left,
             "no replica has taken these slots over in time: they are not served until one does or this server is back; \
              `ashlar kv status` shows who follows"
