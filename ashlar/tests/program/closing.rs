@@ -1,5 +1,10 @@
 //! What was set at the engines of servers lasts: a database that was closed stays closed, whatever becomes of its servers.
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::process::{Running, Scratch, TestServer, check_fails, run, signal, until};
 use super::upkv::{Up, Wire, ports};
 
@@ -135,4 +140,46 @@ fn a_damaged_file_of_settings_starts_nothing_open() {
     std::fs::write(&file, &text[..text.len() / 2]).expect("it can be written");
     let start = ["server", "--data", &data, "--listen", "127.0.0.1:0", "--workers", "1"];
     check_fails(&[&start[..], &arguments].concat(), &[], 1, &["kv.settings cannot be used", "restore the file"]);
+}
+
+/// Answers requests on one connection until its client leaves: the table of nodes is what `table` says, everything else is done.
+fn answer(stream: &TcpStream, table: &dyn Fn() -> String) -> Option<()> {
+    let (mut reader, mut writer) = (BufReader::new(stream), stream);
+    let mut line = || {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok().filter(|len| *len > 0).map(|_| line.trim_end().to_owned())
+    };
+    loop {
+        let count: usize = line()?.strip_prefix('*')?.parse().ok()?;
+        let words = (0..count).map(|_| line().and_then(|_| line())).collect::<Option<Vec<String>>>()?;
+        let reply = if words[0] == "CLUSTER" { table() } else { String::new() };
+        let reply = if reply.is_empty() { "+OK\r\n".to_owned() } else { format!("${}\r\n{reply}\r\n", reply.len()) };
+        writer.write_all(reply.as_bytes()).ok()?;
+    }
+}
+
+#[test]
+fn the_table_is_read_again_until_all_ports_are_known() {
+    let (scratch, asked) = (Scratch::new(), Arc::new(AtomicUsize::new(0)));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (counter, port) = (Arc::clone(&asked), address.port());
+    #[allow(clippy::disallowed_methods, reason = "an engine beside the test")]
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let counter = Arc::clone(&counter);
+            let table = move || {
+                let late = if counter.fetch_add(1, Ordering::Relaxed) < 3 { 0 } else { port };
+                format!(
+                    "aa 127.0.0.1:{port}@1 myself,master - 0 0 1 connected\nbb 127.0.0.1:{late}@1 master - 0 0 2 connected\n"
+                )
+            };
+            #[allow(clippy::disallowed_methods, reason = "each of its connections")]
+            std::thread::spawn(move || answer(&stream, &table));
+        }
+    });
+    let file = scratch.write("password", PASSWORD);
+    let outcome = run(&["kv", "password", "--addr", &address.to_string(), "--file", &file], &[]);
+    assert!(outcome.out.contains("the password holds at 2 of 2 engines"), "{outcome:?}");
+    assert_eq!((outcome.code, asked.load(Ordering::Relaxed)), (Some(0), 4), "{outcome:?}");
 }

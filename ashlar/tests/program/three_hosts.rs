@@ -157,7 +157,14 @@ fn three_hosts_make_a_cluster_by_the_page() {
             servers.push(server);
             continue;
         }
-        let output = hosts.run(&typed);
+        let mut output = hosts.run(&typed);
+        if typed.words == "ashlar status" {
+            // Whoever follows the page goes on when it shows what the page says it does.
+            until("three members that are alive", || {
+                output = hosts.run(&typed);
+                String::from_utf8_lossy(&output.stdout).contains("3 alive")
+            });
+        }
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let err = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{typed:?}: {text}{err}");
@@ -176,10 +183,7 @@ fn three_hosts_make_a_cluster_by_the_page() {
     assert!(!status.contains("no second copy"), "{status}");
     assert_eq!(told("set greeting").trim(), "OK");
     assert_eq!(told("get greeting").trim(), "hello");
-    until("all members to be alive", || {
-        let asked = hosts.run(&Typed { host: 2, words: "ashlar status".to_owned() });
-        String::from_utf8_lossy(&asked.stdout).contains("3 alive")
-    });
+    assert!(told("ashlar kv password").contains("6 of 6 engines"), "{}", told("ashlar kv password"));
     for mut server in servers {
         server.signal("TERM");
         assert_eq!(server.wait(), Some(0));

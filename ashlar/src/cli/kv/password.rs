@@ -47,11 +47,11 @@ pub(super) async fn run(arguments: &Arguments, asker: &mut Asker) -> Result<(), 
     for line in &lines {
         let is_set = match line.has_failed {
             true => Err("its server has failed".to_owned()),
-            false => set(&line.place, new, old.as_deref(), deadline).await,
+            false => set_listed(&entry, line, new, old.as_deref(), deadline).await,
         };
         match is_set {
             Ok(()) => done += 1,
-            Err(why) => missed.push(format!("{}: {why}", line.place)),
+            Err(why) => missed.push(format!("{}: {why}", line.shown_place())),
         }
     }
     let what = if new.is_some() { "the password holds" } else { "no password is needed" };
@@ -127,6 +127,37 @@ fn refused(place: &str, why: &str) -> Failure {
     let remedy = "name an engine of a cluster with --addr HOST:PORT; give the password that it has in ASHLAR_KV_PASSWORD or \
                   with --password-file FILE. One that has none yet takes this only from its own machine";
     Failure::world(format!("{place} {why}").trim_start(), remedy)
+}
+
+/// Sets it at an engine of the table, which is read again at `entry` until the engine's address is known.
+async fn set_listed(
+    entry: &str,
+    line: &Line,
+    new: Option<&str>,
+    old: Option<&str>,
+    deadline: Instant,
+) -> Result<(), String> {
+    let mut place = known_place(line);
+    while place.is_err() && clock::now() < deadline {
+        clock::sleep(LOOK).await;
+        let table = clock::within(ANSWER_MAX, read_at(entry, new, old)).await;
+        let table = table.unwrap_or_else(|| Err(format!("{entry} does not answer")));
+        place = table.and_then(|table| match table.iter().find(|other| other.name == line.name) {
+            Some(line) => known_place(line),
+            None => Err(format!("{entry} does not know it any more")),
+        });
+    }
+    set(&place?, new, old, deadline).await
+}
+
+fn known_place(line: &Line) -> Result<String, String> {
+    line.unreachable().map_or_else(|| Ok(line.place.clone()), Err)
+}
+
+/// The table of nodes of one engine.
+async fn read_at(place: &str, new: Option<&str>, old: Option<&str>) -> Result<Vec<Line>, String> {
+    let text = connect(place, new, old).await?.ask(&[b"CLUSTER", b"NODES"]).await?.text()?;
+    Ok(read_table(&text))
 }
 
 /// Sets it at one engine, which may have it from another one already, or soon.

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ashlar_kv::keyspace::slot::SLOTS;
 
 use super::balance::{Engine, tell_seconds};
+use super::rebalance::LOOK;
 use crate::node::together;
 use crate::os::clock;
 use crate::os::kv::caller::{Caller, Reply};
@@ -123,6 +124,24 @@ pub(super) struct Line {
     pub(super) slots: BTreeSet<u16>,
     leaving: Vec<(u16, String)>,
     coming: Vec<(u16, String)>,
+}
+
+impl Line {
+    /// Why nobody can connect to this engine yet; nothing if its address is whole.
+    pub(super) fn unreachable(&self) -> Option<String> {
+        match self.place.rsplit_once(':') {
+            Some((host, "0")) => {
+                Some(format!("{host}: an engine there has no port for plain TCP, or its port is not known yet"))
+            }
+            Some(("", port)) => Some(format!("the engine at port {port} has not been told of its cluster yet")),
+            _ => None,
+        }
+    }
+
+    /// Where clients reach it, for people: a port that is not known is a dash.
+    pub(super) fn shown_place(&self) -> String {
+        self.place.strip_suffix(":0").map_or_else(|| self.place.clone(), |host| format!("{host}:-"))
+    }
 }
 
 pub(super) fn read_table(text: &str) -> Vec<Line> {
@@ -282,17 +301,31 @@ async fn tell(caller: Option<Caller>, place: &str, password: Option<&str>) -> Re
     Ok((Told { table: read_table(&text(table)?), figures, migrations, is_quorum }, caller))
 }
 
+/// The table of nodes, read again for as long as engines may take to answer if it has engines whose addresses are not known yet.
+async fn table(asker: &mut Asker) -> Result<Vec<Line>, String> {
+    let deadline = clock::now() + ANSWER_MAX;
+    loop {
+        let table = asker.first_table().await?;
+        if table.iter().all(|line| line.has_failed || line.unreachable().is_none()) || clock::now() >= deadline {
+            return Ok(table);
+        }
+        clock::sleep(LOOK).await;
+    }
+}
+
 /// Everybody in the cluster, with what those say who answer. Engines of servers that have failed are not asked.
 ///
 /// # Errors
 /// Nobody answers who was named.
 pub(super) async fn everybody(asker: &mut Asker) -> Result<Vec<(Line, Result<Told, String>)>, String> {
-    let table = asker.first_table().await?;
-    let asked: Vec<String> = table.iter().filter(|line| !line.has_failed).map(|line| line.place.clone()).collect();
+    let table = table(asker).await?;
+    let why_not =
+        |line: &Line| if line.has_failed { Some("its server has failed".to_owned()) } else { line.unreachable() };
+    let asked = table.iter().filter(|line| why_not(line).is_none()).map(|line| line.place.clone()).collect();
     let mut told = asker.tell_all(asked).await.into_iter();
     let all = table.into_iter().map(|line| {
-        let told = if line.has_failed { None } else { told.next() };
-        (line, told.unwrap_or_else(|| Err("its server has failed".to_owned())))
+        let told = why_not(&line).map_or_else(|| told.next().expect("each that is asked has a result"), Err);
+        (line, told)
     });
     Ok(all.collect())
 }
@@ -356,9 +389,6 @@ pub(super) async fn look(asker: &mut Asker, expected: Option<usize>) -> Result<V
     let mut engines = Vec::new();
     let mut agreed: Option<Shares> = None;
     for (line, told) in all {
-        if line.place.starts_with(':') {
-            return Err(format!("{} has not been told of its cluster yet", line.place).into());
-        }
         let mut engine = Engine {
             name: line.name,
             place: line.place,
@@ -484,6 +514,18 @@ mod tests {
             ..Line::default()
         };
         assert_eq!(lines, [own, other]);
+    }
+
+    #[test]
+    fn an_address_without_a_port_is_no_place_to_connect_to() {
+        let line = |place: &str| Line { place: place.into(), ..Line::default() };
+        let why = line("10.77.0.3:0").unreachable().unwrap();
+        assert!(why.contains("its port is not known yet") && !why.contains(":0"), "{why}");
+        assert_eq!(line("10.77.0.3:0").shown_place(), "10.77.0.3:-");
+        assert!(line(":6379").unreachable().is_some());
+        for whole in ["10.77.0.3:6379", "[::1]:6380", "one:10"] {
+            assert_eq!((line(whole).unreachable(), line(whole).shown_place()), (None, whole.to_owned()));
+        }
     }
 
     #[test]

@@ -178,7 +178,7 @@ fn member(seen: &Line, own: &Line, told: Result<&Told, &String>, engine: &Engine
     Member {
         node: seen.name.clone(),
         server: engine.server().to_owned(),
-        address: seen.place.clone(),
+        address: seen.shown_place(),
         zone: figures.map(|figures| figures.zone.clone()).unwrap_or_default(),
         seat: 1 + u8::from(engine.is_second),
         state,

@@ -75,6 +75,8 @@ struct File {
     /// Until when it may be taking over by agreement.
     awaited_until: Option<Instant>,
     purges: u64,
+    /// The engine has told where clients reach it.
+    is_told: bool,
 }
 
 /// The office.
@@ -191,6 +193,11 @@ impl Office {
             }
         }
         self.pursue(bus, now);
+        if !self.knows_engines() {
+            // The first report of the last engine begins it.
+            (self.changed_at, self.is_urgent) = (None, false);
+            return deeds;
+        }
         let is_due = self.changed_at.is_some_and(|at| at + GATHER <= now);
         if is_due || self.is_urgent || !self.done.is_empty() {
             (self.changed_at, self.is_urgent) = (None, false);
@@ -223,10 +230,16 @@ impl Office {
         Services { bus_port: self.bus_port, zone: self.zone.clone(), seats }
     }
 
-    /// Tells all members of this server's engines, if that is news.
+    /// Whether all engines of this server have told where clients reach them.
+    fn knows_engines(&self) -> bool {
+        self.files.iter().all(|file| file.is_told)
+    }
+
+    /// Tells all members of this server's engines, if that is news. An engine whose ports are not known is told to nobody: clients would
+    /// be sent to port 0.
     fn describe(&mut self, bus: &mut Bus, now: Instant) {
         let services = self.services();
-        if self.told.as_ref() != Some(&services) {
+        if self.knows_engines() && self.told.as_ref() != Some(&services) {
             // The form is never longer than it may be.
             let _ = bus.handle_command(now, Command::Describe { services: services.encode() });
             self.told = Some(services);
@@ -239,8 +252,9 @@ impl Office {
             let Some(Report { told, offset, copy, is_settled, needs_all_slots, listens }) = report else { continue };
             wants_messages |= listens;
             let (group, has_data) = (file.seat.group, offset.is_some());
-            let is_told = file.seat.told == told && file.seat.has_data == has_data;
-            if !is_told || self.needs_all_slots != needs_all_slots {
+            let is_news = !file.is_told || file.seat.told != told || file.seat.has_data != has_data;
+            file.is_told = true;
+            if is_news || self.needs_all_slots != needs_all_slots {
                 (file.seat.told, file.seat.has_data, self.needs_all_slots) = (told, has_data, needs_all_slots);
                 self.changed_at = Some(self.changed_at.unwrap_or(now));
             }
@@ -515,4 +529,73 @@ fn slots(ranges: &[map::SlotRange]) -> SlotSet {
 /// `HOST:PORT`, with brackets around addresses that have colons.
 fn address(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use ashlar_bus::Identity;
+    use ashlar_kv::cluster::Announcement;
+    use ashlar_wire::id::{ClusterId, Incarnation};
+
+    use super::super::desk::Wakened;
+    use super::*;
+
+    fn bus(now: Instant) -> Bus {
+        let identity = Identity {
+            cluster: ClusterId::from_bytes([9; 16]),
+            server: ServerId::from_bytes([1; 16]),
+            incarnation: Incarnation(1),
+            zone: ashlar_bus::slot::Zone::default(),
+            address: "10.0.0.1:7800".into(),
+        };
+        Bus::new(ashlar_bus::Config::default(), identity, None, 7, now).expect("nothing was saved")
+    }
+
+    /// The ports that a server tells the others, engine by engine; nothing if it has told them of none.
+    fn told(bus: &Bus) -> Option<Vec<(u16, u16)>> {
+        let services = Services::decode(bus.member(bus.identity().server)?.services)?;
+        Some(services.seats.iter().map(|seat| (seat.told.port, seat.told.tls_port)).collect())
+    }
+
+    /// Ports in the engine's own table of the cluster; nothing if it has got none yet.
+    fn own_ports(desk: &Desk, seat: usize) -> Option<(u16, u16)> {
+        let Wakened::Duty(duty, answers) = desk.wait(seat, Duration::ZERO) else { return None };
+        answers.done();
+        let place = &duty.map.own().place;
+        Some((place.port, place.tls_port))
+    }
+
+    #[test]
+    fn an_engine_is_shown_to_nobody_before_its_ports_are_known() {
+        let mut now = Instant::ORIGIN + Duration::from_secs(1);
+        let (desk, mut bus) = (Desk::new(2), bus(now));
+        let seat =
+            |number: usize| Seat { tag: Seat::tag(number, 4), group: GroupId(9 + number as u64), ..Seat::default() };
+        let mut office = Office::new(Arc::clone(&desk), vec![seat(0), seat(1)], 7_800, String::new(), false);
+        let mut turn = |office: &mut Office, bus: &mut Bus| {
+            now = now + GATHER;
+            while let Some(output) = bus.poll_output() {
+                if let ashlar_bus::Output::Event(event) = output {
+                    office.handle_event(&event, now);
+                }
+            }
+            office.turn(bus, now, &mut || 1);
+            now = now + GATHER;
+            office.turn(bus, now, &mut || 1);
+            assert!(office.due() > now, "there is nothing to do");
+        };
+        turn(&mut office, &mut bus);
+        assert_eq!((told(&bus), own_ports(&desk, 0)), (None, None));
+        let report = |port, tls_port| {
+            let told = Announcement { port, tls_port, ..Announcement::default() };
+            Report { told, ..Report::default() }
+        };
+        desk.report(0, &report(6_379, 6_380));
+        turn(&mut office, &mut bus);
+        assert_eq!((told(&bus), own_ports(&desk, 0)), (None, None), "the other engine has told nothing");
+        desk.report(1, &report(6_479, 0));
+        turn(&mut office, &mut bus);
+        assert_eq!(told(&bus), Some(vec![(6_379, 6_380), (6_479, 0)]));
+        assert_eq!([0, 1].map(|seat| own_ports(&desk, seat)), [Some((6_379, 6_380)), Some((6_479, 0))]);
+    }
 }

@@ -93,6 +93,8 @@ impl<R: Runtime> Task<R> {
     }
 
     pub(crate) async fn run(mut self) {
+        // Before anything is sent: others get to know this server together with its engines.
+        self.keep_office();
         loop {
             self.turn();
             let (node, at) = (self.node.clone(), self.due());

@@ -85,6 +85,8 @@ impl Seating {
         let hearer = Arc::clone(engine);
         let ear = move |channel: &[u8], message: &[u8], is_sharded| hearer.hear(channel, message, is_sharded);
         self.desk.listen(self.number, Box::new(ear));
+        // Before the server joins its cluster: others never hear of an engine without its ports.
+        self.desk.report(self.number, &Doing::new(&self.seat).report(engine));
         Ok(())
     }
 
@@ -128,8 +130,7 @@ impl Seating {
 
     /// Does what the office wants, until the desk is closed.
     pub(super) fn attend(&self, engine: &Engine) {
-        let listens_until = clock::now() + LISTENS_ON;
-        let mut doing = Doing { seat: self.seat.clone(), listens_until, ..Doing::default() };
+        let mut doing = Doing::new(&self.seat);
         loop {
             doing.seal(engine, self.life);
             match self.desk.wait(self.number, doing.span()) {
@@ -164,6 +165,10 @@ struct Doing {
 }
 
 impl Doing {
+    fn new(seat: &Seat) -> Self {
+        Self { seat: seat.clone(), listens_until: clock::now() + LISTENS_ON, ..Self::default() }
+    }
+
     /// How long nothing may be looked at.
     fn span(&self) -> Duration {
         // Somebody waits for how far the data go.
