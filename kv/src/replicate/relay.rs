@@ -155,6 +155,7 @@ impl Replication {
             return false;
         }
         stream.put(bytes);
+        stream.note_caught_up();
         stream.database = Some(database);
         self.settle(&mut stream);
         true

@@ -9,7 +9,7 @@ use ashlar_kv::cluster::map::{Map, Name, Node as Seen, Place, Service, SlotRange
 use ashlar_kv::network::{Broken, Line};
 use ashlar_kv::persist::Snapshot;
 use ashlar_kv::persist::snapshot::Step as Taken;
-use ashlar_kv::replicate::quorum::Sealing;
+use ashlar_kv::replicate::quorum::{QuorumStatus, Sealing};
 use ashlar_kv::replicate::{Follower, FullSync, Step, Upstream};
 use ashlar_kv::{Engine, EngineConfig, Mailbox, Network, Now, Session};
 use ashlar_wire::time::Instant;
@@ -27,7 +27,7 @@ const BEGIN_US: i64 = 1_800_000_000_000_000;
 /// How often an engine looks after itself, microseconds.
 const TICK_US: u64 = 100_000;
 /// What happens after everything works again.
-const HEALING_STEPS: usize = 4_000;
+const HEALING_STEPS: usize = 10_000;
 /// Connections that ended at one end and not yet at the other.
 const LOOSE_MAX: usize = 16;
 /// How much older than the latest a claim may be that a node hears of.
@@ -50,6 +50,10 @@ pub(crate) struct Outcome {
     pub(crate) terms: u64,
     /// After everything had healed the shard was served again.
     pub(crate) recovered: u64,
+    /// A majority had its data when everything had healed.
+    pub(crate) could_recover: u64,
+    /// It had, and the shard was not served all the same.
+    pub(crate) stuck: u64,
     /// A hash of what happened.
     pub(crate) hash: u64,
 }
@@ -169,6 +173,8 @@ pub(super) struct Process {
     /// The number of the claim that it knows.
     pub(super) known: usize,
     ticked_us: u64,
+    /// It has once had all that it ever acknowledged, and its data were not replaced since.
+    is_complete: bool,
 }
 
 /// A node.
@@ -333,9 +339,12 @@ impl World {
         let own = (machine.life << 8 | node as u64).to_le_bytes();
         let secret = core::array::from_fn(|at| own[at % own.len()]);
         let engine = Arc::new(Engine::new(&EngineConfig { secret, shards: 2, databases: 1 }));
-        for (name, value) in
-            [("replication-quorum", "yes"), ("repl-diskless-sync-delay", "0"), ("replication-quorum-timeout", "2000")]
-        {
+        for (name, value) in [
+            ("replication-quorum", "yes"),
+            ("repl-diskless-sync-delay", "0"),
+            ("replication-quorum-timeout", "2000"),
+            ("protected-mode", "no"),
+        ] {
             engine.configure(name, value).expect("it is a parameter");
         }
         if self.rng.chance(300_000) {
@@ -363,6 +372,7 @@ impl World {
             sealing: None,
             known: usize::MAX,
             ticked_us: 0,
+            is_complete: false,
         });
     }
 
@@ -521,6 +531,11 @@ impl World {
             process.ticked_us = us;
             process.engine.handle_tick(now);
         }
+        if process.engine.aside().next() {
+            let is_full = self.rng.chance(100_000);
+            let kept = if is_full { Err("the drive is full".to_owned()) } else { Ok((process.engine.changes(), 0)) };
+            process.engine.aside().end(kept);
+        }
         match process.dump.take() {
             Some(dump) => process.dump = go_on(dump, now),
             None => {
@@ -600,6 +615,31 @@ impl World {
                 self.use_client(client);
             }
         }
+        (0..self.machines.len()).for_each(|node| self.observe(node));
+    }
+
+    /// What is known of a node's data from outside, which it must not forget.
+    fn observe(&mut self, node: usize) {
+        let Some(process) = &mut self.machines[node].process else { return };
+        let status = process.engine.quorum_status();
+        let is_whole = status.is_some_and(|status| !status.is_blank);
+        process.is_complete = !process.engine.is_loading() && (process.is_complete || is_whole);
+    }
+
+    /// Whether enough nodes have complete data for the shard to be served: of each majority of the members, as the latest of those
+    /// data name them, there is one.
+    fn can_serve(&self) -> bool {
+        let complete = |(number, machine): (usize, &Machine)| {
+            let process = machine.process.as_ref().filter(|process| process.is_complete)?;
+            Some((name_of(number).to_string(), process.engine.quorum_status()?))
+        };
+        let there: Vec<(String, QuorumStatus)> = self.machines.iter().enumerate().filter_map(complete).collect();
+        let Some((_, latest)) = there.iter().max_by_key(|(_, status)| status.term) else { return false };
+        latest.members.to_string().split('>').all(|set| {
+            let names: Vec<&str> = set.split(',').collect();
+            let found = names.iter().filter(|name| there.iter().any(|(other, _)| other == *name)).count();
+            found > names.len() / 2
+        })
     }
 
     fn check(&self) -> Result<(), String> {
@@ -686,8 +726,10 @@ pub(crate) fn run_seed(seed: u64) -> Result<Outcome, String> {
 }
 
 impl World {
-    /// Everything works again; and whether the shard is served then.
+    /// Everything works again; whether the shard is served then, and whether it could be.
     fn heal(&mut self) {
+        (self.thin, self.plot) = (None, Plot::default());
+        let can_serve = self.can_serve();
         lock(&self.cables).cut.clear();
         for node in 0..self.machines.len() {
             if self.machines[node].process.is_none() {
@@ -700,6 +742,8 @@ impl World {
         let before = self.outcome.told;
         (0..HEALING_STEPS).for_each(|_| self.step());
         self.outcome.recovered = u64::from(self.outcome.told > before);
+        self.outcome.could_recover = u64::from(can_serve);
+        self.outcome.stuck = u64::from(can_serve && self.outcome.recovered == 0);
         for client in 0..self.clients.len() {
             self.lose(client);
         }

@@ -210,6 +210,9 @@ impl Linked {
                 engine.failover_done(now);
                 if engine.replication.go_on(self.turn, name.as_deref(), &engine.identity) {
                     tracing::info!("the primary goes on where we were");
+                    if let Some((_, end)) = self.mandate {
+                        engine.replication.catch_up_at(end);
+                    }
                     self.begin_following(engine, now);
                 }
             }
@@ -258,7 +261,6 @@ impl Linked {
         sworn.map_err(|bound| Fault::text(format!("it serves term {term}, and {} was promised", bound.0)))?;
         engine.oaths.note_members(shard, &members);
         self.mandate = Some(((holder, term.life), end));
-        engine.replication.catch_up_at(end);
         Ok(())
     }
 

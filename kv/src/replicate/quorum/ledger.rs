@@ -30,7 +30,7 @@ pub(crate) enum Gate {
 enum Blank {
     /// Here and now.
     Never,
-    /// From this position on.
+    /// From this position of the primary's history on, which is the one that is followed.
     Until(u64),
     /// Nobody has said so yet.
     Unknown,
@@ -124,6 +124,17 @@ impl Stream {
         self.ledger.note(term, members, end);
     }
 
+    /// Nothing that was acknowledged in an earlier life is missing from here on: whatever is followed next, these data have it. A
+    /// position of an earlier primary is not compared with the end of a later one's stream, so this is remembered when it is so.
+    #[inline]
+    pub(in crate::replicate) fn note_caught_up(&mut self) {
+        if let Blank::Until(position) = self.ledger.blank
+            && self.end >= position
+        {
+            self.ledger.blank = Blank::Never;
+        }
+    }
+
     /// How many members take what is appended, this one among them.
     fn is_attended(&self) -> bool {
         let Some(serving) = self.ledger.serving else { return false };
@@ -180,12 +191,7 @@ impl Replication {
         // A primary whose stream is its own has all of it; a replica only what was read whole. Data without a record are of no term.
         let has_term = ledger.members.is_some() || planted::has(Planted::BlankAnswers);
         let is_there = (!stream.is_relay || stream.is_whole) && has_term;
-        let is_whole = match ledger.blank {
-            Blank::Never => true,
-            Blank::Until(position) => stream.end >= position,
-            Blank::Unknown => false,
-        };
-        let is_whole = is_whole || planted::has(Planted::BlankAnswers);
+        let is_whole = ledger.blank == Blank::Never || planted::has(Planted::BlankAnswers);
         let extent = Extent { term: ledger.term, position: stream.end };
         ((is_there && is_whole).then_some(extent), ledger.members.clone())
     }
@@ -207,11 +213,13 @@ impl Replication {
         self.recount(&mut stream);
     }
 
-    /// The data have all that this server ever acknowledged, once they go this far.
+    /// The data have all that this server ever acknowledged, once they go this far. The primary that says so has accepted to go on
+    /// from what is here, or its dump is here: only then is `position` one of the same history as the end of the data.
     pub(crate) fn catch_up_at(&self, position: u64) {
         let mut stream = self.stream();
         if stream.ledger.blank != Blank::Never {
             stream.ledger.blank = Blank::Until(position);
+            stream.note_caught_up();
         }
     }
 

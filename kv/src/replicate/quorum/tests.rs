@@ -334,6 +334,24 @@ fn a_primary_that_was_restarted_serves_another_term_although_its_epoch_is_the_sa
     assert!(member.say(0, &ask(promised)).starts_with("SEALED 7.1 "), "the later life may ask again");
 }
 
+#[test]
+fn who_has_caught_up_once_is_not_blank_when_it_follows_another_primary() {
+    let (former, _) = begin_shard(&Arc::default());
+    let (point, words) = dumped(former.engine());
+    let member = start(2, &Arc::default());
+    let is_blank = || member.engine().replication.extent().0.is_none();
+    member.engine().restore_point(&point, member.now());
+    member.engine().replication.adopt_ledger(&words);
+    assert!(is_blank(), "nobody has said how far it has to go");
+    member.engine().replication.catch_up_at(point.position + 1);
+    assert!(is_blank(), "something may be missing");
+    member.engine().replication.catch_up_at(point.position);
+    assert!(!is_blank());
+    // The next primary's record has not come yet. If that primary dies now, this answer is one of those that the shard needs.
+    member.engine().replication.catch_up_at(point.position + 100);
+    assert!(!is_blank());
+}
+
 /// Three members that were all restarted, after term 7.1: none has anything that counts. The first one's log had a key.
 fn all_restarted() -> (Talk, Vec<Talk>) {
     let drive = || {
