@@ -6,6 +6,7 @@
 //! as ever. So one member's word alone never makes another primary, and a goodbye that is lost costs the usual time of silence.
 
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use ashlar_wire::id::ServerId;
 use ashlar_wire::time::Instant;
@@ -17,6 +18,9 @@ use crate::member::{Member, Opinion};
 use crate::packet::{Body, Purpose};
 use crate::slot::GroupId;
 
+/// How long a member waits before its first offer. Signals to the servers of one machine come well within this.
+const OFFER_AFTER: Duration = Duration::from_millis(250);
+
 impl Bus {
     pub(super) fn depart(&mut self, now: Instant, departure: Departure) {
         if core::mem::replace(&mut self.departure, departure) == departure {
@@ -26,7 +30,8 @@ impl Bus {
         let others = self.members.iter().filter(|member| !member.life.failed && member.id != own);
         let others: Vec<ServerId> = others.map(|member| member.id).collect();
         self.send_to_all(others, &Body::Departure(departure));
-        self.offer_at = (departure == Departure::Leaves).then_some(now);
+        // Who is told to stop at the same time says so by then, and is offered nothing: roles stay as they are where all stop.
+        self.offer_at = (departure == Departure::Leaves).then_some(now + OFFER_AFTER);
         if departure == Departure::Left {
             // What it would win it could not serve.
             let is_kept = |ballot: &Ballot| {

@@ -66,7 +66,7 @@ fn of_several_replicas_one_takes_over() {
         net.command(replica, Command::Offset { group: group(1), offset: 5, copy: CopyState::Current });
     }
     net.command(1, Command::Depart(Departure::Leaves));
-    net.run(20);
+    net.run_until(1_000, "one asks", |net| net.has_event(1, |event| matches!(event, Event::HandoverPaused { .. })));
     settle(&mut net, 1);
     net.run_until(1_000, "one has taken over", |net| leads_nothing(net, 1));
     net.run_until(2_000, "it takes writes", |net| net.writer(1).is_some_and(|writer| writer != 1));
@@ -75,10 +75,16 @@ fn of_several_replicas_one_takes_over() {
 #[test]
 fn members_that_stop_together_offer_each_other_nothing_and_accuse_nobody() {
     let mut net = led();
+    for number in 1..=2 {
+        net.command(number, Command::Offset { group: group(1), offset: 700, copy: CopyState::Current });
+    }
+    // Not at the same instant: the signals come one after another.
     for number in 1..=3 {
         net.command(number, Command::Depart(Departure::Leaves));
+        net.run(80);
     }
-    net.run(50);
+    net.run(500);
+    assert!(!net.has_event(1, |event| matches!(event, Event::HandoverPaused { .. })), "the replica stops as well");
     assert_eq!(net.bus(1).led_groups().collect::<Vec<_>>(), [(group(1), false)], "there is no heir");
     for number in 1..=3 {
         net.command(number, Command::Depart(Departure::Left));
