@@ -1,6 +1,6 @@
 //! Replacing the cluster's secret while the cluster runs.
 //!
-//! One server leads ([`lead`]). It reserves every member for itself ([`holder`]); then every server holds the new secret
+//! One server leads (`lead`). It reserves every member for itself (`holder`); then every server holds the new secret
 //! beside the old one, durably; only when all do, each lets the old one go. So any two servers have a secret in common at
 //! every moment, whoever stops wherever and whoever else wants to lead, and no connection is lost. What was left
 //! unfinished is finished by the next rotation, led by a server that has the newer secret. `model` explores these rules
