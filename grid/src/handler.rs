@@ -409,7 +409,7 @@ mod tests {
     #[test]
     fn ids_keep_their_numbers() {
         let numbers: Vec<u16> = HandlerId::ALL.iter().map(|id| *id as u16).collect();
-        assert_eq!(numbers, (1..=13).collect::<Vec<u16>>());
+        assert_eq!(numbers, (1..=14).collect::<Vec<u16>>());
         assert!(HandlerId::ALL.iter().all(|id| HandlerId::from_number(*id as u16) == Some(*id)));
         assert_eq!(HandlerId::from_number(0), None);
     }
