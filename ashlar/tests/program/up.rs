@@ -1,19 +1,7 @@
 //! `ashlar up`: start, kill, restart, end.
 
-use std::net::TcpListener;
-
 use super::process::{Running, Scratch, check_fails, get, signal, status, until};
-
-/// The first of three free ports in a row.
-fn port_base() -> u16 {
-    let find = || {
-        let first = TcpListener::bind("127.0.0.1:0").ok()?;
-        let port = first.local_addr().ok()?.port();
-        let others = (1..3).map(|more| TcpListener::bind(("127.0.0.1", port.checked_add(more)?)).ok());
-        others.collect::<Option<Vec<_>>>().map(|_| port)
-    };
-    (0..1_000).find_map(|_| find()).expect("there are three free ports in a row")
-}
+use super::upkv::ports;
 
 fn start(data: &str, port: u16, kv_port: u16) -> Running {
     let (port, kv_port) = (port.to_string(), kv_port.to_string());
@@ -46,7 +34,7 @@ fn table(up: &Running) -> Vec<Row> {
 #[test]
 fn starts_restarts_and_stops() {
     let scratch = Scratch::new();
-    let (data, port) = (scratch.path("data"), port_base());
+    let (data, port) = (scratch.path("data"), ports(3));
     let mut up = start(&data, port, 0);
     let servers = table(&up);
     assert!(servers.iter().all(|server| server.kv == "-"), "{servers:?}");
@@ -78,7 +66,7 @@ fn starts_restarts_and_stops() {
 #[test]
 fn ports_of_both_engines_are_shown_and_must_be_free() {
     let scratch = Scratch::new();
-    let (data, port, kv_port, replica_port) = (scratch.path("data"), port_base(), port_base(), port_base());
+    let (data, port, kv_port, replica_port) = (scratch.path("data"), ports(3), ports(3), ports(3));
     let words = [port, kv_port, replica_port].map(|port| port.to_string());
     let [port, kv, replica] = words.each_ref().map(String::as_str);
     let ports = ["--port-base", port, "--kv-port", kv, "--kv-replica-port", replica, "--workers", "1"];
@@ -128,7 +116,7 @@ fn logs_of_an_everyday_start_join_and_stop_warn_of_nothing() {
         assert!(!shows_rust(line), "{line}");
     }
     let scratch = Scratch::new();
-    let (data, port, kv) = (scratch.path("data"), port_base(), port_base());
+    let (data, port, kv) = (scratch.path("data"), ports(3), ports(3));
     // A first start, and one that finds everything there; the second as JSON.
     for format in ["text", "json"] {
         let (port, kv) = (port.to_string(), kv.to_string());
