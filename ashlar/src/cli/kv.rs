@@ -8,6 +8,7 @@ pub(super) mod picture;
 pub(super) mod rebalance;
 mod status;
 pub(super) mod valkey;
+mod words;
 
 use std::path::{Path, PathBuf};
 
@@ -16,18 +17,26 @@ use self::valkey::Configuration;
 use crate::failure::Failure;
 use crate::os::{self, files, kv, logs, process};
 
+/// What `--help` says of what clap does not see: see [`words`].
+const SETTINGS_HELP: &str = "\
+Settings:
+  --NAME VALUE... is any parameter of Valkey's configuration, for instance `--appendonly yes --save 60 1`. Settings and options stand in any \
+order. A setting takes the words up to the next --NAME; --NAME=VALUE takes one. A name that stands under Options means what it says there, \
+also where Valkey has a parameter of that name. docs/kv-parameters.md has all settings.";
+
 /// Run the key-value engine alone: one server that any Redis or Valkey client can use.
 ///
 /// Data is in memory, with a dump now and then (`save`), and an append log if that is switched on (`appendonly yes`).
 #[derive(Debug, clap::Args)]
 #[command(args_override_self = true, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
+#[command(after_help = SETTINGS_HELP)]
 pub struct Arguments {
     #[command(subcommand)]
     care: Option<Care>,
     #[command(flatten)]
     doors: doors::DoorArguments,
     /// Threads that serve clients; one for each core unless given
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", alias = "io-threads")]
     workers: Option<usize>,
     /// How many databases there are
     #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
@@ -38,9 +47,6 @@ pub struct Arguments {
     /// RDB file of Redis or Valkey whose keys are there from the start
     #[arg(long, value_name = "FILE")]
     import: Option<PathBuf>,
-    /// Settings by the names of Valkey's configuration, after all other options: `--appendonly yes --save 60 1`
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "--NAME VALUE")]
-    settings: Vec<String>,
 }
 
 /// Looking after the engines of a cluster.
@@ -161,37 +167,13 @@ fn tell_without_effect(settings: &[(String, String)], gone: &[String]) {
     }
 }
 
-/// Settings from words: a name after two dashes, and the words behind it up to the next.
-fn read_settings(words: &[String]) -> Result<Vec<(String, String)>, Failure> {
-    let mut settings: Vec<(String, String)> = Vec::new();
-    for word in words {
-        match (word.strip_prefix("--"), settings.last_mut()) {
-            (Some(name), _) => settings.push((name.to_owned(), String::new())),
-            (None, Some((_, value))) if value.is_empty() => value.clone_from(word),
-            (None, Some((_, value))) => *value = format!("{value} {word}"),
-            (None, None) => {
-                let what = format!("`{word}` is no setting");
-                return Err(Failure::usage(what, "give settings as --NAME VALUE"));
-            }
-        }
-    }
-    Ok(settings)
-}
-
 pub(super) fn run(arguments: &Arguments, configuration: Configuration) -> Result<(), Failure> {
     if let Some(care) = &arguments.care {
         return care.run();
     }
     logs::start("info", false);
-    if let Some(file) = &arguments.config {
-        // It was taken out where it could be read.
-        return Err(Failure::usage(
-            format!("{} is not read here", file.display()),
-            "give --config FILE before settings",
-        ));
-    }
-    let Configuration { file, mut settings, users, gone } = configuration;
-    settings.extend(read_settings(&arguments.settings)?);
+    assert!(arguments.config.is_none(), "the file of --config is read before other options are parsed");
+    let Configuration { file, settings, users, gone } = configuration;
     tell_without_effect(&settings, &gone);
     let plan = kv::Plan {
         doors: doors::plan(&arguments.doors),
@@ -217,18 +199,4 @@ pub(super) fn run(arguments: &Arguments, configuration: Configuration) -> Result
         return kv::cluster::run(&plan, secret.as_deref(), started);
     }
     kv::run(&plan, started)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn settings_are_words_after_a_name() {
-        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        let read = read_settings(&words("--save 60 1 300 10 --appendonly yes --requirepass")).unwrap();
-        let expected = [("save", "60 1 300 10"), ("appendonly", "yes"), ("requirepass", "")];
-        assert_eq!(read, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
-        assert!(read_settings(&words("yes")).is_err());
-    }
 }

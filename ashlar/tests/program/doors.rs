@@ -13,7 +13,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use super::keyvalue::{Client, KvServer};
-use super::process::{Scratch, TestServer, check_fails, until};
+use super::process::{Running, Scratch, TestServer, check_fails, run, until};
 use super::upkv::ports;
 
 /// A peer that never answers must not hold up the tests; nothing is measured by this.
@@ -75,6 +75,26 @@ fn unix_socket_that_is_in_the_way() {
     check_fails(&["kv", "--port", "0", "--unix", "/nowhere/kv.sock"], &[], 1, &["cannot listen on /nowhere/kv.sock"]);
     check_fails(&["kv", "--no-tcp"], &[], 2, &["no way in", "--unix"]);
     check_fails(&["kv", "--unix", "x", "--unix-mode", "999"], &[], 2, &["octal"]);
+}
+
+#[test]
+fn options_and_settings_stand_in_any_order() {
+    let scratch = Scratch::new();
+    let (dir, path) = (scratch.path(""), scratch.path("kv.sock"));
+    let words =
+        ["--dir", &dir, "--appendonly", "yes", "--bind", "127.0.0.1", "--save=", "--port", "0", "--unix", &path];
+    let server = Running::start(&[&["kv"], &words[..], &["--maxmemory", "1gb", "--workers", "1"]].concat(), &[]);
+    let line = Running::line(&server.out, "Ready to accept connections tcp on 127.0.0.1:");
+    let port = line.rsplit(':').next().unwrap();
+    Running::line(&server.out, &format!("Ready to accept connections unix on {path}"));
+    let told = local(&path).ask(&["CONFIG", "GET", "port", "appendonly", "save", "maxmemory", "io-threads"]);
+    for expected in [&format!("port {port}"), "appendonly yes", "save  ", "maxmemory 1073741824", "io-threads 1"] {
+        assert!(format!("{told} ").contains(expected), "`{expected}` is not in {told}");
+    }
+    check_fails(&["kv", "--dir", &dir, "--port", "0", "--unix"], &[], 2, &["--unix", "a value is required"]);
+    check_fails(&["kv", "--dir", &dir, "--prot", "1"], &[], 2, &["`--prot 1`", "did you mean `--port`?"]);
+    check_fails(&["kv", "--port", "0", "1", "--dir", &dir], &[], 2, &["`1` belongs to nothing", "--NAME VALUE"]);
+    assert!(run(&["kv", "--appendonly", "yes", "--help"], &[]).out.contains("--NAME=VALUE"));
 }
 
 /// Certificates of one authority.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use ashlar_kv::{Directive, read_config};
 
+use super::words::{self, KvWords};
 use crate::failure::Failure;
 use crate::os::files;
 
@@ -51,15 +52,18 @@ pub(crate) fn expand(arguments: Vec<OsString>) -> Result<Wish, Failure> {
         return as_valkey(&arguments);
     }
     let is_kv = arguments.get(1).is_some_and(|command| command == "kv");
-    let at = arguments.iter().position(|word| word == "--config").filter(|_| is_kv);
-    let Some((at, path)) = at.and_then(|at| Some((at, arguments.get(at + 1)?))) else {
+    let split = if is_kv { words::split(&arguments[2..])? } else { None };
+    let Some(KvWords { options, config, settings }) = split else {
         return Ok(Wish::Run(arguments, Configuration::default()));
     };
     let mut configuration = Configuration::default();
-    configuration.include(Path::new(path), 0)?;
+    if let Some(path) = config {
+        configuration.include(&path, 0)?;
+    }
+    configuration.read_words(&settings)?;
     let mut words = arguments[..2].to_vec();
-    words.extend(configuration.door_arguments());
-    words.extend(arguments[2..at].iter().chain(&arguments[at + 2..]).cloned());
+    words.extend(configuration.door_arguments(&options));
+    words.extend(options);
     Ok(Wish::Run(words, configuration))
 }
 
@@ -83,7 +87,7 @@ fn as_valkey(arguments: &[OsString]) -> Result<Wish, Failure> {
     configuration.read(&lines, Path::new("."), 0)?;
     let program = arguments.first().cloned().unwrap_or_default();
     let mut words = vec![program, OsString::from("kv")];
-    words.extend(configuration.door_arguments());
+    words.extend(configuration.door_arguments(&[]));
     Ok(Wish::Run(words, configuration))
 }
 
@@ -93,11 +97,16 @@ fn lines_of(words: &[String]) -> String {
     for word in words {
         match word.strip_prefix("--") {
             Some(name) => text += &format!("\n{name}"),
-            // Quotes keep a word together, and an empty one.
-            None => text += &format!(" \"{}\"", word.replace('\\', "\\\\").replace('"', "\\\"")),
+            None => text += &format!(" {}", quoted(word)),
         }
     }
     text
+}
+
+/// A word as it stands in a configuration file: quotes keep it together, and an empty one.
+fn quoted(word: &str) -> String {
+    let escaped = word.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n").replace('\r', "\\r");
+    format!("\"{escaped}\"")
 }
 
 impl Configuration {
@@ -138,6 +147,26 @@ impl Configuration {
             let what = format!("\n*** FATAL CONFIG FILE ERROR (Version 9.1.0) ***\n{wrong}");
             Failure::usage(what, format!("correct {}; docs/kv-parameters.md has every parameter", path.display()))
         })?;
+        self.take(directives, depth)
+    }
+
+    /// Settings of the command line: each a name, and the words behind it.
+    fn read_words(&mut self, settings: &[(String, Vec<String>)]) -> Result<(), Failure> {
+        let line = |(name, words): &(String, Vec<String>)| {
+            // A name alone has an empty value.
+            let values =
+                if words.is_empty() { vec![quoted("")] } else { words.iter().map(|word| quoted(word)).collect() };
+            format!("{} {}", quoted(name), values.join(" "))
+        };
+        let text = settings.iter().map(line).collect::<Vec<_>>().join("\n");
+        let directives = read_config(&text).map_err(|wrong| {
+            let (name, words) = &settings[wrong.number - 1];
+            words::refused(name, words, &wrong.why)
+        })?;
+        self.take(directives, 0)
+    }
+
+    fn take(&mut self, directives: Vec<Directive>, depth: usize) -> Result<(), Failure> {
         for directive in directives {
             match directive {
                 Directive::Set(name, value) => self.settings.push((name, value)),
@@ -154,8 +183,8 @@ impl Configuration {
         found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
     }
 
-    /// What the file says of doors and threads, as arguments of `ashlar kv`.
-    fn door_arguments(&self) -> Vec<OsString> {
+    /// What the file says of doors and threads, as arguments of `ashlar kv` that stand before `options`, which override them.
+    fn door_arguments(&self, options: &[OsString]) -> Vec<OsString> {
         let mut words: Vec<OsString> = Vec::new();
         let mut put = |name: &str, value: Option<&str>| {
             words.extend(value.into_iter().flat_map(|value| [OsString::from(name), value.into()]));
@@ -178,7 +207,9 @@ impl Configuration {
             put("--tls-ca", self.last("tls-ca-cert-file"));
             put("--tls-auth-clients", self.last("tls-auth-clients"));
         }
-        match self.last("port") {
+        // `--port` and `--no-tcp` exclude each other: one that was typed replaces both of the file.
+        let is_port = |word: &OsString| word == "--no-tcp" || word.as_encoded_bytes().starts_with(b"--port");
+        match self.last("port").filter(|_| !options.iter().any(is_port)) {
             Some("0") => words.push("--no-tcp".into()),
             Some(port) => words.extend(["--port".into(), port.into()]),
             None => {}
@@ -200,13 +231,13 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
 
 /// Addresses with commas between them. One with a dash before it may be missing on the machine; those of IPv6 are left out
 /// then, because a machine without them refuses to listen there.
-fn addresses(text: &str) -> String {
+pub(super) fn addresses(text: &str) -> String {
     let address = |word: &str| match word {
         "*" => Some("0.0.0.0".to_owned()),
         optional if optional.starts_with('-') => None,
         other => Some(other.to_owned()),
     };
-    text.split_ascii_whitespace().filter_map(address).collect::<Vec<_>>().join(",")
+    text.split([' ', '\t', ',']).filter(|word| !word.is_empty()).filter_map(address).collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]
@@ -244,6 +275,26 @@ mod tests {
     }
 
     #[test]
+    fn settings_of_the_command_line_are_those_of_a_file() {
+        let (line, configuration) =
+            run("ashlar kv --save 60 1 --port 7000 --SAVE 300 10 --requirepass --slowlog-max-len=5");
+        assert_eq!(line, "ashlar kv --port 7000");
+        let settings = configuration.settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let expected = [("requirepass", ""), ("commandlog-slow-execution-max-len", "5"), ("save", "60 1 300 10")];
+        assert_eq!(settings.collect::<Vec<_>>(), expected);
+        for (wrong, text) in [
+            ("ashlar kv --appendonly yes --nosuch 1", "`--nosuch 1`: Bad directive"),
+            ("ashlar kv --dir /a b --port 1", "`--dir /a b`: Bad directive or wrong number of arguments"),
+            ("ashlar kv --prot 7000", "did you mean `--port`?"),
+            ("ashlar kv --hz=x", "`--hz x`"),
+        ] {
+            let failure = expand(words(wrong)).unwrap_err().to_string();
+            assert!(failure.contains(text) && failure.contains("ashlar kv --help"), "{wrong}: {failure}");
+        }
+        assert_eq!(run("ashlar kv status --json").0, "ashlar kv status --json");
+    }
+
+    #[test]
     fn files_are_read_with_what_they_include() {
         let folder = std::env::temp_dir().join(format!("ashlar-conf-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
@@ -257,6 +308,11 @@ mod tests {
         let (line, configuration) = run(&format!("ashlar kv --config {} --import y", main.display()));
         assert_eq!(line, "ashlar kv --unix /x --unix-mode 770 --no-tcp --import y");
         assert_eq!((configuration.last("maxmemory"), configuration.users.len()), (Some("1gb"), 1));
+        // What is typed stands above the file, wherever it stands.
+        let typed = format!("ashlar kv --maxmemory 2gb --config {} --port 1 --user b on", main.display());
+        let (line, configuration) = run(&typed);
+        assert_eq!(line, "ashlar kv --unix /x --unix-mode 770 --port 1");
+        assert_eq!((configuration.last("maxmemory"), configuration.users.len()), (Some("2gb"), 2));
         assert_eq!(configuration.file, Some(main.canonicalize().unwrap()));
         // Patterns name any number of files, in order; none is no mistake.
         std::fs::write(folder.join("b.part"), "maxmemory 7mb\n").unwrap();
