@@ -6,7 +6,7 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -234,6 +234,47 @@ fn the_log_is_switched_on_and_off() {
     assert_eq!(engine.wait(), Some(0));
     let _engine = run("yes");
     assert_eq!((ask("GET a"), ask("GET c"), ask("GET d")), ("1".into(), "3".into(), "4".into()));
+}
+
+#[test]
+fn an_end_that_was_not_closed_is_told() {
+    let (scratch, address) = (Scratch::new(), nobody());
+    let data = scratch.path("");
+    let last = || {
+        let files = std::fs::read_dir(Path::new(&data).join("appendonlydir")).expect("the log is there");
+        let logs = files.map(|file| file.expect("it can be read").path());
+        let number = |path: &PathBuf| path.file_name()?.to_str()?.strip_prefix("log-")?.parse::<u64>().ok();
+        logs.max_by_key(number).expect("it has a file")
+    };
+    let killed = |key: &str| {
+        let mut engine = start(&address, &data, "always");
+        Running::line(&engine.err, "DB loaded from append only file");
+        assert_eq!(Talk::new(&address).unwrap().ask(&format!("SET {key} 1")).as_deref(), Some("+OK"));
+        engine.signal("KILL");
+        engine.wait();
+    };
+    drop(start(&address, &data, "always"));
+    killed("a");
+    let whole = std::fs::metadata(last()).expect("it is there").len();
+    let told = |text: &str| {
+        let engine = start(&address, &data, "always");
+        Running::line(&engine.err, text)
+    };
+    // At the border of a record nobody knows whether there was more; that the file was not closed is known.
+    let line = told("the append log was not closed");
+    assert!(line.contains(&format!("used_bytes={whole}")) && !line.contains("cut_bytes"), "{line}");
+    killed("b");
+    let length = std::fs::metadata(last()).expect("it is there").len();
+    std::fs::OpenOptions::new().write(true).open(last()).and_then(|file| file.set_len(length - 3)).expect("it is cut");
+    let line = told("the append log ended within a record");
+    let figure = |name: &str| {
+        let text = line.split_once(&format!("{name}=")).expect("the figure is there").1;
+        text.split(|letter: char| !letter.is_ascii_digit()).next()?.parse::<u64>().ok()
+    };
+    assert_eq!(figure("used_bytes").zip(figure("cut_bytes")).map(|(used, cut)| used + cut), Some(length - 3), "{line}");
+    assert!(line.contains("appendfsync always") && !line.contains("never acknowledged"), "{line}");
+    let _engine = start(&address, &data, "always");
+    assert_eq!(Talk::new(&address).unwrap().ask("GET a").as_deref(), Some("1"));
 }
 
 #[test]

@@ -103,9 +103,21 @@ pub struct Report {
     pub batches: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// The last file ended in the middle of a batch, or in garbage: its name and how much of it counts. Nothing that had
-    /// become durable was behind that, as far as the log knows.
-    pub torn: Option<(String, u64)>,
+    /// How the last file ended, if the process that wrote it did not close it.
+    pub open_end: Option<OpenEnd>,
+}
+
+/// How a file ended that was not closed: its process was killed, or the machine died. What was behind the last whole batch cannot be
+/// known: neither whether there was anything, nor who may have cut it off. Only a mark or a batch behind it would tell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenEnd {
+    /// The file.
+    pub file: String,
+    /// Bytes of it that are used: it has whole batches up to here.
+    pub used_bytes: u64,
+    /// Bytes behind these that are part of a batch, or garbage; they are not used. No batch there says that anything behind the used
+    /// bytes had become durable. 0 if the file ends behind a whole batch.
+    pub cut_bytes: u64,
 }
 
 /// A sync of the last segment, which needs no access to the log.
@@ -604,19 +616,20 @@ impl<'f, F: Folder> Reader<'f, F> {
                 }
                 _ => {
                     let position = begin(position, &batch);
-                    if self.is_over && self.rest().is_empty() && batch.is_empty() {
-                        return Ok((position, counts));
+                    let end = self.find_end(id, position)?;
+                    // A file without batches tells as little as one that was never written to.
+                    if end > bytes(SEGMENT_HEAD_BYTES) {
+                        let (file, cut_bytes) = (self.name.clone(), end - counts);
+                        report.open_end = Some(OpenEnd { file, used_bytes: counts, cut_bytes });
                     }
-                    self.is_torn(id, position)?;
-                    report.torn = Some((self.name.clone(), counts));
                     return Ok((position, counts));
                 }
             }
         }
     }
 
-    /// Looks whether what follows says that the log was durable beyond a position which cannot be read.
-    fn is_torn(&mut self, id: LogId, position: u64) -> Result<(), LogError> {
+    /// Where the file ends, unless what stands before that says that the log was durable beyond a position which cannot be read.
+    fn find_end(&mut self, id: LogId, position: u64) -> Result<u64, LogError> {
         let from = self.at;
         loop {
             self.fill(READ_BYTES + PAYLOAD_BYTES_MAX + HEAD_BYTES)?;
@@ -632,7 +645,7 @@ impl<'f, F: Folder> Reader<'f, F> {
             }
             self.skip(offsets);
             if self.is_over && self.rest().is_empty() {
-                return Ok(());
+                return Ok(self.at);
             }
         }
     }

@@ -30,7 +30,7 @@ pub use files::Files;
 pub use folder::{Folder, Syncer};
 pub use journal::Journal;
 pub use keeper::{Keeper, NewBase};
-pub use log::{Log, LogError};
+pub use log::{Log, LogError, OpenEnd};
 pub use replay::Replay;
 pub use saves::{Load, SavePoint, Saves};
 pub use snapshot::Snapshot;

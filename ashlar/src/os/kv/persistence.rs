@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use ashlar_kv::Engine;
 use ashlar_kv::persist::snapshot::Purpose;
-use ashlar_kv::persist::{Files, Keeper, LogError, NewBase};
+use ashlar_kv::persist::{Files, Keeper, LogError, NewBase, OpenEnd};
 use ashlar_kv::rdb::ImportOptions;
 use tokio::sync::watch;
 
@@ -169,12 +169,8 @@ fn recover(engine: &Arc<Engine>, files: &Files, dump: &Path, released: &Released
         };
         Failure::world(format!("the append log in {} cannot be used: {error}", root.display()), remedy)
     })?;
-    if let Some((file, length)) = &report.torn {
-        if !files.takes_torn_log {
-            let what = format!("{file} of the append log in {} ends within a record at byte {length}", root.display());
-            return Err(Failure::world(what, "set `aof-load-truncated yes` to go on without what follows"));
-        }
-        tracing::warn!(file, length, "the append log ended within a record that was never acknowledged as durable");
+    if let Some(end) = &report.open_end {
+        tell_of_open_end(end, &root, files)?;
     }
     if !is_new {
         let seconds = clock::now().saturating_since(begin).as_secs_f64();
@@ -185,6 +181,36 @@ fn recover(engine: &Arc<Engine>, files: &Files, dump: &Path, released: &Released
         begin_with_dump(engine, &mut keeper, beside.beside())?;
     }
     LogThread::start(engine, keeper, inbox, beside, Arc::clone(released))
+}
+
+/// Says what is known of the end of a log that its process did not close, and what follows for acknowledged writes.
+fn tell_of_open_end(end: &OpenEnd, root: &Path, files: &Files) -> Result<(), Failure> {
+    let OpenEnd { file, used_bytes, cut_bytes } = end;
+    if *cut_bytes == 0 {
+        tracing::info!(
+            file,
+            used_bytes,
+            "the append log was not closed, and ends behind a whole record. Whether there was more cannot be known: see `An open end` in \
+             docs/operating/kv-engine.md"
+        );
+        return Ok(());
+    }
+    if !files.takes_torn_log {
+        let what = format!(
+            "{file} of the append log in {} ends within a record: whole records end at byte {used_bytes}, {cut_bytes} bytes follow",
+            root.display()
+        );
+        return Err(Failure::world(what, "set `aof-load-truncated yes` to go on without what follows"));
+    }
+    tracing::warn!(
+        file,
+        used_bytes,
+        cut_bytes,
+        "the append log ended within a record, which was cut off. With `appendfsync always` no acknowledged write was in it, unless the \
+         file was changed from outside or the drive lost what it had synced; with `everysec` and `no` writes may be lost if the \
+         machine died: see `An open end` in docs/operating/kv-engine.md"
+    );
+    Ok(())
 }
 
 /// Begins a log for an engine that is in use. It is found at the next start once it has a base.

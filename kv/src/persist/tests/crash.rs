@@ -2,7 +2,7 @@
 
 use super::folder::{Chance, MemoryFolder};
 use crate::persist::keeper::NewBase;
-use crate::persist::log::{BaseChecksum, LogError, Recovered, Report};
+use crate::persist::log::{BaseChecksum, LogError, OpenEnd, Recovered, Report};
 use crate::persist::{Folder, Log};
 
 const ID: [u8; 16] = [9; 16];
@@ -174,6 +174,34 @@ fn a_file_that_is_missing_or_short_is_refused() {
             }
         }
     }
+}
+
+#[test]
+fn an_open_end_is_told_as_far_as_it_is_known() {
+    let folder = MemoryFolder::default();
+    let (mut log, _, report) = open(&folder).unwrap();
+    assert_eq!(report.open_end, None, "a new log");
+    let length = || folder.bytes("log-1").len();
+    let mut borders = vec![length()];
+    for number in 0..3 {
+        log.append(&batch(number)).unwrap();
+        borders.push(length());
+    }
+    let whole = folder.bytes("log-1");
+    for len in borders[0]..=whole.len() {
+        let short = folder.copy();
+        short.set_bytes("log-1", whole[..len].to_vec());
+        let (_, found, report) = open(&short).unwrap();
+        let used = *borders.iter().rfind(|border| **border <= len).unwrap();
+        let number = |count: usize| u64::try_from(count).unwrap();
+        let end = OpenEnd { file: "log-1".into(), used_bytes: number(used), cut_bytes: number(len - used) };
+        assert_eq!(found.len(), borders.iter().filter(|border| **border <= len).count() - 1, "at {len}");
+        assert_eq!(report.open_end, (len > borders[0]).then_some(end), "at {len}");
+        // It is closed now: the next start has nothing to tell.
+        assert_eq!(open(&short).unwrap().2.open_end, None, "at {len}");
+    }
+    log.close().unwrap();
+    assert_eq!(open(&folder).unwrap().2.open_end, None, "a log that was closed");
 }
 
 #[test]
