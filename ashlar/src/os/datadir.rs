@@ -17,7 +17,7 @@
 
 mod token;
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ use ashlar_bus::saved::Saved;
 use ashlar_wire::id::{ClusterId, Incarnation, ServerId};
 use ashlar_wire::secret::Secret;
 
-use super::files::{self, Readers};
+use super::files::{self, Creation, Readers};
 use super::random;
 use crate::failure::Failure;
 pub use token::{Token, cluster_of, secret_of};
@@ -169,7 +169,7 @@ impl DataDir {
     /// # Errors
     /// The drive refused; the earlier state is still there. Retry safe.
     pub fn keep_bus(root: &Path, state: &[u8]) -> Result<(), Failure> {
-        write(&root.join("bus"), state, Readers::Others)
+        write(&root.join("bus"), state)
     }
 
     /// Keeps these secrets instead of those before. Durable when this returns.
@@ -178,7 +178,7 @@ impl DataDir {
     /// They are not this server's to keep, or the drive refused; the earlier ones are still there. Retry safe.
     pub fn keep_secrets(place: &SecretPlace, token: &Token) -> Result<(), Failure> {
         match place {
-            SecretPlace::File(path) => write(path, format!("{}\n", token.text()).as_bytes(), Readers::Owner),
+            SecretPlace::File(path) => write(path, format!("{}\n", token.text()).as_bytes()),
             SecretPlace::Environment => Err(Failure::world(
                 "the secret of this server comes from the environment variable ASHLAR_SECRET",
                 "put its content into cluster.secret in the data directory and start the server without the variable",
@@ -260,7 +260,7 @@ pub fn share_admin_token(shared: &Path, servers: &[PathBuf]) -> Result<(), Failu
         if read(path)?.as_deref() != Some(&token) {
             let folder = path.parent().unwrap_or(path);
             files::make_directory(folder).map_err(|error| cannot("make", folder, &error))?;
-            write(path, token.as_bytes(), Readers::Owner)?;
+            write(path, token.as_bytes())?;
         }
     }
     Ok(())
@@ -273,7 +273,7 @@ pub fn share_admin_token(shared: &Path, servers: &[PathBuf]) -> Result<(), Failu
 pub fn make_secret(path: &Path) -> Result<(), Failure> {
     match read(path)? {
         Some(text) => parse_token(&text, &path.display().to_string()).map(drop),
-        None => write(path, format!("{}\n", hex(&random::bytes::<32>())).as_bytes(), Readers::Owner),
+        None => write(path, format!("{}\n", hex(&random::bytes::<32>())).as_bytes()),
     }
 }
 
@@ -308,8 +308,7 @@ fn make_directory(root: &Path) -> Result<(), Failure> {
 
 fn lock(root: &Path) -> Result<File, Failure> {
     let path = root.join("lock");
-    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
-    let file = file.map_err(|error| cannot("open", &path, &error))?;
+    let file = files::create(&path, Creation::Lock).map_err(|error| cannot("open", &path, &error))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => {
@@ -411,8 +410,8 @@ fn certificate(root: &Path) -> Result<(String, String), Failure> {
     let made = rcgen::generate_simple_self_signed(vec!["ashlar".to_owned()])
         .map_err(|error| Failure::world(format!("cannot make a certificate: {error}"), ""))?;
     let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
-    write(&root.join("tls.key"), key.as_bytes(), Readers::Owner)?;
-    write(&root.join("tls.cert"), certificate.as_bytes(), Readers::Others)?;
+    write(&root.join("tls.key"), key.as_bytes())?;
+    write(&root.join("tls.cert"), certificate.as_bytes())?;
     Ok((certificate, key))
 }
 
@@ -422,7 +421,7 @@ fn text_or_new(root: &Path, name: &str, make: impl FnOnce() -> Result<String, Fa
         return Ok(text);
     }
     let text = make()?;
-    write(&path, format!("{text}\n").as_bytes(), Readers::Owner)?;
+    write(&path, format!("{text}\n").as_bytes())?;
     Ok(text)
 }
 
@@ -483,15 +482,15 @@ fn read_sealed(root: &Path, name: &str) -> Result<Option<String>, Failure> {
 }
 
 fn write_sealed(root: &Path, name: &str, body: &str) -> Result<(), Failure> {
-    write(&root.join(name), seal(name, body).as_bytes(), Readers::Others)
+    write(&root.join(name), seal(name, body).as_bytes())
 }
 
 fn read(path: &Path) -> Result<Option<String>, Failure> {
     files::read_text(path).map_err(|error| cannot("read", path, &error))
 }
 
-fn write(path: &Path, content: &[u8], readers: Readers) -> Result<(), Failure> {
-    files::write_whole(path, content, readers).map_err(|error| cannot("write", path, &error))
+fn write(path: &Path, content: &[u8]) -> Result<(), Failure> {
+    files::write_whole(path, content, Readers::Owner).map_err(|error| cannot("write", path, &error))
 }
 
 fn cannot(verb: &str, path: &Path, error: &io::Error) -> Failure {

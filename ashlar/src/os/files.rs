@@ -1,5 +1,8 @@
-//! Small files that must be whole after a crash: written beside, synced, renamed into place. Long ones that go to the drive while
-//! they are written.
+//! Files that are written: small ones that must be whole after a crash (written beside, synced, renamed into place), long ones that go
+//! to the drive while they are written, and directories.
+//!
+//! Everything that holds data of users or of the cluster is opened for writing by [`create`] or [`write_whole`], and directories are made by
+//! [`make_directory`]: only the owner may read them from the moment they are there, whatever the process's mask says.
 #![cfg_attr(
     target_os = "linux",
     allow(unsafe_code, reason = "std does not offer to begin writing without waiting for the drive")
@@ -9,19 +12,59 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 #[cfg(target_os = "linux")]
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 /// No file that is read as a whole is longer: configuration, keys, lists of peers.
 pub const FILE_BYTES_MAX: u64 = 4 << 20;
 
+/// Permissions of files, and of directories, of which nobody but the owner may read anything.
+const FILE_MODE: u32 = 0o600;
+const DIRECTORY_MODE: u32 = 0o700;
+
 /// Who may read a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readers {
-    /// Its owner only: secrets.
+    /// Its owner only: data and secrets.
     Owner,
-    /// Whoever the process's mask allows.
+    /// Whoever the process's mask allows: results that a person asked for.
     Others,
+}
+
+/// How a file is opened for writing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Creation {
+    /// It takes the place of one that may be there. It can be read too.
+    New,
+    /// It goes on behind what is there, if it is there.
+    Append,
+    /// It is only locked: its content stays as it is.
+    Lock,
+}
+
+/// Opens a file for writing that only its owner can read. One that is there and is gone on with keeps its permissions.
+///
+/// # Errors
+/// It cannot be made or written. Retry safe.
+pub fn create(path: &Path, creation: Creation) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.mode(FILE_MODE);
+    match creation {
+        Creation::New => {
+            remove(path)?;
+            options.read(true).write(true).create_new(true).open(path)
+        }
+        Creation::Append => options.create(true).append(true).open(path),
+        Creation::Lock => options.create(true).truncate(false).write(true).open(path),
+    }
+}
+
+/// Removes a file, if it is there.
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Replaces `path` by a file with this content: after a crash it is the old one or the new one, whole. Durable when
@@ -31,12 +74,10 @@ pub enum Readers {
 /// The old file is still there. Retry safe.
 pub fn write_whole(path: &Path, content: &[u8], readers: Readers) -> io::Result<()> {
     let beside = path.with_added_extension("new");
-    match fs::remove_file(&beside) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mode = if readers == Readers::Owner { 0o600 } else { 0o666 };
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside)?;
+    let mut file = match readers {
+        Readers::Owner => create(&beside, Creation::New)?,
+        Readers::Others => remove(&beside).and_then(|()| File::create_new(&beside))?,
+    };
     file.write_all(content)?;
     file.sync_all()?;
     fs::rename(&beside, path)?;
@@ -131,12 +172,14 @@ pub fn read_end(path: &Path) -> io::Result<String> {
     Ok(whole.to_owned())
 }
 
-/// Makes a directory and those above it, unless they are there.
+/// Makes a directory and those above it, unless they are there. Nobody but the owner may look into those that it makes; the others stay
+/// as they are.
 ///
 /// # Errors
 /// It cannot be made, or is no directory. Retry safe.
 pub fn make_directory(path: &Path) -> io::Result<()> {
-    fs::create_dir_all(path).map_err(|error| match error.kind() {
+    let made = fs::DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path);
+    made.map_err(|error| match error.kind() {
         // What is meant is: something else of that name.
         io::ErrorKind::AlreadyExists => io::Error::new(io::ErrorKind::NotADirectory, "it is not a directory"),
         _ => error,
@@ -206,6 +249,31 @@ pub(crate) mod tests {
             assert_eq!(open_to_others(&path), Some(mode));
         }
         assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn nobody_else_reads_what_is_made() {
+        let scratch = Scratch::new();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let folder = scratch.0.join("a/b");
+        make_directory(&folder).unwrap();
+        assert_eq!((mode(&scratch.0.join("a")), mode(&folder)), (0o700, 0o700));
+        // One that is there stays as its owner wants it.
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o750)).unwrap();
+        make_directory(&folder).unwrap();
+        assert_eq!(mode(&folder), 0o750);
+        for (name, creation, text) in
+            [("new", Creation::New, "two"), ("log", Creation::Append, "onetwo"), ("lock", Creation::Lock, "two")]
+        {
+            let path = folder.join(name);
+            create(&path, creation).unwrap().write_all(b"one").unwrap();
+            assert_eq!(mode(&path), 0o600, "{name}");
+            // Of an earlier version: what replaces it is for its owner only.
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+            create(&path, creation).unwrap().write_all(b"two").unwrap();
+            assert_eq!(mode(&path), if creation == Creation::New { 0o600 } else { 0o644 }, "{name}");
+            assert_eq!(read_text(&path).unwrap().as_deref(), Some(text), "{name}");
+        }
     }
 
     #[test]

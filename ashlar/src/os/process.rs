@@ -10,6 +10,8 @@ use std::process::{ExitStatus, Stdio};
 
 use tokio::process::{Child, Command};
 
+use super::files::{self, Creation};
+
 /// What the kernel says about this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProcessFacts {
@@ -200,7 +202,7 @@ impl Server {
     /// # Errors
     /// The operating system refused, or `log` cannot be written. Retry safe.
     pub fn start(arguments: &[OsString], log: &Path) -> io::Result<Self> {
-        let log = fs::OpenOptions::new().create(true).append(true).open(log)?;
+        let log = files::create(log, Creation::Append)?;
         let mut command = this_program(arguments)?;
         command.stdout(log.try_clone()?).stderr(log);
         let child = Command::from(command).spawn()?;

@@ -16,6 +16,7 @@ mod keeping;
 mod keyvalue;
 mod membership;
 mod mesh;
+mod permissions;
 mod process;
 mod quorum;
 mod replicas;

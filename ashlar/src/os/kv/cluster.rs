@@ -99,7 +99,7 @@ impl Seating {
         };
         let kept = files::read_text(&file).map_err(|error| unread(&error))?.unwrap_or_default();
         let path = file.clone();
-        let keep = move |text: &str| match files::write_whole(&path, text.as_bytes(), files::Readers::Others) {
+        let keep = move |text: &str| match files::write_whole(&path, text.as_bytes(), files::Readers::Owner) {
             Ok(()) => true,
             Err(error) => {
                 tracing::error!(%error, path = %path.display(), "a promise to the shard cannot be kept, and is not given");
@@ -118,7 +118,7 @@ impl Seating {
         };
         let kept = files::read_text(&path).map_err(|error| unread(&error))?.unwrap_or_default();
         let file = path.clone();
-        let keep = move |text: &str| match files::write_whole(&file, text.as_bytes(), files::Readers::Others) {
+        let keep = move |text: &str| match files::write_whole(&file, text.as_bytes(), files::Readers::Owner) {
             Ok(()) => true,
             Err(error) => {
                 tracing::error!(%error, path = %file.display(), "where the data of this node come from cannot be written down");
@@ -331,7 +331,7 @@ fn seat_at(file: &Path, number: usize) -> Result<Seat, Failure> {
 /// Remembers a seat. Durable when this returns.
 fn keep_seat(file: &Path, seat: &Seat) -> Result<(), Failure> {
     let text = format!("{SEAT_MARK} {:08x} {}\n", seat.tag, seat.group);
-    files::write_whole(file, text.as_bytes(), files::Readers::Others)
+    files::write_whole(file, text.as_bytes(), files::Readers::Owner)
         .map_err(|error| Failure::world(format!("cannot write {}: {error}", file.display()), "free some space there"))
 }
 

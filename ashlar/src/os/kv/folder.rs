@@ -1,7 +1,7 @@
 //! The folder of an append log: a directory that one process at a time may use.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use ashlar_kv::persist::{self, Syncer};
 
 use crate::failure::Failure;
-use crate::os::files::{self, Readers, Trickle};
+use crate::os::files::{self, Creation, Readers, Trickle};
 
 /// Held by the process that uses the folder.
 const LOCK: &str = "lock";
@@ -40,8 +40,7 @@ impl Folder {
             )
         };
         files::make_directory(root).map_err(|error| cannot("make", &error))?;
-        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(root.join(LOCK));
-        let lock = lock.map_err(|error| cannot("write to", &error))?;
+        let lock = files::create(&root.join(LOCK), Creation::Lock).map_err(|error| cannot("write to", &error))?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { root: root.into(), open: BTreeMap::new(), _lock: Some(lock) }),
             Err(TryLockError::WouldBlock) => {
@@ -74,7 +73,7 @@ impl persist::Folder for Folder {
 
     fn append(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
         if !self.open.contains_key(name) {
-            let file = OpenOptions::new().create(true).append(true).open(self.root.join(name))?;
+            let file = files::create(&self.root.join(name), Creation::Append)?;
             self.open.insert(name.into(), (Arc::new(file), false));
         }
         let (file, _) = self.open.get(name).expect("it is open");
@@ -100,7 +99,7 @@ impl persist::Folder for Folder {
 
     fn replace(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
         self.open.remove(name);
-        files::write_whole(&self.root.join(name), bytes, Readers::Others)
+        files::write_whole(&self.root.join(name), bytes, Readers::Owner)
     }
 
     fn others(&mut self, names: &[&str], remove: bool) -> io::Result<usize> {

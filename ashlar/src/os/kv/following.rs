@@ -15,6 +15,7 @@ use ashlar_kv::{Engine, Link};
 use tokio::sync::watch;
 
 use crate::os::clock;
+use crate::os::files::{self, Creation};
 
 /// Bytes that are read at a time, of a connection and of the file.
 const READ_BYTES: usize = 256 << 10;
@@ -94,7 +95,7 @@ impl Work {
         if self.file.is_none() || self.is_rewound {
             let folder = self.engine.files().directory;
             let path = Path::new(&folder).join(format!("primary-{}.rdb", clock::now_both().unix_us));
-            let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+            let file = files::create(&path, Creation::New)?;
             fs::remove_file(&path)?;
             (self.file, self.is_rewound) = (Some(file), false);
         }

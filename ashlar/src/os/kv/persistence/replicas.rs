@@ -17,6 +17,7 @@ use ashlar_kv::persist::{Files, Snapshot};
 use ashlar_kv::replicate::FullSync;
 
 use super::courtesy::Courtesy;
+use crate::os::files::{self, Creation};
 use crate::os::{clock, random};
 
 /// Letters of a mark.
@@ -52,7 +53,7 @@ fn stream(snapshot: Snapshot, sync: &FullSync, is_given_up: &dyn Fn() -> bool) -
 /// Writes the dump to a file that nobody else sees.
 fn spool(snapshot: Snapshot, sync: &FullSync, folder: &Path, is_given_up: &dyn Fn() -> bool) -> io::Result<File> {
     let path = folder.join(format!("replicas-{}.rdb", clock::now_both().unix_us));
-    let mut file = File::options().read(true).write(true).create_new(true).open(&path)?;
+    let mut file = files::create(&path, Creation::New)?;
     fs::remove_file(&path)?;
     take(snapshot, sync, is_given_up, &mut |bytes| file.write_all(bytes))?;
     file.rewind()?;

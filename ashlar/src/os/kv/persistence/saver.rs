@@ -1,7 +1,7 @@
 //! The thread that takes snapshots.
 
 use std::fmt;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::courtesy::Courtesy;
 use super::log::LogThread;
 use super::{Folder, Released, aside, dump_path, replicas};
 use crate::failure::Failure;
-use crate::os::files::{self, Trickle};
+use crate::os::files::{self, Creation, Trickle};
 use crate::os::{clock, process, rdb};
 
 /// How often the thread looks whether a snapshot is wanted.
@@ -291,7 +291,7 @@ pub(super) fn write_dump(engine: &Arc<Engine>, path: &Path, is_given_up: &dyn Fn
     let mut takes_fields = false;
     attempt(|| {
         let beside = path.with_added_extension("new");
-        let mut file = File::create(&beside)?;
+        let mut file = files::create(&beside, Creation::New)?;
         let snapshot = Snapshot::begin(Arc::clone(engine), Purpose::Dump, takes_fields, clock::now_both());
         let mut trickle = Trickle::default();
         let taken = take(snapshot, is_given_up, &mut |bytes| {
