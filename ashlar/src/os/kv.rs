@@ -5,6 +5,7 @@ pub mod cluster;
 pub mod doors;
 mod folder;
 mod following;
+mod foreign;
 mod host;
 mod line;
 mod migrating;

@@ -278,6 +278,25 @@ fn an_end_that_was_not_closed_is_told() {
 }
 
 #[test]
+fn other_programs_are_kept_away_from_our_log() {
+    let (scratch, address) = (Scratch::new(), nobody());
+    let data = scratch.path("");
+    let sign = Path::new(&data).join("appendonlydir/appendonly.aof.manifest");
+    let set = |key: &str| {
+        let _engine = start(&address, &data, "always");
+        let text = std::fs::read_to_string(&sign).expect("it is there while the engine runs");
+        assert!(text.starts_with("This directory is the append log of an Ashlar key-value engine"), "{text}");
+        let mut talk = Talk::new(&address).expect("it answers");
+        assert_eq!(talk.ask(&format!("SET {key} 1")).as_deref(), Some("+OK"));
+        talk.ask("GET a")
+    };
+    assert_eq!(set("a").as_deref(), Some("1"));
+    // As a directory of the versions before: it is read, and gets what it lacks.
+    std::fs::remove_file(&sign).expect("it is there");
+    assert_eq!(set("b").as_deref(), Some("1"));
+}
+
+#[test]
 fn what_is_no_log_of_ours_is_refused() {
     let scratch = Scratch::new();
     let folder = scratch.path("appendonlydir");
@@ -287,6 +306,13 @@ fn what_is_no_log_of_ours_is_refused() {
     let arguments = ["kv", "--port", "0", "--dir", &dir, "--appendonly", "yes"];
     check_fails(&arguments, &[], 2, &["append log of another program", "BGSAVE"]);
     std::fs::remove_file(foreign).expect("it is there");
+    let renamed = Path::new(&folder).join("mine.aof.manifest");
+    std::fs::write(&renamed, "file mine.aof.1.base.rdb seq 1 type b\n").expect("it can be written");
+    check_fails(&arguments, &[], 2, &["mine.aof.manifest is an append log of another program"]);
+    std::fs::remove_file(renamed).expect("it is there");
+    let old = scratch.write("appendonly.aof", "*1\r\n$8\r\nFLUSHALL\r\n");
+    check_fails(&arguments, &[], 2, &["appendonly.aof is an append log of another program", "BGSAVE"]);
+    std::fs::remove_file(old).expect("it is there");
     std::fs::write(Path::new(&folder).join("manifest"), "ashlar-kv-log 1\n").expect("it can be written");
     check_fails(&arguments, &[], 1, &["manifest is damaged", "restore the directory from a copy"]);
 }

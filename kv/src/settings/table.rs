@@ -40,7 +40,7 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
     flag("aof-timestamp-enabled", false),
     flag("aof-use-rdb-preamble", true),
     checked("appenddirname", log_folder, "appendonlydir").fixed().at(at!(files.log_folder)),
-    checked("appendfilename", log_name, "appendonly.aof").fixed(),
+    checked("appendfilename", log_name, "appendonly.aof").fixed().at(at!(files.foreign_log)),
     of("appendfsync", &["everysec", "always", "no"], "everysec").at(at!(log_sync)),
     flag("appendonly", false).at(at!(files.is_log_on)),
     bytes("auto-aof-rewrite-min-size", 0, LONG, 64 << 20).at(at!(files.growth_bytes_min)),

@@ -107,10 +107,9 @@ impl persist::Folder for Folder {
         for entry in fs::read_dir(&self.root)? {
             let name = entry?.file_name();
             let Some(name) = name.to_str() else { continue };
-            // Of other programs, or left by a crash in the middle of a replacement.
-            let is_ours = ["base-", "log-", "manifest"].iter().any(|begin| name.starts_with(begin));
+            // What is not ours is of other programs, or keeps them away.
             let is_beside = Path::new(name).extension().is_some_and(|extension| extension == BESIDE);
-            if !is_ours || names.contains(&name) || (is_beside && !remove) {
+            if !is_ours(name) || names.contains(&name) || (is_beside && !remove) {
                 continue;
             }
             count += 1;
@@ -121,6 +120,14 @@ impl persist::Folder for Folder {
         }
         Ok(count)
     }
+}
+
+/// Whether a file is part of an append log, or was left by a crash in the middle of replacing one that is.
+fn is_ours(name: &str) -> bool {
+    let name = name.strip_suffix(BESIDE).and_then(|name| name.strip_suffix('.')).unwrap_or(name);
+    let base = name.strip_prefix("base-").and_then(|name| name.strip_suffix(".rdb"));
+    let number = base.or_else(|| name.strip_prefix("log-"));
+    name == "manifest" || number.is_some_and(|number| number.bytes().all(|digit| digit.is_ascii_digit()))
 }
 
 #[cfg(test)]
@@ -145,12 +152,14 @@ mod tests {
         folder.replace("manifest", b"m").unwrap();
         folder.beside().append("base-2.rdb", b"b").unwrap();
         fs::write(scratch.0.join("notes.txt"), "of somebody else").unwrap();
+        // `appendfilename` may look like a file of ours.
+        fs::write(scratch.0.join("log-1.manifest"), "keeps others away").unwrap();
         fs::write(scratch.0.join("manifest.new"), "left by a crash").unwrap();
         assert_eq!(folder.others(&["manifest"], false).unwrap(), 2);
         assert_eq!(folder.others(&["manifest", "log-1"], true).unwrap(), 2);
         let mut left: Vec<_> = fs::read_dir(&scratch.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         left.sort();
-        assert_eq!(left, ["lock", "log-1", "manifest", "notes.txt"]);
+        assert_eq!(left, ["lock", "log-1", "log-1.manifest", "manifest", "notes.txt"]);
         folder.replace("log-1", b"").unwrap();
         folder.append("log-1", b"x").unwrap();
         assert_eq!(fs::read(scratch.0.join("log-1")).unwrap(), b"x");

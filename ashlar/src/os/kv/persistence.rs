@@ -21,14 +21,12 @@ use tokio::sync::watch;
 use self::log::LogThread;
 use self::saver::Saver;
 use super::folder::Folder;
+use super::foreign;
 use crate::failure::Failure;
 use crate::os::{clock, files, random, rdb};
 
 /// Tells connections that the log's thread has written, synced, or given up for now.
 type Released = Arc<watch::Sender<()>>;
-
-/// How the append log of Valkey begins the names of its files.
-const FOREIGN_LOG: &str = "appendonly.aof";
 
 /// The threads that keep an engine's data.
 #[derive(Debug)]
@@ -139,13 +137,7 @@ fn load_dump(engine: &Engine, path: &Path) -> Result<u64, Failure> {
 /// The directory of the log, unless another program's log is there.
 fn log_root(files: &Files) -> Result<PathBuf, Failure> {
     let root = Path::new(&files.directory).join(&files.log_folder);
-    let is_foreign = root.join(format!("{FOREIGN_LOG}.manifest"));
-    if files::exists(&is_foreign) {
-        return Err(Failure::usage(
-            format!("{} is an append log of another program, which is not read", is_foreign.display()),
-            "have that program save a dump (BGSAVE), put it into an empty directory, and start with `dir` naming that",
-        ));
-    }
+    foreign::refuse_log(&root)?;
     Ok(root)
 }
 
@@ -153,7 +145,11 @@ fn log_root(files: &Files) -> Result<PathBuf, Failure> {
 fn recover(engine: &Arc<Engine>, files: &Files, dump: &Path, released: &Released) -> Result<LogThread, Failure> {
     let root = log_root(files)?;
     let is_new = !files::exists(&root.join("manifest"));
+    if is_new {
+        foreign::refuse_old_log(files)?;
+    }
     let folder = Folder::take(&root)?;
+    foreign::keep_away(&root, files)?;
     let beside = folder.beside();
     let keys = if is_new { load_dump(engine, dump)? } else { 0 };
     let (orders, inbox) = log::channel();
@@ -215,8 +211,10 @@ fn tell_of_open_end(end: &OpenEnd, root: &Path, files: &Files) -> Result<(), Fai
 
 /// Begins a log for an engine that is in use. It is found at the next start once it has a base.
 fn begin(engine: &Arc<Engine>, released: &Released) -> Result<LogThread, Failure> {
-    let root = log_root(&engine.files())?;
+    let files = engine.files();
+    let root = log_root(&files)?;
     let folder = Folder::take(&root)?;
+    foreign::keep_away(&root, &files)?;
     let beside = folder.beside();
     let (orders, inbox) = log::channel();
     let wake = Box::new(move || orders.write());
