@@ -266,6 +266,15 @@ pub fn share_admin_token(shared: &Path, servers: &[PathBuf]) -> Result<(), Failu
     Ok(())
 }
 
+/// The cluster of the server that was started in a directory; none if there was no server.
+///
+/// # Errors
+/// Its identity cannot be read, or is damaged.
+pub fn cluster_in(root: &Path) -> Result<Option<ClusterId>, Failure> {
+    let identity = read_sealed(root, "identity")?.map(|body| parse_identity(root, &body)).transpose()?;
+    Ok(identity.map(|(cluster, _)| cluster))
+}
+
 /// Makes a cluster's secret in `path`, or leaves the one that is there.
 ///
 /// # Errors

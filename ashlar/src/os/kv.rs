@@ -1,5 +1,6 @@
 //! Key-value engines, one alone or those of a server: listeners, workers, signals.
 
+mod bus_secret;
 pub mod caller;
 pub mod cluster;
 pub mod doors;

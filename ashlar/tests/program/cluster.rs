@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+
+use ashlar::os::datadir::{Token, cluster_in, secret_of};
 
 use super::process::{Running, Scratch, check_fails, nobody, until};
 use super::replicas::Wire;
@@ -168,6 +171,53 @@ fn a_replica_takes_over_and_gives_back() {
         nodes[0].has_role("master") && nodes[3].has_role("slave") && nodes.iter().all(|node| node.is_up(6))
     });
     check_keys(&mut Client::default(), &nodes[0].address, KEYS);
+}
+
+/// The secret that earlier versions derived from a password.
+fn fast_secret(password: &str) -> String {
+    secret_of(&format!("ashlar kv cluster without a secret, primaryauth {password}"))
+}
+
+#[test]
+fn nodes_without_a_secret_derive_it_slowly_from_their_password() {
+    let nodes = [Node::with(&["--primaryauth", "word"]), Node::with(&["--primaryauth", "word"])];
+    let met = nodes[0].ask(&["CLUSTER", "MEET", "127.0.0.1", nodes[1].port(), &nodes[1].bus_port]);
+    assert_eq!(met, "OK");
+    until("the nodes to know each other", || nodes.iter().all(|node| node.info().contains("cluster_known_nodes:2")));
+    let cluster = |node: &Node| cluster_in(Path::new(&node.scratch.path("nodes.conf"))).expect("it can be read");
+    assert_eq!(cluster(&nodes[0]), cluster(&nodes[1]));
+    // The id is shown to everybody: it must not be one that can be compared with guesses quickly.
+    let fast = Token::parse(&fast_secret("word")).map(|token| token.cluster);
+    assert!(cluster(&nodes[0]).is_some() && cluster(&nodes[0]) != fast);
+}
+
+#[test]
+fn a_node_of_a_cluster_with_a_fast_secret_says_how_to_go_on() {
+    let (scratch, address, bus_port) = (Scratch::new(), nobody(), nobody());
+    let port = |address: &str| address.rsplit(':').next().expect("an address has a port").to_owned();
+    let (dir, port, bus_port) = (scratch.path(""), port(&address), port(&bus_port));
+    let begin = ["kv", "--port", &port, "--workers", "1", "--dir", &dir, "--save", "", "--appendonly", "yes"];
+    let cluster = ["--cluster-enabled", "yes", "--cluster-port", &bus_port, "--primaryauth", "word"];
+    let arguments = [&begin[..], &cluster].concat();
+    let name = |secret: &str| {
+        let mut node = Running::start(&arguments, &[("ASHLAR_SECRET", secret)]);
+        Running::line(&node.out, "Ready to accept connections");
+        let name = Wire::new(&address).expect("it listens").ask(&["CLUSTER", "MYID"]);
+        node.signal("TERM");
+        assert_eq!(node.wait(), Some(0));
+        name
+    };
+    let fast = fast_secret("word");
+    let before = name(&fast);
+    let id = Token::parse(&fast).expect("a secret").cluster.to_string();
+    check_fails(
+        &arguments,
+        &[],
+        2,
+        &[&format!("of cluster {id}"), &format!("ASHLAR_SECRET={id}.DIGITS"), "primaryauth"],
+    );
+    let own = format!("{id}.{}", "0123456789abcdef02468ace13579bdf".repeat(2));
+    assert_eq!(name(&own), before, "it is the same node with another secret");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use ashlar_wire::id::ServerId;
 use ashlar_wire::time::Instant;
 
 use super::doors::Listening;
-use super::{Plan, Serving};
+use super::{Plan, Serving, bus_secret};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::node::keyvalue::desk::{Desk, Duty, Report, Seat, Wakened, shard_name};
@@ -371,12 +371,10 @@ pub fn run(plan: &Plan, secret: Option<&str>, started: impl FnOnce(&[Listening])
     let root = Path::new(setting(plan, "dir").unwrap_or("."));
     let data = root.join(setting(plan, "cluster-config-file").unwrap_or("nodes.conf"));
     let config = config_of(plan, data)?;
-    let own = secret.map_or_else(|| open_secret(plan), str::to_owned);
-    if secret.is_none() {
-        tracing::warn!(
-            "the cluster has no secret of its own: whoever reaches the port of its bus can join; set ASHLAR_SECRET"
-        );
-    }
+    let own = match secret {
+        Some(secret) => secret.to_owned(),
+        None => derived_secret(plan, &config.data)?,
+    };
     let engines = |data: &DataDir, _: usize, _: &str| {
         let (seating, part) = seating_of(plan, &config, data)?;
         let databases = number_of(plan, "cluster-databases").and_then(|count| usize::try_from(count).ok()).unwrap_or(1);
@@ -422,9 +420,34 @@ fn copy_age_max(plan: &Plan) -> Option<Duration> {
 }
 
 /// The secret of clusters that have none: everybody knows it, unless the settings have a password for replication.
-fn open_secret(plan: &Plan) -> String {
+///
+/// # Errors
+/// The node is of a cluster whose secret an earlier version derived from this password. Not safe to retry.
+fn derived_secret(plan: &Plan, data: &Path) -> Result<String, Failure> {
     let password = setting(plan, "primaryauth").or_else(|| setting(plan, "masterauth")).unwrap_or_default();
-    datadir::secret_of(&format!("ashlar kv cluster without a secret, primaryauth {password}"))
+    let earlier = bus_secret::earlier_cluster(password);
+    if let Some(cluster) = earlier.filter(|earlier| datadir::cluster_in(data).is_ok_and(|own| own == Some(*earlier))) {
+        let what = format!(
+            "the node in {} is of cluster {cluster}, whose secret an earlier version derived from `primaryauth` by a hash that can be guessed",
+            data.display()
+        );
+        let remedy = format!(
+            "stop all nodes of the cluster, make 64 hexadecimal digits by chance (`openssl rand -hex 32`), start every node with \
+             ASHLAR_SECRET={cluster}.DIGITS in its environment, and change `primaryauth`: the cluster's id still tells what it was"
+        );
+        return Err(Failure::usage(what, remedy));
+    }
+    if password.is_empty() {
+        tracing::warn!(
+            "the cluster has no secret of its own: whoever reaches the port of its bus can join; set ASHLAR_SECRET"
+        );
+    } else {
+        tracing::warn!(
+            "the cluster has no secret of its own: whoever knows or guesses `primaryauth` and reaches the port of its bus can join; set \
+             ASHLAR_SECRET"
+        );
+    }
+    Ok(bus_secret::of_password(password))
 }
 
 fn config_of(plan: &Plan, data: PathBuf) -> Result<Config, Failure> {
