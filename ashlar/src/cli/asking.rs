@@ -59,7 +59,7 @@ impl Asked {
         match (&self.token_file, &self.data) {
             (Some(path), _) => Ok(Some(text_of(path)?.trim().to_owned())),
             (None, Some(data)) => Ok(Some(text_of(&data.join(ADMIN_TOKEN))?.trim().to_owned())),
-            (None, None) => Ok(std::env::var("ASHLAR_ADMIN_TOKEN").ok()),
+            (None, None) => Ok(token_in(std::env::var("ASHLAR_ADMIN_TOKEN").ok())),
         }
     }
 
@@ -86,12 +86,17 @@ fn is_this_machine(address: &str) -> bool {
         || bare.parse::<core::net::IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
+/// The token in a text; none in an empty one.
+fn token_in(text: Option<String>) -> Option<String> {
+    text.map(|text| text.trim().to_owned()).filter(|token| !token.is_empty())
+}
+
 /// The token of a file that may not be there.
 fn optional_token(path: &Path) -> Result<Option<String>, Failure> {
     let token = files::read_text(path).map_err(|error| {
         Failure::world(format!("cannot read {}: {error}", path.display()), "run this as the user who runs the server")
     })?;
-    Ok(token.map(|token| token.trim().to_owned()))
+    Ok(token_in(token))
 }
 
 fn text_of(path: &Path) -> Result<String, Failure> {
@@ -169,6 +174,12 @@ mod tests {
 
     fn asked(addr: &str, plain_token: bool, token_file: Option<PathBuf>) -> Asked {
         Asked { addr: addr.into(), cert: None, token_file, data: None, plain_token }
+    }
+
+    #[test]
+    fn an_empty_text_is_no_token() {
+        assert_eq!(token_in(Some(" ab\n".into())).as_deref(), Some("ab"));
+        assert_eq!([None, Some(String::new()), Some("\n".into())].map(token_in), [None, None, None]);
     }
 
     #[test]

@@ -40,7 +40,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         return Ok(());
     }
     let what = format!("some servers hold the earlier secret as well: {}", rotation.unfinished.join("; "));
-    Err(Failure::world(what, "run `ashlar secret rotate` again: it finishes this rotation"))
+    let remedy = "everything goes on working meanwhile; once these answer and can write their files, run `ashlar secret rotate` again: it \
+                  finishes this rotation";
+    Err(Failure::world(what, remedy))
 }
 
 fn text(rotation: &Rotation) -> String {

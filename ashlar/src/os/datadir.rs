@@ -193,13 +193,15 @@ pub const ADMIN_TOKEN: &str = "admin.token";
 /// The shortest admin token that is accepted, characters. A new one has 64.
 pub const ADMIN_TOKEN_LEN_MIN: usize = 32;
 
+/// Fewer different characters than this in an admin token are no chance.
+const DIFFERENT_LETTERS_MIN: usize = 8;
 /// Fewer different bytes than this in a secret of 32 are no chance: by chance there are 24 or more.
-const DIFFERENT_BYTES_MIN: usize = 8;
+const DIFFERENT_BYTES_MIN: usize = 16;
 
 fn check_admin_token(path: &Path, token: &str) -> Result<(), Failure> {
     let letters = token.chars().count();
     if letters >= ADMIN_TOKEN_LEN_MIN
-        && different(token.as_bytes()) >= DIFFERENT_BYTES_MIN
+        && different(token.as_bytes()) >= DIFFERENT_LETTERS_MIN
         && !token.contains(char::is_whitespace)
     {
         return Ok(());
@@ -229,14 +231,17 @@ fn warn_of_weak_secrets(root: &Path, token: &Token, place: &SecretPlace) {
         SecretPlace::File(path) => Some(path.clone()),
         SecretPlace::Environment => None,
     };
-    for path in own.iter().chain(&shared) {
-        if let Some(mode) = files::open_to_others(path) {
-            let (file, mode) = (path.display(), format!("{mode:04o}"));
-            tracing::warn!(%file, mode, "other users of this machine can read this secret: run chmod 600 on the file");
-        }
-    }
+    own.iter().chain(&shared).for_each(|path| files::warn_if_open(path));
     if is_guessable(token.secrets.newest()) {
-        tracing::warn!("the cluster's secret was not made by chance and can be guessed: run `ashlar secret rotate`");
+        let remedy = match place {
+            SecretPlace::File(_) => "run `ashlar secret rotate`",
+            // No rotation replaces what comes from the environment.
+            SecretPlace::Environment => {
+                "stop all servers, and start them with CLUSTER.DIGITS in ASHLAR_SECRET: the cluster's id, and 64 hexadecimal digits by \
+                 chance (`openssl rand -hex 32`)"
+            }
+        };
+        tracing::warn!(remedy, cluster = %token.cluster, "the cluster's secret was not made by chance and can be guessed");
     }
 }
 

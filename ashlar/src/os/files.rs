@@ -204,6 +204,14 @@ pub fn open_to_others(path: &Path) -> Option<u32> {
     (mode & 0o066 != 0).then_some(mode)
 }
 
+/// Warns of a secret in a file that others of this machine can read or write. Whether somebody did, nobody knows.
+pub fn warn_if_open(path: &Path) {
+    if let Some(mode) = open_to_others(path) {
+        let (file, mode) = (path.display(), format!("{mode:04o}"));
+        tracing::warn!(%file, mode, "other users of this machine can read this secret: run chmod 600 on the file");
+    }
+}
+
 /// Whether there is something of that name.
 #[must_use]
 pub fn exists(path: &Path) -> bool {

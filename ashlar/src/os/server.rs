@@ -187,6 +187,7 @@ fn key_value(config: &Config, data: &DataDir, workers: usize, address: &str) -> 
 
 /// The password of the configuration holds as long as nothing else was said of the default user.
 fn begin_closed(config: &Config, store: &Store) -> Result<(), Failure> {
+    config.kv_password_file.iter().for_each(|path| files::warn_if_open(path));
     let Some(path) = config.kv_password_file.as_deref().filter(|_| !store.kept().has_default_user()) else {
         return Ok(());
     };

@@ -2,13 +2,15 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
 use ashlar::os::http::{self, Target};
 use ashlar::os::{self, process};
 
-use super::process::{Scratch, TestServer, check_fails, get, run, until};
+use super::process::{Running, Scratch, TestServer, check_fails, get, run, until};
+use super::upkv::ports;
 
 /// No answer takes longer, whatever else the machine does; what is read after it is not judged by time.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
@@ -70,6 +72,36 @@ fn a_change_needs_the_token_from_this_machine_too() {
 }
 
 #[test]
+fn a_change_with_odd_words_is_refused() {
+    let scratch = Scratch::new();
+    let server = TestServer::start(&scratch.path("0"), &[], &[]);
+    let (own, secret) = (token(&server), super::process::secret(&server.data));
+    let asked = |method: &str, path: &str| ask(&server, method, path, Some(own.clone()));
+    for query in ["force=true", "force=false", "FORCE", "force&x", "%66orce"] {
+        assert_eq!(asked("PUT", &format!("/v1/secret?{query}")), 400, "{query}");
+        assert_eq!(asked("DELETE", &format!("{NOBODY}?{query}")), 400, "{query}");
+    }
+    for name in ["", "x", "0", "..", "%00", "00010203-0405-0607-0809-0a0b0c0d0e0f", &"0".repeat(33), &"f".repeat(8_000)]
+    {
+        assert_eq!(asked("DELETE", &format!("/v1/members/{name}")), 400, "{name}");
+    }
+    for (method, path, status) in [
+        ("PUT", NOBODY, 405),
+        ("DELETE", "/v1/secret", 405),
+        ("GET", "/v1/secret", 405),
+        ("PUT", "/v1/status", 405),
+        ("PUT", "/v1/secret/", 404),
+        ("PUT", "//v1/secret", 404),
+        ("PUT", "/v1/SECRET", 404),
+    ] {
+        assert_eq!(asked(method, path), status, "{method} {path}");
+    }
+    assert_eq!(super::process::secret(&server.data), secret, "nothing was replaced");
+    assert_eq!(ask(&server, "GET", "/v1/status", None), 200);
+    server.stop();
+}
+
+#[test]
 fn a_foreign_host_is_refused() {
     let scratch = Scratch::new();
     let server = TestServer::start(&scratch.path("0"), &[], &[]);
@@ -82,6 +114,48 @@ fn a_foreign_host_is_refused() {
         }
     }
     server.stop();
+}
+
+#[test]
+fn a_server_tells_of_secrets_that_are_weak_or_open() {
+    let scratch = Scratch::new();
+    let open = |path: &str| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666)).expect("it is ours");
+    };
+    for (name, secret) in [("zeros", "0".repeat(64)), ("pattern", "0123456789abcdef".repeat(4))] {
+        let file = scratch.write(name, &secret);
+        open(&file);
+        let running = Running::start(
+            &[
+                "server",
+                "--data",
+                &scratch.path(&format!("of-{name}")),
+                "--listen",
+                "127.0.0.1:0",
+                "--secret-file",
+                &file,
+            ],
+            &[],
+        );
+        let line = Running::line(&running.err, "other users of this machine can read this secret");
+        assert!(line.contains(&file) && line.contains("0666"), "{line}");
+        let line = Running::line(&running.err, "was not made by chance");
+        assert!(line.contains("ashlar secret rotate"), "{line}");
+    }
+    let (password, kv) = (scratch.write("password", "word\n"), ports(2));
+    open(&password);
+    let (data, kv, replica) = (scratch.path("kv"), kv.to_string(), (kv + 1).to_string());
+    let begin = ["server", "--data", &data, "--listen", "127.0.0.1:0", "--workers", "1", "--kv-port", &kv];
+    let running =
+        Running::start(&[&begin[..], &["--kv-replica-port", &replica, "--kv-password-file", &password]].concat(), &[]);
+    assert!(Running::line(&running.err, "other users of this machine can read this secret").contains(&password));
+    // No rotation replaces what comes from the environment.
+    let running = Running::start(
+        &["server", "--data", &scratch.path("environment"), "--listen", "127.0.0.1:0"],
+        &[("ASHLAR_SECRET", &"0".repeat(64))],
+    );
+    let line = Running::line(&running.err, "was not made by chance");
+    assert!(!line.contains("secret rotate") && line.contains("ASHLAR_SECRET"), "{line}");
 }
 
 #[test]

@@ -10,14 +10,11 @@ use hyper::{Response, StatusCode};
 use serde::Serialize;
 
 use super::Front;
-use super::routes::{json, refuse};
+use super::routes::{insists, json, refuse, wrong_query};
 use crate::node::membership::ForgetError;
 
 /// Where members are, one below it each.
 pub(super) const MEMBERS: &str = "/v1/members/";
-
-/// The query with which a member that is alive is forgotten too.
-const FORCE: &str = "force";
 
 #[derive(Serialize)]
 struct Forgotten {
@@ -30,7 +27,8 @@ pub(super) async fn answer(front: &Front, path: &str, query: Option<&str>) -> Re
     let Ok(id) = name.parse::<ServerId>() else {
         return refuse(StatusCode::BAD_REQUEST, "malformed_id", "a server's id has 32 hexadecimal digits");
     };
-    match front.node.forget(id, query == Some(FORCE)).await {
+    let Some(insists) = insists(query) else { return wrong_query() };
+    match front.node.forget(id, insists).await {
         Ok(()) => {
             tracing::info!(server = %id, "somebody wants this member forgotten");
             json(StatusCode::OK, &Forgotten { forgotten: id.to_string() })
@@ -42,7 +40,7 @@ pub(super) async fn answer(front: &Front, path: &str, query: Option<&str>) -> Re
         Err(ForgetError::Busy) => refuse(
             StatusCode::SERVICE_UNAVAILABLE,
             "busy",
-            "too much waits for the bus, or the server stops: try again",
+            "too much waits for the bus of this server, or it stops: ask another server",
         ),
         Err(ForgetError::Refused(CommandError::UnknownMember)) => {
             refuse(StatusCode::NOT_FOUND, "unknown_member", "no member has this id")

@@ -172,6 +172,20 @@ fn wrong_method(change: Option<Change>) -> Response<Full<Bytes>> {
     response
 }
 
+/// Whether a query insists: `?force`. `None` for any other query, which somebody meant something by.
+pub(super) fn insists(query: Option<&str>) -> Option<bool> {
+    match query {
+        None | Some("") => Some(false),
+        Some("force") => Some(true),
+        Some(_) => None,
+    }
+}
+
+/// The answer to a query that nobody knows. Nothing was done.
+pub(super) fn wrong_query() -> Response<Full<Bytes>> {
+    refuse(StatusCode::BAD_REQUEST, "malformed_query", "the only query here is ?force, without a value")
+}
+
 fn unauthorized(token: Token) -> Response<Full<Bytes>> {
     let text = match token {
         Token::Wrong => {
@@ -276,6 +290,16 @@ mod tests {
         for (case @ (is_tls_required, is_loopback, is_tls, asked, token), expected) in cases {
             let origin = Origin { is_loopback, is_tls, is_brief: false, from: core::net::Ipv4Addr::LOCALHOST.into() };
             assert_eq!(admission(is_tls_required, origin, asked, token), expected, "{case:?}");
+        }
+    }
+
+    #[test]
+    fn only_one_query_insists() {
+        for (query, expected) in [(None, Some(false)), (Some(""), Some(false)), (Some("force"), Some(true))] {
+            assert_eq!(insists(query), expected, "{query:?}");
+        }
+        for other in ["force=true", "force=false", "FORCE", "force&force", "forced", "%66orce"] {
+            assert_eq!(insists(Some(other)), None, "{other}");
         }
     }
 

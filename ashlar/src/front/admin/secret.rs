@@ -5,18 +5,16 @@ use hyper::body::Bytes;
 use hyper::{Response, StatusCode};
 
 use super::Front;
-use super::routes::{json, refuse};
+use super::routes::{insists, json, refuse, wrong_query};
 use crate::node::secret::RotateError;
 
 /// What is replaced.
 pub(super) const SECRET: &str = "/v1/secret";
 
-/// The query with which members that do not answer are left out.
-const FORCE: &str = "force";
-
 /// Replaces the secret, or finishes what an earlier request began.
 pub(super) async fn answer(front: &Front, query: Option<&str>) -> Response<Full<Bytes>> {
-    let error = match front.node.rotate_secret(query == Some(FORCE)).await {
+    let Some(insists) = insists(query) else { return wrong_query() };
+    let error = match front.node.rotate_secret(insists).await {
         Ok(rotation) => return json(StatusCode::OK, &rotation),
         Err(error) => error,
     };

@@ -182,5 +182,7 @@ fn a_secret_without_chance_is_known() {
     assert!(
         is_guessable(&Secret::from_bytes([0; 32])) && is_guessable(&Secret::from_hex(&"12345678".repeat(8)).unwrap())
     );
+    assert!(is_guessable(&Secret::from_hex(&"0123456789abcdef".repeat(4)).unwrap()));
     assert!(!is_guessable(&Secret::from_hex(SECRET).unwrap()));
+    (0..100).for_each(|_| assert!(!is_guessable(&Secret::from_bytes(random::bytes()))));
 }

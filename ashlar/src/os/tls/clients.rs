@@ -49,6 +49,7 @@ pub struct Files {
 pub fn config(files: &Files) -> Result<Arc<ServerConfig>, Failure> {
     let flag = |what: &str| format!("{}{what}", files.flags);
     let chain = certificates(&files.certificate, &flag("cert"))?;
+    files::warn_if_open(&files.key);
     let key = PrivateKeyDer::from_pem_slice(text(&files.key, &flag("key"))?.as_bytes())
         .map_err(|error| unusable(&files.key, &flag("key"), &error))?;
     let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13, &TLS12]);
