@@ -33,6 +33,7 @@ use crate::replicate::{Aside, Origins, Replication};
 use crate::script::Scripts;
 use crate::settings::kept::SettingsStore;
 use crate::settings::{Settings, parameter};
+use crate::shutdown::Shutdown;
 use crate::statistics::Statistics;
 use crate::switches::Switches;
 use crate::time::{Now, Seldom};
@@ -126,8 +127,8 @@ pub struct Engine {
     pub(crate) identity: Identity,
     pub(crate) switches: Switches,
     pub(crate) statistics: Statistics,
-    /// The process is to end, with a dump, without one, or as the settings say.
-    stop: Mutex<Option<Option<bool>>>,
+    /// How the process is to end, if it is to.
+    pub(crate) stop: Mutex<Option<Shutdown>>,
     settings: RwLock<Arc<Settings>>,
     /// Grows with every change of the settings.
     settings_version: AtomicU64,
@@ -225,23 +226,6 @@ impl Engine {
     /// Which snapshots are wanted, and how they went.
     pub fn saves(&self) -> &Saves {
         &self.saves
-    }
-
-    /// The process is to end: with a dump, without one, or with one if any save point is configured.
-    pub(crate) fn want_stop(&self, wants_dump: Option<bool>) {
-        *self.stop.lock().unwrap_or_else(PoisonError::into_inner) = Some(wants_dump);
-    }
-
-    /// The process is to go on. Says whether it was to end.
-    pub(crate) fn call_off_stop(&self) -> bool {
-        self.stop.lock().unwrap_or_else(PoisonError::into_inner).take().is_some()
-    }
-
-    /// Whether a client wants the process to end, and then with a dump, without one, or with one if any save point is
-    /// configured. To be asked about ten times a second.
-    #[must_use]
-    pub fn wants_stop(&self) -> Option<Option<bool>> {
-        *self.stop.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether data is read from files: commands are refused, and what is done is told to nobody.

@@ -28,6 +28,7 @@ mod script;
 mod serve;
 mod session;
 mod settings;
+mod shutdown;
 mod statistics;
 mod switches;
 mod time;
@@ -47,6 +48,7 @@ pub use network::Network;
 pub use session::{Next, Session};
 pub use settings::file::{Directive, WrongLine, read as read_config};
 pub use settings::kept;
+pub use shutdown::{EndSignal, Shutdown};
 pub use time::Now;
 
 #[cfg(test)]

@@ -68,6 +68,8 @@ pub(crate) enum Goal {
     Copied(Copied),
     /// This node knows that the slot is another's.
     Given(Slot),
+    /// The process was to end, and goes on.
+    CalledOff,
 }
 
 impl Goal {
@@ -75,6 +77,7 @@ impl Goal {
         match self {
             Self::Copied(copied) => copied.is_reached(&engine.replication),
             Self::Given(slot) => !engine.map().is_some_and(|map| map.holds(*slot)),
+            Self::CalledOff => engine.wants_stop().is_none(),
         }
     }
 
@@ -83,6 +86,7 @@ impl Goal {
             Self::Copied(copied) => reply.raw(&copied.reply(&engine.replication)),
             // Its new owner has it, and will be heard of.
             Self::Given(_) => reply.ok(),
+            Self::CalledOff => reply.error("ERR Errors trying to SHUTDOWN. Check logs."),
         }
     }
 }
@@ -156,8 +160,11 @@ impl Waiter {
         self.claim().then_some(wish)
     }
 
-    /// Whether it waits for what a replica can give too, and has said that it takes that.
+    /// Whether it waits for what a replica can give too, and has said that it takes that; or for the end of the process.
     fn may_stay(&self) -> bool {
+        if self.goal == Some(Goal::CalledOff) {
+            return true;
+        }
         let reads = table::find(&self.request.args()[0]).is_some_and(|found| !found.spec.flags.has(Flags::WRITE));
         self.goal.is_none() && reads && self.card.marks().has(Marks::READONLY)
     }

@@ -141,6 +141,10 @@ fn membership(mesh: &MeshStatus, bus: &BusStatus) -> String {
             let (one, other) = (short(Some(&view.server)), short(Some(&member.server)));
             format!("suspicion {one} has not heard {other} ({}) for the member timeout", member.address)
         }));
+        lines.extend(view.stays_because.as_ref().map(|why| {
+            let one = short(Some(&view.server));
+            format!("stopping  {one} was told to stop and goes on, because data would be lost: {why}; see its log")
+        }));
         lines.extend(view.bus.forgotten_by.as_ref().map(|by| {
             let (one, by) = (short(Some(&view.server)), short(Some(by)));
             format!("forgotten {one} was forgotten by the cluster, says {by}: stop it, or join again with an empty directory")

@@ -38,6 +38,9 @@ const MESH_MAX: Duration = Duration::from_secs(60);
 /// How often the servers are asked whether the mesh is complete.
 const MESH_LOOK: Duration = Duration::from_millis(50);
 
+/// How often servers that are to end are asked whether they do.
+const STAY_LOOK: Duration = Duration::from_millis(500);
+
 /// How long the servers may take for an orderly end: longer than their own limit for it.
 const END_MAX: Duration = Duration::from_secs(15);
 
@@ -104,7 +107,18 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     os::block_on(async {
         let mut fleet = Fleet::new(count).map_err(|error| no_runtime(&error))?;
         let result = live(arguments, &mut places, &mut fleet).await;
-        end(&mut fleet).await;
+        let mut resolve = if result.is_ok() { Resolve::Orderly } else { Resolve::Final };
+        while end(&places, &mut fleet, resolve).await == Ending::CalledOff {
+            // Those that go on need the others.
+            let now = clock::now();
+            places
+                .iter_mut()
+                .enumerate()
+                .filter(|(index, _)| !fleet.runs(*index))
+                .for_each(|(_, place)| place.restart = Some(now));
+            watch(&mut places, &mut fleet).await;
+            resolve = Resolve::Final;
+        }
         result
     })
     .map_err(|error| no_runtime(&error))?
@@ -343,27 +357,66 @@ fn restart_due(places: &mut [Place], fleet: &mut Fleet) {
     }
 }
 
+/// How the servers are ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Resolve {
+    /// Not those whose data cannot be saved.
+    Orderly,
+    /// All of them.
+    Final,
+}
+
+/// What became of an attempt to end the servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    Done,
+    /// A server goes on, because it cannot save its data.
+    CalledOff,
+}
+
 /// Ends all servers: by asking, then without.
-async fn end(fleet: &mut Fleet) {
+async fn end(places: &[Place], fleet: &mut Fleet, resolve: Resolve) -> Ending {
     if fleet.running() == 0 {
-        return;
+        return Ending::Done;
     }
     say(&format!("stopping {} servers; the data stays", fleet.running()));
     fleet.terminate_all();
     let deadline = clock::now() + END_MAX;
     while fleet.running() > 0 {
-        match fleet.next(Some(deadline)).await {
+        match fleet.next(Some(deadline.min(clock::now() + STAY_LOOK))).await {
             Event::Ended { .. } => {}
             Event::Signal(_) => {
                 note("ashlar: ending at once");
                 fleet.kill_all();
             }
-            Event::Due if clock::now() > deadline + RESTART_PAUSE => return,
-            Event::Due => {
+            Event::Due if resolve == Resolve::Orderly && tell_who_stays(places, fleet).await => {
+                return Ending::CalledOff;
+            }
+            Event::Due if clock::now() > deadline + RESTART_PAUSE => return Ending::Done,
+            Event::Due if clock::now() >= deadline => {
                 note(&format!("ashlar: {} servers took too long and are ended at once", fleet.running()));
                 fleet.kill_all();
                 clock::sleep(MESH_LOOK).await;
             }
+            Event::Due => {}
         }
     }
+    Ending::Done
+}
+
+/// Whether a server goes on because it cannot save its data. That is told.
+async fn tell_who_stays(places: &[Place], fleet: &Fleet) -> bool {
+    let mut stays = false;
+    for (index, place) in places.iter().enumerate().filter(|(index, _)| fleet.runs(*index)) {
+        if let Some(why) = server_status(place).await.and_then(|status| status.stays_because) {
+            stays = true;
+            note(&format!(
+                "ashlar: server {} goes on, because data would be lost: {why}\n  what to do: make room, or end it without what is not \
+                 saved by another Ctrl-C; its log is {}",
+                index + 1,
+                place.log.display()
+            ));
+        }
+    }
+    stays
 }

@@ -135,6 +135,8 @@ struct Known {
     hopeless: BTreeMap<String, String>,
     /// Why a connection from outside was refused last, and when that was told.
     last_rejection: Option<(String, Instant)>,
+    /// Why the server goes on although it was told to stop.
+    stays_because: Option<String>,
 }
 
 /// The same reason for refusing connections is told again after this span: whoever dials wrongly dials often.
@@ -276,7 +278,16 @@ impl<R: Runtime> Node<R> {
     /// Hands what this server leads over to replicas elsewhere, which may take so long, before it stops.
     pub async fn hand_over(&self, within: Duration) -> HandedOver {
         self.0.is_draining.store(true, Ordering::Release);
+        self.0.known().stays_because = None;
         self.membership().depart(Departure::Leaves, within).await
+    }
+
+    /// Tells all others that this server goes on: it was to stop, and did not, for this reason if there is one to be shown. To be called
+    /// before it says goodbye.
+    pub async fn stay(&self, why: Option<String>) {
+        self.0.known().stays_because = why;
+        self.0.is_draining.store(false, Ordering::Release);
+        self.membership().depart(Departure::Stays, Duration::ZERO).await;
     }
 
     /// Tells all others that this server takes no writes any more and is about to be gone: they need not find that out by its silence.
@@ -327,6 +338,7 @@ impl<R: Runtime> Node<R> {
             zone: plan.zone.clone(),
             bus,
             secrets: grid.secrets().key_ids().iter().map(|key| format!("{:016x}", key.0)).collect(),
+            stays_because: self.0.known().stays_because.clone(),
         }
     }
 

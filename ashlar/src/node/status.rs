@@ -45,6 +45,9 @@ pub struct ServerStatus {
     /// Key ids of the cluster's secrets that it holds, the newest first; two while the secret is replaced.
     #[serde(default)]
     pub secrets: Vec<String>,
+    /// Why it goes on although it was told to stop: data could not be saved.
+    #[serde(default)]
+    pub stays_because: Option<String>,
 }
 
 /// One peer as one server sees it.

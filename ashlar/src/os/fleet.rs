@@ -79,6 +79,12 @@ impl Fleet {
         self.orders.iter().flatten().count()
     }
 
+    /// Whether the server at a place runs.
+    #[must_use]
+    pub fn runs(&self, place: usize) -> bool {
+        self.orders.get(place).is_some_and(Option::is_some)
+    }
+
     /// Asks all to end in an orderly way.
     pub fn terminate_all(&self) {
         self.order(Order::Terminate);
@@ -116,7 +122,7 @@ impl Fleet {
                 let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
                 Event::Ended { place, status }
             }
-            name = self.signals.next() => Event::Signal(name),
+            signal = self.signals.next() => Event::Signal(signal.name()),
             () = pause => Event::Due,
         }
     }

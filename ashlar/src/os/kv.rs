@@ -24,7 +24,7 @@ use std::{iter, slice, thread};
 
 use ashlar_kv::figures::{Figures, ServiceFigures};
 use ashlar_kv::kept::SettingsStore;
-use ashlar_kv::{Allocator, Engine, EngineConfig, Link};
+use ashlar_kv::{Allocator, EndSignal, Engine, EngineConfig, Link, Shutdown};
 use tokio::runtime::{Builder, Handle, RuntimeFlavor};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{Mutex, watch};
@@ -32,7 +32,7 @@ use tokio::task::JoinSet;
 
 use self::persistence::Persistence;
 use super::acl_file::UsersFile;
-use super::signals::Signals;
+use super::stopping::{Attempt, Stopping};
 use super::{cache, clock, heap, process, random, rdb};
 use crate::failure::Failure;
 use crate::front::resp::{self, Service};
@@ -88,17 +88,26 @@ pub fn run(plan: &Plan, started: impl FnOnce(&[Listening])) -> Result<(), Failur
     }
     let control = Builder::new_current_thread().enable_all().build().map_err(|error| cannot_start(&error))?;
     let serving = Serving::start(slice::from_ref(plan))?;
-    let result = control.block_on(async {
-        let mut signals = Signals::new().map_err(|error| cannot_start(&error))?;
+    let stopping = control.block_on(async {
+        let mut stopping = Stopping::new().map_err(|error| cannot_start(&error))?;
         started(&serving.listening);
-        let name = tokio::select! {
-            name = signals.next() => name,
-            () = serving.until_shutdown() => "SHUTDOWN",
-        };
-        tracing::info!(signal = name, "stopping");
-        Ok(())
+        loop {
+            let request = stopping.wanted(Some(&serving)).await;
+            let work = async {
+                serving.hand_out(request).await;
+                serving.save(request).await
+            };
+            if stopping.attempt(Some(&serving), request, work).await == Attempt::Ends {
+                return Ok(stopping);
+            }
+        }
     });
-    result.and(serving.stop())
+    let stopped = control.block_on(async {
+        let result = stopping.map(Stopping::exit_at_next);
+        result.and(serving.stop_beside().await)
+    });
+    control.shutdown_background();
+    stopped
 }
 
 /// How long figures of engines may take.
@@ -239,14 +248,53 @@ impl Serving {
         Observer { engines: Arc::new(engines.collect()), turn: Arc::default() }
     }
 
-    /// Completes when a client of any engine wants the process to end.
-    pub fn until_shutdown(&self) -> impl Future<Output = ()> + use<> {
-        let engines: Vec<Arc<Engine>> = self.engines.iter().map(|running| Arc::clone(&running.engine)).collect();
-        async move {
-            while engines.iter().all(|engine| engine.wants_stop().is_none()) {
-                clock::sleep(TICK).await;
-            }
+    /// How each engine is asked to end.
+    pub(super) fn stop_wanted(&self) -> Vec<Option<Shutdown>> {
+        self.engines.iter().map(|running| running.engine.wants_stop()).collect()
+    }
+
+    /// All engines are to end like this.
+    pub(super) fn want_stop(&self, request: Shutdown) {
+        self.engines.iter().for_each(|running| running.engine.want_stop(request));
+    }
+
+    /// All engines go on.
+    pub(super) fn call_off_stop(&self) {
+        self.cancel_save();
+        for running in &self.engines {
+            running.engine.call_off_stop();
         }
+    }
+
+    /// How a signal ends the process, by the settings of the first engine.
+    pub(super) fn shutdown_on(&self, signal: EndSignal) -> Shutdown {
+        self.engines.first().map(|running| running.engine.shutdown_on(signal)).unwrap_or_default()
+    }
+
+    /// Saves everything that must outlast the process, while reads are served. Writes are held back. Dropped half-way it goes on until
+    /// [`Serving::cancel_save`].
+    ///
+    /// # Errors
+    /// Something is not on files. Retry safe once the cause is gone.
+    pub(super) async fn save(&self, request: Shutdown) -> Result<(), Failure> {
+        if !request.needs_save() {
+            return Ok(());
+        }
+        let save = |running: &Running| {
+            let engine = Arc::clone(&running.engine);
+            tokio::task::spawn_blocking(move || persistence::save_finally(&engine, request))
+        };
+        let saving: Vec<_> = self.engines.iter().map(save).collect();
+        for saved in saving {
+            let lost = |error| Failure::world(format!("data cannot be saved: {error}"), "see the log for the reason");
+            saved.await.map_err(lost)??;
+        }
+        Ok(())
+    }
+
+    /// Gives up what [`Serving::save`] does.
+    pub(super) fn cancel_save(&self) {
+        self.engines.iter().for_each(|running| running.engine.saves().cancel_final());
     }
 
     /// How long replicas may take to take over before a server ends: the longest `shutdown-timeout` of its engines.
@@ -255,24 +303,38 @@ impl Serving {
         self.engines.iter().map(|running| running.engine.shutdown_timeout()).max().unwrap_or_default()
     }
 
-    /// Primaries take no writes any more, and it is waited, for a moment at most, until their replicas have what they have: one of them
-    /// may take over, and should lack nothing that was acknowledged. Nobody can be served for long afterwards.
-    pub async fn hand_out(&self) {
-        let primaries = self.engines.iter().map(|running| &running.engine).filter(|engine| engine.upstream().is_none());
-        let primaries: Vec<Arc<Engine>> = primaries.cloned().collect();
+    /// Engines take no writes any more, until the stop is called off. Of primaries it is waited, for a moment at most, until their replicas
+    /// have what they have: one of them may take over, and should lack nothing that was acknowledged.
+    pub(super) async fn hand_out(&self, request: Shutdown) {
+        let engines: Vec<Arc<Engine>> = self.engines.iter().map(|running| Arc::clone(&running.engine)).collect();
+        // Before anything is waited for: a stop that is called off meanwhile lets go of all of them.
+        engines.iter().for_each(|engine| engine.hold_writes_for_stop());
         // A script may hold keys, for which nobody here waits.
         let held = tokio::task::spawn_blocking(move || {
             let hold = |engine: Arc<Engine>| {
-                engine.hold_writes(HAND_OUT_MAX, clock::now_both());
-                engine.position().map(|position| (engine, position))
+                engine.settle_writes(clock::now_both());
+                let position = if engine.upstream().is_none() { engine.position() } else { None };
+                position.map(|position| (engine, position))
             };
-            primaries.into_iter().filter_map(hold).collect::<Vec<_>>()
+            engines.into_iter().filter_map(hold).collect::<Vec<_>>()
         });
         let Some(Ok(left)) = clock::within(HAND_OUT_MAX, held).await else { return };
+        if request.is_now {
+            return;
+        }
         let deadline = clock::now() + HAND_OUT_MAX;
         while left.iter().any(|(engine, position)| !engine.is_replicated(*position)) && clock::now() < deadline {
             clock::sleep(HAND_OUT_LOOK).await;
         }
+    }
+
+    /// The same as [`Serving::stop`] while this thread goes on looking after signals.
+    ///
+    /// # Errors
+    /// As there.
+    pub(super) async fn stop_beside(self) -> Result<(), Failure> {
+        let lost = |error| Failure::world(format!("the engines did not stop: {error}"), "see the log for the reason");
+        tokio::task::spawn_blocking(|| self.stop()).await.map_err(lost)?
     }
 
     /// Serves nobody any more, and writes what is left to files.
@@ -287,7 +349,7 @@ impl Serving {
             // A worker that panicked has ended the process already.
             thread.join().ok();
         }
-        let wanted = self.engines.iter().find_map(|running| running.engine.wants_stop()).flatten();
+        let wanted = self.engines.iter().find_map(|running| running.engine.wants_stop()).unwrap_or_default();
         let stopped: Vec<_> = self.engines.into_iter().map(|running| running.stop(wanted)).collect();
         stopped.into_iter().collect()
     }
@@ -295,8 +357,8 @@ impl Serving {
 
 impl Running {
     /// Writes what is left to files, and that the data there are whole.
-    fn stop(self, wants_dump: Option<bool>) -> Result<(), Failure> {
-        self.persistence.stop(wants_dump)?;
+    fn stop(self, request: Shutdown) -> Result<(), Failure> {
+        self.persistence.stop(request)?;
         // A dump says itself at which point its data are; a log does not.
         if self.seating.is_some() && self.engine.files().is_log_on {
             self.engine.note_orderly_end();

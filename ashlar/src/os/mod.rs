@@ -26,6 +26,7 @@ pub mod server;
 pub mod signals;
 pub mod sockets;
 mod spin;
+mod stopping;
 pub mod terminal;
 pub mod throttle;
 pub mod tls;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ashlar_grid::config::GridConfig;
 use ashlar_grid::seam::Lane;
+use ashlar_kv::Shutdown;
 use ashlar_kv::kept::{SettingsStore as _, default_password};
 use tokio::sync::watch;
 
@@ -17,7 +18,7 @@ use super::kv::store::Store;
 use super::kv::{self, Serving};
 use super::runtime::OsRuntime;
 use super::scribe::Scribe;
-use super::signals::Signals;
+use super::stopping::{Attempt, Stopping};
 use super::tls::clients::{self, ClientProof};
 use super::workers::Workers;
 use super::{clock, files, process, random, sockets, tls};
@@ -99,7 +100,7 @@ pub(super) fn run_with(
     let runtime = Arc::new(OsRuntime::new(Lane::Small, workers.handles.clone(), config.tls));
     let bulk = Arc::new(OsRuntime::new(Lane::Bulk, workers.bulk.clone(), config.tls));
     let result = control.block_on(async {
-        let signals = Signals::new().map_err(|error| cannot_start(&error))?;
+        let mut stopping = Stopping::new().map_err(|error| cannot_start(&error))?;
         let scribe = Scribe::start(data.root(), &data.secret_place).map_err(|error| cannot_start(&error))?;
         let begun = Node::start(runtime, bulk, plan(config, &data, &address, part), scribe);
         let (node, bus) = begun.map_err(|error| datadir::bus_lost(data.root(), &error.to_string()))?;
@@ -117,10 +118,10 @@ pub(super) fn run_with(
         if let Some(serving) = &kv {
             started(serving);
         }
-        let shutdown = kv.as_ref().map(Serving::until_shutdown);
-        let result = live(config, &node, signals, shutdown).await;
+        let result = live(config, &node, &mut stopping, kv.as_ref()).await;
+        stopping.exit_at_next();
         if result.is_ok() {
-            leave(&node, kv.as_ref()).await;
+            node.say_goodbye().await;
         }
         // Health is answered until the end: whoever balances load has to see that this server goes.
         node.drain().await;
@@ -128,7 +129,7 @@ pub(super) fn run_with(
         result
     });
     // Whoever is connected is served until the node has drained, and then what is left goes to files.
-    let kept = kv.map_or(Ok(()), Serving::stop);
+    let kept = kv.map_or(Ok(()), |serving| control.block_on(serving.stop_beside()));
     workers.stop();
     tracing::info!("server stopped");
     result.and(kept)
@@ -274,32 +275,30 @@ fn plan(config: &Config, data: &DataDir, address: &str, part: Option<Part>) -> P
     }
 }
 
-/// Joins, then waits for a signal.
+/// Joins, then serves until it has to stop and everything is done that could stand against that.
 async fn live(
     config: &Config,
     node: &Node<OsRuntime>,
-    mut signals: Signals,
-    shutdown: Option<impl Future<Output = ()>>,
+    stopping: &mut Stopping,
+    kv: Option<&Serving>,
 ) -> Result<(), Failure> {
-    let shutdown = async {
-        match shutdown {
-            Some(shutdown) => shutdown.await,
-            None => core::future::pending().await,
+    loop {
+        let request = tokio::select! {
+            failure = until_not_joined(config, node) => return Err(failure),
+            request = stopping.wanted(kv) => request,
+        };
+        match stopping.attempt(kv, request, leave(node, kv, request)).await {
+            Attempt::Ends => return Ok(()),
+            Attempt::CalledOff(why) => node.stay(why.map(|failure| failure.what)).await,
+            Attempt::Again => {}
         }
-    };
-    let name = tokio::select! {
-        failure = until_not_joined(config, node) => return Err(failure),
-        name = signals.next() => name,
-        () = shutdown => "SHUTDOWN",
-    };
-    tracing::info!(signal = name, "stopping: finishing what runs; a second signal ends at once");
-    signals.exit_at_next();
-    Ok(())
+    }
 }
 
-/// Hands over what this server leads, so that its clients find the new primaries by `MOVED` while it still answers; then says goodbye.
-async fn leave(node: &Node<OsRuntime>, kv: Option<&Serving>) {
-    let within = kv.map_or(Duration::ZERO, Serving::shutdown_timeout);
+/// Hands over what this server leads, so that its clients find the new primaries by `MOVED` while it still answers; then saves data, with
+/// writes held back. After that it only has to say goodbye; until then it can go on, as a replica of those that took over.
+async fn leave(node: &Node<OsRuntime>, kv: Option<&Serving>, request: Shutdown) -> Result<(), Failure> {
+    let within = kv.filter(|_| !request.is_now).map_or(Duration::ZERO, Serving::shutdown_timeout);
     let HandedOver { groups, slots_left } = node.hand_over(within).await;
     if groups > 0 {
         tracing::info!(groups, "handed over to replicas on other servers");
@@ -313,12 +312,13 @@ async fn leave(node: &Node<OsRuntime>, kv: Option<&Serving>) {
         );
     }
     if let Some(serving) = kv {
-        serving.hand_out().await;
+        serving.hand_out(request).await;
+        serving.save(request).await?;
     }
     if groups > 0 {
         clock::sleep(REDIRECT_SPAN).await;
     }
-    node.say_goodbye().await;
+    Ok(())
 }
 
 /// Ends only if the server cannot join.

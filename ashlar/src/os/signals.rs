@@ -2,6 +2,7 @@
 
 use std::io;
 
+use ashlar_kv::EndSignal;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// What a shell reports for a process that its user interrupted.
@@ -23,20 +24,24 @@ impl Signals {
         Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 
-    /// The next one's name. Cancel-safe.
-    pub async fn next(&mut self) -> &'static str {
+    /// The next one. Cancel-safe.
+    pub async fn next(&mut self) -> EndSignal {
         tokio::select! {
-            _ = self.interrupt.recv() => "SIGINT",
-            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => EndSignal::Interrupt,
+            _ = self.terminate.recv() => EndSignal::Terminate,
         }
     }
 
     /// Ends the process at the next signal, without waiting for anything.
     pub fn exit_at_next(mut self) {
         tokio::spawn(async move {
-            let name = self.next().await;
-            tracing::warn!(signal = name, "second signal: ending at once");
-            std::process::exit(INTERRUPTED_EXIT_CODE);
+            exit_at_once(self.next().await);
         });
     }
+}
+
+/// Ends the process, without waiting for anything.
+pub fn exit_at_once(signal: EndSignal) -> ! {
+    tracing::warn!(signal = signal.name(), "second signal: ending at once");
+    std::process::exit(INTERRUPTED_EXIT_CODE);
 }

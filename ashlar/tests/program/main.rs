@@ -21,6 +21,7 @@ mod process;
 mod quorum;
 mod replicas;
 mod rotation;
+mod stopping;
 mod strangers;
 mod three_hosts;
 mod up;

@@ -62,7 +62,7 @@ pub(crate) fn ports(count: u16) -> u16 {
 
 /// A cluster, and all that is needed to start it again.
 pub(crate) struct Up {
-    data: String,
+    pub(crate) data: String,
     pub(crate) port: u16,
     /// Ports of each kind: it may have so many servers.
     room: u16,
@@ -148,7 +148,7 @@ impl Up {
     }
 
     /// Whether all groups have a primary and a replica that has what its primary has.
-    fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         let status = self.status();
         let groups = status["groups"].as_array().expect("groups").clone();
         let is_online = |member: &serde_json::Value| member["state"] == "online";

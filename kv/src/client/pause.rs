@@ -19,8 +19,8 @@ pub(crate) enum Scope {
     All,
 }
 
-/// After how long who is held back by a failover asks again, milliseconds.
-const FAILOVER_LOOK_MS: i64 = 1_000;
+/// After how long who is held back by a failover, or by the end of the process, asks again, milliseconds.
+const LOOK_MS: i64 = 1_000;
 
 /// Who is held back, and until when.
 #[derive(Debug, Default)]
@@ -37,7 +37,16 @@ struct State {
     until_ms: i64,
     /// Writes are held back because the role goes to another server, for as long as that takes.
     is_failover: bool,
+    /// Writes are held back because the process is about to end.
+    is_stopping: bool,
     held: BTreeMap<ClientId, Arc<Mailbox>>,
+}
+
+impl State {
+    /// Whether writes are held back for as long as it takes.
+    fn holds_writes(&self) -> bool {
+        self.is_failover || self.is_stopping
+    }
 }
 
 impl Pause {
@@ -86,8 +95,18 @@ impl Pause {
         }
     }
 
+    /// Writes are held back from now on because the process is about to end; or it goes on after all.
+    pub(crate) fn set_stopping(&self, is_on: bool) {
+        let mut state = self.state();
+        state.is_stopping = is_on;
+        self.publish(&state);
+        if !is_on {
+            state.held.values().for_each(|mailbox| mailbox.nudge());
+        }
+    }
+
     fn publish(&self, state: &State) {
-        let scope = if state.is_failover { state.scope.max(Scope::Writes) } else { state.scope };
+        let scope = if state.holds_writes() { state.scope.max(Scope::Writes) } else { state.scope };
         self.scope.store(scope as u8, Ordering::Relaxed);
     }
 
@@ -96,6 +115,7 @@ impl Pause {
         let state = self.state();
         let left_ms = (state.until_ms - now_ms).max(0);
         match state.scope {
+            Scope::Nothing | Scope::Writes if state.is_stopping => ("shutdown_in_progress", "write", left_ms),
             Scope::Nothing | Scope::Writes if state.is_failover => ("failover_in_progress", "write", left_ms),
             Scope::All if left_ms > 0 => ("client_pause", "all", left_ms),
             Scope::Writes if left_ms > 0 => ("client_pause", "write", left_ms),
@@ -110,12 +130,12 @@ impl Pause {
             self.lift(&mut state);
         }
         let is_meant = state.scope == Scope::All || state.scope == Scope::Writes && may_write;
-        if !(is_meant || state.is_failover && may_write) {
+        if !(is_meant || state.holds_writes() && may_write) {
             return None;
         }
         state.held.insert(client, Arc::clone(mailbox));
         self.held.store(state.held.len(), Ordering::Relaxed);
-        Some(if is_meant { state.until_ms } else { now_ms + FAILOVER_LOOK_MS })
+        Some(if is_meant { state.until_ms } else { now_ms + LOOK_MS })
     }
 
     /// A client is held back no more.

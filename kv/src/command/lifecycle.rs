@@ -3,6 +3,8 @@
 use super::call::{Call, Run};
 use super::connection::shown_version;
 use crate::error::Error;
+use crate::shutdown::Shutdown;
+use crate::waiting::{Goal, Wait};
 
 pub(super) const RUNS: &[(&str, Run)] =
     &[("shutdown", shutdown), ("lolwut", lolwut), ("readonly", readonly), ("readwrite", readwrite)];
@@ -29,7 +31,7 @@ fn lolwut(call: &mut Call<'_, '_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The process ends soon. Until then the client gets no reply; it is told if the end is called off.
+/// The process ends soon. The client waits, and has a reply only if the end is called off.
 fn shutdown(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let is = |name: &str| call.args.from(1).any(|word| word.eq_ignore_ascii_case(name.as_bytes()));
     let known = ["NOSAVE", "SAVE", "NOW", "FORCE", "SAFE", "FAILOVER", "ABORT"];
@@ -49,7 +51,9 @@ fn shutdown(call: &mut Call<'_, '_>) -> Result<(), Error> {
     if !is("NOW") && !call.may_wait {
         return Err(Error::new("ERR SHUTDOWN without NOW or ABORT isn't allowed for DENY BLOCKING client"));
     }
-    let wants_dump = if is("SAVE") { Some(true) } else { is("NOSAVE").then_some(false) };
-    call.engine.want_stop(wants_dump);
+    call.engine.want_stop(Shutdown::of_words(call.args.from(1)));
+    if call.may_wait {
+        call.wait(Wait::until(Goal::CalledOff, None));
+    }
     Ok(())
 }

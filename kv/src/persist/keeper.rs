@@ -183,6 +183,19 @@ impl<F: Folder + Send + 'static> Keeper<F> {
         }
     }
 
+    /// Writes what waits and makes everything durable, whatever `appendfsync` says.
+    ///
+    /// # Errors
+    /// [`LogError::Refused`]: the file system does not take it now; it is kept, and tried again. Otherwise the process must end.
+    pub fn sync_now(&mut self, now: Instant) -> Result<(), LogError> {
+        self.write_waiting()?;
+        if self.look(Log::durable) < self.look(Log::end) {
+            self.sync()?;
+        }
+        self.synced = now;
+        Ok(())
+    }
+
     /// Waits for the drive, while other threads go on writing.
     fn sync(&self) -> Result<(), LogError> {
         let pending = self.writer.lock().log().begin_sync();

@@ -46,6 +46,17 @@ enum Loading {
     Ended(Result<(), String>),
 }
 
+/// How far the last save before the end of the process is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum FinalSave {
+    /// With a dump, or only of the log.
+    Wanted {
+        has_dump: bool,
+    },
+    Running,
+    Ended(Result<(), String>),
+}
+
 /// What is known of snapshots.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct State {
@@ -68,6 +79,9 @@ pub struct State {
     /// When the engine had its data, Unix seconds: counts as a dump.
     pub loaded_s: i64,
     load: Option<Loading>,
+    final_save: Option<FinalSave>,
+    /// Changes that there had been when the dump of the last save was begun.
+    final_dump: Option<u64>,
 }
 
 impl State {
@@ -206,6 +220,86 @@ impl Saves {
         self.ended.notify_all();
     }
 
+    /// Has everything saved that must outlast the process, and waits for that: a dump if `has_dump`, and the log. What is being taken is
+    /// given up for it. To be called with writes held back.
+    ///
+    /// # Errors
+    /// Something is not on files, in words. Nothing else has changed, and it is safe to retry.
+    pub fn save_finally(&self, has_dump: bool) -> Result<(), String> {
+        let stops = || "the engine stops".to_owned();
+        let mut state = self.state();
+        // One that was called off may not have ended.
+        while state.final_save.is_some() {
+            if !self.is_served() {
+                return Err(stops());
+            }
+            state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.is_cancelled |= state.running.is_some();
+        (state.final_save, state.final_dump) = (Some(FinalSave::Wanted { has_dump }), None);
+        loop {
+            if let Some(FinalSave::Ended(result)) = &state.final_save {
+                let result = result.clone();
+                state.final_save = None;
+                self.ended.notify_all();
+                return result;
+            }
+            if !self.is_served() {
+                return Err(stops());
+            }
+            state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// The last save that is wanted, if any, and whether with a dump. It counts as begun.
+    pub fn next_final(&self) -> Option<bool> {
+        let mut state = self.state();
+        let Some(FinalSave::Wanted { has_dump }) = state.final_save else { return None };
+        state.final_save = Some(FinalSave::Running);
+        state.is_cancelled = false;
+        Some(has_dump)
+    }
+
+    /// The last save that was begun has ended.
+    pub fn end_final(&self, result: Result<(), String>) {
+        self.state().final_save = Some(FinalSave::Ended(result));
+        self.ended.notify_all();
+    }
+
+    /// Gives the last save up: the process goes on, or does not wait for it.
+    pub fn cancel_final(&self) {
+        let mut state = self.state();
+        match state.final_save {
+            Some(FinalSave::Wanted { .. }) => state.final_save = Some(FinalSave::Ended(Err("called off".to_owned()))),
+            Some(FinalSave::Running) => state.is_cancelled = true,
+            Some(FinalSave::Ended(_)) | None => {}
+        }
+        drop(state);
+        self.ended.notify_all();
+    }
+
+    /// Whether everything else that is being taken is to be given up for the last save.
+    pub fn is_final_wanted(&self) -> bool {
+        matches!(self.state().final_save, Some(FinalSave::Wanted { .. }))
+    }
+
+    /// The dump of the last save is being taken, after so many changes, until [`Saves::end`].
+    pub fn begin_final_dump(&self, now_s: i64, changes: u64) {
+        let mut state = self.state();
+        state.changes_at_dump.1 = changes;
+        state.running = Some((Purpose::Dump, now_s));
+    }
+
+    /// The dump of the last save is on files; it was begun after so many changes.
+    pub fn note_final_dump(&self, changes: u64) {
+        self.state().final_dump = Some(changes);
+    }
+
+    /// Whether the dump of the last save has all of so many changes.
+    pub fn has_final_dump(&self, changes: u64) -> bool {
+        self.state().final_dump == Some(changes)
+    }
+
     /// Something else than was asked for is being taken, until [`Saves::end_other`].
     pub fn begin_other(&self, purpose: Purpose, now_s: i64) {
         let mut state = self.state();
@@ -287,7 +381,9 @@ impl Saves {
         if is_dump && is_done {
             state.changes_at_dump.0 = state.changes_at_dump.1;
         }
-        if is_dump && !state.is_cancelled {
+        // That the process could not end is known to whoever asked for that: clients go on writing.
+        let is_final = state.final_save == Some(FinalSave::Running);
+        if is_dump && !state.is_cancelled && (is_done || !is_final) {
             self.has_failed.store(!is_done, Ordering::Relaxed);
         }
         let record = if is_dump { &mut state.dumps } else { &mut state.bases };

@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     /// Those that are looked up by their names.
-    const BY_NAME: [&str; 42] = [
+    const BY_NAME: [&str; 44] = [
         "aclfile",
         "availability-zone",
         "bind",
@@ -317,6 +317,8 @@ mod tests {
         "extended-redis-compatibility",
         "io-threads",
         "port",
+        "shutdown-on-sigint",
+        "shutdown-on-sigterm",
         "shutdown-timeout",
         "slot-migration-max-failover-repl-bytes",
         "tcp-backlog",

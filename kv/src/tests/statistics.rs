@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use ashlar_wire::time::Instant;
 
-use super::{Talk, check};
+use super::{Talk, check, readable};
 use crate::engine::{Engine, EngineConfig};
 use crate::host::{Facts, Host};
 use crate::memory::hash_key::HASH_KEY_BYTES;
+use crate::shutdown::Shutdown;
 
 /// A world in which time passes only while a command rests.
 #[derive(Debug, Default)]
@@ -279,14 +280,29 @@ fn the_process_is_asked_to_end() {
         assert_eq!(talk.say(0, wrong), "(error) ERR syntax error", "{wrong}");
     }
     assert_eq!(talk.engine().wants_stop(), None);
-    for (sent, wanted) in
-        [("SHUTDOWN", None), ("SHUTDOWN NOSAVE NOW", Some(false)), ("SHUTDOWN save force", Some(true))]
-    {
-        assert_eq!(talk.say(0, sent), "", "{sent}");
+    let asked = [
+        ("SHUTDOWN", Shutdown::default()),
+        ("SHUTDOWN NOSAVE NOW", Shutdown { wants_dump: Some(false), is_now: true, is_forced: false }),
+        ("SHUTDOWN save force", Shutdown { wants_dump: Some(true), is_now: false, is_forced: true }),
+    ];
+    let mut waiting = Vec::new();
+    for (sent, wanted) in asked {
+        let client = talk.join();
+        assert_eq!(talk.say(client, sent), "", "{sent}");
         assert_eq!(talk.engine().wants_stop(), Some(wanted), "{sent}");
+        waiting.push(client);
     }
+    let writer = talk.join();
+    talk.engine().hold_writes_for_stop();
+    assert_eq!(talk.say(writer, "SET k v"), "", "nothing is written that the last save may lack");
+    assert_eq!(talk.say(0, "GET k"), "(nil)");
+    assert!(talk.say(0, "INFO clients").contains("paused_reason:shutdown_in_progress"));
     assert_eq!(talk.say(0, "SHUTDOWN ABORT"), "OK");
     assert_eq!(talk.engine().wants_stop(), None);
+    for client in waiting {
+        assert_eq!(readable(&talk.mail(client)), "(error) ERR Errors trying to SHUTDOWN. Check logs.");
+    }
+    assert_eq!(readable(&talk.mail(writer)), "OK");
 }
 
 #[test]
@@ -300,11 +316,11 @@ fn who_waits_is_served_at_the_time_when_a_transaction_has_ended() {
         talk.say(0, line);
     }
     assert_eq!(talk.say(0, "EXEC"), "[1 1 OK]");
-    assert_eq!(super::readable(&talk.mail(waiter)), "", "the key has expired, and the command waits on");
+    assert_eq!(readable(&talk.mail(waiter)), "", "the key has expired, and the command waits on");
     host.0.store(talk.now().instant.as_nanos() + 200_000_000 - 1_000_000, Ordering::Relaxed);
     talk.wait(200);
     talk.say(0, "RPUSH k w");
-    assert_eq!(super::readable(&talk.mail(waiter)), "[\"k\" \"w\"]");
+    assert_eq!(readable(&talk.mail(waiter)), "[\"k\" \"w\"]");
 }
 
 #[test]

@@ -12,10 +12,10 @@ mod saver;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ashlar_kv::Engine;
 use ashlar_kv::persist::snapshot::Purpose;
 use ashlar_kv::persist::{Files, Keeper, LogError, NewBase, OpenEnd};
 use ashlar_kv::rdb::ImportOptions;
+use ashlar_kv::{Engine, Shutdown};
 use tokio::sync::watch;
 
 use self::log::LogThread;
@@ -78,15 +78,17 @@ impl Persistence {
         Ok(())
     }
 
-    /// Writes what is left, when no command runs any more. Without a wish, a dump is written if any save point is configured.
+    /// Writes what is left, when no command runs any more. Without a wish, a dump is written if any save point is configured; none if
+    /// [`save_finally`] was done and nothing has changed since.
     ///
     /// # Errors
     /// Something is not on files that should be. The process ends nevertheless.
-    pub(super) fn stop(self, wants_dump: Option<bool>) -> Result<(), Failure> {
+    pub(super) fn stop(self, request: Shutdown) -> Result<(), Failure> {
         let log = self.saver.stop();
         let files = self.engine.files();
         let is_part = self.engine.is_loading();
-        let dumped = if !is_part && wants_dump.unwrap_or(!files.save_points.is_empty()) {
+        let has_dump = self.engine.saves().has_final_dump(self.engine.changes());
+        let dumped = if !is_part && wants_dump(request, &files) && !has_dump {
             let path = dump_path(&files);
             let written = saver::write_dump(&self.engine, &path, &|| false);
             written.map(drop).map_err(|why| {
@@ -101,6 +103,27 @@ impl Persistence {
             based.map_err(|why| Failure::world(format!("the append log has no base: {why}"), "free some space there"));
         dumped.and(based).and(log.stop())
     }
+}
+
+/// Whether the process ends with a dump.
+fn wants_dump(request: Shutdown, files: &Files) -> bool {
+    request.wants_dump.unwrap_or(!files.save_points.is_empty())
+}
+
+/// Saves everything that must outlast the process, while the engine still serves. Writes are held back. Takes as long as a dump does.
+///
+/// # Errors
+/// Something is not on files. Retry safe once the cause is gone.
+pub(super) fn save_finally(engine: &Engine, request: Shutdown) -> Result<(), Failure> {
+    let files = engine.files();
+    let has_dump = wants_dump(request, &files);
+    if !has_dump && !files.is_log_on {
+        return Ok(());
+    }
+    engine.saves().save_finally(has_dump).map_err(|what| {
+        let remedy = format!("make {} writable and free space there", files.directory);
+        Failure::world(what, remedy)
+    })
 }
 
 /// Where dumps are written.

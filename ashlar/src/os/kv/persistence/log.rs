@@ -19,6 +19,8 @@ enum Order {
     Write,
     /// The log is to begin with this; how that went.
     Install(NewBase, Sender<Result<(), String>>),
+    /// Everything is to become durable, now; how that went.
+    Sync(Sender<Result<(), String>>),
     /// Everything is to become durable. The thread ends.
     Stop,
 }
@@ -98,6 +100,17 @@ impl LogThread {
         Ok(base.keys)
     }
 
+    /// Makes everything durable that was appended so far.
+    ///
+    /// # Errors
+    /// The file system refused, in words. Safe to retry.
+    pub(super) fn sync(&self) -> Result<(), String> {
+        let (done, result) = mpsc::channel();
+        let stopping = || "the engine stops".to_owned();
+        self.orders.0.send(Order::Sync(done)).map_err(|_| stopping())?;
+        result.recv().map_err(|_| stopping())?
+    }
+
     /// Makes everything durable and ends the thread.
     ///
     /// # Errors
@@ -132,6 +145,16 @@ fn keep(engine: &Engine, mut keeper: Keeper<Folder>, inbox: &Inbox, released: &R
                 };
                 // Whoever asked may have been told to stop meanwhile.
                 done.send(installed).ok();
+            }
+            Ok(Order::Sync(done)) => {
+                let synced = keeper.sync_now(clock::now());
+                if let Err(error) = &synced
+                    && !matches!(error, LogError::Refused { .. })
+                {
+                    die(error);
+                }
+                // Whoever asked may have been told to stop meanwhile.
+                done.send(synced.map_err(|error| error.to_string())).ok();
             }
             Ok(Order::Write) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => unreachable!("the inbox holds a sender"),

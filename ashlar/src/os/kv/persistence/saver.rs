@@ -113,6 +113,10 @@ impl Work {
     fn look(&mut self) {
         self.switch();
         let files = self.engine.files();
+        if let Some(has_dump) = self.engine.saves().next_final() {
+            let saved = self.save_finally(has_dump, &files);
+            self.engine.saves().end_final(saved);
+        }
         if let Some(load) = self.engine.saves().next_load() {
             let loaded = self.load(load, &files);
             self.engine.saves().end_load(loaded);
@@ -123,13 +127,13 @@ impl Work {
         }
         if self.engine.aside().next() {
             let changes = self.engine.changes();
-            let kept = aside::keep(&self.engine, &files, &|| is_over(&self.stopped));
+            let kept = aside::keep(&self.engine, &files, &|| is_over(&self.stopped) || is_last(&self.engine));
             self.engine.aside().end(kept.map(|removed| (changes, removed)));
         }
         while let Some(sync) = self.engine.next_full_sync(clock::now_both()) {
             self.engine.saves().begin_other(Purpose::Replicas, now_s());
             let stopped = &self.stopped;
-            replicas::synchronise(&self.engine, sync, &files, &|| is_over(stopped));
+            replicas::synchronise(&self.engine, sync, &files, &|| is_over(stopped) || is_last(&self.engine));
             self.engine.saves().end_other();
         }
         let saves = self.engine.saves();
@@ -142,6 +146,27 @@ impl Work {
         if let Some(purpose) = next {
             self.take(purpose, &files);
         }
+    }
+
+    /// Saves everything that must outlast the process, while it is still served.
+    fn save_finally(&mut self, has_dump: bool, files: &Files) -> Result<(), String> {
+        let (engine, stopped) = (&self.engine, &self.stopped);
+        let saves = engine.saves();
+        let is_given_up = || saves.is_cancelled() || is_over(stopped);
+        // What is being loaded is a part only.
+        if has_dump && !engine.is_loading() {
+            let (changes, path) = (engine.changes(), dump_path(files));
+            saves.begin_final_dump(now_s(), changes);
+            let written = write_dump(engine, &path, &is_given_up);
+            saves.end(written.is_ok(), now_s());
+            written.map_err(|why| format!("cannot write {}: {why}", path.display()))?;
+            saves.note_final_dump(changes);
+        }
+        let Some(log) = &mut self.log else { return Ok(()) };
+        if log.lacks_base {
+            log.rewrite(engine, &is_given_up).map_err(|why| format!("the append log has no base: {why}"))?;
+        }
+        log.sync().map_err(|why| format!("the append log cannot be written: {why}"))
     }
 
     fn begin_log(&mut self) {
@@ -240,6 +265,11 @@ fn write_log(engine: &Arc<Engine>, released: &Released, is_given_up: &dyn Fn() -
     let written = log.rewrite(engine, is_given_up);
     let stopped = log.stop().map_err(|failure| failure.to_string());
     written.and_then(|keys| stopped.map(|()| keys))
+}
+
+/// Whether everything else gives way to the last save before the end of the process.
+fn is_last(engine: &Engine) -> bool {
+    engine.saves().is_final_wanted()
 }
 
 /// Whether the thread is to end.
