@@ -189,7 +189,9 @@ pub struct Bus {
 
     keep_outs: BTreeMap<ServerId, KeptOut>,
     /// The last wish by which this member itself was forgotten, as far as it was told.
-    forgotten_by: Option<u32>,
+    told_forgotten: Option<u32>,
+    /// Who told it so last, unless some member has answered since.
+    forgotten_by: Option<ServerId>,
     /// In which life this member's memory began.
     memory_since: Incarnation,
     meetings: BTreeMap<ServerId, Meeting>,
@@ -306,6 +308,7 @@ impl Bus {
             keep_outs: BTreeMap::new(),
             forgotten_by: None,
             memory_since: identity.incarnation.max(FIRST_LIFE),
+            told_forgotten: None,
             meetings: BTreeMap::new(),
             channels: BTreeSet::new(),
             hears_all: false,
@@ -358,7 +361,6 @@ impl Bus {
         self.tick_govern(now);
         self.tick_migration(now);
         self.try_refute(now);
-        self.drop_keep_outs(now);
         self.tick_flush(now);
         self.finish(now);
     }

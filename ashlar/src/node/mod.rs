@@ -139,6 +139,9 @@ struct Known {
     stays_because: Option<String>,
 }
 
+/// Refused: the caller is no member, as far as this server knows.
+const NO_MEMBER: u32 = 3;
+
 /// The same reason for refusing connections is told again after this span: whoever dials wrongly dials often.
 const REJECTION_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
@@ -525,6 +528,10 @@ fn handlers<R: Runtime>(node: &Weak<Shared<R>>) -> Handlers {
             async move {
                 let node = node.ok_or_else(stopped)?;
                 let roads = node.roads().cloned().ok_or_else(stopped)?;
+                // A server that was forgotten while it was away may still know where its primary is.
+                if !node.is_met(context.caller) {
+                    return Err(no_member());
+                }
                 let from = node.address_of(context.caller);
                 // A stream may outlast everything else that its server does.
                 drop(node);
@@ -542,6 +549,10 @@ fn handlers<R: Runtime>(node: &Weak<Shared<R>>) -> Handlers {
         })
     });
     handlers.expect("each handler is registered once")
+}
+
+fn no_member() -> ashlar_grid::error::Refusal {
+    ashlar_grid::error::Refusal::new(NO_MEMBER, "your server is no member of this cluster")
 }
 
 fn stopped() -> ashlar_grid::error::Refusal {

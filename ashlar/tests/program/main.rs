@@ -11,6 +11,7 @@ mod commands;
 mod diverged;
 mod doors;
 mod following;
+mod forgotten;
 mod interop;
 mod keeping;
 mod keyvalue;

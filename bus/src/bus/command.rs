@@ -93,7 +93,7 @@ impl Bus {
             // Somebody else may have wished so a moment ago, and everybody has heard of that.
             return if self.is_kept_out(id, now) { Ok(()) } else { Err(CommandError::UnknownMember) };
         }
-        if self.keep_outs.len() >= self.config.keep_outs_max {
+        if !self.keep_outs.contains_key(&id) && !self.has_room_for_wish(now) {
             return Err(CommandError::TooLong);
         }
         let tag = u32::try_from(self.chance.next_u64() >> 32).unwrap_or(0);

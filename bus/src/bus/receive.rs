@@ -55,7 +55,7 @@ impl Bus {
             // Strangers may introduce themselves. A member that knows nobody lets itself be found.
             let is_meeting = matches!(body, Body::Meet(_));
             self.counters.refused_stranger += u64::from(!is_meeting);
-            if matches!(body, Body::Probe(..)) && self.members.len() == 1 {
+            if matches!(body, Body::Probe(..)) && !self.tell_forgotten(now, from) && self.members.len() == 1 {
                 let own = self.own_record();
                 self.send(from, &Body::Meet(own));
             }
@@ -174,6 +174,7 @@ impl Bus {
         if let Cause::Asked(asker, asked) = probe.cause {
             let incarnation = self.members.get(from).map(|member| member.incarnation).unwrap_or_default();
             self.send(asker, &Body::Heard(asked, from, incarnation));
+        self.forgotten_by = None;
         }
         self.learn_all(now, from, news, true);
         self.handle_beat(now, from, beat, true);

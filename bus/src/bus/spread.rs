@@ -357,12 +357,12 @@ impl Bus {
         if id == self.identity.server || until <= now || is_old {
             return;
         }
-        if known.is_none() && self.keep_outs.len() >= self.config.keep_outs_max {
+        if known.is_none() && !self.has_room_for_wish(now) {
             self.counters.refused_full += 1;
             return;
         }
         let heard = self.members.get(id).map(|member| (member.incarnation, member.seen));
-        let heard = heard.or_else(|| known.and_then(|kept| kept.heard));
+        let heard = heard.or_else(|| self.keep_outs.get(&id).and_then(|kept| kept.heard));
         self.keep_outs.insert(id, KeptOut { tag: wish.tag, until, heard });
         self.durable.need_soon(now, self.config.save_interval);
         self.meetings.remove(&id);
@@ -382,12 +382,13 @@ impl Bus {
         self.stand_against(now, id);
     }
 
-    /// A server that is kept out speaks to this member as if it were one: it is told that it is none.
-    pub(super) fn tell_forgotten(&mut self, now: Instant, to: ServerId) {
-        if let Some(kept) = self.keep_outs.get(&to) {
-            let wish = kept.forgetting(to, now);
-            self.send(to, &Body::Forgotten(wish));
-        }
+    /// A server that is no member speaks to this one as if it were: if it was forgotten it is told so, however long ago that was. Says
+    /// whether it was.
+    pub(super) fn tell_forgotten(&mut self, now: Instant, to: ServerId) -> bool {
+        let Some(kept) = self.keep_outs.get(&to) else { return false };
+        let wish = kept.forgetting(to, now);
+        self.send(to, &Body::Forgotten(wish));
+        true
     }
 
     /// A member says that this one was forgotten. It is noted, once for each wish, and moves nothing: the others know best
@@ -397,16 +398,25 @@ impl Bus {
             self.counters.refused_unentitled += 1;
             return;
         }
-        if self.forgotten_by.replace(wish.tag) != Some(wish.tag) {
+        self.forgotten_by = Some(from);
+        if self.told_forgotten.replace(wish.tag) != Some(wish.tag) {
             let left = Duration::from_millis(wish.left_ms).min(self.config.keep_out);
             self.event(Event::ForgottenHere { by: from, left });
         }
     }
 
-    /// Wishes are remembered for a while after their end, and as long as the forgotten one owns anything.
-    pub(super) fn drop_keep_outs(&mut self, now: Instant) {
+    /// Whether another wish can be remembered. Wishes are remembered after their end, so that a server that was away learns that it was
+    /// forgotten; where there are too many, the one that ended first goes, if its server owns nothing any more.
+    pub(super) fn has_room_for_wish(&mut self, now: Instant) -> bool {
+        if self.keep_outs.len() < self.config.keep_outs_max {
+            return true;
+        }
+        // What is over must not be taken again while others still tell it.
         let (keep_out, claims) = (self.config.keep_out, &self.claims);
-        self.keep_outs.retain(|id, kept| kept.until + keep_out > now || claims.owned_by_server(*id) > 0);
+        let is_over = |id: ServerId, kept: &KeptOut| kept.until + keep_out <= now && claims.owned_by_server(id) == 0;
+        let over = self.keep_outs.iter().filter(|(id, kept)| is_over(**id, kept));
+        let oldest = over.min_by_key(|(_, kept)| kept.until).map(|(id, _)| *id);
+        oldest.is_some_and(|id| self.keep_outs.remove(&id).is_some())
     }
 }
 

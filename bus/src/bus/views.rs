@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use ashlar_wire::epoch::Epoch;
 use ashlar_wire::id::ServerId;
+use ashlar_wire::time::Instant;
 
 use super::Bus;
 use crate::config::Identity;
@@ -47,6 +48,17 @@ impl Bus {
             interest: &member.description.interest,
             heard_at: member.heard_at,
         }
+    }
+
+    /// Who says that this member was forgotten, if no member takes it for one any more: none was heard for the member timeout.
+    #[must_use]
+    pub fn forgotten_by(&self, now: Instant) -> Option<ServerId> {
+        let own = self.identity.server;
+        let is_heard = |member: &Member| {
+            let is_recent = now.saturating_since(member.heard_at) < self.config.member_timeout;
+            member.id != own && member.heard_at > Instant::ORIGIN && is_recent
+        };
+        self.forgotten_by.filter(|_| !self.members.iter().any(is_heard))
     }
 
     /// All known groups, in the order of their ids. Takes time in proportion to members and slots.

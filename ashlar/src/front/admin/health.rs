@@ -40,6 +40,7 @@ pub(super) async fn ready(front: &Front) -> Response<Full<Bytes>> {
     let KeyValue { is_loading, slots_served, not_served } = key_value(&engines(front));
     let (code, status) = match (front.node.is_draining(), front.node.is_ready()) {
         (true, _) => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
+        (false, _) if is_forgotten(&bus) => (StatusCode::SERVICE_UNAVAILABLE, "forgotten"),
         (false, false) => (StatusCode::SERVICE_UNAVAILABLE, "joining"),
         (false, true) if is_loading => (StatusCode::SERVICE_UNAVAILABLE, "loading"),
         (false, true) if slots_served == Some(0) => (StatusCode::SERVICE_UNAVAILABLE, "unserved"),
@@ -106,9 +107,15 @@ fn key_value(engines: &[(String, ServiceFigures)]) -> KeyValue {
     }
 }
 
+/// Whether the cluster has forgotten this server. The word of one member is nothing while it reaches a majority.
+fn is_forgotten(bus: &BusStatus) -> bool {
+    bus.forgotten_by.is_some() && !bus.majority
+}
+
 /// Healthy is where everybody is alive and every slot is served; nothing can be decided without a majority of the voters.
 fn judge(bus: &BusStatus, slots_served: Option<usize>) -> (StatusCode, &'static str) {
     match bus.majority {
+        _ if is_forgotten(bus) => (StatusCode::SERVICE_UNAVAILABLE, "forgotten"),
         _ if bus.voters_epoch == 0 => (StatusCode::SERVICE_UNAVAILABLE, "forming"),
         false => (StatusCode::SERVICE_UNAVAILABLE, "minority"),
         true if slots_served == Some(0) => (StatusCode::SERVICE_UNAVAILABLE, "unserved"),
@@ -154,6 +161,14 @@ mod tests {
             assert_eq!((some.1, some.0.as_u16()), if is_decided { ("degraded", 200) } else { (expected, 503) });
             assert_eq!((none.1, none.0.as_u16()), if is_decided { ("unserved", 503) } else { (expected, 503) });
         }
+    }
+
+    #[test]
+    fn a_server_that_was_forgotten_says_so_unless_it_reaches_a_majority() {
+        let told =
+            |majority| BusStatus { voters_epoch: 1, majority, forgotten_by: Some("1".into()), ..BusStatus::default() };
+        assert_eq!(judge(&told(false), Some(0)), (StatusCode::SERVICE_UNAVAILABLE, "forgotten"));
+        assert_eq!(judge(&told(true), None), (StatusCode::OK, "healthy"));
     }
 
     #[test]

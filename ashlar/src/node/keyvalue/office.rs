@@ -97,6 +97,8 @@ pub(crate) struct Office {
     leaving: Vec<Answer>,
     /// Something has changed since then.
     changed_at: Option<Instant>,
+    /// The cluster has forgotten this server: its engines follow nobody.
+    is_forgotten: bool,
     /// An engine here owns slots now, of which it is to know at once.
     is_urgent: bool,
     retry_at: Option<Instant>,
@@ -129,6 +131,7 @@ impl Office {
             done: Vec::new(),
             leaving: Vec::new(),
             changed_at: None,
+            is_forgotten: false,
             is_urgent: false,
             retry_at: None,
             told: None,
@@ -183,6 +186,9 @@ impl Office {
     pub(in crate::node) fn turn(&mut self, bus: &mut Bus, now: Instant, chance: &mut dyn FnMut() -> u64) -> Vec<Deed> {
         let mut deeds = Vec::new();
         self.keep_quiet(bus, now);
+        if core::mem::replace(&mut self.is_forgotten, bus.forgotten_by(now).is_some()) != self.is_forgotten {
+            self.changed_at = Some(self.changed_at.unwrap_or(now));
+        }
         let is_news = self.desk.take_news();
         if is_news || self.files.iter().any(|file| file.copy.is_none()) {
             self.read_reports(bus, now);
@@ -470,7 +476,7 @@ impl Office {
         let duties = self.files.iter().map(|file| {
             let map = chart.map(file.seat.name(own));
             let primary = map.own().primary.and_then(|name| map.node(name));
-            let upstream = primary.map(|node| {
+            let upstream = primary.filter(|_| !self.is_forgotten).map(|node| {
                 let (host, port) = (node.place.host.clone(), node.place.port);
                 let id = server_of(node.name).0;
                 if self.has_roads { Upstream::Server { id, host, port } } else { Upstream::Address { host, port } }

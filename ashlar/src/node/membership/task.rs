@@ -14,7 +14,7 @@ use ashlar_grid::handler::HandlerId;
 use ashlar_grid::seam::Runtime;
 use ashlar_wire::id::ServerId;
 use ashlar_wire::time::Instant;
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 
 use super::super::Node;
 use super::super::keyvalue::carry::GridCarrier;
@@ -320,7 +320,12 @@ impl<R: Runtime> Task<R> {
                 self.since.remove(id);
             }
             Event::ForgottenHere { by, left } => {
-                warn!(%by, left_ms = super::super::status::millis(*left), "this server was forgotten by the cluster");
+                error!(
+                    %by,
+                    "this server was forgotten by the cluster: no member takes it for one of theirs, and it serves nothing and gets no data. To use \
+                     this machine again, stop the server, move its data directory away, and start it with an empty one and --join; to let it \
+                     in again as it is, see `Forgetting` in docs/operating/membership.md"
+                );
                 self.forgotten_by = Some((*by, now + *left));
             }
             Event::VotersChanged { epoch, complete: true } => {
@@ -398,7 +403,11 @@ impl<R: Runtime> Task<R> {
         let beside = Beside {
             since: &self.since,
             forgotten: &self.forgotten,
-            forgotten_by: self.forgotten_by.filter(|(_, until)| now < *until).map(|(by, _)| by),
+            forgotten_by: self
+                .forgotten_by
+                .filter(|(_, until)| now < *until)
+                .map(|(by, _)| by)
+                .or_else(|| self.bus.forgotten_by(now)),
             persist: self.persist,
             packets_unsent: self.packets_unsent,
             packets_dropped: self.packets_dropped,

@@ -81,6 +81,72 @@ fn the_forgotten_are_kept_out_for_a_while() {
 }
 
 #[test]
+fn a_member_that_was_forgotten_while_it_was_away_is_told() {
+    let mut net = Net::new(5);
+    net.introduce();
+    net.share_slots(&[1, 2, 3], &[1, 2, 3]);
+    net.follow(5, 1);
+    net.kill(5);
+    net.command(2, Command::Forget { id: id(5) });
+    let gone = |net: &Net| (1..=4).all(|number| net.bus(number).member(id(5)).is_none());
+    net.run_until(1_000, "all have forgotten it", gone);
+    // Far longer than it is kept out, and longer than the processes that have forgotten it live.
+    net.run(300_000);
+    for number in 1..=4 {
+        net.kill(number);
+        net.start(number);
+        net.run(5_000);
+    }
+    net.start(5);
+    net.run_until(3_000, "it is told", |net| {
+        net.has_event(5, |event| matches!(event, Event::ForgottenHere { .. }))
+            && net.bus(5).forgotten_by(net.now()).is_some()
+    });
+    net.run(60_000);
+    assert!(gone(&net) && net.bus(5).forgotten_by(net.now()).is_some() && !net.bus(5).cluster_state().has_quorum);
+    assert!((1..=4).all(|number| net.bus(number).forgotten_by(net.now()).is_none()));
+    assert!(net.bus(1).groups().all(|view| view.replicas.is_empty()), "it has no part");
+
+    net.command(1, Command::Meet { id: id(5), address: "server-5".into() });
+    net.run_until(3_000, "it was let in on purpose", |net| {
+        let knows = |at| net.bus(at).member(id(5)).is_some_and(|member| member.health == Health::Alive);
+        (1..=4).all(knows) && net.bus(5).forgotten_by(net.now()).is_none()
+    });
+    net.run_until(5_000, "all agree", Net::agrees);
+}
+
+#[test]
+fn the_word_of_one_that_this_member_was_forgotten_is_nothing_while_others_answer() {
+    let mut net = Net::new(4);
+    net.introduce();
+    // Only the first hears of the wish: the others go on knowing each other.
+    net.cut(&[1], &[2, 3, 4]);
+    net.command(1, Command::Forget { id: id(4) });
+    net.run(100);
+    net.cuts.clear();
+    net.cut(&[1], &[2, 3]);
+    net.run_until(5_000, "it is told", |net| net.has_event(4, |event| matches!(event, Event::ForgottenHere { .. })));
+    for _ in 0..50 {
+        net.run(200);
+        assert_eq!(net.bus(4).forgotten_by(net.now()), None, "two members answer it");
+    }
+}
+
+#[test]
+fn the_wish_that_ended_first_makes_room_for_another() {
+    let mut net = Net::with(4, Config { keep_outs_max: 1, keep_out: Duration::from_secs(3), ..Net::new(1).config });
+    net.introduce();
+    net.kill(4);
+    net.command(2, Command::Forget { id: id(4) });
+    net.run(1_000);
+    net.kill(3);
+    assert_eq!(net.try_command(2, Command::Forget { id: id(3) }), Err(crate::CommandError::TooLong));
+    net.run(10_000);
+    net.command(2, Command::Forget { id: id(3) });
+    net.run_until(2_000, "both are forgotten", |net| net.bus(1).members().count() == 2);
+}
+
+#[test]
 fn a_forgotten_primary_leaves_its_group_to_its_replicas() {
     let mut net = Net::new(5);
     net.introduce();
