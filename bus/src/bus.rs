@@ -192,6 +192,8 @@ pub struct Bus {
     told_forgotten: Option<u32>,
     /// Who told it so last, unless some member has answered since.
     forgotten_by: Option<ServerId>,
+    /// The life that this member tells: that of its identity, unless somebody made up a later one and it had to go beyond that.
+    life: Incarnation,
     /// In which life this member's memory began.
     memory_since: Incarnation,
     meetings: BTreeMap<ServerId, Meeting>,
@@ -306,9 +308,10 @@ impl Bus {
             durable: Durable::default(),
             standing: Standing { changed_at: now, next_sync: now, recount: true, ..Standing::default() },
             keep_outs: BTreeMap::new(),
-            forgotten_by: None,
-            memory_since: identity.incarnation.max(FIRST_LIFE),
             told_forgotten: None,
+            forgotten_by: None,
+            life: identity.incarnation,
+            memory_since: identity.incarnation.max(FIRST_LIFE),
             meetings: BTreeMap::new(),
             channels: BTreeSet::new(),
             hears_all: false,
@@ -337,7 +340,7 @@ impl Bus {
     fn own_description(&self) -> Description {
         let follows = self.places.iter().filter(|(_, place)| place.role == Role::Replica).map(|(group, _)| *group);
         Description {
-            incarnation: self.identity.incarnation,
+            incarnation: self.life,
             revision: self.members.get(self.identity.server).map_or(0, |own| own.description.revision + 1),
             zone: self.identity.zone,
             address: self.identity.address.as_str().into(),
@@ -519,7 +522,7 @@ impl Bus {
             member.sent = member.sent.saturating_add(1);
             member.sent
         });
-        Header { incarnation: self.identity.incarnation, sequence }
+        Header { incarnation: self.life, sequence }
     }
 
     fn hand_out(&mut self, to: ServerId, bytes: Vec<u8>) {

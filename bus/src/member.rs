@@ -27,6 +27,9 @@ use crate::slot::{GroupId, Zone};
 /// Longest account of a member's services, bytes.
 pub const SERVICES_BYTES_MAX: usize = 1_024;
 
+/// No life is greater, and no count of refutations: so many that no server ever gets there, and that there is room beyond what is told.
+pub(crate) const LIFE_MAX: Incarnation = Incarnation(1 << 62);
+
 /// What a member says about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Description {
@@ -49,7 +52,7 @@ pub struct Description {
 }
 
 impl Description {
-    fn version(&self) -> (Incarnation, u32) {
+    pub(crate) fn version(&self) -> (Incarnation, u32) {
         (self.incarnation, self.revision)
     }
 }
@@ -87,6 +90,12 @@ impl Seen {
     /// Whether nothing was seen.
     pub(crate) fn is_empty(self) -> bool {
         self.greatest == 0
+    }
+
+    /// The greatest that was seen.
+    #[cfg(test)]
+    pub(crate) fn greatest(self) -> u32 {
+        self.greatest
     }
 
     /// Whether `sequence` is new; it is not from now on.

@@ -1,11 +1,14 @@
 //! Packets come in: who may say it, is it new, and where it goes.
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
 use ashlar_wire::id::{ClusterId, ServerId};
 use ashlar_wire::time::Instant;
 
 use super::Bus;
 use crate::event::{Departure, Event, Health};
-use crate::member::Opinion;
+use crate::member::{LIFE_MAX, Opinion};
 use crate::packet::{Beat, Body, Header, News, PacketError, decode};
 use crate::planted::Planted;
 use crate::probe::Cause;
@@ -40,6 +43,10 @@ impl Bus {
 
     /// Whether the sender may speak to this member, in this life, with this number.
     fn admit(&mut self, now: Instant, from: ServerId, header: Header, body: &Body) -> bool {
+        if header.incarnation > LIFE_MAX {
+            self.counters.refused_unentitled += 1;
+            return false;
+        }
         if from == self.identity.server {
             self.counters.refused_stranger += 1;
             return false;
@@ -64,6 +71,11 @@ impl Bus {
         let member = self.members.at_mut(place);
         if header.incarnation < member.incarnation && !self.bugs.has(Planted::AcceptEarlierLife) {
             self.counters.refused_stale += 1;
+            if matches!(body, Body::Probe(..)) {
+                // If that later life was made up, the sender learns of it only so.
+                let known = News::Member(Box::new(member.record()));
+                self.send(from, &Body::News(Vec::from([known])));
+            }
             return false;
         }
         member.begin_life(header.incarnation);
@@ -146,22 +158,23 @@ impl Bus {
         self.claims.digest() ^ self.voters.hash()
     }
 
-    fn handle_probe(&mut self, now: Instant, from: ServerId, token: u32, beat: Beat, news: alloc::vec::Vec<News>) {
+    fn handle_probe(&mut self, now: Instant, from: ServerId, token: u32, beat: Beat, news: Vec<News>) {
         self.learn_all(now, from, news, true);
         self.handle_beat(now, from, beat, false);
         // Whoever knows the same needs no news.
         let differs = (beat.members, beat.claims) != (self.members.digest(), self.claims_digest());
         let own = self.beat_for(from, now);
-        let news = if differs { self.take_news(now, self.config.piggyback_bytes_max) } else { alloc::vec::Vec::new() };
+        let news = if differs { self.take_news(now, self.config.piggyback_bytes_max) } else { Vec::new() };
         self.send(from, &Body::Answer(token, own, news));
     }
 
-    fn handle_answer(&mut self, now: Instant, from: ServerId, token: u32, beat: Beat, news: alloc::vec::Vec<News>) {
+    fn handle_answer(&mut self, now: Instant, from: ServerId, token: u32, beat: Beat, news: Vec<News>) {
         let replay = self.bugs.has(Planted::AcceptReplay);
         let Some(probe) = self.prober.handle_answer(from, token, now, replay) else {
             self.counters.refused_unasked += 1;
             return;
         };
+        self.forgotten_by = None;
         if let Some(place) = self.members.place(from) {
             self.note_life(place, now);
             if self.members.at(place).is_voter {
@@ -174,7 +187,6 @@ impl Bus {
         if let Cause::Asked(asker, asked) = probe.cause {
             let incarnation = self.members.get(from).map(|member| member.incarnation).unwrap_or_default();
             self.send(asker, &Body::Heard(asked, from, incarnation));
-        self.forgotten_by = None;
         }
         self.learn_all(now, from, news, true);
         self.handle_beat(now, from, beat, true);

@@ -4,13 +4,13 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use ashlar_wire::id::ServerId;
+use ashlar_wire::id::{Incarnation, ServerId};
 use ashlar_wire::time::Instant;
 
 use super::{Bus, KeptOut, NEWS_MAX};
 use crate::event::{Event, FailedBy};
 use crate::gossip::{Subject, Told};
-use crate::member::{Change, Life, MemberRecord, Opinion};
+use crate::member::{Change, Description, LIFE_MAX, Life, MemberRecord, Opinion};
 use crate::packet::{Body, Forgetting, Header, News, PACKET_BYTES_MIN, Purpose, Sync, encode_news};
 use crate::planted::Planted;
 use crate::sync;
@@ -25,6 +25,14 @@ const DIFFERS_MAX: Duration = Duration::from_millis(1_500);
 const UNSETTLED_MAX: Duration = Duration::from_millis(1_500);
 /// Fresh news that one packet to many may carry is sent on in this many packets at most; the rest rides on probes.
 const FRESH_PACKETS_MAX: usize = 16;
+
+/// Lives, or refutations, that a third member may tell beyond those that are known of a member: more than a server can have while another
+/// hears nothing of it, even if it starts again and again for weeks.
+const LIVES_AHEAD_MAX: u64 = 1 << 20;
+/// The same of a member that is not known, and of this one: so far it goes at once to be believed again. Many steps of others are one here.
+const OWN_LIVES_AHEAD_MAX: u64 = 1 << 32;
+/// Lives that a member leaves out when it goes beyond one that was made up: its next starts, which count on from its file, must not meet it.
+const LIVES_SKIPPED: u64 = 1 << 16;
 
 impl Bus {
     /// Bytes that a packet has for lists.
@@ -48,8 +56,8 @@ impl Bus {
 
     fn learn(&mut self, now: Instant, from: ServerId, news: News, is_fresh: bool) {
         match news {
-            News::Member(record) => self.learn_member(now, *record, is_fresh),
-            News::Life(id, life) => self.learn_life(now, id, life, is_fresh),
+            News::Member(record) => self.learn_member(now, from, *record, is_fresh),
+            News::Life(id, life) => self.learn_life(now, from, id, life, is_fresh),
             News::Claim(claim) => self.hear_claim(now, from, claim, is_fresh),
             News::Voters(set) => self.hear_voters(now, &set, is_fresh),
             News::Forget(forgetting) => self.forget(now, forgetting),
@@ -61,12 +69,13 @@ impl Bus {
         is_kept_out && !self.bugs.has(Planted::IgnoreKeepOut)
     }
 
-    fn learn_member(&mut self, now: Instant, record: MemberRecord, is_fresh: bool) {
+    fn learn_member(&mut self, now: Instant, from: ServerId, record: MemberRecord, is_fresh: bool) {
         let id = record.id;
         if id == self.identity.server {
+            self.overtake(now, &record.description);
             return self.learn_own(now, record.life);
         }
-        if self.is_kept_out(id, now) {
+        if self.is_kept_out(id, now) || !self.is_credible(from, id, record.description.incarnation, record.life) {
             return;
         }
         if self.members.place(id).is_none() && self.members.len() >= self.config.members_max {
@@ -85,11 +94,14 @@ impl Bus {
         self.handle_change(now, id, change);
     }
 
-    fn learn_life(&mut self, now: Instant, id: ServerId, life: Life, is_fresh: bool) {
+    fn learn_life(&mut self, now: Instant, from: ServerId, id: ServerId, life: Life, is_fresh: bool) {
         if id == self.identity.server {
             return self.learn_own(now, life);
         }
         let Some(place) = self.members.place(id) else { return };
+        if !self.is_credible(from, id, Incarnation(0), life) {
+            return;
+        }
         if self.ignores_recovery(id, life) {
             return;
         }
@@ -105,17 +117,63 @@ impl Bus {
         self.bugs.has(Planted::NeverClearFailure) && has_failed && !life.failed
     }
 
+    /// Whether what `from` says of a life and of refutations may be true. Both are counted one by one, so that what a third member says is
+    /// at most a little beyond what is known; it is refused otherwise. Whom it is about says itself what it is.
+    fn is_credible(&mut self, from: ServerId, id: ServerId, incarnation: Incarnation, life: Life) -> bool {
+        let known = self.members.get(id).map(|member| (member.incarnation.0, member.life.refuted));
+        let ahead_max = match known {
+            _ if from == id => LIFE_MAX.0,
+            Some(_) => LIVES_AHEAD_MAX,
+            None => OWN_LIVES_AHEAD_MAX,
+        };
+        let (lives, refuted) = known.unwrap_or_default();
+        let is_within = |told: u64, known: u64| told <= known.saturating_add(ahead_max).min(LIFE_MAX.0);
+        let is_credible = is_within(incarnation.0, lives) && is_within(life.refuted, refuted);
+        self.counters.refused_unentitled += u64::from(!is_credible);
+        is_credible
+    }
+
+    /// Others know of a later description of this member than it ever gave. It gives one that is later still, so that they take its packets
+    /// and what it says of itself again. Step by step, so that nobody can drive it to the end of the numbers at once.
+    fn overtake(&mut self, now: Instant, told: &Description) {
+        let own = self.identity.server;
+        let place = self.members.place(own).expect("a member knows itself");
+        if told.version() <= self.members.at(place).description.version() {
+            return;
+        }
+        let mut description = self.own_description();
+        match told.revision.checked_add(1).filter(|_| told.incarnation == self.life) {
+            Some(revision) => description.revision = revision,
+            None => {
+                let next = told.incarnation.0.saturating_add(LIVES_SKIPPED);
+                self.life = Incarnation(next.min(self.life.0.saturating_add(OWN_LIVES_AHEAD_MAX))).min(LIFE_MAX);
+                description.incarnation = self.life;
+            }
+        }
+        self.members.describe(place, description);
+        self.tell(now, Subject::Member(own));
+        self.note_change(now);
+    }
+
     /// What others say about this member.
     fn learn_own(&mut self, now: Instant, life: Life) {
         if life.failed {
             return self.handle_accused(now, life.refuted);
         }
         let place = self.members.place(self.identity.server).expect("a member knows itself");
+        let life = Life { refuted: self.bounded_refuted(life.refuted), ..life };
         if self.members.set_life(place, life, now).life {
             // An earlier life has refuted more than this one remembers.
             self.standing.accused_since = None;
             self.note_change(now);
         }
+    }
+
+    /// How often others say that this member has refuted its failure, as far as it goes beyond its own count at once: if that was made up,
+    /// it must be able to refute the next one still.
+    pub(super) fn bounded_refuted(&self, refuted: u64) -> u64 {
+        let own = self.members.get(self.identity.server).map_or(0, |own| own.life.refuted);
+        refuted.min(own.saturating_add(OWN_LIVES_AHEAD_MAX))
     }
 
     fn handle_change(&mut self, now: Instant, id: ServerId, change: Change) {
@@ -335,7 +393,7 @@ impl Bus {
             return;
         }
         let is_new = self.members.place(from).is_none();
-        self.learn_member(now, record, true);
+        self.learn_member(now, from, record, true);
         let is_known = self.members.place(from).is_some();
         // Without a number the sender does not know this member.
         if is_known && (is_new || header.sequence == 0) {

@@ -10,7 +10,7 @@ use super::{Bus, Hearers, NEWS_MAX, Sweep};
 use crate::event::{Departure, Event, FailedBy, Role};
 use crate::fingerprint::fingerprint;
 use crate::gossip::Subject;
-use crate::member::{Life, Opinion};
+use crate::member::{LIFE_MAX, Life, Opinion};
 use crate::packet::{Body, News, SILENCE_BYTES_MAX, Silence};
 use crate::planted::Planted;
 use crate::probe::Cause;
@@ -462,6 +462,7 @@ impl Bus {
             return;
         }
         let place = self.members.place(self.identity.server).expect("a member knows itself");
+        let refuted = self.bounded_refuted(refuted);
         let change = self.members.set_life(place, Life { refuted, failed: true }, now);
         if change.failed {
             self.standing.accused_since = Some(now);
@@ -482,7 +483,7 @@ impl Bus {
         }
         let own = self.identity.server;
         let place = self.members.place(own).expect("a member knows itself");
-        let refuted = self.members.at(place).life.refuted.saturating_add(1);
+        let refuted = self.members.at(place).life.refuted.saturating_add(1).min(LIFE_MAX.0);
         self.members.set_life(place, Life { refuted, failed: false }, now);
         self.standing.accused_since = None;
         self.counters.refutations += 1;

@@ -1,10 +1,13 @@
 //! What is refused, and that it moves nothing.
 
+use alloc::boxed::Box;
+
 use super::*;
+use crate::event::Health;
 use crate::packet::{Body, Header, News, decode, encode};
 
 /// State that a refused packet must leave alone.
-fn state(net: &Net, at: u8) -> ((u64, u64), Epoch, usize, Vec<crate::event::Health>) {
+fn state(net: &Net, at: u8) -> ((u64, u64), Epoch, usize, Vec<Health>) {
     let bus = net.bus(at);
     (bus.digests(), bus.current_epoch(), bus.members().count(), bus.members().map(|member| member.health).collect())
 }
@@ -143,6 +146,98 @@ fn word_of_being_forgotten_moves_nothing() {
     }
     net.run(20_000);
     assert!(net.agrees() && net.bus(2).member(id(1)).is_some());
+}
+
+/// One member tells others this about another one, as its next packet.
+fn tell(net: &mut Net, from: u8, to: &[u8], news: &News) {
+    for to in to {
+        let sequence = net.bus(*to).members.get(id(from)).map_or(0, |member| member.seen.greatest()) + 1;
+        let header = Header { incarnation: Incarnation(1), sequence };
+        let bytes = encode(ClusterId::from_bytes([9; 16]), header, &Body::News(std::vec![news.clone()]));
+        assert!(decode(&bytes, ClusterId::from_bytes([9; 16]), &net.config).is_ok());
+        let now = net.now();
+        net.servers.get_mut(to).unwrap().bus.as_mut().unwrap().handle_packet(now, id(from), &bytes);
+        net.drain(*to);
+    }
+}
+
+/// What is known of the third member, but in this life, with this revision and so many refutations.
+fn made_up(net: &Net, life: u64, revision: u32, refuted: u64, failed: bool) -> News {
+    let mut record = net.bus(1).members.get(id(3)).unwrap().record();
+    (record.description.incarnation, record.description.revision) = (Incarnation(life), revision);
+    record.life = crate::member::Life { refuted, failed };
+    News::Member(Box::new(record))
+}
+
+#[test]
+fn a_life_that_somebody_made_up_locks_nobody_out() {
+    let lives =
+        [(u64::MAX, 0), (1 << 62, 0), (1 << 32, 7), (1 << 20, 0), (9, 0), (2, u32::MAX), (1, u32::MAX), (1, 1_000)];
+    for (life, revision) in lives {
+        for everybody in [&[1, 2][..], &[1, 2, 3]] {
+            let mut net = settled();
+            let news = made_up(&net, life, revision, 0, false);
+            tell(&mut net, 4, everybody, &news);
+            net.run(20_000);
+            let case = format!("life {life}, revision {revision}, told to {everybody:?}");
+            for at in [1, 2, 4] {
+                let member = net.bus(at).member(id(3)).unwrap();
+                assert_eq!(member.health, Health::Alive, "{case}");
+                assert!(
+                    net.now().saturating_since(member.heard_at) < Duration::from_secs(2),
+                    "{case}: {at} refuses it"
+                );
+                assert!(!net.has_event(at, |event| matches!(event, Event::Failed { .. })), "{case}");
+            }
+            assert!(net.agrees(), "{case}");
+            // What it says of itself is taken again.
+            net.command(3, Command::Describe { services: std::vec![7] });
+            net.run_until(5_000, "its description", |net| net.bus(1).member(id(3)).unwrap().services == [7]);
+
+            // Its next lives count on from its file.
+            net.kill(3);
+            net.run(1_000);
+            net.start(3);
+            net.run_until(9_000, "it is back", |net| {
+                net.agrees() && net.bus(1).member(id(3)).unwrap().services.is_empty()
+            });
+            assert_eq!(net.bus(2).member(id(3)).unwrap().health, Health::Alive, "{case}");
+        }
+    }
+}
+
+#[test]
+fn refutations_that_somebody_made_up_keep_nobody_from_refuting() {
+    for refuted in [u64::MAX, 1 << 62, 1 << 32, 1 << 20, 9] {
+        for failed in [true, false] {
+            let mut net = settled();
+            let news = made_up(&net, 1, 0, refuted, failed);
+            tell(&mut net, 4, &[1, 2, 3], &news);
+            net.run(20_000);
+            net.kill(3);
+            net.run_until(12_000, "its failure", |net| net.bus(1).member(id(3)).unwrap().health == Health::Failed);
+            net.start(3);
+            let is_alive = |net: &Net| {
+                let alive = |at| net.bus(at).member(id(3)).unwrap().health == Health::Alive;
+                [1, 2, 3, 4].into_iter().all(alive) && net.agrees()
+            };
+            net.run_until(20_000, &format!("it lives, after {refuted}, {failed}"), is_alive);
+        }
+    }
+}
+
+#[test]
+fn nobody_is_driven_to_the_end_of_the_numbers() {
+    let mut net = settled();
+    let news = made_up(&net, u64::MAX, 0, u64::MAX, true);
+    for _ in 0..1_000 {
+        tell(&mut net, 4, &[1, 2, 3], &news);
+    }
+    let own = net.bus(3).members.get(id(3)).unwrap();
+    assert!(own.incarnation.0 < 1 << 43 && own.life.refuted < 1 << 43, "{own:?}");
+    let known = net.bus(1).members.get(id(3)).unwrap();
+    assert!(known.incarnation.0 <= own.incarnation.0 && known.life.refuted <= own.life.refuted, "{known:?}");
+    net.run_until(20_000, "it lives", |net| net.agrees() && net.bus(1).member(id(3)).unwrap().health == Health::Alive);
 }
 
 #[test]
