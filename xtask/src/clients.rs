@@ -5,6 +5,7 @@
 //! an interpreter is missing, its part is skipped and said to be: [`crate::requirements::COMPLETE`] makes that a failure.
 
 mod cluster;
+mod worker;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};

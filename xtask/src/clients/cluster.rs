@@ -4,12 +4,11 @@ use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::thread;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use super::worker::{Workers, until};
 use crate::failure::Failure;
-use crate::terminal::say;
 use crate::workspace::Workspace;
 
 /// Primaries, and as many replicas.
@@ -19,9 +18,6 @@ const SLOTS: usize = 16_384;
 const MOVED_SLOTS: std::ops::Range<usize> = 100..110;
 /// Keys that move together.
 const KEYS_TOGETHER: &str = "100";
-/// Pause between two looks, and how many there are before something has failed.
-const LOOK: Duration = Duration::from_millis(20);
-const LOOKS_MAX: usize = 3_000;
 
 /// A node, and all that is needed to start it again.
 struct Node {
@@ -137,17 +133,6 @@ fn read(from: &mut BufReader<TcpStream>) -> std::io::Result<String> {
     }
 }
 
-fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Result<(), Failure> {
-    for _ in 0..LOOKS_MAX {
-        if is_so() {
-            return Ok(());
-        }
-        #[expect(clippy::disallowed_methods, reason = "it waits for other processes; nothing depends on how long")]
-        thread::sleep(LOOK);
-    }
-    Err(Failure::Failed(format!("waited in vain for {what}")))
-}
-
 /// Three primaries with a replica each, in this order.
 fn make(workspace: &Workspace) -> Result<Vec<Node>, Failure> {
     // What an earlier run has left would be another cluster's.
@@ -196,56 +181,12 @@ fn reshard(source: &Node, target: &Node) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A client at work, told of what happens by a line.
-struct Worker {
-    child: Child,
-    orders: ChildStdin,
-    said: BufReader<std::process::ChildStdout>,
-    name: String,
-}
-
-impl Worker {
-    fn start(mut command: Command) -> Result<Self, Failure> {
-        let name = format!("{command:?}");
-        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        let mut child = child.map_err(|error| Failure::io(&name, &error))?;
-        let (orders, said) = (child.stdin.take(), child.stdout.take());
-        let (Some(orders), Some(said)) = (orders, said) else {
-            return Err(Failure::Failed(format!("{name} cannot be talked to")));
-        };
-        Ok(Self { child, orders, said: BufReader::new(said), name })
-    }
-
-    fn line(&mut self) -> Result<String, Failure> {
-        let mut line = String::new();
-        match self.said.read_line(&mut line) {
-            Ok(count) if count > 0 => Ok(line.trim_end().to_owned()),
-            _ => Err(Failure::Failed(format!("{} ended too early", self.name))),
-        }
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        // The only error is that it has ended already.
-        self.child.kill().ok();
-        self.child.wait().ok();
-    }
-}
-
 /// Clients, given the address of a node, on a cluster that changes under them: errors pass, and what was acknowledged after the
 /// last change is there.
 pub(super) fn run(workspace: &Workspace, clients: impl FnOnce(&str, &str) -> Vec<Command>) -> Result<(), Failure> {
     let mut nodes = make(workspace)?;
     let port = nodes[0].port.to_string();
-    let workers = clients("127.0.0.1", &port).into_iter().map(Worker::start);
-    let mut workers = workers.collect::<Result<Vec<Worker>, Failure>>()?;
-    for worker in &mut workers {
-        let line = worker.line()?;
-        if line != "ready" {
-            return Err(Failure::Failed(format!("{} says `{line}`", worker.name)));
-        }
-    }
+    let workers = Workers::start(clients("127.0.0.1", &port))?;
     reshard(&nodes[0], &nodes[1])?;
     let (primary, replica) = (&nodes[1], &nodes[1 + PRIMARIES]);
     replica.order(&["CLUSTER", "FAILOVER"])?;
@@ -257,15 +198,5 @@ pub(super) fn run(workspace: &Workspace, clients: impl FnOnce(&str, &str) -> Vec
     })?;
     nodes[lost].start_again()?;
     until("the lost node to be back", || nodes[lost].follows() && nodes.iter().all(Node::is_up))?;
-    for worker in &mut workers {
-        worker.orders.write_all(b"settled\n").map_err(|error| Failure::io(&worker.name, &error))?;
-    }
-    for worker in &mut workers {
-        say(&worker.line()?);
-        let status = worker.child.wait().map_err(|error| Failure::io(&worker.name, &error))?;
-        if !status.success() {
-            return Err(Failure::Failed(format!("{}: {status}", worker.name)));
-        }
-    }
-    Ok(())
+    workers.finish()
 }
