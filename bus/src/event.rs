@@ -222,6 +222,11 @@ pub enum Event {
         /// In which group.
         group: GroupId,
     },
+    /// The primary has paused its writes for this replica, which takes over as soon as it has everything.
+    HandoverGranted {
+        /// In which group.
+        group: GroupId,
+    },
     /// The pause has ended; if this member is still primary, it goes on.
     HandoverEnded {
         /// In which group.

@@ -539,6 +539,9 @@ impl Session {
         let permitted = self.engine.permit(&self.client, ready.command, args, context, now.unix_ms());
         permitted.map_err(|denial| denial.error(&self.client.user.name, ready.command))?;
         if let Err(error) = self.route(ready, args, hint) {
+            if self.engine.migration.hold.is_on() && self.waits_for_slot((ready, args, hint), now) {
+                return Ok(());
+            }
             send_away(&self.engine, &mut self.client, &mut self.reply, ready, &error);
             return Ok(());
         }
@@ -598,6 +601,20 @@ impl Session {
             None => Ok(()),
             Some(cluster) => route::admit(engine, cluster, settings, client, (ready, args, hint)),
         }
+    }
+
+    /// Whether a request that was not let through waits, because its slot is about to come here. It is read again then.
+    fn waits_for_slot(&mut self, asked: route::Asked<'_>, now: Now) -> bool {
+        let Some(cluster) = self.engine.cluster() else { return false };
+        let until = route::expected_until(&self.engine, cluster, &self.settings, &self.client, asked, now.instant);
+        let Some(until) = until else { return false };
+        self.engine.migration.hold.enter(self.client.id, &self.client.mailbox);
+        // A map that has come meanwhile has woken only those who waited already.
+        if !self.client.sight.is_fresh(cluster) {
+            self.client.mailbox.nudge();
+        }
+        self.held = Some(until.min(now.instant + MIGRATION_LOOK));
+        true
     }
 
     /// Runs a request that may run. No count of the engine's owners is touched: other workers have it too.

@@ -124,7 +124,12 @@ impl Bus {
             return;
         };
         match offset {
-            Some(offset) => handover.target = Some(handover.target.map_or(offset, |known| known.max(offset))),
+            Some(offset) => {
+                let before = handover.target.replace(handover.target.map_or(offset, |known| known.max(offset)));
+                if before.is_none() {
+                    self.event(Event::HandoverGranted { group });
+                }
+            }
             None => {
                 self.handovers.remove(&group);
             }

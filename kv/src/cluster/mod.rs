@@ -27,6 +27,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use ashlar_wire::time::Instant;
+
 use crate::client::pause::Scope;
 use crate::command::run;
 use crate::engine::Engine;
@@ -180,7 +182,15 @@ impl Engine {
             let owner = |map: &Map, slot| map.owner(slot).map(|node| node.name);
             self.statistics.slots.reset(|slot| owner(&before, slot) != owner(&map, slot));
         }
+        self.migration.hold.look_again();
         self.migration.wake();
+    }
+
+    /// The slots of the primary that this node follows are about to come here: clients that would be sent to that one wait, until a map says
+    /// that the slots are here or another's, or until this time. With `None`, they wait no more.
+    pub fn expect_slots(&self, until: Option<Instant>) {
+        let primary = self.map().and_then(|map| map.own().primary);
+        self.migration.hold.expect(primary.zip(until));
     }
 
     /// Clients that wait for keys which are served elsewhere now are told where.

@@ -3,6 +3,8 @@
 //! A request is judged twice: [`admit`] looks at the map alone, before any key is locked; [`confirm`] again once they are, and at
 //! the keys themselves where their slot is on its way to another node. The rules, and their order, are those of Valkey.
 
+use ashlar_wire::time::Instant;
+
 use super::map::{Map, Name};
 use super::{Cluster, Move};
 use crate::client::{Client, Link};
@@ -160,7 +162,7 @@ impl Question {
 }
 
 /// A request: its command, its words and what seems to be its key.
-type Asked<'a> = (Ready, Args<'a>, Option<Key<'a>>);
+pub(crate) type Asked<'a> = (Ready, Args<'a>, Option<Key<'a>>);
 
 /// The calls that a request runs: those that wait for EXEC, or the one that it is.
 fn calls<'a>(
@@ -214,6 +216,21 @@ pub(crate) fn admit(
     let done = done.map_err(|astray| astray.error(map, &client.card.link, settings));
     client.sight = sight;
     done
+}
+
+/// Until when a request that was not let through waits, if it does: the slot is about to come here, and its owner would send it back.
+pub(crate) fn expected_until(
+    engine: &Engine,
+    cluster: &Cluster,
+    settings: &Settings,
+    client: &Client,
+    asked: Asked<'_>,
+    now: Instant,
+) -> Option<Instant> {
+    let question = question(engine, client, asked).ok().flatten()?;
+    let map = client.sight.map();
+    let Err(Astray::Moved(slot)) = judge(cluster, map, settings, client, question) else { return None };
+    engine.migration.hold.expected_until(map.owner(slot)?.name, now)
 }
 
 /// Looks again once the keys of a request are locked that was let through: whether the map is still the same, and at the keys

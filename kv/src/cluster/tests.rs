@@ -1,13 +1,14 @@
 //! Conversations with a node of a cluster of two primaries and a replica. `bar` is in slot 5061, `foo` in 12182.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use super::control::{Control, MessageFigures, Order};
 use super::map::{Health, Map, Name, Node, Place, Service, SlotRange};
 use crate::engine::{Engine, EngineConfig};
 use crate::memory::hash_key::HASH_KEY_BYTES;
 use crate::replicate::quorum::Sealing;
-use crate::tests::{Talk, check_with};
+use crate::tests::{Talk, check_with, readable};
 
 const ONE: Name = Name::new([0x11; 20]);
 const TWO: Name = Name::new([0x22; 20]);
@@ -216,6 +217,58 @@ fn a_replica_is_read_by_those_who_say_so() {
         > GET bar
         (error) MOVED 5061 10.0.0.1:7001",
     );
+}
+
+/// A replica whose primary has paused for it, and clients of which one waits for that.
+fn successor() -> Talk {
+    let mut talk = talk(REPLICA).0;
+    let until = talk.now().instant + Duration::from_secs(5);
+    talk.engine().expect_slots(Some(until));
+    check_with(
+        &mut talk,
+        "successor",
+        "> SET bar 1
+        1> SET foo 1
+        (error) MOVED 12182 10.0.0.1:7002
+        1> MGET bar foo
+        (error) CROSSSLOT Keys in request don't hash to the same slot
+        1> MULTI
+        OK
+        1> GET bar",
+    );
+    talk
+}
+
+#[test]
+fn who_would_be_sent_to_a_primary_that_goes_waits_at_its_successor() {
+    let mut talk = successor();
+    let mut after = nodes();
+    after[0] = Node { primary: Some(REPLICA), shard: ONE, ..node(ONE, 7001, None) };
+    after[2] = Node { shard: ONE, ..node(REPLICA, 7003, Some((0, 8_191))) };
+    talk.engine().set_map(map(REPLICA, after), talk.now());
+    check_with(&mut talk, "has taken over", "0?\n OK\n 1?\n QUEUED\n 1> EXEC\n [\"1\"]");
+    talk.engine().expect_slots(None);
+    assert!(!talk.engine().migration.hold.is_on());
+}
+
+#[test]
+fn who_waits_at_a_successor_is_sent_on_when_it_is_none() {
+    let mut talk = successor();
+    let mut after = nodes();
+    after.push(Node { shard: ONE, epoch: 7_004, ..node(Name::new([0x44; 20]), 7004, Some((0, 8_191))) });
+    talk.engine().set_map(map(REPLICA, after), talk.now());
+    check_with(&mut talk, "another has", "0?\n (error) MOVED 5061 10.0.0.1:7004");
+    let mut talk = successor();
+    talk.engine().expect_slots(None);
+    check_with(&mut talk, "the primary stays", "0?\n (error) MOVED 5061 10.0.0.1:7001");
+    let mut talk = successor();
+    // Nothing is heard any more: it looks from time to time.
+    for _ in 0..4 {
+        talk.wait(1_100);
+        assert_eq!(readable(&talk.mail(0)), "", "it waits still");
+    }
+    talk.wait(1_100);
+    assert_eq!(readable(&talk.mail(0)), "(error) MOVED 5061 10.0.0.1:7001");
 }
 
 #[test]

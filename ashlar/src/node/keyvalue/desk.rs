@@ -84,6 +84,8 @@ pub struct Duty {
     pub is_paused: bool,
     /// It takes over from its primary by agreement, which waits for how far its data go.
     pub is_awaited: bool,
+    /// Its primary has paused for it: clients that it would send there wait, until it serves them itself or its part is another one.
+    pub is_successor: bool,
     /// How often it was to throw all its data away so far.
     pub purges: u64,
 }

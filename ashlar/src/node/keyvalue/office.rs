@@ -74,6 +74,8 @@ struct File {
     copy: Option<CopyStatus>,
     /// Until when it may be taking over by agreement.
     awaited_until: Option<Instant>,
+    /// Until when its primary may be pausing for it.
+    succeeds_until: Option<Instant>,
     purges: u64,
     /// The engine has told where clients reach it.
     is_told: bool,
@@ -161,10 +163,17 @@ impl Office {
                 let files = self.files.iter_mut().filter(|file| file.seat.group == *group);
                 files.for_each(|file| file.awaited_until = Some(now + AWAITED_MAX));
             }
+            Event::HandoverGranted { group } => {
+                let files = self.files.iter_mut().filter(|file| file.seat.group == *group);
+                files.for_each(|file| file.succeeds_until = Some(now + AWAITED_MAX));
+                // The primary sends clients here as soon as this server has taken over: its engine is to know before.
+                self.is_urgent = true;
+            }
             Event::HandoverEnded { group } => drop(self.paused.remove(group)),
             Event::RoleChanged { group, role, .. } => {
                 // The bus has forgotten what the engine has, which counts for one role.
-                self.files.iter_mut().filter(|file| file.seat.group == *group).for_each(|file| file.copy = None);
+                let files = self.files.iter_mut().filter(|file| file.seat.group == *group);
+                files.for_each(|file| (file.copy, file.succeeds_until) = (None, None));
                 // Others send clients here as soon as they know.
                 self.is_urgent |= *role == Role::Primary;
             }
@@ -482,8 +491,11 @@ impl Office {
                 if self.has_roads { Upstream::Server { id, host, port } } else { Upstream::Address { host, port } }
             });
             let is_paused = self.paused.contains(&file.seat.group);
-            let is_awaited = upstream.is_some() && file.awaited_until.is_some_and(|until| now < until);
-            Duty { seat: file.seat.clone(), map, upstream, is_paused, is_awaited, purges: file.purges }
+            let is_replica_until =
+                |until: Option<Instant>| upstream.is_some() && until.is_some_and(|until| now < until);
+            let is_awaited = is_replica_until(file.awaited_until);
+            let is_successor = is_replica_until(file.succeeds_until);
+            Duty { seat: file.seat.clone(), map, upstream, is_paused, is_awaited, is_successor, purges: file.purges }
         });
         self.desk.assign(duties.collect(), core::mem::take(&mut self.done));
     }

@@ -155,6 +155,7 @@ struct Doing {
     map: Option<Map>,
     is_paused: bool,
     is_awaited: bool,
+    is_successor: bool,
     purges: u64,
     /// Until when messages are wanted although nobody may subscribe: whoever does again soon misses none.
     listens_until: Instant,
@@ -237,6 +238,10 @@ impl Doing {
         }
         self.map = Some(duty.map);
         self.is_awaited = duty.is_awaited;
+        if self.is_successor != duty.is_successor {
+            self.is_successor = duty.is_successor;
+            engine.expect_slots(duty.is_successor.then(|| now.instant + PAUSE_MAX));
+        }
         if self.is_paused != duty.is_paused {
             self.is_paused = duty.is_paused;
             if self.is_paused {
@@ -250,9 +255,9 @@ impl Doing {
     /// What it is already, if that has to be made sure of now: the mode has changed.
     fn unsealed(&self, engine: &Engine) -> Option<Duty> {
         let map = self.map.as_ref().filter(|map| engine.needs_seal(map))?;
-        let Self { seat, is_paused, is_awaited, purges, .. } = self;
-        let (seat, map) = (seat.clone(), map.clone());
-        Some(Duty { seat, map, upstream: None, is_paused: *is_paused, is_awaited: *is_awaited, purges: *purges })
+        let Self { is_paused, is_awaited, is_successor, purges, .. } = *self;
+        let (seat, map) = (self.seat.clone(), map.clone());
+        Some(Duty { seat, map, upstream: None, is_paused, is_awaited, is_successor, purges })
     }
 
     /// Writes down how far the data of a replica go, about once a second.

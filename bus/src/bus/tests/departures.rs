@@ -1,7 +1,7 @@
 //! Members that stop in order: what they lead goes to replicas first, and nobody waits for their silence.
 
 use super::*;
-use crate::event::{Departure, Health};
+use crate::event::{Departure, Health, Role};
 
 /// Three members; the first leads all slots, the second follows it.
 fn led() -> Net {
@@ -36,6 +36,13 @@ fn a_group_is_handed_over_before_its_primary_stops() {
     settle(&mut net, 1);
     let took = net.run_until(1_000, "the replica has taken over", |net| leads_nothing(net, 1));
     assert!(took < 500, "no election had to be waited for: {took} ms");
+    let at = |number, is_it: fn(&Event) -> bool| {
+        let found = net.servers[&number].events.iter().find(|(_, event)| is_it(event));
+        found.map(|(ms, _)| *ms).expect("it was told")
+    };
+    let granted = at(2, |event| matches!(event, Event::HandoverGranted { .. }));
+    let gone = at(1, |event| matches!(event, Event::RoleChanged { role: Role::Replica, .. }));
+    assert!(granted < gone, "the new primary's engine is told before the old one sends clients there");
     assert_eq!((1..=3).map(|at| net.primary(at, 1).0).collect::<Vec<_>>(), [2, 2, 2]);
     net.run_until(2_000, "the new primary takes writes", |net| net.writer(1) == Some(2));
 

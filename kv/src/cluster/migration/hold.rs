@@ -1,11 +1,15 @@
-//! Clients that want to write to slots which are about to change hands, or perhaps already have, wait.
+//! Clients that want to write to slots which are about to change hands, or perhaps already have, wait. So do those who ask a replica for
+//! slots that it takes over from its primary: that one may send them here before this one serves them, and neither would in between.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ashlar_wire::time::Instant;
+
 use super::SlotTable;
 use crate::client::{ClientId, Mailbox};
+use crate::cluster::map::Name;
 use crate::keyspace::Slot;
 
 /// Which slots nobody writes to, and who waits.
@@ -21,6 +25,8 @@ struct State {
     slots: SlotTable,
     /// Of which it is not sure that they are here.
     doubtful: SlotTable,
+    /// From which node all slots are about to come, and until when that is waited for.
+    expected: Option<(Name, Instant)>,
     clients: BTreeMap<ClientId, Arc<Mailbox>>,
 }
 
@@ -46,11 +52,30 @@ impl Hold {
         self.change(|state| state.doubtful = slots);
     }
 
+    /// The slots of this node are about to come here; until then it is waited for that.
+    pub(crate) fn expect(&self, expected: Option<(Name, Instant)>) {
+        self.change(|state| state.expected = expected);
+    }
+
+    /// Until when a request waits that would be sent to this owner of its slot; nothing if it does not wait.
+    pub(crate) fn expected_until(&self, owner: Name, now: Instant) -> Option<Instant> {
+        let expected = self.state().expected;
+        expected.filter(|(from, until)| *from == owner && now < *until).map(|(_, until)| until)
+    }
+
+    /// Slots may have come: whoever waits looks again.
+    pub(crate) fn look_again(&self) {
+        if self.is_on() {
+            self.change(|_| ());
+        }
+    }
+
     /// Whoever waits looks again.
     fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state();
         change(&mut state);
-        self.is_on.store(!state.slots.is_empty() || !state.doubtful.is_empty(), Ordering::Release);
+        let has_slots = !state.slots.is_empty() || !state.doubtful.is_empty();
+        self.is_on.store(has_slots || state.expected.is_some(), Ordering::Release);
         state.clients.values().for_each(|mailbox| mailbox.nudge());
     }
 
