@@ -228,8 +228,12 @@ func connections(r *redis.Client) {
 }
 
 func main() {
-	if os.Args[1] == "cluster" {
+	switch os.Args[1] {
+	case "cluster":
 		cluster(os.Args[2])
+		return
+	case "rolling":
+		rolling(os.Args[2])
 		return
 	}
 	cases := []struct {

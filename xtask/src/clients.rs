@@ -1,10 +1,11 @@
-//! `cargo xtask clients`: programs of other people's clients against the key-value engine, in the languages of those clients; alone, and
-//! on a [`cluster`] that changes under them.
+//! `cargo xtask clients`: programs of other people's clients against the key-value engine, in the languages of those clients; alone, on a
+//! [`cluster`] that changes under them, and on servers that are restarted one after another ([`rolling`]).
 //!
 //! What they need is pinned in `clients/` and installed below cargo's target directory, once for each state of the pins. Where
 //! an interpreter is missing, its part is skipped and said to be: [`crate::requirements::COMPLETE`] makes that a failure.
 
 mod cluster;
+mod rolling;
 mod worker;
 
 use std::fs;
@@ -22,11 +23,12 @@ use crate::workspace::Workspace;
 const HELP: &str = "\
 Runs redis-py, ioredis and go-redis against the key-value engine, each as far as its language is installed; then these,
 valkey-py, iovalkey, node-redis, valkey-glide and valkey-go against a cluster of engines that is resharded and loses nodes
-meanwhile.
+meanwhile; then redis-py, valkey-py and go-redis while three servers are restarted one after another.
 
-Usage: cargo xtask clients [--install]
+Usage: cargo xtask clients [--install | --rolling ROUNDS]
 
-  --install   only fetch what they need, into cargo's target directory
+  --install          only fetch what they need, into cargo's target directory
+  --rolling ROUNDS   only the restarts, each server so many times
 
 With ASHLAR_VERIFY_COMPLETE in the environment, a missing language is a failure.";
 
@@ -37,6 +39,10 @@ const READY: &str = "Ready to accept connections tcp on ";
 const SECONDS_MAX: &str = "100";
 /// The same on a cluster, where it waits for what happens to it.
 const CLUSTER_SECONDS_MAX: &str = "400";
+/// The same for each round of restarts.
+const ROUND_SECONDS_MAX: u32 = 200;
+/// More rounds would take days.
+const ROUNDS_MAX: u32 = 10_000;
 
 /// One client: its folder, the programs it takes with the package that brings them, and its steps.
 struct Client {
@@ -48,6 +54,8 @@ struct Client {
     run: Option<fn(&Places, &str, &str) -> Command>,
     /// Work on a cluster, for each library of the folder.
     cluster: fn(&Places, &str, &str) -> Vec<Command>,
+    /// Writes while servers are restarted, for each library of the folder whose own settings are enough for that.
+    rolling: fn(&Places, &str, &str) -> Vec<Command>,
 }
 
 /// Where a client's files are.
@@ -76,14 +84,8 @@ const CLIENTS: [Client; 4] = [
             command.arg("-B").arg(places.source.join("everyday.py")).args([host, port]);
             command
         }),
-        cluster: |places, host, port| {
-            let command = |library| {
-                let mut command = Command::new(places.built.join("venv/bin/python"));
-                command.arg("-B").arg(places.source.join("cluster.py")).args([library, host, port]);
-                command
-            };
-            ["redis", "valkey"].map(command).into()
-        },
+        cluster: |places, host, port| python(places, "cluster.py", host, port),
+        rolling: |places, host, port| python(places, "rolling.py", host, port),
     },
     Client {
         folder: "node",
@@ -107,6 +109,7 @@ const CLIENTS: [Client; 4] = [
             };
             ["ioredis", "iovalkey", "redis", "@valkey/valkey-glide"].map(command).into()
         },
+        rolling: |_, _, _| Vec::new(),
     },
     Client {
         folder: "go",
@@ -123,6 +126,11 @@ const CLIENTS: [Client; 4] = [
             command.arg("cluster").arg(format!("{host}:{port}"));
             vec![command]
         },
+        rolling: |places, host, port| {
+            let mut command = Command::new(places.built.join(GO_BUILT));
+            command.arg("rolling").arg(format!("{host}:{port}"));
+            vec![command]
+        },
     },
     // A module of its own: it asks for a newer Go.
     Client {
@@ -136,8 +144,19 @@ const CLIENTS: [Client; 4] = [
             command.arg(format!("{host}:{port}"));
             vec![command]
         },
+        rolling: |_, _, _| Vec::new(),
     },
 ];
+
+/// A program in Python under each of its libraries.
+fn python(places: &Places, program: &str, host: &str, port: &str) -> Vec<Command> {
+    let command = |library| {
+        let mut command = Command::new(places.built.join("venv/bin/python"));
+        command.arg("-B").arg(places.source.join(program)).args([library, host, port]);
+        command
+    };
+    ["redis", "valkey"].map(command).into()
+}
 
 /// The program of a client in Go.
 const GO_BUILT: &str = "client";
@@ -162,8 +181,29 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), Failure> {
     match arguments {
         [] => clients(&workspace).map(drop),
         [flag] if flag == "--install" => installed(&workspace).map(drop),
-        _ => Err(Failure::Usage("`clients` takes `--install` and nothing else".into())),
+        [flag, rounds] if flag == "--rolling" => {
+            let rounds = rounds.parse().ok().filter(|rounds| (1..=ROUNDS_MAX).contains(rounds));
+            let rounds = rounds.ok_or_else(|| Failure::Usage(format!("ROUNDS is 1 to {ROUNDS_MAX}")))?;
+            let (clients, _) = installed(&workspace)?;
+            build(&workspace)?;
+            restarted(&workspace, &clients, rounds)
+        }
+        _ => Err(Failure::Usage("`clients` takes `--install`, or `--rolling ROUNDS`, and nothing else".into())),
     }
+}
+
+/// Builds the program that clients meet.
+fn build(workspace: &Workspace) -> Result<(), Failure> {
+    run(&mut cargo(&workspace.root, &["build", "--package", "ashlar", "--locked"]))
+}
+
+/// Clients write while servers are restarted.
+fn restarted(workspace: &Workspace, clients: &[Installed], rounds: u32) -> Result<(), Failure> {
+    let seconds = rounds.saturating_mul(ROUND_SECONDS_MAX).to_string();
+    rolling::run(workspace, rounds, |host, port| {
+        let commands = clients.iter().flat_map(|(client, places)| (client.rolling)(places, host, port));
+        commands.map(|command| limited(&command, &seconds)).collect()
+    })
 }
 
 /// Everyday work of every client whose language is there.
@@ -172,7 +212,7 @@ pub(crate) fn clients(workspace: &Workspace) -> Result<Outcome, Failure> {
     if clients.is_empty() {
         return Ok(Outcome::Skipped(skipped.join("; ")));
     }
-    run(&mut cargo(&workspace.root, &["build", "--package", "ashlar", "--locked"]))?;
+    build(workspace)?;
     let server = KvServer::start(workspace)?;
     let (host, port) = server.address.rsplit_once(':').unwrap_or_default();
     let mut failed = Vec::new();
@@ -190,6 +230,9 @@ pub(crate) fn clients(workspace: &Workspace) -> Result<Outcome, Failure> {
         commands.map(|command| limited(&command, CLUSTER_SECONDS_MAX)).collect()
     };
     if let Err(Failure::Failed(message) | Failure::Usage(message)) = cluster::run(workspace, on_cluster) {
+        failed.push(message);
+    }
+    if let Err(Failure::Failed(message) | Failure::Usage(message)) = restarted(workspace, &clients, 1) {
         failed.push(message);
     }
     if failed.is_empty() { Ok(Outcome::without(&skipped)) } else { Err(Failure::Failed(failed.join("; "))) }
