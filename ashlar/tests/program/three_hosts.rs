@@ -10,6 +10,8 @@ use super::process::{Running, Scratch, until};
 
 const PAGE: &str = include_str!("../../../docs/operating/three-hosts.md");
 const HOSTS: usize = 3;
+/// Keys that are asked for at a rolling restart, each in a slot of its own.
+const KEYS: usize = 12;
 
 /// A command of the page: on which host, and what is typed there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,6 +107,44 @@ impl Hosts {
         words.map(str::to_owned).to_vec()
     }
 
+    /// Starts a server as it is typed, and waits until it has.
+    fn start(&self, typed: &Typed) -> Running {
+        let server = Running::start_other("ip", &self.arguments(typed));
+        Running::line(&server.err, "server started");
+        server
+    }
+
+    /// What a command on a host says.
+    fn say(&self, host: usize, words: &str) -> String {
+        let output = self.run(&Typed { host, words: words.to_owned() });
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
+    /// Asks for some keys all over the slots, at this host, and says what the first wrong answer is.
+    fn ask_all(&self, host: usize, words: impl Fn(usize) -> (String, String)) -> Result<(), String> {
+        let server = format!("redis-cli -c -h 10.77.0.{host} -a change-me --no-auth-warning");
+        (0..KEYS).map(words).try_for_each(|(words, expected)| {
+            let said = self.say(host, &format!("{server} {words}"));
+            if said == expected { Ok(()) } else { Err(format!("{words}: {said} instead of {expected}")) }
+        })
+    }
+
+    /// Whether all slots are served, every group has a replica that follows, and all members are alive.
+    fn is_whole(&self, host: usize) -> bool {
+        let status = self.say(host, "ASHLAR_KV_PASSWORD=change-me ashlar kv status --json");
+        let status = serde_json::from_str::<serde_json::Value>(&status).unwrap_or_default();
+        let is_online = |member: &serde_json::Value| member["state"] == "online";
+        let has_copy = |group: &serde_json::Value| {
+            let replicas = group["replicas"].as_array().map(Vec::as_slice).unwrap_or_default();
+            is_online(&group["primary"]) && !replicas.is_empty() && replicas.iter().all(is_online)
+        };
+        let groups = status["groups"].as_array().map(Vec::as_slice).unwrap_or_default();
+        status["slots_served"] == 16_384
+            && groups.len() == HOSTS
+            && groups.iter().all(has_copy)
+            && self.say(host, "ashlar status").contains("3 alive")
+    }
+
     fn run(&self, typed: &Typed) -> Output {
         let mut command = Command::new("ip");
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ASHLAR_")) {
@@ -152,9 +192,7 @@ fn three_hosts_make_a_cluster_by_the_page() {
     let (mut servers, mut said) = (Vec::new(), Vec::new());
     for typed in typed(PAGE).into_iter().flatten() {
         if typed.words.starts_with("ashlar server") {
-            let server = Running::start_other("ip", &hosts.arguments(&typed));
-            Running::line(&server.err, "server started");
-            servers.push(server);
+            servers.push((hosts.start(&typed), typed));
             continue;
         }
         let mut output = hosts.run(&typed);
@@ -184,8 +222,24 @@ fn three_hosts_make_a_cluster_by_the_page() {
     assert_eq!(told("set greeting").trim(), "OK");
     assert_eq!(told("get greeting").trim(), "hello");
     assert!(told("ashlar kv password").contains("6 of 6 engines"), "{}", told("ashlar kv password"));
-    for mut server in servers {
+    restart_one_after_another(&hosts, &mut servers);
+    for (mut server, _) in servers {
         server.signal("TERM");
         assert_eq!(server.wait(), Some(0));
+    }
+}
+
+/// The rolling restart of the page about operating: while one server is away the others serve every slot, at once.
+fn restart_one_after_another(hosts: &Hosts, servers: &mut [(Running, Typed)]) {
+    for (server, typed) in servers.iter_mut() {
+        let (away, other) = (typed.host, typed.host % HOSTS + 1);
+        until("all slots to be served and followed", || (1..=HOSTS).all(|host| hosts.is_whole(host)));
+        server.signal("TERM");
+        assert_eq!(server.wait(), Some(0));
+        let set = |number: usize| (format!("set key:{number} {away}"), "OK".to_owned());
+        assert_eq!(hosts.ask_all(other, set), Ok(()), "host{away} is away");
+        *server = hosts.start(typed);
+        let get = |number: usize| (format!("get key:{number}"), away.to_string());
+        assert_eq!(hosts.ask_all(other, get), Ok(()), "host{away} has just started");
     }
 }
