@@ -12,7 +12,8 @@
 //! - nobody stands in an election without a whole copy of the group's data from this life, nor with one that was older than
 //!   `copy_age_max` when the primary failed (`ballots`);
 //! - a failure is declared by a majority of voters, each of which suspects or did so recently that its report may still
-//!   count, and of which a majority could miss the member; who is told of a failure is told of one that was declared;
+//!   count, and of which a majority could miss the member, unless it has said goodbye: that it is about to stop is no reason;
+//!   who is told of a failure is told of one that was declared;
 //! - a primary that for the member timeout has reached no majority of the voters, nor anybody who has, takes no writes;
 //! - a packet that came before, or from an earlier life of its sender than the receiver knows of, is refused;
 //! - nobody of another cluster gets in; who was forgotten is kept out, at each member for all of every wish that it heard
@@ -32,7 +33,7 @@ mod view;
 use std::collections::{BTreeMap, BTreeSet};
 
 use ashlar_bus::Config;
-use ashlar_bus::event::{Event, FailedBy, Health, Role, VotersView};
+use ashlar_bus::event::{Departure, Event, FailedBy, Health, Role, VotersView};
 use ashlar_bus::saved::Saved;
 use ashlar_bus::slot::GroupId;
 use ashlar_wire::epoch::Epoch;
@@ -40,7 +41,7 @@ use ashlar_wire::id::{Incarnation, ServerId};
 
 use self::ballots::{Given, LastVote};
 use self::sets::{Mask, Sets, bit, is_majority, mask};
-use self::view::{Freeze, View};
+use self::view::{Freeze, Spell, View};
 use super::reach::Reach;
 use super::swarm::CopyFact;
 use super::world::{Odd, Scene, Watch, number_of};
@@ -127,6 +128,8 @@ struct Known {
     set: u64,
     left: Vec<(u64, u64)>,
     freeze: Freeze,
+    /// It has said goodbye in this life, or when it last had.
+    farewell: Spell,
     /// What it has of the groups that it follows.
     copies: BTreeMap<GroupId, CopyFact>,
 }
@@ -228,6 +231,11 @@ impl Checker {
     /// An operator has asked a member to become primary of a group.
     pub(super) fn asked(&mut self, member: u32, group: GroupId) {
         self.known[member as usize].asked.insert(group);
+    }
+
+    /// A member is about to tell others that it is on its way out, or stays.
+    pub(super) fn departing(&mut self, now_ns: u64, member: u32, departure: Departure) {
+        self.known[member as usize].farewell.set(now_ns, departure == Departure::Left);
     }
 
     /// What a member has of a group that it follows.
@@ -339,7 +347,8 @@ impl Checker {
         let report_ns = scene.now_ns.saturating_sub(self.rules.report_ns());
         let real = some(&|no| self.known[no as usize].views[target as usize].suspected.held_since(report_ns));
         let memory_ns = scene.now_ns.saturating_sub(self.rules.memory_ns());
-        let entitled = some(&|no| no != target && !self.reach.both_since(memory_ns, no, target));
+        let has_left = self.known[target as usize].farewell.held_since(memory_ns);
+        let entitled = some(&|no| no != target && (has_left || !self.reach.both_since(memory_ns, no, target)));
         for list in [view.voters, view.previous].into_iter().filter(|list| !list.is_empty()).map(mask) {
             let counts = [real & list, entitled & list].map(Mask::count_ones);
             self.expect(is_majority(real, list), || {
@@ -491,6 +500,7 @@ impl Watch for Checker {
         // A wish need not be on the drive sooner than that; then the next life knows it too.
         let saved_ns = self.rules.save_ns();
         let known = &mut self.known[member as usize];
+        known.farewell.set(now_ns, false);
         let since_ns = known.freeze.before(now_ns, saved_ns);
         for view in &mut known.views {
             view.suspected.set(now_ns, false);

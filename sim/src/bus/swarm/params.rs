@@ -45,6 +45,8 @@ pub enum Class {
     Rot,
     /// A server of another cluster and a member are introduced to each other.
     Stranger,
+    /// A member stops in order, as at a rolling restart, and comes back with what it had written.
+    Depart,
 }
 
 impl Class {
@@ -65,6 +67,7 @@ impl Class {
         Self::SetVoters,
         Self::Rot,
         Self::Stranger,
+        Self::Depart,
     ];
 }
 

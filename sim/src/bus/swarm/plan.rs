@@ -39,6 +39,8 @@ pub(crate) enum Fault {
     Rot { member: u32, bit: u64, down_ns: u64 },
     /// A server of another cluster is told to meet a member, or a member to meet it.
     Stranger { member: u32, invited: bool },
+    /// A member stops in order, and comes back.
+    Depart { member: u32, down_ns: u64 },
 }
 
 /// All faults of a run with their times, earliest first.
@@ -102,5 +104,6 @@ fn draw_fault(class: Class, params: &Params, rng: &mut Rng) -> Fault {
         Class::SetVoters => Fault::SetVoters { member, mask },
         Class::Rot => Fault::Rot { member, bit: rng.next_u64(), down_ns: for_ns },
         Class::Stranger => Fault::Stranger { member, invited: rng.chance(500_000) },
+        Class::Depart => Fault::Depart { member, down_ns: for_ns },
     }
 }

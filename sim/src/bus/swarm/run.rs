@@ -1,4 +1,6 @@
-//! One run: a cluster is formed, the plan strikes, everything heals, and then one member dies for good measure.
+//! One run: a cluster is formed, the plan strikes, everything heals, and then one member dies for good measure, and one stops in order.
+
+mod depart;
 
 use core::fmt;
 use std::collections::BTreeMap;
@@ -8,6 +10,7 @@ use ashlar_bus::Command;
 use ashlar_bus::slot::{GroupId, SlotRange, Zone};
 use ashlar_wire::id::ServerId;
 
+use self::depart::Leaving;
 use super::copies::Copies;
 use super::operator::Operator;
 use super::params::{Class, Params, SECOND_NS};
@@ -162,11 +165,22 @@ fn words_of(panic: &(dyn core::any::Any + Send)) -> String {
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Strike(Fault),
-    Heal { from: u32, to: u32 },
-    Resume { member: u32 },
-    Start { member: u32 },
+    Heal {
+        from: u32,
+        to: u32,
+    },
+    Resume {
+        member: u32,
+    },
+    Start {
+        member: u32,
+    },
     EndStorm,
     Tend,
+    /// Looks whether a member on its way out may say goodbye.
+    Leave(Leaving),
+    /// Ends the life of a member that has said it.
+    End(Leaving),
 }
 
 /// What went wrong ends a run.
@@ -256,6 +270,7 @@ impl<'a> Run<'a> {
         self.until_agreed("after healing", &[])?;
         self.publish()?;
         self.lose_one()?;
+        self.let_one_go()?;
         self.copies.check()
     }
 
@@ -336,12 +351,16 @@ impl<'a> Run<'a> {
 
     /// Everything that still lasts ends now.
     fn heal(&mut self) -> Going {
-        for step in core::mem::take(&mut self.steps).into_values() {
-            if !matches!(step, Step::Strike(_) | Step::Tend) {
-                self.take(step)?;
+        // Whoever has said goodbye ends, and then it starts.
+        while !self.steps.is_empty() {
+            for step in core::mem::take(&mut self.steps).into_values() {
+                match step {
+                    Step::Strike(_) | Step::Tend => {}
+                    Step::Leave(leaving) => self.stay(leaving),
+                    step => self.take(step)?,
+                }
             }
         }
-        self.steps.clear();
         let links = self.params.links;
         self.world.set_links(Links { loss_ppm: 0, late_ppm: 0, ..links });
         self.world.note(|| "everything has healed".to_owned());
@@ -460,6 +479,8 @@ impl<'a> Run<'a> {
                 }
             }
             Step::Tend => self.operator.tend(&mut self.world),
+            Step::Leave(leaving) => self.leave(leaving),
+            Step::End(leaving) => self.end(leaving),
         }
         self.judged()
     }
@@ -492,6 +513,7 @@ impl<'a> Run<'a> {
                     self.kill(member, down_ns);
                 }
             }
+            Fault::Depart { member, down_ns } => self.depart(member, down_ns),
             Fault::Storm { loss_ppm, late_ppm, late_ns, for_ns } => {
                 self.storms += 1;
                 self.world.set_links(Links { loss_ppm, late_ppm, late_ns, ..self.params.links });
