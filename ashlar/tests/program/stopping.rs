@@ -170,6 +170,8 @@ fn a_server_whose_dump_cannot_be_written_goes_on_as_a_replica_and_takes_over_aga
     Running::line(&up.running.err, "server 2 goes on, because data would be lost");
     Running::line(&up.running.out, "runs again");
     Running::line(&up.running.out, "runs again");
+    let engines = || (0..3).flat_map(|server| [up.first(server), up.second(server)]);
+    until("all engines to listen", || engines().all(|engine| Wire::new(&engine).is_some()));
     until("the cluster to be whole", || up.is_whole());
     obstacle.clear();
     up.running.signal("TERM");

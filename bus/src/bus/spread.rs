@@ -422,7 +422,8 @@ impl Bus {
         let heard = self.members.get(id).map(|member| (member.incarnation, member.seen));
         let heard = heard.or_else(|| self.keep_outs.get(&id).and_then(|kept| kept.heard));
         self.keep_outs.insert(id, KeptOut { tag: wish.tag, until, heard });
-        self.durable.need_soon(now, self.config.save_interval);
+        // Whoever loses the wish with its process remembers the member still, and tells the others of it again.
+        self.durable.need();
         self.meetings.remove(&id);
         self.tell(now, Subject::Forget(id));
         self.event(Event::KeptOut { id, tag: wish.tag, left: until.saturating_since(now) });

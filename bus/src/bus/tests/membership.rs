@@ -90,6 +90,13 @@ fn a_member_that_was_forgotten_while_it_was_away_is_told() {
     net.command(2, Command::Forget { id: id(5) });
     let gone = |net: &Net| (1..=4).all(|number| net.bus(number).member(id(5)).is_none());
     net.run_until(1_000, "all have forgotten it", gone);
+    net.run(100);
+    // Two processes die at once, before anything else makes them save.
+    [1, 4].into_iter().for_each(|number| net.kill(number));
+    [1, 4].into_iter().for_each(|number| net.start(number));
+    net.run_until(5_000, "they are back", |net| {
+        gone(net) && net.running().into_iter().all(|at| net.bus(at).cluster_state().has_quorum)
+    });
     // Far longer than it is kept out, and longer than the processes that have forgotten it live.
     net.run(300_000);
     for number in 1..=4 {
@@ -97,6 +104,8 @@ fn a_member_that_was_forgotten_while_it_was_away_is_told() {
         net.start(number);
         net.run(5_000);
     }
+    // What was saved said for how long it was kept out then: a restart begins that span again.
+    net.run(300_000);
     net.start(5);
     net.run_until(3_000, "it is told", |net| {
         net.has_event(5, |event| matches!(event, Event::ForgottenHere { .. }))
