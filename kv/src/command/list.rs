@@ -4,6 +4,7 @@ use super::call::{Call, Run};
 use crate::error::Error;
 use crate::keyspace::Key;
 use crate::memory::packed::Digits;
+use crate::resp::number::Decimal;
 use crate::settings::Events;
 use crate::value::list::{End, Fill, List, Side};
 
@@ -282,7 +283,7 @@ pub(super) fn shift(call: &mut Call<'_, '_>, from: End, to: End) -> Result<(), E
 
 fn lmpop(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let (keys, end, count) = sources(call, 1)?;
-    if take_of_first(call, keys, end, count)?.is_none() {
+    if !take_of_first(call, keys, end, count)? {
         call.reply.null_array();
     }
     Ok(())
@@ -311,13 +312,22 @@ pub(super) fn sources(call: &Call<'_, '_>, at: usize) -> Result<(std::ops::Range
     Ok((at + 1..at_end, end, count))
 }
 
-/// Replies elements of the first list that is there, and its key; the word that names it, and how many there were.
+/// The command that takes elements off an end, as the log and replicas get it.
+pub(super) const fn pop_of(end: End) -> &'static [u8] {
+    match end {
+        End::Front => b"LPOP",
+        End::Back => b"RPOP",
+    }
+}
+
+/// Replies elements of the first list that is there, and its key. The log and replicas get a pop of that list alone. Whether
+/// there is a list.
 pub(super) fn take_of_first(
     call: &mut Call<'_, '_>,
     keys: std::ops::Range<usize>,
     end: End,
     count_max: usize,
-) -> Result<Option<(usize, usize)>, Error> {
+) -> Result<bool, Error> {
     let fill = call.settings.list_fill;
     for at in keys {
         let key = call.key(at);
@@ -325,8 +335,10 @@ pub(super) fn take_of_first(
             call.reply.array(2);
             call.reply.bulk(key.bytes);
             let count = take(call, key, end, count_max, fill)?;
-            return Ok(Some((at, count)));
+            let count = Decimal::new(i64::try_from(count).expect("a count in memory fits 63 bits"));
+            call.trace_as(|_| [pop_of(end), key.bytes, count.as_bytes()].into_iter().collect());
+            return Ok(true);
         }
     }
-    Ok(None)
+    Ok(false)
 }

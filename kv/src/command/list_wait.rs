@@ -3,11 +3,10 @@
 use std::ops::Range;
 
 use super::call::{Call, Run};
-use super::list::{end_of, shift, sources, take_of_first};
+use super::list::{end_of, pop_of, shift, sources, take_of_first};
 use crate::error::Error;
 use crate::keyspace::Kind;
 use crate::resp::Request;
-use crate::resp::number::Decimal;
 use crate::settings::Events;
 use crate::value::list::{End, List};
 use crate::waiting::{Awaited, Wait};
@@ -19,14 +18,6 @@ pub(super) const RUNS: &[(&str, Run)] = &[
     ("brpop", |call| pop(call, End::Back)),
     ("brpoplpush", brpoplpush),
 ];
-
-/// What is sent on instead of a command that waited.
-const fn pop_of(end: End) -> &'static [u8] {
-    match end {
-        End::Front => b"LPOP",
-        End::Back => b"RPOP",
-    }
-}
 
 /// Waits for a list behind any of these keys.
 fn wait(call: &mut Call<'_, '_>, keys: Range<usize>, deadline: Option<ashlar_wire::time::Instant>) {
@@ -60,12 +51,8 @@ fn pop(call: &mut Call<'_, '_>, end: End) -> Result<(), Error> {
 fn blmpop(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let (keys, end, count) = sources(call, 2)?;
     let deadline = call.deadline(1)?;
-    match take_of_first(call, keys.clone(), end, count)? {
-        Some((at, count)) => {
-            let count = Decimal::new(i64::try_from(count).expect("a count in memory fits 63 bits"));
-            call.trace_as(|call| [pop_of(end), &call.args[at], count.as_bytes()].into_iter().collect());
-        }
-        None => wait(call, keys, deadline),
+    if !take_of_first(call, keys.clone(), end, count)? {
+        wait(call, keys, deadline);
     }
     Ok(())
 }

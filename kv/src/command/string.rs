@@ -221,6 +221,10 @@ fn set_with(call: &mut Call<'_, '_>, key: Key<'_>, value: &[u8], options: &Optio
         write(call, key, value, expiry);
         // With a time to live, `write` has said so. The conditions were met, and GET only asks for a reply.
         match expiry {
+            // It came in the form in which the log and replicas get it.
+            Expiry::At(at) if options.is_exact() && call.args.len() == 5 && !call.has_passed(at) => {
+                call.trace_as(|call| call.args.from(0).collect());
+            }
             Expiry::At(_) => {}
             Expiry::Keep => call.trace_as(|_| [b"SET", key.bytes, value, b"KEEPTTL"].into_iter().collect()),
             Expiry::Never => call.trace_as(|_| [b"SET", key.bytes, value].into_iter().collect()),

@@ -49,6 +49,8 @@ fn strings_with_a_time() {
         (&[], "SET k v EX 10 NX", "SET k v PXAT 1800000010000", "set expire"),
         (&[], "SET k v GET PX 10", "SET k v PXAT 1800000000010", "set expire"),
         (&[], "SET k v nx pxat 1800000010000", "SET k v PXAT 1800000010000", "set expire"),
+        (&[], "set k v pxat 1800000010000", "set k v pxat 1800000010000", "set expire"),
+        (&["SET k 1"], "set k v pxat 1", "UNLINK k", "expired"),
         (&[], "SET k v PX 5 px 10", "SET k v PXAT 1800000000010", "set expire"),
         (&["SET k 1"], "SET k v XX get GET KEEPTTL", "SET k v KEEPTTL", "set"),
         (&["SET k 1"], "SET k v NX GET", "", ""),
@@ -149,4 +151,30 @@ fn keys_that_are_made_and_keys_that_are_missed() {
     talk.say(0, "SET fresh 1");
     talk.say(0, "GET nosuch1");
     assert_eq!(events(&mut talk, listener), "set");
+}
+
+#[test]
+fn pops_of_several_lists_are_told_as_one_of_the_first() {
+    let both = ["RPUSH a 1 2 3", "RPUSH b 4"];
+    check(&[
+        (&both, "LMPOP 2 none a LEFT", "LPOP a 1", "lpop"),
+        (&both, "LMPOP 2 a b RIGHT COUNT 2", "RPOP a 2", "rpop"),
+        (&both, "LMPOP 2 b a LEFT COUNT 10", "LPOP b 1", "lpop del"),
+        (&both, "BLMPOP 0 2 a b RIGHT COUNT 10", "RPOP a 3", "rpop del"),
+        (&both, "LMPOP 1 none LEFT", "", ""),
+    ]);
+}
+
+#[test]
+fn a_new_consumer_is_told_of_by_what_it_claims() {
+    let group = ["XADD x 1-1 f v", "XGROUP CREATE x g 0"];
+    let moved = "XGROUP SETID x g 1-1 ENTRIESREAD 1";
+    let claims = format!("XCLAIM x g c 0 1-1 TIME 1800000000000 RETRYCOUNT 1 FORCE JUSTID LASTID 1-1 | {moved}");
+    let made = "XGROUP CREATECONSUMER x g c";
+    check(&[
+        (&group, "XREADGROUP GROUP g c STREAMS x >", &claims, "xgroup-createconsumer"),
+        (&group, "XREADGROUP GROUP g c NOACK STREAMS x >", &format!("{made} | {moved}"), "xgroup-createconsumer"),
+        (&group, "XREADGROUP GROUP g c STREAMS x 0", made, "xgroup-createconsumer"),
+        (&[group[0], "XGROUP CREATE x g $"], "XREADGROUP GROUP g c STREAMS x >", made, "xgroup-createconsumer"),
+    ]);
 }

@@ -192,9 +192,9 @@ fn read_group(
     let has_more = log.last().is_some_and(|last| last.id > group.last_id());
     if is_new {
         noted(call, key, "xgroup-createconsumer");
-        instead.push(new_consumer(key.bytes, name, consumer_name));
     }
     if since == Since::New && !has_more {
+        instead.extend(is_new.then(|| new_consumer(key.bytes, name, consumer_name)));
         return Ok(false);
     }
     call.effects.changes += 1;
@@ -203,6 +203,7 @@ fn read_group(
     let found = super::group_of(call.keys.get_mut::<Stream>(key)?, name);
     let (log, group) = found.expect("the group was just seen");
     let (mut count, later, count_max) = (0, reply.array_later(), options.count.unwrap_or(0));
+    let before = instead.len();
     match since {
         Since::Id(id) => {
             // Nobody has the greatest id and waits for what follows it.
@@ -233,9 +234,15 @@ fn read_group(
                 let pending = group.pending_of(id).expect("it was just given");
                 instead.push(claimed(key.bytes, name, group, id, pending));
             }
-            // Claims say which entries are pending and which was last, but not how many the group has read.
-            instead.push(group_id(key.bytes, name, group));
         }
+    }
+    // A claim makes its consumer.
+    if is_new && instead.len() == before {
+        instead.push(new_consumer(key.bytes, name, consumer_name));
+    }
+    // Claims say which entries are pending and which was last, but not how many the group has read.
+    if since == Since::New {
+        instead.push(group_id(key.bytes, name, group));
     }
     reply.finish(later, count);
     Ok(true)
