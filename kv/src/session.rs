@@ -423,6 +423,7 @@ impl Session {
             return;
         }
         self.engine.waiting.leave(&waits.waiter);
+        self.client.traffic.commands += 1;
         waits.waiter.reply_in_vain(&self.engine, &mut self.reply);
     }
 

@@ -28,9 +28,10 @@ use ashlar_wire::time::Instant;
 
 use crate::client::ClientId;
 use crate::client::card::{Card, Marks};
-use crate::command::spec::Flags;
-use crate::command::spec::table;
+use crate::command::run;
+use crate::command::spec::{Flags, table};
 use crate::engine::Engine;
+use crate::error::Error;
 use crate::keyspace::{Kind, Slot};
 use crate::replicate::Copied;
 use crate::resp::{Protocol, Reply, Request};
@@ -122,6 +123,8 @@ pub(crate) struct Waiter {
     wish: Arc<AtomicU8>,
 }
 
+/// What a client is told whose wait another client ends.
+const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 /// What who waits is told when this server becomes a replica.
 const ROLE_CHANGED: &str =
     "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
@@ -174,8 +177,8 @@ impl Waiter {
         let mut reply = Reply::new(self.protocol);
         match how {
             Release::TimeOver => self.reply_in_vain(engine, &mut reply),
-            Release::Error => reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
-            Release::RoleChanged => reply.error(ROLE_CHANGED),
+            Release::Error => self.refuse(&Error::new(UNBLOCKED), engine, &mut reply),
+            Release::RoleChanged => self.refuse(&Error::new(ROLE_CHANGED), engine, &mut reply),
             Release::Gone => return,
         }
         self.card.mailbox.serve(reply.bytes());
@@ -183,15 +186,27 @@ impl Waiter {
             self.card.mailbox.part();
         }
     }
-}
 
-impl Waiter {
-    /// The reply when the time is over.
+    /// The reply when the time is over. The command is counted before anybody can see that it has ended.
     pub(crate) fn reply_in_vain(&self, engine: &Engine, reply: &mut Reply) {
+        self.count(engine, false);
         match self.goal {
             Some(goal) => goal.reply(engine, reply),
             None => reply.null_array(),
         }
+    }
+
+    /// The reply of a command that waits no more, and was not tried again.
+    fn refuse(&self, error: &Error, engine: &Engine, reply: &mut Reply) {
+        self.count(engine, true);
+        engine.count_error(error);
+        reply.error(error.as_str());
+    }
+
+    fn count(&self, engine: &Engine, is_refused: bool) {
+        let ready = run::find(engine, self.request.args()).expect("it was found before it waited");
+        let counts_latency = engine.settings().logs.counts_latency;
+        engine.statistics.count_ended(ready.command.number, is_refused, counts_latency);
     }
 }
 
@@ -339,7 +354,7 @@ impl Waiting {
 
     /// Ends the waits for a key that `verdict` refuses, with the error that it gives. It is shown the client's card, the first key and
     /// whether the command only reads. One whose command is being tried just now is left to that.
-    pub(crate) fn refuse(&self, verdict: impl Fn(&Card, &[u8], bool) -> Option<String>) {
+    pub(crate) fn refuse(&self, engine: &Engine, verdict: impl Fn(&Card, &[u8], bool) -> Option<Error>) {
         let waiters: BTreeMap<Rank, Waiter> = {
             let lists = self.lists();
             let waiters = lists.waiters.values().flat_map(BTreeMap::iter);
@@ -352,7 +367,7 @@ impl Waiting {
             if waiter.claim() {
                 self.leave(waiter);
                 let mut reply = Reply::new(waiter.protocol);
-                reply.error(&error);
+                waiter.refuse(&error, engine, &mut reply);
                 waiter.card.mailbox.serve(reply.bytes());
             }
         }

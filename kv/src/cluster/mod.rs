@@ -195,9 +195,9 @@ impl Engine {
 
     /// Clients that wait for keys which are served elsewhere now are told where.
     fn send_away_waiters(&self, cluster: &Cluster, map: &Map) {
-        self.waiting.refuse(|card, key, reads| {
+        self.waiting.refuse(self, |card, key, reads| {
             let verdict = route::of_waiting(cluster, map, Slot::of(key), reads);
-            verdict.err().map(|astray| astray.error(map, &card.link, &self.settings()).as_str().to_owned())
+            verdict.err().map(|astray| astray.error(map, &card.link, &self.settings()))
         });
     }
 

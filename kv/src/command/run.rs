@@ -341,7 +341,9 @@ pub(crate) fn run(
     let seen = if is_told { now.before_all() } else { now };
     let mut call = Call { engine, settings, now: seen, args, reply, keys, client, effects, may_wait };
     let done = (ready.run)(&mut call);
-    let outcome = if done.is_ok() { Outcome::Done } else { Outcome::Failed };
+    // A script writes its own errors.
+    let has_failed = done.is_err() || ready.nature.runs_others && reply.since(mark).starts_with(b"-");
+    let outcome = if has_failed { Outcome::Failed } else { Outcome::Done };
     if let Err(error) = done {
         reply.rewind(mark);
         reply.error(error.as_str());

@@ -134,6 +134,21 @@ impl Statistics {
         self.lanes[worker % LANES].0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Counts a command that waited and ends without having run again: the time is over, or it is `refused`.
+    pub(crate) fn count_ended(&self, command: u16, is_refused: bool, counts_latency: bool) {
+        let mut counts = self.lane(0);
+        if counts.commands.is_empty() {
+            counts.commands = vec![CommandCounts::default(); COMMANDS_COUNT];
+        }
+        counts.totals.commands += 1;
+        let counts = &mut counts.commands[usize::from(command)];
+        counts.calls += 1;
+        counts.rejected += u64::from(is_refused);
+        if counts_latency {
+            counts.spans.get_or_insert_default().add(0);
+        }
+    }
+
     /// What was counted of each command, by its number.
     pub(crate) fn commands(&self) -> Vec<CommandCounts> {
         let mut sums = vec![CommandCounts::default(); COMMANDS_COUNT];

@@ -364,6 +364,28 @@ fn touch_counts_in_scripts_of_clients_that_leave_no_trace() {
     assert_eq!(talk.say(0, "OBJECT IDLETIME k"), "3");
 }
 
+#[test]
+fn a_script_whose_reply_is_an_error_has_failed() {
+    let mut talk = Talk::new();
+    talk.say(0, "SET k v");
+    for (script, failed) in [
+        ("return redis.call('lpush', 'k', 1)", 1),
+        ("return redis.pcall('lpush', 'k', 1)", 1),
+        ("return redis.error_reply('MY own')", 1),
+        ("error('x')", 1),
+        ("redis.pcall('lpush', 'k', 1) return 1", 0),
+        ("return {redis.pcall('lpush', 'k', 1)}", 0),
+        ("return '-ERR no error'", 0),
+    ] {
+        talk.say(0, "CONFIG RESETSTAT");
+        talk.say(0, &format!("EVAL \"{script}\" 0"));
+        let counts = talk.say(0, "INFO commandstats");
+        let counts = counts.split("cmdstat_eval:").nth(1).unwrap().split("\\r").next().unwrap();
+        assert!(counts.starts_with("calls=1,"), "{script}: {counts}");
+        assert!(counts.ends_with(&format!("rejected_calls=0,failed_calls={failed}")), "{script}: {counts}");
+    }
+}
+
 /// An engine with more in it than it may have.
 fn full() -> Talk {
     let mut talk = Talk::new();

@@ -329,3 +329,33 @@ fn time_in_commands_is_told_of_each_worker() {
     rest(&mut talk, &host, "1.5");
     assert_eq!(line(&mut talk, "cpu", "used_active_time_main_thread"), "1.500000");
 }
+
+#[test]
+fn a_wait_that_nobody_serves_is_counted_when_it_ends() {
+    let (mut talk, _) = talk();
+    let waiter = talk.join();
+    let served = "calls=1,usec=0,usec_per_call=0.00,rejected_calls=0,failed_calls=0";
+    let refused = "calls=1,usec=0,usec_per_call=0.00,rejected_calls=1,failed_calls=0";
+    for (wait, end, command, counts, error) in [
+        ("BLPOP k 0", "CLIENT UNBLOCK 2 TIMEOUT", "blpop", served, "none"),
+        ("BLPOP k 0", "CLIENT UNBLOCK 2 ERROR", "blpop", refused, "count=1"),
+        ("BLPOP k 0", "RPUSH k v", "blpop", served, "none"),
+        ("BLPOP k 0.1", "", "blpop", served, "none"),
+        ("XREAD BLOCK 100 STREAMS s $", "", "xread", served, "none"),
+        ("WAIT 1 100", "", "wait", served, "none"),
+        ("WAIT 1 0", "CLIENT UNBLOCK 2", "wait", served, "none"),
+    ] {
+        talk.say(0, "CONFIG RESETSTAT");
+        assert_eq!(talk.say(waiter, wait), "", "{wait}");
+        let name = format!("cmdstat_{command}");
+        assert_eq!(line(&mut talk, "commandstats", &name), "none", "{wait} has not ended");
+        if end.is_empty() {
+            talk.wait(200);
+        } else {
+            talk.say(0, end);
+        }
+        talk.mail(waiter);
+        assert_eq!(line(&mut talk, "commandstats", &name), counts, "{wait}, {end}");
+        assert_eq!(line(&mut talk, "errorstats", "errorstat_UNBLOCKED"), error, "{wait}, {end}");
+    }
+}
