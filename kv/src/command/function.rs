@@ -224,14 +224,14 @@ impl Engine {
         self.scripts.count(&libraries);
     }
 
-    /// Adds a library of functions that was kept, in place of one of the same name.
+    /// Adds a library of functions from a file, in place of one of the same name if it `replaces`.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
-    pub(crate) fn load_library(&self, text: &[u8]) -> Result<(), String> {
+    /// What is wrong with it, in words; or there is one of its name already.
+    pub(crate) fn load_library(&self, text: &[u8], replaces: bool) -> Result<(), String> {
         let mut libraries = self.scripts.libraries();
         let turn = self.scripts.running.begin_loading();
-        let loaded = libraries.load(text, true).map(drop);
+        let loaded = libraries.load(text, replaces).map(drop);
         drop(turn);
         self.scripts.count(&libraries);
         loaded

@@ -153,6 +153,12 @@ impl Shard {
         (tables + database.slots_used * size_of::<Index>(), database.expiring.bytes_held())
     }
 
+    /// Places, taken or not, in the tables of a database: of its keys, and of those that expire. Visits every slot.
+    pub(crate) fn index_places(&self, database: usize) -> (usize, usize) {
+        let Some(database) = &self.databases[database] else { return (0, 0) };
+        (database.slots.iter().map(Index::places).sum(), database.expiring.places())
+    }
+
     /// Bytes that a key and what is behind it take, with their part of the tables.
     pub(crate) fn bytes_of(&self, handle: Handle) -> usize {
         /// A handle and a tag, in a table that is three quarters full.

@@ -170,6 +170,12 @@ impl Index {
         }
     }
 
+    /// Places for entries, taken or not.
+    #[must_use]
+    pub fn places(&self) -> usize {
+        self.parts().iter().map(|part| part.segment.slot_count()).sum()
+    }
+
     /// Forgets all entries and gives all memory back.
     pub fn clear(&mut self) {
         *self = Self::default();

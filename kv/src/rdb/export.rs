@@ -130,6 +130,7 @@ pub(crate) fn reload(
     for number in 0..engine.keyspace.shards() {
         all.iter().for_each(|database| drop(keys.shard_at(number).flush(*database)));
     }
+    engine.forget_libraries();
     let file_bytes = u64::try_from(file.len()).ok();
     let mut loader = Loader::new(ImportOptions { file_bytes, ..ImportOptions::default() });
     loader.load(&file, engine, settings, now, keys)?;

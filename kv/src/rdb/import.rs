@@ -26,7 +26,7 @@ pub struct ImportOptions {
     pub file_bytes: Option<u64>,
     /// Keys and fields that have expired are kept, for the log that follows to deal with.
     pub keeps_expired: bool,
-    /// A key that is there already is replaced. It is an error otherwise.
+    /// A key or a library of functions that is there already is replaced. It is an error otherwise.
     pub replaces: bool,
     /// The file was written by this server: where it says which point of a history it is, keys that have expired are kept, because
     /// replicas that go on from that point have them too.
@@ -170,7 +170,7 @@ impl Loader {
                     if self.imported.libraries.len() == LIBRARIES_MAX {
                         return Err(at(ImportCause::Libraries));
                     }
-                    engine.load_library(&text).map_err(|why| at(ImportCause::Library(why)))?;
+                    engine.load_library(&text, self.options.replaces).map_err(|why| at(ImportCause::Library(why)))?;
                     self.imported.libraries.push(text);
                 }
                 Some(Item::End) => {}

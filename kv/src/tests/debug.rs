@@ -39,6 +39,24 @@ fn digests_tell_states_apart_and_nothing_else() {
     assert_ne!(talk.say(0, "DEBUG DIGEST"), ab, "order matters in a list");
 }
 
+#[test]
+fn tables_shrink_when_keys_expire() {
+    let mut talk = Talk::new();
+    let sizes = |talk: &mut Talk| -> Vec<usize> {
+        let text = talk.say(0, "DEBUG HTSTATS 0");
+        text.split("table size: ").skip(1).map(|rest| rest.split('\\').next().unwrap().parse().unwrap()).collect()
+    };
+    (0..5).for_each(|key| drop(talk.say(0, &format!("SET kept{key} v"))));
+    let few = sizes(&mut talk);
+    (0..300).for_each(|key| drop(talk.say(0, &format!("SET gone{key} v PX 5"))));
+    let many = sizes(&mut talk);
+    assert!(many[0] >= 305 && many[1] >= 300, "{many:?}");
+    talk.wait(10);
+    talk.tick();
+    assert_eq!(talk.say(0, "DBSIZE"), "5");
+    assert_eq!(sizes(&mut talk), few);
+}
+
 /// Worked out by hand from what the digest is: the kind as four bytes, then the value, each mixed in with SHA-1.
 #[test]
 fn the_digest_is_a_known_one() {
@@ -83,7 +101,7 @@ fn what_tests_ask_for() {
         > DEBUG HTSTATS 99
         (error) ERR Out of range database
         > DEBUG HTSTATS 0
-        "[Dictionary HT]\nHash table 0 stats (main hash table):\n number of elements: 1\n[Expires HT]\nHash table 0 stats (main hash table):\n number of elements: 0\n"
+        "[Dictionary HT]\nHash table 0 stats (main hash table):\n table size: 8\n number of entries: 1\n[Expires HT]\nHash table 0 stats (main hash table):\n table size: 0\n number of entries: 0\n"
         > DEBUG POPULATE 3 x 8
         OK
         > GET x:2

@@ -248,3 +248,18 @@ fn what_libraries_take_is_shown() {
     talk.say(0, "FUNCTION FLUSH");
     assert_eq!(figure(&mut talk, "used_memory_vm_functions"), 0);
 }
+
+#[test]
+fn a_file_replaces_libraries_only_if_it_may() {
+    let mut talk = Talk::new();
+    load(&mut talk, "#!lua name=a\nserver.register_function('f', function() return 7 end)");
+    let file = talk.engine().export_rdb(talk.now());
+    load(&mut talk, "#!lua name=b\nserver.register_function('g', function() return 9 end)");
+    for replaces in [false, true] {
+        let mut import = talk.engine().import_rdb(ImportOptions { replaces, ..ImportOptions::default() });
+        let refusal = import.handle_bytes(&file, talk.now()).err().map(|error| error.to_string());
+        let is_refused = refusal.is_some_and(|text| text.ends_with("Library 'a' already exists"));
+        assert_eq!(is_refused, !replaces);
+        assert_eq!((talk.say(0, "FCALL f 0"), talk.say(0, "FCALL g 0")), ("7".into(), "9".into()));
+    }
+}

@@ -371,9 +371,15 @@ fn table_statistics(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let database = usize::try_from(call.integer(2)?).ok();
     let database = database.filter(|number| *number < call.engine.keyspace.databases());
     let database = database.ok_or(Error::new("ERR Out of range database"))?;
-    let keys: usize = call.keys.shards().map(|shard| shard.keys(database)).sum();
-    let expiring: usize = call.keys.shards().map(|shard| shard.keys_expiring(database)).sum();
-    let part = |count: usize| format!("Hash table 0 stats (main hash table):\n number of elements: {count}\n");
+    let (mut keys, mut expiring) = ((0, 0), (0, 0));
+    for shard in call.keys.shards() {
+        let places = shard.index_places(database);
+        keys = (keys.0 + places.0, keys.1 + shard.keys(database));
+        expiring = (expiring.0 + places.1, expiring.1 + shard.keys_expiring(database));
+    }
+    let part = |(places, entries): (usize, usize)| {
+        format!("Hash table 0 stats (main hash table):\n table size: {places}\n number of entries: {entries}\n")
+    };
     let text = format!("[Dictionary HT]\n{}[Expires HT]\n{}", part(keys), part(expiring));
     call.reply.verbatim("txt", text.as_bytes());
     Ok(())
@@ -390,7 +396,7 @@ fn key_table_statistics(call: &mut Call<'_, '_>) -> Result<(), Error> {
             return Err(Error::new("ERR The value stored at the specified key is not represented using an hash table"));
         }
     };
-    let text = format!("Hash table 0 stats (main hash table):\n number of elements: {elements}\n");
+    let text = format!("Hash table 0 stats (main hash table):\n number of entries: {elements}\n");
     call.reply.verbatim("txt", text.as_bytes());
     Ok(())
 }
