@@ -312,7 +312,7 @@ impl Session {
 
     /// Lets others see how the client is.
     fn show(&mut self) {
-        self.client.traffic.input = if self.waits.is_none() { self.left } else { 0 };
+        self.client.traffic.input = self.left;
         self.client.traffic.is_blocked = self.waits.is_some() || self.held.is_some();
         self.client.mailbox.set_unsent(self.replies().len());
         self.client.publish();
@@ -558,6 +558,10 @@ impl Session {
         self.pass_gate(ready, args)?;
         // What may run beside a script waits for no shard, and the script has them all.
         if !flags.has(Flags::ALLOW_BUSY) {
+            if self.client.tracking.is_some() {
+                // A limit may have been lowered since the last command.
+                self.engine.limit_tracking(self.settings.tracking_keys_max);
+            }
             let room = self.make_room(ready, now);
             // That a key has gone is told before the reply which it made room for.
             if self.client.silence == Silence::Never && self.client.mailbox.is_waiting() {

@@ -178,6 +178,20 @@ fn clients_are_ended() {
 }
 
 #[test]
+fn what_came_behind_a_command_that_waits_is_shown() {
+    let mut talk = Talk::new();
+    let waiter = talk.join();
+    let partial = b"*3\r\n$3\r\nSET\r\n";
+    talk.piece(waiter, &[b"BLPOP l 0\r\n", &partial[..]].concat());
+    let line = &lines(&mut talk, 0, "CLIENT LIST ID 2")[0];
+    assert_eq!((field(line, "flags"), field(line, "qbuf")), ("b", partial.len().to_string().as_str()));
+    talk.say(0, "RPUSH l v");
+    talk.piece(waiter, b"$1\r\nk\r\n$1\r\nv\r\n");
+    assert_eq!(field(&lines(&mut talk, 0, "CLIENT LIST ID 2")[0], "qbuf"), "0");
+    assert_eq!(talk.say(0, "GET k"), "\"v\"");
+}
+
+#[test]
 fn who_was_ended_waits_no_more() {
     let mut talk = Talk::new();
     talk.join();

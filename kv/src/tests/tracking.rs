@@ -261,6 +261,21 @@ fn a_lower_limit_holds_without_a_further_command() {
     assert_eq!(told.matches("invalidate").count(), 2, "{told}");
 }
 
+/// As nothing but PING runs, no command reads a key after which the limit is looked at.
+#[test]
+fn a_lower_limit_is_told_of_before_the_next_reply() {
+    let mut talk = Talk::new();
+    talk.say(0, "HELLO 3");
+    talk.say(0, "CLIENT TRACKING ON");
+    talk.say(0, "MGET a b");
+    talk.say(0, "MULTI");
+    let other = talk.join();
+    talk.say(other, "CONFIG SET tracking-table-max-keys 1");
+    let told = talk.say(0, "PING");
+    assert!(told.starts_with(">[\"invalidate\" [") && told.ends_with("\nQUEUED"), "{told}");
+    assert_eq!(talk.say(0, "EXEC"), "[PONG]");
+}
+
 #[test]
 fn what_goes_for_want_of_memory_is_told_before_the_reply() {
     let mut talk = Talk::new();
