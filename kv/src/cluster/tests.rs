@@ -124,6 +124,10 @@ fn keys_of_other_nodes_are_asked_for_there() {
         (error) MOVED 12182 10.0.0.1:7002
         > MGET bar foo
         (error) CROSSSLOT Keys in request don't hash to the same slot
+        > MSETEX 2 bar a foo b
+        (error) CROSSSLOT Keys in request don't hash to the same slot
+        > MSETEX 2 bar a foo
+        (error) ERR syntax error
         > MSET {bar}1 a {bar}2 b
         OK
         > PING

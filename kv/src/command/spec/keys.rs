@@ -114,7 +114,12 @@ fn range_of(spec: &KeySpec, args: Args<'_>) -> Result<Option<(RangeInclusive<usi
             let count = parse_i64(args.get(offset(begin, count_at)?).ok_or(Unfit)?).ok_or(Unfit)?;
             let count = usize::try_from(count).map_err(|_| Unfit)?.min(args.len());
             let first = offset(begin, first)?;
-            (first, first + count.checked_sub(1).ok_or(Unfit)? * usize::from(step.unsigned_abs()), step)
+            let (last, width) = (count.checked_sub(1).ok_or(Unfit)?, usize::from(step.unsigned_abs()));
+            // The last key has its value behind it, as all have: a call without it is a syntax error, wherever it is sent.
+            if first + last * width + width > args.len() {
+                return Err(Unfit);
+            }
+            (first, first + last * width, step)
         }
         Find::Unknown => return Err(Unfit),
     };
@@ -254,6 +259,7 @@ mod tests {
     fn commands_of_version_9_1() {
         let cases = [
             ("msetex 2 a 1 b 2 ex 10", Ok("a=OW,update b=OW,update")),
+            ("msetex 2 a 1 b", Err(KeysError::InvalidArguments)),
             ("msetex 3 a 1 b 2", Err(KeysError::InvalidArguments)),
             ("msetex 0 a 1", Err(KeysError::InvalidArguments)),
             ("hgetex h fields 1 f", Ok("h=RW,access,update")),
