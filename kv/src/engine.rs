@@ -17,7 +17,7 @@ use crate::command::migrate::Lines;
 use crate::command::run::access;
 use crate::error::Error;
 use crate::evict::Memory;
-use crate::host::{Host, NoHost};
+use crate::host::{Certificates, Host, NoHost};
 use crate::identity::Identity;
 use crate::keyspace::{Keys, Keyspace, Lock};
 use crate::memory::hash_key::{HASH_KEY_BYTES, HashKey};
@@ -118,6 +118,8 @@ pub struct Engine {
     pub(crate) keyless_changes: AtomicU64,
     pub(crate) host: Arc<dyn Host>,
     network: OnceLock<Box<dyn Network>>,
+    /// The certificates of TLS towards clients.
+    certificates: OnceLock<Certificates>,
     /// What it knows of its cluster, if it is a node of one.
     pub(crate) cluster: OnceLock<Cluster>,
     /// Slots that go to other nodes whole, or come from them.
@@ -194,6 +196,7 @@ impl Engine {
             keyless_changes: AtomicU64::new(0),
             host,
             network: OnceLock::new(),
+            certificates: OnceLock::new(),
             cluster: OnceLock::new(),
             migration: Migration::default(),
             lines: Lines::default(),
@@ -292,6 +295,16 @@ impl Engine {
     /// Lends the network. Only the first call does.
     pub fn set_network(&self, network: Box<dyn Network>) {
         self.network.get_or_init(|| network);
+    }
+
+    /// Has `INFO tls` show these certificates. Only the first call does.
+    pub fn show_certificates(&self, certificates: Certificates) {
+        self.certificates.get_or_init(|| certificates);
+    }
+
+    /// The certificates of TLS towards clients, if it is spoken.
+    pub(crate) fn certificates(&self) -> Option<&Certificates> {
+        self.certificates.get()
     }
 
     /// The network, if there is one.

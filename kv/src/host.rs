@@ -32,6 +32,24 @@ pub struct Facts {
     pub workers: usize,
 }
 
+/// A certificate of TLS, as far as `INFO` shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Certificate {
+    /// Its serial number: hexadecimal, whole bytes, capital letters.
+    pub serial: String,
+    /// When it expires, in seconds since 1970.
+    pub expires_s: i64,
+}
+
+/// The certificates of TLS towards clients.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Certificates {
+    /// What clients are shown.
+    pub server: Option<Certificate>,
+    /// Of the authorities that may sign certificates of clients, the one that expires first.
+    pub authority: Option<Certificate>,
+}
+
 /// The world outside.
 pub trait Host: Send + Sync + Debug {
     /// What is known now.

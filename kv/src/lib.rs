@@ -43,7 +43,7 @@ pub use client::{ClientId, Link, Mailbox, Rejected};
 pub use content::Content;
 pub use engine::{Engine, EngineConfig};
 pub use evict::Allocator;
-pub use host::{Facts, Host, NoHost};
+pub use host::{Certificate, Certificates, Facts, Host, NoHost};
 pub use network::Network;
 pub use session::{Next, Session};
 pub use settings::file::{Directive, WrongLine, read as read_config};

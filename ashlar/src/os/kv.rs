@@ -386,8 +386,11 @@ impl Running {
             persistence.take_in()?;
         }
         engine.follow_as_configured(clock::now_both());
-        let Open { doors, listening, file } = plan.doors.open(workers)?;
+        let Open { doors, listening, certificates, file } = plan.doors.open(workers)?;
         show_doors(&engine, plan, &listening)?;
+        if let Some(certificates) = certificates {
+            engine.show_certificates(certificates);
+        }
         if let Some(seating) = &plan.seating {
             seating.join(&engine)?;
         }

@@ -7,6 +7,7 @@
 //!
 //! A client of the admin API holds no secret; it compares the certificate with the one it was given instead.
 
+mod certificate;
 pub mod clients;
 
 use std::sync::Arc;

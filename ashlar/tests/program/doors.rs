@@ -222,6 +222,28 @@ fn clients_prove_themselves_as_far_as_they_have_to() {
 }
 
 #[test]
+fn certificates_are_shown() {
+    let pki = Pki::new();
+    // The certificates are of this year and expire in 4096, as rcgen makes them.
+    let years = |info: &str, whose: &str| {
+        let name = format!("tls_{whose}_cert_expires_in_seconds:");
+        let seconds = info.lines().find_map(|line| line.strip_prefix(name.as_str())).expect("it is shown");
+        seconds.trim().parse::<u64>().expect("a number") / (366 * 86_400)
+    };
+    for (proof, authority_years) in [("yes", 2_000..2_100), ("no", 0..1)] {
+        let server = pki.start(proof);
+        let info = Client::new(pki.connect(&server.address, true)).ask(&["INFO", "tls"]);
+        assert!((2_000..2_100).contains(&years(&info, "server")), "{info}");
+        assert!(authority_years.contains(&years(&info, "ca")), "{info}");
+        assert!(
+            !info.contains("tls_server_cert_serial:none") && info.contains("tls_client_cert_serial:none"),
+            "{info}"
+        );
+        assert_eq!(info.contains("tls_ca_cert_serial:none"), proof == "no", "{info}");
+    }
+}
+
+#[test]
 fn tls_files_that_do_not_fit() {
     let pki = Pki::new();
     let (certificate, key) = (&*pki.server.0, &*pki.server.1);

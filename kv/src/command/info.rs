@@ -28,6 +28,7 @@ type Write = fn(&Call<'_, '_>, &mut Section);
 /// The sections in their order: name, head, whether it is shown unless another was asked for, and what writes it.
 const SECTIONS: &[(&str, &str, bool, Write)] = &[
     ("server", "Server", true, server),
+    ("tls", "TLS", false, certificates),
     ("clients", "Clients", true, clients),
     ("memory", "Memory", true, memory),
     ("persistence", "Persistence", true, persistence),
@@ -117,6 +118,20 @@ fn server(call: &Call<'_, '_>, section: &mut Section) {
     section.put("config_file", &facts.config_file);
     section.put("io_threads_active", u8::from(facts.workers > 1));
     section.put("availability_zone", shown(call, "availability-zone"));
+}
+
+/// Certificates of TLS towards clients. As a client of other servers this server shows none.
+fn certificates(call: &Call<'_, '_>, section: &mut Section) {
+    let shown = call.engine.certificates();
+    let server = shown.and_then(|certificates| certificates.server.as_ref());
+    let authority = shown.and_then(|certificates| certificates.authority.as_ref());
+    let now_s = call.now.unix_us.div_euclid(1_000_000);
+    for (name, certificate) in [("server", server), ("client", None), ("ca", authority)] {
+        let left_s = certificate.map_or(0, |certificate| certificate.expires_s.saturating_sub(now_s).max(0));
+        let serial = certificate.map_or("none", |certificate| certificate.serial.as_str());
+        section.put(&format!("tls_{name}_cert_serial"), serial);
+        section.put(&format!("tls_{name}_cert_expires_in_seconds"), left_s);
+    }
 }
 
 fn clients(call: &Call<'_, '_>, section: &mut Section) {

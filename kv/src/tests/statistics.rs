@@ -8,7 +8,7 @@ use ashlar_wire::time::Instant;
 
 use super::{Talk, check, readable};
 use crate::engine::{Engine, EngineConfig};
-use crate::host::{Facts, Host};
+use crate::host::{Certificate, Certificates, Facts, Host};
 use crate::memory::hash_key::HASH_KEY_BYTES;
 use crate::shutdown::Shutdown;
 
@@ -208,7 +208,7 @@ fn sections_are_chosen() {
     talk.say(0, "SET a 1 EX 100");
     let heads = |text: &str| text.split("\\r\\n").filter(|line| line.contains("# ")).count();
     let mut ask = |what: &str| talk.say(0, what);
-    assert_eq!((heads(&ask("INFO")), heads(&ask("INFO all")), heads(&ask("INFO everything"))), (11, 13, 13));
+    assert_eq!((heads(&ask("INFO")), heads(&ask("INFO all")), heads(&ask("INFO everything"))), (11, 14, 14));
     assert_eq!(
         (heads(&ask("INFO cpu default")), heads(&ask("INFO Cpu COMMANDSTATS")), heads(&ask("INFO nosuch"))),
         (11, 2, 0)
@@ -358,4 +358,28 @@ fn a_wait_that_nobody_serves_is_counted_when_it_ends() {
         assert_eq!(line(&mut talk, "commandstats", &name), counts, "{wait}, {end}");
         assert_eq!(line(&mut talk, "errorstats", "errorstat_UNBLOCKED"), error, "{wait}, {end}");
     }
+}
+
+#[test]
+fn certificates_are_shown_with_the_time_that_they_have_left() {
+    let (mut talk, _) = talk();
+    let certificate = |serial: &str, expires_s| Some(Certificate { serial: serial.to_owned(), expires_s });
+    assert_eq!(line(&mut talk, "tls", "tls_server_cert_serial"), "none");
+    assert_eq!(line(&mut talk, "tls", "tls_server_cert_expires_in_seconds"), "0");
+    assert!(!talk.say(0, "INFO").contains("# TLS") && talk.say(0, "INFO all").contains("# TLS"));
+    let now_s = talk.now().unix_ms() / 1_000;
+    let shown = Certificates { server: certificate("0A1B", now_s + 90), authority: certificate("FF", now_s - 5) };
+    talk.engine().show_certificates(shown);
+    for (name, value) in [
+        ("server_cert_serial", "0A1B"),
+        ("server_cert_expires_in_seconds", "90"),
+        ("client_cert_serial", "none"),
+        ("client_cert_expires_in_seconds", "0"),
+        ("ca_cert_serial", "FF"),
+        ("ca_cert_expires_in_seconds", "0"),
+    ] {
+        assert_eq!(line(&mut talk, "tls", &format!("tls_{name}")), value, "{name}");
+    }
+    talk.wait(10_000);
+    assert_eq!(line(&mut talk, "tls", "tls_server_cert_expires_in_seconds"), "80");
 }

@@ -7,6 +7,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::{fs, iter};
 
+use ashlar_kv::Certificates;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::failure::Failure;
@@ -70,6 +71,8 @@ pub(super) struct Open {
     /// Each worker's.
     pub(super) doors: Vec<Vec<Door>>,
     pub(super) listening: Vec<Listening>,
+    /// What clients are shown under TLS, if it is spoken.
+    pub(super) certificates: Option<Certificates>,
     /// Removed when nobody listens any more.
     pub(super) file: Option<SocketFile>,
 }
@@ -92,13 +95,14 @@ impl Doors {
 
     /// Listens everywhere, once for each of `workers`.
     pub(super) fn open(&self, workers: usize) -> Result<Open, Failure> {
-        let mut open =
-            Open { doors: iter::repeat_with(Vec::new).take(workers).collect(), listening: Vec::new(), file: None };
+        let doors = iter::repeat_with(Vec::new).take(workers).collect();
+        let mut open = Open { doors, listening: Vec::new(), certificates: None, file: None };
         if let Some(port) = self.port {
             self.open_port(port, "tcp", &mut open, Door::Tcp)?;
         }
         if let Some(tls) = &self.tls {
-            let config = clients::config(&tls.files)?;
+            let (config, certificates) = clients::config(&tls.files)?;
+            open.certificates = Some(certificates);
             self.open_port(tls.port, "tls", &mut open, |listener| Door::Tls(listener, config.clone()))?;
         }
         if let Some(unix) = &self.unix {

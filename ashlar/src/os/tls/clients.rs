@@ -6,13 +6,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ashlar_kv::Certificates;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::version::{TLS12, TLS13};
 use rustls::{RootCertStore, ServerConfig};
 
-use super::provider;
+use super::{certificate, provider};
 use crate::failure::Failure;
 use crate::os::files;
 
@@ -42,14 +43,15 @@ pub struct Files {
     pub flags: &'static str,
 }
 
-/// How a service answers, by these files.
+/// How a service answers, by these files, and what is shown of the certificates in them.
 ///
 /// # Errors
 /// A file cannot be read, is not what it should be, or is missing where clients have to prove themselves.
-pub fn config(files: &Files) -> Result<Arc<ServerConfig>, Failure> {
+pub fn config(files: &Files) -> Result<(Arc<ServerConfig>, Certificates), Failure> {
     let flag = |what: &str| format!("{}{what}", files.flags);
     let chain = certificates(&files.certificate, &flag("cert"))?;
     files::warn_if_open(&files.key);
+    let mut shown = Certificates { server: chain.first().and_then(|der| certificate::read(der)), authority: None };
     let key = PrivateKeyDer::from_pem_slice(text(&files.key, &flag("key"))?.as_bytes())
         .map_err(|error| unusable(&files.key, &flag("key"), &error))?;
     let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13, &TLS12]);
@@ -67,7 +69,10 @@ pub fn config(files: &Files) -> Result<Arc<ServerConfig>, Failure> {
             ));
         }
         (proof, Some(path)) => {
-            let roots = Arc::new(roots(path, &flag("ca"))?);
+            let authorities = certificates(path, &flag("ca"))?;
+            let read = authorities.iter().filter_map(|der| certificate::read(der));
+            shown.authority = read.min_by_key(|certificate| certificate.expires_s);
+            let roots = Arc::new(roots(authorities, path, &flag("ca"))?);
             let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider());
             let verifier =
                 if proof == ClientProof::Optional { verifier.allow_unauthenticated() } else { verifier }.build();
@@ -75,12 +80,13 @@ pub fn config(files: &Files) -> Result<Arc<ServerConfig>, Failure> {
         }
     };
     let config = builder.with_single_cert(chain, key);
-    Ok(Arc::new(config.map_err(|error| unusable(&files.certificate, &flag("cert"), &error))?))
+    let config = config.map_err(|error| unusable(&files.certificate, &flag("cert"), &error))?;
+    Ok((Arc::new(config), shown))
 }
 
-fn roots(path: &Path, flag: &str) -> Result<RootCertStore, Failure> {
+fn roots(authorities: Vec<CertificateDer<'static>>, path: &Path, flag: &str) -> Result<RootCertStore, Failure> {
     let mut roots = RootCertStore::empty();
-    for certificate in certificates(path, flag)? {
+    for certificate in authorities {
         roots.add(certificate).map_err(|error| unusable(path, flag, &error))?;
     }
     Ok(roots)
