@@ -81,11 +81,15 @@ impl Workers {
     /// Tells all of them that nothing changes any more, prints what each says, and fails unless all succeed.
     pub(super) fn finish(mut self) -> Result<(), Failure> {
         for worker in &mut self.0 {
-            worker.orders.write_all(b"settled\n").map_err(|error| Failure::io(&worker.name, &error))?;
+            // Whoever has ended already is found out below.
+            worker.orders.write_all(b"settled\n").ok();
         }
         let mut failed = Vec::new();
         for worker in &mut self.0 {
-            say(&worker.line()?);
+            match worker.line() {
+                Ok(line) => say(&line),
+                Err(Failure::Failed(what) | Failure::Usage(what)) => failed.push(what),
+            }
             let status = worker.child.wait().map_err(|error| Failure::io(&worker.name, &error))?;
             if !status.success() {
                 failed.push(format!("{}: {status}", worker.name));

@@ -82,6 +82,12 @@ impl Run<'_> {
         let _never_refused = self.world.command(member, Command::Depart(departure));
     }
 
+    /// Whether somebody that runs does not know all members.
+    fn is_anybody_forgotten(&self) -> bool {
+        let mut running = (0..self.params.members).filter_map(|no| self.world.bus(no));
+        running.any(|bus| bus.members().count() != self.params.members as usize)
+    }
+
     /// Groups with slots that others can serve without this member. Where slots without a living owner stop all writes, these are all or none.
     fn kept_without(&self, member: u32) -> Vec<GroupId> {
         let bus = self.world.bus(member).expect("everybody runs");
@@ -100,7 +106,7 @@ impl Run<'_> {
     /// One member stops in order while everything else is well, and comes back.
     pub(super) fn let_one_go(&mut self) -> Going {
         let Some(member) = self.choose_victim() else { return Ok(()) };
-        let watched = self.kept_without(member);
+        let mut watched = self.kept_without(member);
         self.world.note(|| format!("{member} stops in order while all is well"));
         let down_ns = 2 * self.timeout_ns();
         self.depart(member, down_ns);
@@ -109,6 +115,11 @@ impl Run<'_> {
         while self.world.now_ns() < end_ns {
             self.strike_until(self.world.now_ns() + self.look_ns())?;
             let now_ns = self.world.now_ns();
+            if self.is_anybody_forgotten() {
+                // An operator's wish from before, which the member had saved while it lasted and tells the others of once more when it is
+                // back: voters may be among the forgotten.
+                watched.clear();
+            }
             for (group, served_ns) in watched.iter().zip(&mut served_ns) {
                 if (0..self.params.members).any(|no| self.world.bus(no).is_some_and(|bus| bus.may_write(*group))) {
                     *served_ns = now_ns;
