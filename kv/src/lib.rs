@@ -45,6 +45,7 @@ pub use engine::{Engine, EngineConfig};
 pub use evict::Allocator;
 pub use host::{Certificate, Certificates, Facts, Host, NoHost};
 pub use network::Network;
+pub use script::pattern;
 pub use session::{Next, Session};
 pub use settings::file::{Directive, WrongLine, read as read_config};
 pub use settings::kept;

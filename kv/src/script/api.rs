@@ -101,6 +101,7 @@ pub(crate) fn native(lua: &Lua) -> mlua::Result<Table> {
     // Called by functions of the sandbox in the name of whoever called them.
     table.raw_set("refused", function(lua, |_| Err::<(), _>(mlua::Error::from(Thrown::Text(READONLY.into()))))?)?;
     table.raw_set("failed", function(lua, |arguments| Err::<(), _>(failed(&arguments)))?)?;
+    table.raw_set("unreplaceable", function(lua, |arguments| Err::<(), _>(unreplaceable(&arguments)))?)?;
     table.raw_set("misused", function(lua, |arguments| Err::<(), _>(misused(&arguments)))?)?;
     table.raw_set("missing", function(lua, |arguments| Err::<(), _>(missing(&arguments)))?)?;
     table.raw_set("plain", function(lua, |arguments| thrown::plain(arguments.lua, arguments.get(1).clone()))?)?;
@@ -112,6 +113,13 @@ pub(crate) fn native(lua: &Lua) -> mlua::Result<Table> {
 fn failed(arguments: &Arguments<'_>) -> mlua::Error {
     let what = arguments.bytes(1).unwrap_or_default();
     thrown::text_at(arguments.lua, 2, &String::from_utf8_lossy(&what))
+}
+
+/// A function that Lua's `gsub` has called for the sandbox's has no text to put in place, but a value of this type. The script is
+/// behind both.
+fn unreplaceable(arguments: &Arguments<'_>) -> mlua::Error {
+    let what = arguments.bytes(1).unwrap_or_default();
+    thrown::text_at(arguments.lua, 4, &format!("invalid replacement value (a {})", String::from_utf8_lossy(&what)))
 }
 
 /// A function of the sandbox was called with a wrong argument: its number, the function, what was expected, what came.
@@ -137,7 +145,7 @@ fn missing(arguments: &Arguments<'_>) -> mlua::Error {
 }
 
 /// Where the error was raised that is being explained: the source and line of the function that did, or of its caller if it is
-/// not written in Lua.
+/// not written in Lua. A function that has called another as the last it did is not known any more.
 fn raised(lua: &Lua) -> (Option<String>, i64) {
     struct Frame {
         is_foreign: bool,
@@ -149,7 +157,7 @@ fn raised(lua: &Lua) -> (Option<String>, i64) {
             let source = debug.source();
             let name = source.source.map(std::borrow::Cow::into_owned);
             let line = debug.current_line().and_then(|line| i64::try_from(line).ok()).unwrap_or(-1);
-            let is_sandbox = name.as_deref().is_some_and(is_sandbox);
+            let is_sandbox = source.what == "tail" || name.as_deref().is_some_and(is_sandbox);
             Frame { is_foreign: source.what == "C", is_sandbox, place: (name, line) }
         })
     };

@@ -1,6 +1,6 @@
 //! What a function of ours was called with, read as Lua's own functions read their arguments.
 
-use mlua::{Lua, MultiValue, Value};
+use mlua::{Lua, LuaString, MultiValue, Value};
 
 use super::number::write_short;
 use super::thrown;
@@ -10,12 +10,19 @@ pub(crate) struct Arguments<'l> {
     /// The interpreter that calls.
     pub(crate) lua: &'l Lua,
     values: MultiValue,
+    /// The level of the function that errors are about: 0 is the present one.
+    level: usize,
 }
 
 impl<'l> Arguments<'l> {
     /// The arguments of a call.
     pub(crate) fn new(lua: &'l Lua, values: MultiValue) -> Self {
-        Self { lua, values }
+        Self { lua, values, level: 0 }
+    }
+
+    /// The arguments of a call that a function of the sandbox passes on: errors are in the name of that function.
+    pub(crate) fn of_caller(lua: &'l Lua, values: MultiValue) -> Self {
+        Self { lua, values, level: 1 }
     }
 
     /// How many.
@@ -35,7 +42,7 @@ impl<'l> Arguments<'l> {
 
     /// An error about one of them.
     pub(crate) fn wrong(&self, number: usize, what: &str) -> mlua::Error {
-        thrown::argument(self.lua, number, what)
+        thrown::argument(self.lua, self.level, number, what)
     }
 
     /// One is of another type than `expected`.
@@ -46,12 +53,20 @@ impl<'l> Arguments<'l> {
 
     /// An error of the function as a whole.
     pub(crate) fn failed(&self, message: &str) -> mlua::Error {
-        thrown::text(self.lua, message)
+        thrown::text_at(self.lua, self.level + 1, message)
     }
 
     /// Text, or a number as text.
     pub(crate) fn bytes(&self, number: usize) -> mlua::Result<Vec<u8>> {
         text_of(self.get(number)).ok_or_else(|| self.wrong_type(number, "string"))
+    }
+
+    /// The same as Lua has it.
+    pub(crate) fn text(&self, number: usize) -> mlua::Result<LuaString> {
+        match self.get(number) {
+            Value::String(text) => Ok(text.clone()),
+            _ => self.lua.create_string(self.bytes(number)?),
+        }
     }
 
     /// A number, or text that is one.

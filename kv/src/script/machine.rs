@@ -18,8 +18,10 @@ use super::running::Watch;
 use super::thrown;
 use crate::resp::{Protocol, Reply, Request};
 
-/// Bytes that an interpreter takes at most. A script that wants more fails.
-const MEMORY_BYTES_MAX: usize = 1 << 30;
+/// Bytes that an interpreter takes at most. A script that wants more fails. Tests reach it.
+pub(crate) const MEMORY_BYTES_MAX: usize = if cfg!(test) { 128 << 20 } else { 1 << 30 };
+/// Bytes that a script may leave behind; from there on all garbage is collected when it ends.
+const LEFT_BYTES_MAX: usize = MEMORY_BYTES_MAX / 8;
 /// Runs between two helpings of garbage collection, as Valkey does.
 const RUNS_PER_COLLECTION: u32 = 50;
 /// The name of the sandbox's own code. Messages show it as that of a script; [`is_sandbox`] tells them apart.
@@ -123,7 +125,9 @@ impl Machine {
             Purpose::Functions => Value::Table(api::loading(&lua, &registering)?),
         };
         let sandbox = lua.load(include_str!("sandbox.lua")).set_name(SANDBOX_NAME).set_mode(ChunkMode::Text);
-        let made: Table = sandbox.call((api::native(&lua)?, tables, loading))?;
+        let native = api::native(&lua)?;
+        native.raw_set("search", super::lib::search::table(&lua, &watch, purpose)?)?;
+        let made: Table = sandbox.call((native, tables, loading))?;
         lua.set_memory_limit(MEMORY_BYTES_MAX)?;
         let (globals, run, load, clean) =
             (made.raw_get("globals")?, made.raw_get("run")?, made.raw_get("load")?, made.raw_get("clean")?);
@@ -187,17 +191,28 @@ impl Machine {
             (exchange.protocol, exchange.replication) = (Protocol::Resp2, api::REPLICATE_ALL);
         }
         let ended = self.run_with(function, keys, arguments, are_global, obey);
+        self.collect(ended.is_err())?;
         if self.watch.is_killed() {
             self.watch.attach(&self.lua, self.purpose, false)?;
         }
         self.slot.raw_set(1, Value::Nil)?;
         self.clean.call::<()>(())?;
-        self.runs += 1;
-        if self.runs.is_multiple_of(RUNS_PER_COLLECTION) {
-            self.lua.gc_restart();
-            self.lua.gc_step()?;
-        }
         ended
+    }
+
+    /// Collects garbage now and then, and always after a script that left so much that the next one could be short of memory: it may
+    /// have stopped the collection.
+    fn collect(&mut self, is_short: bool) -> mlua::Result<()> {
+        self.runs = self.runs.wrapping_add(1);
+        if is_short || self.lua.used_memory() > LEFT_BYTES_MAX {
+            self.lua.gc_restart();
+            self.lua.gc_collect()
+        } else if self.runs.is_multiple_of(RUNS_PER_COLLECTION) {
+            self.lua.gc_restart();
+            self.lua.gc_step().map(drop)
+        } else {
+            Ok(())
+        }
     }
 
     fn run_with<'a>(
@@ -241,13 +256,14 @@ impl Machine {
     ///
     /// # Errors
     /// The interpreter has no memory left.
-    pub(crate) fn load(&self, library: &RegistryKey) -> mlua::Result<Result<Vec<Registered>, Value>> {
+    pub(crate) fn load(&mut self, library: &RegistryKey) -> mlua::Result<Result<Vec<Registered>, Value>> {
         let library: Function = self.lua.registry_value(library)?;
         self.registering.begin();
         self.watch.attach(&self.lua, self.purpose, true)?;
         let ended = self.load.call::<(bool, Value)>(library);
         self.watch.attach(&self.lua, self.purpose, false)?;
         let registered = self.registering.end();
+        self.collect(ended.is_err())?;
         let (is_ok, value) = ended?;
         self.clean.call::<()>(())?;
         // What earlier libraries have left.

@@ -1,6 +1,6 @@
 //! Scripts and functions: Lua 5.1 in a sandbox, with Valkey's behaviour.
 //!
-//! In reading order: `thrown`, `arguments`, `number` (what passes between Lua and Rust), `convert` (replies as values and back),
+//! In reading order: `thrown`, `arguments`, `number` (what passes between Lua and Rust), `pattern` (Lua's patterns), `convert` (replies as values and back),
 //! `api` (what scripts call), `machine` with `sandbox.lua` (an interpreter), `flags` (what scripts say about themselves), `cache`
 //! (scripts by their digest), `library` (functions and their libraries), `running` (what others see of the script that runs),
 //! `run` (one script while it runs), `lib` (the libraries that scripts find).
@@ -19,6 +19,7 @@ mod lib;
 pub(crate) mod library;
 pub(crate) mod machine;
 mod number;
+pub mod pattern;
 pub(crate) mod run;
 pub(crate) mod running;
 mod thrown;

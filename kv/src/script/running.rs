@@ -16,24 +16,39 @@ use mlua::debug::Debug;
 use mlua::{HookTriggers, Lua, VmState};
 
 use super::machine::Purpose;
+use super::pattern::STEPS_PER_CALL;
 use super::thrown;
 use crate::error::Error;
 use crate::resp::{Args, Request};
 
-/// Instructions between two calls of the hook, as Valkey has it.
-const HOOK_INSTRUCTIONS: u32 = 100_000;
-/// Calls of the hook until a script is slow: some milliseconds.
-const SLOW_HOOKS: u32 = 5;
-/// Calls of the hook until a library that is loaded must have registered its functions: about half a second.
-const LOADING_HOOKS_MAX: u32 = 1_500;
+/// Instructions between two calls of the hook. Calls of C functions delay it, and each coroutine counts for itself, so that there are
+/// as many in a coroutine, for each instruction of who resumes it, without a hook.
+const HOOK_INSTRUCTIONS: u32 = 10_000;
+/// The same for a script that has much memory, in which one instruction may copy all of it.
+const HOOK_INSTRUCTIONS_MIN: u32 = 100;
+/// Bytes that all instructions between two calls may copy, if each copies all that the interpreter has: about a second.
+const HOOK_BYTES: usize = (1 << 20) * HOOK_INSTRUCTIONS as usize;
+/// Work until a script is slow: some milliseconds.
+const SLOW_WORK: u32 = 50;
+/// Work until a library that is loaded must have registered its functions: about half a second.
+const LOADING_WORK_MAX: u32 = 15_000;
+/// Work that a call of the hook stands for.
+const HOOK_WORK: u32 = 1;
+/// The same if it is called more often, because instructions may be slow.
+const HEAVY_HOOK_WORK: u32 = 10;
+
+const _: () = assert!(STEPS_PER_CALL == HOOK_INSTRUCTIONS as usize, "a step is as much work as an instruction");
 
 /// What the hook sees and leaves.
 #[derive(Default)]
 pub(crate) struct Watch {
-    hooks: AtomicU32,
+    /// What the script has done: one for each call of the hook, or as much in functions of the engine.
+    work: AtomicU32,
     is_slow: AtomicBool,
     is_killed: AtomicBool,
     has_written: AtomicBool,
+    /// What runs is a library that registers its functions.
+    is_loading: AtomicBool,
     /// Lets others use the thread's worker. Called once by a script that is slow.
     give_way: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
@@ -198,7 +213,7 @@ impl Drop for Turn<'_> {
 
 impl Watch {
     fn reset(&self) {
-        self.hooks.store(0, Ordering::Relaxed);
+        self.work.store(0, Ordering::Relaxed);
         for flag in [&self.is_slow, &self.is_killed, &self.has_written] {
             flag.store(false, Ordering::Relaxed);
         }
@@ -214,26 +229,45 @@ impl Watch {
     /// # Errors
     /// It has no memory left.
     pub(crate) fn attach(self: &Arc<Self>, lua: &Lua, purpose: Purpose, is_loading: bool) -> mlua::Result<()> {
+        self.is_loading.store(is_loading, Ordering::Relaxed);
+        self.hook_every(lua, purpose, HOOK_INSTRUCTIONS)
+    }
+
+    fn hook_every(self: &Arc<Self>, lua: &Lua, purpose: Purpose, instructions: u32) -> mlua::Result<()> {
         let watch = Arc::clone(self);
-        lua.set_global_hook(HookTriggers::new().every_nth_instruction(HOOK_INSTRUCTIONS), move |lua, _: &Debug<'_>| {
-            watch.handle_hook(lua, purpose, is_loading)
+        let triggers = HookTriggers::new().every_nth_instruction(instructions);
+        lua.set_global_hook(triggers, move |lua, _: &Debug<'_>| {
+            watch.add_work(lua, purpose, if instructions < HOOK_INSTRUCTIONS { HEAVY_HOOK_WORK } else { HOOK_WORK })?;
+            let wanted = instructions_between(lua.used_memory());
+            if wanted <= instructions / 2 || wanted / 2 >= instructions {
+                watch.hook_every(lua, purpose, wanted)?;
+            }
+            Ok(VmState::Continue)
         })
     }
 
-    fn handle_hook(&self, lua: &Lua, purpose: Purpose, is_loading: bool) -> mlua::Result<VmState> {
-        let hooks = self.hooks.fetch_add(1, Ordering::Relaxed) + 1;
-        if hooks == SLOW_HOOKS {
+    /// A function of the engine has done as much for a script as the script does between two calls of the hook.
+    ///
+    /// # Errors
+    /// The script is to end.
+    pub(crate) fn handle_work(&self, lua: &Lua, purpose: Purpose) -> mlua::Result<()> {
+        self.add_work(lua, purpose, HOOK_WORK)
+    }
+
+    fn add_work(&self, lua: &Lua, purpose: Purpose, work: u32) -> mlua::Result<()> {
+        let before = self.work.fetch_add(work, Ordering::Relaxed);
+        if before < SLOW_WORK && before.saturating_add(work) >= SLOW_WORK {
             self.is_slow.store(true, Ordering::Release);
             if let Some(give_way) = self.give_way.get() {
                 give_way();
             }
         }
-        if is_loading && hooks > LOADING_HOOKS_MAX {
+        if self.is_loading.load(Ordering::Relaxed) && before >= LOADING_WORK_MAX {
             // A library has no `pcall`.
             return Err(thrown::reply("FUNCTION LOAD timeout"));
         }
         let why = match purpose {
-            _ if !self.is_killed() => return Ok(VmState::Continue),
+            _ if !self.is_killed() => return Ok(()),
             Purpose::Scripts => "Script killed by user with SCRIPT KILL.",
             Purpose::Functions => "Script killed by user with FUNCTION KILL.",
         };
@@ -243,8 +277,14 @@ impl Watch {
     }
 }
 
+/// Instructions between two calls of the hook, for an interpreter that has so many bytes.
+fn instructions_between(bytes: usize) -> u32 {
+    let instructions = u32::try_from(HOOK_BYTES / bytes.max(1)).unwrap_or(HOOK_INSTRUCTIONS);
+    instructions.clamp(HOOK_INSTRUCTIONS_MIN, HOOK_INSTRUCTIONS)
+}
+
 impl fmt::Debug for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watch").field("hooks", &self.hooks).field("is_slow", &self.is_slow).finish_non_exhaustive()
+        f.debug_struct("Watch").field("work", &self.work).field("is_slow", &self.is_slow).finish_non_exhaustive()
     }
 }

@@ -12,8 +12,10 @@ tables.os = {clock = os.clock}
 local getfenv, setfenv, getmetatable, setmetatable = getfenv, setfenv, getmetatable, setmetatable
 local next, rawget, rawset, select, tostring, type = next, rawget, rawset, select, tostring, type
 local pcall, xpcall, load, loadstring, resume = pcall, xpcall, load, loadstring, coroutine.resume
-local byte, unpack, tonumber = string.byte, unpack, tonumber
-local refuse, plain, raised = native.refuse, native.plain, native.raised
+local byte, sub, unpack, tonumber, concat = string.byte, string.sub, unpack, tonumber, table.concat
+local find, match, gmatch, gsub, rep = string.find, string.match, string.gmatch, string.gsub, string.rep
+local newproxy = newproxy
+local refuse, plain, raised, search = native.refuse, native.plain, native.raised, native.search
 
 local globals = getfenv(0)
 -- What each empty table shows.
@@ -88,6 +90,142 @@ function tables.table.insert(...)
   return insert(...)
 end
 
+-- Lua's own functions that match patterns recurse in C, and no hook runs in them. They are faster on short texts; whatever could be
+-- too much for them, or is an error, goes to the engine's.
+
+-- What is known of some short texts, so that it need not be found out at each call.
+local known_max, known_bytes_max = 1000, 64
+
+local function remember(find_out, otherwise)
+  local known, count = {}, 0
+  return setmetatable(known, {__index = function(_, text)
+    if type(text) ~= 'string' or #text > known_bytes_max then return otherwise end
+    local found = find_out(text)
+    if count == known_max then
+      for other in next, known do known[other] = nil end
+      count = 0
+    end
+    count = count + 1
+    known[text] = found
+    return found
+  end})
+end
+
+-- How long a text may be for Lua's own, by pattern.
+local lengths = remember(search.harmless_len, -1)
+-- Whether what is put in place of a match refers to nothing: a percent sign may stand for a capture that is not there.
+local is_literal = remember(function(text) return not find(text, '%', 1, true) end, false)
+
+function tables.string.find(...)
+  local text, pattern, from = ...
+  if type(text) == 'string' and #text <= lengths[pattern] and (from == nil or type(from) == 'number') then
+    return find(...)
+  end
+  return search.find(...)
+end
+
+function tables.string.match(...)
+  local text, pattern, from = ...
+  if type(text) == 'string' and #text <= lengths[pattern] and (from == nil or type(from) == 'number') then
+    return match(...)
+  end
+  return search.match(...)
+end
+
+function tables.string.gmatch(...)
+  local text, pattern = ...
+  -- Here the anchor is none.
+  if type(text) == 'string' and #text <= lengths[pattern] and byte(pattern) ~= 94 then return gmatch(text, pattern) end
+  text, pattern = search.gmatch_arguments(...)
+  local next_from, step = 1, search.step
+  local function go_on(first, last, ...)
+    if not first then return end
+    next_from = last < first and first + 1 or last + 1
+    return ...
+  end
+  return function() return go_on(step(text, pattern, next_from)) end
+end
+tables.string.gfind = tables.string.gmatch
+
+-- What replaces a match: nothing for the match itself.
+local function replacement(replace, text, first, last, captured, ...)
+  if not first then return end
+  if captured == nil then captured = sub(text, first, last) end
+  if type(replace) == 'table' then return first, last, replace[captured] end
+  return first, last, (replace(captured, ...))
+end
+
+-- A function for Lua's own, which would tell a line of this file if a value cannot be put in place of a match.
+local function checked(replace)
+  if type(replace) == 'table' then
+    local looked = replace
+    replace = function(captured) return looked[captured] end
+  end
+  return function(...)
+    local value = replace(...)
+    if value then
+      local kind = type(value)
+      if kind ~= 'string' and kind ~= 'number' then native.unreplaceable(kind) end
+    end
+    return value
+  end
+end
+
+function tables.string.gsub(...)
+  local text, pattern, replace, count_max = ...
+  local kind = type(replace)
+  if type(text) == 'string' and #text <= lengths[pattern] and (count_max == nil or type(count_max) == 'number') then
+    if kind == 'function' or kind == 'table' then return gsub(text, pattern, checked(replace), count_max) end
+    if kind == 'string' and is_literal[replace] then return gsub(...) end
+  end
+  if kind ~= 'function' and kind ~= 'table' then return search.gsub(...) end
+  local is_anchored
+  text, pattern, is_anchored, count_max = search.gsub_arguments(...)
+  local step = kind == 'table' and search.find_first or search.find_pattern
+  local pieces, count, from, copied, len = {}, 0, 1, 1, #text
+  while count < count_max and from <= len + 1 do
+    local first, last, value = replacement(replace, text, step(text, pattern, from))
+    if not first then break end
+    count = count + 1
+    if value then
+      if type(value) ~= 'string' and type(value) ~= 'number' then
+        native.failed('invalid replacement value (a ' .. type(value) .. ')')
+      end
+      pieces[#pieces + 1] = sub(text, copied, first - 1)
+      pieces[#pieces + 1] = value
+      copied = last + 1
+    end
+    from = last < first and first + 1 or last + 1
+    if is_anchored then break end
+  end
+  pieces[#pieces + 1] = sub(text, copied)
+  return concat(pieces), count
+end
+
+-- Sorting is quadratic for some orders. A comparison in Lua lets the hook run.
+local sort = table.sort
+local sorted_max = 4096
+
+local function is_less(one, other)
+  return one < other
+end
+
+function tables.table.sort(...)
+  local sorted, compare = ...
+  if type(sorted) ~= 'table' then native.misused(1, 'sort', 'table', sorted) end
+  if compare == nil and #sorted > sorted_max then return sort(sorted, is_less) end
+  return sort(...)
+end
+
+-- Lua's own takes a step for each repetition, also of nothing.
+function tables.string.rep(...)
+  local text, count = ...
+  if type(text) == 'string' and type(count) == 'number' and count <= 1000 and #text * count <= 65536 then
+    return rep(text, count)
+  end
+  return search.rep(...)
+end
+
 -- Compiled code is not loaded: it could be made to do anything. A space before it makes it text that is no Lua.
 
 function globals.loadstring(text, name)
@@ -120,6 +258,8 @@ function globals.unpack(list, first, last)
   if not to then native.misused(3, 'unpack', 'number', last) end
   if from > to then return end
   if not (to - from < results_max) then native.failed('too many results to unpack') end
+  -- What it is called with takes room of its results.
+  if first == nil and last == nil then return unpack(list) end
   return unpack(list, from, to)
 end
 
@@ -134,6 +274,26 @@ function globals.pairs(walked)
   return next, walked, nil
 end
 
+-- A finalizer would run within the collection of garbage, where no hook runs, and after the script.
+local proxied = setmetatable({}, {__mode = 'k'})
+local proxied_metatable = {
+  __newindex = function(changed, key, value)
+    if key == '__gc' then native.failed('__gc is not available to scripts') end
+    rawset(changed, key, value)
+  end,
+  __metatable = false,
+}
+
+function globals.newproxy(kind)
+  local proxy = newproxy(kind)
+  if kind == true then
+    local metatable = getmetatable(proxy)
+    proxied[metatable] = true
+    setmetatable(metatable, proxied_metatable)
+  end
+  return proxy
+end
+
 function globals.rawget(looked, key)
   return rawget(shown[looked] or looked, key)
 end
@@ -141,6 +301,7 @@ end
 function globals.rawset(changed, key, value)
   if shown[changed] then native.refused() end
   if type(changed) ~= 'table' then native.misused(1, 'rawset', 'table', changed) end
+  if key == '__gc' and proxied[changed] then native.failed('__gc is not available to scripts') end
   return rawset(changed, key, value)
 end
 

@@ -59,8 +59,11 @@ pub(crate) fn plain(lua: &Lua, value: Value) -> mlua::Result<Value> {
 
 /// An error of the interpreter itself, without the trace that it adds.
 fn first_line(error: &mlua::Error) -> String {
+    let mut error = error;
+    while let mlua::Error::CallbackError { cause, .. } = error {
+        error = cause;
+    }
     let text = match error {
-        mlua::Error::CallbackError { cause, .. } => cause.to_string(),
         mlua::Error::MemoryError(text) => text.clone(),
         other => other.to_string(),
     };
@@ -82,11 +85,6 @@ pub(crate) fn reply(text: &str) -> mlua::Error {
     Thrown::Reply { text: format!("ERR {text}").into_bytes(), is_counted: false }.into()
 }
 
-/// A message with the place of the function that called the present one.
-pub(crate) fn text(lua: &Lua, message: &str) -> mlua::Error {
-    text_at(lua, 1, message)
-}
-
 /// A message with the place of the function that stands at a level; level 0 is the present function.
 pub(crate) fn text_at(lua: &Lua, level: usize, message: &str) -> mlua::Error {
     Thrown::Text(format!("{}{message}", place(lua, level)).into_bytes()).into()
@@ -101,17 +99,17 @@ fn place(lua: &Lua, level: usize) -> String {
     lua.inspect_stack(level, place).flatten().unwrap_or_default()
 }
 
-/// An argument of the present function is wrong; arguments are counted from 1.
-pub(crate) fn argument(lua: &Lua, number: usize, what: &str) -> mlua::Error {
-    let name = lua.inspect_stack(0, |debug| {
+/// An argument of the function at a level is wrong; arguments are counted from 1.
+pub(crate) fn argument(lua: &Lua, level: usize, number: usize, what: &str) -> mlua::Error {
+    let name = lua.inspect_stack(level, |debug| {
         let names = debug.names();
         let is_method = names.name_what == Some("method");
         (names.name.map_or_else(|| "?".into(), std::borrow::Cow::into_owned), is_method)
     });
     let (name, is_method) = name.unwrap_or_else(|| ("?".into(), false));
     match (is_method, number) {
-        (true, 1) => text(lua, &format!("calling '{name}' on bad self ({what})")),
-        (true, _) => text(lua, &format!("bad argument #{} to '{name}' ({what})", number - 1)),
-        (false, _) => text(lua, &format!("bad argument #{number} to '{name}' ({what})")),
+        (true, 1) => text_at(lua, level + 1, &format!("calling '{name}' on bad self ({what})")),
+        (true, _) => text_at(lua, level + 1, &format!("bad argument #{} to '{name}' ({what})", number - 1)),
+        (false, _) => text_at(lua, level + 1, &format!("bad argument #{number} to '{name}' ({what})")),
     }
 }

@@ -131,3 +131,45 @@ fn a_function_without_end_is_killed() {
     let stats = r#"["running_script" ["name" "f" "command" ["FCALL" "f" "1" "k"] "duration_ms" 6000] "engines" ["LUA" ["libraries_count" 1 "functions_count" 1]]]"#;
     assert_eq!(told, [BUSY_FUNCTION, BUSY_FUNCTION, stats, "OK"]);
 }
+
+/// Functions that take long in one call are found and ended as loops are, wherever an error of them is caught.
+#[test]
+fn a_call_without_end_is_killed() {
+    let search = "local s = string.rep('a', 200) local p = string.rep('a*', 40) .. 'b'";
+    for call in [
+        "string.find(s, p)",
+        "s:match(p)",
+        "for word in s:gmatch(p) do end",
+        "s:gsub(p, 'x')",
+        "s:gsub(p, '%0')",
+        "s:gsub(p, function() end)",
+        "s:gsub(p, {})",
+        "while true do s:find('a-a-a-b') end",
+        "while true do pcall(string.find, s, p) end",
+        "string.rep('a', 4000000):find(string.rep('a', 2000000) .. 'b', 1, true)",
+        "string.rep('a', 4000000):find(string.rep('a', 2000000) .. 'b')",
+        "while true do string.rep('a', 1000000) end",
+        "while true do string.rep('', 2000000000) end",
+        "while true do coroutine.wrap(function() for i = 1, 9000 do end end)() end",
+        "coroutine.wrap(function() s:find(p) end)()",
+        "local t = {} for i = 1, 100000 do t[i] = 1 end while true do table.insert(t, 1, 1) table.remove(t, 1) end",
+        "local t = {} for i = 1, 100000 do t[i] = 1 end while true do table.sort(t) end",
+        "local l = string.rep('x', 10000000) while true do local m = l .. 'y' end",
+        "local l = string.rep('x', 10000000) while true do l:reverse() end",
+        "while true do local t = setmetatable({}, {__index = function(t, k) return k end}) for i = 1, 100 do local x = t[i] end end",
+    ] {
+        let mut talk = Talk::new();
+        let script = format!(r#"EVAL "{search} {call}" 0"#);
+        let (reply, told) = run(&mut talk, &script, &[(4_999, "GET k"), (5_000, "GET k"), (5_000, "SCRIPT KILL")]);
+        assert!(reply.starts_with("(error) ERR Script killed by user with SCRIPT KILL."), "{call}: {reply}");
+        assert_eq!(told, ["held", BUSY_SCRIPT, "OK"], "{call}");
+        assert_eq!(talk.say(0, "EVAL \"return #string.rep('x', 70000)\" 0"), "70000", "{call}");
+    }
+}
+
+#[test]
+fn a_library_that_searches_for_ever_is_not_loaded() {
+    let mut talk = Talk::new();
+    let library = r##"FUNCTION LOAD "#!lua name=a\nlocal text, pattern = ('a'):rep(200), ('a*'):rep(40) .. 'b' text:find(pattern)""##;
+    assert_eq!(talk.say(0, library), "(error) ERR Error registering functions: ERR FUNCTION LOAD timeout");
+}

@@ -26,6 +26,8 @@ mod persist;
 mod pubsub;
 mod script;
 mod script_lib;
+mod script_limits;
+mod script_patterns;
 mod server;
 mod set;
 mod sort;

@@ -1,10 +1,12 @@
 //! The libraries that scripts find beside Lua's own, with the behaviour of those that Valkey brings along: `bit` (BitOp 1.0.2),
-//! `cjson` (Lua CJSON 2.1.0), `cmsgpack` (0.4.0) and `struct` (of 2018).
+//! `cjson` (Lua CJSON 2.1.0), `cmsgpack` (0.4.0) and `struct` (of 2018). And `search`: functions of Lua's own `string` for which Lua's
+//! are not safe.
 
 mod bit;
 mod json;
 mod msgpack;
 mod packing;
+pub(super) mod search;
 
 use mlua::{IntoLuaMulti, Lua, MultiValue, Table};
 
