@@ -88,6 +88,7 @@ pub fn run(plan: &Plan, started: impl FnOnce(&[Listening])) -> Result<(), Failur
     }
     let control = Builder::new_current_thread().enable_all().build().map_err(|error| cannot_start(&error))?;
     let serving = Serving::start(slice::from_ref(plan))?;
+    serving.admit_clients();
     let stopping = control.block_on(async {
         let mut stopping = Stopping::new().map_err(|error| cannot_start(&error))?;
         started(&serving.listening);
@@ -158,6 +159,8 @@ pub struct Serving {
     /// The doors that are open, engine by engine.
     pub listening: Vec<Listening>,
     stop: watch::Sender<bool>,
+    /// Whether connections that come in are taken.
+    admits: watch::Sender<bool>,
     threads: Vec<thread::JoinHandle<()>>,
     engines: Vec<Running>,
     store: Option<Arc<Store>>,
@@ -189,8 +192,9 @@ impl Serving {
     pub fn start(plans: &[Plan]) -> Result<Self, Failure> {
         let workers = plans.iter().map(|plan| plan.workers).max().unwrap_or(1).max(1);
         let (stop, stopped) = watch::channel(false);
+        let (admits, admitted) = watch::channel(false);
         let store = plans.iter().find_map(|plan| plan.store.clone());
-        let mut serving = Self { listening: Vec::new(), stop, threads: Vec::new(), engines: Vec::new(), store };
+        let mut serving = Self { listening: Vec::new(), stop, admits, threads: Vec::new(), engines: Vec::new(), store };
         let mut posts: Vec<Vec<Post>> = iter::repeat_with(Vec::new).take(workers).collect();
         for plan in plans {
             let (running, listening, doors) = Running::start(plan, workers)?;
@@ -205,8 +209,8 @@ impl Serving {
             posts.iter().map(|posts| posts.iter().map(|(service, _)| service.clone()).collect()).collect();
         let (ready, handles) = mpsc::channel();
         for (index, posts) in posts.into_iter().enumerate() {
-            let (ready, stopped) = (ready.clone(), stopped.clone());
-            serving.spawn(format!("kv-{index}-wait"), move || work(index, posts, ready, &stopped))?;
+            let (ready, life) = (ready.clone(), Life { stopped: stopped.clone(), admitted: admitted.clone() });
+            serving.spawn(format!("kv-{index}-wait"), move || work(index, posts, ready, &life))?;
         }
         drop(ready);
         let roads = plans.iter().find_map(|plan| plan.seating.as_ref()?.roads.clone());
@@ -239,6 +243,11 @@ impl Serving {
         let thread = thread::Builder::new().name(name).spawn(body).map_err(|error| cannot_start(&error))?;
         self.threads.push(thread);
         Ok(())
+    }
+
+    /// Takes connections from now on. Those that came before have waited in the listeners' queues.
+    pub fn admit_clients(&self) {
+        self.admits.send_replace(true);
     }
 
     /// For whoever watches the engines.
@@ -501,7 +510,7 @@ fn hosting(services: Vec<Vec<Service>>, threads: BTreeMap<usize, Handle>) -> Hos
 }
 
 /// The life of one worker. Its tasks run on a thread of their own, which can hand them to another: see [`give_way`].
-fn work(index: usize, posts: Vec<Post>, ready: mpsc::Sender<(usize, Handle)>, stopped: &watch::Receiver<bool>) {
+fn work(index: usize, posts: Vec<Post>, ready: mpsc::Sender<(usize, Handle)>, life: &Life) {
     let name = format!("kv-{index}");
     let served = Builder::new_multi_thread().worker_threads(1).thread_name(name).enable_all().build();
     let served = served.and_then(|runtime| {
@@ -510,7 +519,7 @@ fn work(index: usize, posts: Vec<Post>, ready: mpsc::Sender<(usize, Handle)>, st
         drop(ready);
         let result = runtime.block_on(async {
             let mut serving = JoinSet::new();
-            posts.into_iter().for_each(|(service, doors)| drop(serving.spawn(serve(service, doors, stopped.clone()))));
+            posts.into_iter().for_each(|(service, doors)| drop(serving.spawn(serve(service, doors, life.clone()))));
             while let Some(ended) = serving.join_next().await {
                 ended.unwrap_or_else(|error| Err(io::Error::other(error)))?;
             }
@@ -524,12 +533,22 @@ fn work(index: usize, posts: Vec<Post>, ready: mpsc::Sender<(usize, Handle)>, st
     }
 }
 
-/// Serves at all doors that this worker is given, until it is told to stop.
-async fn serve(
-    service: Service,
-    mut doors: UnboundedReceiver<Opened>,
-    mut stopped: watch::Receiver<bool>,
-) -> io::Result<()> {
+/// What a worker is told of the service's life.
+#[derive(Debug, Clone)]
+struct Life {
+    /// It is to end.
+    stopped: watch::Receiver<bool>,
+    /// Connections that come in are taken.
+    admitted: watch::Receiver<bool>,
+}
+
+/// Serves at all doors that this worker is given, once connections are taken, until it is told to stop.
+async fn serve(service: Service, mut doors: UnboundedReceiver<Opened>, life: Life) -> io::Result<()> {
+    let Life { mut stopped, mut admitted } = life;
+    tokio::select! {
+        _ = stopped.wait_for(|&stop| stop) => return Ok(()),
+        _ = admitted.wait_for(|&admits| admits) => {}
+    }
     // Each door on a task of its own, so that none holds up another.
     let mut tasks = JoinSet::new();
     loop {

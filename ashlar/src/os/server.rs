@@ -1,5 +1,6 @@
 //! One server from its start to its end: data directory, listeners, workers, node, signals.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -53,6 +54,13 @@ fn kv_rules(config: &Config) -> Rules {
 /// For so long a server that has handed its slots over answers clients before it stops, so that they learn where the slots are: whoever
 /// sends a command now and then is redirected, and asks nobody who is gone.
 const REDIRECT_SPAN: Duration = Duration::from_secs(1);
+
+/// For so long at most a server that starts lets clients wait until a majority of the voters is in reach. What it remembers of who owns
+/// which slots may be old until then: clients that it told so would be sent to and fro.
+const MAJORITY_SPAN: Duration = Duration::from_secs(2);
+
+/// What a majority has told of the owners of slots is in the engines' tables after this span.
+const TABLE_SPAN: Duration = Duration::from_millis(50);
 
 /// How often a server that joins looks whether it has joined.
 const JOIN_LOOK: Duration = Duration::from_millis(50);
@@ -282,9 +290,11 @@ async fn live(
     stopping: &mut Stopping,
     kv: Option<&Serving>,
 ) -> Result<(), Failure> {
+    let mut admission = core::pin::pin!(admit_clients(node, kv));
     loop {
         let request = tokio::select! {
             failure = until_not_joined(config, node) => return Err(failure),
+            never = &mut admission => match never {},
             request = stopping.wanted(kv) => request,
         };
         match stopping.attempt(kv, request, leave(node, kv, request)).await {
@@ -319,6 +329,19 @@ async fn leave(node: &Node<OsRuntime>, kv: Option<&Serving>, request: Shutdown) 
         clock::sleep(REDIRECT_SPAN).await;
     }
     Ok(())
+}
+
+/// Takes connections of clients once the server knows from a majority who owns which slots, or when that takes too long. Does not end.
+async fn admit_clients(node: &Node<OsRuntime>, kv: Option<&Serving>) -> Infallible {
+    if let Some(serving) = kv {
+        let deadline = clock::now() + MAJORITY_SPAN;
+        while !node.bus().await.majority && clock::now() < deadline {
+            clock::sleep(JOIN_LOOK).await;
+        }
+        clock::sleep(TABLE_SPAN).await;
+        serving.admit_clients();
+    }
+    core::future::pending().await
 }
 
 /// Ends only if the server cannot join.
