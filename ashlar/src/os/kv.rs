@@ -312,6 +312,17 @@ impl Serving {
         self.engines.iter().map(|running| running.engine.shutdown_timeout()).max().unwrap_or_default()
     }
 
+    /// Waits, for a moment at most, until no engine owns slots: all were handed over, and clients are told so from then on. Writes that
+    /// were held back before would wait for that until the process ends.
+    pub(super) async fn until_handed_over(&self) {
+        let deadline = clock::now() + HAND_OUT_MAX;
+        let owns =
+            |running: &Running| running.engine.service_figures().cluster.is_some_and(|cluster| cluster.slots_owned > 0);
+        while self.engines.iter().any(owns) && clock::now() < deadline {
+            clock::sleep(HAND_OUT_LOOK).await;
+        }
+    }
+
     /// Engines take no writes any more, until the stop is called off. Of primaries it is waited, for a moment at most, until their replicas
     /// have what they have: one of them may take over, and should lack nothing that was acknowledged.
     pub(super) async fn hand_out(&self, request: Shutdown) {

@@ -316,12 +316,15 @@ async fn leave(node: &Node<OsRuntime>, kv: Option<&Serving>, request: Shutdown) 
     if !slots_left.is_empty() {
         // Where all servers stop together this is as it should be.
         tracing::info!(
-            slots = slots_left,
+            slots = slots_left.as_str(),
             "no replica has taken these slots over in time: they are not served until one does or this server is back; \
              `ashlar kv status` shows who follows"
         );
     }
     if let Some(serving) = kv {
+        if groups > 0 && slots_left.is_empty() {
+            serving.until_handed_over().await;
+        }
         serving.hand_out(request).await;
         serving.save(request).await?;
     }
