@@ -200,6 +200,12 @@ impl<'c> Call<'c, '_> {
         at_ms <= self.now.unix_ms() && !self.settings.imports && !self.engine.role.is_replica()
     }
 
+    /// Whether a point in time, Unix milliseconds, is still to come. What a primary says it has judged by its own clock.
+    pub(crate) fn has_yet_to_come(&self, at_ms: i64) -> bool {
+        let is_told = self.client.is_primary || self.client.import.is_some();
+        at_ms > self.now.unix_ms() && !is_told
+    }
+
     /// Takes a key out that is there and that the command has let expire, and tells everybody.
     pub(crate) fn expire_at_once(&mut self, key: Key<'_>) {
         self.keys.remove_expired(key);

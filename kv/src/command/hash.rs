@@ -5,7 +5,7 @@ use super::elements::{self, Scan, Wanted, bulk};
 use crate::error::Error;
 use crate::keyspace::Key;
 use crate::resp::number::{Decimal, parse_i64};
-use crate::resp::{Protocol, Reply};
+use crate::resp::{Protocol, Reply, Request};
 use crate::settings::Events;
 use crate::value::extended::Extended;
 use crate::value::hash::{Expiry, Field, Hash};
@@ -210,12 +210,26 @@ fn hdel(call: &mut Call<'_, '_>) -> Result<(), Error> {
         call.reply.integer(0);
         return Ok(());
     };
-    let removed = call.args.from(2).filter(|name| hash.remove(name, now_ms, hash_key)).count();
+    // Fields that have expired stay until replicas are told of them, for whom they have not: those must not be named here.
+    let is_hidden =
+        |hash: &Hash, name| hash.get(name, now_ms, hash_key).is_none() && hash.get(name, i64::MIN, hash_key).is_some();
+    let hides = hash.scheduled_ms().is_some() && call.args.from(2).any(|name| is_hidden(hash, name));
+    let mut told: Request = if hides { [b"HDEL", key.bytes].into_iter().collect() } else { Request::default() };
+    let mut removed = 0;
+    for name in call.args.from(2).filter(|name| hash.remove(name, now_ms, hash_key)) {
+        removed += 1;
+        if hides {
+            told.push(name);
+        }
+    }
     if hash.scheduled_ms().is_some() {
         call.keys.schedule_fields(key);
     }
     if removed > 0 {
         changed(call, key, "hdel", removed);
+        if hides {
+            call.trace(vec![told]);
+        }
         remove_if_empty(call, key);
     }
     call.reply.count(removed);

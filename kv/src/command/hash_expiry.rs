@@ -429,11 +429,13 @@ fn exact(call: &Call<'_, '_>, expiry: Expiry, fields: usize) -> Request {
 /// Sets fields that have expired already: they go if they were there.
 fn set_in_vain(call: &mut Call<'_, '_>, key: Key<'_>, first: usize) -> Result<(), Error> {
     let (hash_key, was_there) = (call.engine.keyspace.hash_key(), call.keys.contains(key));
+    let now_ms = call.now.unix_ms();
     let mut removal: Request = [b"HDEL", key.bytes].into_iter().collect();
     let mut removed = 0;
     if let Some(hash) = call.keys.get_mut::<Hash>(key)? {
         for name in call.args.from(first).step_by(2) {
-            if hash.remove(name, i64::MIN, hash_key) {
+            // One that had expired before stays for whoever tells replicas of it.
+            if hash.remove(name, now_ms, hash_key) {
                 removal.push(name);
                 removed += 1;
             }

@@ -407,14 +407,17 @@ fn msetex(call: &mut Call<'_, '_>) -> Result<(), Error> {
             call.notify(Events::GENERIC, "expire", key.bytes);
         }
     }
-    if let (Expiry::At(at), Some((_, span_at)), false) = (expiry, options.span, options.is_exact()) {
-        let at = Decimal::new(at);
-        let word = |(place, word)| match place {
-            place if place == span_at => &b"PXAT"[..],
-            place if place == span_at + 1 => at.as_bytes(),
-            _ => word,
-        };
-        call.trace_as(|call| call.args.from(0).enumerate().map(word).collect());
+    if call.args.len() > end {
+        // Without a condition, which may be met no more where this runs again, and with the point in time.
+        call.trace_as(|call| {
+            let mut told: Request = call.args.from(0).take(end).collect();
+            match expiry {
+                Expiry::At(at) => [b"PXAT", Decimal::new(at).as_bytes()].iter().for_each(|word| told.push(word)),
+                Expiry::Keep => told.push(b"KEEPTTL"),
+                Expiry::Never => {}
+            }
+            told
+        });
     }
     Ok(())
 }

@@ -61,10 +61,10 @@ fn strings_with_a_time() {
         (&["SET k 1"], "GETEX k EXAT 1", "UNLINK k", "expired"),
         (&["SET k 1"], "GETEX k EX 5 EX 10", "PEXPIREAT k 1800000010000", "expire"),
         (&["SET k 1"], "GETEX k PERSIST PERSIST", "", ""),
-        (&[], "MSETEX 2 a 1 b 2 NX EX 1 ex 10", "MSETEX 2 a 1 b 2 NX EX 1 PXAT 1800000010000", "set expire set expire"),
+        (&[], "MSETEX 2 a 1 b 2 NX EX 1 ex 10", "MSETEX 2 a 1 b 2 PXAT 1800000010000", "set expire set expire"),
         (&[], "MSETEX 1 a 1 PX 10 XX", "", ""),
-        (&["SET a 1"], "MSETEX 1 a 1 PX 10 XX", "MSETEX 1 a 1 PXAT 1800000000010 XX", "set expire"),
-        (&[], "MSETEX 1 a 1 pxat 1800000010000", "MSETEX 1 a 1 pxat 1800000010000", "set expire"),
+        (&["SET a 1"], "MSETEX 1 a 1 PX 10 XX", "MSETEX 1 a 1 PXAT 1800000000010", "set expire"),
+        (&[], "MSETEX 1 a 1 pxat 1800000010000", "MSETEX 1 a 1 PXAT 1800000010000", "set expire"),
     ]);
 }
 

@@ -18,17 +18,18 @@ fn again(talk: &Talk) -> Result<Arc<Engine>, String> {
     Ok(engine)
 }
 
-/// Runs lines, of which `+MS` lets time pass and the engine look after itself; then the log again.
+/// Runs lines, of which `+MS` lets time pass and the engine look after itself, and `~MS` time alone; then the log again.
 fn check(lines: &[&str]) {
     let mut talk = Talk::new();
     talk.engine().journal().start(0, Box::new(|| {}));
     for line in lines {
-        match line.strip_prefix('+') {
-            Some(ms) => {
+        match (line.strip_prefix('+'), line.strip_prefix('~')) {
+            (Some(ms), _) => {
                 talk.wait(ms.parse().unwrap());
                 talk.tick();
             }
-            None => drop(talk.say(0, line)),
+            (None, Some(ms)) => talk.wait(ms.parse().unwrap()),
+            (None, None) => drop(talk.say(0, line)),
         }
     }
     let again = again(&talk).unwrap_or_else(|why| panic!("{lines:?}: {why}"));
@@ -98,6 +99,13 @@ fn groups_of_streams_are_told_as_a_whole() {
 }
 
 #[test]
+fn conditions_are_not_judged_again() {
+    check(&["MSET a 1 b 2", "MSETEX 2 a 3 b 4 XX PX 50"]);
+    check(&["SET a 1 PX 50", "~40", "MSETEX 2 a 3 a 4 XX KEEPTTL"]);
+    check(&["MSETEX 2 a 3 b 4 NX EX 5 NX"]);
+}
+
+#[test]
 fn a_string_that_only_grew_is_there_everywhere() {
     check(&["SET k v", "BITFIELD b OVERFLOW FAIL SET u1 10 4 GET i64 18"]);
     check(&["SET b v", "BITFIELD b OVERFLOW FAIL INCRBY i8 #20 200"]);
@@ -108,4 +116,16 @@ fn fields_that_expire_by_themselves_are_gone_everywhere() {
     check(&["HSET h a 1 b 2", "HPEXPIRE h 100 FIELDS 1 a", "+500"]);
     check(&["SET k v", "HSETEX h PX 100 FIELDS 1 a 1", "+500"]);
     check(&["HSET h b 2", "HSETEX h PX 100 FIELDS 1 a 1", "+500", "HEXPIRE h 6 FIELDS 2 a b"]);
+}
+
+#[test]
+fn fields_that_are_set_in_vain_are_gone_everywhere() {
+    for wait in ["~10", "~60"] {
+        for past in ["f3 x", "f5 x", "f5 99 f3 1e5 f3 w2"] {
+            let count = past.split(' ').count() / 2;
+            let vain = format!("HSETEX h PXAT 1 FIELDS {count} {past}");
+            check(&["SET k v", "HSETEX h PX 50 FIELDS 2 f3 a f3 a", wait, &vain]);
+            check(&["SET k v", "HSET h a 1", "HSETEX h PX 50 FIELDS 2 f3 a f3 a", wait, &vain]);
+        }
+    }
 }

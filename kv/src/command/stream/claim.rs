@@ -101,7 +101,8 @@ fn xclaim(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let claim = Claim {
         consumer: consumer(call, key, &mut instead)?,
         idle_ms_min,
-        delivered_ms: options.delivered_ms.filter(|at| (0..=now_ms).contains(at)).unwrap_or(now_ms),
+        // A primary has judged it already, and by its own clock.
+        delivered_ms: options.delivered_ms.filter(|at| *at >= 0 && !call.has_yet_to_come(*at)).unwrap_or(now_ms),
         deliveries: options.deliveries,
         is_forced: options.is_forced,
         is_delivery: !options.ids_only,
