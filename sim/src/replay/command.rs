@@ -71,7 +71,7 @@ fn parse(words: &[String]) -> Result<Options, String> {
 }
 
 /// A life of a seed by its number.
-fn life_of(table: &Table, seed: u64, number: u64) -> Life {
+pub(super) fn life_of(table: &Table, seed: u64, number: u64) -> Life {
     let mut rng = Rng::new(seed).fork("life", number);
     let requests = rng.magnitude(REQUESTS[0]..=REQUESTS[1]) as usize;
     Life::draw(table, Choices::Seed(rng), requests)

@@ -1,6 +1,7 @@
 //! Faults that are planted in a log are found.
 
 use super::choices::Choices;
+use super::command::life_of;
 use super::fault::Fault;
 use super::life::Life;
 use super::world::{finds, live, new_table};
@@ -61,4 +62,13 @@ fn lives_follow_from_their_seed_and_from_bytes() {
     assert_ne!(draw(1), draw(2));
     assert!(super::live_bytes(&table, &[]).is_ok());
     assert!(Life::draw(&table, Choices::Bytes(&[7; 300]), REQUESTS).requests() > 3);
+}
+
+#[test]
+fn lives_that_once_ended_with_a_difference() {
+    let table = new_table();
+    for (seed, number) in [(2_101, 378), (2_103, 838), (2_104, 1_057), (2_105, 1_348), (2_106, 1_017)] {
+        let life = life_of(&table, seed, number);
+        assert_eq!(live(&life).map_err(|(_, why)| why), Ok(()), "seed {seed}, life {number}");
+    }
 }
