@@ -162,6 +162,16 @@ fn zremrangebyscore(call: &mut Call<'_, '_>) -> Result<(), Error> {
 }
 
 fn zremrangebylex(call: &mut Call<'_, '_>) -> Result<(), Error> {
-    let range = lex_range(call, 2, 3)?;
-    remove_range(call, "zremrangebylex", |set| set.ranks_by_member(&range))
+    let (key, range) = (call.key(1), lex_range(call, 2, 3)?);
+    let mut ranks = 0..0;
+    remove_range(call, "zremrangebylex", |set| {
+        ranks = set.ranks_by_member(&range);
+        ranks.clone()
+    })?;
+    if !ranks.is_empty() {
+        // Where scores differ, what lies between two members depends on how the set is kept: ranks do not.
+        let (first, last) = (ranks.start.to_string(), (ranks.end - 1).to_string());
+        call.trace_as(|_| [b"ZREMRANGEBYRANK", key.bytes, first.as_bytes(), last.as_bytes()].into_iter().collect());
+    }
+    Ok(())
 }
