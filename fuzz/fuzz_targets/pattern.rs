@@ -2,7 +2,9 @@
 //! Lua's own `string.find` does.
 #![no_main]
 
-use ashlar_kv::pattern::{Captured, Fault, Matcher, STEPS_PER_CALL, Steps, find_plain, harmless_len, is_plain, split_anchor};
+use ashlar_kv::pattern::{
+    Captured, Fault, Matcher, STEPS_PER_CALL, Steps, find_plain, harmless_len, is_plain, split_anchor,
+};
 use libfuzzer_sys::fuzz_target;
 use mlua::{Function, Lua, LuaString};
 
