@@ -55,7 +55,7 @@ fn kv_rules(config: &Config) -> Rules {
 /// sends a command now and then is redirected, and asks nobody who is gone.
 const REDIRECT_SPAN: Duration = Duration::from_secs(1);
 
-/// For so long at most a server that starts lets clients wait until a majority of the voters is in reach. What it remembers of who owns
+/// For so long at most a server that comes back lets clients wait until a majority of the voters is in reach. What it remembers of who owns
 /// which slots may be old until then: clients that it told so would be sent to and fro.
 const MAJORITY_SPAN: Duration = Duration::from_secs(2);
 
@@ -124,6 +124,10 @@ pub(super) fn run_with(
         let (server, cluster, incarnation) = (data.server, data.cluster, data.incarnation.0);
         tracing::info!(%server, %cluster, incarnation, %listening, address, tls = config.tls, "server started");
         if let Some(serving) = &kv {
+            if data.peers.is_empty() {
+                // It remembers nobody, and so no owner of slots who may be another by now.
+                serving.admit_clients();
+            }
             started(serving);
         }
         let result = live(config, &node, &mut stopping, kv.as_ref()).await;
