@@ -49,6 +49,15 @@ impl PgId {
     }
 }
 
+/// One placement group, unique in the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct GroupId {
+    /// Its set.
+    pub set: SetId,
+    /// Its number in the set.
+    pub pg: PgId,
+}
+
 /// One rack, unique in the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Rack(pub u32);

@@ -57,6 +57,15 @@ impl ExtentSize {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Extent(pub u64);
 
+/// One extent, unique in the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct ExtentId {
+    /// Its volume.
+    pub volume: VolumeId,
+    /// Its number in the volume.
+    pub extent: Extent,
+}
+
 /// How extents are mapped to placement groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mapping {

@@ -13,9 +13,9 @@
 //! Deliberately absent: any protocol (those live with the state machines that speak them), serde (it stays in
 //! configuration and control messages), wall-clock time.
 //!
-//! In reading order: [`id`] (who is who), [`epoch`] (whose turn it is), [`time`] (a point of monotonic time as a value),
-//! [`pack`] (MessagePack primitives), [`checksum`] (proof that bytes are whole and meant), [`secret`] (what must not be
-//! seen).
+//! In reading order: [`id`] (who is who), [`epoch`] (whose turn it is), [`version`] (which write is later), [`time`] (a
+//! point of monotonic time as a value), [`pack`] (MessagePack primitives), [`checksum`] (proof that bytes are whole and
+//! meant), [`secret`] (what must not be seen).
 #![no_std]
 
 extern crate alloc;
@@ -26,3 +26,4 @@ pub mod id;
 pub mod pack;
 pub mod secret;
 pub mod time;
+pub mod version;
