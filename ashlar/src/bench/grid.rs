@@ -17,10 +17,10 @@ use super::report::{Row, line};
 use super::{Options, memory, slow};
 use crate::failure::Failure;
 use crate::front::bench as rest;
-use crate::node::together;
 use crate::os::heap;
 use crate::os::runtime::OsRuntime;
 use crate::os::workers::Workers;
+use ashlar_node::together;
 
 type Peers = Arc<Vec<Vec<PeerHandle<OsRuntime>>>>;
 

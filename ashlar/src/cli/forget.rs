@@ -3,10 +3,10 @@
 use super::asking::{Asked, ask, no_server, remove};
 use super::{no_runtime, say};
 use crate::failure::Failure;
-use crate::node::membership::view::MemberState;
-use crate::node::status::ServerStatus;
 use crate::os;
 use crate::os::http::Target;
+use ashlar_node::membership::view::MemberState;
+use ashlar_node::status::ServerStatus;
 
 /// Remove a server that left for good. Stop it first; while it is forgotten it is kept out for a minute. To come back it needs
 /// an empty data directory and --join.

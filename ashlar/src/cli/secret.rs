@@ -3,8 +3,8 @@
 use super::asking::{Asked, demand, no_server};
 use super::{no_runtime, say};
 use crate::failure::Failure;
-use crate::node::secret::Rotation;
 use crate::os;
+use ashlar_node::secret::Rotation;
 
 /// Replace the cluster's secret while the cluster runs
 #[derive(Debug, clap::Args)]

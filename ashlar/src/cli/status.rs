@@ -3,9 +3,9 @@
 use super::asking::{Asked, ask, no_server, short};
 use super::{no_runtime, say, table};
 use crate::failure::Failure;
-use crate::node::membership::view::{BusStatus, MemberState, MemberView};
-use crate::node::status::{MeshStatus, MeshView, PeerView, ServerStatus};
 use crate::os;
+use ashlar_node::membership::view::{BusStatus, MemberState, MemberView};
+use ashlar_node::status::{MeshStatus, MeshView, PeerView, ServerStatus};
 
 /// Servers up to which every connection is shown: more would fill more than a screen.
 const CONNECTIONS_SHOWN_MAX: usize = 8;

@@ -16,11 +16,11 @@ use super::kv::rebalance;
 use super::{no_runtime, note, say, table};
 use crate::config::REPLICA_STEP;
 use crate::failure::Failure;
-use crate::node::status::ServerStatus;
 use crate::os::fleet::{Event, Fleet, SERVERS_MAX};
 use crate::os::http::Target;
 use crate::os::sockets::Listen;
 use crate::os::{self, clock, datadir, files, process, sockets};
+use ashlar_node::status::ServerStatus;
 
 /// Servers of a new cluster, unless somebody wants another number.
 const SERVERS_DEFAULT: usize = 3;

@@ -43,7 +43,7 @@ pub enum Kind {
     Switch,
     /// One of these words.
     Choice(&'static [&'static str]),
-    /// A level, or levels per module: `info,ashlar::node=debug`.
+    /// A level, or levels per module: `info,ashlar_node=debug`.
     Levels,
 }
 
@@ -165,7 +165,7 @@ impl Key {
             (Kind::Choice(words), Value::Text(text)) => expected(words.contains(&text.as_str()), &words.join(" or ")),
             (Kind::Levels, Value::Text(text)) => expected(
                 are_levels(text),
-                "error, warn, info, debug or trace, or these per module, as in info,ashlar::node=debug",
+                "error, warn, info, debug or trace, or these per module, as in info,ashlar_node=debug",
             ),
             (kind, _) => Err(kind.name()),
         }
@@ -362,7 +362,7 @@ pub const KEYS: &[Key] = &[
         kind: Kind::Levels,
         fallback: Fallback::Fixed("info"),
         help: "How much to log: error, warn, info, debug, trace, or levels per module",
-        details: "For instance `info,ashlar::node=debug`.",
+        details: "For instance `info,ashlar_node=debug`.",
     },
     Key {
         name: "log_format",
@@ -425,7 +425,7 @@ mod tests {
         for (text, is_right) in [("rack-1.b", true), ("", false), ("a b", false), ("zürich", false)] {
             check("zone", text, is_right);
         }
-        for (text, is_right) in [("info", true), ("warn,ashlar::node=debug", true), ("loud", false), ("", false)] {
+        for (text, is_right) in [("info", true), ("warn,ashlar_node=debug", true), ("loud", false), ("", false)] {
             check("log", text, is_right);
         }
         for (text, is_right) in [("text", true), ("json", true), ("xml", false)] {

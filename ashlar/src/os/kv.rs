@@ -36,7 +36,7 @@ use super::stopping::{Attempt, Stopping};
 use super::{cache, clock, heap, process, random, rdb};
 use crate::failure::Failure;
 use crate::front::resp::{self, Service};
-use crate::node::keyvalue::roads::Host;
+use ashlar_node::keyvalue::roads::Host;
 use cluster::Seating;
 use doors::{Doors, Listening, Open, SocketFile};
 use host::ProcessHost;

@@ -14,7 +14,7 @@ use ashlar_wire::id::{ClusterId, ServerId};
 use super::clock;
 use super::datadir::{DataDir, MetPeer, SecretPlace, Token};
 use crate::failure::Failure;
-use crate::node::Memory;
+use ashlar_node::Memory;
 
 /// Pause after the drive refused.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);

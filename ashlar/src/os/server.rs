@@ -26,10 +26,10 @@ use super::{clock, files, process, random, sockets, tls};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::front::admin::Front;
-use crate::node::keyvalue::users::SharedUsers;
-use crate::node::keyvalue::{Part, Roads, Rules};
-use crate::node::membership::HandedOver;
-use crate::node::{Joining, Node, Plan};
+use ashlar_node::keyvalue::users::SharedUsers;
+use ashlar_node::keyvalue::{Part, Roads, Rules};
+use ashlar_node::membership::HandedOver;
+use ashlar_node::{Joining, Node, Plan};
 
 /// Databases of a server's key-value engine.
 const KV_DATABASES: usize = 16;

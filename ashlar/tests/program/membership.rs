@@ -1,6 +1,6 @@
 //! Servers notice who falls silent, remember what they must, and forget whom they are told to.
 
-use ashlar::node::membership::view::{BusStatus, MemberState};
+use ashlar_node::membership::view::{BusStatus, MemberState};
 
 use super::process::{Running, Scratch, TestServer, check_fails, get, run, secret, until};
 

@@ -7,9 +7,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
-use ashlar::node::status::ServerStatus;
 use ashlar::os;
 use ashlar::os::http::{self, Target};
+use ashlar_node::status::ServerStatus;
 
 /// How long anything may take before a test gives up; no test passes or fails by how far below it stays.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ashlar::node::status::ServerStatus;
 use ashlar::os::datadir::Token;
 use ashlar::os::runtime::OsRuntime;
 use ashlar::os::workers::Workers;
@@ -12,6 +11,7 @@ use ashlar_grid::handler::{HandlerId, Handlers, Method, Packed};
 use ashlar_grid::seam::Lane;
 use ashlar_grid::status::PeerState;
 use ashlar_grid::{CallOptions, Grid};
+use ashlar_node::status::ServerStatus;
 use ashlar_wire::id::{Incarnation, ServerId};
 use serde::{Deserialize, Serialize};
 

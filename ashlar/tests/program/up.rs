@@ -111,7 +111,7 @@ fn logs_of_an_everyday_start_join_and_stop_warn_of_nothing() {
     {
         assert!(shows_rust(line), "{line}");
     }
-    for line in ["reason=\"Connection refused (os error 111)\"", "INFO ashlar::node: peer connected {x}", "(DB) loaded"]
+    for line in ["reason=\"Connection refused (os error 111)\"", "INFO ashlar_node: peer connected {x}", "(DB) loaded"]
     {
         assert!(!shows_rust(line), "{line}");
     }

@@ -5,8 +5,8 @@ use crate::workspace::{Dependency, Kind, Origin, Package};
 
 const RULE: &str = "edges";
 
-/// Every crate of the house and its layer. A fourteenth beside `xtask` needs a written decision.
-const CRATES: [(&str, Layer); 14] = [
+/// Every crate of the house and its layer. Another beside `xtask` needs a written decision.
+const CRATES: [(&str, Layer); 15] = [
     ("ashlar-wire", Layer::Words),
     ("ashlar-placement", Layer::Laws),
     ("ashlar-bus", Layer::Laws),
@@ -18,6 +18,7 @@ const CRATES: [(&str, Layer); 14] = [
     ("ashlar-volume", Layer::Services),
     ("ashlar-object", Layer::Services),
     ("ashlar-kv", Layer::Services),
+    ("ashlar-node", Layer::Node),
     ("ashlar", Layer::Programs),
     ("ashlar-sim", Layer::Programs),
     ("xtask", Layer::Programs),
@@ -29,13 +30,14 @@ const NOT_FOR_SERVICES: [&str; 2] = ["ashlar-bus", "ashlar-catalog"];
 /// The one edge inside a layer: the program offers `ashlar sim`.
 const WITHIN_A_LAYER: [(&str, &str); 1] = [("ashlar", "ashlar-sim")];
 
-/// L0 to L4; a greater layer is higher.
+/// L0 to L5; a greater layer is higher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Layer {
     Words,
     Laws,
     Matter,
     Services,
+    Node,
     Programs,
 }
 
@@ -73,7 +75,7 @@ fn complaint(from: &str, layer: Layer, dependency: &Dependency) -> Option<String
 }
 
 fn unknown(name: &str) -> String {
-    format!("no crate of the house is called `{name}` (make it a module; a fourteenth crate needs a written decision)")
+    format!("no crate of the house is called `{name}` (make it a module; another crate needs a written decision)")
 }
 
 fn is_of_the_house(dependency: &Dependency) -> bool {
@@ -112,6 +114,9 @@ mod tests {
             ("ashlar-object", Kind::Dev, "ashlar-volume"),
             ("ashlar-kv", Kind::Normal, "ashlar-bus"),
             ("ashlar-volume", Kind::Dev, "ashlar-catalog"),
+            ("ashlar-kv", Kind::Normal, "ashlar-node"),
+            ("ashlar-node", Kind::Normal, "ashlar"),
+            ("ashlar-node", Kind::Dev, "ashlar-sim"),
             ("ashlar-sim", Kind::Normal, "ashlar"),
             ("ashlar-sim", Kind::Dev, "ashlar"),
             ("xtask", Kind::Normal, "ashlar"),

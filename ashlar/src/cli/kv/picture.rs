@@ -7,9 +7,9 @@ use ashlar_kv::keyspace::slot::SLOTS;
 
 use super::balance::{Engine, tell_seconds};
 use super::rebalance::LOOK;
-use crate::node::together;
 use crate::os::clock;
 use crate::os::kv::caller::{Caller, Reply};
+use ashlar_node::together;
 
 /// Slots that are asked about at a time.
 const ASKED_MAX: usize = 1_024;

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::Front;
 use super::routes::{insists, json, refuse, wrong_query};
-use crate::node::membership::ForgetError;
+use ashlar_node::membership::ForgetError;
 
 /// Where members are, one below it each.
 pub(super) const MEMBERS: &str = "/v1/members/";

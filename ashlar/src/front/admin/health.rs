@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::Front;
 use super::routes::json;
-use crate::node::membership::view::BusStatus;
+use ashlar_node::membership::view::BusStatus;
 
 #[derive(Debug, Default, Serialize)]
 struct Health {
@@ -130,7 +130,7 @@ mod tests {
     use ashlar_kv::figures::ClusterFigures;
 
     use super::*;
-    use crate::node::membership::view::{MemberState, MemberView};
+    use ashlar_node::membership::view::{MemberState, MemberView};
 
     fn member(state: MemberState) -> MemberView {
         let (server, address) = (String::new(), String::new());

@@ -5,9 +5,9 @@ mod keyvalue;
 
 use core::fmt::Write as _;
 
-use crate::node::status::{PeerView, ServerStatus};
 use crate::os::kv::EngineFigures;
 use crate::os::process::ProcessFacts;
+use ashlar_node::status::{PeerView, ServerStatus};
 
 /// One page of metrics.
 struct Page(String);
@@ -157,7 +157,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::node::membership::view::BusStatus;
+    use ashlar_node::membership::view::BusStatus;
 
     #[test]
     fn labels_are_escaped() {

@@ -31,12 +31,12 @@ use tokio_rustls::{TlsAcceptor, TlsStream};
 use connections::{Admitted, CONNECTIONS_MAX, Connections, Permit};
 use refusals::{Refusals, Why};
 
-use crate::node::Node;
 use crate::os::clock;
 use crate::os::kv::Observer;
 use crate::os::runtime::OsRuntime;
 use crate::os::tls;
 use crate::os::wire::Io;
+use ashlar_node::Node;
 
 /// Bytes of a request's head.
 const HEAD_BYTES_MAX: usize = 16 << 10;

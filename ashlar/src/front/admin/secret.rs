@@ -6,7 +6,7 @@ use hyper::{Response, StatusCode};
 
 use super::Front;
 use super::routes::{insists, json, refuse, wrong_query};
-use crate::node::secret::RotateError;
+use ashlar_node::secret::RotateError;
 
 /// What is replaced.
 pub(super) const SECRET: &str = "/v1/secret";

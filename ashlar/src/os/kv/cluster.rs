@@ -21,11 +21,11 @@ use super::doors::Listening;
 use super::{Plan, Serving, bus_secret};
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::node::keyvalue::desk::{Desk, Duty, Report, Seat, Wakened, shard_name};
-use crate::node::keyvalue::{Part, Roads, Rules};
 use crate::os::datadir::{self, DataDir};
 use crate::os::server::{self, Engines};
 use crate::os::{clock, files, random, sockets};
+use ashlar_node::keyvalue::desk::{Desk, Duty, Report, Seat, Wakened, shard_name};
+use ashlar_node::keyvalue::{Part, Roads, Rules};
 
 /// How far the bus's port is from that for clients, unless something else is said.
 const BUS_PORT_STEP: u16 = 10_000;

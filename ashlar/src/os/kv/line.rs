@@ -12,8 +12,8 @@ use ashlar_kv::network::{Broken, Line};
 use ashlar_wire::id::ServerId;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::node::keyvalue::Roads;
 use crate::os::clock;
+use ashlar_node::keyvalue::Roads;
 
 /// Bytes of one message.
 const MESSAGE_BYTES_MAX: usize = 32 << 10;

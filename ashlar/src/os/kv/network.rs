@@ -17,9 +17,9 @@ use super::doors::BACKLOG;
 use super::line::StreamLine;
 use crate::failure::Failure;
 use crate::front::resp::Door;
-use crate::node::keyvalue::Roads;
-use crate::node::keyvalue::desk::server_of;
 use crate::os::sockets::{self, Listen};
+use ashlar_node::keyvalue::Roads;
+use ashlar_node::keyvalue::desk::server_of;
 
 /// A door of one worker, until `closed` says that it is to be closed.
 pub(super) struct Opened {

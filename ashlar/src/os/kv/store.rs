@@ -12,9 +12,9 @@ use ashlar_kv::{AclFile, Engine};
 use ashlar_wire::id::ServerId;
 
 use crate::failure::Failure;
-use crate::node::keyvalue::users::SharedUsers;
 use crate::os::datadir::{self, DataDir};
 use crate::os::files::{self, Readers};
+use ashlar_node::keyvalue::users::SharedUsers;
 
 /// The file's name in the data directory, which its checksum binds.
 const NAME: &str = "kv.settings";

@@ -1,7 +1,7 @@
 //! The membership in metrics.
 
 use super::{Kind, Page};
-use crate::node::membership::view::{BusCounters, BusStatus, MemberState, SpanView};
+use ashlar_node::membership::view::{BusCounters, BusStatus, MemberState, SpanView};
 
 /// All metrics of the bus.
 pub(super) fn bus(page: &mut Page, bus: &BusStatus) {

@@ -114,13 +114,7 @@ pub(crate) struct Office {
 }
 
 impl Office {
-    pub(in crate::node) fn new(
-        desk: Arc<Desk>,
-        seats: Vec<Seat>,
-        bus_port: u16,
-        zone: String,
-        has_roads: bool,
-    ) -> Self {
+    pub(crate) fn new(desk: Arc<Desk>, seats: Vec<Seat>, bus_port: u16, zone: String, has_roads: bool) -> Self {
         let files = seats.into_iter().map(|seat| File { seat, ..File::default() }).collect();
         Self {
             desk,
@@ -145,18 +139,18 @@ impl Office {
     }
 
     /// The desk wakes the office by this, and messages of engines are carried so.
-    pub(in crate::node) fn open(&self, wake: Box<dyn Fn() + Send + Sync>, carrier: Box<dyn Carrier>) {
+    pub(crate) fn open(&self, wake: Box<dyn Fn() + Send + Sync>, carrier: Box<dyn Carrier>) {
         self.desk.messages().open(carrier);
         self.desk.open(wake);
     }
 
     /// Messages of engines to subscribers elsewhere.
-    pub(in crate::node) fn messages(&self) -> &Arc<Messages> {
+    pub(crate) fn messages(&self) -> &Arc<Messages> {
         self.desk.messages()
     }
 
     /// Something has happened in the cluster.
-    pub(in crate::node) fn handle_event(&mut self, event: &Event, now: Instant) {
+    pub(crate) fn handle_event(&mut self, event: &Event, now: Instant) {
         match event {
             Event::HandoverPaused { group } => drop(self.paused.insert(*group)),
             Event::HandoverOffered { group } => {
@@ -183,7 +177,7 @@ impl Office {
     }
 
     /// When there is something to do even if nothing comes.
-    pub(in crate::node) fn due(&self) -> Instant {
+    pub(crate) fn due(&self) -> Instant {
         if self.is_urgent {
             return Instant::default();
         }
@@ -192,7 +186,7 @@ impl Office {
     }
 
     /// Deals with what lies at the desk, and puts down what has become of it. What the bus wants done then is for the caller.
-    pub(in crate::node) fn turn(&mut self, bus: &mut Bus, now: Instant, chance: &mut dyn FnMut() -> u64) -> Vec<Deed> {
+    pub(crate) fn turn(&mut self, bus: &mut Bus, now: Instant, chance: &mut dyn FnMut() -> u64) -> Vec<Deed> {
         let mut deeds = Vec::new();
         self.keep_quiet(bus, now);
         if core::mem::replace(&mut self.is_forgotten, bus.forgotten_by(now).is_some()) != self.is_forgotten {
@@ -378,7 +372,7 @@ impl Office {
     }
 
     /// The bus begins anew, and knows nobody but this server.
-    pub(in crate::node) fn begin_alone(&mut self, bus: &mut Bus, now: Instant) {
+    pub(crate) fn begin_alone(&mut self, bus: &mut Bus, now: Instant) {
         self.paused.clear();
         self.done.append(&mut self.leaving);
         self.told = None;

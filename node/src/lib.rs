@@ -1,8 +1,14 @@
-//! One server as its parts together: the grid, the membership, and what the server tells about itself.
+//! One server: the grid, the membership, and the services of the server put together, over seams only.
 //!
-//! The mesh forms by itself: who joins introduces itself to one member, the bus tells all others, and each dials whom it
-//! did not know yet; so any way of joining becomes a full mesh, in any order of starting. Where members are is remembered
-//! over restarts. The node sees the world through [`Runtime`] and [`Memory`] only, so it runs on a simulator as well.
+//! The mesh forms by itself: a joining server introduces itself to one member, the bus tells all others, and each dials the
+//! members it did not know yet; so any way of joining becomes a full mesh, in any order of starting. Addresses of members are
+//! remembered over restarts.
+//!
+//! Deliberately absent: sockets, clocks, threads and tokio. The node sees the world through the grid's [`Runtime`] and through
+//! [`Memory`], so it runs on a simulator as well.
+//!
+//! Entry points: [`Node::start`], [`Plan`]. Modules in reading order: [`membership`] (the bus and its timers), [`secret`]
+//! (replacing the cluster's secret), [`keyvalue`] (engines as nodes of the cluster), [`status`] (what a server tells of itself).
 
 pub mod keyvalue;
 pub mod membership;

@@ -39,7 +39,7 @@ use super::{Node, together};
 const STEP_ANSWER_MAX: Duration = Duration::from_millis(2_500);
 
 /// One step at one server.
-pub(super) struct TakeStep;
+pub(crate) struct TakeStep;
 
 impl Method for TakeStep {
     const ID: HandlerId = HandlerId::Secret;
@@ -52,7 +52,7 @@ impl Method for TakeStep {
 
 /// What a server is asked to do.
 #[derive(Clone, Serialize, Deserialize)]
-pub(super) enum Step {
+pub(crate) enum Step {
     /// Nothing: to tell what it holds.
     Look,
     /// Version 1, which knew no reservations: refused.
@@ -65,7 +65,7 @@ pub(super) enum Step {
 
 /// [`Action`] as it travels: with the secret itself.
 #[derive(Clone, Serialize, Deserialize)]
-pub(super) enum Told {
+pub(crate) enum Told {
     /// See [`Action::Reserve`].
     Reserve,
     /// See [`Action::Hold`]; 64 hexadecimal digits.
@@ -129,7 +129,7 @@ impl Told {
 }
 
 /// What a server holds after a step: key ids, the newest first; or why it did not take it. Nothing has changed then.
-pub(super) type Answer = Result<Vec<u64>, String>;
+pub(crate) type Answer = Result<Vec<u64>, String>;
 
 /// What a rotation did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -186,7 +186,7 @@ impl core::error::Error for RotateError {}
 
 /// What goes on here.
 #[derive(Debug, Default)]
-pub(super) struct Turns {
+pub(crate) struct Turns {
     leads: AtomicBool,
     steps: AtomicBool,
     holder: Mutex<Holder>,
@@ -318,7 +318,7 @@ impl<R: Runtime> Node<R> {
     }
 
     /// Takes a step here, to its end even if nobody waits for it any more. `caller` is the server that asks, by its proof.
-    pub(super) async fn take_step(&self, caller: ServerId, step: Step) -> Answer {
+    pub(crate) async fn take_step(&self, caller: ServerId, step: Step) -> Answer {
         let (answer, answered) = promise();
         let node = self.clone();
         self.runtime().spawn(Box::pin(async move { answer.keep(node.step(caller, &step).await) }));

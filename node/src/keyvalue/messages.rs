@@ -40,7 +40,7 @@ const _: () = assert!(LETTER_BYTES_MAX <= LINE_BYTES_MAX);
 pub type Ear = Box<dyn Fn(&[u8], &[u8], bool) + Send + Sync>;
 
 /// Carries lines to servers, and knows the time.
-pub(in crate::node) trait Carrier: Send + Sync {
+pub(crate) trait Carrier: Send + Sync {
     /// Carries a line, until it is over.
     fn carry(&self, server: ServerId, line: Arc<Line>);
 
@@ -277,7 +277,7 @@ struct Queue {
 
 /// What waits for one server.
 #[derive(Debug, Default)]
-pub(in crate::node) struct Line(Mutex<Queue>);
+pub(crate) struct Line(Mutex<Queue>);
 
 impl Line {
     /// Puts a letter at its end; false if there is no room.

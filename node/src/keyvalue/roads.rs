@@ -55,7 +55,7 @@ impl Roads {
     }
 
     /// Streams are opened on this grid from now on. Only the first call does anything.
-    pub(in crate::node) fn open_on<R: Runtime>(&self, grid: Grid<R>) {
+    pub(crate) fn open_on<R: Runtime>(&self, grid: Grid<R>) {
         let opener = move |server, port: u16| -> BoxFuture<Result<ClientStream, StreamError>> {
             let grid = grid.clone();
             Box::pin(async move {
@@ -77,7 +77,7 @@ impl Roads {
     }
 
     /// Another server has opened a stream. Completes with it, or when this server stops.
-    pub(in crate::node) async fn take(&self, from: &str, initial: &[u8], stream: ServerStream) -> Result<(), Refusal> {
+    pub(crate) async fn take(&self, from: &str, initial: &[u8], stream: ServerStream) -> Result<(), Refusal> {
         let port = <[u8; 2]>::try_from(initial).ok().map(u16::from_be_bytes);
         let talk = port.and_then(|port| self.host.get()?(from, port, stream));
         let mut talk = talk.ok_or_else(|| Refusal::new(NO_ENGINE, "no engine of this server has that port"))?;
@@ -89,7 +89,7 @@ impl Roads {
     }
 
     /// The server stops: all streams end, and none is opened any more.
-    pub(in crate::node) fn close(&self) {
+    pub(crate) fn close(&self) {
         let mut end = self.lock();
         end.is_reached = true;
         let waiting = core::mem::take(&mut end.waiting);

@@ -165,7 +165,7 @@ impl Desk {
     }
 
     /// Messages of engines to subscribers elsewhere, and those that come from there.
-    pub(in crate::node) fn messages(&self) -> &Arc<Messages> {
+    pub(crate) fn messages(&self) -> &Arc<Messages> {
         &self.messages
     }
 

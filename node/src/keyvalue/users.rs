@@ -35,7 +35,7 @@ pub trait SharedUsers: Send + Sync + core::fmt::Debug {
 }
 
 /// One exchange.
-pub(in crate::node) struct Exchange;
+pub(crate) struct Exchange;
 
 impl Method for Exchange {
     const ID: HandlerId = HandlerId::Users;
@@ -45,7 +45,7 @@ impl Method for Exchange {
 }
 
 /// Another server tells us its users: ours, before theirs were taken in.
-pub(in crate::node) fn answer(users: &dyn SharedUsers, from: ServerId, request: &[u8]) -> Vec<u8> {
+pub(crate) fn answer(users: &dyn SharedUsers, from: ServerId, request: &[u8]) -> Vec<u8> {
     let own = users.text();
     take(users, &own, from, request);
     own.into_bytes()
@@ -64,7 +64,7 @@ fn take(users: &dyn SharedUsers, own: &str, from: ServerId, theirs: &[u8]) -> bo
 }
 
 /// Tells other servers until the node stops.
-pub(in crate::node) async fn tell<R: Runtime>(node: Node<R>, users: Arc<dyn SharedUsers>) {
+pub(crate) async fn tell<R: Runtime>(node: Node<R>, users: Arc<dyn SharedUsers>) {
     // What each was found to have too, as a hash.
     let mut same: BTreeMap<ServerId, [u8; 32]> = BTreeMap::new();
     while !node.is_draining() {
