@@ -197,7 +197,7 @@ impl<R: Runtime> Grid<R> {
     pub fn send_datagram(&self, peer: ServerId, handler: HandlerId, payload: &[u8]) -> bool {
         let peer = self.0.peers().by_id.get(&peer).cloned();
         let link = peer.and_then(|peer| peer.link(Lane::Small));
-        link.is_some_and(|link| link.lock().send_datagram(handler as u16, payload))
+        link.is_some_and(|link| link.lock().send_datagram(handler.number(), payload))
     }
 
     /// Opens a stream to a peer; see [`PeerHandle::open_stream`].
@@ -382,7 +382,7 @@ impl<R: Runtime> PeerHandle<R> {
     ) -> Result<Vec<u8>, CallError> {
         let runtime = &*self.shared.runtime;
         let (mut now, deadline) = self.begin(&options);
-        let call = NewCall { handler: handler as u16, route: options.route, deadline, class: options.class };
+        let call = NewCall { handler: handler.number(), route: options.route, deadline, class: options.class };
         let mut attempts = 0;
         // Of an idempotent call: an earlier try may have run, whatever is known of the last one.
         let mut may_have_run = false;
@@ -444,7 +444,7 @@ impl<R: Runtime> PeerHandle<R> {
     ) -> Result<ClientStream, StreamError> {
         let runtime = &*self.shared.runtime;
         let (mut now, deadline) = self.begin(&options);
-        let call = NewCall { handler: handler as u16, route: options.route, deadline, class: options.class };
+        let call = NewCall { handler: handler.number(), route: options.route, deadline, class: options.class };
         loop {
             let link = match self.peer.link(Lane::Small) {
                 Some(link) => link,

@@ -1,6 +1,6 @@
 //! Handlers: what a server answers, registered once by a typed id.
 //!
-//! Ids are append-only and live in one list, [`HandlerId`]. A handler is *inline* (runs on the connection's own task,
+//! The crate that registers a handler declares its [`HandlerId`]. A handler is *inline* (runs on the connection's own task,
 //! must be short and must not wait), *served* (a future beside it, cancelled when its caller leaves), a *stream*, or for
 //! *datagrams* (never answered; what comes may have been lost, and must only be handed over).
 //! It may be bound to a route, for instance one drive of a server; the caller names the route, which travels once per
@@ -20,65 +20,34 @@ use crate::error::Refusal;
 use crate::seam::{BoxFuture, Lane};
 use crate::stream::ServerStream;
 
-macro_rules! handler_ids {
-    ($($(#[$doc:meta])* $name:ident = $number:literal,)*) => {
-        /// Every handler of every server. Append only: a number never changes its meaning and is never reused.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-        #[repr(u16)]
-        pub enum HandlerId { $($(#[$doc])* $name = $number,)* }
+/// Number of a handler on the wire. The crate that registers a handler declares its number as a constant; a number never
+/// changes its meaning and is never used again (2 was one of an earlier version).
+///
+/// Ranges: 1 to 9 benchmarks and tests, 10 to 31 the node and its key-value engines, 64 to 79 volumes, 80 to 95 the catalog,
+/// 96 to 111 objects. [`Handlers`] refuses two handlers of one number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HandlerId(u16);
 
-        impl HandlerId {
-            /// Every handler, in order.
-            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+impl HandlerId {
+    /// The greatest number: registered handlers stand in a table of that length at most.
+    pub const NUMBER_MAX: u16 = 1_023;
 
-            /// The handler of that number, if this version knows it.
-            #[inline]
-            #[must_use]
-            pub const fn from_number(number: u16) -> Option<Self> {
-                match number {
-                    $($number => Some(Self::$name),)*
-                    _ => None,
-                }
-            }
+    /// The handler of this number.
+    ///
+    /// # Panics
+    /// The number is 0 or above [`HandlerId::NUMBER_MAX`]. In a constant, the compiler says so.
+    #[must_use]
+    pub const fn new(number: u16) -> Self {
+        assert!(number > 0 && number <= Self::NUMBER_MAX, "handlers have numbers from 1 to 1,023");
+        Self(number)
+    }
 
-            /// Its name in logs and metrics.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$name => stringify!($name),)* }
-            }
-        }
-    };
-}
-
-handler_ids! {
-    /// Answers with the request: for benchmarks and tests.
-    Echo = 1,
-    /// Known servers and their addresses, once exchanged on every new connection. The bus tells them now: not used any more.
-    Members = 2,
-    /// A server's own view of the mesh, for `ashlar status`.
-    Status = 3,
-    /// A stream that answers its initial payload a number of times: for benchmarks and tests.
-    EchoStream = 4,
-    /// Takes a payload and answers its length: for benchmarks and tests.
-    Sink = 5,
-    /// For tests of the simulator: an answer after a delay.
-    Delayed = 6,
-    /// For tests of the simulator: runs counted by request id.
-    Counted = 7,
-    /// For tests of the simulator: a stream with a pattern that its reader checks.
-    Pattern = 8,
-    /// A stream that is read to its end and answers nothing: for benchmarks.
-    SinkStream = 9,
-    /// Packets of the membership bus, as datagrams.
-    Bus = 10,
-    /// One step of replacing the cluster's secret.
-    Secret = 11,
-    /// A stream of messages to subscribers of a server's key-value engines; it answers nothing.
-    Messages = 12,
-    /// A stream on which a replica follows a primary of the key-value service, in that service's own protocol.
-    Follow = 13,
-    /// Users of the key-value engines: each side tells the other which it has.
-    Users = 14,
+    /// The number.
+    #[inline]
+    #[must_use]
+    pub const fn number(self) -> u16 {
+        self.0
+    }
 }
 
 /// A value that travels as a payload.
@@ -366,7 +335,7 @@ impl Handlers {
                 Some(_) => Err(twice()),
             };
         }
-        let at = id as usize;
+        let at = usize::from(id.number());
         if self.plain.len() <= at {
             self.plain.resize(at + 1, None);
         }
@@ -384,7 +353,7 @@ impl Handlers {
         if route == RouteIndex::default() {
             return self.plain.get(usize::from(number))?.as_ref();
         }
-        self.routed.get(&(route, HandlerId::from_number(number)?))
+        self.routed.get(&(route, HandlerId(number)))
     }
 
     /// The index of a route that is registered here.
@@ -401,17 +370,15 @@ mod tests {
     struct Echo;
 
     impl Method for Echo {
-        const ID: HandlerId = HandlerId::Echo;
+        const ID: HandlerId = HandlerId::new(1);
         type Request = Vec<u8>;
         type Reply = Vec<u8>;
     }
 
     #[test]
-    fn ids_keep_their_numbers() {
-        let numbers: Vec<u16> = HandlerId::ALL.iter().map(|id| *id as u16).collect();
-        assert_eq!(numbers, (1..=14).collect::<Vec<u16>>());
-        assert!(HandlerId::ALL.iter().all(|id| HandlerId::from_number(*id as u16) == Some(*id)));
-        assert_eq!(HandlerId::from_number(0), None);
+    #[should_panic(expected = "numbers from 1 to 1,023")]
+    fn no_handler_has_number_0() {
+        let _ = HandlerId::new(0);
     }
 
     #[test]
@@ -419,7 +386,7 @@ mod tests {
         let echo = |_, request| Ok(request);
         let once = Handlers::new().inline::<Echo>(echo).expect("the first");
         let error = once.inline::<Echo>(echo).expect_err("the second");
-        assert_eq!(error, RegisteredTwice { handler: HandlerId::Echo, route: String::new() });
+        assert_eq!(error, RegisteredTwice { handler: Echo::ID, route: String::new() });
     }
 
     #[test]
@@ -428,8 +395,8 @@ mod tests {
         let handlers = Handlers::new().serve_on::<Echo, _>("drive-1", serve).expect("first route");
         let handlers = handlers.serve_on::<Echo, _>("drive-2", serve).expect("second route");
         let first = handlers.route("drive-1").expect("registered");
-        assert!(handlers.get(first, HandlerId::Echo as u16).is_some());
-        assert!(handlers.get(RouteIndex::default(), HandlerId::Echo as u16).is_none());
+        assert!(handlers.get(first, Echo::ID.number()).is_some());
+        assert!(handlers.get(RouteIndex::default(), Echo::ID.number()).is_none());
         assert_eq!(handlers.route("drive-3"), None);
         assert!(handlers.serve_on::<Echo, _>("drive-2", serve).is_err());
     }

@@ -7,13 +7,14 @@
 //! Deliberately absent: sockets, clocks, threads and tokio. The node sees the world through the grid's [`Runtime`] and through
 //! [`Memory`], so it runs on a simulator as well.
 //!
-//! Entry points: [`Node::start`], [`Plan`]. Modules in reading order: [`membership`] (the bus and its timers), [`secret`]
-//! (replacing the cluster's secret), [`keyvalue`] (engines as nodes of the cluster), [`status`] (what a server tells of itself).
+//! Entry points: [`Node::start`], [`Plan`]. Modules in reading order: [`service`] (what plugs into a node),
+//! [`membership`] (the bus and its timers), [`secret`] (replacing the cluster's secret), [`keyvalue`] (engines as nodes of the cluster), [`status`] (what a server tells of itself).
 
 pub mod keyvalue;
 pub mod membership;
 mod promise;
 pub mod secret;
+pub mod service;
 pub mod status;
 pub mod together;
 
@@ -26,7 +27,7 @@ use ashlar_bus::event::{Departure, RestoreError};
 use ashlar_bus::slot::Zone;
 use ashlar_bus::{Bus, Identity};
 use ashlar_grid::config::GridConfig;
-use ashlar_grid::handler::{HandlerId, Handlers, Method, Packed};
+use ashlar_grid::handler::{HandlerId, Handlers, Method, Packed, RegisteredTwice};
 use ashlar_grid::hello::Secrets;
 use ashlar_grid::seam::{BoxFuture, Lane, Runtime};
 use ashlar_grid::status::PeerEvent;
@@ -38,6 +39,7 @@ use tracing::{info, warn};
 use membership::task::Task;
 use membership::view::BusStatus;
 use membership::{ForgetError, HandedOver, Membership};
+use service::Service;
 use status::{MeshStatus, MeshView, PeerView, ServerStatus};
 
 /// Members whose addresses a server remembers.
@@ -46,11 +48,14 @@ pub const MEMBERS_MAX: usize = 4_096;
 /// How long a peer may take to tell how it is.
 const PEER_ANSWER_MAX: Duration = Duration::from_secs(2);
 
+/// Packets of the membership bus, as datagrams.
+const BUS: HandlerId = HandlerId::new(10);
+
 /// "How are you?"
 struct Status;
 
 impl Method for Status {
-    const ID: HandlerId = HandlerId::Status;
+    const ID: HandlerId = HandlerId::new(3);
     const IDEMPOTENT: bool = true;
     type Request = ();
     type Reply = Packed<ServerStatus>;
@@ -93,8 +98,6 @@ pub struct Plan {
     pub saved: Vec<u8>,
     /// The bus's chance in this life.
     pub seed: u64,
-    /// The key-value engines that are nodes of the cluster, if any are.
-    pub keyvalue: Option<keyvalue::Part>,
 }
 
 /// How joining stands.
@@ -117,6 +120,23 @@ impl<R: Runtime> Clone for Node<R> {
     }
 }
 
+/// A server that may be gone: what handlers keep, which the server owns.
+pub struct WeakNode<R: Runtime>(Weak<Shared<R>>);
+
+impl<R: Runtime> Clone for WeakNode<R> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<R: Runtime> WeakNode<R> {
+    /// The server, unless it is gone.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<Node<R>> {
+        self.0.upgrade().map(Node)
+    }
+}
+
 struct Shared<R: Runtime> {
     runtime: Arc<R>,
     plan: Plan,
@@ -126,6 +146,7 @@ struct Shared<R: Runtime> {
     known: Mutex<Known>,
     membership: Membership,
     turns: secret::Turns,
+    services: Vec<Box<dyn Service<R>>>,
     /// Set once, before anything can ask for it: the grid's handlers need the node and the node needs the grid.
     grid: OnceLock<Grid<R>>,
 }
@@ -164,8 +185,8 @@ impl Known {
 }
 
 impl<R: Runtime> Node<R> {
-    /// Starts the server and looks for its cluster. Bulk connections live in `bulk_runtime`. The future is the bus: nothing
-    /// but it may keep the thread that polls it.
+    /// Starts the server with these services and looks for its cluster. Bulk connections live in `bulk_runtime`. The future is
+    /// the bus: nothing but it may keep the thread that polls it.
     ///
     /// # Errors
     /// The saved state is not this server's memory. It must not start without: it could vote twice.
@@ -174,6 +195,7 @@ impl<R: Runtime> Node<R> {
         bulk_runtime: Arc<R>,
         plan: Plan,
         memory: impl Memory,
+        services: Vec<Box<dyn Service<R>>>,
     ) -> Result<(Self, BoxFuture<()>), RestoreError> {
         let bus = Bus::new(plan.bus.clone(), identity(&plan), Some(&plan.saved), plan.seed, runtime.now())?;
         let met = plan.met.iter().cloned().collect();
@@ -185,14 +207,16 @@ impl<R: Runtime> Node<R> {
             known: Mutex::new(Known { met, ..Known::default() }),
             membership: Membership::default(),
             turns: secret::Turns::default(),
+            services,
             grid: OnceLock::new(),
             plan,
         });
         let node = Self(shared);
-        let (weak, observer) = (Arc::downgrade(&node.0), Arc::downgrade(&node.0));
-        let grid = Grid::with_bulk(runtime, bulk_runtime, node.0.plan.grid.clone(), handlers(&weak), move |event| {
-            if let Some(shared) = observer.upgrade() {
-                Self(shared).note(event);
+        let (weak, observer) = (node.downgrade(), node.downgrade());
+        let handlers = handlers(&weak, &node.0.services).expect("each handler has a number of its own");
+        let grid = Grid::with_bulk(runtime, bulk_runtime, node.0.plan.grid.clone(), handlers, move |event| {
+            if let Some(node) = observer.upgrade() {
+                node.note(event);
             }
         });
         // First the grid, then whatever makes it speak: nothing asks the node before.
@@ -200,14 +224,8 @@ impl<R: Runtime> Node<R> {
         for address in node.0.plan.join.iter().chain(node.0.plan.met.iter().map(|(_, address)| address)) {
             node.grid().add_peer(address);
         }
-        if let Some(roads) = node.roads() {
-            roads.open_on(node.grid().clone());
-        }
-        if let Some(users) = node.users() {
-            node.runtime().spawn(Box::pin(keyvalue::users::tell(node.clone(), users)));
-        }
-        let office = node.0.plan.keyvalue.clone().map(keyvalue::Part::office);
-        let task = Task::new(node.clone(), bus, office);
+        let agents = node.0.services.iter().map(|service| service.start(&node)).collect();
+        let task = Task::new(node.clone(), bus, agents);
         Ok((node, Box::pin(task.run())))
     }
 
@@ -215,12 +233,15 @@ impl<R: Runtime> Node<R> {
         self.0.grid.get().expect("the grid is set before anybody can see the node")
     }
 
-    fn roads(&self) -> Option<&Arc<keyvalue::Roads>> {
-        self.0.plan.keyvalue.as_ref().and_then(|part| part.roads.as_ref())
+    /// A handle that does not keep the server.
+    #[must_use]
+    pub fn downgrade(&self) -> WeakNode<R> {
+        WeakNode(Arc::downgrade(&self.0))
     }
 
-    fn users(&self) -> Option<Arc<dyn keyvalue::users::SharedUsers>> {
-        self.0.plan.keyvalue.as_ref().and_then(|part| part.users.clone())
+    /// Has the agents of all services look again, soon, on the control thread.
+    pub fn wake_agents(&self) {
+        self.membership().wake_agents();
     }
 
     /// The servers that there is a connection to.
@@ -307,10 +328,7 @@ impl<R: Runtime> Node<R> {
     /// Finishes what runs, refuses what is new, closes all connections; bounded by the grid's `drain_max`.
     pub async fn drain(&self) {
         self.0.is_draining.store(true, Ordering::Release);
-        // Streams between engines have no end of their own that could be waited for.
-        if let Some(roads) = self.roads() {
-            roads.close();
-        }
+        self.0.services.iter().for_each(|service| service.close());
         self.grid().drain().await;
     }
 
@@ -486,75 +504,23 @@ impl<R: Runtime> Shared<R> {
     }
 }
 
-fn handlers<R: Runtime>(node: &Weak<Shared<R>>) -> Handlers {
+fn handlers<R: Runtime>(node: &WeakNode<R>, services: &[Box<dyn Service<R>>]) -> Result<Handlers, RegisteredTwice> {
     let (packets, status, steps) = (node.clone(), node.clone(), node.clone());
-    let (messages, roads, users) = (node.clone(), node.clone(), node.clone());
-    let handlers = Handlers::new().datagram(HandlerId::Bus, move |from, bytes| {
-        if let Some(shared) = packets.upgrade() {
-            shared.membership.handle_packet(from, bytes);
-        }
-    });
-    let handlers = handlers.and_then(|handlers| {
-        handlers.serve::<Status, _>(move |_, ()| {
-            let node = status.upgrade().map(Node);
-            async move {
-                match node {
-                    Some(node) => Ok(Packed(node.status().await)),
-                    None => Err(stopped()),
-                }
+    let own = Handlers::new()
+        .datagram(BUS, move |from, bytes| {
+            if let Some(node) = packets.upgrade() {
+                node.membership().handle_packet(from, bytes);
             }
-        })
-    });
-    let handlers = handlers.and_then(|handlers| {
-        handlers.serve::<secret::TakeStep, _>(move |context, Packed(step)| {
-            let node = steps.upgrade().map(Node);
-            let caller = context.caller;
-            async move {
-                match node {
-                    Some(node) => Ok(Packed(node.take_step(caller, step).await)),
-                    None => Err(stopped()),
-                }
-            }
-        })
-    });
-    let handlers = handlers.and_then(|handlers| {
-        handlers.stream(HandlerId::Messages, move |_, version, stream| {
-            let part = messages.upgrade().and_then(|shared| shared.plan.keyvalue.clone());
-            async move {
-                match part {
-                    Some(part) => keyvalue::carry::receive(part.desk.messages().clone(), version, stream).await,
-                    None => Err(ashlar_grid::error::Refusal::new(1, "there is no key-value engine in the cluster")),
-                }
-            }
-        })
-    });
-    let handlers = handlers.and_then(|handlers| {
-        handlers.stream(HandlerId::Follow, move |context, initial, stream| {
-            let node = roads.upgrade().map(Node);
-            async move {
-                let node = node.ok_or_else(stopped)?;
-                let roads = node.roads().cloned().ok_or_else(stopped)?;
-                // A server that was forgotten while it was away may still know where its primary is.
-                if !node.is_met(context.caller) {
-                    return Err(no_member());
-                }
-                let from = node.address_of(context.caller);
-                // A stream may outlast everything else that its server does.
-                drop(node);
-                roads.take(&from, &initial, stream).await
-            }
-        })
-    });
-    let handlers = handlers.and_then(|handlers| {
-        handlers.serve::<keyvalue::users::Exchange, _>(move |context, request| {
-            let known = users.upgrade().and_then(|shared| Node(shared).users());
-            async move {
-                let known = known.ok_or_else(|| ashlar_grid::error::Refusal::new(2, "there are no users here"))?;
-                Ok(keyvalue::users::answer(&*known, context.caller, &request))
-            }
-        })
-    });
-    handlers.expect("each handler is registered once")
+        })?
+        .serve::<Status, _>(move |_, ()| {
+            let node = status.upgrade();
+            async move { Ok(Packed(node.ok_or_else(stopped)?.status().await)) }
+        })?
+        .serve::<secret::TakeStep, _>(move |context, Packed(step)| {
+            let node = steps.upgrade();
+            async move { Ok(Packed(node.ok_or_else(stopped)?.take_step(context.caller, step).await)) }
+        })?;
+    services.iter().try_fold(own, |handlers, service| service.register(node, handlers))
 }
 
 fn no_member() -> ashlar_grid::error::Refusal {

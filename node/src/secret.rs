@@ -42,7 +42,7 @@ const STEP_ANSWER_MAX: Duration = Duration::from_millis(2_500);
 pub(crate) struct TakeStep;
 
 impl Method for TakeStep {
-    const ID: HandlerId = HandlerId::Secret;
+    const ID: HandlerId = HandlerId::new(11);
     const LANE: Lane = Lane::Small;
     // Not sent again by the grid: a step that comes twice ends a reservation that it did not mean.
     const IDEMPOTENT: bool = false;

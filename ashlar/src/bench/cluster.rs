@@ -20,6 +20,15 @@ use crate::os::runtime::OsRuntime;
 use crate::os::throttle::Throttle;
 use crate::os::workers::Workers;
 
+/// Answers with the request.
+pub(super) const ECHO: HandlerId = HandlerId::new(1);
+/// A stream that answers its initial payload a number of times.
+pub(super) const ECHO_STREAM: HandlerId = HandlerId::new(4);
+/// Takes a payload and answers its length.
+pub(super) const SINK: HandlerId = HandlerId::new(5);
+/// A stream that is read to its end and answers nothing.
+pub(super) const SINK_STREAM: HandlerId = HandlerId::new(9);
+
 /// One server of a benchmark.
 pub struct Server {
     /// Its grid.
@@ -143,20 +152,20 @@ fn start_server(workers: &Workers, number: usize, socket: Socket, address: Strin
 /// Echo, a stream of echoes, and a sink.
 fn handlers() -> Result<Handlers, RegisteredTwice> {
     Handlers::new()
-        .inline_bytes(HandlerId::Echo, |_, request, answer| {
+        .inline_bytes(ECHO, |_, request, answer| {
             answer.extend_from_slice(request);
             Ok(())
         })?
-        .inline_bytes(HandlerId::Sink, |_, request, answer| {
+        .inline_bytes(SINK, |_, request, answer| {
             answer.extend_from_slice(&(request.len() as u64).to_be_bytes());
             Ok(())
         })?
-        .stream(HandlerId::SinkStream, |_, _, mut stream| async move {
+        .stream(SINK_STREAM, |_, _, mut stream| async move {
             // However it ends, there is nobody to tell but its sender, who knows.
             while let Ok(Some(_)) = stream.receiver.receive().await {}
             Ok(())
         })?
-        .stream(HandlerId::EchoStream, |_, initial, mut stream| async move {
+        .stream(ECHO_STREAM, |_, initial, mut stream| async move {
             let (message, count) = match initial.split_at_checked(PAYLOAD_BYTES) {
                 Some((message, count)) => (message, count.try_into().map_or(STREAM_REPLIES, u32::from_be_bytes)),
                 None => (initial.as_slice(), STREAM_REPLIES),

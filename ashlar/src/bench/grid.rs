@@ -8,10 +8,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ashlar_grid::handler::HandlerId;
 use ashlar_grid::{CallOptions, PeerHandle};
 
-use super::cluster::{Cluster, PAYLOAD_BYTES};
+use super::cluster::{Cluster, ECHO, ECHO_STREAM, PAYLOAD_BYTES, SINK};
 use super::load::{Dice, Outcome, Results, Tally, run};
 use super::report::{Row, line};
 use super::{Options, memory, slow};
@@ -187,7 +186,7 @@ async fn calls(span: Duration, workers: &Workers, peers: &Peers, callers: usize)
                 tally.begin();
                 loop {
                     let peer = &peers[source][dice.below(peers[source].len())];
-                    let answer = peer.call_bytes(HandlerId::Echo, &PAYLOAD, CallOptions::default()).await;
+                    let answer = peer.call_bytes(ECHO, &PAYLOAD, CallOptions::default()).await;
                     let right = answer.is_ok_and(|answer| answer.len() == PAYLOAD_BYTES);
                     if !(if right { tally.done(1) } else { tally.failed() }) {
                         break;
@@ -228,7 +227,7 @@ async fn streams(span: Duration, workers: &Workers, peers: &Peers, callers: usiz
 /// Replies of one stream with a window of one message; 0 if it failed.
 async fn one_stream(peer: &PeerHandle<OsRuntime>, initial: &[u8]) -> u64 {
     let options = CallOptions { window: (1, 1), ..CallOptions::default() };
-    let Ok(mut stream) = peer.open_stream(HandlerId::EchoStream, initial, options).await else { return 0 };
+    let Ok(mut stream) = peer.open_stream(ECHO_STREAM, initial, options).await else { return 0 };
     let mut count = 0;
     loop {
         match stream.receiver.receive().await {
@@ -254,7 +253,7 @@ async fn long_stream(span: Duration, workers: &Workers, peers: &Peers) -> Outcom
             let mut initial = vec![5; PAYLOAD_BYTES];
             initial.extend_from_slice(&LONG_STREAM_MESSAGES.to_be_bytes());
             let options = CallOptions::within(Duration::from_secs(600));
-            if let Ok(mut stream) = peers[0][0].open_stream(HandlerId::EchoStream, &initial, options).await {
+            if let Ok(mut stream) = peers[0][0].open_stream(ECHO_STREAM, &initial, options).await {
                 while let Ok(Some(_)) = stream.receiver.receive().await {
                     let mut messages = 1;
                     while stream.receiver.next_ready().is_some() {
@@ -296,7 +295,7 @@ async fn bulk_load(span: Duration, workers: &Workers, peers: &Peers) -> Outcome 
                 let payload = Arc::new(vec![5; BULK_BYTES]);
                 tally.begin();
                 loop {
-                    let answer = peers[0][0].call_large(HandlerId::Sink, payload.clone(), CallOptions::default()).await;
+                    let answer = peers[0][0].call_large(SINK, payload.clone(), CallOptions::default()).await;
                     if !(if answer.is_ok() { tally.done(1) } else { tally.failed() }) {
                         break;
                     }

@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ashlar_grid::CallOptions;
-use ashlar_grid::handler::HandlerId;
 
 use super::Options;
-use super::cluster::{Cluster, PAYLOAD_BYTES};
+use super::cluster::{Cluster, ECHO, PAYLOAD_BYTES, SINK_STREAM};
 use super::report::Row;
 use crate::failure::Failure;
 use crate::os::workers::Workers;
@@ -65,7 +64,7 @@ async fn traffic(workers: &Workers, cluster: &Cluster) {
             for peer in &peers {
                 for _ in 0..CALLS {
                     // Memory is what is looked at here; failures would show in every other case.
-                    let _ = peer.call_bytes(HandlerId::Echo, &[5; PAYLOAD_BYTES], CallOptions::default()).await;
+                    let _ = peer.call_bytes(ECHO, &[5; PAYLOAD_BYTES], CallOptions::default()).await;
                 }
             }
             drop(sender);
@@ -88,7 +87,7 @@ async fn idle_streams(workers: &Workers, cluster: &Cluster) -> i64 {
         let options = CallOptions::within(Duration::from_secs(600));
         let mut streams = Vec::with_capacity(STREAMS);
         for _ in 0..STREAMS {
-            streams.extend(peer.open_stream(HandlerId::SinkStream, &[], options).await.ok());
+            streams.extend(peer.open_stream(SINK_STREAM, &[], options).await.ok());
         }
         // The receiver waits for it.
         let _ = sender.send(streams.len());

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use ashlar_grid::CallOptions;
-use ashlar_grid::handler::HandlerId;
 
 use super::Options;
-use super::cluster::{Cluster, PAYLOAD_BYTES};
+use super::cluster::{Cluster, PAYLOAD_BYTES, SINK};
 use super::report::Row;
 use crate::failure::Failure;
 use crate::os::clock;
@@ -51,7 +50,7 @@ async fn measure(workers: &Workers, cluster: &Cluster, case: String, calls: usiz
         let (peer, sender) = (cluster.peers[0][0].clone(), sender.clone());
         workers.handles[0].spawn(async move {
             let options = CallOptions::within(Duration::from_secs(300));
-            let answer = peer.call_bytes(HandlerId::Sink, &vec![5; bytes], options).await;
+            let answer = peer.call_bytes(SINK, &vec![5; bytes], options).await;
             // The receiver waits for every caller.
             let _ = sender.send(answer.is_ok());
         });

@@ -29,6 +29,7 @@ use crate::front::admin::Front;
 use ashlar_node::keyvalue::users::SharedUsers;
 use ashlar_node::keyvalue::{Part, Roads, Rules};
 use ashlar_node::membership::HandedOver;
+use ashlar_node::service::Service;
 use ashlar_node::{Joining, Node, Plan};
 
 /// Databases of a server's key-value engine.
@@ -110,7 +111,9 @@ pub(super) fn run_with(
     let result = control.block_on(async {
         let mut stopping = Stopping::new().map_err(|error| cannot_start(&error))?;
         let scribe = Scribe::start(data.root(), &data.secret_place).map_err(|error| cannot_start(&error))?;
-        let begun = Node::start(runtime, bulk, plan(config, &data, &address, part), scribe);
+        let plan = plan(config, &data, &address, part.as_ref());
+        let services = part.into_iter().map(|part| -> Box<dyn Service<OsRuntime>> { Box::new(part) }).collect();
+        let begun = Node::start(runtime, bulk, plan, scribe, services);
         let (node, bus) = begun.map_err(|error| datadir::bus_lost(data.root(), &error.to_string()))?;
         // This thread has nothing else to do but to wait for signals and to look after joining and draining.
         tokio::spawn(bus);
@@ -264,7 +267,7 @@ async fn serve(front: Arc<Front>, listener: std::net::TcpListener, stopped: watc
     }
 }
 
-fn plan(config: &Config, data: &DataDir, address: &str, part: Option<Part>) -> Plan {
+fn plan(config: &Config, data: &DataDir, address: &str, part: Option<&Part>) -> Plan {
     let bus = ashlar_bus::Config {
         member_timeout: config.member_timeout,
         voters_chosen_max: config.voters_max,
@@ -279,11 +282,10 @@ fn plan(config: &Config, data: &DataDir, address: &str, part: Option<Part>) -> P
         pid: std::process::id(),
         join: config.join.clone(),
         met: data.peers.iter().map(|peer| (peer.server, peer.address.clone())).collect(),
-        bus: part.as_ref().map_or(bus.clone(), |part| part.rules.applied_to(&bus)),
+        bus: part.map_or(bus.clone(), |part| part.rules.applied_to(&bus)),
         zone: config.zone.clone(),
         saved: data.bus.clone(),
         seed: u64::from_le_bytes(random::bytes()),
-        keyvalue: part,
     }
 }
 

@@ -190,7 +190,7 @@ enum Step {
 struct TakeStep;
 
 impl Method for TakeStep {
-    const ID: HandlerId = HandlerId::Secret;
+    const ID: HandlerId = HandlerId::new(11);
     const IDEMPOTENT: bool = false;
     type Request = Packed<Step>;
     type Reply = Packed<Result<Vec<u64>, String>>;

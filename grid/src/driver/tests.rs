@@ -18,6 +18,8 @@ use crate::outbox::Class;
 use crate::rotation::{Keyring, Proofs};
 use crate::seam::Lane;
 
+/// Answers with the request.
+const ECHO: HandlerId = HandlerId::new(1);
 const PAYLOAD: [u8; 512] = [5; 512];
 const NOW: Instant = Instant::from_nanos(1_000_000_000);
 
@@ -136,7 +138,7 @@ impl Rig {
         encode(segment.payload_mut(), &reply, &PAYLOAD, None);
         for slot in 0..calls {
             let id = MuxId { slot, generation: 1 };
-            let header = Header { handler: HandlerId::Echo as u32, ..Header::new(Op::Call, id, 0) };
+            let header = Header { handler: u32::from(ECHO.number()), ..Header::new(Op::Call, id, 0) };
             encode(segment.payload_mut(), &header, &PAYLOAD, None);
         }
         segment.seal(Side::Acceptor);
@@ -145,7 +147,7 @@ impl Rig {
             answer.extend_from_slice(request);
             Ok(())
         };
-        let handlers = Arc::new(Handlers::new().inline_bytes(HandlerId::Echo, echo).expect("the first"));
+        let handlers = Arc::new(Handlers::new().inline_bytes(ECHO, echo).expect("the first"));
         let runtime = Arc::new(Still::default());
         let assembler = Assembler::new(Limits::for_lane(Lane::Small).chunk_max, None);
         let decoder = Decoder::new(Side::Dialer);

@@ -20,6 +20,9 @@ use super::super::Node;
 use super::letter::{Letters, VERSION};
 use super::messages::{Carrier, Line, Messages};
 
+/// A stream of messages to subscribers of a server's engines; it answers nothing.
+pub(super) const MESSAGES: HandlerId = HandlerId::new(12);
+
 /// Bytes of one message of a stream. Between two of them others have their turn.
 const PIECE_BYTES: usize = 16 * 1024;
 /// Bytes on their way to one server.
@@ -97,7 +100,7 @@ async fn open<R: Runtime>(node: &Node<R>, server: ServerId) -> Option<ClientStre
     };
     let until = node.runtime().now() + CONNECTION_WAIT_MAX;
     loop {
-        if let Ok(stream) = node.grid().open_stream(server, HandlerId::Messages, &[VERSION], options).await {
+        if let Ok(stream) = node.grid().open_stream(server, MESSAGES, &[VERSION], options).await {
             return Some(stream);
         }
         if node.runtime().now() >= until {

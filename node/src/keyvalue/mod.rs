@@ -19,6 +19,7 @@ mod letter;
 pub mod messages;
 pub(super) mod office;
 pub mod roads;
+mod service;
 pub mod services;
 pub mod users;
 

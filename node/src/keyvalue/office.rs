@@ -18,6 +18,7 @@ use super::chart::Chart;
 use super::desk::{Answer, Desk, Duty, Posted, Report, Seat, server_of};
 use super::messages::{Carrier, Listener, Messages};
 use super::services::Services;
+use crate::service::{Agent, NodeAction};
 
 /// How long the bus may take to do what was ordered; the desk waits longer.
 const GOAL_MAX: Duration = Duration::from_secs(4);
@@ -31,15 +32,6 @@ const QUIET: Duration = Duration::from_millis(2_500);
 const TAKE_SLACK: Duration = Duration::from_millis(50);
 /// Several changes that come one after another make one map.
 const GATHER: Duration = Duration::from_millis(2);
-
-/// What the node has to do for an order, beside the bus.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Deed {
-    /// Reach a server at this address, and introduce it.
-    Meet(String),
-    /// Forget all others, and begin a new memory of the bus.
-    Leave,
-}
 
 /// When an order is done.
 #[derive(Debug)]
@@ -149,73 +141,6 @@ impl Office {
         self.desk.messages()
     }
 
-    /// Something has happened in the cluster.
-    pub(crate) fn handle_event(&mut self, event: &Event, now: Instant) {
-        match event {
-            Event::HandoverPaused { group } => drop(self.paused.insert(*group)),
-            Event::HandoverOffered { group } => {
-                let files = self.files.iter_mut().filter(|file| file.seat.group == *group);
-                files.for_each(|file| file.awaited_until = Some(now + AWAITED_MAX));
-            }
-            Event::HandoverGranted { group } => {
-                let files = self.files.iter_mut().filter(|file| file.seat.group == *group);
-                files.for_each(|file| file.succeeds_until = Some(now + AWAITED_MAX));
-                // The primary sends clients here as soon as this server has taken over: its engine is to know before.
-                self.is_urgent = true;
-            }
-            Event::HandoverEnded { group } => drop(self.paused.remove(group)),
-            Event::RoleChanged { group, role, .. } => {
-                // The bus has forgotten what the engine has, which counts for one role.
-                let files = self.files.iter_mut().filter(|file| file.seat.group == *group);
-                files.for_each(|file| (file.copy, file.succeeds_until) = (None, None));
-                // Others send clients here as soon as they know.
-                self.is_urgent |= *role == Role::Primary;
-            }
-            _ => {}
-        }
-        self.changed_at = Some(self.changed_at.unwrap_or(now));
-    }
-
-    /// When there is something to do even if nothing comes.
-    pub(crate) fn due(&self) -> Instant {
-        if self.is_urgent {
-            return Instant::default();
-        }
-        let map = self.changed_at.map_or(Instant::NEVER, |at| at + GATHER);
-        map.min(self.retry_at.unwrap_or(Instant::NEVER)).min(self.quiet_until.unwrap_or(Instant::NEVER))
-    }
-
-    /// Deals with what lies at the desk, and puts down what has become of it. What the bus wants done then is for the caller.
-    pub(crate) fn turn(&mut self, bus: &mut Bus, now: Instant, chance: &mut dyn FnMut() -> u64) -> Vec<Deed> {
-        let mut deeds = Vec::new();
-        self.keep_quiet(bus, now);
-        if core::mem::replace(&mut self.is_forgotten, bus.forgotten_by(now).is_some()) != self.is_forgotten {
-            self.changed_at = Some(self.changed_at.unwrap_or(now));
-        }
-        let is_news = self.desk.take_news();
-        if is_news || self.files.iter().any(|file| file.copy.is_none()) {
-            self.read_reports(bus, now);
-        }
-        if is_news {
-            for posted in self.desk.take_orders() {
-                deeds.extend(self.take_order(bus, now, posted, chance));
-            }
-        }
-        self.pursue(bus, now);
-        if !self.knows_engines() {
-            // The first report of the last engine begins it.
-            (self.changed_at, self.is_urgent) = (None, false);
-            return deeds;
-        }
-        let is_due = self.changed_at.is_some_and(|at| at + GATHER <= now);
-        if is_due || self.is_urgent || !self.done.is_empty() {
-            (self.changed_at, self.is_urgent) = (None, false);
-            self.reconcile(bus, now);
-            self.assign(bus, now);
-        }
-        deeds
-    }
-
     /// Before it started this server may have allowed another to take its slots: it serves nothing for as long as that may last.
     fn keep_quiet(&mut self, bus: &Bus, now: Instant) {
         let is_begun = std::mem::replace(&mut self.is_begun, true);
@@ -291,7 +216,7 @@ impl Office {
         now: Instant,
         Posted { seat, order, answer }: Posted,
         chance: &mut dyn FnMut() -> u64,
-    ) -> Option<Deed> {
+    ) -> Option<NodeAction> {
         let file = self.files.get_mut(seat)?;
         let group = file.seat.group;
         let mut pend = |command, goal| {
@@ -300,7 +225,7 @@ impl Office {
         match order {
             Order::Meet { host, bus_port, .. } => {
                 pend(None, Goal::Taken);
-                return Some(Deed::Meet(address(&host, bus_port)));
+                return Some(NodeAction::Meet(address(&host, bus_port)));
             }
             Order::Forget(name) => pend(Some(Command::Forget { id: server_of(name).0 }), Goal::Taken),
             Order::Claim(ranges) => {
@@ -357,7 +282,7 @@ impl Office {
                     self.begin_anew(seat, GroupId(chance()), tag);
                 }
                 self.leaving.push(answer);
-                return Some(Deed::Leave);
+                return Some(NodeAction::LeaveCluster);
             }
         }
         None
@@ -369,16 +294,6 @@ impl Office {
         file.seat.group = group;
         file.seat.tag = tag.unwrap_or(file.seat.tag);
         (file.offset, file.purges) = (None, file.purges + 1);
-    }
-
-    /// The bus begins anew, and knows nobody but this server.
-    pub(crate) fn begin_alone(&mut self, bus: &mut Bus, now: Instant) {
-        self.paused.clear();
-        self.done.append(&mut self.leaving);
-        self.told = None;
-        self.changed_at = Some(now);
-        let _ = bus.handle_command(now, Command::SubscribeAll { wanted: self.listens });
-        self.describe(bus, now);
     }
 
     fn follow(&mut self, bus: &mut Bus, now: Instant, seat: usize, name: Name, answer: Answer) {
@@ -492,6 +407,85 @@ impl Office {
             Duty { seat: file.seat.clone(), map, upstream, is_paused, is_awaited, is_successor, purges: file.purges }
         });
         self.desk.assign(duties.collect(), core::mem::take(&mut self.done));
+    }
+}
+
+impl Agent for Office {
+    fn handle_event(&mut self, event: &Event, now: Instant) {
+        match event {
+            Event::HandoverPaused { group } => drop(self.paused.insert(*group)),
+            Event::HandoverOffered { group } => {
+                let files = self.files.iter_mut().filter(|file| file.seat.group == *group);
+                files.for_each(|file| file.awaited_until = Some(now + AWAITED_MAX));
+            }
+            Event::HandoverGranted { group } => {
+                let files = self.files.iter_mut().filter(|file| file.seat.group == *group);
+                files.for_each(|file| file.succeeds_until = Some(now + AWAITED_MAX));
+                // The primary sends clients here as soon as this server has taken over: its engine is to know before.
+                self.is_urgent = true;
+            }
+            Event::HandoverEnded { group } => drop(self.paused.remove(group)),
+            Event::RoleChanged { group, role, .. } => {
+                // The bus has forgotten what the engine has, which counts for one role.
+                let files = self.files.iter_mut().filter(|file| file.seat.group == *group);
+                files.for_each(|file| (file.copy, file.succeeds_until) = (None, None));
+                // Others send clients here as soon as they know.
+                self.is_urgent |= *role == Role::Primary;
+            }
+            _ => {}
+        }
+        self.changed_at = Some(self.changed_at.unwrap_or(now));
+    }
+
+    fn turn(&mut self, bus: &mut Bus, now: Instant, chance: &mut dyn FnMut() -> u64) -> Vec<NodeAction> {
+        let mut actions = Vec::new();
+        self.keep_quiet(bus, now);
+        if core::mem::replace(&mut self.is_forgotten, bus.forgotten_by(now).is_some()) != self.is_forgotten {
+            self.changed_at = Some(self.changed_at.unwrap_or(now));
+        }
+        let is_news = self.desk.take_news();
+        if is_news || self.files.iter().any(|file| file.copy.is_none()) {
+            self.read_reports(bus, now);
+        }
+        if is_news {
+            for posted in self.desk.take_orders() {
+                actions.extend(self.take_order(bus, now, posted, chance));
+            }
+        }
+        self.pursue(bus, now);
+        if !self.knows_engines() {
+            // The first report of the last engine begins it.
+            (self.changed_at, self.is_urgent) = (None, false);
+            return actions;
+        }
+        let is_due = self.changed_at.is_some_and(|at| at + GATHER <= now);
+        if is_due || self.is_urgent || !self.done.is_empty() {
+            (self.changed_at, self.is_urgent) = (None, false);
+            self.reconcile(bus, now);
+            self.assign(bus, now);
+        }
+        actions
+    }
+
+    fn due(&self) -> Instant {
+        if self.is_urgent {
+            return Instant::default();
+        }
+        let map = self.changed_at.map_or(Instant::NEVER, |at| at + GATHER);
+        map.min(self.retry_at.unwrap_or(Instant::NEVER)).min(self.quiet_until.unwrap_or(Instant::NEVER))
+    }
+
+    fn begin_alone(&mut self, bus: &mut Bus, now: Instant) {
+        self.paused.clear();
+        self.done.append(&mut self.leaving);
+        self.told = None;
+        self.changed_at = Some(now);
+        let _ = bus.handle_command(now, Command::SubscribeAll { wanted: self.listens });
+        self.describe(bus, now);
+    }
+
+    fn nickname(&self, description: &[u8]) -> Option<String> {
+        Services::decode(description)?.nicknames()
     }
 }
 

@@ -16,6 +16,9 @@ use ashlar_grid::stream::{ClientStream, ServerStream};
 use ashlar_grid::{CallOptions, Grid};
 use ashlar_wire::id::ServerId;
 
+/// A stream on which a replica follows a primary, in the engines' own protocol.
+pub(super) const FOLLOW: HandlerId = HandlerId::new(13);
+
 /// There is no engine at that port.
 const NO_ENGINE: u32 = 2;
 
@@ -61,7 +64,7 @@ impl Roads {
             Box::pin(async move {
                 // It lasts as long as somebody follows; where there is no connection, whoever asks tries again.
                 let options = CallOptions { fail_fast: true, ..CallOptions::within(Duration::MAX) };
-                grid.open_stream(server, HandlerId::Follow, &port.to_be_bytes(), options).await
+                grid.open_stream(server, FOLLOW, &port.to_be_bytes(), options).await
             })
         };
         drop(self.opener.set(Box::new(opener)));

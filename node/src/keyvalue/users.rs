@@ -38,7 +38,7 @@ pub trait SharedUsers: Send + Sync + core::fmt::Debug {
 pub(crate) struct Exchange;
 
 impl Method for Exchange {
-    const ID: HandlerId = HandlerId::Users;
+    const ID: HandlerId = HandlerId::new(14);
     const IDEMPOTENT: bool = true;
     type Request = Vec<u8>;
     type Reply = Vec<u8>;

@@ -84,8 +84,8 @@ pub(super) struct Post {
     pub(super) wishes: Vec<Wish>,
     pub(super) departing: Vec<Departing>,
     pub(super) viewers: Vec<Promise<Arc<BusStatus>>>,
-    /// Something lies at the desk of the key-value service.
-    pub(super) has_desk_news: bool,
+    /// An agent of a service has something to work off.
+    pub(super) has_agent_news: bool,
 }
 
 impl Post {
@@ -96,7 +96,7 @@ impl Post {
             && self.wishes.is_empty()
             && self.departing.is_empty()
             && self.viewers.is_empty()
-            && !self.has_desk_news
+            && !self.has_agent_news
     }
 }
 
@@ -162,9 +162,9 @@ impl Membership {
         self.leave(|post| post.stored = Some((bus, ticket, took)));
     }
 
-    /// Something lies at the desk of the key-value service.
-    pub(super) fn handle_desk_news(&self) {
-        self.leave(|post| post.has_desk_news = true);
+    /// An agent of a service has something to work off.
+    pub(super) fn wake_agents(&self) {
+        self.leave(|post| post.has_agent_news = true);
     }
 
     /// Asks the bus to forget a member.

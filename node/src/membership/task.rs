@@ -10,24 +10,21 @@ use std::sync::Arc;
 use ashlar_bus::event::{FailedBy, Health, Output, Spans, Unfit};
 use ashlar_bus::slot::GroupId;
 use ashlar_bus::{Bus, Command, Event};
-use ashlar_grid::handler::HandlerId;
 use ashlar_grid::seam::Runtime;
 use ashlar_wire::id::ServerId;
 use ashlar_wire::time::Instant;
 use tracing::{debug, error, info, warn};
 
-use super::super::Node;
-use super::super::keyvalue::carry::GridCarrier;
-use super::super::keyvalue::office::{Deed, Office};
-use super::super::keyvalue::services::Services;
 use super::super::promise::Promise;
+use super::super::service::{Agent, NodeAction};
+use super::super::{BUS, Node};
 use super::view::{Beside, BusStatus, Forgotten, MemberState, view};
 use super::{Departing, ForgetError, HandedOver, Membership, Post, Wish};
 
 /// Questions are answered this often at most: what is asked of the bus must not slow it down.
 const VIEW_EVERY: Duration = Duration::from_millis(50);
-/// Rounds with the key-value service's desk before other things have their turn.
-const OFFICE_ROUNDS_MAX: usize = 4;
+/// Rounds with the services' agents before other things have their turn.
+const AGENT_ROUNDS_MAX: usize = 4;
 /// For how long a server that was told to meet another looks for it.
 const MEET_MAX: Duration = Duration::from_secs(30);
 /// Forgotten members that are still shown.
@@ -48,8 +45,8 @@ pub(crate) struct Task<R: Runtime> {
     packets_dropped: u64,
     viewers: Vec<Promise<Arc<BusStatus>>>,
     viewed_at: Instant,
-    /// The key-value service's part in the cluster, if it has one.
-    office: Option<Office>,
+    /// The services' parts on this thread.
+    agents: Vec<Box<dyn Agent>>,
     /// Until when whoever is connected and unknown is introduced, because somebody has asked for that.
     meets_until: Instant,
     /// Which bus this is of those that this process had.
@@ -59,13 +56,8 @@ pub(crate) struct Task<R: Runtime> {
 }
 
 impl<R: Runtime> Task<R> {
-    pub(crate) fn new(node: Node<R>, bus: Bus, office: Option<Office>) -> Self {
+    pub(crate) fn new(node: Node<R>, bus: Bus, agents: Vec<Box<dyn Agent>>) -> Self {
         let now = node.runtime().now();
-        if let Some(office) = &office {
-            let waker = node.clone();
-            let carrier = GridCarrier { node: node.clone(), messages: Arc::clone(office.messages()) };
-            office.open(Box::new(move || waker.membership().handle_desk_news()), Box::new(carrier));
-        }
         let mut task = Self {
             node,
             bus,
@@ -77,7 +69,7 @@ impl<R: Runtime> Task<R> {
             packets_dropped: 0,
             viewers: Vec::new(),
             viewed_at: Instant::ORIGIN,
-            office,
+            agents,
             meets_until: Instant::ORIGIN,
             buses: 0,
             leaving: None,
@@ -93,8 +85,8 @@ impl<R: Runtime> Task<R> {
     }
 
     pub(crate) async fn run(mut self) {
-        // Before anything is sent: others get to know this server together with its engines.
-        self.keep_office();
+        // Before anything is sent: others get to know this server together with its services.
+        self.run_agents();
         loop {
             self.turn();
             let (node, at) = (self.node.clone(), self.due());
@@ -119,9 +111,9 @@ impl<R: Runtime> Task<R> {
     /// When there is something to do even if nothing comes.
     fn due(&self) -> Instant {
         let view = if self.viewers.is_empty() { Instant::NEVER } else { self.viewed_at + VIEW_EVERY };
-        let office = self.office.as_ref().map_or(Instant::NEVER, Office::due);
+        let agents = self.agents.iter().map(|agent| agent.due()).min().unwrap_or(Instant::NEVER);
         let leaving = self.leaving.as_ref().map_or(Instant::NEVER, |(.., until)| *until);
-        self.bus.next_tick().min(view).min(office).min(leaving)
+        self.bus.next_tick().min(view).min(agents).min(leaving)
     }
 
     /// Takes what has come, then looks at the clock: an answer that is here already is no silence.
@@ -152,31 +144,32 @@ impl<R: Runtime> Task<R> {
             self.bus.handle_tick(self.now());
             self.act();
         }
-        self.keep_office();
+        self.run_agents();
         self.watch_leaving();
         self.viewers.extend(viewers);
         self.answer();
     }
 
-    /// Deals with what lies at the desk of the key-value service, and with what follows from that.
-    fn keep_office(&mut self) {
-        for _ in 0..OFFICE_ROUNDS_MAX {
-            let Some(office) = &mut self.office else { return };
-            let (now, node) = (self.node.runtime().now(), self.node.clone());
-            let deeds = office.turn(&mut self.bus, now, &mut || node.draw());
+    /// Lets the services work off what has come, and does what follows from that.
+    fn run_agents(&mut self) {
+        for _ in 0..AGENT_ROUNDS_MAX {
+            let (now, node) = (self.now(), self.node.clone());
+            let bus = &mut self.bus;
+            let turns = self.agents.iter_mut().flat_map(|agent| agent.turn(bus, now, &mut || node.draw()));
+            let actions: Vec<NodeAction> = turns.collect();
             self.act();
-            for deed in deeds {
-                match deed {
-                    Deed::Meet(address) => {
+            for action in actions {
+                match action {
+                    NodeAction::Meet(address) => {
                         self.meets_until = now + MEET_MAX;
                         self.node.grid().add_peer(&address);
                         // It may be connected already.
                         self.meet_connected();
                     }
-                    Deed::Leave => self.leave(now),
+                    NodeAction::LeaveCluster => self.leave(now),
                 }
             }
-            if self.office.as_ref().is_none_or(|office| office.due() > self.now()) {
+            if self.agents.iter().all(|agent| agent.due() > self.now()) {
                 return;
             }
         }
@@ -206,8 +199,8 @@ impl<R: Runtime> Task<R> {
             self.node.unknow(id);
             self.since.remove(&id);
         }
-        if let Some(office) = &mut self.office {
-            office.begin_alone(&mut self.bus, now);
+        for agent in &mut self.agents {
+            agent.begin_alone(&mut self.bus, now);
         }
         self.act();
     }
@@ -267,7 +260,7 @@ impl<R: Runtime> Task<R> {
         while let Some(output) = self.bus.poll_output() {
             match output {
                 Output::Send { to, bytes } => {
-                    let is_sent = self.node.grid().send_datagram(to, HandlerId::Bus, &bytes);
+                    let is_sent = self.node.grid().send_datagram(to, BUS, &bytes);
                     self.packets_unsent += u64::from(!is_sent);
                 }
                 Output::Persist { ticket, bytes } => {
@@ -279,8 +272,8 @@ impl<R: Runtime> Task<R> {
                 Output::Event(event) => {
                     self.note(&event);
                     let now = self.now();
-                    if let Some(office) = &mut self.office {
-                        office.handle_event(&event, now);
+                    for agent in &mut self.agents {
+                        agent.handle_event(&event, now);
                     }
                 }
             }
@@ -373,9 +366,10 @@ impl<R: Runtime> Task<R> {
         self.bus.member(id).map_or("", |member| member.address)
     }
 
-    /// What people call the key-value engines of a member.
+    /// What people call a member, if its services have names.
     fn called(&self, id: ServerId) -> Option<String> {
-        Services::decode(self.bus.member(id)?.services)?.nicknames()
+        let description = self.bus.member(id)?.services;
+        self.agents.iter().find_map(|agent| agent.nickname(description))
     }
 
     fn note_state(&mut self, id: ServerId, now: Instant) {

@@ -1,13 +1,13 @@
 //! Work that nobody waits for stops, and more than can be done is refused.
 
 use ashlar_grid::error::{CallError, Outcome, Reason};
-use ashlar_grid::handler::{HandlerId, Packed, Payload as _};
+use ashlar_grid::handler::{Packed, Payload as _};
 use ashlar_grid::message::{Header, MuxId, Op};
 use ashlar_grid::seam::BoxFuture;
 use ashlar_grid::{CallOptions, Grid};
 use ashlar_sim::{Control, SimRuntime, WorldOptions};
 
-use crate::methods::{Counted, Pattern, Slow};
+use crate::methods::{COUNTED, Counted, ECHO, PATTERN, Pattern, Slow};
 use crate::rig::{Rig, addr, gather, id, ms, secs, shaken};
 use crate::rogue::Rogue;
 
@@ -131,7 +131,7 @@ async fn asks_and_does_not_read(runtime: SimRuntime, server: Grid<SimRuntime>) -
     let mut rogue = Rogue::enter(&runtime, &addr(0), 1).await;
     for slot in 0..300 {
         let header = Header::new(Op::Call, MuxId { slot, generation: 1 }, 0);
-        rogue.send(Header { handler: HandlerId::Echo as u32, ..header }, &[1; 10_000]).await;
+        rogue.send(Header { handler: u32::from(ECHO.number()), ..header }, &[1; 10_000]).await;
     }
     let queued = server.peers().iter().map(|peer| peer.bytes_queued).max();
     assert!(queued < Some(300_000), "{queued:?} bytes wait for a peer that does not read");
@@ -150,11 +150,11 @@ async fn keeps_no_limit(runtime: SimRuntime) -> [u32; 3] {
     Packed((100_u64, 60_000_u64)).encode(&mut request);
     for slot in 0..50 {
         let header = Header::new(Op::Call, MuxId { slot, generation: 1 }, 0);
-        rogue.send(Header { handler: HandlerId::Counted as u32, ..header }, &request).await;
+        rogue.send(Header { handler: u32::from(COUNTED.number()), ..header }, &request).await;
     }
     for slot in 0..12 {
         let header = Header::new(Op::Open, MuxId { slot, generation: 1 | MuxId::STREAM }, 1);
-        rogue.send(Header { handler: HandlerId::Pattern as u32, ..header }, &Pattern::Hold.encode()).await;
+        rogue.send(Header { handler: u32::from(PATTERN.number()), ..header }, &Pattern::Hold.encode()).await;
     }
     for _ in 0..22 {
         match rogue.next().await.expect("the connection lives").0 {

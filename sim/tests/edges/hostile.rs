@@ -14,14 +14,14 @@ use ashlar_sim::WorldOptions;
 use ashlar_sim::net::LinkOptions;
 use ashlar_wire::secret::Secret;
 
-use crate::methods::{Echo, Pattern, message as stream_message};
+use crate::methods::{COUNTED, ECHO, Echo, PATTERN, Pattern, SINK, STATUS, message as stream_message};
 use crate::rig::{CLUSTER, Rig, SECRET, addr, gather, id, lock, ms, secs, shaken};
 use crate::rogue::{ROGUE, Rogue};
 
 const GIGANTIC: u64 = 6_900_000_000;
 
 fn call(slot: u32, handler: HandlerId) -> Header {
-    Header { handler: handler as u32, ..Header::new(Op::Call, MuxId { slot, generation: 1 }, 0) }
+    Header { handler: u32::from(handler.number()), ..Header::new(Op::Call, MuxId { slot, generation: 1 }, 0) }
 }
 
 /// The header of a masked binary frame that announces that many bytes.
@@ -85,11 +85,11 @@ fn announced_size_is_not_trusted() {
         // Totals of chunked payloads: a request, one that would fit alone and does not with others, and an answer.
         let mut rogue = Rogue::enter(&runtime, &addr(1), 3).await;
         let more = Flags(0).with(Flags::MORE);
-        rogue.send(Header { flags: more, sequence: u64::MAX, ..call(1, HandlerId::Sink) }, &[1; 1_000]).await;
+        rogue.send(Header { flags: more, sequence: u64::MAX, ..call(1, SINK) }, &[1; 1_000]).await;
         let (answer, _) = rogue.next_of(Op::Reply).await.expect("answered");
         assert_eq!((answer.id.slot, answer.handler), (1, Outcome::TooLong as u32));
         for slot in 2..7 {
-            rogue.send(Header { flags: more, sequence: 16 << 20, ..call(slot, HandlerId::Sink) }, &[1; 1_000]).await;
+            rogue.send(Header { flags: more, sequence: 16 << 20, ..call(slot, SINK) }, &[1; 1_000]).await;
         }
         let (answer, _) = rogue.next_of(Op::Reply).await.expect("answered");
         assert_eq!((answer.id.slot, answer.handler), (6, Outcome::Overloaded as u32));
@@ -104,7 +104,7 @@ fn announced_size_is_not_trusted() {
         assert_eq!(asking.await, vec![Err(CallError::Unknown(Reason::TooLong))]);
         // A stream's message announces nothing: it is refused when it has become too long.
         let stream = MuxId { slot: 1, generation: 1 | MuxId::STREAM };
-        let open = Header { handler: HandlerId::Pattern as u32, ..Header::new(Op::Open, stream, 1 << 16) };
+        let open = Header { handler: u32::from(PATTERN.number()), ..Header::new(Op::Open, stream, 1 << 16) };
         rogue.send(open, &Pattern::Up(1).encode()).await;
         rogue.send(Header { flags: more, ..Header::new(Op::Data, stream, 1) }, &[1; 16 << 10]).await;
         for _ in 0..16 << 6 {
@@ -113,7 +113,7 @@ fn announced_size_is_not_trusted() {
         let (reset, _) = rogue.next_of(Op::Reset).await.expect("answered");
         assert_eq!((reset.id, reset.handler), (stream, Outcome::BadStream as u32));
         // The connection has gone through all that, and so have the others.
-        rogue.send(call(9, HandlerId::Echo), b"still here").await;
+        rogue.send(call(9, ECHO), b"still here").await;
         let (_, payload) = rogue.next_of(Op::Reply).await.expect("answered");
         assert_eq!(payload, b"still here");
         assert_eq!(grid.call::<Echo>(id(1), &vec![5], CallOptions::default()).await, Ok(vec![5]));
@@ -135,10 +135,10 @@ fn bad_frame_hurts_one_call() {
         // Something good runs all the while.
         let mut request = Vec::new();
         ashlar_grid::handler::Payload::encode(&Packed((1_u64, 200_u64)), &mut request);
-        rogue.send(call(1, HandlerId::Counted), &request).await;
+        rogue.send(call(1, COUNTED), &request).await;
         // An operation of a later version.
         let mut unknown = Vec::new();
-        message::encode(&mut unknown, &call(2, HandlerId::Echo), b"x", None);
+        message::encode(&mut unknown, &call(2, ECHO), b"x", None);
         let op_at = unknown.len() - 5;
         assert_eq!(unknown[op_at], Op::Call as u8, "the operation stands before flags and payload");
         unknown[op_at] = 99;
@@ -160,22 +160,22 @@ fn bad_frame_hurts_one_call() {
             rogue.send(Header::new(op, nowhere, 5).from_responder(responder), b"y").await;
         }
         // A request that its handler cannot read, and one for nobody.
-        rogue.send(call(3, HandlerId::Counted), b"not two numbers").await;
+        rogue.send(call(3, COUNTED), b"not two numbers").await;
         let (answer, _) = rogue.next_of(Op::Reply).await.expect("answered");
         assert_eq!((answer.id.slot, answer.handler), (3, Outcome::Malformed as u32));
-        rogue.send(call(4, HandlerId::Status), b"").await;
+        rogue.send(call(4, STATUS), b"").await;
         let (answer, _) = rogue.next_of(Op::Reply).await.expect("answered");
         assert_eq!((answer.id.slot, answer.handler), (4, Outcome::UnknownHandler as u32));
         // A chunked request that is longer than announced.
         let more = Flags(0).with(Flags::MORE);
-        rogue.send(Header { flags: more, sequence: 10, ..call(5, HandlerId::Sink) }, &[1; 6]).await;
+        rogue.send(Header { flags: more, sequence: 10, ..call(5, SINK) }, &[1; 6]).await;
         rogue.send(Header::new(Op::Chunk, MuxId { slot: 5, generation: 1 }, 0), &[1; 6]).await;
         let (answer, _) = rogue.next_of(Op::Reply).await.expect("answered");
         assert_eq!((answer.id.slot, answer.handler), (5, Outcome::Malformed as u32));
         // A stream whose second message comes first, and one beside it that is as it should be.
         for slot in [1, 2] {
             let stream = MuxId { slot, generation: 1 | MuxId::STREAM };
-            let open = Header { handler: HandlerId::Pattern as u32, ..Header::new(Op::Open, stream, 1 << 16) };
+            let open = Header { handler: u32::from(PATTERN.number()), ..Header::new(Op::Open, stream, 1 << 16) };
             rogue.send(open, &Pattern::Up(1).encode()).await;
             rogue.next_of(Op::Accept).await.expect("accepted");
         }
@@ -212,7 +212,7 @@ fn an_end_that_does_not_fit_is_no_end() {
             (1..).zip([(1, right, false), (2, right, false), (1, [1; 8], false), (0, right, false), (0, [0; 8], true)])
         {
             let stream = MuxId { slot, generation: 1 | MuxId::STREAM };
-            let open = Header { handler: HandlerId::Pattern as u32, ..Header::new(Op::Open, stream, 1 << 16) };
+            let open = Header { handler: u32::from(PATTERN.number()), ..Header::new(Op::Open, stream, 1 << 16) };
             rogue.send(open, &Pattern::Up(1).encode()).await;
             let flags = if more { Flags::MORE } else { Flags(0) };
             rogue.send(Header { flags, ..Header::new(Op::Data, stream, 1) }, &stream_message(0, 1)).await;

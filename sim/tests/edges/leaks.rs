@@ -3,10 +3,10 @@
 use core::time::Duration;
 
 use ashlar_grid::CallOptions;
-use ashlar_grid::handler::{HandlerId, Packed};
+use ashlar_grid::handler::Packed;
 use ashlar_grid::seam::BoxFuture;
 
-use crate::methods::{Echo, Pattern, Sink, message};
+use crate::methods::{Echo, PATTERN, Pattern, Sink, message};
 use crate::rig::{Rig, gather, id, ms, secs, shaken};
 
 /// A stream that is let go at stage `stage` of its life.
@@ -22,7 +22,7 @@ async fn let_go(rig_grid: ashlar_grid::Grid<ashlar_sim::SimRuntime>, control: as
     let pattern = kinds[stage as usize % kinds.len()];
     let deadline = if stage % 7 == 6 { ms(20) } else { secs(60) };
     let initial = pattern.encode();
-    let opened = rig_grid.open_stream(id(1), HandlerId::Pattern, &initial, CallOptions::within(deadline)).await;
+    let opened = rig_grid.open_stream(id(1), PATTERN, &initial, CallOptions::within(deadline)).await;
     let mut stream = opened.expect("connected");
     if let Pattern::Up(len) = pattern {
         for number in 0..stage % 5 {

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ashlar_grid::CallOptions;
-use ashlar_grid::handler::HandlerId;
 use ashlar_grid::seam::Runtime as _;
 use ashlar_grid::status::PeerState;
 use ashlar_sim::net::Side;
 use ashlar_sim::{Kill, WorldOptions};
 
-use crate::methods::{Echo, Pattern, Sink, message};
+use crate::methods::{Echo, PATTERN, Pattern, Sink, message};
 use crate::rig::{Node, Rig, id, link, ms, secs, shaken};
 
 /// What goes on between two servers.
@@ -35,7 +34,7 @@ fn load(node: &Node, to: usize, load: Load, answered: &Arc<AtomicU64>) {
         node.runtime.spawn(Box::pin(async move {
             if load == Load::Flood && task < 2 {
                 let pattern = if task == 0 { Pattern::Flood(5_000) } else { Pattern::Up(5_000) }.encode();
-                let opened = grid.open_stream(id(to), HandlerId::Pattern, &pattern, forever).await;
+                let opened = grid.open_stream(id(to), PATTERN, &pattern, forever).await;
                 let mut stream = opened.expect("connected");
                 if task == 0 {
                     while let Ok(Some(_)) = stream.receiver.receive().await {}

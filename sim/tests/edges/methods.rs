@@ -10,11 +10,22 @@ use ashlar_grid::seam::{Lane, Runtime as _};
 use ashlar_grid::stream::ServerStream;
 use ashlar_sim::SimRuntime;
 
+/// Answers with the request.
+pub(crate) const ECHO: HandlerId = HandlerId::new(1);
+/// A server's own view of the mesh.
+pub(crate) const STATUS: HandlerId = HandlerId::new(3);
+/// Takes a payload and answers its length.
+pub(crate) const SINK: HandlerId = HandlerId::new(5);
+/// Runs counted by request id.
+pub(crate) const COUNTED: HandlerId = HandlerId::new(7);
+/// A stream with a pattern that its reader checks.
+pub(crate) const PATTERN: HandlerId = HandlerId::new(8);
+
 /// Answers with the request, on the connection's own task.
 pub(crate) struct Echo;
 
 impl Method for Echo {
-    const ID: HandlerId = HandlerId::Echo;
+    const ID: HandlerId = HandlerId::new(1);
     type Request = Vec<u8>;
     type Reply = Vec<u8>;
 }
@@ -23,7 +34,7 @@ impl Method for Echo {
 pub(crate) struct Sink;
 
 impl Method for Sink {
-    const ID: HandlerId = HandlerId::Sink;
+    const ID: HandlerId = HandlerId::new(5);
     type Request = Vec<u8>;
     type Reply = Packed<u64>;
 }
@@ -32,7 +43,7 @@ impl Method for Sink {
 pub(crate) struct Source;
 
 impl Method for Source {
-    const ID: HandlerId = HandlerId::Members;
+    const ID: HandlerId = HandlerId::new(2);
     type Request = Packed<u64>;
     type Reply = Vec<u8>;
 }
@@ -41,7 +52,7 @@ impl Method for Source {
 pub(crate) struct LargeSource;
 
 impl Method for LargeSource {
-    const ID: HandlerId = HandlerId::Members;
+    const ID: HandlerId = HandlerId::new(2);
     const LANE: Lane = Lane::Bulk;
     type Request = Packed<u64>;
     type Reply = Vec<u8>;
@@ -51,7 +62,7 @@ impl Method for LargeSource {
 pub(crate) struct Counted;
 
 impl Method for Counted {
-    const ID: HandlerId = HandlerId::Counted;
+    const ID: HandlerId = HandlerId::new(7);
     type Request = Packed<(u64, u64)>;
     type Reply = Packed<u64>;
 }
@@ -60,7 +71,7 @@ impl Method for Counted {
 pub(crate) struct Idempotent;
 
 impl Method for Idempotent {
-    const ID: HandlerId = HandlerId::Counted;
+    const ID: HandlerId = HandlerId::new(7);
     const IDEMPOTENT: bool = true;
     type Request = Packed<(u64, u64)>;
     type Reply = Packed<u64>;
@@ -70,7 +81,7 @@ impl Method for Idempotent {
 pub(crate) struct Slow;
 
 impl Method for Slow {
-    const ID: HandlerId = HandlerId::EchoStream;
+    const ID: HandlerId = HandlerId::new(4);
     type Request = Vec<u8>;
     type Reply = Packed<u64>;
 }
@@ -79,7 +90,7 @@ impl Method for Slow {
 pub(crate) struct Busy;
 
 impl Method for Busy {
-    const ID: HandlerId = HandlerId::Delayed;
+    const ID: HandlerId = HandlerId::new(6);
     type Request = Vec<u8>;
     type Reply = ();
 }
@@ -88,7 +99,7 @@ impl Method for Busy {
 pub(crate) struct Unknown;
 
 impl Method for Unknown {
-    const ID: HandlerId = HandlerId::Status;
+    const ID: HandlerId = HandlerId::new(3);
     type Request = Vec<u8>;
     type Reply = ();
 }
@@ -163,7 +174,7 @@ pub(crate) fn message(number: u64, len: usize) -> Vec<u8> {
     (0..len).map(|at| (number as usize * 31 + at * 7) as u8).collect()
 }
 
-/// What the handler of [`HandlerId::Pattern`] is to do.
+/// What the handler of [`PATTERN`] is to do.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Pattern {
     /// Send that many messages of that length.
@@ -274,7 +285,7 @@ pub(crate) fn handlers(runtime: &SimRuntime, tally: &Tally) -> Result<Handlers, 
                 Ok(Packed(request.len() as u64))
             }
         })?
-        .stream(HandlerId::Pattern, move |_, initial, stream| {
+        .stream(PATTERN, move |_, initial, stream| {
             let entered = patterns.enter(initial.len());
             let work = pattern(pattern_runtime.clone(), initial, stream);
             async move {

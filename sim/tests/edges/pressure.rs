@@ -3,11 +3,11 @@
 use core::time::Duration;
 
 use ashlar_grid::CallOptions;
-use ashlar_grid::handler::{HandlerId, Packed};
+use ashlar_grid::handler::Packed;
 use ashlar_grid::seam::BoxFuture;
 use ashlar_sim::WorldOptions;
 
-use crate::methods::{Counted, Echo, LargeSource, Pattern, Sink, Source, message};
+use crate::methods::{Counted, Echo, LargeSource, PATTERN, Pattern, Sink, Source, message};
 use crate::rig::{Node, Rig, gather, id, link, ms, secs, shaken, timed, world_with};
 
 const MIB: u64 = 1 << 20;
@@ -203,7 +203,7 @@ fn flood(node: &Node, to: usize, control: &ashlar_sim::Control) -> Vec<BoxFuture
         let (grid, control) = (node.grid.clone(), control.clone());
         tasks.push(Box::pin(async move {
             let initial = Pattern::Down(500, 700).encode();
-            let mut stream = grid.open_stream(id(to), HandlerId::Pattern, &initial, options).await.expect("opened");
+            let mut stream = grid.open_stream(id(to), PATTERN, &initial, options).await.expect("opened");
             control.sleep(secs(1)).await;
             for number in 0..500 {
                 assert_eq!(stream.receiver.receive().await, Ok(Some(message(number, 700))));
@@ -213,7 +213,7 @@ fn flood(node: &Node, to: usize, control: &ashlar_sim::Control) -> Vec<BoxFuture
         let grid = node.grid.clone();
         tasks.push(Box::pin(async move {
             let initial = Pattern::Up(700).encode();
-            let mut stream = grid.open_stream(id(to), HandlerId::Pattern, &initial, options).await.expect("opened");
+            let mut stream = grid.open_stream(id(to), PATTERN, &initial, options).await.expect("opened");
             for number in 0..500 {
                 stream.sender.send(&message(number, 700)).await.expect("the handler takes it");
             }

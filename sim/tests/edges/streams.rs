@@ -3,13 +3,13 @@
 use core::time::Duration;
 
 use ashlar_grid::error::{Lost, Reason, StreamError};
-use ashlar_grid::handler::{HandlerId, Packed};
+use ashlar_grid::handler::Packed;
 use ashlar_grid::stream::ClientStream;
 use ashlar_grid::{CallOptions, Grid};
 use ashlar_sim::net::Side;
 use ashlar_sim::{Kill, SimRuntime, WorldOptions};
 
-use crate::methods::{Counted, Pattern, Sink, Source, message};
+use crate::methods::{Counted, PATTERN, Pattern, Sink, Source, message};
 use crate::rig::{Rig, addr, gather, id, link, lock, ms, secs, shaken};
 
 const MESSAGES: u32 = 1_000;
@@ -17,7 +17,7 @@ const LEN: u32 = 300;
 
 async fn open(grid: &Grid<SimRuntime>, to: usize, pattern: Pattern, window: u32) -> Result<ClientStream, StreamError> {
     let options = CallOptions { window: (window, 0), ..CallOptions::within(secs(60)) };
-    grid.open_stream(id(to), HandlerId::Pattern, &pattern.encode(), options).await
+    grid.open_stream(id(to), PATTERN, &pattern.encode(), options).await
 }
 
 /// Reads a stream to its end: how many messages came, each the right one, and how it ended.

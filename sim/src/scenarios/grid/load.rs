@@ -8,7 +8,6 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use ashlar_grid::error::{CallError, Lost, Reason, StreamError};
-use ashlar_grid::handler::HandlerId;
 use ashlar_grid::outbox::Class as Urgency;
 use ashlar_grid::seam::Runtime;
 use ashlar_grid::stream::{ClientStream, Receiver, Sender};
@@ -16,7 +15,7 @@ use ashlar_grid::{CallOptions, Grid};
 use ashlar_wire::id::ServerId;
 
 use super::book::{Book, Phase};
-use super::serve::{ASKED_FOR, Ask, Counted, Delayed, Echo, ROUTES, STREAM_FAILED, StreamAsk, Way};
+use super::serve::{ASKED_FOR, Ask, Counted, Delayed, Echo, PATTERN, ROUTES, STREAM_FAILED, StreamAsk, Way};
 use crate::rng::Rng;
 use crate::swarm::{Class, Params};
 use crate::world::{Control, ServerNo, SimRuntime};
@@ -307,7 +306,7 @@ impl Client {
         self.note(format_args!("opens {to:?}: {ask:?} within {:?}", term.timeout));
         let grid = self.grid.clone();
         let stream = async {
-            let opened = grid.open_stream(server_id(to), HandlerId::Pattern, &ask.encode(), options).await;
+            let opened = grid.open_stream(server_id(to), PATTERN, &ask.encode(), options).await;
             term.check(&format_args!("opening stream {}", ask.id));
             exchange.run(opened?).await
         };

@@ -14,6 +14,9 @@ use ashlar_grid::stream::ServerStream;
 use super::book::{Book, pattern};
 use crate::world::SimRuntime;
 
+/// A stream with a pattern that its reader checks.
+pub(super) const PATTERN: HandlerId = HandlerId::new(8);
+
 /// Refusals of these handlers: the request asked for it.
 pub(super) const ASKED_FOR: u32 = 77;
 /// The stream's handler saw its stream fail.
@@ -30,7 +33,7 @@ const BODY: u64 = u64::MAX - 1;
 pub(super) struct Echo;
 
 impl Method for Echo {
-    const ID: HandlerId = HandlerId::Echo;
+    const ID: HandlerId = HandlerId::new(1);
     const IDEMPOTENT: bool = true;
     type Request = Vec<u8>;
     type Reply = Vec<u8>;
@@ -40,7 +43,7 @@ impl Method for Echo {
 pub(super) struct Delayed;
 
 impl Method for Delayed {
-    const ID: HandlerId = HandlerId::Delayed;
+    const ID: HandlerId = HandlerId::new(6);
     const IDEMPOTENT: bool = true;
     type Request = Vec<u8>;
     type Reply = Vec<u8>;
@@ -50,7 +53,7 @@ impl Method for Delayed {
 pub(super) struct Counted;
 
 impl Method for Counted {
-    const ID: HandlerId = HandlerId::Counted;
+    const ID: HandlerId = HandlerId::new(7);
     type Request = Vec<u8>;
     type Reply = Vec<u8>;
 }
@@ -156,7 +159,7 @@ pub(super) fn handlers(runtime: &SimRuntime, book: &Arc<Book>) -> Result<Handler
         .inline::<Echo>(|_, request| Ok(request))?
         .serve::<Delayed, _>(move |context, request| on_delayed.clone().answer(context, request))?
         .serve::<Counted, _>(move |context, request| on_counted.clone().answer(context, request))?
-        .stream(HandlerId::Pattern, move |_, initial, stream| streams.clone().stream(initial, stream))?;
+        .stream(PATTERN, move |_, initial, stream| streams.clone().stream(initial, stream))?;
     for route in ROUTES {
         let answers = routed.clone();
         handlers =
