@@ -131,6 +131,11 @@ pub enum Event {
         /// Which.
         id: ServerId,
     },
+    /// A member that had stopped in order has begun another life, or goes on after all.
+    Returned {
+        /// Which.
+        id: ServerId,
+    },
     /// A failed member is back.
     Recovered {
         /// Which.

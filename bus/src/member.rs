@@ -180,13 +180,14 @@ impl Member {
         fingerprint(&bytes)
     }
 
-    /// Takes in that the member is in this life, if that is a later one than was known.
-    pub(crate) fn begin_life(&mut self, incarnation: Incarnation) {
-        if incarnation > self.incarnation {
-            self.incarnation = incarnation;
-            self.seen = Seen::default();
-            self.departure = Departure::Stays;
+    /// Takes in that the member is in this life, if that is a later one than was known. Says whether it had stopped in order before.
+    pub(crate) fn begin_life(&mut self, incarnation: Incarnation) -> bool {
+        if incarnation <= self.incarnation {
+            return false;
         }
+        self.incarnation = incarnation;
+        self.seen = Seen::default();
+        core::mem::replace(&mut self.departure, Departure::Stays) == Departure::Left
     }
 
     /// How it is seen from here.
@@ -218,6 +219,8 @@ pub(crate) struct Change {
     pub(crate) moved: bool,
     pub(crate) failed: bool,
     pub(crate) recovered: bool,
+    /// It had stopped in order, and has begun another life.
+    pub(crate) returned: bool,
     /// The life's version grew; true as well where `failed` or `recovered` are.
     pub(crate) life: bool,
 }
@@ -339,7 +342,7 @@ impl Members {
         };
         let described = self.describe(place, record.description);
         let life = self.set_life(place, record.life, now);
-        Change { described: described.described, moved: described.moved, ..life }
+        Change { described: described.described, moved: described.moved, returned: described.returned, ..life }
     }
 
     /// Takes a description if it is newer.
@@ -349,10 +352,10 @@ impl Members {
             return Change::default();
         }
         let moved = description.address != member.description.address;
-        member.begin_life(description.incarnation);
+        let returned = member.begin_life(description.incarnation);
         member.description = Arc::new(description);
         self.rehash(place);
-        Change { described: true, moved, ..Change::default() }
+        Change { described: true, moved, returned, ..Change::default() }
     }
 
     /// Takes what is said about a member's life if it is newer.

@@ -229,7 +229,9 @@ impl<R: Runtime> Node<R> {
         Ok((node, Box::pin(task.run())))
     }
 
-    fn grid(&self) -> &Grid<R> {
+    /// Its grid: calls and streams to other servers.
+    #[must_use]
+    pub fn grid(&self) -> &Grid<R> {
         self.0.grid.get().expect("the grid is set before anybody can see the node")
     }
 
@@ -250,7 +252,9 @@ impl<R: Runtime> Node<R> {
         self.grid().peers().into_iter().filter(is_connected).filter_map(|peer| peer.id).collect()
     }
 
-    fn runtime(&self) -> &R {
+    /// The world that it runs in.
+    #[must_use]
+    pub fn runtime(&self) -> &R {
         &self.0.runtime
     }
 

@@ -2,6 +2,7 @@
 
 pub mod echo;
 pub mod grid;
+pub mod node;
 
 use crate::swarm::{Case, Class, Params};
 use crate::world::Control;
@@ -27,6 +28,12 @@ impl Scenario {
             about: "calls and streams between all servers, while everything below them fails",
             classes: Class::ALL,
             make: |control, params| Box::new(grid::GridCase::new(control, params)),
+        },
+        Self {
+            name: "node",
+            about: "whole servers with a toy service: joining, failing, leaving and coming back",
+            classes: Class::OF_TCP,
+            make: |control, params| Box::new(node::NodeCase::new(control, params)),
         },
         Self {
             name: "echo",

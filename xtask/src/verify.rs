@@ -139,6 +139,7 @@ fn doc(workspace: &Workspace) -> Result<Outcome, Failure> {
 fn sim(workspace: &Workspace) -> Result<Outcome, Failure> {
     let root: &Path = &workspace.root;
     sim::simulate(root, &["grid", "--seeds", SIM_SEEDS])?;
+    sim::simulate(root, &["node", "--seeds", SIM_SEEDS])?;
     sim::simulate(root, &SIM_QUORUM)?;
     sim::simulate(root, &SIM_BUS).map(Outcome::passed)
 }

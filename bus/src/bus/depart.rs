@@ -82,7 +82,14 @@ impl Bus {
     /// A member says that it is about to stop, or has stopped, or goes on after all.
     pub(super) fn handle_departure(&mut self, now: Instant, from: ServerId, departure: Departure) {
         let Some(member) = self.members.get_mut(from) else { return };
-        if core::mem::replace(&mut member.departure, departure) == departure || departure != Departure::Left {
+        let before = core::mem::replace(&mut member.departure, departure);
+        if departure != Departure::Left {
+            if before == Departure::Left {
+                self.event(Event::Returned { id: from });
+            }
+            return;
+        }
+        if before == departure {
             return;
         }
         // Members that stop together find out nothing about each other that their next lives would have to take back.

@@ -78,7 +78,10 @@ impl Bus {
             }
             return false;
         }
-        member.begin_life(header.incarnation);
+        if member.begin_life(header.incarnation) {
+            self.event(Event::Returned { id: from });
+        }
+        let member = self.members.at_mut(place);
         if member.seen.is_empty()
             && let Some((incarnation, seen)) = self.keep_outs.get(&from).and_then(|kept| kept.heard)
             && incarnation == member.incarnation

@@ -189,6 +189,9 @@ impl Bus {
         if change.described && !change.joined {
             self.event(Event::Described { id });
         }
+        if change.returned {
+            self.event(Event::Returned { id });
+        }
         if change.failed {
             self.handle_failed(now, id, FailedBy::News);
         }

@@ -295,6 +295,9 @@ impl<R: Runtime> Task<R> {
             Event::Left { id } => {
                 info!(server = %id, address = self.address(*id), called = self.called(*id), "member has stopped in order");
             }
+            Event::Returned { id } => {
+                info!(server = %id, address = self.address(*id), called = self.called(*id), "member is back from an orderly stop");
+            }
             // It said so itself.
             Event::Suspected { id } | Event::Failed { id, .. } if self.has_left(*id) => {
                 debug!(event = ?event, "bus");
@@ -336,6 +339,7 @@ impl<R: Runtime> Task<R> {
         | Event::Unsuspected { id }
         | Event::Failed { id, .. }
         | Event::Left { id }
+        | Event::Returned { id }
         | Event::Recovered { id } = event
         {
             self.note_state(*id, now);

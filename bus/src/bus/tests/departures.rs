@@ -61,6 +61,7 @@ fn a_group_is_handed_over_before_its_primary_stops() {
             .iter()
             .all(|at| net.bus(*at).member(id(1)).is_some_and(|one| !one.has_left && one.health == Health::Alive))
     });
+    assert!([2, 3].iter().all(|at| net.has_event(*at, |event| *event == Event::Returned { id: id(1) })));
     net.run_until(2_000, "it follows", |net| net.bus(2).groups().any(|view| view.replicas == [id(1)]));
     assert_eq!(net.writer(1), Some(2));
 }

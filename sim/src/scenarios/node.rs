@@ -1,0 +1,289 @@
+//! Whole servers: grid, bus, membership and a service, as the program runs them, on a fake network, clock and drive.
+//!
+//! Verified: after the healing every server sees all others alive, a majority of the voters is in reach, and events alone have
+//! told the service's agent the same; every life of a server has greeted every other server, by calls that the service
+//! registered; no greeting of an earlier life comes after one of a later life; a server that leaves in order closes its service;
+//! the memory of the bus survives crashes of its drive (a server that could not restore it would stop the run).
+//!
+//! Not verified: secrets that change, forgetting, elections of primaries (`ashlar sim bus` does that).
+
+mod greeting;
+mod memory;
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ashlar_bus::saved::Saved;
+use ashlar_grid::config::GridConfig;
+use ashlar_grid::hello::Secrets;
+use ashlar_grid::seam::Runtime as _;
+use ashlar_node::membership::view::{BusStatus, MemberState, MemberView};
+use ashlar_node::{Node, Plan};
+use ashlar_wire::id::{ClusterId, Incarnation, ServerId};
+use ashlar_wire::secret::Secret;
+
+use self::greeting::Greeting;
+use self::memory::{Drive, DriveMemory};
+use crate::swarm::{Case, Params, host};
+use crate::world::{Control, ServerNo, SimRuntime};
+
+/// After the healing everything must work within this time: members are found again, suspicions end, greetings are tried again.
+const CONVERGE_NS_MAX: u64 = 60_000_000_000;
+/// How long a server takes to leave and close.
+const WIND_DOWN_NS_MAX: u64 = 30_000_000_000;
+/// How often a server's own view is looked at.
+const LOOK: Duration = Duration::from_millis(200);
+/// How long replicas would have to take over; there are none.
+const HAND_OVER_MAX: Duration = Duration::from_millis(500);
+/// How long a member may be silent. Short, so that failures are declared within a run.
+const MEMBER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// One life of a server.
+struct Life {
+    node: Node<SimRuntime>,
+    runtime: SimRuntime,
+    service: Greeting,
+    seen: Arc<Mutex<Arc<BusStatus>>>,
+    drained: Arc<AtomicBool>,
+}
+
+/// See the head of this file.
+pub struct NodeCase {
+    control: Control,
+    servers: u32,
+    /// What each server remembers.
+    drives: BTreeMap<ServerNo, Drive>,
+    lives: BTreeMap<ServerNo, Life>,
+    wrong: Arc<Mutex<Option<String>>>,
+    healed_ns: u64,
+    converged_ns: u64,
+    refused: u64,
+    is_stopping: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl NodeCase {
+    /// The case for one world.
+    #[must_use]
+    pub fn new(control: &Control, params: &Params) -> Self {
+        Self {
+            control: control.clone(),
+            servers: params.servers,
+            drives: BTreeMap::new(),
+            lives: BTreeMap::new(),
+            wrong: Arc::default(),
+            healed_ns: 0,
+            converged_ns: 0,
+            refused: 0,
+            is_stopping: false,
+        }
+    }
+
+    fn plan(&self, runtime: &SimRuntime, drive: &Drive) -> Plan {
+        let server = runtime.server();
+        let incarnation = Incarnation(u64::from(runtime.life()));
+        let secrets = Secrets::new(Secret::from_bytes([1; 32]));
+        let grid = GridConfig::new(cluster(), server_id(server), incarnation, address(server), secrets);
+        let written = drive.read();
+        let founder = ServerNo(0);
+        let bus = ashlar_bus::Config {
+            member_timeout: MEMBER_TIMEOUT,
+            founds: server == founder,
+            ..ashlar_bus::Config::default()
+        };
+        let mut seed = self.control.rng("bus", u64::from(server.0) << 32 | u64::from(runtime.life()));
+        Plan {
+            grid,
+            is_tls: false,
+            pid: server.0,
+            join: if server == founder { Vec::new() } else { vec![address(founder)] },
+            met: written.members,
+            bus,
+            zone: String::new(),
+            saved: if written.bus.is_empty() { Saved::new(cluster(), server_id(server)).encode() } else { written.bus },
+            seed: seed.next_u64(),
+        }
+    }
+
+    fn others(&self, server: ServerNo) -> impl Iterator<Item = ServerNo> {
+        (0..self.servers).map(ServerNo).filter(move |other| *other != server)
+    }
+
+    fn check_safety(&self) -> Result<(), String> {
+        if let Some(wrong) = &*lock(&self.wrong) {
+            return Err(wrong.clone());
+        }
+        for (server, life) in &self.lives {
+            let ghosts = life.service.lock().ghosts;
+            if ghosts > 0 {
+                return Err(format!("{server:?} was greeted {ghosts} times by an earlier life after a later one"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What each server sees, for people.
+    fn table(&self) -> String {
+        let row = |(server, life): (&ServerNo, &Life)| {
+            let seen = Arc::clone(&lock(&life.seen));
+            let member =
+                |member: &MemberView| format!(" {}:{:?}/{}", &member.server[30..], member.state, member.incarnation);
+            let members: String = seen.members.iter().map(member).collect();
+            let voters: Vec<&str> = seen.voters.iter().map(|voter| &voter[30..]).collect();
+            let known = life.service.lock();
+            let (greeted, heard) =
+                (known.greeted.values().collect::<Vec<_>>(), known.heard.values().collect::<Vec<_>>());
+            format!(
+                "  {server:?} life {}: sees{members}; voters {voters:?}; greeted {greeted:?}, heard {heard:?}\n",
+                life.runtime.life()
+            )
+        };
+        self.lives.iter().map(row).collect()
+    }
+
+    fn check_converged(&self, server: ServerNo, life: &Life) -> Result<(), String> {
+        let seen = Arc::clone(&lock(&life.seen));
+        if !seen.majority {
+            return Err(format!("{server:?} reaches no majority of the voters {:?}", seen.voters));
+        }
+        let known = life.service.lock();
+        for other in self.others(server) {
+            let id = server_id(other);
+            let state = seen.members.iter().find(|member| member.server == id.to_string()).map(|member| member.state);
+            if state != Some(MemberState::Alive) {
+                return Err(format!("{server:?} sees {other:?} as {state:?}"));
+            }
+            if !known.alive.contains(&id) {
+                return Err(format!("events have not told the agent of {server:?} that {other:?} is alive"));
+            }
+            if !known.greeted.contains_key(&id) {
+                return Err(format!("{server:?} has not greeted {other:?}"));
+            }
+            let life = self.lives.get(&other).map_or(0, |life| u64::from(life.runtime.life()));
+            if known.heard.get(&id) != Some(&life) {
+                return Err(format!("{server:?} was not greeted by life {life} of {other:?}: {:?}", known.heard));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Case for NodeCase {
+    fn start(&mut self, runtime: SimRuntime) {
+        let server = runtime.server();
+        let drive = self.drives.entry(server).or_default().clone();
+        let service = Greeting::new(u64::from(runtime.life()));
+        let rng = self.control.rng("drive", u64::from(server.0) << 32 | u64::from(runtime.life()));
+        let memory = DriveMemory::new(drive.clone(), runtime.clone(), rng);
+        let shared = Arc::new(runtime.clone());
+        let plan = self.plan(&runtime, &drive);
+        let begun = Node::start(shared.clone(), shared, plan, memory, vec![Box::new(service.clone())]);
+        let (node, bus) = match begun {
+            Ok(begun) => begun,
+            Err(error) => {
+                *lock(&self.wrong) = Some(format!("{server:?} cannot restore the memory of its bus: {error}"));
+                return self.control.finish();
+            }
+        };
+        runtime.spawn(bus);
+        let listener = runtime.listen(&address(server)).expect("a new life has its address for itself");
+        let accepting = node.clone();
+        runtime.spawn(Box::pin(async move {
+            loop {
+                let (wire, lane) = listener.accept().await;
+                accepting.accept(wire, lane);
+            }
+        }));
+        let seen = Arc::<Mutex<Arc<BusStatus>>>::default();
+        let (watched, clock, shown) = (node.clone(), runtime.clone(), Arc::clone(&seen));
+        runtime.spawn(Box::pin(async move {
+            loop {
+                *lock(&shown) = watched.bus().await;
+                clock.sleep_until(clock.now() + LOOK).await;
+            }
+        }));
+        self.lives.insert(server, Life { node, runtime, service, seen, drained: Arc::default() });
+    }
+
+    fn killed(&mut self, server: ServerNo) {
+        if let Some(life) = self.lives.remove(&server) {
+            self.refused += life.service.lock().refused;
+        }
+    }
+
+    fn drain(&mut self, server: ServerNo) {
+        let Some(life) = self.lives.get(&server) else { return };
+        let (node, service) = (life.node.clone(), life.service.clone());
+        let (drained, wrong) = (Arc::clone(&life.drained), Arc::clone(&self.wrong));
+        life.runtime.spawn(Box::pin(async move {
+            node.hand_over(HAND_OVER_MAX).await;
+            node.say_goodbye().await;
+            node.drain().await;
+            if !service.lock().is_closed {
+                *lock(&wrong) = Some(format!("{server:?} was drained, and its service was not closed"));
+            }
+            drained.store(true, Ordering::SeqCst);
+        }));
+    }
+
+    fn is_drained(&self, server: ServerNo) -> bool {
+        self.lives.get(&server).is_none_or(|life| life.drained.load(Ordering::SeqCst))
+    }
+
+    fn healed(&mut self) {
+        self.healed_ns = self.control.now_ns();
+    }
+
+    fn converge_ns_max(&self) -> u64 {
+        CONVERGE_NS_MAX
+    }
+
+    fn converged(&mut self) -> Result<(), String> {
+        self.check_safety()?;
+        let checked = self.lives.iter().try_for_each(|(server, life)| self.check_converged(*server, life));
+        checked.map_err(|wrong| format!("{wrong}\n{}", self.table()))?;
+        self.converged_ns = self.control.now_ns() - self.healed_ns;
+        Ok(())
+    }
+
+    fn wind_down(&mut self) {
+        let servers: Vec<ServerNo> = self.lives.keys().copied().collect();
+        servers.into_iter().for_each(|server| self.drain(server));
+        self.is_stopping = true;
+    }
+
+    fn wind_down_ns_max(&self) -> u64 {
+        WIND_DOWN_NS_MAX
+    }
+
+    fn judge(&mut self) -> Result<(), String> {
+        self.check_safety()?;
+        let late = self.lives.keys().find(|server| self.is_stopping && !self.is_drained(**server));
+        late.map_or(Ok(()), |server| Err(format!("{server:?} does not come to an end of its draining")))
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        let lives = self.lives.values().map(|life| u64::from(life.runtime.life())).sum();
+        let refused = self.lives.values().map(|life| life.service.lock().refused).sum::<u64>() + self.refused;
+        vec![("lives", lives), ("greetings_failed", refused), ("converge_ms", self.converged_ns / 1_000_000)]
+    }
+}
+
+fn cluster() -> ClusterId {
+    ClusterId::from_bytes([9; 16])
+}
+
+fn server_id(server: ServerNo) -> ServerId {
+    let mut bytes = [0x5a; 16];
+    bytes[15] = server.0 as u8;
+    ServerId::from_bytes(bytes)
+}
+
+fn address(server: ServerNo) -> String {
+    format!("{}:7800", host(server))
+}
