@@ -333,7 +333,10 @@ impl Serving {
         let held = tokio::task::spawn_blocking(move || {
             let hold = |engine: Arc<Engine>| {
                 engine.settle_writes(clock::now_both());
-                let position = if engine.upstream().is_none() { engine.position() } else { None };
+                // What was handed over belongs to the new primary: nothing more is to be said to replicas.
+                let cluster = engine.service_figures().cluster;
+                let leads = engine.upstream().is_none() && cluster.is_none_or(|cluster| cluster.slots_owned > 0);
+                let position = if leads { engine.position() } else { None };
                 position.map(|position| (engine, position))
             };
             engines.into_iter().filter_map(hold).collect::<Vec<_>>()

@@ -7,8 +7,11 @@ use super::control::{Control, MessageFigures, Order};
 use super::map::{Health, Map, Name, Node, Place, Service, SlotRange};
 use crate::engine::{Engine, EngineConfig};
 use crate::memory::hash_key::HASH_KEY_BYTES;
+use crate::replicate::Upstream;
 use crate::replicate::quorum::Sealing;
+use crate::replicate::role::{LinkState, WholeCopy};
 use crate::tests::{Talk, check_with, readable};
+use crate::time::Now;
 
 const ONE: Name = Name::new([0x11; 20]);
 const TWO: Name = Name::new([0x22; 20]);
@@ -85,7 +88,7 @@ fn who_knows_no_members_of_its_shard_serves_no_term() {
     let (talk, _) = talk(ONE);
     talk.engine().configure("replication-quorum", "yes").unwrap();
     // It was told to follow somebody of its shard, and whoever knew more is gone.
-    talk.engine().prepare_to_follow(ONE);
+    talk.engine().prepare_to_follow(ONE, talk.now());
     talk.engine().replication.catch_up_at(0);
     let map = map(ONE, nodes());
     assert!(
@@ -94,6 +97,31 @@ fn who_knows_no_members_of_its_shard_serves_no_term() {
     );
     assert!(talk.engine().needs_seal(&map));
     assert_eq!(talk.engine().replication.serving(), None);
+}
+
+/// Follows a primary of shard `of` with a whole copy, hears of it for the last time, and is told to follow one of shard `to` after
+/// `silence_s`. Whether its data are kept aside before they are replaced.
+fn keeps_aside(of: Name, to: Name, silence_s: u64) -> bool {
+    let (mut talk, _) = talk(ONE);
+    let client = talk.join();
+    talk.say(client, "SET bar 1");
+    let engine = talk.engine_shared();
+    engine.follow(Some(Upstream::Address { host: "10.0.0.9".into(), port: 7_009 }), talk.now());
+    let heard = talk.now().instant;
+    engine.role.note(engine.role.turn(), |view| {
+        (view.state, view.copy) = (LinkState::Connected, Some(WholeCopy { shard: Some(of), heard }));
+    });
+    let later = Now { instant: heard + Duration::from_secs(silence_s), ..talk.now() };
+    engine.prepare_to_follow(to, later);
+    engine.consider_aside(false);
+    engine.aside().next()
+}
+
+#[test]
+fn a_current_copy_of_a_shard_that_is_left_is_not_kept_aside() {
+    assert!(!keeps_aside(ONE, TWO, 1), "the primary of its former shard has it");
+    assert!(keeps_aside(ONE, TWO, 60), "that primary has been silent: it may be lost, and this the last copy");
+    assert!(keeps_aside(ONE, ONE, 1), "another primary of the same shard may lack a part of it");
 }
 
 #[test]

@@ -5,10 +5,15 @@
 //! takes snapshots does that; the link to the primary waits for it, and is given up if it fails: nothing is replaced then.
 //!
 //! Only a node of a cluster keeps data aside: elsewhere an operator has said REPLICAOF. A copy is not kept where the primary says that
-//! its history contains the position of the data here (`REPLCONF ASHLAR-HAS`), nor where there are no keys.
+//! its history contains the position of the data here (`REPLCONF ASHLAR-HAS`), nor where there are no keys, nor where the data are
+//! another shard's: a replica that goes over to a new shard leaves a copy behind that its former primary has.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use ashlar_wire::time::Instant;
+
+use super::role::CopyStatus;
+use crate::cluster::map::Name;
 use crate::engine::Engine;
 
 /// A copy that was kept aside.
@@ -43,6 +48,8 @@ struct State {
     removed: u64,
     /// Why the last attempt failed, unless one has succeeded since.
     refusal: Option<String>,
+    /// The data of this count of changes are a current copy of another shard's.
+    elsewhere: Option<u64>,
 }
 
 /// Copies of one engine.
@@ -107,11 +114,19 @@ impl Aside {
         }
     }
 
-    fn want(&self, changes: u64) {
+    /// The data of this count of changes are a current copy of a shard that this node leaves: its primary has them.
+    fn note_elsewhere(&self, changes: Option<u64>) {
+        self.lock().elsewhere = changes;
+    }
+
+    /// Asks for a copy of the data of this count of changes, unless they are on files or elsewhere. Says whether it is made.
+    fn want(&self, changes: u64) -> bool {
         let mut state = self.lock();
-        if state.stage != Stage::Done(changes) && !matches!(state.stage, Stage::Wanted | Stage::Running) {
+        let is_kept = state.elsewhere == Some(changes) || state.stage == Stage::Done(changes);
+        if !is_kept && !matches!(state.stage, Stage::Wanted | Stage::Running) {
             state.stage = Stage::Wanted;
         }
+        !is_kept
     }
 
     /// The data have been replaced.
@@ -142,14 +157,25 @@ impl Engine {
     }
 
     /// A dump is about to replace the data, of a primary that says whether it contains them. Asks for a copy if they might be lost.
-    pub(super) fn consider_aside(&self, is_contained: bool) {
+    pub(crate) fn consider_aside(&self, is_contained: bool) {
         let is_kept = self.cluster().is_some() && self.diverged_copies_max() > 0;
-        if is_kept && !is_contained && !self.replication.is_torn() && !self.is_empty() {
+        if is_kept
+            && !is_contained
+            && !self.replication.is_torn()
+            && !self.is_empty()
+            && self.aside.want(self.changes())
+        {
             tracing::warn!(
                 "the primary may lack writes that are here: they are kept aside before its data replace them"
             );
-            self.aside.want(self.changes());
         }
+    }
+
+    /// This node is about to follow the primary of a shard.
+    pub(super) fn consider_leaving(&self, shard: Name, now: Instant) {
+        let left = self.role.view().copy.and_then(|copy| copy.shard).filter(|left| *left != shard);
+        let is_current = left.is_some_and(|left| self.copy_status_of(left, now) == CopyStatus::Current);
+        self.aside.note_elsewhere(is_current.then(|| self.changes()));
     }
 }
 
@@ -172,8 +198,10 @@ mod tests {
         aside.end(Ok((7, 2)));
         aside.want(7);
         assert!(!aside.next(), "it is on files already");
-        aside.want(8);
-        assert!(aside.next(), "these are other data");
+        aside.note_elsewhere(Some(8));
+        assert!(!aside.want(8) && !aside.next(), "the shard that is left has them");
+        aside.note_elsewhere(None);
+        assert!(aside.want(8) && aside.next(), "these are other data");
         assert_eq!((aside.view().removed, aside.view().refusal), (2, None));
     }
 }

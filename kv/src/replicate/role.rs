@@ -187,7 +187,7 @@ impl Role {
     }
 
     /// Changes what is known of the link, if it is still this turn.
-    pub(super) fn note(&self, turn: u64, change: impl FnOnce(&mut LinkView)) {
+    pub(crate) fn note(&self, turn: u64, change: impl FnOnce(&mut LinkView)) {
         let mut view = self.lock();
         if self.turn() == turn {
             change(&mut view);
@@ -283,6 +283,15 @@ impl Engine {
     #[must_use]
     pub fn copy_status(&self, now: Instant) -> CopyStatus {
         let shard = self.map().map(|map| map.own().shard);
+        self.copy_status_in(shard, now)
+    }
+
+    /// What this server has of the data of a shard, if it follows its primary still.
+    pub(super) fn copy_status_of(&self, shard: Name, now: Instant) -> CopyStatus {
+        self.copy_status_in(Some(shard), now)
+    }
+
+    fn copy_status_in(&self, shard: Option<Name>, now: Instant) -> CopyStatus {
         let LinkView { state, copy, .. } = self.role.view();
         let Some(copy) = copy.filter(|copy| copy.shard == shard) else { return CopyStatus::Missing };
         let patience = Duration::from_secs(self.settings().replication.ping_s.unsigned_abs()) + SILENCE_SLACK;

@@ -669,7 +669,7 @@ fn take_up(engine: &Engine, map: Map, now: Now) {
     let upstream = upstream.map(|node| Upstream::Address { host: node.place.host.clone(), port: node.place.port });
     if upstream.is_some() {
         engine.set_map(map.clone(), now);
-        engine.prepare_to_follow(map.own().shard);
+        engine.prepare_to_follow(map.own().shard, now);
         engine.follow(upstream, now);
     } else {
         engine.follow(None, now);

@@ -224,7 +224,7 @@ impl Doing {
             engine.set_map(duty.map.clone(), now);
         }
         if goes {
-            engine.prepare_to_follow(duty.map.own().shard);
+            engine.prepare_to_follow(duty.map.own().shard, now);
         }
         if engine.upstream() != duty.upstream {
             follow(engine, duty.upstream.clone(), &duty.map);

@@ -124,7 +124,8 @@ impl Engine {
     }
 
     /// This node is about to follow the primary of a shard: it will not begin the shard anew, whatever becomes of the primary.
-    pub fn prepare_to_follow(&self, shard: Name) {
+    pub fn prepare_to_follow(&self, shard: Name, now: Now) {
+        self.consider_leaving(shard, now.instant);
         self.set_copying(None);
         self.give_up_sealing();
         if self.settings().replication.is_quorum && !self.oaths.note_shard(shard) {

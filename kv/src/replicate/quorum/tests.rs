@@ -479,7 +479,7 @@ fn a_shard_begins_anew_only_where_that_is_called_for() {
     let (mut first, others) = all_restarted();
     assert_eq!(first.engine().try_seal(&map, 2, first.now()), SHORT);
     assert_eq!(first.say(0, "CLUSTER BEGINSHARD"), "OK");
-    first.engine().prepare_to_follow(SHARD);
+    first.engine().prepare_to_follow(SHARD, first.now());
     assert_eq!(first.engine().try_seal(&map, 2, first.now()), SHORT);
     assert_eq!(first.say(0, "CLUSTER BEGINSHARD"), "OK");
     first.say(0, &format!("REPLCONF ASHLAR-SEAL {SHARD} TERM 9.1 FOR {}", name(2)));
