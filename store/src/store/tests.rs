@@ -1,0 +1,523 @@
+//! One drive from outside: requests in, answers out, and what the drive was asked for.
+
+use super::*;
+use crate::block::{BlockRange, BlockSet, EXTENT_BLOCKS, EXTENT_BYTES};
+use crate::buffer::{AlignedBuf, BLOCK_BYTES, Segment};
+use crate::error::OpenError;
+use crate::format::{Existing, Formatting, NewDrive};
+use crate::io::{Durability, IoKind};
+use crate::layout::LayoutOptions;
+use crate::opening::{Expected, Opening};
+use crate::page::PageId;
+use crate::planted::Bugs;
+use crate::proof::Chance;
+use crate::proof::drive::FakeDrive;
+use crate::record::{Key, Value};
+use crate::request::RequestKind;
+use ashlar_placement::map::{GroupId, PgId, SetId};
+use ashlar_placement::rule::Extent;
+use ashlar_wire::epoch::Epoch;
+use ashlar_wire::id::{ClusterId, DriveId, ServerId, VolumeId};
+use ashlar_wire::version::Version;
+use core::time::Duration;
+
+const GROUP: GroupId = GroupId { set: SetId(1), pg: PgId(2) };
+
+struct Rig {
+    drive: FakeDrive,
+    chance: Chance,
+    store: Store,
+    now: Instant,
+    next: u64,
+    /// Everything that the drive was asked for.
+    asked: Vec<IoKind>,
+}
+
+fn new_drive(bytes: usize, id: u8) -> NewDrive {
+    NewDrive {
+        cluster: ClusterId::from_bytes([1; 16]),
+        server: ServerId::from_bytes([2; 16]),
+        drive: DriveId::from_bytes([id; 16]),
+        nonce: [id; 16],
+        bytes: bytes as u64,
+        options: LayoutOptions { journal_blocks: 1_040, records_max: 4, tombstones_max: 3 },
+    }
+}
+
+fn config() -> Config {
+    Config { requests_max: 40, pages_cached_max: 1, list_max: 3, scrub_interval: None, ..Config::default() }
+}
+
+fn format(drive: &mut FakeDrive, new: &NewDrive, existing: Existing) -> Result<Superblock, OpenError> {
+    let mut chance = Chance::new(1);
+    let mut formatting = Formatting::new(new, existing)?;
+    loop {
+        while let Some(io) = formatting.poll_io() {
+            drive.start(io);
+        }
+        if let Some(result) = formatting.poll_ready() {
+            return result;
+        }
+        let (io, output) = drive.complete(0, &mut chance);
+        formatting.handle_io(io.id, Ok(output));
+    }
+}
+
+fn open(drive: &mut FakeDrive, config: Config, expected: Expected) -> Result<Store, OpenError> {
+    let mut chance = Chance::new(1);
+    let mut opening = Opening::with_bugs(config, expected, Bugs::default());
+    loop {
+        while let Some(io) = opening.poll_io() {
+            drive.start(io);
+        }
+        if let Some(result) = opening.poll_ready(Instant::ORIGIN) {
+            return result;
+        }
+        let (io, output) = drive.complete(0, &mut chance);
+        opening.handle_io(io.id, Ok(output));
+    }
+}
+
+fn expected(new: &NewDrive) -> Expected {
+    Expected { cluster: new.cluster, drive: Some(new.drive), bytes: new.bytes }
+}
+
+impl Rig {
+    /// A drive with about so many slots.
+    fn new(slots: usize, config: Config) -> Self {
+        let bytes = (1_400 + slots * EXTENT_BLOCKS) * BLOCK_BYTES;
+        let mut drive = FakeDrive::new(bytes);
+        let new = new_drive(bytes, 3);
+        format(&mut drive, &new, Existing::Refuse).unwrap();
+        let store = open(&mut drive, config, expected(&new)).unwrap();
+        Self { drive, chance: Chance::new(1), store, now: Instant::ORIGIN, next: 0, asked: Vec::new() }
+    }
+
+    fn submit(&mut self, kind: RequestKind) -> RequestId {
+        let id = RequestId(self.next);
+        self.next += 1;
+        self.store.handle_request(self.now, id, Request { deadline: Instant::NEVER, kind }).unwrap();
+        id
+    }
+
+    fn start_ios(&mut self) {
+        while let Some(io) = self.store.poll_io() {
+            self.asked.push(io.kind.clone());
+            self.drive.start(io);
+        }
+    }
+
+    /// Completes everything, in order.
+    fn complete_all(&mut self) {
+        self.start_ios();
+        while self.drive.in_flight() > 0 {
+            let (io, output) = self.drive.complete(0, &mut self.chance);
+            self.store.handle_io(self.now, io.id, Ok(output));
+            self.start_ios();
+        }
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now = self.now + time;
+        self.store.handle_timeout(self.now);
+        self.complete_all();
+    }
+
+    fn settle(&mut self) {
+        for _ in 0..4 {
+            self.pass(Duration::from_secs(2));
+        }
+        assert!(self.store.is_settled());
+    }
+
+    fn ask(&mut self, kind: RequestKind) -> Result<Reply, Error> {
+        let id = self.submit(kind);
+        self.complete_all();
+        let (answered, result) = self.store.poll_completion().expect("everything was completed");
+        assert_eq!(answered, id);
+        result
+    }
+
+    fn write(&mut self, extent: u64, first: usize, blocks: usize, fill: u8, sequence: u64) -> Result<Reply, Error> {
+        self.ask(write(extent, first, blocks, fill, sequence))
+    }
+
+    fn read(&mut self, extent: u64) -> Result<(Vec<u8>, u64), Error> {
+        let reply = self.ask(read(extent))?;
+        let Reply::Data { data, version } = reply else { panic!("a read gives data") };
+        Ok((data.chunks_exact(BLOCK_BYTES).map(|block| block[0]).collect(), version.sequence))
+    }
+}
+
+fn id(extent: u64) -> ExtentId {
+    ExtentId { volume: VolumeId::from_bytes([9; 16]), extent: Extent(extent) }
+}
+
+fn version(sequence: u64) -> Version {
+    Version { epoch: Epoch(1), sequence }
+}
+
+fn segment(blocks: usize, fill: u8) -> Segment {
+    let mut buf = AlignedBuf::zeroed(blocks);
+    buf.fill(fill);
+    buf.into()
+}
+
+fn write(extent: u64, first: usize, blocks: usize, fill: u8, sequence: u64) -> RequestKind {
+    let (offset, data) = (u32::try_from(first * BLOCK_BYTES).unwrap(), segment(blocks, fill));
+    RequestKind::Write { extent: id(extent), group: GROUP, offset, data, version: version(sequence) }
+}
+
+fn read(extent: u64) -> RequestKind {
+    RequestKind::Read { extent: id(extent), offset: 0, len: u32::try_from(EXTENT_BYTES).unwrap() }
+}
+
+fn clear(extent: u64, sequence: u64) -> RequestKind {
+    let len = u32::try_from(EXTENT_BYTES).unwrap();
+    RequestKind::Clear { extent: id(extent), offset: 0, len, version: version(sequence) }
+}
+
+#[test]
+fn what_is_written_is_read_with_its_version_before_and_after_write_back() {
+    let mut rig = Rig::new(8, config());
+    assert_eq!(rig.read(1).unwrap(), (vec![0; 256], 0));
+    rig.write(1, 2, 1, 7, 5).unwrap();
+    rig.write(1, 100, 40, 8, 6).unwrap();
+    let mut blocks = vec![0; 256];
+    blocks[2] = 7;
+    blocks[100..140].fill(8);
+    assert_eq!(rig.read(1).unwrap(), (blocks.clone(), 6));
+    rig.settle();
+    assert_eq!(rig.read(1).unwrap(), (blocks.clone(), 6));
+    rig.ask(RequestKind::Clear { extent: id(1), offset: 0x2000, len: 0x1000, version: version(7) }).unwrap();
+    blocks[2] = 0;
+    assert_eq!(rig.read(1).unwrap(), (blocks, 7));
+}
+
+#[test]
+fn versions_rise_and_duplicates_are_done() {
+    let mut rig = Rig::new(8, config());
+    rig.write(1, 0, 1, 7, 5).unwrap();
+    assert!(matches!(rig.write(1, 0, 1, 9, 5), Ok(Reply::Done)));
+    assert_eq!(rig.write(1, 0, 1, 9, 4).unwrap_err(), Error::StaleVersion { held: version(5) });
+    assert_eq!(rig.write(1, 0, 1, 9, 0).unwrap_err(), Error::StaleVersion { held: version(5) });
+    assert_eq!(rig.ask(clear(1, 4)).unwrap_err(), Error::StaleVersion { held: version(5) });
+    assert_eq!(rig.read(1).unwrap().0[0], 7);
+    let zero =
+        RequestKind::Write { extent: id(2), group: GROUP, offset: 0, data: segment(1, 1), version: Version::ZERO };
+    assert_eq!(rig.ask(zero).unwrap_err(), Error::ZeroVersion);
+    let (held, other) = (GROUP, GroupId { pg: PgId(9), ..GROUP });
+    let foreign =
+        RequestKind::Write { extent: id(1), group: other, offset: 0, data: segment(1, 1), version: version(6) };
+    assert_eq!(rig.ask(foreign).unwrap_err(), Error::OtherGroup { held });
+
+    // A duplicate of a write in flight is done when that one is.
+    let first = rig.submit(write(1, 0, 1, 8, 6));
+    let second = rig.submit(write(1, 0, 1, 8, 6));
+    assert!(rig.store.poll_completion().is_none());
+    rig.complete_all();
+    let answered: Vec<_> = core::iter::from_fn(|| rig.store.poll_completion()).map(|(id, _)| id).collect();
+    assert_eq!(answered, [first, second]);
+}
+
+#[test]
+fn writes_that_gather_share_one_batch() {
+    let mut rig = Rig::new(8, Config { pages_cached_max: 100, ..config() });
+    rig.write(1, 0, 1, 1, 1).unwrap();
+    rig.asked.clear();
+    for index in 0..30 {
+        rig.submit(write(1, 0, 1, 1, 2 + index));
+    }
+    rig.complete_all();
+    let answers = core::iter::from_fn(|| rig.store.poll_completion()).map(|(_, result)| result.unwrap());
+    assert_eq!(answers.count(), 30);
+    let blocks: Vec<usize> = rig.asked.iter().map(durable_blocks).collect();
+    // The first alone, everything behind it together.
+    assert_eq!(blocks, [2, 1 + 29]);
+}
+
+fn durable_blocks(io: &IoKind) -> usize {
+    match io {
+        IoKind::Write { data, durability: Durability::Durable, .. } => data.iter().map(Segment::blocks).sum(),
+        _ => 0,
+    }
+}
+
+#[test]
+fn the_data_of_a_large_write_reaches_the_drive_without_a_copy_and_before_its_entry() {
+    let mut rig = Rig::new(8, config());
+    let data = segment(256, 5);
+    let address = data.bytes().as_ptr();
+    rig.submit(RequestKind::Write { extent: id(1), group: GROUP, offset: 0, data, version: version(1) });
+    rig.complete_all();
+    let writes: Vec<_> = rig.asked.iter().filter(|io| durable_blocks(io) > 0).collect();
+    let IoKind::Write { data, .. } = writes[0] else { panic!("a write") };
+    assert_eq!((writes.len(), data[0].bytes().as_ptr()), (2, address));
+    assert_eq!((durable_blocks(writes[0]), durable_blocks(writes[1])), (256, 1));
+}
+
+#[test]
+fn a_full_drive_reads_discards_replaces_and_deletes() {
+    let mut rig = Rig::new(6, config());
+    let mut extents = 0;
+    while rig.write(extents, 0, 256, 1, 1).is_ok() {
+        extents += 1;
+    }
+    assert_eq!(rig.write(extents, 0, 1, 1, 1).unwrap_err(), Error::Full);
+    assert_eq!((rig.store.free_bytes(), extents > 3), (0, true));
+    // Overwriting is no new data, whole or in part.
+    rig.write(0, 0, 256, 2, 2).unwrap();
+    rig.write(0, 7, 100, 3, 3).unwrap();
+    let blocks = BlockSet::of(BlockRange { first: 0, count: 1 });
+    let data = Some(segment(1, 4));
+    rig.ask(RequestKind::Replace { extent: id(1), group: GROUP, version: version(2), blocks, data }).unwrap();
+    assert_eq!(rig.read(1).unwrap().0[..2], [4, 0]);
+    rig.ask(clear(0, 4)).unwrap();
+    assert_eq!(rig.read(0).unwrap(), (vec![0; 256], 4));
+    rig.write(extents, 0, 1, 1, 1).unwrap();
+    rig.ask(RequestKind::DeleteVolume { volume: id(0).volume }).unwrap();
+    rig.settle();
+    assert_eq!(rig.store.free_bytes(), extents * EXTENT_BYTES as u64);
+}
+
+#[test]
+fn above_the_limit_requests_are_refused_and_later_taken() {
+    let mut rig = Rig::new(6, config());
+    for index in 0..40 {
+        rig.submit(write(1, 0, 1, 1, 1 + index));
+    }
+    let request = Request { deadline: Instant::NEVER, kind: read(1) };
+    assert_eq!(rig.store.handle_request(rig.now, RequestId(99), request.clone()), Err(Error::Busy));
+    rig.complete_all();
+    assert_eq!(rig.store.handle_request(rig.now, RequestId(99), request), Ok(()));
+}
+
+#[test]
+fn no_more_ios_are_given_out_than_the_drive_shall_have() {
+    let mut rig = Rig::new(8, Config { ios_max: 3, pages_cached_max: 100, ..config() });
+    (0..6).for_each(|extent| drop(rig.write(extent, 0, 1, 1, 1).unwrap()));
+    for extent in 0..6 {
+        rig.submit(write(extent, 1, 100, 1, 2));
+    }
+    rig.start_ios();
+    assert_eq!(rig.drive.in_flight(), 3);
+    rig.complete_all();
+    assert_eq!(core::iter::from_fn(|| rig.store.poll_completion()).filter(|(_, result)| result.is_ok()).count(), 6);
+}
+
+#[test]
+fn what_expires_before_it_costs_an_io_is_dropped() {
+    let mut rig = Rig::new(6, config());
+    rig.write(1, 0, 20, 1, 1).unwrap();
+    rig.settle();
+    rig.asked.clear();
+    for kind in [write(1, 0, 1, 2, 2), read(1), clear(1, 2)] {
+        let request = Request { deadline: rig.now, kind };
+        rig.store.handle_request(rig.now, RequestId(77), request).unwrap();
+        assert!(matches!(rig.store.poll_completion(), Some((_, Err(Error::Expired)))));
+    }
+    rig.complete_all();
+    assert!(rig.asked.is_empty());
+    assert_eq!(rig.read(1).unwrap().1, 1);
+}
+
+#[test]
+fn a_failed_write_or_sync_poisons_the_drive() {
+    for fails in [|io: &IoKind| durable_blocks(io) > 0, |io: &IoKind| matches!(io, IoKind::Sync)] {
+        let mut rig = Rig::new(6, config());
+        rig.submit(write(1, 0, 1, 2, 2));
+        let mut failed = false;
+        for _ in 0..40 {
+            while let Some(io) = rig.store.poll_io() {
+                if fails(&io.kind) {
+                    rig.store.handle_io(rig.now, io.id, Err(IoError { errno: 5 }));
+                    failed = true;
+                } else {
+                    rig.drive.start(io);
+                }
+            }
+            if rig.drive.in_flight() > 0 {
+                let (io, output) = rig.drive.complete(0, &mut rig.chance);
+                rig.store.handle_io(rig.now, io.id, Ok(output));
+            } else {
+                rig.now = rig.now + Duration::from_secs(1);
+                rig.store.handle_timeout(rig.now);
+            }
+        }
+        assert!(failed);
+        let poisoned = Error::Poisoned(IoError { errno: 5 });
+        let _ = rig.store.poll_completion();
+        assert_eq!(rig.store.poll_event(), Some(Event::Poisoned(IoError { errno: 5 })));
+        rig.submit(read(1));
+        assert!(matches!(rig.store.poll_completion(), Some((_, Err(error))) if error == poisoned));
+        assert!(rig.store.poll_io().is_none() && rig.store.poll_timeout().is_none());
+    }
+}
+
+/// The offset of an extent's first block on the drive.
+fn data_offset(rig: &Rig, extent: u64) -> usize {
+    let cell = rig.store.index.by_extent[&id(extent)];
+    let slot = rig.store.tables.infos[cell.0 as usize].unwrap().slot.unwrap();
+    usize::try_from(rig.store.geometry.slot_offset(slot, 0)).unwrap()
+}
+
+#[test]
+fn damaged_blocks_are_reported_by_reads_and_scrub_and_repaired_by_replacement() {
+    let mut rig = Rig::new(6, Config { scrub_interval: Some(Duration::from_secs(9)), ..config() });
+    rig.write(1, 0, 256, 1, 1).unwrap();
+    rig.write(2, 0, 256, 1, 1).unwrap();
+    let at = data_offset(&rig, 1);
+    rig.drive.flip(at + 5_000, 1);
+    assert_eq!(rig.read(1).unwrap_err(), Error::Damaged);
+    assert_eq!(rig.store.poll_event(), Some(Event::Damage { extent: id(1) }));
+    let other = RequestKind::Read { extent: id(1), offset: 0x2000, len: 0x1000 };
+    assert!(rig.ask(other).is_ok());
+    assert!(rig.read(2).is_ok());
+    (0..3).for_each(|_| rig.pass(Duration::from_secs(10)));
+    assert_eq!(rig.store.poll_event(), Some(Event::Damage { extent: id(1) }));
+    let (blocks, data) = (BlockSet::of(BlockRange::WHOLE), Some(segment(256, 1)));
+    rig.ask(RequestKind::Replace { extent: id(1), group: GROUP, version: version(1), blocks, data }).unwrap();
+    assert_eq!(rig.read(1).unwrap(), (vec![1; 256], 1));
+    (0..3).for_each(|_| rig.pass(Duration::from_secs(10)));
+    assert_eq!(rig.store.poll_event(), None);
+}
+
+#[test]
+fn a_failed_read_is_that_request_only() {
+    let mut rig = Rig::new(6, config());
+    rig.write(1, 0, 256, 1, 1).unwrap();
+    rig.submit(read(1));
+    let io = rig.store.poll_io().unwrap();
+    rig.store.handle_io(rig.now, io.id, Err(IoError { errno: 5 }));
+    let error = Error::ReadFailed(IoError { errno: 5 });
+    assert!(matches!(rig.store.poll_completion(), Some((_, Err(found))) if found == error));
+    assert_eq!(rig.read(1).unwrap().0, [1; 256]);
+}
+
+#[test]
+fn one_damaged_copy_of_a_page_is_repaired_and_two_are_refused() {
+    for (copies, is_open) in [(vec![0], true), (vec![1], true), (vec![0, 1], false)] {
+        let mut rig = Rig::new(6, config());
+        rig.write(1, 0, 256, 1, 1).unwrap();
+        rig.settle();
+        let geometry = rig.store.geometry;
+        let offset = |copy| usize::try_from(geometry.page_offset(PageId(0), copy)).unwrap();
+        let places: Vec<usize> = copies.iter().map(|copy| offset(*copy)).collect();
+        places.iter().for_each(|at| rig.drive.flip(at + 700, 0x10));
+        let new = new_drive(rig.drive.bytes(), 3);
+        match open(&mut rig.drive, config(), expected(&new)) {
+            Ok(store) => rig.store = store,
+            Err(error) => {
+                assert_eq!((error, is_open), (OpenError::Damaged("tables: both copies of a page"), false));
+                continue;
+            }
+        }
+        assert!(is_open);
+        assert_eq!(rig.read(1).unwrap(), (vec![1; 256], 1));
+        rig.settle();
+        let copy = |copy| &rig.drive.content()[offset(copy)..][..BLOCK_BYTES];
+        assert_eq!(copy(0), copy(1));
+    }
+}
+
+#[test]
+fn lists_and_scans_come_in_pages() {
+    let mut rig = Rig::new(10, config());
+    (0..5).for_each(|extent| drop(rig.write(extent, 0, 1, 1, 1 + extent).unwrap()));
+    let list = RequestKind::List { group: GROUP, after: None };
+    let Ok(Reply::Extents { extents, more }) = rig.ask(list) else { panic!("a list") };
+    assert_eq!((extents, more), (vec![(id(0), version(1)), (id(1), version(2)), (id(2), version(3))], true));
+    let list = RequestKind::List { group: GROUP, after: Some(id(2)) };
+    let Ok(Reply::Extents { extents, more }) = rig.ask(list) else { panic!("a list") };
+    assert_eq!((extents, more), (vec![(id(3), version(4)), (id(4), version(5))], false));
+
+    let key = |name: u8| Key::new(&[name]).unwrap();
+    let value = Value::new(b"value").unwrap();
+    for name in 0..4 {
+        rig.ask(RequestKind::PutRecord { key: key(name), value: value.clone() }).unwrap();
+    }
+    let fifth = RequestKind::PutRecord { key: key(4), value: value.clone() };
+    assert_eq!(rig.ask(fifth.clone()).unwrap_err(), Error::TooManyRecords);
+    rig.ask(RequestKind::DeleteRecord { key: key(1) }).unwrap();
+    rig.ask(fifth).unwrap();
+    let Ok(Reply::Records { records, more }) = rig.ask(RequestKind::Scan { after: None }) else { panic!("a scan") };
+    assert_eq!((records.len(), more), (3, true));
+    let after = Some(records[2].0.clone());
+    let Ok(Reply::Records { records, more }) = rig.ask(RequestKind::Scan { after }) else { panic!("a scan") };
+    assert_eq!((records, more), (vec![(key(4), value)], false));
+}
+
+#[test]
+fn deleted_volumes_stay_deleted_until_they_are_forgotten() {
+    let mut rig = Rig::new(8, config());
+    let volume = id(0).volume;
+    (0..5).for_each(|extent| drop(rig.write(extent, 0, 20, 1, 1).unwrap()));
+    rig.ask(RequestKind::DeleteVolume { volume }).unwrap();
+    assert_eq!(rig.read(1).unwrap_err(), Error::VolumeDeleted);
+    assert_eq!(rig.write(9, 0, 1, 1, 9).unwrap_err(), Error::VolumeDeleted);
+    rig.settle();
+    let list = RequestKind::List { group: GROUP, after: None };
+    assert!(matches!(rig.ask(list), Ok(Reply::Extents { extents, more: false }) if extents.is_empty()));
+    for other in [1, 2] {
+        rig.ask(RequestKind::DeleteVolume { volume: VolumeId::from_bytes([other; 16]) }).unwrap();
+    }
+    let fourth = RequestKind::DeleteVolume { volume: VolumeId::from_bytes([3; 16]) };
+    assert_eq!(rig.ask(fourth.clone()).unwrap_err(), Error::TooManyTombstones);
+    rig.ask(RequestKind::ForgetVolume { volume }).unwrap();
+    rig.ask(fourth).unwrap();
+    assert_eq!(rig.read(1).unwrap(), (vec![0; 256], 0));
+}
+
+#[test]
+fn an_extent_without_data_keeps_its_version_until_it_is_forgotten() {
+    let mut rig = Rig::new(8, config());
+    rig.write(1, 0, 1, 1, 5).unwrap();
+    let forget = |sequence| RequestKind::ForgetExtent { extent: id(1), version: version(sequence) };
+    assert_eq!(rig.ask(forget(5)).unwrap_err(), Error::HasData);
+    rig.ask(clear(1, 6)).unwrap();
+    assert_eq!(rig.write(1, 0, 1, 1, 5).unwrap_err(), Error::StaleVersion { held: version(6) });
+    assert_eq!(rig.ask(forget(5)).unwrap_err(), Error::StaleVersion { held: version(6) });
+    rig.ask(forget(6)).unwrap();
+    assert_eq!(rig.read(1).unwrap(), (vec![0; 256], 0));
+}
+
+#[test]
+fn checksums_are_the_same_on_two_drives() {
+    let sums = |first: usize| {
+        let mut rig = Rig::new(8, config());
+        rig.write(9, 0, 20, 7, 1).unwrap();
+        rig.write(1, first, 20, 7, 1).unwrap();
+        let Ok(Reply::Checksums { blocks, .. }) = rig.ask(RequestKind::Checksums { extent: id(1) }) else {
+            panic!("checksums")
+        };
+        blocks
+    };
+    let one = sums(0);
+    assert_eq!(one.iter().flatten().count(), 20);
+    assert_eq!(one, sums(0));
+    assert_ne!(one, sums(1));
+}
+
+#[test]
+fn drives_that_are_not_meant_are_refused() {
+    let mut rig = Rig::new(6, config());
+    let new = new_drive(rig.drive.bytes(), 3);
+    let good = expected(&new);
+    let foreign = ClusterId::from_bytes([8; 16]);
+    let other = DriveId::from_bytes([8; 16]);
+    let mut refused = |expected| open(&mut rig.drive, config(), expected).map(|_| ()).unwrap_err();
+    assert_eq!(refused(Expected { cluster: foreign, ..good }), OpenError::ForeignCluster(new.cluster));
+    assert_eq!(refused(Expected { drive: Some(other), ..good }), OpenError::OtherDrive(new.drive));
+    let formatted_bytes = new.bytes;
+    let bytes = new.bytes - (1 << 20);
+    assert_eq!(refused(Expected { bytes, ..good }), OpenError::WrongSize { bytes, formatted_bytes });
+    let again = new_drive(rig.drive.bytes(), 4);
+    let held = OpenError::AlreadyFormatted(new.drive);
+    assert_eq!(format(&mut rig.drive, &again, Existing::Refuse), Err(held));
+    assert!(format(&mut rig.drive, &again, Existing::Overwrite).is_ok());
+    let mut empty = FakeDrive::new(8 << 20);
+    let bytes = 8 << 20;
+    assert!(matches!(open(&mut empty, config(), Expected { bytes, ..good }), Err(OpenError::NotFormatted)));
+    let small = new_drive(1 << 20, 3);
+    assert!(matches!(Formatting::new(&small, Existing::Refuse), Err(OpenError::TooSmall { .. })));
+}
