@@ -1,0 +1,83 @@
+//! Change feed: the latest commands by version, for readers that follow.
+//!
+//! A reader that has the state of version v asks for what came after it. It gets every command since, and what each has
+//! touched, or hears that the feed does not reach that far back: then it takes a whole state and follows from there. To
+//! apply the commands to a state of version v is the same as to take a later one, so a reader elsewhere needs a
+//! snapshot once.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::change::{CatalogVersion, Command, Touched};
+
+/// Most commands that a feed holds.
+pub const FEED_COMMANDS_MAX: usize = 8_192;
+/// Most bytes of the commands that a feed holds, in their written form; the latest is held whatever its size.
+pub const FEED_BYTES_MAX: usize = 16 << 20;
+
+/// An applied command, and the version that it made.
+#[derive(Debug, Clone)]
+pub struct FeedEntry {
+    /// The version.
+    pub version: CatalogVersion,
+    /// The command.
+    pub command: Arc<Command>,
+    /// Bytes of the command in its written form.
+    bytes: usize,
+}
+
+impl FeedEntry {
+    /// What the command has touched.
+    #[must_use]
+    pub fn touches(&self) -> Vec<Touched> {
+        self.command.change.touches()
+    }
+}
+
+/// The latest commands of a catalog. See the head of this module.
+#[derive(Debug)]
+pub struct Feed {
+    /// The version before the oldest entry; the only one if there is none.
+    base: CatalogVersion,
+    entries: VecDeque<FeedEntry>,
+    bytes: usize,
+}
+
+impl Feed {
+    /// A feed without entries, of a catalog at this version.
+    #[must_use]
+    pub const fn new(version: CatalogVersion) -> Self {
+        Self { base: version, entries: VecDeque::new(), bytes: 0 }
+    }
+
+    /// The version of the latest entry.
+    #[must_use]
+    pub fn version(&self) -> CatalogVersion {
+        self.entries.back().map_or(self.base, |entry| entry.version)
+    }
+
+    /// Adds the command that made a version.
+    ///
+    /// # Panics
+    /// When the version is not greater than the latest: commands are added as they are applied.
+    pub fn push(&mut self, version: CatalogVersion, command: Arc<Command>) {
+        assert!(version > self.version(), "versions of a feed grow");
+        let bytes = command.encode().len();
+        self.bytes += bytes;
+        self.entries.push_back(FeedEntry { version, command, bytes });
+        while self.entries.len() > FEED_COMMANDS_MAX || (self.bytes > FEED_BYTES_MAX && self.entries.len() > 1) {
+            let oldest = self.entries.pop_front().expect("a feed that is too long has an entry");
+            self.bytes -= oldest.bytes;
+            self.base = oldest.version;
+        }
+    }
+
+    /// Every command after a version, oldest first; `None` if the feed does not reach that far back, or the version is
+    /// none of this catalog's.
+    #[must_use]
+    pub fn since(&self, version: CatalogVersion) -> Option<Vec<FeedEntry>> {
+        let behind = self.entries.partition_point(|entry| entry.version <= version);
+        let last = if behind == 0 { self.base } else { self.entries[behind - 1].version };
+        (last == version).then(|| self.entries.range(behind..).cloned().collect())
+    }
+}

@@ -1,0 +1,156 @@
+//! Failed servers leave acting lists; those that return come back as learners.
+
+use std::collections::BTreeSet;
+
+use ashlar_placement::choose::PgTable;
+use ashlar_placement::map::{self, GroupId, PgId, SetId};
+use ashlar_wire::id::{DriveId, ServerId};
+
+use crate::change::Change;
+use crate::set::{PG_STEPS_MAX, PgConfig, PgStep, Set, Settled};
+use crate::state::State;
+
+/// Takes every member on a failed server out of its placement group, at the next epoch of each. The first acting member
+/// that stays becomes primary where the primary leaves. An acting list keeps the set's least number of members, and the
+/// last one always: such a placement group waits for its server.
+///
+/// Draws the table of every set.
+#[must_use]
+pub fn plan_failure(state: &State, failed: &BTreeSet<ServerId>) -> Vec<Change> {
+    let is_failed = |drive: DriveId| state.drive(drive).is_some_and(|drive| failed.contains(&drive.server));
+    let mut steps = Vec::new();
+    for set in state.sets() {
+        for (pg, config) in state.pgs_of(set.id) {
+            steps.extend(step_without(GroupId { set: set.id, pg }, set, &config, is_failed));
+        }
+    }
+    batches(steps)
+}
+
+fn step_without(group: GroupId, set: &Set, old: &PgConfig, is_failed: impl Fn(DriveId) -> bool) -> Option<PgStep> {
+    let alive = old.acting.iter().filter(|drive| !is_failed(**drive)).count();
+    let acting_min = usize::from(set.copies.acting_min).max(1);
+    // Those that stay although they have failed: the primary first, so that it need not change.
+    let mut kept = acting_min.saturating_sub(alive);
+    let mut stays = BTreeSet::new();
+    for drive in [old.primary].iter().chain(&old.acting).filter(|drive| is_failed(**drive)) {
+        if kept > 0 && stays.insert(*drive) {
+            kept -= 1;
+        }
+    }
+    let remains = |drive: &&DriveId| !is_failed(**drive) || stays.contains(*drive);
+    let acting: Vec<DriveId> = old.acting.iter().filter(remains).copied().collect();
+    let learners: Vec<DriveId> = old.learners.iter().filter(|drive| !is_failed(**drive)).copied().collect();
+    if acting == old.acting && learners == old.learners {
+        return None;
+    }
+    let first = acting.iter().find(|drive| !is_failed(**drive)).or(acting.first());
+    let primary = if acting.contains(&old.primary) && (!is_failed(old.primary) || alive == 0) {
+        old.primary
+    } else {
+        *first.expect("an acting list keeps a member")
+    };
+    let (certified, settled) = (Vec::new(), Settled::No);
+    Some(PgStep { group, expected: old.epoch, acting, primary, learners, certified, settled })
+}
+
+/// Makes learners of the drives on these servers that should hold data of a placement group and do not: members that
+/// return, and drives that a new map has chosen. At most `steps_max` placement groups, so that repair has a budget.
+///
+/// Draws two tables of every set.
+#[must_use]
+pub fn plan_learners(state: &State, alive: &BTreeSet<ServerId>, steps_max: usize) -> Vec<Change> {
+    let is_alive = |drive: DriveId| state.drive(drive).is_some_and(|drive| alive.contains(&drive.server));
+    let mut steps = Vec::new();
+    for set in state.sets() {
+        let target = PgTable::new((*set.target).clone());
+        for (pg, config) in state.pgs_of(set.id) {
+            if steps.len() == steps_max {
+                return batches(steps);
+            }
+            let due = due_drives(state, set.id, &target, pg);
+            let mut learners = config.learners.clone();
+            learners.extend(due.into_iter().filter(|drive| is_alive(*drive) && !config.is_member(*drive)));
+            learners.truncate(target.map().shape().seat_count());
+            if learners != config.learners {
+                let group = GroupId { set: set.id, pg };
+                let PgConfig { epoch: expected, acting, primary, .. } = config;
+                let (certified, settled) = (Vec::new(), Settled::No);
+                steps.push(PgStep { group, expected, acting, primary, learners, certified, settled });
+            }
+        }
+    }
+    batches(steps)
+}
+
+/// What comes back with a server: [`plan_learners`] for it alone.
+#[must_use]
+pub fn plan_return(state: &State, server: ServerId, steps_max: usize) -> Vec<Change> {
+    plan_learners(state, &BTreeSet::from([server]), steps_max)
+}
+
+/// The drives that should hold a placement group and may be filled, seat by seat.
+fn due_drives(state: &State, set: SetId, target: &PgTable, pg: PgId) -> Vec<DriveId> {
+    let may_hold = |drive: &map::Drive| {
+        let known = state.drive(drive.id).filter(|known| known.set == Some(set));
+        known.is_some() && state.placed_drive(drive.id).is_some_and(|placed| placed.state != map::DriveState::Out)
+    };
+    target.drives(pg).filter(|drive| may_hold(drive)).map(|drive| drive.id).collect()
+}
+
+/// The step by which learners that its primary has certified join a placement group. Once every drive of the target map
+/// acts, the others leave, the preferred drive becomes primary, and the placement group is settled. `None` when nothing
+/// would change, or for an unknown placement group or a drive that is no learner.
+#[must_use]
+pub fn plan_promotion(state: &State, group: GroupId, certified: &[DriveId]) -> Option<PgStep> {
+    let set = state.set(group.set)?;
+    let old = state.pg(group)?;
+    if !certified.iter().all(|drive| old.learners.contains(drive)) {
+        return None;
+    }
+    let target: Vec<DriveId> = ashlar_placement::choose::choose_drives(&set.target, group.pg)
+        .iter()
+        .map(|index| set.target.drive(*index).id)
+        .collect();
+    let mut acting: Vec<DriveId> = old.acting.iter().chain(certified).copied().collect();
+    if target.iter().all(|drive| acting.contains(drive)) {
+        acting.clone_from(&target);
+    } else {
+        drop_strangers(state, set, &target, &mut acting);
+    }
+    let settled = if acting == target { Settled::Yes } else { Settled::No };
+    let keeps = acting.contains(&old.primary) && settled == Settled::No;
+    let primary = if keeps { old.primary } else { *acting.first()? };
+    let learners: Vec<DriveId> = old.learners.iter().filter(|drive| !certified.contains(drive)).copied().collect();
+    let is_as_it_was = acting == old.acting && primary == old.primary && learners == old.learners;
+    if is_as_it_was && (settled == Settled::No || old.previous.is_empty()) {
+        return None;
+    }
+    let certified = certified.to_vec();
+    Some(PgStep { group, expected: old.epoch, acting, primary, learners, certified, settled })
+}
+
+/// Drops members that the target map does not know: those that conflict with one that it knows, then as many as are too
+/// many, the latest first.
+fn drop_strangers(state: &State, set: &Set, target: &[DriveId], acting: &mut Vec<DriveId>) {
+    let shape = set.target.shape();
+    let wanted: Vec<map::Drive> =
+        acting.iter().filter(|id| target.contains(id)).filter_map(|id| state.placed_drive(*id)).collect();
+    acting.retain(|id| {
+        let conflicts = |drive: map::Drive| wanted.iter().any(|other| shape.conflict.is_between(other, &drive));
+        target.contains(id) || !state.placed_drive(*id).is_some_and(conflicts)
+    });
+    while acting.len() > shape.seat_count() {
+        let Some(place) = acting.iter().rposition(|id| !target.contains(id)) else { break };
+        acting.remove(place);
+    }
+}
+
+fn batches(steps: Vec<PgStep>) -> Vec<Change> {
+    let mut changes = Vec::new();
+    let mut steps = steps.into_iter().peekable();
+    while steps.peek().is_some() {
+        changes.push(Change::ConfigurePgs(steps.by_ref().take(PG_STEPS_MAX).collect()));
+    }
+    changes
+}

@@ -1,0 +1,208 @@
+//! What planners propose, and that the state takes it.
+
+use std::collections::BTreeSet;
+
+use arbtest::arbtest;
+use ashlar_placement::map::SetId;
+use ashlar_wire::id::ServerId;
+
+use super::failure::{plan_failure, plan_learners, plan_promotion, plan_return};
+use super::placement::{plan_set, plan_target};
+use super::voters::plan_voters;
+use crate::change::Change;
+use crate::sample::{Sample, drive, drive_id, group, server, server_id};
+use crate::server::{DriveState, Server, ServerState};
+use crate::set::{PG_STEPS_MAX, PgConfig};
+use crate::state::State;
+
+fn servers(numbers: &[u32]) -> BTreeSet<ServerId> {
+    numbers.iter().copied().map(server_id).collect()
+}
+
+fn configs(state: &State) -> Vec<PgConfig> {
+    state.pgs_of(SetId(1)).map(|(_, config)| config).collect()
+}
+
+fn server_of(state: &State, drive: ashlar_wire::id::DriveId) -> ServerId {
+    state.drive(drive).unwrap().server
+}
+
+#[test]
+fn a_failed_server_leaves_every_acting_list() {
+    let mut sample = Sample::with_set(5, 600);
+    let failed = servers(&[1]);
+    let before = configs(&sample.state);
+    let changes = plan_failure(&sample.state, &failed);
+    assert!(changes.len() > 1, "more than one batch");
+    for change in changes {
+        let Change::ConfigurePgs(steps) = &change else { panic!("{change:?}") };
+        assert!(steps.len() <= PG_STEPS_MAX);
+        sample.must(change);
+    }
+    for (before, after) in before.iter().zip(configs(&sample.state)) {
+        let held = before.acting.contains(&drive_id(1));
+        assert!(!after.acting.contains(&drive_id(1)));
+        assert_eq!(after.acting.len(), 3 - usize::from(held));
+        assert_eq!(after.epoch.0, 1 + u64::from(held));
+        let primary = if before.primary == drive_id(1) { before.acting[1] } else { before.primary };
+        assert_eq!(after.primary, primary, "the next acting member, and only if it must be another");
+    }
+    assert_eq!(plan_failure(&sample.state, &failed), [], "done is done");
+}
+
+#[test]
+fn the_last_acting_member_stays() {
+    let mut sample = Sample::with_set(3, 20);
+    for failed in [&[0][..], &[0, 1], &[0, 1, 2]] {
+        let changes = plan_failure(&sample.state, &servers(failed));
+        sample.must_all(changes);
+    }
+    for config in configs(&sample.state) {
+        assert_eq!((config.acting, config.primary), (vec![drive_id(2)], drive_id(2)));
+    }
+    // All at once: nothing is known of which one is the last, so the primary is.
+    let sample = Sample::with_set(3, 20);
+    let planned = plan_failure(&sample.state, &servers(&[0, 1, 2]));
+    let [Change::ConfigurePgs(steps)] = &planned[..] else { panic!("{planned:?}") };
+    let before = configs(&sample.state);
+    assert!(steps.iter().zip(before).all(|(step, before)| step.acting == [before.primary]));
+}
+
+#[test]
+fn what_returns_is_filled_and_then_acts() {
+    let mut sample = Sample::with_set(5, 40);
+    let first = configs(&sample.state);
+    let changes = plan_failure(&sample.state, &servers(&[2, 3]));
+    sample.must_all(changes);
+    let few = plan_return(&sample.state, server_id(2), 3);
+    assert!(matches!(&few[..], [Change::ConfigurePgs(steps)] if steps.len() == 3), "{few:?}");
+    for number in [2, 3] {
+        let changes = plan_return(&sample.state, server_id(number), usize::MAX);
+        sample.must_all(changes);
+    }
+    for (pg, config) in (0..).zip(configs(&sample.state)) {
+        assert!(config.learners.iter().all(|drive| config.previous.contains(drive)), "{config:?}");
+        if let Some(step) = plan_promotion(&sample.state, group(1, pg), &config.learners) {
+            sample.must(Change::ConfigurePgs(vec![step]));
+        }
+    }
+    for (first, last) in first.into_iter().zip(configs(&sample.state)) {
+        assert_eq!((first.acting, first.primary), (last.acting, last.primary), "as it was, the primary too");
+        assert_eq!((last.learners, last.previous), (vec![], vec![]));
+    }
+    assert_eq!(plan_learners(&sample.state, &servers(&[0, 1, 2, 3, 4]), usize::MAX), []);
+}
+
+#[test]
+fn a_new_map_moves_data_and_nothing_else() {
+    let mut sample = Sample::with_set(4, 50);
+    assert_eq!(plan_target(&sample.state, SetId(1), &[]), Ok(None), "nothing has changed");
+    sample.must(Change::AddServer(server(8)));
+    sample.must(Change::AddDrive(drive(8, 8)));
+    let change = plan_target(&sample.state, SetId(1), &[drive_id(8)]).unwrap().unwrap();
+    sample.must(change);
+    assert!(configs(&sample.state).iter().all(|config| config.epoch.0 == 1), "a map alone changes no configuration");
+    let changes = plan_learners(&sample.state, &servers(&[8]), usize::MAX);
+    sample.must_all(changes);
+    let moving = configs(&sample.state).iter().filter(|config| config.learners == [drive_id(8)]).count();
+    assert!((25..=35).contains(&moving), "three seats in five drives of 50 groups: {moving}");
+    for pg in 0..50 {
+        let learners = sample.state.pg(group(1, pg)).unwrap().learners;
+        let step = plan_promotion(&sample.state, group(1, pg), &learners);
+        assert_eq!(step.is_some(), !learners.is_empty());
+        sample.must_all(step.map(|step| Change::ConfigurePgs(vec![step])));
+    }
+    assert!(configs(&sample.state).iter().all(|config| config.acting.len() == 3 && config.learners.is_empty()));
+    assert!(plan_promotion(&sample.state, group(1, 0), &[drive_id(0)]).is_none(), "no learner");
+}
+
+#[test]
+fn sets_are_made_of_what_is_free() {
+    let mut sample = Sample::with_set(4, 8);
+    let set = sample.state.set(SetId(1)).unwrap().clone();
+    let plan = |state: &State| plan_set(state, SetId(2), set.first.shape(), set.class, set.copies, &[]);
+    assert!(plan(&sample.state).is_err(), "no drive is free");
+    for number in 10..14 {
+        sample.must(Change::AddDrive(drive(number, number - 10)));
+    }
+    sample.must(Change::SetDriveState { id: drive_id(13), state: DriveState::Failed });
+    let change = plan(&sample.state).unwrap();
+    sample.must(change);
+    let of_set: Vec<_> =
+        sample.state.drives().filter(|drive| drive.set == Some(SetId(2))).map(|drive| drive.id).collect();
+    assert_eq!(of_set, [10, 11, 12].map(drive_id));
+}
+
+#[test]
+fn a_server_that_is_emptied_gets_nothing() {
+    let mut sample = Sample::with_set(4, 50);
+    sample.must(Change::SetServerState { id: server_id(3), state: ServerState::Draining });
+    let change = plan_target(&sample.state, SetId(1), &[]).unwrap().unwrap();
+    sample.must(change);
+    let all = servers(&[0, 1, 2, 3]);
+    let changes = plan_learners(&sample.state, &all, usize::MAX);
+    sample.must_all(changes);
+    for pg in 0..50 {
+        let learners = sample.state.pg(group(1, pg)).unwrap().learners;
+        assert!(learners.iter().all(|drive| server_of(&sample.state, *drive) != server_id(3)));
+        let step = plan_promotion(&sample.state, group(1, pg), &learners);
+        sample.must_all(step.map(|step| Change::ConfigurePgs(vec![step])));
+    }
+    assert!(configs(&sample.state).iter().all(|config| !config.is_member(drive_id(3)) && config.acting.len() == 3));
+}
+
+#[test]
+fn voters() {
+    let mut sample = Sample::new();
+    let alive = |numbers: std::ops::Range<u32>| numbers.map(server_id).collect::<BTreeSet<_>>();
+    assert_eq!(plan_voters(&sample.state, &alive(0..9)), []);
+    let add = |sample: &mut Sample, numbers: std::ops::Range<u32>| {
+        sample.must_all(numbers.map(|number| Change::AddServer(server(number))));
+    };
+    let ids = |numbers: &[u32]| numbers.iter().copied().map(server_id).collect::<Vec<_>>();
+    add(&mut sample, 0..2);
+    assert_eq!(plan_voters(&sample.state, &alive(0..2)), ids(&[0]), "two vote worse than one");
+    sample.must(Change::SetVoters(ids(&[1])));
+    assert_eq!(plan_voters(&sample.state, &alive(0..2)), ids(&[1]), "who votes goes on");
+    // Zones 0, 1 and 2, two servers each.
+    add(&mut sample, 2..4);
+    assert_eq!(plan_voters(&sample.state, &alive(0..4)), ids(&[0, 1, 2]));
+    add(&mut sample, 4..6);
+    sample.must(Change::SetVoters(ids(&[0, 1, 2])));
+    let planned = plan_voters(&sample.state, &alive(0..6));
+    assert_eq!(planned, ids(&[0, 1, 2, 3, 4]), "no zone with more than two of five");
+    sample.must(Change::SetVoters(planned));
+    let without = alive(0..6).difference(&servers(&[1])).copied().collect();
+    assert_eq!(plan_voters(&sample.state, &without), ids(&[0, 2, 3, 4, 5]), "replaced");
+    let few = servers(&[0, 2, 3]);
+    assert_eq!(plan_voters(&sample.state, &few), ids(&[0, 1, 2, 3, 4]), "kept where nobody can replace them");
+    sample.must(Change::SetServerState { id: server_id(0), state: ServerState::Draining });
+    assert!(!plan_voters(&sample.state, &alive(0..6)).contains(&server_id(0)));
+}
+
+#[test]
+fn planned_voters_are_odd_in_number_and_spread() {
+    arbtest(|u| {
+        let mut sample = Sample::new();
+        for number in 0..u.int_in_range(0..=12)? {
+            let zone = ashlar_placement::map::Zone(u.int_in_range(0..=3)?);
+            let rack = ashlar_placement::map::Rack(number);
+            let state = *u.choose(&[ServerState::Active, ServerState::Active, ServerState::Dead])?;
+            sample.must(Change::AddServer(Server { zone, rack, state, ..server(number) }));
+        }
+        let active: Vec<Server> =
+            sample.state.servers().filter(|server| server.state == ServerState::Active).cloned().collect();
+        let all: BTreeSet<ServerId> = active.iter().map(|server| server.id).collect();
+        let planned = plan_voters(&sample.state, &all);
+        assert!(planned.is_sorted() && planned.iter().all(|id| all.contains(id)));
+        assert_eq!(planned.is_empty(), active.is_empty());
+        assert!(planned.is_empty() || planned.len() % 2 == 1);
+        let zone_of = |id: &ServerId| sample.state.server(*id).unwrap().zone;
+        let zones: BTreeSet<_> = active.iter().map(|server| server.zone).collect();
+        let used: BTreeSet<_> = planned.iter().map(zone_of).collect();
+        assert_eq!(used.len(), zones.len().min(planned.len()), "as many zones as can be");
+        sample.must(Change::SetVoters(planned.clone()));
+        assert_eq!(plan_voters(&sample.state, &all), planned, "a plan that is carried out is kept");
+        Ok(())
+    });
+}

@@ -1,0 +1,131 @@
+//! Changes of servers and drives.
+
+use ashlar_placement::map;
+use ashlar_wire::id::{DriveId, ServerId};
+
+use super::{State, check_rows, check_text, known};
+use crate::error::{Refusal, Subject};
+use crate::server::{ADDRESS_BYTES_MAX, Drive, Server, ServerState, WEIGHT_BYTES};
+
+impl State {
+    pub(super) fn add_server(&mut self, server: &Server) -> Result<(), Refusal> {
+        if self.servers.get(&server.id).is_some() {
+            return Err(Refusal::Exists(Subject::Server(server.id)));
+        }
+        check_rows(&self.servers)?;
+        check_text("address", &server.address, ADDRESS_BYTES_MAX)?;
+        self.check_release(server.id, server.release)?;
+        self.servers.insert(server.clone());
+        Ok(())
+    }
+
+    pub(super) fn update_server(&mut self, id: ServerId, address: &str, release: u32) -> Result<(), Refusal> {
+        let mut server = known(self.servers.get(&id), Subject::Server(id))?.clone();
+        check_text("address", address, ADDRESS_BYTES_MAX)?;
+        self.check_release(id, release)?;
+        server.address = address.to_owned();
+        server.release = release;
+        self.servers.insert(server);
+        Ok(())
+    }
+
+    pub(super) fn set_server_state(&mut self, id: ServerId, state: ServerState) -> Result<(), Refusal> {
+        let mut server = known(self.servers.get(&id), Subject::Server(id))?.clone();
+        let comes_back = server.state == ServerState::Dead && state != ServerState::Dead;
+        if comes_back && state != ServerState::Joining {
+            return Err(Refusal::BadState(Subject::Server(id)));
+        }
+        if comes_back {
+            // While it was given up, features may have come into use that it does not know.
+            self.check_release(id, server.release)?;
+        }
+        server.state = state;
+        self.servers.insert(server);
+        Ok(())
+    }
+
+    pub(super) fn remove_server(&mut self, id: ServerId) -> Result<(), Refusal> {
+        known(self.servers.get(&id), Subject::Server(id))?;
+        let attached = self.volumes.iter().any(|volume| volume.attached == Some(id));
+        if attached || self.voters.contains(&id) || self.drives.iter().any(|drive| drive.server == id) {
+            return Err(Refusal::InUse(Subject::Server(id)));
+        }
+        self.servers.remove(&id);
+        Ok(())
+    }
+
+    pub(super) fn add_drive(&mut self, drive: &Drive) -> Result<(), Refusal> {
+        if self.drives.get(&drive.id).is_some() {
+            return Err(Refusal::Exists(Subject::Drive(drive.id)));
+        }
+        check_rows(&self.drives)?;
+        let server = known(self.servers.get(&drive.server), Subject::Server(drive.server))?;
+        if server.state == ServerState::Dead {
+            return Err(Refusal::BadState(Subject::Server(server.id)));
+        }
+        check_size(drive.size_bytes)?;
+        if drive.set.is_some() {
+            return Err(Refusal::BadValue("set of a new drive"));
+        }
+        self.drives.insert(drive.clone());
+        Ok(())
+    }
+
+    pub(super) fn change_drive(&mut self, id: DriveId, change: impl FnOnce(&mut Drive)) -> Result<(), Refusal> {
+        let mut drive = known(self.drives.get(&id), Subject::Drive(id))?.clone();
+        change(&mut drive);
+        self.drives.insert(drive);
+        Ok(())
+    }
+
+    pub(super) fn set_drive_size(&mut self, id: DriveId, size_bytes: u64) -> Result<(), Refusal> {
+        check_size(size_bytes)?;
+        self.change_drive(id, |drive| drive.size_bytes = size_bytes)
+    }
+
+    pub(super) fn release_drive(&mut self, id: DriveId) -> Result<(), Refusal> {
+        let drive = known(self.drives.get(&id), Subject::Drive(id))?;
+        let Some(set) = drive.set else { return Err(Refusal::BadState(Subject::Drive(id))) };
+        let target = &known(self.sets.get(&set), Subject::Set(set))?.target;
+        let is_due = target.find(id).is_some_and(|index| target.drive(index).state != map::DriveState::Out);
+        if is_due || self.pgs_of(set).any(|(_, config)| config.is_member(id)) {
+            return Err(Refusal::InUse(Subject::Drive(id)));
+        }
+        self.change_drive(id, |drive| drive.set = None)
+    }
+
+    pub(super) fn remove_drive(&mut self, id: DriveId) -> Result<(), Refusal> {
+        let drive = known(self.drives.get(&id), Subject::Drive(id))?;
+        if drive.set.is_some() {
+            return Err(Refusal::InUse(Subject::Drive(id)));
+        }
+        self.drives.remove(&id);
+        Ok(())
+    }
+
+    /// Refuses a release that does not know a feature in use.
+    fn check_release(&self, id: ServerId, release: u32) -> Result<(), Refusal> {
+        let knows_all = self.features.iter().all(|feature| feature.release_min <= release);
+        if knows_all { Ok(()) } else { Err(Refusal::TooOld(id)) }
+    }
+
+    /// A drive as placement sees it, at its weight and state of now. The drives of a server that is being emptied or is
+    /// given up are out.
+    pub(crate) fn placed_drive(&self, id: DriveId) -> Option<map::Drive> {
+        let drive = self.drives.get(&id)?;
+        let server = self.servers.get(&drive.server)?;
+        let leaves = matches!(server.state, ServerState::Draining | ServerState::Dead);
+        Some(map::Drive {
+            id,
+            server: server.id,
+            rack: server.rack,
+            zone: server.zone,
+            weight: drive.weight(),
+            state: if leaves { map::DriveState::Out } else { drive.state.in_map() },
+        })
+    }
+}
+
+const fn check_size(size_bytes: u64) -> Result<(), Refusal> {
+    if size_bytes < WEIGHT_BYTES { Err(Refusal::BadValue("size of a drive")) } else { Ok(()) }
+}

@@ -1,0 +1,56 @@
+//! A table does what a map of the standard library does.
+
+use std::collections::BTreeMap;
+
+use arbtest::arbtest;
+
+use super::*;
+use crate::codec::pack::encode;
+use crate::sample::{server, server_id};
+use crate::server::Server;
+
+#[test]
+fn a_table_is_a_sorted_map_with_copies_that_stay() {
+    arbtest(|u| {
+        let mut table: Table<Server> = Table::default();
+        let mut model = BTreeMap::new();
+        let mut copy = (table.clone(), model.clone());
+        while !u.is_empty() {
+            let number = u.int_in_range(0..=300)?;
+            match u.int_in_range(0..=7)? {
+                0..=4 => {
+                    let row = Server { release: u.arbitrary()?, ..server(number) };
+                    assert_eq!(table.insert(row.clone()), model.insert(row.id, row));
+                }
+                5..=6 => assert_eq!(table.remove(&server_id(number)), model.remove(&server_id(number))),
+                _ => copy = (table.clone(), model.clone()),
+            }
+            assert_eq!(table.get(&server_id(number)), model.get(&server_id(number)));
+            assert_eq!(table.first(), model.values().next());
+            assert_eq!(table.last(), model.values().next_back());
+            assert!(table.pages.iter().all(|page| (1..=PAGE_ROWS_MAX).contains(&page.len())));
+        }
+        check(&table, &model);
+        check(&copy.0, &copy.1);
+        Ok(())
+    });
+}
+
+fn check(table: &Table<Server>, model: &BTreeMap<ashlar_wire::id::ServerId, Server>) {
+    assert!(table.iter().eq(model.values()));
+    assert_eq!(table.len(), model.len());
+    assert_eq!(table.bytes(), model.values().map(|row| encode(row).len()).sum::<usize>());
+    let from = server_id(150);
+    assert!(table.iter_from(from).eq(model.range(from..).map(|(_, row)| row)));
+}
+
+#[test]
+fn pages_are_cut_and_joined() {
+    let mut table: Table<Server> = Table::default();
+    (0..1_000).for_each(|number| drop(table.insert(server(number))));
+    let full = table.pages.len();
+    assert!((16..=32).contains(&full), "{full}");
+    (0..1_000).filter(|number| number % 16 != 0).for_each(|number| drop(table.remove(&server_id(number))));
+    assert!(table.pages.len() <= 6, "{}", table.pages.len());
+    assert_eq!(table.len(), 63);
+}
