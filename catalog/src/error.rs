@@ -8,6 +8,7 @@ use ashlar_wire::id::{DriveId, ServerId, VolumeId};
 use ashlar_wire::pack::PackError;
 
 use crate::change::CatalogVersion;
+use crate::codec::words;
 use crate::volume::Generation;
 
 /// What a change names or lacks.
@@ -120,15 +121,78 @@ impl Refusal {
     /// Whether the same intention may succeed after the state has been read again.
     #[must_use]
     pub const fn is_stale(&self) -> bool {
-        matches!(
-            self,
+        matches!(self.kind(), RefusalKind::Stale)
+    }
+}
+
+words! {
+    /// What kind of refusal it is: enough to decide what to do, for whoever is not at the server that refused.
+    pub RefusalKind {
+        /// The state has moved on: read it and decide again.
+        Stale = "stale",
+        /// There is no such thing.
+        Unknown = "unknown",
+        /// There is one already.
+        Exists = "exists",
+        /// It is still needed.
+        InUse = "in_use",
+        /// It is not in a state that allows this.
+        BadState = "bad_state",
+        /// A value that cannot be.
+        BadValue = "bad_value",
+        /// A limit is passed.
+        TooMany = "too_many",
+    }
+}
+
+impl Refusal {
+    /// What kind of refusal it is.
+    #[must_use]
+    pub const fn kind(&self) -> RefusalKind {
+        match self {
             Self::StaleEpoch { .. }
-                | Self::StaleGeneration { .. }
-                | Self::StaleRevision { .. }
-                | Self::StaleMap { .. }
-                | Self::Expired
-                | Self::Attached(_)
-        )
+            | Self::StaleGeneration { .. }
+            | Self::StaleRevision { .. }
+            | Self::StaleMap { .. }
+            | Self::Expired
+            | Self::Attached(_) => RefusalKind::Stale,
+            Self::Unknown(_) => RefusalKind::Unknown,
+            Self::Exists(_) => RefusalKind::Exists,
+            Self::InUse(_) => RefusalKind::InUse,
+            Self::BadState(_) | Self::NotCertified { .. } | Self::TooOld(_) => RefusalKind::BadState,
+            Self::BadActing(_) | Self::Conflict { .. } | Self::Placement(_) | Self::BadValue(_) => {
+                RefusalKind::BadValue
+            }
+            Self::TooMany { .. } => RefusalKind::TooMany,
+        }
+    }
+}
+
+/// A refusal as other servers hear of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// What kind it is.
+    pub kind: RefusalKind,
+    /// For people.
+    pub reason: String,
+}
+
+impl Refused {
+    /// Members that a group cannot have.
+    pub(crate) fn members(error: &impl ToString) -> Self {
+        Self { kind: RefusalKind::BadValue, reason: error.to_string() }
+    }
+}
+
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Self {
+        Self { kind: refusal.kind(), reason: refusal.to_string() }
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
     }
 }
 

@@ -31,6 +31,7 @@ mod codec;
 pub mod error;
 pub mod feed;
 pub mod plan;
+pub mod raft;
 pub mod record;
 #[cfg(test)]
 mod sample;

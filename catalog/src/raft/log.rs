@@ -1,0 +1,160 @@
+//! Raft's log over a [`Storage`]: entries in memory, every step of theirs on the drive.
+//!
+//! The log is short (a snapshot replaces what is older), so reads come from memory. A step is handed to the storage in
+//! the order in which Raft decides it; Raft hears of it when it is durable.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::io;
+use std::ops::RangeBounds;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use openraft::alias::VoteOf;
+use openraft::storage::{IOFlushed, LogState, RaftLogReader, RaftLogStorage};
+use openraft::{OptionalSend, RaftTypeConfig};
+
+use super::form::{decode_entry, decode_log_id, decode_vote, encode_entry, encode_log_id, encode_vote};
+use super::host::{Host, LogWrite, Storage, StorageError, StoredLog};
+use super::types::{Entry, LogId, Types, Vote};
+use crate::error::FormError;
+
+/// What is in the log.
+#[derive(Debug, Default)]
+pub(crate) struct LogContent {
+    pub(crate) vote: Option<Vote>,
+    pub(crate) committed: Option<LogId>,
+    pub(crate) purged: Option<LogId>,
+    /// By index, without a gap.
+    pub(crate) entries: BTreeMap<u64, Entry>,
+}
+
+impl LogContent {
+    /// What a storage holds.
+    ///
+    /// # Errors
+    /// The bytes are of another version, or damaged.
+    pub(crate) fn decode(stored: &StoredLog) -> Result<Self, FormError> {
+        let vote = stored.vote.as_deref().map(decode_vote).transpose()?;
+        let committed = stored.committed.as_deref().map(decode_log_id).transpose()?;
+        let purged = stored.purged.as_deref().map(decode_log_id).transpose()?;
+        let mut entries = BTreeMap::new();
+        for (index, bytes) in &stored.entries {
+            let entry = decode_entry(bytes)?;
+            let next = entries.last_key_value().map_or(*index, |(last, _)| last + 1);
+            if entry.log_id.index() != *index || next != *index {
+                return Err(FormError::OutOfOrder("log entry"));
+            }
+            entries.insert(*index, entry);
+        }
+        Ok(Self { vote, committed, purged, entries })
+    }
+
+    /// The position of the last entry, or of the last one that was purged.
+    pub(crate) fn last(&self) -> Option<LogId> {
+        self.entries.last_key_value().map(|(_, entry)| entry.log_id).or(self.purged)
+    }
+}
+
+/// The log of one server; copies share it.
+#[derive(Clone)]
+pub(crate) struct Log {
+    host: Arc<dyn Host>,
+    storage: Arc<dyn Storage>,
+    content: Arc<Mutex<LogContent>>,
+}
+
+impl Log {
+    /// The log that a storage holds.
+    pub(crate) fn new(host: Arc<dyn Host>, storage: Arc<dyn Storage>, content: LogContent) -> Self {
+        Self { host, storage, content: Arc::new(Mutex::new(content)) }
+    }
+
+    fn content(&self) -> MutexGuard<'_, LogContent> {
+        self.content.lock().expect("nobody panics while it holds the log")
+    }
+}
+
+pub(crate) fn io_error(error: StorageError) -> io::Error {
+    io::Error::other(error)
+}
+
+impl RaftLogReader<Types> for Log {
+    async fn try_get_log_entries<R: RangeBounds<u64> + Clone + Debug + OptionalSend>(
+        &mut self,
+        range: R,
+    ) -> Result<Vec<Entry>, io::Error> {
+        Ok(self.content().entries.range(range).map(|(_, entry)| entry.clone()).collect())
+    }
+
+    async fn read_vote(&mut self) -> Result<Option<VoteOf<Types>>, io::Error> {
+        Ok(self.content().vote)
+    }
+}
+
+impl RaftLogStorage<Types> for Log {
+    type LogReader = Self;
+
+    async fn get_log_state(&mut self) -> Result<LogState<Types>, io::Error> {
+        let content = self.content();
+        Ok(LogState { last_purged_log_id: content.purged, last_log_id: content.last() })
+    }
+
+    async fn get_log_reader(&mut self) -> Self {
+        self.clone()
+    }
+
+    async fn save_vote(&mut self, vote: &Vote) -> Result<(), io::Error> {
+        self.content().vote = Some(*vote);
+        let step = LogWrite { vote: Some(encode_vote(vote)), ..LogWrite::default() };
+        self.storage.write(step).await.map_err(io_error)
+    }
+
+    /// Remembers what is committed; the next step of the log takes it to the drive. What a crash loses of it is applied
+    /// again once a leader says that it is committed.
+    async fn save_committed(&mut self, committed: Option<LogId>) -> Result<(), io::Error> {
+        self.content().committed = committed;
+        Ok(())
+    }
+
+    async fn read_committed(&mut self) -> Result<Option<LogId>, io::Error> {
+        Ok(self.content().committed)
+    }
+
+    async fn append<I>(&mut self, entries: I, callback: IOFlushed<Types>) -> Result<(), io::Error>
+    where
+        I: IntoIterator<Item = <Types as RaftTypeConfig>::Entry> + OptionalSend,
+        I::IntoIter: OptionalSend,
+    {
+        let write = {
+            let mut content = self.content();
+            let mut step = LogWrite::default();
+            for entry in entries {
+                step.append.push((entry.log_id.index(), encode_entry(&entry)));
+                content.entries.insert(entry.log_id.index(), entry);
+            }
+            step.committed = content.committed.as_ref().map(encode_log_id);
+            self.storage.write(step)
+        };
+        self.host.spawn(Box::pin(async move {
+            callback.io_completed(write.await.map_err(io_error));
+        }));
+        Ok(())
+    }
+
+    async fn truncate_after(&mut self, last: Option<LogId>) -> Result<(), io::Error> {
+        let from = last.map_or(0, |last| last.index() + 1);
+        self.content().entries.split_off(&from);
+        let step = LogWrite { truncate_from: Some(from), ..LogWrite::default() };
+        self.storage.write(step).await.map_err(io_error)
+    }
+
+    async fn purge(&mut self, upto: LogId) -> Result<(), io::Error> {
+        let step = {
+            let mut content = self.content();
+            content.entries = content.entries.split_off(&(upto.index() + 1));
+            content.purged = Some(upto);
+            LogWrite { purge: Some((upto.index(), encode_log_id(&upto))), ..LogWrite::default() }
+        };
+        self.storage.write(step).await.map_err(io_error)
+    }
+}
