@@ -31,6 +31,8 @@ mod codec;
 pub mod error;
 pub mod feed;
 pub mod plan;
+#[cfg(any(test, feature = "proof"))]
+pub mod proof;
 pub mod raft;
 pub mod record;
 #[cfg(test)]

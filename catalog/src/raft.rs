@@ -17,5 +17,5 @@ mod message;
 mod network;
 pub mod recover;
 mod runtime;
-mod sync;
+pub(crate) mod sync;
 mod types;

@@ -193,6 +193,7 @@ struct Inner {
     config: CatalogConfig,
     host: Arc<dyn Host>,
     raft: Raft<Types, Machine>,
+    log: Log,
     view: Arc<View>,
     incoming: Mutex<Option<Incoming>>,
 }
@@ -226,6 +227,7 @@ impl Catalog {
         let machine = Machine::new(storage, cluster, saved);
         let view = machine.view();
         let network = Network(host.clone());
+        let own_log = log.clone();
         let raft = Scoped::new(host.clone(), async move {
             let raft = Raft::new(me, raft_config, network, log, machine).await?;
             if begin == Begin::First && !raft.is_initialized().await? {
@@ -238,7 +240,7 @@ impl Catalog {
             Ok::<_, Fatal<Types>>(raft)
         });
         let raft = raft.await?;
-        Ok(Self(Arc::new(Inner { me, config, host, raft, view, incoming: Mutex::new(None) })))
+        Ok(Self(Arc::new(Inner { me, config, host, raft, log: own_log, view, incoming: Mutex::new(None) })))
     }
 
     /// The state as this server knows it: one version as a whole, perhaps not the latest.
@@ -451,6 +453,11 @@ impl Catalog {
     async fn take_chunk(&self, chunk: SnapshotChunk) -> Reply {
         let Some(whole) = self.join_chunk(chunk) else { return Reply::Unavailable };
         let Some((vote, snapshot)) = whole else { return Reply::ChunkTaken };
+        // A leader that has just started may send a snapshot of what this log has already from itself. To install it
+        // would be going back, which openraft does not expect; it is enough to say that it is here, once that is true.
+        if snapshot.meta.last_log_id.is_some_and(|last| self.0.log.has(&vote, &last)) {
+            return self.0.log.sync().await.map_or(Reply::Unavailable, |()| Reply::SnapshotTaken(vote));
+        }
         let raft = self.0.raft.clone();
         let installed = self.scoped(async move { raft.install_full_snapshot(vote, snapshot).await }).await;
         installed.map_or(Reply::Unavailable, |response| Reply::SnapshotTaken(response.vote))
@@ -467,7 +474,10 @@ impl Catalog {
         }
         let known = incoming.as_mut()?;
         let follows = known.vote == chunk.vote && known.chunk_meta == chunk.meta;
-        if !follows || u64::try_from(known.bytes.len()) != Ok(chunk.offset) || chunk.data.len() > len - known.bytes.len() {
+        if !follows
+            || u64::try_from(known.bytes.len()) != Ok(chunk.offset)
+            || chunk.data.len() > len - known.bytes.len()
+        {
             *incoming = None;
             return None;
         }

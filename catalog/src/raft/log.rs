@@ -69,6 +69,17 @@ impl Log {
         Self { host, storage, content: Arc::new(Mutex::new(content)) }
     }
 
+    /// Whether the log has this entry, under this vote.
+    pub(crate) fn has(&self, vote: &Vote, id: &LogId) -> bool {
+        let content = self.content();
+        content.vote.as_ref() == Some(vote) && content.entries.get(&id.index()).is_some_and(|entry| entry.log_id == *id)
+    }
+
+    /// Completes when everything that was written before is durable.
+    pub(crate) async fn sync(&self) -> Result<(), StorageError> {
+        self.storage.write(LogWrite::default()).await
+    }
+
     fn content(&self) -> MutexGuard<'_, LogContent> {
         self.content.lock().expect("nobody panics while it holds the log")
     }

@@ -51,7 +51,11 @@ impl Link {
         }
     }
 
-    async fn send_snapshot(&self, vote: Vote, snapshot: Snapshot) -> Result<SnapshotResponse<Types>, Unreachable<Types>> {
+    async fn send_snapshot(
+        &self,
+        vote: Vote,
+        snapshot: Snapshot,
+    ) -> Result<SnapshotResponse<Types>, Unreachable<Types>> {
         let bytes = snapshot.snapshot;
         let len = u64::try_from(bytes.len()).expect("a size of this machine fits 64 bits");
         let mut offset = 0;

@@ -59,10 +59,12 @@ pub async fn recover(
         // What the state refuses now, it would have refused then: all servers apply the same.
         match &entry.payload {
             Payload::Blank => {}
-            Payload::Normal(logged) => drop(state.apply(&logged.0)),
+            Payload::Normal(logged) => {
+                let _ = state.apply(&logged.0);
+            }
             Payload::Membership(members) => {
                 let command = command_of_members(&entry.log_id, members, state.version());
-                drop(state.apply(&command));
+                let _ = state.apply(&command);
             }
         }
     }
@@ -104,8 +106,7 @@ async fn write_group(
     state.apply(&jumped).map_err(|refusal| Error::Refused(refusal.into()))?;
     let voters = command_of_members(&at, &members, state.version());
     state.apply(&voters).map_err(|refusal| Error::Refused(refusal.into()))?;
-    let meta =
-        SnapshotMeta { last_log_id: Some(at), last_membership: StoredMembership::new(Some(at), members) };
+    let meta = SnapshotMeta { last_log_id: Some(at), last_membership: StoredMembership::new(Some(at), members) };
     // The snapshot covers every index of the old log, so from here on a start takes it; then the old log goes.
     storage.save_snapshot(encode_snapshot(&meta, &state.encode())).await?;
     let vote = Vote { leader_id: LeaderId { term: term.saturating_add(LOG_JUMP), voted_for: me }, committed: false };
