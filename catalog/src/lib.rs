@@ -9,21 +9,25 @@
 //! - Each attachment of a volume has a generation of its own. A deleted volume's id is not used again while a drive may
 //!   hold something of it.
 //! - Everything has a limit; 64 MiB for all of it.
+//! - An acknowledged proposal is durable at a majority of voters, and part of every later version.
 //!
 //! Deliberately absent: whatever is written for each request (objects, extents, keys, usage), and liveness. Who is alive
-//! is for the bus; a planner takes it as an argument. Drives do not change servers, and a set's number of placement
+//! is for the bus; a planner takes it as an argument. Sockets, files, clocks, threads and a runtime: the program brings
+//! them through two seams ([`raft::host`]). Drives do not change servers, and a set's number of placement
 //! groups and of seats is fixed.
 //!
-//! The way of a change: [`change::Command`], [`state::State::apply`], [`feed::Feed`]. The way of a failure:
+//! The way of a change: [`raft::catalog::Catalog::propose`], [`change::Command`], [`state::State::apply`],
+//! [`feed::Feed`]. The way of a failure:
 //! [`plan::failure::plan_failure`], then [`plan::failure::plan_return`] and [`plan::failure::plan_promotion`]. The way
 //! of new drives: [`plan::placement::plan_target`], [`plan::failure::plan_learners`].
 //!
 //! In reading order: [`server`], [`set`], [`volume`], [`record`] (the facts), [`change`] (what may happen to them),
 //! `table` (rows with cheap copies), `codec` (one description, two written forms), [`state`] (the state machine),
-//! [`feed`] (following it), [`plan`] (what should be proposed), [`error`].
+//! [`feed`] (following it), [`plan`] (what should be proposed), [`error`], [`raft`] (the group that agrees), `proof`
+//! (whole groups under faults, with the feature of that name).
 //!
 //! Follows Vertical Paxos and PacificA: a small consistent group decides who holds data, and the data itself never
-//! passes through it.
+//! passes through it. Raft is openraft's (`docs/decisions/0023`).
 #![forbid(unsafe_code)]
 
 pub mod change;

@@ -325,8 +325,13 @@ impl Group {
             self.report.snapshot_index = self.report.snapshot_index.max(status.snapshot_index.unwrap_or(0));
         }
         self.report.trace = self.world.trace();
-        (0..self.ids.len()).for_each(|place| self.world.kill(place));
         self.report
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.world.end();
     }
 }
 
@@ -336,7 +341,7 @@ impl Group {
 /// What did not hold, in words. With a planted bug that is what should come.
 pub fn run(seed: u64, planted: Option<Planted>) -> Result<Report, String> {
     let mut group = Group::new(seed, 3 + usize::try_from(seed % 3).expect("below three"), planted);
-    let voters = if group.ids.len() == 5 && seed % 2 == 0 { 5 } else { 3 };
+    let voters = if group.ids.len() == 5 && seed.is_multiple_of(2) { 5 } else { 3 };
     group.form(voters)?;
     group.trouble(60)?;
     group.heal()?;

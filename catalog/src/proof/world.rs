@@ -198,6 +198,16 @@ impl World {
         drop(catalog);
     }
 
+    /// Ends every task and every catalog, so that nothing holds the world any more.
+    pub(super) fn end(&self) {
+        let (tasks, catalogs) = {
+            let mut inner = self.inner();
+            (std::mem::take(&mut inner.tasks), std::mem::take(&mut inner.catalogs))
+        };
+        drop(tasks);
+        drop(catalogs);
+    }
+
     /// Runs until the time `until`.
     pub(super) fn run_until(&self, until: Instant) {
         loop {

@@ -19,7 +19,7 @@ use super::machine::{Machine, View};
 use super::message::{Message, Reply};
 use super::network::Network;
 use super::runtime::{HostRuntime, Scoped, within};
-use super::types::{Logged, Snapshot, Types, Vote};
+use super::types::{Logged, Snapshot, SnapshotMeta, Types, Vote};
 use crate::change::{Applied, CatalogVersion, Change, Command, ProposalId, VOTERS_MAX};
 use crate::error::{FormError, Refused};
 use crate::feed::FeedEntry;
@@ -184,8 +184,19 @@ pub struct News {
 /// A snapshot that is coming in.
 struct Incoming {
     vote: Vote,
-    chunk_meta: super::types::SnapshotMeta,
+    meta: SnapshotMeta,
+    /// The pieces so far.
     bytes: Vec<u8>,
+}
+
+/// What became of a piece of a snapshot.
+enum Joined {
+    /// It does not follow those before it: the sender begins again.
+    Misfit,
+    /// More are to come.
+    Partial,
+    /// It was the last.
+    Whole(Vote, Snapshot),
 }
 
 struct Inner {
@@ -443,7 +454,7 @@ impl Catalog {
             }
         };
         match written {
-            Ok(response) => Ok(reply_to(response)),
+            Ok(response) => Ok(reply_to(&response)),
             Err(RaftError::APIError(error)) => Ok(reply_to_failure(error)),
             Err(RaftError::Fatal(fatal)) => Err(fatal.into()),
         }
@@ -451,8 +462,11 @@ impl Catalog {
 
     /// Takes a piece of a snapshot; the last one installs it.
     async fn take_chunk(&self, chunk: SnapshotChunk) -> Reply {
-        let Some(whole) = self.join_chunk(chunk) else { return Reply::Unavailable };
-        let Some((vote, snapshot)) = whole else { return Reply::ChunkTaken };
+        let (vote, snapshot) = match self.join_chunk(&chunk) {
+            Joined::Misfit => return Reply::Unavailable,
+            Joined::Partial => return Reply::ChunkTaken,
+            Joined::Whole(vote, snapshot) => (vote, snapshot),
+        };
         // A leader that has just started may send a snapshot of what this log has already from itself. To install it
         // would be going back, which openraft does not expect; it is enough to say that it is here, once that is true.
         if snapshot.meta.last_log_id.is_some_and(|last| self.0.log.has(&vote, &last)) {
@@ -463,34 +477,29 @@ impl Catalog {
         installed.map_or(Reply::Unavailable, |response| Reply::SnapshotTaken(response.vote))
     }
 
-    /// Adds a piece to those that came before it. Nothing for a piece that does not follow; inside it, the snapshot once
-    /// it is whole.
-    #[expect(clippy::option_option, reason = "does not fit, not whole yet, whole")]
-    fn join_chunk(&self, chunk: SnapshotChunk) -> Option<Option<(Vote, Snapshot)>> {
-        let len = usize::try_from(chunk.len).ok().filter(|len| *len <= SNAPSHOT_BYTES_MAX)?;
+    /// Adds a piece to those that came before it.
+    fn join_chunk(&self, chunk: &SnapshotChunk) -> Joined {
+        let len = usize::try_from(chunk.len).ok().filter(|len| *len <= SNAPSHOT_BYTES_MAX);
         let mut incoming = self.0.incoming.lock().expect("nobody panics while it joins a snapshot");
         if chunk.offset == 0 {
-            *incoming = Some(Incoming { vote: chunk.vote, chunk_meta: chunk.meta.clone(), bytes: Vec::new() });
+            *incoming = Some(Incoming { vote: chunk.vote, meta: chunk.meta.clone(), bytes: Vec::new() });
         }
-        let known = incoming.as_mut()?;
-        let follows = known.vote == chunk.vote && known.chunk_meta == chunk.meta;
-        if !follows
-            || u64::try_from(known.bytes.len()) != Ok(chunk.offset)
-            || chunk.data.len() > len - known.bytes.len()
-        {
-            *incoming = None;
-            return None;
+        let (Some(len), Some(mut known)) = (len, incoming.take()) else { return Joined::Misfit };
+        let is_same = known.vote == chunk.vote && known.meta == chunk.meta;
+        let is_next = u64::try_from(known.bytes.len()) == Ok(chunk.offset);
+        if !is_same || !is_next || chunk.data.len() > len.saturating_sub(known.bytes.len()) {
+            return Joined::Misfit;
         }
         known.bytes.extend_from_slice(&chunk.data);
         if known.bytes.len() < len {
-            return Some(None);
+            *incoming = Some(known);
+            return Joined::Partial;
         }
-        let whole = incoming.take()?;
-        Some(Some((whole.vote, Snapshot { meta: whole.chunk_meta, snapshot: Arc::new(whole.bytes) })))
+        Joined::Whole(known.vote, Snapshot { meta: known.meta, snapshot: Arc::new(known.bytes) })
     }
 }
 
-fn reply_to(response: ClientWriteResponse<Types>) -> Reply {
+fn reply_to(response: &ClientWriteResponse<Types>) -> Reply {
     if response.membership.is_some() {
         return Reply::Done;
     }

@@ -320,3 +320,6 @@ impl Fields for SnapshotChunk {
         Ok(Self { vote, meta, len, offset, data: from.bytes("data", CHUNK_BYTES_MAX)? })
     }
 }
+
+#[cfg(test)]
+mod tests;
