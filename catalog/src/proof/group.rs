@@ -360,6 +360,8 @@ pub fn run_recovery(seed: u64) -> Result<Report, String> {
     group.form(3)?;
     group.trouble(20)?;
     group.heal()?;
+    // So that the survivor's own drive has what it shows.
+    group.world.run_for(Duration::from_secs(1));
     let before = group.world.catalog(2).ok_or("server 2 is down")?.state();
     (0..3).for_each(|place| group.crash(place));
     group.disks[0].wipe();

@@ -413,6 +413,9 @@ impl Catalog {
                 let done = self.scoped(async move { raft.append_entries(request).await }).await;
                 done.map_or(Reply::Unavailable, Reply::Appended)
             }
+            // A server without any log may be a voter that has lost its drive, and with it what it has promised: it votes
+            // for nobody until a leader has sent it the members.
+            Message::Vote(_) | Message::PreVote(_) if !self.knows_members() => Reply::Unavailable,
             Message::Vote(request) => {
                 let done = self.scoped(async move { raft.vote(request).await }).await;
                 done.map_or(Reply::Unavailable, Reply::Voted)
@@ -425,6 +428,28 @@ impl Catalog {
             // Only a leader answers these, so that no message goes round in a circle.
             led => self.answer_as_leader(led).await.unwrap_or(Reply::Unavailable),
         }
+    }
+
+    fn knows_members(&self) -> bool {
+        within(&self.0.host, || {
+            let metrics = self.0.raft.metrics();
+            let metrics = metrics.borrow_watched();
+            metrics.membership_config.membership().nodes().next().is_some()
+        })
+    }
+
+    /// Whether each of these servers has some of this leader's log. One that has none would not vote
+    /// (`knows_members`), and a group of such voters could stay without a leader.
+    fn have_log(&self, servers: &[ServerId]) -> bool {
+        within(&self.0.host, || {
+            let metrics = self.0.raft.metrics();
+            let metrics = metrics.borrow_watched();
+            let matches = |server: &ServerId| {
+                let reached = metrics.replication.as_ref().and_then(|all| all.get(server));
+                *server == self.0.me || reached.is_some_and(Option::is_some)
+            };
+            servers.iter().all(matches)
+        })
     }
 
     fn scoped<F: Future>(&self, work: F) -> Scoped<F> {
@@ -441,6 +466,9 @@ impl Catalog {
             }
             Message::AddLearner(server) => {
                 self.scoped(async move { raft.add_learner(server, EmptyNode {}, false).await }).await
+            }
+            Message::ChangeVoters(servers) if self.is_leader() && !self.have_log(&servers) => {
+                return Ok(Reply::Unavailable);
             }
             Message::ChangeVoters(servers) => {
                 self.scoped(async move { raft.change_membership(nodes(servers), true).await }).await

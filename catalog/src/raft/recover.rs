@@ -5,8 +5,9 @@
 //! logs of a majority, of which this server may be the last), then all epochs, generations and versions jump ahead, so
 //! that whatever the lost servers have handed out is fenced. [`install`] does the same with a state from an export.
 //!
-//! Term and index jump as well: a server of the old group that comes back takes the new group's snapshot. Nevertheless
-//! it is better to start it with an empty log, because two old servers that come back together could elect each other.
+//! Term and index jump as well, so that a server of the old group that comes back takes the new group's snapshot.
+//! An operator must not count on it: start such a server with an empty log. Two old servers that come back together could
+//! elect each other, and openraft has stopped in an assertion of its own in 2 of 300 seeds in which an old log returned.
 
 use std::sync::Arc;
 
