@@ -7,7 +7,7 @@
 //!
 //! Term and index jump as well, so that a server of the old group that comes back takes the new group's snapshot.
 //! An operator must not count on it: start such a server with an empty log. Two old servers that come back together could
-//! elect each other, and openraft has stopped in an assertion of its own in 2 of 300 seeds in which an old log returned.
+//! elect each other, and openraft stopped in an assertion of its own in 2 of 270 seeds in which an old log returned.
 
 use std::sync::Arc;
 
