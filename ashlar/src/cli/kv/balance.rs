@@ -6,7 +6,9 @@
 //! broken off anywhere.
 //!
 //! Redundancy comes before evenness: no slot moves for the sake of even shares as long as an engine that is free could keep a second
-//! copy of slots that have none.
+//! copy of slots that have none. Who keeps a copy of what is decided in `copies`.
+
+mod copies;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -87,6 +89,11 @@ pub(crate) enum Step {
         /// Whom.
         primary: usize,
     },
+    /// A replica follows nobody any more, and has no data: it is free, or takes slots of its own.
+    Detach {
+        /// Who.
+        replica: usize,
+    },
     /// A replica gets its copy: until then its primary's slots have no second one.
     Await {
         /// Who.
@@ -151,6 +158,9 @@ pub(super) fn apply(engines: &mut [Engine], steps: &[Step]) {
                 engines[*replica].primary = Some(engines[*primary].name.clone());
                 engines[*replica].is_linked = true;
             }
+            Step::Detach { replica } => {
+                (engines[*replica].primary, engines[*replica].is_linked) = (None, false);
+            }
             Step::Await { replica } => engines[*replica].is_linked = true,
             Step::Migrate { slots, from, to } => slots.iter().for_each(|slot| take_over(engines, *slot, *from, *to)),
             Step::Move { slot, from, to } => take_over(engines, *slot, *from, *to),
@@ -171,13 +181,14 @@ fn take_over(engines: &mut [Engine], slot: u16, from: usize, to: usize) {
 }
 
 /// What is looked after, in this order.
-const PARTS: [fn(&Picture<'_>) -> Vec<Step>; 8] = [
+const PARTS: [fn(&Picture<'_>) -> Vec<Step>; 9] = [
     |picture| picture.give_back(),
     |picture| picture.finish_moves(),
     |picture| picture.claim(),
     |picture| picture.follow(),
     |picture| picture.go_over(),
     |picture| picture.await_copies(),
+    |picture| picture.detach(),
     |picture| picture.gather(),
     |picture| picture.even_out(),
 ];
@@ -198,13 +209,37 @@ impl Picture<'_> {
         (0..self.0.len()).filter(move |at| self.0[*at].primary.as_ref() == Some(name))
     }
 
-    /// Primaries that are meant to have slots: first engines, and those that stand in for one.
+    /// Replicas that answer.
+    fn living(&self, primary: usize) -> impl Iterator<Item = usize> {
+        self.replicas(primary).filter(|at| self.0[*at].is_reached)
+    }
+
+    fn is_covered(&self, primary: usize) -> bool {
+        self.living(primary).next().is_some()
+    }
+
+    /// Primaries that are meant to have slots: first engines, and those that stand in for one. Where none of them answers, all who do.
     fn homes(&self) -> Vec<usize> {
         let is_home = |at: &usize| {
+            let engine = &self.0[*at];
             let has_first = || self.replicas(*at).any(|replica| !self.0[replica].is_second);
-            self.0[*at].is_primary() && (!self.0[*at].is_second || has_first())
+            engine.is_primary() && (!engine.is_second || !engine.slots.is_empty() && has_first())
         };
-        (0..self.0.len()).filter(is_home).collect()
+        let homes: Vec<usize> = (0..self.0.len()).filter(is_home).collect();
+        if !homes.is_empty() {
+            return homes;
+        }
+        (0..self.0.len()).filter(|at| self.0[*at].is_primary()).collect()
+    }
+
+    /// Of those that are meant to have slots: who may get more of them. Not those that are empty and without a copy, as long as slots
+    /// would lose a second copy there that they have elsewhere.
+    fn takers(&self) -> Vec<usize> {
+        let homes = self.homes();
+        if !homes.iter().any(|home| self.is_covered(*home)) {
+            return homes;
+        }
+        homes.into_iter().filter(|home| !self.0[*home].slots.is_empty() || self.is_covered(*home)).collect()
     }
 
     fn give_back(&self) -> Vec<Step> {
@@ -263,13 +298,14 @@ impl Picture<'_> {
             holder.is_none()
         });
         let mut rest = free.into_iter();
-        for (home, share) in self.shares(&homes) {
+        let takers = self.takers();
+        for (home, share) in self.shares(&takers) {
             let claim = claims.entry(home).or_default();
             let missing = share.saturating_sub(self.0[home].slots.len() + claim.len());
             claim.extend(rest.by_ref().take(missing));
         }
         // Where holders of keys have more than their share, others have none left to take: what is left is nobody's share.
-        claims.entry(homes[0]).or_default().extend(rest);
+        claims.entry(takers[0]).or_default().extend(rest);
         let claims = claims.into_iter().filter(|(_, slots)| !slots.is_empty());
         claims.map(|(engine, slots)| Step::Claim { engine, slots }).collect()
     }
@@ -287,137 +323,6 @@ impl Picture<'_> {
         shares
     }
 
-    /// Which server keeps the replica of which, if all is as it should be: servers in a circle, in the order of the picture, those of one
-    /// zone side by side, and each looks so far ahead that another zone is there.
-    fn ahead(&self) -> BTreeMap<String, String> {
-        let mut circle: Vec<(&str, &str)> = Vec::new();
-        for engine in self.0.iter().filter(|engine| !engine.is_second) {
-            let place = (engine.zone.as_str(), engine.server());
-            if !circle.contains(&place) {
-                circle.push(place);
-            }
-        }
-        circle.sort_by_key(|(zone, _)| *zone);
-        let largest = circle.iter().map(|(zone, _)| circle.iter().filter(|(other, _)| other == zone).count()).max();
-        let step = largest.filter(|largest| *largest < circle.len()).unwrap_or(1);
-        let follower = |(at, (_, server)): (usize, &(&str, &str))| {
-            ((*server).to_owned(), circle[(at + step) % circle.len()].1.to_owned())
-        };
-        circle.iter().enumerate().map(follower).collect()
-    }
-
-    /// Whether a replica on that server would be lost together with one of the group.
-    fn is_beside(&self, server: &str, primary: usize) -> bool {
-        self.0[primary].server() == server || self.replicas(primary).any(|at| self.0[at].server() == server)
-    }
-
-    /// The server whose group this is: that of its first engine.
-    fn home_of(&self, primary: usize) -> &str {
-        let first = self.replicas(primary).find(|at| !self.0[*at].is_second).filter(|_| self.0[primary].is_second);
-        self.0[first.unwrap_or(primary)].server()
-    }
-
-    fn living_replicas(&self, primary: usize) -> usize {
-        self.replicas(primary).filter(|at| self.0[*at].is_reached).count()
-    }
-
-    /// Who is free follows: first engines the stand-ins of servers that are gone for good, second engines whoever has fewest replicas then.
-    fn follow(&self) -> Vec<Step> {
-        let mut steps = self.succeed();
-        let mut engines = self.0.to_vec();
-        apply(&mut engines, &steps);
-        steps.extend(Picture(&engines).follow_seconds());
-        steps
-    }
-
-    /// A second engine that stands in for a server which is gone for good (nobody knows that server's first engine) is followed by the first
-    /// engine of a new, empty server. That has a second copy of the slots then, and takes the part of the lost server by
-    /// [`Step::GiveBack`].
-    fn succeed(&self) -> Vec<Step> {
-        let is_stand_in = |at: &usize| {
-            let engine = &self.0[*at];
-            let has_first = self.replicas(*at).any(|replica| !self.0[replica].is_second);
-            engine.is_second && engine.is_primary() && !engine.slots.is_empty() && !has_first
-        };
-        let is_free = |at: &usize| {
-            let engine = &self.0[*at];
-            let is_empty = engine.slots.is_empty() && engine.strays.is_empty();
-            !engine.is_second && engine.is_primary() && is_empty && self.replicas(*at).next().is_none()
-        };
-        let mut stand_ins: Vec<usize> = (0..self.0.len()).filter(is_stand_in).collect();
-        // Those without any second copy first, then those with most slots.
-        stand_ins.sort_by_key(|at| (self.living_replicas(*at), core::cmp::Reverse(self.0[*at].slots.len()), *at));
-        let mut free: Vec<usize> = (0..self.0.len()).filter(is_free).collect();
-        let mut steps = Vec::new();
-        for primary in stand_ins {
-            let mut fit = free.iter().copied().filter(|at| !self.is_beside(self.0[*at].server(), primary));
-            let is_near = |at: &usize| !self.0[*at].zone.is_empty() && self.0[*at].zone == self.0[primary].zone;
-            let replica = fit.clone().find(|at| !is_near(at)).or_else(|| fit.next());
-            if let Some(replica) = replica {
-                free.retain(|at| *at != replica);
-                steps.push(Step::Follow { replica, primary });
-            }
-        }
-        steps
-    }
-
-    fn follow_seconds(&self) -> Vec<Step> {
-        let homes = self.homes();
-        let is_idle = |at: &usize| {
-            let engine = &self.0[*at];
-            let is_empty = engine.slots.is_empty() && engine.strays.is_empty();
-            engine.is_second && engine.is_primary() && is_empty && self.replicas(*at).next().is_none()
-        };
-        let mut counts: BTreeMap<usize, usize> =
-            homes.iter().map(|home| (*home, self.living_replicas(*home))).collect();
-        let ahead = self.ahead();
-        let mut steps = Vec::new();
-        for replica in (0..self.0.len()).filter(is_idle) {
-            let engine = &self.0[replica];
-            let best =
-                homes.iter().copied().filter(|home| !self.is_beside(engine.server(), *home)).min_by_key(|home| {
-                    let is_preferred = ahead.get(engine.server()).is_some_and(|server| server == self.home_of(*home));
-                    let is_near = !engine.zone.is_empty() && self.0[*home].zone == engine.zone;
-                    (counts[home], !is_preferred, is_near, *home)
-                });
-            if let Some(primary) = best {
-                *counts.entry(primary).or_default() += 1;
-                steps.push(Step::Follow { replica, primary });
-            }
-        }
-        steps
-    }
-
-    /// A primary without a replica gets one of a primary that has several, if nobody else is left for it.
-    fn go_over(&self) -> Vec<Step> {
-        let homes = self.homes();
-        let is_orphan = |home: &&usize| self.replicas(**home).next().is_none();
-        for orphan in homes.iter().filter(is_orphan) {
-            let rich = homes.iter().filter(|home| self.living_replicas(**home) > 1);
-            let givers = rich.flat_map(|home| self.replicas(*home)).filter(|at| {
-                let engine = &self.0[*at];
-                engine.is_second && engine.is_reached && !self.is_beside(engine.server(), *orphan)
-            });
-            let mut givers: Vec<usize> = givers.collect();
-            givers.sort_by_key(|at| (self.0[*at].zone == self.0[*orphan].zone, *at));
-            if let Some(replica) = givers.first() {
-                return vec![Step::Follow { replica: *replica, primary: *orphan }];
-            }
-        }
-        Vec::new()
-    }
-
-    /// Copies that are on their way, of slots of which there is no other.
-    fn await_copies(&self) -> Vec<Step> {
-        let is_linked = |at: usize| self.0[at].is_reached && self.0[at].is_linked;
-        let alone = (0..self.0.len()).filter(|at| {
-            let engine = &self.0[*at];
-            engine.is_primary() && !engine.slots.is_empty() && !self.replicas(*at).any(is_linked)
-        });
-        let coming = alone.flat_map(|at| self.replicas(at)).filter(|replica| self.0[*replica].is_reached);
-        coming.map(|replica| Step::Await { replica }).collect()
-    }
-
     /// Keys that lie where their slot is not are served only if the slot goes there.
     fn gather(&self) -> Vec<Step> {
         let mut seen = BTreeSet::new();
@@ -433,16 +338,28 @@ impl Picture<'_> {
         steps
     }
 
+    /// Slots go from those who are not meant to have any, and once there are none of these, from those who have more than others.
     fn even_out(&self) -> Vec<Step> {
         let homes = self.homes();
-        if homes.is_empty() {
+        let is_guest = |at: &usize| {
+            let engine = &self.0[*at];
+            engine.is_primary() && !engine.slots.is_empty() && !homes.contains(at)
+        };
+        let guests: Vec<usize> = (0..self.0.len()).filter(is_guest).collect();
+        let mut takers = self.takers();
+        let covered: Vec<usize> = takers.iter().copied().filter(|taker| self.is_covered(*taker)).collect();
+        if !covered.is_empty() && guests.iter().any(|guest| self.is_covered(*guest)) {
+            // They would lose their second copy elsewhere.
+            takers = covered;
+        }
+        if takers.is_empty() {
             return Vec::new();
         }
-        let shares: BTreeMap<usize, usize> = self.shares(&homes).into_iter().collect();
-        let primaries = (0..self.0.len()).filter(|at| self.0[*at].is_primary());
-        let surplus = primaries.flat_map(|at| {
-            let share = shares.get(&at).copied().unwrap_or(0);
-            self.0[at].slots.iter().skip(share).map(move |slot| (at, *slot)).collect::<Vec<_>>()
+        let shares: BTreeMap<usize, usize> = self.shares(&takers).into_iter().collect();
+        let givers = if guests.is_empty() { &homes } else { &guests };
+        let surplus = givers.iter().flat_map(|at| {
+            let share = shares.get(at).copied().unwrap_or(0);
+            self.0[*at].slots.iter().skip(share).map(move |slot| (*at, *slot))
         });
         let mut surplus = surplus.collect::<Vec<_>>().into_iter();
         let mut whole: BTreeMap<(usize, usize), Vec<u16>> = BTreeMap::new();

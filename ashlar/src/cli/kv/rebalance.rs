@@ -119,6 +119,7 @@ fn told_once(engines: &[Engine], steps: &[Step], step: &Step) -> Option<String> 
         }
         Step::Claim { engine, slots } => format!("{}: assigned slots {}", place(engine), told_ranges(slots)),
         Step::Follow { replica, primary } => format!("{}: replica of {}", place(replica), place(primary)),
+        Step::Detach { replica } => format!("{}: follows nobody", place(replica)),
         // That is so after every start; what takes too long is an error.
         Step::Await { .. } => return None,
         Step::Settle { slot, engine } => format!("{}: slot {slot} is not on its way any more", place(engine)),
@@ -239,6 +240,7 @@ async fn take(asker: &mut Asker, engines: &[Engine], steps: &[Step], say: &mut d
             Step::Claim { engine, slots } => claim(asker, &engines[*engine], slots).await?,
             Step::GiveBack { replica } => give_back(asker, &engines[*replica]).await?,
             Step::Follow { replica, primary } => follow(asker, &engines[*replica], &engines[*primary]).await?,
+            Step::Detach { replica } => detach(asker, &engines[*replica]).await?,
             Step::Settle { slot, engine } => {
                 let slot = slot.to_string();
                 asker.text(&engines[*engine].place, &["CLUSTER", "SETSLOT", &slot, "STABLE"]).await?;
@@ -299,6 +301,15 @@ pub(super) fn ranges(slots: &[u16]) -> Vec<(u16, u16)> {
 
 async fn give_back(asker: &mut Asker, engine: &Engine) -> Result<(), String> {
     asker.text(&engine.place, &["CLUSTER", "FAILOVER"]).await?;
+    until_primary(asker, engine).await
+}
+
+async fn detach(asker: &mut Asker, engine: &Engine) -> Result<(), String> {
+    asker.text(&engine.place, &["CLUSTER", "REPLICATE", "NO", "ONE"]).await?;
+    until_primary(asker, engine).await
+}
+
+async fn until_primary(asker: &mut Asker, engine: &Engine) -> Result<(), String> {
     let is_primary = async |asker: &mut Asker| {
         let table = asker.text(&engine.place, &["CLUSTER", "NODES"]).await?;
         Ok(super::picture::read_table(&table).iter().any(|line| line.is_own && line.primary.is_none()))
@@ -403,6 +414,7 @@ mod tests {
             Step::Claim { engine: 0, slots: (0..5_462).collect() },
             Step::Follow { replica: 1, primary: 0 },
             Step::GiveBack { replica: 1 },
+            Step::Detach { replica: 1 },
             Step::Migrate { slots: vec![0, 1, 9], from: 0, to: 1 },
             Step::Move { slot: 3, from: 0, to: 1 },
             Step::Move { slot: 4, from: 0, to: 1 },
@@ -412,6 +424,7 @@ mod tests {
             "h:1: assigned slots 0-5461",
             "h:2: replica of h:1",
             "h:2: becomes primary, and h:1 its replica",
+            "h:2: follows nobody",
             "h:1 to h:2: 3 slots (0-1, 9)",
             "moving 2 slots key by key",
         ];

@@ -1,5 +1,7 @@
 //! From pictures to steps, and to where they lead.
 
+mod worlds;
+
 use super::*;
 
 /// The two engines of each of these servers, without slots; the letter of a server, and its zone.
@@ -32,7 +34,7 @@ fn act(engines: &mut [Engine], steps: &[Step]) {
                 assert!(slots.iter().all(|slot| !engines[*to].strays.contains_key(slot)), "its keys would be lost");
             }
             Step::Move { slot, from, .. } => assert!(engines[*from].slots.contains(slot)),
-            Step::GiveBack { .. } | Step::Settle { .. } | Step::Await { .. } => {}
+            Step::GiveBack { .. } | Step::Settle { .. } | Step::Await { .. } | Step::Detach { .. } => {}
         }
         apply(engines, core::slice::from_ref(step));
     }
@@ -83,8 +85,12 @@ fn lose(engines: &mut [Engine], server: char) {
         let heir =
             (0..engines.len()).find(|at| engines[*at].primary.as_ref() == Some(&name) && engines[*at].is_reached);
         if let Some(heir) = heir {
+            let heir_name = engines[heir].name.clone();
             engines[heir].slots = core::mem::take(&mut engines[at].slots);
-            (engines[heir].primary, engines[at].primary) = (None, Some(engines[heir].name.clone()));
+            (engines[heir].primary, engines[at].primary) = (None, Some(heir_name.clone()));
+            engines.iter_mut().filter(|other| other.primary.as_ref() == Some(&name)).for_each(|other| {
+                other.primary = Some(heir_name.clone());
+            });
         }
     }
 }
@@ -286,4 +292,91 @@ fn slots_and_replicas_are_in_the_order_of_the_picture() {
     let first = |place: &str| engines[at(&engines, place)].slots.first().copied();
     assert_eq!(["c0", "a0", "b0"].map(first), [Some(0), Some(5_462), Some(10_923)]);
     assert_eq!(followed(&engines), [("c1", "a0"), ("a1", "b0"), ("b1", "c0")]);
+}
+
+/// Four servers of which the second was lost and the fourth came, empty, before it was forgotten.
+fn one_lost_and_one_new() -> Vec<Engine> {
+    let mut engines = three();
+    lose(&mut engines, 'b');
+    engines.extend(fresh(&[('d', NO_ZONE)]));
+    tell_seconds(&mut engines);
+    engines
+}
+
+#[test]
+fn both_engines_of_a_new_server_keep_copies_that_an_absent_one_has_left() {
+    let mut engines = one_lost_and_one_new();
+    let [stand_in, alone, new, second] = ["a1", "c0", "d0", "d1"].map(|place| at(&engines, place));
+    let copies = [Step::Follow { replica: new, primary: stand_in }, Step::Follow { replica: second, primary: alone }];
+    assert_eq!(next(&engines), copies);
+    assert_eq!(settle(&mut engines)[2..], [Step::GiveBack { replica: new }], "no slot has to move");
+    assert_eq!(unsafe_slots(&engines), 0);
+    // It is forgotten: all is well.
+    let mut without = engines.clone();
+    without.retain(|engine| !engine.place.starts_with('b'));
+    assert_eq!(next(&without), []);
+    // It is back, and has a part again.
+    for place in ["b0", "b1"] {
+        let at = at(&engines, place);
+        (engines[at].is_reached, engines[at].is_linked) = (true, true);
+    }
+    settle(&mut engines);
+    let firsts = engines.iter().filter(|engine| !engine.is_second).map(|engine| engine.slots.len());
+    assert_eq!((firsts.collect::<Vec<_>>(), unsafe_slots(&engines)), (vec![4_096; 4], 0));
+}
+
+/// What earlier versions left: the stand-in `a1` is empty, and the only thing that `d1` follows.
+fn emptied_stand_in(order: &[&str]) -> Vec<Engine> {
+    let mut engines = fresh(&[('a', NO_ZONE), ('c', NO_ZONE), ('d', NO_ZONE)]);
+    for (place, primary, slots) in [
+        ("a0", None, 0..5_462),
+        ("c0", None, 5_462..10_923),
+        ("d0", None, 10_923..16_384),
+        ("c1", Some("a0"), 0..0),
+        ("d1", Some("a1"), 0..0),
+    ] {
+        let primary = primary.map(|primary| engines[at(&engines, primary)].name.clone());
+        let at = at(&engines, place);
+        (engines[at].is_linked, engines[at].primary, engines[at].slots) = (primary.is_some(), primary, slots.collect());
+    }
+    engines.sort_by_key(|engine| order.iter().position(|place| *place == engine.place));
+    engines
+}
+
+#[test]
+fn a_primary_without_slots_is_no_group_and_it_and_its_replica_become_free() {
+    for order in [
+        ["a0", "a1", "c0", "c1", "d0", "d1"],
+        ["d0", "d1", "c0", "c1", "a0", "a1"],
+        ["c1", "a1", "d1", "c0", "a0", "d0"],
+    ] {
+        let mut engines = emptied_stand_in(&order);
+        let counts_before = counts(&engines).into_iter().filter(|count| *count > 0).collect::<Vec<_>>();
+        let steps = settle(&mut engines);
+        assert!(steps.iter().all(|step| matches!(step, Step::Follow { .. })), "{order:?}: {steps:?}");
+        assert_eq!((unsafe_slots(&engines), counts(&engines)), (0, counts_before), "{order:?}");
+    }
+}
+
+#[test]
+fn a_fifth_server_mends_what_an_emptied_stand_in_has_left() {
+    let mut engines = emptied_stand_in(&["a0", "a1", "c0", "c1", "d0", "d1"]);
+    engines.extend(fresh(&[('e', NO_ZONE)]));
+    tell_seconds(&mut engines);
+    settle(&mut engines);
+    assert_eq!((counts(&engines), unsafe_slots(&engines)), (vec![4_096; 4], 0));
+}
+
+#[test]
+fn a_free_first_engine_keeps_a_copy_before_it_gets_slots() {
+    let mut engines = three();
+    lose(&mut engines, 'b');
+    // As an earlier version did it: the new server's second engine follows the stand-in.
+    engines.extend(fresh(&[('d', NO_ZONE)]));
+    tell_seconds(&mut engines);
+    let [stand_in, alone, new, second] = ["a1", "c0", "d0", "d1"].map(|place| at(&engines, place));
+    act(&mut engines, &[Step::Follow { replica: second, primary: stand_in }]);
+    assert_eq!(next(&engines), [Step::Follow { replica: new, primary: alone }]);
+    settle(&mut engines);
+    assert_eq!(unsafe_slots(&engines), 0);
 }
