@@ -39,6 +39,10 @@ const STRANGER_BYTES_MAX: usize = 1 << 20;
 const STREAM_BYTES: usize = 64 << 10;
 /// Room for replies that a connection keeps.
 const OUTPUT_BYTES: usize = 128 << 10;
+/// Replies that are made before other connections have their turn, bytes. One request may make more.
+pub(crate) const TURN_BYTES_MAX: usize = 1 << 20;
+/// Replies that the client has not taken and that further requests may add to, bytes.
+pub(crate) const UNTAKEN_BYTES_MAX: usize = 16 << 20;
 /// What may wait to be written to the log before a client that wants no replies must wait, bytes.
 const WAITING_BYTES_MAX: u64 = 64 << 20;
 /// After how long a request is read again that writes to a slot which changes hands.
@@ -59,6 +63,8 @@ pub struct Session {
     waits: Option<Waits>,
     /// Until when the next request is held back.
     held: Option<Instant>,
+    /// The last call ended because the replies of one turn were made, and may have left whole requests.
+    has_more: bool,
     /// What was brought and not taken, bytes.
     left: usize,
     /// Bytes of the replies that have left.
@@ -87,6 +93,9 @@ struct Waits {
 pub enum Next {
     /// Bring more bytes.
     Read,
+    /// Let other connections have their turn, then bring what is left: it was not looked at, because what ran made a
+    /// turn of replies, about a mebibyte. While [`Session::is_untaken`], send first.
+    More,
     /// Bring no bytes before the mailbox was woken or the time has come: a command waits.
     Wait(Option<Instant>),
     /// Send what there is, then close.
@@ -121,6 +130,7 @@ impl Session {
             effects: Effects::default(),
             waits: None,
             held: None,
+            has_more: false,
             left: 0,
             sent: 0,
             told_bytes: 0,
@@ -195,6 +205,12 @@ impl Session {
         &self.reply.bytes()[self.sent..]
     }
 
+    /// Whether the client is so far behind with its replies that what it has sent must wait.
+    #[must_use]
+    pub fn is_untaken(&self) -> bool {
+        self.replies().len() > UNTAKEN_BYTES_MAX
+    }
+
     /// Lends room for replies, if there is none. Returns what is not needed.
     pub fn lend_room(&mut self, room: Vec<u8>) -> Vec<u8> {
         let own = self.reply.buffer();
@@ -239,8 +255,8 @@ impl Session {
         self.client.card.set(Figure::BytesOut, self.client.traffic.bytes_out);
     }
 
-    /// Runs the requests that `input` holds whole, up to one that waits. Returns how many bytes they were; what is left is to
-    /// be brought again with what follows it.
+    /// Runs the requests that `input` holds whole, up to one that waits, or until they have made the replies of one turn. Returns
+    /// how many bytes they were; what is left is to be brought again with what follows it.
     pub fn feed(&mut self, input: &[u8], now: Now) -> (usize, Next) {
         self.refresh();
         self.release();
@@ -255,7 +271,13 @@ impl Session {
         self.client.traffic.seen_ms = now.unix_ms();
         let (mut taken, mut ahead) = (0, Ahead::default());
         let before = self.engine.replication.end();
+        let turn_end = self.reply.bytes().len() + TURN_BYTES_MAX;
+        self.has_more = false;
         while self.may_go_on() && taken < input.len() {
+            if self.reply.bytes().len() >= turn_end {
+                self.has_more = true;
+                break;
+            }
             let hint = ahead.handle_request(&self.engine, self.client.database, input, taken);
             let rest = &input[taken..];
             let limits = RequestLimits { word_bytes_max: self.settings.word_bytes_max, is_known: self.client.is_known };
@@ -410,6 +432,7 @@ impl Session {
             _ if self.client.is_leaving => Next::Close,
             (Some(waits), _) => Next::Wait(waits.deadline),
             (None, Some(until)) => Next::Wait(Some(until)),
+            (None, None) if self.has_more => Next::More,
             (None, None) => Next::Read,
         }
     }

@@ -1,8 +1,9 @@
 //! The key-value service's doors: RESP over TCP, TLS and unix sockets, and over streams of the grid for replicas.
 //!
 //! A connection lives and dies on one worker. What came is run where it lies, in room that the connections of a thread share,
-//! and the replies leave with one write; only when the kernel takes no more does the connection wait to write. While a command of the client waits, its further requests stay
-//! in the kernel.
+//! and the replies leave with one write; only when the kernel takes no more does the connection wait to write. While a command of the
+//! client waits, its further requests stay in the kernel. Requests that make many bytes of replies run in turns, between which other
+//! connections are served, and wait while the client does not take its replies.
 
 mod door;
 mod room;
@@ -139,6 +140,10 @@ impl<S: Socket> Connection<S> {
                         self.session.handle_mail()
                     }
                 },
+                Next::More => {
+                    tokio::task::yield_now().await;
+                    self.run(&[])
+                }
                 Next::Wait(deadline) => {
                     let is_over = async {
                         match deadline {
@@ -186,7 +191,8 @@ impl<S: Socket> Connection<S> {
     }
 
     /// Sends all replies, also those that come while the client is slow to take them, but none before the log has what it
-    /// tells, and where a majority of copies must have it, in those. Returns what to do then: `next`, unless something came that changes it.
+    /// tells, and where a majority of copies must have it, in those. If more can run, some may be left that the client does not take
+    /// now. Returns what to do then: `next`, unless something came that changes it.
     async fn send(&mut self, mut next: Next) -> io::Result<Next> {
         while next != Next::Drop && (!self.session.replies().is_empty() || self.stream.is_unsent()) {
             if let Some(position) = self.session.holds() {
@@ -200,7 +206,21 @@ impl<S: Socket> Connection<S> {
                 continue;
             }
             match self.stream.try_write(self.session.replies()) {
-                Ok(count) => self.session.handle_sent(count),
+                Ok(count) => {
+                    self.session.handle_sent(count);
+                    if !self.session.replies().is_empty() {
+                        // A client that takes as fast as this writes does not hold up others.
+                        tokio::task::yield_now().await;
+                    }
+                }
+                // What else it has sent may run meanwhile.
+                Err(error)
+                    if error.kind() == io::ErrorKind::WouldBlock
+                        && next == Next::More
+                        && !self.session.is_untaken() =>
+                {
+                    break;
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => tokio::select! {
                     ready = self.stream.writable() => ready?,
                     () = self.woken.notified() => next = self.take_mail(next),

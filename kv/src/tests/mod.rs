@@ -40,6 +40,7 @@ mod told;
 mod tracking;
 mod transaction;
 mod truth;
+mod turns;
 
 use std::sync::Arc;
 
@@ -167,7 +168,10 @@ impl Talk {
     /// A client sends bytes; the bytes that come back.
     pub(crate) fn raw(&mut self, client: usize, bytes: &[u8]) -> Vec<u8> {
         self.unread[client].extend_from_slice(bytes);
-        let next = self.feed(client);
+        let mut next = self.feed(client);
+        while next == Next::More {
+            next = self.feed(client);
+        }
         assert!(self.unread[client].is_empty() || next != Next::Read, "whole requests are taken");
         self.mail(client)
     }
