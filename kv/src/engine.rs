@@ -23,7 +23,7 @@ use crate::keyspace::{Keys, Keyspace, Lock};
 use crate::memory::hash_key::{HASH_KEY_BYTES, HashKey};
 use crate::monitor::Monitors;
 use crate::network::Network;
-use crate::persist::{Files, Journal, Saves};
+use crate::persist::{Files, Journal, Opener, Saves};
 use crate::pubsub::PubSub;
 use crate::replicate::failover::Failover;
 use crate::replicate::follow::Following;
@@ -118,6 +118,7 @@ pub struct Engine {
     pub(crate) keyless_changes: AtomicU64,
     pub(crate) host: Arc<dyn Host>,
     network: OnceLock<Box<dyn Network>>,
+    log_opener: OnceLock<Box<dyn Opener>>,
     /// The certificates of TLS towards clients.
     certificates: OnceLock<Certificates>,
     /// What it knows of its cluster, if it is a node of one.
@@ -196,6 +197,7 @@ impl Engine {
             keyless_changes: AtomicU64::new(0),
             host,
             network: OnceLock::new(),
+            log_opener: OnceLock::new(),
             certificates: OnceLock::new(),
             cluster: OnceLock::new(),
             migration: Migration::default(),
@@ -290,6 +292,16 @@ impl Engine {
     /// they can be told that the server is busy, or end the script. It is called on the thread that runs the script.
     pub fn set_give_way(&self, give_way: Box<dyn Fn() + Send + Sync>) {
         self.scripts.running.set_give_way(give_way);
+    }
+
+    /// Lends who opens the append log. Only the first call does.
+    pub fn set_log_opener(&self, opener: Box<dyn Opener>) {
+        self.log_opener.get_or_init(|| opener);
+    }
+
+    /// Who opens the append log, if there is one.
+    pub(crate) fn log_opener(&self) -> Option<&dyn Opener> {
+        self.log_opener.get().map(|opener| &**opener)
     }
 
     /// Lends the network. Only the first call does.

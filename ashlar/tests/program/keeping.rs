@@ -237,6 +237,40 @@ fn the_log_is_switched_on_and_off() {
 }
 
 #[test]
+fn a_log_that_cannot_be_opened_is_not_switched_on() {
+    let (scratch, address) = (Scratch::new(), nobody());
+    let (data, folder) = (scratch.path(""), scratch.path("appendonlydir"));
+    let port = address.rsplit(':').next().expect("an address has a port");
+    let _engine = Running::start(&["kv", "--port", port, "--dir", &data, "--save", ""], &[]);
+    until("the engine to answer", || Talk::new(&address).and_then(|mut talk| talk.ask("PING")).is_some());
+    let ask = |request: &str| Talk::new(&address).and_then(|mut talk| talk.ask(request)).expect("it answers");
+    let check = |set: &str, reply: &str, shown: &str| {
+        assert_eq!(ask(set), reply);
+        let mut talk = Talk::new(&address).expect("it answers");
+        talk.send("CONFIG GET appendonly\r\n").expect("it is taken");
+        let lines: Vec<String> = (0..5).filter_map(|_| talk.line()).collect();
+        assert_eq!(lines.last().map(String::as_str), Some(shown));
+    };
+    let refused = "-ERR CONFIG SET failed (possibly related to argument 'appendonly') - Unable to turn on AOF. Check server logs.";
+    std::fs::write(&folder, "no directory").expect("the scratch directory can be written");
+    check("CONFIG SET appendonly yes", refused, "no");
+    std::fs::remove_file(&folder).expect("it is there");
+    // Another process writes there.
+    std::fs::create_dir(&folder).expect("the scratch directory can be written");
+    let lock = std::fs::File::create(Path::new(&folder).join("lock")).expect("it can be written");
+    lock.lock().expect("nobody has it");
+    check("CONFIG SET maxmemory-samples 7 appendonly yes", refused, "no");
+    drop(lock);
+    check("CONFIG SET appendonly yes", "+OK", "yes");
+    // At once off and on: nobody is in the way of its own log.
+    check("CONFIG SET appendonly no", "+OK", "no");
+    check("CONFIG SET appendonly yes", "+OK", "yes");
+    let manifest = Path::new(&folder).join("manifest");
+    until("a base", || std::fs::read_to_string(&manifest).is_ok_and(|text| text.contains("base")));
+    check("PING", "+PONG", "yes");
+}
+
+#[test]
 fn an_end_that_was_not_closed_is_told() {
     let (scratch, address) = (Scratch::new(), nobody());
     let data = scratch.path("");

@@ -7,6 +7,7 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::glob;
 use crate::keyspace::Counts;
+use crate::persist::{NotOpened, Opener};
 use crate::settings::Settings;
 use crate::settings::parameter::{self, Parameter};
 use crate::settings::table::PARAMETERS;
@@ -63,13 +64,29 @@ fn set(call: &mut Call<'_, '_>) -> Result<(), Error> {
             let folder = call.engine.host.folder(&before.files.directory, &settings.files.directory);
             settings.files.directory = folder.map_err(|why| failed("dir", &why))?;
         }
-        move_doors(call.engine, &chosen, &before, settings)?;
-        let parameters: Vec<&Parameter> = chosen.iter().map(|(_, parameter)| *parameter).collect();
-        let changes = call.engine.changes_of(&parameters, settings);
-        if changes.is_empty() { Ok(()) } else { call.engine.keep(&changes) }
+        let opener = open_log(call.engine, &before, settings)?;
+        let done = move_doors(call.engine, &chosen, &before, settings).and_then(|()| {
+            let parameters: Vec<&Parameter> = chosen.iter().map(|(_, parameter)| *parameter).collect();
+            let changes = call.engine.changes_of(&parameters, settings);
+            if changes.is_empty() { Ok(()) } else { call.engine.keep(&changes) }
+        });
+        if let (Some(opener), Err(_)) = (opener, &done) {
+            opener.take_back();
+        }
+        done
     })?;
     call.reply.ok();
     Ok(())
+}
+
+/// Opens the append log if it is to be on from now on. Returns who did.
+fn open_log<'e>(engine: &'e Engine, before: &Settings, after: &Settings) -> Result<Option<&'e dyn Opener>, Error> {
+    let Some(opener) = engine.log_opener().filter(|_| after.files.is_log_on && !before.files.is_log_on) else {
+        return Ok(None);
+    };
+    let opened = opener.open(&after.files);
+    opened.map_err(|NotOpened| failed("appendonly", "Unable to turn on AOF. Check server logs."))?;
+    Ok(Some(opener))
 }
 
 /// Opens and closes doors if these parameters say so.

@@ -2,7 +2,7 @@
 //!
 //! In reading order: [`files`] (what is configured), [`folder`] (the few things done with files), `record` (how a batch lies in a segment), `manifest` (which files
 //! are the log), [`log`] (writing, rotating, recovering it), [`journal`] (what commands append to, in memory), [`replay`]
-//! (commands of the log run again), `writer` (the log, shared by the threads that write to it), [`keeper`] (its thread), [`snapshot`] (a consistent cut of all keys while writes go on).
+//! (commands of the log run again), `writer` (the log, shared by the threads that write to it), [`keeper`] (its thread), [`opening`] (how it is turned on), [`snapshot`] (a consistent cut of all keys while writes go on).
 //!
 //! Model
 //! - Commands append to the journal while their keys are locked, so the journal has one order that every key agrees with.
@@ -18,6 +18,7 @@ pub mod journal;
 pub mod keeper;
 pub mod log;
 mod manifest;
+pub mod opening;
 mod record;
 pub mod replay;
 pub mod saves;
@@ -31,6 +32,7 @@ pub use folder::{Folder, Syncer};
 pub use journal::Journal;
 pub use keeper::{Keeper, NewBase};
 pub use log::{Log, LogError, OpenEnd};
+pub use opening::{NotOpened, Opener};
 pub use replay::Replay;
 pub use saves::{Load, SavePoint, Saves};
 pub use snapshot::Snapshot;

@@ -6,6 +6,7 @@
 mod aside;
 mod courtesy;
 mod log;
+mod opening;
 mod replicas;
 mod saver;
 
@@ -233,11 +234,10 @@ fn tell_of_open_end(end: &OpenEnd, root: &Path, files: &Files) -> Result<(), Fai
 }
 
 /// Begins a log for an engine that is in use. It is found at the next start once it has a base.
-fn begin(engine: &Arc<Engine>, released: &Released) -> Result<LogThread, Failure> {
-    let files = engine.files();
-    let root = log_root(&files)?;
+fn begin(engine: &Arc<Engine>, files: &Files, released: &Released) -> Result<LogThread, Failure> {
+    let root = log_root(files)?;
     let folder = Folder::take(&root)?;
-    foreign::keep_away(&root, &files)?;
+    foreign::keep_away(&root, files)?;
     let beside = folder.beside();
     let (orders, inbox) = log::channel();
     let wake = Box::new(move || orders.write());

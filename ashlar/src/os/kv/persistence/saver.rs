@@ -17,6 +17,7 @@ use ashlar_kv::rdb::ImportOptions;
 
 use super::courtesy::Courtesy;
 use super::log::LogThread;
+use super::opening::Opening;
 use super::{Folder, Released, aside, dump_path, replicas};
 use crate::failure::Failure;
 use crate::os::files::{self, Creation, Trickle};
@@ -70,9 +71,12 @@ impl Saver {
     /// There are no threads.
     pub(super) fn start(engine: Arc<Engine>, log: Option<LogThread>, released: Released) -> Result<Self, Failure> {
         let (stop, stopped) = mpsc::channel::<()>();
+        let opening = Opening::of(&engine, Arc::clone(&released));
+        opening.give_up_place(log.as_ref());
+        engine.set_log_opener(Box::new(opening.clone()));
         let body = move || {
             process::step_back(NICENESS);
-            let mut work = Work { engine, log, released, stopped };
+            let mut work = Work { engine, log, opening, released, stopped };
             while work.stopped.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
                 work.look();
             }
@@ -95,6 +99,7 @@ impl Saver {
 struct Work {
     engine: Arc<Engine>,
     log: Option<LogThread>,
+    opening: Opening,
     released: Released,
     stopped: mpsc::Receiver<()>,
 }
@@ -102,11 +107,13 @@ struct Work {
 impl Work {
     /// Begins or ends the log, as it is configured.
     fn switch(&mut self) {
-        match (self.engine.files().is_log_on, self.log.take()) {
+        let is_on = self.engine.files().is_log_on;
+        match (self.opening.is_wanted(is_on, &mut self.log), self.log.take()) {
             (true, None) => self.begin_log(),
             (false, Some(log)) => end_log(log),
             (_, log) => self.log = log,
         }
+        self.opening.give_up_place(self.log.as_ref());
     }
 
     /// Does what was configured or asked for since the last look.
@@ -170,7 +177,7 @@ impl Work {
     }
 
     fn begin_log(&mut self) {
-        match super::begin(&self.engine, &self.released) {
+        match super::begin(&self.engine, &self.engine.files(), &self.released) {
             Ok(log) => {
                 tracing::info!("an append log is begun: it counts when it has a base");
                 self.log = Some(log);
@@ -186,6 +193,9 @@ impl Work {
         let (engine, stopped) = (&self.engine, &self.stopped);
         let begin = clock::now();
         let is_given_up = || engine.saves().is_cancelled() || engine.is_loading() || is_over(stopped);
+        if purpose == Purpose::LogBase {
+            self.opening.take_place(&mut self.log);
+        }
         let taken = match (purpose, &mut self.log) {
             (Purpose::Dump, _) => write_dump(engine, &dump_path(files), &is_given_up).map_err(|why| why.to_string()),
             (Purpose::LogBase, Some(log)) => log.rewrite(engine, &is_given_up),
@@ -200,6 +210,7 @@ impl Work {
             Err(_) if is_given_up() => tracing::info!("{what}: given up"),
             Err(why) => tracing::error!(%why, "{what}: failed"),
         }
+        self.opening.give_up_place(self.log.as_ref());
         self.engine.saves().end(taken.is_ok(), now_s());
     }
 }
@@ -207,6 +218,7 @@ impl Work {
 impl Work {
     /// Reads data from files again, while nobody is served.
     fn load(&mut self, load: Load, files: &Files) -> Result<(), String> {
+        self.opening.take_place(&mut self.log);
         self.engine.begin_loading(clock::now_both());
         let loaded = match load {
             Load::Log => self.load_log(files),
@@ -220,6 +232,7 @@ impl Work {
             }
         };
         self.engine.end_loading();
+        self.opening.give_up_place(self.log.as_ref());
         loaded
     }
 
@@ -261,7 +274,7 @@ fn load_dump(
 
 /// Writes an append log with what is there now, although none is kept: nothing follows.
 fn write_log(engine: &Arc<Engine>, released: &Released, is_given_up: &dyn Fn() -> bool) -> Result<u64, String> {
-    let mut log = super::begin(engine, released).map_err(|failure| failure.to_string())?;
+    let mut log = super::begin(engine, &engine.files(), released).map_err(|failure| failure.to_string())?;
     let written = log.rewrite(engine, is_given_up);
     let stopped = log.stop().map_err(|failure| failure.to_string());
     written.and_then(|keys| stopped.map(|()| keys))
