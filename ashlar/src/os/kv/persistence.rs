@@ -181,13 +181,7 @@ fn recover(engine: &Arc<Engine>, files: &Files, dump: &Path, released: &Released
     let wake = Box::new(move || orders.write());
     let recovered = Keeper::recover(Arc::clone(engine), folder, random::bytes(), wake, clock::now_both());
     let (mut keeper, report) = recovered.map_err(|error| {
-        let remedy = match error {
-            LogError::NotApplied { .. } => {
-                "nothing is lost: change the setting that it names, or start the version that wrote it"
-            }
-            _ => "restore the directory from a copy; to begin without its data, move it away",
-        };
-        Failure::world(format!("the append log in {} cannot be used: {error}", root.display()), remedy)
+        Failure::world(format!("the append log in {} cannot be used: {error}", root.display()), remedy(&error))
     })?;
     if let Some(end) = &report.open_end {
         tell_of_open_end(end, &root, files)?;
@@ -201,6 +195,25 @@ fn recover(engine: &Arc<Engine>, files: &Files, dump: &Path, released: &Released
         begin_with_dump(engine, &mut keeper, beside.beside())?;
     }
     LogThread::start(engine, keeper, inbox, beside, Arc::clone(released))
+}
+
+/// What to do when the log cannot be recovered.
+fn remedy(error: &LogError) -> &'static str {
+    use std::io::ErrorKind;
+    match error {
+        LogError::Damaged { .. } => "restore the directory from a copy; to begin without its data, move it away",
+        LogError::NotApplied { .. } => {
+            "nothing is lost: change the setting that it names, or start the version that wrote it"
+        }
+        LogError::Refused { error, .. } => match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "nothing is lost: free space there, then start again",
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+                "nothing is lost: let the program's user write there, then start again"
+            }
+            _ => "no damage was found: look at the drive and its file system, then start again",
+        },
+        LogError::Lost { .. } => "look at the drive, then start again",
+    }
 }
 
 /// Says what is known of the end of a log that its process did not close, and what follows for acknowledged writes.
@@ -257,4 +270,28 @@ fn begin_with_dump(engine: &Arc<Engine>, keeper: &mut Keeper<Folder>, mut folder
     let base: NewBase = saver::write_base(engine, &mut folder, &|| false).map_err(|why| failed(&why))?;
     keeper.turn(clock::now()).map_err(|error| failed(&error))?;
     keeper.install(&base).map_err(|error| failed(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn only_damage_is_answered_with_a_copy() {
+        let refused = |number: i32| {
+            let error = io::Error::from_raw_os_error(number);
+            remedy(&LogError::Refused { what: "replace", file: "manifest".to_owned(), error })
+        };
+        for full in [libc::ENOSPC, libc::EDQUOT] {
+            assert!(refused(full).contains("free space"), "{full}");
+        }
+        for denied in [libc::EACCES, libc::EPERM, libc::EROFS] {
+            assert!(refused(denied).contains("write there"), "{denied}");
+        }
+        assert!(refused(libc::EIO).contains("drive"));
+        let damaged = LogError::Damaged { file: "log-1".to_owned(), offset: 0, what: String::new() };
+        assert!(remedy(&damaged).contains("from a copy"));
+    }
 }
