@@ -886,7 +886,7 @@ fn settle(frame: &Frame<'_>, effects: &mut Effects, mut keys: Keys<'_>, client: 
     {
         frame.engine.count_stream(slot, effects);
     }
-    client.has_logged |= !effects.written.is_empty() && frame.engine.journal.is_on();
+    client.has_logged |= std::mem::take(&mut effects.has_logged) && frame.engine.journal.is_on();
     frame.engine.settle(frame.settings, &mut keys, effects);
     drop(keys);
     if frame.engine.is_heard() {

@@ -53,6 +53,8 @@ pub(crate) struct Effects {
     pub(crate) trace: Trace,
     /// What those before it had.
     pub(crate) written: Written,
+    /// The log gets something of them that a command for writing did.
+    pub(crate) has_logged: bool,
     /// They are about any keys that were met, and no unit.
     pub(crate) is_scattered: bool,
     pub(crate) events: Vec<KeyEvent>,

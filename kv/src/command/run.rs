@@ -378,6 +378,7 @@ fn write_down(
 ) {
     let gone = keys.take_untold();
     write_removed(&gone, frame.settings.memory.expires_later, &mut effects.written);
+    let before = effects.written.commands();
     effects.is_scattered = ready.spec().flags.has(Flags::TOUCHES_ARBITRARY_KEYS);
     match trace {
         Trace::AsIs if !has_changed || ready.nature.runs_others => {}
@@ -388,6 +389,7 @@ fn write_down(
             requests.iter().for_each(|request| effects.written.push(database, request.args().from(0)));
         }
     }
+    effects.has_logged |= effects.written.commands() > before && ready.spec().flags.has(Flags::WRITE);
 }
 
 /// What a client's command does with keys that it comes upon.

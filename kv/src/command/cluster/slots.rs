@@ -260,6 +260,7 @@ fn flush_slot(call: &mut Call<'_, '_>) -> Result<(), Error> {
     call.keys.select(present);
     // Each in its database.
     crate::serve::write_removed(&gone, false, &mut call.effects.written);
+    call.effects.has_logged |= !gone.is_empty();
     call.trace(Vec::<Request>::new());
     call.reply.ok();
     Ok(())

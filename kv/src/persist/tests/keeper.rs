@@ -10,7 +10,7 @@ use crate::memory::hash_key::HASH_KEY_BYTES;
 use crate::persist::log::{BaseChecksum, LogError};
 use crate::persist::snapshot::{Purpose, Step};
 use crate::persist::{Folder, Keeper, NewBase, Snapshot};
-use crate::tests::{BEGIN_MS, Talk};
+use crate::tests::{BEGIN_MS, Talk, readable};
 use crate::time::Now;
 
 const ID: [u8; 16] = [4; 16];
@@ -233,4 +233,27 @@ fn writes_are_refused_while_the_log_cannot_be_written() {
     assert_eq!(talk.say(0, "SET a 3"), "OK");
     keeper.finish(talk.now().instant).unwrap();
     assert_eq!(recover(&folder).unwrap().0.say(0, "GET a"), "\"3\"");
+}
+
+#[test]
+fn what_changes_no_data_is_answered_while_the_log_cannot_be_written() {
+    let folder = MemoryFolder::default();
+    let (mut talk, mut keeper) = recover(&folder).unwrap();
+    talk.say(0, "CONFIG SET appendfsync everysec");
+    talk.say(0, "SET gone x PX 10");
+    talk.say(0, "PFADD seen a b");
+    keeper.turn(talk.now().instant).unwrap();
+    talk.session_mut(1);
+    talk.say(1, "SUBSCRIBE news");
+    talk.wait(20);
+    folder.set_full(true);
+    let now = talk.now();
+    talk.session_mut(0).feed(b"SET a 1\r\nPUBLISH news x\r\nGET gone\r\nPFCOUNT seen\r\nEVAL return(1) 0\r\n", now);
+    let position = talk.session(0).holds().expect("nothing was written");
+    assert!(talk.session_mut(0).write_out(position));
+    let replies = String::from_utf8(talk.session(0).replies().to_vec()).unwrap();
+    let (first, others) = replies.split_once("\r\n").unwrap();
+    assert!(first.starts_with("-MISCONF"), "{first}");
+    assert_eq!(others, ":1\r\n$-1\r\n:2\r\n:1\r\n");
+    assert!(readable(&talk.mail(1)).contains("news"));
 }
