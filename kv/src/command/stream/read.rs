@@ -109,10 +109,7 @@ impl<'c> Options<'c> {
                 lossy(word)
             ))),
             b"$" => Ok(Since::Id(last_id.unwrap_or_default())),
-            b"+" => match last_id.map(StreamId::previous) {
-                Some(None) => Err(Error::new("ERR the stream last element ID is 0-0")),
-                before => Ok(Since::Id(before.flatten().unwrap_or_default())),
-            },
+            b"+" => Ok(Since::Id(last_id.and_then(StreamId::previous).unwrap_or_default())),
             b">" if self.group.is_none() => Err(Error::new(
                 "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> <consumer> option.",
             )),
