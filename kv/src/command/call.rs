@@ -13,7 +13,7 @@ use crate::resp::{Args, Reply, Request};
 use crate::serve::removal;
 use crate::settings::{Events, Settings};
 use crate::time::Now;
-use crate::value::score::parse_bound;
+use crate::value::score::parse_freely;
 use crate::waiting::Wait;
 
 /// The first timeout in milliseconds that is too great: 2^63.
@@ -172,7 +172,7 @@ impl<'c> Call<'c, '_> {
     pub(crate) fn deadline(&self, at: usize) -> Result<Option<Instant>, Error> {
         let word = &self.args[at];
         let is_number = word.first().is_some_and(u8::is_ascii_graphic);
-        let seconds = parse_bound(word).filter(|_| is_number).ok_or(Error::TIMEOUT_NOT_FLOAT)?;
+        let seconds = parse_freely(word).filter(|_| is_number).ok_or(Error::TIMEOUT_NOT_FLOAT)?;
         let ms = (seconds * 1_000.0).ceil();
         if ms < 0.0 {
             return Err(Error::TIMEOUT_NEGATIVE);

@@ -174,10 +174,10 @@ fn in_order(
 
 const NOT_NUMBERS: Error = Error::new("ERR One or more scores can't be converted into double");
 
-/// A number as C reads it: up to a zero byte, spaces before it, nothing is 0.
+/// A score that ends before a zero byte.
 fn number(text: &[u8]) -> Option<f64> {
     let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
-    if text.is_empty() { Some(0.0) } else { parse_score(text.trim_ascii_start()) }
+    parse_score(text)
 }
 
 /// What is replied or stored for elements: themselves, or what the patterns of GET find for each.

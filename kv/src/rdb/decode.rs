@@ -16,7 +16,7 @@ use crate::value::Object;
 use crate::value::dict::{Dict, Entry};
 use crate::value::hash::{Expiry, Hash};
 use crate::value::list::{End, List};
-use crate::value::score::parse_score;
+use crate::value::score::{parse_freely, parse_number};
 use crate::value::set::Set;
 use crate::value::zset::ZSet;
 
@@ -202,8 +202,8 @@ fn old_score(source: &mut Source<'_>) -> Result<f64, Damage> {
 /// A score as text that some server wrote. What is too near to zero is zero.
 fn score_of_text(text: &[u8]) -> Result<f64, Damage> {
     let is_written = text.first().is_some_and(|first| first.is_ascii_alphanumeric() || b"+-.".contains(first));
-    let score = crate::value::score::parse_bound(text).filter(|_| is_written);
-    parse_score(text).or(score).ok_or(Damage::Number)
+    let score = parse_freely(text).filter(|_| is_written);
+    parse_number(text).or(score).ok_or(Damage::Number)
 }
 
 fn sorted_set(

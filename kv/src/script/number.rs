@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use crate::value::score::parse_bound;
+use crate::value::score::parse_freely;
 
 /// Appends a number with up to `digits` digits.
 ///
@@ -60,7 +60,7 @@ pub(crate) fn read_number(bytes: &[u8]) -> Option<(f64, usize)> {
         _ => run(unsigned, u8::is_ascii_digit, b'e')?,
     };
     let len = sign + len;
-    Some((parse_bound(&bytes[..len])?, len))
+    Some((parse_freely(&bytes[..len])?, len))
 }
 
 /// How long digits with a point and an exponent are; nothing if there is no digit.

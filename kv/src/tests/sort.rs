@@ -135,10 +135,16 @@ const ELEMENTS_IN_ORDER: &str = r#"
     3
     > SORT d BY nosort
     ["" "a" "b"]
-    > SADD n 1.5 -2 " 7" 1e3 inf ""
-    6
+    > SADD n 1.5 -2 7 1e3 inf
+    5
     > SORT n
-    ["-2" "" "1.5" " 7" "1e3" "inf"]
+    ["-2" "1.5" "7" "1e3" "inf"]
+    > SADD n " 7"
+    1
+    > SORT n
+    (error) ERR One or more scores can't be converted into double
+    > SREM n " 7"
+    1
     > SADD n 1e400
     1
     > SORT n

@@ -4,7 +4,7 @@
 //! are read, added and written with one rounding each, to the nearest, halves to even. Numbers so small that 17 digits do not
 //! show them lose bits that C keeps.
 
-use super::score::parse_score;
+use super::score::parse_number;
 
 /// The most bytes of a number.
 const TEXT_BYTES_MAX: usize = 5 * 1_024 - 1;
@@ -66,7 +66,7 @@ impl Extended {
             _ => (false, text),
         };
         if !matches!(unsigned, [b'0'..=b'9' | b'.', ..]) || matches!(unsigned, [b'0', b'x' | b'X', ..]) {
-            return parse_score(text).map(Self::from_f64);
+            return parse_number(text).map(Self::from_f64);
         }
         let end = unsigned.iter().position(|byte| matches!(byte, b'e' | b'E')).unwrap_or(unsigned.len());
         let mut power = match unsigned.get(end + 1..) {

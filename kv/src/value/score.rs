@@ -75,16 +75,37 @@ fn lay_out(digits: &[u8], last: i32, out: &mut Vec<u8>) {
     }
 }
 
-/// A number as commands give it: no space before it, and neither too great nor too near to zero for its kind.
+/// A score as commands give it: decimal, no space before it, and neither too great nor too near to zero for its kind.
 #[must_use]
 pub fn parse_score(bytes: &[u8]) -> Option<f64> {
+    if is_hexadecimal(bytes) { None } else { parse_number(bytes) }
+}
+
+/// A score as the bounds of a range are given: nothing is 0, it ends before a zero byte, and what is too great is infinite.
+#[must_use]
+pub fn parse_bound(bytes: &[u8]) -> Option<f64> {
+    let bytes = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+    if bytes.is_empty() {
+        return Some(0.0);
+    }
+    if is_hexadecimal(bytes) { None } else { parse_all(bytes).map(|number| number.value) }
+}
+
+fn is_hexadecimal(bytes: &[u8]) -> bool {
+    let unsigned = bytes.strip_prefix(b"-").or(bytes.strip_prefix(b"+")).unwrap_or(bytes);
+    matches!(unsigned, [b'0', b'x' | b'X', ..])
+}
+
+/// A decimal or hexadecimal number: no space before it, and neither too great nor too near to zero for its kind.
+#[must_use]
+pub fn parse_number(bytes: &[u8]) -> Option<f64> {
     let number = parse_all(bytes)?;
     (!number.is_out_of_range).then_some(number.value)
 }
 
-/// A number as the bounds of a range are given: nothing is 0, spaces may come before it, and what is too great is infinite.
+/// A decimal or hexadecimal number as C reads it: nothing is 0, spaces may come before it, and what is too great is infinite.
 #[must_use]
-pub fn parse_bound(bytes: &[u8]) -> Option<f64> {
+pub fn parse_freely(bytes: &[u8]) -> Option<f64> {
     if bytes.is_empty() {
         return Some(0.0);
     }
@@ -303,7 +324,9 @@ mod tests {
             ("0x1p1024", None),
             ("0x1p-9999999999999999999999", None),
         ] {
-            assert_eq!(parse_score(written.as_bytes()), expected, "{written}");
+            assert_eq!(parse_number(written.as_bytes()), expected, "{written}");
+            let decimal = expected.filter(|_| !written.contains(['x', 'X']));
+            assert_eq!(parse_score(written.as_bytes()), decimal, "{written}");
         }
     }
 
@@ -319,6 +342,21 @@ mod tests {
             ("1 ", None),
             ("nan", None),
             ("(1", None),
+        ] {
+            assert_eq!(parse_freely(written.as_bytes()), expected, "{written:?}");
+        }
+        for (written, expected) in [
+            ("", Some(0.0)),
+            ("1\0x", Some(1.0)),
+            ("+1", Some(1.0)),
+            ("-Infinity", Some(f64::NEG_INFINITY)),
+            ("1e400", Some(f64::INFINITY)),
+            ("1e-400", Some(0.0)),
+            ("0x10", None),
+            ("-0X1p3", None),
+            (" 1", None),
+            ("1 ", None),
+            ("nan", None),
         ] {
             assert_eq!(parse_bound(written.as_bytes()), expected, "{written:?}");
         }

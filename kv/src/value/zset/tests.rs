@@ -260,6 +260,9 @@ fn ranges_are_read_and_found() {
         ("nan", "1", false),
         ("1", "((1", false),
         ("1x", "2", false),
+        ("0x10", "17", false),
+        ("(0x10", "17", false),
+        (" 1", "2", false),
     ] {
         assert_eq!(ScoreRange::parse(min.as_bytes(), max.as_bytes()).is_some(), is_read, "{min} {max}");
     }
