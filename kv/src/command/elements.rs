@@ -65,6 +65,11 @@ pub(super) fn cursor_of(call: &Call<'_, '_>) -> Result<u64, Error> {
     text.and_then(|text| text.parse().ok()).ok_or(Error::new("ERR invalid cursor"))
 }
 
+/// `NOVALUES` stands where nothing has values.
+pub(super) const NOT_OF_VALUES: Error = Error::new("ERR NOVALUES option can only be used in HSCAN");
+/// `NOSCORES` stands where nothing has scores.
+pub(super) const NOT_OF_SCORES: Error = Error::new("ERR NOSCORES option can only be used in ZSCAN");
+
 /// What a scan of a collection shows, and how far it goes in one step.
 #[derive(Debug)]
 pub(super) struct Scan<'a> {
@@ -95,12 +100,13 @@ impl<'a> Scan<'a> {
                     2
                 }
                 _ if call.args.is(at, "NOVALUES") && !is_hash => {
-                    return Err(Error::new("ERR NOVALUES option can only be used in HSCAN"));
+                    return Err(NOT_OF_VALUES);
                 }
                 _ if call.args.is(at, "NOVALUES") => {
                     scan.names_only = true;
                     1
                 }
+                _ if call.args.is(at, "NOSCORES") => return Err(NOT_OF_SCORES),
                 _ => return Err(Error::SYNTAX),
             };
         }

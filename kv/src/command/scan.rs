@@ -5,6 +5,7 @@
 //! anew, so that nothing is left out when it has moved.
 
 use super::call::{Call, Run};
+use super::elements::{NOT_OF_SCORES, NOT_OF_VALUES};
 use crate::error::Error;
 use crate::glob;
 use crate::keyspace::{Kind, Slot, slot::SLOTS};
@@ -32,6 +33,12 @@ impl<'a> Filter<'a> {
         let mut filter = Self { pattern: None, kind: None, count: COUNT_DEFAULT, slot: None };
         let mut at = 2;
         while at < call.args.len() {
+            if !takes_slot && call.args.is(at, "NOVALUES") {
+                return Err(NOT_OF_VALUES);
+            }
+            if !takes_slot && call.args.is(at, "NOSCORES") {
+                return Err(NOT_OF_SCORES);
+            }
             let value = call.args.get(at + 1).ok_or(Error::SYNTAX)?;
             match () {
                 () if call.args.is(at, "COUNT") => {

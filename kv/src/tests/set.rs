@@ -293,6 +293,12 @@ const CHANCE_AND_SCANS: &str = r#"
     (error) ERR syntax error
     > SSCAN q 0 MATCH
     (error) ERR syntax error
+    > SSCAN q 0 NOSCORES
+    (error) ERR NOSCORES option can only be used in ZSCAN
+    > SCAN 0 NOSCORES
+    (error) ERR NOSCORES option can only be used in ZSCAN
+    > SCAN 0 NOVALUES COUNT x
+    (error) ERR NOVALUES option can only be used in HSCAN
     > SSCAN q 0 NOVALUES
     (error) ERR NOVALUES option can only be used in HSCAN
     > SSCAN q 0 TYPE set
