@@ -1,0 +1,30 @@
+//! Runs seeds of the simulator of placement groups: `cargo run --release -p ashlar-replica --features proof --example
+//! replica_seeds -- FIRST COUNT [BUG]`. Prints every seed that breaks a rule, and the sums; BUG is the place of a planted
+//! bug in `Planted::ALL`. A seed that fails, fails again.
+#![expect(clippy::print_stdout, reason = "this program is there to print")]
+
+use ashlar_replica::planted::Planted;
+use ashlar_replica::proof::run;
+
+fn main() {
+    let mut numbers = std::env::args().skip(1).filter_map(|text| text.parse::<u64>().ok());
+    let (first, count) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(100));
+    let planted = numbers.next().and_then(|place| Planted::ALL.get(usize::try_from(place).ok()?)).copied();
+    let (mut failed, mut writes, mut reads, mut epochs, mut crashes, mut recovery_ms) = (0, 0, 0, 0, 0, 0);
+    for seed in first..first + count {
+        let outcome = run(seed, planted);
+        if let Some(violation) = &outcome.violation {
+            println!("seed {seed}: {violation}");
+            failed += 1;
+        }
+        writes += outcome.writes;
+        reads += outcome.reads;
+        epochs += outcome.epochs;
+        crashes += outcome.crashes;
+        recovery_ms = recovery_ms.max(outcome.recovery_ms);
+    }
+    println!(
+        "{count} seeds, {failed} failed: {writes} writes, {reads} reads, {epochs} epochs, {crashes} crashes, \
+         longest recovery {recovery_ms} ms"
+    );
+}

@@ -1,0 +1,152 @@
+//! A backup or a learner: applies the primary's stream, grants it leases, and answers questions about its copy.
+
+use ashlar_wire::id::DriveId;
+use ashlar_wire::time::Instant;
+use ashlar_wire::version::Version;
+
+use crate::core_state::{Core, Purpose};
+use crate::error::Error;
+use crate::message::{Body, Fault, Standing};
+use crate::planted::Planted;
+use crate::request::{StoreReply, StoreRequest};
+use crate::stream::{Entry, Incoming};
+
+/// Whether the member's acknowledgement counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// It does: it has every acknowledged write.
+    Backup,
+    /// It is being filled.
+    Learner,
+}
+
+/// A member that is not primary, in one epoch.
+#[derive(Debug)]
+pub(crate) struct Backup {
+    primary: DriveId,
+    kind: Kind,
+    standing: Standing,
+    incoming: Incoming,
+    /// When the primary was heard last, or the epoch was entered.
+    heard: Instant,
+    /// The primary's removal has been asked for: it gets no lease in this epoch any more.
+    has_given_up: bool,
+}
+
+impl Backup {
+    pub(crate) fn new(now: Instant, primary: DriveId, kind: Kind, standing: Standing) -> Self {
+        Self { primary, kind, standing, incoming: Incoming::default(), heard: now, has_given_up: false }
+    }
+
+    /// Tells the primary that this member takes part.
+    pub(crate) fn answer_adopt(&self, core: &mut Core) {
+        core.send(self.primary, Body::Adopted(self.standing));
+    }
+
+    /// A message of this epoch from the primary.
+    pub(crate) fn handle(&mut self, core: &mut Core, now: Instant, body: Body) -> Result<(), Error> {
+        if self.has_given_up {
+            return Ok(());
+        }
+        self.heard = now;
+        match body {
+            Body::Adopt(_) => self.answer_adopt(core),
+            Body::Lease { nonce, clean } => {
+                core.granted_until = core.granted_until.max(now + core.settings.guard);
+                self.note_clean(core, clean);
+                let progress = self.incoming.progress();
+                core.send(self.primary, Body::Leased { nonce, progress });
+            }
+            Body::Apply { index, clean, entry } => {
+                check(core, &entry)?;
+                self.note_clean(core, clean);
+                self.apply(core, index, entry);
+            }
+            Body::List { above, after } => {
+                core.store(StoreRequest::List { above, after }, Purpose::ListFor(after));
+            }
+            Body::Inquire { extent } => {
+                core.store(StoreRequest::Checksums { extent }, Purpose::ChecksumsFor(extent));
+            }
+            Body::Fetch { extent, sums } => {
+                core.store(StoreRequest::Difference { extent, than: sums }, Purpose::DifferenceFor(extent));
+            }
+            _ => return Err(Error::NotForRole),
+        }
+        Ok(())
+    }
+
+    /// Every write up to `clean` is at all acting members: at this one too, if it acts.
+    fn note_clean(&mut self, core: &mut Core, clean: Version) {
+        if self.kind == Kind::Backup {
+            core.record.clean = core.record.clean.max(clean);
+        }
+    }
+
+    fn apply(&mut self, core: &mut Core, index: u64, entry: Entry) {
+        self.incoming.accept(index, entry);
+        let is_unordered = core.settings.bugs.has(Planted::ApplyAsArrived);
+        loop {
+            let next = if is_unordered { self.incoming.next_as_arrived() } else { self.incoming.next() };
+            let Some((index, entry)) = next else { break };
+            if let Entry::Write { extent, generation, .. } = &entry {
+                // Without room the fence is what the server tells.
+                core.raise_fence(extent.volume, *generation);
+            }
+            let request = match entry {
+                Entry::Write { version, extent, run, .. } => StoreRequest::Write { extent, run, version },
+                Entry::Patch { version, extent, runs } => StoreRequest::Patch { extent, runs, version },
+            };
+            core.store(request, Purpose::Entry(index));
+            if core.settings.bugs.has(Planted::AcknowledgeBeforeDurable) {
+                self.incoming.handle_done(index);
+            }
+        }
+        core.send(self.primary, Body::Applied(self.incoming.progress()));
+    }
+
+    /// The store has completed a request of this epoch.
+    pub(crate) fn handle_stored(&mut self, core: &mut Core, purpose: Purpose, reply: StoreReply) -> Result<(), Error> {
+        let body = match (purpose, reply) {
+            (Purpose::Entry(index), StoreReply::Done) => {
+                if !core.settings.bugs.has(Planted::AcknowledgeBeforeDurable) {
+                    self.incoming.handle_done(index);
+                }
+                Body::Applied(self.incoming.progress())
+            }
+            (Purpose::ListFor(after), StoreReply::List(page)) => Body::Listed { after, page },
+            (Purpose::ChecksumsFor(extent), StoreReply::Checksums(sums)) => Body::Checksums { extent, sums },
+            (Purpose::DifferenceFor(extent), StoreReply::Difference(difference)) => {
+                Body::Fetched { extent, difference }
+            }
+            _ => return Err(Error::UnknownCompletion),
+        };
+        core.send(self.primary, body);
+        Ok(())
+    }
+
+    /// Periodic work.
+    pub(crate) fn tick(&mut self, core: &mut Core, now: Instant) {
+        if self.standing.is_blank {
+            // It must not outlive the members that have the data, so it asks for its own removal and for no other.
+            return core.report_lost(core.drive, Fault::Blank);
+        }
+        let is_silent = now.saturating_since(self.heard) > core.settings.silence;
+        if self.kind == Kind::Backup && is_silent {
+            // The lease that the primary may hold is over: silence is at least as long as the guard.
+            self.has_given_up = true;
+            core.report_lost(self.primary, Fault::Silent);
+        }
+    }
+}
+
+/// Whether an entry can be one of this epoch.
+fn check(core: &Core, entry: &Entry) -> Result<(), Error> {
+    let is_good = match entry {
+        Entry::Write { version, run, .. } => version.epoch == core.epoch && run.range().is_valid(),
+        Entry::Patch { version, runs, .. } => {
+            version.epoch <= core.epoch && runs.iter().all(|run| run.range().is_valid())
+        }
+    };
+    if is_good || core.settings.bugs.has(Planted::NoEpochCheck) { Ok(()) } else { Err(Error::BadValue("entry")) }
+}

@@ -1,0 +1,134 @@
+//! What a member's roles share: who it is, its durable record, its fences, its outputs, and what its store is doing.
+
+use alloc::collections::{BTreeMap, VecDeque};
+
+use ashlar_placement::map::GroupId;
+use ashlar_placement::rule::ExtentId;
+use ashlar_wire::epoch::Epoch;
+use ashlar_wire::id::{DriveId, VolumeId};
+use ashlar_wire::time::Instant;
+
+use crate::config::Settings;
+use crate::member::{Output, Report};
+use crate::message::{Body, Fault, Message};
+use crate::record::Record;
+use crate::request::{ClientResult, Generation, RequestId, SessionId, StoreId, StoreRequest};
+
+/// Volumes whose attach generation one member remembers.
+pub(crate) const FENCES_MAX: usize = 65_536;
+
+/// What a request to the store is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// The promise of the present epoch.
+    Promise,
+    /// The watermark of committed writes.
+    Watermark,
+    /// The greatest version here, on entering an epoch.
+    Newest,
+    /// An entry of the primary's stream.
+    Entry(u64),
+    /// The primary asked for a list behind this extent.
+    ListFor(Option<ExtentId>),
+    /// The primary asked for checksums.
+    ChecksumsFor(ExtentId),
+    /// The primary fetches an extent.
+    DifferenceFor(ExtentId),
+    /// A client's write, by its sequence number.
+    Write(u64),
+    /// A client's read, by its number.
+    Read(u64),
+    /// The own part of the comparison of all acting members.
+    MergeList,
+    /// The own part of the comparison with a learner, and the number of the question.
+    FillList(DriveId, u64),
+    /// Checksums of an extent that is to be fetched.
+    PullChecksums(ExtentId),
+    /// An extent that was fetched.
+    PullPatch(ExtentId),
+    /// An extent that is copied to a member.
+    Copy(DriveId, ExtentId),
+}
+
+/// A request that the store has not completed.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub(crate) epoch: Epoch,
+    pub(crate) purpose: Purpose,
+    pub(crate) is_change: bool,
+}
+
+/// The shared part.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) group: GroupId,
+    pub(crate) drive: DriveId,
+    pub(crate) settings: Settings,
+    pub(crate) epoch: Epoch,
+    pub(crate) record: Record,
+    /// Until when leases hold that this member granted to others, or may have granted in an earlier life.
+    pub(crate) granted_until: Instant,
+    pub(crate) fences: BTreeMap<VolumeId, Generation>,
+    pub(crate) out: VecDeque<Output>,
+    pub(crate) pending: BTreeMap<StoreId, Pending>,
+    /// Changes that the store has not completed, of any epoch.
+    pub(crate) changes: usize,
+    next_store: u64,
+}
+
+impl Core {
+    pub(crate) fn new(group: GroupId, drive: DriveId, settings: Settings, record: Record, now: Instant) -> Self {
+        Self {
+            group,
+            drive,
+            settings,
+            epoch: Epoch::ZERO,
+            record,
+            granted_until: now + settings.guard,
+            fences: BTreeMap::new(),
+            out: VecDeque::new(),
+            pending: BTreeMap::new(),
+            changes: 0,
+            next_store: 0,
+        }
+    }
+
+    pub(crate) fn send(&mut self, to: DriveId, body: Body) {
+        let message = Message { group: self.group, epoch: self.epoch, body };
+        self.out.push_back(Output::Send { to, message });
+    }
+
+    pub(crate) fn store(&mut self, request: StoreRequest, purpose: Purpose) {
+        self.next_store += 1;
+        let id = StoreId(self.next_store);
+        let is_change = matches!(request, StoreRequest::Write { .. } | StoreRequest::Patch { .. });
+        self.changes += usize::from(is_change);
+        self.pending.insert(id, Pending { epoch: self.epoch, purpose, is_change });
+        self.out.push_back(Output::Store { id, request });
+    }
+
+    pub(crate) fn reply(&mut self, session: SessionId, request: RequestId, result: ClientResult) {
+        self.out.push_back(Output::Reply { session, request, result });
+    }
+
+    pub(crate) fn report_lost(&mut self, member: DriveId, fault: Fault) {
+        let epoch = self.epoch;
+        self.out.push_back(Output::Report(Report::Lost { epoch, member, fault }));
+    }
+
+    /// Raises the fence of a volume. Says the greatest generation known, or nothing if there is no room.
+    pub(crate) fn raise_fence(&mut self, volume: VolumeId, generation: Generation) -> Option<Generation> {
+        if self.fences.len() >= FENCES_MAX && !self.fences.contains_key(&volume) {
+            return None;
+        }
+        let known = self.fences.entry(volume).or_default();
+        *known = generation.max(*known);
+        Some(*known)
+    }
+
+    /// Writes the record, for this purpose.
+    pub(crate) fn save(&mut self, purpose: Purpose) {
+        let record = self.record.encode(self.group, self.drive);
+        self.store(StoreRequest::Save { record }, purpose);
+    }
+}

@@ -1,0 +1,147 @@
+//! Copies of extents to other members: ask for the checksums of the other copy, read what differs, send it as a patch.
+//!
+//! An extent is a few steps away from being equal, and the steps decide what happens to a write that comes meanwhile. Before the
+//! difference is read, nothing: the difference will have the write in it. While it is read, the write is held back and
+//! sent behind the patch, unless the patch has it already. Afterwards it follows on the stream.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use ashlar_placement::rule::ExtentId;
+use ashlar_wire::checksum::Checksum;
+use ashlar_wire::id::DriveId;
+use ashlar_wire::time::Instant;
+
+use super::Primary;
+use crate::core_state::{Core, Purpose};
+use crate::message::Body;
+use crate::planted::Planted;
+use crate::request::{Difference, StoreRequest};
+use crate::stream::Entry;
+
+/// Writes that are held back for one extent. More come when the drive is far too slow: then the copy begins again.
+const HELD_MAX: usize = 1_024;
+
+/// Copies to one member.
+#[derive(Debug, Default)]
+pub(super) struct Copier {
+    queue: BTreeSet<ExtentId>,
+    active: BTreeMap<ExtentId, Step>,
+    /// Numbers on the stream of patches that are not durable at the member.
+    patches: BTreeSet<u64>,
+}
+
+#[derive(Debug)]
+enum Step {
+    /// The other copy's checksums are asked for.
+    Asks,
+    /// What differs is read here; writes that came meanwhile.
+    Reads(Vec<Entry>),
+    /// Too many came: read once more.
+    ReadsInVain,
+}
+
+/// What is to be done with a write of an extent, as far as its copy decides that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Route {
+    /// Send it on the stream.
+    Forward,
+    /// Do nothing: the copy will have it in it.
+    Leave,
+    /// Keep it until the copy is on the stream.
+    Hold,
+}
+
+impl Copier {
+    pub(super) fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.active.is_empty()
+    }
+
+    pub(super) fn enqueue(&mut self, extent: ExtentId) {
+        self.queue.insert(extent);
+    }
+
+    pub(super) fn route(&self, extent: ExtentId) -> Route {
+        match self.active.get(&extent) {
+            Some(Step::Reads(_)) => Route::Hold,
+            Some(Step::Asks | Step::ReadsInVain) => Route::Leave,
+            None if self.queue.contains(&extent) => Route::Leave,
+            None => Route::Forward,
+        }
+    }
+
+    pub(super) fn hold(&mut self, entry: Entry, extent: ExtentId) {
+        let Some(step) = self.active.get_mut(&extent) else { return };
+        if let Step::Reads(held) = step {
+            held.push(entry);
+            if held.len() > HELD_MAX {
+                *step = Step::ReadsInVain;
+            }
+        }
+    }
+}
+
+impl Primary {
+    pub(super) fn queue_copy(&mut self, drive: DriveId, extent: ExtentId) {
+        if let Some(peer) = self.peers.get_mut(&drive) {
+            peer.copier.enqueue(extent);
+        }
+    }
+
+    /// Begins as many copies as may be under way.
+    pub(super) fn advance_copies(&mut self, core: &mut Core) {
+        for (drive, peer) in &mut self.peers {
+            let durable = peer.stream.durable();
+            peer.copier.patches = peer.copier.patches.split_off(&(durable + 1));
+            while peer.copier.active.len() + peer.copier.patches.len() < core.settings.copies_max {
+                let Some(extent) = peer.copier.queue.pop_first() else { break };
+                peer.copier.active.insert(extent, Step::Asks);
+                core.send(*drive, Body::Inquire { extent });
+            }
+        }
+    }
+
+    pub(super) fn handle_checksums(&mut self, core: &mut Core, from: DriveId, extent: ExtentId, sums: Vec<Checksum>) {
+        let Some(peer) = self.peers.get_mut(&from) else { return };
+        if let Some(step @ Step::Asks) = peer.copier.active.get_mut(&extent) {
+            *step = Step::Reads(Vec::new());
+            core.store(StoreRequest::Difference { extent, than: sums }, Purpose::Copy(from, extent));
+        }
+    }
+
+    pub(super) fn handle_copy(
+        &mut self,
+        core: &mut Core,
+        now: Instant,
+        drive: DriveId,
+        extent: ExtentId,
+        difference: Difference,
+    ) {
+        let Some(peer) = self.peers.get_mut(&drive) else { return };
+        let held = match peer.copier.active.remove(&extent) {
+            Some(Step::Reads(held)) => held,
+            _ => return peer.copier.enqueue(extent),
+        };
+        let Difference { version, runs } = difference;
+        self.push(core, now, drive, Entry::Patch { version, extent, runs });
+        if let Some(peer) = self.peers.get_mut(&drive) {
+            let index = peer.stream.end();
+            peer.copier.patches.insert(index);
+        }
+        let forgets = core.settings.bugs.has(Planted::ForgetWritesDuringCopy);
+        for entry in held.into_iter().filter(|_| !forgets) {
+            if matches!(&entry, Entry::Write { version: written, .. } if *written > version) {
+                self.push(core, now, drive, entry);
+            }
+        }
+    }
+
+    /// Repeats questions whose answers have not come.
+    pub(super) fn ask_again_copies(&self, core: &mut Core) {
+        for (drive, peer) in &self.peers {
+            for (extent, _) in peer.copier.active.iter().filter(|(_, step)| matches!(step, Step::Asks)) {
+                core.send(*drive, Body::Inquire { extent: *extent });
+            }
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Merge: a new primary makes the acting members equal in every extent in which they may differ, before it serves.
+//!
+//! Every acting member has everything up to the greatest watermark of any of them. What is newer is listed by all and
+//! compared page by page. The greatest version of an extent is right: it has every acknowledged write in it, and every
+//! write that anybody may have read. The primary fetches it if it has less itself, and then brings the others to it.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use ashlar_placement::rule::ExtentId;
+use ashlar_wire::checksum::Checksum;
+use ashlar_wire::epoch::Epoch;
+use ashlar_wire::id::DriveId;
+use ashlar_wire::time::Instant;
+use ashlar_wire::version::Version;
+
+use super::{Phase, Primary};
+use crate::core_state::{Core, Purpose};
+use crate::message::{Body, Fault, Standing};
+use crate::planted::Planted;
+use crate::request::{Difference, Page, StoreRequest};
+use crate::walk::{Compared, Found, Walk};
+
+/// The first epoch of a group: every member gets its record, and nothing is served. So a member without a record in a
+/// later epoch has lost its drive's data, and is not taken for a new one.
+const FOUNDING: Epoch = Epoch(1);
+/// Extents that are fetched at a time.
+const PULLS_MAX: usize = 4;
+
+/// A merge, at one page.
+#[derive(Debug)]
+pub(super) struct Merge {
+    /// Only greater versions are compared.
+    above: Version,
+    /// The page that is being listed; nothing once it is compared. A late page of another member finds no walk then.
+    walk: Option<Walk>,
+    /// Where the next page begins; nothing if this is the last one.
+    next: Option<ExtentId>,
+    /// Extents that the primary lacks.
+    pulls: BTreeMap<ExtentId, Pull>,
+}
+
+/// An extent that is fetched from another member.
+#[derive(Debug)]
+struct Pull {
+    holder: DriveId,
+    version: Version,
+    /// Members that get it afterwards.
+    behind: Vec<DriveId>,
+    step: PullStep,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum PullStep {
+    Waits,
+    ReadsOwnChecksums,
+    Fetches(Vec<Checksum>),
+    Stores,
+}
+
+impl Primary {
+    /// A peer has entered the epoch, or this member is the only one: begins the merge once all acting members are there.
+    pub(super) fn handle_adoption(&mut self, core: &mut Core, now: Instant) {
+        if !matches!(self.phase, Phase::Adopting) || !self.check_standings(core) {
+            return;
+        }
+        if !self.backups().all(|(_, peer)| peer.standing.is_some()) {
+            return;
+        }
+        let above = self.floor();
+        self.phase = Phase::Merging(Merge { above, walk: None, next: None, pulls: BTreeMap::new() });
+        if core.settings.bugs.has(Planted::ServeWithoutMerge) {
+            self.phase = Phase::Waiting;
+            return;
+        }
+        self.begin_page(core, None);
+        self.advance_merge(core, now);
+    }
+
+    fn standings(&self) -> impl Iterator<Item = Standing> {
+        self.backups().filter_map(|(_, peer)| peer.standing).chain([self.standing])
+    }
+
+    /// Every acting member has everything up to here.
+    fn floor(&self) -> Version {
+        self.standings().map(|standing| standing.clean).max().unwrap_or_default()
+    }
+
+    /// Whether all copies known so far can be what the members hold them for. A copy whose greatest version is below the floor is an
+    /// earlier state of its drive, because every write goes to every acting member.
+    fn check_standings(&mut self, core: &mut Core) -> bool {
+        let floor = self.floor();
+        let ignores = core.settings.bugs.has(Planted::IgnoreBlank);
+        let is_bad = |standing: Standing| (standing.is_blank || standing.newest < floor) && !ignores;
+        if is_bad(self.standing) {
+            self.own_fault = Some(Fault::Blank);
+            return false;
+        }
+        let mut is_good = true;
+        for (drive, peer) in self.peers.iter_mut().filter(|(_, peer)| peer.fill.is_none()) {
+            if peer.standing.is_some_and(is_bad) {
+                is_good = false;
+                peer.fault = Some(Fault::Blank);
+                core.report_lost(*drive, Fault::Blank);
+            }
+        }
+        is_good
+    }
+
+    fn begin_page(&mut self, core: &mut Core, after: Option<ExtentId>) {
+        let Phase::Merging(Merge { above, .. }) = self.phase else { return };
+        let backups: Vec<DriveId> = self.backups().map(|(drive, _)| drive).collect();
+        for drive in &backups {
+            core.send(*drive, Body::List { above, after });
+        }
+        let mut walk = Walk::new(above, after, backups.into_iter());
+        if walk.take_turn() {
+            core.store(StoreRequest::List { above, after }, Purpose::MergeList);
+        }
+        if let Phase::Merging(merge) = &mut self.phase {
+            merge.walk = Some(walk);
+        }
+    }
+
+    /// Another member's page arrived, for the merge or for its own filling.
+    pub(super) fn handle_listed(&mut self, core: &mut Core, from: DriveId, after: Option<ExtentId>, page: Page) {
+        let is_learner = self.peers.get(&from).is_some_and(|peer| peer.fill.is_some());
+        if is_learner {
+            return self.handle_learner_page(core, from, after, page);
+        }
+        let Phase::Merging(Merge { walk: Some(walk), .. }) = &mut self.phase else { return };
+        walk.handle_page(from, after, page);
+        if walk.take_turn() {
+            let (above, after) = (walk.above, walk.after);
+            core.store(StoreRequest::List { above, after }, Purpose::MergeList);
+        }
+    }
+
+    pub(super) fn handle_merge_list(&mut self, core: &mut Core, page: Page) {
+        let Phase::Merging(merge) = &mut self.phase else { return };
+        let Some(mut walk) = merge.walk.take() else { return };
+        let Compared { extents, horizon } = walk.handle_own(page);
+        merge.next = horizon;
+        let backups: Vec<DriveId> = self.backups().map(|(drive, _)| drive).collect();
+        let rolls_back = core.settings.bugs.has(Planted::RollBack);
+        for found in extents {
+            self.plan_extent(&found, &backups, rolls_back);
+        }
+        self.advance_copies(core);
+    }
+
+    /// Who gets an extent from whom.
+    fn plan_extent(&mut self, found: &Found, backups: &[DriveId], rolls_back: bool) {
+        let version_of = |drive: &DriveId| found.others.get(drive).copied().unwrap_or_default();
+        let versions = || backups.iter().map(version_of).chain([found.own]);
+        let right = if rolls_back { versions().min() } else { versions().max() }.unwrap_or_default();
+        let behind: Vec<DriveId> = backups.iter().copied().filter(|drive| version_of(drive) != right).collect();
+        if found.own == right {
+            for drive in behind {
+                self.queue_copy(drive, found.extent);
+            }
+            return;
+        }
+        let holder = backups.iter().copied().find(|drive| version_of(drive) == right);
+        let holder = holder.expect("somebody has the chosen version");
+        let pull = Pull { holder, version: right, behind, step: PullStep::Waits };
+        if let Phase::Merging(merge) = &mut self.phase {
+            merge.pulls.insert(found.extent, pull);
+        }
+    }
+
+    /// Goes on with the merge: fetches, the next page, the end.
+    pub(super) fn advance_merge(&mut self, core: &mut Core, now: Instant) {
+        if let Phase::Merging(merge) = &mut self.phase {
+            for (extent, pull) in merge.pulls.iter_mut().take(PULLS_MAX) {
+                if pull.step == PullStep::Waits {
+                    pull.step = PullStep::ReadsOwnChecksums;
+                    core.store(StoreRequest::Checksums { extent: *extent }, Purpose::PullChecksums(*extent));
+                }
+            }
+            let (is_compared, is_pulled, next) = (merge.walk.is_none(), merge.pulls.is_empty(), merge.next);
+            let is_copied = self.backups().all(|(_, peer)| peer.copier.is_idle() && peer.stream.owed_since().is_none());
+            if !is_compared || !is_pulled || !is_copied {
+                return;
+            }
+            match next {
+                Some(_) => return self.begin_page(core, next),
+                None => self.phase = Phase::Waiting,
+            }
+        }
+        let ignores = core.settings.bugs.has(Planted::NoWaitForGrant);
+        if matches!(self.phase, Phase::Waiting) && (now >= core.granted_until || ignores) {
+            // All are equal, up to the greatest version that anybody has.
+            let newest = self.standings().map(|standing| standing.newest).max().unwrap_or_default();
+            core.record.clean = core.record.clean.max(newest);
+            self.phase = if core.epoch == FOUNDING { Phase::Founded } else { Phase::Active };
+        }
+    }
+
+    pub(super) fn handle_own_checksums(&mut self, core: &mut Core, extent: ExtentId, sums: Vec<Checksum>) {
+        let Phase::Merging(merge) = &mut self.phase else { return };
+        if let Some(pull) = merge.pulls.get_mut(&extent) {
+            pull.step = PullStep::Fetches(sums.clone());
+            core.send(pull.holder, Body::Fetch { extent, sums });
+        }
+    }
+
+    pub(super) fn handle_fetched(&mut self, core: &mut Core, from: DriveId, extent: ExtentId, difference: Difference) {
+        let Phase::Merging(merge) = &mut self.phase else { return };
+        let Some(pull) = merge.pulls.get_mut(&extent) else { return };
+        let is_awaited = matches!(pull.step, PullStep::Fetches(_)) && pull.holder == from;
+        if is_awaited && difference.version == pull.version {
+            pull.step = PullStep::Stores;
+            let Difference { version, runs } = difference;
+            core.store(StoreRequest::Patch { extent, runs, version }, Purpose::PullPatch(extent));
+        }
+    }
+
+    /// A fetched extent is durable here: the others get it now.
+    pub(super) fn handle_pulled(&mut self, extent: ExtentId) {
+        let Phase::Merging(merge) = &mut self.phase else { return };
+        let behind = merge.pulls.remove(&extent).map(|pull| pull.behind).unwrap_or_default();
+        for drive in behind {
+            self.queue_copy(drive, extent);
+        }
+    }
+
+    /// Repeats questions whose answers have not come.
+    pub(super) fn ask_again_merge(&mut self, core: &mut Core) {
+        let Phase::Merging(merge) = &self.phase else { return };
+        for (walk, drive) in merge.walk.iter().flat_map(|walk| walk.missing().map(move |drive| (walk, drive))) {
+            core.send(drive, Body::List { above: walk.above, after: walk.after });
+        }
+        for (extent, pull) in &merge.pulls {
+            if let PullStep::Fetches(sums) = &pull.step {
+                core.send(pull.holder, Body::Fetch { extent: *extent, sums: sums.clone() });
+            }
+        }
+    }
+}

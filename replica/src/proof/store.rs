@@ -1,0 +1,244 @@
+//! Model of a drive's store for one placement group: what is visible, what is durable, and what a crash leaves.
+//!
+//! A change is visible at once and durable at its completion; with it, every earlier change of the same extent. A crash
+//! keeps, per extent, any prefix of the changes that are not durable. A block is one number, its tag; zero is zeroes.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use ashlar_placement::rule::ExtentId;
+use ashlar_wire::checksum::Checksum;
+use ashlar_wire::version::Version;
+use bytes::Bytes;
+
+use super::chance::Chance;
+use crate::request::{
+    BLOCK_BYTES, Content, Difference, PAGE_MAX, Page, Range, Run, StoreError, StoreId, StoreReply, StoreRequest,
+    StoreResult,
+};
+
+/// Bytes of a block, as a size.
+const BLOCK: usize = BLOCK_BYTES as usize;
+
+/// One extent.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Extent {
+    /// Its version.
+    pub version: Version,
+    /// Tags of blocks that are not zero, by number.
+    pub blocks: BTreeMap<u32, u64>,
+}
+
+/// All extents.
+pub type Extents = BTreeMap<ExtentId, Extent>;
+
+#[derive(Debug, Clone)]
+struct Change {
+    id: StoreId,
+    runs: Vec<Run>,
+    version: Version,
+}
+
+/// The store of one member.
+#[derive(Debug, Clone, Default)]
+pub struct Store {
+    visible: Extents,
+    durable: Extents,
+    unsynced: BTreeMap<ExtentId, VecDeque<Change>>,
+    record: Option<Vec<u8>>,
+    records: VecDeque<(StoreId, Vec<u8>)>,
+    early: BTreeMap<StoreId, StoreResult>,
+    requests: BTreeMap<StoreId, StoreRequest>,
+    /// What every request fails with from now on, if it does.
+    pub fault: Option<StoreError>,
+}
+
+/// One block with a tag.
+#[must_use]
+pub fn block_of(tag: u64) -> Vec<u8> {
+    let mut block = vec![0; BLOCK];
+    block[..8].copy_from_slice(&tag.to_be_bytes());
+    block
+}
+
+/// The tags of blocks.
+#[must_use]
+pub fn tags_of(data: &[u8]) -> Vec<u64> {
+    let tag = |block: &[u8]| block[..8].iter().fold(0, |tag, byte| tag << 8 | u64::from(*byte));
+    data.chunks(BLOCK).map(tag).collect()
+}
+
+fn numbers(range: Range) -> core::ops::Range<u32> {
+    range.offset / BLOCK_BYTES..(range.offset + range.len) / BLOCK_BYTES
+}
+
+fn apply(extents: &mut Extents, id: ExtentId, change: &Change) {
+    let extent = extents.entry(id).or_default();
+    extent.version = change.version;
+    for run in &change.runs {
+        let tags = match &run.content {
+            Content::Data(data) => tags_of(data),
+            Content::Zeroes(len) => vec![0; (*len / BLOCK_BYTES) as usize],
+        };
+        for (number, tag) in numbers(run.range()).zip(tags) {
+            extent.blocks.remove(&number);
+            if tag != 0 {
+                extent.blocks.insert(number, tag);
+            }
+        }
+    }
+    if extent.version == Version::ZERO && extent.blocks.is_empty() {
+        extents.remove(&id);
+    }
+}
+
+fn sum_of(extent: ExtentId, number: u32, tag: u64) -> Checksum {
+    let place = extent.extent.0.wrapping_mul(0x9e37_79b9).wrapping_add(u64::from(number));
+    Checksum(tag.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ place)
+}
+
+impl Store {
+    /// Takes a request; its completion is asked for later. Reads look either now or then.
+    pub fn submit(&mut self, id: StoreId, request: StoreRequest, looks_now: bool) {
+        let change = match &request {
+            StoreRequest::Write { extent, run, version } => {
+                Some((*extent, Change { id, runs: vec![run.clone()], version: *version }))
+            }
+            StoreRequest::Patch { extent, runs, version } => {
+                Some((*extent, Change { id, runs: runs.clone(), version: *version }))
+            }
+            StoreRequest::Save { record } => {
+                self.records.push_back((id, record.clone()));
+                None
+            }
+            _ if looks_now => {
+                let reply = self.look(&request);
+                self.early.insert(id, Ok(reply));
+                None
+            }
+            _ => None,
+        };
+        if let Some((extent, change)) = change {
+            apply(&mut self.visible, extent, &change);
+            self.unsynced.entry(extent).or_default().push_back(change);
+        }
+        self.requests.insert(id, request);
+    }
+
+    /// Completes a request.
+    ///
+    /// # Errors
+    /// The fault of the store, if it has one.
+    ///
+    /// # Panics
+    /// If there is no such request.
+    pub fn complete(&mut self, id: StoreId) -> StoreResult {
+        let request = self.requests.remove(&id).expect("only what was submitted completes");
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
+        match &request {
+            StoreRequest::Write { extent, .. } | StoreRequest::Patch { extent, .. } => {
+                self.sync(*extent, id);
+                Ok(StoreReply::Done)
+            }
+            StoreRequest::Save { .. } => {
+                while self.records.iter().any(|(other, _)| *other == id) {
+                    self.record = self.records.pop_front().map(|(_, record)| record);
+                }
+                Ok(StoreReply::Done)
+            }
+            _ => self.early.remove(&id).unwrap_or_else(|| Ok(self.look(&request))),
+        }
+    }
+
+    fn sync(&mut self, extent: ExtentId, id: StoreId) {
+        let Some(changes) = self.unsynced.get_mut(&extent) else { return };
+        while changes.iter().any(|change| change.id == id) {
+            let change = changes.pop_front().expect("there is the one that was found");
+            apply(&mut self.durable, extent, &change);
+        }
+        if changes.is_empty() {
+            self.unsynced.remove(&extent);
+        }
+    }
+
+    fn look(&self, request: &StoreRequest) -> StoreReply {
+        match request {
+            StoreRequest::Read { extent, range } => {
+                let tag = |number| self.visible.get(extent).and_then(|extent| extent.blocks.get(&number));
+                let blocks = numbers(*range).map(|number| block_of(tag(number).copied().unwrap_or(0)));
+                StoreReply::Read(Bytes::from(blocks.collect::<Vec<_>>().concat()))
+            }
+            StoreRequest::List { above, after } => StoreReply::List(self.list(*above, *after)),
+            StoreRequest::Checksums { extent } => {
+                let blocks = self.visible.get(extent).map(|extent| &extent.blocks);
+                let last = blocks.and_then(|blocks| blocks.last_key_value()).map_or(0, |(number, _)| number + 1);
+                let tag = |number| blocks.and_then(|blocks| blocks.get(&number)).copied().unwrap_or(0);
+                StoreReply::Checksums((0..last).map(|number| sum_of(*extent, number, tag(number))).collect())
+            }
+            StoreRequest::Difference { extent, than } => StoreReply::Difference(self.difference(*extent, than)),
+            StoreRequest::Write { .. } | StoreRequest::Patch { .. } | StoreRequest::Save { .. } => StoreReply::Done,
+        }
+    }
+
+    fn list(&self, above: Version, after: Option<ExtentId>) -> Page {
+        let matches = |id: &ExtentId, extent: &Extent| Some(*id) > after && extent.version > above;
+        let mut found = self.visible.iter().filter(|(id, extent)| matches(id, extent));
+        // Pages are short here, so that walks have several.
+        let entries: Vec<_> = found.by_ref().take(PAGE_MAX.min(3)).map(|(id, extent)| (*id, extent.version)).collect();
+        let newest = self.visible.values().map(|extent| extent.version).max().unwrap_or_default();
+        Page { entries, has_more: found.next().is_some(), newest }
+    }
+
+    fn difference(&self, id: ExtentId, than: &[Checksum]) -> Difference {
+        let extent = self.visible.get(&id).cloned().unwrap_or_default();
+        let last = extent.blocks.last_key_value().map_or(0, |(number, _)| number + 1);
+        let other = u32::try_from(than.len()).expect("an extent has few blocks");
+        let mut runs = Vec::new();
+        for number in 0..last.max(other) {
+            let tag = extent.blocks.get(&number).copied().unwrap_or(0);
+            let theirs = than.get(number as usize).copied().unwrap_or(sum_of(id, number, 0));
+            if theirs != sum_of(id, number, tag) {
+                let content = if tag == 0 { Content::Zeroes(BLOCK_BYTES) } else { Content::Data(block_of(tag).into()) };
+                runs.push(Run { offset: number * BLOCK_BYTES, content });
+            }
+        }
+        Difference { version: extent.version, runs }
+    }
+
+    /// The process or the machine ends: any prefix of what is not durable stays.
+    pub fn crash(&mut self, chance: &mut Chance) {
+        for (extent, changes) in core::mem::take(&mut self.unsynced) {
+            let kept = chance.index(changes.len() + 1);
+            changes.iter().take(kept).for_each(|change| apply(&mut self.durable, extent, change));
+        }
+        let kept = chance.index(self.records.len() + 1);
+        if kept > 0 {
+            self.record = Some(self.records[kept - 1].1.clone());
+        }
+        self.visible = self.durable.clone();
+        self.records.clear();
+        self.early.clear();
+        self.requests.clear();
+    }
+
+    /// The record that is durable.
+    #[must_use]
+    pub fn record(&self) -> Option<&[u8]> {
+        self.record.as_deref()
+    }
+
+    /// What a read sees.
+    #[must_use]
+    pub const fn visible(&self) -> &Extents {
+        &self.visible
+    }
+
+    /// Whether everything visible is durable.
+    #[must_use]
+    pub fn is_synced(&self) -> bool {
+        self.unsynced.is_empty()
+    }
+}

@@ -1,0 +1,410 @@
+//! Pitfalls of replication, each a scenario on the world: what happens is written down, when exactly is drawn.
+//!
+//! Not here, because other crates own them: a snapshot cut with writes in flight (volume), repair budgets (schedule).
+
+use alloc::vec::Vec;
+
+use ashlar_placement::map::GroupId;
+
+use super::super::world::MS;
+use super::super::{Faults, Options, World};
+use crate::config::Configuration;
+use crate::planted::Planted;
+use crate::request::StoreError;
+
+/// Seeds of every scenario.
+const SEEDS: u64 = 12;
+
+fn options(seed: u64, servers: u64, planted: Option<Planted>) -> Options {
+    Options { planted, clients: 4, ..Options::quiet(seed, servers) }
+}
+
+impl World {
+    fn group(&self) -> GroupId {
+        self.catalog.groups()[0]
+    }
+
+    fn configuration(&self) -> Configuration {
+        self.catalog.configuration(self.group()).clone()
+    }
+
+    /// The server of the present primary.
+    fn primary(&self) -> usize {
+        self.place(self.configuration().primary)
+    }
+
+    fn place(&self, drive: ashlar_wire::id::DriveId) -> usize {
+        self.servers.iter().position(|server| server.drive == drive).unwrap()
+    }
+
+    fn others(&self, than: usize) -> Vec<usize> {
+        (0..self.servers.len()).filter(|number| *number != than).collect()
+    }
+
+    fn isolate(&mut self, number: usize) {
+        let all = self.others(number).into_iter().chain([self.servers.len()]);
+        all.collect::<Vec<_>>().into_iter().for_each(|other| self.cut(number, other));
+    }
+
+    fn restart(&mut self, number: usize) {
+        self.start(number);
+    }
+
+    fn slow(&mut self, number: usize, span_ms: u64) {
+        self.servers[number].slow_until = self.now + span_ms * MS;
+    }
+
+    fn pause(&mut self, number: usize, span_ms: u64) {
+        self.servers[number].paused_until = self.now + span_ms * MS;
+    }
+}
+
+/// Runs a scenario on some seeds; the first rule that is broken.
+fn run(options: &Options, script: fn(&mut World)) -> Option<alloc::string::String> {
+    let mut world = World::new(options);
+    world.run_ms(2_500);
+    let before = world.outcome();
+    assert!(before.writes > 20, "the load runs: {before:?}");
+    script(&mut world);
+    world.heal();
+    world.recover();
+    world.finish();
+    world.outcome().violation
+}
+
+fn check(servers: u64, script: fn(&mut World)) {
+    for seed in 0..SEEDS {
+        assert_eq!(run(&options(seed, servers, None), script), None, "seed {seed}");
+    }
+}
+
+/// Whether a scenario made for a planted bug catches it.
+pub(super) fn catch(planted: Planted) -> bool {
+    let script: fn(&mut World) = match planted {
+        Planted::CertifiedNotRequired => old_members_go_while_the_primary_does_not_hear_of_a_new_one,
+        Planted::ForgetWritesDuringCopy => learner_filled_under_load,
+        Planted::AcknowledgeBeforeDurable => power_fails_and_the_primary_is_lost,
+        Planted::NoWaitForGrant => primary_taken_out_while_its_lease_holds,
+        _ => return false,
+    };
+    (0..60).any(|seed| run(&Options { min_copies: 1, ..options(seed, 3, Some(planted)) }, script).is_some())
+}
+
+/// Clients that only read know the old primary alone, and wait for it.
+fn primary_paused_while_it_reads(world: &mut World) {
+    let catalog = world.servers.len();
+    for _ in 0..3 {
+        (2..4).for_each(|client| world.cut(catalog, catalog + 1 + client));
+        let primary = world.primary();
+        world.slow(primary, 200);
+        world.run_ms(100);
+        world.pause(primary, 1_800);
+        world.run_ms(2_500);
+        world.heal();
+        world.run_ms(3_000);
+    }
+}
+
+/// Waits, a while at most.
+fn await_that(world: &mut World, is_so: impl Fn(&World) -> bool) {
+    for _ in 0..8_000 {
+        if is_so(world) {
+            return;
+        }
+        world.run_ms(1);
+    }
+}
+
+fn old_members_go_while_the_primary_does_not_hear_of_a_new_one(world: &mut World) {
+    let group = world.group();
+    world.crash(2, false);
+    world.run_ms(1_500);
+    world.restart(2);
+    let knows = |world: &World, number: usize| {
+        let configuration = world.servers[number].nodes[&group].member.configuration();
+        configuration.is_some_and(|configuration| configuration.epoch == world.configuration().epoch)
+    };
+    let is_filling = |world: &World| !world.configuration().learners.is_empty();
+    await_that(world, |world| is_filling(world) && knows(world, 0) && knows(world, 1));
+    let catalog = world.servers.len();
+    [0, 1].into_iter().for_each(|old| {
+        world.blocked.insert((catalog, old));
+    });
+    (0..4).for_each(|client| world.cut(catalog, catalog + 1 + client));
+    await_that(world, |world| world.configuration().acting.len() == 3);
+    [0, 1].into_iter().for_each(|old| world.cut(old, 2));
+    world.run_ms(250);
+    for old in [0, 1] {
+        world.take_out(group, world.servers[old].drive);
+        world.run_ms(1);
+    }
+    world.run_ms(1_500);
+}
+
+fn learner_filled_under_load(world: &mut World) {
+    for _ in 0..3 {
+        world.crash(2, false);
+        world.run_ms(1_500);
+        world.restart(2);
+        for _ in 0..40 {
+            let primary = world.primary();
+            world.slow(primary, 60);
+            world.run_ms(60);
+        }
+    }
+}
+
+fn power_fails_and_the_primary_is_lost(world: &mut World) {
+    let primary = world.primary();
+    for other in world.others(primary) {
+        world.slow(other, 500);
+    }
+    world.run_ms(300);
+    for number in 0..world.servers.len() {
+        world.crash(number, number == primary);
+    }
+    for other in world.others(primary) {
+        world.restart(other);
+    }
+    world.run_ms(3_000);
+}
+
+fn primary_taken_out_while_its_lease_holds(world: &mut World) {
+    for _ in 0..4 {
+        let primary = world.primary();
+        world.isolate(primary);
+        world.take_out(world.group(), world.servers[primary].drive);
+        world.run_ms(1_500);
+        world.heal();
+        world.run_ms(4_000);
+    }
+}
+
+#[test]
+fn scenarios_of_planted_bugs_are_harmless_without_them() {
+    check(3, old_members_go_while_the_primary_does_not_hear_of_a_new_one);
+    check(3, learner_filled_under_load);
+    check(3, power_fails_and_the_primary_is_lost);
+    check(3, primary_taken_out_while_its_lease_holds);
+}
+
+#[test]
+fn torn_multi_block_write_on_one_and_on_all_members() {
+    check(3, |world| {
+        for _ in 0..3 {
+            let primary = world.primary();
+            world.slow(primary, 300);
+            world.run_ms(100);
+            world.crash(primary, false);
+            world.run_ms(1_500);
+            (0..3).for_each(|number| world.crash(number, false));
+            (0..3).for_each(|number| world.restart(number));
+            world.run_ms(1_500);
+        }
+    });
+}
+
+#[test]
+fn primary_paused_with_reads_under_way_says_nothing_old() {
+    check(3, primary_paused_while_it_reads);
+}
+
+#[test]
+fn stale_primary_after_partition_pause_and_clock_drift() {
+    for seed in 0..SEEDS {
+        let drifting = Options { drift_ppm: 9_900, ..options(seed, 3, None) };
+        let violation = run(&drifting, |world| {
+            let primary = world.primary();
+            world.isolate(primary);
+            world.run_ms(2_500);
+            world.heal();
+            world.run_ms(2_000);
+            let primary = world.primary();
+            world.pause(primary, 2_000);
+            world.run_ms(3_000);
+        });
+        assert_eq!(violation, None, "seed {seed}");
+    }
+}
+
+#[test]
+fn value_seen_by_a_read_survives_a_second_failover() {
+    check(4, |world| {
+        for _ in 0..2 {
+            let primary = world.primary();
+            let behind = world.others(primary)[0];
+            world.cut(primary, behind);
+            world.run_ms(200);
+            world.crash(primary, false);
+            world.run_ms(1_800);
+        }
+    });
+}
+
+#[test]
+fn overlapping_writes_and_retries_while_messages_change_their_order() {
+    for seed in 0..SEEDS {
+        let faults = Faults { late: 200, double: 400, loss: 100, takeover: 50, ..Faults::default() };
+        let disorder = Options { faults, ..options(seed, 3, None) };
+        let violation = run(&disorder, |world| {
+            world.begin_faults();
+            world.run_ms(5_000);
+        });
+        assert_eq!(violation, None, "seed {seed}");
+    }
+}
+
+#[test]
+fn only_a_stale_member_returns_after_all_acting_ones_crashed() {
+    check(3, |world| {
+        world.crash(2, false);
+        world.run_ms(2_500);
+        assert!(!world.configuration().acting.contains(&world.servers[2].drive));
+        world.crash(0, false);
+        world.crash(1, false);
+        world.restart(2);
+        world.run_ms(3_000);
+        assert!(!world.is_serving(world.group()), "a stale member must not serve");
+    });
+}
+
+#[test]
+fn member_returns_with_an_earlier_state_of_its_drive() {
+    check(3, |world| {
+        let group = world.group();
+        let behind = world.others(world.primary())[0];
+        let earlier = world.servers[behind].nodes[&group].store.clone();
+        world.run_ms(2_000);
+        world.crash(behind, false);
+        let mut earlier = earlier;
+        earlier.crash(&mut world.chance);
+        world.servers[behind].stores.insert(group, earlier);
+        world.restart(behind);
+        world.run_ms(4_000);
+    });
+}
+
+#[test]
+fn resync_races_foreground_writes() {
+    check(3, learner_filled_under_load);
+}
+
+#[test]
+fn discarded_extents_do_not_come_back_with_a_member() {
+    check(3, |world| {
+        world.crash(1, false);
+        world.run_ms(6_000);
+        world.restart(1);
+        world.run_ms(2_000);
+    });
+}
+
+#[test]
+fn failed_drive_is_taken_out_and_never_asked_again() {
+    for fault in [StoreError::Failed, StoreError::Full, StoreError::Damaged] {
+        for seed in 0..SEEDS {
+            let mut world = World::new(&options(seed, 4, None));
+            world.run_ms(2_500);
+            let (primary, group) = (world.primary(), world.group());
+            world.servers[primary].nodes.get_mut(&group).unwrap().store.fault = Some(fault);
+            let before = world.outcome().writes;
+            world.run_ms(4_000);
+            assert!(world.outcome().writes > before + 50, "{fault:?}: the others go on");
+            assert!(!world.configuration().acting.contains(&world.servers[primary].drive));
+            let mut after = world.outcome();
+            assert_eq!(after.violation.take(), None, "{fault:?}, seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn ghost_writes_of_an_old_epoch_are_refused() {
+    check(3, |world| {
+        for _ in 0..3 {
+            let primary = world.primary();
+            world.pause(primary, 1_500);
+            world.take_out(world.group(), world.servers[primary].drive);
+            world.run_ms(3_000);
+        }
+    });
+}
+
+#[test]
+fn two_members_race_to_take_over() {
+    check(5, |world| {
+        let primary = world.primary();
+        let others = world.others(primary);
+        others.iter().for_each(|other| world.cut(primary, *other));
+        world.cut(others[0], others[1]);
+        world.run_ms(3_000);
+    });
+}
+
+#[test]
+fn change_is_committed_and_nobody_hears_of_it() {
+    check(3, |world| {
+        let catalog = world.servers.len();
+        (0..3).for_each(|number| {
+            world.blocked.insert((catalog, number));
+        });
+        world.crash(2, false);
+        world.run_ms(2_000);
+        let epoch = world.configuration().epoch;
+        world.run_ms(500);
+        assert_eq!(world.configuration().epoch, epoch, "a report that was carried out is not carried out again");
+    });
+}
+
+#[test]
+fn client_with_an_old_map_is_told_the_new_one() {
+    check(3, |world| {
+        let catalog = world.servers.len();
+        for client in 0..4 {
+            world.cut(catalog, catalog + 1 + client);
+        }
+        let before = world.outcome().writes;
+        world.take_out(world.group(), world.configuration().primary);
+        world.run_ms(3_000);
+        assert!(world.outcome().writes > before + 20);
+    });
+}
+
+#[test]
+fn single_member_with_one_copy() {
+    for seed in 0..SEEDS {
+        let violation = run(&options(seed, 1, None), |world| {
+            let before = world.outcome().writes;
+            world.crash(0, false);
+            world.restart(0);
+            world.run_ms(3_000);
+            assert!(world.outcome().writes > before + 20);
+        });
+        assert_eq!(violation, None, "seed {seed}");
+    }
+}
+
+#[test]
+fn members_restart_without_what_was_not_durable() {
+    check(3, |world| {
+        for _ in 0..3 {
+            (0..3).for_each(|number| world.slow(number, 150));
+            world.run_ms(100);
+            (0..3).for_each(|number| world.crash(number, false));
+            (0..3).for_each(|number| world.restart(number));
+            world.run_ms(1_500);
+        }
+    });
+}
+
+#[test]
+fn drive_that_stalls_for_a_while_is_not_taken_out() {
+    for seed in 0..SEEDS {
+        let violation = run(&options(seed, 3, None), |world| {
+            let epoch = world.configuration().epoch;
+            (0..3).for_each(|number| world.slow(number, 2_000));
+            world.run_ms(3_000);
+            assert_eq!(world.configuration().epoch, epoch, "a slow drive is no reason for a new epoch");
+        });
+        assert_eq!(violation, None, "seed {seed}");
+    }
+}

@@ -1,0 +1,240 @@
+//! What goes wrong in the world, the end of all faults, and what must hold then.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use ashlar_placement::map::GroupId;
+use ashlar_wire::id::DriveId;
+
+use super::{Event, MS, Server, World, drive_of};
+use crate::member::Report;
+use crate::message::Fault;
+
+/// After the end of all faults every group has to serve within this time.
+const RECOVERY_MS_MAX: u64 = 8_000;
+/// After the end of all faults all members have to act, and be equal, within this time.
+const WHOLE_MS_MAX: u64 = 40_000;
+
+impl World {
+    /// Warm-up, faults, healing, and the last checks.
+    pub fn run_swarm(&mut self) {
+        self.run_ms(2_500);
+        if !self.groups().iter().all(|group| self.is_serving(*group)) {
+            self.fail(String::from("a new placement group does not serve"));
+        }
+        self.begin_faults();
+        self.run_ms(self.options.faults_ms);
+        self.heal();
+        self.recover();
+        self.finish();
+    }
+
+    /// From now on things go wrong as the options say.
+    pub fn begin_faults(&mut self) {
+        self.is_faulty = true;
+        self.schedule(self.now, Event::FaultStep);
+    }
+
+    /// Lets time pass, unless a rule is broken.
+    pub fn run_ms(&mut self, span_ms: u64) {
+        let end = self.now + span_ms * MS;
+        while self.outcome.violation.is_none() && self.events.first_key_value().is_some_and(|((at, _), _)| *at <= end) {
+            self.step();
+        }
+        self.now = self.now.max(end);
+    }
+
+    fn groups(&self) -> Vec<GroupId> {
+        self.catalog.groups()
+    }
+
+    pub(super) fn fault_step(&mut self) {
+        if !self.is_faulty {
+            return;
+        }
+        let faults = self.options.faults;
+        let number = self.chance.index(self.servers.len());
+        if self.chance.is(faults.partition) {
+            self.cut_off_some();
+        }
+        if self.chance.is(faults.pair) {
+            self.cut_off_pair();
+        }
+        if self.chance.is(faults.crash) && self.servers[number].is_up {
+            let is_empty = self.chance.is(faults.empty) && self.may_empty(number);
+            self.crash(number, is_empty);
+            let at = self.now + self.chance.between(10, 3_000) * MS;
+            self.schedule(at, Event::Restart { server: number });
+        }
+        if self.chance.is(faults.blackout) {
+            let loses = self.chance.index(self.servers.len());
+            let is_lost = self.chance.is(faults.empty) && self.may_empty(loses);
+            for number in 0..self.servers.len() {
+                self.crash(number, is_lost && number == loses);
+                let at = self.now + self.chance.between(10, 600) * MS;
+                self.schedule(at, Event::Restart { server: number });
+            }
+        }
+        let number = self.chance.index(self.servers.len());
+        if self.chance.is(faults.pause) {
+            self.servers[number].paused_until = self.now + self.chance.between(50, 2_500) * MS;
+        }
+        let number = self.chance.index(self.servers.len());
+        if self.chance.is(faults.slow) {
+            self.servers[number].slow_until = self.now + self.chance.between(100, 2_000) * MS;
+        }
+        if self.chance.is(faults.suspect) {
+            self.suspect_some();
+        }
+        if self.chance.is(faults.takeover) {
+            self.begin_takeover();
+        }
+        let next = self.now + self.chance.between(20, 200) * MS;
+        self.schedule(next, Event::FaultStep);
+    }
+
+    /// Whether a drive may lose its data: another acting member of each of its groups has them.
+    fn may_empty(&self, number: usize) -> bool {
+        let is_whole = |other: usize, group: GroupId| other != number && !self.blank.contains(&(other, group));
+        self.groups().iter().all(|group| {
+            let acting = &self.catalog.configuration(*group).acting;
+            (0..self.servers.len()).any(|other| is_whole(other, *group) && acting.contains(&drive_of(other)))
+        })
+    }
+
+    /// The catalog takes an acting member out without asking anybody, as long as it leaves one that has its data.
+    fn suspect_some(&mut self) {
+        let groups = self.groups();
+        let group = groups[self.chance.index(groups.len())];
+        let acting = self.catalog.configuration(group).acting.clone();
+        let member = acting[self.chance.index(acting.len())];
+        let is_whole = |other: usize| acting.contains(&drive_of(other)) && !self.blank.contains(&(other, group));
+        if (0..self.servers.len()).any(|other| drive_of(other) != member && is_whole(other)) {
+            self.take_out(group, member);
+        }
+    }
+
+    /// The catalog takes a member out.
+    pub(in super::super) fn take_out(&mut self, group: GroupId, member: DriveId) {
+        let epoch = self.catalog.configuration(group).epoch;
+        let report = Report::Lost { epoch, member, fault: Fault::Silent };
+        self.schedule(self.now, Event::Report { group, report });
+    }
+
+    /// Nothing passes between two endpoints any more.
+    pub fn cut(&mut self, one: usize, other: usize) {
+        self.blocked.extend([(one, other), (other, one)]);
+    }
+
+    fn block_for(&mut self, pairs: Vec<(usize, usize)>, span_ms: u64) {
+        self.blocked.extend(pairs.iter().copied());
+        let at = self.now + span_ms * MS;
+        self.schedule(at, Event::Unblock { pairs });
+    }
+
+    /// A server loses all other servers, and perhaps the catalog, in one direction or both.
+    fn cut_off_some(&mut self) {
+        let number = self.chance.index(self.servers.len());
+        let reach = self.servers.len() + usize::from(self.chance.is(500));
+        let direction = self.chance.below(4);
+        let mut pairs = Vec::new();
+        for other in (0..reach).filter(|other| *other != number) {
+            if direction != 1 {
+                pairs.push((number, other));
+            }
+            if direction != 2 {
+                pairs.push((other, number));
+            }
+        }
+        let span_ms = self.chance.between(100, 3_000);
+        self.block_for(pairs, span_ms);
+    }
+
+    /// Two endpoints lose each other, in one direction or both.
+    fn cut_off_pair(&mut self) {
+        let endpoints = self.servers.len() + 1 + self.clients.len();
+        let (one, other) = (self.chance.index(self.servers.len()), self.chance.index(endpoints));
+        let both = [(one, other), (other, one)];
+        let kept = self.chance.between(1, 3);
+        let chosen = both.into_iter().enumerate().filter(|(at, _)| kept & (1 << at) != 0);
+        let pairs = chosen.map(|(_, pair)| pair).collect();
+        let span_ms = self.chance.between(100, 3_000);
+        self.block_for(pairs, span_ms);
+    }
+
+    /// Ends all faults: everything runs and reaches everything.
+    pub fn heal(&mut self) {
+        self.is_faulty = false;
+        self.blocked.clear();
+        for number in 0..self.servers.len() {
+            self.servers[number].slow_until = 0;
+            self.servers[number].paused_until = self.servers[number].paused_until.min(self.now);
+            self.start(number);
+        }
+    }
+
+    /// Waits until every group serves.
+    pub fn recover(&mut self) {
+        let healed = self.now;
+        while self.outcome.violation.is_none() && !self.groups().iter().all(|group| self.is_serving(*group)) {
+            self.run_ms(50);
+            if self.now - healed > RECOVERY_MS_MAX * MS {
+                self.fail(format!("a placement group does not serve {RECOVERY_MS_MAX} ms after the last fault"));
+            }
+        }
+        self.outcome.recovery_ms = (self.now - healed) / MS;
+    }
+
+    /// Ends the load, waits until every member acts again, and looks at all copies.
+    pub fn finish(&mut self) {
+        self.run_ms(500);
+        self.has_load = false;
+        let begun = self.now;
+        while self.outcome.violation.is_none() && !self.is_quiet() {
+            self.run_ms(100);
+            if self.now - begun > WHOLE_MS_MAX * MS {
+                self.fail(format!("not all members act {WHOLE_MS_MAX} ms after the last fault"));
+            }
+        }
+        if self.outcome.violation.is_none() {
+            self.check_equal();
+            self.check_contents();
+        }
+    }
+
+    fn is_quiet(&self) -> bool {
+        let is_idle = self.clients.iter().all(|client| client.outstanding.is_empty());
+        let is_synced = self.servers.iter().flat_map(|server| server.nodes.values()).all(|node| node.store.is_synced());
+        let serve = self.groups().iter().all(|group| self.is_serving(*group));
+        self.catalog.is_whole() && is_idle && is_synced && serve
+    }
+
+    /// All members have the same bytes and versions.
+    fn check_equal(&mut self) {
+        for group in self.groups() {
+            let stores: Vec<_> = self.servers.iter().filter_map(|server| server.nodes.get(&group)).collect();
+            let first = stores[0].store.visible();
+            if let Some(other) = stores.iter().find(|node| node.store.visible() != first) {
+                let differs = first.iter().find(|(id, extent)| other.store.visible().get(id) != Some(extent));
+                let what =
+                    differs.map(|(id, extent)| format!("{id:?}: {extent:?} and {:?}", other.store.visible().get(id)));
+                self.fail(format!("members of group {} differ: {what:?}", group.pg.0));
+            }
+        }
+    }
+
+    /// The copies have what was acknowledged and read, and nothing else.
+    fn check_contents(&mut self) {
+        for block in self.history.blocks() {
+            let group = self.group_of(block.0);
+            let extents = |server: &Server| server.nodes.get(&group).map(|node| node.store.visible().clone());
+            let extents = self.servers.iter().find_map(extents).unwrap_or_default();
+            let tag = extents.get(&block.0).and_then(|extent| extent.blocks.get(&block.1)).copied().unwrap_or(0);
+            let floors = self.history.begin_read(&[block]);
+            if let Err(what) = self.history.end_read(&[block], &floors, &[tag]) {
+                self.fail(format!("at the end: {what}"));
+            }
+        }
+    }
+}
