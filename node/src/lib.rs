@@ -10,6 +10,7 @@
 //! Entry points: [`Node::start`], [`Plan`]. Modules in reading order: [`service`] (what plugs into a node),
 //! [`membership`] (the bus and its timers), [`secret`] (replacing the cluster's secret), [`keyvalue`] (engines as nodes of the cluster), [`status`] (what a server tells of itself).
 
+pub mod catalog;
 pub mod keyvalue;
 pub mod membership;
 mod promise;
@@ -17,6 +18,7 @@ pub mod secret;
 pub mod service;
 pub mod status;
 pub mod together;
+pub mod volume;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -250,6 +252,12 @@ impl<R: Runtime> Node<R> {
     fn connected(&self) -> Vec<ServerId> {
         let is_connected = |peer: &ashlar_grid::status::PeerStatus| peer.connected_for.is_some();
         self.grid().peers().into_iter().filter(is_connected).filter_map(|peer| peer.id).collect()
+    }
+
+    /// Which server it is.
+    #[must_use]
+    pub fn id(&self) -> ServerId {
+        self.0.plan.grid.server
     }
 
     /// The world that it runs in.

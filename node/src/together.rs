@@ -1,15 +1,15 @@
 //! Several futures at once, on one task.
 
 use core::future::poll_fn;
-use core::pin::pin;
+use core::pin::{Pin, pin};
 use core::task::Poll;
 
-use ashlar_grid::seam::BoxFuture;
+type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What all of them give, in their order, when the last one is done. The caller bounds how many there are and how
 /// long each takes.
-pub async fn all<T>(futures: Vec<BoxFuture<T>>) -> Vec<T> {
-    let mut slots: Vec<(Option<BoxFuture<T>>, Option<T>)> =
+pub async fn all<T>(futures: Vec<Pending<'_, T>>) -> Vec<T> {
+    let mut slots: Vec<(Option<Pending<'_, T>>, Option<T>)> =
         futures.into_iter().map(|future| (Some(future), None)).collect();
     poll_fn(|cx| {
         for (future, value) in &mut slots {
@@ -55,6 +55,8 @@ fn ready<T>(poll: Poll<T>) -> Option<T> {
 
 #[cfg(test)]
 mod tests {
+    use ashlar_grid::seam::BoxFuture;
+
     use super::*;
     use core::task::{Context, Waker};
 

@@ -1,5 +1,6 @@
 //! What is put into the world: each scenario is a [`Case`] with its load and its judgement.
 
+pub mod catalog;
 pub mod echo;
 pub mod grid;
 pub mod node;
@@ -34,6 +35,12 @@ impl Scenario {
             about: "whole servers with a toy service: joining, failing, leaving and coming back",
             classes: Class::OF_TCP,
             make: |control, params| Box::new(node::NodeCase::new(control, params)),
+        },
+        Self {
+            name: "catalog",
+            about: "whole servers with the catalog: proposals, voters, members that leave and come back",
+            classes: Class::OF_TCP,
+            make: |control, params| Box::new(catalog::CatalogCase::new(control, params)),
         },
         Self {
             name: "echo",

@@ -14,6 +14,7 @@ pub mod sim;
 pub mod status;
 pub mod table;
 pub mod up;
+pub mod volume;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -43,6 +44,8 @@ enum Command {
     Forget(forget::Arguments),
     /// Replace the cluster's secret while the cluster runs
     Secret(secret::Arguments),
+    /// Create and list volumes
+    Volume(volume::Arguments),
     /// Run the key-value engine alone: one server for any Redis or Valkey client
     Kv(kv::Arguments),
     /// Measure the published figures on this machine
@@ -82,6 +85,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Command::Status(arguments) => status::run(&arguments),
         Command::Forget(arguments) => forget::run(&arguments),
         Command::Secret(arguments) => secret::run(&arguments),
+        Command::Volume(arguments) => volume::run(&arguments),
         Command::Kv(arguments) => kv::run(&arguments, configuration),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),

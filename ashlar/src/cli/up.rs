@@ -13,7 +13,7 @@ use ashlar_wire::time::Instant;
 use super::asking::{ask, short};
 use super::kv::picture::Asker;
 use super::kv::rebalance;
-use super::{no_runtime, note, say, table};
+use super::{no_runtime, note, say, table, volume};
 use crate::config::REPLICA_STEP;
 use crate::failure::Failure;
 use crate::os::fleet::{Event, Fleet, SERVERS_MAX};
@@ -24,6 +24,15 @@ use ashlar_node::status::ServerStatus;
 
 /// Servers of a new cluster, unless somebody wants another number.
 const SERVERS_DEFAULT: usize = 3;
+
+/// Copies of every volume.
+const COPIES: usize = 3;
+
+/// The volume that is made at the first start, and its size.
+const DEMO: (&str, u64) = ("demo", 1 << 30);
+
+/// How long the catalog may take to know all drives.
+const DRIVES_MAX: Duration = Duration::from_secs(30);
 
 /// Pause before a server that died is started again: long enough to see the others notice.
 const RESTART_PAUSE: Duration = Duration::from_secs(5);
@@ -70,6 +79,13 @@ pub struct Arguments {
     /// the port of --kv-port, plus 100]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..=65000))]
     kv_replica_port: Option<u16>,
+    /// Size of each server's drive for volumes, in MiB; 0 for none. Drives are written whole when they are made. Fewer than three servers
+    /// have none: a volume has three copies
+    #[arg(long, value_name = "MIB", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=16_777_216))]
+    drive_mib: u32,
+    /// Port of the first server for NBD clients of volumes; the others take the ports after it; 0 for none
+    #[arg(long, value_name = "PORT", default_value_t = 10809, value_parser = clap::value_parser!(u16).range(0..=65000))]
+    nbd_port: u16,
     /// Encrypt what servers say to each other
     #[arg(long, value_name = "on|off", default_value = "on", value_parser = ["on", "off"])]
     tls: String,
@@ -84,6 +100,8 @@ struct Place {
     address: String,
     /// Where its key-value engines are, if it has some: the first and the second.
     kv: Option<[String; 2]>,
+    /// Where NBD clients connect, if it has a drive.
+    nbd: Option<String>,
     data: PathBuf,
     log: PathBuf,
     arguments: Vec<OsString>,
@@ -160,6 +178,7 @@ fn places(arguments: &Arguments, count: usize) -> Result<Vec<Place>, Failure> {
         (usize::from(arguments.port_base), "--port-base"),
         (usize::from(arguments.kv_port), "--kv-port"),
         (replica_port, "--kv-replica-port"),
+        (usize::from(arguments.nbd_port), "--nbd-port"),
     ] {
         let last = first + count - 1;
         if u16::try_from(last).is_err() {
@@ -173,6 +192,8 @@ fn places(arguments: &Arguments, count: usize) -> Result<Vec<Place>, Failure> {
         let address = format!("127.0.0.1:{}", usize::from(arguments.port_base) + index);
         let kv_port = if arguments.kv_port == 0 { 0 } else { usize::from(arguments.kv_port) + index };
         let replica_port = if arguments.kv_port == 0 { 0 } else { replica_port + index };
+        let drive_mib = drive_mib(arguments, count);
+        let nbd_port = if has_nbd(arguments, count) { usize::from(arguments.nbd_port) + index } else { 0 };
         let data = arguments.data.join(name(index + 1));
         let log = arguments.data.join(format!("{}.log", name(index + 1)));
         let mut words: Vec<OsString> = vec!["server".into(), "--data".into(), data.clone().into()];
@@ -185,16 +206,28 @@ fn places(arguments: &Arguments, count: usize) -> Result<Vec<Place>, Failure> {
             ("--tls", arguments.tls.clone().into()),
             ("--workers", workers.to_string().into()),
             ("--member-timeout-ms", MEMBER_TIMEOUT_MS.to_string().into()),
+            ("--drive-mib", drive_mib.to_string().into()),
+            ("--nbd-port", nbd_port.to_string().into()),
         ] {
             words.extend([flag.into(), value]);
         }
         if index > 0 {
             words.extend(["--join".into(), first.clone().into()]);
         }
+        let nbd = (nbd_port > 0).then(|| format!("127.0.0.1:{nbd_port}"));
         let kv = (kv_port > 0).then(|| [kv_port, replica_port].map(|port| format!("127.0.0.1:{port}")));
-        Place { address, kv, data, log, arguments: words, pid: 0, restart: None }
+        Place { address, kv, nbd, data, log, arguments: words, pid: 0, restart: None }
     };
     Ok((0..count).map(place).collect())
+}
+
+/// Size of each drive: a volume has three copies, so fewer servers have none.
+fn drive_mib(arguments: &Arguments, count: usize) -> u32 {
+    if count < COPIES { 0 } else { arguments.drive_mib }
+}
+
+fn has_nbd(arguments: &Arguments, count: usize) -> bool {
+    arguments.nbd_port > 0 && drive_mib(arguments, count) > 0
 }
 
 /// Starts all, waits for the mesh, then watches until somebody wants an end.
@@ -207,8 +240,16 @@ async fn live(arguments: &Arguments, places: &mut [Place], fleet: &mut Fleet) ->
     if !arrange(places, fleet).await? {
         return Ok(());
     }
+    let disk = match fleet.beside(demo(arguments, places)).await {
+        Ok(disk) => disk,
+        Err(Event::Ended { place, status }) => return Err(died_early(&places[place], place, &status)),
+        Err(Event::Signal(_) | Event::Due) => return Ok(()),
+    };
     let took = u64::try_from(clock::now().saturating_since(begin).as_millis()).unwrap_or(u64::MAX);
     say(&greeting(arguments, places, &statuses, took));
+    if let Some(disk) = disk {
+        say(&disk);
+    }
     watch(places, fleet).await;
     Ok(())
 }
@@ -264,6 +305,33 @@ async fn arrange(places: &[Place], fleet: &mut Fleet) -> Result<bool, Failure> {
         }
         Err(Event::Ended { place, status }) => Err(died_early(&places[place], place, &status)),
         Err(Event::Signal(_) | Event::Due) => Ok(false),
+    }
+}
+
+/// Makes the volume that people can try, unless there is one, and says where it is. That something is amiss ends nothing.
+async fn demo(arguments: &Arguments, places: &[Place]) -> Option<String> {
+    let place = places[0].nbd.as_ref()?;
+    let token = files::read_text(&arguments.data.join(datadir::ADMIN_TOKEN)).ok().flatten()?;
+    let target =
+        Target { address: places[0].address.clone(), token: Some(token.trim().to_owned()), ..Target::default() };
+    let (name, bytes) = DEMO;
+    let deadline = clock::now() + DRIVES_MAX;
+    loop {
+        let known = volume::volumes(&target).await;
+        if known.is_ok_and(|volumes| volumes.iter().any(|volume| volume.name == name)) {
+            return Some(format!(
+                "A volume with three copies: nbd://{place}/{name} (for instance nbdcopy, qemu-io, fio)\n"
+            ));
+        }
+        // It is refused until all drives are known.
+        let created = volume::create(&target, name, bytes).await;
+        if let Err(failure) = created
+            && clock::now() >= deadline
+        {
+            note(&format!("ashlar: no volume was made: {failure}"));
+            return None;
+        }
+        clock::sleep(MESH_LOOK).await;
     }
 }
 

@@ -316,6 +316,20 @@ pub const KEYS: &[Key] = &[
         details: "yes: one that an authority of `kv_tls_ca` has signed. optional: such a one or none. no: none is asked for.",
     },
     Key {
+        name: "drive_mib",
+        kind: Kind::Number { min: 0, max: 16_777_216 },
+        fallback: Fallback::Fixed("0"),
+        help: "Size of this server's drive for volumes, in MiB; 0 for none",
+        details: "The drive is the directory `drive` in the data directory; its file is written whole at the first start, so that space is there when it is needed. Its size is fixed once it is made, and 1024 MiB at least. Volumes can be created once as many servers as a volume has copies (three) have a drive. All servers of a cluster should have one, or none of them.",
+    },
+    Key {
+        name: "nbd_port",
+        kind: Kind::Number { min: 0, max: 65_535 },
+        fallback: Fallback::Fixed("0"),
+        help: "Port at 127.0.0.1 for NBD clients of volumes; 0 for none",
+        details: "Needs a drive (`drive_mib`). NBD has no passwords, so only clients on this machine itself can connect.",
+    },
+    Key {
         name: "tls",
         kind: Kind::Switch,
         fallback: Fallback::Fixed("on"),

@@ -109,6 +109,10 @@ pub struct Config {
     pub kv_password_file: Option<PathBuf>,
     /// How clients are served under TLS, if they are.
     pub kv_tls: Option<KvTls>,
+    /// Bytes of the server's drive for volumes; `None` is no drive.
+    pub drive_bytes: Option<u64>,
+    /// Where NBD clients connect; `None` is nowhere.
+    pub nbd: Option<SocketAddr>,
     /// Whether connections between servers are encrypted.
     pub tls: bool,
     /// Where the cluster's secret is, if not in the data directory.
@@ -351,6 +355,11 @@ impl Reader<'_> {
         })
     }
 
+    fn nbd(&self) -> Option<SocketAddr> {
+        let port = self.number("nbd_port").and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0)?;
+        Some(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port))
+    }
+
     fn listen(&self) -> SocketAddr {
         let port = self.number("port_base").and_then(|port| u16::try_from(port).ok()).unwrap_or_default();
         let local = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
@@ -374,6 +383,8 @@ impl Reader<'_> {
             kv_replica: self.kv_replica(),
             kv_password_file: self.text("kv_password_file").map(PathBuf::from),
             kv_tls: self.kv_tls(),
+            drive_bytes: self.number("drive_mib").filter(|mib| *mib > 0).map(|mib| mib << 20),
+            nbd: self.nbd(),
             tls: matches!(self.0.get("tls"), Some((Value::Switch(true), _))),
             secret_file: self.text("secret_file").map(PathBuf::from),
             zone: self.text("zone").unwrap_or_default(),

@@ -35,6 +35,8 @@ fn defaults() {
         kv_replica: Some("127.0.0.1:6479".parse().expect("an address")),
         kv_password_file: None,
         kv_tls: None,
+        drive_bytes: None,
+        nbd: None,
         tls: true,
         secret_file: None,
         zone: String::new(),

@@ -2,4 +2,5 @@
 
 pub mod admin;
 pub mod bench;
+pub mod nbd;
 pub mod resp;

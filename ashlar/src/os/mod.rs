@@ -5,10 +5,13 @@
 
 pub mod acl_file;
 mod cache;
+pub mod catalog_storage;
 pub mod clock;
 pub mod crew;
 pub mod datadir;
 pub mod dial;
+pub mod disks;
+pub mod drive;
 pub mod files;
 pub mod fleet;
 pub mod heap;

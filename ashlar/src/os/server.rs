@@ -14,6 +14,7 @@ use ashlar_kv::kept::{SettingsStore as _, default_password};
 use tokio::sync::watch;
 
 use super::datadir::{self, DataDir, Opening};
+use super::disks::Disks;
 use super::kv::doors::{Doors, TlsDoor};
 use super::kv::store::Store;
 use super::kv::{self, Serving};
@@ -26,10 +27,12 @@ use super::{clock, files, process, random, sockets, tls};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::front::admin::Front;
+use crate::front::nbd;
 use ashlar_node::keyvalue::users::SharedUsers;
 use ashlar_node::keyvalue::{Part, Roads, Rules};
 use ashlar_node::membership::HandedOver;
 use ashlar_node::service::Service;
+use ashlar_node::volume::service::VolumeService;
 use ashlar_node::{Joining, Node, Plan};
 
 /// Databases of a server's key-value engine.
@@ -38,6 +41,9 @@ const KV_DATABASES: usize = 16;
 /// Where the engines keep their logs, below the data directory.
 const KV_FOLDER: &str = "kv";
 const KV_REPLICA_FOLDER: &str = "kv-replica";
+
+/// The flags that a taken port of NBD is about.
+const NBD: sockets::Listen = sockets::Listen { port_flags: "--nbd-port (0 for none)", ..sockets::Listen::SERVER };
 
 /// How a server's engines take part in their cluster. Where replicas go is for `ashlar kv rebalance`.
 fn kv_rules(config: &Config) -> Rules {
@@ -103,6 +109,8 @@ pub(super) fn run_with(
         Some(Engines { serving, part }) => (Some(serving), part),
         None => (None, None),
     };
+    let disks = config.drive_bytes.map(|bytes| Disks::open(&data, bytes)).transpose()?;
+    let nbd = config.nbd.filter(|_| disks.is_some()).map(|address| sockets::listen_as(address, 1, NBD)).transpose()?;
     let workers = Workers::start(worker_count).map_err(|error| cannot_start(&error))?;
     let control = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let control = control.map_err(|error| cannot_start(&error))?;
@@ -112,15 +120,23 @@ pub(super) fn run_with(
         let mut stopping = Stopping::new().map_err(|error| cannot_start(&error))?;
         let scribe = Scribe::start(data.root(), &data.secret_place).map_err(|error| cannot_start(&error))?;
         let plan = plan(config, &data, &address, part.as_ref());
-        let services = part.into_iter().map(|part| -> Box<dyn Service<OsRuntime>> { Box::new(part) }).collect();
+        let mut services: Vec<Box<dyn Service<OsRuntime>>> = Vec::new();
+        services.extend(part.map(|part| -> Box<dyn Service<OsRuntime>> { Box::new(part) }));
+        services.extend(disks.iter().flat_map(Disks::services));
         let begun = Node::start(runtime, bulk, plan, scribe, services);
         let (node, bus) = begun.map_err(|error| datadir::bus_lost(data.root(), &error.to_string()))?;
         // This thread has nothing else to do but to wait for signals and to look after joining and draining.
         tokio::spawn(bus);
         let tls = tls::server(&data.certificate_pem, &data.key_pem)?;
         let (engines, token) = (kv.as_ref().map(Serving::observer), data.admin_token.clone());
-        let front = Arc::new(Front::new(node.clone(), tls, config.tls, token, engines, address.clone()));
+        let volumes = disks.as_ref().map(|disks| disks.volumes.clone());
+        let front =
+            Arc::new(Front::new(node.clone(), tls, config.tls, token, engines, volumes.clone(), address.clone()));
         let (stop, stopped) = watch::channel(false);
+        disks.iter().for_each(|disks| disks.register(&node));
+        for (listener, volumes) in nbd.into_iter().flatten().zip(volumes) {
+            workers.handles[0].spawn(serve_nbd(listener, volumes, stopped.clone()));
+        }
         for (listener, worker) in listeners.into_iter().zip(&workers.handles) {
             worker.spawn(serve(front.clone(), listener, stopped.clone()));
         }
@@ -264,6 +280,12 @@ fn settings(config: &Config, address: SocketAddr, folder: &Path) -> Vec<(String,
 async fn serve(front: Arc<Front>, listener: std::net::TcpListener, stopped: watch::Receiver<bool>) {
     if let Err(error) = front.serve(listener, stopped).await {
         tracing::error!(%error, "a worker cannot listen");
+    }
+}
+
+async fn serve_nbd(listener: std::net::TcpListener, volumes: VolumeService<OsRuntime>, stopped: watch::Receiver<bool>) {
+    if let Err(error) = nbd::serve(listener, volumes, stopped).await {
+        tracing::error!(%error, "NBD clients are not served");
     }
 }
 

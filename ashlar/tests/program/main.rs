@@ -8,6 +8,7 @@ mod bench_kv;
 mod closing;
 mod cluster;
 mod commands;
+mod disk;
 mod diverged;
 mod doors;
 mod following;

@@ -163,6 +163,8 @@ pub struct CatalogStatus {
     pub snapshot_index: Option<u64>,
     /// The servers that vote, ascending.
     pub voters: Vec<ServerId>,
+    /// Whether the voters are the old and the new ones of a change that is not done.
+    pub is_changing_voters: bool,
     /// The servers that get the log and do not vote, ascending.
     pub learners: Vec<ServerId>,
     /// The version of this server's copy.
@@ -350,6 +352,7 @@ impl Catalog {
                 applied_index: metrics.last_applied.map(|id| id.index()),
                 snapshot_index: metrics.snapshot.map(|id| id.index()),
                 voters: members.voter_ids().collect::<BTreeSet<_>>().into_iter().collect(),
+                is_changing_voters: members.get_joint_config().len() > 1,
                 learners: members.learner_ids().collect(),
                 version,
                 is_running: metrics.running_state.is_ok(),

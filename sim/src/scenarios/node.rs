@@ -8,7 +8,7 @@
 //! Not verified: secrets that change, forgetting, elections of primaries (`ashlar sim bus` does that).
 
 mod greeting;
-mod memory;
+pub(super) mod memory;
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -84,32 +84,6 @@ impl NodeCase {
         }
     }
 
-    fn plan(&self, runtime: &SimRuntime, drive: &Drive) -> Plan {
-        let server = runtime.server();
-        let incarnation = Incarnation(u64::from(runtime.life()));
-        let secrets = Secrets::new(Secret::from_bytes([1; 32]));
-        let grid = GridConfig::new(cluster(), server_id(server), incarnation, address(server), secrets);
-        let written = drive.read();
-        let founder = ServerNo(0);
-        let bus = ashlar_bus::Config {
-            member_timeout: MEMBER_TIMEOUT,
-            founds: server == founder,
-            ..ashlar_bus::Config::default()
-        };
-        let mut seed = self.control.rng("bus", u64::from(server.0) << 32 | u64::from(runtime.life()));
-        Plan {
-            grid,
-            is_tls: false,
-            pid: server.0,
-            join: if server == founder { Vec::new() } else { vec![address(founder)] },
-            met: written.members,
-            bus,
-            zone: String::new(),
-            saved: if written.bus.is_empty() { Saved::new(cluster(), server_id(server)).encode() } else { written.bus },
-            seed: seed.next_u64(),
-        }
-    }
-
     fn others(&self, server: ServerNo) -> impl Iterator<Item = ServerNo> {
         (0..self.servers).map(ServerNo).filter(move |other| *other != server)
     }
@@ -181,7 +155,7 @@ impl Case for NodeCase {
         let rng = self.control.rng("drive", u64::from(server.0) << 32 | u64::from(runtime.life()));
         let memory = DriveMemory::new(drive.clone(), runtime.clone(), rng);
         let shared = Arc::new(runtime.clone());
-        let plan = self.plan(&runtime, &drive);
+        let plan = plan(&self.control, &runtime, &drive);
         let begun = Node::start(shared.clone(), shared, plan, memory, vec![Box::new(service.clone())]);
         let (node, bus) = match begun {
             Ok(begun) => begun,
@@ -274,16 +248,43 @@ impl Case for NodeCase {
     }
 }
 
-fn cluster() -> ClusterId {
+/// What a server is told at the start of a life: server 0 founds the cluster, the others join it there.
+pub(super) fn plan(control: &Control, runtime: &SimRuntime, drive: &Drive) -> Plan {
+    let server = runtime.server();
+    let incarnation = Incarnation(u64::from(runtime.life()));
+    let secrets = Secrets::new(Secret::from_bytes([1; 32]));
+    let grid = GridConfig::new(cluster(), server_id(server), incarnation, address(server), secrets);
+    let written = drive.read();
+    let founder = ServerNo(0);
+    let bus = ashlar_bus::Config {
+        member_timeout: MEMBER_TIMEOUT,
+        founds: server == founder,
+        ..ashlar_bus::Config::default()
+    };
+    let mut seed = control.rng("bus", u64::from(server.0) << 32 | u64::from(runtime.life()));
+    Plan {
+        grid,
+        is_tls: false,
+        pid: server.0,
+        join: if server == founder { Vec::new() } else { vec![address(founder)] },
+        met: written.members,
+        bus,
+        zone: String::new(),
+        saved: if written.bus.is_empty() { Saved::new(cluster(), server_id(server)).encode() } else { written.bus },
+        seed: seed.next_u64(),
+    }
+}
+
+pub(super) fn cluster() -> ClusterId {
     ClusterId::from_bytes([9; 16])
 }
 
-fn server_id(server: ServerNo) -> ServerId {
+pub(super) fn server_id(server: ServerNo) -> ServerId {
     let mut bytes = [0x5a; 16];
     bytes[15] = server.0 as u8;
     ServerId::from_bytes(bytes)
 }
 
-fn address(server: ServerNo) -> String {
+pub(super) fn address(server: ServerNo) -> String {
     format!("{}:7800", host(server))
 }

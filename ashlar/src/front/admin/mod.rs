@@ -14,6 +14,7 @@ mod refusals;
 pub mod routes;
 mod secret;
 pub(super) mod upgrade;
+pub mod volumes;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -37,6 +38,7 @@ use crate::os::runtime::OsRuntime;
 use crate::os::tls;
 use crate::os::wire::Io;
 use ashlar_node::Node;
+use ashlar_node::volume::service::VolumeService;
 
 /// Bytes of a request's head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
@@ -71,6 +73,8 @@ pub struct Front {
     pub token: String,
     /// The key-value engines of the server, if it has some.
     pub engines: Option<Observer>,
+    /// The volumes, if the server has a drive.
+    pub volumes: Option<VolumeService<OsRuntime>>,
     /// Where other servers reach this one: a name in it may stand in `Host` headers.
     pub advertised: String,
     connections: Connections,
@@ -99,10 +103,11 @@ impl Front {
         is_tls_required: bool,
         token: String,
         engines: Option<Observer>,
+        volumes: Option<VolumeService<OsRuntime>>,
         advertised: String,
     ) -> Self {
         let (connections, refusals) = (Connections::new(), Refusals::default());
-        Self { node, tls, is_tls_required, token, engines, advertised, connections, refusals }
+        Self { node, tls, is_tls_required, token, engines, volumes, advertised, connections, refusals }
     }
 
     /// Connections that are open now.

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::connections::Permit;
 use super::refusals::Why;
-use super::{Front, Origin, Stream, forget, health, host, metrics, secret, upgrade};
+use super::{Front, Origin, Stream, forget, health, host, metrics, secret, upgrade, volumes};
 use crate::os::{clock, process, websocket};
 
 /// How long a wrong admin token waits for its refusal. With the limit of connections of one address this bounds how many
@@ -34,7 +34,7 @@ pub(super) async fn answer<S: Stream>(
     }
     if !is_known(&path) && lane.is_none() {
         let text = "there is nothing here: see /health/live, /health/ready, /health/cluster, /metrics, /v1/status, \
-                    /v1/mesh, /v1/members/ID, /v1/secret";
+                    /v1/mesh, /v1/members/ID, /v1/secret, /v1/volumes";
         return refuse(StatusCode::NOT_FOUND, "not_found", text);
     }
     let change = change_of(&path);
@@ -64,6 +64,7 @@ pub(super) async fn answer<S: Stream>(
         Admission::Granted => match change {
             Some(Change::Forget) => forget::answer(&front, &path, request.uri().query()).await,
             Some(Change::Secret) => secret::answer(&front, request.uri().query()).await,
+            Some(Change::Volume) => volumes::create(&front, &path, request.uri().query()).await,
             None => read(&front, &path).await,
         },
         Admission::NeedsTls => {
@@ -143,13 +144,14 @@ fn admission(is_tls_required: bool, origin: Origin, asked: Asked, token: Token) 
 enum Change {
     Forget,
     Secret,
+    Volume,
 }
 
 impl Change {
     fn method(self) -> Method {
         match self {
             Self::Forget => Method::DELETE,
-            Self::Secret => Method::PUT,
+            Self::Secret | Self::Volume => Method::PUT,
         }
     }
 }
@@ -157,6 +159,7 @@ impl Change {
 fn change_of(path: &str) -> Option<Change> {
     match path {
         secret::SECRET => Some(Change::Secret),
+        path if volumes::name_in(path).is_some() => Some(Change::Volume),
         path => path.starts_with(forget::MEMBERS).then_some(Change::Forget),
     }
 }
@@ -164,7 +167,7 @@ fn change_of(path: &str) -> Option<Change> {
 fn wrong_method(change: Option<Change>) -> Response<Full<Bytes>> {
     let (text, allowed) = match change {
         Some(Change::Forget) => ("only DELETE is allowed here", "DELETE"),
-        Some(Change::Secret) => ("only PUT is allowed here", "PUT"),
+        Some(Change::Secret | Change::Volume) => ("only PUT is allowed here", "PUT"),
         None => ("only GET is allowed here", "GET, HEAD"),
     };
     let mut response = refuse(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", text);
@@ -202,7 +205,7 @@ fn unauthorized(token: Token) -> Response<Full<Bytes>> {
 
 fn is_known(path: &str) -> bool {
     let is_page = matches!(path, "/health/live" | "/health/ready" | "/health/cluster" | "/metrics");
-    is_page || matches!(path, "/v1/status" | "/v1/mesh") || change_of(path).is_some()
+    is_page || matches!(path, "/v1/status" | "/v1/mesh" | volumes::VOLUMES) || change_of(path).is_some()
 }
 
 async fn read(front: &Front, path: &str) -> Response<Full<Bytes>> {
@@ -219,6 +222,7 @@ async fn read(front: &Front, path: &str) -> Response<Full<Bytes>> {
             let text = text + &front.refusals.metrics();
             with_type(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text.into())
         }
+        volumes::VOLUMES => volumes::list(front).await,
         "/v1/status" => json(StatusCode::OK, &front.node.status().await),
         _ => json(StatusCode::OK, &front.node.mesh().await),
     }

@@ -16,19 +16,19 @@ const WRITE_NS_MAX: u64 = 30_000_000;
 
 /// What has been written.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Written {
+pub(in crate::scenarios) struct Written {
     /// Where members were.
-    pub(super) members: Vec<(ServerId, String)>,
+    pub(in crate::scenarios) members: Vec<(ServerId, String)>,
     /// The bus's durable state.
-    pub(super) bus: Vec<u8>,
+    pub(in crate::scenarios) bus: Vec<u8>,
 }
 
 /// The drive of one server, for all its lives.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Drive(Arc<Mutex<Written>>);
+pub(in crate::scenarios) struct Drive(Arc<Mutex<Written>>);
 
 impl Drive {
-    pub(super) fn read(&self) -> Written {
+    pub(in crate::scenarios) fn read(&self) -> Written {
         self.lock().clone()
     }
 
@@ -38,7 +38,7 @@ impl Drive {
 }
 
 /// One life's way to the drive. Writes are done in the order of the calls, as the program's own thread does them.
-pub(super) struct DriveMemory {
+pub(in crate::scenarios) struct DriveMemory {
     drive: Drive,
     runtime: SimRuntime,
     chance: Mutex<Rng>,
@@ -47,7 +47,7 @@ pub(super) struct DriveMemory {
 }
 
 impl DriveMemory {
-    pub(super) fn new(drive: Drive, runtime: SimRuntime, rng: Rng) -> Self {
+    pub(in crate::scenarios) fn new(drive: Drive, runtime: SimRuntime, rng: Rng) -> Self {
         Self { drive, runtime, chance: Mutex::new(rng), free_at_ns: Mutex::new(0) }
     }
 

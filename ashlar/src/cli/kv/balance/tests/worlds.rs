@@ -285,7 +285,7 @@ fn show(engines: &[Engine]) {
 
 fn try_seed(seed: u64) {
     let mut dice = Dice::new(seed);
-    let drawn = if seed % 2 == 0 { by_chance(&mut dice) } else { with_a_past(&mut dice) };
+    let drawn = if seed.is_multiple_of(2) { by_chance(&mut dice) } else { with_a_past(&mut dice) };
     let _told = Told("seed", seed, &drawn);
     let mut engines = drawn.clone();
     settle_checked(&mut engines);

@@ -1,0 +1,318 @@
+//! NBD: volumes as network block devices, for clients on this machine.
+//!
+//! A connection is a value of `ashlar_volume::nbd`; here it gets bytes, and what it asks for is done: exports are volumes of the
+//! catalog, entering one attaches the volume to this server, requests become reads and writes of the attachment. A client that
+//! leaves gives its attachment back.
+//!
+//! NBD knows no passwords, so it listens on loopback addresses only; the configuration refuses others.
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use ashlar_node::volume::attachment::{Attachment, Failure, REQUEST_BYTES_MAX};
+use ashlar_node::volume::service::{AttachError, VolumeService};
+use ashlar_volume::nbd::{
+    BlockSizes, ErrorCode, Export, ExportName, Features, Io, IoRequest, Limits, Purpose, Reply, Request, RequestId,
+    Session, Span, TlsPolicy,
+};
+use ashlar_volume::piece::Piece;
+use tokio::io::Interest;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::os::runtime::OsRuntime;
+
+/// Connections of all clients.
+const CONNECTIONS_MAX: usize = 1_024;
+/// Bytes that are read at a time.
+const READ_BYTES: usize = 256 << 10;
+/// Slices of one write.
+const SLICES_MAX: usize = 64;
+
+type Volumes = VolumeService<OsRuntime>;
+
+/// Serves clients until `stopped`. Connections live on the worker that calls this.
+///
+/// # Errors
+/// The listener cannot be used.
+pub async fn serve(
+    listener: std::net::TcpListener,
+    volumes: Volumes,
+    mut stopped: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let listener = TcpListener::from_std(listener)?;
+    let for_clients = stopped.clone();
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                let (stream, from) = match accepted {
+                    Ok(accepted) => accepted,
+                    Err(error) => {
+                        tracing::warn!(%error, "a connection to the NBD port cannot be accepted");
+                        continue;
+                    }
+                };
+                if connections.len() >= CONNECTIONS_MAX {
+                    tracing::warn!(%from, "too many NBD connections: one is closed");
+                    continue;
+                }
+                let (volumes, stopped) = (volumes.clone(), for_clients.clone());
+                connections.spawn(async move {
+                    if let Err(error) = Connection::new(stream, volumes).run(stopped).await {
+                        tracing::debug!(%from, %error, "an NBD connection has ended");
+                    }
+                });
+            }
+            Some(_) = connections.join_next() => {}
+            _ = stopped.wait_for(|stopped| *stopped) => break,
+        }
+    }
+    // Each of them sees the same signal and answers what is in flight.
+    while connections.join_next().await.is_some() {}
+    Ok(())
+}
+
+/// What has become of something that the session asked for.
+enum Done {
+    Exports(Option<Vec<ExportName>>),
+    Described(Option<Export>),
+    Entered(Result<Arc<Attachment>, AttachError>),
+    Io(RequestId, Reply),
+}
+
+/// One client.
+struct Connection {
+    stream: TcpStream,
+    volumes: Volumes,
+    session: Session,
+    /// What was read and not taken by the session yet.
+    left: Vec<u8>,
+    attachment: Option<Arc<Attachment>>,
+    work: JoinSet<Done>,
+}
+
+impl Connection {
+    fn new(stream: TcpStream, volumes: Volumes) -> Self {
+        // A refused option costs speed only.
+        stream.set_nodelay(true).ok();
+        let session = Session::new(Limits::default(), TlsPolicy::Unsupported);
+        Self { stream, volumes, session, left: Vec::new(), attachment: None, work: JoinSet::new() }
+    }
+
+    async fn run(mut self, stopped: watch::Receiver<bool>) -> io::Result<()> {
+        let result = self.talk(stopped).await;
+        // What is in flight is done or not: nobody is there to be told.
+        self.work.shutdown().await;
+        if let Some(attachment) = self.attachment.take() {
+            self.volumes.detach(&attachment).await;
+        }
+        result
+    }
+
+    async fn talk(&mut self, mut stopped: watch::Receiver<bool>) -> io::Result<()> {
+        let mut room = vec![0; READ_BYTES];
+        let mut is_stopping = false;
+        loop {
+            self.take_left();
+            while let Some(request) = self.session.poll_request() {
+                self.begin(request);
+            }
+            self.write()?;
+            if self.session.is_finished() {
+                return Ok(());
+            }
+            let has_output = self.session.poll_transmit().next().is_some();
+            let wants_bytes = self.session.wants_bytes() && self.left.is_empty();
+            let interest = match (wants_bytes, has_output) {
+                (true, true) => Some(Interest::READABLE | Interest::WRITABLE),
+                (true, false) => Some(Interest::READABLE),
+                (false, true) => Some(Interest::WRITABLE),
+                (false, false) => None,
+            };
+            let ready = async {
+                match interest {
+                    Some(interest) => self.stream.ready(interest).await,
+                    None => core::future::pending().await,
+                }
+            };
+            tokio::select! {
+                ready = ready => {
+                    if wants_bytes && ready?.is_readable() && !self.read(&mut room)? {
+                        return Ok(());
+                    }
+                }
+                Some(done) = self.work.join_next(), if !self.work.is_empty() => self.end(done)?,
+                _ = stopped.wait_for(|stopped| *stopped), if !is_stopping => {
+                    is_stopping = true;
+                    self.session.shut_down();
+                }
+            }
+        }
+    }
+
+    /// Whether the client is still there.
+    fn read(&mut self, room: &mut [u8]) -> io::Result<bool> {
+        match self.stream.try_read(room) {
+            Ok(0) => Ok(false),
+            Ok(count) => {
+                let taken = self.session.handle_bytes(&room[..count]);
+                self.left.extend_from_slice(&room[taken..count]);
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn take_left(&mut self) {
+        if !self.left.is_empty() && self.session.wants_bytes() {
+            let taken = self.session.handle_bytes(&self.left);
+            self.left.drain(..taken);
+        }
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        loop {
+            let slices: Vec<IoSlice<'_>> = self.session.poll_transmit().take(SLICES_MAX).map(IoSlice::new).collect();
+            if slices.is_empty() {
+                return Ok(());
+            }
+            match self.stream.try_write_vectored(&slices) {
+                Ok(count) => self.session.handle_transmitted(count as u64),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn begin(&mut self, request: Request) {
+        let volumes = self.volumes.clone();
+        match request {
+            Request::List => drop(self.work.spawn(async move { Done::Exports(exports(&volumes).await) })),
+            Request::Lookup { name, purpose: Purpose::Describe } => {
+                self.work.spawn(async move { Done::Described(describe(&volumes, &name).await) });
+            }
+            Request::Lookup { name, purpose: Purpose::Enter } => {
+                self.work.spawn(async move {
+                    match named(&volumes, &name).await {
+                        Some(name) => Done::Entered(volumes.attach(&name).await),
+                        None => Done::Entered(Err(AttachError::Unknown)),
+                    }
+                });
+            }
+            Request::Io(request) => {
+                let attachment = self.attachment.clone();
+                self.work.spawn(async move {
+                    let id = request.id;
+                    let reply = match attachment {
+                        Some(attachment) => run(&attachment, request).await,
+                        None => Reply::failed(ErrorCode::Io),
+                    };
+                    Done::Io(id, reply)
+                });
+            }
+            // Not offered, and the rest is answered.
+            Request::StartTls | Request::Disconnect => {}
+        }
+    }
+
+    fn end(&mut self, done: Result<Done, tokio::task::JoinError>) -> io::Result<()> {
+        match done.map_err(io::Error::other)? {
+            Done::Exports(exports) => self.session.handle_exports(exports.as_deref()),
+            Done::Described(export) => self.session.handle_export(export),
+            Done::Entered(Ok(attachment)) => {
+                let export = export(attachment.size());
+                self.attachment = Some(attachment);
+                self.session.handle_export(Some(export));
+            }
+            Done::Entered(Err(error)) => {
+                tracing::info!(%error, "an NBD client cannot have its volume");
+                self.session.handle_export(None);
+            }
+            Done::Io(id, reply) => self.session.handle_reply(id, reply),
+        }
+        Ok(())
+    }
+}
+
+/// What clients see of a volume of so many bytes.
+fn export(size: u64) -> Export {
+    Export {
+        size,
+        features: Features::ALL,
+        blocks: BlockSizes::default(),
+        tells_allocation: false,
+        name: None,
+        description: "volume with copies on several servers".into(),
+    }
+}
+
+/// The names of all volumes; nothing if the catalog cannot be asked.
+async fn exports(volumes: &Volumes) -> Option<Vec<ExportName>> {
+    let state = volumes.catalog().state().await.ok()?;
+    Some(state.volumes().map(|volume| ExportName { name: volume.name.clone(), description: String::new() }).collect())
+}
+
+/// The volume of that name. The empty name is the default export: the only volume, if there is one.
+async fn named(volumes: &Volumes, name: &str) -> Option<String> {
+    if !name.is_empty() {
+        return Some(name.to_owned());
+    }
+    let state = volumes.catalog().state().await.ok()?;
+    let mut all = state.volumes();
+    match (all.next(), all.next()) {
+        (Some(only), None) => Some(only.name.clone()),
+        _ => None,
+    }
+}
+
+async fn describe(volumes: &Volumes, name: &str) -> Option<Export> {
+    let name = named(volumes, name).await?;
+    let state = volumes.catalog().state().await.ok()?;
+    state.volume_named(&name).map(|volume| export(volume.size_bytes))
+}
+
+/// Does one request. What it writes is durable when it is answered, so a flush has nothing to do.
+async fn run(attachment: &Attachment, request: IoRequest) -> Reply {
+    let IoRequest { offset, len, io, .. } = request;
+    let done = match io {
+        Io::Read => {
+            let Ok(len) = u32::try_from(len) else { return Reply::failed(ErrorCode::Overflow) };
+            return match attachment.read(offset, len).await {
+                Ok(data) => Reply::Data(vec![Piece::Data(data)]),
+                Err(failure) => Reply::failed(code(failure)),
+            };
+        }
+        Io::Write(data) => attachment.write(offset, data).await,
+        Io::Trim | Io::WriteZeroes { .. } => zero(attachment, offset, len).await,
+        Io::Flush | Io::Cache => Ok(()),
+        Io::Status => return Reply::Status(vec![Span { len, is_hole: false, is_zero: false }]),
+    };
+    done.map_or_else(|failure| Reply::failed(code(failure)), |()| Reply::Done)
+}
+
+async fn zero(attachment: &Attachment, mut offset: u64, mut len: u64) -> Result<(), Failure> {
+    while len > 0 {
+        let part = u32::try_from(len.min(REQUEST_BYTES_MAX.into())).expect("it is bounded by a number of 32 bits");
+        attachment.zero(offset, part).await?;
+        (offset, len) = (offset + u64::from(part), len - u64::from(part));
+    }
+    Ok(())
+}
+
+const fn code(failure: Failure) -> ErrorCode {
+    match failure {
+        Failure::OutOfRange => ErrorCode::Invalid,
+        Failure::Fenced | Failure::Stopping => ErrorCode::Shutdown,
+        Failure::Internal => ErrorCode::Io,
+    }
+}
+
+/// Whether clients may connect at this address without a password.
+#[must_use]
+pub fn is_allowed(address: SocketAddr) -> bool {
+    address.ip().is_loopback()
+}

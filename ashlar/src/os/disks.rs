@@ -1,0 +1,72 @@
+//! The drive of a server and the volumes on it: from the directory to the services that the node runs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ashlar_catalog::server::DriveClass;
+use ashlar_node::Node;
+use ashlar_node::catalog::{CatalogOptions, CatalogService};
+use ashlar_node::service::Service;
+use ashlar_node::volume::service::{DrivePort, VolumeService};
+use ashlar_wire::id::DriveId;
+
+use super::catalog_storage::CatalogStorage;
+use super::datadir::DataDir;
+use super::drive::{DriveHandle, DriveIds, DriveThread};
+use super::random;
+use super::runtime::OsRuntime;
+use crate::failure::Failure;
+
+/// Where the drive lies in the data directory.
+const FOLDER: &str = "drive";
+/// Placement groups of the first set.
+const GROUPS: u32 = 64;
+
+/// The drive and the services over it.
+pub(super) struct Disks {
+    catalog: CatalogService,
+    pub(super) volumes: VolumeService<OsRuntime>,
+    drive: Arc<DriveHandle>,
+    bytes: u64,
+}
+
+impl Disks {
+    /// Opens the drive, or makes it.
+    ///
+    /// # Errors
+    /// Files cannot be used; see [`DriveThread::open_or_format`].
+    pub(super) fn open(data: &DataDir, bytes: u64) -> Result<Self, Failure> {
+        let storage = CatalogStorage::open(data.root(), data.cluster, data.server)
+            .map_err(|error| Failure::world(error.to_string(), "see above"))?;
+        let options = CatalogOptions { pgs: GROUPS, ..CatalogOptions::default() };
+        let catalog = CatalogService::new(options, Arc::new(storage));
+        let volumes = VolumeService::new(catalog.handle());
+        let ids =
+            DriveIds { cluster: data.cluster, server: data.server, new_drive: DriveId::from_bytes(random::bytes()) };
+        let outputs = {
+            let volumes = volumes.clone();
+            move |drive, output| volumes.handle_output(drive, output)
+        };
+        let drive = Arc::new(DriveThread::open_or_format(&data.root().join(FOLDER), ids, bytes, outputs)?);
+        let port: Arc<dyn DrivePort> = Arc::clone(&drive) as Arc<dyn DrivePort>;
+        volumes.set_drives(BTreeMap::from([(drive.drive(), port)]));
+        tracing::info!(drive = %drive.drive(), bytes, access = ?drive.access(), "drive opened");
+        Ok(Self { catalog, volumes, drive, bytes })
+    }
+
+    /// What the node runs.
+    pub(super) fn services(&self) -> Vec<Box<dyn Service<OsRuntime>>> {
+        vec![Box::new(self.catalog.clone()), Box::new(self.volumes.clone())]
+    }
+
+    /// Makes the drive known to the cluster, beside everything else.
+    pub(super) fn register(&self, node: &Node<OsRuntime>) {
+        use ashlar_grid::seam::Runtime as _;
+        let (catalog, drive, bytes) = (self.catalog.handle(), self.drive.drive(), self.bytes);
+        node.runtime().spawn(Box::pin(async move {
+            if let Err(error) = catalog.register_drive(drive, bytes, DriveClass::Ssd).await {
+                tracing::error!(%drive, %error, "the drive is not used: the catalog has not taken it");
+            }
+        }));
+    }
+}

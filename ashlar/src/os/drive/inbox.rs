@@ -1,0 +1,116 @@
+//! Inbox of a drive's thread: inputs of others, bounded, and completed IOs, bounded by what the drive has under way.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use ashlar_store::io::{IoError, IoId, IoOutput};
+use ashlar_wire::time::Instant;
+
+use super::{DriveInput, DriveRefusal};
+use crate::os::clock;
+
+/// Inputs that wait; one more is refused. Each may hold 1 MiB.
+pub(super) const INPUTS_MAX: usize = 1_024;
+
+/// An IO that was executed.
+#[derive(Debug)]
+pub(super) struct Completion {
+    pub(super) id: IoId,
+    pub(super) result: Result<IoOutput, IoError>,
+}
+
+/// Everything that had come.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    pub(super) inputs: Vec<DriveInput>,
+    pub(super) completions: Vec<Completion>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    batch: Batch,
+    is_stopped: bool,
+}
+
+/// The inbox.
+#[derive(Debug, Default)]
+pub(super) struct Inbox {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Inbox {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leaves an input for the drive's thread.
+    pub(super) fn send(&self, input: DriveInput) -> Result<(), DriveRefusal> {
+        let mut state = self.lock();
+        if state.is_stopped {
+            return Err(DriveRefusal::Stopped);
+        }
+        if state.batch.inputs.len() >= INPUTS_MAX {
+            return Err(DriveRefusal::Busy);
+        }
+        state.batch.inputs.push(input);
+        drop(state);
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// Leaves a completed IO.
+    pub(super) fn complete(&self, completion: Completion) {
+        self.lock().batch.completions.push(completion);
+        self.changed.notify_one();
+    }
+
+    /// Ends the drive's thread.
+    pub(super) fn stop(&self) {
+        self.lock().is_stopped = true;
+        self.changed.notify_one();
+    }
+
+    /// Waits for something, or until `due`, and takes all of it; nothing if the drive is to stop.
+    pub(super) fn wait(&self, due: Option<Instant>) -> Option<Batch> {
+        let mut state = self.lock();
+        loop {
+            if state.is_stopped {
+                return None;
+            }
+            let is_empty = state.batch.inputs.is_empty() && state.batch.completions.is_empty();
+            let span = due.map(|due| due.saturating_since(clock::now()));
+            if !is_empty || span.is_some_and(|span| span.is_zero()) {
+                return Some(core::mem::take(&mut state.batch));
+            }
+            state = match span {
+                Some(span) => self.changed.wait_timeout(state, span).unwrap_or_else(PoisonError::into_inner).0,
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ashlar_wire::id::VolumeId;
+
+    fn input() -> DriveInput {
+        DriveInput::DeleteVolume(VolumeId::from_bytes([1; 16]))
+    }
+
+    #[test]
+    fn a_full_inbox_refuses_and_an_emptied_one_takes_again() {
+        let inbox = Inbox::default();
+        (0..INPUTS_MAX).for_each(|_| inbox.send(input()).unwrap());
+        assert_eq!(inbox.send(input()), Err(DriveRefusal::Busy));
+        // A completion is never refused: the drive's store bounds them.
+        inbox.complete(Completion { id: IoId(1), result: Ok(IoOutput::Done) });
+        let batch = inbox.wait(None).unwrap();
+        assert_eq!((batch.inputs.len(), batch.completions.len()), (INPUTS_MAX, 1));
+        inbox.send(input()).unwrap();
+        inbox.stop();
+        assert_eq!(inbox.send(input()), Err(DriveRefusal::Stopped));
+        assert!(inbox.wait(None).is_none());
+    }
+}

@@ -1,0 +1,130 @@
+//! A volume with three copies over NBD: other people's tools, and a server that is killed meanwhile.
+
+use std::process::Command;
+
+use super::process::{Running, Scratch, run, until};
+use super::upkv::ports;
+
+/// A cluster with drives; the first server's NBD port is `nbd`.
+struct Disks {
+    running: Running,
+    data: String,
+    port: u16,
+    nbd: u16,
+    scratch: Scratch,
+}
+
+impl Disks {
+    fn new() -> Self {
+        let (scratch, port) = (Scratch::new(), ports(6));
+        let (data, nbd) = (scratch.path("data"), port + 3);
+        let running = command(&data, port, nbd);
+        Running::line(&running.out, "nbd://127.0.0.1");
+        Self { running, data, port, nbd, scratch }
+    }
+
+    fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    fn uri(&self) -> String {
+        format!("nbd://127.0.0.1:{}/demo", self.nbd)
+    }
+
+    fn restart(&mut self) {
+        self.running.signal("INT");
+        assert_eq!(self.running.wait(), Some(0));
+        self.running = command(&self.data, self.port, self.nbd);
+        Running::line(&self.running.out, "nbd://127.0.0.1");
+    }
+
+    /// Kills the server of this number with -9. It is started again by itself.
+    fn kill(&self, server: u16) {
+        let status = super::process::status(&format!("127.0.0.1:{}", self.port + server)).expect("it answers");
+        super::process::signal(status.pid, "KILL");
+    }
+}
+
+fn command(data: &str, port: u16, nbd: u16) -> Running {
+    let [port, nbd] = [port, nbd].map(|port| port.to_string());
+    let begin = ["up", "--data", data, "--port-base", &port, "--kv-port", "0", "--nbd-port", &nbd];
+    Running::start(&[&begin[..], &["--drive-mib", "1024", "--workers", "1"]].concat(), &[])
+}
+
+/// Runs one of other people's tools; what it prints.
+fn tool(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output();
+    let output = output.unwrap_or_else(|error| panic!("{program}: {error}; .ci/run installs it"));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments:?}: {text}");
+    text
+}
+
+#[test]
+fn a_volume_is_served_to_tools_and_lasts() {
+    let mut disks = Disks::new();
+    let info = tool("nbdinfo", &[&disks.uri()]);
+    assert!(info.contains("export-size: 1073741824") && info.contains("can_multi_conn: true"), "{info}");
+    let (from, to) = (disks.scratch.path("from"), disks.scratch.path("to"));
+    let bytes: Vec<u8> = (0..3_u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    std::fs::write(&from, &bytes).unwrap();
+    tool("nbdcopy", &[&from, &disks.uri()]);
+    // Any bytes: the blocks at the edges are read first.
+    let io = |commands: &[&str]| {
+        let words: Vec<&str> = commands.iter().flat_map(|command| ["-c", command]).collect();
+        tool("qemu-io", &[&["-f", "raw"][..], &words, &[&disks.uri()]].concat())
+    };
+    let said = io(&[
+        "write -P 0x5a 5000001 12345",
+        "read -P 0x5a 5000001 12345",
+        "write -z 4M 64k",
+        "read -P 0 4M 64k",
+        "flush",
+    ]);
+    assert!(!said.contains("Pattern verification failed"), "{said}");
+    disks.restart();
+    tool("nbdcopy", &[&disks.uri(), &to]);
+    let read = std::fs::read(&to).unwrap();
+    assert!(read[..bytes.len()] == bytes, "what was written is read again after a restart of all servers");
+    assert!(read[5_000_001..5_012_346].iter().all(|byte| *byte == 0x5a));
+    let list = run(&["volume", "list", "--json", "--addr", &disks.address()], &[]);
+    assert_eq!(list.code, Some(0), "{list:?}");
+    assert!(list.out.contains("\"name\":\"demo\"") && list.out.contains("\"bytes\":1073741824"), "{list:?}");
+    let again = run(&["volume", "create", "demo", "1G", "--addr", &disks.address(), "--data", &disks.data], &[]);
+    assert!(again.code == Some(1) && again.err.contains("a volume of this name exists"), "{again:?}");
+    let wrong = run(&["volume", "create", "other", "5", "--addr", &disks.address(), "--data", &disks.data], &[]);
+    assert_eq!(wrong.code, Some(2), "{wrong:?}");
+    disks.running.signal("INT");
+    assert_eq!(disks.running.wait(), Some(0));
+}
+
+#[test]
+fn a_volume_goes_on_while_servers_are_killed() {
+    let disks = Disks::new();
+    let uri = format!("--uri={}", disks.uri());
+    let words = [
+        "--name=a",
+        "--ioengine=nbd",
+        &uri,
+        "--rw=randwrite",
+        "--bs=4k",
+        "--iodepth=8",
+        "--size=48m",
+        "--verify=crc32c",
+        "--verify_fatal=1",
+        "--io_size=12m",
+    ];
+    let mut fio = Command::new("fio")
+        .args(words)
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("fio runs; .ci/run installs it");
+    // One after the other, and each comes back by itself.
+    for server in [2, 1] {
+        disks.kill(server);
+        let place = format!("127.0.0.1:{}", disks.port + server);
+        until("the server to be back", || super::process::status(&place).is_some_and(|status| status.ready));
+    }
+    let status = fio.wait().expect("it is waited for once");
+    assert!(status.success(), "fio saw no error and read what it wrote: {status}");
+}

@@ -1,0 +1,240 @@
+//! What the catalog should say next, given what it says and who is there: pure functions.
+//!
+//! Each duty looks at the state as a whole, not at what has just happened, so a new leader goes on where the last one
+//! stopped, and whatever was done already is not planned again.
+
+use core::time::Duration;
+use std::collections::BTreeSet;
+
+use ashlar_catalog::change::Change;
+use ashlar_catalog::plan::failure::{plan_failure, plan_learners};
+use ashlar_catalog::plan::placement::{plan_set, plan_target};
+use ashlar_catalog::raft::catalog::CatalogStatus;
+use ashlar_catalog::server::{Drive, DriveClass, DriveState, Server, ServerState};
+use ashlar_catalog::set::{Copies, PG_STEPS_MAX, PgStep};
+use ashlar_catalog::state::State;
+use ashlar_placement::domains::Conflict;
+use ashlar_placement::map::{GroupId, Rack, SetId, Shape, Zone};
+use ashlar_wire::id::{DriveId, ServerId};
+use ashlar_wire::time::Instant;
+
+use super::CatalogOptions;
+use super::desk::Members;
+use super::reports::Reports;
+
+/// The set that is made by itself, of the first drives.
+pub const FIRST_SET: SetId = SetId(0);
+/// After the bus has declared a failure, for so long the server is waited for before its members leave acting lists.
+pub const FAILURE_GRACE: Duration = Duration::from_secs(3);
+/// For so long a server must be alive before its drives are filled.
+pub const RETURN_GRACE: Duration = Duration::from_secs(1);
+/// For so long a server must be alive, or gone, before voters are changed because of it.
+pub const VOTERS_GRACE: Duration = Duration::from_secs(3);
+/// Placement groups that are filled at a time.
+pub const FILLING_MAX: usize = 256;
+/// Changes of one kind in one round.
+const CHANGES_MAX: usize = 32;
+
+/// What a duty looks at.
+pub(super) struct Scene<'a> {
+    pub(super) state: &'a State,
+    pub(super) members: &'a Members,
+    pub(super) now: Instant,
+}
+
+/// A change, and what is told once it is made.
+pub(super) type Due = (Change, String);
+
+impl Scene<'_> {
+    fn alive(&self) -> BTreeSet<ServerId> {
+        self.members.alive_for(Duration::ZERO, self.now)
+    }
+
+    /// The servers whose members have to leave: gone for long enough, or given up.
+    fn failed(&self) -> BTreeSet<ServerId> {
+        let is_failed = |server: &&Server| {
+            server.state == ServerState::Dead || self.members.is_gone_for(server.id, FAILURE_GRACE, self.now)
+        };
+        self.state.servers().filter(is_failed).map(|server| server.id).collect()
+    }
+
+    /// Members of the bus that the catalog does not know, and that are alive.
+    pub(super) fn unknown(&self) -> Vec<ServerId> {
+        let alive = self.alive().into_iter();
+        alive.filter(|id| self.state.server(*id).is_none()).take(CHANGES_MAX).collect()
+    }
+
+    /// The change that makes a member of the bus known.
+    pub(super) fn add_server(&self, id: ServerId, release: u32) -> Option<Due> {
+        let seen = self.members.seen.get(&id)?;
+        // Racks are not told: each zone is one.
+        let (zone, rack) = (Zone(seen.zone), Rack(seen.zone));
+        let address = seen.address.clone();
+        let server = Server { id, address, zone, rack, release, state: ServerState::Joining };
+        Some((Change::AddServer(server), format!("server {id} is known to the catalog")))
+    }
+
+    /// Servers that have another address, that are given up, or that are back after they were given up.
+    pub(super) fn update_servers(&self) -> Vec<Due> {
+        self.state.servers().filter_map(|server| self.update_server(server)).take(CHANGES_MAX).collect()
+    }
+
+    fn update_server(&self, server: &Server) -> Option<Due> {
+        let id = server.id;
+        if self.members.forgotten.contains(&id) {
+            let state = ServerState::Dead;
+            let told = format!("server {id} is given up: it was forgotten");
+            return (server.state != state).then_some((Change::SetServerState { id, state }, told));
+        }
+        let seen = self.members.seen.get(&id).filter(|seen| seen.is_alive)?;
+        if server.state == ServerState::Dead {
+            let state = ServerState::Joining;
+            return Some((Change::SetServerState { id, state }, format!("server {id} is back")));
+        }
+        let (address, release) = (seen.address.clone(), server.release);
+        let told = format!("server {id} has moved to {address}");
+        (server.address != address).then_some((Change::UpdateServer { id, address, release }, told))
+    }
+
+    /// Servers that get the log and may hold data and vote from now on.
+    pub(super) fn activate(&self, with_log: &BTreeSet<ServerId>) -> Vec<Due> {
+        let is_due = |server: &&Server| server.state == ServerState::Joining && with_log.contains(&server.id);
+        let due = self.state.servers().filter(is_due).map(|server| {
+            let (id, state) = (server.id, ServerState::Active);
+            (Change::SetServerState { id, state }, format!("server {id} is active"))
+        });
+        due.take(CHANGES_MAX).collect()
+    }
+
+    /// Servers that do not get the log and should: those that are not given up and are alive.
+    pub(super) fn without_log(&self, with_log: &BTreeSet<ServerId>) -> Vec<ServerId> {
+        let alive = self.alive();
+        let is_due = |server: &&Server| {
+            server.state != ServerState::Dead && alive.contains(&server.id) && !with_log.contains(&server.id)
+        };
+        self.state.servers().filter(is_due).map(|server| server.id).take(CHANGES_MAX).collect()
+    }
+
+    /// Servers that are given up, hold nothing, do not vote, and can be removed for good.
+    pub(super) fn removable(&self, voters: &[ServerId]) -> Vec<ServerId> {
+        let is_removable = |server: &&Server| {
+            let holds = self.state.drives().any(|drive| drive.server == server.id);
+            let attached = self.state.volumes().any(|volume| volume.attached == Some(server.id));
+            let votes = voters.contains(&server.id) || self.state.voters().contains(&server.id);
+            server.state == ServerState::Dead && !holds && !attached && !votes
+        };
+        self.state.servers().filter(is_removable).map(|server| server.id).take(CHANGES_MAX).collect()
+    }
+
+    /// The voters that there should be; none if those of now are right, or if the change would put a majority at risk:
+    /// more than half of the old and of the new ones must be alive, and so must all that are new.
+    pub(super) fn voters(&self, status: &CatalogStatus, with_log: &BTreeSet<ServerId>) -> Option<BTreeSet<ServerId>> {
+        let alive = self.members.alive_for(VOTERS_GRACE, self.now);
+        let is_unclear = |id: &ServerId| {
+            !alive.contains(id)
+                && self.members.seen.contains_key(id)
+                && !self.members.is_gone_for(*id, VOTERS_GRACE, self.now)
+        };
+        let servers = self.state.servers().filter(|server| server.state == ServerState::Active);
+        if servers.map(|server| server.id).any(|id| is_unclear(&id)) {
+            return None;
+        }
+        let planned: BTreeSet<ServerId> =
+            ashlar_catalog::plan::voters::plan_voters(self.state, &alive).into_iter().collect();
+        let old: BTreeSet<ServerId> = status.voters.iter().copied().collect();
+        let is_majority_alive = |of: &BTreeSet<ServerId>| 2 * of.intersection(&alive).count() > of.len();
+        let mut new = planned.difference(&old);
+        let is_safe = is_majority_alive(&old)
+            && is_majority_alive(&planned)
+            && new.all(|id| alive.contains(id) && with_log.contains(id));
+        // A leader that failed half-way leaves the old and the new voters together.
+        ((planned != old || status.is_changing_voters) && is_safe).then_some(planned)
+    }
+
+    /// The first set, once there are enough drives on distinct servers; later its next map, when drives have come, gone
+    /// or changed and nothing is being filled.
+    pub(super) fn first_set(&self, options: &CatalogOptions) -> Option<Due> {
+        let alive = self.members.alive_for(RETURN_GRACE, self.now);
+        let is_free = |drive: &&Drive, class| {
+            let active = self.state.server(drive.server).is_some_and(|server| server.state == ServerState::Active);
+            let fits = drive.class == class && drive.set.is_none() && drive.state == DriveState::Active;
+            fits && active && alive.contains(&drive.server)
+        };
+        let free = |class| self.state.drives().filter(|drive| is_free(drive, class)).collect::<Vec<&Drive>>();
+        if let Some(set) = self.state.set(FIRST_SET) {
+            if self.filling() > 0 {
+                return None;
+            }
+            let added: Vec<DriveId> = free(set.class).iter().map(|drive| drive.id).collect();
+            // With too few drives left there is no other map; data stay where they are.
+            let change = plan_target(self.state, FIRST_SET, &added).ok()??;
+            return Some((change, format!("set 0 has another map, with {} new drives", added.len())));
+        }
+        let copies = options.copies;
+        [DriveClass::Nvme, DriveClass::Ssd, DriveClass::Hdd].into_iter().find_map(|class| {
+            let drives = free(class);
+            let servers: BTreeSet<ServerId> = drives.iter().map(|drive| drive.server).collect();
+            if servers.len() < usize::from(copies) {
+                return None;
+            }
+            let ids: Vec<DriveId> = drives.iter().map(|drive| drive.id).collect();
+            let shape = Shape { pgs: options.pgs, seats: copies, conflict: Conflict::Server };
+            let needed = Copies { write_min: copies.div_ceil(2), acting_min: 1 };
+            let change = plan_set(self.state, FIRST_SET, shape, class, needed, &ids).ok()?;
+            Some((change, format!("set 0 keeps {copies} copies on {} drives", ids.len())))
+        })
+    }
+
+    /// Placement groups go on without members that have failed.
+    pub(super) fn failures(&self) -> Vec<Due> {
+        let failed = self.failed();
+        if failed.is_empty() {
+            return Vec::new();
+        }
+        told(plan_failure(self.state, &failed), "placement groups go on without servers that are gone")
+    }
+
+    /// Drives that should hold data and do not are filled, but for those that were lost a moment ago.
+    pub(super) fn fillings(&self, reports: &Reports) -> Vec<Due> {
+        let alive = self.members.alive_for(RETURN_GRACE, self.now);
+        let dead = |id: &ServerId| self.state.server(*id).is_none_or(|server| server.state != ServerState::Active);
+        let alive: BTreeSet<ServerId> = alive.into_iter().filter(|id| !dead(id)).collect();
+        let steps_max = FILLING_MAX.saturating_sub(self.filling());
+        let planned = plan_learners(self.state, &alive, steps_max).into_iter().flat_map(|change| match change {
+            Change::ConfigurePgs(steps) => steps,
+            _ => Vec::new(),
+        });
+        let steps = planned.filter_map(|mut step| {
+            let group = step.group;
+            let before = self.state.pg(group)?.learners;
+            step.learners.retain(|drive| before.contains(drive) || !reports.is_held(group, *drive));
+            (step.learners != before).then_some(step)
+        });
+        told(batches(&steps.collect::<Vec<_>>()), "placement groups fill further drives")
+    }
+
+    /// Placement groups that fill a drive.
+    fn filling(&self) -> usize {
+        let groups = self.state.sets().flat_map(|set| self.state.pgs_of(set.id));
+        groups.filter(|(_, config)| !config.learners.is_empty()).count()
+    }
+
+    /// Whether a placement group's step is still due.
+    pub(super) fn is_due(&self, step: &PgStep) -> bool {
+        let group: GroupId = step.group;
+        self.state.pg(group).is_some_and(|config| config.epoch == step.expected)
+    }
+}
+
+fn told(changes: Vec<Change>, what: &str) -> Vec<Due> {
+    let with_count = |change: Change| {
+        let count = if let Change::ConfigurePgs(steps) = &change { steps.len() } else { 0 };
+        (change, format!("{count} {what}"))
+    };
+    changes.into_iter().take(CHANGES_MAX).map(with_count).collect()
+}
+
+/// Changes of as many placement groups each as one change may have.
+pub(super) fn batches(steps: &[PgStep]) -> Vec<Change> {
+    steps.chunks(PG_STEPS_MAX).map(|steps| Change::ConfigurePgs(steps.to_vec())).collect()
+}

@@ -1,0 +1,173 @@
+//! The catalog as other services of the server use it.
+
+use core::fmt;
+use core::time::Duration;
+use std::sync::Arc;
+
+use ashlar_catalog::change::{Applied, CatalogVersion, Change};
+use ashlar_catalog::error::RefusalKind;
+use ashlar_catalog::raft::catalog::{Catalog, CatalogStatus, Error, News};
+use ashlar_catalog::server::{Drive, DriveClass, DriveState};
+use ashlar_catalog::state::State;
+use ashlar_wire::id::{DriveId, ServerId};
+
+use super::desk::{Begun, Desk, Place};
+use super::reports::{Report, ReportError};
+
+/// Between two tries to register a drive, or to bring a report to the leader.
+const RETRY: Duration = Duration::from_millis(300);
+/// How long a leader is looked for, for a report.
+const REPORT_MAX: Duration = Duration::from_secs(5);
+
+/// Why a drive was not registered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RegisterError {
+    /// Another server has registered a drive of this id. No retry helps: the drive was moved or copied.
+    OfAnother(ServerId),
+    /// The catalog refuses the drive, as too small for example. No retry helps.
+    Refused(Error),
+    /// The catalog of this server does not run. No retry helps before the server is restarted.
+    Stopped(Error),
+}
+
+impl fmt::Display for RegisterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OfAnother(server) => write!(f, "server {server} has registered a drive of this id"),
+            Self::Refused(error) | Self::Stopped(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for RegisterError {}
+
+/// Reads, follows and changes the catalog. Usable from the beginning: whatever needs the catalog waits until it has begun.
+/// Copies are the same.
+#[derive(Clone)]
+pub struct CatalogHandle(pub(super) Arc<Desk>);
+
+impl fmt::Debug for CatalogHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CatalogHandle").finish_non_exhaustive()
+    }
+}
+
+impl CatalogHandle {
+    /// The catalog, once it has begun.
+    async fn catalog(&self) -> Result<Catalog, Error> {
+        loop {
+            let rung = self.0.beginning.count();
+            match self.0.begun() {
+                Begun::Running(catalog) => return Ok(catalog),
+                Begun::Failed(error) => return Err(error),
+                Begun::NotYet if self.0.is_closed() => return Err(Error::Stopped),
+                Begun::NotYet => self.0.beginning.rung_since(rung).await,
+            }
+        }
+    }
+
+    /// The state as this server knows it: one version as a whole, perhaps not the latest. Dropping the future is safe.
+    ///
+    /// # Errors
+    /// The catalog of this server could not begin: as [`Catalog::start`] says. No retry helps.
+    pub async fn state(&self) -> Result<Arc<State>, Error> {
+        Ok(self.catalog().await?.state())
+    }
+
+    /// The same without waiting: `None` before the catalog has begun.
+    #[must_use]
+    pub fn state_now(&self) -> Option<Arc<State>> {
+        Some(self.0.catalog()?.state())
+    }
+
+    /// Waits for a version after `version`, and tells what has happened. Dropping the future is safe.
+    ///
+    /// # Errors
+    /// As for [`CatalogHandle::state`].
+    pub async fn watch(&self, version: CatalogVersion) -> Result<News, Error> {
+        Ok(self.catalog().await?.watch(version).await)
+    }
+
+    /// Proposes a change, as [`Catalog::propose`].
+    ///
+    /// # Errors
+    /// As there. [`Error::Unknown`] leaves open whether it is applied; so does dropping the future.
+    pub async fn propose(&self, change: Change) -> Result<Applied, Error> {
+        self.catalog().await?.propose(change).await
+    }
+
+    /// How the catalog stands; `None` before it has begun.
+    #[must_use]
+    pub fn status(&self) -> Option<CatalogStatus> {
+        Some(self.0.catalog()?.status())
+    }
+
+    /// Makes a drive of this server known to the catalog, with its size of now, and tries until that is done. When it
+    /// returns, the drive is part of every later version of the catalog. Dropping the future leaves open whether it is.
+    ///
+    /// # Errors
+    /// See [`RegisterError`].
+    pub async fn register_drive(&self, id: DriveId, size_bytes: u64, class: DriveClass) -> Result<(), RegisterError> {
+        let catalog = self.catalog().await.map_err(RegisterError::Stopped)?;
+        let Some(Place { me, host, .. }) = self.0.place.get() else {
+            return Err(RegisterError::Stopped(Error::Stopped));
+        };
+        loop {
+            let state = catalog.state();
+            let change = match state.drive(id) {
+                Some(drive) if drive.server != *me => return Err(RegisterError::OfAnother(drive.server)),
+                Some(drive) if drive.size_bytes == size_bytes => return Ok(()),
+                Some(_) => Some(Change::SetDriveSize { id, size_bytes }),
+                // The leader makes this server known first.
+                None if state.server(*me).is_none() => None,
+                None => {
+                    let (server, state) = (*me, DriveState::Active);
+                    Some(Change::AddDrive(Drive { id, server, class, size_bytes, state, set: None }))
+                }
+            };
+            if let Some(change) = change {
+                match catalog.propose(change).await {
+                    // This server's copy may show it a little later.
+                    Ok(_) | Err(Error::Unknown) => {}
+                    Err(Error::Refused(refused)) => {
+                        let is_passing = matches!(
+                            refused.kind,
+                            RefusalKind::Stale | RefusalKind::Unknown | RefusalKind::Exists | RefusalKind::BadState
+                        );
+                        if !is_passing {
+                            return Err(RegisterError::Refused(Error::Refused(refused)));
+                        }
+                    }
+                    Err(error) => return Err(RegisterError::Stopped(error)),
+                }
+            }
+            if self.0.is_closed() {
+                return Err(RegisterError::Stopped(Error::Stopped));
+            }
+            host.sleep_until(host.now() + RETRY).await;
+        }
+    }
+
+    /// Brings what a member of a placement group reports to the leader. When this returns, the leader has it in memory: whoever
+    /// reports does so again until the placement group has another epoch. Dropping the future leaves open whether the
+    /// leader has it.
+    ///
+    /// # Errors
+    /// See [`ReportError`].
+    pub async fn report(&self, report: Report) -> Result<(), ReportError> {
+        let catalog = self.catalog().await.map_err(|_| ReportError::NoLeader)?;
+        let Some(Place { me, host, peers }) = self.0.place.get() else { return Err(ReportError::NoLeader) };
+        let deadline = host.now() + REPORT_MAX;
+        loop {
+            let done = match catalog.status().leader {
+                Some(leader) if leader == *me => self.0.take_report(&catalog, *me, report),
+                Some(leader) => peers.report(leader, report).await,
+                None => Err(ReportError::NoLeader),
+            };
+            if done != Err(ReportError::NoLeader) || host.now() + RETRY >= deadline {
+                return done;
+            }
+            host.sleep_until(host.now() + RETRY).await;
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! The tender: while this server leads the catalog, it makes the catalog follow what the bus and the servers say.
+//!
+//! It works in rounds. In each it looks at the state, at the members of the bus and at the reports that wait, and does what
+//! [`duties`](super::duties) say. A change that comes from elsewhere in between has its proposals refused as stale; the
+//! next round decides anew. Two tenders at a time, while leaders change, do no harm.
+
+use core::time::Duration;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ashlar_catalog::change::{CatalogVersion, Change};
+use ashlar_catalog::raft::catalog::{Catalog, CatalogStatus, Error};
+use ashlar_catalog::record::{Expected, RecordKey};
+use ashlar_catalog::set::{PG_STEPS_MAX, PgStep};
+use ashlar_catalog::state::State;
+use ashlar_wire::id::ServerId;
+use ashlar_wire::time::Instant;
+use tracing::{debug, error, info, warn};
+
+use super::calls::Membership;
+use super::desk::{Desk, Members, Place};
+use super::duties::{Due, Scene};
+use super::{GROUP_NAME_KEY, first};
+
+/// A round comes this long after the one before, if nothing rings.
+const ROUND_EVERY: Duration = Duration::from_millis(500);
+/// A round comes no sooner than this after the one before.
+const ROUND_MIN: Duration = Duration::from_millis(100);
+/// Servers with a catalog of their own are told of again after this.
+const FOREIGN_AGAIN_AFTER: Duration = Duration::from_secs(60);
+/// Steps of placement groups from reports, in one round.
+const REPORTED_STEPS_MAX: usize = 4 * PG_STEPS_MAX;
+
+/// See the head of this file.
+pub(super) struct Tender {
+    desk: Arc<Desk>,
+    catalog: Catalog,
+    leads: bool,
+    is_failed: bool,
+    /// When a server with a catalog of its own was told of.
+    foreign_told_at: Option<Instant>,
+}
+
+impl Tender {
+    pub(super) const fn new(desk: Arc<Desk>, catalog: Catalog) -> Self {
+        Self { desk, catalog, leads: false, is_failed: false, foreign_told_at: None }
+    }
+
+    /// Runs until the service closes, and stops the catalog then.
+    pub(super) async fn run(mut self) {
+        loop {
+            let rung = self.desk.news.count();
+            if self.desk.is_closed() {
+                return self.catalog.stop().await;
+            }
+            let began = self.now();
+            self.look().await;
+            let host = &self.place().host;
+            host.sleep_until(began + ROUND_MIN).await;
+            first(host.sleep_until(began + ROUND_EVERY), self.desk.news.rung_since(rung)).await;
+        }
+    }
+
+    fn place(&self) -> &Place {
+        self.desk.place.get().expect("the tender begins after the service")
+    }
+
+    fn now(&self) -> Instant {
+        self.place().host.now()
+    }
+
+    /// One round, if this server leads.
+    async fn look(&mut self) {
+        let status = self.catalog.status();
+        if !status.is_running && !self.is_failed {
+            self.is_failed = true;
+            error!(
+                "the catalog of this server has stopped: its drive has failed, see above; restart the server once it is repaired"
+            );
+        }
+        let leads = status.is_running && status.leader == Some(self.place().me);
+        if leads != self.leads {
+            info!(
+                leads,
+                term = status.term,
+                "this server {} the catalog",
+                if leads { "leads" } else { "does not lead" }
+            );
+            self.leads = leads;
+            self.desk.reports().clear();
+        }
+        if leads && let Err(error) = self.round().await {
+            debug!(%error, "a round of the catalog's tender was cut short");
+        }
+    }
+
+    /// Everything that is due. An error ends the round; the next one begins anew.
+    async fn round(&mut self) -> Result<(), Error> {
+        self.name_group().await?;
+        self.add_servers().await?;
+        let due = self.plan(|scene| scene.update_servers());
+        self.propose_all(due).await?;
+        self.give_logs().await?;
+        self.remove_servers().await?;
+        self.change_voters().await?;
+        let options = self.desk.options.clone();
+        let due = self.plan(|scene| scene.failures());
+        self.propose_all(due).await?;
+        self.work_off_reports().await?;
+        let due = self.plan(|scene| scene.first_set(&options).into_iter().collect());
+        self.propose_all(due).await?;
+        let desk = Arc::clone(&self.desk);
+        let due = self.plan(|scene| scene.fillings(&desk.reports()));
+        self.propose_all(due).await
+    }
+
+    /// Plans over the state and the members of now.
+    fn plan<T>(&self, duty: impl FnOnce(&Scene<'_>) -> T) -> T {
+        let state: Arc<State> = self.catalog.state();
+        let members: Members = self.desk.members().clone();
+        duty(&Scene { state: &state, members: &members, now: self.now() })
+    }
+
+    async fn propose_all(&self, due: Vec<Due>) -> Result<(), Error> {
+        for (change, told) in due {
+            self.propose(change, &told).await?;
+        }
+        Ok(())
+    }
+
+    /// Proposes a change, and tells of it once it is made. A refusal is no error: the next round decides anew.
+    async fn propose(&self, change: Change, told: &str) -> Result<Option<CatalogVersion>, Error> {
+        match self.catalog.propose(change).await {
+            Ok(applied) => {
+                info!(version = applied.version.0, "{told}");
+                Ok(Some(applied.version))
+            }
+            Err(Error::Refused(refused)) => {
+                debug!(reason = refused.reason, "the catalog refuses: {told}");
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives the group a name, by which servers tell whether they are of the same one.
+    async fn name_group(&self) -> Result<(), Error> {
+        let (space, name) = GROUP_NAME_KEY;
+        let key = RecordKey { space: space.into(), name: name.into() };
+        if self.catalog.state().record(&key).is_some() {
+            return Ok(());
+        }
+        let host = &self.place().host;
+        let value = [host.random().to_be_bytes(), host.random().to_be_bytes()].concat();
+        let change = Change::PutRecord { key, expected: Expected::Absent, value };
+        self.propose(change, "the catalog of this cluster is founded").await.map(|_| ())
+    }
+
+    /// Makes members of the bus known that are of no other catalog.
+    async fn add_servers(&mut self) -> Result<(), Error> {
+        for id in self.plan(|scene| scene.unknown()) {
+            let Some(release) = self.release_of(id).await else { continue };
+            if let Some((change, told)) = self.plan(|scene| scene.add_server(id, release)) {
+                self.propose(change, &told).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The release of a server that may join the catalog; none if it does not answer or is of another one.
+    async fn release_of(&mut self, id: ServerId) -> Option<u32> {
+        if id == self.place().me {
+            return Some(super::RELEASE);
+        }
+        let introduced = self.place().peers.introduce(id).await?;
+        let own = super::membership_of(&self.catalog);
+        match introduced.membership {
+            Membership::None => Some(introduced.release),
+            same @ Membership::Named(_) if same == own => Some(introduced.release),
+            Membership::Unnamed => None,
+            Membership::Named(_) => {
+                let now = self.now();
+                if self.foreign_told_at.is_none_or(|told| told + FOREIGN_AGAIN_AFTER <= now) {
+                    self.foreign_told_at = Some(now);
+                    warn!(server = %id, "a server has a catalog of its own and is left out: stop it, move the folder `catalog` of its data directory away, and start it to join this one");
+                }
+                None
+            }
+        }
+    }
+
+    fn with_log(status: &CatalogStatus) -> BTreeSet<ServerId> {
+        status.voters.iter().chain(&status.learners).copied().collect()
+    }
+
+    /// Sends the log to servers that do not get it, and makes those active that do.
+    async fn give_logs(&mut self) -> Result<(), Error> {
+        let with_log = Self::with_log(&self.catalog.status());
+        for id in self.plan(|scene| scene.without_log(&with_log)) {
+            // It may have lost its log, or have been given another, since it became known.
+            if self.release_of(id).await.is_some() {
+                self.reconfigured(self.catalog.add_learner(id).await, &format!("server {id} gets the catalog's log"))?;
+            }
+        }
+        let with_log = Self::with_log(&self.catalog.status());
+        let due = self.plan(|scene| scene.activate(&with_log));
+        self.propose_all(due).await
+    }
+
+    async fn remove_servers(&self) -> Result<(), Error> {
+        let status = self.catalog.status();
+        for id in self.plan(|scene| scene.removable(&status.voters)) {
+            if status.learners.contains(&id) {
+                self.reconfigured(
+                    self.catalog.remove(id).await,
+                    &format!("server {id} gets the catalog's log no more"),
+                )?;
+            }
+            self.propose(Change::RemoveServer(id), &format!("server {id} is known to the catalog no more")).await?;
+        }
+        Ok(())
+    }
+
+    async fn change_voters(&self) -> Result<(), Error> {
+        let status = self.catalog.status();
+        let with_log = Self::with_log(&status);
+        let Some(planned) = self.plan(|scene| scene.voters(&status, &with_log)) else { return Ok(()) };
+        let told = format!("the catalog has {} voters: {planned:?}", planned.len());
+        self.reconfigured(self.catalog.change_voters(&planned).await, &told)
+    }
+
+    fn reconfigured(&self, done: Result<(), Error>, told: &str) -> Result<(), Error> {
+        match done {
+            Ok(()) => info!("{told}"),
+            Err(Error::Refused(refused)) => debug!(reason = refused.reason, "the catalog refuses: {told}"),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    async fn work_off_reports(&self) -> Result<(), Error> {
+        let state = self.catalog.state();
+        let steps = self.desk.reports().plan_steps(&state, self.now(), REPORTED_STEPS_MAX);
+        for steps in steps.chunks(PG_STEPS_MAX) {
+            let told = format!("{} placement groups change as their members have reported", steps.len());
+            if self.propose(Change::ConfigurePgs(steps.to_vec()), &told).await?.is_none() {
+                self.propose_apart(steps).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One of these steps was refused, so that none was taken: each for itself.
+    async fn propose_apart(&self, steps: &[PgStep]) -> Result<(), Error> {
+        for step in steps {
+            if self.plan(|scene| scene.is_due(step)) {
+                let told = "a placement group changes as its members have reported";
+                self.propose(Change::ConfigurePgs(vec![step.clone()]), told).await?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,204 @@
+//! Steps of the adapter: what a completed request of the store means for the job that asked.
+//!
+//! A deleted volume has no extents: its changes count as done, and reads of it give zeroes. Clients of the volume are told
+//! by the catalog, not by a drive.
+
+use super::*;
+
+impl Adapter {
+    /// Goes on with a job after a request of the store.
+    pub(super) fn advance(&mut self, job: &mut Job, result: Result<Reply, Error>) -> Step {
+        let group = job.group;
+        match &mut job.work {
+            Work::Write { .. } | Work::Save { .. } => Step::Done(changed(&result)),
+            Work::Zeroes { extent, range, version, is_known } => {
+                if *is_known || result.is_err() {
+                    return Step::Done(changed(&result));
+                }
+                *is_known = true;
+                Step::Next(clear(group, *extent, *range, *version, version_of(&result)))
+            }
+            Work::Patch(patch) => patch.advance(group, result),
+            Work::Read { range, .. } => {
+                let blocks = range.len as usize / BLOCK_BYTES;
+                Step::Done(read(result, blocks).map(|(data, _)| StoreReply::Read(data)))
+            }
+            Work::Checksums { extent } => Step::Done(checksums(*extent, result)),
+            Work::Difference { extent, than } => Step::Done(read(result, EXTENT_BLOCKS).map(|(data, version)| {
+                let difference: Difference = content::difference(*extent, version, &data, than);
+                StoreReply::Difference(difference)
+            })),
+            Work::List(listing) => self.advance_list(group, listing, result),
+            Work::DeleteVolume(_) => unreachable!("a deletion has one step"),
+        }
+    }
+
+    fn advance_list(&mut self, group: GroupId, listing: &mut Listing, result: Result<Reply, Error>) -> Step {
+        let (extents, more) = match result {
+            Ok(Reply::Extents { extents, more }) => (extents, more),
+            Ok(_) => unreachable!("a list is answered with extents"),
+            Err(error) => return Step::Done(Err(fault_of(error))),
+        };
+        for (extent, version) in &extents {
+            listing.newest = listing.newest.max(*version);
+            listing.take(*extent, *version, self.damaged.contains(extent));
+        }
+        let is_full = listing.page.has_more && !listing.seeks_newest;
+        if more && !is_full {
+            listing.cursor = extents.last().map(|(extent, _)| *extent);
+            return Step::Next(RequestKind::List { group, after: listing.cursor });
+        }
+        let known = self.groups.get_mut(&group).expect("a job has a group");
+        if listing.seeks_newest {
+            known.listed = Some(listing.newest);
+        }
+        let listed = known.listed.unwrap_or_default();
+        let mut page = core::mem::take(&mut listing.page);
+        page.newest = listed.max(known.completed).max(known.clean);
+        Step::Done(Ok(StoreReply::List(page)))
+    }
+}
+
+impl Listing {
+    fn take(&mut self, extent: ExtentId, version: Version, is_damaged: bool) {
+        // The watermark has everything up to it at all acting members; a damaged extent may lack it here.
+        let shown = if is_damaged && self.above == Version::ZERO { Version::ZERO } else { version };
+        let is_wanted = version > self.above && self.after.is_none_or(|after| extent > after);
+        if !is_wanted {
+            return;
+        }
+        if self.page.entries.len() == PAGE_MAX {
+            self.page.has_more = true;
+        } else {
+            self.page.entries.push((extent, shown));
+        }
+    }
+}
+
+impl Patch {
+    /// Whether what the extent has now is a part of what it will have.
+    pub(super) fn needs_content(&self) -> bool {
+        self.version != Version::ZERO && !content::covers_extent(&self.runs)
+    }
+
+    pub(super) fn advance(&mut self, group: GroupId, result: Result<Reply, Error>) -> Step {
+        let reply = match result {
+            Ok(reply) => reply,
+            Err(error) => return Step::Done(changed(&Err(error))),
+        };
+        match self.step {
+            PatchStep::Looks => self.plan(group, reply),
+            PatchStep::Empties => {
+                self.step = PatchStep::Forgets;
+                Step::Next(RequestKind::ForgetExtent { extent: self.extent, version: self.held })
+            }
+            PatchStep::Forgets if self.version == Version::ZERO => Step::Done(Ok(StoreReply::Done)),
+            PatchStep::Forgets => self.replace(group),
+            PatchStep::Replaces => Step::Done(Ok(StoreReply::Done)),
+        }
+    }
+
+    /// What is there is known: the first change.
+    fn plan(&mut self, group: GroupId, reply: Reply) -> Step {
+        self.held = match &reply {
+            Reply::Data { version, .. } | Reply::Checksums { version, .. } => *version,
+            _ => unreachable!("a read is answered with data, or with checksums"),
+        };
+        if self.version != Version::ZERO {
+            let extent = match reply {
+                Reply::Data { data, .. } => data,
+                _ => AlignedBuf::zeroed(EXTENT_BLOCKS),
+            };
+            self.content = Some(content::patch(extent, &self.runs));
+        }
+        self.runs = Vec::new();
+        if self.held <= self.version {
+            // Also when both are zero: the extent is not there, and is not to be.
+            return if self.version == Version::ZERO { Step::Done(Ok(StoreReply::Done)) } else { self.replace(group) };
+        }
+        self.step = PatchStep::Empties;
+        let (extent, version) = (self.extent, self.held);
+        Step::Next(RequestKind::Replace { extent, group, version, blocks: BlockSet::EMPTY, data: None })
+    }
+
+    fn replace(&mut self, group: GroupId) -> Step {
+        self.step = PatchStep::Replaces;
+        let (blocks, data) = self.content.take().expect("the content was made when the extent was looked at");
+        Step::Next(RequestKind::Replace { extent: self.extent, group, version: self.version, blocks, data })
+    }
+}
+
+/// An extent that is not there gets the version all the same: other copies compare it.
+fn clear(group: GroupId, extent: ExtentId, range: Range, version: Version, held: Version) -> RequestKind {
+    if held == Version::ZERO {
+        RequestKind::Replace { extent, group, version, blocks: BlockSet::EMPTY, data: None }
+    } else {
+        RequestKind::Clear { extent, offset: range.offset, len: range.len, version }
+    }
+}
+
+fn version_of(result: &Result<Reply, Error>) -> Version {
+    match result {
+        Ok(Reply::Checksums { version, .. } | Reply::Data { version, .. }) => *version,
+        _ => Version::ZERO,
+    }
+}
+
+fn changed(result: &Result<Reply, Error>) -> StoreResult {
+    match result {
+        Ok(_) | Err(Error::VolumeDeleted) => Ok(StoreReply::Done),
+        Err(error) => Err(fault_of(*error)),
+    }
+}
+
+/// Bytes and version of a read. The bytes are the store's own buffer.
+fn read(result: Result<Reply, Error>, blocks: usize) -> Result<(Bytes, Version), StoreError> {
+    match result {
+        Ok(Reply::Data { data, version }) => Ok((Bytes::from_owner(SharedBuf(data)), version)),
+        Ok(_) => unreachable!("a read is answered with data"),
+        Err(Error::VolumeDeleted) => Ok((Bytes::from_owner(SharedBuf(AlignedBuf::zeroed(blocks))), Version::ZERO)),
+        Err(error) => Err(fault_of(error)),
+    }
+}
+
+/// An extent of which the drive cannot say which block is damaged counts as damaged in all.
+fn checksums(extent: ExtentId, result: Result<Reply, Error>) -> StoreResult {
+    if matches!(result, Err(Error::Damaged | Error::ReadFailed(_))) {
+        return Ok(StoreReply::Checksums(vec![content::UNREADABLE; EXTENT_BLOCKS]));
+    }
+    let (data, version) = read(result, EXTENT_BLOCKS)?;
+    let sums = if version == Version::ZERO { Vec::new() } else { content::block_checksums(extent, &data) };
+    Ok(StoreReply::Checksums(sums))
+}
+
+/// What an error of the store is to a member.
+///
+/// # Panics
+/// On what only a wrong request of ours can give.
+fn fault_of(error: Error) -> StoreError {
+    match error {
+        Error::Full | Error::TooManyRecords | Error::TooManyTombstones => StoreError::Full,
+        Error::Damaged | Error::ReadFailed(_) => StoreError::Damaged,
+        Error::Poisoned(_) => StoreError::Failed,
+        // The copy is not what the member takes it for: it has to be compared and filled anew.
+        Error::StaleVersion { .. } | Error::OtherGroup { .. } => StoreError::Damaged,
+        Error::Misaligned
+        | Error::OutsideExtent
+        | Error::ZeroVersion
+        | Error::VolumeDeleted
+        | Error::HasData
+        | Error::BadKey
+        | Error::ValueTooLong
+        | Error::Busy
+        | Error::Expired => panic!("the adapter asks the store for what it can do: {error}"),
+    }
+}
+
+/// A buffer of the store that replies share.
+struct SharedBuf(AlignedBuf);
+
+impl AsRef<[u8]> for SharedBuf {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}

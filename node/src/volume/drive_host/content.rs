@@ -1,0 +1,173 @@
+//! Content of one extent: checksums of its blocks, what differs from another copy, and a patched extent.
+//!
+//! Pure functions over the bytes of a whole extent. A block of zeroes and an absent block are the same to replicas, so a
+//! patched extent keeps no block of zeroes.
+
+use std::sync::Arc;
+
+use ashlar_placement::rule::ExtentId;
+use ashlar_replica::request::{Content, Difference, Run};
+use ashlar_store::block::{BlockSet, EXTENT_BLOCKS};
+use ashlar_store::buffer::{AlignedBuf, BLOCK_BYTES, Segment};
+use ashlar_wire::checksum::{Checksum, Salt, checksum};
+use ashlar_wire::version::Version;
+use bytes::Bytes;
+
+/// What a block that cannot be read has for a checksum: it differs from that of every content, but for one in 2^64.
+pub(super) const UNREADABLE: Checksum = Checksum(u64::MAX);
+
+const ZERO_BLOCK: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
+
+/// Computes checksums of one extent's blocks. All drives have to compute the same: they are compared between servers.
+struct Hasher(Salt);
+
+impl Hasher {
+    fn new(id: ExtentId) -> Self {
+        Self(Salt::new(&[b"replica block", id.volume.as_bytes(), &id.extent.0.to_be_bytes()]))
+    }
+
+    /// XXH3-64 under the extent's identity, mixed with the block's number by the 64-bit golden ratio.
+    fn block(&self, index: usize, bytes: &[u8]) -> Checksum {
+        let place = (index as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Checksum(checksum(self.0, bytes).0 ^ place)
+    }
+}
+
+/// The checksums of all blocks of an extent.
+pub(super) fn block_checksums(id: ExtentId, bytes: &[u8]) -> Vec<Checksum> {
+    let hasher = Hasher::new(id);
+    bytes.chunks_exact(BLOCK_BYTES).enumerate().map(|(index, block)| hasher.block(index, block)).collect()
+}
+
+/// The blocks whose checksums differ from `than`; behind its end, those that are not zeroes. The runs share `bytes`.
+pub(super) fn difference(id: ExtentId, version: Version, bytes: &Bytes, than: &[Checksum]) -> Difference {
+    let hasher = Hasher::new(id);
+    let mut runs: Vec<Run> = Vec::new();
+    for (index, block) in bytes.chunks_exact(BLOCK_BYTES).enumerate() {
+        let is_zero = block == ZERO_BLOCK;
+        let is_equal = than.get(index).map_or(is_zero, |sum| hasher.block(index, block) == *sum);
+        if !is_equal {
+            push_block(&mut runs, bytes, index, is_zero);
+        }
+    }
+    Difference { version, runs }
+}
+
+/// Adds a block, to the last run if it continues that one.
+fn push_block(runs: &mut Vec<Run>, bytes: &Bytes, index: usize, is_zero: bool) {
+    let start = index * BLOCK_BYTES;
+    let end = start + BLOCK_BYTES;
+    if let Some(last) = runs.last_mut()
+        && last.range().offset + last.range().len == byte_count(start)
+        && matches!(last.content, Content::Zeroes(_)) == is_zero
+    {
+        last.content = match &last.content {
+            Content::Zeroes(len) => Content::Zeroes(len + byte_count(BLOCK_BYTES)),
+            Content::Data(_) => Content::Data(bytes.slice(last.offset as usize..end)),
+        };
+        return;
+    }
+    let content =
+        if is_zero { Content::Zeroes(byte_count(BLOCK_BYTES)) } else { Content::Data(bytes.slice(start..end)) };
+    runs.push(Run { offset: byte_count(start), content });
+}
+
+fn byte_count(bytes: usize) -> u32 {
+    u32::try_from(bytes).expect("an extent has up to 1 MiB")
+}
+
+/// Whether runs cover every block, so that nothing of the extent before them is needed.
+pub(super) fn covers_extent(runs: &[Run]) -> bool {
+    let mut covered = BlockSet::EMPTY;
+    for run in runs {
+        let first = run.offset as usize / BLOCK_BYTES;
+        (first..first + run.content.len() as usize / BLOCK_BYTES).for_each(|block| covered.insert(block));
+    }
+    covered.len() == EXTENT_BLOCKS
+}
+
+/// An extent with runs laid over it: the blocks that are not zeroes, and their data without gaps.
+pub(super) fn patch(mut extent: AlignedBuf, runs: &[Run]) -> (BlockSet, Option<Segment>) {
+    for run in runs {
+        let place = &mut extent[run.offset as usize..][..run.content.len() as usize];
+        match &run.content {
+            Content::Data(data) => place.copy_from_slice(data),
+            Content::Zeroes(_) => place.fill(0),
+        }
+    }
+    let mut blocks = BlockSet::EMPTY;
+    let mut count = 0;
+    for block in 0..EXTENT_BLOCKS {
+        if extent.block(block) == ZERO_BLOCK {
+            continue;
+        }
+        blocks.insert(block);
+        if block != count {
+            extent.copy_within(block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES, count * BLOCK_BYTES);
+        }
+        count += 1;
+    }
+    (blocks, (count > 0).then(|| Segment::new(Arc::new(extent), 0, count)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ashlar_placement::rule::Extent;
+    use ashlar_replica::request::EXTENT_BYTES_MAX;
+    use ashlar_wire::id::VolumeId;
+
+    fn id(volume: u8, extent: u64) -> ExtentId {
+        ExtentId { volume: VolumeId::from_bytes([volume; 16]), extent: Extent(extent) }
+    }
+
+    fn extent(blocks: &[(usize, u8)]) -> AlignedBuf {
+        let mut buf = AlignedBuf::zeroed(EXTENT_BLOCKS);
+        blocks.iter().for_each(|(block, value)| buf.block_mut(*block).fill(*value));
+        buf
+    }
+
+    #[test]
+    fn a_checksum_binds_extent_and_place() {
+        let sums = block_checksums(id(1, 2), &extent(&[(3, 5)]));
+        assert_eq!(sums.len(), EXTENT_BLOCKS);
+        assert_eq!(sums[3], Checksum(GOLDEN), "changing this changes what servers compare");
+        let mut all = [id(1, 2), id(1, 3), id(2, 2)].map(|id| block_checksums(id, &extent(&[]))).concat();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 3 * EXTENT_BLOCKS);
+    }
+
+    const GOLDEN: u64 = 908_865_193_406_881_885;
+
+    #[test]
+    fn a_difference_makes_another_copy_equal() {
+        let version = Version::ZERO.next();
+        let right = extent(&[(0, 1), (1, 2), (7, 7), (255, 9)]);
+        let others: [&[(usize, u8)]; 4] = [&[], &[(0, 1), (1, 3)], &[(8, 8), (9, 9), (255, 9)], &[(7, 7), (255, 1)]];
+        for other in others {
+            let sums = block_checksums(id(1, 1), &extent(other));
+            for than in [&sums[..], &sums[..10], &[UNREADABLE; EXTENT_BLOCKS]] {
+                let is_short = than.len() == 10;
+                if is_short && other.iter().any(|(block, _)| *block >= 10) {
+                    continue;
+                }
+                let bytes = Bytes::copy_from_slice(&right);
+                let found = difference(id(1, 1), version, &bytes, than);
+                let (blocks, data) = patch(extent(other), &found.runs);
+                let expected: Vec<usize> = vec![0, 1, 7, 255];
+                assert_eq!(blocks.iter().collect::<Vec<_>>(), expected, "{other:?}");
+                let values: Vec<u8> = data.unwrap().bytes().chunks(BLOCK_BYTES).map(|block| block[0]).collect();
+                assert_eq!(values, [1, 2, 7, 9], "{other:?}");
+                assert_eq!(covers_extent(&found.runs), than[0] == UNREADABLE);
+            }
+        }
+    }
+
+    #[test]
+    fn zeroes_leave_no_blocks() {
+        let run = Run { offset: 0, content: Content::Zeroes(EXTENT_BYTES_MAX) };
+        let (blocks, data) = patch(extent(&[(0, 1), (255, 2)]), &[run]);
+        assert!(blocks.is_empty() && data.is_none());
+    }
+}

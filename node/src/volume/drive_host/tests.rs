@@ -1,0 +1,498 @@
+//! Three drives in one thread: messages, IOs and time in a fixed order, so every run is the same.
+
+use core::time::Duration;
+
+use super::*;
+use ashlar_placement::map::{PgId, SetId};
+use ashlar_placement::rule::Extent;
+use ashlar_replica::message::Fault;
+use ashlar_replica::request::{Answer, BLOCK_BYTES, Content, EXTENT_BYTES_MAX, Operation, Range, Run};
+use ashlar_store::buffer::AlignedBuf;
+use ashlar_store::config::Config;
+use ashlar_store::format::{Existing, Formatting, NewDrive};
+use ashlar_store::io::{Durability, IoKind};
+use ashlar_store::layout::LayoutOptions;
+use ashlar_store::opening::{Expected, Opening};
+use ashlar_wire::id::{ClusterId, ServerId};
+use ashlar_wire::version::Version;
+use bytes::Bytes;
+
+const DISK_BYTES: usize = 40 << 20;
+const CLUSTER: ClusterId = ClusterId::from_bytes([9; 16]);
+const GROUP: GroupId = GroupId { set: SetId(1), pg: PgId(7) };
+const VOLUME: VolumeId = VolumeId::from_bytes([0x55; 16]);
+
+fn drive(number: u8) -> DriveId {
+    DriveId::from_bytes([number; 16])
+}
+
+fn extent(number: u64) -> ExtentId {
+    ExtentId { volume: VOLUME, extent: Extent(number) }
+}
+
+/// A disk in memory: what it has, and what of that survives a loss of power.
+struct Disk {
+    current: Vec<u8>,
+    durable: Vec<u8>,
+    unsynced: Vec<(usize, usize)>,
+    fails_writes: bool,
+}
+
+impl Disk {
+    fn new() -> Self {
+        Self { current: vec![0; DISK_BYTES], durable: vec![0; DISK_BYTES], unsynced: Vec::new(), fails_writes: false }
+    }
+
+    fn execute(&mut self, io: Io) -> Result<IoOutput, IoError> {
+        if self.fails_writes && !matches!(io.kind, IoKind::Read { .. }) {
+            return Err(IoError { errno: 5 });
+        }
+        match io.kind {
+            IoKind::Read { offset, len } => {
+                let start = usize::try_from(offset).unwrap();
+                return Ok(IoOutput::Data(AlignedBuf::copy_of(&self.current[start..start + len])));
+            }
+            IoKind::Write { offset, data, durability } => {
+                let mut at = usize::try_from(offset).unwrap();
+                for segment in data {
+                    let bytes = segment.bytes();
+                    self.current[at..at + bytes.len()].copy_from_slice(bytes);
+                    match durability {
+                        Durability::Durable => self.durable[at..at + bytes.len()].copy_from_slice(bytes),
+                        Durability::Cached => self.unsynced.push((at, bytes.len())),
+                    }
+                    at += bytes.len();
+                }
+            }
+            IoKind::Sync => {
+                for (at, len) in self.unsynced.drain(..) {
+                    self.durable[at..at + len].copy_from_slice(&self.current[at..at + len]);
+                }
+            }
+        }
+        Ok(IoOutput::Done)
+    }
+
+    fn lose_power(&mut self) {
+        self.unsynced.clear();
+        self.current.clone_from(&self.durable);
+    }
+}
+
+fn store_config() -> Config {
+    Config { scrub_interval: None, ..Config::default() }
+}
+
+fn format(disk: &mut Disk, id: DriveId) {
+    let options = LayoutOptions { journal_blocks: 1_040, records_max: 64, tombstones_max: 64 };
+    let (server, nonce) = (ServerId::from_bytes(*id.as_bytes()), *id.as_bytes());
+    let new = NewDrive { cluster: CLUSTER, server, drive: id, nonce, bytes: DISK_BYTES as u64, options };
+    let mut formatting = Formatting::new(&new, Existing::Refuse).unwrap();
+    while formatting.poll_ready().is_none() {
+        let io = formatting.poll_io().expect("formatting goes on");
+        let id = io.id;
+        formatting.handle_io(id, disk.execute(io));
+    }
+    formatting.poll_ready().unwrap().unwrap();
+}
+
+fn open(now: Instant, disk: &mut Disk, id: DriveId) -> DriveHost {
+    let expected = Expected { cluster: CLUSTER, drive: Some(id), bytes: DISK_BYTES as u64 };
+    let mut opening = Opening::new(store_config(), expected);
+    loop {
+        if let Some(ready) = opening.poll_ready(now) {
+            return DriveHost::new(now, ready.unwrap(), HostConfig { jobs_max: 64, ..HostConfig::default() });
+        }
+        let io = opening.poll_io().expect("opening goes on");
+        let id = io.id;
+        opening.handle_io(id, disk.execute(io));
+    }
+}
+
+struct World {
+    now: Instant,
+    disks: Vec<Disk>,
+    hosts: Vec<Option<DriveHost>>,
+    messages: VecDeque<(DriveId, DriveId, Message)>,
+    replies: BTreeMap<ClientToken, ClientResult>,
+    /// The reports since the last look, each once.
+    reports: Vec<Report>,
+    others: Vec<HostOutput>,
+    next_token: u64,
+    request: u64,
+}
+
+impl World {
+    fn new(drives: u8) -> Self {
+        let now = Instant::from_nanos(1);
+        let mut disks: Vec<Disk> = (0..drives).map(|_| Disk::new()).collect();
+        let mut hosts = Vec::new();
+        for (number, disk) in (0..drives).zip(&mut disks) {
+            format(disk, drive(number));
+            hosts.push(Some(open(now, disk, drive(number))));
+        }
+        let (messages, replies, reports, others) = (VecDeque::new(), BTreeMap::new(), Vec::new(), Vec::new());
+        Self { now, disks, hosts, messages, replies, reports, others, next_token: 0, request: 0 }
+    }
+
+    fn host(&mut self, number: u8) -> &mut DriveHost {
+        self.hosts[usize::from(number)].as_mut().expect("the drive runs")
+    }
+
+    fn configure(&mut self, epoch: u64, acting: &[u8], learners: &[u8]) {
+        let configuration = Configuration {
+            group: GROUP,
+            epoch: serving(epoch),
+            acting: acting.iter().copied().map(drive).collect(),
+            primary: drive(acting[0]),
+            learners: learners.iter().copied().map(drive).collect(),
+            min_copies: 2,
+        };
+        let now = self.now;
+        for host in self.hosts.iter_mut().flatten() {
+            host.handle_configuration(now, &configuration).unwrap();
+        }
+        self.settle();
+    }
+
+    /// Everything that can happen without time.
+    fn settle(&mut self) {
+        loop {
+            let mut is_idle = true;
+            for number in 0..self.hosts.len() {
+                is_idle &= !self.step(number);
+            }
+            if let Some((from, to, message)) = self.messages.pop_front() {
+                is_idle = false;
+                let place = usize::from(to.as_bytes()[0]);
+                if let Some(host) = self.hosts[place].as_mut() {
+                    let _ = host.handle_message(self.now, from, message);
+                }
+            }
+            if is_idle {
+                return;
+            }
+        }
+    }
+
+    fn step(&mut self, number: usize) -> bool {
+        let Some(host) = self.hosts[number].as_mut() else { return false };
+        let mut has_work = false;
+        while let Some(io) = host.poll_io() {
+            let id = io.id;
+            host.handle_io(self.now, id, self.disks[number].execute(io));
+            has_work = true;
+        }
+        let from = host.drive();
+        while let Some(output) = host.poll_output() {
+            has_work = true;
+            match output {
+                HostOutput::Send { to, message } => self.messages.push_back((from, to, message)),
+                HostOutput::Reply { token, result } => drop(self.replies.insert(token, result)),
+                HostOutput::Report { group, report } => {
+                    assert_eq!(group, GROUP);
+                    if !self.reports.contains(&report) {
+                        self.reports.push(report);
+                    }
+                }
+                other => self.others.push(other),
+            }
+        }
+        has_work
+    }
+
+    /// Lets this much time go by, in steps of the drives' time-outs.
+    fn pass(&mut self, span: Duration) {
+        let end = self.now + span;
+        loop {
+            let due = self.hosts.iter().flatten().filter_map(DriveHost::poll_timeout).min();
+            let Some(due) = due.filter(|due| *due <= end) else { break };
+            self.now = self.now.max(due);
+            for host in self.hosts.iter_mut().flatten() {
+                host.handle_timeout(self.now);
+            }
+            self.settle();
+        }
+        self.now = end;
+    }
+
+    fn ask(&mut self, number: u8, epoch: u64, extent: ExtentId, operation: Operation) -> ClientToken {
+        self.request += 1;
+        self.next_token += 1;
+        let request = ClientRequest {
+            session: SessionId(1),
+            request: RequestId(self.request),
+            floor: RequestId(self.request),
+            generation: Generation(1),
+            epoch: serving(epoch),
+            extent,
+            operation,
+        };
+        let (now, token) = (self.now, ClientToken(self.next_token));
+        self.host(number).handle_client(now, token, GROUP, &request);
+        token
+    }
+
+    fn write(&mut self, number: u8, epoch: u64, at: (u64, u32), content: Content) -> Option<ClientResult> {
+        let run = Run { offset: at.1 * BLOCK_BYTES, content };
+        let token = self.ask(number, epoch, extent(at.0), Operation::Write(run));
+        self.settle();
+        self.replies.remove(&token)
+    }
+
+    fn read(&mut self, number: u8, epoch: u64, at: u64, range: Range) -> Option<ClientResult> {
+        let token = self.ask(number, epoch, extent(at), Operation::Read(range));
+        self.settle();
+        self.replies.remove(&token)
+    }
+
+    /// Version and content of an extent by a drive's own store.
+    fn copy(&mut self, number: u8, extent: ExtentId) -> (Version, Vec<u8>) {
+        let now = self.now;
+        let (disk, host) = (&mut self.disks[usize::from(number)], self.hosts[usize::from(number)].as_mut().unwrap());
+        let kind = ashlar_store::request::RequestKind::Read { extent, offset: 0, len: EXTENT_BYTES_MAX };
+        let request = ashlar_store::request::Request { deadline: Instant::NEVER, kind };
+        let store = &mut host.adapter.store;
+        store.handle_request(now, ashlar_store::request::RequestId(u64::MAX - 1), request).unwrap();
+        while let Some(io) = store.poll_io() {
+            let id = io.id;
+            store.handle_io(now, id, disk.execute(io));
+        }
+        match store.poll_completion() {
+            Some((_, Ok(ashlar_store::request::Reply::Data { data, version }))) => (version, data.to_vec()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn assert_equal(&mut self, numbers: &[u8], extents: core::ops::Range<u64>) {
+        for extent in extents.map(extent) {
+            let copies: Vec<_> = numbers.iter().map(|number| self.copy(*number, extent)).collect();
+            for (copy, number) in copies.iter().zip(numbers) {
+                assert!(*copy == copies[0], "drive {number} differs in extent {}", extent.extent.0);
+            }
+        }
+    }
+}
+
+fn data(value: u8, blocks: u32) -> Content {
+    Content::Data(vec![value; (blocks * BLOCK_BYTES) as usize].into())
+}
+
+const WRITTEN: Option<ClientResult> = Some(Ok(Answer::Written));
+
+fn read_result(pieces: &[(u8, u32)]) -> Option<ClientResult> {
+    let bytes = pieces.iter().flat_map(|(value, blocks)| vec![*value; (blocks * BLOCK_BYTES) as usize]);
+    Some(Ok(Answer::Read(Bytes::from_iter(bytes))))
+}
+
+/// The epoch of this number, from 1, in which a group serves: the first of all only founds it.
+fn serving(number: u64) -> Epoch {
+    Epoch(number + 1)
+}
+
+fn started(drives: u8) -> World {
+    let mut world = World::new(drives);
+    world.configure(0, &[0, 1, 2], &[]);
+    world.configure(1, &[0, 1, 2], &[]);
+    world.reports.clear();
+    world.pass(Duration::from_secs(2));
+    assert!(world.now > Instant::from_nanos(1) && world.reports.is_empty(), "{:?}", world.reports);
+    let now = world.now;
+    assert!(world.host(0).is_serving(now, GROUP));
+    world
+}
+
+#[test]
+fn three_copies_are_written_and_read() {
+    let mut world = started(3);
+    assert_eq!(world.write(0, 1, (1, 3), data(7, 2)), WRITTEN);
+    assert_eq!(world.write(0, 1, (1, 4), data(8, 40)), WRITTEN);
+    assert_eq!(world.write(0, 1, (1, 5), Content::Zeroes(2 * BLOCK_BYTES)), WRITTEN);
+    assert_eq!(world.write(0, 1, (2, 0), Content::Zeroes(EXTENT_BYTES_MAX)), WRITTEN);
+    let range = Range { offset: 2 * BLOCK_BYTES, len: 6 * BLOCK_BYTES };
+    assert_eq!(world.read(0, 1, 1, range), read_result(&[(0, 1), (7, 1), (8, 1), (0, 2), (8, 1)]));
+    assert_eq!(world.read(0, 1, 3, range), read_result(&[(0, 6)]), "never written");
+    world.assert_equal(&[0, 1, 2], 1..4);
+    let (version, _) = world.copy(2, extent(2));
+    assert_eq!(version.sequence, 4, "zeroes over nothing have a version, too");
+    assert!(matches!(world.read(1, 1, 1, range), Some(Err(Refusal::Moved(_)))), "a backup does not serve");
+}
+
+#[test]
+fn a_drive_that_was_lost_returns_as_a_learner_and_is_filled() {
+    let mut world = started(3);
+    for number in 0..4 {
+        assert_eq!(world.write(0, 1, (number, 2), data(1, 20)), WRITTEN);
+    }
+    world.hosts[2] = None;
+    assert_eq!(world.write(0, 1, (0, 1), data(2, 3)), None, "the third drive has to have it");
+    let token = ClientToken(world.next_token);
+    world.pass(Duration::from_secs(3));
+    let lost = Report::Lost { epoch: serving(1), member: drive(2), fault: Fault::Silent };
+    assert!(world.reports.contains(&lost), "{:?}", world.reports);
+    world.reports.clear();
+    world.configure(2, &[0, 1], &[]);
+    assert!(matches!(world.replies.remove(&token), Some(Err(Refusal::Unknown(_)))));
+    world.pass(Duration::from_secs(2));
+    assert_eq!(world.write(0, 2, (0, 1), data(3, 3)), WRITTEN);
+    assert_eq!(world.write(0, 2, (9, 0), data(4, 256)), WRITTEN);
+    assert_eq!(world.write(0, 2, (1, 0), Content::Zeroes(EXTENT_BYTES_MAX)), WRITTEN);
+
+    world.disks[2].lose_power();
+    world.hosts[2] = Some(open(world.now, &mut world.disks[2], drive(2)));
+    world.configure(3, &[0, 1], &[2]);
+    world.pass(Duration::from_secs(3));
+    let caught_up = Report::CaughtUp { epoch: serving(3), learner: drive(2) };
+    assert!(world.reports.contains(&caught_up), "{:?}", world.reports);
+    assert_eq!(world.write(0, 3, (2, 9), data(5, 1)), WRITTEN);
+    world.reports.clear();
+    world.configure(4, &[0, 1, 2], &[]);
+    world.pass(Duration::from_secs(3));
+    assert_eq!(world.reports, []);
+    assert_eq!(world.write(0, 4, (3, 0), data(6, 1)), WRITTEN);
+    world.assert_equal(&[0, 1, 2], 0..10);
+    let range = Range { offset: 0, len: 5 * BLOCK_BYTES };
+    assert_eq!(world.read(0, 4, 0, range), read_result(&[(0, 1), (3, 3), (1, 1)]));
+    // And it is as good as the others: it serves alone what they acknowledged.
+    world.configure(5, &[2, 1], &[]);
+    world.pass(Duration::from_secs(3));
+    assert_eq!(world.read(2, 5, 3, range), read_result(&[(6, 1), (0, 1), (1, 3)]));
+}
+
+#[test]
+fn a_learner_goes_back_to_an_earlier_version() {
+    let mut world = started(3);
+    assert_eq!(world.write(0, 1, (1, 0), data(1, 4)), WRITTEN);
+    // The primary alone has this, and an extent more.
+    world.hosts[1] = None;
+    world.hosts[2] = None;
+    assert_eq!(world.write(0, 1, (1, 1), data(2, 1)), None);
+    assert_eq!(world.write(0, 1, (2, 1), data(2, 1)), None);
+    assert_eq!(world.copy(0, extent(2)).0.sequence, 3);
+    world.hosts[0] = None;
+    for number in 0..3 {
+        let place = usize::from(number);
+        world.disks[place].lose_power();
+        world.hosts[place] = Some(open(world.now, &mut world.disks[place], drive(number)));
+    }
+    world.messages.clear();
+    world.configure(2, &[1, 2], &[]);
+    world.pass(Duration::from_secs(3));
+    world.configure(3, &[1, 2], &[0]);
+    world.pass(Duration::from_secs(3));
+    let caught_up = Report::CaughtUp { epoch: serving(3), learner: drive(0) };
+    assert!(world.reports.contains(&caught_up), "{:?}", world.reports);
+    world.assert_equal(&[0, 1, 2], 1..3);
+    assert_eq!(world.copy(0, extent(1)).0.sequence, 1);
+    assert_eq!(world.copy(0, extent(2)).0.sequence, 0);
+}
+
+#[test]
+fn a_damaged_copy_is_reported_and_repaired_as_a_learner() {
+    let mut world = started(3);
+    assert_eq!(world.write(0, 1, (1, 0), data(9, 256)), WRITTEN);
+    world.pass(Duration::from_secs(2));
+    let disk = &mut world.disks[0];
+    let block = BLOCK_BYTES as usize;
+    let place = disk.current.chunks(block).position(|bytes| bytes.iter().all(|byte| *byte == 9)).unwrap();
+    disk.current[place * block + 100] ^= 1;
+    let range = Range { offset: 0, len: EXTENT_BYTES_MAX };
+    assert!(matches!(world.read(0, 1, 1, range), Some(Err(Refusal::Unknown(_)))), "not the damaged bytes");
+    assert_eq!(world.others, [HostOutput::Damage { extent: extent(1) }]);
+    let lost = Report::Lost { epoch: serving(1), member: drive(0), fault: Fault::Damaged };
+    assert!(world.reports.contains(&lost), "{:?}", world.reports);
+    world.configure(2, &[1, 2], &[0]);
+    world.pass(Duration::from_secs(3));
+    let caught_up = Report::CaughtUp { epoch: serving(2), learner: drive(0) };
+    assert!(world.reports.contains(&caught_up), "{:?}", world.reports);
+    world.assert_equal(&[0, 1, 2], 1..2);
+}
+
+#[test]
+fn members_come_and_go_with_their_configurations() {
+    let mut world = started(4);
+    assert_eq!(world.host(3).groups().count(), 0);
+    assert_eq!(world.write(0, 1, (1, 0), data(1, 1)), WRITTEN);
+    world.configure(2, &[0, 1], &[3]);
+    assert_eq!((world.host(2).groups().count(), world.host(3).groups().count()), (0, 1));
+    let message = Message { group: GROUP, epoch: serving(2), body: Body::Failed(Fault::Silent) };
+    let now = world.now;
+    assert_eq!(world.host(2).handle_message(now, drive(0), message), Err(HostError::UnknownGroup));
+    assert_eq!(world.read(2, 2, 1, Range { offset: 0, len: 4096 }), Some(Err(Refusal::Behind(Epoch::ZERO))));
+    world.host(3).config.members_max = 1;
+    let other = GroupId { pg: PgId(8), ..GROUP };
+    let (acting, primary) = (vec![drive(3)], drive(3));
+    let configuration =
+        Configuration { group: other, epoch: Epoch(1), acting, primary, learners: Vec::new(), min_copies: 1 };
+    assert_eq!(world.host(3).handle_configuration(now, &configuration), Err(HostError::TooManyMembers));
+    // The drive remembers what it promised.
+    world.configure(3, &[0, 1, 2], &[]);
+    assert_eq!(world.host(2).groups().count(), 1);
+}
+
+#[test]
+fn requests_beyond_the_limit_are_refused() {
+    let mut world = started(3);
+    let jobs_max = 64;
+    let tokens: Vec<ClientToken> = (0..=jobs_max)
+        .map(|number| {
+            let run = Run { offset: number / 4 * BLOCK_BYTES, content: data(1, 1) };
+            world.ask(0, 1, extent(u64::from(number % 4)), Operation::Write(run))
+        })
+        .collect();
+    assert_eq!(world.host(0).adapter.jobs(), 64);
+    world.settle();
+    let results: Vec<_> = tokens.iter().map(|token| world.replies.remove(token)).collect();
+    assert_eq!(results[64], Some(Err(Refusal::Busy)));
+    let list = Message { group: GROUP, epoch: serving(1), body: Body::List { above: Version::ZERO, after: None } };
+    let lease = Message { group: GROUP, epoch: serving(1), body: Body::Lease { nonce: 9, clean: Version::ZERO } };
+    let now = world.now;
+    world.host(1).config.jobs_max = 0;
+    assert_eq!(world.host(1).handle_message(now, drive(0), list), Err(HostError::Busy));
+    assert_eq!(world.host(1).handle_message(now, drive(0), lease), Ok(()));
+    assert!(results[..64].iter().all(|result| *result == WRITTEN));
+}
+
+#[test]
+fn a_fence_is_confirmed_when_nothing_older_is_under_way() {
+    let mut world = started(3);
+    world.hosts[2] = None;
+    assert_eq!(world.write(0, 1, (1, 0), data(1, 1)), None);
+    let now = world.now;
+    world.host(0).handle_fence(now, VOLUME, Generation(2));
+    world.host(1).handle_fence(now, VOLUME, Generation(2));
+    world.settle();
+    let fenced = HostOutput::Fenced { volume: VOLUME, generation: Generation(2) };
+    assert_eq!(world.others, core::slice::from_ref(&fenced), "only the backup");
+    assert_eq!(world.write(0, 1, (2, 0), data(1, 1)), Some(Err(Refusal::Fenced(Generation(2)))));
+    world.configure(2, &[0, 1], &[]);
+    assert_eq!(world.others, [fenced.clone(), fenced], "the write ended with its epoch");
+}
+
+#[test]
+fn a_deleted_volume_is_gone_and_stays_so() {
+    let mut world = started(3);
+    assert_eq!(world.write(0, 1, (1, 0), data(1, 1)), WRITTEN);
+    let now = world.now;
+    for number in 0..3 {
+        world.host(number).handle_delete_volume(now, VOLUME);
+    }
+    world.settle();
+    assert_eq!(world.others, vec![HostOutput::Deleted { volume: VOLUME, result: Ok(()) }; 3]);
+    assert_eq!(world.write(0, 1, (1, 0), data(1, 1)), WRITTEN, "without effect");
+    assert_eq!(world.read(0, 1, 1, Range { offset: 0, len: 4096 }), read_result(&[(0, 1)]));
+    world.configure(2, &[1, 0, 2], &[]);
+    world.pass(Duration::from_secs(3));
+    assert_eq!(world.reports, [], "that the newest extents are gone is no sign of an older drive");
+    assert!(world.hosts[1].as_ref().unwrap().is_serving(world.now, GROUP));
+}
+
+#[test]
+fn a_drive_that_fails_says_so_and_its_members_are_reported() {
+    let mut world = started(3);
+    world.disks[1].fails_writes = true;
+    assert_eq!(world.write(0, 1, (1, 0), data(1, 1)), None);
+    assert_eq!(world.others, [HostOutput::Poisoned(IoError { errno: 5 })]);
+    let lost = Report::Lost { epoch: serving(1), member: drive(1), fault: Fault::DriveFailed };
+    assert!(world.reports.contains(&lost), "{:?}", world.reports);
+}

@@ -1,0 +1,572 @@
+//! Volumes as a service of the node: drives of this server, volumes that are attached here, and what travels between servers.
+//!
+//! Three streams of events meet here. The catalog's configurations go to the drives that they name. What drives want sent goes to
+//! other servers' drives, what they answer goes to whoever asked, and what they report goes to the catalog. Requests for volumes
+//! that are attached elsewhere come as calls, and are answered when the drive answers.
+//!
+//! Drives run on threads of the program, behind [`DrivePort`]; nothing here waits for one.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use ashlar_bus::{Bus, Event};
+use ashlar_catalog::change::{CatalogVersion, Change, Outcome as ChangeOutcome};
+use ashlar_catalog::raft::catalog::Error as CatalogError;
+use ashlar_catalog::set::PgConfig;
+use ashlar_catalog::state::State;
+use ashlar_catalog::volume::VolumeRecord;
+use ashlar_grid::CallOptions;
+use ashlar_grid::error::Refusal;
+use ashlar_grid::handler::{HandlerId, Handlers, Method, RegisteredTwice};
+use ashlar_grid::seam::{BoxFuture, Runtime};
+use ashlar_grid::stream::{ClientStream, ServerStream};
+use ashlar_placement::choose::PgTable;
+use ashlar_placement::map::{GroupId, SetId};
+use ashlar_placement::part;
+use ashlar_placement::rule::ExtentId;
+use ashlar_replica::request::{ClientRequest, Generation, SessionId};
+use ashlar_replica::{Configuration, Message, Report as MemberReport};
+use ashlar_wire::epoch::Epoch;
+use ashlar_wire::id::{DriveId, ServerId, VolumeId};
+use ashlar_wire::time::Instant;
+
+use super::attachment::{Attachment, Fabric, Primary};
+use super::drive_host::{ClientToken, HostOutput};
+use super::form::{Addressed, Outcome};
+use super::link::{Framed, Frames, Queue, VERSION};
+use crate::catalog::CatalogHandle;
+use crate::catalog::reports::{Report, ReportKind};
+use crate::promise::{Promise, promise};
+use crate::service::{Agent, NodeAction, Service};
+use crate::{Node, WeakNode};
+
+/// Requests of attached volumes, to the server that has the primary.
+struct VolumeIo;
+
+impl Method for VolumeIo {
+    const ID: HandlerId = HandlerId::new(64);
+    type Request = Vec<u8>;
+    type Reply = Vec<u8>;
+}
+
+/// A stream of messages between members of placement groups; it answers nothing.
+const MEMBERS: HandlerId = HandlerId::new(65);
+
+/// How long a primary may take to answer before it is asked again. Longer than a lost backup takes to be removed.
+const ASK_MAX: Duration = Duration::from_secs(6);
+/// Bytes of one message of a stream.
+const PIECE_BYTES: usize = 32 << 10;
+/// Bytes on their way to one server.
+const WINDOW_BYTES: u32 = 4 << 20;
+/// A stream ends after so long, and the next one begins.
+const STREAM_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// Pause before a stream is opened again, or a configuration is given again to a drive whose inbox is full.
+const RETRY: Duration = Duration::from_millis(20);
+/// Refusal of a stream of another version.
+const OTHER_VERSION: u32 = 1;
+
+/// What a drive's thread is given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DriveInput {
+    /// A decision of the catalog about a placement group.
+    Configuration(Configuration),
+    /// A message of another member.
+    Message {
+        /// The drive of its sender.
+        from: DriveId,
+        /// The message.
+        message: Message,
+    },
+    /// A request of a client.
+    Client {
+        /// Names it in the reply.
+        token: ClientToken,
+        /// The placement group.
+        group: GroupId,
+        /// The request.
+        request: ClientRequest,
+    },
+    /// A volume has this attach generation.
+    Fence {
+        /// Which volume.
+        volume: VolumeId,
+        /// Its generation.
+        generation: Generation,
+    },
+    /// A volume was deleted.
+    DeleteVolume(VolumeId),
+}
+
+/// A drive's thread, as the node sees it.
+pub trait DrivePort: Send + Sync + 'static {
+    /// Puts it into the drive's inbox; false where that is full, or the drive has stopped: then nothing is done.
+    fn send(&self, input: DriveInput) -> bool;
+}
+
+/// Why a volume cannot be attached here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AttachError {
+    /// The caller's: no volume is called so.
+    Unknown,
+    /// The caller's: another server has it. Safe to retry once it is detached there.
+    Elsewhere(ServerId),
+    /// The catalog cannot be asked, or refuses. Safe to retry.
+    Catalog(CatalogError),
+    /// The volume's record makes no volume: ours.
+    Damaged,
+}
+
+impl core::fmt::Display for AttachError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Unknown => f.write_str("no volume is called so"),
+            Self::Elsewhere(server) => {
+                write!(f, "it is attached at server {server}: connect there, or disconnect its clients there")
+            }
+            Self::Catalog(error) => error.fmt(f),
+            Self::Damaged => f.write_str("its record in the catalog makes no volume"),
+        }
+    }
+}
+
+impl core::error::Error for AttachError {}
+
+/// What all parts of the service share.
+struct Shared<R: Runtime> {
+    catalog: CatalogHandle,
+    drives: OnceLock<BTreeMap<DriveId, Arc<dyn DrivePort>>>,
+    node: OnceLock<WeakNode<R>>,
+    own: OnceLock<ServerId>,
+    /// Who waits for a drive's reply.
+    asked: Mutex<BTreeMap<u64, Promise<Outcome>>>,
+    token: AtomicU64,
+    queues: Mutex<BTreeMap<ServerId, Arc<Queue>>>,
+    /// Volumes that are attached here, and by how many clients.
+    attached: Mutex<BTreeMap<VolumeId, (Arc<Attachment>, usize)>>,
+    /// The server stops: nothing is sent or tried again.
+    is_over: AtomicBool,
+}
+
+/// The volumes of one server. Clones are the same.
+pub struct VolumeService<R: Runtime>(Arc<Shared<R>>);
+
+impl<R: Runtime> Clone for VolumeService<R> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<R: Runtime> VolumeService<R> {
+    /// The service over a catalog. Drives come with [`VolumeService::set_drives`].
+    #[must_use]
+    pub fn new(catalog: CatalogHandle) -> Self {
+        Self(Arc::new(Shared {
+            catalog,
+            drives: OnceLock::new(),
+            node: OnceLock::new(),
+            own: OnceLock::new(),
+            asked: Mutex::default(),
+            token: AtomicU64::new(0),
+            queues: Mutex::default(),
+            attached: Mutex::default(),
+            is_over: AtomicBool::new(false),
+        }))
+    }
+
+    /// The drives of this server, which are open. Only the first call does anything; before the node starts.
+    pub fn set_drives(&self, drives: BTreeMap<DriveId, Arc<dyn DrivePort>>) {
+        drop(self.0.drives.set(drives));
+    }
+
+    /// The catalog that the service follows.
+    #[must_use]
+    pub fn catalog(&self) -> &CatalogHandle {
+        &self.0.catalog
+    }
+
+    /// A drive of this server wants something done. Called on the drive's thread; never waits.
+    pub fn handle_output(&self, drive: DriveId, output: HostOutput) {
+        match output {
+            HostOutput::Send { to, message } => self.send(Framed { from: drive, to, message }),
+            HostOutput::Reply { token, result } => {
+                if let Some(asked) = lock(&self.0.asked).remove(&token.0) {
+                    asked.keep(result.into());
+                }
+            }
+            HostOutput::Report { group, report } => self.report(drive, group, report),
+            // Nobody waits for these yet: a client's generation fences earlier ones with its first request to a group.
+            HostOutput::Fenced { .. } | HostOutput::Deleted { .. } => {}
+            HostOutput::Damage { extent } => {
+                let (volume, extent) = (extent.volume, extent.extent.0);
+                tracing::error!(%drive, %volume, extent, "an extent on the drive is damaged: it is read from another copy and filled again");
+            }
+            HostOutput::Poisoned(error) => {
+                tracing::error!(%drive, ?error, "the drive has failed a write or sync and is not used any more: replace it");
+            }
+        }
+    }
+
+    fn drive(&self, id: DriveId) -> Option<&Arc<dyn DrivePort>> {
+        self.0.drives.get()?.get(&id)
+    }
+
+    fn node(&self) -> Option<Node<R>> {
+        self.0.node.get()?.upgrade()
+    }
+
+    fn send(&self, framed: Framed) {
+        if let Some(port) = self.drive(framed.to) {
+            port.send(DriveInput::Message { from: framed.from, message: framed.message });
+            return;
+        }
+        let server = self.0.catalog.state_now().and_then(|state| state.drive(framed.to).map(|drive| drive.server));
+        if let Some(server) = server {
+            self.queue(server).push(&framed);
+        }
+    }
+
+    /// The queue to a server. The first message to it begins its stream.
+    fn queue(&self, server: ServerId) -> Arc<Queue> {
+        let mut queues = lock(&self.0.queues);
+        if let Some(queue) = queues.get(&server) {
+            return Arc::clone(queue);
+        }
+        let queue = Arc::new(Queue::default());
+        queues.insert(server, Arc::clone(&queue));
+        drop(queues);
+        if let Some(node) = self.node() {
+            let task = deliver(node.clone(), server, Arc::clone(&queue));
+            node.runtime().spawn(Box::pin(task));
+        }
+        queue
+    }
+
+    fn report(&self, drive: DriveId, group: GroupId, report: MemberReport) {
+        let (epoch, kind, about) = match report {
+            MemberReport::Lost { epoch, member, .. } => (epoch, ReportKind::Lost, member),
+            MemberReport::CaughtUp { epoch, learner } => (epoch, ReportKind::CaughtUp, learner),
+            MemberReport::NewEpoch { epoch } => (epoch, ReportKind::Restarted, drive),
+        };
+        let Some(node) = self.node() else { return };
+        let catalog = self.0.catalog.clone();
+        node.runtime().spawn(Box::pin(async move {
+            // Whoever reports does so again until the epoch changes.
+            if let Err(error) = catalog.report(Report { group, epoch, kind, drive: about }).await {
+                tracing::debug!(
+                    ?error,
+                    set = group.set.0,
+                    pg = group.pg.0,
+                    "a report of a placement group was not taken"
+                );
+            }
+        }));
+    }
+
+    /// A request for a drive of this server; nothing if it has no such drive, or the drive has no room.
+    async fn ask_here(&self, Addressed { drive, group, request }: Addressed) -> Option<Outcome> {
+        let port = Arc::clone(self.drive(drive)?);
+        let token = self.0.token.fetch_add(1, Ordering::Relaxed);
+        let (asked, outcome) = promise();
+        lock(&self.0.asked).insert(token, asked);
+        // Dropped half-way nobody waits for the reply any more.
+        let _forget = Forget { asked: &self.0.asked, token };
+        if !port.send(DriveInput::Client { token: ClientToken(token), group, request }) {
+            return Some(Outcome::Wait);
+        }
+        outcome.await
+    }
+
+    /// Attaches a volume here, or joins the clients that have it attached here already. Ends with [`VolumeService::detach`].
+    ///
+    /// # Errors
+    /// See [`AttachError`].
+    pub async fn attach(&self, name: &str) -> Result<Arc<Attachment>, AttachError> {
+        let state = self.0.catalog.state().await.map_err(AttachError::Catalog)?;
+        let record = state.volume_named(name).cloned().ok_or(AttachError::Unknown)?;
+        if let Some((attachment, clients)) = lock(&self.0.attached).get_mut(&record.id) {
+            *clients += 1;
+            return Ok(Arc::clone(attachment));
+        }
+        let own = *self.0.own.get().ok_or(AttachError::Catalog(CatalogError::Stopped))?;
+        let fence = match record.attached {
+            Some(other) if other != own => return Err(AttachError::Elsewhere(other)),
+            // By an earlier life of this server, or by a client whose leaving was not told.
+            Some(_) => Some(record.generation),
+            None => None,
+        };
+        let change = Change::AttachVolume { id: record.id, server: own, fence };
+        let applied = self.0.catalog.propose(change).await.map_err(AttachError::Catalog)?;
+        let ChangeOutcome::Attached(generation) = applied.outcome else { return Err(AttachError::Damaged) };
+        let attachment = Arc::new(self.attachment(&state, &record, generation.0)?);
+        let mut attached = lock(&self.0.attached);
+        let (attachment, clients) = attached.entry(record.id).or_insert((attachment, 0));
+        *clients += 1;
+        Ok(Arc::clone(attachment))
+    }
+
+    fn attachment(&self, state: &State, record: &VolumeRecord, generation: u64) -> Result<Attachment, AttachError> {
+        let node = self.node().ok_or(AttachError::Catalog(CatalogError::Stopped))?;
+        let placed = record.placed().map_err(|_| AttachError::Damaged)?;
+        let tables = record.parts.iter().filter_map(|part| {
+            // The number of placement groups of a set is fixed, so the first map's is that of all later ones.
+            let set = state.set(part.set)?;
+            Some((part.set, PgTable::new((*set.first).clone())))
+        });
+        let routes = Routes { service: self.clone(), placed, tables: tables.collect() };
+        let session = SessionId(node.draw());
+        let volume = (record.id, record.extent_size, record.size_bytes);
+        Ok(Attachment::new(Arc::new(routes), volume, Generation(generation), session))
+    }
+
+    /// A client has left. The last one of a volume detaches it, so that another server may have it.
+    pub async fn detach(&self, attachment: &Attachment) {
+        let (id, generation) = (attachment.volume(), attachment.generation());
+        {
+            let mut attached = lock(&self.0.attached);
+            let Some((_, clients)) = attached.get_mut(&id) else { return };
+            *clients -= 1;
+            if *clients > 0 {
+                return;
+            }
+            attached.remove(&id);
+        }
+        let change = Change::DetachVolume { id, generation: ashlar_catalog::volume::Generation(generation.0) };
+        // Where it is not taken, this server attaches the volume by a new generation next time.
+        if let Err(error) = self.0.catalog.propose(change).await {
+            tracing::debug!(%error, volume = %id, "that a volume is detached is not in the catalog");
+        }
+    }
+
+    /// Gives drives of this server the configurations that name them, as the catalog changes.
+    async fn follow_catalog(self, node: Node<R>) {
+        let mut given: BTreeMap<(DriveId, GroupId), Epoch> = BTreeMap::new();
+        let mut version = CatalogVersion(0);
+        while let Ok(news) = self.0.catalog.watch(version).await {
+            version = news.state.version();
+            for (drive, configuration) in self.changed(&news.state, &given) {
+                let key = (drive, configuration.group);
+                let is_member = is_named(&configuration, drive);
+                let epoch = configuration.epoch;
+                let Some(port) = self.drive(drive) else { continue };
+                while !port.send(DriveInput::Configuration(configuration.clone())) && !self.is_over() {
+                    node.runtime().sleep_until(node.runtime().now() + RETRY).await;
+                }
+                if is_member {
+                    given.insert(key, epoch);
+                } else {
+                    given.remove(&key);
+                }
+            }
+            if self.is_over() {
+                return;
+            }
+        }
+    }
+
+    /// Configurations that drives here do not know yet: those that name them, and those that have ceased to.
+    fn changed(&self, state: &State, given: &BTreeMap<(DriveId, GroupId), Epoch>) -> Vec<(DriveId, Configuration)> {
+        let mut changed = Vec::new();
+        let own: Vec<DriveId> = self.0.drives.get().map(|drives| drives.keys().copied().collect()).unwrap_or_default();
+        for set in state.sets() {
+            for (pg, config) in state.pgs_of(set.id) {
+                let group = GroupId { set: set.id, pg };
+                for drive in &own {
+                    let known = given.get(&(*drive, group));
+                    let concerns = config.is_member(*drive) || known.is_some();
+                    if concerns && known != Some(&config.epoch) {
+                        changed.push((*drive, configuration(group, &config, set.copies.write_min)));
+                    }
+                }
+            }
+        }
+        changed
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.is_over.load(Ordering::Acquire)
+    }
+}
+
+fn is_named(configuration: &Configuration, drive: DriveId) -> bool {
+    configuration.acting.contains(&drive) || configuration.learners.contains(&drive)
+}
+
+fn configuration(group: GroupId, config: &PgConfig, min_copies: u8) -> Configuration {
+    let PgConfig { epoch, acting, primary, learners, .. } = config.clone();
+    Configuration { group, epoch, acting, primary, learners, min_copies }
+}
+
+/// Forgets who waits for a reply.
+struct Forget<'a> {
+    asked: &'a Mutex<BTreeMap<u64, Promise<Outcome>>>,
+    token: u64,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        lock(self.asked).remove(&self.token);
+    }
+}
+
+impl<R: Runtime> Service<R> for VolumeService<R> {
+    fn register(&self, _node: &WeakNode<R>, handlers: Handlers) -> Result<Handlers, RegisteredTwice> {
+        let (asked, members) = (self.clone(), self.clone());
+        let handlers = handlers.serve::<VolumeIo, _>(move |_, request| {
+            let service = asked.clone();
+            async move {
+                let request = Addressed::decode(request);
+                let outcome = match request {
+                    Ok(request) => service.ask_here(request).await.unwrap_or(Outcome::Wait),
+                    Err(_) => Outcome::Wrong,
+                };
+                let mut reply = Vec::new();
+                outcome.encode(&mut reply);
+                Ok(reply)
+            }
+        })?;
+        handlers.stream(MEMBERS, move |_, version, stream| members.clone().receive(version, stream))
+    }
+
+    fn start(&self, node: &Node<R>) -> Box<dyn Agent> {
+        drop(self.0.node.set(node.downgrade()));
+        // A service starts once.
+        let _ = self.0.own.set(node.id());
+        node.runtime().spawn(Box::pin(self.clone().follow_catalog(node.clone())));
+        Box::new(VolumeAgent)
+    }
+
+    fn close(&self) {
+        self.0.is_over.store(true, Ordering::Release);
+        lock(&self.0.queues).values().for_each(|queue| queue.close());
+    }
+}
+
+impl<R: Runtime> VolumeService<R> {
+    /// Takes the messages of another server's drives.
+    async fn receive(self, version: Vec<u8>, mut stream: ServerStream) -> Result<(), Refusal> {
+        if version != [VERSION] {
+            return Err(Refusal::new(OTHER_VERSION, "messages of another version"));
+        }
+        let mut frames = Frames::default();
+        while let Ok(Some(piece)) = stream.receiver.receive().await {
+            frames.feed(&piece);
+            while let Some(framed) = frames.next().map_err(|_| Refusal::new(OTHER_VERSION, "this is no message"))? {
+                if let Some(port) = self.drive(framed.to) {
+                    // A full inbox loses it, as a network may.
+                    port.send(DriveInput::Message { from: framed.from, message: framed.message });
+                }
+            }
+            if self.is_over() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Sends what waits for a server until the queue is closed.
+async fn deliver<R: Runtime>(node: Node<R>, server: ServerId, queue: Arc<Queue>) {
+    let mut stream: Option<ClientStream> = None;
+    while let Some(batch) = queue.take().await {
+        if stream.is_none() {
+            let options = CallOptions {
+                timeout: Some(STREAM_MAX),
+                fail_fast: true,
+                window: (WINDOW_BYTES, WINDOW_BYTES),
+                ..CallOptions::default()
+            };
+            stream = node.grid().open_stream(server, MEMBERS, &[VERSION], options).await.ok();
+        }
+        let Some(open) = &mut stream else {
+            // What waited is lost, as with a connection that breaks.
+            node.runtime().sleep_until(node.runtime().now() + RETRY).await;
+            continue;
+        };
+        for piece in batch.chunks(PIECE_BYTES) {
+            if open.sender.send(piece).await.is_err() {
+                stream = None;
+                break;
+            }
+        }
+    }
+}
+
+/// The way from extents of one volume to drives and servers.
+struct Routes<R: Runtime> {
+    service: VolumeService<R>,
+    placed: part::Volume,
+    tables: BTreeMap<SetId, PgTable>,
+}
+
+impl<R: Runtime> Routes<R> {
+    fn group(&self, extent: ExtentId) -> Option<GroupId> {
+        let offset = extent.extent.0.checked_mul(self.placed.rule().extent_size.bytes())?;
+        let location = self.placed.locate(offset).ok()?;
+        let route = self.placed.route(location, self.tables.get(&location.set)?).ok()?;
+        Some(GroupId { set: location.set, pg: route.pg })
+    }
+}
+
+impl<R: Runtime> Fabric for Routes<R> {
+    fn now(&self) -> Instant {
+        self.service.node().map_or(Instant::NEVER, |node| node.runtime().now())
+    }
+
+    fn sleep_until(&self, at: Instant) -> BoxFuture<()> {
+        match self.service.node() {
+            Some(node) => node.runtime().sleep_until(at),
+            None => Box::pin(core::future::ready(())),
+        }
+    }
+
+    fn primary(&self, extent: ExtentId) -> Option<Primary> {
+        let (group, state) = (self.group(extent)?, self.service.0.catalog.state_now()?);
+        let PgConfig { epoch, primary: drive, .. } = state.pg(group)?;
+        Some(Primary { group, epoch, drive, server: state.drive(drive)?.server })
+    }
+
+    fn ask(&self, server: ServerId, request: &Addressed) -> BoxFuture<Option<Outcome>> {
+        let (service, is_here) = (self.service.clone(), self.service.0.own.get() == Some(&server));
+        if is_here {
+            let request = request.clone();
+            return Box::pin(async move { service.ask_here(request).await });
+        }
+        let (node, bytes) = (self.service.node(), request.encode());
+        Box::pin(async move {
+            let options = CallOptions { fail_fast: true, ..CallOptions::within(ASK_MAX) };
+            let reply = node?.grid().call::<VolumeIo>(server, &bytes, options).await.ok()?;
+            Outcome::decode(reply).ok()
+        })
+    }
+
+    fn is_over(&self) -> bool {
+        self.service.is_over()
+    }
+}
+
+/// Nothing of volumes happens beside the bus: failures come by way of the catalog.
+struct VolumeAgent;
+
+impl Agent for VolumeAgent {
+    fn handle_event(&mut self, _event: &Event, _now: Instant) {}
+
+    fn turn(&mut self, _bus: &mut Bus, _now: Instant, _chance: &mut dyn FnMut() -> u64) -> Vec<NodeAction> {
+        Vec::new()
+    }
+
+    fn due(&self) -> Instant {
+        Instant::NEVER
+    }
+
+    fn begin_alone(&mut self, _bus: &mut Bus, _now: Instant) {}
+
+    fn nickname(&self, _description: &[u8]) -> Option<String> {
+        None
+    }
+}

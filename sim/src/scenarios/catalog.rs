@@ -1,0 +1,322 @@
+//! Whole servers with the catalog as a service: clients on every server propose, members report, servers fail and return.
+//!
+//! Verified: an acknowledged proposal is part of every later state of every server; two compare-and-sets of one value are never
+//! both acknowledged; states of one version are equal byte for byte; storages lose at a crash what was not synced. After the
+//! healing all servers have the same state with one leader, the voters are the planned ones, every server and drive is known,
+//! and every placement group has all its members. Then one server stops for good: it leaves every acting list and the voters
+//! are planned without it; it is started again and is a member again.
+//!
+//! Not verified: what placement groups hold (there are none, a toy reports in their stead), and the program's own storage.
+
+mod client;
+mod disk;
+mod ledger;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ashlar_catalog::plan::voters::plan_voters;
+use ashlar_catalog::server::ServerState;
+use ashlar_catalog::state::State;
+use ashlar_grid::seam::Runtime as _;
+use ashlar_node::Node;
+use ashlar_node::catalog::{CatalogOptions, CatalogService, FIRST_SET};
+use ashlar_placement::choose::choose_drives;
+
+use self::client::{Bench, LAST_PROPOSALS, drive_id};
+use self::disk::{Disk, DiskStorage};
+use self::ledger::Ledger;
+use super::node::memory::{Drive, DriveMemory};
+use super::node::{address, plan, server_id};
+use crate::swarm::{Case, Params};
+use crate::world::{Control, Kill, ServerNo, SimRuntime};
+
+/// After the healing everything must work within this time: elections, voters, further drives, then a server that stops and comes back.
+const CONVERGE_NS_MAX: u64 = 240_000_000_000;
+/// How long a server takes to leave and close.
+const WIND_DOWN_NS_MAX: u64 = 30_000_000_000;
+/// Placement groups of the set: few, so that many seeds can be run.
+const PGS: u32 = 16;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One life of a server.
+struct Life {
+    node: Node<SimRuntime>,
+    bench: Bench,
+    drained: Arc<AtomicBool>,
+}
+
+/// What is waited for after the healing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Everything is as it should be.
+    Healing,
+    /// This server was stopped, and the others go on without it.
+    Without(ServerNo),
+    /// It was started again, and everything is as before.
+    Again,
+}
+
+/// See the head of this file.
+pub struct CatalogCase {
+    control: Control,
+    servers: u32,
+    copies: u8,
+    /// What each server remembers.
+    drives: BTreeMap<ServerNo, (Drive, Disk)>,
+    lives: BTreeMap<ServerNo, Life>,
+    ledger: Arc<Mutex<Ledger>>,
+    is_healed: Arc<AtomicBool>,
+    stage: Stage,
+    healed_ns: u64,
+    converged_ns: u64,
+    is_stopping: bool,
+}
+
+impl CatalogCase {
+    /// The case for one world.
+    #[must_use]
+    pub fn new(control: &Control, params: &Params) -> Self {
+        let mut rng = control.rng("catalog", 0);
+        Self {
+            control: control.clone(),
+            servers: params.servers,
+            copies: if rng.chance(700_000) { 3 } else { rng.within(1..=2) as u8 },
+            drives: BTreeMap::new(),
+            lives: BTreeMap::new(),
+            ledger: Arc::default(),
+            is_healed: Arc::default(),
+            stage: Stage::Healing,
+            healed_ns: 0,
+            converged_ns: 0,
+            is_stopping: false,
+        }
+    }
+
+    fn rng(&self, label: &str, runtime: &SimRuntime) -> crate::rng::Rng {
+        self.control.rng(label, u64::from(runtime.server().0) << 32 | u64::from(runtime.life()))
+    }
+
+    fn check_safety(&self) -> Result<(), String> {
+        lock(&self.ledger).wrong.clone().map_or(Ok(()), Err)
+    }
+
+    /// The state that all servers that run agree on.
+    fn agreed(&self) -> Result<Arc<State>, String> {
+        let mut agreed: Option<(ServerNo, Arc<State>)> = None;
+        let mut leaders = BTreeSet::new();
+        for (server, life) in &self.lives {
+            let handle = &life.bench.handle;
+            let begun = handle.state_now().zip(handle.status());
+            let (state, status) = begun.ok_or_else(|| format!("the catalog of {server:?} has not begun"))?;
+            if !status.is_running {
+                return Err(format!("the catalog of {server:?} has stopped"));
+            }
+            leaders.insert(status.leader.ok_or_else(|| format!("{server:?} knows no leader: {status:?}"))?);
+            if status.is_changing_voters || status.voters != state.voters() {
+                return Err(format!("{server:?} is changing voters: {status:?}, {:?}", state.voters()));
+            }
+            let (first, known) = agreed.get_or_insert((*server, Arc::clone(&state)));
+            if known.version() != state.version() || **known != *state {
+                let versions = (known.version().0, state.version().0);
+                return Err(format!("{first:?} and {server:?} are at versions {versions:?}: {status:?}"));
+            }
+        }
+        if leaders.len() != 1 {
+            return Err(format!("there are several leaders: {leaders:?}"));
+        }
+        Ok(agreed.ok_or("no server runs")?.1)
+    }
+
+    /// What must be true of the state when these servers run and all others do not.
+    fn check_state(&self, state: &State, gone: Option<ServerNo>) -> Result<(), String> {
+        let all: Vec<ServerNo> = (0..self.servers).map(ServerNo).collect();
+        let alive = all.iter().filter(|server| Some(**server) != gone).map(|server| server_id(*server)).collect();
+        for server in &all {
+            let known = state.server(server_id(*server)).ok_or_else(|| format!("{server:?} is not known"))?;
+            if known.state != ServerState::Active || known.address != address(*server) {
+                return Err(format!("{server:?} is known as {known:?}"));
+            }
+            let drive =
+                state.drive(drive_id(*server)).ok_or_else(|| format!("the drive of {server:?} is not known"))?;
+            if drive.set != Some(FIRST_SET) || drive.server != server_id(*server) {
+                return Err(format!("the drive of {server:?} is {drive:?}"));
+            }
+        }
+        let planned = plan_voters(state, &alive);
+        if state.voters() != planned {
+            return Err(format!("the voters are {:?} instead of {planned:?}", state.voters()));
+        }
+        let set = state.set(FIRST_SET).ok_or("there is no set")?;
+        for (pg, config) in state.pgs_of(FIRST_SET) {
+            let wanted = choose_drives(&set.target, pg).into_iter().map(|index| set.target.drive(index).id);
+            let gone = gone.map(drive_id);
+            let left: Vec<_> = wanted.filter(|drive| Some(*drive) != gone).collect();
+            let mut members = (config.acting.clone(), left.clone());
+            // Its only member stays, and waits.
+            members.0.retain(|drive| Some(*drive) != gone || !left.is_empty());
+            members.0.sort_unstable();
+            members.1.sort_unstable();
+            let is_short = members.0 != members.1 && !left.is_empty();
+            if is_short || !config.learners.is_empty() || config.acting.is_empty() {
+                return Err(format!("placement group {} has {config:?} and should have {left:?}", pg.0));
+            }
+            if gone.is_some_and(|gone| config.acting.contains(&gone)) && !left.is_empty() {
+                return Err(format!("placement group {} still has the server that has stopped: {config:?}", pg.0));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_converged(&self) -> Result<(), String> {
+        for (server, life) in &self.lives {
+            let told = life.bench.last_told.load(Ordering::SeqCst);
+            if told < LAST_PROPOSALS {
+                return Err(format!("{told} proposals of {server:?} were acknowledged after the healing"));
+            }
+        }
+        let state = self.agreed()?;
+        let gone = if let Stage::Without(server) = self.stage { Some(server) } else { None };
+        self.check_state(&state, gone)?;
+        let me = server_id(ServerNo(0));
+        lock(&self.ledger).check_told(me, &state);
+        self.check_safety()
+    }
+
+    /// What each server sees, for people.
+    fn table(&self) -> String {
+        let row = |(server, life): (&ServerNo, &Life)| {
+            format!("  {server:?} life {}: {:?}\n", life.bench.runtime.life(), life.bench.handle.status())
+        };
+        self.lives.iter().map(row).collect()
+    }
+
+    fn stop(&mut self) -> ServerNo {
+        let victim = ServerNo(self.control.rng("victim", 0).below(u64::from(self.servers)) as u32);
+        self.control.kill(victim, Kill::Process);
+        self.killed(victim);
+        victim
+    }
+}
+
+impl Case for CatalogCase {
+    fn start(&mut self, runtime: SimRuntime) {
+        let server = runtime.server();
+        let (drive, disk) = self.drives.entry(server).or_default().clone();
+        let memory = DriveMemory::new(drive.clone(), runtime.clone(), self.rng("drive", &runtime));
+        let storage = DiskStorage::new(disk, runtime.clone(), self.rng("disk", &runtime));
+        let service = CatalogService::new(CatalogOptions { copies: self.copies, pgs: PGS }, Arc::new(storage));
+        let handle = service.handle();
+        let shared = Arc::new(runtime.clone());
+        let plan = plan(&self.control, &runtime, &drive);
+        let (node, bus) = match Node::start(shared.clone(), shared, plan, memory, vec![Box::new(service)]) {
+            Ok(begun) => begun,
+            Err(error) => {
+                lock(&self.ledger).wrong = Some(format!("{server:?} cannot restore the memory of its bus: {error}"));
+                return self.control.finish();
+            }
+        };
+        runtime.spawn(bus);
+        let listener = runtime.listen(&address(server)).expect("a new life has its address for itself");
+        let accepting = node.clone();
+        runtime.spawn(Box::pin(async move {
+            loop {
+                let (wire, lane) = listener.accept().await;
+                accepting.accept(wire, lane);
+            }
+        }));
+        let bench = Bench {
+            runtime: runtime.clone(),
+            handle,
+            ledger: Arc::clone(&self.ledger),
+            is_healed: Arc::clone(&self.is_healed),
+            last_told: Arc::default(),
+        };
+        runtime.spawn(Box::pin(bench.clone().register()));
+        runtime.spawn(Box::pin(bench.clone().look()));
+        runtime.spawn(Box::pin(bench.clone().propose(self.rng("client", &runtime))));
+        runtime.spawn(Box::pin(bench.clone().report(self.rng("reports", &runtime))));
+        self.lives.insert(server, Life { node, bench, drained: Arc::default() });
+    }
+
+    fn killed(&mut self, server: ServerNo) {
+        let Some(life) = self.lives.remove(&server) else { return };
+        if let Some((_, disk)) = self.drives.get(&server) {
+            disk.crash(&mut self.rng("crash", &life.bench.runtime));
+        }
+    }
+
+    fn drain(&mut self, server: ServerNo) {
+        let Some(life) = self.lives.get(&server) else { return };
+        let (node, drained) = (life.node.clone(), Arc::clone(&life.drained));
+        life.bench.runtime.spawn(Box::pin(async move {
+            node.say_goodbye().await;
+            node.drain().await;
+            drained.store(true, Ordering::SeqCst);
+        }));
+    }
+
+    fn is_drained(&self, server: ServerNo) -> bool {
+        self.lives.get(&server).is_none_or(|life| life.drained.load(Ordering::SeqCst))
+    }
+
+    fn healed(&mut self) {
+        self.healed_ns = self.control.now_ns();
+        self.is_healed.store(true, Ordering::SeqCst);
+    }
+
+    fn converge_ns_max(&self) -> u64 {
+        CONVERGE_NS_MAX
+    }
+
+    fn converged(&mut self) -> Result<(), String> {
+        self.check_safety()?;
+        self.check_converged().map_err(|wrong| format!("{:?}: {wrong}\n{}", self.stage, self.table()))?;
+        match self.stage {
+            Stage::Healing => {
+                self.converged_ns = self.control.now_ns() - self.healed_ns;
+                self.stage = Stage::Without(self.stop());
+                Err("a server was stopped".into())
+            }
+            Stage::Without(server) => {
+                self.stage = Stage::Again;
+                let runtime = self.control.start(server);
+                self.start(runtime);
+                Err("it was started again".into())
+            }
+            Stage::Again => Ok(()),
+        }
+    }
+
+    fn wind_down(&mut self) {
+        let servers: Vec<ServerNo> = self.lives.keys().copied().collect();
+        servers.into_iter().for_each(|server| self.drain(server));
+        self.is_stopping = true;
+    }
+
+    fn wind_down_ns_max(&self) -> u64 {
+        WIND_DOWN_NS_MAX
+    }
+
+    fn judge(&mut self) -> Result<(), String> {
+        self.check_safety()?;
+        let late = self.lives.keys().find(|server| self.is_stopping && !self.is_drained(**server));
+        late.map_or(Ok(()), |server| Err(format!("{server:?} does not come to an end of its draining")))
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        let ledger = lock(&self.ledger);
+        let lives = self.lives.values().map(|life| u64::from(life.bench.runtime.life())).sum();
+        vec![
+            ("lives", lives),
+            ("told", ledger.told()),
+            ("refused", ledger.refused),
+            ("unknown", ledger.unknown),
+            ("converge_ms", self.converged_ns / 1_000_000),
+        ]
+    }
+}
