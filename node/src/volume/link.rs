@@ -130,24 +130,29 @@ pub(super) struct Malformed;
 
 /// Messages out of a stream's pieces.
 #[derive(Debug, Default)]
-pub(super) struct Frames(Vec<u8>);
+pub(super) struct Frames {
+    bytes: Vec<u8>,
+    /// Where the next message begins. What lies before it goes with the next piece: once for all of its messages.
+    next: usize,
+}
 
 impl Frames {
     /// More bytes have come.
     pub(super) fn feed(&mut self, piece: &[u8]) {
-        self.0.extend_from_slice(piece);
+        self.bytes.drain(..core::mem::take(&mut self.next));
+        self.bytes.extend_from_slice(piece);
     }
 
     /// The next whole message. Its data are copied out of the stream's bytes, once.
     pub(super) fn next(&mut self) -> Result<Option<Framed>, Malformed> {
-        let Some((len, rest)) = self.0.split_first_chunk() else { return Ok(None) };
+        let Some((len, rest)) = self.bytes[self.next..].split_first_chunk() else { return Ok(None) };
         let len = u32::from_be_bytes(*len) as usize;
         if !(PREFIX..=FRAME_BYTES_MAX).contains(&len) {
             return Err(Malformed);
         }
         let Some(frame) = rest.get(..len) else { return Ok(None) };
         let framed = decode(frame)?;
-        self.0.drain(..4 + len);
+        self.next += 4 + len;
         Ok(Some(framed))
     }
 }

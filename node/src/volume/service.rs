@@ -7,7 +7,7 @@
 //! Drives run on threads of the program, behind [`DrivePort`]; nothing here waits for one.
 
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -40,7 +40,7 @@ use crate::catalog::CatalogHandle;
 use crate::catalog::reports::{Report, ReportKind};
 use crate::promise::{Promise, promise};
 use crate::service::{Agent, NodeAction, Service};
-use crate::{Node, WeakNode};
+use crate::{Node, WeakNode, no_member, stopped};
 
 /// Requests of attached volumes, to the server that has the primary.
 struct VolumeIo;
@@ -143,6 +143,8 @@ struct Shared<R: Runtime> {
     asked: Mutex<BTreeMap<u64, Promise<Outcome>>>,
     token: AtomicU64,
     queues: Mutex<BTreeMap<ServerId, Arc<Queue>>>,
+    /// Reports on their way to the catalog. Members repeat theirs several times a second, and one of each is enough.
+    reports: Mutex<BTreeSet<(GroupId, DriveId, Epoch)>>,
     /// Volumes that are attached here, and by how many clients.
     attached: Mutex<BTreeMap<VolumeId, (Arc<Attachment>, usize)>>,
     /// The server stops: nothing is sent or tried again.
@@ -174,6 +176,7 @@ impl<R: Runtime> VolumeService<R> {
             asked: Mutex::default(),
             token: AtomicU64::new(0),
             queues: Mutex::default(),
+            reports: Mutex::default(),
             attached: Mutex::default(),
             is_over: AtomicBool::new(false),
         }))
@@ -226,25 +229,30 @@ impl<R: Runtime> VolumeService<R> {
             return;
         }
         let server = self.0.catalog.state_now().and_then(|state| state.drive(framed.to).map(|drive| drive.server));
-        if let Some(server) = server {
-            self.queue(server).push(&framed);
+        if let Some(queue) = server.and_then(|server| self.queue(server)) {
+            queue.push(&framed);
         }
     }
 
-    /// The queue to a server. The first message to it begins its stream.
-    fn queue(&self, server: ServerId) -> Arc<Queue> {
+    /// The queue to a server. The first message to it begins its stream; nothing before the node has started.
+    fn queue(&self, server: ServerId) -> Option<Arc<Queue>> {
+        let node = self.node()?;
         let mut queues = lock(&self.0.queues);
         if let Some(queue) = queues.get(&server) {
-            return Arc::clone(queue);
+            return Some(Arc::clone(queue));
         }
         let queue = Arc::new(Queue::default());
         queues.insert(server, Arc::clone(&queue));
         drop(queues);
-        if let Some(node) = self.node() {
-            let task = deliver(node.clone(), server, Arc::clone(&queue));
-            node.runtime().spawn(Box::pin(task));
-        }
-        queue
+        let task = deliver(node.clone(), server, Arc::clone(&queue));
+        node.runtime().spawn(Box::pin(task));
+        Some(queue)
+    }
+
+    /// Whether a drive is of that server: nobody speaks for the drives of others.
+    fn is_of(&self, drive: DriveId, server: ServerId) -> bool {
+        let state = self.0.catalog.state_now();
+        state.and_then(|state| state.drive(drive).map(|drive| drive.server)) == Some(server)
     }
 
     fn report(&self, drive: DriveId, group: GroupId, report: MemberReport) {
@@ -254,10 +262,16 @@ impl<R: Runtime> VolumeService<R> {
             MemberReport::NewEpoch { epoch } => (epoch, ReportKind::Restarted, drive),
         };
         let Some(node) = self.node() else { return };
-        let catalog = self.0.catalog.clone();
+        let key = (group, about, epoch);
+        if !lock(&self.0.reports).insert(key) {
+            return;
+        }
+        let service = self.clone();
         node.runtime().spawn(Box::pin(async move {
             // Whoever reports does so again until the epoch changes.
-            if let Err(error) = catalog.report(Report { group, epoch, kind, drive: about }).await {
+            let reported = service.0.catalog.report(Report { group, epoch, kind, drive: about }).await;
+            lock(&service.0.reports).remove(&key);
+            if let Err(error) = reported {
                 tracing::debug!(
                     ?error,
                     set = group.set.0,
@@ -415,11 +429,15 @@ impl Drop for Forget<'_> {
 }
 
 impl<R: Runtime> Service<R> for VolumeService<R> {
-    fn register(&self, _node: &WeakNode<R>, handlers: Handlers) -> Result<Handlers, RegisteredTwice> {
-        let (asked, members) = (self.clone(), self.clone());
-        let handlers = handlers.serve::<VolumeIo, _>(move |_, request| {
-            let service = asked.clone();
+    fn register(&self, node: &WeakNode<R>, handlers: Handlers) -> Result<Handlers, RegisteredTwice> {
+        let (asked, members, node) = (self.clone(), self.clone(), node.clone());
+        let handlers = handlers.serve::<VolumeIo, _>(move |context, request| {
+            let (service, node) = (asked.clone(), node.upgrade());
             async move {
+                // A server that was forgotten while it was away may still have a volume attached.
+                if !node.ok_or_else(stopped)?.is_met(context.caller) {
+                    return Err(no_member());
+                }
                 let request = Addressed::decode(request);
                 let outcome = match request {
                     Ok(request) => service.ask_here(request).await.unwrap_or(Outcome::Wait),
@@ -430,7 +448,8 @@ impl<R: Runtime> Service<R> for VolumeService<R> {
                 Ok(reply)
             }
         })?;
-        handlers.stream(MEMBERS, move |_, version, stream| members.clone().receive(version, stream))
+        handlers
+            .stream(MEMBERS, move |context, version, stream| members.clone().receive(context.caller, version, stream))
     }
 
     fn start(&self, node: &Node<R>) -> Box<dyn Agent> {
@@ -449,7 +468,7 @@ impl<R: Runtime> Service<R> for VolumeService<R> {
 
 impl<R: Runtime> VolumeService<R> {
     /// Takes the messages of another server's drives.
-    async fn receive(self, version: Vec<u8>, mut stream: ServerStream) -> Result<(), Refusal> {
+    async fn receive(self, from: ServerId, version: Vec<u8>, mut stream: ServerStream) -> Result<(), Refusal> {
         if version != [VERSION] {
             return Err(Refusal::new(OTHER_VERSION, "messages of another version"));
         }
@@ -457,7 +476,7 @@ impl<R: Runtime> VolumeService<R> {
         while let Ok(Some(piece)) = stream.receiver.receive().await {
             frames.feed(&piece);
             while let Some(framed) = frames.next().map_err(|_| Refusal::new(OTHER_VERSION, "this is no message"))? {
-                if let Some(port) = self.drive(framed.to) {
+                if let Some(port) = self.drive(framed.to).filter(|_| self.is_of(framed.from, from)) {
                     // A full inbox loses it, as a network may.
                     port.send(DriveInput::Message { from: framed.from, message: framed.message });
                 }
