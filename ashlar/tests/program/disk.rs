@@ -112,6 +112,7 @@ fn a_volume_goes_on_while_servers_are_killed() {
         "--size=48m",
         "--verify=crc32c",
         "--verify_fatal=1",
+        "--verify_state_save=0", // it would leave a file where the tests were started
         "--io_size=12m",
     ];
     let mut fio = Command::new("fio")
