@@ -1,0 +1,444 @@
+//! Requests to the object service and its answers: the seam between a protocol's front and the objects.
+//!
+//! A front (S3 over HTTP) checks who asks and takes the protocol apart; behind these three traits are names, bytes and
+//! conditions only. Contents are streams of shared buffers in both directions: nothing holds a whole object in memory.
+//!
+//! Durable on return: what a change answers with `Ok` outlives the loss of as many drives as the bucket's parity.
+
+use core::fmt;
+use core::future::Future;
+use core::pin::Pin;
+
+use bytes::Bytes;
+
+/// A future that a trait object returns: one allocation a request.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Longest key of an object, in bytes of UTF-8.
+pub const KEY_BYTES_MAX: usize = 1_024;
+/// Bytes of an object's attributes in all, names and values.
+pub const ATTRIBUTES_BYTES_MAX: usize = 8 << 10;
+/// Longest object, in one part or many.
+pub const OBJECT_BYTES_MAX: u64 = 5 << 40;
+/// Longest part of an upload, and longest object that is put in one request.
+pub const PART_BYTES_MAX: u64 = 5 << 30;
+/// Shortest part of an upload but the last one.
+pub const PART_BYTES_MIN: u64 = 5 << 20;
+/// Greatest number of a part; the smallest is 1.
+pub const PART_NUMBER_MAX: u32 = 10_000;
+/// Entries of one page of a list.
+pub const PAGE_MAX: usize = 1_000;
+
+/// A bucket, as its owner sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bucket {
+    /// Its name.
+    pub name: String,
+    /// When it was made, in milliseconds since 1970 (UTC).
+    pub created_ms: u64,
+}
+
+/// What an object says about itself beside its bytes: pairs of names and values that are kept as they are.
+///
+/// The front chooses the names. S3's keeps `content-type` and its kind, `x-amz-meta-*`, tags and checksums here.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Attributes(pub Vec<(String, String)>);
+
+impl Attributes {
+    /// The value of a name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Bytes of all names and values.
+    #[must_use]
+    pub fn len_bytes(&self) -> usize {
+        self.0.iter().map(|(name, value)| name.len() + value.len()).sum()
+    }
+}
+
+/// An object, without its bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Object {
+    /// Its key.
+    pub key: String,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// Its entity tag, without quotes.
+    pub etag: String,
+    /// When it was put, in milliseconds since 1970 (UTC).
+    pub modified_ms: u64,
+    /// What it says about itself.
+    pub attributes: Attributes,
+    /// Lengths of the parts of which it was completed; none if it was put in one request.
+    pub parts: Vec<u64>,
+}
+
+/// A condition on the object that has the key now. All that are given must hold.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Condition {
+    /// The object exists and has one of these entity tags; `*` is any. `If-Match`.
+    pub etag_is: Option<Vec<String>>,
+    /// No object exists that has one of these entity tags; `*` is any. `If-None-Match`.
+    pub etag_is_not: Option<Vec<String>>,
+}
+
+/// Bytes of an object to be read, both ends included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Range {
+    /// From the first to the last one, or to the end of the object if that comes before.
+    Between(u64, u64),
+    /// From this one to the end.
+    From(u64),
+    /// So many at the end.
+    Last(u64),
+}
+
+impl Range {
+    /// First byte and number of bytes in an object of so many bytes; nothing if it has none of them.
+    #[must_use]
+    pub const fn within(self, bytes: u64) -> Option<(u64, u64)> {
+        let (first, end) = match self {
+            Self::Between(first, last) if first <= last => (first, if last < bytes { last + 1 } else { bytes }),
+            Self::Between(..) | Self::Last(0) => return None,
+            Self::From(first) => (first, bytes),
+            Self::Last(count) => (bytes.saturating_sub(count), bytes),
+        };
+        if first < end { Some((first, end - first)) } else { None }
+    }
+}
+
+/// What a body was found to be when it had come whole.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct BodyDigest {
+    /// The entity tag of its bytes.
+    pub etag: String,
+    /// Attributes that follow from the bytes, such as checksums; they join the object's.
+    pub attributes: Attributes,
+}
+
+/// A body that comes in. Whoever makes it verifies what its sender promised about it.
+pub trait Body: Send {
+    /// The next bytes, none of them empty; nothing at the end. An error means that nothing may be stored.
+    fn next(&mut self) -> BoxFuture<'_, Result<Option<Bytes>, Error>>;
+
+    /// What it was. Called once, after the end.
+    fn digest(&mut self) -> BodyDigest;
+}
+
+/// Bytes of an object that go out.
+pub trait Content: Send {
+    /// The next bytes, none of them empty; nothing at the end. An error means that the rest cannot be had.
+    fn next(&mut self) -> BoxFuture<'_, Result<Option<Bytes>, Error>>;
+}
+
+/// An object and the bytes of it that were asked for.
+pub struct Opened {
+    /// The object.
+    pub object: Object,
+    /// First byte and number of bytes of what follows.
+    pub range: (u64, u64),
+    /// The bytes.
+    pub content: Box<dyn Content>,
+}
+
+/// Which objects to list.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ListRequest {
+    /// Only keys that begin so.
+    pub prefix: String,
+    /// Keys that have this behind the prefix are told once, as a common prefix up to and with it. Empty: none are.
+    pub delimiter: String,
+    /// Only keys and common prefixes behind this one, in the order of their bytes.
+    pub after: String,
+    /// Entries of the page, up to [`PAGE_MAX`].
+    pub limit: usize,
+}
+
+/// One line of a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Listed {
+    /// An object.
+    Object(Object),
+    /// The common prefix of several.
+    Prefix(String),
+}
+
+/// A page of a list, ascending.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Page {
+    /// The lines.
+    pub entries: Vec<Listed>,
+    /// Where the next page begins (`after`), if there is more.
+    pub next: Option<String>,
+}
+
+/// Names an upload. Never used again.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UploadId(pub String);
+
+/// An upload that was begun and neither completed nor given up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Upload {
+    /// Its name.
+    pub id: UploadId,
+    /// The key that the object will have.
+    pub key: String,
+    /// When it was begun, in milliseconds since 1970 (UTC).
+    pub begun_ms: u64,
+    /// What the object will say about itself.
+    pub attributes: Attributes,
+}
+
+/// One part of an upload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// Its number, from 1.
+    pub number: u32,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// The entity tag of its bytes.
+    pub etag: String,
+    /// When it was put, in milliseconds since 1970 (UTC).
+    pub modified_ms: u64,
+    /// What follows from its bytes, such as checksums.
+    pub attributes: Attributes,
+}
+
+/// What an object becomes when its upload is completed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Completion {
+    /// Numbers and entity tags of the parts, ascending by number.
+    pub parts: Vec<(u32, String)>,
+    /// The object's entity tag and the attributes that follow from its parts.
+    pub digest: BodyDigest,
+    /// Completed only if this holds.
+    pub condition: Condition,
+}
+
+/// By whose fault a request fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The caller's: the same request fails again.
+    Caller,
+    /// Another server's, or the way to it: safe to retry.
+    Peer,
+    /// A drive's: no room, or no copy that is whole.
+    Drive,
+}
+
+/// Why a request fails. Nothing was changed, unless it is said otherwise.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Error {
+    /// No bucket has this name.
+    NoSuchBucket,
+    /// A bucket of this name exists.
+    BucketExists,
+    /// The bucket has objects or uploads.
+    BucketNotEmpty,
+    /// No bucket may be called so.
+    BadBucketName,
+    /// No object has this key.
+    NoSuchKey,
+    /// No upload has this name, or it was completed or given up.
+    NoSuchUpload,
+    /// A part of the completion was not put, or has another entity tag.
+    BadPart(u32),
+    /// A part but the last one is shorter than [`PART_BYTES_MIN`].
+    PartTooSmall(u32),
+    /// The completion names no part, or parts out of order.
+    BadPartOrder,
+    /// A key longer than [`KEY_BYTES_MAX`] or empty, attributes beyond [`ATTRIBUTES_BYTES_MAX`], a part's number out of range.
+    BadRequest(&'static str),
+    /// The object or part would be longer than it may.
+    TooLarge,
+    /// The condition does not hold.
+    ConditionFailed,
+    /// The condition of a read says that the reader has this already; its object.
+    NotModified(Box<Object>),
+    /// The object has none of these bytes; its length.
+    BadRange(u64),
+    /// The body is not what its sender promised. The front that made it keeps the reason.
+    BadBody,
+    /// The sender of the body is gone, or was too slow.
+    BodyLost,
+    /// Not now: servers or copies are missing, or one is overloaded. Safe to retry. A change may have taken effect.
+    Unavailable,
+    /// The drives have no room. Deleting still works.
+    Full,
+    /// Too few shards of the object are whole.
+    Damaged,
+}
+
+impl Error {
+    /// By whose fault it is.
+    #[must_use]
+    pub const fn fault(&self) -> Fault {
+        match self {
+            Self::Unavailable => Fault::Peer,
+            Self::Full | Self::Damaged => Fault::Drive,
+            _ => Fault::Caller,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSuchBucket => f.write_str("no bucket has this name"),
+            Self::BucketExists => f.write_str("a bucket of this name exists"),
+            Self::BucketNotEmpty => f.write_str("the bucket has objects or uploads"),
+            Self::BadBucketName => {
+                f.write_str("a bucket's name has 3 to 63 lower-case letters, digits, dots and hyphens")
+            }
+            Self::NoSuchKey => f.write_str("no object has this key"),
+            Self::NoSuchUpload => f.write_str("no upload has this name; it may have been completed or given up"),
+            Self::BadPart(number) => write!(f, "part {number} was not put, or has another entity tag"),
+            Self::PartTooSmall(number) => write!(f, "part {number} is shorter than {PART_BYTES_MIN} bytes"),
+            Self::BadPartOrder => f.write_str("the parts are not ascending by their numbers"),
+            Self::BadRequest(what) => f.write_str(what),
+            Self::TooLarge => f.write_str("the object would be longer than it may"),
+            Self::ConditionFailed => f.write_str("the condition does not hold"),
+            Self::NotModified(_) => f.write_str("the object was not modified"),
+            Self::BadRange(bytes) => write!(f, "the object has {bytes} bytes, none of them in the range"),
+            Self::BadBody => f.write_str("the body is not what its sender promised"),
+            Self::BodyLost => f.write_str("the body did not come whole"),
+            Self::Unavailable => f.write_str("servers or copies are missing for now; try again"),
+            Self::Full => f.write_str("the drives have no room"),
+            Self::Damaged => f.write_str("too few shards of the object are whole"),
+        }
+    }
+}
+
+impl core::error::Error for Error {}
+
+/// Buckets by name. Every server answers for all of them.
+pub trait Buckets: Send + Sync + 'static {
+    /// Makes a bucket.
+    fn create<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), Error>>;
+
+    /// Deletes one that is empty.
+    fn delete<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), Error>>;
+
+    /// One bucket.
+    fn get<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Bucket, Error>>;
+
+    /// All of them, ascending by name.
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Bucket>, Error>>;
+}
+
+/// An object to be put, without its bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PutRequest {
+    /// Its bucket.
+    pub bucket: String,
+    /// Its key.
+    pub key: String,
+    /// What it says about itself.
+    pub attributes: Attributes,
+    /// Put only if this holds when it is committed.
+    pub condition: Condition,
+    /// Length of the body, where its sender has said so.
+    pub bytes: Option<u64>,
+}
+
+/// Objects of buckets. Put, get, delete and list are linearizable for each key.
+pub trait Objects: Send + Sync + 'static {
+    /// Puts an object in the place of the one that has the key: readers see the old or the new one, never a mixture.
+    fn put<'a>(&'a self, request: PutRequest, body: &'a mut dyn Body) -> BoxFuture<'a, Result<Object, Error>>;
+
+    /// Opens an object. `condition` is that of a read: `etag_is_not` that does not hold is [`Error::NotModified`].
+    fn get<'a>(
+        &'a self,
+        bucket: &'a str,
+        key: &'a str,
+        range: Option<Range>,
+        condition: &'a Condition,
+    ) -> BoxFuture<'a, Result<Opened, Error>>;
+
+    /// An object without its bytes.
+    fn head<'a>(&'a self, bucket: &'a str, key: &'a str) -> BoxFuture<'a, Result<Object, Error>>;
+
+    /// Deletes an object; done also where none has the key, unless the condition asks for one.
+    fn delete<'a>(
+        &'a self,
+        bucket: &'a str,
+        key: &'a str,
+        condition: &'a Condition,
+    ) -> BoxFuture<'a, Result<(), Error>>;
+
+    /// A page of the objects of a bucket.
+    fn list<'a>(&'a self, bucket: &'a str, request: &'a ListRequest) -> BoxFuture<'a, Result<Page, Error>>;
+}
+
+/// Objects that are put in parts.
+pub trait Uploads: Send + Sync + 'static {
+    /// Begins an upload. `attributes` are those that the object will have.
+    fn begin<'a>(
+        &'a self,
+        bucket: &'a str,
+        key: &'a str,
+        attributes: Attributes,
+    ) -> BoxFuture<'a, Result<UploadId, Error>>;
+
+    /// Puts a part in the place of the one that has the number.
+    fn put_part<'a>(
+        &'a self,
+        bucket: &'a str,
+        key: &'a str,
+        upload: &'a UploadId,
+        number: u32,
+        body: &'a mut dyn Body,
+    ) -> BoxFuture<'a, Result<Part, Error>>;
+
+    /// Makes the object of these parts and ends the upload, in one step. Repeated, it answers the same.
+    fn complete<'a>(
+        &'a self,
+        bucket: &'a str,
+        key: &'a str,
+        upload: &'a UploadId,
+        completion: Completion,
+    ) -> BoxFuture<'a, Result<Object, Error>>;
+
+    /// Gives an upload up; its parts go.
+    fn abort<'a>(&'a self, bucket: &'a str, key: &'a str, upload: &'a UploadId) -> BoxFuture<'a, Result<(), Error>>;
+
+    /// Uploads of a bucket: all, or one with its parts.
+    fn list<'a>(
+        &'a self,
+        bucket: &'a str,
+        of: Option<(&'a str, &'a UploadId)>,
+    ) -> BoxFuture<'a, Result<Vec<(Upload, Vec<Part>)>, Error>>;
+}
+
+/// What a front is given.
+#[derive(Clone)]
+pub struct Service {
+    /// Buckets.
+    pub buckets: std::sync::Arc<dyn Buckets>,
+    /// Objects.
+    pub objects: std::sync::Arc<dyn Objects>,
+    /// Uploads.
+    pub uploads: std::sync::Arc<dyn Uploads>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_within_an_object() {
+        assert_eq!(Range::Between(0, 0).within(10), Some((0, 1)));
+        assert_eq!(Range::Between(3, 99).within(10), Some((3, 7)));
+        assert_eq!(Range::Between(3, u64::MAX).within(10), Some((3, 7)));
+        assert_eq!(Range::Between(10, 12).within(10), None);
+        assert_eq!(Range::Between(5, 4).within(10), None);
+        assert_eq!(Range::From(9).within(10), Some((9, 1)));
+        assert_eq!(Range::From(10).within(10), None);
+        assert_eq!(Range::Last(3).within(10), Some((7, 3)));
+        assert_eq!(Range::Last(30).within(10), Some((0, 10)));
+        assert_eq!(Range::Last(0).within(10), None);
+        assert_eq!(Range::Last(1).within(0), None);
+    }
+}
