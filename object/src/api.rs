@@ -3,7 +3,8 @@
 //! A front (S3 over HTTP) checks who asks and takes the protocol apart; behind these three traits are names, bytes and
 //! conditions only. Contents are streams of shared buffers in both directions: nothing holds a whole object in memory.
 //!
-//! Durable on return: what a change answers with `Ok` outlives the loss of as many drives as the bucket's parity.
+//! Durable on return: what a change answers with `Ok` is on every drive of its parity set that could be reached, and on
+//! at least as many as give it back; it outlives every crash, and the loss of drives as far as others have kept shards.
 
 use core::fmt;
 use core::future::Future;
@@ -205,6 +206,9 @@ pub struct Part {
     /// What follows from its bytes, such as checksums.
     pub attributes: Attributes,
 }
+
+/// An upload and those of its parts that were asked for.
+pub type UploadParts = (Upload, Vec<Part>);
 
 /// What an object becomes when its upload is completed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -409,7 +413,7 @@ pub trait Uploads: Send + Sync + 'static {
         &'a self,
         bucket: &'a str,
         of: Option<(&'a str, &'a UploadId)>,
-    ) -> BoxFuture<'a, Result<Vec<(Upload, Vec<Part>)>, Error>>;
+    ) -> BoxFuture<'a, Result<Vec<UploadParts>, Error>>;
 }
 
 /// What a front is given.

@@ -1,6 +1,24 @@
 //! S3 objects over erasure-coded shards.
 //!
-//! [`api`] is what a protocol's front asks for, and what it is answered: buckets, objects, multipart uploads.
+//! Invariants
+//! - A put is one commit of one record that refers to shards that are durable already: readers and crashes see the old
+//!   object or the new one, never neither and never a mixture.
+//! - What was acknowledged is on as many drives as give it back, and on all of its drives where they could be reached.
+//! - A list shows every put and delete that was answered before it began; of conditional writers one wins.
+//!
+//! Deliberately absent: sockets, drives, clocks and threads (the program's and the node's), versions of objects, healing of
+//! shards that were not kept, and a collector for shards that a crash has left without a record.
+//!
+//! In reading order: [`api`] (what a protocol's front asks for), [`cluster`] (what the service needs of its cluster),
+//! [`record`] (values of the index), [`index`] (the ordered map that says which objects a bucket has), `stripe` (blocks as
+//! shards), [`service`] (puts, gets, lists and uploads).
 #![forbid(unsafe_code)]
 
 pub mod api;
+pub mod cluster;
+pub mod cursor;
+mod flight;
+pub mod index;
+pub mod record;
+pub mod service;
+mod stripe;

@@ -1,4 +1,4 @@
-//! Who is who: ids of clusters, servers and their lives, drives and volumes.
+//! Who is who: ids of clusters, servers and their lives, drives, volumes and blobs.
 
 use core::fmt;
 use core::str::FromStr;
@@ -78,6 +78,11 @@ id128! {
 id128! {
     /// One volume, from its creation to its deletion. Never used again.
     VolumeId
+}
+
+id128! {
+    /// One blob: an immutable shard of one object's block. Made by chance for each put, never used again.
+    BlobId
 }
 
 /// One life of a server process. A greater value is a later life of the same [`ServerId`]; it is persisted and

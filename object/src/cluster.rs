@@ -1,0 +1,127 @@
+//! What the object service needs of its cluster: time and chance, drives for shards, the index, the list of buckets.
+
+use ashlar_wire::id::{BlobId, DriveId};
+use bytes::Bytes;
+
+use crate::api::BoxFuture;
+use crate::index::key::BucketId;
+use crate::index::{Reply, Request};
+use crate::record::{PartContent, PartId};
+
+/// Most shards of a stripe, data and parity.
+pub const SHARDS_MAX: usize = 32;
+
+/// A moment of the wall clock, and chance that is given once.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment {
+    /// Milliseconds since 1970 (UTC).
+    pub now_ms: u64,
+    /// Never the same twice.
+    pub drawn: [u8; 16],
+}
+
+/// Drives of the shards of one part, in the order of the shards: data first, then parity.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spread {
+    /// How many of the shards are parity: as many drives may be lost.
+    pub parity: u8,
+    /// A drive for each shard, no drive twice.
+    pub drives: Vec<DriveId>,
+}
+
+/// What a drive is asked about one shard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ShardRequest {
+    /// Keep this. Durable when it is done.
+    Put {
+        /// Its name on the drive.
+        blob: BlobId,
+        /// When it was made, in milliseconds since 1970 (UTC).
+        stamp: u64,
+        /// What it says about itself.
+        header: Bytes,
+        /// The shard.
+        data: Bytes,
+    },
+    /// Read these bytes of it.
+    Get {
+        /// Its name on the drive.
+        blob: BlobId,
+        /// First byte.
+        offset: u32,
+        /// How many bytes.
+        len: u32,
+    },
+    /// Forget it. Done also if it is not there.
+    Remove(BlobId),
+}
+
+/// What has become of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ShardReply {
+    /// It is kept, or forgotten.
+    Done,
+    /// The bytes, verified.
+    Data(Bytes),
+    /// The drive has no such shard.
+    Missing,
+    /// The drive did not return what was written.
+    Damaged,
+    /// The drive has no room.
+    Full,
+    /// The drive cannot be reached, or has failed. Whether it was kept or forgotten is not known.
+    Unavailable,
+}
+
+/// The cluster, for objects. Five methods.
+pub trait Cluster: Send + Sync + 'static {
+    /// Now.
+    fn moment(&self) -> Moment;
+
+    /// Drives for the shards of a new part; nothing while too few are known.
+    fn spread(&self, part: PartId) -> Option<Spread>;
+
+    /// Asks a drive about a shard. Ends within seconds, whatever has become of the drive's server.
+    fn shard(&self, drive: DriveId, request: ShardRequest) -> BoxFuture<'static, ShardReply>;
+
+    /// Asks the owner of a bucket's index, whoever that is now. [`Reply::Unavailable`] if none has answered in time.
+    fn index(&self, bucket: BucketId, request: Request) -> BoxFuture<'static, Reply>;
+
+    /// Nothing refers to this any more: its shards are removed after a while, in which whoever reads it can end.
+    fn discard(&self, part: PartContent);
+}
+
+/// A bucket as the catalog has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BucketRecord {
+    /// Its id.
+    pub id: BucketId,
+    /// When it was made, in milliseconds since 1970 (UTC).
+    pub created_ms: u64,
+}
+
+/// Why the list of buckets was not changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BucketListError {
+    /// A bucket of this name exists.
+    Exists,
+    /// No bucket has this name and id.
+    Unknown,
+    /// The catalog has not answered. The change may take effect later.
+    Unavailable,
+}
+
+/// The list of all buckets. Four methods.
+pub trait BucketList: Send + Sync + 'static {
+    /// The bucket of a name.
+    fn find<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<BucketRecord>, BucketListError>>;
+
+    /// All of them, ascending by name.
+    fn all(&self) -> BoxFuture<'_, Result<Vec<(String, BucketRecord)>, BucketListError>>;
+
+    /// Adds one.
+    fn add<'a>(&'a self, name: &'a str, bucket: BucketRecord) -> BoxFuture<'a, Result<(), BucketListError>>;
+
+    /// Removes this one.
+    fn remove<'a>(&'a self, name: &'a str, bucket: BucketId) -> BoxFuture<'a, Result<(), BucketListError>>;
+}

@@ -1,0 +1,317 @@
+//! Ranges over extents in memory: IOs end in any order, owners die at any moment, and the next one must find a state that
+//! has every answered commit, in order.
+
+use std::collections::BTreeMap;
+
+use arbtest::arbitrary::{Result as Drawn, Unstructured};
+use arbtest::arbtest;
+
+use super::*;
+use crate::index::request::{Line, Scan};
+
+/// The extents of the placement group.
+#[derive(Default)]
+struct Extents(BTreeMap<u64, Vec<u8>>);
+
+impl Extents {
+    fn execute(&mut self, io: &Io) -> Bytes {
+        match io {
+            Io::Read { place, len } => match self.0.get(&place.extent()) {
+                Some(extent) => Bytes::copy_from_slice(&extent[..*len]),
+                None => Bytes::from(vec![0; *len]),
+            },
+            Io::Write { place, offset, data } => {
+                assert!(offset.is_multiple_of(BLOCK) && data.len().is_multiple_of(BLOCK));
+                let extent = self.0.entry(place.extent()).or_insert_with(|| vec![0; EXTENT_BYTES]);
+                extent[*offset..offset + data.len()].copy_from_slice(data);
+                Bytes::new()
+            }
+            Io::Clear(place) => {
+                self.0.remove(&place.extent());
+                Bytes::new()
+            }
+            Io::Confirm => Bytes::new(),
+        }
+    }
+}
+
+fn small() -> RangeConfig {
+    RangeConfig { requests_max: 64, rewrite_bytes_min: 64 << 10, rewrite_step_bytes: 1_024 }
+}
+
+/// Executes everything until nothing is to be done; gives the replies.
+fn settle(range: &mut Range, extents: &mut Extents) -> Vec<(Token, Reply)> {
+    while let Some((id, io)) = range.poll_io() {
+        let bytes = extents.execute(&io);
+        range.handle_io(id, Ok(bytes));
+    }
+    core::iter::from_fn(|| range.poll_reply()).collect()
+}
+
+fn put(key: &[u8], value: &[u8]) -> Change {
+    Change { key: key.to_vec(), value: Some(Bytes::copy_from_slice(value)) }
+}
+
+fn remove(key: &[u8]) -> Change {
+    Change { key: key.to_vec(), value: None }
+}
+
+fn commit(checks: Vec<Check>, changes: Vec<Change>) -> Request {
+    Request::Commit { checks, changes }
+}
+
+fn ask(range: &mut Range, extents: &mut Extents, request: Request) -> Reply {
+    range.handle_request(Token(1), request);
+    let mut replies = settle(range, extents);
+    assert_eq!(replies.len(), 1, "one request, one reply");
+    replies.remove(0).1
+}
+
+#[test]
+fn a_commit_is_found_again_by_the_next_owner() {
+    let mut extents = Extents::default();
+    let mut range = Range::open(small(), 1);
+    assert_eq!(ask(&mut range, &mut extents, Request::Get(b"a".to_vec())), Reply::Value(None));
+    let reply = ask(&mut range, &mut extents, commit(vec![], vec![put(b"a", b"1"), put(b"b", b"2")]));
+    assert_eq!(reply, Reply::Committed { version: 1, before: vec![None, None] });
+    let mut next = Range::open(small(), 2);
+    let entry = Entry { version: 1, value: Bytes::from_static(b"1") };
+    assert_eq!(ask(&mut next, &mut extents, Request::Get(b"a".to_vec())), Reply::Value(Some(entry.clone())));
+    let reply = ask(&mut next, &mut extents, commit(vec![Check::Version(b"a".to_vec(), 1)], vec![remove(b"a")]));
+    assert_eq!(reply, Reply::Committed { version: 2, before: vec![Some(entry)] });
+    let reply = ask(&mut next, &mut extents, commit(vec![Check::Version(b"a".to_vec(), 1)], vec![put(b"a", b"3")]));
+    assert_eq!(reply, Reply::Refused(0));
+    assert_eq!(next.len(), 1);
+}
+
+#[test]
+fn checks_see_earlier_commits_of_the_same_batch() {
+    let mut extents = Extents::default();
+    let mut range = Range::open(small(), 1);
+    settle(&mut range, &mut extents);
+    let absent = || vec![Check::Absent(b"a".to_vec())];
+    let empty = || vec![Check::Empty(b"a".to_vec(), b"b".to_vec())];
+    range.handle_request(Token(0), commit(vec![], vec![put(b"z", b"0")]));
+    range.handle_request(Token(1), commit(absent(), vec![put(b"a", b"1")]));
+    range.handle_request(Token(2), commit(absent(), vec![put(b"a", b"2")]));
+    range.handle_request(Token(3), commit(empty(), vec![put(b"q", b"1")]));
+    range.handle_request(Token(4), commit(vec![], vec![remove(b"a")]));
+    range.handle_request(Token(5), commit(empty(), vec![put(b"q", b"2")]));
+    let replies: BTreeMap<Token, Reply> = settle(&mut range, &mut extents).into_iter().collect();
+    assert!(matches!(replies[&Token(1)], Reply::Committed { .. }));
+    assert_eq!(replies[&Token(2)], Reply::Refused(0));
+    assert_eq!(replies[&Token(3)], Reply::Refused(0));
+    assert!(matches!(replies[&Token(5)], Reply::Committed { .. }));
+    assert!(extents.0[&Place::Extent(Area::First, 0).extent()][2 * BLOCK..].iter().all(|byte| *byte == 0), "one batch");
+}
+
+#[test]
+fn no_reply_leaves_before_its_batch_is_durable_and_no_read_before_a_later_confirmation() {
+    let mut extents = Extents::default();
+    let mut range = Range::open(small(), 1);
+    settle(&mut range, &mut extents);
+    range.handle_request(Token(1), commit(vec![], vec![put(b"a", b"1")]));
+    let (write, io) = range.poll_io().expect("the batch");
+    assert!(matches!(io, Io::Write { .. }) && range.poll_reply().is_none());
+    range.handle_request(Token(2), Request::Get(b"a".to_vec()));
+    let (confirm, io) = range.poll_io().expect("the confirmation");
+    assert_eq!(io, Io::Confirm);
+    range.handle_io(write, Ok(Bytes::new()));
+    assert!(matches!(range.poll_reply(), Some((Token(1), Reply::Committed { .. }))));
+    // It came while the first confirmation was under way, which may be from before it.
+    range.handle_request(Token(3), Request::Get(b"a".to_vec()));
+    assert!(range.poll_io().is_none());
+    range.handle_io(confirm, Ok(Bytes::new()));
+    assert_eq!(range.poll_reply(), Some((Token(2), Reply::Value(None))), "what was not durable is not read");
+    assert!(range.poll_reply().is_none());
+    let (confirm, io) = range.poll_io().expect("the next confirmation");
+    assert_eq!(io, Io::Confirm);
+    range.handle_io(confirm, Err(IoFailed));
+    assert_eq!(range.poll_reply(), Some((Token(3), Reply::Unavailable)));
+    assert!(range.is_closed());
+    range.handle_request(Token(4), Request::Get(b"a".to_vec()));
+    assert_eq!(range.poll_reply(), Some((Token(4), Reply::Unavailable)));
+}
+
+#[test]
+fn a_long_stream_is_written_anew_and_its_extents_go() {
+    let mut extents = Extents::default();
+    let mut range = Range::open(small(), 1);
+    settle(&mut range, &mut extents);
+    for round in 0..2_000_u32 {
+        let key = [b'k', u8::try_from(round % 50).unwrap()];
+        let reply = ask(&mut range, &mut extents, commit(vec![], vec![put(&key, &round.to_be_bytes())]));
+        assert!(matches!(reply, Reply::Committed { .. }));
+    }
+    assert!(range.stream_bytes() < 200 << 10, "{}", range.stream_bytes());
+    assert!(extents.0.len() <= 3, "the head, and an extent of each area at most");
+    let mut next = Range::open(small(), 2);
+    settle(&mut next, &mut extents);
+    assert_eq!(next.map, range.map);
+    assert_eq!(next.version, range.version);
+}
+
+#[test]
+fn versions_do_not_repeat_when_what_had_them_is_gone() {
+    let mut extents = Extents::default();
+    let mut range = Range::open(small(), 1);
+    for round in 0..40_u64 {
+        let reply = ask(&mut range, &mut extents, commit(vec![], vec![put(b"a", &[0; 60]), put(b"b", &[1; 60])]));
+        assert!(matches!(reply, Reply::Committed { version, .. } if version == round + 1));
+    }
+    ask(&mut range, &mut extents, commit(vec![], vec![remove(b"a"), remove(b"b")]));
+    while range.stream.bytes > 0 {
+        // Nothing lives any more: the stream gets empty when it is written anew.
+        range.config.rewrite_bytes_min = 1;
+        settle(&mut range, &mut extents);
+        range.go_on();
+    }
+    let before = range.version;
+    let mut next = Range::open(small(), 2);
+    settle(&mut next, &mut extents);
+    assert!(next.is_empty() && next.version >= before);
+}
+
+#[test]
+fn pages_fold_common_beginnings_and_go_on_where_they_ended() {
+    let mut extents = Extents::default();
+    let mut range = Range::open(small(), 1);
+    let keys: [&[u8]; 7] = [b"pa", b"pb/1", b"pb/2", b"pb/3", b"pc/", b"pd", b"q"];
+    ask(&mut range, &mut extents, commit(vec![], keys.iter().map(|key| put(key, b"v")).collect()));
+    let mut from = b"p".to_vec();
+    let mut told = Vec::new();
+    loop {
+        let scan = Scan { from, to: b"q".to_vec(), fold: b"/".to_vec(), fold_after: 1, lines_max: 2 };
+        let Reply::Page { lines, next } = ask(&mut range, &mut extents, Request::Scan(scan)) else { panic!() };
+        assert!(lines.len() <= 2);
+        told.extend(lines.into_iter().map(|line| match line {
+            Line::Entry(key, _) => (key, false),
+            Line::Folded(key) => (key, true),
+        }));
+        match next {
+            Some(next) => from = next,
+            None => break,
+        }
+    }
+    let expected: Vec<(Vec<u8>, bool)> =
+        [("pa", false), ("pb/", true), ("pc/", true), ("pd", false)].map(|(key, is)| (key.into(), is)).to_vec();
+    assert_eq!(told, expected);
+    let scan = Scan { from: b"z".to_vec(), to: b"a".to_vec(), fold: vec![], fold_after: 0, lines_max: 9 };
+    assert_eq!(ask(&mut range, &mut extents, Request::Scan(scan)), Reply::Page { lines: vec![], next: None });
+}
+
+#[test]
+fn a_head_of_something_else_is_no_range() {
+    let mut extents = Extents::default();
+    extents.0.insert(0, vec![7; EXTENT_BYTES]);
+    let mut range = Range::open(small(), 1);
+    range.handle_request(Token(9), Request::Get(vec![]));
+    assert_eq!(settle(&mut range, &mut extents), [(Token(9), Reply::Unavailable)]);
+    assert!(range.is_closed());
+}
+
+/// The map after each commit, in the order in which they were given.
+struct Model {
+    states: Vec<BTreeMap<Vec<u8>, Bytes>>,
+    tokens: BTreeMap<Token, usize>,
+    answered: usize,
+}
+
+impl Model {
+    fn draw_commit(&mut self, u: &mut Unstructured<'_>) -> Drawn<Request> {
+        let mut state = self.states.last().expect("there is a first state").clone();
+        let key = |u: &mut Unstructured<'_>| -> Drawn<Vec<u8>> { Ok(vec![b'a' + u.int_in_range(0..=5)?]) };
+        let mut changes: Vec<Change> = Vec::new();
+        for _ in 0..u.int_in_range(1..=3)? {
+            let key = key(u)?;
+            if changes.iter().any(|change| change.key == key) {
+                continue;
+            }
+            let len = *u.choose(&[0, 1, 100, 3_000, 9_000])?;
+            let value = if u.ratio(1, 3)? { None } else { Some(Bytes::from(vec![u.arbitrary()?; len])) };
+            changes.push(Change { key, value });
+        }
+        let mut checks = Vec::new();
+        if u.ratio(1, 2)? {
+            let key = key(u)?;
+            let is_absent = !state.contains_key(&key);
+            checks.push(Check::Absent(key));
+            if !is_absent {
+                changes.clear();
+            }
+        }
+        for change in &changes {
+            match &change.value {
+                Some(value) => state.insert(change.key.clone(), value.clone()),
+                None => state.remove(&change.key),
+            };
+        }
+        let is_refused = !checks.is_empty() && changes.is_empty();
+        if is_refused {
+            changes.push(put(b"never", b"never"));
+        }
+        self.states.push(state);
+        Ok(commit(checks, changes))
+    }
+
+    fn take(&mut self, replies: impl Iterator<Item = (Token, Reply)>) {
+        for (token, reply) in replies {
+            let number = self.tokens.remove(&token).expect("a reply comes once");
+            if !matches!(reply, Reply::Unavailable) {
+                self.answered = self.answered.max(number);
+            }
+        }
+    }
+}
+
+/// One owner after the other. Each executes IOs in any order, and dies with some under way, done or not.
+fn owners(u: &mut Unstructured<'_>) -> Drawn<()> {
+    let mut extents = Extents::default();
+    let mut model = Model { states: vec![BTreeMap::new()], tokens: BTreeMap::new(), answered: 0 };
+    let mut token = 0;
+    for owner in 0..4 {
+        let config = RangeConfig { requests_max: 1_000, rewrite_bytes_min: 8 << 10, rewrite_step_bytes: 4_000 };
+        let mut range = Range::open(config, owner);
+        let mut under_way: Vec<(IoId, Io)> = Vec::new();
+        for _ in 0..u.int_in_range(0..=60)? {
+            under_way.extend(core::iter::from_fn(|| range.poll_io()));
+            match u.int_in_range(0..=3)? {
+                0 if model.states.len() < 60 => {
+                    token += 1;
+                    let request = model.draw_commit(u)?;
+                    model.tokens.insert(Token(token), model.states.len() - 1);
+                    range.handle_request(Token(token), request);
+                }
+                _ if !under_way.is_empty() => {
+                    let at = u.choose_index(under_way.len())?;
+                    let (id, io) = under_way.swap_remove(at);
+                    let bytes = extents.execute(&io);
+                    range.handle_io(id, Ok(bytes));
+                }
+                _ => {}
+            }
+            model.take(core::iter::from_fn(|| range.poll_reply()));
+        }
+        under_way.extend(core::iter::from_fn(|| range.poll_io()));
+        for (_, io) in under_way {
+            if u.arbitrary()? {
+                extents.execute(&io);
+            }
+        }
+        model.tokens.clear();
+        let mut reader = Range::open(config, 100 + owner);
+        settle(&mut reader, &mut extents);
+        let found: BTreeMap<Vec<u8>, Bytes> =
+            reader.map.iter().map(|(key, entry)| (key.clone(), entry.value.clone())).collect();
+        let state = (model.answered..model.states.len()).find(|number| model.states[*number] == found);
+        let state = state.unwrap_or_else(|| panic!("no state since the last answered commit is {found:?}"));
+        model.states.truncate(state + 1);
+        model.answered = state;
+    }
+    Ok(())
+}
+
+#[test]
+fn every_owner_finds_what_was_answered() {
+    arbtest(owners).budget_ms(2_000);
+}

@@ -1,0 +1,327 @@
+//! Values of the index: objects, uploads and parts of uploads. Written form, version 1.
+//!
+//! An object's bytes are one part or many; a part is cut into blocks, and each block is a stripe of shards on the drives of
+//! the part. A record names the drives: shards are found where they were put, whatever the rule of placement says by then.
+
+use ashlar_wire::id::{BlobId, DriveId};
+use bytes::Bytes;
+
+use crate::api::{ATTRIBUTES_BYTES_MAX, Attributes, KEY_BYTES_MAX, PART_NUMBER_MAX};
+use crate::cluster::{SHARDS_MAX, Spread};
+use crate::cursor::{Cursor, Malformed, Put};
+
+/// Bytes of a block but the last one of a part.
+pub const BLOCK_BYTES: u32 = 1 << 20;
+/// Longest entity tag.
+const ETAG_BYTES_MAX: usize = 64;
+/// Most pairs of attributes.
+const PAIRS_MAX: usize = 2_048;
+/// Version of the written forms.
+const VERSION: u8 = 1;
+
+const OBJECT: u8 = 0;
+const UPLOAD: u8 = 1;
+const PART: u8 = 2;
+
+/// Names the bytes of a part; drawn by chance, never used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PartId(pub [u8; 12]);
+
+impl PartId {
+    /// The name of the shards of a block: the same on each drive of the part.
+    #[must_use]
+    pub fn blob(self, block: u32) -> BlobId {
+        let mut bytes = [0; 16];
+        bytes[..12].copy_from_slice(&self.0);
+        bytes[12..].copy_from_slice(&block.to_be_bytes());
+        BlobId::from_bytes(bytes)
+    }
+}
+
+/// Bytes that lie in shards.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartContent {
+    /// Their name.
+    pub id: PartId,
+    /// How many.
+    pub bytes: u64,
+    /// The drives of their shards.
+    pub spread: Spread,
+    /// Shards that some drive did not keep when they were put, by their numbers: to be made anew.
+    pub missing: Vec<u8>,
+}
+
+impl PartContent {
+    /// Number of blocks.
+    #[must_use]
+    pub fn blocks(&self) -> u32 {
+        u32::try_from(self.bytes.div_ceil(BLOCK_BYTES.into())).expect("a part has at most 5 GiB")
+    }
+
+    /// Bytes of a block.
+    #[must_use]
+    pub fn block_bytes(&self, block: u32) -> u32 {
+        let begin = u64::from(block) * u64::from(BLOCK_BYTES);
+        u32::try_from((self.bytes - begin).min(BLOCK_BYTES.into())).expect("at most a block")
+    }
+
+    /// Data shards of a stripe.
+    #[must_use]
+    pub fn data_shards(&self) -> usize {
+        self.spread.drives.len() - usize::from(self.spread.parity)
+    }
+
+    /// Bytes of each shard of a block.
+    #[must_use]
+    pub fn shard_bytes(&self, block: u32) -> u32 {
+        let shards = u32::try_from(self.data_shards()).expect("at most SHARDS_MAX");
+        self.block_bytes(block).div_ceil(shards)
+    }
+}
+
+/// An object in the index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObjectRecord {
+    /// Names the request that put it: a repeated one finds itself. An upload's id where one was completed.
+    pub put_id: [u8; 16],
+    /// Its entity tag.
+    pub etag: String,
+    /// When it was put, in milliseconds since 1970 (UTC).
+    pub modified_ms: u64,
+    /// What it says about itself.
+    pub attributes: Attributes,
+    /// Whether it was put in parts.
+    pub is_multipart: bool,
+    /// Its bytes, in order.
+    pub parts: Vec<PartContent>,
+}
+
+impl ObjectRecord {
+    /// Its length.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.bytes).sum()
+    }
+
+    /// Its written form.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION, OBJECT];
+        out.extend_from_slice(&self.put_id);
+        out.put_short(self.etag.as_bytes());
+        out.put_u64(self.modified_ms);
+        put_attributes(&mut out, &self.attributes);
+        out.put_u8(u8::from(self.is_multipart));
+        put_parts(&mut out, &self.parts);
+        out
+    }
+
+    /// Reads it back.
+    ///
+    /// # Errors
+    /// [`Malformed`]: a newer program wrote it.
+    pub fn decode(bytes: &Bytes) -> Result<Self, Malformed> {
+        let mut from = begin(bytes, OBJECT)?;
+        let record = Self {
+            put_id: from.array()?,
+            etag: from.text(ETAG_BYTES_MAX)?,
+            modified_ms: from.u64()?,
+            attributes: take_attributes(&mut from)?,
+            is_multipart: take_bool(&mut from)?,
+            parts: take_parts(&mut from)?,
+        };
+        from.end()?;
+        Ok(record)
+    }
+}
+
+/// An upload in the index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UploadRecord {
+    /// The key of the object that it will be.
+    pub key: String,
+    /// When it was begun, in milliseconds since 1970 (UTC).
+    pub begun_ms: u64,
+    /// What the object will say about itself.
+    pub attributes: Attributes,
+}
+
+impl UploadRecord {
+    /// Its written form.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION, UPLOAD];
+        out.put_short(self.key.as_bytes());
+        out.put_u64(self.begun_ms);
+        put_attributes(&mut out, &self.attributes);
+        out
+    }
+
+    /// Reads it back.
+    ///
+    /// # Errors
+    /// [`Malformed`]: a newer program wrote it.
+    pub fn decode(bytes: &Bytes) -> Result<Self, Malformed> {
+        let mut from = begin(bytes, UPLOAD)?;
+        let record =
+            Self { key: from.text(KEY_BYTES_MAX)?, begun_ms: from.u64()?, attributes: take_attributes(&mut from)? };
+        from.end()?;
+        Ok(record)
+    }
+}
+
+/// A part of an upload in the index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartRecord {
+    /// The entity tag of its bytes.
+    pub etag: String,
+    /// When it was put, in milliseconds since 1970 (UTC).
+    pub modified_ms: u64,
+    /// What follows from its bytes.
+    pub attributes: Attributes,
+    /// Its bytes.
+    pub content: PartContent,
+}
+
+impl PartRecord {
+    /// Its written form.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION, PART];
+        out.put_short(self.etag.as_bytes());
+        out.put_u64(self.modified_ms);
+        put_attributes(&mut out, &self.attributes);
+        put_parts(&mut out, core::slice::from_ref(&self.content));
+        out
+    }
+
+    /// Reads it back.
+    ///
+    /// # Errors
+    /// [`Malformed`]: a newer program wrote it.
+    pub fn decode(bytes: &Bytes) -> Result<Self, Malformed> {
+        let mut from = begin(bytes, PART)?;
+        let (etag, modified_ms) = (from.text(ETAG_BYTES_MAX)?, from.u64()?);
+        let attributes = take_attributes(&mut from)?;
+        let content = take_parts(&mut from)?.pop().ok_or(Malformed)?;
+        from.end()?;
+        Ok(Self { etag, modified_ms, attributes, content })
+    }
+}
+
+fn begin(bytes: &Bytes, kind: u8) -> Result<Cursor, Malformed> {
+    let mut from = Cursor(bytes.clone());
+    if from.u8()? == VERSION && from.u8()? == kind { Ok(from) } else { Err(Malformed) }
+}
+
+fn take_bool(from: &mut Cursor) -> Result<bool, Malformed> {
+    match from.u8()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(Malformed),
+    }
+}
+
+fn put_attributes(out: &mut Vec<u8>, attributes: &Attributes) {
+    out.put_u32(u32::try_from(attributes.0.len()).expect("their bytes are limited"));
+    for (name, value) in &attributes.0 {
+        out.put_short(name.as_bytes());
+        out.put_short(value.as_bytes());
+    }
+}
+
+fn take_attributes(from: &mut Cursor) -> Result<Attributes, Malformed> {
+    let pairs =
+        (0..from.count(PAIRS_MAX)?).map(|_| Ok((from.text(ATTRIBUTES_BYTES_MAX)?, from.text(ATTRIBUTES_BYTES_MAX)?)));
+    Ok(Attributes(pairs.collect::<Result<_, _>>()?))
+}
+
+/// Parts, and before them each list of drives once: those of an upload are often the same.
+fn put_parts(out: &mut Vec<u8>, parts: &[PartContent]) {
+    let mut spreads: Vec<&Spread> = Vec::new();
+    for part in parts {
+        if !spreads.contains(&&part.spread) {
+            spreads.push(&part.spread);
+        }
+    }
+    out.put_u32(u32::try_from(spreads.len()).expect("not more than parts"));
+    for spread in &spreads {
+        out.put_u8(spread.parity);
+        out.put_u8(u8::try_from(spread.drives.len()).expect("at most SHARDS_MAX"));
+        spread.drives.iter().for_each(|drive| out.extend_from_slice(drive.as_bytes()));
+    }
+    out.put_u32(u32::try_from(parts.len()).expect("at most PART_NUMBER_MAX"));
+    for part in parts {
+        out.extend_from_slice(&part.id.0);
+        out.put_u64(part.bytes);
+        let number = spreads.iter().position(|spread| **spread == part.spread).expect("it was just listed");
+        out.put_u16(u16::try_from(number).expect("not more than parts"));
+        out.put_short(&part.missing);
+    }
+}
+
+fn take_parts(from: &mut Cursor) -> Result<Vec<PartContent>, Malformed> {
+    let parts_max = usize::try_from(PART_NUMBER_MAX).expect("ten thousand");
+    let spreads = (0..from.count(parts_max)?).map(|_| take_spread(from)).collect::<Result<Vec<_>, _>>()?;
+    let parts = (0..from.count(parts_max)?).map(|_| {
+        let (id, bytes) = (PartId(from.array()?), from.u64()?);
+        let spread = spreads.get(usize::from(from.u16()?)).ok_or(Malformed)?.clone();
+        let missing = from.short(SHARDS_MAX)?.to_vec();
+        if bytes > crate::api::PART_BYTES_MAX {
+            return Err(Malformed);
+        }
+        Ok(PartContent { id, bytes, spread, missing })
+    });
+    parts.collect()
+}
+
+fn take_spread(from: &mut Cursor) -> Result<Spread, Malformed> {
+    let (parity, count) = (from.u8()?, usize::from(from.u8()?));
+    if count > SHARDS_MAX || usize::from(parity) >= count {
+        return Err(Malformed);
+    }
+    let drives = (0..count).map(|_| Ok(DriveId::from_bytes(from.array()?))).collect::<Result<_, _>>()?;
+    Ok(Spread { parity, drives })
+}
+
+/// What a shard says about itself, so that a lost index can be made from drives: version, bucket, part, block, shard, data
+/// and parity shards, bytes of the block, and the beginning of the key.
+#[derive(Debug, Clone, Copy)]
+pub struct ShardHeader<'a> {
+    /// The object's bucket.
+    pub bucket: [u8; 16],
+    /// The object's key.
+    pub key: &'a str,
+    /// The upload and the number of the part in it, if the part is one of an upload.
+    pub upload: Option<([u8; 16], u32)>,
+    /// The part.
+    pub part: PartId,
+    /// Data and parity shards.
+    pub geometry: (u8, u8),
+}
+
+/// Bytes of a key that a header keeps.
+const HEADER_KEY_BYTES_MAX: usize = 384;
+
+impl ShardHeader<'_> {
+    /// The header of one shard.
+    #[must_use]
+    pub fn encode(&self, block: u32, block_bytes: u32, shard: u8) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        out.extend_from_slice(&self.bucket);
+        out.extend_from_slice(&self.part.0);
+        out.put_u32(block);
+        out.put_u32(block_bytes);
+        out.extend_from_slice(&[shard, self.geometry.0, self.geometry.1]);
+        let (upload, number) = self.upload.unwrap_or_default();
+        out.extend_from_slice(&upload);
+        out.put_u32(number);
+        let key = self.key.as_bytes();
+        out.put_u16(u16::try_from(key.len()).expect("at most KEY_BYTES_MAX"));
+        out.extend_from_slice(&key[..key.len().min(HEADER_KEY_BYTES_MAX)]);
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests;

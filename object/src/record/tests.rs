@@ -1,0 +1,105 @@
+use arbtest::arbtest;
+
+use super::*;
+
+fn content(number: u8, bytes: u64) -> PartContent {
+    let drives = [1, 2, 3].map(|drive| DriveId::from_bytes([drive; 16]));
+    PartContent {
+        id: PartId([number; 12]),
+        bytes,
+        spread: Spread { parity: 1, drives: drives.to_vec() },
+        missing: vec![],
+    }
+}
+
+fn object() -> ObjectRecord {
+    ObjectRecord {
+        put_id: [9; 16],
+        etag: "e".into(),
+        modified_ms: 0x0102,
+        attributes: Attributes(vec![("n".into(), "v".into())]),
+        is_multipart: true,
+        parts: vec![content(4, 7), PartContent { missing: vec![2], ..content(5, 8) }],
+    }
+}
+
+#[test]
+fn golden_bytes() {
+    let mut expected = vec![1, 0];
+    expected.extend([9; 16]);
+    expected.extend([0, 1, b'e', 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 1, 0, 1, b'n', 0, 1, b'v', 1]);
+    // One list of drives for both parts.
+    expected.extend([0, 0, 0, 1, 1, 3]);
+    expected.extend([[1; 16], [2; 16], [3; 16]].concat());
+    expected.extend([0, 0, 0, 2]);
+    expected.extend([4; 12]);
+    expected.extend([0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0]);
+    expected.extend([5; 12]);
+    expected.extend([0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 1, 2]);
+    assert_eq!(object().encode(), expected);
+    let upload = UploadRecord { key: "k".into(), begun_ms: 3, attributes: Attributes::default() };
+    assert_eq!(upload.encode(), [1, 1, 0, 1, b'k', 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0]);
+    let header = ShardHeader {
+        bucket: [7; 16],
+        key: "key",
+        upload: Some(([8; 16], 2)),
+        part: PartId([4; 12]),
+        geometry: (2, 1),
+    };
+    let mut expected = vec![1];
+    expected.extend([7; 16]);
+    expected.extend([4; 12]);
+    expected.extend([0, 0, 0, 5, 0, 0, 1, 0, 2, 2, 1]);
+    expected.extend([8; 16]);
+    expected.extend([0, 0, 0, 2, 0, 3, b'k', b'e', b'y']);
+    assert_eq!(header.encode(5, 256, 2), expected);
+    let long = "k".repeat(KEY_BYTES_MAX);
+    assert!(ShardHeader { key: &long, ..header }.encode(u32::MAX, BLOCK_BYTES, 31).len() <= 512);
+}
+
+#[test]
+fn forms_are_read_back_or_refused() {
+    let record = object();
+    assert_eq!(ObjectRecord::decode(&Bytes::from(record.encode())), Ok(record.clone()));
+    let part =
+        PartRecord { etag: "e".into(), modified_ms: 1, attributes: Attributes::default(), content: content(1, 9) };
+    assert_eq!(PartRecord::decode(&Bytes::from(part.encode())), Ok(part.clone()));
+    let upload = UploadRecord { key: "ä".into(), begun_ms: 1, attributes: record.attributes.clone() };
+    assert_eq!(UploadRecord::decode(&Bytes::from(upload.encode())), Ok(upload.clone()));
+    for form in [record.encode(), part.encode(), upload.encode()] {
+        for len in 0..form.len() {
+            let cut = Bytes::copy_from_slice(&form[..len]);
+            assert!(ObjectRecord::decode(&cut).is_err() && PartRecord::decode(&cut).is_err());
+            assert!(UploadRecord::decode(&cut).is_err());
+        }
+    }
+    arbtest(|u| {
+        let bytes = Bytes::from(u.arbitrary::<Vec<u8>>()?);
+        if let Ok(record) = ObjectRecord::decode(&bytes) {
+            assert_eq!(ObjectRecord::decode(&Bytes::from(record.encode())), Ok(record));
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn the_record_of_the_longest_upload_fits_into_the_index() {
+    let parts: Vec<PartContent> = (0..PART_NUMBER_MAX)
+        .map(|number| {
+            let mut id = [0; 12];
+            id[..4].copy_from_slice(&number.to_be_bytes());
+            PartContent { id: PartId(id), ..content(0, 5 << 20) }
+        })
+        .collect();
+    let record = ObjectRecord { parts, ..object() }.encode();
+    assert!(record.len() + ATTRIBUTES_BYTES_MAX <= crate::index::request::VALUE_BYTES_MAX, "{}", record.len());
+}
+
+#[test]
+fn blocks_and_shards_of_a_part() {
+    let part = content(1, (2 << 20) + 5);
+    assert_eq!((part.blocks(), part.block_bytes(1), part.block_bytes(2)), (3, 1 << 20, 5));
+    assert_eq!((part.shard_bytes(0), part.shard_bytes(2)), (1 << 19, 3));
+    assert_eq!(part.id.blob(258).as_bytes()[12..], [0, 0, 1, 2]);
+    assert_eq!(content(1, 0).blocks(), 0);
+}

@@ -1,0 +1,166 @@
+//! The object service: buckets, objects and uploads over shards and the index.
+//!
+//! A put writes the shards of every block first, on fresh names, and commits one record that refers to them: readers and
+//! crashes see the old object or the new one. Shards that a failed or overwritten put leaves are discarded after that.
+//!
+//! A condition is checked against the record that was read, and committed by that record's version: of several conditional
+//! writers one wins, and the others look again.
+//!
+//! Parts: `bucket`, `put` (a body becomes a part), `content` (a part becomes a body), `object`, `upload`.
+
+use std::sync::Arc;
+
+use crate::api::{self, Bucket, Condition, Error, Object};
+use crate::cluster::{BucketList, BucketListError, Cluster};
+use crate::index::key::{self, BucketId};
+use crate::index::{Change, Check, Entry, Reply, Request};
+use crate::record::{ObjectRecord, PartContent};
+use crate::stripe::Codecs;
+
+mod bucket;
+mod content;
+mod object;
+mod put;
+mod upload;
+
+/// Tries of a write whose record changes again and again under it.
+const TRIES_MAX: u32 = 64;
+
+/// The objects of a cluster, as every server of it offers them.
+pub struct ObjectService<C> {
+    cluster: Arc<C>,
+    buckets: Arc<dyn BucketList>,
+    codecs: Arc<Codecs>,
+}
+
+impl<C> Clone for ObjectService<C> {
+    fn clone(&self) -> Self {
+        Self {
+            cluster: Arc::clone(&self.cluster),
+            buckets: Arc::clone(&self.buckets),
+            codecs: Arc::clone(&self.codecs),
+        }
+    }
+}
+
+/// What a record's commit gave.
+enum Committed {
+    /// Done; what the first changed key had before.
+    Done(Option<Entry>),
+    /// A check does not hold.
+    Changed,
+}
+
+impl<C: Cluster> ObjectService<C> {
+    /// The service over a cluster.
+    #[must_use]
+    pub fn new(cluster: Arc<C>, buckets: Arc<dyn BucketList>) -> Self {
+        Self { cluster, buckets, codecs: Arc::default() }
+    }
+
+    /// What a front is given.
+    #[must_use]
+    pub fn api(&self) -> api::Service {
+        let service = Arc::new(self.clone());
+        api::Service {
+            buckets: Arc::clone(&service) as Arc<dyn api::Buckets>,
+            objects: Arc::clone(&service) as Arc<dyn api::Objects>,
+            uploads: service,
+        }
+    }
+
+    /// The bucket of a name.
+    async fn bucket(&self, name: &str) -> Result<(BucketId, Bucket), Error> {
+        let found = self.buckets.find(name).await.map_err(list_error)?.ok_or(Error::NoSuchBucket)?;
+        Ok((found.id, Bucket { name: name.to_owned(), created_ms: found.created_ms }))
+    }
+
+    async fn get_entry(&self, bucket: BucketId, key: Vec<u8>) -> Result<Option<Entry>, Error> {
+        match self.cluster.index(bucket, Request::Get(key)).await {
+            Reply::Value(entry) => Ok(entry),
+            _ => Err(Error::Unavailable),
+        }
+    }
+
+    /// The record of an object and its version.
+    async fn record(&self, bucket: BucketId, key: &str) -> Result<Option<(ObjectRecord, u64)>, Error> {
+        let entry = self.get_entry(bucket, key::object(bucket, key.as_bytes())).await?;
+        entry.map(|entry| Ok((decode(&entry)?, entry.version))).transpose()
+    }
+
+    /// Commits changes if the checks hold and the bucket is not being deleted.
+    async fn commit(&self, bucket: BucketId, checks: Vec<Check>, changes: Vec<Change>) -> Result<Committed, Error> {
+        let seal = Check::Absent(key::seal(bucket));
+        let checks = [vec![seal], checks].concat();
+        match self.cluster.index(bucket, Request::Commit { checks, changes }).await {
+            Reply::Committed { before, .. } => Ok(Committed::Done(before.into_iter().next().flatten())),
+            Reply::Refused(0) => Err(Error::NoSuchBucket),
+            Reply::Refused(_) => Ok(Committed::Changed),
+            Reply::TooLarge => Err(Error::BadRequest("the record of the object is too long for the index")),
+            _ => Err(Error::Unavailable),
+        }
+    }
+
+    /// What an object that is replaced or deleted referred to goes, but for what the new one refers to.
+    fn discard(&self, before: Option<&Entry>, but: &[PartContent]) {
+        let Some(Ok(record)) = before.map(decode) else { return };
+        for part in record.parts {
+            if !but.iter().any(|kept| kept.id == part.id) {
+                self.cluster.discard(part);
+            }
+        }
+    }
+}
+
+fn decode(entry: &Entry) -> Result<ObjectRecord, Error> {
+    ObjectRecord::decode(&entry.value).map_err(|_| Error::Damaged)
+}
+
+const fn list_error(error: BucketListError) -> Error {
+    match error {
+        BucketListError::Exists => Error::BucketExists,
+        BucketListError::Unknown => Error::NoSuchBucket,
+        BucketListError::Unavailable => Error::Unavailable,
+    }
+}
+
+fn object(key: &str, record: ObjectRecord) -> Object {
+    let bytes = record.bytes();
+    let parts = if record.is_multipart { record.parts.iter().map(|part| part.bytes).collect() } else { Vec::new() };
+    Object {
+        key: key.to_owned(),
+        bytes,
+        etag: record.etag,
+        modified_ms: record.modified_ms,
+        attributes: record.attributes,
+        parts,
+    }
+}
+
+/// Whether a condition holds for what has the key now.
+fn holds(condition: &Condition, now: Option<&ObjectRecord>) -> Result<(), Error> {
+    let is_one = |etags: &[String]| {
+        now.is_some_and(|now| etags.iter().any(|etag| etag == "*" || etag.trim_matches('"') == now.etag))
+    };
+    match (&condition.etag_is, now) {
+        // As S3 has it: what does not exist is not found, rather than another.
+        (Some(_), None) => return Err(Error::NoSuchKey),
+        (Some(etags), _) if !is_one(etags) => return Err(Error::ConditionFailed),
+        _ => {}
+    }
+    match &condition.etag_is_not {
+        Some(etags) if is_one(etags) => Err(Error::ConditionFailed),
+        _ => Ok(()),
+    }
+}
+
+/// What must not have changed since a record was read.
+fn unchanged(key: Vec<u8>, version: Option<u64>) -> Check {
+    match version {
+        Some(version) => Check::Version(key, version),
+        None => Check::Absent(key),
+    }
+}
+
+#[cfg(test)]
+mod tests;

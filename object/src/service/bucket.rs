@@ -1,0 +1,88 @@
+//! Buckets: made and deleted in the catalog's list, emptied in the index.
+
+use super::{ObjectService, list_error};
+use crate::api::{BoxFuture, Bucket, Buckets, Error};
+use crate::cluster::{BucketRecord, Cluster};
+use crate::index::key::{self, BucketId};
+use crate::index::{Change, Check, Reply, Request};
+
+/// Whether a bucket may be called so: as S3 has it, without names that are addresses.
+#[must_use]
+pub(super) fn is_bucket_name(name: &str) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let bytes = name.as_bytes();
+    let ends = bytes.first().copied().is_some_and(is_letter) && bytes.last().copied().is_some_and(is_letter);
+    let is_address = name.split('.').count() == 4 && name.split('.').all(|part| part.parse::<u8>().is_ok());
+    (3..=63).contains(&bytes.len())
+        && ends
+        && bytes.iter().all(|byte| is_letter(*byte) || matches!(byte, b'.' | b'-'))
+        && !name.contains("..")
+        && !name.contains(".-")
+        && !name.contains("-.")
+        && !is_address
+}
+
+impl<C: Cluster> ObjectService<C> {
+    /// Marks a bucket as going, if nothing is in it: from then on nothing is put into it.
+    pub(super) async fn seal(&self, bucket: BucketId) -> Result<(), Error> {
+        let empty = |from, to| Check::Empty(from, to);
+        let checks = vec![
+            empty(key::object(bucket, b""), key::objects_end(bucket)),
+            empty(key::uploads(bucket), key::uploads_end(bucket)),
+        ];
+        let seal = Change { key: key::seal(bucket), value: Some(bytes::Bytes::from_static(&[1])) };
+        match self.cluster.index(bucket, Request::Commit { checks, changes: vec![seal] }).await {
+            Reply::Committed { .. } => Ok(()),
+            Reply::Refused(_) => Err(Error::BucketNotEmpty),
+            _ => Err(Error::Unavailable),
+        }
+    }
+}
+
+impl<C: Cluster> Buckets for ObjectService<C> {
+    fn create<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            if !is_bucket_name(name) {
+                return Err(Error::BadBucketName);
+            }
+            let moment = self.cluster.moment();
+            let record = BucketRecord { id: BucketId(moment.drawn), created_ms: moment.now_ms };
+            self.buckets.add(name, record).await.map_err(list_error)
+        })
+    }
+
+    fn delete<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            let (id, _) = self.bucket(name).await?;
+            self.seal(id).await?;
+            self.buckets.remove(name, id).await.map_err(list_error)
+        })
+    }
+
+    fn get<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Bucket, Error>> {
+        Box::pin(async move { Ok(self.bucket(name).await?.1) })
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Bucket>, Error>> {
+        Box::pin(async move {
+            let all = self.buckets.all().await.map_err(list_error)?;
+            Ok(all.into_iter().map(|(name, record)| Bucket { name, created_ms: record.created_ms }).collect())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_bucket_name;
+
+    #[test]
+    fn names() {
+        for name in ["abc", "a-b.c1", "123", "my-bucket", &"a".repeat(63)] {
+            assert!(is_bucket_name(name), "{name}");
+        }
+        for name in ["", "ab", "Abc", "a_b", "-ab", "ab-", "a..b", "a.-b", "a-.b", "10.0.0.1", "äbc", &"a".repeat(64)]
+        {
+            assert!(!is_bucket_name(name), "{name}");
+        }
+    }
+}

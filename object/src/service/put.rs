@@ -1,0 +1,124 @@
+//! A body becomes a part: blocks of shards, some of them on their way while the next bytes come.
+
+use bytes::Bytes;
+
+use super::ObjectService;
+use crate::api::{Body, Error, PART_BYTES_MAX};
+use crate::cluster::Cluster;
+use crate::flight::Flight;
+use crate::index::key::BucketId;
+use crate::record::{BLOCK_BYTES, PartContent, PartId, ShardHeader};
+use crate::stripe::{Kept, put_block, quorum};
+
+/// Blocks of one body that are on their way to drives at a time: the memory of a request.
+const BLOCKS_AHEAD_MAX: usize = 3;
+
+/// Whose bytes they are.
+pub(super) struct Owner<'a> {
+    pub(super) bucket: BucketId,
+    pub(super) key: &'a str,
+    /// The upload, and the number of the part in it.
+    pub(super) upload: Option<([u8; 16], u32)>,
+}
+
+impl<C: Cluster> ObjectService<C> {
+    /// Puts a body on drives. Nothing refers to it yet; if it fails, nothing will, and what was put is discarded.
+    pub(super) async fn put_body(&self, owner: &Owner<'_>, body: &mut dyn Body) -> Result<PartContent, Error> {
+        let moment = self.cluster.moment();
+        let id = PartId(*moment.drawn.first_chunk().expect("sixteen bytes have twelve"));
+        let spread = self.cluster.spread(id).ok_or(Error::Unavailable)?;
+        let mut content = PartContent { id, bytes: 0, spread, missing: Vec::new() };
+        let put = self.put_blocks(owner, body, &mut content, moment.now_ms).await;
+        match put {
+            Ok(()) => Ok(content),
+            Err(error) => {
+                if content.bytes > 0 {
+                    self.cluster.discard(content);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn put_blocks(
+        &self,
+        owner: &Owner<'_>,
+        body: &mut dyn Body,
+        content: &mut PartContent,
+        stamp: u64,
+    ) -> Result<(), Error> {
+        let mut flight: Flight<'static, (Kept, bool)> = Flight::new();
+        let mut rest = Bytes::new();
+        loop {
+            let block = fill(&mut flight, body, &mut rest).await?;
+            if block.is_empty() {
+                break;
+            }
+            let (number, len) = (content.blocks(), u32::try_from(block.len()).expect("at most a block"));
+            content.bytes += u64::from(len);
+            if content.bytes > PART_BYTES_MAX {
+                return Err(Error::TooLarge);
+            }
+            let parity = content.spread.parity;
+            let data = u8::try_from(content.data_shards()).expect("at most SHARDS_MAX");
+            let header = ShardHeader {
+                bucket: owner.bucket.0,
+                key: owner.key,
+                upload: owner.upload,
+                part: content.id,
+                geometry: (data, parity),
+            };
+            let shards = self.codecs.encode(&content.spread, block);
+            flight.push(put_block(&self.cluster, content, &header, (number, len), (stamp, shards)));
+            if flight.len() >= BLOCKS_AHEAD_MAX {
+                let kept = flight.next().await;
+                note(content, kept)?;
+            }
+        }
+        while flight.len() > 0 {
+            let kept = flight.next().await;
+            note(content, kept)?;
+        }
+        Ok(())
+    }
+}
+
+/// Notes which shards of a block were not kept.
+fn note(content: &mut PartContent, kept: Option<(Kept, bool)>) -> Result<(), Error> {
+    let Some((kept, is_full)) = kept else { return Ok(()) };
+    for (shard, _) in kept.iter().enumerate().filter(|(_, is_kept)| !**is_kept) {
+        let shard = u8::try_from(shard).expect("at most SHARDS_MAX");
+        if !content.missing.contains(&shard) {
+            content.missing.push(shard);
+        }
+    }
+    // Every block must have a quorum of the same drives: those that have kept all of them.
+    if content.spread.drives.len() - content.missing.len() >= quorum(&content.spread) {
+        return Ok(());
+    }
+    Err(if is_full { Error::Full } else { Error::Unavailable })
+}
+
+/// The next block of a body: all of its length, or less at the end.
+async fn fill(
+    flight: &mut Flight<'static, (Kept, bool)>,
+    body: &mut dyn Body,
+    rest: &mut Bytes,
+) -> Result<Vec<u8>, Error> {
+    let len = BLOCK_BYTES as usize;
+    let mut block = Vec::new();
+    while block.len() < len {
+        if rest.is_empty() {
+            match flight.beside(body.next()).await? {
+                Some(bytes) => *rest = bytes,
+                None => break,
+            }
+        }
+        if block.is_empty() && rest.len() < len {
+            // Small objects get what they need, and long ones one allocation a block.
+            block.reserve_exact(if rest.len() < len / 16 { rest.len() } else { len });
+        }
+        block.extend_from_slice(&rest.split_to(rest.len().min(len - block.len())));
+    }
+    Ok(block)
+}

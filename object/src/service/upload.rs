@@ -1,0 +1,285 @@
+//! Multipart uploads: parts are kept under the upload's name, and one commit makes an object of them.
+
+use std::collections::BTreeMap;
+
+use ashlar_wire::id::BlobId;
+use bytes::Bytes;
+
+use super::object::check;
+use super::put::Owner;
+use super::{ObjectService, TRIES_MAX, holds, object, unchanged};
+use crate::api::{
+    Attributes, Body, BoxFuture, Completion, Error, Object, PART_BYTES_MIN, PART_NUMBER_MAX, Part, Upload, UploadId,
+    UploadParts, Uploads,
+};
+use crate::cluster::Cluster;
+use crate::index::key::{self, BucketId};
+use crate::index::request::{LINES_MAX, Scan};
+use crate::index::{Change, Check, Line, Reply, Request};
+use crate::record::{ObjectRecord, PartRecord, UploadRecord};
+use crate::service::Committed;
+
+/// The parts of an upload, by their numbers, and the keys that have them.
+type Parts = BTreeMap<u32, PartRecord>;
+
+fn bytes_of(id: &UploadId) -> Result<[u8; 16], Error> {
+    id.0.parse::<BlobId>().map(|id| *id.as_bytes()).map_err(|_| Error::NoSuchUpload)
+}
+
+fn name_of(id: [u8; 16]) -> UploadId {
+    UploadId(BlobId::from_bytes(id).to_string())
+}
+
+impl<C: Cluster> ObjectService<C> {
+    /// An upload for a key, and the version of its record.
+    async fn upload(&self, bucket: BucketId, name: &str, id: &[u8; 16]) -> Result<(UploadRecord, u64), Error> {
+        let entry = self.get_entry(bucket, key::upload(bucket, id)).await?.ok_or(Error::NoSuchUpload)?;
+        let record = UploadRecord::decode(&entry.value).map_err(|_| Error::Damaged)?;
+        if record.key == name { Ok((record, entry.version)) } else { Err(Error::NoSuchUpload) }
+    }
+
+    /// All keys and values of a part of the index.
+    async fn scan_all(&self, bucket: BucketId, mut from: Vec<u8>, to: Vec<u8>) -> Result<Vec<(Vec<u8>, Bytes)>, Error> {
+        let mut all = Vec::new();
+        let lines_max = u32::try_from(LINES_MAX).expect("some thousands");
+        loop {
+            let scan = Scan { from, to: to.clone(), fold: Vec::new(), fold_after: 0, lines_max };
+            let Reply::Page { lines, next } = self.cluster.index(bucket, Request::Scan(scan)).await else {
+                return Err(Error::Unavailable);
+            };
+            all.extend(lines.into_iter().filter_map(|line| match line {
+                Line::Entry(key, entry) => Some((key, entry.value)),
+                Line::Folded(_) => None,
+            }));
+            match next {
+                Some(next) => from = next,
+                None => return Ok(all),
+            }
+        }
+    }
+
+    async fn parts(&self, bucket: BucketId, id: &[u8; 16]) -> Result<Parts, Error> {
+        let found = self.scan_all(bucket, key::part(bucket, id, 0), key::parts_end(bucket, id)).await?;
+        let parts = found.into_iter().map(|(key, value)| {
+            let number = key::part_number(&key).ok_or(Error::Damaged)?;
+            Ok((number, PartRecord::decode(&value).map_err(|_| Error::Damaged)?))
+        });
+        parts.collect()
+    }
+
+    async fn begin_upload(&self, bucket: &str, name: &str, attributes: Attributes) -> Result<UploadId, Error> {
+        check(name, &attributes)?;
+        let (bucket, _) = self.bucket(bucket).await?;
+        let moment = self.cluster.moment();
+        let record = UploadRecord { key: name.to_owned(), begun_ms: moment.now_ms, attributes };
+        let key = key::upload(bucket, &moment.drawn);
+        let change = Change { key, value: Some(Bytes::from(record.encode())) };
+        match self.commit(bucket, Vec::new(), vec![change]).await? {
+            Committed::Done(_) => Ok(name_of(moment.drawn)),
+            Committed::Changed => Err(Error::Unavailable),
+        }
+    }
+
+    async fn put_one(
+        &self,
+        (bucket, name): (&str, &str),
+        id: &UploadId,
+        number: u32,
+        body: &mut dyn Body,
+    ) -> Result<Part, Error> {
+        if !(1..=PART_NUMBER_MAX).contains(&number) {
+            return Err(Error::BadRequest("the number of a part is 1 to 10,000"));
+        }
+        let (bucket, _) = self.bucket(bucket).await?;
+        let id = bytes_of(id)?;
+        let (_, version) = self.upload(bucket, name, &id).await?;
+        let content = self.put_body(&Owner { bucket, key: name, upload: Some((id, number)) }, body).await?;
+        let digest = body.digest();
+        let modified_ms = self.cluster.moment().now_ms;
+        let record = PartRecord { etag: digest.etag, modified_ms, attributes: digest.attributes, content };
+        let part = part(number, &record);
+        let change = Change { key: key::part(bucket, &id, number), value: Some(Bytes::from(record.encode())) };
+        let checks = vec![Check::Version(key::upload(bucket, &id), version)];
+        match self.commit(bucket, checks, vec![change]).await {
+            Ok(Committed::Done(before)) => {
+                // A part that was put again: also the same one, whose reply was lost.
+                let before = before.and_then(|before| PartRecord::decode(&before.value).ok());
+                if let Some(before) = before.filter(|before| before.content.id != record.content.id) {
+                    self.cluster.discard(before.content);
+                }
+                Ok(part)
+            }
+            Ok(Committed::Changed) => {
+                self.cluster.discard(record.content);
+                Err(Error::NoSuchUpload)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn complete_upload(
+        &self,
+        (bucket, name): (&str, &str),
+        id: &UploadId,
+        completion: &Completion,
+    ) -> Result<Object, Error> {
+        let (bucket, _) = self.bucket(bucket).await?;
+        let id = bytes_of(id)?;
+        for _ in 0..TRIES_MAX {
+            let now = self.record(bucket, name).await?;
+            if let Some((now, _)) = now.as_ref().filter(|(now, _)| now.put_id == id) {
+                // It was completed before.
+                return Ok(object(name, now.clone()));
+            }
+            let (upload, version) = self.upload(bucket, name, &id).await?;
+            let mut parts = self.parts(bucket, &id).await?;
+            let keys: Vec<Vec<u8>> = parts.keys().map(|number| key::part(bucket, &id, *number)).collect();
+            let chosen = choose(&mut parts, &completion.parts)?;
+            holds(&completion.condition, now.as_ref().map(|(now, _)| now))?;
+            let attributes = Attributes([upload.attributes.0, completion.digest.attributes.0.clone()].concat());
+            let record = ObjectRecord {
+                put_id: id,
+                etag: completion.digest.etag.clone(),
+                modified_ms: self.cluster.moment().now_ms,
+                attributes,
+                is_multipart: true,
+                parts: chosen.into_iter().map(|part| part.content).collect(),
+            };
+            let object_key = key::object(bucket, name.as_bytes());
+            let checks = vec![
+                Check::Version(key::upload(bucket, &id), version),
+                unchanged(object_key.clone(), now.as_ref().map(|(_, version)| *version)),
+            ];
+            let mut changes = vec![
+                Change { key: object_key, value: Some(Bytes::from(record.encode())) },
+                Change { key: key::upload(bucket, &id), value: None },
+            ];
+            changes.extend(keys.into_iter().map(|key| Change { key, value: None }));
+            if let Committed::Done(before) = self.commit(bucket, checks, changes).await? {
+                self.discard(before.as_ref(), &record.parts);
+                parts.into_values().for_each(|unused| self.cluster.discard(unused.content));
+                return Ok(object(name, record));
+            }
+        }
+        Err(Error::Unavailable)
+    }
+
+    async fn abort_upload(&self, (bucket, name): (&str, &str), id: &UploadId) -> Result<(), Error> {
+        let (bucket, _) = self.bucket(bucket).await?;
+        let id = bytes_of(id)?;
+        for _ in 0..TRIES_MAX {
+            let (_, version) = self.upload(bucket, name, &id).await?;
+            let parts = self.parts(bucket, &id).await?;
+            let mut changes = vec![Change { key: key::upload(bucket, &id), value: None }];
+            changes.extend(parts.keys().map(|number| Change { key: key::part(bucket, &id, *number), value: None }));
+            let checks = vec![Check::Version(key::upload(bucket, &id), version)];
+            if let Committed::Done(_) = self.commit(bucket, checks, changes).await? {
+                parts.into_values().for_each(|part| self.cluster.discard(part.content));
+                return Ok(());
+            }
+        }
+        Err(Error::Unavailable)
+    }
+
+    async fn list_uploads(&self, bucket: &str, of: Option<(&str, &UploadId)>) -> Result<Vec<UploadParts>, Error> {
+        let (bucket, _) = self.bucket(bucket).await?;
+        if let Some((name, id)) = of {
+            let id = bytes_of(id)?;
+            let (record, _) = self.upload(bucket, name, &id).await?;
+            let parts = self.parts(bucket, &id).await?;
+            let parts = parts.iter().map(|(number, record)| part(*number, record)).collect();
+            return Ok(vec![(upload(id, record), parts)]);
+        }
+        let found = self.scan_all(bucket, key::uploads(bucket), key::uploads_end(bucket)).await?;
+        let uploads = found.into_iter().map(|(key, value)| {
+            let id = key::upload_id(&key).ok_or(Error::Damaged)?;
+            Ok((upload(id, UploadRecord::decode(&value).map_err(|_| Error::Damaged)?), Vec::new()))
+        });
+        let mut uploads: Vec<UploadParts> = uploads.collect::<Result<_, Error>>()?;
+        uploads.sort_by(|(one, _), (other, _)| {
+            (&one.key, one.begun_ms, &one.id).cmp(&(&other.key, other.begun_ms, &other.id))
+        });
+        Ok(uploads)
+    }
+}
+
+fn upload(id: [u8; 16], record: UploadRecord) -> Upload {
+    Upload { id: name_of(id), key: record.key, begun_ms: record.begun_ms, attributes: record.attributes }
+}
+
+fn part(number: u32, record: &PartRecord) -> Part {
+    Part {
+        number,
+        bytes: record.content.bytes,
+        etag: record.etag.clone(),
+        modified_ms: record.modified_ms,
+        attributes: record.attributes.clone(),
+    }
+}
+
+/// Takes the parts of a completion out of those that were put.
+fn choose(parts: &mut Parts, wanted: &[(u32, String)]) -> Result<Vec<PartRecord>, Error> {
+    if wanted.is_empty() || !wanted.is_sorted_by(|(one, _), (other, _)| one < other) {
+        return Err(Error::BadPartOrder);
+    }
+    for (number, etag) in wanted {
+        let fits = parts.get(number).is_some_and(|part| part.etag == etag.trim_matches('"'));
+        if !fits {
+            return Err(Error::BadPart(*number));
+        }
+    }
+    let mut chosen = Vec::with_capacity(wanted.len());
+    for (at, (number, _)) in wanted.iter().enumerate() {
+        if at + 1 < wanted.len() && parts[number].content.bytes < PART_BYTES_MIN {
+            return Err(Error::PartTooSmall(*number));
+        }
+    }
+    for (number, _) in wanted {
+        chosen.extend(parts.remove(number));
+    }
+    Ok(chosen)
+}
+
+impl<C: Cluster> Uploads for ObjectService<C> {
+    fn begin<'a>(
+        &'a self,
+        bucket: &'a str,
+        key: &'a str,
+        attributes: Attributes,
+    ) -> BoxFuture<'a, Result<UploadId, Error>> {
+        Box::pin(self.begin_upload(bucket, key, attributes))
+    }
+
+    fn put_part<'a>(
+        &'a self,
+        bucket: &'a str,
+        key: &'a str,
+        upload: &'a UploadId,
+        number: u32,
+        body: &'a mut dyn Body,
+    ) -> BoxFuture<'a, Result<Part, Error>> {
+        Box::pin(self.put_one((bucket, key), upload, number, body))
+    }
+
+    fn complete<'a>(
+        &'a self,
+        bucket: &'a str,
+        key: &'a str,
+        upload: &'a UploadId,
+        completion: Completion,
+    ) -> BoxFuture<'a, Result<Object, Error>> {
+        Box::pin(async move { self.complete_upload((bucket, key), upload, &completion).await })
+    }
+
+    fn abort<'a>(&'a self, bucket: &'a str, key: &'a str, upload: &'a UploadId) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(self.abort_upload((bucket, key), upload))
+    }
+
+    fn list<'a>(
+        &'a self,
+        bucket: &'a str,
+        of: Option<(&'a str, &'a UploadId)>,
+    ) -> BoxFuture<'a, Result<Vec<UploadParts>, Error>> {
+        Box::pin(self.list_uploads(bucket, of))
+    }
+}
