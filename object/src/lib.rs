@@ -11,7 +11,7 @@
 //!
 //! In reading order: [`api`] (what a protocol's front asks for), [`cluster`] (what the service needs of its cluster),
 //! [`record`] (values of the index), [`index`] (the ordered map that says which objects a bucket has), `stripe` (blocks as
-//! shards), [`service`] (puts, gets, lists and uploads).
+//! shards), [`service`] (puts, gets, lists and uploads); [`s3`] (the S3 protocol over the seam [`api`]).
 #![forbid(unsafe_code)]
 
 pub mod api;
@@ -19,6 +19,9 @@ pub mod cluster;
 pub mod cursor;
 mod flight;
 pub mod index;
+#[cfg(any(test, feature = "memory"))]
+pub mod memory;
 pub mod record;
+pub mod s3;
 pub mod service;
 mod stripe;

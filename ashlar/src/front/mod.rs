@@ -4,3 +4,4 @@ pub mod admin;
 pub mod bench;
 pub mod nbd;
 pub mod resp;
+pub mod s3;

@@ -1,0 +1,272 @@
+//! The one gate in front of every operation: who sent this request, and how its body is bound to the signature.
+//!
+//! [`authenticate`] is the only maker of [`Authenticated`], and no operation runs without one. It takes the signature from
+//! the `Authorization` header or from a presigned query, never from both.
+//!
+//! Deliberately absent: anonymous requests, temporary credentials, Signature Version 2. The region of a scope may be any:
+//! a client needs to change nothing but the address.
+
+use core::fmt;
+
+use zeroize::Zeroizing;
+
+use super::date::{amz_date, parse_amz_date, parse_http_date};
+use super::encoding::{Query, from_hex};
+use super::error::{Code, S3Error};
+use super::head::RequestHead;
+use super::signature::{
+    ALGORITHM, ChunkChain, SERVICE, Scope, Signature, SigningKey, TERMINATOR, canonical_request, string_to_sign,
+};
+
+/// How far the clocks of client and server may differ, in seconds.
+pub const CLOCK_SKEW_SECONDS_MAX: u64 = 15 * 60;
+/// How long a presigned request may be good, in seconds: a week.
+pub const PRESIGNED_SECONDS_MAX: u64 = 7 * 24 * 3_600;
+
+/// A secret access key. Wiped when dropped, printed as `***`.
+#[derive(Clone)]
+pub struct SecretKey(Zeroizing<String>);
+
+impl SecretKey {
+    /// The secret of this text.
+    #[must_use]
+    pub fn new(text: String) -> Self {
+        Self(Zeroizing::new(text))
+    }
+}
+
+impl fmt::Debug for SecretKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// Which access keys there are.
+pub trait Credentials: Send + Sync + 'static {
+    /// The secret of an access key; nothing if nobody has it.
+    fn lookup(&self, access_key: &str) -> Option<SecretKey>;
+}
+
+/// One pair of keys that may do everything.
+#[derive(Debug, Clone)]
+pub struct RootCredentials {
+    access_key: String,
+    secret: SecretKey,
+}
+
+impl RootCredentials {
+    /// This pair.
+    #[must_use]
+    pub const fn new(access_key: String, secret: SecretKey) -> Self {
+        Self { access_key, secret }
+    }
+}
+
+impl Credentials for RootCredentials {
+    fn lookup(&self, access_key: &str) -> Option<SecretKey> {
+        (access_key == self.access_key).then(|| self.secret.clone())
+    }
+}
+
+/// How the body is bound to the request's signature.
+#[derive(Debug, Clone)]
+pub enum Payload {
+    /// Its SHA-256 is signed.
+    Exact([u8; 32]),
+    /// It is not bound.
+    Unsigned,
+    /// It comes in chunks, each of them signed.
+    SignedChunks(ChunkChain, Trailers),
+    /// It comes in chunks without signatures, with checksums behind the last one.
+    UnsignedChunks,
+}
+
+/// Whether lines follow the last chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trailers {
+    /// None do.
+    Absent,
+    /// Some do.
+    Present,
+}
+
+/// Proof that a request was signed with a known secret.
+#[derive(Debug, Clone)]
+pub struct Authenticated {
+    access_key: String,
+    payload: Payload,
+}
+
+impl Authenticated {
+    /// Who sent it.
+    #[must_use]
+    pub fn access_key(&self) -> &str {
+        &self.access_key
+    }
+
+    /// How its body is bound.
+    #[must_use]
+    pub const fn payload(&self) -> &Payload {
+        &self.payload
+    }
+}
+
+/// What a request says about its signature.
+struct Claim<'a> {
+    access_key: &'a str,
+    scope: Scope,
+    date: String,
+    signed: Vec<&'a str>,
+    signature: Signature,
+    payload: &'a str,
+}
+
+/// Checks the signature of a request at `now_ms` (milliseconds since 1970).
+///
+/// # Errors
+/// As S3 answers: [`Code::AccessDenied`] without a signature or too late, [`Code::InvalidAccessKeyId`],
+/// [`Code::SignatureDoesNotMatch`], [`Code::RequestTimeTooSkewed`], and malformed claims.
+pub fn authenticate(head: &RequestHead, now_ms: u64, credentials: &dyn Credentials) -> Result<Authenticated, S3Error> {
+    let is_presigned = head.query.has("X-Amz-Algorithm") || head.query.has("X-Amz-Signature");
+    let claim = match (head.header("authorization"), is_presigned) {
+        (Some(_), true) => return Err(Code::InvalidArgument.because("Only one auth mechanism allowed")),
+        (Some(value), false) => header_claim(head, value, now_ms)?,
+        (None, true) => query_claim(head, now_ms)?,
+        (None, false) => return Err(Code::AccessDenied.into()),
+    };
+    if head.header("x-amz-security-token").is_some() || head.query.has("X-Amz-Security-Token") {
+        return Err(Code::InvalidToken.into());
+    }
+    check_signed_headers(head, &claim.signed)?;
+    let secret = credentials.lookup(claim.access_key).ok_or(Code::InvalidAccessKeyId)?;
+    let key = SigningKey::derive(&secret.0, &claim.scope);
+    let canonical = canonical_request(head, &claim.signed, claim.payload);
+    let expected = key.sign(&string_to_sign(&claim.date, &claim.scope, &canonical));
+    if !expected.is_same(&claim.signature) {
+        return Err(Code::SignatureDoesNotMatch.into());
+    }
+    let payload = payload(claim.payload, key, claim.date, claim.scope, expected)?;
+    Ok(Authenticated { access_key: claim.access_key.to_owned(), payload })
+}
+
+fn payload(text: &str, key: SigningKey, date: String, scope: Scope, seed: Signature) -> Result<Payload, S3Error> {
+    let chain = |trailers| Payload::SignedChunks(ChunkChain::new(key, date, scope, seed), trailers);
+    Ok(match text {
+        "UNSIGNED-PAYLOAD" => Payload::Unsigned,
+        "STREAMING-AWS4-HMAC-SHA256-PAYLOAD" => chain(Trailers::Absent),
+        "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER" => chain(Trailers::Present),
+        "STREAMING-UNSIGNED-PAYLOAD-TRAILER" => Payload::UnsignedChunks,
+        digest => Payload::Exact(from_hex(digest).ok_or(Code::InvalidArgument.because(
+            "x-amz-content-sha256 must be UNSIGNED-PAYLOAD, STREAMING-UNSIGNED-PAYLOAD-TRAILER, \
+             STREAMING-AWS4-HMAC-SHA256-PAYLOAD, STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER or a valid sha256 value.",
+        ))?),
+    })
+}
+
+fn header_claim<'a>(head: &'a RequestHead, value: &'a str, now_ms: u64) -> Result<Claim<'a>, S3Error> {
+    let malformed = |why| Code::AuthorizationHeaderMalformed.because(why);
+    let Some(parts) = value.strip_prefix(ALGORITHM) else {
+        return Err(Code::InvalidRequest
+            .because("The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256."));
+    };
+    let field = |name: &str| {
+        let mut parts = parts.split(',').map(str::trim);
+        parts.find_map(|part| part.strip_prefix(name)?.strip_prefix('='))
+    };
+    let missing = malformed("The authorization header needs Credential, SignedHeaders and Signature.");
+    let credential = field("Credential").ok_or(missing)?;
+    let signed = field("SignedHeaders").ok_or(missing)?;
+    let signature = Signature::from_hex(field("Signature").ok_or(missing)?).ok_or(Code::SignatureDoesNotMatch)?;
+    let no_date = Code::AccessDenied.because("AWS authentication requires a valid Date or x-amz-date header");
+    let seconds = match (head.header("x-amz-date"), head.header("date")) {
+        (Some(date), _) => parse_amz_date(date).or_else(|| parse_http_date(date)),
+        (None, Some(date)) => parse_http_date(date).or_else(|| parse_amz_date(date)),
+        (None, None) => None,
+    };
+    let seconds = seconds.ok_or(no_date)?;
+    if seconds.abs_diff(now_ms / 1_000) > CLOCK_SKEW_SECONDS_MAX {
+        return Err(Code::RequestTimeTooSkewed.into());
+    }
+    let date = amz_date(seconds * 1_000);
+    let scope = scope(credential, &date).map_err(malformed)?;
+    let payload = head.header("x-amz-content-sha256").ok_or_else(|| {
+        Code::InvalidRequest.because("Missing required header for this request: x-amz-content-sha256")
+    })?;
+    Ok(Claim {
+        access_key: access_key(credential),
+        scope,
+        date,
+        signed: signed.split(';').collect(),
+        signature,
+        payload,
+    })
+}
+
+fn query_claim(head: &RequestHead, now_ms: u64) -> Result<Claim<'_>, S3Error> {
+    let malformed = |why| Code::AuthorizationQueryParametersError.because(why);
+    let query: &Query = &head.query;
+    let field = |name: &str| query.get(name).filter(|value| !value.is_empty());
+    let missing = malformed(
+        "Query-string authentication version 4 requires the X-Amz-Algorithm, X-Amz-Credential, X-Amz-Signature, \
+         X-Amz-Date, X-Amz-SignedHeaders, and X-Amz-Expires parameters.",
+    );
+    if field("X-Amz-Algorithm").ok_or(missing)? != ALGORITHM {
+        return Err(malformed("X-Amz-Algorithm only supports \"AWS4-HMAC-SHA256\""));
+    }
+    let credential = field("X-Amz-Credential").ok_or(missing)?;
+    let signed = field("X-Amz-SignedHeaders").ok_or(missing)?;
+    let signature = field("X-Amz-Signature").ok_or(missing)?;
+    let signature = Signature::from_hex(signature).ok_or(Code::SignatureDoesNotMatch)?;
+    let date = field("X-Amz-Date").ok_or(missing)?;
+    let begin = parse_amz_date(date).ok_or(malformed("X-Amz-Date must be in the ISO8601 Long Format"))?;
+    let span: u64 =
+        field("X-Amz-Expires").ok_or(missing)?.parse().map_err(|_| malformed("X-Amz-Expires should be a number"))?;
+    if span == 0 || span > PRESIGNED_SECONDS_MAX {
+        return Err(malformed("X-Amz-Expires must be between 1 and 604800 seconds"));
+    }
+    let now = now_ms / 1_000;
+    if begin > now + CLOCK_SKEW_SECONDS_MAX {
+        return Err(Code::AccessDenied.because("Request is not valid yet"));
+    }
+    if now > begin + span {
+        return Err(Code::AccessDenied.because("Request has expired"));
+    }
+    let scope = scope(credential, date).map_err(malformed)?;
+    let payload = head.header("x-amz-content-sha256").or_else(|| field("X-Amz-Content-Sha256"));
+    let payload = payload.unwrap_or("UNSIGNED-PAYLOAD");
+    let signed = signed.split(';').collect();
+    Ok(Claim { access_key: access_key(credential), scope, date: date.to_owned(), signed, signature, payload })
+}
+
+/// The part of a credential before its scope. An access key may hold slashes.
+fn access_key(credential: &str) -> &str {
+    credential.rsplitn(5, '/').nth(4).unwrap_or_default()
+}
+
+fn scope(credential: &str, date: &str) -> Result<Scope, &'static str> {
+    let parts: Vec<&str> = credential.rsplitn(5, '/').collect();
+    let &[TERMINATOR, SERVICE, region, day, _] = parts.as_slice() else {
+        return Err("The credential must be KEY/YYYYMMDD/REGION/s3/aws4_request.");
+    };
+    if !date.starts_with(day) || day.len() != 8 {
+        return Err("The date of the credential is not the date of the request.");
+    }
+    if region.is_empty() {
+        return Err("The region of the credential is empty.");
+    }
+    Ok(Scope { day: day.to_owned(), region: region.to_owned() })
+}
+
+/// The host and all headers that S3 acts on are under the signature, in the order in which it has them.
+fn check_signed_headers(head: &RequestHead, signed: &[&str]) -> Result<(), S3Error> {
+    let is_signed = |name: &str| signed.contains(&name);
+    let must_be = |name: &str| name == "host" || name.starts_with("x-amz-") && name != "x-amz-content-sha256";
+    let unsigned = head.headers.iter().any(|(name, _)| must_be(name) && !is_signed(name));
+    if unsigned || !is_signed("host") {
+        return Err(Code::AccessDenied.because("There were headers present in the request which were not signed"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! Operations on buckets.
+
+use super::date::iso8601;
+use super::document::check_bucket_configuration;
+use super::encoding::{from_base64, to_base64};
+use super::error::{Code, S3Error};
+use super::gateway::{Call, Gateway, Integrity};
+use super::metadata::check_functions;
+use super::response::Response;
+use super::xml::XmlWriter;
+
+/// Buckets of one page.
+const BUCKETS_MAX: usize = 10_000;
+
+pub(super) async fn list(call: Call<'_>) -> Result<Response, S3Error> {
+    let query = &call.head.query;
+    let limit = call.head.query_number("max-buckets")?.map_or(BUCKETS_MAX, |limit| usize::try_from(limit).unwrap_or(0));
+    if !(1..=BUCKETS_MAX).contains(&limit) {
+        return Err(Code::InvalidArgument.because("max-buckets must be between 1 and 10000"));
+    }
+    let prefix = query.get("prefix").unwrap_or_default();
+    let after = query.get("continuation-token").map(decode_token).transpose()?.unwrap_or_default();
+    let buckets = call.gateway.service.buckets.list().await?;
+    let mut wanted = buckets.iter().filter(|bucket| bucket.name.starts_with(prefix) && bucket.name > after);
+    let page: Vec<_> = wanted.by_ref().take(limit).collect();
+    let is_truncated = wanted.next().is_some();
+    let mut xml = XmlWriter::new("ListAllMyBucketsResult");
+    owner(&mut xml, "Owner", call.gateway);
+    xml.element("Buckets", |xml| {
+        for bucket in &page {
+            xml.element("Bucket", |xml| {
+                xml.text("Name", &bucket.name);
+                xml.text("CreationDate", &iso8601(bucket.created_ms));
+                xml.text("BucketRegion", &call.gateway.settings.region);
+            });
+        }
+    });
+    if !prefix.is_empty() {
+        xml.text("Prefix", prefix);
+    }
+    if let Some(last) = page.last().filter(|_| is_truncated) {
+        xml.text("ContinuationToken", &encode_token(&last.name));
+    }
+    Ok(Response::xml(xml))
+}
+
+/// A place in a list as clients hand it back.
+pub(super) fn encode_token(after: &str) -> String {
+    to_base64(after.as_bytes())
+}
+
+/// The place that a client hands back.
+pub(super) fn decode_token(token: &str) -> Result<String, S3Error> {
+    let after = from_base64(token).and_then(|bytes| String::from_utf8(bytes).ok()).filter(|after| !after.is_empty());
+    after.ok_or(Code::InvalidArgument.because("The continuation token provided is incorrect"))
+}
+
+pub(super) fn owner(xml: &mut XmlWriter, element: &'static str, gateway: &Gateway) {
+    xml.element(element, |xml| {
+        xml.text("ID", &gateway.settings.owner_id);
+        xml.text("DisplayName", &gateway.settings.owner_name);
+    });
+}
+
+pub(super) async fn create(mut call: Call<'_>) -> Result<Response, S3Error> {
+    check_functions(call.head)?;
+    let document = call.document(Integrity::Optional).await?;
+    check_bucket_configuration(&document)?;
+    call.gateway.service.buckets.create(&call.route.bucket).await?;
+    Ok(Response::empty(200).with("location", format!("/{}", call.route.bucket)))
+}
+
+pub(super) async fn delete(call: Call<'_>) -> Result<Response, S3Error> {
+    call.gateway.service.buckets.delete(&call.route.bucket).await?;
+    Ok(Response::empty(204))
+}
+
+pub(super) async fn head(call: Call<'_>) -> Result<Response, S3Error> {
+    call.gateway.service.buckets.get(&call.route.bucket).await?;
+    Ok(Response::empty(200).with("x-amz-bucket-region", call.gateway.settings.region.clone()))
+}
+
+pub(super) async fn location(call: Call<'_>) -> Result<Response, S3Error> {
+    call.gateway.service.buckets.get(&call.route.bucket).await?;
+    let region = call.gateway.settings.region.as_str();
+    let mut xml = XmlWriter::new("LocationConstraint");
+    // The first region of S3 is told as none.
+    if region != "us-east-1" {
+        xml.content(region);
+    }
+    Ok(Response::xml(xml))
+}
+
+pub(super) async fn versioning(call: Call<'_>) -> Result<Response, S3Error> {
+    call.gateway.service.buckets.get(&call.route.bucket).await?;
+    Ok(Response::xml(XmlWriter::new("VersioningConfiguration")))
+}
+
+pub(super) async fn acl(call: Call<'_>) -> Result<Response, S3Error> {
+    call.gateway.service.buckets.get(&call.route.bucket).await?;
+    Ok(private(call.gateway))
+}
+
+/// The access control list of everything: its owner may do all.
+pub(super) fn private(gateway: &Gateway) -> Response {
+    let mut xml = XmlWriter::new("AccessControlPolicy");
+    owner(&mut xml, "Owner", gateway);
+    xml.element("AccessControlList", |xml| {
+        xml.element("Grant", |xml| {
+            let attributes = "xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" xsi:type=\"CanonicalUser\"";
+            xml.element_with("Grantee", attributes, |xml| {
+                xml.text("ID", &gateway.settings.owner_id);
+                xml.text("DisplayName", &gateway.settings.owner_name);
+            });
+            xml.text("Permission", "FULL_CONTROL");
+        });
+    });
+    Response::xml(xml)
+}

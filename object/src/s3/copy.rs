@@ -1,0 +1,208 @@
+//! Copies inside the service: of an object to an object, and of a range of one to a part of an upload.
+
+use bytes::Bytes;
+use md5::{Digest as _, Md5};
+
+use super::checksum::{Algorithm, ChecksumType, Hasher};
+use super::condition::{About, ReadCondition, Verdict, decode_range, write_condition};
+use super::date::iso8601;
+use super::encoding::{Query, decode_path, to_base64, to_hex};
+use super::error::{Code, S3Error};
+use super::gateway::Call;
+use super::metadata::{
+    CHECKSUM_TYPE, attributes_of, check_functions, checksums, copied_attributes, quoted, storage_class_of, tagging,
+    tagging_of,
+};
+use super::object::write_checksums;
+use super::response::Response;
+use super::route::{check_key, is_bucket_name};
+use super::upload::{part_number_of, upload_of};
+use super::xml::XmlWriter;
+use crate::api::{
+    self, Attributes, BodyDigest, BoxFuture, Content, Error, Object, Opened, PART_BYTES_MAX, PutRequest, Range,
+};
+
+/// Which object is copied.
+struct Source {
+    bucket: String,
+    key: String,
+}
+
+impl Source {
+    fn of(call: &Call<'_>) -> Result<Self, S3Error> {
+        let invalid = Code::InvalidArgument.because("Invalid copy source object key");
+        let text = call.head.header("x-amz-copy-source").unwrap_or_default();
+        let (path, query) = text.split_once('?').unwrap_or((text, ""));
+        let query = Query::decode(query).map_err(|_| invalid)?;
+        if query.get("versionId").is_some_and(|version| version != "null") {
+            return Err(Code::InvalidArgument.because("Invalid version id specified"));
+        }
+        let path = decode_path(path).map_err(|_| invalid)?;
+        let (bucket, key) = path.strip_prefix('/').unwrap_or(&path).split_once('/').ok_or(invalid)?;
+        check_key(key)?;
+        if !is_bucket_name(bucket) || key.is_empty() {
+            return Err(invalid);
+        }
+        Ok(Self { bucket: bucket.to_owned(), key: key.to_owned() })
+    }
+
+    /// Opens it if the conditions on it hold.
+    async fn open(&self, call: &Call<'_>, range: Option<Range>) -> Result<Opened, S3Error> {
+        let condition = ReadCondition::of(call.head, About::CopySource);
+        let objects = &call.gateway.service.objects;
+        let opened = match objects.get(&self.bucket, &self.key, range, &condition.etags).await {
+            Err(Error::NotModified(_)) => return Err(Code::PreconditionFailed.into()),
+            opened => opened?,
+        };
+        if condition.judge(&opened.object) != Verdict::Read {
+            return Err(Code::PreconditionFailed.into());
+        }
+        if opened.range.1 > PART_BYTES_MAX {
+            let message =
+                "The specified copy source is larger than the maximum allowable size for a copy source: 5368709120";
+            return Err(Code::InvalidRequest.because(message));
+        }
+        Ok(opened)
+    }
+}
+
+/// What becomes of something that the source says about itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Directive {
+    Copy,
+    Replace,
+}
+
+impl Directive {
+    fn of(call: &Call<'_>, name: &str) -> Result<Self, S3Error> {
+        match call.head.header(name) {
+            None | Some("COPY") => Ok(Self::Copy),
+            Some("REPLACE") => Ok(Self::Replace),
+            Some(_) => Err(Code::InvalidArgument.because("Unknown metadata directive.")),
+        }
+    }
+}
+
+pub(super) async fn object(call: Call<'_>) -> Result<Response, S3Error> {
+    check_functions(call.head)?;
+    let source = Source::of(&call)?;
+    let is_itself = source.bucket == call.route.bucket && source.key == call.route.key;
+    let metadata = Directive::of(&call, "x-amz-metadata-directive")?;
+    let tags = Directive::of(&call, "x-amz-tagging-directive")?;
+    if is_itself && metadata == Directive::Copy && call.head.header("x-amz-storage-class").is_none() {
+        return Err(Code::InvalidRequest.because(
+            "This copy request is illegal because it is trying to copy an object to itself without changing the object's \
+             metadata, storage class, website redirect location or encryption attributes.",
+        ));
+    }
+    let Opened { object, content, range: (_, bytes) } = source.open(&call, None).await?;
+    let attributes = attributes_of_copy(&call, &object, metadata, tags)?;
+    let request = PutRequest {
+        bucket: call.route.bucket.clone(),
+        key: call.route.key.clone(),
+        attributes,
+        condition: write_condition(call.head)?,
+        bytes: Some(bytes),
+    };
+    let mut body = CopiedBody::new(content, algorithm_of_copy(&call, &object)?);
+    let copied = call.gateway.service.objects.put(request, &mut body).await?;
+    let mut xml = XmlWriter::new("CopyObjectResult");
+    xml.text("LastModified", &iso8601(copied.modified_ms));
+    xml.text("ETag", &quoted(&copied.etag));
+    write_checksums(&mut xml, &copied);
+    Ok(Response::xml(xml))
+}
+
+fn attributes_of_copy(
+    call: &Call<'_>,
+    source: &Object,
+    metadata: Directive,
+    tags: Directive,
+) -> Result<Attributes, S3Error> {
+    let mut attributes = match metadata {
+        Directive::Copy => {
+            let mut attributes = copied_attributes(&source.attributes);
+            attributes.0.extend(storage_class_of(call.head)?);
+            attributes
+        }
+        Directive::Replace => {
+            let mut attributes = attributes_of(call.head)?;
+            attributes.0.retain(|(name, _)| name != "x-amz-tagging");
+            attributes
+        }
+    };
+    attributes.0.extend(match tags {
+        Directive::Copy => tagging(&source.attributes),
+        Directive::Replace => tagging_of(call.head)?,
+    });
+    attributes.0.push((CHECKSUM_TYPE.to_owned(), ChecksumType::FullObject.name().to_owned()));
+    Ok(attributes)
+}
+
+/// The checksum that a copy gets: the one that is asked for, the source's, or the default.
+fn algorithm_of_copy(call: &Call<'_>, source: &Object) -> Result<Algorithm, S3Error> {
+    let unsupported = Code::InvalidRequest.because("Checksum algorithm provided is unsupported.");
+    match call.head.header("x-amz-checksum-algorithm") {
+        Some(name) => Algorithm::named(name).ok_or(unsupported),
+        None => Ok(checksums(&source.attributes).next().map_or(Algorithm::Crc64Nvme, |(algorithm, _)| algorithm)),
+    }
+}
+
+pub(super) async fn part(call: Call<'_>) -> Result<Response, S3Error> {
+    check_functions(call.head)?;
+    let (source, upload, number) = (Source::of(&call)?, upload_of(&call), part_number_of(&call)?);
+    let malformed = Code::InvalidArgument.because("The x-amz-copy-source-range value must be of the form bytes=first-last where first and last are the zero-based offsets of the first and last bytes to copy");
+    let range = match call.head.header("x-amz-copy-source-range").map(decode_range) {
+        None => None,
+        Some(Some(range @ Range::Between(..))) => Some(range),
+        Some(_) => return Err(malformed),
+    };
+    let Opened { object, content, .. } = source.open(&call, range).await?;
+    if let Some(Range::Between(_, last)) = range
+        && last >= object.bytes
+    {
+        return Err(Code::InvalidRange.into());
+    }
+    let mut body = CopiedBody::new(content, algorithm_of_copy(&call, &object)?);
+    let (bucket, key) = (&call.route.bucket, &call.route.key);
+    let part = call.gateway.service.uploads.put_part(bucket, key, &upload, number, &mut body).await?;
+    let mut xml = XmlWriter::new("CopyPartResult");
+    xml.text("LastModified", &iso8601(part.modified_ms));
+    xml.text("ETag", &quoted(&part.etag));
+    checksums(&part.attributes).for_each(|(algorithm, value)| xml.text(algorithm.element(), value));
+    Ok(Response::xml(xml))
+}
+
+/// Content on its way out of one object and into another.
+struct CopiedBody {
+    content: Box<dyn Content>,
+    md5: Md5,
+    checksum: Hasher,
+}
+
+impl CopiedBody {
+    fn new(content: Box<dyn Content>, algorithm: Algorithm) -> Self {
+        Self { content, md5: Md5::new(), checksum: Hasher::new(algorithm) }
+    }
+}
+
+impl api::Body for CopiedBody {
+    fn next(&mut self) -> BoxFuture<'_, Result<Option<Bytes>, Error>> {
+        Box::pin(async {
+            let next = self.content.next().await?;
+            if let Some(bytes) = &next {
+                self.md5.update(bytes);
+                self.checksum.update(bytes);
+            }
+            Ok(next)
+        })
+    }
+
+    fn digest(&mut self) -> BodyDigest {
+        let header = self.checksum.algorithm().header().to_owned();
+        BodyDigest {
+            etag: to_hex(&<[u8; 16]>::from(self.md5.clone().finalize())),
+            attributes: Attributes(vec![(header, to_base64(&self.checksum.finish()))]),
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Deletion of one object and of many.
+
+use super::condition::write_condition;
+use super::document::{Deletion, DoomedObject, decode_deletion};
+use super::error::{Code, S3Error};
+use super::gateway::{Call, Integrity};
+use super::response::Response;
+use super::route::check_key;
+use super::xml::XmlWriter;
+use crate::api::Condition;
+
+pub(super) async fn one(call: Call<'_>) -> Result<Response, S3Error> {
+    let condition = write_condition(call.head)?;
+    call.gateway.service.objects.delete(&call.route.bucket, &call.route.key, &condition).await?;
+    Ok(Response::empty(204))
+}
+
+pub(super) async fn many(mut call: Call<'_>) -> Result<Response, S3Error> {
+    let document = call.document(Integrity::Required).await?;
+    let Deletion { objects, is_quiet } = decode_deletion(&document)?;
+    call.gateway.service.buckets.get(&call.route.bucket).await?;
+    let mut xml = XmlWriter::new("DeleteResult");
+    for object in &objects {
+        let result = delete(&call, object).await;
+        match result {
+            Ok(()) if is_quiet => {}
+            Ok(()) => xml.element("Deleted", |xml| write_names(xml, object)),
+            Err(error) => xml.element("Error", |xml| {
+                write_names(xml, object);
+                xml.text("Code", error.code.name());
+                xml.text("Message", error.message);
+            }),
+        }
+    }
+    Ok(Response::xml(xml))
+}
+
+async fn delete(call: &Call<'_>, object: &DoomedObject) -> Result<(), S3Error> {
+    check_key(&object.key)?;
+    if object.version.as_ref().is_some_and(|version| version != "null") {
+        return Err(Code::InvalidArgument.because("Invalid version id specified"));
+    }
+    let condition = Condition { etag_is: object.etag.clone().map(|etag| vec![etag]), etag_is_not: None };
+    Ok(call.gateway.service.objects.delete(&call.route.bucket, &object.key, &condition).await?)
+}
+
+fn write_names(xml: &mut XmlWriter, object: &DoomedObject) {
+    xml.text("Key", &object.key);
+    if let Some(version) = &object.version {
+        xml.text("VersionId", version);
+    }
+}

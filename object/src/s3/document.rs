@@ -1,0 +1,162 @@
+//! Documents that clients send: completions, lists of keys to delete, the configuration of a bucket.
+
+use super::checksum::Algorithm;
+use super::error::{Code, S3Error};
+use super::xml::Element;
+use crate::api::{PAGE_MAX, PART_NUMBER_MAX};
+
+/// One part of a completion.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CompletedPart {
+    /// Its number.
+    pub number: u32,
+    /// Its entity tag, without quotes.
+    pub etag: String,
+    /// The checksums that the client saw of it, in Base64.
+    pub checksums: Vec<(Algorithm, String)>,
+}
+
+/// The parts of a `CompleteMultipartUpload`.
+///
+/// # Errors
+/// [`Code::MalformedXML`]: it is not such a document, or has no part, too many parts or impossible ones.
+pub fn decode_completion(bytes: &[u8]) -> Result<Vec<CompletedPart>, S3Error> {
+    let root = decode(bytes, "CompleteMultipartUpload")?;
+    let parts: Vec<_> =
+        root.children.iter().filter(|child| child.name == "Part").map(decode_part).collect::<Result<_, _>>()?;
+    if parts.is_empty() || parts.len() > PART_NUMBER_MAX as usize {
+        return Err(Code::MalformedXML.into());
+    }
+    Ok(parts)
+}
+
+fn decode_part(part: &Element) -> Result<CompletedPart, S3Error> {
+    let number = part.text_of("PartNumber").and_then(|text| text.trim().parse().ok());
+    let number = number.filter(|number| (1..=PART_NUMBER_MAX).contains(number)).ok_or(Code::MalformedXML)?;
+    let etag = part.text_of("ETag").ok_or(Code::MalformedXML)?;
+    let checksum = |algorithm: Algorithm| Some((algorithm, part.text_of(algorithm.element())?.trim().to_owned()));
+    Ok(CompletedPart {
+        number,
+        etag: unquoted(etag).to_owned(),
+        checksums: Algorithm::ALL.into_iter().filter_map(checksum).collect(),
+    })
+}
+
+/// An entity tag without the quotes around it.
+#[must_use]
+pub fn unquoted(etag: &str) -> &str {
+    let etag = etag.trim();
+    etag.strip_prefix('"').and_then(|etag| etag.strip_suffix('"')).unwrap_or(etag)
+}
+
+/// One object to delete.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DoomedObject {
+    /// Its key.
+    pub key: String,
+    /// The version that is meant, if one is named.
+    pub version: Option<String>,
+    /// Deleted only if it has this entity tag.
+    pub etag: Option<String>,
+}
+
+/// Keys to delete, and whether only failures are answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Deletion {
+    /// The objects.
+    pub objects: Vec<DoomedObject>,
+    /// Only failures are answered.
+    pub is_quiet: bool,
+}
+
+/// The content of a `DeleteObjects`.
+///
+/// # Errors
+/// [`Code::MalformedXML`]: it is not such a document, or has no key or more than [`PAGE_MAX`];
+/// [`Code::NotImplemented`]: a condition that is not there.
+pub fn decode_deletion(bytes: &[u8]) -> Result<Deletion, S3Error> {
+    let root = decode(bytes, "Delete")?;
+    let objects = root.children.iter().filter(|child| child.name == "Object");
+    let objects: Vec<_> = objects.map(decode_doomed).collect::<Result<_, _>>()?;
+    if objects.is_empty() || objects.len() > PAGE_MAX {
+        return Err(Code::MalformedXML.into());
+    }
+    Ok(Deletion { objects, is_quiet: root.text_of("Quiet").is_some_and(|text| text.trim() == "true") })
+}
+
+fn decode_doomed(object: &Element) -> Result<DoomedObject, S3Error> {
+    if object.child("Size").is_some() || object.child("LastModifiedTime").is_some() {
+        return Err(Code::NotImplemented.into());
+    }
+    Ok(DoomedObject {
+        key: object.text_of("Key").filter(|key| !key.is_empty()).ok_or(Code::MalformedXML)?.to_owned(),
+        version: object.text_of("VersionId").map(str::to_owned),
+        etag: object.text_of("ETag").map(|etag| unquoted(etag).to_owned()),
+    })
+}
+
+/// Checks the document of a `CreateBucket`, which may be empty. A location may be named, whichever it is: there is one.
+///
+/// # Errors
+/// [`Code::MalformedXML`], [`Code::NotImplemented`] for a bucket of another type or with tags.
+pub fn check_bucket_configuration(bytes: &[u8]) -> Result<(), S3Error> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    let root = decode(bytes, "CreateBucketConfiguration")?;
+    let is_known = |child: &Element| child.name == "LocationConstraint";
+    if root.children.iter().all(is_known) { Ok(()) } else { Err(Code::NotImplemented.into()) }
+}
+
+fn decode(bytes: &[u8], root: &str) -> Result<Element, S3Error> {
+    let element = Element::decode(bytes).map_err(|_| Code::MalformedXML)?;
+    if element.name == root { Ok(element) } else { Err(Code::MalformedXML.into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn completions() {
+        let text = "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">\
+            <Part><ETag>&quot;aa&quot;</ETag><PartNumber>1</PartNumber><ChecksumCRC32>y/Q5Jg==</ChecksumCRC32></Part>\
+            <Part><PartNumber>2</PartNumber><ETag>bb</ETag></Part></CompleteMultipartUpload>";
+        let parts = decode_completion(text.as_bytes()).expect("a completion");
+        assert_eq!((parts[0].number, parts[0].etag.as_str()), (1, "aa"));
+        assert_eq!(parts[0].checksums, [(Algorithm::Crc32, "y/Q5Jg==".to_owned())]);
+        assert_eq!((parts[1].number, parts[1].etag.as_str(), parts[1].checksums.len()), (2, "bb", 0));
+        let wrong = ["<A/>", "<CompleteMultipartUpload/>", "x"].map(str::to_owned).into_iter().chain(
+            ["<ETag>a</ETag>", "<PartNumber>1</PartNumber>", "<PartNumber>0</PartNumber><ETag>a</ETag>"]
+                .map(|part| format!("<CompleteMultipartUpload><Part>{part}</Part></CompleteMultipartUpload>")),
+        );
+        for text in wrong {
+            let result = decode_completion(text.as_bytes()).map_err(|error| error.code);
+            assert_eq!(result, Err(Code::MalformedXML), "{text}");
+        }
+    }
+
+    #[test]
+    fn deletions() {
+        let text = "<Delete><Object><Key>a b</Key></Object><Object><Key>c</Key><VersionId>null</VersionId></Object><Quiet>true</Quiet></Delete>";
+        let deletion = decode_deletion(text.as_bytes()).expect("a deletion");
+        assert!(deletion.is_quiet && deletion.objects[0].key == "a b" && deletion.objects[0].version.is_none());
+        assert_eq!(deletion.objects[1].version.as_deref(), Some("null"));
+        let many = |count: usize| format!("<Delete>{}</Delete>", "<Object><Key>k</Key></Object>".repeat(count));
+        assert!(decode_deletion(many(PAGE_MAX).as_bytes()).is_ok());
+        for text in [many(PAGE_MAX + 1), many(0), "<Delete><Object/></Delete>".to_owned()] {
+            assert_eq!(decode_deletion(text.as_bytes()).map_err(|error| error.code), Err(Code::MalformedXML));
+        }
+    }
+
+    #[test]
+    fn bucket_configurations() {
+        let region =
+            "<CreateBucketConfiguration><LocationConstraint>eu-west-1</LocationConstraint></CreateBucketConfiguration>";
+        assert_eq!(check_bucket_configuration(b""), Ok(()));
+        assert_eq!(check_bucket_configuration(region.as_bytes()), Ok(()));
+        let kind = "<CreateBucketConfiguration><Bucket><Type>Directory</Type></Bucket></CreateBucketConfiguration>";
+        assert_eq!(check_bucket_configuration(kind.as_bytes()).map_err(|error| error.code), Err(Code::NotImplemented));
+        assert_eq!(check_bucket_configuration(b"<X/>").map_err(|error| error.code), Err(Code::MalformedXML));
+    }
+}

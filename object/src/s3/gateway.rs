@@ -1,0 +1,209 @@
+//! The S3 service: a request and its body in, a reply out, over the object service behind it.
+//!
+//! In this order, for every request: take the head apart, authenticate, route, run one operation. An operation takes a
+//! [`Call`], and a call holds an [`Authenticated`], which only the gate makes.
+
+use std::sync::Arc;
+
+use super::authenticate::{Authenticated, Credentials, authenticate};
+use super::body::{Promises, Unasked, VerifiedBody};
+use super::error::{Code, S3Error};
+use super::head::{Method, RequestHead};
+use super::response::Response;
+use super::route::{Operation, Route, route};
+use super::xml::DOCUMENT_BYTES_MAX;
+use super::{bucket, copy, delete, list, object, upload};
+use crate::api::{self, Body as _, Content, Service};
+
+/// What a deployment chooses.
+#[derive(Debug, Clone)]
+pub struct GatewaySettings {
+    /// The region that clients are told. Requests may name any.
+    pub region: String,
+    /// Names of this service behind which `bucket.NAME` is the bucket's own host.
+    pub domains: Vec<String>,
+    /// Id of the owner of all buckets.
+    pub owner_id: String,
+    /// Name of that owner.
+    pub owner_name: String,
+}
+
+impl Default for GatewaySettings {
+    fn default() -> Self {
+        Self {
+            region: "us-east-1".to_owned(),
+            domains: Vec::new(),
+            owner_id: "ashlar".to_owned(),
+            owner_name: "ashlar".to_owned(),
+        }
+    }
+}
+
+/// A request without its body, as the edge has received it.
+#[derive(Debug, Clone)]
+pub struct IncomingRequest {
+    /// The method.
+    pub method: Method,
+    /// Path and query as they stand in the request line.
+    pub target: String,
+    /// Headers: lower-case names and values.
+    pub headers: Vec<(String, String)>,
+    /// When it came, in milliseconds since 1970 (UTC).
+    pub now_ms: u64,
+    /// What it is called in logs and in its reply.
+    pub id: String,
+}
+
+/// The S3 service. Clones share everything.
+#[derive(Clone)]
+pub struct Gateway {
+    pub(super) service: Service,
+    credentials: Arc<dyn Credentials>,
+    pub(super) settings: Arc<GatewaySettings>,
+}
+
+/// One authenticated request while its operation runs.
+pub(super) struct Call<'a> {
+    pub(super) gateway: &'a Gateway,
+    pub(super) head: &'a RequestHead,
+    pub(super) route: &'a Route,
+    who: &'a Authenticated,
+    body: &'a mut dyn Content,
+}
+
+impl Gateway {
+    /// The service over this object service, for holders of these credentials.
+    #[must_use]
+    pub fn new(service: Service, credentials: Arc<dyn Credentials>, settings: GatewaySettings) -> Self {
+        Self { service, credentials, settings: Arc::new(settings) }
+    }
+
+    /// Answers one request. Errors are replies. Dropped half-way, a change has happened or not.
+    pub async fn handle(&self, request: IncomingRequest, body: &mut dyn Content) -> Response {
+        let IncomingRequest { method, target, headers, now_ms, id } = request;
+        let reply = match RequestHead::new(method, &target, headers) {
+            Err(error) => Response::error(error, None, &id),
+            Ok(mut head) => match self.answer(&mut head, now_ms, body).await {
+                Ok(response) => response,
+                Err(error) => Response::error(error, Some(&head), &id),
+            },
+        };
+        reply.with("x-amz-request-id", id)
+    }
+
+    async fn answer(&self, head: &mut RequestHead, now_ms: u64, body: &mut dyn Content) -> Result<Response, S3Error> {
+        let who = authenticate(head, now_ms, &*self.credentials)?;
+        take_headers_from_query(head);
+        let route = route(head, &self.settings.domains)?;
+        if head.header("x-amz-expected-bucket-owner").is_some_and(|owner| owner != self.settings.owner_id) {
+            return Err(Code::AccessDenied.into());
+        }
+        run(Call { gateway: self, head, route: &route, who: &who, body }).await
+    }
+}
+
+/// A presigned request may carry in its query, under the signature, what otherwise stands in `x-amz-` headers.
+fn take_headers_from_query(head: &mut RequestHead) {
+    const OF_THE_SIGNATURE: [&str; 7] = [
+        "x-amz-algorithm",
+        "x-amz-content-sha256",
+        "x-amz-credential",
+        "x-amz-date",
+        "x-amz-expires",
+        "x-amz-signature",
+        "x-amz-signedheaders",
+    ];
+    if !head.query.has("X-Amz-Signature") {
+        return;
+    }
+    let lower = head.query.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()));
+    let taken: Vec<_> = lower
+        .filter(|(name, _)| name.starts_with("x-amz-") && !OF_THE_SIGNATURE.contains(&name.as_str()))
+        .filter(|(name, _)| head.header(name).is_none())
+        .collect();
+    head.headers.extend(taken);
+}
+
+async fn run(call: Call<'_>) -> Result<Response, S3Error> {
+    match call.route.operation {
+        Operation::ListBuckets => bucket::list(call).await,
+        Operation::CreateBucket => bucket::create(call).await,
+        Operation::DeleteBucket => bucket::delete(call).await,
+        Operation::HeadBucket => bucket::head(call).await,
+        Operation::GetBucketAcl => bucket::acl(call).await,
+        Operation::GetBucketLocation => bucket::location(call).await,
+        Operation::GetBucketVersioning => bucket::versioning(call).await,
+        Operation::ListObjects => list::objects(call).await,
+        Operation::ListObjectsV2 => list::objects_v2(call).await,
+        Operation::ListObjectVersions => list::versions(call).await,
+        Operation::ListMultipartUploads => upload::list(call).await,
+        Operation::DeleteObjects => delete::many(call).await,
+        Operation::GetObject => object::get(call).await,
+        Operation::HeadObject => object::head(call).await,
+        Operation::PutObject => object::put(call).await,
+        Operation::CopyObject => copy::object(call).await,
+        Operation::DeleteObject => delete::one(call).await,
+        Operation::GetObjectAcl => object::acl(call).await,
+        Operation::GetObjectAttributes => object::attributes(call).await,
+        Operation::GetObjectTagging => object::tagging(call).await,
+        Operation::CreateMultipartUpload => upload::create(call).await,
+        Operation::UploadPart => upload::part(call).await,
+        Operation::UploadPartCopy => copy::part(call).await,
+        Operation::CompleteMultipartUpload => upload::complete(call).await,
+        Operation::AbortMultipartUpload => upload::abort(call).await,
+        Operation::ListParts => upload::list_parts(call).await,
+    }
+}
+
+/// Whether a document needs a digest of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Integrity {
+    /// It does: `Content-MD5` or a checksum.
+    Required,
+    /// It does not.
+    Optional,
+}
+
+impl<'a> Call<'a> {
+    /// What the head promises about the body.
+    pub(super) fn promises(&self) -> Result<Promises, S3Error> {
+        Promises::of(self.head, self.who)
+    }
+
+    /// The body, verified against its promises, for the object service.
+    pub(super) fn verified(self, promises: Promises) -> VerifiedBody<'a> {
+        VerifiedBody::new(self.body, promises, Unasked::Crc64Nvme)
+    }
+
+    /// Reads the body as a document. A request without a length has none.
+    pub(super) async fn document(&mut self, integrity: Integrity) -> Result<Vec<u8>, S3Error> {
+        let promises = match self.promises() {
+            Err(error) if error.code == Code::MissingContentLength => return Ok(Vec::new()),
+            promises => promises?,
+        };
+        if promises.bytes() > DOCUMENT_BYTES_MAX as u64 {
+            return Err(Code::MaxMessageLengthExceeded.into());
+        }
+        if integrity == Integrity::Required && !promises.has_digest() {
+            let message = "Missing required header for this request: Content-MD5 OR x-amz-checksum-*";
+            return Err(Code::InvalidRequest.because(message));
+        }
+        let mut body = VerifiedBody::new(&mut *self.body, promises, Unasked::Nothing);
+        let mut document = Vec::new();
+        loop {
+            match body.next().await {
+                Ok(Some(bytes)) => document.extend_from_slice(&bytes),
+                Ok(None) => return Ok(document),
+                Err(error) => return Err(refusal(error, &body)),
+            }
+        }
+    }
+}
+
+/// Why a request with a body fails: the body's own reason where the service only knows that it was bad.
+pub(super) fn refusal(error: api::Error, body: &VerifiedBody<'_>) -> S3Error {
+    match (error, body.failure()) {
+        (api::Error::BadBody, Some(failure)) => failure,
+        (error, _) => error.into(),
+    }
+}

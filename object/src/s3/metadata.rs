@@ -1,0 +1,302 @@
+//! What an object says about itself: from headers of a request to attributes, and from attributes to headers of a reply.
+//!
+//! Attributes keep the names of the headers. Headers that ask for what is not there (encryption, locks, grants) are refused
+//! here, so that no write pretends to have done it.
+
+use std::borrow::Cow;
+
+use super::checksum::Algorithm;
+use super::date::http_date;
+use super::encoding::Query;
+use super::error::{Code, S3Error};
+use super::head::RequestHead;
+use crate::api::{ATTRIBUTES_BYTES_MAX, Attributes, Object};
+
+/// Bytes of all `x-amz-meta-` headers, without that prefix.
+pub const METADATA_BYTES_MAX: usize = 2 << 10;
+/// Tags of an object.
+pub const TAGS_MAX: usize = 10;
+/// Room that is left for attributes which follow from the bytes: a checksum and what it is of.
+const CHECKSUM_BYTES_MAX: usize = 256;
+
+/// Content type of an object whose sender has named none.
+const DEFAULT_TYPE: &str = "binary/octet-stream";
+/// Prefix of a client's own metadata.
+const METADATA: &str = "x-amz-meta-";
+/// The attribute with the tags, as they stand in the header of that name.
+const TAGGING: &str = "x-amz-tagging";
+/// The attribute with the storage class, if it is not `STANDARD`.
+const STORAGE_CLASS: &str = "x-amz-storage-class";
+/// The attribute that says what a checksum is of.
+pub(super) const CHECKSUM_TYPE: &str = "x-amz-checksum-type";
+/// The attribute of an upload that says how its checksums are made, if its creator has chosen.
+pub(super) const CHECKSUM_ALGORITHM: &str = "x-amz-checksum-algorithm";
+
+/// Headers that are kept, beside a client's own.
+const KEPT: [&str; 6] = [
+    "cache-control",
+    "content-disposition",
+    "content-encoding",
+    "content-language",
+    "expires",
+    "x-amz-website-redirect-location",
+];
+
+/// Headers of functions that are not there.
+const NOT_IMPLEMENTED: [&str; 5] = [
+    "x-amz-server-side-encryption",
+    "x-amz-copy-source-server-side-encryption",
+    "x-amz-object-lock",
+    "x-amz-bucket-object-lock",
+    "x-amz-write-offset-bytes",
+];
+
+/// Parameters of a read that replace headers of the reply.
+const OVERRIDES: [(&str, &str); 6] = [
+    ("response-cache-control", "cache-control"),
+    ("response-content-disposition", "content-disposition"),
+    ("response-content-encoding", "content-encoding"),
+    ("response-content-language", "content-language"),
+    ("response-content-type", "content-type"),
+    ("response-expires", "expires"),
+];
+
+/// A header of a reply.
+pub type Header = (Cow<'static, str>, String);
+
+/// Refuses headers of functions that are not there.
+///
+/// # Errors
+/// [`Code::NotImplemented`], [`Code::AccessControlListNotSupported`].
+pub fn check_functions(head: &RequestHead) -> Result<(), S3Error> {
+    let names = || head.headers.iter().map(|(name, _)| name.as_str());
+    if names().any(|name| NOT_IMPLEMENTED.iter().any(|prefix| name.starts_with(prefix))) {
+        return Err(Code::NotImplemented.into());
+    }
+    let is_private = |acl: &str| matches!(acl, "private" | "bucket-owner-full-control" | "bucket-owner-read");
+    if names().any(|name| name.starts_with("x-amz-grant-"))
+        || head.header("x-amz-acl").is_some_and(|acl| !is_private(acl))
+    {
+        return Err(Code::AccessControlListNotSupported.into());
+    }
+    Ok(())
+}
+
+/// The attributes of the object that a request puts.
+///
+/// # Errors
+/// [`Code::MetadataTooLarge`], [`Code::InvalidTag`], [`Code::InvalidStorageClass`], and functions that are not there.
+pub fn attributes_of(head: &RequestHead) -> Result<Attributes, S3Error> {
+    check_functions(head)?;
+    let mut attributes: Vec<(String, String)> = Vec::new();
+    let content_type = head.header("content-type").filter(|value| !value.is_empty()).unwrap_or(DEFAULT_TYPE);
+    attributes.push(("content-type".to_owned(), content_type.to_owned()));
+    for name in KEPT {
+        if let Some(value) = head.header(name).map(|value| kept_value(name, value)).filter(|value| !value.is_empty()) {
+            attributes.push((name.to_owned(), value));
+        }
+    }
+    let mut metadata_bytes = 0;
+    for (name, value) in head.headers.iter().filter(|(name, _)| name.starts_with(METADATA)) {
+        metadata_bytes += name.len() - METADATA.len() + value.len();
+        match attributes.iter_mut().find(|(known, _)| known == name) {
+            Some((_, known)) => *known = format!("{known},{value}"),
+            None => attributes.push((name.clone(), value.clone())),
+        }
+    }
+    attributes.extend(tagging_of(head)?);
+    attributes.extend(storage_class_of(head)?);
+    let attributes = Attributes(attributes);
+    if metadata_bytes > METADATA_BYTES_MAX || attributes.len_bytes() > ATTRIBUTES_BYTES_MAX - CHECKSUM_BYTES_MAX {
+        return Err(Code::MetadataTooLarge.into());
+    }
+    Ok(attributes)
+}
+
+/// A value as it is kept: `aws-chunked` is the framing of the request and not an encoding of the object.
+fn kept_value(name: &str, value: &str) -> String {
+    if name != "content-encoding" {
+        return value.to_owned();
+    }
+    let encodings = value.split(',').map(str::trim).filter(|encoding| !encoding.eq_ignore_ascii_case("aws-chunked"));
+    encodings.collect::<Vec<_>>().join(",")
+}
+
+/// The attribute of the tags in a request's header, if it has some.
+///
+/// # Errors
+/// [`Code::InvalidTag`].
+pub fn tagging_of(head: &RequestHead) -> Result<Option<(String, String)>, S3Error> {
+    let Some(text) = head.header(TAGGING) else { return Ok(None) };
+    let tags = Query::decode(text).map_err(|_| Code::InvalidTag)?;
+    let mut seen = Vec::new();
+    for (name, value) in tags.iter() {
+        if name.is_empty() || name.chars().count() > 128 || value.chars().count() > 256 || seen.contains(&name) {
+            return Err(Code::InvalidTag.into());
+        }
+        seen.push(name);
+    }
+    if seen.len() > TAGS_MAX {
+        return Err(Code::InvalidTag.because("Object tags cannot be greater than 10"));
+    }
+    Ok((!seen.is_empty()).then(|| (TAGGING.to_owned(), text.to_owned())))
+}
+
+/// The attribute of the storage class in a request's header, if it is not the usual one.
+///
+/// # Errors
+/// [`Code::InvalidStorageClass`]: there is none of that name.
+pub fn storage_class_of(head: &RequestHead) -> Result<Option<(String, String)>, S3Error> {
+    match head.header(STORAGE_CLASS) {
+        None | Some("STANDARD") => Ok(None),
+        Some(class @ "REDUCED_REDUNDANCY") => Ok(Some((STORAGE_CLASS.to_owned(), class.to_owned()))),
+        Some(_) => Err(Code::InvalidStorageClass.into()),
+    }
+}
+
+/// The attributes of a copy that keeps its source's: without what follows from its bytes, class and tags.
+#[must_use]
+pub fn copied_attributes(source: &Attributes) -> Attributes {
+    let is_copied = |name: &str| !name.starts_with("x-amz-checksum-") && name != STORAGE_CLASS && name != TAGGING;
+    Attributes(source.0.iter().filter(|(name, _)| is_copied(name)).cloned().collect())
+}
+
+/// The tags of an object.
+#[must_use]
+pub fn tags(attributes: &Attributes) -> Query {
+    // They were checked when they were put.
+    attributes.get(TAGGING).and_then(|text| Query::decode(text).ok()).unwrap_or_default()
+}
+
+/// The attribute of an object's tags, as it is kept.
+#[must_use]
+pub fn tagging(attributes: &Attributes) -> Option<(String, String)> {
+    attributes.get(TAGGING).map(|text| (TAGGING.to_owned(), text.to_owned()))
+}
+
+/// The storage class of an object.
+#[must_use]
+pub fn storage_class(attributes: &Attributes) -> &str {
+    attributes.get(STORAGE_CLASS).unwrap_or("STANDARD")
+}
+
+/// The checksums of an object or part, in Base64.
+pub fn checksums(attributes: &Attributes) -> impl Iterator<Item = (Algorithm, &str)> {
+    Algorithm::ALL.into_iter().filter_map(|algorithm| Some((algorithm, attributes.get(algorithm.header())?)))
+}
+
+/// An entity tag as it stands in headers and XML.
+#[must_use]
+pub fn quoted(etag: &str) -> String {
+    format!("\"{etag}\"")
+}
+
+/// The headers of a reply with an object: all that it says about itself but its checksums.
+#[must_use]
+pub fn object_headers(object: &Object, query: &Query) -> Vec<Header> {
+    let mut headers: Vec<Header> = vec![
+        ("etag".into(), quoted(&object.etag)),
+        ("last-modified".into(), http_date(object.modified_ms)),
+        ("accept-ranges".into(), "bytes".to_owned()),
+    ];
+    let is_shown = |name: &str| !name.starts_with("x-amz-checksum-") && name != TAGGING;
+    for (name, value) in object.attributes.0.iter().filter(|(name, _)| is_shown(name)) {
+        headers.push((name.clone().into(), value.clone()));
+    }
+    let tags = tags(&object.attributes).iter().count();
+    if tags > 0 {
+        headers.push(("x-amz-tagging-count".into(), tags.to_string()));
+    }
+    for (parameter, name) in OVERRIDES {
+        if let Some(value) = query.get(parameter) {
+            headers.retain(|(known, _)| known != name);
+            headers.push((name.into(), value.to_owned()));
+        }
+    }
+    headers
+}
+
+/// The headers with an object's checksums and what they are of.
+#[must_use]
+pub fn checksum_headers(attributes: &Attributes) -> Vec<Header> {
+    let mut headers: Vec<Header> =
+        checksums(attributes).map(|(algorithm, value)| (algorithm.header().into(), value.to_owned())).collect();
+    if let Some(kind) = attributes.get(CHECKSUM_TYPE).filter(|_| !headers.is_empty()) {
+        headers.push((CHECKSUM_TYPE.into(), kind.to_owned()));
+    }
+    headers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::s3::head::Method;
+
+    fn attributes(headers: &[(&str, &str)]) -> Result<Attributes, Code> {
+        let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let head = RequestHead::new(Method::Put, "/bucket/key", headers).expect("a head");
+        attributes_of(&head).map_err(|error| error.code)
+    }
+
+    #[test]
+    fn kept_headers() {
+        let headers = [
+            ("content-encoding", "aws-chunked, gzip"),
+            ("x-amz-meta-a", "1"),
+            ("x-amz-meta-a", "2"),
+            ("x-amz-tagging", "a=b&c=d"),
+            ("x-amz-storage-class", "REDUCED_REDUNDANCY"),
+            ("x-amz-acl", "private"),
+            ("user-agent", "x"),
+        ];
+        let kept = attributes(&headers).expect("attributes");
+        assert_eq!(
+            (kept.get("content-type"), kept.get("content-encoding")),
+            (Some("binary/octet-stream"), Some("gzip"))
+        );
+        assert_eq!((kept.get("x-amz-meta-a"), kept.0.len()), (Some("1,2"), 5));
+        assert_eq!((tags(&kept).get("c"), storage_class(&kept)), (Some("d"), "REDUCED_REDUNDANCY"));
+        let alone = attributes(&[("content-encoding", "aws-chunked")]).expect("attributes");
+        assert_eq!((alone.get("content-encoding"), storage_class(&alone)), (None, "STANDARD"));
+    }
+
+    #[test]
+    fn refused_headers() {
+        let long = "x".repeat(METADATA_BYTES_MAX);
+        let tags = |count: usize| (0..count).map(|index| format!("k{index}=v")).collect::<Vec<_>>().join("&");
+        let cases = [
+            ("x-amz-meta-a", long.as_str(), Code::MetadataTooLarge),
+            ("x-amz-server-side-encryption", "AES256", Code::NotImplemented),
+            ("x-amz-server-side-encryption-customer-key", "k", Code::NotImplemented),
+            ("x-amz-object-lock-mode", "GOVERNANCE", Code::NotImplemented),
+            ("x-amz-acl", "public-read", Code::AccessControlListNotSupported),
+            ("x-amz-grant-read", "id=1", Code::AccessControlListNotSupported),
+            ("x-amz-storage-class", "GLACIER", Code::InvalidStorageClass),
+            ("x-amz-tagging", "a=1&a=2", Code::InvalidTag),
+            ("x-amz-tagging", &tags(TAGS_MAX + 1), Code::InvalidTag),
+        ];
+        for (name, value, code) in cases {
+            assert_eq!(attributes(&[(name, value)]), Err(code), "{name}");
+        }
+        assert!(attributes(&[("x-amz-meta-a", &long[1..])]).is_ok());
+        assert!(attributes(&[("x-amz-tagging", &tags(TAGS_MAX))]).is_ok());
+        let long = "x".repeat(ATTRIBUTES_BYTES_MAX);
+        assert_eq!(attributes(&[("cache-control", &long)]), Err(Code::MetadataTooLarge));
+    }
+
+    #[test]
+    fn overrides_replace_headers() {
+        let kept = attributes(&[("content-type", "a/b")]).expect("attributes");
+        let object =
+            Object { key: "k".into(), bytes: 0, etag: "e".into(), modified_ms: 0, attributes: kept, parts: Vec::new() };
+        let query = Query::decode("response-content-type=c/d&response-expires=never").expect("a query");
+        let headers = object_headers(&object, &query);
+        let value = |name: &str| {
+            headers.iter().filter(|(known, _)| known == name).map(|(_, value)| value.as_str()).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (value("content-type"), value("expires"), value("etag")),
+            (vec!["c/d"], vec!["never"], vec!["\"e\""])
+        );
+    }
+}

@@ -1,0 +1,49 @@
+//! S3: the protocol between clients and the object service, without sockets and HTTP libraries.
+//!
+//! An edge hands in the head of a request and its body as a stream of buffers ([`Gateway::handle`]) and gets a [`Response`].
+//! The clock and the name of the request come in as values.
+//!
+//! Invariants
+//! - One gate: no operation runs for a request that [`authenticate::authenticate`] has not proved.
+//! - What a sender promised about a body (length, SHA-256, MD5, checksum, signatures of chunks) is compared before the
+//!   object service learns that the body has ended. A body that is not as promised is not stored.
+//! - What is not there is refused with `NotImplemented`, never taken for something else.
+//! - Nothing is held of a body beyond the buffer in hand, but for documents, which are bounded ([`xml`]).
+//!
+//! Deliberately absent: anonymous access, policies, grants, versions, encryption, locks, forms from browsers.
+//!
+//! In reading order: [`encoding`], [`date`] (texts), [`head`], [`error`], [`route`] (what is asked), [`signature`],
+//! [`authenticate`] (who asks), [`chunked`], [`checksum`], [`body`] (bytes that come in), [`xml`], [`document`],
+//! [`condition`], [`metadata`] (what is read and written), [`response`], [`gateway`] (the whole); then the operations:
+//! `bucket`, `list`, `object`, `delete`, `copy`, `upload`.
+//!
+//! Follows the AWS S3 API reference. Departs from it in that a request may name any region.
+
+pub mod authenticate;
+pub mod body;
+mod bucket;
+pub mod checksum;
+pub mod chunked;
+pub mod condition;
+mod copy;
+pub mod date;
+mod delete;
+pub mod document;
+pub mod encoding;
+pub mod error;
+pub mod gateway;
+pub mod head;
+mod list;
+pub mod metadata;
+mod object;
+pub mod response;
+pub mod route;
+pub mod signature;
+mod upload;
+pub mod xml;
+
+pub use authenticate::{Credentials, RootCredentials, SecretKey};
+pub use error::{Code, S3Error};
+pub use gateway::{Gateway, GatewaySettings, IncomingRequest};
+pub use head::Method;
+pub use response::{Response, ResponseBody};

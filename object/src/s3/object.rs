@@ -1,0 +1,239 @@
+//! Operations on one object: put, get, head, attributes, tags.
+
+use super::condition::{About, ReadCondition, Verdict, decode_range, write_condition};
+use super::date::http_date;
+use super::error::{Code, S3Error};
+use super::gateway::{Call, refusal};
+use super::metadata::{
+    CHECKSUM_TYPE, attributes_of, check_functions, checksum_headers, checksums, object_headers, quoted, storage_class,
+    tags,
+};
+use super::response::{Response, ResponseBody};
+use super::xml::XmlWriter;
+use super::{bucket, checksum::ChecksumType};
+use crate::api::{Condition, Error, Object, Opened, PutRequest, Range};
+
+/// How often a read of a part begins again because the object was replaced meanwhile.
+const REPLACED_MAX: usize = 8;
+
+pub(super) async fn put(call: Call<'_>) -> Result<Response, S3Error> {
+    let mut attributes = attributes_of(call.head)?;
+    attributes.0.push((CHECKSUM_TYPE.to_owned(), ChecksumType::FullObject.name().to_owned()));
+    let promises = call.promises()?;
+    let request = PutRequest {
+        bucket: call.route.bucket.clone(),
+        key: call.route.key.clone(),
+        attributes,
+        condition: write_condition(call.head)?,
+        bytes: Some(promises.bytes()),
+    };
+    let service = call.gateway.service.objects.clone();
+    let mut body = call.verified(promises);
+    let object = service.put(request, &mut body).await.map_err(|error| refusal(error, &body))?;
+    let headers = checksum_headers(&object.attributes);
+    Ok(Response::empty(200).with("etag", quoted(&object.etag)).with_all(headers))
+}
+
+pub(super) async fn get(call: Call<'_>) -> Result<Response, S3Error> {
+    check_functions(call.head)?;
+    let condition = ReadCondition::of(call.head, About::Target);
+    let (opened, is_partial) = match call.head.query_number("partNumber")? {
+        Some(number) => open_part(&call, number, &condition).await?,
+        None => {
+            let range = call.head.header("range").and_then(decode_range);
+            (open(&call, range, &condition.etags).await?, range.is_some())
+        }
+    };
+    let opened = match opened {
+        Ok(opened) => opened,
+        Err(object) => return Ok(not_modified(&call, &object)),
+    };
+    match condition.judge(&opened.object) {
+        Verdict::Read => Ok(content(&call, opened, is_partial)),
+        Verdict::NotModified => Ok(not_modified(&call, &opened.object)),
+        Verdict::Failed => Err(Code::PreconditionFailed.into()),
+    }
+}
+
+/// What a read opens: the object with its content, or the object that the reader has already.
+type OpenedOrKnown = Result<Opened, Box<Object>>;
+
+async fn open(call: &Call<'_>, range: Option<Range>, condition: &Condition) -> Result<OpenedOrKnown, S3Error> {
+    let (bucket, key) = (&call.route.bucket, &call.route.key);
+    match call.gateway.service.objects.get(bucket, key, range, condition).await {
+        Ok(opened) => Ok(Ok(opened)),
+        Err(Error::NotModified(object)) => Ok(Err(object)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Opens one part of an object, as it was uploaded. An object that came in one request is its own part 1.
+async fn open_part(call: &Call<'_>, number: u64, condition: &ReadCondition) -> Result<(OpenedOrKnown, bool), S3Error> {
+    for _ in 0..REPLACED_MAX {
+        let object = call.gateway.service.objects.head(&call.route.bucket, &call.route.key).await?;
+        if condition.judge(&object) != Verdict::Read {
+            // The caller judges again, and answers.
+            return Ok((open(call, None, &condition.etags).await?, false));
+        }
+        let (first, bytes) = part_span(&object, number)?;
+        let range = (bytes > 0).then(|| Range::Between(first, first + bytes - 1));
+        let is_this = Condition { etag_is: Some(vec![object.etag.clone()]), etag_is_not: None };
+        match open(call, range, &is_this).await {
+            Err(error) if error.code == Code::PreconditionFailed => {}
+            opened => return Ok((opened?, true)),
+        }
+    }
+    Err(Code::ServiceUnavailable.into())
+}
+
+/// First byte and length of a part.
+fn part_span(object: &Object, number: u64) -> Result<(u64, u64), S3Error> {
+    let index = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
+    let index = index.ok_or(Code::InvalidArgument.because("Part number must be an integer between 1 and 10000"))?;
+    if object.parts.is_empty() {
+        return if index == 0 { Ok((0, object.bytes)) } else { Err(Code::InvalidPartNumber.into()) };
+    }
+    let bytes = *object.parts.get(index).ok_or(Code::InvalidPartNumber)?;
+    Ok((object.parts[..index].iter().sum(), bytes))
+}
+
+fn not_modified(call: &Call<'_>, object: &Object) -> Response {
+    Response::empty(304).with_all(object_headers(object, &call.head.query))
+}
+
+fn content(call: &Call<'_>, opened: Opened, is_partial: bool) -> Response {
+    let Opened { object, range: (first, bytes), content } = opened;
+    let has_range = is_partial && bytes > 0;
+    let response = described(call, &object, if has_range { 206 } else { 200 }, bytes == object.bytes);
+    let mut response = response.with("content-length", bytes.to_string());
+    if has_range {
+        let last = first + bytes - 1;
+        response = response.with("content-range", format!("bytes {first}-{last}/{}", object.bytes));
+    }
+    response.body = ResponseBody::Content(content, bytes);
+    response
+}
+
+/// The head of a reply with an object. Checksums are of the whole object, so a part of it is told none.
+fn described(call: &Call<'_>, object: &Object, status: u16, is_whole: bool) -> Response {
+    let mut response = Response::empty(status).with_all(object_headers(object, &call.head.query));
+    if call.head.query.has("partNumber") && !object.parts.is_empty() {
+        response = response.with("x-amz-mp-parts-count", object.parts.len().to_string());
+    }
+    let wants_checksums =
+        call.head.header("x-amz-checksum-mode").is_some_and(|mode| mode.eq_ignore_ascii_case("enabled"));
+    if wants_checksums && is_whole {
+        response = response.with_all(checksum_headers(&object.attributes));
+    }
+    response
+}
+
+pub(super) async fn head(call: Call<'_>) -> Result<Response, S3Error> {
+    check_functions(call.head)?;
+    let object = call.gateway.service.objects.head(&call.route.bucket, &call.route.key).await?;
+    match ReadCondition::of(call.head, About::Target).judge(&object) {
+        Verdict::Read => {}
+        Verdict::NotModified => return Ok(not_modified(&call, &object)),
+        Verdict::Failed => return Err(Code::PreconditionFailed.into()),
+    }
+    let (span, is_partial) = match call.head.query_number("partNumber")? {
+        Some(number) => (part_span(&object, number)?, true),
+        None => match call.head.header("range").and_then(decode_range) {
+            Some(range) => (range.within(object.bytes).ok_or(Code::InvalidRange)?, true),
+            None => ((0, object.bytes), false),
+        },
+    };
+    let (first, bytes) = span;
+    let has_range = is_partial && bytes > 0;
+    let response = described(&call, &object, if has_range { 206 } else { 200 }, bytes == object.bytes);
+    let response = response.with("content-length", bytes.to_string());
+    if !has_range {
+        return Ok(response);
+    }
+    let last = first + bytes - 1;
+    Ok(response.with("content-range", format!("bytes {first}-{last}/{}", object.bytes)))
+}
+
+pub(super) async fn acl(call: Call<'_>) -> Result<Response, S3Error> {
+    call.gateway.service.objects.head(&call.route.bucket, &call.route.key).await?;
+    Ok(bucket::private(call.gateway))
+}
+
+pub(super) async fn tagging(call: Call<'_>) -> Result<Response, S3Error> {
+    let object = call.gateway.service.objects.head(&call.route.bucket, &call.route.key).await?;
+    let mut xml = XmlWriter::new("Tagging");
+    xml.element("TagSet", |xml| {
+        for (name, value) in tags(&object.attributes).iter() {
+            xml.element("Tag", |xml| {
+                xml.text("Key", name);
+                xml.text("Value", value);
+            });
+        }
+    });
+    Ok(Response::xml(xml))
+}
+
+pub(super) async fn attributes(call: Call<'_>) -> Result<Response, S3Error> {
+    check_functions(call.head)?;
+    let values = call.head.headers.iter().filter(|(name, _)| name == "x-amz-object-attributes");
+    let wanted: Vec<&str> = values.flat_map(|(_, value)| value.split(',')).map(str::trim).collect();
+    if wanted.iter().all(|name| name.is_empty()) {
+        return Err(Code::InvalidArgument.because(
+            "The x-amz-object-attributes header specifying the attributes to be retrieved is either missing or empty",
+        ));
+    }
+    if wanted.iter().any(|name| !["ETag", "Checksum", "ObjectParts", "StorageClass", "ObjectSize"].contains(name)) {
+        return Err(Code::InvalidArgument.because("Invalid attribute name specified."));
+    }
+    let object = call.gateway.service.objects.head(&call.route.bucket, &call.route.key).await?;
+    let mut xml = XmlWriter::new("GetObjectAttributesResponse");
+    if wanted.contains(&"ETag") {
+        xml.text("ETag", &object.etag);
+    }
+    if wanted.contains(&"Checksum") && checksums(&object.attributes).next().is_some() {
+        xml.element("Checksum", |xml| write_checksums(xml, &object));
+    }
+    if wanted.contains(&"ObjectParts") && !object.parts.is_empty() {
+        write_parts(&mut xml, &call, &object)?;
+    }
+    if wanted.contains(&"StorageClass") {
+        xml.text("StorageClass", storage_class(&object.attributes));
+    }
+    if wanted.contains(&"ObjectSize") {
+        xml.number("ObjectSize", object.bytes);
+    }
+    Ok(Response::xml(xml).with("last-modified", http_date(object.modified_ms)))
+}
+
+/// The checksums of an object and what they are of.
+pub(super) fn write_checksums(xml: &mut XmlWriter, object: &Object) {
+    for (algorithm, value) in checksums(&object.attributes) {
+        xml.text(algorithm.element(), value);
+    }
+    if let Some(kind) = object.attributes.get(CHECKSUM_TYPE) {
+        xml.text("ChecksumType", kind);
+    }
+}
+
+fn write_parts(xml: &mut XmlWriter, call: &Call<'_>, object: &Object) -> Result<(), S3Error> {
+    let limit = call.head.header_number("x-amz-max-parts")?.unwrap_or(1_000).min(1_000);
+    let marker = call.head.header_number("x-amz-part-number-marker")?.unwrap_or(0);
+    let count = object.parts.len() as u64;
+    let numbered = (1u64..).zip(&object.parts);
+    let page: Vec<_> = numbered.filter(|(number, _)| *number > marker).take(limit as usize).collect();
+    let last = page.last().map_or(marker, |(number, _)| *number);
+    xml.element("ObjectParts", |xml| {
+        xml.number("PartsCount", count);
+        xml.number("PartNumberMarker", marker);
+        xml.number("NextPartNumberMarker", last);
+        xml.number("MaxParts", limit);
+        xml.flag("IsTruncated", last < count);
+        for (number, bytes) in page {
+            xml.element("Part", |xml| {
+                xml.number("PartNumber", number);
+                xml.number("Size", *bytes);
+            });
+        }
+    });
+    Ok(())
+}

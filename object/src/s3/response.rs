@@ -1,0 +1,83 @@
+//! The reply to a request, as the edge sends it.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+
+use super::error::S3Error;
+use super::head::{Method, RequestHead};
+use super::metadata::Header;
+use super::xml::XmlWriter;
+use crate::api::Content;
+
+/// The body of a reply.
+pub enum ResponseBody {
+    /// None.
+    Empty,
+    /// All of it.
+    Whole(Bytes),
+    /// Bytes of an object: so many.
+    Content(Box<dyn Content>, u64),
+}
+
+/// A reply.
+pub struct Response {
+    /// The HTTP status.
+    pub status: u16,
+    /// Headers: lower-case names and values. The length of the body is among them.
+    pub headers: Vec<Header>,
+    /// The body. Replies to `HEAD` have none.
+    pub body: ResponseBody,
+}
+
+impl Response {
+    /// A reply without a body.
+    #[must_use]
+    pub fn empty(status: u16) -> Self {
+        Self { status, headers: Vec::new(), body: ResponseBody::Empty }
+    }
+
+    /// A reply with a document.
+    #[must_use]
+    pub fn xml(document: XmlWriter) -> Self {
+        Self::document(200, document)
+    }
+
+    fn document(status: u16, document: XmlWriter) -> Self {
+        let body = Bytes::from(document.finish());
+        Self { status, headers: Vec::new(), body: ResponseBody::Whole(body) }
+            .with("content-type", "application/xml".to_owned())
+    }
+
+    /// With one more header.
+    #[must_use]
+    pub fn with(mut self, name: impl Into<Cow<'static, str>>, value: String) -> Self {
+        self.headers.push((name.into(), value));
+        self
+    }
+
+    /// With more headers.
+    #[must_use]
+    pub fn with_all(mut self, headers: impl IntoIterator<Item = Header>) -> Self {
+        self.headers.extend(headers);
+        self
+    }
+
+    /// The reply that tells an error. `head` is missing if the request could not even be taken apart.
+    #[must_use]
+    pub fn error(error: S3Error, head: Option<&RequestHead>, request_id: &str) -> Self {
+        if head.is_some_and(|head| head.method == Method::Head) || error.code.status() == 304 {
+            return Self::empty(error.code.status());
+        }
+        let mut xml = XmlWriter::bare("Error");
+        xml.text("Code", error.code.name());
+        xml.text("Message", error.message);
+        // A path with U+0000 cannot be told in XML.
+        if let Some(path) = head.map(|head| head.path.as_str()).filter(|path| !path.contains('\0')) {
+            xml.text("Resource", path);
+        }
+        xml.text("RequestId", request_id);
+        xml.text("HostId", "ashlar");
+        Self::document(error.code.status(), xml)
+    }
+}

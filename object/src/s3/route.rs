@@ -1,0 +1,358 @@
+//! Routing: from method, host, path and query to one operation on a bucket or an object.
+//!
+//! S3 tells operations of one method apart by parameters without a value ("subresources"). Every subresource that S3
+//! knows is known here, so that one without an implementation is refused and never taken for the plain operation:
+//! `PUT key?retention` must not overwrite `key`.
+
+use super::encoding::Query;
+use super::error::{Code, S3Error};
+use super::head::{Method, RequestHead};
+use crate::api::KEY_BYTES_MAX;
+
+/// What a request asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the names are those of the S3 API, which documents them")]
+pub enum Operation {
+    ListBuckets,
+    CreateBucket,
+    DeleteBucket,
+    HeadBucket,
+    GetBucketAcl,
+    GetBucketLocation,
+    GetBucketVersioning,
+    ListObjects,
+    ListObjectsV2,
+    ListObjectVersions,
+    ListMultipartUploads,
+    DeleteObjects,
+    GetObject,
+    HeadObject,
+    PutObject,
+    CopyObject,
+    DeleteObject,
+    GetObjectAcl,
+    GetObjectAttributes,
+    GetObjectTagging,
+    CreateMultipartUpload,
+    UploadPart,
+    UploadPartCopy,
+    CompleteMultipartUpload,
+    AbortMultipartUpload,
+    ListParts,
+}
+
+/// One operation and what it is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// The operation.
+    pub operation: Operation,
+    /// Name of the bucket; empty for [`Operation::ListBuckets`].
+    pub bucket: String,
+    /// Key of the object; empty for operations on buckets.
+    pub key: String,
+}
+
+/// Parameters by which S3 tells operations apart, and which are answered by no operation of [`Operation`] as such.
+const NOT_IMPLEMENTED: [&str; 36] = [
+    "abac",
+    "accelerate",
+    "analytics",
+    "annotation",
+    "annotations",
+    "cors",
+    "encryption",
+    "intelligent-tiering",
+    "inventory",
+    "legal-hold",
+    "lifecycle",
+    "logging",
+    "metadataAnnotationTable",
+    "metadataConfiguration",
+    "metadataInventoryTable",
+    "metadataJournalTable",
+    "metadataTable",
+    "metrics",
+    "notification",
+    "object-lock",
+    "ownershipControls",
+    "policy",
+    "policyStatus",
+    "publicAccessBlock",
+    "renameObject",
+    "replication",
+    "requestPayment",
+    "restore",
+    "retention",
+    "select",
+    "select-type",
+    "session",
+    "torrent",
+    "website",
+    "append",
+    "position",
+];
+
+/// Parameters that choose an operation. At most one of them may be there, but for `partNumber` with `uploadId`.
+const CHOOSING: [&str; 10] = [
+    "acl",
+    "attributes",
+    "delete",
+    "location",
+    "tagging",
+    "uploadId",
+    "uploads",
+    "versioning",
+    "versions",
+    "list-type",
+];
+
+/// The route of a request. `domains` are the names behind which a bucket may stand in front of the host's name.
+///
+/// # Errors
+/// [`Code::NotImplemented`] for what S3 knows and this server does not, [`Code::MethodNotAllowed`], and names that
+/// nothing can have.
+pub fn route(head: &RequestHead, domains: &[String]) -> Result<Route, S3Error> {
+    let path = head.path.strip_prefix('/').ok_or(Code::InvalidURI)?;
+    let host = head.header("host").unwrap_or_default();
+    let (bucket, key) = match bucket_of_host(host, domains) {
+        Some(bucket) => (bucket, path),
+        None => path.split_once('/').unwrap_or((path, "")),
+    };
+    check_names(bucket, key)?;
+    let subresource = subresource(&head.query)?;
+    let operation = if bucket.is_empty() {
+        of_service(head.method, subresource)?
+    } else if key.is_empty() {
+        of_bucket(head.method, subresource, &head.query)?
+    } else {
+        of_object(head, subresource)?
+    };
+    Ok(Route { operation, bucket: bucket.to_owned(), key: key.to_owned() })
+}
+
+/// The bucket before one of these domains; nothing in the path style.
+fn bucket_of_host<'a>(host: &'a str, domains: &[String]) -> Option<&'a str> {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let prefix = |domain: &String| name.strip_suffix(domain.as_str())?.strip_suffix('.');
+    domains.iter().find_map(prefix).filter(|bucket| !bucket.is_empty())
+}
+
+fn check_names(bucket: &str, key: &str) -> Result<(), S3Error> {
+    if bucket.is_empty() && !key.is_empty() {
+        return Err(Code::InvalidBucketName.into());
+    }
+    if !bucket.is_empty() && !is_bucket_name(bucket) {
+        return Err(Code::InvalidBucketName.into());
+    }
+    check_key(key)
+}
+
+/// Whether a bucket may be called so: 3 to 63 lower-case letters, digits, dots and hyphens.
+#[must_use]
+pub fn is_bucket_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let labels = || name.split('.');
+    (3..=63).contains(&name.len())
+        && name.bytes().all(|byte| is_plain(byte) || matches!(byte, b'.' | b'-'))
+        && labels().all(|label| !label.is_empty())
+        && name.bytes().next().is_some_and(is_plain)
+        && name.bytes().last().is_some_and(is_plain)
+        && !(labels().count() == 4 && labels().all(|label| label.parse::<u8>().is_ok()))
+}
+
+/// Whether an object may have this key.
+///
+/// # Errors
+/// [`Code::KeyTooLongError`].
+pub fn check_key(key: &str) -> Result<(), S3Error> {
+    if key.len() > KEY_BYTES_MAX { Err(Code::KeyTooLongError.into()) } else { Ok(()) }
+}
+
+/// The parameter that chooses the operation; empty for the plain one.
+fn subresource(query: &Query) -> Result<&str, S3Error> {
+    if query.iter().any(|(name, _)| NOT_IMPLEMENTED.contains(&name)) {
+        return Err(Code::NotImplemented.into());
+    }
+    // A bucket without versions has the version "null" of each object, and no other.
+    if query.get("versionId").is_some_and(|version| version != "null") {
+        return Err(Code::InvalidArgument.because("Invalid version id specified"));
+    }
+    let mut chosen = query.iter().map(|(name, _)| name).filter(|name| CHOOSING.contains(name));
+    match (chosen.next(), chosen.next()) {
+        (chosen, None) => Ok(chosen.unwrap_or_default()),
+        _ => Err(Code::InvalidArgument.because("Conflicting query string parameters")),
+    }
+}
+
+fn of_service(method: Method, subresource: &str) -> Result<Operation, S3Error> {
+    match (method, subresource) {
+        (Method::Get, "") => Ok(Operation::ListBuckets),
+        _ => Err(Code::MethodNotAllowed.into()),
+    }
+}
+
+fn of_bucket(method: Method, subresource: &str, query: &Query) -> Result<Operation, S3Error> {
+    use Operation as Op;
+    Ok(match (method, subresource) {
+        (Method::Get, "") => Op::ListObjects,
+        (Method::Get, "list-type") if query.get("list-type") == Some("2") => Op::ListObjectsV2,
+        (Method::Get, "list-type") if query.get("list-type") == Some("1") => Op::ListObjects,
+        (Method::Get, "list-type") => return Err(Code::InvalidArgument.because("Invalid List Type specified in Query")),
+        (Method::Get, "versions") => Op::ListObjectVersions,
+        (Method::Get, "uploads") => Op::ListMultipartUploads,
+        (Method::Get, "acl") => Op::GetBucketAcl,
+        (Method::Get, "location") => Op::GetBucketLocation,
+        (Method::Get, "versioning") => Op::GetBucketVersioning,
+        (Method::Head, "") => Op::HeadBucket,
+        (Method::Put, "") => Op::CreateBucket,
+        (Method::Delete, "") => Op::DeleteBucket,
+        (Method::Post, "delete") => Op::DeleteObjects,
+        (Method::Put, "acl") => return Err(Code::AccessControlListNotSupported.into()),
+        // A form from a browser is a POST to the bucket itself.
+        (Method::Put, "versioning" | "tagging") | (Method::Get | Method::Delete, "tagging") | (Method::Post, "") => {
+            return Err(Code::NotImplemented.into());
+        }
+        _ => return Err(Code::MethodNotAllowed.into()),
+    })
+}
+
+fn of_object(head: &RequestHead, subresource: &str) -> Result<Operation, S3Error> {
+    use Operation as Op;
+    let is_copy = head.header("x-amz-copy-source").is_some();
+    let has_part = head.query.has("partNumber");
+    Ok(match (head.method, subresource) {
+        (Method::Get, "") => Op::GetObject,
+        (Method::Get, "acl") => Op::GetObjectAcl,
+        (Method::Get, "attributes") => Op::GetObjectAttributes,
+        (Method::Get, "tagging") => Op::GetObjectTagging,
+        (Method::Get, "uploadId") => Op::ListParts,
+        (Method::Head, "") => Op::HeadObject,
+        (Method::Put, "uploadId") if has_part && is_copy => Op::UploadPartCopy,
+        (Method::Put, "uploadId") if has_part => Op::UploadPart,
+        (Method::Put, "uploadId") => return Err(Code::InvalidArgument.because("This operation needs a partNumber")),
+        (Method::Put, "") if has_part => return Err(Code::InvalidArgument.because("This operation needs an uploadId")),
+        (Method::Put, "") if is_copy => Op::CopyObject,
+        (Method::Put, "") => Op::PutObject,
+        (Method::Delete, "") => Op::DeleteObject,
+        (Method::Delete, "uploadId") => Op::AbortMultipartUpload,
+        (Method::Post, "uploads") => Op::CreateMultipartUpload,
+        (Method::Post, "uploadId") => Op::CompleteMultipartUpload,
+        (Method::Put, "acl") => return Err(Code::AccessControlListNotSupported.into()),
+        (Method::Put | Method::Delete, "tagging") => return Err(Code::NotImplemented.into()),
+        _ => return Err(Code::MethodNotAllowed.into()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn routed(method: &str, target: &str, headers: &[(&str, &str)]) -> Result<Route, Code> {
+        let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let head = RequestHead::new(Method::named(method), target, headers).map_err(|error| error.code)?;
+        route(&head, &["s3.example.com".to_owned()]).map_err(|error| error.code)
+    }
+
+    fn operation(method: &str, target: &str) -> Result<Operation, Code> {
+        routed(method, target, &[]).map(|route| route.operation)
+    }
+
+    #[test]
+    fn each_operation_has_its_route() {
+        use Operation as Op;
+        let table = [
+            ("GET", "/", Op::ListBuckets),
+            ("PUT", "/bucket", Op::CreateBucket),
+            ("PUT", "/bucket/", Op::CreateBucket),
+            ("DELETE", "/bucket", Op::DeleteBucket),
+            ("HEAD", "/bucket", Op::HeadBucket),
+            ("GET", "/bucket?acl", Op::GetBucketAcl),
+            ("GET", "/bucket?location", Op::GetBucketLocation),
+            ("GET", "/bucket?versioning", Op::GetBucketVersioning),
+            ("GET", "/bucket?prefix=a&marker=b", Op::ListObjects),
+            ("GET", "/bucket?list-type=2&prefix=", Op::ListObjectsV2),
+            ("GET", "/bucket?versions", Op::ListObjectVersions),
+            ("GET", "/bucket?uploads", Op::ListMultipartUploads),
+            ("POST", "/bucket?delete", Op::DeleteObjects),
+            ("GET", "/bucket/key", Op::GetObject),
+            ("GET", "/bucket/key?partNumber=1", Op::GetObject),
+            ("HEAD", "/bucket/key", Op::HeadObject),
+            ("PUT", "/bucket/key?x-id=PutObject", Op::PutObject),
+            ("DELETE", "/bucket/key?versionId=null", Op::DeleteObject),
+            ("GET", "/bucket/key?acl", Op::GetObjectAcl),
+            ("GET", "/bucket/key?attributes", Op::GetObjectAttributes),
+            ("GET", "/bucket/key?tagging", Op::GetObjectTagging),
+            ("POST", "/bucket/key?uploads", Op::CreateMultipartUpload),
+            ("PUT", "/bucket/key?partNumber=1&uploadId=u", Op::UploadPart),
+            ("POST", "/bucket/key?uploadId=u", Op::CompleteMultipartUpload),
+            ("DELETE", "/bucket/key?uploadId=u", Op::AbortMultipartUpload),
+            ("GET", "/bucket/key?uploadId=u", Op::ListParts),
+        ];
+        for (method, target, expected) in table {
+            assert_eq!(operation(method, target), Ok(expected), "{method} {target}");
+        }
+        let copy = [("x-amz-copy-source", "/a/b")];
+        assert_eq!(routed("PUT", "/bucket/key", &copy).map(|route| route.operation), Ok(Op::CopyObject));
+        let part = routed("PUT", "/bucket/key?partNumber=1&uploadId=u", &copy);
+        assert_eq!(part.map(|route| route.operation), Ok(Op::UploadPartCopy));
+    }
+
+    #[test]
+    fn no_subresource_is_taken_for_the_plain_operation() {
+        for name in NOT_IMPLEMENTED {
+            for method in ["GET", "PUT", "POST", "DELETE", "HEAD"] {
+                for path in ["/", "/bucket", "/bucket/key"] {
+                    assert_eq!(operation(method, &format!("{path}?{name}")), Err(Code::NotImplemented), "{name}");
+                }
+            }
+        }
+        for target in ["/bucket/key?tagging", "/bucket?versioning", "/bucket?tagging"] {
+            assert_eq!(operation("PUT", target), Err(Code::NotImplemented), "{target}");
+        }
+        assert_eq!(operation("PUT", "/bucket/key?acl"), Err(Code::AccessControlListNotSupported));
+        assert_eq!(operation("PUT", "/bucket/key?partNumber=1"), Err(Code::InvalidArgument));
+        assert_eq!(operation("PUT", "/bucket/key?uploadId=u"), Err(Code::InvalidArgument));
+        assert_eq!(operation("DELETE", "/bucket/key?versionId=7"), Err(Code::InvalidArgument));
+        assert_eq!(operation("GET", "/bucket/key?acl&tagging"), Err(Code::InvalidArgument));
+        assert_eq!(operation("PATCH", "/bucket/key"), Err(Code::MethodNotAllowed));
+        assert_eq!(operation("PUT", "/bucket/key?uploads"), Err(Code::MethodNotAllowed));
+    }
+
+    #[test]
+    fn names() {
+        let route = routed("GET", "/bucket/a%2Fb//c%20+", &[]).expect("a route");
+        assert_eq!((route.bucket.as_str(), route.key.as_str()), ("bucket", "a/b//c +"));
+        for host in ["bucket.s3.example.com", "bucket.s3.example.com:9000"] {
+            let route = routed("GET", "/a/b", &[("host", host)]).expect("a route");
+            assert_eq!((route.bucket.as_str(), route.key.as_str()), ("bucket", "a/b"), "{host}");
+        }
+        let plain = routed("GET", "/bucket/b", &[("host", "s3.example.com")]).expect("a route");
+        assert_eq!(plain.bucket, "bucket");
+        let long = |len: usize| operation("GET", &format!("/bucket/{}", "k".repeat(len)));
+        assert_eq!((long(1_024), long(1_025)), (Ok(Operation::GetObject), Err(Code::KeyTooLongError)));
+        for name in ["ab", "Bucket", "a_b", "-ab", "ab-", "a..b", ".ab", "10.0.0.1", "a b"] {
+            assert!(!is_bucket_name(name), "{name}");
+        }
+        assert!(["abc", "a.b", "a--b", "10.0.0.256", &"a".repeat(63)].iter().all(|name| is_bucket_name(name)));
+        assert_eq!(operation("GET", "//key"), Err(Code::InvalidBucketName));
+        assert_eq!(operation("GET", "/bucket/%ff"), Err(Code::InvalidURI));
+        assert_eq!(operation("GET", "*"), Err(Code::InvalidURI));
+    }
+
+    #[test]
+    fn any_target_is_routed_or_refused() {
+        arbtest::arbtest(|u| {
+            let target: String = u.arbitrary()?;
+            let method = *u.choose(&["GET", "PUT", "POST", "DELETE", "HEAD", "PATCH"])?;
+            if let Ok(route) = routed(method, &format!("/{target}"), &[]) {
+                assert_eq!(route.bucket.is_empty(), route.operation == Operation::ListBuckets);
+                assert!(route.bucket.is_empty() || is_bucket_name(&route.bucket));
+                assert!(route.key.len() <= KEY_BYTES_MAX);
+            }
+            Ok(())
+        });
+    }
+}
