@@ -15,6 +15,15 @@ use super::error::{Code, S3Error};
 use super::head::RequestHead;
 use crate::api::{self, Attributes, BodyDigest, BoxFuture, Content, PART_BYTES_MAX};
 
+/// What the checksum in a request's head is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChecksumAbout {
+    /// The body of the request.
+    Body,
+    /// The object that a completion makes, and not the document that asks for it.
+    CompletedObject,
+}
+
 /// What a sender promised about a body.
 #[derive(Debug)]
 pub struct Promises {
@@ -31,8 +40,8 @@ impl Promises {
     ///
     /// # Errors
     /// Promises that are malformed, contradict each other or are too large; no length.
-    pub fn of(head: &RequestHead, authenticated: &Authenticated) -> Result<Self, S3Error> {
-        let checksum = promised(head)?;
+    pub fn of(head: &RequestHead, authenticated: &Authenticated, about: ChecksumAbout) -> Result<Self, S3Error> {
+        let checksum = if about == ChecksumAbout::Body { promised(head)? } else { None };
         let payload = authenticated.payload();
         let chunks = match payload {
             Payload::SignedChunks(chain, _) => Some(ChunkedDecoder::new(Some(chain.clone()))),

@@ -1,5 +1,6 @@
 //! Operations on buckets.
 
+use super::body::ChecksumAbout;
 use super::date::iso8601;
 use super::document::check_bucket_configuration;
 use super::encoding::{from_base64, to_base64};
@@ -8,6 +9,7 @@ use super::gateway::{Call, Gateway, Integrity};
 use super::metadata::check_functions;
 use super::response::Response;
 use super::xml::XmlWriter;
+use crate::api::Content;
 
 /// Buckets of one page.
 const BUCKETS_MAX: usize = 10_000;
@@ -62,9 +64,9 @@ pub(super) fn owner(xml: &mut XmlWriter, element: &'static str, gateway: &Gatewa
     });
 }
 
-pub(super) async fn create(mut call: Call<'_>) -> Result<Response, S3Error> {
+pub(super) async fn create(call: Call<'_>, body: &mut dyn Content) -> Result<Response, S3Error> {
     check_functions(call.head)?;
-    let document = call.document(Integrity::Optional).await?;
+    let document = call.document(body, Integrity::Optional, ChecksumAbout::Body).await?;
     check_bucket_configuration(&document)?;
     call.gateway.service.buckets.create(&call.route.bucket).await?;
     Ok(Response::empty(200).with("location", format!("/{}", call.route.bucket)))

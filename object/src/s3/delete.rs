@@ -1,5 +1,6 @@
 //! Deletion of one object and of many.
 
+use super::body::ChecksumAbout;
 use super::condition::write_condition;
 use super::document::{Deletion, DoomedObject, decode_deletion};
 use super::error::{Code, S3Error};
@@ -7,7 +8,7 @@ use super::gateway::{Call, Integrity};
 use super::response::Response;
 use super::route::check_key;
 use super::xml::XmlWriter;
-use crate::api::Condition;
+use crate::api::{Condition, Content};
 
 pub(super) async fn one(call: Call<'_>) -> Result<Response, S3Error> {
     let condition = write_condition(call.head)?;
@@ -15,8 +16,8 @@ pub(super) async fn one(call: Call<'_>) -> Result<Response, S3Error> {
     Ok(Response::empty(204))
 }
 
-pub(super) async fn many(mut call: Call<'_>) -> Result<Response, S3Error> {
-    let document = call.document(Integrity::Required).await?;
+pub(super) async fn many(call: Call<'_>, body: &mut dyn Content) -> Result<Response, S3Error> {
+    let document = call.document(body, Integrity::Required, ChecksumAbout::Body).await?;
     let Deletion { objects, is_quiet } = decode_deletion(&document)?;
     call.gateway.service.buckets.get(&call.route.bucket).await?;
     let mut xml = XmlWriter::new("DeleteResult");

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::authenticate::{Authenticated, Credentials, authenticate};
-use super::body::{Promises, Unasked, VerifiedBody};
+use super::body::{ChecksumAbout, Promises, Unasked, VerifiedBody};
 use super::error::{Code, S3Error};
 use super::head::{Method, RequestHead};
 use super::response::Response;
@@ -62,13 +62,13 @@ pub struct Gateway {
     pub(super) settings: Arc<GatewaySettings>,
 }
 
-/// One authenticated request while its operation runs.
+/// One authenticated request while its operation runs. Its body is beside it: it is not shared.
+#[derive(Clone, Copy)]
 pub(super) struct Call<'a> {
     pub(super) gateway: &'a Gateway,
     pub(super) head: &'a RequestHead,
     pub(super) route: &'a Route,
     who: &'a Authenticated,
-    body: &'a mut dyn Content,
 }
 
 impl Gateway {
@@ -98,7 +98,7 @@ impl Gateway {
         if head.header("x-amz-expected-bucket-owner").is_some_and(|owner| owner != self.settings.owner_id) {
             return Err(Code::AccessDenied.into());
         }
-        run(Call { gateway: self, head, route: &route, who: &who, body }).await
+        run(Call { gateway: self, head, route: &route, who: &who }, body).await
     }
 }
 
@@ -124,10 +124,10 @@ fn take_headers_from_query(head: &mut RequestHead) {
     head.headers.extend(taken);
 }
 
-async fn run(call: Call<'_>) -> Result<Response, S3Error> {
+async fn run(call: Call<'_>, body: &mut dyn Content) -> Result<Response, S3Error> {
     match call.route.operation {
         Operation::ListBuckets => bucket::list(call).await,
-        Operation::CreateBucket => bucket::create(call).await,
+        Operation::CreateBucket => bucket::create(call, body).await,
         Operation::DeleteBucket => bucket::delete(call).await,
         Operation::HeadBucket => bucket::head(call).await,
         Operation::GetBucketAcl => bucket::acl(call).await,
@@ -137,19 +137,19 @@ async fn run(call: Call<'_>) -> Result<Response, S3Error> {
         Operation::ListObjectsV2 => list::objects_v2(call).await,
         Operation::ListObjectVersions => list::versions(call).await,
         Operation::ListMultipartUploads => upload::list(call).await,
-        Operation::DeleteObjects => delete::many(call).await,
+        Operation::DeleteObjects => delete::many(call, body).await,
         Operation::GetObject => object::get(call).await,
         Operation::HeadObject => object::head(call).await,
-        Operation::PutObject => object::put(call).await,
+        Operation::PutObject => object::put(call, body).await,
         Operation::CopyObject => copy::object(call).await,
         Operation::DeleteObject => delete::one(call).await,
         Operation::GetObjectAcl => object::acl(call).await,
         Operation::GetObjectAttributes => object::attributes(call).await,
         Operation::GetObjectTagging => object::tagging(call).await,
         Operation::CreateMultipartUpload => upload::create(call).await,
-        Operation::UploadPart => upload::part(call).await,
+        Operation::UploadPart => upload::part(call, body).await,
         Operation::UploadPartCopy => copy::part(call).await,
-        Operation::CompleteMultipartUpload => upload::complete(call).await,
+        Operation::CompleteMultipartUpload => upload::complete(call, body).await,
         Operation::AbortMultipartUpload => upload::abort(call).await,
         Operation::ListParts => upload::list_parts(call).await,
     }
@@ -164,20 +164,20 @@ pub(super) enum Integrity {
     Optional,
 }
 
-impl<'a> Call<'a> {
+impl Call<'_> {
     /// What the head promises about the body.
-    pub(super) fn promises(&self) -> Result<Promises, S3Error> {
-        Promises::of(self.head, self.who)
-    }
-
-    /// The body, verified against its promises, for the object service.
-    pub(super) fn verified(self, promises: Promises) -> VerifiedBody<'a> {
-        VerifiedBody::new(self.body, promises, Unasked::Crc64Nvme)
+    pub(super) fn promises(&self, about: ChecksumAbout) -> Result<Promises, S3Error> {
+        Promises::of(self.head, self.who, about)
     }
 
     /// Reads the body as a document. A request without a length has none.
-    pub(super) async fn document(&mut self, integrity: Integrity) -> Result<Vec<u8>, S3Error> {
-        let promises = match self.promises() {
+    pub(super) async fn document(
+        &self,
+        body: &mut dyn Content,
+        integrity: Integrity,
+        about: ChecksumAbout,
+    ) -> Result<Vec<u8>, S3Error> {
+        let promises = match self.promises(about) {
             Err(error) if error.code == Code::MissingContentLength => return Ok(Vec::new()),
             promises => promises?,
         };
@@ -188,7 +188,7 @@ impl<'a> Call<'a> {
             let message = "Missing required header for this request: Content-MD5 OR x-amz-checksum-*";
             return Err(Code::InvalidRequest.because(message));
         }
-        let mut body = VerifiedBody::new(&mut *self.body, promises, Unasked::Nothing);
+        let mut body = VerifiedBody::new(body, promises, Unasked::Nothing);
         let mut document = Vec::new();
         loop {
             match body.next().await {

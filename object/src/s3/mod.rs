@@ -47,3 +47,6 @@ pub use error::{Code, S3Error};
 pub use gateway::{Gateway, GatewaySettings, IncomingRequest};
 pub use head::Method;
 pub use response::{Response, ResponseBody};
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
 //! Operations on one object: put, get, head, attributes, tags.
 
+use super::body::{ChecksumAbout, Unasked, VerifiedBody};
 use super::condition::{About, ReadCondition, Verdict, decode_range, write_condition};
 use super::date::http_date;
 use super::error::{Code, S3Error};
@@ -11,15 +12,15 @@ use super::metadata::{
 use super::response::{Response, ResponseBody};
 use super::xml::XmlWriter;
 use super::{bucket, checksum::ChecksumType};
-use crate::api::{Condition, Error, Object, Opened, PutRequest, Range};
+use crate::api::{Condition, Content, Error, Object, Opened, PutRequest, Range};
 
 /// How often a read of a part begins again because the object was replaced meanwhile.
 const REPLACED_MAX: usize = 8;
 
-pub(super) async fn put(call: Call<'_>) -> Result<Response, S3Error> {
+pub(super) async fn put(call: Call<'_>, body: &mut dyn Content) -> Result<Response, S3Error> {
     let mut attributes = attributes_of(call.head)?;
     attributes.0.push((CHECKSUM_TYPE.to_owned(), ChecksumType::FullObject.name().to_owned()));
-    let promises = call.promises()?;
+    let promises = call.promises(ChecksumAbout::Body)?;
     let request = PutRequest {
         bucket: call.route.bucket.clone(),
         key: call.route.key.clone(),
@@ -27,9 +28,9 @@ pub(super) async fn put(call: Call<'_>) -> Result<Response, S3Error> {
         condition: write_condition(call.head)?,
         bytes: Some(promises.bytes()),
     };
-    let service = call.gateway.service.objects.clone();
-    let mut body = call.verified(promises);
-    let object = service.put(request, &mut body).await.map_err(|error| refusal(error, &body))?;
+    let mut body = VerifiedBody::new(body, promises, Unasked::Crc64Nvme);
+    let put = call.gateway.service.objects.put(request, &mut body).await;
+    let object = put.map_err(|error| refusal(error, &body))?;
     let headers = checksum_headers(&object.attributes);
     Ok(Response::empty(200).with("etag", quoted(&object.etag)).with_all(headers))
 }

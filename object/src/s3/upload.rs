@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use md5::{Digest as _, Md5};
 
+use super::body::{ChecksumAbout, Unasked, VerifiedBody};
 use super::bucket::owner;
 use super::checksum::{Algorithm, ChecksumType};
 use super::condition::write_condition;
@@ -21,8 +22,8 @@ use super::object::write_checksums;
 use super::response::Response;
 use super::xml::XmlWriter;
 use crate::api::{
-    Attributes, BodyDigest, Completion, Error, OBJECT_BYTES_MAX, PART_BYTES_MIN, PART_NUMBER_MAX, Part, Upload,
-    UploadId,
+    Attributes, BodyDigest, Completion, Content, Error, OBJECT_BYTES_MAX, PART_BYTES_MIN, PART_NUMBER_MAX, Part,
+    Upload, UploadId,
 };
 
 pub(super) async fn create(call: Call<'_>) -> Result<Response, S3Error> {
@@ -74,12 +75,12 @@ pub(super) fn part_number_of(call: &Call<'_>) -> Result<u32, S3Error> {
     number.ok_or(Code::InvalidArgument.because("Part number must be an integer between 1 and 10000, inclusive"))
 }
 
-pub(super) async fn part(call: Call<'_>) -> Result<Response, S3Error> {
+pub(super) async fn part(call: Call<'_>, body: &mut dyn Content) -> Result<Response, S3Error> {
     super::metadata::check_functions(call.head)?;
-    let (upload, number, promises) = (upload_of(&call), part_number_of(&call)?, call.promises()?);
-    let (service, route) = (call.gateway.service.uploads.clone(), call.route);
-    let mut body = call.verified(promises);
-    let put = service.put_part(&route.bucket, &route.key, &upload, number, &mut body).await;
+    let (upload, number) = (upload_of(&call), part_number_of(&call)?);
+    let mut body = VerifiedBody::new(body, call.promises(ChecksumAbout::Body)?, Unasked::Crc64Nvme);
+    let (bucket, key) = (&call.route.bucket, &call.route.key);
+    let put = call.gateway.service.uploads.put_part(bucket, key, &upload, number, &mut body).await;
     let part = put.map_err(|error| refusal(error, &body))?;
     Ok(Response::empty(200).with("etag", quoted(&part.etag)).with_all(checksum_headers(&part.attributes)))
 }
@@ -89,9 +90,9 @@ pub(super) async fn abort(call: Call<'_>) -> Result<Response, S3Error> {
     Ok(Response::empty(204))
 }
 
-pub(super) async fn complete(mut call: Call<'_>) -> Result<Response, S3Error> {
+pub(super) async fn complete(call: Call<'_>, body: &mut dyn Content) -> Result<Response, S3Error> {
     let condition = write_condition(call.head)?;
-    let document = call.document(Integrity::Optional).await?;
+    let document = call.document(body, Integrity::Optional, ChecksumAbout::CompletedObject).await?;
     let named = decode_completion(&document)?;
     if named.windows(2).any(|pair| pair[0].number >= pair[1].number) {
         return Err(Code::InvalidPartOrder.into());

@@ -1,0 +1,525 @@
+//! The gateway as a whole, over the object service in memory.
+
+use core::future::Future;
+use core::pin::pin;
+use core::task::{Context, Poll, Waker};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::authenticate::{RootCredentials, SecretKey};
+use super::encoding::{encode_component, to_base64};
+use super::gateway::{Gateway, GatewaySettings, IncomingRequest};
+use super::head::{Method, RequestHead};
+use super::response::ResponseBody;
+use super::signature::{Scope, SigningKey, canonical_request, sha256, string_to_sign};
+use super::xml::Element;
+use crate::api::{BoxFuture, Content, Error, PART_BYTES_MIN};
+use crate::memory::Memory;
+
+/// 2013-05-24T00:00:00Z.
+const NOW: u64 = 1_369_353_600_000;
+const DATE: &str = "20130524T000000Z";
+
+fn now<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => panic!("it waits"),
+    }
+}
+
+/// A body that comes in two pieces, and breaks off behind them if it is cut.
+struct Sent {
+    pieces: Vec<Bytes>,
+    is_cut: bool,
+}
+
+impl Content for Sent {
+    fn next(&mut self) -> BoxFuture<'_, Result<Option<Bytes>, Error>> {
+        Box::pin(async {
+            match self.pieces.pop() {
+                None if self.is_cut => Err(Error::BodyLost),
+                next => Ok(next),
+            }
+        })
+    }
+}
+
+struct Reply {
+    status: u16,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+}
+
+impl Reply {
+    fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    fn xml(&self) -> Element {
+        Element::decode(&self.body).expect("a document")
+    }
+
+    /// The status, and the code of an error.
+    fn outcome(&self) -> (u16, String) {
+        let code = if self.status < 300 || self.body.is_empty() {
+            None
+        } else {
+            self.xml().text_of("Code").map(str::to_owned)
+        };
+        (self.status, code.unwrap_or_default())
+    }
+}
+
+fn scope() -> Scope {
+    Scope { day: "20130524".to_owned(), region: "anywhere".to_owned() }
+}
+
+struct Server(Gateway);
+
+impl Server {
+    fn new() -> Self {
+        let credentials = RootCredentials::new("key".into(), SecretKey::new("secret".into()));
+        let service = Memory::new(|| NOW).service();
+        let server = Self(Gateway::new(service, Arc::new(credentials), GatewaySettings::default()));
+        assert_eq!(server.ask("PUT", "/bucket", &[], b"").status, 200);
+        server
+    }
+
+    fn ask(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
+        self.send(method, target, headers, body, false)
+    }
+
+    fn send(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8], is_cut: bool) -> Reply {
+        let mut all: Vec<(String, String)> =
+            headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let payload = "UNSIGNED-PAYLOAD".to_owned();
+        for (name, value) in [
+            ("host", "h".to_owned()),
+            ("x-amz-date", DATE.to_owned()),
+            ("x-amz-content-sha256", payload),
+            ("content-length", body.len().to_string()),
+        ] {
+            if !all.iter().any(|(known, _)| known == name) {
+                all.push((name.to_owned(), value));
+            }
+        }
+        let mut head = RequestHead::new(Method::named(method), target, all).expect("a head");
+        let mut names: Vec<String> = head.headers.iter().map(|(name, _)| name.clone()).collect();
+        names.sort();
+        let signed: Vec<&str> = names.iter().map(String::as_str).collect();
+        let payload = head.header("x-amz-content-sha256").expect("it was set");
+        let text = string_to_sign(DATE, &scope(), &canonical_request(&head, &signed, payload));
+        let signature = SigningKey::derive("secret", &scope()).sign(&text).to_hex();
+        let signed = signed.join(";");
+        let scope = scope().text();
+        head.headers.push((
+            "authorization".into(),
+            format!("AWS4-HMAC-SHA256 Credential=key/{scope}, SignedHeaders={signed}, Signature={signature}"),
+        ));
+        self.raw(head, target, body, is_cut)
+    }
+
+    fn raw(&self, head: RequestHead, target: &str, body: &[u8], is_cut: bool) -> Reply {
+        let (first, second) = body.split_at(body.len() / 2);
+        let pieces =
+            [second, first].into_iter().filter(|piece| !piece.is_empty()).map(Bytes::copy_from_slice).collect();
+        let RequestHead { method, headers, .. } = head;
+        let request = IncomingRequest { method, target: target.to_owned(), headers, now_ms: NOW, id: "ID".to_owned() };
+        let response = now(self.0.handle(request, &mut Sent { pieces, is_cut }));
+        let mut body = Vec::new();
+        match response.body {
+            ResponseBody::Empty => {}
+            ResponseBody::Whole(bytes) => body.extend_from_slice(&bytes),
+            ResponseBody::Content(mut content, bytes) => {
+                while let Some(piece) = now(content.next()).expect("the content") {
+                    body.extend_from_slice(&piece);
+                }
+                assert_eq!(body.len() as u64, bytes);
+            }
+        }
+        let headers = response.headers.into_iter().map(|(name, value)| (name.into_owned(), value)).collect();
+        Reply { status: response.status, headers, body }
+    }
+
+    fn put(&self, target: &str, body: &[u8]) -> Reply {
+        let reply = self.ask("PUT", target, &[], body);
+        assert_eq!(reply.outcome(), (200, String::new()), "{target}");
+        reply
+    }
+
+    fn outcome(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> (u16, String) {
+        self.ask(method, target, headers, body).outcome()
+    }
+}
+
+fn code(status: u16, code: &str) -> (u16, String) {
+    (status, code.to_owned())
+}
+
+#[test]
+fn an_object_and_what_it_says_about_itself() {
+    let server = Server::new();
+    let headers = [
+        ("content-type", "text/plain"),
+        ("x-amz-meta-color", "blue"),
+        ("cache-control", "no-cache"),
+        ("x-amz-tagging", "a=1&b=2"),
+        ("x-amz-checksum-crc32", "y/Q5Jg=="),
+    ];
+    let put = server.ask("PUT", "/bucket/key", &headers, b"123456789");
+    assert_eq!((put.status, put.header("etag")), (200, Some("\"25f9e794323b453885f5181f1b624d0b\"")));
+    assert_eq!(
+        (put.header("x-amz-checksum-crc32"), put.header("x-amz-checksum-type")),
+        (Some("y/Q5Jg=="), Some("FULL_OBJECT"))
+    );
+    let get = server.ask("GET", "/bucket/key", &[("x-amz-checksum-mode", "ENABLED")], b"");
+    assert_eq!(get.body, b"123456789");
+    for (name, value) in &headers[..3] {
+        assert_eq!(get.header(name), Some(*value));
+    }
+    assert_eq!((get.header("x-amz-tagging-count"), get.header("x-amz-tagging")), (Some("2"), None));
+    assert_eq!((get.header("x-amz-checksum-crc32"), get.header("content-length")), (Some("y/Q5Jg=="), Some("9")));
+    assert_eq!(
+        (get.header("last-modified"), get.header("x-amz-request-id")),
+        (Some("Fri, 24 May 2013 00:00:00 GMT"), Some("ID"))
+    );
+    let part = server.ask(
+        "GET",
+        "/bucket/key?response-content-type=a%2Fb",
+        &[("range", "bytes=-3"), ("x-amz-checksum-mode", "ENABLED")],
+        b"",
+    );
+    assert_eq!(
+        (part.status, part.body.as_slice(), part.header("content-range")),
+        (206, &b"789"[..], Some("bytes 6-8/9"))
+    );
+    assert_eq!((part.header("x-amz-checksum-crc32"), part.header("content-type")), (None, Some("a/b")));
+    let head = server.ask("HEAD", "/bucket/key", &[("range", "bytes=2-")], b"");
+    assert_eq!((head.status, head.header("content-length"), head.body.len()), (206, Some("7"), 0));
+    let tags = server.ask("GET", "/bucket/key?tagging", &[], b"").xml();
+    assert_eq!(tags.child("TagSet").map(|set| set.children[1].text_of("Value")), Some(Some("2")));
+    let wanted = [("x-amz-object-attributes", "ETag,Checksum,ObjectSize,StorageClass,ObjectParts")];
+    let attributes = server.ask("GET", "/bucket/key?attributes", &wanted, b"").xml();
+    assert_eq!((attributes.text_of("ObjectSize"), attributes.text_of("StorageClass")), (Some("9"), Some("STANDARD")));
+    assert_eq!(attributes.child("Checksum").and_then(|sum| sum.text_of("ChecksumCRC32")), Some("y/Q5Jg=="));
+    assert!(attributes.child("ObjectParts").is_none());
+    assert_eq!(server.ask("DELETE", "/bucket/key", &[], b"").status, 204);
+    assert_eq!(server.outcome("GET", "/bucket/key", &[], b""), code(404, "NoSuchKey"));
+    assert_eq!(server.outcome("GET", "/other/key", &[], b""), code(404, "NoSuchBucket"));
+    assert_eq!(server.ask("HEAD", "/bucket/key", &[], b"").outcome(), code(404, ""));
+    assert_eq!(server.ask("DELETE", "/bucket/key", &[], b"").status, 204);
+}
+
+#[test]
+fn a_body_that_is_not_as_promised_stores_nothing() {
+    let server = Server::new();
+    server.put("/bucket/key", b"old");
+    let cases = [
+        (("content-md5", "JfnnlDI7RTiF9RgfG2JNCg=="), "BadDigest"),
+        (("x-amz-checksum-crc32", "y/Q5Jw=="), "BadDigest"),
+        (("content-length", "8"), "IncompleteBody"),
+        (("content-length", "10"), "IncompleteBody"),
+    ];
+    for (header, expected) in &cases {
+        assert_eq!(server.outcome("PUT", "/bucket/key", &[*header], b"123456789"), code(400, expected), "{header:?}");
+    }
+    let wrong = [("x-amz-content-sha256", "15e2b0d3c33891ebb0f1ef609ec419420c20e320ce94c65fbc8c3312448eb226")];
+    assert_eq!(server.outcome("PUT", "/bucket/key", &wrong, b"123456789"), code(400, "XAmzContentSHA256Mismatch"));
+    let cut = server.send("PUT", "/bucket/key", &[], b"123456789", true);
+    assert_eq!(cut.outcome(), code(400, "RequestTimeout"));
+    assert_eq!(server.ask("GET", "/bucket/key", &[], b"").body, b"old");
+}
+
+#[test]
+fn conditions() {
+    let server = Server::new();
+    let etag = server.put("/bucket/key", b"old").header("etag").expect("an etag").to_owned();
+    let later = "Sat, 25 May 2013 00:00:00 GMT";
+    let reads: [(&[(&str, &str)], u16); 6] = [
+        (&[("if-match", &etag)], 200),
+        (&[("if-match", "\"other\"")], 412),
+        (&[("if-none-match", &etag)], 304),
+        (&[("if-none-match", "\"other\"")], 200),
+        (&[("if-modified-since", later)], 304),
+        (&[("if-unmodified-since", "Thu, 23 May 2013 00:00:00 GMT")], 412),
+    ];
+    for (headers, status) in reads {
+        assert_eq!(server.ask("GET", "/bucket/key", headers, b"").status, status, "{headers:?}");
+        assert_eq!(server.ask("HEAD", "/bucket/key", headers, b"").status, status, "{headers:?}");
+    }
+    let put = |target: &str, header: (&str, &str)| server.outcome("PUT", target, &[header], b"new");
+    assert_eq!(put("/bucket/key", ("if-none-match", "*")), code(412, "PreconditionFailed"));
+    assert_eq!(put("/bucket/key", ("if-match", "\"other\"")), code(412, "PreconditionFailed"));
+    assert_eq!(put("/bucket/fresh", ("if-match", &etag)), code(404, "NoSuchKey"));
+    assert_eq!(put("/bucket/fresh", ("if-none-match", "*")), code(200, ""));
+    assert_eq!(put("/bucket/key", ("if-match", &etag)), code(200, ""));
+    let delete = |value: &str| server.outcome("DELETE", "/bucket/key", &[("if-match", value)], b"");
+    assert_eq!(delete(&etag), code(412, "PreconditionFailed"));
+    assert_eq!(delete("*"), code(204, ""));
+}
+
+/// Keys and common prefixes of a list.
+fn names(list: &Element) -> Vec<String> {
+    let text = |child: &Element| match child.name.as_str() {
+        "Contents" | "Version" | "Upload" => child.text_of("Key").map(str::to_owned),
+        "CommonPrefixes" => child.text_of("Prefix").map(str::to_owned),
+        _ => None,
+    };
+    list.children.iter().filter_map(text).collect()
+}
+
+#[test]
+fn lists() {
+    let server = Server::new();
+    for key in ["a/1", "a/2", "b", "c%20%26/1", "d"] {
+        server.put(&format!("/bucket/{key}"), b"x");
+    }
+    let list = |query: &str| server.ask("GET", &format!("/bucket?{query}"), &[], b"").xml();
+    assert_eq!(names(&list("")), ["a/1", "a/2", "b", "c &/1", "d"]);
+    assert_eq!(names(&list("list-type=2&delimiter=%2F")), ["b", "d", "a/", "c &/"]);
+    assert_eq!(names(&list("list-type=2&prefix=a%2F&delimiter=%2F")), ["a/1", "a/2"]);
+    assert_eq!(names(&list("versions&prefix=b")), ["b"]);
+    let url = list("list-type=2&encoding-type=url&prefix=c%20");
+    assert_eq!((names(&url), url.text_of("Prefix")), (vec!["c%20%26/1".to_owned()], Some("c%20")));
+    // Page by page, each with one entry.
+    let (mut token, mut seen) = (String::new(), Vec::new());
+    loop {
+        let page = list(&format!("list-type=2&delimiter=%2F&max-keys=1{token}"));
+        seen.extend(names(&page));
+        match page.text_of("NextContinuationToken") {
+            Some(next) => token = format!("&continuation-token={}", encode_component(next)),
+            None => break,
+        }
+    }
+    assert_eq!(seen, ["a/", "b", "c &/", "d"]);
+    let first = list("delimiter=%2F&max-keys=2");
+    assert_eq!((first.text_of("IsTruncated"), first.text_of("NextMarker")), (Some("true"), Some("b")));
+    assert_eq!(names(&list("delimiter=%2F&marker=a%2F")), ["b", "d", "c &/"]);
+    assert_eq!(names(&list("list-type=2&start-after=b")), ["c &/1", "d"]);
+    let none = list("max-keys=0");
+    assert_eq!((names(&none).len(), none.text_of("IsTruncated")), (0, Some("false")));
+    for query in ["max-keys=x", "max-keys=-1", "list-type=3", "list-type=2&continuation-token=", "encoding-type=x"] {
+        assert_eq!(
+            server.outcome("GET", &format!("/bucket?{query}"), &[], b""),
+            code(400, "InvalidArgument"),
+            "{query}"
+        );
+    }
+    assert_eq!(server.outcome("GET", "/other?max-keys=0", &[], b""), code(404, "NoSuchBucket"));
+}
+
+#[test]
+fn many_are_deleted_at_once() {
+    let server = Server::new();
+    ["a", "b"].iter().for_each(|key| drop(server.put(&format!("/bucket/{key}"), b"x")));
+    let text = "<Delete><Object><Key>a</Key></Object><Object><Key>none</Key></Object>\
+                <Object><Key>b</Key><ETag>other</ETag></Object></Delete>";
+    assert_eq!(server.outcome("POST", "/bucket?delete", &[], text.as_bytes()), code(400, "InvalidRequest"));
+    let digest = to_base64(&sha256(text.as_bytes()));
+    let result = server.ask("POST", "/bucket?delete", &[("x-amz-checksum-sha256", &digest)], text.as_bytes()).xml();
+    let deleted: Vec<_> = result.children.iter().filter(|child| child.name == "Deleted").collect();
+    assert_eq!((deleted.len(), deleted[1].text_of("Key")), (2, Some("none")));
+    assert_eq!(result.child("Error").and_then(|error| error.text_of("Code")), Some("PreconditionFailed"));
+    assert_eq!(names(&server.ask("GET", "/bucket", &[], b"").xml()), ["b"]);
+}
+
+#[test]
+fn an_upload_in_parts() {
+    let server = Server::new();
+    let begun = server.ask(
+        "POST",
+        "/bucket/key?uploads",
+        &[("x-amz-meta-a", "1"), ("x-amz-checksum-algorithm", "CRC32"), ("x-amz-checksum-type", "FULL_OBJECT")],
+        b"",
+    );
+    let upload = begun.xml().text_of("UploadId").expect("an id").to_owned();
+    let part = |number: u32, body: &[u8]| {
+        let reply = server.ask(
+            "PUT",
+            &format!("/bucket/key?partNumber={number}&uploadId={upload}"),
+            &[("x-amz-checksum-crc32", &crc32(body))],
+            body,
+        );
+        reply.header("etag").expect("an etag").to_owned()
+    };
+    let (one, two) = (vec![1; PART_BYTES_MIN as usize], b"the end".to_vec());
+    let (first, second) = (part(1, &one), part(7, &two));
+    let parts = server.ask("GET", &format!("/bucket/key?uploadId={upload}&max-parts=1"), &[], b"").xml();
+    assert_eq!((parts.text_of("IsTruncated"), parts.text_of("NextPartNumberMarker")), (Some("true"), Some("1")));
+    assert_eq!(names(&server.ask("GET", "/bucket?uploads", &[], b"").xml()), ["key"]);
+    let document = |parts: &[(u32, &str)]| {
+        let parts: String = parts
+            .iter()
+            .map(|(number, etag)| format!("<Part><PartNumber>{number}</PartNumber><ETag>{etag}</ETag></Part>"))
+            .collect();
+        format!("<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>").into_bytes()
+    };
+    let target = format!("/bucket/key?uploadId={upload}");
+    let complete =
+        |headers: &[(&str, &str)], parts: &[(u32, &str)]| server.ask("POST", &target, headers, &document(parts));
+    let right = [(1, first.as_str()), (7, second.as_str())];
+    assert_eq!(complete(&[], &[right[1], right[0]]).outcome(), code(400, "InvalidPartOrder"));
+    assert_eq!(complete(&[], &[(1, &second)]).outcome(), code(400, "InvalidPart"));
+    assert_eq!(complete(&[], &[(2, &first)]).outcome(), code(400, "InvalidPart"));
+    assert_eq!(complete(&[("x-amz-checksum-crc32", "AAAAAA==")], &right).outcome(), code(400, "BadDigest"));
+    assert_eq!(complete(&[("x-amz-mp-object-size", "1")], &right).outcome(), code(400, "InvalidRequest"));
+    let whole = [one, two].concat();
+    let done = complete(&[("x-amz-checksum-crc32", &crc32(&whole)), ("if-none-match", "*")], &right);
+    assert_eq!(done.outcome(), code(200, ""));
+    let etag = done.xml().text_of("ETag").expect("an etag").to_owned();
+    assert!(etag.ends_with("-2\""), "{etag}");
+    assert_eq!(done.xml().text_of("ChecksumCRC32"), Some(crc32(&whole).as_str()));
+    let again = complete(&[], &right);
+    assert_eq!((again.status, again.xml().text_of("ETag")), (200, Some(etag.as_str())));
+    let get = server.ask("GET", "/bucket/key", &[("x-amz-checksum-mode", "ENABLED")], b"");
+    assert!(
+        get.body == whole
+            && get.header("x-amz-meta-a") == Some("1")
+            && get.header("x-amz-checksum-type") == Some("FULL_OBJECT")
+    );
+    let part = server.ask("GET", "/bucket/key?partNumber=2", &[], b"");
+    assert_eq!(
+        (part.status, part.body.as_slice(), part.header("x-amz-mp-parts-count")),
+        (206, &b"the end"[..], Some("2"))
+    );
+    assert_eq!(server.outcome("GET", "/bucket/key?partNumber=3", &[], b""), code(416, "InvalidPartNumber"));
+    assert_eq!(names(&server.ask("GET", "/bucket?uploads", &[], b"").xml()), [""; 0]);
+}
+
+fn crc32(bytes: &[u8]) -> String {
+    let mut hasher = super::checksum::Hasher::new(super::checksum::Algorithm::Crc32);
+    hasher.update(bytes);
+    to_base64(&hasher.finish())
+}
+
+#[test]
+fn uploads_that_are_refused_or_given_up() {
+    let server = Server::new();
+    let upload =
+        server.ask("POST", "/bucket/a/key?uploads", &[], b"").xml().text_of("UploadId").expect("an id").to_owned();
+    let part = |number: &str, id: &str| {
+        server.outcome("PUT", &format!("/bucket/a/key?partNumber={number}&uploadId={id}"), &[], b"x")
+    };
+    assert_eq!(part("0", &upload), code(400, "InvalidArgument"));
+    assert_eq!(part("10001", &upload), code(400, "InvalidArgument"));
+    assert_eq!(part("1", "other"), code(404, "NoSuchUpload"));
+    assert_eq!(part("1", &upload), code(200, ""));
+    let uploads = server.ask("GET", "/bucket?uploads&delimiter=%2F", &[], b"").xml();
+    assert_eq!(names(&uploads), ["a/"]);
+    assert_eq!(server.outcome("DELETE", "/bucket", &[], b""), code(409, "BucketNotEmpty"));
+    let target = format!("/bucket/a/key?uploadId={upload}");
+    assert_eq!(server.outcome("POST", &target, &[], b"<x/>"), code(400, "MalformedXML"));
+    assert_eq!(server.ask("DELETE", &target, &[], b"").status, 204);
+    assert_eq!(server.outcome("DELETE", &target, &[], b""), code(404, "NoSuchUpload"));
+    let document = format!(
+        "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>{}</ETag></Part></CompleteMultipartUpload>",
+        "0".repeat(32)
+    );
+    assert_eq!(server.outcome("POST", &target, &[], document.as_bytes()), code(404, "NoSuchUpload"));
+    let headers = [("x-amz-checksum-algorithm", "CRC64NVME"), ("x-amz-checksum-type", "COMPOSITE")];
+    assert_eq!(server.outcome("POST", "/bucket/k?uploads", &headers, b""), code(400, "InvalidRequest"));
+    assert_eq!(server.outcome("POST", "/bucket/k?uploads", &headers[1..], b""), code(400, "InvalidRequest"));
+}
+
+#[test]
+fn copies() {
+    let server = Server::new();
+    let headers =
+        [("x-amz-meta-a", "1"), ("x-amz-tagging", "t=1"), ("x-amz-checksum-sha1", "98O8HYCOBHMq32eZZczDTKeuNEE=")];
+    let etag = server.ask("PUT", "/bucket/a%20b", &headers, b"123456789").header("etag").expect("an etag").to_owned();
+    let copy = |target: &str, headers: &[(&str, &str)]| server.ask("PUT", target, headers, b"");
+    let source = ("x-amz-copy-source", "/bucket/a%20b");
+    let copied = copy("/bucket/copy", &[source]);
+    assert_eq!((copied.outcome(), copied.xml().text_of("ETag")), (code(200, ""), Some(etag.as_str())));
+    assert_eq!(copied.xml().text_of("ChecksumSHA1"), Some(headers[2].1));
+    let head = server.ask("HEAD", "/bucket/copy", &[], b"");
+    assert_eq!((head.header("x-amz-meta-a"), head.header("x-amz-tagging-count")), (Some("1"), Some("1")));
+    let replaced = [
+        source,
+        ("x-amz-metadata-directive", "REPLACE"),
+        ("x-amz-meta-b", "2"),
+        ("x-amz-tagging-directive", "REPLACE"),
+    ];
+    assert_eq!(copy("/bucket/a%20b", &replaced).outcome(), code(200, ""));
+    let head = server.ask("HEAD", "/bucket/a%20b", &[], b"");
+    assert_eq!(
+        (head.header("x-amz-meta-a"), head.header("x-amz-meta-b"), head.header("x-amz-tagging-count")),
+        (None, Some("2"), None)
+    );
+    let refused = [
+        ("/bucket/a%20b", vec![source], code(400, "InvalidRequest")),
+        ("/bucket/c", vec![("x-amz-copy-source", "/bucket/none")], code(404, "NoSuchKey")),
+        ("/bucket/c", vec![("x-amz-copy-source", "/other/none")], code(404, "NoSuchBucket")),
+        ("/bucket/c", vec![("x-amz-copy-source", "bucket")], code(400, "InvalidArgument")),
+        ("/bucket/c", vec![("x-amz-copy-source", "/bucket/copy?versionId=1")], code(400, "InvalidArgument")),
+        ("/bucket/c", vec![source, ("x-amz-copy-source-if-match", "other")], code(412, "PreconditionFailed")),
+        ("/bucket/c", vec![source, ("x-amz-copy-source-if-none-match", &etag)], code(412, "PreconditionFailed")),
+        ("/bucket/c", vec![source, ("x-amz-metadata-directive", "X")], code(400, "InvalidArgument")),
+    ];
+    for (target, headers, expected) in refused {
+        assert_eq!(copy(target, &headers).outcome(), expected, "{headers:?}");
+    }
+    let upload =
+        server.ask("POST", "/bucket/big?uploads", &[], b"").xml().text_of("UploadId").expect("an id").to_owned();
+    let target = format!("/bucket/big?partNumber=1&uploadId={upload}");
+    let part = copy(&target, &[source, ("x-amz-copy-source-range", "bytes=2-4")]);
+    assert_eq!((part.outcome(), part.xml().name.as_str()), (code(200, ""), "CopyPartResult"));
+    assert_eq!(copy(&target, &[source, ("x-amz-copy-source-range", "bytes=2-9")]).outcome(), code(416, "InvalidRange"));
+    assert_eq!(
+        copy(&target, &[source, ("x-amz-copy-source-range", "bytes=2-")]).outcome(),
+        code(400, "InvalidArgument")
+    );
+}
+
+#[test]
+fn buckets() {
+    let server = Server::new();
+    let region =
+        "<CreateBucketConfiguration><LocationConstraint>eu-west-1</LocationConstraint></CreateBucketConfiguration>";
+    assert_eq!(server.outcome("PUT", "/other", &[], region.as_bytes()), code(200, ""));
+    assert_eq!(server.outcome("PUT", "/other", &[], b""), code(409, "BucketAlreadyOwnedByYou"));
+    assert_eq!(
+        server.outcome("PUT", "/third", &[("x-amz-bucket-object-lock-enabled", "true")], b""),
+        code(501, "NotImplemented")
+    );
+    let list = server.ask("GET", "/?max-buckets=1", &[], b"").xml();
+    let names: Vec<_> =
+        list.child("Buckets").expect("buckets").children.iter().filter_map(|one| one.text_of("Name")).collect();
+    assert_eq!((names, list.text_of("ContinuationToken").is_some()), (vec!["bucket"], true));
+    assert_eq!(server.ask("GET", "/bucket?location", &[], b"").xml().text, "");
+    assert_eq!(server.ask("GET", "/bucket?versioning", &[], b"").xml().children.len(), 0);
+    let acl = server.ask("GET", "/bucket?acl", &[], b"").xml();
+    assert_eq!(
+        acl.child("AccessControlList").and_then(|list| list.children[0].text_of("Permission")),
+        Some("FULL_CONTROL")
+    );
+    assert_eq!(server.ask("HEAD", "/bucket", &[], b"").status, 200);
+    assert_eq!(server.ask("HEAD", "/none", &[], b"").outcome(), code(404, ""));
+    assert_eq!(
+        server.outcome("GET", "/bucket", &[("x-amz-expected-bucket-owner", "other")], b""),
+        code(403, "AccessDenied")
+    );
+    assert_eq!(server.outcome("GET", "/bucket?policy", &[], b""), code(501, "NotImplemented"));
+    assert_eq!(server.ask("DELETE", "/other", &[], b"").status, 204);
+    assert_eq!(server.outcome("DELETE", "/other", &[], b""), code(404, "NoSuchBucket"));
+}
+
+#[test]
+fn a_presigned_request_carries_headers_in_its_query() {
+    let server = Server::new();
+    let target = format!(
+        "/bucket/key?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential={}&X-Amz-Date={DATE}&X-Amz-Expires=60\
+         &X-Amz-SignedHeaders=host&x-amz-meta-a=1",
+        encode_component(&format!("key/{}", scope().text()))
+    );
+    let headers = || vec![("host".to_owned(), "h".to_owned()), ("content-length".to_owned(), "3".to_owned())];
+    let head = RequestHead::new(Method::Put, &target, headers()).expect("a head");
+    let text = string_to_sign(DATE, &scope(), &canonical_request(&head, &["host"], "UNSIGNED-PAYLOAD"));
+    let target = format!("{target}&X-Amz-Signature={}", SigningKey::derive("secret", &scope()).sign(&text).to_hex());
+    let head = || RequestHead::new(Method::Put, &target, headers()).expect("a head");
+    assert_eq!(server.raw(head(), &target, b"abc", false).outcome(), code(200, ""));
+    assert_eq!(server.ask("HEAD", "/bucket/key", &[], b"").header("x-amz-meta-a"), Some("1"));
+    let changed = target.replace("x-amz-meta-a=1", "x-amz-meta-a=2");
+    assert_eq!(server.raw(head(), &changed, b"abc", false).outcome(), code(403, "SignatureDoesNotMatch"));
+}
