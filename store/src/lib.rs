@@ -33,6 +33,7 @@
 //! restored and not only detected; and from databases in that table pages are written twice in place instead of through
 //! the log, so that a page which rots has a second copy.
 
+pub mod blob;
 pub mod block;
 pub mod buffer;
 pub mod config;
