@@ -18,7 +18,7 @@ fn golden_bytes() {
     assert_eq!(&bytes[..head.len()], head);
     assert_eq!(&bytes[80..96], b"\0\0\0\0\0\x02\x58\0\0\0\x20\0\0\0\0\x12");
     assert!(bytes[96..4088].iter().all(|byte| *byte == 0));
-    assert_eq!(&bytes[4088..], b"\0\0\0\0\0\0\0\0");
+    assert_eq!(&bytes[4088..], b"\x99\x89\xa7\x36\xd3\xcd\x94\x9f");
     assert_eq!(BlobSuperblock::decode(&bytes), Ok(sample()));
 }
 

@@ -1,0 +1,3 @@
+//! Compaction.
+
+use super::*;

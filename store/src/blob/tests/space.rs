@@ -1,0 +1,3 @@
+//! Full areas.
+
+use super::*;
