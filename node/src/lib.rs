@@ -13,6 +13,7 @@
 pub mod catalog;
 pub mod keyvalue;
 pub mod membership;
+pub mod object;
 mod promise;
 pub mod secret;
 pub mod service;

@@ -46,6 +46,17 @@ pub async fn both<A, B>(one: impl Future<Output = A>, other: impl Future<Output 
     .await
 }
 
+/// What a future gives, unless the other one ends before it.
+pub async fn first<T>(one: impl Future<Output = T>, other: impl Future<Output = ()>) -> Option<T> {
+    let (mut one, mut other) = (pin!(one), pin!(other));
+    poll_fn(|cx| match (one.as_mut().poll(cx), other.as_mut().poll(cx)) {
+        (Poll::Ready(value), _) => Poll::Ready(Some(value)),
+        (Poll::Pending, Poll::Ready(())) => Poll::Ready(None),
+        (Poll::Pending, Poll::Pending) => Poll::Pending,
+    })
+    .await
+}
+
 fn ready<T>(poll: Poll<T>) -> Option<T> {
     match poll {
         Poll::Ready(value) => Some(value),

@@ -83,6 +83,12 @@ pub struct Arguments {
     /// have none: a volume has three copies
     #[arg(long, value_name = "MIB", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=16_777_216))]
     drive_mib: u32,
+    /// Space for objects on each drive, in MiB; 0 for none [default: the size of the drive]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(0..=16_777_216))]
+    object_mib: Option<u32>,
+    /// Port of the first server for S3 clients; the others take the ports after it; 0 for none
+    #[arg(long, value_name = "PORT", default_value_t = 9000, value_parser = clap::value_parser!(u16).range(0..=65000))]
+    s3_port: u16,
     /// Port of the first server for NBD clients of volumes; the others take the ports after it; 0 for none
     #[arg(long, value_name = "PORT", default_value_t = 10809, value_parser = clap::value_parser!(u16).range(0..=65000))]
     nbd_port: u16,
@@ -102,6 +108,8 @@ struct Place {
     kv: Option<[String; 2]>,
     /// Where NBD clients connect, if it has a drive.
     nbd: Option<String>,
+    /// Where S3 clients connect, if it keeps objects.
+    s3: Option<String>,
     data: PathBuf,
     log: PathBuf,
     arguments: Vec<OsString>,
@@ -179,6 +187,7 @@ fn places(arguments: &Arguments, count: usize) -> Result<Vec<Place>, Failure> {
         (usize::from(arguments.kv_port), "--kv-port"),
         (replica_port, "--kv-replica-port"),
         (usize::from(arguments.nbd_port), "--nbd-port"),
+        (usize::from(arguments.s3_port), "--s3-port"),
     ] {
         let last = first + count - 1;
         if u16::try_from(last).is_err() {
@@ -194,6 +203,9 @@ fn places(arguments: &Arguments, count: usize) -> Result<Vec<Place>, Failure> {
         let replica_port = if arguments.kv_port == 0 { 0 } else { replica_port + index };
         let drive_mib = drive_mib(arguments, count);
         let nbd_port = if has_nbd(arguments, count) { usize::from(arguments.nbd_port) + index } else { 0 };
+        let object_mib = if drive_mib == 0 { 0 } else { arguments.object_mib.unwrap_or(drive_mib) };
+        let has_s3 = object_mib > 0 && arguments.s3_port > 0;
+        let s3_port = if has_s3 { usize::from(arguments.s3_port) + index } else { 0 };
         let data = arguments.data.join(name(index + 1));
         let log = arguments.data.join(format!("{}.log", name(index + 1)));
         let mut words: Vec<OsString> = vec!["server".into(), "--data".into(), data.clone().into()];
@@ -208,6 +220,8 @@ fn places(arguments: &Arguments, count: usize) -> Result<Vec<Place>, Failure> {
             ("--member-timeout-ms", MEMBER_TIMEOUT_MS.to_string().into()),
             ("--drive-mib", drive_mib.to_string().into()),
             ("--nbd-port", nbd_port.to_string().into()),
+            ("--object-mib", object_mib.to_string().into()),
+            ("--s3-port", s3_port.to_string().into()),
         ] {
             words.extend([flag.into(), value]);
         }
@@ -215,8 +229,9 @@ fn places(arguments: &Arguments, count: usize) -> Result<Vec<Place>, Failure> {
             words.extend(["--join".into(), first.clone().into()]);
         }
         let nbd = (nbd_port > 0).then(|| format!("127.0.0.1:{nbd_port}"));
+        let s3 = has_s3.then(|| format!("127.0.0.1:{s3_port}"));
         let kv = (kv_port > 0).then(|| [kv_port, replica_port].map(|port| format!("127.0.0.1:{port}")));
-        Place { address, kv, nbd, data, log, arguments: words, pid: 0, restart: None }
+        Place { address, kv, nbd, s3, data, log, arguments: words, pid: 0, restart: None }
     };
     Ok((0..count).map(place).collect())
 }

@@ -323,6 +323,20 @@ pub const KEYS: &[Key] = &[
         details: "The drive is the directory `drive` in the data directory; its file is written whole at the first start, so that space is there when it is needed. Its size is fixed once it is made, and 1024 MiB at least. Volumes can be created once as many servers as a volume has copies (three) have a drive. All servers of a cluster should have one, or none of them.",
     },
     Key {
+        name: "object_mib",
+        kind: Kind::Number { min: 0, max: 16_777_216 },
+        fallback: Fallback::Fixed("0"),
+        help: "Space for objects on this server's drive, in MiB; 0 for none",
+        details: "Needs a drive (`drive_mib`). The space is a file beside the one for volumes, written whole at the first start, and 256 MiB at least. Its size is fixed once it is made. All servers of a cluster should have it, or none of them.",
+    },
+    Key {
+        name: "s3_port",
+        kind: Kind::Number { min: 0, max: 65_535 },
+        fallback: Fallback::Fixed("0"),
+        help: "Port for S3 clients, at the address of `listen`; 0 for none",
+        details: "Needs space for objects (`object_mib`). Every request is signed; `ashlar s3 key` prints the key that the cluster has made. Plain HTTP and TLS are answered at the same port.",
+    },
+    Key {
         name: "nbd_port",
         kind: Kind::Number { min: 0, max: 65_535 },
         fallback: Fallback::Fixed("0"),

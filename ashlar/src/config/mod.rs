@@ -113,6 +113,10 @@ pub struct Config {
     pub drive_bytes: Option<u64>,
     /// Where NBD clients connect; `None` is nowhere.
     pub nbd: Option<SocketAddr>,
+    /// Space for objects on the drive, in bytes.
+    pub object_bytes: Option<u64>,
+    /// Where S3 clients connect.
+    pub s3: Option<SocketAddr>,
     /// Whether connections between servers are encrypted.
     pub tls: bool,
     /// Where the cluster's secret is, if not in the data directory.
@@ -360,6 +364,11 @@ impl Reader<'_> {
         Some(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port))
     }
 
+    fn s3(&self) -> Option<SocketAddr> {
+        let port = self.number("s3_port").and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0)?;
+        Some(SocketAddr::new(self.listen().ip(), port))
+    }
+
     fn listen(&self) -> SocketAddr {
         let port = self.number("port_base").and_then(|port| u16::try_from(port).ok()).unwrap_or_default();
         let local = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
@@ -385,6 +394,8 @@ impl Reader<'_> {
             kv_tls: self.kv_tls(),
             drive_bytes: self.number("drive_mib").filter(|mib| *mib > 0).map(|mib| mib << 20),
             nbd: self.nbd(),
+            object_bytes: self.number("object_mib").filter(|mib| *mib > 0).map(|mib| mib << 20),
+            s3: self.s3(),
             tls: matches!(self.0.get("tls"), Some((Value::Switch(true), _))),
             secret_file: self.text("secret_file").map(PathBuf::from),
             zone: self.text("zone").unwrap_or_default(),

@@ -37,6 +37,8 @@ fn defaults() {
         kv_tls: None,
         drive_bytes: None,
         nbd: None,
+        object_bytes: None,
+        s3: None,
         tls: true,
         secret_file: None,
         zone: String::new(),

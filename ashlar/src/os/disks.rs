@@ -1,4 +1,4 @@
-//! The drive of a server and the volumes on it: from the directory to the services that the node runs.
+//! The drive of a server, the volumes and the objects on it: from the directory to the services that the node runs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,16 +6,20 @@ use std::sync::Arc;
 use ashlar_catalog::server::DriveClass;
 use ashlar_node::Node;
 use ashlar_node::catalog::{CatalogOptions, CatalogService};
+use ashlar_node::object::{BlobPort, ObjectNode};
 use ashlar_node::service::Service;
 use ashlar_node::volume::service::{DrivePort, VolumeService};
 use ashlar_wire::id::DriveId;
 
 use super::catalog_storage::CatalogStorage;
+use super::clock;
 use super::datadir::DataDir;
+use super::drive::blobs::BlobHandle;
 use super::drive::{DriveHandle, DriveIds, DriveThread};
 use super::random;
 use super::runtime::OsRuntime;
 use crate::failure::Failure;
+use crate::front::admin::DriveServices;
 
 /// Where the drive lies in the data directory.
 const FOLDER: &str = "drive";
@@ -26,6 +30,8 @@ const GROUPS: u32 = 64;
 pub(super) struct Disks {
     catalog: CatalogService,
     pub(super) volumes: VolumeService<OsRuntime>,
+    /// Objects, if there is room for them.
+    pub(super) objects: Option<ObjectNode<OsRuntime>>,
     drive: Arc<DriveHandle>,
     bytes: u64,
 }
@@ -35,7 +41,7 @@ impl Disks {
     ///
     /// # Errors
     /// Files cannot be used; see [`DriveThread::open_or_format`].
-    pub(super) fn open(data: &DataDir, bytes: u64) -> Result<Self, Failure> {
+    pub(super) fn open(data: &DataDir, bytes: u64, object_bytes: Option<u64>) -> Result<Self, Failure> {
         let storage = CatalogStorage::open(data.root(), data.cluster, data.server)
             .map_err(|error| Failure::world(error.to_string(), "see above"))?;
         let options = CatalogOptions { pgs: GROUPS, ..CatalogOptions::default() };
@@ -51,12 +57,27 @@ impl Disks {
         let port: Arc<dyn DrivePort> = Arc::clone(&drive) as Arc<dyn DrivePort>;
         volumes.set_drives(BTreeMap::from([(drive.drive(), port)]));
         tracing::info!(drive = %drive.drive(), bytes, access = ?drive.access(), "drive opened");
-        Ok(Self { catalog, volumes, drive, bytes })
+        let objects = object_bytes.map(|bytes| {
+            let blobs = BlobHandle::open_or_format(&data.root().join(FOLDER), ids, drive.drive(), bytes)?;
+            let objects = ObjectNode::new(volumes.clone(), wall_clock_ms);
+            objects.set_blobs(BTreeMap::from([(drive.drive(), Arc::new(blobs) as Arc<dyn BlobPort>)]));
+            tracing::info!(drive = %drive.drive(), bytes, "room for objects opened");
+            Ok(objects)
+        });
+        Ok(Self { catalog, volumes, objects: objects.transpose()?, drive, bytes })
     }
 
     /// What the node runs.
     pub(super) fn services(&self) -> Vec<Box<dyn Service<OsRuntime>>> {
-        vec![Box::new(self.catalog.clone()), Box::new(self.volumes.clone())]
+        let mut services: Vec<Box<dyn Service<OsRuntime>>> =
+            vec![Box::new(self.catalog.clone()), Box::new(self.volumes.clone())];
+        services.extend(self.objects.clone().map(|objects| -> Box<dyn Service<OsRuntime>> { Box::new(objects) }));
+        services
+    }
+
+    /// What the admin API asks.
+    pub(super) fn services_of_front(&self) -> DriveServices {
+        DriveServices { volumes: self.volumes.clone(), objects: self.objects.clone() }
     }
 
     /// Makes the drive known to the cluster, beside everything else.
@@ -69,4 +90,9 @@ impl Disks {
             }
         }));
     }
+}
+
+/// Milliseconds since 1970 (UTC).
+fn wall_clock_ms() -> u64 {
+    u64::try_from(clock::now_both().unix_us / 1_000).unwrap_or_default()
 }

@@ -4,6 +4,7 @@
 //! lock         held by the one process that uses the drive
 //! extents      superblocks, journal, tables and data, preallocated
 //! extents.new  the same while it is formatted; renamed when it is whole
+//! blobs.lock, blobs, blobs.new   the same for shards of objects (`blobs`)
 //! ```
 //!
 //! The owner waits at one inbox for what others send and for completed IOs, and takes everything there is at once:
@@ -13,8 +14,10 @@
 //!
 //! Deliberately absent: io_uring, block devices, and moving a drive to another size.
 //!
-//! Parts: `folder` (directory, formatting, opening), `executor` (one IO), `pool` (the threads), `inbox`.
+//! Parts: `folder` (directory, formatting, opening), `executor` (one IO), `pool` (the threads), `inbox`; `blobs` (shards of
+//! objects, which have threads of their own).
 
+pub mod blobs;
 mod executor;
 mod folder;
 mod inbox;
@@ -83,7 +86,7 @@ impl DriveThread {
         bytes: u64,
         outputs: impl FnMut(DriveId, HostOutput) + Send + 'static,
     ) -> Result<DriveHandle, Failure> {
-        let folder = Folder::take(dir)?;
+        let folder = Folder::take(dir, folder::LOCK)?;
         let (file, store) = folder.open_or_format(ids, bytes)?;
         let access = file.access();
         let host = DriveHost::new(clock::now(), store, HostConfig::default());
@@ -104,7 +107,7 @@ fn no_thread(error: std::io::Error) -> Failure {
 /// A drive that runs. It stops when this value is dropped.
 #[derive(Debug)]
 pub struct DriveHandle {
-    inbox: Arc<Inbox>,
+    inbox: Arc<Inbox<DriveInput>>,
     thread: Option<JoinHandle<()>>,
     drive: DriveId,
     access: FileAccess,
@@ -161,7 +164,7 @@ impl Drop for DriveHandle {
 struct Owner<F> {
     host: DriveHost,
     pool: Pool,
-    inbox: Arc<Inbox>,
+    inbox: Arc<Inbox<DriveInput>>,
     outputs: F,
     /// Its lock is released last, when no IO is under way any more.
     _folder: Folder,

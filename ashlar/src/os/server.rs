@@ -27,13 +27,15 @@ use super::{clock, files, process, random, sockets, tls};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::front::admin::Front;
-use crate::front::nbd;
+use crate::front::{nbd, s3};
 use ashlar_node::keyvalue::users::SharedUsers;
 use ashlar_node::keyvalue::{Part, Roads, Rules};
 use ashlar_node::membership::HandedOver;
+use ashlar_node::object::ObjectNode;
 use ashlar_node::service::Service;
 use ashlar_node::volume::service::VolumeService;
 use ashlar_node::{Joining, Node, Plan};
+use ashlar_object::s3::{Credentials, Gateway, GatewaySettings, SecretKey};
 
 /// Databases of a server's key-value engine.
 const KV_DATABASES: usize = 16;
@@ -43,6 +45,7 @@ const KV_FOLDER: &str = "kv";
 const KV_REPLICA_FOLDER: &str = "kv-replica";
 
 /// The flags that a taken port of NBD is about.
+const S3: sockets::Listen = sockets::Listen { port_flags: "--s3-port (0 for none)", ..sockets::Listen::SERVER };
 const NBD: sockets::Listen = sockets::Listen { port_flags: "--nbd-port (0 for none)", ..sockets::Listen::SERVER };
 
 /// How a server's engines take part in their cluster. Where replicas go is for `ashlar kv rebalance`.
@@ -109,7 +112,10 @@ pub(super) fn run_with(
         Some(Engines { serving, part }) => (Some(serving), part),
         None => (None, None),
     };
-    let disks = config.drive_bytes.map(|bytes| Disks::open(&data, bytes)).transpose()?;
+    let disks = config.drive_bytes.map(|bytes| Disks::open(&data, bytes, config.object_bytes)).transpose()?;
+    let objects = disks.as_ref().and_then(|disks| disks.objects.clone());
+    let s3 = config.s3.filter(|_| objects.is_some());
+    let s3 = s3.map(|address| sockets::listen_as(address, worker_count, S3)).transpose()?;
     let nbd = config.nbd.filter(|_| disks.is_some()).map(|address| sockets::listen_as(address, 1, NBD)).transpose()?;
     let workers = Workers::start(worker_count).map_err(|error| cannot_start(&error))?;
     let control = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -130,12 +136,26 @@ pub(super) fn run_with(
         let tls = tls::server(&data.certificate_pem, &data.key_pem)?;
         let (engines, token) = (kv.as_ref().map(Serving::observer), data.admin_token.clone());
         let volumes = disks.as_ref().map(|disks| disks.volumes.clone());
-        let front =
-            Arc::new(Front::new(node.clone(), tls, config.tls, token, engines, volumes.clone(), address.clone()));
+        let front = Arc::new(Front::new(
+            node.clone(),
+            tls.clone(),
+            config.tls,
+            token,
+            engines,
+            disks.as_ref().map(Disks::services_of_front),
+            address.clone(),
+        ));
         let (stop, stopped) = watch::channel(false);
         disks.iter().for_each(|disks| disks.register(&node));
         for (listener, volumes) in nbd.into_iter().flatten().zip(volumes) {
             workers.handles[0].spawn(serve_nbd(listener, volumes, stopped.clone()));
+        }
+        if let Some(objects) = objects {
+            let gateway = Gateway::new(objects.api(), Arc::new(RootKeys(objects)), GatewaySettings::default());
+            let front = Arc::new(s3::S3Front::new(gateway, Some(tls)));
+            for (listener, worker) in s3.into_iter().flatten().zip(&workers.handles) {
+                worker.spawn(serve_s3(front.clone(), listener, stopped.clone()));
+            }
         }
         for (listener, worker) in listeners.into_iter().zip(&workers.handles) {
             worker.spawn(serve(front.clone(), listener, stopped.clone()));
@@ -286,6 +306,22 @@ async fn serve(front: Arc<Front>, listener: std::net::TcpListener, stopped: watc
 async fn serve_nbd(listener: std::net::TcpListener, volumes: VolumeService<OsRuntime>, stopped: watch::Receiver<bool>) {
     if let Err(error) = nbd::serve(listener, volumes, stopped).await {
         tracing::error!(%error, "NBD clients are not served");
+    }
+}
+
+async fn serve_s3(front: Arc<s3::S3Front>, listener: std::net::TcpListener, stopped: watch::Receiver<bool>) {
+    if let Err(error) = front.serve(listener, stopped).await {
+        tracing::error!(%error, "S3 clients are not served");
+    }
+}
+
+/// The cluster's root key, as soon as the catalog has it.
+struct RootKeys(ObjectNode<OsRuntime>);
+
+impl Credentials for RootKeys {
+    fn lookup(&self, access_key: &str) -> Option<SecretKey> {
+        let root = self.0.root_key().filter(|root| root.access_key == access_key)?;
+        Some(SecretKey::new(root.secret_key))
     }
 }
 

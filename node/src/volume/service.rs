@@ -283,7 +283,7 @@ impl<R: Runtime> VolumeService<R> {
     }
 
     /// A request for a drive of this server; nothing if it has no such drive, or the drive has no room.
-    async fn ask_here(&self, Addressed { drive, group, request }: Addressed) -> Option<Outcome> {
+    pub(crate) async fn ask_here(&self, Addressed { drive, group, request }: Addressed) -> Option<Outcome> {
         let port = Arc::clone(self.drive(drive)?);
         let token = self.0.token.fetch_add(1, Ordering::Relaxed);
         let (asked, outcome) = promise();
@@ -402,7 +402,7 @@ impl<R: Runtime> VolumeService<R> {
         changed
     }
 
-    fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.0.is_over.load(Ordering::Acquire)
     }
 }

@@ -10,6 +10,7 @@ mod forget;
 mod health;
 mod host;
 pub mod metrics;
+pub mod objects;
 mod refusals;
 pub mod routes;
 mod secret;
@@ -38,6 +39,7 @@ use crate::os::runtime::OsRuntime;
 use crate::os::tls;
 use crate::os::wire::Io;
 use ashlar_node::Node;
+use ashlar_node::object::ObjectNode;
 use ashlar_node::volume::service::VolumeService;
 
 /// Bytes of a request's head.
@@ -73,12 +75,21 @@ pub struct Front {
     pub token: String,
     /// The key-value engines of the server, if it has some.
     pub engines: Option<Observer>,
-    /// The volumes, if the server has a drive.
-    pub volumes: Option<VolumeService<OsRuntime>>,
+    /// What lies on the server's drive, if it has one.
+    pub drives: Option<DriveServices>,
     /// Where other servers reach this one: a name in it may stand in `Host` headers.
     pub advertised: String,
     connections: Connections,
     refusals: Refusals,
+}
+
+/// The services over the drive of a server.
+#[derive(Clone)]
+pub struct DriveServices {
+    /// Volumes.
+    pub volumes: VolumeService<OsRuntime>,
+    /// Objects, if there is room for them.
+    pub objects: Option<ObjectNode<OsRuntime>>,
 }
 
 /// Where a request comes from.
@@ -103,11 +114,11 @@ impl Front {
         is_tls_required: bool,
         token: String,
         engines: Option<Observer>,
-        volumes: Option<VolumeService<OsRuntime>>,
+        drives: Option<DriveServices>,
         advertised: String,
     ) -> Self {
         let (connections, refusals) = (Connections::new(), Refusals::default());
-        Self { node, tls, is_tls_required, token, engines, volumes, advertised, connections, refusals }
+        Self { node, tls, is_tls_required, token, engines, drives, advertised, connections, refusals }
     }
 
     /// Connections that are open now.

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::connections::Permit;
 use super::refusals::Why;
-use super::{Front, Origin, Stream, forget, health, host, metrics, secret, upgrade, volumes};
+use super::{Front, Origin, Stream, forget, health, host, metrics, objects, secret, upgrade, volumes};
 use crate::os::{clock, process, websocket};
 
 /// How long a wrong admin token waits for its refusal. With the limit of connections of one address this bounds how many
@@ -34,7 +34,7 @@ pub(super) async fn answer<S: Stream>(
     }
     if !is_known(&path) && lane.is_none() {
         let text = "there is nothing here: see /health/live, /health/ready, /health/cluster, /metrics, /v1/status, \
-                    /v1/mesh, /v1/members/ID, /v1/secret, /v1/volumes";
+                    /v1/mesh, /v1/members/ID, /v1/secret, /v1/s3/key, /v1/volumes";
         return refuse(StatusCode::NOT_FOUND, "not_found", text);
     }
     let change = change_of(&path);
@@ -56,6 +56,8 @@ pub(super) async fn answer<S: Stream>(
     }
     let asked = match (change, path.starts_with(API)) {
         (Some(_), _) => Asked::Change,
+        // It opens everything, so whoever reads it must be allowed to change everything.
+        (None, _) if path == objects::KEY => Asked::Change,
         (None, true) => Asked::Api,
         (None, false) => Asked::Page,
     };
@@ -205,7 +207,7 @@ fn unauthorized(token: Token) -> Response<Full<Bytes>> {
 
 fn is_known(path: &str) -> bool {
     let is_page = matches!(path, "/health/live" | "/health/ready" | "/health/cluster" | "/metrics");
-    is_page || matches!(path, "/v1/status" | "/v1/mesh" | volumes::VOLUMES) || change_of(path).is_some()
+    is_page || matches!(path, "/v1/status" | "/v1/mesh" | volumes::VOLUMES | objects::KEY) || change_of(path).is_some()
 }
 
 async fn read(front: &Front, path: &str) -> Response<Full<Bytes>> {
@@ -223,6 +225,7 @@ async fn read(front: &Front, path: &str) -> Response<Full<Bytes>> {
             with_type(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text.into())
         }
         volumes::VOLUMES => volumes::list(front).await,
+        objects::KEY => objects::key(front),
         "/v1/status" => json(StatusCode::OK, &front.node.status().await),
         _ => json(StatusCode::OK, &front.node.mesh().await),
     }

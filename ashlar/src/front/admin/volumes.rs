@@ -51,7 +51,7 @@ pub(super) fn name_in(path: &str) -> Option<&str> {
 
 /// Lists all volumes.
 pub(super) async fn list(front: &Front) -> Response<Full<Bytes>> {
-    let Some(volumes) = &front.volumes else { return no_volumes() };
+    let Some(volumes) = front.drives.as_ref().map(|drives| &drives.volumes) else { return no_volumes() };
     match volumes.catalog().state().await {
         Ok(state) => json(StatusCode::OK, &state.volumes().map(VolumeView::from).collect::<Vec<_>>()),
         Err(error) => unavailable(&error),
@@ -60,7 +60,7 @@ pub(super) async fn list(front: &Front) -> Response<Full<Bytes>> {
 
 /// Creates the volume that the path names.
 pub(super) async fn create(front: &Front, path: &str, query: Option<&str>) -> Response<Full<Bytes>> {
-    let Some(volumes) = &front.volumes else { return no_volumes() };
+    let Some(volumes) = front.drives.as_ref().map(|drives| &drives.volumes) else { return no_volumes() };
     let name = name_in(path).unwrap_or_default();
     let is_name = !name.is_empty()
         && name.len() <= VOLUME_NAME_BYTES_MAX

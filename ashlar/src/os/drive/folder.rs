@@ -9,11 +9,17 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use ashlar_store::OpenError;
+use ashlar_store::blob::Blobs;
+use ashlar_store::blob::config::BlobConfig;
+use ashlar_store::blob::format::{BlobFormatting, NewBlobArea};
+use ashlar_store::blob::layout::SEGMENT_BLOCKS;
+use ashlar_store::blob::opening::BlobOpening;
 use ashlar_store::config::Config;
 use ashlar_store::format::{Existing, Formatting, NewDrive};
 use ashlar_store::layout::LayoutOptions;
 use ashlar_store::opening::{Expected, Opening};
 use ashlar_store::store::Store;
+use ashlar_wire::id::DriveId;
 
 use super::executor::DriveFile;
 use super::{DriveIds, FileAccess};
@@ -21,9 +27,13 @@ use crate::failure::Failure;
 use crate::os::files::{self, Creation};
 use crate::os::{clock, random};
 
-const LOCK: &str = "lock";
+/// Locks of the two users of a drive: extents and blobs.
+pub(super) const LOCK: &str = "lock";
+pub(super) const BLOBS_LOCK: &str = "blobs.lock";
 const EXTENTS: &str = "extents";
 const UNFINISHED: &str = "extents.new";
+const BLOBS: &str = "blobs";
+const BLOBS_UNFINISHED: &str = "blobs.new";
 /// What is written at a time to allocate a new file.
 const PIECE_BYTES: u64 = 1 << 20;
 
@@ -39,9 +49,9 @@ impl Folder {
     ///
     /// # Errors
     /// Another process has it, or it cannot be made.
-    pub(super) fn take(root: &Path) -> Result<Self, Failure> {
+    pub(super) fn take(root: &Path, lock: &str) -> Result<Self, Failure> {
         files::make_directory(root).map_err(|error| cannot("make", root, &error))?;
-        let path = root.join(LOCK);
+        let path = root.join(lock);
         let lock = files::create(&path, Creation::Lock).map_err(|error| cannot("open", &path, &error))?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { root: root.into(), _lock: lock }),
@@ -94,7 +104,54 @@ impl Folder {
             formatting.handle_io(io.id, file.execute(&io.kind));
         }
         formatting.poll_ready().expect("it is done").map_err(|error| self.refuse(error))?;
-        fs::rename(&unfinished, &path).map_err(|error| cannot("rename", &unfinished, &error))?;
+        self.finish(&unfinished, &path)
+    }
+
+    /// Opens the blobs of a drive; formats their file first if there is none.
+    pub(super) fn open_or_format_blobs(
+        &self,
+        ids: DriveIds,
+        drive: DriveId,
+        bytes: u64,
+    ) -> Result<(DriveFile, Blobs), Failure> {
+        let path = self.root.join(BLOBS);
+        if !files::exists(&path) {
+            self.format_blobs(ids, drive, bytes)?;
+        }
+        let file = open_file(&path)?;
+        let bytes = fs::metadata(&path).map_err(|error| cannot("look at", &path, &error))?.len();
+        let expected = Expected { cluster: ids.cluster, drive: Some(drive), bytes };
+        let mut opening = BlobOpening::new(BlobConfig::default(), expected);
+        loop {
+            if let Some(ready) = opening.poll_ready(clock::now()) {
+                return Ok((file, ready.map_err(|error| self.refuse(error))?));
+            }
+            let io = opening.poll_io().expect("opening that is not ready has something to read");
+            opening.handle_io(io.id, file.execute(&io.kind));
+        }
+    }
+
+    fn format_blobs(&self, ids: DriveIds, drive: DriveId, bytes: u64) -> Result<(), Failure> {
+        let DriveIds { cluster, server, .. } = ids;
+        let new = NewBlobArea { cluster, server, drive, nonce: random::bytes(), bytes, segment_blocks: SEGMENT_BLOCKS };
+        let mut formatting = BlobFormatting::new(&new, Existing::Overwrite).map_err(|error| self.refuse(error))?;
+        let (path, unfinished) = (self.root.join(BLOBS), self.root.join(BLOBS_UNFINISHED));
+        allocate(&unfinished, bytes).map_err(|error| {
+            fs::remove_file(&unfinished).ok();
+            no_space(&unfinished, bytes, &error)
+        })?;
+        let file = open_file(&unfinished)?;
+        while formatting.poll_ready().is_none() {
+            let io = formatting.poll_io().expect("formatting that is not done has something to write");
+            formatting.handle_io(io.id, file.execute(&io.kind));
+        }
+        formatting.poll_ready().expect("it is done").map_err(|error| self.refuse(error))?;
+        self.finish(&unfinished, &path)
+    }
+
+    /// A file that is whole gets its name.
+    fn finish(&self, unfinished: &Path, path: &Path) -> Result<(), Failure> {
+        fs::rename(unfinished, path).map_err(|error| cannot("rename", unfinished, &error))?;
         files::sync_directory(&self.root).map_err(|error| cannot("sync", &self.root, &error))
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use ashlar_store::io::{IoError, IoId, IoOutput};
 use ashlar_wire::time::Instant;
 
-use super::{DriveInput, DriveRefusal};
+use super::DriveRefusal;
 use crate::os::clock;
 
 /// Inputs that wait; one more is refused. Each may hold 1 MiB.
@@ -19,32 +19,44 @@ pub(super) struct Completion {
 }
 
 /// Everything that had come.
-#[derive(Debug, Default)]
-pub(super) struct Batch {
-    pub(super) inputs: Vec<DriveInput>,
+#[derive(Debug)]
+pub(super) struct Batch<T> {
+    pub(super) inputs: Vec<T>,
     pub(super) completions: Vec<Completion>,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    batch: Batch,
+impl<T> Default for Batch<T> {
+    fn default() -> Self {
+        Self { inputs: Vec::new(), completions: Vec::new() }
+    }
+}
+
+#[derive(Debug)]
+struct State<T> {
+    batch: Batch<T>,
     is_stopped: bool,
 }
 
-/// The inbox.
-#[derive(Debug, Default)]
-pub(super) struct Inbox {
-    state: Mutex<State>,
+/// The inbox, for inputs of one kind.
+#[derive(Debug)]
+pub(super) struct Inbox<T> {
+    state: Mutex<State<T>>,
     changed: Condvar,
 }
 
-impl Inbox {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl<T> Default for Inbox<T> {
+    fn default() -> Self {
+        Self { state: Mutex::new(State { batch: Batch::default(), is_stopped: false }), changed: Condvar::new() }
+    }
+}
+
+impl<T> Inbox<T> {
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Leaves an input for the drive's thread.
-    pub(super) fn send(&self, input: DriveInput) -> Result<(), DriveRefusal> {
+    pub(super) fn send(&self, input: T) -> Result<(), DriveRefusal> {
         let mut state = self.lock();
         if state.is_stopped {
             return Err(DriveRefusal::Stopped);
@@ -71,7 +83,7 @@ impl Inbox {
     }
 
     /// Waits for something, or until `due`, and takes all of it; nothing if the drive is to stop.
-    pub(super) fn wait(&self, due: Option<Instant>) -> Option<Batch> {
+    pub(super) fn wait(&self, due: Option<Instant>) -> Option<Batch<T>> {
         let mut state = self.lock();
         loop {
             if state.is_stopped {
@@ -93,6 +105,7 @@ impl Inbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ashlar_node::volume::service::DriveInput;
     use ashlar_wire::id::VolumeId;
 
     fn input() -> DriveInput {

@@ -56,7 +56,11 @@ impl Pool {
     ///
     /// # Errors
     /// The operating system gives no thread. Retry safe.
-    pub(super) fn start(file: &Arc<DriveFile>, inbox: &Arc<Inbox>, count: usize) -> io::Result<Self> {
+    pub(super) fn start<T: Send + 'static>(
+        file: &Arc<DriveFile>,
+        inbox: &Arc<Inbox<T>>,
+        count: usize,
+    ) -> io::Result<Self> {
         let queue = Arc::new(Queue::default());
         let mut pool = Self { queue, threads: Vec::new() };
         for number in 0..count {

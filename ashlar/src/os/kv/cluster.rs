@@ -483,6 +483,8 @@ fn config_of(plan: &Plan, data: PathBuf) -> Result<Config, Failure> {
         kv_tls: None,
         drive_bytes: None,
         nbd: None,
+        object_bytes: None,
+        s3: None,
         tls: setting(plan, "tls-cluster").is_some_and(|value| value.eq_ignore_ascii_case("yes")),
         secret_file: None,
         zone: setting(plan, "availability-zone").unwrap_or_default().to_owned(),

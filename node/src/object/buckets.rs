@@ -1,0 +1,129 @@
+//! The list of buckets: named records of the catalog. Written form, version 1: version, id, time of creation.
+
+use core::time::Duration;
+
+use ashlar_catalog::change::Change;
+use ashlar_catalog::error::RefusalKind;
+use ashlar_catalog::raft::catalog::Error;
+use ashlar_catalog::record::{Expected, NamedRecord, RecordKey};
+use ashlar_grid::seam::Runtime;
+use ashlar_object::api::BoxFuture;
+use ashlar_object::cluster::{BucketList, BucketListError, BucketRecord};
+use ashlar_object::index::key::BucketId;
+
+use super::service::ObjectNode;
+use crate::together;
+
+const SPACE: &str = "object/bucket";
+const VERSION: u8 = 1;
+/// How long a bucket that this server does not know is waited for: another one may have made it just now.
+const LOOK_MAX: Duration = Duration::from_millis(250);
+
+fn key(name: &str) -> RecordKey {
+    RecordKey { space: SPACE.into(), name: name.into() }
+}
+
+fn encode(bucket: &BucketRecord) -> Vec<u8> {
+    [&[VERSION][..], &bucket.id.0, &bucket.created_ms.to_be_bytes()].concat()
+}
+
+fn decode(record: &NamedRecord) -> Option<BucketRecord> {
+    let (head, created) = record.value.split_at_checked(17)?;
+    let (version, id) = head.split_first()?;
+    let created_ms = u64::from_be_bytes(created.try_into().ok()?);
+    (*version == VERSION).then_some(BucketRecord { id: BucketId(id.try_into().ok()?), created_ms })
+}
+
+fn refused(error: &Error, otherwise: BucketListError) -> BucketListError {
+    match error {
+        Error::Refused(refused) if refused.kind == RefusalKind::Exists => BucketListError::Exists,
+        Error::Refused(_) => otherwise,
+        _ => BucketListError::Unavailable,
+    }
+}
+
+impl<R: Runtime> ObjectNode<R> {
+    fn bucket_now(&self, name: &str) -> Option<BucketRecord> {
+        self.catalog().state_now()?.record(&key(name)).and_then(decode)
+    }
+
+    async fn look_for(&self, name: &str) -> Result<Option<BucketRecord>, BucketListError> {
+        let node = self.node().ok_or(BucketListError::Unavailable)?;
+        let until = node.runtime().now() + LOOK_MAX;
+        loop {
+            let state = self.catalog().state().await.map_err(|_| BucketListError::Unavailable)?;
+            if let Some(record) = state.record(&key(name)) {
+                return Ok(decode(record));
+            }
+            let watch = Box::pin(async { self.catalog().watch(state.version()).await.is_ok() });
+            if together::first(watch, node.runtime().sleep_until(until)).await != Some(true) {
+                return Ok(None);
+            }
+        }
+    }
+
+    async fn add_bucket(&self, name: &str, bucket: BucketRecord) -> Result<(), BucketListError> {
+        let change = Change::PutRecord { key: key(name), expected: Expected::Absent, value: encode(&bucket) };
+        match self.catalog().propose(change).await {
+            Ok(_) => Ok(()),
+            // Refused as a second one, it may be this one: a proposal whose answer was lost is repeated.
+            Err(_) if self.bucket_now(name).is_some_and(|now| now.id == bucket.id) => Ok(()),
+            Err(error) => Err(refused(&error, BucketListError::Exists)),
+        }
+    }
+
+    async fn remove_bucket(&self, name: &str, bucket: BucketId) -> Result<(), BucketListError> {
+        let state = self.catalog().state().await.map_err(|_| BucketListError::Unavailable)?;
+        let record = state.record(&key(name)).filter(|record| decode(record).is_some_and(|known| known.id == bucket));
+        let revision = record.ok_or(BucketListError::Unknown)?.revision;
+        let change = Change::RemoveRecord { key: key(name), expected: Expected::Revision(revision) };
+        match self.catalog().propose(change).await {
+            Ok(_) => Ok(()),
+            Err(error) => Err(refused(&error, BucketListError::Unknown)),
+        }
+    }
+}
+
+impl<R: Runtime> BucketList for ObjectNode<R> {
+    fn find<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<BucketRecord>, BucketListError>> {
+        Box::pin(async move {
+            match self.bucket_now(name) {
+                Some(bucket) => Ok(Some(bucket)),
+                None => self.look_for(name).await,
+            }
+        })
+    }
+
+    fn all(&self) -> BoxFuture<'_, Result<Vec<(String, BucketRecord)>, BucketListError>> {
+        Box::pin(async move {
+            let state = self.catalog().state().await.map_err(|_| BucketListError::Unavailable)?;
+            let all = state.records_of(SPACE).filter_map(|record| Some((record.key.name.clone(), decode(record)?)));
+            Ok(all.collect())
+        })
+    }
+
+    fn add<'a>(&'a self, name: &'a str, bucket: BucketRecord) -> BoxFuture<'a, Result<(), BucketListError>> {
+        Box::pin(self.add_bucket(name, bucket))
+    }
+
+    fn remove<'a>(&'a self, name: &'a str, bucket: BucketId) -> BoxFuture<'a, Result<(), BucketListError>> {
+        Box::pin(self.remove_bucket(name, bucket))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ashlar_catalog::change::CatalogVersion;
+
+    #[test]
+    fn golden_bytes() {
+        let bucket = BucketRecord { id: BucketId([7; 16]), created_ms: 0x0102 };
+        let value = encode(&bucket);
+        assert_eq!(value, [&[1][..], &[7; 16], &[0, 0, 0, 0, 0, 0, 1, 2]].concat());
+        let record = |value| NamedRecord { key: key("b"), revision: CatalogVersion(1), value };
+        assert_eq!(decode(&record(value.clone())), Some(bucket));
+        assert_eq!(decode(&record(value[..24].to_vec())), None);
+        assert_eq!(decode(&record([&[2], &value[1..]].concat())), None);
+    }
+}

@@ -1,0 +1,204 @@
+//! One index range at its owner: the state machine, and its IOs as requests to the placement group's primary.
+//!
+//! The owner is the server with the primary. It goes on through configurations that leave the primary where it is, as long
+//! as it sees each of them; once one names another drive, or one was not seen, every further request to the placement group
+//! fails here, and the range closes. The group refuses requests of earlier epochs by itself.
+
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ashlar_grid::seam::{BoxFuture, Runtime};
+use ashlar_object::index::log::{EXTENT_BYTES, Place};
+use ashlar_object::index::range::{Io, IoFailed, IoId, RangeConfig, Token};
+use ashlar_object::index::{Range, Reply, Request};
+use ashlar_placement::map::GroupId;
+use ashlar_placement::rule::{ExtentId, ExtentSize};
+use ashlar_replica::request::{Generation, SessionId};
+use ashlar_wire::epoch::Epoch;
+use ashlar_wire::id::{DriveId, ServerId, VolumeId};
+use ashlar_wire::time::Instant;
+use bytes::Bytes;
+
+use crate::Node;
+use crate::promise::{Promise, promise};
+use crate::volume::attachment::{Attachment, Fabric, Primary};
+use crate::volume::form::{Addressed, Outcome};
+use crate::volume::service::VolumeService;
+
+/// The volume under whose id ranges keep their extents. The catalog has no volume of this id.
+const INDEX_VOLUME: VolumeId = VolumeId::from_bytes(*b"ashlar obj index");
+/// Extents of one range, as a power of two: numbers of extents begin with the placement group's.
+const RANGE_EXTENTS_LOG2: u32 = 24;
+
+/// The way to the placement group while this server has its primary.
+struct Owned<R: Runtime> {
+    volumes: VolumeService<R>,
+    node: Node<R>,
+    group: GroupId,
+    drive: DriveId,
+    /// The latest epoch that was seen.
+    epoch: AtomicU64,
+    is_lost: AtomicBool,
+}
+
+impl<R: Runtime> Owned<R> {
+    /// The configuration's epoch, if it follows the ones that were seen.
+    fn epoch_now(&self) -> Option<Epoch> {
+        if self.is_lost.load(Ordering::Acquire) {
+            return None;
+        }
+        let state = self.volumes.catalog().state_now()?;
+        let config = state.pg(self.group)?;
+        let seen = self.epoch.load(Ordering::Acquire);
+        let follows = config.primary == self.drive && (seen..=seen + 1).contains(&config.epoch.0);
+        if !follows {
+            self.is_lost.store(true, Ordering::Release);
+            return None;
+        }
+        self.epoch.fetch_max(config.epoch.0, Ordering::AcqRel);
+        Some(config.epoch)
+    }
+}
+
+impl<R: Runtime> Fabric for Owned<R> {
+    fn now(&self) -> Instant {
+        self.node.runtime().now()
+    }
+
+    fn sleep_until(&self, at: Instant) -> BoxFuture<()> {
+        self.node.runtime().sleep_until(at)
+    }
+
+    fn primary(&self, _extent: ExtentId) -> Option<Primary> {
+        let epoch = self.epoch_now()?;
+        Some(Primary { group: self.group, epoch, drive: self.drive, server: self.node.id() })
+    }
+
+    fn ask(&self, _server: ServerId, request: &Addressed) -> BoxFuture<Option<Outcome>> {
+        let (volumes, request) = (self.volumes.clone(), request.clone());
+        Box::pin(async move { volumes.ask_here(request).await })
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_lost.load(Ordering::Acquire) || self.volumes.is_over()
+    }
+}
+
+/// What the range and those who wait for it share.
+struct Held {
+    range: Range,
+    waiting: BTreeMap<Token, Promise<Reply>>,
+    last: u64,
+}
+
+/// One range that this server owns.
+pub(super) struct IndexHost<R: Runtime> {
+    owned: Arc<Owned<R>>,
+    attachment: Attachment,
+    held: Mutex<Held>,
+}
+
+impl<R: Runtime> IndexHost<R> {
+    /// Begins to own the range of a placement group, whose primary is on a drive of this server in this epoch.
+    pub(super) fn open(
+        (node, volumes): (&Node<R>, &VolumeService<R>),
+        (group, drive, epoch): (GroupId, DriveId, Epoch),
+    ) -> Arc<Self> {
+        let owned = Arc::new(Owned {
+            volumes: volumes.clone(),
+            node: node.clone(),
+            group,
+            drive,
+            epoch: AtomicU64::new(epoch.0),
+            is_lost: AtomicBool::new(false),
+        });
+        let bytes = ((u64::from(group.pg.0) + 1) << RANGE_EXTENTS_LOG2) * EXTENT_BYTES as u64;
+        let volume = (INDEX_VOLUME, ExtentSize::DEFAULT, bytes);
+        let session = SessionId(node.draw());
+        let attachment = Attachment::new(Arc::clone(&owned) as Arc<dyn Fabric>, volume, Generation::default(), session);
+        let range = Range::open(RangeConfig::default(), node.draw());
+        let host =
+            Arc::new(Self { owned, attachment, held: Mutex::new(Held { range, waiting: BTreeMap::new(), last: 0 }) });
+        host.go_on();
+        host
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this server can own the range no longer, or an IO has failed: nothing is answered any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.owned.epoch_now().is_none() || self.lock().range.is_closed()
+    }
+
+    /// The latest epoch in which this server is known to have the primary.
+    pub(super) fn epoch(&self) -> Epoch {
+        Epoch(self.owned.epoch.load(Ordering::Acquire))
+    }
+
+    /// Does what is asked, in the order in which requests come.
+    pub(super) async fn ask(self: &Arc<Self>, request: Request) -> Reply {
+        let (kept, reply) = promise();
+        {
+            let held = &mut *self.lock();
+            held.last += 1;
+            held.waiting.insert(Token(held.last), kept);
+            held.range.handle_request(Token(held.last), request);
+        }
+        self.go_on();
+        reply.await.unwrap_or(Reply::Unavailable)
+    }
+
+    /// Begins the IOs that the range wants, and hands over its replies.
+    fn go_on(self: &Arc<Self>) {
+        let mut ios = Vec::new();
+        let mut replies = Vec::new();
+        {
+            let held = &mut *self.lock();
+            ios.extend(core::iter::from_fn(|| held.range.poll_io()));
+            while let Some((token, reply)) = held.range.poll_reply() {
+                replies.extend(held.waiting.remove(&token).map(|kept| (kept, reply)));
+            }
+        }
+        for (kept, reply) in replies {
+            kept.keep(reply);
+        }
+        for (id, io) in ios {
+            let host = Arc::clone(self);
+            self.owned.node.runtime().spawn(Box::pin(async move { host.execute(id, io).await }));
+        }
+    }
+
+    async fn execute(self: Arc<Self>, id: IoId, io: Io) {
+        let result = match io {
+            Io::Read { place, len } => {
+                let len = u32::try_from(len).expect("at most an extent");
+                self.attachment.read(self.at(place), len).await
+            }
+            Io::Write { place, offset, data } => {
+                let written = self.attachment.write(self.at(place) + offset as u64, data).await;
+                written.map(|()| Bytes::new())
+            }
+            Io::Clear(place) => {
+                let len = u32::try_from(EXTENT_BYTES).expect("an extent is short");
+                self.attachment.zero(self.at(place), len).await.map(|()| Bytes::new())
+            }
+            // A read is served under the primary's lease, which it checks after the read.
+            Io::Confirm => self.attachment.read(self.at(Place::Head), ashlar_replica::request::BLOCK_BYTES).await,
+        };
+        let result = result.map_err(|failure| {
+            tracing::debug!(?failure, group = ?self.owned.group, "an index range ends at this server");
+            IoFailed
+        });
+        self.lock().range.handle_io(id, result);
+        self.go_on();
+    }
+
+    /// Where an extent begins in the volume of all ranges.
+    fn at(&self, place: Place) -> u64 {
+        let extent = (u64::from(self.owned.group.pg.0) << RANGE_EXTENTS_LOG2) + place.extent();
+        extent * EXTENT_BYTES as u64
+    }
+}

@@ -1,0 +1,110 @@
+//! The root key of the object service: one pair that may do everything, the same at every server. A named record of the
+//! catalog; written form, version 1: version, length and text of the access key, length and text of the secret key.
+
+use core::time::Duration;
+
+use ashlar_catalog::change::Change;
+use ashlar_catalog::raft::catalog::Error;
+use ashlar_catalog::record::{Expected, RecordKey};
+use ashlar_grid::seam::Runtime;
+
+use super::service::ObjectNode;
+use crate::Node;
+
+const VERSION: u8 = 1;
+/// Letters and digits that no eye takes for another.
+const LETTERS: &[u8; 32] = b"ABCDEFGHJKLMNPQRSTUVWXYZ23456789";
+/// Letters of an access key; S3's clients know keys of this length.
+const ACCESS_LETTERS: usize = 20;
+/// Letters of a secret key: 200 bits.
+const SECRET_LETTERS: usize = 40;
+/// Pause before the catalog is asked again.
+const RETRY: Duration = Duration::from_millis(300);
+
+/// A pair of keys.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RootKey {
+    /// What a client is called.
+    pub access_key: String,
+    /// With what it signs.
+    pub secret_key: String,
+}
+
+impl core::fmt::Debug for RootKey {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("RootKey").field("access_key", &self.access_key).field("secret_key", &"***").finish()
+    }
+}
+
+impl RootKey {
+    fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        for text in [&self.access_key, &self.secret_key] {
+            out.push(u8::try_from(text.len()).expect("keys are short"));
+            out.extend_from_slice(text.as_bytes());
+        }
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (version, rest) = bytes.split_first()?;
+        let (access_key, rest) = take(rest)?;
+        let (secret_key, rest) = take(rest)?;
+        (*version == VERSION && rest.is_empty()).then_some(Self { access_key, secret_key })
+    }
+}
+
+fn take(bytes: &[u8]) -> Option<(String, &[u8])> {
+    let (len, rest) = bytes.split_first()?;
+    let (text, rest) = rest.split_at_checked(usize::from(*len))?;
+    Some((core::str::from_utf8(text).ok()?.to_owned(), rest))
+}
+
+fn key() -> RecordKey {
+    RecordKey { space: "object/key".into(), name: "root".into() }
+}
+
+impl<R: Runtime> ObjectNode<R> {
+    /// The root key, once there is one.
+    #[must_use]
+    pub fn root_key(&self) -> Option<RootKey> {
+        self.catalog().state_now()?.record(&key()).and_then(|record| RootKey::decode(&record.value))
+    }
+
+    /// Makes the root key of a new cluster. Of several servers that do so at once, one succeeds.
+    pub(super) async fn make_root_key(self, node: Node<R>) {
+        let letters = |count: usize| {
+            let mut bytes = vec![0; count];
+            node.runtime().random(&mut bytes);
+            bytes.iter().map(|byte| char::from(LETTERS[usize::from(byte % 32)])).collect::<String>()
+        };
+        let root = RootKey { access_key: letters(ACCESS_LETTERS), secret_key: letters(SECRET_LETTERS) };
+        let change = Change::PutRecord { key: key(), expected: Expected::Absent, value: root.encode() };
+        loop {
+            let is_there = self.catalog().state().await.is_ok_and(|state| state.record(&key()).is_some());
+            if is_there || self.is_over() {
+                return;
+            }
+            match self.catalog().propose(change.clone()).await {
+                Ok(_) | Err(Error::Refused(_) | Error::Stopped) => return,
+                Err(_) => node.runtime().sleep_until(node.runtime().now() + RETRY).await,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_bytes() {
+        let root = RootKey { access_key: "AB".into(), secret_key: "xyz".into() };
+        let bytes = root.encode();
+        assert_eq!(bytes, [1, 2, b'A', b'B', 3, b'x', b'y', b'z']);
+        assert_eq!(RootKey::decode(&bytes), Some(root.clone()));
+        assert_eq!(RootKey::decode(&bytes[..7]), None);
+        assert_eq!(RootKey::decode(&[&bytes[..], &[0]].concat()), None);
+        assert!(!format!("{root:?}").contains("xyz"));
+    }
+}

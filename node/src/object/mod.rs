@@ -1,0 +1,16 @@
+//! Objects as a service of the node: the index of buckets beside placement groups, shards on drives, buckets in the catalog.
+//!
+//! The server that has the primary of a placement group owns the index range of that group, and keeps it in the group's own
+//! extents. Any server answers for any object: it asks the owner of the bucket's range, and the drives that have the shards.
+//!
+//! Parts: [`service`] (calls between servers, tasks), `index_host` (one range at its owner), `reach` (what the object crate
+//! needs of the cluster), `buckets` (the list of buckets), [`keys`] (who may ask), `form` (written forms).
+
+mod buckets;
+mod form;
+mod index_host;
+pub mod keys;
+mod reach;
+pub mod service;
+
+pub use service::{BlobPort, ObjectNode};

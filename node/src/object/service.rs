@@ -1,0 +1,309 @@
+//! Calls about shards and ranges between servers, and the tasks that own ranges and remove what nothing refers to.
+
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use ashlar_bus::{Bus, Event};
+use ashlar_catalog::change::CatalogVersion;
+use ashlar_catalog::state::State;
+use ashlar_grid::handler::{HandlerId, Handlers, Method, RegisteredTwice};
+use ashlar_grid::seam::{Lane, Runtime};
+use ashlar_object::api;
+use ashlar_object::cluster::{BucketList, Cluster, ShardReply, ShardRequest};
+use ashlar_object::index::{Reply, Request};
+use ashlar_object::record::PartContent;
+use ashlar_object::service::ObjectService;
+use ashlar_placement::map::GroupId;
+use ashlar_wire::epoch::Epoch;
+use ashlar_wire::id::DriveId;
+use ashlar_wire::time::Instant;
+use bytes::Bytes;
+
+use super::form::{ToDrive, decode_to_range, encode_reply};
+use super::index_host::IndexHost;
+use crate::catalog::CatalogHandle;
+use crate::service::{Agent, NodeAction, Service};
+use crate::volume::service::VolumeService;
+use crate::{Node, WeakNode, no_member, stopped, together};
+
+/// A request to the owner of a range.
+pub(super) struct AskRange;
+
+impl Method for AskRange {
+    const ID: HandlerId = HandlerId::new(96);
+    type Request = Vec<u8>;
+    type Reply = Vec<u8>;
+}
+
+/// A shard to be kept or forgotten. Long ones take the bulk lane.
+pub(super) struct PutShard;
+
+impl Method for PutShard {
+    const ID: HandlerId = HandlerId::new(97);
+    const IDEMPOTENT: bool = true;
+    type Request = Vec<u8>;
+    type Reply = Vec<u8>;
+}
+
+/// Bytes of a shard to be read.
+pub(super) struct GetShard;
+
+impl Method for GetShard {
+    const ID: HandlerId = HandlerId::new(98);
+    const LANE: Lane = Lane::Bulk;
+    const IDEMPOTENT: bool = true;
+    type Request = Vec<u8>;
+    type Reply = Vec<u8>;
+}
+
+/// How long shards stay that nothing refers to any more: whoever reads an object that is replaced can end.
+const GRACE: Duration = Duration::from_secs(60);
+/// Parts that wait to be removed. Beyond that their shards stay on the drives.
+const DISCARDS_MAX: usize = 20_000;
+/// How often the ranges of this server are looked at where the catalog does not change.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Blobs of a drive of this server, as the node sees them.
+pub trait BlobPort: Send + Sync + 'static {
+    /// Does what is asked of the drive. Ends within seconds, also where the drive hangs.
+    fn ask(&self, request: ShardRequest) -> api::BoxFuture<'static, ShardReply>;
+}
+
+/// What all parts of the service share.
+struct Shared<R: Runtime> {
+    catalog: CatalogHandle,
+    volumes: VolumeService<R>,
+    wall_clock_ms: fn() -> u64,
+    blobs: OnceLock<BTreeMap<DriveId, Arc<dyn BlobPort>>>,
+    node: OnceLock<WeakNode<R>>,
+    ranges: Mutex<BTreeMap<GroupId, Arc<IndexHost<R>>>>,
+    discards: AtomicUsize,
+    is_over: AtomicBool,
+}
+
+/// The objects of one server. Clones are the same.
+pub struct ObjectNode<R: Runtime>(Arc<Shared<R>>);
+
+impl<R: Runtime> Clone for ObjectNode<R> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<R: Runtime> ObjectNode<R> {
+    /// The service over a catalog and the drives of the volumes. `wall_clock_ms` gives milliseconds since 1970 (UTC).
+    #[must_use]
+    pub fn new(volumes: VolumeService<R>, wall_clock_ms: fn() -> u64) -> Self {
+        Self(Arc::new(Shared {
+            catalog: volumes.catalog().clone(),
+            volumes,
+            wall_clock_ms,
+            blobs: OnceLock::new(),
+            node: OnceLock::new(),
+            ranges: Mutex::default(),
+            discards: AtomicUsize::new(0),
+            is_over: AtomicBool::new(false),
+        }))
+    }
+
+    /// The blobs of this server's drives, which are open. Only the first call does anything; before the node starts.
+    pub fn set_blobs(&self, blobs: BTreeMap<DriveId, Arc<dyn BlobPort>>) {
+        drop(self.0.blobs.set(blobs));
+    }
+
+    /// What a front is given.
+    #[must_use]
+    pub fn api(&self) -> api::Service {
+        ObjectService::new(Arc::new(self.clone()), Arc::new(self.clone()) as Arc<dyn BucketList>).api()
+    }
+
+    pub(super) fn catalog(&self) -> &CatalogHandle {
+        &self.0.catalog
+    }
+
+    pub(super) fn node(&self) -> Option<Node<R>> {
+        self.0.node.get()?.upgrade()
+    }
+
+    pub(super) fn wall_clock_ms(&self) -> u64 {
+        (self.0.wall_clock_ms)()
+    }
+
+    pub(super) fn blobs_of(&self, drive: DriveId) -> Option<&Arc<dyn BlobPort>> {
+        self.0.blobs.get()?.get(&drive)
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.0.is_over.load(Ordering::Acquire)
+    }
+
+    fn ranges(&self) -> MutexGuard<'_, BTreeMap<GroupId, Arc<IndexHost<R>>>> {
+        self.0.ranges.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks a range that this server owns.
+    pub(super) async fn ask_own(&self, group: GroupId, request: Request) -> Reply {
+        let host = self.ranges().get(&group).cloned();
+        match host {
+            Some(host) => host.ask(request).await,
+            None => Reply::Unavailable,
+        }
+    }
+
+    /// A request of another server for a range.
+    async fn take_range(&self, bytes: Vec<u8>) -> Reply {
+        let Ok((group, request)) = decode_to_range(Bytes::from(bytes)) else { return Reply::TooLarge };
+        let Ok(request) = Request::decode(request) else { return Reply::TooLarge };
+        self.ask_own(group, request).await
+    }
+
+    /// A request of another server for a drive.
+    async fn take_shard(&self, bytes: Vec<u8>) -> ShardReply {
+        let Ok(ToDrive { drive, request }) = ToDrive::decode(Bytes::from(bytes)) else {
+            return ShardReply::Unavailable;
+        };
+        match self.blobs_of(drive) {
+            Some(port) => port.ask(request).await,
+            None => ShardReply::Unavailable,
+        }
+    }
+
+    /// Owns the ranges of the placement groups that have their primary here.
+    async fn follow_catalog(self, node: Node<R>) {
+        let mut version = CatalogVersion(0);
+        let mut closed: BTreeMap<GroupId, Epoch> = BTreeMap::new();
+        while !self.is_over() {
+            let news = self.0.catalog.watch(version);
+            let look = node.runtime().sleep_until(node.runtime().now() + LOOK_EVERY);
+            match together::first(Box::pin(news), look).await {
+                Some(Ok(news)) => version = news.state.version(),
+                Some(Err(_)) => return,
+                None => {}
+            }
+            if let Some(state) = self.0.catalog.state_now() {
+                self.update_ranges(&node, &state, &mut closed);
+            }
+        }
+    }
+
+    fn update_ranges(&self, node: &Node<R>, state: &State, closed: &mut BTreeMap<GroupId, Epoch>) {
+        let mut ranges = self.ranges();
+        ranges.retain(|group, host| {
+            let is_closed = host.is_closed();
+            if is_closed {
+                // Of the epoch in which it closed requests may still be under way: it opens again in a later one.
+                closed.insert(*group, host.epoch());
+            }
+            !is_closed
+        });
+        let Some(set) = state.sets().next() else { return };
+        for (pg, config) in state.pgs_of(set.id) {
+            let group = GroupId { set: set.id, pg };
+            let is_mine = state.drive(config.primary).is_some_and(|drive| drive.server == node.id());
+            let is_later = closed.get(&group).is_none_or(|closed| *closed < config.epoch);
+            if is_mine && is_later && !ranges.contains_key(&group) {
+                closed.remove(&group);
+                let place = (group, config.primary, config.epoch);
+                ranges.insert(group, IndexHost::open((node, &self.0.volumes), place));
+            }
+        }
+    }
+
+    /// Removes the shards of a part after a while.
+    pub(super) fn discard_later(&self, part: PartContent) {
+        let Some(node) = self.node() else { return };
+        if self.0.discards.fetch_add(1, Ordering::AcqRel) >= DISCARDS_MAX {
+            self.0.discards.fetch_sub(1, Ordering::AcqRel);
+            return;
+        }
+        let service = self.clone();
+        let grace = node.runtime().sleep_until(node.runtime().now() + GRACE);
+        node.runtime().spawn(Box::pin(async move {
+            grace.await;
+            if !service.is_over() {
+                service.discard_now(&part).await;
+            }
+            service.0.discards.fetch_sub(1, Ordering::AcqRel);
+        }));
+    }
+
+    async fn discard_now(&self, part: &PartContent) {
+        for block in 0..part.blocks() {
+            let removals = part.spread.drives.iter().map(|drive| {
+                Box::pin(self.shard(*drive, ShardRequest::Remove(part.id.blob(block)))) as api::BoxFuture<'static, _>
+            });
+            together::all(removals.collect()).await;
+        }
+    }
+}
+
+impl<R: Runtime> Service<R> for ObjectNode<R> {
+    fn register(&self, node: &WeakNode<R>, handlers: Handlers) -> Result<Handlers, RegisteredTwice> {
+        let is_met = |node: &WeakNode<R>, caller| match node.upgrade() {
+            Some(node) if node.is_met(caller) => Ok(()),
+            Some(_) => Err(no_member()),
+            None => Err(stopped()),
+        };
+        let (service, from) = (self.clone(), node.clone());
+        let handlers = handlers.serve::<AskRange, _>(move |context, request| {
+            let (service, met) = (service.clone(), is_met(&from, context.caller));
+            let request = request.to_vec();
+            async move {
+                met?;
+                Ok(service.take_range(request).await.encode())
+            }
+        })?;
+        let (service, from) = (self.clone(), node.clone());
+        let handlers = handlers.serve::<PutShard, _>(move |context, request| {
+            let (service, met) = (service.clone(), is_met(&from, context.caller));
+            let request = request.to_vec();
+            async move {
+                met?;
+                Ok(encode_reply(&service.take_shard(request).await))
+            }
+        })?;
+        let (service, from) = (self.clone(), node.clone());
+        handlers.serve::<GetShard, _>(move |context, request| {
+            let (service, met) = (service.clone(), is_met(&from, context.caller));
+            let request = request.to_vec();
+            async move {
+                met?;
+                Ok(encode_reply(&service.take_shard(request).await))
+            }
+        })
+    }
+
+    fn start(&self, node: &Node<R>) -> Box<dyn Agent> {
+        drop(self.0.node.set(node.downgrade()));
+        node.runtime().spawn(Box::pin(self.clone().follow_catalog(node.clone())));
+        node.runtime().spawn(Box::pin(self.clone().make_root_key(node.clone())));
+        Box::new(ObjectAgent)
+    }
+
+    fn close(&self) {
+        self.0.is_over.store(true, Ordering::Release);
+    }
+}
+
+/// Nothing of objects happens beside the bus: failures come by way of the catalog.
+struct ObjectAgent;
+
+impl Agent for ObjectAgent {
+    fn handle_event(&mut self, _event: &Event, _now: Instant) {}
+
+    fn turn(&mut self, _bus: &mut Bus, _now: Instant, _chance: &mut dyn FnMut() -> u64) -> Vec<NodeAction> {
+        Vec::new()
+    }
+
+    fn due(&self) -> Instant {
+        Instant::NEVER
+    }
+
+    fn begin_alone(&mut self, _bus: &mut Bus, _now: Instant) {}
+
+    fn nickname(&self, _description: &[u8]) -> Option<String> {
+        None
+    }
+}
