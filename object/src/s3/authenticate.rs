@@ -132,6 +132,7 @@ pub fn authenticate(head: &RequestHead, now_ms: u64, credentials: &dyn Credentia
         (Some(_), true) => return Err(Code::InvalidArgument.because("Only one auth mechanism allowed")),
         (Some(value), false) => header_claim(head, value, now_ms)?,
         (None, true) => query_claim(head, now_ms)?,
+        (None, false) if head.query.has("AWSAccessKeyId") => return Err(old_mechanism()),
         (None, false) => return Err(Code::AccessDenied.into()),
     };
     if head.header("x-amz-security-token").is_some() || head.query.has("X-Amz-Security-Token") {
@@ -147,6 +148,12 @@ pub fn authenticate(head: &RequestHead, now_ms: u64, credentials: &dyn Credentia
     }
     let payload = payload(claim.payload, key, claim.date, claim.scope, expected)?;
     Ok(Authenticated { access_key: claim.access_key.to_owned(), payload })
+}
+
+/// Signature Version 2.
+const fn old_mechanism() -> S3Error {
+    Code::InvalidRequest
+        .because("The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256.")
 }
 
 fn payload(text: &str, key: SigningKey, date: String, scope: Scope, seed: Signature) -> Result<Payload, S3Error> {

@@ -327,7 +327,7 @@ mod tests {
             (hasher.finish(), text.len() as u64)
         };
         let composed = Algorithm::Sha256.of_parts(ChecksumType::Composite, &[part(b"a"), part(b"b")]);
-        let whole = sha2::Sha256::digest([part(b"a").0, part(b"b").0].concat());
+        let whole = Sha256::digest([part(b"a").0, part(b"b").0].concat());
         assert_eq!(composed, format!("{}-2", to_base64(&whole)));
     }
 

@@ -1,7 +1,7 @@
 //! The S3 service: a request and its body in, a reply out, over the object service behind it.
 //!
 //! In this order, for every request: take the head apart, authenticate, route, run one operation. An operation takes a
-//! [`Call`], and a call holds an [`Authenticated`], which only the gate makes.
+//! `Call`, and a call holds an [`Authenticated`], which only the gate makes.
 
 use std::sync::Arc;
 

@@ -161,8 +161,12 @@ impl S3Front {
         let stream = StallGuard::new(stream, PAUSE_MAX);
         let mut exchange = core::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
         let ended = tokio::select! {
-            ended = exchange.as_mut() => ended,
-            _ = stop.wait_for(|&stop| stop) => {
+            ended = exchange.as_mut() => Some(ended),
+            _ = stop.wait_for(|&stop| stop) => None,
+        };
+        let ended = match ended {
+            Some(ended) => ended,
+            None => {
                 exchange.as_mut().graceful_shutdown();
                 exchange.await
             }

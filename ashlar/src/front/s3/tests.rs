@@ -237,7 +237,7 @@ fn a_refused_body_is_not_asked_for() {
 fn heads_are_bounded() {
     let running = Running::start();
     let mut client = running.connect();
-    let long = "x".repeat(HEAD_BYTES_MAX);
+    let long = "x".repeat(4 * HEAD_BYTES_MAX);
     client.stream.get_mut().write_all(format!("GET / HTTP/1.1\r\nhost: h\r\nx: {long}\r\n\r\n").as_bytes()).ok();
-    assert_eq!(client.receive(true).status, 431);
+    assert!(client.line().starts_with("HTTP/1.1 431 "));
 }

@@ -86,6 +86,7 @@ fn a_signed_header() {
         assert_eq!(code(&example("authorization", &value), NOW), Err(expected), "{value}");
     }
     assert_eq!(code(&head("/", &[("host", "h")]), NOW), Err(Code::AccessDenied));
+    assert_eq!(code(&head("/?AWSAccessKeyId=k&Signature=s", &[("host", "h")]), NOW), Err(Code::InvalidRequest));
 }
 
 #[test]

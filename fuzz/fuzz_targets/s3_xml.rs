@@ -1,0 +1,33 @@
+//! XML of S3: any bytes are read within the limits or refused; what is read, written again, is read as the same.
+#![no_main]
+
+use ashlar_object::s3::document::{check_bucket_configuration, decode_completion, decode_deletion};
+use ashlar_object::s3::xml::{DEPTH_MAX, ELEMENTS_MAX, Element, XmlWriter};
+use libfuzzer_sys::fuzz_target;
+
+/// Elements of a tree, and how deep it is.
+fn measure(element: &Element) -> (usize, usize) {
+    let inside = element.children.iter().map(measure);
+    inside.fold((1, 1), |(count, depth), (more, below)| (count + more, depth.max(below + 1)))
+}
+
+/// The texts of a tree, in order, as far as they stand in leaves.
+fn texts<'a>(element: &'a Element, found: &mut Vec<&'a str>) {
+    if element.children.is_empty() {
+        found.push(&element.text);
+    }
+    element.children.iter().for_each(|child| texts(child, found));
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let _ = (decode_completion(bytes), decode_deletion(bytes), check_bucket_configuration(bytes));
+    let Ok(root) = Element::decode(bytes) else { return };
+    let (count, depth) = measure(&root);
+    assert!(count <= ELEMENTS_MAX && depth <= DEPTH_MAX);
+    let mut found = Vec::new();
+    texts(&root, &mut found);
+    let mut xml = XmlWriter::new("Texts");
+    found.iter().for_each(|text| xml.text("Text", text));
+    let again = Element::decode(xml.finish().as_bytes()).expect("what is written is read");
+    assert!(again.children.iter().map(|child| child.text.as_str()).eq(found));
+});
