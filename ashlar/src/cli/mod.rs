@@ -8,6 +8,7 @@ pub mod bench;
 pub mod config;
 pub mod forget;
 pub mod kv;
+pub mod s3;
 pub mod secret;
 pub mod server;
 pub mod sim;
@@ -44,6 +45,8 @@ enum Command {
     Forget(forget::Arguments),
     /// Replace the cluster's secret while the cluster runs
     Secret(secret::Arguments),
+    /// Print the key for S3 clients
+    S3(s3::Arguments),
     /// Create and list volumes
     Volume(volume::Arguments),
     /// Run the key-value engine alone: one server for any Redis or Valkey client
@@ -85,6 +88,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Command::Status(arguments) => status::run(&arguments),
         Command::Forget(arguments) => forget::run(&arguments),
         Command::Secret(arguments) => secret::run(&arguments),
+        Command::S3(arguments) => s3::run(&arguments),
         Command::Volume(arguments) => volume::run(&arguments),
         Command::Kv(arguments) => kv::run(&arguments, configuration),
         Command::Bench(arguments) => bench::run(&arguments),

@@ -4,6 +4,8 @@
 //! join it. A server that dies is reported at once and started again after a pause, so that one can kill servers and
 //! watch. The end of this process is the end of all of them, orderly if it can be.
 
+mod offers;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,7 +15,7 @@ use ashlar_wire::time::Instant;
 use super::asking::{ask, short};
 use super::kv::picture::Asker;
 use super::kv::rebalance;
-use super::{no_runtime, note, say, table, volume};
+use super::{no_runtime, note, say, table};
 use crate::config::REPLICA_STEP;
 use crate::failure::Failure;
 use crate::os::fleet::{Event, Fleet, SERVERS_MAX};
@@ -27,12 +29,6 @@ const SERVERS_DEFAULT: usize = 3;
 
 /// Copies of every volume.
 const COPIES: usize = 3;
-
-/// The volume that is made at the first start, and its size.
-const DEMO: (&str, u64) = ("demo", 1 << 30);
-
-/// How long the catalog may take to know all drives.
-const DRIVES_MAX: Duration = Duration::from_secs(30);
 
 /// Pause before a server that died is started again: long enough to see the others notice.
 const RESTART_PAUSE: Duration = Duration::from_secs(5);
@@ -95,9 +91,19 @@ pub struct Arguments {
     /// Encrypt what servers say to each other
     #[arg(long, value_name = "on|off", default_value = "on", value_parser = ["on", "off"])]
     tls: String,
+    /// Print one JSON object when everything is ready, and nothing else; what happens later goes to standard error
+    #[arg(long)]
+    json: bool,
     /// Threads of each server [default: the cores divided by the servers]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
+}
+
+impl Arguments {
+    /// Where to tell what happens.
+    fn tell(&self) -> fn(&str) {
+        if self.json { note } else { say }
+    }
 }
 
 /// One server of the cluster.
@@ -134,7 +140,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let mut fleet = Fleet::new(count).map_err(|error| no_runtime(&error))?;
         let result = live(arguments, &mut places, &mut fleet).await;
         let mut resolve = if result.is_ok() { Resolve::Orderly } else { Resolve::Final };
-        while end(&places, &mut fleet, resolve).await == Ending::CalledOff {
+        while end(arguments.tell(), &places, &mut fleet, resolve).await == Ending::CalledOff {
             // Those that go on need the others.
             let now = clock::now();
             places
@@ -142,7 +148,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
                 .enumerate()
                 .filter(|(index, _)| !fleet.runs(*index))
                 .for_each(|(_, place)| place.restart = Some(now));
-            watch(&mut places, &mut fleet).await;
+            watch(arguments.tell(), &mut places, &mut fleet).await;
             resolve = Resolve::Final;
         }
         result
@@ -252,20 +258,22 @@ async fn live(arguments: &Arguments, places: &mut [Place], fleet: &mut Fleet) ->
         start(fleet, index, place)?;
     }
     let Some(statuses) = until_complete(places, fleet).await? else { return Ok(()) };
-    if !arrange(places, fleet).await? {
+    if !arrange(arguments.tell(), places, fleet).await? {
         return Ok(());
     }
-    let disk = match fleet.beside(demo(arguments, places)).await {
-        Ok(disk) => disk,
+    let offers = match fleet.beside(offers::prepare(arguments, places)).await {
+        Ok(offers) => offers,
         Err(Event::Ended { place, status }) => return Err(died_early(&places[place], place, &status)),
         Err(Event::Signal(_) | Event::Due) => return Ok(()),
     };
     let took = u64::try_from(clock::now().saturating_since(begin).as_millis()).unwrap_or(u64::MAX);
-    say(&greeting(arguments, places, &statuses, took));
-    if let Some(disk) = disk {
-        say(&disk);
+    if arguments.json {
+        say(&offers.json(places, &statuses));
+    } else {
+        say(&greeting(arguments, places, &statuses, took));
+        offers.text().iter().for_each(|text| say(text));
     }
-    watch(places, fleet).await;
+    watch(arguments.tell(), places, fleet).await;
     Ok(())
 }
 
@@ -305,14 +313,14 @@ async fn until_complete(places: &[Place], fleet: &mut Fleet) -> Result<Option<Ve
 
 /// Makes one cluster of the key-value engines, unless somebody wants an end before. That something is amiss there ends nothing: it is
 /// told, and can be put right while the servers run.
-async fn arrange(places: &[Place], fleet: &mut Fleet) -> Result<bool, Failure> {
+async fn arrange(tell: fn(&str), places: &[Place], fleet: &mut Fleet) -> Result<bool, Failure> {
     let entries: Vec<String> = places.iter().flat_map(|place| place.kv.clone()).flatten().collect();
     if entries.is_empty() {
         return Ok(true);
     }
     let expected = entries.len();
     let mut asker = Asker::new(entries, std::env::var("ASHLAR_KV_PASSWORD").ok());
-    match fleet.beside(rebalance::run(&mut asker, Some(expected), &mut |line| say(line))).await {
+    match fleet.beside(rebalance::run(&mut asker, Some(expected), &mut |line| tell(line))).await {
         Ok(Ok(_)) => Ok(true),
         Ok(Err(failure)) => {
             note(&format!("ashlar: {failure}"));
@@ -320,33 +328,6 @@ async fn arrange(places: &[Place], fleet: &mut Fleet) -> Result<bool, Failure> {
         }
         Err(Event::Ended { place, status }) => Err(died_early(&places[place], place, &status)),
         Err(Event::Signal(_) | Event::Due) => Ok(false),
-    }
-}
-
-/// Makes the volume that people can try, unless there is one, and says where it is. That something is amiss ends nothing.
-async fn demo(arguments: &Arguments, places: &[Place]) -> Option<String> {
-    let place = places[0].nbd.as_ref()?;
-    let token = files::read_text(&arguments.data.join(datadir::ADMIN_TOKEN)).ok().flatten()?;
-    let target =
-        Target { address: places[0].address.clone(), token: Some(token.trim().to_owned()), ..Target::default() };
-    let (name, bytes) = DEMO;
-    let deadline = clock::now() + DRIVES_MAX;
-    loop {
-        let known = volume::volumes(&target).await;
-        if known.is_ok_and(|volumes| volumes.iter().any(|volume| volume.name == name)) {
-            return Some(format!(
-                "A volume with three copies: nbd://{place}/{name} (for instance nbdcopy, qemu-io, fio)\n"
-            ));
-        }
-        // It is refused until all drives are known.
-        let created = volume::create(&target, name, bytes).await;
-        if let Err(failure) = created
-            && clock::now() >= deadline
-        {
-            note(&format!("ashlar: no volume was made: {failure}"));
-            return None;
-        }
-        clock::sleep(MESH_LOOK).await;
     }
 }
 
@@ -406,7 +387,7 @@ fn greeting(arguments: &Arguments, places: &[Place], statuses: &[ServerStatus], 
 }
 
 /// Reports who dies and starts them again, until a signal comes.
-async fn watch(places: &mut [Place], fleet: &mut Fleet) {
+async fn watch(tell: fn(&str), places: &mut [Place], fleet: &mut Fleet) {
     loop {
         let due = places.iter().filter_map(|place| place.restart).min();
         match fleet.next(due).await {
@@ -415,23 +396,23 @@ async fn watch(places: &mut [Place], fleet: &mut Fleet) {
                 let place = &mut places[index];
                 place.restart = Some(clock::now() + RESTART_PAUSE);
                 let seconds = RESTART_PAUSE.as_secs();
-                say(&format!(
+                tell(&format!(
                     "server {} (pid {}, {}) ended: {status}; starting it again in {seconds} s",
                     index + 1,
                     place.pid,
                     place.address
                 ));
             }
-            Event::Due => restart_due(places, fleet),
+            Event::Due => restart_due(tell, places, fleet),
         }
     }
 }
 
-fn restart_due(places: &mut [Place], fleet: &mut Fleet) {
+fn restart_due(tell: fn(&str), places: &mut [Place], fleet: &mut Fleet) {
     let now = clock::now();
     for (index, place) in places.iter_mut().enumerate().filter(|(_, place)| place.restart.is_some_and(|at| at <= now)) {
         match start(fleet, index, place) {
-            Ok(()) => say(&format!("server {} runs again (pid {}, {})", index + 1, place.pid, place.address)),
+            Ok(()) => tell(&format!("server {} runs again (pid {}, {})", index + 1, place.pid, place.address)),
             Err(failure) => {
                 place.restart = Some(now + RESTART_PAUSE);
                 note(&format!("ashlar: {failure}"));
@@ -458,11 +439,11 @@ enum Ending {
 }
 
 /// Ends all servers: by asking, then without.
-async fn end(places: &[Place], fleet: &mut Fleet, resolve: Resolve) -> Ending {
+async fn end(tell: fn(&str), places: &[Place], fleet: &mut Fleet, resolve: Resolve) -> Ending {
     if fleet.running() == 0 {
         return Ending::Done;
     }
-    say(&format!("stopping {} servers; the data stays", fleet.running()));
+    tell(&format!("stopping {} servers; the data stays", fleet.running()));
     fleet.terminate_all();
     let deadline = clock::now() + END_MAX;
     while fleet.running() > 0 {

@@ -101,26 +101,27 @@ impl S3Front {
         let for_clients = stop.clone();
         let mut connections = JoinSet::new();
         loop {
-            tokio::select! {
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, from)) => {
-                        let Ok(permit) = self.connections.clone().try_acquire_owned() else {
-                            tracing::warn!(%from, max = CONNECTIONS_MAX, "too many S3 connections: one is closed");
-                            continue;
-                        };
-                        let (front, stop) = (self.clone(), for_clients.clone());
-                        connections.spawn(async move {
-                            front.converse(stream, from, stop).await;
-                            drop(permit);
-                        });
-                    }
-                    Err(error) => {
-                        tracing::warn!(%error, "cannot accept an S3 connection");
-                        clock::sleep(ACCEPT_PAUSE).await;
-                    }
-                },
-                Some(_) = connections.join_next() => {}
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                Some(_) = connections.join_next() => continue,
                 _ = stop.wait_for(|&stop| stop) => break,
+            };
+            match accepted {
+                Ok((stream, from)) => {
+                    let Ok(permit) = self.connections.clone().try_acquire_owned() else {
+                        tracing::warn!(%from, max = CONNECTIONS_MAX, "too many S3 connections: one is closed");
+                        continue;
+                    };
+                    let (front, stop) = (self.clone(), for_clients.clone());
+                    connections.spawn(async move {
+                        front.converse(stream, from, stop).await;
+                        drop(permit);
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept an S3 connection");
+                    clock::sleep(ACCEPT_PAUSE).await;
+                }
             }
         }
         drop(listener);
