@@ -1,10 +1,12 @@
 //! `cargo xtask clients`: programs of other people's clients against the key-value engine, in the languages of those clients; alone, on a
-//! [`cluster`] that changes under them, and on servers that are restarted one after another ([`rolling`]).
+//! [`cluster`] that changes under them, and on servers that are restarted one after another ([`rolling`]); and of S3 clients on
+//! [`objects`].
 //!
 //! What they need is pinned in `clients/` and installed below cargo's target directory, once for each state of the pins. Where
 //! an interpreter is missing, its part is skipped and said to be: [`crate::requirements::COMPLETE`] makes that a failure.
 
 mod cluster;
+mod objects;
 mod rolling;
 mod worker;
 
@@ -23,7 +25,8 @@ use crate::workspace::Workspace;
 const HELP: &str = "\
 Runs redis-py, ioredis and go-redis against the key-value engine, each as far as its language is installed; then these,
 valkey-py, iovalkey, node-redis, valkey-glide and valkey-go against a cluster of engines that is resharded and loses nodes
-meanwhile; then redis-py, valkey-py and go-redis while three servers are restarted one after another.
+meanwhile; then redis-py, valkey-py and go-redis while three servers are restarted one after another; then boto3 and the
+AWS command line on objects, while two servers are killed.
 
 Usage: cargo xtask clients [--install | --rolling ROUNDS]
 
@@ -41,6 +44,8 @@ const SECONDS_MAX: &str = "100";
 const CLUSTER_SECONDS_MAX: &str = "400";
 /// The same for each round of restarts.
 const ROUND_SECONDS_MAX: u32 = 200;
+/// The same for S3 clients, seconds.
+const OBJECTS_SECONDS_MAX: &str = "400";
 /// More rounds would take days.
 const ROUNDS_MAX: u32 = 10_000;
 
@@ -234,6 +239,17 @@ pub(crate) fn clients(workspace: &Workspace) -> Result<Outcome, Failure> {
     }
     if let Err(Failure::Failed(message) | Failure::Usage(message)) = restarted(workspace, &clients, 1) {
         failed.push(message);
+    }
+    if let Some((_, places)) = clients.iter().find(|(client, _)| client.folder == "python") {
+        let on_objects = |ready: &Path| {
+            let mut command = Command::new("timeout");
+            command.arg(OBJECTS_SECONDS_MAX).arg(places.built.join("venv/bin/python"));
+            command.arg(places.source.join("objects.py")).arg(ready);
+            command
+        };
+        if let Err(Failure::Failed(message) | Failure::Usage(message)) = objects::run(workspace, on_objects) {
+            failed.push(message);
+        }
     }
     if failed.is_empty() { Ok(Outcome::without(&skipped)) } else { Err(Failure::Failed(failed.join("; "))) }
 }

@@ -141,7 +141,7 @@ fn until_whole(servers: &[Server]) -> Result<(), Failure> {
 }
 
 /// Ports in a row where nobody listens. Two runs at a time look in different places.
-fn free_ports(count: u16) -> Result<u16, Failure> {
+pub(super) fn free_ports(count: u16) -> Result<u16, Failure> {
     let is_free = |port: &u16| (*port..port + count).all(|port| TcpListener::bind(("127.0.0.1", port)).is_ok());
     let begin = PORT_MIN + u16::try_from(std::process::id() % 1_000).unwrap_or(0) * 10;
     let found = (begin..PORT_MAX).step_by(usize::from(count)).find(is_free);

@@ -1,0 +1,248 @@
+"""Everyday work of boto3 and the AWS command line on objects, and writes while servers are killed.
+
+Usage: objects.py READY    READY is the file with the line that `ashlar up --json` has printed.
+"""
+
+import concurrent.futures
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import ClientError, EndpointConnectionError
+
+READY = json.load(open(sys.argv[1]))
+S3 = READY["s3"]
+HOST, PORT = S3["endpoint"].rsplit(":", 1)
+# Every server answers for every object: the others listen at the ports after the first one's.
+ENDPOINTS = [f"{HOST}:{int(PORT) + number}" for number in range(len(READY["servers"]))]
+
+
+def client(endpoint):
+    # As many tries as the servers need to agree that one of them has failed.
+    # boto3 presigns with the signature of 2006 unless it is told otherwise.
+    config = Config(signature_version="s3v4", retries={"max_attempts": 12, "mode": "standard"}, connect_timeout=5, read_timeout=60)
+    return boto3.client(
+        "s3",
+        endpoint_url=endpoint,
+        region_name="us-east-1",
+        aws_access_key_id=S3["access_key"],
+        aws_secret_access_key=S3["secret_key"],
+        config=config,
+    )
+
+
+def refused(code, call, **arguments):
+    try:
+        call(**arguments)
+    except ClientError as error:
+        found = error.response["Error"]["Code"]
+        assert found == code, f"{found} instead of {code}"
+        return
+    raise AssertionError(f"{code} was expected")
+
+
+def everyday(s3):
+    s3.create_bucket(Bucket="everyday")
+    assert "everyday" in [bucket["Name"] for bucket in s3.list_buckets()["Buckets"]]
+    small = os.urandom(4096)
+    put = s3.put_object(Bucket="everyday", Key="a/small", Body=small, ContentType="image/png", Metadata={"who": "me"})
+    assert put["ETag"] == f'"{hashlib.md5(small).hexdigest()}"'
+    for endpoint in ENDPOINTS:
+        got = client(endpoint).get_object(Bucket="everyday", Key="a/small")
+        assert got["Body"].read() == small and got["ContentType"] == "image/png" and got["Metadata"] == {"who": "me"}
+    part = s3.get_object(Bucket="everyday", Key="a/small", Range="bytes=100-199")
+    assert part["Body"].read() == small[100:200] and part["ContentRange"] == "bytes 100-199/4096"
+    s3.put_object(Bucket="everyday", Key="empty", Body=b"")
+    assert s3.head_object(Bucket="everyday", Key="empty")["ContentLength"] == 0
+    refused("NoSuchKey", s3.get_object, Bucket="everyday", Key="none")
+    refused("NoSuchBucket", s3.get_object, Bucket="nobody-has-this", Key="none")
+    s3.copy_object(Bucket="everyday", Key="b/copy", CopySource={"Bucket": "everyday", "Key": "a/small"})
+    assert s3.get_object(Bucket="everyday", Key="b/copy")["Body"].read() == small
+    refused("PreconditionFailed", s3.put_object, Bucket="everyday", Key="b/copy", Body=b"x", IfNoneMatch="*")
+    s3.put_object(Bucket="everyday", Key="b/copy", Body=b"x", IfMatch=put["ETag"])
+    refused("PreconditionFailed", s3.put_object, Bucket="everyday", Key="b/copy", Body=b"y", IfMatch=put["ETag"])
+    listed(s3)
+    url = s3.generate_presigned_url("get_object", Params={"Bucket": "everyday", "Key": "a/small"})
+    assert urllib.request.urlopen(url).read() == small
+    refused("BucketNotEmpty", s3.delete_bucket, Bucket="everyday")
+    keys = [found["Key"] for page in pages(s3, "everyday") for found in page.get("Contents", [])]
+    s3.delete_objects(Bucket="everyday", Delete={"Objects": [{"Key": key} for key in keys]})
+    s3.delete_bucket(Bucket="everyday")
+    refused("NoSuchBucket", s3.list_objects_v2, Bucket="everyday")
+    wrong = boto3.client(
+        "s3",
+        endpoint_url=S3["endpoint"],
+        region_name="us-east-1",
+        aws_access_key_id=S3["access_key"],
+        aws_secret_access_key="wrong",
+    )
+    refused("SignatureDoesNotMatch", wrong.list_buckets)
+
+
+def pages(s3, bucket, **arguments):
+    return s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, **arguments)
+
+
+def listed(s3):
+    names = [f"list/{number // 10}/{number}" for number in range(57)] + ["list/ä ö+?&"]
+    for name in names:
+        s3.put_object(Bucket="everyday", Key=name, Body=name.encode())
+    found = [o["Key"] for page in pages(s3, "everyday", Prefix="list/", PaginationConfig={"PageSize": 7}) for o in page["Contents"]]
+    assert found == sorted(names), found
+    folded = pages(s3, "everyday", Prefix="list/", Delimiter="/", PaginationConfig={"PageSize": 2})
+    prefixes = [p["Prefix"] for page in folded for p in page.get("CommonPrefixes", [])]
+    assert prefixes == [f"list/{number}/" for number in range(6)], prefixes
+    first = s3.list_objects(Bucket="everyday", Prefix="list/", MaxKeys=10)
+    assert first["IsTruncated"] and len(first["Contents"]) == 10
+
+
+def multipart(s3):
+    s3.create_bucket(Bucket="multipart")
+    whole = os.urandom(13 << 20)
+    upload = s3.create_multipart_upload(Bucket="multipart", Key="key", ContentType="text/x")["UploadId"]
+    parts = []
+    for number, begin in enumerate(range(0, len(whole), 5 << 20), 1):
+        body = whole[begin : begin + (5 << 20)]
+        put = s3.upload_part(Bucket="multipart", Key="key", UploadId=upload, PartNumber=number, Body=body)
+        parts.append({"PartNumber": number, "ETag": put["ETag"]})
+    assert len(s3.list_parts(Bucket="multipart", Key="key", UploadId=upload)["Parts"]) == 3
+    complete = s3.complete_multipart_upload(
+        Bucket="multipart", Key="key", UploadId=upload, MultipartUpload={"Parts": parts}
+    )
+    digests = b"".join(hashlib.md5(whole[begin : begin + (5 << 20)]).digest() for begin in range(0, len(whole), 5 << 20))
+    assert complete["ETag"] == f'"{hashlib.md5(digests).hexdigest()}-3"', complete["ETag"]
+    got = s3.get_object(Bucket="multipart", Key="key")
+    assert got["Body"].read() == whole and got["ContentType"] == "text/x"
+    upload = s3.create_multipart_upload(Bucket="multipart", Key="given-up")["UploadId"]
+    s3.upload_part(Bucket="multipart", Key="given-up", UploadId=upload, PartNumber=1, Body=b"x")
+    assert [u["Key"] for u in s3.list_multipart_uploads(Bucket="multipart")["Uploads"]] == ["given-up"]
+    s3.abort_multipart_upload(Bucket="multipart", Key="given-up", UploadId=upload)
+    s3.delete_object(Bucket="multipart", Key="key")
+    s3.delete_bucket(Bucket="multipart")
+
+
+def aws(*words):
+    environment = os.environ | {
+        "AWS_ENDPOINT_URL": S3["endpoint"],
+        "AWS_ACCESS_KEY_ID": S3["access_key"],
+        "AWS_SECRET_ACCESS_KEY": S3["secret_key"],
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_PAGER": "",
+    }
+    program = os.path.join(os.path.dirname(sys.executable), "aws")
+    done = subprocess.run([sys.executable, program, "s3", *words], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, f"aws s3 {words}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def command_line():
+    with tempfile.TemporaryDirectory() as folder:
+        small, big, back = (os.path.join(folder, name) for name in ("small", "big", "back"))
+        for path, length in ((small, 4096), (big, 100 << 20)):
+            with open(path, "wb") as out:
+                out.write(random.Random(length).randbytes(length))
+        aws("mb", "s3://photos")
+        aws("cp", "--no-progress", small, "s3://photos/small")
+        aws("cp", "--no-progress", big, "s3://photos/dir/big")
+        lines = aws("ls", "--recursive", "s3://photos")
+        assert "4096 small" in lines and f"{100 << 20} dir/big" in lines, lines
+        aws("cp", "--no-progress", "s3://photos/dir/big", back)
+        assert subprocess.run(["cmp", big, back]).returncode == 0
+        aws("rm", "--recursive", "s3://photos")
+        aws("rb", "s3://photos")
+
+
+class Writers:
+    """Writes of known content by several threads; what was acknowledged, and what may have been written, by key."""
+
+    def __init__(self, s3, count):
+        self.s3, self.is_over, self.lock = s3, False, threading.Lock()
+        self.acknowledged, self.open, self.failed = {}, {}, 0
+        self.threads = [threading.Thread(target=self.write, args=(number,)) for number in range(count)]
+        for thread in self.threads:
+            thread.start()
+
+    def write(self, number):
+        chance, count = random.Random(number), 0
+        while not self.is_over:
+            count += 1
+            key = f"{number}/{chance.randrange(24)}"
+            body = chance.randbytes(chance.choice((100, 4096, 300_000, 1_500_000)))
+            digest = hashlib.sha256(body).hexdigest()
+            with self.lock:
+                self.open.setdefault(key, set()).add(digest)
+            try:
+                self.s3.put_object(Bucket="killed", Key=key, Body=body)
+            except (ClientError, EndpointConnectionError):
+                # It may have been written or not: either is right from now on.
+                self.failed += 1
+                continue
+            with self.lock:
+                self.acknowledged[key], self.open[key] = digest, set()
+
+    def check(self, s3, key):
+        body = s3.get_object(Bucket="killed", Key=key)["Body"].read()
+        digest = hashlib.sha256(body).hexdigest()
+        allowed = {self.acknowledged.get(key)} | self.open.get(key, set())
+        return None if digest in allowed else f"{key}: {len(body)} bytes that were overwritten, or never written"
+
+    def end(self):
+        self.is_over = True
+        for thread in self.threads:
+            thread.join()
+
+
+def pid(number):
+    with urllib.request.urlopen(f"http://{READY['servers'][number]['address']}/v1/status", timeout=5) as page:
+        return json.load(page)["pid"]
+
+
+def killed(s3):
+    s3.create_bucket(Bucket="killed")
+    writers = Writers(s3, 4)
+    for number in (1, 2):
+        time.sleep(3)
+        os.kill(pid(number), signal.SIGKILL)
+        # It is started again by itself; whoever kills the next one before has killed two of three.
+        until = time.time() + 90
+        while True:
+            try:
+                url = f"http://{READY['servers'][number]['address']}/health/ready"
+                if json.load(urllib.request.urlopen(url, timeout=5))["status"] == "ready":
+                    break
+            except OSError:
+                pass
+            assert time.time() < until, "a killed server does not come back"
+            time.sleep(0.2)
+        time.sleep(6)
+    writers.end()
+    wrong = []
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        for endpoint in ENDPOINTS:
+            reader = client(endpoint)
+            wrong += [problem for problem in pool.map(lambda key: writers.check(reader, key), writers.acknowledged) if problem]
+    print(f"boto3, two servers killed: {len(writers.acknowledged)} keys, {writers.failed} writes failed, {len(wrong)} wrong")
+    assert not wrong, wrong[:5]
+
+
+def main():
+    s3 = client(S3["endpoint"])
+    for work in (everyday, multipart):
+        work(s3)
+        print(f"boto3 {boto3.__version__}: {work.__name__}", flush=True)
+    command_line()
+    print("aws: mb, cp, ls, rm, rb", flush=True)
+    killed(s3)
+
+
+main()

@@ -1,0 +1,71 @@
+//! `ashlar up` with room for objects, boto3 and the AWS command line on it, and two servers that are killed meanwhile.
+//!
+//! The program that the clients run finds everything in the one line that `ashlar up --json` prints when it is ready.
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use super::rolling::free_ports;
+use crate::failure::Failure;
+use crate::process::{output, run as run_command};
+use crate::workspace::Workspace;
+
+/// Servers of the cluster, and ports of each: for other servers, for NBD, for S3.
+const SERVERS: u16 = 3;
+const PORTS: u16 = 3;
+/// Space on each server for volumes and for objects.
+const DRIVE_MIB: &str = "1024";
+
+/// A cluster that ends, and its data with it, when it is dropped.
+struct Cluster {
+    child: Child,
+    folder: PathBuf,
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // By a signal, so that it ends its servers.
+        output(Command::new("kill").args(["-INT", &self.child.id().to_string()])).ok();
+        self.child.wait().ok();
+        fs::remove_dir_all(&self.folder).ok();
+    }
+}
+
+/// Starts a cluster; the file with what it says of itself when it is ready.
+fn start(workspace: &Workspace) -> Result<(Cluster, PathBuf), Failure> {
+    let folder = workspace.target.join("clients").join("objects");
+    fs::remove_dir_all(&folder).ok();
+    fs::create_dir_all(&folder).map_err(|error| Failure::io("the folder of the cluster", &error))?;
+    let log = File::create(folder.join("log")).map_err(|error| Failure::io("the log of the cluster", &error))?;
+    let port = free_ports(SERVERS * PORTS)?;
+    let [base, nbd, s3] = [port, port + SERVERS, port + 2 * SERVERS].map(|port| port.to_string());
+    let program = workspace.target.join("debug").join("ashlar");
+    let mut command = Command::new(&program);
+    command.arg("up").arg("--data").arg(folder.join("data")).args(["--json", "--kv-port", "0", "--workers", "1"]);
+    command.args(["--port-base", &base, "--nbd-port", &nbd, "--s3-port", &s3, "--drive-mib", DRIVE_MIB]);
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn();
+    let child = child.map_err(|error| Failure::io(&program.display().to_string(), &error))?;
+    let mut cluster = Cluster { child, folder };
+    let mut line = String::new();
+    if let Some(out) = cluster.child.stdout.take() {
+        // The end of the program is an empty line.
+        BufReader::new(out).read_line(&mut line).map_err(|error| Failure::io("the cluster's output", &error))?;
+    }
+    if line.is_empty() {
+        let log = fs::read_to_string(cluster.folder.join("log")).unwrap_or_default();
+        return Err(Failure::Failed(format!("`ashlar up` ended before it was ready: {log}")));
+    }
+    let ready = cluster.folder.join("ready.json");
+    fs::write(&ready, line).map_err(|error| Failure::io(&ready.display().to_string(), &error))?;
+    Ok((cluster, ready))
+}
+
+/// Runs what `client` makes of the file on a cluster.
+pub(super) fn run(workspace: &Workspace, client: impl FnOnce(&Path) -> Command) -> Result<(), Failure> {
+    let (cluster, ready) = start(workspace)?;
+    let result = run_command(&mut client(&ready));
+    drop(cluster);
+    result
+}
