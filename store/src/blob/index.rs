@@ -141,6 +141,11 @@ impl Index {
     /// Ends an opening: drops tombstones of which no record is left, and lists the space of everything else.
     pub(super) fn finish_recovery(&mut self) -> impl Iterator<Item = (u32, LogEntry)> {
         self.entries.retain(|_, entry| entry.is_live() || entry.copies > 0);
+        self.all()
+    }
+
+    /// All blobs and tombstones, with the segments of their newest entries.
+    pub(super) fn all(&self) -> impl Iterator<Item = (u32, LogEntry)> {
         self.entries.iter().map(|(blob, entry)| (entry.segment, entry.log_entry(*blob)))
     }
 

@@ -63,7 +63,7 @@ pub(super) struct OpenSegment {
 /// What is being written.
 #[derive(Debug)]
 enum LogFlight {
-    Batch { blocks: u32, entries: Vec<(AppendOwner, LogEntry)> },
+    Batch { blocks: u32, entries: Vec<(AppendOwner, LogEntry)>, superseded: Vec<AppendOwner> },
     Summary,
 }
 
@@ -91,14 +91,20 @@ enum Admission {
     /// Compaction has to gain room first.
     Wait,
     Refuse(BlobError),
-    /// The record has been superseded.
+    /// The entry that is moved has been superseded.
     Drop,
+    /// It is superseded when the batch is durable.
+    DropLater,
 }
 
 /// What the next write is.
 #[derive(Debug)]
 enum NextWrite {
-    Batch(Vec<Append>),
+    Batch {
+        appends: Vec<Append>,
+        /// Moves that are needless when the batch is durable, and not before.
+        superseded: Vec<AppendOwner>,
+    },
     /// The open segment is too full, or there is none.
     Switch,
     Nothing,
@@ -159,11 +165,11 @@ impl Blobs {
         let entry = &append.record.entry;
         if let AppendOwner::Move { from, old } = append.owner {
             let is_current = self.index.get(entry.blob).is_some_and(|held| held.is_at(&old, from));
-            let is_current = is_current && !in_batch.contains(&entry.blob);
-            return if is_current || self.bugs.has(BlobBug::MoveAfterRemoval) {
-                Admission::Take
-            } else {
-                Admission::Drop
+            return match (is_current, in_batch.contains(&entry.blob)) {
+                _ if self.bugs.has(BlobBug::MoveAfterRemoval) => Admission::Take,
+                (true, true) if !self.bugs.has(BlobBug::EraseBeforeSuperseded) => Admission::DropLater,
+                (true, false) => Admission::Take,
+                _ => Admission::Drop,
             };
         }
         let AppendOwner::Change(op) = append.owner else { unreachable!("the other owner was looked at") };
@@ -197,6 +203,7 @@ impl Blobs {
     fn next_write(&mut self) -> NextWrite {
         let mut size = BatchSize::default();
         let mut taken: Vec<Append> = Vec::new();
+        let mut superseded = Vec::new();
         let mut in_batch = BTreeSet::new();
         let order = if self.log.moves_first { [true, false] } else { [false, true] };
         for is_move in order {
@@ -220,8 +227,9 @@ impl Blobs {
                 let queue = if is_move { &mut self.log.moves } else { &mut self.log.changes };
                 let append = queue.pop_front().expect("it was just looked at");
                 match admission {
-                    Admission::Refuse(error) => self.refuse(&append, error),
-                    Admission::Drop => self.drop_move(&append),
+                    Admission::Refuse(error) => self.finish_append(append.owner, Err(error)),
+                    Admission::Drop => self.finish_append(append.owner, Ok(BlobReply::Done)),
+                    Admission::DropLater => superseded.push(append.owner),
                     _ => {
                         in_batch.insert(append.record.entry.blob);
                         taken.push(append);
@@ -230,7 +238,7 @@ impl Blobs {
                 }
             }
         }
-        if taken.is_empty() { NextWrite::Nothing } else { NextWrite::Batch(taken) }
+        if taken.is_empty() { NextWrite::Nothing } else { NextWrite::Batch { appends: taken, superseded } }
     }
 
     /// Whether a batch fits into the open segment.
@@ -240,15 +248,14 @@ impl Blobs {
         })
     }
 
-    fn drop_move(&mut self, append: &Append) {
-        let AppendOwner::Move { from, .. } = append.owner else { unreachable!("changes are not dropped") };
-        self.finish_move(from);
-    }
-
-    fn refuse(&mut self, append: &Append, error: BlobError) {
-        let AppendOwner::Change(op) = append.owner else { unreachable!("moves are not refused") };
-        let operation = self.operations.remove(&op).expect("an operation waits for its record");
-        self.finish(&operation, Err(error));
+    fn finish_append(&mut self, owner: AppendOwner, result: Result<BlobReply, BlobError>) {
+        match owner {
+            AppendOwner::Change(op) => {
+                let operation = self.operations.remove(&op).expect("an operation waits for its record");
+                self.finish(&operation, result);
+            }
+            AppendOwner::Move { from, .. } => self.finish_move(from),
+        }
     }
 
     /// Writes the next batch, or the summary of a full segment, if nothing is in flight.
@@ -257,13 +264,13 @@ impl Blobs {
             let is_pending = !self.log.changes.is_empty() || !self.log.moves.is_empty();
             if self.log.begins_empty && is_pending {
                 if self.fits(&BatchSize::default()) {
-                    return self.write_batch(Vec::new());
+                    return self.write_batch(Vec::new(), Vec::new());
                 }
                 self.switch_segment();
                 continue;
             }
             match self.next_write() {
-                NextWrite::Batch(appends) => return self.write_batch(appends),
+                NextWrite::Batch { appends, superseded } => return self.write_batch(appends, superseded),
                 NextWrite::Switch => self.switch_segment(),
                 NextWrite::Nothing => return self.seal_if_due(),
             }
@@ -279,7 +286,7 @@ impl Blobs {
         let size = BatchSize::default();
         let reserve = REMOVAL_RESERVE_SEGMENTS * u64::from(self.geometry.segment_room());
         if self.fits(&size) && self.room() > reserve && !self.bugs.has(BlobBug::SkipSeal) {
-            self.write_batch(Vec::new());
+            self.write_batch(Vec::new(), Vec::new());
         }
     }
 
@@ -302,7 +309,7 @@ impl Blobs {
         self.log.open = Some(OpenSegment { number, life, next_block: 1, entries: Vec::new() });
     }
 
-    fn write_batch(&mut self, appends: Vec<Append>) {
+    fn write_batch(&mut self, appends: Vec<Append>, superseded: Vec<AppendOwner>) {
         self.log.begins_empty = false;
         self.log.moves_first = !self.log.moves_first;
         let open = self.log.open.as_ref().expect("a batch goes to an open segment");
@@ -333,7 +340,7 @@ impl Blobs {
         if self.bugs.has(BlobBug::AnswerBeforeDurable) {
             self.answer_early(&entries);
         }
-        self.log.flight = Some(LogFlight::Batch { blocks: batch.blocks, entries });
+        self.log.flight = Some(LogFlight::Batch { blocks: batch.blocks, entries, superseded });
     }
 
     /// The planted bug: changes are answered while their batch is in flight.
@@ -360,7 +367,7 @@ impl Blobs {
                 // The summary stands behind the last batch.
                 self.log.seal_at = None;
             }
-            LogFlight::Batch { blocks, entries } => {
+            LogFlight::Batch { blocks, entries, superseded } => {
                 self.log.next_sequence += 1;
                 let open = self.log.open.as_mut().expect("a batch goes to an open segment");
                 open.next_block += blocks;
@@ -369,14 +376,9 @@ impl Blobs {
                 self.log.seal_at = (!entries.is_empty()).then_some(self.now + self.config.seal_after);
                 for (owner, entry) in entries {
                     self.apply(&entry, number);
-                    match owner {
-                        AppendOwner::Change(op) => {
-                            let operation = self.operations.remove(&op).expect("an operation waits for its record");
-                            self.finish(&operation, Ok(BlobReply::Done));
-                        }
-                        AppendOwner::Move { from, .. } => self.finish_move(from),
-                    }
+                    self.finish_append(owner, Ok(BlobReply::Done));
                 }
+                superseded.into_iter().for_each(|owner| self.finish_append(owner, Ok(BlobReply::Done)));
             }
         }
     }

@@ -28,7 +28,7 @@
 //!
 //! In reading order: [`request`], [`error`], [`config`], [`layout`]; written forms: `mark` (segments), `entry`, `batch`,
 //! `head` (a blob); `scan` (a segment without summary); in memory: `index`, `segments`; the machine: `operation`, `read`,
-//! `log`, `compaction`, `submit`; [`opening`] and [`mod@format`]; [`planted`].
+//! `log`, `compaction`, `submit`; [`opening`] and [`mod@format`]; [`planted`] and `proof`.
 //!
 //! Follows log-structured file systems (Rosenblum and Ousterhout) and Bitcask's log with an index in memory. Departs from
 //! them in that tombstones are counted against the records that they cover, so that both go.
@@ -47,6 +47,8 @@ mod mark;
 pub mod opening;
 mod operation;
 pub mod planted;
+#[cfg(any(test, feature = "proof"))]
+pub mod proof;
 mod read;
 pub mod request;
 mod scan;
@@ -284,6 +286,23 @@ impl Blobs {
     /// The next thing that the owner of the redundancy should know.
     pub fn poll_event(&mut self) -> Option<BlobEvent> {
         self.events.pop_front()
+    }
+
+    /// Computes what is in use once more, from the index.
+    #[cfg(any(test, feature = "proof"))]
+    fn check_accounts(&self) -> Result<(), String> {
+        let mut live = vec![0; self.geometry.segments as usize];
+        for (segment, entry) in self.index.all() {
+            live[segment as usize] += entry.footprint();
+        }
+        for (number, live) in (0..).zip(live) {
+            let segment = self.segments.get(number);
+            let is_in_use = !matches!(segment.state, SegmentState::Free | SegmentState::Erasing);
+            if segment.live != live || (live > 0 && !is_in_use) {
+                return Err(format!("segment {number} has {live} bytes in use, but counts {segment:?}"));
+            }
+        }
+        Ok(())
     }
 
     /// Goes on until nothing can be done without a completion.

@@ -22,6 +22,8 @@ pub enum BlobBug {
     OverwriteLastBatch,
     /// A segment is erased before what was moved out of it is durable.
     EraseBeforeMoved,
+    /// A segment is erased before a change that makes a move needless is durable.
+    EraseBeforeSuperseded,
     /// A segment is used again while its erasure is in flight.
     ReuseBeforeErased,
     /// A segment is erased while it is being read.
@@ -45,7 +47,7 @@ pub enum BlobBug {
 }
 
 /// All of them.
-pub const BLOB_BUGS: [BlobBug; 19] = [
+pub const BLOB_BUGS: [BlobBug; 20] = [
     BlobBug::BatchNotDurable,
     BlobBug::AnswerBeforeDurable,
     BlobBug::AcceptTornBatch,
@@ -55,6 +57,7 @@ pub const BLOB_BUGS: [BlobBug; 19] = [
     BlobBug::IgnoreGap,
     BlobBug::OverwriteLastBatch,
     BlobBug::EraseBeforeMoved,
+    BlobBug::EraseBeforeSuperseded,
     BlobBug::ReuseBeforeErased,
     BlobBug::EraseWhileRead,
     BlobBug::DropTombstone,

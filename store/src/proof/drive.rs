@@ -162,6 +162,28 @@ impl FakeDrive {
         self.unsynced.retain(|_, values| !values.is_empty());
     }
 
+    /// Ends the process that uses the drive. What it had in progress is done in part, and nothing more is durable.
+    pub fn kill(&mut self, chance: &mut Chance) {
+        for (io, _) in core::mem::take(&mut self.in_flight) {
+            let IoKind::Write { offset, data, .. } = io.kind else { continue };
+            self.completed += 1;
+            let start = usize::try_from(offset).expect("a small drive");
+            let keep = choose_keep(chance);
+            let sectors = data.iter().flat_map(|segment| segment.bytes().chunks_exact(SECTOR_BYTES));
+            for (index, bytes) in sectors.enumerate().filter(|_| keeps(keep, chance)) {
+                self.write(start + index * SECTOR_BYTES, bytes, Durability::Cached);
+            }
+        }
+    }
+
+    /// Puts everything back to what it was, durable.
+    pub fn restore(&mut self, content: &[u8]) {
+        self.current.copy_from_slice(content);
+        self.durable.copy_from_slice(content);
+        self.unsynced.clear();
+        self.in_flight.clear();
+    }
+
     /// Loses power.
     pub fn crash(&mut self, chance: &mut Chance) {
         let keep = choose_keep(chance);
