@@ -1,12 +1,12 @@
 //! Runs states of the crash enumerators: `cargo run --release -p ashlar-store --features proof --example store_states --
-//! extents|blobs|flips SEED STATES [BUG]`. For `flips`, STATES is the distance of the bytes of an area of blobs that are
-//! flipped. BUG is the place of a planted bug in its list. The same seed gives the same states.
+//! extents|blobs|flips|misplaced SEED STATES [BUG]`. For `flips`, STATES is the distance of the bytes of an area of blobs
+//! that are flipped; for `misplaced`, the number of blocks that are overwritten by others. BUG is the place of a planted bug in its list. The same seed gives the same states.
 #![expect(clippy::print_stdout, reason = "this program is there to print")]
 
 use std::process::ExitCode;
 
 use ashlar_store::blob::planted::BLOB_BUGS;
-use ashlar_store::blob::proof::{enumerate_blobs, flip_blobs};
+use ashlar_store::blob::proof::{enumerate_blobs, flip_blobs, misplace_blobs};
 use ashlar_store::planted::BUGS;
 use ashlar_store::proof::enumerate;
 
@@ -25,8 +25,9 @@ fn main() -> ExitCode {
         }
         "blobs" => enumerate_blobs(count, seed, blob_bug).map(|counts| format!("{counts:?}")),
         "flips" => flip_blobs(count.max(1), seed, blob_bug).map(|counts| format!("{counts:?}")),
+        "misplaced" => misplace_blobs(count, seed, blob_bug).map(|counts| format!("{counts:?}")),
         _ => {
-            println!("say extents, blobs or flips, then a seed and a number of states");
+            println!("say extents, blobs, flips or misplaced, then a seed and a number of states");
             return ExitCode::FAILURE;
         }
     };

@@ -296,9 +296,7 @@ impl Blobs {
     /// Writes both marks of a segment that has nothing in use.
     pub(super) fn erase(&mut self, number: u32, entries: Vec<LogEntry>) {
         let segment = *self.segments.get(number);
-        let is_planted = [BlobBug::EraseBeforeMoved, BlobBug::EraseBeforeSuperseded, BlobBug::MoveAfterRemoval]
-            .into_iter()
-            .any(|bug| self.bugs.has(bug));
+        let is_planted = self.bugs.has(BlobBug::EraseBeforeMoved) || self.bugs.has(BlobBug::MoveAfterRemoval);
         assert!(segment.live == 0 || is_planted, "a segment that is erased has nothing in use");
         self.segments.set_state(number, SegmentState::Erasing);
         let mark = Mark::Free { life: segment.life };

@@ -75,8 +75,8 @@ pub fn enumerate_blobs(states: usize, seed: u64, bug: Option<BlobBug>) -> Result
     Ok(counts)
 }
 
-/// Flips every `stride`th byte of an area at rest, each by itself, in three patterns: it is reported, or nothing is wrong.
-/// Nothing damaged is ever returned, and what is not reported is there.
+/// Flips one of the first bytes of each block of an area at rest, and every `stride`th of all, each by itself, in three
+/// patterns: it is reported, or nothing is wrong. Nothing damaged is ever returned, and what is not reported is there.
 ///
 /// # Errors
 /// The first byte whose flip was served or lost something.
@@ -84,6 +84,18 @@ pub fn flip_blobs(stride: usize, seed: u64, bug: Option<BlobBug>) -> Result<Blob
     let bugs = bug.map_or(BlobBugs::default(), BlobBugs::plant);
     let mut run = Run::new(FakeDrive::new(run::AREA_BYTES), seed, bugs, BlobCounts::default());
     let counts = run.begin().and_then(|()| run.flip_bytes(stride));
+    counts.map_err(|what| Violation { states: 0, what })
+}
+
+/// Overwrites blocks of an area at rest by other blocks of it, `count` times, each by itself, as misdirected writes do. What
+/// is returned is right, and what is not reported is there.
+///
+/// # Errors
+/// The first block that was served in the wrong place or lost something.
+pub fn misplace_blobs(count: usize, seed: u64, bug: Option<BlobBug>) -> Result<BlobFlipCounts, Violation> {
+    let bugs = bug.map_or(BlobBugs::default(), BlobBugs::plant);
+    let mut run = Run::new(FakeDrive::new(run::AREA_BYTES), seed, bugs, BlobCounts::default());
+    let counts = run.begin().and_then(|()| run.misplace_blocks(count));
     counts.map_err(|what| Violation { states: 0, what })
 }
 

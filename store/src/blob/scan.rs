@@ -58,7 +58,8 @@ pub(super) fn scan_segment(salt: Salt, task: ScanTask, lives: &BTreeSet<u64>, by
         }
         let (next_block, next_sequence) = chain_end(&chain, life);
         // Nothing else begins inside a batch: what looks like it is a client's data.
-        if batch.place.block >= next_block && batch.place.sequence >= next_sequence {
+        let is_behind = batch.place.sequence >= next_sequence || bugs.has(BlobBug::AcceptOldLife);
+        if batch.place.block >= next_block && is_behind {
             is_lost |= (batch.place.block, batch.place.sequence) != (next_block, next_sequence);
             chain.push(batch);
         }

@@ -91,6 +91,12 @@ impl FakeDrive {
         }
     }
 
+    /// What one of them is, by its place in the list.
+    #[must_use]
+    pub fn kind(&self, index: usize) -> &IoKind {
+        &self.in_flight[index].0.kind
+    }
+
     /// Whether a write into this range of bytes is in progress.
     #[must_use]
     pub fn is_writing(&self, range: &Range<u64>) -> bool {
@@ -174,6 +180,13 @@ impl FakeDrive {
                 self.write(start + index * SECTOR_BYTES, bytes, Durability::Cached);
             }
         }
+    }
+
+    /// Copies a block over another one, as a misdirected write does.
+    pub fn misplace(&mut self, from: usize, to: usize) {
+        let block = self.current[from * BLOCK_BYTES..][..BLOCK_BYTES].to_vec();
+        self.current[to * BLOCK_BYTES..][..BLOCK_BYTES].copy_from_slice(&block);
+        self.durable[to * BLOCK_BYTES..][..BLOCK_BYTES].copy_from_slice(&block);
     }
 
     /// Puts everything back to what it was, durable.

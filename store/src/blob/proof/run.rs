@@ -19,6 +19,7 @@ use crate::blob::{
 };
 use crate::buffer::BLOCK_BYTES;
 use crate::format::Existing;
+use crate::io::IoKind;
 use crate::opening::Expected;
 use crate::proof::Chance;
 use crate::proof::drive::FakeDrive;
@@ -52,8 +53,10 @@ struct Mood {
     len_max: u32,
     /// Of ten changes so many are removals.
     removals: usize,
-    /// IOs that nobody waits for take long.
-    slow_background: bool,
+    /// Reads take long.
+    slow_reads: bool,
+    /// Marks of segments that are erased take long.
+    slow_marks: bool,
     /// Few ids get most changes.
     few_ids: bool,
 }
@@ -116,7 +119,7 @@ impl Run {
             asked: BTreeMap::new(),
             next_request: 0,
             next_tag: 1,
-            mood: Mood { len_max: 4_096, removals: 4, slow_background: false, few_ids: false },
+            mood: Mood { len_max: 4_096, removals: 4, slow_reads: false, slow_marks: false, few_ids: false },
         }
     }
 
@@ -152,7 +155,8 @@ impl Run {
         self.mood = Mood {
             len_max: [200, 6_000, BLOB_BYTES_MAX, BLOB_BYTES_MAX][self.chance.below(4)],
             removals: [1, 4, 5, 8][self.chance.below(4)],
-            slow_background: self.chance.one_in(2),
+            slow_reads: self.chance.one_in(3),
+            slow_marks: self.chance.one_in(3),
             few_ids: self.chance.one_in(3),
         };
         let steps_max = if self.chance.one_in(3) { 2_500 } else { 400 };
@@ -249,8 +253,13 @@ impl Run {
             return;
         }
         let mut index = self.chance.below(self.drive.in_flight());
-        if self.mood.slow_background && !self.drive.is_urgent(index) && !self.chance.one_in(8) {
-            index = self.chance.below(self.drive.in_flight());
+        for _ in 0..4 {
+            if self.is_slow(index) && !self.chance.one_in(16) {
+                index = self.chance.below(self.drive.in_flight());
+            }
+        }
+        if self.is_slow(index) && self.chance.one_in(2) {
+            return;
         }
         let (io, output) = self.drive.complete(index, &mut self.chance);
         self.counts.ios += 1;
@@ -258,6 +267,17 @@ impl Run {
         self.blobs().handle_io(now, io.id, Ok(output));
         let gained = self.blobs().stats().free_segments.saturating_sub(free);
         self.counts.erased += usize::try_from(gained).expect("few");
+    }
+
+    /// Whether an IO in flight takes long.
+    fn is_slow(&self, index: usize) -> bool {
+        match self.drive.kind(index) {
+            IoKind::Read { .. } => self.mood.slow_reads,
+            IoKind::Write { data, .. } => {
+                self.mood.slow_marks && data.len() == 1 && data[0].blocks() == 1 && data[0].bytes()[..4] == *b"asgm"
+            }
+            IoKind::Sync => false,
+        }
     }
 
     /// Lets everything come to its end.

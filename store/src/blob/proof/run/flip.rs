@@ -5,28 +5,64 @@ use super::ask::is_answer_to_get;
 use super::*;
 
 impl Run {
-    /// Random changes, then one flipped byte after the other. The flip is undone afterwards.
+    /// Random changes, then one flipped byte after the other: one of the first of each block, and every `stride`th of
+    /// all. The flip is undone afterwards.
     pub(in crate::blob::proof) fn flip_bytes(&mut self, stride: usize) -> Result<BlobFlipCounts, String> {
-        self.mood = Mood { len_max: 12_000, removals: 4, slow_background: false, few_ids: false };
+        let image = self.prepare()?;
+        let mut counts = BlobFlipCounts::default();
+        for block in 0..self.drive.bytes() / BLOCK_BYTES {
+            let start = block * BLOCK_BYTES;
+            let mut places = vec![start + self.chance.below(128)];
+            let mut at = start + self.chance.below(stride.min(BLOCK_BYTES));
+            while at < start + BLOCK_BYTES {
+                if stride <= BLOCK_BYTES || self.chance.one_in(stride / BLOCK_BYTES) {
+                    places.push(at);
+                }
+                at += stride;
+            }
+            for at in places {
+                for bits in [0x01, 0x80, 0xff] {
+                    self.drive.flip(at, bits);
+                    self.count(&mut counts, &format!("byte {at} of block {block}"))?;
+                    self.drive.restore(&image);
+                }
+            }
+        }
+        Ok(counts)
+    }
+
+    /// Random changes, then one block after the other is overwritten by another one, as misdirected writes do.
+    pub(in crate::blob::proof) fn misplace_blocks(&mut self, count: usize) -> Result<BlobFlipCounts, String> {
+        let image = self.prepare()?;
+        let is_used = |block: &usize| image[block * BLOCK_BYTES..][..BLOCK_BYTES].iter().any(|byte| *byte != 0);
+        let used: Vec<usize> = (0..self.drive.bytes() / BLOCK_BYTES).filter(is_used).collect();
+        let mut counts = BlobFlipCounts::default();
+        for _ in 0..count {
+            let (from, to) = (used[self.chance.below(used.len())], used[self.chance.below(used.len())]);
+            self.drive.misplace(from, to);
+            self.count(&mut counts, &format!("block {from} in the place of {to}"))?;
+            self.drive.restore(&image);
+        }
+        Ok(counts)
+    }
+
+    /// An area at rest; its bytes.
+    fn prepare(&mut self) -> Result<Vec<u8>, String> {
+        let len_max = if self.chance.one_in(2) { 12_000 } else { 1_000 };
+        self.mood = Mood { len_max, removals: 4, slow_reads: false, slow_marks: false, few_ids: false };
         for _ in 0..2_500 {
             self.random_step()?;
         }
         self.become_quiet()?;
-        let image = self.drive.content().to_vec();
-        let mut counts = BlobFlipCounts::default();
-        let mut at = self.chance.below(stride);
-        while at < self.drive.bytes() {
-            for bits in [0x01, 0x80, 0xff] {
-                self.drive.flip(at, bits);
-                counts.flips += 1;
-                let found = self.survey().map_err(|what| format!("byte {at} of block {}: {what}", at / BLOCK_BYTES))?;
-                counts.damaged += usize::from(found.damaged > 0);
-                counts.lost += usize::from(found.lost > 0);
-                self.drive.restore(&image);
-            }
-            at += 1 + if stride > 1 { self.chance.below(2 * stride - 1) } else { 0 };
-        }
-        Ok(counts)
+        Ok(self.drive.content().to_vec())
+    }
+
+    fn count(&mut self, counts: &mut BlobFlipCounts, what: &str) -> Result<(), String> {
+        let found = self.survey().map_err(|found| format!("{what}: {found}"))?;
+        counts.flips += 1;
+        counts.damaged += usize::from(found.damaged > 0);
+        counts.lost += usize::from(found.lost > 0);
+        Ok(())
     }
 
     /// Opens, compares everything, and counts what is reported.
