@@ -256,7 +256,7 @@ impl Blobs {
         let start = first_block * BLOCK_BYTES;
         let head = data.bytes()[span.head - start..span.head_end - start].to_vec();
         let bytes = &data.bytes()[span.data - start..][..entry.len as usize];
-        let sums = ChunkHasher::new(entry.blob, self.bugs).sums(bytes);
+        let sums = ChunkHasher::new(entry.blob).sums(bytes);
         let is_whole = RecordHead::decode(self.salts.head, &head)
             .is_some_and(|head| head.blob == entry.blob && head.len == entry.len && head.sums == sums);
         if !is_whole {

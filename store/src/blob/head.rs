@@ -6,7 +6,6 @@
 use ashlar_wire::checksum::{Checksum, Running, Salt, checksum};
 use ashlar_wire::id::BlobId;
 
-use super::planted::{BlobBug, BlobBugs};
 use super::request::HEADER_BYTES_MAX;
 use crate::buffer::BLOCK_BYTES;
 use crate::cursor::{FieldReader, FieldWriter};
@@ -39,8 +38,8 @@ pub(super) struct ChunkSum(pub(super) u64);
 pub(super) struct ChunkHasher(Salt);
 
 impl ChunkHasher {
-    pub(super) fn new(blob: BlobId, bugs: BlobBugs) -> Self {
-        Self(if bugs.has(BlobBug::ForgetBlob) { Salt::new(&[b"blob"]) } else { Salt::new(&[b"blob", blob.as_bytes()]) })
+    pub(super) fn new(blob: BlobId) -> Self {
+        Self(Salt::new(&[b"blob", blob.as_bytes()]))
     }
 
     /// XXH3-64 under the blob's salt, mixed with the chunk's number by the 64-bit golden ratio.

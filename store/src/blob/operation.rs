@@ -172,7 +172,7 @@ impl Blobs {
         }
         data.retain(|segment| segment.blocks() > 0);
         end_with_zeroes(&mut data, len);
-        let hasher = ChunkHasher::new(blob, self.bugs);
+        let hasher = ChunkHasher::new(blob);
         let mut sums = Vec::with_capacity(NewBlob::blocks_of(len));
         let mut left = len as usize;
         for block in data.iter().flat_map(|segment| segment.bytes().chunks_exact(BLOCK_BYTES)) {

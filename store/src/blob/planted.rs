@@ -34,8 +34,8 @@ pub enum BlobBug {
     ForgetCopies,
     /// Compaction moves a blob that was removed meanwhile.
     MoveAfterRemoval,
-    /// Checksums of data do not bind the blob.
-    ForgetBlob,
+    /// A read takes whatever blob it finds.
+    IgnoreHead,
     /// Checksums of batches, heads and marks do not bind the formatting.
     ForgetFormatting,
     /// Data is returned without being verified.
@@ -63,7 +63,7 @@ pub const BLOB_BUGS: [BlobBug; 20] = [
     BlobBug::DropTombstone,
     BlobBug::ForgetCopies,
     BlobBug::MoveAfterRemoval,
-    BlobBug::ForgetBlob,
+    BlobBug::IgnoreHead,
     BlobBug::ForgetFormatting,
     BlobBug::SkipVerification,
     BlobBug::NoReserve,

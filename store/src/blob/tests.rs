@@ -66,6 +66,9 @@ fn format(drive: &mut FakeDrive, new: &NewBlobArea, existing: Existing) -> Resul
             drive.start(io);
         }
         if let Some(result) = formatting.poll_ready() {
+            while drive.in_flight() > 0 {
+                drive.complete(0, &mut chance);
+            }
             return result;
         }
         let (io, output) = drive.complete(0, &mut chance);
@@ -81,6 +84,10 @@ fn open(drive: &mut FakeDrive, config: BlobConfig, expected: Expected, now: Inst
             drive.start(io);
         }
         if let Some(result) = opening.poll_ready(now) {
+            // An opening that fails leaves reads behind.
+            while drive.in_flight() > 0 {
+                drive.complete(0, &mut chance);
+            }
             return result;
         }
         let (io, output) = drive.complete(0, &mut chance);

@@ -25,7 +25,7 @@ impl Content {
     }
 
     pub(super) fn header(self) -> Box<[u8]> {
-        let len = usize::try_from(self.tag % 513).expect("short");
+        let len = if self.tag.is_multiple_of(2) { 16 } else { usize::try_from(self.tag % 513).expect("short") };
         self.tag.to_be_bytes().iter().copied().cycle().take(len).collect()
     }
 

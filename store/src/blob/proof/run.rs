@@ -81,7 +81,7 @@ pub(super) struct Run {
 fn run_config() -> BlobConfig {
     BlobConfig {
         requests_max: REQUESTS_MAX,
-        ios_max: 12,
+        ios_max: 64,
         packed_bytes_max: 5_000,
         seal_after: Duration::from_millis(10),
         compaction_dead_percent_min: 30,
@@ -254,11 +254,11 @@ impl Run {
         }
         let mut index = self.chance.below(self.drive.in_flight());
         for _ in 0..4 {
-            if self.is_slow(index) && !self.chance.one_in(16) {
+            if self.is_slow(index) {
                 index = self.chance.below(self.drive.in_flight());
             }
         }
-        if self.is_slow(index) && self.chance.one_in(2) {
+        if self.is_slow(index) && !self.chance.one_in(32) {
             return;
         }
         let (io, output) = self.drive.complete(index, &mut self.chance);

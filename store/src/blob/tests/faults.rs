@@ -4,3 +4,265 @@ use super::*;
 use crate::io::IoError;
 
 const EIO: IoError = IoError { errno: 5 };
+
+impl Rig {
+    /// Where a blob's data begins in the area.
+    fn place_of(&self, number: u8) -> usize {
+        let held = self.blobs.index.live(id(number)).unwrap();
+        let start = usize::try_from(self.blobs.geometry.offset(held.segment, 0)).unwrap();
+        start + held.log_entry(id(number)).span().data
+    }
+
+    fn events(&mut self) -> Vec<BlobEvent> {
+        core::iter::from_fn(|| self.blobs.poll_event()).collect()
+    }
+
+    /// Completes everything; IOs that `fails` picks fail.
+    fn complete_with(&mut self, fails: impl Fn(&IoKind) -> bool) {
+        self.start_ios();
+        while self.drive.in_flight() > 0 {
+            let (io, output) = self.drive.complete(0, &mut self.chance);
+            let result = if fails(&io.kind) { Err(EIO) } else { Ok(output) };
+            self.blobs.handle_io(self.now, io.id, result);
+            self.start_ios();
+        }
+    }
+}
+
+/// Bytes from the head of a blob to its data.
+fn held_head_distance(rig: &Rig, number: u8) -> usize {
+    let span = rig.blobs.index.live(id(number)).unwrap().log_entry(id(number)).span();
+    span.data - span.head
+}
+
+#[test]
+fn bad_requests_are_refused() {
+    let mut rig = Rig::new(config());
+    let mut long_header = blob(1, 10);
+    long_header.header = vec![0; 513].into();
+    assert_eq!(rig.ask(BlobRequestKind::Put(long_header)).unwrap_err(), BlobError::HeaderTooLong);
+    assert_eq!(rig.put(1, 32_769).unwrap_err(), BlobError::TooLong { bytes_max: 32_768 });
+    for len in [0, 4_096, 8_193] {
+        let mut wrong = blob(1, 5_000);
+        wrong.len = len;
+        assert_eq!(rig.ask(BlobRequestKind::Put(wrong)).unwrap_err(), BlobError::WrongLength);
+    }
+    assert!(rig.list().is_empty() && rig.asked.is_empty());
+}
+
+#[test]
+fn requests_and_their_bytes_have_limits() {
+    let mut rig = Rig::new(BlobConfig { requests_max: 3, put_bytes_max: 20_000, ..config() });
+    let request = |kind| BlobRequest { deadline: Instant::NEVER, kind };
+    let put = |number, len| request(BlobRequestKind::Put(blob(number, len)));
+    let mut ask = |id, request| rig.blobs.handle_request(Instant::ORIGIN, RequestId(id), request);
+    // One that is alone may be larger.
+    assert_eq!(ask(1, put(1, 32_000)), Ok(()));
+    assert_eq!(ask(2, put(2, 1)), Err(BlobError::Busy));
+    rig.complete_all();
+    let mut ask = |id, request| rig.blobs.handle_request(Instant::ORIGIN, RequestId(id), request);
+    assert_eq!((ask(3, put(3, 9_000)), ask(4, put(4, 9_000))), (Ok(()), Ok(())));
+    assert_eq!(ask(5, put(5, 2_001)), Err(BlobError::Busy));
+    assert_eq!(ask(6, put(6, 2_000)), Ok(()));
+    assert_eq!(ask(7, request(BlobRequestKind::Remove { blob: id(1) })), Err(BlobError::Busy));
+    rig.complete_all();
+    assert_eq!(core::iter::from_fn(|| rig.blobs.poll_reply()).filter(|(_, reply)| reply.is_ok()).count(), 4);
+}
+
+#[test]
+fn the_index_has_a_limit() {
+    let mut rig = Rig::new(BlobConfig { blobs_max: 3, ..config() });
+    (1..=3).for_each(|number| drop(rig.put(number, 10).unwrap()));
+    assert_eq!(rig.put(4, 10).unwrap_err(), BlobError::TooManyBlobs);
+    rig.put(3, 10).unwrap();
+    // A tombstone counts.
+    rig.remove(1).unwrap();
+    assert_eq!(rig.put(4, 10).unwrap_err(), BlobError::TooManyBlobs);
+}
+
+#[test]
+fn what_is_too_late_costs_nothing() {
+    let mut rig = Rig::new(config());
+    let request = |kind, at| BlobRequest { deadline: Instant::from_nanos(at), kind };
+    let mut ask = |number, at, kind| {
+        rig.blobs.handle_request(Instant::from_nanos(at), RequestId(number), request(kind, 5)).unwrap();
+    };
+    ask(1, 5, BlobRequestKind::Put(blob(1, 10)));
+    // In time, and then not before the write that is in flight ends.
+    rig.now = Instant::from_nanos(1);
+    let mut rig = Rig::new(config());
+    rig.submit(BlobRequestKind::Put(blob(1, 10)));
+    rig.start_ios();
+    let deadline = Instant::from_nanos(5);
+    for number in [2, 2, 3] {
+        let kind = BlobRequestKind::Put(blob(number, 10));
+        rig.blobs.handle_request(rig.now, RequestId(99), BlobRequest { deadline, kind }).unwrap();
+    }
+    rig.now = Instant::from_nanos(6);
+    rig.complete_all();
+    let replies: Vec<_> =
+        core::iter::from_fn(|| rig.blobs.poll_reply()).map(|(id, reply)| (id.0, reply.err())).collect();
+    let expired = Some(BlobError::Expired);
+    assert_eq!(replies, [(99, expired), (99, expired), (99, expired), (0, None)]);
+    assert_eq!(rig.list(), [1]);
+}
+
+#[test]
+fn damage_is_an_error_and_an_event_and_is_repaired() {
+    let mut rig = Rig::new(config());
+    for (number, len) in [(1, 3_000), (2, 20_000), (3, 20_000)] {
+        rig.put(number, len).unwrap();
+    }
+    for (number, at, len) in [(1, 2_999, 3_000), (2, 9_000, 20_000)] {
+        let place = rig.place_of(number) + at;
+        rig.drive.flip(place, 1);
+        assert_eq!(rig.get(number, 0, len), Err(BlobError::Damaged));
+        assert_eq!(rig.events(), [BlobEvent::Damage { blob: id(number) }]);
+        rig.ask(BlobRequestKind::Repair(blob(number, len))).unwrap();
+        assert_eq!(rig.get(number, 0, len).unwrap(), data_of(number, len));
+    }
+    // Other blocks of a damaged blob are served.
+    let place = rig.place_of(3);
+    rig.drive.flip(place + 5_000, 1);
+    assert_eq!(rig.get(3, 0, 4_096).unwrap(), data_of(3, 20_000)[..4_096]);
+    assert_eq!(rig.get(3, 4_096, 1), Err(BlobError::Damaged));
+    // A damaged head.
+    let head = place - held_head_distance(&rig, 3);
+    rig.drive.flip(head, 1);
+    assert!(matches!(rig.ask(BlobRequestKind::Head { blob: id(3) }), Err(BlobError::Damaged)));
+    assert_eq!(rig.put(3, 20_000).unwrap_err(), BlobError::Damaged);
+    let kind = BlobRequestKind::List { after: Some(id(2)), limit: 9, detail: ListDetail::Headers };
+    let BlobReply::Blobs { blobs, .. } = rig.ask(kind).unwrap() else { panic!("a list gives blobs") };
+    assert_eq!(blobs[0].header, ListedHeader::Damaged);
+    rig.ask(BlobRequestKind::Repair(blob(3, 20_000))).unwrap();
+    assert_eq!(rig.get(3, 0, 20_000).unwrap(), data_of(3, 20_000));
+    // With the tombstone, everything that was damaged goes.
+    rig.events();
+    rig.reopen();
+    assert_eq!((rig.list(), rig.events()), (vec![1, 2, 3], vec![]));
+}
+
+#[test]
+fn a_damaged_log_is_reported_until_it_is_compacted() {
+    let mut rig = Rig::new(config());
+    rig.put(1, 100).unwrap();
+    rig.put(2, 100).unwrap();
+    // The batch of the first: its entries are damaged, so the blob is lost.
+    let place = rig.place_of(1) / BLOCK_BYTES * BLOCK_BYTES;
+    rig.drive.flip(place + 30, 1);
+    for _ in 0..2 {
+        rig.reopen();
+        assert_eq!((rig.list(), rig.events()), (vec![2], vec![BlobEvent::Lost { segment: 0 }]));
+    }
+    rig.remove(2).unwrap();
+    rig.put(3, 100).unwrap();
+    rig.settle();
+    rig.reopen();
+    assert_eq!((rig.list(), rig.events()), (vec![3], vec![]));
+}
+
+#[test]
+fn the_last_batch_counts_once_something_is_behind_it() {
+    for is_sealed in [false, true] {
+        let mut rig = Rig::new(config());
+        rig.put(1, 100).unwrap();
+        if is_sealed {
+            rig.settle();
+        }
+        let place = rig.place_of(1);
+        rig.drive.flip(place, 1);
+        rig.reopen();
+        // Without anything behind it, it may never have been acknowledged.
+        assert_eq!(rig.list(), if is_sealed { vec![1] } else { vec![] });
+        assert_eq!(rig.get(1, 0, 100), Err(if is_sealed { BlobError::Damaged } else { BlobError::NoSuchBlob }));
+    }
+}
+
+#[test]
+fn a_failed_read_fails_one_blob() {
+    let mut rig = Rig::new(config());
+    rig.put(1, 100).unwrap();
+    rig.submit(BlobRequestKind::Get { blob: id(1), offset: 0, len: 100 });
+    rig.complete_with(|_| true);
+    assert_eq!(rig.blobs.poll_reply().unwrap().1.unwrap_err(), BlobError::ReadFailed(EIO));
+    assert_eq!(rig.events(), [BlobEvent::Damage { blob: id(1) }]);
+    assert_eq!(rig.get(1, 0, 100).unwrap(), data_of(1, 100));
+}
+
+#[test]
+fn a_failed_write_poisons_and_is_not_retried() {
+    let mut rig = Rig::new(config());
+    rig.put(1, 100).unwrap();
+    rig.submit(BlobRequestKind::Put(blob(2, 100)));
+    rig.submit(BlobRequestKind::Get { blob: id(1), offset: 0, len: 100 });
+    rig.asked.clear();
+    rig.complete_with(|io| matches!(io, IoKind::Write { .. }));
+    let replies: Vec<_> = core::iter::from_fn(|| rig.blobs.poll_reply()).map(|(_, reply)| reply.unwrap_err()).collect();
+    assert_eq!(replies, [BlobError::Poisoned(EIO); 2]);
+    assert_eq!(rig.events(), [BlobEvent::Poisoned(EIO)]);
+    assert_eq!(rig.asked.iter().filter(|io| matches!(io, IoKind::Write { .. })).count(), 1);
+    assert_eq!(rig.get(1, 0, 100), Err(BlobError::Poisoned(EIO)));
+    rig.pass(Duration::from_secs(1));
+    assert_eq!(rig.blobs.poll_timeout(), None);
+    assert!(rig.blobs.poll_io().is_none());
+}
+
+#[test]
+fn opening_refuses_what_is_not_meant() {
+    let mut drive = FakeDrive::new(AREA_BYTES);
+    let now = Instant::ORIGIN;
+    let mut refused = |drive: &mut FakeDrive, expected| open(drive, config(), expected, now).unwrap_err();
+    assert_eq!(refused(&mut drive, expected()), OpenError::NotFormatted);
+    assert_eq!(refused(&mut drive, Expected { bytes: 4_096, ..expected() }), OpenError::NotFormatted);
+    format(&mut drive, &new_area(), Existing::Refuse).unwrap();
+    let again = format(&mut drive, &new_area(), Existing::Refuse);
+    assert_eq!(again, Err(OpenError::AlreadyFormatted(new_area().drive)));
+    let other = ClusterId::from_bytes([9; 16]);
+    let foreign = refused(&mut drive, Expected { cluster: other, ..expected() });
+    assert_eq!(foreign, OpenError::ForeignCluster(new_area().cluster));
+    let other = refused(&mut drive, Expected { drive: Some(DriveId::from_bytes([9; 16])), ..expected() });
+    assert_eq!(other, OpenError::OtherDrive(new_area().drive));
+    let bytes = AREA_BYTES as u64 - 4_096;
+    let smaller = refused(&mut drive, Expected { bytes, ..expected() });
+    assert_eq!(smaller, OpenError::WrongSize { bytes, formatted_bytes: AREA_BYTES as u64 });
+    // One superblock is enough.
+    drive.flip(100, 1);
+    assert!(open(&mut drive, config(), expected(), now).is_ok());
+    drive.flip(AREA_BYTES - 1, 1);
+    assert_eq!(refused(&mut drive, expected()), OpenError::Damaged("superblock of blobs"));
+}
+
+#[test]
+fn an_interrupted_formatting_is_no_area() {
+    for completed in 0..14 {
+        let mut drive = FakeDrive::new(AREA_BYTES);
+        let mut chance = Chance::new(completed);
+        let mut formatting = BlobFormatting::new(&new_area(), Existing::Refuse).unwrap();
+        for _ in 0..completed {
+            while let Some(io) = formatting.poll_io() {
+                drive.start(io);
+            }
+            let (io, output) = drive.complete(0, &mut chance);
+            formatting.handle_io(io.id, Ok(output));
+        }
+        assert!(formatting.poll_ready().is_none(), "{completed}");
+        drive.crash(&mut chance);
+        assert!(open(&mut drive, config(), expected(), Instant::ORIGIN).is_err());
+    }
+}
+
+#[test]
+fn the_scrub_finds_damage_that_nobody_reads() {
+    let interval = Duration::from_secs(1);
+    let mut rig = Rig::new(BlobConfig { scrub_interval: Some(interval), ..config() });
+    (1..=3).for_each(|number| drop(rig.put(number, 9_000).unwrap()));
+    let place = rig.place_of(2) + 8_999;
+    rig.drive.flip(place, 1);
+    rig.asked.clear();
+    let mut found = Vec::new();
+    for _ in 0..8 {
+        rig.pass(interval);
+        found.extend(rig.events());
+    }
+    assert_eq!(found, [BlobEvent::Damage { blob: id(2) }; 2]);
+}
