@@ -8,6 +8,7 @@ use super::error::{Code, S3Error};
 use super::gateway::{Call, Gateway, Integrity};
 use super::metadata::check_functions;
 use super::response::Response;
+use super::route::BucketConfiguration;
 use super::xml::XmlWriter;
 use crate::api::Content;
 
@@ -118,4 +119,40 @@ pub(super) fn private(gateway: &Gateway) -> Response {
         });
     });
     Response::xml(xml)
+}
+
+/// What is answered about a configuration that no bucket has: an error of its own, or the document that says so.
+pub(super) async fn configuration(call: Call<'_>, kind: BucketConfiguration) -> Result<Response, S3Error> {
+    use BucketConfiguration as Kind;
+    call.gateway.service.buckets.get(&call.route.bucket).await?;
+    let document = match kind {
+        Kind::Cors => return Err(Code::NoSuchCORSConfiguration.into()),
+        Kind::Encryption => return Err(Code::ServerSideEncryptionConfigurationNotFoundError.into()),
+        Kind::Lifecycle => return Err(Code::NoSuchLifecycleConfiguration.into()),
+        Kind::ObjectLock => return Err(Code::ObjectLockConfigurationNotFoundError.into()),
+        Kind::Policy => return Err(Code::NoSuchBucketPolicy.into()),
+        Kind::PublicAccessBlock => return Err(Code::NoSuchPublicAccessBlockConfiguration.into()),
+        Kind::Replication => return Err(Code::ReplicationConfigurationNotFoundError.into()),
+        Kind::Tagging => return Err(Code::NoSuchTagSet.into()),
+        Kind::Website => return Err(Code::NoSuchWebsiteConfiguration.into()),
+        Kind::Accelerate => XmlWriter::new("AccelerateConfiguration"),
+        Kind::Logging => XmlWriter::new("BucketLoggingStatus"),
+        Kind::Notification => XmlWriter::new("NotificationConfiguration"),
+        Kind::OwnershipControls => {
+            let mut xml = XmlWriter::new("OwnershipControls");
+            xml.element("Rule", |xml| xml.text("ObjectOwnership", "BucketOwnerEnforced"));
+            xml
+        }
+        Kind::PolicyStatus => {
+            let mut xml = XmlWriter::new("PolicyStatus");
+            xml.flag("IsPublic", false);
+            xml
+        }
+        Kind::RequestPayment => {
+            let mut xml = XmlWriter::new("RequestPaymentConfiguration");
+            xml.text("Payer", "BucketOwner");
+            xml
+        }
+    };
+    Ok(Response::xml(document))
 }

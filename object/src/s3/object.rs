@@ -36,7 +36,7 @@ pub(super) async fn put(call: Call<'_>, body: &mut dyn Content) -> Result<Respon
 }
 
 pub(super) async fn get(call: Call<'_>) -> Result<Response, S3Error> {
-    check_functions(call.head)?;
+    check_read(&call)?;
     let condition = ReadCondition::of(call.head, About::Target);
     let (opened, is_partial) = match call.head.query_number("partNumber")? {
         Some(number) => open_part(&call, number, &condition).await?,
@@ -54,6 +54,14 @@ pub(super) async fn get(call: Call<'_>) -> Result<Response, S3Error> {
         Verdict::NotModified => Ok(not_modified(&call, &opened.object)),
         Verdict::Failed => Err(Code::PreconditionFailed.into()),
     }
+}
+
+fn check_read(call: &Call<'_>) -> Result<(), S3Error> {
+    if call.head.query.has("partNumber") && call.head.header("range").is_some() {
+        let message = "Cannot specify both Range header and partNumber query parameter";
+        return Err(Code::InvalidRequest.because(message));
+    }
+    check_functions(call.head)
 }
 
 /// What a read opens: the object with its content, or the object that the reader has already.
@@ -130,7 +138,7 @@ fn described(call: &Call<'_>, object: &Object, status: u16, is_whole: bool) -> R
 }
 
 pub(super) async fn head(call: Call<'_>) -> Result<Response, S3Error> {
-    check_functions(call.head)?;
+    check_read(&call)?;
     let object = call.gateway.service.objects.head(&call.route.bucket, &call.route.key).await?;
     match ReadCondition::of(call.head, About::Target).judge(&object) {
         Verdict::Read => {}

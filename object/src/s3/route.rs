@@ -20,6 +20,7 @@ pub enum Operation {
     GetBucketAcl,
     GetBucketLocation,
     GetBucketVersioning,
+    GetBucketConfiguration(BucketConfiguration),
     ListObjects,
     ListObjectsV2,
     ListObjectVersions,
@@ -39,6 +40,52 @@ pub enum Operation {
     CompleteMultipartUpload,
     AbortMultipartUpload,
     ListParts,
+}
+
+/// A configuration of a bucket that no bucket has here. Asking for it is answered with the truth: there is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the names are those of the S3 API, which documents them")]
+pub enum BucketConfiguration {
+    Accelerate,
+    Cors,
+    Encryption,
+    Lifecycle,
+    Logging,
+    Notification,
+    ObjectLock,
+    OwnershipControls,
+    Policy,
+    PolicyStatus,
+    PublicAccessBlock,
+    Replication,
+    RequestPayment,
+    Tagging,
+    Website,
+}
+
+impl BucketConfiguration {
+    /// The configuration that a parameter asks for.
+    #[must_use]
+    pub fn named(parameter: &str) -> Option<Self> {
+        Some(match parameter {
+            "accelerate" => Self::Accelerate,
+            "cors" => Self::Cors,
+            "encryption" => Self::Encryption,
+            "lifecycle" => Self::Lifecycle,
+            "logging" => Self::Logging,
+            "notification" => Self::Notification,
+            "object-lock" => Self::ObjectLock,
+            "ownershipControls" => Self::OwnershipControls,
+            "policy" => Self::Policy,
+            "policyStatus" => Self::PolicyStatus,
+            "publicAccessBlock" => Self::PublicAccessBlock,
+            "replication" => Self::Replication,
+            "requestPayment" => Self::RequestPayment,
+            "tagging" => Self::Tagging,
+            "website" => Self::Website,
+            _ => return None,
+        })
+    }
 }
 
 /// One operation and what it is about.
@@ -119,6 +166,10 @@ pub fn route(head: &RequestHead, domains: &[String]) -> Result<Route, S3Error> {
         None => path.split_once('/').unwrap_or((path, "")),
     };
     check_names(bucket, key)?;
+    if let Some(configuration) = configuration(head.method, bucket, key, &head.query) {
+        let operation = Operation::GetBucketConfiguration(configuration);
+        return Ok(Route { operation, bucket: bucket.to_owned(), key: String::new() });
+    }
     let subresource = subresource(&head.query)?;
     let operation = if bucket.is_empty() {
         of_service(head.method, subresource)?
@@ -128,6 +179,12 @@ pub fn route(head: &RequestHead, domains: &[String]) -> Result<Route, S3Error> {
         of_object(head, subresource)?
     };
     Ok(Route { operation, bucket: bucket.to_owned(), key: key.to_owned() })
+}
+
+/// The configuration of a bucket that a request reads.
+fn configuration(method: Method, bucket: &str, key: &str, query: &Query) -> Option<BucketConfiguration> {
+    let is_read = method == Method::Get && !bucket.is_empty() && key.is_empty();
+    query.iter().filter(|_| is_read).find_map(|(name, _)| BucketConfiguration::named(name))
 }
 
 /// The bucket before one of these domains; nothing in the path style.
@@ -150,16 +207,14 @@ fn check_names(bucket: &str, key: &str) -> Result<(), S3Error> {
     check_key(key)
 }
 
-/// Whether a bucket may be called so: 3 to 63 lower-case letters, digits, dots and hyphens.
+/// Whether a bucket may be called so: 3 to 63 lower-case letters, digits, dots and hyphens, the
+/// latter inside of what the dots part.
 #[must_use]
 pub fn is_bucket_name(name: &str) -> bool {
-    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let labels = || name.split('.');
     (3..=63).contains(&name.len())
-        && name.bytes().all(|byte| is_plain(byte) || matches!(byte, b'.' | b'-'))
-        && labels().all(|label| !label.is_empty())
-        && name.bytes().next().is_some_and(is_plain)
-        && name.bytes().last().is_some_and(is_plain)
+        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'.' | b'-'))
+        && labels().all(|label| label.starts_with(|char: char| char != '-') && !label.ends_with('-'))
         && !(labels().count() == 4 && labels().all(|label| label.parse::<u8>().is_ok()))
 }
 
@@ -212,7 +267,7 @@ fn of_bucket(method: Method, subresource: &str, query: &Query) -> Result<Operati
         (Method::Post, "delete") => Op::DeleteObjects,
         (Method::Put, "acl") => return Err(Code::AccessControlListNotSupported.into()),
         // A form from a browser is a POST to the bucket itself.
-        (Method::Put, "versioning" | "tagging") | (Method::Get | Method::Delete, "tagging") | (Method::Post, "") => {
+        (Method::Put, "versioning" | "tagging") | (Method::Delete, "tagging") | (Method::Post, "") => {
             return Err(Code::NotImplemented.into());
         }
         _ => return Err(Code::MethodNotAllowed.into()),
@@ -305,7 +360,12 @@ mod tests {
         for name in NOT_IMPLEMENTED {
             for method in ["GET", "PUT", "POST", "DELETE", "HEAD"] {
                 for path in ["/", "/bucket", "/bucket/key"] {
-                    assert_eq!(operation(method, &format!("{path}?{name}")), Err(Code::NotImplemented), "{name}");
+                    let routed = operation(method, &format!("{path}?{name}"));
+                    let is_read = method == "GET" && path == "/bucket";
+                    match BucketConfiguration::named(name).filter(|_| is_read) {
+                        Some(kind) => assert_eq!(routed, Ok(Operation::GetBucketConfiguration(kind)), "{name}"),
+                        None => assert_eq!(routed, Err(Code::NotImplemented), "{name}"),
+                    }
                 }
             }
         }
@@ -333,7 +393,7 @@ mod tests {
         assert_eq!(plain.bucket, "bucket");
         let long = |len: usize| operation("GET", &format!("/bucket/{}", "k".repeat(len)));
         assert_eq!((long(1_024), long(1_025)), (Ok(Operation::GetObject), Err(Code::KeyTooLongError)));
-        for name in ["ab", "Bucket", "a_b", "-ab", "ab-", "a..b", ".ab", "10.0.0.1", "a b"] {
+        for name in ["ab", "Bucket", "a_b", "-ab", "ab-", "a..b", "foo-.bar", "foo.-bar", ".ab", "10.0.0.1", "a b"] {
             assert!(!is_bucket_name(name), "{name}");
         }
         assert!(["abc", "a.b", "a--b", "10.0.0.256", &"a".repeat(63)].iter().all(|name| is_bucket_name(name)));

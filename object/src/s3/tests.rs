@@ -384,6 +384,8 @@ fn an_upload_in_parts() {
         (206, &b"the end"[..], Some("2"))
     );
     assert_eq!(server.outcome("GET", "/bucket/key?partNumber=3", &[], b""), code(416, "InvalidPartNumber"));
+    let both = [("range", "bytes=0-1")];
+    assert_eq!(server.outcome("GET", "/bucket/key?partNumber=1", &both, b""), code(400, "InvalidRequest"));
     assert_eq!(names(&server.ask("GET", "/bucket?uploads", &[], b"").xml()), [""; 0]);
 }
 
@@ -500,7 +502,12 @@ fn buckets() {
         server.outcome("GET", "/bucket", &[("x-amz-expected-bucket-owner", "other")], b""),
         code(403, "AccessDenied")
     );
-    assert_eq!(server.outcome("GET", "/bucket?policy", &[], b""), code(501, "NotImplemented"));
+    assert_eq!(server.outcome("GET", "/bucket?policy", &[], b""), code(404, "NoSuchBucketPolicy"));
+    assert_eq!(server.outcome("PUT", "/bucket?policy", &[], b"{}"), code(501, "NotImplemented"));
+    assert_eq!(server.outcome("GET", "/other?tagging", &[], b""), code(404, "NoSuchTagSet"));
+    assert_eq!(server.outcome("GET", "/none?tagging", &[], b""), code(404, "NoSuchBucket"));
+    let payment = server.ask("GET", "/bucket?requestPayment", &[], b"").xml();
+    assert_eq!(payment.text_of("Payer"), Some("BucketOwner"));
     assert_eq!(server.ask("DELETE", "/other", &[], b"").status, 204);
     assert_eq!(server.outcome("DELETE", "/other", &[], b""), code(404, "NoSuchBucket"));
 }
