@@ -10,7 +10,7 @@ use super::metadata::check_functions;
 use super::response::Response;
 use super::route::BucketConfiguration;
 use super::xml::XmlWriter;
-use crate::api::Content;
+use crate::api::{Content, Error, ListRequest};
 
 /// Buckets of one page.
 const BUCKETS_MAX: usize = 10_000;
@@ -74,8 +74,27 @@ pub(super) async fn create(call: Call<'_>, body: &mut dyn Content) -> Result<Res
 }
 
 pub(super) async fn delete(call: Call<'_>) -> Result<Response, S3Error> {
-    call.gateway.service.buckets.delete(&call.route.bucket).await?;
+    let (service, bucket) = (&call.gateway.service, &call.route.bucket);
+    match service.buckets.delete(bucket).await {
+        Err(Error::BucketNotEmpty) if has_only_uploads(&call).await? => {
+            for (upload, _) in service.uploads.list(bucket, None).await? {
+                match service.uploads.abort(bucket, &upload.key, &upload.id).await {
+                    Err(Error::NoSuchUpload) => {}
+                    aborted => aborted?,
+                }
+            }
+            service.buckets.delete(bucket).await?;
+        }
+        deleted => deleted?,
+    }
     Ok(Response::empty(204))
+}
+
+/// In S3 uploads that were never completed do not keep a bucket: its deletion gives them up.
+async fn has_only_uploads(call: &Call<'_>) -> Result<bool, S3Error> {
+    let one = ListRequest { limit: 1, ..ListRequest::default() };
+    let page = call.gateway.service.objects.list(&call.route.bucket, &one).await?;
+    Ok(page.entries.is_empty())
 }
 
 pub(super) async fn head(call: Call<'_>) -> Result<Response, S3Error> {
@@ -155,4 +174,10 @@ pub(super) async fn configuration(call: Call<'_>, kind: BucketConfiguration) -> 
         }
     };
     Ok(Response::xml(document))
+}
+
+/// There is none to delete.
+pub(super) async fn delete_configuration(call: Call<'_>) -> Result<Response, S3Error> {
+    call.gateway.service.buckets.get(&call.route.bucket).await?;
+    Ok(Response::empty(204))
 }

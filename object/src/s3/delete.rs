@@ -1,6 +1,7 @@
 //! Deletion of one object and of many.
 
 use super::body::ChecksumAbout;
+use super::concurrent;
 use super::condition::write_condition;
 use super::document::{Deletion, DoomedObject, decode_deletion};
 use super::error::{Code, S3Error};
@@ -8,7 +9,10 @@ use super::gateway::{Call, Integrity};
 use super::response::Response;
 use super::route::check_key;
 use super::xml::XmlWriter;
-use crate::api::{Condition, Content};
+use crate::api::{BoxFuture, Condition, Content};
+
+/// Objects of one request that are deleted at the same time.
+const AT_ONCE_MAX: usize = 16;
 
 pub(super) async fn one(call: Call<'_>) -> Result<Response, S3Error> {
     let condition = write_condition(call.head)?;
@@ -21,8 +25,9 @@ pub(super) async fn many(call: Call<'_>, body: &mut dyn Content) -> Result<Respo
     let Deletion { objects, is_quiet } = decode_deletion(&document)?;
     call.gateway.service.buckets.get(&call.route.bucket).await?;
     let mut xml = XmlWriter::new("DeleteResult");
-    for object in &objects {
-        let result = delete(&call, object).await;
+    let deletions = objects.iter().map(|object| -> BoxFuture<'_, _> { Box::pin(delete(&call, object)) });
+    let results = concurrent::all(deletions, AT_ONCE_MAX).await;
+    for (object, result) in objects.iter().zip(results) {
         match result {
             Ok(()) if is_quiet => {}
             Ok(()) => xml.element("Deleted", |xml| write_names(xml, object)),

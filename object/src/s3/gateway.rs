@@ -134,6 +134,7 @@ async fn run(call: Call<'_>, body: &mut dyn Content) -> Result<Response, S3Error
         Operation::GetBucketLocation => bucket::location(call).await,
         Operation::GetBucketVersioning => bucket::versioning(call).await,
         Operation::GetBucketConfiguration(kind) => bucket::configuration(call, kind).await,
+        Operation::DeleteBucketConfiguration => bucket::delete_configuration(call).await,
         Operation::ListObjects => list::objects(call).await,
         Operation::ListObjectsV2 => list::objects_v2(call).await,
         Operation::ListObjectVersions => list::versions(call).await,

@@ -77,9 +77,9 @@ impl<'a, 'c> Listing<'a, 'c> {
     }
 
     /// The elements that every list begins with.
-    fn write_request(&self, xml: &mut XmlWriter) {
+    fn write_request(&self, xml: &mut XmlWriter, prefix_encoding: KeyEncoding) {
         xml.text("Name", &self.call.route.bucket);
-        self.encoding.text(xml, "Prefix", &self.request.prefix);
+        prefix_encoding.text(xml, "Prefix", &self.request.prefix);
         if !self.request.delimiter.is_empty() {
             self.encoding.text(xml, "Delimiter", &self.request.delimiter);
         }
@@ -126,7 +126,8 @@ pub(super) async fn objects(call: Call<'_>) -> Result<Response, S3Error> {
     let listing = Listing::of(&call, marker)?;
     let page = listing.page().await?;
     let mut xml = XmlWriter::new("ListBucketResult");
-    listing.write_request(&mut xml);
+    // Clients do not decode the prefix of this list, though that of the others.
+    listing.write_request(&mut xml, KeyEncoding::Plain);
     listing.encoding.text(&mut xml, "Marker", &listing.request.after);
     xml.flag("IsTruncated", page.next.is_some());
     // Without a delimiter the last key is where the next page begins, and S3 does not repeat it.
@@ -143,7 +144,7 @@ pub(super) async fn objects_v2(call: Call<'_>) -> Result<Response, S3Error> {
     let query = &call.head.query;
     let start_after = query.get("start-after");
     let token = query.get("continuation-token");
-    let after = match token {
+    let after = match token.filter(|token| !token.is_empty()) {
         Some(token) => decode_token(token)?,
         None => start_after.unwrap_or_default().to_owned(),
     };
@@ -151,7 +152,7 @@ pub(super) async fn objects_v2(call: Call<'_>) -> Result<Response, S3Error> {
     let listing = Listing::of(&call, after)?;
     let page = listing.page().await?;
     let mut xml = XmlWriter::new("ListBucketResult");
-    listing.write_request(&mut xml);
+    listing.write_request(&mut xml, listing.encoding);
     if let Some(token) = token {
         xml.text("ContinuationToken", token);
     }
@@ -178,7 +179,7 @@ pub(super) async fn versions(call: Call<'_>) -> Result<Response, S3Error> {
     let listing = Listing::of(&call, marker)?;
     let page = listing.page().await?;
     let mut xml = XmlWriter::new("ListVersionsResult");
-    listing.write_request(&mut xml);
+    listing.write_request(&mut xml, listing.encoding);
     listing.encoding.text(&mut xml, "KeyMarker", &listing.request.after);
     xml.text("VersionIdMarker", version);
     xml.flag("IsTruncated", page.next.is_some());

@@ -15,7 +15,7 @@
 //! In reading order: [`encoding`], [`date`] (texts), [`head`], [`error`], [`route`] (what is asked), [`signature`],
 //! [`authenticate`] (who asks), [`chunked`], [`checksum`], [`body`] (bytes that come in), [`xml`], [`document`],
 //! [`condition`], [`metadata`] (what is read and written), [`response`], [`gateway`] (the whole); then the operations:
-//! `bucket`, `list`, `object`, `delete`, `copy`, `upload`.
+//! `bucket`, `list`, `object`, `delete` (many side by side: `concurrent`), `copy`, `upload`.
 //!
 //! Follows the AWS S3 API reference. Departs from it in that a request may name any region.
 
@@ -24,6 +24,7 @@ pub mod body;
 mod bucket;
 pub mod checksum;
 pub mod chunked;
+mod concurrent;
 pub mod condition;
 mod copy;
 pub mod date;

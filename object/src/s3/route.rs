@@ -11,55 +11,97 @@ use crate::api::KEY_BYTES_MAX;
 
 /// What a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[expect(missing_docs, reason = "the names are those of the S3 API, which documents them")]
 pub enum Operation {
+    /// `GET /`.
     ListBuckets,
+    /// `PUT /bucket`.
     CreateBucket,
+    /// `DELETE /bucket`.
     DeleteBucket,
+    /// `HEAD /bucket`.
     HeadBucket,
+    /// `GET /bucket?acl`.
     GetBucketAcl,
+    /// `GET /bucket?location`.
     GetBucketLocation,
+    /// `GET /bucket?versioning`.
     GetBucketVersioning,
+    /// `GET /bucket?policy` and the like, of which no bucket has one.
     GetBucketConfiguration(BucketConfiguration),
+    /// `DELETE /bucket?policy` and the like, of which no bucket has one.
+    DeleteBucketConfiguration,
+    /// `GET /bucket`.
     ListObjects,
+    /// `GET /bucket?list-type=2`.
     ListObjectsV2,
+    /// `GET /bucket?versions`.
     ListObjectVersions,
+    /// `GET /bucket?uploads`.
     ListMultipartUploads,
+    /// `POST /bucket?delete`.
     DeleteObjects,
+    /// `GET /bucket/key`.
     GetObject,
+    /// `HEAD /bucket/key`.
     HeadObject,
+    /// `PUT /bucket/key`.
     PutObject,
+    /// `PUT /bucket/key` with `x-amz-copy-source`.
     CopyObject,
+    /// `DELETE /bucket/key`.
     DeleteObject,
+    /// `GET /bucket/key?acl`.
     GetObjectAcl,
+    /// `GET /bucket/key?attributes`.
     GetObjectAttributes,
+    /// `GET /bucket/key?tagging`.
     GetObjectTagging,
+    /// `POST /bucket/key?uploads`.
     CreateMultipartUpload,
+    /// `PUT /bucket/key?partNumber=1&uploadId=ID`.
     UploadPart,
+    /// `PUT /bucket/key?partNumber=1&uploadId=ID` with `x-amz-copy-source`.
     UploadPartCopy,
+    /// `POST /bucket/key?uploadId=ID`.
     CompleteMultipartUpload,
+    /// `DELETE /bucket/key?uploadId=ID`.
     AbortMultipartUpload,
+    /// `GET /bucket/key?uploadId=ID`.
     ListParts,
 }
 
 /// A configuration of a bucket that no bucket has here. Asking for it is answered with the truth: there is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[expect(missing_docs, reason = "the names are those of the S3 API, which documents them")]
 pub enum BucketConfiguration {
+    /// `accelerate`: transfers by way of a network of caches.
     Accelerate,
+    /// `cors`: which pages of other origins may ask.
     Cors,
+    /// `encryption`: the default of new objects.
     Encryption,
+    /// `lifecycle`: when objects end.
     Lifecycle,
+    /// `logging`: where requests are written down.
     Logging,
+    /// `notification`: who hears of changes.
     Notification,
+    /// `object-lock`: the default retention of new objects.
     ObjectLock,
+    /// `ownershipControls`: all objects are the bucket owner's.
     OwnershipControls,
+    /// `policy`: who may do what.
     Policy,
+    /// `policyStatus`: whether the policy lets everybody in.
     PolicyStatus,
+    /// `publicAccessBlock`: whether policies may do so.
     PublicAccessBlock,
+    /// `replication`: where objects are copied to.
     Replication,
+    /// `requestPayment`: who pays.
     RequestPayment,
+    /// `tagging`: tags of the bucket.
     Tagging,
+    /// `website`: how the bucket is served to browsers.
     Website,
 }
 
@@ -85,6 +127,22 @@ impl BucketConfiguration {
             "website" => Self::Website,
             _ => return None,
         })
+    }
+
+    /// Whether S3 has an operation that deletes it. Where there is none, that is done already.
+    #[must_use]
+    pub const fn is_deletable(self) -> bool {
+        matches!(
+            self,
+            Self::Cors
+                | Self::Encryption
+                | Self::Lifecycle
+                | Self::Policy
+                | Self::PublicAccessBlock
+                | Self::Replication
+                | Self::Tagging
+                | Self::Website
+        )
     }
 }
 
@@ -166,8 +224,7 @@ pub fn route(head: &RequestHead, domains: &[String]) -> Result<Route, S3Error> {
         None => path.split_once('/').unwrap_or((path, "")),
     };
     check_names(bucket, key)?;
-    if let Some(configuration) = configuration(head.method, bucket, key, &head.query) {
-        let operation = Operation::GetBucketConfiguration(configuration);
+    if let Some(operation) = of_configuration(head.method, bucket, key, &head.query) {
         return Ok(Route { operation, bucket: bucket.to_owned(), key: String::new() });
     }
     let subresource = subresource(&head.query)?;
@@ -181,10 +238,17 @@ pub fn route(head: &RequestHead, domains: &[String]) -> Result<Route, S3Error> {
     Ok(Route { operation, bucket: bucket.to_owned(), key: key.to_owned() })
 }
 
-/// The configuration of a bucket that a request reads.
-fn configuration(method: Method, bucket: &str, key: &str, query: &Query) -> Option<BucketConfiguration> {
-    let is_read = method == Method::Get && !bucket.is_empty() && key.is_empty();
-    query.iter().filter(|_| is_read).find_map(|(name, _)| BucketConfiguration::named(name))
+/// The operation of a request that reads or deletes a configuration of a bucket.
+fn of_configuration(method: Method, bucket: &str, key: &str, query: &Query) -> Option<Operation> {
+    if bucket.is_empty() || !key.is_empty() {
+        return None;
+    }
+    let configuration = query.iter().find_map(|(name, _)| BucketConfiguration::named(name))?;
+    match method {
+        Method::Get => Some(Operation::GetBucketConfiguration(configuration)),
+        Method::Delete if configuration.is_deletable() => Some(Operation::DeleteBucketConfiguration),
+        _ => None,
+    }
 }
 
 /// The bucket before one of these domains; nothing in the path style.
@@ -267,9 +331,7 @@ fn of_bucket(method: Method, subresource: &str, query: &Query) -> Result<Operati
         (Method::Post, "delete") => Op::DeleteObjects,
         (Method::Put, "acl") => return Err(Code::AccessControlListNotSupported.into()),
         // A form from a browser is a POST to the bucket itself.
-        (Method::Put, "versioning" | "tagging") | (Method::Delete, "tagging") | (Method::Post, "") => {
-            return Err(Code::NotImplemented.into());
-        }
+        (Method::Put, "versioning" | "tagging") | (Method::Post, "") => return Err(Code::NotImplemented.into()),
         _ => return Err(Code::MethodNotAllowed.into()),
     })
 }
@@ -361,10 +423,14 @@ mod tests {
             for method in ["GET", "PUT", "POST", "DELETE", "HEAD"] {
                 for path in ["/", "/bucket", "/bucket/key"] {
                     let routed = operation(method, &format!("{path}?{name}"));
-                    let is_read = method == "GET" && path == "/bucket";
-                    match BucketConfiguration::named(name).filter(|_| is_read) {
-                        Some(kind) => assert_eq!(routed, Ok(Operation::GetBucketConfiguration(kind)), "{name}"),
-                        None => assert_eq!(routed, Err(Code::NotImplemented), "{name}"),
+                    match (method, BucketConfiguration::named(name).filter(|_| path == "/bucket")) {
+                        ("GET", Some(kind)) => {
+                            assert_eq!(routed, Ok(Operation::GetBucketConfiguration(kind)), "{name}");
+                        }
+                        ("DELETE", Some(kind)) if kind.is_deletable() => {
+                            assert_eq!(routed, Ok(Operation::DeleteBucketConfiguration), "{name}");
+                        }
+                        _ => assert_eq!(routed, Err(Code::NotImplemented), "{name}"),
                     }
                 }
             }
