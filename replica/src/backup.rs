@@ -1,4 +1,7 @@
 //! A backup or a learner: applies the primary's stream, grants it leases, and answers questions about its copy.
+//!
+//! A learner's copy is whole once everything before [`Entry::Whole`] is durable. Its record says so from then on, and the
+//! entry counts as durable when the record is.
 
 use ashlar_wire::id::DriveId;
 use ashlar_wire::time::Instant;
@@ -27,6 +30,8 @@ pub(crate) struct Backup {
     kind: Kind,
     standing: Standing,
     incoming: Incoming,
+    /// Number of the entry that says that the copy is whole, until all before it is durable.
+    whole_at: Option<u64>,
     /// When the primary was heard last, or the epoch was entered.
     heard: Instant,
     /// The primary's removal has been asked for: it gets no lease in this epoch any more.
@@ -35,7 +40,8 @@ pub(crate) struct Backup {
 
 impl Backup {
     pub(crate) fn new(now: Instant, primary: DriveId, kind: Kind, standing: Standing) -> Self {
-        Self { primary, kind, standing, incoming: Incoming::default(), heard: now, has_given_up: false }
+        let incoming = Incoming::default();
+        Self { primary, kind, standing, incoming, whole_at: None, heard: now, has_given_up: false }
     }
 
     /// Tells the primary that this member takes part.
@@ -58,7 +64,7 @@ impl Backup {
                 core.send(self.primary, Body::Leased { nonce, progress });
             }
             Body::Apply { index, clean, entry } => {
-                check(core, &entry)?;
+                self.check(core, &entry)?;
                 self.note_clean(core, clean);
                 self.apply(core, index, entry);
             }
@@ -96,13 +102,29 @@ impl Backup {
             let request = match entry {
                 Entry::Write { version, extent, run, .. } => StoreRequest::Write { extent, run, version },
                 Entry::Patch { version, extent, runs } => StoreRequest::Patch { extent, runs, version },
+                Entry::Whole => {
+                    self.whole_at = Some(index);
+                    continue;
+                }
             };
             core.store(request, Purpose::Entry(index));
             if core.settings.bugs.has(Planted::AcknowledgeBeforeDurable) {
                 self.incoming.handle_done(index);
             }
         }
+        self.note_whole(core);
         core.send(self.primary, Body::Applied(self.incoming.progress()));
+    }
+
+    /// Notes durably that the copy is whole, once everything before that entry is durable.
+    fn note_whole(&mut self, core: &mut Core) {
+        if let Some(index) = self.whole_at
+            && self.incoming.progress().durable + 1 == index
+        {
+            self.whole_at = None;
+            core.record.is_partial = false;
+            core.save(Purpose::Entry(index));
+        }
     }
 
     /// The store has completed a request of this epoch.
@@ -112,6 +134,7 @@ impl Backup {
                 if !core.settings.bugs.has(Planted::AcknowledgeBeforeDurable) {
                     self.incoming.handle_done(index);
                 }
+                self.note_whole(core);
                 Body::Applied(self.incoming.progress())
             }
             (Purpose::ListFor(after), StoreReply::List(page)) => Body::Listed { after, page },
@@ -127,7 +150,7 @@ impl Backup {
 
     /// Periodic work.
     pub(crate) fn tick(&mut self, core: &mut Core, now: Instant) {
-        if self.standing.is_blank {
+        if self.standing.is_partial && self.kind == Kind::Backup {
             // It must not outlive the members that have the data, so it asks for its own removal and for no other.
             return core.report_lost(core.drive, Fault::Blank);
         }
@@ -138,15 +161,16 @@ impl Backup {
             core.report_lost(self.primary, Fault::Silent);
         }
     }
-}
 
-/// Whether an entry can be one of this epoch.
-fn check(core: &Core, entry: &Entry) -> Result<(), Error> {
-    let is_good = match entry {
-        Entry::Write { version, run, .. } => version.epoch == core.epoch && run.range().is_valid(),
-        Entry::Patch { version, runs, .. } => {
-            version.epoch <= core.epoch && runs.iter().all(|run| run.range().is_valid())
-        }
-    };
-    if is_good || core.settings.bugs.has(Planted::NoEpochCheck) { Ok(()) } else { Err(Error::BadValue("entry")) }
+    /// Whether an entry can be one of this epoch.
+    fn check(&self, core: &Core, entry: &Entry) -> Result<(), Error> {
+        let is_good = match entry {
+            Entry::Write { version, run, .. } => version.epoch == core.epoch && run.range().is_valid(),
+            Entry::Patch { version, runs, .. } => {
+                version.epoch <= core.epoch && runs.iter().all(|run| run.range().is_valid())
+            }
+            Entry::Whole => self.kind == Kind::Learner,
+        };
+        if is_good || core.settings.bugs.has(Planted::NoEpochCheck) { Ok(()) } else { Err(Error::BadValue("entry")) }
+    }
 }

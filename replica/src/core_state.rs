@@ -9,6 +9,7 @@ use ashlar_wire::id::{DriveId, VolumeId};
 use ashlar_wire::time::Instant;
 
 use crate::config::Settings;
+use crate::life::{Life, Lives};
 use crate::member::{Output, Report};
 use crate::message::{Body, Fault, Message};
 use crate::record::Record;
@@ -63,6 +64,9 @@ pub(crate) struct Pending {
 pub(crate) struct Core {
     pub(crate) group: GroupId,
     pub(crate) drive: DriveId,
+    pub(crate) life: Life,
+    /// Lives of the others in the present epoch.
+    pub(crate) lives: Lives,
     pub(crate) settings: Settings,
     pub(crate) epoch: Epoch,
     pub(crate) record: Record,
@@ -77,10 +81,17 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(group: GroupId, drive: DriveId, settings: Settings, record: Record, now: Instant) -> Self {
+    pub(crate) fn new(
+        (group, drive, life): (GroupId, DriveId, Life),
+        settings: Settings,
+        record: Record,
+        now: Instant,
+    ) -> Self {
         Self {
             group,
             drive,
+            life,
+            lives: Lives::default(),
             settings,
             epoch: Epoch::ZERO,
             record,
@@ -94,7 +105,8 @@ impl Core {
     }
 
     pub(crate) fn send(&mut self, to: DriveId, body: Body) {
-        let message = Message { group: self.group, epoch: self.epoch, body };
+        let (from, to_life) = (self.life, self.lives.of(to));
+        let message = Message { group: self.group, epoch: self.epoch, from, to: to_life, body };
         self.out.push_back(Output::Send { to, message });
     }
 

@@ -80,6 +80,8 @@ pub enum Error {
     EarlierEpoch(Epoch),
     /// Of a later epoch, of which this member has not heard.
     LaterEpoch(Epoch),
+    /// From or for another life than the one that takes part in this epoch.
+    OtherLife,
     /// A number or a range that cannot be in its place.
     BadValue(&'static str),
     // Ours.
@@ -95,6 +97,7 @@ impl fmt::Display for Error {
             Self::NotForRole => f.write_str("its sender or receiver has another role"),
             Self::EarlierEpoch(epoch) => write!(f, "it is of the earlier epoch {epoch}"),
             Self::LaterEpoch(epoch) => write!(f, "it is of the later epoch {epoch}"),
+            Self::OtherLife => f.write_str("it is from or for another life of a member"),
             Self::BadValue(what) => write!(f, "it has a bad {what}"),
             Self::UnknownCompletion => f.write_str("the store completed something that was not asked for"),
         }

@@ -10,7 +10,8 @@
 //! - I2: A configuration changes by compare-and-set on its epoch. Acting members are a subset of the former ones, and
 //!   learners that the primary of that epoch reported caught up.
 //! - I3: A member answers only for its own epoch, which it has promised durably before the first answer. It never goes on
-//!   in an epoch of an earlier life: a restarted member asks for a new one.
+//!   in an epoch of an earlier life: a restarted member asks for a new one. Within an epoch one life of each member is
+//!   listened to, and a copy that was not filled to its end says so in its own record: see [`life`].
 //! - I4: A primary serves reads only under a lease from all other acting members, checked again before the reply. A new
 //!   primary waits until every lease that it granted itself is over. Since all granted it, one of them is enough.
 //! - I5: The reply to a read waits for every unacknowledged write that the read overlaps.
@@ -22,12 +23,13 @@
 //! still serve, because only a primary adds, and it fences the epochs before its own first. So all of them have every
 //! acknowledged write, and each has granted the lease that an earlier primary would need.
 //!
-//! Deliberately absent: clocks, sockets, drives, threads; chance, which nothing here needs; membership and failure
+//! Deliberately absent: clocks, sockets, drives, threads; chance, but for the number of a life, which comes in; membership and failure
 //! detection beyond a silent member; extents above 1 MiB (a longer one is cut by its user); snapshots; repair of a
 //! damaged extent in place (its member is reported, and returns as a learner).
 //!
 //! Entry points: [`Member`], [`Configuration`], [`Output`]. In reading order: the values [`promise`], [`members`],
-//! [`commit`], which serve key-value majorities too; [`config`], [`request`], [`message`], [`record`], [`error`]; the parts
+//! [`commit`], which serve key-value majorities too; [`config`], [`request`], [`message`], [`record`], [`life`],
+//! [`error`]; the parts
 //! `session`, `lease`, [`stream`], `walk`; then `backup`, `primary`, and the machine that joins them, [`member`].
 //! [`planted`] names the bugs that the simulator plants; `proof` is the simulator.
 //!
@@ -47,6 +49,7 @@ pub mod config;
 mod core_state;
 pub mod error;
 mod lease;
+pub mod life;
 pub mod member;
 pub mod members;
 pub mod message;
@@ -63,5 +66,6 @@ mod walk;
 
 pub use config::{Configuration, Settings};
 pub use error::{Error, Refusal};
+pub use life::Life;
 pub use member::{Member, Output, Report};
 pub use message::Message;

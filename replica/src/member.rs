@@ -3,6 +3,8 @@
 //! A member enters an epoch in three steps, and answers nothing of that epoch before the last one: the promise is
 //! durable; the store has completed every change of earlier epochs; the greatest version of the copy is known. Requests
 //! of clients that were under way end with [`Refusal::Unknown`] at that moment, and are repeated by the client.
+//!
+//! In its epoch a member listens to one life of each other member, and takes part in one life itself: see [`crate::life`].
 
 use alloc::boxed::Box;
 
@@ -16,6 +18,7 @@ use crate::backup::{Backup, Kind};
 use crate::config::{Configuration, EPOCH_MAX, Role, Settings};
 use crate::core_state::{Core, Purpose};
 use crate::error::{Error, Refusal};
+use crate::life::Life;
 use crate::message::{Body, Fault, Message, Standing};
 use crate::planted::Planted;
 use crate::primary::Primary;
@@ -47,7 +50,8 @@ pub enum Report {
         /// Which learner.
         learner: DriveId,
     },
-    /// Begin another epoch with the same members: one of them was restarted.
+    /// Begin another epoch with the same members: one of them was restarted, or has taken part in this one in an earlier
+    /// life.
     NewEpoch {
         /// Epoch of the reporter.
         epoch: Epoch,
@@ -96,7 +100,7 @@ pub enum Output {
 enum State {
     /// It is not in the configuration, or knows none.
     Absent,
-    /// The epoch is one of an earlier life: another one was asked for.
+    /// The epoch is one of an earlier life, or the copy is partial: another one was asked for.
     Benched,
     /// It enters the epoch.
     Entering(Entering),
@@ -131,14 +135,20 @@ pub struct Member {
 }
 
 impl Member {
-    /// A member with what its drive has kept: `saved` is the last record that was stored, if there is one.
+    /// A member with what its drive has kept: `saved` is the last record that was stored, if there is one. `life` is drawn
+    /// by chance for this member and never used again.
     ///
-    /// A damaged record counts as none: the member is blank then, and returns as a learner.
+    /// A damaged record counts as none: the copy is partial then, and the member returns as a learner.
     ///
     /// # Panics
     /// If the settings are not valid: the program's own constants.
     #[must_use]
-    pub fn new(now: Instant, group: GroupId, drive: DriveId, settings: Settings, saved: Option<&[u8]>) -> Self {
+    pub fn new(
+        now: Instant,
+        (group, drive, life): (GroupId, DriveId, Life),
+        settings: Settings,
+        saved: Option<&[u8]>,
+    ) -> Self {
         assert!(settings.is_valid(), "time-outs that do not agree allow two primaries to serve");
         let record = saved.and_then(|bytes| Record::decode(bytes, group, drive).inspect_err(|BadRecord| ()).ok());
         let has_record = record.is_some();
@@ -146,7 +156,7 @@ impl Member {
         let is_resuming = settings.bugs.has(Planted::ResumeEpoch);
         let bench = if is_resuming { Epoch::ZERO } else { record.promise.term };
         Self {
-            core: Core::new(group, drive, settings, record, now),
+            core: Core::new((group, drive, life), settings, record, now),
             state: State::Absent,
             configuration: None,
             bench,
@@ -174,6 +184,7 @@ impl Member {
         if configuration.epoch > self.core.epoch {
             self.leave(configuration);
             self.core.epoch = configuration.epoch;
+            self.core.lives.clear();
             self.configuration = Some(configuration.clone());
             self.enter(now, configuration);
             self.advance_entering();
@@ -205,10 +216,16 @@ impl Member {
             return;
         }
         let is_acting = role != Role::Learner;
-        if !self.has_record && configuration.epoch > Epoch(1) && !self.core.settings.bugs.has(Planted::IgnoreBlank) {
-            return self.found_record(configuration, is_acting);
+        let ignores = self.core.settings.bugs.has(Planted::IgnoreBlank);
+        if is_acting && !self.has_record && configuration.epoch > Epoch(1) && !ignores {
+            return self.found_record(configuration);
         }
-        self.core.record.is_blank &= is_acting;
+        if self.core.settings.bugs.has(Planted::WholeByEntering) {
+            self.core.record.is_partial &= is_acting;
+        } else {
+            // Whatever was whole before, the epochs since then may lack here.
+            self.core.record.is_partial |= !is_acting;
+        }
         self.has_record = true;
         self.save_promise(configuration);
         self.saved_at = now;
@@ -216,12 +233,12 @@ impl Member {
         self.state = State::Entering(Entering::default());
     }
 
-    /// Begins the record of a drive that has none although the group has had other epochs: it is new, or has lost its
-    /// data, perhaps in this very epoch. So it takes part from the next one on, and if it acts, as a learner.
-    fn found_record(&mut self, configuration: &Configuration, is_acting: bool) {
+    /// Begins the record of a drive that is to act and has none, although the group has had other epochs: it has lost its
+    /// data, perhaps in this very epoch. It takes part again as a learner of a later one.
+    fn found_record(&mut self, configuration: &Configuration) {
         self.has_record = true;
         self.bench = configuration.epoch;
-        self.core.record.is_blank = is_acting;
+        self.core.record.is_partial = true;
         self.core.record.promise = Promise::none(configuration.epoch);
         self.core.save(Purpose::Watermark);
         self.state = State::Benched;
@@ -257,8 +274,8 @@ impl Member {
         let State::Entering(entering) = self.state else { return };
         let configuration = self.configuration.clone().expect("an epoch is entered by its configuration");
         let record = &self.core.record;
-        let is_blank = record.is_blank && !self.core.settings.bugs.has(Planted::IgnoreBlank);
-        let standing = Standing { clean: record.clean, newest, is_blank };
+        let is_partial = record.is_partial && !self.core.settings.bugs.has(Planted::IgnoreBlank);
+        let standing = Standing { clean: record.clean, newest, is_partial };
         let kind = match configuration.role(self.core.drive) {
             Role::Primary => {
                 let primary = Primary::new(&mut self.core, now, configuration, standing);
@@ -335,6 +352,7 @@ impl Member {
         if is_checked && message.body.is_from_primary() != is_of_primary {
             return Err(Error::NotForRole);
         }
+        self.check_lives(from, &message)?;
         match &mut self.state {
             State::Primary(primary) => {
                 primary.handle_message(&mut self.core, now, from, message.body)?;
@@ -353,6 +371,41 @@ impl Member {
             }
             State::Absent | State::Benched => Ok(()),
         }
+    }
+
+    /// Whether a message of this epoch is for this life, and from the life of its sender that is listened to.
+    fn check_lives(&mut self, from: DriveId, message: &Message) -> Result<(), Error> {
+        let takes_part = !matches!(self.state, State::Absent | State::Benched);
+        let is_member = self.configuration.as_ref().is_some_and(|known| known.role(from) != Role::None);
+        if !takes_part || !is_member || self.core.settings.bugs.has(Planted::IgnoreLives) {
+            return Ok(());
+        }
+        let is_mine = message.to.map_or(message.body.is_opening(), |to| to == self.core.life);
+        if !is_mine {
+            if message.to.is_some() {
+                self.bench_itself();
+            }
+            return Err(Error::OtherLife);
+        }
+        if self.core.lives.hear(from, message.from) {
+            return Ok(());
+        }
+        if let State::Backup(backup) = &self.state {
+            // The primary is told that by a message for its earlier life, before it takes the others for silent.
+            backup.answer_adopt(&mut self.core);
+        }
+        Err(Error::OtherLife)
+    }
+
+    /// Another member has heard an earlier life of this one in the present epoch, so this life takes no part in it.
+    fn bench_itself(&mut self) {
+        if matches!(self.state, State::Failed(_)) {
+            return;
+        }
+        self.leave_with_unknown();
+        self.bench = self.core.epoch;
+        self.state = State::Benched;
+        self.ask_for_new_epoch();
     }
 
     /// The store has completed a request.
@@ -386,7 +439,7 @@ impl Member {
                 self.settle();
             }
             (purpose, reply, State::Backup(backup)) => backup.handle_stored(&mut self.core, purpose, reply)?,
-            (_, _, State::Failed(_)) => {}
+            (_, _, State::Failed(_) | State::Benched) => {}
             _ => return Err(Error::UnknownCompletion),
         }
         Ok(())
@@ -404,7 +457,8 @@ impl Member {
         }
     }
 
-    fn fail(&mut self, fault: Fault) {
+    /// Ends what is under way before the epoch ends.
+    fn leave_with_unknown(&mut self) {
         if let State::Primary(primary) = &mut self.state {
             let refusal = match &self.configuration {
                 Some(configuration) => Refusal::Unknown(Box::new(configuration.clone())),
@@ -412,6 +466,10 @@ impl Member {
             };
             primary.end(&mut self.core, &refusal);
         }
+    }
+
+    fn fail(&mut self, fault: Fault) {
+        self.leave_with_unknown();
         self.state = State::Failed(fault);
         self.core.report_lost(self.core.drive, fault);
         if let Some(primary) = self.primary()
@@ -472,7 +530,8 @@ impl Member {
         if !matches!(self.state, State::Benched) {
             return;
         }
-        if self.core.record.is_blank {
+        let acts = |known: &Configuration| matches!(known.role(self.core.drive), Role::Primary | Role::Backup);
+        if self.core.record.is_partial && self.configuration.as_ref().is_some_and(acts) {
             self.core.report_lost(self.core.drive, Fault::Blank);
         } else {
             let epoch = self.core.epoch;

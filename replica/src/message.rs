@@ -1,6 +1,6 @@
 //! Messages between the members of a placement group.
 //!
-//! Every message names its placement group and epoch. The transport authenticates servers; it may lose messages, double
+//! Every message names its placement group and epoch, and the lives of its sender and its receiver. The transport authenticates servers; it may lose messages, double
 //! them, delay them and change their order. Written form: [`form`].
 
 use alloc::vec::Vec;
@@ -12,6 +12,7 @@ use ashlar_wire::epoch::Epoch;
 use ashlar_wire::version::Version;
 
 use crate::config::Configuration;
+use crate::life::Life;
 use crate::request::{Difference, Page};
 use crate::stream::{Entry, Progress};
 
@@ -24,6 +25,10 @@ pub struct Message {
     pub group: GroupId,
     /// Epoch of the sender.
     pub epoch: Epoch,
+    /// Life of the sender.
+    pub from: Life,
+    /// Life of the receiver; none where the sender does not know it yet.
+    pub to: Option<Life>,
     /// What it says.
     pub body: Body,
 }
@@ -35,8 +40,9 @@ pub struct Standing {
     pub clean: Version,
     /// The greatest version of any extent.
     pub newest: Version,
-    /// The copy lacks what the drive acknowledged in an earlier life.
-    pub is_blank: bool,
+    /// The copy may lack what the acting members acknowledged: its drive has lost data, or it has not been filled to the
+    /// end.
+    pub is_partial: bool,
 }
 
 /// Why a member cannot take part any more.
@@ -135,6 +141,11 @@ pub enum Body {
 }
 
 impl Body {
+    /// Whether it may be the first thing that a life is told, by a sender that does not know it yet.
+    pub(crate) const fn is_opening(&self) -> bool {
+        matches!(self, Self::Adopt(_) | Self::Newer(_) | Self::Failed(_))
+    }
+
     /// Whether primaries send it; the others are sent to primaries, except `Newer`.
     pub(crate) const fn is_from_primary(&self) -> bool {
         matches!(

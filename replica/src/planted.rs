@@ -46,12 +46,16 @@ pub enum Planted {
     IgnoreBlank,
     /// Writes are served with fewer members than promised.
     IgnoreMinCopies,
+    /// Messages from and for other lives of members are taken.
+    IgnoreLives,
+    /// A copy that lacked data counts as whole as soon as it is being filled.
+    WholeByEntering,
 }
 
 #[cfg(any(test, feature = "proof"))]
 impl Planted {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::AcknowledgeOneCopy,
         Self::AcknowledgeAllButOne,
         Self::AcknowledgeBeforeDurable,
@@ -73,6 +77,8 @@ impl Planted {
         Self::ForgetWritesDuringCopy,
         Self::IgnoreBlank,
         Self::IgnoreMinCopies,
+        Self::IgnoreLives,
+        Self::WholeByEntering,
     ];
 }
 

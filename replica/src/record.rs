@@ -26,8 +26,9 @@ pub struct Record {
     pub promise: Promise<Epoch, DriveId>,
     /// Every write up to this version is durable at all acting members.
     pub clean: Version,
-    /// The drive lacks what it acknowledged in an earlier life, and has not been a learner since.
-    pub is_blank: bool,
+    /// The copy may lack what the acting members acknowledged: the drive has lost its data, or it became a learner and
+    /// has not been filled to the end since.
+    pub is_partial: bool,
 }
 
 /// The bytes are not the record of this member: the drive's fault. No retry helps; the member counts as blank.
@@ -41,7 +42,7 @@ fn salt(group: GroupId, drive: DriveId) -> Salt {
 
 impl Record {
     /// Before the first promise.
-    pub const NEW: Self = Self { promise: Promise::none(Epoch::ZERO), clean: Version::ZERO, is_blank: false };
+    pub const NEW: Self = Self { promise: Promise::none(Epoch::ZERO), clean: Version::ZERO, is_partial: false };
 
     /// The written form.
     #[must_use]
@@ -53,7 +54,7 @@ impl Record {
         out.push(u8::from(self.promise.holder.is_some()));
         out.extend_from_slice(self.promise.holder.unwrap_or_default().as_bytes());
         out.extend_from_slice(&self.clean.to_bytes());
-        out.push(u8::from(self.is_blank));
+        out.push(u8::from(self.is_partial));
         let sum = checksum(salt(group, drive), &out);
         out.extend_from_slice(&sum.0.to_be_bytes());
         out
@@ -77,7 +78,7 @@ impl Record {
         if promise.since > promise.term || promise.term > EPOCH_MAX {
             return Err(BadRecord);
         }
-        Ok(Self { promise, clean: Version::from_bytes(wide(34)), is_blank: body[50] == 1 })
+        Ok(Self { promise, clean: Version::from_bytes(wide(34)), is_partial: body[50] == 1 })
     }
 }
 
@@ -91,7 +92,7 @@ mod tests {
 
     fn record() -> Record {
         let promise = Promise { term: Epoch(0x0102), since: Epoch(0x0101), holder: Some(DRIVE) };
-        Record { promise, clean: Version { epoch: Epoch(2), sequence: 3 }, is_blank: true }
+        Record { promise, clean: Version { epoch: Epoch(2), sequence: 3 }, is_partial: true }
     }
 
     #[test]

@@ -46,6 +46,9 @@ pub enum Entry {
         /// The blocks that differ.
         runs: Vec<Run>,
     },
+    /// Last entry of the filling of a learner: its copy is whole when all before this is durable, and its record is to
+    /// say so, durably.
+    Whole,
 }
 
 impl Entry {
@@ -55,6 +58,7 @@ impl Entry {
         match self {
             Self::Write { run, .. } => len(&run.content),
             Self::Patch { runs, .. } => runs.iter().map(|run| len(&run.content)).sum(),
+            Self::Whole => 0,
         }
     }
 
@@ -62,7 +66,7 @@ impl Entry {
     const fn sequence(&self) -> Option<u64> {
         match self {
             Self::Write { version, .. } => Some(version.sequence),
-            Self::Patch { .. } => None,
+            Self::Patch { .. } | Self::Whole => None,
         }
     }
 }

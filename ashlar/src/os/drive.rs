@@ -31,7 +31,7 @@ use ashlar_node::volume::drive_host::{DriveHost, HostConfig, HostOutput};
 use ashlar_node::volume::service::{DriveInput, DrivePort};
 use ashlar_wire::id::{ClusterId, DriveId, ServerId};
 
-use super::clock;
+use super::{clock, random};
 use crate::failure::Failure;
 use folder::Folder;
 use inbox::{Completion, Inbox};
@@ -89,7 +89,8 @@ impl DriveThread {
         let folder = Folder::take(dir, folder::LOCK)?;
         let (file, store) = folder.open_or_format(ids, bytes)?;
         let access = file.access();
-        let host = DriveHost::new(clock::now(), store, HostConfig::default());
+        let life = u64::from_ne_bytes(random::bytes());
+        let host = DriveHost::new(clock::now(), store, HostConfig::default(), life);
         let drive = host.drive();
         let inbox = Arc::new(Inbox::default());
         let pool = Pool::start(&Arc::new(file), &inbox, IO_THREADS).map_err(no_thread)?;

@@ -22,7 +22,7 @@ use ashlar_placement::rule::ExtentId;
 use ashlar_replica::config::Role;
 use ashlar_replica::message::Body;
 use ashlar_replica::request::{ClientRequest, ClientResult, Generation, RequestId, SessionId};
-use ashlar_replica::{Configuration, Member, Message, Output, Refusal, Report, Settings};
+use ashlar_replica::{Configuration, Life, Member, Message, Output, Refusal, Report, Settings};
 use ashlar_store::io::{Io, IoError, IoId, IoOutput};
 use ashlar_store::request::Event;
 use ashlar_store::store::Store;
@@ -156,6 +156,8 @@ pub struct DriveHost {
     drive: DriveId,
     adapter: Adapter,
     members: BTreeMap<GroupId, Member>,
+    /// Number of the next member's life. It begins at one drawn by chance, and no number comes twice.
+    next_life: u64,
     /// Members that are in their configuration no more, and go when the store has completed their requests.
     leaving: BTreeSet<GroupId>,
     /// When a member's time comes, at the earliest.
@@ -168,12 +170,13 @@ pub struct DriveHost {
 }
 
 impl DriveHost {
-    /// A drive that goes on with an open store. It has no members before their configurations come.
+    /// A drive that goes on with an open store. It has no members before their configurations come. `life` is drawn by
+    /// chance for this opening of the drive: no other member must take its messages for those of an earlier one.
     ///
     /// # Panics
     /// If the settings are not valid: the program's own constants.
     #[must_use]
-    pub fn new(now: Instant, store: Store, config: HostConfig) -> Self {
+    pub fn new(now: Instant, store: Store, config: HostConfig, life: u64) -> Self {
         assert!(config.settings.is_valid(), "time-outs that do not agree allow two primaries to serve");
         let drive = store.superblock().drive;
         Self {
@@ -181,6 +184,7 @@ impl DriveHost {
             drive,
             adapter: Adapter::new(now, store, config.in_store_max),
             members: BTreeMap::new(),
+            next_life: life,
             leaving: BTreeSet::new(),
             tick_at: Instant::NEVER,
             fences: BTreeMap::new(),
@@ -248,7 +252,9 @@ impl DriveHost {
             return Err(HostError::TooManyMembers);
         }
         let record = self.adapter.record(group);
-        let mut member = Member::new(now, group, self.drive, self.config.settings, record);
+        let life = Life::drawn(self.next_life);
+        self.next_life = self.next_life.wrapping_add(1);
+        let mut member = Member::new(now, (group, self.drive, life), self.config.settings, record);
         for (volume, generation) in &self.fences {
             member.handle_fence(*volume, *generation);
         }

@@ -3,7 +3,7 @@
 //! Messages that come while others are being sent leave together with the next piece. A message that is lost with its stream,
 //! or finds no room, is sent again by the members' own time-outs, as is one that a network loses; so nothing here is tried twice.
 //!
-//! Written form of a message on the stream, version 1 (the stream's initial payload is that byte): length of all that follows
+//! Written form of a message on the stream, version 2 (the stream's initial payload is that byte): length of all that follows
 //! (4 bytes), sending drive, receiving drive, length of the head (4 bytes), head, payload.
 
 use core::future::poll_fn;
@@ -17,7 +17,7 @@ use ashlar_wire::id::DriveId;
 use bytes::Bytes;
 
 /// The version of the written form.
-pub(super) const VERSION: u8 = 1;
+pub(super) const VERSION: u8 = 2;
 /// Bytes that wait for one server; what comes beyond is dropped. Some extents of 1 MiB, and all small messages.
 const QUEUE_BYTES_MAX: usize = 16 << 20;
 /// Bytes of one message on the stream: an extent and its head.
@@ -169,6 +169,7 @@ fn decode(frame: &[u8]) -> Result<Framed, Malformed> {
 #[cfg(test)]
 mod tests {
     use ashlar_placement::map::{GroupId, PgId, SetId};
+    use ashlar_replica::Life;
     use ashlar_replica::message::Body;
     use ashlar_wire::epoch::Epoch;
     use ashlar_wire::version::Version;
@@ -177,7 +178,8 @@ mod tests {
 
     fn framed(nonce: u64) -> Framed {
         let group = GroupId { set: SetId(1), pg: PgId(2) };
-        let message = Message { group, epoch: Epoch(3), body: Body::Lease { nonce, clean: Version::ZERO } };
+        let (from, to) = (Life::drawn(4), Some(Life::drawn(5)));
+        let message = Message { group, epoch: Epoch(3), from, to, body: Body::Lease { nonce, clean: Version::ZERO } };
         Framed { from: DriveId::from_bytes([0xa1; 16]), to: DriveId::from_bytes([0xb2; 16]), message }
     }
 

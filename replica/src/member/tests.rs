@@ -37,7 +37,16 @@ fn record(number: u8) -> Vec<u8> {
 }
 
 fn member(number: u8) -> Member {
-    Member::new(at(0), GROUP, drive(number), Settings::default(), Some(&record(number)))
+    Member::new(at(0), (GROUP, drive(number), life(number)), Settings::default(), Some(&record(number)))
+}
+
+fn life(number: u8) -> Life {
+    Life::drawn(number.into())
+}
+
+/// A message from one drive's first life to another's, which is known.
+fn message(epoch: u64, from: u8, to: u8, body: Body) -> Message {
+    Message { group: GROUP, epoch: Epoch(epoch), from: life(from), to: Some(life(to)), body }
 }
 
 fn outputs(member: &mut Member) -> Vec<Output> {
@@ -85,7 +94,7 @@ fn write(epoch: u64, number: u64) -> ClientRequest {
 fn nothing_is_said_in_an_epoch_before_its_promise_is_durable() {
     let mut backup = member(2);
     backup.handle_configuration(at(1), &configuration(2, &[1, 2], &[])).unwrap();
-    let adopt = Message { group: GROUP, epoch: Epoch(2), body: Body::Adopt(configuration(2, &[1, 2], &[])) };
+    let adopt = Message { to: None, ..message(2, 1, 2, Body::Adopt(configuration(2, &[1, 2], &[]))) };
     backup.handle_message(at(1), drive(1), adopt).unwrap();
     let asked = outputs(&mut backup);
     let [Output::Store { id, request: StoreRequest::Save { .. } }] = asked[..] else { panic!("{asked:?}") };
@@ -118,11 +127,11 @@ fn a_write_waits_for_every_acting_member() {
     primary.handle_configuration(at(1), &configuration(2, &[1, 2, 3], &[])).unwrap();
     complete(&mut primary, at(1));
     let tell = |primary: &mut Member, from: u8, now: u64, body: Body| {
-        primary.handle_message(at(now), drive(from), Message { group: GROUP, epoch: Epoch(2), body }).unwrap();
+        primary.handle_message(at(now), drive(from), message(2, from, 1, body)).unwrap();
         complete(primary, at(now))
     };
     for from in [2, 3] {
-        let standing = Standing { clean: Version::ZERO, newest: Version::ZERO, is_blank: false };
+        let standing = Standing { clean: Version::ZERO, newest: Version::ZERO, is_partial: false };
         tell(&mut primary, from, 2, Body::Adopted(standing));
     }
     for from in [2, 3] {
@@ -149,11 +158,135 @@ fn a_message_of_an_earlier_epoch_is_refused_with_the_newer_configuration() {
     let mut backup = member(2);
     backup.handle_configuration(at(1), &configuration(5, &[1, 2], &[])).unwrap();
     complete(&mut backup, at(1));
-    let old = Message { group: GROUP, epoch: Epoch(4), body: Body::Lease { nonce: 1, clean: Version::ZERO } };
+    let old = message(4, 3, 2, Body::Lease { nonce: 1, clean: Version::ZERO });
     assert_eq!(backup.handle_message(at(2), drive(3), old), Err(Error::EarlierEpoch(Epoch(5))));
     let said = outputs(&mut backup);
     let newer = Body::Newer(configuration(5, &[1, 2], &[]));
     assert!(matches!(&said[..], [Output::Send { message, .. }] if message.body == newer), "{said:?}");
+}
+
+#[test]
+fn a_life_that_is_spoken_to_as_another_one_stays_out_of_the_epoch() {
+    let mut backup = member(2);
+    backup.handle_configuration(at(1), &configuration(2, &[1, 2], &[])).unwrap();
+    complete(&mut backup, at(1));
+    let lease =
+        |to: u8| Message { to: Some(life(to)), ..message(2, 1, 2, Body::Lease { nonce: 1, clean: Version::ZERO }) };
+    let unknown = Message { to: None, ..lease(2) };
+    assert_eq!(backup.handle_message(at(2), drive(1), unknown), Err(Error::OtherLife));
+    assert_eq!(outputs(&mut backup), [], "a primary that leases knows whom it asks");
+    assert_eq!(backup.handle_message(at(2), drive(3), lease(9)), Err(Error::NotForRole));
+    assert_eq!(backup.handle_message(at(2), drive(1), lease(9)), Err(Error::OtherLife));
+    assert_eq!(outputs(&mut backup), [Output::Report(Report::NewEpoch { epoch: Epoch(2) })]);
+    assert_eq!(backup.handle_message(at(3), drive(1), lease(2)), Ok(()));
+    assert_eq!(outputs(&mut backup), [], "nothing more in this epoch");
+    backup.handle_configuration(at(4), &configuration(3, &[1, 2], &[])).unwrap();
+    complete(&mut backup, at(4));
+    let adopt = Message { to: None, ..message(3, 1, 2, Body::Adopt(configuration(3, &[1, 2], &[]))) };
+    backup.handle_message(at(5), drive(1), adopt).unwrap();
+    assert_eq!(outputs(&mut backup).len(), 1, "it takes part in the next one");
+}
+
+#[test]
+fn a_primary_listens_to_one_life_of_a_member() {
+    let mut primary = member(1);
+    primary.handle_configuration(at(1), &configuration(2, &[1, 2], &[])).unwrap();
+    complete(&mut primary, at(1));
+    let adopted = Body::Adopted(Standing { clean: Version::ZERO, newest: Version::ZERO, is_partial: false });
+    primary.handle_message(at(2), drive(2), message(2, 2, 1, adopted.clone())).unwrap();
+    complete(&mut primary, at(2));
+    let other = Message { from: life(9), ..message(2, 2, 1, adopted.clone()) };
+    assert_eq!(primary.handle_message(at(3), drive(2), other), Err(Error::OtherLife));
+    primary.handle_timeout(at(200));
+    let asked = complete(&mut primary, at(200));
+    let knows = |output: &Output| matches!(output, Output::Send { message, .. } if message.to == Some(life(2)));
+    assert!(!asked.is_empty() && asked.iter().all(knows), "{asked:?}");
+    // It is the second life of its own drive in this epoch, so the other member knows.
+    let earlier = Message { to: Some(life(8)), ..message(2, 2, 1, adopted) };
+    assert_eq!(primary.handle_message(at(201), drive(2), earlier), Err(Error::OtherLife));
+    assert_eq!(outputs(&mut primary), [Output::Report(Report::NewEpoch { epoch: Epoch(2) })]);
+    primary.handle_client(at(202), &write(2, 1));
+    let refused = outputs(&mut primary);
+    assert!(matches!(&refused[..], [Output::Reply { result: Err(Refusal::NotServing), .. }]), "{refused:?}");
+}
+
+#[test]
+fn a_backup_tells_a_second_life_of_its_primary_of_the_first() {
+    let mut backup = member(2);
+    backup.handle_configuration(at(1), &configuration(2, &[1, 2], &[])).unwrap();
+    complete(&mut backup, at(1));
+    let adopt = Message { to: None, ..message(2, 1, 2, Body::Adopt(configuration(2, &[1, 2], &[]))) };
+    backup.handle_message(at(2), drive(1), adopt.clone()).unwrap();
+    outputs(&mut backup);
+    let second = Message { from: life(9), ..adopt };
+    assert_eq!(backup.handle_message(at(3), drive(1), second), Err(Error::OtherLife));
+    let said = outputs(&mut backup);
+    let for_first = |message: &Message| message.to == Some(life(1));
+    assert!(matches!(&said[..], [Output::Send { message, .. }] if for_first(message)), "{said:?}");
+}
+
+/// The record that a member has saved last.
+fn saved(outputs: &[Output]) -> Option<Record> {
+    let records = outputs.iter().filter_map(|output| match output {
+        Output::Store { request: StoreRequest::Save { record }, .. } => Some(record),
+        _ => None,
+    });
+    records.last().map(|record| Record::decode(record, GROUP, drive(2)).unwrap())
+}
+
+#[test]
+fn a_learner_is_partial_until_everything_before_the_end_of_its_filling_is_durable() {
+    let mut learner = member(2);
+    learner.handle_configuration(at(1), &configuration(2, &[1], &[2])).unwrap();
+    let asked = outputs(&mut learner);
+    assert_eq!(saved(&asked).map(|record| record.is_partial), Some(true), "whatever it was before");
+    let [Output::Store { id, .. }] = asked[..] else { panic!("{asked:?}") };
+    learner.handle_stored(at(1), id, Ok(StoreReply::Done)).unwrap();
+    let adopt = Message { to: None, ..message(2, 1, 2, Body::Adopt(configuration(2, &[1], &[2]))) };
+    learner.handle_message(at(2), drive(1), adopt).unwrap();
+    complete(&mut learner, at(2));
+    let run = Run { offset: 0, content: Content::Zeroes(4_096) };
+    let patch = Entry::Patch { version: Version::ZERO.next(), extent: ExtentId::default(), runs: vec![run] };
+    let mut ids = Vec::new();
+    for (index, entry) in [(2, Entry::Whole), (1, patch)] {
+        let apply = message(2, 1, 2, Body::Apply { index, clean: Version::ZERO, entry });
+        learner.handle_message(at(3), drive(1), apply).unwrap();
+        let asked = outputs(&mut learner);
+        assert_eq!(saved(&asked), None, "the patch is not durable");
+        ids.extend(
+            asked.iter().filter_map(|output| if let Output::Store { id, .. } = output { Some(*id) } else { None }),
+        );
+    }
+    learner.handle_stored(at(4), ids[0], Ok(StoreReply::Done)).unwrap();
+    let asked = outputs(&mut learner);
+    assert_eq!(saved(&asked).map(|record| record.is_partial), Some(false));
+    let progress = |outputs: &[Output]| match outputs.last() {
+        Some(Output::Send { message: Message { body: Body::Applied(progress), .. }, .. }) => progress.durable,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(progress(&asked), 1, "the record is not durable");
+    let id = asked.iter().find_map(|output| if let Output::Store { id, .. } = output { Some(*id) } else { None });
+    learner.handle_stored(at(5), id.unwrap(), Ok(StoreReply::Done)).unwrap();
+    assert_eq!(progress(&outputs(&mut learner)), 2);
+    // It acts as whole, or is a learner anew.
+    learner.handle_configuration(at(6), &configuration(3, &[1, 2], &[])).unwrap();
+    assert_eq!(saved(&outputs(&mut learner)).map(|record| record.is_partial), Some(false));
+    learner.handle_configuration(at(7), &configuration(4, &[1], &[2])).unwrap();
+    assert_eq!(saved(&outputs(&mut learner)).map(|record| record.is_partial), Some(true));
+}
+
+#[test]
+fn a_partial_copy_that_is_to_act_asks_for_its_own_removal_only() {
+    let mut record = Record::NEW;
+    record.promise.accept(Epoch(1), drive(1)).unwrap();
+    record.is_partial = true;
+    let record = record.encode(GROUP, drive(2));
+    let mut backup = Member::new(at(0), (GROUP, drive(2), life(2)), Settings::default(), Some(&record));
+    backup.handle_configuration(at(1), &configuration(2, &[1, 2], &[])).unwrap();
+    complete(&mut backup, at(1));
+    backup.handle_timeout(at(9_000));
+    let lost = Report::Lost { epoch: Epoch(2), member: drive(2), fault: Fault::Blank };
+    assert_eq!(outputs(&mut backup), [Output::Report(lost)], "not that of the silent primary");
 }
 
 fn version(u: &mut Unstructured<'_>) -> Result<Version> {
@@ -173,9 +306,9 @@ fn body(u: &mut Unstructured<'_>) -> Result<Body> {
         let has_more = u.ratio(1, 3)?;
         Ok(Page { entries: vec![(extent(u)?, version(u)?)], has_more, newest: version(u)? })
     };
-    Ok(match u.int_in_range(0..=12)? {
+    Ok(match u.int_in_range(0..=13)? {
         0 => Body::Adopt(configuration(2, &[1, 2, 3], &[4])),
-        1 => Body::Adopted(Standing { clean: version(u)?, newest: version(u)?, is_blank: u.ratio(1, 9)? }),
+        1 => Body::Adopted(Standing { clean: version(u)?, newest: version(u)?, is_partial: u.ratio(1, 9)? }),
         2 => Body::Newer(configuration(u.int_in_range(1..=4)?, &[1, 2], &[3])),
         3 => Body::Lease { nonce: u.int_in_range(0..=3)?, clean: version(u)? },
         4 => {
@@ -200,6 +333,7 @@ fn body(u: &mut Unstructured<'_>) -> Result<Body> {
         9 => Body::Listed { after: if u.ratio(1, 2)? { None } else { Some(extent(u)?) }, page: page(u)? },
         10 => Body::Inquire { extent: extent(u)? },
         11 => Body::Checksums { extent: extent(u)?, sums: Vec::new() },
+        12 => Body::Apply { index: u.int_in_range(0..=4)?, clean: version(u)?, entry: Entry::Whole },
         _ => {
             let difference = crate::request::Difference { version: version(u)?, runs: vec![run(u)?] };
             Body::Fetched { extent: extent(u)?, difference }
@@ -219,10 +353,14 @@ fn no_order_of_events_stops_a_member() {
             now += u.int_in_range(0..=300)?;
             match u.int_in_range(0..=9)? {
                 0..=4 => {
-                    let message = Message { group: GROUP, epoch: Epoch(u.int_in_range(1..=3)?), body: body(u)? };
+                    let from = u.int_in_range(1..=5)?;
+                    let (known, other) = (u.ratio(9, 10)?, u.ratio(1, 30)?);
+                    let mut message = message(u.int_in_range(1..=3)?, from, number, body(u)?);
+                    message.to = message.to.filter(|_| known);
+                    message.from = Life::drawn(u64::from(from) + 100 * u64::from(other));
                     let encoded = encode(&message);
                     if let Ok(message) = decode(&encoded.head, Bytes::new()) {
-                        let _ = member.handle_message(at(now), drive(u.int_in_range(1..=5)?), message);
+                        let _ = member.handle_message(at(now), drive(from), message);
                     }
                 }
                 5 | 6 if !asked.is_empty() => {

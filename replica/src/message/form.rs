@@ -1,4 +1,4 @@
-//! Written form of messages: version 1.
+//! Written form of messages: version 2.
 //!
 //! A message is a head and a payload. The head has all fields, numbers big-endian and of fixed length; the payload is
 //! the data of all runs, one after the other, so that it goes from buffer to socket and back without a copy. Decoding
@@ -17,14 +17,15 @@ use bytes::Bytes;
 
 use super::{Body, Fault, Message, Standing};
 use crate::config::{Configuration, EPOCH_MAX, LEARNERS_MAX};
+use crate::life::Life;
 use crate::members::MEMBERS_MAX;
 use crate::request::{BLOCKS_MAX, Content, Difference, Generation, PAGE_MAX, Page, Run};
 use crate::stream::{Entry, Progress};
 
 /// Version of the form that this program speaks.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// Longest head: a full page.
-pub const HEAD_BYTES_MAX: usize = 64 + PAGE_MAX * 40;
+pub const HEAD_BYTES_MAX: usize = 80 + PAGE_MAX * 40;
 
 /// Why bytes are no message: the sender's fault. No retry helps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -143,6 +144,7 @@ impl Writer {
                 self.extent(*extent);
                 self.runs(runs);
             }
+            Entry::Whole => self.u8(3),
         }
     }
 
@@ -159,10 +161,10 @@ impl Writer {
     fn body(&mut self, body: &Body) {
         match body {
             Body::Adopt(configuration) | Body::Newer(configuration) => self.configuration(configuration),
-            Body::Adopted(Standing { clean, newest, is_blank }) => {
+            Body::Adopted(Standing { clean, newest, is_partial }) => {
                 self.version(*clean);
                 self.version(*newest);
-                self.u8(u8::from(*is_blank));
+                self.u8(u8::from(*is_partial));
             }
             Body::Lease { nonce, clean } => {
                 self.u64(*nonce);
@@ -229,6 +231,8 @@ pub fn encode(message: &Message) -> Encoded {
     writer.u32(message.group.set.0);
     writer.u32(message.group.pg.0);
     writer.u64(message.epoch.0);
+    writer.u64(message.from.number());
+    writer.u64(message.to.map_or(0, Life::number));
     writer.body(&message.body);
     writer.0
 }
@@ -280,6 +284,12 @@ impl Input<'_> {
     fn epoch(&mut self) -> Read<Epoch> {
         let epoch = Epoch(self.u64()?);
         if epoch <= EPOCH_MAX { Ok(epoch) } else { Err(FormError::Malformed) }
+    }
+
+    /// A life, or none.
+    fn life(&mut self) -> Read<Option<Life>> {
+        let number = self.u64()?;
+        Ok((number > 0).then(|| Life::drawn(number)))
     }
 
     fn version(&mut self) -> Read<Version> {
@@ -357,6 +367,7 @@ impl Input<'_> {
                 run: self.run()?,
             }),
             2 => Ok(Entry::Patch { version: self.version()?, extent: self.extent()?, runs: self.runs()? }),
+            3 => Ok(Entry::Whole),
             _ => Err(FormError::Malformed),
         }
     }
@@ -382,7 +393,7 @@ impl Input<'_> {
     fn body(&mut self, kind: u8) -> Read<Body> {
         Ok(match kind {
             1 => Body::Adopt(self.configuration()?),
-            2 => Body::Adopted(Standing { clean: self.version()?, newest: self.version()?, is_blank: self.flag()? }),
+            2 => Body::Adopted(Standing { clean: self.version()?, newest: self.version()?, is_partial: self.flag()? }),
             3 => Body::Newer(self.configuration()?),
             4 => Body::Lease { nonce: self.u64()?, clean: self.version()? },
             5 => Body::Leased { nonce: self.u64()?, progress: self.progress()? },
@@ -420,11 +431,13 @@ pub fn decode(head: &[u8], payload: Bytes) -> Result<Message, FormError> {
     let kind = input.u8()?;
     input.group = GroupId { set: SetId(input.u32()?), pg: PgId(input.u32()?) };
     let epoch = input.epoch()?;
+    let from = input.life()?.ok_or(FormError::Malformed)?;
+    let to = input.life()?;
     let body = input.body(kind)?;
     if !input.head.is_empty() || !input.payload.is_empty() {
         return Err(FormError::Malformed);
     }
-    Ok(Message { group: input.group, epoch, body })
+    Ok(Message { group: input.group, epoch, from, to, body })
 }
 
 #[cfg(test)]

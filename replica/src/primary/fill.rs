@@ -2,8 +2,8 @@
 //!
 //! Walks through the lists of the learner and of the primary, and copies every extent whose versions differ. Writes to
 //! extents behind the walk are forwarded; the walk meets the others later. When everything is copied, the learner *joins*:
-//! writes and leases need it from then on. Once it has everything from before that moment it is certified: reported to the
-//! catalog, which may add it at any time from then on, whether the primary hears of that or not. So only another epoch
+//! writes and leases need it from then on. Once it has everything from before that moment, and has noted durably that it
+//! is whole, it is certified: reported to the catalog, which may add it at any time from then on, whether the primary hears of that or not. So only another epoch
 //! takes a certified learner's vote away.
 
 use alloc::collections::BTreeSet;
@@ -121,10 +121,15 @@ impl Primary {
             *fault = Some(Fault::Lags);
             return;
         }
+        let is_early = core.settings.bugs.has(Planted::CertifyEarly) && matches!(fill.stage, Stage::Walking(_));
+        let is_filled = fill.stage == Stage::Copying && copier.is_idle() || is_early;
         match fill.stage {
             Stage::Begins if fill.walk.is_none() => fill.begin_page(core, learner, None),
-            Stage::Copying if copier.is_idle() && room > 0 => {
-                fill.stage = Stage::Joining { index: stream.end(), sequence };
+            _ if is_filled && room > 0 => {
+                fill.walk = None;
+                let index = stream.push(now, Entry::Whole);
+                core.send(learner, Body::Apply { index, clean, entry: Entry::Whole });
+                fill.stage = Stage::Joining { index, sequence };
                 let nonce = lease.ask(now);
                 core.send(learner, Body::Lease { nonce, clean });
                 self.update_members();
@@ -132,10 +137,6 @@ impl Primary {
             Stage::Joining { index, sequence } if stream.durable() >= index && lease.holds(now) => {
                 fill.stage = Stage::Certified { sequence };
                 core.report_caught_up(learner);
-                self.update_members();
-            }
-            Stage::Walking(_) if core.settings.bugs.has(Planted::CertifyEarly) => {
-                fill.stage = Stage::Certified { sequence };
                 self.update_members();
             }
             _ => {}

@@ -91,7 +91,7 @@ impl Primary {
     fn check_standings(&mut self, core: &mut Core) -> bool {
         let floor = self.floor();
         let ignores = core.settings.bugs.has(Planted::IgnoreBlank);
-        let is_bad = |standing: Standing| (standing.is_blank || standing.newest < floor) && !ignores;
+        let is_bad = |standing: Standing| (standing.is_partial || standing.newest < floor) && !ignores;
         if is_bad(self.standing) {
             self.own_fault = Some(Fault::Blank);
             return false;

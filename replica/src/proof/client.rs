@@ -25,6 +25,8 @@ pub struct Outstanding {
     pub tag: u64,
     /// Its group.
     pub group: GroupId,
+    /// When it began.
+    pub begun: u64,
     /// When the client gives up.
     pub until: u64,
     /// When the request is sent again.

@@ -22,6 +22,7 @@ use super::client::Client;
 use super::history::History;
 use super::store::Store;
 use crate::config::{Configuration, Settings};
+use crate::life::Life;
 use crate::member::{Member, Output, Report};
 use crate::message::form::{decode, encode};
 use crate::planted::{Bugs, Planted};
@@ -192,7 +193,7 @@ impl Server {
 }
 
 #[derive(Debug)]
-enum Event {
+pub(super) enum Event {
     Message { from: usize, to: usize, head: Vec<u8>, payload: Bytes },
     Stored { server: usize, life: u64, group: GroupId, id: StoreId },
     Timer { server: usize, life: u64, group: GroupId },
@@ -213,7 +214,7 @@ enum Event {
 pub struct World {
     options: Options,
     pub(super) now: u64,
-    events: BTreeMap<(u64, u64), Event>,
+    pub(super) events: BTreeMap<(u64, u64), Event>,
     next_event: u64,
     pub(super) chance: Chance,
     pub(super) servers: Vec<Server>,
@@ -228,8 +229,10 @@ pub struct World {
     pub(super) takeover: Option<Takeover>,
     /// Drives that lost their data and have not been taken back.
     blank: BTreeSet<(usize, GroupId)>,
-    /// When a drive lost its data last.
-    emptied_at: Option<u64>,
+    /// Drives that lost their data or went back to earlier ones, and when.
+    pub(super) emptied: Vec<(u64, usize)>,
+    /// Lives are drawn apart, so that their numbers change nothing else.
+    lives: Chance,
     next_tag: u64,
     is_faulty: bool,
     /// Clients begin requests by themselves.
@@ -280,7 +283,8 @@ impl World {
             generations: BTreeMap::new(),
             takeover: None,
             blank: BTreeSet::new(),
-            emptied_at: None,
+            emptied: Vec::new(),
+            lives: Chance::new(options.seed ^ 0x11fe),
             next_tag: 0,
             is_faulty: false,
             has_load: true,
@@ -335,7 +339,8 @@ impl World {
         let now = server.local(self.now);
         for group in self.catalog.groups() {
             let store = server.stores.remove(&group).unwrap_or_default();
-            let mut member = Member::new(now, group, server.drive, settings, store.record());
+            let life = Life::drawn(self.lives.next_u64());
+            let mut member = Member::new(now, (group, server.drive, life), settings, store.record());
             self.generations.iter().for_each(|(volume, generation)| member.handle_fence(*volume, *generation));
             server.nodes.insert(group, Node { member, store, timer_at: 0 });
         }
@@ -357,11 +362,11 @@ impl World {
             if is_empty {
                 node.store = Store::default();
                 self.blank.insert((number, group));
-                self.emptied_at = Some(self.now);
             }
             server.stores.insert(group, node.store);
         }
         if is_empty {
+            self.emptied.push((self.now, number));
             // Reports that are on their way could take out the last member that has the data: two losses, not one.
             self.events.retain(|_, event| !matches!(event, Event::Report { .. }));
         }

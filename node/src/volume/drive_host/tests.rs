@@ -101,7 +101,8 @@ fn open(now: Instant, disk: &mut Disk, id: DriveId) -> DriveHost {
     let mut opening = Opening::new(store_config(), expected);
     loop {
         if let Some(ready) = opening.poll_ready(now) {
-            return DriveHost::new(now, ready.unwrap(), HostConfig { jobs_max: 64, ..HostConfig::default() });
+            let config = HostConfig { jobs_max: 64, ..HostConfig::default() };
+            return DriveHost::new(now, ready.unwrap(), config, now.as_nanos() << 8);
         }
         let io = opening.poll_io().expect("opening goes on");
         let id = io.id;
@@ -244,6 +245,20 @@ impl World {
         let token = self.ask(number, epoch, extent(at), Operation::Read(range));
         self.settle();
         self.replies.remove(&token)
+    }
+
+    /// The next message of the primary, drive 0, to another one.
+    fn primary_says(&mut self, to: u8, epoch: Epoch) -> Message {
+        self.now = self.now + Settings::default().tick;
+        let now = self.now;
+        let host = self.host(0);
+        host.handle_timeout(now);
+        let outputs = core::iter::from_fn(|| host.poll_output());
+        let sent = outputs.filter_map(|output| match output {
+            HostOutput::Send { to: receiver, message } if receiver == drive(to) => Some(message),
+            _ => None,
+        });
+        sent.last().filter(|message| message.epoch == epoch).expect("a primary asks for leases")
     }
 
     /// Version and content of an extent by a drive's own store.
@@ -415,7 +430,8 @@ fn members_come_and_go_with_their_configurations() {
     assert_eq!(world.write(0, 1, (1, 0), data(1, 1)), WRITTEN);
     world.configure(2, &[0, 1], &[3]);
     assert_eq!((world.host(2).groups().count(), world.host(3).groups().count()), (0, 1));
-    let message = Message { group: GROUP, epoch: serving(2), body: Body::Failed(Fault::Silent) };
+    let (from, to) = (Life::drawn(1), None);
+    let message = Message { group: GROUP, epoch: serving(2), from, to, body: Body::Failed(Fault::Silent) };
     let now = world.now;
     assert_eq!(world.host(2).handle_message(now, drive(0), message), Err(HostError::UnknownGroup));
     assert_eq!(world.read(2, 2, 1, Range { offset: 0, len: 4096 }), Some(Err(Refusal::Behind(Epoch::ZERO))));
@@ -444,8 +460,10 @@ fn requests_beyond_the_limit_are_refused() {
     world.settle();
     let results: Vec<_> = tokens.iter().map(|token| world.replies.remove(token)).collect();
     assert_eq!(results[64], Some(Err(Refusal::Busy)));
-    let list = Message { group: GROUP, epoch: serving(1), body: Body::List { above: Version::ZERO, after: None } };
-    let lease = Message { group: GROUP, epoch: serving(1), body: Body::Lease { nonce: 9, clean: Version::ZERO } };
+    // As the primary would say it, which has sent the backup a message before.
+    let sent = world.primary_says(1, serving(1));
+    let list = Message { body: Body::List { above: Version::ZERO, after: None }, ..sent.clone() };
+    let lease = Message { body: Body::Lease { nonce: 9, clean: Version::ZERO }, ..sent };
     let now = world.now;
     world.host(1).config.jobs_max = 0;
     assert_eq!(world.host(1).handle_message(now, drive(0), list), Err(HostError::Busy));

@@ -37,7 +37,7 @@ fn difference() -> Difference {
     Difference { version: version(5), runs: vec![zeroes, Run { offset: 8_192, content: Content::Data(data(1)) }] }
 }
 
-/// One body of each kind, with the bytes of its head behind the first 18.
+/// One body of each kind, with the bytes of its head behind the first 34.
 fn bodies() -> Vec<(Body, String)> {
     let ones = |byte: &str| byte.repeat(16);
     let (a1, a2, a3) = (ones("a1"), ones("a2"), ones("a3"));
@@ -55,7 +55,7 @@ fn bodies() -> Vec<(Body, String)> {
     let page = Page { entries: vec![(extent(), version(1))], has_more: true, newest: version(6) };
     let sums = vec![Checksum(1), Checksum(2)];
     let sum_bytes = "00000002 0000000000000001 0000000000000002";
-    let standing = Standing { clean: version(1), newest: version(2), is_blank: true };
+    let standing = Standing { clean: version(1), newest: version(2), is_partial: true };
     vec![
         (Body::Adopt(configuration()), config.clone()),
         (Body::Adopted(standing), format!("{}{}01", v(1), v(2))),
@@ -81,11 +81,12 @@ fn bodies() -> Vec<(Body, String)> {
             Body::Apply { index: 8, clean: version(1), entry: patch },
             format!("0000000000000008 {} 02 {} {at} {runs}", v(1), v(5)),
         ),
+        (Body::Apply { index: 9, clean: version(1), entry: Entry::Whole }, format!("0000000000000009 {} 03", v(1))),
     ]
 }
 
 fn message(body: Body) -> Message {
-    Message { group: GROUP, epoch: Epoch(7), body }
+    Message { group: GROUP, epoch: Epoch(7), from: Life::drawn(0x0a0b), to: Some(Life::drawn(0x0c0d)), body }
 }
 
 fn joined(encoded: &Encoded) -> Bytes {
@@ -98,10 +99,20 @@ fn golden_bytes_of_every_kind() {
         let message = message(body);
         let encoded = encode(&message);
         let hex: String = encoded.head.iter().map(|byte| format!("{byte:02x}")).collect();
-        let start = format!("01{:02x} 00000002 00000304 0000000000000007", kind(&message.body));
+        let lives = "0000000000000a0b 0000000000000c0d";
+        let start = format!("02{:02x} 00000002 00000304 0000000000000007 {lives}", kind(&message.body));
         assert_eq!(hex, format!("{start}{expected}").replace(' ', ""), "{:?}", message.body);
         assert_eq!(decode(&encoded.head, joined(&encoded)), Ok(message));
     }
+}
+
+#[test]
+fn a_message_has_a_life_of_its_sender_and_may_have_one_of_its_receiver() {
+    let opening = Message { to: None, ..message(Body::Failed(Fault::Silent)) };
+    let mut encoded = encode(&opening);
+    assert_eq!(decode(&encoded.head, Bytes::new()), Ok(opening));
+    encoded.head[18..26].fill(0);
+    assert_eq!(decode(&encoded.head, Bytes::new()), Err(FormError::Malformed));
 }
 
 #[test]
@@ -129,10 +140,10 @@ fn cut_and_lengthened_messages_are_refused() {
         assert_eq!(decode(&long, payload.clone()), Err(FormError::Malformed));
         let more = Bytes::from([&payload[..], &[0]].concat());
         assert_eq!(decode(&encoded.head, more), Err(FormError::Malformed), "a payload that nothing names");
-        let other = [&[2], &encoded.head[1..]].concat();
-        assert_eq!(decode(&other, payload), Err(FormError::Version(2)));
+        let other = [&[1], &encoded.head[1..]].concat();
+        assert_eq!(decode(&other, payload), Err(FormError::Version(1)));
     }
-    assert_eq!(decode(&vec![1; HEAD_BYTES_MAX + 1], Bytes::new()), Err(FormError::Malformed));
+    assert_eq!(decode(&vec![2; HEAD_BYTES_MAX + 1], Bytes::new()), Err(FormError::Malformed));
 }
 
 #[test]

@@ -2,13 +2,16 @@
 //!
 //! Not here, because other crates own them: a snapshot cut with writes in flight (volume), repair budgets (schedule).
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 use ashlar_placement::map::GroupId;
 
-use super::super::world::MS;
+use super::super::store::Store;
+use super::super::world::{Event, MS};
 use super::super::{Faults, Options, World};
 use crate::config::Configuration;
+use crate::member::Report;
 use crate::planted::Planted;
 use crate::request::StoreError;
 
@@ -44,6 +47,31 @@ impl World {
     fn isolate(&mut self, number: usize) {
         let all = self.others(number).into_iter().chain([self.servers.len()]);
         all.collect::<Vec<_>>().into_iter().for_each(|other| self.cut(number, other));
+    }
+
+    /// The catalog begins another epoch with the same members.
+    fn begin_epoch(&mut self) {
+        let (group, Configuration { epoch, .. }) = (self.group(), self.configuration());
+        self.schedule(self.now, Event::Report { group, report: Report::NewEpoch { epoch } });
+    }
+
+    /// What the catalog has told a server has not arrived.
+    fn forget_configurations(&mut self, of: usize) {
+        self.events.retain(|_, event| !matches!(event, Event::Configuration { server, .. } if *server == of));
+    }
+
+    /// A server hears of a configuration.
+    fn tell(&mut self, server: usize, configuration: Configuration) {
+        self.schedule(self.now, Event::Configuration { server, configuration });
+    }
+
+    /// A server crashes, and its drive is an earlier state of itself afterwards.
+    fn go_back(&mut self, number: usize, mut earlier: Store) {
+        let group = self.group();
+        self.crash(number, false);
+        earlier.crash(&mut self.chance);
+        self.servers[number].stores.insert(group, earlier);
+        self.emptied.push((self.now, number));
     }
 
     fn restart(&mut self, number: usize) {
@@ -85,6 +113,8 @@ pub(super) fn catch(planted: Planted) -> bool {
         Planted::ForgetWritesDuringCopy => learner_filled_under_load,
         Planted::AcknowledgeBeforeDurable => power_fails_and_the_primary_is_lost,
         Planted::NoWaitForGrant => primary_taken_out_while_its_lease_holds,
+        Planted::WholeByEntering => certified_learner_is_emptied_and_hears_old_configurations,
+        Planted::IgnoreLives => primary_goes_back_to_an_earlier_state_in_its_epoch,
         _ => return false,
     };
     (0..60).any(|seed| run(&Options { min_copies: 1, ..options(seed, 3, Some(planted)) }, script).is_some())
@@ -180,8 +210,57 @@ fn primary_taken_out_while_its_lease_holds(world: &mut World) {
     }
 }
 
+/// A learner that the catalog has added is emptied and restarted. It hears of the epochs in which it was a learner late,
+/// one after the other, and of nobody else.
+fn certified_learner_is_emptied_and_hears_old_configurations(world: &mut World) {
+    world.crash(2, false);
+    world.run_ms(1_500);
+    world.restart(2);
+    await_that(world, |world| !world.configuration().learners.is_empty());
+    let mut heard = vec![world.configuration()];
+    world.begin_epoch();
+    await_that(world, |world| world.configuration().epoch > heard[0].epoch);
+    heard.push(world.configuration());
+    assert!(heard.iter().all(|known| known.learners == [world.servers[2].drive]), "{heard:?}");
+    let catalog = world.servers.len();
+    [0, 1].into_iter().for_each(|old| {
+        world.blocked.insert((catalog, old));
+    });
+    await_that(world, |world| world.configuration().acting.len() == 3);
+    world.crash(2, true);
+    world.blocked.insert((catalog, 2));
+    [0, 1].into_iter().for_each(|old| world.cut(old, 2));
+    world.restart(2);
+    world.forget_configurations(2);
+    for configuration in heard {
+        world.tell(2, configuration);
+        world.run_ms(30);
+    }
+    world.blocked.remove(&(catalog, 2));
+    world.run_ms(4_000);
+}
+
+/// The drive of a primary goes back to what it was before the epoch, and its process takes the epoch up again.
+fn primary_goes_back_to_an_earlier_state_in_its_epoch(world: &mut World) {
+    let group = world.group();
+    world.has_load = false;
+    await_that(world, |world| world.clients.iter().all(|client| client.outstanding.is_empty()));
+    let primary = world.primary();
+    let earlier = world.servers[primary].nodes[&group].store.clone();
+    let epoch = world.configuration().epoch;
+    world.begin_epoch();
+    await_that(world, |world| world.configuration().epoch > epoch && world.is_serving(group));
+    world.has_load = true;
+    world.run_ms(400);
+    world.go_back(primary, earlier);
+    world.restart(primary);
+    world.run_ms(4_000);
+}
+
 #[test]
 fn scenarios_of_planted_bugs_are_harmless_without_them() {
+    check(3, certified_learner_is_emptied_and_hears_old_configurations);
+    check(3, primary_goes_back_to_an_earlier_state_in_its_epoch);
     check(3, old_members_go_while_the_primary_does_not_hear_of_a_new_one);
     check(3, learner_filled_under_load);
     check(3, power_fails_and_the_primary_is_lost);
@@ -275,10 +354,7 @@ fn member_returns_with_an_earlier_state_of_its_drive() {
         let behind = world.others(world.primary())[0];
         let earlier = world.servers[behind].nodes[&group].store.clone();
         world.run_ms(2_000);
-        world.crash(behind, false);
-        let mut earlier = earlier;
-        earlier.crash(&mut world.chance);
-        world.servers[behind].stores.insert(group, earlier);
+        world.go_back(behind, earlier);
         world.restart(behind);
         world.run_ms(4_000);
     });

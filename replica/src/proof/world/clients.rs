@@ -24,8 +24,6 @@ const VOLUMES: u8 = 2;
 const EXTENTS: u64 = 6;
 /// Blocks of an extent that are used.
 const BLOCKS: u64 = 4;
-/// Copies are not counted for so long after a drive has lost its data: longer than a client waits for an answer.
-const EMPTIED_MS: u64 = 10_000;
 /// Requests that a client has outstanding.
 const OUTSTANDING_MAX: usize = 4;
 
@@ -131,12 +129,13 @@ impl World {
     fn begin(&mut self, client: usize, operation: Operation, blocks: Vec<Block>, (write, tag): (u64, u64)) {
         let floors = self.history.begin_read(&blocks);
         let group = self.group_of(blocks[0].0);
-        let until = self.now + 6_000 * MS;
+        let (begun, until) = (self.now, self.now + 6_000 * MS);
         let it = &mut self.clients[client];
         let id = RequestId(it.next);
         it.next += 1;
-        it.outstanding
-            .insert(id, Outstanding { operation, blocks, floors, write, tag, group, until, again_at: 0, tries: 0 });
+        let (again_at, tries) = (0, 0);
+        let request = Outstanding { operation, blocks, floors, write, tag, group, begun, until, again_at, tries };
+        it.outstanding.insert(id, request);
         self.repeat(client, id);
     }
 
@@ -229,7 +228,7 @@ impl World {
         }
     }
 
-    /// An acknowledged write was on as many drives as promised: no fewer ever served it.
+    /// An acknowledged write is on as many drives as promised, but for those that have lost their data since it began.
     fn check_copies(&mut self, request: &Outstanding) {
         let (extent, block) = request.blocks[0];
         let has = |server: &super::Server| {
@@ -238,14 +237,15 @@ impl World {
             let extents = store.map(|store| store.visible().clone()).unwrap_or_default();
             extents.get(&extent).and_then(|extent| extent.blocks.get(&block)).copied()
         };
-        let is_drive_lost = self.emptied_at.is_some_and(|at| self.now - at < EMPTIED_MS * MS);
-        if is_drive_lost || self.history.is_replaced(request.blocks[0], request.write) {
+        if self.history.is_replaced(request.blocks[0], request.write) {
             return;
         }
         let is_there = |server: &&super::Server| has(server).unwrap_or(0) == request.tag;
         let copies = self.servers.iter().filter(is_there).count();
+        let emptied = self.emptied.iter().filter(|(at, _)| *at >= request.begun).map(|(_, server)| *server);
+        let lost = emptied.collect::<BTreeSet<_>>().len();
         let promised = usize::from(self.options.min_copies);
-        if copies < promised {
+        if copies + lost < promised {
             self.fail(format!("write {} was acknowledged with {copies} of {promised} copies", request.write));
         }
     }
