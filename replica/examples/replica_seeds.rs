@@ -10,6 +10,7 @@ fn main() {
     let mut numbers = std::env::args().skip(1).filter_map(|text| text.parse::<u64>().ok());
     let (first, count) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(100));
     let planted = numbers.next().and_then(|place| Planted::ALL.get(usize::try_from(place).ok()?)).copied();
+    let mut no_space = 0;
     let (mut failed, mut writes, mut reads, mut epochs, mut crashes, mut recovery_ms) = (0, 0, 0, 0, 0, 0);
     for seed in first..first + count {
         let outcome = run(seed, planted);
@@ -18,6 +19,7 @@ fn main() {
             failed += 1;
         }
         writes += outcome.writes;
+        no_space += outcome.no_space;
         reads += outcome.reads;
         epochs += outcome.epochs;
         crashes += outcome.crashes;
@@ -25,6 +27,6 @@ fn main() {
     }
     println!(
         "{count} seeds, {failed} failed: {writes} writes, {reads} reads, {epochs} epochs, {crashes} crashes, \
-         longest recovery {recovery_ms} ms"
+         {no_space} refused for want of room, longest recovery {recovery_ms} ms"
     );
 }

@@ -46,7 +46,8 @@ impl Backup {
 
     /// Tells the primary that this member takes part.
     pub(crate) fn answer_adopt(&self, core: &mut Core) {
-        core.send(self.primary, Body::Adopted(self.standing));
+        let standing = Standing { room: core.room, ..self.standing };
+        core.send(self.primary, Body::Adopted(standing));
     }
 
     /// A message of this epoch from the primary.
@@ -61,7 +62,8 @@ impl Backup {
                 core.granted_until = core.granted_until.max(now + core.settings.guard);
                 self.note_clean(core, clean);
                 let progress = self.incoming.progress();
-                core.send(self.primary, Body::Leased { nonce, progress });
+                let room = core.room;
+                core.send(self.primary, Body::Leased { nonce, progress, room });
             }
             Body::Apply { index, clean, entry } => {
                 self.check(core, &entry)?;

@@ -13,7 +13,7 @@ use crate::life::{Life, Lives};
 use crate::member::{Output, Report};
 use crate::message::{Body, Fault, Message};
 use crate::record::Record;
-use crate::request::{ClientResult, Generation, RequestId, SessionId, StoreId, StoreRequest};
+use crate::request::{ClientResult, Generation, RequestId, Room, SessionId, StoreId, StoreRequest};
 
 /// Volumes whose attach generation one member remembers.
 pub(crate) const FENCES_MAX: usize = 65_536;
@@ -39,6 +39,8 @@ pub(crate) enum Purpose {
     Write(u64),
     /// A client's read, by its number.
     Read(u64),
+    /// What a client's write finds, by its number.
+    Probe(u64),
     /// The own part of the comparison of all acting members.
     MergeList,
     /// The own part of the comparison with a learner, and the number of the question.
@@ -70,6 +72,8 @@ pub(crate) struct Core {
     pub(crate) settings: Settings,
     pub(crate) epoch: Epoch,
     pub(crate) record: Record,
+    /// Whether the own drive has room.
+    pub(crate) room: Room,
     /// Until when leases hold that this member granted to others, or may have granted in an earlier life.
     pub(crate) granted_until: Instant,
     pub(crate) fences: BTreeMap<VolumeId, Generation>,
@@ -95,6 +99,7 @@ impl Core {
             settings,
             epoch: Epoch::ZERO,
             record,
+            room: Room::default(),
             granted_until: now + settings.guard,
             fences: BTreeMap::new(),
             out: VecDeque::new(),

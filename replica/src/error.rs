@@ -14,6 +14,8 @@ pub enum Refusal {
     // The caller's fault: no retry helps.
     /// Not whole blocks within an extent.
     BadRange,
+    /// The extent is one of another placement group. Said by the member's host, which knows.
+    OtherGroup,
     /// A greater attach generation is known: this client has lost the volume.
     Fenced(Generation),
     /// The session has given this request up: `floor` was announced since.
@@ -34,6 +36,9 @@ pub enum Refusal {
     TooFewCopies,
     /// A limit is reached: requests in flight, sessions, volumes.
     Busy,
+    /// A member's drive has no room for an extent that has no space yet. Reads, discards, and writes to extents that have
+    /// theirs are served.
+    NoSpace,
 
     // The outcome is not known: a write was or will be done once, or never. Retry with the same number.
     /// Another configuration came before the request was done.
@@ -48,6 +53,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::BadRange => f.write_str("a request covers whole blocks within one extent"),
+            Self::OtherGroup => f.write_str("the extent is of another placement group"),
             Self::Fenced(generation) => write!(f, "the volume is attached as generation {} by now", generation.0),
             Self::GivenUp(floor) => write!(f, "the session gave up its requests below {}", floor.0),
             Self::TooFarAhead => f.write_str("the session has too many requests outstanding"),
@@ -56,6 +62,7 @@ impl fmt::Display for Refusal {
             Self::NotServing => f.write_str("the placement group does not serve yet: retry"),
             Self::TooFewCopies => f.write_str("too few members act for writes: retry"),
             Self::Busy => f.write_str("too many requests: retry later"),
+            Self::NoSpace => f.write_str("a drive is full: discard something, or add drives"),
             Self::Unknown(configuration) => {
                 write!(f, "epoch {} began before the request was done: retry", configuration.epoch)
             }

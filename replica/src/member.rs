@@ -4,6 +4,13 @@
 //! durable; the store has completed every change of earlier epochs; the greatest version of the copy is known. Requests
 //! of clients that were under way end with [`Refusal::Unknown`] at that moment, and are repeated by the client.
 //!
+//! A drive without room for a change that was ordered takes its member out of the epoch: the change is at others, and not
+//! here. That is kept rare: the caller says when room gets low ([`Member::handle_room`]), and primaries refuse what needs
+//! more of it from then on, with [`Refusal::NoSpace`]. A member that leaves for want of room has everything that was
+//! acknowledged. If it still acts in the next epoch it takes part again; else it returns as a learner, which is filled
+//! when it has room. The last acting member asks for another epoch instead of its removal, and serves reads, discards and
+//! rewrites in that.
+//!
 //! In its epoch a member listens to one life of each other member, and takes part in one life itself: see [`crate::life`].
 
 use alloc::boxed::Box;
@@ -25,7 +32,7 @@ use crate::primary::Primary;
 use crate::promise::Promise;
 use crate::record::{BadRecord, Record};
 use crate::request::{
-    ClientRequest, ClientResult, Generation, RequestId, SessionId, StoreError, StoreId, StoreReply, StoreRequest,
+    ClientRequest, ClientResult, Generation, RequestId, Room, SessionId, StoreError, StoreId, StoreReply, StoreRequest,
     StoreResult,
 };
 
@@ -202,8 +209,10 @@ impl Member {
     fn enter(&mut self, now: Instant, configuration: &Configuration) {
         let role = configuration.role(self.core.drive);
         if let State::Failed(fault) = self.state
-            && (fault == Fault::DriveFailed || matches!(role, Role::Primary | Role::Backup))
+            && (fault == Fault::DriveFailed
+                || fault != Fault::DriveFull && matches!(role, Role::Primary | Role::Backup))
         {
+            // A copy that lacks room has everything that was acknowledged; a damaged one has not.
             return;
         }
         if configuration.epoch <= self.bench {
@@ -274,8 +283,10 @@ impl Member {
         let State::Entering(entering) = self.state else { return };
         let configuration = self.configuration.clone().expect("an epoch is entered by its configuration");
         let record = &self.core.record;
-        let is_partial = record.is_partial && !self.core.settings.bugs.has(Planted::IgnoreBlank);
-        let standing = Standing { clean: record.clean, newest, is_partial };
+        // Data that are older than their record are not what the record vouches for.
+        let is_partial = record.is_partial || newest < record.clean;
+        let is_partial = is_partial && !self.core.settings.bugs.has(Planted::IgnoreBlank);
+        let standing = Standing { clean: record.clean, newest, is_partial, room: self.core.room };
         let kind = match configuration.role(self.core.drive) {
             Role::Primary => {
                 let primary = Primary::new(&mut self.core, now, configuration, standing);
@@ -415,10 +426,14 @@ impl Member {
     pub fn handle_stored(&mut self, now: Instant, id: StoreId, result: StoreResult) -> Result<(), Error> {
         let pending = self.core.pending.remove(&id).ok_or(Error::UnknownCompletion)?;
         self.core.changes -= usize::from(pending.is_change);
+        let is_full = result == Err(StoreError::Full);
         let reply = match result {
             Ok(reply) => reply,
+            Err(_) if is_full && self.core.settings.bugs.has(Planted::FullCountsAsDone) => StoreReply::Done,
             Err(error) => {
                 self.handle_store_error(error, pending.epoch);
+                // It may have been the last change of an earlier epoch, for which this one waits.
+                self.advance_entering();
                 return Ok(());
             }
         };
@@ -468,10 +483,22 @@ impl Member {
         }
     }
 
+    /// Asks for the removal of this member, or for another epoch where none would be left.
+    fn report_own_fault(&mut self, fault: Fault) {
+        let Some(configuration) = &self.configuration else { return };
+        let is_last = configuration.acting == [self.core.drive];
+        if fault == Fault::DriveFull && is_last {
+            let epoch = self.core.epoch;
+            self.core.out.push_back(Output::Report(Report::NewEpoch { epoch }));
+        } else if configuration.role(self.core.drive) != Role::None {
+            self.core.report_lost(self.core.drive, fault);
+        }
+    }
+
     fn fail(&mut self, fault: Fault) {
         self.leave_with_unknown();
         self.state = State::Failed(fault);
-        self.core.report_lost(self.core.drive, fault);
+        self.report_own_fault(fault);
         if let Some(primary) = self.primary()
             && primary != self.core.drive
         {
@@ -504,6 +531,12 @@ impl Member {
         }
     }
 
+    /// Whether the drive has room for extents that have no space yet; enough of it, until the caller says otherwise. Low is
+    /// to be told while what may be under way still finds room.
+    pub const fn handle_room(&mut self, room: Room) {
+        self.core.room = room;
+    }
+
     /// Time has come: see [`poll_timeout`](Self::poll_timeout).
     pub fn handle_timeout(&mut self, now: Instant) {
         if now < self.next_tick {
@@ -516,9 +549,7 @@ impl Member {
             State::Benched => self.ask_for_new_epoch(),
             State::Failed(fault) => {
                 let fault = *fault;
-                if self.configuration.as_ref().is_some_and(|known| known.role(self.core.drive) != Role::None) {
-                    self.core.report_lost(self.core.drive, fault);
-                }
+                self.report_own_fault(fault);
             }
             State::Absent | State::Entering(_) => {}
         }

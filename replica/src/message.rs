@@ -13,7 +13,7 @@ use ashlar_wire::version::Version;
 
 use crate::config::Configuration;
 use crate::life::Life;
-use crate::request::{Difference, Page};
+use crate::request::{Difference, Page, Room};
 use crate::stream::{Entry, Progress};
 
 pub mod form;
@@ -43,6 +43,8 @@ pub struct Standing {
     /// The copy may lack what the acting members acknowledged: its drive has lost data, or it has not been filled to the
     /// end.
     pub is_partial: bool,
+    /// Whether its drive has room.
+    pub room: Room,
 }
 
 /// Why a member cannot take part any more.
@@ -84,6 +86,8 @@ pub enum Body {
         nonce: u64,
         /// How far the stream has come.
         progress: Progress,
+        /// Whether its drive has room.
+        room: Room,
     },
     /// Primary to member: the next change of the stream.
     Apply {

@@ -50,12 +50,20 @@ pub enum Planted {
     IgnoreLives,
     /// A copy that lacked data counts as whole as soon as it is being filled.
     WholeByEntering,
+    /// Zeroes are answered and not written, whatever their extent has.
+    DiscardUnseen,
+    /// A write that looks at its extent first is ordered behind a later one of the same blocks.
+    OrderBehind,
+    /// A copy of a write is taken behind a later write of its blocks.
+    TakeLateCopies,
+    /// A change that the drive has no room for counts as done.
+    FullCountsAsDone,
 }
 
 #[cfg(any(test, feature = "proof"))]
 impl Planted {
     /// All of them.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 27] = [
         Self::AcknowledgeOneCopy,
         Self::AcknowledgeAllButOne,
         Self::AcknowledgeBeforeDurable,
@@ -79,6 +87,10 @@ impl Planted {
         Self::IgnoreMinCopies,
         Self::IgnoreLives,
         Self::WholeByEntering,
+        Self::DiscardUnseen,
+        Self::OrderBehind,
+        Self::TakeLateCopies,
+        Self::FullCountsAsDone,
     ];
 }
 

@@ -3,7 +3,7 @@
 //! Phases: [`Phase::Adopting`] (every acting member enters the epoch), [`Phase::Merging`] (they are made equal),
 //! [`Phase::Waiting`] (leases that this member granted to an earlier primary run out), [`Phase::Active`]; the first epoch of
 //! a group ends in [`Phase::Founded`] instead, and another one is asked for.
-//! Parts: [`merge`], [`write`], [`read`], [`copy`] and [`fill`], one concern each, all of them methods of [`Primary`].
+//! Parts: [`merge`], [`write`], [`probe`], [`read`], [`copy`] and [`fill`], one concern each, all of them methods of [`Primary`].
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -20,18 +20,20 @@ use crate::member::{Output, Report};
 use crate::members::Members;
 use crate::message::{Body, Fault, Standing};
 use crate::planted::Planted;
-use crate::request::{Generation, StoreReply};
+use crate::request::{Generation, Room, StoreReply};
 use crate::session::Sessions;
 use crate::stream::{Entry, Outgoing, Watermark};
 use copy::Copier;
 use fill::Fill;
 use merge::Merge;
+use probe::Probe;
 use read::Read;
 use write::Write;
 
 mod copy;
 mod fill;
 mod merge;
+mod probe;
 mod read;
 mod write;
 
@@ -56,6 +58,8 @@ struct Peer {
     /// Nothing for an acting member.
     fill: Option<Fill>,
     heard: Instant,
+    /// Whether its drive has room, as it told last.
+    room: Room,
     fault: Option<Fault>,
 }
 
@@ -75,7 +79,10 @@ pub(crate) struct Primary {
     /// Writes up to this one are acknowledged.
     committed: u64,
     window: VecDeque<Write>,
+    /// Bytes of content in the window and in probes.
     window_bytes: usize,
+    probes: BTreeMap<u64, Probe>,
+    next_probe: u64,
     reads: BTreeMap<u64, Read>,
     next_read: u64,
     sessions: Sessions,
@@ -103,6 +110,8 @@ impl Primary {
             committed: 0,
             window: VecDeque::new(),
             window_bytes: 0,
+            probes: BTreeMap::new(),
+            next_probe: 0,
             reads: BTreeMap::new(),
             next_read: 0,
             sessions: Sessions::default(),
@@ -124,6 +133,9 @@ impl Primary {
     pub(crate) fn end(&mut self, core: &mut Core, refusal: &Refusal) {
         for write in self.window.drain(..) {
             core.reply(write.session, write.request, Err(refusal.clone()));
+        }
+        for Probe { request, .. } in core::mem::take(&mut self.probes).into_values() {
+            core.reply(request.session, request.request, Err(refusal.clone()));
         }
         for read in core::mem::take(&mut self.reads).into_values() {
             core.reply(read.session, read.request, Err(refusal.clone()));
@@ -170,12 +182,14 @@ impl Primary {
         peer.heard = now;
         match body {
             Body::Adopted(standing) => {
+                peer.room = standing.room;
                 if peer.standing.is_none() {
                     peer.standing = Some(standing);
                     self.handle_adoption(core, now);
                 }
             }
-            Body::Leased { nonce, progress } => {
+            Body::Leased { nonce, progress, room } => {
+                peer.room = room;
                 peer.lease.handle_granted(nonce, core.settings.lease);
                 if core.settings.bugs.has(Planted::LeaseFromAnswer) {
                     peer.lease.extend(now + core.settings.lease);
@@ -222,6 +236,9 @@ impl Primary {
     ) -> Result<(), Error> {
         match (purpose, reply) {
             (Purpose::Write(sequence), StoreReply::Done) => self.local.insert(sequence),
+            (Purpose::Probe(number), StoreReply::Occupied(is_occupied)) => {
+                self.handle_probe(core, now, number, is_occupied);
+            }
             (Purpose::Read(number), StoreReply::Read(data)) => self.handle_read(core, number, data),
             (Purpose::MergeList, StoreReply::List(page)) => self.handle_merge_list(core, page),
             (Purpose::FillList(learner, question), StoreReply::List(page)) => {
@@ -285,6 +302,7 @@ impl Peer {
             copier: Copier::default(),
             fill,
             heard: now,
+            room: Room::default(),
             fault: None,
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! One seed is one history, the same every time. Per seed it draws sizes, clocks, delays, and which faults happen how
 //! often: loss, doubling, delay and reordering of messages, partitions of one side, of both, and of two members only,
-//! crashes that lose unsynced changes, restarts with an empty drive, pauses, clock drift within the bound, slow drives. Then
+//! crashes that lose unsynced changes, restarts with an empty drive, pauses, clock drift within the bound, slow drives, full
+//! drives. Then
 //! everything heals, and the groups must serve, take all members back, and make them equal.
 //!
 //! Verified: per-block linearizability of reads and writes ([`history`]); no acknowledged write lost while one acting member
@@ -34,6 +35,8 @@ pub struct Outcome {
     pub writes: u64,
     /// Reads answered.
     pub reads: u64,
+    /// Writes refused for want of room, each time that they were sent.
+    pub no_space: u64,
     /// Epochs begun, of all groups.
     pub epochs: u64,
     /// Members lost by crashes.

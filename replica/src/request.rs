@@ -8,6 +8,8 @@
 //!   effect of a prefix of them, which has every completed one in it.
 //! - A read or a list sees everything that was submitted before it, and may see what was submitted later.
 //! - Completion of a write, a patch or a record means that it is on stable storage.
+//! - A change that is refused has no effect, and neither has any other change of its extent that was submitted before the
+//!   refusal was told: what an extent has stays the effect of a prefix.
 
 use alloc::vec::Vec;
 
@@ -206,6 +208,11 @@ pub enum StoreRequest {
         /// The checksums of the copy that is to become equal.
         than: Vec<Checksum>,
     },
+    /// Whether an extent has any block that may be other than zeroes, and so its space on the drive.
+    Occupied {
+        /// Which extent.
+        extent: ExtentId,
+    },
     /// Replace the one small record of this placement group. Completes with [`StoreReply::Done`] when durable.
     Save {
         /// The record: up to [`crate::record::RECORD_BYTES_MAX`] bytes.
@@ -246,6 +253,18 @@ pub enum StoreReply {
     Checksums(Vec<Checksum>),
     /// The blocks.
     Difference(Difference),
+    /// Whether the extent has blocks.
+    Occupied(bool),
+}
+
+/// Whether a drive has room for extents that have no space yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Room {
+    /// It has, also for everything that may be under way.
+    #[default]
+    Enough,
+    /// It has little or none. Extents that have their space can be written.
+    Low,
 }
 
 /// Why the store did not do what it was asked for.

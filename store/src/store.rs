@@ -19,6 +19,7 @@ mod write_back;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use ashlar_placement::map::GroupId;
 use ashlar_placement::rule::ExtentId;
 use ashlar_wire::checksum::Salt;
 use ashlar_wire::time::Instant;
@@ -142,6 +143,25 @@ impl Store {
     pub fn free_bytes(&self) -> u64 {
         let slots = self.index.free_slot_count().saturating_sub(crate::index::SLOTS_RESERVED);
         slots as u64 * crate::block::EXTENT_BYTES as u64
+    }
+
+    /// Extents that can still be made, with data or without.
+    #[must_use]
+    pub fn free_extents(&self) -> usize {
+        self.index.free_cells.len()
+    }
+
+    /// The placement group of an extent, if the extent exists.
+    #[must_use]
+    pub fn group_of(&self, extent: ExtentId) -> Option<GroupId> {
+        let cell = self.index.by_extent.get(&extent)?;
+        self.tables.infos[cell.0 as usize].map(|info| info.group)
+    }
+
+    /// Whether the drive remembers a deleted volume, so that extents may have gone.
+    #[must_use]
+    pub fn has_deleted_volumes(&self) -> bool {
+        !self.index.tombstones.is_empty()
     }
 
     /// Whether everything acknowledged is in its place and the journal says so: nothing would have to be replayed.

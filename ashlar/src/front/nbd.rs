@@ -307,6 +307,7 @@ const fn code(failure: Failure) -> ErrorCode {
     match failure {
         Failure::OutOfRange => ErrorCode::Invalid,
         Failure::Fenced | Failure::Stopping => ErrorCode::Shutdown,
+        Failure::NoSpace => ErrorCode::NoSpace,
         Failure::Internal => ErrorCode::Io,
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A range is cut at extents; each piece goes straight to the server that has the primary by the catalog's configuration, and
 //! again, with the same number, until an outcome is known: a guest waits through a failover and gets no error. Only fencing ends
-//! an attachment. Writes that do not cover whole blocks read the blocks at their edges first; overlapping writes run one after
+//! an attachment, and only a full drive refuses a write. Writes that do not cover whole blocks read the blocks at their edges first; overlapping writes run one after
 //! the other (`ranges`).
 //!
 //! Durable on return: a write or zeroing is on stable storage at every acting copy. So a flush has nothing to do.
@@ -71,6 +71,8 @@ pub enum Failure {
     OutOfRange,
     /// The volume is attached elsewhere by now. It stays so.
     Fenced,
+    /// A drive has no room for what was to be written. Safe to retry, after something was discarded or drives were added.
+    NoSpace,
     /// This server stops. Safe to retry at another one.
     Stopping,
     /// Ours: a primary could not make sense of a request. A retry will not help.
@@ -321,6 +323,7 @@ impl Attachment {
                 match self.fabric.ask(server, &Addressed { drive, group, request }).await {
                     Some(outcome @ (Outcome::Read(_) | Outcome::Written)) => return Ok(outcome),
                     Some(Outcome::Fenced(_)) => return Err(Failure::Fenced),
+                    Some(Outcome::NoSpace) => return Err(Failure::NoSpace),
                     Some(Outcome::Wrong) => return Err(Failure::Internal),
                     // The catalog's word for that epoch is on its way here.
                     Some(Outcome::Later(epoch)) => later = later.max(epoch),

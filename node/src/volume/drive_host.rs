@@ -9,7 +9,11 @@
 //! A request of a client beyond the limit is refused as busy. A message beyond it that costs a request of the store is
 //! dropped, as a network may do, and the other member sends it again.
 //!
-//! Deliberately absent: routing (the caller knows the placement group of an extent), the written form of messages,
+//! Room: while the drive has less than [`HostConfig::room_low`] extents' worth of space, its members are told, and primaries refuse
+//! writes to extents that have no space yet.
+//!
+//! Deliberately absent: routing (the caller knows the placement group of an extent; one that the drive has in another group
+//! is refused all the same), the written form of messages,
 //! removal of the extents of a group that has left the drive.
 //!
 //! Parts: `order` (what waits for what), `adapter` (requests of members become requests of the store), `content`
@@ -21,7 +25,7 @@ use ashlar_placement::map::GroupId;
 use ashlar_placement::rule::ExtentId;
 use ashlar_replica::config::Role;
 use ashlar_replica::message::Body;
-use ashlar_replica::request::{ClientRequest, ClientResult, Generation, RequestId, SessionId};
+use ashlar_replica::request::{ClientRequest, ClientResult, Generation, RequestId, Room, SessionId};
 use ashlar_replica::{Configuration, Life, Member, Message, Output, Refusal, Report, Settings};
 use ashlar_store::io::{Io, IoError, IoId, IoOutput};
 use ashlar_store::request::Event;
@@ -51,11 +55,15 @@ pub struct HostConfig {
     pub jobs_max: usize,
     /// Requests that the store is given at a time; its own `requests_max` is at least as much.
     pub in_store_max: usize,
+    /// Extents of 1 MiB for which there is room, below which members are told that room is low. Each write that is under way
+    /// then may take one. On a drive with less than 16 times as many it is a 16th of them.
+    pub room_low: usize,
 }
 
 impl Default for HostConfig {
     fn default() -> Self {
-        Self { settings: Settings::default(), members_max: 2_048, jobs_max: 1_024, in_store_max: 1_024 }
+        let settings = Settings::default();
+        Self { settings, members_max: 2_048, jobs_max: 1_024, in_store_max: 1_024, room_low: 2_048 }
     }
 }
 
@@ -162,6 +170,8 @@ pub struct DriveHost {
     leaving: BTreeSet<GroupId>,
     /// When a member's time comes, at the earliest.
     tick_at: Instant,
+    /// What the members were told last.
+    room: Room,
     fences: BTreeMap<VolumeId, Generation>,
     fencing: BTreeMap<VolumeId, Fencing>,
     /// Requests of clients that were not answered. A repeated request takes the place of the earlier one.
@@ -179,7 +189,7 @@ impl DriveHost {
     pub fn new(now: Instant, store: Store, config: HostConfig, life: u64) -> Self {
         assert!(config.settings.is_valid(), "time-outs that do not agree allow two primaries to serve");
         let drive = store.superblock().drive;
-        Self {
+        let mut host = Self {
             config,
             drive,
             adapter: Adapter::new(now, store, config.in_store_max),
@@ -187,11 +197,14 @@ impl DriveHost {
             next_life: life,
             leaving: BTreeSet::new(),
             tick_at: Instant::NEVER,
+            room: Room::Enough,
             fences: BTreeMap::new(),
             fencing: BTreeMap::new(),
             tokens: BTreeMap::new(),
             out: VecDeque::new(),
-        }
+        };
+        host.update_room();
+        host
     }
 
     /// Which drive it is.
@@ -258,6 +271,7 @@ impl DriveHost {
         for (volume, generation) in &self.fences {
             member.handle_fence(*volume, *generation);
         }
+        member.handle_room(self.room);
         // A member that serves nothing yet confirms at once, and nobody asked.
         while member.poll_output().is_some() {}
         self.tick_at = self.tick_at.min(member.poll_timeout());
@@ -301,7 +315,9 @@ impl DriveHost {
     /// [`HostOutput::Reply`], or never if the drive stops; clients repeat their requests with the same number.
     pub fn handle_client(&mut self, now: Instant, token: ClientToken, group: GroupId, request: &ClientRequest) {
         let is_busy = self.adapter.jobs() >= self.config.jobs_max;
+        let is_other = self.adapter.store.group_of(request.extent).is_some_and(|held| held != group);
         let refusal = match self.members.get_mut(&group) {
+            Some(_) if is_other => Refusal::OtherGroup,
             None => Refusal::Behind(Epoch::ZERO),
             Some(_) if is_busy => Refusal::Busy,
             Some(member) => {
@@ -438,9 +454,28 @@ impl DriveHost {
                 }
             }
         }
+        self.update_room();
         let idle = |group: &GroupId| self.adapter.jobs_of(*group) == 0;
         let left: Vec<GroupId> = self.leaving.iter().copied().filter(idle).collect();
         left.into_iter().for_each(|group| self.release(group));
+    }
+
+    /// Tells the members when room gets low, and when there is enough again: a quarter more.
+    fn update_room(&mut self) {
+        let store = &self.adapter.store;
+        let slots = usize::try_from(store.free_bytes() >> 20).unwrap_or(usize::MAX);
+        let free = slots.min(store.free_extents());
+        let low = self.config.room_low.min(store.superblock().geometry.slots as usize / 16);
+        let enough = low + low / 4;
+        let room = match self.room {
+            Room::Enough if free <= low => Room::Low,
+            Room::Low if free > enough => Room::Enough,
+            same => same,
+        };
+        if room != self.room {
+            self.room = room;
+            self.members.values_mut().for_each(|member| member.handle_room(room));
+        }
     }
 
     fn take_events(&mut self) {

@@ -54,6 +54,8 @@ pub enum Outcome {
     Later(Epoch),
     /// Not now: the members are being made equal, too few act, or a limit is reached.
     Wait,
+    /// A drive has no room for what was to be written. Nothing was written; a retry is safe.
+    NoSpace,
 }
 
 impl From<ClientResult> for Outcome {
@@ -63,7 +65,8 @@ impl From<ClientResult> for Outcome {
             Ok(Answer::Written) => Self::Written,
             Err(Refusal::Fenced(generation)) => Self::Fenced(generation),
             Err(Refusal::Moved(configuration) | Refusal::Unknown(configuration)) => Self::Later(configuration.epoch),
-            Err(Refusal::BadRange | Refusal::GivenUp(_)) => Self::Wrong,
+            Err(Refusal::BadRange | Refusal::OtherGroup | Refusal::GivenUp(_)) => Self::Wrong,
+            Err(Refusal::NoSpace) => Self::NoSpace,
             // Requests that a session has too many of become fewer when others are answered.
             Err(
                 Refusal::TooFarAhead
@@ -150,6 +153,7 @@ impl Outcome {
             Self::Wrong => (3, 0, &[][..]),
             Self::Later(epoch) => (4, epoch.0, &[][..]),
             Self::Wait => (5, 0, &[][..]),
+            Self::NoSpace => (6, 0, &[][..]),
         };
         out.reserve(OUTCOME_HEAD + data.len());
         out.extend_from_slice(&[VERSION, kind]);
@@ -176,6 +180,7 @@ impl Outcome {
             3 if number == 0 => Ok(Self::Wrong),
             4 => Ok(Self::Later(Epoch(number))),
             5 if number == 0 => Ok(Self::Wait),
+            6 if number == 0 => Ok(Self::NoSpace),
             _ => Err(Malformed),
         }
     }
@@ -264,6 +269,7 @@ mod tests {
             Outcome::Wrong,
             Outcome::Later(Epoch(4)),
             Outcome::Wait,
+            Outcome::NoSpace,
         ];
         for outcome in outcomes {
             let mut bytes = Vec::new();
@@ -271,6 +277,6 @@ mod tests {
             assert_eq!(Outcome::decode(bytes.clone()), Ok(outcome));
             assert_eq!(Outcome::decode(bytes[..OUTCOME_HEAD - 1].to_vec()), Err(Malformed));
         }
-        assert_eq!(Outcome::decode(vec![VERSION, 6, 0, 0, 0, 0, 0, 0, 0, 0]), Err(Malformed));
+        assert_eq!(Outcome::decode(vec![VERSION, 7, 0, 0, 0, 0, 0, 0, 0, 0]), Err(Malformed));
     }
 }

@@ -59,6 +59,7 @@ fn reply_to(request: &StoreRequest) -> StoreReply {
         StoreRequest::Read { range, .. } => StoreReply::Read(Bytes::from(vec![0; range.len as usize])),
         StoreRequest::List { .. } => StoreReply::List(Page::default()),
         StoreRequest::Checksums { .. } => StoreReply::Checksums(Vec::new()),
+        StoreRequest::Occupied { .. } => StoreReply::Occupied(false),
         StoreRequest::Difference { .. } => {
             StoreReply::Difference(crate::request::Difference { version: Version::ZERO, runs: Vec::new() })
         }
@@ -131,7 +132,7 @@ fn a_write_waits_for_every_acting_member() {
         complete(primary, at(now))
     };
     for from in [2, 3] {
-        let standing = Standing { clean: Version::ZERO, newest: Version::ZERO, is_partial: false };
+        let standing = Standing { clean: Version::ZERO, newest: Version::ZERO, is_partial: false, room: Room::Enough };
         tell(&mut primary, from, 2, Body::Adopted(standing));
     }
     for from in [2, 3] {
@@ -192,7 +193,8 @@ fn a_primary_listens_to_one_life_of_a_member() {
     let mut primary = member(1);
     primary.handle_configuration(at(1), &configuration(2, &[1, 2], &[])).unwrap();
     complete(&mut primary, at(1));
-    let adopted = Body::Adopted(Standing { clean: Version::ZERO, newest: Version::ZERO, is_partial: false });
+    let adopted =
+        Body::Adopted(Standing { clean: Version::ZERO, newest: Version::ZERO, is_partial: false, room: Room::Enough });
     primary.handle_message(at(2), drive(2), message(2, 2, 1, adopted.clone())).unwrap();
     complete(&mut primary, at(2));
     let other = Message { from: life(9), ..message(2, 2, 1, adopted.clone()) };
@@ -289,8 +291,109 @@ fn a_partial_copy_that_is_to_act_asks_for_its_own_removal_only() {
     assert_eq!(outputs(&mut backup), [Output::Report(lost)], "not that of the silent primary");
 }
 
+#[test]
+fn an_epoch_is_entered_although_a_change_of_the_one_before_was_refused_last() {
+    let mut primary = member(1);
+    primary.handle_configuration(at(1), &configuration(2, &[1], &[])).unwrap();
+    complete(&mut primary, at(1));
+    primary.handle_timeout(at(1_100));
+    primary.handle_client(at(1_101), &write(2, 1));
+    let asked = outputs(&mut primary);
+    let [Output::Store { id, .. }] = asked[..] else { panic!("{asked:?}") };
+    primary.handle_configuration(at(1_102), &configuration(3, &[1], &[])).unwrap();
+    complete(&mut primary, at(1_102));
+    primary.handle_stored(at(1_103), id, Err(StoreError::Full)).unwrap();
+    complete(&mut primary, at(1_103));
+    primary.handle_timeout(at(1_200));
+    assert!(primary.is_serving(at(1_200)), "{primary:?}");
+}
+
+#[test]
+fn what_needs_room_is_refused_while_a_member_is_low_and_may_come_again() {
+    let mut primary = member(1);
+    primary.handle_configuration(at(1), &configuration(2, &[1], &[])).unwrap();
+    complete(&mut primary, at(1));
+    primary.handle_timeout(at(1_100));
+    primary.handle_room(Room::Low);
+    let answer = |primary: &mut Member, is_occupied| {
+        primary.handle_client(at(1_101), &write(2, 1));
+        let asked = outputs(primary);
+        let [Output::Store { id, request: StoreRequest::Occupied { .. } }] = asked[..] else { panic!("{asked:?}") };
+        primary.handle_stored(at(1_102), id, Ok(StoreReply::Occupied(is_occupied))).unwrap();
+        complete(primary, at(1_102))
+    };
+    let refused = answer(&mut primary, false);
+    assert!(matches!(&refused[..], [Output::Reply { result: Err(Refusal::NoSpace), .. }]), "{refused:?}");
+    let done = answer(&mut primary, true);
+    assert!(matches!(&done[..], [Output::Reply { result: Ok(Answer::Written), .. }]), "{done:?}");
+}
+
+#[test]
+fn a_write_that_looks_is_not_ordered_behind_a_later_one_of_its_blocks() {
+    let mut primary = member(1);
+    primary.handle_configuration(at(1), &configuration(2, &[1], &[])).unwrap();
+    complete(&mut primary, at(1));
+    primary.handle_timeout(at(1_100));
+    primary.handle_room(Room::Low);
+    primary.handle_client(at(1_101), &write(2, 1));
+    let asked = outputs(&mut primary);
+    let [Output::Store { id, .. }] = asked[..] else { panic!("{asked:?}") };
+    primary.handle_room(Room::Enough);
+    primary.handle_client(at(1_102), &write(2, 2));
+    let said = outputs(&mut primary);
+    let refused = Output::Reply { session: SessionId(1), request: RequestId(1), result: Err(Refusal::NoSpace) };
+    assert_eq!(said[0], refused);
+    assert!(matches!(&said[1..], [Output::Store { request: StoreRequest::Write { .. }, .. }]), "{said:?}");
+    primary.handle_stored(at(1_103), id, Ok(StoreReply::Occupied(true))).unwrap();
+    assert_eq!(outputs(&mut primary), []);
+}
+
+#[test]
+fn data_older_than_their_record_make_a_copy_partial_and_no_floor_for_others() {
+    let mut record = Record::NEW;
+    record.promise.accept(Epoch(1), drive(1)).unwrap();
+    record.clean = Version { epoch: Epoch(1), sequence: 9 };
+    let record = record.encode(GROUP, drive(2));
+    let mut backup = Member::new(at(0), (GROUP, drive(2), life(2)), Settings::default(), Some(&record));
+    backup.handle_configuration(at(1), &configuration(2, &[1, 2], &[])).unwrap();
+    complete(&mut backup, at(1));
+    let adopt = Message { to: None, ..message(2, 1, 2, Body::Adopt(configuration(2, &[1, 2], &[]))) };
+    backup.handle_message(at(2), drive(1), adopt).unwrap();
+    let said = outputs(&mut backup);
+    let [Output::Send { message: adopted, .. }] = &said[..] else { panic!("{said:?}") };
+    let mut primary = member(1);
+    primary.handle_configuration(at(1), &configuration(2, &[1, 2], &[])).unwrap();
+    complete(&mut primary, at(1));
+    primary.handle_message(at(2), drive(2), adopted.clone()).unwrap();
+    let lost = Report::Lost { epoch: Epoch(2), member: drive(2), fault: Fault::Blank };
+    assert_eq!(outputs(&mut primary), [Output::Report(lost)]);
+}
+
+#[test]
+fn a_write_that_was_fenced_while_it_looked_is_not_ordered() {
+    let mut primary = member(1);
+    primary.handle_configuration(at(1), &configuration(2, &[1], &[])).unwrap();
+    complete(&mut primary, at(1));
+    primary.handle_timeout(at(1_100));
+    primary.handle_room(Room::Low);
+    primary.handle_client(at(1_101), &write(2, 1));
+    let asked = outputs(&mut primary);
+    let [Output::Store { id, .. }] = asked[..] else { panic!("{asked:?}") };
+    primary.handle_fence(VolumeId::default(), Generation(2));
+    let fenced = Output::Fenced { volume: VolumeId::default(), generation: Generation(2) };
+    assert_eq!(outputs(&mut primary), [fenced]);
+    primary.handle_stored(at(1_102), id, Ok(StoreReply::Occupied(true))).unwrap();
+    let refused = outputs(&mut primary);
+    let is_fenced = |result: &ClientResult| *result == Err(Refusal::Fenced(Generation(2)));
+    assert!(matches!(&refused[..], [Output::Reply { result, .. }] if is_fenced(result)), "{refused:?}");
+}
+
 fn version(u: &mut Unstructured<'_>) -> Result<Version> {
     Ok(Version { epoch: Epoch(u.int_in_range(0..=3)?), sequence: u.int_in_range(0..=5)? })
+}
+
+fn room(u: &mut Unstructured<'_>) -> Result<Room> {
+    Ok(if u.ratio(1, 5)? { Room::Low } else { Room::Enough })
 }
 
 fn extent(u: &mut Unstructured<'_>) -> Result<ExtentId> {
@@ -308,12 +411,21 @@ fn body(u: &mut Unstructured<'_>) -> Result<Body> {
     };
     Ok(match u.int_in_range(0..=13)? {
         0 => Body::Adopt(configuration(2, &[1, 2, 3], &[4])),
-        1 => Body::Adopted(Standing { clean: version(u)?, newest: version(u)?, is_partial: u.ratio(1, 9)? }),
+        1 => Body::Adopted(Standing {
+            clean: version(u)?,
+            newest: version(u)?,
+            is_partial: u.ratio(1, 9)?,
+            room: room(u)?,
+        }),
         2 => Body::Newer(configuration(u.int_in_range(1..=4)?, &[1, 2], &[3])),
         3 => Body::Lease { nonce: u.int_in_range(0..=3)?, clean: version(u)? },
         4 => {
             let received = u.int_in_range(0..=4)?;
-            Body::Leased { nonce: u.int_in_range(0..=9)?, progress: Progress { received, durable: received } }
+            Body::Leased {
+                nonce: u.int_in_range(0..=9)?,
+                progress: Progress { received, durable: received },
+                room: room(u)?,
+            }
         }
         5 => {
             let (version, generation) = (version(u)?, Generation(u.int_in_range(0..=2)?));
@@ -369,6 +481,7 @@ fn no_order_of_events_stops_a_member() {
                     member.handle_stored(at(now), id, result).unwrap();
                 }
                 7 => member.handle_timeout(at(now)),
+                9 if u.ratio(1, 2)? => member.handle_room(room(u)?),
                 8 => {
                     let range = Range { offset: 4_096 * u.int_in_range(0..=3)?, len: 4_096 };
                     let mut request = write(u.int_in_range(1..=3)?, u.int_in_range(1..=4)?);

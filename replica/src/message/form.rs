@@ -19,7 +19,7 @@ use super::{Body, Fault, Message, Standing};
 use crate::config::{Configuration, EPOCH_MAX, LEARNERS_MAX};
 use crate::life::Life;
 use crate::members::MEMBERS_MAX;
-use crate::request::{BLOCKS_MAX, Content, Difference, Generation, PAGE_MAX, Page, Run};
+use crate::request::{BLOCKS_MAX, Content, Difference, Generation, PAGE_MAX, Page, Room, Run};
 use crate::stream::{Entry, Progress};
 
 /// Version of the form that this program speaks.
@@ -82,6 +82,10 @@ impl Writer {
     fn progress(&mut self, progress: Progress) {
         self.u64(progress.received);
         self.u64(progress.durable);
+    }
+
+    fn room(&mut self, room: Room) {
+        self.u8(u8::from(room == Room::Low));
     }
 
     fn extent(&mut self, id: ExtentId) {
@@ -161,18 +165,20 @@ impl Writer {
     fn body(&mut self, body: &Body) {
         match body {
             Body::Adopt(configuration) | Body::Newer(configuration) => self.configuration(configuration),
-            Body::Adopted(Standing { clean, newest, is_partial }) => {
+            Body::Adopted(Standing { clean, newest, is_partial, room }) => {
                 self.version(*clean);
                 self.version(*newest);
                 self.u8(u8::from(*is_partial));
+                self.room(*room);
             }
             Body::Lease { nonce, clean } => {
                 self.u64(*nonce);
                 self.version(*clean);
             }
-            Body::Leased { nonce, progress } => {
+            Body::Leased { nonce, progress, room } => {
                 self.u64(*nonce);
                 self.progress(*progress);
+                self.room(*room);
             }
             Body::Applied(progress) => self.progress(*progress),
             Body::Apply { index, clean, entry } => {
@@ -302,6 +308,10 @@ impl Input<'_> {
         if durable <= received { Ok(Progress { received, durable }) } else { Err(FormError::Malformed) }
     }
 
+    fn room(&mut self) -> Read<Room> {
+        Ok(if self.flag()? { Room::Low } else { Room::Enough })
+    }
+
     fn extent(&mut self) -> Read<ExtentId> {
         Ok(ExtentId { volume: VolumeId::from_bytes(self.array()?), extent: Extent(self.u64()?) })
     }
@@ -393,10 +403,13 @@ impl Input<'_> {
     fn body(&mut self, kind: u8) -> Read<Body> {
         Ok(match kind {
             1 => Body::Adopt(self.configuration()?),
-            2 => Body::Adopted(Standing { clean: self.version()?, newest: self.version()?, is_partial: self.flag()? }),
+            2 => {
+                let (clean, newest, is_partial) = (self.version()?, self.version()?, self.flag()?);
+                Body::Adopted(Standing { clean, newest, is_partial, room: self.room()? })
+            }
             3 => Body::Newer(self.configuration()?),
             4 => Body::Lease { nonce: self.u64()?, clean: self.version()? },
-            5 => Body::Leased { nonce: self.u64()?, progress: self.progress()? },
+            5 => Body::Leased { nonce: self.u64()?, progress: self.progress()?, room: self.room()? },
             6 => Body::Apply { index: self.u64()?, clean: self.version()?, entry: self.entry()? },
             7 => Body::Applied(self.progress()?),
             8 => Body::List { above: self.version()?, after: self.after()? },

@@ -12,11 +12,11 @@ use ashlar_wire::checksum::Checksum;
 use ashlar_wire::id::DriveId;
 use ashlar_wire::time::Instant;
 
-use super::Primary;
+use super::{Peer, Primary};
 use crate::core_state::{Core, Purpose};
 use crate::message::Body;
 use crate::planted::Planted;
-use crate::request::{Difference, StoreRequest};
+use crate::request::{Difference, Room, StoreRequest};
 use crate::stream::Entry;
 
 /// Writes that are held back for one extent. More come when the drive is far too slow: then the copy begins again.
@@ -90,7 +90,8 @@ impl Primary {
 
     /// Begins as many copies as may be under way.
     pub(super) fn advance_copies(&mut self, core: &mut Core) {
-        for (drive, peer) in &mut self.peers {
+        let may_copy = |peer: &Peer| peer.room == Room::Enough || peer.is_required();
+        for (drive, peer) in self.peers.iter_mut().filter(|(_, peer)| may_copy(peer)) {
             let durable = peer.stream.durable();
             peer.copier.patches = peer.copier.patches.split_off(&(durable + 1));
             while peer.copier.active.len() + peer.copier.patches.len() < core.settings.copies_max {

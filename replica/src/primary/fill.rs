@@ -5,6 +5,8 @@
 //! writes and leases need it from then on. Once it has everything from before that moment, and has noted durably that it
 //! is whole, it is certified: reported to the catalog, which may add it at any time from then on, whether the primary hears of that or not. So only another epoch
 //! takes a certified learner's vote away.
+//!
+//! A learner whose drive is low on room waits until it has some.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -21,7 +23,7 @@ use crate::member::{Output, Report};
 use crate::members::MEMBERS_MAX;
 use crate::message::{Body, Fault};
 use crate::planted::Planted;
-use crate::request::{Page, StoreRequest};
+use crate::request::{Page, Room, StoreRequest};
 use crate::stream::Entry;
 use crate::walk::{Compared, Walk};
 
@@ -108,13 +110,11 @@ impl Primary {
     }
 
     fn advance_fill(&mut self, core: &mut Core, now: Instant, learner: DriveId) {
-        let room = MEMBERS_MAX.saturating_sub(self.members.all().len());
+        let places = MEMBERS_MAX.saturating_sub(self.members.all().len());
         let (sequence, clean) = (self.sequence, Self::clean(core));
-        let Some(Peer { standing, fill: Some(fill), copier, stream, lease, fault, .. }) = self.peers.get_mut(&learner)
-        else {
-            return;
-        };
-        if standing.is_none() || fault.is_some() {
+        let Some(peer) = self.peers.get_mut(&learner) else { return };
+        let Peer { standing, fill: Some(fill), copier, stream, lease, room, fault, .. } = peer else { return };
+        if standing.is_none() || fault.is_some() || *room == Room::Low && !fill.is_required() {
             return;
         }
         if stream.is_full() && !fill.is_required() {
@@ -125,7 +125,7 @@ impl Primary {
         let is_filled = fill.stage == Stage::Copying && copier.is_idle() || is_early;
         match fill.stage {
             Stage::Begins if fill.walk.is_none() => fill.begin_page(core, learner, None),
-            _ if is_filled && room > 0 => {
+            _ if is_filled && places > 0 => {
                 fill.walk = None;
                 let index = stream.push(now, Entry::Whole);
                 core.send(learner, Body::Apply { index, clean, entry: Entry::Whole });

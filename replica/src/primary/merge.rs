@@ -81,9 +81,10 @@ impl Primary {
         self.backups().filter_map(|(_, peer)| peer.standing).chain([self.standing])
     }
 
-    /// Every acting member has everything up to here.
+    /// Every acting member has everything up to here, unless it says that its copy is partial: then it says nothing of others.
     fn floor(&self) -> Version {
-        self.standings().map(|standing| standing.clean).max().unwrap_or_default()
+        let whole = self.standings().filter(|standing| !standing.is_partial);
+        whole.map(|standing| standing.clean).max().unwrap_or_default()
     }
 
     /// Whether all copies known so far can be what the members hold them for. A copy whose greatest version is below the floor is an

@@ -71,27 +71,36 @@ impl Primary {
             return Err(Refusal::TooFewCopies);
         }
         let required = || self.peers.values().filter(|peer| peer.is_required());
-        let is_full = self.window.len() >= WRITES_MAX || self.window_bytes >= WRITE_BYTES_MAX;
+        let is_full = self.window.len() + self.probes.len() >= WRITES_MAX || self.window_bytes >= WRITE_BYTES_MAX;
         if is_full || required().any(|peer| peer.stream.is_full()) {
             return Err(Refusal::Busy);
         }
-        let known = self.sessions.take(request.session, request.request, request.floor);
+        let known = self.sessions.take(request, run.range());
         match known {
             _ if core.settings.bugs.has(Planted::ApplyDuplicate) => {}
             Ok(Known::New) => {}
             Ok(Known::Underway) => return Ok(()),
+            Ok(Known::Late(_)) if core.settings.bugs.has(Planted::TakeLateCopies) => {}
+            Ok(Known::Late(later)) => return Err(Refusal::GivenUp(later)),
             Ok(Known::Done) => {
                 core.reply(request.session, request.request, Ok(Answer::Written));
                 return Ok(());
             }
             Err(refusal) => return Err(refusal),
         }
-        self.order(core, now, request, run);
+        if !core.settings.bugs.has(Planted::OrderBehind) {
+            self.decide_overlapping(core, now, request.extent, run.range());
+        }
+        if self.depends(core, now, request.extent, run) {
+            self.begin_probe(core, request, run);
+        } else {
+            self.order(core, now, request, run);
+        }
         Ok(())
     }
 
     /// Gives a write its place in the order and sends it to all.
-    fn order(&mut self, core: &mut Core, now: Instant, request: &ClientRequest, run: &Run) {
+    pub(super) fn order(&mut self, core: &mut Core, now: Instant, request: &ClientRequest, run: &Run) {
         self.sequence += 1;
         let version = Version { epoch: core.epoch, sequence: self.sequence };
         let (extent, generation) = (request.extent, request.generation);

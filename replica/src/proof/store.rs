@@ -2,6 +2,7 @@
 //!
 //! A change is visible at once and durable at its completion; with it, every earlier change of the same extent. A crash
 //! keeps, per extent, any prefix of the changes that are not durable. A block is one number, its tag; zero is zeroes.
+//! A drive that is full refuses what needs space for an extent that has none, and what follows that on the same extent.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
@@ -50,6 +51,10 @@ pub struct Store {
     records: VecDeque<(StoreId, Vec<u8>)>,
     early: BTreeMap<StoreId, StoreResult>,
     requests: BTreeMap<StoreId, StoreRequest>,
+    /// Changes that were refused and are not completed, by extent.
+    refused: BTreeMap<ExtentId, usize>,
+    /// Most extents that have blocks, if the drive is full at a number.
+    pub occupied_max: Option<usize>,
     /// What every request fails with from now on, if it does.
     pub fault: Option<StoreError>,
 }
@@ -120,6 +125,12 @@ impl Store {
             _ => None,
         };
         if let Some((extent, change)) = change {
+            if self.refused.contains_key(&extent) || self.needs_space(extent, &change) {
+                *self.refused.entry(extent).or_default() += 1;
+                self.early.insert(id, Err(StoreError::Full));
+                self.requests.insert(id, request);
+                return;
+            }
             apply(&mut self.visible, extent, &change);
             self.unsynced.entry(extent).or_default().push_back(change);
         }
@@ -140,6 +151,10 @@ impl Store {
         }
         match &request {
             StoreRequest::Write { extent, .. } | StoreRequest::Patch { extent, .. } => {
+                if let Some(refused) = self.early.remove(&id) {
+                    self.forget_refused(*extent);
+                    return refused;
+                }
                 self.sync(*extent, id);
                 Ok(StoreReply::Done)
             }
@@ -164,6 +179,30 @@ impl Store {
         }
     }
 
+    fn is_occupied(&self, id: ExtentId) -> bool {
+        self.visible.get(&id).is_some_and(|extent| !extent.blocks.is_empty())
+    }
+
+    /// Extents that have blocks.
+    #[must_use]
+    pub fn occupied(&self) -> usize {
+        self.visible.values().filter(|extent| !extent.blocks.is_empty()).count()
+    }
+
+    /// Whether a change finds no space.
+    fn needs_space(&self, id: ExtentId, change: &Change) -> bool {
+        let has_data = change.runs.iter().any(|run| matches!(run.content, Content::Data(_)));
+        has_data && !self.is_occupied(id) && self.occupied_max.is_some_and(|most| self.occupied() >= most)
+    }
+
+    fn forget_refused(&mut self, extent: ExtentId) {
+        let count = self.refused.get_mut(&extent).expect("a refused change is counted");
+        *count -= 1;
+        if *count == 0 {
+            self.refused.remove(&extent);
+        }
+    }
+
     fn look(&self, request: &StoreRequest) -> StoreReply {
         match request {
             StoreRequest::Read { extent, range } => {
@@ -178,6 +217,7 @@ impl Store {
                 let tag = |number| blocks.and_then(|blocks| blocks.get(&number)).copied().unwrap_or(0);
                 StoreReply::Checksums((0..last).map(|number| sum_of(*extent, number, tag(number))).collect())
             }
+            StoreRequest::Occupied { extent } => StoreReply::Occupied(self.is_occupied(*extent)),
             StoreRequest::Difference { extent, than } => StoreReply::Difference(self.difference(*extent, than)),
             StoreRequest::Write { .. } | StoreRequest::Patch { .. } | StoreRequest::Save { .. } => StoreReply::Done,
         }
@@ -221,6 +261,7 @@ impl Store {
         self.visible = self.durable.clone();
         self.records.clear();
         self.early.clear();
+        self.refused.clear();
         self.requests.clear();
     }
 

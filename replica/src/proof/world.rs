@@ -26,7 +26,7 @@ use crate::life::Life;
 use crate::member::{Member, Output, Report};
 use crate::message::form::{decode, encode};
 use crate::planted::{Bugs, Planted};
-use crate::request::{ClientRequest, ClientResult, Generation, RequestId, SessionId, StoreId};
+use crate::request::{ClientRequest, ClientResult, Generation, RequestId, Room, SessionId, StoreId};
 
 mod clients;
 mod faults;
@@ -61,6 +61,8 @@ pub struct Faults {
     pub suspect: u64,
     /// At a step: a volume is attached by another client.
     pub takeover: u64,
+    /// At a step: a drive has no room for more for a while, which its members may hear of late.
+    pub full: u64,
 }
 
 /// What a world is made of.
@@ -123,6 +125,7 @@ impl Options {
             slow: maybe(150),
             suspect: maybe(60),
             takeover: maybe(60),
+            full: maybe(120),
         };
         let mut chance = Chance::new(seed ^ 0x0dd_0bed);
         Self {
@@ -206,6 +209,7 @@ pub(super) enum Event {
     CatalogTick,
     FaultStep,
     Restart { server: usize },
+    Room { server: usize, room: Room },
     Unblock { pairs: Vec<(usize, usize)> },
 }
 
@@ -342,6 +346,9 @@ impl World {
             let life = Life::drawn(self.lives.next_u64());
             let mut member = Member::new(now, (group, server.drive, life), settings, store.record());
             self.generations.iter().for_each(|(volume, generation)| member.handle_fence(*volume, *generation));
+            if store.occupied_max.is_some() {
+                member.handle_room(Room::Low);
+            }
             server.nodes.insert(group, Node { member, store, timer_at: 0 });
         }
         for group in self.catalog.groups() {
@@ -455,6 +462,7 @@ impl World {
             Event::CatalogTick => self.catalog_tick(),
             Event::FaultStep => self.fault_step(),
             Event::Restart { server } => self.start(server),
+            Event::Room { server, room } => self.tell_room(server, room),
             Event::Unblock { pairs } => pairs.iter().for_each(|pair| {
                 self.blocked.remove(pair);
             }),

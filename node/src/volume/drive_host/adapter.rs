@@ -6,9 +6,17 @@
 //! | write of zeroes | `Checksums` for whether the extent exists, then `Clear` or an empty `Replace` with the version |
 //! | patch | `Read` of the whole extent, then `Replace`; to an earlier version, the extent is removed first |
 //! | read | `Read` |
+//! | whether there are blocks | `Checksums` |
 //! | checksums, difference | `Read` of the whole extent, so that every block is verified and of one moment |
 //! | list | `List`, page by page, without what is too old |
 //! | record | `PutRecord` |
+//!
+//! A change that is refused takes those of its extent with it that wait behind it: what an extent has stays the effect of a
+//! prefix of its changes, and a version stays a promise about content.
+//!
+//! The greatest version of a group is that of its extents. Below the watermark of its record it says that data of the drive
+//! are older than the record, unless a volume was deleted here: then extents may be gone, and the record proves that they
+//! were there.
 //!
 //! A patch to an earlier version happens at learners only. It is not atomic across a crash, and need not be: a learner
 //! that restarts is compared and copied from the beginning, and what lies between has a version that the primary's
@@ -76,6 +84,7 @@ enum Work {
     Patch(Box<Patch>),
     Read { extent: ExtentId, range: Range },
     Checksums { extent: ExtentId },
+    Occupied { extent: ExtentId },
     Difference { extent: ExtentId, than: Vec<Checksum> },
     List(Box<Listing>),
     Save { record: Vec<u8> },
@@ -152,6 +161,8 @@ pub(super) struct Adapter {
     groups: BTreeMap<GroupId, Known>,
     records: BTreeMap<GroupId, Vec<u8>>,
     damaged: BTreeSet<ExtentId>,
+    /// Extents of which a change was refused while others of it were under way, until none is.
+    refused: BTreeMap<ExtentId, StoreError>,
     done: VecDeque<Done>,
 }
 
@@ -172,6 +183,7 @@ impl Adapter {
             groups: BTreeMap::new(),
             records: BTreeMap::new(),
             damaged: BTreeSet::new(),
+            refused: BTreeMap::new(),
             done: VecDeque::new(),
         };
         adapter.load_records(now);
@@ -199,7 +211,7 @@ impl Adapter {
         }
     }
 
-    fn keep_record(&mut self, group: GroupId, record: Vec<u8>) {
+    pub(super) fn keep_record(&mut self, group: GroupId, record: Vec<u8>) {
         if let Ok(decoded) = Record::decode(&record, group, self.drive) {
             let known = self.groups.entry(group).or_default();
             known.clean = known.clean.max(decoded.clean);
@@ -284,6 +296,7 @@ impl Adapter {
             }
             StoreRequest::Read { extent, range } => Work::Read { extent, range },
             StoreRequest::Checksums { extent } => Work::Checksums { extent },
+            StoreRequest::Occupied { extent } => Work::Occupied { extent },
             StoreRequest::Difference { extent, than } => Work::Difference { extent, than },
             StoreRequest::List { above, after } => {
                 let seeks_newest = self.groups.get(&group).is_none_or(|known| known.listed.is_none());
@@ -299,9 +312,7 @@ impl Adapter {
     pub(super) fn run(&mut self, now: Instant) {
         loop {
             while let Some(slot) = self.order.poll_start() {
-                let job = self.jobs[slot.0 as usize].as_ref().expect("a job that starts exists");
-                let kind = job.first_request();
-                self.queue.push_back((slot, kind));
+                self.begin_job(slot);
             }
             while self.in_store < self.in_store_max {
                 let Some((slot, kind)) = self.queue.pop_front() else { break };
@@ -315,6 +326,20 @@ impl Adapter {
             let slot = JobId(u32::try_from(id.0).expect("requests are named by jobs"));
             self.handle_completion(slot, result);
         }
+    }
+
+    /// A job's turn has come. A change behind one that was refused is refused too.
+    fn begin_job(&mut self, slot: JobId) {
+        let place = &mut self.jobs[slot.0 as usize];
+        let job = place.as_ref().expect("a job that starts exists");
+        if let Access::Change(extent, _) = job.work.access()
+            && let Some(error) = self.refused.get(&extent).copied()
+        {
+            let job = place.take().expect("it was just there");
+            return self.finish(slot, job, Err(error));
+        }
+        let kind = job.first_request();
+        self.queue.push_back((slot, kind));
     }
 
     fn handle_completion(&mut self, slot: JobId, result: Result<Reply, Error>) {
@@ -339,8 +364,21 @@ impl Adapter {
 
     fn finish(&mut self, slot: JobId, job: Job, result: StoreResult) {
         let Job { group, id, arrival, work } = job;
+        let mut result = result;
         if let Access::Change(extent, sharing) = work.access() {
+            match (&result, self.refused.get(&extent)) {
+                (Err(error), _) => drop(self.refused.insert(extent, *error)),
+                (Ok(_), Some(error)) => {
+                    // Its version says more than its content has.
+                    result = Err(*error);
+                    self.note_damage(extent);
+                }
+                (Ok(_), None) => {}
+            }
             self.order.finish_change(arrival, group, extent, sharing);
+            if !self.order.is_changing(extent) {
+                self.refused.remove(&extent);
+            }
         }
         if result.is_ok() {
             self.note_done(group, work);
@@ -365,7 +403,7 @@ impl Adapter {
                 self.damaged.remove(&patch.extent);
             }
             Work::Save { record } => self.keep_record(group, record),
-            Work::Read { .. } | Work::Checksums { .. } | Work::Difference { .. } => {}
+            Work::Read { .. } | Work::Checksums { .. } | Work::Occupied { .. } | Work::Difference { .. } => {}
             Work::List(_) | Work::DeleteVolume(_) => {}
         }
     }
@@ -394,9 +432,10 @@ impl Work {
             Self::Write { extent, .. } => Access::Change(*extent, Sharing::Shared),
             Self::Zeroes { extent, .. } => Access::Change(*extent, Sharing::Alone),
             Self::Patch(patch) => Access::Change(patch.extent, Sharing::Alone),
-            Self::Read { extent, .. } | Self::Checksums { extent } | Self::Difference { extent, .. } => {
-                Access::Read(*extent)
-            }
+            Self::Read { extent, .. }
+            | Self::Checksums { extent }
+            | Self::Occupied { extent }
+            | Self::Difference { extent, .. } => Access::Read(*extent),
             Self::List(_) => Access::List,
             Self::Save { .. } | Self::DeleteVolume(_) => Access::Free,
         }
@@ -414,7 +453,7 @@ impl Job {
             Work::Write { extent, offset, data, version } => {
                 RequestKind::Write { extent: *extent, group, offset: *offset, data: data.clone(), version: *version }
             }
-            Work::Zeroes { extent, .. } => RequestKind::Checksums { extent: *extent },
+            Work::Zeroes { extent, .. } | Work::Occupied { extent } => RequestKind::Checksums { extent: *extent },
             Work::Patch(patch) if patch.needs_content() => read_whole(patch.extent),
             Work::Patch(patch) => RequestKind::Checksums { extent: patch.extent },
             Work::Read { extent, range } => RequestKind::Read { extent: *extent, offset: range.offset, len: range.len },

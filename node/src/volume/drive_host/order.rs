@@ -134,6 +134,11 @@ impl Order {
         }
     }
 
+    /// Whether changes of an extent are under way or wait.
+    pub(super) fn is_changing(&self, extent: ExtentId) -> bool {
+        self.extents.get(&extent).is_some_and(|lane| !lane.open.is_empty())
+    }
+
     /// A change is done: what waited for it may begin.
     ///
     /// # Panics

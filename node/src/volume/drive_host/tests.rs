@@ -191,8 +191,7 @@ impl World {
                 HostOutput::Send { to, message } => self.messages.push_back((from, to, message)),
                 HostOutput::Reply { token, result } => drop(self.replies.insert(token, result)),
                 HostOutput::Report { group, report } => {
-                    assert_eq!(group, GROUP);
-                    if !self.reports.contains(&report) {
+                    if group == GROUP && !self.reports.contains(&report) {
                         self.reports.push(report);
                     }
                 }
@@ -218,6 +217,17 @@ impl World {
     }
 
     fn ask(&mut self, number: u8, epoch: u64, extent: ExtentId, operation: Operation) -> ClientToken {
+        self.ask_of(GROUP, number, epoch, extent, operation)
+    }
+
+    fn ask_of(
+        &mut self,
+        group: GroupId,
+        number: u8,
+        epoch: u64,
+        extent: ExtentId,
+        operation: Operation,
+    ) -> ClientToken {
         self.request += 1;
         self.next_token += 1;
         let request = ClientRequest {
@@ -230,7 +240,7 @@ impl World {
             operation,
         };
         let (now, token) = (self.now, ClientToken(self.next_token));
-        self.host(number).handle_client(now, token, GROUP, &request);
+        self.host(number).handle_client(now, token, group, &request);
         token
     }
 
@@ -329,7 +339,7 @@ fn three_copies_are_written_and_read() {
     assert_eq!(world.read(0, 1, 3, range), read_result(&[(0, 6)]), "never written");
     world.assert_equal(&[0, 1, 2], 1..4);
     let (version, _) = world.copy(2, extent(2));
-    assert_eq!(version.sequence, 4, "zeroes over nothing have a version, too");
+    assert_eq!(version, Version::ZERO, "zeroes over nothing leave nothing");
     assert!(matches!(world.read(1, 1, 1, range), Some(Err(Refusal::Moved(_)))), "a backup does not serve");
 }
 
@@ -469,6 +479,188 @@ fn requests_beyond_the_limit_are_refused() {
     assert_eq!(world.host(1).handle_message(now, drive(0), list), Err(HostError::Busy));
     assert_eq!(world.host(1).handle_message(now, drive(0), lease), Ok(()));
     assert!(results[..64].iter().all(|result| *result == WRITTEN));
+}
+
+#[test]
+fn full_drives_refuse_new_data_and_serve_the_rest() {
+    let mut world = started(3);
+    let mut number = 0;
+    let refused = loop {
+        let result = world.write(0, 1, (number, 0), data(1, 1));
+        if result != WRITTEN {
+            break result;
+        }
+        number += 1;
+        // Primaries hear of the others' room with leases.
+        world.pass(Duration::from_millis(200));
+    };
+    assert_eq!(refused, Some(Err(Refusal::NoSpace)));
+    assert!(number > 8, "{number}");
+    assert_eq!(world.write(0, 1, (0, 1), data(2, 1)), WRITTEN, "it has its space");
+    assert_eq!(world.read(0, 1, 0, Range { offset: 0, len: 8_192 }), read_result(&[(1, 1), (2, 1)]));
+    for discarded in 1..6 {
+        assert_eq!(world.write(0, 1, (discarded, 0), Content::Zeroes(EXTENT_BYTES_MAX)), WRITTEN);
+    }
+    world.pass(Duration::from_secs(5));
+    assert_eq!(world.write(0, 1, (number, 0), data(3, 1)), WRITTEN, "there is room again");
+    assert_eq!(world.reports, [], "no copy was lost");
+    world.assert_equal(&[0, 1, 2], 0..number + 1);
+}
+
+#[test]
+fn a_drive_without_room_leaves_with_what_was_acknowledged_and_returns_when_it_has_some() {
+    let mut world = started(3);
+    world.host(2).config.room_low = 0;
+    // The third drive has less room than the others, of another placement group.
+    let other = GroupId { pg: PgId(8), ..GROUP };
+    let mut filler = 1_000;
+    while world.host(2).store().free_bytes() > 0 {
+        let run = Run { offset: 0, content: data(9, 1) };
+        let version = Version { epoch: Epoch(1), sequence: filler };
+        let host = world.host(2);
+        let request = ashlar_replica::request::StoreRequest::Write { extent: extent(filler), run, version };
+        host.adapter.handle_request(other, ashlar_replica::request::StoreId(filler), request);
+        host.adapter.run(Instant::from_nanos(1));
+        while let Some(io) = world.host(2).poll_io() {
+            let id = io.id;
+            let result = world.disks[2].execute(io);
+            world.host(2).adapter.store.handle_io(Instant::from_nanos(1), id, result);
+            world.host(2).adapter.run(Instant::from_nanos(1));
+        }
+        while world.host(2).adapter.poll_done().is_some() {}
+        filler += 1;
+    }
+    assert_eq!(world.write(0, 1, (1, 0), data(1, 1)), None, "the third drive has no room, and nobody was told");
+    let lost = Report::Lost { epoch: serving(1), member: drive(2), fault: Fault::DriveFull };
+    assert!(world.reports.contains(&lost), "{:?}", world.reports);
+    world.configure(2, &[0, 1], &[2]);
+    world.reports.clear();
+    world.pass(Duration::from_secs(3));
+    assert_eq!(world.write(0, 2, (1, 0), data(1, 1)), WRITTEN);
+    world.pass(Duration::from_secs(3));
+    assert_eq!(world.reports, [], "it waits for room, and nothing changes");
+    let now = world.now;
+    world.host(2).config.room_low = 2_048;
+    // The other placement group's extents go.
+    for number in 1_000..filler {
+        let version = Version { epoch: Epoch(2), sequence: number };
+        let run = Run { offset: 0, content: Content::Zeroes(EXTENT_BYTES_MAX) };
+        let request = ashlar_replica::request::StoreRequest::Write { extent: extent(number), run, version };
+        world.host(2).adapter.handle_request(other, ashlar_replica::request::StoreId(number), request);
+        while world.host(2).adapter.jobs_of(other) > 0 {
+            world.host(2).adapter.run(now);
+            while let Some(io) = world.host(2).poll_io() {
+                let id = io.id;
+                let result = world.disks[2].execute(io);
+                world.host(2).adapter.store.handle_io(now, id, result);
+            }
+        }
+        while world.host(2).adapter.poll_done().is_some() {}
+    }
+    world.pass(Duration::from_secs(5));
+    let caught_up = Report::CaughtUp { epoch: serving(2), learner: drive(2) };
+    assert!(world.reports.contains(&caught_up), "{:?}", world.reports);
+}
+
+#[test]
+fn a_refused_change_takes_what_waits_behind_it_with_it() {
+    let mut world = started(3);
+    let now = world.now;
+    let mut number = 0;
+    let mut ask = |world: &mut World, contents: &[Content]| {
+        number += 1;
+        for (sequence, content) in (1..).zip(contents) {
+            let run = Run { offset: 0, content: content.clone() };
+            let version = Version { epoch: Epoch(1), sequence };
+            let request = ashlar_replica::request::StoreRequest::Write { extent: extent(number), run, version };
+            world.host(0).adapter.handle_request(GROUP, ashlar_replica::request::StoreId(sequence), request);
+        }
+        let mut results = Vec::new();
+        while results.len() < contents.len() {
+            world.host(0).adapter.run(now);
+            while let Some(io) = world.host(0).poll_io() {
+                let id = io.id;
+                let result = world.disks[0].execute(io);
+                world.host(0).adapter.store.handle_io(now, id, result);
+            }
+            world.host(0).adapter.run(now);
+            while let Some(done) = world.host(0).adapter.poll_done() {
+                if let Done::Stored { result, .. } = done {
+                    results.push(result.is_ok());
+                }
+            }
+        }
+        (number, results)
+    };
+    while ask(&mut world, &[data(1, 1)]).1 == [true] {}
+    let (refused, results) = ask(&mut world, &[data(1, 1), Content::Zeroes(BLOCK_BYTES)]);
+    assert_eq!(results, [false, false], "zeroes alone would find room");
+    assert_eq!(world.host(0).store().group_of(extent(refused)), None);
+    assert_eq!(ask(&mut world, &[Content::Zeroes(BLOCK_BYTES)]).1, [true]);
+}
+
+#[test]
+fn a_request_for_an_extent_of_another_group_is_refused_without_effect() {
+    let mut world = started(3);
+    assert_eq!(world.write(0, 1, (1, 0), data(1, 1)), WRITTEN);
+    let other = GroupId { pg: PgId(8), ..GROUP };
+    for epoch in [1, 2] {
+        let (acting, primary) = (vec![drive(0)], drive(0));
+        let learners = Vec::new();
+        let configuration =
+            Configuration { group: other, epoch: Epoch(epoch), acting, primary, learners, min_copies: 1 };
+        let now = world.now;
+        world.host(0).handle_configuration(now, &configuration).unwrap();
+        world.settle();
+    }
+    world.pass(Duration::from_secs(3));
+    for operation in [
+        Operation::Write(Run { offset: 0, content: data(9, 1) }),
+        Operation::Write(Run { offset: 0, content: Content::Zeroes(BLOCK_BYTES) }),
+        Operation::Read(Range { offset: 0, len: BLOCK_BYTES }),
+    ] {
+        let token = world.ask_of(other, 0, 1, extent(1), operation);
+        world.settle();
+        assert_eq!(world.replies.remove(&token), Some(Err(Refusal::OtherGroup)));
+    }
+    world.pass(Duration::from_secs(3));
+    assert_eq!(world.reports, []);
+    let now = world.now;
+    assert!(world.host(0).is_serving(now, GROUP) && world.host(0).is_serving(now, other));
+    assert_eq!(world.read(0, 1, 1, Range { offset: 0, len: 4_096 }), read_result(&[(1, 1)]));
+}
+
+#[test]
+fn a_copy_whose_data_are_older_than_its_record_is_reported() {
+    let mut world = started(3);
+    assert_eq!(world.write(0, 1, (1, 0), data(1, 1)), WRITTEN);
+    assert_eq!(world.write(0, 1, (2, 0), data(1, 1)), WRITTEN);
+    let committed = world.copy(1, extent(2)).0;
+    // The record says that there was a write which the data of the drive lack.
+    let run = Run { offset: 0, content: Content::Zeroes(EXTENT_BYTES_MAX) };
+    let (extent, version) = (extent(2), Version::ZERO);
+    let request = ashlar_replica::request::StoreRequest::Patch { extent, runs: vec![run], version };
+    world.host(1).adapter.handle_request(GROUP, ashlar_replica::request::StoreId(u64::MAX), request);
+    while world.host(1).adapter.jobs() > 0 {
+        let now = world.now;
+        world.host(1).adapter.run(now);
+        while let Some(io) = world.host(1).poll_io() {
+            let id = io.id;
+            let result = world.disks[1].execute(io);
+            world.host(1).adapter.store.handle_io(now, id, result);
+        }
+    }
+    while world.host(1).adapter.poll_done().is_some() {}
+    let mut record = ashlar_replica::record::Record::NEW;
+    record.promise.accept(serving(1), drive(0)).unwrap();
+    record.clean = committed;
+    world.host(1).adapter.keep_record(GROUP, record.encode(GROUP, drive(1)));
+    world.host(1).members.remove(&GROUP);
+    world.host(1).adapter.forget(GROUP);
+    world.configure(2, &[0, 1, 2], &[]);
+    let lost = Report::Lost { epoch: serving(2), member: drive(1), fault: Fault::Blank };
+    world.pass(Duration::from_secs(1));
+    assert!(world.reports.contains(&lost), "{:?}", world.reports);
 }
 
 #[test]

@@ -55,15 +55,15 @@ fn bodies() -> Vec<(Body, String)> {
     let page = Page { entries: vec![(extent(), version(1))], has_more: true, newest: version(6) };
     let sums = vec![Checksum(1), Checksum(2)];
     let sum_bytes = "00000002 0000000000000001 0000000000000002";
-    let standing = Standing { clean: version(1), newest: version(2), is_partial: true };
+    let standing = Standing { clean: version(1), newest: version(2), is_partial: true, room: Room::Low };
     vec![
         (Body::Adopt(configuration()), config.clone()),
-        (Body::Adopted(standing), format!("{}{}01", v(1), v(2))),
+        (Body::Adopted(standing), format!("{}{}01 01", v(1), v(2))),
         (Body::Newer(configuration()), config),
         (Body::Lease { nonce: 8, clean: version(1) }, format!("0000000000000008 {}", v(1))),
         (
-            Body::Leased { nonce: 8, progress: Progress { received: 3, durable: 2 } },
-            "0000000000000008 0000000000000003 0000000000000002".into(),
+            Body::Leased { nonce: 8, progress: Progress { received: 3, durable: 2 }, room: Room::Enough },
+            "0000000000000008 0000000000000003 0000000000000002 00".into(),
         ),
         (
             Body::Apply { index: 8, clean: version(1), entry: write },

@@ -6,14 +6,16 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use ashlar_placement::map::GroupId;
+use ashlar_placement::rule::{Extent, ExtentId};
 
+use super::super::client::Outstanding;
 use super::super::store::Store;
 use super::super::world::{Event, MS};
 use super::super::{Faults, Options, World};
 use crate::config::Configuration;
 use crate::member::Report;
 use crate::planted::Planted;
-use crate::request::StoreError;
+use crate::request::{ClientRequest, RequestId, Room, StoreError};
 
 /// Seeds of every scenario.
 const SEEDS: u64 = 12;
@@ -65,6 +67,29 @@ impl World {
         self.schedule(self.now, Event::Configuration { server, configuration });
     }
 
+    /// The load goes on with extents that no drive has: those that it used are discarded.
+    fn empty_drives(&mut self) {
+        self.has_load = false;
+        await_that(self, |world| world.clients.iter().all(|client| client.outstanding.is_empty()));
+        for extent in 0..6 {
+            self.discard(extent);
+        }
+        await_that(self, |world| world.clients.iter().all(|client| client.outstanding.is_empty()));
+        self.has_load = true;
+    }
+
+    /// An extent that the first client may write.
+    fn extent(&self, number: u64) -> ExtentId {
+        let volume = self.clients[0].attached.first_key_value().map(|(volume, _)| *volume).unwrap();
+        ExtentId { volume, extent: Extent(number) }
+    }
+
+    /// The first client discards an extent as far as the load uses it.
+    fn discard(&mut self, extent: u64) {
+        let extent = self.extent(extent);
+        self.begin_discard(0, extent);
+    }
+
     /// A server crashes, and its drive is an earlier state of itself afterwards.
     fn go_back(&mut self, number: usize, mut earlier: Store) {
         let group = self.group();
@@ -114,6 +139,9 @@ pub(super) fn catch(planted: Planted) -> bool {
         Planted::AcknowledgeBeforeDurable => power_fails_and_the_primary_is_lost,
         Planted::NoWaitForGrant => primary_taken_out_while_its_lease_holds,
         Planted::WholeByEntering => certified_learner_is_emptied_and_hears_old_configurations,
+        Planted::FullCountsAsDone => drive_is_full_before_its_members_hear_of_it,
+        Planted::OrderBehind => write_is_given_up_while_it_looks,
+        Planted::TakeLateCopies => copy_of_an_answered_write_comes_to_a_later_epoch,
         Planted::IgnoreLives => primary_goes_back_to_an_earlier_state_in_its_epoch,
         _ => return false,
     };
@@ -257,8 +285,81 @@ fn primary_goes_back_to_an_earlier_state_in_its_epoch(world: &mut World) {
     world.run_ms(4_000);
 }
 
+/// A backup's drive refuses writes for want of room. It leaves, waits for room as a learner, and acts again.
+fn drive_is_full_before_its_members_hear_of_it(world: &mut World) {
+    let backup = world.others(world.primary())[0];
+    let group = world.group();
+    world.empty_drives();
+    world.begin_full(backup);
+    let acts = |world: &World| world.configuration().acting.contains(&world.servers[backup].drive);
+    await_that(world, |world| !acts(world));
+    world.tell_room(backup, Room::Low);
+    await_that(world, |world| !world.configuration().learners.is_empty());
+    let epoch = world.configuration().epoch;
+    let before = world.outcome().writes;
+    world.run_ms(3_000);
+    assert_eq!(world.configuration().epoch, epoch, "a learner without room changes nothing");
+    assert!(world.outcome().writes > before + 20 && world.is_serving(group), "the others go on");
+    world.tell_room(backup, Room::Enough);
+    await_that(world, acts);
+    assert!(acts(world));
+}
+
+/// A client gives up a write that waits for what its extent has, and writes the same blocks again.
+fn write_is_given_up_while_it_looks(world: &mut World) {
+    let primary = world.primary();
+    world.empty_drives();
+    world.has_load = false;
+    world.slow(primary, 2_000);
+    let extent = world.extent(1);
+    world.tell_room(primary, Room::Low);
+    world.begin_write(0, extent, 0, 1);
+    world.run_ms(3);
+    world.clients[0].outstanding.clear();
+    world.tell_room(primary, Room::Enough);
+    world.begin_write(0, extent, 0, 1);
+    world.run_ms(3_000);
+    world.has_load = true;
+}
+
+/// A write is answered in one epoch, while a copy of it is on its way in the next, and another request is outstanding.
+fn copy_of_an_answered_write_comes_to_a_later_epoch(world: &mut World) {
+    world.has_load = false;
+    await_that(world, |world| world.clients.iter().all(|client| client.outstanding.is_empty()));
+    let (extent, group, epoch) = (world.extent(1), world.group(), world.configuration().epoch);
+    world.begin_read(0, extent, 3, 1);
+    let held = world.clients[0].outstanding.last_entry().unwrap().remove();
+    let floor = RequestId(world.clients[0].next - 1);
+    world.begin_write(0, extent, 0, 2);
+    let (number, written) = world.clients[0].outstanding.last_key_value().map(|(id, it)| (*id, it.clone())).unwrap();
+    await_that(world, |world| world.clients[0].outstanding.is_empty());
+    world.begin_epoch();
+    await_that(world, |world| world.configuration().epoch > epoch && world.is_serving(group));
+    world.run_ms(50);
+    world.clients[0].outstanding.insert(floor, Outstanding { again_at: u64::MAX, until: u64::MAX, ..held });
+    world.begin_write(0, extent, 0, 1);
+    await_that(world, |world| world.clients[0].outstanding.len() == 1);
+    let copy = ClientRequest {
+        session: world.clients[0].session,
+        request: number,
+        floor,
+        generation: world.clients[0].attached[&extent.volume],
+        epoch: world.configuration().epoch,
+        extent,
+        operation: written.operation,
+    };
+    let server = world.primary();
+    world.schedule(world.now, Event::Request { server, client: 0, group, request: copy });
+    world.run_ms(100);
+    world.clients[0].outstanding.clear();
+    world.has_load = true;
+}
+
 #[test]
 fn scenarios_of_planted_bugs_are_harmless_without_them() {
+    check(3, write_is_given_up_while_it_looks);
+    check(3, copy_of_an_answered_write_comes_to_a_later_epoch);
+    check(3, drive_is_full_before_its_members_hear_of_it);
     check(3, certified_learner_is_emptied_and_hears_old_configurations);
     check(3, primary_goes_back_to_an_earlier_state_in_its_epoch);
     check(3, old_members_go_while_the_primary_does_not_hear_of_a_new_one);
@@ -457,6 +558,65 @@ fn single_member_with_one_copy() {
         });
         assert_eq!(violation, None, "seed {seed}");
     }
+}
+
+#[test]
+fn full_drives_refuse_what_needs_room_and_serve_the_rest() {
+    for seed in 0..SEEDS {
+        let violation = run(&options(seed, 3, None), |world| {
+            let (epoch, group) = (world.configuration().epoch, world.group());
+            world.empty_drives();
+            for number in 0..3 {
+                world.begin_full(number);
+                world.tell_room(number, Room::Low);
+            }
+            world.run_ms(200);
+            let before = world.outcome();
+            world.run_ms(3_000);
+            let after = world.outcome();
+            assert!(after.no_space > before.no_space, "some writes are refused");
+            assert!(after.reads > before.reads + 20 && world.is_serving(group), "reads go on");
+            assert_eq!(world.configuration().epoch, epoch, "and no member leaves");
+        });
+        assert_eq!(violation, None, "seed {seed}");
+    }
+}
+
+#[test]
+fn the_last_member_is_full_before_it_hears_of_it() {
+    for seed in 0..SEEDS {
+        let violation = run(&options(seed, 1, None), |world| {
+            world.empty_drives();
+            world.begin_full(0);
+            world.run_ms(1_000);
+            world.tell_room(0, Room::Low);
+            world.run_ms(3_000);
+            assert!(world.is_serving(world.group()), "it reads and discards");
+            let before = world.outcome().writes;
+            world.tell_room(0, Room::Enough);
+            world.run_ms(2_000);
+            assert!(world.outcome().writes > before + 20, "it writes again");
+        });
+        assert_eq!(violation, None, "seed {seed}");
+    }
+}
+
+#[test]
+fn zeroes_over_nothing_leave_nothing() {
+    check(3, |world| {
+        world.empty_drives();
+        world.has_load = false;
+        let group = world.group();
+        let versions = |world: &World| world.servers[0].nodes[&group].store.visible().clone();
+        let before = versions(world);
+        for number in 0..4 {
+            world.discard(number);
+        }
+        world.run_ms(500);
+        assert!(world.clients.iter().all(|client| client.outstanding.is_empty()), "they are answered");
+        assert_eq!(versions(world), before);
+        world.has_load = true;
+    });
 }
 
 #[test]

@@ -97,9 +97,20 @@ impl World {
         if self.clients[client].is_writing(&blocks) {
             return;
         }
+        let is_discard = self.chance.is(150);
+        self.begin_write_of(client, blocks, is_discard);
+    }
+
+    /// A client discards all blocks of an extent that the load uses.
+    #[cfg(test)]
+    pub(in super::super) fn begin_discard(&mut self, client: usize, extent: ExtentId) {
+        self.begin_write_of(client, Self::blocks(extent, 0, BLOCKS), true);
+    }
+
+    fn begin_write_of(&mut self, client: usize, blocks: Vec<Block>, is_discard: bool) {
         self.next_tag += 1;
         let write = self.next_tag;
-        let is_discard = self.chance.is(150);
+        let (extent, first, count) = (blocks[0].0, u64::from(blocks[0].1), blocks.len() as u64);
         let tag = if is_discard { 0 } else { write };
         let attached = self.clients[client].attached.get(&extent.volume).copied().unwrap_or_default();
         if attached < self.owner_generation(extent.volume) {
@@ -212,6 +223,10 @@ impl World {
             }
             Err(Refusal::Fenced(_)) if matches!(request.operation, Operation::Write(_)) => {
                 it.outstanding.remove(&id);
+            }
+            Err(Refusal::NoSpace) => {
+                self.outcome.no_space += 1;
+                self.hasten(client, id);
             }
             Err(Refusal::BadRange | Refusal::TooFarAhead) => {
                 self.fail(format!("client {client} was refused request {}, which is good", id.0));

@@ -10,6 +10,7 @@ use ashlar_wire::id::DriveId;
 use super::{Event, MS, Server, World, drive_of};
 use crate::member::Report;
 use crate::message::Fault;
+use crate::request::Room;
 
 /// After the end of all faults every group has to serve within this time.
 const RECOVERY_MS_MAX: u64 = 8_000;
@@ -90,8 +91,38 @@ impl World {
         if self.chance.is(faults.takeover) {
             self.begin_takeover();
         }
+        let number = self.chance.index(self.servers.len());
+        if self.chance.is(faults.full) {
+            self.fill_drive(number);
+        }
         let next = self.now + self.chance.between(20, 200) * MS;
         self.schedule(next, Event::FaultStep);
+    }
+
+    /// A drive has no room for more, for a while. Its members hear of that at once, or after something was refused.
+    fn fill_drive(&mut self, number: usize) {
+        let told = self.now + if self.chance.is(500) { 0 } else { self.chance.between(1, 400) * MS };
+        self.begin_full(number);
+        self.schedule(told, Event::Room { server: number, room: Room::Low });
+        let at = told + self.chance.between(300, 3_000) * MS;
+        self.schedule(at, Event::Room { server: number, room: Room::Enough });
+    }
+
+    /// A drive has no room for more, and nobody was told.
+    pub(in super::super) fn begin_full(&mut self, number: usize) {
+        let server = &mut self.servers[number];
+        let stores = server.nodes.values_mut().map(|node| &mut node.store).chain(server.stores.values_mut());
+        stores.for_each(|store| store.occupied_max = Some(store.occupied()));
+    }
+
+    /// The members of a server hear how much room its drive has; enough means that it has.
+    pub(in super::super) fn tell_room(&mut self, number: usize, room: Room) {
+        let server = &mut self.servers[number];
+        if room == Room::Enough {
+            let stores = server.nodes.values_mut().map(|node| &mut node.store).chain(server.stores.values_mut());
+            stores.for_each(|store| store.occupied_max = None);
+        }
+        server.nodes.values_mut().for_each(|node| node.member.handle_room(room));
     }
 
     /// Whether a drive may lose its data: another acting member of each of its groups has them.
@@ -171,6 +202,7 @@ impl World {
             self.servers[number].slow_until = 0;
             self.servers[number].paused_until = self.servers[number].paused_until.min(self.now);
             self.start(number);
+            self.tell_room(number, Room::Enough);
         }
     }
 

@@ -23,6 +23,7 @@ impl Adapter {
                 let blocks = range.len as usize / BLOCK_BYTES;
                 Step::Done(read(result, blocks).map(|(data, _)| StoreReply::Read(data)))
             }
+            Work::Occupied { .. } => Step::Done(occupied(&result)),
             Work::Checksums { extent } => Step::Done(checksums(*extent, result)),
             Work::Difference { extent, than } => Step::Done(read(result, EXTENT_BLOCKS).map(|(data, version)| {
                 let difference: Difference = content::difference(*extent, version, &data, than);
@@ -54,7 +55,8 @@ impl Adapter {
         }
         let listed = known.listed.unwrap_or_default();
         let mut page = core::mem::take(&mut listing.page);
-        page.newest = listed.max(known.completed).max(known.clean);
+        let proven = if self.store.has_deleted_volumes() { known.clean } else { Version::ZERO };
+        page.newest = listed.max(known.completed).max(proven);
         Step::Done(Ok(StoreReply::List(page)))
     }
 }
@@ -169,6 +171,17 @@ fn checksums(extent: ExtentId, result: Result<Reply, Error>) -> StoreResult {
     let (data, version) = read(result, EXTENT_BLOCKS)?;
     let sums = if version == Version::ZERO { Vec::new() } else { content::block_checksums(extent, &data) };
     Ok(StoreReply::Checksums(sums))
+}
+
+/// A damaged extent counts as one with blocks: whoever writes it is told.
+fn occupied(result: &Result<Reply, Error>) -> StoreResult {
+    match result {
+        Ok(Reply::Checksums { blocks, .. }) => Ok(StoreReply::Occupied(blocks.iter().any(Option::is_some))),
+        Ok(_) => unreachable!("checksums are answered with checksums"),
+        Err(Error::VolumeDeleted) => Ok(StoreReply::Occupied(false)),
+        Err(Error::Damaged | Error::ReadFailed(_)) => Ok(StoreReply::Occupied(true)),
+        Err(error) => Err(fault_of(*error)),
+    }
 }
 
 /// What an error of the store is to a member.
