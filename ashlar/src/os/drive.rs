@@ -208,6 +208,7 @@ impl<F: FnMut(DriveId, HostOutput)> Owner<F> {
             }
             DriveInput::Client { token, group, request } => self.host.handle_client(now, token, group, &request),
             DriveInput::Fence { volume, generation } => self.host.handle_fence(now, volume, generation),
+            DriveInput::Left { group, epoch } => self.host.handle_left(now, group, epoch),
             DriveInput::DeleteVolume(volume) => self.host.handle_delete_volume(now, volume),
         }
     }

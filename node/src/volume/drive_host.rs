@@ -13,10 +13,9 @@
 //! writes to extents that have no space yet.
 //!
 //! Deliberately absent: routing (the caller knows the placement group of an extent; one that the drive has in another group
-//! is refused all the same), the written form of messages,
-//! removal of the extents of a group that has left the drive.
+//! is refused all the same), the written form of messages.
 //!
-//! Parts: `order` (what waits for what), `adapter` (requests of members become requests of the store), `content`
+//! Parts: `forgetting` (extents of groups that have left), `order` (what waits for what), `adapter` (requests of members become requests of the store), `content`
 //! (checksums, differences and patches of one extent).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -39,6 +38,7 @@ use adapter::{Adapter, Done};
 
 mod adapter;
 mod content;
+mod forgetting;
 mod order;
 
 /// Volumes whose attach generation a drive remembers.
@@ -168,6 +168,10 @@ pub struct DriveHost {
     next_life: u64,
     /// Members that are in their configuration no more, and go when the store has completed their requests.
     leaving: BTreeSet<GroupId>,
+    /// Groups without a member here, or with one that leaves, that can do without this drive's extents.
+    left: BTreeSet<GroupId>,
+    /// Configurations that name this drive and wait until its group is not being forgotten any more.
+    deferred: BTreeMap<GroupId, Configuration>,
     /// When a member's time comes, at the earliest.
     tick_at: Instant,
     /// What the members were told last.
@@ -196,6 +200,8 @@ impl DriveHost {
             members: BTreeMap::new(),
             next_life: life,
             leaving: BTreeSet::new(),
+            left: BTreeSet::new(),
+            deferred: BTreeMap::new(),
             tick_at: Instant::NEVER,
             room: Room::Enough,
             fences: BTreeMap::new(),
@@ -243,6 +249,12 @@ impl DriveHost {
     pub fn handle_configuration(&mut self, now: Instant, configuration: &Configuration) -> Result<(), HostError> {
         let group = configuration.group;
         let is_named = configuration.role(self.drive) != Role::None;
+        if is_named && configuration.is_valid() && self.defer(configuration) {
+            return Ok(());
+        }
+        if !is_named {
+            self.deferred.retain(|known, deferred| *known != group || deferred.epoch > configuration.epoch);
+        }
         if !self.members.contains_key(&group) {
             if !is_named {
                 return Ok(());
@@ -445,6 +457,7 @@ impl DriveHost {
             self.take_events();
             let Some(done) = self.adapter.poll_done() else { break };
             match done {
+                Done::Forgotten(group) => self.handle_forgotten(now, group),
                 Done::Deleted { volume, result } => self.out.push_back(HostOutput::Deleted { volume, result }),
                 Done::Stored { group, id, result } => {
                     let member = self.members.get_mut(&group).expect("a member stays until its requests are completed");
@@ -495,6 +508,7 @@ impl DriveHost {
         self.leaving.remove(&group);
         self.members.remove(&group);
         self.adapter.forget(group);
+        self.begin_forgetting();
         self.update_tick();
         let volumes: Vec<VolumeId> = self.fencing.keys().copied().collect();
         for volume in volumes {

@@ -36,6 +36,7 @@ use super::attachment::{Attachment, Fabric, Primary};
 use super::drive_host::{ClientToken, HostOutput};
 use super::form::{Addressed, Outcome};
 use super::link::{Framed, Frames, Queue, VERSION};
+use super::route::{RouteCache, is_whole_without};
 use crate::catalog::CatalogHandle;
 use crate::catalog::reports::{Report, ReportKind};
 use crate::promise::{Promise, promise};
@@ -97,6 +98,13 @@ pub enum DriveInput {
     },
     /// A volume was deleted.
     DeleteVolume(VolumeId),
+    /// A placement group is whole without the drive, and its extents there may go.
+    Left {
+        /// The placement group.
+        group: GroupId,
+        /// The epoch at which it is so.
+        epoch: Epoch,
+    },
 }
 
 /// A drive's thread, as the node sees it.
@@ -142,6 +150,7 @@ struct Shared<R: Runtime> {
     /// Who waits for a drive's reply.
     asked: Mutex<BTreeMap<u64, Promise<Outcome>>>,
     token: AtomicU64,
+    routes: Mutex<RouteCache>,
     queues: Mutex<BTreeMap<ServerId, Arc<Queue>>>,
     /// Reports on their way to the catalog. Members repeat theirs several times a second, and one of each is enough.
     reports: Mutex<BTreeSet<(GroupId, DriveId, Epoch)>>,
@@ -175,6 +184,7 @@ impl<R: Runtime> VolumeService<R> {
             own: OnceLock::new(),
             asked: Mutex::default(),
             token: AtomicU64::new(0),
+            routes: Mutex::default(),
             queues: Mutex::default(),
             reports: Mutex::default(),
             attached: Mutex::default(),
@@ -282,6 +292,17 @@ impl<R: Runtime> VolumeService<R> {
         }));
     }
 
+    /// What a request is refused with if it names another placement group than that of its extent, or an extent that this
+    /// server does not know of (yet).
+    fn check_route(&self, asked: &Addressed) -> Option<Outcome> {
+        let state = self.0.catalog.state_now();
+        let group = state.and_then(|state| lock(&self.0.routes).group(&state, asked.request.extent));
+        match group {
+            None => Some(Outcome::Wait),
+            Some(group) => (group != asked.group).then_some(Outcome::Wrong),
+        }
+    }
+
     /// A request for a drive of this server; nothing if it has no such drive, or the drive has no room.
     pub(crate) async fn ask_here(&self, Addressed { drive, group, request }: Addressed) -> Option<Outcome> {
         let port = Arc::clone(self.drive(drive)?);
@@ -360,6 +381,7 @@ impl<R: Runtime> VolumeService<R> {
     /// Gives drives of this server the configurations that name them, as the catalog changes.
     async fn follow_catalog(self, node: Node<R>) {
         let mut given: BTreeMap<(DriveId, GroupId), Epoch> = BTreeMap::new();
+        let mut left: BTreeMap<(DriveId, GroupId), Epoch> = BTreeMap::new();
         let mut version = CatalogVersion(0);
         while let Ok(news) = self.0.catalog.watch(version).await {
             version = news.state.version();
@@ -377,8 +399,30 @@ impl<R: Runtime> VolumeService<R> {
                     given.remove(&key);
                 }
             }
+            self.tell_left(&news.state, &mut left);
             if self.is_over() {
                 return;
+            }
+        }
+    }
+
+    /// Tells drives of this server which placement groups are whole without them, once for an epoch. What finds no room is
+    /// told at the next change of the catalog.
+    fn tell_left(&self, state: &State, told: &mut BTreeMap<(DriveId, GroupId), Epoch>) {
+        let own: Vec<DriveId> = self.0.drives.get().map(|drives| drives.keys().copied().collect()).unwrap_or_default();
+        for set in state.sets() {
+            for (pg, config) in state.pgs_of(set.id) {
+                let group = GroupId { set: set.id, pg };
+                for drive in &own {
+                    let epoch = config.epoch;
+                    let is_new = told.get(&(*drive, group)) != Some(&epoch);
+                    if is_new
+                        && is_whole_without(set, &config, *drive)
+                        && self.drive(*drive).is_some_and(|port| port.send(DriveInput::Left { group, epoch }))
+                    {
+                        told.insert((*drive, group), epoch);
+                    }
+                }
             }
         }
     }
@@ -440,7 +484,10 @@ impl<R: Runtime> Service<R> for VolumeService<R> {
                 }
                 let request = Addressed::decode(request);
                 let outcome = match request {
-                    Ok(request) => service.ask_here(request).await.unwrap_or(Outcome::Wait),
+                    Ok(request) => match service.check_route(&request) {
+                        Some(refusal) => refusal,
+                        None => service.ask_here(request).await.unwrap_or(Outcome::Wait),
+                    },
                     Err(_) => Outcome::Wrong,
                 };
                 let mut reply = Vec::new();

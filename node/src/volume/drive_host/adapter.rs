@@ -40,6 +40,7 @@ use ashlar_store::record::{Key, Value};
 use ashlar_store::request::{Reply, Request, RequestId, RequestKind};
 use ashlar_store::store::Store;
 use ashlar_wire::checksum::Checksum;
+use ashlar_wire::epoch::Epoch;
 use ashlar_wire::id::{DriveId, VolumeId};
 use ashlar_wire::time::Instant;
 use ashlar_wire::version::Version;
@@ -48,8 +49,11 @@ use bytes::Bytes;
 use ashlar_store::Error;
 
 use super::content;
+use forgetting::Forgetting;
+
 use super::order::{Arrival, JobId, Order, Sharing};
 
+mod forgetting;
 mod steps;
 
 /// Extents that are remembered as damaged; more are found again by reads and the scrub.
@@ -64,6 +68,8 @@ const _: () = assert!(EXTENT_LEN as usize == EXTENT_BYTES && EXTENT_LEN == EXTEN
 pub(super) enum Done {
     /// For [`ashlar_replica::Member::handle_stored`].
     Stored { group: GroupId, id: StoreId, result: StoreResult },
+    /// The extents of a group that has left the drive are gone, or are left alone.
+    Forgotten(GroupId),
     /// A volume was deleted, or why not.
     Deleted { volume: VolumeId, result: Result<(), Error> },
 }
@@ -89,6 +95,7 @@ enum Work {
     List(Box<Listing>),
     Save { record: Vec<u8> },
     DeleteVolume(VolumeId),
+    Forget(Box<Forgetting>),
 }
 
 /// A patch and how far it is.
@@ -163,6 +170,8 @@ pub(super) struct Adapter {
     damaged: BTreeSet<ExtentId>,
     /// Extents of which a change was refused while others of it were under way, until none is.
     refused: BTreeMap<ExtentId, StoreError>,
+    /// Groups that are being forgotten and were not told to stop.
+    forgetting: BTreeSet<GroupId>,
     done: VecDeque<Done>,
 }
 
@@ -184,6 +193,7 @@ impl Adapter {
             records: BTreeMap::new(),
             damaged: BTreeSet::new(),
             refused: BTreeMap::new(),
+            forgetting: BTreeSet::new(),
             done: VecDeque::new(),
         };
         adapter.load_records(now);
@@ -348,6 +358,16 @@ impl Adapter {
             self.done.push_back(Done::Deleted { volume, result: result.map(drop) });
             return self.release(slot, job.group);
         }
+        if let Work::Forget(forgetting) = &mut job.work {
+            let group = job.group;
+            let next = self.advance_forgetting(group, forgetting, result);
+            let Some(kind) = next else {
+                self.release(slot, group);
+                return self.end_forgetting(group);
+            };
+            self.jobs[slot.0 as usize] = Some(job);
+            return self.queue.push_back((slot, kind));
+        }
         match self.advance(&mut job, result) {
             Step::Next(kind) => {
                 self.jobs[slot.0 as usize] = Some(job);
@@ -404,7 +424,7 @@ impl Adapter {
             }
             Work::Save { record } => self.keep_record(group, record),
             Work::Read { .. } | Work::Checksums { .. } | Work::Occupied { .. } | Work::Difference { .. } => {}
-            Work::List(_) | Work::DeleteVolume(_) => {}
+            Work::List(_) | Work::DeleteVolume(_) | Work::Forget(_) => {}
         }
     }
 
@@ -437,7 +457,7 @@ impl Work {
             | Self::Occupied { extent }
             | Self::Difference { extent, .. } => Access::Read(*extent),
             Self::List(_) => Access::List,
-            Self::Save { .. } | Self::DeleteVolume(_) => Access::Free,
+            Self::Save { .. } | Self::DeleteVolume(_) | Self::Forget(_) => Access::Free,
         }
     }
 }
@@ -459,13 +479,16 @@ impl Job {
             Work::Read { extent, range } => RequestKind::Read { extent: *extent, offset: range.offset, len: range.len },
             Work::Checksums { extent } | Work::Difference { extent, .. } => read_whole(*extent),
             Work::List(listing) => RequestKind::List { group, after: listing.cursor },
-            Work::Save { record } => {
-                let value = Value::new(record).expect("a member's record is shorter than the store's longest");
-                RequestKind::PutRecord { key: key_of_group(group), value }
-            }
+            Work::Save { record } => put_record(group, record),
+            Work::Forget(forgetting) => forgetting.first_request(group),
             Work::DeleteVolume(volume) => RequestKind::DeleteVolume { volume: *volume },
         }
     }
+}
+
+fn put_record(group: GroupId, record: &[u8]) -> RequestKind {
+    let value = Value::new(record).expect("a member's record is shorter than the store's longest");
+    RequestKind::PutRecord { key: key_of_group(group), value }
 }
 
 /// Key of the record of a placement group's member: the prefix, set and group, big-endian.

@@ -663,6 +663,73 @@ fn a_copy_whose_data_are_older_than_its_record_is_reported() {
     assert!(world.reports.contains(&lost), "{:?}", world.reports);
 }
 
+/// Three drives with a group, and the third one replaced by a fourth, at serving epoch 3.
+fn moved_away() -> World {
+    let mut world = started(4);
+    for number in 0..5 {
+        assert_eq!(world.write(0, 1, (number, 0), data(1, 1)), WRITTEN);
+    }
+    world.configure(2, &[0, 1], &[3]);
+    world.pass(Duration::from_secs(3));
+    let caught_up = Report::CaughtUp { epoch: serving(2), learner: drive(3) };
+    assert!(world.reports.contains(&caught_up), "{:?}", world.reports);
+    world.configure(3, &[0, 1, 3], &[]);
+    world.pass(Duration::from_secs(3));
+    world.reports.clear();
+    world
+}
+
+#[test]
+fn extents_of_a_group_that_is_whole_without_the_drive_are_forgotten() {
+    let mut world = moved_away();
+    let (now, free) = (world.now, world.host(2).store().free_bytes());
+    // It took part in the first epoch, and is a member in the present one where it is named.
+    world.host(2).handle_left(now, GROUP, serving(1));
+    world.host(1).handle_left(now, GROUP, serving(9));
+    world.settle();
+    assert_eq!((world.copy(2, extent(1)).0.sequence, world.copy(1, extent(1)).0.sequence), (2, 2));
+    world.host(2).handle_left(now, GROUP, serving(3));
+    world.settle();
+    world.pass(Duration::from_secs(5));
+    assert!((0..5).all(|number| world.host(2).store().group_of(extent(number)).is_none()));
+    assert_eq!(world.host(2).store().free_bytes(), free + (5 << 20));
+    let record = |world: &mut World| {
+        let host = world.host(2);
+        ashlar_replica::record::Record::decode(host.adapter.record(GROUP).unwrap(), GROUP, drive(2)).unwrap()
+    };
+    assert!(record(&mut world).is_partial && record(&mut world).promise.term == serving(1));
+    // Also in the next life of the drive.
+    world.disks[2].lose_power();
+    world.hosts[2] = Some(open(world.now, &mut world.disks[2], drive(2)));
+    assert!(record(&mut world).is_partial);
+    world.configure(4, &[0, 1, 3], &[2]);
+    world.pass(Duration::from_secs(3));
+    let caught_up = Report::CaughtUp { epoch: serving(4), learner: drive(2) };
+    assert!(world.reports.contains(&caught_up), "{:?}", world.reports);
+    world.assert_equal(&[0, 1, 2, 3], 0..5);
+}
+
+#[test]
+fn a_drive_that_is_named_again_forgets_no_more() {
+    let mut world = moved_away();
+    let now = world.now;
+    world.host(2).handle_left(now, GROUP, serving(3));
+    // Some extents are gone when it is named.
+    while world.host(2).store().group_of(extent(1)).is_some() {
+        let io = world.host(2).poll_io().expect("it goes on");
+        let id = io.id;
+        let result = world.disks[2].execute(io);
+        world.host(2).handle_io(now, id, result);
+    }
+    assert!(world.host(2).adapter.jobs_of(GROUP) > 0, "it is under way");
+    world.configure(4, &[0, 1, 3], &[2]);
+    world.pass(Duration::from_secs(3));
+    let caught_up = Report::CaughtUp { epoch: serving(4), learner: drive(2) };
+    assert!(world.reports.contains(&caught_up), "{:?}", world.reports);
+    world.assert_equal(&[0, 1, 2, 3], 0..5);
+    assert!((0..5).all(|number| world.host(2).store().group_of(extent(number)).is_some()));
+}
+
 #[test]
 fn a_fence_is_confirmed_when_nothing_older_is_under_way() {
     let mut world = started(3);

@@ -30,7 +30,7 @@ impl Adapter {
                 StoreReply::Difference(difference)
             })),
             Work::List(listing) => self.advance_list(group, listing, result),
-            Work::DeleteVolume(_) => unreachable!("a deletion has one step"),
+            Work::DeleteVolume(_) | Work::Forget(_) => unreachable!("they have steps of their own"),
         }
     }
 
