@@ -23,9 +23,9 @@
 //! still serve, because only a primary adds, and it fences the epochs before its own first. So all of them have every
 //! acknowledged write, and each has granted the lease that an earlier primary would need.
 //!
-//! Deliberately absent: clocks, sockets, drives, threads; chance, but for the number of a life, which comes in; membership and failure
-//! detection beyond a silent member; extents above 1 MiB (a longer one is cut by its user); snapshots; repair of a
-//! damaged extent in place (its member is reported, and returns as a learner).
+//! Deliberately absent: clocks, sockets, drives, threads; chance, but for the number of a life, which comes in;
+//! membership and failure detection beyond a silent member; extents above 1 MiB (a longer one is cut by its user);
+//! snapshots; repair of a damaged extent in place (its member is reported, and returns as a learner).
 //!
 //! Entry points: [`Member`], [`Configuration`], [`Output`]. In reading order: the values [`promise`], [`members`],
 //! [`commit`], which serve key-value majorities too; [`config`], [`request`], [`message`], [`record`], [`life`],

@@ -168,8 +168,9 @@ pub struct DriveHost {
     next_life: u64,
     /// Members that are in their configuration no more, and go when the store has completed their requests.
     leaving: BTreeSet<GroupId>,
-    /// Groups without a member here, or with one that leaves, that can do without this drive's extents.
-    left: BTreeSet<GroupId>,
+    /// Groups without a member here, or with one that leaves, that can do without this drive's extents, and since
+    /// which epoch.
+    left: BTreeMap<GroupId, Epoch>,
     /// Configurations that name this drive and wait until its group is not being forgotten any more.
     deferred: BTreeMap<GroupId, Configuration>,
     /// When a member's time comes, at the earliest.
@@ -200,7 +201,7 @@ impl DriveHost {
             members: BTreeMap::new(),
             next_life: life,
             leaving: BTreeSet::new(),
-            left: BTreeSet::new(),
+            left: BTreeMap::new(),
             deferred: BTreeMap::new(),
             tick_at: Instant::NEVER,
             room: Room::Enough,

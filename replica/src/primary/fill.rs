@@ -3,8 +3,8 @@
 //! Walks through the lists of the learner and of the primary, and copies every extent whose versions differ. Writes to
 //! extents behind the walk are forwarded; the walk meets the others later. When everything is copied, the learner *joins*:
 //! writes and leases need it from then on. Once it has everything from before that moment, and has noted durably that it
-//! is whole, it is certified: reported to the catalog, which may add it at any time from then on, whether the primary hears of that or not. So only another epoch
-//! takes a certified learner's vote away.
+//! is whole, it is certified: reported to the catalog, which may add it at any time from then on, whether the primary
+//! hears of that or not. So only another epoch takes a certified learner's vote away.
 //!
 //! A learner whose drive is low on room waits until it has some.
 

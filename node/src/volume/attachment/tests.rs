@@ -25,6 +25,7 @@ struct State {
     ms: u64,
     refusals: u64,
     fenced: bool,
+    is_full: bool,
     floors: Vec<u64>,
 }
 
@@ -40,6 +41,9 @@ fn answer(state: &mut State, Addressed { request, .. }: &Addressed) -> Option<Ou
     assert!(request.floor <= request.request, "a request is not below its own floor");
     if state.fenced {
         return Some(Outcome::Fenced(Generation(9)));
+    }
+    if state.is_full && matches!(request.operation, Operation::Write(_)) {
+        return Some(Outcome::NoSpace);
     }
     if request.epoch.0 < state.epoch {
         return Some(Outcome::Later(Epoch(state.epoch)));
@@ -162,6 +166,9 @@ fn what_cannot_be_is_refused() {
     }
     assert_eq!(now(attachment.read(SIZE, 0)).as_deref(), Ok(&[][..]));
     assert_eq!(now(attachment.write(SIZE, Bytes::new())), Ok(()));
+    model.lock().is_full = true;
+    assert_eq!(now(attachment.write(0, Bytes::from_static(b"x"))), Err(Failure::NoSpace), "and is not tried again");
+    assert_eq!(now(attachment.read(0, 1)).as_deref(), Ok(&[0][..]));
     model.lock().fenced = true;
     assert_eq!(now(attachment.read(0, 1)), Err(Failure::Fenced));
     assert_eq!(now(attachment.write(0, Bytes::from_static(b"x"))), Err(Failure::Fenced));

@@ -21,19 +21,21 @@ impl DriveHost {
     pub fn handle_left(&mut self, now: Instant, group: GroupId, epoch: Epoch) {
         let has_stayed = self.members.contains_key(&group) && !self.leaving.contains(&group);
         let had_a_member = self.adapter.record(group).is_some();
-        if has_stayed || !had_a_member || self.deferred.contains_key(&group) || self.adapter.promised(group) >= epoch {
+        if has_stayed || !had_a_member || self.deferred.contains_key(&group) {
             return;
         }
-        self.left.insert(group);
+        self.left.insert(group, epoch);
         self.begin_forgetting();
         self.run(now);
     }
 
     /// Begins with as many groups as may be under way, of those whose member has gone.
     pub(super) fn begin_forgetting(&mut self) {
-        let is_idle = |group: &&GroupId| !self.members.contains_key(group) && self.adapter.jobs_of(**group) == 0;
-        let room = FORGETTING_MAX.saturating_sub(self.adapter.forgetting());
-        let next: Vec<GroupId> = self.left.iter().filter(is_idle).take(room).copied().collect();
+        let adapter = &self.adapter;
+        self.left.retain(|group, epoch| adapter.promised(*group) < *epoch);
+        let is_idle = |group: &&GroupId| !self.members.contains_key(group) && adapter.jobs_of(**group) == 0;
+        let room = FORGETTING_MAX.saturating_sub(adapter.forgetting());
+        let next: Vec<GroupId> = self.left.keys().filter(is_idle).take(room).copied().collect();
         for group in next {
             self.left.remove(&group);
             self.adapter.begin_forgetting(group);
