@@ -12,6 +12,7 @@ pub mod datadir;
 pub mod dial;
 pub mod disks;
 pub mod drive;
+mod drive_fronts;
 pub mod files;
 pub mod fleet;
 pub mod heap;

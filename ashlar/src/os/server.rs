@@ -15,6 +15,7 @@ use tokio::sync::watch;
 
 use super::datadir::{self, DataDir, Opening};
 use super::disks::Disks;
+use super::drive_fronts::DriveFronts;
 use super::kv::doors::{Doors, TlsDoor};
 use super::kv::store::Store;
 use super::kv::{self, Serving};
@@ -27,15 +28,11 @@ use super::{clock, files, process, random, sockets, tls};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::front::admin::Front;
-use crate::front::{nbd, s3};
 use ashlar_node::keyvalue::users::SharedUsers;
 use ashlar_node::keyvalue::{Part, Roads, Rules};
 use ashlar_node::membership::HandedOver;
-use ashlar_node::object::ObjectNode;
 use ashlar_node::service::Service;
-use ashlar_node::volume::service::VolumeService;
 use ashlar_node::{Joining, Node, Plan};
-use ashlar_object::s3::{Credentials, Gateway, GatewaySettings, SecretKey};
 
 /// Databases of a server's key-value engine.
 const KV_DATABASES: usize = 16;
@@ -45,9 +42,6 @@ const KV_FOLDER: &str = "kv";
 const KV_REPLICA_FOLDER: &str = "kv-replica";
 
 /// The flags that a taken port of NBD is about.
-const S3: sockets::Listen = sockets::Listen { port_flags: "--s3-port (0 for none)", ..sockets::Listen::SERVER };
-const NBD: sockets::Listen = sockets::Listen { port_flags: "--nbd-port (0 for none)", ..sockets::Listen::SERVER };
-
 /// How a server's engines take part in their cluster. Where replicas go is for `ashlar kv rebalance`.
 fn kv_rules(config: &Config) -> Rules {
     Rules {
@@ -113,10 +107,7 @@ pub(super) fn run_with(
         None => (None, None),
     };
     let disks = config.drive_bytes.map(|bytes| Disks::open(&data, bytes, config.object_bytes)).transpose()?;
-    let objects = disks.as_ref().and_then(|disks| disks.objects.clone());
-    let s3 = config.s3.filter(|_| objects.is_some());
-    let s3 = s3.map(|address| sockets::listen_as(address, worker_count, S3)).transpose()?;
-    let nbd = config.nbd.filter(|_| disks.is_some()).map(|address| sockets::listen_as(address, 1, NBD)).transpose()?;
+    let drive_fronts = DriveFronts::listen(config, disks.as_ref(), worker_count)?;
     let workers = Workers::start(worker_count).map_err(|error| cannot_start(&error))?;
     let control = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let control = control.map_err(|error| cannot_start(&error))?;
@@ -135,7 +126,6 @@ pub(super) fn run_with(
         tokio::spawn(bus);
         let tls = tls::server(&data.certificate_pem, &data.key_pem)?;
         let (engines, token) = (kv.as_ref().map(Serving::observer), data.admin_token.clone());
-        let volumes = disks.as_ref().map(|disks| disks.volumes.clone());
         let front = Arc::new(Front::new(
             node.clone(),
             tls.clone(),
@@ -147,26 +137,14 @@ pub(super) fn run_with(
         ));
         let (stop, stopped) = watch::channel(false);
         disks.iter().for_each(|disks| disks.register(&node));
-        for (listener, volumes) in nbd.into_iter().flatten().zip(volumes) {
-            workers.handles[0].spawn(serve_nbd(listener, volumes, stopped.clone()));
-        }
-        if let Some(objects) = objects {
-            let gateway = Gateway::new(objects.api(), Arc::new(RootKeys(objects)), GatewaySettings::default());
-            let front = Arc::new(s3::S3Front::new(gateway, Some(tls)));
-            for (listener, worker) in s3.into_iter().flatten().zip(&workers.handles) {
-                worker.spawn(serve_s3(front.clone(), listener, stopped.clone()));
-            }
-        }
+        drive_fronts.serve(&workers.handles, disks.as_ref(), tls, &stopped);
         for (listener, worker) in listeners.into_iter().zip(&workers.handles) {
             worker.spawn(serve(front.clone(), listener, stopped.clone()));
         }
         let (server, cluster, incarnation) = (data.server, data.cluster, data.incarnation.0);
         tracing::info!(%server, %cluster, incarnation, %listening, address, tls = config.tls, "server started");
         if let Some(serving) = &kv {
-            if data.peers.is_empty() {
-                // It remembers nobody, and so no owner of slots who may be another by now.
-                serving.admit_clients();
-            }
+            admit(&data, serving);
             started(serving);
         }
         let result = live(config, &node, &mut stopping, kv.as_ref()).await;
@@ -184,6 +162,13 @@ pub(super) fn run_with(
     workers.stop();
     tracing::info!("server stopped");
     result.and(kept)
+}
+
+/// Admits clients of engines at once where the server remembers nobody, and so no owner of slots who may be another by now.
+fn admit(data: &DataDir, serving: &Serving) {
+    if data.peers.is_empty() {
+        serving.admit_clients();
+    }
 }
 
 /// This server's key-value engines, on threads of their own, which they share: nothing that their clients do delays the node. The first
@@ -300,28 +285,6 @@ fn settings(config: &Config, address: SocketAddr, folder: &Path) -> Vec<(String,
 async fn serve(front: Arc<Front>, listener: std::net::TcpListener, stopped: watch::Receiver<bool>) {
     if let Err(error) = front.serve(listener, stopped).await {
         tracing::error!(%error, "a worker cannot listen");
-    }
-}
-
-async fn serve_nbd(listener: std::net::TcpListener, volumes: VolumeService<OsRuntime>, stopped: watch::Receiver<bool>) {
-    if let Err(error) = nbd::serve(listener, volumes, stopped).await {
-        tracing::error!(%error, "NBD clients are not served");
-    }
-}
-
-async fn serve_s3(front: Arc<s3::S3Front>, listener: std::net::TcpListener, stopped: watch::Receiver<bool>) {
-    if let Err(error) = front.serve(listener, stopped).await {
-        tracing::error!(%error, "S3 clients are not served");
-    }
-}
-
-/// The cluster's root key, as soon as the catalog has it.
-struct RootKeys(ObjectNode<OsRuntime>);
-
-impl Credentials for RootKeys {
-    fn lookup(&self, access_key: &str) -> Option<SecretKey> {
-        let root = self.0.root_key().filter(|root| root.access_key == access_key)?;
-        Some(SecretKey::new(root.secret_key))
     }
 }
 

@@ -248,5 +248,5 @@ fn heads_are_bounded() {
 fn serves_until_its_input_ends() {
     let running = Running::start();
     println!("http://127.0.0.1:{}", running.port);
-    std::io::stdin().read_to_end(&mut Vec::new()).expect("an end");
+    io::stdin().read_to_end(&mut Vec::new()).expect("an end");
 }

@@ -207,8 +207,8 @@ mod tests {
 
     #[test]
     fn shards_are_kept_and_forgotten() {
-        let scratch = Scratch::new("blobs");
-        let dir = scratch.path().join("drive");
+        let scratch = Scratch::new();
+        let dir = scratch.0.join("drive");
         let blob = |number| BlobId::from_bytes([number; 16]);
         let data = Bytes::from((0..300_001_u32).map(|at| u8::try_from(at % 251).unwrap()).collect::<Vec<u8>>());
         let put = |number, data: &Bytes| ShardRequest::Put {

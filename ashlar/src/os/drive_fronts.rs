@@ -1,0 +1,84 @@
+//! Listeners of the services over a drive: NBD clients of volumes, S3 clients of objects.
+//!
+//! They listen before anything runs, so that a port that is taken ends the start, and serve once the node has begun.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+
+use ashlar_node::object::ObjectNode;
+use ashlar_node::volume::service::VolumeService;
+use ashlar_object::s3::{Credentials, Gateway, GatewaySettings, SecretKey};
+use rustls::ServerConfig;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+use super::disks::Disks;
+use super::runtime::OsRuntime;
+use super::sockets::{self, Listen};
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::front::{nbd, s3};
+
+const NBD: Listen = Listen { port_flags: "--nbd-port (0 for none)", ..Listen::SERVER };
+const S3: Listen = Listen { port_flags: "--s3-port (0 for none)", ..Listen::SERVER };
+
+/// Listeners, as far as they are configured and the server has what they need.
+pub(super) struct DriveFronts {
+    nbd: Vec<TcpListener>,
+    s3: Vec<TcpListener>,
+}
+
+impl DriveFronts {
+    /// Listens: for NBD on one worker, for S3 on all of them.
+    ///
+    /// # Errors
+    /// A port is taken, or may not be used.
+    pub(super) fn listen(config: &Config, disks: Option<&Disks>, workers: usize) -> Result<Self, Failure> {
+        let has_objects = disks.is_some_and(|disks| disks.objects.is_some());
+        let nbd = config.nbd.filter(|_| disks.is_some()).map(|address| sockets::listen_as(address, 1, NBD));
+        let s3 = config.s3.filter(|_| has_objects).map(|address| sockets::listen_as(address, workers, S3));
+        Ok(Self { nbd: nbd.transpose()?.unwrap_or_default(), s3: s3.transpose()?.unwrap_or_default() })
+    }
+
+    /// Serves until told to stop.
+    pub(super) fn serve(
+        self,
+        workers: &[Handle],
+        disks: Option<&Disks>,
+        tls: Arc<ServerConfig>,
+        stopped: &watch::Receiver<bool>,
+    ) {
+        let Some(disks) = disks else { return };
+        for (listener, worker) in self.nbd.into_iter().zip(workers) {
+            worker.spawn(serve_nbd(listener, disks.volumes.clone(), stopped.clone()));
+        }
+        let Some(objects) = disks.objects.clone() else { return };
+        let gateway = Gateway::new(objects.api(), Arc::new(RootKeys(objects)), GatewaySettings::default());
+        let front = Arc::new(s3::S3Front::new(gateway, Some(tls)));
+        for (listener, worker) in self.s3.into_iter().zip(workers) {
+            worker.spawn(serve_s3(front.clone(), listener, stopped.clone()));
+        }
+    }
+}
+
+async fn serve_nbd(listener: TcpListener, volumes: VolumeService<OsRuntime>, stopped: watch::Receiver<bool>) {
+    if let Err(error) = nbd::serve(listener, volumes, stopped).await {
+        tracing::error!(%error, "NBD clients are not served");
+    }
+}
+
+async fn serve_s3(front: Arc<s3::S3Front>, listener: TcpListener, stopped: watch::Receiver<bool>) {
+    if let Err(error) = front.serve(listener, stopped).await {
+        tracing::error!(%error, "S3 clients are not served");
+    }
+}
+
+/// The cluster's root key, as soon as the catalog has it.
+struct RootKeys(ObjectNode<OsRuntime>);
+
+impl Credentials for RootKeys {
+    fn lookup(&self, access_key: &str) -> Option<SecretKey> {
+        let root = self.0.root_key().filter(|root| root.access_key == access_key)?;
+        Some(SecretKey::new(root.secret_key))
+    }
+}
