@@ -42,6 +42,8 @@ pub enum ShardRequest {
         header: Bytes,
         /// The shard.
         data: Bytes,
+        /// It takes the place of a damaged one.
+        is_repair: bool,
     },
     /// Read these bytes of it.
     Get {
@@ -73,6 +75,15 @@ pub enum ShardReply {
     Unavailable,
 }
 
+/// What can wait.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Chore {
+    /// Nothing refers to this any more: its shards are to be removed, after a while in which whoever reads it can end.
+    Discard(PartContent),
+    /// Shards of this object are missing or damaged: they are to be made anew.
+    Heal(BucketId, String),
+}
+
 /// The cluster, for objects. Five methods.
 pub trait Cluster: Send + Sync + 'static {
     /// Now.
@@ -87,8 +98,8 @@ pub trait Cluster: Send + Sync + 'static {
     /// Asks the owner of a bucket's index, whoever that is now. [`Reply::Unavailable`] if none has answered in time.
     fn index(&self, bucket: BucketId, request: Request) -> BoxFuture<'static, Reply>;
 
-    /// Nothing refers to this any more: its shards are removed after a while, in which whoever reads it can end.
-    fn discard(&self, part: PartContent);
+    /// Does this later, beside everything else; or never, if there is too much to do or the server dies.
+    fn later(&self, chore: Chore);
 }
 
 /// A bucket as the catalog has it.

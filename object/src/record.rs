@@ -9,6 +9,7 @@ use bytes::Bytes;
 use crate::api::{ATTRIBUTES_BYTES_MAX, Attributes, KEY_BYTES_MAX, PART_NUMBER_MAX};
 use crate::cluster::{SHARDS_MAX, Spread};
 use crate::cursor::{Cursor, Malformed, Put};
+use crate::index::key::BucketId;
 
 /// Bytes of a block but the last one of a part.
 pub const BLOCK_BYTES: u32 = 1 << 20;
@@ -47,6 +48,8 @@ pub struct PartContent {
     pub bytes: u64,
     /// The drives of their shards.
     pub spread: Spread,
+    /// Number of the part in its upload; 0 of an object that was put in one request.
+    pub number: u16,
     /// Shards that some drive did not keep when they were put, by their numbers: to be made anew.
     pub missing: Vec<u8>,
 }
@@ -101,6 +104,13 @@ impl ObjectRecord {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.bytes).sum()
+    }
+
+    /// What the shards of one of its parts say about themselves.
+    #[must_use]
+    pub fn header<'a>(&self, bucket: BucketId, key: &'a str, part: &PartContent) -> ShardHeader<'a> {
+        let upload = self.is_multipart.then_some((self.put_id, part.number));
+        ShardHeader::new(bucket, key, upload, part)
     }
 
     /// Its written form.
@@ -256,6 +266,7 @@ fn put_parts(out: &mut Vec<u8>, parts: &[PartContent]) {
         out.put_u64(part.bytes);
         let number = spreads.iter().position(|spread| **spread == part.spread).expect("it was just listed");
         out.put_u16(u16::try_from(number).expect("not more than parts"));
+        out.put_u16(part.number);
         out.put_short(&part.missing);
     }
 }
@@ -266,11 +277,12 @@ fn take_parts(from: &mut Cursor) -> Result<Vec<PartContent>, Malformed> {
     let parts = (0..from.count(parts_max)?).map(|_| {
         let (id, bytes) = (PartId(from.array()?), from.u64()?);
         let spread = spreads.get(usize::from(from.u16()?)).ok_or(Malformed)?.clone();
+        let number = from.u16()?;
         let missing = from.short(SHARDS_MAX)?.to_vec();
         if bytes > crate::api::PART_BYTES_MAX {
             return Err(Malformed);
         }
-        Ok(PartContent { id, bytes, spread, missing })
+        Ok(PartContent { id, bytes, spread, number, missing })
     });
     parts.collect()
 }
@@ -293,7 +305,7 @@ pub struct ShardHeader<'a> {
     /// The object's key.
     pub key: &'a str,
     /// The upload and the number of the part in it, if the part is one of an upload.
-    pub upload: Option<([u8; 16], u32)>,
+    pub upload: Option<([u8; 16], u16)>,
     /// The part.
     pub part: PartId,
     /// Data and parity shards.
@@ -303,7 +315,14 @@ pub struct ShardHeader<'a> {
 /// Bytes of a key that a header keeps.
 const HEADER_KEY_BYTES_MAX: usize = 384;
 
-impl ShardHeader<'_> {
+impl<'a> ShardHeader<'a> {
+    /// The header of the shards of a part.
+    #[must_use]
+    pub fn new(bucket: BucketId, key: &'a str, upload: Option<([u8; 16], u16)>, part: &PartContent) -> Self {
+        let data = u8::try_from(part.data_shards()).expect("at most SHARDS_MAX");
+        Self { bucket: bucket.0, key, upload, part: part.id, geometry: (data, part.spread.parity) }
+    }
+
     /// The header of one shard.
     #[must_use]
     pub fn encode(&self, block: u32, block_bytes: u32, shard: u8) -> Vec<u8> {
@@ -315,7 +334,7 @@ impl ShardHeader<'_> {
         out.extend_from_slice(&[shard, self.geometry.0, self.geometry.1]);
         let (upload, number) = self.upload.unwrap_or_default();
         out.extend_from_slice(&upload);
-        out.put_u32(number);
+        out.put_u16(number);
         let key = self.key.as_bytes();
         out.put_u16(u16::try_from(key.len()).expect("at most KEY_BYTES_MAX"));
         out.extend_from_slice(&key[..key.len().min(HEADER_KEY_BYTES_MAX)]);

@@ -6,12 +6,12 @@
 //! A condition is checked against the record that was read, and committed by that record's version: of several conditional
 //! writers one wins, and the others look again.
 //!
-//! Parts: `bucket`, `put` (a body becomes a part), `content` (a part becomes a body), `object`, `upload`.
+//! Parts: `bucket`, `put` (a body becomes a part), `content` (a part becomes a body), `object`, `upload`, [`heal`].
 
 use std::sync::Arc;
 
 use crate::api::{self, Bucket, Condition, Error, Object};
-use crate::cluster::{BucketList, BucketListError, Cluster};
+use crate::cluster::{BucketList, BucketListError, Chore, Cluster};
 use crate::index::key::{self, BucketId};
 use crate::index::{Change, Check, Entry, Reply, Request};
 use crate::record::{ObjectRecord, PartContent};
@@ -19,6 +19,7 @@ use crate::stripe::Codecs;
 
 mod bucket;
 mod content;
+pub mod heal;
 mod object;
 mod put;
 mod upload;
@@ -101,12 +102,16 @@ impl<C: Cluster> ObjectService<C> {
         }
     }
 
+    fn discard_part(&self, part: PartContent) {
+        self.cluster.later(Chore::Discard(part));
+    }
+
     /// What an object that is replaced or deleted referred to goes, but for what the new one refers to.
     fn discard(&self, before: Option<&Entry>, but: &[PartContent]) {
         let Some(Ok(record)) = before.map(decode) else { return };
         for part in record.parts {
             if !but.iter().any(|kept| kept.id == part.id) {
-                self.cluster.discard(part);
+                self.discard_part(part);
             }
         }
     }

@@ -7,7 +7,7 @@ use ashlar_erasure::{Codec, Geometry, ShardSet, Stores};
 use bytes::Bytes;
 
 use crate::api::{BoxFuture, Error};
-use crate::cluster::{Cluster, SHARDS_MAX, ShardReply, ShardRequest, Spread};
+use crate::cluster::{Cluster, ShardReply, ShardRequest, Spread};
 use crate::flight::all;
 use crate::record::{PartContent, ShardHeader};
 
@@ -73,9 +73,6 @@ impl Codecs {
     }
 }
 
-/// Which shards of a block were kept.
-pub(crate) type Kept = Vec<bool>;
-
 /// Drives that must have kept every block of a part for it to be acknowledged: as many as give the data back, and one more
 /// where half of the shards are parity, so that two halves cannot both be enough.
 pub(crate) fn quorum(spread: &Spread) -> usize {
@@ -84,70 +81,82 @@ pub(crate) fn quorum(spread: &Spread) -> usize {
     data + usize::from(parity > 0 && data == parity)
 }
 
-/// Puts the shards of a block on their drives: which of them were kept, and whether some drive is full.
-pub(crate) fn put_block<C: Cluster>(
-    cluster: &Arc<C>,
-    content: &PartContent,
-    header: &ShardHeader<'_>,
-    (block, block_bytes): (u32, u32),
-    (stamp, shards): (u64, Vec<Bytes>),
-) -> BoxFuture<'static, (Kept, bool)> {
-    let blob = content.id.blob(block);
-    let puts = content.spread.drives.iter().zip(shards).enumerate().map(|(shard, (drive, data))| {
-        let number = u8::try_from(shard).expect("at most SHARDS_MAX");
-        let header = Bytes::from(header.encode(block, block_bytes, number));
-        cluster.shard(*drive, ShardRequest::Put { blob, stamp, header, data })
-    });
-    let puts: Vec<BoxFuture<'static, ShardReply>> = puts.collect();
-    Box::pin(async move {
-        let replies = all(puts).await;
-        let is_full = replies.contains(&ShardReply::Full);
-        (replies.into_iter().map(|reply| reply == ShardReply::Done).collect(), is_full)
-    })
+/// Shards of one block that are to be put.
+pub(crate) struct PutShards<'a> {
+    pub(crate) header: ShardHeader<'a>,
+    pub(crate) block: u32,
+    /// When the block was put first, in milliseconds since 1970 (UTC).
+    pub(crate) stamp: u64,
+    /// Their numbers, and what they are.
+    pub(crate) shards: Vec<(u8, Bytes)>,
+    /// They take the place of damaged ones.
+    pub(crate) is_repair: bool,
 }
 
-/// Reads bytes of one block, and makes them from other shards where some cannot be had.
+/// Puts shards on their drives; what each drive answers.
+pub(crate) fn put_shards<C: Cluster>(
+    cluster: &Arc<C>,
+    content: &PartContent,
+    put: PutShards<'_>,
+) -> BoxFuture<'static, Vec<ShardReply>> {
+    let PutShards { header, block, stamp, shards, is_repair } = put;
+    let (blob, block_bytes) = (content.id.blob(block), content.block_bytes(block));
+    let puts = shards.into_iter().map(|(number, data)| {
+        let header = Bytes::from(header.encode(block, block_bytes, number));
+        let drive = content.spread.drives[usize::from(number)];
+        cluster.shard(drive, ShardRequest::Put { blob, stamp, header, data, is_repair })
+    });
+    let puts: Vec<BoxFuture<'static, ShardReply>> = puts.collect();
+    Box::pin(all(puts))
+}
+
+/// Reads all shards of a block that can be had, and makes the block of them.
+pub(crate) async fn rebuild_block<C: Cluster>(
+    cluster: &Arc<C>,
+    codecs: &Codecs,
+    content: &PartContent,
+    block: u32,
+) -> Result<Vec<Bytes>, Error> {
+    let (blob, len) = (content.id.blob(block), content.shard_bytes(block));
+    let asked = content.spread.drives.iter().map(|drive| -> BoxFuture<'static, ShardReply> {
+        cluster.shard(*drive, ShardRequest::Get { blob, offset: 0, len })
+    });
+    let replies = all(asked).await;
+    let is_gone = !replies.contains(&ShardReply::Unavailable);
+    let shards = replies.into_iter().map(|reply| whole(reply, len)).collect();
+    codecs.decode(&content.spread, shards).ok_or(if is_gone { Error::Damaged } else { Error::Unavailable })
+}
+
+/// Reads bytes of one block, and makes them from other shards where some cannot be had. Whether some are missing or damaged.
 pub(crate) async fn read_block<C: Cluster>(
     cluster: Arc<C>,
     codecs: Arc<Codecs>,
     content: PartContent,
     block: u32,
     (offset, len): (u32, u32),
-) -> Result<Vec<Bytes>, Error> {
+) -> Result<(Vec<Bytes>, bool), Error> {
     let (blob, shard_bytes) = (content.id.blob(block), content.shard_bytes(block));
     let end = offset + len;
-    let first = offset / shard_bytes;
-    let pieces: Vec<(usize, u32, u32)> = (first..end.div_ceil(shard_bytes))
+    let pieces: Vec<(usize, u32, u32)> = (offset / shard_bytes..end.div_ceil(shard_bytes))
         .map(|shard| {
             let begin = (shard * shard_bytes).max(offset);
             let last = ((shard + 1) * shard_bytes).min(end);
             (usize::try_from(shard).expect("at most SHARDS_MAX"), begin - shard * shard_bytes, last - begin)
         })
         .collect();
-    let direct = pieces.iter().map(|(shard, offset, len)| {
+    let direct = pieces.iter().map(|(shard, offset, len)| -> BoxFuture<'static, ShardReply> {
         cluster.shard(content.spread.drives[*shard], ShardRequest::Get { blob, offset: *offset, len: *len })
     });
-    let direct: Vec<BoxFuture<'static, ShardReply>> = direct.collect();
+    let replies = all(direct).await;
+    let is_lost = replies.iter().any(|reply| matches!(reply, ShardReply::Missing | ShardReply::Damaged));
     let read: Option<Vec<Bytes>> =
-        all(direct).await.into_iter().zip(&pieces).map(|(reply, (_, _, len))| whole(reply, *len)).collect();
+        replies.into_iter().zip(&pieces).map(|(reply, (_, _, len))| whole(reply, *len)).collect();
     if let Some(read) = read {
-        return Ok(read);
+        return Ok((read, false));
     }
-    let shards = content
-        .spread
-        .drives
-        .iter()
-        .map(|drive| cluster.shard(*drive, ShardRequest::Get { blob, offset: 0, len: shard_bytes }));
-    let shards: Vec<BoxFuture<'static, ShardReply>> = shards.collect();
-    debug_assert!(shards.len() <= SHARDS_MAX);
-    let replies = all(shards).await;
-    let is_gone = replies.iter().filter(|reply| matches!(reply, ShardReply::Unavailable)).count() == 0;
-    let shards = replies.into_iter().map(|reply| whole(reply, shard_bytes)).collect();
-    let Some(shards) = codecs.decode(&content.spread, shards) else {
-        return Err(if is_gone { Error::Damaged } else { Error::Unavailable });
-    };
+    let shards = rebuild_block(&cluster, &codecs, &content, block).await?;
     let piece = |(shard, offset, len): (usize, u32, u32)| shards[shard].slice(offset as usize..(offset + len) as usize);
-    Ok(pieces.into_iter().map(piece).collect())
+    Ok((pieces.into_iter().map(piece).collect(), is_lost))
 }
 
 fn whole(reply: ShardReply, len: u32) -> Option<Bytes> {

@@ -1,7 +1,7 @@
 //! Written forms of calls about shards and ranges, version 1. Numbers are big-endian.
 //!
-//! A request to a drive is: version, drive, kind, name of the shard; for a put the stamp, the length of the header, the header
-//! and the shard; for a get offset and length. The answer is: version, kind; for bytes the bytes. A request to the owner of a
+//! A request to a drive is: version, drive, kind, name of the shard; for a put or a repair the stamp, the length of the header,
+//! the header and the shard; for a get offset and length. The answer is: version, kind; for bytes the bytes. A request to the owner of a
 //! range is: version, set, placement group, and the request as the object crate writes it.
 
 use ashlar_object::cluster::{ShardReply, ShardRequest};
@@ -17,6 +17,7 @@ const HEAD: usize = 1 + 16 + 1 + 16;
 const PUT: u8 = 0;
 const GET: u8 = 1;
 const REMOVE: u8 = 2;
+const REPAIR: u8 = 3;
 
 /// A request and the drive that it is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +29,9 @@ pub(super) struct ToDrive {
 impl ToDrive {
     pub(super) fn encode(&self) -> Vec<u8> {
         let (kind, blob, more) = match &self.request {
-            ShardRequest::Put { blob, header, data, .. } => (PUT, blob, 8 + 2 + header.len() + data.len()),
+            ShardRequest::Put { blob, header, data, is_repair, .. } => {
+                (if *is_repair { REPAIR } else { PUT }, blob, 8 + 2 + header.len() + data.len())
+            }
             ShardRequest::Get { blob, .. } => (GET, blob, 8),
             ShardRequest::Remove(blob) => (REMOVE, blob, 0),
         };
@@ -62,11 +65,12 @@ impl ToDrive {
         let [kind] = from.array()?;
         let blob = BlobId::from_bytes(from.array()?);
         let request = match kind {
-            PUT => {
+            PUT | REPAIR => {
                 let stamp = u64::from_be_bytes(from.array()?);
                 let len = u16::from_be_bytes(from.array()?);
                 let header = from.take(len.into())?;
-                ShardRequest::Put { blob, stamp, header, data: core::mem::take(&mut from.0) }
+                let data = core::mem::take(&mut from.0);
+                ShardRequest::Put { blob, stamp, header, data, is_repair: kind == REPAIR }
             }
             GET => ShardRequest::Get {
                 blob,
@@ -151,6 +155,7 @@ mod tests {
                 stamp: 3,
                 header: Bytes::from_static(b"head"),
                 data: Bytes::from_static(b"shard"),
+                is_repair: false,
             },
             ShardRequest::Get { blob, offset: 4, len: 5 },
             ShardRequest::Remove(blob),

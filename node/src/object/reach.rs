@@ -7,10 +7,10 @@ use ashlar_catalog::state::State;
 use ashlar_grid::CallOptions;
 use ashlar_grid::seam::Runtime;
 use ashlar_object::api::BoxFuture;
-use ashlar_object::cluster::{Cluster, Moment, ShardReply, ShardRequest, Spread};
+use ashlar_object::cluster::{Chore, Cluster, Moment, ShardReply, ShardRequest, Spread};
 use ashlar_object::index::key::BucketId;
 use ashlar_object::index::{Reply, Request};
-use ashlar_object::record::{PartContent, PartId};
+use ashlar_object::record::PartId;
 use ashlar_placement::map::GroupId;
 use ashlar_placement::rule::choose_pg;
 use ashlar_wire::checksum::{Salt, checksum};
@@ -70,7 +70,7 @@ fn choose(state: &State, part: PartId) -> Option<Spread> {
 
 impl<R: Runtime> ObjectNode<R> {
     /// The placement group in whose range a bucket's index lies.
-    fn range_of(state: &State, bucket: BucketId) -> Option<GroupId> {
+    pub(super) fn range_of(state: &State, bucket: BucketId) -> Option<GroupId> {
         let set = state.sets().next()?;
         let groups = u32::try_from(state.pgs_of(set.id).count()).ok().filter(|groups| *groups > 0)?;
         Some(GroupId { set: set.id, pg: choose_pg(&bucket.0, groups) })
@@ -146,8 +146,11 @@ impl<R: Runtime> Cluster for ObjectNode<R> {
         Box::pin(async move { service.ask_range(bucket, request).await })
     }
 
-    fn discard(&self, part: PartContent) {
-        self.discard_later(part);
+    fn later(&self, chore: Chore) {
+        match chore {
+            Chore::Discard(part) => self.discard_later(part),
+            Chore::Heal(bucket, key) => self.heal_soon(bucket, key),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ashlar_bus::{Bus, Event};
@@ -12,6 +12,7 @@ use ashlar_grid::handler::{HandlerId, Handlers, Method, RegisteredTwice};
 use ashlar_grid::seam::{Lane, Runtime};
 use ashlar_object::api;
 use ashlar_object::cluster::{BucketList, Cluster, ShardReply, ShardRequest};
+use ashlar_object::index::key::BucketId;
 use ashlar_object::index::{Reply, Request};
 use ashlar_object::record::PartContent;
 use ashlar_object::service::ObjectService;
@@ -80,6 +81,8 @@ struct Shared<R: Runtime> {
     node: OnceLock<WeakNode<R>>,
     ranges: Mutex<BTreeMap<GroupId, Arc<IndexHost<R>>>>,
     discards: AtomicUsize,
+    /// Objects of which damage was read.
+    healing: Mutex<BTreeSet<(BucketId, String)>>,
     is_over: AtomicBool,
 }
 
@@ -104,6 +107,7 @@ impl<R: Runtime> ObjectNode<R> {
             node: OnceLock::new(),
             ranges: Mutex::default(),
             discards: AtomicUsize::new(0),
+            healing: Mutex::default(),
             is_over: AtomicBool::new(false),
         }))
     }
@@ -137,6 +141,16 @@ impl<R: Runtime> ObjectNode<R> {
 
     pub(super) fn is_over(&self) -> bool {
         self.0.is_over.load(Ordering::Acquire)
+    }
+
+    pub(super) fn healing(&self) -> &Mutex<BTreeSet<(BucketId, String)>> {
+        &self.0.healing
+    }
+
+    /// Whether this server owns the range of a bucket.
+    pub(super) fn owns(&self, bucket: BucketId) -> bool {
+        let group = self.catalog().state_now().and_then(|state| Self::range_of(&state, bucket));
+        group.is_some_and(|group| self.ranges().contains_key(&group))
     }
 
     fn ranges(&self) -> MutexGuard<'_, BTreeMap<GroupId, Arc<IndexHost<R>>>> {
@@ -279,6 +293,7 @@ impl<R: Runtime> Service<R> for ObjectNode<R> {
         drop(self.0.node.set(node.downgrade()));
         node.runtime().spawn(Box::pin(self.clone().follow_catalog(node.clone())));
         node.runtime().spawn(Box::pin(self.clone().make_root_key(node.clone())));
+        node.runtime().spawn(Box::pin(self.clone().heal_always(node.clone())));
         Box::new(ObjectAgent)
     }
 

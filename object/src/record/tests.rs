@@ -8,6 +8,7 @@ fn content(number: u8, bytes: u64) -> PartContent {
         id: PartId([number; 12]),
         bytes,
         spread: Spread { parity: 1, drives: drives.to_vec() },
+        number: 0,
         missing: vec![],
     }
 }
@@ -19,7 +20,7 @@ fn object() -> ObjectRecord {
         modified_ms: 0x0102,
         attributes: Attributes(vec![("n".into(), "v".into())]),
         is_multipart: true,
-        parts: vec![content(4, 7), PartContent { missing: vec![2], ..content(5, 8) }],
+        parts: vec![content(4, 7), PartContent { number: 3, missing: vec![2], ..content(5, 8) }],
     }
 }
 
@@ -33,9 +34,9 @@ fn golden_bytes() {
     expected.extend([[1; 16], [2; 16], [3; 16]].concat());
     expected.extend([0, 0, 0, 2]);
     expected.extend([4; 12]);
-    expected.extend([0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0]);
+    expected.extend([0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0]);
     expected.extend([5; 12]);
-    expected.extend([0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 1, 2]);
+    expected.extend([0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 3, 0, 1, 2]);
     assert_eq!(object().encode(), expected);
     let upload = UploadRecord { key: "k".into(), begun_ms: 3, attributes: Attributes::default() };
     assert_eq!(upload.encode(), [1, 1, 0, 1, b'k', 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0]);
@@ -51,7 +52,7 @@ fn golden_bytes() {
     expected.extend([4; 12]);
     expected.extend([0, 0, 0, 5, 0, 0, 1, 0, 2, 2, 1]);
     expected.extend([8; 16]);
-    expected.extend([0, 0, 0, 2, 0, 3, b'k', b'e', b'y']);
+    expected.extend([0, 2, 0, 3, b'k', b'e', b'y']);
     assert_eq!(header.encode(5, 256, 2), expected);
     let long = "k".repeat(KEY_BYTES_MAX);
     assert!(ShardHeader { key: &long, ..header }.encode(u32::MAX, BLOCK_BYTES, 31).len() <= 512);

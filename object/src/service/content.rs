@@ -6,8 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::api::{BoxFuture, Content, Error};
-use crate::cluster::Cluster;
+use crate::cluster::{Chore, Cluster};
 use crate::flight::Flight;
+use crate::index::key::BucketId;
 use crate::record::{BLOCK_BYTES, PartContent};
 use crate::stripe::{Codecs, read_block};
 
@@ -23,7 +24,9 @@ pub(super) struct Blocks<C> {
     offset: u64,
     /// Bytes that are not asked for yet.
     left: u64,
-    flight: Flight<'static, Result<Vec<Bytes>, Error>>,
+    flight: Flight<'static, Result<(Vec<Bytes>, bool), Error>>,
+    /// Whose bytes they are, until damage of them was told.
+    object: Option<(BucketId, String)>,
     pieces: VecDeque<Bytes>,
 }
 
@@ -33,6 +36,7 @@ impl<C: Cluster> Blocks<C> {
         (cluster, codecs): (Arc<C>, Arc<Codecs>),
         parts: Vec<PartContent>,
         (offset, len): (u64, u64),
+        object: (BucketId, String),
     ) -> Self {
         let mut blocks = Self {
             cluster,
@@ -41,6 +45,7 @@ impl<C: Cluster> Blocks<C> {
             offset,
             left: len,
             flight: Flight::new(),
+            object: Some(object),
             pieces: VecDeque::new(),
         };
         blocks.skip();
@@ -83,7 +88,13 @@ impl<C: Cluster> Content for Blocks<C> {
                 self.read_ahead();
                 match self.flight.next().await {
                     None => return Ok(None),
-                    Some(pieces) => self.pieces.extend(pieces?.into_iter().filter(|piece| !piece.is_empty())),
+                    Some(read) => {
+                        let (pieces, is_lost) = read?;
+                        if is_lost && let Some((bucket, key)) = self.object.take() {
+                            self.cluster.later(Chore::Heal(bucket, key));
+                        }
+                        self.pieces.extend(pieces.into_iter().filter(|piece| !piece.is_empty()));
+                    }
                 }
             }
         })

@@ -11,7 +11,7 @@ use crate::api::{
     ATTRIBUTES_BYTES_MAX, Attributes, Body, BoxFuture, Condition, Error, KEY_BYTES_MAX, ListRequest, Listed, Object,
     Objects, Opened, PAGE_MAX, PART_BYTES_MAX, Page, PutRequest, Range,
 };
-use crate::cluster::Cluster;
+use crate::cluster::{Chore, Cluster};
 use crate::index::key::{self, BucketId};
 use crate::index::request::Scan;
 use crate::index::{Change, Line, Reply, Request};
@@ -92,7 +92,7 @@ impl<C: Cluster> ObjectService<C> {
             // Whether it took effect is not known: its shards stay.
             Err(Error::Unavailable) => Err(Error::Unavailable),
             Err(error) => {
-                record.parts.into_iter().for_each(|part| self.cluster.discard(part));
+                record.parts.into_iter().for_each(|part| self.cluster.later(Chore::Discard(part)));
                 Err(error)
             }
         }
@@ -119,7 +119,7 @@ impl<C: Cluster> ObjectService<C> {
             Some(range) => range.within(bytes).ok_or(Error::BadRange(bytes))?,
         };
         let world = (Arc::clone(&self.cluster), Arc::clone(&self.codecs));
-        let content = Box::new(Blocks::new(world, record.parts.clone(), range));
+        let content = Box::new(Blocks::new(world, record.parts.clone(), range, (bucket, name.to_owned())));
         Ok(Opened { object: object(name, record), range, content })
     }
 

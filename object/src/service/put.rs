@@ -4,11 +4,11 @@ use bytes::Bytes;
 
 use super::ObjectService;
 use crate::api::{Body, Error, PART_BYTES_MAX};
-use crate::cluster::Cluster;
+use crate::cluster::{Chore, Cluster, ShardReply};
 use crate::flight::Flight;
 use crate::index::key::BucketId;
 use crate::record::{BLOCK_BYTES, PartContent, PartId, ShardHeader};
-use crate::stripe::{Kept, put_block, quorum};
+use crate::stripe::{PutShards, put_shards, quorum};
 
 /// Blocks of one body that are on their way to drives at a time: the memory of a request.
 const BLOCKS_AHEAD_MAX: usize = 3;
@@ -18,7 +18,7 @@ pub(super) struct Owner<'a> {
     pub(super) bucket: BucketId,
     pub(super) key: &'a str,
     /// The upload, and the number of the part in it.
-    pub(super) upload: Option<([u8; 16], u32)>,
+    pub(super) upload: Option<([u8; 16], u16)>,
 }
 
 impl<C: Cluster> ObjectService<C> {
@@ -27,13 +27,14 @@ impl<C: Cluster> ObjectService<C> {
         let moment = self.cluster.moment();
         let id = PartId(*moment.drawn.first_chunk().expect("sixteen bytes have twelve"));
         let spread = self.cluster.spread(id).ok_or(Error::Unavailable)?;
-        let mut content = PartContent { id, bytes: 0, spread, missing: Vec::new() };
+        let number = owner.upload.map_or(0, |(_, number)| number);
+        let mut content = PartContent { id, bytes: 0, spread, number, missing: Vec::new() };
         let put = self.put_blocks(owner, body, &mut content, moment.now_ms).await;
         match put {
             Ok(()) => Ok(content),
             Err(error) => {
                 if content.bytes > 0 {
-                    self.cluster.discard(content);
+                    self.cluster.later(Chore::Discard(content));
                 }
                 Err(error)
             }
@@ -47,29 +48,22 @@ impl<C: Cluster> ObjectService<C> {
         content: &mut PartContent,
         stamp: u64,
     ) -> Result<(), Error> {
-        let mut flight: Flight<'static, (Kept, bool)> = Flight::new();
+        let mut flight: Flight<'static, Vec<ShardReply>> = Flight::new();
         let mut rest = Bytes::new();
         loop {
             let block = fill(&mut flight, body, &mut rest).await?;
             if block.is_empty() {
                 break;
             }
-            let (number, len) = (content.blocks(), u32::try_from(block.len()).expect("at most a block"));
-            content.bytes += u64::from(len);
+            let number = content.blocks();
+            content.bytes += block.len() as u64;
             if content.bytes > PART_BYTES_MAX {
                 return Err(Error::TooLarge);
             }
-            let parity = content.spread.parity;
-            let data = u8::try_from(content.data_shards()).expect("at most SHARDS_MAX");
-            let header = ShardHeader {
-                bucket: owner.bucket.0,
-                key: owner.key,
-                upload: owner.upload,
-                part: content.id,
-                geometry: (data, parity),
-            };
-            let shards = self.codecs.encode(&content.spread, block);
-            flight.push(put_block(&self.cluster, content, &header, (number, len), (stamp, shards)));
+            let header = ShardHeader::new(owner.bucket, owner.key, owner.upload, content);
+            let shards = (0..).zip(self.codecs.encode(&content.spread, block)).collect();
+            let put = PutShards { header, block: number, stamp, shards, is_repair: false };
+            flight.push(put_shards(&self.cluster, content, put));
             if flight.len() >= BLOCKS_AHEAD_MAX {
                 let kept = flight.next().await;
                 note(content, kept)?;
@@ -84,10 +78,9 @@ impl<C: Cluster> ObjectService<C> {
 }
 
 /// Notes which shards of a block were not kept.
-fn note(content: &mut PartContent, kept: Option<(Kept, bool)>) -> Result<(), Error> {
-    let Some((kept, is_full)) = kept else { return Ok(()) };
-    for (shard, _) in kept.iter().enumerate().filter(|(_, is_kept)| !**is_kept) {
-        let shard = u8::try_from(shard).expect("at most SHARDS_MAX");
+fn note(content: &mut PartContent, replies: Option<Vec<ShardReply>>) -> Result<(), Error> {
+    let replies = replies.unwrap_or_default();
+    for (shard, _) in (0..).zip(&replies).filter(|(_, reply)| **reply != ShardReply::Done) {
         if !content.missing.contains(&shard) {
             content.missing.push(shard);
         }
@@ -96,12 +89,12 @@ fn note(content: &mut PartContent, kept: Option<(Kept, bool)>) -> Result<(), Err
     if content.spread.drives.len() - content.missing.len() >= quorum(&content.spread) {
         return Ok(());
     }
-    Err(if is_full { Error::Full } else { Error::Unavailable })
+    Err(if replies.contains(&ShardReply::Full) { Error::Full } else { Error::Unavailable })
 }
 
 /// The next block of a body: all of its length, or less at the end.
 async fn fill(
-    flight: &mut Flight<'static, (Kept, bool)>,
+    flight: &mut Flight<'static, Vec<ShardReply>>,
     body: &mut dyn Body,
     rest: &mut Bytes,
 ) -> Result<Vec<u8>, Error> {

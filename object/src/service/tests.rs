@@ -43,6 +43,7 @@ struct World {
     drives: BTreeMap<DriveId, BTreeMap<BlobId, Bytes>>,
     down: BTreeSet<DriveId>,
     discarded: Vec<PartContent>,
+    to_heal: Vec<String>,
     extents: BTreeMap<u64, Vec<u8>>,
     index: Option<Range>,
     buckets: BTreeMap<String, BucketRecord>,
@@ -103,8 +104,9 @@ impl Cluster for Memory {
             }
             let blobs = world.drives.get_mut(&drive).unwrap();
             match request {
-                ShardRequest::Put { blob, data, header, .. } => {
-                    assert!(header.len() <= 512 && blobs.insert(blob, data).is_none(), "a shard is put once");
+                ShardRequest::Put { blob, data, header, is_repair, .. } => {
+                    assert!(header.len() <= 512);
+                    assert!(blobs.insert(blob, data).is_none() || is_repair, "a shard is put once");
                     ShardReply::Done
                 }
                 ShardRequest::Get { blob, offset, len } => match blobs.get(&blob) {
@@ -140,8 +142,12 @@ impl Cluster for Memory {
         })
     }
 
-    fn discard(&self, part: PartContent) {
+    fn later(&self, chore: Chore) {
         let mut world = self.world();
+        let part = match chore {
+            Chore::Discard(part) => part,
+            Chore::Heal(_, key) => return world.to_heal.push(key),
+        };
         for block in 0..part.blocks() {
             for drive in &part.spread.drives {
                 world.drives.get_mut(drive).unwrap().remove(&part.id.blob(block));
@@ -501,4 +507,58 @@ fn uploads_are_known_by_key_and_id() {
     run(service.abort("bucket", "key", &upload)).unwrap();
     assert_eq!(run(service.abort("bucket", "key", &upload)), Err(Error::NoSuchUpload));
     assert_eq!(memory.shards(), 0);
+}
+
+#[test]
+fn shards_that_were_missed_lost_or_damaged_are_made_anew() {
+    let (memory, service) = Memory::with_drives(5);
+    let drives: Vec<DriveId> = memory.world().drives.keys().copied().collect();
+    memory.world().down.insert(drives[0]);
+    let bytes = pattern((2 << 20) + 99);
+    put(&service, "missed", &bytes);
+    let (bucket, _) = run(service.bucket("bucket")).unwrap();
+    let heal = |depth| run(service.heal_bucket(bucket, None, depth)).unwrap().0;
+    assert_eq!(
+        heal(heal::HealDepth::Noted),
+        heal::Healed { objects: 1, healed: 0, failed: 1 },
+        "the drive is still away"
+    );
+    memory.world().down.clear();
+    assert_eq!(heal(heal::HealDepth::Noted), heal::Healed { objects: 1, healed: 1, failed: 0 });
+    assert_eq!(heal(heal::HealDepth::Noted), heal::Healed { objects: 1, healed: 0, failed: 0 });
+    assert_eq!(memory.world().drives[&drives[0]].len(), 3);
+    // Whatever two drives have lost is found by asking, or when it is read.
+    let whole = memory.world().drives.clone();
+    for lost in [[0, 1], [1, 4], [3, 4], [0, 2]] {
+        for drive in lost {
+            memory.world().drives.get_mut(&drives[drive]).unwrap().clear();
+        }
+        assert!(read(&service, "missed", None).unwrap() == bytes);
+        assert_eq!(heal(heal::HealDepth::Every), heal::Healed { objects: 1, healed: 1, failed: 0 });
+        assert!(memory.world().drives == whole, "shards are the same as before");
+    }
+    assert!(memory.world().to_heal.iter().all(|key| key == "missed") && !memory.world().to_heal.is_empty());
+    for drive in &drives[..3] {
+        memory.world().drives.get_mut(drive).unwrap().clear();
+    }
+    assert_eq!(heal(heal::HealDepth::Every), heal::Healed { objects: 1, healed: 0, failed: 1 });
+    assert_eq!(run(service.heal_object(bucket, "missed")), Err(Error::Damaged));
+    assert_eq!(run(service.heal_object(bucket, "none")), Ok(false));
+}
+
+#[test]
+fn an_object_of_parts_is_healed_with_the_headers_of_its_parts() {
+    let (memory, service) = Memory::with_drives(3);
+    let upload = run(service.begin("bucket", "key", Attributes::default())).unwrap();
+    let one = put_part(&service, &upload, 2, &pattern(usize::try_from(PART_BYTES_MIN).unwrap()));
+    let drives: Vec<DriveId> = memory.world().drives.keys().copied().collect();
+    memory.world().down.insert(drives[2]);
+    let two = put_part(&service, &upload, 7, &pattern(900));
+    memory.world().down.clear();
+    run(service.complete("bucket", "key", &upload, completion(vec![one, two]))).unwrap();
+    let (bucket, _) = run(service.bucket("bucket")).unwrap();
+    let (record, _) = run(service.record(bucket, "key")).unwrap().unwrap();
+    assert_eq!(record.parts.iter().map(|part| (part.number, part.missing.len())).collect::<Vec<_>>(), [(2, 0), (7, 1)]);
+    let healed = run(service.heal_bucket(bucket, None, heal::HealDepth::Noted)).unwrap().0;
+    assert_eq!((healed.healed, memory.world().drives[&drives[2]].len()), (1, 6));
 }

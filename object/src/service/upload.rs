@@ -90,10 +90,11 @@ impl<C: Cluster> ObjectService<C> {
         if !(1..=PART_NUMBER_MAX).contains(&number) {
             return Err(Error::BadRequest("the number of a part is 1 to 10,000"));
         }
+        let short = u16::try_from(number).expect("at most PART_NUMBER_MAX");
         let (bucket, _) = self.bucket(bucket).await?;
         let id = bytes_of(id)?;
         let (_, version) = self.upload(bucket, name, &id).await?;
-        let content = self.put_body(&Owner { bucket, key: name, upload: Some((id, number)) }, body).await?;
+        let content = self.put_body(&Owner { bucket, key: name, upload: Some((id, short)) }, body).await?;
         let digest = body.digest();
         let modified_ms = self.cluster.moment().now_ms;
         let record = PartRecord { etag: digest.etag, modified_ms, attributes: digest.attributes, content };
@@ -105,12 +106,12 @@ impl<C: Cluster> ObjectService<C> {
                 // A part that was put again: also the same one, whose reply was lost.
                 let before = before.and_then(|before| PartRecord::decode(&before.value).ok());
                 if let Some(before) = before.filter(|before| before.content.id != record.content.id) {
-                    self.cluster.discard(before.content);
+                    self.discard_part(before.content);
                 }
                 Ok(part)
             }
             Ok(Committed::Changed) => {
-                self.cluster.discard(record.content);
+                self.discard_part(record.content);
                 Err(Error::NoSuchUpload)
             }
             Err(error) => Err(error),
@@ -157,7 +158,7 @@ impl<C: Cluster> ObjectService<C> {
             changes.extend(keys.into_iter().map(|key| Change { key, value: None }));
             if let Committed::Done(before) = self.commit(bucket, checks, changes).await? {
                 self.discard(before.as_ref(), &record.parts);
-                parts.into_values().for_each(|unused| self.cluster.discard(unused.content));
+                parts.into_values().for_each(|unused| self.discard_part(unused.content));
                 return Ok(object(name, record));
             }
         }
@@ -174,7 +175,7 @@ impl<C: Cluster> ObjectService<C> {
             changes.extend(parts.keys().map(|number| Change { key: key::part(bucket, &id, *number), value: None }));
             let checks = vec![Check::Version(key::upload(bucket, &id), version)];
             if let Committed::Done(_) = self.commit(bucket, checks, changes).await? {
-                parts.into_values().for_each(|part| self.cluster.discard(part.content));
+                parts.into_values().for_each(|part| self.discard_part(part.content));
                 return Ok(());
             }
         }

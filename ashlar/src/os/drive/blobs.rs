@@ -94,13 +94,11 @@ async fn ask(inbox: &Inbox<Asked>, request: ShardRequest) -> ShardReply {
 
 fn kind(request: ShardRequest) -> BlobRequestKind {
     match request {
-        ShardRequest::Put { blob, stamp, header, data } => BlobRequestKind::Put(NewBlob {
-            blob,
-            stamp,
-            header: header.as_ref().into(),
-            len: u32::try_from(data.len()).unwrap_or(u32::MAX),
-            data: segments(&data),
-        }),
+        ShardRequest::Put { blob, stamp, header, data, is_repair } => {
+            let len = u32::try_from(data.len()).unwrap_or(u32::MAX);
+            let new = NewBlob { blob, stamp, header: header.as_ref().into(), len, data: segments(&data) };
+            if is_repair { BlobRequestKind::Repair(new) } else { BlobRequestKind::Put(new) }
+        }
         ShardRequest::Get { blob, offset, len } => BlobRequestKind::Get { blob, offset, len },
         ShardRequest::Remove(blob) => BlobRequestKind::Remove { blob },
     }
@@ -216,6 +214,7 @@ mod tests {
             stamp: 7,
             header: Bytes::from_static(b"header"),
             data: data.clone(),
+            is_repair: false,
         };
         let get = |number, offset, len| ShardRequest::Get { blob: blob(number), offset, len };
         crate::os::block_on(async {
