@@ -107,27 +107,30 @@ impl Blobs {
         None
     }
 
+    /// Whether the next step of the compaction that is under way can begin.
+    pub(super) fn is_compaction_ready(&self) -> bool {
+        let Some(compaction) = &self.compaction else { return false };
+        let is_moved = compaction.moves == 0 || self.bugs.has(BlobBug::EraseBeforeMoved);
+        let is_read = self.segments.get(compaction.segment).pins > 0 && !self.bugs.has(BlobBug::EraseWhileRead);
+        match compaction.phase {
+            Phase::Pause(due) => is_moved && (due <= self.now || self.is_short_of_room()),
+            Phase::Draining => is_moved && !is_read,
+            Phase::Summary | Phase::Reading { .. } => false,
+        }
+    }
+
     /// Goes on as far as it gets.
     pub(super) fn advance_compaction(&mut self) {
         loop {
-            let Some(mut compaction) = self.compaction.take() else {
-                if !self.start_compaction() {
-                    return;
-                }
-                continue;
-            };
-            let is_moved = compaction.moves == 0 || self.bugs.has(BlobBug::EraseBeforeMoved);
-            let is_read = self.segments.get(compaction.segment).pins > 0 && !self.bugs.has(BlobBug::EraseWhileRead);
-            match compaction.phase {
-                Phase::Pause(due) if is_moved && (due <= self.now || self.is_short_of_room()) => {
-                    self.begin_step(&mut compaction);
-                    self.compaction = Some(compaction);
-                }
-                Phase::Draining if is_moved && !is_read => self.erase(compaction.segment, compaction.entries),
-                _ => {
-                    self.compaction = Some(compaction);
-                    return;
-                }
+            if self.compaction.is_none() && !self.start_compaction() || !self.is_compaction_ready() {
+                return;
+            }
+            let mut compaction = self.compaction.take().expect("a compaction is ready");
+            if let Phase::Draining = compaction.phase {
+                self.erase(compaction.segment, compaction.entries);
+            } else {
+                self.begin_step(&mut compaction);
+                self.compaction = Some(compaction);
             }
         }
     }

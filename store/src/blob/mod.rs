@@ -313,7 +313,8 @@ impl Blobs {
             }
             self.advance_compaction();
             self.log_next();
-            if self.ready.is_empty() {
+            // The log may have refused changes or dropped moves.
+            if self.ready.is_empty() && !self.is_compaction_ready() {
                 return;
             }
         }

@@ -9,12 +9,14 @@
 //! reads are those of a state between request and reply; lists; nothing is reported as damaged; counts of blobs, bytes and
 //! segments are exact; a full area can be emptied and is usable then. Not verified: speed, memory.
 
+mod any;
 mod model;
 mod run;
 
 use super::planted::{BlobBug, BlobBugs};
 use crate::proof::drive::FakeDrive;
 use crate::proof::{Chance, Violation};
+pub use any::open_any;
 use run::Run;
 
 /// What an enumeration did.

@@ -1,5 +1,6 @@
 //! One run of the enumerator: an area, random requests, and ends of the process.
 
+mod any;
 mod ask;
 mod compare;
 mod flip;
@@ -292,7 +293,7 @@ impl Run {
                 self.pass_time(Duration::from_millis(5));
             }
         }
-        Err("the area never settles".into())
+        Err(format!("the area never settles: {:?}", self.blobs().stats()))
     }
 
     /// Removes everything, however full the area is. Then the largest blob can be put.

@@ -74,7 +74,7 @@ impl Run {
     }
 
     pub(super) fn take_answers(&mut self) -> Result<(), String> {
-        while let Some(event) = self.blobs().poll_event() {
+        if let Some(event) = self.blobs().poll_event() {
             return Err(format!("nothing is damaged, and yet {event:?}"));
         }
         while let Some((id, result)) = self.blobs().poll_reply() {
