@@ -36,6 +36,8 @@ const BLOB_BYTES_MAX: u32 = SEGMENT_BLOCKS / 8 * BLOCK_BYTES as u32;
 /// Different ids; each is put and removed many times.
 const IDS: usize = 120;
 const REQUESTS_MAX: usize = 24;
+/// Most reads among them, so that slow ones do not keep changes away.
+const READS_MAX: usize = 8;
 /// Completions that a recovery or a quiet phase may take.
 const STEPS_MAX: usize = 200_000;
 
@@ -58,6 +60,8 @@ struct Mood {
     slow_reads: bool,
     /// Marks of segments that are erased take long.
     slow_marks: bool,
+    /// Of so many completions one is that of a slow IO.
+    slowness: usize,
     /// Few ids get most changes.
     few_ids: bool,
 }
@@ -120,7 +124,7 @@ impl Run {
             asked: BTreeMap::new(),
             next_request: 0,
             next_tag: 1,
-            mood: Mood { len_max: 4_096, removals: 4, slow_reads: false, slow_marks: false, few_ids: false },
+            mood: Mood { len_max: 4_096, removals: 4, slow_reads: false, slow_marks: false, slowness: 1, few_ids: false },
         }
     }
 
@@ -158,6 +162,7 @@ impl Run {
             removals: [1, 4, 5, 8][self.chance.below(4)],
             slow_reads: self.chance.one_in(3),
             slow_marks: self.chance.one_in(3),
+            slowness: [4, 50, 400][self.chance.below(3)],
             few_ids: self.chance.one_in(3),
         };
         let steps_max = if self.chance.one_in(3) { 2_500 } else { 400 };
@@ -253,15 +258,12 @@ impl Run {
         if self.drive.in_flight() == 0 {
             return;
         }
-        let mut index = self.chance.below(self.drive.in_flight());
-        for _ in 0..4 {
-            if self.is_slow(index) {
-                index = self.chance.below(self.drive.in_flight());
-            }
-        }
-        if self.is_slow(index) && !self.chance.one_in(32) {
-            return;
-        }
+        let fast: Vec<usize> = (0..self.drive.in_flight()).filter(|index| !self.is_slow(*index)).collect();
+        let index = match fast.len() {
+            0 if !self.chance.one_in(8) => return,
+            count if count > 0 && !self.chance.one_in(self.mood.slowness) => fast[self.chance.below(count)],
+            _ => self.chance.below(self.drive.in_flight()),
+        };
         let (io, output) = self.drive.complete(index, &mut self.chance);
         self.counts.ios += 1;
         let (now, free) = (self.now, self.blobs().stats().free_segments);

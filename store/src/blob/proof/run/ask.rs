@@ -41,8 +41,9 @@ impl Run {
         let blob = self.random_id();
         let model = self.model.entry(blob).or_default();
         let (now, version, last) = (model.now(), model.version(), model.ever.last().copied());
+        let reads = self.asked.values().filter(|asked| !matches!(asked, Asked::Change(_))).count();
         match self.chance.below(12) {
-            0..8 => {
+            number if number < 8 || reads >= READS_MAX => {
                 let change = self.random_change(last);
                 self.ask_change(blob, change);
             }

@@ -49,7 +49,7 @@ impl Run {
     /// An area at rest; its bytes.
     pub(in crate::blob::proof) fn prepare(&mut self) -> Result<Vec<u8>, String> {
         let len_max = [12_000, 1_000, 3][self.chance.below(3)];
-        self.mood = Mood { len_max, removals: 4, slow_reads: false, slow_marks: false, few_ids: false };
+        self.mood = Mood { len_max, removals: 4, slow_reads: false, slow_marks: false, slowness: 1, few_ids: false };
         for _ in 0..2_500 {
             self.random_step()?;
         }
