@@ -158,12 +158,10 @@ pub struct Route {
 }
 
 /// Parameters by which S3 tells operations apart, and which are answered by no operation of [`Operation`] as such.
-const NOT_IMPLEMENTED: [&str; 36] = [
+const NOT_IMPLEMENTED: [&str; 31] = [
     "abac",
     "accelerate",
     "analytics",
-    "annotation",
-    "annotations",
     "cors",
     "encryption",
     "intelligent-tiering",
@@ -171,7 +169,6 @@ const NOT_IMPLEMENTED: [&str; 36] = [
     "legal-hold",
     "lifecycle",
     "logging",
-    "metadataAnnotationTable",
     "metadataConfiguration",
     "metadataInventoryTable",
     "metadataJournalTable",
@@ -193,8 +190,6 @@ const NOT_IMPLEMENTED: [&str; 36] = [
     "session",
     "torrent",
     "website",
-    "append",
-    "position",
 ];
 
 /// Parameters that choose an operation. At most one of them may be there, but for `partNumber` with `uploadId`.

@@ -111,6 +111,10 @@ impl Tree {
     }
 
     fn push(&mut self, text: &str) -> Result<(), XmlError> {
+        // XML cannot hold it, escaped or not.
+        if text.contains('\0') {
+            return Err(XmlError);
+        }
         match self.open.last_mut() {
             Some(element) => element.text.push_str(text),
             None if text.trim().is_empty() => {}
@@ -255,6 +259,7 @@ mod tests {
             "<a/>text",
             "<a>&b;</a>",
             "<a>&#0;</a>",
+            "<a>\0</a>",
             "<a>&#xD800;</a>",
             "<!DOCTYPE a [<!ENTITY b \"c\">]><a>&b;</a>",
             "<!DOCTYPE a><a/>",

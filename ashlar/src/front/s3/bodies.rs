@@ -16,18 +16,24 @@ use crate::os::clock;
 pub(super) struct IncomingBody {
     body: Incoming,
     pause_max: Duration,
+    is_asked: bool,
     is_lost: bool,
 }
 
 impl IncomingBody {
     /// The body of a client that may stop for so long.
     pub(super) fn new(body: Incoming, pause_max: Duration) -> Self {
-        Self { body, pause_max, is_lost: false }
+        Self { body, pause_max, is_asked: false, is_lost: false }
     }
 
     /// Whether all of it was read.
     pub(super) fn has_ended(&self) -> bool {
         !self.is_lost && self.body.is_end_stream()
+    }
+
+    /// Whether any of it was asked for. hyper has then invited a client that waits for `100 Continue`.
+    pub(super) fn is_asked(&self) -> bool {
+        self.is_asked
     }
 
     /// Reads the rest of it, up to so many bytes. Whether that was all.
@@ -45,6 +51,7 @@ impl IncomingBody {
         if self.is_lost {
             return Err(Error::BodyLost);
         }
+        self.is_asked = true;
         loop {
             match clock::within(self.pause_max, self.body.frame()).await {
                 Some(Some(Ok(frame))) => match frame.into_data() {

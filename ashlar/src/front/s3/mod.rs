@@ -190,9 +190,10 @@ impl S3Front {
         };
         let mut body = IncomingBody::new(body, PAUSE_MAX);
         let reply = self.gateway.handle(incoming, &mut body).await;
-        // A client that waits for `100 Continue` has sent nothing, and must not be invited to.
+        // A client that waits for `100 Continue` has sent nothing, and must not be invited to now.
         let is_read = body.has_ended()
-            || !is_expecting && clock::within(DISCARD_MAX, body.discard(DISCARDED_BYTES_MAX)).await.unwrap_or(false);
+            || (!is_expecting || body.is_asked())
+                && clock::within(DISCARD_MAX, body.discard(DISCARDED_BYTES_MAX)).await.unwrap_or(false);
         let mut response = response_of(reply);
         if !is_read {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
