@@ -1,5 +1,9 @@
 //! Decoder of `aws-chunked` bodies: chunks with or without signatures, and trailers behind the last one.
 //!
+//! Clients differ in how trailers end. AWS's SDKs end each line with CR LF, and the whole with an empty line. AWS's documentation, and
+//! minio-go after it, end a trailer with LF alone, put an empty line before the signature of the trailers, and one more behind
+//! trailers without one. Both forms are read; what is signed is the same.
+//!
 //! A value: bytes in, the content's bytes out as slices of what came in. Bytes of a chunk are handed out before its signature
 //! is known; whoever takes them must not act on them before [`ChunkedDecoder::handle_end`] has succeeded.
 
@@ -51,6 +55,8 @@ enum Expected {
     DataEnd,
     /// Trailers, and the empty line behind them.
     Trailer,
+    /// The end, or one more empty line.
+    End,
     Nothing,
 }
 
@@ -68,6 +74,8 @@ pub struct ChunkedDecoder {
     trailers: Vec<(String, String)>,
     trailer_digest: Sha256,
     is_trailer_signed: bool,
+    /// An empty line has parted the trailers from their signature.
+    is_signature_due: bool,
 }
 
 impl ChunkedDecoder {
@@ -84,6 +92,7 @@ impl ChunkedDecoder {
             trailers: Vec::new(),
             trailer_digest: Sha256::new(),
             is_trailer_signed: false,
+            is_signature_due: false,
         }
     }
 
@@ -114,7 +123,7 @@ impl ChunkedDecoder {
                     return Ok(Some(data));
                 }
                 Expected::Nothing => return Err(ChunkError::WrongEnd),
-                Expected::ChunkHead | Expected::DataEnd | Expected::Trailer => {
+                Expected::ChunkHead | Expected::DataEnd | Expected::Trailer | Expected::End => {
                     if let Some(line) = self.take_line()? {
                         self.handle_line(&line)?;
                     }
@@ -129,7 +138,8 @@ impl ChunkedDecoder {
     /// # Errors
     /// It should not have.
     pub fn handle_end(&self) -> Result<(), ChunkError> {
-        if self.expected == Expected::Nothing { Ok(()) } else { Err(ChunkError::WrongEnd) }
+        let is_end = matches!(self.expected, Expected::End | Expected::Nothing) && self.line.is_empty();
+        if is_end { Ok(()) } else { Err(ChunkError::WrongEnd) }
     }
 
     /// The value of a trailer, by its lower-case name. Good once [`ChunkedDecoder::handle_end`] has succeeded.
@@ -143,10 +153,11 @@ impl ChunkedDecoder {
         self.trailers.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The next line without its end (CR LF); nothing if it has not come whole.
+    /// The next line without its end (CR LF; a trailer's may be LF); nothing if it has not come whole.
     fn take_line(&mut self) -> Result<Option<String>, ChunkError> {
         let malformed = match self.expected {
             Expected::Trailer => ChunkError::MalformedTrailer,
+            Expected::End => ChunkError::WrongEnd,
             _ => ChunkError::MalformedChunk,
         };
         let end = self.input.iter().position(|&byte| byte == b'\n');
@@ -160,10 +171,13 @@ impl ChunkedDecoder {
             return Ok(None);
         }
         let mut line = core::mem::take(&mut self.line);
-        if !line.ends_with(b"\r\n") {
+        line.pop();
+        let has_return = line.last() == Some(&b'\r');
+        if has_return {
+            line.pop();
+        } else if self.expected != Expected::Trailer || line.is_empty() {
             return Err(malformed);
         }
-        line.truncate(line.len() - 2);
         String::from_utf8(line).map(Some).map_err(|_| malformed)
     }
 
@@ -178,6 +192,11 @@ impl ChunkedDecoder {
             Expected::DataEnd => Err(ChunkError::MalformedChunk),
             Expected::Trailer if line.is_empty() => self.handle_last_line(),
             Expected::Trailer => self.handle_trailer(line),
+            Expected::End if line.is_empty() => {
+                self.expected = Expected::Nothing;
+                Ok(())
+            }
+            Expected::End => Err(ChunkError::WrongEnd),
             Expected::Data(_) | Expected::Nothing => {
                 unreachable!("no line is taken where bytes or nothing are expected")
             }
@@ -225,17 +244,22 @@ impl ChunkedDecoder {
             self.is_trailer_signed = true;
             return Ok(());
         }
+        if self.is_signature_due {
+            return Err(ChunkError::MalformedTrailer);
+        }
         self.trailer_digest.update(format!("{name}:{value}\n"));
         self.trailers.push((name, value.to_owned()));
         Ok(())
     }
 
     fn handle_last_line(&mut self) -> Result<(), ChunkError> {
-        if self.chain.is_some() && !self.trailers.is_empty() && !self.is_trailer_signed {
-            return Err(ChunkError::MalformedTrailer);
+        if self.chain.is_none() || self.trailers.is_empty() || self.is_trailer_signed {
+            self.expected = Expected::End;
+            return Ok(());
         }
-        self.expected = Expected::Nothing;
-        Ok(())
+        // The signature of the trailers must follow, behind this line at the latest.
+        let is_first = !core::mem::replace(&mut self.is_signature_due, true);
+        if is_first { Ok(()) } else { Err(ChunkError::MalformedTrailer) }
     }
 }
 

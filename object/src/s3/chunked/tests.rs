@@ -95,9 +95,16 @@ fn signed_trailers() {
     let right = end("x-amz-checksum-crc32c:sOO8/Q==", signature);
     let (_, decoder) = decode(Some(chain(seed)), &right, &[999]).expect("the example");
     assert_eq!(decoder.trailer("x-amz-checksum-crc32c"), Some("sOO8/Q=="));
+    // As AWS's documentation writes it, and minio-go.
+    let documented = end("x-amz-checksum-crc32c:sOO8/Q==\n", signature);
+    assert!(documented.ends_with(format!("sOO8/Q==\n\r\nx-amz-trailer-signature:{signature}\r\n\r\n").as_bytes()));
+    let (_, decoder) = decode(Some(chain(seed)), &documented, &[998]).expect("the example");
+    assert_eq!(decoder.trailer("x-amz-checksum-crc32c"), Some("sOO8/Q=="));
     let table = [
+        (end("x-amz-checksum-crc32c:sOO8/Q==\n\r\nx-amz-more:1", signature), ChunkError::MalformedTrailer),
+        (end("x-amz-checksum-crc32c:sOO8/Q==\n\r\n", ""), ChunkError::MalformedTrailer),
         (end("x-amz-checksum-crc32c:sOO8/A==", signature), ChunkError::WrongSignature),
-        (end("x-amz-checksum-crc32c:sOO8/Q==", ""), ChunkError::MalformedTrailer),
+        (end("x-amz-checksum-crc32c:sOO8/Q==", ""), ChunkError::WrongEnd),
         (end("x-amz-checksum-crc32c", signature), ChunkError::MalformedTrailer),
     ];
     for (body, expected) in table {
@@ -110,7 +117,13 @@ fn without_signatures() {
     let (content, decoder) =
         decode(None, b"3\r\nabc\r\nA;x=y\r\n0123456789\r\n0\r\nX-Amz-A: 1 \r\n\r\n", &[2]).expect("a body");
     assert_eq!((content.as_slice(), decoder.trailer("x-amz-a")), (&b"abc0123456789"[..], Some("1")));
-    let wrong: [(&[u8], ChunkError); 9] = [
+    let (_, decoder) = decode(None, b"0\r\nx-amz-a:1\n\r\n\r\n", &[1]).expect("one more empty line");
+    assert_eq!(decoder.trailer("x-amz-a"), Some("1"));
+    let wrong: [(&[u8], ChunkError); 13] = [
+        (b"0\r\n\r\n\r\n\r\n", ChunkError::WrongEnd),
+        (b"0\r\n\r\n\r", ChunkError::WrongEnd),
+        (b"0\r\n\r\n\n", ChunkError::WrongEnd),
+        (b"0\r\n\n", ChunkError::MalformedTrailer),
         (b"\r\n", ChunkError::MalformedChunk),
         (b"g\r\n", ChunkError::MalformedChunk),
         (b"+1\r\na\r\n", ChunkError::MalformedChunk),
