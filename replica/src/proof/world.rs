@@ -31,6 +31,8 @@ use crate::request::{ClientRequest, ClientResult, Generation, RequestId, Room, S
 mod clients;
 mod faults;
 
+/// Earlier configurations of a group that a server may hear of when it starts.
+const PAST_TOLD: usize = 3;
 /// Nanoseconds of a millisecond.
 pub const MS: u64 = 1_000_000;
 
@@ -63,6 +65,8 @@ pub struct Faults {
     pub takeover: u64,
     /// At a step: a drive has no room for more for a while, which its members may hear of late.
     pub full: u64,
+    /// A server that starts hears of earlier configurations first, of one that comes much later.
+    pub stale: u64,
 }
 
 /// What a world is made of.
@@ -126,6 +130,7 @@ impl Options {
             suspect: maybe(60),
             takeover: maybe(60),
             full: maybe(120),
+            stale: maybe(300),
         };
         let mut chance = Chance::new(seed ^ 0x0dd_0bed);
         Self {
@@ -237,6 +242,8 @@ pub struct World {
     pub(super) emptied: Vec<(u64, usize)>,
     /// Lives are drawn apart, so that their numbers change nothing else.
     lives: Chance,
+    /// Configurations of each group behind the first one, latest last.
+    past: BTreeMap<GroupId, Vec<Configuration>>,
     next_tag: u64,
     is_faulty: bool,
     /// Clients begin requests by themselves.
@@ -289,6 +296,7 @@ impl World {
             blank: BTreeSet::new(),
             emptied: Vec::new(),
             lives: Chance::new(options.seed ^ 0x11fe),
+            past: BTreeMap::new(),
             next_tag: 0,
             is_faulty: false,
             has_load: true,
@@ -352,11 +360,30 @@ impl World {
             server.nodes.insert(group, Node { member, store, timer_at: 0 });
         }
         for group in self.catalog.groups() {
-            let configuration = self.catalog.configuration(group).clone();
-            let at = self.now + self.chance.between(1, 30) * MS;
-            self.schedule(at, Event::Configuration { server: number, configuration });
+            self.tell_at_start(number, group);
             self.drain(number, group);
         }
+    }
+
+    /// The catalog of a server that starts: what it has now, or two of the last things that it had first.
+    fn tell_at_start(&mut self, server: usize, group: GroupId) {
+        let past = self.past.get(&group).map_or(&[][..], Vec::as_slice);
+        let mut earlier = past[past.len().saturating_sub(PAST_TOLD)..].to_vec();
+        let is_stale = self.is_faulty && self.chance.is(self.options.faults.stale);
+        if is_stale {
+            earlier.retain(|_| self.chance.is(600));
+            self.events.retain(|_, event| match event {
+                Event::Configuration { server: to, configuration } => *to != server || configuration.group != group,
+                _ => true,
+            });
+        }
+        let mut at = self.now + self.chance.between(1, 30) * MS;
+        for configuration in earlier.into_iter().filter(|_| is_stale) {
+            self.schedule(at, Event::Configuration { server, configuration });
+            at += self.chance.between(1, 200) * MS;
+        }
+        let configuration = self.catalog.configuration(group).clone();
+        self.schedule(at, Event::Configuration { server, configuration });
     }
 
     /// Ends the process of a server. Its drive keeps what is durable, or nothing.
@@ -492,6 +519,9 @@ impl World {
             return;
         }
         self.outcome.epochs += 1;
+        let past = self.past.entry(group).or_default();
+        past.push(after.clone());
+        past.drain(..past.len().saturating_sub(PAST_TOLD + 1));
         for number in 0..self.servers.len() {
             if !after.acting.contains(&drive_of(number)) {
                 self.blank.remove(&(number, group));
