@@ -349,6 +349,29 @@ fn a_write_that_looks_is_not_ordered_behind_a_later_one_of_its_blocks() {
 }
 
 #[test]
+fn zeroes_that_were_fenced_while_they_looked_are_not_ordered_before_a_later_write() {
+    let mut primary = member(1);
+    primary.handle_configuration(at(1), &configuration(2, &[1], &[])).unwrap();
+    complete(&mut primary, at(1));
+    primary.handle_timeout(at(1_100));
+    let zeroes = Operation::Write(Run { offset: 0, content: Content::Zeroes(8_192) });
+    primary.handle_client(at(1_101), &ClientRequest { operation: zeroes, ..write(2, 1) });
+    let asked = outputs(&mut primary);
+    assert!(matches!(asked[..], [Output::Store { request: StoreRequest::Occupied { .. }, .. }]), "{asked:?}");
+    primary.handle_fence(VolumeId::default(), Generation(2));
+    outputs(&mut primary);
+    let next = ClientRequest { session: SessionId(2), generation: Generation(2), ..write(2, 1) };
+    primary.handle_client(at(1_102), &next);
+    let said = outputs(&mut primary);
+    let is_fenced = |result: &ClientResult| *result == Err(Refusal::Fenced(Generation(2)));
+    let [Output::Reply { result, .. }, Output::Store { request: StoreRequest::Write { run, .. }, .. }] = &said[..]
+    else {
+        panic!("{said:?}")
+    };
+    assert!(is_fenced(result) && matches!(run.content, Content::Data(_)), "{said:?}");
+}
+
+#[test]
 fn data_older_than_their_record_make_a_copy_partial_and_no_floor_for_others() {
     let mut record = Record::NEW;
     record.promise.accept(Epoch(1), drive(1)).unwrap();

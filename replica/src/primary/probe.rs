@@ -67,12 +67,16 @@ impl Primary {
             let Some(probe) = self.probes.remove(&number) else { continue };
             self.window_bytes -= probe.bytes();
             let Probe { request, run } = probe;
-            if matches!(run.content, Content::Zeroes(_)) {
-                self.order(core, now, &request, &run);
-            } else {
-                self.sessions.give_back(request.session, request.request);
-                core.reply(request.session, request.request, Err(Refusal::NoSpace));
-            }
+            let refusal = match (fenced(core, &request), &run.content) {
+                (Some(refusal), _) => refusal,
+                (None, Content::Zeroes(_)) => {
+                    self.order(core, now, &request, &run);
+                    continue;
+                }
+                (None, Content::Data(_)) => Refusal::NoSpace,
+            };
+            self.sessions.give_back(request.session, request.request);
+            core.reply(request.session, request.request, Err(refusal));
         }
     }
 
@@ -81,10 +85,9 @@ impl Primary {
         let Some(probe) = self.probes.remove(&number) else { return };
         self.window_bytes -= probe.bytes();
         let Probe { request, run } = probe;
-        let known = core.fences.get(&request.extent.volume).copied().unwrap_or_default();
         let is_unseen = core.settings.bugs.has(Planted::DiscardUnseen) && matches!(run.content, Content::Zeroes(_));
-        let result = if request.generation < known {
-            Err(Refusal::Fenced(known))
+        let result = if let Some(refusal) = fenced(core, &request) {
+            Err(refusal)
         } else if is_occupied && !is_unseen || !self.depends(core, now, request.extent, &run) {
             return self.order(core, now, &request, &run);
         } else if matches!(run.content, Content::Zeroes(_)) {
@@ -98,4 +101,10 @@ impl Primary {
         }
         core.reply(request.session, request.request, result);
     }
+}
+
+/// What a write is refused with whose attachment was fenced since it came.
+fn fenced(core: &Core, request: &ClientRequest) -> Option<Refusal> {
+    let known = core.fences.get(&request.extent.volume).copied().unwrap_or_default();
+    (request.generation < known).then_some(Refusal::Fenced(known))
 }
