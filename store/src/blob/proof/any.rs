@@ -5,10 +5,10 @@
 
 use std::sync::OnceLock;
 
+use super::super::Salts;
 use super::super::batch::reseal_batch;
 use super::super::mark::reseal_mark;
 use super::super::planted::BlobBugs;
-use super::super::Salts;
 use super::BlobCounts;
 use super::model::Model;
 use super::run::{AREA_BYTES, Run};

@@ -124,7 +124,14 @@ impl Run {
             asked: BTreeMap::new(),
             next_request: 0,
             next_tag: 1,
-            mood: Mood { len_max: 4_096, removals: 4, slow_reads: false, slow_marks: false, slowness: 1, few_ids: false },
+            mood: Mood {
+                len_max: 4_096,
+                removals: 4,
+                slow_reads: false,
+                slow_marks: false,
+                slowness: 1,
+                few_ids: false,
+            },
         }
     }
 

@@ -211,7 +211,7 @@ fn a_failed_write_poisons_and_is_not_retried() {
 fn opening_refuses_what_is_not_meant() {
     let mut drive = FakeDrive::new(AREA_BYTES);
     let now = Instant::ORIGIN;
-    let mut refused = |drive: &mut FakeDrive, expected| open(drive, config(), expected, now).unwrap_err();
+    let refused = |drive: &mut FakeDrive, expected| open(drive, config(), expected, now).unwrap_err();
     assert_eq!(refused(&mut drive, expected()), OpenError::NotFormatted);
     assert_eq!(refused(&mut drive, Expected { bytes: 4_096, ..expected() }), OpenError::NotFormatted);
     format(&mut drive, &new_area(), Existing::Refuse).unwrap();
