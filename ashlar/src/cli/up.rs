@@ -51,6 +51,8 @@ const END_MAX: Duration = Duration::from_secs(15);
 
 /// The flags that a taken port of a key-value engine is about.
 const KV: Listen = Listen { port_flags: "--kv-port (0 for none)", ..Listen::SERVER };
+const NBD: Listen = Listen { port_flags: "--nbd-port (0 for none)", ..Listen::SERVER };
+const S3: Listen = Listen { port_flags: "--s3-port (0 for none)", ..Listen::SERVER };
 const KV_REPLICA: Listen = Listen { port_flags: "--kv-replica-port", ..Listen::SERVER };
 
 /// Lines of a dead server's log that are shown.
@@ -77,7 +79,7 @@ pub struct Arguments {
     kv_replica_port: Option<u16>,
     /// Size of each server's drive for volumes, in MiB; 0 for none. Drives are written whole when they are made. Fewer than three servers
     /// have none: a volume has three copies
-    #[arg(long, value_name = "MIB", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=16_777_216))]
+    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(0..=16_777_216))]
     drive_mib: u32,
     /// Space for objects on each drive, in MiB; 0 for none [default: the size of the drive]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(0..=16_777_216))]
@@ -129,6 +131,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut places = places(arguments, count)?;
     for place in &places {
         check_free(&place.address, Listen::SERVER, "is another `ashlar up` running?")?;
+        for (address, how) in [(&place.nbd, NBD), (&place.s3, S3)] {
+            address.iter().try_for_each(|address| check_free(address, how, "is another `ashlar up` running?"))?;
+        }
         for (kv, how) in place.kv.iter().flat_map(|places| places.iter().zip([KV, KV_REPLICA])) {
             check_free(kv, how, "is a Redis or Valkey server, or another `ashlar up`, running?")?;
         }

@@ -5,7 +5,10 @@
 //! [`make_directory`]: only the owner may read them from the moment they are there, whatever the process's mask says.
 #![cfg_attr(
     target_os = "linux",
-    allow(unsafe_code, reason = "std does not offer to begin writing without waiting for the drive")
+    allow(
+        unsafe_code,
+        reason = "std does not offer to begin writing without waiting for the drive, or to reserve space"
+    )
 )]
 
 use std::fs::{self, File, OpenOptions};
@@ -118,6 +121,17 @@ fn begin_writing(file: &File, from: u64, bytes: u64) {
 
 #[cfg(not(target_os = "linux"))]
 fn begin_writing(_file: &File, _from: u64, _bytes: u64) {}
+
+/// Takes so many bytes of space for a new file, which reads as zeroes: it cannot run out of space while it is written.
+///
+/// # Errors
+/// The file system is full, or does not offer this ([`io::ErrorKind::Unsupported`]). Retry safe.
+pub fn reserve(file: &File, bytes: u64) -> io::Result<()> {
+    let bytes = i64::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    // SAFETY: takes an open descriptor, and no memory.
+    let result = unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, bytes) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
 
 /// Makes the names in a directory durable.
 ///

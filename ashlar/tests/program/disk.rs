@@ -48,7 +48,7 @@ impl Disks {
 fn command(data: &str, port: u16, nbd: u16) -> Running {
     let [port, nbd] = [port, nbd].map(|port| port.to_string());
     let begin = ["up", "--data", data, "--port-base", &port, "--kv-port", "0", "--nbd-port", &nbd];
-    Running::start(&[&begin[..], &["--drive-mib", "1024", "--workers", "1"]].concat(), &[])
+    Running::start(&[&begin[..], &["--drive-mib", "1024", "--object-mib", "0", "--workers", "1"]].concat(), &[])
 }
 
 /// Runs one of other people's tools; what it prints.

@@ -5,7 +5,9 @@ use super::upkv::ports;
 
 fn start(data: &str, port: u16, kv_port: u16) -> Running {
     let (port, kv_port) = (port.to_string(), kv_port.to_string());
-    Running::start(&["up", "--data", data, "--port-base", &port, "--kv-port", &kv_port, "--workers", "1"], &[])
+    let words =
+        ["up", "--data", data, "--port-base", &port, "--kv-port", &kv_port, "--drive-mib", "0", "--workers", "1"];
+    Running::start(&words, &[])
 }
 
 /// A server, from the table.
@@ -69,14 +71,15 @@ fn ports_of_both_engines_are_shown_and_must_be_free() {
     let (data, port, kv_port, replica_port) = (scratch.path("data"), ports(3), ports(3), ports(3));
     let words = [port, kv_port, replica_port].map(|port| port.to_string());
     let [port, kv, replica] = words.each_ref().map(String::as_str);
-    let ports = ["--port-base", port, "--kv-port", kv, "--kv-replica-port", replica, "--workers", "1"];
+    let ports =
+        ["--port-base", port, "--kv-port", kv, "--kv-replica-port", replica, "--drive-mib", "0", "--workers", "1"];
     let mut up = Running::start(&[&["up", "--data", &data], &ports[..]].concat(), &[]);
     for (number, server) in table(&up).iter().enumerate() {
         let places = [kv_port, replica_port].map(|port| format!("127.0.0.1:{}", usize::from(port) + number));
         assert_eq!([&server.kv, &server.replica], places.each_ref());
     }
     let expected = [&format!("port {kv_port} of 127.0.0.1 is in use"), "--kv-port (0 for none)", "Redis or Valkey"];
-    let other = ["up", "--data", &scratch.path("other"), "--port-base", "65000", "--kv-port"];
+    let other = ["up", "--data", &scratch.path("other"), "--port-base", "65000", "--drive-mib", "0", "--kv-port"];
     check_fails(&[&other[..], &[kv]].concat(), &[], 1, &expected);
     let server = ["server", "--data", &scratch.path("more"), "--listen", "127.0.0.1:0"];
     check_fails(&server, &[("ASHLAR_KV_PORT", kv)], 1, &expected[..2]);
@@ -120,7 +123,8 @@ fn logs_of_an_everyday_start_join_and_stop_warn_of_nothing() {
     // A first start, and one that finds everything there; the second as JSON.
     for format in ["text", "json"] {
         let (port, kv) = (port.to_string(), kv.to_string());
-        let words = ["up", "--data", &data, "--port-base", &port, "--kv-port", &kv, "--workers", "1"];
+        let words =
+            ["up", "--data", &data, "--port-base", &port, "--kv-port", &kv, "--drive-mib", "0", "--workers", "1"];
         let mut up = Running::start(&words, &[("ASHLAR_LOG_FORMAT", format)]);
         Running::line(&up.out, "ashlar is up: 3 servers");
         up.signal("INT");

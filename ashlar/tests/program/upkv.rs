@@ -76,7 +76,7 @@ fn command(data: &str, port: u16, room: u16, servers: u16) -> Running {
     let words = [data.to_owned(), port.to_string(), kv.to_string(), (kv + room).to_string(), servers.to_string()];
     let [data, port, kv, replica, servers] = words.each_ref().map(String::as_str);
     let begin = ["up", "--data", data, "--port-base", port, "--kv-port", kv, "--kv-replica-port", replica];
-    Running::start(&[&begin[..], &["--servers", servers, "--workers", "1"]].concat(), &[])
+    Running::start(&[&begin[..], &["--servers", servers, "--workers", "1", "--drive-mib", "0"]].concat(), &[])
 }
 
 impl Up {

@@ -136,7 +136,7 @@ impl Folder {
         let new = NewBlobArea { cluster, server, drive, nonce: random::bytes(), bytes, segment_blocks: SEGMENT_BLOCKS };
         let mut formatting = BlobFormatting::new(&new, Existing::Overwrite).map_err(|error| self.refuse(error))?;
         let (path, unfinished) = (self.root.join(BLOBS), self.root.join(BLOBS_UNFINISHED));
-        allocate(&unfinished, bytes).map_err(|error| {
+        reserve(&unfinished, bytes).map_err(|error| {
             fs::remove_file(&unfinished).ok();
             no_space(&unfinished, bytes, &error)
         })?;
@@ -175,7 +175,7 @@ impl Folder {
 }
 
 /// Makes a file of zeroes of this size. All of its space is taken: a drive that has its file cannot run out of space
-/// while it writes.
+/// while it writes. Written before, a block is later written in place without a change of the file system's own records.
 fn allocate(path: &Path, bytes: u64) -> io::Result<()> {
     let mut file = files::create(path, Creation::New)?;
     let piece = vec![0; usize::try_from(PIECE_BYTES).expect("a piece fits into memory")];
@@ -186,6 +186,16 @@ fn allocate(path: &Path, bytes: u64) -> io::Result<()> {
         left -= len;
     }
     file.sync_all()
+}
+
+/// Makes a file of this size of which all space is taken, and nothing is written where the file system can do that: a log of long
+/// appends gains little from space that was written before.
+fn reserve(path: &Path, bytes: u64) -> io::Result<()> {
+    let file = files::create(path, Creation::New)?;
+    match files::reserve(&file, bytes) {
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => allocate(path, bytes),
+        reserved => reserved.and_then(|()| file.sync_all()),
+    }
 }
 
 /// Opens a file that is there for direct access, or buffered where the file system refuses that.
