@@ -119,7 +119,7 @@ fn kept_value(name: &str, value: &str) -> String {
         return value.to_owned();
     }
     let encodings = value.split(',').map(str::trim).filter(|encoding| !encoding.eq_ignore_ascii_case("aws-chunked"));
-    encodings.collect::<Vec<_>>().join(",")
+    encodings.collect::<Vec<_>>().join(", ")
 }
 
 /// The attribute of the tags in a request's header, if it has some.
