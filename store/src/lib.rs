@@ -1,7 +1,8 @@
-//! Extents and records on one drive: never torn, never silently wrong.
+//! Extents, records and blobs on one drive: never torn, never silently wrong.
 //!
 //! A [`store::Store`] is one drive as a value: requests and the results of IOs go in, IOs and answers come out. One thread
-//! owns it, and an io_uring or a pool of threads executes its IOs.
+//! owns it, and an io_uring or a pool of threads executes its IOs. A [`blob::Blobs`] is the same for the immutable shards of
+//! objects, in a file of its own; what follows is about extents, and [`blob`] has a head of its own.
 //!
 //! Invariants
 //! - Acknowledged means durable. After a crash at any moment every acknowledged change is there, and a change that was not
@@ -16,8 +17,8 @@
 //! Limits: an extent has up to 1 MiB, whole blocks of 4 KiB; larger extents are refused. An extent of less takes a slot of
 //! 1 MiB all the same. All extents' names, placement groups and versions are in memory, about 200 bytes each.
 //!
-//! Deliberately absent: files, threads, clocks, chance (`now` and a nonce are arguments); replication and repair; blobs and
-//! the index of objects; snapshots; compression.
+//! Deliberately absent: files, threads, clocks, chance (`now` and a nonce are arguments); replication and repair; the
+//! index of objects; snapshots; compression.
 //!
 //! The way of a write: [`store::Store::handle_request`], `store/change.rs` (which slot, which way), `store/commit.rs` (the
 //! batch), `tables.rs` (applied), later `store/write_back.rs`. The way of a start: [`opening::Opening`],
@@ -26,7 +27,8 @@
 //! In reading order: [`buffer`] and [`block`] (memory and sets of blocks), [`io`] (what is asked of the drive),
 //! [`request`] (what is asked of the store), [`error`], [`config`], [`record`], [`layout`] (superblock and regions), `page`
 //! (tables on the drive), `journal` (entries, batches, ring, recovery), `tables` and `index` (the same in memory), `gate`
-//! (order of changes), [`store`] (the machine), [`opening`], [`mod@format`], [`planted`] and `proof` (crash enumerator).
+//! (order of changes), [`store`] (the machine), [`opening`], [`mod@format`], [`planted`] and `proof` (crash enumerator); then
+//! [`blob`].
 //!
 //! Follows the write-ahead logs of databases with physical entries that are repeated in full (ARIES without undo), and
 //! Crucible's extents with versions. Departs from Crucible in that small writes go through a journal, so a torn block is

@@ -46,9 +46,9 @@ fn a_new_put_takes_over_old_records() {
 #[test]
 fn counts_that_overflow_keep_the_tombstone() {
     let mut index = Index::default();
-    (0..300).for_each(|place| {
+    for place in 0..300 {
         index.apply(&put(1, place), 0);
-    });
+    }
     index.apply(&removal(1), 0);
     (0..300).for_each(|_| assert_eq!(index.forget_copy(id(1)), None));
     assert_eq!(index.len(), 1);

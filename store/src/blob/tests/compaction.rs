@@ -93,9 +93,9 @@ fn a_segment_is_not_erased_while_it_is_read() {
     while let Some(io) = rig.blobs.poll_io() {
         reads.push(io);
     }
-    (1..=8).for_each(|number| {
+    for number in 1..=8 {
         rig.submit(BlobRequestKind::Remove { blob: id(number) });
-    });
+    }
     rig.complete_all();
     rig.pass(Duration::from_secs(1));
     let is_mark = |io: &IoKind| matches!(io, IoKind::Write { data, .. } if data[0].bytes()[..7] == *b"asgm\0\x01\x01");

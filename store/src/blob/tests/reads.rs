@@ -34,9 +34,9 @@ fn puts_that_gather_share_one_write() {
     let mut rig = Rig::new(config());
     rig.submit(BlobRequestKind::Put(blob(1, 100)));
     rig.start_ios();
-    (2..12).for_each(|number| {
+    for number in 2..12 {
         rig.submit(BlobRequestKind::Put(blob(number, 100)));
-    });
+    }
     rig.asked.clear();
     rig.complete_all();
     let writes: Vec<u64> = rig.asked.iter().filter_map(blocks_written).collect();
