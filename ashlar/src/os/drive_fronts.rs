@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ashlar_node::object::ObjectNode;
 use ashlar_node::volume::service::VolumeService;
-use ashlar_object::s3::{Credentials, Gateway, GatewaySettings, SecretKey};
+use ashlar_object::s3::{Credentials, S3Service, S3Settings, SecretKey};
 use rustls::ServerConfig;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -53,8 +53,8 @@ impl DriveFronts {
             worker.spawn(serve_nbd(listener, disks.volumes.clone(), stopped.clone()));
         }
         let Some(objects) = disks.objects.clone() else { return };
-        let gateway = Gateway::new(objects.api(), Arc::new(RootKeys(objects)), GatewaySettings::default());
-        let front = Arc::new(s3::S3Front::new(gateway, Some(tls)));
+        let s3 = S3Service::new(objects.api(), Arc::new(RootKeys(objects)), S3Settings::default());
+        let front = Arc::new(s3::S3Front::new(s3, Some(tls)));
         for (listener, worker) in self.s3.into_iter().zip(workers) {
             worker.spawn(serve_s3(front.clone(), listener, stopped.clone()));
         }

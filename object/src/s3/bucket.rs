@@ -5,10 +5,10 @@ use super::date::iso8601;
 use super::document::check_bucket_configuration;
 use super::encoding::{from_base64, to_base64};
 use super::error::{Code, S3Error};
-use super::gateway::{Call, Gateway, Integrity};
 use super::metadata::check_functions;
 use super::response::Response;
 use super::route::BucketConfiguration;
+use super::service::{Call, Integrity, S3Service};
 use super::xml::XmlWriter;
 use crate::api::{Content, Error, ListRequest};
 
@@ -23,18 +23,18 @@ pub(super) async fn list(call: Call<'_>) -> Result<Response, S3Error> {
     }
     let prefix = query.get("prefix").unwrap_or_default();
     let after = query.get("continuation-token").map(decode_token).transpose()?.unwrap_or_default();
-    let buckets = call.gateway.service.buckets.list().await?;
+    let buckets = call.s3.service.buckets.list().await?;
     let mut wanted = buckets.iter().filter(|bucket| bucket.name.starts_with(prefix) && bucket.name > after);
     let page: Vec<_> = wanted.by_ref().take(limit).collect();
     let is_truncated = wanted.next().is_some();
     let mut xml = XmlWriter::new("ListAllMyBucketsResult");
-    owner(&mut xml, "Owner", call.gateway);
+    owner(&mut xml, "Owner", call.s3);
     xml.element("Buckets", |xml| {
         for bucket in &page {
             xml.element("Bucket", |xml| {
                 xml.text("Name", &bucket.name);
                 xml.text("CreationDate", &iso8601(bucket.created_ms));
-                xml.text("BucketRegion", &call.gateway.settings.region);
+                xml.text("BucketRegion", &call.s3.settings.region);
             });
         }
     });
@@ -58,10 +58,10 @@ pub(super) fn decode_token(token: &str) -> Result<String, S3Error> {
     after.ok_or(Code::InvalidArgument.because("The continuation token provided is incorrect"))
 }
 
-pub(super) fn owner(xml: &mut XmlWriter, element: &'static str, gateway: &Gateway) {
+pub(super) fn owner(xml: &mut XmlWriter, element: &'static str, s3: &S3Service) {
     xml.element(element, |xml| {
-        xml.text("ID", &gateway.settings.owner_id);
-        xml.text("DisplayName", &gateway.settings.owner_name);
+        xml.text("ID", &s3.settings.owner_id);
+        xml.text("DisplayName", &s3.settings.owner_name);
     });
 }
 
@@ -69,12 +69,12 @@ pub(super) async fn create(call: Call<'_>, body: &mut dyn Content) -> Result<Res
     check_functions(call.head)?;
     let document = call.document(body, Integrity::Optional, ChecksumAbout::Body).await?;
     check_bucket_configuration(&document)?;
-    call.gateway.service.buckets.create(&call.route.bucket).await?;
+    call.s3.service.buckets.create(&call.route.bucket).await?;
     Ok(Response::empty(200).with("location", format!("/{}", call.route.bucket)))
 }
 
 pub(super) async fn delete(call: Call<'_>) -> Result<Response, S3Error> {
-    let (service, bucket) = (&call.gateway.service, &call.route.bucket);
+    let (service, bucket) = (&call.s3.service, &call.route.bucket);
     match service.buckets.delete(bucket).await {
         Err(Error::BucketNotEmpty) if has_only_uploads(&call).await? => {
             for (upload, _) in service.uploads.list(bucket, None).await? {
@@ -93,18 +93,18 @@ pub(super) async fn delete(call: Call<'_>) -> Result<Response, S3Error> {
 /// In S3 uploads that were never completed do not keep a bucket: its deletion gives them up.
 async fn has_only_uploads(call: &Call<'_>) -> Result<bool, S3Error> {
     let one = ListRequest { limit: 1, ..ListRequest::default() };
-    let page = call.gateway.service.objects.list(&call.route.bucket, &one).await?;
+    let page = call.s3.service.objects.list(&call.route.bucket, &one).await?;
     Ok(page.entries.is_empty())
 }
 
 pub(super) async fn head(call: Call<'_>) -> Result<Response, S3Error> {
-    call.gateway.service.buckets.get(&call.route.bucket).await?;
-    Ok(Response::empty(200).with("x-amz-bucket-region", call.gateway.settings.region.clone()))
+    call.s3.service.buckets.get(&call.route.bucket).await?;
+    Ok(Response::empty(200).with("x-amz-bucket-region", call.s3.settings.region.clone()))
 }
 
 pub(super) async fn location(call: Call<'_>) -> Result<Response, S3Error> {
-    call.gateway.service.buckets.get(&call.route.bucket).await?;
-    let region = call.gateway.settings.region.as_str();
+    call.s3.service.buckets.get(&call.route.bucket).await?;
+    let region = call.s3.settings.region.as_str();
     let mut xml = XmlWriter::new("LocationConstraint");
     // The first region of S3 is told as none.
     if region != "us-east-1" {
@@ -114,25 +114,25 @@ pub(super) async fn location(call: Call<'_>) -> Result<Response, S3Error> {
 }
 
 pub(super) async fn versioning(call: Call<'_>) -> Result<Response, S3Error> {
-    call.gateway.service.buckets.get(&call.route.bucket).await?;
+    call.s3.service.buckets.get(&call.route.bucket).await?;
     Ok(Response::xml(XmlWriter::new("VersioningConfiguration")))
 }
 
 pub(super) async fn acl(call: Call<'_>) -> Result<Response, S3Error> {
-    call.gateway.service.buckets.get(&call.route.bucket).await?;
-    Ok(private(call.gateway))
+    call.s3.service.buckets.get(&call.route.bucket).await?;
+    Ok(private(call.s3))
 }
 
 /// The access control list of everything: its owner may do all.
-pub(super) fn private(gateway: &Gateway) -> Response {
+pub(super) fn private(s3: &S3Service) -> Response {
     let mut xml = XmlWriter::new("AccessControlPolicy");
-    owner(&mut xml, "Owner", gateway);
+    owner(&mut xml, "Owner", s3);
     xml.element("AccessControlList", |xml| {
         xml.element("Grant", |xml| {
             let attributes = "xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" xsi:type=\"CanonicalUser\"";
             xml.element_with("Grantee", attributes, |xml| {
-                xml.text("ID", &gateway.settings.owner_id);
-                xml.text("DisplayName", &gateway.settings.owner_name);
+                xml.text("ID", &s3.settings.owner_id);
+                xml.text("DisplayName", &s3.settings.owner_name);
             });
             xml.text("Permission", "FULL_CONTROL");
         });
@@ -143,7 +143,7 @@ pub(super) fn private(gateway: &Gateway) -> Response {
 /// What is answered about a configuration that no bucket has: an error of its own, or the document that says so.
 pub(super) async fn configuration(call: Call<'_>, kind: BucketConfiguration) -> Result<Response, S3Error> {
     use BucketConfiguration as Kind;
-    call.gateway.service.buckets.get(&call.route.bucket).await?;
+    call.s3.service.buckets.get(&call.route.bucket).await?;
     let document = match kind {
         Kind::Cors => return Err(Code::NoSuchCORSConfiguration.into()),
         Kind::Encryption => return Err(Code::ServerSideEncryptionConfigurationNotFoundError.into()),
@@ -178,6 +178,6 @@ pub(super) async fn configuration(call: Call<'_>, kind: BucketConfiguration) -> 
 
 /// There is none to delete.
 pub(super) async fn delete_configuration(call: Call<'_>) -> Result<Response, S3Error> {
-    call.gateway.service.buckets.get(&call.route.bucket).await?;
+    call.s3.service.buckets.get(&call.route.bucket).await?;
     Ok(Response::empty(204))
 }

@@ -8,7 +8,6 @@ use super::condition::{About, ReadCondition, Verdict, decode_range, write_condit
 use super::date::iso8601;
 use super::encoding::{Query, decode_path, to_base64, to_hex};
 use super::error::{Code, S3Error};
-use super::gateway::Call;
 use super::metadata::{
     CHECKSUM_TYPE, attributes_of, check_functions, checksums, copied_attributes, quoted, storage_class_of, tagging,
     tagging_of,
@@ -16,6 +15,7 @@ use super::metadata::{
 use super::object::write_checksums;
 use super::response::Response;
 use super::route::{check_key, is_bucket_name};
+use super::service::Call;
 use super::upload::{part_number_of, upload_of};
 use super::xml::XmlWriter;
 use crate::api::{
@@ -49,7 +49,7 @@ impl Source {
     /// Opens it if the conditions on it hold.
     async fn open(&self, call: &Call<'_>, range: Option<Range>) -> Result<Opened, S3Error> {
         let condition = ReadCondition::of(call.head, About::CopySource);
-        let objects = &call.gateway.service.objects;
+        let objects = &call.s3.service.objects;
         let opened = match objects.get(&self.bucket, &self.key, range, &condition.etags).await {
             Err(Error::NotModified(_)) => return Err(Code::PreconditionFailed.into()),
             opened => opened?,
@@ -105,7 +105,7 @@ pub(super) async fn object(call: Call<'_>) -> Result<Response, S3Error> {
         bytes: Some(bytes),
     };
     let mut body = CopiedBody::new(content, algorithm_of_copy(&call, &object)?);
-    let copied = call.gateway.service.objects.put(request, &mut body).await?;
+    let copied = call.s3.service.objects.put(request, &mut body).await?;
     let mut xml = XmlWriter::new("CopyObjectResult");
     xml.text("LastModified", &iso8601(copied.modified_ms));
     xml.text("ETag", &quoted(&copied.etag));
@@ -165,7 +165,7 @@ pub(super) async fn part(call: Call<'_>) -> Result<Response, S3Error> {
     }
     let mut body = CopiedBody::new(content, algorithm_of_copy(&call, &object)?);
     let (bucket, key) = (&call.route.bucket, &call.route.key);
-    let part = call.gateway.service.uploads.put_part(bucket, key, &upload, number, &mut body).await?;
+    let part = call.s3.service.uploads.put_part(bucket, key, &upload, number, &mut body).await?;
     let mut xml = XmlWriter::new("CopyPartResult");
     xml.text("LastModified", &iso8601(part.modified_ms));
     xml.text("ETag", &quoted(&part.etag));

@@ -4,9 +4,9 @@ use super::bucket::{decode_token, encode_token, owner};
 use super::date::iso8601;
 use super::encoding::encode_path;
 use super::error::{Code, S3Error};
-use super::gateway::Call;
 use super::metadata::{CHECKSUM_TYPE, checksums, quoted, storage_class};
 use super::response::Response;
+use super::service::Call;
 use super::xml::XmlWriter;
 use crate::api::{ListRequest, Listed, Object, PAGE_MAX, Page};
 
@@ -68,7 +68,7 @@ impl<'a, 'c> Listing<'a, 'c> {
 
     /// The page. One of no entries is complete.
     async fn page(&self) -> Result<Page, S3Error> {
-        let service = &self.call.gateway.service;
+        let service = &self.call.s3.service;
         if self.request.limit == 0 {
             service.buckets.get(&self.call.route.bucket).await?;
             return Ok(Page::default());
@@ -115,7 +115,7 @@ impl<'a, 'c> Listing<'a, 'c> {
         }
         xml.number("Size", object.bytes);
         if has_owner {
-            owner(xml, "Owner", self.call.gateway);
+            owner(xml, "Owner", self.call.s3);
         }
         xml.text("StorageClass", storage_class(&object.attributes));
     }

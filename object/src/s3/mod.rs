@@ -1,6 +1,6 @@
 //! S3: the protocol between clients and the object service, without sockets and HTTP libraries.
 //!
-//! An edge hands in the head of a request and its body as a stream of buffers ([`Gateway::handle`]) and gets a [`Response`].
+//! An edge hands in the head of a request and its body as a stream of buffers ([`S3Service::handle`]) and gets a [`Response`].
 //! The clock and the name of the request come in as values.
 //!
 //! Invariants
@@ -14,7 +14,7 @@
 //!
 //! In reading order: [`encoding`], [`date`] (texts), [`head`], [`error`], [`route`] (what is asked), [`signature`],
 //! [`authenticate`] (who asks), [`chunked`], [`checksum`], [`body`] (bytes that come in), [`xml`], [`document`],
-//! [`condition`], [`metadata`] (what is read and written), [`response`], [`gateway`] (the whole); then the operations:
+//! [`condition`], [`metadata`] (what is read and written), [`response`], [`service`] (the whole); then the operations:
 //! `bucket`, `list`, `object`, `delete` (many side by side: `concurrent`), `copy`, `upload`.
 //!
 //! Follows the AWS S3 API reference. Departs from it in that a request may name any region.
@@ -32,22 +32,22 @@ mod delete;
 pub mod document;
 pub mod encoding;
 pub mod error;
-pub mod gateway;
 pub mod head;
 mod list;
 pub mod metadata;
 mod object;
 pub mod response;
 pub mod route;
+pub mod service;
 pub mod signature;
 mod upload;
 pub mod xml;
 
 pub use authenticate::{Credentials, RootCredentials, SecretKey};
 pub use error::{Code, S3Error};
-pub use gateway::{Gateway, GatewaySettings, IncomingRequest};
 pub use head::Method;
 pub use response::{Response, ResponseBody};
+pub use service::{IncomingRequest, S3Service, S3Settings};
 
 #[cfg(test)]
 mod tests;

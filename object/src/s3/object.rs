@@ -4,12 +4,12 @@ use super::body::{ChecksumAbout, Unasked, VerifiedBody};
 use super::condition::{About, ReadCondition, Verdict, decode_range, write_condition};
 use super::date::http_date;
 use super::error::{Code, S3Error};
-use super::gateway::{Call, refusal};
 use super::metadata::{
     CHECKSUM_TYPE, attributes_of, check_functions, checksum_headers, checksums, object_headers, quoted, storage_class,
     tags,
 };
 use super::response::{Response, ResponseBody};
+use super::service::{Call, refusal};
 use super::xml::XmlWriter;
 use super::{bucket, checksum::ChecksumType};
 use crate::api::{Condition, Content, Error, Object, Opened, PutRequest, Range};
@@ -29,7 +29,7 @@ pub(super) async fn put(call: Call<'_>, body: &mut dyn Content) -> Result<Respon
         bytes: Some(promises.bytes()),
     };
     let mut body = VerifiedBody::new(body, promises, Unasked::Crc64Nvme);
-    let put = call.gateway.service.objects.put(request, &mut body).await;
+    let put = call.s3.service.objects.put(request, &mut body).await;
     let object = put.map_err(|error| refusal(error, &body))?;
     let headers = checksum_headers(&object.attributes);
     Ok(Response::empty(200).with("etag", quoted(&object.etag)).with_all(headers))
@@ -69,7 +69,7 @@ type OpenedOrKnown = Result<Opened, Box<Object>>;
 
 async fn open(call: &Call<'_>, range: Option<Range>, condition: &Condition) -> Result<OpenedOrKnown, S3Error> {
     let (bucket, key) = (&call.route.bucket, &call.route.key);
-    match call.gateway.service.objects.get(bucket, key, range, condition).await {
+    match call.s3.service.objects.get(bucket, key, range, condition).await {
         Ok(opened) => Ok(Ok(opened)),
         Err(Error::NotModified(object)) => Ok(Err(object)),
         Err(error) => Err(error.into()),
@@ -79,7 +79,7 @@ async fn open(call: &Call<'_>, range: Option<Range>, condition: &Condition) -> R
 /// Opens one part of an object, as it was uploaded. An object that came in one request is its own part 1.
 async fn open_part(call: &Call<'_>, number: u64, condition: &ReadCondition) -> Result<(OpenedOrKnown, bool), S3Error> {
     for _ in 0..REPLACED_MAX {
-        let object = call.gateway.service.objects.head(&call.route.bucket, &call.route.key).await?;
+        let object = call.s3.service.objects.head(&call.route.bucket, &call.route.key).await?;
         if condition.judge(&object) != Verdict::Read {
             // The caller judges again, and answers.
             return Ok((open(call, None, &condition.etags).await?, false));
@@ -139,7 +139,7 @@ fn described(call: &Call<'_>, object: &Object, status: u16, is_whole: bool) -> R
 
 pub(super) async fn head(call: Call<'_>) -> Result<Response, S3Error> {
     check_read(&call)?;
-    let object = call.gateway.service.objects.head(&call.route.bucket, &call.route.key).await?;
+    let object = call.s3.service.objects.head(&call.route.bucket, &call.route.key).await?;
     match ReadCondition::of(call.head, About::Target).judge(&object) {
         Verdict::Read => {}
         Verdict::NotModified => return Ok(not_modified(&call, &object)),
@@ -164,12 +164,12 @@ pub(super) async fn head(call: Call<'_>) -> Result<Response, S3Error> {
 }
 
 pub(super) async fn acl(call: Call<'_>) -> Result<Response, S3Error> {
-    call.gateway.service.objects.head(&call.route.bucket, &call.route.key).await?;
-    Ok(bucket::private(call.gateway))
+    call.s3.service.objects.head(&call.route.bucket, &call.route.key).await?;
+    Ok(bucket::private(call.s3))
 }
 
 pub(super) async fn tagging(call: Call<'_>) -> Result<Response, S3Error> {
-    let object = call.gateway.service.objects.head(&call.route.bucket, &call.route.key).await?;
+    let object = call.s3.service.objects.head(&call.route.bucket, &call.route.key).await?;
     let mut xml = XmlWriter::new("Tagging");
     xml.element("TagSet", |xml| {
         for (name, value) in tags(&object.attributes).iter() {
@@ -194,7 +194,7 @@ pub(super) async fn attributes(call: Call<'_>) -> Result<Response, S3Error> {
     if wanted.iter().any(|name| !["ETag", "Checksum", "ObjectParts", "StorageClass", "ObjectSize"].contains(name)) {
         return Err(Code::InvalidArgument.because("Invalid attribute name specified."));
     }
-    let object = call.gateway.service.objects.head(&call.route.bucket, &call.route.key).await?;
+    let object = call.s3.service.objects.head(&call.route.bucket, &call.route.key).await?;
     let mut xml = XmlWriter::new("GetObjectAttributesResponse");
     if wanted.contains(&"ETag") {
         xml.text("ETag", &object.etag);

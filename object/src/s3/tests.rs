@@ -1,4 +1,4 @@
-//! The gateway as a whole, over the object service in memory.
+//! The service as a whole, over the object service in memory.
 
 use core::future::Future;
 use core::pin::pin;
@@ -9,9 +9,9 @@ use bytes::Bytes;
 
 use super::authenticate::{RootCredentials, SecretKey};
 use super::encoding::{encode_component, to_base64};
-use super::gateway::{Gateway, GatewaySettings, IncomingRequest};
 use super::head::{Method, RequestHead};
 use super::response::ResponseBody;
+use super::service::{IncomingRequest, S3Service, S3Settings};
 use super::signature::{Scope, SigningKey, canonical_request, sha256, string_to_sign};
 use super::xml::Element;
 use crate::api::{BoxFuture, Content, Error, PART_BYTES_MIN};
@@ -75,13 +75,13 @@ fn scope() -> Scope {
     Scope { day: "20130524".to_owned(), region: "anywhere".to_owned() }
 }
 
-struct Server(Gateway);
+struct Server(S3Service);
 
 impl Server {
     fn new() -> Self {
         let credentials = RootCredentials::new("key".into(), SecretKey::new("secret".into()));
         let service = Memory::new(|| NOW).service();
-        let server = Self(Gateway::new(service, Arc::new(credentials), GatewaySettings::default()));
+        let server = Self(S3Service::new(service, Arc::new(credentials), S3Settings::default()));
         assert_eq!(server.ask("PUT", "/bucket", &[], b"").status, 200);
         server
     }

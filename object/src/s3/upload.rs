@@ -12,7 +12,6 @@ use super::date::iso8601;
 use super::document::{CompletedPart, decode_completion};
 use super::encoding::{encode_path, from_hex, to_hex};
 use super::error::{Code, S3Error};
-use super::gateway::{Call, Integrity, refusal};
 use super::head::RequestHead;
 use super::list::{KeyEncoding, page_limit};
 use super::metadata::{
@@ -20,6 +19,7 @@ use super::metadata::{
 };
 use super::object::write_checksums;
 use super::response::Response;
+use super::service::{Call, Integrity, refusal};
 use super::xml::XmlWriter;
 use crate::api::{
     Attributes, BodyDigest, Completion, Content, Error, OBJECT_BYTES_MAX, PART_BYTES_MIN, PART_NUMBER_MAX, Part,
@@ -36,7 +36,7 @@ pub(super) async fn create(call: Call<'_>) -> Result<Response, S3Error> {
         headers.push((CHECKSUM_ALGORITHM.into(), algorithm.name().to_owned()));
         headers.push((CHECKSUM_TYPE.into(), kind.name().to_owned()));
     }
-    let upload = call.gateway.service.uploads.begin(&call.route.bucket, &call.route.key, attributes).await?;
+    let upload = call.s3.service.uploads.begin(&call.route.bucket, &call.route.key, attributes).await?;
     let mut xml = XmlWriter::new("InitiateMultipartUploadResult");
     xml.text("Bucket", &call.route.bucket);
     xml.text("Key", &call.route.key);
@@ -80,13 +80,13 @@ pub(super) async fn part(call: Call<'_>, body: &mut dyn Content) -> Result<Respo
     let (upload, number) = (upload_of(&call), part_number_of(&call)?);
     let mut body = VerifiedBody::new(body, call.promises(ChecksumAbout::Body)?, Unasked::Crc64Nvme);
     let (bucket, key) = (&call.route.bucket, &call.route.key);
-    let put = call.gateway.service.uploads.put_part(bucket, key, &upload, number, &mut body).await;
+    let put = call.s3.service.uploads.put_part(bucket, key, &upload, number, &mut body).await;
     let part = put.map_err(|error| refusal(error, &body))?;
     Ok(Response::empty(200).with("etag", quoted(&part.etag)).with_all(checksum_headers(&part.attributes)))
 }
 
 pub(super) async fn abort(call: Call<'_>) -> Result<Response, S3Error> {
-    call.gateway.service.uploads.abort(&call.route.bucket, &call.route.key, &upload_of(&call)).await?;
+    call.s3.service.uploads.abort(&call.route.bucket, &call.route.key, &upload_of(&call)).await?;
     Ok(Response::empty(204))
 }
 
@@ -108,7 +108,7 @@ pub(super) async fn complete(call: Call<'_>, body: &mut dyn Content) -> Result<R
     let parts = named.into_iter().map(|part| (part.number, part.etag)).collect();
     let completion = Completion { parts, digest, condition };
     let (bucket, key) = (&call.route.bucket, &call.route.key);
-    let object = call.gateway.service.uploads.complete(bucket, key, &upload, completion).await?;
+    let object = call.s3.service.uploads.complete(bucket, key, &upload, completion).await?;
     let mut xml = XmlWriter::new("CompleteMultipartUploadResult");
     let host = call.head.header("host").unwrap_or_default();
     xml.text("Location", &format!("http://{host}/{bucket}/{}", encode_path(key)));
@@ -120,7 +120,7 @@ pub(super) async fn complete(call: Call<'_>, body: &mut dyn Content) -> Result<R
 }
 
 async fn find(call: &Call<'_>, upload: &UploadId) -> Result<(Upload, Vec<Part>), Error> {
-    let found = call.gateway.service.uploads.list(&call.route.bucket, Some((&call.route.key, upload))).await?;
+    let found = call.s3.service.uploads.list(&call.route.bucket, Some((&call.route.key, upload))).await?;
     found.into_iter().next().ok_or(Error::NoSuchUpload)
 }
 
@@ -213,8 +213,8 @@ pub(super) async fn list_parts(call: Call<'_>) -> Result<Response, S3Error> {
     encoding.text(&mut xml, "Key", &upload.key);
     encoding.write(&mut xml);
     xml.text("UploadId", &upload.id.0);
-    owner(&mut xml, "Initiator", call.gateway);
-    owner(&mut xml, "Owner", call.gateway);
+    owner(&mut xml, "Initiator", call.s3);
+    owner(&mut xml, "Owner", call.s3);
     xml.text("StorageClass", storage_class(&upload.attributes));
     write_choice(&mut xml, &upload);
     xml.number("PartNumberMarker", marker);
@@ -261,7 +261,7 @@ pub(super) async fn list(call: Call<'_>) -> Result<Response, S3Error> {
     let (key_marker, upload_marker) = (parameter("key-marker"), parameter("upload-id-marker"));
     let limit = page_limit(&call, "max-uploads")?;
     let encoding = KeyEncoding::of(&call)?;
-    let found = call.gateway.service.uploads.list(&call.route.bucket, None).await?;
+    let found = call.s3.service.uploads.list(&call.route.bucket, None).await?;
     let mut uploads: Vec<Upload> = found.into_iter().map(|(upload, _)| upload).collect();
     uploads.retain(|upload| upload.key.starts_with(prefix) && is_behind(upload, key_marker, upload_marker));
     uploads.sort_unstable_by(|one, other| (&one.key, &one.id).cmp(&(&other.key, &other.id)));
@@ -287,8 +287,8 @@ pub(super) async fn list(call: Call<'_>) -> Result<Response, S3Error> {
             Line::Upload(upload) => xml.element("Upload", |xml| {
                 encoding.text(xml, "Key", &upload.key);
                 xml.text("UploadId", &upload.id.0);
-                owner(xml, "Initiator", call.gateway);
-                owner(xml, "Owner", call.gateway);
+                owner(xml, "Initiator", call.s3);
+                owner(xml, "Owner", call.s3);
                 xml.text("StorageClass", storage_class(&upload.attributes));
                 xml.text("Initiated", &iso8601(upload.begun_ms));
                 write_choice(xml, upload);

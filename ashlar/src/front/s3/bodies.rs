@@ -1,4 +1,4 @@
-//! Bodies between hyper and the gateway, buffer by buffer, without copying.
+//! Bodies between hyper and the service, buffer by buffer, without copying.
 
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
@@ -90,7 +90,7 @@ enum OutgoingState {
 }
 
 impl OutgoingBody {
-    /// The body that the gateway answers with.
+    /// The body that the service answers with.
     pub(super) fn new(body: ResponseBody) -> Self {
         match body {
             ResponseBody::Empty => Self { state: OutgoingState::Done, bytes_left: 0 },

@@ -1,7 +1,7 @@
-//! S3 over HTTP/1.1: a thin edge between hyper and the gateway of `ashlar_object::s3`.
+//! S3 over HTTP/1.1: a thin edge between hyper and the service of `ashlar_object::s3`.
 //!
 //! The edge converts heads and bodies and bounds what a stranger can make it wait for or keep: connections, bytes and time of a
-//! head, pauses inside bodies in both directions. Signatures, operations and errors are the gateway's. Bodies are streams with
+//! head, pauses inside bodies in both directions. Signatures, operations and errors are the service's. Bodies are streams with
 //! back-pressure: hyper reads from a socket only when the object service takes the next buffer, and the other way round.
 //!
 //! Deliberately absent: HTTP/2, which S3 clients do not use.
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ashlar_object::s3::{Gateway, IncomingRequest, Method, Response as S3Response};
+use ashlar_object::s3::{IncomingRequest, Method, Response as S3Response, S3Service};
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, EXPECT, HeaderMap, HeaderName, HeaderValue, SERVER};
 use hyper::server::conn::http1;
@@ -65,7 +65,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What all workers' listeners share.
 pub struct S3Front {
-    gateway: Gateway,
+    s3: S3Service,
     /// With it, connections may begin with TLS; without it, none do.
     tls: Option<Arc<ServerConfig>>,
     connections: Arc<Semaphore>,
@@ -75,11 +75,11 @@ pub struct S3Front {
 }
 
 impl S3Front {
-    /// The front of a gateway.
+    /// The front of a s3.
     #[must_use]
-    pub fn new(gateway: Gateway, tls: Option<Arc<ServerConfig>>) -> Self {
+    pub fn new(s3: S3Service, tls: Option<Arc<ServerConfig>>) -> Self {
         let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        Self { gateway, tls, connections, requests: AtomicU64::new(0), seed: u64::from_le_bytes(random::bytes()) }
+        Self { s3, tls, connections, requests: AtomicU64::new(0), seed: u64::from_le_bytes(random::bytes()) }
     }
 
     /// Connections that are open now.
@@ -189,7 +189,7 @@ impl S3Front {
             id: self.request_id(),
         };
         let mut body = IncomingBody::new(body, PAUSE_MAX);
-        let reply = self.gateway.handle(incoming, &mut body).await;
+        let reply = self.s3.handle(incoming, &mut body).await;
         // A client that waits for `100 Continue` has sent nothing, and must not be invited to now.
         let is_read = body.has_ended()
             || (!is_expecting || body.is_asked())
@@ -208,7 +208,7 @@ impl S3Front {
     }
 }
 
-/// Headers as the gateway takes them. hyper has made their names lower-case.
+/// Headers as the service takes them. hyper has made their names lower-case.
 fn headers_of(headers: &HeaderMap) -> Vec<(String, String)> {
     let pair = |(name, value): (&HeaderName, &HeaderValue)| {
         (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
@@ -219,7 +219,7 @@ fn headers_of(headers: &HeaderMap) -> Vec<(String, String)> {
 fn response_of(reply: S3Response) -> Response<OutgoingBody> {
     let S3Response { status, headers, body } = reply;
     let mut response = Response::new(OutgoingBody::new(body));
-    *response.status_mut() = StatusCode::from_u16(status).expect("the gateway answers with a status of HTTP");
+    *response.status_mut() = StatusCode::from_u16(status).expect("the service answers with a status of HTTP");
     for (name, value) in &headers {
         // A value that came in through XML or a query may hold what no header can.
         match (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value.as_bytes())) {

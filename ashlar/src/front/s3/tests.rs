@@ -7,7 +7,7 @@ use ashlar_object::memory::Memory;
 use ashlar_object::s3::date::amz_date;
 use ashlar_object::s3::head::RequestHead;
 use ashlar_object::s3::signature::{Scope, SigningKey, canonical_request, string_to_sign};
-use ashlar_object::s3::{GatewaySettings, RootCredentials, SecretKey};
+use ashlar_object::s3::{RootCredentials, S3Settings, SecretKey};
 
 use super::*;
 
@@ -30,8 +30,8 @@ impl Running {
     fn start() -> Self {
         let credentials = RootCredentials::new(ACCESS_KEY.into(), SecretKey::new(SECRET.into()));
         let service = Memory::new(now_ms).service();
-        let gateway = Gateway::new(service, Arc::new(credentials), GatewaySettings::default());
-        let front = Arc::new(S3Front::new(gateway, None));
+        let s3 = S3Service::new(service, Arc::new(credentials), S3Settings::default());
+        let front = Arc::new(S3Front::new(s3, None));
         let listener = StdListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         listener.set_nonblocking(true).expect("a socket");
         let port = listener.local_addr().expect("an address").port();

@@ -17,7 +17,7 @@ use crate::api::{self, Body as _, Content, Service};
 
 /// What a deployment chooses.
 #[derive(Debug, Clone)]
-pub struct GatewaySettings {
+pub struct S3Settings {
     /// The region that clients are told. Requests may name any.
     pub region: String,
     /// Names of this service behind which `bucket.NAME` is the bucket's own host.
@@ -28,7 +28,7 @@ pub struct GatewaySettings {
     pub owner_name: String,
 }
 
-impl Default for GatewaySettings {
+impl Default for S3Settings {
     fn default() -> Self {
         Self {
             region: "us-east-1".to_owned(),
@@ -56,25 +56,25 @@ pub struct IncomingRequest {
 
 /// The S3 service. Clones share everything.
 #[derive(Clone)]
-pub struct Gateway {
+pub struct S3Service {
     pub(super) service: Service,
     credentials: Arc<dyn Credentials>,
-    pub(super) settings: Arc<GatewaySettings>,
+    pub(super) settings: Arc<S3Settings>,
 }
 
 /// One authenticated request while its operation runs. Its body is beside it: it is not shared.
 #[derive(Clone, Copy)]
 pub(super) struct Call<'a> {
-    pub(super) gateway: &'a Gateway,
+    pub(super) s3: &'a S3Service,
     pub(super) head: &'a RequestHead,
     pub(super) route: &'a Route,
     who: &'a Authenticated,
 }
 
-impl Gateway {
+impl S3Service {
     /// The service over this object service, for holders of these credentials.
     #[must_use]
-    pub fn new(service: Service, credentials: Arc<dyn Credentials>, settings: GatewaySettings) -> Self {
+    pub fn new(service: Service, credentials: Arc<dyn Credentials>, settings: S3Settings) -> Self {
         Self { service, credentials, settings: Arc::new(settings) }
     }
 
@@ -98,7 +98,7 @@ impl Gateway {
         if head.header("x-amz-expected-bucket-owner").is_some_and(|owner| owner != self.settings.owner_id) {
             return Err(Code::AccessDenied.into());
         }
-        run(Call { gateway: self, head, route: &route, who: &who }, body).await
+        run(Call { s3: self, head, route: &route, who: &who }, body).await
     }
 }
 
