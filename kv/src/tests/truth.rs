@@ -104,6 +104,9 @@ fn a_range_of_members_is_the_same_however_the_set_is_kept() {
     let many: String = (0..100).map(|number| format!(" {} x{number}", number % 7)).collect();
     check(&["ZADD z 0 m5 2.25 m0 -1 m2 100 m6", "ZREMRANGEBYLEX z [m3 +"]);
     check(&[&format!("ZADD z{many}"), "ZREMRANGEBYLEX z [x3 [x5"]);
+    check(&["SET a 1", "ZADD z -1 m6 3 m5 4 m1 4 m2 inf m0", "ZRANGESTORE z z [m3 - BYLEX REV"]);
+    check(&[&format!("ZADD z{many}"), "ZRANGESTORE y z [x3 [x5 BYLEX LIMIT 1 4"]);
+    check(&["ZADD y 1 a", "ZADD z 0 a", "ZRANGESTORE y z [b [c BYLEX"]);
 }
 
 #[test]

@@ -241,12 +241,3 @@ fn heads_are_bounded() {
     client.stream.get_mut().write_all(format!("GET / HTTP/1.1\r\nhost: h\r\nx: {long}\r\n\r\n").as_bytes()).ok();
     assert!(client.line().starts_with("HTTP/1.1 431 "));
 }
-
-/// Other people's clients can be tried against this: keys `access` and `secret`, any region, no TLS.
-#[test]
-#[ignore = "serves until its standard input ends"]
-fn serves_until_its_input_ends() {
-    let running = Running::start();
-    println!("http://127.0.0.1:{}", running.port);
-    io::stdin().read_to_end(&mut Vec::new()).expect("an end");
-}

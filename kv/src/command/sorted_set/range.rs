@@ -120,16 +120,24 @@ fn zrangestore(call: &mut Call<'_, '_>) -> Result<(), Error> {
     let (target, source) = (call.key(1), call.key(2));
     let wanted = Wanted::read(call, 3, None, None, true)?;
     let (hash_key, limits) = (call.engine.keyspace.hash_key(), &call.settings.sorted_set);
-    let mut kept = ZSet::new();
+    let (mut kept, mut ranks) = (ZSet::new(), 0..0);
     if let Some(set) = call.keys.get::<ZSet>(source)? {
-        let ranks = wanted.ranks(set);
+        ranks = wanted.ranks(set);
         kept.prepare(ranks.len(), 0, hash_key, limits);
-        for entry in set.range(ranks) {
+        for entry in set.range(ranks.clone()) {
             let added =
                 kept.add(entry.member.bytes(&mut Digits::default()), entry.score, When::default(), hash_key, limits);
             added.expect("the score of an entry is a number");
         }
     }
+    let changes = !ranks.is_empty() || call.keys.contains(target);
     store(call, target, kept, "zrangestore");
+    if changes && matches!(wanted.part, Part::Members(_)) {
+        // Where scores differ, what lies between two members depends on how the set is kept: ranks do not. None are 1 to 0.
+        let (first, last) = if ranks.is_empty() { (1, 0) } else { (ranks.start, ranks.end - 1) };
+        let (first, last) = (first.to_string(), last.to_string());
+        let words: [&[u8]; 5] = [b"ZRANGESTORE", target.bytes, source.bytes, first.as_bytes(), last.as_bytes()];
+        call.trace_as(|_| words.into_iter().collect());
+    }
     Ok(())
 }
