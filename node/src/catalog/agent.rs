@@ -6,24 +6,24 @@ use ashlar_wire::time::Instant;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::desk::{Desk, Seen};
+use super::context::{CatalogContext, Seen};
 use crate::service::{Agent, NodeAction};
 
 /// See the head of this file.
 pub(super) struct Watcher {
-    desk: Arc<Desk>,
+    context: Arc<CatalogContext>,
     /// Something has changed since the last look. True at first: what the bus remembers comes without events.
     has_news: bool,
 }
 
 impl Watcher {
-    pub(super) fn new(desk: Arc<Desk>) -> Self {
-        Self { desk, has_news: true }
+    pub(super) fn new(context: Arc<CatalogContext>) -> Self {
+        Self { context, has_news: true }
     }
 
     fn look(&self, bus: &Bus, now: Instant) {
         let own = bus.identity().server;
-        let mut members = self.desk.members();
+        let mut members = self.context.members();
         let mut seen = BTreeMap::new();
         for member in bus.members() {
             let is_alive = member.id == own || member.health != Health::Failed && !member.has_left;
@@ -35,7 +35,7 @@ impl Watcher {
         members.forgotten.retain(|id| !seen.contains_key(id));
         members.seen = seen;
         drop(members);
-        self.desk.news.ring();
+        self.context.news.notify();
     }
 }
 
@@ -43,7 +43,7 @@ impl Agent for Watcher {
     fn handle_event(&mut self, event: &Event, _now: Instant) {
         match event {
             Event::Forgotten { id } => {
-                self.desk.members().forgotten.insert(*id);
+                self.context.members().forgotten.insert(*id);
                 self.has_news = true;
             }
             Event::MemberJoined { .. }
@@ -68,7 +68,7 @@ impl Agent for Watcher {
     }
 
     fn begin_alone(&mut self, bus: &mut Bus, now: Instant) {
-        self.desk.members().forgotten.clear();
+        self.context.members().forgotten.clear();
         self.look(bus, now);
     }
 

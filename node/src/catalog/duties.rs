@@ -19,7 +19,7 @@ use ashlar_wire::id::{DriveId, ServerId};
 use ashlar_wire::time::Instant;
 
 use super::CatalogOptions;
-use super::desk::Members;
+use super::context::Members;
 use super::reports::Reports;
 
 /// The set that is made by itself, of the first drives.

@@ -11,7 +11,7 @@ use ashlar_catalog::server::{Drive, DriveClass, DriveState};
 use ashlar_catalog::state::State;
 use ashlar_wire::id::{DriveId, ServerId};
 
-use super::desk::{Begun, Desk, Place};
+use super::context::{Begun, CatalogContext, Place};
 use super::reports::{Report, ReportError};
 
 /// Between two tries to register a drive, or to bring a report to the leader.
@@ -44,7 +44,7 @@ impl core::error::Error for RegisterError {}
 /// Reads, follows and changes the catalog. Usable from the beginning: whatever needs the catalog waits until it has begun.
 /// Copies are the same.
 #[derive(Clone)]
-pub struct CatalogHandle(pub(super) Arc<Desk>);
+pub struct CatalogHandle(pub(super) Arc<CatalogContext>);
 
 impl fmt::Debug for CatalogHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -56,12 +56,12 @@ impl CatalogHandle {
     /// The catalog, once it has begun.
     async fn catalog(&self) -> Result<Catalog, Error> {
         loop {
-            let rung = self.0.beginning.count();
+            let seen = self.0.beginning.count();
             match self.0.begun() {
                 Begun::Running(catalog) => return Ok(catalog),
                 Begun::Failed(error) => return Err(error),
                 Begun::NotYet if self.0.is_closed() => return Err(Error::Stopped),
-                Begun::NotYet => self.0.beginning.rung_since(rung).await,
+                Begun::NotYet => self.0.beginning.notified_since(seen).await,
             }
         }
     }

@@ -15,15 +15,15 @@
 //!
 //! In reading order: [`CatalogService`], `handle` (what other services use), `service` (calls and the beginning), `agent`
 //! (the bus), `tender` and `duties` (what should be changed), [`reports`], `calls` (written forms), `host` (the catalog's
-//! world over the node's), `desk` (what they share), [`stored`] (for storages), `bell`.
+//! world over the node's), `context` (what they share), [`stored`] (for storages), `notify`.
 
 mod agent;
-mod bell;
 mod calls;
-mod desk;
+mod context;
 mod duties;
 mod handle;
 mod host;
+mod notify;
 pub mod reports;
 mod service;
 pub mod stored;
@@ -40,7 +40,7 @@ use ashlar_catalog::raft::host::Storage;
 use ashlar_catalog::record::RecordKey;
 
 use self::calls::Membership;
-use self::desk::Desk;
+use self::context::CatalogContext;
 pub use self::duties::{FAILURE_GRACE, FILLING_MAX, FIRST_SET, RETURN_GRACE, VOTERS_GRACE};
 pub use self::handle::{CatalogHandle, RegisterError};
 
@@ -68,13 +68,13 @@ impl Default for CatalogOptions {
 
 /// The catalog of one server. Copies are the same.
 #[derive(Clone)]
-pub struct CatalogService(Arc<Desk>);
+pub struct CatalogService(Arc<CatalogContext>);
 
 impl CatalogService {
     /// The service over a storage, which nobody else writes.
     #[must_use]
     pub fn new(options: CatalogOptions, storage: Arc<dyn Storage>) -> Self {
-        Self(Arc::new(Desk::new(options, storage)))
+        Self(Arc::new(CatalogContext::new(options, storage)))
     }
 
     /// What other services use.

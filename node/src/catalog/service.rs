@@ -13,7 +13,7 @@ use tracing::{error, info};
 
 use super::agent::Watcher;
 use super::calls::{Introduce, Introduced, Membership, Messages, TakeReport};
-use super::desk::{Begun, Desk, Place};
+use super::context::{Begun, CatalogContext, Place};
 use super::host::GridHost;
 use super::reports::{Report, ReportError};
 use super::tender::Tender;
@@ -38,25 +38,25 @@ impl<R: Runtime> Service<R> for CatalogService {
     fn register(&self, node: &WeakNode<R>, handlers: Handlers) -> Result<Handlers, RegisteredTwice> {
         let (messages, introduces, reports) = (self.0.clone(), self.0.clone(), self.0.clone());
         let (sender, reporter) = (node.clone(), node.clone());
-        let handlers = handlers.serve::<Messages, _>(move |context, message| {
-            let (desk, node) = (messages.clone(), sender.clone());
+        let handlers = handlers.serve::<Messages, _>(move |call, message| {
+            let (context, node) = (messages.clone(), sender.clone());
             async move {
-                check_member(&node, context.caller)?;
-                let catalog = desk.catalog().ok_or_else(not_begun)?;
+                check_member(&node, call.caller)?;
+                let catalog = context.catalog().ok_or_else(not_begun)?;
                 Ok(catalog.handle(&message).await)
             }
         })?;
         let handlers = handlers.serve::<Introduce, _>(move |_, ()| {
-            let desk = introduces.clone();
-            async move { introduce(&desk).await }
+            let context = introduces.clone();
+            async move { introduce(&context).await }
         })?;
-        handlers.serve::<TakeReport, _>(move |context, report| {
-            let (desk, node) = (reports.clone(), reporter.clone());
+        handlers.serve::<TakeReport, _>(move |call, report| {
+            let (context, node) = (reports.clone(), reporter.clone());
             async move {
-                check_member(&node, context.caller)?;
-                let catalog = desk.catalog().ok_or_else(not_begun)?;
+                check_member(&node, call.caller)?;
+                let catalog = context.catalog().ok_or_else(not_begun)?;
                 let refused = |error: ReportError| Refusal::new(error.code(), error.to_string());
-                desk.take_report(&catalog, context.caller, report).map_err(refused)
+                context.take_report(&catalog, call.caller, report).map_err(refused)
             }
         })
     }
@@ -77,67 +77,67 @@ impl<R: Runtime> Service<R> for CatalogService {
     }
 }
 
-impl Desk {
+impl CatalogContext {
     /// Takes a report of a server, if this one leads.
     pub(super) fn take_report(&self, catalog: &Catalog, from: ServerId, report: Report) -> Result<(), ReportError> {
         if !catalog.is_leader() {
             return Err(ReportError::NoLeader);
         }
         self.reports().handle_report(&catalog.state(), from, report)?;
-        self.news.ring();
+        self.news.notify();
         Ok(())
     }
 }
 
-async fn introduce(desk: &Desk) -> Result<Introduced, Refusal> {
-    let membership = match desk.begun() {
+async fn introduce(context: &CatalogContext) -> Result<Introduced, Refusal> {
+    let membership = match context.begun() {
         Begun::Running(catalog) => membership_of(&catalog),
         // A server that still looks for its catalog has none.
-        Begun::NotYet if desk.looks_for_catalog() => Membership::None,
+        Begun::NotYet if context.looks_for_catalog() => Membership::None,
         Begun::NotYet | Begun::Failed(_) => return Err(not_begun()),
     };
     Ok(Introduced { release: RELEASE, membership })
 }
 
 /// Begins the catalog, and runs what belongs to it until the service closes.
-async fn begin(desk: Arc<Desk>, cluster: ClusterId, founds: bool, is_new: bool) {
-    let place = desk.place.get().expect("set before the service begins");
-    match begin_catalog(&desk, place, cluster, founds, is_new).await {
+async fn begin(context: Arc<CatalogContext>, cluster: ClusterId, founds: bool, is_new: bool) {
+    let place = context.place.get().expect("set before the service begins");
+    match begin_catalog(&context, place, cluster, founds, is_new).await {
         Ok(catalog) => {
-            desk.set_begun(Begun::Running(catalog.clone()));
-            let (following, following_catalog) = (Arc::clone(&desk), catalog.clone());
+            context.set_begun(Begun::Running(catalog.clone()));
+            let (following, following_catalog) = (Arc::clone(&context), catalog.clone());
             place.host.spawn(Box::pin(async move { keep_release(&following, &following_catalog).await }));
-            Tender::new(Arc::clone(&desk), catalog).run().await;
+            Tender::new(Arc::clone(&context), catalog).run().await;
         }
         Err(error) => {
             error!(%error, "the catalog of this server cannot begin: volumes of this server wait; see the folder `catalog` of its data directory");
-            desk.set_begun(Begun::Failed(error));
+            context.set_begun(Begun::Failed(error));
         }
     }
 }
 
 async fn begin_catalog(
-    desk: &Desk,
+    context: &CatalogContext,
     place: &Place,
     cluster: ClusterId,
     founds: bool,
     is_new: bool,
 ) -> Result<Catalog, Error> {
-    let is_empty = desk.storage.load().await? == StoredLog::default();
+    let is_empty = context.storage.load().await? == StoredLog::default();
     let begin = match (is_empty, founds) {
         (true, true) if is_new => Begin::First,
-        (true, true) => choose_begin(desk, place).await,
+        (true, true) => choose_begin(context, place).await,
         // What is said here counts for an empty log only.
         _ => Begin::Join,
     };
-    let (host, storage) = (Arc::clone(&place.host), Arc::clone(&desk.storage));
+    let (host, storage) = (Arc::clone(&place.host), Arc::clone(&context.storage));
     Catalog::start(host, storage, CatalogConfig::default(), cluster, place.me, begin).await
 }
 
 /// A server that founds its cluster, has met others and has no log: it was stopped before it had one, or has lost it. It
 /// founds only once every server that it has met says that it knows of no catalog; if one does, that one's leader adds it.
-async fn choose_begin(desk: &Desk, place: &Place) -> Begin {
-    desk.set_looking();
+async fn choose_begin(context: &CatalogContext, place: &Place) -> Begin {
+    context.set_looking();
     let mut told = false;
     loop {
         let mut waits_for = None;
@@ -152,7 +152,7 @@ async fn choose_begin(desk: &Desk, place: &Place) -> Begin {
         if !core::mem::replace(&mut told, true) {
             info!(%server, "before this server founds a catalog, every server that it has met must say that there is none; this one does not answer");
         }
-        if desk.is_closed() {
+        if context.is_closed() {
             return Begin::Join;
         }
         place.host.sleep_until(place.host.now() + ASK_AGAIN).await;
@@ -160,9 +160,9 @@ async fn choose_begin(desk: &Desk, place: &Place) -> Begin {
 }
 
 /// Tells the catalog which release this server runs, if it says another.
-async fn keep_release(desk: &Desk, catalog: &Catalog) {
-    let place = desk.place.get().expect("set before the catalog begins");
-    while !desk.is_closed() {
+async fn keep_release(context: &CatalogContext, catalog: &Catalog) {
+    let place = context.place.get().expect("set before the catalog begins");
+    while !context.is_closed() {
         let state = catalog.state();
         let server = state.server(place.me);
         if server.is_some_and(|server| server.release == RELEASE) {

@@ -18,7 +18,7 @@ use ashlar_wire::time::Instant;
 use tracing::{debug, error, info, warn};
 
 use super::calls::Membership;
-use super::desk::{Desk, Members, Place};
+use super::context::{CatalogContext, Members, Place};
 use super::duties::{Due, Scene};
 use super::{GROUP_NAME_KEY, first};
 
@@ -33,7 +33,7 @@ const REPORTED_STEPS_MAX: usize = 4 * PG_STEPS_MAX;
 
 /// See the head of this file.
 pub(super) struct Tender {
-    desk: Arc<Desk>,
+    context: Arc<CatalogContext>,
     catalog: Catalog,
     leads: bool,
     is_failed: bool,
@@ -42,27 +42,27 @@ pub(super) struct Tender {
 }
 
 impl Tender {
-    pub(super) const fn new(desk: Arc<Desk>, catalog: Catalog) -> Self {
-        Self { desk, catalog, leads: false, is_failed: false, foreign_told_at: None }
+    pub(super) const fn new(context: Arc<CatalogContext>, catalog: Catalog) -> Self {
+        Self { context, catalog, leads: false, is_failed: false, foreign_told_at: None }
     }
 
     /// Runs until the service closes, and stops the catalog then.
     pub(super) async fn run(mut self) {
         loop {
-            let rung = self.desk.news.count();
-            if self.desk.is_closed() {
+            let seen = self.context.news.count();
+            if self.context.is_closed() {
                 return self.catalog.stop().await;
             }
             let began = self.now();
             self.look().await;
             let host = &self.place().host;
             host.sleep_until(began + ROUND_MIN).await;
-            first(host.sleep_until(began + ROUND_EVERY), self.desk.news.rung_since(rung)).await;
+            first(host.sleep_until(began + ROUND_EVERY), self.context.news.notified_since(seen)).await;
         }
     }
 
     fn place(&self) -> &Place {
-        self.desk.place.get().expect("the tender begins after the service")
+        self.context.place.get().expect("the tender begins after the service")
     }
 
     fn now(&self) -> Instant {
@@ -87,7 +87,7 @@ impl Tender {
                 if leads { "leads" } else { "does not lead" }
             );
             self.leads = leads;
-            self.desk.reports().clear();
+            self.context.reports().clear();
         }
         if leads && let Err(error) = self.round().await {
             debug!(%error, "a round of the catalog's tender was cut short");
@@ -103,21 +103,21 @@ impl Tender {
         self.give_logs().await?;
         self.remove_servers().await?;
         self.change_voters().await?;
-        let options = self.desk.options.clone();
+        let options = self.context.options.clone();
         let due = self.plan(|scene| scene.failures());
         self.propose_all(due).await?;
         self.work_off_reports().await?;
         let due = self.plan(|scene| scene.first_set(&options).into_iter().collect());
         self.propose_all(due).await?;
-        let desk = Arc::clone(&self.desk);
-        let due = self.plan(|scene| scene.fillings(&desk.reports()));
+        let context = Arc::clone(&self.context);
+        let due = self.plan(|scene| scene.fillings(&context.reports()));
         self.propose_all(due).await
     }
 
     /// Plans over the state and the members of now.
     fn plan<T>(&self, duty: impl FnOnce(&Scene<'_>) -> T) -> T {
         let state: Arc<State> = self.catalog.state();
-        let members: Members = self.desk.members().clone();
+        let members: Members = self.context.members().clone();
         duty(&Scene { state: &state, members: &members, now: self.now() })
     }
 
@@ -240,7 +240,7 @@ impl Tender {
 
     async fn work_off_reports(&self) -> Result<(), Error> {
         let state = self.catalog.state();
-        let steps = self.desk.reports().plan_steps(&state, self.now(), REPORTED_STEPS_MAX);
+        let steps = self.context.reports().plan_steps(&state, self.now(), REPORTED_STEPS_MAX);
         for steps in steps.chunks(PG_STEPS_MAX) {
             let told = format!("{} placement groups change as their members have reported", steps.len());
             if self.propose(Change::ConfigurePgs(steps.to_vec()), &told).await?.is_none() {

@@ -11,8 +11,8 @@ use ashlar_wire::id::ServerId;
 use ashlar_wire::time::Instant;
 
 use super::CatalogOptions;
-use super::bell::Bell;
 use super::host::Peers;
+use super::notify::Notify;
 use super::reports::Reports;
 
 /// A member of the bus, as the tender sees it.
@@ -69,15 +69,15 @@ pub(super) struct Place {
 }
 
 /// See the head of this file.
-pub(super) struct Desk {
+pub(super) struct CatalogContext {
     pub(super) options: CatalogOptions,
     pub(super) storage: Arc<dyn Storage>,
     pub(super) place: OnceLock<Place>,
     begun: Mutex<Begun>,
-    /// Rung when the catalog has begun, or could not, and when the service closes.
-    pub(super) beginning: Bell,
-    /// Rung when there is something for the tender.
-    pub(super) news: Bell,
+    /// NotifyState when the catalog has begun, or could not, and when the service closes.
+    pub(super) beginning: Notify,
+    /// NotifyState when there is something for the tender.
+    pub(super) news: Notify,
     members: Mutex<Members>,
     reports: Mutex<Reports>,
     is_closed: AtomicBool,
@@ -89,15 +89,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Desk {
+impl CatalogContext {
     pub(super) fn new(options: CatalogOptions, storage: Arc<dyn Storage>) -> Self {
         Self {
             options,
             storage,
             place: OnceLock::new(),
             begun: Mutex::default(),
-            beginning: Bell::default(),
-            news: Bell::default(),
+            beginning: Notify::default(),
+            news: Notify::default(),
             members: Mutex::default(),
             reports: Mutex::default(),
             is_closed: AtomicBool::default(),
@@ -111,7 +111,7 @@ impl Desk {
 
     pub(super) fn set_begun(&self, begun: Begun) {
         *lock(&self.begun) = begun;
-        self.beginning.ring();
+        self.beginning.notify();
     }
 
     /// The catalog, if it has begun.
@@ -132,8 +132,8 @@ impl Desk {
 
     pub(super) fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
-        self.news.ring();
-        self.beginning.ring();
+        self.news.notify();
+        self.beginning.notify();
     }
 
     pub(super) fn is_closed(&self) -> bool {
