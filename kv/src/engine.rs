@@ -27,7 +27,7 @@ use crate::persist::{Files, Journal, Opener, Saves};
 use crate::pubsub::PubSub;
 use crate::replicate::failover::Failover;
 use crate::replicate::follow::Following;
-use crate::replicate::quorum::{Attempts, Oaths, Term};
+use crate::replicate::quorum::{Attempts, Promises, Term};
 use crate::replicate::role::Role;
 use crate::replicate::{Aside, Origins, Replication};
 use crate::script::Scripts;
@@ -104,7 +104,7 @@ pub struct Engine {
     pub(crate) following: parking_lot::Mutex<Following>,
     pub(crate) failover: Failover,
     /// What this node has promised in shards whose writes a majority acknowledges.
-    pub(crate) oaths: Oaths,
+    pub(crate) promises: Promises,
     pub(crate) aside: Aside,
     pub(crate) origins: Origins,
     /// The term for which data are taken over from another member.
@@ -187,7 +187,7 @@ impl Engine {
             role: Role::default(),
             following: parking_lot::Mutex::default(),
             failover: Failover::default(),
-            oaths: Oaths::default(),
+            promises: Promises::default(),
             aside: Aside::default(),
             origins: Origins::default(),
             copying: parking_lot::Mutex::default(),

@@ -183,7 +183,7 @@ pub(super) fn run(arguments: &Arguments, configuration: Configuration) -> Result
         settings,
         config_file: file,
         users,
-        seating: None,
+        cluster_engine: None,
         store: None,
     };
     let started = |listening: &[kv::doors::Listening]| {

@@ -36,8 +36,8 @@ use super::stopping::{Attempt, Stopping};
 use super::{cache, clock, heap, process, random, rdb};
 use crate::failure::Failure;
 use crate::front::resp::{self, Service};
-use ashlar_node::keyvalue::roads::Host;
-use cluster::Seating;
+use ashlar_node::keyvalue::replication_streams::Host;
+use cluster::ClusterEngine;
 use doors::{Doors, Listening, Open, SocketFile};
 use host::ProcessHost;
 use network::{Doorman, Opened};
@@ -73,7 +73,7 @@ pub struct Plan {
     /// Users, each as a name and rules.
     pub users: Vec<String>,
     /// The engine's part in a cluster, if it has one.
-    pub seating: Option<Seating>,
+    pub cluster_engine: Option<ClusterEngine>,
     /// Where settings and users last by themselves, if they do.
     pub store: Option<Arc<Store>>,
 }
@@ -172,7 +172,7 @@ struct Running {
     engine: Arc<Engine>,
     /// Where clients reach it: its first door.
     place: String,
-    seating: Option<Seating>,
+    cluster_engine: Option<ClusterEngine>,
     persistence: Persistence,
     _file: Option<SocketFile>,
 }
@@ -213,25 +213,26 @@ impl Serving {
             serving.spawn(format!("kv-{index}-wait"), move || work(index, posts, ready, &life))?;
         }
         drop(ready);
-        let roads = plans.iter().find_map(|plan| plan.seating.as_ref()?.roads.clone());
-        if let Some(roads) = roads {
+        let replication_streams =
+            plans.iter().find_map(|plan| plan.cluster_engine.as_ref()?.replication_streams.clone());
+        if let Some(replication_streams) = replication_streams {
             let handles: BTreeMap<usize, Handle> = handles.iter().collect();
-            roads.host(hosting(services, handles));
+            replication_streams.host(hosting(services, handles));
         }
         if let Some(store) = serving.store.clone() {
             let engines: Vec<_> = serving.engines.iter().map(|running| Arc::clone(&running.engine)).collect();
             serving.spawn("kv-settings".into(), move || store.attend(&engines))?;
         }
         for number in 0..serving.engines.len() {
-            let Running { engine, seating, .. } = &serving.engines[number];
-            let (engine, seating) = (Arc::clone(engine), seating.clone());
+            let Running { engine, cluster_engine, .. } = &serving.engines[number];
+            let (engine, cluster_engine) = (Arc::clone(engine), cluster_engine.clone());
             let (follower, ending) = (Arc::clone(&engine), stopped.clone());
             serving.spawn("kv-link".into(), move || following::keep(follower, &ending))?;
-            if let Some(seating) = seating {
+            if let Some(cluster_engine) = cluster_engine {
                 let (migrator, ending) = (Arc::clone(&engine), stopped.clone());
                 serving.spawn("kv-slots".into(), move || migrating::move_slots(migrator, &ending))?;
                 let engine = Arc::clone(&engine);
-                serving.spawn("kv-cluster".into(), move || seating.attend(&engine))?;
+                serving.spawn("kv-cluster".into(), move || cluster_engine.attend(&engine))?;
             }
             let stopped = stopped.clone();
             serving.spawn("kv-tick".into(), move || tick(&engine, stopped))?;
@@ -366,7 +367,10 @@ impl Serving {
     /// Something is not on files that should be.
     pub fn stop(self) -> Result<(), Failure> {
         self.stop.send_replace(true);
-        self.engines.iter().filter_map(|running| running.seating.as_ref()).for_each(|seating| seating.desk.close());
+        self.engines
+            .iter()
+            .filter_map(|running| running.cluster_engine.as_ref())
+            .for_each(|cluster_engine| cluster_engine.mailboxes.close());
         self.store.iter().for_each(|store| store.close());
         for thread in self.threads {
             // A worker that panicked has ended the process already.
@@ -383,7 +387,7 @@ impl Running {
     fn stop(self, request: Shutdown) -> Result<(), Failure> {
         self.persistence.stop(request)?;
         // A dump says itself at which point its data are; a log does not.
-        if self.seating.is_some() && self.engine.files().is_log_on {
+        if self.cluster_engine.is_some() && self.engine.files().is_log_on {
             self.engine.note_orderly_end();
         }
         Ok(())
@@ -414,14 +418,21 @@ impl Running {
         if let Some(certificates) = certificates {
             engine.show_certificates(certificates);
         }
-        if let Some(seating) = &plan.seating {
-            seating.join(&engine)?;
+        if let Some(cluster_engine) = &plan.cluster_engine {
+            cluster_engine.join(&engine)?;
         }
-        let roads = plan.seating.as_ref().and_then(|seating| Some((seating.roads.clone()?, seating.server)));
-        let (doorman, doors) = Doorman::new(doors, roads);
+        let replication_streams = plan
+            .cluster_engine
+            .as_ref()
+            .and_then(|cluster_engine| Some((cluster_engine.replication_streams.clone()?, cluster_engine.server)));
+        let (doorman, doors) = Doorman::new(doors, replication_streams);
         engine.set_network(Box::new(doorman));
         let place = listening.first().map(|door| door.place.clone()).unwrap_or_default();
-        Ok((Self { engine, place, seating: plan.seating.clone(), persistence, _file: file }, listening, doors))
+        Ok((
+            Self { engine, place, cluster_engine: plan.cluster_engine.clone(), persistence, _file: file },
+            listening,
+            doors,
+        ))
     }
 }
 

@@ -29,7 +29,7 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::front::admin::Front;
 use ashlar_node::keyvalue::users::SharedUsers;
-use ashlar_node::keyvalue::{Part, Roads, Rules};
+use ashlar_node::keyvalue::{Part, ReplicationStreams, Rules};
 use ashlar_node::membership::HandedOver;
 use ashlar_node::service::Service;
 use ashlar_node::{Joining, Node, Plan};
@@ -185,25 +185,25 @@ fn key_value(config: &Config, data: &DataDir, workers: usize, address: &str) -> 
         })?;
     }
     let bus_port = address.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(0);
-    let seats: Vec<_> = folders.iter().map(|folder| folder.join("seat")).collect();
-    let (desk, seatings) = kv::cluster::seatings(data, bus_port, &seats)?;
-    let roads = Arc::new(Roads::default());
+    let engine_files: Vec<_> = folders.iter().map(|folder| folder.join("seat")).collect();
+    let (mailboxes, cluster_engines) = kv::cluster::cluster_engines(data, bus_port, &engine_files)?;
+    let replication_streams = Arc::new(ReplicationStreams::default());
     let store = Store::open(data)?;
     begin_closed(config, &store)?;
     let part = Part {
-        desk,
-        seats: seatings.iter().map(|seating| seating.seat.clone()).collect(),
+        mailboxes,
+        engines: cluster_engines.iter().map(|cluster_engine| cluster_engine.engine_info.clone()).collect(),
         bus_port,
         zone: config.zone.clone(),
         rules: kv_rules(config),
-        roads: Some(Arc::clone(&roads)),
+        replication_streams: Some(Arc::clone(&replication_streams)),
         users: Some(Arc::clone(&store) as Arc<dyn SharedUsers>),
     };
     let plans: Vec<kv::Plan> = engines
         .iter()
         .zip(&folders)
-        .zip(seatings)
-        .map(|(((address, _, port_flag), folder), seating)| kv::Plan {
+        .zip(cluster_engines)
+        .map(|(((address, _, port_flag), folder), cluster_engine)| kv::Plan {
             doors: Doors { port_flag, tls: tls_door(config, *address), ..Doors::of_server(*address) },
             workers,
             databases: KV_DATABASES,
@@ -211,7 +211,7 @@ fn key_value(config: &Config, data: &DataDir, workers: usize, address: &str) -> 
             settings: settings(config, *address, folder),
             config_file: None,
             users: Vec::new(),
-            seating: Some(seating.on(Arc::clone(&roads))),
+            cluster_engine: Some(cluster_engine.on(Arc::clone(&replication_streams))),
             store: Some(Arc::clone(&store)),
         })
         .collect();

@@ -8,7 +8,7 @@ use super::map::{Health, Map, Name, Node, Place, Service, SlotRange};
 use crate::engine::{Engine, EngineConfig};
 use crate::memory::hash_key::HASH_KEY_BYTES;
 use crate::replicate::Upstream;
-use crate::replicate::quorum::Sealing;
+use crate::replicate::quorum::TakeOver;
 use crate::replicate::role::{LinkState, WholeCopy};
 use crate::tests::{Talk, check_with, readable};
 use crate::time::Now;
@@ -92,10 +92,10 @@ fn who_knows_no_members_of_its_shard_serves_no_term() {
     talk.engine().replication.catch_up_at(0);
     let map = map(ONE, nodes());
     assert!(
-        matches!(talk.engine().try_seal(&map, 1, talk.now()), Sealing::Waits(_)),
+        matches!(talk.engine().try_take_over(&map, 1, talk.now()), TakeOver::Waits(_)),
         "nobody could commit what it would serve"
     );
-    assert!(talk.engine().needs_seal(&map));
+    assert!(talk.engine().must_take_over(&map));
     assert_eq!(talk.engine().replication.serving(), None);
 }
 

@@ -72,7 +72,7 @@ fn refuse_for_now(call: &Call<'_, '_>) -> Result<(), Error> {
         // Its data stand still, and that is what is wanted of them.
         return Ok(());
     }
-    if call.engine.is_unsealed() {
+    if call.engine.awaits_take_over() {
         return Err(Error::new("NOMASTERLINK Can't SYNC before a majority of the copies has agreed"));
     }
     if call.engine.role.is_replica() && !call.engine.role.is_linked() {

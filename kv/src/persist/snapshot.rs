@@ -103,8 +103,8 @@ impl Snapshot {
             has_functions: sync.wants_functions(),
         };
         Self::cut(engine, plan, now, |_| {
-            let (point, ledger) = sync.begin();
-            (0, Some(point), ledger)
+            let (point, commit) = sync.begin();
+            (0, Some(point), commit)
         })
     }
 
@@ -120,9 +120,9 @@ impl Snapshot {
         let has_fields = plan.has_keys && keys.shards().any(Shard::has_expiring_fields);
         let version = if has_fields && plan.takes_fields { Version::Valkey80 } else { plan.version };
         let encoder = || Encoder::new(settings.compresses, settings.list_fill).of_version(version);
-        let (position, point, ledger) = at_cut(&engine);
+        let (position, point, commit) = at_cut(&engine);
         let copies = engine.migration.copies.show();
-        let place = (point.as_ref(), ledger.as_deref());
+        let place = (point.as_ref(), commit.as_deref());
         let mut writer =
             with_facts(now, plan.is_log_base, place, &copies, |facts| Writer::begin(version, encoder(), facts));
         let shards = engine.keyspace.shards();

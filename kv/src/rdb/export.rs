@@ -37,7 +37,7 @@ pub(super) const COPIES: &str = "ashlar-slot-copies";
 pub(crate) fn with_facts<R>(
     now: Now,
     is_log_base: bool,
-    (point, ledger): (Option<&Point>, Option<&str>),
+    (point, commit): (Option<&Point>, Option<&str>),
     copies: &str,
     then: impl FnOnce(&[Fact<'_>]) -> R,
 ) -> R {
@@ -51,8 +51,8 @@ pub(crate) fn with_facts<R>(
         facts.push(("repl-id", point.history.as_bytes()));
         facts.push(("repl-offset", position.as_bytes()));
     }
-    if let Some(ledger) = ledger {
-        facts.push(("ashlar-term", ledger.as_bytes()));
+    if let Some(commit) = commit {
+        facts.push(("ashlar-term", commit.as_bytes()));
     }
     if !copies.is_empty() {
         facts.push((COPIES, copies.as_bytes()));

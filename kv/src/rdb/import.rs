@@ -47,7 +47,7 @@ pub struct Imported {
     /// The point of a history that the file has the data of, if it says so.
     pub point: Option<Point>,
     /// What it says of the term and the members of its shard.
-    pub ledger: Option<String>,
+    pub commit: Option<String>,
     /// Slots of whose keys it has only copies, as text.
     pub copies: String,
 }
@@ -200,7 +200,7 @@ impl Loader {
         }
         let facts = self.reader.facts();
         let copies = facts.copies().to_owned();
-        Ok(Imported { point: facts.point(), ledger: facts.ledger(), copies, ..self.imported })
+        Ok(Imported { point: facts.point(), commit: facts.commit(), copies, ..self.imported })
     }
 }
 

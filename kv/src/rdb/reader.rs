@@ -86,7 +86,7 @@ pub(crate) struct Facts {
     history: Option<String>,
     position: Option<u64>,
     database: Option<usize>,
-    ledger: Option<String>,
+    commit: Option<String>,
     /// Slots whose keys are copies.
     copies: String,
 }
@@ -95,7 +95,7 @@ impl Facts {
     /// The longest name of a history.
     const NAME_BYTES_MAX: usize = 40;
     /// The longest that a file says of a shard's term and members.
-    const LEDGER_BYTES_MAX: usize = 2 << 10;
+    const COMMIT_BYTES_MAX: usize = 2 << 10;
 
     fn note(&mut self, name: &[u8], value: &[u8]) {
         let value = String::from_utf8_lossy(value);
@@ -103,15 +103,15 @@ impl Facts {
             b"repl-id" if value.len() <= Self::NAME_BYTES_MAX => self.history = Some(value.into_owned()),
             b"repl-offset" => self.position = value.parse().ok(),
             b"repl-stream-db" => self.database = value.parse().ok(),
-            b"ashlar-term" if value.len() <= Self::LEDGER_BYTES_MAX => self.ledger = Some(value.into_owned()),
+            b"ashlar-term" if value.len() <= Self::COMMIT_BYTES_MAX => self.commit = Some(value.into_owned()),
             name if name == super::export::COPIES.as_bytes() => self.copies = value.into_owned(),
             _ => {}
         }
     }
 
     /// What the file says of the term and the members of a shard.
-    pub(crate) fn ledger(&self) -> Option<String> {
-        self.ledger.clone()
+    pub(crate) fn commit(&self) -> Option<String> {
+        self.commit.clone()
     }
 
     /// Slots whose keys are copies, as text.

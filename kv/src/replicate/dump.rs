@@ -110,8 +110,8 @@ impl FullSync {
             replica.begin_dump(stream.end, first.as_bytes(), !self.is_streamed);
             self.engine.replication.full.fetch_add(1, Ordering::Relaxed);
         }
-        let ledger = Replication::ledger_words(&stream);
-        (Point { history, position: stream.end, database: stream.database }, ledger)
+        let commit = Replication::commit_words(&stream);
+        (Point { history, position: stream.end, database: stream.database }, commit)
     }
 
     /// What was kept is sent from now on.

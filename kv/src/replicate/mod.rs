@@ -50,7 +50,7 @@ pub use dump::FullSync;
 pub use follow::{Follower, Step};
 pub(crate) use goal::{Copied, LogGoal};
 pub(crate) use origin::Origins;
-use quorum::Ledger;
+use quorum::CommitState;
 pub use relay::Point;
 pub(crate) use replica::{Introduction, Phase, Replica};
 pub use role::{CopyStatus, LinkStatus, Turned, Upstream};
@@ -117,7 +117,7 @@ struct Stream {
     is_whole: bool,
     /// The data were forgotten for those of a dump, which has not been read whole.
     is_torn: bool,
-    ledger: Ledger,
+    commit: CommitState,
 }
 
 /// What INFO tells of the stream.
@@ -180,7 +180,7 @@ impl Default for Replication {
                 turn: 0,
                 is_whole: false,
                 is_torn: false,
-                ledger: Ledger::default(),
+                commit: CommitState::default(),
             }),
             backlog_bytes: AtomicU64::new(0),
             behind_max: AtomicU64::new(0),

@@ -46,7 +46,7 @@ impl Replication {
         }
         (stream.is_relay, stream.turn) = (true, turn);
         self.is_on.store(false, Ordering::Release);
-        stream.ledger.stop_serving();
+        stream.commit.stop_serving();
         self.recount(&mut stream);
     }
 
@@ -58,7 +58,7 @@ impl Replication {
         } else {
             identity.change_history(draws);
             stream.backlog = None;
-            stream.ledger.forget();
+            stream.commit.forget();
         }
         // The stream goes on with the name of a database, whatever the former primary's last was.
         (stream.is_relay, stream.turn, stream.database) = (false, turn, None);
@@ -81,7 +81,7 @@ impl Replication {
         }
         stream.dismiss_all();
         (stream.is_whole, stream.backlog) = (false, None);
-        stream.ledger.forget();
+        stream.commit.forget();
         self.is_on.store(false, Ordering::Release);
         self.recount(&mut stream);
         true
@@ -102,7 +102,7 @@ impl Replication {
         let mut stream = self.stream();
         stream.dismiss_all();
         stream.backlog = None;
-        stream.ledger.forget();
+        stream.commit.forget();
         self.is_on.store(false, Ordering::Release);
     }
 

@@ -1,7 +1,7 @@
 //! Messages of `PUBLISH` and `SPUBLISH` to subscribers at other nodes.
 //!
 //! Whoever runs the command leaves a message here, on its own thread, for each server that has listeners. A *line* is what waits for
-//! one server; a task for each carries it over a stream of the grid, see `carry`. So messages take a way of their own,
+//! one server; a task for each carries it over a stream of the grid, see `relay`. So messages take a way of their own,
 //! beside the bus and its thread: they wait in bounded lines, and what finds no room in one is dropped and counted. Of one client's
 //! messages those that arrive do so in their order.
 //!
@@ -20,11 +20,11 @@ use ashlar_kv::cluster::control::MessageFigures;
 use ashlar_wire::id::ServerId;
 use ashlar_wire::time::Instant;
 
-use super::letter::{LETTER_BYTES_MAX, Letter};
+use super::message_part::{LETTER_BYTES_MAX, MessagePart};
 
-/// Bytes that wait for one server, beside one letter of any length.
+/// Bytes that wait for one server, beside one message_part of any length.
 const LINE_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// What a letter takes in a line beside its own bytes.
+/// What a message_part takes in a line beside its own bytes.
 const LETTER_COST: usize = 64;
 /// Letters are taken out of a line together up to so many bytes.
 const BATCH_BYTES: usize = 64 * 1024;
@@ -33,16 +33,16 @@ const RECENT_MAX: Duration = Duration::from_secs(1);
 /// Bytes of messages that are kept so.
 const RECENT_BYTES_MAX: usize = 1024 * 1024;
 
-// A line takes any letter when it is empty.
+// A line takes any message_part when it is empty.
 const _: () = assert!(LETTER_BYTES_MAX <= LINE_BYTES_MAX);
 
 /// Hands a message to the subscribers of one engine: channel, message, whether the channel belongs to a slot.
-pub type Ear = Box<dyn Fn(&[u8], &[u8], bool) + Send + Sync>;
+pub type Subscriber = Box<dyn Fn(&[u8], &[u8], bool) + Send + Sync>;
 
 /// Carries lines to servers, and knows the time.
-pub(crate) trait Carrier: Send + Sync {
+pub(crate) trait Relay: Send + Sync {
     /// Carries a line, until it is over.
-    fn carry(&self, server: ServerId, line: Arc<Line>);
+    fn relay(&self, server: ServerId, line: Arc<Line>);
 
     /// The time.
     fn now(&self) -> Instant;
@@ -65,13 +65,13 @@ impl Listener {
     }
 }
 
-/// A letter of the last moment.
+/// A message_part of the last moment.
 #[derive(Debug)]
 struct Recent {
     at: Instant,
     group: Option<GroupId>,
     channel: Box<[u8]>,
-    letter: Arc<[u8]>,
+    message_part: Arc<[u8]>,
 }
 
 #[derive(Debug, Default)]
@@ -88,8 +88,8 @@ struct Room {
 /// Messages of one server's engines, to others and from them.
 pub struct Messages {
     room: Mutex<Room>,
-    ears: Vec<OnceLock<Ear>>,
-    carrier: OnceLock<Box<dyn Carrier>>,
+    ears: Vec<OnceLock<Subscriber>>,
+    relay: OnceLock<Box<dyn Relay>>,
     /// To channels, and to shard channels.
     sent: [AtomicU64; 2],
     received: [AtomicU64; 2],
@@ -103,11 +103,11 @@ impl core::fmt::Debug for Messages {
 }
 
 impl Messages {
-    pub(super) fn new(seats: usize) -> Self {
+    pub(super) fn new(engines: usize) -> Self {
         Self {
             room: Mutex::default(),
-            ears: (0..seats).map(|_| OnceLock::new()).collect(),
-            carrier: OnceLock::new(),
+            ears: (0..engines).map(|_| OnceLock::new()).collect(),
+            relay: OnceLock::new(),
             sent: Default::default(),
             received: Default::default(),
             dropped: AtomicU64::new(0),
@@ -115,13 +115,13 @@ impl Messages {
     }
 
     /// Messages leave from now on. Only the first call does anything.
-    pub(super) fn open(&self, carrier: Box<dyn Carrier>) {
-        drop(self.carrier.set(carrier));
+    pub(super) fn open(&self, relay: Box<dyn Relay>) {
+        drop(self.relay.set(relay));
     }
 
-    /// The engine of a seat hears by this. Only the first call does anything.
-    pub(super) fn listen(&self, seat: usize, ear: Ear) {
-        drop(self.ears[seat].set(ear));
+    /// The engine of an engine hears by this. Only the first call does anything.
+    pub(super) fn listen(&self, engine_info: usize, subscriber: Subscriber) {
+        drop(self.ears[engine_info].set(subscriber));
     }
 
     /// What was counted so far.
@@ -141,25 +141,25 @@ impl Messages {
         self.dropped.fetch_add(u64::try_from(count).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// A client of the engine at `seat` publishes something: it goes to all other engines that listen, or to those of its group.
-    pub(super) fn publish(&self, seat: usize, channel: &[u8], message: &[u8], is_sharded: bool) {
+    /// A client of the engine at `engine` publishes something: it goes to all other engines that listen, or to those of its group.
+    pub(super) fn publish(&self, engine_info: usize, channel: &[u8], message: &[u8], is_sharded: bool) {
         let mut room = self.room();
-        let group = if is_sharded { room.own.get(seat).copied() } else { None };
+        let group = if is_sharded { room.own.get(engine_info).copied() } else { None };
         if is_sharded && group.is_none() {
             return;
         }
-        let letter = Letter { group, channel, message };
-        for other in (0..room.own.len()).filter(|other| *other != seat) {
-            self.hear(&room, other, &letter);
+        let message_part = MessagePart { group, channel, message };
+        for other in (0..room.own.len()).filter(|other| *other != engine_info) {
+            self.hear(&room, other, &message_part);
         }
         if !room.listeners.iter().any(|listener| listener.is_meant(group)) {
             return;
         }
-        if !letter.is_sendable() {
+        if !message_part.is_sendable() {
             self.count_dropped(1);
             return;
         }
-        let (written, mut is_missed): (Arc<[u8]>, _) = (letter.encode().into(), false);
+        let (written, mut is_missed): (Arc<[u8]>, _) = (message_part.encode().into(), false);
         let listeners = core::mem::take(&mut room.listeners);
         for listener in listeners.iter().filter(|listener| listener.is_meant(group)) {
             if wants(&listener.interest, channel) {
@@ -169,8 +169,8 @@ impl Messages {
             }
         }
         room.listeners = listeners;
-        if is_missed && let Some(carrier) = self.carrier.get() {
-            room.keep(Recent { at: carrier.now(), group, channel: channel.into(), letter: written });
+        if is_missed && let Some(relay) = self.relay.get() {
+            room.keep(Recent { at: relay.now(), group, channel: channel.into(), message_part: written });
         }
     }
 
@@ -186,16 +186,16 @@ impl Messages {
         for (_, line) in room.lines.extract_if(.., |server, _| is_left(server)) {
             self.count_dropped(line.end());
         }
-        if let Some(carrier) = self.carrier.get() {
-            room.forget_old(carrier.now());
+        if let Some(relay) = self.relay.get() {
+            room.forget_old(relay.now());
         }
         let recent = core::mem::take(&mut room.recent);
         for listener in &listeners {
             let known = before.iter().find(|known| known.server == listener.server);
-            for Recent { group, channel, letter, .. } in &recent {
+            for Recent { group, channel, message_part, .. } in &recent {
                 let had = known.is_some_and(|known| known.is_meant(*group) && wants(&known.interest, channel));
                 if !had && listener.is_meant(*group) && wants(&listener.interest, channel) {
-                    self.post(&mut room, listener.server, *group, letter);
+                    self.post(&mut room, listener.server, *group, message_part);
                 }
             }
         }
@@ -203,15 +203,15 @@ impl Messages {
         room.listeners = listeners;
     }
 
-    /// Puts a letter into the line for a server.
-    fn post(&self, room: &mut Room, server: ServerId, group: Option<GroupId>, letter: &Arc<[u8]>) {
-        let Some(carrier) = self.carrier.get() else { return };
+    /// Puts a message_part into the line for a server.
+    fn post(&self, room: &mut Room, server: ServerId, group: Option<GroupId>, message_part: &Arc<[u8]>) {
+        let Some(relay) = self.relay.get() else { return };
         let line = room.lines.entry(server).or_insert_with(|| {
             let line = Arc::new(Line::default());
-            carrier.carry(server, Arc::clone(&line));
+            relay.relay(server, Arc::clone(&line));
             line
         });
-        if line.put(Arc::clone(letter)) {
+        if line.put(Arc::clone(message_part)) {
             self.sent[usize::from(group.is_some())].fetch_add(1, Ordering::Relaxed);
         } else {
             self.count_dropped(1);
@@ -219,17 +219,17 @@ impl Messages {
     }
 
     /// A message has come from another server.
-    pub(super) fn deliver(&self, letter: &Letter<'_>) {
-        self.received[usize::from(letter.group.is_some())].fetch_add(1, Ordering::Relaxed);
+    pub(super) fn deliver(&self, message_part: &MessagePart<'_>) {
+        self.received[usize::from(message_part.group.is_some())].fetch_add(1, Ordering::Relaxed);
         let room = self.room();
-        (0..room.own.len()).for_each(|seat| self.hear(&room, seat, letter));
+        (0..room.own.len()).for_each(|engine_info| self.hear(&room, engine_info, message_part));
     }
 
-    /// Hands a message to the engine of a seat, if it is for it.
-    fn hear(&self, room: &Room, seat: usize, letter: &Letter<'_>) {
-        let is_meant = letter.group.is_none_or(|group| room.own.get(seat) == Some(&group));
-        if let Some(ear) = self.ears.get(seat).and_then(OnceLock::get).filter(|_| is_meant) {
-            ear(letter.channel, letter.message, letter.group.is_some());
+    /// Hands a message to the engine of an engine, if it is for it.
+    fn hear(&self, room: &Room, engine_info: usize, message_part: &MessagePart<'_>) {
+        let is_meant = message_part.group.is_none_or(|group| room.own.get(engine_info) == Some(&group));
+        if let Some(subscriber) = self.ears.get(engine_info).and_then(OnceLock::get).filter(|_| is_meant) {
+            subscriber(message_part.channel, message_part.message, message_part.group.is_some());
         }
     }
 
@@ -262,15 +262,15 @@ impl Room {
 
 impl Recent {
     fn cost(&self) -> usize {
-        self.channel.len() + self.letter.len() + LETTER_COST
+        self.channel.len() + self.message_part.len() + LETTER_COST
     }
 }
 
 #[derive(Debug, Default)]
 struct Queue {
-    letters: VecDeque<Arc<[u8]>>,
+    parts: VecDeque<Arc<[u8]>>,
     bytes: usize,
-    /// Whoever carries it, while there is nothing to carry.
+    /// Whoever carries it, while there is nothing to relay.
     task: Option<Waker>,
     is_over: bool,
 }
@@ -280,15 +280,15 @@ struct Queue {
 pub(crate) struct Line(Mutex<Queue>);
 
 impl Line {
-    /// Puts a letter at its end; false if there is no room.
-    fn put(&self, letter: Arc<[u8]>) -> bool {
+    /// Puts a message_part at its end; false if there is no room.
+    fn put(&self, message_part: Arc<[u8]>) -> bool {
         let mut queue = self.lock();
-        let cost = letter.len() + LETTER_COST;
-        if queue.is_over || !queue.letters.is_empty() && queue.bytes + cost > LINE_BYTES_MAX {
+        let cost = message_part.len() + LETTER_COST;
+        if queue.is_over || !queue.parts.is_empty() && queue.bytes + cost > LINE_BYTES_MAX {
             return false;
         }
         queue.bytes += cost;
-        queue.letters.push_back(letter);
+        queue.parts.push_back(message_part);
         let task = queue.task.take();
         drop(queue);
         if let Some(task) = task {
@@ -297,14 +297,14 @@ impl Line {
         true
     }
 
-    /// Appends letters from its front to `batch` and returns how many, once there are any; nothing once it is over.
+    /// Appends parts from its front to `batch` and returns how many, once there are any; nothing once it is over.
     pub(super) fn poll_take(&self, cx: &Context<'_>, batch: &mut Vec<u8>) -> Poll<Option<usize>> {
         let (mut queue, mut count) = (self.lock(), 0);
         while batch.len() < BATCH_BYTES
-            && let Some(letter) = queue.letters.pop_front()
+            && let Some(message_part) = queue.parts.pop_front()
         {
-            queue.bytes -= letter.len() + LETTER_COST;
-            batch.extend_from_slice(&letter);
+            queue.bytes -= message_part.len() + LETTER_COST;
+            batch.extend_from_slice(&message_part);
             count += 1;
         }
         match count {
@@ -317,16 +317,16 @@ impl Line {
         }
     }
 
-    /// Drops all that waits. Returns how many letters that were.
+    /// Drops all that waits. Returns how many parts that were.
     pub(super) fn clear(&self) -> usize {
         let mut queue = self.lock();
         queue.bytes = 0;
-        let letters = core::mem::take(&mut queue.letters);
+        let parts = core::mem::take(&mut queue.parts);
         drop(queue);
-        letters.len()
+        parts.len()
     }
 
-    /// Nobody puts anything there any more. Returns how many letters were lost with it.
+    /// Nobody puts anything there any more. Returns how many parts were lost with it.
     fn end(&self) -> usize {
         let lost = self.clear();
         let mut queue = self.lock();

@@ -1,43 +1,43 @@
 //! The key-value engines of this server as nodes of the cluster: what the bus decides becomes maps and roles of engines, and what
 //! clients order becomes commands of the bus.
 //!
-//! Two sides meet at the [`Desk`]. On the control thread `office` looks at the bus and puts down what each engine is to be: a
-//! [`Duty`](desk::Duty). A thread of the key-value service takes it from there and has the engine do it, which may take as long as a
-//! slow script holds keys; it tells back how far the data go. Clients' orders lie at the desk too, until the office has dealt with them.
+//! Two sides meet at the [`EngineMailboxes`]. On the control thread `controller` looks at the bus and puts down what each engine is to be: a
+//! [`Assignment`](mailboxes::Assignment). A thread of the key-value service takes it from there and has the engine do it, which may take as long as a
+//! slow script holds keys; it tells back how far the data go. Clients' orders lie at the mailboxes too, until the controller has dealt with them.
 //!
-//! An engine has a *seat*: a tag that tells it from the server's other engines, and the replica group that it belongs to. Clients know
+//! An engine has a *engine*: a tag that tells it from the server's other engines, and the replica group that it belongs to. Clients know
 //! it as a node, whose name is the server's id and the tag. Where clients reach it goes to all members with the bus's
 //! descriptions, see [`services`].
 //!
-//! Messages to subscribers go from engine to engine beside all that: [`messages`] says to whom, `carry` brings them there, `letter` is
+//! Messages to subscribers go from engine to engine beside all that: [`messages`] says to whom, `relay` brings them there, `message_part` is
 //! their written form.
 
-pub(super) mod carry;
-pub mod chart;
-pub mod desk;
-mod letter;
+pub(super) mod controller;
+pub mod mailboxes;
+mod message_part;
 pub mod messages;
-pub(super) mod office;
-pub mod roads;
+pub(super) mod relay;
+pub mod replication_streams;
 mod service;
 pub mod services;
+pub mod topology;
 pub mod users;
 
 use core::time::Duration;
 use std::sync::Arc;
 
-pub use desk::Desk;
-use desk::Seat;
-use office::Office;
-pub use roads::Roads;
+use controller::Controller;
+use mailboxes::EngineInfo;
+pub use mailboxes::EngineMailboxes;
+pub use replication_streams::ReplicationStreams;
 
 /// What a node is told of its key-value engines.
 #[derive(Debug, Clone)]
 pub struct Part {
     /// Where their service and the node meet.
-    pub desk: Arc<Desk>,
-    /// Their seats.
-    pub seats: Vec<Seat>,
+    pub mailboxes: Arc<EngineMailboxes>,
+    /// Their engines.
+    pub engines: Vec<EngineInfo>,
     /// Where other servers reach this one.
     pub bus_port: u16,
     /// What the server may be lost together with; empty for nothing in particular.
@@ -45,7 +45,7 @@ pub struct Part {
     /// How they take part.
     pub rules: Rules,
     /// The streams on which they follow each other, if they do not by connections of their own.
-    pub roads: Option<Arc<Roads>>,
+    pub replication_streams: Option<Arc<ReplicationStreams>>,
     /// Users that all servers have in common, if they do.
     pub users: Option<Arc<dyn users::SharedUsers>>,
 }
@@ -85,7 +85,7 @@ impl Rules {
 }
 
 impl Part {
-    pub(super) fn office(self) -> Office {
-        Office::new(self.desk, self.seats, self.bus_port, self.zone, self.roads.is_some())
+    pub(super) fn controller(self) -> Controller {
+        Controller::new(self.mailboxes, self.engines, self.bus_port, self.zone, self.replication_streams.is_some())
     }
 }

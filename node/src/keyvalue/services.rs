@@ -10,12 +10,12 @@ use ashlar_bus::slot::GroupId;
 use ashlar_kv::cluster::Announcement;
 use ashlar_wire::pack::{PackError, Reader, write_str, write_uint};
 
-use super::desk::Seat;
+use super::mailboxes::EngineInfo;
 
 /// The version of the written form.
 const VERSION: u64 = 1;
 /// Engines of one server.
-pub const SEATS_MAX: usize = 2;
+pub const ENGINES_MAX: usize = 2;
 /// Bytes of a text.
 const TEXT_BYTES_MAX: usize = 120;
 /// It stands in no ballot.
@@ -24,7 +24,7 @@ const NEVER_STANDS: u64 = 1;
 const HAS_DATA: u64 = 2;
 
 // The texts of all engines, and thirty bytes of numbers for each.
-const _: () = assert!(SEATS_MAX * (3 * (TEXT_BYTES_MAX + 3) + 30) + TEXT_BYTES_MAX + 20 <= SERVICES_BYTES_MAX);
+const _: () = assert!(ENGINES_MAX * (3 * (TEXT_BYTES_MAX + 3) + 30) + TEXT_BYTES_MAX + 20 <= SERVICES_BYTES_MAX);
 
 /// A server's engines, as it tells of them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -34,7 +34,7 @@ pub struct Services {
     /// What it may be lost together with.
     pub zone: String,
     /// Its engines.
-    pub seats: Vec<Seat>,
+    pub engines: Vec<EngineInfo>,
 }
 
 /// A text that is not too long, or nothing.
@@ -50,9 +50,9 @@ impl Services {
         write_uint(&mut out, VERSION);
         write_uint(&mut out, self.bus_port.into());
         write_str(&mut out, bounded(&self.zone));
-        let seats = &self.seats[..self.seats.len().min(SEATS_MAX)];
-        write_uint(&mut out, seats.len() as u64);
-        for Seat { tag, group, told, has_data } in seats {
+        let engines = &self.engines[..self.engines.len().min(ENGINES_MAX)];
+        write_uint(&mut out, engines.len() as u64);
+        for EngineInfo { tag, group, told, has_data } in engines {
             write_uint(&mut out, (*tag).into());
             write_uint(&mut out, group.0);
             let flags = if told.never_stands { NEVER_STANDS } else { 0 } | if *has_data { HAS_DATA } else { 0 };
@@ -69,7 +69,8 @@ impl Services {
     /// What people call its engines, if they have names.
     #[must_use]
     pub fn nicknames(&self) -> Option<String> {
-        let names = self.seats.iter().map(|seat| seat.told.nickname.as_str()).filter(|name| !name.is_empty());
+        let names =
+            self.engines.iter().map(|engine_info| engine_info.told.nickname.as_str()).filter(|name| !name.is_empty());
         Some(names.collect::<Vec<&str>>().join(",")).filter(|names| !names.is_empty())
     }
 
@@ -90,10 +91,10 @@ fn read(bytes: &[u8]) -> Result<Option<Services>, PackError> {
     let Some(bus_port) = port(reader.read_uint()?) else { return Ok(None) };
     let zone = text(&mut reader)?;
     let count = reader.read_uint()?;
-    if count > SEATS_MAX as u64 {
+    if count > ENGINES_MAX as u64 {
         return Ok(None);
     }
-    let mut seats = Vec::new();
+    let mut engines = Vec::new();
     for _ in 0..count {
         let (tag, group, flags) = (reader.read_uint()?, GroupId(reader.read_uint()?), reader.read_uint()?);
         let (plain, tls) = (port(reader.read_uint()?), port(reader.read_uint()?));
@@ -101,9 +102,9 @@ fn read(bytes: &[u8]) -> Result<Option<Services>, PackError> {
         let (Some(port), Some(tls_port), Ok(tag)) = (plain, tls, u32::try_from(tag)) else { return Ok(None) };
         let (never_stands, has_data) = (flags & NEVER_STANDS != 0, flags & HAS_DATA != 0);
         let told = Announcement { host, hostname, nickname, port, tls_port, never_stands };
-        seats.push(Seat { tag, group, told, has_data });
+        engines.push(EngineInfo { tag, group, told, has_data });
     }
-    Ok(reader.remaining().is_empty().then_some(Services { bus_port, zone, seats }))
+    Ok(reader.remaining().is_empty().then_some(Services { bus_port, zone, engines }))
 }
 
 #[cfg(test)]
@@ -119,8 +120,8 @@ mod tests {
             tls_port: 0,
             never_stands: true,
         };
-        let seat = Seat { tag: 7, group: GroupId(300), told, has_data: true };
-        Services { bus_port: 16_379, zone: "a".into(), seats: vec![seat] }
+        let engine_info = EngineInfo { tag: 7, group: GroupId(300), told, has_data: true };
+        Services { bus_port: 16_379, zone: "a".into(), engines: vec![engine_info] }
     }
 
     #[test]
@@ -148,8 +149,8 @@ mod tests {
             port: u16::MAX,
             ..Announcement::default()
         };
-        let seats = vec![Seat { tag: u32::MAX, group: GroupId(u64::MAX), told, has_data: false }; SEATS_MAX];
-        let whole = Services { bus_port: u16::MAX, zone: long, seats };
+        let engines = vec![EngineInfo { tag: u32::MAX, group: GroupId(u64::MAX), told, has_data: false }; ENGINES_MAX];
+        let whole = Services { bus_port: u16::MAX, zone: long, engines };
         assert!(whole.encode().len() <= SERVICES_BYTES_MAX);
         assert_eq!(Services::decode(&whole.encode()), Some(whole));
     }

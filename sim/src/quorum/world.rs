@@ -9,7 +9,7 @@ use ashlar_kv::cluster::map::{Map, Name, Node as Seen, Place, Service, SlotRange
 use ashlar_kv::network::{Broken, Line};
 use ashlar_kv::persist::Snapshot;
 use ashlar_kv::persist::snapshot::Step as Taken;
-use ashlar_kv::replicate::quorum::{QuorumStatus, Sealing};
+use ashlar_kv::replicate::quorum::{QuorumStatus, TakeOver};
 use ashlar_kv::replicate::{Follower, FullSync, Step, Upstream};
 use ashlar_kv::{Engine, EngineConfig, Mailbox, Network, Now, Session};
 use ashlar_wire::time::Instant;
@@ -169,7 +169,7 @@ pub(super) struct Process {
     read: usize,
     dump: Option<Dump>,
     /// What it is to be once it has made sure of its data.
-    sealing: Option<Map>,
+    taking_over: Option<Map>,
     /// The number of the claim that it knows.
     pub(super) known: usize,
     ticked_us: u64,
@@ -183,7 +183,7 @@ pub(super) struct Machine {
     pub(super) process: Option<Process>,
     life: u64,
     /// What it has promised, on its drive.
-    oaths: Arc<Mutex<String>>,
+    promises: Arc<Mutex<String>>,
 }
 
 /// Whom the cluster says to be primary.
@@ -280,7 +280,7 @@ impl World {
         let count = rng.within(2..=5) as usize;
         let now = Now { unix_us: BEGIN_US, instant: Instant::default() };
         let cables = Cables { engines: vec![None; count], cut: BTreeSet::new(), now, rng: rng.fork("cables", 0) };
-        let machine = |_| Machine { process: None, life: 0, oaths: Arc::default() };
+        let machine = |_| Machine { process: None, life: 0, promises: Arc::default() };
         let clients = rng.within(2..=4) as usize;
         let how_deadly = rng.below(3) as usize;
         let how_told = rng.below(3) as usize;
@@ -321,8 +321,8 @@ impl World {
         take_up(&process.engine, map.clone(), now);
         process.engine.configure("replication-quorum", "yes").expect("it is a parameter");
         process.known = 0;
-        process.sealing = Some(map);
-        self.seal(0);
+        process.taking_over = Some(map);
+        self.take_over(0);
     }
 
     fn now(&self) -> Now {
@@ -351,12 +351,12 @@ impl World {
             engine.configure("repl-backlog-size", "1").expect("it is a parameter");
         }
         engine.set_network(Box::new(Cable { from: node, cables: Arc::clone(&self.cables) }));
-        let (kept, drive) = (lock(&machine.oaths).clone(), Arc::clone(&machine.oaths));
+        let (kept, drive) = (lock(&machine.promises).clone(), Arc::clone(&machine.promises));
         let keep = move |text: &str| {
             text.clone_into(&mut lock(&drive));
             true
         };
-        engine.open_oaths(&kept, Box::new(keep)).expect("it wrote that itself");
+        engine.open_promises(&kept, Box::new(keep)).expect("it wrote that itself");
         let first = Claim { epoch: 0, primary: node, outside: None };
         let mut alone = map_of(first, node, count).own().clone();
         (alone.slots, alone.epoch) = (Vec::new(), 0);
@@ -369,7 +369,7 @@ impl World {
             file: Vec::new(),
             read: 0,
             dump: None,
-            sealing: None,
+            taking_over: None,
             known: usize::MAX,
             ticked_us: 0,
             is_complete: false,
@@ -425,26 +425,26 @@ impl World {
         process.known = number;
         let (map, now) = (map_of(self.claims[number], node, count), self.now());
         let Some(process) = &mut self.machines[node].process else { return };
-        process.sealing = None;
-        if process.engine.needs_seal(&map) {
-            process.sealing = Some(map);
+        process.taking_over = None;
+        if process.engine.must_take_over(&map) {
+            process.taking_over = Some(map);
         } else {
             take_up(&process.engine, map, now);
         }
     }
 
     /// Whoever is to be primary tries to make sure of its data.
-    fn seal(&mut self, node: usize) {
+    fn take_over(&mut self, node: usize) {
         let (now, life) = (self.now(), self.machines[node].life);
         let Some(process) = &mut self.machines[node].process else { return };
-        let Some(map) = process.sealing.take() else { return };
-        match process.engine.try_seal(&map, life, now) {
-            Sealing::Done => {
+        let Some(map) = process.taking_over.take() else { return };
+        match process.engine.try_take_over(&map, life, now) {
+            TakeOver::Done => {
                 take_up(&process.engine, map, now);
                 self.outcome.terms += 1;
             }
-            Sealing::Waits(_) => process.sealing = Some(map),
-            Sealing::Beaten(_) => {}
+            TakeOver::Waits(_) => process.taking_over = Some(map),
+            TakeOver::Superseded(_) => {}
         }
     }
 
@@ -606,7 +606,7 @@ impl World {
         }
         self.go_on_with_plot();
         match self.rng.below(100) {
-            0..=6 => self.seal(node),
+            0..=6 => self.take_over(node),
             7..=34 => self.follow(node),
             35..=59 => self.serve(node),
             60..=74 => self.tend(node),

@@ -218,13 +218,13 @@ impl Configuration {
     }
 }
 
-/// Whether a name fits a pattern, in which `*` is any letters and `?` is one.
+/// Whether a name fits a pattern, in which `*` is any parts and `?` is one.
 fn fits(pattern: &[u8], name: &[u8]) -> bool {
     match (pattern, name) {
         ([], []) => true,
         ([b'*', rest @ ..], _) => (0..=name.len()).any(|at| fits(rest, &name[at..])),
         ([b'?', rest @ ..], [_, others @ ..]) => fits(rest, others),
-        ([letter, rest @ ..], [same, others @ ..]) if letter == same => fits(rest, others),
+        ([message_part, rest @ ..], [same, others @ ..]) if message_part == same => fits(rest, others),
         _ => false,
     }
 }

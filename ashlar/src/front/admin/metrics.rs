@@ -52,8 +52,8 @@ impl Page {
     }
 
     fn escaped(&mut self, text: &str) {
-        for letter in text.chars() {
-            match letter {
+        for message_part in text.chars() {
+            match message_part {
                 '\\' => self.0.push_str("\\\\"),
                 '"' => self.0.push_str("\\\""),
                 '\n' => self.0.push_str("\\n"),
@@ -180,7 +180,8 @@ mod tests {
                     if kinds.insert(name, kind).is_some() {
                         wrong.push(format!("{name} begins twice"));
                     }
-                    let is_plain = name.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_');
+                    let is_plain =
+                        name.chars().all(|message_part| message_part.is_ascii_lowercase() || message_part == '_');
                     let units = ["_ms", "_us", "_kb", "_mb", "_milliseconds", "_minutes", "_percent"];
                     let suffixes: &[&str] = if kind == "counter" { &[] } else { &["_total"] };
                     let reserved = ["_count", "_sum", "_bucket", "_info_total", "_counter", "_gauge", "_histogram"];

@@ -66,7 +66,7 @@ pub(super) async fn create(front: &Front, path: &str, query: Option<&str>) -> Re
         && name.len() <= VOLUME_NAME_BYTES_MAX
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
     if !is_name {
-        let text = "a volume's name has letters, digits, `-`, `_` and `.`, up to 255 of them";
+        let text = "a volume's name has parts, digits, `-`, `_` and `.`, up to 255 of them";
         return refuse(StatusCode::BAD_REQUEST, "malformed_name", text);
     }
     let bytes = query.and_then(|query| query.strip_prefix("bytes=")).and_then(|bytes| bytes.parse::<u64>().ok());

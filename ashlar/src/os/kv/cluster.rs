@@ -1,8 +1,8 @@
 //! `ashlar kv` as a node of a cluster (`cluster-enabled yes`): a server whose one service is the engine, with a bus of its own.
 //!
 //! The bus listens beside the engine, at `cluster-port` or ten thousand above the engine's port. `cluster-config-file` names the
-//! directory of what the server must not forget; it is made at the first start. What the office puts down at the desk is done by a
-//! thread of its own, `Seating::attend`, because an engine may take long to change its part: a script may hold its keys.
+//! directory of what the server must not forget; it is made at the first start. What the controller puts down at the mailboxes is done by a
+//! thread of its own, `ClusterEngine::attend`, because an engine may take long to change its part: a script may hold its keys.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use ashlar_bus::slot::GroupId;
 use ashlar_kv::Engine;
 use ashlar_kv::cluster::map::{Map, Node};
 use ashlar_kv::replicate::Upstream;
-use ashlar_kv::replicate::quorum::Sealing;
+use ashlar_kv::replicate::quorum::TakeOver;
 use ashlar_wire::id::ServerId;
 use ashlar_wire::time::Instant;
 
@@ -24,8 +24,8 @@ use crate::failure::Failure;
 use crate::os::datadir::{self, DataDir};
 use crate::os::server::{self, Engines};
 use crate::os::{clock, files, random, sockets};
-use ashlar_node::keyvalue::desk::{Desk, Duty, Report, Seat, Wakened, shard_name};
-use ashlar_node::keyvalue::{Part, Roads, Rules};
+use ashlar_node::keyvalue::mailboxes::{Assignment, EngineInfo, EngineMailboxes, Report, Wakened, shard_name};
+use ashlar_node::keyvalue::{Part, ReplicationStreams, Rules};
 
 /// How far the bus's port is from that for clients, unless something else is said.
 const BUS_PORT_STEP: u16 = 10_000;
@@ -41,58 +41,58 @@ const PAUSE_MAX: Duration = Duration::from_secs(6);
 const LISTENS_ON: Duration = Duration::from_secs(60);
 /// How often it is written down how far a replica's data go.
 const ORIGIN_EVERY: Duration = Duration::from_secs(1);
-/// What a seat is written as, after this word.
+/// What an engine is written as, after this word.
 const SEAT_MARK: &str = "seat 1";
 
 /// An engine's part in a cluster.
 #[derive(Debug, Clone)]
-pub struct Seating {
-    pub(super) desk: Arc<Desk>,
+pub struct ClusterEngine {
+    pub(super) mailboxes: Arc<EngineMailboxes>,
     /// The streams on which engines follow each other, if they do not by connections of their own.
-    pub(super) roads: Option<Arc<Roads>>,
-    /// Which of the server's seats it has.
+    pub(super) replication_streams: Option<Arc<ReplicationStreams>>,
+    /// Which of the server's engines it has.
     number: usize,
     pub(super) server: ServerId,
-    pub(in crate::os) seat: Seat,
+    pub(in crate::os) engine_info: EngineInfo,
     bus_port: u16,
-    /// Where the seat is remembered.
+    /// Where the engine is remembered.
     file: PathBuf,
     /// Where its promises are.
-    oaths: PathBuf,
+    promises: PathBuf,
     /// Where it is written down where its data come from.
     origin: PathBuf,
     /// Which life of the server this is.
     life: u64,
 }
 
-impl Seating {
+impl ClusterEngine {
     /// The same for an engine that follows others on these streams.
-    pub(in crate::os) fn on(self, roads: Arc<Roads>) -> Self {
-        Self { roads: Some(roads), ..self }
+    pub(in crate::os) fn on(self, replication_streams: Arc<ReplicationStreams>) -> Self {
+        Self { replication_streams: Some(replication_streams), ..self }
     }
 
-    /// The engine is a node from now on; it serves nobody before the office has told it what to serve.
+    /// The engine is a node from now on; it serves nobody before the controller has told it what to serve.
     ///
     /// # Errors
     /// What it has promised in earlier lives cannot be read. Retry safe once the cause is gone.
     pub(super) fn join(&self, engine: &Arc<Engine>) -> Result<(), Failure> {
-        self.open_oaths(engine)?;
+        self.open_promises(engine)?;
         self.open_origin(engine)?;
-        let name = self.seat.name(self.server);
+        let name = self.engine_info.name(self.server);
         let place = engine.announcement().place(self.bus_port);
-        let node = Node { name, shard: shard_name(self.seat.group), place, ..Node::default() };
-        engine.join_cluster(Map::alone(node), self.desk.clerk(self.number));
+        let node = Node { name, shard: shard_name(self.engine_info.group), place, ..Node::default() };
+        engine.join_cluster(Map::alone(node), self.mailboxes.request_sender(self.number));
         let hearer = Arc::clone(engine);
-        let ear = move |channel: &[u8], message: &[u8], is_sharded| hearer.hear(channel, message, is_sharded);
-        self.desk.listen(self.number, Box::new(ear));
+        let subscriber = move |channel: &[u8], message: &[u8], is_sharded| hearer.hear(channel, message, is_sharded);
+        self.mailboxes.listen(self.number, Box::new(subscriber));
         // Before the server joins its cluster: others never hear of an engine without its ports.
-        self.desk.report(self.number, &Doing::new(&self.seat).report(engine));
+        self.mailboxes.report(self.number, &Doing::new(&self.engine_info).report(engine));
         Ok(())
     }
 
     /// What the engine has promised, and keeps from now on.
-    fn open_oaths(&self, engine: &Engine) -> Result<(), Failure> {
-        let file = self.oaths.clone();
+    fn open_promises(&self, engine: &Engine) -> Result<(), Failure> {
+        let file = self.promises.clone();
         let unread = |what: &dyn core::fmt::Display| {
             let what = format!("cannot read {}: {what}", file.display());
             Failure::world(what, "restore the file: without it this node could lose what its shard has acknowledged")
@@ -106,7 +106,7 @@ impl Seating {
                 false
             }
         };
-        engine.open_oaths(&kept, Box::new(keep)).map_err(|line| unread(&format!("line {line} makes no sense")))
+        engine.open_promises(&kept, Box::new(keep)).map_err(|line| unread(&format!("line {line} makes no sense")))
     }
 
     /// Where the engine's data come from, as the last process has written it down.
@@ -128,21 +128,21 @@ impl Seating {
         if engine.open_origin(&kept, Box::new(keep)) { Ok(()) } else { Err(unread(&"it is no record of an origin")) }
     }
 
-    /// Does what the office wants, until the desk is closed.
+    /// Does what the controller wants, until the mailboxes is closed.
     pub(super) fn attend(&self, engine: &Engine) {
-        let mut doing = Doing::new(&self.seat);
+        let mut doing = Doing::new(&self.engine_info);
         loop {
-            doing.seal(engine, self.life);
-            match self.desk.wait(self.number, doing.span()) {
-                Wakened::Duty(duty, answers) => {
-                    doing.take_up(engine, *duty, &self.file);
-                    doing.seal(engine, self.life);
+            doing.take_over(engine, self.life);
+            match self.mailboxes.wait(self.number, doing.span()) {
+                Wakened::Assignment(assignment, answers) => {
+                    doing.take_up(engine, *assignment, &self.file);
+                    doing.take_over(engine, self.life);
                     answers.done();
                 }
                 Wakened::Nothing => {}
                 Wakened::Over => return,
             }
-            self.desk.report(self.number, &doing.report(engine));
+            self.mailboxes.report(self.number, &doing.report(engine));
             doing.note_origin(engine);
         }
     }
@@ -151,7 +151,7 @@ impl Seating {
 /// What an engine does now.
 #[derive(Debug, Default)]
 struct Doing {
-    seat: Seat,
+    engine_info: EngineInfo,
     map: Option<Map>,
     is_paused: bool,
     is_awaited: bool,
@@ -160,14 +160,14 @@ struct Doing {
     /// Until when messages are wanted although nobody may subscribe: whoever does again soon misses none.
     listens_until: Instant,
     /// What it is to be once it has made sure of its data.
-    sealing: Option<Duty>,
+    taking_over: Option<Assignment>,
     /// When it is written down next how far a replica's data go.
     origin_at: Instant,
 }
 
 impl Doing {
-    fn new(seat: &Seat) -> Self {
-        Self { seat: seat.clone(), listens_until: clock::now() + LISTENS_ON, ..Self::default() }
+    fn new(engine_info: &EngineInfo) -> Self {
+        Self { engine_info: engine_info.clone(), listens_until: clock::now() + LISTENS_ON, ..Self::default() }
     }
 
     /// How long nothing may be looked at.
@@ -176,74 +176,75 @@ impl Doing {
         if self.is_paused || self.is_awaited {
             return LOOK_CLOSELY;
         }
-        if self.sealing.is_some() { LOOK_AGAIN } else { LOOK }
+        if self.taking_over.is_some() { LOOK_AGAIN } else { LOOK }
     }
 
-    /// Tries once more to serve what the last duty says, if the data have to be made sure of first.
-    fn seal(&mut self, engine: &Engine, life: u64) {
-        let duty = self.sealing.take().or_else(|| self.unsealed(engine));
-        let Some(duty) = duty else { return };
-        match engine.try_seal(&duty.map, life, clock::now_both()) {
-            Sealing::Done => self.take_up_whole(engine, duty),
-            Sealing::Waits(why) => {
-                tracing::debug!(why, epoch = duty.map.own().epoch, "does not serve its shard yet");
-                self.sealing = Some(duty);
+    /// Tries once more to serve what the last assignment says, if the data have to be made sure of first.
+    fn take_over(&mut self, engine: &Engine, life: u64) {
+        let assignment = self.taking_over.take().or_else(|| self.unserved(engine));
+        let Some(assignment) = assignment else { return };
+        match engine.try_take_over(&assignment.map, life, clock::now_both()) {
+            TakeOver::Done => self.take_up_whole(engine, assignment),
+            TakeOver::Waits(why) => {
+                tracing::debug!(why, epoch = assignment.map.own().epoch, "does not serve its shard yet");
+                self.taking_over = Some(assignment);
             }
-            Sealing::Beaten(term) => tracing::debug!(%term, "a later primary was promised: waits for word of it"),
+            TakeOver::Superseded(term) => tracing::debug!(%term, "a later primary was promised: waits for word of it"),
         }
     }
 
-    fn take_up(&mut self, engine: &Engine, duty: Duty, file: &Path) {
-        if (self.seat.tag, self.seat.group) != (duty.seat.tag, duty.seat.group) {
-            if let Err(failure) = keep_seat(file, &duty.seat) {
+    fn take_up(&mut self, engine: &Engine, assignment: Assignment, file: &Path) {
+        if (self.engine_info.tag, self.engine_info.group) != (assignment.engine_info.tag, assignment.engine_info.group)
+        {
+            if let Err(failure) = keep_engine_info(file, &assignment.engine_info) {
                 tracing::error!(%failure, "the part in the cluster will be forgotten with the process");
             }
-            self.seat = duty.seat.clone();
+            self.engine_info = assignment.engine_info.clone();
         }
-        self.sealing = None;
-        if engine.needs_seal(&duty.map) {
+        self.taking_over = None;
+        if engine.must_take_over(&assignment.map) {
             // It serves what it served before, if anything, until it has made sure.
-            self.sealing = Some(duty);
+            self.taking_over = Some(assignment);
             return;
         }
-        engine.give_up_sealing();
-        self.take_up_whole(engine, duty);
+        engine.give_up_take_over();
+        self.take_up_whole(engine, assignment);
     }
 
-    fn take_up_whole(&mut self, engine: &Engine, duty: Duty) {
+    fn take_up_whole(&mut self, engine: &Engine, assignment: Assignment) {
         let now = clock::now_both();
-        let is_new_map = self.map.as_ref() != Some(&duty.map);
-        if duty.upstream.is_none() && duty.map.service().is_up && !duty.map.own().slots.is_empty() {
+        let is_new_map = self.map.as_ref() != Some(&assignment.map);
+        if assignment.upstream.is_none() && assignment.map.service().is_up && !assignment.map.own().slots.is_empty() {
             // On the drive before anything is written that the next primary may lack, and before the role changes: a sync between that and the
             // new map would leave the slots unserved meanwhile.
             engine.note_own_data();
         }
         // Who gives slots up stops serving them before it follows another; who takes them over has everything before it serves them.
-        let goes = duty.upstream.is_some();
+        let goes = assignment.upstream.is_some();
         if is_new_map && goes {
-            engine.set_map(duty.map.clone(), now);
+            engine.set_map(assignment.map.clone(), now);
         }
         if goes {
-            engine.prepare_to_follow(duty.map.own().shard, now);
+            engine.prepare_to_follow(assignment.map.own().shard, now);
         }
-        if engine.upstream() != duty.upstream {
-            follow(engine, duty.upstream.clone(), &duty.map);
+        if engine.upstream() != assignment.upstream {
+            follow(engine, assignment.upstream.clone(), &assignment.map);
         }
-        if self.purges != duty.purges {
-            self.purges = duty.purges;
+        if self.purges != assignment.purges {
+            self.purges = assignment.purges;
             engine.purge(now);
         }
         if is_new_map && !goes {
-            engine.set_map(duty.map.clone(), now);
+            engine.set_map(assignment.map.clone(), now);
         }
-        self.map = Some(duty.map);
-        self.is_awaited = duty.is_awaited;
-        if self.is_successor != duty.is_successor {
-            self.is_successor = duty.is_successor;
-            engine.expect_slots(duty.is_successor.then(|| now.instant + PAUSE_MAX));
+        self.map = Some(assignment.map);
+        self.is_awaited = assignment.is_awaited;
+        if self.is_successor != assignment.is_successor {
+            self.is_successor = assignment.is_successor;
+            engine.expect_slots(assignment.is_successor.then(|| now.instant + PAUSE_MAX));
         }
-        if self.is_paused != duty.is_paused {
-            self.is_paused = duty.is_paused;
+        if self.is_paused != assignment.is_paused {
+            self.is_paused = assignment.is_paused;
             if self.is_paused {
                 engine.hold_writes(PAUSE_MAX, now);
             } else {
@@ -253,11 +254,11 @@ impl Doing {
     }
 
     /// What it is already, if that has to be made sure of now: the mode has changed.
-    fn unsealed(&self, engine: &Engine) -> Option<Duty> {
-        let map = self.map.as_ref().filter(|map| engine.needs_seal(map))?;
+    fn unserved(&self, engine: &Engine) -> Option<Assignment> {
+        let map = self.map.as_ref().filter(|map| engine.must_take_over(map))?;
         let Self { is_paused, is_awaited, is_successor, purges, .. } = *self;
-        let (seat, map) = (self.seat.clone(), map.clone());
-        Some(Duty { seat, map, upstream: None, is_paused, is_awaited, is_successor, purges })
+        let (engine_info, map) = (self.engine_info.clone(), map.clone());
+        Some(Assignment { engine_info, map, upstream: None, is_paused, is_awaited, is_successor, purges })
     }
 
     /// Writes down how far the data of a replica go, about once a second.
@@ -286,31 +287,42 @@ impl Doing {
     }
 }
 
-/// The seats of a server's engines, which are remembered in these files.
+/// The engines of a server's engines, which are remembered in these files.
 ///
 /// # Errors
-/// A file cannot be used, or is no seat.
-pub(in crate::os) fn seatings(
+/// A file cannot be used, or is no engine.
+pub(in crate::os) fn cluster_engines(
     data: &DataDir,
     bus_port: u16,
     files: &[PathBuf],
-) -> Result<(Arc<Desk>, Vec<Seating>), Failure> {
-    let desk = Desk::new(files.len());
-    let seating = |(number, file): (usize, &PathBuf)| {
-        let seat = seat_at(file, number)?;
-        let (server, life, oaths) = (data.server, data.incarnation.0, file.with_extension("oaths"));
+) -> Result<(Arc<EngineMailboxes>, Vec<ClusterEngine>), Failure> {
+    let mailboxes = EngineMailboxes::new(files.len());
+    let cluster_engine = |(number, file): (usize, &PathBuf)| {
+        let engine_info = engine_info_at(file, number)?;
+        let (server, life, promises) = (data.server, data.incarnation.0, file.with_extension("oaths"));
         let origin = file.with_extension("origin");
-        let (desk, file) = (Arc::clone(&desk), file.clone());
-        Ok(Seating { desk, roads: None, number, server, seat, bus_port, file, oaths, origin, life })
+        let (mailboxes, file) = (Arc::clone(&mailboxes), file.clone());
+        Ok(ClusterEngine {
+            mailboxes,
+            replication_streams: None,
+            number,
+            server,
+            engine_info,
+            bus_port,
+            file,
+            promises,
+            origin,
+            life,
+        })
     };
-    let seatings = files.iter().enumerate().map(seating).collect::<Result<_, Failure>>()?;
-    Ok((desk, seatings))
+    let cluster_engines = files.iter().enumerate().map(cluster_engine).collect::<Result<_, Failure>>()?;
+    Ok((mailboxes, cluster_engines))
 }
 
-/// The seat as it was left, or one that nobody ever had.
-fn seat_at(file: &Path, number: usize) -> Result<Seat, Failure> {
+/// The engine as it was left, or one that nobody ever had.
+fn engine_info_at(file: &Path, number: usize) -> Result<EngineInfo, Failure> {
     let damaged = || {
-        let what = format!("{} is no seat in a cluster", file.display());
+        let what = format!("{} is no engine in a cluster", file.display());
         Failure::world(what, "restore the file, or start with an empty directory as a new node")
     };
     let unread = |error: std::io::Error| {
@@ -318,24 +330,24 @@ fn seat_at(file: &Path, number: usize) -> Result<Seat, Failure> {
         Failure::world(what, "check who may read the directory")
     };
     let Some(text) = files::read_text(file).map_err(unread)? else {
-        let seat = Seat {
-            tag: Seat::tag(number, u32::from_le_bytes(random::bytes())),
+        let engine_info = EngineInfo {
+            tag: EngineInfo::tag(number, u32::from_le_bytes(random::bytes())),
             group: GroupId(u64::from_le_bytes(random::bytes()) >> 1),
-            ..Seat::default()
+            ..EngineInfo::default()
         };
-        keep_seat(file, &seat)?;
-        return Ok(seat);
+        keep_engine_info(file, &engine_info)?;
+        return Ok(engine_info);
     };
     let words = text.trim_end().strip_prefix(SEAT_MARK).and_then(|rest| rest.trim_start().split_once(' '));
     let (tag, group) = words.ok_or_else(damaged)?;
     let tag = u32::from_str_radix(tag, 16).map_err(|_| damaged())?;
     let group = GroupId(u64::from_str_radix(group, 16).map_err(|_| damaged())?);
-    Ok(Seat { tag, group, ..Seat::default() })
+    Ok(EngineInfo { tag, group, ..EngineInfo::default() })
 }
 
-/// Remembers a seat. Durable when this returns.
-fn keep_seat(file: &Path, seat: &Seat) -> Result<(), Failure> {
-    let text = format!("{SEAT_MARK} {:08x} {}\n", seat.tag, seat.group);
+/// Remembers an engine. Durable when this returns.
+fn keep_engine_info(file: &Path, engine_info: &EngineInfo) -> Result<(), Failure> {
+    let text = format!("{SEAT_MARK} {:08x} {}\n", engine_info.tag, engine_info.group);
     files::write_whole(file, text.as_bytes(), files::Readers::Owner)
         .map_err(|error| Failure::world(format!("cannot write {}: {error}", file.display()), "free some space there"))
 }
@@ -381,21 +393,24 @@ pub fn run(plan: &Plan, secret: Option<&str>, started: impl FnOnce(&[Listening])
         None => derived_secret(plan, &config.data)?,
     };
     let engines = |data: &DataDir, _: usize, _: &str| {
-        let (seating, part) = seating_of(plan, &config, data)?;
+        let (cluster_engine, part) = cluster_engine_of(plan, &config, data)?;
         let databases = number_of(plan, "cluster-databases").and_then(|count| usize::try_from(count).ok()).unwrap_or(1);
-        let plan = Plan { seating: Some(seating), databases, ..plan.clone() };
+        let plan = Plan { cluster_engine: Some(cluster_engine), databases, ..plan.clone() };
         let serving = Serving::start(&[plan])?;
         Ok(Some(Engines { serving, part: Some(part) }))
     };
     server::run_with(&config, Some(&own), engines, |serving| started(&serving.listening))
 }
 
-fn seating_of(plan: &Plan, config: &Config, data: &DataDir) -> Result<(Seating, Part), Failure> {
+fn cluster_engine_of(plan: &Plan, config: &Config, data: &DataDir) -> Result<(ClusterEngine, Part), Failure> {
     let bus_port = config.listen.port();
-    let (desk, mut seatings) = seatings(data, bus_port, &[data.root().join("seat")])?;
-    let seating = seatings.pop().expect("there is one for the file");
-    let (seats, zone) = (vec![seating.seat.clone()], config.zone.clone());
-    Ok((seating, Part { desk, seats, bus_port, zone, rules: rules_of(plan), roads: None, users: None }))
+    let (mailboxes, mut cluster_engines) = cluster_engines(data, bus_port, &[data.root().join("seat")])?;
+    let cluster_engine = cluster_engines.pop().expect("there is one for the file");
+    let (engines, zone) = (vec![cluster_engine.engine_info.clone()], config.zone.clone());
+    Ok((
+        cluster_engine,
+        Part { mailboxes, engines, bus_port, zone, rules: rules_of(plan), replication_streams: None, users: None },
+    ))
 }
 
 /// What the settings say of taking part.

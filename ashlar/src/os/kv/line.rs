@@ -13,7 +13,7 @@ use ashlar_wire::id::ServerId;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::os::clock;
-use ashlar_node::keyvalue::Roads;
+use ashlar_node::keyvalue::ReplicationStreams;
 
 /// Bytes of one message.
 const MESSAGE_BYTES_MAX: usize = 32 << 10;
@@ -22,7 +22,7 @@ const MESSAGE_BYTES_MAX: usize = 32 << 10;
 pub(super) struct StreamLine {
     runtime: Runtime,
     stream: ClientStream,
-    roads: Arc<Roads>,
+    replication_streams: Arc<ReplicationStreams>,
     /// What came and was not read yet, and how much of it was.
     came: (Vec<u8>, usize),
     /// Where the other end is for clients.
@@ -38,22 +38,22 @@ impl fmt::Debug for StreamLine {
 impl StreamLine {
     /// One to the engine of that server which clients reach at this place.
     pub(super) fn open(
-        roads: &Arc<Roads>,
+        replication_streams: &Arc<ReplicationStreams>,
         server: ServerId,
         (host, port): (&str, u16),
         span: Duration,
     ) -> Result<Self, Broken> {
         let runtime = Builder::new_current_thread().enable_time().build().map_err(|_| Broken::Gone)?;
-        let opening = roads.open(server, port).ok_or(Broken::Gone)?;
+        let opening = replication_streams.open(server, port).ok_or(Broken::Gone)?;
         let opened = wait(&runtime, span, opening)?;
         let stream = opened.map_err(|_| Broken::Gone)?;
         let place = format!("{host}:{port}");
-        Ok(Self { runtime, stream, roads: Arc::clone(roads), came: (Vec::new(), 0), place })
+        Ok(Self { runtime, stream, replication_streams: Arc::clone(replication_streams), came: (Vec::new(), 0), place })
     }
 
     /// No stream outlasts its server.
     fn check(&self) -> Result<(), Broken> {
-        if self.roads.is_over() { Err(Broken::Gone) } else { Ok(()) }
+        if self.replication_streams.is_over() { Err(Broken::Gone) } else { Ok(()) }
     }
 }
 

@@ -18,8 +18,8 @@ use super::line::StreamLine;
 use crate::failure::Failure;
 use crate::front::resp::Door;
 use crate::os::sockets::{self, Listen};
-use ashlar_node::keyvalue::Roads;
-use ashlar_node::keyvalue::desk::server_of;
+use ashlar_node::keyvalue::ReplicationStreams;
+use ashlar_node::keyvalue::mailboxes::server_of;
 
 /// A door of one worker, until `closed` says that it is to be closed.
 pub(super) struct Opened {
@@ -37,14 +37,14 @@ pub(super) struct Doorman {
     /// Doors of other kinds are never closed.
     _never: watch::Sender<bool>,
     /// How other servers of the same cluster are reached, if not by connections, and which server this is.
-    roads: Option<(Arc<Roads>, ServerId)>,
+    replication_streams: Option<(Arc<ReplicationStreams>, ServerId)>,
 }
 
 impl Doorman {
     /// Gives each worker its doors, and keeps what closes them.
     pub(super) fn new(
         doors: Vec<Vec<Door>>,
-        roads: Option<(Arc<Roads>, ServerId)>,
+        replication_streams: Option<(Arc<ReplicationStreams>, ServerId)>,
     ) -> (Self, Vec<mpsc::UnboundedReceiver<Opened>>) {
         let mut open: BTreeMap<SocketAddr, watch::Sender<bool>> = BTreeMap::new();
         let (mut workers, mut receivers) = (Vec::new(), Vec::new());
@@ -66,7 +66,7 @@ impl Doorman {
             workers.push(sender);
             receivers.push(receiver);
         }
-        (Self { workers, open: Mutex::new(open), _never: never, roads }, receivers)
+        (Self { workers, open: Mutex::new(open), _never: never, replication_streams }, receivers)
     }
 }
 
@@ -123,16 +123,16 @@ impl Network for Doorman {
         let (host, port) = (node.place.host.clone(), node.place.port);
         let id = server_of(node.name).0;
         // No server has a stream to itself.
-        match &self.roads {
+        match &self.replication_streams {
             Some((_, own)) if *own != id => Upstream::Server { id, host, port },
             _ => Upstream::Address { host, port },
         }
     }
 
     fn reach(&self, upstream: &Upstream, span: Duration) -> Result<Box<dyn Line>, Broken> {
-        match (upstream, &self.roads) {
-            (Upstream::Server { id, host, port }, Some((roads, _))) => {
-                Ok(Box::new(StreamLine::open(roads, *id, (host, *port), span)?))
+        match (upstream, &self.replication_streams) {
+            (Upstream::Server { id, host, port }, Some((replication_streams, _))) => {
+                Ok(Box::new(StreamLine::open(replication_streams, *id, (host, *port), span)?))
             }
             _ => {
                 let (host, port) = upstream.place();

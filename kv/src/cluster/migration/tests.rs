@@ -11,7 +11,7 @@ use crate::keyspace::Slot;
 use crate::memory::hash_key::HASH_KEY_BYTES;
 use crate::persist::Replay;
 use crate::rdb::ImportOptions;
-use crate::replicate::quorum::Sealing;
+use crate::replicate::quorum::TakeOver;
 use crate::tests::{Talk, check_with};
 
 const SOURCE: Name = Name::new([0x11; 20]);
@@ -759,8 +759,8 @@ fn shards_whose_writes_a_majority_acknowledges_keep_their_slots() {
     source.engine().configure("replication-quorum", "yes").unwrap();
     assert_eq!(source.say(0, &order), format!("(error) ERR {refusal}"));
     let map = map_of(SOURCE, &voters);
-    assert!(source.engine().needs_seal(&map));
-    assert_eq!(source.engine().try_seal(&map, 1, source.now()), Sealing::Done);
+    assert!(source.engine().must_take_over(&map));
+    assert_eq!(source.engine().try_take_over(&map, 1, source.now()), TakeOver::Done);
     source.engine().configure("replication-quorum", "no").unwrap();
     assert_eq!(source.say(0, &order), format!("(error) ERR {refusal}"), "it stays in that mode");
 
@@ -783,7 +783,7 @@ fn a_shard_enters_the_mode_of_majorities_when_no_slots_are_on_their_way() {
     }
     let needs = |world: &World| {
         let (source, target) = (map_of(SOURCE, &world.voters), map_of(TARGET, &world.voters));
-        [world.source.engine().needs_seal(&source), world.target.engine().needs_seal(&target)]
+        [world.source.engine().must_take_over(&source), world.target.engine().must_take_over(&target)]
     };
     assert_eq!(needs(&world), [false, false]);
     world.finish();

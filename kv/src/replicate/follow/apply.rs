@@ -217,7 +217,7 @@ fn note_record(engine: &Engine, args: Args<'_>) {
     let Some((term, members)) = read() else { return };
     engine.replication.note_record(term, members.clone());
     if let Some(map) = engine.map() {
-        engine.oaths.note_members(map.own().shard, &members);
+        engine.promises.note_members(map.own().shard, &members);
     }
 }
 

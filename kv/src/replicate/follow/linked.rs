@@ -257,9 +257,9 @@ impl Linked {
         let Some(map) = engine.map() else { return Ok(()) };
         let shard = map.own().shard;
         let Mandate { term, holder, end, members } = mandate;
-        let sworn = engine.oaths.swear(shard, term, holder);
-        sworn.map_err(|bound| Fault::text(format!("it serves term {term}, and {} was promised", bound.0)))?;
-        engine.oaths.note_members(shard, &members);
+        let promised = engine.promises.promise(shard, term, holder);
+        promised.map_err(|bound| Fault::text(format!("it serves term {term}, and {} was promised", bound.0)))?;
+        engine.promises.note_members(shard, &members);
         self.mandate = Some(((holder, term.life), end));
         Ok(())
     }
@@ -321,7 +321,7 @@ impl Linked {
         let database = imported.point.as_ref().and_then(|point| point.database);
         let is_ours = engine.replication.adopt(self.turn, Point { history, position, database }, &engine.identity);
         if let Some((_, end)) = self.mandate.filter(|_| is_ours) {
-            engine.replication.adopt_ledger(imported.ledger.as_deref().unwrap_or_default());
+            engine.replication.adopt_commit_state(imported.commit.as_deref().unwrap_or_default());
             engine.replication.catch_up_at(end);
         }
         engine.end_loading();
@@ -404,8 +404,10 @@ impl Linked {
 
 /// A primary that serves no term is nothing for a member of a shard that has them.
 fn check_unbound(engine: &Engine, line: &[u8]) -> Result<(), Fault> {
-    let is_bound =
-        engine.map().and_then(|map| engine.oaths.of(map.own().shard)).is_some_and(|oath| oath.members.is_some());
+    let is_bound = engine
+        .map()
+        .and_then(|map| engine.promises.of(map.own().shard))
+        .is_some_and(|promise| promise.members.is_some());
     if is_bound { Err(Fault::of_line("it serves no term, and the shard has them", line)) } else { Ok(()) }
 }
 

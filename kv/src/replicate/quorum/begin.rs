@@ -11,7 +11,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{Members, Sealing, Term};
+use super::{Members, TakeOver, Term};
 use crate::cluster::map::Map;
 use crate::engine::Engine;
 use crate::error::Error;
@@ -51,11 +51,11 @@ impl Attempts {
     }
 
     /// What has become of an attempt. What was decided meanwhile stands only while there is a next one.
-    pub(super) fn note(&self, term: Term, sealing: &Sealing) {
+    pub(super) fn note(&self, term: Term, sealing: &TakeOver) {
         let mut state = self.lock();
         let waiting = match sealing {
-            Sealing::Waits(why) => Some(Waiting { term, why }),
-            Sealing::Done | Sealing::Beaten(_) => None,
+            TakeOver::Waits(why) => Some(Waiting { term, why }),
+            TakeOver::Done | TakeOver::Superseded(_) => None,
         };
         match waiting {
             Some(Waiting { why, .. }) if state.waiting != waiting => {
@@ -65,7 +65,7 @@ impl Attempts {
             None => state.is_decided = false,
         }
         state.waiting = waiting;
-        if *sealing == Sealing::Done {
+        if *sealing == TakeOver::Done {
             state.served = state.served.max(term);
         }
     }
@@ -91,7 +91,7 @@ impl Attempts {
 
 impl Engine {
     /// This node is not to serve its shard as things are: what was decided for its next attempt is dropped.
-    pub fn give_up_sealing(&self) {
+    pub fn give_up_take_over(&self) {
         self.attempts.end();
     }
 
@@ -147,11 +147,11 @@ impl Engine {
     }
 
     /// The shard begins anew with the data that are here, and this node as its only member.
-    pub(super) fn begin_anew(&self, map: &Map, term: Term, now: Now) -> Sealing {
+    pub(super) fn begin_anew(&self, map: &Map, term: Term, now: Now) -> TakeOver {
         let (own, shard) = (map.own().name, map.own().shard);
         {
             let mut following = self.following.lock();
-            if let Err(bound) = self.oaths.swear(shard, term, own) {
+            if let Err(bound) = self.promises.promise(shard, term, own) {
                 tracing::warn!(%term, later = %bound.0, "the shard does not begin anew here: a later term was promised");
                 return bound.into();
             }
@@ -161,17 +161,17 @@ impl Engine {
         self.follow(None, now);
         if self.replication.is_torn() {
             tracing::warn!(%term, "the shard does not begin anew here: {TORN}");
-            return Sealing::Waits(TORN);
+            return TakeOver::Waits(TORN);
         }
         let members = Members::alone(own);
-        if !self.oaths.note_members(shard, &members) {
+        if !self.promises.note_members(shard, &members) {
             tracing::warn!(%term, "the shard does not begin anew here: its members could not be written down");
-            return Sealing::Waits("the members of the shard could not be written down");
+            return TakeOver::Waits("the members of the shard could not be written down");
         }
         self.replication.break_off();
         self.begin_term(term, own, members, true);
         self.set_copying(None);
         tracing::warn!(%term, position = self.replication.end(), "the shard begins anew with the data of this node");
-        Sealing::Done
+        TakeOver::Done
     }
 }

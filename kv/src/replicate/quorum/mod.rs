@@ -1,7 +1,7 @@
 //! Writes that no failover loses: a reply leaves when a majority of the copies has what it tells of.
 //!
-//! In reading order: this file (terms, who has a copy, what counts as a majority), `ledger` (what one stream says of that, and the
-//! primary's side: what is committed, which replies wait), `oath` (the member's side: whom it serves), `seal` (how a new primary
+//! In reading order: this file (terms, who has a copy, what counts as a majority), `commit` (what one stream says of that, and the
+//! primary's side: what is committed, which replies wait), `promise` (the member's side: whom it serves), `seal` (how a new primary
 //! makes sure that it has everything before it serves), `begin` (what an operator can decide where nobody may serve).
 //!
 //! Model
@@ -24,10 +24,10 @@
 //! A shard enters this mode when its primary is told to (`replication-quorum yes`); its replicas learn of it from the stream.
 
 mod begin;
-mod ledger;
-mod oath;
+mod commit;
 mod planted;
-mod seal;
+mod promise;
+mod takeover;
 #[cfg(test)]
 mod tests;
 
@@ -36,14 +36,14 @@ use std::fmt;
 pub(crate) use begin::Attempts;
 
 use crate::cluster::map::Name;
-pub use ledger::QuorumStatus;
-pub(crate) use ledger::{Gate, Ledger};
-pub use oath::{Oath, Oaths};
+pub use commit::QuorumStatus;
+pub(crate) use commit::{CommitState, Gate};
 pub use planted::Planted;
 #[cfg(feature = "planted")]
 pub use planted::plant;
-pub use seal::Sealing;
-pub(crate) use seal::{handle_request, write_answer};
+pub use promise::{Promise, Promises};
+pub use takeover::TakeOver;
+pub(crate) use takeover::{handle_request, write_answer};
 
 /// Members of a shard in this mode.
 pub const MEMBERS_MAX: usize = 7;
@@ -145,7 +145,7 @@ impl Members {
     }
 
     /// Whether so many agree that each majority has one of them.
-    pub(crate) fn is_sealed_by(&self, agrees: impl Fn(Name) -> bool) -> bool {
+    pub(crate) fn is_agreed_by(&self, agrees: impl Fn(Name) -> bool) -> bool {
         self.sets().all(|set| set.iter().filter(|name| agrees(**name)).count() >= readers(set.len()))
     }
 }

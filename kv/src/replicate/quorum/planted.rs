@@ -9,13 +9,13 @@ pub enum Planted {
     /// What an earlier term has appended counts as committed without a record of the present term behind it.
     CommitEarlierTerm,
     /// A new primary serves without having asked anybody.
-    SkipSeal,
+    SkipTakeOver,
     /// It asks, but does not take over what another has more.
     KeepOwnData,
     /// A member that was restarted answers with what it has.
     BlankAnswers,
     /// Promises are forgotten with the process.
-    ForgetOath,
+    ForgetPromise,
     /// A member goes on with the stream of a primary after it has promised a later term.
     KeepLink,
     /// A member takes the stream of an earlier term than it has promised.
@@ -37,10 +37,10 @@ impl Planted {
     pub const ALL: [Self; 13] = [
         Self::HalfIsEnough,
         Self::CommitEarlierTerm,
-        Self::SkipSeal,
+        Self::SkipTakeOver,
         Self::KeepOwnData,
         Self::BlankAnswers,
-        Self::ForgetOath,
+        Self::ForgetPromise,
         Self::KeepLink,
         Self::FollowEarlierTerm,
         Self::ReadsDoNotWait,

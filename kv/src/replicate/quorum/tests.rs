@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::oath::Bound;
-use super::{Members, Oaths, Sealing, Term, readers, writers};
+use super::promise::Bound;
+use super::{Members, Promises, TakeOver, Term, readers, writers};
 use crate::client::{Link, Mailbox};
 use crate::cluster::control::{Control, MessageFigures, Order};
 use crate::cluster::map::{Map, Name, Node, Service, SlotRange};
@@ -49,13 +49,13 @@ fn committed_is_what_a_majority_has() {
 
 #[test]
 fn sealed_is_what_no_majority_avoids() {
-    let by = |sworn: &'static [u8]| move |name: Name| sworn.contains(&name.bytes()[0]);
-    assert!(members(&[1, 2]).is_sealed_by(by(&[2])), "two write together, so one is enough");
-    assert!(!members(&[1, 2, 3]).is_sealed_by(by(&[2])));
-    assert!(members(&[1, 2, 3]).is_sealed_by(by(&[2, 3])));
+    let by = |promised: &'static [u8]| move |name: Name| promised.contains(&name.bytes()[0]);
+    assert!(members(&[1, 2]).is_agreed_by(by(&[2])), "two write together, so one is enough");
+    assert!(!members(&[1, 2, 3]).is_agreed_by(by(&[2])));
+    assert!(members(&[1, 2, 3]).is_agreed_by(by(&[2, 3])));
     let changing = members(&[1, 2, 3]).towards(vec![name(3), name(4), name(5)]);
-    assert!(!changing.is_sealed_by(by(&[1, 2, 3])));
-    assert!(changing.is_sealed_by(by(&[1, 3, 4])));
+    assert!(!changing.is_agreed_by(by(&[1, 2, 3])));
+    assert!(changing.is_agreed_by(by(&[1, 3, 4])));
     assert_eq!(changing.settled(), Some(members(&[3, 4, 5])));
 }
 
@@ -78,56 +78,56 @@ fn what_is_written_is_read() {
 fn promises_hold_and_outlive_the_process() {
     let (shard, drive) = (name(7), Arc::new(Mutex::new(String::new())));
     let open = || {
-        let (oaths, kept) = (Oaths::default(), drive.lock().unwrap().clone());
+        let (promises, kept) = (Promises::default(), drive.lock().unwrap().clone());
         let drive = Arc::clone(&drive);
         let keep = move |text: &str| {
             text.clone_into(&mut drive.lock().unwrap());
             true
         };
-        oaths.open(&kept, Box::new(keep)).unwrap();
-        oaths
+        promises.open(&kept, Box::new(keep)).unwrap();
+        promises
     };
-    let oaths = open();
-    assert_eq!(oaths.swear(shard, term(3, 1), name(1)), Ok(()));
-    assert_eq!(oaths.swear(shard, term(3, 1), name(1)), Ok(()), "it may ask again");
-    assert_eq!(oaths.swear(shard, term(3, 1), name(2)), Err(Bound(term(3, 1))), "one term has one holder");
-    assert!(oaths.note_members(shard, &members(&[1, 2])));
-    let oaths = open();
-    assert_eq!(oaths.swear(shard, term(2, 9), name(2)), Err(Bound(term(3, 1))));
-    assert_eq!(oaths.swear(shard, term(3, 2), name(1)), Ok(()), "a later life of the same");
-    assert_eq!(oaths.swear(name(8), term(1, 1), name(2)), Ok(()), "another shard");
-    let oath = open().of(shard).expect("it was kept");
-    assert_eq!((oath.term, oath.holder, oath.members), (term(3, 2), name(1), members(&[1, 2])));
-    assert_eq!(Oaths::default().open("nonsense\n", Box::new(|_| true)), Err(1));
+    let promises = open();
+    assert_eq!(promises.promise(shard, term(3, 1), name(1)), Ok(()));
+    assert_eq!(promises.promise(shard, term(3, 1), name(1)), Ok(()), "it may ask again");
+    assert_eq!(promises.promise(shard, term(3, 1), name(2)), Err(Bound(term(3, 1))), "one term has one holder");
+    assert!(promises.note_members(shard, &members(&[1, 2])));
+    let promises = open();
+    assert_eq!(promises.promise(shard, term(2, 9), name(2)), Err(Bound(term(3, 1))));
+    assert_eq!(promises.promise(shard, term(3, 2), name(1)), Ok(()), "a later life of the same");
+    assert_eq!(promises.promise(name(8), term(1, 1), name(2)), Ok(()), "another shard");
+    let promise = open().of(shard).expect("it was kept");
+    assert_eq!((promise.term, promise.holder, promise.members), (term(3, 2), name(1), members(&[1, 2])));
+    assert_eq!(Promises::default().open("nonsense\n", Box::new(|_| true)), Err(1));
     let kept = drive.lock().unwrap().clone();
     for at in 0..kept.len() {
         let mut damaged = kept.clone().into_bytes();
         damaged[at] ^= 1;
         let damaged = String::from_utf8(damaged).expect("one bit of a letter makes another");
-        assert!(Oaths::default().open(&damaged, Box::new(|_| true)).is_err(), "{at}");
-        assert!(Oaths::default().open(&kept[..at], Box::new(|_| true)).is_err() || at == 0, "cut at {at}");
+        assert!(Promises::default().open(&damaged, Box::new(|_| true)).is_err(), "{at}");
+        assert!(Promises::default().open(&kept[..at], Box::new(|_| true)).is_err() || at == 0, "cut at {at}");
     }
     assert_eq!(kept.lines().last(), Some("check 006ad967bfc3bf6d"));
 }
 
 #[test]
 fn who_is_promised_a_later_term_may_serve_its_earlier_one_unless_another_came_between() {
-    let (oaths, shard) = (Oaths::default(), name(7));
-    assert_eq!(oaths.swear(shard, term(14, 2), name(1)), Ok(()));
-    assert_eq!(oaths.swear(shard, term(15, 2), name(1)), Ok(()));
-    assert_eq!(oaths.swear(shard, term(14, 2), name(1)), Ok(()), "it makes sure of the later one meanwhile");
-    assert_eq!(oaths.swear(shard, term(21, 1), name(3)), Ok(()));
-    assert_eq!(oaths.swear(shard, term(22, 2), name(1)), Ok(()));
-    assert_eq!(oaths.swear(shard, term(15, 2), name(1)), Err(Bound(term(22, 2))), "21.1 may have committed since");
-    assert_eq!(oaths.swear(shard, term(22, 2), name(1)), Ok(()));
+    let (promises, shard) = (Promises::default(), name(7));
+    assert_eq!(promises.promise(shard, term(14, 2), name(1)), Ok(()));
+    assert_eq!(promises.promise(shard, term(15, 2), name(1)), Ok(()));
+    assert_eq!(promises.promise(shard, term(14, 2), name(1)), Ok(()), "it makes sure of the later one meanwhile");
+    assert_eq!(promises.promise(shard, term(21, 1), name(3)), Ok(()));
+    assert_eq!(promises.promise(shard, term(22, 2), name(1)), Ok(()));
+    assert_eq!(promises.promise(shard, term(15, 2), name(1)), Err(Bound(term(22, 2))), "21.1 may have committed since");
+    assert_eq!(promises.promise(shard, term(22, 2), name(1)), Ok(()));
 }
 
 #[test]
 fn what_cannot_be_kept_is_not_promised() {
-    let oaths = Oaths::default();
-    oaths.open("", Box::new(|_| false)).unwrap();
-    assert_eq!(oaths.swear(name(7), term(3, 1), name(1)), Err(Bound(Term::default())));
-    assert!(oaths.of(name(7)).is_none() && !oaths.note_members(name(7), &members(&[1])));
+    let promises = Promises::default();
+    promises.open("", Box::new(|_| false)).unwrap();
+    assert_eq!(promises.promise(name(7), term(3, 1), name(1)), Err(Bound(Term::default())));
+    assert!(promises.of(name(7)).is_none() && !promises.note_members(name(7), &members(&[1])));
 }
 
 /// Of the two nodes of a shard: the primary, with all slots, and its replica.
@@ -219,7 +219,7 @@ impl Line for Asking {
     }
 }
 
-/// A node of the shard, in epoch 7; its oaths are kept there.
+/// A node of the shard, in epoch 7; its promises are kept there.
 fn start(own: u8, drive: &Arc<Mutex<String>>) -> Talk {
     start_in(map(own, 7), drive)
 }
@@ -233,14 +233,14 @@ fn start_in(map: Map, drive: &Arc<Mutex<String>>) -> Talk {
         text.clone_into(&mut drive.lock().unwrap());
         true
     };
-    engine.open_oaths(&kept, Box::new(keep)).unwrap();
+    engine.open_promises(&kept, Box::new(keep)).unwrap();
     Talk::with(Arc::new(engine))
 }
 
 /// A primary that serves the first life of epoch 7, and its client that speaks as the other member.
 fn begin_shard(drive: &Arc<Mutex<String>>) -> (Talk, usize) {
     let mut talk = start(1, drive);
-    assert_eq!(talk.engine().try_seal(&map(1, 7), 1, talk.now()), Sealing::Done);
+    assert_eq!(talk.engine().try_take_over(&map(1, 7), 1, talk.now()), TakeOver::Done);
     let (replica, history, end) = (talk.join(), talk.engine().identity.history(), talk.engine().replication.end());
     let enrol = format!("REPLCONF ASHLAR-MEMBER {} OF {SHARD} COPIES -", name(2));
     assert_eq!(talk.say(replica, &enrol), format!("TERM 7.1 {} {end} {}", name(1), name(1)));
@@ -265,14 +265,14 @@ fn acknowledge(talk: &mut Talk, replica: usize, position: Option<u64>) {
 
 /// As a dump tells it: the point, and the words of term and members.
 fn dumped(engine: &Engine) -> (Point, String) {
-    let words = Replication::ledger_words(&engine.replication.stream());
+    let words = Replication::commit_words(&engine.replication.stream());
     (engine.point().expect("it has a stream"), words.expect("it has members"))
 }
 
 /// Has the data of a dump, and lacks nothing that it has acknowledged.
 fn load(talk: &Talk, (point, words): &(Point, String)) {
     talk.engine().restore_point(point, talk.now());
-    talk.engine().replication.adopt_ledger(words);
+    talk.engine().replication.adopt_commit_state(words);
     talk.engine().replication.catch_up_at(point.position);
 }
 
@@ -290,7 +290,7 @@ fn what_an_earlier_term_has_appended_is_committed_with_the_record_of_the_present
     assert_eq!(talk.engine().replication.released(), first, "its own term's");
     let second = write(&talk);
     assert!(client.is_held() && second > first);
-    assert_eq!(talk.engine().try_seal(&map(1, 8), 1, talk.now()), Sealing::Done);
+    assert_eq!(talk.engine().try_take_over(&map(1, 8), 1, talk.now()), TakeOver::Done);
     assert_eq!(talk.engine().replication.serving(), Some(term(8, 1)));
     let from = talk.engine().replication.end();
     assert!(from > second, "there is a record");
@@ -322,14 +322,14 @@ fn a_primary_that_was_restarted_serves_another_term_although_its_epoch_is_the_sa
     let latter = start(1, &drive);
     load(&latter, &dump);
     latter.engine().set_network(wire());
-    assert_eq!(latter.engine().try_seal(&map(1, 7), 2, latter.now()), Sealing::Done);
+    assert_eq!(latter.engine().try_take_over(&map(1, 7), 2, latter.now()), TakeOver::Done);
     let extents = [&former, &latter].map(|life| life.engine().replication.extent().0.unwrap());
     assert_eq!(extents.map(|extent| extent.term), [term(7, 1), term(7, 2)]);
     assert!(extents[0].position > extents[1].position && extents[0] < extents[1], "the later life's wins");
 
     let promised = latter.engine().replication.serving().unwrap();
     assert_eq!(promised, term(7, 2));
-    assert_eq!(former.engine().try_seal(&map(1, 7), 1, former.now()), Sealing::Beaten(promised));
+    assert_eq!(former.engine().try_take_over(&map(1, 7), 1, former.now()), TakeOver::Superseded(promised));
     assert_eq!(member.say(0, &ask(served)), "(error) STALETERM 7.2");
     assert!(member.say(0, &ask(promised)).starts_with("SEALED 7.1 "), "the later life may ask again");
 }
@@ -341,7 +341,7 @@ fn who_has_caught_up_once_is_not_blank_when_it_follows_another_primary() {
     let member = start(2, &Arc::default());
     let is_blank = || member.engine().replication.extent().0.is_none();
     member.engine().restore_point(&point, member.now());
-    member.engine().replication.adopt_ledger(&words);
+    member.engine().replication.adopt_commit_state(&words);
     assert!(is_blank(), "nobody has said how far it has to go");
     member.engine().replication.catch_up_at(point.position + 1);
     assert!(is_blank(), "something may be missing");
@@ -357,8 +357,8 @@ fn all_restarted() -> (Talk, Vec<Talk>) {
     let drive = || {
         let drive: Arc<Mutex<String>> = Arc::default();
         let node = start(1, &drive);
-        assert_eq!(node.engine().oaths.swear(SHARD, term(7, 1), name(1)), Ok(()));
-        assert!(node.engine().oaths.note_members(SHARD, &members(&[1, 2, 3])));
+        assert_eq!(node.engine().promises.promise(SHARD, term(7, 1), name(1)), Ok(()));
+        assert!(node.engine().promises.note_members(SHARD, &members(&[1, 2, 3])));
         drive
     };
     let mut first = start_in(map_of_three(1, 7), &drive());
@@ -369,7 +369,7 @@ fn all_restarted() -> (Talk, Vec<Talk>) {
     (first, others)
 }
 
-const SHORT: Sealing = Sealing::Waits("too few members have answered that have all their data");
+const SHORT: TakeOver = TakeOver::Waits("too few members have answered that have all their data");
 
 /// A client that says it is a member, has this of a history, and is answered so.
 fn enrol(talk: &mut Talk, number: u8, has: &str) -> (usize, String) {
@@ -386,12 +386,12 @@ fn a_shard_whose_copies_were_all_restarted_begins_anew_where_an_operator_says() 
     let (mut first, mut others) = all_restarted();
     let map = map_of_three(1, 7);
     for _ in 0..3 {
-        assert_eq!(first.engine().try_seal(&map, 2, first.now()), SHORT);
+        assert_eq!(first.engine().try_take_over(&map, 2, first.now()), SHORT);
     }
     let info = first.say(0, "INFO replication");
     assert!(info.contains("quorum_waiting_term:7.2") && info.contains("quorum_waits:too few members"), "{info}");
     assert_eq!(first.say(0, "CLUSTER BEGINSHARD"), "OK");
-    assert_eq!(first.engine().try_seal(&map, 2, first.now()), Sealing::Done);
+    assert_eq!(first.engine().try_take_over(&map, 2, first.now()), TakeOver::Done);
     assert!(!first.say(0, "INFO replication").contains("quorum_wait"));
     assert!(first.say(0, "CLUSTER BEGINSHARD").contains("serves term 7.2 of its shard already"));
     let status = first.engine().quorum_status().unwrap();
@@ -433,13 +433,13 @@ fn who_was_a_member_before_goes_on_with_nothing_that_it_has() {
     let dump = dumped(former.engine());
     let mut node = start(1, &drive);
     load(&node, &dump);
-    assert!(node.engine().oaths.note_members(SHARD, &members(&[1, 2, 3])));
+    assert!(node.engine().promises.note_members(SHARD, &members(&[1, 2, 3])));
     let three = members(&[1, 2, 3]);
     node.engine().replication.note_record(term(7, 1), three);
     let map = map(1, 8);
-    assert_eq!(node.engine().try_seal(&map, 2, node.now()), SHORT);
+    assert_eq!(node.engine().try_take_over(&map, 2, node.now()), SHORT);
     assert_eq!(node.say(0, "CLUSTER BEGINSHARD"), "OK");
-    assert_eq!(node.engine().try_seal(&map, 2, node.now()), Sealing::Done);
+    assert_eq!(node.engine().try_take_over(&map, 2, node.now()), TakeOver::Done);
     assert_eq!(node.engine().replication.released(), node.engine().replication.end(), "its own, and no earlier one's");
     let (history, position) = (&dump.0.history, dump.0.position);
     for position in [position, position - 1] {
@@ -462,29 +462,29 @@ fn a_shard_begins_anew_only_where_that_is_called_for() {
     refused(&mut first, "is not waiting to serve");
     refused(&mut others[0], "CLUSTER FAILOVER TAKEOVER");
     let map = map_of_three(1, 7);
-    assert_eq!(first.engine().try_seal(&map, 2, first.now()), SHORT);
+    assert_eq!(first.engine().try_take_over(&map, 2, first.now()), SHORT);
 
     // A part of another's data is nothing to begin with.
     first.engine().replication.note_torn();
     refused(&mut first, "only a part of another member's data");
     let (mut first, _others) = all_restarted();
-    assert_eq!(first.engine().try_seal(&map, 2, first.now()), SHORT);
+    assert_eq!(first.engine().try_take_over(&map, 2, first.now()), SHORT);
     assert_eq!(first.say(0, "CLUSTER BEGINSHARD"), "OK");
     first.engine().replication.note_torn();
     assert!(
-        matches!(first.engine().try_seal(&map, 2, first.now()), Sealing::Waits(why) if why.contains("not come whole"))
+        matches!(first.engine().try_take_over(&map, 2, first.now()), TakeOver::Waits(why) if why.contains("not come whole"))
     );
 
     // What was decided holds for one attempt, and for nobody who is to follow another or has promised a later term.
     let (mut first, others) = all_restarted();
-    assert_eq!(first.engine().try_seal(&map, 2, first.now()), SHORT);
+    assert_eq!(first.engine().try_take_over(&map, 2, first.now()), SHORT);
     assert_eq!(first.say(0, "CLUSTER BEGINSHARD"), "OK");
     first.engine().prepare_to_follow(SHARD, first.now());
-    assert_eq!(first.engine().try_seal(&map, 2, first.now()), SHORT);
+    assert_eq!(first.engine().try_take_over(&map, 2, first.now()), SHORT);
     assert_eq!(first.say(0, "CLUSTER BEGINSHARD"), "OK");
     first.say(0, &format!("REPLCONF ASHLAR-SEAL {SHARD} TERM 9.1 FOR {}", name(2)));
     for _ in 0..2 {
-        assert_eq!(first.engine().try_seal(&map, 2, first.now()), Sealing::Beaten(term(9, 1)));
+        assert_eq!(first.engine().try_take_over(&map, 2, first.now()), TakeOver::Superseded(term(9, 1)));
     }
     refused(&mut first, "is not waiting to serve");
     assert_eq!(others[0].engine().quorum_status(), None, "nobody serves");
@@ -496,7 +496,9 @@ fn a_shard_begins_anew_only_where_that_is_called_for() {
     let (mut first, others) = all_restarted();
     load(&others[0], &dump);
     load(&others[1], &dump);
-    assert!(matches!(first.engine().try_seal(&map, 2, first.now()), Sealing::Waits(why) if why.contains("taken over")));
+    assert!(
+        matches!(first.engine().try_take_over(&map, 2, first.now()), TakeOver::Waits(why) if why.contains("taken over"))
+    );
     refused(&mut first, "taking over the data of another member");
 }
 

@@ -2,7 +2,7 @@
 
 use core::task::Waker;
 
-use super::super::letter::Letters;
+use super::super::message_part::Letters;
 use super::*;
 
 const GROUP: GroupId = GroupId(5);
@@ -14,8 +14,8 @@ struct Carried {
     now: Arc<Mutex<Instant>>,
 }
 
-impl Carrier for Carried {
-    fn carry(&self, server: ServerId, line: Arc<Line>) {
+impl Relay for Carried {
+    fn relay(&self, server: ServerId, line: Arc<Line>) {
         self.lines.lock().unwrap().insert(server, line);
     }
 
@@ -31,8 +31,8 @@ impl Carried {
         let (mut bytes, mut reader, mut texts) = (Vec::new(), Letters::default(), Vec::new());
         let _ = line.poll_take(&Context::from_waker(Waker::noop()), &mut bytes);
         reader.feed(&bytes);
-        while let Some(letter) = reader.next_letter().unwrap() {
-            texts.push(String::from_utf8_lossy(letter.message).into_owned());
+        while let Some(message_part) = reader.next_letter().unwrap() {
+            texts.push(String::from_utf8_lossy(message_part.message).into_owned());
         }
         texts
     }
@@ -99,14 +99,17 @@ fn what_finds_no_room_is_dropped_and_counted() {
 fn what_comes_is_heard_by_engines_that_it_is_for() {
     let messages = Messages::new(2);
     let heard: Arc<Mutex<Vec<(usize, bool)>>> = Arc::default();
-    for seat in 0..2 {
+    for engine_info in 0..2 {
         let heard = Arc::clone(&heard);
-        messages.listen(seat, Box::new(move |_, _, is_sharded| heard.lock().unwrap().push((seat, is_sharded))));
+        messages.listen(
+            engine_info,
+            Box::new(move |_, _, is_sharded| heard.lock().unwrap().push((engine_info, is_sharded))),
+        );
     }
     messages.set_listeners(Vec::new(), vec![GROUP, GroupId(6)]);
-    messages.deliver(&Letter { group: None, channel: b"c", message: b"m" });
-    messages.deliver(&Letter { group: Some(GroupId(6)), channel: b"c", message: b"m" });
-    messages.deliver(&Letter { group: Some(GroupId(7)), channel: b"c", message: b"m" });
+    messages.deliver(&MessagePart { group: None, channel: b"c", message: b"m" });
+    messages.deliver(&MessagePart { group: Some(GroupId(6)), channel: b"c", message: b"m" });
+    messages.deliver(&MessagePart { group: Some(GroupId(7)), channel: b"c", message: b"m" });
     messages.publish(0, b"c", b"m", false);
     assert_eq!(*heard.lock().unwrap(), [(0, false), (1, false), (1, true), (1, false)]);
     assert_eq!(messages.figures().received_sharded, 2);

@@ -43,8 +43,8 @@ pub(super) fn synchronise(engine: &Arc<Engine>, sync: FullSync, files: &Files, i
 
 /// Hands the dump over while it is taken, between two times the mark.
 fn stream(snapshot: Snapshot, sync: &FullSync, is_given_up: &dyn Fn() -> bool) -> io::Result<()> {
-    let letters: [u8; MARK_LETTERS / 2] = random::bytes();
-    let mark: String = letters.iter().map(|byte| format!("{byte:02x}")).collect();
+    let parts: [u8; MARK_LETTERS / 2] = random::bytes();
+    let mark: String = parts.iter().map(|byte| format!("{byte:02x}")).collect();
     put(sync, format!("$EOF:{mark}\r\n").as_bytes(), is_given_up)?;
     take(snapshot, sync, is_given_up, &mut |bytes| put(sync, bytes, is_given_up))?;
     put(sync, mark.as_bytes(), is_given_up)

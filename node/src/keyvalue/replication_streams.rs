@@ -32,7 +32,7 @@ pub type Host = Box<dyn Fn(&str, u16, ServerStream) -> Option<BoxFuture<()>> + S
 
 /// Where the node and the key-value service give each other streams.
 #[derive(Default)]
-pub struct Roads {
+pub struct ReplicationStreams {
     opener: OnceLock<Opener>,
     host: OnceLock<Host>,
     end: Mutex<End>,
@@ -45,13 +45,13 @@ struct End {
     waiting: Vec<Waker>,
 }
 
-impl core::fmt::Debug for Roads {
+impl core::fmt::Debug for ReplicationStreams {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Roads").finish_non_exhaustive()
+        f.debug_struct("ReplicationStreams").finish_non_exhaustive()
     }
 }
 
-impl Roads {
+impl ReplicationStreams {
     /// Streams of other servers' replicas go to this from now on. Only the first call does anything.
     pub fn host(&self, host: Host) {
         drop(self.host.set(host));

@@ -17,8 +17,8 @@ use ashlar_wire::id::ServerId;
 use ashlar_wire::time::Instant;
 
 use super::super::Node;
-use super::letter::{Letters, VERSION};
-use super::messages::{Carrier, Line, Messages};
+use super::message_part::{Letters, VERSION};
+use super::messages::{Line, Messages, Relay};
 
 /// A stream of messages to subscribers of a server's engines; it answers nothing.
 pub(super) const MESSAGES: HandlerId = HandlerId::new(12);
@@ -35,15 +35,15 @@ const CONNECTION_WAIT_MAX: Duration = Duration::from_secs(2);
 const CONNECTION_LOOK: Duration = Duration::from_millis(20);
 
 /// Carries lines on the node's workers.
-pub(crate) struct GridCarrier<R: Runtime> {
+pub(crate) struct GridRelay<R: Runtime> {
     pub(crate) node: Node<R>,
     pub(crate) messages: Arc<Messages>,
 }
 
-impl<R: Runtime> Carrier for GridCarrier<R> {
-    fn carry(&self, server: ServerId, line: Arc<Line>) {
+impl<R: Runtime> Relay for GridRelay<R> {
+    fn relay(&self, server: ServerId, line: Arc<Line>) {
         let (node, messages) = (self.node.clone(), Arc::clone(&self.messages));
-        self.node.runtime().spawn(Box::pin(carry(node, messages, server, line)));
+        self.node.runtime().spawn(Box::pin(relay(node, messages, server, line)));
     }
 
     fn now(&self) -> Instant {
@@ -51,7 +51,7 @@ impl<R: Runtime> Carrier for GridCarrier<R> {
     }
 }
 
-async fn carry<R: Runtime>(node: Node<R>, messages: Arc<Messages>, server: ServerId, line: Arc<Line>) {
+async fn relay<R: Runtime>(node: Node<R>, messages: Arc<Messages>, server: ServerId, line: Arc<Line>) {
     let (mut stream, mut batch) = (None, Vec::new());
     loop {
         batch.clear();
@@ -63,9 +63,9 @@ async fn carry<R: Runtime>(node: Node<R>, messages: Arc<Messages>, server: Serve
     }
 }
 
-/// Sends whole letters; says whether they are on their way.
-async fn send<R: Runtime>(node: &Node<R>, server: ServerId, stream: &mut Option<ClientStream>, letters: &[u8]) -> bool {
-    let mut pieces = letters.chunks(PIECE_BYTES);
+/// Sends whole parts; says whether they are on their way.
+async fn send<R: Runtime>(node: &Node<R>, server: ServerId, stream: &mut Option<ClientStream>, parts: &[u8]) -> bool {
+    let mut pieces = parts.chunks(PIECE_BYTES);
     let first = pieces.next().unwrap_or_default();
     let is_begun = match stream {
         Some(open) => open.sender.send(first).await.is_ok(),
@@ -119,11 +119,11 @@ pub(crate) async fn receive(
     if version != [VERSION] {
         return Err(Refusal::new(1, "messages of another version"));
     }
-    let mut letters = Letters::default();
+    let mut parts = Letters::default();
     while let Ok(Some(piece)) = stream.receiver.receive().await {
-        letters.feed(&piece);
-        while let Some(letter) = letters.next_letter().map_err(|_| Refusal::new(2, "this is no message"))? {
-            messages.deliver(&letter);
+        parts.feed(&piece);
+        while let Some(message_part) = parts.next_letter().map_err(|_| Refusal::new(2, "this is no message"))? {
+            messages.deliver(&message_part);
         }
         give_way().await;
     }

@@ -1,4 +1,4 @@
-//! The control thread's side of the desk: orders and reports become commands of the bus, and what the bus decides becomes duties.
+//! The control thread's side of the mailboxes: orders and reports become commands of the bus, and what the bus decides becomes assignments.
 
 use core::time::Duration;
 use std::collections::BTreeSet;
@@ -14,13 +14,13 @@ use ashlar_wire::epoch::Epoch;
 use ashlar_wire::id::ServerId;
 use ashlar_wire::time::Instant;
 
-use super::chart::Chart;
-use super::desk::{Answer, Desk, Duty, Posted, Report, Seat, server_of};
-use super::messages::{Carrier, Listener, Messages};
+use super::mailboxes::{Answer, Assignment, EngineInfo, EngineMailboxes, PendingRequest, Report, server_of};
+use super::messages::{Listener, Messages, Relay};
 use super::services::Services;
+use super::topology::Topology;
 use crate::service::{Agent, NodeAction};
 
-/// How long the bus may take to do what was ordered; the desk waits longer.
+/// How long the bus may take to do what was ordered; the mailboxes waits longer.
 const GOAL_MAX: Duration = Duration::from_secs(4);
 /// A replica that takes over by agreement is looked at closely for so long.
 const AWAITED_MAX: Duration = Duration::from_secs(6);
@@ -56,10 +56,10 @@ struct Pending {
     until: Instant,
 }
 
-/// What the office knows of one seat.
+/// What the controller knows of one engine.
 #[derive(Debug, Default)]
 struct File {
-    seat: Seat,
+    engine_info: EngineInfo,
     /// How far its data went when the bus was last told.
     offset: Option<u64>,
     /// What it had of its primary's data then; nothing if the bus is to be told anew.
@@ -73,19 +73,19 @@ struct File {
     is_told: bool,
 }
 
-/// The office.
+/// The controller.
 #[derive(Debug)]
-pub(crate) struct Office {
-    desk: Arc<Desk>,
+pub(crate) struct Controller {
+    mailboxes: Arc<EngineMailboxes>,
     files: Vec<File>,
     bus_port: u16,
     zone: String,
     /// Replicas follow on streams of the grid.
-    has_roads: bool,
+    has_streams: bool,
     /// Groups whose primary here pauses for a replica.
     paused: BTreeSet<GroupId>,
     pending: Vec<Pending>,
-    /// Orders that are done with the next duties.
+    /// Orders that are done with the next assignments.
     done: Vec<Answer>,
     /// Whoever has ordered that this server leaves its cluster, which the node is about to do.
     leaving: Vec<Answer>,
@@ -105,15 +105,21 @@ pub(crate) struct Office {
     is_begun: bool,
 }
 
-impl Office {
-    pub(crate) fn new(desk: Arc<Desk>, seats: Vec<Seat>, bus_port: u16, zone: String, has_roads: bool) -> Self {
-        let files = seats.into_iter().map(|seat| File { seat, ..File::default() }).collect();
+impl Controller {
+    pub(crate) fn new(
+        mailboxes: Arc<EngineMailboxes>,
+        engines: Vec<EngineInfo>,
+        bus_port: u16,
+        zone: String,
+        has_streams: bool,
+    ) -> Self {
+        let files = engines.into_iter().map(|engine_info| File { engine_info, ..File::default() }).collect();
         Self {
-            desk,
+            mailboxes,
             files,
             bus_port,
             zone,
-            has_roads,
+            has_streams,
             paused: BTreeSet::new(),
             pending: Vec::new(),
             done: Vec::new(),
@@ -130,15 +136,15 @@ impl Office {
         }
     }
 
-    /// The desk wakes the office by this, and messages of engines are carried so.
-    pub(crate) fn open(&self, wake: Box<dyn Fn() + Send + Sync>, carrier: Box<dyn Carrier>) {
-        self.desk.messages().open(carrier);
-        self.desk.open(wake);
+    /// The mailboxes wakes the controller by this, and messages of engines are carried so.
+    pub(crate) fn open(&self, wake: Box<dyn Fn() + Send + Sync>, relay: Box<dyn Relay>) {
+        self.mailboxes.messages().open(relay);
+        self.mailboxes.open(wake);
     }
 
     /// Messages of engines to subscribers elsewhere.
     pub(crate) fn messages(&self) -> &Arc<Messages> {
-        self.desk.messages()
+        self.mailboxes.messages()
     }
 
     /// Before it started this server may have allowed another to take its slots: it serves nothing for as long as that may last.
@@ -160,8 +166,8 @@ impl Office {
     }
 
     fn services(&self) -> Services {
-        let seats = self.files.iter().map(|file| file.seat.clone()).collect();
-        Services { bus_port: self.bus_port, zone: self.zone.clone(), seats }
+        let engines = self.files.iter().map(|file| file.engine_info.clone()).collect();
+        Services { bus_port: self.bus_port, zone: self.zone.clone(), engines }
     }
 
     /// Whether all engines of this server have told where clients reach them.
@@ -181,15 +187,16 @@ impl Office {
     }
 
     fn read_reports(&mut self, bus: &mut Bus, now: Instant) {
-        let (reports, mut wants_messages) = (self.desk.reports(), false);
+        let (reports, mut wants_messages) = (self.mailboxes.reports(), false);
         for (file, report) in self.files.iter_mut().zip(reports) {
             let Some(Report { told, offset, copy, is_settled, needs_all_slots, listens }) = report else { continue };
             wants_messages |= listens;
-            let (group, has_data) = (file.seat.group, offset.is_some());
-            let is_news = !file.is_told || file.seat.told != told || file.seat.has_data != has_data;
+            let (group, has_data) = (file.engine_info.group, offset.is_some());
+            let is_news = !file.is_told || file.engine_info.told != told || file.engine_info.has_data != has_data;
             file.is_told = true;
             if is_news || self.needs_all_slots != needs_all_slots {
-                (file.seat.told, file.seat.has_data, self.needs_all_slots) = (told, has_data, needs_all_slots);
+                (file.engine_info.told, file.engine_info.has_data, self.needs_all_slots) =
+                    (told, has_data, needs_all_slots);
                 self.changed_at = Some(self.changed_at.unwrap_or(now));
             }
             if file.offset != offset || file.copy != Some(copy) {
@@ -214,11 +221,11 @@ impl Office {
         &mut self,
         bus: &mut Bus,
         now: Instant,
-        Posted { seat, order, answer }: Posted,
+        PendingRequest { engine_info, order, answer }: PendingRequest,
         chance: &mut dyn FnMut() -> u64,
     ) -> Option<NodeAction> {
-        let file = self.files.get_mut(seat)?;
-        let group = file.seat.group;
+        let file = self.files.get_mut(engine_info)?;
+        let group = file.engine_info.group;
         let mut pend = |command, goal| {
             self.pending.push(Pending { command, goal, answer: answer.clone(), until: now + GOAL_MAX });
         };
@@ -261,10 +268,10 @@ impl Office {
                 pend(Some(Command::Failover { group, how }), Goal::Taken);
             }
             Order::Save => pend(None, Goal::Taken),
-            Order::Follow(name) => self.follow(bus, now, seat, name, answer),
+            Order::Follow(name) => self.follow(bus, now, engine_info, name, answer),
             Order::Detach => {
                 let _ = bus.handle_command(now, Command::Unfollow { group });
-                self.begin_anew(seat, GroupId(chance()), None);
+                self.begin_anew(engine_info, GroupId(chance()), None);
                 self.done.push(answer);
                 self.describe(bus, now);
             }
@@ -277,9 +284,9 @@ impl Office {
                     drop(answer.try_send(Err(text)));
                     return None;
                 }
-                for seat in 0..self.files.len() {
-                    let tag = hard.then(|| Seat::tag(seat, u32::try_from(chance() >> 32).unwrap_or(0)));
-                    self.begin_anew(seat, GroupId(chance()), tag);
+                for engine_info in 0..self.files.len() {
+                    let tag = hard.then(|| EngineInfo::tag(engine_info, u32::try_from(chance() >> 32).unwrap_or(0)));
+                    self.begin_anew(engine_info, GroupId(chance()), tag);
                 }
                 self.leaving.push(answer);
                 return Some(NodeAction::LeaveCluster);
@@ -288,21 +295,21 @@ impl Office {
         None
     }
 
-    /// A seat begins a group of its own, without data.
-    fn begin_anew(&mut self, seat: usize, group: GroupId, tag: Option<u32>) {
-        let file = &mut self.files[seat];
-        file.seat.group = group;
-        file.seat.tag = tag.unwrap_or(file.seat.tag);
+    /// An engine begins a group of its own, without data.
+    fn begin_anew(&mut self, engine_info: usize, group: GroupId, tag: Option<u32>) {
+        let file = &mut self.files[engine_info];
+        file.engine_info.group = group;
+        file.engine_info.tag = tag.unwrap_or(file.engine_info.tag);
         (file.offset, file.purges) = (None, file.purges + 1);
     }
 
-    fn follow(&mut self, bus: &mut Bus, now: Instant, seat: usize, name: Name, answer: Answer) {
+    fn follow(&mut self, bus: &mut Bus, now: Instant, engine_info: usize, name: Name, answer: Answer) {
         let Some(group) = self.group_of(bus, name) else {
             drop(answer.try_send(Err(format!("Unknown node {name}"))));
             return;
         };
-        let before = self.files[seat].seat.group;
-        if self.files.iter().enumerate().any(|(other, file)| other != seat && file.seat.group == group) {
+        let before = self.files[engine_info].engine_info.group;
+        if self.files.iter().enumerate().any(|(other, file)| other != engine_info && file.engine_info.group == group) {
             let text = "a server's two engines cannot be of one shard: they would be lost together".to_owned();
             drop(answer.try_send(Err(text)));
             return;
@@ -313,8 +320,8 @@ impl Office {
         }
         match bus.handle_command(now, Command::Follow { group }) {
             Ok(()) => {
-                let file = &mut self.files[seat];
-                (file.seat.group, file.offset) = (group, None);
+                let file = &mut self.files[engine_info];
+                (file.engine_info.group, file.offset) = (group, None);
                 self.describe(bus, now);
                 self.done.push(answer);
             }
@@ -329,7 +336,7 @@ impl Office {
             true => self.services(),
             false => Services::decode(bus.member(server)?.services)?,
         };
-        services.seats.into_iter().find(|seat| seat.tag == tag).map(|seat| seat.group)
+        services.engines.into_iter().find(|engine_info| engine_info.tag == tag).map(|engine_info| engine_info.group)
     }
 
     /// Tells the bus what it has not taken yet, and answers orders that are done or have taken too long.
@@ -359,24 +366,27 @@ impl Office {
         self.pending = left;
     }
 
-    /// Replicas may have gone over to another group by themselves, and what was promised to survive a restart stands in the bus: a seat
-    /// without a part takes that which nobody sits on. Where there is none, and another server has the seat's group, it follows that.
+    /// Replicas may have gone over to another group by themselves, and what was promised to survive a restart stands in the bus: an engine
+    /// without a part takes that which nobody sits on. Where there is none, and another server has the engine's group, it follows that.
     fn reconcile(&mut self, bus: &mut Bus, now: Instant) {
         let own = bus.identity().server;
         let follows: Vec<GroupId> = bus.member(own).map(|member| member.follows.to_vec()).unwrap_or_default();
         let owned = bus.groups().filter(|view| view.primary == own && !view.slots.is_empty()).map(|view| view.group);
         let parts: BTreeSet<GroupId> = owned.chain(follows).collect();
-        let mut free: Vec<GroupId> =
-            parts.iter().copied().filter(|group| self.files.iter().all(|file| file.seat.group != *group)).collect();
+        let mut free: Vec<GroupId> = parts
+            .iter()
+            .copied()
+            .filter(|group| self.files.iter().all(|file| file.engine_info.group != *group))
+            .collect();
         for file in &mut self.files {
-            if parts.contains(&file.seat.group) {
+            if parts.contains(&file.engine_info.group) {
                 continue;
             }
             if let Some(group) = free.pop() {
-                (file.seat.group, file.offset) = (group, None);
-            } else if bus.primary(file.seat.group).is_some_and(|(server, _)| server != own) {
+                (file.engine_info.group, file.offset) = (group, None);
+            } else if bus.primary(file.engine_info.group).is_some_and(|(server, _)| server != own) {
                 // It is refused where this server follows as many as it may.
-                let _ = bus.handle_command(now, Command::Follow { group: file.seat.group });
+                let _ = bus.handle_command(now, Command::Follow { group: file.engine_info.group });
             }
         }
     }
@@ -384,42 +394,50 @@ impl Office {
     /// Puts down what all engines are to be.
     fn assign(&mut self, bus: &mut Bus, now: Instant) {
         self.describe(bus, now);
-        let own_groups = self.files.iter().map(|file| file.seat.group).collect();
-        self.desk.messages().set_listeners(listeners(bus), own_groups);
-        let mut chart = Chart::draw(bus, &self.services(), self.needs_all_slots);
+        let own_groups = self.files.iter().map(|file| file.engine_info.group).collect();
+        self.mailboxes.messages().set_listeners(listeners(bus), own_groups);
+        let mut topology = Topology::draw(bus, &self.services(), self.needs_all_slots);
         if self.quiet_until.is_some() {
-            chart.close();
+            topology.close();
         }
         let own: ServerId = bus.identity().server;
-        let duties = self.files.iter().map(|file| {
-            let map = chart.map(file.seat.name(own));
+        let assignments = self.files.iter().map(|file| {
+            let map = topology.map(file.engine_info.name(own));
             let primary = map.own().primary.and_then(|name| map.node(name));
             let upstream = primary.filter(|_| !self.is_forgotten).map(|node| {
                 let (host, port) = (node.place.host.clone(), node.place.port);
                 let id = server_of(node.name).0;
-                if self.has_roads { Upstream::Server { id, host, port } } else { Upstream::Address { host, port } }
+                if self.has_streams { Upstream::Server { id, host, port } } else { Upstream::Address { host, port } }
             });
-            let is_paused = self.paused.contains(&file.seat.group);
+            let is_paused = self.paused.contains(&file.engine_info.group);
             let is_replica_until =
                 |until: Option<Instant>| upstream.is_some() && until.is_some_and(|until| now < until);
             let is_awaited = is_replica_until(file.awaited_until);
             let is_successor = is_replica_until(file.succeeds_until);
-            Duty { seat: file.seat.clone(), map, upstream, is_paused, is_awaited, is_successor, purges: file.purges }
+            Assignment {
+                engine_info: file.engine_info.clone(),
+                map,
+                upstream,
+                is_paused,
+                is_awaited,
+                is_successor,
+                purges: file.purges,
+            }
         });
-        self.desk.assign(duties.collect(), core::mem::take(&mut self.done));
+        self.mailboxes.assign(assignments.collect(), core::mem::take(&mut self.done));
     }
 }
 
-impl Agent for Office {
+impl Agent for Controller {
     fn handle_event(&mut self, event: &Event, now: Instant) {
         match event {
             Event::HandoverPaused { group } => drop(self.paused.insert(*group)),
             Event::HandoverOffered { group } => {
-                let files = self.files.iter_mut().filter(|file| file.seat.group == *group);
+                let files = self.files.iter_mut().filter(|file| file.engine_info.group == *group);
                 files.for_each(|file| file.awaited_until = Some(now + AWAITED_MAX));
             }
             Event::HandoverGranted { group } => {
-                let files = self.files.iter_mut().filter(|file| file.seat.group == *group);
+                let files = self.files.iter_mut().filter(|file| file.engine_info.group == *group);
                 files.for_each(|file| file.succeeds_until = Some(now + AWAITED_MAX));
                 // The primary sends clients here as soon as this server has taken over: its engine is to know before.
                 self.is_urgent = true;
@@ -427,7 +445,7 @@ impl Agent for Office {
             Event::HandoverEnded { group } => drop(self.paused.remove(group)),
             Event::RoleChanged { group, role, .. } => {
                 // The bus has forgotten what the engine has, which counts for one role.
-                let files = self.files.iter_mut().filter(|file| file.seat.group == *group);
+                let files = self.files.iter_mut().filter(|file| file.engine_info.group == *group);
                 files.for_each(|file| (file.copy, file.succeeds_until) = (None, None));
                 // Others send clients here as soon as they know.
                 self.is_urgent |= *role == Role::Primary;
@@ -443,13 +461,13 @@ impl Agent for Office {
         if core::mem::replace(&mut self.is_forgotten, bus.forgotten_by(now).is_some()) != self.is_forgotten {
             self.changed_at = Some(self.changed_at.unwrap_or(now));
         }
-        let is_news = self.desk.take_news();
+        let is_news = self.mailboxes.take_news();
         if is_news || self.files.iter().any(|file| file.copy.is_none()) {
             self.read_reports(bus, now);
         }
         if is_news {
-            for posted in self.desk.take_orders() {
-                actions.extend(self.take_order(bus, now, posted, chance));
+            for request in self.mailboxes.take_orders() {
+                actions.extend(self.take_order(bus, now, request, chance));
             }
         }
         self.pursue(bus, now);
@@ -494,7 +512,7 @@ fn listeners(bus: &Bus) -> Vec<Listener> {
     let own = bus.identity().server;
     let others = bus.members().filter(|member| member.id != own && member.health != Health::Failed && !member.has_left);
     let listeners = others.filter_map(|member| {
-        let groups = Services::decode(member.services)?.seats.iter().map(|seat| seat.group).collect();
+        let groups = Services::decode(member.services)?.engines.iter().map(|engine_info| engine_info.group).collect();
         Some(Listener { server: member.id, interest: member.interest.into(), groups })
     });
     listeners.collect()
@@ -543,7 +561,7 @@ mod tests {
     use ashlar_kv::cluster::Announcement;
     use ashlar_wire::id::{ClusterId, Incarnation};
 
-    use super::super::desk::Wakened;
+    use super::super::mailboxes::Wakened;
     use super::*;
 
     fn bus(now: Instant) -> Bus {
@@ -560,48 +578,55 @@ mod tests {
     /// The ports that a server tells the others, engine by engine; nothing if it has told them of none.
     fn told(bus: &Bus) -> Option<Vec<(u16, u16)>> {
         let services = Services::decode(bus.member(bus.identity().server)?.services)?;
-        Some(services.seats.iter().map(|seat| (seat.told.port, seat.told.tls_port)).collect())
+        Some(services.engines.iter().map(|engine_info| (engine_info.told.port, engine_info.told.tls_port)).collect())
     }
 
     /// Ports in the engine's own table of the cluster; nothing if it has got none yet.
-    fn own_ports(desk: &Desk, seat: usize) -> Option<(u16, u16)> {
-        let Wakened::Duty(duty, answers) = desk.wait(seat, Duration::ZERO) else { return None };
+    fn own_ports(mailboxes: &EngineMailboxes, engine_info: usize) -> Option<(u16, u16)> {
+        let Wakened::Assignment(assignment, answers) = mailboxes.wait(engine_info, Duration::ZERO) else { return None };
         answers.done();
-        let place = &duty.map.own().place;
+        let place = &assignment.map.own().place;
         Some((place.port, place.tls_port))
     }
 
     #[test]
     fn an_engine_is_shown_to_nobody_before_its_ports_are_known() {
         let mut now = Instant::ORIGIN + Duration::from_secs(1);
-        let (desk, mut bus) = (Desk::new(2), bus(now));
-        let seat =
-            |number: usize| Seat { tag: Seat::tag(number, 4), group: GroupId(9 + number as u64), ..Seat::default() };
-        let mut office = Office::new(Arc::clone(&desk), vec![seat(0), seat(1)], 7_800, String::new(), false);
-        let mut turn = |office: &mut Office, bus: &mut Bus| {
+        let (mailboxes, mut bus) = (EngineMailboxes::new(2), bus(now));
+        let engine_info = |number: usize| EngineInfo {
+            tag: EngineInfo::tag(number, 4),
+            group: GroupId(9 + number as u64),
+            ..EngineInfo::default()
+        };
+        let mut controller =
+            Controller::new(Arc::clone(&mailboxes), vec![engine_info(0), engine_info(1)], 7_800, String::new(), false);
+        let mut turn = |controller: &mut Controller, bus: &mut Bus| {
             now = now + GATHER;
             while let Some(output) = bus.poll_output() {
                 if let ashlar_bus::Output::Event(event) = output {
-                    office.handle_event(&event, now);
+                    controller.handle_event(&event, now);
                 }
             }
-            office.turn(bus, now, &mut || 1);
+            controller.turn(bus, now, &mut || 1);
             now = now + GATHER;
-            office.turn(bus, now, &mut || 1);
-            assert!(office.due() > now, "there is nothing to do");
+            controller.turn(bus, now, &mut || 1);
+            assert!(controller.due() > now, "there is nothing to do");
         };
-        turn(&mut office, &mut bus);
-        assert_eq!((told(&bus), own_ports(&desk, 0)), (None, None));
+        turn(&mut controller, &mut bus);
+        assert_eq!((told(&bus), own_ports(&mailboxes, 0)), (None, None));
         let report = |port, tls_port| {
             let told = Announcement { port, tls_port, ..Announcement::default() };
             Report { told, ..Report::default() }
         };
-        desk.report(0, &report(6_379, 6_380));
-        turn(&mut office, &mut bus);
-        assert_eq!((told(&bus), own_ports(&desk, 0)), (None, None), "the other engine has told nothing");
-        desk.report(1, &report(6_479, 0));
-        turn(&mut office, &mut bus);
+        mailboxes.report(0, &report(6_379, 6_380));
+        turn(&mut controller, &mut bus);
+        assert_eq!((told(&bus), own_ports(&mailboxes, 0)), (None, None), "the other engine has told nothing");
+        mailboxes.report(1, &report(6_479, 0));
+        turn(&mut controller, &mut bus);
         assert_eq!(told(&bus), Some(vec![(6_379, 6_380), (6_479, 0)]));
-        assert_eq!([0, 1].map(|seat| own_ports(&desk, seat)), [Some((6_379, 6_380)), Some((6_479, 0))]);
+        assert_eq!(
+            [0, 1].map(|engine_info| own_ports(&mailboxes, engine_info)),
+            [Some((6_379, 6_380)), Some((6_479, 0))]
+        );
     }
 }

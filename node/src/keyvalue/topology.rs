@@ -8,12 +8,12 @@ use ashlar_bus::slot::{GroupId, SlotSet};
 use ashlar_kv::cluster::map::{BusFigures, Health, Map, Name, Node, Place, Service, SlotRange};
 use ashlar_wire::id::ServerId;
 
-use super::desk::{Seat, shard_name};
+use super::mailboxes::{EngineInfo, shard_name};
 use super::services::Services;
 
 /// The cluster as the bus sees it, for all engines of this server.
 #[derive(Debug)]
-pub(super) struct Chart {
+pub(super) struct Topology {
     nodes: Vec<Node>,
     service: Service,
     /// Whether what this server's engines own is served by them: a majority is in reach and has been for a while.
@@ -21,9 +21,9 @@ pub(super) struct Chart {
 }
 
 /// One engine of the cluster, and what its server claims or follows.
-struct Sitter {
+struct EngineView {
     server: ServerId,
-    seat: Seat,
+    engine_info: EngineInfo,
     follows: bool,
 }
 
@@ -49,34 +49,34 @@ pub fn host_of(address: &str) -> &str {
     if matches!(host, "0.0.0.0" | "::") { "" } else { host }
 }
 
-impl Chart {
+impl Topology {
     /// What the bus knows now. `own` are this server's engines, which it may not have told others of yet.
     pub(super) fn draw(bus: &Bus, own: &Services, needs_all_slots: bool) -> Self {
         let groups: BTreeMap<GroupId, GroupView> = bus.groups().map(|view| (view.group, view)).collect();
-        let (mut sitters, mut about) = (Vec::new(), BTreeMap::new());
+        let (mut engine_views, mut about) = (Vec::new(), BTreeMap::new());
         for member in bus.members() {
             let is_own = member.id == bus.identity().server;
             let services = if is_own { Some(own.clone()) } else { Services::decode(member.services) };
-            let Some(Services { bus_port, zone, seats }) = services else { continue };
-            for seat in seats {
-                let follows = member.follows.contains(&seat.group);
-                sitters.push(Sitter { server: member.id, seat, follows });
+            let Some(Services { bus_port, zone, engines }) = services else { continue };
+            for engine_info in engines {
+                let follows = member.follows.contains(&engine_info.group);
+                engine_views.push(EngineView { server: member.id, engine_info, follows });
             }
             let health = if is_own { Health::Alive } else { health(&member) };
             about.insert(member.id, (bus_port, zone, host_of(member.address).to_owned(), health));
         }
-        let primaries = primaries(&groups, &sitters);
-        let nodes = sitters.iter().map(|sitter| {
-            let Sitter { server, seat, .. } = sitter;
+        let primaries = primaries(&groups, &engine_views);
+        let nodes = engine_views.iter().map(|view| {
+            let EngineView { server, engine_info, .. } = view;
             let (bus_port, zone, host, health) = &about[server];
-            let name = seat.name(*server);
-            let group = groups.get(&seat.group);
-            let primary = primaries.get(&seat.group).copied().filter(|primary| *primary != name);
-            let told = &seat.told;
+            let name = engine_info.name(*server);
+            let group = groups.get(&engine_info.group);
+            let primary = primaries.get(&engine_info.group).copied().filter(|primary| *primary != name);
+            let told = &engine_info.told;
             let place = told.place(*bus_port);
             Node {
                 name,
-                shard: shard_name(seat.group),
+                shard: shard_name(engine_info.group),
                 place: if place.host.is_empty() { Place { host: host.clone(), ..place } } else { place },
                 nickname: told.nickname.clone(),
                 zone: zone.clone(),
@@ -85,7 +85,7 @@ impl Chart {
                 health: *health,
                 is_connected: *health == Health::Alive,
                 never_stands: told.never_stands,
-                offset: u64::from(seat.has_data || primary.is_none()),
+                offset: u64::from(engine_info.has_data || primary.is_none()),
                 reports: usize::from(*health != Health::Alive),
                 slots: group.filter(|_| primary.is_none()).map_or_else(Vec::new, |view| ranges(&view.slots)),
                 ..Node::default()
@@ -110,12 +110,12 @@ impl Chart {
 }
 
 /// The primary of each group: the engine of its owner, or where nobody has claimed the group the one that does not follow it.
-fn primaries(groups: &BTreeMap<GroupId, GroupView>, sitters: &[Sitter]) -> BTreeMap<GroupId, Name> {
+fn primaries(groups: &BTreeMap<GroupId, GroupView>, engine_views: &[EngineView]) -> BTreeMap<GroupId, Name> {
     let mut primaries = BTreeMap::new();
-    for Sitter { server, seat, follows } in sitters {
-        let is_primary = groups.get(&seat.group).map_or(!follows, |view| view.primary == *server);
+    for EngineView { server, engine_info, follows } in engine_views {
+        let is_primary = groups.get(&engine_info.group).map_or(!follows, |view| view.primary == *server);
         if is_primary {
-            primaries.insert(seat.group, seat.name(*server));
+            primaries.insert(engine_info.group, engine_info.name(*server));
         }
     }
     primaries
@@ -146,9 +146,9 @@ mod tests {
         let node = |name, follows| Node { name, primary: follows, ..Node::default() };
         let nodes = vec![node(primary, None), node(replica, Some(primary))];
         let service = Service { is_up: true, ..Service::default() };
-        let mut chart = Chart { nodes, service, is_open: true };
-        assert!(chart.map(primary).service().is_up && chart.map(replica).service().is_up);
-        chart.close();
-        assert!(!chart.map(primary).service().is_up && chart.map(replica).service().is_up);
+        let mut topology = Topology { nodes, service, is_open: true };
+        assert!(topology.map(primary).service().is_up && topology.map(replica).service().is_up);
+        topology.close();
+        assert!(!topology.map(primary).service().is_up && topology.map(replica).service().is_up);
     }
 }

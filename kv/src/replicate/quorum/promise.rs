@@ -11,7 +11,7 @@ use super::{Members, Term};
 use crate::cluster::map::Name;
 
 /// Shards that promises are remembered of.
-const OATHS_MAX: usize = 16;
+const PROMISES_MAX: usize = 16;
 /// How what is kept begins: its form.
 const FORM: &str = "oaths 1";
 /// How its last line begins, before the checksum of all lines before it.
@@ -21,7 +21,7 @@ type Keep = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// What was promised in a shard, and who its members are.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Oath {
+pub struct Promise {
     /// No earlier term is served.
     pub term: Term,
     /// Since which term the same process of the holder has had all promises, each after the other. Not remembered beyond this
@@ -35,14 +35,14 @@ pub struct Oath {
 
 /// All promises of a node, by shard.
 #[derive(Default)]
-pub struct Oaths {
-    sworn: Mutex<BTreeMap<Name, Oath>>,
+pub struct Promises {
+    promised: Mutex<BTreeMap<Name, Promise>>,
     keep: OnceLock<Keep>,
 }
 
-impl fmt::Debug for Oaths {
+impl fmt::Debug for Promises {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Oaths").field(&*self.lock()).finish()
+        f.debug_tuple("Promises").field(&*self.lock()).finish()
     }
 }
 
@@ -50,25 +50,25 @@ impl fmt::Debug for Oaths {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bound(pub(crate) Term);
 
-impl Oaths {
+impl Promises {
     /// What was kept is this. Whatever changes is given to `keep` from now on, as a whole.
     ///
     /// # Errors
     /// The text is neither empty nor one that was given to `keep`: which line is wrong, from 1.
     pub fn open(&self, kept: &str, keep: Keep) -> Result<(), usize> {
-        let mut sworn = self.lock();
+        let mut promised = self.lock();
         for (number, line) in unseal(kept)? {
-            let (shard, oath) = read(line).ok_or(number)?;
-            sworn.insert(shard, oath);
+            let (shard, promise) = read(line).ok_or(number)?;
+            promised.insert(shard, promise);
         }
-        drop(sworn);
+        drop(promised);
         // Who opens them twice keeps them where they were kept first.
         self.keep.set(keep).ok();
         Ok(())
     }
 
     /// What was promised in a shard, if anything was.
-    pub(crate) fn of(&self, shard: Name) -> Option<Oath> {
+    pub(crate) fn of(&self, shard: Name) -> Option<Promise> {
         self.lock().get(&shard).cloned()
     }
 
@@ -76,9 +76,9 @@ impl Oaths {
     ///
     /// # Errors
     /// A later one was promised, or the same to another, or it could not be kept.
-    pub(crate) fn swear(&self, shard: Name, term: Term, holder: Name) -> Result<(), Bound> {
-        let mut sworn = self.lock();
-        let before = sworn.get(&shard).cloned().unwrap_or_default();
+    pub(crate) fn promise(&self, shard: Name, term: Term, holder: Name) -> Result<(), Bound> {
+        let mut promised = self.lock();
+        let before = promised.get(&shard).cloned().unwrap_or_default();
         // The same process may have been promised a later one already, which it does not serve yet. If another was promised one in
         // between, what it serves still is that other's past.
         let is_same = before.holder == holder && before.term.life == term.life;
@@ -89,42 +89,44 @@ impl Oaths {
             return Err(Bound(before.term));
         }
         let since = if is_same { before.since } else { term };
-        self.put(&mut sworn, shard, Oath { term, since, holder, ..before.clone() }).map_err(|()| Bound(before.term))
+        self.put(&mut promised, shard, Promise { term, since, holder, ..before.clone() })
+            .map_err(|()| Bound(before.term))
     }
 
     /// The shard is, or will be, in this mode: a node that was never told more begins nothing there.
     pub(crate) fn note_shard(&self, shard: Name) -> bool {
-        let mut sworn = self.lock();
-        sworn.contains_key(&shard) || self.put(&mut sworn, shard, Oath::default()).is_ok()
+        let mut promised = self.lock();
+        promised.contains_key(&shard) || self.put(&mut promised, shard, Promise::default()).is_ok()
     }
 
     /// The members of a shard are these. Says whether that was kept.
     pub(crate) fn note_members(&self, shard: Name, members: &Members) -> bool {
-        let mut sworn = self.lock();
-        let before = sworn.get(&shard).cloned().unwrap_or_default();
-        before.members == *members || self.put(&mut sworn, shard, Oath { members: members.clone(), ..before }).is_ok()
+        let mut promised = self.lock();
+        let before = promised.get(&shard).cloned().unwrap_or_default();
+        before.members == *members
+            || self.put(&mut promised, shard, Promise { members: members.clone(), ..before }).is_ok()
     }
 
-    fn put(&self, sworn: &mut BTreeMap<Name, Oath>, shard: Name, oath: Oath) -> Result<(), ()> {
-        let mut changed = sworn.clone();
-        changed.insert(shard, oath);
-        while changed.len() > OATHS_MAX {
-            let oldest = changed.iter().filter(|(name, _)| **name != shard).min_by_key(|(_, oath)| oath.term);
+    fn put(&self, promised: &mut BTreeMap<Name, Promise>, shard: Name, promise: Promise) -> Result<(), ()> {
+        let mut changed = promised.clone();
+        changed.insert(shard, promise);
+        while changed.len() > PROMISES_MAX {
+            let oldest = changed.iter().filter(|(name, _)| **name != shard).min_by_key(|(_, promise)| promise.term);
             let oldest = *oldest.expect("there are several").0;
             changed.remove(&oldest);
         }
-        let lines: String = changed.iter().map(|(shard, oath)| write(*shard, oath)).collect();
+        let lines: String = changed.iter().map(|(shard, promise)| write(*shard, promise)).collect();
         let text = seal(&lines);
-        let text = if planted::has(Planted::ForgetOath) { String::new() } else { text };
+        let text = if planted::has(Planted::ForgetPromise) { String::new() } else { text };
         if self.keep.get().is_some_and(|keep| !keep(&text)) {
             return Err(());
         }
-        *sworn = changed;
+        *promised = changed;
         Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, Oath>> {
-        self.sworn.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, Promise>> {
+        self.promised.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -153,14 +155,14 @@ fn unseal(kept: &str) -> Result<Vec<(usize, &str)>, usize> {
 }
 
 /// One line.
-fn write(shard: Name, Oath { term, holder, members, .. }: &Oath) -> String {
+fn write(shard: Name, Promise { term, holder, members, .. }: &Promise) -> String {
     format!("{shard} {term} {holder} {members}\n")
 }
 
-fn read(line: &str) -> Option<(Name, Oath)> {
+fn read(line: &str) -> Option<(Name, Promise)> {
     let words: Vec<&str> = line.split(' ').collect();
     let [shard, term, holder, members] = words[..] else { return None };
     let term = Term::read(term)?;
-    let oath = Oath { term, since: term, holder: holder.parse().ok()?, members: Members::read(members)? };
-    Some((shard.parse().ok()?, oath))
+    let promise = Promise { term, since: term, holder: holder.parse().ok()?, members: Members::read(members)? };
+    Some((shard.parse().ok()?, promise))
 }

@@ -1,15 +1,15 @@
 //! How a new primary makes sure, before it serves, that it has everything that was committed, and that nobody else can commit.
 //!
-//! [`Engine::try_seal`] is one attempt, which asks each member once; whoever runs the engine calls it until it succeeds or the cluster
+//! [`Engine::try_take_over`] is one attempt, which asks each member once; whoever runs the engine calls it until it succeeds or the cluster
 //! has decided otherwise. Each attempt is safe by itself, and may be given up at any point.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::begin::COPIES;
-use super::ledger::Extent;
-use super::oath::Bound;
+use super::commit::Extent;
 use super::planted::{self, Planted};
+use super::promise::Bound;
 use super::{Members, Term};
 use crate::cluster::map::{Map, Name, Node};
 use crate::engine::Engine;
@@ -25,18 +25,18 @@ const ANSWER_BYTES_MAX: usize = 256;
 
 /// What has become of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Sealing {
+pub enum TakeOver {
     /// This server serves the term.
     Done,
     /// Too few members have answered, or their data are being taken over: try again.
     Waits(&'static str),
     /// A later term was promised: this one will never be served.
-    Beaten(Term),
+    Superseded(Term),
 }
 
-impl From<Bound> for Sealing {
+impl From<Bound> for TakeOver {
     fn from(Bound(term): Bound) -> Self {
-        Self::Beaten(term)
+        Self::Superseded(term)
     }
 }
 
@@ -57,7 +57,10 @@ pub(crate) fn handle_request(
     }
     // Nothing is applied or acknowledged meanwhile.
     let mut following = engine.following.lock();
-    engine.oaths.swear(shard, term, candidate).map_err(|Bound(later)| Error::text(format!("STALETERM {later}")))?;
+    engine
+        .promises
+        .promise(shard, term, candidate)
+        .map_err(|Bound(later)| Error::text(format!("STALETERM {later}")))?;
     if !planted::has(Planted::KeepLink) {
         following.keep_to(engine, (candidate, term.life), now);
     }
@@ -69,9 +72,9 @@ pub(crate) fn handle_request(
 
 impl Engine {
     /// Whether this node is a primary of a shard in this mode that has not made sure yet that it may serve.
-    pub(crate) fn is_unsealed(&self) -> bool {
+    pub(crate) fn awaits_take_over(&self) -> bool {
         let Some(map) = self.map() else { return false };
-        let is_bound = || self.oaths.of(map.own().shard).is_some();
+        let is_bound = || self.promises.of(map.own().shard).is_some();
         !self.role.is_replica() && is_bound() && self.replication.serving().is_none()
     }
 
@@ -82,12 +85,12 @@ impl Engine {
     /// Nothing is served here in this mode, now.
     pub(crate) fn mandate(&self, shard: Name, asks: Name, copied: Option<Term>) -> Result<String, Error> {
         let map = self.map().ok_or(Error::new("ERR This instance has cluster support disabled"))?;
-        let oath = self.oaths.of(shard).filter(|_| map.own().shard == shard);
-        let Some(oath) = oath else { return Ok("ASYNC".to_owned()) };
+        let promise = self.promises.of(shard).filter(|_| map.own().shard == shard);
+        let Some(promise) = promise else { return Ok("ASYNC".to_owned()) };
         let (extent, members) = self.replication.extent();
         let (term, holder) = match copied {
-            Some(term) if oath.term == term && oath.holder == asks && extent.is_some() => (term, asks),
-            Some(_) => return Err(Error::text(format!("STALETERM {}", oath.term))),
+            Some(term) if promise.term == term && promise.holder == asks && extent.is_some() => (term, asks),
+            Some(_) => return Err(Error::text(format!("STALETERM {}", promise.term))),
             None => match self.replication.serving() {
                 Some(term) => (term, map.own().name),
                 None if self.role.is_replica() => return Ok("ASYNC".to_owned()),
@@ -99,9 +102,9 @@ impl Engine {
 
     /// Whether this node, which the map makes a primary with slots, has to make sure of its data before it serves.
     #[must_use]
-    pub fn needs_seal(&self, map: &Map) -> bool {
+    pub fn must_take_over(&self, map: &Map) -> bool {
         let own = map.own();
-        let is_bound = || self.oaths.of(own.shard).is_some();
+        let is_bound = || self.promises.of(own.shard).is_some();
         // Slots that are on their way arrive first: a shard does not enter this mode meanwhile.
         let is_wanted = is_bound() || self.settings().replication.is_quorum && !self.is_moving_slots();
         let serves = || self.replication.serving().is_some_and(|term| term.epoch == own.epoch);
@@ -110,7 +113,7 @@ impl Engine {
 
     /// Whether the shard of this node is in this mode, or is to be.
     pub(crate) fn wants_quorum(&self) -> bool {
-        let is_bound = || self.map().is_some_and(|map| self.oaths.of(map.own().shard).is_some());
+        let is_bound = || self.map().is_some_and(|map| self.promises.of(map.own().shard).is_some());
         self.replication.is_quorum() || self.settings().replication.is_quorum || is_bound()
     }
 
@@ -119,23 +122,23 @@ impl Engine {
     ///
     /// # Errors
     /// `kept` is nothing that was given to `keep`: the number of the line, from 1.
-    pub fn open_oaths(&self, kept: &str, keep: Box<dyn Fn(&str) -> bool + Send + Sync>) -> Result<(), usize> {
-        self.oaths.open(kept, keep)
+    pub fn open_promises(&self, kept: &str, keep: Box<dyn Fn(&str) -> bool + Send + Sync>) -> Result<(), usize> {
+        self.promises.open(kept, keep)
     }
 
     /// This node is about to follow the primary of a shard: it will not begin the shard anew, whatever becomes of the primary.
     pub fn prepare_to_follow(&self, shard: Name, now: Now) {
         self.consider_leaving(shard, now.instant);
         self.set_copying(None);
-        self.give_up_sealing();
-        if self.settings().replication.is_quorum && !self.oaths.note_shard(shard) {
+        self.give_up_take_over();
+        if self.settings().replication.is_quorum && !self.promises.note_shard(shard) {
             tracing::error!("that this node belongs to the shard could not be written down");
         }
     }
 
     /// Tries to serve the term of the map's claim, as this life of the node. Asks each member once, which may take half a second for
-    /// each that is not there. On [`Sealing::Done`] the engine is a primary and has all that was committed; the map may be set.
-    pub fn try_seal(&self, map: &Map, life: u64, now: Now) -> Sealing {
+    /// each that is not there. On [`TakeOver::Done`] the engine is a primary and has all that was committed; the map may be set.
+    pub fn try_take_over(&self, map: &Map, life: u64, now: Now) -> TakeOver {
         let life = if planted::has(Planted::SameLife) { 1 } else { life };
         let term = Term { epoch: map.own().epoch, life };
         let is_decided = self.attempts.take_decision();
@@ -144,22 +147,22 @@ impl Engine {
         sealing
     }
 
-    fn attempt(&self, map: &Map, term: Term, now: Now) -> Sealing {
+    fn attempt(&self, map: &Map, term: Term, now: Now) -> TakeOver {
         let (own, shard) = (map.own().name, map.own().shard);
-        let oath = self.oaths.of(shard);
-        if oath.is_none() && self.may_begin(map) {
+        let promise = self.promises.of(shard);
+        if promise.is_none() && self.may_begin(map) {
             return self.begin_shard(own, shard, term);
         }
-        let oath = oath.unwrap_or_default();
+        let promise = promise.unwrap_or_default();
         {
             let mut following = self.following.lock();
-            if let Err(bound) = self.oaths.swear(shard, term, own) {
+            if let Err(bound) = self.promises.promise(shard, term, own) {
                 return bound.into();
             }
             following.keep_to(self, (own, term.life), now);
         }
         let (extent, in_data) = self.replication.extent();
-        let members = if extent.is_some() && in_data.is_some() { in_data } else { oath.members };
+        let members = if extent.is_some() && in_data.is_some() { in_data } else { promise.members };
         let mut answers: BTreeMap<Name, Extent> = extent.map(|extent| (own, extent)).into_iter().collect();
         let mut asked = members.all();
         if asked.is_empty() {
@@ -170,19 +173,19 @@ impl Engine {
             let Some(node) = map.node(name) else { continue };
             match self.ask(node, shard, term, own) {
                 Some(Answer::Sealed(Some(extent))) => drop(answers.insert(name, extent)),
-                Some(Answer::Bound(later)) => return Sealing::Beaten(later),
+                Some(Answer::Bound(later)) => return TakeOver::Superseded(later),
                 Some(Answer::Sealed(None)) | None => {}
             }
         }
-        let is_skipped = planted::has(Planted::SkipSeal);
-        let is_sealed = if members.is_some() {
-            members.is_sealed_by(|name| answers.contains_key(&name))
+        let is_skipped = planted::has(Planted::SkipTakeOver);
+        let is_agreed = if members.is_some() {
+            members.is_agreed_by(|name| answers.contains_key(&name))
         } else {
             // Nothing is served by this: it only learns who the members are, or were.
             !answers.is_empty()
         };
-        if !is_skipped && !is_sealed {
-            return Sealing::Waits("too few members have answered that have all their data");
+        if !is_skipped && !is_agreed {
+            return TakeOver::Waits("too few members have answered that have all their data");
         }
         let best = answers.iter().max_by_key(|(_, extent)| **extent).map(|(name, extent)| (*name, *extent));
         let best = best.filter(|(_, best)| extent.is_none_or(|extent| extent < *best));
@@ -190,19 +193,19 @@ impl Engine {
         if let Some((name, _)) = best {
             let node = map.node(name).expect("it was asked");
             let Some(upstream) = self.network().map(|network| network.way_to(node)) else {
-                return Sealing::Waits("there is no network to take over another member's data by");
+                return TakeOver::Waits("there is no network to take over another member's data by");
             };
             self.set_copying(Some(term));
             self.follow(Some(upstream), now);
-            return Sealing::Waits(COPIES);
+            return TakeOver::Waits(COPIES);
         }
         if !members.is_some() {
-            return Sealing::Waits("nobody who has answered knows the members of the shard");
+            return TakeOver::Waits("nobody who has answered knows the members of the shard");
         }
         self.follow(None, now);
         self.begin_term(term, own, members, false);
         self.set_copying(None);
-        Sealing::Done
+        TakeOver::Done
     }
 
     /// Whether what this node has are the shard's data, although nothing is known of its members: it is the only node there, or its
@@ -223,16 +226,16 @@ impl Engine {
     }
 
     /// A shard begins in this mode, with this node as its only member.
-    fn begin_shard(&self, own: Name, shard: Name, term: Term) -> Sealing {
-        if let Err(bound) = self.oaths.swear(shard, term, own) {
+    fn begin_shard(&self, own: Name, shard: Name, term: Term) -> TakeOver {
+        if let Err(bound) = self.promises.promise(shard, term, own) {
             return bound.into();
         }
         let members = Members::alone(own);
-        if !self.oaths.note_members(shard, &members) {
-            return Sealing::Waits("the members of the shard could not be written down");
+        if !self.promises.note_members(shard, &members) {
+            return TakeOver::Waits("the members of the shard could not be written down");
         }
         self.begin_term(term, own, members, true);
-        Sealing::Done
+        TakeOver::Done
     }
 
     pub(super) fn begin_term(&self, term: Term, own: Name, members: Members, is_genesis: bool) {

@@ -1,7 +1,7 @@
 //! Where the control thread and the key-value service leave things for each other.
 //!
 //! Nothing here waits for the bus or an engine: each side takes what lies there, and is woken when something new does. Each engine has a
-//! tray of its own, so that none waits for what another does; of the duties in it only the latest counts. Orders wait in a queue of
+//! inbox of its own, so that none waits for what another does; of the assignments in it only the latest counts. Orders wait in a queue of
 //! bounded length.
 
 use core::time::Duration;
@@ -16,16 +16,16 @@ use ashlar_kv::cluster::map::{Map, Name};
 use ashlar_kv::replicate::{CopyStatus, Upstream};
 use ashlar_wire::id::ServerId;
 
-use super::messages::{Ear, Messages};
+use super::messages::{Messages, Subscriber};
 
-/// Orders that wait for the office.
+/// Orders that wait for the controller.
 const ORDERS_MAX: usize = 64;
 /// How long an order may take.
 const ORDER_MAX: Duration = Duration::from_secs(5);
 
 /// An engine of a server, as a member of a replica group.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Seat {
+pub struct EngineInfo {
     /// Tells it from others that the server has or ever had.
     pub tag: u32,
     /// Its replica group.
@@ -36,8 +36,8 @@ pub struct Seat {
     pub has_data: bool,
 }
 
-impl Seat {
-    /// A tag for the server's seat of this number, from chance. Its last bit tells the second seat from the first, so that whoever knows a
+impl EngineInfo {
+    /// A tag for the server's engine of this number, from chance. Its last bit tells the second engine from the first, so that whoever knows a
     /// node's name knows which of the two it is.
     #[must_use]
     pub fn tag(number: usize, chance: u32) -> u32 {
@@ -73,9 +73,9 @@ pub fn server_of(name: Name) -> (ServerId, u32) {
 
 /// What an engine is to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Duty {
+pub struct Assignment {
     /// Its tag and group, to be remembered over restarts.
-    pub seat: Seat,
+    pub engine_info: EngineInfo,
     /// The cluster, for its clients.
     pub map: Map,
     /// Where its primary is, if it follows one.
@@ -110,18 +110,18 @@ pub struct Report {
 /// Tells whoever gave an order what became of it.
 pub(super) type Answer = SyncSender<Result<(), String>>;
 
-/// An order, of which seat, and who waits.
+/// An order, of which engine, and who waits.
 #[derive(Debug)]
-pub(super) struct Posted {
-    pub(super) seat: usize,
+pub(super) struct PendingRequest {
+    pub(super) engine_info: usize,
     pub(super) order: Order,
     pub(super) answer: Answer,
 }
 
 /// What lies there for one engine.
 #[derive(Debug, Default)]
-struct Tray {
-    duty: Option<Duty>,
+struct Inbox {
+    assignment: Option<Assignment>,
     /// Who is to be told once this and what others have to do is done.
     answers: Vec<Arc<Vec<Answer>>>,
     /// The engine has something to report.
@@ -129,39 +129,39 @@ struct Tray {
 }
 
 #[derive(Debug, Default)]
-struct Papers {
-    orders: VecDeque<Posted>,
+struct MailboxState {
+    orders: VecDeque<PendingRequest>,
     reports: Vec<Option<Report>>,
-    trays: Vec<Tray>,
+    inboxes: Vec<Inbox>,
     /// Somebody has to look again.
     is_news: bool,
     is_over: bool,
 }
 
-/// The desk of one server.
-pub struct Desk {
-    papers: Mutex<Papers>,
+/// The mailboxes of one server.
+pub struct EngineMailboxes {
+    state: Mutex<MailboxState>,
     /// Something lies there for the key-value service.
     service: Condvar,
-    /// Wakes the office.
-    office: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// Wakes the controller.
+    controller: OnceLock<Box<dyn Fn() + Send + Sync>>,
     messages: Arc<Messages>,
 }
 
-impl core::fmt::Debug for Desk {
+impl core::fmt::Debug for EngineMailboxes {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Desk").finish_non_exhaustive()
+        f.debug_struct("EngineMailboxes").finish_non_exhaustive()
     }
 }
 
-impl Desk {
+impl EngineMailboxes {
     /// One for so many engines.
     #[must_use]
-    pub fn new(seats: usize) -> Arc<Self> {
-        let trays = core::iter::repeat_with(Tray::default).take(seats).collect();
-        let papers = Papers { reports: vec![None; seats], trays, ..Papers::default() };
-        let messages = Arc::new(Messages::new(seats));
-        Arc::new(Self { papers: Mutex::new(papers), service: Condvar::new(), office: OnceLock::new(), messages })
+    pub fn new(engines: usize) -> Arc<Self> {
+        let inboxes = core::iter::repeat_with(Inbox::default).take(engines).collect();
+        let state = MailboxState { reports: vec![None; engines], inboxes, ..MailboxState::default() };
+        let messages = Arc::new(Messages::new(engines));
+        Arc::new(Self { state: Mutex::new(state), service: Condvar::new(), controller: OnceLock::new(), messages })
     }
 
     /// Messages of engines to subscribers elsewhere, and those that come from there.
@@ -169,59 +169,59 @@ impl Desk {
         &self.messages
     }
 
-    /// The engine of a seat is told of messages that are published elsewhere by this. Only the first call does anything.
-    pub fn listen(&self, seat: usize, ear: Ear) {
-        self.messages.listen(seat, ear);
+    /// The engine of an engine is told of messages that are published elsewhere by this. Only the first call does anything.
+    pub fn listen(&self, engine_info: usize, subscriber: Subscriber) {
+        self.messages.listen(engine_info, subscriber);
     }
 
-    /// The office is woken by this from now on. Only the first call does anything.
+    /// The controller is woken by this from now on. Only the first call does anything.
     pub(super) fn open(&self, wake: Box<dyn Fn() + Send + Sync>) {
-        drop(self.office.set(wake));
+        drop(self.controller.set(wake));
         self.wake_office();
     }
 
-    /// What clients of a seat may ask of the cluster.
+    /// What clients of an engine may ask of the cluster.
     #[must_use]
-    pub fn clerk(self: &Arc<Self>, seat: usize) -> Box<dyn Control> {
-        Box::new(Clerk { desk: Arc::clone(self), seat })
+    pub fn request_sender(self: &Arc<Self>, engine_info: usize) -> Box<dyn Control> {
+        Box::new(RequestSender { mailboxes: Arc::clone(self), engine_info })
     }
 
     /// An engine tells how it is.
-    pub fn report(&self, seat: usize, report: &Report) {
-        let mut papers = self.lock();
-        if papers.reports[seat].as_ref() == Some(report) {
+    pub fn report(&self, engine_info: usize, report: &Report) {
+        let mut state = self.lock();
+        if state.reports[engine_info].as_ref() == Some(report) {
             return;
         }
-        papers.reports[seat] = Some(report.clone());
-        drop(papers);
+        state.reports[engine_info] = Some(report.clone());
+        drop(state);
         self.wake_office();
     }
 
-    /// Waits for a seat's duty, or for something to report, `span` at most. Whoever gets a duty calls [`Answers::done`].
-    pub fn wait(&self, seat: usize, span: Duration) -> Wakened {
-        let is_idle = |papers: &mut Papers| {
-            let tray = &papers.trays[seat];
-            tray.duty.is_none() && !tray.is_called && !papers.is_over
+    /// Waits for an engine's assignment, or for something to report, `span` at most. Whoever gets an assignment calls [`Answers::done`].
+    pub fn wait(&self, engine_info: usize, span: Duration) -> Wakened {
+        let is_idle = |state: &mut MailboxState| {
+            let inbox = &state.inboxes[engine_info];
+            inbox.assignment.is_none() && !inbox.is_called && !state.is_over
         };
         let waited = self.service.wait_timeout_while(self.lock(), span, is_idle);
-        let mut papers = waited.unwrap_or_else(PoisonError::into_inner).0;
-        let is_over = papers.is_over;
-        let tray = &mut papers.trays[seat];
-        tray.is_called = false;
-        match tray.duty.take() {
-            Some(duty) => Wakened::Duty(Box::new(duty), Answers(core::mem::take(&mut tray.answers))),
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        let is_over = state.is_over;
+        let inbox = &mut state.inboxes[engine_info];
+        inbox.is_called = false;
+        match inbox.assignment.take() {
+            Some(assignment) => Wakened::Assignment(Box::new(assignment), Answers(core::mem::take(&mut inbox.answers))),
             None if is_over => Wakened::Over,
             None => Wakened::Nothing,
         }
     }
 
-    /// There will be no more duties.
+    /// There will be no more assignments.
     pub fn close(&self) {
         self.lock().is_over = true;
         self.service.notify_all();
     }
 
-    pub(super) fn take_orders(&self) -> VecDeque<Posted> {
+    pub(super) fn take_orders(&self) -> VecDeque<PendingRequest> {
         core::mem::take(&mut self.lock().orders)
     }
 
@@ -229,47 +229,47 @@ impl Desk {
         self.lock().reports.clone()
     }
 
-    /// Something lies there for the office. It does not any more.
+    /// Something lies there for the controller. It does not any more.
     pub(super) fn take_news(&self) -> bool {
         core::mem::take(&mut self.lock().is_news)
     }
 
     /// What all engines are to be from now on, and who waits for that.
-    pub(super) fn assign(&self, duties: Vec<Duty>, answers: Vec<Answer>) {
+    pub(super) fn assign(&self, assignments: Vec<Assignment>, answers: Vec<Answer>) {
         let answers = (!answers.is_empty()).then(|| Arc::new(answers));
-        let mut papers = self.lock();
-        for (tray, duty) in papers.trays.iter_mut().zip(duties) {
-            tray.duty = Some(duty);
-            tray.answers.extend(answers.clone());
+        let mut state = self.lock();
+        for (inbox, assignment) in state.inboxes.iter_mut().zip(assignments) {
+            inbox.assignment = Some(assignment);
+            inbox.answers.extend(answers.clone());
         }
-        drop((papers, answers));
+        drop((state, answers));
         self.service.notify_all();
     }
 
     fn wake_office(&self) {
         self.lock().is_news = true;
-        if let Some(wake) = self.office.get() {
+        if let Some(wake) = self.controller.get() {
             wake();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Papers> {
-        self.papers.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, MailboxState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What [`Desk::wait`] has found.
+/// What [`EngineMailboxes::wait`] has found.
 #[derive(Debug)]
 pub enum Wakened {
     /// What the engine is to be, and who waits for that.
-    Duty(Box<Duty>, Answers),
+    Assignment(Box<Assignment>, Answers),
     /// Time has passed, or there is something to report.
     Nothing,
     /// There will be no more.
     Over,
 }
 
-/// Those who wait until all engines have done their duties.
+/// Those who wait until all engines have done their assignments.
 #[derive(Debug)]
 pub struct Answers(Vec<Arc<Vec<Answer>>>);
 
@@ -285,21 +285,21 @@ impl Answers {
 
 /// Takes the orders of one engine's clients.
 #[derive(Debug)]
-struct Clerk {
-    desk: Arc<Desk>,
-    seat: usize,
+struct RequestSender {
+    mailboxes: Arc<EngineMailboxes>,
+    engine_info: usize,
 }
 
-impl Control for Clerk {
+impl Control for RequestSender {
     fn order(&self, order: Order) -> Result<(), String> {
         let (answer, answered): (Answer, Receiver<_>) = sync_channel(1);
-        let mut papers = self.desk.lock();
-        if papers.orders.len() >= ORDERS_MAX || papers.is_over {
+        let mut state = self.mailboxes.lock();
+        if state.orders.len() >= ORDERS_MAX || state.is_over {
             return Err("too much is asked of the cluster at a time: try again later".to_owned());
         }
-        papers.orders.push_back(Posted { seat: self.seat, order, answer });
-        drop(papers);
-        self.desk.wake_office();
+        state.orders.push_back(PendingRequest { engine_info: self.engine_info, order, answer });
+        drop(state);
+        self.mailboxes.wake_office();
         match answered.recv_timeout(ORDER_MAX) {
             Ok(done) => done,
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
@@ -309,15 +309,15 @@ impl Control for Clerk {
     }
 
     fn publish(&self, channel: &[u8], message: &[u8], is_sharded: bool) {
-        self.desk.messages.publish(self.seat, channel, message, is_sharded);
+        self.mailboxes.messages.publish(self.engine_info, channel, message, is_sharded);
     }
 
     fn listens(&self) {
-        self.desk.lock().trays[self.seat].is_called = true;
-        self.desk.service.notify_all();
+        self.mailboxes.lock().inboxes[self.engine_info].is_called = true;
+        self.mailboxes.service.notify_all();
     }
 
     fn message_figures(&self) -> MessageFigures {
-        self.desk.messages.figures()
+        self.mailboxes.messages.figures()
     }
 }

@@ -55,7 +55,7 @@ struct Held {
 
 /// What a stream says of this mode.
 #[derive(Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct CommitState {
     /// That of the last record.
     term: Term,
     members: Members,
@@ -71,7 +71,7 @@ pub(crate) struct Ledger {
     held: Vec<Held>,
 }
 
-impl Default for Ledger {
+impl Default for CommitState {
     fn default() -> Self {
         Self {
             term: Term::default(),
@@ -94,7 +94,7 @@ pub(crate) struct Extent {
     pub(crate) position: u64,
 }
 
-impl Ledger {
+impl CommitState {
     /// The data are gone: others come, of which nothing is known yet.
     pub(crate) fn forget(&mut self) {
         let held = std::mem::take(&mut self.held);
@@ -121,23 +121,23 @@ impl Stream {
     fn put_record(&mut self, term: Term, members: Members) {
         self.put_words(&[b"REPLCONF", b"ASHLAR-TERM", term.to_string().as_bytes(), members.to_string().as_bytes()]);
         let end = self.end;
-        self.ledger.note(term, members, end);
+        self.commit.note(term, members, end);
     }
 
     /// Nothing that was acknowledged in an earlier life is missing from here on: whatever is followed next, these data have it. A
     /// position of an earlier primary is not compared with the end of a later one's stream, so this is remembered when it is so.
     #[inline]
     pub(in crate::replicate) fn note_caught_up(&mut self) {
-        if let Blank::Until(position) = self.ledger.blank
+        if let Blank::Until(position) = self.commit.blank
             && self.end >= position
         {
-            self.ledger.blank = Blank::Never;
+            self.commit.blank = Blank::Never;
         }
     }
 
     /// How many members take what is appended, this one among them.
     fn is_attended(&self) -> bool {
-        let Some(serving) = self.ledger.serving else { return false };
+        let Some(serving) = self.commit.serving else { return false };
         let there: BTreeSet<Name> = self
             .replicas
             .values()
@@ -145,11 +145,11 @@ impl Stream {
             .filter_map(|replica| replica.introduction.member)
             .chain([serving.own])
             .collect();
-        self.ledger.members.committed(|name| u64::from(there.contains(&name))) == 1
+        self.commit.members.committed(|name| u64::from(there.contains(&name))) == 1
     }
 }
 
-impl Ledger {
+impl CommitState {
     fn note(&mut self, term: Term, members: Members, at: u64) {
         (self.term, self.members, self.noted_at) = (term, members, at);
     }
@@ -180,36 +180,36 @@ impl Replication {
 
     /// The term that this server serves, if it does in this mode.
     pub(crate) fn serving(&self) -> Option<Term> {
-        self.stream().ledger.serving.map(|serving| serving.term)
+        self.stream().commit.serving.map(|serving| serving.term)
     }
 
     /// The term and the members that the data say, and how far they go; nothing while something may be missing that this server
     /// has acknowledged.
     pub(crate) fn extent(&self) -> (Option<Extent>, Members) {
         let stream = self.stream();
-        let ledger = &stream.ledger;
+        let commit = &stream.commit;
         // A primary whose stream is its own has all of it; a replica only what was read whole. Data without a record are of no term.
-        let has_term = ledger.members.is_some() || planted::has(Planted::BlankAnswers);
+        let has_term = commit.members.is_some() || planted::has(Planted::BlankAnswers);
         let is_there = (!stream.is_relay || stream.is_whole) && has_term;
-        let is_whole = ledger.blank == Blank::Never || planted::has(Planted::BlankAnswers);
-        let extent = Extent { term: ledger.term, position: stream.end };
-        ((is_there && is_whole).then_some(extent), ledger.members.clone())
+        let is_whole = commit.blank == Blank::Never || planted::has(Planted::BlankAnswers);
+        let extent = Extent { term: commit.term, position: stream.end };
+        ((is_there && is_whole).then_some(extent), commit.members.clone())
     }
 
     /// The words that tell a dump of term and members, if there are any.
-    pub(in crate::replicate) fn ledger_words(stream: &Stream) -> Option<String> {
-        let Ledger { term, members, .. } = &stream.ledger;
+    pub(in crate::replicate) fn commit_words(stream: &Stream) -> Option<String> {
+        let CommitState { term, members, .. } = &stream.commit;
         let term = if planted::has(Planted::DumpWithoutTerm) { Term::default() } else { *term };
         members.is_some().then(|| format!("{term} {members}"))
     }
 
     /// A dump said this of term and members.
-    pub(crate) fn adopt_ledger(&self, words: &str) {
+    pub(crate) fn adopt_commit_state(&self, words: &str) {
         let read = words.split_once(' ').and_then(|(term, members)| Some((Term::read(term)?, Members::read(members)?)));
         let Some((term, members)) = read else { return };
         let mut stream = self.stream();
         let end = stream.end;
-        stream.ledger.note(term, members, end);
+        stream.commit.note(term, members, end);
         self.recount(&mut stream);
     }
 
@@ -217,8 +217,8 @@ impl Replication {
     /// from what is here, or its dump is here: only then is `position` one of the same history as the end of the data.
     pub(crate) fn catch_up_at(&self, position: u64) {
         let mut stream = self.stream();
-        if stream.ledger.blank != Blank::Never {
-            stream.ledger.blank = Blank::Until(position);
+        if stream.commit.blank != Blank::Never {
+            stream.commit.blank = Blank::Until(position);
             stream.note_caught_up();
         }
     }
@@ -227,7 +227,7 @@ impl Replication {
     pub(crate) fn note_record(&self, term: Term, members: Members) {
         let mut stream = self.stream();
         let end = stream.end;
-        stream.ledger.note(term, members, end);
+        stream.commit.note(term, members, end);
         self.recount(&mut stream);
     }
 
@@ -236,16 +236,16 @@ impl Replication {
     pub(super) fn begin_term(&self, term: Term, own: Name, members: Members, is_genesis: bool) {
         let mut stream = self.stream();
         if is_genesis {
-            stream.ledger.blank = Blank::Never;
+            stream.commit.blank = Blank::Never;
         }
         // The record's database is of no concern: the next command names its own.
         stream.database = None;
         stream.put_record(term, members);
         let from = stream.end;
         // Where the data were replaced since it last served, positions may be smaller ones than those of then.
-        self.released.store(stream.ledger.committed, Ordering::Release);
-        stream.ledger.serving = Some(Serving { term, own, from });
-        stream.ledger.marker = None;
+        self.released.store(stream.commit.committed, Ordering::Release);
+        stream.commit.serving = Some(Serving { term, own, from });
+        stream.commit.marker = None;
         self.settle(&mut stream);
         self.review(&mut stream);
     }
@@ -253,14 +253,14 @@ impl Replication {
     /// The data of another member are taken over, or not any more.
     pub(super) fn set_copying(&self, is_copying: bool) {
         let mut stream = self.stream();
-        stream.ledger.is_copying = is_copying;
+        stream.commit.is_copying = is_copying;
         self.recount(&mut stream);
     }
 
     /// Another may serve now: nothing is told any more.
     pub(super) fn stop_serving(&self) {
         let mut stream = self.stream();
-        stream.ledger.stop_serving();
+        stream.commit.stop_serving();
         self.recount(&mut stream);
     }
 
@@ -272,7 +272,7 @@ impl Replication {
 
     /// What is committed by now; whoever waits for that is told.
     fn commit(&self, stream: &mut Stream) {
-        let Some(serving) = stream.ledger.serving else { return };
+        let Some(serving) = stream.commit.serving else { return };
         let acknowledged = |name: Name| {
             if name == serving.own {
                 return stream.end;
@@ -282,15 +282,15 @@ impl Replication {
             let of_it = stream.replicas.values().filter(is_it).filter(|replica| !replica.is_gone());
             of_it.map(|replica| replica.acknowledged()).max().unwrap_or(0)
         };
-        let committed = stream.ledger.members.committed(acknowledged);
+        let committed = stream.commit.members.committed(acknowledged);
         // What an earlier term has appended is committed with this one's record, and not before.
         let is_own = committed >= serving.from || planted::has(Planted::CommitEarlierTerm);
-        if !is_own || committed <= stream.ledger.committed {
+        if !is_own || committed <= stream.commit.committed {
             return;
         }
-        stream.ledger.committed = committed;
+        stream.commit.committed = committed;
         self.released.store(committed, Ordering::Release);
-        stream.ledger.held.retain(|held| {
+        stream.commit.held.retain(|held| {
             let waits = held.position > committed;
             if !waits {
                 held.card.mailbox.nudge();
@@ -300,11 +300,11 @@ impl Replication {
     }
 
     pub(in crate::replicate) fn recount(&self, stream: &mut Stream) {
-        let ledger = &stream.ledger;
-        self.is_quorum.store(ledger.members.is_some(), Ordering::Relaxed);
-        let is_enough = ledger.members.copies() >= self.copies_min.load(Ordering::Relaxed);
-        let gate = match ledger.members.is_some() && !stream.is_relay {
-            _ if ledger.is_copying => Gate::Short,
+        let commit = &stream.commit;
+        self.is_quorum.store(commit.members.is_some(), Ordering::Relaxed);
+        let is_enough = commit.members.copies() >= self.copies_min.load(Ordering::Relaxed);
+        let gate = match commit.members.is_some() && !stream.is_relay {
+            _ if commit.is_copying => Gate::Short,
             false => Gate::Off,
             true if is_enough && stream.is_attended() => Gate::Open,
             true => Gate::Short,
@@ -315,22 +315,22 @@ impl Replication {
     /// Replies to requests that came when the stream ended at `before` are to wait: up to which position. Nothing if they need not.
     pub(crate) fn hold(&self, card: &Arc<Card>, before: u64, now_ms: i64) -> Option<u64> {
         let mut stream = self.stream();
-        if !stream.ledger.members.is_some() || stream.is_relay || planted::has(Planted::NothingWaits) {
+        if !stream.commit.members.is_some() || stream.is_relay || planted::has(Planted::NothingWaits) {
             return None;
         }
-        if stream.end == before && stream.ledger.serving.is_some() && !planted::has(Planted::ReadsDoNotWait) {
+        if stream.end == before && stream.commit.serving.is_some() && !planted::has(Planted::ReadsDoNotWait) {
             self.mark(&mut stream);
         }
         // Who serves no term does not know what holds: it is told later that it was not told in time.
-        let position = if stream.ledger.serving.is_some() { stream.end } else { u64::MAX };
-        stream.ledger.held.push(Held { card: Arc::clone(card), position, since_ms: now_ms });
+        let position = if stream.commit.serving.is_some() { stream.end } else { u64::MAX };
+        stream.commit.held.push(Held { card: Arc::clone(card), position, since_ms: now_ms });
         self.commit(&mut stream);
-        (stream.ledger.committed < position).then_some(position)
+        (stream.commit.committed < position).then_some(position)
     }
 
     /// Appends a question that members answer, unless one is there that none of them has got yet.
     fn mark(&self, stream: &mut Stream) {
-        let is_fresh = stream.ledger.marker.is_some_and(|(begin, end)| {
+        let is_fresh = stream.commit.marker.is_some_and(|(begin, end)| {
             end == stream.end && stream.replicas.values().all(|replica| !replica.has_got(begin))
         });
         if is_fresh {
@@ -340,7 +340,7 @@ impl Replication {
         stream.put_words(&[b"REPLCONF", b"GETACK", b"*"]);
         let end = stream.end;
         stream.asked_at = end;
-        stream.ledger.marker = Some((begin, end));
+        stream.commit.marker = Some((begin, end));
         self.settle(stream);
     }
 
@@ -355,7 +355,7 @@ impl Replication {
     fn quorum_status(&self) -> Option<QuorumStatus> {
         let (extent, _) = self.extent();
         let stream = self.stream();
-        let Ledger { term, members, committed, serving, .. } = &stream.ledger;
+        let CommitState { term, members, committed, serving, .. } = &stream.commit;
         members.is_some().then(|| QuorumStatus {
             term: *term,
             members: members.clone(),
@@ -401,15 +401,15 @@ impl Engine {
         let patience_ms = self.settings().replication.quorum_timeout_ms;
         let mut stream = self.replication.stream();
         self.replication.review(&mut stream);
-        stream.ledger.held.retain(|held| {
+        stream.commit.held.retain(|held| {
             let is_late = now.unix_ms().saturating_sub(held.since_ms) > patience_ms;
             if is_late {
                 held.card.mailbox.dismiss(Farewell::Dismissed);
             }
             !is_late
         });
-        let Some(serving) = stream.ledger.serving else { return };
-        if stream.ledger.committed < stream.ledger.noted_at {
+        let Some(serving) = stream.commit.serving else { return };
+        if stream.commit.committed < stream.commit.noted_at {
             return;
         }
         let Some(members) = next_members(&stream, &map) else { return };
@@ -418,13 +418,13 @@ impl Engine {
         self.replication.settle(&mut stream);
         self.replication.review(&mut stream);
         drop(stream);
-        self.oaths.note_members(map.own().shard, &members);
+        self.promises.note_members(map.own().shard, &members);
     }
 }
 
 /// What the members are to be next, if they are to change. What they are is committed.
 fn next_members(stream: &Stream, map: &Map) -> Option<Members> {
-    let members = &stream.ledger.members;
+    let members = &stream.commit.members;
     if let Some(settled) = members.settled() {
         return Some(settled);
     }
@@ -439,9 +439,9 @@ fn next_members(stream: &Stream, map: &Map) -> Option<Members> {
     }
     let is_there = |replica: &&Arc<super::super::Replica>| replica.phase() == Phase::Online && !replica.is_gone();
     let newcomers = stream.replicas.values().filter(is_there);
-    let is_near = |replica: &&Arc<super::super::Replica>| replica.acknowledged() >= stream.ledger.noted_at;
+    let is_near = |replica: &&Arc<super::super::Replica>| replica.acknowledged() >= stream.commit.noted_at;
     let newcomer = newcomers.filter(is_near).filter_map(|replica| replica.introduction.member);
-    let mut newcomer = newcomer.chain(stream.ledger.serving.map(|serving| serving.own));
+    let mut newcomer = newcomer.chain(stream.commit.serving.map(|serving| serving.own));
     let newcomer = newcomer.find(|name| !members.has(*name) && belongs(*name))?;
     Some(members.towards(all.into_iter().chain([newcomer]).collect()))
 }

@@ -1,6 +1,6 @@
 //! A message to subscribers on its way to another server: its written form.
 //!
-//! A stream of the grid carries letters one after another, cut into pieces anywhere. What the stream begins with is the version, one
+//! A stream of the grid carries parts one after another, cut into pieces anywhere. What the stream begins with is the version, one
 //! byte; version 1 has, with numbers in little-endian order:
 //!
 //! | bytes | what |
@@ -21,18 +21,18 @@ const HEADER_BYTES: usize = 17;
 
 /// A message, as it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Letter<'a> {
+pub(super) struct MessagePart<'a> {
     /// The replica group whose nodes it is for; all if none.
     pub(super) group: Option<GroupId>,
     pub(super) channel: &'a [u8],
     pub(super) message: &'a [u8],
 }
 
-/// What came is no letter, or one that is too long.
+/// What came is no message_part, or one that is too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NoLetter;
 
-impl Letter<'_> {
+impl MessagePart<'_> {
     /// Whether it is short enough to travel.
     pub(super) fn is_sendable(&self) -> bool {
         self.channel.len().saturating_add(self.message.len()) <= LETTER_BYTES_MAX
@@ -56,7 +56,7 @@ impl Letter<'_> {
     }
 }
 
-/// Puts letters together again.
+/// Puts parts together again.
 #[derive(Debug, Default)]
 pub(super) struct Letters {
     bytes: Vec<u8>,
@@ -70,17 +70,17 @@ impl Letters {
         self.bytes.drain(..self.read);
         self.read = 0;
         if self.bytes.is_empty() {
-            // Whatever a long letter needed is given back.
+            // Whatever a long message_part needed is given back.
             self.bytes.shrink_to(2 * piece.len());
         }
         self.bytes.extend_from_slice(piece);
     }
 
-    /// The next letter, if it is whole.
+    /// The next message_part, if it is whole.
     ///
     /// # Errors
     /// What came is none; nothing after it can be read.
-    pub(super) fn next_letter(&mut self) -> Result<Option<Letter<'_>>, NoLetter> {
+    pub(super) fn next_letter(&mut self) -> Result<Option<MessagePart<'_>>, NoLetter> {
         let Some((header, rest)) = self.bytes[self.read..].split_first_chunk::<HEADER_BYTES>() else { return Ok(None) };
         let [kind, group @ .., c0, c1, c2, c3, m0, m1, m2, m3] = *header;
         let group = GroupId(u64::from_le_bytes(group));
@@ -92,7 +92,7 @@ impl Letters {
         }
         let Some((channel, message)) = rest.get(..whole).map(|text| text.split_at(channel)) else { return Ok(None) };
         self.read += HEADER_BYTES + whole;
-        Ok(Some(Letter { group: (kind == 1).then_some(group), channel, message }))
+        Ok(Some(MessagePart { group: (kind == 1).then_some(group), channel, message }))
     }
 }
 
@@ -102,31 +102,33 @@ mod tests {
 
     #[test]
     fn golden_bytes() {
-        let hex = |letter: Letter<'_>| letter.encode().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        let letter = Letter { group: None, channel: b"ch", message: b"hi!" };
-        assert_eq!(hex(letter), "00000000000000000002000000030000006368686921");
-        let letter = Letter { group: Some(GroupId(0x0102)), channel: b"c", message: b"" };
-        assert_eq!(hex(letter), "010201000000000000010000000000000063");
+        let hex = |message_part: MessagePart<'_>| {
+            message_part.encode().iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+        };
+        let message_part = MessagePart { group: None, channel: b"ch", message: b"hi!" };
+        assert_eq!(hex(message_part), "00000000000000000002000000030000006368686921");
+        let message_part = MessagePart { group: Some(GroupId(0x0102)), channel: b"c", message: b"" };
+        assert_eq!(hex(message_part), "010201000000000000010000000000000063");
     }
 
     #[test]
     fn letters_come_whole_however_they_are_cut() {
-        let letters = [
-            Letter { group: None, channel: b"one", message: b"first" },
-            Letter { group: Some(GroupId(9)), channel: b"", message: b"" },
-            Letter { group: None, channel: b"two", message: &[7; 100] },
+        let parts = [
+            MessagePart { group: None, channel: b"one", message: b"first" },
+            MessagePart { group: Some(GroupId(9)), channel: b"", message: b"" },
+            MessagePart { group: None, channel: b"two", message: &[7; 100] },
         ];
-        let bytes: Vec<u8> = letters.iter().flat_map(Letter::encode).collect();
+        let bytes: Vec<u8> = parts.iter().flat_map(MessagePart::encode).collect();
         for piece in 1..=bytes.len() {
             let (mut reader, mut come) = (Letters::default(), 0);
             for part in bytes.chunks(piece) {
                 reader.feed(part);
-                while let Some(letter) = reader.next_letter().unwrap() {
-                    assert_eq!(letter, letters[come]);
+                while let Some(message_part) = reader.next_letter().unwrap() {
+                    assert_eq!(message_part, parts[come]);
                     come += 1;
                 }
             }
-            assert_eq!(come, letters.len());
+            assert_eq!(come, parts.len());
         }
     }
 
@@ -138,6 +140,6 @@ mod tests {
             reader.feed(&[&[kind][..], &[0; 8], &u32::to_le_bytes(channel), &u32::to_le_bytes(message)].concat());
             assert_eq!(reader.next_letter(), Err(NoLetter), "{kind} {channel} {message}");
         }
-        assert!(!Letter { group: None, channel: b"c", message: &vec![0; LETTER_BYTES_MAX] }.is_sendable());
+        assert!(!MessagePart { group: None, channel: b"c", message: &vec![0; LETTER_BYTES_MAX] }.is_sendable());
     }
 }
