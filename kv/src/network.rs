@@ -27,15 +27,6 @@ pub trait Network: Send + Sync + Debug {
     fn way_to(&self, node: &Node) -> Upstream {
         Upstream::Address { host: node.place.host.clone(), port: node.place.port }
     }
-
-    /// Connects to another node, or a primary that is to be followed, which takes `span` at most.
-    ///
-    /// # Errors
-    /// It was not reached. Retry safe.
-    fn reach(&self, upstream: &Upstream, span: Duration) -> Result<Box<dyn Line>, Broken> {
-        let (host, port) = upstream.place();
-        self.dial(host, port, span)
-    }
 }
 
 /// A connection to another server. Each call waits, `span` at most.

@@ -28,6 +28,7 @@ use ashlar_wire::time::Instant;
 
 use crate::client::ClientId;
 use crate::client::card::{Card, Marks};
+use crate::cluster::control::Ticket;
 use crate::command::run;
 use crate::command::spec::{Flags, table};
 use crate::engine::Engine;
@@ -71,6 +72,8 @@ pub(crate) enum Goal {
     Given(Slot),
     /// The process was to end, and goes on.
     CalledOff,
+    /// It is known what has become of an order to the cluster.
+    Ordered(Ticket),
 }
 
 impl Goal {
@@ -79,6 +82,7 @@ impl Goal {
             Self::Copied(copied) => copied.is_reached(&engine.replication),
             Self::Given(slot) => !engine.map().is_some_and(|map| map.holds(*slot)),
             Self::CalledOff => engine.wants_stop().is_none(),
+            Self::Ordered(ticket) => engine.cluster().is_none_or(|cluster| cluster.orders.is_done(*ticket)),
         }
     }
 
@@ -88,6 +92,10 @@ impl Goal {
             // Its new owner has it, and will be heard of.
             Self::Given(_) => reply.ok(),
             Self::CalledOff => reply.error("ERR Errors trying to SHUTDOWN. Check logs."),
+            Self::Ordered(ticket) => match engine.cluster().map_or(Ok(()), |cluster| cluster.orders.take(*ticket)) {
+                Ok(()) => reply.ok(),
+                Err(why) => reply.error(&format!("ERR {why}")),
+            },
         }
     }
 }
@@ -163,9 +171,10 @@ impl Waiter {
         self.claim().then_some(wish)
     }
 
-    /// Whether it waits for what a replica can give too, and has said that it takes that; or for the end of the process.
+    /// Whether it waits for what a replica can give too, and has said that it takes that; or for the end of the process, or for what
+    /// becomes of an order, which may be the reason for which this server is a replica now.
     fn may_stay(&self) -> bool {
-        if self.goal == Some(Goal::CalledOff) {
+        if matches!(self.goal, Some(Goal::CalledOff | Goal::Ordered(_))) {
             return true;
         }
         let reads = table::find(&self.request.args()[0]).is_some_and(|found| !found.spec.flags.has(Flags::WRITE));

@@ -20,6 +20,7 @@ pub mod bus;
 mod clock;
 pub mod command;
 mod executor;
+mod history;
 pub mod net;
 mod quorum;
 pub mod replay;

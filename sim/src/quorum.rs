@@ -11,7 +11,6 @@
 mod client;
 pub(crate) mod command;
 mod faults;
-mod history;
 mod pipe;
 mod world;
 

@@ -4,12 +4,10 @@ mod bus_secret;
 pub mod caller;
 pub mod cluster;
 pub mod doors;
+mod engine_host;
 mod folder;
-mod following;
 mod foreign;
 mod host;
-mod line;
-mod migrating;
 mod network;
 mod persistence;
 pub(in crate::os) mod store;
@@ -36,9 +34,13 @@ use super::stopping::{Attempt, Stopping};
 use super::{cache, clock, heap, process, random, rdb};
 use crate::failure::Failure;
 use crate::front::resp::{self, Service};
+use ashlar_node::keyvalue::following::follow;
+use ashlar_node::keyvalue::host::EngineHost;
+use ashlar_node::keyvalue::migrating::move_slots;
 use ashlar_node::keyvalue::replication_streams::Host;
 use cluster::ClusterEngine;
 use doors::{Doors, Listening, Open, SocketFile};
+use engine_host::ProcessEngineHost;
 use host::ProcessHost;
 use network::{Doorman, Opened};
 use store::{Store, StoredUsers};
@@ -226,18 +228,39 @@ impl Serving {
         for number in 0..serving.engines.len() {
             let Running { engine, cluster_engine, .. } = &serving.engines[number];
             let (engine, cluster_engine) = (Arc::clone(engine), cluster_engine.clone());
-            let (follower, ending) = (Arc::clone(&engine), stopped.clone());
-            serving.spawn("kv-link".into(), move || following::keep(follower, &ending))?;
+            let file = cluster_engine.as_ref().map(|cluster_engine| cluster_engine.file.clone());
+            let host: Arc<dyn EngineHost> = Arc::new(ProcessEngineHost::new(Arc::clone(&engine), file));
+            let streams = cluster_engine.as_ref().and_then(|cluster_engine| cluster_engine.replication_streams.clone());
+            let link = follow(Arc::clone(&engine), streams.clone(), Arc::clone(&host));
+            serving.run_task("kv-link", &stopped, link)?;
             if let Some(cluster_engine) = cluster_engine {
-                let (migrator, ending) = (Arc::clone(&engine), stopped.clone());
-                serving.spawn("kv-slots".into(), move || migrating::move_slots(migrator, &ending))?;
-                let engine = Arc::clone(&engine);
-                serving.spawn("kv-cluster".into(), move || cluster_engine.attend(&engine))?;
+                let slots = move_slots(Arc::clone(&engine), streams, Arc::clone(&host));
+                serving.run_task("kv-slots", &stopped, slots)?;
+                let task = cluster_engine.task().run(Arc::clone(&engine), host);
+                // It ends when the mailboxes are closed, and does what was assigned before.
+                serving.spawn("kv-cluster".into(), move || drop(super::block_on(task)))?;
             }
             let stopped = stopped.clone();
             serving.spawn("kv-tick".into(), move || tick(&engine, stopped))?;
         }
         Ok(serving)
+    }
+
+    /// Runs a task on a thread of its own until the engines stop: what it does may take long.
+    fn run_task(
+        &mut self,
+        name: &str,
+        stopped: &watch::Receiver<bool>,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<(), Failure> {
+        let mut stopped = stopped.clone();
+        let until_stopped = async move {
+            tokio::select! {
+                () = task => {}
+                _ = stopped.wait_for(|&stop| stop) => {}
+            }
+        };
+        self.spawn(name.into(), move || drop(super::block_on(until_stopped)))
     }
 
     fn spawn(&mut self, name: String, body: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
@@ -421,11 +444,8 @@ impl Running {
         if let Some(cluster_engine) = &plan.cluster_engine {
             cluster_engine.join(&engine)?;
         }
-        let replication_streams = plan
-            .cluster_engine
-            .as_ref()
-            .and_then(|cluster_engine| Some((cluster_engine.replication_streams.clone()?, cluster_engine.server)));
-        let (doorman, doors) = Doorman::new(doors, replication_streams);
+        let streams_of = plan.cluster_engine.as_ref().filter(|engine| engine.replication_streams.is_some());
+        let (doorman, doors) = Doorman::new(doors, streams_of.map(|engine| engine.server));
         engine.set_network(Box::new(doorman));
         let place = listening.first().map(|door| door.place.clone()).unwrap_or_default();
         Ok((

@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use ashlar_wire::time::Instant;
 
 use super::map::{Name, SlotRange};
+pub use super::orders::Ticket;
 
 /// How a replica becomes primary by hand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,12 +78,11 @@ pub struct MessageFigures {
 
 /// Whoever decides for this node, with others, what becomes of the cluster.
 pub trait Control: Send + Sync + Debug {
-    /// Has something done. When it returns, what was ordered holds as far as this node sees, except that a meeting, a failover and
-    /// a removal go on after they have begun. It may wait for some seconds.
-    ///
-    /// # Errors
-    /// Why it was refused, as a client is told. Nothing has changed then, or it is not known: retry safe.
-    fn order(&self, order: Order) -> Result<(), String>;
+    /// Has something done, and returns at once: what has become of it, or nothing if [`Engine::finish_order`](crate::Engine::finish_order)
+    /// will be told with this ticket. An order that is done holds as far as this node sees, except that a meeting, a failover and a removal
+    /// go on after they have begun. The error says why it was refused, as a client is told: nothing has changed then, or it is not known;
+    /// a retry is safe.
+    fn order(&self, order: Order, ticket: Ticket) -> Option<Result<(), String>>;
 
     /// Tells subscribers at other nodes of a message, or with `is_sharded` those of a shard channel at nodes of this one's shard. It
     /// returns at once, and nobody hears whether a message has arrived.

@@ -5,7 +5,7 @@
 //!
 //! In reading order: [`map`] (nodes, slots, one view of both), [`control`] (what clients may ask of the cluster), `route` (whether
 //! a call may run here, and what a client is told if not), `moves` (slots on their way from one node to another, key by
-//! key), [`migration`] (slots that go to another node whole).
+//! key), `orders` (orders that are not done yet), [`migration`] (slots that go to another node whole).
 //!
 //! Words: what the rest of the program calls a server's engine is a *node* here, as clients call it, and a replica group a
 //! *shard* where clients read it.
@@ -19,6 +19,7 @@ pub mod control;
 pub mod map;
 pub mod migration;
 mod moves;
+pub(crate) mod orders;
 pub(crate) mod route;
 #[cfg(test)]
 mod tests;
@@ -40,6 +41,7 @@ use crate::time::Now;
 use control::Control;
 use map::{Map, Place};
 pub(crate) use moves::{Move, Moves};
+use orders::Orders;
 
 /// What an engine knows of its cluster.
 #[derive(Debug)]
@@ -49,11 +51,18 @@ pub(crate) struct Cluster {
     version: AtomicU64,
     pub(crate) moves: Moves,
     pub(crate) control: Box<dyn Control>,
+    pub(crate) orders: Orders,
 }
 
 impl Cluster {
     fn new(map: Map, control: Box<dyn Control>) -> Self {
-        Self { map: RwLock::new(Arc::new(map)), version: AtomicU64::new(1), moves: Moves::default(), control }
+        Self {
+            map: RwLock::new(Arc::new(map)),
+            version: AtomicU64::new(1),
+            moves: Moves::default(),
+            control,
+            orders: Orders::default(),
+        }
     }
 
     /// The present map.

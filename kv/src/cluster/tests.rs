@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::control::{Control, MessageFigures, Order};
+use super::control::{Control, MessageFigures, Order, Ticket};
 use super::map::{Health, Map, Name, Node, Place, Service, SlotRange};
 use crate::engine::{Engine, EngineConfig};
 use crate::memory::hash_key::HASH_KEY_BYTES;
@@ -22,12 +22,17 @@ const REPLICA: Name = Name::new([0x33; 20]);
 struct Orders {
     orders: Arc<Mutex<Vec<Order>>>,
     messages: Arc<Mutex<Vec<String>>>,
+    /// The orders' tickets.
+    tickets: Arc<Mutex<Vec<Ticket>>>,
+    /// What becomes of them is told later.
+    are_late: bool,
 }
 
 impl Control for Orders {
-    fn order(&self, order: Order) -> Result<(), String> {
+    fn order(&self, order: Order, ticket: Ticket) -> Option<Result<(), String>> {
         self.orders.lock().unwrap().push(order);
-        Ok(())
+        self.tickets.lock().unwrap().push(ticket);
+        (!self.are_late).then_some(Ok(()))
     }
 
     fn publish(&self, channel: &[u8], message: &[u8], is_sharded: bool) {
@@ -91,10 +96,9 @@ fn who_knows_no_members_of_its_shard_serves_no_term() {
     talk.engine().prepare_to_follow(ONE, talk.now());
     talk.engine().replication.catch_up_at(0);
     let map = map(ONE, nodes());
-    assert!(
-        matches!(talk.engine().try_take_over(&map, 1, talk.now()), TakeOver::Waits(_)),
-        "nobody could commit what it would serve"
-    );
+    let round = talk.engine().begin_take_over(&map, 1, talk.now()).unwrap();
+    let ended = talk.engine().finish_take_over(&map, round, talk.now());
+    assert!(matches!(ended, TakeOver::Waits(_)), "nobody could commit what it would serve: {ended:?}");
     assert!(talk.engine().must_take_over(&map));
     assert_eq!(talk.engine().replication.serving(), None);
 }
@@ -742,4 +746,36 @@ fn slots_are_not_charged_for_scripts_that_cross_them_and_begin_anew_with_another
     talk.engine().set_map(map(ONE, nodes()), talk.now());
     let told = talk.say(0, "CLUSTER SLOT-STATS SLOTSRANGE 5061 5061");
     assert!(told.ends_with("\"cpu-usec\" 0 \"network-bytes-in\" 0 \"network-bytes-out\" 0]]]"), "{told}");
+}
+
+#[test]
+fn a_client_waits_for_what_becomes_of_its_order_and_others_do_not() {
+    let orders = Orders { are_late: true, ..Orders::default() };
+    let tickets = Arc::clone(&orders.tickets);
+    let mut talk = talk_with(ONE, orders);
+    let [first, second, other] = [(); 3].map(|()| talk.join());
+    let release = |slot: u16| format!("CLUSTER DELSLOTS {slot}\r\n");
+    assert_eq!(talk.raw(first, release(1).as_bytes()), b"");
+    assert_eq!(talk.raw(second, release(2).as_bytes()), b"");
+    assert_eq!(talk.say(other, "PING"), "PONG");
+    let given = tickets.lock().unwrap().clone();
+    talk.engine().finish_order(given[1], Err("not now".to_owned()), talk.now());
+    assert_eq!((talk.raw(first, b""), talk.raw(second, b"")), (Vec::new(), b"-ERR not now\r\n".to_vec()));
+    talk.engine().finish_order(given[0], Ok(()), talk.now());
+    assert_eq!(talk.raw(first, b""), b"+OK\r\n");
+    talk.engine().finish_order(given[0], Ok(()), talk.now());
+    assert_eq!(talk.say(first, "PING"), "PONG", "nothing comes of it twice");
+}
+
+#[test]
+fn orders_that_nobody_finishes_or_looks_at_are_bounded() {
+    let orders = Orders { are_late: true, ..Orders::default() };
+    let tickets = Arc::clone(&orders.tickets);
+    let talk = talk_with(ONE, orders);
+    let cluster = talk.engine().cluster().unwrap();
+    let pending = (0..1_000).filter(|_| cluster.submit(Order::Renew, None).is_err()).count();
+    assert_eq!(pending, 64, "all others were refused");
+    let given = tickets.lock().unwrap().clone();
+    given.iter().for_each(|ticket| talk.engine().finish_order(*ticket, Ok(()), talk.now()));
+    assert!(cluster.submit(Order::Renew, None).is_err(), "those that are done make room");
 }

@@ -3,7 +3,7 @@
 use super::call::{Call, Run};
 use crate::cluster::map::Name;
 use crate::error::Error;
-use crate::replicate::quorum::{self, Term};
+use crate::replicate::quorum::Term;
 use crate::replicate::{Introduction, Newcomer};
 
 pub(super) const RUNS: &[(&str, Run)] = &[("sync", sync), ("psync", psync), ("replconf", replconf)];
@@ -123,7 +123,6 @@ fn replconf(call: &mut Call<'_, '_>) -> Result<(), Error> {
             () if call.args.is(at, "ACK") => return acknowledge(call, at),
             // Only a replica has an answer.
             () if call.args.is(at, "GETACK") => return Ok(()),
-            () if call.args.is(at, "ASHLAR-SEAL") && call.args.len() == 7 => return seal(call),
             () if call.args.is(at, "ASHLAR-MEMBER") && call.args.len() == 7 => return enrol(call),
             () if call.args.is(at, "ASHLAR-HAS") && call.args.len() == 5 => return contains(call),
             () => introduce(call, at)?,
@@ -139,18 +138,6 @@ fn name(call: &Call<'_, '_>, at: usize) -> Result<Name, Error> {
 
 fn term(call: &Call<'_, '_>, at: usize) -> Option<Term> {
     std::str::from_utf8(&call.args[at]).ok().and_then(Term::read)
-}
-
-/// `REPLCONF ASHLAR-SEAL shard TERM term FOR node`: a node that is about to serve a term asks for this one's promise.
-fn seal(call: &mut Call<'_, '_>) -> Result<(), Error> {
-    if !call.may_wait {
-        return Err(Error::new("ERR a promise is not given inside a transaction"));
-    }
-    let term = term(call, 4).ok_or(Error::new("ERR this is no term"))?;
-    let (shard, candidate) = (name(call, 2)?, name(call, 6)?);
-    let extent = quorum::handle_request(call.engine, shard, term, candidate, call.now)?;
-    call.reply.status(&quorum::write_answer(extent));
-    Ok(())
 }
 
 /// `REPLCONF ASHLAR-MEMBER node OF shard COPIES term`: a replica says which node it is, and is told which term is served here. With a

@@ -4,7 +4,8 @@
 //! new turn; the thread that keeps the link to the primary acts for one turn, and whatever it does for an older one comes to nothing.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use ashlar_wire::id::ServerId;
@@ -16,6 +17,7 @@ use crate::cluster::map::Name;
 use crate::command::run::access;
 use crate::engine::Engine;
 use crate::keyspace::{Keys, Lock};
+use crate::notify::Notify;
 use crate::settings::Settings;
 use crate::time::Now;
 
@@ -149,7 +151,8 @@ pub(crate) struct Role {
     is_replica: AtomicBool,
     is_linked: AtomicBool,
     view: Mutex<LinkView>,
-    changed: Condvar,
+    /// Wakes the task that keeps the link to the primary.
+    changed: Notify,
 }
 
 /// What a promotion found, or would have.
@@ -215,13 +218,12 @@ impl Role {
         let copy = view.copy.filter(|_| view.upstream.is_some() && upstream.is_some());
         *view = LinkView { upstream, state, copy, ..LinkView::default() };
         drop(view);
-        self.changed.notify_all();
+        self.changed.notify();
     }
 
-    /// Waits until it is another turn, `span` at most.
-    pub(super) fn wait(&self, turn: u64, span: Duration) {
-        let view = self.lock();
-        drop(self.changed.wait_timeout_while(view, span, |_| self.turn() == turn));
+    /// Ready once the role has changed since this was last ready. One task asks.
+    pub(super) fn poll_changed(&self, cx: &Context<'_>) -> Poll<()> {
+        self.changed.poll_notified(cx)
     }
 
     fn lock(&self) -> MutexGuard<'_, LinkView> {

@@ -14,13 +14,14 @@ use ashlar_wire::epoch::Epoch;
 use ashlar_wire::id::ServerId;
 use ashlar_wire::time::Instant;
 
-use super::mailboxes::{Answer, Assignment, EngineInfo, EngineMailboxes, PendingRequest, Report, server_of};
+use super::assignment::{Assignment, EngineInfo, Report, server_of};
+use super::mailboxes::{Answer, EngineMailboxes, PendingRequest};
 use super::messages::{Listener, Messages, Relay};
 use super::services::Services;
 use super::topology::Topology;
 use crate::service::{Agent, NodeAction};
 
-/// How long the bus may take to do what was ordered; the mailboxes waits longer.
+/// How long the bus may take to do what was ordered; the mailboxes wait longer.
 const GOAL_MAX: Duration = Duration::from_secs(4);
 /// A replica that takes over by agreement is looked at closely for so long.
 const AWAITED_MAX: Duration = Duration::from_secs(6);
@@ -136,7 +137,7 @@ impl Controller {
         }
     }
 
-    /// The mailboxes wakes the controller by this, and messages of engines are carried so.
+    /// The mailboxes wake the controller by this, and messages of engines are carried so.
     pub(crate) fn open(&self, wake: Box<dyn Fn() + Send + Sync>, relay: Box<dyn Relay>) {
         self.mailboxes.messages().open(relay);
         self.mailboxes.open(wake);
@@ -221,13 +222,13 @@ impl Controller {
         &mut self,
         bus: &mut Bus,
         now: Instant,
-        PendingRequest { engine_info, order, answer }: PendingRequest,
+        PendingRequest { number, order, answer }: PendingRequest,
         chance: &mut dyn FnMut() -> u64,
     ) -> Option<NodeAction> {
-        let file = self.files.get_mut(engine_info)?;
+        let file = self.files.get_mut(number)?;
         let group = file.engine_info.group;
         let mut pend = |command, goal| {
-            self.pending.push(Pending { command, goal, answer: answer.clone(), until: now + GOAL_MAX });
+            self.pending.push(Pending { command, goal, answer, until: now + GOAL_MAX });
         };
         match order {
             Order::Meet { host, bus_port, .. } => {
@@ -268,10 +269,10 @@ impl Controller {
                 pend(Some(Command::Failover { group, how }), Goal::Taken);
             }
             Order::Save => pend(None, Goal::Taken),
-            Order::Follow(name) => self.follow(bus, now, engine_info, name, answer),
+            Order::Follow(name) => self.follow(bus, now, number, name, answer),
             Order::Detach => {
                 let _ = bus.handle_command(now, Command::Unfollow { group });
-                self.begin_anew(engine_info, GroupId(chance()), None);
+                self.begin_anew(number, GroupId(chance()), None);
                 self.done.push(answer);
                 self.describe(bus, now);
             }
@@ -281,12 +282,12 @@ impl Controller {
                 if bus.groups().any(|view| is_theirs(&view)) {
                     let text =
                         "the other engine of this server serves slots, and would leave the cluster too".to_owned();
-                    drop(answer.try_send(Err(text)));
+                    self.mailboxes.answer(answer, Err(text));
                     return None;
                 }
-                for engine_info in 0..self.files.len() {
-                    let tag = hard.then(|| EngineInfo::tag(engine_info, u32::try_from(chance() >> 32).unwrap_or(0)));
-                    self.begin_anew(engine_info, GroupId(chance()), tag);
+                for number in 0..self.files.len() {
+                    let tag = hard.then(|| EngineInfo::tag(number, u32::try_from(chance() >> 32).unwrap_or(0)));
+                    self.begin_anew(number, GroupId(chance()), tag);
                 }
                 self.leaving.push(answer);
                 return Some(NodeAction::LeaveCluster);
@@ -296,22 +297,22 @@ impl Controller {
     }
 
     /// An engine begins a group of its own, without data.
-    fn begin_anew(&mut self, engine_info: usize, group: GroupId, tag: Option<u32>) {
-        let file = &mut self.files[engine_info];
+    fn begin_anew(&mut self, number: usize, group: GroupId, tag: Option<u32>) {
+        let file = &mut self.files[number];
         file.engine_info.group = group;
         file.engine_info.tag = tag.unwrap_or(file.engine_info.tag);
         (file.offset, file.purges) = (None, file.purges + 1);
     }
 
-    fn follow(&mut self, bus: &mut Bus, now: Instant, engine_info: usize, name: Name, answer: Answer) {
+    fn follow(&mut self, bus: &mut Bus, now: Instant, number: usize, name: Name, answer: Answer) {
         let Some(group) = self.group_of(bus, name) else {
-            drop(answer.try_send(Err(format!("Unknown node {name}"))));
+            self.mailboxes.answer(answer, Err(format!("Unknown node {name}")));
             return;
         };
-        let before = self.files[engine_info].engine_info.group;
-        if self.files.iter().enumerate().any(|(other, file)| other != engine_info && file.engine_info.group == group) {
+        let before = self.files[number].engine_info.group;
+        if self.files.iter().enumerate().any(|(other, file)| other != number && file.engine_info.group == group) {
             let text = "a server's two engines cannot be of one shard: they would be lost together".to_owned();
-            drop(answer.try_send(Err(text)));
+            self.mailboxes.answer(answer, Err(text));
             return;
         }
         if before != group {
@@ -320,12 +321,12 @@ impl Controller {
         }
         match bus.handle_command(now, Command::Follow { group }) {
             Ok(()) => {
-                let file = &mut self.files[engine_info];
+                let file = &mut self.files[number];
                 (file.engine_info.group, file.offset) = (group, None);
                 self.describe(bus, now);
                 self.done.push(answer);
             }
-            Err(error) => drop(answer.try_send(Err(error.to_string()))),
+            Err(error) => self.mailboxes.answer(answer, Err(error.to_string())),
         }
     }
 
@@ -352,12 +353,12 @@ impl Controller {
                 Some(refused)
             });
             if let Some(error) = refused {
-                drop(pending.answer.try_send(Err(error.to_string())));
+                self.mailboxes.answer(pending.answer, Err(error.to_string()));
             } else if pending.command.is_none() && is_reached(bus, &pending.goal) {
                 self.done.push(pending.answer);
             } else if pending.until <= now {
                 let text = "the cluster has not agreed in time: is a majority of its voters there?".to_owned();
-                drop(pending.answer.try_send(Err(text)));
+                self.mailboxes.answer(pending.answer, Err(text));
             } else {
                 left.push(pending);
             }
@@ -561,7 +562,8 @@ mod tests {
     use ashlar_kv::cluster::Announcement;
     use ashlar_wire::id::{ClusterId, Incarnation};
 
-    use super::super::mailboxes::Wakened;
+    use core::task::{Context, Poll, Waker};
+
     use super::*;
 
     fn bus(now: Instant) -> Bus {
@@ -582,9 +584,11 @@ mod tests {
     }
 
     /// Ports in the engine's own table of the cluster; nothing if it has got none yet.
-    fn own_ports(mailboxes: &EngineMailboxes, engine_info: usize) -> Option<(u16, u16)> {
-        let Wakened::Assignment(assignment, answers) = mailboxes.wait(engine_info, Duration::ZERO) else { return None };
-        answers.done();
+    fn own_ports(mailboxes: &EngineMailboxes, number: usize) -> Option<(u16, u16)> {
+        let cx = Context::from_waker(Waker::noop());
+        let Poll::Ready(delivery) = mailboxes.poll_delivery(number, &cx) else { return None };
+        let (assignment, answers) = delivery.assignment?;
+        answers.done(mailboxes);
         let place = &assignment.map.own().place;
         Some((place.port, place.tls_port))
     }

@@ -1,150 +1,86 @@
-//! Where the control thread and the key-value service leave things for each other.
+//! Mailboxes between the control thread and the tasks that run engines.
 //!
-//! Nothing here waits for the bus or an engine: each side takes what lies there, and is woken when something new does. Each engine has a
-//! inbox of its own, so that none waits for what another does; of the assignments in it only the latest counts. Orders wait in a queue of
-//! bounded length.
+//! The [controller](super::controller) leaves assignments and outcomes of orders in the inbox of each engine; an engine's
+//! [task](super::engine_task) leaves reports and orders for the controller. Nobody waits for the other side: each takes what is there,
+//! and is woken when something new comes. Of several assignments only the latest counts. All queues are bounded.
 
-use core::time::Duration;
+use core::task::{Context, Poll};
 use std::collections::VecDeque;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use ashlar_bus::slot::GroupId;
-use ashlar_kv::cluster::Announcement;
-use ashlar_kv::cluster::control::{Control, MessageFigures, Order};
-use ashlar_kv::cluster::map::{Map, Name};
-use ashlar_kv::replicate::{CopyStatus, Upstream};
-use ashlar_wire::id::ServerId;
+use ashlar_grid::seam::BoxFuture;
+use ashlar_kv::Notify;
+use ashlar_kv::cluster::control::{Control, MessageFigures, Order, Ticket};
+use ashlar_kv::replicate::quorum::{PromiseAnswer, PromiseRequest};
 
+use super::assignment::{Assignment, Report};
 use super::messages::{Messages, Subscriber};
+use super::promise_call::PendingPromise;
 
 /// Orders that wait for the controller.
 const ORDERS_MAX: usize = 64;
-/// How long an order may take.
-const ORDER_MAX: Duration = Duration::from_secs(5);
+/// Requests for a promise that wait for one engine. A shard has one candidate at a time, and some that are late.
+const PROMISES_MAX: usize = 16;
 
-/// An engine of a server, as a member of a replica group.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct EngineInfo {
-    /// Tells it from others that the server has or ever had.
-    pub tag: u32,
-    /// Its replica group.
-    pub group: GroupId,
-    /// What it tells of itself.
-    pub told: Announcement,
-    /// It has the data of its group, as far as it follows one.
-    pub has_data: bool,
+/// The engine whose client gave an order, and the order's ticket there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Answer {
+    number: usize,
+    ticket: Ticket,
 }
 
-impl EngineInfo {
-    /// A tag for the server's engine of this number, from chance. Its last bit tells the second engine from the first, so that whoever knows a
-    /// node's name knows which of the two it is.
-    #[must_use]
-    pub fn tag(number: usize, chance: u32) -> u32 {
-        chance & !1 | u32::from(number > 0)
-    }
-
-    /// What clients call it.
-    #[must_use]
-    pub fn name(&self, server: ServerId) -> Name {
-        let mut bytes = [0; 20];
-        bytes[..16].copy_from_slice(server.as_bytes());
-        bytes[16..].copy_from_slice(&self.tag.to_be_bytes());
-        Name::new(bytes)
-    }
-}
-
-/// What clients call a group.
-#[must_use]
-pub fn shard_name(group: GroupId) -> Name {
-    let mut bytes = [0; 20];
-    bytes[12..].copy_from_slice(&group.0.to_be_bytes());
-    Name::new(bytes)
-}
-
-/// The server that a node belongs to, and its tag there.
-#[must_use]
-pub fn server_of(name: Name) -> (ServerId, u32) {
-    let (server, tag) = name.bytes().split_at(16);
-    let server: [u8; 16] = server.try_into().expect("a name has 20 bytes");
-    let tag: [u8; 4] = tag.try_into().expect("a name has 20 bytes");
-    (ServerId::from_bytes(server), u32::from_be_bytes(tag))
-}
-
-/// What an engine is to be.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Assignment {
-    /// Its tag and group, to be remembered over restarts.
-    pub engine_info: EngineInfo,
-    /// The cluster, for its clients.
-    pub map: Map,
-    /// Where its primary is, if it follows one.
-    pub upstream: Option<Upstream>,
-    /// Until told otherwise it takes no writes, and tells how far its data go then.
-    pub is_paused: bool,
-    /// It takes over from its primary by agreement, which waits for how far its data go.
-    pub is_awaited: bool,
-    /// Its primary has paused for it: clients that it would send there wait, until it serves them itself or its part is another one.
-    pub is_successor: bool,
-    /// How often it was to throw all its data away so far.
-    pub purges: u64,
-}
-
-/// What an engine tells.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Report {
-    /// What it tells of itself.
-    pub told: Announcement,
-    /// How far its data go; nothing while they are not whole.
-    pub offset: Option<u64>,
-    /// What it has of its primary's data, if it follows one.
-    pub copy: CopyStatus,
-    /// Its writes have ended, as the pause demands: the offset is final.
-    pub is_settled: bool,
-    /// Slots without an owner stop all service.
-    pub needs_all_slots: bool,
-    /// Its clients subscribe to something, or did not long ago.
-    pub listens: bool,
-}
-
-/// Tells whoever gave an order what became of it.
-pub(super) type Answer = SyncSender<Result<(), String>>;
-
-/// An order, of which engine, and who waits.
+/// An order that the controller has not looked at.
 #[derive(Debug)]
 pub(super) struct PendingRequest {
-    pub(super) engine_info: usize,
+    /// The number of the engine whose client gave it.
+    pub(super) number: usize,
     pub(super) order: Order,
     pub(super) answer: Answer,
 }
 
-/// What lies there for one engine.
+/// What is there for one engine.
 #[derive(Debug, Default)]
-struct Inbox {
-    assignment: Option<Assignment>,
-    /// Who is to be told once this and what others have to do is done.
-    answers: Vec<Arc<Vec<Answer>>>,
-    /// The engine has something to report.
-    is_called: bool,
+pub struct Delivery {
+    /// What the engine is to be from now on, if that is new. Whoever takes it calls [`Answers::done`] when the engine is so.
+    pub assignment: Option<(Box<Assignment>, Answers)>,
+    /// What has become of orders of its clients.
+    pub outcomes: Vec<(Ticket, Result<(), String>)>,
+    /// Candidates that want a promise.
+    pub promises: VecDeque<PendingPromise>,
+    /// The server stops: there will be nothing more.
+    pub is_over: bool,
 }
 
 #[derive(Debug, Default)]
-struct MailboxState {
+struct Inbox {
+    assignment: Option<Box<Assignment>>,
+    /// Orders that are done once all engines have done their assignments.
+    answers: Vec<Arc<Vec<Answer>>>,
+    outcomes: Vec<(Ticket, Result<(), String>)>,
+    promises: VecDeque<PendingPromise>,
+}
+
+#[derive(Debug, Default)]
+struct State {
     orders: VecDeque<PendingRequest>,
     reports: Vec<Option<Report>>,
     inboxes: Vec<Inbox>,
-    /// Somebody has to look again.
+    /// There are reports or orders that the controller has not looked at.
     is_news: bool,
     is_over: bool,
 }
 
-/// The mailboxes of one server.
+/// Asks a member of another server for its promise; nothing if no answer comes in time.
+pub(super) type PromiseCaller = Box<dyn Fn(PromiseRequest) -> BoxFuture<Option<PromiseAnswer>> + Send + Sync>;
+
+/// The mailboxes of one server's engines. An engine's number is its place in the list of the server's engines.
 pub struct EngineMailboxes {
-    state: Mutex<MailboxState>,
-    /// Something lies there for the key-value service.
-    service: Condvar,
+    state: Mutex<State>,
+    /// Wakes the task of each engine.
+    engines: Vec<Notify>,
     /// Wakes the controller.
     controller: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    promise_caller: OnceLock<PromiseCaller>,
     messages: Arc<Messages>,
 }
 
@@ -155,13 +91,17 @@ impl core::fmt::Debug for EngineMailboxes {
 }
 
 impl EngineMailboxes {
-    /// One for so many engines.
+    /// Mailboxes for so many engines.
     #[must_use]
     pub fn new(engines: usize) -> Arc<Self> {
         let inboxes = core::iter::repeat_with(Inbox::default).take(engines).collect();
-        let state = MailboxState { reports: vec![None; engines], inboxes, ..MailboxState::default() };
-        let messages = Arc::new(Messages::new(engines));
-        Arc::new(Self { state: Mutex::new(state), service: Condvar::new(), controller: OnceLock::new(), messages })
+        Arc::new(Self {
+            state: Mutex::new(State { reports: vec![None; engines], inboxes, ..State::default() }),
+            engines: core::iter::repeat_with(Notify::default).take(engines).collect(),
+            controller: OnceLock::new(),
+            promise_caller: OnceLock::new(),
+            messages: Arc::new(Messages::new(engines)),
+        })
     }
 
     /// Messages of engines to subscribers elsewhere, and those that come from there.
@@ -169,56 +109,81 @@ impl EngineMailboxes {
         &self.messages
     }
 
-    /// The engine of an engine is told of messages that are published elsewhere by this. Only the first call does anything.
-    pub fn listen(&self, engine_info: usize, subscriber: Subscriber) {
-        self.messages.listen(engine_info, subscriber);
+    /// Messages that are published elsewhere are handed to an engine by this. Only the first call does anything.
+    pub fn listen(&self, number: usize, subscriber: Subscriber) {
+        self.messages.listen(number, subscriber);
     }
 
-    /// The controller is woken by this from now on. Only the first call does anything.
+    /// The controller is woken, and members of other servers are asked, by these from now on. Only the first call does anything.
     pub(super) fn open(&self, wake: Box<dyn Fn() + Send + Sync>) {
         drop(self.controller.set(wake));
-        self.wake_office();
+        self.wake_controller();
+    }
+
+    /// Members of other servers are asked for promises by this from now on. Only the first call does anything.
+    pub(super) fn call_promises_by(&self, caller: PromiseCaller) {
+        drop(self.promise_caller.set(caller));
+    }
+
+    /// Asks a member for its promise; nothing before the node has started, or if no answer comes in time.
+    pub(super) fn call_promise(&self, request: PromiseRequest) -> BoxFuture<Option<PromiseAnswer>> {
+        match self.promise_caller.get() {
+            Some(call) => call(request),
+            None => Box::pin(core::future::ready(None)),
+        }
     }
 
     /// What clients of an engine may ask of the cluster.
     #[must_use]
-    pub fn request_sender(self: &Arc<Self>, engine_info: usize) -> Box<dyn Control> {
-        Box::new(RequestSender { mailboxes: Arc::clone(self), engine_info })
+    pub fn control(self: &Arc<Self>, number: usize) -> Box<dyn Control> {
+        Box::new(EngineControl { mailboxes: Arc::clone(self), number })
     }
 
     /// An engine tells how it is.
-    pub fn report(&self, engine_info: usize, report: &Report) {
+    pub fn report(&self, number: usize, report: &Report) {
         let mut state = self.lock();
-        if state.reports[engine_info].as_ref() == Some(report) {
+        if state.reports[number].as_ref() == Some(report) {
             return;
         }
-        state.reports[engine_info] = Some(report.clone());
+        state.reports[number] = Some(report.clone());
         drop(state);
-        self.wake_office();
+        self.wake_controller();
     }
 
-    /// Waits for an engine's assignment, or for something to report, `span` at most. Whoever gets an assignment calls [`Answers::done`].
-    pub fn wait(&self, engine_info: usize, span: Duration) -> Wakened {
-        let is_idle = |state: &mut MailboxState| {
-            let inbox = &state.inboxes[engine_info];
-            inbox.assignment.is_none() && !inbox.is_called && !state.is_over
-        };
-        let waited = self.service.wait_timeout_while(self.lock(), span, is_idle);
-        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        let is_over = state.is_over;
-        let inbox = &mut state.inboxes[engine_info];
-        inbox.is_called = false;
-        match inbox.assignment.take() {
-            Some(assignment) => Wakened::Assignment(Box::new(assignment), Answers(core::mem::take(&mut inbox.answers))),
-            None if is_over => Wakened::Over,
-            None => Wakened::Nothing,
+    /// Takes all that is there for an engine. Ready also when there is nothing but a reason to report. One task asks for each engine.
+    pub fn poll_delivery(&self, number: usize, cx: &Context<'_>) -> Poll<Delivery> {
+        if self.engines[number].poll_notified(cx).is_pending() {
+            return Poll::Pending;
         }
+        let mut state = self.lock();
+        let is_over = state.is_over;
+        let Inbox { assignment, answers, outcomes, promises } = core::mem::take(&mut state.inboxes[number]);
+        Poll::Ready(match assignment {
+            Some(assignment) => {
+                Delivery { assignment: Some((assignment, Answers(answers))), outcomes, promises, is_over }
+            }
+            None => Delivery { assignment: None, outcomes, promises, is_over },
+        })
     }
 
-    /// There will be no more assignments.
+    /// The server stops: there will be no more assignments.
     pub fn close(&self) {
         self.lock().is_over = true;
-        self.service.notify_all();
+        self.engines.iter().for_each(Notify::notify);
+    }
+
+    /// A candidate of another server wants the promise of an engine. False if too many wait already.
+    pub(super) fn want_promise(&self, number: usize, pending: PendingPromise) -> bool {
+        let mut state = self.lock();
+        let is_over = state.is_over;
+        let Some(inbox) = state.inboxes.get_mut(number).filter(|inbox| !is_over && inbox.promises.len() < PROMISES_MAX)
+        else {
+            return false;
+        };
+        inbox.promises.push_back(pending);
+        drop(state);
+        self.engines[number].notify();
+        true
     }
 
     pub(super) fn take_orders(&self) -> VecDeque<PendingRequest> {
@@ -229,92 +194,80 @@ impl EngineMailboxes {
         self.lock().reports.clone()
     }
 
-    /// Something lies there for the controller. It does not any more.
+    /// Whether there is something for the controller that it has not looked at.
     pub(super) fn take_news(&self) -> bool {
         core::mem::take(&mut self.lock().is_news)
     }
 
-    /// What all engines are to be from now on, and who waits for that.
+    /// What all engines are to be from now on. Orders with these answers are done when the last engine is so.
     pub(super) fn assign(&self, assignments: Vec<Assignment>, answers: Vec<Answer>) {
         let answers = (!answers.is_empty()).then(|| Arc::new(answers));
         let mut state = self.lock();
         for (inbox, assignment) in state.inboxes.iter_mut().zip(assignments) {
-            inbox.assignment = Some(assignment);
+            inbox.assignment = Some(Box::new(assignment));
             inbox.answers.extend(answers.clone());
         }
         drop((state, answers));
-        self.service.notify_all();
+        self.engines.iter().for_each(Notify::notify);
     }
 
-    fn wake_office(&self) {
+    /// Tells the client that gave an order what has become of it.
+    pub(super) fn answer(&self, answer: Answer, outcome: Result<(), String>) {
+        let Answer { number, ticket } = answer;
+        self.lock().inboxes[number].outcomes.push((ticket, outcome));
+        self.engines[number].notify();
+    }
+
+    fn wake_controller(&self) {
         self.lock().is_news = true;
         if let Some(wake) = self.controller.get() {
             wake();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, MailboxState> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What [`EngineMailboxes::wait`] has found.
-#[derive(Debug)]
-pub enum Wakened {
-    /// What the engine is to be, and who waits for that.
-    Assignment(Box<Assignment>, Answers),
-    /// Time has passed, or there is something to report.
-    Nothing,
-    /// There will be no more.
-    Over,
-}
-
-/// Those who wait until all engines have done their assignments.
-#[derive(Debug)]
+/// Orders that are done once all engines have done their assignments.
+#[derive(Debug, Default)]
 pub struct Answers(Vec<Arc<Vec<Answer>>>);
 
 impl Answers {
-    /// This engine has. The last one tells.
-    pub fn done(self) {
-        for answer in self.0.into_iter().filter_map(Arc::into_inner).flatten() {
-            // Whoever is gone has waited too long.
-            drop(answer.try_send(Ok(())));
-        }
+    /// This engine has. The last one tells the clients.
+    pub fn done(self, mailboxes: &EngineMailboxes) {
+        let last = self.0.into_iter().filter_map(Arc::into_inner).flatten();
+        last.for_each(|answer| mailboxes.answer(answer, Ok(())));
     }
 }
 
 /// Takes the orders of one engine's clients.
 #[derive(Debug)]
-struct RequestSender {
+struct EngineControl {
     mailboxes: Arc<EngineMailboxes>,
-    engine_info: usize,
+    number: usize,
 }
 
-impl Control for RequestSender {
-    fn order(&self, order: Order) -> Result<(), String> {
-        let (answer, answered): (Answer, Receiver<_>) = sync_channel(1);
+impl Control for EngineControl {
+    fn order(&self, order: Order, ticket: Ticket) -> Option<Result<(), String>> {
         let mut state = self.mailboxes.lock();
         if state.orders.len() >= ORDERS_MAX || state.is_over {
-            return Err("too much is asked of the cluster at a time: try again later".to_owned());
+            return Some(Err("too much is asked of the cluster at a time: try again later".to_owned()));
         }
-        state.orders.push_back(PendingRequest { engine_info: self.engine_info, order, answer });
+        let answer = Answer { number: self.number, ticket };
+        state.orders.push_back(PendingRequest { number: self.number, order, answer });
         drop(state);
-        self.mailboxes.wake_office();
-        match answered.recv_timeout(ORDER_MAX) {
-            Ok(done) => done,
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                Err("the cluster has not done so in time; it may do so later".to_owned())
-            }
-        }
+        self.mailboxes.wake_controller();
+        None
     }
 
     fn publish(&self, channel: &[u8], message: &[u8], is_sharded: bool) {
-        self.mailboxes.messages.publish(self.engine_info, channel, message, is_sharded);
+        self.mailboxes.messages.publish(self.number, channel, message, is_sharded);
     }
 
     fn listens(&self) {
-        self.mailboxes.lock().inboxes[self.engine_info].is_called = true;
-        self.mailboxes.service.notify_all();
+        self.mailboxes.engines[self.number].notify();
     }
 
     fn message_figures(&self) -> MessageFigures {

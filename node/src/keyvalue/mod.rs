@@ -1,21 +1,28 @@
 //! The key-value engines of this server as nodes of the cluster: what the bus decides becomes maps and roles of engines, and what
 //! clients order becomes commands of the bus.
 //!
-//! Two sides meet at the [`EngineMailboxes`]. On the control thread `controller` looks at the bus and puts down what each engine is to be: a
-//! [`Assignment`](mailboxes::Assignment). A thread of the key-value service takes it from there and has the engine do it, which may take as long as a
-//! slow script holds keys; it tells back how far the data go. Clients' orders lie at the mailboxes too, until the controller has dealt with them.
+//! Two sides meet at the [`EngineMailboxes`]. On the control thread the `controller` looks at the bus and leaves an
+//! [`Assignment`](assignment::Assignment) for each engine. The engine's [task](engine_task) has the engine do it, on a thread of its own,
+//! and reports how far the data go. Clients' orders go the other way.
 //!
-//! An engine has a *engine*: a tag that tells it from the server's other engines, and the replica group that it belongs to. Clients know
-//! it as a node, whose name is the server's id and the tag. Where clients reach it goes to all members with the bus's
-//! descriptions, see [`services`].
+//! An engine is known to clients as a node, whose name is the server's id and the engine's tag. Where clients reach it goes to all
+//! members with the bus's descriptions, see [`services`].
 //!
-//! Messages to subscribers go from engine to engine beside all that: [`messages`] says to whom, `relay` brings them there, `message_part` is
-//! their written form.
+//! In reading order: [`assignment`] (the values), [`mailboxes`], `controller`, [`topology`] (from the bus to maps), [`engine_task`],
+//! [`promise_call`] (a candidate asks a member), [`following`] and [`migrating`] (an engine's links to other engines),
+//! [`replication_streams`] (such links over the grid), [`host`] (what these tasks need of the process). Messages to subscribers go from
+//! engine to engine beside all that: [`messages`] says to whom, `relay` brings them there, `message_part` is their written form.
 
+pub mod assignment;
 pub(super) mod controller;
+pub mod engine_task;
+pub mod following;
+pub mod host;
 pub mod mailboxes;
 mod message_part;
 pub mod messages;
+pub mod migrating;
+pub mod promise_call;
 pub(super) mod relay;
 pub mod replication_streams;
 mod service;
@@ -26,8 +33,8 @@ pub mod users;
 use core::time::Duration;
 use std::sync::Arc;
 
+use assignment::EngineInfo;
 use controller::Controller;
-use mailboxes::EngineInfo;
 pub use mailboxes::EngineMailboxes;
 pub use replication_streams::ReplicationStreams;
 

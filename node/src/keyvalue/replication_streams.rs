@@ -7,14 +7,17 @@
 
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ashlar_grid::error::{Refusal, StreamError};
 use ashlar_grid::handler::HandlerId;
 use ashlar_grid::seam::{BoxFuture, Runtime};
 use ashlar_grid::stream::{ClientStream, ServerStream};
 use ashlar_grid::{CallOptions, Grid};
+use ashlar_kv::network::Broken;
 use ashlar_wire::id::ServerId;
+
+use super::host::{BoxFutureOf, Connection};
 
 /// A stream on which a replica follows a primary, in the engines' own protocol.
 pub(super) const FOLLOW: HandlerId = HandlerId::new(13);
@@ -71,12 +74,24 @@ impl ReplicationStreams {
     }
 
     /// A stream to the engine that has this port at a server; nothing before the node has started and once it stops.
-    #[must_use]
-    pub fn open(&self, server: ServerId, port: u16) -> Option<BoxFuture<Result<ClientStream, StreamError>>> {
+    fn open(&self, server: ServerId, port: u16) -> Option<BoxFuture<Result<ClientStream, StreamError>>> {
         if self.is_over() {
             return None;
         }
         self.opener.get().map(|open| open(server, port))
+    }
+
+    /// A connection to the engine that has this port at a server. `name` is how people write the server's address.
+    pub(super) async fn connect(
+        self: &Arc<Self>,
+        server: ServerId,
+        name: &str,
+        port: u16,
+    ) -> Result<Box<dyn Connection>, Broken> {
+        let opening = self.open(server, port).ok_or(Broken::Gone)?;
+        let stream = opening.await.map_err(|_| Broken::Gone)?;
+        let place = format!("{name}:{port}");
+        Ok(Box::new(StreamConnection { stream, streams: Arc::clone(self), came: Vec::new(), taken: 0, place }))
     }
 
     /// Another server has opened a stream. Completes with it, or when this server stops.
@@ -101,8 +116,7 @@ impl ReplicationStreams {
     }
 
     /// Whether the server stops.
-    #[must_use]
-    pub fn is_over(&self) -> bool {
+    fn is_over(&self) -> bool {
         self.lock().is_reached
     }
 
@@ -124,5 +138,55 @@ impl ReplicationStreams {
 
     fn lock(&self) -> MutexGuard<'_, End> {
         self.end.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Bytes of one message of a stream.
+const MESSAGE_BYTES_MAX: usize = 32 << 10;
+
+/// A stream to an engine of another server, as a connection.
+struct StreamConnection {
+    stream: ClientStream,
+    streams: Arc<ReplicationStreams>,
+    /// The message that came last, and how much of it was read.
+    came: Vec<u8>,
+    taken: usize,
+    place: String,
+}
+
+impl StreamConnection {
+    /// No stream outlasts its server.
+    fn check(&self) -> Result<(), Broken> {
+        if self.streams.is_over() { Err(Broken::Gone) } else { Ok(()) }
+    }
+}
+
+impl Connection for StreamConnection {
+    fn write<'c>(&'c mut self, bytes: &'c [u8]) -> BoxFutureOf<'c, Result<(), Broken>> {
+        Box::pin(async move {
+            self.check()?;
+            for message in bytes.chunks(MESSAGE_BYTES_MAX) {
+                self.stream.sender.send(message).await.map_err(|_| Broken::Gone)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn read<'c>(&'c mut self, room: &'c mut [u8]) -> BoxFutureOf<'c, Result<usize, Broken>> {
+        Box::pin(async move {
+            self.check()?;
+            while self.taken == self.came.len() {
+                let came = self.stream.receiver.receive().await;
+                (self.came, self.taken) = (came.ok().flatten().ok_or(Broken::Gone)?, 0);
+            }
+            let count = room.len().min(self.came.len() - self.taken);
+            room[..count].copy_from_slice(&self.came[self.taken..self.taken + count]);
+            self.taken += count;
+            Ok(count)
+        })
+    }
+
+    fn ends(&self) -> (String, String) {
+        (self.place.clone(), String::new())
     }
 }

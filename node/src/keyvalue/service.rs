@@ -6,6 +6,7 @@ use ashlar_grid::error::Refusal;
 use ashlar_grid::handler::{Handlers, RegisteredTwice};
 use ashlar_grid::seam::Runtime;
 
+use super::promise_call::{self, AnswerForm, PromiseCall, RequestForm};
 use super::relay::{GridRelay, MESSAGES, receive};
 use super::replication_streams::{FOLLOW, ReplicationStreams};
 use super::{Part, users};
@@ -19,6 +20,11 @@ impl<R: Runtime> Service<R> for Part {
             handlers.stream(MESSAGES, move |_, version, stream| receive(Arc::clone(&messages), version, stream))?;
         let handlers = register_follow(self.replication_streams.clone(), node, handlers)?;
         let known = self.users.clone();
+        let mailboxes = Arc::clone(&self.mailboxes);
+        let handlers = handlers.serve::<PromiseCall, _>(move |context, RequestForm(request)| {
+            let mailboxes = Arc::clone(&mailboxes);
+            async move { promise_call::receive(&mailboxes, context.caller, request).await.map(AnswerForm) }
+        })?;
         handlers.serve::<users::Exchange, _>(move |context, request| {
             let known = known.clone();
             async move {
@@ -35,6 +41,7 @@ impl<R: Runtime> Service<R> for Part {
         if let Some(users) = &self.users {
             node.runtime().spawn(Box::pin(users::tell(node.clone(), Arc::clone(users))));
         }
+        self.mailboxes.call_promises_by(promise_call::caller(node.downgrade()));
         let controller = self.clone().controller();
         let (waker, relay) =
             (node.clone(), GridRelay { node: node.clone(), messages: Arc::clone(controller.messages()) });

@@ -10,7 +10,7 @@ use ashlar_bus::slot::GroupId;
 use ashlar_kv::cluster::Announcement;
 use ashlar_wire::pack::{PackError, Reader, write_str, write_uint};
 
-use super::mailboxes::EngineInfo;
+use super::assignment::EngineInfo;
 
 /// The version of the written form.
 const VERSION: u64 = 1;

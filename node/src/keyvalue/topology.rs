@@ -8,7 +8,7 @@ use ashlar_bus::slot::{GroupId, SlotSet};
 use ashlar_kv::cluster::map::{BusFigures, Health, Map, Name, Node, Place, Service, SlotRange};
 use ashlar_wire::id::ServerId;
 
-use super::mailboxes::{EngineInfo, shard_name};
+use super::assignment::{EngineInfo, shard_name};
 use super::services::Services;
 
 /// The cluster as the bus sees it, for all engines of this server.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use ashlar_kv::{Engine, Mailbox, Next, Now, Session};
 
-use super::history::{Deed, NEVER, Operation};
 use super::pipe::link_of;
+use crate::history::{Deed, NEVER, Operation};
 use crate::rng::Rng;
 
 /// A request that is on its way.

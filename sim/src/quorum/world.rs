@@ -4,20 +4,20 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ashlar_kv::cluster::control::{Control, MessageFigures, Order};
+use ashlar_kv::cluster::control::{Control, MessageFigures, Order, Ticket};
 use ashlar_kv::cluster::map::{Map, Name, Node as Seen, Place, Service, SlotRange};
 use ashlar_kv::network::{Broken, Line};
 use ashlar_kv::persist::Snapshot;
 use ashlar_kv::persist::snapshot::Step as Taken;
-use ashlar_kv::replicate::quorum::{QuorumStatus, TakeOver};
+use ashlar_kv::replicate::quorum::{PromiseAnswer, PromiseRequest, QuorumStatus, TakeOver};
 use ashlar_kv::replicate::{Follower, FullSync, Step, Upstream};
-use ashlar_kv::{Engine, EngineConfig, Mailbox, Network, Now, Session};
+use ashlar_kv::{Engine, EngineConfig, Network, Now};
 use ashlar_wire::time::Instant;
 
 use super::client::Client;
 use super::faults::{Plot, Splits};
-use super::history::{Deed, NEVER, OPERATIONS_MAX, Operation, is_linearizable};
 use super::pipe::{Pipe, link_of};
+use crate::history::{Deed, NEVER, OPERATIONS_MAX, Operation, is_linearizable};
 use crate::rng::Rng;
 
 /// Keys that clients use at a time.
@@ -74,62 +74,28 @@ pub(super) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The network of one node.
 #[derive(Debug)]
-struct Cable {
-    from: usize,
-    cables: Arc<Mutex<Cables>>,
-}
+struct Cable;
 
 impl Network for Cable {
     fn listen(&self, _addresses: &[&str], _port: u16) -> Result<(), String> {
         Ok(())
     }
 
-    fn dial(&self, host: &str, _port: u16, _span: Duration) -> Result<Box<dyn Line>, Broken> {
-        let to = number_of(host).ok_or(Broken::Gone)?;
-        let cables = lock(&self.cables);
-        if cables.cut.contains(&(self.from, to)) {
-            return Err(Broken::TooLate);
-        }
-        let engine = cables.engines[to].clone().ok_or(Broken::Gone)?;
-        let mailbox = Arc::new(Mailbox::new(Box::new(|| {})));
-        let session =
-            Session::open(engine, mailbox, link_of("node", self.from), cables.now).map_err(|_| Broken::Gone)?;
-        drop(cables);
-        Ok(Box::new(Call { session, cables: Arc::clone(&self.cables), way: (self.from, to) }))
+    fn dial(&self, _host: &str, _port: u16, _span: Duration) -> Result<Box<dyn Line>, Broken> {
+        // Only `MIGRATE` dials, which nobody sends here.
+        Err(Broken::Gone)
     }
 }
 
-/// A request and its reply, of which either may be lost.
-#[derive(Debug)]
-struct Call {
-    session: Session,
-    cables: Arc<Mutex<Cables>>,
-    way: (usize, usize),
-}
-
-impl Line for Call {
-    fn write(&mut self, bytes: &[u8], _span: Duration) -> Result<(), Broken> {
-        let mut cables = lock(&self.cables);
-        let (is_lost, now) = (cables.rng.chance(50_000), cables.now);
-        drop(cables);
-        if is_lost {
-            return Err(Broken::TooLate);
+impl Cables {
+    /// A candidate asks a member. The request or its answer may be lost.
+    fn ask(&mut self, from: usize, to: usize, request: &PromiseRequest) -> Option<PromiseAnswer> {
+        if self.cut.contains(&(from, to)) || self.rng.chance(50_000) {
+            return None;
         }
-        let _taken = self.session.feed(bytes, now);
-        Ok(())
-    }
-
-    fn read(&mut self, room: &mut [u8], _span: Duration) -> Result<usize, Broken> {
-        let mut cables = lock(&self.cables);
-        let is_lost = cables.rng.chance(50_000) || cables.cut.contains(&(self.way.1, self.way.0));
-        drop(cables);
-        let count = self.session.replies().len().min(room.len());
-        if is_lost || count == 0 {
-            return Err(Broken::TooLate);
-        }
-        room[..count].copy_from_slice(&self.session.replies()[..count]);
-        self.session.handle_sent(count);
-        Ok(count)
+        let answer = self.engines[to].clone()?.answer_promise(request, self.now);
+        let is_lost = self.rng.chance(50_000) || self.cut.contains(&(to, from));
+        (!is_lost).then_some(answer)
     }
 }
 
@@ -138,8 +104,8 @@ impl Line for Call {
 struct NoOrders;
 
 impl Control for NoOrders {
-    fn order(&self, _order: Order) -> Result<(), String> {
-        Err("the world decides".to_owned())
+    fn order(&self, _order: Order, _ticket: Ticket) -> Option<Result<(), String>> {
+        Some(Err("the world decides".to_owned()))
     }
 
     fn publish(&self, _channel: &[u8], _message: &[u8], _is_sharded: bool) {}
@@ -350,7 +316,7 @@ impl World {
         if self.rng.chance(300_000) {
             engine.configure("repl-backlog-size", "1").expect("it is a parameter");
         }
-        engine.set_network(Box::new(Cable { from: node, cables: Arc::clone(&self.cables) }));
+        engine.set_network(Box::new(Cable));
         let (kept, drive) = (lock(&machine.promises).clone(), Arc::clone(&machine.promises));
         let keep = move |text: &str| {
             text.clone_into(&mut lock(&drive));
@@ -438,7 +404,22 @@ impl World {
         let (now, life) = (self.now(), self.machines[node].life);
         let Some(process) = &mut self.machines[node].process else { return };
         let Some(map) = process.taking_over.take() else { return };
-        match process.engine.try_take_over(&map, life, now) {
+        let ended = match process.engine.begin_take_over(&map, life, now) {
+            Ok(mut round) => {
+                for member in round.asked().to_vec() {
+                    let to = number_of(&map.node(member).expect("it is of the map").place.host).expect("it is a node");
+                    if let Some(answer) = lock(&self.cables).ask(node, to, &round.request(member)) {
+                        round.handle_answer(member, answer);
+                    }
+                    if round.is_decided() {
+                        break;
+                    }
+                }
+                process.engine.finish_take_over(&map, round, now)
+            }
+            Err(ended) => ended,
+        };
+        match ended {
             TakeOver::Done => {
                 take_up(&process.engine, map, now);
                 self.outcome.terms += 1;

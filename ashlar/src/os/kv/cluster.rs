@@ -1,7 +1,7 @@
 //! `ashlar kv` as a node of a cluster (`cluster-enabled yes`): a server whose one service is the engine, with a bus of its own.
 //!
 //! The bus listens beside the engine, at `cluster-port` or ten thousand above the engine's port. `cluster-config-file` names the
-//! directory of what the server must not forget; it is made at the first start. What the controller puts down at the mailboxes is done by a
+//! directory of what the server must not forget; it is made at the first start. What the controller puts down at the mailboxes are done by a
 //! thread of its own, `ClusterEngine::attend`, because an engine may take long to change its part: a script may hold its keys.
 
 use std::net::SocketAddr;
@@ -12,10 +12,7 @@ use std::time::Duration;
 use ashlar_bus::slot::GroupId;
 use ashlar_kv::Engine;
 use ashlar_kv::cluster::map::{Map, Node};
-use ashlar_kv::replicate::Upstream;
-use ashlar_kv::replicate::quorum::TakeOver;
 use ashlar_wire::id::ServerId;
-use ashlar_wire::time::Instant;
 
 use super::doors::Listening;
 use super::{Plan, Serving, bus_secret};
@@ -24,23 +21,13 @@ use crate::failure::Failure;
 use crate::os::datadir::{self, DataDir};
 use crate::os::server::{self, Engines};
 use crate::os::{clock, files, random, sockets};
-use ashlar_node::keyvalue::mailboxes::{Assignment, EngineInfo, EngineMailboxes, Report, Wakened, shard_name};
+use ashlar_node::keyvalue::assignment::{EngineInfo, shard_name};
+use ashlar_node::keyvalue::engine_task::EngineTask;
+use ashlar_node::keyvalue::mailboxes::EngineMailboxes;
 use ashlar_node::keyvalue::{Part, ReplicationStreams, Rules};
 
 /// How far the bus's port is from that for clients, unless something else is said.
 const BUS_PORT_STEP: u16 = 10_000;
-/// The bus tells what it needs no sooner than so long after.
-const LOOK: Duration = Duration::from_millis(100);
-/// The same while a replica takes over by agreement.
-const LOOK_CLOSELY: Duration = Duration::from_millis(5);
-/// Members of the shard are asked again so long after an attempt to serve it that failed.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// Writes are held no longer than this for a replica that takes over.
-const PAUSE_MAX: Duration = Duration::from_secs(6);
-/// Messages of other nodes are taken for so long after the last subscriber has left.
-const LISTENS_ON: Duration = Duration::from_secs(60);
-/// How often it is written down how far a replica's data go.
-const ORIGIN_EVERY: Duration = Duration::from_secs(1);
 /// What an engine is written as, after this word.
 const SEAT_MARK: &str = "seat 1";
 
@@ -56,7 +43,7 @@ pub struct ClusterEngine {
     pub(in crate::os) engine_info: EngineInfo,
     bus_port: u16,
     /// Where the engine is remembered.
-    file: PathBuf,
+    pub(super) file: PathBuf,
     /// Where its promises are.
     promises: PathBuf,
     /// Where it is written down where its data come from.
@@ -81,12 +68,12 @@ impl ClusterEngine {
         let name = self.engine_info.name(self.server);
         let place = engine.announcement().place(self.bus_port);
         let node = Node { name, shard: shard_name(self.engine_info.group), place, ..Node::default() };
-        engine.join_cluster(Map::alone(node), self.mailboxes.request_sender(self.number));
+        engine.join_cluster(Map::alone(node), self.mailboxes.control(self.number));
         let hearer = Arc::clone(engine);
         let subscriber = move |channel: &[u8], message: &[u8], is_sharded| hearer.hear(channel, message, is_sharded);
         self.mailboxes.listen(self.number, Box::new(subscriber));
         // Before the server joins its cluster: others never hear of an engine without its ports.
-        self.mailboxes.report(self.number, &Doing::new(&self.engine_info).report(engine));
+        self.task().introduce(engine, clock::now_both());
         Ok(())
     }
 
@@ -128,162 +115,10 @@ impl ClusterEngine {
         if engine.open_origin(&kept, Box::new(keep)) { Ok(()) } else { Err(unread(&"it is no record of an origin")) }
     }
 
-    /// Does what the controller wants, until the mailboxes is closed.
-    pub(super) fn attend(&self, engine: &Engine) {
-        let mut doing = Doing::new(&self.engine_info);
-        loop {
-            doing.take_over(engine, self.life);
-            match self.mailboxes.wait(self.number, doing.span()) {
-                Wakened::Assignment(assignment, answers) => {
-                    doing.take_up(engine, *assignment, &self.file);
-                    doing.take_over(engine, self.life);
-                    answers.done();
-                }
-                Wakened::Nothing => {}
-                Wakened::Over => return,
-            }
-            self.mailboxes.report(self.number, &doing.report(engine));
-            doing.note_origin(engine);
-        }
-    }
-}
-
-/// What an engine does now.
-#[derive(Debug, Default)]
-struct Doing {
-    engine_info: EngineInfo,
-    map: Option<Map>,
-    is_paused: bool,
-    is_awaited: bool,
-    is_successor: bool,
-    purges: u64,
-    /// Until when messages are wanted although nobody may subscribe: whoever does again soon misses none.
-    listens_until: Instant,
-    /// What it is to be once it has made sure of its data.
-    taking_over: Option<Assignment>,
-    /// When it is written down next how far a replica's data go.
-    origin_at: Instant,
-}
-
-impl Doing {
-    fn new(engine_info: &EngineInfo) -> Self {
-        Self { engine_info: engine_info.clone(), listens_until: clock::now() + LISTENS_ON, ..Self::default() }
-    }
-
-    /// How long nothing may be looked at.
-    fn span(&self) -> Duration {
-        // Somebody waits for how far the data go.
-        if self.is_paused || self.is_awaited {
-            return LOOK_CLOSELY;
-        }
-        if self.taking_over.is_some() { LOOK_AGAIN } else { LOOK }
-    }
-
-    /// Tries once more to serve what the last assignment says, if the data have to be made sure of first.
-    fn take_over(&mut self, engine: &Engine, life: u64) {
-        let assignment = self.taking_over.take().or_else(|| self.unserved(engine));
-        let Some(assignment) = assignment else { return };
-        match engine.try_take_over(&assignment.map, life, clock::now_both()) {
-            TakeOver::Done => self.take_up_whole(engine, assignment),
-            TakeOver::Waits(why) => {
-                tracing::debug!(why, epoch = assignment.map.own().epoch, "does not serve its shard yet");
-                self.taking_over = Some(assignment);
-            }
-            TakeOver::Superseded(term) => tracing::debug!(%term, "a later primary was promised: waits for word of it"),
-        }
-    }
-
-    fn take_up(&mut self, engine: &Engine, assignment: Assignment, file: &Path) {
-        if (self.engine_info.tag, self.engine_info.group) != (assignment.engine_info.tag, assignment.engine_info.group)
-        {
-            if let Err(failure) = keep_engine_info(file, &assignment.engine_info) {
-                tracing::error!(%failure, "the part in the cluster will be forgotten with the process");
-            }
-            self.engine_info = assignment.engine_info.clone();
-        }
-        self.taking_over = None;
-        if engine.must_take_over(&assignment.map) {
-            // It serves what it served before, if anything, until it has made sure.
-            self.taking_over = Some(assignment);
-            return;
-        }
-        engine.give_up_take_over();
-        self.take_up_whole(engine, assignment);
-    }
-
-    fn take_up_whole(&mut self, engine: &Engine, assignment: Assignment) {
-        let now = clock::now_both();
-        let is_new_map = self.map.as_ref() != Some(&assignment.map);
-        if assignment.upstream.is_none() && assignment.map.service().is_up && !assignment.map.own().slots.is_empty() {
-            // On the drive before anything is written that the next primary may lack, and before the role changes: a sync between that and the
-            // new map would leave the slots unserved meanwhile.
-            engine.note_own_data();
-        }
-        // Who gives slots up stops serving them before it follows another; who takes them over has everything before it serves them.
-        let goes = assignment.upstream.is_some();
-        if is_new_map && goes {
-            engine.set_map(assignment.map.clone(), now);
-        }
-        if goes {
-            engine.prepare_to_follow(assignment.map.own().shard, now);
-        }
-        if engine.upstream() != assignment.upstream {
-            follow(engine, assignment.upstream.clone(), &assignment.map);
-        }
-        if self.purges != assignment.purges {
-            self.purges = assignment.purges;
-            engine.purge(now);
-        }
-        if is_new_map && !goes {
-            engine.set_map(assignment.map.clone(), now);
-        }
-        self.map = Some(assignment.map);
-        self.is_awaited = assignment.is_awaited;
-        if self.is_successor != assignment.is_successor {
-            self.is_successor = assignment.is_successor;
-            engine.expect_slots(assignment.is_successor.then(|| now.instant + PAUSE_MAX));
-        }
-        if self.is_paused != assignment.is_paused {
-            self.is_paused = assignment.is_paused;
-            if self.is_paused {
-                engine.hold_writes(PAUSE_MAX, now);
-            } else {
-                engine.release_writes();
-            }
-        }
-    }
-
-    /// What it is already, if that has to be made sure of now: the mode has changed.
-    fn unserved(&self, engine: &Engine) -> Option<Assignment> {
-        let map = self.map.as_ref().filter(|map| engine.must_take_over(map))?;
-        let Self { is_paused, is_awaited, is_successor, purges, .. } = *self;
-        let (engine_info, map) = (self.engine_info.clone(), map.clone());
-        Some(Assignment { engine_info, map, upstream: None, is_paused, is_awaited, is_successor, purges })
-    }
-
-    /// Writes down how far the data of a replica go, about once a second.
-    fn note_origin(&mut self, engine: &Engine) {
-        let now = clock::now();
-        if now >= self.origin_at {
-            self.origin_at = now + ORIGIN_EVERY;
-            engine.note_copied_data();
-        }
-    }
-
-    fn report(&mut self, engine: &Engine) -> Report {
-        let now = clock::now();
-        if engine.has_subscribers() {
-            self.listens_until = now + LISTENS_ON;
-        }
-        Report {
-            told: engine.announcement(),
-            offset: engine.position(),
-            copy: engine.copy_status(now),
-            // While another may be taking slots, nobody may rely on that no writes come.
-            is_settled: self.is_paused && !engine.is_giving_slots(),
-            needs_all_slots: engine.needs_all_slots(),
-            listens: now < self.listens_until,
-        }
+    /// The task that runs its part in the cluster.
+    pub(super) fn task(&self) -> EngineTask {
+        let Self { mailboxes, number, engine_info, life, .. } = self;
+        EngineTask { mailboxes: Arc::clone(mailboxes), number: *number, info: engine_info.clone(), life: *life }
     }
 }
 
@@ -346,7 +181,7 @@ fn engine_info_at(file: &Path, number: usize) -> Result<EngineInfo, Failure> {
 }
 
 /// Remembers an engine. Durable when this returns.
-fn keep_engine_info(file: &Path, engine_info: &EngineInfo) -> Result<(), Failure> {
+pub(super) fn keep_engine_info(file: &Path, engine_info: &EngineInfo) -> Result<(), Failure> {
     let text = format!("{SEAT_MARK} {:08x} {}\n", engine_info.tag, engine_info.group);
     files::write_whole(file, text.as_bytes(), files::Readers::Owner)
         .map_err(|error| Failure::world(format!("cannot write {}: {error}", file.display()), "free some space there"))
@@ -509,18 +344,4 @@ fn config_of(plan: &Plan, data: PathBuf) -> Result<Config, Failure> {
         log: "info".into(),
         log_json: false,
     })
-}
-
-/// Follows this primary, or nobody.
-fn follow(engine: &Engine, upstream: Option<Upstream>, map: &Map) {
-    let turned = engine.follow(upstream.clone(), clock::now_both());
-    let primary = map.own().primary.and_then(|name| map.node(name));
-    match upstream {
-        Some(upstream) => {
-            let called = primary.map(|node| node.nickname.as_str()).filter(|name| !name.is_empty());
-            let (host, port) = upstream.place();
-            tracing::info!(primary = format!("{host}:{port}"), called, offset = turned.position, "follows a primary");
-        }
-        None => tracing::info!(offset = turned.position, whole = turned.is_whole, "is primary of its shard"),
-    }
 }

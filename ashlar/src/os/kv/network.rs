@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs as _};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use ashlar_kv::Network;
@@ -14,12 +14,10 @@ use ashlar_wire::id::ServerId;
 use tokio::sync::{mpsc, watch};
 
 use super::doors::BACKLOG;
-use super::line::StreamLine;
 use crate::failure::Failure;
 use crate::front::resp::Door;
 use crate::os::sockets::{self, Listen};
-use ashlar_node::keyvalue::ReplicationStreams;
-use ashlar_node::keyvalue::mailboxes::server_of;
+use ashlar_node::keyvalue::assignment::server_of;
 
 /// A door of one worker, until `closed` says that it is to be closed.
 pub(super) struct Opened {
@@ -36,15 +34,15 @@ pub(super) struct Doorman {
     open: Mutex<BTreeMap<SocketAddr, watch::Sender<bool>>>,
     /// Doors of other kinds are never closed.
     _never: watch::Sender<bool>,
-    /// How other servers of the same cluster are reached, if not by connections, and which server this is.
-    replication_streams: Option<(Arc<ReplicationStreams>, ServerId)>,
+    /// Which server this is, if engines of other servers are reached by streams of the grid.
+    streams_of: Option<ServerId>,
 }
 
 impl Doorman {
     /// Gives each worker its doors, and keeps what closes them.
     pub(super) fn new(
         doors: Vec<Vec<Door>>,
-        replication_streams: Option<(Arc<ReplicationStreams>, ServerId)>,
+        streams_of: Option<ServerId>,
     ) -> (Self, Vec<mpsc::UnboundedReceiver<Opened>>) {
         let mut open: BTreeMap<SocketAddr, watch::Sender<bool>> = BTreeMap::new();
         let (mut workers, mut receivers) = (Vec::new(), Vec::new());
@@ -66,7 +64,7 @@ impl Doorman {
             workers.push(sender);
             receivers.push(receiver);
         }
-        (Self { workers, open: Mutex::new(open), _never: never, replication_streams }, receivers)
+        (Self { workers, open: Mutex::new(open), _never: never, streams_of }, receivers)
     }
 }
 
@@ -123,21 +121,9 @@ impl Network for Doorman {
         let (host, port) = (node.place.host.clone(), node.place.port);
         let id = server_of(node.name).0;
         // No server has a stream to itself.
-        match &self.replication_streams {
-            Some((_, own)) if *own != id => Upstream::Server { id, host, port },
+        match self.streams_of {
+            Some(own) if own != id => Upstream::Server { id, host, port },
             _ => Upstream::Address { host, port },
-        }
-    }
-
-    fn reach(&self, upstream: &Upstream, span: Duration) -> Result<Box<dyn Line>, Broken> {
-        match (upstream, &self.replication_streams) {
-            (Upstream::Server { id, host, port }, Some((replication_streams, _))) => {
-                Ok(Box::new(StreamLine::open(replication_streams, *id, (host, *port), span)?))
-            }
-            _ => {
-                let (host, port) = upstream.place();
-                self.dial(host, port, span)
-            }
         }
     }
 }

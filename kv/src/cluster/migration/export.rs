@@ -10,8 +10,8 @@ use super::import::number;
 use super::job::{Job, Stage};
 use super::link::{self, Answer, Link};
 use super::tap::Walk;
-use crate::cluster::control::Order;
 use crate::cluster::map::{Health, Map};
+use crate::cluster::orders::Renewal;
 use crate::command::run::access;
 use crate::engine::Engine;
 use crate::keyspace::Lock;
@@ -55,7 +55,7 @@ enum Phase {
     /// Nobody has said: since when, when to ask next, and whether there is a connection for that.
     Doubt { since: Instant, ask_at: Instant, is_asking: bool },
     /// It has not, and what this node claims is made greater than whatever the target may have stored: why it has not.
-    Renewal(String),
+    Renewal(String, Renewal),
 }
 
 /// A migration that is under way.
@@ -94,7 +94,7 @@ impl Export {
 
     /// Whether it is not known what the target has done, or is doing.
     fn is_open(&self) -> bool {
-        matches!(self.phase, Phase::Granted | Phase::Taken | Phase::Doubt { .. } | Phase::Renewal(_))
+        matches!(self.phase, Phase::Granted | Phase::Taken | Phase::Doubt { .. } | Phase::Renewal(..))
     }
 
     /// What to do next; nothing once it is over.
@@ -138,10 +138,7 @@ impl Export {
             Phase::Asking(_) | Phase::Granted => self.listen(engine, now),
             Phase::Taken => Some(Step::Rest(LOOK)),
             Phase::Doubt { .. } => self.find_out(engine, map, now),
-            Phase::Renewal(why) => {
-                let why = why.clone();
-                self.renew(engine, &why, now)
-            }
+            Phase::Renewal(..) => self.renew(engine, now),
         }
     }
 
@@ -185,7 +182,7 @@ impl Export {
             Phase::Doubt { ask_at, is_asking, .. } => {
                 (*ask_at, *is_asking) = (now.instant + ASK_AGAIN, false);
             }
-            Phase::Taken | Phase::Renewal(_) => {}
+            Phase::Taken | Phase::Renewal(..) => {}
             Phase::Greeting | Phase::Copying(_) | Phase::Asking(_) => drop(self.fail(LOST, now)),
         }
     }
@@ -230,15 +227,19 @@ impl Export {
             Phase::Copying(_) | Phase::Asking(_) if *is_refusal => {
                 drop(self.fail(&format!("The target has refused: -{text}"), now));
             }
-            Phase::Granted if *is_refusal => self.phase = Phase::Renewal(format!("The target has refused: -{text}")),
+            Phase::Granted if *is_refusal => {
+                self.phase = Phase::Renewal(format!("The target has refused: -{text}"), Renewal::default())
+            }
             Phase::Granted => self.phase = Phase::Taken,
             Phase::Doubt { .. } if *is_refusal || self.link.owed() > 0 => {}
             Phase::Doubt { ask_at, .. } => match text.as_str() {
                 "taken" => self.phase = Phase::Taken,
-                "never" => self.phase = Phase::Renewal("The target has not taken the slots".to_owned()),
+                "never" => {
+                    self.phase = Phase::Renewal("The target has not taken the slots".to_owned(), Renewal::default())
+                }
                 _ => *ask_at = now.instant + ASK_AGAIN,
             },
-            Phase::Begin | Phase::Copying(_) | Phase::Asking(_) | Phase::Taken | Phase::Renewal(_) => {}
+            Phase::Begin | Phase::Copying(_) | Phase::Asking(_) | Phase::Taken | Phase::Renewal(..) => {}
         }
     }
 
@@ -320,7 +321,8 @@ impl Export {
         let target = map.node(self.job.target);
         let is_lost = target.is_none_or(|target| target.health == Health::Failed);
         if is_lost || now.instant.saturating_since(*since) > span {
-            self.phase = Phase::Renewal("The target did not say whether it has taken the slots".to_owned());
+            self.phase =
+                Phase::Renewal("The target did not say whether it has taken the slots".to_owned(), Renewal::default());
             return Some(Step::HangUp);
         }
         if *is_asking && self.link.is_owed() {
@@ -337,12 +339,17 @@ impl Export {
     }
 
     /// Claims again what this node has, in a greater epoch than anything that the target may have stored.
-    fn renew(&mut self, engine: &Engine, why: &str, now: Now) -> Option<Step> {
+    fn renew(&mut self, engine: &Engine, now: Now) -> Option<Step> {
         let cluster = engine.cluster().expect("a migration belongs to a cluster");
-        match cluster.control.order(Order::Renew) {
-            Ok(()) if owner_of(&cluster.map(), &self.job) == Owner::Source => self.fail(why, now),
-            Ok(()) => Some(Step::Rest(LOOK)),
-            Err(refusal) => {
+        let Phase::Renewal(why, renewal) = &mut self.phase else { return Some(Step::Rest(LOOK)) };
+        match renewal.poll(cluster) {
+            None => Some(Step::Rest(LOOK)),
+            Some(Ok(())) if owner_of(&cluster.map(), &self.job) == Owner::Source => {
+                let why = why.clone();
+                self.fail(&why, now)
+            }
+            Some(Ok(())) => Some(Step::Rest(LOOK)),
+            Some(Err(refusal)) => {
                 tracing::warn!(refusal, "slots that may have been taken cannot be claimed anew yet");
                 Some(Step::Rest(ASK_AGAIN))
             }

@@ -7,7 +7,7 @@ use ashlar_wire::time::Instant;
 
 use super::job::{Job, Stage};
 use crate::client::ClientId;
-use crate::cluster::control::Order;
+use crate::cluster::control::{Order, Ticket};
 use crate::cluster::map::Map;
 use crate::engine::Engine;
 use crate::error::Error;
@@ -52,6 +52,14 @@ impl Import {
         self.job.enter(Stage::Complete, now);
     }
 
+    /// The slots were taken, or will never be.
+    pub(crate) fn note_taken(&self, outcome: &Result<(), String>, now: Now) {
+        match outcome {
+            Ok(()) => self.job.end(Stage::Success, "", now),
+            Err(why) => self.job.end(Stage::Failed, why, now),
+        };
+    }
+
     pub(super) fn is_silent(&self, span: Duration, now: Now) -> bool {
         self.change(|state| now.instant.saturating_since(state.heard_at) > span)
     }
@@ -65,9 +73,11 @@ impl Engine {
     /// Takes the slots of an import, as its source has allowed. When this fails they are not taken, and never will be by this
     /// leave.
     ///
+    /// Nothing is returned if they are taken, and the ticket of the order if that is pending.
+    ///
     /// # Errors
     /// Why not, as the source is told.
-    pub(crate) fn take_slots(&self, import: &Import, now: Now) -> Result<(), Error> {
+    pub(crate) fn take_slots(&self, import: &Arc<Import>, now: Now) -> Result<Option<Ticket>, Error> {
         let refuse = |why: &str| {
             import.job.end(Stage::Failed, why, now);
             Err(Error::text(format!("ERR {why}")))
@@ -93,12 +103,12 @@ impl Engine {
             return refuse("The import is over");
         }
         let ranges = import.job.slots.ranges();
-        match cluster.control.order(Order::Take { ranges, until: since + span * 2 }) {
-            Ok(()) => {
-                import.job.end(Stage::Success, "", now);
-                Ok(())
+        match cluster.submit(Order::Take { ranges, until: since + span * 2 }, Some(import)) {
+            Ok(outcome) => {
+                import.note_taken(&outcome, now);
+                outcome.map(|()| None).map_err(|why| Error::text(format!("ERR {why}")))
             }
-            Err(why) => refuse(&why),
+            Err(ticket) => Ok(Some(ticket)),
         }
     }
 }

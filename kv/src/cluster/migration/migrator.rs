@@ -1,6 +1,7 @@
 //! What the thread does that moves slots: one migration to other nodes after another, and what is left behind by any.
 
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::export::Export;
@@ -8,10 +9,9 @@ use super::import::{number, owns_all};
 use super::job::{Job, Operation, Stage};
 use super::{Import, SlotTable};
 use crate::client::Farewell;
-use crate::cluster::control::Order;
 use crate::cluster::map::Map;
+use crate::cluster::orders::Renewal;
 use crate::engine::Engine;
-use crate::network::{Broken, Line};
 use crate::replicate::Upstream;
 use crate::time::Now;
 
@@ -23,9 +23,9 @@ const SLOTS_TURN: usize = 64;
 /// What to do next.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing for so long, or until there is something: [`Migrator::rest`].
+    /// Nothing for so long, or until [`Migrator::poll_news`] is ready.
     Rest(Duration),
-    /// Connect by [`Migrator::dial`], and say [`Migrator::handle_connected`] or [`Migrator::handle_broken`].
+    /// Connect, and say [`Migrator::handle_connected`] or [`Migrator::handle_broken`].
     Dial {
         /// Where to.
         target: Upstream,
@@ -48,13 +48,15 @@ pub struct Migrator {
     has_line: bool,
     /// What is sent before anything else.
     first: Vec<u8>,
+    /// Doubtful slots whose claim is being renewed.
+    doubts: Option<(SlotTable, Renewal)>,
 }
 
 impl Migrator {
     /// That of an engine. There must be one only.
     #[must_use]
     pub fn new(engine: Arc<Engine>) -> Self {
-        Self { engine, export: None, has_line: false, first: Vec::new() }
+        Self { engine, export: None, has_line: false, first: Vec::new(), doubts: None }
     }
 
     /// What to do next.
@@ -63,7 +65,7 @@ impl Migrator {
         if self.engine.is_loading() {
             return Step::Rest(REST);
         }
-        if let Some(span) = self.engine.make_sure_of_slots(&map) {
+        if let Some(span) = self.engine.make_sure_of_slots(&map, &mut self.doubts) {
             return Step::Rest(span);
         }
         let tidies = self.tidy(&map, now);
@@ -92,17 +94,9 @@ impl Migrator {
         }
     }
 
-    /// Does nothing for so long, or until there is something to do.
-    pub fn rest(&self, span: Duration) {
-        self.engine.migration.rest(span);
-    }
-
-    /// Connects.
-    ///
-    /// # Errors
-    /// It was not reached. Retry safe.
-    pub fn dial(&self, target: &Upstream, span: Duration) -> Result<Box<dyn Line>, Broken> {
-        self.engine.network().ok_or(Broken::Gone)?.reach(target, span)
+    /// Ready once there may be something to do since this was last ready. One task asks.
+    pub fn poll_news(&self, cx: &Context<'_>) -> Poll<()> {
+        self.engine.migration.news.poll_notified(cx)
     }
 
     /// There is a connection.
@@ -157,7 +151,7 @@ impl Engine {
     /// Whoever was this node before, or its primary, may have given leave to take slots that it owns by the map: a target that took them
     /// may have died before anybody heard of that. Once its claim is renewed, this node's is the greater one. Until then writes
     /// to these slots wait. For how long to rest before the next attempt; nothing if all is sure.
-    fn make_sure_of_slots(&self, map: &Map) -> Option<Duration> {
+    fn make_sure_of_slots(&self, map: &Map, doubts: &mut Option<(SlotTable, Renewal)>) -> Option<Duration> {
         let (cluster, migration) = (self.cluster()?, &self.migration);
         let doubtful = migration.copies.doubtful(map);
         if doubtful.is_empty() {
@@ -167,7 +161,12 @@ impl Engine {
         if !map.service().is_up {
             return Some(REST);
         }
-        if let Err(refusal) = cluster.control.order(Order::Renew) {
+        // Only slots that were doubtful when the renewal began are trusted by it.
+        let (doubtful, renewal) = doubts.get_or_insert_with(|| (doubtful, Renewal::default()));
+        let Some(outcome) = renewal.poll(cluster) else { return Some(REST) };
+        let doubtful = std::mem::take(doubtful);
+        *doubts = None;
+        if let Err(refusal) = outcome {
             tracing::warn!(
                 refusal,
                 "slots that may have been given away cannot be claimed anew yet: writes to them wait"

@@ -61,8 +61,7 @@ mod tap;
 mod tests;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(crate) use self::copies::Copies;
 pub(crate) use self::hold::Hold;
@@ -75,6 +74,7 @@ use super::map::{Name, SlotRange};
 use crate::client::ClientId;
 use crate::engine::Engine;
 use crate::keyspace::Slot;
+use crate::notify::Notify;
 use crate::persist::journal::{Readers, Written};
 use crate::time::Now;
 
@@ -89,7 +89,7 @@ pub(crate) struct Migration {
     pub(crate) copies: Copies,
     papers: Mutex<Papers>,
     /// There is something to do.
-    news: Condvar,
+    news: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -98,7 +98,6 @@ struct Papers {
     jobs: VecDeque<Arc<Job>>,
     /// Imports that are under way.
     imports: Vec<Arc<Import>>,
-    has_news: bool,
 }
 
 impl Migration {
@@ -132,17 +131,13 @@ impl Migration {
 
     /// One more.
     pub(crate) fn enter(&self, job: &Arc<Job>) {
-        let mut papers = self.papers();
-        papers.jobs.push_front(Arc::clone(job));
-        papers.has_news = true;
-        drop(papers);
-        self.news.notify_all();
+        self.papers().jobs.push_front(Arc::clone(job));
+        self.news.notify();
     }
 
     /// Something has changed that the thread may have waited for.
     pub(crate) fn wake(&self) {
-        self.papers().has_news = true;
-        self.news.notify_all();
+        self.news.notify();
     }
 
     /// Forgets those that are over, the oldest first, until so many are left.
@@ -159,13 +154,6 @@ impl Migration {
 
     fn imports(&self) -> Vec<Arc<Import>> {
         self.papers().imports.clone()
-    }
-
-    /// Waits until there is something to do, so long at most.
-    fn rest(&self, span: Duration) {
-        let papers = self.papers();
-        let waited = self.news.wait_timeout_while(papers, span, |papers| !papers.has_news);
-        waited.unwrap_or_else(PoisonError::into_inner).0.has_news = false;
     }
 
     fn papers(&self) -> MutexGuard<'_, Papers> {

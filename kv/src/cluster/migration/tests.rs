@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use super::job::Stage;
 use super::{Migrator, Step};
-use crate::cluster::control::{Control, MessageFigures, Order};
+use crate::cluster::control::{Control, MessageFigures, Order, Ticket};
 use crate::cluster::map::{Map, Name, Node, Place, Service, SlotRange};
 use crate::engine::{Engine, EngineConfig};
 use crate::keyspace::Slot;
@@ -71,14 +71,14 @@ struct Seat {
 }
 
 impl Control for Seat {
-    fn order(&self, order: Order) -> Result<(), String> {
+    fn order(&self, order: Order, _ticket: Ticket) -> Option<Result<(), String>> {
         let mut voters = self.voters.lock().unwrap();
         match order {
             Order::Take { ranges, .. } if voters.ballot == Ballot::Won => {
                 assert_eq!(ranges.len(), 2);
                 (voters.is_target, voters.epoch) = (true, voters.epoch + 1);
             }
-            Order::Take { .. } => return Err("not now".to_owned()),
+            Order::Take { .. } => return Some(Err("not now".to_owned())),
             Order::Renew => voters.epoch += 1,
             other => panic!("{other:?}"),
         }
@@ -86,7 +86,7 @@ impl Control for Seat {
         let engine = self.engine.get().and_then(Weak::upgrade).expect("it orders while it lives");
         let now = crate::time::Now { unix_us: 0, instant: ashlar_wire::time::Instant::ORIGIN };
         engine.set_map(map_of(self.own, &self.voters), now);
-        Ok(())
+        Some(Ok(()))
     }
 
     fn publish(&self, _channel: &[u8], _message: &[u8], _is_sharded: bool) {}
@@ -760,7 +760,7 @@ fn shards_whose_writes_a_majority_acknowledges_keep_their_slots() {
     assert_eq!(source.say(0, &order), format!("(error) ERR {refusal}"));
     let map = map_of(SOURCE, &voters);
     assert!(source.engine().must_take_over(&map));
-    assert_eq!(source.engine().try_take_over(&map, 1, source.now()), TakeOver::Done);
+    assert_eq!(source.engine().begin_take_over(&map, 1, source.now()).unwrap_err(), TakeOver::Done);
     source.engine().configure("replication-quorum", "no").unwrap();
     assert_eq!(source.say(0, &order), format!("(error) ERR {refusal}"), "it stays in that mode");
 

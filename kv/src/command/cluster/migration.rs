@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::call::{Call, Run};
-use super::{cluster, slot};
+use super::{cluster, slot, wait_for_order};
 use crate::cluster::Cluster;
 use crate::cluster::Move;
 use crate::cluster::map::{Map, Name, SlotRange};
@@ -215,8 +215,10 @@ fn synchronise(call: &mut Call<'_, '_>) -> Result<(), Error> {
         () if call.args.is(2, "TAKE") => {
             let import = import(call)?;
             apart(call)?;
-            call.engine.take_slots(&import, call.now)?;
-            call.reply.ok();
+            match call.engine.take_slots(&import, call.now)? {
+                None => call.reply.ok(),
+                Some(ticket) => wait_for_order(call, ticket),
+            }
             Ok(())
         }
         () => Err(Error::SYNTAX),

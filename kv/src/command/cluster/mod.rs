@@ -13,10 +13,12 @@ pub(super) mod view;
 use super::call::{Call, Run};
 use super::help;
 use crate::cluster::Cluster;
-use crate::cluster::control::Order;
+use crate::cluster::control::{Order, Ticket};
 use crate::cluster::map::{Map, Name, Node};
+use crate::cluster::orders::ORDER_MAX;
 use crate::error::Error;
 use crate::keyspace::Slot;
+use crate::waiting::{Goal, Wait};
 
 pub(super) const RUNS: &[(&str, Run)] = &[("cluster|help", help), ("cluster|keyslot", keyslot)];
 
@@ -113,12 +115,26 @@ fn alone<'c>(call: &Call<'c, '_>) -> Result<&'c Cluster, Error> {
     Ok(cluster)
 }
 
+/// The client waits for what becomes of an order. A call that may not wait is told that the order was given.
+fn wait_for_order(call: &mut Call<'_, '_>, ticket: Ticket) {
+    if call.may_wait {
+        call.wait(Wait::until(Goal::Ordered(ticket), Some(call.now.instant + ORDER_MAX)));
+    } else {
+        call.reply.ok();
+    }
+}
+
 /// Has something done to the cluster, and replies that it was.
 ///
 /// # Errors
 /// It was refused, or the call may not wait for it.
 fn order(call: &mut Call<'_, '_>, order: Order) -> Result<(), Error> {
-    alone(call)?.control.order(order).map_err(|why| Error::text(format!("ERR {why}")))?;
-    call.reply.ok();
+    match alone(call)?.submit(order, None) {
+        Ok(outcome) => {
+            outcome.map_err(|why| Error::text(format!("ERR {why}")))?;
+            call.reply.ok();
+        }
+        Err(ticket) => wait_for_order(call, ticket),
+    }
     Ok(())
 }

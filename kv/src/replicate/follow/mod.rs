@@ -25,6 +25,7 @@ mod units;
 use core::fmt;
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use ashlar_wire::time::Instant;
@@ -33,7 +34,6 @@ use super::role::{LinkState, Upstream};
 use crate::client::Link;
 use crate::cluster::map::Name;
 use crate::engine::Engine;
-use crate::network::{Broken, Line};
 use crate::time::Now;
 use linked::Linked;
 use talk::{Membership, Opening};
@@ -55,7 +55,7 @@ const FAILURES_TOLD: u32 = 8;
 /// What whoever keeps the link is to do next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing: [`Follower::rest`] for so long.
+    /// Nothing for so long, or until [`Follower::poll_changed`] is ready.
     Rest(Duration),
     /// Connect, then [`Follower::handle_connected`] or [`Follower::handle_broken`].
     Dial {
@@ -226,18 +226,9 @@ impl Follower {
         self.engine.following.lock().next_step(&self.engine, now)
     }
 
-    /// Does nothing for so long, or until the role changes.
-    pub fn rest(&self, span: Duration) {
-        let turn = self.engine.following.lock().turn;
-        self.engine.role.wait(turn, span);
-    }
-
-    /// Connects. Nobody waits meanwhile.
-    ///
-    /// # Errors
-    /// It was not reached. Retry safe.
-    pub fn dial(&self, upstream: &Upstream, span: Duration) -> Result<Box<dyn Line>, Broken> {
-        self.engine.network().ok_or(Broken::Gone)?.reach(upstream, span)
+    /// Ready once the role has changed since this was last ready. One task asks.
+    pub fn poll_changed(&self, cx: &Context<'_>) -> Poll<()> {
+        self.engine.role.poll_changed(cx)
     }
 
     /// There is a connection, over this.

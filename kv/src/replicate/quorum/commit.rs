@@ -89,9 +89,11 @@ impl Default for CommitState {
 
 /// How far a member's log goes: by the term of its last record, then by its length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Extent {
-    pub(crate) term: Term,
-    pub(crate) position: u64,
+pub struct Extent {
+    /// The term of the last record.
+    pub term: Term,
+    /// The position behind it in the stream.
+    pub position: u64,
 }
 
 impl CommitState {

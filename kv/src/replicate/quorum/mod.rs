@@ -36,14 +36,14 @@ use std::fmt;
 pub(crate) use begin::Attempts;
 
 use crate::cluster::map::Name;
+pub use commit::Extent;
 pub use commit::QuorumStatus;
 pub(crate) use commit::{CommitState, Gate};
 pub use planted::Planted;
 #[cfg(feature = "planted")]
 pub use planted::plant;
 pub use promise::{Promise, Promises};
-pub use takeover::TakeOver;
-pub(crate) use takeover::{handle_request, write_answer};
+pub use takeover::{PromiseAnswer, PromiseRequest, Refused, Round, TakeOver};
 
 /// Members of a shard in this mode.
 pub const MEMBERS_MAX: usize = 7;

@@ -1,27 +1,25 @@
 //! How a new primary makes sure, before it serves, that it has everything that was committed, and that nobody else can commit.
 //!
-//! [`Engine::try_take_over`] is one attempt, which asks each member once; whoever runs the engine calls it until it succeeds or the cluster
-//! has decided otherwise. Each attempt is safe by itself, and may be given up at any point.
+//! An attempt begins with [`Engine::begin_take_over`], which says whom to ask ([`Round`]), and ends with [`Engine::finish_take_over`].
+//! Whoever runs the engine asks the members ([`Engine::answer_promise`] at their side), and repeats the attempt until it succeeds or the
+//! cluster has decided otherwise. Each attempt is safe by itself, and may be given up at any point.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use super::begin::COPIES;
 use super::commit::Extent;
 use super::planted::{self, Planted};
 use super::promise::Bound;
 use super::{Members, Term};
-use crate::cluster::map::{Map, Name, Node};
+use crate::cluster::map::{Health, Map, Name};
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::network::{Broken, Line};
-use crate::persist::journal::encode_request;
 use crate::time::Now;
 
-/// How long a member may take to be reached, and to answer.
-const ASK_SPAN: Duration = Duration::from_millis(500);
-/// The longest answer.
-const ANSWER_BYTES_MAX: usize = 256;
+/// How far a candidate's epoch may be ahead of the latest that the member has heard of. Each election takes one.
+const EPOCHS_AHEAD_MAX: u64 = 1 << 20;
+/// How often a process can have been started.
+const LIVES_MAX: u64 = 1 << 40;
 
 /// What has become of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,37 +38,38 @@ impl From<Bound> for TakeOver {
     }
 }
 
-/// A member was asked for its promise.
-///
-/// # Errors
-/// It is not given: as the candidate is told.
-pub(crate) fn handle_request(
-    engine: &Engine,
-    shard: Name,
-    term: Term,
-    candidate: Name,
-    now: Now,
-) -> Result<Option<Extent>, Error> {
-    let map = engine.map().ok_or(Error::new("ERR This instance has cluster support disabled"))?;
-    if map.own().shard != shard {
-        return Err(Error::new("ERR This node belongs to another shard"));
-    }
-    // Nothing is applied or acknowledged meanwhile.
-    let mut following = engine.following.lock();
-    engine
-        .promises
-        .promise(shard, term, candidate)
-        .map_err(|Bound(later)| Error::text(format!("STALETERM {later}")))?;
-    if !planted::has(Planted::KeepLink) {
-        following.keep_to(engine, (candidate, term.life), now);
-    }
-    if candidate != map.own().name {
-        engine.replication.stop_serving();
-    }
-    Ok(engine.replication.extent().0)
-}
-
 impl Engine {
+    /// A candidate asks this node for its promise. What it answers is durable on return. Nothing is applied from an earlier primary, or
+    /// acknowledged to one, after that.
+    ///
+    /// The caller has made sure that the request comes from the candidate's server.
+    #[must_use]
+    pub fn answer_promise(&self, request: &PromiseRequest, now: Now) -> PromiseAnswer {
+        let PromiseRequest { shard, term, candidate, member } = *request;
+        let Some(map) = self.map().filter(|map| map.own().shard == shard && map.own().name == member) else {
+            return PromiseAnswer::Refused(Refused::OtherShard);
+        };
+        if map.node(candidate).is_none_or(|node| node.shard != shard) {
+            return PromiseAnswer::Refused(Refused::UnknownCandidate);
+        }
+        // A member that promised the greatest term of all could never promise another one.
+        if term.epoch > map.service().epoch.saturating_add(EPOCHS_AHEAD_MAX) || term.life > LIVES_MAX {
+            return PromiseAnswer::Refused(Refused::TermTooHigh);
+        }
+        // Nothing is applied or acknowledged meanwhile.
+        let mut following = self.following.lock();
+        if let Err(Bound(later)) = self.promises.promise(shard, term, candidate) {
+            return PromiseAnswer::Superseded(later);
+        }
+        if !planted::has(Planted::KeepLink) {
+            following.keep_to(self, (candidate, term.life), now);
+        }
+        if candidate != map.own().name {
+            self.replication.stop_serving();
+        }
+        PromiseAnswer::Promised(self.replication.extent().0)
+    }
+
     /// Whether this node is a primary of a shard in this mode that has not made sure yet that it may serve.
     pub(crate) fn awaits_take_over(&self) -> bool {
         let Some(map) = self.map() else { return false };
@@ -136,64 +135,94 @@ impl Engine {
         }
     }
 
-    /// Tries to serve the term of the map's claim, as this life of the node. Asks each member once, which may take half a second for
-    /// each that is not there. On [`TakeOver::Done`] the engine is a primary and has all that was committed; the map may be set.
-    pub fn try_take_over(&self, map: &Map, life: u64, now: Now) -> TakeOver {
+    /// Begins an attempt to serve the term of the map's claim, as this life of the node: promises the term to itself, and says which
+    /// members are to be asked for the same. The attempt ends with [`Engine::finish_take_over`].
+    ///
+    /// # Errors
+    /// There is nobody to ask: what has become of the attempt. On [`TakeOver::Done`] the engine is a primary; the map may be set.
+    pub fn begin_take_over(&self, map: &Map, life: u64, now: Now) -> Result<Round, TakeOver> {
         let life = if planted::has(Planted::SameLife) { 1 } else { life };
         let term = Term { epoch: map.own().epoch, life };
         let is_decided = self.attempts.take_decision();
-        let sealing = if is_decided { self.begin_anew(map, term, now) } else { self.attempt(map, term, now) };
-        self.attempts.note(term, &sealing);
-        sealing
+        let begun = if is_decided { Err(self.begin_anew(map, term, now)) } else { self.begin_round(map, term, now) };
+        if let Err(ended) = &begun {
+            self.attempts.note(term, ended);
+        }
+        begun
     }
 
-    fn attempt(&self, map: &Map, term: Term, now: Now) -> TakeOver {
+    fn begin_round(&self, map: &Map, term: Term, now: Now) -> Result<Round, TakeOver> {
         let (own, shard) = (map.own().name, map.own().shard);
         let promise = self.promises.of(shard);
         if promise.is_none() && self.may_begin(map) {
-            return self.begin_shard(own, shard, term);
+            return Err(self.begin_shard(own, shard, term));
         }
-        let promise = promise.unwrap_or_default();
-        {
-            let mut following = self.following.lock();
-            if let Err(bound) = self.promises.promise(shard, term, own) {
-                return bound.into();
-            }
-            following.keep_to(self, (own, term.life), now);
-        }
-        let (extent, in_data) = self.replication.extent();
-        let members = if extent.is_some() && in_data.is_some() { in_data } else { promise.members };
-        let mut answers: BTreeMap<Name, Extent> = extent.map(|extent| (own, extent)).into_iter().collect();
+        self.promise_itself(map, term, now)?;
+        let members = self.known_members(shard);
         let mut asked = members.all();
         if asked.is_empty() {
             // Whoever belongs to the shard may know who has its data.
             asked.extend(map.nodes().iter().filter(|node| node.shard == shard).map(|node| node.name));
         }
-        for name in asked.into_iter().filter(|name| *name != own) {
-            let Some(node) = map.node(name) else { continue };
-            match self.ask(node, shard, term, own) {
-                Some(Answer::Sealed(Some(extent))) => drop(answers.insert(name, extent)),
-                Some(Answer::Bound(later)) => return TakeOver::Superseded(later),
-                Some(Answer::Sealed(None)) | None => {}
-            }
+        asked.retain(|name| *name != own && map.node(*name).is_some());
+        let is_lost = |name: &Name| map.node(*name).is_none_or(|node| node.health != Health::Alive);
+        // Those that will probably not answer are asked last, where not all are asked at once.
+        asked.sort_by_key(is_lost);
+        let (extent, _) = self.replication.extent();
+        let answers = extent.map(|extent| (own, extent)).into_iter().collect();
+        Ok(Round { shard, term, candidate: own, members, asked, answers, later: None })
+    }
+
+    /// The members of the shard, as the data say, or what was promised where the data say nothing.
+    fn known_members(&self, shard: Name) -> Members {
+        let (extent, in_data) = self.replication.extent();
+        if extent.is_some() && in_data.is_some() {
+            return in_data;
         }
+        self.promises.of(shard).unwrap_or_default().members
+    }
+
+    /// Nobody else is followed, or promised an earlier term, from now on.
+    fn promise_itself(&self, map: &Map, term: Term, now: Now) -> Result<(), TakeOver> {
+        let (own, shard) = (map.own().name, map.own().shard);
+        let mut following = self.following.lock();
+        self.promises.promise(shard, term, own)?;
+        following.keep_to(self, (own, term.life), now);
+        Ok(())
+    }
+
+    /// Ends an attempt with what the members have answered. On [`TakeOver::Done`] the engine is a primary and has all that was
+    /// committed; the map may be set.
+    pub fn finish_take_over(&self, map: &Map, round: Round, now: Now) -> TakeOver {
+        let term = round.term;
+        let ended = self.finish(map, round, now);
+        self.attempts.note(term, &ended);
+        ended
+    }
+
+    fn finish(&self, map: &Map, round: Round, now: Now) -> TakeOver {
+        let Round { shard, term, candidate: own, mut answers, later, .. } = round;
+        if let Some(later) = later {
+            return TakeOver::Superseded(later);
+        }
+        // While members were asked, this node may have promised a later term, or have been made to follow.
+        if let Err(ended) = self.promise_itself(map, term, now) {
+            return ended;
+        }
+        let (extent, _) = self.replication.extent();
+        answers.remove(&own);
+        answers.extend(extent.map(|extent| (own, extent)));
+        let members = self.known_members(shard);
         let is_skipped = planted::has(Planted::SkipTakeOver);
-        let is_agreed = if members.is_some() {
-            members.is_agreed_by(|name| answers.contains_key(&name))
-        } else {
-            // Nothing is served by this: it only learns who the members are, or were.
-            !answers.is_empty()
-        };
-        if !is_skipped && !is_agreed {
+        if !is_skipped && !is_enough(&members, &answers) {
             return TakeOver::Waits("too few members have answered that have all their data");
         }
         let best = answers.iter().max_by_key(|(_, extent)| **extent).map(|(name, extent)| (*name, *extent));
         let best = best.filter(|(_, best)| extent.is_none_or(|extent| extent < *best));
         let best = best.filter(|_| !planted::has(Planted::KeepOwnData) && !is_skipped);
         if let Some((name, _)) = best {
-            let node = map.node(name).expect("it was asked");
-            let Some(upstream) = self.network().map(|network| network.way_to(node)) else {
-                return TakeOver::Waits("there is no network to take over another member's data by");
+            let Some(upstream) = map.node(name).and_then(|node| Some(self.network()?.way_to(node))) else {
+                return TakeOver::Waits("the member that has most cannot be reached");
             };
             self.set_copying(Some(term));
             self.follow(Some(upstream), now);
@@ -244,63 +273,95 @@ impl Engine {
         tracing::info!(%term, %members, "serves its shard");
         self.replication.begin_term(term, own, members, is_genesis);
     }
+}
 
-    fn ask(&self, node: &Node, shard: Name, term: Term, own: Name) -> Option<Answer> {
-        let way = self.network()?.way_to(node);
-        let mut line = self.network()?.reach(&way, ASK_SPAN).ok()?;
-        let settings = self.settings();
-        let (user, password) = (&settings.replication.user, &settings.replication.password);
-        let mut bytes = Vec::new();
-        let mut say = |words: &[&[u8]]| encode_request(words.iter().copied(), &mut bytes);
-        let has_password = !password.is_empty() && !way.proves_us();
-        match (!has_password, user.is_empty()) {
-            (true, _) => {}
-            (false, true) => say(&[b"AUTH", password]),
-            (false, false) => say(&[b"AUTH", user, password]),
+/// Whether so many have answered that the attempt can end.
+fn is_enough(members: &Members, answers: &BTreeMap<Name, Extent>) -> bool {
+    if members.is_some() {
+        members.is_agreed_by(|name| answers.contains_key(&name))
+    } else {
+        // Nothing is served by this: it only learns who the members are, or were.
+        !answers.is_empty()
+    }
+}
+
+/// One attempt of a candidate: whom it asks, and what they have answered.
+///
+/// All members are asked at the same time. The attempt can end as soon as a majority has answered: whichever majority that is, it has
+/// one member of each majority that has committed something.
+#[derive(Debug)]
+pub struct Round {
+    shard: Name,
+    term: Term,
+    candidate: Name,
+    members: Members,
+    asked: Vec<Name>,
+    answers: BTreeMap<Name, Extent>,
+    /// A later term that a member has promised.
+    later: Option<Term>,
+}
+
+impl Round {
+    /// The members to ask, those first that will probably answer.
+    #[must_use]
+    pub fn asked(&self) -> &[Name] {
+        &self.asked
+    }
+
+    /// What a member is asked.
+    #[must_use]
+    pub fn request(&self, member: Name) -> PromiseRequest {
+        PromiseRequest { shard: self.shard, term: self.term, candidate: self.candidate, member }
+    }
+
+    /// A member has answered.
+    pub fn handle_answer(&mut self, member: Name, answer: PromiseAnswer) {
+        match answer {
+            PromiseAnswer::Promised(Some(extent)) => drop(self.answers.insert(member, extent)),
+            PromiseAnswer::Superseded(term) => self.later = Some(self.later.map_or(term, |later| later.max(term))),
+            // It lacks data, or has refused: the shard can do without it as long as others answer.
+            PromiseAnswer::Promised(None) | PromiseAnswer::Refused(_) => {}
         }
-        let (shard, term, own) = (shard.to_string(), term.to_string(), own.to_string());
-        say(&[b"REPLCONF", b"ASHLAR-SEAL", shard.as_bytes(), b"TERM", term.as_bytes(), b"FOR", own.as_bytes()]);
-        line.write(&bytes, ASK_SPAN).ok()?;
-        read_answer(&mut *line, has_password).ok().flatten()
+    }
+
+    /// Whether further answers would change nothing.
+    #[must_use]
+    pub fn is_decided(&self) -> bool {
+        self.later.is_some() || self.members.is_some() && is_enough(&self.members, &self.answers)
     }
 }
 
-/// What a member has said.
-#[derive(Debug, PartialEq, Eq)]
-enum Answer {
-    /// It has promised; how far its data go, if they lack nothing.
-    Sealed(Option<Extent>),
-    /// It has promised a later term before.
-    Bound(Term),
+/// A candidate asks a member to promise its term.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PromiseRequest {
+    /// The shard.
+    pub shard: Name,
+    /// The candidate's term.
+    pub term: Term,
+    /// Who wants to serve.
+    pub candidate: Name,
+    /// Who is asked.
+    pub member: Name,
 }
 
-/// The answer behind that to the password, if there was one.
-fn read_answer(line: &mut dyn Line, has_password: bool) -> Result<Option<Answer>, Broken> {
-    let (mut read, mut room) = (Vec::new(), [0; ANSWER_BYTES_MAX]);
-    let wanted = if has_password { 2 } else { 1 };
-    while read.iter().filter(|byte| **byte == b'\n').count() < wanted && read.len() < ANSWER_BYTES_MAX {
-        let count = line.read(&mut room, ASK_SPAN)?;
-        read.extend_from_slice(&room[..count]);
-    }
-    let text = String::from_utf8_lossy(&read);
-    Ok(text.lines().nth(wanted - 1).and_then(parse_answer))
+/// What a member answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PromiseAnswer {
+    /// The promise is durable; how far the member's data go, if they lack nothing.
+    Promised(Option<Extent>),
+    /// A later term was promised before.
+    Superseded(Term),
+    /// The member does not belong to the shard, or the candidate does not.
+    Refused(Refused),
 }
 
-/// `+SEALED TERM POSITION`, `+SEALED -`, or `-STALETERM TERM`.
-fn parse_answer(line: &str) -> Option<Answer> {
-    let line = line.trim_end();
-    if let Some(term) = line.strip_prefix("-STALETERM ") {
-        return Term::read(term).map(Answer::Bound);
-    }
-    let rest = line.strip_prefix("+SEALED ")?;
-    if rest == "-" {
-        return Some(Answer::Sealed(None));
-    }
-    let (term, position) = rest.split_once(' ')?;
-    Some(Answer::Sealed(Some(Extent { term: Term::read(term)?, position: position.parse().ok()? })))
-}
-
-/// The answer that [`parse_answer`] reads.
-pub(crate) fn write_answer(extent: Option<Extent>) -> String {
-    extent.map_or("SEALED -".to_owned(), |Extent { term, position }| format!("SEALED {term} {position}"))
+/// Why a member does not promise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// It belongs to another shard, or to no cluster.
+    OtherShard,
+    /// The candidate is no node of the shard, as far as the member knows.
+    UnknownCandidate,
+    /// The term is further ahead than elections can have come.
+    TermTooHigh,
 }

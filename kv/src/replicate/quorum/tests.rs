@@ -1,12 +1,13 @@
 //! Majorities, promises, and what is written of both. How nodes keep to them is shown in the simulator (`ashlar sim quorum`).
 
+use std::slice;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::promise::Bound;
-use super::{Members, Promises, TakeOver, Term, readers, writers};
+use super::{Extent, Members, PromiseAnswer, PromiseRequest, Promises, Refused, TakeOver, Term, readers, writers};
 use crate::client::{Link, Mailbox};
-use crate::cluster::control::{Control, MessageFigures, Order};
+use crate::cluster::control::{Control, MessageFigures, Order, Ticket};
 use crate::cluster::map::{Map, Name, Node, Service, SlotRange};
 use crate::engine::{Engine, EngineConfig};
 use crate::memory::hash_key::HASH_KEY_BYTES;
@@ -157,8 +158,8 @@ fn map_of_three(own: u8, epoch: u64) -> Map {
 struct NoOrders;
 
 impl Control for NoOrders {
-    fn order(&self, _order: Order) -> Result<(), String> {
-        Err("nobody decides".to_owned())
+    fn order(&self, _order: Order, _ticket: Ticket) -> Option<Result<(), String>> {
+        Some(Err("nobody decides".to_owned()))
     }
 
     fn publish(&self, _channel: &[u8], _message: &[u8], _is_sharded: bool) {}
@@ -182,41 +183,44 @@ fn open_session(engine: &Arc<Engine>, now: Now) -> Session {
     Session::open(Arc::clone(engine), Arc::new(Mailbox::new(Box::new(|| {}))), link, now).unwrap()
 }
 
-/// Reaches engines, whose ports are their numbers here, whatever the host.
+/// The network of a node that is told to follow others, and never does.
 #[derive(Debug)]
-struct Wire {
-    to: Vec<Arc<Engine>>,
-    now: Now,
-}
+struct Nowhere;
 
-impl Network for Wire {
+impl Network for Nowhere {
     fn listen(&self, _addresses: &[&str], _port: u16) -> Result<(), String> {
         Ok(())
     }
 
-    fn dial(&self, _host: &str, port: u16, _span: Duration) -> Result<Box<dyn Line>, Broken> {
-        Ok(Box::new(Asking { session: open_session(&self.to[usize::from(port)], self.now), now: self.now }))
+    fn dial(&self, _host: &str, _port: u16, _span: Duration) -> Result<Box<dyn Line>, Broken> {
+        Err(Broken::Gone)
     }
 }
 
-#[derive(Debug)]
-struct Asking {
-    session: Session,
-    now: Now,
+/// One attempt to serve, in which these nodes answer at once.
+fn take_over(node: &Talk, map: &Map, life: u64, others: &[Talk]) -> TakeOver {
+    let mut round = match node.engine().begin_take_over(map, life, node.now()) {
+        Ok(round) => round,
+        Err(ended) => return ended,
+    };
+    for other in others {
+        let name = other.engine().map().unwrap().own().name;
+        if round.asked().contains(&name) {
+            let answer = other.engine().answer_promise(&round.request(name), other.now());
+            round.handle_answer(name, answer);
+        }
+    }
+    node.engine().finish_take_over(map, round, node.now())
 }
 
-impl Line for Asking {
-    fn write(&mut self, bytes: &[u8], _span: Duration) -> Result<(), Broken> {
-        self.session.feed(bytes, self.now);
-        Ok(())
-    }
+/// What the member answers to the first node of the shard.
+fn promised(member: &Talk, of: Term) -> PromiseAnswer {
+    promised_to(member, of, name(1))
+}
 
-    fn read(&mut self, room: &mut [u8], _span: Duration) -> Result<usize, Broken> {
-        let count = self.session.replies().len().min(room.len());
-        room[..count].copy_from_slice(&self.session.replies()[..count]);
-        self.session.handle_sent(count);
-        if count == 0 { Err(Broken::Gone) } else { Ok(count) }
-    }
+fn promised_to(member: &Talk, of: Term, candidate: Name) -> PromiseAnswer {
+    let own = member.engine().map().unwrap().own().name;
+    member.engine().answer_promise(&PromiseRequest { shard: SHARD, term: of, candidate, member: own }, member.now())
 }
 
 /// A node of the shard, in epoch 7; its promises are kept there.
@@ -240,7 +244,7 @@ fn start_in(map: Map, drive: &Arc<Mutex<String>>) -> Talk {
 /// A primary that serves the first life of epoch 7, and its client that speaks as the other member.
 fn begin_shard(drive: &Arc<Mutex<String>>) -> (Talk, usize) {
     let mut talk = start(1, drive);
-    assert_eq!(talk.engine().try_take_over(&map(1, 7), 1, talk.now()), TakeOver::Done);
+    assert_eq!(take_over(&talk, &map(1, 7), 1, &[]), TakeOver::Done);
     let (replica, history, end) = (talk.join(), talk.engine().identity.history(), talk.engine().replication.end());
     let enrol = format!("REPLCONF ASHLAR-MEMBER {} OF {SHARD} COPIES -", name(2));
     assert_eq!(talk.say(replica, &enrol), format!("TERM 7.1 {} {end} {}", name(1), name(1)));
@@ -290,7 +294,7 @@ fn what_an_earlier_term_has_appended_is_committed_with_the_record_of_the_present
     assert_eq!(talk.engine().replication.released(), first, "its own term's");
     let second = write(&talk);
     assert!(client.is_held() && second > first);
-    assert_eq!(talk.engine().try_take_over(&map(1, 8), 1, talk.now()), TakeOver::Done);
+    assert_eq!(take_over(&talk, &map(1, 8), 1, &[]), TakeOver::Done);
     assert_eq!(talk.engine().replication.serving(), Some(term(8, 1)));
     let from = talk.engine().replication.end();
     assert!(from > second, "there is a record");
@@ -309,29 +313,26 @@ fn a_primary_that_was_restarted_serves_another_term_although_its_epoch_is_the_sa
     let drive = Arc::default();
     let (mut former, _) = begin_shard(&drive);
     let dump = dumped(former.engine());
-    let mut member = start(2, &Arc::default());
+    let member = start(2, &Arc::default());
     load(&member, &dump);
-    let ask = |term: Term| format!("REPLCONF ASHLAR-SEAL {SHARD} TERM {term} FOR {}", name(1));
     let served = former.engine().replication.serving().unwrap();
-    assert_eq!(member.say(0, &ask(served)), format!("SEALED 7.1 {}", dump.0.position));
+    let extent = Extent { term: term(7, 1), position: dump.0.position };
+    assert_eq!(promised(&member, served), PromiseAnswer::Promised(Some(extent)));
     // Nobody else has this, and it is longer than what the next life appends.
     former.say(0, &format!("SET bar {}", "x".repeat(1_000)));
-    let wire = || Box::new(Wire { to: vec![member.engine_shared()], now: member.now() });
-    former.engine().set_network(wire());
 
     let latter = start(1, &drive);
     load(&latter, &dump);
-    latter.engine().set_network(wire());
-    assert_eq!(latter.engine().try_take_over(&map(1, 7), 2, latter.now()), TakeOver::Done);
+    assert_eq!(take_over(&latter, &map(1, 7), 2, slice::from_ref(&member)), TakeOver::Done);
     let extents = [&former, &latter].map(|life| life.engine().replication.extent().0.unwrap());
     assert_eq!(extents.map(|extent| extent.term), [term(7, 1), term(7, 2)]);
     assert!(extents[0].position > extents[1].position && extents[0] < extents[1], "the later life's wins");
 
-    let promised = latter.engine().replication.serving().unwrap();
-    assert_eq!(promised, term(7, 2));
-    assert_eq!(former.engine().try_take_over(&map(1, 7), 1, former.now()), TakeOver::Superseded(promised));
-    assert_eq!(member.say(0, &ask(served)), "(error) STALETERM 7.2");
-    assert!(member.say(0, &ask(promised)).starts_with("SEALED 7.1 "), "the later life may ask again");
+    let later = latter.engine().replication.serving().unwrap();
+    assert_eq!(later, term(7, 2));
+    assert_eq!(take_over(&former, &map(1, 7), 1, slice::from_ref(&member)), TakeOver::Superseded(later));
+    assert_eq!(promised(&member, served), PromiseAnswer::Superseded(later));
+    assert_eq!(promised(&member, later), PromiseAnswer::Promised(Some(extent)), "the later life may ask again");
 }
 
 #[test]
@@ -364,8 +365,7 @@ fn all_restarted() -> (Talk, Vec<Talk>) {
     let mut first = start_in(map_of_three(1, 7), &drive());
     assert_eq!(first.say(0, "SET bar 1"), "OK");
     let others: Vec<Talk> = [2, 3].map(|number| start_in(map_of_three(number, 7), &drive())).into();
-    let to = [&first].into_iter().chain(&others).map(Talk::engine_shared).collect();
-    first.engine().set_network(Box::new(Wire { to, now: first.now() }));
+    first.engine().set_network(Box::new(Nowhere));
     (first, others)
 }
 
@@ -383,15 +383,15 @@ fn enrol(talk: &mut Talk, number: u8, has: &str) -> (usize, String) {
 
 #[test]
 fn a_shard_whose_copies_were_all_restarted_begins_anew_where_an_operator_says() {
-    let (mut first, mut others) = all_restarted();
+    let (mut first, others) = all_restarted();
     let map = map_of_three(1, 7);
     for _ in 0..3 {
-        assert_eq!(first.engine().try_take_over(&map, 2, first.now()), SHORT);
+        assert_eq!(take_over(&first, &map, 2, &others), SHORT);
     }
     let info = first.say(0, "INFO replication");
     assert!(info.contains("quorum_waiting_term:7.2") && info.contains("quorum_waits:too few members"), "{info}");
     assert_eq!(first.say(0, "CLUSTER BEGINSHARD"), "OK");
-    assert_eq!(first.engine().try_take_over(&map, 2, first.now()), TakeOver::Done);
+    assert_eq!(take_over(&first, &map, 2, &others), TakeOver::Done);
     assert!(!first.say(0, "INFO replication").contains("quorum_wait"));
     assert!(first.say(0, "CLUSTER BEGINSHARD").contains("serves term 7.2 of its shard already"));
     let status = first.engine().quorum_status().unwrap();
@@ -399,11 +399,9 @@ fn a_shard_whose_copies_were_all_restarted_begins_anew_where_an_operator_says() 
     assert!(first.say(0, "GET bar").contains("NOREPLICAS"), "one copy is too few");
 
     // The others are promised to it, and to none before it.
-    let follow =
-        |other: &mut Talk, of: Term| other.say(0, &format!("REPLCONF ASHLAR-SEAL {SHARD} TERM {of} FOR {}", name(1)));
-    for other in &mut others {
-        assert_eq!(follow(other, term(7, 2)), "SEALED -");
-        assert_eq!(follow(other, term(7, 1)), "(error) STALETERM 7.2");
+    for other in &others {
+        assert_eq!(promised(other, term(7, 2)), PromiseAnswer::Promised(None));
+        assert_eq!(promised(other, term(7, 1)), PromiseAnswer::Superseded(term(7, 2)));
     }
     let mut replicas = Vec::new();
     for number in [2, 3] {
@@ -437,9 +435,9 @@ fn who_was_a_member_before_goes_on_with_nothing_that_it_has() {
     let three = members(&[1, 2, 3]);
     node.engine().replication.note_record(term(7, 1), three);
     let map = map(1, 8);
-    assert_eq!(node.engine().try_take_over(&map, 2, node.now()), SHORT);
+    assert_eq!(take_over(&node, &map, 2, &[]), SHORT);
     assert_eq!(node.say(0, "CLUSTER BEGINSHARD"), "OK");
-    assert_eq!(node.engine().try_take_over(&map, 2, node.now()), TakeOver::Done);
+    assert_eq!(take_over(&node, &map, 2, &[]), TakeOver::Done);
     assert_eq!(node.engine().replication.released(), node.engine().replication.end(), "its own, and no earlier one's");
     let (history, position) = (&dump.0.history, dump.0.position);
     for position in [position, position - 1] {
@@ -462,29 +460,27 @@ fn a_shard_begins_anew_only_where_that_is_called_for() {
     refused(&mut first, "is not waiting to serve");
     refused(&mut others[0], "CLUSTER FAILOVER TAKEOVER");
     let map = map_of_three(1, 7);
-    assert_eq!(first.engine().try_take_over(&map, 2, first.now()), SHORT);
+    assert_eq!(take_over(&first, &map, 2, &others), SHORT);
 
     // A part of another's data is nothing to begin with.
     first.engine().replication.note_torn();
     refused(&mut first, "only a part of another member's data");
-    let (mut first, _others) = all_restarted();
-    assert_eq!(first.engine().try_take_over(&map, 2, first.now()), SHORT);
+    let (mut first, others) = all_restarted();
+    assert_eq!(take_over(&first, &map, 2, &others), SHORT);
     assert_eq!(first.say(0, "CLUSTER BEGINSHARD"), "OK");
     first.engine().replication.note_torn();
-    assert!(
-        matches!(first.engine().try_take_over(&map, 2, first.now()), TakeOver::Waits(why) if why.contains("not come whole"))
-    );
+    assert!(matches!(take_over(&first, &map, 2, &others), TakeOver::Waits(why) if why.contains("not come whole")));
 
     // What was decided holds for one attempt, and for nobody who is to follow another or has promised a later term.
     let (mut first, others) = all_restarted();
-    assert_eq!(first.engine().try_take_over(&map, 2, first.now()), SHORT);
+    assert_eq!(take_over(&first, &map, 2, &others), SHORT);
     assert_eq!(first.say(0, "CLUSTER BEGINSHARD"), "OK");
     first.engine().prepare_to_follow(SHARD, first.now());
-    assert_eq!(first.engine().try_take_over(&map, 2, first.now()), SHORT);
+    assert_eq!(take_over(&first, &map, 2, &others), SHORT);
     assert_eq!(first.say(0, "CLUSTER BEGINSHARD"), "OK");
-    first.say(0, &format!("REPLCONF ASHLAR-SEAL {SHARD} TERM 9.1 FOR {}", name(2)));
+    assert_eq!(promised_to(&first, term(9, 1), name(2)), PromiseAnswer::Promised(None));
     for _ in 0..2 {
-        assert_eq!(first.engine().try_take_over(&map, 2, first.now()), TakeOver::Superseded(term(9, 1)));
+        assert_eq!(take_over(&first, &map, 2, &others), TakeOver::Superseded(term(9, 1)));
     }
     refused(&mut first, "is not waiting to serve");
     assert_eq!(others[0].engine().quorum_status(), None, "nobody serves");
@@ -496,9 +492,7 @@ fn a_shard_begins_anew_only_where_that_is_called_for() {
     let (mut first, others) = all_restarted();
     load(&others[0], &dump);
     load(&others[1], &dump);
-    assert!(
-        matches!(first.engine().try_take_over(&map, 2, first.now()), TakeOver::Waits(why) if why.contains("taken over"))
-    );
+    assert!(matches!(take_over(&first, &map, 2, &others), TakeOver::Waits(why) if why.contains("taken over")));
     refused(&mut first, "taking over the data of another member");
 }
 
@@ -511,4 +505,20 @@ fn a_shard_that_needs_no_majority_does_not_begin_anew() {
     assert!(reply.contains("need no majority of its copies"), "{reply}");
     talk.say(0, "MULTI");
     assert!(talk.say(0, "CLUSTER BEGINSHARD").starts_with("(error)"));
+}
+
+#[test]
+fn a_promise_is_given_only_to_a_node_of_the_shard_and_for_a_term_that_can_come() {
+    let member = start(2, &Arc::default());
+    let refused = |why| PromiseAnswer::Refused(why);
+    let ask = |shard, term, candidate, to| {
+        member.engine().answer_promise(&PromiseRequest { shard, term, candidate, member: to }, member.now())
+    };
+    assert_eq!(ask(name(9), term(8, 1), name(1), name(2)), refused(Refused::OtherShard));
+    assert_eq!(ask(SHARD, term(8, 1), name(1), name(3)), refused(Refused::OtherShard), "it is for another node");
+    assert_eq!(ask(SHARD, term(8, 1), name(3), name(2)), refused(Refused::UnknownCandidate));
+    assert_eq!(ask(SHARD, term(u64::MAX, 1), name(1), name(2)), refused(Refused::TermTooHigh));
+    assert_eq!(ask(SHARD, term(8, u64::MAX), name(1), name(2)), refused(Refused::TermTooHigh));
+    assert!(member.engine().promises.of(SHARD).is_none(), "nothing was written down");
+    assert_eq!(ask(SHARD, term(8, 1), name(1), name(2)), PromiseAnswer::Promised(None));
 }

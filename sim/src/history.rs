@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 /// When something has not ended.
-pub(super) const NEVER: u64 = u64::MAX;
+pub(crate) const NEVER: u64 = u64::MAX;
 /// Operations of one key that can be looked at.
-pub(super) const OPERATIONS_MAX: usize = 128;
+pub(crate) const OPERATIONS_MAX: usize = 128;
 
 /// What was done to a register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Deed {
+pub(crate) enum Deed {
     /// This was written; each value is written once.
     Write(u64),
     /// This was read; 0 for nothing.
@@ -18,17 +18,17 @@ pub(super) enum Deed {
 
 /// One operation of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Operation {
-    pub(super) deed: Deed,
+pub(crate) struct Operation {
+    pub(crate) deed: Deed,
     /// When the request left.
-    pub(super) begin: u64,
+    pub(crate) begin: u64,
     /// When the reply came; [`NEVER`] if none did: then a write may have been done at any time after, or never.
-    pub(super) end: u64,
+    pub(crate) end: u64,
 }
 
 /// Whether there is an order of the operations in which each read gives what was last written, and which agrees with all that had ended
 /// before another began. A search over sets of operations that were ordered already (Wing and Gong, 1993; Lowe, 2017).
-pub(super) fn is_linearizable(operations: &[Operation]) -> bool {
+pub(crate) fn is_linearizable(operations: &[Operation]) -> bool {
     let is_read = |value: u64| operations.iter().any(|operation| operation.deed == Deed::Read(value));
     // What nobody was told of, and nobody has read, may as well not have been done.
     let matters = |operation: &&Operation| match operation.deed {
