@@ -3,6 +3,7 @@
 pub mod catalog;
 pub mod echo;
 pub mod grid;
+pub mod kv;
 pub mod node;
 
 use crate::swarm::{Case, Class, Params};
@@ -35,6 +36,12 @@ impl Scenario {
             about: "whole servers with a toy service: joining, failing, leaving and coming back",
             classes: Class::OF_TCP,
             make: |control, params| Box::new(node::NodeCase::new(control, params)),
+        },
+        Self {
+            name: "kv",
+            about: "whole servers with key-value engines, with and without majorities",
+            classes: Class::OF_TCP,
+            make: |control, params| Box::new(kv::KvCase::new(control, params)),
         },
         Self {
             name: "catalog",

@@ -1,0 +1,306 @@
+//! Whole servers with key-value engines: grid, bus, controller, engines and their links, as the program runs them, on a fake world.
+//!
+//! Each server has two engines. An operator claims slots and arranges replicas while faults strike; clients read and write. In half of
+//! the seeds writes need a majority of three copies, in the others a primary acknowledges alone and has one replica.
+//!
+//! Verified: with majorities every key's history is one of a register, whatever fails; without, no read gives what nobody wrote. After
+//! everything heals, every shard takes writes within [`CONVERGE_NS_MAX`]. With majorities a shard is excused if a majority of its copies
+//! was restarted: data are in memory here, as with `appendonly no`, and only an operator may decide then.
+//!
+//! Not verified: data on drives, users, messages of subscribers, slots that move (`kv`'s own tests do that).
+
+mod client;
+mod connection;
+mod engine;
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ashlar_grid::seam::Runtime as _;
+use ashlar_kv::cluster::map::Name;
+use ashlar_kv::keyspace::Slot;
+use ashlar_kv::replicate::quorum::QuorumStatus;
+use ashlar_node::Node;
+
+use self::client::{SharedState, Wanted, arrange, client, lock, operate, ranges};
+use self::engine::{EngineDrive, SimEngines};
+use super::node::memory::{Drive, DriveMemory};
+use super::node::{address, plan};
+use crate::history::{Deed, is_linearizable};
+use crate::rng::Rng;
+use crate::swarm::{Case, Params};
+use crate::world::{Control, ServerNo, SimRuntime};
+
+/// After the healing every shard must take writes within this time: failed members are found, elections held, copies taken over.
+const CONVERGE_NS_MAX: u64 = 60_000_000_000;
+/// How long clients take to end, and servers to leave.
+const WIND_DOWN_NS_MAX: u64 = 30_000_000_000;
+/// Clients of one world.
+const CLIENTS: u64 = 3;
+/// How long replicas may take to take over from a server that leaves.
+const HAND_OVER_MAX: Duration = Duration::from_secs(5);
+/// Copies of a shard whose writes need a majority, and of another one.
+const COPIES_OF_MAJORITY: usize = 3;
+const COPIES: usize = 2;
+
+/// One life of a server.
+struct Life {
+    node: Node<SimRuntime>,
+    engines: SimEngines,
+    drained: Arc<AtomicBool>,
+}
+
+/// See the head of this file.
+pub struct KvCase {
+    control: Control,
+    needs_majority: bool,
+    slots: Vec<(u16, u16)>,
+    wanted: Vec<Wanted>,
+    shared: SharedState,
+    drives: BTreeMap<ServerNo, (Drive, [EngineDrive; engine::ENGINES])>,
+    lives: BTreeMap<ServerNo, Life>,
+    wrong: Arc<Mutex<Option<String>>>,
+    is_begun: bool,
+    healed_ns: u64,
+    converged_ns: u64,
+    excused: u64,
+    is_stopping: bool,
+}
+
+impl KvCase {
+    /// The case for one world.
+    #[must_use]
+    pub fn new(control: &Control, params: &Params) -> Self {
+        let needs_majority = Rng::new(params.seed).fork("kv", 0).chance(500_000);
+        let copies = if needs_majority { COPIES_OF_MAJORITY } else { COPIES };
+        let (shards, wanted) = arrange(params.servers, copies);
+        let shared = SharedState::default();
+        {
+            let mut known = lock(&shared);
+            known.histories = vec![Vec::new(); shards];
+            known.served = vec![false; shards];
+        }
+        Self {
+            control: control.clone(),
+            needs_majority,
+            slots: ranges(shards),
+            wanted,
+            shared,
+            drives: BTreeMap::new(),
+            lives: BTreeMap::new(),
+            wrong: Arc::default(),
+            is_begun: false,
+            healed_ns: 0,
+            converged_ns: 0,
+            excused: 0,
+            is_stopping: false,
+        }
+    }
+
+    fn begin(&mut self) {
+        if core::mem::replace(&mut self.is_begun, true) {
+            return;
+        }
+        let (control, shared) = (self.control.clone(), Arc::clone(&self.shared));
+        self.control.spawn(operate(control, shared, self.wanted.clone(), self.slots.clone()));
+        for number in 0..CLIENTS {
+            let (control, shared) = (self.control.clone(), Arc::clone(&self.shared));
+            self.control.spawn(client(control, shared, number, self.slots.clone()));
+        }
+    }
+
+    fn fail(&self, wrong: String) {
+        *self.wrong.lock().unwrap_or_else(PoisonError::into_inner) = Some(wrong);
+        self.control.finish();
+    }
+
+    fn check_safety(&self) -> Result<(), String> {
+        if let Some(wrong) = &*self.wrong.lock().unwrap_or_else(PoisonError::into_inner) {
+            return Err(wrong.clone());
+        }
+        let known = lock(&self.shared);
+        let histories = known.histories.iter().enumerate();
+        for (shard, (number, history)) in
+            histories.flat_map(|(shard, all)| all.iter().enumerate().map(move |one| (shard, one)))
+        {
+            let written = |value: u64| value == 0 || history.iter().any(|other| other.deed == Deed::Write(value));
+            let is_possible = || history.iter().all(|one| !matches!(one.deed, Deed::Read(value) if !written(value)));
+            let is_right = if self.needs_majority { is_linearizable(history) } else { is_possible() };
+            if !is_right {
+                let mut history = history.clone();
+                history.sort_by_key(|operation| operation.begin);
+                let lines: Vec<String> = history.iter().map(|operation| format!("  {operation:?}")).collect();
+                return Err(format!("key {number} of shard {shard} is no register:\n{}", lines.join("\n")));
+            }
+        }
+        Ok(())
+    }
+
+    /// The shard that has the slots of this number, as some server sees it.
+    fn shard_name(&self, shard: usize) -> Option<Name> {
+        let slot = Slot::new(self.slots[shard].0)?;
+        let engines = self.lives.values().flat_map(|life| &life.engines.engines);
+        engines.filter_map(|one| one.engine.map()?.owner(slot).map(|owner| owner.shard)).next()
+    }
+
+    /// Whether so many copies of the shard have all its data that it can be served: of each majority of its members, as the latest data
+    /// name them, there is one.
+    fn can_serve(&self, shard: Name) -> bool {
+        let engines = self.lives.values().flat_map(|life| &life.engines.engines);
+        let there: Vec<(String, QuorumStatus)> = engines
+            .filter_map(|one| {
+                let map = one.engine.map().filter(|map| map.own().shard == shard)?;
+                let status = one.engine.quorum_status().filter(|_| one.was_whole())?;
+                Some((map.own().name.to_string(), status))
+            })
+            .collect();
+        let Some((_, latest)) = there.iter().max_by_key(|(_, status)| status.term) else { return false };
+        latest.members.to_string().split('>').all(|set| {
+            let names: Vec<&str> = set.split(',').collect();
+            let found = names.iter().filter(|name| there.iter().any(|(other, _)| other == *name)).count();
+            found > names.len() / 2
+        })
+    }
+
+    /// What each engine sees of itself and of the shards, for people.
+    fn table(&self) -> String {
+        let mut lines = Vec::new();
+        for (server, life) in &self.lives {
+            for one in &life.engines.engines {
+                let Some(map) = one.engine.map() else { continue };
+                let own = map.own();
+                let slots: Vec<String> =
+                    own.slots.iter().map(|range| format!("{}-{}", range.first.number(), range.last.number())).collect();
+                lines.push(format!(
+                    "  {server:?} life {}: {} of shard {} follows {:?} slots {slots:?} epoch {} up {} primary {} quorum {:?} whole {}",
+                    life.engines.runtime.life(),
+                    own.name,
+                    &own.shard.to_string()[24..],
+                    own.primary.map(|name| name.to_string()),
+                    own.epoch,
+                    map.service().is_up,
+                    one.engine.upstream().is_none(),
+                    one.engine.quorum_status(),
+                    one.was_whole(),
+                ));
+            }
+        }
+        lines.join("\n")
+    }
+}
+
+impl Case for KvCase {
+    fn start(&mut self, runtime: SimRuntime) {
+        let server = runtime.server();
+        let (drive, engine_drives) = self.drives.entry(server).or_default().clone();
+        let engines = engine::make(&self.control, &runtime, &engine_drives, self.needs_majority);
+        engines.run();
+        let rng = self.control.rng("drive", u64::from(server.0) << 32 | u64::from(runtime.life()));
+        let memory = DriveMemory::new(drive.clone(), runtime.clone(), rng);
+        let shared = Arc::new(runtime.clone());
+        let mut plan = plan(&self.control, &runtime, &drive);
+        plan.bus = engines.part.rules.applied_to(&plan.bus);
+        let begun = Node::start(shared.clone(), shared, plan, memory, vec![Box::new(engines.part.clone())]);
+        let (node, bus) = match begun {
+            Ok(begun) => begun,
+            Err(error) => return self.fail(format!("{server:?} cannot restore the memory of its bus: {error}")),
+        };
+        runtime.spawn(bus);
+        let listener = runtime.listen(&address(server)).expect("a new life has its address for itself");
+        let accepting = node.clone();
+        runtime.spawn(Box::pin(async move {
+            loop {
+                let (wire, lane) = listener.accept().await;
+                accepting.accept(wire, lane);
+            }
+        }));
+        lock(&self.shared).lives.insert(server, engines.clone());
+        self.lives.insert(server, Life { node, engines, drained: Arc::default() });
+        self.begin();
+    }
+
+    fn killed(&mut self, server: ServerNo) {
+        let engines = lock(&self.shared).lives.remove(&server);
+        drop((engines, self.lives.remove(&server)));
+    }
+
+    fn drain(&mut self, server: ServerNo) {
+        let Some(life) = self.lives.get(&server) else { return };
+        let (node, drained) = (life.node.clone(), Arc::clone(&life.drained));
+        let mailboxes = Arc::clone(&life.engines.part.mailboxes);
+        life.engines.runtime.spawn(Box::pin(async move {
+            node.hand_over(HAND_OVER_MAX).await;
+            node.say_goodbye().await;
+            node.drain().await;
+            mailboxes.close();
+            drained.store(true, Ordering::SeqCst);
+        }));
+    }
+
+    fn is_drained(&self, server: ServerNo) -> bool {
+        self.lives.get(&server).is_none_or(|life| life.drained.load(Ordering::SeqCst))
+    }
+
+    fn healed(&mut self) {
+        self.healed_ns = self.control.now_ns();
+        lock(&self.shared).served.fill(false);
+    }
+
+    fn converge_ns_max(&self) -> u64 {
+        CONVERGE_NS_MAX
+    }
+
+    fn converged(&mut self) -> Result<(), String> {
+        self.check_safety()?;
+        let (is_set_up, served) = {
+            let known = lock(&self.shared);
+            (known.is_set_up, known.served.clone())
+        };
+        let unserved: Vec<usize> = (0..served.len()).filter(|shard| !served[*shard]).collect();
+        let is_excused = |shard: &usize| {
+            let name = self.shard_name(*shard);
+            self.needs_majority && name.is_some_and(|name| !self.can_serve(name))
+        };
+        let (excused, stuck): (Vec<usize>, Vec<usize>) = unserved.into_iter().partition(is_excused);
+        if !stuck.is_empty() || !is_set_up && excused.is_empty() {
+            let what =
+                format!("shards {stuck:?} take no writes, set up: {is_set_up}, majority: {}", self.needs_majority);
+            return Err(format!("{what}\n{}", self.table()));
+        }
+        self.excused = excused.len() as u64;
+        self.converged_ns = self.control.now_ns() - self.healed_ns;
+        Ok(())
+    }
+
+    fn wind_down(&mut self) {
+        lock(&self.shared).is_over = true;
+        let servers: Vec<ServerNo> = self.lives.keys().copied().collect();
+        servers.into_iter().for_each(|server| self.drain(server));
+        self.is_stopping = true;
+    }
+
+    fn wind_down_ns_max(&self) -> u64 {
+        WIND_DOWN_NS_MAX
+    }
+
+    fn judge(&mut self) -> Result<(), String> {
+        self.check_safety()?;
+        let late = self.lives.keys().find(|server| self.is_stopping && !self.is_drained(**server));
+        late.map_or(Ok(()), |server| Err(format!("{server:?} does not come to an end of its draining")))
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        let known = lock(&self.shared);
+        let lives = self.lives.values().map(|life| u64::from(life.engines.runtime.life())).sum();
+        vec![
+            ("lives", lives),
+            ("told", known.told),
+            ("untold", known.untold),
+            ("majority", u64::from(self.needs_majority)),
+            ("excused", self.excused),
+            ("converge_ms", self.converged_ns / 1_000_000),
+        ]
+    }
+}

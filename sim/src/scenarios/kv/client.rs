@@ -1,0 +1,321 @@
+//! Clients of the engines: what each asks for and what it was told, and the operator who makes the cluster.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ashlar_kv::cluster::map::Name;
+use ashlar_kv::keyspace::Slot;
+use ashlar_node::together;
+
+use super::connection::Pipe;
+use super::engine::{PORT, SimEngines};
+use crate::history::{Deed, NEVER, OPERATIONS_MAX, Operation};
+use crate::rng::Rng;
+use crate::scenarios::node::server_id;
+use crate::world::{Control, ServerNo};
+
+/// How long a client waits for a reply.
+const REPLY_MAX: Duration = Duration::from_secs(4);
+/// Pause of a client that was refused, or found nobody.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How often the operator looks whether something is left to do.
+const OPERATOR_LOOK: Duration = Duration::from_millis(300);
+/// How long the operator waits for a reply.
+const ORDER_MAX: Duration = Duration::from_secs(6);
+
+/// What all clients know and tell.
+#[derive(Default)]
+pub(super) struct Shared {
+    /// The lives that clients can connect to.
+    pub(super) lives: BTreeMap<ServerNo, SimEngines>,
+    /// For each shard the histories of its keys; the last one is that of the key in use.
+    pub(super) histories: Vec<Vec<Vec<Operation>>>,
+    values: u64,
+    /// Operations that clients were told of, and writes that they were not told of.
+    pub(super) told: u64,
+    pub(super) untold: u64,
+    /// The operator has done everything.
+    pub(super) is_set_up: bool,
+    /// Shards in which something was written since everything healed.
+    pub(super) served: Vec<bool>,
+    pub(super) is_over: bool,
+}
+
+/// See [`Shared`].
+pub(super) type SharedState = Arc<Mutex<Shared>>;
+
+pub(super) fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A key of a shard, which no other history has.
+pub(super) fn key_of(shard: usize, history: usize, slots: (u16, u16)) -> String {
+    let names = (0..).map(|number| format!("k{shard}-{history}-{number}"));
+    let is_inside = |name: &String| (slots.0..=slots.1).contains(&Slot::of(name.as_bytes()).number());
+    names.into_iter().find(is_inside).expect("some name has a slot of the shard")
+}
+
+/// The slots of each of so many shards.
+pub(super) fn ranges(shards: usize) -> Vec<(u16, u16)> {
+    let bound = |shard: usize| (16_384 * shard / shards) as u16;
+    (0..shards).map(|shard| (bound(shard), bound(shard + 1) - 1)).collect()
+}
+
+/// What a reply says.
+#[derive(Debug, PartialEq, Eq)]
+enum Reply {
+    Done,
+    /// What a read gave; 0 for nothing.
+    Value(u64),
+    /// It was not run; another engine may have the slot.
+    Refused(Option<(ServerNo, usize)>),
+}
+
+/// The first reply in these bytes, if it is whole.
+fn parse(bytes: &[u8]) -> Option<Reply> {
+    let text = core::str::from_utf8(bytes).ok()?;
+    let (line, rest) = text.split_once("\r\n")?;
+    if line.starts_with('+') {
+        return Some(Reply::Done);
+    }
+    if let Some(error) = line.strip_prefix('-') {
+        let place = error.strip_prefix("MOVED ").and_then(|moved| moved.split_once(' ')).and_then(|(_, to)| place(to));
+        return Some(Reply::Refused(place));
+    }
+    if line == "$-1" {
+        return Some(Reply::Value(0));
+    }
+    let (value, _) = rest.split_once("\r\n")?;
+    value.parse().ok().map(Reply::Value)
+}
+
+/// The engine at `sN:PORT`.
+fn place(text: &str) -> Option<(ServerNo, usize)> {
+    let (host, port) = text.split_once(':')?;
+    let number = port.parse::<u16>().ok()?.checked_sub(PORT)?;
+    Some((ServerNo(host.strip_prefix('s')?.parse().ok()?), usize::from(number)))
+}
+
+/// Sends a request and waits for its reply.
+async fn ask(control: &Control, pipe: &Pipe, request: &str, span: Duration) -> Option<Reply> {
+    pipe.send(request.as_bytes());
+    let answered = async {
+        let mut heard = Vec::new();
+        while let Some(bytes) = pipe.receive().await {
+            heard.extend_from_slice(&bytes);
+            if let Some(reply) = parse(&heard) {
+                return Some(reply);
+            }
+        }
+        None
+    };
+    together::first(answered, control.sleep(span)).await.flatten()
+}
+
+/// A client, until the load ends.
+pub(super) async fn client(control: Control, shared: SharedState, number: u64, slots: Vec<(u16, u16)>) {
+    let mut rng = control.rng("client", number);
+    let writes = rng.pick(&[200_000, 500_000, 900_000]);
+    let mut next = None;
+    while !lock(&shared).is_over {
+        let Some(pipe) = connect(&shared, next.take(), number, &mut rng) else {
+            control.sleep(PAUSE).await;
+            continue;
+        };
+        loop {
+            let (shard, history, deed) = choose(&shared, writes, &mut rng);
+            let key = key_of(shard, history, slots[shard]);
+            let request = match deed {
+                Deed::Write(value) => format!("SET {key} {value}\r\n"),
+                Deed::Read(_) => format!("GET {key}\r\n"),
+            };
+            let begin = control.now_ns();
+            let reply = ask(&control, &pipe, &request, REPLY_MAX).await;
+            note(&shared, (shard, history), deed, begin, control.now_ns(), reply.as_ref());
+            match reply {
+                Some(Reply::Done | Reply::Value(_)) if !rng.chance(50_000) => {}
+                Some(Reply::Refused(place)) => {
+                    next = place;
+                    control.sleep(PAUSE).await;
+                    break;
+                }
+                _ => break,
+            }
+            if lock(&shared).is_over {
+                break;
+            }
+            control.sleep(Duration::from_nanos(rng.magnitude(100_000..=50_000_000))).await;
+        }
+        pipe.close();
+    }
+}
+
+fn connect(shared: &SharedState, wanted: Option<(ServerNo, usize)>, client: u64, rng: &mut Rng) -> Option<Arc<Pipe>> {
+    let shared = lock(shared);
+    let (server, number) = match wanted.filter(|(server, _)| shared.lives.contains_key(server)) {
+        Some(place) => place,
+        None => {
+            let at = rng.below(shared.lives.len().max(1) as u64) as usize;
+            (*shared.lives.keys().nth(at)?, rng.below(2) as usize)
+        }
+    };
+    let life = shared.lives.get(&server)?.clone();
+    drop(shared);
+    Some(life.connect(number.min(1), format!("client-{client}")))
+}
+
+/// What a client does next: to which key of which shard.
+fn choose(shared: &SharedState, writes: u32, rng: &mut Rng) -> (usize, usize, Deed) {
+    let mut shared = lock(shared);
+    let shard = rng.below(shared.histories.len() as u64) as usize;
+    // Others may be about to enter one operation each.
+    let is_full = shared.histories[shard].last().is_none_or(|last| last.len() + 8 >= OPERATIONS_MAX);
+    if is_full {
+        shared.histories[shard].push(Vec::new());
+    }
+    let history = shared.histories[shard].len() - 1;
+    let deed = if rng.chance(writes) {
+        shared.values += 1;
+        Deed::Write(shared.values)
+    } else {
+        Deed::Read(0)
+    };
+    (shard, history, deed)
+}
+
+/// Writes down what has come of an operation.
+fn note(
+    shared: &SharedState,
+    (shard, history): (usize, usize),
+    deed: Deed,
+    begin: u64,
+    end: u64,
+    reply: Option<&Reply>,
+) {
+    let mut shared = lock(shared);
+    let operation = match (deed, reply) {
+        (_, Some(Reply::Refused(_))) | (Deed::Read(_), None | Some(Reply::Done)) => return,
+        // It may have been done, or be done later.
+        (Deed::Write(_), None) => {
+            shared.untold += 1;
+            Operation { deed, begin, end: NEVER }
+        }
+        (Deed::Write(_), Some(_)) => Operation { deed, begin, end },
+        (Deed::Read(_), Some(Reply::Value(value))) => Operation { deed: Deed::Read(*value), begin, end },
+    };
+    if operation.end != NEVER {
+        shared.told += 1;
+        if matches!(deed, Deed::Write(_)) {
+            shared.served[shard] = true;
+        }
+    }
+    shared.histories[shard][history].push(operation);
+}
+
+/// An engine, the shard that it is to belong to, and whether it is to be the first primary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Wanted {
+    server: ServerNo,
+    number: usize,
+    shard: usize,
+    is_primary: bool,
+}
+
+/// Which engine is to be of which shard, for so many copies each.
+pub(super) fn arrange(servers: u32, copies: usize) -> (usize, Vec<Wanted>) {
+    let engines: Vec<(ServerNo, usize)> =
+        (0..2).flat_map(|number| (0..servers).map(move |server| (ServerNo(server), number))).collect();
+    let shards = engines.len() / copies;
+    let mut wanted: Vec<Wanted> = Vec::new();
+    for (place, (server, number)) in engines.into_iter().enumerate() {
+        let count = |shard: usize| wanted.iter().filter(|one| one.shard == shard).count();
+        let has = |shard: usize| wanted.iter().any(|one| one.shard == shard && one.server == server);
+        let shard = if place < shards {
+            Some(place)
+        } else {
+            (0..shards).filter(|shard| !has(*shard)).min_by_key(|shard| count(*shard))
+        };
+        if let Some(shard) = shard {
+            wanted.push(Wanted { server, number, shard, is_primary: place < shards });
+        }
+    }
+    (shards, wanted)
+}
+
+/// Makes the cluster: claims slots, and says who follows whom, until that has been so at one time.
+pub(super) async fn operate(control: Control, shared: SharedState, wanted: Vec<Wanted>, slots: Vec<(u16, u16)>) {
+    loop {
+        let mut is_done = true;
+        for one in &wanted {
+            let Some(order) = order_for(&shared, *one, &wanted, &slots) else { continue };
+            is_done = false;
+            let life = lock(&shared).lives.get(&one.server).cloned();
+            if let Some(life) = life {
+                let pipe = life.connect(one.number, "operator".to_owned());
+                ask(&control, &pipe, &order, ORDER_MAX).await;
+                pipe.close();
+            }
+        }
+        let is_over = {
+            let mut known = lock(&shared);
+            known.is_set_up |= is_done;
+            known.is_set_up || known.is_over
+        };
+        if is_over {
+            return;
+        }
+        control.sleep(OPERATOR_LOOK).await;
+    }
+}
+
+/// What an engine is to be told, if it is not as it is to be. Whoever was elected meanwhile stays.
+fn order_for(shared: &SharedState, one: Wanted, wanted: &[Wanted], slots: &[(u16, u16)]) -> Option<String> {
+    let shared = lock(shared);
+    let engine_of = |wanted: Wanted| Some(&shared.lives.get(&wanted.server)?.engines[wanted.number].engine);
+    // One that is away is told when it is back.
+    let Some(map) = engine_of(one).and_then(|engine| engine.map()) else { return Some("PING\r\n".to_owned()) };
+    if one.is_primary {
+        let (first, last) = slots[one.shard];
+        let owned = (first..=last).filter_map(Slot::new).filter(|slot| map.owner(*slot).is_some()).count();
+        return (owned == 0).then(|| format!("CLUSTER ADDSLOTSRANGE {first} {last}\r\n"));
+    }
+    if map.own().primary.is_some() || !map.own().slots.is_empty() {
+        return None;
+    }
+    let leader = wanted.iter().find(|other| other.shard == one.shard && other.is_primary)?;
+    let info = shared.lives.get(&leader.server).map(|life| life.part.engines[leader.number].clone());
+    let name: Option<Name> = info.map(|info| info.name(server_id(leader.server)));
+    name.map_or_else(|| Some("PING\r\n".to_owned()), |name| Some(format!("CLUSTER REPLICATE {name}\r\n")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_of_a_shard_are_on_different_servers() {
+        for (servers, copies) in [(3, 2), (3, 3), (4, 3), (5, 3), (7, 2), (9, 3)] {
+            let (shards, wanted) = arrange(servers, copies);
+            assert_eq!(shards, servers as usize * 2 / copies);
+            for shard in 0..shards {
+                let of_shard: Vec<&Wanted> = wanted.iter().filter(|one| one.shard == shard).collect();
+                let mut on: Vec<ServerNo> = of_shard.iter().map(|one| one.server).collect();
+                on.sort();
+                on.dedup();
+                assert!(on.len() == of_shard.len() && on.len() >= copies, "{servers} {copies}: {of_shard:?}");
+                assert_eq!(of_shard.iter().filter(|one| one.is_primary).count(), 1);
+            }
+        }
+    }
+
+    #[test]
+    fn replies_are_read() {
+        assert_eq!(parse(b"+OK\r\n"), Some(Reply::Done));
+        assert_eq!(parse(b"$2\r\n17\r\n"), Some(Reply::Value(17)));
+        assert_eq!(parse(b"$2\r\n17"), None);
+        assert_eq!(parse(b"$-1\r\n"), Some(Reply::Value(0)));
+        assert_eq!(parse(b"-MOVED 7 s2:6380\r\n"), Some(Reply::Refused(Some((ServerNo(2), 1)))));
+        assert_eq!(parse(b"-CLUSTERDOWN x\r\n"), Some(Reply::Refused(None)));
+    }
+}
