@@ -374,9 +374,9 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "voters_max",
         kind: Kind::Number { min: 1, max: 101 },
-        fallback: Fallback::Fixed("7"),
+        fallback: Fallback::Fixed("101"),
         help: "How many servers vote at most on who has failed",
-        details: "Give all servers of a cluster the same value. An odd number is used; a majority of the voters has to be in reach for anything to be decided.",
+        details: "Give all servers of a cluster the same value. An odd number is used; a majority of the voters has to be in reach for anything to be decided. With few voters in a large cluster the loss of many servers at once may take that majority along.",
     },
     Key {
         name: "workers",

@@ -43,7 +43,7 @@ fn defaults() {
         secret_file: None,
         zone: String::new(),
         member_timeout: Duration::from_secs(15),
-        voters_max: 7,
+        voters_max: 101,
         workers: None,
         log: "info".into(),
         log_json: false,

@@ -339,7 +339,7 @@ fn config_of(plan: &Plan, data: PathBuf) -> Result<Config, Failure> {
         secret_file: None,
         zone: setting(plan, "availability-zone").unwrap_or_default().to_owned(),
         member_timeout: Duration::from_millis(number("cluster-node-timeout").unwrap_or(15_000)),
-        voters_max: 7,
+        voters_max: 101,
         workers: Some(1),
         log: "info".into(),
         log_json: false,
