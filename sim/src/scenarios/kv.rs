@@ -20,7 +20,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ashlar_grid::seam::Runtime as _;
 use ashlar_kv::cluster::map::Name;
-use ashlar_kv::keyspace::Slot;
 use ashlar_kv::replicate::quorum::QuorumStatus;
 use ashlar_node::Node;
 
@@ -138,11 +137,14 @@ impl KvCase {
         Ok(())
     }
 
-    /// The shard that has the slots of this number, as some server sees it.
+    /// The shard of this number: the one that most of its engines belong to now.
     fn shard_name(&self, shard: usize) -> Option<Name> {
-        let slot = Slot::new(self.slots[shard].0)?;
-        let engines = self.lives.values().flat_map(|life| &life.engines.engines);
-        engines.filter_map(|one| one.engine.map()?.owner(slot).map(|owner| owner.shard)).next()
+        let mut counts: BTreeMap<Name, usize> = BTreeMap::new();
+        for one in self.wanted.iter().filter(|one| one.shard == shard) {
+            let map = self.lives.get(&one.server).and_then(|life| life.engines.engines[one.number].engine.map());
+            *counts.entry(map?.own().shard).or_default() += 1;
+        }
+        counts.into_iter().max_by_key(|(_, count)| *count).map(|(name, _)| name)
     }
 
     /// Whether so many copies of the shard have all its data that it can be served: of each majority of its members, as the latest data
@@ -167,23 +169,31 @@ impl KvCase {
     /// What each engine sees of itself and of the shards, for people.
     fn table(&self) -> String {
         let mut lines = Vec::new();
-        for (server, life) in &self.lives {
+        for life in self.lives.values() {
             for one in &life.engines.engines {
                 let Some(map) = one.engine.map() else { continue };
                 let own = map.own();
                 let slots: Vec<String> =
                     own.slots.iter().map(|range| format!("{}-{}", range.first.number(), range.last.number())).collect();
+                let short = |name: &str| name[30..].to_owned();
+                let quorum = one.engine.quorum_status().map(|status| {
+                    let members: Vec<String> = status.members.to_string().split(',').map(short).collect();
+                    format!(
+                        " term {} members {members:?} serving {} blank {}",
+                        status.term, status.is_serving, status.is_blank
+                    )
+                });
                 lines.push(format!(
-                    "  {server:?} life {}: {} of shard {} follows {:?} slots {slots:?} epoch {} up {} primary {} quorum {:?} whole {}",
+                    "  {} life {} of shard {} follows {} slots {slots:?} epoch {} up {} whole {}{} waits {:?}",
+                    short(&own.name.to_string()),
                     life.engines.runtime.life(),
-                    own.name,
-                    &own.shard.to_string()[24..],
-                    own.primary.map(|name| name.to_string()),
+                    short(&own.shard.to_string()),
+                    own.primary.map_or_else(|| "nobody".to_owned(), |name| short(&name.to_string())),
                     own.epoch,
                     map.service().is_up,
-                    one.engine.upstream().is_none(),
-                    one.engine.quorum_status(),
                     one.was_whole(),
+                    quorum.unwrap_or_default(),
+                    one.engine.take_over_waits_for(),
                 ));
             }
         }

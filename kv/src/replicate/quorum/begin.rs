@@ -90,6 +90,12 @@ impl Attempts {
 }
 
 impl Engine {
+    /// What the attempts of this node to take its shard over wait for, if the last one has to be made again.
+    #[must_use]
+    pub fn take_over_waits_for(&self) -> Option<&'static str> {
+        self.attempts.waiting().map(|waiting| waiting.why)
+    }
+
     /// This node is not to serve its shard as things are: what was decided for its next attempt is dropped.
     pub fn give_up_take_over(&self) {
         self.attempts.end();

@@ -216,9 +216,9 @@ fn note(
 /// An engine, the shard that it is to belong to, and whether it is to be the first primary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Wanted {
-    server: ServerNo,
-    number: usize,
-    shard: usize,
+    pub(super) server: ServerNo,
+    pub(super) number: usize,
+    pub(super) shard: usize,
     is_primary: bool,
 }
 
@@ -277,8 +277,11 @@ fn order_for(shared: &SharedState, one: Wanted, wanted: &[Wanted], slots: &[(u16
     let Some(map) = engine_of(one).and_then(|engine| engine.map()) else { return Some("PING\r\n".to_owned()) };
     if one.is_primary {
         let (first, last) = slots[one.shard];
-        let owned = (first..=last).filter_map(Slot::new).filter(|slot| map.owner(*slot).is_some()).count();
-        return (owned == 0).then(|| format!("CLUSTER ADDSLOTSRANGE {first} {last}\r\n"));
+        // The claimant's own map does not show slots that it has to take over first.
+        let maps = shared.lives.values().flat_map(|life| &life.engines).filter_map(|one| one.engine.map());
+        let is_owned =
+            |slot: u16| Slot::new(slot).is_some_and(|slot| maps.clone().any(|map| map.owner(slot).is_some()));
+        return (!is_owned(first)).then(|| format!("CLUSTER ADDSLOTSRANGE {first} {last}\r\n"));
     }
     if map.own().primary.is_some() || !map.own().slots.is_empty() {
         return None;
