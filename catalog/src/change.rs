@@ -79,7 +79,7 @@ pub enum Change {
     RemoveServer(ServerId),
     /// A new drive, which is in no set.
     AddDrive(Drive),
-    /// What a drive may be given.
+    /// What a drive may be given. Refused for one that is given up (`failed`), except to say so again.
     SetDriveState {
         /// The drive.
         id: DriveId,

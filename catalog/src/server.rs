@@ -51,7 +51,7 @@ words! {
         Full = "full",
         /// Is being emptied.
         Draining = "draining",
-        /// Given up with all that is on it.
+        /// Given up with all that is on it, for good: what it held is made anew elsewhere, and its id is never used again.
         Failed = "failed",
     }
 }

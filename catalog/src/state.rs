@@ -109,7 +109,7 @@ impl State {
             Change::SetServerState { id, state } => self.set_server_state(*id, *state)?,
             Change::RemoveServer(id) => self.remove_server(*id)?,
             Change::AddDrive(drive) => self.add_drive(drive)?,
-            Change::SetDriveState { id, state } => self.change_drive(*id, |drive| drive.state = *state)?,
+            Change::SetDriveState { id, state } => self.set_drive_state(*id, *state)?,
             Change::SetDriveSize { id, size_bytes } => self.set_drive_size(*id, *size_bytes)?,
             Change::ReleaseDrive(id) => self.release_drive(*id)?,
             Change::RemoveDrive(id) => self.remove_drive(*id)?,

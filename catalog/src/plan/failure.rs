@@ -1,4 +1,4 @@
-//! Failed servers leave acting lists; those that return come back as learners.
+//! Failed servers and drives leave acting lists; servers that return come back as learners.
 
 use std::collections::BTreeSet;
 
@@ -7,17 +7,19 @@ use ashlar_placement::map::{self, GroupId, PgId, SetId};
 use ashlar_wire::id::{DriveId, ServerId};
 
 use crate::change::Change;
+use crate::server::{Drive, DriveState};
 use crate::set::{PG_STEPS_MAX, PgConfig, PgStep, Set, Settled};
 use crate::state::State;
 
-/// Takes every member on a failed server out of its placement group, at the next epoch of each. The first acting member
-/// that stays becomes primary where the primary leaves. An acting list keeps the set's least number of members, and the
+/// Takes every member on a failed server, and every drive that is given up, out of its placement group, at the next epoch of
+/// each. The first acting member that stays becomes primary where the primary leaves. An acting list keeps the set's least number of members, and the
 /// last one always: such a placement group waits for its server.
 ///
 /// Draws the table of every set.
 #[must_use]
 pub fn plan_failure(state: &State, failed: &BTreeSet<ServerId>) -> Vec<Change> {
-    let is_failed = |drive: DriveId| state.drive(drive).is_some_and(|drive| failed.contains(&drive.server));
+    let is_lost = |drive: &Drive| drive.state == DriveState::Failed || failed.contains(&drive.server);
+    let is_failed = |drive: DriveId| state.drive(drive).is_some_and(is_lost);
     let mut steps = Vec::new();
     for set in state.sets() {
         for (pg, config) in state.pgs_of(set.id) {

@@ -6,10 +6,12 @@ use arbtest::arbtest;
 use ashlar_placement::map::SetId;
 use ashlar_wire::id::ServerId;
 
+use super::drives::{plan_given_up, plan_release};
 use super::failure::{plan_failure, plan_learners, plan_promotion, plan_return};
 use super::placement::{plan_set, plan_target};
 use super::voters::plan_voters;
 use crate::change::Change;
+use crate::error::{Refusal, Subject};
 use crate::sample::{Sample, drive, drive_id, group, server, server_id};
 use crate::server::{DriveState, Server, ServerState};
 use crate::set::{PG_STEPS_MAX, PgConfig};
@@ -149,6 +151,58 @@ fn a_server_that_is_emptied_gets_nothing() {
         sample.must_all(step.map(|step| Change::ConfigurePgs(vec![step])));
     }
     assert!(configs(&sample.state).iter().all(|config| !config.is_member(drive_id(3)) && config.acting.len() == 3));
+}
+
+/// Fills what is due and lets all learners act.
+fn fill(sample: &mut Sample, alive: &[u32], pgs: u32) {
+    let changes = plan_learners(&sample.state, &servers(alive), usize::MAX);
+    sample.must_all(changes);
+    for pg in 0..pgs {
+        let learners = sample.state.pg(group(1, pg)).unwrap().learners;
+        let step = plan_promotion(&sample.state, group(1, pg), &learners);
+        sample.must_all(step.map(|step| Change::ConfigurePgs(vec![step])));
+    }
+}
+
+#[test]
+fn a_drive_that_is_given_up_is_replaced_by_another_one_of_its_server() {
+    let mut sample = Sample::with_set(3, 20);
+    // The server lives; its drive came back empty, under another id.
+    sample.must(Change::SetDriveState { id: drive_id(2), state: DriveState::Failed });
+    let changes = plan_failure(&sample.state, &servers(&[]));
+    sample.must_all(changes);
+    assert!(configs(&sample.state).iter().all(|config| !config.is_member(drive_id(2)) && config.acting.len() == 2));
+    assert_eq!(plan_learners(&sample.state, &servers(&[0, 1, 2]), usize::MAX), [], "it is not filled again");
+    assert_eq!(plan_release(&sample.state), [], "the map still counts on it");
+    sample.must(Change::AddDrive(drive(9, 2)));
+    let target = plan_target(&sample.state, SetId(1), &[drive_id(9)]).unwrap().unwrap();
+    sample.must(target);
+    fill(&mut sample, &[0, 1, 2], 20);
+    assert!(
+        configs(&sample.state).iter().all(|config| config.acting.contains(&drive_id(9)) && config.acting.len() == 3)
+    );
+    assert_eq!(plan_release(&sample.state), [Change::ReleaseDrive(drive_id(2))]);
+    sample.must(Change::ReleaseDrive(drive_id(2)));
+    assert_eq!(plan_release(&sample.state), []);
+    for state in [DriveState::Active, DriveState::Draining, DriveState::Full] {
+        let back = sample.apply(Change::SetDriveState { id: drive_id(2), state });
+        assert_eq!(back, Err(Refusal::BadState(Subject::Drive(drive_id(2)))), "it never comes back");
+    }
+    sample.must(Change::SetDriveState { id: drive_id(2), state: DriveState::Failed });
+}
+
+#[test]
+fn drives_of_a_server_that_is_given_up_are_given_up() {
+    let mut sample = Sample::with_set(4, 10);
+    assert_eq!(plan_given_up(&sample.state), []);
+    sample.must(Change::SetServerState { id: server_id(1), state: ServerState::Dead });
+    let changes = plan_given_up(&sample.state);
+    assert_eq!(changes, [Change::SetDriveState { id: drive_id(1), state: DriveState::Failed }]);
+    sample.must_all(changes);
+    assert_eq!(plan_given_up(&sample.state), []);
+    // The server may come back. Its drive does not.
+    sample.must(Change::SetServerState { id: server_id(1), state: ServerState::Joining });
+    assert_eq!(sample.state.drive(drive_id(1)).unwrap().state, DriveState::Failed);
 }
 
 #[test]

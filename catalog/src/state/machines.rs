@@ -5,7 +5,7 @@ use ashlar_wire::id::{DriveId, ServerId};
 
 use super::{State, check_rows, check_text, known};
 use crate::error::{Refusal, Subject};
-use crate::server::{ADDRESS_BYTES_MAX, Drive, Server, ServerState, WEIGHT_BYTES};
+use crate::server::{ADDRESS_BYTES_MAX, Drive, DriveState, Server, ServerState, WEIGHT_BYTES};
 
 impl State {
     pub(super) fn add_server(&mut self, server: &Server) -> Result<(), Refusal> {
@@ -71,11 +71,20 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn change_drive(&mut self, id: DriveId, change: impl FnOnce(&mut Drive)) -> Result<(), Refusal> {
+    fn change_drive(&mut self, id: DriveId, change: impl FnOnce(&mut Drive)) -> Result<(), Refusal> {
         let mut drive = known(self.drives.get(&id), Subject::Drive(id))?.clone();
         change(&mut drive);
         self.drives.insert(drive);
         Ok(())
+    }
+
+    /// A drive that is given up stays so: what was on it is made anew elsewhere.
+    pub(super) fn set_drive_state(&mut self, id: DriveId, state: DriveState) -> Result<(), Refusal> {
+        let drive = known(self.drives.get(&id), Subject::Drive(id))?;
+        if drive.state == DriveState::Failed && state != DriveState::Failed {
+            return Err(Refusal::BadState(Subject::Drive(id)));
+        }
+        self.change_drive(id, |drive| drive.state = state)
     }
 
     pub(super) fn set_drive_size(&mut self, id: DriveId, size_bytes: u64) -> Result<(), Refusal> {
