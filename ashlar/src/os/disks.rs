@@ -1,6 +1,6 @@
 //! The drive of a server, the volumes and the objects on it: from the directory to the services that the node runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ashlar_catalog::server::DriveClass;
@@ -88,6 +88,7 @@ impl Disks {
             if let Err(error) = catalog.register_drive(drive, bytes, DriveClass::Ssd).await {
                 tracing::error!(%drive, %error, "the drive is not used: the catalog has not taken it");
             }
+            catalog.give_up_missing_drives(&BTreeSet::from([drive])).await;
         }));
     }
 }

@@ -7,6 +7,7 @@ use core::time::Duration;
 use std::collections::BTreeSet;
 
 use ashlar_catalog::change::Change;
+use ashlar_catalog::plan::drives::{plan_given_up, plan_release};
 use ashlar_catalog::plan::failure::{plan_failure, plan_learners};
 use ashlar_catalog::plan::placement::{plan_set, plan_target};
 use ashlar_catalog::raft::catalog::CatalogStatus;
@@ -185,13 +186,28 @@ impl Scene<'_> {
         })
     }
 
-    /// Placement groups go on without members that have failed.
+    /// Placement groups go on without servers that have failed and drives that are given up.
     pub(super) fn failures(&self) -> Vec<Due> {
         let failed = self.failed();
-        if failed.is_empty() {
+        let has_failed = |drive: &Drive| drive.state == DriveState::Failed && drive.set.is_some();
+        if failed.is_empty() && !self.state.drives().any(has_failed) {
             return Vec::new();
         }
-        told(plan_failure(self.state, &failed), "placement groups go on without servers that are gone")
+        told(plan_failure(self.state, &failed), "placement groups go on without servers and drives that are gone")
+    }
+
+    /// Drives of servers that are given up are given up too, and drives that hold nothing of their set leave it.
+    pub(super) fn drives(&self) -> Vec<Due> {
+        let changes = [plan_given_up(self.state), plan_release(self.state)].concat();
+        let tell = |change: Change| {
+            let told = match &change {
+                Change::ReleaseDrive(drive) => format!("no placement group has drive {drive} any more"),
+                Change::SetDriveState { id, .. } => format!("drive {id} is given up with its server"),
+                _ => String::from("a drive has changed"),
+            };
+            (change, told)
+        };
+        changes.into_iter().take(CHANGES_MAX).map(tell).collect()
     }
 
     /// Drives that should hold data and do not are filled, but for those that were lost a moment ago.

@@ -24,6 +24,8 @@ const REPORT_MAX: Duration = Duration::from_secs(5);
 pub enum RegisterError {
     /// Another server has registered a drive of this id. No retry helps: the drive was moved or copied.
     OfAnother(ServerId),
+    /// The drive was given up: its data are made anew elsewhere. No retry helps: what is on it is not wanted any more.
+    GivenUp,
     /// The catalog refuses the drive, as too small for example. No retry helps.
     Refused(Error),
     /// The catalog of this server does not run. No retry helps before the server is restarted.
@@ -34,6 +36,9 @@ impl fmt::Display for RegisterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OfAnother(server) => write!(f, "server {server} has registered a drive of this id"),
+            Self::GivenUp => f.write_str(
+                "the cluster has given up this drive and made its data anew elsewhere; stop the server, remove the drive's folder, and start it again: the drive joins as a new one",
+            ),
             Self::Refused(error) | Self::Stopped(error) => error.fmt(f),
         }
     }
@@ -54,7 +59,7 @@ impl fmt::Debug for CatalogHandle {
 
 impl CatalogHandle {
     /// The catalog, once it has begun.
-    async fn catalog(&self) -> Result<Catalog, Error> {
+    pub(super) async fn catalog(&self) -> Result<Catalog, Error> {
         loop {
             let seen = self.0.beginning.count();
             match self.0.begun() {
@@ -116,6 +121,7 @@ impl CatalogHandle {
             let state = catalog.state();
             let change = match state.drive(id) {
                 Some(drive) if drive.server != *me => return Err(RegisterError::OfAnother(drive.server)),
+                Some(drive) if drive.state == DriveState::Failed => return Err(RegisterError::GivenUp),
                 Some(drive) if drive.size_bytes == size_bytes => return Ok(()),
                 Some(_) => Some(Change::SetDriveSize { id, size_bytes }),
                 // The leader makes this server known first.

@@ -104,6 +104,8 @@ impl Tender {
         self.remove_servers().await?;
         self.change_voters().await?;
         let options = self.context.options.clone();
+        let due = self.plan(|scene| scene.drives());
+        self.propose_all(due).await?;
         let due = self.plan(|scene| scene.failures());
         self.propose_all(due).await?;
         self.work_off_reports().await?;
