@@ -89,8 +89,10 @@ pub trait Cluster: Send + Sync + 'static {
     /// Now.
     fn moment(&self) -> Moment;
 
-    /// Drives for the shards of a new part; nothing while too few are known.
-    fn spread(&self, part: PartId) -> Option<Spread>;
+    /// Drives for the shards of a part. Of a new one (`now` is nothing): nothing while too few are known. Of one that lies
+    /// on the drives `now`: the same ones in the same places, but for those that are given up or being emptied, in the
+    /// place of which stand others if there are any.
+    fn spread(&self, part: PartId, now: Option<&Spread>) -> Option<Spread>;
 
     /// Asks a drive about a shard. Ends within seconds, whatever has become of the drive's server.
     fn shard(&self, drive: DriveId, request: ShardRequest) -> BoxFuture<'static, ShardReply>;

@@ -1,31 +1,52 @@
-//! When objects are healed: soon after damage was read, and after placement groups have changed, because servers went or came.
+//! When objects are healed: soon after damage was read, and after drives or placement groups have changed.
 //!
 //! The owner of a bucket's range heals the bucket: one task a server, one object at a time, so that it stays beside everything
-//! else. Shards that records note as missing are made anew; all shards are asked for where damage was read.
+//! else. Shards that records note as missing, and those on drives that leave, are made anew; all shards are asked for where
+//! damage was read.
+//!
+//! A pass begins when the catalog has changed drives, servers or placement groups, when a drive that did not answer the last
+//! pass answers again, and every ten minutes. While a drive is away it costs one call for no bytes every few seconds.
 
 use core::time::Duration;
+use std::collections::BTreeSet;
 use std::sync::PoisonError;
 
 use ashlar_catalog::change::{CatalogVersion, Touched};
 use ashlar_grid::seam::Runtime;
-use ashlar_object::cluster::BucketList;
+use ashlar_object::cluster::{BucketList, Cluster, ShardReply, ShardRequest};
 use ashlar_object::index::key::BucketId;
 use ashlar_object::service::ObjectService;
-use ashlar_object::service::heal::{HealDepth, Healed};
+use ashlar_object::service::heal::{AskedDrives, HealDepth, Healed};
+use ashlar_wire::id::{BlobId, DriveId};
+use ashlar_wire::time::Instant;
 
 use super::service::ObjectNode;
 use crate::{Node, together};
 
 /// After a change, so long until healing begins: others may follow.
 const SETTLE: Duration = Duration::from_secs(5);
-/// Between two passes where nothing changes, and until the next try where something could not be healed.
+/// Between two passes where nothing changes.
 const PASS_EVERY: Duration = Duration::from_secs(600);
-const RETRY: Duration = Duration::from_secs(30);
+/// The first pause after a pass in which something failed; each further one doubles it, up to [`PASS_EVERY`].
+const RETRY_MIN: Duration = Duration::from_secs(30);
+/// How often drives that are away are asked whether they are back.
+const PROBE_EVERY: Duration = Duration::from_secs(5);
+/// How often the progress of a pass is told.
+const TELL_EVERY: Duration = Duration::from_secs(30);
 /// Objects that wait to be healed. Further ones are found when they are read again.
 const WAITING_MAX: usize = 1_000;
 
+/// A pass over all buckets of this server.
+struct Pass {
+    /// Objects that have to be healed, as far as records note it.
+    due: u64,
+    healed: Healed,
+    drives: AskedDrives,
+    tell_at: Instant,
+}
+
 impl<R: Runtime> ObjectNode<R> {
-    fn objects(&self) -> ObjectService<Self> {
+    pub(super) fn objects(&self) -> ObjectService<Self> {
         ObjectService::new(std::sync::Arc::new(self.clone()), std::sync::Arc::new(self.clone()))
     }
 
@@ -60,56 +81,128 @@ impl<R: Runtime> ObjectNode<R> {
     /// Heals the buckets whose ranges this server owns, again and again.
     pub(super) async fn heal_always(self, node: Node<R>) {
         let mut version = CatalogVersion(0);
-        let mut pause = SETTLE;
+        let mut away = BTreeSet::new();
+        let (mut pause, mut retry) = (SETTLE, RETRY_MIN);
         while !self.is_over() {
             let due = node.runtime().now() + pause;
-            self.wait_for_change(&node, &mut version, due).await;
+            self.wait_for_reason(&node, &mut version, due, &away).await;
             node.runtime().sleep_until(node.runtime().now() + SETTLE).await;
-            let healed = self.heal_buckets().await;
-            if healed.healed > 0 || healed.failed > 0 {
-                let Healed { objects, healed, failed } = healed;
-                tracing::info!(objects, healed, failed, "shards that drives had missed are made anew");
+            let (healed, drives) = self.heal_buckets(&node).await;
+            away = drives.away();
+            if healed.failed > 0 {
+                (pause, retry) = (retry, (retry * 2).min(PASS_EVERY));
+            } else {
+                (pause, retry) = (PASS_EVERY, RETRY_MIN);
             }
-            pause = if healed.failed > 0 { RETRY } else { PASS_EVERY };
         }
     }
 
-    /// Ends when a placement group has changed, or at `due`.
-    async fn wait_for_change(&self, node: &Node<R>, version: &mut CatalogVersion, due: ashlar_wire::time::Instant) {
+    /// Ends when a placement group, a server or a drive has changed, when a drive that was away answers, or at `due`.
+    async fn wait_for_reason(
+        &self,
+        node: &Node<R>,
+        version: &mut CatalogVersion,
+        due: Instant,
+        away: &BTreeSet<DriveId>,
+    ) {
+        let next_probe = || if away.is_empty() { due } else { due.min(node.runtime().now() + PROBE_EVERY) };
+        let mut probe_at = next_probe();
         while !self.is_over() {
             let watch = Box::pin(self.catalog().watch(*version));
-            let Some(Ok(news)) = together::first(watch, node.runtime().sleep_until(due)).await else { return };
-            *version = news.state.version();
-            let is_group = |touched: &Touched| matches!(touched, Touched::Group(_) | Touched::All);
-            // What is not known any more may have been anything.
-            let has_changed = news
-                .entries
-                .is_none_or(|entries| entries.iter().any(|entry| entry.command.change.touches().iter().any(is_group)));
-            if has_changed {
+            match together::first(watch, node.runtime().sleep_until(probe_at)).await {
+                Some(Ok(news)) => {
+                    *version = news.state.version();
+                    let is_reason = |touched: &Touched| {
+                        matches!(touched, Touched::Group(_) | Touched::Drive(_) | Touched::Server(_) | Touched::All)
+                    };
+                    // What is not known any more may have been anything.
+                    let has_changed = news.entries.is_none_or(|entries| {
+                        entries.iter().any(|entry| entry.command.change.touches().iter().any(is_reason))
+                    });
+                    if has_changed {
+                        return;
+                    }
+                }
+                Some(Err(_)) => return,
+                None if node.runtime().now() >= due || self.is_any_back(away).await => return,
+                None => probe_at = next_probe(),
+            }
+        }
+    }
+
+    /// Whether one of these drives answers. What it has does not matter.
+    async fn is_any_back(&self, away: &BTreeSet<DriveId>) -> bool {
+        for drive in away {
+            let probe = ShardRequest::Get { blob: BlobId::from_bytes([0; 16]), offset: 0, len: 0 };
+            if self.shard(*drive, probe).await != ShardReply::Unavailable {
+                return true;
+            }
+        }
+        false
+    }
+
+    async fn heal_buckets(&self, node: &Node<R>) -> (Healed, AskedDrives) {
+        let buckets: Vec<BucketId> =
+            BucketList::all(self).await.unwrap_or_default().into_iter().map(|(_, bucket)| bucket.id).collect();
+        let tell_at = node.runtime().now() + TELL_EVERY;
+        let mut pass = Pass { due: 0, healed: Healed::default(), drives: AskedDrives::default(), tell_at };
+        let mut with_due = Vec::new();
+        for bucket in buckets {
+            let due = self.count_due(bucket, &mut pass).await;
+            pass.due += due;
+            if due > 0 {
+                with_due.push(bucket);
+            }
+        }
+        if pass.due > 0 {
+            tracing::info!(objects = pass.due, "objects have shards that are missing or on drives that leave");
+        }
+        for bucket in with_due {
+            self.heal_owned(node, bucket, &mut pass).await;
+        }
+        let Healed { healed, waiting, failed, .. } = pass.healed;
+        if healed > 0 || waiting > 0 || failed > 0 {
+            let away = pass.drives.away().len();
+            tracing::info!(healed, waiting, failed, drives_away = away, "shards of objects are made anew");
+        }
+        (pass.healed, pass.drives)
+    }
+
+    /// How many objects of a bucket have to be healed, if this server owns its index.
+    async fn count_due(&self, bucket: BucketId, pass: &mut Pass) -> u64 {
+        let (mut from, mut due) = (None, 0);
+        while self.owns(bucket) && !self.is_over() {
+            let Ok((more, next)) = self.objects().count_to_heal(bucket, from).await else {
+                pass.healed.failed += 1;
+                break;
+            };
+            due += more;
+            from = next;
+            if from.is_none() {
+                break;
+            }
+        }
+        due
+    }
+
+    async fn heal_owned(&self, node: &Node<R>, bucket: BucketId, pass: &mut Pass) {
+        let mut from = None;
+        while self.owns(bucket) && !self.is_over() {
+            let step = self.objects().heal_bucket(bucket, from, HealDepth::Noted, &mut pass.drives).await;
+            let Ok((healed, next)) = step else {
+                pass.healed.failed += 1;
+                return;
+            };
+            pass.healed = pass.healed.and(healed);
+            if node.runtime().now() >= pass.tell_at {
+                pass.tell_at = node.runtime().now() + TELL_EVERY;
+                let left = pass.due.saturating_sub(pass.healed.healed);
+                tracing::info!(healed = pass.healed.healed, left, "shards of objects are being made anew");
+            }
+            from = next;
+            if from.is_none() {
                 return;
             }
         }
-    }
-
-    async fn heal_buckets(&self) -> Healed {
-        let mut all = Healed::default();
-        let buckets = BucketList::all(self).await.unwrap_or_default();
-        for (_, bucket) in buckets {
-            let mut from = None;
-            while self.owns(bucket.id) && !self.is_over() {
-                let Ok((healed, next)) = self.objects().heal_bucket(bucket.id, from, HealDepth::Noted).await else {
-                    all.failed += 1;
-                    break;
-                };
-                all.objects += healed.objects;
-                all.healed += healed.healed;
-                all.failed += healed.failed;
-                from = next;
-                if from.is_none() {
-                    break;
-                }
-            }
-        }
-        all
     }
 }

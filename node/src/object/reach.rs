@@ -42,30 +42,66 @@ const fn parity(drives: usize) -> u8 {
     }
 }
 
-/// Drives for the shards of a part: the rendezvous order of all drives, each server's share as equal as can be.
-fn choose(state: &State, part: PartId) -> Option<Spread> {
-    let is_used = |server: ServerId| {
-        state.server(server).is_some_and(|server| matches!(server.state, ServerState::Joining | ServerState::Active))
-    };
-    let mut drives: Vec<(u64, DriveId, ServerId)> = state
-        .drives()
-        .filter(|drive| drive.state == DriveState::Active && is_used(drive.server))
+/// Whether a drive is given nothing new and loses what it has: given up, being emptied, or of such a server.
+fn leaves(state: &State, drive: DriveId) -> bool {
+    let Some(drive) = state.drive(drive) else { return true };
+    let server = state.server(drive.server).map(|server| server.state);
+    matches!(drive.state, DriveState::Failed | DriveState::Draining)
+        || matches!(server, None | Some(ServerState::Draining | ServerState::Dead))
+}
+
+/// Drives that may be given shards, in the rendezvous order of a part.
+fn ranked(state: &State, part: PartId) -> Vec<(DriveId, ServerId)> {
+    let usable = state.drives().filter(|drive| drive.state == DriveState::Active && !leaves(state, drive.id));
+    let mut drives: Vec<(u64, DriveId, ServerId)> = usable
         .map(|drive| {
             let weight = checksum(Salt::new(&[b"drives of a part", &part.0]), drive.id.as_bytes()).0;
             (weight, drive.id, drive.server)
         })
         .collect();
     drives.sort_unstable();
+    drives.into_iter().map(|(_, drive, server)| (drive, server)).collect()
+}
+
+/// Takes the drive of the server that has the fewest of the chosen ones; of several the first one.
+fn take_next(drives: &mut Vec<(DriveId, ServerId)>, chosen: &[ServerId]) -> Option<(DriveId, ServerId)> {
+    let load = |server: ServerId| chosen.iter().filter(|other| **other == server).count();
+    let least = (0..drives.len()).min_by_key(|at| (load(drives[*at].1), *at))?;
+    Some(drives.remove(least))
+}
+
+/// Drives for the shards of a new part: the rendezvous order of all drives, each server's share as equal as can be.
+fn choose(state: &State, part: PartId) -> Option<Spread> {
+    let mut drives = ranked(state, part);
     let count = drives.len().min(STRIPE_MAX);
-    let mut chosen: Vec<(DriveId, ServerId)> = Vec::with_capacity(count);
+    let (mut chosen, mut servers) = (Vec::with_capacity(count), Vec::with_capacity(count));
     while chosen.len() < count {
-        let load = |server: ServerId| chosen.iter().filter(|(_, other)| *other == server).count();
-        let least = (0..drives.len()).min_by_key(|at| (load(drives[*at].2), drives[*at].0))?;
-        let (_, drive, server) = drives.remove(least);
-        chosen.push((drive, server));
+        let (drive, server) = take_next(&mut drives, &servers)?;
+        chosen.push(drive);
+        servers.push(server);
     }
-    let drives: Vec<DriveId> = chosen.into_iter().map(|(drive, _)| drive).collect();
-    (!drives.is_empty()).then(|| Spread { parity: parity(drives.len()), drives })
+    (!chosen.is_empty()).then(|| Spread { parity: parity(chosen.len()), drives: chosen })
+}
+
+/// The spread of a part that lies on the drives `now`: each that leaves is replaced by one that has no shard of it, by the
+/// rule of [`choose`]. One for which there is no other stays.
+fn replace(state: &State, part: PartId, now: &Spread) -> Spread {
+    let mut next = now.clone();
+    let leaving: Vec<usize> = (0..now.drives.len()).filter(|at| leaves(state, now.drives[*at])).collect();
+    if leaving.is_empty() {
+        return next;
+    }
+    let mut drives = ranked(state, part);
+    drives.retain(|(drive, _)| !now.drives.contains(drive));
+    let stays = (0..now.drives.len()).filter(|at| !leaving.contains(at));
+    let mut servers: Vec<ServerId> =
+        stays.filter_map(|at| state.drive(now.drives[at]).map(|drive| drive.server)).collect();
+    for at in leaving {
+        let Some((drive, server)) = take_next(&mut drives, &servers) else { break };
+        next.drives[at] = drive;
+        servers.push(server);
+    }
+    next
 }
 
 impl<R: Runtime> ObjectNode<R> {
@@ -132,8 +168,12 @@ impl<R: Runtime> Cluster for ObjectNode<R> {
         Moment { now_ms: self.wall_clock_ms(), drawn }
     }
 
-    fn spread(&self, part: PartId) -> Option<Spread> {
-        choose(&*self.catalog().state_now()?, part)
+    fn spread(&self, part: PartId, now: Option<&Spread>) -> Option<Spread> {
+        let state = self.catalog().state_now()?;
+        match now {
+            None => choose(&state, part),
+            Some(now) => Some(replace(&state, part, now)),
+        }
     }
 
     fn shard(&self, drive: DriveId, request: ShardRequest) -> BoxFuture<'static, ShardReply> {

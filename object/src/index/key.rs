@@ -94,6 +94,19 @@ pub fn part_number(key: &[u8]) -> Option<u32> {
     }
 }
 
+/// The upload in a key of [`part`]; nothing for other keys.
+#[must_use]
+pub fn part_upload(key: &[u8]) -> Option<[u8; 16]> {
+    part_number(key)?;
+    key[17..33].try_into().ok()
+}
+
+/// The first key behind all parts of all uploads of a bucket.
+#[must_use]
+pub fn all_parts_end(bucket: BucketId) -> Vec<u8> {
+    key(bucket, PART + 1, &[])
+}
+
 /// The first key behind all parts of an upload.
 #[must_use]
 pub fn parts_end(bucket: BucketId, upload: &[u8; 16]) -> Vec<u8> {
@@ -126,6 +139,7 @@ mod tests {
             part(a, &id, 1),
             part(a, &id, 10_000),
             parts_end(a, &id),
+            all_parts_end(a),
             seal(b),
         ];
         assert!(keys.is_sorted());
@@ -136,6 +150,7 @@ mod tests {
         assert_eq!(upload_id(&object(a, &id)), None);
         assert_eq!(part_number(&part(a, &id, 9)), Some(9));
         assert_eq!(part_number(&upload(a, &id)), None);
+        assert_eq!((part_upload(&part(a, &id, 9)), part_upload(&upload(a, &id))), (Some(id), None));
         assert_eq!(bucket(&seal(b)), Some(b));
     }
 }

@@ -1,19 +1,26 @@
-//! Shards that a drive has missed, lost or damaged are made anew from the others.
+//! Healing: shards that a drive has missed, lost or damaged are made anew, and those on drives that leave move to others.
 //!
 //! Which shards are missing a record notes when it is put; others are found when they are read, or by asking every drive. A
-//! shard is made with the same name and bytes as before, so it does not matter whether two servers do it at a time. The
-//! record's note goes by its version: of an object that was replaced meanwhile nothing changes.
+//! drive leaves when it is given up or emptied: [`Cluster::spread`] names another one for each of its shards. A shard is made
+//! with the same name and bytes as before, so it does not matter whether two servers do it at a time. The record changes
+//! after the shards are durable, by compare-and-set on its version: of an object that was replaced meanwhile nothing changes.
+//!
+//! What a shard is moved away from, or what a healing leaves that was cut off, is not removed here but by the collector.
+//! A drive that does not answer is asked once a pass and not tried: nothing is read for a shard that cannot be put.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use ashlar_wire::id::{BlobId, DriveId};
 use bytes::Bytes;
 
 use super::{Committed, ObjectService, decode};
 use crate::api::{BoxFuture, Error};
-use crate::cluster::{Cluster, ShardReply, ShardRequest};
+use crate::cluster::{Cluster, ShardReply, ShardRequest, Spread};
 use crate::flight::all;
 use crate::index::key::{self, BucketId};
 use crate::index::request::Scan;
-use crate::index::{Change, Check, Line, Reply, Request};
-use crate::record::{ObjectRecord, PartContent};
+use crate::index::{Change, Check, Entry, Line, Reply, Request};
+use crate::record::{ObjectRecord, PartContent, PartRecord, ShardHeader, UploadRecord};
 use crate::stripe::{PutShards, put_shards, rebuild_block};
 
 /// Objects of one step.
@@ -22,21 +29,59 @@ const OBJECTS_MAX: u32 = 200;
 /// Which shards are looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HealDepth {
-    /// Those that records note as missing.
+    /// Those that records note as missing, and those on drives that leave.
     Noted,
     /// All: every drive is asked for each of its shards.
     Every,
 }
 
-/// What a step has found and done.
+/// What a step has found and done. Parts of uploads that are not completed count as objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Healed {
     /// Objects that were looked at.
     pub objects: u64,
-    /// Objects that are whole again.
+    /// Objects that had something to be made anew and are whole again.
     pub healed: u64,
-    /// Objects that are not: their drives cannot be reached, or too few shards are left.
+    /// Objects of which shards wait for a drive that does not answer.
+    pub waiting: u64,
+    /// Objects that are not whole for another reason: too few shards are left, a drive is full, the index is not reached.
     pub failed: u64,
+}
+
+impl Healed {
+    /// Both together.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self {
+            objects: self.objects + other.objects,
+            healed: self.healed + other.healed,
+            waiting: self.waiting + other.waiting,
+            failed: self.failed + other.failed,
+        }
+    }
+}
+
+/// Drives that were asked during one pass, and whether they answered.
+#[derive(Debug, Default)]
+pub struct AskedDrives(BTreeMap<DriveId, bool>);
+
+impl AskedDrives {
+    /// The drives that did not answer.
+    #[must_use]
+    pub fn away(&self) -> BTreeSet<DriveId> {
+        self.0.iter().filter(|(_, answers)| !**answers).map(|(drive, _)| *drive).collect()
+    }
+}
+
+/// What has become of one object or part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Outcome {
+    /// Nothing had to be done.
+    Whole,
+    /// Everything that had to be done is done.
+    Healed,
+    /// Some shards wait for a drive that does not answer.
+    Waiting,
 }
 
 impl<C: Cluster> ObjectService<C> {
@@ -49,25 +94,71 @@ impl<C: Cluster> ObjectService<C> {
         bucket: BucketId,
         from: Option<Vec<u8>>,
         depth: HealDepth,
+        drives: &mut AskedDrives,
     ) -> Result<(Healed, Option<Vec<u8>>), Error> {
-        let from = from.unwrap_or_else(|| key::object(bucket, b""));
-        let to = key::objects_end(bucket);
-        let scan = Scan { from, to, fold: Vec::new(), fold_after: 0, lines_max: OBJECTS_MAX };
-        let Reply::Page { lines, next } = self.cluster.index(bucket, Request::Scan(scan)).await else {
-            return Err(Error::Unavailable);
-        };
+        let (lines, next) = self.heal_page(bucket, from).await?;
         let mut healed = Healed::default();
-        for line in lines {
-            let Line::Entry(key, entry) = line else { continue };
+        for (key, entry) in lines {
+            let outcome = match key::object_name(&key) {
+                Some(name) => match decode(&entry) {
+                    Ok(record) => self.heal_record((bucket, name), (record, entry.version), depth, drives).await,
+                    Err(error) => Err(error),
+                },
+                None if key::part_number(&key).is_some() => {
+                    self.heal_upload_part(bucket, &key, &entry, depth, drives).await
+                }
+                None => continue,
+            };
             healed.objects += 1;
-            let (Some(name), Ok(record)) = (key::object_name(&key), decode(&entry)) else { continue };
-            match self.heal_record(bucket, name, record, entry.version, depth).await {
-                Ok(false) => {}
-                Ok(true) => healed.healed += 1,
+            match outcome {
+                Ok(Outcome::Whole) => {}
+                Ok(Outcome::Healed) => healed.healed += 1,
+                Ok(Outcome::Waiting) => healed.waiting += 1,
                 Err(_) => healed.failed += 1,
             }
         }
         Ok((healed, next))
+    }
+
+    /// Counts, in one step from a key on, the objects of which records note something to be healed; where the next step
+    /// begins, if there is more. Asks no drive.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`]: the index cannot be asked. A retry is safe.
+    pub async fn count_to_heal(
+        &self,
+        bucket: BucketId,
+        from: Option<Vec<u8>>,
+    ) -> Result<(u64, Option<Vec<u8>>), Error> {
+        let (lines, next) = self.heal_page(bucket, from).await?;
+        let is_due = |(key, entry): &(Vec<u8>, Entry)| {
+            let parts = if key::part_number(key).is_some() {
+                PartRecord::decode(&entry.value).map(|record| vec![record.content]).unwrap_or_default()
+            } else {
+                decode(entry).map(|record| record.parts).unwrap_or_default()
+            };
+            parts.iter().any(|part| !part.missing.is_empty() || self.target(part) != part.spread)
+        };
+        Ok((lines.iter().filter(|line| is_due(line)).count() as u64, next))
+    }
+
+    /// Objects, uploads and parts of uploads from a key on.
+    async fn heal_page(
+        &self,
+        bucket: BucketId,
+        from: Option<Vec<u8>>,
+    ) -> Result<(Vec<(Vec<u8>, Entry)>, Option<Vec<u8>>), Error> {
+        let from = from.unwrap_or_else(|| key::object(bucket, b""));
+        let to = key::all_parts_end(bucket);
+        let scan = Scan { from, to, fold: Vec::new(), fold_after: 0, lines_max: OBJECTS_MAX };
+        let Reply::Page { lines, next } = self.cluster.index(bucket, Request::Scan(scan)).await else {
+            return Err(Error::Unavailable);
+        };
+        let entry = |line| match line {
+            Line::Entry(key, entry) => Some((key, entry)),
+            Line::Folded(_) => None,
+        };
+        Ok((lines.into_iter().filter_map(entry).collect(), next))
     }
 
     /// Heals one object, asking every drive for each of its shards. Whether something had to be done.
@@ -75,56 +166,158 @@ impl<C: Cluster> ObjectService<C> {
     /// # Errors
     /// [`Error::Unavailable`], [`Error::Damaged`], [`Error::Full`]: not everything could be made anew.
     pub async fn heal_object(&self, bucket: BucketId, name: &str) -> Result<bool, Error> {
-        match self.record(bucket, name).await? {
-            Some((record, version)) => self.heal_record(bucket, name, record, version, HealDepth::Every).await,
-            None => Ok(false),
+        let Some((record, version)) = self.record(bucket, name).await? else { return Ok(false) };
+        let mut drives = AskedDrives::default();
+        match self.heal_record((bucket, name), (record, version), HealDepth::Every, &mut drives).await? {
+            Outcome::Whole => Ok(false),
+            Outcome::Healed => Ok(true),
+            Outcome::Waiting => Err(Error::Unavailable),
         }
     }
 
     async fn heal_record(
         &self,
-        bucket: BucketId,
-        name: &str,
-        mut record: ObjectRecord,
-        version: u64,
+        (bucket, name): (BucketId, &str),
+        (mut record, version): (ObjectRecord, u64),
         depth: HealDepth,
-    ) -> Result<bool, Error> {
-        let mut has_healed = false;
-        let mut result = Ok(());
-        let noted = record.clone();
+        drives: &mut AskedDrives,
+    ) -> Result<Outcome, Error> {
+        let before = record.clone();
+        let mut outcome = Ok(Outcome::Whole);
         for part in &mut record.parts {
-            let header = noted.header(bucket, name, part);
-            for block in 0..part.blocks() {
-                let lost = match depth {
-                    HealDepth::Noted => part.missing.clone(),
-                    HealDepth::Every => self.lost_shards(part, block).await,
-                };
-                if lost.is_empty() {
-                    continue;
-                }
-                let data = rebuild_block(&self.cluster, &self.codecs, part, block).await?;
-                let all = self.codecs.encode(&part.spread, data.concat());
-                let shards = (0..).zip(all).filter(|(number, _)| lost.contains(number)).collect();
-                let put = PutShards { header, block, stamp: noted.modified_ms, shards, is_repair: true };
-                let replies = put_shards(&self.cluster, part, put).await;
-                let is_whole = replies.iter().all(|reply| *reply == ShardReply::Done);
-                has_healed |= is_whole;
-                if !is_whole {
-                    result = Err(Error::Unavailable);
-                }
-            }
-            if result.is_ok() {
-                part.missing.clear();
+            let header = before.header(bucket, name, part);
+            let healed = self.heal_part(&header, part, depth, drives).await;
+            outcome = outcome.and_then(|outcome| healed.map(|healed| outcome.max(healed)));
+        }
+        if record != before {
+            self.change_record(bucket, key::object(bucket, name.as_bytes()), version, record.encode()).await?;
+        }
+        outcome
+    }
+
+    /// Heals a part of an upload that is not completed.
+    async fn heal_upload_part(
+        &self,
+        bucket: BucketId,
+        key: &[u8],
+        entry: &Entry,
+        depth: HealDepth,
+        drives: &mut AskedDrives,
+    ) -> Result<Outcome, Error> {
+        let mut record = PartRecord::decode(&entry.value).map_err(|_| Error::Damaged)?;
+        let before = record.clone();
+        let upload = key::part_upload(key).ok_or(Error::Damaged)?;
+        let Some(owner) = self.get_entry(bucket, key::upload(bucket, &upload)).await? else {
+            // Completed or given up a moment ago.
+            return Ok(Outcome::Whole);
+        };
+        let owner = UploadRecord::decode(&owner.value).map_err(|_| Error::Damaged)?;
+        let of = Some((upload, record.content.number));
+        let header = ShardHeader::new(bucket, &owner.key, of, &before.content);
+        let outcome = self.heal_part(&header, &mut record.content, depth, drives).await;
+        if record != before {
+            self.change_record(bucket, key.to_vec(), entry.version, record.encode()).await?;
+        }
+        outcome
+    }
+
+    /// Commits what a record notes about its shards.
+    async fn change_record(&self, bucket: BucketId, key: Vec<u8>, version: u64, value: Vec<u8>) -> Result<(), Error> {
+        let checks = vec![Check::Version(key.clone(), version)];
+        let change = Change { key, value: Some(Bytes::from(value)) };
+        // An object that was replaced meanwhile needs no healing.
+        let (Committed::Done(_) | Committed::Changed) = self.commit(bucket, checks, vec![change]).await?;
+        Ok(())
+    }
+
+    /// Where the shards of a part should lie: on the drives of now, but for those that leave.
+    fn target(&self, part: &PartContent) -> Spread {
+        let target = self.cluster.spread(part.id, Some(&part.spread));
+        let fits =
+            |target: &Spread| target.parity == part.spread.parity && target.drives.len() == part.spread.drives.len();
+        target.filter(fits).unwrap_or_else(|| part.spread.clone())
+    }
+
+    /// Heals the shards of a part. `part` says afterwards where they lie and which are missing; shards that it names are
+    /// durable.
+    async fn heal_part(
+        &self,
+        header: &ShardHeader<'_>,
+        part: &mut PartContent,
+        depth: HealDepth,
+        drives: &mut AskedDrives,
+    ) -> Result<Outcome, Error> {
+        let goal = PartContent { spread: self.target(part), ..part.clone() };
+        let numbers = 0..u8::try_from(part.spread.drives.len()).expect("at most SHARDS_MAX");
+        let drive = |spread: &Spread, number: u8| spread.drives[usize::from(number)];
+        let is_due =
+            |number: &u8| part.missing.contains(number) || drive(&goal.spread, *number) != drive(&part.spread, *number);
+        let mut due: BTreeSet<u8> = numbers.filter(is_due).collect();
+        let wanted = due.len();
+        for number in due.clone() {
+            if !self.answers(drive(&goal.spread, number), part.id.blob(0), drives).await {
+                due.remove(&number);
             }
         }
-        if record != noted {
-            let key = key::object(bucket, name.as_bytes());
-            let checks = vec![Check::Version(key.clone(), version)];
-            let change = Change { key, value: Some(Bytes::from(record.encode())) };
-            // An object that was replaced meanwhile needs no healing.
-            let (Committed::Done(_) | Committed::Changed) = self.commit(bucket, checks, vec![change]).await?;
+        let is_waiting = due.len() < wanted;
+        let made = self.make_shards(header, part, &goal, &due, depth).await?;
+        for number in due.difference(&made.failed) {
+            part.spread.drives[usize::from(*number)] = drive(&goal.spread, *number);
+            part.missing.retain(|missing| missing != number);
         }
-        result.map(|()| has_healed)
+        match made {
+            Made { failed, .. } if !failed.is_empty() => Err(made.error),
+            _ if is_waiting => Ok(Outcome::Waiting),
+            Made { any: true, .. } => Ok(Outcome::Healed),
+            _ => Ok(Outcome::Whole),
+        }
+    }
+
+    /// Makes shards of every block of a part and puts them on the drives of `goal`.
+    async fn make_shards(
+        &self,
+        header: &ShardHeader<'_>,
+        part: &PartContent,
+        goal: &PartContent,
+        due: &BTreeSet<u8>,
+        depth: HealDepth,
+    ) -> Result<Made, Error> {
+        let mut made = Made { failed: BTreeSet::new(), error: Error::Unavailable, any: false };
+        for block in 0..part.blocks() {
+            let mut numbers: BTreeSet<u8> = due.difference(&made.failed).copied().collect();
+            if depth == HealDepth::Every {
+                numbers.extend(self.lost_shards(part, block).await);
+            }
+            if numbers.is_empty() {
+                continue;
+            }
+            let data = rebuild_block(&self.cluster, &self.codecs, part, block).await?;
+            let all = self.codecs.encode(&part.spread, data.concat());
+            let shards = (0..).zip(all).filter(|(number, _)| numbers.contains(number)).collect();
+            // The stamp of now: what the collector may have found there before is another shard to it.
+            let stamp = self.cluster.moment().now_ms;
+            let put = PutShards { header: *header, block, stamp, shards, is_repair: true };
+            let replies = put_shards(&self.cluster, goal, put).await;
+            made.any = true;
+            for (number, reply) in numbers.into_iter().zip(replies) {
+                if reply == ShardReply::Full {
+                    made.error = Error::Full;
+                }
+                if reply != ShardReply::Done {
+                    made.failed.insert(number);
+                }
+            }
+        }
+        Ok(made)
+    }
+
+    /// Whether a drive answers: asked once a pass, for no bytes of a shard that it may have or not.
+    async fn answers(&self, drive: DriveId, blob: BlobId, drives: &mut AskedDrives) -> bool {
+        if let Some(answers) = drives.0.get(&drive) {
+            return *answers;
+        }
+        let reply = self.cluster.shard(drive, ShardRequest::Get { blob, offset: 0, len: 0 }).await;
+        *drives.0.entry(drive).or_insert(reply != ShardReply::Unavailable)
     }
 
     /// Shards of a block that their drives do not have, or not whole. One whose drive cannot be reached is not among them.
@@ -138,4 +331,14 @@ impl<C: Cluster> ObjectService<C> {
             replies.iter().zip(0..).filter(|(reply, _)| matches!(reply, ShardReply::Missing | ShardReply::Damaged));
         lost.map(|(_, number)| number).collect()
     }
+}
+
+/// What has become of shards that were to be made.
+struct Made {
+    /// Numbers of those that some drive did not take.
+    failed: BTreeSet<u8>,
+    /// Why, if some were not.
+    error: Error,
+    /// At least one was made.
+    any: bool,
 }

@@ -26,7 +26,7 @@ impl<C: Cluster> ObjectService<C> {
     pub(super) async fn put_body(&self, owner: &Owner<'_>, body: &mut dyn Body) -> Result<PartContent, Error> {
         let moment = self.cluster.moment();
         let id = PartId(*moment.drawn.first_chunk().expect("sixteen bytes have twelve"));
-        let spread = self.cluster.spread(id).ok_or(Error::Unavailable)?;
+        let spread = self.cluster.spread(id, None).ok_or(Error::Unavailable)?;
         let number = owner.upload.map_or(0, |(_, number)| number);
         let mut content = PartContent { id, bytes: 0, spread, number, missing: Vec::new() };
         let put = self.put_blocks(owner, body, &mut content, moment.now_ms).await;

@@ -18,6 +18,7 @@ use crate::cluster::{BucketRecord, Moment, ShardReply, ShardRequest, Spread};
 use crate::index::range::{Io, IoId, RangeConfig, Token};
 use crate::index::{Range, Reply, Request};
 use crate::record::{BLOCK_BYTES, PartId};
+use crate::service::heal::Healed;
 
 /// Polls a future until it is ready; it waits for nothing but itself.
 fn run<T>(future: impl Future<Output = T>) -> T {
@@ -42,6 +43,10 @@ struct World {
     drawn: u64,
     drives: BTreeMap<DriveId, BTreeMap<BlobId, Bytes>>,
     down: BTreeSet<DriveId>,
+    /// Drives that are given up or being emptied: nothing new is put on them.
+    leaving: BTreeSet<DriveId>,
+    /// Shards that were read.
+    reads: u64,
     discarded: Vec<PartContent>,
     to_heal: Vec<String>,
     extents: BTreeMap<u64, Vec<u8>>,
@@ -89,16 +94,24 @@ impl Cluster for Memory {
         Moment { now_ms: world.drawn, drawn }
     }
 
-    fn spread(&self, _part: PartId) -> Option<Spread> {
-        let drives: Vec<DriveId> = self.world().drives.keys().copied().collect();
-        Some(Spread { parity: parity(drives.len()), drives })
+    fn spread(&self, _part: PartId, now: Option<&Spread>) -> Option<Spread> {
+        let world = self.world();
+        let mut free: Vec<DriveId> =
+            world.drives.keys().filter(|drive| !world.leaving.contains(drive)).copied().collect();
+        let Some(now) = now else { return Some(Spread { parity: parity(free.len()), drives: free }) };
+        free.retain(|drive| !now.drives.contains(drive));
+        let mut next = now.clone();
+        for drive in next.drives.iter_mut().filter(|drive| world.leaving.contains(drive)) {
+            *drive = free.pop().unwrap_or(*drive);
+        }
+        Some(next)
     }
 
     fn shard(&self, drive: DriveId, request: ShardRequest) -> BoxFuture<'static, ShardReply> {
         let memory = self.clone();
         Box::pin(async move {
             turn().await;
-            let mut world = memory.world();
+            let world = &mut *memory.world();
             if world.down.contains(&drive) {
                 return ShardReply::Unavailable;
             }
@@ -110,7 +123,12 @@ impl Cluster for Memory {
                     ShardReply::Done
                 }
                 ShardRequest::Get { blob, offset, len } => match blobs.get(&blob) {
-                    Some(data) => ShardReply::Data(data.slice(offset as usize..(offset + len) as usize)),
+                    Some(data) if len > 0 => {
+                        let data = data.slice(offset as usize..(offset + len) as usize);
+                        world.reads += 1;
+                        ShardReply::Data(data)
+                    }
+                    Some(_) => ShardReply::Data(Bytes::new()),
                     None => ShardReply::Missing,
                 },
                 ShardRequest::Remove(blob) => {
@@ -509,6 +527,19 @@ fn uploads_are_known_by_key_and_id() {
     assert_eq!(memory.shards(), 0);
 }
 
+/// One pass over a bucket.
+fn heal(service: &ObjectService<Memory>, bucket: BucketId, depth: heal::HealDepth) -> Healed {
+    let (mut healed, mut from, mut drives) = (Healed::default(), None, heal::AskedDrives::default());
+    loop {
+        let (step, next) = run(service.heal_bucket(bucket, from, depth, &mut drives)).unwrap();
+        healed = healed.and(step);
+        from = next;
+        if from.is_none() {
+            return healed;
+        }
+    }
+}
+
 #[test]
 fn shards_that_were_missed_lost_or_damaged_are_made_anew() {
     let (memory, service) = Memory::with_drives(5);
@@ -517,15 +548,13 @@ fn shards_that_were_missed_lost_or_damaged_are_made_anew() {
     let bytes = pattern((2 << 20) + 99);
     put(&service, "missed", &bytes);
     let (bucket, _) = run(service.bucket("bucket")).unwrap();
-    let heal = |depth| run(service.heal_bucket(bucket, None, depth)).unwrap().0;
-    assert_eq!(
-        heal(heal::HealDepth::Noted),
-        heal::Healed { objects: 1, healed: 0, failed: 1 },
-        "the drive is still away"
-    );
+    let heal = |depth| heal(&service, bucket, depth);
+    memory.world().reads = 0;
+    assert_eq!(heal(heal::HealDepth::Noted), Healed { objects: 1, waiting: 1, ..Healed::default() });
+    assert_eq!(memory.world().reads, 0, "the drive is still away: nothing is read for it");
     memory.world().down.clear();
-    assert_eq!(heal(heal::HealDepth::Noted), heal::Healed { objects: 1, healed: 1, failed: 0 });
-    assert_eq!(heal(heal::HealDepth::Noted), heal::Healed { objects: 1, healed: 0, failed: 0 });
+    assert_eq!(heal(heal::HealDepth::Noted), Healed { objects: 1, healed: 1, ..Healed::default() });
+    assert_eq!(heal(heal::HealDepth::Noted), Healed { objects: 1, ..Healed::default() });
     assert_eq!(memory.world().drives[&drives[0]].len(), 3);
     // Whatever two drives have lost is found by asking, or when it is read.
     let whole = memory.world().drives.clone();
@@ -534,14 +563,14 @@ fn shards_that_were_missed_lost_or_damaged_are_made_anew() {
             memory.world().drives.get_mut(&drives[drive]).unwrap().clear();
         }
         assert!(read(&service, "missed", None).unwrap() == bytes);
-        assert_eq!(heal(heal::HealDepth::Every), heal::Healed { objects: 1, healed: 1, failed: 0 });
+        assert_eq!(heal(heal::HealDepth::Every), Healed { objects: 1, healed: 1, ..Healed::default() });
         assert!(memory.world().drives == whole, "shards are the same as before");
     }
     assert!(memory.world().to_heal.iter().all(|key| key == "missed") && !memory.world().to_heal.is_empty());
     for drive in &drives[..3] {
         memory.world().drives.get_mut(drive).unwrap().clear();
     }
-    assert_eq!(heal(heal::HealDepth::Every), heal::Healed { objects: 1, healed: 0, failed: 1 });
+    assert_eq!(heal(heal::HealDepth::Every), Healed { objects: 1, failed: 1, ..Healed::default() });
     assert_eq!(run(service.heal_object(bucket, "missed")), Err(Error::Damaged));
     assert_eq!(run(service.heal_object(bucket, "none")), Ok(false));
 }
@@ -559,6 +588,84 @@ fn an_object_of_parts_is_healed_with_the_headers_of_its_parts() {
     let (bucket, _) = run(service.bucket("bucket")).unwrap();
     let (record, _) = run(service.record(bucket, "key")).unwrap().unwrap();
     assert_eq!(record.parts.iter().map(|part| (part.number, part.missing.len())).collect::<Vec<_>>(), [(2, 0), (7, 1)]);
-    let healed = run(service.heal_bucket(bucket, None, heal::HealDepth::Noted)).unwrap().0;
+    let healed = heal(&service, bucket, heal::HealDepth::Noted);
     assert_eq!((healed.healed, memory.world().drives[&drives[2]].len()), (1, 6));
+}
+
+/// Drive `old` leaves and an empty one comes.
+fn replace_drive(memory: &Memory, old: DriveId, new: u8) -> DriveId {
+    let new = DriveId::from_bytes([new; 16]);
+    let mut world = memory.world();
+    world.leaving.insert(old);
+    world.drives.insert(new, BTreeMap::new());
+    new
+}
+
+#[test]
+fn shards_of_a_drive_that_was_lost_move_to_another_one() {
+    let (memory, service) = Memory::with_drives(3);
+    let drives: Vec<DriveId> = memory.world().drives.keys().copied().collect();
+    let bytes = pattern((3 << 20) + 5);
+    put(&service, "key", &bytes);
+    put(&service, "empty", b"");
+    let upload = run(service.begin("bucket", "up", Attributes::default())).unwrap();
+    run(service.put_part("bucket", "up", &upload, 4, &mut given(&bytes))).unwrap();
+    let (bucket, _) = run(service.bucket("bucket")).unwrap();
+    memory.world().down.insert(drives[1]);
+    memory.world().leaving.insert(drives[1]);
+    let count = || run(service.count_to_heal(bucket, None)).unwrap().0;
+    assert_eq!(count(), 0, "no other drive can take the shards");
+    assert_eq!(heal(&service, bucket, heal::HealDepth::Noted), Healed { objects: 3, ..Healed::default() });
+    let new = replace_drive(&memory, drives[1], 9);
+    assert_eq!(count(), 2);
+    assert!(read(&service, "key", None).unwrap() == bytes);
+    assert_eq!(heal(&service, bucket, heal::HealDepth::Noted), Healed { objects: 3, healed: 2, ..Healed::default() });
+    assert_eq!((count(), memory.world().drives[&new].len()), (0, 8));
+    let (record, _) = run(service.record(bucket, "key")).unwrap().unwrap();
+    assert_eq!(record.parts[0].spread.drives, [drives[0], new, drives[2]]);
+    // Now another one may be lost.
+    memory.world().down.insert(drives[0]);
+    assert!(read(&service, "key", None).unwrap() == bytes);
+    run(service.complete("bucket", "up", &upload, completion(vec![(4, record.etag)]))).unwrap();
+    assert!(read(&service, "up", None).unwrap() == bytes);
+}
+
+#[test]
+fn an_object_that_misses_a_shard_and_loses_another_is_whole_again_where_it_can_be() {
+    let (memory, service) = Memory::with_drives(5);
+    let drives: Vec<DriveId> = memory.world().drives.keys().copied().collect();
+    memory.world().down.insert(drives[0]);
+    let bytes = pattern(1_500_000);
+    put(&service, "key", &bytes);
+    memory.world().down.insert(drives[4]);
+    let new = replace_drive(&memory, drives[4], 9);
+    let (bucket, _) = run(service.bucket("bucket")).unwrap();
+    let waiting = Healed { objects: 1, waiting: 1, ..Healed::default() };
+    assert_eq!(heal(&service, bucket, heal::HealDepth::Noted), waiting);
+    let (record, _) = run(service.record(bucket, "key")).unwrap().unwrap();
+    assert_eq!((record.parts[0].spread.drives[4], &record.parts[0].missing[..]), (new, &[0][..]), "one of both");
+    memory.world().down.remove(&drives[0]);
+    assert_eq!(heal(&service, bucket, heal::HealDepth::Noted).healed, 1);
+    memory.world().down = BTreeSet::from([drives[1], drives[2]]);
+    assert!(read(&service, "key", None).unwrap() == bytes);
+}
+
+#[test]
+fn an_object_that_is_replaced_while_it_is_healed_stays_replaced() {
+    let (memory, service) = Memory::with_drives(3);
+    let drives: Vec<DriveId> = memory.world().drives.keys().copied().collect();
+    put(&service, "key", &pattern(900_000));
+    replace_drive(&memory, drives[2], 9);
+    let (bucket, _) = run(service.bucket("bucket")).unwrap();
+    let mut asked = heal::AskedDrives::default();
+    let mut body = given(&pattern(70_001));
+    let request = PutRequest { bucket: "bucket".into(), key: "key".into(), ..PutRequest::default() };
+    let healing: BoxFuture<'_, ()> = Box::pin(async {
+        service.heal_bucket(bucket, None, heal::HealDepth::Noted, &mut asked).await.unwrap();
+    });
+    let putting: BoxFuture<'_, ()> = Box::pin(async {
+        service.put(request, &mut body).await.unwrap();
+    });
+    run(crate::flight::all([healing, putting]));
+    assert!(read(&service, "key", None).unwrap() == pattern(70_001));
 }
