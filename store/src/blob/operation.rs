@@ -53,7 +53,11 @@ pub(super) enum Task {
         /// Taken when the record goes to the log.
         data: Vec<Segment>,
     },
-    Remove(BlobId),
+    Remove {
+        blob: BlobId,
+        /// It is removed only if it has this one, if any is given.
+        stamp: Option<u64>,
+    },
     Get {
         blob: BlobId,
         offset: u32,
@@ -74,7 +78,7 @@ impl Task {
     const fn gate(&self) -> Option<BlobId> {
         match self {
             Self::Put { head, .. } => Some(head.blob),
-            Self::Remove(blob) => Some(*blob),
+            Self::Remove { blob, .. } => Some(*blob),
             Self::Get { .. } | Self::Head(_) | Self::List { .. } => None,
         }
     }
@@ -147,7 +151,8 @@ impl Blobs {
             BlobRequestKind::Repair(new) => self.put_task(PutMode::Repair, new),
             BlobRequestKind::Get { blob, offset, len } => Ok(Task::Get { blob, offset, len }),
             BlobRequestKind::Head { blob } => Ok(Task::Head(blob)),
-            BlobRequestKind::Remove { blob } => Ok(Task::Remove(blob)),
+            BlobRequestKind::Remove { blob } => Ok(Task::Remove { blob, stamp: None }),
+            BlobRequestKind::RemoveStamped { blob, stamp } => Ok(Task::Remove { blob, stamp: Some(stamp) }),
             BlobRequestKind::List { after, limit, detail } => {
                 let limit_max = match detail {
                     ListDetail::Brief => self.config.list_max,
@@ -220,12 +225,13 @@ impl Blobs {
                     None => self.log_put(id, operation),
                 }
             }
-            Task::Remove(blob) => match self.index.live(blob) {
-                Some(_) => {
+            // Whoever has the gate sees what the changes before it have made.
+            Task::Remove { blob, stamp } => match self.index.live(blob) {
+                Some(held) if stamp.is_none_or(|stamp| held.log_entry(blob).stamp == stamp) => {
                     self.log_change(id, Record { entry: LogEntry::removal(blob), body: None });
                     Flow::Wait
                 }
-                None => Flow::Done(Ok(BlobReply::Done)),
+                _ => Flow::Done(Ok(BlobReply::Done)),
             },
             Task::Head(blob) => match self.index.live(blob) {
                 Some(held) => self.read_records(id, operation, vec![(blob, held)], 0..0),
@@ -287,7 +293,7 @@ impl Blobs {
                 BlobReply::Data { head: held.into_public(), bytes }
             })),
             Task::Head(_) => Flow::Done(held.map(|held| BlobReply::Head(held.into_public()))),
-            Task::Remove(_) | Task::List { .. } => unreachable!("a removal reads nothing, a list is answered above"),
+            Task::Remove { .. } | Task::List { .. } => unreachable!("a removal reads nothing, a list is answered above"),
         };
         match flow {
             Flow::Wait => drop(self.operations.insert(id, operation)),

@@ -53,6 +53,14 @@ pub enum BlobRequestKind {
         /// Which blob.
         blob: BlobId,
     },
+    /// Removes a blob as [`BlobRequestKind::Remove`] does if it has this stamp, and does nothing otherwise. For a collector: a
+    /// blob that was stored anew since it was listed has another stamp and stays.
+    RemoveStamped {
+        /// Which blob.
+        blob: BlobId,
+        /// The stamp with which it was listed.
+        stamp: u64,
+    },
     /// Blobs in ascending order of their ids. A put or removal that is not answered may be in it or not.
     List {
         /// Only blobs behind this one.

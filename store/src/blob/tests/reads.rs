@@ -146,3 +146,27 @@ fn lists_have_limits_and_headers() {
     let (blobs, more) = list(&mut rig, Some(8), 100, ListDetail::Headers);
     assert_eq!((blobs.len(), more), (0, false));
 }
+
+#[test]
+fn a_blob_that_was_stored_anew_is_not_what_was_listed() {
+    let mut rig = Rig::new(config());
+    rig.put(1, 20_000).unwrap();
+    rig.put(2, 50).unwrap();
+    let remove = |rig: &mut Rig, number, stamp| {
+        let done = rig.ask(BlobRequestKind::RemoveStamped { blob: id(number), stamp });
+        assert!(matches!(done, Ok(BlobReply::Done)));
+    };
+    remove(&mut rig, 1, 100);
+    assert_eq!(rig.list(), [1, 2], "another stamp");
+    // In the order in which they came, whatever is under way.
+    rig.submit(BlobRequestKind::Repair(NewBlob { stamp: 555, ..blob(1, 20_000) }));
+    rig.submit(BlobRequestKind::RemoveStamped { blob: id(1), stamp: 101 });
+    rig.complete_all();
+    rig.reopen();
+    assert_eq!(rig.get(1, 0, 20_000).unwrap(), data_of(1, 20_000), "it has the stamp of the repair");
+    remove(&mut rig, 1, 555);
+    remove(&mut rig, 2, 102);
+    remove(&mut rig, 3, 0);
+    rig.reopen();
+    assert_eq!(rig.list(), Vec::<u8>::new());
+}
