@@ -1,6 +1,7 @@
 //! What the object service needs of its cluster: time and chance, drives for shards, the index, the list of buckets.
 
 use ashlar_wire::id::{BlobId, DriveId};
+use ashlar_wire::time::Instant;
 use bytes::Bytes;
 
 use crate::api::BoxFuture;
@@ -11,11 +12,13 @@ use crate::record::{PartContent, PartId};
 /// Most shards of a stripe, data and parity.
 pub const SHARDS_MAX: usize = 32;
 
-/// A moment of the wall clock, and chance that is given once.
+/// A moment, and chance that is given once.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment {
     /// Milliseconds since 1970 (UTC).
     pub now_ms: u64,
+    /// The same on this server's monotonic clock: for spans.
+    pub at: Instant,
     /// Never the same twice.
     pub drawn: [u8; 16],
 }

@@ -11,6 +11,10 @@ use crate::cluster::{SHARDS_MAX, Spread};
 use crate::cursor::{Cursor, Malformed, Put};
 use crate::index::key::BucketId;
 
+mod owner;
+
+pub use owner::{KeyBeginning, ShardOwner};
+
 /// Bytes of a block but the last one of a part.
 pub const BLOCK_BYTES: u32 = 1 << 20;
 /// Longest entity tag.

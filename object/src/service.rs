@@ -6,7 +6,8 @@
 //! A condition is checked against the record that was read, and committed by that record's version: of several conditional
 //! writers one wins, and the others look again.
 //!
-//! Parts: `bucket`, `put` (a body becomes a part), `content` (a part becomes a body), `object`, `upload`, [`heal`].
+//! Parts: `bucket`, `put` (a body becomes a part), `content` (a part becomes a body), `object`, `upload`, [`heal`],
+//! [`collect`] (shards without a record).
 
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use crate::record::{ObjectRecord, PartContent};
 use crate::stripe::Codecs;
 
 mod bucket;
+pub mod collect;
 mod content;
 pub mod heal;
 mod object;

@@ -31,6 +31,18 @@ pub fn seal(bucket: BucketId) -> Vec<u8> {
     key(bucket, SEAL, &[])
 }
 
+/// Whether it is a key of [`seal`].
+#[must_use]
+pub fn is_seal(key: &[u8]) -> bool {
+    key.len() == 17 && key[16] == SEAL
+}
+
+/// The first key behind everything of a bucket.
+#[must_use]
+pub fn end(bucket: BucketId) -> Vec<u8> {
+    key(bucket, u8::MAX, &[])
+}
+
 /// An object. `name` may also be the beginning of keys.
 #[must_use]
 pub fn object(bucket: BucketId, name: &[u8]) -> Vec<u8> {
@@ -140,10 +152,12 @@ mod tests {
             part(a, &id, 10_000),
             parts_end(a, &id),
             all_parts_end(a),
+            end(a),
             seal(b),
         ];
         assert!(keys.is_sorted());
         assert_eq!(uploads(a), objects_end(a));
+        assert_eq!(keys.map(|key| is_seal(&key)).iter().filter(|is_seal| **is_seal).count(), 2);
         assert_eq!(object_name(&object(a, "ä".as_bytes())), Some("ä"));
         assert_eq!(object_name(&upload(a, &id)), None);
         assert_eq!(upload_id(&upload(a, &id)), Some(id));

@@ -11,8 +11,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ashlar_wire::id::{BlobId, DriveId};
+use ashlar_wire::time::Instant;
 use bytes::Bytes;
 
+use super::collect::PUT_MAX;
 use super::{Committed, ObjectService, decode};
 use crate::api::{BoxFuture, Error};
 use crate::cluster::{Cluster, ShardReply, ShardRequest, Spread};
@@ -182,7 +184,7 @@ impl<C: Cluster> ObjectService<C> {
         depth: HealDepth,
         drives: &mut AskedDrives,
     ) -> Result<Outcome, Error> {
-        let before = record.clone();
+        let (before, began) = (record.clone(), self.cluster.moment().at);
         let mut outcome = Ok(Outcome::Whole);
         for part in &mut record.parts {
             let header = before.header(bucket, name, part);
@@ -190,7 +192,8 @@ impl<C: Cluster> ObjectService<C> {
             outcome = outcome.and_then(|outcome| healed.map(|healed| outcome.max(healed)));
         }
         if record != before {
-            self.change_record(bucket, key::object(bucket, name.as_bytes()), version, record.encode()).await?;
+            let key = key::object(bucket, name.as_bytes());
+            self.change_record(bucket, (key, version), record.encode(), began).await?;
         }
         outcome
     }
@@ -205,7 +208,7 @@ impl<C: Cluster> ObjectService<C> {
         drives: &mut AskedDrives,
     ) -> Result<Outcome, Error> {
         let mut record = PartRecord::decode(&entry.value).map_err(|_| Error::Damaged)?;
-        let before = record.clone();
+        let (before, began) = (record.clone(), self.cluster.moment().at);
         let upload = key::part_upload(key).ok_or(Error::Damaged)?;
         let Some(owner) = self.get_entry(bucket, key::upload(bucket, &upload)).await? else {
             // Completed or given up a moment ago.
@@ -216,13 +219,22 @@ impl<C: Cluster> ObjectService<C> {
         let header = ShardHeader::new(bucket, &owner.key, of, &before.content);
         let outcome = self.heal_part(&header, &mut record.content, depth, drives).await;
         if record != before {
-            self.change_record(bucket, key.to_vec(), entry.version, record.encode()).await?;
+            self.change_record(bucket, (key.to_vec(), entry.version), record.encode(), began).await?;
         }
         outcome
     }
 
-    /// Commits what a record notes about its shards.
-    async fn change_record(&self, bucket: BucketId, key: Vec<u8>, version: u64, value: Vec<u8>) -> Result<(), Error> {
+    /// Commits what a record notes about its shards, unless the first of them were stored too long ago.
+    async fn change_record(
+        &self,
+        bucket: BucketId,
+        (key, version): (Vec<u8>, u64),
+        value: Vec<u8>,
+        began: Instant,
+    ) -> Result<(), Error> {
+        if began + PUT_MAX <= self.cluster.moment().at {
+            return Err(Error::Unavailable);
+        }
         let checks = vec![Check::Version(key.clone(), version)];
         let change = Change { key, value: Some(Bytes::from(value)) };
         // An object that was replaced meanwhile needs no healing.

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::ObjectService;
+use super::collect::PUT_MAX;
 use crate::api::{Body, Error, PART_BYTES_MAX};
 use crate::cluster::{Chore, Cluster, ShardReply};
 use crate::flight::Flight;
@@ -29,7 +30,11 @@ impl<C: Cluster> ObjectService<C> {
         let spread = self.cluster.spread(id, None).ok_or(Error::Unavailable)?;
         let number = owner.upload.map_or(0, |(_, number)| number);
         let mut content = PartContent { id, bytes: 0, spread, number, missing: Vec::new() };
-        let put = self.put_blocks(owner, body, &mut content, moment.now_ms).await;
+        let mut put = self.put_blocks(owner, body, &mut content, moment.now_ms).await;
+        if put.is_ok() && moment.at + PUT_MAX <= self.cluster.moment().at {
+            // The collector may take its first shards for orphans soon.
+            put = Err(Error::BodyLost);
+        }
         match put {
             Ok(()) => Ok(content),
             Err(error) => {

@@ -3,10 +3,12 @@
 use core::future::poll_fn;
 use core::pin::pin;
 use core::task::{Context, Poll, Waker};
+use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
 
 use ashlar_wire::id::{BlobId, DriveId};
+use ashlar_wire::time::Instant;
 use bytes::Bytes;
 
 use super::*;
@@ -41,7 +43,14 @@ async fn turn() {
 #[derive(Default)]
 struct World {
     drawn: u64,
+    now: Instant,
     drives: BTreeMap<DriveId, BTreeMap<BlobId, Bytes>>,
+    /// Stamps and headers of the shards.
+    heads: BTreeMap<(DriveId, BlobId), (u64, Bytes)>,
+    /// Removals that are remembered in memory only are lost: the server dies before it does them.
+    forgets: bool,
+    /// The index does not answer.
+    is_index_away: bool,
     down: BTreeSet<DriveId>,
     /// Drives that are given up or being emptied: nothing new is put on them.
     leaving: BTreeSet<DriveId>,
@@ -91,7 +100,7 @@ impl Cluster for Memory {
         world.drawn += 1;
         let mut drawn = [0; 16];
         drawn[..8].copy_from_slice(&world.drawn.to_be_bytes());
-        Moment { now_ms: world.drawn, drawn }
+        Moment { now_ms: world.drawn, at: world.now, drawn }
     }
 
     fn spread(&self, _part: PartId, now: Option<&Spread>) -> Option<Spread> {
@@ -117,8 +126,9 @@ impl Cluster for Memory {
             }
             let blobs = world.drives.get_mut(&drive).unwrap();
             match request {
-                ShardRequest::Put { blob, data, header, is_repair, .. } => {
+                ShardRequest::Put { blob, stamp, data, header, is_repair } => {
                     assert!(header.len() <= 512);
+                    world.heads.insert((drive, blob), (stamp, header));
                     assert!(blobs.insert(blob, data).is_none() || is_repair, "a shard is put once");
                     ShardReply::Done
                 }
@@ -140,10 +150,14 @@ impl Cluster for Memory {
     }
 
     fn index(&self, _bucket: BucketId, request: Request) -> BoxFuture<'static, Reply> {
-        let memory = self.clone();
+        let (memory, called) = (self.clone(), self.world().now);
         Box::pin(async move {
             turn().await;
             let world = &mut *memory.world();
+            // A request that has waited for long is not executed.
+            if world.is_index_away || world.now > called + Duration::from_secs(20) {
+                return Reply::Unavailable;
+            }
             let is_commit = matches!(request, Request::Commit { .. });
             let config = RangeConfig { rewrite_bytes_min: 1 << 20, ..RangeConfig::default() };
             let index = world.index.get_or_insert_with(|| Range::open(config, 1));
@@ -163,6 +177,7 @@ impl Cluster for Memory {
     fn later(&self, chore: Chore) {
         let mut world = self.world();
         let part = match chore {
+            Chore::Discard(_) if world.forgets => return,
             Chore::Discard(part) => part,
             Chore::Heal(_, key) => return world.to_heal.push(key),
         };
@@ -215,6 +230,8 @@ impl BucketList for Memory {
         Box::pin(async move { self.world().buckets.remove(name).map(drop).ok_or(BucketListError::Unknown) })
     }
 }
+
+mod collecting;
 
 /// A body in pieces; its entity tag is its sum. One that is not whole ends with an error.
 struct Given {

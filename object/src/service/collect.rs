@@ -1,0 +1,344 @@
+//! Collector of one drive: shards to which no record refers are removed, after a long while.
+//!
+//! Such shards are left by puts that a crash has cut off, by removals that were only remembered in memory, by parts that
+//! were put while their upload was completed, and on drives from which a part has moved. The server of a drive walks over
+//! its blobs in the order of their ids. Of each, the header says which record would name it; that record is asked for. A blob
+//! that is not named becomes a candidate; it is removed once it has been one for [`CollectorConfig::orphan_after`] without
+//! a single pass finding it named. Time is the server's own monotonic clock: stamps of other clocks decide nothing.
+//!
+//! Why nothing that is needed is removed:
+//! - A put or a healing whose record is committed later than [`PUT_MAX`] after its first shard is refused by itself, and
+//!   `orphan_after` is longer: a candidate that is due belongs to nothing that is under way.
+//! - Parts become objects, never the other way: the record of the part is asked for before that of the object.
+//! - Before candidates are removed, the whole index of their bucket is read once more, parts first. If it cannot be read to
+//!   its end, or has a value that this program does not know, or is empty although the bucket is not being deleted (as an
+//!   index that was lost), nothing of the bucket is removed.
+//! - A blob is removed only with the stamp with which it was listed: healing stores shards with a new one.
+//!
+//! Candidates are in memory only: a restart begins anew.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use ashlar_wire::id::{BlobId, DriveId};
+use ashlar_wire::time::Instant;
+use bytes::Bytes;
+
+use super::{ObjectService, decode};
+use crate::api::{BoxFuture, Error};
+use crate::cluster::Cluster;
+use crate::index::key::{self, BucketId};
+use crate::index::request::Scan;
+use crate::index::{Line, Reply, Request};
+use crate::record::{KeyBeginning, ObjectRecord, PartContent, PartId, PartRecord, ShardOwner, UploadRecord};
+
+/// The longest time from the first shard of a put, or of the healing of a part, to the commit of its record.
+pub const PUT_MAX: Duration = Duration::from_secs(6 * 3_600);
+/// Lines of one page of an index.
+const PAGE_LINES: u32 = 1_000;
+/// Blobs that are looked at in one step.
+pub const STEP_MAX: usize = 32;
+/// Blobs that may be candidates at a time. Further ones are found by a later pass.
+pub const CANDIDATES_MAX: usize = 20_000;
+
+/// Times of a collector.
+#[derive(Debug, Clone, Copy)]
+pub struct CollectorConfig {
+    /// How long a blob is a candidate before it is removed. Longer than [`PUT_MAX`].
+    pub orphan_after: Duration,
+    /// The same for a blob on a drive that is being emptied, whose part has moved: nothing new is put there, so only readers
+    /// and completions that have read the old record are waited for.
+    pub moved_after: Duration,
+}
+
+impl Default for CollectorConfig {
+    fn default() -> Self {
+        let config = Self { orphan_after: Duration::from_secs(7 * 3_600), moved_after: Duration::from_secs(600) };
+        assert!(config.orphan_after > PUT_MAX, "what is under way is no orphan");
+        config
+    }
+}
+
+/// A blob as its drive lists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedShard {
+    /// Its name.
+    pub blob: BlobId,
+    /// What it was stored with.
+    pub stamp: u64,
+    /// What it says about itself; nothing if that cannot be read.
+    pub header: Option<Bytes>,
+}
+
+/// The blobs of one drive of this server. Two methods.
+pub trait ShardStore: Send + Sync {
+    /// Blobs behind one, ascending by their names, up to so many; nothing if the drive does not answer. None at the end.
+    fn list(&self, after: Option<BlobId>, limit: usize) -> BoxFuture<'_, Option<Vec<ListedShard>>>;
+
+    /// Removes a blob if it has this stamp. Whether it is gone.
+    fn remove(&self, blob: BlobId, stamp: u64) -> BoxFuture<'_, bool>;
+}
+
+/// Whether a drive is being emptied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DriveUse {
+    /// It may be given shards.
+    InUse,
+    /// It is given nothing new.
+    Leaving,
+}
+
+/// A blob that nothing names as far as is known.
+#[derive(Debug, Clone)]
+struct Candidate {
+    owner: ShardOwner,
+    stamp: u64,
+    since: Instant,
+    /// A record names its part, on other drives.
+    is_moved: bool,
+}
+
+/// What a step has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Collected {
+    /// Blobs that were looked at.
+    pub looked_at: u64,
+    /// Candidates that were removed.
+    pub removed: u64,
+    /// Whether the pass has come to the end of the drive.
+    pub is_whole: bool,
+}
+
+/// The collector of one drive.
+#[derive(Debug)]
+pub struct Collector {
+    drive: DriveId,
+    config: CollectorConfig,
+    /// The last blob that this pass has looked at.
+    after: Option<BlobId>,
+    candidates: BTreeMap<BlobId, Candidate>,
+    /// Blobs of this pass so far, and of the last whole one.
+    seen: u64,
+    blobs: Option<u64>,
+}
+
+/// Which record names a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Named {
+    /// One does, with a shard on the drive.
+    Here,
+    /// One does, with its shards on other drives.
+    Elsewhere,
+    No,
+}
+
+impl Collector {
+    /// A collector that has seen nothing.
+    #[must_use]
+    pub const fn new(drive: DriveId, config: CollectorConfig) -> Self {
+        Self { drive, config, after: None, candidates: BTreeMap::new(), seen: 0, blobs: None }
+    }
+
+    /// Blobs that are candidates now.
+    #[must_use]
+    pub fn candidates(&self) -> usize {
+        self.candidates.len()
+    }
+
+    /// How many blobs the last whole pass has found.
+    #[must_use]
+    pub const fn blobs(&self) -> Option<u64> {
+        self.blobs
+    }
+
+    /// One step: looks at some blobs and, at the end of a pass, removes candidates that are due.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`]: the drive or an index does not answer. The next step begins where this one did. Safe to retry.
+    pub async fn step<C: Cluster>(
+        &mut self,
+        service: &ObjectService<C>,
+        shards: &dyn ShardStore,
+        now: Instant,
+        drive_use: DriveUse,
+    ) -> Result<Collected, Error> {
+        let listed = shards.list(self.after, STEP_MAX).await.ok_or(Error::Unavailable)?;
+        if listed.is_empty() {
+            (self.blobs, self.seen, self.after) = (Some(self.seen), 0, None);
+            let removed = self.remove_due(service, shards, now, drive_use).await;
+            return Ok(Collected { looked_at: 0, removed, is_whole: true });
+        }
+        // The blocks of one part lie side by side: one question for all of them.
+        let mut asked: BTreeMap<PartId, Named> = BTreeMap::new();
+        for shard in &listed {
+            let Some(owner) = shard.header.as_ref().and_then(|header| ShardOwner::decode(header).ok()) else {
+                // Damaged, or of a newer program: it stays.
+                self.candidates.remove(&shard.blob);
+                continue;
+            };
+            let named = match asked.get(&owner.part) {
+                Some(named) => *named,
+                None => service.named(self.drive, &owner).await?,
+            };
+            asked.insert(owner.part, named);
+            self.note(shard, owner, named, now);
+        }
+        self.after = listed.last().map(|shard| shard.blob);
+        self.seen += listed.len() as u64;
+        Ok(Collected { looked_at: listed.len() as u64, removed: 0, is_whole: false })
+    }
+
+    fn note(&mut self, shard: &ListedShard, owner: ShardOwner, named: Named, now: Instant) {
+        if named == Named::Here {
+            self.candidates.remove(&shard.blob);
+            return;
+        }
+        let is_moved = named == Named::Elsewhere;
+        let (stamp, blob) = (shard.stamp, shard.blob);
+        let has_room = self.candidates.len() < CANDIDATES_MAX;
+        match self.candidates.get_mut(&blob) {
+            // The same blob as before. A part that was named elsewhere and is not named now waits from now on.
+            Some(known) if known.stamp == stamp && known.is_moved == is_moved => {}
+            Some(known) => *known = Candidate { owner, stamp, since: now, is_moved },
+            None if has_room => drop(self.candidates.insert(blob, Candidate { owner, stamp, since: now, is_moved })),
+            None => {}
+        }
+    }
+
+    /// Removes the candidates that are due and that a last look at their bucket's whole index does not find.
+    async fn remove_due<C: Cluster>(
+        &mut self,
+        service: &ObjectService<C>,
+        shards: &dyn ShardStore,
+        now: Instant,
+        drive_use: DriveUse,
+    ) -> u64 {
+        let wait = |candidate: &Candidate| match drive_use {
+            DriveUse::Leaving if candidate.is_moved => self.config.moved_after,
+            _ => self.config.orphan_after,
+        };
+        let mut due: BTreeMap<BucketId, BTreeMap<BlobId, Candidate>> = BTreeMap::new();
+        for (blob, candidate) in &self.candidates {
+            if candidate.since + wait(candidate) <= now {
+                due.entry(candidate.owner.bucket).or_default().insert(*blob, candidate.clone());
+            }
+        }
+        let mut removed = 0;
+        for (bucket, candidates) in due {
+            // An index that cannot be read, or that looks lost: the next pass tries again.
+            let Some(named) = service.parts_named(bucket, self.drive).await else { continue };
+            for (blob, candidate) in candidates {
+                let is_named = named.contains(&candidate.owner.part);
+                if is_named || shards.remove(blob, candidate.stamp).await {
+                    self.candidates.remove(&blob);
+                    removed += u64::from(!is_named);
+                }
+            }
+        }
+        removed
+    }
+}
+
+fn has_shard_on(part: &PartContent, drive: DriveId) -> bool {
+    part.spread.drives.contains(&drive)
+}
+
+/// The parts that a value of the index names; nothing if this program does not know what the value is.
+fn parts_of(key: &[u8], value: &Bytes) -> Option<Vec<PartContent>> {
+    if key::is_seal(key) || UploadRecord::decode(value).is_ok() {
+        return Some(Vec::new());
+    }
+    if let Ok(record) = PartRecord::decode(value) {
+        return Some(vec![record.content]);
+    }
+    ObjectRecord::decode(value).ok().map(|record| record.parts)
+}
+
+impl<C: Cluster> ObjectService<C> {
+    /// Whether a record names a shard on a drive, as far as the shard's header says where to look.
+    async fn named(&self, drive: DriveId, owner: &ShardOwner) -> Result<Named, Error> {
+        let mut named = Named::No;
+        let mut look = |part: &PartContent| {
+            if part.id == owner.part {
+                named = if has_shard_on(part, drive) { Named::Here } else { Named::Elsewhere };
+            }
+        };
+        // First the part, then the object: a part becomes an object, never the other way.
+        if let Some((upload, number)) = owner.upload {
+            let entry = self.get_entry(owner.bucket, key::part(owner.bucket, &upload, number.into())).await?;
+            if let Some(entry) = entry {
+                look(&PartRecord::decode(&entry.value).map_err(|_| Error::Unavailable)?.content);
+            }
+        }
+        match &owner.key {
+            KeyBeginning::Whole(name) => {
+                let entry = self.get_entry(owner.bucket, key::object(owner.bucket, name)).await?;
+                if let Some(entry) = entry {
+                    decode(&entry).map_err(|_| Error::Unavailable)?.parts.iter().for_each(look);
+                }
+                Ok(named)
+            }
+            // Rare: keys beyond what a header keeps. All that begin so are looked at.
+            KeyBeginning::Cut(beginning) => {
+                let from = key::object(owner.bucket, beginning);
+                let mut to = from.clone();
+                to.resize(key::INDEX_KEY_BYTES_MAX, u8::MAX);
+                let mut is_known = true;
+                let read = self.walk(owner.bucket, (from, to), |key, value| match parts_of(key, value) {
+                    Some(parts) => parts.iter().for_each(&mut look),
+                    None => is_known = false,
+                });
+                read.await?;
+                if !is_known {
+                    return Err(Error::Unavailable);
+                }
+                Ok(named)
+            }
+        }
+    }
+
+    /// Shows all keys between two keys and what they have, page by page.
+    async fn walk(
+        &self,
+        bucket: BucketId,
+        (mut from, to): (Vec<u8>, Vec<u8>),
+        mut show: impl FnMut(&[u8], &Bytes) + Send,
+    ) -> Result<(), Error> {
+        loop {
+            let scan = Scan { from, to: to.clone(), fold: Vec::new(), fold_after: 0, lines_max: PAGE_LINES };
+            let Reply::Page { lines, next } = self.cluster.index(bucket, Request::Scan(scan)).await else {
+                return Err(Error::Unavailable);
+            };
+            for line in &lines {
+                if let Line::Entry(key, entry) = line {
+                    show(key, &entry.value);
+                }
+            }
+            match next {
+                Some(next) => from = next,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// All parts with a shard on a drive that a bucket's index names. Nothing if the index does not answer to the end, has
+    /// something that this program does not know, or is empty and not that of a bucket which is being deleted.
+    async fn parts_named(&self, bucket: BucketId, drive: DriveId) -> Option<BTreeSet<PartId>> {
+        let (mut named, mut is_empty, mut is_known) = (BTreeSet::new(), true, true);
+        let middle = key::uploads(bucket);
+        // Parts first: what becomes an object meanwhile is found as one.
+        for span in [(middle.clone(), key::end(bucket)), (key::seal(bucket), middle)] {
+            let read = self.walk(bucket, span, |key, value| {
+                is_empty = false;
+                match parts_of(key, value) {
+                    Some(parts) => {
+                        named.extend(parts.iter().filter(|part| has_shard_on(part, drive)).map(|part| part.id));
+                    }
+                    None => is_known = false,
+                }
+            });
+            read.await.ok()?;
+        }
+        (is_known && !is_empty).then_some(named)
+    }
+}

@@ -1,0 +1,314 @@
+//! The collector among puts, deaths, uploads and healings: nothing that is named goes, and in the end no orphan is left.
+
+use arbtest::arbitrary::{Result as Drawn, Unstructured};
+use arbtest::arbtest;
+
+use super::*;
+use crate::record::PartRecord;
+use crate::service::collect::{Collector, CollectorConfig, DriveUse, ListedShard, PUT_MAX, ShardStore};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+struct Shards(Memory, DriveId);
+
+impl ShardStore for Shards {
+    fn list(&self, after: Option<BlobId>, limit: usize) -> BoxFuture<'_, Option<Vec<ListedShard>>> {
+        Box::pin(async move {
+            turn().await;
+            let world = self.0.world();
+            let behind = world.drives[&self.1].keys().filter(|blob| after.is_none_or(|after| **blob > after));
+            let listed = |blob: &BlobId| {
+                let (stamp, header) = world.heads[&(self.1, *blob)].clone();
+                ListedShard { blob: *blob, stamp, header: Some(header) }
+            };
+            Some(behind.take(limit.min(3)).map(listed).collect())
+        })
+    }
+
+    fn remove(&self, blob: BlobId, stamp: u64) -> BoxFuture<'_, bool> {
+        Box::pin(async move {
+            turn().await;
+            let mut world = self.0.world();
+            if world.heads[&(self.1, blob)].0 == stamp {
+                world.drives.get_mut(&self.1).unwrap().remove(&blob);
+            }
+            true
+        })
+    }
+}
+
+impl Memory {
+    fn pass_time(&self, span: Duration) {
+        let mut world = self.world();
+        world.now = world.now + span;
+    }
+
+    fn drive_use(&self, drive: DriveId) -> DriveUse {
+        if self.world().leaving.contains(&drive) { DriveUse::Leaving } else { DriveUse::InUse }
+    }
+}
+
+/// Whole passes of one collector, each some time after the one before.
+fn collect(memory: &Memory, service: &ObjectService<Memory>, collector: &mut Collector, drive: DriveId, passes: u32) {
+    let shards = Shards(memory.clone(), drive);
+    for _ in 0..passes {
+        loop {
+            let now = memory.world().now;
+            match run(collector.step(service, &shards, now, memory.drive_use(drive))) {
+                Ok(step) if !step.is_whole => {}
+                _ => break,
+            }
+        }
+        memory.pass_time(HOUR);
+    }
+}
+
+fn all_parts(service: &ObjectService<Memory>) -> Vec<PartContent> {
+    let (bucket, _) = run(service.bucket("bucket")).unwrap();
+    let mut parts = Vec::new();
+    let mut from = key::object(bucket, b"");
+    loop {
+        let scan = crate::index::request::Scan {
+            from,
+            to: key::end(bucket),
+            fold: Vec::new(),
+            fold_after: 0,
+            lines_max: 1_000,
+        };
+        let Reply::Page { lines, next } = run(service.cluster.index(bucket, Request::Scan(scan))) else {
+            panic!("the index answers")
+        };
+        for line in lines {
+            let crate::index::Line::Entry(_, entry) = line else { continue };
+            match PartRecord::decode(&entry.value) {
+                Ok(record) => parts.push(record.content),
+                Err(_) => {
+                    parts.extend(ObjectRecord::decode(&entry.value).map(|record| record.parts).unwrap_or_default())
+                }
+            }
+        }
+        match next {
+            Some(next) => from = next,
+            None => return parts,
+        }
+    }
+}
+
+/// Every shard that a record names, and that is not noted as missing, is on its drive.
+fn check_named(memory: &Memory, parts: &[PartContent]) {
+    let world = memory.world();
+    for part in parts {
+        for (number, drive) in (0..).zip(&part.spread.drives).filter(|(number, _)| !part.missing.contains(number)) {
+            for block in 0..part.blocks() {
+                assert!(world.drives[drive].contains_key(&part.id.blob(block)), "shard {number} of {part:?} is gone");
+            }
+        }
+    }
+}
+
+/// No shard lies on a drive where no record names it.
+fn check_no_orphan(memory: &Memory, parts: &[PartContent]) {
+    let named: BTreeSet<(DriveId, BlobId)> = parts
+        .iter()
+        .flat_map(|part| (0..part.blocks()).map(move |block| (part, part.id.blob(block))))
+        .flat_map(|(part, blob)| part.spread.drives.iter().map(move |drive| (*drive, blob)))
+        .collect();
+    for (drive, blobs) in &memory.world().drives {
+        for blob in blobs.keys() {
+            assert!(named.contains(&(*drive, *blob)), "{blob} is an orphan on {drive}");
+        }
+    }
+}
+
+#[test]
+fn what_a_cut_off_put_leaves_goes_after_a_long_while() {
+    let (memory, service) = Memory::with_drives(3);
+    memory.world().forgets = true;
+    put(&service, "key", &pattern(1_200_000));
+    // The server dies: nothing is committed, nothing discarded.
+    let mut body = Given { is_cut: true, ..given(&pattern(2_500_000)) };
+    let request = PutRequest { bucket: "bucket".into(), key: "other".into(), ..PutRequest::default() };
+    assert_eq!(run(service.put(request, &mut body)), Err(Error::BodyLost));
+    put(&service, &"long".repeat(200), &pattern(5_000));
+    put(&service, &format!("{}x", "long".repeat(200)), &pattern(5_000));
+    put(&service, &"long".repeat(200), &pattern(6_000));
+    let drive = DriveId::from_bytes([1; 16]);
+    let mut collector = Collector::new(drive, CollectorConfig::default());
+    let before = memory.world().drives[&drive].len();
+    collect(&memory, &service, &mut collector, drive, 7);
+    assert_eq!((memory.world().drives[&drive].len(), collector.candidates()), (before, 3));
+    memory.world().is_index_away = true;
+    collect(&memory, &service, &mut collector, drive, 9);
+    assert_eq!(memory.world().drives[&drive].len(), before, "without the index nothing is removed");
+    memory.world().is_index_away = false;
+    collect(&memory, &service, &mut collector, drive, 1);
+    assert_eq!((memory.world().drives[&drive].len(), collector.candidates()), (before - 3, 0));
+    assert_eq!(collector.blobs(), Some(before as u64));
+    let parts = all_parts(&service);
+    check_named(&memory, &parts);
+    assert!(read(&service, "key", None).unwrap() == pattern(1_200_000));
+}
+
+#[test]
+fn nothing_goes_that_a_lost_or_newer_index_would_name() {
+    let (memory, service) = Memory::with_drives(1);
+    let drive = DriveId::from_bytes([1; 16]);
+    put(&service, "key", &pattern(1_000));
+    let (bucket, _) = run(service.bucket("bucket")).unwrap();
+    let object = key::object(bucket, b"key");
+    let change = |key: &[u8], value: Option<&'static [u8]>| {
+        let changes = vec![Change { key: key.to_vec(), value: value.map(Bytes::from_static) }];
+        run(service.cluster.index(bucket, Request::Commit { checks: Vec::new(), changes }));
+    };
+    // The index is empty, as one that was lost.
+    change(&object, None);
+    let mut collector = Collector::new(drive, CollectorConfig::default());
+    collect(&memory, &service, &mut collector, drive, 20);
+    assert_eq!((memory.shards(), collector.candidates()), (1, 1));
+    // Something stands in it that this program does not know.
+    change(&key::object(bucket, b"new"), Some(b"\x07newer"));
+    collect(&memory, &service, &mut collector, drive, 20);
+    assert_eq!(memory.shards(), 1);
+    change(&key::object(bucket, b"new"), None);
+    // The bucket is being deleted.
+    run(service.seal(bucket)).unwrap();
+    collect(&memory, &service, &mut collector, drive, 20);
+    assert_eq!(memory.shards(), 0);
+}
+
+#[test]
+fn a_put_that_takes_too_long_is_refused_before_its_shards_may_go() {
+    let (memory, service) = Memory::with_drives(1);
+    struct Slow(Given, Memory);
+    impl Body for Slow {
+        fn next(&mut self) -> BoxFuture<'_, Result<Option<Bytes>, Error>> {
+            self.1.pass_time(PUT_MAX / 10);
+            self.0.next()
+        }
+        fn digest(&mut self) -> BodyDigest {
+            self.0.digest()
+        }
+    }
+    let slow = |pieces: usize| {
+        let request = PutRequest { bucket: "bucket".into(), key: "key".into(), ..PutRequest::default() };
+        let mut body = Slow(given(&pattern(70_000 * pieces)), memory.clone());
+        run(service.put(request, &mut body)).map(|object| object.bytes)
+    };
+    assert_eq!(slow(7), Ok(490_000));
+    assert_eq!(slow(11), Err(Error::BodyLost));
+    assert_eq!(memory.shards(), 1);
+}
+
+type Task = BoxFuture<'static, ()>;
+
+/// Something that a client or a server begins.
+fn begin(u: &mut Unstructured<'_>, memory: &Memory, service: &ObjectService<Memory>) -> Drawn<Task> {
+    let key = format!("key-{}", u.int_in_range(0..=3)?);
+    let len = *u.choose(&[1_usize, 4_000, 1_048_577])?;
+    let (service, memory) = (service.clone(), memory.clone());
+    Ok(match u.int_in_range(0..=9)? {
+        0..=3 => Box::pin(async move {
+            let request = PutRequest { bucket: "bucket".into(), key, ..PutRequest::default() };
+            drop(service.put(request, &mut given(&pattern(len))).await);
+        }),
+        4 => Box::pin(async move {
+            drop(Objects::delete(&service, "bucket", &key, &Condition::default()).await);
+        }),
+        5..=7 => {
+            let (twice, ends) = (u.arbitrary::<bool>()?, u.int_in_range(0..=2)?);
+            Box::pin(async move {
+                let Ok(upload) = service.begin("bucket", &key, Attributes::default()).await else { return };
+                let mut parts = Vec::new();
+                for _ in 0..=u8::from(twice) {
+                    let part = service.put_part("bucket", &key, &upload, 2, &mut given(&pattern(len))).await;
+                    parts = part.map(|part| vec![(2, part.etag)]).unwrap_or_default();
+                }
+                match ends {
+                    0 => drop(service.abort("bucket", &key, &upload).await),
+                    1 => drop(service.complete("bucket", &key, &upload, completion(parts)).await),
+                    _ => {}
+                }
+            })
+        }
+        _ => {
+            let old = DriveId::from_bytes([u.int_in_range(1..=4)?; 16]);
+            // Of four drives one may leave, so that another one is free for its shards.
+            if memory.world().leaving.is_empty() {
+                memory.world().leaving.insert(old);
+            }
+            Box::pin(async move {
+                let Ok((bucket, _)) = service.bucket("bucket").await else { return };
+                let mut drives = heal::AskedDrives::default();
+                drop(service.heal_bucket(bucket, None, heal::HealDepth::Noted, &mut drives).await);
+            })
+        }
+    })
+}
+
+fn collector_task(memory: &Memory, service: &ObjectService<Memory>, drive: DriveId) -> Task {
+    let (memory, service) = (memory.clone(), service.clone());
+    Box::pin(async move {
+        let mut collector = Collector::new(drive, CollectorConfig::default());
+        let shards = Shards(memory.clone(), drive);
+        loop {
+            let now = memory.world().now;
+            drop(collector.step(&service, &shards, now, memory.drive_use(drive)).await);
+        }
+    })
+}
+
+#[test]
+fn nothing_named_goes_and_no_orphan_is_left_whatever_happens_when() {
+    arbtest(|u| {
+        let (memory, service) = Memory::with_drives(3);
+        // A fourth drive: parts that are put before it is there do not have it.
+        put(&service, "kept", &pattern(5_000));
+        memory.world().drives.insert(DriveId::from_bytes([4; 16]), BTreeMap::new());
+        memory.world().forgets = true;
+        let drives: Vec<DriveId> = memory.world().drives.keys().copied().collect();
+        let mut tasks: Vec<Task> = drives.iter().map(|drive| collector_task(&memory, &service, *drive)).collect();
+        let mut cx = Context::from_waker(Waker::noop());
+        for _ in 0..u.int_in_range(0..=400)? {
+            match u.int_in_range(0..=19)? {
+                0..=2 if tasks.len() < 12 => tasks.push(begin(u, &memory, &service)?),
+                // The server of this one dies, and with it what it was doing.
+                3 if tasks.len() > 4 => drop(tasks.remove(u.int_in_range(4..=tasks.len() - 1)?)),
+                4 => memory.pass_time(HOUR * u.int_in_range(0..=4)?),
+                5 => {
+                    let is_away = u.arbitrary()?;
+                    memory.world().is_index_away = is_away;
+                }
+                _ if u.is_empty() => break,
+                _ => {
+                    let at = u.int_in_range(0..=tasks.len() - 1)?;
+                    for _ in 0..u.int_in_range(1..=20)? {
+                        if tasks[at].as_mut().poll(&mut cx).is_ready() {
+                            drop(tasks.remove(at));
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+        // Everything that is still under way dies, time passes, and the rest is collected.
+        drop(tasks);
+        memory.world().is_index_away = false;
+        check_named(&memory, &all_parts(&service));
+        let (bucket, _) = run(service.bucket("bucket")).unwrap();
+        heal(&service, bucket, heal::HealDepth::Noted);
+        for drive in &drives {
+            let mut collector = Collector::new(*drive, CollectorConfig::default());
+            collect(&memory, &service, &mut collector, *drive, 10);
+        }
+        let parts = all_parts(&service);
+        check_named(&memory, &parts);
+        check_no_orphan(&memory, &parts);
+        let world = memory.world();
+        for drive in &world.leaving {
+            let holds = parts.iter().any(|part| part.spread.drives.contains(drive) && part.spread.drives.len() == 4);
+            assert!(holds || world.drives[drive].is_empty(), "a drive that leaves becomes empty");
+        }
+        Ok(())
+    })
+    .budget_ms(8_000);
+}
