@@ -4,9 +4,11 @@
 //! extents. Any server answers for any object: it asks the owner of the bucket's range, and the drives that have the shards.
 //!
 //! Parts: [`service`] (calls between servers, tasks), `index_host` (one range at its owner), `reach` (what the object crate
-//! needs of the cluster), `buckets` (the list of buckets), [`keys`] (who may ask), `healing` (when shards are made anew), `form` (written forms).
+//! needs of the cluster), `buckets` (the list of buckets), [`keys`] (who may ask), `healing` (when shards are made anew),
+//! `collecting` (when shards without a record are removed), `form` (written forms).
 
 mod buckets;
+mod collecting;
 mod form;
 mod healing;
 mod index_host;

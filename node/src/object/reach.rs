@@ -15,6 +15,7 @@ use ashlar_placement::map::GroupId;
 use ashlar_placement::rule::choose_pg;
 use ashlar_wire::checksum::{Salt, checksum};
 use ashlar_wire::id::{DriveId, ServerId};
+use ashlar_wire::time::Instant;
 use bytes::Bytes;
 
 use super::form::{ToDrive, decode_reply, encode_to_range};
@@ -165,7 +166,8 @@ impl<R: Runtime> Cluster for ObjectNode<R> {
         let mut drawn = [0; 16];
         drawn[..8].copy_from_slice(&draw());
         drawn[8..].copy_from_slice(&draw());
-        Moment { now_ms: self.wall_clock_ms(), drawn }
+        let at = self.node().map_or(Instant::ORIGIN, |node| node.runtime().now());
+        Moment { now_ms: self.wall_clock_ms(), at, drawn }
     }
 
     fn spread(&self, part: PartId, now: Option<&Spread>) -> Option<Spread> {

@@ -16,6 +16,7 @@ use ashlar_object::index::key::BucketId;
 use ashlar_object::index::{Reply, Request};
 use ashlar_object::record::PartContent;
 use ashlar_object::service::ObjectService;
+use ashlar_object::service::collect::ShardStore;
 use ashlar_placement::map::GroupId;
 use ashlar_wire::epoch::Epoch;
 use ashlar_wire::id::DriveId;
@@ -67,7 +68,7 @@ const DISCARDS_MAX: usize = 20_000;
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Blobs of a drive of this server, as the node sees them.
-pub trait BlobPort: Send + Sync + 'static {
+pub trait BlobPort: ShardStore + 'static {
     /// Does what is asked of the drive. Ends within seconds, also where the drive hangs.
     fn ask(&self, request: ShardRequest) -> api::BoxFuture<'static, ShardReply>;
 }
@@ -294,6 +295,10 @@ impl<R: Runtime> Service<R> for ObjectNode<R> {
         node.runtime().spawn(Box::pin(self.clone().follow_catalog(node.clone())));
         node.runtime().spawn(Box::pin(self.clone().make_root_key(node.clone())));
         node.runtime().spawn(Box::pin(self.clone().heal_always(node.clone())));
+        for (drive, port) in self.0.blobs.get().into_iter().flatten() {
+            let collecting = self.clone().collect_always(node.clone(), *drive, Arc::clone(port));
+            node.runtime().spawn(Box::pin(collecting));
+        }
         Box::new(ObjectAgent)
     }
 

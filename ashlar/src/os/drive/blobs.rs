@@ -12,10 +12,13 @@ use std::time::Duration;
 use ashlar_node::object::BlobPort;
 use ashlar_object::api::BoxFuture;
 use ashlar_object::cluster::{ShardReply, ShardRequest};
-use ashlar_store::blob::{BlobError, BlobEvent, BlobReply, BlobRequest, BlobRequestKind, Blobs, NewBlob};
+use ashlar_object::service::collect::{ListedShard, ShardStore};
+use ashlar_store::blob::{
+    BlobError, BlobEvent, BlobReply, BlobRequest, BlobRequestKind, Blobs, ListDetail, ListedBlob, ListedHeader, NewBlob,
+};
 use ashlar_store::buffer::{AlignedBuf, BLOCK_BYTES, Segment};
 use ashlar_store::request::RequestId;
-use ashlar_wire::id::DriveId;
+use ashlar_wire::id::{BlobId, DriveId};
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
@@ -72,20 +75,49 @@ impl Drop for BlobHandle {
 impl BlobPort for BlobHandle {
     fn ask(&self, request: ShardRequest) -> BoxFuture<'static, ShardReply> {
         let inbox = Arc::clone(&self.inbox);
-        Box::pin(async move { clock::within(ASK_MAX, ask(&inbox, request)).await.unwrap_or(ShardReply::Unavailable) })
+        Box::pin(async move {
+            let answer = clock::within(ASK_MAX, ask(&inbox, kind(request))).await.flatten();
+            answer.map_or(ShardReply::Unavailable, answered)
+        })
     }
 }
 
-async fn ask(inbox: &Inbox<Asked>, request: ShardRequest) -> ShardReply {
-    let kind = kind(request);
+impl ShardStore for BlobHandle {
+    fn list(&self, after: Option<BlobId>, limit: usize) -> BoxFuture<'_, Option<Vec<ListedShard>>> {
+        Box::pin(async move {
+            let kind = BlobRequestKind::List { after, limit, detail: ListDetail::Headers };
+            match clock::within(ASK_MAX, ask(&self.inbox, kind)).await? {
+                Some(Ok(BlobReply::Blobs { blobs, .. })) => Some(blobs.into_iter().map(listed).collect()),
+                _ => None,
+            }
+        })
+    }
+
+    fn remove(&self, blob: BlobId, stamp: u64) -> BoxFuture<'_, bool> {
+        Box::pin(async move {
+            let kind = BlobRequestKind::RemoveStamped { blob, stamp };
+            matches!(clock::within(ASK_MAX, ask(&self.inbox, kind)).await, Some(Some(Ok(_))))
+        })
+    }
+}
+
+fn listed(listed: ListedBlob) -> ListedShard {
+    let header = match listed.header {
+        ListedHeader::Whole(header) => Some(Bytes::from(header)),
+        ListedHeader::NotAsked | ListedHeader::Damaged => None,
+    };
+    ListedShard { blob: listed.blob, stamp: listed.stamp, header }
+}
+
+/// What the thread answers; nothing if it has stopped.
+async fn ask(inbox: &Inbox<Asked>, kind: BlobRequestKind) -> Option<Result<BlobReply, BlobError>> {
     loop {
         let (reply, answer) = oneshot::channel();
         if inbox.send(Asked { request: kind.clone(), reply }).is_ok() {
             match answer.await {
                 Ok(Err(BlobError::Busy | BlobError::Expired)) => {}
-                Ok(answer) => return answered(answer),
-                // The thread has stopped.
-                Err(_) => return ShardReply::Unavailable,
+                Ok(answer) => return Some(answer),
+                Err(_) => return None,
             }
         }
         clock::sleep(RETRY).await;
@@ -193,7 +225,7 @@ impl Owner {
 mod tests {
     use super::*;
     use crate::os::files::tests::Scratch;
-    use ashlar_wire::id::{BlobId, ClusterId, ServerId};
+    use ashlar_wire::id::{ClusterId, ServerId};
 
     const DRIVE: DriveId = DriveId::from_bytes([3; 16]);
 
@@ -223,6 +255,12 @@ mod tests {
             assert_eq!(blobs.ask(put(2, &data.slice(..5))).await, ShardReply::Done);
             assert_eq!(blobs.ask(get(1, 4_000, 200_000)).await, ShardReply::Data(data.slice(4_000..204_000)));
             assert_eq!(blobs.ask(get(3, 0, 1)).await, ShardReply::Missing);
+            let all = blobs.list(None, 9).await.unwrap();
+            assert_eq!(all.iter().map(|shard| shard.blob).collect::<Vec<_>>(), [blob(1), blob(2)]);
+            assert_eq!((all[0].stamp, all[0].header.as_deref()), (7, Some(&b"header"[..])));
+            assert_eq!(blobs.list(Some(blob(1)), 9).await.unwrap(), all[1..]);
+            assert!(blobs.remove(blob(1), 8).await);
+            assert_eq!(blobs.ask(get(1, 0, 5)).await, ShardReply::Data(data.slice(..5)), "another stamp");
         })
         .unwrap();
         crate::os::block_on(async {
