@@ -6,6 +6,7 @@
 pub mod asking;
 pub mod bench;
 pub mod config;
+pub mod drives;
 pub mod forget;
 pub mod kv;
 pub mod s3;
@@ -43,6 +44,8 @@ enum Command {
     Status(status::Arguments),
     /// Remove a server that left for good
     Forget(forget::Arguments),
+    /// Remove a drive
+    Drives(drives::Arguments),
     /// Replace the cluster's secret while the cluster runs
     Secret(secret::Arguments),
     /// Print the key for S3 clients
@@ -87,6 +90,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Command::Server(arguments) => server::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Forget(arguments) => forget::run(&arguments),
+        Command::Drives(arguments) => drives::run(&arguments),
         Command::Secret(arguments) => secret::run(&arguments),
         Command::S3(arguments) => s3::run(&arguments),
         Command::Volume(arguments) => volume::run(&arguments),

@@ -14,7 +14,7 @@
 //! racks (each zone is one). A server that is told to leave its cluster keeps its catalog's folder.
 //!
 //! In reading order: [`CatalogService`], `handle` (what other services use), `service` (calls and the beginning), `agent`
-//! (the bus), `tender` and `duties` (what should be changed), `drives` (those that are missing), [`reports`], `calls` (written forms), `host` (the catalog's
+//! (the bus), `tender` and `duties` (what should be changed), `drives` (those that leave), [`reports`], `calls` (written forms), `host` (the catalog's
 //! world over the node's), `context` (what they share), [`stored`] (for storages), `notify`.
 
 mod agent;
@@ -42,7 +42,7 @@ use ashlar_catalog::record::RecordKey;
 
 use self::calls::Membership;
 use self::context::CatalogContext;
-pub use self::drives::MISSING_MAX;
+pub use self::drives::{DriveRemoval, MISSING_MAX, RemoveDriveError};
 pub use self::duties::{FAILURE_GRACE, FILLING_MAX, FIRST_SET, RETURN_GRACE, VOTERS_GRACE};
 pub use self::handle::{CatalogHandle, RegisterError};
 

@@ -6,6 +6,7 @@
 //! users of it reach the port as well.
 
 mod connections;
+pub mod drives;
 mod forget;
 mod health;
 mod host;

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::connections::Permit;
 use super::refusals::Why;
-use super::{Front, Origin, Stream, forget, health, host, metrics, objects, secret, upgrade, volumes};
+use super::{Front, Origin, Stream, drives, forget, health, host, metrics, objects, secret, upgrade, volumes};
 use crate::os::{clock, process, websocket};
 
 /// How long a wrong admin token waits for its refusal. With the limit of connections of one address this bounds how many
@@ -64,6 +64,7 @@ pub(super) async fn answer<S: Stream>(
     let token = token_of(&request, &front.token);
     match admission(front.is_tls_required, origin, asked, token) {
         Admission::Granted => match change {
+            Some(Change::Drive) => drives::answer(&front, &path, request.uri().query()).await,
             Some(Change::Forget) => forget::answer(&front, &path, request.uri().query()).await,
             Some(Change::Secret) => secret::answer(&front, request.uri().query()).await,
             Some(Change::Volume) => volumes::create(&front, &path, request.uri().query()).await,
@@ -144,6 +145,7 @@ fn admission(is_tls_required: bool, origin: Origin, asked: Asked, token: Token) 
 /// being asked who it is first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Change {
+    Drive,
     Forget,
     Secret,
     Volume,
@@ -152,7 +154,7 @@ enum Change {
 impl Change {
     fn method(self) -> Method {
         match self {
-            Self::Forget => Method::DELETE,
+            Self::Drive | Self::Forget => Method::DELETE,
             Self::Secret | Self::Volume => Method::PUT,
         }
     }
@@ -162,13 +164,14 @@ fn change_of(path: &str) -> Option<Change> {
     match path {
         secret::SECRET => Some(Change::Secret),
         path if volumes::name_in(path).is_some() => Some(Change::Volume),
+        path if path.starts_with(drives::DRIVES) => Some(Change::Drive),
         path => path.starts_with(forget::MEMBERS).then_some(Change::Forget),
     }
 }
 
 fn wrong_method(change: Option<Change>) -> Response<Full<Bytes>> {
     let (text, allowed) = match change {
-        Some(Change::Forget) => ("only DELETE is allowed here", "DELETE"),
+        Some(Change::Drive | Change::Forget) => ("only DELETE is allowed here", "DELETE"),
         Some(Change::Secret | Change::Volume) => ("only PUT is allowed here", "PUT"),
         None => ("only GET is allowed here", "GET, HEAD"),
     };
