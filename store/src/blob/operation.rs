@@ -293,7 +293,9 @@ impl Blobs {
                 BlobReply::Data { head: held.into_public(), bytes }
             })),
             Task::Head(_) => Flow::Done(held.map(|held| BlobReply::Head(held.into_public()))),
-            Task::Remove { .. } | Task::List { .. } => unreachable!("a removal reads nothing, a list is answered above"),
+            Task::Remove { .. } | Task::List { .. } => {
+                unreachable!("a removal reads nothing, a list is answered above")
+            }
         };
         match flow {
             Flow::Wait => drop(self.operations.insert(id, operation)),
