@@ -6,12 +6,13 @@
 //! - What was acknowledged is on as many drives as give it back, and on all of its drives where they could be reached.
 //! - A list shows every put and delete that was answered before it began; of conditional writers one wins.
 //!
-//! Deliberately absent: sockets, drives, clocks and threads (the program's and the node's), versions of objects, healing of
-//! shards that were not kept, and a collector for shards that a crash has left without a record.
+//! - Shards that a record names are removed by nobody; those that none names are collected after a long while.
+//!
+//! Deliberately absent: sockets, drives, clocks and threads (the program's and the node's), versions of objects.
 //!
 //! In reading order: [`api`] (what a protocol's front asks for), [`cluster`] (what the service needs of its cluster),
 //! [`record`] (values of the index), [`index`] (the ordered map that says which objects a bucket has), `stripe` (blocks as
-//! shards), [`service`] (puts, gets, lists and uploads); [`s3`] (the S3 protocol over the seam [`api`]).
+//! shards), [`service`] (puts, gets, lists and uploads; healing, collecting); [`s3`] (the S3 protocol over the seam [`api`]).
 #![forbid(unsafe_code)]
 
 pub mod api;
