@@ -28,10 +28,12 @@ valkey-py, iovalkey, node-redis, valkey-glide and valkey-go against a cluster of
 meanwhile; then redis-py, valkey-py and go-redis while three servers are restarted one after another; then boto3 and the
 AWS command line on objects, while two servers are killed.
 
-Usage: cargo xtask clients [--install | --rolling ROUNDS]
+Usage: cargo xtask clients [--install | --rolling ROUNDS | --tear ROUNDS]
 
   --install          only fetch what they need, into cargo's target directory
   --rolling ROUNDS   only the restarts, each server so many times
+  --tear ROUNDS      only boto3 on four servers, of which one, several or all are killed in each round while 64 keys are
+                     overwritten: no acknowledged object may be lost, and a conditional put has one winner
 
 With ASHLAR_VERIFY_COMPLETE in the environment, a missing language is a failure.";
 
@@ -46,6 +48,10 @@ const CLUSTER_SECONDS_MAX: &str = "400";
 const ROUND_SECONDS_MAX: u32 = 200;
 /// The same for S3 clients, seconds.
 const OBJECTS_SECONDS_MAX: &str = "400";
+/// Servers under S3 clients.
+const OBJECTS_SERVERS: u16 = 3;
+/// Servers that are killed while objects are overwritten.
+const TEAR_SERVERS: u16 = 4;
 /// More rounds would take days.
 const ROUNDS_MAX: u32 = 10_000;
 
@@ -187,14 +193,37 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), Failure> {
         [] => clients(&workspace).map(drop),
         [flag] if flag == "--install" => installed(&workspace).map(drop),
         [flag, rounds] if flag == "--rolling" => {
-            let rounds = rounds.parse().ok().filter(|rounds| (1..=ROUNDS_MAX).contains(rounds));
-            let rounds = rounds.ok_or_else(|| Failure::Usage(format!("ROUNDS is 1 to {ROUNDS_MAX}")))?;
+            let rounds = rounds_of(rounds)?;
             let (clients, _) = installed(&workspace)?;
             build(&workspace)?;
             restarted(&workspace, &clients, rounds)
         }
-        _ => Err(Failure::Usage("`clients` takes `--install`, or `--rolling ROUNDS`, and nothing else".into())),
+        [flag, rounds] if flag == "--tear" => tear(&workspace, rounds_of(rounds)?),
+        _ => {
+            let text = "`clients` takes `--install`, `--rolling ROUNDS`, or `--tear ROUNDS`, and nothing else";
+            Err(Failure::Usage(text.into()))
+        }
     }
+}
+
+fn rounds_of(text: &str) -> Result<u32, Failure> {
+    let rounds = text.parse().ok().filter(|rounds| (1..=ROUNDS_MAX).contains(rounds));
+    rounds.ok_or_else(|| Failure::Usage(format!("ROUNDS is 1 to {ROUNDS_MAX}")))
+}
+
+/// Objects are overwritten while servers are killed.
+fn tear(workspace: &Workspace, rounds: u32) -> Result<(), Failure> {
+    let (clients, skipped) = installed(workspace)?;
+    let python = clients.iter().find(|(client, _)| client.folder == "python");
+    let Some((_, places)) = python else { return Err(Failure::Failed(skipped.join("; "))) };
+    build(workspace)?;
+    objects::run(workspace, TEAR_SERVERS, |ready| {
+        let mut command = Command::new("timeout");
+        command.arg(rounds.saturating_mul(ROUND_SECONDS_MAX).to_string());
+        command.arg(places.built.join("venv/bin/python")).arg(places.source.join("tear.py"));
+        command.arg(ready).arg(rounds.to_string());
+        command
+    })
 }
 
 /// Builds the program that clients meet.
@@ -247,7 +276,7 @@ pub(crate) fn clients(workspace: &Workspace) -> Result<Outcome, Failure> {
             command.arg(places.source.join("objects.py")).arg(ready);
             command
         };
-        if let Err(Failure::Failed(message) | Failure::Usage(message)) = objects::run(workspace, on_objects) {
+        if let Err(Failure::Failed(message) | Failure::Usage(message)) = objects::run(workspace, OBJECTS_SERVERS, on_objects) {
             failed.push(message);
         }
     }

@@ -1,4 +1,4 @@
-//! `ashlar up` with room for objects, boto3 and the AWS command line on it, and two servers that are killed meanwhile.
+//! `ashlar up` with room for objects, and S3 clients on it while servers are killed.
 //!
 //! The program that the clients run finds everything in the one line that `ashlar up --json` prints when it is ready.
 
@@ -12,8 +12,7 @@ use crate::failure::Failure;
 use crate::process::{output, run as run_command};
 use crate::workspace::Workspace;
 
-/// Servers of the cluster, and ports of each: for other servers, for NBD, for S3.
-const SERVERS: u16 = 3;
+/// Ports of each server: for other servers, for NBD, for S3.
 const PORTS: u16 = 3;
 /// Space on each server for volumes and for objects.
 const DRIVE_MIB: &str = "1024";
@@ -34,17 +33,18 @@ impl Drop for Cluster {
 }
 
 /// Starts a cluster; the file with what it says of itself when it is ready.
-fn start(workspace: &Workspace) -> Result<(Cluster, PathBuf), Failure> {
+fn start(workspace: &Workspace, servers: u16) -> Result<(Cluster, PathBuf), Failure> {
     let folder = workspace.target.join("clients").join("objects");
     fs::remove_dir_all(&folder).ok();
     fs::create_dir_all(&folder).map_err(|error| Failure::io("the folder of the cluster", &error))?;
     let log = File::create(folder.join("log")).map_err(|error| Failure::io("the log of the cluster", &error))?;
-    let port = free_ports(SERVERS * PORTS)?;
-    let [base, nbd, s3] = [port, port + SERVERS, port + 2 * SERVERS].map(|port| port.to_string());
+    let port = free_ports(servers * PORTS)?;
+    let [base, nbd, s3] = [port, port + servers, port + 2 * servers].map(|port| port.to_string());
     let program = workspace.target.join("debug").join("ashlar");
     let mut command = Command::new(&program);
     command.arg("up").arg("--data").arg(folder.join("data")).args(["--json", "--kv-port", "0", "--workers", "1"]);
     command.args(["--port-base", &base, "--nbd-port", &nbd, "--s3-port", &s3, "--drive-mib", DRIVE_MIB]);
+    command.args(["--servers", &servers.to_string()]);
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn();
     let child = child.map_err(|error| Failure::io(&program.display().to_string(), &error))?;
     let mut cluster = Cluster { child, folder };
@@ -62,9 +62,13 @@ fn start(workspace: &Workspace) -> Result<(Cluster, PathBuf), Failure> {
     Ok((cluster, ready))
 }
 
-/// Runs what `client` makes of the file on a cluster.
-pub(super) fn run(workspace: &Workspace, client: impl FnOnce(&Path) -> Command) -> Result<(), Failure> {
-    let (cluster, ready) = start(workspace)?;
+/// Runs what `client` makes of the file on a cluster of so many servers.
+pub(super) fn run(
+    workspace: &Workspace,
+    servers: u16,
+    client: impl FnOnce(&Path) -> Command,
+) -> Result<(), Failure> {
+    let (cluster, ready) = start(workspace, servers)?;
     let result = run_command(&mut client(&ready));
     drop(cluster);
     result
