@@ -68,6 +68,16 @@ def status(number, path):
         return json.load(page)
 
 
+def pid(number):
+    # A loaded machine may need more than one question.
+    until = time.time() + BACK_MAX
+    while True:
+        try:
+            return status(number, "/v1/status")["pid"]
+        except OSError:
+            assert time.time() < until, f"server {number} does not say its process id"
+
+
 def digest(body):
     return hashlib.sha256(body).hexdigest()
 
@@ -209,8 +219,8 @@ def one_round(ledger, number, chance):
         thread.start()
     time.sleep(chance.uniform(*BEFORE))
     killed = victims(chance)
-    for pid in [status(victim, "/v1/status")["pid"] for victim in killed]:
-        os.kill(pid, signal.SIGKILL)
+    for process in [pid(victim) for victim in killed]:
+        os.kill(process, signal.SIGKILL)
     time.sleep(chance.uniform(*AFTER))
     is_over.set()
     for thread in threads:

@@ -80,7 +80,7 @@ impl<R: Runtime> ObjectNode<R> {
         let change = Change::SetDriveState { id: drive, state: DriveState::Failed };
         match self.catalog().propose(change).await {
             Ok(_) => {
-                tracing::info!(%drive, "the drive is empty and belongs to the cluster no more: it can be taken away")
+                tracing::info!(%drive, "the drive is empty and belongs to the cluster no more: it can be taken away");
             }
             Err(error) => tracing::debug!(%drive, %error, "the drive is empty, and the catalog does not know it yet"),
         }
