@@ -69,6 +69,7 @@ pub const fn error_code_of(error: Error) -> ErrorCode {
         | Error::OtherTable(_)
         | Error::TimedOut
         | Error::BadAnswer
+        | Error::Rejected
         | Error::Damaged => ErrorCode::Io,
     }
 }

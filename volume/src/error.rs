@@ -45,6 +45,8 @@ pub enum Error {
     TimedOut,
     /// A server's answer does not fit the request. A write may be done or not.
     BadAnswer,
+    /// A server says that no retry makes the request right. Nothing was done. A fault of this program.
+    Rejected,
     /// Drives of the placement group have no room. The write is not done, or in part where it spans extents.
     Full,
     /// No copy of a block is whole.
@@ -62,6 +64,7 @@ impl Error {
             | Self::UnknownSet(_)
             | Self::BadPart
             | Self::OtherTable(_)
+            | Self::Rejected
             | Self::Fenced => Fault::Caller,
             Self::TimedOut | Self::BadAnswer => Fault::Peer,
             Self::Full | Self::Damaged => Fault::Drive,
@@ -79,6 +82,7 @@ impl Error {
             | Self::BadPart
             | Self::OtherTable(_)
             | Self::Fenced
+            | Self::Rejected
             | Self::Damaged => false,
         }
     }
@@ -98,6 +102,7 @@ impl fmt::Display for Error {
             Self::Fenced => f.write_str("the volume was attached elsewhere or deleted"),
             Self::TimedOut => f.write_str("the deadline of the request has passed; a write may be done or not"),
             Self::BadAnswer => f.write_str("the server's answer does not fit the request"),
+            Self::Rejected => f.write_str("a server refuses the request, and would refuse it again"),
             Self::Full => f.write_str("the drives of the placement group have no room"),
             Self::Damaged => f.write_str("no copy of a block is whole"),
         }

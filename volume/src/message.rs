@@ -1,4 +1,4 @@
-//! Written form of what an initiator asks a primary, and of its answer: version 1.
+//! Written form of what an initiator asks a primary, and of its answer: version 2.
 //!
 //! Headers of fixed length, big-endian; payloads stand apart, so that nobody copies them. The last field of a header is a
 //! checksum of the payload whose salt is the rest of the header: it shows a payload that belongs to another request, and
@@ -18,7 +18,7 @@ use ashlar_wire::id::{DriveId, ServerId, VolumeId};
 use crate::block::BLOCK_BYTES;
 
 /// The version that this program speaks.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// Most bytes of an extent, so an offset or length in it is no greater.
 pub const EXTENT_BYTES_MAX: u32 = 1 << 30;
 /// Most bytes of one payload.
@@ -227,6 +227,8 @@ pub enum AnswerKind {
     Damaged,
     /// The request is below [`SubrequestHeader::settled_below`] of a later one: it was not and will not be applied.
     Settled,
+    /// No retry makes the request right: its extent lies in another placement group, or has no such range.
+    Wrong,
 }
 
 /// What a server answers.
@@ -262,6 +264,7 @@ impl AnswerHeader {
             AnswerKind::Full => (7, None, 0),
             AnswerKind::Damaged => (8, None, 0),
             AnswerKind::Settled => (9, None, 0),
+            AnswerKind::Wrong => (10, None, 0),
         };
         let mut writer = Writer::<{ Self::LEN }>::new();
         writer.put([VERSION, kind, u8::from(config.is_some()), 0]);
@@ -299,6 +302,7 @@ impl AnswerHeader {
             7 => AnswerKind::Full,
             8 => AnswerKind::Damaged,
             9 => AnswerKind::Settled,
+            10 => AnswerKind::Wrong,
             _ => return Err(MessageError::Malformed),
         };
         let header = Self { number, kind, payload_len };

@@ -6,20 +6,22 @@
 //!
 //! NBD knows no passwords, so it listens on loopback addresses only; the configuration refuses others.
 
+use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use ashlar_node::volume::attachment::{Attachment, Failure, REQUEST_BYTES_MAX};
+use ashlar_node::volume::attachment::{Attachment, Ended, Failure};
 use ashlar_node::volume::service::{AttachError, VolumeService};
+use ashlar_volume::adapter::{Direction, Step, error_code_of, plan_request, reply_of};
+use ashlar_volume::initiator;
 use ashlar_volume::nbd::{
     BlockSizes, ErrorCode, Export, ExportName, Features, Io, IoRequest, Limits, Purpose, Reply, Request, RequestId,
-    Session, Span, TlsPolicy,
+    Session, TlsPolicy,
 };
-use ashlar_volume::piece::Piece;
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::os::runtime::OsRuntime;
@@ -80,7 +82,13 @@ enum Done {
     Exports(Option<Vec<ExportName>>),
     Described(Option<Export>),
     Entered(Result<Arc<Attachment>, AttachError>),
-    Io(RequestId, Reply),
+}
+
+/// An IO request that the attachment has.
+#[derive(Debug, Clone, Copy)]
+struct Underway {
+    id: initiator::RequestId,
+    direction: Direction,
 }
 
 /// One client.
@@ -92,6 +100,10 @@ struct Connection {
     left: Vec<u8>,
     attachment: Option<Arc<Attachment>>,
     work: JoinSet<Done>,
+    /// As many as the session lets in at most.
+    underway: BTreeMap<RequestId, Underway>,
+    /// Ends of those.
+    ended: (mpsc::UnboundedSender<(RequestId, Ended)>, mpsc::UnboundedReceiver<(RequestId, Ended)>),
 }
 
 impl Connection {
@@ -99,7 +111,16 @@ impl Connection {
         // A refused option costs speed only.
         stream.set_nodelay(true).ok();
         let session = Session::new(Limits::default(), TlsPolicy::Unsupported);
-        Self { stream, volumes, session, left: Vec::new(), attachment: None, work: JoinSet::new() }
+        Self {
+            stream,
+            volumes,
+            session,
+            left: Vec::new(),
+            attachment: None,
+            work: JoinSet::new(),
+            underway: BTreeMap::new(),
+            ended: mpsc::unbounded_channel(),
+        }
     }
 
     async fn run(mut self, stopped: watch::Receiver<bool>) -> io::Result<()> {
@@ -107,6 +128,7 @@ impl Connection {
         // What is in flight is done or not: nobody is there to be told.
         self.work.shutdown().await;
         if let Some(attachment) = self.attachment.take() {
+            self.underway.values().for_each(|underway| attachment.cancel(underway.id));
             self.volumes.detach(&attachment).await;
         }
         result
@@ -144,6 +166,7 @@ impl Connection {
                         return Ok(());
                     }
                 }
+                Some((id, ended)) = self.ended.1.recv() => self.end_io(id, ended),
                 Some(done) = self.work.join_next(), if !self.work.is_empty() => self.end(done)?,
                 _ = stopped.wait_for(|stopped| *stopped), if !is_stopping => {
                     is_stopping = true;
@@ -203,17 +226,7 @@ impl Connection {
                     }
                 });
             }
-            Request::Io(request) => {
-                let attachment = self.attachment.clone();
-                self.work.spawn(async move {
-                    let id = request.id;
-                    let reply = match attachment {
-                        Some(attachment) => run(&attachment, request).await,
-                        None => Reply::failed(ErrorCode::Io),
-                    };
-                    Done::Io(id, reply)
-                });
-            }
+            Request::Io(request) => self.begin_io(request),
             // Not offered, and the rest is answered.
             Request::StartTls | Request::Disconnect => {}
         }
@@ -232,9 +245,32 @@ impl Connection {
                 tracing::info!(%error, "an NBD client cannot have its volume");
                 self.session.handle_export(None);
             }
-            Done::Io(id, reply) => self.session.handle_reply(id, reply),
         }
         Ok(())
+    }
+
+    fn begin_io(&mut self, request: IoRequest) {
+        let id = request.id;
+        let direction = if request.io == Io::Read { Direction::Read } else { Direction::Other };
+        let op = match (plan_request(request), &self.attachment) {
+            (Step::Submit(op), Some(_)) => op,
+            (Step::Submit(_), None) => return self.session.handle_reply(id, Reply::failed(ErrorCode::Io)),
+            (Step::Reply(reply), _) => return self.session.handle_reply(id, reply),
+        };
+        let attachment = self.attachment.as_ref().expect("it was there just now");
+        let ended = self.ended.0.clone();
+        // A connection that has ended hears nothing any more.
+        let begun = attachment.begin(op, move |result| drop(ended.send((id, result))));
+        self.underway.insert(id, Underway { id: begun, direction });
+    }
+
+    fn end_io(&mut self, id: RequestId, ended: Ended) {
+        let Underway { direction, .. } = self.underway.remove(&id).expect("a request ends once");
+        let reply = match ended {
+            Ok(pieces) => reply_of(direction, Ok(pieces)),
+            Err(failure) => Reply::failed(code(failure)),
+        };
+        self.session.handle_reply(id, reply);
     }
 }
 
@@ -275,40 +311,10 @@ async fn describe(volumes: &Volumes, name: &str) -> Option<Export> {
     state.volume_named(&name).map(|volume| export(volume.size_bytes))
 }
 
-/// Does one request. What it writes is durable when it is answered, so a flush has nothing to do.
-async fn run(attachment: &Attachment, request: IoRequest) -> Reply {
-    let IoRequest { offset, len, io, .. } = request;
-    let done = match io {
-        Io::Read => {
-            let Ok(len) = u32::try_from(len) else { return Reply::failed(ErrorCode::Overflow) };
-            return match attachment.read(offset, len).await {
-                Ok(data) => Reply::Data(vec![Piece::Data(data)]),
-                Err(failure) => Reply::failed(code(failure)),
-            };
-        }
-        Io::Write(data) => attachment.write(offset, data).await,
-        Io::Trim | Io::WriteZeroes { .. } => zero(attachment, offset, len).await,
-        Io::Flush | Io::Cache => Ok(()),
-        Io::Status => return Reply::Status(vec![Span { len, is_hole: false, is_zero: false }]),
-    };
-    done.map_or_else(|failure| Reply::failed(code(failure)), |()| Reply::Done)
-}
-
-async fn zero(attachment: &Attachment, mut offset: u64, mut len: u64) -> Result<(), Failure> {
-    while len > 0 {
-        let part = u32::try_from(len.min(REQUEST_BYTES_MAX.into())).expect("it is bounded by a number of 32 bits");
-        attachment.zero(offset, part).await?;
-        (offset, len) = (offset + u64::from(part), len - u64::from(part));
-    }
-    Ok(())
-}
-
 const fn code(failure: Failure) -> ErrorCode {
     match failure {
-        Failure::OutOfRange => ErrorCode::Invalid,
-        Failure::Fenced | Failure::Stopping => ErrorCode::Shutdown,
-        Failure::NoSpace => ErrorCode::NoSpace,
-        Failure::Internal => ErrorCode::Io,
+        Failure::Volume(error) => error_code_of(error),
+        Failure::Stopping => ErrorCode::Shutdown,
     }
 }
 

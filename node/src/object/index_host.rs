@@ -13,17 +13,18 @@ use ashlar_object::index::log::{EXTENT_BYTES, Place};
 use ashlar_object::index::range::{Io, IoFailed, IoId, RangeConfig, Token};
 use ashlar_object::index::{Range, Reply, Request};
 use ashlar_placement::map::GroupId;
-use ashlar_placement::rule::{ExtentId, ExtentSize};
-use ashlar_replica::request::{Generation, SessionId};
+use ashlar_placement::part::{Part, Volume};
+use ashlar_placement::rule::{ExtentSize, Mapping, Rule};
+use ashlar_volume::initiator::{self, Answer, Initiator, Limits, Subrequest};
+use ashlar_volume::message::{AnswerKind, Generation, GroupConfig, SessionId};
 use ashlar_wire::epoch::Epoch;
-use ashlar_wire::id::{DriveId, ServerId, VolumeId};
+use ashlar_wire::id::{DriveId, VolumeId};
 use ashlar_wire::time::Instant;
 use bytes::Bytes;
 
 use crate::Node;
 use crate::promise::{Promise, promise};
-use crate::volume::attachment::{Attachment, Fabric, Primary};
-use crate::volume::form::{Addressed, Outcome};
+use crate::volume::attachment::{Attachment, Fabric, Leader, PACING};
 use crate::volume::service::VolumeService;
 
 /// The volume under whose id ranges keep their extents. The catalog has no volume of this id.
@@ -59,6 +60,10 @@ impl<R: Runtime> Owned<R> {
         self.epoch.fetch_max(config.epoch.0, Ordering::AcqRel);
         Some(config.epoch)
     }
+
+    fn config(&self, epoch: Epoch) -> GroupConfig {
+        GroupConfig { epoch, drive: self.drive, server: self.node.id() }
+    }
 }
 
 impl<R: Runtime> Fabric for Owned<R> {
@@ -70,18 +75,28 @@ impl<R: Runtime> Fabric for Owned<R> {
         self.node.runtime().sleep_until(at)
     }
 
-    fn primary(&self, _extent: ExtentId) -> Option<Primary> {
-        let epoch = self.epoch_now()?;
-        Some(Primary { group: self.group, epoch, drive: self.drive, server: self.node.id() })
+    fn spawn(&self, task: BoxFuture<()>) {
+        self.node.runtime().spawn(task);
     }
 
-    fn ask(&self, _server: ServerId, request: &Addressed) -> BoxFuture<Option<Outcome>> {
-        let (volumes, request) = (self.volumes.clone(), request.clone());
-        Box::pin(async move { volumes.ask_here(request).await })
+    fn leader(&self, _group: GroupId) -> Leader {
+        match self.epoch_now() {
+            Some(epoch) if !self.volumes.is_over() => Leader::Known(self.config(epoch)),
+            _ => Leader::Gone,
+        }
     }
 
-    fn is_over(&self) -> bool {
-        self.is_lost.load(Ordering::Acquire) || self.volumes.is_over()
+    fn ask(&self, subrequest: &Subrequest) -> BoxFuture<Answer> {
+        let (volumes, header, payload) = (self.volumes.clone(), subrequest.header, subrequest.payload.clone());
+        Box::pin(async move {
+            match volumes.ask_here(header, payload).await {
+                // Only the catalog says how the group goes on: a configuration that is skipped ends the ownership.
+                Answer::Answered(AnswerKind::OtherEpoch(_), payload) => {
+                    Answer::Answered(AnswerKind::OtherEpoch(None), payload)
+                }
+                answer => answer,
+            }
+        })
     }
 }
 
@@ -113,10 +128,16 @@ impl<R: Runtime> IndexHost<R> {
             epoch: AtomicU64::new(epoch.0),
             is_lost: AtomicBool::new(false),
         });
-        let bytes = ((u64::from(group.pg.0) + 1) << RANGE_EXTENTS_LOG2) * EXTENT_BYTES as u64;
-        let volume = (INDEX_VOLUME, ExtentSize::DEFAULT, bytes);
-        let session = SessionId(node.draw());
-        let attachment = Attachment::new(Arc::clone(&owned) as Arc<dyn Fabric>, volume, Generation::default(), session);
+        let extents = (u64::from(group.pg.0) + 1) << RANGE_EXTENTS_LOG2;
+        let rule = Rule { extent_size: ExtentSize::DEFAULT, mapping: Mapping::Shuffled };
+        let volume = Volume::new(INDEX_VOLUME, rule, &[Part { set: group.set, extents }]);
+        let volume = volume.expect("numbers of placement groups leave room for 2^24 extents each");
+        let size = volume.size();
+        let (generation, session) = (Generation::default(), SessionId(node.draw()));
+        let attachment = initiator::Attachment { generation, session };
+        let (config, seed) = (owned.config(epoch), node.draw());
+        let initiator = Initiator::pinned(attachment, volume, (group, config), Limits::default(), PACING, seed);
+        let attachment = Attachment::new(Arc::clone(&owned) as Arc<dyn Fabric>, initiator, size);
         let range = Range::open(RangeConfig::default(), node.draw());
         let host =
             Arc::new(Self { owned, attachment, held: Mutex::new(Held { range, waiting: BTreeMap::new(), last: 0 }) });
@@ -181,10 +202,7 @@ impl<R: Runtime> IndexHost<R> {
                 let written = self.attachment.write(self.at(place) + offset as u64, data).await;
                 written.map(|()| Bytes::new())
             }
-            Io::Clear(place) => {
-                let len = u32::try_from(EXTENT_BYTES).expect("an extent is short");
-                self.attachment.zero(self.at(place), len).await.map(|()| Bytes::new())
-            }
+            Io::Clear(place) => self.attachment.zero(self.at(place), EXTENT_BYTES as u64).await.map(|()| Bytes::new()),
             // A read is served under the primary's lease, which it checks after the read.
             Io::Confirm => self.attachment.read(self.at(Place::Head), ashlar_replica::request::BLOCK_BYTES).await,
         };

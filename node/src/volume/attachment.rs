@@ -1,49 +1,47 @@
-//! An attached volume at one server: reads and writes of any bytes become requests to primaries of placement groups.
+//! An attached volume at one server: the runtime of an [`Initiator`].
 //!
-//! A range is cut at extents; each piece goes straight to the server that has the primary by the catalog's configuration, and
-//! again, with the same number, until an outcome is known: a guest waits through a failover and gets no error. Only fencing ends
-//! an attachment, and only a full drive refuses a write. Writes that do not cover whole blocks read the blocks at their edges first; overlapping writes run one after
-//! the other (`ranges`).
+//! The initiator plans and paces requests; this hands its subrequests to servers, brings it the answers and wakes it when a
+//! pause ends. Before a subrequest is sent, the configuration that it goes by is compared with the catalog's. A request waits
+//! through a failover and gets no error.
 //!
-//! Durable on return: a write or zeroing is on stable storage at every acting copy. So a flush has nothing to do.
+//! Durable on completion: a write or zeroing is on stable storage at every acting copy. So a flush has nothing to do.
 
-use core::pin::Pin;
 use core::time::Duration;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ashlar_grid::seam::BoxFuture;
 use ashlar_placement::map::GroupId;
-use ashlar_placement::rule::{ExtentId, ExtentSize};
-use ashlar_replica::request::{
-    BLOCK_BYTES, ClientRequest, Content, EXTENT_BYTES_MAX, Generation, Operation, Range, RequestId, Run, SessionId,
+use ashlar_replica::request::{BLOCK_BYTES, EXTENT_BYTES_MAX};
+use ashlar_volume::Error;
+use ashlar_volume::initiator::{
+    Answer, Completion, Initiator, Limits, Op, Pacing, RequestId, Space, Subrequest, SubrequestId,
 };
-use ashlar_wire::epoch::Epoch;
-use ashlar_wire::id::{DriveId, ServerId, VolumeId};
+use ashlar_volume::message::{AnswerKind, Generation, GroupConfig};
+use ashlar_volume::piece::Piece;
+use ashlar_wire::id::VolumeId;
 use ashlar_wire::time::Instant;
 use bytes::Bytes;
 
-use super::form::{Addressed, Outcome};
-use super::ranges::Ranges;
-use crate::together;
+use super::subrequest::answered;
+use crate::promise::promise;
 
-/// Pause before a request is sent again, at first and at most. It doubles.
-const RETRY: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(200));
-/// Longest range of one call.
-pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
-const BLOCK: u64 = BLOCK_BYTES as u64;
+/// Pauses before a subrequest is sent again. The longest is what a guest waits at most after a group serves again, if the
+/// catalog has not said that it does.
+pub const PACING: Pacing =
+    Pacing { pause_min: Duration::from_millis(2), pause_max: Duration::from_millis(200), prompt_max: 4 };
 
-/// The primary of an extent's placement group, as the catalog has it now.
+const _: () = assert!(BLOCK_BYTES == ashlar_volume::block::BLOCK_BYTES, "a block of a volume is one of a member");
+
+/// What this server knows of a placement group's primary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Primary {
-    /// The placement group.
-    pub group: GroupId,
-    /// The epoch of its configuration.
-    pub epoch: Epoch,
-    /// The primary's drive.
-    pub drive: DriveId,
-    /// The drive's server.
-    pub server: ServerId,
+pub enum Leader {
+    /// By the catalog.
+    Known(GroupConfig),
+    /// Nothing, or nothing yet.
+    Unknown,
+    /// This server stops, or may ask the group no more: nothing is sent again.
+    Gone,
 }
 
 /// What an attachment needs of its server. Five methods.
@@ -54,126 +52,163 @@ pub trait Fabric: Send + Sync + 'static {
     /// Completes at `at` or a little later.
     fn sleep_until(&self, at: Instant) -> BoxFuture<()>;
 
-    /// The primary of the placement group that has this extent; nothing while this server does not know it.
-    fn primary(&self, extent: ExtentId) -> Option<Primary>;
+    /// Runs a task.
+    fn spawn(&self, task: BoxFuture<()>);
 
-    /// Sends a request to a server and waits for its outcome; nothing if it is not known.
-    fn ask(&self, server: ServerId, request: &Addressed) -> BoxFuture<Option<Outcome>>;
+    /// The primary of a placement group. Called under the attachment's lock: it calls nothing of the attachment.
+    fn leader(&self, group: GroupId) -> Leader;
 
-    /// Whether the server stops: then nothing is tried again.
-    fn is_over(&self) -> bool;
+    /// Sends a subrequest to its server and waits for the answer.
+    fn ask(&self, subrequest: &Subrequest) -> BoxFuture<Answer>;
 }
 
 /// Why a request failed for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
-    /// The caller's: the range is not within the volume, or longer than [`REQUEST_BYTES_MAX`].
-    OutOfRange,
-    /// The volume is attached elsewhere by now. It stays so.
-    Fenced,
-    /// A drive has no room for what was to be written. Safe to retry, after something was discarded or drives were added.
-    NoSpace,
-    /// This server stops. Safe to retry at another one.
+    /// See [`Error`].
+    Volume(Error),
+    /// This server stops, or has lost the volume's placement group. A change may be done or not. Safe to retry at another one.
     Stopping,
-    /// Ours: a primary could not make sense of a request. A retry will not help.
-    Internal,
 }
 
-/// Numbers of requests that are not answered.
-#[derive(Debug, Default)]
-struct Numbers {
-    last: u64,
-    outstanding: BTreeSet<u64>,
-}
-
-/// A volume that is attached here.
-pub struct Attachment {
-    fabric: Arc<dyn Fabric>,
-    volume: VolumeId,
-    extent_size: ExtentSize,
-    size: u64,
-    session: SessionId,
-    generation: Generation,
-    numbers: Mutex<Numbers>,
-    ranges: Ranges,
-}
-
-/// One piece of a range, within one extent, of whole blocks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Piece {
-    extent: ExtentId,
-    range: Range,
-}
-
-/// A number that is outstanding until this is dropped.
-struct Numbered<'a> {
-    numbers: &'a Mutex<Numbers>,
-    number: u64,
-}
-
-impl Drop for Numbered<'_> {
-    fn drop(&mut self) {
-        lock(self.numbers).outstanding.remove(&self.number);
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Volume(error)
     }
 }
 
-fn lock(numbers: &Mutex<Numbers>) -> MutexGuard<'_, Numbers> {
-    numbers.lock().unwrap_or_else(PoisonError::into_inner)
+/// How a request ended.
+pub type Ended = Result<Vec<Piece>, Failure>;
+
+/// Who is told how a request ended.
+type Notify = Box<dyn FnOnce(Ended) + Send>;
+
+/// What the requests of a volume share.
+struct State {
+    initiator: Initiator,
+    /// Bytes that users see. The last extent may reach further.
+    size: u64,
+    /// Number of the last request.
+    last: u64,
+    waiting: BTreeMap<RequestId, Notify>,
+    /// Requests beyond the initiator's limits, in the order of their coming. Whoever makes requests bounds how many it has.
+    backlog: VecDeque<(RequestId, Op)>,
+    /// When the earliest timer goes off.
+    timer: Option<Instant>,
+    /// Nothing is sent any more.
+    is_closing: bool,
+}
+
+struct Shared {
+    fabric: Arc<dyn Fabric>,
+    volume: VolumeId,
+    generation: Generation,
+    state: Mutex<State>,
+}
+
+/// A volume that is attached here.
+pub struct Attachment(Arc<Shared>);
+
+/// What is done once the lock is free.
+#[derive(Default)]
+struct Work {
+    asks: Vec<Subrequest>,
+    ended: Vec<(Notify, Ended)>,
+    timer: Option<Instant>,
 }
 
 impl Attachment {
-    /// The volume of `size` bytes, attached by this generation. `session` is drawn by chance.
+    /// A volume of `size` bytes, on the extents of the initiator.
     ///
     /// # Panics
-    /// Extents are longer than a replica's: the catalog creates no such volume.
+    /// Extents are longer than a replica's, or fewer than the size needs: the catalog has no such volume.
     #[must_use]
-    pub fn new(
-        fabric: Arc<dyn Fabric>,
-        (volume, extent_size, size): (VolumeId, ExtentSize, u64),
-        generation: Generation,
-        session: SessionId,
-    ) -> Self {
-        assert!(extent_size.bytes() <= EXTENT_BYTES_MAX.into(), "an extent is replicated as a whole");
-        Self {
-            fabric,
-            volume,
-            extent_size,
+    pub fn new(fabric: Arc<dyn Fabric>, initiator: Initiator, size: u64) -> Self {
+        let volume = initiator.volume();
+        assert!(volume.rule().extent_size.bytes() <= EXTENT_BYTES_MAX.into(), "an extent is replicated as a whole");
+        assert!(size <= volume.size(), "a volume lies on its extents");
+        let (volume, generation) = (volume.id(), initiator.attachment().generation);
+        let state = State {
+            initiator,
             size,
-            session,
-            generation,
-            numbers: Mutex::default(),
-            ranges: Ranges::default(),
-        }
+            last: 0,
+            waiting: BTreeMap::new(),
+            backlog: VecDeque::new(),
+            timer: None,
+            is_closing: false,
+        };
+        Self(Arc::new(Shared { fabric, volume, generation, state: Mutex::new(state) }))
     }
 
     /// Which volume.
     #[must_use]
-    pub const fn volume(&self) -> VolumeId {
-        self.volume
+    pub fn volume(&self) -> VolumeId {
+        self.0.volume
     }
 
     /// The attachment's generation.
     #[must_use]
-    pub const fn generation(&self) -> Generation {
-        self.generation
+    pub fn generation(&self) -> Generation {
+        self.0.generation
     }
 
     /// Bytes of the volume.
     #[must_use]
-    pub const fn size(&self) -> u64 {
-        self.size
+    pub fn size(&self) -> u64 {
+        self.0.lock().size
     }
 
-    /// Reads any bytes. A byte that was never written is zero.
+    /// Begins a request. `ended` is called once, on any thread, and perhaps before this returns: with the pieces of a read in
+    /// ascending order, or with none. A change is on stable storage at every acting copy then.
+    pub fn begin(&self, op: Op, ended: impl FnOnce(Ended) + Send + 'static) -> RequestId {
+        self.0.begin(op, Box::new(ended))
+    }
+
+    /// Nobody waits for a request any more: `ended` is not called. A change may be done or not, or in part; it is not done
+    /// after a later request to the same range was answered.
+    pub fn cancel(&self, id: RequestId) {
+        let mut state = self.0.lock();
+        if state.waiting.remove(&id).is_some() {
+            state.backlog.retain(|(waiting, _)| *waiting != id);
+            state.initiator.handle_cancel(id);
+            drop(state);
+            self.0.go_on();
+        }
+    }
+
+    /// Does a request; dropped half-way, it is cancelled.
+    ///
+    /// # Errors
+    /// See [`Failure`].
+    pub async fn run(&self, op: Op) -> Ended {
+        let (kept, ended) = promise();
+        let id = self.begin(op, move |result| kept.keep(result));
+        let cancel = Cancel { attachment: self, id };
+        let result = ended.await.unwrap_or(Err(Failure::Stopping));
+        drop(cancel);
+        result
+    }
+
+    /// Reads any bytes, in one piece. A byte that was never written is zero.
     ///
     /// # Errors
     /// See [`Failure`].
     pub async fn read(&self, offset: u64, len: u32) -> Result<Bytes, Failure> {
-        self.check(offset, len)?;
-        let (begin, end) = (offset / BLOCK * BLOCK, (offset + u64::from(len)).next_multiple_of(BLOCK));
-        let blocks = self.read_blocks(begin, end).await?;
-        let skipped = usize::try_from(offset - begin).expect("less than a block");
-        Ok(blocks.slice(skipped..skipped + len as usize))
+        let mut pieces = self.run(Op::Read { offset, len: len.into() }).await?;
+        if let [Piece::Data(_)] = &pieces[..]
+            && let Some(Piece::Data(data)) = pieces.pop()
+        {
+            return Ok(data);
+        }
+        let mut bytes = Vec::with_capacity(len as usize);
+        for piece in pieces {
+            match piece {
+                Piece::Data(data) => bytes.extend_from_slice(&data),
+                // Pieces of a read of 32 bits have lengths of 32 bits.
+                Piece::Zeroes(zeroes) => bytes.resize(bytes.len() + zeroes as usize, 0),
+            }
+        }
+        Ok(Bytes::from(bytes))
     }
 
     /// Writes any bytes. On return they are on stable storage at every acting copy.
@@ -181,160 +216,202 @@ impl Attachment {
     /// # Errors
     /// See [`Failure`]; after [`Failure::Stopping`] it is not known whether they were written.
     pub async fn write(&self, offset: u64, data: Bytes) -> Result<(), Failure> {
-        let len = u32::try_from(data.len()).map_err(|_| Failure::OutOfRange)?;
-        self.check(offset, len)?;
-        if data.is_empty() {
-            return Ok(());
-        }
-        let (begin, end) = (offset / BLOCK * BLOCK, (offset + u64::from(len)).next_multiple_of(BLOCK));
-        let _held = self.ranges.hold(begin..end).await;
-        let whole = if (begin, end - begin) == (offset, len.into()) {
-            data
-        } else {
-            self.widen(offset, &data, begin, end).await?
-        };
-        let runs = self.pieces(begin, end).map(|piece| {
-            let at = usize::try_from(self.offset_of(piece) - begin).expect("within the request");
-            (piece, Content::Data(whole.slice(at..at + piece.range.len as usize)))
-        });
-        self.write_all(runs.collect()).await
+        self.run(Op::Write { offset, data }).await.map(drop)
     }
 
     /// Makes bytes zero; they may take no space any more. Durable as a write is.
     ///
     /// # Errors
     /// As [`Attachment::write`].
-    pub async fn zero(&self, offset: u64, len: u32) -> Result<(), Failure> {
-        self.check(offset, len)?;
-        let end = offset + u64::from(len);
-        let (first, last) = (offset.next_multiple_of(BLOCK), end / BLOCK * BLOCK);
-        if first >= last {
-            return self.write(offset, Bytes::from(vec![0; len as usize])).await;
-        }
-        for (from, to) in [(offset, first), (last, end)] {
-            let edge = usize::try_from(to - from).expect("less than a block");
-            self.write(from, Bytes::from(vec![0; edge])).await?;
-        }
-        let _held = self.ranges.hold(first..last).await;
-        let runs = self.pieces(first, last).map(|piece| (piece, Content::Zeroes(piece.range.len)));
-        self.write_all(runs.collect()).await
+    pub async fn zero(&self, offset: u64, len: u64) -> Result<(), Failure> {
+        self.run(Op::Zero { offset, len, space: Space::Release }).await.map(drop)
     }
 
-    fn check(&self, offset: u64, len: u32) -> Result<(), Failure> {
-        let end = offset.checked_add(len.into());
-        let is_within = len <= REQUEST_BYTES_MAX && end.is_some_and(|end| end <= self.size);
-        if is_within { Ok(()) } else { Err(Failure::OutOfRange) }
-    }
-
-    /// The data with the blocks around them, of which the first and the last are read.
-    async fn widen(&self, offset: u64, data: &[u8], begin: u64, end: u64) -> Result<Bytes, Failure> {
-        let len = usize::try_from(end - begin).expect("within the request");
-        let at = usize::try_from(offset - begin).expect("less than a block");
-        let mut whole = vec![0; len];
-        let (first, last) = (begin + BLOCK, end - BLOCK);
-        let is_head_cut = offset != begin;
-        if is_head_cut {
-            whole[..BLOCK as usize].copy_from_slice(&self.read_blocks(begin, first).await?);
-        }
-        let is_tail_cut = offset + data.len() as u64 != end;
-        if is_tail_cut && !(is_head_cut && last == begin) {
-            whole[len - BLOCK as usize..].copy_from_slice(&self.read_blocks(last, end).await?);
-        }
-        whole[at..at + data.len()].copy_from_slice(data);
-        Ok(Bytes::from(whole))
-    }
-
-    /// Reads whole blocks; those behind the end of the volume are zeroes in its last extent.
-    async fn read_blocks(&self, begin: u64, end: u64) -> Result<Bytes, Failure> {
-        let reads = self.pieces(begin, end).map(|piece| -> Pin<Box<dyn Future<Output = _> + Send + '_>> {
-            Box::pin(self.request(piece.extent, Operation::Read(piece.range)))
-        });
-        let mut parts = Vec::new();
-        for (piece, outcome) in self.pieces(begin, end).zip(together::all(reads.collect()).await) {
-            let Outcome::Read(data) = outcome? else { return Err(Failure::Internal) };
-            if data.len() != piece.range.len as usize {
-                return Err(Failure::Internal);
+    /// The catalog has changed: what pauses for a placement group that has another configuration now is sent.
+    pub fn handle_news(&self) {
+        {
+            let state = &mut *self.0.lock();
+            let mut groups: Vec<GroupId> = state.initiator.paused_groups().collect();
+            groups.sort_unstable();
+            groups.dedup();
+            for group in groups {
+                if let Leader::Known(config) = self.0.fabric.leader(group) {
+                    state.initiator.handle_config(group, config);
+                }
             }
-            parts.push(data);
         }
-        Ok(if parts.len() == 1 { parts.swap_remove(0) } else { Bytes::from(parts.concat()) })
+        self.0.go_on();
     }
 
-    async fn write_all(&self, runs: Vec<(Piece, Content)>) -> Result<(), Failure> {
-        let writes = runs.into_iter().map(|(piece, content)| -> Pin<Box<dyn Future<Output = _> + Send + '_>> {
-            let run = Run { offset: piece.range.offset, content };
-            Box::pin(self.request(piece.extent, Operation::Write(run)))
-        });
-        for outcome in together::all(writes.collect()).await {
-            if outcome? != Outcome::Written {
-                return Err(Failure::Internal);
+    /// Nothing is sent any more: requests that servers have not answered end with [`Failure::Stopping`].
+    pub fn close(&self) {
+        self.0.lock().is_closing = true;
+        self.0.go_on();
+    }
+}
+
+struct Cancel<'a> {
+    attachment: &'a Attachment,
+    id: RequestId,
+}
+
+impl Drop for Cancel<'_> {
+    fn drop(&mut self) {
+        self.attachment.cancel(self.id);
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(self: &Arc<Self>, op: Op, ended: Notify) -> RequestId {
+        let now = self.fabric.now();
+        let mut state = self.lock();
+        state.last += 1;
+        let id = RequestId(state.last);
+        let refusal = match state.check(&op) {
+            _ if state.is_closing => Err(Failure::Stopping),
+            Err(error) => Err(error.into()),
+            Ok(()) => state.take(now, id, op).map_err(Failure::from),
+        };
+        match refusal {
+            Ok(()) => {
+                state.waiting.insert(id, ended);
+                drop(state);
+                self.go_on();
             }
+            Err(failure) => {
+                drop(state);
+                ended(Err(failure));
+            }
+        }
+        id
+    }
+
+    /// Sends what can be sent and tells whoever waits, until nothing is left to do now.
+    fn go_on(self: &Arc<Self>) {
+        let work = self.collect();
+        for subrequest in work.asks {
+            let (shared, ask) = (Arc::clone(self), self.fabric.ask(&subrequest));
+            self.fabric.spawn(Box::pin(async move {
+                let answer = ask.await;
+                shared.handle_answer(subrequest.id, answer);
+            }));
+        }
+        if let Some(at) = work.timer {
+            let (shared, sleep) = (Arc::clone(self), self.fabric.sleep_until(at));
+            self.fabric.spawn(Box::pin(async move {
+                sleep.await;
+                shared.handle_timer(at);
+            }));
+        }
+        for (notify, ended) in work.ended {
+            notify(ended);
+        }
+    }
+
+    fn collect(&self) -> Work {
+        let now = self.fabric.now();
+        let state = &mut *self.lock();
+        let mut work = Work::default();
+        loop {
+            state.take_backlog(now, &mut work);
+            state.end_completed(&mut work);
+            if state.is_closing {
+                break;
+            }
+            let Some(subrequest) = state.initiator.poll_subrequest() else { break };
+            match self.fabric.leader(subrequest.header.group) {
+                Leader::Known(config) if config.epoch > subrequest.header.epoch => {
+                    state.initiator.handle_config(subrequest.header.group, config);
+                    state.initiator.handle_answer(now, subrequest.id, answered(AnswerKind::OtherEpoch(None)));
+                }
+                Leader::Known(_) | Leader::Unknown => work.asks.push(subrequest),
+                Leader::Gone => {
+                    state.is_closing = true;
+                    state.initiator.handle_answer(now, subrequest.id, Answer::Lost);
+                }
+            }
+        }
+        if state.is_closing && state.initiator.in_flight().0 == 0 {
+            let waiting = core::mem::take(&mut state.waiting);
+            work.ended.extend(waiting.into_values().map(|notify| (notify, Err(Failure::Stopping))));
+            state.backlog.clear();
+            return work;
+        }
+        if let Some(at) = state.initiator.poll_timeout().filter(|at| state.timer.is_none_or(|timer| *at < timer)) {
+            state.timer = Some(at);
+            work.timer = Some(at);
+        }
+        work
+    }
+
+    fn handle_answer(self: &Arc<Self>, id: SubrequestId, answer: Answer) {
+        let now = self.fabric.now();
+        self.lock().initiator.handle_answer(now, id, answer);
+        self.go_on();
+    }
+
+    fn handle_timer(self: &Arc<Self>, at: Instant) {
+        let now = self.fabric.now().max(at);
+        {
+            let mut state = self.lock();
+            if state.timer == Some(at) {
+                state.timer = None;
+            }
+            state.initiator.handle_timeout(now);
+        }
+        self.go_on();
+    }
+}
+
+impl State {
+    /// Refuses a range that is not within the volume.
+    fn check(&self, op: &Op) -> Result<(), Error> {
+        let (offset, len) = match op {
+            Op::Read { offset, len } | Op::Zero { offset, len, .. } | Op::Discard { offset, len } => (*offset, *len),
+            Op::Write { offset, data } => (*offset, data.len() as u64),
+            Op::Flush => return Ok(()),
+        };
+        let is_within = offset.checked_add(len).is_some_and(|end| end <= self.size);
+        if is_within { Ok(()) } else { Err(Error::BehindEnd { offset, len, size: self.size }) }
+    }
+
+    /// Gives a request to the initiator, behind those that came before it.
+    fn take(&mut self, now: Instant, id: RequestId, op: Op) -> Result<(), Error> {
+        if !self.backlog.is_empty() {
+            self.backlog.push_back((id, op));
+            return Ok(());
+        }
+        match self.initiator.handle_request(now, id, op.clone(), None) {
+            Err(Error::TooMuchInFlight) => self.backlog.push_back((id, op)),
+            result => return result,
         }
         Ok(())
     }
 
-    /// The pieces of a range of whole blocks.
-    fn pieces(&self, begin: u64, end: u64) -> impl Iterator<Item = Piece> {
-        let (volume, size) = (self.volume, self.extent_size);
-        let mut at = begin;
-        core::iter::from_fn(move || {
-            if at >= end {
-                return None;
+    fn take_backlog(&mut self, now: Instant, work: &mut Work) {
+        while let Some((id, op)) = self.backlog.front() {
+            let result = self.initiator.handle_request(now, *id, op.clone(), None);
+            if result == Err(Error::TooMuchInFlight) {
+                return;
             }
-            let (extent, offset) = size.split(at);
-            let len = (size.bytes() - u64::from(offset)).min(end - at);
-            at += len;
-            let len = u32::try_from(len).expect("an extent is at most 1 MiB");
-            Some(Piece { extent: ExtentId { volume, extent }, range: Range { offset, len } })
-        })
+            if let Err(error) = result
+                && let Some(notify) = self.waiting.remove(id)
+            {
+                work.ended.push((notify, Err(error.into())));
+            }
+            self.backlog.pop_front();
+        }
     }
 
-    fn offset_of(&self, piece: Piece) -> u64 {
-        piece.extent.extent.0 * self.extent_size.bytes() + u64::from(piece.range.offset)
-    }
-
-    fn begin(&self) -> Numbered<'_> {
-        let mut numbers = lock(&self.numbers);
-        numbers.last += 1;
-        let number = numbers.last;
-        numbers.outstanding.insert(number);
-        drop(numbers);
-        Numbered { numbers: &self.numbers, number }
-    }
-
-    /// One request to the primary of an extent, until its outcome is known.
-    async fn request(&self, extent: ExtentId, operation: Operation) -> Result<Outcome, Failure> {
-        let numbered = self.begin();
-        let mut pause = RETRY.0;
-        let mut later = Epoch::ZERO;
-        loop {
-            let primary = self.fabric.primary(extent).filter(|primary| primary.epoch >= later);
-            if let Some(Primary { group, epoch, drive, server }) = primary {
-                let floor = lock(&self.numbers).outstanding.first().copied().unwrap_or(numbered.number);
-                let request = ClientRequest {
-                    session: self.session,
-                    request: RequestId(numbered.number),
-                    floor: RequestId(floor),
-                    generation: self.generation,
-                    epoch,
-                    extent,
-                    operation: operation.clone(),
-                };
-                match self.fabric.ask(server, &Addressed { drive, group, request }).await {
-                    Some(outcome @ (Outcome::Read(_) | Outcome::Written)) => return Ok(outcome),
-                    Some(Outcome::Fenced(_)) => return Err(Failure::Fenced),
-                    Some(Outcome::NoSpace) => return Err(Failure::NoSpace),
-                    Some(Outcome::Wrong) => return Err(Failure::Internal),
-                    // The catalog's word for that epoch is on its way here.
-                    Some(Outcome::Later(epoch)) => later = later.max(epoch),
-                    Some(Outcome::Wait) | None => {}
-                }
+    fn end_completed(&mut self, work: &mut Work) {
+        while let Some(Completion { id, result }) = self.initiator.poll_completion() {
+            if let Some(notify) = self.waiting.remove(&id) {
+                work.ended.push((notify, result.map_err(Failure::from)));
             }
-            if self.fabric.is_over() {
-                return Err(Failure::Stopping);
-            }
-            self.fabric.sleep_until(self.fabric.now() + pause).await;
-            pause = (pause * 2).min(RETRY.1);
         }
     }
 }

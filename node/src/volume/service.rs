@@ -19,38 +19,31 @@ use ashlar_catalog::state::State;
 use ashlar_catalog::volume::VolumeRecord;
 use ashlar_grid::CallOptions;
 use ashlar_grid::error::Refusal;
-use ashlar_grid::handler::{HandlerId, Handlers, Method, RegisteredTwice};
+use ashlar_grid::handler::{HandlerId, Handlers, RegisteredTwice};
 use ashlar_grid::seam::{BoxFuture, Runtime};
 use ashlar_grid::stream::{ClientStream, ServerStream};
 use ashlar_placement::choose::PgTable;
 use ashlar_placement::map::{GroupId, SetId};
-use ashlar_placement::part;
-use ashlar_placement::rule::ExtentId;
-use ashlar_replica::request::{ClientRequest, Generation, SessionId};
+use ashlar_replica::error::Refusal as MemberRefusal;
+use ashlar_replica::request::{ClientRequest, ClientResult, Generation};
 use ashlar_replica::{Configuration, Message, Report as MemberReport};
+use ashlar_volume::initiator::{self, Answer, Initiator, Limits, Subrequest};
+use ashlar_volume::message::{self, AnswerKind, GroupConfig, SubrequestHeader};
 use ashlar_wire::epoch::Epoch;
 use ashlar_wire::id::{DriveId, ServerId, VolumeId};
 use ashlar_wire::time::Instant;
+use bytes::Bytes;
 
-use super::attachment::{Attachment, Fabric, Primary};
+use super::attachment::{Attachment, Fabric, Leader, PACING};
 use super::drive_host::{ClientToken, HostOutput};
-use super::form::{Addressed, Outcome};
 use super::link::{Framed, Frames, Queue, VERSION};
 use super::route::{RouteCache, is_whole_without};
+use super::subrequest::{Answered, Asked, VolumeIo, answer_of, answered, client_request};
 use crate::catalog::CatalogHandle;
 use crate::catalog::reports::{Report, ReportKind};
 use crate::promise::{Promise, promise};
 use crate::service::{Agent, NodeAction, Service};
 use crate::{Node, WeakNode, no_member, stopped};
-
-/// Requests of attached volumes, to the server that has the primary.
-struct VolumeIo;
-
-impl Method for VolumeIo {
-    const ID: HandlerId = HandlerId::new(64);
-    type Request = Vec<u8>;
-    type Reply = Vec<u8>;
-}
 
 /// A stream of messages between members of placement groups; it answers nothing.
 const MEMBERS: HandlerId = HandlerId::new(65);
@@ -67,6 +60,8 @@ const STREAM_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 const RETRY: Duration = Duration::from_millis(20);
 /// Refusal of a stream of another version.
 const OTHER_VERSION: u32 = 1;
+/// Refusal of a request for a drive that is not here.
+const NO_DRIVE: u32 = 2;
 
 /// What a drive's thread is given.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -148,7 +143,7 @@ struct Shared<R: Runtime> {
     node: OnceLock<WeakNode<R>>,
     own: OnceLock<ServerId>,
     /// Who waits for a drive's reply.
-    asked: Mutex<BTreeMap<u64, Promise<Outcome>>>,
+    asked: Mutex<BTreeMap<u64, Promise<ClientResult>>>,
     token: AtomicU64,
     routes: Mutex<RouteCache>,
     queues: Mutex<BTreeMap<ServerId, Arc<Queue>>>,
@@ -209,7 +204,7 @@ impl<R: Runtime> VolumeService<R> {
             HostOutput::Send { to, message } => self.send(Framed { from: drive, to, message }),
             HostOutput::Reply { token, result } => {
                 if let Some(asked) = lock(&self.0.asked).remove(&token.0) {
-                    asked.keep(result.into());
+                    asked.keep(result);
                 }
             }
             HostOutput::Report { group, report } => self.report(drive, group, report),
@@ -292,29 +287,39 @@ impl<R: Runtime> VolumeService<R> {
         }));
     }
 
-    /// What a request is refused with if it names another placement group than that of its extent, or an extent that this
-    /// server does not know of (yet).
-    fn check_route(&self, asked: &Addressed) -> Option<Outcome> {
+    /// Why a request is not for a drive of this server, if it names another placement group than that of its extent, or an
+    /// extent that this server does not know of (yet).
+    fn check_route(&self, header: &SubrequestHeader) -> Result<(), AnswerKind> {
         let state = self.0.catalog.state_now();
-        let group = state.and_then(|state| lock(&self.0.routes).group(&state, asked.request.extent));
+        let group = state.and_then(|state| lock(&self.0.routes).group(&state, header.range.extent));
         match group {
-            None => Some(Outcome::Wait),
-            Some(group) => (group != asked.group).then_some(Outcome::Wrong),
+            None => Err(AnswerKind::NotPrimary(None)),
+            Some(group) if group != header.group => Err(AnswerKind::Wrong),
+            Some(_) => Ok(()),
         }
     }
 
-    /// A request for a drive of this server; nothing if it has no such drive, or the drive has no room.
-    pub(crate) async fn ask_here(&self, Addressed { drive, group, request }: Addressed) -> Option<Outcome> {
-        let port = Arc::clone(self.drive(drive)?);
+    /// A request for a drive of this server; [`Answer::Lost`] if it has no such drive.
+    pub(crate) async fn ask_here(&self, header: SubrequestHeader, payload: Bytes) -> Answer {
+        let Some(request) = client_request(&header, &payload) else { return answered(AnswerKind::Wrong) };
+        let Some(port) = self.drive(header.drive).map(Arc::clone) else { return Answer::Lost };
         let token = self.0.token.fetch_add(1, Ordering::Relaxed);
-        let (asked, outcome) = promise();
+        let (asked, result) = promise();
         lock(&self.0.asked).insert(token, asked);
         // Dropped half-way nobody waits for the reply any more.
         let _forget = Forget { asked: &self.0.asked, token };
-        if !port.send(DriveInput::Client { token: ClientToken(token), group, request }) {
-            return Some(Outcome::Wait);
+        if !port.send(DriveInput::Client { token: ClientToken(token), group: header.group, request }) {
+            return answered(AnswerKind::Busy { retry_after_ms: 0 });
         }
-        outcome.await
+        let result = result.await.unwrap_or(Err(MemberRefusal::DriveFailed));
+        answer_of(result, |configuration| self.locate(configuration))
+    }
+
+    /// Who leads a placement group by a configuration; nothing while the drive is not known here.
+    fn locate(&self, configuration: &Configuration) -> Option<GroupConfig> {
+        let Configuration { epoch, primary: drive, .. } = *configuration;
+        let server = self.0.catalog.state_now()?.drive(drive)?.server;
+        Some(GroupConfig { epoch, drive, server })
     }
 
     /// Attaches a volume here, or joins the clients that have it attached here already. Ends with [`VolumeService::detach`].
@@ -348,15 +353,17 @@ impl<R: Runtime> VolumeService<R> {
     fn attachment(&self, state: &State, record: &VolumeRecord, generation: u64) -> Result<Attachment, AttachError> {
         let node = self.node().ok_or(AttachError::Catalog(CatalogError::Stopped))?;
         let placed = record.placed().map_err(|_| AttachError::Damaged)?;
-        let tables = record.parts.iter().filter_map(|part| {
-            // The number of placement groups of a set is fixed, so the first map's is that of all later ones.
-            let set = state.set(part.set)?;
-            Some((part.set, PgTable::new((*set.first).clone())))
-        });
-        let routes = Routes { service: self.clone(), placed, tables: tables.collect() };
-        let session = SessionId(node.draw());
-        let volume = (record.id, record.extent_size, record.size_bytes);
-        Ok(Attachment::new(Arc::new(routes), volume, Generation(generation), session))
+        let sets: BTreeSet<SetId> = record.parts.iter().map(|part| part.set).collect();
+        // The number of placement groups of a set is fixed, so the first map's is that of all later ones.
+        let tables = sets.into_iter().filter_map(|set| Some(Arc::new(PgTable::new((*state.set(set)?.first).clone()))));
+        let attachment = initiator::Attachment {
+            generation: message::Generation(generation),
+            session: message::SessionId(node.draw()),
+        };
+        let (limits, seed) = (Limits::default(), node.draw());
+        let initiator = Initiator::new(attachment, placed, tables.collect(), limits, PACING, seed);
+        let initiator = initiator.map_err(|_| AttachError::Damaged)?;
+        Ok(Attachment::new(Arc::new(Routes(self.clone())), initiator, record.size_bytes))
     }
 
     /// A client has left. The last one of a volume detaches it, so that another server may have it.
@@ -371,6 +378,7 @@ impl<R: Runtime> VolumeService<R> {
             }
             attached.remove(&id);
         }
+        attachment.close();
         let change = Change::DetachVolume { id, generation: ashlar_catalog::volume::Generation(generation.0) };
         // Where it is not taken, this server attaches the volume by a new generation next time.
         if let Err(error) = self.0.catalog.propose(change).await {
@@ -400,6 +408,9 @@ impl<R: Runtime> VolumeService<R> {
                 }
             }
             self.tell_left(&news.state, &mut left);
+            let attached: Vec<_> =
+                lock(&self.0.attached).values().map(|(attachment, _)| Arc::clone(attachment)).collect();
+            attached.iter().for_each(|attachment| attachment.handle_news());
             if self.is_over() {
                 return;
             }
@@ -462,7 +473,7 @@ fn configuration(group: GroupId, config: &PgConfig, min_copies: u8) -> Configura
 
 /// Forgets who waits for a reply.
 struct Forget<'a> {
-    asked: &'a Mutex<BTreeMap<u64, Promise<Outcome>>>,
+    asked: &'a Mutex<BTreeMap<u64, Promise<ClientResult>>>,
     token: u64,
 }
 
@@ -482,17 +493,13 @@ impl<R: Runtime> Service<R> for VolumeService<R> {
                 if !node.ok_or_else(stopped)?.is_met(context.caller) {
                     return Err(no_member());
                 }
-                let request = Addressed::decode(request);
-                let outcome = match request {
-                    Ok(request) => match service.check_route(&request) {
-                        Some(refusal) => refusal,
-                        None => service.ask_here(request).await.unwrap_or(Outcome::Wait),
-                    },
-                    Err(_) => Outcome::Wrong,
+                let Asked { header, payload, .. } = request;
+                let answer = match service.check_route(&header) {
+                    Ok(()) => service.ask_here(header, payload).await,
+                    Err(kind) => answered(kind),
                 };
-                let mut reply = Vec::new();
-                outcome.encode(&mut reply);
-                Ok(reply)
+                // The caller asks again.
+                Answered::new(header.number, answer).ok_or_else(|| Refusal::new(NO_DRIVE, "no such drive"))
             }
         })?;
         handlers
@@ -563,56 +570,52 @@ async fn deliver<R: Runtime>(node: Node<R>, server: ServerId, queue: Arc<Queue>)
     }
 }
 
-/// The way from extents of one volume to drives and servers.
-struct Routes<R: Runtime> {
-    service: VolumeService<R>,
-    placed: part::Volume,
-    tables: BTreeMap<SetId, PgTable>,
-}
-
-impl<R: Runtime> Routes<R> {
-    fn group(&self, extent: ExtentId) -> Option<GroupId> {
-        let offset = extent.extent.0.checked_mul(self.placed.rule().extent_size.bytes())?;
-        let location = self.placed.locate(offset).ok()?;
-        let route = self.placed.route(location, self.tables.get(&location.set)?).ok()?;
-        Some(GroupId { set: location.set, pg: route.pg })
-    }
-}
+/// The way from placement groups to drives and servers.
+struct Routes<R: Runtime>(VolumeService<R>);
 
 impl<R: Runtime> Fabric for Routes<R> {
     fn now(&self) -> Instant {
-        self.service.node().map_or(Instant::NEVER, |node| node.runtime().now())
+        self.0.node().map_or(Instant::NEVER, |node| node.runtime().now())
     }
 
     fn sleep_until(&self, at: Instant) -> BoxFuture<()> {
-        match self.service.node() {
+        match self.0.node() {
             Some(node) => node.runtime().sleep_until(at),
             None => Box::pin(core::future::ready(())),
         }
     }
 
-    fn primary(&self, extent: ExtentId) -> Option<Primary> {
-        let (group, state) = (self.group(extent)?, self.service.0.catalog.state_now()?);
-        let PgConfig { epoch, primary: drive, .. } = state.pg(group)?;
-        Some(Primary { group, epoch, drive, server: state.drive(drive)?.server })
-    }
-
-    fn ask(&self, server: ServerId, request: &Addressed) -> BoxFuture<Option<Outcome>> {
-        let (service, is_here) = (self.service.clone(), self.service.0.own.get() == Some(&server));
-        if is_here {
-            let request = request.clone();
-            return Box::pin(async move { service.ask_here(request).await });
+    fn spawn(&self, task: BoxFuture<()>) {
+        if let Some(node) = self.0.node() {
+            node.runtime().spawn(task);
         }
-        let (node, bytes) = (self.service.node(), request.encode());
-        Box::pin(async move {
-            let options = CallOptions { fail_fast: true, ..CallOptions::within(ASK_MAX) };
-            let reply = node?.grid().call::<VolumeIo>(server, &bytes, options).await.ok()?;
-            Outcome::decode(reply).ok()
-        })
     }
 
-    fn is_over(&self) -> bool {
-        self.service.is_over()
+    fn leader(&self, group: GroupId) -> Leader {
+        if self.0.is_over() {
+            return Leader::Gone;
+        }
+        let known = || {
+            let state = self.0.0.catalog.state_now()?;
+            let PgConfig { epoch, primary: drive, .. } = state.pg(group)?;
+            Some(GroupConfig { epoch, drive, server: state.drive(drive)?.server })
+        };
+        known().map_or(Leader::Unknown, Leader::Known)
+    }
+
+    fn ask(&self, subrequest: &Subrequest) -> BoxFuture<Answer> {
+        let (service, server) = (self.0.clone(), subrequest.server);
+        if self.0.0.own.get() == Some(&server) {
+            let (header, payload) = (subrequest.header, subrequest.payload.clone());
+            return Box::pin(async move { service.ask_here(header, payload).await });
+        }
+        let (node, asked) = (self.0.node(), Asked::from(subrequest));
+        Box::pin(async move {
+            let Some(node) = node else { return Answer::Lost };
+            let options = CallOptions { fail_fast: true, ..CallOptions::within(ASK_MAX) };
+            let reply = node.grid().call::<VolumeIo>(server, &asked, options).await;
+            reply.map_or(Answer::Lost, |reply| reply.answer_to(asked.header.number))
+        })
     }
 }
 

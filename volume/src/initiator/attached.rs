@@ -77,12 +77,33 @@ impl Initiator {
         pacing: Pacing,
         seed: u64,
     ) -> Result<Self, Error> {
+        Ok(Self::with_routes(attachment, Routes::new(volume, tables)?, limits, pacing, seed))
+    }
+
+    /// A volume whose extents all lie in one placement group, whatever placement says. `config` is the group's
+    /// configuration now.
+    ///
+    /// # Panics
+    /// When the limits let nothing pass.
+    #[must_use]
+    pub fn pinned(
+        attachment: Attachment,
+        volume: Volume,
+        (group, config): (GroupId, GroupConfig),
+        limits: Limits,
+        pacing: Pacing,
+        seed: u64,
+    ) -> Self {
+        Self::with_routes(attachment, Routes::pinned(volume, group, config), limits, pacing, seed)
+    }
+
+    fn with_routes(attachment: Attachment, routes: Routes, limits: Limits, pacing: Pacing, seed: u64) -> Self {
         limits.assert_valid();
         let flight = FlightLimits { tasks_max: limits.subrequests_max, bytes_max: limits.subrequest_bytes_max };
-        Ok(Self {
+        Self {
             attachment,
             limits,
-            routes: Routes::new(volume, tables)?,
+            routes,
             requests: Requests::default(),
             held_bytes: 0,
             tasks: Tasks::new(flight),
@@ -94,7 +115,13 @@ impl Initiator {
             tokens_at: None,
             completions: VecDeque::new(),
             is_fenced: false,
-        })
+        }
+    }
+
+    /// Who it is to the servers.
+    #[must_use]
+    pub const fn attachment(&self) -> Attachment {
+        self.attachment
     }
 
     /// The volume.
@@ -231,8 +258,32 @@ impl Initiator {
                 AnswerKind::Damaged => self.fail(number, Error::Damaged),
                 // What this side has settled it does not send again.
                 AnswerKind::Settled => self.fail(number, Error::BadAnswer),
+                AnswerKind::Wrong => self.fail(number, Error::Rejected),
             },
         }
+    }
+
+    /// Nobody waits for a request any more: it gets no completion. A change may be done or not, or in part; once a later
+    /// request to the same range is answered, it will not be done any more. Nothing happens if it has ended.
+    pub fn handle_cancel(&mut self, id: RequestId) {
+        let is_it = |key: &RequestKey| {
+            let request = self.requests.get(*key);
+            request.id == id && !request.is_completed
+        };
+        let key = self.requests.keys().find(is_it);
+        match key {
+            Some(key) => {
+                self.complete(key, Err(Error::TimedOut));
+                self.completions.pop_back();
+            }
+            None => self.completions.retain(|completion| completion.id != id),
+        }
+    }
+
+    /// Placement groups for which subrequests pause, in no order and perhaps more than once. A newer configuration of one
+    /// ([`Initiator::handle_config`]) ends its pauses.
+    pub fn paused_groups(&self) -> impl Iterator<Item = GroupId> {
+        self.tasks.waiting_groups()
     }
 
     /// Does what is due: pauses that end, deadlines that pass, tokens that have come.

@@ -11,12 +11,20 @@ use ashlar_wire::epoch::Epoch;
 use crate::error::Error;
 use crate::message::GroupConfig;
 
+/// Which placement group has an extent.
+#[derive(Debug)]
+enum Placement {
+    /// By the tables of every set in which the volume has a part.
+    Tables(BTreeMap<SetId, Arc<PgTable>>),
+    /// One group has them all. Its configuration is always known.
+    Pinned(GroupId),
+}
+
 /// A volume and the way to its extents.
 #[derive(Debug)]
 pub(super) struct Routes {
     volume: Volume,
-    /// Of every set in which the volume has a part.
-    tables: BTreeMap<SetId, Arc<PgTable>>,
+    placement: Placement,
     /// Of groups of these tables only, so there are no more of them than groups.
     configs: BTreeMap<GroupId, GroupConfig>,
 }
@@ -34,8 +42,12 @@ impl Routes {
         let missing = volume.parts().find(|part| !tables.contains_key(&part.set));
         match missing {
             Some(part) => Err(Error::UnknownSet(part.set)),
-            None => Ok(Self { volume, tables, configs: BTreeMap::new() }),
+            None => Ok(Self { volume, placement: Placement::Tables(tables), configs: BTreeMap::new() }),
         }
+    }
+
+    pub(super) fn pinned(volume: Volume, group: GroupId, config: GroupConfig) -> Self {
+        Self { volume, placement: Placement::Pinned(group), configs: BTreeMap::from([(group, config)]) }
     }
 
     pub(super) const fn volume(&self) -> &Volume {
@@ -43,7 +55,11 @@ impl Routes {
     }
 
     pub(super) fn grow(&mut self, part: Part) -> Result<(), Error> {
-        if !self.tables.contains_key(&part.set) {
+        let is_known = match &self.placement {
+            Placement::Tables(tables) => tables.contains_key(&part.set),
+            Placement::Pinned(group) => group.set == part.set,
+        };
+        if !is_known {
             return Err(Error::UnknownSet(part.set));
         }
         // Empty parts, too many of them and sizes beyond 64 bits are refused, and nothing is changed then.
@@ -54,11 +70,12 @@ impl Routes {
     pub(super) fn handle_table(&mut self, table: Arc<PgTable>) -> Result<(), Error> {
         let set = table.set();
         let pgs = table.map().shape().pgs;
-        match self.tables.get(&set) {
+        let Placement::Tables(tables) = &mut self.placement else { return Err(Error::OtherTable(set)) };
+        match tables.get(&set) {
             Some(known) if known.map().shape().pgs != pgs => Err(Error::OtherTable(set)),
             Some(known) if known.epoch() > table.epoch() => Ok(()),
             _ => {
-                self.tables.insert(set, table);
+                tables.insert(set, table);
                 Ok(())
             }
         }
@@ -75,7 +92,12 @@ impl Routes {
     }
 
     fn learn(&mut self, group: GroupId, config: GroupConfig, is_later: impl Fn(Epoch) -> bool) -> Learned {
-        let is_known = self.tables.get(&group.set).is_some_and(|table| group.pg.0 < table.map().shape().pgs);
+        let is_known = match &self.placement {
+            Placement::Tables(tables) => {
+                tables.get(&group.set).is_some_and(|table| group.pg.0 < table.map().shape().pgs)
+            }
+            Placement::Pinned(pinned) => *pinned == group,
+        };
         let known = self.configs.get(&group);
         let is_later = is_later(known.map_or(Epoch::ZERO, |known| known.epoch));
         if !is_known || !is_later || known == Some(&config) {
@@ -91,7 +113,11 @@ impl Routes {
     /// When it is behind the end.
     pub(super) fn place(&self, offset: u64) -> (Location, GroupId) {
         let location = self.volume.locate(offset).expect("ranges were compared with the size");
-        let table = self.tables.get(&location.set).expect("each part has the table of its set");
+        let tables = match &self.placement {
+            Placement::Tables(tables) => tables,
+            Placement::Pinned(group) => return (location, *group),
+        };
+        let table = tables.get(&location.set).expect("each part has the table of its set");
         let route = self.volume.route(location, table).expect("the table is of the set");
         (location, GroupId { set: location.set, pg: route.pg })
     }
@@ -101,7 +127,10 @@ impl Routes {
         if let Some(config) = self.configs.get(&group) {
             return *config;
         }
-        let table = self.tables.get(&group.set).expect("each part has the table of its set");
+        let Placement::Tables(tables) = &self.placement else {
+            unreachable!("the configuration of a pinned group is known")
+        };
+        let table = tables.get(&group.set).expect("each part has the table of its set");
         let drive = table.drives(group.pg).next().expect("a group has a seat");
         GroupConfig { epoch: Epoch::ZERO, drive: drive.id, server: drive.server }
     }

@@ -227,6 +227,11 @@ impl Tasks {
         }
     }
 
+    /// The groups of tasks that pause.
+    pub(super) fn waiting_groups(&self) -> impl Iterator<Item = GroupId> {
+        self.waiting.iter().map(|(_, number)| self.get(*number).group)
+    }
+
     /// Ends the pauses of a group's tasks.
     pub(super) fn wake_group(&mut self, group: GroupId) {
         let (woken, rest) = std::mem::take(&mut self.waiting)

@@ -335,3 +335,55 @@ fn volumes_grow_into_another_set() {
     let missing = Initiator::new(ATTACHMENT, volume(), vec![], Limits::default(), Pacing::default(), 1);
     assert_eq!(missing.unwrap_err(), Error::UnknownSet(SetId(1)));
 }
+
+#[test]
+fn a_cancelled_request_is_neither_completed_nor_sent_again() {
+    let mut initiator = initiator(Limits::default());
+    start(&mut initiator, 1, write(0, K, 1));
+    start(&mut initiator, 2, write(0, K, 2));
+    let sent = only(&mut initiator);
+    initiator.handle_cancel(RequestId(1));
+    assert_eq!(subrequests(&mut initiator), [], "the second one waits until the first is no more under way");
+    initiator.handle_answer(at(1), sent.id, Answer::Lost);
+    let second = only(&mut initiator);
+    assert_eq!(second.payload[0], 2);
+    assert!(second.header.settled_below > sent.header.number, "late copies of the first one are refused");
+    initiator.handle_answer(at(2), second.id, DONE);
+    assert_eq!(completions(&mut initiator), [(2, Ok(vec![]))]);
+    // One that has ended and one that is not known.
+    start(&mut initiator, 3, Op::Flush);
+    initiator.handle_cancel(RequestId(3));
+    initiator.handle_cancel(RequestId(4));
+    assert_eq!((completions(&mut initiator), initiator.requests()), (vec![], 0));
+}
+
+#[test]
+fn a_pinned_volume_goes_to_its_group_alone() {
+    let (group, other) = (GroupId { set: SetId(1), pg: PgId(5) }, GroupId { set: SetId(1), pg: PgId(4) });
+    let first = config(&table(1, 8), group, 3, 1);
+    let (limits, pacing) = (Limits::default(), Pacing::default());
+    let mut initiator = Initiator::pinned(ATTACHMENT, volume(), (group, first), limits, pacing, 1);
+    start(&mut initiator, 1, read(0, SIZE));
+    let sent = subrequests(&mut initiator);
+    assert_eq!(sent.len(), usize::try_from(EXTENTS).unwrap());
+    assert!(sent.iter().all(|sent| sent.header.group == group && sent.header.epoch == first.epoch));
+    initiator.handle_answer(at(0), sent[0].id, Answer::Lost);
+    assert_eq!(initiator.paused_groups().collect::<Vec<_>>(), [group]);
+    initiator.handle_config(other, config(&table(1, 8), other, 9, 2));
+    assert_eq!(subrequests(&mut initiator), [], "that is another group");
+    let second = config(&table(1, 8), group, 4, 2);
+    initiator.handle_config(group, second);
+    let again = only(&mut initiator);
+    assert_eq!((again.server, again.header.drive, again.header.epoch), (second.server, second.drive, Epoch(4)));
+    assert_eq!(initiator.handle_table(table(1, 8)), Err(Error::OtherTable(SetId(1))));
+}
+
+#[test]
+fn what_a_server_calls_wrong_is_not_sent_again() {
+    let mut initiator = initiator(Limits::default());
+    start(&mut initiator, 1, read(0, K));
+    let sent = only(&mut initiator);
+    initiator.handle_answer(at(0), sent.id, answered(AnswerKind::Wrong));
+    assert_eq!(completions(&mut initiator), [(1, Err(Error::Rejected))]);
+    assert_eq!(initiator.requests(), 0);
+}
