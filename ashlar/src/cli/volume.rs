@@ -1,9 +1,9 @@
-//! `ashlar volume`: creates and lists volumes.
+//! `ashlar volume`: creates, lists, shows, enlarges, deletes and detaches volumes.
 
-use super::asking::{Asked, ask, demand, no_server, short};
+use super::asking::{Asked, ask, demand, no_server, remove, short};
 use super::{no_runtime, say, table};
 use crate::failure::Failure;
-use crate::front::admin::volumes::VolumeView;
+use crate::front::admin::volumes::{VolumeView, wrong_name, wrong_size};
 use crate::os;
 use crate::os::http::Target;
 
@@ -20,16 +20,81 @@ enum Command {
     Create(Create),
     /// List the volumes of the cluster
     List(List),
+    /// Show one volume
+    Show(Show),
+    /// Make a volume larger; clients that connect afterwards see it
+    Resize(Resize),
+    /// Delete a volume that is not attached, and everything in it
+    Delete(Named),
+    /// Take a volume from the server that it is attached to
+    Detach(Detach),
 }
 
 #[derive(Debug, clap::Args)]
 struct Create {
     /// Its name: letters, digits, `-`, `_` and `.`
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", value_parser = name)]
     name: String,
     /// Its size: a number with K, M, G or T for KiB, MiB, GiB or TiB
     #[arg(value_name = "SIZE", value_parser = size)]
     size: u64,
+    /// Print the volume as one JSON object and nothing else
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+#[derive(Debug, clap::Args)]
+struct Show {
+    /// Its name
+    #[arg(value_name = "NAME", value_parser = name)]
+    name: String,
+    /// Print one JSON object and nothing else
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+#[derive(Debug, clap::Args)]
+struct Resize {
+    /// Its name
+    #[arg(value_name = "NAME", value_parser = name)]
+    name: String,
+    /// Its new size: a number with K, M, G or T for KiB, MiB, GiB or TiB, and not less than it has
+    #[arg(value_name = "SIZE", value_parser = size)]
+    size: u64,
+    /// Print the volume as one JSON object and nothing else
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+#[derive(Debug, clap::Args)]
+struct Named {
+    /// Its name
+    #[arg(value_name = "NAME", value_parser = name)]
+    name: String,
+    /// Print what was deleted as one JSON object and nothing else
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+#[derive(Debug, clap::Args)]
+struct Detach {
+    /// Its name
+    #[arg(value_name = "NAME", value_parser = name)]
+    name: String,
+    /// Also from clients that use it: their further reads and writes fail
+    #[arg(long)]
+    force: bool,
+    /// Print the volume as one JSON object and nothing else
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     asked: Asked,
 }
@@ -41,6 +106,11 @@ struct List {
     json: bool,
     #[command(flatten)]
     asked: Asked,
+}
+
+/// Reads a name.
+fn name(text: &str) -> Result<String, String> {
+    wrong_name(text).map_or_else(|| Ok(text.to_owned()), |wrong| Err(wrong.to_owned()))
 }
 
 /// Reads a size.
@@ -60,27 +130,93 @@ fn size(text: &str) -> Result<u64, String> {
     };
     let number: u64 = number.parse().map_err(|_| "a size is a whole number with K, M, G or T behind it".to_owned())?;
     let bytes = number.checked_mul(1 << shift).ok_or_else(|| "that is too large".to_owned())?;
-    let is_whole = bytes > 0 && bytes.is_multiple_of(4_096);
-    if is_whole { Ok(bytes) } else { Err("a size is a multiple of 4K above 0".to_owned()) }
+    wrong_size(bytes).map_or(Ok(bytes), |wrong| Err(wrong.to_owned()))
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.command {
         Command::Create(arguments) => {
             let target = arguments.asked.target_to_change()?;
-            let created = create(&target, &arguments.name, arguments.size);
-            let volume = os::block_on(created).map_err(|error| no_runtime(&error))??;
-            say(&format!("created: {} ({} bytes)", volume.name, volume.bytes));
+            let volume = done(create(&target, &arguments.name, arguments.size))?;
+            tell(&volume, arguments.json, &format!("created: {} ({} bytes)", volume.name, volume.bytes));
             Ok(())
         }
         Command::List(arguments) => list(arguments),
+        Command::Show(Show { name, json, asked }) => {
+            let target = asked.target()?;
+            let volume = done(volume_of(&target, ask(&target, &path(name))))?;
+            tell(&volume, *json, &picture(&volume));
+            Ok(())
+        }
+        Command::Resize(Resize { name, size, json, asked }) => {
+            let target = asked.target_to_change()?;
+            let at = format!("{}/size?bytes={size}", path(name));
+            let volume = done(volume_of(&target, demand(&target, &at)))?;
+            tell(&volume, *json, &format!("resized: {} ({} bytes)", volume.name, volume.bytes));
+            Ok(())
+        }
+        Command::Delete(Named { name, json, asked }) => {
+            let target = asked.target_to_change()?;
+            let volume = done(volume_of(&target, remove(&target, &path(name))))?;
+            tell(&volume, *json, &format!("deleted: {}", volume.name));
+            Ok(())
+        }
+        Command::Detach(Detach { name, force, json, asked }) => {
+            let target = asked.target_to_change()?;
+            let query = if *force { "?force" } else { "" };
+            let at = format!("{}/attachment{query}", path(name));
+            let volume = done(volume_of(&target, remove(&target, &at)))?;
+            tell(&volume, *json, &format!("detached: {}", volume.name));
+            Ok(())
+        }
     }
+}
+
+fn path(name: &str) -> String {
+    format!("/v1/volumes/{name}")
+}
+
+fn done(volume: impl Future<Output = Result<VolumeView, Failure>>) -> Result<VolumeView, Failure> {
+    os::block_on(volume).map_err(|error| no_runtime(&error))?
+}
+
+/// The volume in an answer.
+async fn volume_of(
+    target: &Target,
+    body: impl Future<Output = Result<Vec<u8>, Failure>>,
+) -> Result<VolumeView, Failure> {
+    serde_json::from_slice(&body.await?).map_err(|error| no_server(target, &error))
+}
+
+fn tell(volume: &VolumeView, json: bool, text: &str) {
+    if json {
+        say(&serde_json::to_string(volume).expect("our own values have text keys and no cycles"));
+    } else {
+        say(text);
+    }
+}
+
+/// One volume for people.
+fn picture(volume: &VolumeView) -> String {
+    let attached = volume.attached.as_deref().unwrap_or("-");
+    let sets = volume.sets.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    let rows = [
+        ("volume", volume.name.clone()),
+        ("id", volume.id.clone()),
+        ("bytes", volume.bytes.to_string()),
+        ("attached at", attached.to_owned()),
+        ("attachments so far", volume.generation.to_string()),
+        ("bytes of an extent", volume.extent_bytes.to_string()),
+        ("sets of drives", sets),
+    ];
+    let lines = rows.map(|(what, value)| format!("{what:<20}{value}"));
+    lines.join("\n")
 }
 
 /// Creates a volume.
 pub(super) async fn create(target: &Target, name: &str, bytes: u64) -> Result<VolumeView, Failure> {
-    let body = demand(target, &format!("/v1/volumes/{name}?bytes={bytes}")).await?;
-    serde_json::from_slice(&body).map_err(|error| no_server(target, &error))
+    let at = format!("{}?bytes={bytes}", path(name));
+    volume_of(target, demand(target, &at)).await
 }
 
 /// The volumes of a cluster.
@@ -114,8 +250,16 @@ mod tests {
         for (text, bytes) in [("4096", 4_096), ("4K", 4_096), ("1m", 1 << 20), ("2G", 2 << 30), ("3T", 3 << 40)] {
             assert_eq!(size(text), Ok(bytes), "{text}");
         }
-        for wrong in ["", "G", "0", "1", "4097", "1X", "-1G", "1.5G", "99999999999T"] {
+        for wrong in ["", "G", "0", "1", "4097", "1X", "-1G", "1.5G", "1048577T", "99999999999T"] {
             assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn names_are_checked_before_anybody_is_asked() {
+        assert_eq!(name("a-b_c.9"), Ok("a-b_c.9".to_owned()));
+        for wrong in ["", "..", "a/b", "a b", "a?b", "a#b", "\u{fc}"] {
+            assert!(name(wrong).is_err(), "{wrong}");
         }
     }
 }

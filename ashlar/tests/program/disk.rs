@@ -1,8 +1,9 @@
 //! A volume with three copies over NBD: other people's tools, and a server that is killed meanwhile.
 
-use std::process::Command;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Command, Stdio};
 
-use super::process::{Running, Scratch, run, until};
+use super::process::{Outcome, Running, Scratch, run, until};
 use super::upkv::ports;
 
 /// A cluster with drives; the first server's NBD port is `nbd`.
@@ -115,11 +116,7 @@ fn a_volume_goes_on_while_servers_are_killed() {
         "--verify_state_save=0", // it would leave a file where the tests were started
         "--io_size=12m",
     ];
-    let mut fio = Command::new("fio")
-        .args(words)
-        .stdout(std::process::Stdio::null())
-        .spawn()
-        .expect("fio runs; .ci/run installs it");
+    let mut fio = Command::new("fio").args(words).stdout(Stdio::null()).spawn().expect("fio runs; .ci/run installs it");
     // One after the other, and each comes back by itself.
     for server in [2, 1] {
         disks.kill(server);
@@ -128,4 +125,56 @@ fn a_volume_goes_on_while_servers_are_killed() {
     }
     let status = fio.wait().expect("it is waited for once");
     assert!(status.success(), "fio saw no error and read what it wrote: {status}");
+}
+
+/// `ashlar volume WORDS` at the server of this number, to change something.
+fn volume(disks: &Disks, server: u16, words: &[&str]) -> Outcome {
+    let address = format!("127.0.0.1:{}", disks.port + server);
+    run(&[&["volume"], words, &["--addr", &address, "--data", &disks.data]].concat(), &[])
+}
+
+#[test]
+fn a_volume_is_taken_from_its_clients_enlarged_and_deleted() {
+    let disks = Disks::new();
+    // A client that stays: one command after the other, each answered by lines that end with its operations.
+    let mut client = Command::new("qemu-io")
+        .args(["-f", "raw", &disks.uri()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("qemu-io runs; .ci/run installs it");
+    let (mut to, mut from) = (client.stdin.take().unwrap(), BufReader::new(client.stdout.take().unwrap()).lines());
+    let mut say = |command: &str, answer: &str| {
+        writeln!(to, "{command}").unwrap();
+        let line =
+            from.by_ref().map(|line| line.unwrap()).find(|line| line.contains(answer) || line.contains("failed"));
+        assert!(line.as_ref().is_some_and(|line| line.contains(answer)), "{command}: {line:?}");
+    };
+    say("write -P 1 0 64k", "1 ops");
+    let refused = volume(&disks, 0, &["delete", "demo"]);
+    assert!(refused.code == Some(1) && refused.err.contains("volume demo is attached"), "{refused:?}");
+    let refused = volume(&disks, 0, &["detach", "demo"]);
+    assert!(refused.code == Some(1) && refused.err.contains("--force"), "{refused:?}");
+    // By another server than the one that has it.
+    let detached = volume(&disks, 1, &["detach", "demo", "--force"]);
+    assert_eq!(detached.code, Some(0), "{detached:?}");
+    say("write -P 2 0 64k", "failed");
+    let other = format!("nbd://127.0.0.1:{}/demo", disks.nbd + 1);
+    tool("qemu-io", &["-f", "raw", "-c", "read -P 1 0 64k", &other]);
+    let resized = volume(&disks, 2, &["resize", "demo", "2G", "--json"]);
+    assert!(resized.code == Some(0) && resized.out.contains("\"bytes\":2147483648"), "{resized:?}");
+    tool("qemu-io", &["-f", "raw", "-c", "write -P 3 2000M 64k", "-c", "read -P 3 2000M 64k", &other]);
+    drop(to);
+    assert!(client.wait().is_ok());
+    let deleted = volume(&disks, 0, &["delete", "demo"]);
+    assert_eq!(deleted.code, Some(0), "{deleted:?}");
+    for words in [&["delete", "demo"][..], &["show", "demo"], &["resize", "demo", "4G"], &["detach", "demo", "--force"]]
+    {
+        let refused = volume(&disks, 1, words);
+        let is_unknown = refused.code == Some(1) && refused.err.contains("there is no volume demo");
+        assert!(is_unknown, "{words:?}: {refused:?}");
+    }
+    // The name is free, and nothing of the earlier volume is read under it.
+    assert_eq!(volume(&disks, 0, &["create", "demo", "1G"]).code, Some(0));
+    tool("qemu-io", &["-f", "raw", "-c", "read -P 0 0 64k", &disks.uri()]);
 }

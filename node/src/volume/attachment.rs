@@ -6,17 +6,18 @@
 //!
 //! Durable on completion: a write or zeroing is on stable storage at every acting copy. So a flush has nothing to do.
 
+use core::pin::Pin;
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ashlar_grid::seam::BoxFuture;
+use ashlar_placement::choose::PgTable;
 use ashlar_placement::map::GroupId;
+use ashlar_placement::part::Part;
 use ashlar_replica::request::{BLOCK_BYTES, EXTENT_BYTES_MAX};
 use ashlar_volume::Error;
-use ashlar_volume::initiator::{
-    Answer, Completion, Initiator, Limits, Op, Pacing, RequestId, Space, Subrequest, SubrequestId,
-};
+use ashlar_volume::initiator::{Answer, Completion, Initiator, Op, Pacing, RequestId, Space, Subrequest, SubrequestId};
 use ashlar_volume::message::{AnswerKind, Generation, GroupConfig};
 use ashlar_volume::piece::Piece;
 use ashlar_wire::id::VolumeId;
@@ -25,6 +26,7 @@ use bytes::Bytes;
 
 use super::subrequest::answered;
 use crate::promise::promise;
+use crate::together;
 
 /// Pauses before a subrequest is sent again. The longest is what a guest waits at most after a group serves again, if the
 /// catalog has not said that it does.
@@ -241,6 +243,56 @@ impl Attachment {
             }
         }
         self.0.go_on();
+    }
+
+    /// The volume was attached elsewhere, or deleted: every request fails with [`Error::Fenced`] from now on.
+    pub fn fence(&self) {
+        self.0.lock().initiator.handle_fence();
+        self.0.go_on();
+    }
+
+    /// Whether requests fail because the volume was attached elsewhere, or deleted.
+    #[must_use]
+    pub fn is_fenced(&self) -> bool {
+        self.0.lock().initiator.is_fenced()
+    }
+
+    /// The volume has `size` bytes by now, on these parts; a smaller size changes nothing. `tables` are of all their sets.
+    ///
+    /// # Errors
+    /// The initiator's: a table is missing, or the parts make no volume.
+    pub fn grow(&self, size: u64, parts: &[Part], tables: Vec<Arc<PgTable>>) -> Result<(), Error> {
+        let state = &mut *self.0.lock();
+        if size <= state.size {
+            return Ok(());
+        }
+        tables.into_iter().try_for_each(|table| state.initiator.handle_table(table))?;
+        let mut end = 0_u64;
+        for part in parts {
+            end = end.saturating_add(part.extents);
+            let extents = end.saturating_sub(state.initiator.volume().extents());
+            if extents > 0 {
+                state.initiator.grow(Part { extents, ..*part })?;
+            }
+        }
+        if size > state.initiator.volume().size() {
+            return Err(Error::BadPart);
+        }
+        state.size = size;
+        Ok(())
+    }
+
+    /// Asks every placement group that has extents of the volume for a block, so that none of them serves an earlier
+    /// attachment any more when this returns. Waits for groups that do not serve.
+    ///
+    /// # Errors
+    /// See [`Failure`]. Some groups may have heard of this attachment.
+    pub async fn reach_all(&self) -> Result<(), Failure> {
+        let samples = self.0.lock().initiator.group_samples();
+        let reads = samples.into_iter().map(|offset| -> Pin<Box<dyn Future<Output = Ended> + Send + '_>> {
+            Box::pin(self.run(Op::Read { offset, len: 1 }))
+        });
+        together::all(reads.collect()).await.into_iter().try_for_each(|ended| ended.map(drop))
     }
 
     /// Nothing is sent any more: requests that servers have not answered end with [`Failure::Stopping`].

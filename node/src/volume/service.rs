@@ -27,6 +27,7 @@ use ashlar_placement::map::{GroupId, SetId};
 use ashlar_replica::error::Refusal as MemberRefusal;
 use ashlar_replica::request::{ClientRequest, ClientResult, Generation};
 use ashlar_replica::{Configuration, Message, Report as MemberReport};
+use ashlar_volume::Error as VolumeError;
 use ashlar_volume::initiator::{self, Answer, Initiator, Limits, Subrequest};
 use ashlar_volume::message::{self, AnswerKind, GroupConfig, SubrequestHeader};
 use ashlar_wire::epoch::Epoch;
@@ -34,7 +35,7 @@ use ashlar_wire::id::{DriveId, ServerId, VolumeId};
 use ashlar_wire::time::Instant;
 use bytes::Bytes;
 
-use super::attachment::{Attachment, Fabric, Leader, PACING};
+use super::attachment::{Attachment, Fabric, Failure, Leader, PACING};
 use super::drive_host::{ClientToken, HostOutput};
 use super::link::{Framed, Frames, Queue, VERSION};
 use super::route::{RouteCache, is_whole_without};
@@ -43,7 +44,7 @@ use crate::catalog::CatalogHandle;
 use crate::catalog::reports::{Report, ReportKind};
 use crate::promise::{Promise, promise};
 use crate::service::{Agent, NodeAction, Service};
-use crate::{Node, WeakNode, no_member, stopped};
+use crate::{Node, WeakNode, no_member, stopped, together};
 
 /// A stream of messages between members of placement groups; it answers nothing.
 const MEMBERS: HandlerId = HandlerId::new(65);
@@ -56,6 +57,8 @@ const PIECE_BYTES: usize = 32 << 10;
 const WINDOW_BYTES: u32 = 4 << 20;
 /// A stream ends after so long, and the next one begins.
 const STREAM_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long all placement groups of a volume may take to hear of a new attachment. Less than a client of the admin API waits.
+const REACH_MAX: Duration = Duration::from_secs(8);
 /// Pause before a stream is opened again, or a configuration is given again to a drive whose inbox is full.
 const RETRY: Duration = Duration::from_millis(20);
 /// Refusal of a stream of another version.
@@ -119,6 +122,10 @@ pub enum AttachError {
     Catalog(CatalogError),
     /// The volume's record makes no volume: ours.
     Damaged,
+    /// Some placement groups do not serve now. Safe to retry once they do.
+    NotReached,
+    /// Another server attached the volume meanwhile. Safe to retry.
+    Overtaken,
 }
 
 impl core::fmt::Display for AttachError {
@@ -130,6 +137,10 @@ impl core::fmt::Display for AttachError {
             }
             Self::Catalog(error) => error.fmt(f),
             Self::Damaged => f.write_str("its record in the catalog makes no volume"),
+            Self::NotReached => f.write_str(
+                "some placement groups do not serve now, and may still serve its clients: run the same command again",
+            ),
+            Self::Overtaken => f.write_str("it was attached again meanwhile: run the same command again"),
         }
     }
 }
@@ -208,8 +219,12 @@ impl<R: Runtime> VolumeService<R> {
                 }
             }
             HostOutput::Report { group, report } => self.report(drive, group, report),
-            // Nobody waits for these yet: a client's generation fences earlier ones with its first request to a group.
-            HostOutput::Fenced { .. } | HostOutput::Deleted { .. } => {}
+            // Nobody waits for it: a client's generation fences earlier ones with its first request to a group.
+            HostOutput::Fenced { .. } => {}
+            HostOutput::Deleted { volume, result: Ok(()) } => tracing::info!(%drive, %volume, "volume deleted"),
+            HostOutput::Deleted { volume, result: Err(error) } => {
+                tracing::error!(%drive, %volume, %error, "the drive keeps the space of a deleted volume until the server starts again");
+            }
             HostOutput::Damage { extent } => {
                 let (volume, extent) = (extent.volume, extent.extent.0);
                 tracing::error!(%drive, %volume, extent, "an extent on the drive is damaged: it is read from another copy and filled again");
@@ -291,8 +306,10 @@ impl<R: Runtime> VolumeService<R> {
     /// extent that this server does not know of (yet).
     fn check_route(&self, header: &SubrequestHeader) -> Result<(), AnswerKind> {
         let state = self.0.catalog.state_now();
-        let group = state.and_then(|state| lock(&self.0.routes).group(&state, header.range.extent));
+        let extent = header.range.extent;
+        let group = state.as_ref().and_then(|state| lock(&self.0.routes).group(state, extent));
         match group {
+            None if state.is_some_and(|state| state.is_deleted(extent.volume)) => Err(AnswerKind::Fenced),
             None => Err(AnswerKind::NotPrimary(None)),
             Some(group) if group != header.group => Err(AnswerKind::Wrong),
             Some(_) => Ok(()),
@@ -329,7 +346,11 @@ impl<R: Runtime> VolumeService<R> {
     pub async fn attach(&self, name: &str) -> Result<Arc<Attachment>, AttachError> {
         let state = self.0.catalog.state().await.map_err(AttachError::Catalog)?;
         let record = state.volume_named(name).cloned().ok_or(AttachError::Unknown)?;
-        if let Some((attachment, clients)) = lock(&self.0.attached).get_mut(&record.id) {
+        if let Some((attachment, clients)) = lock(&self.0.attached).get_mut(&record.id)
+            && !attachment.is_fenced()
+        {
+            let tables = tables_of(&state, &record);
+            attachment.grow(record.size_bytes, &record.parts, tables).map_err(|_| AttachError::Damaged)?;
             *clients += 1;
             return Ok(Arc::clone(attachment));
         }
@@ -340,28 +361,70 @@ impl<R: Runtime> VolumeService<R> {
             Some(_) => Some(record.generation),
             None => None,
         };
-        let change = Change::AttachVolume { id: record.id, server: own, fence };
-        let applied = self.0.catalog.propose(change).await.map_err(AttachError::Catalog)?;
-        let ChangeOutcome::Attached(generation) = applied.outcome else { return Err(AttachError::Damaged) };
-        let attachment = Arc::new(self.attachment(&state, &record, generation.0)?);
+        let attachment = Arc::new(self.begin_attachment(&state, &record, own, fence).await?);
         let mut attached = lock(&self.0.attached);
-        let (attachment, clients) = attached.entry(record.id).or_insert((attachment, 0));
+        // The later one of two that were attached at the same time fences the other.
+        let is_later = |known: &Attachment| known.generation() < attachment.generation();
+        if attached.get(&record.id).is_none_or(|(known, _)| is_later(known))
+            && let Some((earlier, _)) = attached.insert(record.id, (Arc::clone(&attachment), 0))
+        {
+            earlier.fence();
+        }
+        let (attachment, clients) = attached.get_mut(&record.id).expect("there is one of them");
         *clients += 1;
         Ok(Arc::clone(attachment))
+    }
+
+    /// Attaches the volume by the next generation.
+    async fn begin_attachment(
+        &self,
+        state: &State,
+        record: &VolumeRecord,
+        server: ServerId,
+        fence: Option<ashlar_catalog::volume::Generation>,
+    ) -> Result<Attachment, AttachError> {
+        let change = Change::AttachVolume { id: record.id, server, fence };
+        let applied = self.0.catalog.propose(change).await.map_err(AttachError::Catalog)?;
+        let ChangeOutcome::Attached(generation) = applied.outcome else { return Err(AttachError::Damaged) };
+        self.attachment(state, record, generation.0)
+    }
+
+    /// Takes a volume from the server that it is attached to, and detaches it. When this returns, no placement group
+    /// serves the attachment that was any more; its requests fail. A volume that is not attached stays so.
+    ///
+    /// # Errors
+    /// See [`AttachError`]. After [`AttachError::NotReached`] the volume is attached at this server, without a client.
+    pub async fn take_away(&self, name: &str) -> Result<(), AttachError> {
+        let state = self.0.catalog.state().await.map_err(AttachError::Catalog)?;
+        let record = state.volume_named(name).cloned().ok_or(AttachError::Unknown)?;
+        if record.attached.is_none() {
+            return Ok(());
+        }
+        let own = *self.0.own.get().ok_or(AttachError::Catalog(CatalogError::Stopped))?;
+        let node = self.node().ok_or(AttachError::Catalog(CatalogError::Stopped))?;
+        let attachment = self.begin_attachment(&state, &record, own, Some(record.generation)).await?;
+        let late = node.runtime().sleep_until(node.runtime().now() + REACH_MAX);
+        let reached = together::first(attachment.reach_all(), late).await;
+        match reached {
+            Some(Ok(())) => {}
+            Some(Err(Failure::Volume(VolumeError::Fenced))) => return Err(AttachError::Overtaken),
+            Some(Err(_)) | None => return Err(AttachError::NotReached),
+        }
+        let generation = ashlar_catalog::volume::Generation(attachment.generation().0);
+        attachment.close();
+        let change = Change::DetachVolume { id: record.id, generation };
+        self.0.catalog.propose(change).await.map(drop).map_err(AttachError::Catalog)
     }
 
     fn attachment(&self, state: &State, record: &VolumeRecord, generation: u64) -> Result<Attachment, AttachError> {
         let node = self.node().ok_or(AttachError::Catalog(CatalogError::Stopped))?;
         let placed = record.placed().map_err(|_| AttachError::Damaged)?;
-        let sets: BTreeSet<SetId> = record.parts.iter().map(|part| part.set).collect();
-        // The number of placement groups of a set is fixed, so the first map's is that of all later ones.
-        let tables = sets.into_iter().filter_map(|set| Some(Arc::new(PgTable::new((*state.set(set)?.first).clone()))));
         let attachment = initiator::Attachment {
             generation: message::Generation(generation),
             session: message::SessionId(node.draw()),
         };
         let (limits, seed) = (Limits::default(), node.draw());
-        let initiator = Initiator::new(attachment, placed, tables.collect(), limits, PACING, seed);
+        let initiator = Initiator::new(attachment, placed, tables_of(state, record), limits, PACING, seed);
         let initiator = initiator.map_err(|_| AttachError::Damaged)?;
         Ok(Attachment::new(Arc::new(Routes(self.clone())), initiator, record.size_bytes))
     }
@@ -371,7 +434,10 @@ impl<R: Runtime> VolumeService<R> {
         let (id, generation) = (attachment.volume(), attachment.generation());
         {
             let mut attached = lock(&self.0.attached);
-            let Some((_, clients)) = attached.get_mut(&id) else { return };
+            // One that was fenced may have a successor here by now.
+            let Some((_, clients)) = attached.get_mut(&id).filter(|(known, _)| known.generation() == generation) else {
+                return;
+            };
             *clients -= 1;
             if *clients > 0 {
                 return;
@@ -390,6 +456,7 @@ impl<R: Runtime> VolumeService<R> {
     async fn follow_catalog(self, node: Node<R>) {
         let mut given: BTreeMap<(DriveId, GroupId), Epoch> = BTreeMap::new();
         let mut left: BTreeMap<(DriveId, GroupId), Epoch> = BTreeMap::new();
+        let mut deleted: BTreeSet<(DriveId, VolumeId)> = BTreeSet::new();
         let mut version = CatalogVersion(0);
         while let Ok(news) = self.0.catalog.watch(version).await {
             version = news.state.version();
@@ -408,9 +475,8 @@ impl<R: Runtime> VolumeService<R> {
                 }
             }
             self.tell_left(&news.state, &mut left);
-            let attached: Vec<_> =
-                lock(&self.0.attached).values().map(|(attachment, _)| Arc::clone(attachment)).collect();
-            attached.iter().for_each(|attachment| attachment.handle_news());
+            self.tell_deleted(&news.state, &mut deleted);
+            self.tell_attached(&news.state);
             if self.is_over() {
                 return;
             }
@@ -438,6 +504,37 @@ impl<R: Runtime> VolumeService<R> {
         }
     }
 
+    /// Tells drives of this server which volumes were deleted, once. What finds no room is told at the next change of the
+    /// catalog; what was told is told again after a start, and costs nothing where it is known.
+    fn tell_deleted(&self, state: &State, told: &mut BTreeSet<(DriveId, VolumeId)>) {
+        let Some(drives) = self.0.drives.get() else { return };
+        for (drive, port) in drives {
+            for volume in state.deleted_volumes().map(|deleted| deleted.id) {
+                let key = (*drive, volume);
+                if !told.contains(&key) && port.send(DriveInput::DeleteVolume(volume)) {
+                    told.insert(key);
+                }
+            }
+        }
+        told.retain(|(_, volume)| state.is_deleted(*volume));
+    }
+
+    /// Tells volumes that are attached here where their placement groups are by now, or that they are someone else's.
+    fn tell_attached(&self, state: &State) {
+        let attached: Vec<_> = lock(&self.0.attached).values().map(|(attachment, _)| Arc::clone(attachment)).collect();
+        for attachment in attached.into_iter().filter(|attachment| !attachment.is_fenced()) {
+            let (id, generation) = (attachment.volume(), attachment.generation().0);
+            let is_later = state.volume(id).map(|record| record.generation.0 > generation);
+            // One that is not known here was attached a moment ago, or is deleted.
+            if is_later.unwrap_or_else(|| state.is_deleted(id)) {
+                tracing::warn!(volume = %id, generation, "the volume was taken from this server: its clients get errors");
+                attachment.fence();
+            } else {
+                attachment.handle_news();
+            }
+        }
+    }
+
     /// Configurations that drives here do not know yet: those that name them, and those that have ceased to.
     fn changed(&self, state: &State, given: &BTreeMap<(DriveId, GroupId), Epoch>) -> Vec<(DriveId, Configuration)> {
         let mut changed = Vec::new();
@@ -460,6 +557,13 @@ impl<R: Runtime> VolumeService<R> {
     pub(crate) fn is_over(&self) -> bool {
         self.0.is_over.load(Ordering::Acquire)
     }
+}
+
+/// The tables of the sets in which a volume has parts.
+fn tables_of(state: &State, record: &VolumeRecord) -> Vec<Arc<PgTable>> {
+    let sets: BTreeSet<SetId> = record.parts.iter().map(|part| part.set).collect();
+    // The number of placement groups of a set is fixed, so the first map's is that of all later ones.
+    sets.into_iter().filter_map(|set| Some(Arc::new(PgTable::new((*state.set(set)?.first).clone())))).collect()
 }
 
 fn is_named(configuration: &Configuration, drive: DriveId) -> bool {

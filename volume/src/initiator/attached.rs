@@ -541,7 +541,27 @@ impl Initiator {
         }
     }
 
-    /// The volume is someone else's now: nothing succeeds any more.
+    /// One byte of the volume, at the beginning of an extent, for each placement group that has any of its extents.
+    #[must_use]
+    pub fn group_samples(&self) -> Vec<u64> {
+        let extent_bytes = self.volume().rule().extent_size.bytes();
+        let groups_max = self.routes.groups();
+        let mut samples = BTreeMap::new();
+        for number in 0..self.volume().extents() {
+            if samples.len() == groups_max {
+                break;
+            }
+            let offset = number * extent_bytes;
+            samples.entry(self.routes.place(offset).1).or_insert(offset);
+        }
+        samples.into_values().collect()
+    }
+
+    /// The volume was attached elsewhere after this attachment, or deleted: nothing succeeds any more.
+    pub fn handle_fence(&mut self) {
+        self.fence();
+    }
+
     fn fence(&mut self) {
         self.is_fenced = true;
         let keys: Vec<RequestKey> = self.requests.keys().collect();

@@ -107,6 +107,17 @@ impl Routes {
         Learned::News
     }
 
+    /// Placement groups that may have extents of the volume.
+    pub(super) fn groups(&self) -> usize {
+        match &self.placement {
+            Placement::Tables(tables) => {
+                let sets: std::collections::BTreeSet<SetId> = self.volume.parts().map(|part| part.set).collect();
+                sets.iter().map(|set| tables[set].map().shape().pgs as usize).sum()
+            }
+            Placement::Pinned(_) => 1,
+        }
+    }
+
     /// The place of a byte within the volume, and its group.
     ///
     /// # Panics

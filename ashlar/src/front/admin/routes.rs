@@ -38,9 +38,9 @@ pub(super) async fn answer<S: Stream>(
         return refuse(StatusCode::NOT_FOUND, "not_found", text);
     }
     let change = change_of(&path);
-    let is_allowed = change.as_ref().map_or(is_get, |change| change.method() == request.method());
+    let is_allowed = change.as_ref().map_or(is_get, |change| change.allows(&path, request.method()));
     if !is_allowed {
-        return wrong_method(change);
+        return wrong_method(change, &path);
     }
     if let Some(lane) = lane {
         if front.is_tls_required && !origin.is_tls {
@@ -55,6 +55,7 @@ pub(super) async fn answer<S: Stream>(
         return foreign_host(&front, &request, origin);
     }
     let asked = match (change, path.starts_with(API)) {
+        (Some(Change::Volume), _) if is_get => Asked::Api,
         (Some(_), _) => Asked::Change,
         // It opens everything, so whoever reads it must be allowed to change everything.
         (None, _) if path == objects::KEY => Asked::Change,
@@ -67,7 +68,7 @@ pub(super) async fn answer<S: Stream>(
             Some(Change::Drive) => drives::answer(&front, &path, request.uri().query()).await,
             Some(Change::Forget) => forget::answer(&front, &path, request.uri().query()).await,
             Some(Change::Secret) => secret::answer(&front, request.uri().query()).await,
-            Some(Change::Volume) => volumes::create(&front, &path, request.uri().query()).await,
+            Some(Change::Volume) => volumes::answer(&front, request.method(), &path, request.uri().query()).await,
             None => read(&front, &path).await,
         },
         Admission::NeedsTls => {
@@ -141,7 +142,7 @@ fn admission(is_tls_required: bool, origin: Origin, asked: Asked, token: Token) 
     }
 }
 
-/// What changes something. A page in somebody's browser cannot ask this machine for it with these methods and without
+/// What changes something, or does where it is not read with GET (a volume). A page in somebody's browser cannot ask this machine for it with these methods and without
 /// being asked who it is first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Change {
@@ -152,10 +153,11 @@ enum Change {
 }
 
 impl Change {
-    fn method(self) -> Method {
+    fn allows(self, path: &str, method: &Method) -> bool {
         match self {
-            Self::Drive | Self::Forget => Method::DELETE,
-            Self::Secret | Self::Volume => Method::PUT,
+            Self::Drive | Self::Forget => method == Method::DELETE,
+            Self::Secret => method == Method::PUT,
+            Self::Volume => volumes::methods_at(path).1.contains(method),
         }
     }
 }
@@ -163,20 +165,23 @@ impl Change {
 fn change_of(path: &str) -> Option<Change> {
     match path {
         secret::SECRET => Some(Change::Secret),
-        path if volumes::name_in(path).is_some() => Some(Change::Volume),
+        path if volumes::is_of_one(path) => Some(Change::Volume),
         path if path.starts_with(drives::DRIVES) => Some(Change::Drive),
         path => path.starts_with(forget::MEMBERS).then_some(Change::Forget),
     }
 }
 
-fn wrong_method(change: Option<Change>) -> Response<Full<Bytes>> {
+fn wrong_method(change: Option<Change>, path: &str) -> Response<Full<Bytes>> {
     let (text, allowed) = match change {
-        Some(Change::Drive | Change::Forget) => ("only DELETE is allowed here", "DELETE"),
-        Some(Change::Secret | Change::Volume) => ("only PUT is allowed here", "PUT"),
-        None => ("only GET is allowed here", "GET, HEAD"),
+        Some(Change::Drive | Change::Forget) => ("only DELETE is allowed here", &[Method::DELETE][..]),
+        Some(Change::Secret) => ("only PUT is allowed here", &[Method::PUT][..]),
+        Some(Change::Volume) => volumes::methods_at(path),
+        None => ("only GET is allowed here", &[Method::GET, Method::HEAD][..]),
     };
+    let allowed = allowed.iter().map(Method::as_str).collect::<Vec<_>>().join(", ");
+    let allowed = HeaderValue::from_str(&allowed).expect("names of methods are letters");
     let mut response = refuse(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", text);
-    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+    response.headers_mut().insert(ALLOW, allowed);
     response
 }
 

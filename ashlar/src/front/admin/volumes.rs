@@ -1,21 +1,32 @@
-//! `GET /v1/volumes` lists volumes, `PUT /v1/volumes/NAME?bytes=N` creates one.
+//! Volumes in the admin API.
+//!
+//! | request | what it does |
+//! |---|---|
+//! | `GET /v1/volumes` | lists volumes |
+//! | `GET /v1/volumes/NAME` | shows one |
+//! | `PUT /v1/volumes/NAME?bytes=N` | creates one |
+//! | `PUT /v1/volumes/NAME/size?bytes=N` | makes it larger |
+//! | `DELETE /v1/volumes/NAME` | deletes it, if it is not attached |
+//! | `DELETE /v1/volumes/NAME/attachment?force` | takes it from the server that it is attached to |
 
 use ashlar_catalog::change::Change;
 use ashlar_catalog::error::RefusalKind;
 use ashlar_catalog::raft::catalog::Error;
 use ashlar_catalog::state::State;
 use ashlar_catalog::volume::{VOLUME_NAME_BYTES_MAX, VolumeClass, VolumeRecord};
+use ashlar_node::volume::service::{AttachError, VolumeService};
 use ashlar_placement::part::Part;
 use ashlar_placement::rule::ExtentSize;
 use ashlar_wire::id::VolumeId;
 use http_body_util::Full;
 use hyper::body::Bytes;
-use hyper::{Response, StatusCode};
+use hyper::{Method, Response, StatusCode};
 use serde::{Deserialize, Serialize};
 
 use super::Front;
-use super::routes::{json, refuse};
+use super::routes::{insists, json, refuse};
 use crate::os::random;
+use crate::os::runtime::OsRuntime;
 
 /// All volumes; one below it each.
 pub(super) const VOLUMES: &str = "/v1/volumes";
@@ -31,6 +42,12 @@ pub struct VolumeView {
     pub bytes: u64,
     /// The server that it is attached to, if it is to one.
     pub attached: Option<String>,
+    /// How often it was attached.
+    pub generation: u64,
+    /// Bytes of its extents, each of which lies in one placement group.
+    pub extent_bytes: u64,
+    /// Sets of drives in which its extents lie, in their order.
+    pub sets: Vec<u32>,
 }
 
 impl From<&VolumeRecord> for VolumeView {
@@ -40,56 +57,210 @@ impl From<&VolumeRecord> for VolumeView {
             id: volume.id.to_string(),
             bytes: volume.size_bytes,
             attached: volume.attached.map(|server| server.to_string()),
+            generation: volume.generation.0,
+            extent_bytes: volume.extent_size.bytes(),
+            sets: volume.parts.iter().map(|part| part.set.0).collect(),
         }
     }
 }
 
-/// The name of the volume that a path is about.
-pub(super) fn name_in(path: &str) -> Option<&str> {
-    path.strip_prefix(VOLUMES)?.strip_prefix('/')
+/// Most bytes of a volume: what all clients can address. 1 EiB.
+pub(crate) const VOLUME_BYTES_MAX: u64 = 1 << 60;
+/// Sizes are multiples of it.
+const SIZE_UNIT: u64 = 4_096;
+
+type Volumes = VolumeService<OsRuntime>;
+type Answer = Response<Full<Bytes>>;
+
+/// What a path below [`VOLUMES`] is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place<'a> {
+    Volume(&'a str),
+    Size(&'a str),
+    Attachment(&'a str),
 }
 
-/// Lists all volumes.
-pub(super) async fn list(front: &Front) -> Response<Full<Bytes>> {
-    let Some(volumes) = front.drives.as_ref().map(|drives| &drives.volumes) else { return no_volumes() };
-    match volumes.catalog().state().await {
-        Ok(state) => json(StatusCode::OK, &state.volumes().map(VolumeView::from).collect::<Vec<_>>()),
-        Err(error) => unavailable(&error),
+fn place_of(path: &str) -> Option<Place<'_>> {
+    let rest = path.strip_prefix(VOLUMES)?.strip_prefix('/')?;
+    match rest.split_once('/') {
+        None => Some(Place::Volume(rest)),
+        Some((name, "size")) => Some(Place::Size(name)),
+        Some((name, "attachment")) => Some(Place::Attachment(name)),
+        Some(_) => None,
     }
 }
 
-/// Creates the volume that the path names.
-pub(super) async fn create(front: &Front, path: &str, query: Option<&str>) -> Response<Full<Bytes>> {
-    let Some(volumes) = front.drives.as_ref().map(|drives| &drives.volumes) else { return no_volumes() };
-    let name = name_in(path).unwrap_or_default();
+/// Whether a path is one of a volume.
+pub(super) fn is_of_one(path: &str) -> bool {
+    place_of(path).is_some()
+}
+
+/// What changes a volume at this path, in words for people who used another method, and the methods that are allowed.
+pub(super) fn methods_at(path: &str) -> (&'static str, &'static [Method]) {
+    match place_of(path) {
+        Some(Place::Size(_)) => ("only PUT is allowed here", &[Method::PUT]),
+        Some(Place::Attachment(_)) => ("only DELETE is allowed here", &[Method::DELETE]),
+        _ => ("only GET, PUT and DELETE are allowed here", &[Method::GET, Method::HEAD, Method::PUT, Method::DELETE]),
+    }
+}
+
+/// What is wrong with the name of a volume, for people; nothing if it can be one.
+pub(crate) fn wrong_name(name: &str) -> Option<&'static str> {
     let is_name = !name.is_empty()
         && name.len() <= VOLUME_NAME_BYTES_MAX
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
-    if !is_name {
-        let text = "a volume's name has parts, digits, `-`, `_` and `.`, up to 255 of them";
-        return refuse(StatusCode::BAD_REQUEST, "malformed_name", text);
+    let is_path = matches!(name, "." | "..");
+    let text = "a volume's name has letters, digits, `-`, `_` and `.`, up to 255 of them, and is not `.` or `..`";
+    (!is_name || is_path).then_some(text)
+}
+
+/// What is wrong with a size in bytes, for people; nothing if a volume can have it.
+pub(crate) fn wrong_size(bytes: u64) -> Option<&'static str> {
+    match bytes {
+        0 => Some("a volume has at least 4 KiB"),
+        _ if bytes > VOLUME_BYTES_MAX => Some("a volume has up to 1 EiB: make several"),
+        _ if !bytes.is_multiple_of(SIZE_UNIT) => {
+            Some("the size of a volume is a multiple of 4 KiB (4096): round it up")
+        }
+        _ => None,
     }
+}
+
+fn size_in(query: Option<&str>) -> Result<u64, Answer> {
     let bytes = query.and_then(|query| query.strip_prefix("bytes=")).and_then(|bytes| bytes.parse::<u64>().ok());
-    let Some(bytes) = bytes.filter(|bytes| *bytes > 0 && bytes.is_multiple_of(4_096)) else {
-        return refuse(StatusCode::BAD_REQUEST, "malformed_size", "give ?bytes=N, a multiple of 4096 above 0");
+    let wrong = bytes.map_or(Some("give ?bytes=N, a number below 2^64"), wrong_size);
+    match (bytes, wrong) {
+        (Some(bytes), None) => Ok(bytes),
+        (_, wrong) => Err(refuse(StatusCode::BAD_REQUEST, "malformed_size", wrong.unwrap_or_default())),
+    }
+}
+
+fn services(front: &Front) -> Result<&Volumes, Answer> {
+    let volumes = front.drives.as_ref().map(|drives| &drives.volumes);
+    let text = "this server has no drive: start it with --drive-mib, or ask a server that has one";
+    volumes.ok_or_else(|| refuse(StatusCode::CONFLICT, "no_volumes", text))
+}
+
+/// Lists all volumes.
+pub(super) async fn list(front: &Front) -> Answer {
+    let listed = async {
+        let state = services(front)?.catalog().state().await.map_err(|error| unavailable(&error))?;
+        Ok(json(StatusCode::OK, &state.volumes().map(VolumeView::from).collect::<Vec<_>>()))
     };
-    let state = match volumes.catalog().state().await {
-        Ok(state) => state,
-        Err(error) => return unavailable(&error),
+    listed.await.unwrap_or_else(|refusal| refusal)
+}
+
+/// Answers a request about one volume.
+pub(super) async fn answer(front: &Front, method: &Method, path: &str, query: Option<&str>) -> Answer {
+    let answered = async {
+        let place = place_of(path).expect("the path was looked at before");
+        let (Place::Volume(name) | Place::Size(name) | Place::Attachment(name)) = place;
+        if let Some(text) = wrong_name(name) {
+            return Err(refuse(StatusCode::BAD_REQUEST, "malformed_name", text));
+        }
+        let volumes = services(front)?;
+        match (place, method) {
+            (Place::Volume(_), &Method::PUT) => create(volumes, name, size_in(query)?).await,
+            (Place::Volume(_), &Method::DELETE) => delete(volumes, name).await,
+            (Place::Size(_), _) => resize(volumes, name, size_in(query)?).await,
+            (Place::Attachment(_), _) => detach(volumes, name, query).await,
+            (Place::Volume(_), _) => Ok(json(StatusCode::OK, &VolumeView::from(&known(volumes, name).await?))),
+        }
     };
+    answered.await.unwrap_or_else(|refusal| refusal)
+}
+
+async fn known(volumes: &Volumes, name: &str) -> Result<VolumeRecord, Answer> {
+    let state = volumes.catalog().state().await.map_err(|error| unavailable(&error))?;
+    state.volume_named(name).cloned().ok_or_else(|| unknown(name))
+}
+
+async fn create(volumes: &Volumes, name: &str, bytes: u64) -> Result<Answer, Answer> {
+    let state = volumes.catalog().state().await.map_err(|error| unavailable(&error))?;
     let Some(record) = record(&state, name, bytes) else {
         let text = "there is no set of drives yet: volumes can be created once as many servers have a drive as there are to be copies";
-        return refuse(StatusCode::CONFLICT, "no_drives", text);
+        return Err(refuse(StatusCode::CONFLICT, "no_drives", text));
     };
     let view = VolumeView::from(&record);
-    match volumes.catalog().propose(Change::CreateVolume(record)).await {
-        Ok(_) => json(StatusCode::OK, &view),
-        Err(Error::Refused(refused)) if refused.kind == RefusalKind::Exists => {
-            refuse(StatusCode::CONFLICT, "exists", "a volume of this name exists")
-        }
-        Err(Error::Refused(refused)) => refuse(StatusCode::CONFLICT, "refused", &Error::Refused(refused).to_string()),
-        Err(error) => unavailable(&error),
+    propose(volumes, name, Change::CreateVolume(record)).await?;
+    Ok(json(StatusCode::OK, &view))
+}
+
+async fn delete(volumes: &Volumes, name: &str) -> Result<Answer, Answer> {
+    let record = known(volumes, name).await?;
+    propose(volumes, name, Change::DeleteVolume(record.id)).await?;
+    tracing::info!(name, volume = %record.id, "volume deleted");
+    Ok(json(StatusCode::OK, &VolumeView::from(&record)))
+}
+
+async fn resize(volumes: &Volumes, name: &str, bytes: u64) -> Result<Answer, Answer> {
+    let mut record = known(volumes, name).await?;
+    if bytes < record.size_bytes {
+        let text = format!(
+            "volume {name} has {} bytes, and no volume is made smaller: create a smaller one and copy what it needs",
+            record.size_bytes
+        );
+        return Err(refuse(StatusCode::CONFLICT, "smaller", &text));
     }
+    if bytes > record.size_bytes {
+        let expected_bytes = record.size_bytes;
+        grow(&mut record, bytes);
+        let (id, parts) = (record.id, record.parts.clone());
+        propose(volumes, name, Change::ResizeVolume { id, expected_bytes, size_bytes: bytes, parts }).await?;
+    }
+    Ok(json(StatusCode::OK, &VolumeView::from(&record)))
+}
+
+/// A record of a greater size: further extents lie in the set of the last ones.
+fn grow(record: &mut VolumeRecord, bytes: u64) {
+    let before: u64 = record.parts.iter().map(|part| part.extents).sum();
+    let added = bytes.div_ceil(record.extent_size.bytes()) - before;
+    record.parts.last_mut().expect("a volume has a part").extents += added;
+    record.size_bytes = bytes;
+}
+
+async fn detach(volumes: &Volumes, name: &str, query: Option<&str>) -> Result<Answer, Answer> {
+    if insists(query) != Some(true) {
+        let text = "a volume is detached when its last client disconnects; ?force (`ashlar volume detach NAME --force`) takes it \
+                    from its clients, whose further writes fail";
+        return Err(refuse(StatusCode::CONFLICT, "not_forced", text));
+    }
+    let before = known(volumes, name).await?;
+    let generation = before.generation.0;
+    match volumes.take_away(name).await {
+        Ok(()) => {
+            tracing::info!(name, volume = %before.id, generation, "volume taken from its server");
+            Ok(json(StatusCode::OK, &VolumeView { attached: None, ..VolumeView::from(&before) }))
+        }
+        Err(AttachError::Unknown) => Err(unknown(name)),
+        Err(AttachError::Catalog(error)) => Err(refusal_of(name, error)),
+        Err(error) => Err(refuse(StatusCode::SERVICE_UNAVAILABLE, "not_detached", &format!("volume {name}: {error}"))),
+    }
+}
+
+async fn propose(volumes: &Volumes, name: &str, change: Change) -> Result<(), Answer> {
+    volumes.catalog().propose(change).await.map(drop).map_err(|error| refusal_of(name, error))
+}
+
+/// What the catalog's refusal of a change means to whoever asked for it.
+fn refusal_of(name: &str, error: Error) -> Answer {
+    let Error::Refused(refused) = error else { return unavailable(&error) };
+    let (word, text) = match refused.kind {
+        RefusalKind::Exists => ("exists", "a volume of this name exists".to_owned()),
+        RefusalKind::Unknown => return unknown(name),
+        RefusalKind::InUse => {
+            let text = "is attached: disconnect its clients (`ashlar volume list` says at which server), or take it from them with `ashlar volume detach --force`";
+            ("attached", format!("volume {name} {text}"))
+        }
+        RefusalKind::Stale => ("stale", format!("volume {name} has changed meanwhile: run the same command again")),
+        _ => ("refused", Error::Refused(refused).to_string()),
+    };
+    refuse(StatusCode::CONFLICT, word, &text)
+}
+
+fn unknown(name: &str) -> Answer {
+    let text = format!("there is no volume {name}: `ashlar volume list` shows those that there are");
+    refuse(StatusCode::NOT_FOUND, "unknown_volume", &text)
 }
 
 /// A new volume in the first set.
@@ -108,10 +279,74 @@ fn record(state: &State, name: &str, bytes: u64) -> Option<VolumeRecord> {
     })
 }
 
-fn no_volumes() -> Response<Full<Bytes>> {
-    refuse(StatusCode::CONFLICT, "no_volumes", "this server has no drive: start it with --drive-mib")
+fn unavailable(error: &Error) -> Answer {
+    refuse(StatusCode::SERVICE_UNAVAILABLE, "catalog_unavailable", &format!("the catalog cannot be asked: {error}"))
 }
 
-fn unavailable(error: &Error) -> Response<Full<Bytes>> {
-    refuse(StatusCode::SERVICE_UNAVAILABLE, "catalog_unavailable", &format!("the catalog cannot be asked: {error}"))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_volumes() {
+        for (path, place) in [
+            ("/v1/volumes/a", Some(Place::Volume("a"))),
+            ("/v1/volumes/", Some(Place::Volume(""))),
+            ("/v1/volumes/a/size", Some(Place::Size("a"))),
+            ("/v1/volumes/a/attachment", Some(Place::Attachment("a"))),
+            ("/v1/volumes/a/other", None),
+            ("/v1/volumes/a/size/b", None),
+            ("/v1/volumes", None),
+            ("/v1/volumesa", None),
+        ] {
+            assert_eq!(place_of(path), place, "{path}");
+        }
+    }
+
+    #[test]
+    fn names_and_sizes() {
+        for name in ["a", "A-b_c.9", "..a", &"x".repeat(255)] {
+            assert_eq!(wrong_name(name), None, "{name}");
+        }
+        for name in ["", ".", "..", "a b", "a%20b", "a\u{e9}", "a\0", "a\n", &"x".repeat(256)] {
+            assert!(wrong_name(name).is_some(), "{name}");
+        }
+        for (bytes, is_right) in [
+            (0, false),
+            (1, false),
+            (4_095, false),
+            (4_096, true),
+            (1 << 60, true),
+            ((1 << 60) + 4_096, false),
+            (u64::MAX, false),
+        ] {
+            assert_eq!(wrong_size(bytes).is_none(), is_right, "{bytes}");
+            assert_eq!(size_in(Some(&format!("bytes={bytes}"))).is_ok(), is_right, "{bytes}");
+        }
+        for query in
+            [None, Some(""), Some("bytes="), Some("bytes=-1"), Some("size=4096"), Some("bytes=99999999999999999999")]
+        {
+            assert_eq!(size_in(query).map_err(|answer| answer.status()), Err(StatusCode::BAD_REQUEST), "{query:?}");
+        }
+    }
+
+    #[test]
+    fn a_volume_grows_by_whole_extents() {
+        let part = |set, extents| Part { set: ashlar_placement::map::SetId(set), extents };
+        let mut record = VolumeRecord {
+            id: VolumeId::from_bytes([1; 16]),
+            name: "a".into(),
+            class: VolumeClass::Ssd,
+            extent_size: ExtentSize::DEFAULT,
+            size_bytes: (5 << 20) - 4_096,
+            parts: vec![part(1, 2), part(2, 3)],
+            generation: ashlar_catalog::volume::Generation(0),
+            attached: None,
+        };
+        grow(&mut record, 5 << 20);
+        assert_eq!((record.size_bytes, &record.parts[..]), (5 << 20, &[part(1, 2), part(2, 3)][..]));
+        grow(&mut record, (5 << 20) + 4_096);
+        assert_eq!(record.parts, [part(1, 2), part(2, 4)]);
+        assert!(record.placed().is_ok());
+    }
 }

@@ -6,6 +6,7 @@ use ashlar_placement::map::{PgId, SetId};
 use ashlar_placement::part::{Part, Volume};
 use ashlar_placement::rule::{ExtentId, ExtentSize, Mapping, Rule};
 use ashlar_replica::request::{ClientRequest, Content, Operation, Range, Run};
+use ashlar_volume::initiator::Limits;
 use ashlar_volume::message::{SessionId, SubrequestHeader};
 use ashlar_wire::epoch::Epoch;
 use ashlar_wire::id::{DriveId, ServerId};
@@ -37,6 +38,8 @@ struct ModelState {
     /// Answers everything alike.
     always: Option<AnswerKind>,
     is_gone: bool,
+    /// The greatest generation that was seen.
+    generation: Generation,
     /// Requests wait here for their answer, if it is not given at once.
     holds: bool,
     held: VecDeque<(Subrequest, Promise<Answer>)>,
@@ -88,6 +91,10 @@ impl Model {
         state.floors.push(asked.header.settled_below.0);
         if let Some(kind) = state.always {
             return answered(kind);
+        }
+        state.generation = state.generation.max(asked.header.generation);
+        if asked.header.generation < state.generation {
+            return answered(AnswerKind::Fenced);
         }
         if asked.header.epoch.0 < state.epoch {
             return answered(AnswerKind::OtherEpoch(None));
@@ -163,9 +170,13 @@ fn config(epoch: u64) -> GroupConfig {
 }
 
 fn attach(model: &Arc<Model>) -> Attachment {
+    attach_as(model, 1)
+}
+
+fn attach_as(model: &Arc<Model>, generation: u64) -> Attachment {
     let rule = Rule { extent_size: ExtentSize::new(EXTENT).expect("a power of two"), mapping: Mapping::Shuffled };
     let volume = Volume::new(VolumeId::from_bytes([7; 16]), rule, &[Part { set: GROUP.set, extents: 5 }]).unwrap();
-    let identity = ashlar_volume::initiator::Attachment { generation: Generation(1), session: SessionId(5) };
+    let identity = ashlar_volume::initiator::Attachment { generation: Generation(generation), session: SessionId(5) };
     let initiator = Initiator::pinned(identity, volume, (GROUP, config(0)), Limits::default(), PACING, 1);
     Attachment::new(Arc::clone(model) as Arc<dyn Fabric>, initiator, SIZE)
 }
@@ -358,4 +369,53 @@ fn subrequest_headers_are_of_this_attachment() {
     let (Subrequest { header, .. }, _) = model.lock().held.pop_front().unwrap();
     let SubrequestHeader { generation, session, epoch, .. } = header;
     assert_eq!((generation, session, epoch), (Generation(1), SessionId(5), Epoch(0)));
+}
+
+#[test]
+fn a_later_attachment_fences_the_earlier_one_in_every_group() {
+    let model = Arc::new(Model::default());
+    let (first, second) = (attach_as(&model, 1), attach_as(&model, 2));
+    assert_eq!(run(&model, &first, write(0, 4_096, 1)), Ok(vec![]));
+    model.lock().holds = true;
+    let mut late = pin!(first.run(write(EXTENT, 4_096, 1)));
+    assert!(late.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let (sent, promise) = model.lock().held.pop_front().unwrap();
+    model.lock().holds = false;
+    assert_eq!(model.finish(pin!(second.reach_all())), Ok(()));
+    // The earlier one's write arrives only now.
+    promise.keep(model.answer(&sent));
+    assert_eq!(model.finish(late), Err(Failure::Volume(Error::Fenced)));
+    assert!(first.is_fenced() && !second.is_fenced());
+    let asked = model.lock().asked;
+    assert_eq!(run(&model, &first, write(0, 4_096, 9)), Err(Failure::Volume(Error::Fenced)));
+    assert_eq!(model.lock().asked, asked, "it asks nobody any more");
+    assert_eq!(run(&model, &second, read(0, 4_096)), Ok(vec![1; 4_096]), "what was completed stays");
+    assert_eq!(run(&model, &second, read(EXTENT, 4_096)), Ok(vec![0; 4_096]), "what was refused is not there");
+}
+
+#[test]
+fn an_attachment_that_hears_of_a_later_one_ends_what_is_under_way() {
+    let model = Arc::new(Model::default());
+    model.lock().holds = true;
+    let attachment = attach(&model);
+    let mut written = pin!(attachment.run(write(0, 4_096, 1)));
+    assert!(written.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    attachment.fence();
+    assert_eq!(model.finish(written), Err(Failure::Volume(Error::Fenced)));
+}
+
+#[test]
+fn a_volume_grows_while_it_is_attached() {
+    let model = Arc::new(Model::default());
+    let attachment = attach(&model);
+    let part = |extents| Part { set: GROUP.set, extents };
+    assert_eq!(attachment.grow(SIZE - 1, &[part(5)], vec![]), Ok(()), "it does not shrink");
+    assert_eq!(attachment.size(), SIZE);
+    assert_eq!(attachment.grow(8 * EXTENT, &[part(7)], vec![]), Err(Error::BadPart), "the parts are too short");
+    assert_eq!(attachment.grow(8 * EXTENT, &[part(8)], vec![]), Ok(()));
+    assert_eq!(run(&model, &attachment, write(8 * EXTENT - 4_096, 4_096, 3)), Ok(vec![]));
+    assert_eq!(run(&model, &attachment, read(8 * EXTENT - 4_096, 4_096)), Ok(vec![3; 4_096]));
+    let other = Part { set: SetId(9), extents: 1 };
+    assert_eq!(attachment.grow(9 * EXTENT, &[part(8), other], vec![]), Err(Error::UnknownSet(SetId(9))));
+    assert_eq!(attachment.size(), 8 * EXTENT);
 }

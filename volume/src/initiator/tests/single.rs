@@ -387,3 +387,19 @@ fn what_a_server_calls_wrong_is_not_sent_again() {
     assert_eq!(completions(&mut initiator), [(1, Err(Error::Rejected))]);
     assert_eq!(initiator.requests(), 0);
 }
+
+#[test]
+fn samples_are_of_every_group_that_has_extents() {
+    let mut initiator = initiator(Limits::default());
+    let samples = initiator.group_samples();
+    let mut groups = |offsets: Vec<u64>| {
+        offsets.iter().for_each(|offset| start(&mut initiator, *offset, read(*offset, 1)));
+        let mut groups: Vec<GroupId> = subrequests(&mut initiator).iter().map(|sent| sent.header.group).collect();
+        groups.sort_unstable();
+        groups
+    };
+    let sampled = groups(samples);
+    let mut all = groups((0..EXTENTS).map(|extent| extent * EXTENT).collect());
+    all.dedup();
+    assert!(sampled == all && all.len() > 1, "{sampled:?} of {all:?}");
+}
