@@ -40,6 +40,7 @@ use super::drive_host::{ClientToken, HostOutput};
 use super::link::{Framed, Frames, Queue, VERSION};
 use super::route::{RouteCache, is_whole_without};
 use super::subrequest::{Answered, Asked, VolumeIo, answer_of, answered, client_request};
+use super::turns::Turns;
 use crate::catalog::CatalogHandle;
 use crate::catalog::reports::{Report, ReportKind};
 use crate::promise::{Promise, promise};
@@ -162,6 +163,7 @@ struct Shared<R: Runtime> {
     reports: Mutex<BTreeSet<(GroupId, DriveId, Epoch)>>,
     /// Volumes that are attached here, and by how many clients.
     attached: Mutex<BTreeMap<VolumeId, (Arc<Attachment>, usize)>>,
+    turns: Turns,
     /// The server stops: nothing is sent or tried again.
     is_over: AtomicBool,
 }
@@ -194,6 +196,7 @@ impl<R: Runtime> VolumeService<R> {
             queues: Mutex::default(),
             reports: Mutex::default(),
             attached: Mutex::default(),
+            turns: Turns::default(),
             is_over: AtomicBool::new(false),
         }))
     }
@@ -345,6 +348,10 @@ impl<R: Runtime> VolumeService<R> {
     /// See [`AttachError`].
     pub async fn attach(&self, name: &str) -> Result<Arc<Attachment>, AttachError> {
         let state = self.0.catalog.state().await.map_err(AttachError::Catalog)?;
+        let id = state.volume_named(name).ok_or(AttachError::Unknown)?.id;
+        // Connections of one client come at the same time, and each attachment would fence the one before.
+        let _turn = self.0.turns.take(id).await;
+        let state = self.0.catalog.state().await.map_err(AttachError::Catalog)?;
         let record = state.volume_named(name).cloned().ok_or(AttachError::Unknown)?;
         if let Some((attachment, clients)) = lock(&self.0.attached).get_mut(&record.id)
             && !attachment.is_fenced()
@@ -362,17 +369,9 @@ impl<R: Runtime> VolumeService<R> {
             None => None,
         };
         let attachment = Arc::new(self.begin_attachment(&state, &record, own, fence).await?);
-        let mut attached = lock(&self.0.attached);
-        // The later one of two that were attached at the same time fences the other.
-        let is_later = |known: &Attachment| known.generation() < attachment.generation();
-        if attached.get(&record.id).is_none_or(|(known, _)| is_later(known))
-            && let Some((earlier, _)) = attached.insert(record.id, (Arc::clone(&attachment), 0))
-        {
-            earlier.fence();
-        }
-        let (attachment, clients) = attached.get_mut(&record.id).expect("there is one of them");
-        *clients += 1;
-        Ok(Arc::clone(attachment))
+        // One that was there is fenced.
+        lock(&self.0.attached).insert(record.id, (Arc::clone(&attachment), 1));
+        Ok(attachment)
     }
 
     /// Attaches the volume by the next generation.
