@@ -52,6 +52,12 @@ pub struct Range {
 }
 
 impl Range {
+    /// Bytes of the bits that stand for its blocks.
+    #[must_use]
+    pub const fn presence_len(self) -> usize {
+        (self.len / BLOCK_BYTES).div_ceil(8) as usize
+    }
+
     /// Whether it has whole blocks, at least one, within the largest extent.
     #[must_use]
     pub fn is_valid(self) -> bool {
@@ -117,6 +123,9 @@ pub enum Operation {
     Read(Range),
     /// Write this. Answered when it is on stable storage at every acting member.
     Write(Run),
+    /// Return which blocks of these bytes are stored: a bit for each block, the lowest bit of a byte first. A block that is
+    /// not reads as zeroes. As current as a read.
+    Presence(Range),
 }
 
 /// A request of a client.
@@ -144,7 +153,7 @@ pub struct ClientRequest {
 /// The answer to a request of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// The bytes that were asked for. No later read of them returns an older value.
+    /// The bytes that were asked for, or the bits of [`Operation::Presence`]. No later read of them returns an older value.
     Read(Bytes),
     /// On stable storage at every acting member; every later read sees it.
     Written,
@@ -213,6 +222,13 @@ pub enum StoreRequest {
         /// Which extent.
         extent: ExtentId,
     },
+    /// Which blocks of these bytes are stored: completes with [`StoreReply::Read`] of the bits of [`Operation::Presence`].
+    Presence {
+        /// Which extent.
+        extent: ExtentId,
+        /// Which bytes.
+        range: Range,
+    },
     /// Replace the one small record of this placement group. Completes with [`StoreReply::Done`] when durable.
     Save {
         /// The record: up to [`crate::record::RECORD_BYTES_MAX`] bytes.
@@ -245,7 +261,7 @@ pub struct Difference {
 pub enum StoreReply {
     /// A write, patch or record is durable.
     Done,
-    /// The bytes.
+    /// The bytes, or the bits.
     Read(Bytes),
     /// A page of the list.
     List(Page),

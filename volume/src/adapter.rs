@@ -2,10 +2,14 @@
 //!
 //! The owner keeps, for each request that it hands to the initiator, which session it came from and what it was.
 
+use crate::block::BLOCK_BYTES;
 use crate::error::Error;
 use crate::initiator::{Op, Space};
 use crate::nbd::{ErrorCode, Io, IoRequest, Reply, Span};
 use crate::piece::Piece;
+
+/// Bytes of which one request is told what is allocated: as many spans as a reply has, if they are of one block each.
+pub const STATUS_BYTES_MAX: u64 = 16_384 * BLOCK_BYTES as u64;
 
 /// What becomes of an NBD request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,7 +22,7 @@ pub enum Step {
 
 /// What to do with a request. FUA needs nothing: every write is durable when it is completed.
 ///
-/// Allocation is not asked for yet, so everything counts as data: what the NBD specification lets a server say always.
+/// Of a long range only the beginning is asked for its allocation: a client asks for the rest.
 #[must_use]
 pub fn plan_request(request: IoRequest) -> Step {
     let IoRequest { offset, len, io, .. } = request;
@@ -32,7 +36,7 @@ pub fn plan_request(request: IoRequest) -> Step {
             Op::Zero { offset, len, space: if may_punch { Space::Release } else { Space::Keep } }
         }
         Io::Cache => return Step::Reply(Reply::Done),
-        Io::Status => return Step::Reply(Reply::Status(vec![Span { len, is_hole: false, is_zero: false }])),
+        Io::Status => Op::Presence { offset, len: len.min(STATUS_BYTES_MAX) },
     })
 }
 
@@ -41,6 +45,8 @@ pub fn plan_request(request: IoRequest) -> Step {
 pub enum Direction {
     /// It reads.
     Read,
+    /// It asks what is allocated.
+    Status,
     /// It does anything else.
     Other,
 }
@@ -50,9 +56,16 @@ pub enum Direction {
 pub fn reply_of(direction: Direction, result: Result<Vec<Piece>, Error>) -> Reply {
     match (direction, result) {
         (Direction::Read, Ok(pieces)) => Reply::Data(pieces),
+        (Direction::Status, Ok(pieces)) => Reply::Status(pieces.iter().map(span_of).collect()),
         (Direction::Other, Ok(_)) => Reply::Done,
         (_, Err(error)) => Reply::failed(error_code_of(error)),
     }
+}
+
+/// What a client hears of a piece: blocks that are not stored are holes.
+const fn span_of(piece: &Piece) -> Span {
+    let is_hole = matches!(piece, Piece::Zeroes(_));
+    Span { len: piece.len(), is_hole, is_zero: is_hole }
 }
 
 /// The number by which a client hears of an error.
@@ -97,8 +110,9 @@ mod tests {
             assert_eq!(plan(io), Step::Submit(op));
         }
         assert_eq!(plan(Io::Cache), Step::Reply(Reply::Done));
-        let span = Span { len, is_hole: false, is_zero: false };
-        assert_eq!(plan(Io::Status), Step::Reply(Reply::Status(vec![span])));
+        assert_eq!(plan(Io::Status), Step::Submit(Op::Presence { offset, len }));
+        let long = IoRequest { id: RequestId(1), offset, len: u64::MAX, fua: false, io: Io::Status };
+        assert_eq!(plan_request(long), Step::Submit(Op::Presence { offset, len: STATUS_BYTES_MAX }));
     }
 
     #[test]
@@ -106,6 +120,9 @@ mod tests {
         let pieces = vec![Piece::Zeroes(3)];
         assert_eq!(reply_of(Direction::Read, Ok(pieces.clone())), Reply::Data(pieces));
         assert_eq!(reply_of(Direction::Other, Ok(vec![])), Reply::Done);
+        let spans = [(3, true), (5, false)].map(|(len, is_hole)| Span { len, is_hole, is_zero: is_hole });
+        let pieces = vec![Piece::Zeroes(3), Piece::Stored(5)];
+        assert_eq!(reply_of(Direction::Status, Ok(pieces)), Reply::Status(spans.to_vec()));
         for (error, code) in [
             (Error::Fenced, ErrorCode::Shutdown),
             (Error::Full, ErrorCode::NoSpace),

@@ -17,12 +17,13 @@
 //! of its group. No room and damage are reported.
 //!
 //! In reading order: [`config`], `plan` (cutting), `route` (who to ask), `requests` (what the guest waits for, and in which
-//! order), `tasks` (what servers are asked), `pacing`, [`attached`].
+//! order), `tasks` (what servers are asked), `presence` (bits as pieces), `pacing`, [`attached`].
 
 pub mod attached;
 pub mod config;
 mod pacing;
 mod plan;
+mod presence;
 mod requests;
 mod route;
 mod tasks;
@@ -84,6 +85,13 @@ pub enum Op {
         /// Bytes, at least 1.
         len: u64,
     },
+    /// Say which parts of a range are stored: [`Piece::Stored`] and [`Piece::Zeroes`] of whole blocks, cut at the range's ends.
+    Presence {
+        /// First byte.
+        offset: u64,
+        /// Bytes, at least 1.
+        len: u64,
+    },
     /// Make durable what was completed. All of it is: completes at once.
     Flush,
 }
@@ -93,7 +101,7 @@ pub enum Op {
 pub struct Completion {
     /// Which.
     pub id: RequestId,
-    /// For a read, pieces in ascending order that make up the range; for others, none. A change is durable on every acting
+    /// For a read and a query of presence, pieces in ascending order that make up the range; for others, none. A change is durable on every acting
     /// copy and seen by every read that begins now. After an error a change may be done in part.
     pub result: Result<Vec<Piece>, Error>,
 }

@@ -14,8 +14,7 @@
 //! - What clients and servers send is compared with limits before it costs memory.
 //!
 //! Deliberately absent: sockets, clocks, threads; the primary's side; liveness (who leads a placement group comes in as
-//! a value, or as a hint of a server); snapshots, encryption and migration; a cache. Allocation status of extents is not
-//! asked for yet.
+//! a value, or as a hint of a server); snapshots, encryption and migration; a cache.
 //!
 //! Entry points: [`nbd::Session`] and [`initiator::Initiator`].
 //!

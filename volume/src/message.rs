@@ -50,6 +50,8 @@ pub enum Verb {
     ZeroInPlace,
     /// Its content is no longer needed.
     Discard,
+    /// Which blocks are stored: the answer carries a bit for each block, the lowest bit of a byte first. Others read as zeroes.
+    Presence,
 }
 
 impl Verb {
@@ -60,13 +62,14 @@ impl Verb {
             Self::Zero => 3,
             Self::Discard => 4,
             Self::ZeroInPlace => 5,
+            Self::Presence => 6,
         }
     }
 
     /// Whether it changes what is read later.
     #[must_use]
     pub const fn changes(self) -> bool {
-        !matches!(self, Self::Read)
+        !matches!(self, Self::Read | Self::Presence)
     }
 }
 
@@ -156,6 +159,7 @@ impl SubrequestHeader {
             [3, 0, 0] => Verb::Zero,
             [4, 0, 0] => Verb::Discard,
             [5, 0, 0] => Verb::ZeroInPlace,
+            [6, 0, 0] => Verb::Presence,
             _ => return Err(MessageError::Malformed),
         };
         let group = GroupId { set: SetId(reader.u32()), pg: PgId(reader.u32()) };
@@ -187,7 +191,7 @@ impl SubrequestHeader {
     pub const fn payload_len(&self) -> usize {
         match self.verb {
             Verb::Write => self.range.len as usize,
-            Verb::Read | Verb::Zero | Verb::ZeroInPlace | Verb::Discard => 0,
+            Verb::Read | Verb::Zero | Verb::ZeroInPlace | Verb::Discard | Verb::Presence => 0,
         }
     }
 }
@@ -206,9 +210,9 @@ pub struct GroupConfig {
 /// A server's answer, without its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnswerKind {
-    /// Done. A change is durable on every acting copy; a read's bytes are the payload.
+    /// Done. A change is durable on every acting copy; a read's bytes are the payload, and so are the bits of a query.
     Done,
-    /// Done: the whole range reads as zeroes.
+    /// Done: the whole range reads as zeroes, or no block of it is stored.
     Zeroes,
     /// The request's epoch is not the server's. If the server knows a newer configuration, it is this.
     OtherEpoch(Option<GroupConfig>),

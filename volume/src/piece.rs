@@ -11,6 +11,8 @@ pub enum Piece {
     Data(Bytes),
     /// So many zeroes.
     Zeroes(u64),
+    /// So many bytes that are stored, and whose content was not asked for.
+    Stored(u64),
 }
 
 impl Piece {
@@ -19,7 +21,7 @@ impl Piece {
     pub const fn len(&self) -> u64 {
         match self {
             Self::Data(bytes) => bytes.len() as u64,
-            Self::Zeroes(len) => *len,
+            Self::Zeroes(len) | Self::Stored(len) => *len,
         }
     }
 
@@ -40,6 +42,7 @@ impl Piece {
             // Positions within bytes in memory are sizes.
             Self::Data(bytes) => Self::Data(bytes.slice(range.start as usize..range.end as usize)),
             Self::Zeroes(_) => Self::Zeroes(range.end - range.start),
+            Self::Stored(_) => Self::Stored(range.end - range.start),
         }
     }
 }

@@ -251,7 +251,11 @@ impl Connection {
 
     fn begin_io(&mut self, request: IoRequest) {
         let id = request.id;
-        let direction = if request.io == Io::Read { Direction::Read } else { Direction::Other };
+        let direction = match request.io {
+            Io::Read => Direction::Read,
+            Io::Status => Direction::Status,
+            _ => Direction::Other,
+        };
         let op = match (plan_request(request), &self.attachment) {
             (Step::Submit(op), Some(_)) => op,
             (Step::Submit(_), None) => return self.session.handle_reply(id, Reply::failed(ErrorCode::Io)),
@@ -280,7 +284,7 @@ fn export(size: u64) -> Export {
         size,
         features: Features::ALL,
         blocks: BlockSizes::default(),
-        tells_allocation: false,
+        tells_allocation: true,
         name: None,
         description: "volume with copies on several servers".into(),
     }

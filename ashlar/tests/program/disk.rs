@@ -83,6 +83,8 @@ fn a_volume_is_served_to_tools_and_lasts() {
         "flush",
     ]);
     assert!(!said.contains("Pattern verification failed"), "{said}");
+    let map = tool("nbdinfo", &["--map", "--totals", &disks.uri()]);
+    assert!(map.contains("hole,zero") && map.contains("3145728"), "3 MiB are stored, and the rest is not: {map}");
     disks.restart();
     tool("nbdcopy", &[&disks.uri(), &to]);
     let read = std::fs::read(&to).unwrap();

@@ -208,6 +208,7 @@ impl Attachment {
                 Piece::Data(data) => bytes.extend_from_slice(&data),
                 // Pieces of a read of 32 bits have lengths of 32 bits.
                 Piece::Zeroes(zeroes) => bytes.resize(bytes.len() + zeroes as usize, 0),
+                Piece::Stored(_) => unreachable!("a read has content"),
             }
         }
         Ok(Bytes::from(bytes))
@@ -423,7 +424,10 @@ impl State {
     /// Refuses a range that is not within the volume.
     fn check(&self, op: &Op) -> Result<(), Error> {
         let (offset, len) = match op {
-            Op::Read { offset, len } | Op::Zero { offset, len, .. } | Op::Discard { offset, len } => (*offset, *len),
+            Op::Read { offset, len }
+            | Op::Zero { offset, len, .. }
+            | Op::Discard { offset, len }
+            | Op::Presence { offset, len } => (*offset, *len),
             Op::Write { offset, data } => (*offset, data.len() as u64),
             Op::Flush => return Ok(()),
         };

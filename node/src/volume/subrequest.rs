@@ -102,6 +102,7 @@ pub(super) fn client_request(header: &SubrequestHeader, payload: &Bytes) -> Opti
     let write = |content| Operation::Write(Run { offset, content });
     let operation = match header.verb {
         Verb::Read => Operation::Read(Range { offset, len }),
+        Verb::Presence => Operation::Presence(Range { offset, len }),
         Verb::Write => write(Content::Data(payload.clone())),
         Verb::Zero | Verb::Discard => write(Content::Zeroes(len)),
         // Blocks that were written keep their space.

@@ -60,6 +60,7 @@ fn reply_to(request: &StoreRequest) -> StoreReply {
         StoreRequest::List { .. } => StoreReply::List(Page::default()),
         StoreRequest::Checksums { .. } => StoreReply::Checksums(Vec::new()),
         StoreRequest::Occupied { .. } => StoreReply::Occupied(false),
+        StoreRequest::Presence { range, .. } => StoreReply::Read(Bytes::from(vec![0xff; range.presence_len()])),
         StoreRequest::Difference { .. } => {
             StoreReply::Difference(crate::request::Difference { version: Version::ZERO, runs: Vec::new() })
         }

@@ -1,4 +1,4 @@
-//! Reads: from the primary's own copy, under a lease, and never ahead of an acknowledgement.
+//! Reads, of bytes or of which blocks are stored: from the primary's own copy, under a lease, and never ahead of an acknowledgement.
 //!
 //! A read may return a write that is not acknowledged, because both are under way in the store at once. So its reply waits
 //! until every write that it overlaps, as of the end of the reading, is acknowledged. The lease is checked when it begins,
@@ -15,7 +15,7 @@ use super::Primary;
 use crate::core_state::{Core, Purpose};
 use crate::error::Refusal;
 use crate::planted::Planted;
-use crate::request::{Answer, ClientRequest, Range, RequestId, SessionId, StoreRequest};
+use crate::request::{Answer, ClientRequest, Operation, Range, RequestId, SessionId, StoreRequest};
 
 /// Reads of one placement group that are not answered.
 pub(super) const READS_MAX: usize = 4_096;
@@ -49,7 +49,11 @@ impl Primary {
         let extent = request.extent;
         let read = Read { session: request.session, request: request.request, extent, range, done: None };
         self.reads.insert(self.next_read, read);
-        core.store(StoreRequest::Read { extent, range }, Purpose::Read(self.next_read));
+        let asked = match &request.operation {
+            Operation::Presence(_) => StoreRequest::Presence { extent, range },
+            Operation::Read(_) | Operation::Write(_) => StoreRequest::Read { extent, range },
+        };
+        core.store(asked, Purpose::Read(self.next_read));
         Ok(())
     }
 

@@ -36,7 +36,7 @@ impl Primary {
     /// A client's request of this epoch.
     pub(crate) fn handle_client(&mut self, core: &mut Core, now: Instant, request: &ClientRequest) {
         let admitted = self.admit(core, request).and_then(|()| match &request.operation {
-            Operation::Read(range) => self.begin_read(core, now, request, *range),
+            Operation::Read(range) | Operation::Presence(range) => self.begin_read(core, now, request, *range),
             Operation::Write(run) => self.begin_write(core, now, request, run),
         });
         if let Err(refusal) = admitted {
@@ -47,7 +47,7 @@ impl Primary {
     /// What reads and writes are checked for alike.
     fn admit(&self, core: &mut Core, request: &ClientRequest) -> Result<(), Refusal> {
         let range = match &request.operation {
-            Operation::Read(range) => *range,
+            Operation::Read(range) | Operation::Presence(range) => *range,
             Operation::Write(run) => run.range(),
         };
         if !range.is_valid() {

@@ -218,6 +218,15 @@ impl Store {
                 StoreReply::Checksums((0..last).map(|number| sum_of(*extent, number, tag(number))).collect())
             }
             StoreRequest::Occupied { extent } => StoreReply::Occupied(self.is_occupied(*extent)),
+            StoreRequest::Presence { extent, range } => {
+                let mut bits = vec![0_u8; range.presence_len()];
+                let blocks = self.visible.get(extent).map(|extent| &extent.blocks);
+                for (at, number) in numbers(*range).enumerate() {
+                    let is_there = blocks.is_some_and(|blocks| blocks.contains_key(&number));
+                    bits[at / 8] |= u8::from(is_there) << (at % 8);
+                }
+                StoreReply::Read(Bytes::from(bits))
+            }
             StoreRequest::Difference { extent, than } => StoreReply::Difference(self.difference(*extent, than)),
             StoreRequest::Write { .. } | StoreRequest::Patch { .. } | StoreRequest::Save { .. } => StoreReply::Done,
         }

@@ -16,6 +16,7 @@ use bytes::Bytes;
 use super::config::{Attachment, Limits, Pacing};
 use super::pacing::Pauses;
 use super::plan::{Action, Method, Run};
+use super::presence;
 use super::requests::{RequestKey, Requests};
 use super::route::{Learned, Routes};
 use super::tasks::{FlightLimits, Task, Tasks, Work};
@@ -25,6 +26,8 @@ use crate::error::Error;
 use crate::message::{AnswerKind, ExtentRange, GroupConfig, RequestNumber, SubrequestHeader, Verb};
 use crate::piece::Piece;
 use crate::qos::{Rates, Throttle};
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
 
 /// A run that waits for the blocks at its ends.
 #[derive(Debug)]
@@ -187,6 +190,7 @@ impl Initiator {
             Op::Zero { offset, len, space: Space::Release } => (Verb::Zero, offset, len, Bytes::new()),
             Op::Zero { offset, len, space: Space::Keep } => (Verb::ZeroInPlace, offset, len, Bytes::new()),
             Op::Discard { offset, len } => (Verb::Discard, offset, len, Bytes::new()),
+            Op::Presence { offset, len } => (Verb::Presence, offset, len, Bytes::new()),
             Op::Flush => return Ok(None),
         };
         let size = self.volume().size();
@@ -371,6 +375,9 @@ impl Initiator {
         request.cursor = blocks.end;
         request.runs_open += 1;
         request.pieces.push(None);
+        if request.action.verb == Verb::Presence {
+            request.presence.push(Vec::new());
+        }
         let extent = ExtentId { volume: self.routes.volume().id(), extent: location.extent };
         let len = u32::try_from(blocks.len()).expect("an extent has at most 2^30 bytes");
         let range = ExtentRange { extent, offset: location.offset, len };
@@ -382,7 +389,7 @@ impl Initiator {
                         // Positions within bytes in memory are sizes.
                         request.data.slice(from as usize..(from + blocks.len()) as usize)
                     }
-                    Verb::Read | Verb::Zero | Verb::ZeroInPlace | Verb::Discard => Bytes::new(),
+                    _ => Bytes::new(),
                 };
                 let work = Work::Run(request.action.verb, payload);
                 self.push_task(Task::new(key, index, blocks.start, group, range, work));
@@ -446,14 +453,21 @@ impl Initiator {
     /// A task is done: with the bytes of a read, or with none.
     fn finish(&mut self, number: RequestNumber, piece: &Piece) {
         let task = self.tasks.get(number);
-        let expected = if task.verb() == Verb::Read { u64::from(task.range.len) } else { 0 };
-        if piece.len() != expected {
+        let range_len = u64::from(task.range.len);
+        let is_right = match (task.verb(), piece) {
+            (Verb::Read, piece) => piece.len() == range_len,
+            (Verb::Presence, Piece::Data(bits)) => bits.len() as u64 == (range_len / BLOCK).div_ceil(8),
+            // Told by the kind of the answer, which has no payload.
+            (Verb::Presence, Piece::Zeroes(_)) => true,
+            (_, piece) => piece.is_empty(),
+        };
+        if !is_right {
             return self.fail(number, Error::BadAnswer);
         }
         let task = self.remove_task(number);
         match task.work {
             Work::Edge(at) => self.finish_edge(task.request, task.run, at, piece),
-            Work::Run(..) => self.finish_run(task.request, task.run, task.start, piece),
+            Work::Run(..) => self.finish_run(&task, piece),
         }
     }
 
@@ -479,14 +493,19 @@ impl Initiator {
                 target.copy_from_slice(&request.data[from..from + target.len()]);
             }
             Verb::Zero | Verb::ZeroInPlace => target.fill(0),
-            Verb::Read | Verb::Discard => unreachable!("only changes of bytes are merged"),
+            Verb::Read | Verb::Discard | Verb::Presence => unreachable!("only changes of bytes are merged"),
         }
         let work = Work::Run(Verb::Write, Bytes::from(buffer));
         self.push_task(Task::new(key, run, blocks.start, group, range, work));
     }
 
-    fn finish_run(&mut self, key: RequestKey, run: usize, start: u64, piece: &Piece) {
+    fn finish_run(&mut self, task: &Task, piece: &Piece) {
+        let Task { request: key, run, start, .. } = *task;
         let request = self.requests.get_mut(key);
+        if request.action.verb == Verb::Presence {
+            let blocks = ByteRange { start, end: start + u64::from(task.range.len) };
+            request.presence[run] = presence::pieces(piece, blocks, request.action.range.intersection(blocks));
+        }
         if request.action.verb == Verb::Read {
             let blocks = ByteRange { start, end: start + piece.len() };
             let named = request.action.range.intersection(blocks);
@@ -497,9 +516,11 @@ impl Initiator {
             return self.requests.queue(key, self.limits.runs_per_request_max);
         }
         let pieces = std::mem::take(&mut request.pieces);
-        let is_read = request.action.verb == Verb::Read;
-        let pieces = pieces.into_iter().filter(|_| is_read).map(|piece| piece.expect("every run has come"));
-        let pieces = pieces.collect();
+        let pieces = match request.action.verb {
+            Verb::Read => pieces.into_iter().map(|piece| piece.expect("every run has come")).collect(),
+            Verb::Presence => presence::joined(std::mem::take(&mut request.presence).into_iter().flatten()),
+            _ => Vec::new(),
+        };
         self.complete(key, Ok(pieces));
     }
 

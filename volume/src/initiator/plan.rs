@@ -43,7 +43,7 @@ impl Action {
     pub(super) const fn payload_len(self) -> u64 {
         match self.verb {
             Verb::Read | Verb::Write => self.range.len(),
-            Verb::Zero | Verb::ZeroInPlace | Verb::Discard => 0,
+            Verb::Zero | Verb::ZeroInPlace | Verb::Discard | Verb::Presence => 0,
         }
     }
 
@@ -51,7 +51,7 @@ impl Action {
     pub(super) fn next_run(self, at: u64, extent_left: u64, payload_max: u32) -> Run {
         let end = self.blocks().end.min(at + extent_left);
         match self.verb {
-            Verb::Discard => Run { blocks: ByteRange { start: at, end }, method: Method::Direct },
+            Verb::Discard | Verb::Presence => Run { blocks: ByteRange { start: at, end }, method: Method::Direct },
             Verb::Read => {
                 let end = end.min(at + u64::from(payload_max));
                 Run { blocks: ByteRange { start: at, end }, method: Method::Direct }

@@ -33,6 +33,8 @@ pub(super) struct GuestRequest {
     pub(super) tasks_open: usize,
     /// What was read, by run.
     pub(super) pieces: Vec<Option<Piece>>,
+    /// What is stored, by run: of a query of presence.
+    pub(super) presence: Vec<Vec<Piece>>,
     /// The guest has its completion. The request stays until servers have answered, so that those behind it wait.
     pub(super) is_completed: bool,
     /// It may run as far as the class of the volume is concerned.
@@ -108,6 +110,7 @@ impl Requests {
             runs_open: 0,
             tasks_open: 0,
             pieces: Vec::new(),
+            presence: Vec::new(),
             is_completed: false,
             is_admitted: false,
             blockers,

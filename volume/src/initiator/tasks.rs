@@ -81,7 +81,7 @@ impl Task {
     const fn payload_len(&self) -> u64 {
         match self.verb() {
             Verb::Read | Verb::Write => self.range.len as u64,
-            Verb::Zero | Verb::ZeroInPlace | Verb::Discard => 0,
+            Verb::Zero | Verb::ZeroInPlace | Verb::Discard | Verb::Presence => 0,
         }
     }
 }

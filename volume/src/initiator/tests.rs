@@ -80,6 +80,7 @@ fn flat(pieces: &[Piece]) -> Vec<u8> {
         match piece {
             Piece::Data(data) => bytes.extend_from_slice(data),
             Piece::Zeroes(len) => bytes.resize(bytes.len() + usize::try_from(*len).unwrap(), 0),
+            Piece::Stored(_) => panic!("a read has content"),
         }
     }
     bytes

@@ -40,7 +40,14 @@ fn golden_request() {
 
 #[test]
 fn golden_verbs() {
-    let numbers = [(Verb::Read, 1), (Verb::Write, 2), (Verb::Zero, 3), (Verb::Discard, 4), (Verb::ZeroInPlace, 5)];
+    let numbers = [
+        (Verb::Read, 1),
+        (Verb::Write, 2),
+        (Verb::Zero, 3),
+        (Verb::Discard, 4),
+        (Verb::ZeroInPlace, 5),
+        (Verb::Presence, 6),
+    ];
     for (verb, number) in numbers {
         let header = SubrequestHeader { verb, ..request() };
         let payload = vec![0; header.payload_len()];
@@ -137,7 +144,7 @@ fn any_request(u: &mut Unstructured<'_>) -> Any<SubrequestHeader> {
     let blocks = u.int_in_range(1..=4)?;
     let extent = ExtentId { volume: VolumeId::from_bytes(u.arbitrary()?), extent: Extent(u.arbitrary()?) };
     Ok(SubrequestHeader {
-        verb: *u.choose(&[Verb::Read, Verb::Write, Verb::Zero, Verb::ZeroInPlace, Verb::Discard])?,
+        verb: *u.choose(&[Verb::Read, Verb::Write, Verb::Zero, Verb::ZeroInPlace, Verb::Discard, Verb::Presence])?,
         group: GroupId { set: SetId(u.arbitrary()?), pg: PgId(u.arbitrary()?) },
         epoch: Epoch(u.arbitrary()?),
         drive: DriveId::from_bytes(u.arbitrary()?),
@@ -170,7 +177,7 @@ fn any_bytes_do_no_harm() {
     arbtest(|u| {
         let mut bytes: [u8; SubrequestHeader::LEN] = u.arbitrary()?;
         let payload: Vec<u8> = u.arbitrary()?;
-        (bytes[0], bytes[1]) = (VERSION, u.int_in_range(0..=6)?);
+        (bytes[0], bytes[1]) = (VERSION, u.int_in_range(0..=7)?);
         reseal(&mut bytes, &payload);
         if let Ok(header) = SubrequestHeader::decode(&bytes, &payload) {
             assert_eq!(header.encode(&payload), bytes);

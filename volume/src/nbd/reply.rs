@@ -133,6 +133,7 @@ impl Encoder<'_> {
                     self.output.push(&offset.to_be_bytes());
                     self.output.push_payload(bytes);
                 }
+                Piece::Stored(_) => unreachable!("a read has content"),
                 Piece::Zeroes(len) => {
                     self.push_chunk(flags, chunk::OFFSET_HOLE, 12);
                     self.output.push(&offset.to_be_bytes());
@@ -149,6 +150,7 @@ impl Encoder<'_> {
             match piece {
                 Piece::Data(bytes) => self.output.push_payload(bytes),
                 Piece::Zeroes(len) => self.output.push_zeroes(len),
+                Piece::Stored(_) => unreachable!("a read has content"),
             }
         }
     }

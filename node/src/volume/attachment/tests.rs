@@ -117,6 +117,15 @@ impl ModelState {
                 let data = Bytes::copy_from_slice(&bytes[*offset as usize..(*offset + *len) as usize]);
                 Answer::Answered(AnswerKind::Done, data)
             }
+            Operation::Presence(range) => {
+                // Blocks that are not zero.
+                let blocks = bytes[range.offset as usize..(range.offset + range.len) as usize].chunks(4_096);
+                let mut bits = vec![0_u8; range.presence_len()];
+                for (at, block) in blocks.enumerate() {
+                    bits[at / 8] |= u8::from(block.iter().any(|byte| *byte != 0)) << (at % 8);
+                }
+                Answer::Answered(AnswerKind::Done, Bytes::from(bits))
+            }
             Operation::Write(Run { offset, content }) => {
                 let at = *offset as usize;
                 match content {
@@ -188,6 +197,7 @@ fn run(model: &Model, attachment: &Attachment, op: Op) -> Result<Vec<u8>, Failur
         .flat_map(|piece| match piece {
             Piece::Data(data) => data.to_vec(),
             Piece::Zeroes(len) => vec![0; *len as usize],
+            Piece::Stored(_) => unreachable!("a read has content"),
         })
         .collect())
 }
@@ -418,4 +428,15 @@ fn a_volume_grows_while_it_is_attached() {
     let other = Part { set: SetId(9), extents: 1 };
     assert_eq!(attachment.grow(9 * EXTENT, &[part(8), other], vec![]), Err(Error::UnknownSet(SetId(9))));
     assert_eq!(attachment.size(), 8 * EXTENT);
+}
+
+#[test]
+fn what_is_stored_is_told_by_blocks() {
+    let model = Arc::new(Model::default());
+    let attachment = attach(&model);
+    assert_eq!(run(&model, &attachment, write(EXTENT - 4_096, 8_192, 1)), Ok(vec![]));
+    let told = model.finish(pin!(attachment.run(Op::Presence { offset: 100, len: SIZE - 100 })));
+    let (before, stored) = (EXTENT - 4_096 - 100, 8_192);
+    let expected = [Piece::Zeroes(before), Piece::Stored(stored), Piece::Zeroes(SIZE - 100 - before - stored)];
+    assert_eq!(told, Ok(expected.to_vec()));
 }

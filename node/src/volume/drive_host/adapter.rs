@@ -91,6 +91,7 @@ enum Work {
     Read { extent: ExtentId, range: Range },
     Checksums { extent: ExtentId },
     Occupied { extent: ExtentId },
+    Presence { extent: ExtentId, range: Range },
     Difference { extent: ExtentId, than: Vec<Checksum> },
     List(Box<Listing>),
     Save { record: Vec<u8> },
@@ -307,6 +308,7 @@ impl Adapter {
             StoreRequest::Read { extent, range } => Work::Read { extent, range },
             StoreRequest::Checksums { extent } => Work::Checksums { extent },
             StoreRequest::Occupied { extent } => Work::Occupied { extent },
+            StoreRequest::Presence { extent, range } => Work::Presence { extent, range },
             StoreRequest::Difference { extent, than } => Work::Difference { extent, than },
             StoreRequest::List { above, after } => {
                 let seeks_newest = self.groups.get(&group).is_none_or(|known| known.listed.is_none());
@@ -423,7 +425,8 @@ impl Adapter {
                 self.damaged.remove(&patch.extent);
             }
             Work::Save { record } => self.keep_record(group, record),
-            Work::Read { .. } | Work::Checksums { .. } | Work::Occupied { .. } | Work::Difference { .. } => {}
+            Work::Read { .. } | Work::Checksums { .. } | Work::Occupied { .. } => {}
+            Work::Presence { .. } | Work::Difference { .. } => {}
             Work::List(_) | Work::DeleteVolume(_) | Work::Forget(_) => {}
         }
     }
@@ -455,6 +458,7 @@ impl Work {
             Self::Read { extent, .. }
             | Self::Checksums { extent }
             | Self::Occupied { extent }
+            | Self::Presence { extent, .. }
             | Self::Difference { extent, .. } => Access::Read(*extent),
             Self::List(_) => Access::List,
             Self::Save { .. } | Self::DeleteVolume(_) | Self::Forget(_) => Access::Free,
@@ -473,7 +477,9 @@ impl Job {
             Work::Write { extent, offset, data, version } => {
                 RequestKind::Write { extent: *extent, group, offset: *offset, data: data.clone(), version: *version }
             }
-            Work::Zeroes { extent, .. } | Work::Occupied { extent } => RequestKind::Checksums { extent: *extent },
+            Work::Zeroes { extent, .. } | Work::Occupied { extent } | Work::Presence { extent, .. } => {
+                RequestKind::Checksums { extent: *extent }
+            }
             Work::Patch(patch) if patch.needs_content() => read_whole(patch.extent),
             Work::Patch(patch) => RequestKind::Checksums { extent: patch.extent },
             Work::Read { extent, range } => RequestKind::Read { extent: *extent, offset: range.offset, len: range.len },

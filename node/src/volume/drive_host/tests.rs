@@ -344,6 +344,30 @@ fn three_copies_are_written_and_read() {
 }
 
 #[test]
+fn a_primary_tells_which_blocks_are_stored() {
+    let mut world = started(3);
+    let ask = |world: &mut World, at: u64, range: Range| {
+        let token = world.ask(0, 1, extent(at), Operation::Presence(range));
+        world.settle();
+        world.replies.remove(&token)
+    };
+    let bits = |bits: &'static [u8]| Some(Ok(Answer::Read(Bytes::from_static(bits))));
+    let range = Range { offset: 2 * BLOCK_BYTES, len: 9 * BLOCK_BYTES };
+    assert_eq!(ask(&mut world, 1, range), bits(&[0, 0]), "never written");
+    assert_eq!(world.write(0, 1, (1, 3), data(7, 7)), WRITTEN);
+    assert_eq!(world.write(0, 1, (1, 10), data(0, 1)), WRITTEN);
+    assert_eq!(ask(&mut world, 1, range), bits(&[0b1111_1110, 1]), "zeroes that were written as data are stored");
+    assert_eq!(world.write(0, 1, (1, 4), Content::Zeroes(2 * BLOCK_BYTES)), WRITTEN);
+    assert_eq!(ask(&mut world, 1, range), bits(&[0b1111_0010, 1]), "others are not");
+    // Whoever may not serve a read does not tell this either.
+    world.hosts[1] = None;
+    world.hosts[2] = None;
+    world.pass(Duration::from_secs(5));
+    let told = ask(&mut world, 1, range);
+    assert!(!matches!(told, Some(Ok(_))), "{told:?}");
+}
+
+#[test]
 fn a_drive_that_was_lost_returns_as_a_learner_and_is_filled() {
     let mut world = started(3);
     for number in 0..4 {

@@ -38,6 +38,7 @@ fn a_subrequest_is_a_members_request() {
         (Range { offset: 4_096, len: 4_096 }, |content| Operation::Write(Run { offset: 4_096, content }));
     for (verb, payload, operation) in [
         (Verb::Read, Bytes::new(), Operation::Read(range)),
+        (Verb::Presence, Bytes::new(), Operation::Presence(range)),
         (Verb::Write, payload.clone(), run(Content::Data(payload))),
         (Verb::Zero, Bytes::new(), run(Content::Zeroes(4_096))),
         (Verb::Discard, Bytes::new(), run(Content::Zeroes(4_096))),

@@ -166,7 +166,7 @@ impl World {
         let extent = request.blocks[0].0;
         let generation = match &request.operation {
             Operation::Write(_) => it.attached.get(&extent.volume).copied().unwrap_or_default(),
-            Operation::Read(_) => self.generations[&extent.volume],
+            Operation::Read(_) | Operation::Presence(_) => self.generations[&extent.volume],
         };
         let request = ClientRequest {
             session: it.session,

@@ -403,3 +403,24 @@ fn samples_are_of_every_group_that_has_extents() {
     all.dedup();
     assert!(sampled == all && all.len() > 1, "{sampled:?} of {all:?}");
 }
+
+#[test]
+fn presence_is_told_by_bits_and_cut_at_the_ends() {
+    let mut initiator = initiator(Limits::default());
+    start(&mut initiator, 1, Op::Presence { offset: EXTENT - 2 * K - 10, len: 3 * K });
+    let sent = subrequests(&mut initiator);
+    let ranges: Vec<_> = sent.iter().map(|sent| (sent.header.verb, sent.header.range.len)).collect();
+    assert_eq!(ranges, [(Verb::Presence, 3 * 4_096), (Verb::Presence, 4_096)]);
+    initiator.handle_answer(at(0), sent[1].id, answered(AnswerKind::Zeroes));
+    let bits = Answer::Answered(AnswerKind::Done, Bytes::from_static(&[0b011]));
+    initiator.handle_answer(at(0), sent[0].id, bits);
+    let told = initiator.poll_completion().unwrap().result;
+    assert_eq!(told, Ok(vec![Piece::Stored(10 + K), Piece::Zeroes(2 * K - 10)]));
+    // Bits of another length are no answer.
+    start(&mut initiator, 2, Op::Presence { offset: 0, len: EXTENT });
+    let sent = only(&mut initiator);
+    assert!(!sent.header.verb.changes());
+    let short = Answer::Answered(AnswerKind::Done, Bytes::from_static(&[0xff]));
+    initiator.handle_answer(at(0), sent.id, short);
+    assert_eq!(completions(&mut initiator), [(2, Err(Error::BadAnswer))]);
+}

@@ -24,6 +24,7 @@ impl Adapter {
                 Step::Done(read(result, blocks).map(|(data, _)| StoreReply::Read(data)))
             }
             Work::Occupied { .. } => Step::Done(occupied(&result)),
+            Work::Presence { range, .. } => Step::Done(presence(*range, &result)),
             Work::Checksums { extent } => Step::Done(checksums(*extent, result)),
             Work::Difference { extent, than } => Step::Done(read(result, EXTENT_BLOCKS).map(|(data, version)| {
                 let difference: Difference = content::difference(*extent, version, &data, than);
@@ -182,6 +183,23 @@ fn occupied(result: &Result<Reply, Error>) -> StoreResult {
         Err(Error::Damaged | Error::ReadFailed(_)) => Ok(StoreReply::Occupied(true)),
         Err(error) => Err(fault_of(*error)),
     }
+}
+
+/// Damaged blocks count as stored: whoever reads them is told.
+fn presence(range: Range, result: &Result<Reply, Error>) -> StoreResult {
+    let (first, count) = (range.offset as usize / BLOCK_BYTES, range.len as usize / BLOCK_BYTES);
+    let is_stored = |number: usize| match result {
+        Ok(Reply::Checksums { blocks, .. }) => Ok(blocks.get(number).is_some_and(Option::is_some)),
+        Ok(_) => unreachable!("checksums are answered with checksums"),
+        Err(Error::VolumeDeleted) => Ok(false),
+        Err(Error::Damaged | Error::ReadFailed(_)) => Ok(true),
+        Err(error) => Err(fault_of(*error)),
+    };
+    let mut bits = vec![0_u8; range.presence_len()];
+    for at in 0..count {
+        bits[at / 8] |= u8::from(is_stored(first + at)?) << (at % 8);
+    }
+    Ok(StoreReply::Read(Bytes::from(bits)))
 }
 
 /// What an error of the store is to a member.
