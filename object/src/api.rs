@@ -59,11 +59,103 @@ impl Attributes {
     }
 }
 
+/// Whether a bucket keeps the versions of its objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Versioning {
+    /// It never has: each key has the null version, and a put replaces it.
+    #[default]
+    Never,
+    /// Each put and each deletion adds a version.
+    Enabled,
+    /// A put or a deletion replaces the null version; other versions stay.
+    Suspended,
+}
+
+/// Names a version of an object.
+///
+/// The text of a named one is 32 hexadecimal digits, opaque to clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum VersionId {
+    /// The version that is put while a bucket does not keep versions. A key has one at most.
+    #[default]
+    Null,
+    /// A version that is kept. Never used again.
+    Named {
+        /// Its place among the versions of its key: the greatest is the newest.
+        sequence: u64,
+        /// Drawn by chance.
+        drawn: u64,
+    },
+}
+
+impl fmt::Display for VersionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Null => f.write_str("null"),
+            Self::Named { sequence, drawn } => write!(f, "{sequence:016x}{drawn:016x}"),
+        }
+    }
+}
+
+/// The text is no name of a version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoVersionId;
+
+impl core::str::FromStr for VersionId {
+    type Err = NoVersionId;
+
+    fn from_str(text: &str) -> Result<Self, NoVersionId> {
+        if text == "null" {
+            return Ok(Self::Null);
+        }
+        let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        if text.len() != 32 || !text.bytes().all(is_digit) {
+            return Err(NoVersionId);
+        }
+        let number = |digits: &str| u64::from_str_radix(digits, 16).map_err(|_| NoVersionId);
+        Ok(Self::Named { sequence: number(&text[..16])?, drawn: number(&text[16..])? })
+    }
+}
+
+/// The object that a request is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Target<'a> {
+    /// Its bucket.
+    pub bucket: &'a str,
+    /// Its key.
+    pub key: &'a str,
+    /// The version; nothing is the current one.
+    pub version: Option<VersionId>,
+}
+
+impl<'a> Target<'a> {
+    /// The current version.
+    #[must_use]
+    pub const fn current(bucket: &'a str, key: &'a str) -> Self {
+        Self { bucket, key, version: None }
+    }
+}
+
+/// A version that says that its key was deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeleteMarker {
+    /// Its key.
+    pub key: String,
+    /// Its name.
+    pub version: VersionId,
+    /// When it was put, in milliseconds since 1970 (UTC).
+    pub modified_ms: u64,
+    /// What it says about itself: who has put it.
+    pub attributes: Attributes,
+}
+
 /// An object, without its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object {
     /// Its key.
     pub key: String,
+    /// Its version; nothing in a bucket that has never kept versions.
+    pub version: Option<VersionId>,
     /// Its length in bytes.
     pub bytes: u64,
     /// Its entity tag, without quotes.
@@ -175,6 +267,50 @@ pub struct Page {
     pub next: Option<String>,
 }
 
+/// Which versions to list.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct VersionsRequest {
+    /// Only keys that begin so.
+    pub prefix: String,
+    /// As in [`ListRequest`].
+    pub delimiter: String,
+    /// Only what comes behind this key or common prefix, and behind the version of it if one is named.
+    pub after: String,
+    /// Versions of the key `after` that are older than this one come first.
+    pub after_version: Option<VersionId>,
+    /// Entries of the page, up to [`PAGE_MAX`].
+    pub limit: usize,
+}
+
+/// One line of a list of versions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ListedVersion {
+    /// An object, and whether it is the current version of its key.
+    Object(Object, bool),
+    /// A mark of a deletion, and whether it is the current version of its key.
+    Marker(DeleteMarker, bool),
+    /// The common prefix of several keys.
+    Prefix(String),
+}
+
+/// A page of a list of versions: ascending by key, the newest version of a key first.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct VersionsPage {
+    /// The lines.
+    pub entries: Vec<ListedVersion>,
+    /// Where the next page begins (`after`, `after_version`), if there is more.
+    pub next: Option<(String, Option<VersionId>)>,
+}
+
+/// What a deletion has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Deletion {
+    /// The version that was added or removed; nothing in a bucket that has never kept versions.
+    pub version: Option<VersionId>,
+    /// Whether that version is a mark of a deletion.
+    pub is_marker: bool,
+}
+
 /// Names an upload. Never used again.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UploadId(pub String);
@@ -245,6 +381,12 @@ pub enum Error {
     BadBucketName,
     /// No object has this key.
     NoSuchKey,
+    /// The key has no version of this name.
+    NoSuchVersion,
+    /// The current version of the key is a mark of its deletion.
+    Deleted(Box<DeleteMarker>),
+    /// The version that is named is a mark of a deletion: it has no content.
+    IsMarker(Box<DeleteMarker>),
     /// No upload has this name, or it was completed or given up.
     NoSuchUpload,
     /// A part of the completion was not put, or has another entity tag.
@@ -297,6 +439,9 @@ impl fmt::Display for Error {
                 f.write_str("a bucket's name has 3 to 63 lower-case letters, digits, dots and hyphens")
             }
             Self::NoSuchKey => f.write_str("no object has this key"),
+            Self::NoSuchVersion => f.write_str("the key has no version of this name"),
+            Self::Deleted(_) => f.write_str("the object was deleted"),
+            Self::IsMarker(_) => f.write_str("the version is a mark of a deletion"),
             Self::NoSuchUpload => f.write_str("no upload has this name; it may have been completed or given up"),
             Self::BadPart(number) => write!(f, "part {number} was not put, or has another entity tag"),
             Self::PartTooSmall(number) => write!(f, "part {number} is shorter than {PART_BYTES_MIN} bytes"),
@@ -347,6 +492,17 @@ pub struct PutRequest {
     pub bytes: Option<u64>,
 }
 
+/// An object to be deleted.
+#[derive(Debug, Clone)]
+pub struct DeleteRequest<'a> {
+    /// Which one.
+    pub target: Target<'a>,
+    /// Deleted only if this holds.
+    pub condition: &'a Condition,
+    /// What a mark of the deletion says about itself.
+    pub attributes: &'a Attributes,
+}
+
 /// Objects of buckets. Put, get, delete and list are linearizable for each key.
 pub trait Objects: Send + Sync + 'static {
     /// Puts an object in the place of the one that has the key: readers see the old or the new one, never a mixture.
@@ -355,25 +511,42 @@ pub trait Objects: Send + Sync + 'static {
     /// Opens an object. `condition` is that of a read: `etag_is_not` that does not hold is [`Error::NotModified`].
     fn get<'a>(
         &'a self,
-        bucket: &'a str,
-        key: &'a str,
+        target: Target<'a>,
         range: Option<Range>,
         condition: &'a Condition,
     ) -> BoxFuture<'a, Result<Opened, Error>>;
 
     /// An object without its bytes.
-    fn head<'a>(&'a self, bucket: &'a str, key: &'a str) -> BoxFuture<'a, Result<Object, Error>>;
+    fn head<'a>(&'a self, target: Target<'a>) -> BoxFuture<'a, Result<Object, Error>>;
 
     /// Deletes an object; done also where none has the key, unless the condition asks for one.
-    fn delete<'a>(
-        &'a self,
-        bucket: &'a str,
-        key: &'a str,
-        condition: &'a Condition,
-    ) -> BoxFuture<'a, Result<(), Error>>;
+    ///
+    /// Without a version, a bucket that keeps versions gets a mark of the deletion. With one, that version is removed, and
+    /// the newest one that is left becomes the current one.
+    fn delete<'a>(&'a self, request: DeleteRequest<'a>) -> BoxFuture<'a, Result<Deletion, Error>>;
 
     /// A page of the objects of a bucket.
     fn list<'a>(&'a self, bucket: &'a str, request: &'a ListRequest) -> BoxFuture<'a, Result<Page, Error>>;
+}
+
+/// Makes the new attributes of an object from it, or says why they stay.
+pub type Edit<'a> = &'a (dyn Fn(&Object) -> Result<Attributes, Error> + Send + Sync);
+
+/// Versions of objects, and what can be changed of a version.
+pub trait Versions: Send + Sync + 'static {
+    /// Whether a bucket keeps versions.
+    fn state<'a>(&'a self, bucket: &'a str) -> BoxFuture<'a, Result<Versioning, Error>>;
+
+    /// Lets a bucket keep versions, or stop. Every put that begins after this has returned goes by it.
+    ///
+    /// [`Versioning::Never`] is refused: versions that are there stay.
+    fn set_state<'a>(&'a self, bucket: &'a str, state: Versioning) -> BoxFuture<'a, Result<(), Error>>;
+
+    /// A page of the versions of a bucket.
+    fn list<'a>(&'a self, bucket: &'a str, request: &'a VersionsRequest) -> BoxFuture<'a, Result<VersionsPage, Error>>;
+
+    /// Changes the attributes of a version. Its time and its bytes stay.
+    fn edit<'a>(&'a self, target: Target<'a>, edit: Edit<'a>) -> BoxFuture<'a, Result<Object, Error>>;
 }
 
 /// Objects that are put in parts.
@@ -425,11 +598,26 @@ pub struct Service {
     pub objects: std::sync::Arc<dyn Objects>,
     /// Uploads.
     pub uploads: std::sync::Arc<dyn Uploads>,
+    /// Versions.
+    pub versions: std::sync::Arc<dyn Versions>,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_versions_are_read_back_or_refused() {
+        let named = VersionId::Named { sequence: 0x0102, drawn: u64::MAX };
+        assert_eq!(named.to_string(), "0000000000000102ffffffffffffffff");
+        for version in [VersionId::Null, named] {
+            assert_eq!(version.to_string().parse(), Ok(version));
+        }
+        for text in ["", "Null", "0102", "0000000000000102FFFFFFFFFFFFFFFF", "+000000000000102ffffffffffffffff"] {
+            assert_eq!(text.parse::<VersionId>(), Err(NoVersionId), "{text}");
+        }
+        assert_eq!("ä".repeat(16).parse::<VersionId>(), Err(NoVersionId));
+    }
 
     #[test]
     fn ranges_within_an_object() {

@@ -10,8 +10,10 @@ use bytes::Bytes;
 
 use crate::api::{
     ATTRIBUTES_BYTES_MAX, Attributes, Body, BodyDigest, BoxFuture, Bucket, Buckets, Completion, Condition, Content,
-    Error, KEY_BYTES_MAX, ListRequest, Listed, OBJECT_BYTES_MAX, Object, Objects, Opened, PAGE_MAX, PART_BYTES_MAX,
-    PART_BYTES_MIN, PART_NUMBER_MAX, Page, Part, PutRequest, Range, Service, Upload, UploadId, Uploads,
+    DeleteMarker, DeleteRequest, Deletion, Edit, Error, KEY_BYTES_MAX, ListRequest, Listed, ListedVersion,
+    OBJECT_BYTES_MAX, Object, Objects, Opened, PAGE_MAX, PART_BYTES_MAX, PART_BYTES_MIN, PART_NUMBER_MAX, Page, Part,
+    PutRequest, Range, Service, Target, Upload, UploadId, Uploads, VersionId, Versioning, Versions, VersionsPage,
+    VersionsRequest,
 };
 
 /// Buckets, objects and uploads in memory. Clones share them.
@@ -25,11 +27,15 @@ pub struct Memory {
 struct State {
     buckets: BTreeMap<String, Contents>,
     uploads_begun: u64,
+    versions_made: u64,
 }
 
+#[derive(Default)]
 struct Contents {
     created_ms: u64,
-    objects: BTreeMap<String, Stored>,
+    versioning: Versioning,
+    /// The versions of each key, the newest first.
+    objects: BTreeMap<String, Vec<Kept>>,
     uploads: BTreeMap<UploadId, Pending>,
     /// Uploads that became objects: repeated completions are answered the same.
     completed: BTreeMap<UploadId, Object>,
@@ -39,6 +45,77 @@ struct Contents {
 struct Stored {
     object: Object,
     pieces: Vec<Bytes>,
+}
+
+/// A version of a key.
+#[derive(Clone)]
+enum Kept {
+    Object(Stored),
+    Marker(DeleteMarker),
+}
+
+impl Kept {
+    fn version(&self) -> VersionId {
+        match self {
+            Self::Object(stored) => stored.object.version.unwrap_or_default(),
+            Self::Marker(marker) => marker.version,
+        }
+    }
+
+    const fn object(&self) -> Option<&Stored> {
+        match self {
+            Self::Object(stored) => Some(stored),
+            Self::Marker(_) => None,
+        }
+    }
+}
+
+impl Contents {
+    /// The current object of a key.
+    fn current(&self, key: &str) -> Option<&Stored> {
+        self.objects.get(key)?.first()?.object()
+    }
+
+    fn stored(&self, key: &str, version: Option<VersionId>) -> Result<&Stored, Error> {
+        let versions = self.objects.get(key).map_or(&[][..], Vec::as_slice);
+        let found = match version {
+            None => versions.first(),
+            Some(version) => versions.iter().find(|kept| kept.version() == version),
+        };
+        match (found, version) {
+            (Some(Kept::Object(stored)), _) => Ok(stored),
+            (Some(Kept::Marker(marker)), None) => Err(Error::Deleted(Box::new(marker.clone()))),
+            (Some(Kept::Marker(marker)), Some(_)) => Err(Error::IsMarker(Box::new(marker.clone()))),
+            (None, None) => Err(Error::NoSuchKey),
+            (None, Some(_)) => Err(Error::NoSuchVersion),
+        }
+    }
+
+    /// The name of the next version; nothing in a bucket that has never kept versions.
+    fn next_version(&self, made: &mut u64) -> Option<VersionId> {
+        *made += 1;
+        match self.versioning {
+            Versioning::Never => None,
+            Versioning::Enabled => Some(VersionId::Named { sequence: *made, drawn: *made }),
+            Versioning::Suspended => Some(VersionId::Null),
+        }
+    }
+
+    /// Makes a version the newest one of its key. The null version replaces the null version.
+    fn add(&mut self, key: &str, kept: Kept) {
+        let versions = self.objects.entry(key.to_owned()).or_default();
+        if kept.version() == VersionId::Null {
+            versions.retain(|old| old.version() != VersionId::Null);
+        }
+        versions.insert(0, kept);
+    }
+
+    /// An object as it is told: its version is not told where versions were never kept.
+    fn told(&self, object: &Object) -> Object {
+        let version =
+            if self.versioning == Versioning::Never { None } else { object.version.or(Some(VersionId::Null)) };
+        Object { version, ..object.clone() }
+    }
 }
 
 struct Pending {
@@ -53,10 +130,15 @@ impl Memory {
         Self { state: Arc::default(), now_ms: Arc::new(now_ms) }
     }
 
-    /// The three faces of it, as a front takes them.
+    /// The four faces of it, as a front takes them.
     #[must_use]
     pub fn service(&self) -> Service {
-        Service { buckets: Arc::new(self.clone()), objects: Arc::new(self.clone()), uploads: Arc::new(self.clone()) }
+        Service {
+            buckets: Arc::new(self.clone()),
+            objects: Arc::new(self.clone()),
+            uploads: Arc::new(self.clone()),
+            versions: Arc::new(self.clone()),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -130,8 +212,7 @@ impl Buckets for Memory {
             if state.buckets.contains_key(name) {
                 return Err(Error::BucketExists);
             }
-            let (objects, uploads, completed) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-            let contents = Contents { created_ms: self.now(), objects, uploads, completed };
+            let contents = Contents { created_ms: self.now(), ..Contents::default() };
             state.buckets.insert(name.to_owned(), contents);
             Ok(())
         })
@@ -172,31 +253,38 @@ impl Objects for Memory {
             check_names(&request.key, &request.attributes)?;
             self.lock().bucket(&request.bucket)?;
             let (pieces, bytes, digest) = take(body).await?;
-            let object = Object {
+            let mut object = Object {
                 key: request.key.clone(),
+                version: None,
                 bytes,
                 etag: digest.etag,
                 modified_ms: self.now(),
                 attributes: joined(request.attributes, digest.attributes),
                 parts: Vec::new(),
             };
-            let mut state = self.lock();
-            let objects = &mut state.bucket(&request.bucket)?.objects;
-            check(&request.condition, objects.get(&request.key))?;
-            objects.insert(request.key, Stored { object: object.clone(), pieces });
+            let mut guard = self.lock();
+            let state = &mut *guard;
+            let contents = state.buckets.get_mut(&request.bucket).ok_or(Error::NoSuchBucket)?;
+            check(&request.condition, contents.current(&request.key))?;
+            object.version = contents.next_version(&mut state.versions_made);
+            contents.add(&request.key, Kept::Object(Stored { object: object.clone(), pieces }));
             Ok(object)
         })
     }
 
     fn get<'a>(
         &'a self,
-        bucket: &'a str,
-        key: &'a str,
+        target: Target<'a>,
         range: Option<Range>,
         condition: &'a Condition,
     ) -> BoxFuture<'a, Result<Opened, Error>> {
         Box::pin(async move {
-            let stored = self.lock().bucket(bucket)?.objects.get(key).cloned().ok_or(Error::NoSuchKey)?;
+            let stored = {
+                let mut state = self.lock();
+                let contents = state.bucket(target.bucket)?;
+                let stored = contents.stored(target.key, target.version)?;
+                Stored { object: contents.told(&stored.object), pieces: stored.pieces.clone() }
+            };
             let match_only = Condition { etag_is: condition.etag_is.clone(), etag_is_not: None };
             check(&match_only, Some(&stored))?;
             let Stored { object, pieces } = stored;
@@ -210,25 +298,21 @@ impl Objects for Memory {
         })
     }
 
-    fn head<'a>(&'a self, bucket: &'a str, key: &'a str) -> BoxFuture<'a, Result<Object, Error>> {
+    fn head<'a>(&'a self, target: Target<'a>) -> BoxFuture<'a, Result<Object, Error>> {
         Box::pin(async move {
             let mut state = self.lock();
-            state.bucket(bucket)?.objects.get(key).map(|stored| stored.object.clone()).ok_or(Error::NoSuchKey)
+            let contents = state.bucket(target.bucket)?;
+            Ok(contents.told(&contents.stored(target.key, target.version)?.object))
         })
     }
 
-    fn delete<'a>(
-        &'a self,
-        bucket: &'a str,
-        key: &'a str,
-        condition: &'a Condition,
-    ) -> BoxFuture<'a, Result<(), Error>> {
+    fn delete<'a>(&'a self, request: DeleteRequest<'a>) -> BoxFuture<'a, Result<Deletion, Error>> {
         Box::pin(async move {
-            let mut state = self.lock();
-            let objects = &mut state.bucket(bucket)?.objects;
-            check(condition, objects.get(key))?;
-            objects.remove(key);
-            Ok(())
+            let now = self.now();
+            let mut guard = self.lock();
+            let state = &mut *guard;
+            let contents = state.buckets.get_mut(request.target.bucket).ok_or(Error::NoSuchBucket)?;
+            delete(contents, &request, &mut state.versions_made, now)
         })
     }
 
@@ -240,12 +324,127 @@ impl Objects for Memory {
     }
 }
 
-fn page(objects: &BTreeMap<String, Stored>, request: &ListRequest) -> Page {
+fn delete(
+    contents: &mut Contents,
+    request: &DeleteRequest<'_>,
+    versions_made: &mut u64,
+    now_ms: u64,
+) -> Result<Deletion, Error> {
+    let key = request.target.key;
+    let Some(version) = request.target.version else {
+        check(request.condition, contents.current(key))?;
+        let Some(version) = contents.next_version(versions_made) else {
+            contents.objects.remove(key);
+            return Ok(Deletion::default());
+        };
+        let attributes = request.attributes.clone();
+        let marker = DeleteMarker { key: key.to_owned(), version, modified_ms: now_ms, attributes };
+        contents.add(key, Kept::Marker(marker));
+        return Ok(Deletion { version: Some(version), is_marker: true });
+    };
+    let mut deletion = Deletion { version: Some(version), is_marker: false };
+    let Some(versions) = contents.objects.get_mut(key) else { return Ok(deletion) };
+    if let Some(at) = versions.iter().position(|kept| kept.version() == version) {
+        match &versions[at] {
+            Kept::Object(stored) => check(request.condition, Some(stored))?,
+            Kept::Marker(_) => deletion.is_marker = true,
+        }
+        versions.remove(at);
+        if versions.is_empty() {
+            contents.objects.remove(key);
+        }
+    }
+    Ok(deletion)
+}
+
+impl Versions for Memory {
+    fn state<'a>(&'a self, bucket: &'a str) -> BoxFuture<'a, Result<Versioning, Error>> {
+        Box::pin(async move { Ok(self.lock().bucket(bucket)?.versioning) })
+    }
+
+    fn set_state<'a>(&'a self, bucket: &'a str, state: Versioning) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            if state == Versioning::Never {
+                return Err(Error::BadRequest("a bucket that has kept versions can only stop to"));
+            }
+            self.lock().bucket(bucket)?.versioning = state;
+            Ok(())
+        })
+    }
+
+    fn list<'a>(&'a self, bucket: &'a str, request: &'a VersionsRequest) -> BoxFuture<'a, Result<VersionsPage, Error>> {
+        Box::pin(async move { Ok(versions_page(self.lock().bucket(bucket)?, request)) })
+    }
+
+    fn edit<'a>(&'a self, target: Target<'a>, edit: Edit<'a>) -> BoxFuture<'a, Result<Object, Error>> {
+        Box::pin(async move {
+            let mut state = self.lock();
+            let contents = state.bucket(target.bucket)?;
+            let stored = contents.stored(target.key, target.version)?;
+            let version = stored.object.version.unwrap_or_default();
+            let attributes = edit(&contents.told(&stored.object))?;
+            check_names(target.key, &attributes)?;
+            let versions = contents.objects.get_mut(target.key).expect("it was found");
+            for kept in versions.iter_mut().filter(|kept| kept.version() == version) {
+                if let Kept::Object(stored) = kept {
+                    stored.object.attributes = attributes.clone();
+                }
+            }
+            Ok(contents.told(&contents.stored(target.key, Some(version))?.object))
+        })
+    }
+}
+
+fn versions_page(contents: &Contents, request: &VersionsRequest) -> VersionsPage {
+    let VersionsRequest { prefix, delimiter, after, after_version, limit } = request;
+    let mut page = VersionsPage::default();
+    let mut last: Option<(String, Option<VersionId>)> = None;
+    for (key, versions) in contents.objects.range::<str, _>((Bound::Included(prefix.as_str()), Bound::Unbounded)) {
+        let Some(rest) = key.strip_prefix(prefix.as_str()) else { break };
+        let cut = (!delimiter.is_empty()).then(|| rest.find(delimiter.as_str())).flatten();
+        let name = &key[..cut.map_or(key.len(), |at| prefix.len() + at + delimiter.len())];
+        let is_told = last.as_ref().is_some_and(|(last, version)| last == name && version.is_none());
+        let mut lines: Vec<(ListedVersion, Option<VersionId>)> = Vec::new();
+        if cut.is_some() {
+            if name > after.as_str() && !is_told {
+                lines.push((ListedVersion::Prefix(name.to_owned()), None));
+            }
+        } else {
+            let told = |(at, kept): (usize, &Kept)| {
+                let line = match kept {
+                    Kept::Object(stored) => ListedVersion::Object(contents.told(&stored.object), at == 0),
+                    Kept::Marker(marker) => ListedVersion::Marker(marker.clone(), at == 0),
+                };
+                (line, Some(kept.version()))
+            };
+            let skipped = match after_version {
+                _ if name > after.as_str() => 0,
+                Some(version) if name == after => {
+                    versions.iter().position(|kept| kept.version() == *version).map_or(versions.len(), |at| at + 1)
+                }
+                _ => versions.len(),
+            };
+            lines.extend(versions.iter().enumerate().skip(skipped).map(told));
+        }
+        for (line, version) in lines {
+            if page.entries.len() == (*limit).min(PAGE_MAX) {
+                page.next = last.filter(|_| *limit > 0);
+                return page;
+            }
+            page.entries.push(line);
+            last = Some((name.to_owned(), version));
+        }
+    }
+    page
+}
+
+fn page(objects: &BTreeMap<String, Vec<Kept>>, request: &ListRequest) -> Page {
     let ListRequest { prefix, delimiter, after, limit } = request;
     let mut entries: Vec<Listed> = Vec::new();
     let mut last = None;
-    for (key, stored) in objects.range::<str, _>((Bound::Included(prefix.as_str()), Bound::Unbounded)) {
+    for (key, versions) in objects.range::<str, _>((Bound::Included(prefix.as_str()), Bound::Unbounded)) {
         let Some(rest) = key.strip_prefix(prefix.as_str()) else { break };
+        let Some(stored) = versions.first().and_then(Kept::object) else { continue };
         let cut = (!delimiter.is_empty()).then(|| rest.find(delimiter.as_str())).flatten();
         let name = &key[..cut.map_or(key.len(), |at| prefix.len() + at + delimiter.len())];
         if name <= after.as_str() || last == Some(name) {
@@ -311,16 +510,18 @@ impl Uploads for Memory {
     ) -> BoxFuture<'a, Result<Object, Error>> {
         Box::pin(async move {
             let now = self.now();
-            let mut state = self.lock();
+            let mut guard = self.lock();
+            let state = &mut *guard;
             if let Some(object) = state.bucket(bucket)?.completed.get(upload).filter(|object| object.key == key) {
                 return Ok(object.clone());
             }
-            let stored = assemble(state.upload(bucket, key, upload)?, &completion, now)?;
-            let contents = state.bucket(bucket)?;
-            check(&completion.condition, contents.objects.get(key))?;
+            let mut stored = assemble(state.upload(bucket, key, upload)?, &completion, now)?;
+            let contents = state.buckets.get_mut(bucket).ok_or(Error::NoSuchBucket)?;
+            check(&completion.condition, contents.current(key))?;
+            stored.object.version = contents.next_version(&mut state.versions_made);
             contents.uploads.remove(upload);
             contents.completed.insert(upload.clone(), stored.object.clone());
-            contents.objects.insert(key.to_owned(), stored.clone());
+            contents.add(key, Kept::Object(stored.clone()));
             Ok(stored.object)
         })
     }
@@ -374,6 +575,7 @@ fn assemble(pending: &Pending, completion: &Completion, now_ms: u64) -> Result<S
     }
     let object = Object {
         key: pending.upload.key.clone(),
+        version: None,
         bytes,
         etag: completion.digest.etag.clone(),
         modified_ms: now_ms,

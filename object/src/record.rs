@@ -1,4 +1,7 @@
-//! Values of the index: objects, uploads and parts of uploads. Written form, version 1.
+//! Values of the index: objects, marks of deletions, uploads and parts of uploads. Written forms, versions 1 and 2.
+//!
+//! An object that is the null version of its key, as all are in buckets that have never kept versions, has the form of
+//! version 1. Version 2 adds which version it is.
 //!
 //! An object's bytes are one part or many; a part is cut into blocks, and each block is a stripe of shards on the drives of
 //! the part. A record names the drives: shards are found where they were put, whatever the rule of placement says by then.
@@ -6,7 +9,7 @@
 use ashlar_wire::id::{BlobId, DriveId};
 use bytes::Bytes;
 
-use crate::api::{ATTRIBUTES_BYTES_MAX, Attributes, KEY_BYTES_MAX, PART_NUMBER_MAX};
+use crate::api::{ATTRIBUTES_BYTES_MAX, Attributes, KEY_BYTES_MAX, PART_NUMBER_MAX, VersionId};
 use crate::cluster::{SHARDS_MAX, Spread};
 use crate::cursor::{Cursor, Malformed, Put};
 use crate::index::key::BucketId;
@@ -23,10 +26,13 @@ const ETAG_BYTES_MAX: usize = 64;
 const PAIRS_MAX: usize = 2_048;
 /// Version of the written forms.
 const VERSION: u8 = 1;
+/// Version of the written form of an object that says which version of its key it is.
+const VERSION_OF_VERSIONS: u8 = 2;
 
 const OBJECT: u8 = 0;
 const UPLOAD: u8 = 1;
 const PART: u8 = 2;
+const MARKER: u8 = 3;
 
 /// Names the bytes of a part; drawn by chance, never used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -89,6 +95,10 @@ impl PartContent {
 /// An object in the index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectRecord {
+    /// Which version of its key it is.
+    pub version: VersionId,
+    /// Its place among the versions of its key: the greatest is the newest.
+    pub sequence: u64,
     /// Names the request that put it: a repeated one finds itself. An upload's id where one was completed.
     pub put_id: [u8; 16],
     /// Its entity tag.
@@ -120,7 +130,11 @@ impl ObjectRecord {
     /// Its written form.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = vec![VERSION, OBJECT];
+        let is_plain = self.version == VersionId::Null && self.sequence == self.modified_ms;
+        let mut out = vec![if is_plain { VERSION } else { VERSION_OF_VERSIONS }, OBJECT];
+        if !is_plain {
+            put_version(&mut out, self.version, self.sequence);
+        }
         out.extend_from_slice(&self.put_id);
         out.put_short(self.etag.as_bytes());
         out.put_u64(self.modified_ms);
@@ -135,8 +149,15 @@ impl ObjectRecord {
     /// # Errors
     /// [`Malformed`]: a newer program wrote it.
     pub fn decode(bytes: &Bytes) -> Result<Self, Malformed> {
-        let mut from = begin(bytes, OBJECT)?;
-        let record = Self {
+        let mut from = Cursor(bytes.clone());
+        let known = match (from.u8()?, from.u8()?) {
+            (VERSION, OBJECT) => None,
+            (VERSION_OF_VERSIONS, OBJECT) => Some(take_version(&mut from)?),
+            _ => return Err(Malformed),
+        };
+        let mut record = Self {
+            version: VersionId::Null,
+            sequence: 0,
             put_id: from.array()?,
             etag: from.text(ETAG_BYTES_MAX)?,
             modified_ms: from.u64()?,
@@ -144,9 +165,106 @@ impl ObjectRecord {
             is_multipart: take_bool(&mut from)?,
             parts: take_parts(&mut from)?,
         };
+        (record.version, record.sequence) = known.unwrap_or((VersionId::Null, record.modified_ms));
         from.end()?;
         Ok(record)
     }
+}
+
+/// A mark of a deletion in the index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MarkerRecord {
+    /// Which version of its key it is.
+    pub version: VersionId,
+    /// Its place among the versions of its key.
+    pub sequence: u64,
+    /// When it was put, in milliseconds since 1970 (UTC).
+    pub modified_ms: u64,
+    /// What it says about itself.
+    pub attributes: Attributes,
+}
+
+impl MarkerRecord {
+    /// Its written form.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION, MARKER];
+        put_version(&mut out, self.version, self.sequence);
+        out.put_u64(self.modified_ms);
+        put_attributes(&mut out, &self.attributes);
+        out
+    }
+
+    /// Reads it back.
+    ///
+    /// # Errors
+    /// [`Malformed`]: a newer program wrote it.
+    pub fn decode(bytes: &Bytes) -> Result<Self, Malformed> {
+        let mut from = begin(bytes, MARKER)?;
+        let (version, sequence) = take_version(&mut from)?;
+        let record = Self { version, sequence, modified_ms: from.u64()?, attributes: take_attributes(&mut from)? };
+        from.end()?;
+        Ok(record)
+    }
+}
+
+/// A version of a key in the index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum VersionRecord {
+    /// An object.
+    Object(ObjectRecord),
+    /// A mark of a deletion.
+    Marker(MarkerRecord),
+}
+
+impl VersionRecord {
+    /// Reads what [`ObjectRecord::encode`] or [`MarkerRecord::encode`] wrote.
+    ///
+    /// # Errors
+    /// [`Malformed`]: a newer program wrote it.
+    pub fn decode(bytes: &Bytes) -> Result<Self, Malformed> {
+        match bytes.get(1) {
+            Some(&MARKER) => MarkerRecord::decode(bytes).map(Self::Marker),
+            _ => ObjectRecord::decode(bytes).map(Self::Object),
+        }
+    }
+
+    /// Which version it is.
+    #[must_use]
+    pub const fn version(&self) -> VersionId {
+        match self {
+            Self::Object(record) => record.version,
+            Self::Marker(record) => record.version,
+        }
+    }
+
+    /// Its place among the versions of its key.
+    #[must_use]
+    pub const fn sequence(&self) -> u64 {
+        match self {
+            Self::Object(record) => record.sequence,
+            Self::Marker(record) => record.sequence,
+        }
+    }
+}
+
+/// Sequence, flag, and for flag 1 the number that was drawn.
+fn put_version(out: &mut Vec<u8>, version: VersionId, sequence: u64) {
+    out.put_u64(sequence);
+    match version {
+        VersionId::Null => out.put_u8(0),
+        VersionId::Named { drawn, sequence: named } => {
+            assert!(named == sequence, "a version is named by its place");
+            out.put_u8(1);
+            out.put_u64(drawn);
+        }
+    }
+}
+
+fn take_version(from: &mut Cursor) -> Result<(VersionId, u64), Malformed> {
+    let (sequence, is_named) = (from.u64()?, take_bool(from)?);
+    let version = if is_named { VersionId::Named { sequence, drawn: from.u64()? } } else { VersionId::Null };
+    Ok((version, sequence))
 }
 
 /// An upload in the index.

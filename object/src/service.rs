@@ -6,12 +6,13 @@
 //! A condition is checked against the record that was read, and committed by that record's version: of several conditional
 //! writers one wins, and the others look again.
 //!
-//! Parts: `bucket`, `put` (a body becomes a part), `content` (a part becomes a body), `object`, `upload`, [`heal`],
+//! Parts: `bucket`, `put` (a body becomes a part), `content` (a part becomes a body), `version` (what lies under a key),
+//! `versioning` (which buckets keep versions), `object`, `list_versions`, `upload`, [`heal`],
 //! [`collect`] (shards without a record).
 
 use std::sync::Arc;
 
-use crate::api::{self, Bucket, Condition, Error, Object};
+use crate::api::{self, Bucket, Condition, Error, Object, VersionId, Versioning};
 use crate::cluster::{BucketList, BucketListError, Chore, Cluster};
 use crate::index::key::{self, BucketId};
 use crate::index::{Change, Check, Entry, Reply, Request};
@@ -22,9 +23,12 @@ mod bucket;
 pub mod collect;
 mod content;
 pub mod heal;
+mod list_versions;
 mod object;
 mod put;
 mod upload;
+mod version;
+mod versioning;
 
 /// Tries of a write whose record changes again and again under it.
 const TRIES_MAX: u32 = 64;
@@ -34,6 +38,7 @@ pub struct ObjectService<C> {
     cluster: Arc<C>,
     buckets: Arc<dyn BucketList>,
     codecs: Arc<Codecs>,
+    known: Arc<versioning::KnownBuckets>,
 }
 
 impl<C> Clone for ObjectService<C> {
@@ -42,6 +47,7 @@ impl<C> Clone for ObjectService<C> {
             cluster: Arc::clone(&self.cluster),
             buckets: Arc::clone(&self.buckets),
             codecs: Arc::clone(&self.codecs),
+            known: Arc::clone(&self.known),
         }
     }
 }
@@ -58,7 +64,7 @@ impl<C: Cluster> ObjectService<C> {
     /// The service over a cluster.
     #[must_use]
     pub fn new(cluster: Arc<C>, buckets: Arc<dyn BucketList>) -> Self {
-        Self { cluster, buckets, codecs: Arc::default() }
+        Self { cluster, buckets, codecs: Arc::default(), known: Arc::default() }
     }
 
     /// What a front is given.
@@ -68,7 +74,8 @@ impl<C: Cluster> ObjectService<C> {
         api::Service {
             buckets: Arc::clone(&service) as Arc<dyn api::Buckets>,
             objects: Arc::clone(&service) as Arc<dyn api::Objects>,
-            uploads: service,
+            uploads: Arc::clone(&service) as Arc<dyn api::Uploads>,
+            versions: service,
         }
     }
 
@@ -131,11 +138,14 @@ const fn list_error(error: BucketListError) -> Error {
     }
 }
 
-fn object(key: &str, record: ObjectRecord) -> Object {
+/// An object of a bucket in that state.
+fn object(key: &str, record: ObjectRecord, state: Versioning) -> Object {
+    let is_unversioned = state == Versioning::Never && record.version == VersionId::Null;
     let bytes = record.bytes();
     let parts = if record.is_multipart { record.parts.iter().map(|part| part.bytes).collect() } else { Vec::new() };
     Object {
         key: key.to_owned(),
+        version: (!is_unversioned).then_some(record.version),
         bytes,
         etag: record.etag,
         modified_ms: record.modified_ms,

@@ -15,6 +15,8 @@ fn content(number: u8, bytes: u64) -> PartContent {
 
 fn object() -> ObjectRecord {
     ObjectRecord {
+        version: VersionId::Null,
+        sequence: 0x0102,
         put_id: [9; 16],
         etag: "e".into(),
         modified_ms: 0x0102,
@@ -22,6 +24,10 @@ fn object() -> ObjectRecord {
         is_multipart: true,
         parts: vec![content(4, 7), PartContent { number: 3, missing: vec![2], ..content(5, 8) }],
     }
+}
+
+fn marker_record(version: VersionId) -> MarkerRecord {
+    MarkerRecord { version, sequence: 0x0304, modified_ms: 6, attributes: Attributes::default() }
 }
 
 #[test]
@@ -38,6 +44,14 @@ fn golden_bytes() {
     expected.extend([5; 12]);
     expected.extend([0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 3, 0, 1, 2]);
     assert_eq!(object().encode(), expected);
+    // A version: the same behind what says which one it is.
+    let version = VersionId::Named { sequence: 0x0304, drawn: 5 };
+    let head = [2, 0, 0, 0, 0, 0, 0, 0, 3, 4, 1, 0, 0, 0, 0, 0, 0, 0, 5];
+    assert_eq!(ObjectRecord { version, sequence: 0x0304, ..object() }.encode(), [&head, &expected[2..]].concat());
+    let head = [2, 0, 0, 0, 0, 0, 0, 0, 3, 4, 0];
+    assert_eq!(ObjectRecord { sequence: 0x0304, ..object() }.encode(), [&head, &expected[2..]].concat());
+    let marker = [1, 3, 0, 0, 0, 0, 0, 0, 3, 4, 1, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0];
+    assert_eq!(marker_record(version).encode(), marker);
     let upload = UploadRecord { key: "k".into(), begun_ms: 3, attributes: Attributes::default() };
     assert_eq!(upload.encode(), [1, 1, 0, 1, b'k', 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0]);
     let header = ShardHeader {
@@ -67,17 +81,26 @@ fn forms_are_read_back_or_refused() {
     assert_eq!(PartRecord::decode(&Bytes::from(part.encode())), Ok(part.clone()));
     let upload = UploadRecord { key: "ä".into(), begun_ms: 1, attributes: record.attributes.clone() };
     assert_eq!(UploadRecord::decode(&Bytes::from(upload.encode())), Ok(upload.clone()));
-    for form in [record.encode(), part.encode(), upload.encode()] {
+    let version = VersionId::Named { sequence: 0x0304, drawn: 5 };
+    let (kept, marker) = (ObjectRecord { version, sequence: 0x0304, ..object() }, marker_record(VersionId::Null));
+    let read = |form: Vec<u8>| VersionRecord::decode(&Bytes::from(form));
+    assert_eq!(read(kept.encode()), Ok(VersionRecord::Object(kept.clone())));
+    assert_eq!(read(marker.encode()), Ok(VersionRecord::Marker(marker.clone())));
+    for form in [record.encode(), part.encode(), upload.encode(), kept.encode(), marker.encode()] {
         for len in 0..form.len() {
             let cut = Bytes::copy_from_slice(&form[..len]);
             assert!(ObjectRecord::decode(&cut).is_err() && PartRecord::decode(&cut).is_err());
-            assert!(UploadRecord::decode(&cut).is_err());
+            assert!(UploadRecord::decode(&cut).is_err() && VersionRecord::decode(&cut).is_err());
         }
     }
     arbtest(|u| {
         let bytes = Bytes::from(u.arbitrary::<Vec<u8>>()?);
-        if let Ok(record) = ObjectRecord::decode(&bytes) {
-            assert_eq!(ObjectRecord::decode(&Bytes::from(record.encode())), Ok(record));
+        match VersionRecord::decode(&bytes) {
+            Ok(VersionRecord::Object(record)) => {
+                assert_eq!(ObjectRecord::decode(&Bytes::from(record.encode())), Ok(record));
+            }
+            Ok(VersionRecord::Marker(record)) => assert_eq!(record.encode(), bytes),
+            Err(_) => {}
         }
         Ok(())
     });

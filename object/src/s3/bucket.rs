@@ -10,7 +10,7 @@ use super::response::Response;
 use super::route::BucketConfiguration;
 use super::service::{Call, Integrity, S3Service};
 use super::xml::XmlWriter;
-use crate::api::{Content, Error, ListRequest};
+use crate::api::{Content, Error, VersionsRequest};
 
 /// Buckets of one page.
 const BUCKETS_MAX: usize = 10_000;
@@ -92,8 +92,8 @@ pub(super) async fn delete(call: Call<'_>) -> Result<Response, S3Error> {
 
 /// In S3 uploads that were never completed do not keep a bucket: its deletion gives them up.
 async fn has_only_uploads(call: &Call<'_>) -> Result<bool, S3Error> {
-    let one = ListRequest { limit: 1, ..ListRequest::default() };
-    let page = call.s3.service.objects.list(&call.route.bucket, &one).await?;
+    let one = VersionsRequest { limit: 1, ..VersionsRequest::default() };
+    let page = call.s3.service.versions.list(&call.route.bucket, &one).await?;
     Ok(page.entries.is_empty())
 }
 
@@ -111,11 +111,6 @@ pub(super) async fn location(call: Call<'_>) -> Result<Response, S3Error> {
         xml.content(region);
     }
     Ok(Response::xml(xml))
-}
-
-pub(super) async fn versioning(call: Call<'_>) -> Result<Response, S3Error> {
-    call.s3.service.buckets.get(&call.route.bucket).await?;
-    Ok(Response::xml(XmlWriter::new("VersioningConfiguration")))
 }
 
 pub(super) async fn acl(call: Call<'_>) -> Result<Response, S3Error> {

@@ -129,6 +129,7 @@ mod tests {
     fn verdicts() {
         let object = Object {
             key: "k".into(),
+            version: None,
             bytes: 1,
             etag: "aa".into(),
             modified_ms: 1_369_353_600_500,

@@ -9,23 +9,26 @@ use super::date::iso8601;
 use super::encoding::{Query, decode_path, to_base64, to_hex};
 use super::error::{Code, S3Error};
 use super::metadata::{
-    CHECKSUM_TYPE, attributes_of, check_functions, checksums, copied_attributes, quoted, storage_class_of, tagging,
-    tagging_of,
+    CHECKSUM_TYPE, Header, attributes_of, check_functions, checksums, copied_attributes, quoted, storage_class_of,
+    tagging, tagging_of, version_header,
 };
 use super::object::write_checksums;
 use super::response::Response;
 use super::route::{check_key, is_bucket_name};
 use super::service::Call;
 use super::upload::{part_number_of, upload_of};
+use super::versions::invalid_version;
 use super::xml::XmlWriter;
 use crate::api::{
-    self, Attributes, BodyDigest, BoxFuture, Content, Error, Object, Opened, PART_BYTES_MAX, PutRequest, Range,
+    self, Attributes, BodyDigest, BoxFuture, Content, Error, Object, Opened, PART_BYTES_MAX, PutRequest, Range, Target,
+    VersionId,
 };
 
 /// Which object is copied.
 struct Source {
     bucket: String,
     key: String,
+    version: Option<VersionId>,
 }
 
 impl Source {
@@ -34,24 +37,28 @@ impl Source {
         let text = call.head.header("x-amz-copy-source").unwrap_or_default();
         let (path, query) = text.split_once('?').unwrap_or((text, ""));
         let query = Query::decode(query).map_err(|_| invalid)?;
-        if query.get("versionId").is_some_and(|version| version != "null") {
-            return Err(Code::InvalidArgument.because("Invalid version id specified"));
-        }
+        let version = query.get("versionId").map(|text| text.parse().map_err(|_| invalid_version())).transpose()?;
         let path = decode_path(path).map_err(|_| invalid)?;
         let (bucket, key) = path.strip_prefix('/').unwrap_or(&path).split_once('/').ok_or(invalid)?;
         check_key(key)?;
         if !is_bucket_name(bucket) || key.is_empty() {
             return Err(invalid);
         }
-        Ok(Self { bucket: bucket.to_owned(), key: key.to_owned() })
+        Ok(Self { bucket: bucket.to_owned(), key: key.to_owned(), version })
     }
 
     /// Opens it if the conditions on it hold.
     async fn open(&self, call: &Call<'_>, range: Option<Range>) -> Result<Opened, S3Error> {
         let condition = ReadCondition::of(call.head, About::CopySource);
         let objects = &call.s3.service.objects;
-        let opened = match objects.get(&self.bucket, &self.key, range, &condition.etags).await {
+        let target = Target { bucket: &self.bucket, key: &self.key, version: self.version };
+        let opened = match objects.get(target, range, &condition.etags).await {
             Err(Error::NotModified(_)) => return Err(Code::PreconditionFailed.into()),
+            Err(Error::IsMarker(_)) => {
+                return Err(Code::InvalidRequest.because(
+                    "The source of a copy request may not specifically refer to a delete marker by version id.",
+                ));
+            }
             opened => opened?,
         };
         if condition.judge(&opened.object) != Verdict::Read {
@@ -86,7 +93,7 @@ impl Directive {
 pub(super) async fn object(call: Call<'_>) -> Result<Response, S3Error> {
     check_functions(call.head)?;
     let source = Source::of(&call)?;
-    let is_itself = source.bucket == call.route.bucket && source.key == call.route.key;
+    let is_itself = source.bucket == call.route.bucket && source.key == call.route.key && source.version.is_none();
     let metadata = Directive::of(&call, "x-amz-metadata-directive")?;
     let tags = Directive::of(&call, "x-amz-tagging-directive")?;
     if is_itself && metadata == Directive::Copy && call.head.header("x-amz-storage-class").is_none() {
@@ -110,7 +117,7 @@ pub(super) async fn object(call: Call<'_>) -> Result<Response, S3Error> {
     xml.text("LastModified", &iso8601(copied.modified_ms));
     xml.text("ETag", &quoted(&copied.etag));
     write_checksums(&mut xml, &copied);
-    Ok(Response::xml(xml))
+    Ok(Response::xml(xml).with_all(version_header(&copied)).with_all(source_version(&object)))
 }
 
 fn attributes_of_copy(
@@ -170,7 +177,12 @@ pub(super) async fn part(call: Call<'_>) -> Result<Response, S3Error> {
     xml.text("LastModified", &iso8601(part.modified_ms));
     xml.text("ETag", &quoted(&part.etag));
     checksums(&part.attributes).for_each(|(algorithm, value)| xml.text(algorithm.element(), value));
-    Ok(Response::xml(xml))
+    Ok(Response::xml(xml).with_all(source_version(&object)))
+}
+
+/// Which version was copied.
+fn source_version(source: &Object) -> Option<Header> {
+    source.version.map(|version| ("x-amz-copy-source-version-id".into(), version.to_string()))
 }
 
 /// Content on its way out of one object and into another.

@@ -3,7 +3,7 @@
 use super::checksum::Algorithm;
 use super::error::{Code, S3Error};
 use super::xml::Element;
-use crate::api::{PAGE_MAX, PART_NUMBER_MAX};
+use crate::api::{PAGE_MAX, PART_NUMBER_MAX, Versioning};
 
 /// One part of a completion.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,6 +95,58 @@ fn decode_doomed(object: &Element) -> Result<DoomedObject, S3Error> {
     })
 }
 
+/// The state that a `PutBucketVersioning` asks for.
+///
+/// # Errors
+/// [`Code::MalformedXML`], [`Code::NotImplemented`]: deletions that need a second factor.
+pub fn decode_versioning(bytes: &[u8]) -> Result<Versioning, S3Error> {
+    let root = decode(bytes, "VersioningConfiguration")?;
+    let needs_factor = root.text_of("MfaDelete").or(root.text_of("MFADelete")).is_some_and(|text| text != "Disabled");
+    if needs_factor {
+        return Err(Code::NotImplemented.into());
+    }
+    match root.text_of("Status") {
+        Some("Enabled") => Ok(Versioning::Enabled),
+        Some("Suspended") => Ok(Versioning::Suspended),
+        _ => Err(Code::MalformedXML.into()),
+    }
+}
+
+/// The tags of a `PutObjectTagging` or `PutBucketTagging`: names and values.
+///
+/// # Errors
+/// [`Code::MalformedXML`], [`Code::InvalidTag`]: too many, too long, or one name twice.
+pub fn decode_tagging(bytes: &[u8], count_max: usize) -> Result<Vec<(String, String)>, S3Error> {
+    let root = decode(bytes, "Tagging")?;
+    let set = root.child("TagSet").ok_or(Code::MalformedXML)?;
+    let tag = |tag: &Element| Some((tag.text_of("Key")?.to_owned(), tag.text_of("Value")?.to_owned()));
+    let tags: Option<Vec<_>> = set.children.iter().map(tag).collect();
+    let tags = tags.ok_or(Code::MalformedXML)?;
+    check_tags(tags.iter().map(|(name, value)| (name.as_str(), value.as_str())), count_max)?;
+    Ok(tags)
+}
+
+/// Whether tags keep the limits of S3: names of 1 to 128 characters, none twice, values of up to 256.
+///
+/// # Errors
+/// [`Code::InvalidTag`].
+pub fn check_tags<'a>(tags: impl Iterator<Item = (&'a str, &'a str)>, count_max: usize) -> Result<(), S3Error> {
+    let mut seen = Vec::new();
+    for (name, value) in tags {
+        if name.is_empty() || name.chars().count() > 128 || value.chars().count() > 256 {
+            return Err(Code::InvalidTag.into());
+        }
+        if seen.contains(&name) {
+            return Err(Code::InvalidTag.because("Cannot provide multiple Tags with the same key"));
+        }
+        if seen.len() == count_max {
+            return Err(Code::InvalidTag.because("There are more tags than there may be"));
+        }
+        seen.push(name);
+    }
+    Ok(())
+}
+
 /// Checks the document of a `CreateBucket`, which may be empty. A location may be named, whichever it is: there is one.
 ///
 /// # Errors
@@ -146,6 +198,47 @@ mod tests {
         assert!(decode_deletion(many(PAGE_MAX).as_bytes()).is_ok());
         for text in [many(PAGE_MAX + 1), many(0), "<Delete><Object/></Delete>".to_owned()] {
             assert_eq!(decode_deletion(text.as_bytes()).map_err(|error| error.code), Err(Code::MalformedXML));
+        }
+    }
+
+    #[test]
+    fn states_of_versioning() {
+        let state = |inside: &str| {
+            let text = format!("<VersioningConfiguration>{inside}</VersioningConfiguration>");
+            decode_versioning(text.as_bytes()).map_err(|error| error.code)
+        };
+        assert_eq!(state("<Status>Enabled</Status>"), Ok(Versioning::Enabled));
+        assert_eq!(state("<Status>Suspended</Status><MfaDelete>Disabled</MfaDelete>"), Ok(Versioning::Suspended));
+        assert_eq!(state("<Status>Enabled</Status><MfaDelete>Enabled</MfaDelete>"), Err(Code::NotImplemented));
+        for inside in ["", "<Status/>", "<Status>Never</Status>", "<Status>enabled</Status>"] {
+            assert_eq!(state(inside), Err(Code::MalformedXML), "{inside}");
+        }
+    }
+
+    #[test]
+    fn sets_of_tags() {
+        let read = |tags: &[(&str, &str)]| {
+            let tag = |(name, value): &(&str, &str)| format!("<Tag><Key>{name}</Key><Value>{value}</Value></Tag>");
+            let tags: String = tags.iter().map(tag).collect();
+            let text = format!("<Tagging><TagSet>{tags}</TagSet></Tagging>");
+            decode_tagging(text.as_bytes(), 2).map_err(|error| error.code)
+        };
+        assert_eq!(read(&[]), Ok(vec![]));
+        assert_eq!(read(&[("a", "1"), ("ä", "")]), Ok(vec![("a".into(), "1".into()), ("ä".into(), String::new())]));
+        let (name, value) = ("ä".repeat(128), "v".repeat(256));
+        assert!(read(&[(&name, &value)]).is_ok());
+        let (long_name, long_value) = ("n".repeat(129), "v".repeat(257));
+        for wrong in [
+            &[("a", "1"), ("a", "2")][..],
+            &[("a", "1"), ("b", "2"), ("c", "3")],
+            &[("", "1")],
+            &[(&long_name, "")],
+            &[("a", &long_value)],
+        ] {
+            assert_eq!(read(wrong), Err(Code::InvalidTag));
+        }
+        for text in ["<Tagging/>", "<Tagging><TagSet><Tag><Key>a</Key></Tag></TagSet></Tagging>", "<X/>"] {
+            assert_eq!(decode_tagging(text.as_bytes(), 2).map_err(|error| error.code), Err(Code::MalformedXML));
         }
     }
 

@@ -50,6 +50,12 @@ pub fn encode_component(text: &str) -> String {
     encode(text, is_unreserved)
 }
 
+/// A name or value of a tag among others in one text: only what would be taken for something else is escaped.
+#[must_use]
+pub fn encode_tag(text: &str) -> String {
+    encode(text, |byte| !matches!(byte, b'%' | b'&' | b'=' | b'+' | b'#') && byte >= b' ')
+}
+
 /// A path as it stands in a canonical request: slashes are kept.
 #[must_use]
 pub fn encode_path(text: &str) -> String {

@@ -79,6 +79,7 @@ codes! {
     NoSuchPublicAccessBlockConfiguration 404 "The public access block configuration was not found";
     NoSuchTagSet 404 "The TagSet does not exist";
     NoSuchUpload 404 "The specified multipart upload does not exist. The upload ID might not be valid, or the multipart upload might have been aborted or completed.";
+    NoSuchVersion 404 "The specified version does not exist.";
     NoSuchWebsiteConfiguration 404 "The specified bucket does not have a website configuration";
     NotImplemented 501 "A header or query you provided requested a function that is not implemented.";
     NotModified 304 "Not Modified";
@@ -97,7 +98,7 @@ impl Code {
     /// The error with a message that says more than the usual one.
     #[must_use]
     pub const fn because(self, message: &'static str) -> S3Error {
-        S3Error { code: self, message }
+        S3Error { code: self, message, marker: None }
     }
 }
 
@@ -108,6 +109,24 @@ pub struct S3Error {
     pub code: Code,
     /// The message: for people.
     pub message: &'static str,
+    /// The mark of a deletion because of which it fails.
+    pub marker: Option<Marker>,
+}
+
+/// What an error tells of a mark of a deletion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Marker {
+    /// Which version it is.
+    pub version: api::VersionId,
+    /// When it was put, in milliseconds since 1970 (UTC).
+    pub modified_ms: u64,
+}
+
+impl S3Error {
+    fn of_marker(self, marker: &api::DeleteMarker) -> Self {
+        let marker = Marker { version: marker.version, modified_ms: marker.modified_ms };
+        Self { marker: Some(marker), ..self }
+    }
 }
 
 impl From<Code> for S3Error {
@@ -125,6 +144,9 @@ impl From<api::Error> for S3Error {
             Error::BucketNotEmpty => Code::BucketNotEmpty,
             Error::BadBucketName => Code::InvalidBucketName,
             Error::NoSuchKey => Code::NoSuchKey,
+            Error::NoSuchVersion => Code::NoSuchVersion,
+            Error::Deleted(marker) => return Self::from(Code::NoSuchKey).of_marker(&marker),
+            Error::IsMarker(marker) => return Self::from(Code::MethodNotAllowed).of_marker(&marker),
             Error::NoSuchUpload => Code::NoSuchUpload,
             Error::BadPart(_) => Code::InvalidPart,
             Error::PartTooSmall(_) => Code::EntityTooSmall,

@@ -1,4 +1,4 @@
-//! Lists of objects: versions 1 and 2 of the operation, and the versions of a bucket that keeps one of each.
+//! Lists of objects: versions 1 and 2 of the operation.
 
 use super::bucket::{decode_token, encode_token, owner};
 use super::date::iso8601;
@@ -51,7 +51,7 @@ pub(super) fn page_limit(call: &Call<'_>, name: &str) -> Result<usize, S3Error> 
     Ok(usize::try_from(limit).unwrap_or(PAGE_MAX).min(PAGE_MAX))
 }
 
-/// What the three lists have in common.
+/// What both lists have in common.
 struct Listing<'a, 'c> {
     call: &'a Call<'c>,
     encoding: KeyEncoding,
@@ -100,25 +100,31 @@ impl<'a, 'c> Listing<'a, 'c> {
             }
         }
     }
+}
 
-    fn write_object(&self, xml: &mut XmlWriter, object: &Object, has_owner: bool) {
-        self.encoding.text(xml, "Key", &object.key);
-        xml.text("LastModified", &iso8601(object.modified_ms));
-        xml.text("ETag", &quoted(&object.etag));
-        for (algorithm, _) in checksums(&object.attributes) {
-            xml.text("ChecksumAlgorithm", algorithm.name());
-        }
-        if let Some(kind) =
-            object.attributes.get(CHECKSUM_TYPE).filter(|_| checksums(&object.attributes).next().is_some())
-        {
-            xml.text("ChecksumType", kind);
-        }
-        xml.number("Size", object.bytes);
-        if has_owner {
-            owner(xml, "Owner", self.call.s3);
-        }
-        xml.text("StorageClass", storage_class(&object.attributes));
+/// What the lists say about an object.
+pub(super) fn write_object(
+    xml: &mut XmlWriter,
+    call: &Call<'_>,
+    encoding: KeyEncoding,
+    object: &Object,
+    has_owner: bool,
+) {
+    encoding.text(xml, "Key", &object.key);
+    xml.text("LastModified", &iso8601(object.modified_ms));
+    xml.text("ETag", &quoted(&object.etag));
+    for (algorithm, _) in checksums(&object.attributes) {
+        xml.text("ChecksumAlgorithm", algorithm.name());
     }
+    if let Some(kind) = object.attributes.get(CHECKSUM_TYPE).filter(|_| checksums(&object.attributes).next().is_some())
+    {
+        xml.text("ChecksumType", kind);
+    }
+    xml.number("Size", object.bytes);
+    if has_owner {
+        owner(xml, "Owner", call.s3);
+    }
+    xml.text("StorageClass", storage_class(&object.attributes));
 }
 
 pub(super) async fn objects(call: Call<'_>) -> Result<Response, S3Error> {
@@ -135,7 +141,7 @@ pub(super) async fn objects(call: Call<'_>) -> Result<Response, S3Error> {
         listing.encoding.text(&mut xml, "NextMarker", next);
     }
     listing.write_entries(&mut xml, &page, |xml, object| {
-        xml.element("Contents", |xml| listing.write_object(xml, object, true));
+        xml.element("Contents", |xml| write_object(xml, &call, listing.encoding, object, true));
     });
     Ok(Response::xml(xml))
 }
@@ -165,34 +171,7 @@ pub(super) async fn objects_v2(call: Call<'_>) -> Result<Response, S3Error> {
         xml.text("NextContinuationToken", &encode_token(next));
     }
     listing.write_entries(&mut xml, &page, |xml, object| {
-        xml.element("Contents", |xml| listing.write_object(xml, object, has_owner));
-    });
-    Ok(Response::xml(xml))
-}
-
-pub(super) async fn versions(call: Call<'_>) -> Result<Response, S3Error> {
-    let marker = call.head.query.get("key-marker").unwrap_or_default().to_owned();
-    let version = call.head.query.get("version-id-marker").unwrap_or_default();
-    if !version.is_empty() && marker.is_empty() {
-        return Err(Code::InvalidArgument.because("A version-id marker cannot be specified without a key marker."));
-    }
-    let listing = Listing::of(&call, marker)?;
-    let page = listing.page().await?;
-    let mut xml = XmlWriter::new("ListVersionsResult");
-    listing.write_request(&mut xml, listing.encoding);
-    listing.encoding.text(&mut xml, "KeyMarker", &listing.request.after);
-    xml.text("VersionIdMarker", version);
-    xml.flag("IsTruncated", page.next.is_some());
-    if let Some(next) = &page.next {
-        listing.encoding.text(&mut xml, "NextKeyMarker", next);
-        xml.text("NextVersionIdMarker", "null");
-    }
-    listing.write_entries(&mut xml, &page, |xml, object| {
-        xml.element("Version", |xml| {
-            xml.text("VersionId", "null");
-            xml.flag("IsLatest", true);
-            listing.write_object(xml, object, true);
-        });
+        xml.element("Contents", |xml| write_object(xml, &call, listing.encoding, object, has_owner));
     });
     Ok(Response::xml(xml))
 }

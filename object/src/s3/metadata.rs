@@ -7,7 +7,8 @@ use std::borrow::Cow;
 
 use super::checksum::Algorithm;
 use super::date::http_date;
-use super::encoding::Query;
+use super::document::check_tags;
+use super::encoding::{Query, encode_tag};
 use super::error::{Code, S3Error};
 use super::head::RequestHead;
 use crate::api::{ATTRIBUTES_BYTES_MAX, Attributes, Object};
@@ -129,17 +130,19 @@ fn kept_value(name: &str, value: &str) -> String {
 pub fn tagging_of(head: &RequestHead) -> Result<Option<(String, String)>, S3Error> {
     let Some(text) = head.header(TAGGING) else { return Ok(None) };
     let tags = Query::decode(text).map_err(|_| Code::InvalidTag)?;
-    let mut seen = Vec::new();
-    for (name, value) in tags.iter() {
-        if name.is_empty() || name.chars().count() > 128 || value.chars().count() > 256 || seen.contains(&name) {
-            return Err(Code::InvalidTag.into());
-        }
-        seen.push(name);
+    check_tags(tags.iter(), TAGS_MAX)?;
+    Ok((tags.iter().next().is_some()).then(|| (TAGGING.to_owned(), text.to_owned())))
+}
+
+/// The attributes of an object with other tags.
+#[must_use]
+pub fn retagged(attributes: &Attributes, tags: &[(String, String)]) -> Attributes {
+    let mut kept: Vec<_> = attributes.0.iter().filter(|(name, _)| name != TAGGING).cloned().collect();
+    if !tags.is_empty() {
+        let pair = |(name, value): &(String, String)| format!("{}={}", encode_tag(name), encode_tag(value));
+        kept.push((TAGGING.to_owned(), tags.iter().map(pair).collect::<Vec<_>>().join("&")));
     }
-    if seen.len() > TAGS_MAX {
-        return Err(Code::InvalidTag.because("Object tags cannot be greater than 10"));
-    }
-    Ok((!seen.is_empty()).then(|| (TAGGING.to_owned(), text.to_owned())))
+    Attributes(kept)
 }
 
 /// The attribute of the storage class in a request's header, if it is not the usual one.
@@ -199,6 +202,7 @@ pub fn object_headers(object: &Object, query: &Query) -> Vec<Header> {
         ("last-modified".into(), http_date(object.modified_ms)),
         ("accept-ranges".into(), "bytes".to_owned()),
     ];
+    headers.extend(version_header(object));
     let is_shown = |name: &str| !name.starts_with("x-amz-checksum-") && name != TAGGING;
     for (name, value) in object.attributes.0.iter().filter(|(name, _)| is_shown(name)) {
         headers.push((name.clone().into(), value.clone()));
@@ -214,6 +218,11 @@ pub fn object_headers(object: &Object, query: &Query) -> Vec<Header> {
         }
     }
     headers
+}
+
+/// The header that says which version an object is, in a bucket that keeps versions or has kept them.
+pub fn version_header(object: &Object) -> Option<Header> {
+    object.version.map(|version| ("x-amz-version-id".into(), version.to_string()))
 }
 
 /// The headers with an object's checksums and what they are of.
@@ -287,8 +296,15 @@ mod tests {
     #[test]
     fn overrides_replace_headers() {
         let kept = attributes(&[("content-type", "a/b")]).expect("attributes");
-        let object =
-            Object { key: "k".into(), bytes: 0, etag: "e".into(), modified_ms: 0, attributes: kept, parts: Vec::new() };
+        let object = Object {
+            key: "k".into(),
+            version: None,
+            bytes: 0,
+            etag: "e".into(),
+            modified_ms: 0,
+            attributes: kept,
+            parts: Vec::new(),
+        };
         let query = Query::decode("response-content-type=c/d&response-expires=never").expect("a query");
         let headers = object_headers(&object, &query);
         let value = |name: &str| {

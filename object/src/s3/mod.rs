@@ -10,12 +10,13 @@
 //! - What is not there is refused with `NotImplemented`, never taken for something else.
 //! - Nothing is held of a body beyond the buffer in hand, but for documents, which are bounded ([`xml`]).
 //!
-//! Deliberately absent: anonymous access, policies, grants, versions, encryption, locks, forms from browsers.
+//! Deliberately absent: anonymous access, policies, grants, encryption, locks, forms from browsers.
 //!
 //! In reading order: [`encoding`], [`date`] (texts), [`head`], [`error`], [`route`] (what is asked), [`signature`],
 //! [`authenticate`] (who asks), [`chunked`], [`checksum`], [`body`] (bytes that come in), [`xml`], [`document`],
 //! [`condition`], [`metadata`] (what is read and written), [`response`], [`service`] (the whole); then the operations:
-//! `bucket`, `list`, `object`, `delete` (many side by side: `concurrent`), `copy`, `upload`.
+//! `bucket`, `list`, `object`, `delete` (many side by side: `concurrent`), `copy`, `upload`,
+//! `versions`, `tagging`.
 //!
 //! Follows the AWS S3 API reference. Departs from it in that a request may name any region.
 
@@ -40,7 +41,9 @@ pub mod response;
 pub mod route;
 pub mod service;
 pub mod signature;
+mod tagging;
 mod upload;
+mod versions;
 pub mod xml;
 
 pub use authenticate::{Credentials, RootCredentials, SecretKey};

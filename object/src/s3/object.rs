@@ -6,7 +6,7 @@ use super::date::http_date;
 use super::error::{Code, S3Error};
 use super::metadata::{
     CHECKSUM_TYPE, attributes_of, check_functions, checksum_headers, checksums, object_headers, quoted, storage_class,
-    tags,
+    version_header,
 };
 use super::response::{Response, ResponseBody};
 use super::service::{Call, refusal};
@@ -31,7 +31,7 @@ pub(super) async fn put(call: Call<'_>, body: &mut dyn Content) -> Result<Respon
     let mut body = VerifiedBody::new(body, promises, Unasked::Crc64Nvme);
     let put = call.s3.service.objects.put(request, &mut body).await;
     let object = put.map_err(|error| refusal(error, &body))?;
-    let headers = checksum_headers(&object.attributes);
+    let headers = checksum_headers(&object.attributes).into_iter().chain(version_header(&object));
     Ok(Response::empty(200).with("etag", quoted(&object.etag)).with_all(headers))
 }
 
@@ -68,8 +68,7 @@ fn check_read(call: &Call<'_>) -> Result<(), S3Error> {
 type OpenedOrKnown = Result<Opened, Box<Object>>;
 
 async fn open(call: &Call<'_>, range: Option<Range>, condition: &Condition) -> Result<OpenedOrKnown, S3Error> {
-    let (bucket, key) = (&call.route.bucket, &call.route.key);
-    match call.s3.service.objects.get(bucket, key, range, condition).await {
+    match call.s3.service.objects.get(call.target(), range, condition).await {
         Ok(opened) => Ok(Ok(opened)),
         Err(Error::NotModified(object)) => Ok(Err(object)),
         Err(error) => Err(error.into()),
@@ -79,7 +78,7 @@ async fn open(call: &Call<'_>, range: Option<Range>, condition: &Condition) -> R
 /// Opens one part of an object, as it was uploaded. An object that came in one request is its own part 1.
 async fn open_part(call: &Call<'_>, number: u64, condition: &ReadCondition) -> Result<(OpenedOrKnown, bool), S3Error> {
     for _ in 0..REPLACED_MAX {
-        let object = call.s3.service.objects.head(&call.route.bucket, &call.route.key).await?;
+        let object = call.s3.service.objects.head(call.target()).await?;
         if condition.judge(&object) != Verdict::Read {
             // The caller judges again, and answers.
             return Ok((open(call, None, &condition.etags).await?, false));
@@ -139,7 +138,7 @@ fn described(call: &Call<'_>, object: &Object, status: u16, is_whole: bool) -> R
 
 pub(super) async fn head(call: Call<'_>) -> Result<Response, S3Error> {
     check_read(&call)?;
-    let object = call.s3.service.objects.head(&call.route.bucket, &call.route.key).await?;
+    let object = call.s3.service.objects.head(call.target()).await?;
     match ReadCondition::of(call.head, About::Target).judge(&object) {
         Verdict::Read => {}
         Verdict::NotModified => return Ok(not_modified(&call, &object)),
@@ -164,22 +163,8 @@ pub(super) async fn head(call: Call<'_>) -> Result<Response, S3Error> {
 }
 
 pub(super) async fn acl(call: Call<'_>) -> Result<Response, S3Error> {
-    call.s3.service.objects.head(&call.route.bucket, &call.route.key).await?;
+    call.s3.service.objects.head(call.target()).await?;
     Ok(bucket::private(call.s3))
-}
-
-pub(super) async fn tagging(call: Call<'_>) -> Result<Response, S3Error> {
-    let object = call.s3.service.objects.head(&call.route.bucket, &call.route.key).await?;
-    let mut xml = XmlWriter::new("Tagging");
-    xml.element("TagSet", |xml| {
-        for (name, value) in tags(&object.attributes).iter() {
-            xml.element("Tag", |xml| {
-                xml.text("Key", name);
-                xml.text("Value", value);
-            });
-        }
-    });
-    Ok(Response::xml(xml))
 }
 
 pub(super) async fn attributes(call: Call<'_>) -> Result<Response, S3Error> {
@@ -194,7 +179,7 @@ pub(super) async fn attributes(call: Call<'_>) -> Result<Response, S3Error> {
     if wanted.iter().any(|name| !["ETag", "Checksum", "ObjectParts", "StorageClass", "ObjectSize"].contains(name)) {
         return Err(Code::InvalidArgument.because("Invalid attribute name specified."));
     }
-    let object = call.s3.service.objects.head(&call.route.bucket, &call.route.key).await?;
+    let object = call.s3.service.objects.head(call.target()).await?;
     let mut xml = XmlWriter::new("GetObjectAttributesResponse");
     if wanted.contains(&"ETag") {
         xml.text("ETag", &object.etag);
@@ -211,7 +196,8 @@ pub(super) async fn attributes(call: Call<'_>) -> Result<Response, S3Error> {
     if wanted.contains(&"ObjectSize") {
         xml.number("ObjectSize", object.bytes);
     }
-    Ok(Response::xml(xml).with("last-modified", http_date(object.modified_ms)))
+    let response = Response::xml(xml).with("last-modified", http_date(object.modified_ms));
+    Ok(response.with_all(version_header(&object)))
 }
 
 /// The checksums of an object and what they are of.

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use super::error::S3Error;
+use super::date::http_date;
+use super::error::{Code, S3Error};
 use super::head::{Method, RequestHead};
 use super::metadata::Header;
 use super::xml::XmlWriter;
@@ -66,8 +67,17 @@ impl Response {
     /// The reply that tells an error. `head` is missing if the request could not even be taken apart.
     #[must_use]
     pub fn error(error: S3Error, head: Option<&RequestHead>, request_id: &str) -> Self {
+        let mut headers: Vec<Header> = Vec::new();
+        if let Some(marker) = error.marker {
+            headers.push(("x-amz-delete-marker".into(), "true".to_owned()));
+            headers.push(("x-amz-version-id".into(), marker.version.to_string()));
+            if error.code == Code::MethodNotAllowed {
+                headers.push(("last-modified".into(), http_date(marker.modified_ms)));
+                headers.push(("allow".into(), "DELETE".to_owned()));
+            }
+        }
         if head.is_some_and(|head| head.method == Method::Head) || error.code.status() == 304 {
-            return Self::empty(error.code.status());
+            return Self::empty(error.code.status()).with_all(headers);
         }
         let mut xml = XmlWriter::bare("Error");
         xml.text("Code", error.code.name());
@@ -78,6 +88,6 @@ impl Response {
         }
         xml.text("RequestId", request_id);
         xml.text("HostId", "ashlar");
-        Self::document(error.code.status(), xml)
+        Self::document(error.code.status(), xml).with_all(headers)
     }
 }

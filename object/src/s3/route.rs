@@ -7,7 +7,8 @@
 use super::encoding::Query;
 use super::error::{Code, S3Error};
 use super::head::{Method, RequestHead};
-use crate::api::KEY_BYTES_MAX;
+use super::versions::invalid_version;
+use crate::api::{KEY_BYTES_MAX, VersionId};
 
 /// What a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,6 +27,8 @@ pub enum Operation {
     GetBucketLocation,
     /// `GET /bucket?versioning`.
     GetBucketVersioning,
+    /// `PUT /bucket?versioning`.
+    PutBucketVersioning,
     /// `GET /bucket?policy` and the like, of which no bucket has one.
     GetBucketConfiguration(BucketConfiguration),
     /// `DELETE /bucket?policy` and the like, of which no bucket has one.
@@ -56,6 +59,10 @@ pub enum Operation {
     GetObjectAttributes,
     /// `GET /bucket/key?tagging`.
     GetObjectTagging,
+    /// `PUT /bucket/key?tagging`.
+    PutObjectTagging,
+    /// `DELETE /bucket/key?tagging`.
+    DeleteObjectTagging,
     /// `POST /bucket/key?uploads`.
     CreateMultipartUpload,
     /// `PUT /bucket/key?partNumber=1&uploadId=ID`.
@@ -155,6 +162,8 @@ pub struct Route {
     pub bucket: String,
     /// Key of the object; empty for operations on buckets.
     pub key: String,
+    /// The version that is named.
+    pub version: Option<VersionId>,
 }
 
 /// Parameters by which S3 tells operations apart, and which are answered by no operation of [`Operation`] as such.
@@ -220,7 +229,7 @@ pub fn route(head: &RequestHead, domains: &[String]) -> Result<Route, S3Error> {
     };
     check_names(bucket, key)?;
     if let Some(operation) = of_configuration(head.method, bucket, key, &head.query) {
-        return Ok(Route { operation, bucket: bucket.to_owned(), key: String::new() });
+        return Ok(Route { operation, bucket: bucket.to_owned(), key: String::new(), version: None });
     }
     let subresource = subresource(&head.query)?;
     let operation = if bucket.is_empty() {
@@ -230,7 +239,8 @@ pub fn route(head: &RequestHead, domains: &[String]) -> Result<Route, S3Error> {
     } else {
         of_object(head, subresource)?
     };
-    Ok(Route { operation, bucket: bucket.to_owned(), key: key.to_owned() })
+    let version = head.query.get("versionId").map(|text| text.parse().map_err(|_| invalid_version())).transpose()?;
+    Ok(Route { operation, bucket: bucket.to_owned(), key: key.to_owned(), version })
 }
 
 /// The operation of a request that reads or deletes a configuration of a bucket.
@@ -290,10 +300,6 @@ fn subresource(query: &Query) -> Result<&str, S3Error> {
     if query.iter().any(|(name, _)| NOT_IMPLEMENTED.contains(&name)) {
         return Err(Code::NotImplemented.into());
     }
-    // A bucket without versions has the version "null" of each object, and no other.
-    if query.get("versionId").is_some_and(|version| version != "null") {
-        return Err(Code::InvalidArgument.because("Invalid version id specified"));
-    }
     let mut chosen = query.iter().map(|(name, _)| name).filter(|name| CHOOSING.contains(name));
     match (chosen.next(), chosen.next()) {
         (chosen, None) => Ok(chosen.unwrap_or_default()),
@@ -325,8 +331,9 @@ fn of_bucket(method: Method, subresource: &str, query: &Query) -> Result<Operati
         (Method::Delete, "") => Op::DeleteBucket,
         (Method::Post, "delete") => Op::DeleteObjects,
         (Method::Put, "acl") => return Err(Code::AccessControlListNotSupported.into()),
+        (Method::Put, "versioning") => Op::PutBucketVersioning,
         // A form from a browser is a POST to the bucket itself.
-        (Method::Put, "versioning" | "tagging") | (Method::Post, "") => return Err(Code::NotImplemented.into()),
+        (Method::Put, "tagging") | (Method::Post, "") => return Err(Code::NotImplemented.into()),
         _ => return Err(Code::MethodNotAllowed.into()),
     })
 }
@@ -353,7 +360,8 @@ fn of_object(head: &RequestHead, subresource: &str) -> Result<Operation, S3Error
         (Method::Post, "uploads") => Op::CreateMultipartUpload,
         (Method::Post, "uploadId") => Op::CompleteMultipartUpload,
         (Method::Put, "acl") => return Err(Code::AccessControlListNotSupported.into()),
-        (Method::Put | Method::Delete, "tagging") => return Err(Code::NotImplemented.into()),
+        (Method::Put, "tagging") => Op::PutObjectTagging,
+        (Method::Delete, "tagging") => Op::DeleteObjectTagging,
         _ => return Err(Code::MethodNotAllowed.into()),
     })
 }
@@ -384,6 +392,9 @@ mod tests {
             ("GET", "/bucket?acl", Op::GetBucketAcl),
             ("GET", "/bucket?location", Op::GetBucketLocation),
             ("GET", "/bucket?versioning", Op::GetBucketVersioning),
+            ("PUT", "/bucket?versioning", Op::PutBucketVersioning),
+            ("PUT", "/bucket/key?tagging&versionId=null", Op::PutObjectTagging),
+            ("DELETE", "/bucket/key?tagging", Op::DeleteObjectTagging),
             ("GET", "/bucket?prefix=a&marker=b", Op::ListObjects),
             ("GET", "/bucket?list-type=2&prefix=", Op::ListObjectsV2),
             ("GET", "/bucket?versions", Op::ListObjectVersions),
@@ -430,9 +441,7 @@ mod tests {
                 }
             }
         }
-        for target in ["/bucket/key?tagging", "/bucket?versioning", "/bucket?tagging"] {
-            assert_eq!(operation("PUT", target), Err(Code::NotImplemented), "{target}");
-        }
+        assert_eq!(operation("PUT", "/bucket?tagging"), Err(Code::NotImplemented));
         assert_eq!(operation("PUT", "/bucket/key?acl"), Err(Code::AccessControlListNotSupported));
         assert_eq!(operation("PUT", "/bucket/key?partNumber=1"), Err(Code::InvalidArgument));
         assert_eq!(operation("PUT", "/bucket/key?uploadId=u"), Err(Code::InvalidArgument));

@@ -12,8 +12,8 @@ use super::head::{Method, RequestHead};
 use super::response::Response;
 use super::route::{Operation, Route, route};
 use super::xml::DOCUMENT_BYTES_MAX;
-use super::{bucket, copy, delete, list, object, upload};
-use crate::api::{self, Body as _, Content, Service};
+use super::{bucket, copy, delete, list, object, tagging, upload, versions};
+use crate::api::{self, Body as _, Content, Service, Target};
 
 /// What a deployment chooses.
 #[derive(Debug, Clone)]
@@ -132,12 +132,13 @@ async fn run(call: Call<'_>, body: &mut dyn Content) -> Result<Response, S3Error
         Operation::HeadBucket => bucket::head(call).await,
         Operation::GetBucketAcl => bucket::acl(call).await,
         Operation::GetBucketLocation => bucket::location(call).await,
-        Operation::GetBucketVersioning => bucket::versioning(call).await,
+        Operation::GetBucketVersioning => versions::state(call).await,
+        Operation::PutBucketVersioning => versions::set_state(call, body).await,
         Operation::GetBucketConfiguration(kind) => bucket::configuration(call, kind).await,
         Operation::DeleteBucketConfiguration => bucket::delete_configuration(call).await,
         Operation::ListObjects => list::objects(call).await,
         Operation::ListObjectsV2 => list::objects_v2(call).await,
-        Operation::ListObjectVersions => list::versions(call).await,
+        Operation::ListObjectVersions => versions::list(call).await,
         Operation::ListMultipartUploads => upload::list(call).await,
         Operation::DeleteObjects => delete::many(call, body).await,
         Operation::GetObject => object::get(call).await,
@@ -147,7 +148,9 @@ async fn run(call: Call<'_>, body: &mut dyn Content) -> Result<Response, S3Error
         Operation::DeleteObject => delete::one(call).await,
         Operation::GetObjectAcl => object::acl(call).await,
         Operation::GetObjectAttributes => object::attributes(call).await,
-        Operation::GetObjectTagging => object::tagging(call).await,
+        Operation::GetObjectTagging => tagging::get(call).await,
+        Operation::PutObjectTagging => tagging::put(call, body).await,
+        Operation::DeleteObjectTagging => tagging::delete(call).await,
         Operation::CreateMultipartUpload => upload::create(call).await,
         Operation::UploadPart => upload::part(call, body).await,
         Operation::UploadPartCopy => copy::part(call).await,
@@ -167,6 +170,11 @@ pub(super) enum Integrity {
 }
 
 impl Call<'_> {
+    /// The object that the request is about.
+    pub(super) fn target(&self) -> Target<'_> {
+        Target { bucket: &self.route.bucket, key: &self.route.key, version: self.route.version }
+    }
+
     /// What the head promises about the body.
     pub(super) fn promises(&self, about: ChecksumAbout) -> Result<Promises, S3Error> {
         Promises::of(self.head, self.who, about)

@@ -16,6 +16,7 @@ use super::head::RequestHead;
 use super::list::{KeyEncoding, page_limit};
 use super::metadata::{
     CHECKSUM_ALGORITHM, CHECKSUM_TYPE, attributes_of, checksum_headers, checksums, quoted, storage_class,
+    version_header,
 };
 use super::object::write_checksums;
 use super::response::Response;
@@ -116,7 +117,7 @@ pub(super) async fn complete(call: Call<'_>, body: &mut dyn Content) -> Result<R
     xml.text("Key", key);
     xml.text("ETag", &quoted(&object.etag));
     write_checksums(&mut xml, &object);
-    Ok(Response::xml(xml))
+    Ok(Response::xml(xml).with_all(version_header(&object)))
 }
 
 async fn find(call: &Call<'_>, upload: &UploadId) -> Result<(Upload, Vec<Part>), Error> {

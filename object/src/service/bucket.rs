@@ -29,9 +29,11 @@ impl<C: Cluster> ObjectService<C> {
         let checks = vec![
             empty(key::object(bucket, b""), key::objects_end(bucket)),
             empty(key::uploads(bucket), key::uploads_end(bucket)),
+            empty(key::versions(bucket, ""), key::versions_end(bucket)),
         ];
         let seal = Change { key: key::seal(bucket), value: Some(bytes::Bytes::from_static(&[1])) };
-        match self.cluster.index(bucket, Request::Commit { checks, changes: vec![seal] }).await {
+        let versioning = Change { key: key::versioning(bucket), value: None };
+        match self.cluster.index(bucket, Request::Commit { checks, changes: vec![seal, versioning] }).await {
             Reply::Committed { .. } => Ok(()),
             Reply::Refused(_) => Err(Error::BucketNotEmpty),
             _ => Err(Error::Unavailable),

@@ -15,6 +15,9 @@
 //!   index that was lost), nothing of the bucket is removed.
 //! - A blob is removed only with the stamp with which it was listed: healing stores shards with a new one.
 //!
+//! Buckets that keep versions, or ever did, are left alone: records of their objects move between two keys in both directions, so
+//! that looking at one key after the other can miss a record.
+//!
 //! Candidates are in memory only: a restart begins anew.
 
 use core::time::Duration;
@@ -257,6 +260,9 @@ fn parts_of(key: &[u8], value: &Bytes) -> Option<Vec<PartContent>> {
 impl<C: Cluster> ObjectService<C> {
     /// Whether a record names a shard on a drive, as far as the shard's header says where to look.
     async fn named(&self, drive: DriveId, owner: &ShardOwner) -> Result<Named, Error> {
+        if self.keeps_versions(owner.bucket).await? {
+            return Ok(Named::Here);
+        }
         let mut named = Named::No;
         let mut look = |part: &PartContent| {
             if part.id == owner.part {
@@ -295,6 +301,11 @@ impl<C: Cluster> ObjectService<C> {
                 Ok(named)
             }
         }
+    }
+
+    /// Whether a bucket keeps versions of its objects, or ever did.
+    async fn keeps_versions(&self, bucket: BucketId) -> Result<bool, Error> {
+        Ok(self.get_entry(bucket, key::versioning(bucket)).await?.is_some())
     }
 
     /// Shows all keys between two keys and what they have, page by page.
@@ -339,6 +350,8 @@ impl<C: Cluster> ObjectService<C> {
             });
             read.await.ok()?;
         }
-        (is_known && !is_empty).then_some(named)
+        // Asked last: a bucket that began to keep versions meanwhile may have moved a record behind the walk.
+        let is_plain = !self.keeps_versions(bucket).await.ok()?;
+        (is_plain && is_known && !is_empty).then_some(named)
     }
 }

@@ -15,14 +15,14 @@ use ashlar_wire::time::Instant;
 use bytes::Bytes;
 
 use super::collect::PUT_MAX;
-use super::{Committed, ObjectService, decode};
+use super::{Committed, ObjectService};
 use crate::api::{BoxFuture, Error};
 use crate::cluster::{Cluster, ShardReply, ShardRequest, Spread};
 use crate::flight::all;
 use crate::index::key::{self, BucketId};
 use crate::index::request::Scan;
 use crate::index::{Change, Check, Entry, Line, Reply, Request};
-use crate::record::{ObjectRecord, PartContent, PartRecord, ShardHeader, UploadRecord};
+use crate::record::{ObjectRecord, PartContent, PartRecord, ShardHeader, UploadRecord, VersionRecord};
 use crate::stripe::{PutShards, put_shards, rebuild_block};
 
 /// Objects of one step.
@@ -86,8 +86,15 @@ enum Outcome {
     Waiting,
 }
 
+/// The name of the object in the key of a current object or of an older version; nothing for other keys.
+fn name_in(key: &[u8]) -> Option<String> {
+    let older = key::version_name(key).map(|(name, _)| name);
+    older.or_else(|| key::object_name(key).map(str::to_owned))
+}
+
 impl<C: Cluster> ObjectService<C> {
-    /// One step of healing a bucket, from a key on; where the next step begins, if there is more.
+    /// One step of healing a bucket, from a key on; where the next step begins, if there is more. Current objects come first,
+    /// then parts of uploads, then older versions.
     ///
     /// # Errors
     /// [`Error::Unavailable`]: the index cannot be asked. A retry is safe.
@@ -101,10 +108,14 @@ impl<C: Cluster> ObjectService<C> {
         let (lines, next) = self.heal_page(bucket, from).await?;
         let mut healed = Healed::default();
         for (key, entry) in lines {
-            let outcome = match key::object_name(&key) {
-                Some(name) => match decode(&entry) {
-                    Ok(record) => self.heal_record((bucket, name), (record, entry.version), depth, drives).await,
-                    Err(error) => Err(error),
+            let outcome = match name_in(&key) {
+                Some(name) => match VersionRecord::decode(&entry.value) {
+                    Ok(VersionRecord::Object(record)) => {
+                        self.heal_record(bucket, (key, &name), (record, entry.version), depth, drives).await
+                    }
+                    // A mark of a deletion has no shards.
+                    Ok(VersionRecord::Marker(_)) => continue,
+                    Err(_) => Err(Error::Damaged),
                 },
                 None if key::part_number(&key).is_some() => {
                     self.heal_upload_part(bucket, &key, &entry, depth, drives).await
@@ -137,21 +148,24 @@ impl<C: Cluster> ObjectService<C> {
             let parts = if key::part_number(key).is_some() {
                 PartRecord::decode(&entry.value).map(|record| vec![record.content]).unwrap_or_default()
             } else {
-                decode(entry).map(|record| record.parts).unwrap_or_default()
+                match VersionRecord::decode(&entry.value) {
+                    Ok(VersionRecord::Object(record)) => record.parts,
+                    Ok(VersionRecord::Marker(_)) | Err(_) => Vec::new(),
+                }
             };
             parts.iter().any(|part| !part.missing.is_empty() || self.target(part) != part.spread)
         };
         Ok((lines.iter().filter(|line| is_due(line)).count() as u64, next))
     }
 
-    /// Objects, uploads and parts of uploads from a key on.
+    /// Objects, uploads, parts of uploads and older versions from a key on.
     async fn heal_page(
         &self,
         bucket: BucketId,
         from: Option<Vec<u8>>,
     ) -> Result<(Vec<(Vec<u8>, Entry)>, Option<Vec<u8>>), Error> {
         let from = from.unwrap_or_else(|| key::object(bucket, b""));
-        let to = key::all_parts_end(bucket);
+        let to = key::versions_end(bucket);
         let scan = Scan { from, to, fold: Vec::new(), fold_after: 0, lines_max: OBJECTS_MAX };
         let Reply::Page { lines, next } = self.cluster.index(bucket, Request::Scan(scan)).await else {
             return Err(Error::Unavailable);
@@ -163,14 +177,25 @@ impl<C: Cluster> ObjectService<C> {
         Ok((lines.into_iter().filter_map(entry).collect(), next))
     }
 
-    /// Heals one object, asking every drive for each of its shards. Whether something had to be done.
+    /// Heals one object in all its versions, asking every drive for each of its shards. Whether something had to be done.
     ///
     /// # Errors
     /// [`Error::Unavailable`], [`Error::Damaged`], [`Error::Full`]: not everything could be made anew.
     pub async fn heal_object(&self, bucket: BucketId, name: &str) -> Result<bool, Error> {
-        let Some((record, version)) = self.record(bucket, name).await? else { return Ok(false) };
-        let mut drives = AskedDrives::default();
-        match self.heal_record((bucket, name), (record, version), HealDepth::Every, &mut drives).await? {
+        let (mut drives, mut outcome) = (AskedDrives::default(), Outcome::Whole);
+        if let Some((record, version)) = self.record(bucket, name).await? {
+            let key = key::object(bucket, name.as_bytes());
+            let (of, depth) = ((record, version), HealDepth::Every);
+            outcome = outcome.max(self.heal_record(bucket, (key, name), of, depth, &mut drives).await?);
+        }
+        let older = self.scan_all(bucket, key::versions_of(bucket, name), key::versions_of_end(bucket, name)).await?;
+        for (key, entry) in older {
+            if let Ok(VersionRecord::Object(record)) = VersionRecord::decode(&entry.value) {
+                let (of, depth) = ((record, entry.version), HealDepth::Every);
+                outcome = outcome.max(self.heal_record(bucket, (key, name), of, depth, &mut drives).await?);
+            }
+        }
+        match outcome {
             Outcome::Whole => Ok(false),
             Outcome::Healed => Ok(true),
             Outcome::Waiting => Err(Error::Unavailable),
@@ -179,7 +204,8 @@ impl<C: Cluster> ObjectService<C> {
 
     async fn heal_record(
         &self,
-        (bucket, name): (BucketId, &str),
+        bucket: BucketId,
+        (key, name): (Vec<u8>, &str),
         (mut record, version): (ObjectRecord, u64),
         depth: HealDepth,
         drives: &mut AskedDrives,
@@ -192,7 +218,6 @@ impl<C: Cluster> ObjectService<C> {
             outcome = outcome.and_then(|outcome| healed.map(|healed| outcome.max(healed)));
         }
         if record != before {
-            let key = key::object(bucket, name.as_bytes());
             self.change_record(bucket, (key, version), record.encode(), began).await?;
         }
         outcome

@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use super::content::Blocks;
 use super::put::Owner;
-use super::{Committed, ObjectService, TRIES_MAX, decode, holds, object, unchanged};
+use super::version::{Beside, Putting, Tried};
+use super::{ObjectService, TRIES_MAX, decode, holds, object};
 use crate::api::{
-    ATTRIBUTES_BYTES_MAX, Attributes, Body, BoxFuture, Condition, Error, KEY_BYTES_MAX, ListRequest, Listed, Object,
-    Objects, Opened, PAGE_MAX, PART_BYTES_MAX, Page, PutRequest, Range,
+    ATTRIBUTES_BYTES_MAX, Attributes, Body, BoxFuture, Condition, DeleteRequest, Deletion, Edit, Error, KEY_BYTES_MAX,
+    ListRequest, Listed, Object, Objects, Opened, PAGE_MAX, PART_BYTES_MAX, Page, PutRequest, Range, Target, VersionId,
+    Versioning, Versions, VersionsPage, VersionsRequest,
 };
 use crate::cluster::{Chore, Cluster};
 use crate::index::key::{self, BucketId};
 use crate::index::request::Scan;
-use crate::index::{Change, Line, Reply, Request};
-use crate::record::ObjectRecord;
+use crate::index::{Line, Reply, Request};
+use crate::record::{ObjectRecord, VersionRecord};
 
 /// Refuses what no object may be called or say about itself.
 pub(super) fn check(key: &str, attributes: &Attributes) -> Result<(), Error> {
@@ -29,39 +29,6 @@ pub(super) fn check(key: &str, attributes: &Attributes) -> Result<(), Error> {
 }
 
 impl<C: Cluster> ObjectService<C> {
-    /// Commits a record in the place of the one that the key has, if the condition holds then. `also` changes with it.
-    pub(super) async fn commit_object(
-        &self,
-        bucket: BucketId,
-        (name, record): (&str, &ObjectRecord),
-        condition: &Condition,
-    ) -> Result<(), Error> {
-        let key = key::object(bucket, name.as_bytes());
-        let value = Some(Bytes::from(record.encode()));
-        let is_conditional = *condition != Condition::default();
-        for _ in 0..TRIES_MAX {
-            let mut checks = Vec::new();
-            if is_conditional {
-                let now = self.record(bucket, name).await?;
-                if now.as_ref().is_some_and(|(now, _)| now.put_id == record.put_id) {
-                    // An earlier try was committed, and its reply was lost.
-                    return Ok(());
-                }
-                holds(condition, now.as_ref().map(|(now, _)| now))?;
-                checks.push(unchanged(key.clone(), now.map(|(_, version)| version)));
-            }
-            let change = Change { key: key.clone(), value: value.clone() };
-            match self.commit(bucket, checks, vec![change]).await? {
-                Committed::Done(before) => {
-                    self.discard(before.as_ref(), &record.parts);
-                    return Ok(());
-                }
-                Committed::Changed => {}
-            }
-        }
-        Err(Error::Unavailable)
-    }
-
     async fn put_object(&self, request: PutRequest, body: &mut dyn Body) -> Result<Object, Error> {
         check(&request.key, &request.attributes)?;
         if request.bytes.is_some_and(|bytes| bytes > PART_BYTES_MAX) {
@@ -80,6 +47,8 @@ impl<C: Cluster> ObjectService<C> {
         let attributes = Attributes([request.attributes.0, digest.attributes.0].concat());
         let parts = if content.bytes == 0 { Vec::new() } else { vec![content] };
         let record = ObjectRecord {
+            version: VersionId::Null,
+            sequence: moment.now_ms,
             put_id: moment.drawn,
             etag: digest.etag,
             modified_ms: moment.now_ms,
@@ -87,31 +56,45 @@ impl<C: Cluster> ObjectService<C> {
             is_multipart: false,
             parts,
         };
-        match self.commit_object(bucket, (&request.key, &record), &request.condition).await {
-            Ok(()) => Ok(object(&request.key, record)),
+        let mut putting = Putting::new(record);
+        match self.commit_object((bucket, &request.key), &mut putting, &request.condition).await {
             // Whether it took effect is not known: its shards stay.
             Err(Error::Unavailable) => Err(Error::Unavailable),
             Err(error) => {
-                record.parts.into_iter().for_each(|part| self.cluster.later(Chore::Discard(part)));
+                putting.record.parts.into_iter().for_each(|part| self.cluster.later(Chore::Discard(part)));
                 Err(error)
             }
+            put => put,
         }
+    }
+
+    async fn commit_object(
+        &self,
+        at: (BucketId, &str),
+        putting: &mut Putting,
+        condition: &Condition,
+    ) -> Result<Object, Error> {
+        for _ in 0..TRIES_MAX {
+            if let Tried::Done(object) = self.try_put(at, putting, condition, Beside::default()).await? {
+                return Ok(object);
+            }
+        }
+        Err(Error::Unavailable)
     }
 
     async fn get_object(
         &self,
-        bucket: &str,
-        name: &str,
+        target: Target<'_>,
         range: Option<Range>,
         condition: &Condition,
     ) -> Result<Opened, Error> {
-        let (bucket, _) = self.bucket(bucket).await?;
-        let (record, _) = self.record(bucket, name).await?.ok_or(Error::NoSuchKey)?;
+        let name = target.key;
+        let (bucket, record, state) = self.found(target).await?;
         let is_match = Condition { etag_is_not: None, ..condition.clone() };
         holds(&is_match, Some(&record))?;
         let is_other = Condition { etag_is: None, ..condition.clone() };
         if holds(&is_other, Some(&record)).is_err() {
-            return Err(Error::NotModified(Box::new(object(name, record))));
+            return Err(Error::NotModified(Box::new(object(name, record, state))));
         }
         let bytes = record.bytes();
         let range = match range {
@@ -120,26 +103,17 @@ impl<C: Cluster> ObjectService<C> {
         };
         let world = (Arc::clone(&self.cluster), Arc::clone(&self.codecs));
         let content = Box::new(Blocks::new(world, record.parts.clone(), range, (bucket, name.to_owned())));
-        Ok(Opened { object: object(name, record), range, content })
+        Ok(Opened { object: object(name, record, state), range, content })
     }
 
-    async fn delete_object(&self, bucket: &str, name: &str, condition: &Condition) -> Result<(), Error> {
-        let (bucket, _) = self.bucket(bucket).await?;
-        let key = key::object(bucket, name.as_bytes());
-        for _ in 0..TRIES_MAX {
-            let mut checks = Vec::new();
-            if *condition != Condition::default() {
-                let now = self.record(bucket, name).await?;
-                holds(condition, now.as_ref().map(|(now, _)| now))?;
-                checks.push(unchanged(key.clone(), now.map(|(_, version)| version)));
-            }
-            let change = Change { key: key.clone(), value: None };
-            if let Committed::Done(before) = self.commit(bucket, checks, vec![change]).await? {
-                self.discard(before.as_ref(), &[]);
-                return Ok(());
-            }
+    /// The object that a request is about.
+    async fn found(&self, target: Target<'_>) -> Result<(BucketId, ObjectRecord, Versioning), Error> {
+        let (bucket, _) = self.bucket(target.bucket).await?;
+        let state = self.versioning_for_read(bucket).await?;
+        match self.find(bucket, target.key, target.version).await?.record {
+            VersionRecord::Object(record) => Ok((bucket, record, state)),
+            VersionRecord::Marker(_) => unreachable!("a mark of a deletion is found as an error"),
         }
-        Err(Error::Unavailable)
     }
 
     async fn list_objects(&self, bucket: &str, request: &ListRequest) -> Result<Page, Error> {
@@ -177,11 +151,7 @@ fn scan(bucket: BucketId, request: &ListRequest, limit: usize) -> Option<Scan> {
     let mut from = begin.clone();
     if !after.is_empty() && after >= prefix {
         let after_key = key::object(bucket, after.as_bytes());
-        let folded = after.strip_prefix(prefix.as_str()).filter(|_| !delimiter.is_empty());
-        let is_folded =
-            folded.is_some_and(|rest| rest.find(delimiter.as_str()) == rest.len().checked_sub(delimiter.len()));
-        from = if is_folded {
-            // A common prefix that was told already: all keys under it are.
+        from = if is_common_prefix(after, prefix, delimiter) {
             key_behind(&after_key)?
         } else {
             [after_key, vec![0]].concat()
@@ -196,8 +166,14 @@ fn scan(bucket: BucketId, request: &ListRequest, limit: usize) -> Option<Scan> {
     })
 }
 
+/// Whether the place at which a list goes on is a common prefix that was told: all keys under it are.
+pub(super) fn is_common_prefix(after: &str, prefix: &str, delimiter: &str) -> bool {
+    let rest = after.strip_prefix(prefix).filter(|_| !delimiter.is_empty());
+    rest.is_some_and(|rest| rest.find(delimiter).is_some_and(|at| at + delimiter.len() == rest.len()))
+}
+
 /// The first key behind all that begin so.
-fn key_behind(beginning: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn key_behind(beginning: &[u8]) -> Option<Vec<u8>> {
     let last = beginning.iter().rposition(|byte| *byte < u8::MAX)?;
     let mut behind = beginning[..=last].to_vec();
     behind[last] += 1;
@@ -207,7 +183,7 @@ fn key_behind(beginning: &[u8]) -> Option<Vec<u8>> {
 fn listed(line: Line) -> Result<Listed, Error> {
     let name = |key: &[u8]| key::object_name(key).map(str::to_owned).ok_or(Error::Damaged);
     Ok(match line {
-        Line::Entry(key, entry) => Listed::Object(object(&name(&key)?, decode(&entry)?)),
+        Line::Entry(key, entry) => Listed::Object(object(&name(&key)?, decode(&entry)?, Versioning::Never)),
         Line::Folded(key) => Listed::Prefix(name(&key)?),
     })
 }
@@ -219,32 +195,43 @@ impl<C: Cluster> Objects for ObjectService<C> {
 
     fn get<'a>(
         &'a self,
-        bucket: &'a str,
-        key: &'a str,
+        target: Target<'a>,
         range: Option<Range>,
         condition: &'a Condition,
     ) -> BoxFuture<'a, Result<Opened, Error>> {
-        Box::pin(self.get_object(bucket, key, range, condition))
+        Box::pin(self.get_object(target, range, condition))
     }
 
-    fn head<'a>(&'a self, bucket: &'a str, key: &'a str) -> BoxFuture<'a, Result<Object, Error>> {
+    fn head<'a>(&'a self, target: Target<'a>) -> BoxFuture<'a, Result<Object, Error>> {
         Box::pin(async move {
-            let (bucket, _) = self.bucket(bucket).await?;
-            let (record, _) = self.record(bucket, key).await?.ok_or(Error::NoSuchKey)?;
-            Ok(object(key, record))
+            let (_, record, state) = self.found(target).await?;
+            Ok(object(target.key, record, state))
         })
     }
 
-    fn delete<'a>(
-        &'a self,
-        bucket: &'a str,
-        key: &'a str,
-        condition: &'a Condition,
-    ) -> BoxFuture<'a, Result<(), Error>> {
-        Box::pin(self.delete_object(bucket, key, condition))
+    fn delete<'a>(&'a self, request: DeleteRequest<'a>) -> BoxFuture<'a, Result<Deletion, Error>> {
+        Box::pin(self.delete_object(request))
     }
 
     fn list<'a>(&'a self, bucket: &'a str, request: &'a ListRequest) -> BoxFuture<'a, Result<Page, Error>> {
         Box::pin(self.list_objects(bucket, request))
+    }
+}
+
+impl<C: Cluster> Versions for ObjectService<C> {
+    fn state<'a>(&'a self, bucket: &'a str) -> BoxFuture<'a, Result<Versioning, Error>> {
+        Box::pin(self.versioning_now(bucket))
+    }
+
+    fn set_state<'a>(&'a self, bucket: &'a str, state: Versioning) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(self.set_versioning(bucket, state))
+    }
+
+    fn list<'a>(&'a self, bucket: &'a str, request: &'a VersionsRequest) -> BoxFuture<'a, Result<VersionsPage, Error>> {
+        Box::pin(self.versions_page(bucket, request))
+    }
+
+    fn edit<'a>(&'a self, target: Target<'a>, edit: Edit<'a>) -> BoxFuture<'a, Result<Object, Error>> {
+        Box::pin(self.edit_object(target, edit))
     }
 }

@@ -13,14 +13,16 @@ use bytes::Bytes;
 
 use super::*;
 use crate::api::{
-    Attributes, Body, BodyDigest, BoxFuture, Buckets, Completion, ListRequest, Listed, Objects, PART_BYTES_MIN,
-    PutRequest, Range as Bytes_, UploadId, Uploads,
+    Attributes, Body, BodyDigest, BoxFuture, Buckets, Completion, DeleteRequest, Deletion, ListRequest, Listed,
+    Objects, PART_BYTES_MIN, PutRequest, Range as Bytes_, Target, UploadId, Uploads, VersionId,
 };
 use crate::cluster::{BucketRecord, Moment, ShardReply, ShardRequest, Spread};
 use crate::index::range::{Io, IoId, RangeConfig, Token};
 use crate::index::{Range, Reply, Request};
 use crate::record::{BLOCK_BYTES, PartId};
 use crate::service::heal::Healed;
+
+mod versions;
 
 /// Polls a future until it is ready; it waits for nothing but itself.
 fn run<T>(future: impl Future<Output = T>) -> T {
@@ -282,9 +284,19 @@ fn put(service: &ObjectService<Memory>, key: &str, bytes: &[u8]) -> Object {
     put_if(service, key, bytes, Condition::default()).unwrap()
 }
 
+fn delete_if(
+    service: &ObjectService<Memory>,
+    key: &str,
+    version: Option<VersionId>,
+    condition: &Condition,
+) -> Result<Deletion, Error> {
+    let (target, attributes) = (Target { version, ..Target::current("bucket", key) }, Attributes::default());
+    run(Objects::delete(service, DeleteRequest { target, condition, attributes: &attributes }))
+}
+
 fn read(service: &ObjectService<Memory>, key: &str, range: Option<Bytes_>) -> Result<Vec<u8>, Error> {
     run(async {
-        let mut opened = Objects::get(service, "bucket", key, range, &Condition::default()).await?;
+        let mut opened = Objects::get(service, Target::current("bucket", key), range, &Condition::default()).await?;
         let mut bytes = Vec::new();
         while let Some(piece) = opened.content.next().await? {
             bytes.extend_from_slice(&piece);
@@ -367,8 +379,8 @@ fn what_is_replaced_deleted_or_not_whole_leaves_no_shards() {
     assert_eq!(run(service.put(request, &mut body)), Err(Error::BodyLost));
     assert_eq!(memory.shards(), 3);
     assert_eq!(read(&service, "key", None).unwrap(), pattern(100));
-    run(Objects::delete(&service, "bucket", "key", &Condition::default())).unwrap();
-    run(Objects::delete(&service, "bucket", "key", &Condition::default())).unwrap();
+    delete_if(&service, "key", None, &Condition::default()).unwrap();
+    delete_if(&service, "key", None, &Condition::default()).unwrap();
     assert_eq!((memory.shards(), read(&service, "key", None)), (0, Err(Error::NoSuchKey)));
 }
 
@@ -389,9 +401,9 @@ fn conditions_hold_when_they_are_committed() {
     let second = put_if(&service, "key", b"3", is(&first.etag)).unwrap();
     assert_eq!(put_if(&service, "key", b"4", is(&first.etag)), Err(Error::ConditionFailed));
     let quoted = format!("\"{}\"", second.etag);
-    assert_eq!(run(Objects::delete(&service, "bucket", "key", &is(&first.etag))), Err(Error::ConditionFailed));
+    assert_eq!(delete_if(&service, "key", None, &is(&first.etag)), Err(Error::ConditionFailed));
     put_if(&service, "key", b"5", is(&quoted)).unwrap();
-    let reread = run(Objects::get(&service, "bucket", "key", None, &absent())).map(|_| ());
+    let reread = run(Objects::get(&service, Target::current("bucket", "key"), None, &absent())).map(|_| ());
     assert!(matches!(reread, Err(Error::NotModified(_))));
     assert_eq!(memory.shards(), 3);
 }
@@ -451,7 +463,11 @@ fn lists_have_pages_prefixes_and_an_order() {
         assert_eq!(list("b/", "/", limit), ["b/1", "b/2", "(b/c/)"]);
         assert_eq!(list("b", "", limit), ["b/1", "b/2", "b/c/3", "b0"]);
         assert_eq!(list("x", "/", limit), Vec::<String>::new());
+        assert_eq!(list("c", "/", limit), ["c"]);
     }
+    // A key that is the prefix is no common prefix: what comes behind it is told.
+    put(&service, "c/1", b"");
+    assert_eq!(list("c", "/", 1), ["c", "(c/)"]);
     let after = |after: &str| {
         let request = ListRequest { after: after.into(), delimiter: "/".into(), limit: 1, ..ListRequest::default() };
         run(Objects::list(&service, "bucket", &request)).unwrap().entries
@@ -470,7 +486,7 @@ fn buckets_are_deleted_when_they_are_empty() {
     put(&service, "key", b"1");
     assert_eq!(run(Buckets::delete(&service, "bucket")), Err(Error::BucketNotEmpty));
     let (id, _) = run(service.bucket("bucket")).unwrap();
-    run(Objects::delete(&service, "bucket", "key", &Condition::default())).unwrap();
+    delete_if(&service, "key", None, &Condition::default()).unwrap();
     let upload = run(service.begin("bucket", "key", Attributes::default())).unwrap();
     assert_eq!(run(Buckets::delete(&service, "bucket")), Err(Error::BucketNotEmpty));
     run(service.abort("bucket", "key", &upload)).unwrap();
@@ -526,7 +542,7 @@ fn an_upload_becomes_an_object_in_one_step() {
     assert_eq!(run(Uploads::list(&service, "bucket", None)).unwrap(), []);
     let late = run(service.put_part("bucket", "key", &upload, 1, &mut given(b"x")));
     assert_eq!(late, Err(Error::NoSuchUpload));
-    run(Objects::delete(&service, "bucket", "key", &Condition::default())).unwrap();
+    delete_if(&service, "key", None, &Condition::default()).unwrap();
     assert_eq!(memory.shards(), 0);
 }
 

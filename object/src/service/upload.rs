@@ -7,15 +7,16 @@ use bytes::Bytes;
 
 use super::object::check;
 use super::put::Owner;
-use super::{ObjectService, TRIES_MAX, holds, object, unchanged};
+use super::version::{Beside, Putting, Tried};
+use super::{ObjectService, TRIES_MAX, object};
 use crate::api::{
     Attributes, Body, BoxFuture, Completion, Error, Object, PART_BYTES_MIN, PART_NUMBER_MAX, Part, Upload, UploadId,
-    UploadParts, Uploads,
+    UploadParts, Uploads, VersionId,
 };
 use crate::cluster::Cluster;
 use crate::index::key::{self, BucketId};
 use crate::index::request::{LINES_MAX, Scan};
-use crate::index::{Change, Check, Line, Reply, Request};
+use crate::index::{Change, Check, Entry, Line, Reply, Request};
 use crate::record::{ObjectRecord, PartRecord, UploadRecord};
 use crate::service::Committed;
 
@@ -39,7 +40,12 @@ impl<C: Cluster> ObjectService<C> {
     }
 
     /// All keys and values of a part of the index.
-    async fn scan_all(&self, bucket: BucketId, mut from: Vec<u8>, to: Vec<u8>) -> Result<Vec<(Vec<u8>, Bytes)>, Error> {
+    pub(super) async fn scan_all(
+        &self,
+        bucket: BucketId,
+        mut from: Vec<u8>,
+        to: Vec<u8>,
+    ) -> Result<Vec<(Vec<u8>, Entry)>, Error> {
         let mut all = Vec::new();
         let lines_max = u32::try_from(LINES_MAX).expect("some thousands");
         loop {
@@ -48,7 +54,7 @@ impl<C: Cluster> ObjectService<C> {
                 return Err(Error::Unavailable);
             };
             all.extend(lines.into_iter().filter_map(|line| match line {
-                Line::Entry(key, entry) => Some((key, entry.value)),
+                Line::Entry(key, entry) => Some((key, entry)),
                 Line::Folded(_) => None,
             }));
             match next {
@@ -60,9 +66,9 @@ impl<C: Cluster> ObjectService<C> {
 
     async fn parts(&self, bucket: BucketId, id: &[u8; 16]) -> Result<Parts, Error> {
         let found = self.scan_all(bucket, key::part(bucket, id, 0), key::parts_end(bucket, id)).await?;
-        let parts = found.into_iter().map(|(key, value)| {
+        let parts = found.into_iter().map(|(key, entry)| {
             let number = key::part_number(&key).ok_or(Error::Damaged)?;
-            Ok((number, PartRecord::decode(&value).map_err(|_| Error::Damaged)?))
+            Ok((number, PartRecord::decode(&entry.value).map_err(|_| Error::Damaged)?))
         });
         parts.collect()
     }
@@ -126,40 +132,41 @@ impl<C: Cluster> ObjectService<C> {
     ) -> Result<Object, Error> {
         let (bucket, _) = self.bucket(bucket).await?;
         let id = bytes_of(id)?;
+        let mut putting: Option<Putting> = None;
         for _ in 0..TRIES_MAX {
-            let now = self.record(bucket, name).await?;
-            if let Some((now, _)) = now.as_ref().filter(|(now, _)| now.put_id == id) {
+            if let Some((now, _)) = self.record(bucket, name).await?.filter(|(now, _)| now.put_id == id) {
                 // It was completed before.
-                return Ok(object(name, now.clone()));
+                let state = self.versioning_for_read(bucket).await?;
+                return Ok(object(name, now, state));
             }
             let (upload, version) = self.upload(bucket, name, &id).await?;
             let mut parts = self.parts(bucket, &id).await?;
-            let keys: Vec<Vec<u8>> = parts.keys().map(|number| key::part(bucket, &id, *number)).collect();
+            let mut changes = vec![Change { key: key::upload(bucket, &id), value: None }];
+            changes.extend(parts.keys().map(|number| Change { key: key::part(bucket, &id, *number), value: None }));
             let chosen = choose(&mut parts, &completion.parts)?;
-            holds(&completion.condition, now.as_ref().map(|(now, _)| now))?;
             let attributes = Attributes([upload.attributes.0, completion.digest.attributes.0.clone()].concat());
+            let modified_ms = self.cluster.moment().now_ms;
             let record = ObjectRecord {
+                version: VersionId::Null,
+                sequence: modified_ms,
                 put_id: id,
                 etag: completion.digest.etag.clone(),
-                modified_ms: self.cluster.moment().now_ms,
+                modified_ms,
                 attributes,
                 is_multipart: true,
                 parts: chosen.into_iter().map(|part| part.content).collect(),
             };
-            let object_key = key::object(bucket, name.as_bytes());
-            let checks = vec![
-                Check::Version(key::upload(bucket, &id), version),
-                unchanged(object_key.clone(), now.as_ref().map(|(_, version)| *version)),
-            ];
-            let mut changes = vec![
-                Change { key: object_key, value: Some(Bytes::from(record.encode())) },
-                Change { key: key::upload(bucket, &id), value: None },
-            ];
-            changes.extend(keys.into_iter().map(|key| Change { key, value: None }));
-            if let Committed::Done(before) = self.commit(bucket, checks, changes).await? {
-                self.discard(before.as_ref(), &record.parts);
+            let checks = vec![Check::Version(key::upload(bucket, &id), version)];
+            putting = match putting.take() {
+                Some(earlier) => Some(earlier.again(record)),
+                None => Some(Putting::new(record)),
+            };
+            let putting = putting.as_mut().expect("it was just made");
+            let tried =
+                self.try_put((bucket, name), putting, &completion.condition, Beside { checks, changes }).await?;
+            if let Tried::Done(object) = tried {
                 parts.into_values().for_each(|unused| self.discard_part(unused.content));
-                return Ok(object(name, record));
+                return Ok(object);
             }
         }
         Err(Error::Unavailable)
@@ -192,9 +199,9 @@ impl<C: Cluster> ObjectService<C> {
             return Ok(vec![(upload(id, record), parts)]);
         }
         let found = self.scan_all(bucket, key::uploads(bucket), key::uploads_end(bucket)).await?;
-        let uploads = found.into_iter().map(|(key, value)| {
+        let uploads = found.into_iter().map(|(key, entry)| {
             let id = key::upload_id(&key).ok_or(Error::Damaged)?;
-            Ok((upload(id, UploadRecord::decode(&value).map_err(|_| Error::Damaged)?), Vec::new()))
+            Ok((upload(id, UploadRecord::decode(&entry.value).map_err(|_| Error::Damaged)?), Vec::new()))
         });
         let mut uploads: Vec<UploadParts> = uploads.collect::<Result<_, Error>>()?;
         uploads.sort_by(|(one, _), (other, _)| {
