@@ -17,6 +17,8 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Longest key of an object, in bytes of UTF-8.
 pub const KEY_BYTES_MAX: usize = 1_024;
+/// Bytes of a bucket's attributes in all, names and values: the record fits into the catalog.
+pub const BUCKET_ATTRIBUTES_BYTES_MAX: usize = 60 << 10;
 /// Bytes of an object's attributes in all, names and values.
 pub const ATTRIBUTES_BYTES_MAX: usize = 8 << 10;
 /// Longest object, in one part or many.
@@ -37,6 +39,8 @@ pub struct Bucket {
     pub name: String,
     /// When it was made, in milliseconds since 1970 (UTC).
     pub created_ms: u64,
+    /// What it says about itself: whose it is, who may do what with it, its tags.
+    pub attributes: Attributes,
 }
 
 /// What an object says about itself beside its bytes: pairs of names and values that are kept as they are.
@@ -50,6 +54,14 @@ impl Attributes {
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The same with this value of a name, or without the name.
+    #[must_use]
+    pub fn with(&self, name: &str, value: Option<String>) -> Self {
+        let mut pairs: Vec<_> = self.0.iter().filter(|(known, _)| known != name).cloned().collect();
+        pairs.extend(value.map(|value| (name.to_owned(), value)));
+        Self(pairs)
     }
 
     /// Bytes of all names and values.
@@ -462,10 +474,16 @@ impl fmt::Display for Error {
 
 impl core::error::Error for Error {}
 
+/// Makes the new attributes of a bucket from it, or says why they stay.
+pub type BucketEdit<'a> = &'a (dyn Fn(&Bucket) -> Result<Attributes, Error> + Send + Sync);
+
 /// Buckets by name. Every server answers for all of them.
 pub trait Buckets: Send + Sync + 'static {
     /// Makes a bucket.
-    fn create<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), Error>>;
+    fn create<'a>(&'a self, name: &'a str, attributes: Attributes) -> BoxFuture<'a, Result<(), Error>>;
+
+    /// Changes the attributes of a bucket. Every server goes by them within seconds, this one at once.
+    fn edit<'a>(&'a self, name: &'a str, edit: BucketEdit<'a>) -> BoxFuture<'a, Result<Bucket, Error>>;
 
     /// Deletes one that is empty.
     fn delete<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), Error>>;

@@ -4,7 +4,7 @@ use ashlar_wire::id::{BlobId, DriveId};
 use ashlar_wire::time::Instant;
 use bytes::Bytes;
 
-use crate::api::BoxFuture;
+use crate::api::{Attributes, BoxFuture};
 use crate::index::key::BucketId;
 use crate::index::{Reply, Request};
 use crate::record::{PartContent, PartId};
@@ -114,6 +114,8 @@ pub struct BucketRecord {
     pub id: BucketId,
     /// When it was made, in milliseconds since 1970 (UTC).
     pub created_ms: u64,
+    /// What it says about itself.
+    pub attributes: Attributes,
 }
 
 /// Why the list of buckets was not changed.
@@ -123,11 +125,13 @@ pub enum BucketListError {
     Exists,
     /// No bucket has this name and id.
     Unknown,
+    /// The bucket has another record by now.
+    Changed,
     /// The catalog has not answered. The change may take effect later.
     Unavailable,
 }
 
-/// The list of all buckets. Four methods.
+/// The list of all buckets. Five methods.
 pub trait BucketList: Send + Sync + 'static {
     /// The bucket of a name.
     fn find<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<BucketRecord>, BucketListError>>;
@@ -137,6 +141,15 @@ pub trait BucketList: Send + Sync + 'static {
 
     /// Adds one.
     fn add<'a>(&'a self, name: &'a str, bucket: BucketRecord) -> BoxFuture<'a, Result<(), BucketListError>>;
+
+    /// Puts a record in the place of the one that was seen; [`BucketListError::Changed`] if that is not there any more. Told by
+    /// [`BucketList::find`] of this server when it is done.
+    fn replace<'a>(
+        &'a self,
+        name: &'a str,
+        seen: &'a BucketRecord,
+        bucket: BucketRecord,
+    ) -> BoxFuture<'a, Result<(), BucketListError>>;
 
     /// Removes this one.
     fn remove<'a>(&'a self, name: &'a str, bucket: BucketId) -> BoxFuture<'a, Result<(), BucketListError>>;

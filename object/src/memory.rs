@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 
 use crate::api::{
-    ATTRIBUTES_BYTES_MAX, Attributes, Body, BodyDigest, BoxFuture, Bucket, Buckets, Completion, Condition, Content,
-    DeleteMarker, DeleteRequest, Deletion, Edit, Error, KEY_BYTES_MAX, ListRequest, Listed, ListedVersion,
+    ATTRIBUTES_BYTES_MAX, Attributes, Body, BodyDigest, BoxFuture, Bucket, BucketEdit, Buckets, Completion, Condition,
+    Content, DeleteMarker, DeleteRequest, Deletion, Edit, Error, KEY_BYTES_MAX, ListRequest, Listed, ListedVersion,
     OBJECT_BYTES_MAX, Object, Objects, Opened, PAGE_MAX, PART_BYTES_MAX, PART_BYTES_MIN, PART_NUMBER_MAX, Page, Part,
     PutRequest, Range, Service, Target, Upload, UploadId, Uploads, VersionId, Versioning, Versions, VersionsPage,
     VersionsRequest,
@@ -33,6 +33,7 @@ struct State {
 #[derive(Default)]
 struct Contents {
     created_ms: u64,
+    attributes: Attributes,
     versioning: Versioning,
     /// The versions of each key, the newest first.
     objects: BTreeMap<String, Vec<Kept>>,
@@ -71,6 +72,10 @@ impl Kept {
 }
 
 impl Contents {
+    fn bucket(&self, name: &str) -> Bucket {
+        Bucket { name: name.to_owned(), created_ms: self.created_ms, attributes: self.attributes.clone() }
+    }
+
     /// The current object of a key.
     fn current(&self, key: &str) -> Option<&Stored> {
         self.objects.get(key)?.first()?.object()
@@ -206,15 +211,24 @@ fn joined(mut attributes: Attributes, more: Attributes) -> Attributes {
 }
 
 impl Buckets for Memory {
-    fn create<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+    fn create<'a>(&'a self, name: &'a str, attributes: Attributes) -> BoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
             let mut state = self.lock();
             if state.buckets.contains_key(name) {
                 return Err(Error::BucketExists);
             }
-            let contents = Contents { created_ms: self.now(), ..Contents::default() };
+            let contents = Contents { created_ms: self.now(), attributes, ..Contents::default() };
             state.buckets.insert(name.to_owned(), contents);
             Ok(())
+        })
+    }
+
+    fn edit<'a>(&'a self, name: &'a str, edit: BucketEdit<'a>) -> BoxFuture<'a, Result<Bucket, Error>> {
+        Box::pin(async move {
+            let mut state = self.lock();
+            let contents = state.bucket(name)?;
+            contents.attributes = edit(&contents.bucket(name))?;
+            Ok(contents.bucket(name))
         })
     }
 
@@ -231,18 +245,13 @@ impl Buckets for Memory {
     }
 
     fn get<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Bucket, Error>> {
-        Box::pin(async move {
-            let created_ms = self.lock().bucket(name)?.created_ms;
-            Ok(Bucket { name: name.to_owned(), created_ms })
-        })
+        Box::pin(async move { Ok(self.lock().bucket(name)?.bucket(name)) })
     }
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<Bucket>, Error>> {
         Box::pin(async move {
             let state = self.lock();
-            let bucket =
-                |(name, contents): (&String, &Contents)| Bucket { name: name.clone(), created_ms: contents.created_ms };
-            Ok(state.buckets.iter().map(bucket).collect())
+            Ok(state.buckets.iter().map(|(name, contents)| contents.bucket(name)).collect())
         })
     }
 }

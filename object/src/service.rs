@@ -82,7 +82,7 @@ impl<C: Cluster> ObjectService<C> {
     /// The bucket of a name.
     async fn bucket(&self, name: &str) -> Result<(BucketId, Bucket), Error> {
         let found = self.buckets.find(name).await.map_err(list_error)?.ok_or(Error::NoSuchBucket)?;
-        Ok((found.id, Bucket { name: name.to_owned(), created_ms: found.created_ms }))
+        Ok((found.id, bucket::bucket(name, found)))
     }
 
     async fn get_entry(&self, bucket: BucketId, key: Vec<u8>) -> Result<Option<Entry>, Error> {
@@ -134,7 +134,7 @@ const fn list_error(error: BucketListError) -> Error {
     match error {
         BucketListError::Exists => Error::BucketExists,
         BucketListError::Unknown => Error::NoSuchBucket,
-        BucketListError::Unavailable => Error::Unavailable,
+        BucketListError::Changed | BucketListError::Unavailable => Error::Unavailable,
     }
 }
 

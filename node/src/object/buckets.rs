@@ -1,4 +1,5 @@
-//! The list of buckets: named records of the catalog. Written form, version 1: version, id, time of creation.
+//! The list of buckets: named records of the catalog. Written form, version 1: version, id, time of creation. Version 2 has
+//! attributes behind that: pairs of a name and a value, each with a length of four bytes.
 
 use core::time::Duration;
 
@@ -7,7 +8,7 @@ use ashlar_catalog::error::RefusalKind;
 use ashlar_catalog::raft::catalog::Error;
 use ashlar_catalog::record::{Expected, NamedRecord, RecordKey};
 use ashlar_grid::seam::Runtime;
-use ashlar_object::api::BoxFuture;
+use ashlar_object::api::{Attributes, BoxFuture};
 use ashlar_object::cluster::{BucketList, BucketListError, BucketRecord};
 use ashlar_object::index::key::BucketId;
 
@@ -16,22 +17,49 @@ use crate::together;
 
 const SPACE: &str = "object/bucket";
 const VERSION: u8 = 1;
+const VERSION_WITH_ATTRIBUTES: u8 = 2;
 /// How long a bucket that this server does not know is waited for: another one may have made it just now.
 const LOOK_MAX: Duration = Duration::from_millis(250);
+
+/// How long this server's copy of the catalog may take to show a change that was decided.
+const SHOWN_MAX: Duration = Duration::from_secs(5);
 
 fn key(name: &str) -> RecordKey {
     RecordKey { space: SPACE.into(), name: name.into() }
 }
 
 fn encode(bucket: &BucketRecord) -> Vec<u8> {
-    [&[VERSION][..], &bucket.id.0, &bucket.created_ms.to_be_bytes()].concat()
+    let version = if bucket.attributes.0.is_empty() { VERSION } else { VERSION_WITH_ATTRIBUTES };
+    let mut out = [&[version][..], &bucket.id.0, &bucket.created_ms.to_be_bytes()].concat();
+    for text in bucket.attributes.0.iter().flat_map(|(name, value)| [name, value]) {
+        out.extend_from_slice(&u32::try_from(text.len()).expect("attributes are limited").to_be_bytes());
+        out.extend_from_slice(text.as_bytes());
+    }
+    out
 }
 
 fn decode(record: &NamedRecord) -> Option<BucketRecord> {
-    let (head, created) = record.value.split_at_checked(17)?;
-    let (version, id) = head.split_first()?;
-    let created_ms = u64::from_be_bytes(created.try_into().ok()?);
-    (*version == VERSION).then_some(BucketRecord { id: BucketId(id.try_into().ok()?), created_ms })
+    let (version, rest) = record.value.split_first()?;
+    let (id, rest) = rest.split_first_chunk::<16>()?;
+    let (created, mut rest) = rest.split_first_chunk::<8>()?;
+    let mut pairs = Vec::new();
+    while !rest.is_empty() {
+        pairs.push((take_text(&mut rest)?, take_text(&mut rest)?));
+    }
+    let is_known = match *version {
+        VERSION => pairs.is_empty(),
+        VERSION_WITH_ATTRIBUTES => true,
+        _ => false,
+    };
+    let created_ms = u64::from_be_bytes(*created);
+    is_known.then_some(BucketRecord { id: BucketId(*id), created_ms, attributes: Attributes(pairs) })
+}
+
+fn take_text(rest: &mut &[u8]) -> Option<String> {
+    let (len, behind) = rest.split_first_chunk::<4>()?;
+    let (text, behind) = behind.split_at_checked(usize::try_from(u32::from_be_bytes(*len)).ok()?)?;
+    *rest = behind;
+    core::str::from_utf8(text).ok().map(str::to_owned)
 }
 
 fn refused(error: &Error, otherwise: BucketListError) -> BucketListError {
@@ -72,6 +100,43 @@ impl<R: Runtime> ObjectNode<R> {
         }
     }
 
+    async fn replace_bucket(
+        &self,
+        name: &str,
+        seen: &BucketRecord,
+        bucket: BucketRecord,
+    ) -> Result<(), BucketListError> {
+        let node = self.node().ok_or(BucketListError::Unavailable)?;
+        let state = self.catalog().state().await.map_err(|_| BucketListError::Unavailable)?;
+        let record = state.record(&key(name)).ok_or(BucketListError::Unknown)?;
+        match decode(record) {
+            Some(now) if now == *seen => {}
+            Some(now) if now.id == seen.id => return Err(BucketListError::Changed),
+            _ => return Err(BucketListError::Unknown),
+        }
+        let expected = Expected::Revision(record.revision);
+        let change = Change::PutRecord { key: key(name), expected, value: encode(&bucket) };
+        let applied = match self.catalog().propose(change).await {
+            Ok(applied) => applied,
+            Err(Error::Refused(_)) if self.bucket_now(name).as_ref() != Some(seen) => {
+                return Err(BucketListError::Changed);
+            }
+            Err(error) => return Err(refused(&error, BucketListError::Unavailable)),
+        };
+        // This server's copy may show it a little later; who changed it sees it at once.
+        let until = node.runtime().now() + SHOWN_MAX;
+        loop {
+            let shown = self.catalog().state().await.map_err(|_| BucketListError::Unavailable)?.version();
+            if shown >= applied.version {
+                return Ok(());
+            }
+            let watch = Box::pin(async { self.catalog().watch(shown).await.is_ok() });
+            if together::first(watch, node.runtime().sleep_until(until)).await != Some(true) {
+                return Err(BucketListError::Unavailable);
+            }
+        }
+    }
+
     async fn remove_bucket(&self, name: &str, bucket: BucketId) -> Result<(), BucketListError> {
         let state = self.catalog().state().await.map_err(|_| BucketListError::Unavailable)?;
         let record = state.record(&key(name)).filter(|record| decode(record).is_some_and(|known| known.id == bucket));
@@ -106,6 +171,15 @@ impl<R: Runtime> BucketList for ObjectNode<R> {
         Box::pin(self.add_bucket(name, bucket))
     }
 
+    fn replace<'a>(
+        &'a self,
+        name: &'a str,
+        seen: &'a BucketRecord,
+        bucket: BucketRecord,
+    ) -> BoxFuture<'a, Result<(), BucketListError>> {
+        Box::pin(self.replace_bucket(name, seen, bucket))
+    }
+
     fn remove<'a>(&'a self, name: &'a str, bucket: BucketId) -> BoxFuture<'a, Result<(), BucketListError>> {
         Box::pin(self.remove_bucket(name, bucket))
     }
@@ -118,12 +192,19 @@ mod tests {
 
     #[test]
     fn golden_bytes() {
-        let bucket = BucketRecord { id: BucketId([7; 16]), created_ms: 0x0102 };
+        let bucket =
+            BucketRecord { id: BucketId([7; 16]), created_ms: 0x0102, attributes: Attributes::default() };
         let value = encode(&bucket);
         assert_eq!(value, [&[1][..], &[7; 16], &[0, 0, 0, 0, 0, 0, 1, 2]].concat());
         let record = |value| NamedRecord { key: key("b"), revision: CatalogVersion(1), value };
-        assert_eq!(decode(&record(value.clone())), Some(bucket));
+        assert_eq!(decode(&record(value.clone())), Some(bucket.clone()));
+        let owned = BucketRecord { attributes: Attributes(vec![("n".into(), "vw".into())]), ..bucket };
+        let form = encode(&owned);
+        assert_eq!(form, [&[2], &value[1..], &[0, 0, 0, 1, b'n', 0, 0, 0, 2, b'v', b'w']].concat());
+        assert_eq!(decode(&record(form.clone())), Some(owned));
+        assert_eq!(decode(&record(form[..form.len() - 1].to_vec())), None);
+        assert_eq!(decode(&record([&[1], &form[1..]].concat())), None);
         assert_eq!(decode(&record(value[..24].to_vec())), None);
-        assert_eq!(decode(&record([&[2], &value[1..]].concat())), None);
+        assert_eq!(decode(&record([&[3], &value[1..]].concat())), None);
     }
 }

@@ -1,9 +1,10 @@
 //! The one gate in front of every operation: who sent this request, and how its body is bound to the signature.
 //!
 //! [`authenticate`] is the only maker of [`Authenticated`], and no operation runs without one. It takes the signature from
-//! the `Authorization` header or from a presigned query, never from both.
+//! the `Authorization` header or from a presigned query, never from both. A request without either has no user: it may do
+//! what everybody may ([`super::access`]).
 //!
-//! Deliberately absent: anonymous requests, temporary credentials, Signature Version 2. The region of a scope may be any:
+//! Deliberately absent: temporary credentials, Signature Version 2. The region of a scope may be any:
 //! a client needs to change nothing but the address.
 
 use core::fmt;
@@ -43,8 +44,40 @@ impl fmt::Debug for SecretKey {
 
 /// Which access keys there are.
 pub trait Credentials: Send + Sync + 'static {
-    /// The secret of an access key; nothing if nobody has it.
-    fn lookup(&self, access_key: &str) -> Option<SecretKey>;
+    /// The secret of an access key and whose it is; nothing if nobody has it.
+    fn lookup(&self, access_key: &str) -> Option<(SecretKey, User)>;
+
+    /// The user of an id.
+    fn user(&self, id: &str) -> Option<User>;
+}
+
+/// Somebody who has keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct User {
+    /// What policies, grants and owners name: letters, digits, `-`, `_` and `.`.
+    pub id: String,
+    /// What people are shown.
+    pub name: String,
+    /// Whether this one may do everything.
+    pub is_root: bool,
+}
+
+impl User {
+    /// Longest id and longest name, bytes.
+    pub const NAME_BYTES_MAX: usize = 64;
+
+    /// The user whose everything is that nobody else has made.
+    #[must_use]
+    pub fn root() -> Self {
+        Self { id: "ashlar".to_owned(), name: "ashlar".to_owned(), is_root: true }
+    }
+
+    /// Whether a user may have this id.
+    #[must_use]
+    pub fn is_id(id: &str) -> bool {
+        let is_kept = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        (1..=Self::NAME_BYTES_MAX).contains(&id.len()) && id.bytes().all(is_kept)
+    }
 }
 
 /// One pair of keys that may do everything.
@@ -63,8 +96,12 @@ impl RootCredentials {
 }
 
 impl Credentials for RootCredentials {
-    fn lookup(&self, access_key: &str) -> Option<SecretKey> {
-        (access_key == self.access_key).then(|| self.secret.clone())
+    fn lookup(&self, access_key: &str) -> Option<(SecretKey, User)> {
+        (access_key == self.access_key).then(|| (self.secret.clone(), User::root()))
+    }
+
+    fn user(&self, id: &str) -> Option<User> {
+        Some(User::root()).filter(|root| root.id == id)
     }
 }
 
@@ -90,18 +127,18 @@ pub enum Trailers {
     Present,
 }
 
-/// Proof that a request was signed with a known secret.
+/// Proof that a request was signed with a known secret, or that it does not say so.
 #[derive(Debug, Clone)]
 pub struct Authenticated {
-    access_key: String,
+    user: Option<User>,
     payload: Payload,
 }
 
 impl Authenticated {
-    /// Who sent it.
+    /// Who sent it; nothing if nobody has signed it.
     #[must_use]
-    pub fn access_key(&self) -> &str {
-        &self.access_key
+    pub const fn user(&self) -> Option<&User> {
+        self.user.as_ref()
     }
 
     /// How its body is bound.
@@ -124,7 +161,7 @@ struct Claim<'a> {
 /// Checks the signature of a request at `now_ms` (milliseconds since 1970).
 ///
 /// # Errors
-/// As S3 answers: [`Code::AccessDenied`] without a signature or too late, [`Code::InvalidAccessKeyId`],
+/// As S3 answers: [`Code::AccessDenied`] too late, [`Code::InvalidAccessKeyId`],
 /// [`Code::SignatureDoesNotMatch`], [`Code::RequestTimeTooSkewed`], and malformed claims.
 pub fn authenticate(head: &RequestHead, now_ms: u64, credentials: &dyn Credentials) -> Result<Authenticated, S3Error> {
     let is_presigned = head.query.has("X-Amz-Algorithm") || head.query.has("X-Amz-Signature");
@@ -133,13 +170,13 @@ pub fn authenticate(head: &RequestHead, now_ms: u64, credentials: &dyn Credentia
         (Some(value), false) => header_claim(head, value, now_ms)?,
         (None, true) => query_claim(head, now_ms)?,
         (None, false) if head.query.has("AWSAccessKeyId") => return Err(old_mechanism()),
-        (None, false) => return Err(Code::AccessDenied.into()),
+        (None, false) => return anonymous(head),
     };
     if head.header("x-amz-security-token").is_some() || head.query.has("X-Amz-Security-Token") {
         return Err(Code::InvalidToken.into());
     }
     check_signed_headers(head, &claim.signed)?;
-    let secret = credentials.lookup(claim.access_key).ok_or(Code::InvalidAccessKeyId)?;
+    let (secret, user) = credentials.lookup(claim.access_key).ok_or(Code::InvalidAccessKeyId)?;
     let key = SigningKey::derive(&secret.0, &claim.scope);
     let canonical = canonical_request(head, &claim.signed, claim.payload);
     let expected = key.sign(&string_to_sign(&claim.date, &claim.scope, &canonical));
@@ -147,7 +184,17 @@ pub fn authenticate(head: &RequestHead, now_ms: u64, credentials: &dyn Credentia
         return Err(Code::SignatureDoesNotMatch.into());
     }
     let payload = payload(claim.payload, key, claim.date, claim.scope, expected)?;
-    Ok(Authenticated { access_key: claim.access_key.to_owned(), payload })
+    Ok(Authenticated { user: Some(user), payload })
+}
+
+/// A request that nobody has signed. Its body can be bound by a digest, and not by a signature.
+fn anonymous(head: &RequestHead) -> Result<Authenticated, S3Error> {
+    let payload = match head.header("x-amz-content-sha256") {
+        None | Some("UNSIGNED-PAYLOAD") => Payload::Unsigned,
+        Some("STREAMING-UNSIGNED-PAYLOAD-TRAILER") => Payload::UnsignedChunks,
+        Some(text) => Payload::Exact(from_hex(text).ok_or(Code::AccessDenied)?),
+    };
+    Ok(Authenticated { user: None, payload })
 }
 
 /// Signature Version 2.

@@ -1,16 +1,18 @@
 //! Operations on buckets.
 
+use super::access::check_acl;
+use super::acl::{ACL, Acl, Owners, write_user};
 use super::body::ChecksumAbout;
 use super::date::iso8601;
 use super::document::check_bucket_configuration;
 use super::encoding::{from_base64, to_base64};
 use super::error::{Code, S3Error};
 use super::metadata::check_functions;
+use super::public_access::PublicAccessBlock;
 use super::response::Response;
-use super::route::BucketConfiguration;
-use super::service::{Call, Integrity, S3Service};
+use super::service::{Call, Integrity};
 use super::xml::XmlWriter;
-use crate::api::{Content, Error, VersionsRequest};
+use crate::api::{Attributes, Bucket, Content, Error, VersionsRequest};
 
 /// Buckets of one page.
 const BUCKETS_MAX: usize = 10_000;
@@ -24,11 +26,16 @@ pub(super) async fn list(call: Call<'_>) -> Result<Response, S3Error> {
     let prefix = query.get("prefix").unwrap_or_default();
     let after = query.get("continuation-token").map(decode_token).transpose()?.unwrap_or_default();
     let buckets = call.s3.service.buckets.list().await?;
-    let mut wanted = buckets.iter().filter(|bucket| bucket.name.starts_with(prefix) && bucket.name > after);
+    let is_mine =
+        |bucket: &Bucket| call.user().is_some_and(|user| user.is_root || user.id == call.owner_of_bucket(bucket));
+    let mut wanted =
+        buckets.iter().filter(|bucket| is_mine(bucket) && bucket.name.starts_with(prefix) && bucket.name > after);
     let page: Vec<_> = wanted.by_ref().take(limit).collect();
     let is_truncated = wanted.next().is_some();
     let mut xml = XmlWriter::new("ListAllMyBucketsResult");
-    owner(&mut xml, "Owner", call.s3);
+    if let Some(user) = call.user() {
+        write_user(&mut xml, "Owner", user);
+    }
     xml.element("Buckets", |xml| {
         for bucket in &page {
             xml.element("Bucket", |xml| {
@@ -58,19 +65,29 @@ pub(super) fn decode_token(token: &str) -> Result<String, S3Error> {
     after.ok_or(Code::InvalidArgument.because("The continuation token provided is incorrect"))
 }
 
-pub(super) fn owner(xml: &mut XmlWriter, element: &'static str, s3: &S3Service) {
-    xml.element(element, |xml| {
-        xml.text("ID", &s3.settings.owner_id);
-        xml.text("DisplayName", &s3.settings.owner_name);
-    });
-}
-
 pub(super) async fn create(call: Call<'_>, body: &mut dyn Content) -> Result<Response, S3Error> {
     check_functions(call.head)?;
     let document = call.document(body, Integrity::Optional, ChecksumAbout::Body).await?;
     check_bucket_configuration(&document)?;
-    call.s3.service.buckets.create(&call.route.bucket).await?;
+    let attributes = Attributes(call.ownership(None).await?);
+    match call.s3.service.buckets.create(&call.route.bucket, attributes.clone()).await {
+        Err(Error::BucketExists) => check_existing(&call, &attributes).await?,
+        created => created?,
+    }
     Ok(Response::empty(200).with("location", format!("/{}", call.route.bucket)))
+}
+
+/// In the first region of S3 a bucket can be created again by its owner, as it is.
+async fn check_existing(call: &Call<'_>, attributes: &Attributes) -> Result<(), S3Error> {
+    let bucket = call.s3.service.buckets.get(&call.route.bucket).await?;
+    if call.user_id() != call.owner_of_bucket(&bucket) {
+        return Err(Code::BucketAlreadyExists.into());
+    }
+    if call.s3.settings.region != "us-east-1" {
+        return Err(Code::BucketAlreadyOwnedByYou.into());
+    }
+    let is_same = bucket.attributes.get(ACL) == attributes.get(ACL);
+    if is_same { Ok(()) } else { Err(Code::BucketAlreadyExists.into()) }
 }
 
 pub(super) async fn delete(call: Call<'_>) -> Result<Response, S3Error> {
@@ -114,65 +131,29 @@ pub(super) async fn location(call: Call<'_>) -> Result<Response, S3Error> {
 }
 
 pub(super) async fn acl(call: Call<'_>) -> Result<Response, S3Error> {
-    call.s3.service.buckets.get(&call.route.bucket).await?;
-    Ok(private(call.s3))
+    let bucket = call.s3.service.buckets.get(&call.route.bucket).await?;
+    let owner = call.user_of(call.owner_of_bucket(&bucket));
+    Ok(Response::xml(Acl::of(&bucket.attributes).write(&owner, &*call.s3.credentials)))
 }
 
-/// The access control list of everything: its owner may do all.
-pub(super) fn private(s3: &S3Service) -> Response {
-    let mut xml = XmlWriter::new("AccessControlPolicy");
-    owner(&mut xml, "Owner", s3);
-    xml.element("AccessControlList", |xml| {
-        xml.element("Grant", |xml| {
-            let attributes = "xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" xsi:type=\"CanonicalUser\"";
-            xml.element_with("Grantee", attributes, |xml| {
-                xml.text("ID", &s3.settings.owner_id);
-                xml.text("DisplayName", &s3.settings.owner_name);
-            });
-            xml.text("Permission", "FULL_CONTROL");
-        });
-    });
-    Response::xml(xml)
+pub(super) async fn put_acl(call: Call<'_>, body: &mut dyn Content) -> Result<Response, S3Error> {
+    let bucket = call.s3.service.buckets.get(&call.route.bucket).await?;
+    let owner = call.owner_of_bucket(&bucket);
+    let acl = asked_acl(&call, body, Owners { owner, bucket_owner: owner }).await?;
+    check_acl(Some(&acl), &PublicAccessBlock::of(&bucket.attributes))?;
+    let edit = |bucket: &Bucket| Ok(bucket.attributes.with(ACL, Some(acl.text())));
+    call.s3.service.buckets.edit(&call.route.bucket, &edit).await?;
+    Ok(Response::empty(200))
 }
 
-/// What is answered about a configuration that no bucket has: an error of its own, or the document that says so.
-pub(super) async fn configuration(call: Call<'_>, kind: BucketConfiguration) -> Result<Response, S3Error> {
-    use BucketConfiguration as Kind;
-    call.s3.service.buckets.get(&call.route.bucket).await?;
-    let document = match kind {
-        Kind::Cors => return Err(Code::NoSuchCORSConfiguration.into()),
-        Kind::Encryption => return Err(Code::ServerSideEncryptionConfigurationNotFoundError.into()),
-        Kind::Lifecycle => return Err(Code::NoSuchLifecycleConfiguration.into()),
-        Kind::ObjectLock => return Err(Code::ObjectLockConfigurationNotFoundError.into()),
-        Kind::Policy => return Err(Code::NoSuchBucketPolicy.into()),
-        Kind::PublicAccessBlock => return Err(Code::NoSuchPublicAccessBlockConfiguration.into()),
-        Kind::Replication => return Err(Code::ReplicationConfigurationNotFoundError.into()),
-        Kind::Tagging => return Err(Code::NoSuchTagSet.into()),
-        Kind::Website => return Err(Code::NoSuchWebsiteConfiguration.into()),
-        Kind::Accelerate => XmlWriter::new("AccelerateConfiguration"),
-        Kind::Logging => XmlWriter::new("BucketLoggingStatus"),
-        Kind::Notification => XmlWriter::new("NotificationConfiguration"),
-        Kind::OwnershipControls => {
-            let mut xml = XmlWriter::new("OwnershipControls");
-            xml.element("Rule", |xml| xml.text("ObjectOwnership", "BucketOwnerEnforced"));
-            xml
-        }
-        Kind::PolicyStatus => {
-            let mut xml = XmlWriter::new("PolicyStatus");
-            xml.flag("IsPublic", false);
-            xml
-        }
-        Kind::RequestPayment => {
-            let mut xml = XmlWriter::new("RequestPaymentConfiguration");
-            xml.text("Payer", "BucketOwner");
-            xml
-        }
-    };
-    Ok(Response::xml(document))
-}
-
-/// There is none to delete.
-pub(super) async fn delete_configuration(call: Call<'_>) -> Result<Response, S3Error> {
-    call.s3.service.buckets.get(&call.route.bucket).await?;
-    Ok(Response::empty(204))
+/// The access control list that a request asks for: by its headers or by a document.
+pub(super) async fn asked_acl(call: &Call<'_>, body: &mut dyn Content, owners: Owners<'_>) -> Result<Acl, S3Error> {
+    let document = call.document(body, Integrity::Optional, ChecksumAbout::Body).await?;
+    let users = &*call.s3.credentials;
+    match Acl::of_headers(call.head, owners, users)? {
+        Some(_) if !document.is_empty() => Err(Code::InvalidRequest.into()),
+        Some(acl) => Ok(acl),
+        None if document.is_empty() => Err(Code::MissingSecurityHeader.into()),
+        None => Acl::decode(&document, owners.owner, users),
+    }
 }

@@ -3,18 +3,19 @@
 use bytes::Bytes;
 use md5::{Digest as _, Md5};
 
+use super::access::{Wish, rule_of};
 use super::checksum::{Algorithm, ChecksumType, Hasher};
 use super::condition::{About, ReadCondition, Verdict, decode_range, write_condition};
 use super::date::iso8601;
 use super::encoding::{Query, decode_path, to_base64, to_hex};
 use super::error::{Code, S3Error};
 use super::metadata::{
-    CHECKSUM_TYPE, Header, attributes_of, check_functions, checksums, copied_attributes, quoted, storage_class_of,
-    tagging, tagging_of, version_header,
+    CHECKSUM_TYPE, Header, attributes_of, check_functions, checksums, copied_attributes, new_version_header, quoted,
+    storage_class_of, tagging, tagging_of,
 };
 use super::object::write_checksums;
 use super::response::Response;
-use super::route::{check_key, is_bucket_name};
+use super::route::{Operation, check_key, is_bucket_name};
 use super::service::Call;
 use super::upload::{part_number_of, upload_of};
 use super::versions::invalid_version;
@@ -52,6 +53,7 @@ impl Source {
         let condition = ReadCondition::of(call.head, About::CopySource);
         let objects = &call.s3.service.objects;
         let target = Target { bucket: &self.bucket, key: &self.key, version: self.version };
+        call.allow(&Wish { rule: rule_of(Operation::GetObject), target }).await?;
         let opened = match objects.get(target, range, &condition.etags).await {
             Err(Error::NotModified(_)) => return Err(Code::PreconditionFailed.into()),
             Err(Error::IsMarker(_)) => {
@@ -103,7 +105,9 @@ pub(super) async fn object(call: Call<'_>) -> Result<Response, S3Error> {
         ));
     }
     let Opened { object, content, range: (_, bytes) } = source.open(&call, None).await?;
-    let attributes = attributes_of_copy(&call, &object, metadata, tags)?;
+    let mut attributes = attributes_of_copy(&call, &object, metadata, tags)?;
+    let bucket = call.s3.service.buckets.get(&call.route.bucket).await?;
+    attributes.0.extend(call.ownership(Some(&bucket)).await?);
     let request = PutRequest {
         bucket: call.route.bucket.clone(),
         key: call.route.key.clone(),
@@ -117,7 +121,7 @@ pub(super) async fn object(call: Call<'_>) -> Result<Response, S3Error> {
     xml.text("LastModified", &iso8601(copied.modified_ms));
     xml.text("ETag", &quoted(&copied.etag));
     write_checksums(&mut xml, &copied);
-    Ok(Response::xml(xml).with_all(version_header(&copied)).with_all(source_version(&object)))
+    Ok(Response::xml(xml).with_all(new_version_header(&copied)).with_all(source_version(&object)))
 }
 
 fn attributes_of_copy(

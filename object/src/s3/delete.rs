@@ -1,22 +1,25 @@
 //! Deletion of one object and of many.
 
+use super::access::{Wish, rule_of};
+use super::acl::OWNER;
 use super::body::ChecksumAbout;
 use super::condition::write_condition;
 use super::document::{DoomedObject, decode_deletion};
 use super::error::{Code, S3Error};
 use super::response::Response;
-use super::route::check_key;
+use super::route::{Operation, check_key};
 use super::service::{Call, Integrity};
 use super::xml::XmlWriter;
 use super::{concurrent, document};
-use crate::api::{Attributes, BoxFuture, Condition, Content, DeleteRequest, Deletion, Target};
+use crate::api::{Attributes, BoxFuture, Bucket, Condition, Content, DeleteRequest, Deletion, Target};
 
 /// Objects of one request that are deleted at the same time.
 const AT_ONCE_MAX: usize = 16;
 
 pub(super) async fn one(call: Call<'_>) -> Result<Response, S3Error> {
     let condition = write_condition(call.head)?;
-    let attributes = Attributes::default();
+    let bucket = call.s3.service.buckets.get(&call.route.bucket).await?;
+    let attributes = owner_of_marker(&call, &bucket);
     let request = DeleteRequest { target: call.target(), condition: &condition, attributes: &attributes };
     let deletion = call.s3.service.objects.delete(request).await?;
     let mut response = Response::empty(204);
@@ -32,9 +35,10 @@ pub(super) async fn one(call: Call<'_>) -> Result<Response, S3Error> {
 pub(super) async fn many(call: Call<'_>, body: &mut dyn Content) -> Result<Response, S3Error> {
     let document = call.document(body, Integrity::Required, ChecksumAbout::Body).await?;
     let document::Deletion { objects, is_quiet } = decode_deletion(&document)?;
-    call.s3.service.buckets.get(&call.route.bucket).await?;
+    let bucket = call.s3.service.buckets.get(&call.route.bucket).await?;
+    let attributes = owner_of_marker(&call, &bucket);
     let mut xml = XmlWriter::new("DeleteResult");
-    let deletions = objects.iter().map(|object| -> BoxFuture<'_, _> { Box::pin(delete(&call, object)) });
+    let deletions = objects.iter().map(|object| -> BoxFuture<'_, _> { Box::pin(delete(&call, object, &attributes)) });
     let results = concurrent::all(deletions, AT_ONCE_MAX).await;
     for (object, result) in objects.iter().zip(results) {
         match result {
@@ -56,14 +60,21 @@ pub(super) async fn many(call: Call<'_>, body: &mut dyn Content) -> Result<Respo
     Ok(Response::xml(xml))
 }
 
-async fn delete(call: &Call<'_>, object: &DoomedObject) -> Result<Deletion, S3Error> {
+/// What a mark of a deletion says about itself: who has put it.
+fn owner_of_marker(call: &Call<'_>, bucket: &Bucket) -> Attributes {
+    let owner = call.user_id();
+    let is_usual = owner == call.owner_of_bucket(bucket);
+    Attributes::default().with(OWNER, (!is_usual).then(|| owner.to_owned()))
+}
+
+async fn delete(call: &Call<'_>, object: &DoomedObject, attributes: &Attributes) -> Result<Deletion, S3Error> {
     check_key(&object.key)?;
     let named = object.version.as_deref().filter(|version| !version.is_empty());
     let version = named.map(|text| text.parse().map_err(|_| Code::NoSuchVersion)).transpose()?;
     let condition = Condition { etag_is: object.etag.clone().map(|etag| vec![etag]), etag_is_not: None };
     let target = Target { bucket: &call.route.bucket, key: &object.key, version };
-    let attributes = Attributes::default();
-    let request = DeleteRequest { target, condition: &condition, attributes: &attributes };
+    call.allow(&Wish { rule: rule_of(Operation::DeleteObject), target }).await?;
+    let request = DeleteRequest { target, condition: &condition, attributes };
     Ok(call.s3.service.objects.delete(request).await?)
 }
 

@@ -160,7 +160,20 @@ pub fn check_bucket_configuration(bytes: &[u8]) -> Result<(), S3Error> {
     if root.children.iter().all(is_known) { Ok(()) } else { Err(Code::NotImplemented.into()) }
 }
 
-fn decode(bytes: &[u8], root: &str) -> Result<Element, S3Error> {
+/// The flag that a text writes.
+///
+/// # Errors
+/// [`Code::MalformedXML`]: it is none.
+pub(super) fn check_flag(text: &str) -> Result<bool, S3Error> {
+    match text.trim() {
+        "true" | "TRUE" => Ok(true),
+        "false" | "FALSE" => Ok(false),
+        _ => Err(Code::MalformedXML.into()),
+    }
+}
+
+/// A document with this root.
+pub(super) fn decode(bytes: &[u8], root: &str) -> Result<Element, S3Error> {
     let element = Element::decode(bytes).map_err(|_| Code::MalformedXML)?;
     if element.name == root { Ok(element) } else { Err(Code::MalformedXML.into()) }
 }

@@ -38,11 +38,13 @@ macro_rules! codes {
 }
 
 codes! {
-    AccessControlListNotSupported 400 "The bucket does not allow ACLs";
     AccessDenied 403 "Access Denied";
+    AccessForbidden 403 "CORSResponse: This CORS request is not allowed.";
     AuthorizationHeaderMalformed 400 "The authorization header that you provided is not valid.";
     AuthorizationQueryParametersError 400 "The authorization query parameters that you provided are not valid.";
     BadDigest 400 "The Content-MD5 or checksum value that you specified did not match what the server received.";
+    BadRequest 400 "Bad Request";
+    BucketAlreadyExists 409 "The requested bucket name is not available. The bucket namespace is shared by all users of the system.";
     BucketAlreadyOwnedByYou 409 "Your previous request to create the named bucket succeeded and you already own it.";
     BucketNotEmpty 409 "The bucket you tried to delete is not empty.";
     EntityTooLarge 400 "Your proposed upload exceeds the maximum allowed object size.";
@@ -64,6 +66,8 @@ codes! {
     InvalidToken 400 "The provided token is malformed or otherwise not valid.";
     InvalidURI 400 "The specified URI couldn't be parsed.";
     KeyTooLongError 400 "Your key is too long.";
+    MalformedACLError 400 "The ACL that you provided was not well formed or did not validate against our published schema.";
+    MalformedPolicy 400 "The policy is not in a valid format.";
     MalformedTrailerError 400 "The request contained trailing data that was not well-formed or did not conform to our published schema.";
     MalformedXML 400 "The XML that you provided was not well formed or did not validate against our published schema.";
     MaxMessageLengthExceeded 400 "Your request was too large.";
@@ -84,6 +88,7 @@ codes! {
     NotImplemented 501 "A header or query you provided requested a function that is not implemented.";
     NotModified 304 "Not Modified";
     ObjectLockConfigurationNotFoundError 404 "Object Lock configuration does not exist for this bucket";
+    OwnershipControlsNotFoundError 404 "The bucket ownership controls were not found";
     PreconditionFailed 412 "At least one of the preconditions that you specified did not hold.";
     ReplicationConfigurationNotFoundError 404 "The replication configuration was not found";
     RequestTimeTooSkewed 403 "The difference between the request time and the server's time is too large.";
@@ -91,6 +96,7 @@ codes! {
     ServerSideEncryptionConfigurationNotFoundError 404 "The server side encryption configuration was not found";
     ServiceUnavailable 503 "Service is unable to handle request. Please reduce your request rate or try again.";
     SignatureDoesNotMatch 403 "The request signature that the server calculated does not match the signature that you provided. Check your secret access key and signing method.";
+    UnresolvableGrantByEmailAddress 400 "The email address that you provided does not match any account on record.";
     XAmzContentSHA256Mismatch 400 "The provided 'x-amz-content-sha256' header does not match what was computed.";
 }
 

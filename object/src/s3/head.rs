@@ -16,6 +16,8 @@ pub enum Method {
     Post,
     /// `DELETE`.
     Delete,
+    /// `OPTIONS`: a browser asks whether a page may ask.
+    Options,
     /// Any other one.
     Other,
 }
@@ -30,6 +32,7 @@ impl Method {
             "PUT" => Self::Put,
             "POST" => Self::Post,
             "DELETE" => Self::Delete,
+            "OPTIONS" => Self::Options,
             _ => Self::Other,
         }
     }
@@ -43,6 +46,7 @@ impl Method {
             Self::Put => "PUT",
             Self::Post => "POST",
             Self::Delete => "DELETE",
+            Self::Options => "OPTIONS",
             Self::Other => "OTHER",
         }
     }

@@ -1,6 +1,7 @@
 //! Lists of objects: versions 1 and 2 of the operation.
 
-use super::bucket::{decode_token, encode_token, owner};
+use super::acl::write_user;
+use super::bucket::{decode_token, encode_token};
 use super::date::iso8601;
 use super::encoding::encode_path;
 use super::error::{Code, S3Error};
@@ -56,21 +57,25 @@ struct Listing<'a, 'c> {
     call: &'a Call<'c>,
     encoding: KeyEncoding,
     request: ListRequest,
+    /// Whose an object is that does not say.
+    owner: String,
 }
 
 impl<'a, 'c> Listing<'a, 'c> {
-    fn of(call: &'a Call<'c>, after: String) -> Result<Self, S3Error> {
+    async fn of(call: &'a Call<'c>, after: String) -> Result<Self, S3Error> {
         let parameter = |name: &str| call.head.query.get(name).unwrap_or_default().to_owned();
         let limit = page_limit(call, "max-keys")?;
         let request = ListRequest { prefix: parameter("prefix"), delimiter: parameter("delimiter"), after, limit };
-        Ok(Self { call, encoding: KeyEncoding::of(call)?, request })
+        let encoding = KeyEncoding::of(call)?;
+        let bucket = call.s3.service.buckets.get(&call.route.bucket).await?;
+        let owner = call.owner_of_bucket(&bucket).to_owned();
+        Ok(Self { call, encoding, request, owner })
     }
 
     /// The page. One of no entries is complete.
     async fn page(&self) -> Result<Page, S3Error> {
         let service = &self.call.s3.service;
         if self.request.limit == 0 {
-            service.buckets.get(&self.call.route.bucket).await?;
             return Ok(Page::default());
         }
         Ok(service.objects.list(&self.call.route.bucket, &self.request).await?)
@@ -108,7 +113,7 @@ pub(super) fn write_object(
     call: &Call<'_>,
     encoding: KeyEncoding,
     object: &Object,
-    has_owner: bool,
+    owner: Option<&str>,
 ) {
     encoding.text(xml, "Key", &object.key);
     xml.text("LastModified", &iso8601(object.modified_ms));
@@ -121,15 +126,15 @@ pub(super) fn write_object(
         xml.text("ChecksumType", kind);
     }
     xml.number("Size", object.bytes);
-    if has_owner {
-        owner(xml, "Owner", call.s3);
+    if let Some(owner) = owner {
+        write_user(xml, "Owner", &call.user_of(call.owner_of(&object.attributes, owner)));
     }
     xml.text("StorageClass", storage_class(&object.attributes));
 }
 
 pub(super) async fn objects(call: Call<'_>) -> Result<Response, S3Error> {
     let marker = call.head.query.get("marker").unwrap_or_default().to_owned();
-    let listing = Listing::of(&call, marker)?;
+    let listing = Listing::of(&call, marker).await?;
     let page = listing.page().await?;
     let mut xml = XmlWriter::new("ListBucketResult");
     // Clients do not decode the prefix of this list, though that of the others.
@@ -141,7 +146,7 @@ pub(super) async fn objects(call: Call<'_>) -> Result<Response, S3Error> {
         listing.encoding.text(&mut xml, "NextMarker", next);
     }
     listing.write_entries(&mut xml, &page, |xml, object| {
-        xml.element("Contents", |xml| write_object(xml, &call, listing.encoding, object, true));
+        xml.element("Contents", |xml| write_object(xml, &call, listing.encoding, object, Some(&listing.owner)));
     });
     Ok(Response::xml(xml))
 }
@@ -155,7 +160,7 @@ pub(super) async fn objects_v2(call: Call<'_>) -> Result<Response, S3Error> {
         None => start_after.unwrap_or_default().to_owned(),
     };
     let has_owner = query.get("fetch-owner") == Some("true");
-    let listing = Listing::of(&call, after)?;
+    let listing = Listing::of(&call, after).await?;
     let page = listing.page().await?;
     let mut xml = XmlWriter::new("ListBucketResult");
     listing.write_request(&mut xml, listing.encoding);
@@ -171,7 +176,9 @@ pub(super) async fn objects_v2(call: Call<'_>) -> Result<Response, S3Error> {
         xml.text("NextContinuationToken", &encode_token(next));
     }
     listing.write_entries(&mut xml, &page, |xml, object| {
-        xml.element("Contents", |xml| write_object(xml, &call, listing.encoding, object, has_owner));
+        xml.element("Contents", |xml| {
+            write_object(xml, &call, listing.encoding, object, has_owner.then_some(&listing.owner))
+        });
     });
     Ok(Response::xml(xml))
 }

@@ -11,7 +11,7 @@ use super::document::check_tags;
 use super::encoding::{Query, encode_tag};
 use super::error::{Code, S3Error};
 use super::head::RequestHead;
-use crate::api::{ATTRIBUTES_BYTES_MAX, Attributes, Object};
+use crate::api::{ATTRIBUTES_BYTES_MAX, Attributes, Object, VersionId};
 
 /// Bytes of all `x-amz-meta-` headers, without that prefix.
 pub const METADATA_BYTES_MAX: usize = 2 << 10;
@@ -68,17 +68,11 @@ pub type Header = (Cow<'static, str>, String);
 /// Refuses headers of functions that are not there.
 ///
 /// # Errors
-/// [`Code::NotImplemented`], [`Code::AccessControlListNotSupported`].
+/// [`Code::NotImplemented`].
 pub fn check_functions(head: &RequestHead) -> Result<(), S3Error> {
     let names = || head.headers.iter().map(|(name, _)| name.as_str());
     if names().any(|name| NOT_IMPLEMENTED.iter().any(|prefix| name.starts_with(prefix))) {
         return Err(Code::NotImplemented.into());
-    }
-    let is_private = |acl: &str| matches!(acl, "private" | "bucket-owner-full-control" | "bucket-owner-read");
-    if names().any(|name| name.starts_with("x-amz-grant-"))
-        || head.header("x-amz-acl").is_some_and(|acl| !is_private(acl))
-    {
-        return Err(Code::AccessControlListNotSupported.into());
     }
     Ok(())
 }
@@ -139,10 +133,16 @@ pub fn tagging_of(head: &RequestHead) -> Result<Option<(String, String)>, S3Erro
 pub fn retagged(attributes: &Attributes, tags: &[(String, String)]) -> Attributes {
     let mut kept: Vec<_> = attributes.0.iter().filter(|(name, _)| name != TAGGING).cloned().collect();
     if !tags.is_empty() {
-        let pair = |(name, value): &(String, String)| format!("{}={}", encode_tag(name), encode_tag(value));
-        kept.push((TAGGING.to_owned(), tags.iter().map(pair).collect::<Vec<_>>().join("&")));
+        kept.push((TAGGING.to_owned(), tag_text(tags)));
     }
     Attributes(kept)
+}
+
+/// Tags in one text, as a header has them.
+#[must_use]
+pub fn tag_text(tags: &[(String, String)]) -> String {
+    let pair = |(name, value): &(String, String)| format!("{}={}", encode_tag(name), encode_tag(value));
+    tags.iter().map(pair).collect::<Vec<_>>().join("&")
 }
 
 /// The attribute of the storage class in a request's header, if it is not the usual one.
@@ -160,8 +160,14 @@ pub fn storage_class_of(head: &RequestHead) -> Result<Option<(String, String)>, 
 /// The attributes of a copy that keeps its source's: without what follows from its bytes, class and tags.
 #[must_use]
 pub fn copied_attributes(source: &Attributes) -> Attributes {
-    let is_copied = |name: &str| !name.starts_with("x-amz-checksum-") && name != STORAGE_CLASS && name != TAGGING;
+    let is_copied =
+        |name: &str| !name.starts_with("x-amz-checksum-") && !is_own(name) && name != STORAGE_CLASS && name != TAGGING;
     Attributes(source.0.iter().filter(|(name, _)| is_copied(name)).cloned().collect())
+}
+
+/// Whether an attribute is the service's own: no header makes it, and none tells it.
+fn is_own(name: &str) -> bool {
+    name.starts_with("x-ashlar-")
 }
 
 /// The tags of an object.
@@ -203,7 +209,7 @@ pub fn object_headers(object: &Object, query: &Query) -> Vec<Header> {
         ("accept-ranges".into(), "bytes".to_owned()),
     ];
     headers.extend(version_header(object));
-    let is_shown = |name: &str| !name.starts_with("x-amz-checksum-") && name != TAGGING;
+    let is_shown = |name: &str| !name.starts_with("x-amz-checksum-") && !is_own(name) && name != TAGGING;
     for (name, value) in object.attributes.0.iter().filter(|(name, _)| is_shown(name)) {
         headers.push((name.clone().into(), value.clone()));
     }
@@ -223,6 +229,11 @@ pub fn object_headers(object: &Object, query: &Query) -> Vec<Header> {
 /// The header that says which version an object is, in a bucket that keeps versions or has kept them.
 pub fn version_header(object: &Object) -> Option<Header> {
     object.version.map(|version| ("x-amz-version-id".into(), version.to_string()))
+}
+
+/// The header that says which version a put has made, if it is one that is kept.
+pub fn new_version_header(object: &Object) -> Option<Header> {
+    version_header(object).filter(|_| object.version != Some(VersionId::Null))
 }
 
 /// The headers with an object's checksums and what they are of.
@@ -278,8 +289,6 @@ mod tests {
             ("x-amz-server-side-encryption", "AES256", Code::NotImplemented),
             ("x-amz-server-side-encryption-customer-key", "k", Code::NotImplemented),
             ("x-amz-object-lock-mode", "GOVERNANCE", Code::NotImplemented),
-            ("x-amz-acl", "public-read", Code::AccessControlListNotSupported),
-            ("x-amz-grant-read", "id=1", Code::AccessControlListNotSupported),
             ("x-amz-storage-class", "GLACIER", Code::InvalidStorageClass),
             ("x-amz-tagging", "a=1&a=2", Code::InvalidTag),
             ("x-amz-tagging", &tags(TAGS_MAX + 1), Code::InvalidTag),

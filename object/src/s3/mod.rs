@@ -4,22 +4,25 @@
 //! The clock and the name of the request come in as values.
 //!
 //! Invariants
-//! - One gate: no operation runs for a request that [`authenticate::authenticate`] has not proved.
+//! - One gate: no operation runs for a request that [`authenticate::authenticate`] has not proved, and none that `access`
+//!   does not allow.
 //! - What a sender promised about a body (length, SHA-256, MD5, checksum, signatures of chunks) is compared before the
 //!   object service learns that the body has ended. A body that is not as promised is not stored.
 //! - What is not there is refused with `NotImplemented`, never taken for something else.
 //! - Nothing is held of a body beyond the buffer in hand, but for documents, which are bounded ([`xml`]).
 //!
-//! Deliberately absent: anonymous access, policies, grants, encryption, locks, forms from browsers.
+//! Deliberately absent: encryption, locks, lifecycle, forms from browsers.
 //!
 //! In reading order: [`encoding`], [`date`] (texts), [`head`], [`error`], [`route`] (what is asked), [`signature`],
-//! [`authenticate`] (who asks), [`chunked`], [`checksum`], [`body`] (bytes that come in), [`xml`], [`document`],
+//! [`authenticate`] (who asks), [`policy`], [`acl`], `access` (who may), [`cors`], [`chunked`], [`checksum`], [`body`] (bytes that come in), [`xml`], [`document`],
 //! [`condition`], [`metadata`] (what is read and written), [`response`], [`service`] (the whole); then the operations:
 //! `bucket`, `list`, `object`, `delete` (many side by side: `concurrent`), `copy`, `upload`,
-//! `versions`, `tagging`.
+//! `versions`, `tagging`, `configuration`.
 //!
 //! Follows the AWS S3 API reference. Departs from it in that a request may name any region.
 
+mod access;
+pub mod acl;
 pub mod authenticate;
 pub mod body;
 mod bucket;
@@ -27,7 +30,9 @@ pub mod checksum;
 pub mod chunked;
 mod concurrent;
 pub mod condition;
+mod configuration;
 mod copy;
+pub mod cors;
 pub mod date;
 mod delete;
 pub mod document;
@@ -37,6 +42,8 @@ pub mod head;
 mod list;
 pub mod metadata;
 mod object;
+pub mod policy;
+mod public_access;
 pub mod response;
 pub mod route;
 pub mod service;
@@ -46,7 +53,7 @@ mod upload;
 mod versions;
 pub mod xml;
 
-pub use authenticate::{Credentials, RootCredentials, SecretKey};
+pub use authenticate::{Credentials, RootCredentials, SecretKey, User};
 pub use error::{Code, S3Error};
 pub use head::Method;
 pub use response::{Response, ResponseBody};

@@ -1,17 +1,21 @@
 //! Operations on one object: put, get, head, attributes, tags.
 
+use super::access::check_acl;
+use super::acl::{ACL, Acl, Owners};
 use super::body::{ChecksumAbout, Unasked, VerifiedBody};
+use super::bucket::asked_acl;
+use super::checksum::ChecksumType;
 use super::condition::{About, ReadCondition, Verdict, decode_range, write_condition};
 use super::date::http_date;
 use super::error::{Code, S3Error};
 use super::metadata::{
-    CHECKSUM_TYPE, attributes_of, check_functions, checksum_headers, checksums, object_headers, quoted, storage_class,
-    version_header,
+    CHECKSUM_TYPE, attributes_of, check_functions, checksum_headers, checksums, new_version_header, object_headers,
+    quoted, storage_class, version_header,
 };
+use super::public_access::PublicAccessBlock;
 use super::response::{Response, ResponseBody};
 use super::service::{Call, refusal};
 use super::xml::XmlWriter;
-use super::{bucket, checksum::ChecksumType};
 use crate::api::{Condition, Content, Error, Object, Opened, PutRequest, Range};
 
 /// How often a read of a part begins again because the object was replaced meanwhile.
@@ -19,6 +23,8 @@ const REPLACED_MAX: usize = 8;
 
 pub(super) async fn put(call: Call<'_>, body: &mut dyn Content) -> Result<Response, S3Error> {
     let mut attributes = attributes_of(call.head)?;
+    let bucket = call.s3.service.buckets.get(&call.route.bucket).await?;
+    attributes.0.extend(call.ownership(Some(&bucket)).await?);
     attributes.0.push((CHECKSUM_TYPE.to_owned(), ChecksumType::FullObject.name().to_owned()));
     let promises = call.promises(ChecksumAbout::Body)?;
     let request = PutRequest {
@@ -31,7 +37,7 @@ pub(super) async fn put(call: Call<'_>, body: &mut dyn Content) -> Result<Respon
     let mut body = VerifiedBody::new(body, promises, Unasked::Crc64Nvme);
     let put = call.s3.service.objects.put(request, &mut body).await;
     let object = put.map_err(|error| refusal(error, &body))?;
-    let headers = checksum_headers(&object.attributes).into_iter().chain(version_header(&object));
+    let headers = checksum_headers(&object.attributes).into_iter().chain(new_version_header(&object));
     Ok(Response::empty(200).with("etag", quoted(&object.etag)).with_all(headers))
 }
 
@@ -163,8 +169,23 @@ pub(super) async fn head(call: Call<'_>) -> Result<Response, S3Error> {
 }
 
 pub(super) async fn acl(call: Call<'_>) -> Result<Response, S3Error> {
-    call.s3.service.objects.head(call.target()).await?;
-    Ok(bucket::private(call.s3))
+    let bucket = call.s3.service.buckets.get(&call.route.bucket).await?;
+    let object = call.s3.service.objects.head(call.target()).await?;
+    let owner = call.user_of(call.owner_of(&object.attributes, call.owner_of_bucket(&bucket)));
+    let document = Acl::of(&object.attributes).write(&owner, &*call.s3.credentials);
+    Ok(Response::xml(document).with_all(version_header(&object)))
+}
+
+pub(super) async fn put_acl(call: Call<'_>, body: &mut dyn Content) -> Result<Response, S3Error> {
+    let bucket = call.s3.service.buckets.get(&call.route.bucket).await?;
+    let object = call.s3.service.objects.head(call.target()).await?;
+    let bucket_owner = call.owner_of_bucket(&bucket);
+    let owner = call.owner_of(&object.attributes, bucket_owner);
+    let acl = asked_acl(&call, body, Owners { owner, bucket_owner }).await?;
+    check_acl(Some(&acl), &PublicAccessBlock::of(&bucket.attributes))?;
+    let edit = |object: &Object| Ok(object.attributes.with(ACL, Some(acl.text())));
+    let object = call.s3.service.versions.edit(call.target(), &edit).await?;
+    Ok(Response::empty(200).with_all(version_header(&object)))
 }
 
 pub(super) async fn attributes(call: Call<'_>) -> Result<Response, S3Error> {

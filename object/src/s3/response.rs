@@ -44,6 +44,13 @@ impl Response {
         Self::document(200, document)
     }
 
+    /// A reply with JSON that is kept as it came.
+    #[must_use]
+    pub fn json(text: String) -> Self {
+        let body = ResponseBody::Whole(Bytes::from(text));
+        Self { status: 200, headers: Vec::new(), body }.with("content-type", "application/json".to_owned())
+    }
+
     fn document(status: u16, document: XmlWriter) -> Self {
         let body = Bytes::from(document.finish());
         Self { status, headers: Vec::new(), body: ResponseBody::Whole(body) }

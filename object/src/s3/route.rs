@@ -23,16 +23,22 @@ pub enum Operation {
     HeadBucket,
     /// `GET /bucket?acl`.
     GetBucketAcl,
+    /// `PUT /bucket?acl`.
+    PutBucketAcl,
     /// `GET /bucket?location`.
     GetBucketLocation,
     /// `GET /bucket?versioning`.
     GetBucketVersioning,
     /// `PUT /bucket?versioning`.
     PutBucketVersioning,
-    /// `GET /bucket?policy` and the like, of which no bucket has one.
+    /// `GET /bucket?policy` and the like.
     GetBucketConfiguration(BucketConfiguration),
-    /// `DELETE /bucket?policy` and the like, of which no bucket has one.
-    DeleteBucketConfiguration,
+    /// `PUT /bucket?policy` and the like.
+    PutBucketConfiguration(BucketConfiguration),
+    /// `DELETE /bucket?policy` and the like.
+    DeleteBucketConfiguration(BucketConfiguration),
+    /// `OPTIONS /bucket` and `OPTIONS /bucket/key`.
+    Preflight,
     /// `GET /bucket`.
     ListObjects,
     /// `GET /bucket?list-type=2`.
@@ -55,6 +61,8 @@ pub enum Operation {
     DeleteObject,
     /// `GET /bucket/key?acl`.
     GetObjectAcl,
+    /// `PUT /bucket/key?acl`.
+    PutObjectAcl,
     /// `GET /bucket/key?attributes`.
     GetObjectAttributes,
     /// `GET /bucket/key?tagging`.
@@ -77,7 +85,7 @@ pub enum Operation {
     ListParts,
 }
 
-/// A configuration of a bucket that no bucket has here. Asking for it is answered with the truth: there is none.
+/// A configuration of a bucket. Of some no bucket has one here: asking for it is answered with the truth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BucketConfiguration {
     /// `accelerate`: transfers by way of a network of caches.
@@ -134,6 +142,12 @@ impl BucketConfiguration {
             "website" => Self::Website,
             _ => return None,
         })
+    }
+
+    /// Whether a bucket can have it here.
+    #[must_use]
+    pub const fn is_kept(self) -> bool {
+        matches!(self, Self::Cors | Self::Policy | Self::PublicAccessBlock | Self::Tagging)
     }
 
     /// Whether S3 has an operation that deletes it. Where there is none, that is done already.
@@ -231,6 +245,10 @@ pub fn route(head: &RequestHead, domains: &[String]) -> Result<Route, S3Error> {
     if let Some(operation) = of_configuration(head.method, bucket, key, &head.query) {
         return Ok(Route { operation, bucket: bucket.to_owned(), key: String::new(), version: None });
     }
+    if head.method == Method::Options && !bucket.is_empty() {
+        let key = key.to_owned();
+        return Ok(Route { operation: Operation::Preflight, bucket: bucket.to_owned(), key, version: None });
+    }
     let subresource = subresource(&head.query)?;
     let operation = if bucket.is_empty() {
         of_service(head.method, subresource)?
@@ -251,7 +269,8 @@ fn of_configuration(method: Method, bucket: &str, key: &str, query: &Query) -> O
     let configuration = query.iter().find_map(|(name, _)| BucketConfiguration::named(name))?;
     match method {
         Method::Get => Some(Operation::GetBucketConfiguration(configuration)),
-        Method::Delete if configuration.is_deletable() => Some(Operation::DeleteBucketConfiguration),
+        Method::Delete if configuration.is_deletable() => Some(Operation::DeleteBucketConfiguration(configuration)),
+        Method::Put if configuration.is_kept() => Some(Operation::PutBucketConfiguration(configuration)),
         _ => None,
     }
 }
@@ -330,10 +349,10 @@ fn of_bucket(method: Method, subresource: &str, query: &Query) -> Result<Operati
         (Method::Put, "") => Op::CreateBucket,
         (Method::Delete, "") => Op::DeleteBucket,
         (Method::Post, "delete") => Op::DeleteObjects,
-        (Method::Put, "acl") => return Err(Code::AccessControlListNotSupported.into()),
+        (Method::Put, "acl") => Op::PutBucketAcl,
         (Method::Put, "versioning") => Op::PutBucketVersioning,
         // A form from a browser is a POST to the bucket itself.
-        (Method::Put, "tagging") | (Method::Post, "") => return Err(Code::NotImplemented.into()),
+        (Method::Post, "") => return Err(Code::NotImplemented.into()),
         _ => return Err(Code::MethodNotAllowed.into()),
     })
 }
@@ -359,7 +378,7 @@ fn of_object(head: &RequestHead, subresource: &str) -> Result<Operation, S3Error
         (Method::Delete, "uploadId") => Op::AbortMultipartUpload,
         (Method::Post, "uploads") => Op::CreateMultipartUpload,
         (Method::Post, "uploadId") => Op::CompleteMultipartUpload,
-        (Method::Put, "acl") => return Err(Code::AccessControlListNotSupported.into()),
+        (Method::Put, "acl") => Op::PutObjectAcl,
         (Method::Put, "tagging") => Op::PutObjectTagging,
         (Method::Delete, "tagging") => Op::DeleteObjectTagging,
         _ => return Err(Code::MethodNotAllowed.into()),
@@ -393,6 +412,11 @@ mod tests {
             ("GET", "/bucket?location", Op::GetBucketLocation),
             ("GET", "/bucket?versioning", Op::GetBucketVersioning),
             ("PUT", "/bucket?versioning", Op::PutBucketVersioning),
+            ("PUT", "/bucket?tagging", Op::PutBucketConfiguration(BucketConfiguration::Tagging)),
+            ("PUT", "/bucket?acl", Op::PutBucketAcl),
+            ("PUT", "/bucket/key?acl", Op::PutObjectAcl),
+            ("OPTIONS", "/bucket/key?policy", Op::Preflight),
+            ("OPTIONS", "/bucket", Op::Preflight),
             ("PUT", "/bucket/key?tagging&versionId=null", Op::PutObjectTagging),
             ("DELETE", "/bucket/key?tagging", Op::DeleteObjectTagging),
             ("GET", "/bucket?prefix=a&marker=b", Op::ListObjects),
@@ -434,15 +458,16 @@ mod tests {
                             assert_eq!(routed, Ok(Operation::GetBucketConfiguration(kind)), "{name}");
                         }
                         ("DELETE", Some(kind)) if kind.is_deletable() => {
-                            assert_eq!(routed, Ok(Operation::DeleteBucketConfiguration), "{name}");
+                            assert_eq!(routed, Ok(Operation::DeleteBucketConfiguration(kind)), "{name}");
+                        }
+                        ("PUT", Some(kind)) if kind.is_kept() => {
+                            assert_eq!(routed, Ok(Operation::PutBucketConfiguration(kind)), "{name}");
                         }
                         _ => assert_eq!(routed, Err(Code::NotImplemented), "{name}"),
                     }
                 }
             }
         }
-        assert_eq!(operation("PUT", "/bucket?tagging"), Err(Code::NotImplemented));
-        assert_eq!(operation("PUT", "/bucket/key?acl"), Err(Code::AccessControlListNotSupported));
         assert_eq!(operation("PUT", "/bucket/key?partNumber=1"), Err(Code::InvalidArgument));
         assert_eq!(operation("PUT", "/bucket/key?uploadId=u"), Err(Code::InvalidArgument));
         assert_eq!(operation("DELETE", "/bucket/key?versionId=7"), Err(Code::InvalidArgument));

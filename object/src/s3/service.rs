@@ -1,18 +1,20 @@
 //! The S3 service: a request and its body in, a reply out, over the object service behind it.
 //!
-//! In this order, for every request: take the head apart, authenticate, route, run one operation. An operation takes a
-//! `Call`, and a call holds an [`Authenticated`], which only the gate makes.
+//! In this order, for every request: take the head apart, authenticate, route, authorize, run one operation. An operation takes
+//! a `Call`, and a call holds an [`Authenticated`], which only the gate makes.
 
+use core::net::IpAddr;
 use std::sync::Arc;
 
 use super::authenticate::{Authenticated, Credentials, authenticate};
 use super::body::{ChecksumAbout, Promises, Unasked, VerifiedBody};
+use super::cors::{CORS, CorsRule, cors_headers, decode_cors, preflight};
 use super::error::{Code, S3Error};
 use super::head::{Method, RequestHead};
 use super::response::Response;
 use super::route::{Operation, Route, route};
 use super::xml::DOCUMENT_BYTES_MAX;
-use super::{bucket, copy, delete, list, object, tagging, upload, versions};
+use super::{bucket, configuration, copy, delete, list, object, tagging, upload, versions};
 use crate::api::{self, Body as _, Content, Service, Target};
 
 /// What a deployment chooses.
@@ -22,7 +24,7 @@ pub struct S3Settings {
     pub region: String,
     /// Names of this service behind which `bucket.NAME` is the bucket's own host.
     pub domains: Vec<String>,
-    /// Id of the owner of all buckets.
+    /// Id of the owner of all buckets that nobody else has made.
     pub owner_id: String,
     /// Name of that owner.
     pub owner_name: String,
@@ -48,6 +50,10 @@ pub struct IncomingRequest {
     pub target: String,
     /// Headers: lower-case names and values.
     pub headers: Vec<(String, String)>,
+    /// Where it came from, if that is known.
+    pub peer: Option<IpAddr>,
+    /// Whether nobody on the way could read it.
+    pub is_encrypted: bool,
     /// When it came, in milliseconds since 1970 (UTC).
     pub now_ms: u64,
     /// What it is called in logs and in its reply.
@@ -58,7 +64,7 @@ pub struct IncomingRequest {
 #[derive(Clone)]
 pub struct S3Service {
     pub(super) service: Service,
-    credentials: Arc<dyn Credentials>,
+    pub(super) credentials: Arc<dyn Credentials>,
     pub(super) settings: Arc<S3Settings>,
 }
 
@@ -68,7 +74,9 @@ pub(super) struct Call<'a> {
     pub(super) s3: &'a S3Service,
     pub(super) head: &'a RequestHead,
     pub(super) route: &'a Route,
-    who: &'a Authenticated,
+    pub(super) who: &'a Authenticated,
+    pub(super) peer: Option<IpAddr>,
+    pub(super) is_encrypted: bool,
 }
 
 impl S3Service {
@@ -80,26 +88,66 @@ impl S3Service {
 
     /// Answers one request. Errors are replies. Dropped half-way, a change has happened or not.
     pub async fn handle(&self, request: IncomingRequest, body: &mut dyn Content) -> Response {
-        let IncomingRequest { method, target, headers, now_ms, id } = request;
+        let IncomingRequest { method, target, headers, peer, is_encrypted, now_ms, id } = request;
         let reply = match RequestHead::new(method, &target, headers) {
             Err(error) => Response::error(error, None, &id),
-            Ok(mut head) => match self.answer(&mut head, now_ms, body).await {
-                Ok(response) => response,
-                Err(error) => Response::error(error, Some(&head), &id),
-            },
+            Ok(mut head) => {
+                let from = From { peer, is_encrypted, now_ms };
+                let (reply, rules) = self.answer(&mut head, from, body).await;
+                let reply = reply.unwrap_or_else(|error| Response::error(error, Some(&head), &id));
+                reply.with_all(cors_headers(&head, &rules))
+            }
         };
         reply.with("x-amz-request-id", id)
     }
 
-    async fn answer(&self, head: &mut RequestHead, now_ms: u64, body: &mut dyn Content) -> Result<Response, S3Error> {
-        let who = authenticate(head, now_ms, &*self.credentials)?;
-        take_headers_from_query(head);
-        let route = route(head, &self.settings.domains)?;
-        if head.header("x-amz-expected-bucket-owner").is_some_and(|owner| owner != self.settings.owner_id) {
-            return Err(Code::AccessDenied.into());
+    /// The answer, and the rules by which pages of other origins are told it.
+    async fn answer(
+        &self,
+        head: &mut RequestHead,
+        from: From,
+        body: &mut dyn Content,
+    ) -> (Result<Response, S3Error>, Vec<CorsRule>) {
+        if head.method == Method::Options {
+            return (self.preflight(head).await, Vec::new());
         }
-        run(Call { s3: self, head, route: &route, who: &who }, body).await
+        let gate = authenticate(head, from.now_ms, &*self.credentials);
+        take_headers_from_query(head);
+        let route = match route(head, &self.settings.domains) {
+            Ok(route) => route,
+            Err(error) => return (Err(gate.err().unwrap_or(error)), Vec::new()),
+        };
+        let is_of_a_page = head.header("origin").is_some() && !route.bucket.is_empty();
+        let rules = if is_of_a_page { self.cors_rules(&route.bucket).await } else { None };
+        let answer = async {
+            let From { peer, is_encrypted, .. } = from;
+            let call = Call { s3: self, head, route: &route, who: &gate?, peer, is_encrypted };
+            call.authorize().await?;
+            call.check_expected_owner().await?;
+            run(call, body).await
+        };
+        (answer.await, rules.unwrap_or_default())
     }
+
+    /// A browser asks before it sends what a page of another origin wants. Nobody can sign that.
+    async fn preflight(&self, head: &RequestHead) -> Result<Response, S3Error> {
+        let route = route(head, &self.settings.domains)?;
+        let rules = self.cors_rules(&route.bucket).await;
+        Ok(Response::empty(200).with_all(preflight(head, rules.as_deref())?))
+    }
+
+    async fn cors_rules(&self, bucket: &str) -> Option<Vec<CorsRule>> {
+        let bucket = self.service.buckets.get(bucket).await.ok()?;
+        bucket.attributes.get(CORS).and_then(|text| decode_cors(text.as_bytes()).ok())
+    }
+}
+
+/// What the edge knows of a request beside its head.
+#[derive(Clone, Copy)]
+struct From {
+    peer: Option<IpAddr>,
+    is_encrypted: bool,
+    now_ms: u64,
 }
 
 /// A presigned request may carry in its query, under the signature, what otherwise stands in `x-amz-` headers.
@@ -131,11 +179,14 @@ async fn run(call: Call<'_>, body: &mut dyn Content) -> Result<Response, S3Error
         Operation::DeleteBucket => bucket::delete(call).await,
         Operation::HeadBucket => bucket::head(call).await,
         Operation::GetBucketAcl => bucket::acl(call).await,
+        Operation::PutBucketAcl => bucket::put_acl(call, body).await,
         Operation::GetBucketLocation => bucket::location(call).await,
         Operation::GetBucketVersioning => versions::state(call).await,
         Operation::PutBucketVersioning => versions::set_state(call, body).await,
-        Operation::GetBucketConfiguration(kind) => bucket::configuration(call, kind).await,
-        Operation::DeleteBucketConfiguration => bucket::delete_configuration(call).await,
+        Operation::GetBucketConfiguration(kind) => configuration::get(call, kind).await,
+        Operation::PutBucketConfiguration(kind) => configuration::put(call, body, kind).await,
+        Operation::DeleteBucketConfiguration(kind) => configuration::delete(call, kind).await,
+        Operation::Preflight => Err(Code::MethodNotAllowed.into()),
         Operation::ListObjects => list::objects(call).await,
         Operation::ListObjectsV2 => list::objects_v2(call).await,
         Operation::ListObjectVersions => versions::list(call).await,
@@ -147,6 +198,7 @@ async fn run(call: Call<'_>, body: &mut dyn Content) -> Result<Response, S3Error
         Operation::CopyObject => copy::object(call).await,
         Operation::DeleteObject => delete::one(call).await,
         Operation::GetObjectAcl => object::acl(call).await,
+        Operation::PutObjectAcl => object::put_acl(call, body).await,
         Operation::GetObjectAttributes => object::attributes(call).await,
         Operation::GetObjectTagging => tagging::get(call).await,
         Operation::PutObjectTagging => tagging::put(call, body).await,
@@ -170,6 +222,13 @@ pub(super) enum Integrity {
 }
 
 impl Call<'_> {
+    /// A client may say whose bucket it means.
+    async fn check_expected_owner(&self) -> Result<(), S3Error> {
+        let Some(expected) = self.head.header("x-amz-expected-bucket-owner") else { return Ok(()) };
+        let bucket = self.s3.service.buckets.get(&self.route.bucket).await?;
+        if self.owner_of_bucket(&bucket) == expected { Ok(()) } else { Err(Code::AccessDenied.into()) }
+    }
+
     /// The object that the request is about.
     pub(super) fn target(&self) -> Target<'_> {
         Target { bucket: &self.route.bucket, key: &self.route.key, version: self.route.version }

@@ -16,7 +16,10 @@ pub(super) async fn get(call: Call<'_>) -> Result<Response, S3Error> {
     Ok(Response::xml(xml).with_all(version_header(&object)))
 }
 
+/// Tags in the order of their names.
 pub(super) fn write_tags<'a>(xml: &mut XmlWriter, tags: impl Iterator<Item = (&'a str, &'a str)>) {
+    let mut tags: Vec<_> = tags.collect();
+    tags.sort_unstable();
     xml.element("TagSet", |xml| {
         for (name, value) in tags {
             xml.element("Tag", |xml| {

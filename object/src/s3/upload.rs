@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use md5::{Digest as _, Md5};
 
+use super::acl::write_user;
 use super::body::{ChecksumAbout, Unasked, VerifiedBody};
-use super::bucket::owner;
 use super::checksum::{Algorithm, ChecksumType};
 use super::condition::write_condition;
 use super::date::iso8601;
@@ -15,8 +15,8 @@ use super::error::{Code, S3Error};
 use super::head::RequestHead;
 use super::list::{KeyEncoding, page_limit};
 use super::metadata::{
-    CHECKSUM_ALGORITHM, CHECKSUM_TYPE, attributes_of, checksum_headers, checksums, quoted, storage_class,
-    version_header,
+    CHECKSUM_ALGORITHM, CHECKSUM_TYPE, attributes_of, checksum_headers, checksums, new_version_header, quoted,
+    storage_class,
 };
 use super::object::write_checksums;
 use super::response::Response;
@@ -29,6 +29,8 @@ use crate::api::{
 
 pub(super) async fn create(call: Call<'_>) -> Result<Response, S3Error> {
     let mut attributes = attributes_of(call.head)?;
+    let bucket = call.s3.service.buckets.get(&call.route.bucket).await?;
+    attributes.0.extend(call.ownership(Some(&bucket)).await?);
     let chosen = chosen_checksum(call.head)?;
     let mut headers = Vec::new();
     if let Some((algorithm, kind)) = chosen {
@@ -117,7 +119,7 @@ pub(super) async fn complete(call: Call<'_>, body: &mut dyn Content) -> Result<R
     xml.text("Key", key);
     xml.text("ETag", &quoted(&object.etag));
     write_checksums(&mut xml, &object);
-    Ok(Response::xml(xml).with_all(version_header(&object)))
+    Ok(Response::xml(xml).with_all(new_version_header(&object)))
 }
 
 async fn find(call: &Call<'_>, upload: &UploadId) -> Result<(Upload, Vec<Part>), Error> {
@@ -214,8 +216,8 @@ pub(super) async fn list_parts(call: Call<'_>) -> Result<Response, S3Error> {
     encoding.text(&mut xml, "Key", &upload.key);
     encoding.write(&mut xml);
     xml.text("UploadId", &upload.id.0);
-    owner(&mut xml, "Initiator", call.s3);
-    owner(&mut xml, "Owner", call.s3);
+    let bucket = call.s3.service.buckets.get(&call.route.bucket).await?;
+    write_owner(&mut xml, &call, &upload, call.owner_of_bucket(&bucket));
     xml.text("StorageClass", storage_class(&upload.attributes));
     write_choice(&mut xml, &upload);
     xml.number("PartNumberMarker", marker);
@@ -232,6 +234,13 @@ pub(super) async fn list_parts(call: Call<'_>) -> Result<Response, S3Error> {
         });
     }
     Ok(Response::xml(xml))
+}
+
+/// Whose an upload is: who has begun it.
+fn write_owner(xml: &mut XmlWriter, call: &Call<'_>, upload: &Upload, bucket_owner: &str) {
+    let owner = call.user_of(call.owner_of(&upload.attributes, bucket_owner));
+    write_user(xml, "Initiator", &owner);
+    write_user(xml, "Owner", &owner);
 }
 
 /// The checksum that was chosen for an upload.
@@ -262,6 +271,7 @@ pub(super) async fn list(call: Call<'_>) -> Result<Response, S3Error> {
     let (key_marker, upload_marker) = (parameter("key-marker"), parameter("upload-id-marker"));
     let limit = page_limit(&call, "max-uploads")?;
     let encoding = KeyEncoding::of(&call)?;
+    let bucket = call.s3.service.buckets.get(&call.route.bucket).await?;
     let found = call.s3.service.uploads.list(&call.route.bucket, None).await?;
     let mut uploads: Vec<Upload> = found.into_iter().map(|(upload, _)| upload).collect();
     uploads.retain(|upload| upload.key.starts_with(prefix) && is_behind(upload, key_marker, upload_marker));
@@ -288,8 +298,7 @@ pub(super) async fn list(call: Call<'_>) -> Result<Response, S3Error> {
             Line::Upload(upload) => xml.element("Upload", |xml| {
                 encoding.text(xml, "Key", &upload.key);
                 xml.text("UploadId", &upload.id.0);
-                owner(xml, "Initiator", call.s3);
-                owner(xml, "Owner", call.s3);
+                write_owner(xml, &call, upload, call.owner_of_bucket(&bucket));
                 xml.text("StorageClass", storage_class(&upload.attributes));
                 xml.text("Initiated", &iso8601(upload.begun_ms));
                 write_choice(xml, upload);

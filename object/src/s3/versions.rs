@@ -1,13 +1,14 @@
 //! Versions of objects: whether a bucket keeps them, and the list of them.
 
+use super::acl::write_user;
 use super::body::ChecksumAbout;
+use super::date::iso8601;
 use super::document::decode_versioning;
 use super::error::{Code, S3Error};
 use super::list::{KeyEncoding, page_limit, write_object};
 use super::response::Response;
 use super::service::{Call, Integrity};
 use super::xml::XmlWriter;
-use super::{bucket::owner, date::iso8601};
 use crate::api::{Content, DeleteMarker, ListedVersion, Object, VersionId, Versioning, VersionsPage, VersionsRequest};
 
 pub(super) async fn state(call: Call<'_>) -> Result<Response, S3Error> {
@@ -41,6 +42,7 @@ pub(super) async fn list(call: Call<'_>) -> Result<Response, S3Error> {
     let encoding = KeyEncoding::of(&call)?;
     let (prefix, delimiter, limit) = (parameter("prefix"), parameter("delimiter"), page_limit(&call, "max-keys")?);
     let request = VersionsRequest { prefix, delimiter, after, after_version, limit };
+    let bucket = call.s3.service.buckets.get(&call.route.bucket).await?;
     let page = call.s3.service.versions.list(&call.route.bucket, &request).await?;
     let mut xml = XmlWriter::new("ListVersionsResult");
     xml.text("Name", &call.route.bucket);
@@ -59,7 +61,7 @@ pub(super) async fn list(call: Call<'_>) -> Result<Response, S3Error> {
             xml.text("NextVersionIdMarker", &version.to_string());
         }
     }
-    write_entries(&mut xml, &call, encoding, &page);
+    Entries { call: &call, encoding, owner: call.owner_of_bucket(&bucket) }.write(&mut xml, &page);
     Ok(Response::xml(xml))
 }
 
@@ -68,36 +70,46 @@ pub(super) const fn invalid_version() -> S3Error {
     Code::InvalidArgument.because("Invalid version id specified")
 }
 
-/// All versions, then all common prefixes.
-fn write_entries(xml: &mut XmlWriter, call: &Call<'_>, encoding: KeyEncoding, page: &VersionsPage) {
-    for entry in &page.entries {
-        match entry {
-            ListedVersion::Object(object, is_latest) => write_version(xml, call, encoding, object, *is_latest),
-            ListedVersion::Marker(marker, is_latest) => write_marker(xml, call, encoding, marker, *is_latest),
-            ListedVersion::Prefix(_) => {}
-        }
-    }
-    for entry in &page.entries {
-        if let ListedVersion::Prefix(prefix) = entry {
-            xml.element("CommonPrefixes", |xml| encoding.text(xml, "Prefix", prefix));
-        }
-    }
+/// How the entries of a list are told.
+struct Entries<'a> {
+    call: &'a Call<'a>,
+    encoding: KeyEncoding,
+    /// Whose a version is that does not say.
+    owner: &'a str,
 }
 
-fn write_version(xml: &mut XmlWriter, call: &Call<'_>, encoding: KeyEncoding, object: &Object, is_latest: bool) {
-    xml.element("Version", |xml| {
-        xml.text("VersionId", &object.version.unwrap_or(VersionId::Null).to_string());
-        xml.flag("IsLatest", is_latest);
-        write_object(xml, call, encoding, object, true);
-    });
-}
+impl Entries<'_> {
+    /// All versions, then all common prefixes.
+    fn write(&self, xml: &mut XmlWriter, page: &VersionsPage) {
+        for entry in &page.entries {
+            match entry {
+                ListedVersion::Object(object, is_latest) => self.write_version(xml, object, *is_latest),
+                ListedVersion::Marker(marker, is_latest) => self.write_marker(xml, marker, *is_latest),
+                ListedVersion::Prefix(_) => {}
+            }
+        }
+        for entry in &page.entries {
+            if let ListedVersion::Prefix(prefix) = entry {
+                xml.element("CommonPrefixes", |xml| self.encoding.text(xml, "Prefix", prefix));
+            }
+        }
+    }
 
-fn write_marker(xml: &mut XmlWriter, call: &Call<'_>, encoding: KeyEncoding, marker: &DeleteMarker, is_latest: bool) {
-    xml.element("DeleteMarker", |xml| {
-        xml.text("VersionId", &marker.version.to_string());
-        xml.flag("IsLatest", is_latest);
-        encoding.text(xml, "Key", &marker.key);
-        xml.text("LastModified", &iso8601(marker.modified_ms));
-        owner(xml, "Owner", call.s3);
-    });
+    fn write_version(&self, xml: &mut XmlWriter, object: &Object, is_latest: bool) {
+        xml.element("Version", |xml| {
+            xml.text("VersionId", &object.version.unwrap_or(VersionId::Null).to_string());
+            xml.flag("IsLatest", is_latest);
+            write_object(xml, self.call, self.encoding, object, Some(self.owner));
+        });
+    }
+
+    fn write_marker(&self, xml: &mut XmlWriter, marker: &DeleteMarker, is_latest: bool) {
+        xml.element("DeleteMarker", |xml| {
+            xml.text("VersionId", &marker.version.to_string());
+            xml.flag("IsLatest", is_latest);
+            self.encoding.text(xml, "Key", &marker.key);
+            xml.text("LastModified", &iso8601(marker.modified_ms));
+            write_user(xml, "Owner", &self.call.user_of(self.call.owner_of(&marker.attributes, self.owner)));
+        });
+    }
 }

@@ -1,10 +1,21 @@
 //! Buckets: made and deleted in the catalog's list, emptied in the index.
 
-use super::{ObjectService, list_error};
-use crate::api::{BoxFuture, Bucket, Buckets, Error};
-use crate::cluster::{BucketRecord, Cluster};
+use super::{ObjectService, TRIES_MAX, list_error};
+use crate::api::{Attributes, BUCKET_ATTRIBUTES_BYTES_MAX, BoxFuture, Bucket, BucketEdit, Buckets, Error};
+use crate::cluster::{BucketListError, BucketRecord, Cluster};
 use crate::index::key::{self, BucketId};
 use crate::index::{Change, Check, Reply, Request};
+
+pub(super) fn bucket(name: &str, record: BucketRecord) -> Bucket {
+    Bucket { name: name.to_owned(), created_ms: record.created_ms, attributes: record.attributes }
+}
+
+fn check_attributes(attributes: &Attributes) -> Result<(), Error> {
+    if attributes.len_bytes() > BUCKET_ATTRIBUTES_BYTES_MAX {
+        return Err(Error::BadRequest("what a bucket says about itself has at most 60 KiB"));
+    }
+    Ok(())
+}
 
 /// Whether a bucket may be called so: as S3 has it, without names that are addresses.
 #[must_use]
@@ -42,14 +53,32 @@ impl<C: Cluster> ObjectService<C> {
 }
 
 impl<C: Cluster> Buckets for ObjectService<C> {
-    fn create<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+    fn create<'a>(&'a self, name: &'a str, attributes: Attributes) -> BoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
             if !is_bucket_name(name) {
                 return Err(Error::BadBucketName);
             }
+            check_attributes(&attributes)?;
             let moment = self.cluster.moment();
-            let record = BucketRecord { id: BucketId(moment.drawn), created_ms: moment.now_ms };
+            let record = BucketRecord { id: BucketId(moment.drawn), created_ms: moment.now_ms, attributes };
             self.buckets.add(name, record).await.map_err(list_error)
+        })
+    }
+
+    fn edit<'a>(&'a self, name: &'a str, edit: BucketEdit<'a>) -> BoxFuture<'a, Result<Bucket, Error>> {
+        Box::pin(async move {
+            for _ in 0..TRIES_MAX {
+                let seen = self.buckets.find(name).await.map_err(list_error)?.ok_or(Error::NoSuchBucket)?;
+                let attributes = edit(&bucket(name, seen.clone()))?;
+                check_attributes(&attributes)?;
+                let changed = BucketRecord { attributes, ..seen.clone() };
+                match self.buckets.replace(name, &seen, changed.clone()).await {
+                    Ok(()) => return Ok(bucket(name, changed)),
+                    Err(BucketListError::Changed) => {}
+                    Err(error) => return Err(list_error(error)),
+                }
+            }
+            Err(Error::Unavailable)
         })
     }
 
@@ -68,7 +97,7 @@ impl<C: Cluster> Buckets for ObjectService<C> {
     fn list(&self) -> BoxFuture<'_, Result<Vec<Bucket>, Error>> {
         Box::pin(async move {
             let all = self.buckets.all().await.map_err(list_error)?;
-            Ok(all.into_iter().map(|(name, record)| Bucket { name, created_ms: record.created_ms }).collect())
+            Ok(all.into_iter().map(|(name, record)| bucket(&name, record)).collect())
         })
     }
 }

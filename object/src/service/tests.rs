@@ -79,7 +79,7 @@ impl Memory {
         let memory = Self::default();
         memory.world().drives = (1..=count).map(|drive| (DriveId::from_bytes([drive; 16]), BTreeMap::new())).collect();
         let service = ObjectService::new(Arc::new(memory.clone()), Arc::new(memory.clone()));
-        run(service.create("bucket")).unwrap();
+        run(service.create("bucket", Attributes::default())).unwrap();
         (memory, service)
     }
 
@@ -224,6 +224,24 @@ impl BucketList for Memory {
                 return Err(BucketListError::Exists);
             }
             world.buckets.insert(name.to_owned(), bucket);
+            Ok(())
+        })
+    }
+
+    fn replace<'a>(
+        &'a self,
+        name: &'a str,
+        seen: &'a BucketRecord,
+        bucket: BucketRecord,
+    ) -> BoxFuture<'a, Result<(), BucketListError>> {
+        Box::pin(async move {
+            turn().await;
+            let mut world = self.world();
+            match world.buckets.get_mut(name) {
+                Some(now) if now == seen => *now = bucket,
+                Some(_) => return Err(BucketListError::Changed),
+                None => return Err(BucketListError::Unknown),
+            }
             Ok(())
         })
     }
@@ -481,8 +499,8 @@ fn lists_have_pages_prefixes_and_an_order() {
 #[test]
 fn buckets_are_deleted_when_they_are_empty() {
     let (_, service) = Memory::with_drives(1);
-    assert_eq!(run(service.create("bucket")), Err(Error::BucketExists));
-    assert_eq!(run(service.create("No")), Err(Error::BadBucketName));
+    assert_eq!(run(service.create("bucket", Attributes::default())), Err(Error::BucketExists));
+    assert_eq!(run(service.create("No", Attributes::default())), Err(Error::BadBucketName));
     put(&service, "key", b"1");
     assert_eq!(run(Buckets::delete(&service, "bucket")), Err(Error::BucketNotEmpty));
     let (id, _) = run(service.bucket("bucket")).unwrap();
@@ -495,9 +513,26 @@ fn buckets_are_deleted_when_they_are_empty() {
     assert_eq!(late, Err(Error::NoSuchBucket), "nothing is put into a bucket that is being deleted");
     run(Buckets::delete(&service, "bucket")).unwrap();
     assert_eq!(put_if(&service, "key", b"2", Condition::default()), Err(Error::NoSuchBucket));
-    run(service.create("bucket")).unwrap();
+    run(service.create("bucket", Attributes::default())).unwrap();
     put(&service, "key", b"3");
     assert_eq!(run(Buckets::list(&service)).unwrap().len(), 1);
+}
+
+#[test]
+fn attributes_of_a_bucket_are_changed_one_after_the_other() {
+    let (_, service) = Memory::with_drives(1);
+    let names: Vec<String> = (0..5).map(|number| format!("n{number}")).collect();
+    let add = |name: &str, bucket: &Bucket| Ok(bucket.attributes.with(name, Some("v".into())));
+    let edits: Vec<_> = names.iter().map(|name| move |bucket: &Bucket| add(name, bucket)).collect();
+    run(crate::flight::all(
+        edits.iter().map(|edit| -> BoxFuture<'_, _> { Box::pin(Buckets::edit(&service, "bucket", edit)) }),
+    ));
+    assert_eq!(run(Buckets::get(&service, "bucket")).unwrap().attributes.0.len(), 5);
+    let without = |bucket: &Bucket| Ok(bucket.attributes.with("n3", None));
+    assert_eq!(run(Buckets::edit(&service, "bucket", &without)).unwrap().attributes.get("n3"), None);
+    let long = |bucket: &Bucket| Ok(bucket.attributes.with("long", Some("x".repeat(api::BUCKET_ATTRIBUTES_BYTES_MAX))));
+    assert!(matches!(run(Buckets::edit(&service, "bucket", &long)), Err(Error::BadRequest(_))));
+    assert_eq!(run(Buckets::edit(&service, "none", &long)), Err(Error::NoSuchBucket));
 }
 
 fn put_part(service: &ObjectService<Memory>, upload: &UploadId, number: u32, bytes: &[u8]) -> (u32, String) {

@@ -50,7 +50,7 @@ fn code(head: &RequestHead, now_ms: u64) -> Result<(), Code> {
 #[test]
 fn a_signed_header() {
     let passed = authenticate(&example("user-agent", "any"), NOW, &credentials()).expect("a right signature");
-    assert_eq!(passed.access_key(), KEY);
+    assert_eq!(passed.user(), Some(&User::root()));
     assert!(matches!(passed.payload(), Payload::Exact(digest) if Some(*digest) == from_hex(EMPTY)));
     let table = [
         ("range", "bytes=0-8", Code::SignatureDoesNotMatch),
@@ -85,7 +85,14 @@ fn a_signed_header() {
     for (value, expected) in table {
         assert_eq!(code(&example("authorization", &value), NOW), Err(expected), "{value}");
     }
-    assert_eq!(code(&head("/", &[("host", "h")]), NOW), Err(Code::AccessDenied));
+    let nobody = |headers: &[(&str, &str)]| authenticate(&head("/", headers), NOW, &credentials());
+    let passed = nobody(&[("host", "h")]).expect("a request without a signature");
+    assert!(passed.user().is_none() && matches!(passed.payload(), Payload::Unsigned));
+    let bound = nobody(&[("x-amz-content-sha256", EMPTY)]).expect("a digest");
+    assert!(matches!(bound.payload(), Payload::Exact(_)));
+    let chained = nobody(&[("x-amz-content-sha256", "STREAMING-AWS4-HMAC-SHA256-PAYLOAD")]);
+    assert_eq!(chained.map(|_| ()).map_err(|error| error.code), Err(Code::AccessDenied));
+    assert!(User::is_id("a-b_c.9") && !User::is_id("") && !User::is_id("a b") && !User::is_id(&"a".repeat(65)));
     assert_eq!(code(&head("/?AWSAccessKeyId=k&Signature=s", &[("host", "h")]), NOW), Err(Code::InvalidRequest));
 }
 

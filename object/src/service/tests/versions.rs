@@ -52,7 +52,7 @@ impl Both {
     fn new() -> Self {
         let (memory, service) = Memory::with_drives(1);
         let twin = crate::memory::Memory::new(|| 5).service();
-        run(twin.buckets.create("bucket")).unwrap();
+        run(twin.buckets.create("bucket", Attributes::default())).unwrap();
         Self([service.api(), twin], memory)
     }
 
@@ -285,12 +285,12 @@ fn attributes_of_a_version_are_changed_alone() {
     let (one, two) = (put(&service, "key", b"one"), put(&service, "key", b"two"));
     let add = |object: &Object| Ok(Attributes([object.attributes.0.clone(), vec![("t".into(), "1".into())]].concat()));
     let target = Target { version: one.version, ..Target::current("bucket", "key") };
-    let changed = run(service.edit(target, &add)).unwrap();
+    let changed = run(Versions::edit(&service, target, &add)).unwrap();
     assert_eq!((changed.attributes.get("t"), changed.modified_ms), (Some("1"), one.modified_ms));
     assert_eq!(run(service.head(target)).unwrap(), changed);
     assert_eq!(run(service.head(Target::current("bucket", "key"))).unwrap(), two);
-    let long = |_: &Object| Ok(Attributes(vec![("t".into(), "x".repeat(crate::api::ATTRIBUTES_BYTES_MAX))]));
-    assert!(matches!(run(service.edit(target, &long)), Err(Error::BadRequest(_))));
+    let long = |_: &Object| Ok(Attributes(vec![("t".into(), "x".repeat(api::ATTRIBUTES_BYTES_MAX))]));
+    assert!(matches!(run(Versions::edit(&service, target, &long)), Err(Error::BadRequest(_))));
     let gone = Target { key: "none", ..target };
-    assert_eq!(run(service.edit(gone, &add)), Err(Error::NoSuchVersion));
+    assert_eq!(run(Versions::edit(&service, gone, &add)), Err(Error::NoSuchVersion));
 }

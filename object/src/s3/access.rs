@@ -1,0 +1,299 @@
+//! The second gate in front of every operation: whether the sender of a request may do it.
+//!
+//! [`rule_of`] says for each operation which action of policies it is, and which grant of access control lists it takes.
+//! In this order: the root user may do everything; what the bucket's policy denies is denied; what it allows is allowed; the
+//! owner of the bucket may do everything in it; the owner of an object, and who was granted it, may do it. Everything else
+//! is denied, to those who have signed as to those who have not.
+
+use super::acl::{ACL, Acl, OWNER, Owners, Permission};
+use super::authenticate::User;
+use super::encoding::Query;
+use super::error::{Code, S3Error};
+use super::metadata::tags;
+use super::policy::{Policy, PolicyRequest, PolicyVerdict, Principal};
+use super::public_access::PublicAccessBlock;
+use super::route::{BucketConfiguration as Kind, Operation};
+use super::service::Call;
+use crate::api::{Bucket, Error, Object, Target};
+
+/// The attribute of a bucket with its policy.
+pub(super) const POLICY: &str = "policy";
+
+/// Who may do an operation without a policy that allows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Need {
+    /// Whoever has signed.
+    Signed,
+    /// The owner of the bucket.
+    Owner,
+    /// Who was granted this on the bucket.
+    Bucket(Permission),
+    /// Who was granted this on the object; its owner.
+    Object(Permission),
+    /// It is asked for each object that the request names.
+    Each,
+}
+
+/// What an operation takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Rule {
+    /// The action of policies.
+    pub(super) action: &'static str,
+    /// The action where a version is named, if it is another.
+    versioned: &'static str,
+    pub(super) need: Need,
+}
+
+const fn rule(action: &'static str, need: Need) -> Rule {
+    Rule { action, versioned: action, need }
+}
+
+const fn versioned(action: &'static str, versioned: &'static str, need: Need) -> Rule {
+    Rule { action, versioned, need }
+}
+
+/// The rule of each operation.
+pub(super) const fn rule_of(operation: Operation) -> Rule {
+    use Operation as Op;
+    use Permission::{FullControl, Read, ReadAcp, Write, WriteAcp};
+    match operation {
+        Op::ListBuckets => rule("s3:ListAllMyBuckets", Need::Signed),
+        Op::CreateBucket => rule("s3:CreateBucket", Need::Signed),
+        Op::DeleteBucket => rule("s3:DeleteBucket", Need::Owner),
+        Op::HeadBucket | Op::ListObjects | Op::ListObjectsV2 => rule("s3:ListBucket", Need::Bucket(Read)),
+        Op::ListObjectVersions => rule("s3:ListBucketVersions", Need::Bucket(Read)),
+        Op::ListMultipartUploads => rule("s3:ListBucketMultipartUploads", Need::Bucket(Read)),
+        Op::GetBucketAcl => rule("s3:GetBucketAcl", Need::Bucket(ReadAcp)),
+        Op::PutBucketAcl => rule("s3:PutBucketAcl", Need::Bucket(WriteAcp)),
+        Op::GetBucketLocation => rule("s3:GetBucketLocation", Need::Owner),
+        Op::GetBucketVersioning => rule("s3:GetBucketVersioning", Need::Owner),
+        Op::PutBucketVersioning => rule("s3:PutBucketVersioning", Need::Owner),
+        Op::GetBucketConfiguration(kind) => rule(action_of_configuration(kind).0, Need::Owner),
+        Op::PutBucketConfiguration(kind) => rule(action_of_configuration(kind).1, Need::Owner),
+        Op::DeleteBucketConfiguration(Kind::Policy) => rule("s3:DeleteBucketPolicy", Need::Owner),
+        Op::DeleteBucketConfiguration(kind) => rule(action_of_configuration(kind).1, Need::Owner),
+        Op::DeleteObjects => rule("s3:DeleteObject", Need::Each),
+        Op::GetObject | Op::HeadObject => versioned("s3:GetObject", "s3:GetObjectVersion", Need::Object(Read)),
+        Op::GetObjectAttributes => {
+            versioned("s3:GetObjectAttributes", "s3:GetObjectVersionAttributes", Need::Object(Read))
+        }
+        Op::GetObjectAcl => versioned("s3:GetObjectAcl", "s3:GetObjectVersionAcl", Need::Object(ReadAcp)),
+        Op::PutObjectAcl => versioned("s3:PutObjectAcl", "s3:PutObjectVersionAcl", Need::Object(WriteAcp)),
+        Op::GetObjectTagging => {
+            versioned("s3:GetObjectTagging", "s3:GetObjectVersionTagging", Need::Object(FullControl))
+        }
+        Op::PutObjectTagging => {
+            versioned("s3:PutObjectTagging", "s3:PutObjectVersionTagging", Need::Object(FullControl))
+        }
+        Op::DeleteObjectTagging => {
+            versioned("s3:DeleteObjectTagging", "s3:DeleteObjectVersionTagging", Need::Object(FullControl))
+        }
+        Op::PutObject
+        | Op::CopyObject
+        | Op::CreateMultipartUpload
+        | Op::UploadPart
+        | Op::UploadPartCopy
+        | Op::CompleteMultipartUpload => rule("s3:PutObject", Need::Bucket(Write)),
+        Op::DeleteObject => versioned("s3:DeleteObject", "s3:DeleteObjectVersion", Need::Bucket(Write)),
+        Op::AbortMultipartUpload => rule("s3:AbortMultipartUpload", Need::Bucket(Write)),
+        Op::ListParts => rule("s3:ListMultipartUploadParts", Need::Bucket(Write)),
+        // It tells what the bucket tells every page of another origin, before such a page may sign.
+        Op::Preflight => rule("", Need::Each),
+    }
+}
+
+/// The actions that read and change a configuration.
+const fn action_of_configuration(kind: Kind) -> (&'static str, &'static str) {
+    match kind {
+        Kind::Accelerate => ("s3:GetAccelerateConfiguration", "s3:PutAccelerateConfiguration"),
+        Kind::Cors => ("s3:GetBucketCORS", "s3:PutBucketCORS"),
+        Kind::Encryption => ("s3:GetEncryptionConfiguration", "s3:PutEncryptionConfiguration"),
+        Kind::Lifecycle => ("s3:GetLifecycleConfiguration", "s3:PutLifecycleConfiguration"),
+        Kind::Logging => ("s3:GetBucketLogging", "s3:PutBucketLogging"),
+        Kind::Notification => ("s3:GetBucketNotification", "s3:PutBucketNotification"),
+        Kind::ObjectLock => ("s3:GetBucketObjectLockConfiguration", "s3:PutBucketObjectLockConfiguration"),
+        Kind::OwnershipControls => ("s3:GetBucketOwnershipControls", "s3:PutBucketOwnershipControls"),
+        Kind::Policy => ("s3:GetBucketPolicy", "s3:PutBucketPolicy"),
+        Kind::PolicyStatus => ("s3:GetBucketPolicyStatus", "s3:PutBucketPolicy"),
+        Kind::PublicAccessBlock => ("s3:GetBucketPublicAccessBlock", "s3:PutBucketPublicAccessBlock"),
+        Kind::Replication => ("s3:GetReplicationConfiguration", "s3:PutReplicationConfiguration"),
+        Kind::RequestPayment => ("s3:GetBucketRequestPayment", "s3:PutBucketRequestPayment"),
+        Kind::Tagging => ("s3:GetBucketTagging", "s3:PutBucketTagging"),
+        Kind::Website => ("s3:GetBucketWebsite", "s3:PutBucketWebsite"),
+    }
+}
+
+/// One thing that a request wants to do.
+pub(super) struct Wish<'a> {
+    pub(super) rule: Rule,
+    pub(super) target: Target<'a>,
+}
+
+impl Call<'_> {
+    /// Lets the request's own operation pass, or not.
+    pub(super) async fn authorize(&self) -> Result<(), S3Error> {
+        let rule = rule_of(self.route.operation);
+        match rule.need {
+            Need::Each => Ok(()),
+            Need::Signed if self.user().is_some() => Ok(()),
+            Need::Signed => Err(Code::AccessDenied.into()),
+            _ => self.allow(&Wish { rule, target: self.target() }).await,
+        }
+    }
+
+    /// Who has sent the request; nothing if nobody has signed it.
+    pub(super) fn user(&self) -> Option<&User> {
+        self.who.user()
+    }
+
+    /// The owner of something new.
+    pub(super) fn user_id(&self) -> &str {
+        self.user().map_or("anonymous", |user| user.id.as_str())
+    }
+
+    /// The owner of a bucket or object.
+    pub(super) fn owner_of<'a>(&'a self, attributes: &'a crate::api::Attributes, otherwise: &'a str) -> &'a str {
+        attributes.get(OWNER).unwrap_or(otherwise)
+    }
+
+    /// The owner of a bucket.
+    pub(super) fn owner_of_bucket<'a>(&'a self, bucket: &'a Bucket) -> &'a str {
+        self.owner_of(&bucket.attributes, &self.s3.settings.owner_id)
+    }
+
+    /// The user of an id, as documents tell it.
+    pub(super) fn user_of(&self, id: &str) -> User {
+        let unknown = || User { id: id.to_owned(), name: id.to_owned(), is_root: false };
+        self.s3.credentials.user(id).unwrap_or_else(unknown)
+    }
+
+    /// Lets a wish pass, or not.
+    pub(super) async fn allow(&self, wish: &Wish<'_>) -> Result<(), S3Error> {
+        if self.user().is_some_and(|user| user.is_root) {
+            return Ok(());
+        }
+        let bucket = self.s3.service.buckets.get(wish.target.bucket).await?;
+        let block = PublicAccessBlock::of(&bucket.attributes);
+        let is_owner = self.user().is_some_and(|user| user.id == self.owner_of_bucket(&bucket));
+        let mut object = None;
+        if let Some(text) = bucket.attributes.get(POLICY) {
+            // It was read when it was put. One that cannot be read any more may have denied this.
+            let policy = Policy::decode(text.as_bytes()).map_err(|_| Code::AccessDenied)?;
+            if policy.needs_tags() && !wish.target.key.is_empty() {
+                object = self.object(wish.target).await?;
+            }
+            match self.judge(&policy, wish, object.as_ref()) {
+                PolicyVerdict::Deny if is_owner && is_way_out(wish.rule.action) => {}
+                PolicyVerdict::Deny => return Err(Code::AccessDenied.into()),
+                PolicyVerdict::Allow if !block.restricts_buckets || !policy.is_public() || is_owner => return Ok(()),
+                PolicyVerdict::Allow | PolicyVerdict::Silent => {}
+            }
+        }
+        if is_owner {
+            return Ok(());
+        }
+        let user = self.user().map(|user| user.id.as_str());
+        let is_granted = match wish.rule.need {
+            Need::Bucket(permission) => Acl::of(&bucket.attributes).grants(user, permission, block.ignores_acls),
+            Need::Object(permission) => {
+                if object.is_none() {
+                    object = self.object(wish.target).await?;
+                }
+                match &object {
+                    Some(object) => {
+                        let owner = object.attributes.get(OWNER);
+                        owner.is_some() && owner == user
+                            || Acl::of(&object.attributes).grants(user, permission, block.ignores_acls)
+                    }
+                    // That there is none is told to those who may list the bucket.
+                    None => Acl::of(&bucket.attributes).grants(user, Permission::Read, block.ignores_acls),
+                }
+            }
+            Need::Signed | Need::Owner | Need::Each => false,
+        };
+        if is_granted { Ok(()) } else { Err(Code::AccessDenied.into()) }
+    }
+
+    /// The object of a wish, if there is one.
+    async fn object(&self, target: Target<'_>) -> Result<Option<Object>, S3Error> {
+        match self.s3.service.objects.head(target).await {
+            Ok(object) => Ok(Some(object)),
+            Err(Error::NoSuchKey | Error::NoSuchVersion | Error::Deleted(_) | Error::IsMarker(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn judge(&self, policy: &Policy, wish: &Wish<'_>, object: Option<&Object>) -> PolicyVerdict {
+        let Target { bucket, key, version } = wish.target;
+        let principal = match self.user() {
+            Some(user) => Principal::User(&user.id, &user.name),
+            None => Principal::Anonymous,
+        };
+        let resource = if key.is_empty() { bucket.to_owned() } else { format!("{bucket}/{key}") };
+        let action = if version.is_some() { wish.rule.versioned } else { wish.rule.action };
+        let values = |name: &str| self.condition_values(name, wish, object);
+        policy.judge(&PolicyRequest { principal, action, resource: &resource, values: &values })
+    }
+
+    /// The values of a condition key of policies.
+    fn condition_values(&self, name: &str, wish: &Wish<'_>, object: Option<&Object>) -> Vec<String> {
+        let (head, one) = (self.head, |text: Option<&str>| text.map(str::to_owned).into_iter().collect());
+        let tagging = || head.header("x-amz-tagging").and_then(|text| Query::decode(text).ok()).unwrap_or_default();
+        if let Some(tag) = name.strip_prefix("s3:ExistingObjectTag/") {
+            return one(object.map(|object| tags(&object.attributes)).as_ref().and_then(|tags| tags.get(tag)));
+        }
+        if let Some(tag) = name.strip_prefix("s3:RequestObjectTag/") {
+            return one(tagging().get(tag));
+        }
+        if let Some(header) = name.strip_prefix("s3:").filter(|name| name.starts_with("x-amz-")) {
+            return one(head.header(header));
+        }
+        match name {
+            "aws:SourceIp" => self.peer.map(|peer| peer.to_string()).into_iter().collect(),
+            "aws:SecureTransport" => vec![self.is_encrypted.to_string()],
+            "aws:UserAgent" => one(head.header("user-agent")),
+            "aws:Referer" => one(head.header("referer")),
+            "aws:userid" => one(self.user().map(|user| user.id.as_str())),
+            "aws:username" => one(self.user().map(|user| user.name.as_str())),
+            "s3:RequestObjectTagKeys" => tagging().iter().map(|(name, _)| name.to_owned()).collect(),
+            "s3:VersionId" => wish.target.version.map(|version| version.to_string()).into_iter().collect(),
+            "s3:authType" => match (self.user(), head.query.has("X-Amz-Signature")) {
+                (None, _) => Vec::new(),
+                (Some(_), true) => vec!["REST-QUERY-STRING".to_owned()],
+                (Some(_), false) => vec!["REST-HEADER".to_owned()],
+            },
+            "s3:signatureversion" => self.user().map(|_| "AWS4-HMAC-SHA256".to_owned()).into_iter().collect(),
+            name => one(name.strip_prefix("s3:").and_then(|name| head.query.get(name))),
+        }
+    }
+
+    /// The attributes that say whose something new is, and who was granted it.
+    pub(super) async fn ownership(&self, bucket: Option<&Bucket>) -> Result<Vec<(String, String)>, S3Error> {
+        let owner = self.user_id();
+        let bucket_owner = bucket.map_or(owner, |bucket| self.owner_of_bucket(bucket));
+        let owners = Owners { owner, bucket_owner };
+        let acl = Acl::of_headers(self.head, owners, &*self.s3.credentials)?;
+        if let Some(bucket) = bucket {
+            check_acl(acl.as_ref(), &PublicAccessBlock::of(&bucket.attributes))?;
+        }
+        let mut attributes = Vec::new();
+        // What is the root user's says nothing, as what earlier builds wrote.
+        let usual = bucket.map_or(self.s3.settings.owner_id.as_str(), |bucket| self.owner_of_bucket(bucket));
+        if owner != usual {
+            attributes.push((OWNER.to_owned(), owner.to_owned()));
+        }
+        attributes.extend(acl.map(|acl| (ACL.to_owned(), acl.text())));
+        Ok(attributes)
+    }
+}
+
+/// Whether a list may be kept where public ones are blocked.
+pub(super) fn check_acl(acl: Option<&Acl>, block: &PublicAccessBlock) -> Result<(), S3Error> {
+    let is_refused = block.blocks_acls && acl.is_some_and(Acl::is_public);
+    if is_refused { Err(Code::AccessDenied.into()) } else { Ok(()) }
+}
+
+/// What an owner may do whatever the policy says, so that nobody locks a bucket for good.
+fn is_way_out(action: &str) -> bool {
+    matches!(action, "s3:GetBucketPolicy" | "s3:PutBucketPolicy" | "s3:DeleteBucketPolicy")
+}

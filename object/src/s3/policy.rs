@@ -1,0 +1,479 @@
+//! Bucket policies: JSON documents that say who may do what, and what they say about one request.
+//!
+//! A statement that denies outweighs all that allow. What is not known here (operators, condition keys, elements) is refused
+//! when the policy is put, so that no part of a policy that is kept is passed over.
+//!
+//! Follows the grammar of IAM policies. Deliberately absent: policy variables (`${aws:username}`), dates, numbers of ARNs.
+
+use core::net::IpAddr;
+
+use serde_json::{Map, Value};
+
+use super::error::{Code, S3Error};
+
+/// Longest policy, bytes.
+pub const POLICY_BYTES_MAX: usize = 20 << 10;
+/// Statements of a policy.
+pub const STATEMENTS_MAX: usize = 256;
+/// Patterns of one element of a statement.
+pub const PATTERNS_MAX: usize = 512;
+
+/// What a policy says about a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PolicyVerdict {
+    /// A statement denies it.
+    Deny,
+    /// A statement allows it, and none denies it.
+    Allow,
+    /// No statement is about it.
+    Silent,
+}
+
+/// Who asks, as far as policies can tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Principal<'a> {
+    /// A user of this id and name.
+    User(&'a str, &'a str),
+    /// Nobody has signed the request.
+    Anonymous,
+}
+
+/// One request, as policies see it.
+pub struct PolicyRequest<'a> {
+    /// Who asks.
+    pub principal: Principal<'a>,
+    /// The action, such as `s3:GetObject`.
+    pub action: &'a str,
+    /// The bucket, or bucket, slash and key.
+    pub resource: &'a str,
+    /// The values of a condition key; none if the request has none.
+    pub values: &'a dyn Fn(&str) -> Vec<String>,
+}
+
+/// A policy of a bucket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    statements: Vec<Statement>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Statement {
+    is_allowing: bool,
+    principals: Principals,
+    actions: Patterns,
+    resources: Patterns,
+    conditions: Vec<Condition>,
+}
+
+/// Patterns, and whether they are those that do not count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Patterns {
+    is_negated: bool,
+    patterns: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Principals {
+    is_negated: bool,
+    /// `*`, or what users may be called.
+    names: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Comparison {
+    Equal,
+    EqualIgnoreCase,
+    Like,
+    Address,
+    Bool,
+    NumberEqual,
+    NumberLess,
+    NumberLessOrEqual,
+    NumberGreater,
+    NumberGreaterOrEqual,
+    Missing,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Set {
+    /// The key has one value.
+    One,
+    Any,
+    All,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Condition {
+    comparison: Comparison,
+    is_negated: bool,
+    set: Set,
+    /// A request without the key fulfils it.
+    is_if_exists: bool,
+    key: String,
+    values: Vec<String>,
+}
+
+/// Condition keys that a request may have. Those that end with a slash have a name behind it.
+const KEYS: [&str; 23] = [
+    "aws:Referer",
+    "aws:SecureTransport",
+    "aws:SourceIp",
+    "aws:UserAgent",
+    "aws:userid",
+    "aws:username",
+    "s3:ExistingObjectTag/",
+    "s3:RequestObjectTag/",
+    "s3:RequestObjectTagKeys",
+    "s3:VersionId",
+    "s3:authType",
+    "s3:delimiter",
+    "s3:max-keys",
+    "s3:prefix",
+    "s3:signatureversion",
+    "s3:x-amz-acl",
+    "s3:x-amz-content-sha256",
+    "s3:x-amz-copy-source",
+    "s3:x-amz-grant-full-control",
+    "s3:x-amz-grant-read",
+    "s3:x-amz-grant-write",
+    "s3:x-amz-metadata-directive",
+    "s3:x-amz-storage-class",
+];
+
+const fn malformed(why: &'static str) -> S3Error {
+    Code::MalformedPolicy.because(why)
+}
+
+fn unknown() -> S3Error {
+    Code::NotImplemented.because("The policy has an element, an operator or a condition key that is not implemented")
+}
+
+impl Policy {
+    /// Reads a policy.
+    ///
+    /// # Errors
+    /// [`Code::MalformedPolicy`]: it is none; [`Code::NotImplemented`]: it is one, and has what is not known here.
+    pub fn decode(bytes: &[u8]) -> Result<Self, S3Error> {
+        if bytes.len() > POLICY_BYTES_MAX {
+            return Err(malformed("Policies are limited to 20 KB"));
+        }
+        let value: Value = serde_json::from_slice(bytes).map_err(|_| malformed("Policies must be valid JSON"))?;
+        let root = value.as_object().ok_or(malformed("Policies must be valid JSON and the first byte must be '{'"))?;
+        if root.keys().any(|key| !matches!(key.as_str(), "Version" | "Id" | "Statement")) {
+            return Err(unknown());
+        }
+        match root.get("Version").map(Value::as_str) {
+            None | Some(Some("2012-10-17" | "2008-10-17")) => {}
+            Some(_) => return Err(malformed("The policy must contain a valid version string")),
+        }
+        let statements = match root.get("Statement") {
+            Some(Value::Array(all)) => all.iter().map(decode_statement).collect::<Result<Vec<_>, _>>()?,
+            Some(one @ Value::Object(_)) => vec![decode_statement(one)?],
+            _ => return Err(malformed("Missing required field Statement")),
+        };
+        if statements.is_empty() || statements.len() > STATEMENTS_MAX {
+            return Err(malformed("A policy has 1 to 256 statements"));
+        }
+        Ok(Self { statements })
+    }
+
+    /// What it says about a request.
+    #[must_use]
+    pub fn judge(&self, request: &PolicyRequest<'_>) -> PolicyVerdict {
+        let mut verdict = PolicyVerdict::Silent;
+        for statement in self.statements.iter().filter(|statement| statement.is_about(request)) {
+            if !statement.is_allowing {
+                return PolicyVerdict::Deny;
+            }
+            verdict = PolicyVerdict::Allow;
+        }
+        verdict
+    }
+
+    /// Whether a condition is about tags of the object that is there.
+    #[must_use]
+    pub fn needs_tags(&self) -> bool {
+        let mut conditions = self.statements.iter().flat_map(|statement| &statement.conditions);
+        conditions.any(|condition| condition.key.starts_with("s3:ExistingObjectTag/"))
+    }
+
+    /// Whether it lets everybody in: a statement allows all principals without a condition on where or who they are.
+    #[must_use]
+    pub fn is_public(&self) -> bool {
+        let is_limit = |condition: &Condition| {
+            !condition.is_negated
+                && !condition.is_if_exists
+                && matches!(condition.key.as_str(), "aws:SourceIp" | "aws:userid" | "aws:username")
+                && condition.values.iter().all(|value| value != "*" && value != "0.0.0.0/0" && value != "::/0")
+        };
+        self.statements.iter().any(|statement| {
+            let is_everybody =
+                statement.principals.is_negated || statement.principals.names.iter().any(|name| name == "*");
+            statement.is_allowing && is_everybody && !statement.conditions.iter().any(is_limit)
+        })
+    }
+}
+
+impl Statement {
+    fn is_about(&self, request: &PolicyRequest<'_>) -> bool {
+        self.principals.has(request.principal)
+            && self.actions.has(&request.action.to_ascii_lowercase())
+            && self.resources.has(request.resource)
+            && self.conditions.iter().all(|condition| condition.holds(&(request.values)(&condition.key)))
+    }
+}
+
+impl Patterns {
+    fn has(&self, text: &str) -> bool {
+        self.patterns.iter().any(|pattern| is_like(pattern, text)) != self.is_negated
+    }
+}
+
+impl Principals {
+    fn has(&self, principal: Principal<'_>) -> bool {
+        let is_one = |name: &String| match principal {
+            _ if name == "*" => true,
+            Principal::User(id, user) => {
+                let arn = name.strip_prefix("arn:aws:iam::").and_then(|rest| rest.split_once(':'));
+                match arn {
+                    Some((account, "root")) => account == id,
+                    Some((_, rest)) => rest
+                        .strip_prefix("user/")
+                        .and_then(|path| path.rsplit('/').next())
+                        .is_some_and(|last| last == id || last == user),
+                    None => name == id,
+                }
+            }
+            Principal::Anonymous => false,
+        };
+        self.names.iter().any(is_one) != self.is_negated
+    }
+}
+
+impl Condition {
+    fn holds(&self, found: &[String]) -> bool {
+        if self.comparison == Comparison::Missing {
+            return self.values.iter().any(|value| (value == "true") == found.is_empty());
+        }
+        if found.is_empty() {
+            return self.is_if_exists || self.is_negated || self.set == Set::All;
+        }
+        let fits = |found: &String| {
+            self.values.iter().any(|wanted| compare(self.comparison, wanted, found)) != self.is_negated
+        };
+        match self.set {
+            Set::One | Set::All => found.iter().all(fits),
+            Set::Any => found.iter().any(fits),
+        }
+    }
+}
+
+fn compare(comparison: Comparison, wanted: &str, found: &str) -> bool {
+    let numbers = || Some((found.parse::<i64>().ok()?, wanted.parse::<i64>().ok()?));
+    let number = |fits: fn(i64, i64) -> bool| numbers().is_some_and(|(found, wanted)| fits(found, wanted));
+    match comparison {
+        Comparison::Equal => wanted == found,
+        Comparison::EqualIgnoreCase | Comparison::Bool => wanted.eq_ignore_ascii_case(found),
+        Comparison::Like => is_like(wanted, found),
+        Comparison::Address => is_within(wanted, found),
+        Comparison::NumberEqual => number(|found, wanted| found == wanted),
+        Comparison::NumberLess => number(|found, wanted| found < wanted),
+        Comparison::NumberLessOrEqual => number(|found, wanted| found <= wanted),
+        Comparison::NumberGreater => number(|found, wanted| found > wanted),
+        Comparison::NumberGreaterOrEqual => number(|found, wanted| found >= wanted),
+        Comparison::Missing => unreachable!("it compares nothing"),
+    }
+}
+
+/// Whether a text is like a pattern in which `*` is any text and `?` any character. Takes as many steps as both are long
+/// multiplied, at most.
+#[must_use]
+pub fn is_like(pattern: &str, text: &str) -> bool {
+    let (mut at, mut of) = (pattern, text);
+    let mut star: Option<(&str, &str)> = None;
+    loop {
+        let mut rest = at.chars();
+        match (rest.next(), of.chars().next()) {
+            (Some('*'), _) => {
+                at = rest.as_str();
+                star = Some((at, of));
+                continue;
+            }
+            (None, None) => return true,
+            (Some(wanted), Some(char)) if wanted == '?' || wanted == char => {
+                at = rest.as_str();
+                of = &of[char.len_utf8()..];
+                continue;
+            }
+            _ => {}
+        }
+        // The last star takes one character more.
+        let Some((behind, from)) = star else { return false };
+        let Some(char) = from.chars().next() else { return false };
+        let from = &from[char.len_utf8()..];
+        (at, of, star) = (behind, from, Some((behind, from)));
+    }
+}
+
+/// Whether an address is in a network, such as `10.0.0.0/8`.
+fn is_within(network: &str, address: &str) -> bool {
+    let Ok(address) = address.parse::<IpAddr>().map(|address| address.to_canonical()) else { return false };
+    let Some((network, bits)) = decode_network(network) else { return false };
+    let same = |one: u128, other: u128, length: u32| bits == 0 || (one ^ other) >> (length - bits) == 0;
+    match (network, address) {
+        (IpAddr::V4(network), IpAddr::V4(address)) => same(network.to_bits().into(), address.to_bits().into(), 32),
+        (IpAddr::V6(network), IpAddr::V6(address)) => same(network.to_bits(), address.to_bits(), 128),
+        _ => false,
+    }
+}
+
+fn decode_network(text: &str) -> Option<(IpAddr, u32)> {
+    let (address, bits) = match text.split_once('/') {
+        Some((address, bits)) => (address.parse().ok()?, Some(bits.parse::<u32>().ok()?)),
+        None => (text.parse().ok()?, None),
+    };
+    let length = if matches!(address, IpAddr::V4(_)) { 32 } else { 128 };
+    let bits = bits.unwrap_or(length);
+    (bits <= length).then_some((address, bits))
+}
+
+fn decode_statement(value: &Value) -> Result<Statement, S3Error> {
+    const KNOWN: [&str; 9] =
+        ["Sid", "Effect", "Principal", "NotPrincipal", "Action", "NotAction", "Resource", "NotResource", "Condition"];
+    let statement = value.as_object().ok_or(malformed("A statement is an object"))?;
+    if statement.keys().any(|key| !KNOWN.contains(&key.as_str())) {
+        return Err(unknown());
+    }
+    let is_allowing = match statement.get("Effect").and_then(Value::as_str) {
+        Some("Allow") => true,
+        Some("Deny") => false,
+        _ => return Err(malformed("Invalid effect")),
+    };
+    let (principals, is_negated) = one_of(statement, "Principal", "NotPrincipal")?;
+    if is_negated && is_allowing {
+        return Err(malformed("NotPrincipal is for statements that deny"));
+    }
+    let principals = Principals { is_negated, names: decode_principals(principals)? };
+    let (actions, is_negated) = one_of(statement, "Action", "NotAction")?;
+    let patterns: Vec<String> = texts(actions)?.into_iter().map(|action| action.to_ascii_lowercase()).collect();
+    if patterns.iter().any(|action| action != "*" && !action.starts_with("s3:")) {
+        return Err(malformed("Policy has invalid action"));
+    }
+    let actions = Patterns { is_negated, patterns };
+    let (resources, is_negated) = one_of(statement, "Resource", "NotResource")?;
+    let resource = |text: String| match text.as_str() {
+        "*" => Ok(text),
+        arn => {
+            let name = arn.strip_prefix("arn:aws:s3:").and_then(|rest| rest.splitn(3, ':').nth(2));
+            name.filter(|name| !name.is_empty()).map(str::to_owned).ok_or(malformed("Policy has invalid resource"))
+        }
+    };
+    let patterns = texts(resources)?.into_iter().map(resource).collect::<Result<_, _>>()?;
+    let resources = Patterns { is_negated, patterns };
+    let conditions = statement.get("Condition").map(decode_conditions).transpose()?.unwrap_or_default();
+    Ok(Statement { is_allowing, principals, actions, resources, conditions })
+}
+
+/// One of two elements, of which a statement has exactly one.
+fn one_of<'a>(statement: &'a Map<String, Value>, name: &str, negated: &str) -> Result<(&'a Value, bool), S3Error> {
+    match (statement.get(name), statement.get(negated)) {
+        (Some(value), None) => Ok((value, false)),
+        (None, Some(value)) => Ok((value, true)),
+        _ => Err(malformed("A statement needs a principal, an action and a resource, each once")),
+    }
+}
+
+/// A text or a list of texts; one at least.
+fn texts(value: &Value) -> Result<Vec<String>, S3Error> {
+    let text = |value: &Value| match value {
+        Value::String(text) => Ok(text.clone()),
+        Value::Bool(flag) => Ok(flag.to_string()),
+        Value::Number(number) => Ok(number.to_string()),
+        _ => Err(malformed("A text or a list of texts is expected")),
+    };
+    let all = match value {
+        Value::Array(all) => all.iter().map(text).collect::<Result<Vec<_>, _>>()?,
+        one => vec![text(one)?],
+    };
+    if all.is_empty() || all.len() > PATTERNS_MAX {
+        return Err(malformed("A list has 1 to 512 texts"));
+    }
+    Ok(all)
+}
+
+fn decode_principals(value: &Value) -> Result<Vec<String>, S3Error> {
+    match value {
+        Value::String(text) if text == "*" => Ok(vec![text.clone()]),
+        Value::Object(kinds) if !kinds.is_empty() => {
+            let mut names = Vec::new();
+            for (kind, value) in kinds {
+                match kind.as_str() {
+                    "AWS" | "CanonicalUser" => names.extend(texts(value)?),
+                    _ => return Err(unknown()),
+                }
+            }
+            Ok(names)
+        }
+        _ => Err(malformed("Invalid principal in policy")),
+    }
+}
+
+fn decode_conditions(value: &Value) -> Result<Vec<Condition>, S3Error> {
+    let operators = value.as_object().ok_or(malformed("A condition is an object"))?;
+    let mut conditions = Vec::new();
+    for (operator, keys) in operators {
+        let keys = keys.as_object().ok_or(malformed("An operator of a condition has an object"))?;
+        for (key, values) in keys {
+            conditions.push(decode_condition(operator, key, texts(values)?)?);
+        }
+    }
+    if conditions.len() > PATTERNS_MAX { Err(malformed("A statement has too many conditions")) } else { Ok(conditions) }
+}
+
+fn decode_condition(operator: &str, key: &str, values: Vec<String>) -> Result<Condition, S3Error> {
+    let (set, operator) = match operator.split_once(':') {
+        Some(("ForAnyValue", operator)) => (Set::Any, operator),
+        Some(("ForAllValues", operator)) => (Set::All, operator),
+        Some(_) => return Err(unknown()),
+        None => (Set::One, operator),
+    };
+    let (operator, is_if_exists) = match operator.strip_suffix("IfExists") {
+        Some(operator) => (operator, true),
+        None => (operator, false),
+    };
+    let (comparison, is_negated) = match operator {
+        "StringEquals" | "ArnEquals" => (Comparison::Equal, false),
+        "StringNotEquals" | "ArnNotEquals" => (Comparison::Equal, true),
+        "StringEqualsIgnoreCase" => (Comparison::EqualIgnoreCase, false),
+        "StringNotEqualsIgnoreCase" => (Comparison::EqualIgnoreCase, true),
+        "StringLike" | "ArnLike" => (Comparison::Like, false),
+        "StringNotLike" | "ArnNotLike" => (Comparison::Like, true),
+        "IpAddress" => (Comparison::Address, false),
+        "NotIpAddress" => (Comparison::Address, true),
+        "Bool" => (Comparison::Bool, false),
+        "NumericEquals" => (Comparison::NumberEqual, false),
+        "NumericNotEquals" => (Comparison::NumberEqual, true),
+        "NumericLessThan" => (Comparison::NumberLess, false),
+        "NumericLessThanEquals" => (Comparison::NumberLessOrEqual, false),
+        "NumericGreaterThan" => (Comparison::NumberGreater, false),
+        "NumericGreaterThanEquals" => (Comparison::NumberGreaterOrEqual, false),
+        "Null" if !is_if_exists => (Comparison::Missing, false),
+        _ => return Err(unknown()),
+    };
+    let known = KEYS.iter().find(|known| match known.strip_suffix('/') {
+        Some(prefix) => {
+            key.split_once('/').is_some_and(|(head, name)| head.eq_ignore_ascii_case(prefix) && !name.is_empty())
+        }
+        None => key.eq_ignore_ascii_case(known),
+    });
+    let known = known.ok_or_else(unknown)?;
+    // Keys are the same in any case of their letters, but for the name of a tag.
+    let name = if known.ends_with('/') { key.split_once('/').map_or("", |(_, name)| name) } else { "" };
+    if comparison == Comparison::Address && values.iter().any(|value| decode_network(value).is_none()) {
+        return Err(malformed("A network of a condition is none"));
+    }
+    Ok(Condition { comparison, is_negated, set, is_if_exists, key: format!("{known}{name}"), values })
+}
+
+#[cfg(test)]
+mod tests;

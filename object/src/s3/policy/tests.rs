@@ -1,0 +1,192 @@
+use super::*;
+
+fn policy(statements: &str) -> Policy {
+    Policy::decode(format!("{{\"Version\":\"2012-10-17\",\"Statement\":[{statements}]}}").as_bytes()).expect("a policy")
+}
+
+fn statement(effect: &str, principal: &str, action: &str, resource: &str, condition: &str) -> String {
+    let condition = if condition.is_empty() { String::new() } else { format!(",\"Condition\":{condition}") };
+    format!(
+        "{{\"Effect\":\"{effect}\",\"Principal\":{principal},\"Action\":{action},\"Resource\":{resource}{condition}}}"
+    )
+}
+
+fn judge_with(policy: &Policy, who: &str, action: &str, resource: &str, values: &[(&str, &str)]) -> PolicyVerdict {
+    let principal = if who.is_empty() { Principal::Anonymous } else { Principal::User(who, "name") };
+    let values = |key: &str| {
+        let found = values.iter().filter(|(known, _)| *known == key);
+        found.map(|(_, value)| (*value).to_owned()).collect::<Vec<_>>()
+    };
+    policy.judge(&PolicyRequest { principal, action, resource, values: &values })
+}
+
+fn judge(policy: &Policy, who: &str, action: &str, resource: &str) -> PolicyVerdict {
+    judge_with(policy, who, action, resource, &[])
+}
+
+const EVERY: &str = "\"arn:aws:s3:::b/*\"";
+
+#[test]
+fn a_denial_outweighs_and_what_is_not_named_is_not_meant() {
+    let one = policy(
+        &[
+            statement("Allow", "\"*\"", "\"s3:Get*\"", EVERY, ""),
+            statement(
+                "Deny",
+                "{\"AWS\":\"arn:aws:iam:::user/eve\"}",
+                "\"s3:GetObject\"",
+                "\"arn:aws:s3:::b/secret?\"",
+                "",
+            ),
+            statement("Allow", "{\"AWS\":[\"bob\",\"arn:aws:iam::ann:root\"]}", "[\"s3:PutObject\"]", EVERY, ""),
+        ]
+        .join(","),
+    );
+    use PolicyVerdict::{Allow, Deny, Silent};
+    let table = [
+        ("", "s3:GetObject", "b/secret1", Allow),
+        ("eve", "s3:GetObject", "b/secret1", Deny),
+        ("eve", "s3:GetObject", "b/secret", Allow),
+        ("eve", "s3:GetObjectAcl", "b/secret1", Allow),
+        ("eve", "s3:PutObject", "b/x", Silent),
+        ("bob", "s3:PutObject", "b/x", Allow),
+        ("ann", "s3:PutObject", "b/x/y", Allow),
+        ("", "s3:PutObject", "b/x", Silent),
+        ("", "s3:GetObject", "b", Silent),
+        ("", "s3:GetObject", "bb/x", Silent),
+        ("", "S3:GETOBJECT", "b/x", Allow),
+    ];
+    for (who, action, resource, verdict) in table {
+        assert_eq!(judge(&one, who, action, resource), verdict, "{who} {action} {resource}");
+    }
+    let not = policy(
+        "{\"Effect\":\"Deny\",\"NotPrincipal\":{\"AWS\":\"bob\"},\"NotAction\":\"s3:GetObject\",\"NotResource\":\"arn:aws:s3:::b/a*\"}",
+    );
+    assert_eq!(judge(&not, "eve", "s3:PutObject", "b/b"), Deny);
+    assert_eq!(judge(&not, "bob", "s3:PutObject", "b/b"), Silent);
+    assert_eq!(judge(&not, "eve", "s3:GetObject", "b/b"), Silent);
+    assert_eq!(judge(&not, "eve", "s3:PutObject", "b/a"), Silent);
+}
+
+#[test]
+fn conditions() {
+    let holds = |condition: &str, values: &[(&str, &str)]| {
+        let one = policy(&statement("Allow", "\"*\"", "\"s3:*\"", "\"*\"", condition));
+        judge_with(&one, "", "s3:ListBucket", "b", values) == PolicyVerdict::Allow
+    };
+    let prefix = "{\"StringEquals\":{\"s3:prefix\":[\"a\",\"b\"]}}";
+    assert!(holds(prefix, &[("s3:prefix", "b")]) && !holds(prefix, &[("s3:prefix", "c")]) && !holds(prefix, &[]));
+    assert!(holds("{\"StringNotEquals\":{\"S3:Prefix\":\"a\"}}", &[]));
+    assert!(!holds("{\"StringNotEquals\":{\"s3:prefix\":\"a\"}}", &[("s3:prefix", "a")]));
+    assert!(holds("{\"StringLike\":{\"s3:prefix\":\"a*\"}}", &[("s3:prefix", "ab")]));
+    assert!(!holds("{\"StringLikeIfExists\":{\"s3:prefix\":\"a*\"}}", &[("s3:prefix", "b")]));
+    assert!(holds("{\"StringLikeIfExists\":{\"s3:prefix\":\"a*\"}}", &[]));
+    assert!(holds("{\"StringEqualsIgnoreCase\":{\"aws:UserAgent\":\"AB\"}}", &[("aws:UserAgent", "aB")]));
+    assert!(holds("{\"Null\":{\"s3:prefix\":\"true\"}}", &[]) && !holds("{\"Null\":{\"s3:prefix\":false}}", &[]));
+    assert!(holds("{\"Bool\":{\"aws:SecureTransport\":true}}", &[("aws:SecureTransport", "true")]));
+    let keys = "{\"NumericLessThanEquals\":{\"s3:max-keys\":10}}";
+    assert!(holds(keys, &[("s3:max-keys", "10")]) && !holds(keys, &[("s3:max-keys", "11")]));
+    assert!(!holds(keys, &[("s3:max-keys", "x")]));
+    let tag = "{\"StringEquals\":{\"s3:ExistingObjectTag/Team\":\"a\"}}";
+    assert!(holds(tag, &[("s3:ExistingObjectTag/Team", "a")]) && !holds(tag, &[("s3:ExistingObjectTag/team", "a")]));
+    let all = "{\"ForAllValues:StringEquals\":{\"s3:RequestObjectTagKeys\":[\"a\",\"b\"]}}";
+    let found = [("s3:RequestObjectTagKeys", "a"), ("s3:RequestObjectTagKeys", "c")];
+    assert!(holds(all, &found[..1]) && !holds(all, &found) && holds(all, &[]));
+    assert!(holds(&all.replace("ForAllValues", "ForAnyValue"), &found));
+    for (network, address, expected) in [
+        ("10.0.0.0/8", "10.1.2.3", true),
+        ("10.0.0.0/8", "11.0.0.1", false),
+        ("10.0.0.0/8", "::ffff:10.0.0.1", true),
+        ("10.0.0.1", "10.0.0.1", true),
+        ("0.0.0.0/0", "1.2.3.4", true),
+        ("2001:db8::/32", "2001:db8::1", true),
+        ("2001:db8::/32", "10.0.0.1", false),
+    ] {
+        let condition = format!("{{\"IpAddress\":{{\"aws:SourceIp\":\"{network}\"}}}}");
+        assert_eq!(holds(&condition, &[("aws:SourceIp", address)]), expected, "{network} {address}");
+        let condition = condition.replace("IpAddress", "NotIpAddress");
+        assert_eq!(holds(&condition, &[("aws:SourceIp", address)]), !expected, "not {network} {address}");
+    }
+}
+
+#[test]
+fn what_is_no_policy_or_not_known_is_refused() {
+    let code = |text: &str| Policy::decode(text.as_bytes()).map_err(|error| error.code);
+    let of = |statement: &str| code(&format!("{{\"Statement\":{statement}}}"));
+    let good = statement("Allow", "\"*\"", "\"s3:*\"", "\"*\"", "");
+    assert!(of(&good).is_ok() && of(&format!("[{good}]")).is_ok());
+    for wrong in ["", "[]", "{}", "x", "{\"Statement\":[]}", "{\"Version\":\"2020-01-01\",\"Statement\":[]}"] {
+        assert_eq!(code(wrong), Err(Code::MalformedPolicy), "{wrong}");
+    }
+    let malformed = [
+        good.replace("Allow", "allow"),
+        good.replace("\"Principal\":\"*\",", ""),
+        good.replace("s3:*", "ec2:*"),
+        good.replace("\"Resource\":\"*\"", "\"Resource\":\"b\""),
+        good.replace("\"Resource\":\"*\"", "\"Resource\":[]"),
+        good.replace("\"Principal\"", "\"NotPrincipal\""),
+        statement("Allow", "\"*\"", "\"s3:*\"", "\"*\"", "{\"IpAddress\":{\"aws:SourceIp\":\"10.0.0.0/33\"}}"),
+    ];
+    for wrong in malformed {
+        assert_eq!(of(&wrong), Err(Code::MalformedPolicy), "{wrong}");
+    }
+    let with = |condition: &str| statement("Allow", "\"*\"", "\"s3:*\"", "\"*\"", condition);
+    for unknown in [
+        with("{\"StringFits\":{\"s3:prefix\":\"a\"}}"),
+        with("{\"StringEquals\":{\"s3:unknown\":\"a\"}}"),
+        with("{\"StringEquals\":{\"s3:ExistingObjectTag/\":\"a\"}}"),
+        good.replace("{\"Effect", "{\"Else\":1,\"Effect"),
+        good.replace("\"*\",\"Action", "{\"Service\":\"a\"},\"Action"),
+    ] {
+        assert_eq!(of(&unknown), Err(Code::NotImplemented), "{unknown}");
+    }
+    let many = |count: usize| of(&format!("[{}]", vec![good.as_str(); count].join(",")));
+    assert!(many(100).is_ok());
+    assert_eq!(many(STATEMENTS_MAX + 1), Err(Code::MalformedPolicy));
+    let long = format!("{{\"Id\":\"{}\",\"Statement\":{good}}}", "x".repeat(POLICY_BYTES_MAX));
+    assert_eq!(code(&long), Err(Code::MalformedPolicy));
+}
+
+#[test]
+fn which_policies_are_public() {
+    let is = |text: String| policy(&text).is_public();
+    assert!(is(statement("Allow", "\"*\"", "\"s3:*\"", "\"*\"", "")));
+    assert!(is(statement("Allow", "{\"AWS\":\"*\"}", "\"s3:*\"", "\"*\"", "{\"StringLike\":{\"s3:prefix\":\"a\"}}")));
+    assert!(!is(statement("Allow", "{\"AWS\":\"bob\"}", "\"s3:*\"", "\"*\"", "")));
+    assert!(!is(statement("Deny", "\"*\"", "\"s3:*\"", "\"*\"", "")));
+    let from = |network: &str| format!("{{\"IpAddress\":{{\"aws:SourceIp\":\"{network}\"}}}}");
+    assert!(!is(statement("Allow", "\"*\"", "\"s3:*\"", "\"*\"", &from("10.0.0.0/8"))));
+    assert!(is(statement("Allow", "\"*\"", "\"s3:*\"", "\"*\"", &from("0.0.0.0/0"))));
+}
+
+#[test]
+fn likeness() {
+    let slow = |pattern: &str, text: &str| -> bool {
+        fn like(pattern: &[char], text: &[char]) -> bool {
+            match (pattern.split_first(), text.split_first()) {
+                (None, None) => true,
+                (Some(('*', rest)), _) => {
+                    like(rest, text) || text.split_first().is_some_and(|(_, text)| like(pattern, text))
+                }
+                (Some((wanted, rest)), Some((char, text))) if *wanted == '?' || wanted == char => like(rest, text),
+                _ => false,
+            }
+        }
+        like(&pattern.chars().collect::<Vec<_>>(), &text.chars().collect::<Vec<_>>())
+    };
+    arbtest::arbtest(|u| {
+        let mut text = |max: u8| -> arbitrary_text::Result {
+            let len = u.int_in_range(0..=max)?;
+            (0..len).map(|_| u.choose(&['a', 'b', 'ä', '*', '?']).copied()).collect()
+        };
+        let (pattern, text) = (text(6)?, text(8)?);
+        assert_eq!(is_like(&pattern, &text), slow(&pattern, &text), "{pattern} {text}");
+        Ok(())
+    });
+    let long = "a".repeat(2_000);
+    assert!(!is_like(&"a*".repeat(500), &format!("{}b", &long[..100])));
+}
+
+mod arbitrary_text {
+    pub(super) type Result = arbtest::arbitrary::Result<String>;
+}

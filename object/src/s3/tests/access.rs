@@ -1,0 +1,195 @@
+//! Who may do what: owners, access control lists, policies, public access block.
+
+use super::*;
+use crate::s3::access::{Need, rule_of};
+use crate::s3::route::Operation;
+
+const DENIED: (u16, &str) = (403, "AccessDenied");
+
+/// Ann's bucket `anns` with the object `key`; Ann, Bob, and nobody.
+fn three() -> [Server; 3] {
+    let server = Server::new();
+    let all = [Some("ann"), Some("bob"), None].map(|user| server.by(user));
+    assert_eq!(all[0].ask("PUT", "/anns", &[], b"").status, 200);
+    all[0].put("/anns/key", b"x");
+    all
+}
+
+fn put_policy(server: &Server, policy: &str) {
+    assert_eq!(server.outcome("PUT", "/anns?policy", &[], policy.as_bytes()), code(204, ""), "{policy}");
+}
+
+#[test]
+fn what_is_not_allowed_is_denied() {
+    let [ann, bob, nobody] = three();
+    let requests = [
+        ("GET", "/anns"),
+        ("GET", "/anns?list-type=2"),
+        ("GET", "/anns?versions"),
+        ("GET", "/anns?uploads"),
+        ("GET", "/anns?acl"),
+        ("PUT", "/anns?acl"),
+        ("GET", "/anns?location"),
+        ("GET", "/anns?versioning"),
+        ("PUT", "/anns?versioning"),
+        ("GET", "/anns?policy"),
+        ("PUT", "/anns?policy"),
+        ("DELETE", "/anns?policy"),
+        ("GET", "/anns?cors"),
+        ("PUT", "/anns?tagging"),
+        ("DELETE", "/anns"),
+        ("GET", "/anns/key"),
+        ("GET", "/anns/none"),
+        ("PUT", "/anns/key"),
+        ("DELETE", "/anns/key"),
+        ("GET", "/anns/key?acl"),
+        ("PUT", "/anns/key?acl"),
+        ("GET", "/anns/key?tagging"),
+        ("PUT", "/anns/key?tagging"),
+        ("GET", "/anns/key?attributes"),
+        ("POST", "/anns/key?uploads"),
+        ("PUT", "/anns/key?partNumber=1&uploadId=u"),
+        ("POST", "/anns/key?uploadId=u"),
+        ("GET", "/anns/key?uploadId=u"),
+        ("DELETE", "/anns/key?uploadId=u"),
+    ];
+    for (method, target) in requests {
+        for server in [&bob, &nobody] {
+            assert_eq!(server.outcome(method, target, &[], b""), code(DENIED.0, DENIED.1), "{method} {target}");
+        }
+    }
+    assert_eq!(bob.ask("HEAD", "/anns/key", &[], b"").status, 403);
+    let copy = [("x-amz-copy-source", "/anns/key")];
+    assert_eq!(bob.ask("PUT", "/bobs", &[], b"").status, 200);
+    assert_eq!(bob.outcome("PUT", "/bobs/copy", &copy, b""), code(DENIED.0, DENIED.1));
+    let text = "<Delete><Object><Key>key</Key></Object></Delete>";
+    let digest = to_base64(&sha256(text.as_bytes()));
+    let many = bob.ask("POST", "/anns?delete", &[("x-amz-checksum-sha256", &digest)], text.as_bytes()).xml();
+    assert_eq!(many.child("Error").and_then(|error| error.text_of("Code")), Some("AccessDenied"));
+    assert_eq!(ann.ask("GET", "/anns/key", &[], b"").body, b"x");
+    assert_eq!(nobody.outcome("GET", "/", &[], b""), code(DENIED.0, DENIED.1));
+    assert_eq!(nobody.outcome("PUT", "/other", &[], b""), code(DENIED.0, DENIED.1));
+    assert_eq!(bob.outcome("PUT", "/anns", &[], b""), code(409, "BucketAlreadyExists"));
+    let mine = |server: &Server| {
+        let list = server.ask("GET", "/", &[], b"").xml();
+        let names = list.child("Buckets").expect("buckets").children.iter().filter_map(|one| one.text_of("Name"));
+        names.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!((mine(&ann), mine(&bob)), (vec!["anns".to_owned()], vec!["bobs".to_owned()]));
+    assert_eq!(mine(&ann.by(Some("key"))), ["anns", "bobs", "bucket"]);
+    assert_eq!(ann.by(Some("eve")).outcome("GET", "/", &[], b""), code(403, "InvalidAccessKeyId"));
+}
+
+#[test]
+fn access_control_lists() {
+    let [ann, bob, nobody] = three();
+    let acl = |target: &str, name: &str| {
+        assert_eq!(ann.outcome("PUT", target, &[("x-amz-acl", name)], b""), code(200, ""), "{name}");
+    };
+    acl("/anns/key?acl", "public-read");
+    assert_eq!(nobody.ask("GET", "/anns/key", &[], b"").body, b"x");
+    assert_eq!(nobody.outcome("GET", "/anns/key?tagging", &[], b""), code(DENIED.0, DENIED.1));
+    acl("/anns/key?acl", "authenticated-read");
+    assert_eq!(
+        (nobody.ask("GET", "/anns/key", &[], b"").status, bob.ask("GET", "/anns/key", &[], b"").status),
+        (403, 200)
+    );
+    acl("/anns?acl", "public-read");
+    assert_eq!(names(&nobody.ask("GET", "/anns", &[], b"").xml()), ["key"]);
+    assert_eq!(nobody.outcome("GET", "/anns/none", &[], b""), code(404, "NoSuchKey"), "who may list is told");
+    assert_eq!(nobody.ask("PUT", "/anns/new", &[], b"y").status, 403);
+    acl("/anns?acl", "public-read-write");
+    assert_eq!(nobody.ask("PUT", "/anns/new", &[], b"y").status, 200);
+    bob.put("/anns/bobs", b"z");
+    // An object is its putter's, and of the owner of the bucket.
+    assert_eq!(
+        (bob.ask("GET", "/anns/bobs", &[], b"").status, ann.ask("GET", "/anns/bobs", &[], b"").status),
+        (200, 200)
+    );
+    let told = bob.ask("GET", "/anns/bobs?acl", &[], b"").xml();
+    assert_eq!(told.child("Owner").and_then(|owner| owner.text_of("DisplayName")), Some("BOB"));
+    let grant = ann.ask("PUT", "/anns/key?acl", &[("x-amz-grant-full-control", "id=bob")], b"");
+    assert_eq!((grant.status, bob.ask("GET", "/anns/key?acl", &[], b"").status), (200, 200));
+    assert_eq!(ann.outcome("PUT", "/anns?acl", &[("x-amz-acl", "x")], b""), code(400, "InvalidArgument"));
+    assert_eq!(ann.outcome("PUT", "/anns?acl", &[], b""), code(400, "MissingSecurityHeader"));
+    // The block of public access outweighs lists, those that are there and new ones.
+    let block = "<PublicAccessBlockConfiguration><IgnorePublicAcls>true</IgnorePublicAcls>\
+                 <BlockPublicAcls>true</BlockPublicAcls></PublicAccessBlockConfiguration>";
+    assert_eq!(ann.ask("PUT", "/anns?publicAccessBlock", &[], block.as_bytes()).status, 200);
+    assert_eq!(nobody.ask("GET", "/anns", &[], b"").status, 403);
+    assert_eq!(ann.outcome("PUT", "/anns/key", &[("x-amz-acl", "public-read")], b""), code(DENIED.0, DENIED.1));
+    assert_eq!(ann.outcome("PUT", "/anns?acl", &[("x-amz-acl", "public-read")], b""), code(DENIED.0, DENIED.1));
+    assert_eq!(ann.ask("DELETE", "/anns?publicAccessBlock", &[], b"").status, 204);
+    assert_eq!(nobody.ask("GET", "/anns", &[], b"").status, 200);
+}
+
+#[test]
+fn policies() {
+    let [ann, bob, nobody] = three();
+    put_policy(
+        &ann,
+        "{\"Statement\":[{\"Effect\":\"Allow\",\"Principal\":\"*\",\"Action\":\"s3:GetObject\",\"Resource\":\"arn:aws:s3:::anns/*\"},\
+         {\"Effect\":\"Deny\",\"Principal\":{\"AWS\":\"arn:aws:iam:::user/bob\"},\"Action\":\"s3:*\",\"Resource\":\"*\"},\
+         {\"Effect\":\"Allow\",\"Principal\":\"*\",\"Action\":\"s3:ListBucket\",\"Resource\":\"arn:aws:s3:::anns\",\
+          \"Condition\":{\"StringEquals\":{\"s3:prefix\":\"k\"}}}]}",
+    );
+    assert!(ann.ask("GET", "/anns?policy", &[], b"").body.starts_with(b"{\"Statement\""));
+    assert_eq!(ann.ask("GET", "/anns?policyStatus", &[], b"").xml().text_of("IsPublic"), Some("true"));
+    assert_eq!(
+        (nobody.ask("GET", "/anns/key", &[], b"").status, bob.ask("GET", "/anns/key", &[], b"").status),
+        (200, 403)
+    );
+    assert_eq!(
+        (nobody.ask("GET", "/anns?prefix=k", &[], b"").status, nobody.ask("GET", "/anns", &[], b"").status),
+        (200, 403)
+    );
+    assert_eq!(nobody.ask("PUT", "/anns/key", &[], b"").status, 403);
+    // Also the owner is denied, but for the way out.
+    put_policy(
+        &ann,
+        "{\"Statement\":{\"Effect\":\"Deny\",\"Principal\":\"*\",\"Action\":\"s3:*\",\"Resource\":\"*\"}}",
+    );
+    assert_eq!(
+        (ann.ask("GET", "/anns/key", &[], b"").status, ann.ask("GET", "/anns?policy", &[], b"").status),
+        (403, 200)
+    );
+    assert_eq!(ann.by(Some("key")).ask("GET", "/anns/key", &[], b"").status, 200, "the root user may do everything");
+    assert_eq!(ann.ask("DELETE", "/anns?policy", &[], b"").status, 204);
+    assert_eq!(ann.outcome("GET", "/anns?policy", &[], b""), code(404, "NoSuchBucketPolicy"));
+    let block =
+        "<PublicAccessBlockConfiguration><BlockPublicPolicy>true</BlockPublicPolicy></PublicAccessBlockConfiguration>";
+    assert_eq!(ann.ask("PUT", "/anns?publicAccessBlock", &[], block.as_bytes()).status, 200);
+    let public = b"{\"Statement\":{\"Effect\":\"Allow\",\"Principal\":\"*\",\"Action\":\"s3:*\",\"Resource\":\"*\"}}";
+    assert_eq!(ann.outcome("PUT", "/anns?policy", &[], public), code(DENIED.0, DENIED.1));
+}
+
+#[test]
+fn conditions_on_tags_and_versions() {
+    let [ann, bob, _] = three();
+    put_policy(
+        &ann,
+        "{\"Statement\":[{\"Effect\":\"Allow\",\"Principal\":{\"AWS\":\"bob\"},\"Action\":\"s3:GetObject\",\"Resource\":\"*\",\
+          \"Condition\":{\"StringEquals\":{\"s3:ExistingObjectTag/show\":\"yes\"}}},\
+         {\"Effect\":\"Allow\",\"Principal\":{\"AWS\":\"bob\"},\"Action\":\"s3:PutObject\",\"Resource\":\"*\",\
+          \"Condition\":{\"StringLike\":{\"s3:RequestObjectTag/team\":\"a*\"}}}]}",
+    );
+    assert_eq!(bob.ask("GET", "/anns/key", &[], b"").status, 403);
+    ann.ask("PUT", "/anns/shown", &[("x-amz-tagging", "show=yes")], b"x");
+    assert_eq!(bob.ask("GET", "/anns/shown", &[], b"").status, 200);
+    assert_eq!(bob.ask("GET", "/anns/shown?versionId=null", &[], b"").status, 403, "of a version it is another action");
+    assert_eq!(bob.ask("PUT", "/anns/new", &[("x-amz-tagging", "team=b")], b"").status, 403);
+    assert_eq!(bob.ask("PUT", "/anns/new", &[("x-amz-tagging", "team=ab")], b"").status, 200);
+}
+
+#[test]
+fn each_operation_has_a_rule() {
+    assert_eq!(rule_of(Operation::GetObject).need, Need::Object(crate::s3::acl::Permission::Read));
+    for operation in [Operation::DeleteBucket, Operation::PutBucketVersioning, Operation::GetBucketLocation] {
+        assert_eq!(rule_of(operation).need, Need::Owner);
+    }
+    for operation in [Operation::ListBuckets, Operation::CreateBucket] {
+        assert_eq!(rule_of(operation).need, Need::Signed);
+    }
+    // What is asked for each object by itself is asked there; a preflight tells only what pages are told anyway.
+    assert_eq!((rule_of(Operation::DeleteObjects).need, rule_of(Operation::Preflight).need), (Need::Each, Need::Each));
+}
