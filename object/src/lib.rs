@@ -8,7 +8,7 @@
 //!
 //! - Shards that a record names are removed by nobody; those that none names are collected after a long while.
 //!
-//! Deliberately absent: sockets, drives, clocks and threads (the program's and the node's), versions of objects.
+//! Deliberately absent: sockets, drives, clocks and threads (the program's and the node's).
 //!
 //! In reading order: [`api`] (what a protocol's front asks for), [`cluster`] (what the service needs of its cluster),
 //! [`record`] (values of the index), [`index`] (the ordered map that says which objects a bucket has), `stripe` (blocks as

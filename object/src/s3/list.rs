@@ -177,7 +177,7 @@ pub(super) async fn objects_v2(call: Call<'_>) -> Result<Response, S3Error> {
     }
     listing.write_entries(&mut xml, &page, |xml, object| {
         xml.element("Contents", |xml| {
-            write_object(xml, &call, listing.encoding, object, has_owner.then_some(&listing.owner))
+            write_object(xml, &call, listing.encoding, object, has_owner.then_some(&listing.owner));
         });
     });
     Ok(Response::xml(xml))

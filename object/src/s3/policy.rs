@@ -158,6 +158,9 @@ impl Policy {
             return Err(malformed("Policies are limited to 20 KB"));
         }
         let value: Value = serde_json::from_slice(bytes).map_err(|_| malformed("Policies must be valid JSON"))?;
+        if members_in(bytes) != members_of(&value) {
+            return Err(malformed("A name comes twice in an object of the policy"));
+        }
         let root = value.as_object().ok_or(malformed("Policies must be valid JSON and the first byte must be '{'"))?;
         if root.keys().any(|key| !matches!(key.as_str(), "Version" | "Id" | "Statement")) {
             return Err(unknown());
@@ -372,6 +375,30 @@ fn decode_statement(value: &Value) -> Result<Statement, S3Error> {
     let resources = Patterns { is_negated, patterns };
     let conditions = statement.get("Condition").map(decode_conditions).transpose()?.unwrap_or_default();
     Ok(Statement { is_allowing, principals, actions, resources, conditions })
+}
+
+/// Members of all objects in a text of JSON: each has one colon outside of texts.
+fn members_in(json: &[u8]) -> usize {
+    let (mut members, mut is_text, mut is_escaped) = (0, false, false);
+    for byte in json {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_text => is_escaped = true,
+            b'"' => is_text = !is_text,
+            b':' if !is_text => members += 1,
+            _ => {}
+        }
+    }
+    members
+}
+
+/// Members of all objects that were read. Of two of one name the reader keeps the last one.
+fn members_of(value: &Value) -> usize {
+    match value {
+        Value::Object(members) => members.values().map(|value| 1 + members_of(value)).sum(),
+        Value::Array(values) => values.iter().map(members_of).sum(),
+        _ => 0,
+    }
 }
 
 /// One of two elements, of which a statement has exactly one.

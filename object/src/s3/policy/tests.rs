@@ -118,6 +118,9 @@ fn what_is_no_policy_or_not_known_is_refused() {
     for wrong in ["", "[]", "{}", "x", "{\"Statement\":[]}", "{\"Version\":\"2020-01-01\",\"Statement\":[]}"] {
         assert_eq!(code(wrong), Err(Code::MalformedPolicy), "{wrong}");
     }
+    let twice = format!("{{\"Statement\":{good},\"Id\":\"a:\\\":\",\"Statement\":{good}}}");
+    assert_eq!(code(&twice), Err(Code::MalformedPolicy), "the first one would be passed over");
+    assert!(code(&twice.replacen("Statement", "Version", 1).replacen(&good, "\"2012-10-17\"", 1)).is_ok());
     let malformed = [
         good.replace("Allow", "allow"),
         good.replace("\"Principal\":\"*\",", ""),
