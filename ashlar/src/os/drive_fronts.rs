@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ashlar_node::object::ObjectNode;
 use ashlar_node::volume::service::VolumeService;
-use ashlar_object::s3::{Credentials, S3Service, S3Settings, SecretKey};
+use ashlar_object::s3::{Credentials, S3Service, S3Settings, SecretKey, User};
 use rustls::ServerConfig;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -53,7 +53,7 @@ impl DriveFronts {
             worker.spawn(serve_nbd(listener, disks.volumes.clone(), stopped.clone()));
         }
         let Some(objects) = disks.objects.clone() else { return };
-        let s3 = S3Service::new(objects.api(), Arc::new(RootKeys(objects)), S3Settings::default());
+        let s3 = S3Service::new(objects.api(), Arc::new(CatalogKeys(objects)), S3Settings::default());
         let front = Arc::new(s3::S3Front::new(s3, Some(tls)));
         for (listener, worker) in self.s3.into_iter().zip(workers) {
             worker.spawn(serve_s3(front.clone(), listener, stopped.clone()));
@@ -73,12 +73,19 @@ async fn serve_s3(front: Arc<s3::S3Front>, listener: TcpListener, stopped: watch
     }
 }
 
-/// The cluster's root key, as soon as the catalog has it.
-struct RootKeys(ObjectNode<OsRuntime>);
+/// The cluster's root key, as soon as the catalog has it, and the keys of users.
+struct CatalogKeys(ObjectNode<OsRuntime>);
 
-impl Credentials for RootKeys {
-    fn lookup(&self, access_key: &str) -> Option<SecretKey> {
-        let root = self.0.root_key().filter(|root| root.access_key == access_key)?;
-        Some(SecretKey::new(root.secret_key))
+impl Credentials for CatalogKeys {
+    fn lookup(&self, access_key: &str) -> Option<(SecretKey, User)> {
+        if let Some(root) = self.0.root_key().filter(|root| root.access_key == access_key) {
+            return Some((SecretKey::new(root.secret_key), User::root()));
+        }
+        let found = self.0.user_key(access_key)?;
+        Some((SecretKey::new(found.key.secret_key), self.0.user(&found.user)?))
+    }
+
+    fn user(&self, id: &str) -> Option<User> {
+        Some(User::root()).filter(|root| root.id == id).or_else(|| self.0.user(id))
     }
 }

@@ -192,8 +192,7 @@ mod tests {
 
     #[test]
     fn golden_bytes() {
-        let bucket =
-            BucketRecord { id: BucketId([7; 16]), created_ms: 0x0102, attributes: Attributes::default() };
+        let bucket = BucketRecord { id: BucketId([7; 16]), created_ms: 0x0102, attributes: Attributes::default() };
         let value = encode(&bucket);
         assert_eq!(value, [&[1][..], &[7; 16], &[0, 0, 0, 0, 0, 0, 1, 2]].concat());
         let record = |value| NamedRecord { key: key("b"), revision: CatalogVersion(1), value };

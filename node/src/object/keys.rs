@@ -54,7 +54,7 @@ impl RootKey {
     }
 }
 
-fn take(bytes: &[u8]) -> Option<(String, &[u8])> {
+pub(super) fn take(bytes: &[u8]) -> Option<(String, &[u8])> {
     let (len, rest) = bytes.split_first()?;
     let (text, rest) = rest.split_at_checked(usize::from(*len))?;
     Some((core::str::from_utf8(text).ok()?.to_owned(), rest))
@@ -62,6 +62,16 @@ fn take(bytes: &[u8]) -> Option<(String, &[u8])> {
 
 fn key() -> RecordKey {
     RecordKey { space: "object/key".into(), name: "root".into() }
+}
+
+/// A pair of keys that nobody can guess.
+pub(super) fn draw_key<R: Runtime>(node: &Node<R>) -> RootKey {
+    let letters = |count: usize| {
+        let mut bytes = vec![0; count];
+        node.runtime().random(&mut bytes);
+        bytes.iter().map(|byte| char::from(LETTERS[usize::from(byte % 32)])).collect::<String>()
+    };
+    RootKey { access_key: letters(ACCESS_LETTERS), secret_key: letters(SECRET_LETTERS) }
 }
 
 impl<R: Runtime> ObjectNode<R> {
@@ -73,12 +83,7 @@ impl<R: Runtime> ObjectNode<R> {
 
     /// Makes the root key of a new cluster. Of several servers that do so at once, one succeeds.
     pub(super) async fn make_root_key(self, node: Node<R>) {
-        let letters = |count: usize| {
-            let mut bytes = vec![0; count];
-            node.runtime().random(&mut bytes);
-            bytes.iter().map(|byte| char::from(LETTERS[usize::from(byte % 32)])).collect::<String>()
-        };
-        let root = RootKey { access_key: letters(ACCESS_LETTERS), secret_key: letters(SECRET_LETTERS) };
+        let root = draw_key(&node);
         let change = Change::PutRecord { key: key(), expected: Expected::Absent, value: root.encode() };
         loop {
             let is_there = self.catalog().state().await.is_ok_and(|state| state.record(&key()).is_some());

@@ -4,8 +4,8 @@
 //! extents. Any server answers for any object: it asks the owner of the bucket's range, and the drives that have the shards.
 //!
 //! Parts: [`service`] (calls between servers, tasks), `index_host` (one range at its owner), `reach` (what the object crate
-//! needs of the cluster), `buckets` (the list of buckets), [`keys`] (who may ask), `healing` (when shards are made anew),
-//! `collecting` (when shards without a record are removed), `form` (written forms).
+//! needs of the cluster), `buckets` (the list of buckets), [`keys`] (the root key), [`users`] (who else may ask), `healing` (when
+//! shards are made anew), `collecting` (when shards without a record are removed), `form` (written forms).
 
 mod buckets;
 mod collecting;
@@ -15,5 +15,6 @@ mod index_host;
 pub mod keys;
 mod reach;
 pub mod service;
+pub mod users;
 
 pub use service::{BlobPort, ObjectNode};

@@ -1,5 +1,10 @@
 //! `GET /v1/s3/key`: the root key of the object service. It needs the admin token, from this machine too.
+//!
+//! `PUT /v1/s3/users/USER?name=NAME` makes a key for a user, `GET /v1/s3/keys` lists the keys of users without their secrets,
+//! `DELETE /v1/s3/keys/ACCESS` deletes one.
 
+use ashlar_node::object::users::{UserKey, UserKeyError};
+use ashlar_object::s3::encoding::Query;
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::{Response, StatusCode};
@@ -20,11 +25,89 @@ pub struct KeyView {
     pub secret_key: String,
 }
 
+/// Keys of users; one below it each.
+pub(super) const KEYS: &str = "/v1/s3/keys";
+/// What users stand below.
+const USERS: &str = "/v1/s3/users/";
+
+/// A key of a user, as the admin API shows it.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserKeyView {
+    /// The id of the user.
+    pub user: String,
+    /// What a client is called.
+    pub access_key: String,
+    /// With what it signs; told once, when the key is made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_key: Option<String>,
+}
+
+/// The user whom a path is about.
+pub(super) fn user_in(path: &str) -> Option<&str> {
+    path.strip_prefix(USERS)
+}
+
+/// The access key that a path is about.
+pub(super) fn key_in(path: &str) -> Option<&str> {
+    path.strip_prefix(KEYS)?.strip_prefix('/')
+}
+
+fn no_objects() -> Response<Full<Bytes>> {
+    let text = "this server keeps no objects: start it with --drive-mib and --object-mib";
+    refuse(StatusCode::CONFLICT, "no_objects", text)
+}
+
+fn refused(error: &UserKeyError) -> Response<Full<Bytes>> {
+    match error {
+        UserKeyError::Refused(why) => refuse(StatusCode::BAD_REQUEST, "refused", why),
+        UserKeyError::Unavailable => refuse(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "no_catalog",
+            "the catalog has not answered: see the list, and ask again",
+        ),
+    }
+}
+
+/// Makes a key for a user.
+pub(super) async fn create(front: &Front, path: &str, query: Option<&str>) -> Response<Full<Bytes>> {
+    let Some(objects) = front.drives.as_ref().and_then(|drives| drives.objects.as_ref()) else { return no_objects() };
+    let user = user_in(path).unwrap_or_default();
+    let name = match query {
+        None | Some("") => user.to_owned(),
+        Some(query) => match Query::decode(query) {
+            Ok(query) if query.iter().all(|(name, _)| name == "name") => query.get("name").unwrap_or(user).to_owned(),
+            _ => return refuse(StatusCode::BAD_REQUEST, "malformed_query", "the only query here is ?name=NAME"),
+        },
+    };
+    match objects.make_user_key(user, &name).await {
+        Ok(UserKey { key, user }) => {
+            let secret_key = Some(key.secret_key);
+            json(StatusCode::OK, &UserKeyView { user, access_key: key.access_key, secret_key })
+        }
+        Err(error) => refused(&error),
+    }
+}
+
+/// Deletes a key of a user.
+pub(super) async fn delete(front: &Front, path: &str) -> Response<Full<Bytes>> {
+    let Some(objects) = front.drives.as_ref().and_then(|drives| drives.objects.as_ref()) else { return no_objects() };
+    match objects.delete_user_key(key_in(path).unwrap_or_default()).await {
+        Ok(()) => json(StatusCode::OK, &serde_json::json!({})),
+        Err(error) => refused(&error),
+    }
+}
+
+/// Keys of users, without their secrets.
+pub(super) fn list(front: &Front) -> Response<Full<Bytes>> {
+    let Some(objects) = front.drives.as_ref().and_then(|drives| drives.objects.as_ref()) else { return no_objects() };
+    let view = |UserKey { key, user }: UserKey| UserKeyView { user, access_key: key.access_key, secret_key: None };
+    json(StatusCode::OK, &objects.user_keys().into_iter().map(view).collect::<Vec<_>>())
+}
+
 /// The root key.
 pub(super) fn key(front: &Front) -> Response<Full<Bytes>> {
     let Some(objects) = front.drives.as_ref().and_then(|drives| drives.objects.as_ref()) else {
-        let text = "this server keeps no objects: start it with --drive-mib and --object-mib";
-        return refuse(StatusCode::CONFLICT, "no_objects", text);
+        return no_objects();
     };
     match objects.root_key() {
         Some(root) => json(StatusCode::OK, &KeyView { access_key: root.access_key, secret_key: root.secret_key }),

@@ -34,7 +34,7 @@ pub(super) async fn answer<S: Stream>(
     }
     if !is_known(&path) && lane.is_none() {
         let text = "there is nothing here: see /health/live, /health/ready, /health/cluster, /metrics, /v1/status, \
-                    /v1/mesh, /v1/members/ID, /v1/secret, /v1/s3/key, /v1/volumes";
+                    /v1/mesh, /v1/members/ID, /v1/secret, /v1/s3/key, /v1/s3/keys, /v1/volumes";
         return refuse(StatusCode::NOT_FOUND, "not_found", text);
     }
     let change = change_of(&path);
@@ -69,6 +69,8 @@ pub(super) async fn answer<S: Stream>(
             Some(Change::Forget) => forget::answer(&front, &path, request.uri().query()).await,
             Some(Change::Secret) => secret::answer(&front, request.uri().query()).await,
             Some(Change::Volume) => volumes::answer(&front, request.method(), &path, request.uri().query()).await,
+            Some(Change::UserKey) => objects::create(&front, &path, request.uri().query()).await,
+            Some(Change::KeyDeletion) => objects::delete(&front, &path).await,
             None => read(&front, &path).await,
         },
         Admission::NeedsTls => {
@@ -150,13 +152,15 @@ enum Change {
     Forget,
     Secret,
     Volume,
+    UserKey,
+    KeyDeletion,
 }
 
 impl Change {
     fn allows(self, path: &str, method: &Method) -> bool {
         match self {
-            Self::Drive | Self::Forget => method == Method::DELETE,
-            Self::Secret => method == Method::PUT,
+            Self::Drive | Self::Forget | Self::KeyDeletion => method == Method::DELETE,
+            Self::Secret | Self::UserKey => method == Method::PUT,
             Self::Volume => volumes::methods_at(path).1.contains(method),
         }
     }
@@ -167,14 +171,16 @@ fn change_of(path: &str) -> Option<Change> {
         secret::SECRET => Some(Change::Secret),
         path if volumes::is_of_one(path) => Some(Change::Volume),
         path if path.starts_with(drives::DRIVES) => Some(Change::Drive),
+        path if objects::user_in(path).is_some() => Some(Change::UserKey),
+        path if objects::key_in(path).is_some() => Some(Change::KeyDeletion),
         path => path.starts_with(forget::MEMBERS).then_some(Change::Forget),
     }
 }
 
 fn wrong_method(change: Option<Change>, path: &str) -> Response<Full<Bytes>> {
     let (text, allowed) = match change {
-        Some(Change::Drive | Change::Forget) => ("only DELETE is allowed here", &[Method::DELETE][..]),
-        Some(Change::Secret) => ("only PUT is allowed here", &[Method::PUT][..]),
+        Some(Change::Drive | Change::Forget | Change::KeyDeletion) => ("only DELETE is allowed here", &[Method::DELETE][..]),
+        Some(Change::Secret | Change::UserKey) => ("only PUT is allowed here", &[Method::PUT][..]),
         Some(Change::Volume) => volumes::methods_at(path),
         None => ("only GET is allowed here", &[Method::GET, Method::HEAD][..]),
     };
@@ -215,7 +221,9 @@ fn unauthorized(token: Token) -> Response<Full<Bytes>> {
 
 fn is_known(path: &str) -> bool {
     let is_page = matches!(path, "/health/live" | "/health/ready" | "/health/cluster" | "/metrics");
-    is_page || matches!(path, "/v1/status" | "/v1/mesh" | volumes::VOLUMES | objects::KEY) || change_of(path).is_some()
+    is_page
+        || matches!(path, "/v1/status" | "/v1/mesh" | volumes::VOLUMES | objects::KEY | objects::KEYS)
+        || change_of(path).is_some()
 }
 
 async fn read(front: &Front, path: &str) -> Response<Full<Bytes>> {
@@ -234,6 +242,7 @@ async fn read(front: &Front, path: &str) -> Response<Full<Bytes>> {
         }
         volumes::VOLUMES => volumes::list(front).await,
         objects::KEY => objects::key(front),
+        objects::KEYS => objects::list(front),
         "/v1/status" => json(StatusCode::OK, &front.node.status().await),
         _ => json(StatusCode::OK, &front.node.mesh().await),
     }

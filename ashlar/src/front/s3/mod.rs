@@ -63,6 +63,13 @@ const DRAIN_MAX: Duration = Duration::from_secs(30);
 /// Pause after the operating system refused to accept, for instance for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Who is at the other end of a connection.
+#[derive(Clone, Copy)]
+struct Peer {
+    from: SocketAddr,
+    is_encrypted: bool,
+}
+
 /// What all workers' listeners share.
 pub struct S3Front {
     s3: S3Service,
@@ -135,26 +142,28 @@ impl S3Front {
     async fn converse(self: Arc<Self>, stream: TcpStream, from: SocketAddr, stop: watch::Receiver<bool>) {
         // Small answers at once; an error means that the connection is gone, which shows below.
         stream.set_nodelay(true).ok();
-        let Some(config) = &self.tls else { return self.speak_http(stream, from, stop).await };
+        let Some(config) = &self.tls else {
+            return self.speak_http(stream, Peer { from, is_encrypted: false }, stop).await;
+        };
         let mut first = [0];
         let Some(Ok(1)) = clock::within(HANDSHAKE_MAX, stream.peek(&mut first)).await else { return };
         if first[0] != tls::FIRST_BYTE {
-            return self.speak_http(stream, from, stop).await;
+            return self.speak_http(stream, Peer { from, is_encrypted: false }, stop).await;
         }
         match clock::within(HANDSHAKE_MAX, TlsAcceptor::from(config.clone()).accept(stream)).await {
-            Some(Ok(stream)) => self.speak_http(stream, from, stop).await,
+            Some(Ok(stream)) => self.speak_http(stream, Peer { from, is_encrypted: true }, stop).await,
             Some(Err(error)) => tracing::debug!(%from, %error, "TLS handshake of an S3 client failed"),
             None => tracing::debug!(%from, "TLS handshake of an S3 client took too long"),
         }
     }
 
-    async fn speak_http<S>(self: &Arc<Self>, stream: S, from: SocketAddr, mut stop: watch::Receiver<bool>)
+    async fn speak_http<S>(self: &Arc<Self>, stream: S, peer: Peer, mut stop: watch::Receiver<bool>)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let service = service_fn(|request| {
             let front = self.clone();
-            async move { Ok::<_, core::convert::Infallible>(front.answer(request).await) }
+            async move { Ok::<_, core::convert::Infallible>(front.answer(request, peer).await) }
         });
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(HEAD_MAX);
@@ -173,11 +182,11 @@ impl S3Front {
             }
         };
         if let Err(error) = ended {
-            tracing::debug!(%from, %error, "S3 connection ended");
+            tracing::debug!(from = %peer.from, %error, "S3 connection ended");
         }
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Response<OutgoingBody> {
+    async fn answer(&self, request: Request<Incoming>, peer: Peer) -> Response<OutgoingBody> {
         let (head, body) = request.into_parts();
         let is_expecting = head.headers.contains_key(EXPECT);
         let target = head.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
@@ -185,6 +194,8 @@ impl S3Front {
             method: Method::named(head.method.as_str()),
             target,
             headers: headers_of(&head.headers),
+            peer: Some(peer.from.ip().to_canonical()),
+            is_encrypted: peer.is_encrypted,
             now_ms: u64::try_from(clock::now_both().unix_us / 1_000).unwrap_or(0),
             id: self.request_id(),
         };
