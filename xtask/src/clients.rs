@@ -276,7 +276,9 @@ pub(crate) fn clients(workspace: &Workspace) -> Result<Outcome, Failure> {
             command.arg(places.source.join("objects.py")).arg(ready);
             command
         };
-        if let Err(Failure::Failed(message) | Failure::Usage(message)) = objects::run(workspace, OBJECTS_SERVERS, on_objects) {
+        if let Err(Failure::Failed(message) | Failure::Usage(message)) =
+            objects::run(workspace, OBJECTS_SERVERS, on_objects)
+        {
             failed.push(message);
         }
     }

@@ -103,8 +103,11 @@ struct Connection {
     /// As many as the session lets in at most.
     underway: BTreeMap<RequestId, Underway>,
     /// Ends of those.
-    ended: (mpsc::UnboundedSender<(RequestId, Ended)>, mpsc::UnboundedReceiver<(RequestId, Ended)>),
+    ended: EndsChannel,
 }
+
+/// Ends of requests, and which they are.
+type EndsChannel = (mpsc::UnboundedSender<(RequestId, Ended)>, mpsc::UnboundedReceiver<(RequestId, Ended)>);
 
 impl Connection {
     fn new(stream: TcpStream, volumes: Volumes) -> Self {

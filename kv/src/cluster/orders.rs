@@ -114,7 +114,7 @@ impl Engine {
     ///
     /// # Panics
     /// The engine is no node of a cluster: nobody has a ticket then.
-    pub fn finish_order(&self, ticket: Ticket, outcome: Result<(), String>, now: Now) {
+    pub fn finish_order(&self, ticket: Ticket, outcome: &Result<(), String>, now: Now) {
         let cluster = self.cluster().expect("only a node of a cluster gives orders");
         let mut state = cluster.orders.lock();
         // Nobody waits for it any more where it is not there.
@@ -123,7 +123,7 @@ impl Engine {
         pending.outcome = Some(outcome.clone());
         drop(state);
         if let Some(import) = import {
-            import.note_taken(&outcome, now);
+            import.note_taken(outcome, now);
         }
         self.migration.wake();
         self.waiting.reached(self);

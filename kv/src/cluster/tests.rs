@@ -759,11 +759,11 @@ fn a_client_waits_for_what_becomes_of_its_order_and_others_do_not() {
     assert_eq!(talk.raw(second, release(2).as_bytes()), b"");
     assert_eq!(talk.say(other, "PING"), "PONG");
     let given = tickets.lock().unwrap().clone();
-    talk.engine().finish_order(given[1], Err("not now".to_owned()), talk.now());
+    talk.engine().finish_order(given[1], &Err("not now".to_owned()), talk.now());
     assert_eq!((talk.raw(first, b""), talk.raw(second, b"")), (Vec::new(), b"-ERR not now\r\n".to_vec()));
-    talk.engine().finish_order(given[0], Ok(()), talk.now());
+    talk.engine().finish_order(given[0], &Ok(()), talk.now());
     assert_eq!(talk.raw(first, b""), b"+OK\r\n");
-    talk.engine().finish_order(given[0], Ok(()), talk.now());
+    talk.engine().finish_order(given[0], &Ok(()), talk.now());
     assert_eq!(talk.say(first, "PING"), "PONG", "nothing comes of it twice");
 }
 
@@ -776,6 +776,6 @@ fn orders_that_nobody_finishes_or_looks_at_are_bounded() {
     let pending = (0..1_000).filter(|_| cluster.submit(Order::Renew, None).is_err()).count();
     assert_eq!(pending, 64, "all others were refused");
     let given = tickets.lock().unwrap().clone();
-    given.iter().for_each(|ticket| talk.engine().finish_order(*ticket, Ok(()), talk.now()));
+    given.iter().for_each(|ticket| talk.engine().finish_order(*ticket, &Ok(()), talk.now()));
     assert!(cluster.submit(Order::Renew, None).is_err(), "those that are done make room");
 }

@@ -99,7 +99,7 @@ impl EngineTask {
             answers.done(&self.mailboxes);
         }
         for (ticket, outcome) in outcomes {
-            engine.finish_order(ticket, outcome, host.now());
+            engine.finish_order(ticket, &outcome, host.now());
         }
         is_last
     }
@@ -187,7 +187,7 @@ impl Doing {
                     self.finish_attempt(engine, now);
                 }
             }
-            Err(ended) => self.end_attempt(engine, ended, now),
+            Err(ended) => self.end_attempt(engine, &ended, now),
         }
     }
 
@@ -217,11 +217,11 @@ impl Doing {
         let Some(attempt) = &mut self.attempt else { return };
         if let Some((round, _)) = attempt.round.take() {
             let ended = engine.finish_take_over(&attempt.assignment.map, round, now);
-            self.end_attempt(engine, ended, now);
+            self.end_attempt(engine, &ended, now);
         }
     }
 
-    fn end_attempt(&mut self, engine: &Engine, ended: TakeOver, now: Now) {
+    fn end_attempt(&mut self, engine: &Engine, ended: &TakeOver, now: Now) {
         let Some(attempt) = self.attempt.take() else { return };
         let epoch = attempt.assignment.map.own().epoch;
         match ended {

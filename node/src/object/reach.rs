@@ -5,6 +5,7 @@ use core::time::Duration;
 use ashlar_catalog::server::{DriveState, ServerState};
 use ashlar_catalog::state::State;
 use ashlar_grid::CallOptions;
+use ashlar_grid::error::CallError;
 use ashlar_grid::seam::Runtime;
 use ashlar_object::api::BoxFuture;
 use ashlar_object::cluster::{Chore, Cluster, Moment, ShardReply, ShardRequest, Spread};
@@ -113,27 +114,35 @@ impl<R: Runtime> ObjectNode<R> {
         Some(GroupId { set: set.id, pg: choose_pg(&bucket.0, groups) })
     }
 
+    /// Asks the owner of a bucket's range, and asks again while nobody answers. A commit that may have been carried out is not
+    /// repeated: its record could have been replaced meanwhile, and the shards that it names be on their way to be removed.
     async fn ask_range(&self, bucket: BucketId, request: Request) -> Reply {
         let Some(node) = self.node() else { return Reply::Unavailable };
         let until = node.runtime().now() + INDEX_MAX;
-        let form = request.encode();
+        let (form, is_commit) = (request.encode(), matches!(request, Request::Commit { .. }));
         loop {
+            let mut is_undone = true;
             let owner = self.catalog().state_now().and_then(|state| {
                 let group = Self::range_of(&state, bucket)?;
                 Some((group, state.drive(state.pg(group)?.primary)?.server))
             });
             let reply = match owner {
-                Some((group, server)) if server == node.id() => self.ask_own(group, request.clone()).await,
+                Some((group, server)) if server == node.id() => {
+                    is_undone = !self.owns_group(group);
+                    self.ask_own(group, request.clone()).await
+                }
                 Some((group, server)) => {
                     let options = CallOptions { fail_fast: true, ..CallOptions::within(OWNER_MAX) };
                     let call = node.grid().call::<AskRange>(server, &encode_to_range(group, &form), options).await;
+                    is_undone = call.as_ref().is_err_and(CallError::is_retry_safe);
                     let reply = call.ok().and_then(|bytes| Reply::decode(Bytes::from(bytes)).ok());
                     reply.unwrap_or(Reply::Unavailable)
                 }
                 None => Reply::Unavailable,
             };
             let now = node.runtime().now();
-            if reply != Reply::Unavailable || now >= until || self.is_over() {
+            let may_repeat = !is_commit || is_undone;
+            if reply != Reply::Unavailable || !may_repeat || now >= until || self.is_over() {
                 return reply;
             }
             node.runtime().sleep_until(now + RETRY).await;

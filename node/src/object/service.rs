@@ -167,6 +167,11 @@ impl<R: Runtime> ObjectNode<R> {
         }
     }
 
+    /// Whether this server owns the range of a placement group now.
+    pub(super) fn owns_group(&self, group: GroupId) -> bool {
+        self.ranges().contains_key(&group)
+    }
+
     /// A request of another server for a range.
     async fn take_range(&self, bytes: Vec<u8>) -> Reply {
         let Ok((group, request)) = decode_to_range(Bytes::from(bytes)) else { return Reply::TooLarge };

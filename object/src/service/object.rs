@@ -75,11 +75,26 @@ impl<C: Cluster> ObjectService<C> {
         condition: &Condition,
     ) -> Result<Object, Error> {
         for _ in 0..TRIES_MAX {
-            if let Tried::Done(object) = self.try_put(at, putting, condition, Beside::default()).await? {
-                return Ok(object);
+            match self.try_put(at, putting, condition, Beside::default()).await {
+                Ok(Tried::Done(object)) => return Ok(object),
+                Ok(Tried::Changed) => {}
+                Err(Error::Unavailable) => return self.put_after_unknown(at, putting).await,
+                Err(error) => return Err(error),
             }
         }
         Err(Error::Unavailable)
+    }
+
+    /// Nobody knows whether a put was committed. It is done if its record is there. If another one is, or none, it may have been
+    /// committed and replaced, or may be committed still: the put is not repeated, since its shards may be on their way to be removed.
+    async fn put_after_unknown(&self, (bucket, name): (BucketId, &str), putting: &Putting) -> Result<Object, Error> {
+        match self.record(bucket, name).await? {
+            Some((found, _)) if found.put_id == putting.record.put_id => {
+                let state = self.versioning_for_write(bucket).await?.state;
+                Ok(object(name, found, state))
+            }
+            _ => Err(Error::Unavailable),
+        }
     }
 
     async fn get_object(

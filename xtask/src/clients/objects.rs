@@ -63,11 +63,7 @@ fn start(workspace: &Workspace, servers: u16) -> Result<(Cluster, PathBuf), Fail
 }
 
 /// Runs what `client` makes of the file on a cluster of so many servers.
-pub(super) fn run(
-    workspace: &Workspace,
-    servers: u16,
-    client: impl FnOnce(&Path) -> Command,
-) -> Result<(), Failure> {
+pub(super) fn run(workspace: &Workspace, servers: u16, client: impl FnOnce(&Path) -> Command) -> Result<(), Failure> {
     let (cluster, ready) = start(workspace, servers)?;
     let result = run_command(&mut client(&ready));
     drop(cluster);

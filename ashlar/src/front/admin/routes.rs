@@ -179,7 +179,9 @@ fn change_of(path: &str) -> Option<Change> {
 
 fn wrong_method(change: Option<Change>, path: &str) -> Response<Full<Bytes>> {
     let (text, allowed) = match change {
-        Some(Change::Drive | Change::Forget | Change::KeyDeletion) => ("only DELETE is allowed here", &[Method::DELETE][..]),
+        Some(Change::Drive | Change::Forget | Change::KeyDeletion) => {
+            ("only DELETE is allowed here", &[Method::DELETE][..])
+        }
         Some(Change::Secret | Change::UserKey) => ("only PUT is allowed here", &[Method::PUT][..]),
         Some(Change::Volume) => volumes::methods_at(path),
         None => ("only GET is allowed here", &[Method::GET, Method::HEAD][..]),

@@ -126,25 +126,30 @@ pub(crate) fn wrong_size(bytes: u64) -> Option<&'static str> {
     }
 }
 
-fn size_in(query: Option<&str>) -> Result<u64, Answer> {
+fn size_in(query: Option<&str>) -> Result<u64, Box<Answer>> {
     let bytes = query.and_then(|query| query.strip_prefix("bytes=")).and_then(|bytes| bytes.parse::<u64>().ok());
     let wrong = bytes.map_or(Some("give ?bytes=N, a number below 2^64"), wrong_size);
     match (bytes, wrong) {
         (Some(bytes), None) => Ok(bytes),
-        (_, wrong) => Err(refuse(StatusCode::BAD_REQUEST, "malformed_size", wrong.unwrap_or_default())),
+        (_, wrong) => Err(Box::new(refuse(StatusCode::BAD_REQUEST, "malformed_size", wrong.unwrap_or_default()))),
     }
 }
 
-fn services(front: &Front) -> Result<&Volumes, Answer> {
+fn services(front: &Front) -> Result<&Volumes, Box<Answer>> {
     let volumes = front.drives.as_ref().map(|drives| &drives.volumes);
     let text = "this server has no drive: start it with --drive-mib, or ask a server that has one";
-    volumes.ok_or_else(|| refuse(StatusCode::CONFLICT, "no_volumes", text))
+    volumes.ok_or_else(|| Box::new(refuse(StatusCode::CONFLICT, "no_volumes", text)))
 }
 
 /// Lists all volumes.
 pub(super) async fn list(front: &Front) -> Answer {
     let listed = async {
-        let state = services(front)?.catalog().state().await.map_err(|error| unavailable(&error))?;
+        let state = services(front)
+            .map_err(|refusal| *refusal)?
+            .catalog()
+            .state()
+            .await
+            .map_err(|error| unavailable(&error))?;
         Ok(json(StatusCode::OK, &state.volumes().map(VolumeView::from).collect::<Vec<_>>()))
     };
     listed.await.unwrap_or_else(|refusal| refusal)
@@ -158,11 +163,13 @@ pub(super) async fn answer(front: &Front, method: &Method, path: &str, query: Op
         if let Some(text) = wrong_name(name) {
             return Err(refuse(StatusCode::BAD_REQUEST, "malformed_name", text));
         }
-        let volumes = services(front)?;
+        let volumes = services(front).map_err(|refusal| *refusal)?;
         match (place, method) {
-            (Place::Volume(_), &Method::PUT) => create(volumes, name, size_in(query)?).await,
+            (Place::Volume(_), &Method::PUT) => {
+                create(volumes, name, size_in(query).map_err(|refusal| *refusal)?).await
+            }
             (Place::Volume(_), &Method::DELETE) => delete(volumes, name).await,
-            (Place::Size(_), _) => resize(volumes, name, size_in(query)?).await,
+            (Place::Size(_), _) => resize(volumes, name, size_in(query).map_err(|refusal| *refusal)?).await,
             (Place::Attachment(_), _) => detach(volumes, name, query).await,
             (Place::Volume(_), _) => Ok(json(StatusCode::OK, &VolumeView::from(&known(volumes, name).await?))),
         }

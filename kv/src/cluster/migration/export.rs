@@ -228,14 +228,14 @@ impl Export {
                 drop(self.fail(&format!("The target has refused: -{text}"), now));
             }
             Phase::Granted if *is_refusal => {
-                self.phase = Phase::Renewal(format!("The target has refused: -{text}"), Renewal::default())
+                self.phase = Phase::Renewal(format!("The target has refused: -{text}"), Renewal::default());
             }
             Phase::Granted => self.phase = Phase::Taken,
             Phase::Doubt { .. } if *is_refusal || self.link.owed() > 0 => {}
             Phase::Doubt { ask_at, .. } => match text.as_str() {
                 "taken" => self.phase = Phase::Taken,
                 "never" => {
-                    self.phase = Phase::Renewal("The target has not taken the slots".to_owned(), Renewal::default())
+                    self.phase = Phase::Renewal("The target has not taken the slots".to_owned(), Renewal::default());
                 }
                 _ => *ask_at = now.instant + ASK_AGAIN,
             },

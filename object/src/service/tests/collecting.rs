@@ -83,7 +83,7 @@ fn all_parts(service: &ObjectService<Memory>) -> Vec<PartContent> {
             match PartRecord::decode(&entry.value) {
                 Ok(record) => parts.push(record.content),
                 Err(_) => {
-                    parts.extend(ObjectRecord::decode(&entry.value).map(|record| record.parts).unwrap_or_default())
+                    parts.extend(ObjectRecord::decode(&entry.value).map(|record| record.parts).unwrap_or_default());
                 }
             }
         }
@@ -212,7 +212,9 @@ fn begin(u: &mut Unstructured<'_>, memory: &Memory, service: &ObjectService<Memo
             drop(service.put(request, &mut given(&pattern(len))).await);
         }),
         4 => Box::pin(async move {
-            drop(Objects::delete(&service, "bucket", &key, &Condition::default()).await);
+            let (condition, attributes) = (&Condition::default(), &Attributes::default());
+            let request = DeleteRequest { target: Target::current("bucket", &key), condition, attributes };
+            drop(Objects::delete(&service, request).await);
         }),
         5..=7 => {
             let (twice, ends) = (u.arbitrary::<bool>()?, u.int_in_range(0..=2)?);
