@@ -224,8 +224,10 @@ pub(super) struct Wanted {
 
 /// Which engine is to be of which shard, for so many copies each.
 pub(super) fn arrange(servers: u32, copies: usize) -> (usize, Vec<Wanted>) {
-    let engines: Vec<(ServerNo, usize)> =
-        (0..2).flat_map(|number| (0..servers).map(move |server| (ServerNo(server), number))).collect();
+    // The last server has its choice first: it must not be left with the shard of its own first engine.
+    let first = (0..servers).map(|server| (ServerNo(server), 0));
+    let second = (0..servers).rev().map(|server| (ServerNo(server), 1));
+    let engines: Vec<(ServerNo, usize)> = first.chain(second).collect();
     let shards = engines.len() / copies;
     let mut wanted: Vec<Wanted> = Vec::new();
     for (place, (server, number)) in engines.into_iter().enumerate() {
