@@ -16,7 +16,7 @@ use super::asking::{ask, short};
 use super::kv::picture::Asker;
 use super::kv::rebalance;
 use super::{no_runtime, note, say, table};
-use crate::config::REPLICA_STEP;
+use crate::config::{DRIVE_MIB_MIN, OBJECT_MIB_MIN, REPLICA_STEP};
 use crate::failure::Failure;
 use crate::os::fleet::{Event, Fleet, SERVERS_MAX};
 use crate::os::http::Target;
@@ -79,10 +79,10 @@ pub struct Arguments {
     kv_replica_port: Option<u16>,
     /// Size of each server's drive for volumes, in MiB; 0 for none. Drives are written whole when they are made. Fewer than three servers
     /// have none: a volume has three copies
-    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(0..=16_777_216))]
+    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = drive_size)]
     drive_mib: u32,
     /// Space for objects on each drive, in MiB; 0 for none [default: the size of the drive]
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(0..=16_777_216))]
+    #[arg(long, value_name = "MIB", value_parser = object_size)]
     object_mib: Option<u32>,
     /// Port of the first server for S3 clients; the others take the ports after it; 0 for none
     #[arg(long, value_name = "PORT", default_value_t = 9000, value_parser = clap::value_parser!(u16).range(0..=65000))]
@@ -245,6 +245,24 @@ fn places(arguments: &Arguments, count: usize) -> Result<Vec<Place>, Failure> {
         Place { address, kv, nbd, s3, data, log, arguments: words, pid: 0, restart: None }
     };
     Ok((0..count).map(place).collect())
+}
+
+/// Most MiB of a drive, and of the space for objects.
+const MIB_MAX: u64 = 16_777_216;
+
+/// MiB of a drive, as a flag gives them.
+fn drive_size(text: &str) -> Result<u32, String> {
+    size(text, DRIVE_MIB_MIN)
+}
+
+/// MiB of the space for objects, as a flag gives them.
+fn object_size(text: &str) -> Result<u32, String> {
+    size(text, OBJECT_MIB_MIN)
+}
+
+fn size(text: &str, least: u64) -> Result<u32, String> {
+    let mib = text.parse::<u32>().ok().filter(|mib| *mib == 0 || (least..=MIB_MAX).contains(&u64::from(*mib)));
+    mib.ok_or_else(|| format!("give 0 for none, or {least} to {MIB_MAX}"))
 }
 
 /// Size of each drive: a volume has three copies, so fewer servers have none.

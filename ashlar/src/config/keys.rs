@@ -327,7 +327,7 @@ pub const KEYS: &[Key] = &[
         kind: Kind::Number { min: 0, max: 16_777_216 },
         fallback: Fallback::Fixed("0"),
         help: "Space for objects on this server's drive, in MiB; 0 for none",
-        details: "Needs a drive (`drive_mib`). The space is a file beside the one for volumes, written whole at the first start, and 256 MiB at least. Its size is fixed once it is made. All servers of a cluster should have it, or none of them.",
+        details: "Needs a drive (`drive_mib`). The space is a file beside the one for volumes, written whole at the first start, and 257 MiB at least. Its size is fixed once it is made. All servers of a cluster should have it, or none of them.",
     },
     Key {
         name: "s3_port",

@@ -189,7 +189,30 @@ pub fn resolve(texts: Texts<'_>) -> Result<Config, Vec<Problem>> {
     problems.extend(check_replica_port(&config, &values));
     problems.extend(check_kv_bind(&config));
     problems.extend(check_kv_tls(&config, &values));
+    problems.extend(check_drive(&config));
     if problems.is_empty() { Ok(config) } else { Err(problems) }
+}
+
+/// The smallest drive for volumes, MiB: a smaller one has no room for tables and data.
+pub const DRIVE_MIB_MIN: u64 = 1_024;
+/// The smallest space for objects, MiB: eight segments and what stands before them.
+pub const OBJECT_MIB_MIN: u64 = 257;
+
+/// A drive and the space for objects are large enough, before anything is written.
+fn check_drive(config: &Config) -> Option<Problem> {
+    let problem = |place: &str, what: String| Some(Problem { place: place.to_owned(), what });
+    let (drive, objects) = (config.drive_bytes.map(|bytes| bytes >> 20), config.object_bytes.map(|bytes| bytes >> 20));
+    match (drive, objects) {
+        (Some(mib), _) if mib < DRIVE_MIB_MIN => {
+            problem("drive_mib", format!("{mib} is too small: a drive has {DRIVE_MIB_MIN} MiB at least; 0 for none"))
+        }
+        (Some(_), Some(mib)) if mib < OBJECT_MIB_MIN => problem(
+            "object_mib",
+            format!("{mib} is too small: the space for objects has {OBJECT_MIB_MIN} MiB at least; 0 for none"),
+        ),
+        (None, Some(_)) => problem("object_mib", "it needs a drive: give drive_mib too".to_owned()),
+        _ => None,
+    }
 }
 
 /// Engines that only this machine reaches cannot be part of a cluster of several machines.

@@ -132,6 +132,12 @@ fn problems_say_where_and_what() {
             "data = \"d\"\nlisten = \"0.0.0.0:1\"",
             "advertise: missing: others cannot reach 0.0.0.0; say under which HOST:PORT they can",
         ),
+        ("data = \"d\"\ndrive_mib = 300", "drive_mib: 300 is too small: a drive has 1024 MiB at least; 0 for none"),
+        (
+            "data = \"d\"\ndrive_mib = 1024\nobject_mib = 256",
+            "object_mib: 256 is too small: the space for objects has 257 MiB at least; 0 for none",
+        ),
+        ("data = \"d\"\nobject_mib = 300", "object_mib: it needs a drive: give drive_mib too"),
     ];
     for (file, expected) in cases {
         check_problem(file, &[], &[], expected);

@@ -4,8 +4,9 @@
 //! extents. Any server answers for any object: it asks the owner of the bucket's range, and the drives that have the shards.
 //!
 //! Parts: [`service`] (calls between servers, tasks), `index_host` (one range at its owner), `reach` (what the object crate
-//! needs of the cluster), `buckets` (the list of buckets), [`keys`] (the root key), [`users`] (who else may ask), `healing` (when
-//! shards are made anew), `collecting` (when shards without a record are removed), `form` (written forms).
+//! needs of the cluster), `relay` (calls by way of a third server), `buckets` (the list of buckets), [`keys`] (the root key),
+//! [`users`] (who else may ask), `healing` (when shards are made anew), `collecting` (when shards without a record are removed),
+//! `form` (written forms).
 
 mod buckets;
 mod collecting;
@@ -14,6 +15,7 @@ mod healing;
 mod index_host;
 pub mod keys;
 mod reach;
+mod relay;
 pub mod service;
 pub mod users;
 

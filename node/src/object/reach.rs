@@ -4,8 +4,6 @@ use core::time::Duration;
 
 use ashlar_catalog::server::{DriveState, ServerState};
 use ashlar_catalog::state::State;
-use ashlar_grid::CallOptions;
-use ashlar_grid::error::CallError;
 use ashlar_grid::seam::Runtime;
 use ashlar_object::api::BoxFuture;
 use ashlar_object::cluster::{Chore, Cluster, Moment, ShardReply, ShardRequest, Spread};
@@ -20,12 +18,14 @@ use ashlar_wire::time::Instant;
 use bytes::Bytes;
 
 use super::form::{ToDrive, decode_reply, encode_to_range};
-use super::service::{AskRange, GetShard, ObjectNode, PutShard};
+use super::relay::{Asked, NoAnswer, call, call_others, direct};
+use super::service::ObjectNode;
+use crate::{Node, together};
 
 /// How long the owner of a range is looked for and waited for. A failover takes less.
 const INDEX_MAX: Duration = Duration::from_secs(20);
 /// How long one owner may take.
-const OWNER_MAX: Duration = Duration::from_secs(8);
+pub(super) const OWNER_MAX: Duration = Duration::from_secs(8);
 /// Pause before the owner is looked for again.
 const RETRY: Duration = Duration::from_millis(30);
 /// How long a drive may take for a shard.
@@ -120,32 +120,47 @@ impl<R: Runtime> ObjectNode<R> {
         let Some(node) = self.node() else { return Reply::Unavailable };
         let until = node.runtime().now() + INDEX_MAX;
         let (form, is_commit) = (request.encode(), matches!(request, Request::Commit { .. }));
+        let may_repeat = |failed| failed == NoAnswer::NotDone || !is_commit;
         loop {
-            let mut is_undone = true;
-            let owner = self.catalog().state_now().and_then(|state| {
-                let group = Self::range_of(&state, bucket)?;
-                Some((group, state.drive(state.pg(group)?.primary)?.server))
-            });
-            let reply = match owner {
-                Some((group, server)) if server == node.id() => {
-                    is_undone = !self.owns_group(group);
-                    self.ask_own(group, request.clone()).await
-                }
-                Some((group, server)) => {
-                    let options = CallOptions { fail_fast: true, ..CallOptions::within(OWNER_MAX) };
-                    let call = node.grid().call::<AskRange>(server, &encode_to_range(group, &form), options).await;
-                    is_undone = call.as_ref().is_err_and(CallError::is_retry_safe);
-                    let reply = call.ok().and_then(|bytes| Reply::decode(Bytes::from(bytes)).ok());
-                    reply.unwrap_or(Reply::Unavailable)
-                }
-                None => Reply::Unavailable,
+            let group = self.catalog().state_now().and_then(|state| Self::range_of(&state, bucket));
+            let payload = group.map(|group| encode_to_range(group, &form)).unwrap_or_default();
+            let mut answer = match group {
+                Some(group) => self.ask_owner(&node, group, &payload).await,
+                None => Err(NoAnswer::NotDone),
             };
-            let now = node.runtime().now();
-            let may_repeat = !is_commit || is_undone;
-            if reply != Reply::Unavailable || !may_repeat || now >= until || self.is_over() {
-                return reply;
+            if group.is_some() && answer.as_ref().is_err_and(|failed| may_repeat(*failed)) {
+                // The owner cannot be reached from here, or is another one by now, which this server has not heard of.
+                answer = call_others(&node, Asked::Owner, &payload, OWNER_MAX, !is_commit).await;
             }
-            node.runtime().sleep_until(now + RETRY).await;
+            let now = node.runtime().now();
+            match answer {
+                Ok(bytes) => return Reply::decode(Bytes::from(bytes)).unwrap_or(Reply::Unavailable),
+                Err(failed) if !may_repeat(failed) || now >= until || self.is_over() => return Reply::Unavailable,
+                Err(_) => node.runtime().sleep_until(now + RETRY).await,
+            }
+        }
+    }
+
+    /// Asks the owner of a range once, as this server knows it.
+    pub(super) async fn ask_owner(&self, node: &Node<R>, group: GroupId, payload: &[u8]) -> Result<Vec<u8>, NoAnswer> {
+        let state = self.catalog().state_now();
+        let owner = state.and_then(|state| Some(state.drive(state.pg(group)?.primary)?.server));
+        match owner {
+            Some(server) if server == node.id() => {
+                if !self.owns_group(group) {
+                    return Err(NoAnswer::NotDone);
+                }
+                let timer = node.runtime().sleep_until(node.runtime().now() + OWNER_MAX);
+                let reply = together::first(self.take_range(payload.to_vec()), timer).await;
+                // An owner that has lost its placement group may have carried it out before.
+                reply.filter(|reply| *reply != Reply::Unavailable).map(|reply| reply.encode()).ok_or(NoAnswer::Unknown)
+            }
+            Some(server) => {
+                let answer = direct(node, (Asked::Range, server), payload, OWNER_MAX).await?;
+                let is_unavailable = Reply::decode(Bytes::from(answer.clone())) == Ok(Reply::Unavailable);
+                if is_unavailable { Err(NoAnswer::Unknown) } else { Ok(answer) }
+            }
+            None => Err(NoAnswer::NotDone),
         }
     }
 
@@ -156,15 +171,10 @@ impl<R: Runtime> ObjectNode<R> {
         let Some(node) = self.node() else { return ShardReply::Unavailable };
         let server = self.catalog().state_now().and_then(|state| state.drive(drive).map(|drive| drive.server));
         let Some(server) = server else { return ShardReply::Unavailable };
-        let options = CallOptions { fail_fast: true, ..CallOptions::within(SHARD_MAX) };
-        let is_get = matches!(request, ShardRequest::Get { .. });
+        let asked = if matches!(request, ShardRequest::Get { .. }) { Asked::GetShard } else { Asked::PutShard };
         let form = ToDrive { drive, request }.encode();
-        let call = if is_get {
-            node.grid().call::<GetShard>(server, &form, options).await
-        } else {
-            node.grid().call::<PutShard>(server, &form, options).await
-        };
-        let reply = call.ok().and_then(|bytes| decode_reply(&Bytes::from(bytes)).ok());
+        let answer = call(&node, (asked, server), &form, SHARD_MAX).await;
+        let reply = answer.ok().and_then(|bytes| decode_reply(&Bytes::from(bytes)).ok());
         reply.unwrap_or(ShardReply::Unavailable)
     }
 }

@@ -25,6 +25,8 @@ use bytes::Bytes;
 
 use super::form::{ToDrive, decode_to_range, encode_reply};
 use super::index_host::IndexHost;
+use super::reach::OWNER_MAX;
+use super::relay::{Relay, relay};
 use crate::catalog::CatalogHandle;
 use crate::service::{Agent, NodeAction, Service};
 use crate::volume::service::VolumeService;
@@ -173,7 +175,7 @@ impl<R: Runtime> ObjectNode<R> {
     }
 
     /// A request of another server for a range.
-    async fn take_range(&self, bytes: Vec<u8>) -> Reply {
+    pub(super) async fn take_range(&self, bytes: Vec<u8>) -> Reply {
         let Ok((group, request)) = decode_to_range(Bytes::from(bytes)) else { return Reply::TooLarge };
         let Ok(request) = Request::decode(request) else { return Reply::TooLarge };
         self.ask_own(group, request).await
@@ -282,6 +284,15 @@ impl<R: Runtime> Service<R> for ObjectNode<R> {
             async move {
                 met?;
                 Ok(encode_reply(&service.take_shard(request).await))
+            }
+        })?;
+        let (service, from) = (self.clone(), node.clone());
+        let handlers = handlers.serve::<Relay, _>(move |context, request| {
+            let (service, node, met) = (service.clone(), from.upgrade(), is_met(&from, context.caller));
+            let request = request.to_vec();
+            async move {
+                met?;
+                relay(&service, &node.ok_or_else(stopped)?, &request, OWNER_MAX).await
             }
         })?;
         let (service, from) = (self.clone(), node.clone());

@@ -49,6 +49,12 @@ pub trait Credentials: Send + Sync + 'static {
 
     /// The user of an id.
     fn user(&self, id: &str) -> Option<User>;
+
+    /// Whether the keys are known here: a server that has just started has not heard of them. Until then nobody is told that a key does
+    /// not exist, because clients do not try again after that.
+    fn are_known(&self) -> bool {
+        true
+    }
 }
 
 /// Somebody who has keys.
@@ -161,7 +167,7 @@ struct Claim<'a> {
 /// Checks the signature of a request at `now_ms` (milliseconds since 1970).
 ///
 /// # Errors
-/// As S3 answers: [`Code::AccessDenied`] too late, [`Code::InvalidAccessKeyId`],
+/// As S3 answers: [`Code::AccessDenied`] too late, [`Code::InvalidAccessKeyId`], [`Code::ServiceUnavailable`] while keys are not known,
 /// [`Code::SignatureDoesNotMatch`], [`Code::RequestTimeTooSkewed`], and malformed claims.
 pub fn authenticate(head: &RequestHead, now_ms: u64, credentials: &dyn Credentials) -> Result<Authenticated, S3Error> {
     let is_presigned = head.query.has("X-Amz-Algorithm") || head.query.has("X-Amz-Signature");
@@ -176,7 +182,8 @@ pub fn authenticate(head: &RequestHead, now_ms: u64, credentials: &dyn Credentia
         return Err(Code::InvalidToken.into());
     }
     check_signed_headers(head, &claim.signed)?;
-    let (secret, user) = credentials.lookup(claim.access_key).ok_or(Code::InvalidAccessKeyId)?;
+    let unknown = || if credentials.are_known() { Code::InvalidAccessKeyId } else { Code::ServiceUnavailable };
+    let (secret, user) = credentials.lookup(claim.access_key).ok_or_else(unknown)?;
     let key = SigningKey::derive(&secret.0, &claim.scope);
     let canonical = canonical_request(head, &claim.signed, claim.payload);
     let expected = key.sign(&string_to_sign(&claim.date, &claim.scope, &canonical));

@@ -184,7 +184,7 @@ impl KvCase {
                     )
                 });
                 lines.push(format!(
-                    "  {} life {} of shard {} follows {} slots {slots:?} epoch {} up {} whole {}{} waits {:?}",
+                    "  {} life {} of shard {} follows {} slots {slots:?} epoch {} up {} whole {}{} waits {:?}; {}",
                     short(&own.name.to_string()),
                     life.engines.runtime.life(),
                     short(&own.shard.to_string()),
@@ -194,6 +194,7 @@ impl KvCase {
                     one.was_whole(),
                     quorum.unwrap_or_default(),
                     one.engine.take_over_waits_for(),
+                    one.replication(),
                 ));
             }
         }

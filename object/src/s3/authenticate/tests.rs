@@ -145,3 +145,30 @@ fn whatever_is_claimed_without_the_secret_is_refused() {
         Ok(())
     });
 }
+
+/// A server that has just started.
+struct NotKnownYet;
+
+impl Credentials for NotKnownYet {
+    fn lookup(&self, _access_key: &str) -> Option<(SecretKey, User)> {
+        None
+    }
+
+    fn user(&self, _id: &str) -> Option<User> {
+        None
+    }
+
+    fn are_known(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn nobody_is_told_that_a_key_does_not_exist_before_keys_are_known() {
+    let refused = |credentials: &dyn Credentials| {
+        authenticate(&example("user-agent", "any"), NOW, credentials).map(|_| ()).map_err(|error| error.code)
+    };
+    assert_eq!(refused(&NotKnownYet), Err(Code::ServiceUnavailable));
+    let others = RootCredentials::new("OTHER".to_owned(), SecretKey::new(SECRET.to_owned()));
+    assert_eq!(refused(&others), Err(Code::InvalidAccessKeyId));
+}

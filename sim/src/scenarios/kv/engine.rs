@@ -11,7 +11,7 @@ use ashlar_kv::network::{Broken, Line};
 use ashlar_kv::persist::Snapshot;
 use ashlar_kv::persist::snapshot::Step;
 use ashlar_kv::replicate::{FullSync, Upstream};
-use ashlar_kv::{Engine, EngineConfig, Network, Now};
+use ashlar_kv::{Engine, EngineConfig, Mailbox, Network, Now, Session};
 use ashlar_node::keyvalue::assignment::{EngineInfo, server_of, shard_name};
 use ashlar_node::keyvalue::engine_task::EngineTask;
 use ashlar_node::keyvalue::following::follow;
@@ -150,6 +150,19 @@ pub(super) struct SimEngine {
 }
 
 impl SimEngine {
+    /// What the engine tells of its links and promises, for people.
+    pub(super) fn replication(&self) -> String {
+        let mailbox = Arc::new(Mailbox::new(Box::new(|| {})));
+        let opened = Session::open(Arc::clone(&self.engine), mailbox, link("look".to_owned(), false), self.host.now());
+        let Ok(mut session) = opened else { return String::new() };
+        session.feed(b"INFO replication\r\n", self.host.now());
+        let text = String::from_utf8_lossy(session.replies()).into_owned();
+        let is_told =
+            |line: &&str| ["link", "offset", "slave", "repl_state", "quorum"].iter().any(|word| line.contains(word));
+        let lines: Vec<&str> = text.lines().filter(is_told).collect();
+        format!("{}; promised {:?}", lines.join(" "), self.host.drive.lock().promises)
+    }
+
     /// Whether it has, as known from outside: what an engine says of itself later does not count.
     pub(super) fn was_whole(&self) -> bool {
         *self.was_whole.lock().unwrap_or_else(PoisonError::into_inner)

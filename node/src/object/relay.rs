@@ -1,0 +1,211 @@
+//! Calls about shards and ranges to other servers, by way of a third one where the link to a server is cut.
+//!
+//! A server that does not answer may be reached by others. The third server makes the call directly, and never hands it on: a call takes
+//! two hops at most. Whether a call can have been carried out is told to the caller, because a commit may not be repeated then.
+//!
+//! Request of the relay: version 1, kind, id of the server that is meant, and the payload of the call. Its answer is that of the call.
+
+use core::time::Duration;
+
+use ashlar_grid::CallOptions;
+use ashlar_grid::error::{CallError, Refusal};
+use ashlar_grid::handler::{HandlerId, Method};
+use ashlar_grid::seam::{Lane, Runtime};
+use ashlar_wire::id::ServerId;
+use bytes::Bytes;
+
+use super::form::decode_to_range;
+use super::service::{AskRange, GetShard, ObjectNode, PutShard};
+use crate::Node;
+
+/// A call that is made for another server.
+pub(super) struct Relay;
+
+impl Method for Relay {
+    const ID: HandlerId = HandlerId::new(99);
+    const LANE: Lane = Lane::Bulk;
+    type Request = Vec<u8>;
+    type Reply = Vec<u8>;
+}
+
+const VERSION: u8 = 1;
+/// Bytes before the payload.
+const HEAD: usize = 18;
+/// Third servers that are tried for one call.
+const VIA_MAX: usize = 2;
+/// How much longer than the call itself the way there and back may take.
+const HOP: Duration = Duration::from_millis(500);
+
+/// The form is not known, or asks a server to relay to itself.
+const MALFORMED: u32 = 1;
+/// The call was certainly not carried out.
+const NOT_DONE: u32 = 2;
+/// The call may have been carried out.
+const UNKNOWN: u32 = 3;
+
+/// What is asked of another server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// A request to the owner of a range.
+    Range,
+    /// A shard to be kept or removed.
+    PutShard,
+    /// Bytes of a shard.
+    GetShard,
+    /// A request to whoever owns the range, as the third server knows it; the id of a server says nothing then.
+    Owner,
+}
+
+/// Why a call brought no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoAnswer {
+    /// It was certainly not carried out.
+    NotDone,
+    /// It may have been.
+    Unknown,
+}
+
+impl From<CallError> for NoAnswer {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::Refused(refusal) if refusal.code == UNKNOWN => Self::Unknown,
+            CallError::Refused(_) | CallError::NotSent(_) | CallError::NotExecuted(_) => Self::NotDone,
+            CallError::Unknown(_) => Self::Unknown,
+        }
+    }
+}
+
+fn encode(asked: Asked, server: ServerId, payload: &[u8]) -> Vec<u8> {
+    let kind = match asked {
+        Asked::Range => 0,
+        Asked::PutShard => 1,
+        Asked::GetShard => 2,
+        Asked::Owner => 3,
+    };
+    [&[VERSION, kind], &server.as_bytes()[..], payload].concat()
+}
+
+fn decode(bytes: &[u8]) -> Option<(Asked, ServerId, &[u8])> {
+    let (head, payload) = bytes.split_at_checked(HEAD)?;
+    let asked = match head[..2] {
+        [VERSION, 0] => Asked::Range,
+        [VERSION, 1] => Asked::PutShard,
+        [VERSION, 2] => Asked::GetShard,
+        [VERSION, 3] => Asked::Owner,
+        _ => return None,
+    };
+    Some((asked, ServerId::from_bytes(head[2..].try_into().ok()?), payload))
+}
+
+/// Makes the call directly.
+pub(super) async fn direct<R: Runtime>(
+    node: &Node<R>,
+    (asked, server): (Asked, ServerId),
+    payload: &[u8],
+    span: Duration,
+) -> Result<Vec<u8>, NoAnswer> {
+    let options = CallOptions { fail_fast: true, ..CallOptions::within(span) };
+    let (grid, payload) = (node.grid(), payload.to_vec());
+    let answer = match asked {
+        Asked::Range | Asked::Owner => grid.call::<AskRange>(server, &payload, options).await,
+        Asked::PutShard => grid.call::<PutShard>(server, &payload, options).await,
+        Asked::GetShard => grid.call::<GetShard>(server, &payload, options).await,
+    };
+    answer.map_err(NoAnswer::from)
+}
+
+/// Asks a server for a shard, and third ones if it does not answer: such calls may be repeated.
+pub(super) async fn call<R: Runtime>(
+    node: &Node<R>,
+    (asked, server): (Asked, ServerId),
+    payload: &[u8],
+    span: Duration,
+) -> Result<Vec<u8>, NoAnswer> {
+    match direct(node, (asked, server), payload, span).await {
+        Ok(answer) => Ok(answer),
+        Err(_) => by_others(node, (asked, server), payload, span, true).await,
+    }
+}
+
+/// Has third servers ask whoever owns the range as they know it. `repeats`: also if it may have been carried out by the one before.
+pub(super) async fn call_others<R: Runtime>(
+    node: &Node<R>,
+    asked: Asked,
+    payload: &[u8],
+    span: Duration,
+    repeats: bool,
+) -> Result<Vec<u8>, NoAnswer> {
+    by_others(node, (asked, node.id()), payload, span, repeats).await
+}
+
+async fn by_others<R: Runtime>(
+    node: &Node<R>,
+    (asked, server): (Asked, ServerId),
+    payload: &[u8],
+    span: Duration,
+    repeats: bool,
+) -> Result<Vec<u8>, NoAnswer> {
+    let mut failed = NoAnswer::NotDone;
+    let third = node.connected().into_iter().filter(|other| *other != server).take(VIA_MAX);
+    for via in third.collect::<Vec<ServerId>>() {
+        let options = CallOptions { fail_fast: true, ..CallOptions::within(span + HOP) };
+        match node.grid().call::<Relay>(via, &encode(asked, server, payload), options).await {
+            Ok(answer) => return Ok(answer),
+            Err(error) => failed = NoAnswer::from(error),
+        }
+        if failed == NoAnswer::Unknown && !repeats {
+            return Err(failed);
+        }
+    }
+    Err(failed)
+}
+
+/// Another server asks for a call to a third one, or to the owner of a range as this server knows it.
+pub(super) async fn relay<R: Runtime>(
+    service: &ObjectNode<R>,
+    node: &Node<R>,
+    request: &[u8],
+    span: Duration,
+) -> Result<Vec<u8>, Refusal> {
+    let malformed = || Refusal::new(MALFORMED, "no call that this server can make for another one");
+    let (asked, server, payload) = decode(request).ok_or_else(malformed)?;
+    let answer = match asked {
+        Asked::Owner => {
+            let (group, _) = decode_to_range(Bytes::copy_from_slice(payload)).map_err(|_| malformed())?;
+            service.ask_owner(node, group, payload).await
+        }
+        _ if server == node.id() => return Err(malformed()),
+        _ => direct(node, (asked, server), payload, span).await,
+    };
+    answer.map_err(|failed| match failed {
+        NoAnswer::NotDone => Refusal::new(NOT_DONE, "the server cannot be reached from here either"),
+        NoAnswer::Unknown => Refusal::new(UNKNOWN, "the server was asked, and has not answered"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_bytes() {
+        let server = ServerId::from_bytes([7; 16]);
+        for (asked, kind) in [(Asked::Range, 0), (Asked::PutShard, 1), (Asked::GetShard, 2), (Asked::Owner, 3)] {
+            let bytes = encode(asked, server, b"ab");
+            assert_eq!(bytes, [&[1, kind][..], &[7; 16], b"ab"].concat());
+            assert_eq!(decode(&bytes), Some((asked, server, &b"ab"[..])));
+        }
+        assert_eq!(decode(&[1; 17]), None, "cut");
+        assert_eq!(decode(&[&[1, 4][..], &[7; 16]].concat()), None, "a later kind");
+        assert_eq!(decode(&[&[2, 0][..], &[7; 16]].concat()), None, "a later version");
+    }
+
+    #[test]
+    fn only_what_may_have_been_done_is_unknown() {
+        let refused = |code| NoAnswer::from(CallError::Refused(Refusal::new(code, "")));
+        assert_eq!(
+            (refused(UNKNOWN), refused(NOT_DONE), refused(MALFORMED)),
+            (NoAnswer::Unknown, NoAnswer::NotDone, NoAnswer::NotDone)
+        );
+    }
+}
