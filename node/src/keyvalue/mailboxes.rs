@@ -1,6 +1,6 @@
 //! Mailboxes between the control thread and the tasks that run engines.
 //!
-//! The [controller](super::controller) leaves assignments and outcomes of orders in the inbox of each engine; an engine's
+//! The `controller` leaves assignments and outcomes of orders in the inbox of each engine; an engine's
 //! [task](super::engine_task) leaves reports and orders for the controller. Nobody waits for the other side: each takes what is there,
 //! and is woken when something new comes. Of several assignments only the latest counts. All queues are bounded.
 

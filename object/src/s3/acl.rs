@@ -1,7 +1,7 @@
 //! Access control lists: who was granted what on a bucket or an object, as S3 had it before policies.
 //!
-//! A list is kept as the attribute [`ACL`] of what it is about: `PERMISSION grantee` with commas between. The owner is kept
-//! beside it, as [`OWNER`], and may do everything whatever the list says.
+//! A list is kept as the attribute `ACL` of what it is about: `PERMISSION grantee` with commas between. The owner is kept
+//! beside it, as `OWNER`, and may do everything whatever the list says.
 
 use super::authenticate::{Credentials, User};
 use super::error::{Code, S3Error};

@@ -2,7 +2,7 @@
 //!
 //! [`authenticate`] is the only maker of [`Authenticated`], and no operation runs without one. It takes the signature from
 //! the `Authorization` header or from a presigned query, never from both. A request without either has no user: it may do
-//! what everybody may ([`super::access`]).
+//! what everybody may (`access`).
 //!
 //! Deliberately absent: temporary credentials, Signature Version 2. The region of a scope may be any:
 //! a client needs to change nothing but the address.

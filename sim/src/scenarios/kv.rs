@@ -4,7 +4,7 @@
 //! the seeds writes need a majority of three copies, in the others a primary acknowledges alone and has one replica.
 //!
 //! Verified: with majorities every key's history is one of a register, whatever fails; without, no read gives what nobody wrote. After
-//! everything heals, every shard takes writes within [`CONVERGE_NS_MAX`]. With majorities a shard is excused if a majority of its copies
+//! everything heals, every shard takes writes within a minute. With majorities a shard is excused if a majority of its copies
 //! was restarted: data are in memory here, as with `appendonly no`, and only an operator may decide then.
 //!
 //! Not verified: data on drives, users, messages of subscribers, slots that move (`kv`'s own tests do that).
