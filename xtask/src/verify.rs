@@ -38,6 +38,9 @@ const SIM_SEEDS: &str = "200";
 /// Those of a shard whose writes a majority acknowledges.
 const SIM_QUORUM: [&str; 3] = ["quorum", "--seeds", "300"];
 
+/// Those of whole servers with key-value engines, some tenths of a second each.
+const SIM_KV: [&str; 5] = ["kv", "--seeds", "60", "--from", "1000"];
+
 /// The bus's: they take a few milliseconds each.
 const SIM_BUS: [&str; 3] = ["bus", "--seeds", "2000"];
 
@@ -140,6 +143,7 @@ fn sim(workspace: &Workspace) -> Result<Outcome, Failure> {
     let root: &Path = &workspace.root;
     sim::simulate(root, &["grid", "--seeds", SIM_SEEDS])?;
     sim::simulate(root, &["node", "--seeds", SIM_SEEDS])?;
+    sim::simulate(root, &SIM_KV)?;
     sim::simulate(root, &SIM_QUORUM)?;
     sim::simulate(root, &SIM_BUS).map(Outcome::passed)
 }
