@@ -31,7 +31,7 @@ fuzz_target!(|input: (u8, &str, Option<&str>, Option<&str>)| {
     assert!(routed.key.len() <= KEY_BYTES_MAX && head.path.ends_with(&routed.key));
     // A plain write becomes no write with a subresource that is unknown to it.
     if routed.operation == Operation::PutObject {
-        for name in ["acl", "retention", "legal-hold", "tagging", "renameObject", "uploads"] {
+        for name in ["retention", "legal-hold", "renameObject", "uploads"] {
             let separator = if target.contains('?') { '&' } else { '?' };
             let target = format!("{target}{separator}{}", encode_component(name));
             if let Ok(head) = RequestHead::new(method, &target, head.headers.clone()) {
