@@ -14,29 +14,14 @@ import signal
 import sys
 import time
 
-import boto3
-from botocore.config import Config
+from s3client import client
 
 READY = json.load(open(sys.argv[1]))
 DATA = sys.argv[2]
-S3 = READY["s3"]
-HOST, PORT = S3["endpoint"].rsplit(":", 1)
 SERVERS = READY["servers"]
 OBJECTS = 40
 # A missing drive is given up after a minute; what lay on it is made anew within seconds after that.
 HEALED_MAX = 240
-
-
-def client(number, tries=12):
-    config = Config(signature_version="s3v4", retries={"max_attempts": tries, "mode": "standard"}, read_timeout=60)
-    return boto3.client(
-        "s3",
-        endpoint_url=f"{HOST}:{int(PORT) + number}",
-        region_name="us-east-1",
-        aws_access_key_id=S3["access_key"],
-        aws_secret_access_key=S3["secret_key"],
-        config=config,
-    )
 
 
 def body(number):
@@ -45,7 +30,7 @@ def body(number):
 
 
 def read_all(number, count):
-    s3 = client(number)
+    s3 = client(READY, number, 12)
     for key in range(count):
         got = s3.get_object(Bucket="lost", Key=f"key-{key}")["Body"].read()
         assert got == body(key), f"key-{key} is not what was put"
@@ -62,7 +47,7 @@ def pid(number):
 
 
 def main():
-    s3 = client(0)
+    s3 = client(READY, 0, 12)
     s3.create_bucket(Bucket="lost")
     for key in range(OBJECTS):
         s3.put_object(Bucket="lost", Key=f"key-{key}", Body=body(key))

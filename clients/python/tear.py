@@ -19,16 +19,13 @@ import threading
 import time
 import urllib.request
 
-import boto3
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+from s3client import client
 
 READY = json.load(open(sys.argv[1]))
 ROUNDS = int(sys.argv[2])
 SEED = int(sys.argv[3]) if len(sys.argv) > 3 else 1
 LARGE_OF = int(os.environ.get("TEAR_4MIB_OF", "12"))
-S3 = READY["s3"]
-HOST, PORT = S3["endpoint"].rsplit(":", 1)
 COUNT = len(READY["servers"])
 KEYS = 64
 THREADS = 8
@@ -40,27 +37,10 @@ BEFORE, AFTER = (0.5, 3.0), (1.0, 4.0)
 BUCKET = "tear"
 
 
-def client(number, tries):
-    # A retry of boto3 would repeat a conditional put that was done: one try for writers.
-    config = Config(
-        signature_version="s3v4",
-        retries={"max_attempts": tries, "mode": "standard"},
-        connect_timeout=5,
-        read_timeout=60,
-        max_pool_connections=THREADS,
-    )
-    return boto3.client(
-        "s3",
-        endpoint_url=f"{HOST}:{int(PORT) + number}",
-        region_name="us-east-1",
-        aws_access_key_id=S3["access_key"],
-        aws_secret_access_key=S3["secret_key"],
-        config=config,
-    )
-
-
-WRITERS = [client(number, 1) for number in range(COUNT)]
-READERS = [client(number, 12) for number in range(COUNT)]
+# A retry of boto3 would repeat a conditional put that was done: one try for writers.
+OPTIONS = {"connect_timeout": 5, "max_pool_connections": THREADS}
+WRITERS = [client(READY, number, 1, **OPTIONS) for number in range(COUNT)]
+READERS = [client(READY, number, 12, **OPTIONS) for number in range(COUNT)]
 
 
 def status(number, path):

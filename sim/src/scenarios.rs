@@ -5,6 +5,7 @@ pub mod echo;
 pub mod grid;
 pub mod kv;
 pub mod node;
+mod whole;
 
 use crate::swarm::{Case, Class, Params};
 use crate::world::Control;

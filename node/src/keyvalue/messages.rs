@@ -20,21 +20,21 @@ use ashlar_kv::cluster::control::MessageFigures;
 use ashlar_wire::id::ServerId;
 use ashlar_wire::time::Instant;
 
-use super::message_part::{LETTER_BYTES_MAX, MessagePart};
+use super::published::{MESSAGE_BYTES_MAX, Published};
 
-/// Bytes that wait for one server, beside one message_part of any length.
+/// Bytes that wait for one server, beside one message of any length.
 const LINE_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// What a message_part takes in a line beside its own bytes.
-const LETTER_COST: usize = 64;
-/// Letters are taken out of a line together up to so many bytes.
+/// What a message takes in a line beside its own bytes.
+const MESSAGE_COST: usize = 64;
+/// MessageReader are taken out of a line together up to so many bytes.
 const BATCH_BYTES: usize = 64 * 1024;
 /// Messages are kept so long for servers that begin to listen.
 const RECENT_MAX: Duration = Duration::from_secs(1);
 /// Bytes of messages that are kept so.
 const RECENT_BYTES_MAX: usize = 1024 * 1024;
 
-// A line takes any message_part when it is empty.
-const _: () = assert!(LETTER_BYTES_MAX <= LINE_BYTES_MAX);
+// A line takes any message when it is empty.
+const _: () = assert!(MESSAGE_BYTES_MAX <= LINE_BYTES_MAX);
 
 /// Hands a message to the subscribers of one engine: channel, message, whether the channel belongs to a slot.
 pub type Subscriber = Box<dyn Fn(&[u8], &[u8], bool) + Send + Sync>;
@@ -65,13 +65,13 @@ impl Listener {
     }
 }
 
-/// A message_part of the last moment.
+/// A published of the last moment.
 #[derive(Debug)]
 struct Recent {
     at: Instant,
     group: Option<GroupId>,
     channel: Box<[u8]>,
-    message_part: Arc<[u8]>,
+    published: Arc<[u8]>,
 }
 
 #[derive(Debug, Default)]
@@ -88,7 +88,7 @@ struct Room {
 /// Messages of one server's engines, to others and from them.
 pub struct Messages {
     room: Mutex<Room>,
-    ears: Vec<OnceLock<Subscriber>>,
+    subscribers: Vec<OnceLock<Subscriber>>,
     relay: OnceLock<Box<dyn Relay>>,
     /// To channels, and to shard channels.
     sent: [AtomicU64; 2],
@@ -106,7 +106,7 @@ impl Messages {
     pub(super) fn new(engines: usize) -> Self {
         Self {
             room: Mutex::default(),
-            ears: (0..engines).map(|_| OnceLock::new()).collect(),
+            subscribers: (0..engines).map(|_| OnceLock::new()).collect(),
             relay: OnceLock::new(),
             sent: Default::default(),
             received: Default::default(),
@@ -119,9 +119,9 @@ impl Messages {
         drop(self.relay.set(relay));
     }
 
-    /// The engine of an engine hears by this. Only the first call does anything.
-    pub(super) fn listen(&self, engine_info: usize, subscriber: Subscriber) {
-        drop(self.ears[engine_info].set(subscriber));
+    /// An engine hears by this. Only the first call does anything.
+    pub(super) fn listen(&self, number: usize, subscriber: Subscriber) {
+        drop(self.subscribers[number].set(subscriber));
     }
 
     /// What was counted so far.
@@ -142,24 +142,24 @@ impl Messages {
     }
 
     /// A client of the engine at `engine` publishes something: it goes to all other engines that listen, or to those of its group.
-    pub(super) fn publish(&self, engine_info: usize, channel: &[u8], message: &[u8], is_sharded: bool) {
+    pub(super) fn publish(&self, number: usize, channel: &[u8], message: &[u8], is_sharded: bool) {
         let mut room = self.room();
-        let group = if is_sharded { room.own.get(engine_info).copied() } else { None };
+        let group = if is_sharded { room.own.get(number).copied() } else { None };
         if is_sharded && group.is_none() {
             return;
         }
-        let message_part = MessagePart { group, channel, message };
-        for other in (0..room.own.len()).filter(|other| *other != engine_info) {
-            self.hear(&room, other, &message_part);
+        let published = Published { group, channel, message };
+        for other in (0..room.own.len()).filter(|other| *other != number) {
+            self.hear(&room, other, &published);
         }
         if !room.listeners.iter().any(|listener| listener.is_meant(group)) {
             return;
         }
-        if !message_part.is_sendable() {
+        if !published.is_sendable() {
             self.count_dropped(1);
             return;
         }
-        let (written, mut is_missed): (Arc<[u8]>, _) = (message_part.encode().into(), false);
+        let (written, mut is_missed): (Arc<[u8]>, _) = (published.encode().into(), false);
         let listeners = core::mem::take(&mut room.listeners);
         for listener in listeners.iter().filter(|listener| listener.is_meant(group)) {
             if wants(&listener.interest, channel) {
@@ -170,7 +170,7 @@ impl Messages {
         }
         room.listeners = listeners;
         if is_missed && let Some(relay) = self.relay.get() {
-            room.keep(Recent { at: relay.now(), group, channel: channel.into(), message_part: written });
+            room.keep(Recent { at: relay.now(), group, channel: channel.into(), published: written });
         }
     }
 
@@ -192,10 +192,10 @@ impl Messages {
         let recent = core::mem::take(&mut room.recent);
         for listener in &listeners {
             let known = before.iter().find(|known| known.server == listener.server);
-            for Recent { group, channel, message_part, .. } in &recent {
+            for Recent { group, channel, published, .. } in &recent {
                 let had = known.is_some_and(|known| known.is_meant(*group) && wants(&known.interest, channel));
                 if !had && listener.is_meant(*group) && wants(&listener.interest, channel) {
-                    self.post(&mut room, listener.server, *group, message_part);
+                    self.post(&mut room, listener.server, *group, published);
                 }
             }
         }
@@ -203,15 +203,15 @@ impl Messages {
         room.listeners = listeners;
     }
 
-    /// Puts a message_part into the line for a server.
-    fn post(&self, room: &mut Room, server: ServerId, group: Option<GroupId>, message_part: &Arc<[u8]>) {
+    /// Puts a published into the line for a server.
+    fn post(&self, room: &mut Room, server: ServerId, group: Option<GroupId>, published: &Arc<[u8]>) {
         let Some(relay) = self.relay.get() else { return };
         let line = room.lines.entry(server).or_insert_with(|| {
             let line = Arc::new(Line::default());
             relay.relay(server, Arc::clone(&line));
             line
         });
-        if line.put(Arc::clone(message_part)) {
+        if line.put(Arc::clone(published)) {
             self.sent[usize::from(group.is_some())].fetch_add(1, Ordering::Relaxed);
         } else {
             self.count_dropped(1);
@@ -219,17 +219,17 @@ impl Messages {
     }
 
     /// A message has come from another server.
-    pub(super) fn deliver(&self, message_part: &MessagePart<'_>) {
-        self.received[usize::from(message_part.group.is_some())].fetch_add(1, Ordering::Relaxed);
+    pub(super) fn deliver(&self, published: &Published<'_>) {
+        self.received[usize::from(published.group.is_some())].fetch_add(1, Ordering::Relaxed);
         let room = self.room();
-        (0..room.own.len()).for_each(|engine_info| self.hear(&room, engine_info, message_part));
+        (0..room.own.len()).for_each(|number| self.hear(&room, number, published));
     }
 
-    /// Hands a message to the engine of an engine, if it is for it.
-    fn hear(&self, room: &Room, engine_info: usize, message_part: &MessagePart<'_>) {
-        let is_meant = message_part.group.is_none_or(|group| room.own.get(engine_info) == Some(&group));
-        if let Some(subscriber) = self.ears.get(engine_info).and_then(OnceLock::get).filter(|_| is_meant) {
-            subscriber(message_part.channel, message_part.message, message_part.group.is_some());
+    /// Hands a message to an engine, if it is for it.
+    fn hear(&self, room: &Room, number: usize, published: &Published<'_>) {
+        let is_meant = published.group.is_none_or(|group| room.own.get(number) == Some(&group));
+        if let Some(subscriber) = self.subscribers.get(number).and_then(OnceLock::get).filter(|_| is_meant) {
+            subscriber(published.channel, published.message, published.group.is_some());
         }
     }
 
@@ -262,13 +262,13 @@ impl Room {
 
 impl Recent {
     fn cost(&self) -> usize {
-        self.channel.len() + self.message_part.len() + LETTER_COST
+        self.channel.len() + self.published.len() + MESSAGE_COST
     }
 }
 
 #[derive(Debug, Default)]
 struct Queue {
-    parts: VecDeque<Arc<[u8]>>,
+    messages: VecDeque<Arc<[u8]>>,
     bytes: usize,
     /// Whoever carries it, while there is nothing to relay.
     task: Option<Waker>,
@@ -280,15 +280,15 @@ struct Queue {
 pub(crate) struct Line(Mutex<Queue>);
 
 impl Line {
-    /// Puts a message_part at its end; false if there is no room.
-    fn put(&self, message_part: Arc<[u8]>) -> bool {
+    /// Puts a message at its end; false if there is no room.
+    fn put(&self, published: Arc<[u8]>) -> bool {
         let mut queue = self.lock();
-        let cost = message_part.len() + LETTER_COST;
-        if queue.is_over || !queue.parts.is_empty() && queue.bytes + cost > LINE_BYTES_MAX {
+        let cost = published.len() + MESSAGE_COST;
+        if queue.is_over || !queue.messages.is_empty() && queue.bytes + cost > LINE_BYTES_MAX {
             return false;
         }
         queue.bytes += cost;
-        queue.parts.push_back(message_part);
+        queue.messages.push_back(published);
         let task = queue.task.take();
         drop(queue);
         if let Some(task) = task {
@@ -297,14 +297,14 @@ impl Line {
         true
     }
 
-    /// Appends parts from its front to `batch` and returns how many, once there are any; nothing once it is over.
+    /// Appends messages from its front to `batch` and returns how many, once there are any; nothing once it is over.
     pub(super) fn poll_take(&self, cx: &Context<'_>, batch: &mut Vec<u8>) -> Poll<Option<usize>> {
         let (mut queue, mut count) = (self.lock(), 0);
         while batch.len() < BATCH_BYTES
-            && let Some(message_part) = queue.parts.pop_front()
+            && let Some(published) = queue.messages.pop_front()
         {
-            queue.bytes -= message_part.len() + LETTER_COST;
-            batch.extend_from_slice(&message_part);
+            queue.bytes -= published.len() + MESSAGE_COST;
+            batch.extend_from_slice(&published);
             count += 1;
         }
         match count {
@@ -317,16 +317,16 @@ impl Line {
         }
     }
 
-    /// Drops all that waits. Returns how many parts that were.
+    /// Drops all that waits. Returns how many messages that were.
     pub(super) fn clear(&self) -> usize {
         let mut queue = self.lock();
         queue.bytes = 0;
-        let parts = core::mem::take(&mut queue.parts);
+        let messages = core::mem::take(&mut queue.messages);
         drop(queue);
-        parts.len()
+        messages.len()
     }
 
-    /// Nobody puts anything there any more. Returns how many parts were lost with it.
+    /// Nobody puts anything there any more. Returns how many messages were lost with it.
     fn end(&self) -> usize {
         let lost = self.clear();
         let mut queue = self.lock();

@@ -11,7 +11,7 @@
 //! In reading order: [`assignment`] (the values), [`mailboxes`], `controller`, [`topology`] (from the bus to maps), [`engine_task`],
 //! [`promise_call`] (a candidate asks a member), [`following`] and [`migrating`] (an engine's links to other engines),
 //! [`replication_streams`] (such links over the grid), [`host`] (what these tasks need of the process). Messages to subscribers go from
-//! engine to engine beside all that: [`messages`] says to whom, `relay` brings them there, `message_part` is their written form.
+//! engine to engine beside all that: [`messages`] says to whom, `relay` brings them there, `published` is their written form.
 
 pub mod assignment;
 pub(super) mod controller;
@@ -19,10 +19,10 @@ pub mod engine_task;
 pub mod following;
 pub mod host;
 pub mod mailboxes;
-mod message_part;
 pub mod messages;
 pub mod migrating;
 pub mod promise_call;
+mod published;
 pub(super) mod relay;
 pub mod replication_streams;
 mod service;

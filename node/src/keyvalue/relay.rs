@@ -17,8 +17,8 @@ use ashlar_wire::id::ServerId;
 use ashlar_wire::time::Instant;
 
 use super::super::Node;
-use super::message_part::{Letters, VERSION};
 use super::messages::{Line, Messages, Relay};
+use super::published::{MessageReader, VERSION};
 
 /// A stream of messages to subscribers of a server's engines; it answers nothing.
 pub(super) const MESSAGES: HandlerId = HandlerId::new(12);
@@ -63,9 +63,14 @@ async fn relay<R: Runtime>(node: Node<R>, messages: Arc<Messages>, server: Serve
     }
 }
 
-/// Sends whole parts; says whether they are on their way.
-async fn send<R: Runtime>(node: &Node<R>, server: ServerId, stream: &mut Option<ClientStream>, parts: &[u8]) -> bool {
-    let mut pieces = parts.chunks(PIECE_BYTES);
+/// Sends whole messages; says whether they are on their way.
+async fn send<R: Runtime>(
+    node: &Node<R>,
+    server: ServerId,
+    stream: &mut Option<ClientStream>,
+    messages: &[u8],
+) -> bool {
+    let mut pieces = messages.chunks(PIECE_BYTES);
     let first = pieces.next().unwrap_or_default();
     let is_begun = match stream {
         Some(open) => open.sender.send(first).await.is_ok(),
@@ -119,11 +124,11 @@ pub(crate) async fn receive(
     if version != [VERSION] {
         return Err(Refusal::new(1, "messages of another version"));
     }
-    let mut parts = Letters::default();
+    let mut reader = MessageReader::default();
     while let Ok(Some(piece)) = stream.receiver.receive().await {
-        parts.feed(&piece);
-        while let Some(message_part) = parts.next_letter().map_err(|_| Refusal::new(2, "this is no message"))? {
-            messages.deliver(&message_part);
+        reader.feed(&piece);
+        while let Some(published) = reader.next_message().map_err(|_| Refusal::new(2, "this is no message"))? {
+            messages.deliver(&published);
         }
         give_way().await;
     }

@@ -18,7 +18,7 @@ use ashlar_wire::time::Instant;
 use bytes::Bytes;
 
 use super::form::{ToDrive, decode_reply, encode_to_range};
-use super::relay::{Asked, NoAnswer, call, call_others, direct};
+use super::relay::{Asked, NoAnswer, ask_elsewhere, ask_shard, direct};
 use super::service::ObjectNode;
 use crate::{Node, together};
 
@@ -119,22 +119,21 @@ impl<R: Runtime> ObjectNode<R> {
     async fn ask_range(&self, bucket: BucketId, request: Request) -> Reply {
         let Some(node) = self.node() else { return Reply::Unavailable };
         let until = node.runtime().now() + INDEX_MAX;
-        let (form, is_commit) = (request.encode(), matches!(request, Request::Commit { .. }));
+        let is_commit = matches!(request, Request::Commit { .. });
         let may_repeat = |failed| failed == NoAnswer::NotDone || !is_commit;
         loop {
             let group = self.catalog().state_now().and_then(|state| Self::range_of(&state, bucket));
-            let payload = group.map(|group| encode_to_range(group, &form)).unwrap_or_default();
-            let mut answer = match group {
-                Some(group) => self.ask_owner(&node, group, &payload).await,
+            let answer = match group {
+                Some(group) => match self.ask_owner(&node, group, &request).await {
+                    // The owner cannot be reached from here, or is another one by now, which this server has not heard of.
+                    Err(failed) if may_repeat(failed) => ask_elsewhere(&node, group, &request, OWNER_MAX).await,
+                    answer => answer,
+                },
                 None => Err(NoAnswer::NotDone),
             };
-            if group.is_some() && answer.as_ref().is_err_and(|failed| may_repeat(*failed)) {
-                // The owner cannot be reached from here, or is another one by now, which this server has not heard of.
-                answer = call_others(&node, Asked::Owner, &payload, OWNER_MAX, !is_commit).await;
-            }
             let now = node.runtime().now();
             match answer {
-                Ok(bytes) => return Reply::decode(Bytes::from(bytes)).unwrap_or(Reply::Unavailable),
+                Ok(reply) => return reply,
                 Err(failed) if !may_repeat(failed) || now >= until || self.is_over() => return Reply::Unavailable,
                 Err(_) => node.runtime().sleep_until(now + RETRY).await,
             }
@@ -142,26 +141,26 @@ impl<R: Runtime> ObjectNode<R> {
     }
 
     /// Asks the owner of a range once, as this server knows it.
-    pub(super) async fn ask_owner(&self, node: &Node<R>, group: GroupId, payload: &[u8]) -> Result<Vec<u8>, NoAnswer> {
+    pub(super) async fn ask_owner(&self, node: &Node<R>, group: GroupId, request: &Request) -> Result<Reply, NoAnswer> {
         let state = self.catalog().state_now();
         let owner = state.and_then(|state| Some(state.drive(state.pg(group)?.primary)?.server));
-        match owner {
+        let reply = match owner {
+            None => return Err(NoAnswer::NotDone),
             Some(server) if server == node.id() => {
                 if !self.owns_group(group) {
                     return Err(NoAnswer::NotDone);
                 }
                 let timer = node.runtime().sleep_until(node.runtime().now() + OWNER_MAX);
-                let reply = together::first(self.take_range(payload.to_vec()), timer).await;
-                // An owner that has lost its placement group may have carried it out before.
-                reply.filter(|reply| *reply != Reply::Unavailable).map(|reply| reply.encode()).ok_or(NoAnswer::Unknown)
+                together::first(self.ask_own(group, request.clone()), timer).await
             }
             Some(server) => {
-                let answer = direct(node, (Asked::Range, server), payload, OWNER_MAX).await?;
-                let is_unavailable = Reply::decode(Bytes::from(answer.clone())) == Ok(Reply::Unavailable);
-                if is_unavailable { Err(NoAnswer::Unknown) } else { Ok(answer) }
+                let payload = encode_to_range(group, &request.encode());
+                let answer = direct(node, (Asked::Range, server), &payload, OWNER_MAX).await?;
+                Reply::decode(Bytes::from(answer)).ok()
             }
-            None => Err(NoAnswer::NotDone),
-        }
+        };
+        // An owner that has lost its placement group may have carried it out before.
+        reply.filter(|reply| *reply != Reply::Unavailable).ok_or(NoAnswer::Unknown)
     }
 
     async fn ask_drive(&self, drive: DriveId, request: ShardRequest) -> ShardReply {
@@ -173,7 +172,7 @@ impl<R: Runtime> ObjectNode<R> {
         let Some(server) = server else { return ShardReply::Unavailable };
         let asked = if matches!(request, ShardRequest::Get { .. }) { Asked::GetShard } else { Asked::PutShard };
         let form = ToDrive { drive, request }.encode();
-        let answer = call(&node, (asked, server), &form, SHARD_MAX).await;
+        let answer = ask_shard(&node, (asked, server), &form, SHARD_MAX).await;
         let reply = answer.ok().and_then(|bytes| decode_reply(&Bytes::from(bytes)).ok());
         reply.unwrap_or(ShardReply::Unavailable)
     }

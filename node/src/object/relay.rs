@@ -11,10 +11,12 @@ use ashlar_grid::CallOptions;
 use ashlar_grid::error::{CallError, Refusal};
 use ashlar_grid::handler::{HandlerId, Method};
 use ashlar_grid::seam::{Lane, Runtime};
+use ashlar_object::index::{Reply, Request};
+use ashlar_placement::map::GroupId;
 use ashlar_wire::id::ServerId;
 use bytes::Bytes;
 
-use super::form::decode_to_range;
+use super::form::{decode_to_range, encode_to_range};
 use super::service::{AskRange, GetShard, ObjectNode, PutShard};
 use crate::Node;
 
@@ -115,7 +117,7 @@ pub(super) async fn direct<R: Runtime>(
 }
 
 /// Asks a server for a shard, and third ones if it does not answer: such calls may be repeated.
-pub(super) async fn call<R: Runtime>(
+pub(super) async fn ask_shard<R: Runtime>(
     node: &Node<R>,
     (asked, server): (Asked, ServerId),
     payload: &[u8],
@@ -127,15 +129,18 @@ pub(super) async fn call<R: Runtime>(
     }
 }
 
-/// Has third servers ask whoever owns the range as they know it. `repeats`: also if it may have been carried out by the one before.
-pub(super) async fn call_others<R: Runtime>(
+/// Has third servers ask whoever owns the range as they know it. A commit is handed to the next one only if it was certainly not
+/// carried out by way of the one before.
+pub(super) async fn ask_elsewhere<R: Runtime>(
     node: &Node<R>,
-    asked: Asked,
-    payload: &[u8],
+    group: GroupId,
+    request: &Request,
     span: Duration,
-    repeats: bool,
-) -> Result<Vec<u8>, NoAnswer> {
-    by_others(node, (asked, node.id()), payload, span, repeats).await
+) -> Result<Reply, NoAnswer> {
+    let payload = encode_to_range(group, &request.encode());
+    let repeats = !matches!(request, Request::Commit { .. });
+    let answer = by_others(node, (Asked::Owner, node.id()), &payload, span, repeats).await?;
+    Reply::decode(Bytes::from(answer)).map_err(|_| NoAnswer::Unknown)
 }
 
 async fn by_others<R: Runtime>(
@@ -171,8 +176,9 @@ pub(super) async fn relay<R: Runtime>(
     let (asked, server, payload) = decode(request).ok_or_else(malformed)?;
     let answer = match asked {
         Asked::Owner => {
-            let (group, _) = decode_to_range(Bytes::copy_from_slice(payload)).map_err(|_| malformed())?;
-            service.ask_owner(node, group, payload).await
+            let (group, form) = decode_to_range(Bytes::copy_from_slice(payload)).map_err(|_| malformed())?;
+            let request = Request::decode(form).map_err(|_| malformed())?;
+            service.ask_owner(node, group, &request).await.map(|reply| reply.encode())
         }
         _ if server == node.id() => return Err(malformed()),
         _ => direct(node, (asked, server), payload, span).await,

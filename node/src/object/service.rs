@@ -175,7 +175,7 @@ impl<R: Runtime> ObjectNode<R> {
     }
 
     /// A request of another server for a range.
-    pub(super) async fn take_range(&self, bytes: Vec<u8>) -> Reply {
+    async fn take_range(&self, bytes: Vec<u8>) -> Reply {
         let Ok((group, request)) = decode_to_range(Bytes::from(bytes)) else { return Reply::TooLarge };
         let Ok(request) = Request::decode(request) else { return Reply::TooLarge };
         self.ask_own(group, request).await

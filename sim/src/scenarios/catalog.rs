@@ -29,13 +29,12 @@ use self::disk::{Disk, DiskStorage};
 use self::ledger::Ledger;
 use super::node::memory::{Drive, DriveMemory};
 use super::node::{address, plan, server_id};
+use super::whole::{Drained, WIND_DOWN_NS_MAX, accept, check_drained};
 use crate::swarm::{Case, Params};
 use crate::world::{Control, Kill, ServerNo, SimRuntime};
 
 /// After the healing everything must work within this time: elections, voters, further drives, then a server that stops and comes back.
 const CONVERGE_NS_MAX: u64 = 240_000_000_000;
-/// How long a server takes to leave and close.
-const WIND_DOWN_NS_MAX: u64 = 30_000_000_000;
 /// Placement groups of the set: few, so that many seeds can be run.
 const PGS: u32 = 16;
 
@@ -47,7 +46,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Life {
     node: Node<SimRuntime>,
     bench: Bench,
-    drained: Arc<AtomicBool>,
+    drained: Drained,
 }
 
 /// What is waited for after the healing.
@@ -221,14 +220,7 @@ impl Case for CatalogCase {
             }
         };
         runtime.spawn(bus);
-        let listener = runtime.listen(&address(server)).expect("a new life has its address for itself");
-        let accepting = node.clone();
-        runtime.spawn(Box::pin(async move {
-            loop {
-                let (wire, lane) = listener.accept().await;
-                accepting.accept(wire, lane);
-            }
-        }));
+        accept(&runtime, &node);
         let bench = Bench {
             runtime: runtime.clone(),
             handle,
@@ -240,7 +232,7 @@ impl Case for CatalogCase {
         runtime.spawn(Box::pin(bench.clone().look()));
         runtime.spawn(Box::pin(bench.clone().propose(self.rng("client", &runtime))));
         runtime.spawn(Box::pin(bench.clone().report(self.rng("reports", &runtime))));
-        self.lives.insert(server, Life { node, bench, drained: Arc::default() });
+        self.lives.insert(server, Life { node, bench, drained: Drained::default() });
     }
 
     fn killed(&mut self, server: ServerNo) {
@@ -252,16 +244,16 @@ impl Case for CatalogCase {
 
     fn drain(&mut self, server: ServerNo) {
         let Some(life) = self.lives.get(&server) else { return };
-        let (node, drained) = (life.node.clone(), Arc::clone(&life.drained));
+        let (node, drained) = (life.node.clone(), life.drained.clone());
         life.bench.runtime.spawn(Box::pin(async move {
             node.say_goodbye().await;
             node.drain().await;
-            drained.store(true, Ordering::SeqCst);
+            drained.set();
         }));
     }
 
     fn is_drained(&self, server: ServerNo) -> bool {
-        self.lives.get(&server).is_none_or(|life| life.drained.load(Ordering::SeqCst))
+        self.lives.get(&server).is_none_or(|life| life.drained.is_set())
     }
 
     fn healed(&mut self) {
@@ -304,8 +296,7 @@ impl Case for CatalogCase {
 
     fn judge(&mut self) -> Result<(), String> {
         self.check_safety()?;
-        let late = self.lives.keys().find(|server| self.is_stopping && !self.is_drained(**server));
-        late.map_or(Ok(()), |server| Err(format!("{server:?} does not come to an end of its draining")))
+        if self.is_stopping { check_drained(&self.lives, |life| &life.drained) } else { Ok(()) }
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

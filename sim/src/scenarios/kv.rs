@@ -15,7 +15,6 @@ mod engine;
 
 use core::time::Duration;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ashlar_grid::seam::Runtime as _;
@@ -26,7 +25,8 @@ use ashlar_node::Node;
 use self::client::{SharedState, Wanted, arrange, client, lock, operate, ranges};
 use self::engine::{EngineDrive, SimEngines};
 use super::node::memory::{Drive, DriveMemory};
-use super::node::{address, plan};
+use super::node::plan;
+use super::whole::{Drained, WIND_DOWN_NS_MAX, accept, check_drained};
 use crate::history::{Deed, is_linearizable};
 use crate::rng::Rng;
 use crate::swarm::{Case, Params};
@@ -34,8 +34,6 @@ use crate::world::{Control, ServerNo, SimRuntime};
 
 /// After the healing every shard must take writes within this time: failed members are found, elections held, copies taken over.
 const CONVERGE_NS_MAX: u64 = 60_000_000_000;
-/// How long clients take to end, and servers to leave.
-const WIND_DOWN_NS_MAX: u64 = 30_000_000_000;
 /// Clients of one world.
 const CLIENTS: u64 = 3;
 /// How long replicas may take to take over from a server that leaves.
@@ -48,7 +46,7 @@ const COPIES: usize = 2;
 struct Life {
     node: Node<SimRuntime>,
     engines: SimEngines,
-    drained: Arc<AtomicBool>,
+    drained: Drained,
 }
 
 /// See the head of this file.
@@ -219,16 +217,9 @@ impl Case for KvCase {
             Err(error) => return self.fail(format!("{server:?} cannot restore the memory of its bus: {error}")),
         };
         runtime.spawn(bus);
-        let listener = runtime.listen(&address(server)).expect("a new life has its address for itself");
-        let accepting = node.clone();
-        runtime.spawn(Box::pin(async move {
-            loop {
-                let (wire, lane) = listener.accept().await;
-                accepting.accept(wire, lane);
-            }
-        }));
+        accept(&runtime, &node);
         lock(&self.shared).lives.insert(server, engines.clone());
-        self.lives.insert(server, Life { node, engines, drained: Arc::default() });
+        self.lives.insert(server, Life { node, engines, drained: Drained::default() });
         self.begin();
     }
 
@@ -239,19 +230,19 @@ impl Case for KvCase {
 
     fn drain(&mut self, server: ServerNo) {
         let Some(life) = self.lives.get(&server) else { return };
-        let (node, drained) = (life.node.clone(), Arc::clone(&life.drained));
+        let (node, drained) = (life.node.clone(), life.drained.clone());
         let mailboxes = Arc::clone(&life.engines.part.mailboxes);
         life.engines.runtime.spawn(Box::pin(async move {
             node.hand_over(HAND_OVER_MAX).await;
             node.say_goodbye().await;
             node.drain().await;
             mailboxes.close();
-            drained.store(true, Ordering::SeqCst);
+            drained.set();
         }));
     }
 
     fn is_drained(&self, server: ServerNo) -> bool {
-        self.lives.get(&server).is_none_or(|life| life.drained.load(Ordering::SeqCst))
+        self.lives.get(&server).is_none_or(|life| life.drained.is_set())
     }
 
     fn healed(&mut self) {
@@ -298,8 +289,7 @@ impl Case for KvCase {
 
     fn judge(&mut self) -> Result<(), String> {
         self.check_safety()?;
-        let late = self.lives.keys().find(|server| self.is_stopping && !self.is_drained(**server));
-        late.map_or(Ok(()), |server| Err(format!("{server:?} does not come to an end of its draining")))
+        if self.is_stopping { check_drained(&self.lives, |life| &life.drained) } else { Ok(()) }
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

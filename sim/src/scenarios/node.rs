@@ -12,7 +12,6 @@ pub(super) mod memory;
 
 use core::time::Duration;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ashlar_bus::saved::Saved;
@@ -26,13 +25,12 @@ use ashlar_wire::secret::Secret;
 
 use self::greeting::Greeting;
 use self::memory::{Drive, DriveMemory};
+use super::whole::{Drained, WIND_DOWN_NS_MAX, accept, check_drained};
 use crate::swarm::{Case, Params, host};
 use crate::world::{Control, ServerNo, SimRuntime};
 
 /// After the healing everything must work within this time: members are found again, suspicions end, greetings are tried again.
 const CONVERGE_NS_MAX: u64 = 60_000_000_000;
-/// How long a server takes to leave and close.
-const WIND_DOWN_NS_MAX: u64 = 30_000_000_000;
 /// How often a server's own view is looked at.
 const LOOK: Duration = Duration::from_millis(200);
 /// How long replicas would have to take over; there are none.
@@ -46,7 +44,7 @@ struct Life {
     runtime: SimRuntime,
     service: Greeting,
     seen: Arc<Mutex<Arc<BusStatus>>>,
-    drained: Arc<AtomicBool>,
+    drained: Drained,
 }
 
 /// See the head of this file.
@@ -165,14 +163,7 @@ impl Case for NodeCase {
             }
         };
         runtime.spawn(bus);
-        let listener = runtime.listen(&address(server)).expect("a new life has its address for itself");
-        let accepting = node.clone();
-        runtime.spawn(Box::pin(async move {
-            loop {
-                let (wire, lane) = listener.accept().await;
-                accepting.accept(wire, lane);
-            }
-        }));
+        accept(&runtime, &node);
         let seen = Arc::<Mutex<Arc<BusStatus>>>::default();
         let (watched, clock, shown) = (node.clone(), runtime.clone(), Arc::clone(&seen));
         runtime.spawn(Box::pin(async move {
@@ -181,7 +172,7 @@ impl Case for NodeCase {
                 clock.sleep_until(clock.now() + LOOK).await;
             }
         }));
-        self.lives.insert(server, Life { node, runtime, service, seen, drained: Arc::default() });
+        self.lives.insert(server, Life { node, runtime, service, seen, drained: Drained::default() });
     }
 
     fn killed(&mut self, server: ServerNo) {
@@ -193,7 +184,7 @@ impl Case for NodeCase {
     fn drain(&mut self, server: ServerNo) {
         let Some(life) = self.lives.get(&server) else { return };
         let (node, service) = (life.node.clone(), life.service.clone());
-        let (drained, wrong) = (Arc::clone(&life.drained), Arc::clone(&self.wrong));
+        let (drained, wrong) = (life.drained.clone(), Arc::clone(&self.wrong));
         life.runtime.spawn(Box::pin(async move {
             node.hand_over(HAND_OVER_MAX).await;
             node.say_goodbye().await;
@@ -201,12 +192,12 @@ impl Case for NodeCase {
             if !service.lock().is_closed {
                 *lock(&wrong) = Some(format!("{server:?} was drained, and its service was not closed"));
             }
-            drained.store(true, Ordering::SeqCst);
+            drained.set();
         }));
     }
 
     fn is_drained(&self, server: ServerNo) -> bool {
-        self.lives.get(&server).is_none_or(|life| life.drained.load(Ordering::SeqCst))
+        self.lives.get(&server).is_none_or(|life| life.drained.is_set())
     }
 
     fn healed(&mut self) {
@@ -237,8 +228,7 @@ impl Case for NodeCase {
 
     fn judge(&mut self) -> Result<(), String> {
         self.check_safety()?;
-        let late = self.lives.keys().find(|server| self.is_stopping && !self.is_drained(**server));
-        late.map_or(Ok(()), |server| Err(format!("{server:?} does not come to an end of its draining")))
+        if self.is_stopping { check_drained(&self.lives, |life| &life.drained) } else { Ok(()) }
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

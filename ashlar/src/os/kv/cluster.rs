@@ -122,7 +122,7 @@ impl ClusterEngine {
     }
 }
 
-/// The engines of a server's engines, which are remembered in these files.
+/// The engines of a server, whose identities are remembered in these files.
 ///
 /// # Errors
 /// A file cannot be used, or is no engine.

@@ -87,13 +87,13 @@ pub(crate) struct Migration {
     pub(crate) tap: Tap,
     pub(crate) hold: Hold,
     pub(crate) copies: Copies,
-    papers: Mutex<Papers>,
+    known: Mutex<Known>,
     /// There is something to do.
     news: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Papers {
+struct Known {
     /// The newest first.
     jobs: VecDeque<Arc<Job>>,
     /// Imports that are under way.
@@ -109,29 +109,29 @@ impl Migration {
 
     /// All migrations that are remembered, the newest first.
     pub(crate) fn jobs(&self) -> Vec<Arc<Job>> {
-        self.papers().jobs.iter().cloned().collect()
+        self.known().jobs.iter().cloned().collect()
     }
 
     /// The one of this name.
     pub(crate) fn job(&self, name: Name, operation: Operation) -> Option<Arc<Job>> {
-        self.papers().jobs.iter().find(|job| job.name == name && job.operation == operation).cloned()
+        self.known().jobs.iter().find(|job| job.name == name && job.operation == operation).cloned()
     }
 
     /// Whether some of these slots are on their way that way.
     pub(crate) fn is_busy(&self, operation: Operation, slots: &SlotTable) -> bool {
-        let papers = self.papers();
-        let mut same = papers.jobs.iter().filter(|job| job.operation == operation && !job.stage().is_over());
+        let known = self.known();
+        let mut same = known.jobs.iter().filter(|job| job.operation == operation && !job.stage().is_over());
         same.any(|job| job.slots.overlaps(slots))
     }
 
     /// Whether a slot may change hands by one that is under way.
     fn has_under_way(&self, slot: Slot) -> bool {
-        self.papers().jobs.iter().any(|job| job.stage().is_under_way() && job.slots.has(slot))
+        self.known().jobs.iter().any(|job| job.stage().is_under_way() && job.slots.has(slot))
     }
 
     /// One more.
     pub(crate) fn enter(&self, job: &Arc<Job>) {
-        self.papers().jobs.push_front(Arc::clone(job));
+        self.known().jobs.push_front(Arc::clone(job));
         self.news.notify();
     }
 
@@ -142,7 +142,7 @@ impl Migration {
 
     /// Forgets those that are over, the oldest first, until so many are left.
     fn trim(&self, jobs_max: usize) {
-        let jobs = &mut self.papers().jobs;
+        let jobs = &mut self.known().jobs;
         let mut at = jobs.len();
         while jobs.len() > jobs_max && at > 0 {
             at -= 1;
@@ -153,11 +153,11 @@ impl Migration {
     }
 
     fn imports(&self) -> Vec<Arc<Import>> {
-        self.papers().imports.clone()
+        self.known().imports.clone()
     }
 
-    fn papers(&self) -> MutexGuard<'_, Papers> {
-        self.papers.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -182,7 +182,7 @@ impl Engine {
             while !self.drop_keys(slot, false, true, now) {}
         }
         let import = Arc::new(Import::new(job, client, now));
-        migration.papers().imports.push(Arc::clone(&import));
+        migration.known().imports.push(Arc::clone(&import));
         import
     }
 
@@ -193,7 +193,7 @@ impl Engine {
             "Connection lost to source. Check CLUSTER GETSLOTMIGRATIONS on the source node for more information.",
             now,
         );
-        self.migration.papers().imports.retain(|other| !std::ptr::eq(&**other, import));
+        self.migration.known().imports.retain(|other| !std::ptr::eq(&**other, import));
         self.migration.wake();
     }
 
@@ -231,8 +231,8 @@ impl Engine {
 
     /// What was noted of these slots is over, but for those that a migration has meanwhile: none begins before that is noted.
     fn end_copies(&self, mut slots: SlotTable, now: Now) {
-        let papers = self.migration.papers();
-        papers.jobs.iter().filter(|job| job.stage().is_under_way()).for_each(|job| slots.remove(&job.slots));
+        let known = self.migration.known();
+        known.jobs.iter().filter(|job| job.stage().is_under_way()).for_each(|job| slots.remove(&job.slots));
         if !slots.is_empty() {
             self.note_copies(&slots, false, now);
         }
@@ -252,7 +252,7 @@ impl Engine {
 
     /// Whether slots may still change hands by a migration from or to this node.
     pub(crate) fn is_moving_slots(&self) -> bool {
-        self.migration.papers().jobs.iter().any(|job| job.stage().is_under_way())
+        self.migration.known().jobs.iter().any(|job| job.stage().is_under_way())
     }
 
     /// Whether it may be that another has taken slots of this node, or soon will: until that is known nobody may follow it as if

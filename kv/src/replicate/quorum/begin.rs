@@ -51,9 +51,9 @@ impl Attempts {
     }
 
     /// What has become of an attempt. What was decided meanwhile stands only while there is a next one.
-    pub(super) fn note(&self, term: Term, sealing: &TakeOver) {
+    pub(super) fn note(&self, term: Term, ended: &TakeOver) {
         let mut state = self.lock();
-        let waiting = match sealing {
+        let waiting = match ended {
             TakeOver::Waits(why) => Some(Waiting { term, why }),
             TakeOver::Done | TakeOver::Superseded(_) => None,
         };
@@ -65,7 +65,7 @@ impl Attempts {
             None => state.is_decided = false,
         }
         state.waiting = waiting;
-        if *sealing == TakeOver::Done {
+        if *ended == TakeOver::Done {
             state.served = state.served.max(term);
         }
     }

@@ -1,7 +1,7 @@
 //! Writes that no failover loses: a reply leaves when a majority of the copies has what it tells of.
 //!
 //! In reading order: this file (terms, who has a copy, what counts as a majority), `commit` (what one stream says of that, and the
-//! primary's side: what is committed, which replies wait), `promise` (the member's side: whom it serves), `seal` (how a new primary
+//! primary's side: what is committed, which replies wait), `promise` (the member's side: whom it serves), `takeover` (how a new primary
 //! makes sure that it has everything before it serves), `begin` (what an operator can decide where nobody may serve).
 //!
 //! Model

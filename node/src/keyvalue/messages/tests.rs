@@ -2,7 +2,7 @@
 
 use core::task::Waker;
 
-use super::super::message_part::Letters;
+use super::super::published::MessageReader;
 use super::*;
 
 const GROUP: GroupId = GroupId(5);
@@ -28,11 +28,11 @@ impl Carried {
     /// What waits for a server, and the messages in it.
     fn take(&self, number: u8) -> Vec<String> {
         let Some(line) = self.lines.lock().unwrap().get(&server(number)).cloned() else { return Vec::new() };
-        let (mut bytes, mut reader, mut texts) = (Vec::new(), Letters::default(), Vec::new());
+        let (mut bytes, mut reader, mut texts) = (Vec::new(), MessageReader::default(), Vec::new());
         let _ = line.poll_take(&Context::from_waker(Waker::noop()), &mut bytes);
         reader.feed(&bytes);
-        while let Some(message_part) = reader.next_letter().unwrap() {
-            texts.push(String::from_utf8_lossy(message_part.message).into_owned());
+        while let Some(published) = reader.next_message().unwrap() {
+            texts.push(String::from_utf8_lossy(published.message).into_owned());
         }
         texts
     }
@@ -87,7 +87,7 @@ fn what_finds_no_room_is_dropped_and_counted() {
     messages.set_listeners(vec![listener(1, true, GROUP), listener(2, false, GROUP)], vec![GROUP]);
     let long = vec![0; LINE_BYTES_MAX / 2];
     (0..3).for_each(|_| messages.publish(0, b"c", &long, false));
-    messages.publish(0, b"c", &vec![0; LETTER_BYTES_MAX], false);
+    messages.publish(0, b"c", &vec![0; MESSAGE_BYTES_MAX], false);
     assert_eq!((messages.figures().sent, messages.figures().dropped), (1, 3));
     assert_eq!(messages.room().recent_bytes, 0);
     messages.set_listeners(vec![listener(2, true, GROUP)], vec![GROUP]);
@@ -107,9 +107,9 @@ fn what_comes_is_heard_by_engines_that_it_is_for() {
         );
     }
     messages.set_listeners(Vec::new(), vec![GROUP, GroupId(6)]);
-    messages.deliver(&MessagePart { group: None, channel: b"c", message: b"m" });
-    messages.deliver(&MessagePart { group: Some(GroupId(6)), channel: b"c", message: b"m" });
-    messages.deliver(&MessagePart { group: Some(GroupId(7)), channel: b"c", message: b"m" });
+    messages.deliver(&Published { group: None, channel: b"c", message: b"m" });
+    messages.deliver(&Published { group: Some(GroupId(6)), channel: b"c", message: b"m" });
+    messages.deliver(&Published { group: Some(GroupId(7)), channel: b"c", message: b"m" });
     messages.publish(0, b"c", b"m", false);
     assert_eq!(*heard.lock().unwrap(), [(0, false), (1, false), (1, true), (1, false)]);
     assert_eq!(messages.figures().received_sharded, 2);

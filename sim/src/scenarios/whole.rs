@@ -1,0 +1,50 @@
+//! What scenarios of whole servers have in common: connections that are accepted, and the end of a run.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ashlar_grid::seam::Runtime as _;
+use ashlar_node::Node;
+
+use super::node::address;
+use crate::world::{ServerNo, SimRuntime};
+
+/// How long servers take to leave and close.
+pub(super) const WIND_DOWN_NS_MAX: u64 = 30_000_000_000;
+
+/// The node takes connections at its server's address, until the life ends.
+pub(super) fn accept(runtime: &SimRuntime, node: &Node<SimRuntime>) {
+    let listener = runtime.listen(&address(runtime.server())).expect("a new life has its address for itself");
+    let node = node.clone();
+    runtime.spawn(Box::pin(async move {
+        loop {
+            let (wire, lane) = listener.accept().await;
+            node.accept(wire, lane);
+        }
+    }));
+}
+
+/// Which lives have left in order.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Drained(Arc<AtomicBool>);
+
+impl Drained {
+    /// Nothing is left to be done.
+    pub(super) fn set(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) fn is_set(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// Once all servers were asked to leave, each comes to an end of that.
+///
+/// # Errors
+/// The first server that does not.
+pub(super) fn check_drained<L>(lives: &BTreeMap<ServerNo, L>, drained: impl Fn(&L) -> &Drained) -> Result<(), String> {
+    let late = lives.iter().find(|(_, life)| !drained(life).is_set());
+    late.map_or(Ok(()), |(server, _)| Err(format!("{server:?} does not come to an end of its draining")))
+}
