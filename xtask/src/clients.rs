@@ -11,10 +11,10 @@ mod rolling;
 mod worker;
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use self::worker::line_of;
 use crate::asks_for_help;
 use crate::failure::Failure;
 use crate::process::{cargo, run};
@@ -40,6 +40,8 @@ With ASHLAR_VERIFY_COMPLETE in the environment, a missing language is a failure.
 /// What a server prints before its address.
 const READY: &str = "Ready to accept connections tcp on ";
 
+/// Whoever was told to end and has not after this span is killed, seconds.
+const KILL_SECONDS: &str = "10";
 /// A client that takes longer hangs, seconds.
 const SECONDS_MAX: &str = "100";
 /// The same on a cluster, where it waits for what happens to it.
@@ -218,11 +220,9 @@ fn tear(workspace: &Workspace, rounds: u32) -> Result<(), Failure> {
     let Some((_, places)) = python else { return Err(Failure::Failed(skipped.join("; "))) };
     build(workspace)?;
     objects::run(workspace, TEAR_SERVERS, |ready| {
-        let mut command = Command::new("timeout");
-        command.arg(rounds.saturating_mul(ROUND_SECONDS_MAX).to_string());
-        command.arg(places.built.join("venv/bin/python")).arg(places.source.join("tear.py"));
-        command.arg(ready).arg(rounds.to_string());
-        command
+        let mut command = Command::new(places.built.join("venv/bin/python"));
+        command.arg(places.source.join("tear.py")).arg(ready).arg(rounds.to_string());
+        limited(&command, &rounds.saturating_mul(ROUND_SECONDS_MAX).to_string())
     })
 }
 
@@ -271,10 +271,9 @@ pub(crate) fn clients(workspace: &Workspace) -> Result<Outcome, Failure> {
     }
     if let Some((_, places)) = clients.iter().find(|(client, _)| client.folder == "python") {
         let on_objects = |ready: &Path| {
-            let mut command = Command::new("timeout");
-            command.arg(OBJECTS_SECONDS_MAX).arg(places.built.join("venv/bin/python"));
+            let mut command = Command::new(places.built.join("venv/bin/python"));
             command.arg(places.source.join("objects.py")).arg(ready);
-            command
+            limited(&command, OBJECTS_SECONDS_MAX)
         };
         if let Err(Failure::Failed(message) | Failure::Usage(message)) =
             objects::run(workspace, OBJECTS_SERVERS, on_objects)
@@ -288,7 +287,7 @@ pub(crate) fn clients(workspace: &Workspace) -> Result<Outcome, Failure> {
 /// The same command, ended by force where it takes too long: a client may wait for ever for what does not come.
 fn limited(command: &Command, seconds: &str) -> Command {
     let mut limited = Command::new("timeout");
-    limited.arg(seconds).arg(command.get_program()).args(command.get_args());
+    limited.args(["--kill-after", KILL_SECONDS, seconds]).arg(command.get_program()).args(command.get_args());
     limited
 }
 
@@ -357,10 +356,9 @@ impl KvServer {
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
         let child = child.map_err(|error| Failure::io(&program.display().to_string(), &error))?;
         let mut server = Self { child, address: String::new() };
-        let out = server.child.stdout.take().map(BufReader::new);
-        let mut lines = out.into_iter().flat_map(|out| out.lines().map_while(Result::ok));
-        let address = lines.find_map(|line| line.strip_prefix(READY).map(str::to_owned));
-        server.address = address.ok_or_else(|| Failure::Failed("the engine ended before it was ready".into()))?;
+        let address = |line: String| line.strip_prefix(READY).map(str::to_owned);
+        let address = server.child.stdout.take().and_then(|out| line_of(out, address));
+        server.address = address.ok_or_else(|| Failure::Failed("the engine was not ready in time".into()))?;
         Ok(server)
     }
 }

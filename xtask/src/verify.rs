@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::asks_for_help;
 use crate::failure::Failure;
-use crate::process::{cargo, run, timed};
+use crate::process::{cargo, run, timed, within};
 use crate::requirements::{self, Outcome};
 use crate::terminal::say;
 use crate::workspace::Workspace;
@@ -31,6 +31,9 @@ Steps:
   clients redis-py, ioredis and go-redis against the key-value engine, as far as their languages are installed
   differ  20,000 random commands for redis-server and our engine, every reply equal; where redis-server is installed
   fuzz    every fuzz target for ten seconds, and a planted bug that must be found";
+
+/// A step that takes longer than twice what the longest takes on two cores, from nothing, hangs.
+const STEP_MAX: Duration = Duration::from_secs(40 * 60);
 
 /// Seeds of the simulator that each merge passes.
 const SIM_SEEDS: &str = "200";
@@ -76,7 +79,7 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), Failure> {
     let (mut done, count) = (Vec::new(), steps.len());
     for (at, (name, step)) in steps.into_iter().enumerate() {
         say(&format!("\n=== verify: {name} ({} of {count})", at + 1));
-        let (result, took) = timed(|| step(&workspace));
+        let (result, took) = timed(|| within(STEP_MAX, || step(&workspace)));
         done.push((name, result, took));
     }
     conclude(&done)

@@ -150,13 +150,15 @@ impl EngineMailboxes {
         self.wake_controller();
     }
 
-    /// Takes all that is there for an engine. Ready also when there is nothing but a reason to report. One task asks for each engine.
+    /// Takes all that is there for an engine. Ready also when there is nothing but a reason to report, and always once the mailboxes are
+    /// closed: a delivery that is over and empty is the last. One task asks for each engine.
     pub fn poll_delivery(&self, number: usize, cx: &Context<'_>) -> Poll<Delivery> {
-        if self.engines[number].poll_notified(cx).is_pending() {
-            return Poll::Pending;
-        }
+        let is_notified = self.engines[number].poll_notified(cx).is_ready();
         let mut state = self.lock();
         let is_over = state.is_over;
+        if !is_notified && !is_over {
+            return Poll::Pending;
+        }
         let Inbox { assignment, answers, outcomes, promises } = core::mem::take(&mut state.inboxes[number]);
         Poll::Ready(match assignment {
             Some(assignment) => {
@@ -166,7 +168,7 @@ impl EngineMailboxes {
         })
     }
 
-    /// The server stops: there will be no more assignments.
+    /// The server stops: nothing is taken in any more, and what is there already is still delivered.
     pub fn close(&self) {
         self.lock().is_over = true;
         self.engines.iter().for_each(Notify::notify);
@@ -203,6 +205,9 @@ impl EngineMailboxes {
     pub(super) fn assign(&self, assignments: Vec<Assignment>, answers: Vec<Answer>) {
         let answers = (!answers.is_empty()).then(|| Arc::new(answers));
         let mut state = self.lock();
+        if state.is_over {
+            return;
+        }
         for (inbox, assignment) in state.inboxes.iter_mut().zip(assignments) {
             inbox.assignment = Some(Box::new(assignment));
             inbox.answers.extend(answers.clone());
@@ -272,5 +277,61 @@ impl Control for EngineControl {
 
     fn message_figures(&self) -> MessageFigures {
         self.mailboxes.messages.figures()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use ashlar_kv::cluster::map::{Map, Name, Node, Service};
+
+    use super::super::assignment::EngineInfo;
+    use super::*;
+
+    fn assignment() -> Assignment {
+        Assignment {
+            engine_info: EngineInfo::default(),
+            map: Map::new(Name::default(), vec![Node::default()], Service::default()),
+            upstream: None,
+            is_paused: false,
+            is_awaited: false,
+            is_successor: false,
+            purges: 0,
+        }
+    }
+
+    fn next(mailboxes: &EngineMailboxes) -> Option<Delivery> {
+        match mailboxes.poll_delivery(0, &Context::from_waker(Waker::noop())) {
+            Poll::Ready(delivery) => Some(delivery),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn what_was_assigned_before_the_end_is_delivered_and_then_the_end() {
+        let mailboxes = EngineMailboxes::new(1);
+        let ticket = Ticket(7);
+        mailboxes.assign(vec![assignment()], vec![Answer { number: 0, ticket }]);
+        mailboxes.close();
+        let (assigned, answers) = next(&mailboxes).and_then(|delivery| delivery.assignment).expect("it was assigned");
+        assert_eq!(*assigned, assignment());
+        answers.done(&mailboxes);
+        let answered = next(&mailboxes).expect("the order is answered");
+        assert_eq!(answered.outcomes, [(ticket, Ok(()))]);
+        // Whoever was busy at every notification still hears of the end.
+        let last = next(&mailboxes).expect("the end is told whenever it is asked for");
+        assert!(last.is_over && last.assignment.is_none() && last.outcomes.is_empty());
+        mailboxes.assign(vec![assignment()], Vec::new());
+        assert!(next(&mailboxes).is_some_and(|delivery| delivery.is_over && delivery.assignment.is_none()));
+    }
+
+    #[test]
+    fn nothing_is_delivered_without_a_notification() {
+        let mailboxes = EngineMailboxes::new(1);
+        assert!(next(&mailboxes).is_none());
+        mailboxes.control(0).listens();
+        assert!(next(&mailboxes).is_some_and(|delivery| !delivery.is_over && delivery.assignment.is_none()));
+        assert!(next(&mailboxes).is_none());
     }
 }

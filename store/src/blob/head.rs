@@ -105,7 +105,10 @@ impl RecordHead {
             return None;
         }
         let header = fields.take(header_len)?.into();
-        fields.take(header_len.next_multiple_of(SUM_LEN) - header_len)?;
+        let padding = fields.take(header_len.next_multiple_of(SUM_LEN) - header_len)?;
+        if padding.iter().any(|byte| *byte != 0) {
+            return None;
+        }
         let sums = (0..chunks_of(len)).map(|_| fields.u64().map(ChunkSum)).collect::<Option<_>>()?;
         Some(Self { blob, stamp, len, header, sums })
     }

@@ -3,13 +3,14 @@
 //! The program that the clients run finds everything in the one line that `ashlar up --json` prints when it is ready.
 
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use super::rolling::free_ports;
+use super::worker::{ended, line_of};
 use crate::failure::Failure;
 use crate::process::{output, run as run_command};
+use crate::terminal::say;
 use crate::workspace::Workspace;
 
 /// Ports of each server: for other servers, for NBD, for S3.
@@ -27,7 +28,9 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         // By a signal, so that it ends its servers.
         output(Command::new("kill").args(["-INT", &self.child.id().to_string()])).ok();
-        self.child.wait().ok();
+        if let Err(Failure::Failed(what) | Failure::Usage(what)) = ended(&mut self.child, "`ashlar up`") {
+            say(&what);
+        }
         fs::remove_dir_all(&self.folder).ok();
     }
 }
@@ -48,15 +51,11 @@ fn start(workspace: &Workspace, servers: u16) -> Result<(Cluster, PathBuf), Fail
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn();
     let child = child.map_err(|error| Failure::io(&program.display().to_string(), &error))?;
     let mut cluster = Cluster { child, folder };
-    let mut line = String::new();
-    if let Some(out) = cluster.child.stdout.take() {
-        // The end of the program is an empty line.
-        BufReader::new(out).read_line(&mut line).map_err(|error| Failure::io("the cluster's output", &error))?;
-    }
-    if line.is_empty() {
+    let line = cluster.child.stdout.take().and_then(|out| line_of(out, Some));
+    let Some(line) = line else {
         let log = fs::read_to_string(cluster.folder.join("log")).unwrap_or_default();
-        return Err(Failure::Failed(format!("`ashlar up` ended before it was ready: {log}")));
-    }
+        return Err(Failure::Failed(format!("`ashlar up` was not ready in time: {log}")));
+    };
     let ready = cluster.folder.join("ready.json");
     fs::write(&ready, line).map_err(|error| Failure::io(&ready.display().to_string(), &error))?;
     Ok((cluster, ready))

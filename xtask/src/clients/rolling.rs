@@ -6,12 +6,12 @@
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use super::worker::{Workers, until};
+use super::worker::{Workers, ended, until};
 use crate::failure::Failure;
 use crate::process::{output, timed};
 use crate::terminal::say;
@@ -26,6 +26,8 @@ const PORT_MIN: u16 = 12_000;
 const PORT_MAX: u16 = 31_000;
 /// A server that says nothing for so long is asked again.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// An order to the cluster that takes longer hangs, seconds.
+const ORDER_SECONDS_MAX: &str = "40";
 
 /// One server, and all that is needed to start it again.
 struct Server {
@@ -83,9 +85,10 @@ impl Server {
     fn restart(&mut self) -> Result<(), Failure> {
         let pid = self.child.id().to_string();
         output(Command::new("kill").args(["-TERM", &pid]))?;
-        let status = self.child.wait().map_err(|error| Failure::io("the end of a server", &error))?;
+        let name = self.name();
+        let status = ended(&mut self.child, &name)?;
         if !status.success() {
-            return Err(Failure::Failed(format!("SIGTERM is an orderly end, but {}: {status}", self.name())));
+            return Err(Failure::Failed(format!("SIGTERM is an orderly end, but {name}: {status}")));
         }
         self.child = start(&self.program, &self.folder, self.port, self.join)?;
         Ok(())
@@ -97,7 +100,7 @@ impl Server {
 
     /// The body of a page.
     fn get(&self, path: &str) -> std::io::Result<String> {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+        let mut stream = TcpStream::connect_timeout(&SocketAddr::from(([127, 0, 0, 1], self.port)), PATIENCE)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", loopback(self.port))?;
         let mut answer = String::new();
@@ -113,7 +116,9 @@ impl Server {
 
     /// What `ashlar kv` prints of the cluster that this server is of.
     fn kv(&self, words: &[&str]) -> Result<String, Failure> {
-        output(Command::new(&self.program).arg("kv").args(words).args(["--addr", &loopback(self.port + 1)]))
+        let mut command = Command::new("timeout");
+        command.arg(ORDER_SECONDS_MAX).arg(&self.program).arg("kv").args(words);
+        output(command.args(["--addr", &loopback(self.port + 1)]))
     }
 }
 

@@ -1,28 +1,66 @@
 //! Clients at work beside a chore: each says `ready` when it has begun, is told by a line that the servers are as they should be, and says then
 //! how it went.
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::io::{BufRead as _, BufReader, Read, Write as _};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 use crate::terminal::say;
 
-/// Pause between two looks, and how many there are before something has failed.
+/// Pause between two looks.
 const LOOK: Duration = Duration::from_millis(20);
-const LOOKS_MAX: usize = 3_000;
+/// What is not so after this span has failed, however long one look takes.
+const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// Looks until something is so, for a minute or so.
+/// Looks until something is so, for a minute at most and once at least.
 pub(super) fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Result<(), Failure> {
-    for _ in 0..LOOKS_MAX {
+    #[expect(clippy::disallowed_methods, reason = "it waits for other processes; nothing depends on how long")]
+    let now = Instant::now;
+    let begun = now();
+    loop {
         if is_so() {
             return Ok(());
+        }
+        if now().duration_since(begun) > WAIT_MAX {
+            return Err(Failure::Failed(format!("waited in vain for {what}")));
         }
         #[expect(clippy::disallowed_methods, reason = "it waits for other processes; nothing depends on how long")]
         thread::sleep(LOOK);
     }
-    Err(Failure::Failed(format!("waited in vain for {what}")))
+}
+
+/// Waits for the end of a process that was told to stop; one that does not is killed, which is a failure.
+pub(super) fn ended(child: &mut Child, what: &str) -> Result<ExitStatus, Failure> {
+    let mut status = None;
+    let waited = until(&format!("the end of {what}"), || {
+        status = child.try_wait().transpose();
+        status.is_some()
+    });
+    if let Err(failure) = waited {
+        child.kill().ok();
+        child.wait().ok();
+        return Err(failure);
+    }
+    let unknown = || Err(std::io::Error::other("its status is unknown"));
+    status.unwrap_or_else(unknown).map_err(|error| Failure::io(what, &error))
+}
+
+/// The first line that a process prints and that `take` wants something of; none where its output ends before, or none comes in a minute.
+pub(super) fn line_of<T: Send + 'static>(
+    out: impl Read + Send + 'static,
+    mut take: impl FnMut(String) -> Option<T> + Send + 'static,
+) -> Option<T> {
+    let (found, line) = mpsc::channel();
+    #[expect(clippy::disallowed_methods, reason = "a chore reads what may never come, and has to go on then")]
+    thread::spawn(move || {
+        let mut lines = BufReader::new(out).lines().map_while(Result::ok);
+        // Nobody may want it any more.
+        lines.find_map(&mut take).map(|line| found.send(line).ok())
+    });
+    line.recv_timeout(WAIT_MAX).ok()
 }
 
 /// A client at work, told of what happens by a line.

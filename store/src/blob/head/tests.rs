@@ -37,7 +37,7 @@ fn every_changed_byte_shows() {
 }
 
 #[test]
-fn heads_with_a_right_checksum_are_read_within_their_bytes() {
+fn what_is_decoded_is_encoded_again() {
     arbtest(|u| {
         let mut bytes = sample().encode(salt());
         for _ in 0..u.int_in_range(1..=6)? {
@@ -47,7 +47,8 @@ fn heads_with_a_right_checksum_are_read_within_their_bytes() {
         let sum = head_checksum(salt(), &bytes);
         bytes[CHECKSUM_AT..][..8].copy_from_slice(&sum.0.to_be_bytes());
         if let Some(head) = RecordHead::decode(salt(), &bytes) {
-            assert_eq!((head.sums.len(), head.header.len()), (chunks_of(head.len), 9));
+            // The length of the header may be another one that takes as many bytes.
+            assert_eq!(head.encode(salt()), bytes);
         }
         Ok(())
     });
