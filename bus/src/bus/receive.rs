@@ -59,10 +59,11 @@ impl Bus {
             return false;
         }
         let Some(place) = self.members.place(from) else {
-            // Strangers may introduce themselves. A member that knows nobody lets itself be found.
+            // Strangers may introduce themselves. Whoever probes knows this member from before: if it was not forgotten, then this member has
+            // lost what it knew, and lets itself be found, also where it has met others since.
             let is_meeting = matches!(body, Body::Meet(_));
             self.counters.refused_stranger += u64::from(!is_meeting);
-            if matches!(body, Body::Probe(..)) && !self.tell_forgotten(now, from) && self.members.len() == 1 {
+            if matches!(body, Body::Probe(..)) && !self.tell_forgotten(now, from) {
                 let own = self.own_record();
                 self.send(from, &Body::Meet(own));
             }

@@ -21,6 +21,7 @@ use ashlar_grid::seam::Runtime as _;
 use ashlar_kv::cluster::map::Name;
 use ashlar_kv::replicate::quorum::QuorumStatus;
 use ashlar_node::Node;
+use ashlar_node::membership::view::BusStatus;
 
 use self::client::{SharedState, Wanted, arrange, client, lock, operate, ranges};
 use self::engine::{EngineDrive, SimEngines};
@@ -34,6 +35,8 @@ use crate::world::{Control, ServerNo, SimRuntime};
 
 /// After the healing every shard must take writes within this time: failed members are found, elections held, copies taken over.
 const CONVERGE_NS_MAX: u64 = 60_000_000_000;
+/// How often it is looked how a bus stands.
+const LOOK: Duration = Duration::from_millis(100);
 /// Clients of one world.
 const CLIENTS: u64 = 3;
 /// How long replicas may take to take over from a server that leaves.
@@ -46,6 +49,8 @@ const COPIES: usize = 2;
 struct Life {
     node: Node<SimRuntime>,
     engines: SimEngines,
+    /// How its bus stood a moment ago.
+    bus: Arc<Mutex<Arc<BusStatus>>>,
     drained: Drained,
 }
 
@@ -167,7 +172,20 @@ impl KvCase {
     /// What each engine sees of itself and of the shards, for people.
     fn table(&self) -> String {
         let mut lines = Vec::new();
-        for life in self.lives.values() {
+        for (server, life) in &self.lives {
+            let bus = Arc::clone(&life.bus.lock().unwrap_or_else(PoisonError::into_inner));
+            let members: Vec<String> =
+                bus.members.iter().map(|one| format!("{} {:?}", one.address, one.state)).collect();
+            let short = |voters: &[String]| voters.iter().map(|name| name[30..].to_owned()).collect::<Vec<_>>();
+            lines.push(format!(
+                "  server {} life {}: voters {} of {:?} before {:?} majority {} members {members:?}",
+                server.0,
+                life.engines.runtime.life(),
+                bus.voters_epoch,
+                short(&bus.voters),
+                short(&bus.voters_before),
+                bus.majority,
+            ));
             for one in &life.engines.engines {
                 let Some(map) = one.engine.map() else { continue };
                 let own = map.own();
@@ -200,6 +218,20 @@ impl KvCase {
     }
 }
 
+/// What a node's bus says of itself, from time to time.
+fn watch(runtime: &SimRuntime, node: &Node<SimRuntime>) -> Arc<Mutex<Arc<BusStatus>>> {
+    let seen = Arc::<Mutex<Arc<BusStatus>>>::default();
+    let (node, clock, shown) = (node.clone(), runtime.clone(), Arc::clone(&seen));
+    runtime.spawn(Box::pin(async move {
+        loop {
+            let status = node.bus().await;
+            *shown.lock().unwrap_or_else(PoisonError::into_inner) = status;
+            clock.sleep_until(clock.now() + LOOK).await;
+        }
+    }));
+    seen
+}
+
 impl Case for KvCase {
     fn start(&mut self, runtime: SimRuntime) {
         let server = runtime.server();
@@ -219,7 +251,8 @@ impl Case for KvCase {
         runtime.spawn(bus);
         accept(&runtime, &node);
         lock(&self.shared).lives.insert(server, engines.clone());
-        self.lives.insert(server, Life { node, engines, drained: Drained::default() });
+        let bus = watch(&runtime, &node);
+        self.lives.insert(server, Life { node, engines, bus, drained: Drained::default() });
         self.begin();
     }
 
@@ -231,12 +264,14 @@ impl Case for KvCase {
     fn drain(&mut self, server: ServerNo) {
         let Some(life) = self.lives.get(&server) else { return };
         let (node, drained) = (life.node.clone(), life.drained.clone());
-        let mailboxes = Arc::clone(&life.engines.part.mailboxes);
+        let (mailboxes, engines) = (Arc::clone(&life.engines.part.mailboxes), life.engines.clone());
         life.engines.runtime.spawn(Box::pin(async move {
             node.hand_over(HAND_OVER_MAX).await;
             node.say_goodbye().await;
             node.drain().await;
             mailboxes.close();
+            // A server that is restarted waits for the tasks of its engines.
+            engines.ended().await;
             drained.set();
         }));
     }

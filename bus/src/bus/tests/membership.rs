@@ -313,3 +313,23 @@ fn whoever_wishes_what_was_wished_before_is_content() {
     let stranger = net.try_command(2, Command::Forget { id: id(9) });
     assert_eq!(stranger, Err(crate::CommandError::UnknownMember));
 }
+
+#[test]
+fn members_that_lost_what_they_knew_and_found_each_other_are_found_by_the_rest() {
+    let mut net = Net::new(5);
+    net.introduce();
+    net.run(5_000);
+    for number in [1, 2] {
+        net.kill(number);
+        net.servers.get_mut(&number).unwrap().saved = None;
+    }
+    net.run(20_000);
+    [1, 2].into_iter().for_each(|number| net.start(number));
+    // Before anybody else reaches them.
+    net.command(2, Command::Meet { id: id(1), address: "server-1:2".into() });
+    net.run_until(1_000, "they know each other", |net| net.bus(1).members().count() == 2);
+    net.run_until(30_000, "all know all", |net| {
+        let alive = |at: u8| net.bus(at).members().filter(|member| member.health == Health::Alive).count();
+        (1..=5).all(|at| alive(at) == 5)
+    });
+}

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ashlar_bus::slot::GroupId;
@@ -175,6 +176,8 @@ pub(super) struct SimEngines {
     pub(super) runtime: SimRuntime,
     pub(super) engines: Vec<SimEngine>,
     pub(super) part: Part,
+    /// How many tasks of engines have come to their end.
+    ended: Arc<AtomicUsize>,
 }
 
 /// Makes the engines of a life. Their tasks begin with [`SimEngines::run`].
@@ -205,7 +208,7 @@ pub(super) fn make(
     };
     let (replication_streams, zone) = (Some(streams), String::new());
     let part = Part { mailboxes, engines: infos, bus_port: 7_800, zone, rules, replication_streams, users: None };
-    SimEngines { runtime: runtime.clone(), engines, part }
+    SimEngines { runtime: runtime.clone(), engines, part, ended: Arc::default() }
 }
 
 fn configured(rng: &mut Rng, number: usize, needs_majority: bool) -> Arc<Engine> {
@@ -272,11 +275,22 @@ impl SimEngines {
             task.introduce(engine, host.now());
             let shared = || (Arc::clone(engine), Arc::clone(host) as Arc<dyn EngineHost>);
             let ((one, its), (two, two_host), (three, three_host)) = (shared(), shared(), shared());
-            self.runtime.spawn(Box::pin(task.run(one, its)));
+            let ended = Arc::clone(&self.ended);
+            self.runtime.spawn(Box::pin(async move {
+                task.run(one, its).await;
+                ended.fetch_add(1, Ordering::SeqCst);
+            }));
             self.runtime.spawn(Box::pin(follow(two, Some(Arc::clone(&streams)), two_host)));
             self.runtime.spawn(Box::pin(move_slots(three, Some(Arc::clone(&streams)), three_host)));
             self.runtime.spawn(Box::pin(tick(Arc::clone(engine), Arc::clone(host))));
             self.runtime.spawn(Box::pin(synchronise(Arc::clone(engine), Arc::clone(host), Arc::clone(was_whole))));
+        }
+    }
+
+    /// Waits until the tasks of all engines have come to their end, which they do once the mailboxes are closed.
+    pub(super) async fn ended(&self) {
+        while self.ended.load(Ordering::SeqCst) < self.engines.len() {
+            self.runtime.sleep_until(self.runtime.now() + LOOK).await;
         }
     }
 
