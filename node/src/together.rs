@@ -4,7 +4,8 @@ use core::future::poll_fn;
 use core::pin::{Pin, pin};
 use core::task::Poll;
 
-type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+/// One of several futures.
+pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What all of them give, in their order, when the last one is done. The caller bounds how many there are and how
 /// long each takes.

@@ -10,6 +10,9 @@ mod whole;
 use crate::swarm::{Case, Class, Params};
 use crate::world::Control;
 
+/// Servers of one world, where nothing else is said.
+pub const SERVERS_MAX: u32 = 7;
+
 /// A scenario by name.
 #[derive(Debug, Clone, Copy)]
 pub struct Scenario {
@@ -19,6 +22,12 @@ pub struct Scenario {
     pub about: &'static str,
     /// The faults that it stands.
     pub classes: &'static [Class],
+    /// A world has 3 to so many servers.
+    pub servers_max: u32,
+    /// The names of bugs that can be planted in what it runs.
+    pub bugs: fn() -> Vec<String>,
+    /// Plants the bug of that number in all worlds of this thread, or none.
+    pub plant: fn(Option<usize>),
     /// Makes its case for one world.
     pub make: fn(&Control, &Params) -> Box<dyn Case>,
 }
@@ -30,30 +39,45 @@ impl Scenario {
             name: "grid",
             about: "calls and streams between all servers, while everything below them fails",
             classes: Class::ALL,
+            servers_max: SERVERS_MAX,
+            bugs: Vec::new,
+            plant: drop,
             make: |control, params| Box::new(grid::GridCase::new(control, params)),
         },
         Self {
             name: "node",
             about: "whole servers with a toy service: joining, failing, leaving and coming back",
             classes: Class::OF_TCP,
+            servers_max: SERVERS_MAX,
+            bugs: Vec::new,
+            plant: drop,
             make: |control, params| Box::new(node::NodeCase::new(control, params)),
         },
         Self {
             name: "kv",
             about: "whole servers with key-value engines, with and without majorities",
             classes: Class::OF_TCP,
+            servers_max: 9,
+            bugs: kv::bugs,
+            plant: kv::plant,
             make: |control, params| Box::new(kv::KvCase::new(control, params)),
         },
         Self {
             name: "catalog",
             about: "whole servers with the catalog: proposals, voters, members that leave and come back",
             classes: Class::OF_TCP,
+            servers_max: SERVERS_MAX,
+            bugs: Vec::new,
+            plant: drop,
             make: |control, params| Box::new(catalog::CatalogCase::new(control, params)),
         },
         Self {
             name: "echo",
             about: "servers echo bytes over plain connections: shows that the swarm works",
             classes: Class::OF_TCP,
+            servers_max: SERVERS_MAX,
+            bugs: Vec::new,
+            plant: drop,
             make: |control, params| Box::new(echo::Echo::new(control, params, None)),
         },
     ];

@@ -14,9 +14,10 @@ options, but for `bus`:
   --seeds N              how many seeds (default 1000)
   --from N               the first seed (default 0)
   --seed N               this seed only
-  --servers N            so many servers instead of what the seed draws (3 to 7)
+  --servers N            so many servers instead of what the seed draws (3 to 7, of `kv` to 9)
   --check-determinism K  run every K-th seed twice and compare the hashes (default 50; 0: never)
   --shrink               look for the few faults that a failure needs
+  --planted all|NAME     plant a bug and count the seeds until it shows (program built with the feature `planted`)
   --keep-going           do not stop at the first failing seed
   --quick                end within 60 seconds
   --json                 print one object and nothing else on standard output
@@ -79,15 +80,28 @@ struct Options {
     seeds: Seeds,
     servers: Option<u32>,
     shrink: bool,
+    planted: Option<String>,
+}
+
+impl Options {
+    fn params(&self, seed: u64) -> Params {
+        let mut params = Params::draw(seed, self.scenario.classes, self.scenario.servers_max);
+        params.servers = self.servers.unwrap_or(params.servers);
+        params
+    }
 }
 
 fn parse(scenario: Scenario, words: &[String]) -> Result<Options, String> {
-    let mut options = Options { scenario, seeds: Seeds::default(), servers: None, shrink: false };
+    let mut options = Options { scenario, seeds: Seeds::default(), servers: None, shrink: false, planted: None };
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match word.as_str() {
-            "--servers" => options.servers = Some(number_after(word, &mut words)?.clamp(3, 7) as u32),
+            "--servers" => {
+                let count = number_after(word, &mut words)?;
+                options.servers = Some(count.clamp(3, u64::from(scenario.servers_max)) as u32);
+            }
             "--shrink" => options.shrink = true,
+            "--planted" => options.planted = Some(words.next().ok_or("--planted needs a name, or all")?.clone()),
             _ => options.seeds.take(word, &mut words)?,
         }
     }
@@ -138,6 +152,9 @@ pub(crate) fn command(
         return Ok(write!(outside.out, "usage: ashlar sim {} [options]\n\n{HELP}", scenario.name)?);
     }
     let options = parse(scenario, &words).map_err(CommandFailure::Usage)?;
+    if let Some(name) = &options.planted {
+        return hunt(&options, name, outside);
+    }
     let summary = run(&options, outside)?;
     summary.rows((outside.elapsed_s)()).print(outside.out, scenario.name, options.seeds.json)?;
     match summary.failed {
@@ -150,8 +167,7 @@ fn run(options: &Options, outside: &mut Outside<'_>) -> std::io::Result<Summary>
     let mut summary = Summary::default();
     let mut told_s = 0.0;
     for seed in options.seeds.numbers() {
-        let mut params = Params::draw(seed, options.scenario.classes);
-        params.servers = options.servers.unwrap_or(params.servers);
+        let params = options.params(seed);
         let mut outcome = run_seed(&params, &options.scenario.make);
         if options.seeds.is_checked(seed) {
             check_determinism(options, &params, &mut outcome);
@@ -176,6 +192,39 @@ fn run(options: &Options, outside: &mut Outside<'_>) -> std::io::Result<Summary>
         }
     }
     Ok(summary)
+}
+
+/// Plants the bugs of that name, or all, one after another, and counts the seeds until the checkers see each.
+fn hunt(options: &Options, name: &str, outside: &mut Outside<'_>) -> Result<(), CommandFailure> {
+    let bugs = (options.scenario.bugs)();
+    let wanted: Vec<usize> = (0..bugs.len()).filter(|bug| name == "all" || bugs[*bug] == name).collect();
+    if wanted.is_empty() {
+        let what = format!(
+            "no bug is called {name}; there are {bugs:?}, in a program that was built with the feature `planted`"
+        );
+        return Err(CommandFailure::Usage(what));
+    }
+    let (mut rows, mut missed) = (Rows::default(), Vec::new());
+    for bug in wanted {
+        (options.scenario.plant)(Some(bug));
+        let caught = options.seeds.numbers().zip(1_u64..).find_map(|(seed, count)| {
+            run_seed(&options.params(seed), &options.scenario.make).failure.map(|failure| (count, failure.what))
+        });
+        (options.scenario.plant)(None);
+        let name = &bugs[bug];
+        match caught {
+            Some((count, what)) => {
+                writeln!(outside.err, "{name:<20} {count:>6} seeds: {}", what.lines().next().unwrap_or_default())?;
+                rows.add(format!("planted/{name}"), count as f64, "seeds");
+            }
+            None => {
+                writeln!(outside.err, "{name:<20} not in {} seeds", options.seeds.count)?;
+                missed.push(name.as_str());
+            }
+        }
+    }
+    rows.print(outside.out, options.scenario.name, options.seeds.json)?;
+    if missed.is_empty() { Ok(()) } else { Err(CommandFailure::Wrong(format!("never caught: {}", missed.join(", ")))) }
 }
 
 fn check_determinism(options: &Options, params: &Params, outcome: &mut Outcome) {

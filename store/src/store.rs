@@ -138,6 +138,13 @@ impl Store {
         &self.superblock
     }
 
+    /// Bytes of data that the drive can hold in all.
+    #[must_use]
+    pub fn data_bytes(&self) -> u64 {
+        let slots = (self.superblock.geometry.slots as usize).saturating_sub(crate::index::SLOTS_RESERVED);
+        slots as u64 * crate::block::EXTENT_BYTES as u64
+    }
+
     /// Bytes of data that can still be written to new extents.
     #[must_use]
     pub fn free_bytes(&self) -> u64 {

@@ -1,9 +1,9 @@
-//! `ashlar drives`: removes a drive from the cluster.
+//! `ashlar drives`: lists the cluster's drives with how full they are, and removes one.
 
-use super::asking::{Asked, no_server, remove};
-use super::{no_runtime, say};
+use super::asking::{Asked, ask, no_server, remove, short};
+use super::{no_runtime, say, table};
 use crate::failure::Failure;
-use crate::front::admin::drives::LeavingDrive;
+use crate::front::admin::drives::{DriveView, LeavingDrive, RoomView};
 use crate::os;
 
 /// Drives of the cluster's servers.
@@ -15,13 +15,24 @@ pub struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
+    /// Drives of all servers, and how full they are
+    List(List),
     /// Empty a drive and take it out of the cluster; its server's log says when it is empty
     Remove(Remove),
 }
 
 #[derive(Debug, clap::Args)]
+struct List {
+    /// Print one JSON array and nothing else
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+#[derive(Debug, clap::Args)]
 struct Remove {
-    /// Its id, or the beginning of it, as its server's log shows it
+    /// Its id, or the beginning of it, as `ashlar drives list` shows it
     #[arg(value_name = "ID")]
     id: String,
     /// It is lost: give it up at once, and make what was on it anew elsewhere
@@ -32,9 +43,44 @@ struct Remove {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let Command::Remove(arguments) = &arguments.command;
+    match &arguments.command {
+        Command::List(arguments) => list(arguments),
+        Command::Remove(arguments) => give_up(arguments),
+    }
+}
+
+fn list(arguments: &List) -> Result<(), Failure> {
+    let target = arguments.asked.target()?;
+    let body = os::block_on(ask(&target, "/v1/drives")).map_err(|error| no_runtime(&error))??;
+    let drives: Vec<DriveView> = serde_json::from_slice(&body).map_err(|error| no_server(&target, &error))?;
+    if arguments.json {
+        say(&serde_json::to_string(&drives).expect("our own values have text keys and no cycles"));
+        return Ok(());
+    }
+    let rows: Vec<Vec<String>> = drives.iter().map(row).collect();
+    say(&table::text(&["drive", "server", "state", "free for volumes", "free for objects"], &rows));
+    Ok(())
+}
+
+/// A drive for people. What the cluster does with it and what its server says of it are one word.
+fn row(drive: &DriveView) -> Vec<String> {
+    let state = match (drive.state.as_str(), drive.works) {
+        ("active", None) => "no answer",
+        ("active" | "draining", Some(false)) => "broken",
+        (state, _) => state,
+    };
+    let room = |room: Option<RoomView>| {
+        room.map_or_else(
+            || "-".to_owned(),
+            |room| format!("{} of {}", table::bytes(room.free), table::bytes(room.bytes)),
+        )
+    };
+    vec![short(Some(&drive.id)), drive.address.clone(), state.to_owned(), room(drive.volumes), room(drive.objects)]
+}
+
+fn give_up(arguments: &Remove) -> Result<(), Failure> {
     if arguments.id.is_empty() || !arguments.id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err(Failure::usage("a drive's id has hexadecimal digits", "see the log of its server"));
+        return Err(Failure::usage("a drive's id has hexadecimal digits", "see `ashlar drives list`"));
     }
     let target = arguments.asked.target_to_change()?;
     let query = if arguments.lost { "?force" } else { "" };
@@ -47,4 +93,30 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         format!("being emptied: {leaving}; its server's log says when it is empty")
     });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drive_is_shown_as_the_cluster_and_its_server_see_it() {
+        let mut drive = DriveView {
+            id: "0123456789abcdef0123456789abcdef".to_owned(),
+            server: "1".repeat(32),
+            address: "10.0.0.1:7800".to_owned(),
+            class: "ssd".to_owned(),
+            state: "active".to_owned(),
+            works: Some(true),
+            volumes: Some(RoomView { bytes: 4 << 30, free: 1 << 30 }),
+            objects: None,
+        };
+        assert_eq!(row(&drive)[1..], ["10.0.0.1:7800", "active", "1.0 GiB of 4.0 GiB", "-"]);
+        drive.works = Some(false);
+        assert_eq!(row(&drive)[2], "broken");
+        (drive.works, drive.volumes) = (None, None);
+        assert_eq!(row(&drive)[2..], ["no answer", "-", "-"]);
+        drive.state = "failed".to_owned();
+        assert_eq!(row(&drive)[2], "failed", "nobody expects an answer of a drive that was given up");
+    }
 }

@@ -8,7 +8,8 @@ use ashlar_node::Node;
 use ashlar_node::catalog::{CatalogOptions, CatalogService};
 use ashlar_node::object::{BlobPort, ObjectNode};
 use ashlar_node::service::Service;
-use ashlar_node::volume::service::{DrivePort, VolumeService};
+use ashlar_node::volume::service::{DrivePort, SpaceReader, VolumeService};
+use ashlar_node::volume::space::DriveSpace;
 use ashlar_wire::id::DriveId;
 
 use super::catalog_storage::CatalogStorage;
@@ -57,14 +58,19 @@ impl Disks {
         let port: Arc<dyn DrivePort> = Arc::clone(&drive) as Arc<dyn DrivePort>;
         volumes.set_drives(BTreeMap::from([(drive.drive(), port)]));
         tracing::info!(drive = %drive.drive(), bytes, access = ?drive.access(), "drive opened");
-        let objects = object_bytes.map(|bytes| {
+        let blobs = object_bytes.map(|bytes| {
             let blobs = BlobHandle::open_or_format(&data.root().join(FOLDER), ids, drive.drive(), bytes)?;
-            let objects = ObjectNode::new(volumes.clone(), wall_clock_ms);
-            objects.set_blobs(BTreeMap::from([(drive.drive(), Arc::new(blobs) as Arc<dyn BlobPort>)]));
             tracing::info!(drive = %drive.drive(), bytes, "room for objects opened");
-            Ok(objects)
+            Ok(Arc::new(blobs))
         });
-        Ok(Self { catalog, volumes, objects: objects.transpose()?, drive, bytes })
+        let blobs = blobs.transpose()?;
+        let objects = blobs.clone().map(|blobs| {
+            let objects = ObjectNode::new(volumes.clone(), wall_clock_ms);
+            objects.set_blobs(BTreeMap::from([(drive.drive(), blobs as Arc<dyn BlobPort>)]));
+            objects
+        });
+        volumes.set_space(space(Arc::clone(&drive), blobs));
+        Ok(Self { catalog, volumes, objects, drive, bytes })
     }
 
     /// What the node runs.
@@ -91,6 +97,16 @@ impl Disks {
             catalog.give_up_missing_drives(&BTreeSet::from([drive])).await;
         }));
     }
+}
+
+/// Looks how full the drive is.
+fn space(drive: Arc<DriveHandle>, blobs: Option<Arc<BlobHandle>>) -> SpaceReader {
+    Box::new(move || {
+        let objects = blobs.as_ref().map(|blobs| (blobs.room(), blobs.has_failed()));
+        let (objects, has_lost_objects) = objects.unwrap_or_default();
+        let has_failed = drive.has_failed() || has_lost_objects;
+        vec![DriveSpace { drive: drive.drive(), volumes: drive.room(), objects, has_failed }]
+    })
 }
 
 /// Milliseconds since 1970 (UTC).

@@ -14,13 +14,14 @@
 //!
 //! Deliberately absent: io_uring, block devices, and moving a drive to another size.
 //!
-//! Parts: `folder` (directory, formatting, opening), `executor` (one IO), `pool` (the threads), `inbox`; `blobs` (shards of
+//! Parts: `folder` (directory, formatting, opening), `executor` (one IO), `pool` (the threads), `inbox`, `level` (how full it is); `blobs` (shards of
 //! objects, which have threads of their own).
 
 pub mod blobs;
 mod executor;
 mod folder;
 mod inbox;
+mod level;
 mod pool;
 
 use std::path::Path;
@@ -29,12 +30,14 @@ use std::thread::{self, JoinHandle};
 
 use ashlar_node::volume::drive_host::{DriveHost, HostConfig, HostOutput};
 use ashlar_node::volume::service::{DriveInput, DrivePort};
+use ashlar_node::volume::space::Room;
 use ashlar_wire::id::{ClusterId, DriveId, ServerId};
 
 use super::{clock, random};
 use crate::failure::Failure;
 use folder::Folder;
 use inbox::{Completion, Inbox};
+use level::Level;
 use pool::Pool;
 
 /// Threads that execute the IOs of one drive. Each has one IO at a time.
@@ -92,11 +95,13 @@ impl DriveThread {
         let life = u64::from_ne_bytes(random::bytes());
         let host = DriveHost::new(clock::now(), store, HostConfig::default(), life);
         let drive = host.drive();
+        let level = Arc::new(Level::new(host.store().data_bytes()));
         let inbox = Arc::new(Inbox::default());
         let pool = Pool::start(&Arc::new(file), &inbox, IO_THREADS).map_err(no_thread)?;
-        let owner = Owner { host, pool, inbox: Arc::clone(&inbox), outputs, _folder: folder };
+        let shown = Arc::clone(&level);
+        let owner = Owner { host, pool, inbox: Arc::clone(&inbox), outputs, level: shown, _folder: folder };
         let thread = thread::Builder::new().name("drive".into()).spawn(move || owner.run()).map_err(no_thread)?;
-        Ok(DriveHandle { inbox, thread: Some(thread), drive, access })
+        Ok(DriveHandle { inbox, thread: Some(thread), drive, access, level })
     }
 }
 
@@ -112,6 +117,7 @@ pub struct DriveHandle {
     thread: Option<JoinHandle<()>>,
     drive: DriveId,
     access: FileAccess,
+    level: Arc<Level>,
 }
 
 impl DriveHandle {
@@ -125,6 +131,18 @@ impl DriveHandle {
     #[must_use]
     pub const fn access(&self) -> FileAccess {
         self.access
+    }
+
+    /// Space for extents, as of a moment ago.
+    #[must_use]
+    pub fn room(&self) -> Room {
+        self.level.room()
+    }
+
+    /// Whether the drive has failed a write or a sync, and is not used any more.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.level.has_failed()
     }
 
     /// Tells the drive something. Never waits for the drive.
@@ -167,6 +185,7 @@ struct Owner<F> {
     pool: Pool,
     inbox: Arc<Inbox<DriveInput>>,
     outputs: F,
+    level: Arc<Level>,
     /// Its lock is released last, when no IO is under way any more.
     _folder: Folder,
 }
@@ -176,7 +195,11 @@ impl<F: FnMut(DriveId, HostOutput)> Owner<F> {
         loop {
             // First what the drive wants: it may have begun something when it was opened.
             self.pool.execute(core::iter::from_fn(|| self.host.poll_io()));
+            self.level.set_free(self.host.store().free_bytes());
             while let Some(output) = self.host.poll_output() {
+                if matches!(output, HostOutput::Poisoned(_)) {
+                    self.level.fail();
+                }
                 (self.outputs)(self.host.drive(), output);
             }
             let Some(batch) = self.inbox.wait(self.host.poll_timeout()) else { break };

@@ -17,6 +17,7 @@ use ashlar_wire::time::Instant;
 use super::assignment::{Assignment, EngineInfo, Report, server_of};
 use super::mailboxes::{Answer, EngineMailboxes, PendingRequest};
 use super::messages::{Listener, Messages, Relay};
+use super::planted::{self, Planted};
 use super::services::Services;
 use super::topology::Topology;
 use crate::service::{Agent, NodeAction};
@@ -354,7 +355,8 @@ impl Controller {
             });
             if let Some(error) = refused {
                 self.mailboxes.answer(pending.answer, Err(error.to_string()));
-            } else if pending.command.is_none() && is_reached(bus, &pending.goal) {
+            } else if pending.command.is_none() && (is_reached(bus, &pending.goal) || planted::has(Planted::DoneAtOnce))
+            {
                 self.done.push(pending.answer);
             } else if pending.until <= now {
                 let text = "the cluster has not agreed in time: is a majority of its voters there?".to_owned();
@@ -447,7 +449,10 @@ impl Agent for Controller {
             Event::RoleChanged { group, role, .. } => {
                 // The bus has forgotten what the engine has, which counts for one role.
                 let files = self.files.iter_mut().filter(|file| file.engine_info.group == *group);
-                files.for_each(|file| (file.copy, file.succeeds_until) = (None, None));
+                let is_told_again = !planted::has(Planted::CopyToldOnce);
+                files.for_each(|file| {
+                    (file.copy, file.succeeds_until) = (file.copy.filter(|_| !is_told_again), None);
+                });
                 // Others send clients here as soon as they know.
                 self.is_urgent |= *role == Role::Primary;
             }
@@ -480,7 +485,9 @@ impl Agent for Controller {
         let is_due = self.changed_at.is_some_and(|at| at + GATHER <= now);
         if is_due || self.is_urgent || !self.done.is_empty() {
             (self.changed_at, self.is_urgent) = (None, false);
-            self.reconcile(bus, now);
+            if !planted::has(Planted::NoReconcile) {
+                self.reconcile(bus, now);
+            }
             self.assign(bus, now);
         }
         actions

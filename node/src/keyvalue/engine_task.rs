@@ -20,6 +20,7 @@ use ashlar_wire::time::Instant;
 use super::assignment::{Assignment, EngineInfo, Report};
 use super::host::EngineHost;
 use super::mailboxes::{Delivery, EngineMailboxes};
+use super::planted::{self, Planted};
 
 /// How often an engine reports that nothing calls for a report. A replica's position reaches the other members so late.
 const REPORT_EVERY: Duration = Duration::from_millis(100);
@@ -88,6 +89,10 @@ impl EngineTask {
     fn take(&self, delivery: Delivery, doing: &mut Doing, engine: &Engine, host: &dyn EngineHost) -> bool {
         let Delivery { assignment, outcomes, promises, is_over } = delivery;
         for pending in promises {
+            if planted::has(Planted::PromiseUnkept) {
+                pending.answer(PromiseAnswer::Promised(None));
+                continue;
+            }
             let answer = engine.answer_promise(pending.request(), host.now());
             pending.answer(answer);
         }
@@ -174,7 +179,8 @@ impl Doing {
         if attempt.round.is_some() || now.instant < attempt.again_at {
             return;
         }
-        match engine.begin_take_over(&attempt.assignment.map, task.life, now) {
+        let life = if planted::has(Planted::OneTermForAllLives) { 1 } else { task.life };
+        match engine.begin_take_over(&attempt.assignment.map, life, now) {
             Ok(round) => {
                 let asking = round.asked().iter().map(|member| -> Asking {
                     let (member, asked) = (*member, task.mailboxes.call_promise(round.request(*member)));
@@ -204,7 +210,7 @@ impl Doing {
 
     fn handle_answer(&mut self, engine: &Engine, member: Name, answer: Option<PromiseAnswer>, now: Now) {
         let Some(Attempt { round: Some((round, asking)), .. }) = &mut self.attempt else { return };
-        if let Some(answer) = answer {
+        if let Some(answer) = answer.filter(|_| !planted::has(Planted::LoseAnswers)) {
             round.handle_answer(member, answer);
         }
         // A majority is enough: nobody waits for a member that may be lost.
@@ -226,9 +232,16 @@ impl Doing {
         let epoch = attempt.assignment.map.own().epoch;
         match ended {
             TakeOver::Done => self.take_up_whole(engine, attempt.assignment, now),
+            TakeOver::Waits(_) if planted::has(Planted::ServeWithFew) => {
+                self.take_up_whole(engine, attempt.assignment, now)
+            }
+            TakeOver::Superseded(_) if planted::has(Planted::ServeSuperseded) => {
+                self.take_up_whole(engine, attempt.assignment, now);
+            }
             TakeOver::Waits(why) => {
                 tracing::debug!(why, epoch, "the shard is not taken over yet");
-                self.attempt = Some(Attempt { round: None, again_at: now.instant + RETRY, ..attempt });
+                let again_at = if planted::has(Planted::AskOnce) { Instant::NEVER } else { now.instant + RETRY };
+                self.attempt = Some(Attempt { round: None, again_at, ..attempt });
             }
             TakeOver::Superseded(term) => {
                 tracing::debug!(%term, epoch, "a later primary was promised: waits for the next assignment");
@@ -246,7 +259,7 @@ impl Doing {
         }
         // An attempt for an earlier assignment is given up.
         self.attempt = None;
-        if engine.must_take_over(&assignment.map) {
+        if engine.must_take_over(&assignment.map) && !planted::has(Planted::ServeUnasked) {
             // It serves what it served before, if anything, until it has taken over.
             self.attempt = Some(Attempt { assignment, round: None, again_at: Instant::ORIGIN });
             return;
@@ -256,7 +269,8 @@ impl Doing {
     }
 
     fn take_up_whole(&mut self, engine: &Engine, assignment: Assignment, now: Now) {
-        let is_new_map = self.map.as_ref() != Some(&assignment.map);
+        let keeps_map = planted::has(Planted::KeepMap) && self.map.is_some();
+        let is_new_map = self.map.as_ref() != Some(&assignment.map) && !keeps_map;
         if assignment.upstream.is_none() && assignment.map.service().is_up && !assignment.map.own().slots.is_empty() {
             // On the drive before anything is written that the next primary may lack, and before the role changes: a sync between that and
             // the new map would leave the slots unserved meanwhile.
@@ -270,7 +284,8 @@ impl Doing {
         if goes {
             engine.prepare_to_follow(assignment.map.own().shard, now);
         }
-        if engine.upstream() != assignment.upstream {
+        let follows_on = planted::has(Planted::FollowOn) && !goes;
+        if engine.upstream() != assignment.upstream && !follows_on {
             follow(engine, assignment.upstream.clone(), &assignment.map, now);
         }
         if self.purges != assignment.purges {
@@ -298,7 +313,8 @@ impl Doing {
 
     /// The present assignment, if the shard has to be taken over for it: the mode has changed.
     fn present(&self, engine: &Engine) -> Option<Assignment> {
-        let map = self.map.as_ref().filter(|map| engine.must_take_over(map))?;
+        let is_asked = !planted::has(Planted::ServeUnasked);
+        let map = self.map.as_ref().filter(|map| engine.must_take_over(map) && is_asked)?;
         let Self { is_paused, is_awaited, is_successor, purges, .. } = *self;
         let (engine_info, map) = (self.info.clone(), map.clone());
         Some(Assignment { engine_info, map, upstream: None, is_paused, is_awaited, is_successor, purges })

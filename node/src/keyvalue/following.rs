@@ -13,6 +13,7 @@ use ashlar_kv::replicate::{Follower, Step, Upstream};
 use ashlar_kv::{Engine, Link};
 
 use super::host::{Connection, DumpFile, EngineHost, within};
+use super::planted::{self, Planted};
 use super::replication_streams::ReplicationStreams;
 use crate::together;
 
@@ -29,6 +30,9 @@ pub async fn follow(engine: Arc<Engine>, streams: Option<Arc<ReplicationStreams>
     loop {
         let step = link.follower.next_step(link.host.now());
         if let Err(why) = link.take(step).await {
+            if planted::has(Planted::FollowOnce) {
+                core::future::pending::<()>().await;
+            }
             link.hang_up();
             link.follower.handle_broken(&why, link.host.now());
         }

@@ -15,6 +15,7 @@ use ashlar_kv::replicate::quorum::{PromiseAnswer, PromiseRequest};
 
 use super::assignment::{Assignment, Report};
 use super::messages::{Messages, Subscriber};
+use super::planted::{self, Planted};
 use super::promise_call::PendingPromise;
 
 /// Orders that wait for the controller.
@@ -156,7 +157,7 @@ impl EngineMailboxes {
         let is_notified = self.engines[number].poll_notified(cx).is_ready();
         let mut state = self.lock();
         let is_over = state.is_over;
-        if !is_notified && !is_over {
+        if !is_notified && (!is_over || planted::has(Planted::EndToldOnce)) {
             return Poll::Pending;
         }
         let Inbox { assignment, answers, outcomes, promises } = core::mem::take(&mut state.inboxes[number]);
@@ -213,7 +214,8 @@ impl EngineMailboxes {
             inbox.answers.extend(answers.clone());
         }
         drop((state, answers));
-        self.engines.iter().for_each(Notify::notify);
+        let woken = if planted::has(Planted::WakeFirstOnly) { 1 } else { self.engines.len() };
+        self.engines.iter().take(woken).for_each(Notify::notify);
     }
 
     /// Tells the client that gave an order what has become of it.

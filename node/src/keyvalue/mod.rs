@@ -11,7 +11,8 @@
 //! In reading order: [`assignment`] (the values), [`mailboxes`], `controller`, [`topology`] (from the bus to maps), [`engine_task`],
 //! [`promise_call`] (a candidate asks a member), [`following`] and [`migrating`] (an engine's links to other engines),
 //! [`replication_streams`] (such links over the grid), [`host`] (what these tasks need of the process). Messages to subscribers go from
-//! engine to engine beside all that: [`messages`] says to whom, `relay` brings them there, `published` is their written form.
+//! engine to engine beside all that: [`messages`] says to whom, `relay` brings them there, `published` is their written form. [`planted`] are
+//! bugs to order, for the simulator.
 
 pub mod assignment;
 pub(super) mod controller;
@@ -21,6 +22,7 @@ pub mod host;
 pub mod mailboxes;
 pub mod messages;
 pub mod migrating;
+pub mod planted;
 pub mod promise_call;
 mod published;
 pub(super) mod relay;

@@ -39,6 +39,7 @@ use super::attachment::{Attachment, Fabric, Failure, Leader, PACING};
 use super::drive_host::{ClientToken, HostOutput};
 use super::link::{Framed, Frames, Queue, VERSION};
 use super::route::{RouteCache, is_whole_without};
+use super::space::{DriveSpace, SpaceCall, SpaceForm};
 use super::subrequest::{Answered, Asked, VolumeIo, answer_of, answered, client_request};
 use super::turns::Turns;
 use crate::catalog::CatalogHandle;
@@ -112,6 +113,9 @@ pub trait DrivePort: Send + Sync + 'static {
     fn send(&self, input: DriveInput) -> bool;
 }
 
+/// Looks how full the drives of a server are. Never waits for one.
+pub type SpaceReader = Box<dyn Fn() -> Vec<DriveSpace> + Send + Sync>;
+
 /// Why a volume cannot be attached here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AttachError {
@@ -152,6 +156,7 @@ impl core::error::Error for AttachError {}
 struct Shared<R: Runtime> {
     catalog: CatalogHandle,
     drives: OnceLock<BTreeMap<DriveId, Arc<dyn DrivePort>>>,
+    space: OnceLock<SpaceReader>,
     node: OnceLock<WeakNode<R>>,
     own: OnceLock<ServerId>,
     /// Who waits for a drive's reply.
@@ -188,6 +193,7 @@ impl<R: Runtime> VolumeService<R> {
         Self(Arc::new(Shared {
             catalog,
             drives: OnceLock::new(),
+            space: OnceLock::new(),
             node: OnceLock::new(),
             own: OnceLock::new(),
             asked: Mutex::default(),
@@ -204,6 +210,17 @@ impl<R: Runtime> VolumeService<R> {
     /// The drives of this server, which are open. Only the first call does anything; before the node starts.
     pub fn set_drives(&self, drives: BTreeMap<DriveId, Arc<dyn DrivePort>>) {
         drop(self.0.drives.set(drives));
+    }
+
+    /// How full the drives of this server are is looked up by this from now on. Only the first call does anything.
+    pub fn set_space(&self, space: SpaceReader) {
+        drop(self.0.space.set(space));
+    }
+
+    /// How full the drives of this server are, as of a moment ago.
+    #[must_use]
+    pub fn space_here(&self) -> Vec<DriveSpace> {
+        self.0.space.get().map(|space| space()).unwrap_or_default()
     }
 
     /// The catalog that the service follows.
@@ -242,7 +259,7 @@ impl<R: Runtime> VolumeService<R> {
         self.0.drives.get()?.get(&id)
     }
 
-    fn node(&self) -> Option<Node<R>> {
+    pub(super) fn node(&self) -> Option<Node<R>> {
         self.0.node.get()?.upgrade()
     }
 
@@ -589,6 +606,14 @@ impl Drop for Forget<'_> {
 impl<R: Runtime> Service<R> for VolumeService<R> {
     fn register(&self, node: &WeakNode<R>, handlers: Handlers) -> Result<Handlers, RegisteredTwice> {
         let (asked, members, node) = (self.clone(), self.clone(), node.clone());
+        let (told, told_by) = (self.clone(), node.clone());
+        let handlers = handlers.serve::<SpaceCall, _>(move |context, ()| {
+            let (service, node) = (told.clone(), told_by.upgrade());
+            async move {
+                let is_met = node.ok_or_else(stopped)?.is_met(context.caller);
+                if is_met { Ok(SpaceForm(service.space_here())) } else { Err(no_member()) }
+            }
+        })?;
         let handlers = handlers.serve::<VolumeIo, _>(move |context, request| {
             let (service, node) = (asked.clone(), node.upgrade());
             async move {

@@ -256,10 +256,11 @@ impl Client {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenarios::SERVERS_MAX;
     use crate::swarm::{Class, Outcome, run_seed, shrink};
 
     fn outcome(seed: u64, planted: Option<Planted>) -> Outcome {
-        run_seed(&Params::draw(seed, Class::OF_TCP), &move |control, params| {
+        run_seed(&Params::draw(seed, Class::OF_TCP, SERVERS_MAX), &move |control, params| {
             Box::new(Echo::new(control, params, planted))
         })
     }

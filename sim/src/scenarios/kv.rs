@@ -45,6 +45,29 @@ const HAND_OVER_MAX: Duration = Duration::from_secs(5);
 const COPIES_OF_MAJORITY: usize = 3;
 const COPIES: usize = 2;
 
+/// Bugs that can be planted in the glue between bus and engines.
+#[cfg(feature = "planted")]
+pub(super) fn bugs() -> Vec<String> {
+    ashlar_node::keyvalue::planted::Planted::ALL.iter().map(|bug| format!("{bug:?}")).collect()
+}
+
+/// There are none.
+#[cfg(not(feature = "planted"))]
+pub(super) const fn bugs() -> Vec<String> {
+    Vec::new()
+}
+
+/// All servers on this thread have this bug from now on, or none.
+#[cfg(feature = "planted")]
+pub(super) fn plant(bug: Option<usize>) {
+    use ashlar_node::keyvalue::planted;
+    planted::plant(bug.map(|bug| planted::Planted::ALL[bug]));
+}
+
+/// There are none.
+#[cfg(not(feature = "planted"))]
+pub(super) const fn plant(_bug: Option<usize>) {}
+
 /// One life of a server.
 struct Life {
     node: Node<SimRuntime>,

@@ -88,17 +88,14 @@ pub struct Params {
     pub fault_ns_max: u64,
 }
 
-/// Servers of one world.
-const SERVERS_MAX: u32 = 7;
-
 impl Params {
-    /// What `seed` draws, with faults of `classes`.
+    /// What `seed` draws, with faults of `classes`, and 3 to `servers_max` servers.
     #[must_use]
-    pub fn draw(seed: u64, classes: &[Class]) -> Self {
+    pub fn draw(seed: u64, classes: &[Class], servers_max: u32) -> Self {
         let mut rng = Rng::new(seed).fork("params", 0);
         let mut params = Self {
             seed,
-            servers: rng.within(3..=u64::from(SERVERS_MAX)) as u32,
+            servers: rng.within(3..=u64::from(servers_max)) as u32,
             world: draw_world(seed, &mut rng),
             classes: classes.iter().copied().filter(|_| rng.chance(400_000)).collect(),
             faults_ns: rng.within(SECOND_NS..=12 * SECOND_NS),

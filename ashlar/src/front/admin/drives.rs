@@ -1,6 +1,16 @@
-//! `DELETE /v1/drives/ID`: a drive is emptied and leaves the cluster; with `?force` it is given up at once, as lost.
+//! Drives in the admin API.
+//!
+//! | request | what it does |
+//! |---|---|
+//! | `GET /v1/drives` | lists the drives of all servers, with how full they are |
+//! | `DELETE /v1/drives/ID` | empties a drive and takes it out of the cluster; with `?force` it is given up at once, as lost |
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use ashlar_catalog::server::Drive;
 use ashlar_node::catalog::{DriveRemoval, RemoveDriveError};
+use ashlar_node::volume::space::{DriveSpace, Room};
+use ashlar_wire::id::{DriveId, ServerId};
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::{Response, StatusCode};
@@ -9,6 +19,8 @@ use serde::{Deserialize, Serialize};
 use super::Front;
 use super::routes::{insists, json, refuse, wrong_query};
 
+/// All drives.
+pub(super) const LIST: &str = "/v1/drives";
 /// Where drives are, one below it each.
 pub(super) const DRIVES: &str = "/v1/drives/";
 
@@ -19,15 +31,81 @@ pub struct LeavingDrive {
     pub leaving: String,
 }
 
+/// Space of one kind on a drive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoomView {
+    /// Bytes of data that it can hold.
+    pub bytes: u64,
+    /// Bytes of data that still can be written, an upper bound.
+    pub free: u64,
+}
+
+impl From<Room> for RoomView {
+    fn from(Room { bytes, free }: Room) -> Self {
+        Self { bytes, free }
+    }
+}
+
+/// A drive, as the admin API shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriveView {
+    /// Its id.
+    pub id: String,
+    /// The server that it is in.
+    pub server: String,
+    /// Where that server is reached.
+    pub address: String,
+    /// What it is made of.
+    pub class: String,
+    /// What the cluster does with it: `active`, `full`, `draining` or `failed`.
+    pub state: String,
+    /// Whether it works, as its server says: nothing if the server has not answered in time or has no such drive.
+    pub works: Option<bool>,
+    /// Space for volumes, as its server says.
+    pub volumes: Option<RoomView>,
+    /// Space for objects, as its server says; nothing where the drive has none.
+    pub objects: Option<RoomView>,
+}
+
+/// The drives of all servers.
+pub(super) async fn list(front: &Front) -> Response<Full<Bytes>> {
+    let Some(drives) = front.drives.as_ref() else { return no_drives() };
+    let state = match drives.volumes.catalog().state().await {
+        Ok(state) => state,
+        Err(error) => return refuse(StatusCode::SERVICE_UNAVAILABLE, "unavailable", &error.to_string()),
+    };
+    let known: Vec<&Drive> = state.drives().collect();
+    let servers: BTreeSet<ServerId> = known.iter().map(|drive| drive.server).collect();
+    let servers: Vec<ServerId> = servers.into_iter().collect();
+    let answers = drives.volumes.space_of(&servers).await;
+    let told: BTreeMap<DriveId, DriveSpace> =
+        answers.into_iter().flatten().flatten().map(|space| (space.drive, space)).collect();
+    let view = |drive: &&Drive| {
+        let space = told.get(&drive.id);
+        DriveView {
+            id: drive.id.to_string(),
+            server: drive.server.to_string(),
+            address: state.server(drive.server).map(|server| server.address.clone()).unwrap_or_default(),
+            class: drive.class.to_string(),
+            state: drive.state.to_string(),
+            works: space.map(|space| !space.has_failed),
+            volumes: space.map(|space| space.volumes.into()),
+            objects: space.filter(|space| space.objects.bytes > 0).map(|space| space.objects.into()),
+        }
+    };
+    json(StatusCode::OK, &known.iter().map(view).collect::<Vec<DriveView>>())
+}
+
+fn no_drives() -> Response<Full<Bytes>> {
+    refuse(StatusCode::CONFLICT, "no_drives", "this server has no drive: ask one that has")
+}
+
 /// Begins to remove the drive whose id begins as the path says.
 pub(super) async fn answer(front: &Front, path: &str, query: Option<&str>) -> Response<Full<Bytes>> {
     let beginning = path.strip_prefix(DRIVES).unwrap_or_default();
     let Some(insists) = insists(query) else { return wrong_query() };
     let how = if insists { DriveRemoval::GiveUp } else { DriveRemoval::Drain };
-    let Some(drives) = front.drives.as_ref() else {
-        let text = "this server has no drive: ask one that has";
-        return refuse(StatusCode::CONFLICT, "no_drives", text);
-    };
+    let Some(drives) = front.drives.as_ref() else { return no_drives() };
     match drives.volumes.catalog().remove_drive(beginning, how).await {
         Ok(drive) => {
             tracing::info!(%drive, ?how, "somebody wants this drive removed");

@@ -8,6 +8,7 @@ use core::fmt::Write as _;
 use crate::os::kv::EngineFigures;
 use crate::os::process::ProcessFacts;
 use ashlar_node::status::{PeerView, ServerStatus};
+use ashlar_node::volume::space::{DriveSpace, Room};
 
 /// One page of metrics.
 struct Page(String);
@@ -85,14 +86,49 @@ impl Page {
 
 /// All metrics of a server.
 #[must_use]
-pub fn text(status: &ServerStatus, process: ProcessFacts, connections: usize, engines: &[EngineFigures]) -> String {
+pub fn text(
+    status: &ServerStatus,
+    process: ProcessFacts,
+    connections: usize,
+    engines: &[EngineFigures],
+    drives: &[DriveSpace],
+) -> String {
     let mut page = Page(String::new());
     server(&mut page, status, process, connections);
     bus::bus(&mut page, &status.bus);
     grid(&mut page, status);
     peers(&mut page, status);
     keyvalue::keyvalue(&mut page, engines);
+    space(&mut page, drives);
     page.0
+}
+
+/// The drives of this server; none where it has none.
+fn space(page: &mut Page, drives: &[DriveSpace]) {
+    if drives.is_empty() {
+        return;
+    }
+    type Number = fn(&Room) -> u64;
+    let numbers: [(&str, &str, Number); 2] = [
+        ("ashlar_drive_bytes", "Bytes of data that the drive can hold.", |room| room.bytes),
+        ("ashlar_drive_free_bytes", "Bytes of data that still can be written, an upper bound.", |room| room.free),
+    ];
+    for (name, help, number) in numbers {
+        page.metric(name, Kind::Gauge, help);
+        for DriveSpace { drive, volumes, objects, .. } in drives {
+            for (kind, room) in [("volumes", volumes), ("objects", objects)] {
+                page.sample(name, &[("drive", &drive.to_string()), ("for", kind)], number(room));
+            }
+        }
+    }
+    page.metric(
+        "ashlar_drive_failed",
+        Kind::Gauge,
+        "1 if the drive has failed a write or a sync and is not used any more.",
+    );
+    for DriveSpace { drive, has_failed, .. } in drives {
+        page.sample("ashlar_drive_failed", &[("drive", &drive.to_string())], u8::from(*has_failed));
+    }
 }
 
 #[allow(clippy::cast_precision_loss, reason = "a number of seconds needs no 53 bits")]

@@ -224,7 +224,7 @@ fn unauthorized(token: Token) -> Response<Full<Bytes>> {
 fn is_known(path: &str) -> bool {
     let is_page = matches!(path, "/health/live" | "/health/ready" | "/health/cluster" | "/metrics");
     is_page
-        || matches!(path, "/v1/status" | "/v1/mesh" | volumes::VOLUMES | objects::KEY | objects::KEYS)
+        || matches!(path, "/v1/status" | "/v1/mesh" | volumes::VOLUMES | drives::LIST | objects::KEY | objects::KEYS)
         || change_of(path).is_some()
 }
 
@@ -238,11 +238,14 @@ async fn read(front: &Front, path: &str) -> Response<Full<Bytes>> {
                 Some(engines) => engines.figures().await,
                 None => Vec::new(),
             };
-            let text = metrics::text(&front.node.status().await, process::facts(), front.connections(), &engines);
+            let drives = front.drives.as_ref().map(|drives| drives.volumes.space_here()).unwrap_or_default();
+            let status = front.node.status().await;
+            let text = metrics::text(&status, process::facts(), front.connections(), &engines, &drives);
             let text = text + &front.refusals.metrics();
             with_type(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text.into())
         }
         volumes::VOLUMES => volumes::list(front).await,
+        drives::LIST => drives::list(front).await,
         objects::KEY => objects::key(front),
         objects::KEYS => objects::list(front),
         "/v1/status" => json(StatusCode::OK, &front.node.status().await),

@@ -10,6 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use ashlar_node::object::BlobPort;
+use ashlar_node::volume::space::Room;
 use ashlar_object::api::BoxFuture;
 use ashlar_object::cluster::{ShardReply, ShardRequest};
 use ashlar_object::service::collect::{ListedShard, ShardStore};
@@ -24,6 +25,7 @@ use tokio::sync::oneshot;
 
 use super::folder::{BLOBS_LOCK, Folder};
 use super::inbox::{Completion, Inbox};
+use super::level::Level;
 use super::pool::Pool;
 use super::{DriveIds, IO_THREADS, no_thread};
 use crate::failure::Failure;
@@ -44,9 +46,22 @@ struct Asked {
 pub struct BlobHandle {
     inbox: Arc<Inbox<Asked>>,
     thread: Option<JoinHandle<()>>,
+    level: Arc<Level>,
 }
 
 impl BlobHandle {
+    /// Space for shards, as of a moment ago. What compaction has not gained yet is not free.
+    #[must_use]
+    pub fn room(&self) -> Room {
+        self.level.room()
+    }
+
+    /// Whether the drive has failed a write or a sync of shards, and keeps none any more.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.level.has_failed()
+    }
+
     /// Opens the blobs of a drive in its directory, or makes room of `bytes` bytes for them, and starts their threads.
     ///
     /// # Errors
@@ -54,12 +69,22 @@ impl BlobHandle {
     pub fn open_or_format(dir: &Path, ids: DriveIds, drive: DriveId, bytes: u64) -> Result<Self, Failure> {
         let folder = Folder::take(dir, BLOBS_LOCK)?;
         let (file, blobs) = folder.open_or_format_blobs(ids, drive, bytes)?;
+        let stats = blobs.stats();
+        let level = Arc::new(Level::new(stats.live_bytes + stats.dead_bytes + stats.free_bytes));
         let inbox = Arc::new(Inbox::default());
         let pool = Pool::start(&Arc::new(file), &inbox, IO_THREADS).map_err(no_thread)?;
-        let owner =
-            Owner { drive, blobs, pool, inbox: Arc::clone(&inbox), asked: BTreeMap::new(), last: 0, _folder: folder };
+        let owner = Owner {
+            drive,
+            blobs,
+            pool,
+            inbox: Arc::clone(&inbox),
+            asked: BTreeMap::new(),
+            last: 0,
+            level: Arc::clone(&level),
+            _folder: folder,
+        };
         let thread = thread::Builder::new().name("blobs".into()).spawn(move || owner.run()).map_err(no_thread)?;
-        Ok(Self { inbox, thread: Some(thread) })
+        Ok(Self { inbox, thread: Some(thread), level })
     }
 }
 
@@ -168,6 +193,7 @@ struct Owner {
     inbox: Arc<Inbox<Asked>>,
     asked: BTreeMap<u64, oneshot::Sender<Result<BlobReply, BlobError>>>,
     last: u64,
+    level: Arc<Level>,
     /// Its lock is released last, when no IO is under way any more.
     _folder: Folder,
 }
@@ -176,6 +202,7 @@ impl Owner {
     fn run(mut self) {
         loop {
             self.pool.execute(core::iter::from_fn(|| self.blobs.poll_io()));
+            self.level.set_free(self.blobs.stats().free_bytes);
             while let Some((id, reply)) = self.blobs.poll_reply() {
                 if let Some(asked) = self.asked.remove(&id.0) {
                     // Whoever asked may have given up.
@@ -215,6 +242,7 @@ impl Owner {
                 tracing::error!(%drive, segment, "a part of the drive's shards is damaged: some may be missing");
             }
             BlobEvent::Poisoned(error) => {
+                self.level.fail();
                 tracing::error!(%drive, ?error, "the drive has failed a write or sync and keeps no shards any more: replace it");
             }
         }
