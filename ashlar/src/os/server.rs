@@ -20,7 +20,7 @@ use super::kv::doors::{Doors, TlsDoor};
 use super::kv::store::Store;
 use super::kv::{self, Serving};
 use super::runtime::OsRuntime;
-use super::scribe::Scribe;
+use super::state_writer::StateWriter;
 use super::stopping::{Attempt, Stopping};
 use super::tls::clients::{self, ClientProof};
 use super::workers::Workers;
@@ -115,12 +115,12 @@ pub(super) fn run_with(
     let bulk = Arc::new(OsRuntime::new(Lane::Bulk, workers.bulk.clone(), config.tls));
     let result = control.block_on(async {
         let mut stopping = Stopping::new().map_err(|error| cannot_start(&error))?;
-        let scribe = Scribe::start(data.root(), &data.secret_place).map_err(|error| cannot_start(&error))?;
+        let state_writer = StateWriter::start(data.root(), &data.secret_place).map_err(|error| cannot_start(&error))?;
         let plan = plan(config, &data, &address, part.as_ref());
         let mut services: Vec<Box<dyn Service<OsRuntime>>> = Vec::new();
         services.extend(part.map(|part| -> Box<dyn Service<OsRuntime>> { Box::new(part) }));
         services.extend(disks.iter().flat_map(Disks::services));
-        let begun = Node::start(runtime, bulk, plan, scribe, services);
+        let begun = Node::start(runtime, bulk, plan, state_writer, services);
         let (node, bus) = begun.map_err(|error| datadir::bus_lost(data.root(), &error.to_string()))?;
         // This thread has nothing else to do but to wait for signals and to look after joining and draining.
         tokio::spawn(bus);

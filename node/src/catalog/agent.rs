@@ -1,4 +1,4 @@
-//! The catalog's part on the control thread: tells the tender who is there, who is alive and since when.
+//! The catalog's part on the control thread: tells the reconciler who is there, who is alive and since when.
 
 use ashlar_bus::event::Health;
 use ashlar_bus::{Bus, Event};

@@ -15,7 +15,7 @@ use super::host::Peers;
 use super::notify::Notify;
 use super::reports::Reports;
 
-/// A member of the bus, as the tender sees it.
+/// A member of the bus, as the reconciler sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Seen {
     /// Where it is reached.
@@ -76,7 +76,7 @@ pub(super) struct CatalogContext {
     begun: Mutex<Begun>,
     /// NotifyState when the catalog has begun, or could not, and when the service closes.
     pub(super) beginning: Notify,
-    /// NotifyState when there is something for the tender.
+    /// NotifyState when there is something for the reconciler.
     pub(super) news: Notify,
     members: Mutex<Members>,
     reports: Mutex<Reports>,

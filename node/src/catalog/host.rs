@@ -19,7 +19,7 @@ const CALL_MAX: Duration = Duration::from_secs(2);
 /// The least time after which a message counts as unanswered: a server that is away is not asked in a circle.
 const UNANSWERED_MIN: Duration = Duration::from_millis(100);
 
-/// What the tender and the handle ask of other servers, beside Raft.
+/// What the reconciler and the handle ask of other servers, beside Raft.
 pub(super) trait Peers: Send + Sync {
     /// How the server stands to the catalog; `None` if it does not answer.
     fn introduce(&self, server: ServerId) -> BoxFuture<Option<Introduced>>;

@@ -1,8 +1,8 @@
-//! The catalog as a service of the node: one Raft group of the whole cluster, and the tender that keeps it true.
+//! The catalog as a service of the node: one Raft group of the whole cluster, and the reconciler that keeps it true.
 //!
 //! Every server holds a copy of the catalog and follows it; one, three or five of them vote. Who is alive the bus says, what
 //! drives there are their servers say, whether members of placement groups have caught up or are lost the volumes say
-//! ([`CatalogHandle::report`]): at the leader, the `tender` turns all that into changes.
+//! ([`CatalogHandle::report`]): at the leader, the `reconciler` turns all that into changes.
 //!
 //! Invariants
 //! - One cluster has one catalog. A server founds one only if it was not told to join, has no log, and nobody whom it has met
@@ -14,21 +14,21 @@
 //! racks (each zone is one). A server that is told to leave its cluster keeps its catalog's folder.
 //!
 //! In reading order: [`CatalogService`], `handle` (what other services use), `service` (calls and the beginning), `agent`
-//! (the bus), `tender` and `duties` (what should be changed), `drives` (those that leave), [`reports`], `calls` (written forms), `host` (the catalog's
+//! (the bus), `reconciler` and `plan` (what should be changed), `drives` (those that leave), [`reports`], `calls` (written forms), `host` (the catalog's
 //! world over the node's), `context` (what they share), [`stored`] (for storages), `notify`.
 
 mod agent;
 mod calls;
 mod context;
 mod drives;
-mod duties;
 mod handle;
 mod host;
 mod notify;
+mod plan;
+mod reconciler;
 pub mod reports;
 mod service;
 pub mod stored;
-mod tender;
 
 use core::future::poll_fn;
 use core::pin::pin;
@@ -43,8 +43,8 @@ use ashlar_catalog::record::RecordKey;
 use self::calls::Membership;
 use self::context::CatalogContext;
 pub use self::drives::{DriveRemoval, MISSING_MAX, RemoveDriveError};
-pub use self::duties::{FAILURE_GRACE, FILLING_MAX, FIRST_SET, RETURN_GRACE, VOTERS_GRACE};
 pub use self::handle::{CatalogHandle, RegisterError};
+pub use self::plan::{FAILURE_GRACE, FILLING_MAX, FIRST_SET, RETURN_GRACE, VOTERS_GRACE};
 
 /// The release of this program, as the catalog's gates of features know it. Grows with each release that knows a new feature.
 pub const RELEASE: u32 = 1;

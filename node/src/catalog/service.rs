@@ -15,8 +15,8 @@ use super::agent::Watcher;
 use super::calls::{Introduce, Introduced, Membership, Messages, TakeReport};
 use super::context::{Begun, CatalogContext, Place};
 use super::host::GridHost;
+use super::reconciler::Reconciler;
 use super::reports::{Report, ReportError};
-use super::tender::Tender;
 use super::{ASK_AGAIN, CatalogService, RELEASE, membership_of};
 use crate::service::{Agent, Service};
 use crate::{Node, WeakNode, no_member, stopped};
@@ -107,7 +107,7 @@ async fn begin(context: Arc<CatalogContext>, cluster: ClusterId, founds: bool, i
             context.set_begun(Begun::Running(catalog.clone()));
             let (following, following_catalog) = (Arc::clone(&context), catalog.clone());
             place.host.spawn(Box::pin(async move { keep_release(&following, &following_catalog).await }));
-            Tender::new(Arc::clone(&context), catalog).run().await;
+            Reconciler::new(Arc::clone(&context), catalog).run().await;
         }
         Err(error) => {
             error!(%error, "the catalog of this server cannot begin: volumes of this server wait; see the folder `catalog` of its data directory");

@@ -1,6 +1,6 @@
 //! What the catalog should say next, given what it says and who is there: pure functions.
 //!
-//! Each duty looks at the state as a whole, not at what has just happened, so a new leader goes on where the last one
+//! Each plan looks at the state as a whole, not at what has just happened, so a new leader goes on where the last one
 //! stopped, and whatever was done already is not planned again.
 
 use core::time::Duration;
@@ -36,7 +36,7 @@ pub const FILLING_MAX: usize = 256;
 /// Changes of one kind in one round.
 const CHANGES_MAX: usize = 32;
 
-/// What a duty looks at.
+/// What a plan looks at.
 pub(super) struct Scene<'a> {
     pub(super) state: &'a State,
     pub(super) members: &'a Members,

@@ -1,8 +1,8 @@
-//! The tender: while this server leads the catalog, it makes the catalog follow what the bus and the servers say.
+//! Reconciler of the catalog: while this server leads the catalog, it makes the catalog follow what the bus and the servers say.
 //!
 //! It works in rounds. In each it looks at the state, at the members of the bus and at the reports that wait, and does what
-//! [`duties`](super::duties) say. A change that comes from elsewhere in between has its proposals refused as stale; the
-//! next round decides anew. Two tenders at a time, while leaders change, do no harm.
+//! [`plan`](super::plan) says. A change that comes from elsewhere in between has its proposals refused as stale; the
+//! next round decides anew. Two reconcilers at a time, while leaders change, do no harm.
 
 use core::time::Duration;
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ use tracing::{debug, error, info, warn};
 
 use super::calls::Membership;
 use super::context::{CatalogContext, Members, Place};
-use super::duties::{Due, Scene};
+use super::plan::{Due, Scene};
 use super::{GROUP_NAME_KEY, first};
 
 /// A round comes this long after the one before, if nothing rings.
@@ -32,7 +32,7 @@ const FOREIGN_AGAIN_AFTER: Duration = Duration::from_secs(60);
 const REPORTED_STEPS_MAX: usize = 4 * PG_STEPS_MAX;
 
 /// See the head of this file.
-pub(super) struct Tender {
+pub(super) struct Reconciler {
     context: Arc<CatalogContext>,
     catalog: Catalog,
     leads: bool,
@@ -41,7 +41,7 @@ pub(super) struct Tender {
     foreign_told_at: Option<Instant>,
 }
 
-impl Tender {
+impl Reconciler {
     pub(super) const fn new(context: Arc<CatalogContext>, catalog: Catalog) -> Self {
         Self { context, catalog, leads: false, is_failed: false, foreign_told_at: None }
     }
@@ -117,10 +117,10 @@ impl Tender {
     }
 
     /// Plans over the state and the members of now.
-    fn plan<T>(&self, duty: impl FnOnce(&Scene<'_>) -> T) -> T {
+    fn plan<T>(&self, choose: impl FnOnce(&Scene<'_>) -> T) -> T {
         let state: Arc<State> = self.catalog.state();
         let members: Members = self.context.members().clone();
-        duty(&Scene { state: &state, members: &members, now: self.now() })
+        choose(&Scene { state: &state, members: &members, now: self.now() })
     }
 
     async fn propose_all(&self, due: Vec<Due>) -> Result<(), Error> {

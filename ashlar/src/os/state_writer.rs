@@ -1,4 +1,4 @@
-//! The thread that writes what a server must not forget, so that no other thread waits for a drive.
+//! State writer: the thread that writes what a server must not forget, so that no other thread waits for a drive.
 //!
 //! What waits is at most one thing of each kind, the newest: a slow drive makes writes fewer, not a queue longer.
 
@@ -32,8 +32,9 @@ struct Keys {
     stored: Box<dyn FnOnce(Result<(), String>) + Send>,
 }
 
+/// What waits to be written, the newest of each kind.
 #[derive(Default)]
-struct Desk {
+struct Pending {
     peers: Option<Vec<MetPeer>>,
     state: Option<State>,
     keys: Option<Keys>,
@@ -42,16 +43,16 @@ struct Desk {
 
 #[derive(Default)]
 struct Shared {
-    desk: Mutex<Desk>,
+    pending: Mutex<Pending>,
     changed: Condvar,
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn put(&self, change: impl FnOnce(&mut Desk)) {
+    fn put(&self, change: impl FnOnce(&mut Pending)) {
         change(&mut self.lock());
         self.changed.notify_one();
     }
@@ -63,12 +64,12 @@ struct Places {
 }
 
 /// A server's memory in its data directory. Dropped, it finishes what waits.
-pub struct Scribe {
+pub struct StateWriter {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Scribe {
+impl StateWriter {
     /// Starts the thread for the data directory at `root`, and the secret at its place.
     ///
     /// # Errors
@@ -81,9 +82,9 @@ impl Scribe {
     }
 }
 
-impl Drop for Scribe {
+impl Drop for StateWriter {
     fn drop(&mut self) {
-        self.shared.put(|desk| desk.is_closed = true);
+        self.shared.put(|pending| pending.is_closed = true);
         if let Some(thread) = self.thread.take() {
             // One that panicked has ended the process already.
             thread.join().ok();
@@ -91,32 +92,33 @@ impl Drop for Scribe {
     }
 }
 
-impl Memory for Scribe {
+impl Memory for StateWriter {
     fn remember(&self, members: Vec<(ServerId, String)>) {
         let peers = members.into_iter().map(|(server, address)| MetPeer { server, address }).collect();
-        self.shared.put(|desk| desk.peers = Some(peers));
+        self.shared.put(|pending| pending.peers = Some(peers));
     }
 
     fn keep(&self, bytes: Vec<u8>, stored: Box<dyn FnOnce(Duration) + Send>) {
         let since = clock::now();
-        self.shared.put(|desk| desk.state = Some(State { bytes, stored, since }));
+        self.shared.put(|pending| pending.state = Some(State { bytes, stored, since }));
     }
 
     fn keep_secrets(&self, cluster: ClusterId, secrets: &Secrets, stored: Box<dyn FnOnce(Result<(), String>) + Send>) {
         let token = Token { cluster, secrets: secrets.clone() };
-        self.shared.put(|desk| desk.keys = Some(Keys { token, stored }));
+        self.shared.put(|pending| pending.keys = Some(Keys { token, stored }));
     }
 }
 
 fn work(shared: &Shared, places: &Places) {
     let mut complaint = String::new();
     loop {
-        let mut desk = shared.lock();
-        while desk.peers.is_none() && desk.state.is_none() && desk.keys.is_none() && !desk.is_closed {
-            desk = shared.changed.wait(desk).unwrap_or_else(PoisonError::into_inner);
+        let mut pending = shared.lock();
+        while pending.peers.is_none() && pending.state.is_none() && pending.keys.is_none() && !pending.is_closed {
+            pending = shared.changed.wait(pending).unwrap_or_else(PoisonError::into_inner);
         }
-        let (peers, state, keys, is_closed) = (desk.peers.take(), desk.state.take(), desk.keys.take(), desk.is_closed);
-        drop(desk);
+        let (peers, state, keys, is_closed) =
+            (pending.peers.take(), pending.state.take(), pending.keys.take(), pending.is_closed);
+        drop(pending);
         if peers.is_none() && state.is_none() && keys.is_none() {
             return;
         }
@@ -137,9 +139,9 @@ fn work(shared: &Shared, places: &Places) {
         if is_closed {
             return;
         }
-        let desk = shared.lock();
+        let pending = shared.lock();
         // Whatever ends this wait early, the next attempt is due.
-        drop(shared.changed.wait_timeout_while(desk, RETRY_PAUSE, |desk| !desk.is_closed));
+        drop(shared.changed.wait_timeout_while(pending, RETRY_PAUSE, |pending| !pending.is_closed));
     }
 }
 
@@ -177,17 +179,17 @@ mod tests {
         let scratch = Scratch::new();
         let data = DataDir::open(&scratch.0, Opening::default()).unwrap();
         let (sender, receiver) = mpsc::channel();
-        let scribe = Scribe::start(data.root(), &data.secret_place).unwrap();
+        let writer = StateWriter::start(data.root(), &data.secret_place).unwrap();
         for number in 0..50_u8 {
             let (sender, root) = (sender.clone(), data.root().to_owned());
             let stored = move |_| {
                 let there = std::fs::read(root.join("bus")).unwrap()[0];
                 sender.send((number, there)).unwrap();
             };
-            scribe.keep(vec![number], Box::new(stored));
+            writer.keep(vec![number], Box::new(stored));
         }
-        scribe.remember(vec![(ServerId::from_bytes([7; 16]), "host1:7800".into())]);
-        drop(scribe);
+        writer.remember(vec![(ServerId::from_bytes([7; 16]), "host1:7800".into())]);
+        drop(writer);
         drop(sender);
         let told: Vec<(u8, u8)> = receiver.iter().collect();
         assert!(told.iter().all(|(number, there)| number == there), "{told:?}");
@@ -205,8 +207,8 @@ mod tests {
         let obstacle = data.root().join("bus.new");
         std::fs::create_dir(&obstacle).unwrap();
         let (sender, receiver) = mpsc::channel();
-        let scribe = Scribe::start(data.root(), &data.secret_place).unwrap();
-        scribe.keep(vec![1], Box::new(move |_| sender.send(()).unwrap()));
+        let writer = StateWriter::start(data.root(), &data.secret_place).unwrap();
+        writer.keep(vec![1], Box::new(move |_| sender.send(()).unwrap()));
         assert!(receiver.recv_timeout(Duration::from_millis(50)).is_err(), "nothing is stored, so nothing is told");
         std::fs::remove_dir(&obstacle).unwrap();
         receiver.recv().unwrap();
