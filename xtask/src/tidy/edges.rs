@@ -74,6 +74,11 @@ fn complaint(from: &str, layer: Layer, dependency: &Dependency) -> Option<String
     ))
 }
 
+/// The number of a crate's layer, as in `L0`.
+pub(super) fn level_of(name: &str) -> Option<u8> {
+    layer_of(name).map(|layer| layer as u8)
+}
+
 fn unknown(name: &str) -> String {
     format!("no crate of the house is called `{name}` (make it a module; another crate needs a written decision)")
 }

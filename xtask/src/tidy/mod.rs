@@ -5,24 +5,33 @@
 //! neither a comment nor a rename fools them. What they cannot see: items that a macro makes.
 //!
 //! In reading order: [`source`] (what a rule is given), then the rules [`edges`], [`rooms`], [`unsafety`], [`sizes`],
-//! [`docs`], [`allows`], [`dependencies`], [`names`].
+//! [`docs`], [`allows`], [`dependencies`], [`names`]; those with old places that are counted ([`baseline`]): [`words`],
+//! [`seams`], [`services`]; and those that hold documents to the code: [`architecture`], [`walks`].
 
 mod allows;
+mod architecture;
+mod baseline;
 mod dependencies;
 mod docs;
 mod edges;
 mod names;
 mod rooms;
+mod seams;
+mod services;
 mod sizes;
 mod source;
 mod unsafety;
+mod walks;
+mod words;
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use baseline::{Baseline, Found, Places};
 use source::Source;
+use words::Words;
 
 use crate::failure::Failure;
 use crate::terminal::say;
@@ -43,10 +52,29 @@ Rules:
   docs          every file has a head, every public item its documentation
   allows        every #[allow] and #[expect] has its reason
   dependencies  every direct dependency is listed in xtask/dependencies.txt
-  names         no common, utils, helpers, manager";
+  names         no common, utils, helpers, manager
+  words         no metaphor of xtask/words.txt in names and comments
+  seams         a public trait has at most five methods
+  services      no file outside a service's own directories names its crate
+  architecture  crates, edges and modules are those of ARCHITECTURE.md
+  walks         files and functions of docs/walk-through.md exist
+
+Old places of words, seams and services are counted in xtask/baseline.txt; the counts may only shrink.";
 
 /// Where the allowed dependencies are listed.
 const DEPENDENCIES: &str = "xtask/dependencies.txt";
+
+/// Where the words are listed that names and comments do not use.
+const WORDS: &str = "xtask/words.txt";
+
+/// Where old places of rules are counted.
+const BASELINE: &str = "xtask/baseline.txt";
+
+/// Where crates, edges and modules are named.
+const ARCHITECTURE: &str = "ARCHITECTURE.md";
+
+/// Where ways through the code are walked, file by file.
+const WALKS: &str = "docs/walk-through.md";
 
 /// One place where a law is broken.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,14 +112,16 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), Failure> {
 pub(crate) fn tidy(workspace: &Workspace) -> Result<(), Failure> {
     let fuzz = Workspace::at(&workspace.root.join("fuzz"), &workspace.root)?;
     let everything = [&workspace.packages[..], &fuzz.packages[..]].concat();
-    let listed = workspace.root.join(DEPENDENCIES);
-    let listed = fs::read_to_string(&listed).map_err(|error| Failure::io(DEPENDENCIES, &error))?;
+    let read = |path| fs::read_to_string(workspace.root.join(path)).map_err(|error| Failure::io(path, &error));
 
     let mut findings = edges::check(&workspace.packages);
-    findings.extend(dependencies::check(&everything, DEPENDENCIES, &listed));
+    findings.extend(dependencies::check(&everything, DEPENDENCIES, &read(DEPENDENCIES)?));
     let (sources, unreadable) = read_sources(&workspace.root, &everything)?;
     findings.extend(unreadable);
     findings.extend(sources.iter().flat_map(check_source));
+    findings.extend(check_counted(&sources, &read(WORDS)?, &read(BASELINE)?));
+    findings.extend(architecture::check(ARCHITECTURE, &read(ARCHITECTURE)?, &workspace.packages, &sources));
+    findings.extend(walks::check(WALKS, &read(WALKS)?, &sources));
 
     findings.sort();
     findings.dedup();
@@ -109,6 +139,26 @@ pub(crate) fn tidy(workspace: &Workspace) -> Result<(), Failure> {
 fn check_source(source: &Source) -> Vec<Finding> {
     let rules = [rooms::check, unsafety::check, sizes::check, docs::check, allows::check, names::check];
     rules.iter().flat_map(|check| check(source)).collect()
+}
+
+/// The rules whose old places are counted.
+fn check_counted(sources: &[Source], words: &str, counts: &str) -> Vec<Finding> {
+    let (words, mut findings) = Words::read(WORDS, words);
+    let collect = |find: &dyn Fn(&Source, &mut Places)| {
+        let mut places = Places::new();
+        sources.iter().for_each(|source| find(source, &mut places));
+        places
+    };
+    let instead = |word: &str| format!("write {}, or except it in {WORDS}", words.advice(word));
+    let fewer = |_: &str| "give it fewer methods".to_owned();
+    let elsewhere = |_: &str| "move this to the service's own directories".to_owned();
+    let found = [
+        Found { rule: "words", places: collect(&|source, places| words.find(source, places)), advice: &instead },
+        Found { rule: "seams", places: collect(&seams::find), advice: &fewer },
+        Found { rule: "services", places: collect(&services::find), advice: &elsewhere },
+    ];
+    findings.extend(baseline::check(Baseline { path: BASELINE, text: counts }, &found));
+    findings
 }
 
 /// Every Rust file of the packages, and a finding for each that cannot be parsed.
