@@ -6,7 +6,7 @@
 use core::future::poll_fn;
 use core::task::Poll;
 use core::time::Duration;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use ashlar_grid::CallOptions;
 use ashlar_grid::error::Refusal;
@@ -16,7 +16,7 @@ use ashlar_grid::stream::{ClientStream, ServerStream};
 use ashlar_wire::id::ServerId;
 use ashlar_wire::time::Instant;
 
-use super::super::Node;
+use super::super::{Node, WeakNode};
 use super::messages::{Line, Messages, Relay};
 use super::published::{MessageReader, VERSION};
 
@@ -34,20 +34,20 @@ const CONNECTION_WAIT_MAX: Duration = Duration::from_secs(2);
 /// How often it is looked for one.
 const CONNECTION_LOOK: Duration = Duration::from_millis(20);
 
-/// Carries lines on the node's workers.
+/// Carries lines on the node's workers. It keeps neither the node nor the messages, both of which keep it.
 pub(crate) struct GridRelay<R: Runtime> {
-    pub(crate) node: Node<R>,
-    pub(crate) messages: Arc<Messages>,
+    pub(crate) node: WeakNode<R>,
+    pub(crate) messages: Weak<Messages>,
 }
 
 impl<R: Runtime> Relay for GridRelay<R> {
     fn relay(&self, server: ServerId, line: Arc<Line>) {
-        let (node, messages) = (self.node.clone(), Arc::clone(&self.messages));
-        self.node.runtime().spawn(Box::pin(relay(node, messages, server, line)));
+        let Some((node, messages)) = self.node.upgrade().zip(self.messages.upgrade()) else { return };
+        node.clone().runtime().spawn(Box::pin(relay(node, messages, server, line)));
     }
 
     fn now(&self) -> Instant {
-        self.node.runtime().now()
+        self.node.upgrade().map_or(Instant::ORIGIN, |node| node.runtime().now())
     }
 }
 

@@ -9,15 +9,16 @@ use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use ashlar_grid::error::{Refusal, StreamError};
+use ashlar_grid::CallOptions;
+use ashlar_grid::error::{Reason, Refusal, StreamError};
 use ashlar_grid::handler::HandlerId;
 use ashlar_grid::seam::{BoxFuture, Runtime};
 use ashlar_grid::stream::{ClientStream, ServerStream};
-use ashlar_grid::{CallOptions, Grid};
 use ashlar_kv::network::Broken;
 use ashlar_wire::id::ServerId;
 
 use super::host::{BoxFutureOf, Connection};
+use crate::WeakNode;
 
 /// A stream on which a replica follows a primary, in the engines' own protocol.
 pub(super) const FOLLOW: HandlerId = HandlerId::new(13);
@@ -60,14 +61,15 @@ impl ReplicationStreams {
         drop(self.host.set(host));
     }
 
-    /// Streams are opened on this grid from now on. Only the first call does anything.
-    pub(crate) fn open_on<R: Runtime>(&self, grid: Grid<R>) {
+    /// Streams are opened on this node's grid from now on. Only the first call does anything.
+    pub(crate) fn open_on<R: Runtime>(&self, node: WeakNode<R>) {
         let opener = move |server, port: u16| -> BoxFuture<Result<ClientStream, StreamError>> {
-            let grid = grid.clone();
+            let node = node.clone();
             Box::pin(async move {
                 // It lasts as long as somebody follows; where there is no connection, whoever asks tries again.
                 let options = CallOptions { fail_fast: true, ..CallOptions::within(Duration::MAX) };
-                grid.open_stream(server, FOLLOW, &port.to_be_bytes(), options).await
+                let node = node.upgrade().ok_or(StreamError::NotExecuted(Reason::Draining))?;
+                node.grid().open_stream(server, FOLLOW, &port.to_be_bytes(), options).await
             })
         };
         drop(self.opener.set(Box::new(opener)));

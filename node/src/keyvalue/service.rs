@@ -36,7 +36,7 @@ impl<R: Runtime> Service<R> for Part {
 
     fn start(&self, node: &Node<R>) -> Box<dyn Agent> {
         if let Some(replication_streams) = &self.replication_streams {
-            replication_streams.open_on(node.grid().clone());
+            replication_streams.open_on(node.downgrade());
         }
         if let Some(users) = &self.users {
             node.runtime().spawn(Box::pin(users::tell(node.clone(), Arc::clone(users))));
@@ -44,8 +44,9 @@ impl<R: Runtime> Service<R> for Part {
         self.mailboxes.call_promises_by(promise_call::caller(node.downgrade()));
         let controller = self.clone().controller();
         let (waker, relay) =
-            (node.clone(), GridRelay { node: node.clone(), messages: Arc::clone(controller.messages()) });
-        controller.open(Box::new(move || waker.wake_agents()), Box::new(relay));
+            (node.downgrade(), GridRelay { node: node.downgrade(), messages: Arc::downgrade(controller.messages()) });
+        let wake = move || waker.upgrade().iter().for_each(Node::wake_agents);
+        controller.open(Box::new(wake), Box::new(relay));
         Box::new(controller)
     }
 
