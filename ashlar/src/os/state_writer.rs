@@ -77,7 +77,7 @@ impl StateWriter {
     pub fn start(root: &Path, secret: &SecretPlace) -> io::Result<Self> {
         let shared = Arc::<Shared>::default();
         let (theirs, places) = (shared.clone(), Places { root: root.to_owned(), secret: secret.clone() });
-        let thread = thread::Builder::new().name("scribe".into()).spawn(move || work(&theirs, &places))?;
+        let thread = thread::Builder::new().name("state-writer".into()).spawn(move || work(&theirs, &places))?;
         Ok(Self { shared, thread: Some(thread) })
     }
 }

@@ -62,7 +62,7 @@ impl Reconciler {
     }
 
     fn place(&self) -> &Place {
-        self.context.place.get().expect("the tender begins after the service")
+        self.context.place.get().expect("the reconciler begins after the service")
     }
 
     fn now(&self) -> Instant {
@@ -90,7 +90,7 @@ impl Reconciler {
             self.context.reports().clear();
         }
         if leads && let Err(error) = self.round().await {
-            debug!(%error, "a round of the catalog's tender was cut short");
+            debug!(%error, "a round of the catalog's reconciler was cut short");
         }
     }
 
