@@ -143,15 +143,21 @@ fn body_of(target: &Target, answer: Result<Answer, impl core::fmt::Display>) -> 
     let text = String::from_utf8_lossy(&answer.body);
     let message = serde_json::from_str::<serde_json::Value>(&text).ok();
     let message = message.as_ref().and_then(|value| value["message"].as_str()).unwrap_or(text.trim());
-    let remedy = match answer.status {
+    Err(Failure::world(format!("{} answered {}: {message}", target.address, answer.status), remedy(answer.status)))
+}
+
+/// What to do about an answer that is no success.
+fn remedy(status: u16) -> &'static str {
+    match status {
         401 => {
             "give the server's data directory with --data DIR (that of `ashlar up` is ./ashlar-data unless it was told another), \
              or the file with --token-file FILE; a server on another machine needs --cert FILE as well"
         }
         403 => "a server on another machine needs --cert and --token-file",
-        _ => "ask `ashlar status` how the cluster is",
-    };
-    Err(Failure::world(format!("{} answered {}: {message}", target.address, answer.status), remedy))
+        // The message says what is wrong with the command, or what stands against it.
+        400 | 404 | 409 => "nothing was changed: ask for something else, or see to what the answer names first",
+        _ => "ask `ashlar status` how the cluster is, and try again",
+    }
 }
 
 /// The failure of a command that got an answer of another kind than it asked for.
@@ -171,6 +177,14 @@ pub(super) fn short(id: Option<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whoever_was_refused_is_not_sent_to_look_at_the_cluster() {
+        for status in [400, 404, 409] {
+            assert!(!remedy(status).contains("status") && remedy(status).contains("nothing was changed"), "{status}");
+        }
+        assert!(remedy(503).contains("ashlar status") && remedy(401).contains("--data"));
+    }
 
     fn asked(addr: &str, plain_token: bool, token_file: Option<PathBuf>) -> Asked {
         Asked { addr: addr.into(), cert: None, token_file, data: None, plain_token }
