@@ -1,6 +1,7 @@
 //! XML of S3: any bytes are read within the limits or refused; what is read, written again, is read as the same.
 #![no_main]
 
+use ashlar_object::s3::date::{iso8601, parse_iso8601};
 use ashlar_object::s3::document::{check_bucket_configuration, decode_completion, decode_deletion};
 use ashlar_object::s3::xml::{DEPTH_MAX, ELEMENTS_MAX, Element, XmlWriter};
 use libfuzzer_sys::fuzz_target;
@@ -21,6 +22,10 @@ fn texts<'a>(element: &'a Element, found: &mut Vec<&'a str>) {
 
 fuzz_target!(|bytes: &[u8]| {
     let _ = (decode_completion(bytes), decode_deletion(bytes), check_bucket_configuration(bytes));
+    // A date of a document, in any spelling, is one that is written and read as the same.
+    if let Some(ms) = core::str::from_utf8(bytes).ok().and_then(parse_iso8601) {
+        assert_eq!(parse_iso8601(&iso8601(ms)), Some(ms));
+    }
     let Ok(root) = Element::decode(bytes) else { return };
     let (count, depth) = measure(&root);
     assert!(count <= ELEMENTS_MAX && depth <= DEPTH_MAX);

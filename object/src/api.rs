@@ -12,6 +12,8 @@ use core::pin::Pin;
 
 use bytes::Bytes;
 
+use crate::lock::{Bypass, Lock, LockChange};
+
 /// A future that a trait object returns: one allocation a request.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -81,6 +83,8 @@ pub enum Versioning {
     Enabled,
     /// A put or a deletion replaces the null version; other versions stay.
     Suspended,
+    /// As [`Self::Enabled`], and for good: versions can be locked.
+    Locked,
 }
 
 /// Names a version of an object.
@@ -176,6 +180,8 @@ pub struct Object {
     pub modified_ms: u64,
     /// What it says about itself.
     pub attributes: Attributes,
+    /// What keeps it from deletion.
+    pub lock: Lock,
     /// Lengths of the parts of which it was completed; none if it was put in one request.
     pub parts: Vec<u64>,
 }
@@ -417,6 +423,12 @@ pub enum Error {
     NotModified(Box<Object>),
     /// The object has none of these bytes; its length.
     BadRange(u64),
+    /// A retention or a legal hold keeps the version, or the retention may only be made longer.
+    Locked,
+    /// The bucket is not one whose versions can be locked.
+    NotLockable,
+    /// Whether the bucket keeps versions does not allow the change: locks need versions, for good.
+    BadState,
     /// The body is not what its sender promised. The front that made it keeps the reason.
     BadBody,
     /// The sender of the body is gone, or was too slow.
@@ -463,6 +475,9 @@ impl fmt::Display for Error {
             Self::ConditionFailed => f.write_str("the condition does not hold"),
             Self::NotModified(_) => f.write_str("the object was not modified"),
             Self::BadRange(bytes) => write!(f, "the object has {bytes} bytes, none of them in the range"),
+            Self::Locked => f.write_str("a retention or a legal hold keeps the version"),
+            Self::NotLockable => f.write_str("versions of the bucket cannot be locked"),
+            Self::BadState => f.write_str("locks need a bucket that keeps versions, and it keeps them for good"),
             Self::BadBody => f.write_str("the body is not what its sender promised"),
             Self::BodyLost => f.write_str("the body did not come whole"),
             Self::Unavailable => f.write_str("servers or copies are missing for now; try again"),
@@ -479,8 +494,13 @@ pub type BucketEdit<'a> = &'a (dyn Fn(&Bucket) -> Result<Attributes, Error> + Se
 
 /// Buckets by name. Every server answers for all of them.
 pub trait Buckets: Send + Sync + 'static {
-    /// Makes a bucket.
-    fn create<'a>(&'a self, name: &'a str, attributes: Attributes) -> BoxFuture<'a, Result<(), Error>>;
+    /// Makes a bucket that keeps versions in this way.
+    fn create<'a>(
+        &'a self,
+        name: &'a str,
+        attributes: Attributes,
+        versioning: Versioning,
+    ) -> BoxFuture<'a, Result<(), Error>>;
 
     /// Changes the attributes of a bucket. Every server goes by them within seconds, this one at once.
     fn edit<'a>(&'a self, name: &'a str, edit: BucketEdit<'a>) -> BoxFuture<'a, Result<Bucket, Error>>;
@@ -504,6 +524,8 @@ pub struct PutRequest {
     pub key: String,
     /// What it says about itself.
     pub attributes: Attributes,
+    /// What keeps it from deletion: [`Error::NotLockable`] but in a bucket that is [`Versioning::Locked`].
+    pub lock: Lock,
     /// Put only if this holds when it is committed.
     pub condition: Condition,
     /// Length of the body, where its sender has said so.
@@ -519,6 +541,8 @@ pub struct DeleteRequest<'a> {
     pub condition: &'a Condition,
     /// What a mark of the deletion says about itself.
     pub attributes: &'a Attributes,
+    /// Whether a retention in governance mode is passed over.
+    pub bypass: Bypass,
 }
 
 /// Objects of buckets. Put, get, delete and list are linearizable for each key.
@@ -540,7 +564,7 @@ pub trait Objects: Send + Sync + 'static {
     /// Deletes an object; done also where none has the key, unless the condition asks for one.
     ///
     /// Without a version, a bucket that keeps versions gets a mark of the deletion. With one, that version is removed, and
-    /// the newest one that is left becomes the current one.
+    /// the newest one that is left becomes the current one. A version that is locked is not removed ([`Error::Locked`]).
     fn delete<'a>(&'a self, request: DeleteRequest<'a>) -> BoxFuture<'a, Result<Deletion, Error>>;
 
     /// A page of the objects of a bucket.
@@ -557,7 +581,8 @@ pub trait Versions: Send + Sync + 'static {
 
     /// Lets a bucket keep versions, or stop. Every put that begins after this has returned goes by it.
     ///
-    /// [`Versioning::Never`] is refused: versions that are there stay.
+    /// [`Versioning::Never`] is refused: versions that are there stay. [`Versioning::Locked`] comes after
+    /// [`Versioning::Enabled`] only, and stays ([`Error::BadState`]).
     fn set_state<'a>(&'a self, bucket: &'a str, state: Versioning) -> BoxFuture<'a, Result<(), Error>>;
 
     /// A page of the versions of a bucket.
@@ -565,16 +590,25 @@ pub trait Versions: Send + Sync + 'static {
 
     /// Changes the attributes of a version. Its time and its bytes stay.
     fn edit<'a>(&'a self, target: Target<'a>, edit: Edit<'a>) -> BoxFuture<'a, Result<Object, Error>>;
+
+    /// Changes what keeps a version from deletion, as far as what keeps it now allows it.
+    fn relock<'a>(
+        &'a self,
+        target: Target<'a>,
+        change: LockChange,
+        bypass: Bypass,
+    ) -> BoxFuture<'a, Result<Object, Error>>;
 }
 
 /// Objects that are put in parts.
 pub trait Uploads: Send + Sync + 'static {
-    /// Begins an upload. `attributes` are those that the object will have.
+    /// Begins an upload. `attributes` and `lock` are those that the object will have.
     fn begin<'a>(
         &'a self,
         bucket: &'a str,
         key: &'a str,
         attributes: Attributes,
+        lock: Lock,
     ) -> BoxFuture<'a, Result<UploadId, Error>>;
 
     /// Puts a part in the place of the one that has the number.

@@ -11,7 +11,7 @@
 //! Deliberately absent: sockets, drives, clocks and threads (the program's and the node's).
 //!
 //! In reading order: [`api`] (what a protocol's front asks for), [`cluster`] (what the service needs of its cluster),
-//! [`record`] (values of the index), [`index`] (the ordered map that says which objects a bucket has), `stripe` (blocks as
+//! [`lock`] (what keeps a version from deletion), [`record`] (values of the index), [`index`] (the ordered map that says which objects a bucket has), `stripe` (blocks as
 //! shards), [`service`] (puts, gets, lists and uploads; healing, collecting); [`s3`] (the S3 protocol over the seam [`api`]).
 #![forbid(unsafe_code)]
 
@@ -20,6 +20,7 @@ pub mod cluster;
 pub mod cursor;
 mod flight;
 pub mod index;
+pub mod lock;
 #[cfg(any(test, feature = "memory"))]
 pub mod memory;
 pub mod record;

@@ -15,6 +15,7 @@ use crate::api::{
     PutRequest, Range, Service, Target, Upload, UploadId, Uploads, VersionId, Versioning, Versions, VersionsPage,
     VersionsRequest,
 };
+use crate::lock::{Bypass, Lock, LockChange};
 
 /// Buckets, objects and uploads in memory. Clones share them.
 #[derive(Clone)]
@@ -101,9 +102,14 @@ impl Contents {
         *made += 1;
         match self.versioning {
             Versioning::Never => None,
-            Versioning::Enabled => Some(VersionId::Named { sequence: *made, drawn: *made }),
+            Versioning::Enabled | Versioning::Locked => Some(VersionId::Named { sequence: *made, drawn: *made }),
             Versioning::Suspended => Some(VersionId::Null),
         }
+    }
+
+    /// Whether a version with this lock can be put.
+    fn check_lockable(&self, lock: Lock) -> Result<(), Error> {
+        if lock.is_absent() || self.versioning == Versioning::Locked { Ok(()) } else { Err(Error::NotLockable) }
     }
 
     /// Makes a version the newest one of its key. The null version replaces the null version.
@@ -125,6 +131,7 @@ impl Contents {
 
 struct Pending {
     upload: Upload,
+    lock: Lock,
     parts: BTreeMap<u32, (Part, Vec<Bytes>)>,
 }
 
@@ -211,13 +218,18 @@ fn joined(mut attributes: Attributes, more: Attributes) -> Attributes {
 }
 
 impl Buckets for Memory {
-    fn create<'a>(&'a self, name: &'a str, attributes: Attributes) -> BoxFuture<'a, Result<(), Error>> {
+    fn create<'a>(
+        &'a self,
+        name: &'a str,
+        attributes: Attributes,
+        versioning: Versioning,
+    ) -> BoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
             let mut state = self.lock();
             if state.buckets.contains_key(name) {
                 return Err(Error::BucketExists);
             }
-            let contents = Contents { created_ms: self.now(), attributes, ..Contents::default() };
+            let contents = Contents { created_ms: self.now(), attributes, versioning, ..Contents::default() };
             state.buckets.insert(name.to_owned(), contents);
             Ok(())
         })
@@ -260,7 +272,7 @@ impl Objects for Memory {
     fn put<'a>(&'a self, request: PutRequest, body: &'a mut dyn Body) -> BoxFuture<'a, Result<Object, Error>> {
         Box::pin(async move {
             check_names(&request.key, &request.attributes)?;
-            self.lock().bucket(&request.bucket)?;
+            self.lock().bucket(&request.bucket)?.check_lockable(request.lock)?;
             let (pieces, bytes, digest) = take(body).await?;
             let mut object = Object {
                 key: request.key.clone(),
@@ -269,6 +281,7 @@ impl Objects for Memory {
                 etag: digest.etag,
                 modified_ms: self.now(),
                 attributes: joined(request.attributes, digest.attributes),
+                lock: request.lock,
                 parts: Vec::new(),
             };
             let mut guard = self.lock();
@@ -355,7 +368,10 @@ fn delete(
     let Some(versions) = contents.objects.get_mut(key) else { return Ok(deletion) };
     if let Some(at) = versions.iter().position(|kept| kept.version() == version) {
         match &versions[at] {
-            Kept::Object(stored) => check(request.condition, Some(stored))?,
+            Kept::Object(stored) => {
+                check(request.condition, Some(stored))?;
+                stored.object.lock.check_deletion(now_ms, request.bypass)?;
+            }
             Kept::Marker(_) => deletion.is_marker = true,
         }
         versions.remove(at);
@@ -376,7 +392,15 @@ impl Versions for Memory {
             if state == Versioning::Never {
                 return Err(Error::BadRequest("a bucket that has kept versions can only stop to"));
             }
-            self.lock().bucket(bucket)?.versioning = state;
+            let mut guard = self.lock();
+            let versioning = &mut guard.bucket(bucket)?.versioning;
+            match (*versioning, state) {
+                (Versioning::Locked, Versioning::Enabled | Versioning::Locked) => return Ok(()),
+                (Versioning::Enabled, Versioning::Locked) => {}
+                (Versioning::Locked, _) | (_, Versioning::Locked) => return Err(Error::BadState),
+                _ => {}
+            }
+            *versioning = state;
             Ok(())
         })
     }
@@ -397,6 +421,32 @@ impl Versions for Memory {
             for kept in versions.iter_mut().filter(|kept| kept.version() == version) {
                 if let Kept::Object(stored) = kept {
                     stored.object.attributes = attributes.clone();
+                }
+            }
+            Ok(contents.told(&contents.stored(target.key, Some(version))?.object))
+        })
+    }
+
+    fn relock<'a>(
+        &'a self,
+        target: Target<'a>,
+        change: LockChange,
+        bypass: Bypass,
+    ) -> BoxFuture<'a, Result<Object, Error>> {
+        Box::pin(async move {
+            let now_ms = self.now();
+            let mut state = self.lock();
+            let contents = state.bucket(target.bucket)?;
+            if contents.versioning != Versioning::Locked {
+                return Err(Error::NotLockable);
+            }
+            let stored = contents.stored(target.key, target.version)?;
+            let version = stored.object.version.unwrap_or_default();
+            let lock = stored.object.lock.changed(change, now_ms, bypass)?;
+            let versions = contents.objects.get_mut(target.key).expect("it was found");
+            for kept in versions.iter_mut().filter(|kept| kept.version() == version) {
+                if let Kept::Object(stored) = kept {
+                    stored.object.lock = lock;
                 }
             }
             Ok(contents.told(&contents.stored(target.key, Some(version))?.object))
@@ -477,6 +527,7 @@ impl Uploads for Memory {
         bucket: &'a str,
         key: &'a str,
         attributes: Attributes,
+        lock: Lock,
     ) -> BoxFuture<'a, Result<UploadId, Error>> {
         Box::pin(async move {
             check_names(key, &attributes)?;
@@ -484,7 +535,9 @@ impl Uploads for Memory {
             state.uploads_begun += 1;
             let id = UploadId(format!("upload-{:08}", state.uploads_begun));
             let upload = Upload { id: id.clone(), key: key.to_owned(), begun_ms: self.now(), attributes };
-            state.bucket(bucket)?.uploads.insert(id.clone(), Pending { upload, parts: BTreeMap::new() });
+            let contents = state.bucket(bucket)?;
+            contents.check_lockable(lock)?;
+            contents.uploads.insert(id.clone(), Pending { upload, lock, parts: BTreeMap::new() });
             Ok(id)
         })
     }
@@ -589,6 +642,7 @@ fn assemble(pending: &Pending, completion: &Completion, now_ms: u64) -> Result<S
         etag: completion.digest.etag.clone(),
         modified_ms: now_ms,
         attributes: joined(pending.upload.attributes.clone(), completion.digest.attributes.clone()),
+        lock: pending.lock,
         parts,
     };
     Ok(Stored { object, pieces })

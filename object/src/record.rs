@@ -1,7 +1,8 @@
-//! Values of the index: objects, marks of deletions, uploads and parts of uploads. Written forms, versions 1 and 2.
+//! Values of the index: objects, marks of deletions, uploads and parts of uploads. Written forms, versions 1 to 3.
 //!
 //! An object that is the null version of its key, as all are in buckets that have never kept versions, has the form of
-//! version 1. Version 2 adds which version it is.
+//! version 1. Version 2 adds which version it is; version 3 adds to that what keeps it from deletion. So programs that know no
+//! locks read and change what is not locked, and refuse what is.
 //!
 //! An object's bytes are one part or many; a part is cut into blocks, and each block is a stripe of shards on the drives of
 //! the part. A record names the drives: shards are found where they were put, whatever the rule of placement says by then.
@@ -13,6 +14,7 @@ use crate::api::{ATTRIBUTES_BYTES_MAX, Attributes, KEY_BYTES_MAX, PART_NUMBER_MA
 use crate::cluster::{SHARDS_MAX, Spread};
 use crate::cursor::{Cursor, Malformed, Put};
 use crate::index::key::BucketId;
+use crate::lock::Lock;
 
 mod owner;
 
@@ -28,6 +30,10 @@ const PAIRS_MAX: usize = 2_048;
 const VERSION: u8 = 1;
 /// Version of the written form of an object that says which version of its key it is.
 const VERSION_OF_VERSIONS: u8 = 2;
+/// Version of the written form of an object that says what keeps it from deletion.
+const VERSION_OF_LOCKS: u8 = 3;
+/// Version of the written form of an upload whose object will be kept from deletion.
+const UPLOAD_VERSION_OF_LOCKS: u8 = 2;
 
 const OBJECT: u8 = 0;
 const UPLOAD: u8 = 1;
@@ -107,6 +113,8 @@ pub struct ObjectRecord {
     pub modified_ms: u64,
     /// What it says about itself.
     pub attributes: Attributes,
+    /// What keeps it from deletion.
+    pub lock: Lock,
     /// Whether it was put in parts.
     pub is_multipart: bool,
     /// Its bytes, in order.
@@ -131,9 +139,17 @@ impl ObjectRecord {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let is_plain = self.version == VersionId::Null && self.sequence == self.modified_ms;
-        let mut out = vec![if is_plain { VERSION } else { VERSION_OF_VERSIONS }, OBJECT];
-        if !is_plain {
+        let form = match (self.lock.is_absent(), is_plain) {
+            (true, true) => VERSION,
+            (true, false) => VERSION_OF_VERSIONS,
+            (false, _) => VERSION_OF_LOCKS,
+        };
+        let mut out = vec![form, OBJECT];
+        if form != VERSION {
             put_version(&mut out, self.version, self.sequence);
+        }
+        if form == VERSION_OF_LOCKS {
+            self.lock.encode_into(&mut out);
         }
         out.extend_from_slice(&self.put_id);
         out.put_short(self.etag.as_bytes());
@@ -152,9 +168,11 @@ impl ObjectRecord {
         let mut from = Cursor(bytes.clone());
         let known = match (from.u8()?, from.u8()?) {
             (VERSION, OBJECT) => None,
-            (VERSION_OF_VERSIONS, OBJECT) => Some(take_version(&mut from)?),
+            (VERSION_OF_VERSIONS | VERSION_OF_LOCKS, OBJECT) => Some(take_version(&mut from)?),
             _ => return Err(Malformed),
         };
+        let has_lock = bytes.first() == Some(&VERSION_OF_LOCKS);
+        let lock = if has_lock { Lock::decode_from(&mut from)? } else { Lock::default() };
         let mut record = Self {
             version: VersionId::Null,
             sequence: 0,
@@ -162,6 +180,7 @@ impl ObjectRecord {
             etag: from.text(ETAG_BYTES_MAX)?,
             modified_ms: from.u64()?,
             attributes: take_attributes(&mut from)?,
+            lock,
             is_multipart: take_bool(&mut from)?,
             parts: take_parts(&mut from)?,
         };
@@ -276,13 +295,19 @@ pub struct UploadRecord {
     pub begun_ms: u64,
     /// What the object will say about itself.
     pub attributes: Attributes,
+    /// What will keep the object from deletion.
+    pub lock: Lock,
 }
 
 impl UploadRecord {
     /// Its written form.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = vec![VERSION, UPLOAD];
+        let has_lock = !self.lock.is_absent();
+        let mut out = vec![if has_lock { UPLOAD_VERSION_OF_LOCKS } else { VERSION }, UPLOAD];
+        if has_lock {
+            self.lock.encode_into(&mut out);
+        }
         out.put_short(self.key.as_bytes());
         out.put_u64(self.begun_ms);
         put_attributes(&mut out, &self.attributes);
@@ -294,9 +319,14 @@ impl UploadRecord {
     /// # Errors
     /// [`Malformed`]: a newer program wrote it.
     pub fn decode(bytes: &Bytes) -> Result<Self, Malformed> {
-        let mut from = begin(bytes, UPLOAD)?;
-        let record =
-            Self { key: from.text(KEY_BYTES_MAX)?, begun_ms: from.u64()?, attributes: take_attributes(&mut from)? };
+        let mut from = Cursor(bytes.clone());
+        let lock = match (from.u8()?, from.u8()?) {
+            (VERSION, UPLOAD) => Lock::default(),
+            (UPLOAD_VERSION_OF_LOCKS, UPLOAD) => Lock::decode_from(&mut from)?,
+            _ => return Err(Malformed),
+        };
+        let (key, begun_ms) = (from.text(KEY_BYTES_MAX)?, from.u64()?);
+        let record = Self { key, begun_ms, attributes: take_attributes(&mut from)?, lock };
         from.end()?;
         Ok(record)
     }

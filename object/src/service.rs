@@ -150,6 +150,7 @@ fn object(key: &str, record: ObjectRecord, state: Versioning) -> Object {
         etag: record.etag,
         modified_ms: record.modified_ms,
         attributes: record.attributes,
+        lock: record.lock,
         parts,
     }
 }

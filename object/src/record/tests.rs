@@ -1,6 +1,7 @@
 use arbtest::arbtest;
 
 use super::*;
+use crate::lock::{Retention, RetentionMode};
 
 fn content(number: u8, bytes: u64) -> PartContent {
     let drives = [1, 2, 3].map(|drive| DriveId::from_bytes([drive; 16]));
@@ -21,9 +22,15 @@ fn object() -> ObjectRecord {
         etag: "e".into(),
         modified_ms: 0x0102,
         attributes: Attributes(vec![("n".into(), "v".into())]),
+        lock: Lock::default(),
         is_multipart: true,
         parts: vec![content(4, 7), PartContent { number: 3, missing: vec![2], ..content(5, 8) }],
     }
+}
+
+fn lock() -> Lock {
+    let retention = Some(Retention { mode: RetentionMode::Compliance, until_ms: 7 });
+    Lock { retention, legal_hold: Some(true) }
 }
 
 fn marker_record(version: VersionId) -> MarkerRecord {
@@ -52,8 +59,16 @@ fn golden_bytes() {
     assert_eq!(ObjectRecord { sequence: 0x0304, ..object() }.encode(), [&head, &expected[2..]].concat());
     let marker = [1, 3, 0, 0, 0, 0, 0, 0, 3, 4, 1, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0];
     assert_eq!(marker_record(version).encode(), marker);
-    let upload = UploadRecord { key: "k".into(), begun_ms: 3, attributes: Attributes::default() };
-    assert_eq!(upload.encode(), [1, 1, 0, 1, b'k', 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0]);
+    // A version that is kept from deletion: the same behind what keeps it.
+    let head = [3, 0, 0, 0, 0, 0, 0, 0, 3, 4, 0, 2, 0, 0, 0, 0, 0, 0, 0, 7, 2];
+    let kept = ObjectRecord { sequence: 0x0304, lock: lock(), ..object() };
+    assert_eq!(kept.encode(), [&head, &expected[2..]].concat());
+    let upload =
+        UploadRecord { key: "k".into(), begun_ms: 3, attributes: Attributes::default(), lock: Lock::default() };
+    let form = [1, 1, 0, 1, b'k', 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0];
+    assert_eq!(upload.encode(), form);
+    let head = [2, 1, 2, 0, 0, 0, 0, 0, 0, 0, 7, 2];
+    assert_eq!(UploadRecord { lock: lock(), ..upload }.encode(), [&head, &form[2..]].concat());
     let header = ShardHeader {
         bucket: [7; 16],
         key: "key",
@@ -79,14 +94,21 @@ fn forms_are_read_back_or_refused() {
     let part =
         PartRecord { etag: "e".into(), modified_ms: 1, attributes: Attributes::default(), content: content(1, 9) };
     assert_eq!(PartRecord::decode(&Bytes::from(part.encode())), Ok(part.clone()));
-    let upload = UploadRecord { key: "ä".into(), begun_ms: 1, attributes: record.attributes.clone() };
-    assert_eq!(UploadRecord::decode(&Bytes::from(upload.encode())), Ok(upload.clone()));
+    let upload =
+        UploadRecord { key: "ä".into(), begun_ms: 1, attributes: record.attributes.clone(), lock: Lock::default() };
+    let locked_upload = UploadRecord { lock: lock(), ..upload.clone() };
+    for upload in [&upload, &locked_upload] {
+        assert_eq!(UploadRecord::decode(&Bytes::from(upload.encode())), Ok(upload.clone()));
+    }
     let version = VersionId::Named { sequence: 0x0304, drawn: 5 };
     let (kept, marker) = (ObjectRecord { version, sequence: 0x0304, ..object() }, marker_record(VersionId::Null));
     let read = |form: Vec<u8>| VersionRecord::decode(&Bytes::from(form));
     assert_eq!(read(kept.encode()), Ok(VersionRecord::Object(kept.clone())));
     assert_eq!(read(marker.encode()), Ok(VersionRecord::Marker(marker.clone())));
-    for form in [record.encode(), part.encode(), upload.encode(), kept.encode(), marker.encode()] {
+    let locked = ObjectRecord { lock: lock(), ..object() };
+    assert_eq!(read(locked.encode()), Ok(VersionRecord::Object(locked.clone())));
+    let forms = [record.encode(), part.encode(), upload.encode(), kept.encode(), marker.encode()];
+    for form in forms.into_iter().chain([locked.encode(), locked_upload.encode()]) {
         for len in 0..form.len() {
             let cut = Bytes::copy_from_slice(&form[..len]);
             assert!(ObjectRecord::decode(&cut).is_err() && PartRecord::decode(&cut).is_err());

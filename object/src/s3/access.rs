@@ -52,6 +52,9 @@ const fn versioned(action: &'static str, versioned: &'static str, need: Need) ->
     Rule { action, versioned, need }
 }
 
+/// The rule of passing over a retention in governance mode.
+pub(super) const BYPASS_GOVERNANCE: Rule = rule("s3:BypassGovernanceRetention", Need::Owner);
+
 /// The rule of each operation.
 pub(super) const fn rule_of(operation: Operation) -> Rule {
     use Operation as Op;
@@ -88,6 +91,10 @@ pub(super) const fn rule_of(operation: Operation) -> Rule {
         Op::DeleteObjectTagging => {
             versioned("s3:DeleteObjectTagging", "s3:DeleteObjectVersionTagging", Need::Object(FullControl))
         }
+        Op::GetObjectRetention => rule("s3:GetObjectRetention", Need::Object(FullControl)),
+        Op::GetObjectLegalHold => rule("s3:GetObjectLegalHold", Need::Object(FullControl)),
+        Op::PutObjectRetention => rule("s3:PutObjectRetention", Need::Owner),
+        Op::PutObjectLegalHold => rule("s3:PutObjectLegalHold", Need::Owner),
         Op::PutObject
         | Op::CopyObject
         | Op::CreateMultipartUpload

@@ -7,12 +7,13 @@ use super::date::iso8601;
 use super::document::check_bucket_configuration;
 use super::encoding::{from_base64, to_base64};
 use super::error::{Code, S3Error};
+use super::lock::versioning_of_new_bucket;
 use super::metadata::check_functions;
 use super::public_access::PublicAccessBlock;
 use super::response::Response;
 use super::service::{Call, Integrity};
 use super::xml::XmlWriter;
-use crate::api::{Attributes, Bucket, Content, Error, VersionsRequest};
+use crate::api::{Attributes, Bucket, Content, Error, Versioning, VersionsRequest};
 
 /// Buckets of one page.
 const BUCKETS_MAX: usize = 10_000;
@@ -70,15 +71,16 @@ pub(super) async fn create(call: Call<'_>, body: &mut dyn Content) -> Result<Res
     let document = call.document(body, Integrity::Optional, ChecksumAbout::Body).await?;
     check_bucket_configuration(&document)?;
     let attributes = Attributes(call.ownership(None).await?);
-    match call.s3.service.buckets.create(&call.route.bucket, attributes.clone()).await {
-        Err(Error::BucketExists) => check_existing(&call, &attributes).await?,
+    let versioning = versioning_of_new_bucket(call.head)?;
+    match call.s3.service.buckets.create(&call.route.bucket, attributes.clone(), versioning).await {
+        Err(Error::BucketExists) => check_existing(&call, &attributes, versioning).await?,
         created => created?,
     }
     Ok(Response::empty(200).with("location", format!("/{}", call.route.bucket)))
 }
 
 /// In the first region of S3 a bucket can be created again by its owner, as it is.
-async fn check_existing(call: &Call<'_>, attributes: &Attributes) -> Result<(), S3Error> {
+async fn check_existing(call: &Call<'_>, attributes: &Attributes, versioning: Versioning) -> Result<(), S3Error> {
     let bucket = call.s3.service.buckets.get(&call.route.bucket).await?;
     if call.user_id() != call.owner_of_bucket(&bucket) {
         return Err(Code::BucketAlreadyExists.into());
@@ -86,7 +88,8 @@ async fn check_existing(call: &Call<'_>, attributes: &Attributes) -> Result<(), 
     if call.s3.settings.region != "us-east-1" {
         return Err(Code::BucketAlreadyOwnedByYou.into());
     }
-    let is_same = bucket.attributes.get(ACL) == attributes.get(ACL);
+    let is_locked = call.s3.service.versions.state(&call.route.bucket).await? == Versioning::Locked;
+    let is_same = bucket.attributes.get(ACL) == attributes.get(ACL) && (versioning == Versioning::Never || is_locked);
     if is_same { Ok(()) } else { Err(Code::BucketAlreadyExists.into()) }
 }
 

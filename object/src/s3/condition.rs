@@ -133,6 +133,7 @@ mod tests {
             bytes: 1,
             etag: "aa".into(),
             modified_ms: 1_369_353_600_500,
+            lock: crate::lock::Lock::default(),
             attributes: crate::api::Attributes::default(),
             parts: Vec::new(),
         };

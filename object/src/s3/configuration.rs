@@ -1,4 +1,4 @@
-//! Configurations of a bucket: policy, tags, cross-origin rules, public access block; and what is answered about those that no
+//! Configurations of a bucket: policy, default retention, tags, cross-origin rules, public access block; and what is answered about those that no
 //! bucket has here.
 
 use super::access::POLICY;
@@ -7,6 +7,7 @@ use super::cors::{CORS, decode_cors, write_cors};
 use super::document::decode_tagging;
 use super::encoding::Query;
 use super::error::{Code, S3Error};
+use super::lock;
 use super::metadata::tag_text;
 use super::policy::Policy;
 use super::public_access::{PUBLIC_ACCESS_BLOCK, PublicAccessBlock};
@@ -53,6 +54,7 @@ pub(super) async fn get(call: Call<'_>, kind: Kind) -> Result<Response, S3Error>
             write_tags(&mut xml, tags.iter());
             xml
         }
+        Kind::ObjectLock => lock::get_configuration(&call, &bucket).await?,
         absent => none(absent)?,
     };
     Ok(Response::xml(document))
@@ -70,7 +72,6 @@ fn none(kind: Kind) -> Result<XmlWriter, S3Error> {
     Ok(match kind {
         Kind::Encryption => return Err(Code::ServerSideEncryptionConfigurationNotFoundError.into()),
         Kind::Lifecycle => return Err(Code::NoSuchLifecycleConfiguration.into()),
-        Kind::ObjectLock => return Err(Code::ObjectLockConfigurationNotFoundError.into()),
         Kind::OwnershipControls => return Err(Code::OwnershipControlsNotFoundError.into()),
         Kind::Replication => return Err(Code::ReplicationConfigurationNotFoundError.into()),
         Kind::Website => return Err(Code::NoSuchWebsiteConfiguration.into()),
@@ -82,13 +83,16 @@ fn none(kind: Kind) -> Result<XmlWriter, S3Error> {
             xml.text("Payer", "BucketOwner");
             xml
         }
-        Kind::Cors | Kind::Policy | Kind::PolicyStatus | Kind::PublicAccessBlock | Kind::Tagging => {
+        Kind::Cors | Kind::ObjectLock | Kind::Policy | Kind::PolicyStatus | Kind::PublicAccessBlock | Kind::Tagging => {
             unreachable!("a bucket can have it")
         }
     })
 }
 
 pub(super) async fn put(call: Call<'_>, body: &mut dyn Content, kind: Kind) -> Result<Response, S3Error> {
+    if kind == Kind::ObjectLock {
+        return lock::put_configuration(call, body).await;
+    }
     let document = call.document(body, Integrity::Optional, ChecksumAbout::Body).await?;
     let name = attribute(kind).ok_or(Code::NotImplemented)?;
     let mut is_public = false;

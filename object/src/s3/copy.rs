@@ -112,6 +112,7 @@ pub(super) async fn object(call: Call<'_>) -> Result<Response, S3Error> {
         bucket: call.route.bucket.clone(),
         key: call.route.key.clone(),
         attributes,
+        lock: call.lock_of_new(&bucket).await?,
         condition: write_condition(call.head)?,
         bytes: Some(bytes),
     };

@@ -93,6 +93,36 @@ pub fn parse_amz_date(text: &str) -> Option<u64> {
     seconds(number(0, 4)?, number(4, 2)?, number(6, 2)?, number(9, 2)?, number(11, 2)?, number(13, 2)?)
 }
 
+/// Milliseconds since 1970 of a date as [`iso8601`] writes it; also with any fraction of a second or none, and with the time
+/// zone as hours and minutes. What is finer than a millisecond is cut off.
+#[must_use]
+pub fn parse_iso8601(text: &str) -> Option<u64> {
+    let bytes = text.as_bytes();
+    let form = [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':')];
+    if !text.is_ascii() || bytes.len() < 20 || form.iter().any(|&(at, byte)| bytes[at] != byte) {
+        return None;
+    }
+    let number = |from: usize, len: usize| digits(&bytes[from..from + len]);
+    let whole = seconds(number(0, 4)?, number(5, 2)?, number(8, 2)?, number(11, 2)?, number(14, 2)?, number(17, 2)?)?;
+    let (fraction, zone) = match text[19..].strip_prefix('.') {
+        None => ("", &text[19..]),
+        Some(rest) => rest.split_at(rest.find(|char: char| !char.is_ascii_digit())?),
+    };
+    if zone.len() + fraction.len() == text.len() - 20 && fraction.is_empty() {
+        return None;
+    }
+    let ms = (0..3).try_fold(0, |ms, at| Some(ms * 10 + digits(fraction.get(at..=at).unwrap_or("0").as_bytes())?))?;
+    let ahead = match zone.as_bytes() {
+        b"Z" => return Some(whole * 1_000 + ms),
+        [b'+' | b'-', _, _, b':', _, _] => (digits(&zone.as_bytes()[1..3])?, digits(&zone.as_bytes()[4..6])?),
+        _ => return None,
+    };
+    let (hours, minutes) = ahead;
+    let span = (hours * 60 + minutes) * 60;
+    let utc = if zone.starts_with('+') { whole.checked_sub(span)? } else { whole + span };
+    (hours < 24 && minutes < 60 && utc <= SECONDS_MAX).then_some(utc * 1_000 + ms)
+}
+
 /// Seconds since 1970 of a date as [`http_date`] writes it. The day of the week is not looked at.
 #[must_use]
 pub fn parse_http_date(text: &str) -> Option<u64> {
@@ -133,6 +163,32 @@ mod tests {
         {
             assert_eq!(parse_amz_date(wrong), None, "{wrong}");
         }
+        let ms = 1_369_353_600_000;
+        for (text, expected) in [
+            ("2013-05-24T00:00:00Z", ms),
+            ("2013-05-24T00:00:00.5Z", ms + 500),
+            ("2013-05-24T00:00:00.1239876Z", ms + 123),
+            ("2013-05-24T02:30:00+02:30", ms),
+            ("2013-05-23T23:00:00.007-01:00", ms + 7),
+        ] {
+            assert_eq!(parse_iso8601(text), Some(expected), "{text}");
+        }
+        for wrong in [
+            "",
+            "2013-05-24",
+            "2013-05-24T00:00:00",
+            "2013-05-24T00:00:00.Z",
+            "2013-05-24T00:00:00.5",
+            "2013-05-24 00:00:00Z",
+            "2013-02-29T00:00:00Z",
+            "2013-05-24T00:00:00+0230",
+            "2013-05-24T00:00:00+24:00",
+            "1970-01-01T00:00:00+01:00",
+            "9999-12-31T23:59:59-00:01",
+            "2013-05-24T00:00:00Zä",
+        ] {
+            assert_eq!(parse_iso8601(wrong), None, "{wrong}");
+        }
         for wrong in ["24 May 2013 00:00:00 GMT", "Fri, 31 Apr 2013 00:00:00 GMT", "Fri, 24 May 2013 00:00:00 UTC"] {
             assert_eq!(parse_http_date(wrong), None, "{wrong}");
         }
@@ -144,7 +200,10 @@ mod tests {
             let seconds = u.int_in_range(0..=SECONDS_MAX)?;
             assert_eq!(parse_amz_date(&amz_date(seconds * 1_000)), Some(seconds));
             assert_eq!(parse_http_date(&http_date(seconds * 1_000)), Some(seconds));
+            let ms = seconds * 1_000 + u.int_in_range(0..=999)?;
+            assert_eq!(parse_iso8601(&iso8601(ms)), Some(ms));
             let text: String = u.arbitrary()?;
+            assert!(parse_iso8601(&text).is_none_or(|ms| ms / 1_000 <= SECONDS_MAX));
             if let Some(seconds) = parse_amz_date(&text) {
                 assert_eq!(amz_date(seconds * 1_000), text);
             }

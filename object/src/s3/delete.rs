@@ -20,7 +20,8 @@ pub(super) async fn one(call: Call<'_>) -> Result<Response, S3Error> {
     let condition = write_condition(call.head)?;
     let bucket = call.s3.service.buckets.get(&call.route.bucket).await?;
     let attributes = owner_of_marker(&call, &bucket);
-    let request = DeleteRequest { target: call.target(), condition: &condition, attributes: &attributes };
+    let bypass = call.bypass(call.target()).await?;
+    let request = DeleteRequest { target: call.target(), condition: &condition, attributes: &attributes, bypass };
     let deletion = call.s3.service.objects.delete(request).await?;
     let mut response = Response::empty(204);
     if deletion.is_marker {
@@ -74,7 +75,8 @@ async fn delete(call: &Call<'_>, object: &DoomedObject, attributes: &Attributes)
     let condition = Condition { etag_is: object.etag.clone().map(|etag| vec![etag]), etag_is_not: None };
     let target = Target { bucket: &call.route.bucket, key: &object.key, version };
     call.allow(&Wish { rule: rule_of(Operation::DeleteObject), target }).await?;
-    let request = DeleteRequest { target, condition: &condition, attributes };
+    let bypass = call.bypass(target).await?;
+    let request = DeleteRequest { target, condition: &condition, attributes, bypass };
     Ok(call.s3.service.objects.delete(request).await?)
 }
 

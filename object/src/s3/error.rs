@@ -55,12 +55,14 @@ codes! {
     InvalidAccessKeyId 403 "The AWS access key ID that you provided does not exist in our records.";
     InvalidArgument 400 "Invalid Argument";
     InvalidBucketName 400 "The specified bucket is not valid.";
+    InvalidBucketState 409 "The request is not valid with the current state of the bucket.";
     InvalidDigest 400 "The Content-MD5 or checksum value that you specified is not valid.";
     InvalidPart 400 "One or more of the specified parts could not be found. The part might not have been uploaded, or the specified entity tag might not have matched the part's entity tag.";
     InvalidPartNumber 416 "The requested partnumber is not satisfiable";
     InvalidPartOrder 400 "The list of parts was not in ascending order. The parts list must be specified in order by part number.";
     InvalidRange 416 "The requested range is not satisfiable";
     InvalidRequest 400 "Invalid Request";
+    InvalidRetentionPeriod 400 "The retention period is not valid.";
     InvalidStorageClass 400 "The storage class that you specified is not valid.";
     InvalidTag 400 "Your request contains tag input that is not valid.";
     InvalidToken 400 "The provided token is malformed or otherwise not valid.";
@@ -80,6 +82,7 @@ codes! {
     NoSuchCORSConfiguration 404 "The CORS configuration does not exist";
     NoSuchKey 404 "The specified key does not exist.";
     NoSuchLifecycleConfiguration 404 "The lifecycle configuration does not exist";
+    NoSuchObjectLockConfiguration 404 "The specified object does not have an ObjectLock configuration";
     NoSuchPublicAccessBlockConfiguration 404 "The public access block configuration was not found";
     NoSuchTagSet 404 "The TagSet does not exist";
     NoSuchUpload 404 "The specified multipart upload does not exist. The upload ID might not be valid, or the multipart upload might have been aborted or completed.";
@@ -162,6 +165,17 @@ impl From<api::Error> for S3Error {
             Error::ConditionFailed => Code::PreconditionFailed,
             Error::NotModified(_) => Code::NotModified,
             Error::BadRange(_) => Code::InvalidRange,
+            Error::Locked => {
+                return Code::AccessDenied.because("Access Denied because object protected by object lock.");
+            }
+            Error::NotLockable => {
+                return Code::InvalidRequest.because("Bucket is missing Object Lock Configuration");
+            }
+            Error::BadState => {
+                let message =
+                    "Object Lock needs versioning to be enabled on the bucket, and it cannot be suspended then";
+                return Code::InvalidBucketState.because(message);
+            }
             Error::BadBody => Code::IncompleteBody,
             Error::BodyLost => Code::RequestTimeout,
             Error::Unavailable => Code::ServiceUnavailable,

@@ -1,6 +1,6 @@
 //! What an object says about itself: from headers of a request to attributes, and from attributes to headers of a reply.
 //!
-//! Attributes keep the names of the headers. Headers that ask for what is not there (encryption, locks, grants) are refused
+//! Attributes keep the names of the headers. Headers that ask for what is not there (encryption) are refused
 //! here, so that no write pretends to have done it.
 
 use std::borrow::Cow;
@@ -44,13 +44,8 @@ const KEPT: [&str; 6] = [
 ];
 
 /// Headers of functions that are not there.
-const NOT_IMPLEMENTED: [&str; 5] = [
-    "x-amz-server-side-encryption",
-    "x-amz-copy-source-server-side-encryption",
-    "x-amz-object-lock",
-    "x-amz-bucket-object-lock",
-    "x-amz-write-offset-bytes",
-];
+const NOT_IMPLEMENTED: [&str; 3] =
+    ["x-amz-server-side-encryption", "x-amz-copy-source-server-side-encryption", "x-amz-write-offset-bytes"];
 
 /// Parameters of a read that replace headers of the reply.
 const OVERRIDES: [(&str, &str); 6] = [
@@ -288,7 +283,6 @@ mod tests {
             ("x-amz-meta-a", long.as_str(), Code::MetadataTooLarge),
             ("x-amz-server-side-encryption", "AES256", Code::NotImplemented),
             ("x-amz-server-side-encryption-customer-key", "k", Code::NotImplemented),
-            ("x-amz-object-lock-mode", "GOVERNANCE", Code::NotImplemented),
             ("x-amz-storage-class", "GLACIER", Code::InvalidStorageClass),
             ("x-amz-tagging", "a=1&a=2", Code::InvalidTag),
             ("x-amz-tagging", &tags(TAGS_MAX + 1), Code::InvalidTag),
@@ -312,6 +306,7 @@ mod tests {
             etag: "e".into(),
             modified_ms: 0,
             attributes: kept,
+            lock: crate::lock::Lock::default(),
             parts: Vec::new(),
         };
         let query = Query::decode("response-content-type=c/d&response-expires=never").expect("a query");

@@ -11,13 +11,13 @@
 //! - What is not there is refused with `NotImplemented`, never taken for something else.
 //! - Nothing is held of a body beyond the buffer in hand, but for documents, which are bounded ([`xml`]).
 //!
-//! Deliberately absent: encryption, locks, lifecycle, forms from browsers.
+//! Deliberately absent: encryption, lifecycle, forms from browsers.
 //!
 //! In reading order: [`encoding`], [`date`] (texts), [`head`], [`error`], [`route`] (what is asked), [`signature`],
 //! [`authenticate`] (who asks), [`policy`], [`acl`], `access` (who may), [`cors`], [`chunked`], [`checksum`], [`body`] (bytes that come in), [`xml`], [`document`],
 //! [`condition`], [`metadata`] (what is read and written), [`response`], [`service`] (the whole); then the operations:
 //! `bucket`, `list`, `object`, `delete` (many side by side: `concurrent`), `copy`, `upload`,
-//! `versions`, `tagging`, `configuration`.
+//! `versions`, `lock`, `tagging`, `configuration`.
 //!
 //! Follows the AWS S3 API reference. Departs from it in that a request may name any region.
 
@@ -40,6 +40,7 @@ pub mod encoding;
 pub mod error;
 pub mod head;
 mod list;
+mod lock;
 pub mod metadata;
 mod object;
 pub mod policy;

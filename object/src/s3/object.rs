@@ -31,6 +31,7 @@ pub(super) async fn put(call: Call<'_>, body: &mut dyn Content) -> Result<Respon
         bucket: call.route.bucket.clone(),
         key: call.route.key.clone(),
         attributes,
+        lock: call.lock_of_new(&bucket).await?,
         condition: write_condition(call.head)?,
         bytes: Some(promises.bytes()),
     };
@@ -56,7 +57,10 @@ pub(super) async fn get(call: Call<'_>) -> Result<Response, S3Error> {
         Err(object) => return Ok(not_modified(&call, &object)),
     };
     match condition.judge(&opened.object) {
-        Verdict::Read => Ok(content(&call, opened, is_partial)),
+        Verdict::Read => {
+            let locks = call.lock_headers(&opened.object).await?;
+            Ok(content(&call, opened, is_partial).with_all(locks))
+        }
         Verdict::NotModified => Ok(not_modified(&call, &opened.object)),
         Verdict::Failed => Err(Code::PreconditionFailed.into()),
     }
@@ -160,6 +164,7 @@ pub(super) async fn head(call: Call<'_>) -> Result<Response, S3Error> {
     let (first, bytes) = span;
     let has_range = is_partial && bytes > 0;
     let response = described(&call, &object, if has_range { 206 } else { 200 }, bytes == object.bytes);
+    let response = response.with_all(call.lock_headers(&object).await?);
     let response = response.with("content-length", bytes.to_string());
     if !has_range {
         return Ok(response);

@@ -2,7 +2,7 @@
 //!
 //! S3 tells operations of one method apart by parameters without a value ("subresources"). Every subresource that S3
 //! knows is known here, so that one without an implementation is refused and never taken for the plain operation:
-//! `PUT key?retention` must not overwrite `key`.
+//! `PUT key?restore` must not overwrite `key`.
 
 use super::encoding::Query;
 use super::error::{Code, S3Error};
@@ -71,6 +71,14 @@ pub enum Operation {
     PutObjectTagging,
     /// `DELETE /bucket/key?tagging`.
     DeleteObjectTagging,
+    /// `GET /bucket/key?retention`.
+    GetObjectRetention,
+    /// `PUT /bucket/key?retention`.
+    PutObjectRetention,
+    /// `GET /bucket/key?legal-hold`.
+    GetObjectLegalHold,
+    /// `PUT /bucket/key?legal-hold`.
+    PutObjectLegalHold,
     /// `POST /bucket/key?uploads`.
     CreateMultipartUpload,
     /// `PUT /bucket/key?partNumber=1&uploadId=ID`.
@@ -147,7 +155,7 @@ impl BucketConfiguration {
     /// Whether a bucket can have it here.
     #[must_use]
     pub const fn is_kept(self) -> bool {
-        matches!(self, Self::Cors | Self::Policy | Self::PublicAccessBlock | Self::Tagging)
+        matches!(self, Self::Cors | Self::ObjectLock | Self::Policy | Self::PublicAccessBlock | Self::Tagging)
     }
 
     /// Whether S3 has an operation that deletes it. Where there is none, that is done already.
@@ -181,7 +189,7 @@ pub struct Route {
 }
 
 /// Parameters by which S3 tells operations apart, and which are answered by no operation of [`Operation`] as such.
-const NOT_IMPLEMENTED: [&str; 31] = [
+const NOT_IMPLEMENTED: [&str; 29] = [
     "abac",
     "accelerate",
     "analytics",
@@ -189,7 +197,6 @@ const NOT_IMPLEMENTED: [&str; 31] = [
     "encryption",
     "intelligent-tiering",
     "inventory",
-    "legal-hold",
     "lifecycle",
     "logging",
     "metadataConfiguration",
@@ -207,7 +214,6 @@ const NOT_IMPLEMENTED: [&str; 31] = [
     "replication",
     "requestPayment",
     "restore",
-    "retention",
     "select",
     "select-type",
     "session",
@@ -216,11 +222,13 @@ const NOT_IMPLEMENTED: [&str; 31] = [
 ];
 
 /// Parameters that choose an operation. At most one of them may be there, but for `partNumber` with `uploadId`.
-const CHOOSING: [&str; 10] = [
+const CHOOSING: [&str; 12] = [
     "acl",
     "attributes",
     "delete",
+    "legal-hold",
     "location",
+    "retention",
     "tagging",
     "uploadId",
     "uploads",
@@ -366,6 +374,10 @@ fn of_object(head: &RequestHead, subresource: &str) -> Result<Operation, S3Error
         (Method::Get, "acl") => Op::GetObjectAcl,
         (Method::Get, "attributes") => Op::GetObjectAttributes,
         (Method::Get, "tagging") => Op::GetObjectTagging,
+        (Method::Get, "retention") => Op::GetObjectRetention,
+        (Method::Get, "legal-hold") => Op::GetObjectLegalHold,
+        (Method::Put, "retention") => Op::PutObjectRetention,
+        (Method::Put, "legal-hold") => Op::PutObjectLegalHold,
         (Method::Get, "uploadId") => Op::ListParts,
         (Method::Head, "") => Op::HeadObject,
         (Method::Put, "uploadId") if has_part && is_copy => Op::UploadPartCopy,
@@ -419,6 +431,11 @@ mod tests {
             ("OPTIONS", "/bucket", Op::Preflight),
             ("PUT", "/bucket/key?tagging&versionId=null", Op::PutObjectTagging),
             ("DELETE", "/bucket/key?tagging", Op::DeleteObjectTagging),
+            ("PUT", "/bucket?object-lock", Op::PutBucketConfiguration(BucketConfiguration::ObjectLock)),
+            ("GET", "/bucket/key?retention&versionId=null", Op::GetObjectRetention),
+            ("PUT", "/bucket/key?retention", Op::PutObjectRetention),
+            ("GET", "/bucket/key?legal-hold", Op::GetObjectLegalHold),
+            ("PUT", "/bucket/key?legal-hold", Op::PutObjectLegalHold),
             ("GET", "/bucket?prefix=a&marker=b", Op::ListObjects),
             ("GET", "/bucket?list-type=2&prefix=", Op::ListObjectsV2),
             ("GET", "/bucket?versions", Op::ListObjectVersions),
@@ -474,6 +491,8 @@ mod tests {
         assert_eq!(operation("GET", "/bucket/key?acl&tagging"), Err(Code::InvalidArgument));
         assert_eq!(operation("PATCH", "/bucket/key"), Err(Code::MethodNotAllowed));
         assert_eq!(operation("PUT", "/bucket/key?uploads"), Err(Code::MethodNotAllowed));
+        assert_eq!(operation("DELETE", "/bucket/key?retention"), Err(Code::MethodNotAllowed));
+        assert_eq!(operation("PUT", "/bucket?retention"), Err(Code::MethodNotAllowed));
     }
 
     #[test]

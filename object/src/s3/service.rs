@@ -14,7 +14,7 @@ use super::head::{Method, RequestHead};
 use super::response::Response;
 use super::route::{Operation, Route, route};
 use super::xml::DOCUMENT_BYTES_MAX;
-use super::{bucket, configuration, copy, delete, list, object, tagging, upload, versions};
+use super::{bucket, configuration, copy, delete, list, lock, object, tagging, upload, versions};
 use crate::api::{self, Body as _, Content, Service, Target};
 
 /// What a deployment chooses.
@@ -77,6 +77,8 @@ pub(super) struct Call<'a> {
     pub(super) who: &'a Authenticated,
     pub(super) peer: Option<IpAddr>,
     pub(super) is_encrypted: bool,
+    /// When the request came, in milliseconds since 1970 (UTC).
+    pub(super) now_ms: u64,
 }
 
 impl S3Service {
@@ -120,8 +122,8 @@ impl S3Service {
         let is_of_a_page = head.header("origin").is_some() && !route.bucket.is_empty();
         let rules = if is_of_a_page { self.cors_rules(&route.bucket).await } else { None };
         let answer = async {
-            let From { peer, is_encrypted, .. } = from;
-            let call = Call { s3: self, head, route: &route, who: &gate?, peer, is_encrypted };
+            let From { peer, is_encrypted, now_ms } = from;
+            let call = Call { s3: self, head, route: &route, who: &gate?, peer, is_encrypted, now_ms };
             call.authorize().await?;
             call.check_expected_owner().await?;
             run(call, body).await
@@ -203,6 +205,10 @@ async fn run(call: Call<'_>, body: &mut dyn Content) -> Result<Response, S3Error
         Operation::GetObjectTagging => tagging::get(call).await,
         Operation::PutObjectTagging => tagging::put(call, body).await,
         Operation::DeleteObjectTagging => tagging::delete(call).await,
+        Operation::GetObjectRetention => lock::get_retention(call).await,
+        Operation::PutObjectRetention => lock::put_retention(call, body).await,
+        Operation::GetObjectLegalHold => lock::get_legal_hold(call).await,
+        Operation::PutObjectLegalHold => lock::put_legal_hold(call, body).await,
         Operation::CreateMultipartUpload => upload::create(call).await,
         Operation::UploadPart => upload::part(call, body).await,
         Operation::UploadPartCopy => copy::part(call).await,

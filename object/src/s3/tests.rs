@@ -18,6 +18,7 @@ use crate::api::{BoxFuture, Content, Error, PART_BYTES_MIN};
 use crate::memory::Memory;
 
 mod access;
+mod locks;
 mod versions;
 
 /// 2013-05-24T00:00:00Z.
@@ -517,7 +518,7 @@ fn buckets() {
     assert_eq!(server.outcome("PUT", "/other", &[], region.as_bytes()), code(200, ""));
     assert_eq!(server.outcome("PUT", "/other", &[], b""), code(200, ""), "it is created again as it is");
     assert_eq!(
-        server.outcome("PUT", "/third", &[("x-amz-bucket-object-lock-enabled", "true")], b""),
+        server.outcome("PUT", "/third", &[("x-amz-server-side-encryption", "AES256")], b""),
         code(501, "NotImplemented")
     );
     let list = server.ask("GET", "/?max-buckets=1", &[], b"").xml();

@@ -39,7 +39,8 @@ pub(super) async fn create(call: Call<'_>) -> Result<Response, S3Error> {
         headers.push((CHECKSUM_ALGORITHM.into(), algorithm.name().to_owned()));
         headers.push((CHECKSUM_TYPE.into(), kind.name().to_owned()));
     }
-    let upload = call.s3.service.uploads.begin(&call.route.bucket, &call.route.key, attributes).await?;
+    let lock = call.lock_of_new(&bucket).await?;
+    let upload = call.s3.service.uploads.begin(&call.route.bucket, &call.route.key, attributes, lock).await?;
     let mut xml = XmlWriter::new("InitiateMultipartUploadResult");
     xml.text("Bucket", &call.route.bucket);
     xml.text("Key", &call.route.key);

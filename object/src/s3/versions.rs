@@ -16,7 +16,7 @@ pub(super) async fn state(call: Call<'_>) -> Result<Response, S3Error> {
     let mut xml = XmlWriter::new("VersioningConfiguration");
     match state {
         Versioning::Never => {}
-        Versioning::Enabled => xml.text("Status", "Enabled"),
+        Versioning::Enabled | Versioning::Locked => xml.text("Status", "Enabled"),
         Versioning::Suspended => xml.text("Status", "Suspended"),
     }
     Ok(Response::xml(xml))

@@ -1,7 +1,7 @@
 //! Buckets: made and deleted in the catalog's list, emptied in the index.
 
-use super::{ObjectService, TRIES_MAX, list_error};
-use crate::api::{Attributes, BUCKET_ATTRIBUTES_BYTES_MAX, BoxFuture, Bucket, BucketEdit, Buckets, Error};
+use super::{ObjectService, TRIES_MAX, list_error, versioning};
+use crate::api::{Attributes, BUCKET_ATTRIBUTES_BYTES_MAX, BoxFuture, Bucket, BucketEdit, Buckets, Error, Versioning};
 use crate::cluster::{BucketListError, BucketRecord, Cluster};
 use crate::index::key::{self, BucketId};
 use crate::index::{Change, Check, Reply, Request};
@@ -52,15 +52,39 @@ impl<C: Cluster> ObjectService<C> {
     }
 }
 
+impl<C: Cluster> ObjectService<C> {
+    /// Lets a bucket that is not in the list yet keep versions. If it never comes into it, the entry of its index stays: a few
+    /// bytes under a name that was drawn by chance.
+    async fn set_first_state(&self, bucket: BucketId, state: Versioning) -> Result<(), Error> {
+        let key = key::versioning(bucket);
+        let change = Change { key: key.clone(), value: Some(bytes::Bytes::from(versioning::encode(state))) };
+        let request = Request::Commit { checks: vec![Check::Absent(key)], changes: vec![change] };
+        match self.cluster.index(bucket, request).await {
+            Reply::Committed { .. } => Ok(()),
+            _ => Err(Error::Unavailable),
+        }
+    }
+}
+
 impl<C: Cluster> Buckets for ObjectService<C> {
-    fn create<'a>(&'a self, name: &'a str, attributes: Attributes) -> BoxFuture<'a, Result<(), Error>> {
+    fn create<'a>(
+        &'a self,
+        name: &'a str,
+        attributes: Attributes,
+        versioning: Versioning,
+    ) -> BoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
             if !is_bucket_name(name) {
                 return Err(Error::BadBucketName);
             }
             check_attributes(&attributes)?;
             let moment = self.cluster.moment();
-            let record = BucketRecord { id: BucketId(moment.drawn), created_ms: moment.now_ms, attributes };
+            let id = BucketId(moment.drawn);
+            if versioning != Versioning::Never {
+                // Before the bucket is in the list: nothing can be put into it while it keeps no versions.
+                self.set_first_state(id, versioning).await?;
+            }
+            let record = BucketRecord { id, created_ms: moment.now_ms, attributes };
             self.buckets.add(name, record).await.map_err(list_error)
         })
     }

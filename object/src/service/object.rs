@@ -15,6 +15,7 @@ use crate::cluster::{Chore, Cluster};
 use crate::index::key::{self, BucketId};
 use crate::index::request::Scan;
 use crate::index::{Line, Reply, Request};
+use crate::lock::{Bypass, LockChange};
 use crate::record::{ObjectRecord, VersionRecord};
 
 /// Refuses what no object may be called or say about itself.
@@ -40,6 +41,9 @@ impl<C: Cluster> ObjectService<C> {
             let now = self.record(bucket, &request.key).await?;
             holds(&request.condition, now.as_ref().map(|(now, _)| now))?;
         }
+        if !request.lock.is_absent() {
+            self.check_lockable(bucket).await?;
+        }
         let owner = Owner { bucket, key: &request.key, upload: None };
         let content = self.put_body(&owner, body).await?;
         let digest = body.digest();
@@ -53,6 +57,7 @@ impl<C: Cluster> ObjectService<C> {
             etag: digest.etag,
             modified_ms: moment.now_ms,
             attributes,
+            lock: request.lock,
             is_multipart: false,
             parts,
         };
@@ -248,5 +253,14 @@ impl<C: Cluster> Versions for ObjectService<C> {
 
     fn edit<'a>(&'a self, target: Target<'a>, edit: Edit<'a>) -> BoxFuture<'a, Result<Object, Error>> {
         Box::pin(self.edit_object(target, edit))
+    }
+
+    fn relock<'a>(
+        &'a self,
+        target: Target<'a>,
+        change: LockChange,
+        bypass: Bypass,
+    ) -> BoxFuture<'a, Result<Object, Error>> {
+        Box::pin(self.relock_object(target, change, bypass))
     }
 }

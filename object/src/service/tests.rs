@@ -19,9 +19,11 @@ use crate::api::{
 use crate::cluster::{BucketRecord, Moment, ShardReply, ShardRequest, Spread};
 use crate::index::range::{Io, IoId, RangeConfig, Token};
 use crate::index::{Range, Reply, Request};
+use crate::lock::{Bypass, Lock};
 use crate::record::{BLOCK_BYTES, PartId};
 use crate::service::heal::Healed;
 
+mod locks;
 mod versions;
 
 /// Polls a future until it is ready; it waits for nothing but itself.
@@ -79,7 +81,7 @@ impl Memory {
         let memory = Self::default();
         memory.world().drives = (1..=count).map(|drive| (DriveId::from_bytes([drive; 16]), BTreeMap::new())).collect();
         let service = ObjectService::new(Arc::new(memory.clone()), Arc::new(memory.clone()));
-        run(service.create("bucket", Attributes::default())).unwrap();
+        run(service.create("bucket", Attributes::default(), Versioning::Never)).unwrap();
         (memory, service)
     }
 
@@ -293,7 +295,7 @@ fn put_if(service: &ObjectService<Memory>, key: &str, bytes: &[u8], condition: C
         key: key.into(),
         attributes: Attributes(vec![("content-type".into(), "text/plain".into())]),
         condition,
-        bytes: None,
+        ..PutRequest::default()
     };
     run(service.put(request, &mut given(bytes)))
 }
@@ -309,7 +311,7 @@ fn delete_if(
     condition: &Condition,
 ) -> Result<Deletion, Error> {
     let (target, attributes) = (Target { version, ..Target::current("bucket", key) }, Attributes::default());
-    run(Objects::delete(service, DeleteRequest { target, condition, attributes: &attributes }))
+    run(Objects::delete(service, DeleteRequest { target, condition, attributes: &attributes, bypass: Bypass::Denied }))
 }
 
 fn read(service: &ObjectService<Memory>, key: &str, range: Option<Bytes_>) -> Result<Vec<u8>, Error> {
@@ -498,13 +500,13 @@ fn lists_have_pages_prefixes_and_an_order() {
 #[test]
 fn buckets_are_deleted_when_they_are_empty() {
     let (_, service) = Memory::with_drives(1);
-    assert_eq!(run(service.create("bucket", Attributes::default())), Err(Error::BucketExists));
-    assert_eq!(run(service.create("No", Attributes::default())), Err(Error::BadBucketName));
+    assert_eq!(run(service.create("bucket", Attributes::default(), Versioning::Never)), Err(Error::BucketExists));
+    assert_eq!(run(service.create("No", Attributes::default(), Versioning::Never)), Err(Error::BadBucketName));
     put(&service, "key", b"1");
     assert_eq!(run(Buckets::delete(&service, "bucket")), Err(Error::BucketNotEmpty));
     let (id, _) = run(service.bucket("bucket")).unwrap();
     delete_if(&service, "key", None, &Condition::default()).unwrap();
-    let upload = run(service.begin("bucket", "key", Attributes::default())).unwrap();
+    let upload = run(service.begin("bucket", "key", Attributes::default(), Lock::default())).unwrap();
     assert_eq!(run(Buckets::delete(&service, "bucket")), Err(Error::BucketNotEmpty));
     run(service.abort("bucket", "key", &upload)).unwrap();
     run(service.seal(id)).unwrap();
@@ -512,7 +514,7 @@ fn buckets_are_deleted_when_they_are_empty() {
     assert_eq!(late, Err(Error::NoSuchBucket), "nothing is put into a bucket that is being deleted");
     run(Buckets::delete(&service, "bucket")).unwrap();
     assert_eq!(put_if(&service, "key", b"2", Condition::default()), Err(Error::NoSuchBucket));
-    run(service.create("bucket", Attributes::default())).unwrap();
+    run(service.create("bucket", Attributes::default(), Versioning::Never)).unwrap();
     put(&service, "key", b"3");
     assert_eq!(run(Buckets::list(&service)).unwrap().len(), 1);
 }
@@ -548,7 +550,7 @@ fn completion(parts: Vec<(u32, String)>) -> Completion {
 fn an_upload_becomes_an_object_in_one_step() {
     let (memory, service) = Memory::with_drives(3);
     let attributes = Attributes(vec![("x-amz-meta-a".into(), "b".into())]);
-    let upload = run(service.begin("bucket", "key", attributes)).unwrap();
+    let upload = run(service.begin("bucket", "key", attributes, Lock::default())).unwrap();
     let long = usize::try_from(PART_BYTES_MIN).unwrap() + 99;
     put_part(&service, &upload, 1, &pattern(500));
     let one = put_part(&service, &upload, 1, &pattern(long));
@@ -583,7 +585,7 @@ fn an_upload_becomes_an_object_in_one_step() {
 #[test]
 fn uploads_are_known_by_key_and_id() {
     let (memory, service) = Memory::with_drives(3);
-    let upload = run(service.begin("bucket", "key", Attributes::default())).unwrap();
+    let upload = run(service.begin("bucket", "key", Attributes::default(), Lock::default())).unwrap();
     put_part(&service, &upload, 1, &pattern(500));
     assert_eq!(run(service.abort("bucket", "other", &upload)), Err(Error::NoSuchUpload));
     assert_eq!(run(service.abort("bucket", "key", &UploadId("x".into()))), Err(Error::NoSuchUpload));
@@ -645,7 +647,7 @@ fn shards_that_were_missed_lost_or_damaged_are_made_anew() {
 #[test]
 fn an_object_of_parts_is_healed_with_the_headers_of_its_parts() {
     let (memory, service) = Memory::with_drives(3);
-    let upload = run(service.begin("bucket", "key", Attributes::default())).unwrap();
+    let upload = run(service.begin("bucket", "key", Attributes::default(), Lock::default())).unwrap();
     let one = put_part(&service, &upload, 2, &pattern(usize::try_from(PART_BYTES_MIN).unwrap()));
     let drives: Vec<DriveId> = memory.world().drives.keys().copied().collect();
     memory.world().down.insert(drives[2]);
@@ -675,7 +677,7 @@ fn shards_of_a_drive_that_was_lost_move_to_another_one() {
     let bytes = pattern((3 << 20) + 5);
     put(&service, "key", &bytes);
     put(&service, "empty", b"");
-    let upload = run(service.begin("bucket", "up", Attributes::default())).unwrap();
+    let upload = run(service.begin("bucket", "up", Attributes::default(), Lock::default())).unwrap();
     run(service.put_part("bucket", "up", &upload, 4, &mut given(&bytes))).unwrap();
     let (bucket, _) = run(service.bucket("bucket")).unwrap();
     memory.world().down.insert(drives[1]);

@@ -17,6 +17,7 @@ use crate::cluster::Cluster;
 use crate::index::key::{self, BucketId};
 use crate::index::request::{LINES_MAX, Scan};
 use crate::index::{Change, Check, Entry, Line, Reply, Request};
+use crate::lock::Lock;
 use crate::record::{ObjectRecord, PartRecord, UploadRecord};
 use crate::service::Committed;
 
@@ -73,11 +74,19 @@ impl<C: Cluster> ObjectService<C> {
         parts.collect()
     }
 
-    async fn begin_upload(&self, bucket: &str, name: &str, attributes: Attributes) -> Result<UploadId, Error> {
+    async fn begin_upload(
+        &self,
+        (bucket, name): (&str, &str),
+        attributes: Attributes,
+        lock: Lock,
+    ) -> Result<UploadId, Error> {
         check(name, &attributes)?;
         let (bucket, _) = self.bucket(bucket).await?;
+        if !lock.is_absent() {
+            self.check_lockable(bucket).await?;
+        }
         let moment = self.cluster.moment();
-        let record = UploadRecord { key: name.to_owned(), begun_ms: moment.now_ms, attributes };
+        let record = UploadRecord { key: name.to_owned(), begun_ms: moment.now_ms, attributes, lock };
         let key = key::upload(bucket, &moment.drawn);
         let change = Change { key, value: Some(Bytes::from(record.encode())) };
         match self.commit(bucket, Vec::new(), vec![change]).await? {
@@ -153,6 +162,7 @@ impl<C: Cluster> ObjectService<C> {
                 etag: completion.digest.etag.clone(),
                 modified_ms,
                 attributes,
+                lock: upload.lock,
                 is_multipart: true,
                 parts: chosen.into_iter().map(|part| part.content).collect(),
             };
@@ -254,8 +264,9 @@ impl<C: Cluster> Uploads for ObjectService<C> {
         bucket: &'a str,
         key: &'a str,
         attributes: Attributes,
+        lock: Lock,
     ) -> BoxFuture<'a, Result<UploadId, Error>> {
-        Box::pin(self.begin_upload(bucket, key, attributes))
+        Box::pin(self.begin_upload((bucket, key), attributes, lock))
     }
 
     fn put_part<'a>(

@@ -21,6 +21,7 @@ use crate::cursor::{Cursor, Put as _};
 use crate::index::key::{self, BucketId};
 use crate::index::request::Scan;
 use crate::index::{Change, Check, Entry, Line, Reply, Request};
+use crate::lock::{Bypass, LockChange};
 use crate::record::{MarkerRecord, ObjectRecord, PartContent, VersionRecord};
 
 /// What has become of one try to change a key.
@@ -231,6 +232,7 @@ impl<C: Cluster> ObjectService<C> {
                 plan.null = Some(None);
                 plan.changes.push(removed(key::version(bucket, name, sequence)));
                 if let Some(Found { record: VersionRecord::Object(old), .. }) = self.at(bucket, name, sequence).await? {
+                    old.lock.check_deletion(moment.now_ms, Bypass::Denied)?;
                     plan.discarded = old.parts;
                 }
             }
@@ -243,7 +245,10 @@ impl<C: Cluster> ObjectService<C> {
                 let behind = key::version(bucket, name, plan.sequence.saturating_sub(1));
                 plan.checks.push(Check::Empty(key::versions_of(bucket, name), behind));
             }
-            Some((now, _)) if is_null_now && is_null_next => plan.discarded.clone_from(&now.parts),
+            Some((now, _)) if is_null_now && is_null_next => {
+                now.lock.check_deletion(moment.now_ms, Bypass::Denied)?;
+                plan.discarded.clone_from(&now.parts);
+            }
             Some((now, _)) => {
                 let value = Some(Bytes::from(now.encode()));
                 plan.changes.push(Change { key: key::version(bucket, name, now.sequence), value });
@@ -269,7 +274,9 @@ impl<C: Cluster> ObjectService<C> {
         condition: &Condition,
         beside: Beside,
     ) -> Result<Tried<Object>, Error> {
-        let known = self.versioning_for_write(bucket).await?;
+        let has_lock = !putting.record.lock.is_absent();
+        let known =
+            if has_lock { self.check_lockable(bucket).await? } else { self.versioning_for_write(bucket).await? };
         let is_versioned = known.state != Versioning::Never;
         let is_blind = !is_versioned && *condition == Condition::default();
         let now = if is_blind { None } else { self.record(bucket, name).await? };
@@ -383,10 +390,12 @@ impl<C: Cluster> ObjectService<C> {
         let is_object = unchanged(object_key.clone(), now.as_ref().map(|(_, entry)| *entry));
         let (mut checks, mut changes, mut discarded) = (Vec::new(), Vec::new(), Vec::new());
         let mut is_marker = false;
+        let now_ms = self.cluster.moment().now_ms;
         // Behind which place the next current version is looked for, if the one that goes is the current one.
         let mut behind = None;
         if let Some((now, _)) = now.as_ref().filter(|(now, _)| now.version == version) {
             holds(request.condition, Some(now))?;
+            now.lock.check_deletion(now_ms, request.bypass)?;
             checks.push(is_object);
             discarded.clone_from(&now.parts);
             behind = Some(key::versions_of(bucket, name));
@@ -408,6 +417,7 @@ impl<C: Cluster> ObjectService<C> {
             match found.record {
                 VersionRecord::Object(old) => {
                     holds(request.condition, Some(&old))?;
+                    old.lock.check_deletion(now_ms, request.bypass)?;
                     discarded = old.parts;
                 }
                 VersionRecord::Marker(_) => {
@@ -489,6 +499,29 @@ impl<C: Cluster> ObjectService<C> {
             let change = Change { key: key.clone(), value: Some(Bytes::from(record.encode())) };
             if let Committed::Done(_) = self.commit(bucket, vec![Check::Version(key, entry)], vec![change]).await? {
                 return Ok(super::object(target.key, record, state));
+            }
+        }
+        Err(Error::Unavailable)
+    }
+
+    /// Changes what keeps a version from deletion. The commit names the version of the record from which it was decided, as
+    /// that of a deletion does: whichever comes second decides again.
+    pub(super) async fn relock_object(
+        &self,
+        target: Target<'_>,
+        change: LockChange,
+        bypass: Bypass,
+    ) -> Result<Object, Error> {
+        let (bucket, _) = self.bucket(target.bucket).await?;
+        for _ in 0..TRIES_MAX {
+            let known = self.check_lockable(bucket).await?;
+            let Found { key, entry, record } = self.find(bucket, target.key, target.version).await?;
+            let VersionRecord::Object(mut record) = record else { return Err(Error::NoSuchVersion) };
+            record.lock = record.lock.changed(change, self.cluster.moment().now_ms, bypass)?;
+            let changed = Change { key: key.clone(), value: Some(Bytes::from(record.encode())) };
+            let checks = vec![Check::Version(key, entry)];
+            if let Committed::Done(_) = self.commit_as(bucket, &known, checks, vec![changed]).await? {
+                return Ok(super::object(target.key, record, known.state));
             }
         }
         Err(Error::Unavailable)

@@ -52,11 +52,12 @@ impl KnownBuckets {
     }
 }
 
-fn encode(state: Versioning) -> Vec<u8> {
+pub(super) fn encode(state: Versioning) -> Vec<u8> {
     let state = match state {
         Versioning::Never => 0,
         Versioning::Enabled => 1,
         Versioning::Suspended => 2,
+        Versioning::Locked => 3,
     };
     vec![VERSION, state]
 }
@@ -66,6 +67,7 @@ fn decode(bytes: &[u8]) -> Result<Versioning, Error> {
         [VERSION, 0] => Ok(Versioning::Never),
         [VERSION, 1] => Ok(Versioning::Enabled),
         [VERSION, 2] => Ok(Versioning::Suspended),
+        [VERSION, 3] => Ok(Versioning::Locked),
         _ => Err(Error::Damaged),
     }
 }
@@ -97,6 +99,16 @@ impl<C: Cluster> ObjectService<C> {
         }
     }
 
+    /// What a write of a lock goes by; its commit checks it.
+    pub(super) async fn check_lockable(&self, bucket: BucketId) -> Result<Known, Error> {
+        let mut known = self.versioning_for_write(bucket).await?;
+        if known.state != Versioning::Locked {
+            // Another server may have been asked to let its versions be locked.
+            known = self.look_at_versioning(bucket).await?;
+        }
+        if known.state == Versioning::Locked { Ok(known) } else { Err(Error::NotLockable) }
+    }
+
     pub(super) async fn versioning_now(&self, bucket: &str) -> Result<Versioning, Error> {
         let (bucket, _) = self.bucket(bucket).await?;
         Ok(self.look_at_versioning(bucket).await?.state)
@@ -109,8 +121,13 @@ impl<C: Cluster> ObjectService<C> {
         let (bucket, _) = self.bucket(bucket).await?;
         for _ in 0..TRIES_MAX {
             let known = self.look_at_versioning(bucket).await?;
-            if known.state == state {
-                return Ok(());
+            match (known.state, state) {
+                (now, wanted) if now == wanted => return Ok(()),
+                (Versioning::Locked, Versioning::Enabled) => return Ok(()),
+                (Versioning::Locked, _) | (Versioning::Never | Versioning::Suspended, Versioning::Locked) => {
+                    return Err(Error::BadState);
+                }
+                _ => {}
             }
             let key = key::versioning(bucket);
             let change = Change { key: key.clone(), value: Some(Bytes::from(encode(state))) };
@@ -132,10 +149,11 @@ mod tests {
     fn golden_bytes() {
         assert_eq!(encode(Versioning::Enabled), [1, 1]);
         assert_eq!(encode(Versioning::Suspended), [1, 2]);
-        for state in [Versioning::Never, Versioning::Enabled, Versioning::Suspended] {
+        assert_eq!(encode(Versioning::Locked), [1, 3]);
+        for state in [Versioning::Never, Versioning::Enabled, Versioning::Suspended, Versioning::Locked] {
             assert_eq!(decode(&encode(state)), Ok(state));
         }
-        for wrong in [&[][..], &[1], &[1, 3], &[2, 1], &[1, 1, 1]] {
+        for wrong in [&[][..], &[1], &[1, 4], &[2, 1], &[1, 1, 1]] {
             assert_eq!(decode(wrong), Err(Error::Damaged));
         }
     }

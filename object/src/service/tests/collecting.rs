@@ -213,13 +213,20 @@ fn begin(u: &mut Unstructured<'_>, memory: &Memory, service: &ObjectService<Memo
         }),
         4 => Box::pin(async move {
             let (condition, attributes) = (&Condition::default(), &Attributes::default());
-            let request = DeleteRequest { target: Target::current("bucket", &key), condition, attributes };
+            let request = DeleteRequest {
+                target: Target::current("bucket", &key),
+                condition,
+                attributes,
+                bypass: Bypass::Denied,
+            };
             drop(Objects::delete(&service, request).await);
         }),
         5..=7 => {
             let (twice, ends) = (u.arbitrary::<bool>()?, u.int_in_range(0..=2)?);
             Box::pin(async move {
-                let Ok(upload) = service.begin("bucket", &key, Attributes::default()).await else { return };
+                let Ok(upload) = service.begin("bucket", &key, Attributes::default(), Lock::default()).await else {
+                    return;
+                };
                 let mut parts = Vec::new();
                 for _ in 0..=u8::from(twice) {
                     let part = service.put_part("bucket", &key, &upload, 2, &mut given(&pattern(len))).await;

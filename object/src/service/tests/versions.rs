@@ -52,7 +52,7 @@ impl Both {
     fn new() -> Self {
         let (memory, service) = Memory::with_drives(1);
         let twin = crate::memory::Memory::new(|| 5).service();
-        run(twin.buckets.create("bucket", Attributes::default())).unwrap();
+        run(twin.buckets.create("bucket", Attributes::default(), Versioning::Never)).unwrap();
         Self([service.api(), twin], memory)
     }
 
@@ -72,7 +72,12 @@ impl Both {
             let named = line.and_then(|line| lines.get(line)).map(|(told, version)| (told.key.as_str(), *version));
             let (key, version) = named.unwrap_or((key, None));
             let (target, attributes) = (Target { bucket: "bucket", key, version }, Attributes::default());
-            let request = DeleteRequest { target, condition: &Condition::default(), attributes: &attributes };
+            let request = DeleteRequest {
+                target,
+                condition: &Condition::default(),
+                attributes: &attributes,
+                bypass: Bypass::Denied,
+            };
             let Deletion { version, is_marker } = run(service.objects.delete(request)).unwrap();
             (version.map(|version| version == VersionId::Null), is_marker)
         };
@@ -258,7 +263,7 @@ fn an_upload_becomes_a_version_and_older_versions_are_healed() {
     memory.world().down.insert(drives[1]);
     let old = put(&service, "key", &pattern(5_000));
     memory.world().down.clear();
-    let upload = run(service.begin("bucket", "key", Attributes::default())).unwrap();
+    let upload = run(service.begin("bucket", "key", Attributes::default(), Lock::default())).unwrap();
     let one = put_part(&service, &upload, 1, b"part");
     let done = run(service.complete("bucket", "key", &upload, completion(vec![one]))).unwrap();
     assert!(done.version > old.version);
