@@ -104,6 +104,8 @@ pub(super) const fn rule_of(operation: Operation) -> Rule {
         Op::DeleteObject => versioned("s3:DeleteObject", "s3:DeleteObjectVersion", Need::Bucket(Write)),
         Op::AbortMultipartUpload => rule("s3:AbortMultipartUpload", Need::Bucket(Write)),
         Op::ListParts => rule("s3:ListMultipartUploadParts", Need::Bucket(Write)),
+        // Its fields say who asks and for what: it is asked for as a put when they are read.
+        Op::PostObject => rule("s3:PutObject", Need::Each),
         // It tells what the bucket tells every page of another origin, before such a page may sign.
         Op::Preflight => rule("", Need::Each),
     }

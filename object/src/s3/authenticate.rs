@@ -4,7 +4,9 @@
 //! the `Authorization` header or from a presigned query, never from both. A request without either has no user: it may do
 //! what everybody may (`access`).
 //!
-//! Deliberately absent: temporary credentials, Signature Version 2. The region of a scope may be any:
+//! Forms of browsers are signed over their policy (`form`), and by older makers with Signature Version 2.
+//!
+//! Deliberately absent: temporary credentials, Signature Version 2 of requests. The region of a scope may be any:
 //! a client needs to change nothing but the address.
 
 use core::fmt;
@@ -18,6 +20,10 @@ use super::head::RequestHead;
 use super::signature::{
     ALGORITHM, ChunkChain, SERVICE, Scope, Signature, SigningKey, TERMINATOR, canonical_request, string_to_sign,
 };
+
+mod form;
+
+pub use form::authenticate_form;
 
 /// How far the clocks of client and server may differ, in seconds.
 pub const CLOCK_SKEW_SECONDS_MAX: u64 = 15 * 60;
@@ -182,8 +188,7 @@ pub fn authenticate(head: &RequestHead, now_ms: u64, credentials: &dyn Credentia
         return Err(Code::InvalidToken.into());
     }
     check_signed_headers(head, &claim.signed)?;
-    let unknown = || if credentials.are_known() { Code::InvalidAccessKeyId } else { Code::ServiceUnavailable };
-    let (secret, user) = credentials.lookup(claim.access_key).ok_or_else(unknown)?;
+    let (secret, user) = credentials.lookup(claim.access_key).ok_or_else(|| unknown_key(credentials))?;
     let key = SigningKey::derive(&secret.0, &claim.scope);
     let canonical = canonical_request(head, &claim.signed, claim.payload);
     let expected = key.sign(&string_to_sign(&claim.date, &claim.scope, &canonical));
@@ -192,6 +197,11 @@ pub fn authenticate(head: &RequestHead, now_ms: u64, credentials: &dyn Credentia
     }
     let payload = payload(claim.payload, key, claim.date, claim.scope, expected)?;
     Ok(Authenticated { user: Some(user), payload })
+}
+
+/// Why a key is refused that nobody has.
+fn unknown_key(credentials: &dyn Credentials) -> Code {
+    if credentials.are_known() { Code::InvalidAccessKeyId } else { Code::ServiceUnavailable }
 }
 
 /// A request that nobody has signed. Its body can be bound by a digest, and not by a signature.

@@ -24,11 +24,28 @@ pub enum ChecksumAbout {
     CompletedObject,
 }
 
+/// How long a body is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Length {
+    /// So many bytes.
+    Exact(u64),
+    /// So many bytes at least and at most.
+    Between(u64, u64),
+}
+
+impl Length {
+    const fn max(self) -> u64 {
+        match self {
+            Self::Exact(bytes) | Self::Between(_, bytes) => bytes,
+        }
+    }
+}
+
 /// What a sender promised about a body.
 #[derive(Debug)]
 pub struct Promises {
     /// Its length, without the framing of chunks.
-    bytes: u64,
+    length: Length,
     md5: Option<[u8; 16]>,
     sha256: Option<[u8; 32]>,
     checksum: Option<(Algorithm, Promised)>,
@@ -58,18 +75,35 @@ impl Promises {
         if bytes > PART_BYTES_MAX {
             return Err(Code::EntityTooLarge.into());
         }
-        let md5 = head.header("content-md5").map(|text| {
-            let bytes = from_base64(text.trim()).and_then(|bytes| <[u8; 16]>::try_from(bytes).ok());
-            bytes.ok_or(Code::InvalidDigest)
-        });
         let sha256 = if let Payload::Exact(digest) = payload { Some(*digest) } else { None };
-        Ok(Self { bytes, md5: md5.transpose()?, sha256, checksum, chunks })
+        Ok(Self { length: Length::Exact(bytes), md5: md5_of(head)?, sha256, checksum, chunks })
     }
 
-    /// Length of the body.
+    /// What the fields of a form promise about its file, which has so many bytes at least and at most.
+    ///
+    /// # Errors
+    /// Promises that are malformed or contradict each other.
+    pub fn of_file(head: &RequestHead, (least, most): (u64, u64)) -> Result<Self, S3Error> {
+        let checksum = promised(head)?;
+        if matches!(checksum, Some((_, Promised::Trailer))) {
+            return Err(Code::InvalidRequest.because("The file of a form has no trailers"));
+        }
+        Ok(Self { length: Length::Between(least, most), md5: md5_of(head)?, sha256: None, checksum, chunks: None })
+    }
+
+    /// Greatest length of the body.
     #[must_use]
-    pub const fn bytes(&self) -> u64 {
-        self.bytes
+    pub const fn bytes_max(&self) -> u64 {
+        self.length.max()
+    }
+
+    /// Length of the body, if it is known.
+    #[must_use]
+    pub const fn exact_bytes(&self) -> Option<u64> {
+        match self.length {
+            Length::Exact(bytes) => Some(bytes),
+            Length::Between(..) => None,
+        }
     }
 
     /// Whether the body's bytes are bound by more than the connection.
@@ -77,6 +111,12 @@ impl Promises {
     pub const fn has_digest(&self) -> bool {
         self.md5.is_some() || self.checksum.is_some()
     }
+}
+
+fn md5_of(head: &RequestHead) -> Result<Option<[u8; 16]>, S3Error> {
+    let Some(text) = head.header("content-md5") else { return Ok(None) };
+    let bytes = from_base64(text.trim()).and_then(|bytes| <[u8; 16]>::try_from(bytes).ok());
+    Ok(Some(bytes.ok_or(Code::InvalidDigest)?))
 }
 
 /// Which checksum is kept of a body that came without one.
@@ -108,7 +148,7 @@ impl<'a> VerifiedBody<'a> {
         let algorithm = algorithm.or((unasked == Unasked::Crc64Nvme).then_some(Algorithm::Crc64Nvme));
         Self {
             source,
-            bytes_left: promises.bytes,
+            bytes_left: promises.bytes_max(),
             md5: Md5::new(),
             sha256: promises.sha256.map(|_| Sha256::new()),
             checksum: algorithm.map(Hasher::new),
@@ -156,7 +196,10 @@ impl<'a> VerifiedBody<'a> {
             return Ok(None);
         };
         let Some(left) = self.bytes_left.checked_sub(data.len() as u64) else {
-            return Err(self.fail(Code::IncompleteBody));
+            return Err(self.fail(match self.promises.length {
+                Length::Exact(_) => Code::IncompleteBody,
+                Length::Between(..) => Code::EntityTooLarge,
+            }));
         };
         self.bytes_left = left;
         self.md5.update(&data);
@@ -170,8 +213,10 @@ impl<'a> VerifiedBody<'a> {
     }
 
     fn check_end(&self) -> Result<(), S3Error> {
-        if self.bytes_left > 0 {
-            return Err(Code::IncompleteBody.into());
+        match self.promises.length {
+            Length::Exact(_) if self.bytes_left > 0 => return Err(Code::IncompleteBody.into()),
+            Length::Between(least, most) if most - self.bytes_left < least => return Err(Code::EntityTooSmall.into()),
+            _ => {}
         }
         let sha256 = self.sha256.clone().map(|digest| <[u8; 32]>::from(digest.finalize()));
         if sha256 != self.promises.sha256 {

@@ -60,6 +60,7 @@ codes! {
     InvalidPart 400 "One or more of the specified parts could not be found. The part might not have been uploaded, or the specified entity tag might not have matched the part's entity tag.";
     InvalidPartNumber 416 "The requested partnumber is not satisfiable";
     InvalidPartOrder 400 "The list of parts was not in ascending order. The parts list must be specified in order by part number.";
+    InvalidPolicyDocument 400 "The content of the form does not meet the conditions specified in the policy document.";
     InvalidRange 416 "The requested range is not satisfiable";
     InvalidRequest 400 "Invalid Request";
     InvalidRetentionPeriod 400 "The retention period is not valid.";
@@ -69,10 +70,12 @@ codes! {
     InvalidURI 400 "The specified URI couldn't be parsed.";
     KeyTooLongError 400 "Your key is too long.";
     MalformedACLError 400 "The ACL that you provided was not well formed or did not validate against our published schema.";
+    MalformedPOSTRequest 400 "The body of your POST request is not well-formed multipart/form-data.";
     MalformedPolicy 400 "The policy is not in a valid format.";
     MalformedTrailerError 400 "The request contained trailing data that was not well-formed or did not conform to our published schema.";
     MalformedXML 400 "The XML that you provided was not well formed or did not validate against our published schema.";
     MaxMessageLengthExceeded 400 "Your request was too large.";
+    MaxPostPreDataLengthExceededError 400 "Your POST request fields preceding the upload file were too large.";
     MetadataTooLarge 400 "Your metadata headers exceed the maximum allowed metadata size.";
     MethodNotAllowed 405 "The specified method is not allowed against this resource.";
     MissingContentLength 411 "You must provide the Content-Length HTTP header.";

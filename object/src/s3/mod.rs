@@ -11,12 +11,12 @@
 //! - What is not there is refused with `NotImplemented`, never taken for something else.
 //! - Nothing is held of a body beyond the buffer in hand, but for documents, which are bounded ([`xml`]).
 //!
-//! Deliberately absent: encryption, lifecycle, forms from browsers.
+//! Deliberately absent: encryption, lifecycle.
 //!
 //! In reading order: [`encoding`], [`date`] (texts), [`head`], [`error`], [`route`] (what is asked), [`signature`],
-//! [`authenticate`] (who asks), [`policy`], [`acl`], `access` (who may), [`cors`], [`chunked`], [`checksum`], [`body`] (bytes that come in), [`xml`], [`document`],
+//! [`authenticate`] (who asks), [`policy`], [`acl`], `access` (who may), [`cors`], [`chunked`], [`checksum`], [`body`] (bytes that come in), [`form`], [`form_policy`], [`xml`], [`document`],
 //! [`condition`], [`metadata`] (what is read and written), [`response`], [`service`] (the whole); then the operations:
-//! `bucket`, `list`, `object`, `delete` (many side by side: `concurrent`), `copy`, `upload`,
+//! `bucket`, `list`, `object`, `post`, `delete` (many side by side: `concurrent`), `copy`, `upload`,
 //! `versions`, `lock`, `tagging`, `configuration`.
 //!
 //! Follows the AWS S3 API reference. Departs from it in that a request may name any region.
@@ -38,12 +38,15 @@ mod delete;
 pub mod document;
 pub mod encoding;
 pub mod error;
+pub mod form;
+pub mod form_policy;
 pub mod head;
 mod list;
 mod lock;
 pub mod metadata;
 mod object;
 pub mod policy;
+mod post;
 mod public_access;
 pub mod response;
 pub mod route;

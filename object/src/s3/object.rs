@@ -2,7 +2,7 @@
 
 use super::access::check_acl;
 use super::acl::{ACL, Acl, Owners};
-use super::body::{ChecksumAbout, Unasked, VerifiedBody};
+use super::body::{ChecksumAbout, Promises, Unasked, VerifiedBody};
 use super::bucket::asked_acl;
 use super::checksum::ChecksumType;
 use super::condition::{About, ReadCondition, Verdict, decode_range, write_condition};
@@ -22,24 +22,28 @@ use crate::api::{Condition, Content, Error, Object, Opened, PutRequest, Range};
 const REPLACED_MAX: usize = 8;
 
 pub(super) async fn put(call: Call<'_>, body: &mut dyn Content) -> Result<Response, S3Error> {
+    let object = store(&call, body, call.promises(ChecksumAbout::Body)?).await?;
+    let headers = checksum_headers(&object.attributes).into_iter().chain(new_version_header(&object));
+    Ok(Response::empty(200).with("etag", quoted(&object.etag)).with_all(headers))
+}
+
+/// Puts the object that the head describes, if the body is as promised.
+pub(super) async fn store(call: &Call<'_>, body: &mut dyn Content, promises: Promises) -> Result<Object, S3Error> {
     let mut attributes = attributes_of(call.head)?;
     let bucket = call.s3.service.buckets.get(&call.route.bucket).await?;
     attributes.0.extend(call.ownership(Some(&bucket)).await?);
     attributes.0.push((CHECKSUM_TYPE.to_owned(), ChecksumType::FullObject.name().to_owned()));
-    let promises = call.promises(ChecksumAbout::Body)?;
     let request = PutRequest {
         bucket: call.route.bucket.clone(),
         key: call.route.key.clone(),
         attributes,
         lock: call.lock_of_new(&bucket).await?,
         condition: write_condition(call.head)?,
-        bytes: Some(promises.bytes()),
+        bytes: promises.exact_bytes(),
     };
     let mut body = VerifiedBody::new(body, promises, Unasked::Crc64Nvme);
     let put = call.s3.service.objects.put(request, &mut body).await;
-    let object = put.map_err(|error| refusal(error, &body))?;
-    let headers = checksum_headers(&object.attributes).into_iter().chain(new_version_header(&object));
-    Ok(Response::empty(200).with("etag", quoted(&object.etag)).with_all(headers))
+    put.map_err(|error| refusal(error, &body))
 }
 
 pub(super) async fn get(call: Call<'_>) -> Result<Response, S3Error> {

@@ -158,7 +158,7 @@ impl Policy {
             return Err(malformed("Policies are limited to 20 KB"));
         }
         let value: Value = serde_json::from_slice(bytes).map_err(|_| malformed("Policies must be valid JSON"))?;
-        if members_in(bytes) != members_of(&value) {
+        if has_name_twice(bytes, &value) {
             return Err(malformed("A name comes twice in an object of the policy"));
         }
         let root = value.as_object().ok_or(malformed("Policies must be valid JSON and the first byte must be '{'"))?;
@@ -375,6 +375,11 @@ fn decode_statement(value: &Value) -> Result<Statement, S3Error> {
     let resources = Patterns { is_negated, patterns };
     let conditions = statement.get("Condition").map(decode_conditions).transpose()?.unwrap_or_default();
     Ok(Statement { is_allowing, principals, actions, resources, conditions })
+}
+
+/// Whether an object of a text of JSON has a name twice. Of two of one name the reader keeps the last one.
+pub(super) fn has_name_twice(json: &[u8], read: &Value) -> bool {
+    members_in(json) != members_of(read)
 }
 
 /// Members of all objects in a text of JSON: each has one colon outside of texts.

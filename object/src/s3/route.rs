@@ -49,6 +49,8 @@ pub enum Operation {
     ListMultipartUploads,
     /// `POST /bucket?delete`.
     DeleteObjects,
+    /// `POST /bucket`: a form of a browser.
+    PostObject,
     /// `GET /bucket/key`.
     GetObject,
     /// `HEAD /bucket/key`.
@@ -360,7 +362,7 @@ fn of_bucket(method: Method, subresource: &str, query: &Query) -> Result<Operati
         (Method::Put, "acl") => Op::PutBucketAcl,
         (Method::Put, "versioning") => Op::PutBucketVersioning,
         // A form from a browser is a POST to the bucket itself.
-        (Method::Post, "") => return Err(Code::NotImplemented.into()),
+        (Method::Post, "") => Op::PostObject,
         _ => return Err(Code::MethodNotAllowed.into()),
     })
 }
@@ -441,6 +443,8 @@ mod tests {
             ("GET", "/bucket?versions", Op::ListObjectVersions),
             ("GET", "/bucket?uploads", Op::ListMultipartUploads),
             ("POST", "/bucket?delete", Op::DeleteObjects),
+            ("POST", "/bucket", Op::PostObject),
+            ("POST", "/bucket/", Op::PostObject),
             ("GET", "/bucket/key", Op::GetObject),
             ("GET", "/bucket/key?partNumber=1", Op::GetObject),
             ("HEAD", "/bucket/key", Op::HeadObject),

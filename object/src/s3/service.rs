@@ -14,7 +14,7 @@ use super::head::{Method, RequestHead};
 use super::response::Response;
 use super::route::{Operation, Route, route};
 use super::xml::DOCUMENT_BYTES_MAX;
-use super::{bucket, configuration, copy, delete, list, lock, object, tagging, upload, versions};
+use super::{bucket, configuration, copy, delete, list, lock, object, post, tagging, upload, versions};
 use crate::api::{self, Body as _, Content, Service, Target};
 
 /// What a deployment chooses.
@@ -194,6 +194,7 @@ async fn run(call: Call<'_>, body: &mut dyn Content) -> Result<Response, S3Error
         Operation::ListObjectVersions => versions::list(call).await,
         Operation::ListMultipartUploads => upload::list(call).await,
         Operation::DeleteObjects => delete::many(call, body).await,
+        Operation::PostObject => post::object(call, body).await,
         Operation::GetObject => object::get(call).await,
         Operation::HeadObject => object::head(call).await,
         Operation::PutObject => object::put(call, body).await,
@@ -229,7 +230,7 @@ pub(super) enum Integrity {
 
 impl Call<'_> {
     /// A client may say whose bucket it means.
-    async fn check_expected_owner(&self) -> Result<(), S3Error> {
+    pub(super) async fn check_expected_owner(&self) -> Result<(), S3Error> {
         let Some(expected) = self.head.header("x-amz-expected-bucket-owner") else { return Ok(()) };
         let bucket = self.s3.service.buckets.get(&self.route.bucket).await?;
         if self.owner_of_bucket(&bucket) == expected { Ok(()) } else { Err(Code::AccessDenied.into()) }
@@ -256,7 +257,7 @@ impl Call<'_> {
             Err(error) if error.code == Code::MissingContentLength => return Ok(Vec::new()),
             promises => promises?,
         };
-        if promises.bytes() > DOCUMENT_BYTES_MAX as u64 {
+        if promises.bytes_max() > DOCUMENT_BYTES_MAX as u64 {
             return Err(Code::MaxMessageLengthExceeded.into());
         }
         if integrity == Integrity::Required && !promises.has_digest() {

@@ -18,6 +18,7 @@ use crate::api::{BoxFuture, Content, Error, PART_BYTES_MIN};
 use crate::memory::Memory;
 
 mod access;
+mod forms;
 mod locks;
 mod versions;
 
