@@ -292,14 +292,15 @@ fn query_claim(head: &RequestHead, now_ms: u64) -> Result<Claim<'_>, S3Error> {
     let begin = parse_amz_date(date).ok_or(malformed("X-Amz-Date must be in the ISO8601 Long Format"))?;
     let span: u64 =
         field("X-Amz-Expires").ok_or(missing)?.parse().map_err(|_| malformed("X-Amz-Expires should be a number"))?;
-    if span == 0 || span > PRESIGNED_SECONDS_MAX {
-        return Err(malformed("X-Amz-Expires must be between 1 and 604800 seconds"));
+    if span > PRESIGNED_SECONDS_MAX {
+        return Err(malformed("X-Amz-Expires must be less than a week (in seconds)"));
     }
     let now = now_ms / 1_000;
     if begin > now + CLOCK_SKEW_SECONDS_MAX {
         return Err(Code::AccessDenied.because("Request is not valid yet"));
     }
-    if now > begin + span {
+    // A span of nothing is over when it begins, on every clock.
+    if span == 0 || now > begin + span {
         return Err(Code::AccessDenied.because("Request has expired"));
     }
     let scope = scope(credential, date).map_err(malformed)?;

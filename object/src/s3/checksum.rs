@@ -139,10 +139,10 @@ impl Algorithm {
     /// The bytes of a checksum in Base64.
     ///
     /// # Errors
-    /// [`Code::InvalidRequest`]: it is not one of this algorithm.
+    /// [`Code::BadDigest`]: it is not one of this algorithm, and so not that of any bytes.
     pub fn decode(self, text: &str) -> Result<Vec<u8>, S3Error> {
         let bytes = from_base64(text.trim()).filter(|bytes| bytes.len() == self.len_bytes());
-        bytes.ok_or(Code::InvalidRequest.because("Value for the x-amz-checksum header is invalid."))
+        bytes.ok_or(Code::BadDigest.because("Value for the x-amz-checksum header is invalid."))
     }
 
     /// The checksum of an object whose parts have these checksums and lengths, in Base64.
@@ -244,7 +244,7 @@ pub enum Promised {
 /// The checksum that a request promises for its body, if any.
 ///
 /// # Errors
-/// [`Code::InvalidRequest`]: more than one, a malformed one, or an algorithm without its checksum.
+/// [`Code::InvalidRequest`]: more than one, or an algorithm without its checksum. [`Code::BadDigest`]: a malformed one.
 pub fn promised(head: &RequestHead) -> Result<Option<(Algorithm, Promised)>, S3Error> {
     let in_headers =
         Algorithm::ALL.into_iter().filter_map(|algorithm| Some((algorithm, head.header(algorithm.header())?)));
@@ -345,9 +345,11 @@ mod tests {
         assert_eq!(promised(&[crc, ("x-amz-sdk-checksum-algorithm", "CRC32")]), Ok(Some((Algorithm::Crc32, value))));
         let trailer = ("x-amz-trailer", "x-amz-checksum-crc64nvme");
         assert_eq!(promised(&[trailer]), Ok(Some((Algorithm::Crc64Nvme, Promised::Trailer))));
-        let wrong: [&[(&str, &str)]; 6] = [
+        for value in ["y/Q5", "bad", "", "y/Q5Jg"] {
+            assert_eq!(promised(&[("x-amz-checksum-crc32", value)]), Err(Code::BadDigest), "{value}");
+        }
+        let wrong: [&[(&str, &str)]; 5] = [
             &[crc, trailer],
-            &[("x-amz-checksum-crc32", "y/Q5")],
             &[("x-amz-trailer", "x-amz-meta-a")],
             &[("x-amz-sdk-checksum-algorithm", "CRC32")],
             &[crc, ("x-amz-sdk-checksum-algorithm", "SHA1")],

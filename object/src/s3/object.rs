@@ -113,7 +113,7 @@ fn part_span(object: &Object, number: u64) -> Result<(u64, u64), S3Error> {
     let index = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
     let index = index.ok_or(Code::InvalidArgument.because("Part number must be an integer between 1 and 10000"))?;
     if object.parts.is_empty() {
-        return if index == 0 { Ok((0, object.bytes)) } else { Err(Code::InvalidPartNumber.into()) };
+        return if index == 0 { Ok((0, object.bytes)) } else { Err(Code::InvalidPart.into()) };
     }
     let bytes = *object.parts.get(index).ok_or(Code::InvalidPartNumber)?;
     Ok((object.parts[..index].iter().sum(), bytes))

@@ -232,6 +232,8 @@ fn an_object_and_what_it_says_about_itself() {
         (206, &b"789"[..], Some("bytes 6-8/9"))
     );
     assert_eq!((part.header("x-amz-checksum-crc32"), part.header("content-type")), (None, Some("a/b")));
+    assert_eq!(server.ask("GET", "/bucket/key?partNumber=1", &[], b"").body, b"123456789");
+    assert_eq!(server.outcome("GET", "/bucket/key?partNumber=2", &[], b""), code(400, "InvalidPart"));
     let head = server.ask("HEAD", "/bucket/key", &[("range", "bytes=2-")], b"");
     assert_eq!((head.status, head.header("content-length"), head.body.len()), (206, Some("7"), 0));
     let tags = server.ask("GET", "/bucket/key?tagging", &[], b"").xml();
@@ -255,6 +257,7 @@ fn a_body_that_is_not_as_promised_stores_nothing() {
     let cases = [
         (("content-md5", "JfnnlDI7RTiF9RgfG2JNCg=="), "BadDigest"),
         (("x-amz-checksum-crc32", "y/Q5Jw=="), "BadDigest"),
+        (("x-amz-checksum-crc32", "bad"), "BadDigest"),
         (("content-length", "8"), "IncompleteBody"),
         (("content-length", "10"), "IncompleteBody"),
     ];
@@ -401,9 +404,13 @@ fn an_upload_in_parts() {
     assert_eq!(complete(&[], &[(1, &second)]).outcome(), code(400, "InvalidPart"));
     assert_eq!(complete(&[], &[(2, &first)]).outcome(), code(400, "InvalidPart"));
     assert_eq!(complete(&[("x-amz-checksum-crc32", "AAAAAA==")], &right).outcome(), code(400, "BadDigest"));
+    let stale = "0".repeat(32);
+    assert_eq!(complete(&[], &[right[0], (1, &stale), right[1]]).outcome(), code(400, "InvalidPart"));
     assert_eq!(complete(&[("x-amz-mp-object-size", "1")], &right).outcome(), code(400, "InvalidRequest"));
     let whole = [one, two].concat();
-    let done = complete(&[("x-amz-checksum-crc32", &crc32(&whole)), ("if-none-match", "*")], &right);
+    // A part that was sent twice may be named twice: the last name counts.
+    let twice = [(1, stale.as_str()), right[0], right[1]];
+    let done = complete(&[("x-amz-checksum-crc32", &crc32(&whole)), ("if-none-match", "*")], &twice);
     assert_eq!(done.outcome(), code(200, ""));
     let etag = done.xml().text_of("ETag").expect("an etag").to_owned();
     assert!(etag.ends_with("-2\""), "{etag}");

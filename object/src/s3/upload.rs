@@ -97,10 +97,7 @@ pub(super) async fn abort(call: Call<'_>) -> Result<Response, S3Error> {
 pub(super) async fn complete(call: Call<'_>, body: &mut dyn Content) -> Result<Response, S3Error> {
     let condition = write_condition(call.head)?;
     let document = call.document(body, Integrity::Optional, ChecksumAbout::CompletedObject).await?;
-    let named = decode_completion(&document)?;
-    if named.windows(2).any(|pair| pair[0].number >= pair[1].number) {
-        return Err(Code::InvalidPartOrder.into());
-    }
+    let named = last_of_each(decode_completion(&document)?)?;
     let upload = upload_of(&call);
     let attributes = match find(&call, &upload).await {
         Ok((upload, parts)) => attributes_of_parts(call.head, &upload, &parts, &named)?,
@@ -121,6 +118,19 @@ pub(super) async fn complete(call: Call<'_>, body: &mut dyn Content) -> Result<R
     xml.text("ETag", &quoted(&object.etag));
     write_checksums(&mut xml, &object);
     Ok(Response::xml(xml).with_all(new_version_header(&object)))
+}
+
+/// The parts that a completion names, ascending. A part that was sent twice may be named twice: the last name counts.
+fn last_of_each(named: Vec<CompletedPart>) -> Result<Vec<CompletedPart>, S3Error> {
+    let mut parts: Vec<CompletedPart> = Vec::with_capacity(named.len());
+    for part in named {
+        match parts.last_mut() {
+            Some(last) if last.number > part.number => return Err(Code::InvalidPartOrder.into()),
+            Some(last) if last.number == part.number => *last = part,
+            _ => parts.push(part),
+        }
+    }
+    Ok(parts)
 }
 
 async fn find(call: &Call<'_>, upload: &UploadId) -> Result<(Upload, Vec<Part>), Error> {

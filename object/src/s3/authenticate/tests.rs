@@ -118,7 +118,7 @@ fn a_presigned_query() {
     let table = [
         ("Expires=86400", "Expires=86401", Code::SignatureDoesNotMatch),
         ("Expires=86400", "Expires=604801", Code::AuthorizationQueryParametersError),
-        ("Expires=86400", "Expires=0", Code::AuthorizationQueryParametersError),
+        ("Expires=86400", "Expires=0", Code::AccessDenied),
         ("Expires=86400", "Expires=x", Code::AuthorizationQueryParametersError),
         ("SignedHeaders=host", "SignedHeaders=", Code::AuthorizationQueryParametersError),
         ("SignedHeaders=host", "SignedHeaders=date", Code::AccessDenied),

@@ -105,7 +105,7 @@ fn lengths() {
 #[test]
 fn malformed_promises() {
     assert_eq!(send(&[PLAIN, LENGTH, ("content-md5", "x")], NINE), Err(Code::InvalidDigest));
-    assert_eq!(send(&[PLAIN, LENGTH, ("x-amz-checksum-crc32", "AA==")], NINE), Err(Code::InvalidRequest));
+    assert_eq!(send(&[PLAIN, LENGTH, ("x-amz-checksum-crc32", "AA==")], NINE), Err(Code::BadDigest));
     assert_eq!(send(&[PLAIN, LENGTH, ("x-amz-trailer", "x-amz-checksum-crc32")], NINE), Err(Code::InvalidRequest));
 }
 
@@ -117,7 +117,7 @@ fn trailers() {
     assert_eq!(digest.attributes.get("x-amz-checksum-crc32"), Some("y/Q5Jg=="));
     let table = [
         ("x-amz-checksum-crc32:y/Q5Jw==\r\n", Code::BadDigest),
-        ("x-amz-checksum-crc32:y/Q5\r\n", Code::InvalidRequest),
+        ("x-amz-checksum-crc32:y/Q5\r\n", Code::BadDigest),
         ("x-amz-checksum-sha1:y/Q5Jg==\r\n", Code::MalformedTrailerError),
         ("", Code::MalformedTrailerError),
     ];
