@@ -27,10 +27,10 @@ HOST, PORT = S3["endpoint"].rsplit(":", 1)
 ENDPOINTS = [f"{HOST}:{int(PORT) + number}" for number in range(len(READY["servers"]))]
 
 
-def client(endpoint):
+def client(endpoint, tries=12):
     # As many tries as the servers need to agree that one of them has failed.
     # boto3 presigns with the signature of 2006 unless it is told otherwise.
-    config = Config(signature_version="s3v4", retries={"max_attempts": 12, "mode": "standard"}, connect_timeout=5, read_timeout=60)
+    config = Config(signature_version="s3v4", retries={"max_attempts": tries, "mode": "standard"}, connect_timeout=5, read_timeout=60)
     return boto3.client(
         "s3",
         endpoint_url=endpoint,
@@ -162,6 +162,28 @@ def command_line():
         aws("rb", "s3://photos")
 
 
+def changed_at_once(s3):
+    """Many change one bucket at the same time, to the same, by way of all servers. Without retries none is told to try again."""
+    s3.create_bucket(Bucket="changed")
+    writers = [client(endpoint, tries=1) for endpoint in ENDPOINTS for _ in range(8)]
+    with concurrent.futures.ThreadPoolExecutor(len(writers)) as pool:
+        list(pool.map(lambda writer: writer.put_bucket_acl(Bucket="changed", ACL="public-read"), writers))
+    s3.delete_bucket(Bucket="changed")
+
+
+def locked(s3):
+    """A version that one server has locked is kept by every other one from then on."""
+    s3.create_bucket(Bucket="locked", ObjectLockEnabledForBucket=True)
+    for number, endpoint in enumerate(ENDPOINTS):
+        key, other = f"key-{number}", client(ENDPOINTS[number - 1])
+        version = s3.put_object(Bucket="locked", Key=key, Body=b"kept")["VersionId"]
+        client(endpoint).put_object_legal_hold(Bucket="locked", Key=key, LegalHold={"Status": "ON"})
+        refused("AccessDenied", other.delete_object, Bucket="locked", Key=key, VersionId=version, BypassGovernanceRetention=True)
+        other.delete_object(Bucket="locked", Key=key)
+        s3.put_object_legal_hold(Bucket="locked", Key=key, VersionId=version, LegalHold={"Status": "OFF"})
+        other.delete_object(Bucket="locked", Key=key, VersionId=version)
+
+
 class Writers:
     """Writes of known content by several threads; what was acknowledged, and what may have been written, by key."""
 
@@ -237,7 +259,7 @@ def killed(s3):
 
 def main():
     s3 = client(S3["endpoint"])
-    for work in (everyday, multipart):
+    for work in (everyday, multipart, changed_at_once, locked):
         work(s3)
         print(f"boto3 {boto3.__version__}: {work.__name__}", flush=True)
     command_line()

@@ -7,10 +7,12 @@ use ashlar_catalog::change::Change;
 use ashlar_catalog::error::RefusalKind;
 use ashlar_catalog::raft::catalog::Error;
 use ashlar_catalog::record::{Expected, NamedRecord, RecordKey};
+use ashlar_catalog::state::State;
 use ashlar_grid::seam::Runtime;
 use ashlar_object::api::{Attributes, BoxFuture};
 use ashlar_object::cluster::{BucketList, BucketListError, BucketRecord};
 use ashlar_object::index::key::BucketId;
+use ashlar_wire::time::Instant;
 
 use super::service::ObjectNode;
 use crate::together;
@@ -116,21 +118,34 @@ impl<R: Runtime> ObjectNode<R> {
         }
         let expected = Expected::Revision(record.revision);
         let change = Change::PutRecord { key: key(name), expected, value: encode(&bucket) };
-        let applied = match self.catalog().propose(change).await {
-            Ok(applied) => applied,
-            Err(Error::Refused(_)) if self.bucket_now(name).as_ref() != Some(seen) => {
-                return Err(BucketListError::Changed);
-            }
-            Err(error) => return Err(refused(&error, BucketListError::Unavailable)),
-        };
-        // This server's copy may show it a little later; who changed it sees it at once.
         let until = node.runtime().now() + SHOWN_MAX;
+        match self.catalog().propose(change).await {
+            // This server's copy may show it a little later; who changed it sees it at once.
+            Ok(applied) => {
+                let is_shown = |state: &State| state.version() >= applied.version;
+                self.wait_for(is_shown, until).await
+            }
+            // Another server's change came first. It may have made what was there already, so what counts is the record's
+            // revision. The next try needs a copy that shows it.
+            Err(Error::Refused(error)) if error.kind == RefusalKind::Stale => {
+                let revision = record.revision;
+                let is_shown = |state: &State| state.record(&key(name)).is_none_or(|now| now.revision != revision);
+                self.wait_for(is_shown, until).await?;
+                Err(BucketListError::Changed)
+            }
+            Err(error) => Err(refused(&error, BucketListError::Unavailable)),
+        }
+    }
+
+    /// Waits until this server's copy of the catalog shows something.
+    async fn wait_for(&self, is_shown: impl Fn(&State) -> bool, until: Instant) -> Result<(), BucketListError> {
+        let node = self.node().ok_or(BucketListError::Unavailable)?;
         loop {
-            let shown = self.catalog().state().await.map_err(|_| BucketListError::Unavailable)?.version();
-            if shown >= applied.version {
+            let state = self.catalog().state().await.map_err(|_| BucketListError::Unavailable)?;
+            if is_shown(&state) {
                 return Ok(());
             }
-            let watch = Box::pin(async { self.catalog().watch(shown).await.is_ok() });
+            let watch = Box::pin(async { self.catalog().watch(state.version()).await.is_ok() });
             if together::first(watch, node.runtime().sleep_until(until)).await != Some(true) {
                 return Err(BucketListError::Unavailable);
             }
