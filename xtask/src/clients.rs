@@ -6,8 +6,10 @@
 //! an interpreter is missing, its part is skipped and said to be: [`crate::requirements::COMPLETE`] makes that a failure.
 
 mod cluster;
+mod failover;
 mod objects;
 mod rolling;
+mod server;
 mod worker;
 
 use std::fs;
@@ -28,10 +30,15 @@ valkey-py, iovalkey, node-redis, valkey-glide and valkey-go against a cluster of
 meanwhile; then redis-py, valkey-py and go-redis while three servers are restarted one after another; then boto3 and the
 AWS command line on objects, while two servers are killed.
 
-Usage: cargo xtask clients [--install | --rolling ROUNDS | --tear ROUNDS]
+Usage: cargo xtask clients [--install | --rolling ROUNDS | --failover ROUNDS [--seed S] [--only FAULT] | --tear ROUNDS]
 
   --install          only fetch what they need, into cargo's target directory
   --rolling ROUNDS   only the restarts, each server so many times
+  --failover ROUNDS  only faults of key-value nodes, one drawn in each round: a primary that is stopped, restarted or lost, a
+                     node that comes back before another is lost, three of seven servers lost at once; no acknowledged
+                     write may be lost, and all slots are served again within 30 s; prints how long that took
+  --seed S           which faults are drawn [default: 1]
+  --only FAULT       one of them: pause, restart, return or half
   --tear ROUNDS      only boto3 on four servers, of which one, several or all are killed in each round while 64 keys are
                      overwritten: no acknowledged object may be lost, and a conditional put has one winner
 
@@ -200,9 +207,14 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), Failure> {
             build(&workspace)?;
             restarted(&workspace, &clients, rounds)
         }
+        [flag, rounds, options @ ..] if flag == "--failover" => {
+            let plan = failover::Plan::read(rounds_of(rounds)?, options)?;
+            build(&workspace)?;
+            failover::run(&workspace, plan)
+        }
         [flag, rounds] if flag == "--tear" => tear(&workspace, rounds_of(rounds)?),
         _ => {
-            let text = "`clients` takes `--install`, `--rolling ROUNDS`, or `--tear ROUNDS`, and nothing else";
+            let text = "`clients` takes `--install`, `--rolling ROUNDS`, `--failover ROUNDS`, or `--tear ROUNDS`, and nothing else";
             Err(Failure::Usage(text.into()))
         }
     }

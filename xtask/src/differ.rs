@@ -6,7 +6,6 @@
 
 mod exceptions;
 mod grammar;
-mod talk;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,13 +13,14 @@ use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 
 use self::exceptions::{EXCEPTIONS, are_equal, explained, how};
-use self::grammar::{Dice, Form, KINDS, garble};
-use self::talk::{Reply, Talk};
+use self::grammar::{Form, KINDS, garble};
 use crate::asks_for_help;
 use crate::clients::KvServer;
+use crate::dice::Dice;
 use crate::failure::Failure;
 use crate::process::{cargo, run};
 use crate::requirements::{Outcome, is_there, skip};
+use crate::talk::{PATIENCE, Reply, Talk};
 use crate::terminal::say;
 use crate::workspace::Workspace;
 
@@ -99,7 +99,7 @@ fn differ(workspace: &Workspace, arguments: &Arguments) -> Result<Outcome, Failu
     let ours = arguments.ours.clone().or_else(|| own.as_ref().map(|own| own.address.clone())).unwrap_or_default();
     let redis = Redis::start()?;
     let io = |error: io::Error| Failure::io("a server of the differential test", &error);
-    let (theirs, ours) = (Talk::new(&redis.address).map_err(io)?, Talk::new(&ours).map_err(io)?);
+    let (theirs, ours) = (Talk::new(&redis.address, PATIENCE).map_err(io)?, Talk::new(&ours, PATIENCE).map_err(io)?);
     let mut pair = Pair { theirs, ours, life: Vec::new(), report: Report::default() };
     let forms = pair.known_forms().map_err(io)?;
     pair.run(&forms, arguments).map_err(io)?;
@@ -123,7 +123,7 @@ impl Redis {
         let redis = Self { child, address: free.to_string() };
         let (_keep, pause) = std::sync::mpsc::channel::<()>();
         for _ in 0..LOOKS_MAX {
-            if Talk::new(&redis.address).and_then(|mut talk| talk.ask(&["PING"])).is_ok() {
+            if Talk::new(&redis.address, PATIENCE).and_then(|mut talk| talk.ask(&["PING"])).is_ok() {
                 return Ok(redis);
             }
             pause.recv_timeout(std::time::Duration::from_millis(20)).ok();

@@ -5,6 +5,7 @@
 //! Exit codes: 0 done, 1 failed, 2 asked wrongly.
 
 mod clients;
+mod dice;
 mod differ;
 mod failure;
 mod fix;
@@ -13,6 +14,7 @@ mod process;
 mod replay;
 mod requirements;
 mod sim;
+mod talk;
 mod terminal;
 mod tidy;
 mod verify;

@@ -2,11 +2,12 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use super::server::free_ports;
 use super::worker::{Workers, until};
 use crate::failure::Failure;
 use crate::workspace::Workspace;
@@ -19,12 +20,17 @@ const MOVED_SLOTS: std::ops::Range<usize> = 100..110;
 /// Keys that move together.
 const KEYS_TOGETHER: &str = "100";
 
+/// Ports of a node: for clients, and for other nodes.
+pub(super) const NODE_PORTS: u16 = 2;
+/// A node that says nothing for so long hangs.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 /// A node, and all that is needed to start it again.
-struct Node {
+pub(super) struct Node {
     program: PathBuf,
     folder: PathBuf,
-    port: u16,
-    bus_port: u16,
+    pub(super) port: u16,
+    options: &'static [&'static str],
     child: Child,
 }
 
@@ -34,50 +40,69 @@ impl Drop for Node {
     }
 }
 
-fn free_port() -> Result<u16, Failure> {
-    let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    listener.map(|address| address.port()).map_err(|error| Failure::io("a free port", &error))
-}
-
-fn start(program: &PathBuf, folder: &PathBuf, port: u16, bus_port: u16) -> Result<Child, Failure> {
+fn start(program: &Path, folder: &Path, port: u16, options: &[&str]) -> Result<Child, Failure> {
     let log = File::options().create(true).append(true).open(folder.join("log"));
     let log = log.map_err(|error| Failure::io("the log of a node", &error))?;
     let mut command = Command::new(program);
     command.args(["kv", "--port", &port.to_string(), "--workers", "1", "--save", "", "--cluster-enabled", "yes"]);
-    command.args(["--cluster-port", &bus_port.to_string(), "--cluster-node-timeout", "2000"]);
-    command.args(["--repl-diskless-sync-delay", "0", "--appendonly", "yes"]).current_dir(folder);
+    command.args(["--cluster-port", &(port + 1).to_string(), "--cluster-node-timeout", "2000"]);
+    command.args(["--repl-diskless-sync-delay", "0", "--appendonly", "yes"]).args(options).current_dir(folder);
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
     child.map_err(|error| Failure::io(&program.display().to_string(), &error))
 }
 
 impl Node {
-    fn start(workspace: &Workspace, number: usize) -> Result<Self, Failure> {
-        let folder = workspace.target.join("clients").join("cluster").join(number.to_string());
+    /// Starts one in a folder, at a port and the one that follows it, with options besides those that all have.
+    pub(super) fn start(
+        workspace: &Workspace,
+        folder: PathBuf,
+        port: u16,
+        options: &'static [&'static str],
+    ) -> Result<Self, Failure> {
         fs::create_dir_all(&folder).map_err(|error| Failure::io("the folder of a node", &error))?;
         let program = workspace.target.join("debug").join("ashlar");
-        let (port, bus_port) = (free_port()?, free_port()?);
-        let child = start(&program, &folder, port, bus_port)?;
-        let node = Self { program, folder, port, bus_port, child };
+        let child = start(&program, &folder, port, options)?;
+        let node = Self { program, folder, port, options, child };
         until("a node to answer", || node.ask(&["PING"]).is_ok_and(|reply| reply == "PONG"))?;
         Ok(node)
     }
 
-    fn start_again(&mut self) -> Result<(), Failure> {
-        self.child = start(&self.program, &self.folder, self.port, self.bus_port)?;
+    pub(super) fn start_again(&mut self) -> Result<(), Failure> {
+        self.child = start(&self.program, &self.folder, self.port, self.options)?;
         Ok(())
     }
 
     /// Ends it as a lost machine does.
-    fn kill(&mut self) {
+    pub(super) fn kill(&mut self) {
         // The only error is that it has ended already.
         self.child.kill().ok();
         self.child.wait().ok();
     }
 
+    /// Its process.
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it runs.
+    pub(super) fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// Where it writes what it does.
+    pub(super) fn log(&self) -> PathBuf {
+        self.folder.join("log")
+    }
+
     /// One request, on a connection of its own. The reply's words with spaces between.
     fn ask(&self, words: &[&str]) -> std::io::Result<String> {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
-        stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+        self.ask_within(PATIENCE, words)
+    }
+
+    /// The same for a node that may be stopped.
+    pub(super) fn ask_within(&self, patience: Duration, words: &[&str]) -> std::io::Result<String> {
+        let mut stream = TcpStream::connect_timeout(&SocketAddr::from(([127, 0, 0, 1], self.port)), patience)?;
+        stream.set_read_timeout(Some(patience))?;
         let mut request = format!("*{}\r\n", words.len());
         words.iter().for_each(|word| request += &format!("${}\r\n{word}\r\n", word.len()));
         stream.write_all(request.as_bytes())?;
@@ -85,12 +110,12 @@ impl Node {
     }
 
     /// The same for what has to be done.
-    fn order(&self, words: &[&str]) -> Result<(), Failure> {
+    pub(super) fn order(&self, words: &[&str]) -> Result<(), Failure> {
         let reply = self.ask(words).map_err(|error| Failure::io(&words.join(" "), &error))?;
         if reply == "OK" { Ok(()) } else { Err(Failure::Failed(format!("`{}`: {reply}", words.join(" ")))) }
     }
 
-    fn says(&self, words: &[&str], texts: &[&str]) -> bool {
+    pub(super) fn says(&self, words: &[&str], texts: &[&str]) -> bool {
         self.ask(words).is_ok_and(|reply| texts.iter().all(|text| reply.contains(text)))
     }
 
@@ -98,7 +123,7 @@ impl Node {
         self.says(&["CLUSTER", "INFO"], &["cluster_state:ok", "cluster_slots_ok:16384", "cluster_known_nodes:6"])
     }
 
-    fn follows(&self) -> bool {
+    pub(super) fn follows(&self) -> bool {
         self.says(&["INFO", "replication"], &["role:slave", "master_link_status:up"])
     }
 
@@ -106,7 +131,7 @@ impl Node {
         self.says(&["ROLE"], &["master"])
     }
 
-    fn name(&self) -> Result<String, Failure> {
+    pub(super) fn name(&self) -> Result<String, Failure> {
         self.ask(&["CLUSTER", "MYID"]).map_err(|error| Failure::io("CLUSTER MYID", &error))
     }
 }
@@ -137,13 +162,20 @@ fn read(from: &mut BufReader<TcpStream>) -> std::io::Result<String> {
 fn make(workspace: &Workspace) -> Result<Vec<Node>, Failure> {
     // What an earlier run has left would be another cluster's.
     fs::remove_dir_all(workspace.target.join("clients").join("cluster")).ok();
-    let nodes = (0..2 * PRIMARIES).map(|number| Node::start(workspace, number)).collect::<Result<Vec<_>, _>>()?;
+    let count = u16::try_from(2 * PRIMARIES).unwrap_or(u16::MAX);
+    let first = free_ports(NODE_PORTS * count)?;
+    let folder = workspace.target.join("clients").join("cluster");
+    let start = |place: u16| {
+        let folder = folder.join(place.to_string());
+        Node::start(workspace, folder, first + NODE_PORTS * place, &[])
+    };
+    let nodes = (0..count).map(start).collect::<Result<Vec<_>, _>>()?;
     for (number, node) in nodes[..PRIMARIES].iter().enumerate() {
         let (first, last) = (SLOTS * number / PRIMARIES, SLOTS * (number + 1) / PRIMARIES - 1);
         node.order(&["CLUSTER", "ADDSLOTSRANGE", &first.to_string(), &last.to_string()])?;
     }
     for other in &nodes[1..] {
-        let (port, bus_port) = (other.port.to_string(), other.bus_port.to_string());
+        let (port, bus_port) = (other.port.to_string(), (other.port + 1).to_string());
         nodes[0].order(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus_port])?;
     }
     until("all nodes to know each other", || nodes.iter().all(Node::is_up))?;

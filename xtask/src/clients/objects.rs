@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use super::rolling::free_ports;
+use super::server::free_ports;
 use super::worker::{ended, line_of};
 use crate::failure::Failure;
 use crate::process::{output, run as run_command};

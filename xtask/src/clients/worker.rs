@@ -15,20 +15,34 @@ const LOOK: Duration = Duration::from_millis(20);
 /// What is not so after this span has failed, however long one look takes.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// Looks until something is so, for a minute at most and once at least.
-pub(super) fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Result<(), Failure> {
+/// The time, for spans that a person is told.
+pub(super) fn now() -> Instant {
+    #[expect(clippy::disallowed_methods, reason = "a chore measures other processes, and no test depends on how long")]
+    Instant::now()
+}
+
+/// Lets time pass.
+pub(super) fn pause(span: Duration) {
     #[expect(clippy::disallowed_methods, reason = "it waits for other processes; nothing depends on how long")]
-    let now = Instant::now;
+    thread::sleep(span);
+}
+
+/// Looks until something is so, for a minute at most and once at least.
+pub(super) fn until(what: &str, is_so: impl FnMut() -> bool) -> Result<(), Failure> {
+    until_within(WAIT_MAX, what, is_so)
+}
+
+/// The same for another span at most.
+pub(super) fn until_within(max: Duration, what: &str, mut is_so: impl FnMut() -> bool) -> Result<(), Failure> {
     let begun = now();
     loop {
         if is_so() {
             return Ok(());
         }
-        if now().duration_since(begun) > WAIT_MAX {
-            return Err(Failure::Failed(format!("waited in vain for {what}")));
+        if now().duration_since(begun) > max {
+            return Err(Failure::Failed(format!("waited in vain for {what}, {} s", max.as_secs())));
         }
-        #[expect(clippy::disallowed_methods, reason = "it waits for other processes; nothing depends on how long")]
-        thread::sleep(LOOK);
+        pause(LOOK);
     }
 }
 

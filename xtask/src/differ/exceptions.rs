@@ -1,6 +1,6 @@
 //! Where replies may differ, and why. Everything else has to be equal, byte for byte.
 
-use super::talk::Reply;
+use crate::talk::Reply;
 
 /// How the replies of a command are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

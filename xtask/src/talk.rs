@@ -1,15 +1,15 @@
 //! A connection to a server, and replies as trees of what came.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 
 /// A server that is silent for so long hangs.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A reply, byte for byte.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Reply {
+pub(crate) enum Reply {
     /// One value with its head and its end.
     One(Vec<u8>),
     /// A head and the values behind it.
@@ -18,7 +18,7 @@ pub(super) enum Reply {
 
 impl Reply {
     /// For people.
-    pub(super) fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         match self {
             Self::One(bytes) => bytes.escape_ascii().to_string(),
             Self::Many(head, values) => {
@@ -30,17 +30,20 @@ impl Reply {
 }
 
 /// One connection.
-pub(super) struct Talk(BufReader<TcpStream>);
+pub(crate) struct Talk(BufReader<TcpStream>);
 
 impl Talk {
-    pub(super) fn new(address: &str) -> io::Result<Self> {
-        let stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+    /// A connection to `HOST:PORT`. What takes longer than `patience` fails.
+    pub(crate) fn new(address: &str, patience: Duration) -> io::Result<Self> {
+        let address = address.to_socket_addrs()?.next().ok_or(io::ErrorKind::AddrNotAvailable)?;
+        let stream = TcpStream::connect_timeout(&address, patience)?;
+        stream.set_read_timeout(Some(patience))?;
+        stream.set_write_timeout(Some(patience))?;
         stream.set_nodelay(true)?;
         Ok(Self(BufReader::new(stream)))
     }
 
-    pub(super) fn send(&mut self, commands: &[Vec<Vec<u8>>]) -> io::Result<()> {
+    pub(crate) fn send(&mut self, commands: &[Vec<Vec<u8>>]) -> io::Result<()> {
         let mut bytes = Vec::new();
         for words in commands {
             bytes.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
@@ -53,16 +56,19 @@ impl Talk {
         self.0.get_mut().write_all(&bytes)
     }
 
-    pub(super) fn ask(&mut self, words: &[&str]) -> io::Result<Reply> {
+    pub(crate) fn ask(&mut self, words: &[&str]) -> io::Result<Reply> {
         self.send(&[words.iter().map(|word| word.as_bytes().to_vec()).collect()])?;
         self.read()
     }
 
-    pub(super) fn read(&mut self) -> io::Result<Reply> {
+    pub(crate) fn read(&mut self) -> io::Result<Reply> {
         let mut head = Vec::new();
         self.0.read_until(b'\n', &mut head)?;
+        if head.last() != Some(&b'\n') {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
         let number = || {
-            let text = std::str::from_utf8(&head[1..]).ok()?;
+            let text = std::str::from_utf8(head.get(1..)?).ok()?;
             text.trim_end().parse::<usize>().ok()
         };
         match (head.first(), number()) {
@@ -74,7 +80,6 @@ impl Talk {
             }
             (Some(b'*' | b'~' | b'>'), Some(count)) => self.many(head, count),
             (Some(b'%'), Some(count)) => self.many(head, 2 * count),
-            (None, _) => Err(io::ErrorKind::UnexpectedEof.into()),
             _ => Ok(Reply::One(head)),
         }
     }
