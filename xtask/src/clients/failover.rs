@@ -340,9 +340,12 @@ impl Run<'_> {
         let mut lost = BTreeSet::new();
         let order = self.below(usize::from(SERVERS));
         // Just under half, and of each shard one copy at most.
-        for number in (0..usize::from(SERVERS)).map(|number| (number + order) % usize::from(SERVERS)) {
-            let stays =
-                |group: &BTreeSet<usize>| group.iter().any(|member| !lost.contains(member) && *member != number);
+        let mut candidates: Vec<usize> = (0..usize::from(SERVERS)).collect();
+        candidates.rotate_left(order);
+        // The loss of one that has no primary would leave nothing unserved.
+        candidates.sort_by_key(|number| groups.iter().all(|group| group.primary != Some(*number)));
+        for number in candidates {
+            let stays = |group: &Group| group.members.iter().any(|member| !lost.contains(member) && *member != number);
             if 2 * (lost.len() + 1) < usize::from(SERVERS) && groups.iter().all(stays) {
                 lost.insert(number);
             }
@@ -460,6 +463,12 @@ fn voters(page: &str) -> Option<String> {
     ))
 }
 
+/// The servers that have a copy of a group's data, as their numbers.
+struct Group {
+    primary: Option<usize>,
+    members: Vec<usize>,
+}
+
 /// Whether the page about a node names all servers as voters, and none that is to become one.
 fn vote_all(page: &str) -> bool {
     let page = serde_json::from_str::<serde_json::Value>(page).unwrap_or_default();
@@ -468,8 +477,8 @@ fn vote_all(page: &str) -> bool {
 }
 
 impl Servers {
-    /// The servers that have a copy of each group's data, as the numbers of the servers.
-    fn groups(&self) -> Result<Vec<BTreeSet<usize>>, Failure> {
+    /// Where the copies of all data are.
+    fn groups(&self) -> Result<Vec<Group>, Failure> {
         let status = self.servers[0].kv(&["status", "--json"])?;
         let status: serde_json::Value =
             serde_json::from_str(&status).map_err(|error| Failure::Failed(format!("`kv status --json`: {error}")))?;
@@ -478,11 +487,12 @@ impl Servers {
             self.servers.iter().position(|server| server.engines().iter().any(|engine| engine == address))
         };
         let groups = status["groups"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let members = |group: &serde_json::Value| {
+        let group = |group: &serde_json::Value| {
             let replicas = group["replicas"].as_array().map(Vec::as_slice).unwrap_or_default();
-            replicas.iter().chain([&group["primary"]]).filter_map(number).collect()
+            let primary = number(&group["primary"]);
+            Group { primary, members: replicas.iter().filter_map(number).chain(primary).collect() }
         };
-        Ok(groups.iter().map(members).collect())
+        Ok(groups.iter().map(group).collect())
     }
 
     /// Waits until no server knows another that does not vote, too: who fails next may be any of them.

@@ -17,7 +17,7 @@ use crate::talk::{Reply, Talk};
 /// Keys of all writers. With seven shards some of them would be without a key in one of a million runs.
 const KEYS: usize = 96;
 /// Threads, each with keys of its own.
-const WRITERS: usize = 6;
+const WRITERS: usize = 12;
 /// A request that takes longer is given up. Longer than any that is served takes on a busy machine.
 const PATIENCE: Duration = Duration::from_millis(700);
 /// An address that did not answer is left alone for so long, so that one lost server does not hold the keys of others up.
