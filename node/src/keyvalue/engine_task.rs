@@ -232,12 +232,6 @@ impl Doing {
         let epoch = attempt.assignment.map.own().epoch;
         match ended {
             TakeOver::Done => self.take_up_whole(engine, attempt.assignment, now),
-            TakeOver::Waits(_) if planted::has(Planted::ServeWithFew) => {
-                self.take_up_whole(engine, attempt.assignment, now)
-            }
-            TakeOver::Superseded(_) if planted::has(Planted::ServeSuperseded) => {
-                self.take_up_whole(engine, attempt.assignment, now);
-            }
             TakeOver::Waits(why) => {
                 tracing::debug!(why, epoch, "the shard is not taken over yet");
                 let again_at = if planted::has(Planted::AskOnce) { Instant::NEVER } else { now.instant + RETRY };

@@ -6,10 +6,6 @@
 pub enum Planted {
     /// An engine serves what it is assigned without asking the members of the shard.
     ServeUnasked,
-    /// An engine serves although a later primary was promised.
-    ServeSuperseded,
-    /// An engine serves although too few members have promised.
-    ServeWithFew,
     /// A server's lives have the same terms.
     OneTermForAllLives,
     /// After too few answers nobody is asked again.
@@ -39,10 +35,8 @@ pub enum Planted {
 #[cfg(feature = "planted")]
 impl Planted {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 13] = [
         Self::ServeUnasked,
-        Self::ServeSuperseded,
-        Self::ServeWithFew,
         Self::OneTermForAllLives,
         Self::AskOnce,
         Self::LoseAnswers,
