@@ -201,12 +201,21 @@ fn nothing_is_answered_without_a_signature() {
         assert_eq!(reply.status, 403, "{method} {target}");
         assert!(reply.text().contains("<Code>AccessDenied</Code>"), "{}", reply.text());
     }
-    // A form has its signature in its body, and forms are not known; nor is this method.
-    for (method, status) in [("POST", 501), ("PATCH", 405)] {
+    // A form has its signature in its body; this is no form. The other method is not known.
+    for (method, status) in [("POST", 412), ("PATCH", 405)] {
         let mut client = running.connect();
         client.send(format!("{method} /bucket HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n").as_bytes());
         assert_eq!(client.receive(true).status, status, "{method}");
     }
+    // A form without a signature is a stranger's, who may put nothing here.
+    let form = "--b\r\nContent-Disposition: form-data; name=\"key\"\r\n\r\nforged\r\n--b\r\nContent-Disposition: form-data; \
+                name=\"file\"; filename=\"f\"\r\n\r\nx\r\n--b--\r\n";
+    let mut stranger = running.connect();
+    let head = "POST /bucket HTTP/1.1\r\nhost: localhost\r\ncontent-type: multipart/form-data; boundary=b";
+    stranger.send(format!("{head}\r\ncontent-length: {}\r\n\r\n{form}", form.len()).as_bytes());
+    let reply = stranger.receive(true);
+    assert_eq!(reply.status, 403, "{}", reply.text());
+    assert_eq!(client.ask("GET", "/bucket/forged", &[], b"").status, 404);
     // Whether keys may be deleted is asked key by key: none may.
     assert_eq!(client.ask("PUT", "/bucket/key", &[], b"x").status, 200);
     let body = "<Delete><Object><Key>key</Key></Object></Delete>";
