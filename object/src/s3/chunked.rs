@@ -14,8 +14,10 @@ use sha2::{Digest as _, Sha256};
 
 use super::signature::{ChunkChain, Signature};
 
-/// Longest line: the head of a chunk, or a trailer.
+/// Longest line without its end: the head of a chunk, or a trailer.
 pub const LINE_BYTES_MAX: usize = 1_024;
+/// CR LF.
+const LINE_END_BYTES_MAX: usize = 2;
 /// Lines behind the last chunk.
 pub const TRAILERS_MAX: usize = 16;
 
@@ -65,7 +67,7 @@ enum Expected {
 pub struct ChunkedDecoder {
     expected: Expected,
     input: Bytes,
-    /// The line that has not come whole, up to [`LINE_BYTES_MAX`].
+    /// The line that has not come whole, up to [`LINE_BYTES_MAX`] and its end.
     line: Vec<u8>,
     chain: Option<ChunkChain>,
     /// Signature of the chunk that comes, and the hash of what has come of it. With a chain only.
@@ -162,7 +164,7 @@ impl ChunkedDecoder {
         };
         let end = self.input.iter().position(|&byte| byte == b'\n');
         let count = end.map_or(self.input.len(), |end| end + 1);
-        if self.line.len() + count > LINE_BYTES_MAX {
+        if self.line.len() + count > LINE_BYTES_MAX + LINE_END_BYTES_MAX {
             return Err(malformed);
         }
         self.line.extend_from_slice(&self.input[..count]);
@@ -176,6 +178,9 @@ impl ChunkedDecoder {
         if has_return {
             line.pop();
         } else if self.expected != Expected::Trailer || line.is_empty() {
+            return Err(malformed);
+        }
+        if line.len() > LINE_BYTES_MAX {
             return Err(malformed);
         }
         String::from_utf8(line).map(Some).map_err(|_| malformed)

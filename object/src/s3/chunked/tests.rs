@@ -141,10 +141,16 @@ fn without_signatures() {
 
 #[test]
 fn limits() {
-    let line = |len: usize| format!("1;{}\r\na\r\n0\r\n\r\n", "x".repeat(len - 4)).into_bytes();
+    let line = |len: usize| format!("1;{}\r\na\r\n0\r\n\r\n", "x".repeat(len - 2)).into_bytes();
     assert!(decode(None, &line(LINE_BYTES_MAX), &[100]).is_ok());
     assert!(decode(None, &line(LINE_BYTES_MAX + 1), &[100]).is_err());
-    assert!(decode(None, &vec![b'1'; LINE_BYTES_MAX + 1], &[1]).is_err());
+    assert!(decode(None, &vec![b'1'; LINE_BYTES_MAX + 3], &[1]).is_err());
+    // However a trailer ends, it is as long.
+    let trailer = |len: usize, end: &str| format!("0\r\na:{}{end}\r\n", "x".repeat(len - 2)).into_bytes();
+    for end in ["\n", "\r\n"] {
+        assert!(decode(None, &trailer(LINE_BYTES_MAX, end), &[100]).is_ok(), "{end:?}");
+        assert!(decode(None, &trailer(LINE_BYTES_MAX + 1, end), &[100]).is_err(), "{end:?}");
+    }
     let trailers = |count: usize| format!("0\r\n{}\r\n", "a:b\r\n".repeat(count)).into_bytes();
     assert!(decode(None, &trailers(TRAILERS_MAX), &[100]).is_ok());
     assert!(decode(None, &trailers(TRAILERS_MAX + 1), &[100]).is_err());
