@@ -46,8 +46,7 @@ impl<R: Runtime> ObjectNode<R> {
         while !self.is_over() {
             let pause = match self.use_of(drive) {
                 Some((drive_use, is_released)) => {
-                    let now = node.runtime().now();
-                    let step = collector.step(&self.objects(), &*port, now, drive_use).await;
+                    let step = collector.step(&self.objects(), &*port, drive_use).await;
                     let is_leaving = drive_use == DriveUse::Leaving;
                     match step {
                         Ok(step) if step.is_whole => {

@@ -162,10 +162,11 @@ impl Collector {
         &mut self,
         service: &ObjectService<C>,
         shards: &dyn ShardStore,
-        now: Instant,
         drive_use: DriveUse,
     ) -> Result<Collected, Error> {
         let listed = shards.list(self.after, STEP_MAX).await.ok_or(Error::Unavailable)?;
+        // Looked up behind the list, which may have taken as long as the process was stopped: what was put meanwhile is listed.
+        let now = service.cluster.moment().at;
         if listed.is_empty() {
             (self.blobs, self.seen, self.after) = (Some(self.seen), 0, None);
             let removed = self.remove_due(service, shards, now, drive_use).await;
