@@ -4,7 +4,6 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ashlar_kv::cluster::map::Name;
 use ashlar_kv::keyspace::Slot;
 use ashlar_node::together;
 
@@ -12,7 +11,6 @@ use super::connection::Pipe;
 use super::engine::{PORT, SimEngines};
 use crate::history::{Deed, NEVER, OPERATIONS_MAX, Operation};
 use crate::rng::Rng;
-use crate::scenarios::node::server_id;
 use crate::world::{Control, ServerNo};
 
 /// How long a client waits for a reply.
@@ -289,8 +287,9 @@ fn order_for(shared: &SharedState, one: Wanted, wanted: &[Wanted], slots: &[(u16
         return None;
     }
     let leader = wanted.iter().find(|other| other.shard == one.shard && other.is_primary)?;
-    let info = shared.lives.get(&leader.server).map(|life| life.part.engines[leader.number].clone());
-    let name: Option<Name> = info.map(|info| info.name(server_id(leader.server)));
+    // Who was to lead may follow by now whoever was elected since.
+    let name =
+        engine_of(*leader).and_then(|engine| engine.map()).map(|map| map.own().primary.unwrap_or(map.own().name));
     name.map_or_else(|| Some("PING\r\n".to_owned()), |name| Some(format!("CLUSTER REPLICATE {name}\r\n")))
 }
 
