@@ -8,8 +8,11 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{sync::mpsc, thread};
 
 use crate::asks_for_help;
 use crate::failure::Failure;
@@ -197,24 +200,33 @@ fn host() -> Result<String, Failure> {
 }
 
 impl Fuzzer {
-    /// Runs the targets one after another, prints a table and fails if one of them did.
+    /// Runs the targets, one on each processor at a time, prints a line of a table as each ends and fails if one of them did.
     fn run_all(&self, targets: &[String], seconds: u32) -> Result<(), Failure> {
         say(&format!(
             "{:12} {:>13} {:>10} {:>9} {:>13}  result",
             "target", "executions", "exec/s", "coverage", "corpus"
         ));
-        let mut broken = Vec::new();
-        for target in targets {
-            let outcome = self.run_one(target, seconds)?;
-            let verdict = outcome.verdict(target);
-            let Outcome { executions, executions_per_s, coverage, inputs, .. } = &outcome;
-            let result = verdict.as_ref().unwrap_or_else(|broken| broken);
-            say(&format!("{target:12} {executions:>13} {executions_per_s:>10} {coverage:>9} {inputs:>13}  {result}"));
-            if verdict.is_err() {
-                outcome.tail.iter().for_each(|line| complain(line));
-                broken.push(target.as_str());
+        let at_once = thread::available_parallelism().map_or(1, NonZero::get);
+        let (next, mut broken) = (AtomicUsize::new(0), Vec::new());
+        let (tell, told) = mpsc::channel();
+        let take_turns = |tell: &mpsc::Sender<_>| {
+            while let Some(target) = targets.get(next.fetch_add(1, Ordering::Relaxed)) {
+                tell.send((target.as_str(), self.run_one(target, seconds))).expect("heard until all have ended");
             }
-        }
+        };
+        thread::scope(|scope| {
+            for _ in 0..at_once {
+                let tell = tell.clone();
+                scope.spawn(move || take_turns(&tell));
+            }
+            drop(tell);
+            for (target, outcome) in told {
+                if !show(target, &outcome?) {
+                    broken.push(target);
+                }
+            }
+            Ok(())
+        })?;
         if broken.is_empty() {
             return Ok(());
         }
@@ -260,6 +272,18 @@ impl Fuzzer {
         outcome.succeeded = child.wait().map_err(failed)?.success();
         Ok(outcome)
     }
+}
+
+/// Prints the line of a target that has ended; whether it did what it must.
+fn show(target: &str, outcome: &Outcome) -> bool {
+    let verdict = outcome.verdict(target);
+    let Outcome { executions, executions_per_s, coverage, inputs, .. } = outcome;
+    let result = verdict.as_ref().unwrap_or_else(|broken| broken);
+    say(&format!("{target:12} {executions:>13} {executions_per_s:>10} {coverage:>9} {inputs:>13}  {result}"));
+    if verdict.is_err() {
+        outcome.tail.iter().for_each(|line| complain(line));
+    }
+    verdict.is_ok()
 }
 
 impl Outcome {

@@ -15,8 +15,9 @@ use crate::workspace::Workspace;
 
 /// Ports of each server: for other servers, for NBD, for S3.
 const PORTS: u16 = 3;
-/// Space on each server for volumes and for objects.
+/// Space on each server for volumes, as little as there can be, and for objects.
 const DRIVE_MIB: &str = "1024";
+const OBJECT_MIB: &str = "512";
 
 /// A cluster that ends, and its data with it, when it is dropped.
 struct Cluster {
@@ -47,6 +48,7 @@ fn start(workspace: &Workspace, servers: u16) -> Result<(Cluster, PathBuf), Fail
     let mut command = Command::new(&program);
     command.arg("up").arg("--data").arg(folder.join("data")).args(["--json", "--kv-port", "0", "--workers", "1"]);
     command.args(["--port-base", &base, "--nbd-port", &nbd, "--s3-port", &s3, "--drive-mib", DRIVE_MIB]);
+    command.args(["--object-mib", OBJECT_MIB]);
     command.args(["--servers", &servers.to_string()]);
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn();
     let child = child.map_err(|error| Failure::io(&program.display().to_string(), &error))?;
