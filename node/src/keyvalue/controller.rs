@@ -449,10 +449,7 @@ impl Agent for Controller {
             Event::RoleChanged { group, role, .. } => {
                 // The bus has forgotten what the engine has, which counts for one role.
                 let files = self.files.iter_mut().filter(|file| file.engine_info.group == *group);
-                let is_told_again = !planted::has(Planted::CopyToldOnce);
-                files.for_each(|file| {
-                    (file.copy, file.succeeds_until) = (file.copy.filter(|_| !is_told_again), None);
-                });
+                files.for_each(|file| (file.copy, file.succeeds_until) = (None, None));
                 // Others send clients here as soon as they know.
                 self.is_urgent |= *role == Role::Primary;
             }

@@ -22,8 +22,6 @@ pub enum Planted {
     KeepMap,
     /// An engine that is primary now goes on following.
     FollowOn,
-    /// The bus is not told again what an engine has of its data when its role has changed.
-    CopyToldOnce,
     /// An engine whose part has gone to another server looks for no other.
     NoReconcile,
     /// A replica does not dial its primary again after the link broke.
@@ -35,7 +33,7 @@ pub enum Planted {
 #[cfg(feature = "planted")]
 impl Planted {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 12] = [
         Self::ServeUnasked,
         Self::OneTermForAllLives,
         Self::AskOnce,
@@ -45,7 +43,6 @@ impl Planted {
         Self::WakeFirstOnly,
         Self::KeepMap,
         Self::FollowOn,
-        Self::CopyToldOnce,
         Self::NoReconcile,
         Self::FollowOnce,
         Self::DoneAtOnce,

@@ -4,27 +4,30 @@
 //! the seeds writes need a majority of three copies, in the others a primary acknowledges alone and has one replica.
 //!
 //! Verified: with majorities every key's history is one of a register, whatever fails; without, no read gives what nobody wrote. After
-//! everything heals, every shard takes writes within a minute. With majorities a shard is excused if a majority of its copies
+//! everything heals, every shard takes writes within a minute, and has all its copies. With majorities a shard is excused if a majority of its copies
 //! was restarted: data are in memory here, as with `appendonly no`, and only an operator may decide then.
 //!
 //! Not verified: data on drives, users, messages of subscribers, slots that move (`kv`'s own tests do that).
 
+mod busy;
 mod client;
 mod connection;
 mod engine;
 
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ashlar_grid::seam::Runtime as _;
 use ashlar_kv::cluster::map::Name;
+use ashlar_kv::replicate::CopyStatus;
 use ashlar_kv::replicate::quorum::QuorumStatus;
+use ashlar_node::keyvalue::host::EngineHost as _;
 use ashlar_node::Node;
 use ashlar_node::membership::view::BusStatus;
 
-use self::client::{SharedState, Wanted, arrange, client, lock, operate, ranges};
-use self::engine::{EngineDrive, SimEngines};
+use self::client::{Plan, SharedState, Wanted, arrange, client, lock, operate, ranges};
+use self::engine::{EngineDrive, SimEngine, SimEngines};
 use super::node::memory::{Drive, DriveMemory};
 use super::node::plan;
 use super::whole::{Drained, WIND_DOWN_NS_MAX, accept, check_drained};
@@ -37,11 +40,15 @@ use crate::world::{Control, ServerNo, SimRuntime};
 const CONVERGE_NS_MAX: u64 = 60_000_000_000;
 /// How often it is looked how a bus stands.
 const LOOK: Duration = Duration::from_millis(100);
+/// How often it is looked which terms are served.
+const LOOK_AT_TERMS: Duration = Duration::from_millis(20);
+/// Long enough to set a cluster up.
+const CALM_NS: u64 = 5_000_000_000;
 /// Clients of one world.
 const CLIENTS: u64 = 3;
 /// How long replicas may take to take over from a server that leaves.
 const HAND_OVER_MAX: Duration = Duration::from_secs(5);
-/// Copies of a shard whose writes need a majority, and of another one.
+/// Copies of a shard whose writes need a majority, or that can spare one, and of another one.
 const COPIES_OF_MAJORITY: usize = 3;
 const COPIES: usize = 2;
 
@@ -86,7 +93,13 @@ pub struct KvCase {
     shared: SharedState,
     drives: BTreeMap<ServerNo, (Drive, [EngineDrive; engine::ENGINES])>,
     lives: BTreeMap<ServerNo, Life>,
-    wrong: Arc<Mutex<Option<String>>>,
+    /// How often a thread of an engine is busy when it is woken, per million.
+    busy_ppm: u32,
+    is_restless: bool,
+    /// Replicas go over to shards that have none.
+    migrates: bool,
+    /// How long there are no faults at first: the cluster is set up then.
+    calm_ns: u64,
     is_begun: bool,
     healed_ns: u64,
     converged_ns: u64,
@@ -98,8 +111,12 @@ impl KvCase {
     /// The case for one world.
     #[must_use]
     pub fn new(control: &Control, params: &Params) -> Self {
-        let needs_majority = Rng::new(params.seed).fork("kv", 0).chance(500_000);
-        let copies = if needs_majority { COPIES_OF_MAJORITY } else { COPIES };
+        let mut rng = Rng::new(params.seed).fork("kv", 0);
+        let needs_majority = rng.chance(500_000);
+        let (busy_ppm, is_restless) = (rng.pick(&[0, 0, 50_000, 300_000]), rng.chance(500_000));
+        // A primary without a replica can be given one only where another shard can spare one.
+        let migrates = !needs_majority && rng.chance(500_000);
+        let copies = if needs_majority || migrates { COPIES_OF_MAJORITY } else { COPIES };
         let (shards, wanted) = arrange(params.servers, copies);
         let shared = SharedState::default();
         {
@@ -115,7 +132,10 @@ impl KvCase {
             shared,
             drives: BTreeMap::new(),
             lives: BTreeMap::new(),
-            wrong: Arc::default(),
+            busy_ppm,
+            is_restless,
+            migrates,
+            calm_ns: if rng.chance(500_000) { CALM_NS } else { 0 },
             is_begun: false,
             healed_ns: 0,
             converged_ns: 0,
@@ -129,7 +149,13 @@ impl KvCase {
             return;
         }
         let (control, shared) = (self.control.clone(), Arc::clone(&self.shared));
-        self.control.spawn(operate(control, shared, self.wanted.clone(), self.slots.clone()));
+        let plan = Plan {
+            wanted: self.wanted.clone(),
+            slots: self.slots.clone(),
+            checks_claims: !self.needs_majority,
+            is_restless: self.is_restless,
+        };
+        self.control.spawn(operate(control, shared, plan));
         for number in 0..CLIENTS {
             let (control, shared) = (self.control.clone(), Arc::clone(&self.shared));
             self.control.spawn(client(control, shared, number, self.slots.clone()));
@@ -137,15 +163,15 @@ impl KvCase {
     }
 
     fn fail(&self, wrong: String) {
-        *self.wrong.lock().unwrap_or_else(PoisonError::into_inner) = Some(wrong);
+        lock(&self.shared).wrong = Some(wrong);
         self.control.finish();
     }
 
     fn check_safety(&self) -> Result<(), String> {
-        if let Some(wrong) = &*self.wrong.lock().unwrap_or_else(PoisonError::into_inner) {
+        let known = lock(&self.shared);
+        if let Some(wrong) = &known.wrong {
             return Err(wrong.clone());
         }
-        let known = lock(&self.shared);
         let histories = known.histories.iter().enumerate();
         for (shard, (number, history)) in
             histories.flat_map(|(shard, all)| all.iter().enumerate().map(move |one| (shard, one)))
@@ -190,6 +216,31 @@ impl KvCase {
             let found = names.iter().filter(|name| there.iter().any(|(other, _)| other == *name)).count();
             found > names.len() / 2
         })
+    }
+
+    /// Every engine that is to be a copy of a shard serves it or has its data, but for these shards. Where replicas go over to other shards,
+    /// every engine does so with some shard, and no primary is without a copy.
+    fn check_copies(&self, excused: &[usize]) -> Result<(), String> {
+        let mut copied = BTreeSet::new();
+        for one in self.wanted.iter().filter(|one| !excused.contains(&one.shard)) {
+            let (Some(shard), Some(life)) = (self.shard_name(one.shard), self.lives.get(&one.server)) else { continue };
+            let SimEngine { engine, host, .. } = &life.engines.engines[one.number];
+            let Some(map) = engine.map() else { continue };
+            let serves = map.own().primary.is_none() && !map.own().slots.is_empty();
+            let is_copy = !serves && engine.copy_status(host.now().instant) == CopyStatus::Current;
+            let is_elsewhere = !self.migrates && map.own().shard != shard;
+            if is_elsewhere || !(serves || is_copy) {
+                let what = format!("{one:?} is no copy of {shard}, majority: {}", self.needs_majority);
+                return Err(format!("{what}\n{}", self.table()));
+            }
+            copied.extend(is_copy.then_some(map.own().shard));
+        }
+        let served = self.lives.values().flat_map(|life| &life.engines.engines).filter_map(|one| one.engine.map());
+        let mut lone = served.filter(|map| map.own().primary.is_none() && !map.own().slots.is_empty());
+        match lone.find(|map| self.migrates && !copied.contains(&map.own().shard)) {
+            Some(map) => Err(format!("{} has no copy of its data\n{}", map.own().name, self.table())),
+            None => Ok(()),
+        }
     }
 
     /// What each engine sees of itself and of the shards, for people.
@@ -255,12 +306,29 @@ fn watch(runtime: &SimRuntime, node: &Node<SimRuntime>) -> Arc<Mutex<Arc<BusStat
     seen
 }
 
+/// Notes which terms the engines of a life serve.
+async fn watch_terms(control: Control, life: SimEngines, shared: SharedState) {
+    loop {
+        for one in &life.engines {
+            let (Some(map), Some(status)) = (one.engine.map(), one.engine.quorum_status()) else { continue };
+            if status.is_serving {
+                lock(&shared).note_term(map.own().shard, status.term, (map.own().name, life.runtime.life()));
+            }
+        }
+        if lock(&shared).wrong.is_some() {
+            control.finish();
+        }
+        life.runtime.sleep_until(life.runtime.now() + LOOK_AT_TERMS).await;
+    }
+}
+
 impl Case for KvCase {
     fn start(&mut self, runtime: SimRuntime) {
         let server = runtime.server();
         let (drive, engine_drives) = self.drives.entry(server).or_default().clone();
-        let engines = engine::make(&self.control, &runtime, &engine_drives, self.needs_majority);
-        engines.run();
+        let engines = engine::make(&self.control, &runtime, &engine_drives, self.needs_majority, self.migrates);
+        engines.run(&self.control, self.busy_ppm);
+        runtime.spawn(Box::pin(watch_terms(self.control.clone(), engines.clone(), Arc::clone(&self.shared))));
         let rng = self.control.rng("drive", u64::from(server.0) << 32 | u64::from(runtime.life()));
         let memory = DriveMemory::new(drive.clone(), runtime.clone(), rng);
         let shared = Arc::new(runtime.clone());
@@ -303,9 +371,15 @@ impl Case for KvCase {
         self.lives.get(&server).is_none_or(|life| life.drained.is_set())
     }
 
+    fn calm_ns(&self) -> u64 {
+        self.calm_ns
+    }
+
     fn healed(&mut self) {
         self.healed_ns = self.control.now_ns();
-        lock(&self.shared).served.fill(false);
+        let mut known = lock(&self.shared);
+        known.served.fill(false);
+        known.is_healed = true;
     }
 
     fn converge_ns_max(&self) -> u64 {
@@ -329,6 +403,7 @@ impl Case for KvCase {
                 format!("shards {stuck:?} take no writes, set up: {is_set_up}, majority: {}", self.needs_majority);
             return Err(format!("{what}\n{}", self.table()));
         }
+        self.check_copies(&excused)?;
         self.excused = excused.len() as u64;
         self.converged_ns = self.control.now_ns() - self.healed_ns;
         Ok(())

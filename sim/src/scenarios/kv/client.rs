@@ -4,7 +4,9 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ashlar_kv::cluster::map::{Map, Name};
 use ashlar_kv::keyspace::Slot;
+use ashlar_kv::replicate::quorum::Term;
 use ashlar_node::together;
 
 use super::connection::Pipe;
@@ -37,7 +39,22 @@ pub(super) struct Shared {
     pub(super) is_set_up: bool,
     /// Shards in which something was written since everything healed.
     pub(super) served: Vec<bool>,
+    /// Which life of which engine has served each term of a shard.
+    pub(super) terms: BTreeMap<(Name, Term), (Name, u32)>,
+    /// What nobody may see.
+    pub(super) wrong: Option<String>,
+    pub(super) is_healed: bool,
     pub(super) is_over: bool,
+}
+
+impl Shared {
+    /// Notes that this life of an engine serves a term, which is one life's alone: what members have promised it for counts for no other.
+    pub(super) fn note_term(&mut self, shard: Name, term: Term, life: (Name, u32)) {
+        let holder = *self.terms.entry((shard, term)).or_insert(life);
+        if holder != life {
+            self.wrong = Some(format!("term {term} of {shard} is served by {life:?}, and was by {holder:?}"));
+        }
+    }
 }
 
 /// See [`Shared`].
@@ -111,18 +128,21 @@ async fn ask(control: &Control, pipe: &Pipe, request: &str, span: Duration) -> O
     together::first(answered, control.sleep(span)).await.flatten()
 }
 
-/// A client, until the load ends.
+/// A client, until the load ends. It works with one shard for a while, then with another.
 pub(super) async fn client(control: Control, shared: SharedState, number: u64, slots: Vec<(u16, u16)>) {
     let mut rng = control.rng("client", number);
     let writes = rng.pick(&[200_000, 500_000, 900_000]);
-    let mut next = None;
+    let (mut next, mut shard) = (None, 0);
     while !lock(&shared).is_over {
+        if next.is_none() {
+            shard = rng.below(slots.len() as u64) as usize;
+        }
         let Some(pipe) = connect(&shared, next.take(), number, &mut rng) else {
             control.sleep(PAUSE).await;
             continue;
         };
         loop {
-            let (shard, history, deed) = choose(&shared, writes, &mut rng);
+            let (history, deed) = choose(&shared, shard, writes, &mut rng);
             let key = key_of(shard, history, slots[shard]);
             let request = match deed {
                 Deed::Write(value) => format!("SET {key} {value}\r\n"),
@@ -135,7 +155,8 @@ pub(super) async fn client(control: Control, shared: SharedState, number: u64, s
                 Some(Reply::Done | Reply::Value(_)) if !rng.chance(50_000) => {}
                 Some(Reply::Refused(place)) => {
                     next = place;
-                    control.sleep(PAUSE).await;
+                    let pause = if place.is_some() { Duration::from_millis(1) } else { PAUSE };
+                    control.sleep(pause).await;
                     break;
                 }
                 _ => break,
@@ -163,10 +184,9 @@ fn connect(shared: &SharedState, wanted: Option<(ServerNo, usize)>, client: u64,
     Some(life.connect(number.min(1), format!("client-{client}")))
 }
 
-/// What a client does next: to which key of which shard.
-fn choose(shared: &SharedState, writes: u32, rng: &mut Rng) -> (usize, usize, Deed) {
+/// What a client does next with a shard: to which key.
+fn choose(shared: &SharedState, shard: usize, writes: u32, rng: &mut Rng) -> (usize, Deed) {
     let mut shared = lock(shared);
-    let shard = rng.below(shared.histories.len() as u64) as usize;
     // Others may be about to enter one operation each.
     let is_full = shared.histories[shard].last().is_none_or(|last| last.len() + 8 >= OPERATIONS_MAX);
     if is_full {
@@ -179,7 +199,7 @@ fn choose(shared: &SharedState, writes: u32, rng: &mut Rng) -> (usize, usize, De
     } else {
         Deed::Read(0)
     };
-    (shard, history, deed)
+    (history, deed)
 }
 
 /// Writes down what has come of an operation.
@@ -243,34 +263,81 @@ pub(super) fn arrange(servers: u32, copies: usize) -> (usize, Vec<Wanted>) {
     (shards, wanted)
 }
 
-/// Makes the cluster: claims slots, and says who follows whom, until that has been so at one time.
-pub(super) async fn operate(control: Control, shared: SharedState, wanted: Vec<Wanted>, slots: Vec<(u16, u16)>) {
+/// What a world's operator is asked for.
+pub(super) struct Plan {
+    pub(super) wanted: Vec<Wanted>,
+    /// The slots of each shard.
+    pub(super) slots: Vec<(u16, u16)>,
+    /// An order that is answered is done: what was claimed is served. Where a majority is asked first it may not be yet.
+    pub(super) checks_claims: bool,
+    /// Replicas are told to take over from time to time, while faults strike.
+    pub(super) is_restless: bool,
+}
+
+/// Makes the cluster: claims slots, and says who follows whom, until that has been so at one time. Whoever is restless goes on.
+pub(super) async fn operate(control: Control, shared: SharedState, plan: Plan) {
     loop {
         let mut is_done = true;
-        for one in &wanted {
-            let Some(order) = order_for(&shared, *one, &wanted, &slots) else { continue };
+        for one in &plan.wanted {
+            let Some(order) = order_for(&shared, *one, &plan) else { continue };
             is_done = false;
-            let life = lock(&shared).lives.get(&one.server).cloned();
-            if let Some(life) = life {
-                let pipe = life.connect(one.number, "operator".to_owned());
-                ask(&control, &pipe, &order, ORDER_MAX).await;
-                pipe.close();
+            let reply = tell(&control, &shared, *one, &order).await;
+            if reply == Some(Reply::Done) && one.is_primary && plan.checks_claims {
+                check_claim(&shared, *one, &order, plan.slots[one.shard]);
             }
         }
         let is_over = {
             let mut known = lock(&shared);
             known.is_set_up |= is_done;
+            if known.wrong.is_some() {
+                control.finish();
+            }
             known.is_set_up || known.is_over
         };
         if is_over {
-            return;
+            break;
         }
         control.sleep(OPERATOR_LOOK).await;
+    }
+    if plan.is_restless {
+        change_primaries(&control, &shared, &plan.wanted).await;
+    }
+}
+
+/// Tells an engine something; its reply.
+async fn tell(control: &Control, shared: &SharedState, one: Wanted, order: &str) -> Option<Reply> {
+    let life = lock(shared).lives.get(&one.server).cloned()?;
+    let pipe = life.connect(one.number, "operator".to_owned());
+    let reply = ask(control, &pipe, order, ORDER_MAX).await;
+    pipe.close();
+    reply
+}
+
+/// An engine has answered that slots are its own: it sends nobody away for want of an owner.
+fn check_claim(shared: &SharedState, one: Wanted, order: &str, (first, _): (u16, u16)) {
+    let mut shared = lock(shared);
+    let Some(life) = shared.lives.get(&one.server) else { return };
+    let is_owned = |map: &Map| Slot::new(first).is_some_and(|slot| map.owner(slot).is_some());
+    if life.engines[one.number].engine.map().is_some_and(|map| !is_owned(&map)) {
+        shared.wrong = Some(format!("{order:?} was answered, and slot {first} has no owner at {one:?}"));
+    }
+}
+
+/// Replicas take over by agreement, one after another, until everything heals.
+async fn change_primaries(control: &Control, shared: &SharedState, wanted: &[Wanted]) {
+    let mut rng = control.rng("operator", 0);
+    loop {
+        control.sleep(Duration::from_nanos(rng.magnitude(100_000_000..=4_000_000_000))).await;
+        if lock(shared).is_healed || lock(shared).is_over {
+            return;
+        }
+        let one = wanted[rng.below(wanted.len() as u64) as usize];
+        tell(control, shared, one, "CLUSTER FAILOVER\r\n").await;
     }
 }
 
 /// What an engine is to be told, if it is not as it is to be. Whoever was elected meanwhile stays.
-fn order_for(shared: &SharedState, one: Wanted, wanted: &[Wanted], slots: &[(u16, u16)]) -> Option<String> {
+fn order_for(shared: &SharedState, one: Wanted, Plan { wanted, slots, .. }: &Plan) -> Option<String> {
     let shared = lock(shared);
     let engine_of = |wanted: Wanted| Some(&shared.lives.get(&wanted.server)?.engines[wanted.number].engine);
     // One that is away is told when it is back.

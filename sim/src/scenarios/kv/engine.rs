@@ -21,6 +21,7 @@ use ashlar_node::keyvalue::migrating::move_slots;
 use ashlar_node::keyvalue::{EngineMailboxes, Part, ReplicationStreams, Rules};
 use ashlar_wire::id::ServerId;
 
+use super::busy::Busy;
 use super::connection::{Pipe, link, serve, serve_stream};
 use crate::rng::Rng;
 use crate::scenarios::node::server_id;
@@ -186,6 +187,7 @@ pub(super) fn make(
     runtime: &SimRuntime,
     drives: &[EngineDrive; ENGINES],
     needs_majority: bool,
+    migrates: bool,
 ) -> SimEngines {
     let server = runtime.server();
     let mut rng = control.rng("engines", u64::from(server.0) << 32 | u64::from(runtime.life()));
@@ -200,7 +202,7 @@ pub(super) fn make(
     let engines: Vec<SimEngine> = engines.collect();
     let rules = Rules {
         stands: true,
-        migrates: false,
+        migrates,
         migration_barrier: 1,
         handover_max: Duration::from_secs(5),
         keep_out: Duration::from_secs(60),
@@ -261,8 +263,14 @@ fn join(
 }
 
 impl SimEngines {
-    /// Begins the tasks of all engines, as the program does.
-    pub(super) fn run(&self) {
+    /// Begins the tasks of all engines, as the program does. Each of those that have threads of their own there is kept from running so
+    /// often, per million, when it is woken.
+    pub(super) fn run(&self, control: &Control, busy_ppm: u32) {
+        let mut rng = control.rng("busy", u64::from(self.runtime.server().0) << 32 | u64::from(self.runtime.life()));
+        let mut spawn = |task: BoxFuture<()>| {
+            let rng = Rng::new(rng.next_u64());
+            self.runtime.spawn(Box::pin(Busy::new(task, self.runtime.clone(), rng, busy_ppm)));
+        };
         let streams = self.part.replication_streams.clone().expect("it was made with them");
         let served = self.engines.clone();
         streams.host(Box::new(move |from, port, stream| {
@@ -276,12 +284,12 @@ impl SimEngines {
             let shared = || (Arc::clone(engine), Arc::clone(host) as Arc<dyn EngineHost>);
             let ((one, its), (two, two_host), (three, three_host)) = (shared(), shared(), shared());
             let ended = Arc::clone(&self.ended);
-            self.runtime.spawn(Box::pin(async move {
+            spawn(Box::pin(async move {
                 task.run(one, its).await;
                 ended.fetch_add(1, Ordering::SeqCst);
             }));
-            self.runtime.spawn(Box::pin(follow(two, Some(Arc::clone(&streams)), two_host)));
-            self.runtime.spawn(Box::pin(move_slots(three, Some(Arc::clone(&streams)), three_host)));
+            spawn(Box::pin(follow(two, Some(Arc::clone(&streams)), two_host)));
+            spawn(Box::pin(move_slots(three, Some(Arc::clone(&streams)), three_host)));
             self.runtime.spawn(Box::pin(tick(Arc::clone(engine), Arc::clone(host))));
             self.runtime.spawn(Box::pin(synchronise(Arc::clone(engine), Arc::clone(host), Arc::clone(was_whole))));
         }
