@@ -1,9 +1,10 @@
-//! `ashlar drives`: lists the cluster's drives with how full they are, and removes one.
+//! `ashlar drives`: lists the cluster's drives with how full they are, shows whether all copies are there, and removes a drive.
 
 use super::asking::{Asked, ask, no_server, remove, short};
 use super::{no_runtime, say, table};
 use crate::failure::Failure;
 use crate::front::admin::drives::{DriveView, LeavingDrive, RoomView};
+use crate::front::admin::groups::GroupView;
 use crate::os;
 
 /// Drives of the cluster's servers.
@@ -17,6 +18,8 @@ pub struct Arguments {
 enum Command {
     /// Drives of all servers, and how full they are
     List(List),
+    /// Placement groups that do not have all their copies, and which drives hold those that there are
+    Groups(List),
     /// Empty a drive and take it out of the cluster; its server's log says when it is empty
     Remove(Remove),
 }
@@ -45,6 +48,7 @@ struct Remove {
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.command {
         Command::List(arguments) => list(arguments),
+        Command::Groups(arguments) => groups(arguments),
         Command::Remove(arguments) => give_up(arguments),
     }
 }
@@ -78,6 +82,35 @@ fn row(drive: &DriveView) -> Vec<String> {
     vec![short(Some(&drive.id)), drive.address.clone(), state.to_owned(), room(drive.volumes), room(drive.objects)]
 }
 
+fn groups(arguments: &List) -> Result<(), Failure> {
+    let target = arguments.asked.target()?;
+    let body = os::block_on(ask(&target, "/v1/groups")).map_err(|error| no_runtime(&error))??;
+    let groups: Vec<GroupView> = serde_json::from_slice(&body).map_err(|error| no_server(&target, &error))?;
+    if arguments.json {
+        say(&serde_json::to_string(&groups).expect("our own values have text keys and no cycles"));
+    } else {
+        say(&overview(&groups));
+    }
+    Ok(())
+}
+
+/// Placement groups for people: how many have all copies, and those that do not.
+fn overview(groups: &[GroupView]) -> String {
+    let amiss: Vec<&GroupView> = groups.iter().filter(|group| !group.whole).collect();
+    let whole = groups.len() - amiss.len();
+    let sum = format!("{whole} of {} placement groups have all copies", groups.len());
+    if amiss.is_empty() {
+        return sum;
+    }
+    let ids = |drives: &[String]| drives.iter().map(|id| short(Some(id))).collect::<Vec<_>>().join(" ");
+    let row = |group: &&GroupView| {
+        let copies = format!("{} of {}", group.acting.len(), group.copies);
+        vec![format!("{}/{}", group.set, group.group), copies, ids(&group.acting), ids(&group.learners)]
+    };
+    let rows: Vec<Vec<String>> = amiss.iter().map(row).collect();
+    format!("{sum}\n{}", table::text(&["set/group", "copies", "at drives", "being filled"], &rows))
+}
+
 fn give_up(arguments: &Remove) -> Result<(), Failure> {
     if arguments.id.is_empty() || !arguments.id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(Failure::usage("a drive's id has hexadecimal digits", "see `ashlar drives list`"));
@@ -98,6 +131,29 @@ fn give_up(arguments: &Remove) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn groups_without_all_copies_are_shown() {
+        let group = |group, acting: &[&str], learners: &[&str], whole| GroupView {
+            set: 0,
+            group,
+            epoch: 1,
+            primary: "11111111aa".to_owned(),
+            acting: acting.iter().copied().map(str::to_owned).collect(),
+            learners: learners.iter().copied().map(str::to_owned).collect(),
+            previous: Vec::new(),
+            copies: 3,
+            whole,
+        };
+        let [one, two, three] = ["11111111aa", "22222222aa", "33333333aa"];
+        let mut groups = vec![group(0, &[one, two, three], &[], true)];
+        assert_eq!(overview(&groups), "1 of 1 placement groups have all copies");
+        groups.push(group(7, &[one, two], &[three], false));
+        let overview = overview(&groups);
+        assert!(overview.starts_with("1 of 2 placement groups have all copies\n"), "{overview}");
+        let line = overview.lines().last().unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(line, "0/7 2 of 3 11111111 22222222 33333333");
+    }
 
     #[test]
     fn a_drive_is_shown_as_the_cluster_and_its_server_see_it() {

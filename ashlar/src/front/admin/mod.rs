@@ -8,6 +8,7 @@
 mod connections;
 pub mod drives;
 mod forget;
+pub mod groups;
 mod health;
 mod host;
 pub mod metrics;

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::connections::Permit;
 use super::refusals::Why;
-use super::{Front, Origin, Stream, drives, forget, health, host, metrics, objects, secret, upgrade, volumes};
+use super::{Front, Origin, Stream, drives, forget, groups, health, host, metrics, objects, secret, upgrade, volumes};
 use crate::os::{clock, process, websocket};
 
 /// How long a wrong admin token waits for its refusal. With the limit of connections of one address this bounds how many
@@ -224,7 +224,8 @@ fn unauthorized(token: Token) -> Response<Full<Bytes>> {
 fn is_known(path: &str) -> bool {
     let is_page = matches!(path, "/health/live" | "/health/ready" | "/health/cluster" | "/metrics");
     is_page
-        || matches!(path, "/v1/status" | "/v1/mesh" | volumes::VOLUMES | drives::LIST | objects::KEY | objects::KEYS)
+        || matches!(path, "/v1/status" | "/v1/mesh" | volumes::VOLUMES | drives::LIST | groups::LIST)
+        || matches!(path, objects::KEY | objects::KEYS)
         || change_of(path).is_some()
 }
 
@@ -246,6 +247,7 @@ async fn read(front: &Front, path: &str) -> Response<Full<Bytes>> {
         }
         volumes::VOLUMES => volumes::list(front).await,
         drives::LIST => drives::list(front).await,
+        groups::LIST => groups::list(front).await,
         objects::KEY => objects::key(front),
         objects::KEYS => objects::list(front),
         "/v1/status" => json(StatusCode::OK, &front.node.status().await),
