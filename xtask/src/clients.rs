@@ -6,6 +6,7 @@
 //! an interpreter is missing, its part is skipped and said to be: [`crate::requirements::COMPLETE`] makes that a failure.
 
 mod cluster;
+mod disk;
 mod failover;
 mod objects;
 mod rolling;
@@ -30,17 +31,24 @@ valkey-py, iovalkey, node-redis, valkey-glide and valkey-go against a cluster of
 meanwhile; then redis-py, valkey-py and go-redis while three servers are restarted one after another; then boto3 and the
 AWS command line on objects, while two servers are killed.
 
-Usage: cargo xtask clients [--install | --rolling ROUNDS | --failover ROUNDS [--seed S] [--only FAULT] | --tear ROUNDS]
+Usage: cargo xtask clients [--install | --rolling ROUNDS | --tear ROUNDS | --failover ROUNDS [--seed S] [--only FAULT]
+                           | --disk ROUNDS [--seed S] [--only FAULT]]
 
   --install          only fetch what they need, into cargo's target directory
   --rolling ROUNDS   only the restarts, each server so many times
   --failover ROUNDS  only faults of key-value nodes, one drawn in each round: a primary that is stopped, restarted or lost, a
                      node that comes back before another is lost, three of seven servers lost at once; no acknowledged
                      write may be lost, and all slots are served again within 30 s; prints how long that took
-  --seed S           which faults are drawn [default: 1]
-  --only FAULT       one of them: pause, restart, return or half
+  --disk ROUNDS      only a volume of three copies on five servers over NBD, with qemu as the oracle: each write is done to a
+                     mirror file too, each read is compared. One fault is drawn in each round: servers that are killed,
+                     stopped or cut off, drives that are gone, full, slow or fail. No error may reach the client, nothing
+                     may differ, all copies have to come back; prints the client's longest pause and how long that took.
+                     Needs fio and qemu-utils; network namespaces (as root) for `partition`, strace for `errors` and `slow`
   --tear ROUNDS      only boto3 on four servers, of which one, several or all are killed in each round while 64 keys are
                      overwritten: no acknowledged object may be lost, and a conditional put has one winner
+  --seed S           which faults are drawn [default: 1]
+  --only FAULT       one of them: pause, restart, return or half with --failover; one, primary, attached, two, all, stop, wipe,
+                     full, errors, slow or partition with --disk
 
 With ASHLAR_VERIFY_COMPLETE in the environment, a missing language is a failure.";
 
@@ -212,9 +220,14 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), Failure> {
             build(&workspace)?;
             failover::run(&workspace, plan)
         }
+        [flag, rounds, options @ ..] if flag == "--disk" => {
+            let plan = disk::Plan::read(rounds_of(rounds)?, options)?;
+            build(&workspace)?;
+            disk::run(&workspace, plan)
+        }
         [flag, rounds] if flag == "--tear" => tear(&workspace, rounds_of(rounds)?),
         _ => {
-            let text = "`clients` takes `--install`, `--rolling ROUNDS`, `--failover ROUNDS`, or `--tear ROUNDS`, and nothing else";
+            let text = "`clients` takes `--install`, `--rolling ROUNDS`, `--failover ROUNDS`, `--disk ROUNDS`, or `--tear ROUNDS`, and nothing else";
             Err(Failure::Usage(text.into()))
         }
     }
