@@ -12,7 +12,7 @@ use ashlar_catalog::plan::failure::{plan_failure, plan_learners};
 use ashlar_catalog::plan::placement::{plan_set, plan_target};
 use ashlar_catalog::raft::catalog::CatalogStatus;
 use ashlar_catalog::server::{Drive, DriveClass, DriveState, Server, ServerState};
-use ashlar_catalog::set::{Copies, PG_STEPS_MAX, PgStep};
+use ashlar_catalog::set::{Copies, PG_STEPS_MAX, PgConfig, PgStep};
 use ashlar_catalog::state::State;
 use ashlar_placement::domains::Conflict;
 use ashlar_placement::map::{GroupId, Rack, SetId, Shape, Zone};
@@ -21,7 +21,7 @@ use ashlar_wire::time::Instant;
 
 use super::CatalogOptions;
 use super::context::Members;
-use super::reports::Reports;
+use super::reports::{LOST_HOLD, LOST_HOLD_WITHOUT_WRITES, Reports};
 
 /// The set that is made by itself, of the first drives.
 pub const FIRST_SET: SetId = SetId(0);
@@ -222,8 +222,11 @@ impl Scene<'_> {
         });
         let steps = planned.filter_map(|mut step| {
             let group = step.group;
-            let before = self.state.pg(group)?.learners;
-            step.learners.retain(|drive| before.contains(drive) || !reports.is_held(group, *drive));
+            let PgConfig { acting, learners: before, .. } = self.state.pg(group)?;
+            let write_min = usize::from(self.state.set(group.set)?.copies.write_min);
+            let hold = if acting.len() < write_min { LOST_HOLD_WITHOUT_WRITES } else { LOST_HOLD };
+            let is_held = |drive| reports.is_held(group, drive, hold, self.now);
+            step.learners.retain(|drive| before.contains(drive) || !is_held(*drive));
             (step.learners != before).then_some(step)
         });
         told(batches(&steps.collect::<Vec<_>>()), "placement groups fill further drives")
@@ -253,4 +256,84 @@ fn told(changes: Vec<Change>, what: &str) -> Vec<Due> {
 /// Changes of as many placement groups each as one change may have.
 pub(super) fn batches(steps: &[PgStep]) -> Vec<Change> {
     steps.chunks(PG_STEPS_MAX).map(|steps| Change::ConfigurePgs(steps.to_vec())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use ashlar_catalog::change::{Command, ProposalId};
+    use ashlar_placement::map::PgId;
+    use ashlar_wire::id::ClusterId;
+
+    use super::super::context::Seen;
+    use super::super::reports::{Report, ReportKind};
+    use super::*;
+
+    const NOW: Instant = Instant::from_nanos(1_000_000_000_000);
+
+    fn server(number: u8) -> ServerId {
+        ServerId::from_bytes([number; 16])
+    }
+
+    fn drive(number: u8) -> DriveId {
+        DriveId::from_bytes([number; 16])
+    }
+
+    fn apply(state: &mut State, change: Change) {
+        let id = ProposalId(u128::from(state.version().0 + 1).to_be_bytes());
+        state.apply(&Command { id, seen: state.version(), change }).unwrap();
+    }
+
+    /// Three servers with a drive each, and one placement group on all of them.
+    fn state() -> State {
+        let mut state = State::new(ClusterId::from_bytes([1; 16]));
+        for number in 1..=3 {
+            let (id, address, (zone, rack)) = (server(number), format!("{number}:1"), (Zone(0), Rack(0)));
+            apply(
+                &mut state,
+                Change::AddServer(Server { id, address, zone, rack, release: 1, state: ServerState::Active }),
+            );
+            let (class, size_bytes, active) = (DriveClass::Ssd, 1 << 40, DriveState::Active);
+            apply(
+                &mut state,
+                Change::AddDrive(Drive { id: drive(number), server: id, class, size_bytes, state: active, set: None }),
+            );
+        }
+        let (members, options) = (members(), CatalogOptions { pgs: 1, copies: 3 });
+        let (set, _) = Scene { state: &state, members: &members, now: NOW }.first_set(&options).unwrap();
+        apply(&mut state, set);
+        state
+    }
+
+    fn members() -> Members {
+        let seen = |number| {
+            let seen = Seen { address: format!("{number}:1"), zone: 0, is_alive: true, since: Instant::from_nanos(0) };
+            (server(number), seen)
+        };
+        Members { seen: (1..=3).map(seen).collect(), ..Members::default() }
+    }
+
+    /// The seconds after which members that the primary has lost are filled again.
+    fn filled_after(lost_count: usize) -> Option<u64> {
+        let (mut state, members, mut reports) = (state(), members(), Reports::default());
+        let group = GroupId { set: FIRST_SET, pg: PgId(0) };
+        let PgConfig { epoch, acting, primary, .. } = state.pg(group).unwrap();
+        let from = state.drive(primary).unwrap().server;
+        let backups = acting.iter().copied().filter(|drive| *drive != primary);
+        for drive in backups.take(lost_count) {
+            reports.handle_report(&state, from, Report { group, epoch, kind: ReportKind::Lost, drive }).unwrap();
+        }
+        let steps = reports.plan_steps(&state, NOW, 8);
+        apply(&mut state, Change::ConfigurePgs(steps));
+        assert_eq!(state.pg(group).unwrap().acting.len(), 3 - lost_count);
+        (0..60).find(|after| {
+            let now = NOW + Duration::from_secs(*after);
+            !Scene { state: &state, members: &members, now }.fillings(&reports).is_empty()
+        })
+    }
+
+    #[test]
+    fn a_group_that_cannot_write_waits_less_for_members_that_were_lost() {
+        assert_eq!(filled_after(1), Some(LOST_HOLD.as_secs()), "the others write on meanwhile");
+        assert_eq!(filled_after(2), Some(LOST_HOLD_WITHOUT_WRITES.as_secs()));
+    }
 }

@@ -22,6 +22,9 @@ const LOST_MAX: usize = 4_096;
 /// For so long a member that was lost is not filled again: a drive that fails again and again must not keep its placement
 /// group busy.
 pub const LOST_HOLD: Duration = Duration::from_secs(10);
+/// The same for a placement group with fewer acting members than its writes need. It waits for one of them: after a short cut of the
+/// network, a primary that lost sight of both backups may have had them taken out although they are well.
+pub const LOST_HOLD_WITHOUT_WRITES: Duration = Duration::from_secs(1);
 
 /// What a report says about a drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,7 +105,7 @@ impl core::error::Error for ReportError {}
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     waiting: BTreeMap<(GroupId, DriveId), Report>,
-    /// Until when members that were lost are not filled again.
+    /// When members were lost, those of the last [`LOST_HOLD`].
     lost: BTreeMap<(GroupId, DriveId), Instant>,
 }
 
@@ -140,7 +143,7 @@ impl Reports {
     /// Takes the reports that wait, and plans at most `steps_max` steps from them. Those that are stale are dropped, those
     /// that found no room wait on.
     pub(super) fn plan_steps(&mut self, state: &State, now: Instant, steps_max: usize) -> Vec<PgStep> {
-        self.lost.retain(|_, until| *until > now);
+        self.lost.retain(|_, at| *at + LOST_HOLD > now);
         let mut steps = Vec::new();
         let groups: BTreeSet<GroupId> = self.waiting.keys().map(|(group, _)| *group).collect();
         for group in groups.into_iter().take(steps_max) {
@@ -167,14 +170,14 @@ impl Reports {
     fn hold(&mut self, group: GroupId, lost: &[DriveId], now: Instant) {
         for drive in lost {
             if self.lost.len() < LOST_MAX {
-                self.lost.insert((group, *drive), now + LOST_HOLD);
+                self.lost.insert((group, *drive), now);
             }
         }
     }
 
-    /// Whether a drive was lost by this placement group a moment ago.
-    pub(super) fn is_held(&self, group: GroupId, drive: DriveId) -> bool {
-        self.lost.contains_key(&(group, drive))
+    /// Whether a drive was lost by this placement group less than `hold` ago.
+    pub(super) fn is_held(&self, group: GroupId, drive: DriveId, hold: Duration, now: Instant) -> bool {
+        self.lost.get(&(group, drive)).is_some_and(|at| *at + hold > now)
     }
 
     /// Forgets everything: another server leads.
