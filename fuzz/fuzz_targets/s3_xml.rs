@@ -3,6 +3,7 @@
 
 use ashlar_object::s3::date::{iso8601, parse_iso8601};
 use ashlar_object::s3::document::{check_bucket_configuration, decode_completion, decode_deletion};
+use ashlar_object::s3::encryption::DefaultEncryption;
 use ashlar_object::s3::xml::{DEPTH_MAX, ELEMENTS_MAX, Element, XmlWriter};
 use libfuzzer_sys::fuzz_target;
 
@@ -22,6 +23,9 @@ fn texts<'a>(element: &'a Element, found: &mut Vec<&'a str>) {
 
 fuzz_target!(|bytes: &[u8]| {
     let _ = (decode_completion(bytes), decode_deletion(bytes), check_bucket_configuration(bytes));
+    if let Ok(default) = DefaultEncryption::decode(bytes) {
+        assert_eq!(DefaultEncryption::decode(default.write().finish().as_bytes()), Ok(default));
+    }
     // A date of a document, in any spelling, is one that is written and read as the same.
     if let Some(ms) = core::str::from_utf8(bytes).ok().and_then(parse_iso8601) {
         assert_eq!(parse_iso8601(&iso8601(ms)), Some(ms));

@@ -12,6 +12,7 @@ use core::pin::Pin;
 
 use bytes::Bytes;
 
+use crate::cipher::DataKey;
 use crate::lock::{Bypass, Lock, LockChange};
 
 /// A future that a trait object returns: one allocation a request.
@@ -71,6 +72,22 @@ impl Attributes {
     pub fn len_bytes(&self) -> usize {
         self.0.iter().map(|(name, value)| name.len() + value.len()).sum()
     }
+}
+
+/// The data key of an object, wrapped: what has to be known beside a secret to have the key again. The front makes and opens it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyEnvelope(pub Bytes);
+
+/// Bytes of a key envelope.
+pub const ENVELOPE_BYTES_MAX: usize = 1_024;
+
+/// How an object is encrypted on drives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Encryption {
+    /// Its key, which is not kept.
+    pub data_key: DataKey,
+    /// What is kept with the object instead.
+    pub envelope: KeyEnvelope,
 }
 
 /// Whether a bucket keeps the versions of its objects.
@@ -172,7 +189,7 @@ pub struct Object {
     pub key: String,
     /// Its version; nothing in a bucket that has never kept versions.
     pub version: Option<VersionId>,
-    /// Its length in bytes.
+    /// Its length in bytes, before encryption.
     pub bytes: u64,
     /// Its entity tag, without quotes.
     pub etag: String,
@@ -184,6 +201,8 @@ pub struct Object {
     pub lock: Lock,
     /// Lengths of the parts of which it was completed; none if it was put in one request.
     pub parts: Vec<u64>,
+    /// Its key, wrapped, if it is encrypted.
+    pub envelope: Option<KeyEnvelope>,
 }
 
 /// A condition on the object that has the key now. All that are given must hold.
@@ -244,14 +263,20 @@ pub trait Content: Send {
     fn next(&mut self) -> BoxFuture<'_, Result<Option<Bytes>, Error>>;
 }
 
+/// Bytes of an object that go out, once the object's key is known if it is encrypted.
+pub trait ObjectContent: Content {
+    /// Gives the key, before the first bytes are asked for. Without the right one there are none: [`Error::Damaged`].
+    fn decrypt_with(&mut self, key: DataKey);
+}
+
 /// An object and the bytes of it that were asked for.
 pub struct Opened {
     /// The object.
     pub object: Object,
     /// First byte and number of bytes of what follows.
     pub range: (u64, u64),
-    /// The bytes.
-    pub content: Box<dyn Content>,
+    /// The bytes. Of an object with an envelope they need its key.
+    pub content: Box<dyn ObjectContent>,
 }
 
 /// Which objects to list.
@@ -344,6 +369,8 @@ pub struct Upload {
     pub begun_ms: u64,
     /// What the object will say about itself.
     pub attributes: Attributes,
+    /// The object's key, wrapped, if it is encrypted.
+    pub envelope: Option<KeyEnvelope>,
 }
 
 /// One part of an upload.
@@ -359,6 +386,8 @@ pub struct Part {
     pub modified_ms: u64,
     /// What follows from its bytes, such as checksums.
     pub attributes: Attributes,
+    /// The key of its object, wrapped, if it is encrypted. Told when it is put only.
+    pub envelope: Option<KeyEnvelope>,
 }
 
 /// An upload and those of its parts that were asked for.
@@ -427,6 +456,12 @@ pub enum Error {
     Locked,
     /// The bucket is not one whose versions can be locked.
     NotLockable,
+    /// The object's key is needed, and was not given.
+    KeyMissing,
+    /// The key that was given is not the object's.
+    WrongKey,
+    /// A key was given, and the object is not encrypted with one.
+    KeyNotNeeded,
     /// Whether the bucket keeps versions does not allow the change: locks need versions, for good.
     BadState,
     /// The body is not what its sender promised. The front that made it keeps the reason.
@@ -477,6 +512,9 @@ impl fmt::Display for Error {
             Self::BadRange(bytes) => write!(f, "the object has {bytes} bytes, none of them in the range"),
             Self::Locked => f.write_str("a retention or a legal hold keeps the version"),
             Self::NotLockable => f.write_str("versions of the bucket cannot be locked"),
+            Self::KeyMissing => f.write_str("the object is encrypted with a key that was not given"),
+            Self::WrongKey => f.write_str("the object is encrypted with another key"),
+            Self::KeyNotNeeded => f.write_str("the object is not encrypted with a key of its owner"),
             Self::BadState => f.write_str("locks need a bucket that keeps versions, and it keeps them for good"),
             Self::BadBody => f.write_str("the body is not what its sender promised"),
             Self::BodyLost => f.write_str("the body did not come whole"),
@@ -530,6 +568,8 @@ pub struct PutRequest {
     pub condition: Condition,
     /// Length of the body, where its sender has said so.
     pub bytes: Option<u64>,
+    /// How it is encrypted on drives; nothing if it is not.
+    pub encryption: Option<Encryption>,
 }
 
 /// An object to be deleted.
@@ -600,24 +640,29 @@ pub trait Versions: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<Object, Error>>;
 }
 
+/// Tells the key of an upload by its envelope; nothing for one without. It says why a part is refused.
+pub type UnwrapKey<'a> = &'a (dyn Fn(Option<&KeyEnvelope>) -> Result<Option<DataKey>, Error> + Send + Sync);
+
 /// Objects that are put in parts.
 pub trait Uploads: Send + Sync + 'static {
-    /// Begins an upload. `attributes` and `lock` are those that the object will have.
+    /// Begins an upload. `attributes`, `lock` and `envelope` are those that the object will have.
     fn begin<'a>(
         &'a self,
         bucket: &'a str,
         key: &'a str,
         attributes: Attributes,
         lock: Lock,
+        envelope: Option<KeyEnvelope>,
     ) -> BoxFuture<'a, Result<UploadId, Error>>;
 
-    /// Puts a part in the place of the one that has the number.
+    /// Puts a part in the place of the one that has the number, encrypted if the upload has an envelope.
     fn put_part<'a>(
         &'a self,
         bucket: &'a str,
         key: &'a str,
         upload: &'a UploadId,
         number: u32,
+        unwrap: UnwrapKey<'a>,
         body: &'a mut dyn Body,
     ) -> BoxFuture<'a, Result<Part, Error>>;
 

@@ -11,11 +11,12 @@
 //! Deliberately absent: sockets, drives, clocks and threads (the program's and the node's).
 //!
 //! In reading order: [`api`] (what a protocol's front asks for), [`cluster`] (what the service needs of its cluster),
-//! [`lock`] (what keeps a version from deletion), [`record`] (values of the index), [`index`] (the ordered map that says which objects a bucket has), `stripe` (blocks as
+//! [`lock`] (what keeps a version from deletion), [`cipher`] (encryption), [`record`] (values of the index), [`index`] (the ordered map that says which objects a bucket has), `stripe` (blocks as
 //! shards), [`service`] (puts, gets, lists and uploads; healing, collecting); [`s3`] (the S3 protocol over the seam [`api`]).
 #![forbid(unsafe_code)]
 
 pub mod api;
+pub mod cipher;
 pub mod cluster;
 pub mod cursor;
 mod flight;

@@ -1,6 +1,7 @@
 //! The object service in memory, for tests of fronts: same answers, no drives, nothing durable.
 //!
-//! One lock around everything makes each change atomic. Contents are lists of the buffers that came in.
+//! One lock around everything makes each change atomic. Contents are lists of the buffers that came in. They are not encrypted, but
+//! those that would be are given out for the same key only.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -10,11 +11,12 @@ use bytes::Bytes;
 
 use crate::api::{
     ATTRIBUTES_BYTES_MAX, Attributes, Body, BodyDigest, BoxFuture, Bucket, BucketEdit, Buckets, Completion, Condition,
-    Content, DeleteMarker, DeleteRequest, Deletion, Edit, Error, KEY_BYTES_MAX, ListRequest, Listed, ListedVersion,
-    OBJECT_BYTES_MAX, Object, Objects, Opened, PAGE_MAX, PART_BYTES_MAX, PART_BYTES_MIN, PART_NUMBER_MAX, Page, Part,
-    PutRequest, Range, Service, Target, Upload, UploadId, Uploads, VersionId, Versioning, Versions, VersionsPage,
-    VersionsRequest,
+    Content, DeleteMarker, DeleteRequest, Deletion, Edit, Error, KEY_BYTES_MAX, KeyEnvelope, ListRequest, Listed,
+    ListedVersion, OBJECT_BYTES_MAX, Object, ObjectContent, Objects, Opened, PAGE_MAX, PART_BYTES_MAX, PART_BYTES_MIN,
+    PART_NUMBER_MAX, Page, Part, PutRequest, Range, Service, Target, UnwrapKey, Upload, UploadId, Uploads, VersionId,
+    Versioning, Versions, VersionsPage, VersionsRequest,
 };
+use crate::cipher::DataKey;
 use crate::lock::{Bypass, Lock, LockChange};
 
 /// Buckets, objects and uploads in memory. Clones share them.
@@ -47,6 +49,7 @@ struct Contents {
 struct Stored {
     object: Object,
     pieces: Vec<Bytes>,
+    key: Option<DataKey>,
 }
 
 /// A version of a key.
@@ -132,6 +135,7 @@ impl Contents {
 struct Pending {
     upload: Upload,
     lock: Lock,
+    key: Option<DataKey>,
     parts: BTreeMap<u32, (Part, Vec<Bytes>)>,
 }
 
@@ -274,6 +278,7 @@ impl Objects for Memory {
             check_names(&request.key, &request.attributes)?;
             self.lock().bucket(&request.bucket)?.check_lockable(request.lock)?;
             let (pieces, bytes, digest) = take(body).await?;
+            let (key, envelope) = request.encryption.map(|used| (used.data_key, used.envelope)).unzip();
             let mut object = Object {
                 key: request.key.clone(),
                 version: None,
@@ -283,13 +288,14 @@ impl Objects for Memory {
                 attributes: joined(request.attributes, digest.attributes),
                 lock: request.lock,
                 parts: Vec::new(),
+                envelope,
             };
             let mut guard = self.lock();
             let state = &mut *guard;
             let contents = state.buckets.get_mut(&request.bucket).ok_or(Error::NoSuchBucket)?;
             check(&request.condition, contents.current(&request.key))?;
             object.version = contents.next_version(&mut state.versions_made);
-            contents.add(&request.key, Kept::Object(Stored { object: object.clone(), pieces }));
+            contents.add(&request.key, Kept::Object(Stored { object: object.clone(), pieces, key }));
             Ok(object)
         })
     }
@@ -305,18 +311,18 @@ impl Objects for Memory {
                 let mut state = self.lock();
                 let contents = state.bucket(target.bucket)?;
                 let stored = contents.stored(target.key, target.version)?;
-                Stored { object: contents.told(&stored.object), pieces: stored.pieces.clone() }
+                Stored { object: contents.told(&stored.object), ..stored.clone() }
             };
             let match_only = Condition { etag_is: condition.etag_is.clone(), etag_is_not: None };
             check(&match_only, Some(&stored))?;
-            let Stored { object, pieces } = stored;
+            let Stored { object, pieces, key } = stored;
             let is_known = |etags: &Vec<String>| etags.iter().any(|etag| etag == "*" || *etag == object.etag);
             if condition.etag_is_not.as_ref().is_some_and(is_known) {
                 return Err(Error::NotModified(Box::new(object)));
             }
             let span = range.map_or(Some((0, object.bytes)), |range| range.within(object.bytes));
             let range = span.ok_or(Error::BadRange(object.bytes))?;
-            Ok(Opened { object, range, content: Box::new(Pieces::of(pieces, range)) })
+            Ok(Opened { object, range, content: Box::new(Pieces::of(pieces, range, key)) })
         })
     }
 
@@ -528,16 +534,17 @@ impl Uploads for Memory {
         key: &'a str,
         attributes: Attributes,
         lock: Lock,
+        envelope: Option<KeyEnvelope>,
     ) -> BoxFuture<'a, Result<UploadId, Error>> {
         Box::pin(async move {
             check_names(key, &attributes)?;
             let mut state = self.lock();
             state.uploads_begun += 1;
             let id = UploadId(format!("upload-{:08}", state.uploads_begun));
-            let upload = Upload { id: id.clone(), key: key.to_owned(), begun_ms: self.now(), attributes };
+            let upload = Upload { id: id.clone(), key: key.to_owned(), begun_ms: self.now(), attributes, envelope };
             let contents = state.bucket(bucket)?;
             contents.check_lockable(lock)?;
-            contents.uploads.insert(id.clone(), Pending { upload, lock, parts: BTreeMap::new() });
+            contents.uploads.insert(id.clone(), Pending { upload, lock, key: None, parts: BTreeMap::new() });
             Ok(id)
         })
     }
@@ -548,17 +555,26 @@ impl Uploads for Memory {
         key: &'a str,
         upload: &'a UploadId,
         number: u32,
+        unwrap: UnwrapKey<'a>,
         body: &'a mut dyn Body,
     ) -> BoxFuture<'a, Result<Part, Error>> {
         Box::pin(async move {
             if !(1..=PART_NUMBER_MAX).contains(&number) {
                 return Err(Error::BadRequest("a part has a number from 1 to 10000"));
             }
-            self.lock().upload(bucket, key, upload)?;
+            {
+                let mut state = self.lock();
+                let pending = state.upload(bucket, key, upload)?;
+                pending.key = unwrap(pending.upload.envelope.as_ref())?;
+                assert_eq!(pending.key.is_some(), pending.upload.envelope.is_some());
+            }
             let (pieces, bytes, digest) = take(body).await?;
             let BodyDigest { etag, attributes } = digest;
-            let part = Part { number, bytes, etag, modified_ms: self.now(), attributes };
-            self.lock().upload(bucket, key, upload)?.parts.insert(number, (part.clone(), pieces));
+            let mut guard = self.lock();
+            let pending = guard.upload(bucket, key, upload)?;
+            let envelope = pending.upload.envelope.clone();
+            let part = Part { number, bytes, etag, modified_ms: self.now(), attributes, envelope };
+            pending.parts.insert(number, (part.clone(), pieces));
             Ok(part)
         })
     }
@@ -644,16 +660,17 @@ fn assemble(pending: &Pending, completion: &Completion, now_ms: u64) -> Result<S
         attributes: joined(pending.upload.attributes.clone(), completion.digest.attributes.clone()),
         lock: pending.lock,
         parts,
+        envelope: pending.upload.envelope.clone(),
     };
-    Ok(Stored { object, pieces })
+    Ok(Stored { object, pieces, key: pending.key.clone() })
 }
 
-/// Buffers on their way out, the last one first.
-struct Pieces(Vec<Bytes>);
+/// Buffers on their way out, the last one first, and the key that they wait for.
+struct Pieces(Vec<Bytes>, Option<DataKey>);
 
 impl Pieces {
     /// The range of them: first byte and number of bytes.
-    fn of(pieces: Vec<Bytes>, (first, count): (u64, u64)) -> Self {
+    fn of(pieces: Vec<Bytes>, (first, count): (u64, u64), key: Option<DataKey>) -> Self {
         let (mut skip, mut left) = (first, count);
         let mut cut = Vec::new();
         for piece in pieces {
@@ -665,12 +682,23 @@ impl Pieces {
             }
         }
         cut.reverse();
-        Self(cut)
+        Self(cut, key)
     }
 }
 
 impl Content for Pieces {
     fn next(&mut self) -> BoxFuture<'_, Result<Option<Bytes>, Error>> {
-        Box::pin(async { Ok(self.0.pop()) })
+        Box::pin(async {
+            match &self.1 {
+                Some(_) if !self.0.is_empty() => Err(Error::Damaged),
+                _ => Ok(self.0.pop()),
+            }
+        })
+    }
+}
+
+impl ObjectContent for Pieces {
+    fn decrypt_with(&mut self, key: DataKey) {
+        self.1.take_if(|wanted| *wanted == key);
     }
 }

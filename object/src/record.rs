@@ -1,8 +1,8 @@
-//! Values of the index: objects, marks of deletions, uploads and parts of uploads. Written forms, versions 1 to 3.
+//! Values of the index: objects, marks of deletions, uploads and parts of uploads. Written forms, versions 1 to 4.
 //!
 //! An object that is the null version of its key, as all are in buckets that have never kept versions, has the form of
-//! version 1. Version 2 adds which version it is; version 3 adds to that what keeps it from deletion. So programs that know no
-//! locks read and change what is not locked, and refuse what is.
+//! version 1. Version 2 adds which version it is; version 3 adds to that what keeps it from deletion, version 4 the wrapped key
+//! of an object that is encrypted. So programs that know no locks and no encryption read and change what has neither, and refuse the rest.
 //!
 //! An object's bytes are one part or many; a part is cut into blocks, and each block is a stripe of shards on the drives of
 //! the part. A record names the drives: shards are found where they were put, whatever the rule of placement says by then.
@@ -10,7 +10,10 @@
 use ashlar_wire::id::{BlobId, DriveId};
 use bytes::Bytes;
 
-use crate::api::{ATTRIBUTES_BYTES_MAX, Attributes, KEY_BYTES_MAX, PART_NUMBER_MAX, VersionId};
+use crate::api::{
+    ATTRIBUTES_BYTES_MAX, Attributes, ENVELOPE_BYTES_MAX, KEY_BYTES_MAX, KeyEnvelope, PART_NUMBER_MAX, VersionId,
+};
+use crate::cipher::{PLAIN_BLOCK_BYTES, stored_bytes};
 use crate::cluster::{SHARDS_MAX, Spread};
 use crate::cursor::{Cursor, Malformed, Put};
 use crate::index::key::BucketId;
@@ -32,8 +35,14 @@ const VERSION: u8 = 1;
 const VERSION_OF_VERSIONS: u8 = 2;
 /// Version of the written form of an object that says what keeps it from deletion.
 const VERSION_OF_LOCKS: u8 = 3;
+/// Version of the written form of an object that is encrypted.
+const VERSION_OF_ENCRYPTION: u8 = 4;
 /// Version of the written form of an upload whose object will be kept from deletion.
 const UPLOAD_VERSION_OF_LOCKS: u8 = 2;
+/// Version of the written form of an upload whose object will be encrypted.
+const UPLOAD_VERSION_OF_ENCRYPTION: u8 = 3;
+/// Version of the written form of a part that is encrypted.
+const PART_VERSION_OF_ENCRYPTION: u8 = 2;
 
 const OBJECT: u8 = 0;
 const UPLOAD: u8 = 1;
@@ -60,8 +69,10 @@ impl PartId {
 pub struct PartContent {
     /// Their name.
     pub id: PartId,
-    /// How many.
+    /// How many, before encryption.
     pub bytes: u64,
+    /// Whether they are encrypted: shards have what [`crate::cipher`] makes of them.
+    pub is_encrypted: bool,
     /// The drives of their shards.
     pub spread: Spread,
     /// Number of the part in its upload; 0 of an object that was put in one request.
@@ -71,17 +82,30 @@ pub struct PartContent {
 }
 
 impl PartContent {
+    /// Bytes of a block but the last one, before encryption.
+    #[must_use]
+    pub const fn full_block_bytes(&self) -> u32 {
+        if self.is_encrypted { PLAIN_BLOCK_BYTES } else { BLOCK_BYTES }
+    }
+
     /// Number of blocks.
     #[must_use]
     pub fn blocks(&self) -> u32 {
-        u32::try_from(self.bytes.div_ceil(BLOCK_BYTES.into())).expect("a part has at most 5 GiB")
+        u32::try_from(self.bytes.div_ceil(self.full_block_bytes().into())).expect("a part has at most 5 GiB")
     }
 
-    /// Bytes of a block.
+    /// Bytes of a block, before encryption.
+    #[must_use]
+    pub fn plain_bytes(&self, block: u32) -> u32 {
+        let full = u64::from(self.full_block_bytes());
+        u32::try_from((self.bytes - u64::from(block) * full).min(full)).expect("at most a block")
+    }
+
+    /// Bytes of a block as its shards have it.
     #[must_use]
     pub fn block_bytes(&self, block: u32) -> u32 {
-        let begin = u64::from(block) * u64::from(BLOCK_BYTES);
-        u32::try_from((self.bytes - begin).min(BLOCK_BYTES.into())).expect("at most a block")
+        let plain = self.plain_bytes(block);
+        if self.is_encrypted { stored_bytes(plain) } else { plain }
     }
 
     /// Data shards of a stripe.
@@ -117,12 +141,14 @@ pub struct ObjectRecord {
     pub lock: Lock,
     /// Whether it was put in parts.
     pub is_multipart: bool,
+    /// Its key, wrapped, if it is encrypted. Then all of its parts are.
+    pub envelope: Option<KeyEnvelope>,
     /// Its bytes, in order.
     pub parts: Vec<PartContent>,
 }
 
 impl ObjectRecord {
-    /// Its length.
+    /// Its length, before encryption.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.bytes).sum()
@@ -139,17 +165,23 @@ impl ObjectRecord {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let is_plain = self.version == VersionId::Null && self.sequence == self.modified_ms;
-        let form = match (self.lock.is_absent(), is_plain) {
-            (true, true) => VERSION,
-            (true, false) => VERSION_OF_VERSIONS,
-            (false, _) => VERSION_OF_LOCKS,
+        let form = match (&self.envelope, self.lock.is_absent(), is_plain) {
+            (None, true, true) => VERSION,
+            (None, true, false) => VERSION_OF_VERSIONS,
+            (None, false, _) => VERSION_OF_LOCKS,
+            (Some(_), ..) => VERSION_OF_ENCRYPTION,
         };
+        let is_alike = self.parts.iter().all(|part| part.is_encrypted == self.envelope.is_some());
+        assert!(is_alike, "the parts of an object are encrypted if it is");
         let mut out = vec![form, OBJECT];
         if form != VERSION {
             put_version(&mut out, self.version, self.sequence);
         }
-        if form == VERSION_OF_LOCKS {
+        if form >= VERSION_OF_LOCKS {
             self.lock.encode_into(&mut out);
+        }
+        if let Some(KeyEnvelope(envelope)) = &self.envelope {
+            out.put_short(envelope);
         }
         out.extend_from_slice(&self.put_id);
         out.put_short(self.etag.as_bytes());
@@ -168,11 +200,13 @@ impl ObjectRecord {
         let mut from = Cursor(bytes.clone());
         let known = match (from.u8()?, from.u8()?) {
             (VERSION, OBJECT) => None,
-            (VERSION_OF_VERSIONS | VERSION_OF_LOCKS, OBJECT) => Some(take_version(&mut from)?),
+            (VERSION_OF_VERSIONS..=VERSION_OF_ENCRYPTION, OBJECT) => Some(take_version(&mut from)?),
             _ => return Err(Malformed),
         };
-        let has_lock = bytes.first() == Some(&VERSION_OF_LOCKS);
-        let lock = if has_lock { Lock::decode_from(&mut from)? } else { Lock::default() };
+        let form = bytes.first().copied().unwrap_or_default();
+        let lock = if form >= VERSION_OF_LOCKS { Lock::decode_from(&mut from)? } else { Lock::default() };
+        let is_encrypted = form == VERSION_OF_ENCRYPTION;
+        let envelope = if is_encrypted { Some(take_envelope(&mut from)?) } else { None };
         let mut record = Self {
             version: VersionId::Null,
             sequence: 0,
@@ -182,7 +216,8 @@ impl ObjectRecord {
             attributes: take_attributes(&mut from)?,
             lock,
             is_multipart: take_bool(&mut from)?,
-            parts: take_parts(&mut from)?,
+            envelope,
+            parts: take_parts(&mut from, is_encrypted)?,
         };
         (record.version, record.sequence) = known.unwrap_or((VersionId::Null, record.modified_ms));
         from.end()?;
@@ -297,16 +332,25 @@ pub struct UploadRecord {
     pub attributes: Attributes,
     /// What will keep the object from deletion.
     pub lock: Lock,
+    /// The object's key, wrapped, if it will be encrypted.
+    pub envelope: Option<KeyEnvelope>,
 }
 
 impl UploadRecord {
     /// Its written form.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let has_lock = !self.lock.is_absent();
-        let mut out = vec![if has_lock { UPLOAD_VERSION_OF_LOCKS } else { VERSION }, UPLOAD];
-        if has_lock {
+        let form = match (&self.envelope, self.lock.is_absent()) {
+            (None, true) => VERSION,
+            (None, false) => UPLOAD_VERSION_OF_LOCKS,
+            (Some(_), _) => UPLOAD_VERSION_OF_ENCRYPTION,
+        };
+        let mut out = vec![form, UPLOAD];
+        if form >= UPLOAD_VERSION_OF_LOCKS {
             self.lock.encode_into(&mut out);
+        }
+        if let Some(KeyEnvelope(envelope)) = &self.envelope {
+            out.put_short(envelope);
         }
         out.put_short(self.key.as_bytes());
         out.put_u64(self.begun_ms);
@@ -322,11 +366,13 @@ impl UploadRecord {
         let mut from = Cursor(bytes.clone());
         let lock = match (from.u8()?, from.u8()?) {
             (VERSION, UPLOAD) => Lock::default(),
-            (UPLOAD_VERSION_OF_LOCKS, UPLOAD) => Lock::decode_from(&mut from)?,
+            (UPLOAD_VERSION_OF_LOCKS | UPLOAD_VERSION_OF_ENCRYPTION, UPLOAD) => Lock::decode_from(&mut from)?,
             _ => return Err(Malformed),
         };
+        let is_encrypted = bytes.first() == Some(&UPLOAD_VERSION_OF_ENCRYPTION);
+        let envelope = if is_encrypted { Some(take_envelope(&mut from)?) } else { None };
         let (key, begun_ms) = (from.text(KEY_BYTES_MAX)?, from.u64()?);
-        let record = Self { key, begun_ms, attributes: take_attributes(&mut from)?, lock };
+        let record = Self { key, begun_ms, attributes: take_attributes(&mut from)?, lock, envelope };
         from.end()?;
         Ok(record)
     }
@@ -349,7 +395,8 @@ impl PartRecord {
     /// Its written form.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = vec![VERSION, PART];
+        let form = if self.content.is_encrypted { PART_VERSION_OF_ENCRYPTION } else { VERSION };
+        let mut out = vec![form, PART];
         out.put_short(self.etag.as_bytes());
         out.put_u64(self.modified_ms);
         put_attributes(&mut out, &self.attributes);
@@ -362,10 +409,15 @@ impl PartRecord {
     /// # Errors
     /// [`Malformed`]: a newer program wrote it.
     pub fn decode(bytes: &Bytes) -> Result<Self, Malformed> {
-        let mut from = begin(bytes, PART)?;
+        let mut from = Cursor(bytes.clone());
+        let is_encrypted = match (from.u8()?, from.u8()?) {
+            (VERSION, PART) => false,
+            (PART_VERSION_OF_ENCRYPTION, PART) => true,
+            _ => return Err(Malformed),
+        };
         let (etag, modified_ms) = (from.text(ETAG_BYTES_MAX)?, from.u64()?);
         let attributes = take_attributes(&mut from)?;
-        let content = take_parts(&mut from)?.pop().ok_or(Malformed)?;
+        let content = take_parts(&mut from, is_encrypted)?.pop().ok_or(Malformed)?;
         from.end()?;
         Ok(Self { etag, modified_ms, attributes, content })
     }
@@ -382,6 +434,10 @@ fn take_bool(from: &mut Cursor) -> Result<bool, Malformed> {
         1 => Ok(true),
         _ => Err(Malformed),
     }
+}
+
+fn take_envelope(from: &mut Cursor) -> Result<KeyEnvelope, Malformed> {
+    Ok(KeyEnvelope(from.short(ENVELOPE_BYTES_MAX)?))
 }
 
 fn put_attributes(out: &mut Vec<u8>, attributes: &Attributes) {
@@ -423,7 +479,7 @@ fn put_parts(out: &mut Vec<u8>, parts: &[PartContent]) {
     }
 }
 
-fn take_parts(from: &mut Cursor) -> Result<Vec<PartContent>, Malformed> {
+fn take_parts(from: &mut Cursor, is_encrypted: bool) -> Result<Vec<PartContent>, Malformed> {
     let parts_max = usize::try_from(PART_NUMBER_MAX).expect("ten thousand");
     let spreads = (0..from.count(parts_max)?).map(|_| take_spread(from)).collect::<Result<Vec<_>, _>>()?;
     let parts = (0..from.count(parts_max)?).map(|_| {
@@ -434,7 +490,7 @@ fn take_parts(from: &mut Cursor) -> Result<Vec<PartContent>, Malformed> {
         if bytes > crate::api::PART_BYTES_MAX {
             return Err(Malformed);
         }
-        Ok(PartContent { id, bytes, spread, number, missing })
+        Ok(PartContent { id, bytes, is_encrypted, spread, number, missing })
     });
     parts.collect()
 }

@@ -152,6 +152,7 @@ fn object(key: &str, record: ObjectRecord, state: Versioning) -> Object {
         attributes: record.attributes,
         lock: record.lock,
         parts,
+        envelope: record.envelope,
     }
 }
 

@@ -7,12 +7,14 @@ use std::sync::Arc;
 
 use ashlar_node::object::ObjectNode;
 use ashlar_node::volume::service::VolumeService;
-use ashlar_object::s3::{Credentials, S3Service, S3Settings, SecretKey, User};
+use ashlar_object::s3::{Credentials, KeyService, S3Service, S3Settings, SecretKey, User};
+use ashlar_wire::secret::Secret;
 use rustls::ServerConfig;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::disks::Disks;
+use super::random;
 use super::runtime::OsRuntime;
 use super::sockets::{self, Listen};
 use crate::config::Config;
@@ -53,7 +55,8 @@ impl DriveFronts {
             worker.spawn(serve_nbd(listener, disks.volumes.clone(), stopped.clone()));
         }
         let Some(objects) = disks.objects.clone() else { return };
-        let s3 = S3Service::new(objects.api(), Arc::new(CatalogKeys(objects)), S3Settings::default());
+        let keys = Arc::new(CatalogKeys(objects.clone()));
+        let s3 = S3Service::new(objects.api(), keys.clone(), keys, S3Settings::default());
         let front = Arc::new(s3::S3Front::new(s3, Some(tls)));
         for (listener, worker) in self.s3.into_iter().zip(workers) {
             worker.spawn(serve_s3(front.clone(), listener, stopped.clone()));
@@ -73,7 +76,7 @@ async fn serve_s3(front: Arc<s3::S3Front>, listener: TcpListener, stopped: watch
     }
 }
 
-/// The cluster's root key, as soon as the catalog has it, and the keys of users.
+/// The cluster's root key and master key, as soon as the catalog has them, and the keys of users.
 struct CatalogKeys(ObjectNode<OsRuntime>);
 
 impl Credentials for CatalogKeys {
@@ -91,5 +94,15 @@ impl Credentials for CatalogKeys {
 
     fn are_known(&self) -> bool {
         self.0.root_key().is_some()
+    }
+}
+
+impl KeyService for CatalogKeys {
+    fn master_key(&self) -> Option<Secret> {
+        self.0.master_key()
+    }
+
+    fn draw(&self) -> [u8; 32] {
+        random::bytes()
     }
 }

@@ -1,5 +1,8 @@
-//! The root key of the object service: one pair that may do everything, the same at every server. A named record of the
-//! catalog; written form, version 1: version, length and text of the access key, length and text of the secret key.
+//! Keys of the object service that every server has: the root key, one pair that may do everything; and the master key, under which
+//! the keys of encrypted objects are wrapped. Named records of the catalog.
+//!
+//! Written forms, version 1. The root key: version, length and text of the access key, length and text of the secret key. The
+//! master key: version, 32 bytes.
 
 use core::time::Duration;
 
@@ -7,11 +10,14 @@ use ashlar_catalog::change::Change;
 use ashlar_catalog::raft::catalog::Error;
 use ashlar_catalog::record::{Expected, RecordKey};
 use ashlar_grid::seam::Runtime;
+use ashlar_wire::secret::Secret;
 
 use super::service::ObjectNode;
 use crate::Node;
 
 const VERSION: u8 = 1;
+const ROOT: &str = "root";
+const MASTER: &str = "master";
 /// Letters and digits that no eye takes for another.
 const LETTERS: &[u8; 32] = b"ABCDEFGHJKLMNPQRSTUVWXYZ23456789";
 /// Letters of an access key; S3's clients know keys of this length.
@@ -60,8 +66,14 @@ pub(super) fn take(bytes: &[u8]) -> Option<(String, &[u8])> {
     Some((core::str::from_utf8(text).ok()?.to_owned(), rest))
 }
 
-fn key() -> RecordKey {
-    RecordKey { space: "object/key".into(), name: "root".into() }
+fn record_key(name: &str) -> RecordKey {
+    RecordKey { space: "object/key".into(), name: name.into() }
+}
+
+fn decode_master(bytes: &[u8]) -> Option<Secret> {
+    let (version, rest) = bytes.split_first()?;
+    let key = <[u8; 32]>::try_from(rest).ok()?;
+    (*version == VERSION).then(|| Secret::from_bytes(key))
 }
 
 /// A pair of keys that nobody can guess.
@@ -78,15 +90,28 @@ impl<R: Runtime> ObjectNode<R> {
     /// The root key, once there is one.
     #[must_use]
     pub fn root_key(&self) -> Option<RootKey> {
-        self.catalog().state_now()?.record(&key()).and_then(|record| RootKey::decode(&record.value))
+        self.catalog().state_now()?.record(&record_key(ROOT)).and_then(|record| RootKey::decode(&record.value))
     }
 
-    /// Makes the root key of a new cluster. Of several servers that do so at once, one succeeds.
-    pub(super) async fn make_root_key(self, node: Node<R>) {
-        let root = draw_key(&node);
-        let change = Change::PutRecord { key: key(), expected: Expected::Absent, value: root.encode() };
+    /// The master key, once there is one.
+    #[must_use]
+    pub fn master_key(&self) -> Option<Secret> {
+        self.catalog().state_now()?.record(&record_key(MASTER)).and_then(|record| decode_master(&record.value))
+    }
+
+    /// Makes the keys of a new cluster.
+    pub(super) async fn make_keys(self, node: Node<R>) {
+        self.make_record(&node, record_key(ROOT), draw_key(&node).encode()).await;
+        let mut master = [0; 32];
+        node.runtime().random(&mut master);
+        self.make_record(&node, record_key(MASTER), [&[VERSION][..], &master].concat()).await;
+    }
+
+    /// Makes a record, unless it is there. Of several servers that do so at once, one succeeds.
+    async fn make_record(&self, node: &Node<R>, key: RecordKey, value: Vec<u8>) {
+        let change = Change::PutRecord { key: key.clone(), expected: Expected::Absent, value };
         loop {
-            let is_there = self.catalog().state().await.is_ok_and(|state| state.record(&key()).is_some());
+            let is_there = self.catalog().state().await.is_ok_and(|state| state.record(&key).is_some());
             if is_there || self.is_over() {
                 return;
             }
@@ -111,5 +136,9 @@ mod tests {
         assert_eq!(RootKey::decode(&bytes[..7]), None);
         assert_eq!(RootKey::decode(&[&bytes[..], &[0]].concat()), None);
         assert!(!format!("{root:?}").contains("xyz"));
+        let master = [&[1][..], &[7; 32]].concat();
+        assert_eq!(decode_master(&master), Some(Secret::from_bytes([7; 32])));
+        assert_eq!(decode_master(&master[..32]), None);
+        assert_eq!(decode_master(&[&[2][..], &[7; 32]].concat()), None);
     }
 }

@@ -4,7 +4,7 @@
 //! extents. Any server answers for any object: it asks the owner of the bucket's range, and the drives that have the shards.
 //!
 //! Parts: [`service`] (calls between servers, tasks), `index_host` (one range at its owner), `reach` (what the object crate
-//! needs of the cluster), `relay` (calls by way of a third server), `buckets` (the list of buckets), [`keys`] (the root key),
+//! needs of the cluster), `relay` (calls by way of a third server), `buckets` (the list of buckets), [`keys`] (the root key and the master key),
 //! [`users`] (who else may ask), `healing` (when shards are made anew), `collecting` (when shards without a record are removed),
 //! `form` (written forms).
 

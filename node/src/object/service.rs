@@ -309,7 +309,7 @@ impl<R: Runtime> Service<R> for ObjectNode<R> {
     fn start(&self, node: &Node<R>) -> Box<dyn Agent> {
         drop(self.0.node.set(node.downgrade()));
         node.runtime().spawn(Box::pin(self.clone().follow_catalog(node.clone())));
-        node.runtime().spawn(Box::pin(self.clone().make_root_key(node.clone())));
+        node.runtime().spawn(Box::pin(self.clone().make_keys(node.clone())));
         node.runtime().spawn(Box::pin(self.clone().heal_always(node.clone())));
         for (drive, port) in self.0.blobs.get().into_iter().flatten() {
             let collecting = self.clone().collect_always(node.clone(), *drive, Arc::clone(port));

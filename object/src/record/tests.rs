@@ -8,6 +8,7 @@ fn content(number: u8, bytes: u64) -> PartContent {
     PartContent {
         id: PartId([number; 12]),
         bytes,
+        is_encrypted: false,
         spread: Spread { parity: 1, drives: drives.to_vec() },
         number: 0,
         missing: vec![],
@@ -24,6 +25,7 @@ fn object() -> ObjectRecord {
         attributes: Attributes(vec![("n".into(), "v".into())]),
         lock: Lock::default(),
         is_multipart: true,
+        envelope: None,
         parts: vec![content(4, 7), PartContent { number: 3, missing: vec![2], ..content(5, 8) }],
     }
 }
@@ -31,6 +33,16 @@ fn object() -> ObjectRecord {
 fn lock() -> Lock {
     let retention = Some(Retention { mode: RetentionMode::Compliance, until_ms: 7 });
     Lock { retention, legal_hold: Some(true) }
+}
+
+fn envelope() -> Option<KeyEnvelope> {
+    Some(KeyEnvelope(Bytes::from_static(&[8, 9])))
+}
+
+fn encrypted() -> ObjectRecord {
+    let mut record = ObjectRecord { sequence: 0x0304, envelope: envelope(), ..object() };
+    record.parts.iter_mut().for_each(|part| part.is_encrypted = true);
+    record
 }
 
 fn marker_record(version: VersionId) -> MarkerRecord {
@@ -63,12 +75,28 @@ fn golden_bytes() {
     let head = [3, 0, 0, 0, 0, 0, 0, 0, 3, 4, 0, 2, 0, 0, 0, 0, 0, 0, 0, 7, 2];
     let kept = ObjectRecord { sequence: 0x0304, lock: lock(), ..object() };
     assert_eq!(kept.encode(), [&head, &expected[2..]].concat());
-    let upload =
-        UploadRecord { key: "k".into(), begun_ms: 3, attributes: Attributes::default(), lock: Lock::default() };
+    // One that is encrypted: the same behind its wrapped key.
+    let head = [4, 0, 0, 0, 0, 0, 0, 0, 3, 4, 0, 0, 0, 0, 2, 8, 9];
+    assert_eq!(encrypted().encode(), [&head, &expected[2..]].concat());
+    let upload = UploadRecord {
+        key: "k".into(),
+        begun_ms: 3,
+        attributes: Attributes::default(),
+        lock: Lock::default(),
+        envelope: None,
+    };
     let form = [1, 1, 0, 1, b'k', 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0];
     assert_eq!(upload.encode(), form);
     let head = [2, 1, 2, 0, 0, 0, 0, 0, 0, 0, 7, 2];
-    assert_eq!(UploadRecord { lock: lock(), ..upload }.encode(), [&head, &form[2..]].concat());
+    assert_eq!(UploadRecord { lock: lock(), ..upload.clone() }.encode(), [&head, &form[2..]].concat());
+    let head = [3, 1, 0, 0, 0, 2, 8, 9];
+    assert_eq!(UploadRecord { envelope: envelope(), ..upload }.encode(), [&head, &form[2..]].concat());
+    let part =
+        PartRecord { etag: "e".into(), modified_ms: 3, attributes: Attributes::default(), content: content(4, 7) };
+    let form = part.encode();
+    assert_eq!(form[..2], [1, 2]);
+    let content = PartContent { is_encrypted: true, ..content(4, 7) };
+    assert_eq!(PartRecord { content, ..part }.encode(), [&[2, 2], &form[2..]].concat());
     let header = ShardHeader {
         bucket: [7; 16],
         key: "key",
@@ -94,10 +122,18 @@ fn forms_are_read_back_or_refused() {
     let part =
         PartRecord { etag: "e".into(), modified_ms: 1, attributes: Attributes::default(), content: content(1, 9) };
     assert_eq!(PartRecord::decode(&Bytes::from(part.encode())), Ok(part.clone()));
-    let upload =
-        UploadRecord { key: "ä".into(), begun_ms: 1, attributes: record.attributes.clone(), lock: Lock::default() };
+    let encrypted_part = PartRecord { content: PartContent { is_encrypted: true, ..content(1, 9) }, ..part.clone() };
+    assert_eq!(PartRecord::decode(&Bytes::from(encrypted_part.encode())), Ok(encrypted_part.clone()));
+    let upload = UploadRecord {
+        key: "ä".into(),
+        begun_ms: 1,
+        attributes: record.attributes.clone(),
+        lock: Lock::default(),
+        envelope: None,
+    };
     let locked_upload = UploadRecord { lock: lock(), ..upload.clone() };
-    for upload in [&upload, &locked_upload] {
+    let encrypted_upload = UploadRecord { envelope: envelope(), ..locked_upload.clone() };
+    for upload in [&upload, &locked_upload, &encrypted_upload] {
         assert_eq!(UploadRecord::decode(&Bytes::from(upload.encode())), Ok(upload.clone()));
     }
     let version = VersionId::Named { sequence: 0x0304, drawn: 5 };
@@ -107,8 +143,11 @@ fn forms_are_read_back_or_refused() {
     assert_eq!(read(marker.encode()), Ok(VersionRecord::Marker(marker.clone())));
     let locked = ObjectRecord { lock: lock(), ..object() };
     assert_eq!(read(locked.encode()), Ok(VersionRecord::Object(locked.clone())));
+    let encrypted = ObjectRecord { lock: lock(), ..encrypted() };
+    assert_eq!(read(encrypted.encode()), Ok(VersionRecord::Object(encrypted.clone())));
     let forms = [record.encode(), part.encode(), upload.encode(), kept.encode(), marker.encode()];
-    for form in forms.into_iter().chain([locked.encode(), locked_upload.encode()]) {
+    let newer = [locked.encode(), locked_upload.encode(), encrypted.encode(), encrypted_upload.encode()];
+    for form in forms.into_iter().chain(newer).chain([encrypted_part.encode()]) {
         for len in 0..form.len() {
             let cut = Bytes::copy_from_slice(&form[..len]);
             assert!(ObjectRecord::decode(&cut).is_err() && PartRecord::decode(&cut).is_err());
@@ -146,6 +185,10 @@ fn blocks_and_shards_of_a_part() {
     let part = content(1, (2 << 20) + 5);
     assert_eq!((part.blocks(), part.block_bytes(1), part.block_bytes(2)), (3, 1 << 20, 5));
     assert_eq!((part.shard_bytes(0), part.shard_bytes(2)), (1 << 19, 3));
+    // Encrypted, a block has a little less, so that it is not longer on drives.
+    let part = PartContent { is_encrypted: true, ..content(1, u64::from(PLAIN_BLOCK_BYTES) + 5) };
+    assert_eq!((part.blocks(), part.plain_bytes(0), part.plain_bytes(1)), (2, PLAIN_BLOCK_BYTES, 5));
+    assert_eq!((part.block_bytes(0), part.block_bytes(1), part.shard_bytes(1)), (BLOCK_BYTES, 21, 11));
     assert_eq!(part.id.blob(258).as_bytes()[12..], [0, 0, 1, 2]);
     assert_eq!(content(1, 0).blocks(), 0);
 }

@@ -68,6 +68,9 @@ pub(super) fn decode_token(token: &str) -> Result<String, S3Error> {
 
 pub(super) async fn create(call: Call<'_>, body: &mut dyn Content) -> Result<Response, S3Error> {
     check_functions(call.head)?;
+    if call.names_encryption() {
+        return Err(Code::NotImplemented.into());
+    }
     let document = call.document(body, Integrity::Optional, ChecksumAbout::Body).await?;
     check_bucket_configuration(&document)?;
     let attributes = Attributes(call.ownership(None).await?);

@@ -136,6 +136,7 @@ mod tests {
             lock: crate::lock::Lock::default(),
             attributes: crate::api::Attributes::default(),
             parts: Vec::new(),
+            envelope: None,
         };
         let same = "Fri, 24 May 2013 00:00:00 GMT";
         let before = "Thu, 23 May 2013 00:00:00 GMT";

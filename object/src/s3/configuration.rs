@@ -1,4 +1,4 @@
-//! Configurations of a bucket: policy, default retention, tags, cross-origin rules, public access block; and what is answered about those that no
+//! Configurations of a bucket: policy, default retention, default encryption, tags, cross-origin rules, public access block; and what is answered about those that no
 //! bucket has here.
 
 use super::access::POLICY;
@@ -6,6 +6,7 @@ use super::body::ChecksumAbout;
 use super::cors::{CORS, decode_cors, write_cors};
 use super::document::decode_tagging;
 use super::encoding::Query;
+use super::encryption::{DefaultEncryption, ENCRYPTION};
 use super::error::{Code, S3Error};
 use super::lock;
 use super::metadata::tag_text;
@@ -27,6 +28,7 @@ const TAGGING: &str = "tagging";
 const fn attribute(kind: Kind) -> Option<&'static str> {
     match kind {
         Kind::Cors => Some(CORS),
+        Kind::Encryption => Some(ENCRYPTION),
         Kind::Policy => Some(POLICY),
         Kind::PublicAccessBlock => Some(PUBLIC_ACCESS_BLOCK),
         Kind::Tagging => Some(TAGGING),
@@ -41,6 +43,10 @@ pub(super) async fn get(call: Call<'_>, kind: Kind) -> Result<Response, S3Error>
         Kind::Cors => {
             let text = kept(Code::NoSuchCORSConfiguration)?;
             write_cors(&decode_cors(text.as_bytes()).map_err(|_| Code::InternalError)?)
+        }
+        Kind::Encryption => {
+            let default = DefaultEncryption::of(&bucket.attributes);
+            default.ok_or(Code::ServerSideEncryptionConfigurationNotFoundError)?.write()
         }
         Kind::Policy => return Ok(Response::json(kept(Code::NoSuchBucketPolicy)?.to_owned())),
         Kind::PolicyStatus => policy_status(&bucket),
@@ -70,7 +76,6 @@ fn policy_status(bucket: &Bucket) -> XmlWriter {
 /// What is answered about a configuration that no bucket has: an error of its own, or the document that says so.
 fn none(kind: Kind) -> Result<XmlWriter, S3Error> {
     Ok(match kind {
-        Kind::Encryption => return Err(Code::ServerSideEncryptionConfigurationNotFoundError.into()),
         Kind::Lifecycle => return Err(Code::NoSuchLifecycleConfiguration.into()),
         Kind::OwnershipControls => return Err(Code::OwnershipControlsNotFoundError.into()),
         Kind::Replication => return Err(Code::ReplicationConfigurationNotFoundError.into()),
@@ -83,9 +88,13 @@ fn none(kind: Kind) -> Result<XmlWriter, S3Error> {
             xml.text("Payer", "BucketOwner");
             xml
         }
-        Kind::Cors | Kind::ObjectLock | Kind::Policy | Kind::PolicyStatus | Kind::PublicAccessBlock | Kind::Tagging => {
-            unreachable!("a bucket can have it")
-        }
+        Kind::Cors
+        | Kind::Encryption
+        | Kind::ObjectLock
+        | Kind::Policy
+        | Kind::PolicyStatus
+        | Kind::PublicAccessBlock
+        | Kind::Tagging => unreachable!("a bucket can have it"),
     })
 }
 
@@ -98,6 +107,7 @@ pub(super) async fn put(call: Call<'_>, body: &mut dyn Content, kind: Kind) -> R
     let mut is_public = false;
     let text = match kind {
         Kind::Cors => write_cors(&decode_cors(&document)?).finish(),
+        Kind::Encryption => DefaultEncryption::decode(&document)?.text(),
         Kind::PublicAccessBlock => PublicAccessBlock::decode(&document)?.text(),
         Kind::Tagging => tag_text(&decode_tagging(&document, BUCKET_TAGS_MAX)?),
         _ => {

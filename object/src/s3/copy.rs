@@ -8,6 +8,7 @@ use super::checksum::{Algorithm, ChecksumType, Hasher};
 use super::condition::{About, ReadCondition, Verdict, decode_range, write_condition};
 use super::date::iso8601;
 use super::encoding::{Query, decode_path, to_base64, to_hex};
+use super::encryption::KeyOf;
 use super::error::{Code, S3Error};
 use super::metadata::{
     CHECKSUM_TYPE, Header, attributes_of, check_functions, checksums, copied_attributes, new_version_header, quoted,
@@ -54,7 +55,8 @@ impl Source {
         let objects = &call.s3.service.objects;
         let target = Target { bucket: &self.bucket, key: &self.key, version: self.version };
         call.allow(&Wish { rule: rule_of(Operation::GetObject), target }).await?;
-        let opened = match objects.get(target, range, &condition.etags).await {
+        let customer = call.customer_key(KeyOf::CopySource)?;
+        let mut opened = match objects.get(target, range, &condition.etags).await {
             Err(Error::NotModified(_)) => return Err(Code::PreconditionFailed.into()),
             Err(Error::IsMarker(_)) => {
                 return Err(Code::InvalidRequest.because(
@@ -63,6 +65,10 @@ impl Source {
             }
             opened => opened?,
         };
+        let name = (self.bucket.as_str(), self.key.as_str());
+        if let Some(key) = call.unwrap(opened.object.envelope.as_ref(), name, customer.as_ref())? {
+            opened.content.decrypt_with(key);
+        }
         if condition.judge(&opened.object) != Verdict::Read {
             return Err(Code::PreconditionFailed.into());
         }
@@ -98,7 +104,8 @@ pub(super) async fn object(call: Call<'_>) -> Result<Response, S3Error> {
     let is_itself = source.bucket == call.route.bucket && source.key == call.route.key && source.version.is_none();
     let metadata = Directive::of(&call, "x-amz-metadata-directive")?;
     let tags = Directive::of(&call, "x-amz-tagging-directive")?;
-    if is_itself && metadata == Directive::Copy && call.head.header("x-amz-storage-class").is_none() {
+    let is_changed = call.head.header("x-amz-storage-class").is_some() || call.names_encryption();
+    if is_itself && metadata == Directive::Copy && !is_changed {
         return Err(Code::InvalidRequest.because(
             "This copy request is illegal because it is trying to copy an object to itself without changing the object's \
              metadata, storage class, website redirect location or encryption attributes.",
@@ -115,6 +122,7 @@ pub(super) async fn object(call: Call<'_>) -> Result<Response, S3Error> {
         lock: call.lock_of_new(&bucket).await?,
         condition: write_condition(call.head)?,
         bytes: Some(bytes),
+        encryption: call.encryption_of_new(&bucket)?,
     };
     let mut body = CopiedBody::new(content, algorithm_of_copy(&call, &object)?);
     let copied = call.s3.service.objects.put(request, &mut body).await?;
@@ -122,7 +130,8 @@ pub(super) async fn object(call: Call<'_>) -> Result<Response, S3Error> {
     xml.text("LastModified", &iso8601(copied.modified_ms));
     xml.text("ETag", &quoted(&copied.etag));
     write_checksums(&mut xml, &copied);
-    Ok(Response::xml(xml).with_all(new_version_header(&copied)).with_all(source_version(&object)))
+    let headers = new_version_header(&copied).into_iter().chain(source_version(&object));
+    Ok(Response::xml(xml).with_all(headers).with_all(call.encryption_headers(copied.envelope.as_ref())))
 }
 
 fn attributes_of_copy(
@@ -177,12 +186,14 @@ pub(super) async fn part(call: Call<'_>) -> Result<Response, S3Error> {
     }
     let mut body = CopiedBody::new(content, algorithm_of_copy(&call, &object)?);
     let (bucket, key) = (&call.route.bucket, &call.route.key);
-    let part = call.s3.service.uploads.put_part(bucket, key, &upload, number, &mut body).await?;
+    let unwrap = call.key_of_part()?;
+    let part = call.s3.service.uploads.put_part(bucket, key, &upload, number, &unwrap, &mut body).await?;
     let mut xml = XmlWriter::new("CopyPartResult");
     xml.text("LastModified", &iso8601(part.modified_ms));
     xml.text("ETag", &quoted(&part.etag));
     checksums(&part.attributes).for_each(|(algorithm, value)| xml.text(algorithm.element(), value));
-    Ok(Response::xml(xml).with_all(source_version(&object)))
+    let response = Response::xml(xml).with_all(source_version(&object));
+    Ok(response.with_all(call.encryption_headers(part.envelope.as_ref())))
 }
 
 /// Which version was copied.

@@ -57,6 +57,7 @@ codes! {
     InvalidBucketName 400 "The specified bucket is not valid.";
     InvalidBucketState 409 "The request is not valid with the current state of the bucket.";
     InvalidDigest 400 "The Content-MD5 or checksum value that you specified is not valid.";
+    InvalidEncryptionAlgorithmError 400 "The encryption request that you specified is not valid. The valid value is AES256.";
     InvalidPart 400 "One or more of the specified parts could not be found. The part might not have been uploaded, or the specified entity tag might not have matched the part's entity tag.";
     InvalidPartNumber 416 "The requested partnumber is not satisfiable";
     InvalidPartOrder 400 "The list of parts was not in ascending order. The parts list must be specified in order by part number.";
@@ -173,6 +174,17 @@ impl From<api::Error> for S3Error {
             }
             Error::NotLockable => {
                 return Code::InvalidRequest.because("Bucket is missing Object Lock Configuration");
+            }
+            Error::KeyMissing => {
+                let message = "The object was stored using a form of Server Side Encryption. The correct parameters must be provided to retrieve the object.";
+                return Code::InvalidRequest.because(message);
+            }
+            Error::WrongKey => {
+                let message = "The provided encryption parameters did not match the ones used originally.";
+                return Code::InvalidRequest.because(message);
+            }
+            Error::KeyNotNeeded => {
+                return Code::InvalidRequest.because("The encryption parameters are not applicable to this object.");
             }
             Error::BadState => {
                 let message =

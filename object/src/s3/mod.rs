@@ -11,11 +11,11 @@
 //! - What is not there is refused with `NotImplemented`, never taken for something else.
 //! - Nothing is held of a body beyond the buffer in hand, but for documents, which are bounded ([`xml`]).
 //!
-//! Deliberately absent: encryption, lifecycle.
+//! Deliberately absent: keys of a KMS, lifecycle.
 //!
 //! In reading order: [`encoding`], [`date`] (texts), [`head`], [`error`], [`route`] (what is asked), [`signature`],
 //! [`authenticate`] (who asks), [`policy`], [`acl`], `access` (who may), [`cors`], [`chunked`], [`checksum`], [`body`] (bytes that come in), [`form`], [`form_policy`], [`xml`], [`document`],
-//! [`condition`], [`metadata`] (what is read and written), [`response`], [`service`] (the whole); then the operations:
+//! [`condition`], [`metadata`] (what is read and written), [`encryption`], [`response`], [`service`] (the whole); then the operations:
 //! `bucket`, `list`, `object`, `post`, `delete` (many side by side: `concurrent`), `copy`, `upload`,
 //! `versions`, `lock`, `tagging`, `configuration`.
 //!
@@ -37,6 +37,7 @@ pub mod date;
 mod delete;
 pub mod document;
 pub mod encoding;
+pub mod encryption;
 pub mod error;
 pub mod form;
 pub mod form_policy;
@@ -58,6 +59,7 @@ mod versions;
 pub mod xml;
 
 pub use authenticate::{Credentials, RootCredentials, SecretKey, User};
+pub use encryption::KeyService;
 pub use error::{Code, S3Error};
 pub use head::Method;
 pub use response::{Response, ResponseBody};

@@ -24,6 +24,7 @@ const REPLACED_MAX: usize = 8;
 pub(super) async fn put(call: Call<'_>, body: &mut dyn Content) -> Result<Response, S3Error> {
     let object = store(&call, body, call.promises(ChecksumAbout::Body)?).await?;
     let headers = checksum_headers(&object.attributes).into_iter().chain(new_version_header(&object));
+    let headers = headers.chain(call.encryption_headers(object.envelope.as_ref()));
     Ok(Response::empty(200).with("etag", quoted(&object.etag)).with_all(headers))
 }
 
@@ -40,6 +41,7 @@ pub(super) async fn store(call: &Call<'_>, body: &mut dyn Content, promises: Pro
         lock: call.lock_of_new(&bucket).await?,
         condition: write_condition(call.head)?,
         bytes: promises.exact_bytes(),
+        encryption: call.encryption_of_new(&bucket)?,
     };
     let mut body = VerifiedBody::new(body, promises, Unasked::Crc64Nvme);
     let put = call.s3.service.objects.put(request, &mut body).await;
@@ -56,10 +58,16 @@ pub(super) async fn get(call: Call<'_>) -> Result<Response, S3Error> {
             (open(&call, range, &condition.etags).await?, range.is_some())
         }
     };
-    let opened = match opened {
+    let mut opened = match opened {
         Ok(opened) => opened,
-        Err(object) => return Ok(not_modified(&call, &object)),
+        Err(object) => {
+            call.key_of_read(&object)?;
+            return Ok(not_modified(&call, &object));
+        }
     };
+    if let Some(key) = call.key_of_read(&opened.object)? {
+        opened.content.decrypt_with(key);
+    }
     match condition.judge(&opened.object) {
         Verdict::Read => {
             let locks = call.lock_headers(&opened.object).await?;
@@ -120,7 +128,8 @@ fn part_span(object: &Object, number: u64) -> Result<(u64, u64), S3Error> {
 }
 
 fn not_modified(call: &Call<'_>, object: &Object) -> Response {
-    Response::empty(304).with_all(object_headers(object, &call.head.query))
+    let headers = object_headers(object, &call.head.query);
+    Response::empty(304).with_all(headers).with_all(call.encryption_headers(object.envelope.as_ref()))
 }
 
 fn content(call: &Call<'_>, opened: Opened, is_partial: bool) -> Response {
@@ -139,6 +148,7 @@ fn content(call: &Call<'_>, opened: Opened, is_partial: bool) -> Response {
 /// The head of a reply with an object. Checksums are of the whole object, so a part of it is told none.
 fn described(call: &Call<'_>, object: &Object, status: u16, is_whole: bool) -> Response {
     let mut response = Response::empty(status).with_all(object_headers(object, &call.head.query));
+    response = response.with_all(call.encryption_headers(object.envelope.as_ref()));
     if call.head.query.has("partNumber") && !object.parts.is_empty() {
         response = response.with("x-amz-mp-parts-count", object.parts.len().to_string());
     }
@@ -153,6 +163,7 @@ fn described(call: &Call<'_>, object: &Object, status: u16, is_whole: bool) -> R
 pub(super) async fn head(call: Call<'_>) -> Result<Response, S3Error> {
     check_read(&call)?;
     let object = call.s3.service.objects.head(call.target()).await?;
+    call.key_of_read(&object)?;
     match ReadCondition::of(call.head, About::Target).judge(&object) {
         Verdict::Read => {}
         Verdict::NotModified => return Ok(not_modified(&call, &object)),
@@ -210,6 +221,7 @@ pub(super) async fn attributes(call: Call<'_>) -> Result<Response, S3Error> {
         return Err(Code::InvalidArgument.because("Invalid attribute name specified."));
     }
     let object = call.s3.service.objects.head(call.target()).await?;
+    call.key_of_read(&object)?;
     let mut xml = XmlWriter::new("GetObjectAttributesResponse");
     if wanted.contains(&"ETag") {
         xml.text("ETag", &object.etag);

@@ -114,7 +114,7 @@ struct Condition {
 }
 
 /// Condition keys that a request may have. Those that end with a slash have a name behind it.
-const KEYS: [&str; 23] = [
+const KEYS: [&str; 26] = [
     "aws:Referer",
     "aws:SecureTransport",
     "aws:SourceIp",
@@ -137,6 +137,9 @@ const KEYS: [&str; 23] = [
     "s3:x-amz-grant-read",
     "s3:x-amz-grant-write",
     "s3:x-amz-metadata-directive",
+    "s3:x-amz-server-side-encryption",
+    "s3:x-amz-server-side-encryption-aws-kms-key-id",
+    "s3:x-amz-server-side-encryption-customer-algorithm",
     "s3:x-amz-storage-class",
 ];
 

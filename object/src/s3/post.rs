@@ -201,7 +201,8 @@ fn answer(form: &Form, call: &Call<'_>, object: &Object) -> Response {
         }
         (None, status) => Response::empty(if status == Some("200") { 200 } else { 204 }).with("location", location),
     };
-    response.with("etag", etag).with_all(new_version_header(object))
+    let response = response.with("etag", etag).with_all(new_version_header(object));
+    response.with_all(call.encryption_headers(object.envelope.as_ref()))
 }
 
 /// Whether a browser can be sent there.

@@ -157,7 +157,10 @@ impl BucketConfiguration {
     /// Whether a bucket can have it here.
     #[must_use]
     pub const fn is_kept(self) -> bool {
-        matches!(self, Self::Cors | Self::ObjectLock | Self::Policy | Self::PublicAccessBlock | Self::Tagging)
+        matches!(
+            self,
+            Self::Cors | Self::Encryption | Self::ObjectLock | Self::Policy | Self::PublicAccessBlock | Self::Tagging
+        )
     }
 
     /// Whether S3 has an operation that deletes it. Where there is none, that is done already.

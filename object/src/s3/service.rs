@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::authenticate::{Authenticated, Credentials, authenticate};
 use super::body::{ChecksumAbout, Promises, Unasked, VerifiedBody};
 use super::cors::{CORS, CorsRule, cors_headers, decode_cors, preflight};
+use super::encryption::KeyService;
 use super::error::{Code, S3Error};
 use super::head::{Method, RequestHead};
 use super::response::Response;
@@ -65,6 +66,7 @@ pub struct IncomingRequest {
 pub struct S3Service {
     pub(super) service: Service,
     pub(super) credentials: Arc<dyn Credentials>,
+    pub(super) keys: Arc<dyn KeyService>,
     pub(super) settings: Arc<S3Settings>,
 }
 
@@ -82,10 +84,15 @@ pub(super) struct Call<'a> {
 }
 
 impl S3Service {
-    /// The service over this object service, for holders of these credentials.
+    /// The service over this object service, for holders of these credentials, that encrypts with these keys.
     #[must_use]
-    pub fn new(service: Service, credentials: Arc<dyn Credentials>, settings: S3Settings) -> Self {
-        Self { service, credentials, settings: Arc::new(settings) }
+    pub fn new(
+        service: Service,
+        credentials: Arc<dyn Credentials>,
+        keys: Arc<dyn KeyService>,
+        settings: S3Settings,
+    ) -> Self {
+        Self { service, credentials, keys, settings: Arc::new(settings) }
     }
 
     /// Answers one request. Errors are replies. Dropped half-way, a change has happened or not.
@@ -170,6 +177,8 @@ fn take_headers_from_query(head: &mut RequestHead) {
     let taken: Vec<_> = lower
         .filter(|(name, _)| name.starts_with("x-amz-") && !OF_THE_SIGNATURE.contains(&name.as_str()))
         .filter(|(name, _)| head.header(name).is_none())
+        // A key of a client does not stand in what servers on the way write down.
+        .filter(|(name, _)| !name.ends_with("-customer-key"))
         .collect();
     head.headers.extend(taken);
 }

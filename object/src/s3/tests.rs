@@ -1,14 +1,18 @@
 //! The service as a whole, over the object service in memory.
 
 use core::future::Future;
+use core::net::IpAddr;
 use core::pin::pin;
+use core::sync::atomic::{AtomicU8, Ordering};
 use core::task::{Context, Poll, Waker};
 use std::sync::Arc;
 
+use ashlar_wire::secret::Secret;
 use bytes::Bytes;
 
 use super::authenticate::{Credentials, SecretKey, User};
 use super::encoding::{encode_component, to_base64};
+use super::encryption::KeyService;
 use super::head::{Method, RequestHead};
 use super::response::ResponseBody;
 use super::service::{IncomingRequest, S3Service, S3Settings};
@@ -18,6 +22,7 @@ use crate::api::{BoxFuture, Content, Error, PART_BYTES_MIN};
 use crate::memory::Memory;
 
 mod access;
+mod encryption;
 mod forms;
 mod locks;
 mod versions;
@@ -98,20 +103,38 @@ impl Credentials for Users {
     }
 }
 
-/// The service, and the access key with which requests are signed; none if they are not.
-struct Server(S3Service, Option<&'static str>);
+/// A master key that is known, and numbers for what is drawn by chance.
+#[derive(Default)]
+struct Keys(AtomicU8);
+
+impl KeyService for Keys {
+    fn master_key(&self) -> Option<Secret> {
+        Some(Secret::from_bytes([1; 32]))
+    }
+
+    fn draw(&self) -> [u8; 32] {
+        [self.0.fetch_add(1, Ordering::Relaxed); 32]
+    }
+}
+
+/// The service, the access key with which requests are signed (none if they are not), and where they come from.
+struct Server(S3Service, Option<&'static str>, Option<IpAddr>);
 
 impl Server {
     fn new() -> Self {
         let service = Memory::new(|| NOW).service();
-        let server = Self(S3Service::new(service, Arc::new(Users), S3Settings::default()), Some("key"));
+        let server = Self(
+            S3Service::new(service, Arc::new(Users), Arc::new(Keys::default()), S3Settings::default()),
+            Some("key"),
+            None,
+        );
         assert_eq!(server.ask("PUT", "/bucket", &[], b"").status, 200);
         server
     }
 
     /// The same service, asked by another user; by nobody without an access key.
     fn by(&self, access_key: Option<&'static str>) -> Self {
-        Self(self.0.clone(), access_key)
+        Self(self.0.clone(), access_key, None)
     }
 
     fn ask(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
@@ -149,6 +172,11 @@ impl Server {
         self.raw(head, target, body, is_cut)
     }
 
+    /// A request that comes from this address, without TLS.
+    fn ask_from(&self, peer: IpAddr, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
+        Self(self.0.clone(), self.1, Some(peer)).ask(method, target, headers, body)
+    }
+
     fn raw(&self, head: RequestHead, target: &str, body: &[u8], is_cut: bool) -> Reply {
         let (first, second) = body.split_at(body.len() / 2);
         let pieces =
@@ -158,7 +186,7 @@ impl Server {
             method,
             target: target.to_owned(),
             headers,
-            peer: None,
+            peer: self.2,
             is_encrypted: false,
             now_ms: NOW,
             id: "ID".to_owned(),

@@ -40,7 +40,10 @@ pub(super) async fn create(call: Call<'_>) -> Result<Response, S3Error> {
         headers.push((CHECKSUM_TYPE.into(), kind.name().to_owned()));
     }
     let lock = call.lock_of_new(&bucket).await?;
-    let upload = call.s3.service.uploads.begin(&call.route.bucket, &call.route.key, attributes, lock).await?;
+    let envelope = call.encryption_of_new(&bucket)?.map(|encryption| encryption.envelope);
+    headers.extend(call.encryption_headers(envelope.as_ref()));
+    let uploads = &call.s3.service.uploads;
+    let upload = uploads.begin(&call.route.bucket, &call.route.key, attributes, lock, envelope).await?;
     let mut xml = XmlWriter::new("InitiateMultipartUploadResult");
     xml.text("Bucket", &call.route.bucket);
     xml.text("Key", &call.route.key);
@@ -84,9 +87,11 @@ pub(super) async fn part(call: Call<'_>, body: &mut dyn Content) -> Result<Respo
     let (upload, number) = (upload_of(&call), part_number_of(&call)?);
     let mut body = VerifiedBody::new(body, call.promises(ChecksumAbout::Body)?, Unasked::Crc64Nvme);
     let (bucket, key) = (&call.route.bucket, &call.route.key);
-    let put = call.s3.service.uploads.put_part(bucket, key, &upload, number, &mut body).await;
+    let unwrap = call.key_of_part()?;
+    let put = call.s3.service.uploads.put_part(bucket, key, &upload, number, &unwrap, &mut body).await;
     let part = put.map_err(|error| refusal(error, &body))?;
-    Ok(Response::empty(200).with("etag", quoted(&part.etag)).with_all(checksum_headers(&part.attributes)))
+    let response = Response::empty(200).with("etag", quoted(&part.etag)).with_all(checksum_headers(&part.attributes));
+    Ok(response.with_all(call.encryption_headers(part.envelope.as_ref())))
 }
 
 pub(super) async fn abort(call: Call<'_>) -> Result<Response, S3Error> {
@@ -100,7 +105,10 @@ pub(super) async fn complete(call: Call<'_>, body: &mut dyn Content) -> Result<R
     let named = last_of_each(decode_completion(&document)?)?;
     let upload = upload_of(&call);
     let attributes = match find(&call, &upload).await {
-        Ok((upload, parts)) => attributes_of_parts(call.head, &upload, &parts, &named)?,
+        Ok((upload, parts)) => {
+            call.check_key_of_completion(&upload)?;
+            attributes_of_parts(call.head, &upload, &parts, &named)?
+        }
         // It may have been completed already, and then the answer is the same again: the service knows.
         Err(Error::NoSuchUpload) => Attributes::default(),
         Err(error) => return Err(error.into()),
@@ -117,7 +125,8 @@ pub(super) async fn complete(call: Call<'_>, body: &mut dyn Content) -> Result<R
     xml.text("Key", key);
     xml.text("ETag", &quoted(&object.etag));
     write_checksums(&mut xml, &object);
-    Ok(Response::xml(xml).with_all(new_version_header(&object)))
+    let response = Response::xml(xml).with_all(new_version_header(&object));
+    Ok(response.with_all(call.encryption_headers(object.envelope.as_ref())))
 }
 
 /// The parts that a completion names, ascending. A part that was sent twice may be named twice: the last name counts.

@@ -45,7 +45,8 @@ impl<C: Cluster> ObjectService<C> {
             self.check_lockable(bucket).await?;
         }
         let owner = Owner { bucket, key: &request.key, upload: None };
-        let content = self.put_body(&owner, body).await?;
+        let key = request.encryption.as_ref().map(|encryption| &encryption.data_key);
+        let content = self.put_body(&owner, key, body).await?;
         let digest = body.digest();
         let moment = self.cluster.moment();
         let attributes = Attributes([request.attributes.0, digest.attributes.0].concat());
@@ -59,6 +60,7 @@ impl<C: Cluster> ObjectService<C> {
             attributes,
             lock: request.lock,
             is_multipart: false,
+            envelope: request.encryption.map(|encryption| encryption.envelope),
             parts,
         };
         let mut putting = Putting::new(record);
@@ -122,7 +124,7 @@ impl<C: Cluster> ObjectService<C> {
             Some(range) => range.within(bytes).ok_or(Error::BadRange(bytes))?,
         };
         let world = (Arc::clone(&self.cluster), Arc::clone(&self.codecs));
-        let content = Box::new(Blocks::new(world, record.parts.clone(), range, (bucket, name.to_owned())));
+        let content = Box::new(Blocks::new(world, &record, range, (bucket, name.to_owned())));
         Ok(Opened { object: object(name, record, state), range, content })
     }
 

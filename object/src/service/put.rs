@@ -5,10 +5,11 @@ use bytes::Bytes;
 use super::ObjectService;
 use super::collect::PUT_MAX;
 use crate::api::{Body, Error, PART_BYTES_MAX};
+use crate::cipher::{DataKey, PartIdentity, Position};
 use crate::cluster::{Chore, Cluster, ShardReply};
 use crate::flight::Flight;
 use crate::index::key::BucketId;
-use crate::record::{BLOCK_BYTES, PartContent, PartId, ShardHeader};
+use crate::record::{PartContent, PartId, ShardHeader};
 use crate::stripe::{PutShards, put_shards, quorum};
 
 /// Blocks of one body that are on their way to drives at a time: the memory of a request.
@@ -22,15 +23,28 @@ pub(super) struct Owner<'a> {
     pub(super) upload: Option<([u8; 16], u16)>,
 }
 
+impl<'a> Owner<'a> {
+    fn identity(&self, part: PartId) -> PartIdentity<'a> {
+        PartIdentity { bucket: self.bucket, key: self.key, upload: self.upload, part }
+    }
+}
+
 impl<C: Cluster> ObjectService<C> {
-    /// Puts a body on drives. Nothing refers to it yet; if it fails, nothing will, and what was put is discarded.
-    pub(super) async fn put_body(&self, owner: &Owner<'_>, body: &mut dyn Body) -> Result<PartContent, Error> {
+    /// Puts a body on drives, encrypted if there is a key. Nothing refers to it yet; if it fails, nothing will, and what was put
+    /// is discarded.
+    pub(super) async fn put_body(
+        &self,
+        owner: &Owner<'_>,
+        key: Option<&DataKey>,
+        body: &mut dyn Body,
+    ) -> Result<PartContent, Error> {
         let moment = self.cluster.moment();
         let id = PartId(*moment.drawn.first_chunk().expect("sixteen bytes have twelve"));
         let spread = self.cluster.spread(id, None).ok_or(Error::Unavailable)?;
         let number = owner.upload.map_or(0, |(_, number)| number);
-        let mut content = PartContent { id, bytes: 0, spread, number, missing: Vec::new() };
-        let mut put = self.put_blocks(owner, body, &mut content, moment.now_ms).await;
+        let is_encrypted = key.is_some();
+        let mut content = PartContent { id, bytes: 0, is_encrypted, spread, number, missing: Vec::new() };
+        let mut put = self.put_blocks((owner, key), body, &mut content, moment.now_ms).await;
         if put.is_ok() && moment.at + PUT_MAX <= self.cluster.moment().at {
             // The collector may take its first shards for orphans soon.
             put = Err(Error::BodyLost);
@@ -48,15 +62,20 @@ impl<C: Cluster> ObjectService<C> {
 
     async fn put_blocks(
         &self,
-        owner: &Owner<'_>,
+        (owner, key): (&Owner<'_>, Option<&DataKey>),
         body: &mut dyn Body,
         content: &mut PartContent,
         stamp: u64,
     ) -> Result<(), Error> {
         let mut flight: Flight<'static, Vec<ShardReply>> = Flight::new();
-        let mut rest = Bytes::new();
+        let len = content.full_block_bytes() as usize;
+        let cipher = key.map(|key| key.part(&owner.identity(content.id)));
+        let (mut rest, mut next) = (Bytes::new(), None);
         loop {
-            let block = fill(&mut flight, body, &mut rest).await?;
+            let block = match next.take() {
+                Some(block) => block,
+                None => fill(&mut flight, body, &mut rest, len).await?,
+            };
             if block.is_empty() {
                 break;
             }
@@ -65,6 +84,17 @@ impl<C: Cluster> ObjectService<C> {
             if content.bytes > PART_BYTES_MAX {
                 return Err(Error::TooLarge);
             }
+            let block = match &cipher {
+                None => block,
+                Some(cipher) => {
+                    // Its last chunk says whether it is the last one of the part.
+                    let behind = fill(&mut flight, body, &mut rest, len).await?;
+                    let position = if behind.is_empty() { Position::Last } else { Position::Inner };
+                    let stored = cipher.encrypt_block(number, &block, position);
+                    next = Some(behind);
+                    stored
+                }
+            };
             let header = ShardHeader::new(owner.bucket, owner.key, owner.upload, content);
             let shards = (0..).zip(self.codecs.encode(&content.spread, block)).collect();
             let put = PutShards { header, block: number, stamp, shards, is_repair: false };
@@ -97,13 +127,13 @@ fn note(content: &mut PartContent, replies: Option<Vec<ShardReply>>) -> Result<(
     Err(if replies.contains(&ShardReply::Full) { Error::Full } else { Error::Unavailable })
 }
 
-/// The next block of a body: all of its length, or less at the end.
+/// The next block of a body: `len` bytes, or less at the end.
 async fn fill(
     flight: &mut Flight<'static, Vec<ShardReply>>,
     body: &mut dyn Body,
     rest: &mut Bytes,
+    len: usize,
 ) -> Result<Vec<u8>, Error> {
-    let len = BLOCK_BYTES as usize;
     let mut block = Vec::new();
     while block.len() < len {
         if rest.is_empty() {

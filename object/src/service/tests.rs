@@ -12,10 +12,12 @@ use ashlar_wire::time::Instant;
 use bytes::Bytes;
 
 use super::*;
+use crate::api::KeyEnvelope;
 use crate::api::{
     Attributes, Body, BodyDigest, BoxFuture, Buckets, Completion, DeleteRequest, Deletion, ListRequest, Listed,
     Objects, PART_BYTES_MIN, PutRequest, Range as Bytes_, Target, UploadId, Uploads, VersionId,
 };
+use crate::cipher::DataKey;
 use crate::cluster::{BucketRecord, Moment, ShardReply, ShardRequest, Spread};
 use crate::index::range::{Io, IoId, RangeConfig, Token};
 use crate::index::{Range, Reply, Request};
@@ -23,6 +25,7 @@ use crate::lock::{Bypass, Lock};
 use crate::record::{BLOCK_BYTES, PartId};
 use crate::service::heal::Healed;
 
+mod encryption;
 mod locks;
 mod versions;
 
@@ -506,7 +509,7 @@ fn buckets_are_deleted_when_they_are_empty() {
     assert_eq!(run(Buckets::delete(&service, "bucket")), Err(Error::BucketNotEmpty));
     let (id, _) = run(service.bucket("bucket")).unwrap();
     delete_if(&service, "key", None, &Condition::default()).unwrap();
-    let upload = run(service.begin("bucket", "key", Attributes::default(), Lock::default())).unwrap();
+    let upload = run(service.begin("bucket", "key", Attributes::default(), Lock::default(), None)).unwrap();
     assert_eq!(run(Buckets::delete(&service, "bucket")), Err(Error::BucketNotEmpty));
     run(service.abort("bucket", "key", &upload)).unwrap();
     run(service.seal(id)).unwrap();
@@ -536,8 +539,14 @@ fn attributes_of_a_bucket_are_changed_one_after_the_other() {
     assert_eq!(run(Buckets::edit(&service, "none", &long)), Err(Error::NoSuchBucket));
 }
 
+/// The key of an upload that is not encrypted.
+fn unencrypted(envelope: Option<&KeyEnvelope>) -> Result<Option<DataKey>, Error> {
+    assert_eq!(envelope, None);
+    Ok(None)
+}
+
 fn put_part(service: &ObjectService<Memory>, upload: &UploadId, number: u32, bytes: &[u8]) -> (u32, String) {
-    let part = run(service.put_part("bucket", "key", upload, number, &mut given(bytes))).unwrap();
+    let part = run(service.put_part("bucket", "key", upload, number, &unencrypted, &mut given(bytes))).unwrap();
     (number, part.etag)
 }
 
@@ -550,7 +559,7 @@ fn completion(parts: Vec<(u32, String)>) -> Completion {
 fn an_upload_becomes_an_object_in_one_step() {
     let (memory, service) = Memory::with_drives(3);
     let attributes = Attributes(vec![("x-amz-meta-a".into(), "b".into())]);
-    let upload = run(service.begin("bucket", "key", attributes, Lock::default())).unwrap();
+    let upload = run(service.begin("bucket", "key", attributes, Lock::default(), None)).unwrap();
     let long = usize::try_from(PART_BYTES_MIN).unwrap() + 99;
     put_part(&service, &upload, 1, &pattern(500));
     let one = put_part(&service, &upload, 1, &pattern(long));
@@ -576,7 +585,7 @@ fn an_upload_becomes_an_object_in_one_step() {
     let shards = 3 * (whole.len().div_ceil(BLOCK_BYTES as usize));
     assert!(memory.shards() <= shards + 3, "parts that were not used, or put again, are gone");
     assert_eq!(run(Uploads::list(&service, "bucket", None)).unwrap(), []);
-    let late = run(service.put_part("bucket", "key", &upload, 1, &mut given(b"x")));
+    let late = run(service.put_part("bucket", "key", &upload, 1, &unencrypted, &mut given(b"x")));
     assert_eq!(late, Err(Error::NoSuchUpload));
     delete_if(&service, "key", None, &Condition::default()).unwrap();
     assert_eq!(memory.shards(), 0);
@@ -585,11 +594,11 @@ fn an_upload_becomes_an_object_in_one_step() {
 #[test]
 fn uploads_are_known_by_key_and_id() {
     let (memory, service) = Memory::with_drives(3);
-    let upload = run(service.begin("bucket", "key", Attributes::default(), Lock::default())).unwrap();
+    let upload = run(service.begin("bucket", "key", Attributes::default(), Lock::default(), None)).unwrap();
     put_part(&service, &upload, 1, &pattern(500));
     assert_eq!(run(service.abort("bucket", "other", &upload)), Err(Error::NoSuchUpload));
     assert_eq!(run(service.abort("bucket", "key", &UploadId("x".into()))), Err(Error::NoSuchUpload));
-    let zero = run(service.put_part("bucket", "key", &upload, 0, &mut given(b"x")));
+    let zero = run(service.put_part("bucket", "key", &upload, 0, &unencrypted, &mut given(b"x")));
     assert!(matches!(zero, Err(Error::BadRequest(_))));
     run(service.abort("bucket", "key", &upload)).unwrap();
     assert_eq!(run(service.abort("bucket", "key", &upload)), Err(Error::NoSuchUpload));
@@ -647,7 +656,7 @@ fn shards_that_were_missed_lost_or_damaged_are_made_anew() {
 #[test]
 fn an_object_of_parts_is_healed_with_the_headers_of_its_parts() {
     let (memory, service) = Memory::with_drives(3);
-    let upload = run(service.begin("bucket", "key", Attributes::default(), Lock::default())).unwrap();
+    let upload = run(service.begin("bucket", "key", Attributes::default(), Lock::default(), None)).unwrap();
     let one = put_part(&service, &upload, 2, &pattern(usize::try_from(PART_BYTES_MIN).unwrap()));
     let drives: Vec<DriveId> = memory.world().drives.keys().copied().collect();
     memory.world().down.insert(drives[2]);
@@ -677,8 +686,8 @@ fn shards_of_a_drive_that_was_lost_move_to_another_one() {
     let bytes = pattern((3 << 20) + 5);
     put(&service, "key", &bytes);
     put(&service, "empty", b"");
-    let upload = run(service.begin("bucket", "up", Attributes::default(), Lock::default())).unwrap();
-    run(service.put_part("bucket", "up", &upload, 4, &mut given(&bytes))).unwrap();
+    let upload = run(service.begin("bucket", "up", Attributes::default(), Lock::default(), None)).unwrap();
+    run(service.put_part("bucket", "up", &upload, 4, &unencrypted, &mut given(&bytes))).unwrap();
     let (bucket, _) = run(service.bucket("bucket")).unwrap();
     memory.world().down.insert(drives[1]);
     memory.world().leaving.insert(drives[1]);

@@ -10,8 +10,8 @@ use super::put::Owner;
 use super::version::{Beside, Putting, Tried};
 use super::{ObjectService, TRIES_MAX, object};
 use crate::api::{
-    Attributes, Body, BoxFuture, Completion, Error, Object, PART_BYTES_MIN, PART_NUMBER_MAX, Part, Upload, UploadId,
-    UploadParts, Uploads, VersionId,
+    Attributes, Body, BoxFuture, Completion, Error, KeyEnvelope, Object, PART_BYTES_MIN, PART_NUMBER_MAX, Part,
+    UnwrapKey, Upload, UploadId, UploadParts, Uploads, VersionId,
 };
 use crate::cluster::Cluster;
 use crate::index::key::{self, BucketId};
@@ -79,6 +79,7 @@ impl<C: Cluster> ObjectService<C> {
         (bucket, name): (&str, &str),
         attributes: Attributes,
         lock: Lock,
+        envelope: Option<KeyEnvelope>,
     ) -> Result<UploadId, Error> {
         check(name, &attributes)?;
         let (bucket, _) = self.bucket(bucket).await?;
@@ -86,7 +87,7 @@ impl<C: Cluster> ObjectService<C> {
             self.check_lockable(bucket).await?;
         }
         let moment = self.cluster.moment();
-        let record = UploadRecord { key: name.to_owned(), begun_ms: moment.now_ms, attributes, lock };
+        let record = UploadRecord { key: name.to_owned(), begun_ms: moment.now_ms, attributes, lock, envelope };
         let key = key::upload(bucket, &moment.drawn);
         let change = Change { key, value: Some(Bytes::from(record.encode())) };
         match self.commit(bucket, Vec::new(), vec![change]).await? {
@@ -100,6 +101,7 @@ impl<C: Cluster> ObjectService<C> {
         (bucket, name): (&str, &str),
         id: &UploadId,
         number: u32,
+        unwrap: UnwrapKey<'_>,
         body: &mut dyn Body,
     ) -> Result<Part, Error> {
         if !(1..=PART_NUMBER_MAX).contains(&number) {
@@ -108,12 +110,15 @@ impl<C: Cluster> ObjectService<C> {
         let short = u16::try_from(number).expect("at most PART_NUMBER_MAX");
         let (bucket, _) = self.bucket(bucket).await?;
         let id = bytes_of(id)?;
-        let (_, version) = self.upload(bucket, name, &id).await?;
-        let content = self.put_body(&Owner { bucket, key: name, upload: Some((id, short)) }, body).await?;
+        let (upload, version) = self.upload(bucket, name, &id).await?;
+        let data_key = unwrap(upload.envelope.as_ref())?;
+        assert!(data_key.is_some() == upload.envelope.is_some(), "a part is encrypted if its upload is");
+        let owner = Owner { bucket, key: name, upload: Some((id, short)) };
+        let content = self.put_body(&owner, data_key.as_ref(), body).await?;
         let digest = body.digest();
         let modified_ms = self.cluster.moment().now_ms;
         let record = PartRecord { etag: digest.etag, modified_ms, attributes: digest.attributes, content };
-        let part = part(number, &record);
+        let part = Part { envelope: upload.envelope, ..part(number, &record) };
         let change = Change { key: key::part(bucket, &id, number), value: Some(Bytes::from(record.encode())) };
         let checks = vec![Check::Version(key::upload(bucket, &id), version)];
         match self.commit(bucket, checks, vec![change]).await {
@@ -164,6 +169,7 @@ impl<C: Cluster> ObjectService<C> {
                 attributes,
                 lock: upload.lock,
                 is_multipart: true,
+                envelope: upload.envelope,
                 parts: chosen.into_iter().map(|part| part.content).collect(),
             };
             let checks = vec![Check::Version(key::upload(bucket, &id), version)];
@@ -222,7 +228,8 @@ impl<C: Cluster> ObjectService<C> {
 }
 
 fn upload(id: [u8; 16], record: UploadRecord) -> Upload {
-    Upload { id: name_of(id), key: record.key, begun_ms: record.begun_ms, attributes: record.attributes }
+    let UploadRecord { key, begun_ms, attributes, envelope, .. } = record;
+    Upload { id: name_of(id), key, begun_ms, attributes, envelope }
 }
 
 fn part(number: u32, record: &PartRecord) -> Part {
@@ -232,6 +239,7 @@ fn part(number: u32, record: &PartRecord) -> Part {
         etag: record.etag.clone(),
         modified_ms: record.modified_ms,
         attributes: record.attributes.clone(),
+        envelope: None,
     }
 }
 
@@ -265,8 +273,9 @@ impl<C: Cluster> Uploads for ObjectService<C> {
         key: &'a str,
         attributes: Attributes,
         lock: Lock,
+        envelope: Option<KeyEnvelope>,
     ) -> BoxFuture<'a, Result<UploadId, Error>> {
-        Box::pin(self.begin_upload((bucket, key), attributes, lock))
+        Box::pin(self.begin_upload((bucket, key), attributes, lock, envelope))
     }
 
     fn put_part<'a>(
@@ -275,9 +284,10 @@ impl<C: Cluster> Uploads for ObjectService<C> {
         key: &'a str,
         upload: &'a UploadId,
         number: u32,
+        unwrap: UnwrapKey<'a>,
         body: &'a mut dyn Body,
     ) -> BoxFuture<'a, Result<Part, Error>> {
-        Box::pin(self.put_one((bucket, key), upload, number, body))
+        Box::pin(self.put_one((bucket, key), upload, number, unwrap, body))
     }
 
     fn complete<'a>(

@@ -7,7 +7,8 @@ use ashlar_object::memory::Memory;
 use ashlar_object::s3::date::amz_date;
 use ashlar_object::s3::head::RequestHead;
 use ashlar_object::s3::signature::{Scope, SigningKey, canonical_request, string_to_sign};
-use ashlar_object::s3::{RootCredentials, S3Settings, SecretKey};
+use ashlar_object::s3::{KeyService, RootCredentials, S3Settings, SecretKey};
+use ashlar_wire::secret::Secret;
 
 use super::*;
 
@@ -22,6 +23,19 @@ struct Running {
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
+/// Keys of a cluster that has none.
+struct NoKeys;
+
+impl KeyService for NoKeys {
+    fn master_key(&self) -> Option<Secret> {
+        None
+    }
+
+    fn draw(&self) -> [u8; 32] {
+        random::bytes()
+    }
+}
+
 fn now_ms() -> u64 {
     u64::try_from(clock::now_both().unix_us / 1_000).expect("it is after 1970")
 }
@@ -30,7 +44,7 @@ impl Running {
     fn start() -> Self {
         let credentials = RootCredentials::new(ACCESS_KEY.into(), SecretKey::new(SECRET.into()));
         let service = Memory::new(now_ms).service();
-        let s3 = S3Service::new(service, Arc::new(credentials), S3Settings::default());
+        let s3 = S3Service::new(service, Arc::new(credentials), Arc::new(NoKeys), S3Settings::default());
         let front = Arc::new(S3Front::new(s3, None));
         let listener = StdListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         listener.set_nonblocking(true).expect("a socket");

@@ -249,12 +249,14 @@ fn begin(u: &mut Unstructured<'_>, memory: &Memory, service: &ObjectService<Memo
         5..=7 => {
             let (twice, ends) = (u.arbitrary::<bool>()?, u.int_in_range(0..=2)?);
             Box::pin(async move {
-                let Ok(upload) = service.begin("bucket", &key, Attributes::default(), Lock::default()).await else {
+                let Ok(upload) = service.begin("bucket", &key, Attributes::default(), Lock::default(), None).await
+                else {
                     return;
                 };
                 let mut parts = Vec::new();
                 for _ in 0..=u8::from(twice) {
-                    let part = service.put_part("bucket", &key, &upload, 2, &mut given(&pattern(len))).await;
+                    let part =
+                        service.put_part("bucket", &key, &upload, 2, &unencrypted, &mut given(&pattern(len))).await;
                     parts = part.map(|part| vec![(2, part.etag)]).unwrap_or_default();
                 }
                 match ends {

@@ -90,8 +90,8 @@ fn nobody_ends_a_retention_in_compliance_mode_but_time() {
 fn an_upload_keeps_its_lock() {
     let (_, service) = lockable();
     let lock = retained(RetentionMode::Compliance, FOREVER);
-    let upload = run(service.begin("locked", "key", Attributes::default(), lock)).unwrap();
-    let part = run(service.put_part("locked", "key", &upload, 1, &mut given(b"part"))).unwrap();
+    let upload = run(service.begin("locked", "key", Attributes::default(), lock, None)).unwrap();
+    let part = run(service.put_part("locked", "key", &upload, 1, &unencrypted, &mut given(b"part"))).unwrap();
     let done = run(service.complete("locked", "key", &upload, completion(vec![(1, part.etag)]))).unwrap();
     assert_eq!(done.lock, lock);
     assert_eq!(run(remove(&service, done.version, Bypass::Granted)), Err(Error::Locked));
@@ -108,7 +108,7 @@ fn which_buckets_can_have_locks() {
     let late = other(&memory);
     for state in [Versioning::Suspended, Versioning::Enabled] {
         assert_eq!(put_locked(&late, "bucket", lock), Err(Error::NotLockable));
-        let begun = run(late.begin("bucket", "key", Attributes::default(), lock));
+        let begun = run(late.begin("bucket", "key", Attributes::default(), lock, None));
         assert_eq!(begun, Err(Error::NotLockable));
         put(&late, "key", b"plain");
         let change = LockChange::LegalHold(true);

@@ -263,7 +263,7 @@ fn an_upload_becomes_a_version_and_older_versions_are_healed() {
     memory.world().down.insert(drives[1]);
     let old = put(&service, "key", &pattern(5_000));
     memory.world().down.clear();
-    let upload = run(service.begin("bucket", "key", Attributes::default(), Lock::default())).unwrap();
+    let upload = run(service.begin("bucket", "key", Attributes::default(), Lock::default(), None)).unwrap();
     let one = put_part(&service, &upload, 1, b"part");
     let done = run(service.complete("bucket", "key", &upload, completion(vec![one]))).unwrap();
     assert!(done.version > old.version);

@@ -1,0 +1,241 @@
+//! Server-side encryption, as clients see it.
+
+use super::*;
+
+const ALGORITHM: (&str, &str) = ("x-amz-server-side-encryption-customer-algorithm", "AES256");
+const KEY: [(&str, &str); 3] = [
+    ALGORITHM,
+    ("x-amz-server-side-encryption-customer-key", "pO3upElrwuEXSoFwCfnZPdSsmt/xWeFa0N9KgDijwVs="),
+    ("x-amz-server-side-encryption-customer-key-md5", "DWygnHRtgiJ77HCm+1rvHw=="),
+];
+const OTHER: [(&str, &str); 3] = [
+    ALGORITHM,
+    ("x-amz-server-side-encryption-customer-key", "6b+WOZ1T3cqZMxgThRcXAQBrS5mXKdDUphvpxptl9/4="),
+    ("x-amz-server-side-encryption-customer-key-md5", "arxBvwY2V4SiOne6yppVPQ=="),
+];
+const BY_CLUSTER: (&str, &str) = ("x-amz-server-side-encryption", "AES256");
+const HERE: IpAddr = IpAddr::V4(core::net::Ipv4Addr::LOCALHOST);
+
+/// The same key for the source of a copy.
+fn of_source(key: [(&'static str, &'static str); 3]) -> [(&'static str, &'static str); 3] {
+    let names = [
+        "x-amz-copy-source-server-side-encryption-customer-algorithm",
+        "x-amz-copy-source-server-side-encryption-customer-key",
+        "x-amz-copy-source-server-side-encryption-customer-key-md5",
+    ];
+    [(names[0], key[0].1), (names[1], key[1].1), (names[2], key[2].1)]
+}
+
+fn here() -> Server {
+    let server = Server::new();
+    Server(server.0.clone(), server.1, Some(HERE))
+}
+
+fn default_of(algorithm: &str) -> Vec<u8> {
+    let default = format!(
+        "<ApplyServerSideEncryptionByDefault><SSEAlgorithm>{algorithm}</SSEAlgorithm></ApplyServerSideEncryptionByDefault>"
+    );
+    format!("<ServerSideEncryptionConfiguration><Rule>{default}</Rule></ServerSideEncryptionConfiguration>")
+        .into_bytes()
+}
+
+#[test]
+fn an_object_with_a_key_of_its_client() {
+    let server = here();
+    let put = server.ask("PUT", "/bucket/key", &KEY, b"content");
+    assert_eq!(
+        (put.outcome(), put.header(KEY[2].0), put.header(ALGORITHM.0)),
+        (code(200, ""), Some(KEY[2].1), Some("AES256"))
+    );
+    let got = server.ask("GET", "/bucket/key", &KEY, b"");
+    assert_eq!((got.status, &got.body[..], got.header(KEY[2].0)), (200, &b"content"[..], Some(KEY[2].1)));
+    assert_eq!(got.header("etag"), put.header("etag"));
+    assert!(got.headers.iter().all(|(_, value)| value != KEY[1].1), "the key is told to nobody");
+    let range = server.ask("GET", "/bucket/key", &[&KEY[..], &[("range", "bytes=2-4")]].concat(), b"");
+    assert_eq!((range.status, &range.body[..], range.header("content-range")), (206, &b"nte"[..], Some("bytes 2-4/7")));
+    let head = server.ask("HEAD", "/bucket/key", &KEY, b"");
+    assert_eq!((head.status, head.header("content-length"), head.header(BY_CLUSTER.0)), (200, Some("7"), None));
+    let list = server.ask("GET", "/bucket", &[], b"").xml();
+    assert_eq!(list.child("Contents").and_then(|object| object.text_of("Size")), Some("7"));
+    let attributes = ("x-amz-object-attributes", "ObjectSize");
+    let told = server.ask("GET", "/bucket/key?attributes", &[&KEY[..], &[attributes]].concat(), b"");
+    assert_eq!(told.xml().text_of("ObjectSize"), Some("7"));
+    let refused: [&[(&str, &str)]; 4] = [&[], &OTHER, &KEY[..2], &[BY_CLUSTER]];
+    for headers in refused {
+        for target in ["/bucket/key", "/bucket/key?partNumber=1"] {
+            assert_eq!(server.ask("GET", target, headers, b"").status, 400, "{headers:?}");
+            assert_eq!(server.ask("HEAD", target, headers, b"").status, 400, "{headers:?}");
+        }
+        let headers = [headers, &[attributes]].concat();
+        assert_eq!(server.ask("GET", "/bucket/key?attributes", &headers, b"").status, 400, "{headers:?}");
+    }
+    assert_eq!(server.outcome("GET", "/bucket/key", &[], b""), code(400, "InvalidRequest"));
+    assert_eq!(server.outcome("GET", "/bucket/key", &OTHER, b""), code(400, "InvalidRequest"));
+    let known = ("if-none-match", put.header("etag").expect("an etag"));
+    assert_eq!(server.ask("GET", "/bucket/key", &[&KEY[..], &[known]].concat(), b"").status, 304);
+    assert_eq!(server.ask("GET", "/bucket/key", &[known], b"").status, 400);
+    // An object without a key needs none, and takes none. Nor does an empty one with a key do without.
+    server.put("/bucket/plain", b"x");
+    assert_eq!(server.outcome("GET", "/bucket/plain", &KEY, b""), code(400, "InvalidRequest"));
+    assert_eq!(server.ask("PUT", "/bucket/empty", &KEY, b"").status, 200);
+    assert_eq!(server.outcome("GET", "/bucket/empty", &OTHER, b""), code(400, "InvalidRequest"));
+    assert_eq!(server.ask("GET", "/bucket/empty", &KEY, b"").outcome(), code(200, ""));
+}
+
+#[test]
+fn keys_travel_where_nobody_reads_them() {
+    let server = here();
+    let stranger = "192.0.2.1".parse().expect("an address");
+    let put = |server: &Server| server.ask_from(stranger, "PUT", "/bucket/key", &KEY, b"x").outcome();
+    assert_eq!(put(&server), code(400, "InvalidRequest"));
+    assert_eq!(server.outcome("HEAD", "/bucket/key", &[], b""), code(404, ""), "nothing was stored");
+    // What the cluster encrypts by itself needs no such way.
+    let by_cluster = server.ask_from(stranger, "PUT", "/bucket/key", &[BY_CLUSTER], b"x");
+    assert_eq!((by_cluster.status, by_cluster.header(BY_CLUSTER.0)), (200, Some("AES256")));
+    assert_eq!(Server::new().ask("PUT", "/bucket/key", &KEY, b"x").status, 400, "nobody knows where it comes from");
+}
+
+#[test]
+fn requests_that_ask_for_two_things_or_for_what_is_not_there() {
+    let server = here();
+    let kms = ("x-amz-server-side-encryption", "aws:kms");
+    let id = ("x-amz-server-side-encryption-aws-kms-key-id", "id");
+    type Case<'a> = (&'a [(&'a str, &'a str)], (u16, String));
+    let cases: [Case<'_>; 9] = [
+        (&[kms], code(501, "NotImplemented")),
+        (&[kms, id], code(501, "NotImplemented")),
+        (&[("x-amz-server-side-encryption", "aws:kms:dsse")], code(501, "NotImplemented")),
+        (&[BY_CLUSTER, ("x-amz-server-side-encryption-bucket-key-enabled", "true")], code(501, "NotImplemented")),
+        (&[BY_CLUSTER, id], code(400, "InvalidArgument")),
+        (&[BY_CLUSTER, KEY[0], KEY[1], KEY[2]], code(400, "InvalidArgument")),
+        (&[kms, KEY[0], KEY[1], KEY[2]], code(400, "InvalidArgument")),
+        (&[("x-amz-server-side-encryption", "aes:kms")], code(400, "InvalidArgument")),
+        (&[id], code(400, "InvalidArgument")),
+    ];
+    for (headers, expected) in cases {
+        assert_eq!(server.outcome("PUT", "/bucket/key", headers, b"x"), expected, "{headers:?}");
+        assert_eq!(server.outcome("POST", "/bucket/key?uploads", headers, b""), expected, "{headers:?}");
+        assert_eq!(server.ask("HEAD", "/bucket/key", &[], b"").status, 404, "nothing was stored: {headers:?}");
+    }
+    assert_eq!(server.outcome("PUT", "/bucket?encryption", &[], &default_of("aws:kms")), code(501, "NotImplemented"));
+}
+
+#[test]
+fn a_bucket_encrypts_what_comes_from_now_on() {
+    let server = here();
+    let missing = code(404, "ServerSideEncryptionConfigurationNotFoundError");
+    assert_eq!(server.outcome("GET", "/bucket?encryption", &[], b""), missing);
+    server.put("/bucket/before", b"before");
+    assert_eq!(server.outcome("PUT", "/bucket?encryption", &[], &default_of("AES256")), code(200, ""));
+    let told = server.ask("GET", "/bucket?encryption", &[], b"").xml();
+    let default = told.child("Rule").and_then(|rule| rule.child("ApplyServerSideEncryptionByDefault"));
+    assert_eq!(default.and_then(|default| default.text_of("SSEAlgorithm")), Some("AES256"));
+    let put = server.put("/bucket/key", b"content");
+    assert_eq!(put.header(BY_CLUSTER.0), Some("AES256"));
+    let got = server.ask("GET", "/bucket/key", &[], b"");
+    assert_eq!((&got.body[..], got.header(BY_CLUSTER.0)), (&b"content"[..], Some("AES256")));
+    let before = server.ask("GET", "/bucket/before", &[], b"");
+    assert_eq!((&before.body[..], before.header(BY_CLUSTER.0)), (&b"before"[..], None));
+    // A client's own key comes before the default.
+    assert_eq!(server.ask("PUT", "/bucket/own", &KEY, b"own").header(BY_CLUSTER.0), None);
+    assert_eq!(server.ask("GET", "/bucket/own", &[], b"").status, 400);
+    assert_eq!(server.outcome("GET", "/bucket/key", &KEY, b""), code(400, "InvalidRequest"));
+    assert_eq!(server.outcome("GET", "/bucket/key", &[BY_CLUSTER], b""), code(400, "InvalidArgument"));
+    assert_eq!(server.outcome("DELETE", "/bucket?encryption", &[], b""), code(204, ""));
+    assert_eq!(server.outcome("GET", "/bucket?encryption", &[], b""), missing);
+    assert_eq!(server.put("/bucket/after", b"x").header(BY_CLUSTER.0), None);
+    assert_eq!(server.ask("GET", "/bucket/key", &[], b"").body, b"content");
+}
+
+#[test]
+fn copies_between_kinds() {
+    let server = here();
+    server.put("/bucket/plain", b"content");
+    assert_eq!(server.ask("PUT", "/bucket/own", &KEY, b"content").status, 200);
+    assert_eq!(server.ask("PUT", "/bucket/cluster", &[BY_CLUSTER], b"content").status, 200);
+    let reads = [("plain", &[][..]), ("own", &KEY[..]), ("cluster", &[])];
+    let with_key = of_source(KEY);
+    for (from, with) in [("plain", &[][..]), ("own", &with_key[..]), ("cluster", &[])] {
+        for (to, wanted) in [("plain", &[][..]), ("own", &OTHER[..]), ("cluster", &[BY_CLUSTER][..])] {
+            let source = format!("/bucket/{from}");
+            let headers = [&[("x-amz-copy-source", source.as_str())], with, wanted].concat();
+            let copied = server.ask("PUT", "/bucket/copy", &headers, b"");
+            assert_eq!(copied.outcome(), code(200, ""), "{from} {to}");
+            assert_eq!(copied.header(BY_CLUSTER.0).is_some(), to == "cluster");
+            assert_eq!(copied.header(KEY[2].0), (to == "own").then_some(OTHER[2].1));
+            let reading = if to == "own" { &OTHER[..] } else { &[] };
+            assert_eq!(server.ask("GET", "/bucket/copy", reading, b"").body, b"content", "{from} {to}");
+        }
+    }
+    for (name, key) in reads {
+        assert_eq!(server.ask("GET", &format!("/bucket/{name}"), key, b"").body, b"content");
+    }
+    let source = ("x-amz-copy-source", "/bucket/own");
+    assert_eq!(server.outcome("PUT", "/bucket/copy", &[source], b""), code(400, "InvalidRequest"));
+    let wrong = of_source(OTHER);
+    assert_eq!(
+        server.outcome("PUT", "/bucket/copy", &[&[source], &wrong[..]].concat(), b""),
+        code(400, "InvalidRequest")
+    );
+    // Onto itself with another key.
+    let turned = [&[source], &with_key[..], &OTHER[..]].concat();
+    assert_eq!(server.outcome("PUT", "/bucket/own", &turned, b""), code(200, ""));
+    assert_eq!(server.outcome("GET", "/bucket/own", &KEY, b""), code(400, "InvalidRequest"));
+    assert_eq!(server.ask("GET", "/bucket/own", &OTHER, b"").body, b"content");
+    assert_eq!(server.ask("GET", "/bucket/copy", &[BY_CLUSTER], b"").status, 400);
+}
+
+#[test]
+fn an_upload_with_a_key_of_its_client() {
+    let server = here();
+    let begun = server.ask("POST", "/bucket/key?uploads", &KEY, b"");
+    assert_eq!((begun.status, begun.header(KEY[2].0)), (200, Some(KEY[2].1)));
+    let upload = begun.xml().text_of("UploadId").expect("an id").to_owned();
+    let target = format!("/bucket/key?partNumber=1&uploadId={upload}");
+    for headers in [&[][..], &OTHER, &[BY_CLUSTER]] {
+        assert_eq!(server.outcome("PUT", &target, headers, b"x"), code(400, "InvalidRequest"), "{headers:?}");
+    }
+    let part = server.ask("PUT", &target, &KEY, b"part");
+    assert_eq!((part.status, part.header(KEY[2].0)), (200, Some(KEY[2].1)));
+    let copied = format!("/bucket/key?partNumber=2&uploadId={upload}");
+    server.put("/bucket/source", b"x");
+    let source = ("x-amz-copy-source", "/bucket/source");
+    assert_eq!(server.outcome("PUT", &copied, &[source], b""), code(400, "InvalidRequest"));
+    let copied = server.ask("PUT", &copied, &[&KEY[..], &[source]].concat(), b"");
+    assert_eq!((copied.status, copied.header(KEY[2].0)), (200, Some(KEY[2].1)));
+    let etag = part.header("etag").expect("an etag");
+    let document = format!(
+        "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>{etag}</ETag></Part></CompleteMultipartUpload>"
+    );
+    let target = format!("/bucket/key?uploadId={upload}");
+    assert_eq!(server.outcome("POST", &target, &OTHER, document.as_bytes()), code(400, "InvalidRequest"));
+    let done = server.ask("POST", &target, &[], document.as_bytes());
+    assert_eq!((done.outcome(), done.header(ALGORITHM.0)), (code(200, ""), Some("AES256")));
+    assert_eq!(server.ask("GET", "/bucket/key?partNumber=1", &KEY, b"").body, b"part");
+    assert_eq!(server.outcome("GET", "/bucket/key", &[], b""), code(400, "InvalidRequest"));
+    // With a checksum the key is needed at the end too.
+    let checksum = ("x-amz-checksum-algorithm", "CRC32");
+    let begun = server.ask("POST", "/bucket/key?uploads", &[&KEY[..], &[checksum]].concat(), b"");
+    let upload = begun.xml().text_of("UploadId").expect("an id").to_owned();
+    let target = format!("/bucket/key?uploadId={upload}");
+    assert_eq!(server.outcome("POST", &target, &[], document.as_bytes()), code(400, "InvalidRequest"));
+}
+
+#[test]
+fn policies_that_ask_for_encryption() {
+    let server = here();
+    assert_eq!(server.by(Some("ann")).ask("PUT", "/anns", &[], b"").status, 200);
+    let ann = server.by(Some("ann"));
+    let policy = |condition: &str| {
+        format!(
+            "{{\"Version\":\"2012-10-17\",\"Statement\":[{{\"Effect\":\"Deny\",\"Principal\":\"*\",\"Action\":\"s3:PutObject\",\"Resource\":\"arn:aws:s3:::anns/*\",\"Condition\":{condition}}}]}}"
+        )
+    };
+    let null = policy("{\"Null\":{\"s3:x-amz-server-side-encryption\":\"true\"}}");
+    assert_eq!(ann.outcome("PUT", "/anns?policy", &[], null.as_bytes()), code(204, ""));
+    assert_eq!(ann.outcome("PUT", "/anns/key", &[], b"x"), code(403, "AccessDenied"));
+    assert_eq!(ann.outcome("PUT", "/anns/key", &[BY_CLUSTER], b"x"), code(200, ""));
+    let other = policy("{\"StringNotEquals\":{\"s3:x-amz-server-side-encryption-customer-algorithm\":\"AES256\"}}");
+    assert_eq!(ann.outcome("PUT", "/anns?policy", &[], other.as_bytes()), code(204, ""));
+    assert_eq!(ann.outcome("PUT", "/anns/key", &[(ALGORITHM.0, "AES192")], b"x"), code(403, "AccessDenied"));
+}
