@@ -184,6 +184,84 @@ def locked(s3):
         other.delete_object(Bucket="locked", Key=key, VersionId=version)
 
 
+# A chunk of an encrypted object, and a block of it.
+CHUNK, BLOCK = 65520, 16 * 65520
+
+
+def of_client(key):
+    return {"SSECustomerAlgorithm": "AES256", "SSECustomerKey": key}
+
+
+def of_source(key):
+    return {"CopySourceSSECustomerAlgorithm": "AES256", "CopySourceSSECustomerKey": key}
+
+
+KEY, OTHER = (of_client(hashlib.sha256(name).digest()) for name in (b"one", b"other"))
+# What is read again after the servers were killed.
+KEPT = os.urandom(2 * BLOCK + 12345)
+
+
+def read(s3, key, **arguments):
+    return s3.get_object(Bucket="encrypted", Key=key, **arguments)["Body"].read()
+
+
+def encrypted(s3):
+    s3.create_bucket(Bucket="encrypted")
+    s3.put_object(Bucket="encrypted", Key="before", Body=b"plain")
+    for length in (0, 1, CHUNK - 1, CHUNK, CHUNK + 1, BLOCK, BLOCK + 1):
+        body = os.urandom(length)
+        put = s3.put_object(Bucket="encrypted", Key="key", Body=body, **KEY)
+        assert put["ETag"] == f'"{hashlib.md5(body).hexdigest()}"' and put["SSECustomerAlgorithm"] == "AES256"
+        assert s3.head_object(Bucket="encrypted", Key="key", **KEY)["ContentLength"] == length
+        assert s3.list_objects_v2(Bucket="encrypted", Prefix="key")["Contents"][0]["Size"] == length
+        for endpoint in ENDPOINTS:
+            assert read(client(endpoint), "key", **KEY) == body
+        refused("InvalidRequest", s3.get_object, Bucket="encrypted", Key="key")
+        refused("InvalidRequest", s3.get_object, Bucket="encrypted", Key="key", **OTHER)
+        refused("400", s3.head_object, Bucket="encrypted", Key="key", **OTHER)
+    s3.put_object(Bucket="encrypted", Key="kept", Body=KEPT, **KEY)
+    for first in (0, CHUNK - 1, CHUNK, BLOCK - 1, BLOCK, 2 * BLOCK - 1, len(KEPT) - 1):
+        for last in (first, first + 1, first + CHUNK, len(KEPT) + 5):
+            found = read(s3, "kept", Range=f"bytes={first}-{last}", **KEY)
+            assert found == KEPT[first : last + 1], (first, last)
+    upload = s3.create_multipart_upload(Bucket="encrypted", Key="parts", **KEY)["UploadId"]
+    named = {"Bucket": "encrypted", "Key": "parts", "UploadId": upload}
+    parts = [os.urandom((5 << 20) + 1), os.urandom(5 << 20), b"end"]
+    refused("InvalidRequest", s3.upload_part, PartNumber=1, Body=b"x", **named)
+    refused("InvalidRequest", s3.upload_part, PartNumber=1, Body=b"x", **named, **OTHER)
+    numbered = list(enumerate(parts, 1))
+    etags = [s3.upload_part(PartNumber=number, Body=part, **named, **KEY)["ETag"] for number, part in numbered]
+    done = {"Parts": [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(etags, 1)]}
+    s3.complete_multipart_upload(MultipartUpload=done, **named, **KEY)
+    whole = b"".join(parts)
+    assert read(s3, "parts", **KEY) == whole and read(s3, "parts", PartNumber=2, **KEY) == parts[1]
+    edge = len(parts[0])
+    assert read(s3, "parts", Range=f"bytes={edge - 9}-{edge + 9}", **KEY) == whole[edge - 9 : edge + 10]
+    default = {"Rules": [{"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}]}
+    s3.put_bucket_encryption(Bucket="encrypted", ServerSideEncryptionConfiguration=default)
+    for endpoint in ENDPOINTS:
+        assert client(endpoint).get_bucket_encryption(Bucket="encrypted")
+    s3.put_object(Bucket="encrypted", Key="default", Body=KEPT)
+    assert s3.head_object(Bucket="encrypted", Key="default")["ServerSideEncryption"] == "AES256"
+    assert read(s3, "default") == KEPT and read(s3, "before") == b"plain"
+    assert "ServerSideEncryption" not in s3.head_object(Bucket="encrypted", Key="before")
+    source = {"CopySource": {"Bucket": "encrypted", "Key": "kept"}, "Bucket": "encrypted"}
+    s3.copy_object(Key="copy", **source, **of_source(KEY["SSECustomerKey"]))
+    assert read(s3, "copy") == KEPT
+    s3.copy_object(Key="back", Bucket="encrypted", CopySource={"Bucket": "encrypted", "Key": "copy"}, **OTHER)
+    assert read(s3, "back", **OTHER) == KEPT
+    refused("InvalidRequest", s3.copy_object, Key="copy", **source)
+    refused("NotImplemented", s3.put_object, Bucket="encrypted", Key="kms", Body=b"x", ServerSideEncryption="aws:kms")
+    refused("404", s3.head_object, Bucket="encrypted", Key="kms")
+
+
+def encrypted_after_kills(s3):
+    for endpoint in ENDPOINTS:
+        reader = client(endpoint)
+        assert read(reader, "kept", **KEY) == KEPT and read(reader, "default") == KEPT
+        refused("InvalidRequest", reader.get_object, Bucket="encrypted", Key="kept", **OTHER)
+
+
 class Writers:
     """Writes of known content by several threads; what was acknowledged, and what may have been written, by key."""
 
@@ -259,12 +337,14 @@ def killed(s3):
 
 def main():
     s3 = client(S3["endpoint"])
-    for work in (everyday, multipart, changed_at_once, locked):
+    for work in (everyday, multipart, changed_at_once, locked, encrypted):
         work(s3)
         print(f"boto3 {boto3.__version__}: {work.__name__}", flush=True)
     command_line()
     print("aws: mb, cp, ls, rm, rb", flush=True)
     killed(s3)
+    encrypted_after_kills(s3)
+    print(f"boto3 {boto3.__version__}: {encrypted_after_kills.__name__}", flush=True)
 
 
 main()
