@@ -4,6 +4,7 @@
 use ashlar_object::s3::date::{iso8601, parse_iso8601};
 use ashlar_object::s3::document::{check_bucket_configuration, decode_completion, decode_deletion};
 use ashlar_object::s3::encryption::DefaultEncryption;
+use ashlar_object::s3::lifecycle::{decode_lifecycle, write_lifecycle};
 use ashlar_object::s3::xml::{DEPTH_MAX, ELEMENTS_MAX, Element, XmlWriter};
 use libfuzzer_sys::fuzz_target;
 
@@ -23,6 +24,9 @@ fn texts<'a>(element: &'a Element, found: &mut Vec<&'a str>) {
 
 fuzz_target!(|bytes: &[u8]| {
     let _ = (decode_completion(bytes), decode_deletion(bytes), check_bucket_configuration(bytes));
+    if let Ok(rules) = decode_lifecycle(bytes) {
+        assert_eq!(decode_lifecycle(write_lifecycle(&rules).finish().as_bytes()), Ok(rules));
+    }
     if let Ok(default) = DefaultEncryption::decode(bytes) {
         assert_eq!(DefaultEncryption::decode(default.write().finish().as_bytes()), Ok(default));
     }

@@ -212,6 +212,8 @@ pub struct Condition {
     pub etag_is: Option<Vec<String>>,
     /// No object exists that has one of these entity tags; `*` is any. `If-None-Match`.
     pub etag_is_not: Option<Vec<String>>,
+    /// The object was put at this time, in milliseconds since 1970 (UTC).
+    pub put_at_ms: Option<u64>,
 }
 
 /// Bytes of an object to be read, both ends included.

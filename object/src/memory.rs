@@ -186,6 +186,9 @@ fn check(condition: &Condition, current: Option<&Stored>) -> Result<(), Error> {
         (Some(wanted), Some(etag)) if !has_one(wanted, etag) => return Err(Error::ConditionFailed),
         _ => {}
     }
+    if condition.put_at_ms.is_some_and(|ms| current.is_none_or(|stored| stored.object.modified_ms != ms)) {
+        return Err(Error::ConditionFailed);
+    }
     match (&condition.etag_is_not, etag) {
         (Some(unwanted), Some(etag)) if has_one(unwanted, etag) => Err(Error::ConditionFailed),
         _ => Ok(()),
@@ -313,7 +316,7 @@ impl Objects for Memory {
                 let stored = contents.stored(target.key, target.version)?;
                 Stored { object: contents.told(&stored.object), ..stored.clone() }
             };
-            let match_only = Condition { etag_is: condition.etag_is.clone(), etag_is_not: None };
+            let match_only = Condition { etag_is: condition.etag_is.clone(), ..Condition::default() };
             check(&match_only, Some(&stored))?;
             let Stored { object, pieces, key } = stored;
             let is_known = |etags: &Vec<String>| etags.iter().any(|etag| etag == "*" || *etag == object.etag);

@@ -167,6 +167,9 @@ fn holds(condition: &Condition, now: Option<&ObjectRecord>) -> Result<(), Error>
         (Some(etags), _) if !is_one(etags) => return Err(Error::ConditionFailed),
         _ => {}
     }
+    if condition.put_at_ms.is_some_and(|ms| now.is_none_or(|now| now.modified_ms != ms)) {
+        return Err(Error::ConditionFailed);
+    }
     match &condition.etag_is_not {
         Some(etags) if is_one(etags) => Err(Error::ConditionFailed),
         _ => Ok(()),

@@ -337,6 +337,13 @@ pub const KEYS: &[Key] = &[
         details: "Needs space for objects (`object_mib`). Every request is signed; `ashlar s3 key` prints the key that the cluster has made. Plain HTTP and TLS are answered at the same port.",
     },
     Key {
+        name: "lifecycle_day_s",
+        kind: Kind::Number { min: 1, max: 86_400 },
+        fallback: Fallback::Fixed("86400"),
+        help: "Length of a day in lifecycle rules of buckets, in seconds; another one is for tests",
+        details: "Objects end when the day is over on which they are due: with the usual length at midnight (UTC), with another one at once. They are looked at once an hour, or once in such a day if that is shorter. `x-amz-expiration` tells days of the usual length. All servers of a cluster should have the same.",
+    },
+    Key {
         name: "nbd_port",
         kind: Kind::Number { min: 0, max: 65_535 },
         fallback: Fallback::Fixed("0"),

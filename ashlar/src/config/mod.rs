@@ -117,6 +117,8 @@ pub struct Config {
     pub object_bytes: Option<u64>,
     /// Where S3 clients connect.
     pub s3: Option<SocketAddr>,
+    /// The day of lifecycle rules.
+    pub lifecycle_day: Duration,
     /// Whether connections between servers are encrypted.
     pub tls: bool,
     /// Where the cluster's secret is, if not in the data directory.
@@ -419,6 +421,7 @@ impl Reader<'_> {
             nbd: self.nbd(),
             object_bytes: self.number("object_mib").filter(|mib| *mib > 0).map(|mib| mib << 20),
             s3: self.s3(),
+            lifecycle_day: Duration::from_secs(self.number("lifecycle_day_s").unwrap_or_default()),
             tls: matches!(self.0.get("tls"), Some((Value::Switch(true), _))),
             secret_file: self.text("secret_file").map(PathBuf::from),
             zone: self.text("zone").unwrap_or_default(),

@@ -19,6 +19,7 @@ use super::drive::blobs::BlobHandle;
 use super::drive::{DriveHandle, DriveIds, DriveThread};
 use super::random;
 use super::runtime::OsRuntime;
+use crate::config::Config;
 use crate::failure::Failure;
 use crate::front::admin::DriveServices;
 
@@ -42,7 +43,7 @@ impl Disks {
     ///
     /// # Errors
     /// Files cannot be used; see [`DriveThread::open_or_format`].
-    pub(super) fn open(data: &DataDir, bytes: u64, object_bytes: Option<u64>) -> Result<Self, Failure> {
+    pub(super) fn open(data: &DataDir, bytes: u64, config: &Config) -> Result<Self, Failure> {
         let storage = CatalogStorage::open(data.root(), data.cluster, data.server)
             .map_err(|error| Failure::world(error.to_string(), "see above"))?;
         let options = CatalogOptions { pgs: GROUPS, ..CatalogOptions::default() };
@@ -58,7 +59,7 @@ impl Disks {
         let port: Arc<dyn DrivePort> = Arc::clone(&drive) as Arc<dyn DrivePort>;
         volumes.set_drives(BTreeMap::from([(drive.drive(), port)]));
         tracing::info!(drive = %drive.drive(), bytes, access = ?drive.access(), "drive opened");
-        let blobs = object_bytes.map(|bytes| {
+        let blobs = config.object_bytes.map(|bytes| {
             let blobs = BlobHandle::open_or_format(&data.root().join(FOLDER), ids, drive.drive(), bytes)?;
             tracing::info!(drive = %drive.drive(), bytes, "room for objects opened");
             Ok(Arc::new(blobs))
@@ -67,6 +68,7 @@ impl Disks {
         let objects = blobs.clone().map(|blobs| {
             let objects = ObjectNode::new(volumes.clone(), wall_clock_ms);
             objects.set_blobs(BTreeMap::from([(drive.drive(), blobs as Arc<dyn BlobPort>)]));
+            objects.set_day(config.lifecycle_day);
             objects
         });
         volumes.set_space(space(Arc::clone(&drive), blobs));

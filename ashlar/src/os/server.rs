@@ -106,7 +106,7 @@ pub(super) fn run_with(
         Some(Engines { serving, part }) => (Some(serving), part),
         None => (None, None),
     };
-    let disks = config.drive_bytes.map(|bytes| Disks::open(&data, bytes, config.object_bytes)).transpose()?;
+    let disks = config.drive_bytes.map(|bytes| Disks::open(&data, bytes, config)).transpose()?;
     let drive_fronts = DriveFronts::listen(config, disks.as_ref(), worker_count)?;
     let workers = Workers::start(worker_count).map_err(|error| cannot_start(&error))?;
     let control = tokio::runtime::Builder::new_current_thread().enable_all().build();

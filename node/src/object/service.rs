@@ -15,6 +15,7 @@ use ashlar_object::cluster::{BucketList, Cluster, ShardReply, ShardRequest};
 use ashlar_object::index::key::BucketId;
 use ashlar_object::index::{Reply, Request};
 use ashlar_object::record::PartContent;
+use ashlar_object::s3::lifecycle::Day;
 use ashlar_object::service::ObjectService;
 use ashlar_object::service::collect::ShardStore;
 use ashlar_placement::map::GroupId;
@@ -81,6 +82,8 @@ struct Shared<R: Runtime> {
     volumes: VolumeService<R>,
     wall_clock_ms: fn() -> u64,
     blobs: OnceLock<BTreeMap<DriveId, Arc<dyn BlobPort>>>,
+    /// The day of lifecycle rules.
+    day: OnceLock<Day>,
     node: OnceLock<WeakNode<R>>,
     ranges: Mutex<BTreeMap<GroupId, Arc<IndexHost<R>>>>,
     discards: AtomicUsize,
@@ -107,6 +110,7 @@ impl<R: Runtime> ObjectNode<R> {
             volumes,
             wall_clock_ms,
             blobs: OnceLock::new(),
+            day: OnceLock::new(),
             node: OnceLock::new(),
             ranges: Mutex::default(),
             discards: AtomicUsize::new(0),
@@ -118,6 +122,16 @@ impl<R: Runtime> ObjectNode<R> {
     /// The blobs of this server's drives, which are open. Only the first call does anything; before the node starts.
     pub fn set_blobs(&self, blobs: BTreeMap<DriveId, Arc<dyn BlobPort>>) {
         drop(self.0.blobs.set(blobs));
+    }
+
+    /// How long a day of lifecycle rules is, if it is not a day. Only the first call does anything; before the node starts.
+    pub fn set_day(&self, day: Duration) {
+        self.0.day.set(Day { ms: u64::try_from(day.as_millis()).expect("a day is short") }).ok();
+    }
+
+    /// The day of lifecycle rules.
+    pub(super) fn day(&self) -> Day {
+        self.0.day.get().copied().unwrap_or_default()
     }
 
     /// What a front is given.
@@ -311,6 +325,7 @@ impl<R: Runtime> Service<R> for ObjectNode<R> {
         node.runtime().spawn(Box::pin(self.clone().follow_catalog(node.clone())));
         node.runtime().spawn(Box::pin(self.clone().make_keys(node.clone())));
         node.runtime().spawn(Box::pin(self.clone().heal_always(node.clone())));
+        node.runtime().spawn(Box::pin(self.clone().expire_always(node.clone())));
         for (drive, port) in self.0.blobs.get().into_iter().flatten() {
             let collecting = self.clone().collect_always(node.clone(), *drive, Arc::clone(port));
             node.runtime().spawn(Box::pin(collecting));

@@ -49,6 +49,7 @@ impl ReadCondition {
             etags: Condition {
                 etag_is: header("if-match").map(etags),
                 etag_is_not: header("if-none-match").map(etags),
+                put_at_ms: None,
             },
             modified_since: header("if-modified-since").and_then(parse_http_date),
             unmodified_since: header("if-unmodified-since").and_then(parse_http_date),

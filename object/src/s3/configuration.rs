@@ -1,4 +1,4 @@
-//! Configurations of a bucket: policy, default retention, default encryption, tags, cross-origin rules, public access block; and what is answered about those that no
+//! Configurations of a bucket: policy, default retention, default encryption, lifecycle, tags, cross-origin rules, public access block; and what is answered about those that no
 //! bucket has here.
 
 use super::access::POLICY;
@@ -8,6 +8,7 @@ use super::document::decode_tagging;
 use super::encoding::Query;
 use super::encryption::{DefaultEncryption, ENCRYPTION};
 use super::error::{Code, S3Error};
+use super::lifecycle::{LIFECYCLE, decode_lifecycle, write_lifecycle};
 use super::lock;
 use super::metadata::tag_text;
 use super::policy::Policy;
@@ -29,6 +30,7 @@ const fn attribute(kind: Kind) -> Option<&'static str> {
     match kind {
         Kind::Cors => Some(CORS),
         Kind::Encryption => Some(ENCRYPTION),
+        Kind::Lifecycle => Some(LIFECYCLE),
         Kind::Policy => Some(POLICY),
         Kind::PublicAccessBlock => Some(PUBLIC_ACCESS_BLOCK),
         Kind::Tagging => Some(TAGGING),
@@ -47,6 +49,10 @@ pub(super) async fn get(call: Call<'_>, kind: Kind) -> Result<Response, S3Error>
         Kind::Encryption => {
             let default = DefaultEncryption::of(&bucket.attributes);
             default.ok_or(Code::ServerSideEncryptionConfigurationNotFoundError)?.write()
+        }
+        Kind::Lifecycle => {
+            let text = kept(Code::NoSuchLifecycleConfiguration)?;
+            write_lifecycle(&decode_lifecycle(text.as_bytes()).map_err(|_| Code::InternalError)?)
         }
         Kind::Policy => return Ok(Response::json(kept(Code::NoSuchBucketPolicy)?.to_owned())),
         Kind::PolicyStatus => policy_status(&bucket),
@@ -76,7 +82,6 @@ fn policy_status(bucket: &Bucket) -> XmlWriter {
 /// What is answered about a configuration that no bucket has: an error of its own, or the document that says so.
 fn none(kind: Kind) -> Result<XmlWriter, S3Error> {
     Ok(match kind {
-        Kind::Lifecycle => return Err(Code::NoSuchLifecycleConfiguration.into()),
         Kind::OwnershipControls => return Err(Code::OwnershipControlsNotFoundError.into()),
         Kind::Replication => return Err(Code::ReplicationConfigurationNotFoundError.into()),
         Kind::Website => return Err(Code::NoSuchWebsiteConfiguration.into()),
@@ -90,6 +95,7 @@ fn none(kind: Kind) -> Result<XmlWriter, S3Error> {
         }
         Kind::Cors
         | Kind::Encryption
+        | Kind::Lifecycle
         | Kind::ObjectLock
         | Kind::Policy
         | Kind::PolicyStatus
@@ -108,6 +114,7 @@ pub(super) async fn put(call: Call<'_>, body: &mut dyn Content, kind: Kind) -> R
     let text = match kind {
         Kind::Cors => write_cors(&decode_cors(&document)?).finish(),
         Kind::Encryption => DefaultEncryption::decode(&document)?.text(),
+        Kind::Lifecycle => write_lifecycle(&decode_lifecycle(&document)?).finish(),
         Kind::PublicAccessBlock => PublicAccessBlock::decode(&document)?.text(),
         Kind::Tagging => tag_text(&decode_tagging(&document, BUCKET_TAGS_MAX)?),
         _ => {

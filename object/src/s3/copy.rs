@@ -130,7 +130,8 @@ pub(super) async fn object(call: Call<'_>) -> Result<Response, S3Error> {
     xml.text("LastModified", &iso8601(copied.modified_ms));
     xml.text("ETag", &quoted(&copied.etag));
     write_checksums(&mut xml, &copied);
-    let headers = new_version_header(&copied).into_iter().chain(source_version(&object));
+    let expiration = call.expiration_header(&copied).await?;
+    let headers = new_version_header(&copied).into_iter().chain(source_version(&object)).chain(expiration);
     Ok(Response::xml(xml).with_all(headers).with_all(call.encryption_headers(copied.envelope.as_ref())))
 }
 

@@ -72,7 +72,7 @@ async fn delete(call: &Call<'_>, object: &DoomedObject, attributes: &Attributes)
     check_key(&object.key)?;
     let named = object.version.as_deref().filter(|version| !version.is_empty());
     let version = named.map(|text| text.parse().map_err(|_| Code::NoSuchVersion)).transpose()?;
-    let condition = Condition { etag_is: object.etag.clone().map(|etag| vec![etag]), etag_is_not: None };
+    let condition = Condition { etag_is: object.etag.clone().map(|etag| vec![etag]), ..Condition::default() };
     let target = Target { bucket: &call.route.bucket, key: &object.key, version };
     call.allow(&Wish { rule: rule_of(Operation::DeleteObject), target }).await?;
     let bypass = call.bypass(target).await?;

@@ -11,13 +11,13 @@
 //! - What is not there is refused with `NotImplemented`, never taken for something else.
 //! - Nothing is held of a body beyond the buffer in hand, but for documents, which are bounded ([`xml`]).
 //!
-//! Deliberately absent: keys of a KMS, lifecycle.
+//! Deliberately absent: keys of a KMS, transitions to other storage classes.
 //!
 //! In reading order: [`encoding`], [`date`] (texts), [`head`], [`error`], [`route`] (what is asked), [`signature`],
 //! [`authenticate`] (who asks), [`policy`], [`acl`], `access` (who may), [`cors`], [`chunked`], [`checksum`], [`body`] (bytes that come in), [`form`], [`form_policy`], [`xml`], [`document`],
-//! [`condition`], [`metadata`] (what is read and written), [`encryption`], [`response`], [`service`] (the whole); then the operations:
+//! [`condition`], [`metadata`] (what is read and written), [`encryption`], [`lifecycle`] (when objects end), [`response`], [`service`] (the whole); then the operations:
 //! `bucket`, `list`, `object`, `post`, `delete` (many side by side: `concurrent`), `copy`, `upload`,
-//! `versions`, `lock`, `tagging`, `configuration`.
+//! `versions`, `lock`, `tagging`, `configuration`; and beside requests: [`expire`].
 //!
 //! Follows the AWS S3 API reference. Departs from it in that a request may name any region.
 
@@ -39,9 +39,11 @@ pub mod document;
 pub mod encoding;
 pub mod encryption;
 pub mod error;
+pub mod expire;
 pub mod form;
 pub mod form_policy;
 pub mod head;
+pub mod lifecycle;
 mod list;
 mod lock;
 pub mod metadata;

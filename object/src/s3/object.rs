@@ -23,8 +23,9 @@ const REPLACED_MAX: usize = 8;
 
 pub(super) async fn put(call: Call<'_>, body: &mut dyn Content) -> Result<Response, S3Error> {
     let object = store(&call, body, call.promises(ChecksumAbout::Body)?).await?;
+    let expiration = call.expiration_header(&object).await?;
     let headers = checksum_headers(&object.attributes).into_iter().chain(new_version_header(&object));
-    let headers = headers.chain(call.encryption_headers(object.envelope.as_ref()));
+    let headers = headers.chain(call.encryption_headers(object.envelope.as_ref())).chain(expiration);
     Ok(Response::empty(200).with("etag", quoted(&object.etag)).with_all(headers))
 }
 
@@ -71,7 +72,8 @@ pub(super) async fn get(call: Call<'_>) -> Result<Response, S3Error> {
     match condition.judge(&opened.object) {
         Verdict::Read => {
             let locks = call.lock_headers(&opened.object).await?;
-            Ok(content(&call, opened, is_partial).with_all(locks))
+            let expiration = call.expiration_header(&opened.object).await?;
+            Ok(content(&call, opened, is_partial).with_all(locks).with_all(expiration))
         }
         Verdict::NotModified => Ok(not_modified(&call, &opened.object)),
         Verdict::Failed => Err(Code::PreconditionFailed.into()),
@@ -107,7 +109,7 @@ async fn open_part(call: &Call<'_>, number: u64, condition: &ReadCondition) -> R
         }
         let (first, bytes) = part_span(&object, number)?;
         let range = (bytes > 0).then(|| Range::Between(first, first + bytes - 1));
-        let is_this = Condition { etag_is: Some(vec![object.etag.clone()]), etag_is_not: None };
+        let is_this = Condition { etag_is: Some(vec![object.etag.clone()]), ..Condition::default() };
         match open(call, range, &is_this).await {
             Err(error) if error.code == Code::PreconditionFailed => {}
             opened => return Ok((opened?, true)),
@@ -180,6 +182,7 @@ pub(super) async fn head(call: Call<'_>) -> Result<Response, S3Error> {
     let has_range = is_partial && bytes > 0;
     let response = described(&call, &object, if has_range { 206 } else { 200 }, bytes == object.bytes);
     let response = response.with_all(call.lock_headers(&object).await?);
+    let response = response.with_all(call.expiration_header(&object).await?);
     let response = response.with("content-length", bytes.to_string());
     if !has_range {
         return Ok(response);

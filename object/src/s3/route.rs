@@ -159,7 +159,13 @@ impl BucketConfiguration {
     pub const fn is_kept(self) -> bool {
         matches!(
             self,
-            Self::Cors | Self::Encryption | Self::ObjectLock | Self::Policy | Self::PublicAccessBlock | Self::Tagging
+            Self::Cors
+                | Self::Encryption
+                | Self::Lifecycle
+                | Self::ObjectLock
+                | Self::Policy
+                | Self::PublicAccessBlock
+                | Self::Tagging
         )
     }
 

@@ -24,6 +24,7 @@ use crate::memory::Memory;
 mod access;
 mod encryption;
 mod forms;
+mod lifecycle;
 mod locks;
 mod versions;
 
@@ -576,7 +577,7 @@ fn buckets() {
     );
     assert_eq!(server.outcome("GET", "/bucket?policy", &[], b""), code(404, "NoSuchBucketPolicy"));
     assert_eq!(server.outcome("PUT", "/bucket?policy", &[], b"{}"), code(400, "MalformedPolicy"));
-    assert_eq!(server.outcome("PUT", "/bucket?lifecycle", &[], b"<x/>"), code(501, "NotImplemented"));
+    assert_eq!(server.outcome("PUT", "/bucket?lifecycle", &[], b"<x/>"), code(400, "MalformedXML"));
     assert_eq!(server.outcome("GET", "/other?tagging", &[], b""), code(404, "NoSuchTagSet"));
     assert_eq!(server.outcome("DELETE", "/bucket?tagging", &[], b""), code(204, ""));
     assert_eq!(server.outcome("DELETE", "/bucket?ownershipControls", &[], b""), code(501, "NotImplemented"));

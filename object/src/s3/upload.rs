@@ -126,6 +126,7 @@ pub(super) async fn complete(call: Call<'_>, body: &mut dyn Content) -> Result<R
     xml.text("ETag", &quoted(&object.etag));
     write_checksums(&mut xml, &object);
     let response = Response::xml(xml).with_all(new_version_header(&object));
+    let response = response.with_all(call.expiration_header(&object).await?);
     Ok(response.with_all(call.encryption_headers(object.envelope.as_ref())))
 }
 

@@ -747,3 +747,16 @@ fn an_object_that_is_replaced_while_it_is_healed_stays_replaced() {
     run(crate::flight::all([healing, putting]));
     assert!(read(&service, "key", None).unwrap() == pattern(70_001));
 }
+
+#[test]
+fn a_deletion_of_what_was_put_at_another_time_leaves_the_object() {
+    let (_, service) = Memory::with_drives(1);
+    let old = put(&service, "key", b"same");
+    let new = put(&service, "key", b"same");
+    assert_eq!(old.etag, new.etag);
+    let seen = |object: &Object| Condition { put_at_ms: Some(object.modified_ms), ..is(&object.etag) };
+    assert_eq!(delete_if(&service, "key", None, &seen(&old)), Err(Error::ConditionFailed));
+    assert_eq!(read(&service, "key", None).unwrap(), b"same");
+    delete_if(&service, "key", None, &seen(&new)).unwrap();
+    assert_eq!(read(&service, "key", None), Err(Error::NoSuchKey));
+}

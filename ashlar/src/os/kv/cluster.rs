@@ -335,6 +335,7 @@ fn config_of(plan: &Plan, data: PathBuf) -> Result<Config, Failure> {
         nbd: None,
         object_bytes: None,
         s3: None,
+        lifecycle_day: Duration::from_secs(86_400),
         tls: setting(plan, "tls-cluster").is_some_and(|value| value.eq_ignore_ascii_case("yes")),
         secret_file: None,
         zone: setting(plan, "availability-zone").unwrap_or_default().to_owned(),
