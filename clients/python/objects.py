@@ -262,6 +262,36 @@ def encrypted_after_kills(s3):
         refused("InvalidRequest", reader.get_object, Bucket="encrypted", Key="kept", **OTHER)
 
 
+def ending(s3):
+    s3.create_bucket(Bucket="ending")
+    refused("NoSuchLifecycleConfiguration", s3.get_bucket_lifecycle_configuration, Bucket="ending")
+    tags = [{"Key": "k", "Value": "v"}]
+    rules = [
+        {"ID": "logs", "Filter": {"Prefix": "logs/"}, "Status": "Enabled", "Expiration": {"Days": 3}},
+        {"ID": "tagged", "Filter": {"And": {"Prefix": "a/", "Tags": tags}}, "Status": "Enabled", "Expiration": {"Days": 9}},
+        {
+            "ID": "rest",
+            "Filter": {"Prefix": ""},
+            "Status": "Disabled",
+            "NoncurrentVersionExpiration": {"NoncurrentDays": 5, "NewerNoncurrentVersions": 2},
+            "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 7},
+        },
+    ]
+    s3.put_bucket_lifecycle_configuration(Bucket="ending", LifecycleConfiguration={"Rules": rules})
+    assert s3.get_bucket_lifecycle_configuration(Bucket="ending")["Rules"] == rules
+    assert 'rule-id="logs"' in s3.put_object(Bucket="ending", Key="logs/1", Body=b"x")["Expiration"]
+    s3.put_object(Bucket="ending", Key="a/1", Body=b"x", Tagging="k=v")
+    assert 'rule-id="tagged"' in s3.head_object(Bucket="ending", Key="a/1")["Expiration"]
+    assert "Expiration" not in s3.put_object(Bucket="ending", Key="a/2", Body=b"x")
+    moved = {"ID": "m", "Filter": {}, "Status": "Enabled", "Transitions": [{"Days": 1, "StorageClass": "GLACIER"}]}
+    put = s3.put_bucket_lifecycle_configuration
+    refused("NotImplemented", put, Bucket="ending", LifecycleConfiguration={"Rules": [moved]})
+    never = {"ID": "n", "Filter": {}, "Status": "Enabled", "Expiration": {"Days": 0}}
+    refused("InvalidArgument", put, Bucket="ending", LifecycleConfiguration={"Rules": [never]})
+    s3.delete_bucket_lifecycle(Bucket="ending")
+    assert "Expiration" not in s3.head_object(Bucket="ending", Key="logs/1")
+
+
 class Writers:
     """Writes of known content by several threads; what was acknowledged, and what may have been written, by key."""
 
@@ -337,7 +367,7 @@ def killed(s3):
 
 def main():
     s3 = client(S3["endpoint"])
-    for work in (everyday, multipart, changed_at_once, locked, encrypted):
+    for work in (everyday, multipart, changed_at_once, locked, encrypted, ending):
         work(s3)
         print(f"boto3 {boto3.__version__}: {work.__name__}", flush=True)
     command_line()
