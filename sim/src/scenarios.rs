@@ -24,6 +24,8 @@ pub struct Scenario {
     pub classes: &'static [Class],
     /// A world has 3 to so many servers.
     pub servers_max: u32,
+    /// How long nothing strikes at first in half of the seeds, nanoseconds.
+    pub calm_ns: u64,
     /// The names of bugs that can be planted in what it runs.
     pub bugs: fn() -> Vec<String>,
     /// Plants the bug of that number in all worlds of this thread, or none.
@@ -40,6 +42,7 @@ impl Scenario {
             about: "calls and streams between all servers, while everything below them fails",
             classes: Class::ALL,
             servers_max: SERVERS_MAX,
+            calm_ns: 0,
             bugs: Vec::new,
             plant: drop,
             make: |control, params| Box::new(grid::GridCase::new(control, params)),
@@ -49,6 +52,7 @@ impl Scenario {
             about: "whole servers with a toy service: joining, failing, leaving and coming back",
             classes: Class::OF_TCP,
             servers_max: SERVERS_MAX,
+            calm_ns: 0,
             bugs: Vec::new,
             plant: drop,
             make: |control, params| Box::new(node::NodeCase::new(control, params)),
@@ -58,6 +62,7 @@ impl Scenario {
             about: "whole servers with key-value engines, with and without majorities",
             classes: Class::OF_TCP,
             servers_max: 9,
+            calm_ns: kv::CALM_NS,
             bugs: kv::bugs,
             plant: kv::plant,
             make: |control, params| Box::new(kv::KvCase::new(control, params)),
@@ -67,6 +72,7 @@ impl Scenario {
             about: "whole servers with the catalog: proposals, voters, members that leave and come back",
             classes: Class::OF_TCP,
             servers_max: SERVERS_MAX,
+            calm_ns: 0,
             bugs: Vec::new,
             plant: drop,
             make: |control, params| Box::new(catalog::CatalogCase::new(control, params)),
@@ -76,6 +82,7 @@ impl Scenario {
             about: "servers echo bytes over plain connections: shows that the swarm works",
             classes: Class::OF_TCP,
             servers_max: SERVERS_MAX,
+            calm_ns: 0,
             bugs: Vec::new,
             plant: drop,
             make: |control, params| Box::new(echo::Echo::new(control, params, None)),

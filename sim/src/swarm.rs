@@ -36,11 +36,6 @@ pub trait Case {
     /// Whether a server that was asked to leave has nothing left to do.
     fn is_drained(&self, server: ServerNo) -> bool;
 
-    /// How long nothing strikes at first, so that the servers become what faults are to find.
-    fn calm_ns(&self) -> u64 {
-        0
-    }
-
     /// All faults are over and every server is up.
     fn healed(&mut self);
 

@@ -43,7 +43,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How often it is looked which terms are served.
 const LOOK_AT_TERMS: Duration = Duration::from_millis(20);
 /// Long enough to set a cluster up.
-const CALM_NS: u64 = 5_000_000_000;
+pub(super) const CALM_NS: u64 = 5_000_000_000;
 /// Clients of one world.
 const CLIENTS: u64 = 3;
 /// How long replicas may take to take over from a server that leaves.
@@ -98,8 +98,6 @@ pub struct KvCase {
     is_restless: bool,
     /// Replicas go over to shards that have none.
     migrates: bool,
-    /// How long there are no faults at first: the cluster is set up then.
-    calm_ns: u64,
     is_begun: bool,
     healed_ns: u64,
     converged_ns: u64,
@@ -135,7 +133,6 @@ impl KvCase {
             busy_ppm,
             is_restless,
             migrates,
-            calm_ns: if rng.chance(500_000) { CALM_NS } else { 0 },
             is_begun: false,
             healed_ns: 0,
             converged_ns: 0,
@@ -369,10 +366,6 @@ impl Case for KvCase {
 
     fn is_drained(&self, server: ServerNo) -> bool {
         self.lives.get(&server).is_none_or(|life| life.drained.is_set())
-    }
-
-    fn calm_ns(&self) -> u64 {
-        self.calm_ns
     }
 
     fn healed(&mut self) {

@@ -80,6 +80,8 @@ pub struct Params {
     pub world: WorldOptions,
     /// The classes of fault of this seed.
     pub classes: Vec<Class>,
+    /// How long nothing strikes at first, so that servers become what faults are to find.
+    pub calm_ns: u64,
     /// How long faults strike.
     pub faults_ns: u64,
     /// The mean time from one fault to the next.
@@ -98,6 +100,7 @@ impl Params {
             servers: rng.within(3..=u64::from(servers_max)) as u32,
             world: draw_world(seed, &mut rng),
             classes: classes.iter().copied().filter(|_| rng.chance(400_000)).collect(),
+            calm_ns: 0,
             faults_ns: rng.within(SECOND_NS..=12 * SECOND_NS),
             gap_ns: rng.magnitude(30 * MILLI_NS..=5 * SECOND_NS),
             fault_ns_max: rng.magnitude(10 * MILLI_NS..=12 * SECOND_NS),

@@ -160,11 +160,10 @@ impl Run {
         for no in 0..self.servers {
             self.start(ServerNo(no));
         }
-        let calm_ns = self.case.calm_ns();
         for (at_ns, fault) in &plan.entries {
-            self.later(calm_ns + at_ns, Step::Strike(*fault));
+            self.later(params.calm_ns + at_ns, Step::Strike(*fault));
         }
-        self.strike_until(calm_ns + params.faults_ns)?;
+        self.strike_until(params.calm_ns + params.faults_ns)?;
         self.heal_links();
         self.finish_drains()?;
         self.start_all();
