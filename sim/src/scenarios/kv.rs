@@ -22,8 +22,8 @@ use ashlar_grid::seam::Runtime as _;
 use ashlar_kv::cluster::map::Name;
 use ashlar_kv::replicate::CopyStatus;
 use ashlar_kv::replicate::quorum::QuorumStatus;
-use ashlar_node::keyvalue::host::EngineHost as _;
 use ashlar_node::Node;
+use ashlar_node::keyvalue::host::EngineHost as _;
 use ashlar_node::membership::view::BusStatus;
 
 use self::client::{Plan, SharedState, Wanted, arrange, client, lock, operate, ranges};
