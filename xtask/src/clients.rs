@@ -9,6 +9,7 @@ mod cluster;
 mod disk;
 mod failover;
 mod objects;
+mod plan;
 mod rolling;
 mod server;
 mod worker;
@@ -216,12 +217,12 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), Failure> {
             restarted(&workspace, &clients, rounds)
         }
         [flag, rounds, options @ ..] if flag == "--failover" => {
-            let plan = failover::Plan::read(rounds_of(rounds)?, options)?;
+            let plan = failover::read(rounds_of(rounds)?, options)?;
             build(&workspace)?;
             failover::run(&workspace, plan)
         }
         [flag, rounds, options @ ..] if flag == "--disk" => {
-            let plan = disk::Plan::read(rounds_of(rounds)?, options)?;
+            let plan = disk::read(rounds_of(rounds)?, options)?;
             build(&workspace)?;
             disk::run(&workspace, plan)
         }

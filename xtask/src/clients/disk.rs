@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use self::cluster::{Cluster, SERVERS};
 use self::load::{Load, Met, compare};
+use super::plan::Plan;
 use super::worker::{now, pause};
 use crate::dice::Dice;
 use crate::failure::Failure;
@@ -37,7 +38,7 @@ const FOLDER: &str = "disk";
 
 /// What is done to the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Fault {
+pub(super) enum Fault {
     /// A server is killed and started again later.
     One,
     /// The same to the one that orders the writes of most placement groups.
@@ -118,35 +119,9 @@ impl Fault {
     }
 }
 
-/// What a person asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Plan {
-    rounds: u32,
-    seed: u64,
-    only: Option<Fault>,
-}
-
-impl Plan {
-    pub(super) fn read(rounds: u32, options: &[String]) -> Result<Self, Failure> {
-        let mut plan = Self { rounds, seed: 1, only: None };
-        let mut options = options.iter();
-        while let Some(option) = options.next() {
-            let value = options.next();
-            let is_read = match option.as_str() {
-                "--seed" => value.and_then(|seed| seed.parse().ok()).map(|seed| plan.seed = seed),
-                "--only" => {
-                    let fault = FAULTS.into_iter().find(|fault| value.is_some_and(|name| name == fault.word()));
-                    fault.map(|fault| plan.only = Some(fault))
-                }
-                _ => None,
-            };
-            is_read.ok_or_else(|| {
-                let words = FAULTS.map(Fault::word).join("|");
-                Failure::Usage(format!("`--disk ROUNDS` takes `--seed NUMBER` and `--only {words}`"))
-            })?;
-        }
-        Ok(plan)
-    }
+/// Reads what a person asks for.
+pub(super) fn read(rounds: u32, options: &[String]) -> Result<Plan<Fault>, Failure> {
+    Plan::read("--disk", rounds, options, &FAULTS.map(|fault| (fault.word(), fault)))
 }
 
 /// What was measured of a kind of fault.
@@ -175,7 +150,7 @@ enum Came {
 }
 
 /// Plays so many rounds.
-pub(super) fn run(workspace: &Workspace, plan: Plan) -> Result<(), Failure> {
+pub(super) fn run(workspace: &Workspace, plan: Plan<Fault>) -> Result<(), Failure> {
     let Plan { rounds, seed, only } = plan;
     let folder = workspace.target.join("clients").join(FOLDER);
     // What an earlier run has left would be another cluster's.
@@ -474,20 +449,6 @@ fn fill(cluster: &Cluster, at: usize) -> Result<String, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_plan_is_read() {
-        let read = |words: &[&str]| {
-            let words: Vec<String> = words.iter().copied().map(str::to_owned).collect();
-            Plan::read(3, &words).ok()
-        };
-        assert_eq!(read(&[]), Some(Plan { rounds: 3, seed: 1, only: None }));
-        let all = Plan { rounds: 3, seed: 7, only: Some(Fault::Attached) };
-        assert_eq!(read(&["--only", "attached", "--seed", "7"]), Some(all));
-        for wrong in [&["--seed"][..], &["--seed", "x"], &["--only", "none"], &["--other", "1"]] {
-            assert_eq!(read(wrong), None, "{wrong:?}");
-        }
-    }
 
     #[test]
     fn spans_are_summed_up() {

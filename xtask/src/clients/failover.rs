@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use self::writer::{Keys, Writers};
 use super::cluster::{NODE_PORTS, Node};
+use super::plan::Plan;
 use super::server::{Server, Shape, free_ports, kv, make, page, until_whole};
 use super::worker::{now, pause, until, until_within};
 use crate::dice::Dice;
@@ -38,7 +39,7 @@ const FOLDERS: [&str; 2] = ["failover-nodes", "failover-servers"];
 
 /// What is done to a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Scenario {
+pub(super) enum Scenario {
     /// The primary is stopped and continued, then its successor is killed.
     Pause,
     /// The primary is killed and started again at once.
@@ -98,41 +99,13 @@ struct Run<'a> {
     made: usize,
 }
 
-/// What a person asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Plan {
-    rounds: u32,
-    seed: u64,
-    only: Option<Scenario>,
-}
-
-impl Plan {
-    pub(super) fn read(rounds: u32, options: &[String]) -> Result<Self, Failure> {
-        let mut plan = Self { rounds, seed: 1, only: None };
-        let mut options = options.iter();
-        while let Some(option) = options.next() {
-            let value = options.next();
-            let is_read = match option.as_str() {
-                "--seed" => value.and_then(|seed| seed.parse().ok()).map(|seed| plan.seed = seed),
-                "--only" => {
-                    let scenario =
-                        SCENARIOS.into_iter().find(|scenario| value.is_some_and(|name| name == scenario.word()));
-                    scenario.map(|scenario| plan.only = Some(scenario))
-                }
-                _ => None,
-            };
-            is_read.ok_or_else(|| {
-                Failure::Usage(
-                    "`--failover ROUNDS` takes `--seed NUMBER` and `--only pause|restart|return|half`".into(),
-                )
-            })?;
-        }
-        Ok(plan)
-    }
+/// Reads what a person asks for.
+pub(super) fn read(rounds: u32, options: &[String]) -> Result<Plan<Scenario>, Failure> {
+    Plan::read("--failover", rounds, options, &SCENARIOS.map(|fault| (fault.word(), fault)))
 }
 
 /// Plays so many rounds.
-pub(super) fn run(workspace: &Workspace, plan: Plan) -> Result<(), Failure> {
+pub(super) fn run(workspace: &Workspace, plan: Plan<Scenario>) -> Result<(), Failure> {
     let Plan { rounds, seed, only } = plan;
     say(&format!("failover: seed {seed}"));
     let mut run = Run { workspace, dice: Dice::new(seed), spans: Spans::new(), shard: None, servers: None, made: 0 };
