@@ -196,10 +196,17 @@ impl KvCase {
         counts.into_iter().max_by_key(|(_, count)| *count).map(|(name, _)| name)
     }
 
-    /// Whether so many copies of the shard have all its data that it can be served: of each majority of its members, as the latest data
-    /// name them, there is one.
+    /// Whether the shard is served, or so many copies have all its data that it can be: of each majority of its members, as the latest
+    /// data name them, there is one.
     fn can_serve(&self, shard: Name) -> bool {
         let engines = self.lives.values().flat_map(|life| &life.engines.engines);
+        let serves = |one: &SimEngine| {
+            one.engine.map().is_some_and(|map| map.own().shard == shard)
+                && one.engine.quorum_status().is_some_and(|status| status.is_serving)
+        };
+        if engines.clone().any(serves) {
+            return true;
+        }
         let there: Vec<(String, QuorumStatus)> = engines
             .filter_map(|one| {
                 let map = one.engine.map().filter(|map| map.own().shard == shard)?;
@@ -224,7 +231,8 @@ impl KvCase {
             let SimEngine { engine, host, .. } = &life.engines.engines[one.number];
             let Some(map) = engine.map() else { continue };
             let serves = map.own().primary.is_none() && !map.own().slots.is_empty();
-            let is_copy = !serves && engine.copy_status(host.now().instant) == CopyStatus::Current;
+            let is_blank = || self.needs_majority && engine.quorum_status().is_none_or(|status| status.is_blank);
+            let is_copy = !serves && engine.copy_status(host.now().instant) == CopyStatus::Current && !is_blank();
             let is_elsewhere = !self.migrates && map.own().shard != shard;
             if is_elsewhere || !(serves || is_copy) {
                 let what = format!("{one:?} is no copy of {shard}, majority: {}", self.needs_majority);

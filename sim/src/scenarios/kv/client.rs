@@ -19,6 +19,8 @@ use crate::world::{Control, ServerNo};
 const REPLY_MAX: Duration = Duration::from_secs(4);
 /// Pause of a client that was refused, or found nobody.
 const PAUSE: Duration = Duration::from_millis(50);
+/// How often in a row a client goes where an engine sends it.
+const REDIRECTIONS_MAX: u32 = 16;
 /// How often the operator looks whether something is left to do.
 const OPERATOR_LOOK: Duration = Duration::from_millis(300);
 /// How long the operator waits for a reply.
@@ -132,11 +134,13 @@ async fn ask(control: &Control, pipe: &Pipe, request: &str, span: Duration) -> O
 pub(super) async fn client(control: Control, shared: SharedState, number: u64, slots: Vec<(u16, u16)>) {
     let mut rng = control.rng("client", number);
     let writes = rng.pick(&[200_000, 500_000, 900_000]);
-    let (mut next, mut shard) = (None, 0);
+    let (mut next, mut shard, mut redirections) = (None, 0, 0);
     while !lock(&shared).is_over {
-        if next.is_none() {
-            shard = rng.below(slots.len() as u64) as usize;
+        // Engines of a shard that nobody can serve may each name another: the client goes on with some shard.
+        if next.is_none() || redirections == REDIRECTIONS_MAX {
+            (next, shard, redirections) = (None, rng.below(slots.len() as u64) as usize, 0);
         }
+        redirections += 1;
         let Some(pipe) = connect(&shared, next.take(), number, &mut rng) else {
             control.sleep(PAUSE).await;
             continue;
@@ -151,8 +155,10 @@ pub(super) async fn client(control: Control, shared: SharedState, number: u64, s
             let begin = control.now_ns();
             let reply = ask(&control, &pipe, &request, REPLY_MAX).await;
             note(&shared, (shard, history), deed, begin, control.now_ns(), reply.as_ref());
+            // Once everything is healed each shard is to be written to soon, however slow the links are.
+            let goes_on = rng.chance(if lock(&shared).is_healed { 500_000 } else { 50_000 });
             match reply {
-                Some(Reply::Done | Reply::Value(_)) if !rng.chance(50_000) => {}
+                Some(Reply::Done | Reply::Value(_)) if !goes_on => redirections = 0,
                 Some(Reply::Refused(place)) => {
                     next = place;
                     let pause = if place.is_some() { Duration::from_millis(1) } else { PAUSE };
