@@ -302,12 +302,12 @@ impl Engine {
         let view = self.role.view();
         view.upstream.as_ref()?;
         let is_up = view.state == LinkState::Connected;
-        let silent_s = (now.unix_ms().div_euclid(1_000) - view.heard_s).max(0);
+        let silent_s = (now.seconds() - view.heard_s).max(0);
         Some(LinkFigures { is_up, is_syncing: view.state == LinkState::Sync, silent_s: is_up.then_some(silent_s) })
     }
 
     fn replica_figures(&self, now: Now) -> Vec<ReplicaFigures> {
-        let (end, now_s) = (self.replication.end(), now.unix_ms().div_euclid(1_000));
+        let (end, now_s) = (self.replication.end(), now.seconds());
         let replicas = self.replication.replicas();
         let figures = replicas.iter().map(|replica| ReplicaFigures {
             place: format!("{}:{}", replica.host(), replica.introduction.port),

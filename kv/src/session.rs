@@ -955,7 +955,7 @@ impl Drop for Session {
             self.engine.end_import(&import, Now { unix_us, instant: self.engine.host.now() });
         }
         if self.client.replica.is_some() {
-            self.engine.replication.leave(self.client.id, self.client.traffic.seen_ms.div_euclid(1_000));
+            self.engine.replication.leave(self.client.id);
         }
         self.release();
         self.engine.clients.bytes.change(self.told_bytes, 0);

@@ -32,6 +32,12 @@ impl Now {
         self.unix_us.div_euclid(1_000)
     }
 
+    /// Seconds of the monotonic clock, from some point on: for spans between two of them, whatever Unix time does meanwhile.
+    #[must_use]
+    pub(crate) fn seconds(self) -> i64 {
+        i64::try_from(self.instant.saturating_since(Instant::ORIGIN).as_secs()).unwrap_or(i64::MAX)
+    }
+
     /// The same clocks at a later point of the monotonic one.
     #[must_use]
     pub(crate) fn at(self, instant: Instant) -> Self {

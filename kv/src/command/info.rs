@@ -341,7 +341,7 @@ fn replica(call: &Call<'_, '_>, section: &mut Section) {
         section.put("role", "master");
         return;
     };
-    let ((host, port), now_s) = (upstream.place(), call.now.unix_ms().div_euclid(1_000));
+    let ((host, port), now_s) = (upstream.place(), call.now.seconds());
     let (is_up, is_syncing) = (view.state == LinkState::Connected, view.state == LinkState::Sync);
     let end = call.engine.replication.end();
     let settings = &call.settings.replication;
@@ -374,7 +374,7 @@ fn replica(call: &Call<'_, '_>, section: &mut Section) {
 
 fn replication(call: &Call<'_, '_>, section: &mut Section) {
     replica(call, section);
-    let (replication, now_s) = (&call.engine.replication, call.now.unix_ms().div_euclid(1_000));
+    let (replication, now_s) = (&call.engine.replication, call.now.seconds());
     let replicas = replication.replicas();
     section.put("connected_slaves", replicas.len());
     let (min, lag_s_max) = (call.settings.replication.good_min, call.settings.replication.good_lag_s);

@@ -99,7 +99,7 @@ impl Replicated {
 }
 
 fn newcomer<'n>(call: &'n Call<'_, '_>, introduction: &'n Introduction, is_old: bool) -> Newcomer<'n> {
-    Newcomer { card: &call.client.card, introduction, is_old, now_s: call.now.unix_ms().div_euclid(1_000) }
+    Newcomer { card: &call.client.card, introduction, is_old, now_s: call.now.seconds() }
 }
 
 /// The client is a replica from now on, and waits for a dump.

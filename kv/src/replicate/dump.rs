@@ -40,7 +40,7 @@ impl Engine {
         if !self.replication.is_on() && !self.replication.is_relay() {
             return None;
         }
-        let (settings, now_s) = (self.settings(), now.unix_ms().div_euclid(1_000));
+        let (settings, now_s) = (self.settings(), now.seconds());
         let since_s = |replica: &Replica| match replica.phase() {
             Phase::Waits(since_s) => Some(since_s),
             _ => None,
@@ -143,7 +143,7 @@ impl FullSync {
     /// All bytes were handed over: the stream follows.
     pub fn end(mut self, now: Now) {
         self.is_over = true;
-        self.replicas.iter().for_each(|replica| replica.end_dump(now.unix_ms().div_euclid(1_000)));
+        self.replicas.iter().for_each(|replica| replica.end_dump(now.seconds()));
     }
 }
 

@@ -84,7 +84,7 @@ pub(crate) struct Replication {
     pub(crate) received_bytes: AtomicU64,
     /// Commands of a primary that failed here.
     pub(crate) unexpected: AtomicU64,
-    /// When the tick last looked, Unix seconds.
+    /// When the tick last looked, in seconds of the monotonic clock.
     looked_s: AtomicI64,
     /// The stream is one whose writes a majority acknowledges; see [`quorum`].
     is_quorum: AtomicBool,
@@ -103,9 +103,9 @@ struct Stream {
     database: Option<usize>,
     backlog: Option<Backlog>,
     replicas: BTreeMap<ClientId, Arc<Replica>>,
-    /// Since when there is no replica, Unix seconds.
+    /// Since when there is no replica, in seconds of the monotonic clock.
     lonely_since_s: i64,
-    /// When replicas were last sent a PING, Unix seconds.
+    /// When replicas were last sent a PING, in seconds of the monotonic clock.
     pinged_s: i64,
     /// The end behind the last GETACK.
     asked_at: u64,
@@ -191,7 +191,7 @@ impl Default for Replication {
             refused: AtomicU64::new(0),
             received_bytes: AtomicU64::new(0),
             unexpected: AtomicU64::new(0),
-            looked_s: AtomicI64::new(0),
+            looked_s: AtomicI64::new(-1),
             is_quorum: AtomicBool::new(false),
             gate: AtomicU8::new(0),
             released: AtomicU64::new(0),
@@ -324,11 +324,11 @@ impl Replication {
     }
 
     /// The connection of a client has ended, which may be a replica.
-    pub(crate) fn leave(&self, client: ClientId, now_s: i64) {
+    pub(crate) fn leave(&self, client: ClientId) {
         let mut stream = self.stream();
         if let Some(replica) = stream.replicas.remove(&client) {
             replica.leave();
-            stream.lonely_since_s = now_s;
+            stream.lonely_since_s = self.looked_s.load(Ordering::Relaxed);
             self.settle(&mut stream);
             if self.is_quorum() {
                 self.review(&mut stream);
@@ -421,7 +421,7 @@ pub(crate) struct Newcomer<'n> {
     pub(crate) introduction: &'n Introduction,
     /// It asked by SYNC.
     pub(crate) is_old: bool,
-    /// Unix seconds.
+    /// Seconds of the monotonic clock.
     pub(crate) now_s: i64,
 }
 
@@ -458,12 +458,12 @@ impl Engine {
     #[inline]
     pub(crate) fn lacks_replicas(&self, settings: &Settings, now: Now) -> bool {
         let (min, lag_s) = (settings.replication.good_min, settings.replication.good_lag_s);
-        min > 0 && lag_s > 0 && self.replication.good(lag_s, now.unix_ms().div_euclid(1_000)) < min
+        min > 0 && lag_s > 0 && self.replication.good(lag_s, now.seconds()) < min
     }
 
     /// A replica has acknowledged the stream up to a position.
     pub(crate) fn acknowledge(&self, replica: &Replica, position: u64, logged: Option<u64>, now: Now) {
-        replica.acknowledge(position, logged, now.unix_ms().div_euclid(1_000));
+        replica.acknowledge(position, logged, now.seconds());
         self.replication.review_now();
         self.waiting.reached(self);
     }
@@ -478,7 +478,7 @@ impl Engine {
 
     /// Looks after replicas, about once a second.
     pub(crate) fn tend_replicas(&self, settings: &Settings, now: Now) {
-        let now_s = now.unix_ms().div_euclid(1_000);
+        let now_s = now.seconds();
         let has_stream = self.replication.is_on() || self.role.is_replica();
         if !has_stream || self.replication.looked_s.swap(now_s, Ordering::Relaxed) == now_s {
             return;

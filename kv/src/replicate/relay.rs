@@ -62,7 +62,7 @@ impl Replication {
         }
         // The stream goes on with the name of a database, whatever the former primary's last was.
         (stream.is_relay, stream.turn, stream.database) = (false, turn, None);
-        stream.lonely_since_s = now.unix_ms().div_euclid(1_000);
+        stream.lonely_since_s = now.seconds();
         stream.dismiss_all();
         self.is_on.store(stream.backlog.is_some(), Ordering::Release);
     }
@@ -125,7 +125,7 @@ impl Replication {
         stream.begin_anew(point.position, point.database);
         // Who is told to follow another before anything is done goes on from the point itself.
         identity.branch_history(&point.history, point.position, draws);
-        stream.lonely_since_s = now.unix_ms().div_euclid(1_000);
+        stream.lonely_since_s = now.seconds();
         self.is_on.store(true, Ordering::Release);
         self.settle(&mut stream);
     }

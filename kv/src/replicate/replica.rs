@@ -60,7 +60,7 @@ impl Default for Introduction {
 /// How far a replica has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// It waits for a dump to be begun, since this time, Unix seconds.
+    /// It waits for a dump to be begun, since this time, in seconds of the monotonic clock.
     Waits(i64),
     /// A dump is being taken; it is not sent before it is whole.
     Spools,
@@ -97,7 +97,7 @@ pub(crate) struct Replica {
     acknowledged: AtomicU64,
     /// What it says that its own log has.
     logged: AtomicU64,
-    /// When it last acknowledged something or came online, Unix seconds.
+    /// When it last acknowledged something or came online, in seconds of the monotonic clock.
     heard_s: AtomicI64,
 }
 

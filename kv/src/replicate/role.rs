@@ -98,9 +98,9 @@ impl LinkState {
 pub(crate) struct LinkView {
     pub(crate) upstream: Option<Upstream>,
     pub(crate) state: LinkState,
-    /// Since when it is down, Unix seconds, if it was ever up.
+    /// Since when it is down, in seconds of the monotonic clock, if it was ever up.
     pub(crate) down_since_s: Option<i64>,
-    /// When something last came, Unix seconds.
+    /// When something last came, in seconds of the monotonic clock.
     pub(crate) heard_s: i64,
     /// Position behind what was read, of which the last part may not be applied yet.
     pub(crate) read: u64,
@@ -138,9 +138,9 @@ pub struct LinkStatus {
     pub is_up: bool,
     /// A dump is on its way, or being read.
     pub is_syncing: bool,
-    /// When something last came from the primary, Unix seconds; 0 for never.
+    /// When something last came from the primary, in seconds of the monotonic clock; 0 for never.
     pub heard_s: i64,
-    /// Since when the link is down, Unix seconds, if it was up before.
+    /// Since when the link is down, in seconds of the monotonic clock, if it was up before.
     pub down_since_s: Option<i64>,
 }
 

@@ -330,3 +330,30 @@ fn what_replicas_may_say_of_themselves() {
         assert_eq!(talk.say(0, line), reply, "{line}");
     }
 }
+
+#[test]
+fn a_wall_clock_that_steps_back_holds_up_no_replica() {
+    let mut pair = Pair::attached();
+    pair.commands();
+    pair.talk.step_wall_clock(-3_600_000);
+    pair.talk.wait(11_000);
+    pair.talk.tick();
+    assert!(pair.commands().contains("PING"), "replicas hear that the primary is there");
+    pair.talk.engine().configure("repl-diskless-sync-delay", "5").unwrap();
+    let second = pair.talk.join();
+    pair.talk.say(second, "REPLCONF capa eof");
+    pair.talk.raw(second, b"PSYNC ? -1\r\n");
+    pair.talk.step_wall_clock(-3_600_000);
+    assert!(pair.talk.engine_shared().next_full_sync(pair.talk.now()).is_none());
+    pair.talk.wait(5_000);
+    assert!(pair.talk.engine_shared().next_full_sync(pair.talk.now()).is_some());
+    // A step forward is no silence of a replica.
+    let mut pair = Pair::new(&["REPLCONF capa eof"], "PSYNC ? -1");
+    serve_dump(&pair.talk);
+    let ack = format!("REPLCONF ACK {}\r\n", pair.talk.engine().replication.end());
+    pair.talk.raw(pair.replica, ack.as_bytes());
+    pair.talk.step_wall_clock(86_400_000);
+    pair.talk.wait(1_000);
+    pair.talk.tick();
+    assert!(!pair.talk.is_closed(pair.replica));
+}

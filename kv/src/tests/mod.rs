@@ -62,6 +62,8 @@ pub(crate) struct Talk {
     /// What each has sent and its session has not taken.
     unread: Vec<Vec<u8>>,
     now_ms: i64,
+    /// How far Unix time was set ahead of the monotonic clock.
+    stepped_ms: i64,
 }
 
 impl Talk {
@@ -75,7 +77,7 @@ impl Talk {
 
     /// One client of an engine that others may have.
     pub(crate) fn with(engine: Arc<Engine>) -> Self {
-        let mut talk = Self { engine, sessions: Vec::new(), unread: Vec::new(), now_ms: BEGIN_MS };
+        let mut talk = Self { engine, sessions: Vec::new(), unread: Vec::new(), now_ms: BEGIN_MS, stepped_ms: 0 };
         talk.join();
         talk
     }
@@ -155,6 +157,11 @@ impl Talk {
         });
     }
 
+    /// Somebody sets Unix time.
+    pub(crate) fn step_wall_clock(&mut self, ms: i64) {
+        self.stepped_ms += ms;
+    }
+
     /// The engine looks after itself.
     pub(crate) fn tick(&mut self) {
         self.engine.handle_tick(self.now());
@@ -162,7 +169,7 @@ impl Talk {
 
     pub(crate) fn now(&self) -> Now {
         let nanos = u64::try_from(self.now_ms - BEGIN_MS + 1).unwrap() * 1_000_000;
-        Now { unix_us: self.now_ms * 1_000, instant: Instant::from_nanos(nanos) }
+        Now { unix_us: (self.now_ms + self.stepped_ms) * 1_000, instant: Instant::from_nanos(nanos) }
     }
 
     /// A client sends bytes; the bytes that come back.

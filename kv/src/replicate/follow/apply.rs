@@ -207,9 +207,14 @@ fn not_applied(engine: &Engine, why: &str, args: Args<'_>) -> Fault {
     Fault::diverged(format!("`{name}` of the primary cannot be applied here, a full copy is asked for: {why}"))
 }
 
+/// Whether this is a record of a term and its members.
+pub(super) fn is_record(args: Args<'_>) -> bool {
+    args.len() == 4 && args.is(0, "REPLCONF") && args.is(1, "ASHLAR-TERM")
+}
+
 /// A record of terms and members may have come.
 fn note_record(engine: &Engine, args: Args<'_>) {
-    if !(args.len() == 4 && args.is(0, "REPLCONF") && args.is(1, "ASHLAR-TERM")) {
+    if !is_record(args) {
         return;
     }
     let text = |at: usize| std::str::from_utf8(&args[at]).ok();

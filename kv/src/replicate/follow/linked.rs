@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ashlar_wire::time::Instant;
 
-use super::apply::{Applied, Applier};
+use super::apply::{Applied, Applier, is_record};
 use super::talk::{Heard, Mandate, Opening, Talk};
 use super::units::{Unit, Units};
 use super::{Fault, LATER_SPAN, READ_SPAN, Step};
@@ -181,7 +181,7 @@ impl Linked {
         }
         self.talk.feed(bytes);
         self.listen(engine, now)?;
-        let now_s = now.unix_ms().div_euclid(1_000);
+        let now_s = now.seconds();
         let read = engine.replication.end() + self.units.waiting() as u64;
         engine.role.note(self.turn, |view| {
             (view.heard_s, view.read) = (now_s, read);
@@ -264,6 +264,13 @@ impl Linked {
         Ok(())
     }
 
+    /// The data name a term. A primary that served none when this link was made has said neither that term nor how far its stream goes:
+    /// it is asked again, since until it has this node's data count for no majority, and are acknowledged once a second only.
+    fn check_mandate(&self, engine: &Engine) -> Result<(), Fault> {
+        let is_told = self.mandate.is_some() || engine.cluster().is_none();
+        if is_told { Ok(()) } else { Err(Fault::new("the primary serves terms by now: it is to say which")) }
+    }
+
     /// A piece of the file; an empty one at its end.
     pub(super) fn handle_kept(&mut self, engine: &Engine, bytes: &[u8], now: Now) -> Result<(), Fault> {
         if matches!(self.stage, Stage::Kept) {
@@ -334,7 +341,7 @@ impl Linked {
             }
             self.begin_following(engine, now);
         }
-        Ok(())
+        if imported.commit.is_some() { self.check_mandate(engine) } else { Ok(()) }
     }
 
     /// What the primary does is done here from now on.
@@ -350,7 +357,7 @@ impl Linked {
         self.card = Some(card);
         self.stage = Stage::Following(Box::new(applier));
         self.wants_ack = true;
-        let (now_s, read) = (now.unix_ms().div_euclid(1_000), engine.replication.end());
+        let (now_s, read) = (now.seconds(), engine.replication.end());
         let shard = engine.map().map(|map| map.own().shard);
         engine.note_followed_data();
         engine.role.note(self.turn, |view| {
@@ -363,6 +370,7 @@ impl Linked {
     fn apply(&mut self, engine: &Engine, now: Now) -> Result<(), Fault> {
         let Stage::Following(applier) = &mut self.stage else { return Ok(()) };
         applier.client().meter.begin(now.instant);
+        let mut has_record = false;
         loop {
             if self.pending.is_none() {
                 self.pending = self.units.next()?;
@@ -378,6 +386,7 @@ impl Linked {
                 args.is(0, "REPLCONF") && args.is(1, "GETACK")
             };
             self.wants_ack |= is_question;
+            has_record |= matches!(unit, Unit::One) && is_record(self.units.args());
             self.units.done();
             self.pending = None;
         }
@@ -387,7 +396,7 @@ impl Linked {
         client.meter.flush(engine, engine.settings().logs.counts_latency);
         client.publish();
         self.log.note(engine);
-        Ok(())
+        if has_record { self.check_mandate(engine) } else { Ok(()) }
     }
 
     /// The connection is gone. A dump that was being read is not there.

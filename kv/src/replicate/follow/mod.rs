@@ -159,7 +159,7 @@ impl Following {
             // There is no position to go on from. Whoever follows this server asks for a dump as well.
             engine.replication.forget(self.turn);
         }
-        engine.role.note_down(self.turn, now.unix_ms().div_euclid(1_000));
+        engine.role.note_down(self.turn, now.seconds());
         if why.is_refusal {
             engine.failover_refused(&why.text);
         }

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use super::promise::Bound;
 use super::{Extent, Members, PromiseAnswer, PromiseRequest, Promises, Refused, TakeOver, Term, readers, writers};
-use crate::client::{Link, Mailbox};
+use crate::client::Mailbox;
 use crate::cluster::control::{Control, MessageFigures, Order, Ticket};
 use crate::cluster::map::{Map, Name, Node, Service, SlotRange};
 use crate::engine::{Engine, EngineConfig};
 use crate::memory::hash_key::HASH_KEY_BYTES;
 use crate::network::{Broken, Line, Network};
-use crate::replicate::{Point, Replication};
+use crate::replicate::{Follower, Point, Replication, Step, Upstream};
 use crate::session::Session;
 use crate::tests::Talk;
 use crate::time::Now;
@@ -172,15 +172,7 @@ impl Control for NoOrders {
 }
 
 fn open_session(engine: &Arc<Engine>, now: Now) -> Session {
-    let link = Link {
-        peer: "127.0.0.1:1".into(),
-        local: String::new(),
-        descriptor: 9,
-        is_unix: false,
-        is_tls: false,
-        is_server: false,
-    };
-    Session::open(Arc::clone(engine), Arc::new(Mailbox::new(Box::new(|| {}))), link, now).unwrap()
+    Session::open(Arc::clone(engine), Arc::new(Mailbox::new(Box::new(|| {}))), Talk::link("127.0.0.1:1"), now).unwrap()
 }
 
 /// The network of a node that is told to follow others, and never does.
@@ -351,6 +343,62 @@ fn who_has_caught_up_once_is_not_blank_when_it_follows_another_primary() {
     // The next primary's record has not come yet. If that primary dies now, this answer is one of those that the shard needs.
     member.engine().replication.catch_up_at(point.position + 100);
     assert!(!is_blank());
+}
+
+/// Does what follows until something is to be read. What was sent, and whether the link ended.
+fn turn(follower: &Follower, now: Now) -> (String, bool) {
+    let mut sent = Vec::new();
+    loop {
+        match follower.next_step(now) {
+            Step::Send(bytes) => sent.extend_from_slice(&bytes),
+            Step::HangUp => return (String::from_utf8(sent).expect("only texts are sent"), true),
+            _ => return (String::from_utf8(sent).expect("only texts are sent"), false),
+        }
+    }
+}
+
+#[test]
+fn a_copy_asks_again_once_its_primary_serves_terms() {
+    let history = "ab".repeat(20);
+    let mut member = start(2, &Arc::default());
+    member.engine().configure("repl-diskless-load", "on-empty-db").unwrap();
+    member.engine().set_network(Box::new(Nowhere));
+    let upstream = Upstream::Address { host: "primary".to_owned(), port: 7 };
+    member.engine().follow(Some(upstream), member.now());
+    let follower = Follower::new(member.engine_shared());
+    let hear = |bytes: &[u8], now: Now| {
+        follower.handle_bytes(bytes, now);
+        turn(&follower, now)
+    };
+    let connect = |mandate: &str, now: Now| {
+        assert!(matches!(follower.next_step(now), Step::Dial { .. }));
+        follower.handle_connected(Talk::link("127.0.0.1:1"), now);
+        turn(&follower, now);
+        let (introduced, _) = hear(b"+PONG\r\n", now);
+        assert!(introduced.contains("ASHLAR-MEMBER"), "{introduced}");
+        hear(format!("+OK\r\n+{mandate}\r\n").as_bytes(), now);
+        (0..4).map(|_| hear(b"+OK\r\n", now).0).find(|sent| !sent.is_empty()).unwrap_or_default()
+    };
+    // A primary without terms, whose copy this is.
+    let asked = connect("ASYNC", member.now());
+    assert!(asked.contains("PSYNC"), "{asked}");
+    let dump = Talk::new().engine().export_rdb(member.now());
+    hear(format!("+FULLRESYNC {history} 1000\r\n${}\r\n", dump.len()).as_bytes(), member.now());
+    assert!(!hear(&dump, member.now()).1);
+    assert!(member.engine().replication.whole().1);
+    // It begins to serve terms: a member's data count only once it was told how far they are to go.
+    let record = format!("*4\r\n$8\r\nREPLCONF\r\n$11\r\nASHLAR-TERM\r\n$3\r\n7.1\r\n$40\r\n{}\r\n", name(1));
+    let (_, is_over) = hear(record.as_bytes(), member.now());
+    assert!(is_over, "it asks again");
+    let is_blank = |member: &Talk| member.engine().replication.extent().0.is_none();
+    assert!(is_blank(&member));
+    member.wait(10_000);
+    let end = member.engine().replication.end();
+    assert_eq!(end, 1000 + record.len() as u64);
+    let asked = connect(&format!("TERM 7.1 {} {end} {}", name(1), name(1)), member.now());
+    assert!(asked.contains(&format!("{}", end + 1)), "it goes on where it was: {asked}");
+    assert!(!hear(b"+CONTINUE\r\n", member.now()).1);
+    assert!(!is_blank(&member));
 }
 
 /// Three members that were all restarted, after term 7.1: none has anything that counts. The first one's log had a key.
