@@ -88,4 +88,6 @@ pub struct Report {
     pub needs_all_slots: bool,
     /// Its clients subscribe to something, or did not long ago.
     pub listens: bool,
+    /// It is bound to ask a majority of the copies of its shard before it serves it: no other may have leave to take its slots.
+    pub asks_majority: bool,
 }

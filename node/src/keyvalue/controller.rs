@@ -71,6 +71,8 @@ struct File {
     /// Until when its primary may be pausing for it.
     succeeds_until: Option<Instant>,
     purges: u64,
+    /// It asks a majority before it serves ([`Report::asks_majority`]).
+    asks_majority: bool,
     /// The engine has told where clients reach it.
     is_told: bool,
 }
@@ -149,14 +151,18 @@ impl Controller {
         self.mailboxes.messages()
     }
 
-    /// Before it started this server may have allowed another to take its slots: it serves nothing for as long as that may last.
+    /// Before it started this server may have allowed another to take its slots: it serves nothing for as long as that may last. A shard that
+    /// asks a majority of its copies gives no such leave, and entered that mode when none was out.
     fn keep_quiet(&mut self, bus: &Bus, now: Instant) {
         let is_begun = std::mem::replace(&mut self.is_begun, true);
         if is_begun && self.quiet_until.is_none() {
             return;
         }
         let own = bus.identity().server;
-        let has_slots = bus.groups().any(|view| view.primary == own && !view.slots.is_empty());
+        let asks_majority =
+            |group: GroupId| self.files.iter().any(|file| file.engine_info.group == group && file.asks_majority);
+        let has_slots =
+            bus.groups().any(|view| view.primary == own && !view.slots.is_empty() && !asks_majority(view.group));
         if !is_begun {
             self.quiet_until = has_slots.then_some(now + QUIET);
         }
@@ -191,7 +197,11 @@ impl Controller {
     fn read_reports(&mut self, bus: &mut Bus, now: Instant) {
         let (reports, mut wants_messages) = (self.mailboxes.reports(), false);
         for (file, report) in self.files.iter_mut().zip(reports) {
-            let Some(Report { told, offset, copy, is_settled, needs_all_slots, listens }) = report else { continue };
+            let Some(Report { told, offset, copy, is_settled, needs_all_slots, listens, asks_majority }) = report
+            else {
+                continue;
+            };
+            file.asks_majority = asks_majority;
             wants_messages |= listens;
             let (group, has_data) = (file.engine_info.group, offset.is_some());
             let is_news = !file.is_told || file.engine_info.told != told || file.engine_info.has_data != has_data;
@@ -460,7 +470,6 @@ impl Agent for Controller {
 
     fn turn(&mut self, bus: &mut Bus, now: Instant, chance: &mut dyn FnMut() -> u64) -> Vec<NodeAction> {
         let mut actions = Vec::new();
-        self.keep_quiet(bus, now);
         if core::mem::replace(&mut self.is_forgotten, bus.forgotten_by(now).is_some()) != self.is_forgotten {
             self.changed_at = Some(self.changed_at.unwrap_or(now));
         }
@@ -468,6 +477,7 @@ impl Agent for Controller {
         if is_news || self.files.iter().any(|file| file.copy.is_none()) {
             self.read_reports(bus, now);
         }
+        self.keep_quiet(bus, now);
         if is_news {
             for request in self.mailboxes.take_orders() {
                 actions.extend(self.take_order(bus, now, request, chance));
@@ -595,6 +605,40 @@ mod tests {
         answers.done(mailboxes);
         let place = &assignment.map.own().place;
         Some((place.port, place.tls_port))
+    }
+
+    /// Whether a server that finds slots of its own at its start serves them at once.
+    fn serves_at_once(asks_majority: bool) -> bool {
+        let mut now = Instant::ORIGIN + Duration::from_secs(1);
+        let (mailboxes, mut bus) = (EngineMailboxes::new(1), bus(now));
+        let engine_info = EngineInfo { tag: EngineInfo::tag(0, 4), group: GroupId(9), ..EngineInfo::default() };
+        let slots = vec![SlotRange::new(0, 16_383).expect("all slots")];
+        bus.handle_command(now, Command::Claim { group: GroupId(9), slots }).expect("it is alone");
+        for _ in 0..1_000 {
+            now = bus.next_tick().max(now + GATHER);
+            bus.handle_tick(now);
+            while let Some(output) = bus.poll_output() {
+                if let ashlar_bus::Output::Persist { ticket, .. } = output {
+                    bus.handle_persisted(now, ticket);
+                }
+            }
+        }
+        assert!(bus.primary(GroupId(9)).is_some());
+        let mut controller = Controller::new(Arc::clone(&mailboxes), vec![engine_info], 7_800, String::new(), false);
+        mailboxes.report(0, &Report { asks_majority, ..Report::default() });
+        controller.changed_at = Some(now);
+        controller.turn(&mut bus, now + GATHER, &mut || 1);
+        let cx = Context::from_waker(Waker::noop());
+        let Poll::Ready(delivery) = mailboxes.poll_delivery(0, &cx) else { panic!("it is assigned something") };
+        let (assignment, _) = delivery.assignment.expect("it is assigned something");
+        assert!(!assignment.map.own().slots.is_empty());
+        assignment.map.service().is_up
+    }
+
+    #[test]
+    fn slots_that_another_may_take_are_served_later() {
+        assert!(!serves_at_once(false));
+        assert!(serves_at_once(true));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use ashlar_kv::replicate::quorum::{PromiseAnswer, Round, TakeOver};
 use ashlar_kv::{Engine, Now};
 use ashlar_wire::time::Instant;
 
-use super::assignment::{Assignment, EngineInfo, Report};
+use super::assignment::{Assignment, EngineInfo, Report, shard_name};
 use super::host::EngineHost;
 use super::mailboxes::{Delivery, EngineMailboxes};
 use super::planted::{self, Planted};
@@ -334,6 +334,7 @@ impl Doing {
             is_settled: self.is_paused && !engine.is_giving_slots(),
             needs_all_slots: engine.needs_all_slots(),
             listens: now.instant < self.listens_until,
+            asks_majority: engine.has_promised(shard_name(self.info.group)),
         }
     }
 }

@@ -104,10 +104,18 @@ impl Engine {
     pub fn must_take_over(&self, map: &Map) -> bool {
         let own = map.own();
         let is_bound = || self.promises.of(own.shard).is_some();
-        // Slots that are on their way arrive first: a shard does not enter this mode meanwhile.
-        let is_wanted = is_bound() || self.settings().replication.is_quorum && !self.is_moving_slots();
+        // Slots that are on their way arrive first: a shard does not enter this mode meanwhile, nor while an earlier life may have given
+        // another leave to take slots, for which the service is closed.
+        let may_enter = || map.service().is_up && !self.is_moving_slots();
+        let is_wanted = is_bound() || self.settings().replication.is_quorum && may_enter();
         let serves = || self.replication.serving().is_some_and(|term| term.epoch == own.epoch);
         is_wanted && !own.is_replica() && !own.slots.is_empty() && !serves()
+    }
+
+    /// Whether this node is bound to the mode in a shard, for all its lives.
+    #[must_use]
+    pub fn has_promised(&self, shard: Name) -> bool {
+        self.promises.of(shard).is_some()
     }
 
     /// Whether the shard of this node is in this mode, or is to be.
