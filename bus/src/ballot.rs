@@ -362,14 +362,19 @@ impl Ballot {
         voters.is_majority(self.granted, bugs) || self.extra > 0 && counted >= needed
     }
 
-    /// Whether so many have refused that no majority is left.
-    pub(crate) fn is_lost(&self, voters: &Voters) -> bool {
-        let mut left = Tally::default();
+    /// Whether so many have refused, or have `failed` before they voted, that no majority is left.
+    pub(crate) fn is_lost(&self, voters: &Voters, failed: impl Iterator<Item = ServerId>) -> bool {
+        let (mut left, mut missing) = (Tally::default(), self.refused);
         for id in voters.everybody() {
             voters.add(&mut left, id);
         }
-        let left =
-            Tally { present: left.present & !self.refused.present, previous: left.previous & !self.refused.previous };
+        for id in failed {
+            voters.add(&mut missing, id);
+        }
+        let left = Tally {
+            present: left.present & (!missing.present | self.granted.present),
+            previous: left.previous & (!missing.previous | self.granted.previous),
+        };
         !voters.is_majority(left, Bugs::default())
     }
 
@@ -379,5 +384,42 @@ impl Ballot {
             Phase::Hearing(at) | Phase::Waiting(at) | Phase::Asking(at) => at,
             Phase::Won => Instant::NEVER,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::voters::{Origin, VoterSet};
+
+    fn id(number: u8) -> ServerId {
+        ServerId::from_bytes([number; 16])
+    }
+
+    #[test]
+    fn who_has_failed_is_not_waited_for() {
+        let mut voters = Voters::default();
+        let set = VoterSet {
+            epoch: Epoch(1),
+            origin: Origin::Told,
+            after: Epoch::ZERO,
+            floor: Epoch::ZERO,
+            voters: (1..=7).map(id).collect(),
+            previous: Vec::new(),
+            forgetful: Vec::new(),
+            previous_forgetful: Vec::new(),
+        };
+        voters.hear(&set, id(1));
+        let mut ballot = Ballot::new(Purpose::Slots, Epoch(1), Phase::Waiting(Instant::ORIGIN), Instant::ORIGIN);
+        let nobody = core::iter::empty;
+        let failed = || [id(5), id(6), id(7)].into_iter();
+        ballot.handle_granted(&voters, id(1), Bugs::default());
+        assert!(!ballot.is_lost(&voters, failed()), "three others may vote for it");
+        ballot.handle_refused(&voters, id(2), Epoch(1));
+        assert!(!ballot.is_lost(&voters, nobody()));
+        assert!(ballot.is_lost(&voters, failed()), "two others and itself are no majority of seven");
+        // Who failed behind its vote has voted.
+        ballot.handle_granted(&voters, id(7), Bugs::default());
+        assert!(!ballot.is_lost(&voters, failed()));
     }
 }

@@ -493,7 +493,7 @@ impl Bus {
             }
             Some(_) => {
                 ballot.handle_refused(&self.voters, from, vote.known);
-                if ballot.is_lost(&self.voters) {
+                if ballot.is_lost(&self.voters, self.members.failed()) {
                     self.retry_ballot(now, vote.group);
                 }
             }
