@@ -17,6 +17,8 @@ use crate::voters::{Adoption, Candidate, FIRST_LIFE, FORGETFUL_MAX, Heard, Origi
 
 /// Voters are chosen when nothing has changed for this long.
 const CHOOSE_AFTER: Duration = Duration::from_secs(2);
+/// They are chosen this long after a change whatever else changes: a server that comes and goes all the time keeps nobody from it.
+const CHOOSE_WITHIN: Duration = Duration::from_secs(10);
 /// A voter that lost its memory has voted in no epoch so far beyond those that it hears of.
 const EPOCHS_FORGOTTEN: u64 = 1 << 32;
 /// Going over to a new set is told this often, until the set is complete.
@@ -27,6 +29,8 @@ const ADOPT_EVERY: Duration = Duration::from_millis(500);
 pub(super) struct Govern {
     /// When to look whether voters must be chosen, and slots given up that others have taken.
     choose_at: Option<Instant>,
+    /// It is not put off beyond this.
+    choose_before: Option<Instant>,
     adopt_at: Option<Instant>,
     /// A choice was heard of to which this voter may not go over. If too many may not, it can never be complete, and whoever
     /// made it waits for ever: somebody has to choose again.
@@ -36,7 +40,8 @@ pub(super) struct Govern {
 impl Govern {
     /// Members, lives or claims have changed: other voters may be better.
     pub(super) fn handle_changed(&mut self, now: Instant) {
-        self.choose_at = Some(now + CHOOSE_AFTER);
+        let latest = *self.choose_before.get_or_insert(now + CHOOSE_WITHIN);
+        self.choose_at = Some(latest.min(now + CHOOSE_AFTER));
     }
 
     pub(super) fn next_tick(&self) -> Instant {
@@ -154,7 +159,7 @@ impl Bus {
             self.tell_adopted(now, self.voters.fingerprint());
         }
         if self.govern.choose_at.is_some_and(|at| at <= now) {
-            self.govern.choose_at = None;
+            (self.govern.choose_at, self.govern.choose_before) = (None, None);
             self.consider_choosing(now);
             self.trim_overlapped(now);
         }

@@ -251,6 +251,21 @@ fn voters_choose_themselves_where_nobody_tells() {
 }
 
 #[test]
+fn a_server_that_comes_and_goes_keeps_nobody_from_choosing_voters() {
+    let mut net = Net::new(5);
+    net.introduce();
+    for _ in 0..15 {
+        net.kill(5);
+        net.run(500);
+        net.start(5);
+        net.run(500);
+    }
+    for number in 1..=4 {
+        assert_ne!(net.bus(number).voters().voters, [], "{number}");
+    }
+}
+
+#[test]
 fn who_joins_is_no_cluster_of_its_own_before() {
     let mut net = Net::with(1, Config { founds: false, ..Config::default() });
     net.run(20_000);
