@@ -3,7 +3,8 @@
 //! A seed draws what its world is like ([`Params`]), which classes of fault it knows and when they strike ([`Plan`]);
 //! swarm testing: leaving classes out finds what too much noise would hide. A run has three phases. *Faults*: the
 //! plan strikes while the case loads its servers; only safety is asked for. *Convergence*: everything heals, every
-//! server is up, and the case must work again within its bound. *Winding down*: the load ends and nothing may be left.
+//! server is up, but for one in half of the seeds where the case can do without it, and the case must work again within its bound.
+//! *Winding down*: the load ends and nothing may be left.
 //!
 //! A plan is a list of absolute facts, drawn before the run: leaving out entries changes nothing else, so
 //! [`shrink`] can look for the few that a failure needs.
@@ -19,6 +20,15 @@ pub use self::run::{Failure, Outcome, run_plan, run_seed, shrink};
 use core::time::Duration;
 
 use crate::world::{Control, ServerNo, SimRuntime};
+
+/// How long things may take, in nanoseconds of the world.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// After the healing everything must work again within this time.
+    pub converge_ns: u64,
+    /// When the load has ended nothing may be left after this time.
+    pub wind_down_ns: u64,
+}
 
 /// What is under test: code that runs on every server, a load, and the judgement.
 ///
@@ -36,11 +46,16 @@ pub trait Case {
     /// Whether a server that was asked to leave has nothing left to do.
     fn is_drained(&self, server: ServerNo) -> bool;
 
-    /// All faults are over and every server is up.
-    fn healed(&mut self);
+    /// How long things may take.
+    fn bounds(&self) -> Bounds;
 
-    /// How long after the healing everything must work again.
-    fn converge_ns_max(&self) -> u64;
+    /// Whether everything must work again although one server, any of them, never comes back. Asked when the last fault has struck.
+    fn can_lose_one(&self) -> bool {
+        false
+    }
+
+    /// All faults are over and every server is up, or all but one.
+    fn healed(&mut self);
 
     /// Asked again and again until it is content or that time has passed.
     ///
@@ -48,11 +63,8 @@ pub trait Case {
     /// What does not work yet, in words.
     fn converged(&mut self) -> Result<(), String>;
 
-    /// The load ends. Within [`Case::wind_down_ns_max`] nothing may be left.
+    /// The load ends. Within [`Bounds::wind_down_ns`] nothing may be left.
     fn wind_down(&mut self);
-
-    /// How long a load takes to end.
-    fn wind_down_ns_max(&self) -> u64;
 
     /// The judgement: asked again and again after [`Case::wind_down`] until it is content or that time has passed, and
     /// once after the case itself stopped the run.

@@ -30,7 +30,7 @@ use self::ledger::Ledger;
 use super::node::memory::{Drive, DriveMemory};
 use super::node::{address, plan, server_id};
 use super::whole::{Drained, WIND_DOWN_NS_MAX, accept, check_drained};
-use crate::swarm::{Case, Params};
+use crate::swarm::{Bounds, Case, Params};
 use crate::world::{Control, Kill, ServerNo, SimRuntime};
 
 /// After the healing everything must work within this time: elections, voters, further drives, then a server that stops and comes back.
@@ -261,8 +261,8 @@ impl Case for CatalogCase {
         self.is_healed.store(true, Ordering::SeqCst);
     }
 
-    fn converge_ns_max(&self) -> u64 {
-        CONVERGE_NS_MAX
+    fn bounds(&self) -> Bounds {
+        Bounds { converge_ns: CONVERGE_NS_MAX, wind_down_ns: WIND_DOWN_NS_MAX }
     }
 
     fn converged(&mut self) -> Result<(), String> {
@@ -288,10 +288,6 @@ impl Case for CatalogCase {
         let servers: Vec<ServerNo> = self.lives.keys().copied().collect();
         servers.into_iter().for_each(|server| self.drain(server));
         self.is_stopping = true;
-    }
-
-    fn wind_down_ns_max(&self) -> u64 {
-        WIND_DOWN_NS_MAX
     }
 
     fn judge(&mut self) -> Result<(), String> {

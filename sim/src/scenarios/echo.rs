@@ -15,7 +15,7 @@ use ashlar_grid::seam::{Lane, Runtime, Wire};
 
 use crate::net::SimWire;
 use crate::rng::Rng;
-use crate::swarm::{Case, Params, host};
+use crate::swarm::{Bounds, Case, Params, host};
 use crate::world::{Control, ServerNo, SimRuntime};
 
 /// A wrong program, to see whether it is caught.
@@ -104,8 +104,8 @@ impl Case for Echo {
         self.tally().healed = true;
     }
 
-    fn converge_ns_max(&self) -> u64 {
-        60_000_000_000
+    fn bounds(&self) -> Bounds {
+        Bounds { converge_ns: 60_000_000_000, wind_down_ns: 20_000_000_000 }
     }
 
     fn converged(&mut self) -> Result<(), String> {
@@ -115,10 +115,6 @@ impl Case for Echo {
 
     fn wind_down(&mut self) {
         self.tally().over = true;
-    }
-
-    fn wind_down_ns_max(&self) -> u64 {
-        20_000_000_000
     }
 
     fn judge(&mut self) -> Result<(), String> {

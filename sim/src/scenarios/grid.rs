@@ -29,7 +29,7 @@ use ashlar_wire::secret::Secret;
 use self::book::{Book, Phase};
 use self::load::{Client, Strictness, probe, server_id};
 use crate::rng::Rng;
-use crate::swarm::{Case, Params, host};
+use crate::swarm::{Bounds, Case, Params, host};
 use crate::world::{Control, ServerNo, SimRuntime};
 
 /// After the healing every pair must talk within this time.
@@ -248,8 +248,8 @@ impl Case for GridCase {
         }
     }
 
-    fn converge_ns_max(&self) -> u64 {
-        CONVERGE_NS_MAX
+    fn bounds(&self) -> Bounds {
+        Bounds { converge_ns: CONVERGE_NS_MAX, wind_down_ns: WIND_DOWN_NS_MAX }
     }
 
     fn converged(&mut self) -> Result<(), String> {
@@ -272,10 +272,6 @@ impl Case for GridCase {
 
     fn wind_down(&mut self) {
         self.book.set_phase(Phase::Over);
-    }
-
-    fn wind_down_ns_max(&self) -> u64 {
-        WIND_DOWN_NS_MAX
     }
 
     fn judge(&mut self) -> Result<(), String> {

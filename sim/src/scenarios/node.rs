@@ -26,7 +26,7 @@ use ashlar_wire::secret::Secret;
 use self::greeting::Greeting;
 use self::memory::{Drive, DriveMemory};
 use super::whole::{Drained, WIND_DOWN_NS_MAX, accept, check_drained};
-use crate::swarm::{Case, Params, host};
+use crate::swarm::{Bounds, Case, Params, host};
 use crate::world::{Control, ServerNo, SimRuntime};
 
 /// After the healing everything must work within this time: members are found again, suspicions end, greetings are tried again.
@@ -204,8 +204,8 @@ impl Case for NodeCase {
         self.healed_ns = self.control.now_ns();
     }
 
-    fn converge_ns_max(&self) -> u64 {
-        CONVERGE_NS_MAX
+    fn bounds(&self) -> Bounds {
+        Bounds { converge_ns: CONVERGE_NS_MAX, wind_down_ns: WIND_DOWN_NS_MAX }
     }
 
     fn converged(&mut self) -> Result<(), String> {
@@ -220,10 +220,6 @@ impl Case for NodeCase {
         let servers: Vec<ServerNo> = self.lives.keys().copied().collect();
         servers.into_iter().for_each(|server| self.drain(server));
         self.is_stopping = true;
-    }
-
-    fn wind_down_ns_max(&self) -> u64 {
-        WIND_DOWN_NS_MAX
     }
 
     fn judge(&mut self) -> Result<(), String> {

@@ -88,6 +88,10 @@ pub struct Params {
     pub gap_ns: u64,
     /// The longest that a fault lasts.
     pub fault_ns_max: u64,
+    /// Links that are cut when the faults end stay so until their time is over, with every server up.
+    pub cuts_heal_last: bool,
+    /// One server never comes back, where the case can do without it: nothing that it would say when it is back helps the others.
+    pub loses_one: bool,
 }
 
 impl Params {
@@ -104,6 +108,8 @@ impl Params {
             faults_ns: rng.within(SECOND_NS..=12 * SECOND_NS),
             gap_ns: rng.magnitude(30 * MILLI_NS..=5 * SECOND_NS),
             fault_ns_max: rng.magnitude(10 * MILLI_NS..=12 * SECOND_NS),
+            cuts_heal_last: rng.chance(500_000),
+            loses_one: rng.chance(500_000),
         };
         if params.world.binds_channels {
             params.classes.retain(|class| *class != Class::Corrupt);
@@ -172,6 +178,7 @@ impl fmt::Display for Params {
         writeln!(f, "  buffers {buffers:?} bytes, short reads, short writes, lines, loss {chances:?} ppm")?;
         let order = [world.shuffle_tasks, world.shuffle_ties];
         writeln!(f, "  channels bound as by TLS: {}", world.binds_channels)?;
+        writeln!(f, "  cuts heal last: {}, one server never comes back: {}", self.cuts_heal_last, self.loses_one)?;
         write!(f, "  shuffled tasks, ties {order:?}, unacknowledged bytes known: {}", world.shows_unacked)
     }
 }

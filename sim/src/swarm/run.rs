@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::plan::Fault;
 use super::{Case, MILLI_NS, MakeCase, Params, Plan, SECOND_NS, host};
 use crate::net::{LinkOptions, Side};
+use crate::rng::Rng;
 use crate::trace::Event;
 use crate::world::{ConnInfo, Kill, ServerNo, Stop, World};
 
@@ -73,8 +74,8 @@ pub fn run_plan(params: &Params, plan: &Plan, make: &MakeCase) -> Outcome {
     let world = World::new(params.world.clone());
     let control = world.control();
     let case = make(&control, params);
-    let mut run =
-        Run { world, case, steps: BTreeMap::new(), sequence: 0, link: params.world.link, servers: params.servers };
+    let (steps, link, servers) = (BTreeMap::new(), params.world.link, params.servers);
+    let mut run = Run { world, case, steps, sequence: 0, link, servers, lost: None };
     let judged = catch_unwind(AssertUnwindSafe(|| run.go(params, plan)));
     let what = match judged {
         Ok(Ok(())) => None,
@@ -149,6 +150,8 @@ struct Run {
     sequence: u64,
     link: LinkOptions,
     servers: u32,
+    /// The server that never comes back.
+    lost: Option<ServerNo>,
 }
 
 impl Run {
@@ -164,15 +167,21 @@ impl Run {
             self.later(params.calm_ns + at_ns, Step::Strike(*fault));
         }
         self.strike_until(params.calm_ns + params.faults_ns)?;
+        if params.loses_one && self.case.can_lose_one() {
+            self.lose_one(params.seed);
+        }
+        if params.cuts_heal_last {
+            self.end_cuts()?;
+        }
         self.heal_links();
         self.finish_drains()?;
         self.start_all();
         self.world.note("everything healed");
         self.case.healed();
-        self.until_ok(self.case.converge_ns_max(), |case| case.converged())?;
+        self.until_ok(self.case.bounds().converge_ns, |case| case.converged())?;
         self.world.note("winding down");
         self.case.wind_down();
-        self.until_ok(self.case.wind_down_ns_max(), |case| case.judge())
+        self.until_ok(self.case.bounds().wind_down_ns, |case| case.judge())
     }
 
     /// Runs until `check` is content, `span_ns` at most; its last complaint is the failure.
@@ -210,6 +219,31 @@ impl Run {
         self.run_until(end_ns)
     }
 
+    /// One server stays away from now on: one that is down if there is one.
+    fn lose_one(&mut self, seed: u64) {
+        let all = || (0..self.servers).map(ServerNo);
+        let down: Vec<ServerNo> = all().filter(|server| !self.world.is_up(*server)).collect();
+        let among = if down.is_empty() { all().collect() } else { down };
+        let server = Rng::new(seed).fork("lost", 0).pick(&among);
+        self.kill(server, Kill::Process, 0);
+        self.world.note(format!("{} never comes back", host(server)));
+        self.lost = Some(server);
+    }
+
+    /// Every server is up and runs, while links that are cut stay so until their time is over.
+    fn end_cuts(&mut self) -> Going<()> {
+        (0..self.servers).for_each(|server| self.world.resume(ServerNo(server)));
+        self.start_all();
+        while self.steps.values().any(|step| matches!(step, Step::Heal { .. })) {
+            let Some(((at_ns, _), step)) = self.steps.pop_first() else { break };
+            self.run_until(at_ns)?;
+            if !matches!(step, Step::Strike(_)) {
+                self.take(step);
+            }
+        }
+        Ok(())
+    }
+
     /// Lets servers that were asked to leave do so, and forgets every other step.
     fn finish_drains(&mut self) -> Going<()> {
         self.steps.retain(|_, step| matches!(step, Step::LookAtDrain { .. }));
@@ -239,7 +273,7 @@ impl Run {
     }
 
     fn start(&mut self, server: ServerNo) {
-        if !self.world.is_up(server) {
+        if !self.world.is_up(server) && self.lost != Some(server) {
             let runtime = self.world.start(server);
             self.case.start(runtime);
         }

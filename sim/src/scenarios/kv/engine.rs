@@ -11,6 +11,7 @@ use ashlar_kv::cluster::map::{Map, Node as Seen};
 use ashlar_kv::network::{Broken, Line};
 use ashlar_kv::persist::Snapshot;
 use ashlar_kv::persist::snapshot::Step;
+use ashlar_kv::replicate::CopyStatus;
 use ashlar_kv::replicate::{FullSync, Upstream};
 use ashlar_kv::{Engine, EngineConfig, Mailbox, Network, Now, Session};
 use ashlar_node::keyvalue::assignment::{EngineInfo, server_of, shard_name};
@@ -324,6 +325,7 @@ async fn tick(engine: Arc<Engine>, host: Arc<SimEngineHost>) {
 
 /// Takes dumps for replicas, and looks whether the engine has all data.
 async fn synchronise(engine: Arc<Engine>, host: Arc<SimEngineHost>, was_whole: Arc<Mutex<bool>>) {
+    let mut has_served = false;
     loop {
         if let Some(sync) = engine.next_full_sync(host.now()) {
             let snapshot = Snapshot::begin_sync(Arc::clone(&engine), &sync, host.now());
@@ -331,8 +333,13 @@ async fn synchronise(engine: Arc<Engine>, host: Arc<SimEngineHost>, was_whole: A
         }
         {
             let mut whole = was_whole.lock().unwrap_or_else(PoisonError::into_inner);
-            let is_whole = engine.quorum_status().is_some_and(|status| !status.is_blank);
-            *whole = !engine.is_loading() && (*whole || is_whole);
+            let has_lead = engine.map().is_some_and(|map| map.own().primary.is_none() && !map.own().slots.is_empty());
+            let has_all = || has_lead || engine.copy_status(host.now().instant) == CopyStatus::Current;
+            let is_whole = engine.quorum_status().map_or_else(has_all, |status| !status.is_blank);
+            // What leads without majorities has the shard's data, whatever they are; but another one may have led since it was started.
+            let has_lost =
+                engine.quorum_status().is_none() && core::mem::replace(&mut has_served, has_lead) && !has_lead;
+            *whole = !engine.is_loading() && (*whole && !has_lost || is_whole);
         }
         host.sleep(LOOK).await;
     }
