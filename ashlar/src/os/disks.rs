@@ -22,6 +22,7 @@ use super::runtime::OsRuntime;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::front::admin::DriveServices;
+use crate::front::s3::figures::S3Figures;
 
 /// Where the drive lies in the data directory.
 const FOLDER: &str = "drive";
@@ -34,6 +35,8 @@ pub(super) struct Disks {
     pub(super) volumes: VolumeService<OsRuntime>,
     /// Objects, if there is room for them.
     pub(super) objects: Option<ObjectNode<OsRuntime>>,
+    /// What S3 requests come to.
+    pub(super) s3: Arc<S3Figures>,
     drive: Arc<DriveHandle>,
     bytes: u64,
 }
@@ -72,7 +75,7 @@ impl Disks {
             objects
         });
         volumes.set_space(space(Arc::clone(&drive), blobs));
-        Ok(Self { catalog, volumes, objects, drive, bytes })
+        Ok(Self { catalog, volumes, objects, s3: Arc::default(), drive, bytes })
     }
 
     /// What the node runs.
@@ -85,7 +88,7 @@ impl Disks {
 
     /// What the admin API asks.
     pub(super) fn services_of_front(&self) -> DriveServices {
-        DriveServices { volumes: self.volumes.clone(), objects: self.objects.clone() }
+        DriveServices { volumes: self.volumes.clone(), objects: self.objects.clone(), s3: Arc::clone(&self.s3) }
     }
 
     /// Makes the drive known to the cluster, beside everything else.

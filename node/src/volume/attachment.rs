@@ -24,6 +24,7 @@ use ashlar_wire::id::VolumeId;
 use ashlar_wire::time::Instant;
 use bytes::Bytes;
 
+use super::figures::{OpFigures, OpKind, VolumeFigures};
 use super::subrequest::answered;
 use crate::promise::promise;
 use crate::together;
@@ -92,13 +93,23 @@ struct State {
     size: u64,
     /// Number of the last request.
     last: u64,
-    waiting: BTreeMap<RequestId, Notify>,
+    waiting: BTreeMap<RequestId, Waiting>,
     /// Requests beyond the initiator's limits, in the order of their coming. Whoever makes requests bounds how many it has.
     backlog: VecDeque<(RequestId, Op)>,
     /// When the earliest timer goes off.
     timer: Option<Instant>,
     /// Nothing is sent any more.
     is_closing: bool,
+    /// Requests that have ended, by kind.
+    ended: [OpFigures; OpKind::ALL.len()],
+}
+
+/// A request that somebody waits for.
+struct Waiting {
+    notify: Notify,
+    kind: OpKind,
+    bytes: u64,
+    begun: Instant,
 }
 
 struct Shared {
@@ -138,6 +149,7 @@ impl Attachment {
             backlog: VecDeque::new(),
             timer: None,
             is_closing: false,
+            ended: Default::default(),
         };
         Self(Arc::new(Shared { fabric, volume, generation, state: Mutex::new(state) }))
     }
@@ -296,6 +308,22 @@ impl Attachment {
         together::all(reads.collect()).await.into_iter().try_for_each(|ended| ended.map(drop))
     }
 
+    /// What its requests have come to.
+    #[must_use]
+    pub fn figures(&self) -> VolumeFigures {
+        let now = self.0.fabric.now();
+        let state = self.0.lock();
+        let begun = state.waiting.values().map(|waiting| waiting.begun);
+        VolumeFigures {
+            name: self.0.volume.to_string(),
+            size_bytes: state.size,
+            clients: 0,
+            ops: state.ended,
+            in_flight: state.waiting.len(),
+            oldest: begun.min().map_or(Duration::ZERO, |begun| now.saturating_since(begun)),
+        }
+    }
+
     /// Nothing is sent any more: requests that servers have not answered end with [`Failure::Stopping`].
     pub fn close(&self) {
         self.0.lock().is_closing = true;
@@ -324,6 +352,7 @@ impl Shared {
         let mut state = self.lock();
         state.last += 1;
         let id = RequestId(state.last);
+        let (kind, bytes) = OpKind::of(&op);
         let refusal = match state.check(&op) {
             _ if state.is_closing => Err(Failure::Stopping),
             Err(error) => Err(error.into()),
@@ -331,11 +360,12 @@ impl Shared {
         };
         match refusal {
             Ok(()) => {
-                state.waiting.insert(id, ended);
+                state.waiting.insert(id, Waiting { notify: ended, kind, bytes, begun: now });
                 drop(state);
                 self.go_on();
             }
             Err(failure) => {
+                state.ended[kind as usize].failed += 1;
                 drop(state);
                 ended(Err(failure));
             }
@@ -371,7 +401,7 @@ impl Shared {
         let mut work = Work::default();
         loop {
             state.take_backlog(now, &mut work);
-            state.end_completed(&mut work);
+            state.end_completed(now, &mut work);
             if state.is_closing {
                 break;
             }
@@ -389,8 +419,9 @@ impl Shared {
             }
         }
         if state.is_closing && state.initiator.in_flight().0 == 0 {
-            let waiting = core::mem::take(&mut state.waiting);
-            work.ended.extend(waiting.into_values().map(|notify| (notify, Err(Failure::Stopping))));
+            for waiting in core::mem::take(&mut state.waiting).into_values() {
+                state.end(now, waiting, Err(Failure::Stopping), &mut work);
+            }
             state.backlog.clear();
             return work;
         }
@@ -455,20 +486,26 @@ impl State {
                 return;
             }
             if let Err(error) = result
-                && let Some(notify) = self.waiting.remove(id)
+                && let Some(waiting) = self.waiting.remove(id)
             {
-                work.ended.push((notify, Err(error.into())));
+                self.end(now, waiting, Err(error.into()), work);
             }
             self.backlog.pop_front();
         }
     }
 
-    fn end_completed(&mut self, work: &mut Work) {
+    fn end_completed(&mut self, now: Instant, work: &mut Work) {
         while let Some(Completion { id, result }) = self.initiator.poll_completion() {
-            if let Some(notify) = self.waiting.remove(&id) {
-                work.ended.push((notify, result.map_err(Failure::from)));
+            if let Some(waiting) = self.waiting.remove(&id) {
+                self.end(now, waiting, result.map_err(Failure::from), work);
             }
         }
+    }
+
+    fn end(&mut self, now: Instant, waiting: Waiting, ended: Ended, work: &mut Work) {
+        let Waiting { notify, kind, bytes, begun } = waiting;
+        self.ended[kind as usize].note(bytes, now.saturating_since(begun), ended.is_ok());
+        work.ended.push((notify, ended));
     }
 }
 

@@ -37,6 +37,7 @@ use bytes::Bytes;
 
 use super::attachment::{Attachment, Fabric, Failure, Leader, PACING};
 use super::drive_host::{ClientToken, HostOutput};
+use super::figures::VolumeFigures;
 use super::link::{Framed, Frames, Queue, VERSION};
 use super::route::{RouteCache, is_whole_without};
 use super::space::{DriveSpace, SpaceCall, SpaceForm};
@@ -221,6 +222,22 @@ impl<R: Runtime> VolumeService<R> {
     #[must_use]
     pub fn space_here(&self) -> Vec<DriveSpace> {
         self.0.space.get().map(|space| space()).unwrap_or_default()
+    }
+
+    /// The volumes that are attached here, and what their requests have come to.
+    #[must_use]
+    pub fn figures_here(&self) -> Vec<VolumeFigures> {
+        let state = self.0.catalog.state_now();
+        let attached: Vec<(VolumeId, Arc<Attachment>, usize)> = lock(&self.0.attached)
+            .iter()
+            .map(|(id, (attachment, clients))| (*id, Arc::clone(attachment), *clients))
+            .collect();
+        let figures = attached.into_iter().map(|(id, attachment, clients)| {
+            let figures = attachment.figures();
+            let name = state.as_ref().and_then(|state| Some(state.volume(id)?.name.clone()));
+            VolumeFigures { clients, name: name.unwrap_or_else(|| figures.name.clone()), ..figures }
+        });
+        figures.collect()
     }
 
     /// The catalog that the service follows.

@@ -15,7 +15,7 @@
 //!
 //! In reading order: [`encoding`], [`date`] (texts), [`head`], [`error`], [`route`] (what is asked), [`signature`],
 //! [`authenticate`] (who asks), [`policy`], [`acl`], `access` (who may), [`cors`], [`chunked`], [`checksum`], [`body`] (bytes that come in), [`form`], [`form_policy`], [`xml`], [`document`],
-//! [`condition`], [`metadata`] (what is read and written), [`encryption`], [`lifecycle`] (when objects end), [`response`], [`service`] (the whole); then the operations:
+//! [`condition`], [`metadata`] (what is read and written), [`encryption`], [`lifecycle`] (when objects end), [`response`], [`subject`] (for metrics and logs), [`service`] (the whole); then the operations:
 //! `bucket`, `list`, `object`, `post`, `delete` (many side by side: `concurrent`), `copy`, `upload`,
 //! `versions`, `lock`, `tagging`, `configuration`; and beside requests: [`expire`].
 //!
@@ -55,6 +55,7 @@ pub mod response;
 pub mod route;
 pub mod service;
 pub mod signature;
+pub mod subject;
 mod tagging;
 mod upload;
 mod versions;
@@ -66,6 +67,7 @@ pub use error::{Code, S3Error};
 pub use head::Method;
 pub use response::{Response, ResponseBody};
 pub use service::{IncomingRequest, S3Service, S3Settings};
+pub use subject::Subject;
 
 #[cfg(test)]
 mod tests;

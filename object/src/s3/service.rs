@@ -14,6 +14,7 @@ use super::error::{Code, S3Error};
 use super::head::{Method, RequestHead};
 use super::response::Response;
 use super::route::{Operation, Route, route};
+use super::subject::Subject;
 use super::xml::DOCUMENT_BYTES_MAX;
 use super::{bucket, configuration, copy, delete, list, lock, object, post, tagging, upload, versions};
 use crate::api::{self, Body as _, Content, Service, Target};
@@ -95,19 +96,24 @@ impl S3Service {
         Self { service, credentials, keys, settings: Arc::new(settings) }
     }
 
-    /// Answers one request. Errors are replies. Dropped half-way, a change has happened or not.
-    pub async fn handle(&self, request: IncomingRequest, body: &mut dyn Content) -> Response {
+    /// Answers one request, and says what it was about. Errors are replies. Dropped half-way, a change has happened or not.
+    pub async fn handle(&self, request: IncomingRequest, body: &mut dyn Content) -> (Response, Subject) {
         let IncomingRequest { method, target, headers, peer, is_encrypted, now_ms, id } = request;
+        let mut subject = Subject::default();
+        let refused = |error: S3Error, head: Option<&RequestHead>, subject: &mut Subject| {
+            subject.error = Some(error.code.name());
+            Response::error(error, head, &id)
+        };
         let reply = match RequestHead::new(method, &target, headers) {
-            Err(error) => Response::error(error, None, &id),
+            Err(error) => refused(error, None, &mut subject),
             Ok(mut head) => {
                 let from = From { peer, is_encrypted, now_ms };
-                let (reply, rules) = self.answer(&mut head, from, body).await;
-                let reply = reply.unwrap_or_else(|error| Response::error(error, Some(&head), &id));
+                let (reply, rules) = self.answer(&mut head, from, body, &mut subject).await;
+                let reply = reply.unwrap_or_else(|error| refused(error, Some(&head), &mut subject));
                 reply.with_all(cors_headers(&head, &rules))
             }
         };
-        reply.with("x-amz-request-id", id)
+        (reply.with("x-amz-request-id", id), subject)
     }
 
     /// The answer, and the rules by which pages of other origins are told it.
@@ -116,8 +122,10 @@ impl S3Service {
         head: &mut RequestHead,
         from: From,
         body: &mut dyn Content,
+        subject: &mut Subject,
     ) -> (Result<Response, S3Error>, Vec<CorsRule>) {
         if head.method == Method::Options {
+            subject.operation = Some(Operation::Preflight);
             return (self.preflight(head).await, Vec::new());
         }
         let gate = authenticate(head, from.now_ms, &*self.credentials);
@@ -126,6 +134,7 @@ impl S3Service {
             Ok(route) => route,
             Err(error) => return (Err(gate.err().unwrap_or(error)), Vec::new()),
         };
+        *subject = Subject::of(&route, &gate);
         let is_of_a_page = head.header("origin").is_some() && !route.bucket.is_empty();
         let rules = if is_of_a_page { self.cors_rules(&route.bucket).await } else { None };
         let answer = async {

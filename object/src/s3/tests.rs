@@ -192,7 +192,7 @@ impl Server {
             now_ms: NOW,
             id: "ID".to_owned(),
         };
-        let response = now(self.0.handle(request, &mut Sent { pieces, is_cut }));
+        let (response, _) = now(self.0.handle(request, &mut Sent { pieces, is_cut }));
         let mut body = Vec::new();
         match response.body {
             ResponseBody::Empty => {}

@@ -405,15 +405,16 @@ impl Case for KvCase {
             let known = lock(&self.shared);
             (known.is_set_up, known.served.clone())
         };
-        let unserved: Vec<usize> = (0..served.len()).filter(|shard| !served[*shard]).collect();
         let is_one_lost = self.wanted.iter().any(|one| !self.lives.contains_key(&one.server));
-        let is_excused = |shard: &usize| {
-            self.shard_name(*shard).is_some_and(|name| match self.needs_majority {
-                true => !self.can_serve(name),
+        let is_excused = |shard: usize| {
+            self.shard_name(shard).is_some_and(|name| match self.needs_majority {
+                true => !served[shard] && !self.can_serve(name),
+                // A primary that was stopped may have served until it heard of the one that is lost now.
                 false => is_one_lost && !self.has_data(name),
             })
         };
-        let (excused, stuck): (Vec<usize>, Vec<usize>) = unserved.into_iter().partition(is_excused);
+        let (excused, others): (Vec<usize>, Vec<usize>) = (0..served.len()).partition(|shard| is_excused(*shard));
+        let stuck: Vec<usize> = others.into_iter().filter(|shard| !served[*shard]).collect();
         if !stuck.is_empty() || !is_set_up && excused.is_empty() {
             let what =
                 format!("shards {stuck:?} take no writes, set up: {is_set_up}, majority: {}", self.needs_majority);

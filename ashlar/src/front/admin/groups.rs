@@ -3,6 +3,7 @@
 //! `GET /v1/groups` lists them as this server knows the catalog. A server that is cut off shows what it knew last.
 
 use ashlar_catalog::set::PgConfig;
+use ashlar_catalog::state::State;
 use ashlar_placement::choose::PgTable;
 use ashlar_placement::map::{GroupId, PgId};
 use ashlar_wire::id::DriveId;
@@ -66,6 +67,11 @@ pub(super) async fn list(front: &Front) -> Response<Full<Bytes>> {
         Ok(state) => state,
         Err(error) => return refuse(StatusCode::SERVICE_UNAVAILABLE, "unavailable", &error.to_string()),
     };
+    json(StatusCode::OK, &views(&state))
+}
+
+/// All of them, as the catalog has them.
+pub(super) fn views(state: &State) -> Vec<GroupView> {
     let mut views = Vec::new();
     for set in state.sets() {
         let table = PgTable::new((*set.target).clone());
@@ -74,7 +80,12 @@ pub(super) async fn list(front: &Front) -> Response<Full<Bytes>> {
         };
         views.extend(state.pgs_of(set.id).map(view));
     }
-    json(StatusCode::OK, &views)
+    views
+}
+
+/// How many of them lack copies, or have copies that are being filled.
+pub(super) fn degraded(views: &[GroupView]) -> usize {
+    views.iter().filter(|view| !view.whole).count()
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use hyper::body::Bytes;
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
-use super::Front;
 use super::routes::json;
+use super::{Front, groups};
 use ashlar_node::membership::view::BusStatus;
 
 #[derive(Debug, Default, Serialize)]
@@ -27,6 +27,9 @@ struct Health {
     /// What clients are not served, in words.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     not_served: Vec<String>,
+    /// Placement groups with too few copies, or with copies that are being filled, as this server knows; see `/v1/groups`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    groups_degraded: Option<usize>,
 }
 
 /// The process answers.
@@ -53,9 +56,11 @@ pub(super) async fn ready(front: &Front) -> Response<Full<Bytes>> {
 pub(super) async fn cluster(front: &Front) -> Response<Full<Bytes>> {
     let bus = front.node.bus().await;
     let KeyValue { slots_served, not_served, .. } = key_value(&engines(front));
-    let (code, status) = judge(&bus, slots_served);
-    let (alive, known) = (Some(bus.living()), Some(bus.known()));
-    json(code, &Health { status, majority: Some(bus.majority), alive, known, slots_served, not_served })
+    let state = front.drives.as_ref().and_then(|drives| drives.volumes.catalog().state_now());
+    let groups_degraded = state.map(|state| groups::degraded(&groups::views(&state)));
+    let (code, status) = judge(&bus, slots_served, groups_degraded);
+    let (alive, known, majority) = (Some(bus.living()), Some(bus.known()), Some(bus.majority));
+    json(code, &Health { status, majority, alive, known, slots_served, not_served, groups_degraded })
 }
 
 fn engines(front: &Front) -> Vec<(String, ServiceFigures)> {
@@ -112,15 +117,18 @@ fn is_forgotten(bus: &BusStatus) -> bool {
     bus.forgotten_by.is_some() && !bus.majority
 }
 
-/// Healthy is where everybody is alive and every slot is served; nothing can be decided without a majority of the voters.
-fn judge(bus: &BusStatus, slots_served: Option<usize>) -> (StatusCode, &'static str) {
+/// Healthy is where everybody is alive, every slot is served and every placement group has all its copies; nothing can be decided
+/// without a majority of the voters.
+fn judge(bus: &BusStatus, slots_served: Option<usize>, groups_degraded: Option<usize>) -> (StatusCode, &'static str) {
     match bus.majority {
         _ if is_forgotten(bus) => (StatusCode::SERVICE_UNAVAILABLE, "forgotten"),
         _ if bus.voters_epoch == 0 => (StatusCode::SERVICE_UNAVAILABLE, "forming"),
         false => (StatusCode::SERVICE_UNAVAILABLE, "minority"),
         true if slots_served == Some(0) => (StatusCode::SERVICE_UNAVAILABLE, "unserved"),
         true if slots_served.is_some_and(|slots| slots < usize::from(SLOTS)) => (StatusCode::OK, "degraded"),
-        true if bus.living() == bus.known() => (StatusCode::OK, "healthy"),
+        true if bus.living() == bus.known() && groups_degraded.is_none_or(|groups| groups == 0) => {
+            (StatusCode::OK, "healthy")
+        }
         true => (StatusCode::OK, "degraded"),
     }
 }
@@ -153,10 +161,10 @@ mod tests {
             let members = states.iter().copied().map(member).collect();
             let bus = BusStatus { voters_epoch, majority, members, ..BusStatus::default() };
             for slots in [None, Some(16_384)] {
-                let (code, status) = judge(&bus, slots);
+                let (code, status) = judge(&bus, slots, None);
                 assert_eq!((status, code == StatusCode::OK), (expected, majority && voters_epoch > 0), "{states:?}");
             }
-            let (some, none) = (judge(&bus, Some(16_383)), judge(&bus, Some(0)));
+            let (some, none) = (judge(&bus, Some(16_383), Some(0)), judge(&bus, Some(0), Some(0)));
             let is_decided = majority && voters_epoch > 0;
             assert_eq!((some.1, some.0.as_u16()), if is_decided { ("degraded", 200) } else { (expected, 503) });
             assert_eq!((none.1, none.0.as_u16()), if is_decided { ("unserved", 503) } else { (expected, 503) });
@@ -167,8 +175,15 @@ mod tests {
     fn a_server_that_was_forgotten_says_so_unless_it_reaches_a_majority() {
         let told =
             |majority| BusStatus { voters_epoch: 1, majority, forgotten_by: Some("1".into()), ..BusStatus::default() };
-        assert_eq!(judge(&told(false), Some(0)), (StatusCode::SERVICE_UNAVAILABLE, "forgotten"));
-        assert_eq!(judge(&told(true), None), (StatusCode::OK, "healthy"));
+        assert_eq!(judge(&told(false), Some(0), None), (StatusCode::SERVICE_UNAVAILABLE, "forgotten"));
+        assert_eq!(judge(&told(true), None, Some(0)), (StatusCode::OK, "healthy"));
+    }
+
+    #[test]
+    fn a_cluster_whose_groups_lack_copies_is_degraded() {
+        let bus = BusStatus { voters_epoch: 1, majority: true, ..BusStatus::default() };
+        assert_eq!(judge(&bus, Some(16_384), Some(0)), (StatusCode::OK, "healthy"));
+        assert_eq!(judge(&bus, Some(16_384), Some(1)), (StatusCode::OK, "degraded"));
     }
 
     #[test]

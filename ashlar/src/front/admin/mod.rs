@@ -33,8 +33,10 @@ use tokio::sync::watch;
 use tokio_rustls::{TlsAcceptor, TlsStream};
 
 use connections::{Admitted, CONNECTIONS_MAX, Connections, Permit};
+use metrics::Source;
 use refusals::{Refusals, Why};
 
+use crate::front::s3::figures::S3Figures;
 use crate::os::clock;
 use crate::os::kv::Observer;
 use crate::os::runtime::OsRuntime;
@@ -92,6 +94,8 @@ pub struct DriveServices {
     pub volumes: VolumeService<OsRuntime>,
     /// Objects, if there is room for them.
     pub objects: Option<ObjectNode<OsRuntime>>,
+    /// What S3 requests come to.
+    pub s3: Arc<S3Figures>,
 }
 
 /// Where a request comes from.
@@ -121,6 +125,17 @@ impl Front {
     ) -> Self {
         let (connections, refusals) = (Connections::new(), Refusals::default());
         Self { node, tls, is_tls_required, token, engines, drives, advertised, connections, refusals }
+    }
+
+    /// Whose metrics are told, in this order.
+    fn sources(&self) -> Vec<&dyn Source> {
+        let mut sources: Vec<&dyn Source> = Vec::new();
+        sources.extend(self.engines.as_ref().map(|engines| engines as &dyn Source));
+        if let Some(DriveServices { volumes, s3, .. }) = &self.drives {
+            sources.extend([volumes as &dyn Source, &**s3]);
+        }
+        sources.push(&self.refusals);
+        sources
     }
 
     /// Connections that are open now.

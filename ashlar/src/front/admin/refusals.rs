@@ -1,12 +1,13 @@
 //! Refused requests of the admin listener: counted, and logged at most once a second.
 
-use core::fmt::Write as _;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use ashlar_wire::time::Instant;
+
+use super::metrics::{Kind, Page, Source, Telling};
 
 /// A refusal of the same kind is logged again after this span, with the number of all so far.
 const LOG_EVERY: Duration = Duration::from_secs(1);
@@ -53,23 +54,23 @@ impl Refusals {
             tracing::warn!(%from, total, "a wrong admin token was given");
         }
     }
+}
 
-    /// The counts for `/metrics`.
-    #[must_use]
-    pub(super) fn metrics(&self) -> String {
+impl Source for Refusals {
+    fn tell<'a>(&'a self, page: &'a mut Page) -> Telling<'a> {
         let name = "ashlar_admin_refused_total";
-        let mut text =
-            format!("# HELP {name} Refused requests and connections of the HTTP listener.\n# TYPE {name} counter\n");
+        page.metric(name, Kind::Counter, "Refused requests and connections of the HTTP listener.");
         for (why, reason) in Why::ALL {
-            let count = self.counts[why as usize].load(Ordering::Relaxed);
-            writeln!(text, "{name}{{reason=\"{reason}\"}} {count}").expect("writing to a String cannot fail");
+            page.sample(name, &[("reason", reason)], self.counts[why as usize].load(Ordering::Relaxed));
         }
-        text
+        Box::pin(core::future::ready(()))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use core::task::{Context, Waker};
+
     use super::*;
 
     #[test]
@@ -80,7 +81,11 @@ mod tests {
         assert_eq!(refusals.note(Why::Token, start), None);
         assert_eq!(refusals.note(Why::Host, start), Some(1), "each kind for itself");
         assert_eq!(refusals.note(Why::Token, start + LOG_EVERY), Some(3));
-        assert!(refusals.metrics().contains("ashlar_admin_refused_total{reason=\"token\"} 3\n"));
-        assert!(refusals.metrics().contains("ashlar_admin_refused_total{reason=\"connections\"} 0\n"));
+        let mut page = Page::default();
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(refusals.tell(&mut page).as_mut().poll(&mut context).is_ready());
+        let text = page.into_text();
+        assert!(text.contains("ashlar_admin_refused_total{reason=\"token\"} 3\n"));
+        assert!(text.contains("ashlar_admin_refused_total{reason=\"connections\"} 0\n"));
     }
 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::connections::Permit;
 use super::refusals::Why;
 use super::{Front, Origin, Stream, drives, forget, groups, health, host, metrics, objects, secret, upgrade, volumes};
-use crate::os::{clock, process, websocket};
+use crate::os::{clock, websocket};
 
 /// How long a wrong admin token waits for its refusal. With the limit of connections of one address this bounds how many
 /// tokens somebody can try; the right one is never kept waiting.
@@ -235,14 +235,7 @@ async fn read(front: &Front, path: &str) -> Response<Full<Bytes>> {
         "/health/ready" => health::ready(front).await,
         "/health/cluster" => health::cluster(front).await,
         "/metrics" => {
-            let engines = match &front.engines {
-                Some(engines) => engines.figures().await,
-                None => Vec::new(),
-            };
-            let drives = front.drives.as_ref().map(|drives| drives.volumes.space_here()).unwrap_or_default();
-            let status = front.node.status().await;
-            let text = metrics::text(&status, process::facts(), front.connections(), &engines, &drives);
-            let text = text + &front.refusals.metrics();
+            let text = metrics::text(front).await;
             with_type(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text.into())
         }
         volumes::VOLUMES => volumes::list(front).await,

@@ -10,12 +10,14 @@ use ashlar_object::s3::ResponseBody;
 use http_body_util::BodyExt as _;
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 
+use super::account::Account;
 use crate::os::clock;
 
 /// The body of a request. A client that is too slow, or gone, has lost it.
 pub(super) struct IncomingBody {
     body: Incoming,
     pause_max: Duration,
+    received: u64,
     is_asked: bool,
     is_lost: bool,
 }
@@ -23,12 +25,17 @@ pub(super) struct IncomingBody {
 impl IncomingBody {
     /// The body of a client that may stop for so long.
     pub(super) fn new(body: Incoming, pause_max: Duration) -> Self {
-        Self { body, pause_max, is_asked: false, is_lost: false }
+        Self { body, pause_max, received: 0, is_asked: false, is_lost: false }
     }
 
     /// Whether all of it was read.
     pub(super) fn has_ended(&self) -> bool {
         !self.is_lost && self.body.is_end_stream()
+    }
+
+    /// Bytes that were read.
+    pub(super) fn received(&self) -> u64 {
+        self.received
     }
 
     /// Whether any of it was asked for. hyper has then invited a client that waits for `100 Continue`.
@@ -55,7 +62,10 @@ impl IncomingBody {
         loop {
             match clock::within(self.pause_max, self.body.frame()).await {
                 Some(Some(Ok(frame))) => match frame.into_data() {
-                    Ok(data) if !data.is_empty() => return Ok(Some(data)),
+                    Ok(data) if !data.is_empty() => {
+                        self.received += data.len() as u64;
+                        return Ok(Some(data));
+                    }
                     _ => {}
                 },
                 Some(None) => return Ok(None),
@@ -81,6 +91,8 @@ type Fetching = Pin<Box<dyn Future<Output = (Box<dyn Content>, Result<Option<Byt
 pub(super) struct OutgoingBody {
     state: OutgoingState,
     bytes_left: u64,
+    /// Ends with this value: when all is sent, or nobody is there any more.
+    account: Account,
 }
 
 enum OutgoingState {
@@ -91,15 +103,16 @@ enum OutgoingState {
 
 impl OutgoingBody {
     /// The body that the service answers with.
-    pub(super) fn new(body: ResponseBody) -> Self {
-        match body {
-            ResponseBody::Empty => Self { state: OutgoingState::Done, bytes_left: 0 },
-            ResponseBody::Whole(bytes) => Self { bytes_left: bytes.len() as u64, state: OutgoingState::Whole(bytes) },
-            ResponseBody::Content(content, bytes) if bytes > 0 => {
-                Self { state: OutgoingState::Fetching(fetch(content)), bytes_left: bytes }
+    pub(super) fn new(body: ResponseBody, account: Account) -> Self {
+        let (state, bytes_left) = match body {
+            ResponseBody::Whole(bytes) => {
+                let len = bytes.len() as u64;
+                (OutgoingState::Whole(bytes), len)
             }
-            ResponseBody::Content(..) => Self { state: OutgoingState::Done, bytes_left: 0 },
-        }
+            ResponseBody::Content(content, bytes) if bytes > 0 => (OutgoingState::Fetching(fetch(content)), bytes),
+            ResponseBody::Empty | ResponseBody::Content(..) => (OutgoingState::Done, 0),
+        };
+        Self { state, bytes_left, account }
     }
 
     /// A body that breaks off closes the connection: the client sees that it is not whole.
@@ -127,6 +140,7 @@ impl Body for OutgoingBody {
             OutgoingState::Whole(bytes) => {
                 let bytes = core::mem::take(bytes);
                 (self.state, self.bytes_left) = (OutgoingState::Done, 0);
+                self.account.note_sent(bytes.len());
                 return Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))));
             }
             OutgoingState::Fetching(fetching) => ready!(fetching.as_mut().poll(cx)),
@@ -141,6 +155,7 @@ impl Body for OutgoingBody {
             return Poll::Ready(Some(Err(self.break_off(Error::Damaged))));
         };
         self.bytes_left = left;
+        self.account.note_sent(bytes.len());
         self.state = if left == 0 { OutgoingState::Done } else { OutgoingState::Fetching(fetch(content)) };
         Poll::Ready(Some(Ok(Frame::data(bytes))))
     }

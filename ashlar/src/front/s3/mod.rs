@@ -6,7 +6,9 @@
 //!
 //! Deliberately absent: HTTP/2, which S3 clients do not use.
 
+mod account;
 mod bodies;
+pub mod figures;
 mod stall;
 
 use std::io;
@@ -29,7 +31,9 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
+use self::account::Account;
 use self::bodies::{IncomingBody, OutgoingBody};
+use self::figures::S3Figures;
 use self::stall::StallGuard;
 use crate::os::{clock, random, tls};
 
@@ -77,16 +81,18 @@ pub struct S3Front {
     tls: Option<Arc<ServerConfig>>,
     connections: Arc<Semaphore>,
     requests: AtomicU64,
+    figures: Arc<S3Figures>,
     /// Makes names of requests differ between servers and runs.
     seed: u64,
 }
 
 impl S3Front {
-    /// The front of a s3.
+    /// The front of an S3 service, which counts here what requests come to.
     #[must_use]
-    pub fn new(s3: S3Service, tls: Option<Arc<ServerConfig>>) -> Self {
+    pub fn new(s3: S3Service, tls: Option<Arc<ServerConfig>>, figures: Arc<S3Figures>) -> Self {
         let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        Self { s3, tls, connections, requests: AtomicU64::new(0), seed: u64::from_le_bytes(random::bytes()) }
+        let (requests, seed) = (AtomicU64::new(0), u64::from_le_bytes(random::bytes()));
+        Self { s3, tls, connections, requests, figures, seed }
     }
 
     /// Connections that are open now.
@@ -187,6 +193,7 @@ impl S3Front {
     }
 
     async fn answer(&self, request: Request<Incoming>, peer: Peer) -> Response<OutgoingBody> {
+        let mut account = Account::begin(&self.figures);
         let (head, body) = request.into_parts();
         let is_expecting = head.headers.contains_key(EXPECT);
         let target = head.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
@@ -200,12 +207,13 @@ impl S3Front {
             id: self.request_id(),
         };
         let mut body = IncomingBody::new(body, PAUSE_MAX);
-        let reply = self.s3.handle(incoming, &mut body).await;
+        let (reply, subject) = self.s3.handle(incoming, &mut body).await;
+        account.note_reply(subject, reply.status, body.received());
         // A client that waits for `100 Continue` has sent nothing, and must not be invited to now.
         let is_read = body.has_ended()
             || (!is_expecting || body.is_asked())
                 && clock::within(DISCARD_MAX, body.discard(DISCARDED_BYTES_MAX)).await.unwrap_or(false);
-        let mut response = response_of(reply);
+        let mut response = response_of(reply, account);
         if !is_read {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
@@ -227,9 +235,9 @@ fn headers_of(headers: &HeaderMap) -> Vec<(String, String)> {
     headers.iter().map(pair).collect()
 }
 
-fn response_of(reply: S3Response) -> Response<OutgoingBody> {
+fn response_of(reply: S3Response, account: Account) -> Response<OutgoingBody> {
     let S3Response { status, headers, body } = reply;
-    let mut response = Response::new(OutgoingBody::new(body));
+    let mut response = Response::new(OutgoingBody::new(body, account));
     *response.status_mut() = StatusCode::from_u16(status).expect("the service answers with a status of HTTP");
     for (name, value) in &headers {
         // A value that came in through XML or a query may hold what no header can.

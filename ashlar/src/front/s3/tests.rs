@@ -10,6 +10,7 @@ use ashlar_object::s3::signature::{Scope, SigningKey, canonical_request, string_
 use ashlar_object::s3::{KeyService, RootCredentials, S3Settings, SecretKey};
 use ashlar_wire::secret::Secret;
 
+use super::figures::S3Numbers;
 use super::*;
 
 const ACCESS_KEY: &str = "access";
@@ -45,7 +46,7 @@ impl Running {
         let credentials = RootCredentials::new(ACCESS_KEY.into(), SecretKey::new(SECRET.into()));
         let service = Memory::new(now_ms).service();
         let s3 = S3Service::new(service, Arc::new(credentials), Arc::new(NoKeys), S3Settings::default());
-        let front = Arc::new(S3Front::new(s3, None));
+        let front = Arc::new(S3Front::new(s3, None, Arc::default()));
         let listener = StdListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         listener.set_nonblocking(true).expect("a socket");
         let port = listener.local_addr().expect("an address").port();
@@ -152,6 +153,28 @@ impl Client {
         self.send(&[signed(method, target, &all).as_bytes(), body].concat());
         self.receive(method != "HEAD")
     }
+}
+
+#[test]
+fn requests_are_counted() {
+    let running = Running::start();
+    let mut client = running.connect();
+    assert_eq!(client.ask("PUT", "/bucket", &[], b"").status, 200);
+    assert_eq!(client.ask("PUT", "/bucket/a", &[], &[7; 100]).status, 200);
+    assert_eq!(client.ask("GET", "/bucket/a", &[("range", "bytes=0-9")], b"").status, 206);
+    assert_eq!(client.ask("GET", "/nobodys/a", &[], b"").status, 404);
+    // The last request ends a moment after its client has the reply.
+    drop(client);
+    while running.front.connections() > 0 {
+        std::thread::yield_now();
+    }
+    let S3Numbers { apis, buckets } = running.front.figures.numbers();
+    assert_eq!(apis.keys().copied().collect::<Vec<_>>(), ["CreateBucket", "GetObject", "PutObject"]);
+    assert_eq!(apis["GetObject"].by_status, [(206, 1), (404, 1)].into());
+    let bucket = buckets["bucket"];
+    assert_eq!((bucket.requests, bucket.errors, bucket.received, bucket.sent), (3, 0, 100, 10));
+    assert!(!buckets.contains_key("nobodys"), "{buckets:?}");
+    assert_eq!(running.front.figures.in_flight(), 0);
 }
 
 #[test]

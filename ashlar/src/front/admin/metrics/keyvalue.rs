@@ -4,11 +4,17 @@ use ashlar_kv::figures::{
     ClusterFigures, CommandClass, CommandFigures, DURATION_BOUNDS, Figures, KeyFigures, LinkFigures, ReplicaFigures,
 };
 
-use super::{Kind, Page};
-use crate::os::kv::EngineFigures;
+use super::{Kind, Page, Source, Telling};
+use crate::os::kv::{EngineFigures, Observer};
+
+impl Source for Observer {
+    fn tell<'a>(&'a self, page: &'a mut Page) -> Telling<'a> {
+        Box::pin(async move { keyvalue(page, &self.figures().await) })
+    }
+}
 
 /// All metrics of the engines of this server; none where it has no engine.
-pub(super) fn keyvalue(page: &mut Page, engines: &[EngineFigures]) {
+fn keyvalue(page: &mut Page, engines: &[EngineFigures]) {
     let Some(EngineFigures { figures: first, .. }) = engines.first() else { return };
     let engines = Engines { page, engines };
     engines.run(first);
@@ -247,5 +253,80 @@ impl Engines<'_> {
         }
         let help = "Changes since the last dump.";
         self.each(("ashlar_kv_dump_changes", gauge, help), |figures| Some(figures.keys.as_ref()?.changes));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ashlar_kv::figures::{
+        ClusterFigures, CommandFigures, DatabaseFigures, Figures, FileFigures, KeyFigures, LinkFigures, ReplicaFigures,
+    };
+
+    use ashlar_node::membership::view::BusStatus;
+
+    use super::super::bus::bus;
+    use super::super::page::tests::lint;
+    use super::*;
+
+    fn engine_figures() -> Vec<EngineFigures> {
+        let keys = KeyFigures {
+            databases: vec![DatabaseFigures { database: 0, keys: 7, expiring: 2 }],
+            hits: 3,
+            ..KeyFigures::default()
+        };
+        let within = core::array::from_fn(|at| at as u64);
+        let write = CommandFigures { calls: 20, nanos: 2_500_000_000, within, ..CommandFigures::default() };
+        let replica = ReplicaFigures { place: "10.0.0.2:6479".into(), is_online: true, lag_bytes: 12, lag_s: 1 };
+        let cluster = ClusterFigures { is_up: true, slots_owned: 5_462, slots_assigned: 16_384, slots_failed: 0 };
+        let figures = Figures {
+            is_loading: false,
+            link: None,
+            cluster: Some(cluster),
+            keys: Some(keys),
+            commands: [write, CommandFigures::default(), CommandFigures::default()],
+            evicted: 0,
+            memory_bytes: 1 << 20,
+            memory_bytes_max: 0,
+            clients: 4,
+            blocked_clients: 0,
+            accepted: 9,
+            rejected: 0,
+            received_bytes: 100,
+            sent_bytes: 200,
+            offset: 300,
+            replicas: vec![replica],
+            files: FileFigures { has_log: true, log_bytes: 88, ..FileFigures::default() },
+        };
+        let link = LinkFigures { is_up: true, is_syncing: false, silent_s: Some(0) };
+        let second = Figures { link: Some(link), replicas: Vec::new(), keys: None, ..figures.clone() };
+        let engine = |engine: &str, figures| EngineFigures { engine: engine.into(), figures };
+        vec![engine("10.0.0.1:6379", figures), engine("10.0.0.1:6479", second)]
+    }
+
+    #[test]
+    fn engines_are_told_by_the_conventions() {
+        let mut page = Page::default();
+        bus(&mut page, &BusStatus::default());
+        keyvalue(&mut page, &engine_figures());
+        let text = page.into_text();
+        assert_eq!(lint(&text), Vec::<String>::new());
+        for line in [
+            "ashlar_kv_role{engine=\"10.0.0.1:6479\",role=\"replica\"} 1",
+            "ashlar_kv_keys{engine=\"10.0.0.1:6379\",database=\"0\"} 7",
+            "ashlar_kv_keyspace_hits_total{engine=\"10.0.0.1:6379\"} 3",
+            "ashlar_kv_commands_total{engine=\"10.0.0.1:6379\",class=\"write\"} 20",
+            "ashlar_kv_command_duration_seconds_bucket{engine=\"10.0.0.1:6379\",class=\"write\",le=\"0.00001\"} 0",
+            "ashlar_kv_command_duration_seconds_bucket{engine=\"10.0.0.1:6379\",class=\"write\",le=\"10\"} 18",
+            "ashlar_kv_command_duration_seconds_bucket{engine=\"10.0.0.1:6379\",class=\"write\",le=\"+Inf\"} 20",
+            "ashlar_kv_command_duration_seconds_sum{engine=\"10.0.0.1:6379\",class=\"write\"} 2.5",
+            "ashlar_kv_replica_lag_bytes{engine=\"10.0.0.1:6379\",replica=\"10.0.0.2:6479\"} 12",
+            "ashlar_kv_replication_link_up{engine=\"10.0.0.1:6479\"} 1",
+            "ashlar_kv_cluster_slots_served{engine=\"10.0.0.1:6379\"} 16384",
+            "ashlar_kv_log_size_bytes{engine=\"10.0.0.1:6379\"} 88",
+            "ashlar_kv_memory_used_bytes 1048576",
+        ] {
+            assert!(text.lines().any(|other| other == line), "`{line}` is not in {text}");
+        }
+        assert!(!text.contains("ashlar_kv_keys{engine=\"10.0.0.1:6479\""), "somebody holds these keys");
     }
 }
