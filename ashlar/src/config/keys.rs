@@ -337,6 +337,13 @@ pub const KEYS: &[Key] = &[
         details: "Needs space for objects (`object_mib`). Every request is signed; `ashlar s3 key` prints the key that the cluster has made. Plain HTTP and TLS are answered at the same port.",
     },
     Key {
+        name: "s3_audit_log",
+        kind: Kind::Path,
+        fallback: Fallback::Computed("none"),
+        help: "File to which one line of JSON is appended for each S3 request",
+        details: "Who asked for what, from where, and what came of it; never bodies, secrets or signatures. The file may be moved away at any time, as logrotate does without `copytruncate`: a new one is begun at the same path. Lines are lost rather than that a request waits for a slow or full drive; `ashlar_s3_audit_lost_total` counts them.",
+    },
+    Key {
         name: "lifecycle_day_s",
         kind: Kind::Number { min: 1, max: 86_400 },
         fallback: Fallback::Fixed("86400"),

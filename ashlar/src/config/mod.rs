@@ -117,6 +117,8 @@ pub struct Config {
     pub object_bytes: Option<u64>,
     /// Where S3 clients connect.
     pub s3: Option<SocketAddr>,
+    /// Where S3 requests are written down, if they are.
+    pub s3_audit_log: Option<PathBuf>,
     /// The day of lifecycle rules.
     pub lifecycle_day: Duration,
     /// Whether connections between servers are encrypted.
@@ -213,6 +215,10 @@ fn check_drive(config: &Config) -> Option<Problem> {
             format!("{mib} is too small: the space for objects has {OBJECT_MIB_MIN} MiB at least; 0 for none"),
         ),
         (None, Some(_)) => problem("object_mib", "it needs a drive: give drive_mib too".to_owned()),
+        (_, objects) if config.s3_audit_log.is_some() && (objects.is_none() || config.s3.is_none()) => problem(
+            "s3_audit_log",
+            "it means nothing without S3: give s3_port and object_mib, or leave it out".to_owned(),
+        ),
         _ => None,
     }
 }
@@ -421,6 +427,7 @@ impl Reader<'_> {
             nbd: self.nbd(),
             object_bytes: self.number("object_mib").filter(|mib| *mib > 0).map(|mib| mib << 20),
             s3: self.s3(),
+            s3_audit_log: self.text("s3_audit_log").map(PathBuf::from),
             lifecycle_day: Duration::from_secs(self.number("lifecycle_day_s").unwrap_or_default()),
             tls: matches!(self.0.get("tls"), Some((Value::Switch(true), _))),
             secret_file: self.text("secret_file").map(PathBuf::from),

@@ -39,6 +39,7 @@ fn defaults() {
         nbd: None,
         object_bytes: None,
         s3: None,
+        s3_audit_log: None,
         lifecycle_day: Duration::from_secs(86_400),
         tls: true,
         secret_file: None,

@@ -12,6 +12,7 @@ use ashlar_node::volume::service::{DrivePort, SpaceReader, VolumeService};
 use ashlar_node::volume::space::DriveSpace;
 use ashlar_wire::id::DriveId;
 
+use super::audit_log::AuditLog;
 use super::catalog_storage::CatalogStorage;
 use super::clock;
 use super::datadir::DataDir;
@@ -22,7 +23,7 @@ use super::runtime::OsRuntime;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::front::admin::DriveServices;
-use crate::front::s3::figures::S3Figures;
+use crate::front::s3::account::Accounting;
 
 /// Where the drive lies in the data directory.
 const FOLDER: &str = "drive";
@@ -35,8 +36,8 @@ pub(super) struct Disks {
     pub(super) volumes: VolumeService<OsRuntime>,
     /// Objects, if there is room for them.
     pub(super) objects: Option<ObjectNode<OsRuntime>>,
-    /// What S3 requests come to.
-    pub(super) s3: Arc<S3Figures>,
+    /// Who is told what S3 requests come to.
+    pub(super) accounting: Accounting,
     drive: Arc<DriveHandle>,
     bytes: u64,
 }
@@ -74,8 +75,9 @@ impl Disks {
             objects.set_day(config.lifecycle_day);
             objects
         });
+        let accounting = Accounting { audit: audit_log(config)?, ..Accounting::default() };
         volumes.set_space(space(Arc::clone(&drive), blobs));
-        Ok(Self { catalog, volumes, objects, s3: Arc::default(), drive, bytes })
+        Ok(Self { catalog, volumes, objects, accounting, drive, bytes })
     }
 
     /// What the node runs.
@@ -88,7 +90,11 @@ impl Disks {
 
     /// What the admin API asks.
     pub(super) fn services_of_front(&self) -> DriveServices {
-        DriveServices { volumes: self.volumes.clone(), objects: self.objects.clone(), s3: Arc::clone(&self.s3) }
+        DriveServices {
+            volumes: self.volumes.clone(),
+            objects: self.objects.clone(),
+            accounting: self.accounting.clone(),
+        }
     }
 
     /// Makes the drive known to the cluster, beside everything else.
@@ -102,6 +108,16 @@ impl Disks {
             catalog.give_up_missing_drives(&BTreeSet::from([drive])).await;
         }));
     }
+}
+
+fn audit_log(config: &Config) -> Result<Option<Arc<AuditLog>>, Failure> {
+    let opened = config.s3_audit_log.as_ref().map(|path| {
+        AuditLog::open(path).map(Arc::new).map_err(|error| {
+            let what = format!("the audit log {} cannot be written: {error}", path.display());
+            Failure::world(what, "let the server write there, or give another place as s3_audit_log")
+        })
+    });
+    opened.transpose()
 }
 
 /// Looks how full the drive is.

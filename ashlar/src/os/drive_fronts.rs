@@ -57,7 +57,7 @@ impl DriveFronts {
         let Some(objects) = disks.objects.clone() else { return };
         let keys = Arc::new(CatalogKeys(objects.clone()));
         let s3 = S3Service::new(objects.api(), keys.clone(), keys, S3Settings::default());
-        let front = Arc::new(s3::S3Front::new(s3, Some(tls), Arc::clone(&disks.s3)));
+        let front = Arc::new(s3::S3Front::new(s3, Some(tls), disks.accounting.clone()));
         for (listener, worker) in self.s3.into_iter().zip(workers) {
             worker.spawn(serve_s3(front.clone(), listener, stopped.clone()));
         }

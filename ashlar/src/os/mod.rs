@@ -4,6 +4,7 @@
 //! `unsafe` of the program, one operation a block.
 
 pub mod acl_file;
+pub mod audit_log;
 mod cache;
 pub mod catalog_storage;
 pub mod clock;

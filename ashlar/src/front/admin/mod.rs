@@ -36,7 +36,7 @@ use connections::{Admitted, CONNECTIONS_MAX, Connections, Permit};
 use metrics::Source;
 use refusals::{Refusals, Why};
 
-use crate::front::s3::figures::S3Figures;
+use crate::front::s3::account::Accounting;
 use crate::os::clock;
 use crate::os::kv::Observer;
 use crate::os::runtime::OsRuntime;
@@ -94,8 +94,8 @@ pub struct DriveServices {
     pub volumes: VolumeService<OsRuntime>,
     /// Objects, if there is room for them.
     pub objects: Option<ObjectNode<OsRuntime>>,
-    /// What S3 requests come to.
-    pub s3: Arc<S3Figures>,
+    /// Who is told what S3 requests come to.
+    pub accounting: Accounting,
 }
 
 /// Where a request comes from.
@@ -131,8 +131,8 @@ impl Front {
     fn sources(&self) -> Vec<&dyn Source> {
         let mut sources: Vec<&dyn Source> = Vec::new();
         sources.extend(self.engines.as_ref().map(|engines| engines as &dyn Source));
-        if let Some(DriveServices { volumes, s3, .. }) = &self.drives {
-            sources.extend([volumes as &dyn Source, &**s3]);
+        if let Some(DriveServices { volumes, accounting, .. }) = &self.drives {
+            sources.extend([volumes as &dyn Source, accounting]);
         }
         sources.push(&self.refusals);
         sources

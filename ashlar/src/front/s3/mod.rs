@@ -6,7 +6,7 @@
 //!
 //! Deliberately absent: HTTP/2, which S3 clients do not use.
 
-mod account;
+pub mod account;
 mod bodies;
 pub mod figures;
 mod stall;
@@ -31,9 +31,8 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use self::account::Account;
+use self::account::{Account, Accounting};
 use self::bodies::{IncomingBody, OutgoingBody};
-use self::figures::S3Figures;
 use self::stall::StallGuard;
 use crate::os::{clock, random, tls};
 
@@ -81,18 +80,18 @@ pub struct S3Front {
     tls: Option<Arc<ServerConfig>>,
     connections: Arc<Semaphore>,
     requests: AtomicU64,
-    figures: Arc<S3Figures>,
+    accounting: Accounting,
     /// Makes names of requests differ between servers and runs.
     seed: u64,
 }
 
 impl S3Front {
-    /// The front of an S3 service, which counts here what requests come to.
+    /// The front of an S3 service, which tells `accounting` what requests come to.
     #[must_use]
-    pub fn new(s3: S3Service, tls: Option<Arc<ServerConfig>>, figures: Arc<S3Figures>) -> Self {
+    pub fn new(s3: S3Service, tls: Option<Arc<ServerConfig>>, accounting: Accounting) -> Self {
         let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         let (requests, seed) = (AtomicU64::new(0), u64::from_le_bytes(random::bytes()));
-        Self { s3, tls, connections, requests, figures, seed }
+        Self { s3, tls, connections, requests, accounting, seed }
     }
 
     /// Connections that are open now.
@@ -193,7 +192,6 @@ impl S3Front {
     }
 
     async fn answer(&self, request: Request<Incoming>, peer: Peer) -> Response<OutgoingBody> {
-        let mut account = Account::begin(&self.figures);
         let (head, body) = request.into_parts();
         let is_expecting = head.headers.contains_key(EXPECT);
         let target = head.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
@@ -206,6 +204,7 @@ impl S3Front {
             now_ms: u64::try_from(clock::now_both().unix_us / 1_000).unwrap_or(0),
             id: self.request_id(),
         };
+        let mut account = Account::begin(&self.accounting, &incoming);
         let mut body = IncomingBody::new(body, PAUSE_MAX);
         let (reply, subject) = self.s3.handle(incoming, &mut body).await;
         account.note_reply(subject, reply.status, body.received());

@@ -12,6 +12,8 @@ use ashlar_wire::secret::Secret;
 
 use super::figures::S3Numbers;
 use super::*;
+use crate::os::audit_log::AuditLog;
+use crate::os::files::tests::Scratch;
 
 const ACCESS_KEY: &str = "access";
 const SECRET: &str = "secret";
@@ -43,10 +45,14 @@ fn now_ms() -> u64 {
 
 impl Running {
     fn start() -> Self {
+        Self::start_with(Accounting::default())
+    }
+
+    fn start_with(accounting: Accounting) -> Self {
         let credentials = RootCredentials::new(ACCESS_KEY.into(), SecretKey::new(SECRET.into()));
         let service = Memory::new(now_ms).service();
         let s3 = S3Service::new(service, Arc::new(credentials), Arc::new(NoKeys), S3Settings::default());
-        let front = Arc::new(S3Front::new(s3, None, Arc::default()));
+        let front = Arc::new(S3Front::new(s3, None, accounting));
         let listener = StdListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         listener.set_nonblocking(true).expect("a socket");
         let port = listener.local_addr().expect("an address").port();
@@ -168,13 +174,38 @@ fn requests_are_counted() {
     while running.front.connections() > 0 {
         std::thread::yield_now();
     }
-    let S3Numbers { apis, buckets } = running.front.figures.numbers();
+    let S3Numbers { apis, buckets } = running.front.accounting.figures.numbers();
     assert_eq!(apis.keys().copied().collect::<Vec<_>>(), ["CreateBucket", "GetObject", "PutObject"]);
     assert_eq!(apis["GetObject"].by_status, [(206, 1), (404, 1)].into());
     let bucket = buckets["bucket"];
     assert_eq!((bucket.requests, bucket.errors, bucket.received, bucket.sent), (3, 0, 100, 10));
     assert!(!buckets.contains_key("nobodys"), "{buckets:?}");
-    assert_eq!(running.front.figures.in_flight(), 0);
+    assert_eq!(running.front.accounting.figures.in_flight(), 0);
+}
+
+#[test]
+fn requests_are_written_down_one_a_line() {
+    let folder = Scratch::new();
+    let path = folder.0.join("audit.log");
+    let audit = Some(Arc::new(AuditLog::open(&path).expect("the log")));
+    let running = Running::start_with(Accounting { audit, ..Accounting::default() });
+    let mut client = running.connect();
+    client.ask("PUT", "/bucket", &[], b"");
+    client.ask("PUT", "/bucket/two%0Alines", &[("user-agent", "me/1")], &[7; 100]);
+    client.ask("GET", "/bucket/absent", &[], b"");
+    client.send(b"GET /bucket/two%0Alines HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    assert_eq!(client.receive(true).status, 403);
+    drop((client, running));
+    let text = std::fs::read_to_string(&path).expect("the log");
+    let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let of = |name: &str| lines.iter().map(|line| line[name].to_string()).collect::<Vec<_>>();
+    let whose = format!("\"{}\"", ashlar_object::s3::User::root().id);
+    assert_eq!(of("api"), ["\"CreateBucket\"", "\"PutObject\"", "\"GetObject\"", "\"GetObject\""]);
+    assert_eq!(of("status"), ["200", "200", "404", "403"]);
+    assert_eq!(of("user"), [whose.as_str(), &whose, &whose, "null"]);
+    assert_eq!(of("error")[2..], ["\"NoSuchKey\"", "\"AccessDenied\""]);
+    assert_eq!((&*of("key")[1], &*of("agent")[1], &*of("received_bytes")[1]), ("\"two\\nlines\"", "\"me/1\"", "100"));
+    assert_eq!(of("from")[0], "\"127.0.0.1\"");
 }
 
 #[test]

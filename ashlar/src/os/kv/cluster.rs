@@ -333,6 +333,7 @@ fn config_of(plan: &Plan, data: PathBuf) -> Result<Config, Failure> {
         kv_tls: None,
         drive_bytes: None,
         nbd: None,
+        s3_audit_log: None,
         object_bytes: None,
         s3: None,
         lifecycle_day: Duration::from_secs(86_400),

@@ -2,12 +2,18 @@
 
 use super::page::Spans;
 use super::{Kind, Page, Source, Telling};
-use crate::front::s3::figures::{BucketFigures, S3Figures, S3Numbers, SPAN_BOUNDS};
+use crate::front::s3::account::Accounting;
+use crate::front::s3::figures::{BucketFigures, S3Numbers, SPAN_BOUNDS};
 
-impl Source for S3Figures {
+impl Source for Accounting {
     fn tell<'a>(&'a self, page: &'a mut Page) -> Telling<'a> {
-        page.single("ashlar_s3_requests_in_flight", Kind::Gauge, "S3 requests that have not ended.", self.in_flight());
-        numbers(page, &self.numbers());
+        let help = "S3 requests that have not ended.";
+        page.single("ashlar_s3_requests_in_flight", Kind::Gauge, help, self.figures.in_flight());
+        numbers(page, &self.figures.numbers());
+        if let Some(audit) = &self.audit {
+            let help = "Lines of the audit log that were lost: the drive was too slow, or refused them.";
+            page.single("ashlar_s3_audit_lost_total", Kind::Counter, help, audit.lost());
+        }
         Box::pin(core::future::ready(()))
     }
 }
@@ -57,7 +63,7 @@ mod tests {
 
     use super::super::page::tests::lint;
     use super::*;
-    use crate::front::s3::figures::Ended;
+    use crate::front::s3::figures::{Ended, S3Figures};
 
     #[test]
     fn requests_are_told_by_the_conventions() {
