@@ -213,9 +213,21 @@ pub(crate) fn admit(
         }
         question.map_or(Ok(()), |question| judge(cluster, map, settings, client, question))
     });
-    let done = done.map_err(|astray| astray.error(map, &client.card.link, settings));
+    let done = done.map_err(|astray| {
+        awaited(engine, map, astray).unwrap_or_else(|| astray.error(map, &client.card.link, settings))
+    });
     client.sight = sight;
     done
+}
+
+/// What a client is told of a slot that this node is about to serve, once it has taken its shard over. Its map names the former primary, which may
+/// have heard of this node, and would send the client back.
+#[cold]
+fn awaited(engine: &Engine, map: &Map, astray: Astray) -> Option<Error> {
+    let Astray::Moved(slot) = astray else { return None };
+    let is_own = map.owner(slot).is_some_and(|owner| owner.shard == map.own().shard);
+    let why = engine.take_over_waits_for().filter(|_| is_own)?;
+    Some(Error::text(format!("CLUSTERDOWN Hash slot not served: this node has yet to take it over, and {why}")))
 }
 
 /// Until when a request that was not let through waits, if it does: the slot is about to come here, and its owner would send it back.

@@ -143,15 +143,20 @@ fn map(own: u8, epoch: u64) -> Map {
 
 /// The same of three nodes; each one's port is what stands before it.
 fn map_of_three(own: u8, epoch: u64) -> Map {
+    map_led_by(1, own, epoch)
+}
+
+fn map_led_by(leader: u8, own: u8, epoch: u64) -> Map {
     let node = |number: u8| {
         let mut node = Node { name: name(number), shard: SHARD, epoch, is_connected: true, ..Node::default() };
         node.place.port = u16::from(number) - 1;
         node
     };
-    let primary = Node { slots: vec![SlotRange::all()], ..node(1) };
-    let replica = |number: u8| Node { primary: Some(name(1)), ..node(number) };
-    let nodes = vec![primary, replica(2), replica(3)];
-    Map::new(name(own), nodes, Service { is_up: true, epoch, ..Service::default() })
+    let nodes = [1, 2, 3].map(|number| match number == leader {
+        true => Node { slots: vec![SlotRange::all()], ..node(number) },
+        false => Node { primary: Some(name(leader)), ..node(number) },
+    });
+    Map::new(name(own), nodes.into(), Service { is_up: true, epoch, ..Service::default() })
 }
 
 #[derive(Debug)]
@@ -470,6 +475,17 @@ fn a_shard_whose_copies_were_all_restarted_begins_anew_where_an_operator_says() 
     assert!(client.is_held());
     acknowledge(&mut first, replicas[1], None);
     assert!(!client.is_held(), "a majority has it");
+}
+
+#[test]
+fn who_waits_to_take_its_shard_over_sends_nobody_to_the_former_primary() {
+    let mut elected = start_in(map_led_by(1, 2, 7), &Arc::default());
+    assert!(elected.say(0, "SET bar 1").contains("MOVED"));
+    assert_eq!(take_over(&elected, &map_led_by(2, 2, 8), 1, &[]), SHORT);
+    let told = elected.say(0, "SET bar 1");
+    assert!(told.contains("CLUSTERDOWN Hash slot not served") && told.contains("too few members"), "{told}");
+    elected.engine().give_up_take_over();
+    assert!(elected.say(0, "SET bar 1").contains("MOVED"));
 }
 
 #[test]
