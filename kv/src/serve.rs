@@ -129,7 +129,7 @@ impl Engine {
     /// To be called about ten times a second, by nobody who serves clients.
     pub fn handle_tick(&self, now: Now) {
         let settings = self.settings();
-        self.pause.handle_tick(now.unix_ms());
+        self.pause.handle_tick(now.milliseconds());
         self.tend_failover(now);
         self.tend_quorum(now);
         self.statistics.handle_tick(now.unix_us);

@@ -812,7 +812,7 @@ impl Session {
         let is_exec = transaction::is_exec(ready.command);
         let queued = self.client.transaction.as_ref().is_some_and(|open| is_exec && open.may_write);
         let wants_to_write = queued || call_may_write(&self.engine, ready, args);
-        let now_ms = now.unix_ms();
+        let now_ms = now.milliseconds();
         let until_ms = self.engine.pause.hold(self.client.id, &self.client.mailbox, wants_to_write, now_ms);
         let span = until_ms.map(|until_ms| Duration::from_millis((until_ms - now_ms).unsigned_abs()));
         self.held = span.map(|span| now.instant + span);

@@ -38,6 +38,12 @@ impl Now {
         i64::try_from(self.instant.saturating_since(Instant::ORIGIN).as_secs()).unwrap_or(i64::MAX)
     }
 
+    /// Milliseconds of the monotonic clock, as [`Now::seconds`].
+    #[must_use]
+    pub(crate) fn milliseconds(self) -> i64 {
+        i64::try_from(self.instant.saturating_since(Instant::ORIGIN).as_millis()).unwrap_or(i64::MAX)
+    }
+
     /// The same clocks at a later point of the monotonic one.
     #[must_use]
     pub(crate) fn at(self, instant: Instant) -> Self {

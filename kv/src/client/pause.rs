@@ -56,7 +56,7 @@ impl Pause {
         self.scope.load(Ordering::Relaxed) != 0
     }
 
-    /// Holds back until a Unix time in milliseconds. Of a pause that is on already the later end holds, and the wider scope.
+    /// Holds back until a time of the monotonic clock in milliseconds. Of a pause that is on already the later end holds, and the wider scope.
     pub(crate) fn begin(&self, scope: Scope, until_ms: i64, now_ms: i64) {
         let mut state = self.state();
         if state.until_ms <= now_ms {

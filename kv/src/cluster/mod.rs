@@ -287,7 +287,7 @@ impl Engine {
     /// Nothing is written for so long, or until [`Engine::release_writes`]: clients wait. When this returns, no write is under way.
     pub fn hold_writes(&self, span: Duration, now: Now) {
         let span_ms = i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
-        self.pause.begin(Scope::Writes, now.unix_ms().saturating_add(span_ms), now.unix_ms());
+        self.pause.begin(Scope::Writes, now.milliseconds().saturating_add(span_ms), now.milliseconds());
         let clock = run::access(&self.settings(), now);
         drop(self.keyspace.lock(Lock::Everything, 0, now.unix_ms(), clock));
     }

@@ -224,7 +224,7 @@ fn pause(call: &mut Call<'_, '_>) -> Result<(), Error> {
     if ms < 0 {
         return Err(Error::TIMEOUT_NEGATIVE);
     }
-    let now_ms = call.now.unix_ms();
+    let now_ms = call.now.milliseconds();
     let until_ms = now_ms.checked_add(ms).ok_or(Error::TIMEOUT_OUT_OF_RANGE)?;
     call.engine.pause.begin(scope, until_ms, now_ms);
     call.reply.ok();

@@ -141,7 +141,7 @@ fn clients(call: &Call<'_, '_>, section: &mut Section) {
     let count = |is_one: &dyn Fn(&crate::client::card::Card) -> bool| cards.iter().filter(|card| is_one(card)).count();
     let (watched, awaited, awaited_absent) = engine.waiting.places();
     let [trackers, ..] = engine.tracking.counts();
-    let (reason, actions, until_ms) = engine.pause.shown(call.now.unix_ms());
+    let (reason, actions, until_ms) = engine.pause.shown(call.now.milliseconds());
     section.put("connected_clients", engine.clients.count());
     section.put("cluster_connections", 0);
     section.put("maxclients", call.settings.clients.clients_max);

@@ -1,5 +1,7 @@
 //! Replication, as clients see it: ROLE, REPLICAOF, FAILOVER, WAIT, WAITAOF.
 
+use core::time::Duration;
+
 use super::call::{Call, Run};
 use crate::error::Error;
 use crate::replicate::failover::{self, Order};
@@ -98,7 +100,7 @@ fn failover(call: &mut Call<'_, '_>) -> Result<(), Error> {
     if replicas.is_empty() {
         return Err(Error::new("ERR FAILOVER requires connected replicas."));
     }
-    if order.is_forced && !(order.until_ms.is_some() && order.target.is_some()) {
+    if order.is_forced && !(order.until.is_some() && order.target.is_some()) {
         return Err(Error::new("ERR FAILOVER with force option requires both a timeout and target HOST and IP."));
     }
     if let Some((host, port)) = &order.target {
@@ -115,16 +117,17 @@ fn failover(call: &mut Call<'_, '_>) -> Result<(), Error> {
 
 /// What a failover is to be like.
 fn read_failover(call: &Call<'_, '_>) -> Result<Order, Error> {
-    let mut order = Order { target: None, until_ms: None, is_forced: false };
+    let mut order = Order { target: None, until: None, is_forced: false };
     let mut at = 1;
     while at < call.args.len() {
         match () {
-            () if call.args.is(at, "TIMEOUT") && at + 1 < call.args.len() && order.until_ms.is_none() => {
+            () if call.args.is(at, "TIMEOUT") && at + 1 < call.args.len() && order.until.is_none() => {
                 let ms = call.integer(at + 1)?;
                 if ms <= 0 {
                     return Err(Error::new("ERR FAILOVER timeout must be greater than 0"));
                 }
-                (order.until_ms, at) = (Some(call.now.unix_ms().saturating_add(ms)), at + 2);
+                let until = call.now.instant + Duration::from_millis(ms.unsigned_abs());
+                (order.until, at) = (Some(until), at + 2);
             }
             () if call.args.is(at, "TO") && at + 2 < call.args.len() && order.target.is_none() => {
                 let host = String::from_utf8_lossy(&call.args[at + 1]).into_owned();

@@ -5,6 +5,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use ashlar_wire::time::Instant;
+
 use super::role::Upstream;
 use super::{Phase, Replica};
 use crate::engine::Engine;
@@ -28,8 +30,8 @@ enum State {
 pub(crate) struct Order {
     /// To whom; to any that has everything otherwise.
     pub(crate) target: Option<(String, i64)>,
-    /// Until when it is waited for, Unix milliseconds.
-    pub(crate) until_ms: Option<i64>,
+    /// Until when it is waited for.
+    pub(crate) until: Option<Instant>,
     /// Then it is the primary although it lacks something.
     pub(crate) is_forced: bool,
 }
@@ -136,7 +138,7 @@ impl Engine {
                 return;
             }
         };
-        if order.until_ms.is_some_and(|until_ms| until_ms <= now.unix_ms()) {
+        if order.until.is_some_and(|until| until <= now.instant) {
             match order.target {
                 Some((host, port)) if order.is_forced => self.hand_over(host, port, now),
                 _ => self.abort_failover("no replica had everything in time", now),

@@ -332,6 +332,24 @@ fn what_replicas_may_say_of_themselves() {
 }
 
 #[test]
+fn a_wall_clock_that_steps_back_prolongs_no_pause_and_no_failover() {
+    let mut pair = Pair::attached();
+    assert_eq!(pair.talk.say(0, "FAILOVER TIMEOUT 100"), "OK");
+    assert!(pair.talk.say(0, "INFO replication").contains("master_failover_state:waiting-for-sync"));
+    pair.talk.step_wall_clock(-3_600_000);
+    pair.talk.wait(200);
+    pair.talk.tick();
+    assert!(pair.talk.say(0, "INFO replication").contains("master_failover_state:no-failover"));
+    let now = pair.talk.now();
+    pair.talk.engine().hold_writes(Duration::from_millis(100), now);
+    pair.talk.step_wall_clock(-3_600_000);
+    assert_eq!(pair.talk.say(0, "SET a 1"), "");
+    pair.talk.wait(200);
+    pair.talk.tick();
+    assert_eq!(pair.talk.say(0, "GET b"), "OK\n(nil)", "the write was held for 100 ms");
+}
+
+#[test]
 fn a_wall_clock_that_steps_back_holds_up_no_replica() {
     let mut pair = Pair::attached();
     pair.commands();
