@@ -19,11 +19,6 @@ use serde::{Deserialize, Serialize};
 use super::Front;
 use super::routes::{insists, json, refuse, wrong_query};
 
-/// All drives.
-pub(super) const LIST: &str = "/v1/drives";
-/// Where drives are, one below it each.
-pub(super) const DRIVES: &str = "/v1/drives/";
-
 /// A drive that leaves, as the admin API answers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeavingDrive {
@@ -100,9 +95,8 @@ fn no_drives() -> Response<Full<Bytes>> {
     refuse(StatusCode::CONFLICT, "no_drives", "this server has no drive: ask one that has")
 }
 
-/// Begins to remove the drive whose id begins as the path says.
-pub(super) async fn answer(front: &Front, path: &str, query: Option<&str>) -> Response<Full<Bytes>> {
-    let beginning = path.strip_prefix(DRIVES).unwrap_or_default();
+/// Begins to remove the drive whose id begins so.
+pub(super) async fn remove(front: &Front, beginning: &str, query: Option<&str>) -> Response<Full<Bytes>> {
     let Some(insists) = insists(query) else { return wrong_query() };
     let how = if insists { DriveRemoval::GiveUp } else { DriveRemoval::Drain };
     let Some(drives) = front.drives.as_ref() else { return no_drives() };

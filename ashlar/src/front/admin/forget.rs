@@ -13,17 +13,13 @@ use super::Front;
 use super::routes::{insists, json, refuse, wrong_query};
 use ashlar_node::membership::ForgetError;
 
-/// Where members are, one below it each.
-pub(super) const MEMBERS: &str = "/v1/members/";
-
 #[derive(Serialize)]
 struct Forgotten {
     forgotten: String,
 }
 
-/// Forgets the member that the path names.
-pub(super) async fn answer(front: &Front, path: &str, query: Option<&str>) -> Response<Full<Bytes>> {
-    let name = path.strip_prefix(MEMBERS).unwrap_or_default();
+/// Forgets the member of this id.
+pub(super) async fn answer(front: &Front, name: &str, query: Option<&str>) -> Response<Full<Bytes>> {
     let Ok(id) = name.parse::<ServerId>() else {
         return refuse(StatusCode::BAD_REQUEST, "malformed_id", "a server's id has 32 hexadecimal digits");
     };

@@ -15,9 +15,6 @@ use serde::{Deserialize, Serialize};
 use super::Front;
 use super::routes::{json, refuse};
 
-/// All placement groups.
-pub(super) const LIST: &str = "/v1/groups";
-
 /// A placement group, as the admin API shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupView {

@@ -16,6 +16,7 @@ pub mod objects;
 mod refusals;
 pub mod routes;
 mod secret;
+mod table;
 pub(super) mod upgrade;
 pub mod volumes;
 

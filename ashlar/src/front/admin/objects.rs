@@ -13,9 +13,6 @@ use serde::{Deserialize, Serialize};
 use super::Front;
 use super::routes::{json, refuse};
 
-/// The root key.
-pub(super) const KEY: &str = "/v1/s3/key";
-
 /// A key of the object service, as the admin API shows it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyView {
@@ -24,11 +21,6 @@ pub struct KeyView {
     /// With what it signs.
     pub secret_key: String,
 }
-
-/// Keys of users; one below it each.
-pub(super) const KEYS: &str = "/v1/s3/keys";
-/// What users stand below.
-const USERS: &str = "/v1/s3/users/";
 
 /// A key of a user, as the admin API shows it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,16 +32,6 @@ pub struct UserKeyView {
     /// With what it signs; told once, when the key is made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_key: Option<String>,
-}
-
-/// The user whom a path is about.
-pub(super) fn user_in(path: &str) -> Option<&str> {
-    path.strip_prefix(USERS)
-}
-
-/// The access key that a path is about.
-pub(super) fn key_in(path: &str) -> Option<&str> {
-    path.strip_prefix(KEYS)?.strip_prefix('/')
 }
 
 fn no_objects() -> Response<Full<Bytes>> {
@@ -69,9 +51,8 @@ fn refused(error: &UserKeyError) -> Response<Full<Bytes>> {
 }
 
 /// Makes a key for a user.
-pub(super) async fn create(front: &Front, path: &str, query: Option<&str>) -> Response<Full<Bytes>> {
+pub(super) async fn create(front: &Front, user: &str, query: Option<&str>) -> Response<Full<Bytes>> {
     let Some(objects) = front.drives.as_ref().and_then(|drives| drives.objects.as_ref()) else { return no_objects() };
-    let user = user_in(path).unwrap_or_default();
     let name = match query {
         None | Some("") => user.to_owned(),
         Some(query) => match Query::decode(query) {
@@ -89,9 +70,9 @@ pub(super) async fn create(front: &Front, path: &str, query: Option<&str>) -> Re
 }
 
 /// Deletes a key of a user.
-pub(super) async fn delete(front: &Front, path: &str) -> Response<Full<Bytes>> {
+pub(super) async fn delete(front: &Front, access_key: &str) -> Response<Full<Bytes>> {
     let Some(objects) = front.drives.as_ref().and_then(|drives| drives.objects.as_ref()) else { return no_objects() };
-    match objects.delete_user_key(key_in(path).unwrap_or_default()).await {
+    match objects.delete_user_key(access_key).await {
         Ok(()) => json(StatusCode::OK, &serde_json::json!({})),
         Err(error) => refused(&error),
     }

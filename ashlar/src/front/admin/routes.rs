@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ashlar_grid::seam::Lane;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue, WWW_AUTHENTICATE};
@@ -11,6 +12,7 @@ use serde::Serialize;
 
 use super::connections::Permit;
 use super::refusals::Why;
+use super::table::{self, Asked, Endpoint, Found};
 use super::{Front, Origin, Stream, drives, forget, groups, health, host, metrics, objects, secret, upgrade, volumes};
 use crate::os::{clock, websocket};
 
@@ -25,54 +27,30 @@ pub(super) async fn answer<S: Stream>(
     origin: Origin,
     permit: Arc<Permit>,
 ) -> Response<Full<Bytes>> {
-    let is_get = request.method() == Method::GET || request.method() == Method::HEAD;
     let path = request.uri().path().to_owned();
-    let lane = websocket::lane(&path);
     if origin.is_brief && !path.starts_with(HEALTH) {
         let text = "this server has too many connections, in all or from your address: only /health is answered now";
         return refuse(StatusCode::SERVICE_UNAVAILABLE, "too_many_connections", text);
     }
-    if !is_known(&path) && lane.is_none() {
-        let text = "there is nothing here: see /health/live, /health/ready, /health/cluster, /metrics, /v1/status, \
-                    /v1/mesh, /v1/members/ID, /v1/secret, /v1/s3/key, /v1/s3/keys, /v1/volumes";
-        return refuse(StatusCode::NOT_FOUND, "not_found", text);
+    if let Some(lane) = websocket::lane(&path) {
+        return connect::<S>(&front, request, origin, permit, lane);
     }
-    let change = change_of(&path);
-    let is_allowed = change.as_ref().map_or(is_get, |change| change.allows(&path, request.method()));
-    if !is_allowed {
-        return wrong_method(change, &path);
-    }
-    if let Some(lane) = lane {
-        if front.is_tls_required && !origin.is_tls {
-            let text = "servers of this cluster speak TLS to each other: start the other one with tls = on";
-            return refuse(StatusCode::FORBIDDEN, "tls_required", text);
+    let (route, part) = match table::find(request.method(), &path) {
+        Found::Here(route, part) => (route, part),
+        Found::OtherMethods(methods) => return wrong_method(&methods),
+        Found::Nothing => {
+            let text = format!("there is nothing here: see {}", table::paths().join(", "));
+            return refuse(StatusCode::NOT_FOUND, "not_found", &text);
         }
-        return upgrade::answer::<S>(request, Some(permit), move |wire| front.node.accept(wire, lane));
-    }
-    // Between servers the hello decides. A browser of this machine, or of an unencrypted network, can be made to ask.
+    };
+    // A browser of this machine, or of an unencrypted network, can be made to ask.
     let is_reachable_by_pages = origin.is_loopback || path.starts_with(API) && !origin.is_tls;
     if is_reachable_by_pages && !host::is_own(&request, &front.advertised) {
         return foreign_host(&front, &request, origin);
     }
-    let asked = match (change, path.starts_with(API)) {
-        (Some(Change::Volume), _) if is_get => Asked::Api,
-        (Some(_), _) => Asked::Change,
-        // It opens everything, so whoever reads it must be allowed to change everything.
-        (None, _) if path == objects::KEY => Asked::Change,
-        (None, true) => Asked::Api,
-        (None, false) => Asked::Page,
-    };
     let token = token_of(&request, &front.token);
-    match admission(front.is_tls_required, origin, asked, token) {
-        Admission::Granted => match change {
-            Some(Change::Drive) => drives::answer(&front, &path, request.uri().query()).await,
-            Some(Change::Forget) => forget::answer(&front, &path, request.uri().query()).await,
-            Some(Change::Secret) => secret::answer(&front, request.uri().query()).await,
-            Some(Change::Volume) => volumes::answer(&front, request.method(), &path, request.uri().query()).await,
-            Some(Change::UserKey) => objects::create(&front, &path, request.uri().query()).await,
-            Some(Change::KeyDeletion) => objects::delete(&front, &path).await,
-            None => read(&front, &path).await,
-        },
+    match admission(front.is_tls_required, origin, route.asked, token) {
+        Admission::Granted => run(&front, route.endpoint, part, request.uri().query()).await,
         Admission::NeedsTls => {
             refuse(StatusCode::FORBIDDEN, "tls_required", "plain HTTP is for this machine only: use https")
         }
@@ -83,6 +61,55 @@ pub(super) async fn answer<S: Stream>(
             }
             unauthorized(token)
         }
+    }
+}
+
+/// Another server wants a connection of the grid. The hello decides whether it gets one.
+fn connect<S: Stream>(
+    front: &Front,
+    request: Request<Incoming>,
+    origin: Origin,
+    permit: Arc<Permit>,
+    lane: Lane,
+) -> Response<Full<Bytes>> {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        return wrong_method(&[&Method::GET]);
+    }
+    if front.is_tls_required && !origin.is_tls {
+        let text = "servers of this cluster speak TLS to each other: start the other one with tls = on";
+        return refuse(StatusCode::FORBIDDEN, "tls_required", text);
+    }
+    let node = front.node.clone();
+    upgrade::answer::<S>(request, Some(permit), move |wire| node.accept(wire, lane))
+}
+
+/// Answers what the table has found, to somebody who may ask for it.
+async fn run(front: &Front, endpoint: Endpoint, part: &str, query: Option<&str>) -> Response<Full<Bytes>> {
+    match endpoint {
+        Endpoint::Live => health::live(),
+        Endpoint::Ready => health::ready(front).await,
+        Endpoint::Cluster => health::cluster(front).await,
+        Endpoint::Metrics => {
+            let text = metrics::text(front).await;
+            with_type(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text.into())
+        }
+        Endpoint::Status => json(StatusCode::OK, &front.node.status().await),
+        Endpoint::Mesh => json(StatusCode::OK, &front.node.mesh().await),
+        Endpoint::Forget => forget::answer(front, part, query).await,
+        Endpoint::RotateSecret => secret::answer(front, query).await,
+        Endpoint::Drives => drives::list(front).await,
+        Endpoint::RemoveDrive => drives::remove(front, part, query).await,
+        Endpoint::Groups => groups::list(front).await,
+        Endpoint::Volumes => volumes::list(front).await,
+        Endpoint::Volume => volumes::show(front, part).await,
+        Endpoint::CreateVolume => volumes::create(front, part, query).await,
+        Endpoint::ResizeVolume => volumes::resize(front, part, query).await,
+        Endpoint::DeleteVolume => volumes::delete(front, part).await,
+        Endpoint::DetachVolume => volumes::detach(front, part, query).await,
+        Endpoint::RootKey => objects::key(front),
+        Endpoint::UserKeys => objects::list(front),
+        Endpoint::CreateUserKey => objects::create(front, part, query).await,
+        Endpoint::DeleteUserKey => objects::delete(front, part).await,
     }
 }
 
@@ -100,17 +127,6 @@ fn foreign_host<B>(front: &Front, request: &Request<B>, origin: Origin) -> Respo
     }
     let text = "the Host header names another server: ask by IP address, as localhost, or by the name in `advertise`";
     refuse(StatusCode::MISDIRECTED_REQUEST, "foreign_host", text)
-}
-
-/// What a request wants.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asked {
-    /// Health or metrics.
-    Page,
-    /// To read from the admin API.
-    Api,
-    /// To change something.
-    Change,
 }
 
 /// The admin token in a request.
@@ -144,53 +160,21 @@ fn admission(is_tls_required: bool, origin: Origin, asked: Asked, token: Token) 
     }
 }
 
-/// What changes something, or does where it is not read with GET (a volume). A page in somebody's browser cannot ask this machine for it with these methods and without
-/// being asked who it is first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Change {
-    Drive,
-    Forget,
-    Secret,
-    Volume,
-    UserKey,
-    KeyDeletion,
-}
-
-impl Change {
-    fn allows(self, path: &str, method: &Method) -> bool {
-        match self {
-            Self::Drive | Self::Forget | Self::KeyDeletion => method == Method::DELETE,
-            Self::Secret | Self::UserKey => method == Method::PUT,
-            Self::Volume => volumes::methods_at(path).1.contains(method),
-        }
-    }
-}
-
-fn change_of(path: &str) -> Option<Change> {
-    match path {
-        secret::SECRET => Some(Change::Secret),
-        path if volumes::is_of_one(path) => Some(Change::Volume),
-        path if path.starts_with(drives::DRIVES) => Some(Change::Drive),
-        path if objects::user_in(path).is_some() => Some(Change::UserKey),
-        path if objects::key_in(path).is_some() => Some(Change::KeyDeletion),
-        path => path.starts_with(forget::MEMBERS).then_some(Change::Forget),
-    }
-}
-
-fn wrong_method(change: Option<Change>, path: &str) -> Response<Full<Bytes>> {
-    let (text, allowed) = match change {
-        Some(Change::Drive | Change::Forget | Change::KeyDeletion) => {
-            ("only DELETE is allowed here", &[Method::DELETE][..])
-        }
-        Some(Change::Secret | Change::UserKey) => ("only PUT is allowed here", &[Method::PUT][..]),
-        Some(Change::Volume) => volumes::methods_at(path),
-        None => ("only GET is allowed here", &[Method::GET, Method::HEAD][..]),
-    };
-    let allowed = allowed.iter().map(Method::as_str).collect::<Vec<_>>().join(", ");
-    let allowed = HeaderValue::from_str(&allowed).expect("names of methods are letters");
-    let mut response = refuse(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", text);
+fn wrong_method(methods: &[&Method]) -> Response<Full<Bytes>> {
+    let head = methods.contains(&&Method::GET).then_some(&Method::HEAD);
+    let allowed: Vec<&str> = methods.iter().copied().chain(head).map(Method::as_str).collect();
+    let allowed = HeaderValue::from_str(&allowed.join(", ")).expect("names of methods are letters");
+    let mut response = refuse(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", &wrong_method_text(methods));
     response.headers_mut().insert(ALLOW, allowed);
     response
+}
+
+fn wrong_method_text(methods: &[&Method]) -> String {
+    let names: Vec<&str> = methods.iter().map(|method| method.as_str()).collect();
+    match names.split_last() {
+        Some((last, others @ [_, ..])) => format!("only {} and {last} are allowed here", others.join(", ")),
+        _ => format!("only {} is allowed here", names.concat()),
+    }
 }
 
 /// Whether a query insists: `?force`. `None` for any other query, which somebody meant something by.
@@ -219,33 +203,6 @@ fn unauthorized(token: Token) -> Response<Full<Bytes>> {
     let mut response = refuse(StatusCode::UNAUTHORIZED, "unauthorized", text);
     response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     response
-}
-
-fn is_known(path: &str) -> bool {
-    let is_page = matches!(path, "/health/live" | "/health/ready" | "/health/cluster" | "/metrics");
-    is_page
-        || matches!(path, "/v1/status" | "/v1/mesh" | volumes::VOLUMES | drives::LIST | groups::LIST)
-        || matches!(path, objects::KEY | objects::KEYS)
-        || change_of(path).is_some()
-}
-
-async fn read(front: &Front, path: &str) -> Response<Full<Bytes>> {
-    match path {
-        "/health/live" => health::live(),
-        "/health/ready" => health::ready(front).await,
-        "/health/cluster" => health::cluster(front).await,
-        "/metrics" => {
-            let text = metrics::text(front).await;
-            with_type(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text.into())
-        }
-        volumes::VOLUMES => volumes::list(front).await,
-        drives::LIST => drives::list(front).await,
-        groups::LIST => groups::list(front).await,
-        objects::KEY => objects::key(front),
-        objects::KEYS => objects::list(front),
-        "/v1/status" => json(StatusCode::OK, &front.node.status().await),
-        _ => json(StatusCode::OK, &front.node.mesh().await),
-    }
 }
 
 fn token_of<B>(request: &Request<B>, token: &str) -> Token {
@@ -283,6 +240,23 @@ fn with_type(status: StatusCode, content_type: &'static str, body: Bytes) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn methods_that_are_allowed_are_named() {
+        for (methods, allow, text) in [
+            (&[&Method::GET][..], "GET, HEAD", "only GET is allowed here"),
+            (&[&Method::PUT], "PUT", "only PUT is allowed here"),
+            (
+                &[&Method::GET, &Method::PUT, &Method::DELETE],
+                "GET, PUT, DELETE, HEAD",
+                "only GET, PUT and DELETE are allowed here",
+            ),
+        ] {
+            let response = wrong_method(methods);
+            assert_eq!(response.headers()[ALLOW], allow);
+            assert_eq!(wrong_method_text(methods), text);
+        }
+    }
 
     #[test]
     fn who_may_read_what() {

@@ -8,9 +8,6 @@ use super::Front;
 use super::routes::{insists, json, refuse, wrong_query};
 use ashlar_node::secret::RotateError;
 
-/// What is replaced.
-pub(super) const SECRET: &str = "/v1/secret";
-
 /// Replaces the secret, or finishes what an earlier request began.
 pub(super) async fn answer(front: &Front, query: Option<&str>) -> Response<Full<Bytes>> {
     let Some(insists) = insists(query) else { return wrong_query() };

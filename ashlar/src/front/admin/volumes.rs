@@ -20,16 +20,13 @@ use ashlar_placement::rule::ExtentSize;
 use ashlar_wire::id::VolumeId;
 use http_body_util::Full;
 use hyper::body::Bytes;
-use hyper::{Method, Response, StatusCode};
+use hyper::{Response, StatusCode};
 use serde::{Deserialize, Serialize};
 
 use super::Front;
 use super::routes::{insists, json, refuse};
 use crate::os::random;
 use crate::os::runtime::OsRuntime;
-
-/// All volumes; one below it each.
-pub(super) const VOLUMES: &str = "/v1/volumes";
 
 /// A volume, as the admin API shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,38 +68,6 @@ const SIZE_UNIT: u64 = 4_096;
 
 type Volumes = VolumeService<OsRuntime>;
 type Answer = Response<Full<Bytes>>;
-
-/// What a path below [`VOLUMES`] is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place<'a> {
-    Volume(&'a str),
-    Size(&'a str),
-    Attachment(&'a str),
-}
-
-fn place_of(path: &str) -> Option<Place<'_>> {
-    let rest = path.strip_prefix(VOLUMES)?.strip_prefix('/')?;
-    match rest.split_once('/') {
-        None => Some(Place::Volume(rest)),
-        Some((name, "size")) => Some(Place::Size(name)),
-        Some((name, "attachment")) => Some(Place::Attachment(name)),
-        Some(_) => None,
-    }
-}
-
-/// Whether a path is one of a volume.
-pub(super) fn is_of_one(path: &str) -> bool {
-    place_of(path).is_some()
-}
-
-/// What changes a volume at this path, in words for people who used another method, and the methods that are allowed.
-pub(super) fn methods_at(path: &str) -> (&'static str, &'static [Method]) {
-    match place_of(path) {
-        Some(Place::Size(_)) => ("only PUT is allowed here", &[Method::PUT]),
-        Some(Place::Attachment(_)) => ("only DELETE is allowed here", &[Method::DELETE]),
-        _ => ("only GET, PUT and DELETE are allowed here", &[Method::GET, Method::HEAD, Method::PUT, Method::DELETE]),
-    }
-}
 
 /// What is wrong with the name of a volume, for people; nothing if it can be one.
 pub(crate) fn wrong_name(name: &str) -> Option<&'static str> {
@@ -155,26 +120,59 @@ pub(super) async fn list(front: &Front) -> Answer {
     listed.await.unwrap_or_else(|refusal| refusal)
 }
 
-/// Answers a request about one volume.
-pub(super) async fn answer(front: &Front, method: &Method, path: &str, query: Option<&str>) -> Answer {
-    let answered = async {
-        let place = place_of(path).expect("the path was looked at before");
-        let (Place::Volume(name) | Place::Size(name) | Place::Attachment(name)) = place;
-        if let Some(text) = wrong_name(name) {
-            return Err(refuse(StatusCode::BAD_REQUEST, "malformed_name", text));
+/// The volumes, for a request about one of this name.
+fn services_for<'a>(front: &'a Front, name: &str) -> Result<&'a Volumes, Box<Answer>> {
+    match wrong_name(name) {
+        Some(text) => Err(Box::new(refuse(StatusCode::BAD_REQUEST, "malformed_name", text))),
+        None => services(front),
+    }
+}
+
+/// Either is an answer.
+fn either(answer: Result<Answer, Answer>) -> Answer {
+    answer.unwrap_or_else(|refusal| refusal)
+}
+
+/// Shows one volume.
+pub(super) async fn show(front: &Front, name: &str) -> Answer {
+    match services_for(front, name) {
+        Ok(volumes) => {
+            either(known(volumes, name).await.map(|record| json(StatusCode::OK, &VolumeView::from(&record))))
         }
-        let volumes = services(front).map_err(|refusal| *refusal)?;
-        match (place, method) {
-            (Place::Volume(_), &Method::PUT) => {
-                create(volumes, name, size_in(query).map_err(|refusal| *refusal)?).await
-            }
-            (Place::Volume(_), &Method::DELETE) => delete(volumes, name).await,
-            (Place::Size(_), _) => resize(volumes, name, size_in(query).map_err(|refusal| *refusal)?).await,
-            (Place::Attachment(_), _) => detach(volumes, name, query).await,
-            (Place::Volume(_), _) => Ok(json(StatusCode::OK, &VolumeView::from(&known(volumes, name).await?))),
-        }
-    };
-    answered.await.unwrap_or_else(|refusal| refusal)
+        Err(refusal) => *refusal,
+    }
+}
+
+/// Creates one of the size that the query says.
+pub(super) async fn create(front: &Front, name: &str, query: Option<&str>) -> Answer {
+    match services_for(front, name).and_then(|volumes| Ok((volumes, size_in(query)?))) {
+        Ok((volumes, bytes)) => either(make(volumes, name, bytes).await),
+        Err(refusal) => *refusal,
+    }
+}
+
+/// Makes one larger: the query says how large.
+pub(super) async fn resize(front: &Front, name: &str, query: Option<&str>) -> Answer {
+    match services_for(front, name).and_then(|volumes| Ok((volumes, size_in(query)?))) {
+        Ok((volumes, bytes)) => either(enlarge(volumes, name, bytes).await),
+        Err(refusal) => *refusal,
+    }
+}
+
+/// Deletes one that is not attached.
+pub(super) async fn delete(front: &Front, name: &str) -> Answer {
+    match services_for(front, name) {
+        Ok(volumes) => either(remove(volumes, name).await),
+        Err(refusal) => *refusal,
+    }
+}
+
+/// Takes one from the server that it is attached to.
+pub(super) async fn detach(front: &Front, name: &str, query: Option<&str>) -> Answer {
+    match services_for(front, name) {
+        Ok(volumes) => either(take_away(volumes, name, query).await),
+        Err(refusal) => *refusal,
+    }
 }
 
 async fn known(volumes: &Volumes, name: &str) -> Result<VolumeRecord, Answer> {
@@ -182,7 +180,7 @@ async fn known(volumes: &Volumes, name: &str) -> Result<VolumeRecord, Answer> {
     state.volume_named(name).cloned().ok_or_else(|| unknown(name))
 }
 
-async fn create(volumes: &Volumes, name: &str, bytes: u64) -> Result<Answer, Answer> {
+async fn make(volumes: &Volumes, name: &str, bytes: u64) -> Result<Answer, Answer> {
     let state = volumes.catalog().state().await.map_err(|error| unavailable(&error))?;
     let Some(record) = record(&state, name, bytes) else {
         let text = "there is no set of drives yet: volumes can be created once as many servers have a drive as there are to be copies";
@@ -193,14 +191,14 @@ async fn create(volumes: &Volumes, name: &str, bytes: u64) -> Result<Answer, Ans
     Ok(json(StatusCode::OK, &view))
 }
 
-async fn delete(volumes: &Volumes, name: &str) -> Result<Answer, Answer> {
+async fn remove(volumes: &Volumes, name: &str) -> Result<Answer, Answer> {
     let record = known(volumes, name).await?;
     propose(volumes, name, Change::DeleteVolume(record.id)).await?;
     tracing::info!(name, volume = %record.id, "volume deleted");
     Ok(json(StatusCode::OK, &VolumeView::from(&record)))
 }
 
-async fn resize(volumes: &Volumes, name: &str, bytes: u64) -> Result<Answer, Answer> {
+async fn enlarge(volumes: &Volumes, name: &str, bytes: u64) -> Result<Answer, Answer> {
     let mut record = known(volumes, name).await?;
     if bytes < record.size_bytes {
         let text = format!(
@@ -226,7 +224,7 @@ fn grow(record: &mut VolumeRecord, bytes: u64) {
     record.size_bytes = bytes;
 }
 
-async fn detach(volumes: &Volumes, name: &str, query: Option<&str>) -> Result<Answer, Answer> {
+async fn take_away(volumes: &Volumes, name: &str, query: Option<&str>) -> Result<Answer, Answer> {
     if insists(query) != Some(true) {
         let text = "a volume is detached when its last client disconnects; ?force (`ashlar volume detach NAME --force`) takes it \
                     from its clients, whose further writes fail";
@@ -293,22 +291,6 @@ fn unavailable(error: &Error) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn paths_of_volumes() {
-        for (path, place) in [
-            ("/v1/volumes/a", Some(Place::Volume("a"))),
-            ("/v1/volumes/", Some(Place::Volume(""))),
-            ("/v1/volumes/a/size", Some(Place::Size("a"))),
-            ("/v1/volumes/a/attachment", Some(Place::Attachment("a"))),
-            ("/v1/volumes/a/other", None),
-            ("/v1/volumes/a/size/b", None),
-            ("/v1/volumes", None),
-            ("/v1/volumesa", None),
-        ] {
-            assert_eq!(place_of(path), place, "{path}");
-        }
-    }
 
     #[test]
     fn names_and_sizes() {
