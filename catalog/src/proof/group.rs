@@ -350,6 +350,27 @@ pub fn run(seed: u64, planted: Option<Planted>) -> Result<Report, String> {
     Ok(group.finish())
 }
 
+/// One run in which the only voter is killed again and again while it writes what the others have been sent already.
+///
+/// # Errors
+/// What did not hold, in words.
+pub fn run_lost_tail(seed: u64) -> Result<Report, String> {
+    let mut group = Group::new(seed, 3, None);
+    group.form(1)?;
+    group.world.with_net(|net| net.delay_ms_max = 1);
+    for _ in 0..20 {
+        (0..3).for_each(|_| group.propose());
+        let ms = 1 + group.world.below(25);
+        group.world.run_for(Duration::from_millis(ms));
+        group.crash(0);
+        group.start(0, Begin::Join);
+        group.world.run_for(Duration::from_secs(3));
+        group.observe()?;
+    }
+    group.heal()?;
+    Ok(group.finish())
+}
+
 /// One run in which two of three voters are lost for good: the third goes on alone by an operator's command, takes new
 /// servers in, and a server of the old group that comes back takes the new group's state.
 ///

@@ -71,6 +71,9 @@ impl CatalogConfig {
             max_in_snapshot_log_to_keep: self.kept_entries,
             replication_lag_threshold: self.snapshot_entries.saturating_add(self.kept_entries),
             enable_pre_vote: Some(true),
+            // A leader sends entries while it writes them. One that was killed meanwhile may have lost what others have, so it
+            // must not go on in the same term: another entry with the same name would pass for the one that they have.
+            enable_leader_restore: Some(false),
             ..Config::default()
         };
         config.validate().map_err(|_| Error::BadConfig)
