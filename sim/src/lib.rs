@@ -7,9 +7,9 @@
 //! Invariants: no thread, no socket, no file, no clock of the host; the world's state is never locked while code of a
 //! server runs or is dropped; every buffer and list has a limit, and a run ends at its event limit at the latest.
 //!
-//! Deliberately absent: drives (no service is here yet that has any), datagrams, TLS. The network is TCP after its
-//! connection set-up: ordered bytes that are late, stuck, reset or lost with their connection, but never changed,
-//! unless a test asks for it.
+//! Deliberately absent: datagrams, TLS. The network is TCP after its connection set-up: ordered bytes that are late,
+//! stuck, reset or lost with their connection, but never changed, unless a test asks for it. Drives belong to the
+//! scenarios that have them.
 //!
 //! In reading order: [`rng`] chance, `clock` time, `executor` tasks, `trace` hash and tail, [`world`] all of it
 //! together, [`net`] links and connections, [`swarm`] many worlds with faults, [`scenarios`] what is put into them.

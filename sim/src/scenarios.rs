@@ -1,6 +1,8 @@
 //! What is put into the world: each scenario is a [`Case`] with its load and its judgement.
 
+mod agreement;
 pub mod catalog;
+pub mod cluster;
 pub mod echo;
 pub mod grid;
 pub mod kv;
@@ -26,6 +28,8 @@ pub struct Scenario {
     pub servers_max: u32,
     /// How long nothing strikes at first in half of the seeds, nanoseconds.
     pub calm_ns: u64,
+    /// Makes of what a seed drew what the scenario can stand.
+    pub adapt: fn(&mut Params),
     /// The names of bugs that can be planted in what it runs.
     pub bugs: fn() -> Vec<String>,
     /// Plants the bug of that number in all worlds of this thread, or none.
@@ -43,6 +47,7 @@ impl Scenario {
             classes: Class::ALL,
             servers_max: SERVERS_MAX,
             calm_ns: 0,
+            adapt: |_| {},
             bugs: Vec::new,
             plant: drop,
             make: |control, params| Box::new(grid::GridCase::new(control, params)),
@@ -53,6 +58,7 @@ impl Scenario {
             classes: Class::OF_TCP,
             servers_max: SERVERS_MAX,
             calm_ns: 0,
+            adapt: |_| {},
             bugs: Vec::new,
             plant: drop,
             make: |control, params| Box::new(node::NodeCase::new(control, params)),
@@ -63,6 +69,7 @@ impl Scenario {
             classes: Class::OF_TCP,
             servers_max: 9,
             calm_ns: kv::CALM_NS,
+            adapt: |_| {},
             bugs: kv::bugs,
             plant: kv::plant,
             make: |control, params| Box::new(kv::KvCase::new(control, params)),
@@ -73,9 +80,21 @@ impl Scenario {
             classes: Class::OF_TCP,
             servers_max: SERVERS_MAX,
             calm_ns: 0,
+            adapt: |_| {},
             bugs: Vec::new,
             plant: drop,
             make: |control, params| Box::new(catalog::CatalogCase::new(control, params)),
+        },
+        Self {
+            name: "cluster",
+            about: "whole servers with the catalog, drives and volumes: guests move, drives fail and are replaced",
+            classes: Class::OF_TCP,
+            servers_max: 9,
+            calm_ns: cluster::CALM_NS,
+            adapt: cluster::adapt,
+            bugs: cluster::bugs,
+            plant: cluster::plant,
+            make: |control, params| Box::new(cluster::ClusterCase::new(control, params)),
         },
         Self {
             name: "echo",
@@ -83,6 +102,7 @@ impl Scenario {
             classes: Class::OF_TCP,
             servers_max: SERVERS_MAX,
             calm_ns: 0,
+            adapt: |_| {},
             bugs: Vec::new,
             plant: drop,
             make: |control, params| Box::new(echo::Echo::new(control, params, None)),

@@ -86,6 +86,7 @@ struct Options {
 impl Options {
     fn params(&self, seed: u64) -> Params {
         let mut params = Params::draw(seed, self.scenario.classes, self.scenario.servers_max);
+        (self.scenario.adapt)(&mut params);
         params.servers = self.servers.unwrap_or(params.servers);
         // Faults while servers find each other are half of what there is to see.
         params.calm_ns = if seed.is_multiple_of(2) { 0 } else { self.scenario.calm_ns };

@@ -11,6 +11,8 @@
 //!
 //! The superblock is written at formatting and never again, so it cannot be torn.
 
+use core::ops::Range;
+
 use ashlar_wire::checksum::{Salt, checksum};
 use ashlar_wire::id::{ClusterId, DriveId, ServerId};
 
@@ -140,6 +142,13 @@ impl Geometry {
     /// Pages of all tables.
     pub(crate) const fn pages(&self) -> u32 {
         self.extent_pages() + self.record_pages() + self.tombstones_max.div_ceil(TOMBSTONES_PER_PAGE)
+    }
+
+    /// Blocks where data slots lie.
+    #[must_use]
+    pub const fn slot_blocks(&self) -> Range<u64> {
+        let start = self.slots_start();
+        start..start + self.slots as u64 * EXTENT_BLOCKS as u64
     }
 
     const fn slots_start(&self) -> u64 {

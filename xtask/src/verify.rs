@@ -44,6 +44,9 @@ const SIM_QUORUM: [&str; 3] = ["quorum", "--seeds", "300"];
 /// Those of whole servers with key-value engines, some tenths of a second each.
 const SIM_KV: [&str; 5] = ["kv", "--seeds", "60", "--from", "1000"];
 
+/// Those of whole servers with the catalog, drives and volumes, some seconds each.
+const SIM_CLUSTER: [&str; 5] = ["cluster", "--seeds", "25", "--from", "1000"];
+
 /// The bus's: they take a few milliseconds each.
 const SIM_BUS: [&str; 3] = ["bus", "--seeds", "2000"];
 
@@ -146,7 +149,9 @@ fn sim(workspace: &Workspace) -> Result<Outcome, Failure> {
     let root: &Path = &workspace.root;
     sim::simulate(root, &["grid", "--seeds", SIM_SEEDS])?;
     sim::simulate(root, &["node", "--seeds", SIM_SEEDS])?;
+    sim::simulate(root, &["catalog", "--seeds", SIM_SEEDS])?;
     sim::simulate(root, &SIM_KV)?;
+    sim::simulate(root, &SIM_CLUSTER)?;
     sim::simulate(root, &SIM_QUORUM)?;
     sim::simulate(root, &SIM_BUS).map(Outcome::passed)
 }

@@ -8,7 +8,8 @@ use ashlar_node::Node;
 use ashlar_node::catalog::{CatalogOptions, CatalogService};
 use ashlar_node::object::{BlobPort, ObjectNode};
 use ashlar_node::service::Service;
-use ashlar_node::volume::service::{DrivePort, SpaceReader, VolumeService};
+use ashlar_node::volume::drive_port::DrivePort;
+use ashlar_node::volume::service::{SpaceReader, VolumeService};
 use ashlar_node::volume::space::DriveSpace;
 use ashlar_wire::id::DriveId;
 

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use ashlar_node::volume::drive_host::{DriveHost, HostConfig, HostOutput};
-use ashlar_node::volume::service::{DriveInput, DrivePort};
+use ashlar_node::volume::drive_port::{DriveInput, DrivePort};
 use ashlar_node::volume::space::Room;
 use ashlar_wire::id::{ClusterId, DriveId, ServerId};
 
@@ -207,33 +207,12 @@ impl<F: FnMut(DriveId, HostOutput)> Owner<F> {
             for Completion { id, result } in batch.completions {
                 self.host.handle_io(now, id, result);
             }
-            batch.inputs.into_iter().for_each(|input| self.handle(input));
+            batch.inputs.into_iter().for_each(|input| self.host.handle_input(clock::now(), input));
             if self.host.poll_timeout().is_some_and(|due| due <= now) {
                 self.host.handle_timeout(now);
             }
         }
         self.pool.stop();
-    }
-
-    fn handle(&mut self, input: DriveInput) {
-        let now = clock::now();
-        match input {
-            DriveInput::Configuration(configuration) => {
-                if let Err(error) = self.host.handle_configuration(now, &configuration) {
-                    let (set, group) = (configuration.group.set.0, configuration.group.pg.0);
-                    tracing::debug!(drive = %self.host.drive(), set, group, %error, "configuration not taken");
-                }
-            }
-            DriveInput::Message { from, message } => {
-                if let Err(error) = self.host.handle_message(now, from, message) {
-                    tracing::debug!(drive = %self.host.drive(), %from, %error, "message not taken");
-                }
-            }
-            DriveInput::Client { token, group, request } => self.host.handle_client(now, token, group, &request),
-            DriveInput::Fence { volume, generation } => self.host.handle_fence(now, volume, generation),
-            DriveInput::Left { group, epoch } => self.host.handle_left(now, group, epoch),
-            DriveInput::DeleteVolume(volume) => self.host.handle_delete_volume(now, volume),
-        }
     }
 }
 

@@ -25,8 +25,8 @@ use ashlar_grid::stream::{ClientStream, ServerStream};
 use ashlar_placement::choose::PgTable;
 use ashlar_placement::map::{GroupId, SetId};
 use ashlar_replica::error::Refusal as MemberRefusal;
-use ashlar_replica::request::{ClientRequest, ClientResult, Generation};
-use ashlar_replica::{Configuration, Message, Report as MemberReport};
+use ashlar_replica::request::ClientResult;
+use ashlar_replica::{Configuration, Report as MemberReport};
 use ashlar_volume::Error as VolumeError;
 use ashlar_volume::initiator::{self, Answer, Initiator, Limits, Subrequest};
 use ashlar_volume::message::{self, AnswerKind, GroupConfig, SubrequestHeader};
@@ -37,6 +37,7 @@ use bytes::Bytes;
 
 use super::attachment::{Attachment, Fabric, Failure, Leader, PACING};
 use super::drive_host::{ClientToken, HostOutput};
+use super::drive_port::{DriveInput, DrivePort};
 use super::figures::VolumeFigures;
 use super::link::{Framed, Frames, Queue, VERSION};
 use super::route::{RouteCache, is_whole_without};
@@ -68,51 +69,6 @@ const RETRY: Duration = Duration::from_millis(20);
 const OTHER_VERSION: u32 = 1;
 /// Refusal of a request for a drive that is not here.
 const NO_DRIVE: u32 = 2;
-
-/// What a drive's thread is given.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DriveInput {
-    /// A decision of the catalog about a placement group.
-    Configuration(Configuration),
-    /// A message of another member.
-    Message {
-        /// The drive of its sender.
-        from: DriveId,
-        /// The message.
-        message: Message,
-    },
-    /// A request of a client.
-    Client {
-        /// Names it in the reply.
-        token: ClientToken,
-        /// The placement group.
-        group: GroupId,
-        /// The request.
-        request: ClientRequest,
-    },
-    /// A volume has this attach generation.
-    Fence {
-        /// Which volume.
-        volume: VolumeId,
-        /// Its generation.
-        generation: Generation,
-    },
-    /// A volume was deleted.
-    DeleteVolume(VolumeId),
-    /// A placement group is whole without the drive, and its extents there may go.
-    Left {
-        /// The placement group.
-        group: GroupId,
-        /// The epoch at which it is so.
-        epoch: Epoch,
-    },
-}
-
-/// A drive's thread, as the node sees it.
-pub trait DrivePort: Send + Sync + 'static {
-    /// Puts it into the drive's inbox; false where that is full, or the drive has stopped: then nothing is done.
-    fn send(&self, input: DriveInput) -> bool;
-}
 
 /// Looks how full the drives of a server are. Never waits for one.
 pub type SpaceReader = Box<dyn Fn() -> Vec<DriveSpace> + Send + Sync>;

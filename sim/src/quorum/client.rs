@@ -5,14 +5,14 @@ use std::sync::Arc;
 use ashlar_kv::{Engine, Mailbox, Next, Now, Session};
 
 use super::pipe::link_of;
-use crate::history::{Deed, NEVER, Operation};
+use crate::history::{Action, NEVER, Operation};
 use crate::rng::Rng;
 
 /// A request that is on its way.
 #[derive(Debug)]
 struct Asked {
     key: usize,
-    deed: Deed,
+    action: Action,
     begin: u64,
 }
 
@@ -63,22 +63,22 @@ impl Client {
     /// Its connection is gone. What it asked for may have been done.
     pub(super) fn lose(&mut self) -> Option<(usize, Operation)> {
         self.seat = None;
-        let Asked { key, deed, begin } = self.asked.take()?;
+        let Asked { key, action, begin } = self.asked.take()?;
         // A read of which nothing came means nothing.
-        matches!(deed, Deed::Write(_)).then_some((key, Operation { deed, begin, end: NEVER }))
+        matches!(action, Action::Write(_)).then_some((key, Operation { action, begin, end: NEVER, is_attempt: false }))
     }
 
     /// Sends a request.
-    pub(super) fn ask(&mut self, key: usize, deed: Deed, at: u64, now: Now, rng: &mut Rng) {
+    pub(super) fn ask(&mut self, key: usize, action: Action, at: u64, now: Now, rng: &mut Rng) {
         let Some(seat) = &mut self.seat else { return };
-        let words = match deed {
-            Deed::Write(value) => format!("SET {{s}}{key} {value}\r\n"),
-            Deed::Read(_) if rng.chance(100_000) => {
+        let words = match action {
+            Action::Write(value) => format!("SET {{s}}{key} {value}\r\n"),
+            Action::Read(_) if rng.chance(100_000) => {
                 format!("EVAL \"return server.call('GET',KEYS[1])\" 1 {{s}}{key}\r\n")
             }
-            Deed::Read(_) => format!("GET {{s}}{key}\r\n"),
+            Action::Read(_) => format!("GET {{s}}{key}\r\n"),
         };
-        self.asked = Some(Asked { key, deed, begin: at });
+        self.asked = Some(Asked { key, action, begin: at });
         // A request that is held back, for a pause for instance, is brought again with nothing behind it: it is lost here.
         let _taken = seat.session.feed(words.as_bytes(), now);
     }
@@ -97,15 +97,17 @@ impl Client {
         seat.session.handle_sent(count);
         let reply = read(&self.heard)?;
         self.heard.clear();
-        let Asked { key, deed, begin } = self.asked.take()?;
-        match (deed, reply) {
+        let Asked { key, action, begin } = self.asked.take()?;
+        match (action, reply) {
             (_, Reply::Refused) => {
                 self.seat = None;
                 None
             }
-            (Deed::Write(_), _) => Some((key, Operation { deed, begin, end: at })),
-            (Deed::Read(_), Reply::Value(value)) => Some((key, Operation { deed: Deed::Read(value), begin, end: at })),
-            (Deed::Read(_), Reply::Done) => None,
+            (Action::Write(_), _) => Some((key, Operation { action, begin, end: at, is_attempt: false })),
+            (Action::Read(_), Reply::Value(value)) => {
+                Some((key, Operation { action: Action::Read(value), begin, end: at, is_attempt: false }))
+            }
+            (Action::Read(_), Reply::Done) => None,
         }
     }
 }

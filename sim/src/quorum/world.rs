@@ -17,7 +17,7 @@ use ashlar_wire::time::Instant;
 use super::client::Client;
 use super::faults::{Plot, Splits};
 use super::pipe::{Pipe, link_of};
-use crate::history::{Deed, NEVER, OPERATIONS_MAX, Operation, is_linearizable};
+use crate::history::{Action, NEVER, OPERATIONS_MAX, Operation, is_linearizable};
 use crate::rng::Rng;
 
 /// Keys that clients use at a time.
@@ -564,13 +564,13 @@ impl World {
             self.histories.push(Vec::new());
         }
         let key = self.keys[place];
-        let deed = if self.rng.chance(self.habits[number].writes) {
+        let action = if self.rng.chance(self.habits[number].writes) {
             self.values += 1;
-            Deed::Write(self.values)
+            Action::Write(self.values)
         } else {
-            Deed::Read(0)
+            Action::Read(0)
         };
-        self.clients[number].ask(key, deed, self.us, now, &mut self.rng);
+        self.clients[number].ask(key, action, self.us, now, &mut self.rng);
     }
 
     fn note(&mut self, what: u64) {

@@ -9,26 +9,23 @@
 //! Not verified: what placement groups hold (there are none, a toy reports in their stead), and the program's own storage.
 
 mod client;
-mod disk;
+pub(super) mod disk;
 mod ledger;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ashlar_catalog::plan::voters::plan_voters;
-use ashlar_catalog::server::ServerState;
-use ashlar_catalog::state::State;
 use ashlar_grid::seam::Runtime as _;
 use ashlar_node::Node;
-use ashlar_node::catalog::{CatalogOptions, CatalogService, FIRST_SET};
-use ashlar_placement::choose::choose_drives;
+use ashlar_node::catalog::{CatalogOptions, CatalogService};
 
 use self::client::{Bench, LAST_PROPOSALS, drive_id};
 use self::disk::{Disk, DiskStorage};
 use self::ledger::Ledger;
+use super::agreement::{agreed, check_state};
 use super::node::memory::{Drive, DriveMemory};
-use super::node::{address, plan, server_id};
+use super::node::{plan, server_id};
 use super::whole::{Drained, WIND_DOWN_NS_MAX, accept, check_drained};
 use crate::swarm::{Bounds, Case, Params};
 use crate::world::{Control, Kill, ServerNo, SimRuntime};
@@ -104,73 +101,6 @@ impl CatalogCase {
         lock(&self.ledger).wrong.clone().map_or(Ok(()), Err)
     }
 
-    /// The state that all servers that run agree on.
-    fn agreed(&self) -> Result<Arc<State>, String> {
-        let mut agreed: Option<(ServerNo, Arc<State>)> = None;
-        let mut leaders = BTreeSet::new();
-        for (server, life) in &self.lives {
-            let handle = &life.bench.handle;
-            let begun = handle.state_now().zip(handle.status());
-            let (state, status) = begun.ok_or_else(|| format!("the catalog of {server:?} has not begun"))?;
-            if !status.is_running {
-                return Err(format!("the catalog of {server:?} has stopped"));
-            }
-            leaders.insert(status.leader.ok_or_else(|| format!("{server:?} knows no leader: {status:?}"))?);
-            if status.is_changing_voters || status.voters != state.voters() {
-                return Err(format!("{server:?} is changing voters: {status:?}, {:?}", state.voters()));
-            }
-            let (first, known) = agreed.get_or_insert((*server, Arc::clone(&state)));
-            if known.version() != state.version() || **known != *state {
-                let versions = (known.version().0, state.version().0);
-                return Err(format!("{first:?} and {server:?} are at versions {versions:?}: {status:?}"));
-            }
-        }
-        if leaders.len() != 1 {
-            return Err(format!("there are several leaders: {leaders:?}"));
-        }
-        Ok(agreed.ok_or("no server runs")?.1)
-    }
-
-    /// What must be true of the state when these servers run and all others do not.
-    fn check_state(&self, state: &State, gone: Option<ServerNo>) -> Result<(), String> {
-        let all: Vec<ServerNo> = (0..self.servers).map(ServerNo).collect();
-        let alive = all.iter().filter(|server| Some(**server) != gone).map(|server| server_id(*server)).collect();
-        for server in &all {
-            let known = state.server(server_id(*server)).ok_or_else(|| format!("{server:?} is not known"))?;
-            if known.state != ServerState::Active || known.address != address(*server) {
-                return Err(format!("{server:?} is known as {known:?}"));
-            }
-            let drive =
-                state.drive(drive_id(*server)).ok_or_else(|| format!("the drive of {server:?} is not known"))?;
-            if drive.set != Some(FIRST_SET) || drive.server != server_id(*server) {
-                return Err(format!("the drive of {server:?} is {drive:?}"));
-            }
-        }
-        let planned = plan_voters(state, &alive);
-        if state.voters() != planned {
-            return Err(format!("the voters are {:?} instead of {planned:?}", state.voters()));
-        }
-        let set = state.set(FIRST_SET).ok_or("there is no set")?;
-        for (pg, config) in state.pgs_of(FIRST_SET) {
-            let wanted = choose_drives(&set.target, pg).into_iter().map(|index| set.target.drive(index).id);
-            let gone = gone.map(drive_id);
-            let left: Vec<_> = wanted.filter(|drive| Some(*drive) != gone).collect();
-            let mut members = (config.acting.clone(), left.clone());
-            // Its only member stays, and waits.
-            members.0.retain(|drive| Some(*drive) != gone || !left.is_empty());
-            members.0.sort_unstable();
-            members.1.sort_unstable();
-            let is_short = members.0 != members.1 && !left.is_empty();
-            if is_short || !config.learners.is_empty() || config.acting.is_empty() {
-                return Err(format!("placement group {} has {config:?} and should have {left:?}", pg.0));
-            }
-            if gone.is_some_and(|gone| config.acting.contains(&gone)) && !left.is_empty() {
-                return Err(format!("placement group {} still has the server that has stopped: {config:?}", pg.0));
-            }
-        }
-        Ok(())
-    }
-
     fn check_converged(&self) -> Result<(), String> {
         for (server, life) in &self.lives {
             let told = life.bench.last_told.load(Ordering::SeqCst);
@@ -178,9 +108,10 @@ impl CatalogCase {
                 return Err(format!("{told} proposals of {server:?} were acknowledged after the healing"));
             }
         }
-        let state = self.agreed()?;
+        let state = agreed(self.lives.iter().map(|(server, life)| (*server, &life.bench.handle)))?;
         let gone = if let Stage::Without(server) = self.stage { Some(server) } else { None };
-        self.check_state(&state, gone)?;
+        let drives = (0..self.servers).map(|server| (ServerNo(server), drive_id(ServerNo(server)))).collect();
+        check_state(&state, &drives, gone)?;
         let me = server_id(ServerNo(0));
         lock(&self.ledger).check_told(me, &state);
         self.check_safety()

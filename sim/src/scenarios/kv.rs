@@ -32,7 +32,7 @@ use self::engine::{EngineDrive, SimEngine, SimEngines};
 use super::node::memory::{Drive, DriveMemory};
 use super::node::plan;
 use super::whole::{Drained, WIND_DOWN_NS_MAX, accept, check_drained};
-use crate::history::{Deed, is_linearizable};
+use crate::history::{Action, is_linearizable};
 use crate::rng::Rng;
 use crate::swarm::{Bounds, Case, Params};
 use crate::world::{Control, ServerNo, SimRuntime};
@@ -174,8 +174,9 @@ impl KvCase {
         for (shard, (number, history)) in
             histories.flat_map(|(shard, all)| all.iter().enumerate().map(move |one| (shard, one)))
         {
-            let written = |value: u64| value == 0 || history.iter().any(|other| other.deed == Deed::Write(value));
-            let is_possible = || history.iter().all(|one| !matches!(one.deed, Deed::Read(value) if !written(value)));
+            let written = |value: u64| value == 0 || history.iter().any(|other| other.action == Action::Write(value));
+            let is_possible =
+                || history.iter().all(|one| !matches!(one.action, Action::Read(value) if !written(value)));
             let is_right = if self.needs_majority { is_linearizable(history) } else { is_possible() };
             if !is_right {
                 let mut history = history.clone();

@@ -105,7 +105,7 @@ impl<T> Inbox<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ashlar_node::volume::service::DriveInput;
+    use ashlar_node::volume::drive_port::DriveInput;
     use ashlar_wire::id::VolumeId;
 
     fn input() -> DriveInput {

@@ -41,7 +41,7 @@ impl Content {
 
 /// The drive of one server, for all its lives.
 #[derive(Clone, Default)]
-pub(super) struct Disk(Arc<Mutex<Content>>);
+pub(in crate::scenarios) struct Disk(Arc<Mutex<Content>>);
 
 impl Disk {
     fn lock(&self) -> MutexGuard<'_, Content> {
@@ -49,7 +49,7 @@ impl Disk {
     }
 
     /// A life has ended: of what was under way, some first part is kept.
-    pub(super) fn crash(&self, rng: &mut Rng) {
+    pub(in crate::scenarios) fn crash(&self, rng: &mut Rng) {
         let mut content = self.lock();
         let kept = rng.below(content.pending.len() as u64 + 1);
         if let Some((number, _)) = kept.checked_sub(1).and_then(|last| content.pending.get(last as usize)) {
@@ -61,7 +61,7 @@ impl Disk {
 }
 
 /// One life's way to the drive.
-pub(super) struct DiskStorage {
+pub(in crate::scenarios) struct DiskStorage {
     disk: Disk,
     runtime: SimRuntime,
     chance: Mutex<Rng>,
@@ -70,7 +70,7 @@ pub(super) struct DiskStorage {
 }
 
 impl DiskStorage {
-    pub(super) fn new(disk: Disk, runtime: SimRuntime, rng: Rng) -> Self {
+    pub(in crate::scenarios) fn new(disk: Disk, runtime: SimRuntime, rng: Rng) -> Self {
         Self { disk, runtime, chance: Mutex::new(rng), free_at_ns: Mutex::new(0) }
     }
 

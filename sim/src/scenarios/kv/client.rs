@@ -11,7 +11,7 @@ use ashlar_node::together;
 
 use super::connection::Pipe;
 use super::engine::{PORT, SimEngines};
-use crate::history::{Deed, NEVER, OPERATIONS_MAX, Operation};
+use crate::history::{Action, NEVER, OPERATIONS_MAX, Operation};
 use crate::rng::Rng;
 use crate::world::{Control, ServerNo};
 
@@ -146,15 +146,15 @@ pub(super) async fn client(control: Control, shared: SharedState, number: u64, s
             continue;
         };
         loop {
-            let (history, deed) = choose(&shared, shard, writes, &mut rng);
+            let (history, action) = choose(&shared, shard, writes, &mut rng);
             let key = key_of(shard, history, slots[shard]);
-            let request = match deed {
-                Deed::Write(value) => format!("SET {key} {value}\r\n"),
-                Deed::Read(_) => format!("GET {key}\r\n"),
+            let request = match action {
+                Action::Write(value) => format!("SET {key} {value}\r\n"),
+                Action::Read(_) => format!("GET {key}\r\n"),
             };
             let begin = control.now_ns();
             let reply = ask(&control, &pipe, &request, REPLY_MAX).await;
-            note(&shared, (shard, history), deed, begin, control.now_ns(), reply.as_ref());
+            note(&shared, (shard, history), action, begin, control.now_ns(), reply.as_ref());
             // Once everything is healed each shard is to be written to soon, however slow the links are.
             let goes_on = rng.chance(if lock(&shared).is_healed { 500_000 } else { 50_000 });
             match reply {
@@ -191,7 +191,7 @@ fn connect(shared: &SharedState, wanted: Option<(ServerNo, usize)>, client: u64,
 }
 
 /// What a client does next with a shard: to which key.
-fn choose(shared: &SharedState, shard: usize, writes: u32, rng: &mut Rng) -> (usize, Deed) {
+fn choose(shared: &SharedState, shard: usize, writes: u32, rng: &mut Rng) -> (usize, Action) {
     let mut shared = lock(shared);
     // Others may be about to enter one operation each.
     let is_full = shared.histories[shard].last().is_none_or(|last| last.len() + 8 >= OPERATIONS_MAX);
@@ -199,38 +199,40 @@ fn choose(shared: &SharedState, shard: usize, writes: u32, rng: &mut Rng) -> (us
         shared.histories[shard].push(Vec::new());
     }
     let history = shared.histories[shard].len() - 1;
-    let deed = if rng.chance(writes) {
+    let action = if rng.chance(writes) {
         shared.values += 1;
-        Deed::Write(shared.values)
+        Action::Write(shared.values)
     } else {
-        Deed::Read(0)
+        Action::Read(0)
     };
-    (history, deed)
+    (history, action)
 }
 
 /// Writes down what has come of an operation.
 fn note(
     shared: &SharedState,
     (shard, history): (usize, usize),
-    deed: Deed,
+    action: Action,
     begin: u64,
     end: u64,
     reply: Option<&Reply>,
 ) {
     let mut shared = lock(shared);
-    let operation = match (deed, reply) {
-        (_, Some(Reply::Refused(_))) | (Deed::Read(_), None | Some(Reply::Done)) => return,
+    let operation = match (action, reply) {
+        (_, Some(Reply::Refused(_))) | (Action::Read(_), None | Some(Reply::Done)) => return,
         // It may have been done, or be done later.
-        (Deed::Write(_), None) => {
+        (Action::Write(_), None) => {
             shared.untold += 1;
-            Operation { deed, begin, end: NEVER }
+            Operation { action, begin, end: NEVER, is_attempt: false }
         }
-        (Deed::Write(_), Some(_)) => Operation { deed, begin, end },
-        (Deed::Read(_), Some(Reply::Value(value))) => Operation { deed: Deed::Read(*value), begin, end },
+        (Action::Write(_), Some(_)) => Operation { action, begin, end, is_attempt: false },
+        (Action::Read(_), Some(Reply::Value(value))) => {
+            Operation { action: Action::Read(*value), begin, end, is_attempt: false }
+        }
     };
     if operation.end != NEVER {
         shared.told += 1;
-        if matches!(deed, Deed::Write(_)) {
+        if matches!(action, Action::Write(_)) {
             shared.served[shard] = true;
         }
     }

@@ -1,0 +1,492 @@
+//! Whole servers with cloud disks: grid, bus, catalog, placement groups, stores on drives, and guests that use volumes, on a fake world.
+//!
+//! Each server has one drive. Two volumes of three copies lie on all of them. A guest attaches its volume at a server, reads and
+//! writes there, several requests at a time, and comes back at another server when that one ends or the volume is taken from it.
+//! Drives take time, forget what was not synced and tear it by sectors; in half of the worlds one of them also rots, loses and
+//! misplaces writes, reads with errors and fails. A third of the worlds have owners of drives that come late to their inbox.
+//!
+//! Verified: the history of every 2 KiB of a volume is one of a register, and a write of an attachment that was fenced is done before
+//! that or never; no request fails but for the end of its server or attachment; of each placement group at most one member would serve.
+//! After everything heals each guest writes and reads again everything it ever wrote, the catalog is the same everywhere and every
+//! placement group has all its members. Then one server stops: the others go on with the same bars. It comes back, in half of the
+//! worlds with an empty drive, and once more everything is as it was.
+//!
+//! Not verified: NBD, space that runs out, volumes that grow or are deleted, drives that are drained.
+
+mod device;
+mod drive;
+mod guest;
+mod oracle;
+mod planted;
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use ashlar_catalog::server::DriveClass;
+use ashlar_grid::seam::Runtime as _;
+use ashlar_node::Node;
+use ashlar_node::catalog::{CatalogHandle, CatalogOptions, CatalogService, FIRST_SET, RegisterError};
+use ashlar_node::volume::drive_host::DriveHost;
+use ashlar_node::volume::drive_port::DrivePort;
+use ashlar_node::volume::service::VolumeService;
+use ashlar_placement::map::{GroupId, PgId};
+use ashlar_wire::id::DriveId;
+
+use self::device::{Device, Habits, Wrongs};
+use self::drive::{Inbox, Owner, TOLD_BYTES};
+use self::guest::{Guests, Visit, guests, lock, sums};
+pub(super) use self::planted::{bugs, plant};
+use super::agreement::{agreed, check_state};
+use super::catalog::disk::{Disk, DiskStorage};
+use super::node::memory::{Drive, DriveMemory};
+use super::node::{plan, server_id};
+use super::whole::{Drained, WIND_DOWN_NS_MAX, accept, check_drained};
+use crate::rng::Rng;
+use crate::swarm::{Bounds, Case, Params};
+use crate::world::{Control, Kill, ServerNo, SimRuntime};
+
+/// Long enough for servers to find each other and for guests to begin.
+pub(super) const CALM_NS: u64 = 6_000_000_000;
+/// After the healing everything must work within this time: elections, copies that are filled, a server that stops, a drive that is
+/// given up after a minute and made anew.
+const CONVERGE_NS_MAX: u64 = 300_000_000_000;
+/// Placement groups of the set: few, so that many seeds can be run.
+const PGS: u32 = 6;
+/// Copies of everything.
+const COPIES: u8 = 3;
+/// Volumes, each with a guest.
+const VOLUMES: u8 = 2;
+/// How often it is looked who would serve.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Links carry what copies of extents of 1 MiB need: a network of 1 Gbit/s at least, with pauses as all have them.
+pub(super) fn adapt(params: &mut Params) {
+    let world = &mut params.world;
+    world.send_bytes_max = world.send_bytes_max.max(256 << 10);
+    world.receive_bytes_max = world.receive_bytes_max.max(256 << 10);
+    let link = &mut world.link;
+    link.latency_ns = link.latency_ns.min(1_000_000);
+    link.jitter_ns = link.jitter_ns.min(1_000_000);
+    link.bytes_per_s = link.bytes_per_s.max(125_000_000);
+    link.segment_bytes_max = link.segment_bytes_max.max(8_960);
+    link.loss_ppm = link.loss_ppm.min(500);
+}
+
+/// What a server has over all its lives.
+struct Machine {
+    memory: Drive,
+    disk: Disk,
+    device: Device,
+    /// The drive that is on the device.
+    drive: DriveId,
+    drives_made: u8,
+}
+
+/// One life of a server.
+struct Life {
+    node: Node<SimRuntime>,
+    runtime: SimRuntime,
+    catalog: CatalogHandle,
+    host: Arc<Mutex<DriveHost>>,
+    inbox: Inbox,
+    drained: Drained,
+}
+
+/// What is waited for after the healing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Everything is as it should be.
+    Healing,
+    /// This server was stopped, and the others go on without it.
+    Without(ServerNo),
+    /// It was started again, and everything is as before.
+    Again,
+}
+
+/// Hosts of drives that run, with the clocks that they go by.
+type Hosts = Arc<Mutex<BTreeMap<ServerNo, (SimRuntime, Arc<Mutex<DriveHost>>)>>>;
+
+/// See the head of this file.
+pub struct ClusterCase {
+    control: Control,
+    servers: u32,
+    /// The server whose drive does what it must not.
+    bad: Option<ServerNo>,
+    habits: [Habits; 2],
+    busy_ppm: u32,
+    takes_ppm: u32,
+    replaces: bool,
+    machines: BTreeMap<ServerNo, Machine>,
+    lives: BTreeMap<ServerNo, Life>,
+    hosts: Hosts,
+    guests: Arc<Mutex<Guests>>,
+    wrong: Arc<Mutex<Option<String>>>,
+    stage: Stage,
+    /// The histories were looked at.
+    is_complete: bool,
+    healed_ns: u64,
+    converged_ns: u64,
+    is_stopping: bool,
+}
+
+impl ClusterCase {
+    /// The case for one world.
+    #[must_use]
+    pub fn new(control: &Control, params: &Params) -> Self {
+        let mut rng = Rng::new(params.seed).fork("cluster", 0);
+        let bad = rng.chance(500_000).then(|| ServerNo(rng.below(params.servers.into()) as u32));
+        let good = Habits { nanos_max: rng.pick(&[300_000, 3_000_000, 30_000_000]), wrong_ppm: 0, fails_ppm: 0 };
+        let worse = Habits {
+            nanos_max: rng.pick(&[good.nanos_max, 300_000_000]),
+            wrong_ppm: rng.pick(&[0, 5_000, 50_000]),
+            fails_ppm: rng.pick(&[0, 0, 3_000]),
+        };
+        let case = Self {
+            control: control.clone(),
+            servers: params.servers,
+            bad,
+            habits: [good, worse],
+            busy_ppm: rng.pick(&[0, 0, 50_000]),
+            takes_ppm: rng.pick(&[0, 20_000, 200_000]),
+            replaces: rng.chance(500_000),
+            machines: BTreeMap::new(),
+            lives: BTreeMap::new(),
+            hosts: Arc::default(),
+            guests: Arc::new(Mutex::new(guests(VOLUMES))),
+            wrong: Arc::default(),
+            stage: Stage::Healing,
+            is_complete: false,
+            healed_ns: 0,
+            converged_ns: 0,
+            is_stopping: false,
+        };
+        control.spawn(watch(control.clone(), Arc::clone(&case.hosts), Arc::clone(&case.wrong)));
+        case
+    }
+
+    fn rng(&self, label: &str, runtime: &SimRuntime) -> Rng {
+        self.control.rng(label, u64::from(runtime.server().0) << 32 | u64::from(runtime.life()))
+    }
+
+    fn check_safety(&self) -> Result<(), String> {
+        if let Some(wrong) = &*lock(&self.wrong) {
+            return Err(wrong.clone());
+        }
+        for guest in &lock(&self.guests).guests {
+            if let Some(wrong) = &lock(guest).wrong {
+                return Err(wrong.clone());
+            }
+        }
+        Ok(())
+    }
+
+    fn check_histories(&self) -> Result<(), String> {
+        lock(&self.guests).guests.iter().try_for_each(|guest| lock(guest).oracle.check())
+    }
+
+    fn check_converged(&self) -> Result<(), String> {
+        {
+            let guests = lock(&self.guests);
+            for (number, guest) in guests.guests.iter().enumerate() {
+                let guest = lock(guest);
+                if guest.rounds < guests.round {
+                    let (rounds, place) = (guest.rounds, guest.place);
+                    return Err(format!("guest {number} at {place:?} has done {rounds} rounds of {}", guests.round));
+                }
+            }
+        }
+        let state = agreed(self.lives.iter().map(|(server, life)| (*server, &life.catalog)))?;
+        let drives = self.machines.iter().map(|(server, machine)| (*server, machine.drive)).collect();
+        let stopped = if let Stage::Without(server) = self.stage { Some(server) } else { None };
+        check_state(&state, &drives, stopped.or_else(|| self.lost()))
+    }
+
+    /// The server that never comes back, once everything else has healed.
+    fn lost(&self) -> Option<ServerNo> {
+        let is_lost = |server: &ServerNo| self.stage == Stage::Healing && !self.lives.contains_key(server);
+        (0..self.servers).map(ServerNo).find(is_lost)
+    }
+
+    /// What each server sees, for people.
+    fn table(&self) -> String {
+        let row = |(server, life): (&ServerNo, &Life)| {
+            let host = lock(&life.host);
+            let now = life.runtime.now();
+            let serving = (0..PGS).filter(|pg| host.is_serving(now, group(*pg))).collect::<Vec<_>>();
+            let (run, is_settled, free) = (life.runtime.life(), host.is_settled(), host.store().free_extents());
+            format!(
+                "  {server:?} life {run}: serves {serving:?}, settled {is_settled}, {free} extents free, {:?}\n",
+                life.catalog.status()
+            )
+        };
+        self.lives.iter().map(row).collect()
+    }
+
+    fn stop(&mut self) -> ServerNo {
+        let victim = ServerNo(self.control.rng("victim", 0).below(u64::from(self.servers)) as u32);
+        self.control.kill(victim, Kill::Process);
+        self.killed(victim);
+        victim
+    }
+
+    /// A drive for a device that has none: another one than was ever there.
+    fn make_drive(&self, server: ServerNo, number: u8, device: &Device) -> DriveId {
+        let mut id = [0xd0 + server.0 as u8; 16];
+        id[15] = number;
+        let drive = DriveId::from_bytes(id);
+        let mut rng = self.control.rng("format", u64::from(server.0) << 8 | u64::from(number));
+        drive::format(device, server_id(server), drive, &mut rng);
+        drive
+    }
+
+    fn make_machine(&self, server: ServerNo) -> Machine {
+        let device = Device::new(self.habits[usize::from(self.bad == Some(server))]);
+        let drive = self.make_drive(server, 1, &device);
+        Machine { memory: Drive::default(), disk: Disk::default(), device, drive, drives_made: 1 }
+    }
+
+    /// The drive of a server that is down was lost, and an empty one is in its place.
+    fn replace(&mut self, server: ServerNo) {
+        let device = Device::new(self.habits[0]);
+        let number = self.machines[&server].drives_made + 1;
+        let drive = self.make_drive(server, number, &device);
+        let machine = self.machines.get_mut(&server).expect("it has run");
+        (machine.device, machine.drive, machine.drives_made) = (device, drive, number);
+    }
+
+    fn ask_for_a_round(&self) {
+        lock(&self.guests).round += 1;
+    }
+
+    fn begin(&mut self, runtime: SimRuntime) -> Result<(), String> {
+        let server = runtime.server();
+        if !self.machines.contains_key(&server) {
+            let machine = self.make_machine(server);
+            self.machines.insert(server, machine);
+        }
+        let Machine { memory, disk, device, drive, .. } = &self.machines[&server];
+        let host = drive::open(runtime.now(), device, *drive, &mut self.rng("open", &runtime))
+            .map_err(|wrong| format!("{server:?}: {wrong}"))?;
+        let host = Arc::new(Mutex::new(host));
+        let inbox = Inbox::default();
+        let storage = DiskStorage::new(disk.clone(), runtime.clone(), self.rng("disk", &runtime));
+        let service = CatalogService::new(CatalogOptions { copies: COPIES, pgs: PGS }, Arc::new(storage));
+        let catalog = service.handle();
+        let volumes = VolumeService::<SimRuntime>::new(catalog.clone());
+        let port: Arc<dyn DrivePort> = Arc::new(inbox.clone());
+        volumes.set_drives(BTreeMap::from([(*drive, port)]));
+        let remembered = DriveMemory::new(memory.clone(), runtime.clone(), self.rng("memory", &runtime));
+        let shared = Arc::new(runtime.clone());
+        let plan = plan(&self.control, &runtime, memory);
+        let services: Vec<Box<dyn ashlar_node::service::Service<SimRuntime>>> =
+            vec![Box::new(service), Box::new(volumes.clone())];
+        let (node, bus) = Node::start(shared.clone(), shared, plan, remembered, services)
+            .map_err(|error| format!("{server:?} cannot restore the memory of its bus: {error}"))?;
+        runtime.spawn(bus);
+        accept(&runtime, &node);
+        let owner = Owner {
+            runtime: runtime.clone(),
+            device: device.clone(),
+            host: Arc::clone(&host),
+            inbox: inbox.clone(),
+            rng: self.rng("drive", &runtime),
+            busy_ppm: self.busy_ppm,
+        };
+        let outputs = volumes.clone();
+        runtime.spawn(Box::pin(owner.run(move |drive, output| outputs.handle_output(drive, output))));
+        let register = register(catalog.clone(), *drive, Arc::clone(&self.wrong), self.control.clone());
+        runtime.spawn(Box::pin(register));
+        for (number, guest) in (0..).zip(&lock(&self.guests).guests) {
+            let visit = Visit {
+                control: self.control.clone(),
+                runtime: runtime.clone(),
+                volumes: volumes.clone(),
+                guests: Arc::clone(&self.guests),
+                guest: Arc::clone(guest),
+                number,
+                takes_ppm: self.takes_ppm,
+                rng: self.rng("guest", &runtime).fork("volume", number.into()),
+            };
+            runtime.spawn(Box::pin(visit.run()));
+        }
+        lock(&self.hosts).insert(server, (runtime.clone(), Arc::clone(&host)));
+        self.lives.insert(server, Life { node, runtime, catalog, host, inbox, drained: Drained::default() });
+        Ok(())
+    }
+}
+
+const fn group(pg: u32) -> GroupId {
+    GroupId { set: FIRST_SET, pg: PgId(pg) }
+}
+
+/// Makes the drive known, and gives up those that are not there any more.
+async fn register(catalog: CatalogHandle, drive: DriveId, wrong: Arc<Mutex<Option<String>>>, control: Control) {
+    match catalog.register_drive(drive, TOLD_BYTES, DriveClass::Ssd).await {
+        Ok(()) => catalog.give_up_missing_drives(&[drive].into()).await,
+        Err(RegisterError::Stopped(_)) => {}
+        Err(error) => {
+            *lock(&wrong) = Some(format!("a drive cannot be registered: {error}"));
+            control.finish();
+        }
+    }
+}
+
+/// Looks again and again whether two members of a placement group would serve at the same time.
+async fn watch(control: Control, hosts: Hosts, wrong: Arc<Mutex<Option<String>>>) {
+    loop {
+        for pg in 0..PGS {
+            let serving: Vec<ServerNo> = lock(&hosts)
+                .iter()
+                .filter(|(_, (runtime, host))| lock(host).is_serving(runtime.now(), group(pg)))
+                .map(|(server, _)| *server)
+                .collect();
+            if serving.len() > 1 {
+                *lock(&wrong) = Some(format!("{serving:?} would serve placement group {pg} at the same time"));
+                return control.finish();
+            }
+        }
+        control.sleep(LOOK).await;
+    }
+}
+
+impl Case for ClusterCase {
+    fn start(&mut self, runtime: SimRuntime) {
+        if let Err(wrong) = self.begin(runtime) {
+            *lock(&self.wrong) = Some(wrong);
+            self.control.finish();
+        }
+    }
+
+    fn killed(&mut self, server: ServerNo) {
+        let Some(life) = self.lives.remove(&server) else { return };
+        lock(&self.hosts).remove(&server);
+        let place = (life.runtime.server().0, life.runtime.life());
+        for guest in &lock(&self.guests).guests {
+            let mut guest = lock(guest);
+            if guest.place == Some(place) {
+                guest.place = None;
+            }
+        }
+        if let Some(machine) = self.machines.get(&server) {
+            machine.disk.crash(&mut self.rng("crash", &life.runtime));
+            machine.device.crash(&mut self.rng("tear", &life.runtime));
+        }
+    }
+
+    fn drain(&mut self, server: ServerNo) {
+        let Some(life) = self.lives.get(&server) else { return };
+        let (node, drained, inbox) = (life.node.clone(), life.drained.clone(), life.inbox.clone());
+        life.runtime.spawn(Box::pin(async move {
+            node.say_goodbye().await;
+            node.drain().await;
+            inbox.stop();
+            drained.set();
+        }));
+    }
+
+    fn is_drained(&self, server: ServerNo) -> bool {
+        self.lives.get(&server).is_none_or(|life| life.drained.is_set())
+    }
+
+    fn can_lose_one(&self) -> bool {
+        // What rotted on one drive may be on no other but that server's.
+        if self.bad.is_some() {
+            return false;
+        }
+        // A catalog of one voter, and a placement group of one member, cannot do without it.
+        let states = self.lives.values().filter_map(|life| life.catalog.state_now());
+        states.max_by_key(|state| state.version()).is_some_and(|state| {
+            let mut pgs = state.pgs_of(FIRST_SET).peekable();
+            state.voters().len() >= 3 && pgs.peek().is_some() && pgs.all(|(_, config)| config.acting.len() >= 2)
+        })
+    }
+
+    fn healed(&mut self) {
+        self.healed_ns = self.control.now_ns();
+        self.machines.values().for_each(|machine| machine.device.heal());
+        // A drive that failed is out until somebody has looked after it.
+        let failed = |server: &ServerNo| self.machines[server].device.has_failed();
+        let failed: Vec<ServerNo> = self.lives.keys().copied().filter(failed).collect();
+        for server in failed {
+            self.control.kill(server, Kill::Process);
+            self.killed(server);
+            let runtime = self.control.start(server);
+            self.start(runtime);
+        }
+        self.ask_for_a_round();
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds { converge_ns: CONVERGE_NS_MAX, wind_down_ns: WIND_DOWN_NS_MAX }
+    }
+
+    fn converged(&mut self) -> Result<(), String> {
+        self.check_safety()?;
+        self.check_converged().map_err(|wrong| format!("{:?}: {wrong}\n{}", self.stage, self.table()))?;
+        match self.stage {
+            Stage::Healing => {
+                self.converged_ns = self.control.now_ns() - self.healed_ns;
+                if self.lost().is_some() {
+                    return Ok(());
+                }
+                self.stage = Stage::Without(self.stop());
+                self.ask_for_a_round();
+                Err("a server was stopped".into())
+            }
+            Stage::Without(server) => {
+                self.stage = Stage::Again;
+                if self.replaces {
+                    self.replace(server);
+                }
+                let runtime = self.control.start(server);
+                self.start(runtime);
+                self.ask_for_a_round();
+                Err("it was started again".into())
+            }
+            Stage::Again => Ok(()),
+        }
+    }
+
+    fn wind_down(&mut self) {
+        let servers: Vec<ServerNo> = self.lives.keys().copied().collect();
+        servers.into_iter().for_each(|server| self.drain(server));
+        self.is_stopping = true;
+    }
+
+    fn judge(&mut self) -> Result<(), String> {
+        self.check_safety()?;
+        if self.is_stopping {
+            check_drained(&self.lives, |life| &life.drained)?;
+        }
+        if !self.is_complete {
+            self.check_histories()?;
+            self.is_complete = true;
+        }
+        Ok(())
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        let lives = self.lives.values().map(|life| u64::from(life.runtime.life())).sum();
+        let mut counters = vec![("lives", lives), ("converge_ms", self.converged_ns / 1_000_000)];
+        counters.extend(sums(&lock(&self.guests)));
+        let mut wrongs = Wrongs::default();
+        for machine in self.machines.values() {
+            let Wrongs { rotted, unread, lost, misplaced, failed } = machine.device.wrongs();
+            wrongs.rotted += rotted;
+            wrongs.unread += unread;
+            wrongs.lost += lost;
+            wrongs.misplaced += misplaced;
+            wrongs.failed += failed;
+        }
+        let Wrongs { rotted, unread, lost, misplaced, failed } = wrongs;
+        counters.extend([
+            ("rotted", rotted),
+            ("unread", unread),
+            ("writes_lost", lost),
+            ("misplaced", misplaced),
+            ("drives_failed", failed),
+        ]);
+        counters
+    }
+}

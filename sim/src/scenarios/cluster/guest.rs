@@ -1,0 +1,337 @@
+//! Guests: each has a volume, attaches it at one server after another, and reads and writes it there.
+
+use core::ops::Range;
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ashlar_catalog::change::Change;
+use ashlar_catalog::volume::{Generation, VolumeClass, VolumeRecord};
+use ashlar_grid::seam::Runtime as _;
+use ashlar_node::catalog::FIRST_SET;
+use ashlar_node::together;
+use ashlar_node::volume::attachment::{Attachment, Failure};
+use ashlar_node::volume::service::{AttachError, VolumeService};
+use ashlar_placement::part::Part;
+use ashlar_placement::rule::ExtentSize;
+use ashlar_volume::Error as VolumeError;
+use ashlar_volume::initiator::{Op, Space};
+use ashlar_wire::id::VolumeId;
+use bytes::Bytes;
+
+use super::oracle::{Begun, Oracle, UNIT_BYTES, UNITS};
+use crate::rng::Rng;
+use crate::world::{Control, SimRuntime};
+
+/// Extents of a volume.
+pub(super) const EXTENTS: u64 = 6;
+/// Requests of a guest at a time.
+const DEPTH: usize = 5;
+/// Requests of one turn at a volume, each of those at a time.
+const TURN: u64 = 30;
+/// Requests of a round after the healing.
+const LAST: u64 = 6;
+/// How long a guest waits for an answer before it looks whether the volume is still its own.
+const PATIENCE: Duration = Duration::from_secs(400);
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What all lives know of one guest.
+#[derive(Debug, Default)]
+pub(super) struct Guest {
+    pub(super) oracle: Oracle,
+    /// The server and the life where the volume is used.
+    pub(super) place: Option<(u32, u32)>,
+    /// Rounds after the healing that were done: everything was written and read again.
+    pub(super) rounds: u64,
+    /// How often it came to another server.
+    pub(super) moves: u64,
+    pub(super) taken_away: u64,
+    pub(super) wrong: Option<String>,
+}
+
+/// What guests and the case share.
+#[derive(Debug, Default)]
+pub(super) struct Guests {
+    pub(super) guests: Vec<Arc<Mutex<Guest>>>,
+    /// Rounds after the healing that are asked for; 0 before it.
+    pub(super) round: u64,
+}
+
+/// A guest at one life of a server.
+pub(super) struct Visit {
+    pub(super) control: Control,
+    pub(super) runtime: SimRuntime,
+    pub(super) volumes: VolumeService<SimRuntime>,
+    pub(super) guests: Arc<Mutex<Guests>>,
+    pub(super) guest: Arc<Mutex<Guest>>,
+    pub(super) number: u8,
+    /// How often a guest takes its volume from a server that still has it, per million looks.
+    pub(super) takes_ppm: u32,
+    pub(super) rng: Rng,
+}
+
+fn name(number: u8) -> String {
+    format!("volume-{number}")
+}
+
+impl Visit {
+    fn place(&self) -> (u32, u32) {
+        (self.runtime.server().0, self.runtime.life())
+    }
+
+    fn round(&self) -> u64 {
+        lock(&self.guests).round
+    }
+
+    fn now(&self) -> u64 {
+        self.control.now_ns()
+    }
+
+    fn fail(&self, what: impl Into<String>) {
+        lock(&self.guest).wrong.get_or_insert(what.into());
+        self.control.finish();
+    }
+
+    async fn pause(&mut self, longest: Duration) {
+        let span = self.rng.magnitude(1_000_000..=longest.as_nanos() as u64);
+        self.runtime.sleep_until(self.runtime.now() + Duration::from_nanos(span)).await;
+    }
+
+    /// Uses the volume here whenever nobody else does, until the life ends.
+    pub(super) async fn run(mut self) {
+        self.create().await;
+        loop {
+            self.pause(Duration::from_millis(800)).await;
+            let is_healed = self.round() > 0;
+            let comes = match lock(&self.guest).place {
+                None => true,
+                Some(place) => place != self.place() && !is_healed && self.rng.chance(self.takes_ppm),
+            };
+            if comes {
+                self.come().await;
+            }
+        }
+    }
+
+    /// Makes the volume, if nobody has.
+    async fn create(&mut self) {
+        loop {
+            let catalog = self.volumes.catalog().clone();
+            let Ok(state) = catalog.state().await else { return };
+            if state.volume_named(&name(self.number)).is_some() {
+                return;
+            }
+            if state.set(FIRST_SET).is_some() {
+                let volume = VolumeRecord {
+                    id: VolumeId::from_bytes([0x70 + self.number; 16]),
+                    name: name(self.number),
+                    class: VolumeClass::Standard,
+                    extent_size: ExtentSize::DEFAULT,
+                    size_bytes: EXTENTS << 20,
+                    parts: vec![Part { set: FIRST_SET, extents: EXTENTS }],
+                    generation: Generation::default(),
+                    attached: None,
+                };
+                // Another server may have made it meanwhile.
+                drop(catalog.propose(Change::CreateVolume(volume)).await);
+            }
+            self.pause(Duration::from_millis(300)).await;
+        }
+    }
+
+    async fn come(&mut self) {
+        let attachment = match self.volumes.attach(&name(self.number)).await {
+            Ok(attachment) => attachment,
+            Err(AttachError::Elsewhere(_)) => return self.take_away().await,
+            Err(AttachError::Damaged) => return self.fail("the record of a volume makes none"),
+            Err(_) => return,
+        };
+        self.enter();
+        while self.turn(&attachment).await {}
+        self.leave();
+        self.volumes.detach(&attachment).await;
+    }
+
+    fn enter(&self) {
+        let mut guest = lock(&self.guest);
+        guest.place = Some(self.place());
+        guest.moves += 1;
+    }
+
+    fn leave(&self) {
+        let mut guest = lock(&self.guest);
+        guest.place = guest.place.filter(|place| *place != self.place());
+    }
+
+    async fn take_away(&mut self) {
+        let state = self.volumes.catalog().state_now();
+        let generation =
+            |state: &ashlar_catalog::state::State| Some(state.volume_named(&name(self.number))?.generation.0);
+        let Some(before) = state.and_then(|state| generation(&state)) else { return };
+        if self.volumes.take_away(&name(self.number)).await.is_ok() {
+            let now = self.now();
+            let mut guest = lock(&self.guest);
+            guest.taken_away += 1;
+            // Whoever had it by this generation, or an earlier one, writes nothing more.
+            guest.oracle.fence(before + 1, 0..EXTENTS, now);
+        }
+    }
+
+    /// Some requests at a time, and whether there are to be more of them here.
+    async fn turn(&mut self, attachment: &Attachment) -> bool {
+        let round = self.round();
+        let is_last = round > lock(&self.guest).rounds;
+        let count = match (is_last, round) {
+            (true, _) => LAST,
+            (false, 0) => self.rng.within(1..=TURN),
+            (false, _) => 1,
+        };
+        let lanes = (0..self.rng.within(1..=DEPTH as u64)).map(|lane| {
+            let rng = self.rng.fork("lane", lane ^ self.now());
+            Box::pin(self.lane(attachment, count, rng)) as together::Pending<'_, bool>
+        });
+        let lanes: Vec<_> = lanes.collect();
+        let late = self.runtime.sleep_until(self.runtime.now() + PATIENCE);
+        let Some(went) = together::first(together::all(lanes), late).await else {
+            self.fail("a request was not answered");
+            return false;
+        };
+        if went.contains(&false) {
+            return false;
+        }
+        if is_last {
+            if !self.read_all(attachment).await {
+                return false;
+            }
+            lock(&self.guest).rounds = round;
+        }
+        if round > 0 {
+            // It stays where it is.
+            self.pause(Duration::from_millis(500)).await;
+            return true;
+        }
+        self.rng.chance(800_000)
+    }
+
+    /// Reads everything that was ever written.
+    async fn read_all(&self, attachment: &Attachment) -> bool {
+        let touched = lock(&self.guest).oracle.touched();
+        for units in touched {
+            if !self.read(attachment, units).await {
+                return false;
+            }
+        }
+        true
+    }
+
+    async fn lane(&self, attachment: &Attachment, count: u64, mut rng: Rng) -> bool {
+        for _ in 0..count {
+            let units = choose(&mut rng);
+            if !lock(&self.guest).oracle.has_room(units.clone()) {
+                continue;
+            }
+            let went = match rng.below(100) {
+                0..45 => self.read(attachment, units).await,
+                45..90 => self.write(attachment, units).await,
+                _ => self.zero(attachment, units, &mut rng).await,
+            };
+            if !went {
+                return false;
+            }
+            if rng.chance(300_000) {
+                let span = Duration::from_nanos(rng.magnitude(10_000..=30_000_000));
+                self.runtime.sleep_until(self.runtime.now() + span).await;
+            }
+        }
+        true
+    }
+
+    async fn read(&self, attachment: &Attachment, units: Range<u64>) -> bool {
+        let generation = attachment.generation().0;
+        let begun = lock(&self.guest).oracle.begin_read(generation, units.clone(), self.now());
+        let len = (units.end - units.start) * UNIT_BYTES;
+        let read = attachment.read(units.start * UNIT_BYTES, len as u32).await;
+        match read {
+            Ok(data) if data.len() as u64 != len => {
+                self.fail(format!("a read of {len} bytes gave {}", data.len()));
+                false
+            }
+            Ok(data) => self.told(&begun, Ok(Some(data))),
+            Err(failure) => self.told(&begun, Err(failure)),
+        }
+    }
+
+    async fn write(&self, attachment: &Attachment, units: Range<u64>) -> bool {
+        let generation = attachment.generation().0;
+        let (begun, data) = lock(&self.guest).oracle.begin_write(generation, units.clone(), self.now());
+        let written = attachment.write(units.start * UNIT_BYTES, data).await;
+        self.told(&begun, written.map(|()| None))
+    }
+
+    async fn zero(&self, attachment: &Attachment, units: Range<u64>, rng: &mut Rng) -> bool {
+        let generation = attachment.generation().0;
+        let begun = lock(&self.guest).oracle.begin_zero(generation, units.clone(), self.now());
+        let (offset, len) = (units.start * UNIT_BYTES, (units.end - units.start) * UNIT_BYTES);
+        let space = rng.pick(&[Space::Release, Space::Keep]);
+        let zeroed = attachment.run(Op::Zero { offset, len, space }).await;
+        self.told(&begun, zeroed.map(|_| None))
+    }
+
+    /// Notes how a request ended, and says whether the guest goes on here.
+    fn told(&self, begun: &Begun, ended: Result<Option<Bytes>, Failure>) -> bool {
+        let mut guest = lock(&self.guest);
+        let told = match ended {
+            Ok(data) => guest.oracle.tell(begun, data.as_ref(), self.control.now_ns()).map(|()| true),
+            // The volume was taken away, or the server stops.
+            Err(Failure::Volume(VolumeError::Fenced) | Failure::Stopping) => {
+                guest.oracle.untold += 1;
+                Ok(false)
+            }
+            Err(failure) => Err(format!("a request of a guest failed: {failure:?}")),
+        };
+        drop(guest);
+        told.unwrap_or_else(|wrong| {
+            self.fail(wrong);
+            false
+        })
+    }
+}
+
+/// Which registers a request is of: few that are used often, sometimes many, sometimes those of two extents.
+fn choose(rng: &mut Rng) -> Range<u64> {
+    let extent = rng.below(EXTENTS);
+    let (first, count) = match rng.below(100) {
+        0..70 => (rng.below(8), rng.within(1..=3)),
+        70..90 => (8 + 2 * rng.below(4), 2),
+        90..97 if extent + 1 < EXTENTS => (UNITS - 2 + rng.below(2), rng.within(2..=5)),
+        _ => (32 + 2 * rng.below(16), rng.within(16..=96)),
+    };
+    extent * UNITS + first..extent * UNITS + first + count
+}
+
+/// The guests of a world.
+pub(super) fn guests(count: u8) -> Guests {
+    Guests { guests: (0..count).map(|_| Arc::default()).collect(), round: 0 }
+}
+
+/// What the guests counted, all together.
+pub(super) fn sums(guests: &Guests) -> BTreeMap<&'static str, u64> {
+    let mut sums = BTreeMap::new();
+    for guest in &guests.guests {
+        let guest = lock(guest);
+        let counts = [
+            ("told", guest.oracle.told),
+            ("untold", guest.oracle.untold),
+            ("fenced", guest.oracle.fenced),
+            ("moves", guest.moves),
+            ("taken_away", guest.taken_away),
+        ];
+        for (name, count) in counts {
+            *sums.entry(name).or_default() += count;
+        }
+    }
+    sums
+}
