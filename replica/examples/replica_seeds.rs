@@ -10,7 +10,7 @@ fn main() {
     let mut numbers = std::env::args().skip(1).filter_map(|text| text.parse::<u64>().ok());
     let (first, count) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(100));
     let planted = numbers.next().and_then(|place| Planted::ALL.get(usize::try_from(place).ok()?)).copied();
-    let mut no_space = 0;
+    let (mut no_space, mut damages, mut lost) = (0, 0, 0);
     let (mut failed, mut writes, mut reads, mut epochs, mut crashes, mut recovery_ms) = (0, 0, 0, 0, 0, 0);
     for seed in first..first + count {
         let outcome = run(seed, planted);
@@ -20,6 +20,8 @@ fn main() {
         }
         writes += outcome.writes;
         no_space += outcome.no_space;
+        damages += outcome.damages;
+        lost += outcome.lost;
         reads += outcome.reads;
         epochs += outcome.epochs;
         crashes += outcome.crashes;
@@ -27,6 +29,6 @@ fn main() {
     }
     println!(
         "{count} seeds, {failed} failed: {writes} writes, {reads} reads, {epochs} epochs, {crashes} crashes, \
-         {no_space} refused for want of room, longest recovery {recovery_ms} ms"
+         {damages} copies of extents damaged ({lost} worlds lost one), {no_space} refused for want of room, longest recovery {recovery_ms} ms"
     );
 }

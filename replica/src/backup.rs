@@ -3,6 +3,7 @@
 //! A learner's copy is whole once everything before [`Entry::Whole`] is durable. Its record says so from then on, and the
 //! entry counts as durable when the record is.
 
+use ashlar_placement::rule::ExtentId;
 use ashlar_wire::id::DriveId;
 use ashlar_wire::time::Instant;
 use ashlar_wire::version::Version;
@@ -148,6 +149,18 @@ impl Backup {
         };
         core.send(self.primary, body);
         Ok(())
+    }
+
+    /// Something that was asked for cannot be read. The primary asks another member.
+    pub(crate) fn handle_unreadable(&self, core: &mut Core, purpose: &Purpose) -> bool {
+        let Purpose::DifferenceFor(extent) = purpose else { return false };
+        self.tell_damage(core, *extent);
+        true
+    }
+
+    /// Tells the primary that the copy of an extent is damaged here.
+    pub(crate) fn tell_damage(&self, core: &mut Core, extent: ExtentId) {
+        core.send(self.primary, Body::Damaged { extent });
     }
 
     /// Periodic work.

@@ -49,6 +49,10 @@ pub(crate) enum Purpose {
     PullChecksums(ExtentId),
     /// An extent that was fetched.
     PullPatch(ExtentId),
+    /// Checksums of a damaged extent.
+    MendChecksums(ExtentId),
+    /// A damaged extent that was fetched.
+    MendPatch(ExtentId),
     /// An extent that is copied to a member.
     Copy(DriveId, ExtentId),
 }
@@ -118,7 +122,8 @@ impl Core {
     pub(crate) fn store(&mut self, request: StoreRequest, purpose: Purpose) {
         self.next_store += 1;
         let id = StoreId(self.next_store);
-        let is_change = matches!(request, StoreRequest::Write { .. } | StoreRequest::Patch { .. });
+        let is_change =
+            matches!(request, StoreRequest::Write { .. } | StoreRequest::Patch { .. } | StoreRequest::Mend { .. });
         self.changes += usize::from(is_change);
         self.pending.insert(id, Pending { epoch: self.epoch, purpose, is_change });
         self.out.push_back(Output::Store { id, request });

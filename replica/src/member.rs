@@ -16,6 +16,7 @@
 use alloc::boxed::Box;
 
 use ashlar_placement::map::GroupId;
+use ashlar_placement::rule::ExtentId;
 use ashlar_wire::epoch::Epoch;
 use ashlar_wire::id::{DriveId, VolumeId};
 use ashlar_wire::time::Instant;
@@ -23,7 +24,7 @@ use ashlar_wire::version::Version;
 
 use crate::backup::{Backup, Kind};
 use crate::config::{Configuration, EPOCH_MAX, Role, Settings};
-use crate::core_state::{Core, Purpose};
+use crate::core_state::{Core, Pending, Purpose};
 use crate::error::{Error, Refusal};
 use crate::life::Life;
 use crate::message::{Body, Fault, Message, Standing};
@@ -431,7 +432,9 @@ impl Member {
             Ok(reply) => reply,
             Err(_) if is_full && self.core.settings.bugs.has(Planted::FullCountsAsDone) => StoreReply::Done,
             Err(error) => {
-                self.handle_store_error(error, pending.epoch);
+                if error != StoreError::Damaged || !self.handle_unreadable(now, &pending) {
+                    self.handle_store_error(error, pending.epoch);
+                }
                 // It may have been the last change of an earlier epoch, for which this one waits.
                 self.advance_entering();
                 return Ok(());
@@ -442,6 +445,34 @@ impl Member {
         }
         self.advance_entering();
         Ok(())
+    }
+
+    /// The store could not read what it was asked for. Says whether another copy of it makes up for that.
+    fn handle_unreadable(&mut self, now: Instant, pending: &Pending) -> bool {
+        if pending.epoch != self.core.epoch {
+            return false;
+        }
+        match &mut self.state {
+            State::Primary(primary) => {
+                let is_taken = primary.handle_unreadable(&mut self.core, now, &pending.purpose);
+                self.settle();
+                is_taken
+            }
+            State::Backup(backup) => backup.handle_unreadable(&mut self.core, &pending.purpose),
+            _ => false,
+        }
+    }
+
+    /// The drive has found damage in an extent, which is to be made whole from another copy. To be repeated until the extent is
+    /// replaced: what is said here may be lost.
+    pub fn handle_damage(&mut self, now: Instant, extent: ExtentId) {
+        let drive = self.core.drive;
+        match &mut self.state {
+            State::Primary(primary) => primary.handle_damage(&mut self.core, now, drive, extent),
+            State::Backup(backup) => backup.tell_damage(&mut self.core, extent),
+            _ => {}
+        }
+        self.settle();
     }
 
     fn handle_completion(&mut self, now: Instant, purpose: Purpose, reply: StoreReply) -> Result<(), Error> {

@@ -142,6 +142,11 @@ pub enum Body {
     },
     /// Member to primary: I cannot take part any more.
     Failed(Fault),
+    /// Member to primary: my copy of this extent is damaged. Repeated until it is replaced.
+    Damaged {
+        /// Which extent.
+        extent: ExtentId,
+    },
 }
 
 impl Body {

@@ -58,12 +58,16 @@ pub enum Planted {
     TakeLateCopies,
     /// A change that the drive has no room for counts as done.
     FullCountsAsDone,
+    /// A damaged extent is made whole from whatever version another member has.
+    MendFromAnyVersion,
+    /// Writes of an extent go on while it is made whole.
+    WriteWhileMending,
 }
 
 #[cfg(any(test, feature = "proof"))]
 impl Planted {
     /// All of them.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 29] = [
         Self::AcknowledgeOneCopy,
         Self::AcknowledgeAllButOne,
         Self::AcknowledgeBeforeDurable,
@@ -91,6 +95,8 @@ impl Planted {
         Self::OrderBehind,
         Self::TakeLateCopies,
         Self::FullCountsAsDone,
+        Self::MendFromAnyVersion,
+        Self::WriteWhileMending,
     ];
 }
 

@@ -3,11 +3,12 @@
 //! Phases: [`Phase::Adopting`] (every acting member enters the epoch), [`Phase::Merging`] (they are made equal),
 //! [`Phase::Waiting`] (leases that this member granted to an earlier primary run out), [`Phase::Active`]; the first epoch of
 //! a group ends in [`Phase::Founded`] instead, and another one is asked for.
-//! Parts: [`merge`], [`write`], [`probe`], [`read`], [`copy`] and [`fill`], one concern each, all of them methods of [`Primary`].
+//! Parts: [`merge`], [`write`], [`probe`], [`read`], [`copy`], [`fill`] and [`mend`], one concern each, all of them methods of [`Primary`].
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
+use ashlar_placement::rule::ExtentId;
 use ashlar_wire::id::{DriveId, VolumeId};
 use ashlar_wire::time::Instant;
 use ashlar_wire::version::Version;
@@ -25,6 +26,7 @@ use crate::session::Sessions;
 use crate::stream::{Entry, Outgoing, Watermark};
 use copy::Copier;
 use fill::Fill;
+use mend::Mend;
 use merge::Merge;
 use probe::Probe;
 use read::Read;
@@ -32,6 +34,7 @@ use write::Write;
 
 mod copy;
 mod fill;
+mod mend;
 mod merge;
 mod probe;
 mod read;
@@ -85,6 +88,8 @@ pub(crate) struct Primary {
     next_probe: u64,
     reads: BTreeMap<u64, Read>,
     next_read: u64,
+    /// Extents of which a copy is damaged.
+    mends: BTreeMap<ExtentId, Mend>,
     sessions: Sessions,
     /// Volumes whose older writes are awaited, with the generation that is to be confirmed.
     fencing: Vec<(VolumeId, Generation)>,
@@ -114,6 +119,7 @@ impl Primary {
             next_probe: 0,
             reads: BTreeMap::new(),
             next_read: 0,
+            mends: BTreeMap::new(),
             sessions: Sessions::default(),
             fencing: Vec::new(),
             own_fault: None,
@@ -208,6 +214,7 @@ impl Primary {
             Body::Listed { after, page } => self.handle_listed(core, from, after, page),
             Body::Checksums { extent, sums } => self.handle_checksums(core, from, extent, sums),
             Body::Fetched { extent, difference } => self.handle_fetched(core, from, extent, difference),
+            Body::Damaged { extent } => self.handle_unreadable_there(core, now, from, extent),
             Body::Failed(fault) => {
                 peer.fault = Some(fault);
                 core.report_lost(from, fault);
@@ -223,6 +230,7 @@ impl Primary {
         self.advance_copies(core);
         self.advance_merge(core, now);
         self.advance_fills(core, now);
+        self.advance_mends(core, now);
         self.release_reads(core, now);
     }
 
@@ -248,6 +256,10 @@ impl Primary {
                 self.handle_own_checksums(core, extent, sums);
             }
             (Purpose::PullPatch(extent), StoreReply::Done) => self.handle_pulled(extent),
+            (Purpose::MendChecksums(extent), StoreReply::Checksums(sums)) => {
+                self.handle_mend_checksums(core, extent, sums);
+            }
+            (Purpose::MendPatch(extent), StoreReply::Done) => self.handle_mended(core, extent),
             (Purpose::Copy(drive, extent), StoreReply::Difference(difference)) => {
                 self.handle_copy(core, now, drive, extent, difference);
             }
@@ -285,6 +297,7 @@ impl Primary {
         self.ask_again_merge(core);
         self.ask_again_copies(core);
         self.ask_again_fills(core);
+        self.ask_again_mends(core);
         if self.sessions.is_full() || matches!(self.phase, Phase::Founded) {
             let epoch = core.epoch;
             core.out.push_back(Output::Report(Report::NewEpoch { epoch }));

@@ -41,6 +41,10 @@ pub struct Outcome {
     pub epochs: u64,
     /// Members lost by crashes.
     pub crashes: u64,
+    /// Copies of extents that were damaged.
+    pub damages: u64,
+    /// Worlds at whose end an extent was damaged where nobody else had its version.
+    pub lost: u64,
     /// Longest time from the end of all faults until every group served, milliseconds.
     pub recovery_ms: u64,
     /// Digest of the whole history: the same for the same seed.

@@ -188,6 +188,16 @@ pub enum StoreRequest {
         /// Its version from then on.
         version: Version,
     },
+    /// Write all of this at once to an extent of which this is the version, and stays it. [`StoreError::Damaged`] if it has
+    /// another one, or cannot be made whole by this. Completes with [`StoreReply::Done`] when durable.
+    Mend {
+        /// Which extent.
+        extent: ExtentId,
+        /// What was damaged.
+        runs: Vec<Run>,
+        /// The version that it has to have.
+        version: Version,
+    },
     /// Read these bytes; zeroes where nothing was written.
     Read {
         /// Which extent.

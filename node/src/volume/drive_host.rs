@@ -44,6 +44,9 @@ mod order;
 /// Volumes whose attach generation a drive remembers.
 pub const FENCES_MAX: usize = 65_536;
 
+/// Damaged extents that members are told of at a time.
+const DAMAGED_TOLD_MAX: usize = 16;
+
 /// Limits and time-outs of a drive.
 #[derive(Debug, Clone, Copy)]
 pub struct HostConfig {
@@ -109,8 +112,13 @@ pub enum HostOutput {
         /// How it ended.
         result: Result<(), ashlar_store::Error>,
     },
-    /// A read or the scrub found damage in an extent. Its member is reported when it is needed.
+    /// A read or the scrub found damage in an extent. Its member has it made whole from another copy.
     Damage {
+        /// Which extent.
+        extent: ExtentId,
+    },
+    /// An extent that was damaged is whole.
+    Mended {
         /// Which extent.
         extent: ExtentId,
     },
@@ -408,8 +416,19 @@ impl DriveHost {
                 self.drain(group);
             }
             self.update_tick();
+            self.tell_damage(now);
         }
         self.run(now);
+    }
+
+    /// Tells members of damaged extents until they are made whole: some of them at a time.
+    fn tell_damage(&mut self, now: Instant) {
+        for (group, extent) in self.adapter.next_damaged(DAMAGED_TOLD_MAX) {
+            if let Some(member) = self.members.get_mut(&group) {
+                member.handle_damage(now, extent);
+                self.drain(group);
+            }
+        }
     }
 
     fn update_tick(&mut self) {
@@ -458,6 +477,7 @@ impl DriveHost {
             self.take_events();
             let Some(done) = self.adapter.poll_done() else { break };
             match done {
+                Done::Mended(extent) => self.out.push_back(HostOutput::Mended { extent }),
                 Done::Forgotten(group) => self.handle_forgotten(now, group),
                 Done::Deleted { volume, result } => self.out.push_back(HostOutput::Deleted { volume, result }),
                 Done::Stored { group, id, result } => {
@@ -496,8 +516,9 @@ impl DriveHost {
         while let Some(event) = self.adapter.store.poll_event() {
             match event {
                 Event::Damage { extent } => {
-                    self.adapter.note_damage(extent);
-                    self.out.push_back(HostOutput::Damage { extent });
+                    if self.adapter.note_damage(extent) {
+                        self.out.push_back(HostOutput::Damage { extent });
+                    }
                 }
                 Event::Poisoned(error) => self.out.push_back(HostOutput::Poisoned(error)),
             }

@@ -220,7 +220,11 @@ impl<R: Runtime> VolumeService<R> {
             }
             HostOutput::Damage { extent } => {
                 let (volume, extent) = (extent.volume, extent.extent.0);
-                tracing::error!(%drive, %volume, extent, "an extent on the drive is damaged: it is read from another copy and filled again");
+                tracing::error!(%drive, %volume, extent, "an extent on the drive is damaged: it is made whole from another copy");
+            }
+            HostOutput::Mended { extent } => {
+                let (volume, extent) = (extent.volume, extent.extent.0);
+                tracing::info!(%drive, %volume, extent, "a damaged extent is whole again");
             }
             HostOutput::Poisoned(error) => {
                 tracing::error!(%drive, ?error, "the drive has failed a write or sync and is not used any more: replace it");

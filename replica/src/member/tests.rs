@@ -55,7 +55,10 @@ fn outputs(member: &mut Member) -> Vec<Output> {
 
 fn reply_to(request: &StoreRequest) -> StoreReply {
     match request {
-        StoreRequest::Write { .. } | StoreRequest::Patch { .. } | StoreRequest::Save { .. } => StoreReply::Done,
+        StoreRequest::Write { .. }
+        | StoreRequest::Patch { .. }
+        | StoreRequest::Mend { .. }
+        | StoreRequest::Save { .. } => StoreReply::Done,
         StoreRequest::Read { range, .. } => StoreReply::Read(Bytes::from(vec![0; range.len as usize])),
         StoreRequest::List { .. } => StoreReply::List(Page::default()),
         StoreRequest::Checksums { .. } => StoreReply::Checksums(Vec::new()),

@@ -194,7 +194,7 @@ impl Writer {
                 self.after(*after);
                 self.page(page);
             }
-            Body::Inquire { extent } => self.extent(*extent),
+            Body::Inquire { extent } | Body::Damaged { extent } => self.extent(*extent),
             Body::Checksums { extent, sums } | Body::Fetch { extent, sums } => {
                 self.extent(*extent);
                 self.sums(sums);
@@ -225,6 +225,7 @@ const fn kind(body: &Body) -> u8 {
         Body::Fetch { .. } => 12,
         Body::Fetched { .. } => 13,
         Body::Failed(_) => 14,
+        Body::Damaged { .. } => 15,
     }
 }
 
@@ -423,6 +424,7 @@ impl Input<'_> {
                 Body::Fetched { extent, difference }
             }
             14 => Body::Failed(self.fault()?),
+            15 => Body::Damaged { extent: self.extent()? },
             _ => return Err(FormError::Malformed),
         })
     }

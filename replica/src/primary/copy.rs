@@ -57,6 +57,17 @@ impl Copier {
         self.queue.is_empty() && self.active.is_empty()
     }
 
+    /// Whether a copy of an extent is under way or waits, or any is not durable yet.
+    pub(super) fn is_copying(&self, extent: ExtentId) -> bool {
+        self.queue.contains(&extent) || self.active.contains_key(&extent) || !self.patches.is_empty()
+    }
+
+    /// The primary cannot read an extent: it is copied later.
+    pub(super) fn give_back(&mut self, extent: ExtentId) {
+        self.active.remove(&extent);
+        self.queue.insert(extent);
+    }
+
     pub(super) fn enqueue(&mut self, extent: ExtentId) {
         self.queue.insert(extent);
     }
@@ -91,11 +102,15 @@ impl Primary {
     /// Begins as many copies as may be under way.
     pub(super) fn advance_copies(&mut self, core: &mut Core) {
         let may_copy = |peer: &Peer| peer.room == Room::Enough || peer.is_required();
+        let unreadable: BTreeSet<ExtentId> =
+            self.mends.keys().copied().filter(|extent| self.is_own_damaged(core, *extent)).collect();
         for (drive, peer) in self.peers.iter_mut().filter(|(_, peer)| may_copy(peer)) {
             let durable = peer.stream.durable();
             peer.copier.patches = peer.copier.patches.split_off(&(durable + 1));
             while peer.copier.active.len() + peer.copier.patches.len() < core.settings.copies_max {
-                let Some(extent) = peer.copier.queue.pop_first() else { break };
+                let next = peer.copier.queue.iter().copied().find(|extent| !unreadable.contains(extent));
+                let Some(extent) = next else { break };
+                peer.copier.queue.remove(&extent);
                 peer.copier.active.insert(extent, Step::Asks);
                 core.send(*drive, Body::Inquire { extent });
             }

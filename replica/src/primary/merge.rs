@@ -207,7 +207,9 @@ impl Primary {
     }
 
     pub(super) fn handle_fetched(&mut self, core: &mut Core, from: DriveId, extent: ExtentId, difference: Difference) {
-        let Phase::Merging(merge) = &mut self.phase else { return };
+        let Phase::Merging(merge) = &mut self.phase else {
+            return self.handle_mend_fetched(core, from, extent, difference);
+        };
         let Some(pull) = merge.pulls.get_mut(&extent) else { return };
         let is_awaited = matches!(pull.step, PullStep::Fetches(_)) && pull.holder == from;
         if is_awaited && difference.version == pull.version {
@@ -215,6 +217,12 @@ impl Primary {
             let Difference { version, runs } = difference;
             core.store(StoreRequest::Patch { extent, runs, version }, Purpose::PullPatch(extent));
         }
+    }
+
+    /// Whether an extent is being fetched from a member for the merge.
+    pub(super) fn is_pulled_from(&self, holder: DriveId, extent: ExtentId) -> bool {
+        let Phase::Merging(merge) = &self.phase else { return false };
+        merge.pulls.get(&extent).is_some_and(|pull| pull.holder == holder)
     }
 
     /// A fetched extent is durable here: the others get it now.

@@ -25,8 +25,10 @@ pub(super) const READS_MAX: usize = 4_096;
 pub(super) struct Read {
     pub(super) session: SessionId,
     pub(super) request: RequestId,
-    extent: ExtentId,
-    range: Range,
+    pub(super) extent: ExtentId,
+    pub(super) range: Range,
+    /// It found damage, which was to be repaired.
+    pub(super) was_mended: bool,
     /// What was read, and the write whose acknowledgement the reply waits for.
     done: Option<(Bytes, u64)>,
 }
@@ -47,7 +49,8 @@ impl Primary {
         }
         self.next_read += 1;
         let extent = request.extent;
-        let read = Read { session: request.session, request: request.request, extent, range, done: None };
+        let read =
+            Read { session: request.session, request: request.request, extent, range, was_mended: false, done: None };
         self.reads.insert(self.next_read, read);
         let asked = match &request.operation {
             Operation::Presence(_) => StoreRequest::Presence { extent, range },

@@ -70,6 +70,9 @@ impl Primary {
         if !self.configuration.has_copies() && !core.settings.bugs.has(Planted::IgnoreMinCopies) {
             return Err(Refusal::TooFewCopies);
         }
+        if self.is_mending(core, request.extent) {
+            return Err(Refusal::NotServing);
+        }
         let required = || self.peers.values().filter(|peer| peer.is_required());
         let is_full = self.window.len() + self.probes.len() >= WRITES_MAX || self.window_bytes >= WRITE_BYTES_MAX;
         if is_full || required().any(|peer| peer.stream.is_full()) {

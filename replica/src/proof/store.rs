@@ -4,7 +4,7 @@
 //! keeps, per extent, any prefix of the changes that are not durable. A block is one number, its tag; zero is zeroes.
 //! A drive that is full refuses what needs space for an extent that has none, and what follows that on the same extent.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -21,6 +21,9 @@ use crate::request::{
 
 /// Bytes of a block, as a size.
 const BLOCK: usize = BLOCK_BYTES as usize;
+
+/// Set in the tag of a block whose bytes are not what was written.
+pub const DAMAGED: u64 = 1 << 63;
 
 /// One extent.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -51,8 +54,11 @@ pub struct Store {
     records: VecDeque<(StoreId, Vec<u8>)>,
     early: BTreeMap<StoreId, StoreResult>,
     requests: BTreeMap<StoreId, StoreRequest>,
-    /// Changes that were refused and are not completed, by extent.
-    refused: BTreeMap<ExtentId, usize>,
+    /// Changes that were refused and are not completed, by extent, and why.
+    refused: BTreeMap<ExtentId, (StoreError, usize)>,
+    /// Extents that cannot be read, as of what is visible and as of what is durable.
+    damaged: BTreeSet<ExtentId>,
+    damaged_durably: BTreeSet<ExtentId>,
     /// Most extents that have blocks, if the drive is full at a number.
     pub occupied_max: Option<usize>,
     /// What every request fails with from now on, if it does.
@@ -98,6 +104,19 @@ fn apply(extents: &mut Extents, id: ExtentId, change: &Change) {
     }
 }
 
+/// Whether all blocks that an extent has are in a change.
+fn replaces(extents: &Extents, id: ExtentId, change: &Change) -> bool {
+    let is_changed = |number: &u32| change.runs.iter().any(|run| numbers(run.range()).contains(number));
+    extents.get(&id).is_none_or(|extent| extent.blocks.keys().all(is_changed))
+}
+
+fn apply_durably(extents: &mut Extents, damaged: &mut BTreeSet<ExtentId>, id: ExtentId, change: &Change) {
+    if replaces(extents, id, change) {
+        damaged.remove(&id);
+    }
+    apply(extents, id, change);
+}
+
 fn sum_of(extent: ExtentId, number: u32, tag: u64) -> Checksum {
     let place = extent.extent.0.wrapping_mul(0x9e37_79b9).wrapping_add(u64::from(number));
     Checksum(tag.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ place)
@@ -113,23 +132,30 @@ impl Store {
             StoreRequest::Patch { extent, runs, version } => {
                 Some((*extent, Change { id, runs: runs.clone(), version: *version }))
             }
+            StoreRequest::Mend { extent, runs, version } => {
+                Some((*extent, Change { id, runs: runs.clone(), version: *version }))
+            }
             StoreRequest::Save { record } => {
                 self.records.push_back((id, record.clone()));
                 None
             }
             _ if looks_now => {
                 let reply = self.look(&request);
-                self.early.insert(id, Ok(reply));
+                self.early.insert(id, reply);
                 None
             }
             _ => None,
         };
         if let Some((extent, change)) = change {
-            if self.refused.contains_key(&extent) || self.needs_space(extent, &change) {
-                *self.refused.entry(extent).or_default() += 1;
-                self.early.insert(id, Err(StoreError::Full));
+            let behind = self.refused.get(&extent).map(|(error, _)| *error);
+            if let Some(error) = behind.or_else(|| self.refusal(extent, &request, &change)) {
+                self.refused.entry(extent).or_insert((error, 0)).1 += 1;
+                self.early.insert(id, Err(error));
                 self.requests.insert(id, request);
                 return;
+            }
+            if self.replaces(extent, &change) {
+                self.damaged.remove(&extent);
             }
             apply(&mut self.visible, extent, &change);
             self.unsynced.entry(extent).or_default().push_back(change);
@@ -150,7 +176,9 @@ impl Store {
             return Err(fault);
         }
         match &request {
-            StoreRequest::Write { extent, .. } | StoreRequest::Patch { extent, .. } => {
+            StoreRequest::Write { extent, .. }
+            | StoreRequest::Patch { extent, .. }
+            | StoreRequest::Mend { extent, .. } => {
                 if let Some(refused) = self.early.remove(&id) {
                     self.forget_refused(*extent);
                     return refused;
@@ -164,7 +192,7 @@ impl Store {
                 }
                 Ok(StoreReply::Done)
             }
-            _ => self.early.remove(&id).unwrap_or_else(|| Ok(self.look(&request))),
+            _ => self.early.remove(&id).unwrap_or_else(|| self.look(&request)),
         }
     }
 
@@ -172,7 +200,7 @@ impl Store {
         let Some(changes) = self.unsynced.get_mut(&extent) else { return };
         while changes.iter().any(|change| change.id == id) {
             let change = changes.pop_front().expect("there is the one that was found");
-            apply(&mut self.durable, extent, &change);
+            apply_durably(&mut self.durable, &mut self.damaged_durably, extent, &change);
         }
         if changes.is_empty() {
             self.unsynced.remove(&extent);
@@ -189,6 +217,22 @@ impl Store {
         self.visible.values().filter(|extent| !extent.blocks.is_empty()).count()
     }
 
+    /// Why a change is not done.
+    fn refusal(&self, extent: ExtentId, request: &StoreRequest, change: &Change) -> Option<StoreError> {
+        let needs_all = matches!(request, StoreRequest::Patch { .. } | StoreRequest::Mend { .. });
+        let is_unreadable = needs_all && self.damaged.contains(&extent) && !self.replaces(extent, change);
+        let is_other = matches!(request, StoreRequest::Mend { version, .. } if self.version_of(extent) != *version);
+        if is_unreadable || is_other {
+            return Some(StoreError::Damaged);
+        }
+        self.needs_space(extent, change).then_some(StoreError::Full)
+    }
+
+    /// Whether nothing that an extent has now is left by a change.
+    fn replaces(&self, extent: ExtentId, change: &Change) -> bool {
+        replaces(&self.visible, extent, change)
+    }
+
     /// Whether a change finds no space.
     fn needs_space(&self, id: ExtentId, change: &Change) -> bool {
         let has_data = change.runs.iter().any(|run| matches!(run.content, Content::Data(_)));
@@ -196,15 +240,43 @@ impl Store {
     }
 
     fn forget_refused(&mut self, extent: ExtentId) {
-        let count = self.refused.get_mut(&extent).expect("a refused change is counted");
+        let (_, count) = self.refused.get_mut(&extent).expect("a refused change is counted");
         *count -= 1;
         if *count == 0 {
             self.refused.remove(&extent);
         }
     }
 
-    fn look(&self, request: &StoreRequest) -> StoreReply {
-        match request {
+    fn version_of(&self, id: ExtentId) -> Version {
+        self.visible.get(&id).map_or(Version::ZERO, |extent| extent.version)
+    }
+
+    /// The drive has other bytes now than were written to an extent.
+    pub fn damage(&mut self, id: ExtentId) {
+        if !self.is_occupied(id) || !self.damaged.insert(id) {
+            return;
+        }
+        self.damaged_durably.insert(id);
+        for extents in [&mut self.visible, &mut self.durable] {
+            if let Some(extent) = extents.get_mut(&id) {
+                extent.blocks.values_mut().for_each(|tag| *tag |= DAMAGED);
+            }
+        }
+    }
+
+    /// Extents that cannot be read.
+    #[must_use]
+    pub const fn damaged(&self) -> &BTreeSet<ExtentId> {
+        &self.damaged
+    }
+
+    fn look(&self, request: &StoreRequest) -> StoreResult {
+        if let StoreRequest::Read { extent, .. } | StoreRequest::Difference { extent, .. } = request
+            && self.damaged.contains(extent)
+        {
+            return Err(StoreError::Damaged);
+        }
+        Ok(match request {
             StoreRequest::Read { extent, range } => {
                 let tag = |number| self.visible.get(extent).and_then(|extent| extent.blocks.get(&number));
                 let blocks = numbers(*range).map(|number| block_of(tag(number).copied().unwrap_or(0)));
@@ -215,7 +287,10 @@ impl Store {
                 let blocks = self.visible.get(extent).map(|extent| &extent.blocks);
                 let last = blocks.and_then(|blocks| blocks.last_key_value()).map_or(0, |(number, _)| number + 1);
                 let tag = |number| blocks.and_then(|blocks| blocks.get(&number)).copied().unwrap_or(0);
-                StoreReply::Checksums((0..last).map(|number| sum_of(*extent, number, tag(number))).collect())
+                // A damaged block has a checksum that it has in no state.
+                let off = if self.damaged.contains(extent) { u64::MAX } else { 0 };
+                let sum = |number| Checksum(sum_of(*extent, number, tag(number)).0 ^ off);
+                StoreReply::Checksums((0..last).map(sum).collect())
             }
             StoreRequest::Occupied { extent } => StoreReply::Occupied(self.is_occupied(*extent)),
             StoreRequest::Presence { extent, range } => {
@@ -228,8 +303,9 @@ impl Store {
                 StoreReply::Read(Bytes::from(bits))
             }
             StoreRequest::Difference { extent, than } => StoreReply::Difference(self.difference(*extent, than)),
-            StoreRequest::Write { .. } | StoreRequest::Patch { .. } | StoreRequest::Save { .. } => StoreReply::Done,
-        }
+            StoreRequest::Write { .. } | StoreRequest::Patch { .. } => StoreReply::Done,
+            StoreRequest::Mend { .. } | StoreRequest::Save { .. } => StoreReply::Done,
+        })
     }
 
     fn list(&self, above: Version, after: Option<ExtentId>) -> Page {
@@ -261,13 +337,16 @@ impl Store {
     pub fn crash(&mut self, chance: &mut Chance) {
         for (extent, changes) in core::mem::take(&mut self.unsynced) {
             let kept = chance.index(changes.len() + 1);
-            changes.iter().take(kept).for_each(|change| apply(&mut self.durable, extent, change));
+            for change in changes.iter().take(kept) {
+                apply_durably(&mut self.durable, &mut self.damaged_durably, extent, change);
+            }
         }
         let kept = chance.index(self.records.len() + 1);
         if kept > 0 {
             self.record = Some(self.records[kept - 1].1.clone());
         }
         self.visible = self.durable.clone();
+        self.damaged = self.damaged_durably.clone();
         self.records.clear();
         self.early.clear();
         self.refused.clear();

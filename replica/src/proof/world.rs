@@ -65,6 +65,8 @@ pub struct Faults {
     pub takeover: u64,
     /// At a step: a drive has no room for more for a while, which its members may hear of late.
     pub full: u64,
+    /// At a step: a drive has other bytes than were written to an extent.
+    pub damage: u64,
     /// A server that starts hears of earlier configurations first, of one that comes much later.
     pub stale: u64,
 }
@@ -131,6 +133,7 @@ impl Options {
             takeover: maybe(60),
             full: maybe(120),
             stale: maybe(300),
+            damage: maybe(80),
         };
         let mut chance = Chance::new(seed ^ 0x0dd_0bed);
         Self {
@@ -456,6 +459,10 @@ impl World {
             Event::Timer { group, life: of, .. } if of == life => {
                 let Some(node) = server.nodes.get_mut(&group) else { return };
                 node.member.handle_timeout(now);
+                // In half of the worlds a scrub finds damage, and in the others only those who read.
+                if self.options.seed.is_multiple_of(2) || !self.is_faulty {
+                    node.store.damaged().iter().for_each(|extent| node.member.handle_damage(now, *extent));
+                }
                 group
             }
             Event::Request { group, request, client, .. } => {

@@ -139,7 +139,7 @@ impl ClusterCase {
         let good = Habits { nanos_max: rng.pick(&[300_000, 3_000_000, 30_000_000]), wrong_ppm: 0, fails_ppm: 0 };
         let worse = Habits {
             nanos_max: rng.pick(&[good.nanos_max, 300_000_000]),
-            wrong_ppm: rng.pick(&[0, 5_000, 50_000]),
+            wrong_ppm: rng.pick(&[0, 30_000, 300_000]),
             fails_ppm: rng.pick(&[0, 0, 3_000]),
         };
         let case = Self {

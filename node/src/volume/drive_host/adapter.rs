@@ -5,6 +5,7 @@
 //! | write of data | `Write` |
 //! | write of zeroes | `Checksums` for whether the extent exists, then `Clear` or an empty `Replace` with the version |
 //! | patch | `Read` of the whole extent, then `Replace`; to an earlier version, the extent is removed first |
+//! | mend | the same, if the extent has the version that it has to have |
 //! | read | `Read` |
 //! | whether there are blocks | `Checksums` |
 //! | checksums, difference | `Read` of the whole extent, so that every block is verified and of one moment |
@@ -25,6 +26,7 @@
 //! Copies of data: one on the way in, from the buffer of the message to an aligned one ([`Adapter::handle_request`]), and
 //! none on the way out, as replies share the store's buffer.
 
+use core::ops::Bound;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ashlar_placement::map::GroupId;
@@ -70,6 +72,8 @@ pub(super) enum Done {
     Stored { group: GroupId, id: StoreId, result: StoreResult },
     /// The extents of a group that has left the drive are gone, or are left alone.
     Forgotten(GroupId),
+    /// An extent that was damaged has been replaced.
+    Mended(ExtentId),
     /// A volume was deleted, or why not.
     Deleted { volume: VolumeId, result: Result<(), Error> },
 }
@@ -105,6 +109,8 @@ struct Patch {
     extent: ExtentId,
     runs: Vec<Run>,
     version: Version,
+    /// The extent has this version already, or nothing is done.
+    is_mend: bool,
     step: PatchStep,
     /// What is there now.
     held: Version,
@@ -169,6 +175,8 @@ pub(super) struct Adapter {
     groups: BTreeMap<GroupId, Known>,
     records: BTreeMap<GroupId, Vec<u8>>,
     damaged: BTreeSet<ExtentId>,
+    /// The last of them that members were told of.
+    damaged_told: Option<ExtentId>,
     /// Extents of which a change was refused while others of it were under way, until none is.
     refused: BTreeMap<ExtentId, StoreError>,
     /// Groups that are being forgotten and were not told to stop.
@@ -193,6 +201,7 @@ impl Adapter {
             groups: BTreeMap::new(),
             records: BTreeMap::new(),
             damaged: BTreeSet::new(),
+            damaged_told: None,
             refused: BTreeMap::new(),
             forgetting: BTreeSet::new(),
             done: VecDeque::new(),
@@ -245,11 +254,19 @@ impl Adapter {
         self.groups.get(&group).map_or(0, |known| known.jobs)
     }
 
-    /// Marks an extent as damaged until it is replaced.
-    pub(super) fn note_damage(&mut self, extent: ExtentId) {
-        if self.damaged.len() < DAMAGED_MAX {
-            self.damaged.insert(extent);
-        }
+    /// Marks an extent as damaged until it is replaced. Says whether that is new.
+    pub(super) fn note_damage(&mut self, extent: ExtentId) -> bool {
+        self.damaged.len() < DAMAGED_MAX && self.damaged.insert(extent)
+    }
+
+    /// Some of the damaged extents, each time those behind the last ones, with their placement groups.
+    pub(super) fn next_damaged(&mut self, most: usize) -> Vec<(GroupId, ExtentId)> {
+        let store = &self.store;
+        self.damaged.retain(|extent| store.group_of(*extent).is_some());
+        let from = self.damaged_told.take().map_or(Bound::Unbounded, Bound::Excluded);
+        let told: Vec<ExtentId> = self.damaged.range((from, Bound::Unbounded)).take(most).copied().collect();
+        self.damaged_told = told.last().copied();
+        told.into_iter().filter_map(|extent| Some((store.group_of(extent)?, extent))).collect()
     }
 
     /// The next request that was completed.
@@ -301,10 +318,8 @@ impl Adapter {
             StoreRequest::Write { extent, run, version } => {
                 Work::Zeroes { extent, range: run.range(), version, is_known: false }
             }
-            StoreRequest::Patch { extent, runs, version } => {
-                let (step, held, content) = (PatchStep::Looks, Version::ZERO, None);
-                Work::Patch(Box::new(Patch { extent, runs, version, step, held, content }))
-            }
+            StoreRequest::Patch { extent, runs, version } => Work::patch(extent, runs, version, false),
+            StoreRequest::Mend { extent, runs, version } => Work::patch(extent, runs, version, true),
             StoreRequest::Read { extent, range } => Work::Read { extent, range },
             StoreRequest::Checksums { extent } => Work::Checksums { extent },
             StoreRequest::Occupied { extent } => Work::Occupied { extent },
@@ -422,7 +437,9 @@ impl Adapter {
                     // The greatest version may be gone: it is looked for again.
                     (known.listed, known.completed) = (None, Version::ZERO);
                 }
-                self.damaged.remove(&patch.extent);
+                if self.damaged.remove(&patch.extent) {
+                    self.done.push_back(Done::Mended(patch.extent));
+                }
             }
             Work::Save { record } => self.keep_record(group, record),
             Work::Read { .. } | Work::Checksums { .. } | Work::Occupied { .. } => {}
@@ -450,6 +467,11 @@ enum Access {
 }
 
 impl Work {
+    fn patch(extent: ExtentId, runs: Vec<Run>, version: Version, is_mend: bool) -> Self {
+        let (step, held, content) = (PatchStep::Looks, Version::ZERO, None);
+        Self::Patch(Box::new(Patch { extent, runs, version, is_mend, step, held, content }))
+    }
+
     fn access(&self) -> Access {
         match self {
             Self::Write { extent, .. } => Access::Change(*extent, Sharing::Shared),

@@ -436,25 +436,34 @@ fn a_learner_goes_back_to_an_earlier_version() {
     assert_eq!(world.copy(0, extent(2)).0.sequence, 0);
 }
 
-#[test]
-fn a_damaged_copy_is_reported_and_repaired_as_a_learner() {
-    let mut world = started(3);
-    assert_eq!(world.write(0, 1, (1, 0), data(9, 256)), WRITTEN);
-    world.pass(Duration::from_secs(2));
-    let disk = &mut world.disks[0];
+/// Changes a bit of the only extent of nines on a drive.
+fn damage(world: &mut World, number: u8) {
+    let disk = &mut world.disks[usize::from(number)];
     let block = BLOCK_BYTES as usize;
     let place = disk.current.chunks(block).position(|bytes| bytes.iter().all(|byte| *byte == 9)).unwrap();
     disk.current[place * block + 100] ^= 1;
+}
+
+#[test]
+fn a_damaged_copy_is_made_whole_from_another_while_it_serves() {
+    let mut world = started(3);
+    assert_eq!(world.write(0, 1, (1, 0), data(9, 256)), WRITTEN);
+    world.pass(Duration::from_secs(2));
+    damage(&mut world, 0);
     let range = Range { offset: 0, len: EXTENT_BYTES_MAX };
-    assert!(matches!(world.read(0, 1, 1, range), Some(Err(Refusal::Unknown(_)))), "not the damaged bytes");
-    assert_eq!(world.others, [HostOutput::Damage { extent: extent(1) }]);
-    let lost = Report::Lost { epoch: serving(1), member: drive(0), fault: Fault::Damaged };
-    assert!(world.reports.contains(&lost), "{:?}", world.reports);
-    world.configure(2, &[1, 2], &[0]);
-    world.pass(Duration::from_secs(3));
-    let caught_up = Report::CaughtUp { epoch: serving(2), learner: drive(0) };
-    assert!(world.reports.contains(&caught_up), "{:?}", world.reports);
+    let Content::Data(nines) = data(9, 256) else { unreachable!() };
+    assert_eq!(world.read(0, 1, 1, range), Some(Ok(Answer::Read(nines))), "not the damaged bytes");
+    let (extent, others) = (extent(1), core::mem::take(&mut world.others));
+    assert_eq!(others, [HostOutput::Damage { extent }, HostOutput::Mended { extent }]);
     world.assert_equal(&[0, 1, 2], 1..2);
+    // A copy that is not the primary's, which the scrub has looked at.
+    damage(&mut world, 2);
+    world.host(2).adapter.note_damage(extent);
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.others, [HostOutput::Mended { extent }]);
+    world.assert_equal(&[0, 1, 2], 1..2);
+    assert_eq!(world.reports, [], "nobody was taken out");
+    assert_eq!(world.write(0, 1, (2, 0), data(8, 1)), WRITTEN);
 }
 
 #[test]

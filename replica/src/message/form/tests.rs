@@ -77,6 +77,7 @@ fn bodies() -> Vec<(Body, String)> {
         (Body::Fetch { extent: extent(), sums }, format!("{at} {sum_bytes}")),
         (Body::Fetched { extent: extent(), difference: difference() }, format!("{at} {} {runs}", v(5))),
         (Body::Failed(Fault::DriveFull), "04".into()),
+        (Body::Damaged { extent: extent() }, at.clone()),
         (
             Body::Apply { index: 8, clean: version(1), entry: patch },
             format!("0000000000000008 {} 02 {} {at} {runs}", v(1), v(5)),

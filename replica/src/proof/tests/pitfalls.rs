@@ -143,6 +143,7 @@ pub(super) fn catch(planted: Planted) -> bool {
         Planted::OrderBehind => write_is_given_up_while_it_looks,
         Planted::TakeLateCopies => copy_of_an_answered_write_comes_to_a_later_epoch,
         Planted::IgnoreLives => primary_goes_back_to_an_earlier_state_in_its_epoch,
+        Planted::WriteWhileMending => primary_lost_while_damaged_copies_are_replaced,
         _ => return false,
     };
     (0..60).any(|seed| run(&Options { min_copies: 1, ..options(seed, 3, Some(planted)) }, script).is_some())
@@ -210,6 +211,32 @@ fn learner_filled_under_load(world: &mut World) {
             world.run_ms(60);
         }
     }
+}
+
+/// All extents of a server's copy are damaged.
+fn damage_all(world: &mut World, number: usize) {
+    let group = world.group();
+    for extent in 0..6 {
+        let extent = world.extent(extent);
+        world.damage(number, group, extent);
+    }
+}
+
+fn primary_lost_while_damaged_copies_are_replaced(world: &mut World) {
+    world.crash(2, false);
+    await_that(world, |world| world.configuration().acting.len() == 2);
+    for _ in 0..6 {
+        let primary = world.primary();
+        let backup = 1 - primary;
+        damage_all(world, backup);
+        world.slow(primary, 120);
+        world.run_ms(120);
+        world.crash(primary, false);
+        world.run_ms(1_500);
+        world.restart(primary);
+        await_that(world, |world| world.configuration().acting.len() == 2);
+    }
+    world.restart(2);
 }
 
 fn power_fails_and_the_primary_is_lost(world: &mut World) {
@@ -358,6 +385,7 @@ fn copy_of_an_answered_write_comes_to_a_later_epoch(world: &mut World) {
 #[test]
 fn scenarios_of_planted_bugs_are_harmless_without_them() {
     check(3, write_is_given_up_while_it_looks);
+    check(3, primary_lost_while_damaged_copies_are_replaced);
     check(3, copy_of_an_answered_write_comes_to_a_later_epoch);
     check(3, drive_is_full_before_its_members_hear_of_it);
     check(3, certified_learner_is_emptied_and_hears_old_configurations);
@@ -492,6 +520,36 @@ fn failed_drive_is_taken_out_and_never_asked_again() {
             assert_eq!(after.violation.take(), None, "{fault:?}, seed {seed}");
         }
     }
+}
+
+#[test]
+fn damage_is_made_whole_while_the_group_serves() {
+    check(3, |world| {
+        let epoch = world.configuration().epoch;
+        for number in [0, 1, 2] {
+            damage_all(world, number);
+            let before = world.outcome().writes;
+            world.run_ms(1_000);
+            let group = world.group();
+            assert!(world.servers[number].nodes[&group].store.damaged().is_empty(), "server {number}");
+            assert!(world.outcome().writes > before, "writes go on");
+        }
+        assert_eq!(world.configuration().epoch, epoch, "nobody was taken out");
+    });
+}
+
+#[test]
+fn the_only_acting_member_gets_what_it_cannot_read_from_a_learner() {
+    check(3, |world| {
+        world.has_load = false;
+        await_that(world, |world| world.clients.iter().all(|client| client.outstanding.is_empty()));
+        world.run_ms(500);
+        (1..3).for_each(|number| world.crash(number, false));
+        await_that(world, |world| world.configuration().acting.len() == 1);
+        damage_all(world, 0);
+        (1..3).for_each(|number| world.restart(number));
+        world.has_load = true;
+    });
 }
 
 #[test]

@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use super::super::client::Outstanding;
 use super::super::history::Block;
-use super::super::store::{block_of, tags_of};
+use super::super::store::{DAMAGED, block_of, tags_of};
 use super::{Event, MS, Takeover, World};
 use crate::error::Refusal;
 use crate::request::{
@@ -250,7 +250,8 @@ impl World {
             let node = server.nodes.get(&request.group).map(|node| &node.store);
             let store = node.or_else(|| server.stores.get(&request.group));
             let extents = store.map(|store| store.visible().clone()).unwrap_or_default();
-            extents.get(&extent).and_then(|extent| extent.blocks.get(&block)).copied()
+            // What a drive damages later was there.
+            extents.get(&extent).and_then(|extent| extent.blocks.get(&block)).map(|tag| tag & !DAMAGED)
         };
         if self.history.is_replaced(request.blocks[0], request.write) {
             return;

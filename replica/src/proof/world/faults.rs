@@ -5,8 +5,11 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use ashlar_placement::map::GroupId;
+use ashlar_placement::rule::ExtentId;
 use ashlar_wire::id::DriveId;
+use ashlar_wire::version::Version;
 
+use super::super::store::Store;
 use super::{Event, MS, Server, World, drive_of};
 use crate::member::Report;
 use crate::message::Fault;
@@ -95,6 +98,9 @@ impl World {
         if self.chance.is(faults.full) {
             self.fill_drive(number);
         }
+        if self.chance.is(faults.damage) {
+            self.damage_some();
+        }
         let next = self.now + self.chance.between(20, 200) * MS;
         self.schedule(next, Event::FaultStep);
     }
@@ -106,6 +112,59 @@ impl World {
         self.schedule(told, Event::Room { server: number, room: Room::Low });
         let at = told + self.chance.between(300, 3_000) * MS;
         self.schedule(at, Event::Room { server: number, room: Room::Enough });
+    }
+
+    /// One copy of an extent is damaged, as long as another acting member has it whole.
+    fn damage_some(&mut self) {
+        let (groups, number) = (self.groups(), self.chance.index(self.servers.len()));
+        let group = groups[self.chance.index(groups.len())];
+        let Some(store) = self.store(number, group) else { return };
+        let extents: Vec<ExtentId> = store.visible().keys().copied().collect();
+        if extents.is_empty() {
+            return;
+        }
+        let extent = extents[self.chance.index(extents.len())];
+        let acting = &self.catalog.configuration(group).acting;
+        let is_whole = |other: usize| {
+            let is_there = other != number && !self.blank.contains(&(other, group));
+            let is_read = self.store(other, group).is_some_and(|store| !store.damaged().contains(&extent));
+            is_there && is_read && acting.contains(&drive_of(other))
+        };
+        if (0..self.servers.len()).any(is_whole) {
+            self.damage(number, group, extent);
+        }
+    }
+
+    /// A copy of an extent is damaged.
+    pub(in super::super) fn damage(&mut self, number: usize, group: GroupId, extent: ExtentId) {
+        let server = &mut self.servers[number];
+        let node = server.nodes.get_mut(&group).map(|node| &mut node.store);
+        if let Some(store) = node.or_else(|| server.stores.get_mut(&group)) {
+            store.damage(extent);
+            self.outcome.damages += 1;
+        }
+    }
+
+    fn store(&self, number: usize, group: GroupId) -> Option<&Store> {
+        let server = &self.servers[number];
+        server.nodes.get(&group).map(|node| &node.store).or_else(|| server.stores.get(&group))
+    }
+
+    /// Whether the only acting member of a group has an extent damaged, in a version that nobody else has.
+    fn has_lost_extent(&self) -> bool {
+        let has_version = |number: usize, group: GroupId, extent: &ExtentId, version: Version| {
+            let store = self.store(number, group).filter(|store| !store.damaged().contains(extent));
+            store.is_some_and(|store| store.visible().get(extent).is_some_and(|other| other.version == version))
+        };
+        self.groups().iter().any(|group| {
+            let [only] = self.catalog.configuration(*group).acting[..] else { return false };
+            let only = (0..self.servers.len()).find(|number| drive_of(*number) == only);
+            let Some(store) = only.and_then(|only| self.store(only, *group)) else { return false };
+            store.damaged().iter().any(|extent| {
+                let version = store.visible().get(extent).map(|extent| extent.version).unwrap_or_default();
+                !(0..self.servers.len()).any(|other| has_version(other, *group, extent, version))
+            })
+        })
     }
 
     /// A drive has no room for more, and nobody was told.
@@ -225,6 +284,11 @@ impl World {
         let begun = self.now;
         while self.outcome.violation.is_none() && !self.is_quiet() {
             self.run_ms(100);
+            if self.has_lost_extent() {
+                // More was lost than there were copies of.
+                self.outcome.lost += 1;
+                return;
+            }
             if self.now - begun > WHOLE_MS_MAX * MS {
                 self.fail(format!("not all members act {WHOLE_MS_MAX} ms after the last fault"));
             }
@@ -237,7 +301,8 @@ impl World {
 
     fn is_quiet(&self) -> bool {
         let is_idle = self.clients.iter().all(|client| client.outstanding.is_empty());
-        let is_synced = self.servers.iter().flat_map(|server| server.nodes.values()).all(|node| node.store.is_synced());
+        let is_whole = |store: &Store| store.is_synced() && store.damaged().is_empty();
+        let is_synced = self.servers.iter().flat_map(|server| server.nodes.values()).all(|node| is_whole(&node.store));
         let serve = self.groups().iter().all(|group| self.is_serving(*group));
         self.catalog.is_whole() && is_idle && is_synced && serve
     }

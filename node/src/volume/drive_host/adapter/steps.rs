@@ -107,6 +107,9 @@ impl Patch {
             Reply::Data { version, .. } | Reply::Checksums { version, .. } => *version,
             _ => unreachable!("a read is answered with data, or with checksums"),
         };
+        if self.is_mend && self.held != self.version {
+            return Step::Done(Err(StoreError::Damaged));
+        }
         if self.version != Version::ZERO {
             let extent = match reply {
                 Reply::Data { data, .. } => data,

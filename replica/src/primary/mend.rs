@@ -1,0 +1,269 @@
+//! Mending: an extent of which a copy cannot be read any more is made whole from another copy, while the group serves.
+//!
+//! A drive finds damage as it is read, for a client, for a copy or by its scrub. The primary fetches its own copy anew from a member
+//! that has the same version of the extent: a version stands for one content, so that copy is right. A damaged copy of another
+//! member is replaced from the primary's. Meanwhile writes of the extent are refused, to be repeated, so that no version moves on
+//! between the question and the answer, and reads that found the damage wait.
+//!
+//! Where nobody else has the version, another acting member takes over, and this copy is filled like a learner's. The only acting
+//! member goes on with what it can read, and asks again: what it alone has cannot be taken from it.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use ashlar_placement::rule::ExtentId;
+use ashlar_wire::checksum::Checksum;
+use ashlar_wire::id::DriveId;
+use ashlar_wire::time::Instant;
+
+use super::{Phase, Primary};
+use crate::core_state::{Core, Purpose};
+use crate::message::{Body, Fault};
+use crate::planted::Planted;
+use crate::request::{Difference, StoreRequest};
+
+/// Extents that are mended at a time. Damage of more is found again.
+const MENDS_MAX: usize = 64;
+
+/// An extent of which copies are damaged.
+#[derive(Debug)]
+pub(super) struct Mend {
+    /// Whose.
+    damaged: BTreeSet<DriveId>,
+    /// Who did not have the primary's version.
+    unfit: BTreeSet<DriveId>,
+    /// Reads that found the primary's copy damaged.
+    reads: Vec<u64>,
+    step: Step,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    /// Earlier writes of the extent are under way, or nobody can be asked before then.
+    Waits(Instant),
+    ReadsOwnChecksums(DriveId),
+    Fetches(DriveId, Vec<Checksum>),
+    Stores(DriveId),
+    /// The others get it from here.
+    Copies,
+}
+
+impl Step {
+    const AT_ONCE: Self = Self::Waits(Instant::ORIGIN);
+}
+
+impl Primary {
+    /// Whether the primary cannot read its own copy of an extent.
+    pub(super) fn is_own_damaged(&self, core: &Core, extent: ExtentId) -> bool {
+        self.mends.get(&extent).is_some_and(|mend| mend.damaged.contains(&core.drive))
+    }
+
+    /// Whether writes of an extent have to wait.
+    pub(super) fn is_mending(&self, core: &Core, extent: ExtentId) -> bool {
+        self.mends.contains_key(&extent) && !core.settings.bugs.has(Planted::WriteWhileMending)
+    }
+
+    /// A copy of an extent is damaged: that of this drive.
+    pub(crate) fn handle_damage(&mut self, core: &mut Core, now: Instant, drive: DriveId, extent: ExtentId) {
+        self.note_damage(core, drive, extent);
+        self.advance_mends(core, now);
+    }
+
+    /// Says whether it will be mended.
+    fn note_damage(&mut self, core: &Core, drive: DriveId, extent: ExtentId) -> bool {
+        let is_member = drive == core.drive || self.peers.contains_key(&drive);
+        let has_room = self.mends.len() < MENDS_MAX || self.mends.contains_key(&extent);
+        if !matches!(self.phase, Phase::Active) || !is_member || !has_room {
+            return false;
+        }
+        let mend = self.mends.entry(extent).or_insert_with(Mend::new);
+        if mend.damaged.insert(drive) && drive == core.drive && mend.step == Step::Copies {
+            // Nothing can be copied from here before it is whole.
+            mend.step = Step::AT_ONCE;
+        }
+        true
+    }
+
+    /// The store could not read what it was asked for. Says whether that will be mended; otherwise this copy cannot be relied upon.
+    pub(crate) fn handle_unreadable(&mut self, core: &mut Core, now: Instant, purpose: &Purpose) -> bool {
+        let is_taken = match purpose {
+            Purpose::Read(number) => self.handle_unreadable_read(core, *number),
+            Purpose::Copy(drive, extent) => {
+                if let Some(peer) = self.peers.get_mut(drive) {
+                    peer.copier.give_back(*extent);
+                }
+                self.note_damage(core, core.drive, *extent)
+            }
+            Purpose::MendPatch(extent) => {
+                if let Some(mend) = self.mends.get_mut(extent)
+                    && let Step::Stores(holder) = mend.step
+                {
+                    mend.unfit.insert(holder);
+                    mend.step = Step::AT_ONCE;
+                }
+                true
+            }
+            _ => false,
+        };
+        if is_taken {
+            self.handle_progress(core, now);
+        }
+        is_taken
+    }
+
+    fn handle_unreadable_read(&mut self, core: &Core, number: u64) -> bool {
+        let Some(read) = self.reads.get_mut(&number) else { return true };
+        let extent = read.extent;
+        // What was mended and is damaged again is not worth another attempt.
+        let is_again = core::mem::replace(&mut read.was_mended, true);
+        if is_again || !self.note_damage(core, core.drive, extent) {
+            return false;
+        }
+        if let Some(mend) = self.mends.get_mut(&extent) {
+            mend.reads.push(number);
+        }
+        true
+    }
+
+    /// Goes on with every extent that is being mended.
+    pub(super) fn advance_mends(&mut self, core: &mut Core, now: Instant) {
+        let extents: Vec<ExtentId> = self.mends.keys().copied().collect();
+        for extent in extents {
+            self.advance_mend(core, now, extent);
+        }
+    }
+
+    fn advance_mend(&mut self, core: &mut Core, now: Instant, extent: ExtentId) {
+        let Some(mend) = self.mends.get(&extent) else { return };
+        match mend.step {
+            Step::Waits(until) if now >= until && !self.is_written(extent) => self.begin_mend(core, now, extent),
+            Step::Copies if !self.is_copied(extent) => drop(self.mends.remove(&extent)),
+            _ => {}
+        }
+    }
+
+    /// Whether a write of an extent is under way.
+    fn is_written(&self, extent: ExtentId) -> bool {
+        let is_probed = self.probes.values().any(|probe| probe.request.extent == extent);
+        is_probed || self.window.iter().any(|write| write.extent == extent)
+    }
+
+    /// Whether a damaged copy of an extent is still being replaced.
+    fn is_copied(&self, extent: ExtentId) -> bool {
+        let Some(mend) = self.mends.get(&extent) else { return false };
+        let copied = mend.damaged.iter().filter_map(|drive| self.peers.get(drive));
+        copied.filter(|peer| peer.is_required()).any(|peer| peer.copier.is_copying(extent))
+    }
+
+    fn begin_mend(&mut self, core: &mut Core, now: Instant, extent: ExtentId) {
+        let Some(mend) = self.mends.get(&extent) else { return };
+        if !mend.damaged.contains(&core.drive) {
+            let behind: Vec<DriveId> = mend.damaged.iter().copied().collect();
+            for drive in behind {
+                self.queue_copy(drive, extent);
+            }
+            self.step_to(extent, Step::Copies);
+            return self.advance_copies(core);
+        }
+        if let Some(holder) = self.holder(mend) {
+            self.step_to(extent, Step::ReadsOwnChecksums(holder));
+            core.store(StoreRequest::Checksums { extent }, Purpose::MendChecksums(extent));
+        } else if self.configuration.acting == [core.drive] {
+            let later = now + core.settings.silence;
+            if let Some(mend) = self.mends.get_mut(&extent) {
+                mend.unfit.clear();
+                mend.step = Step::Waits(later);
+            }
+        } else {
+            self.own_fault = Some(Fault::Damaged);
+        }
+    }
+
+    /// Who may have the primary's version: an acting member if one is there.
+    fn holder(&self, mend: &Mend) -> Option<DriveId> {
+        let is_out = |drive: &DriveId| mend.damaged.contains(drive) || mend.unfit.contains(drive);
+        let mut fit =
+            self.peers.iter().filter(|(drive, peer)| peer.standing.is_some() && peer.fault.is_none() && !is_out(drive));
+        let first = fit.clone().find(|(_, peer)| peer.fill.is_none());
+        first.or_else(|| fit.next()).map(|(drive, _)| *drive)
+    }
+
+    fn step_to(&mut self, extent: ExtentId, step: Step) {
+        if let Some(mend) = self.mends.get_mut(&extent) {
+            mend.step = step;
+        }
+    }
+
+    pub(super) fn handle_mend_checksums(&mut self, core: &mut Core, extent: ExtentId, sums: Vec<Checksum>) {
+        let Some(mend) = self.mends.get_mut(&extent) else { return };
+        if let Step::ReadsOwnChecksums(holder) = mend.step {
+            mend.step = Step::Fetches(holder, sums.clone());
+            core.send(holder, Body::Fetch { extent, sums });
+        }
+    }
+
+    pub(super) fn handle_mend_fetched(
+        &mut self,
+        core: &mut Core,
+        from: DriveId,
+        extent: ExtentId,
+        difference: Difference,
+    ) {
+        let Some(mend) = self.mends.get_mut(&extent) else { return };
+        if !matches!(&mend.step, Step::Fetches(holder, _) if *holder == from) {
+            return;
+        }
+        mend.step = Step::Stores(from);
+        let Difference { version, runs } = difference;
+        let request = if core.settings.bugs.has(Planted::MendFromAnyVersion) {
+            StoreRequest::Patch { extent, runs, version }
+        } else {
+            StoreRequest::Mend { extent, runs, version }
+        };
+        core.store(request, Purpose::MendPatch(extent));
+    }
+
+    /// The primary's copy is whole again: reads that waited go on.
+    pub(super) fn handle_mended(&mut self, core: &mut Core, extent: ExtentId) {
+        let Some(mend) = self.mends.get_mut(&extent) else { return };
+        mend.damaged.remove(&core.drive);
+        mend.step = Step::AT_ONCE;
+        for number in core::mem::take(&mut mend.reads) {
+            if let Some(read) = self.reads.get(&number) {
+                core.store(StoreRequest::Read { extent, range: read.range }, Purpose::Read(number));
+            }
+        }
+        self.advance_copies(core);
+    }
+
+    /// A member could not read what was fetched from it.
+    pub(super) fn handle_unreadable_there(&mut self, core: &mut Core, now: Instant, from: DriveId, extent: ExtentId) {
+        if let Some(mend) = self.mends.get_mut(&extent)
+            && matches!(&mend.step, Step::Fetches(holder, _) if *holder == from)
+        {
+            mend.step = Step::AT_ONCE;
+        }
+        if self.is_pulled_from(from, extent) {
+            if let Some(peer) = self.peers.get_mut(&from) {
+                peer.fault = Some(Fault::Damaged);
+            }
+            core.report_lost(from, Fault::Damaged);
+        }
+        self.handle_damage(core, now, from, extent);
+    }
+
+    /// Repeats questions whose answers have not come.
+    pub(super) fn ask_again_mends(&self, core: &mut Core) {
+        for (extent, mend) in &self.mends {
+            if let Step::Fetches(holder, sums) = &mend.step {
+                core.send(*holder, Body::Fetch { extent: *extent, sums: sums.clone() });
+            }
+        }
+    }
+}
+
+impl Mend {
+    fn new() -> Self {
+        Self { damaged: BTreeSet::new(), unfit: BTreeSet::new(), reads: Vec::new(), step: Step::AT_ONCE }
+    }
+}
