@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ashlar_catalog::server::DriveClass;
 use ashlar_node::Node;
-use ashlar_node::catalog::{CatalogOptions, CatalogService};
+use ashlar_node::catalog::{CatalogOptions, CatalogService, MISSING_MAX};
 use ashlar_node::object::{BlobPort, ObjectNode};
 use ashlar_node::service::Service;
 use ashlar_node::volume::drive_port::DrivePort;
@@ -106,7 +106,7 @@ impl Disks {
             if let Err(error) = catalog.register_drive(drive, bytes, DriveClass::Ssd).await {
                 tracing::error!(%drive, %error, "the drive is not used: the catalog has not taken it");
             }
-            catalog.give_up_missing_drives(&BTreeSet::from([drive])).await;
+            catalog.give_up_missing_drives(&BTreeSet::from([drive]), MISSING_MAX).await;
         }));
     }
 }

@@ -118,19 +118,19 @@ impl CatalogHandle {
     }
 
     /// Gives up the drives that the catalog knows of this server and that are not among `here`, once the server has run
-    /// for [`MISSING_MAX`] without them. Ends when that is done or the service closes. Dropping the future is safe.
-    pub async fn give_up_missing_drives(&self, here: &BTreeSet<DriveId>) {
+    /// for so long without them, [`MISSING_MAX`] as a rule. Ends when that is done or the service closes. Dropping the future is safe.
+    pub async fn give_up_missing_drives(&self, here: &BTreeSet<DriveId>, after: Duration) {
         let (Ok(catalog), Some(Place { me, host, .. })) = (self.catalog().await, self.0.place.get()) else { return };
         let first = missing(&catalog.state(), *me, here);
         for drive in &first {
             tracing::warn!(
                 %drive,
                 "the drive is known to the cluster as one of this server and is not here: in {} s it is given up and its data are made anew elsewhere; to keep it, stop this server now and bring the drive's folder back",
-                MISSING_MAX.as_secs()
+                after.as_secs()
             );
         }
         // Also without a missing drive: this server's copy of the catalog may be old.
-        host.sleep_until(host.now() + MISSING_MAX).await;
+        host.sleep_until(host.now() + after).await;
         while !self.0.is_closed() {
             let due = missing(&catalog.state(), *me, here);
             if due.is_empty() {

@@ -134,7 +134,11 @@ impl State {
             };
         }
         let len = shortened(&mut self.rng_net, unread, self.options.short_reads_ppm);
-        into.extend(pipe.bytes.drain(..len as usize));
+        let (first, second) = pipe.bytes.as_slices();
+        let of_first = first.len().min(len as usize);
+        into.extend_from_slice(&first[..of_first]);
+        into.extend_from_slice(&second[..len as usize - of_first]);
+        pipe.bytes.drain(..len as usize);
         pipe.read += len;
         let news = window_is_news(pipe, receive_bytes_max) && end.state == EndState::Open;
         self.trace.record(now_ns, Kind::Read, [conn.0, side as u64, len]);

@@ -8,8 +8,9 @@
 //! Verified: the history of every 2 KiB of a volume is one of a register, and a write of an attachment that was fenced is done before
 //! that or never; no request fails but for the end of its server or attachment; of each placement group at most one member would serve.
 //! After everything heals each guest writes and reads again everything it ever wrote, the catalog is the same everywhere and every
-//! placement group has all its members. Then one server stops: the others go on with the same bars. It comes back, in half of the
-//! worlds with an empty drive, and once more everything is as it was.
+//! placement group has all its members. Then the power fails everywhere while guests write, and comes back: the same bars. Then one server
+//! stops: the others go on with the same bars. It comes back, in half of the worlds with an empty drive, and once more everything is as
+//! it was.
 //!
 //! Not verified: NBD, space that runs out, volumes that grow or are deleted, drives that are drained.
 
@@ -57,6 +58,8 @@ const PGS: u32 = 6;
 const COPIES: u8 = 3;
 /// Volumes, each with a guest.
 const VOLUMES: u8 = 2;
+/// After how long a drive that its server does not have any more is given up.
+const MISSING: Duration = Duration::from_secs(5);
 /// How often it is looked who would serve.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -98,6 +101,10 @@ struct Life {
 enum Stage {
     /// Everything is as it should be.
     Healing,
+    /// The guests are busy, and the power is about to fail.
+    Busy,
+    /// The power has failed everywhere, and has come back.
+    Dark,
     /// This server was stopped, and the others go on without it.
     Without(ServerNo),
     /// It was started again, and everything is as before.
@@ -230,6 +237,19 @@ impl ClusterCase {
         victim
     }
 
+    /// All servers lose their power at the same moment, and have it again.
+    fn fail_power(&mut self) {
+        let servers: Vec<ServerNo> = self.lives.keys().copied().collect();
+        for server in &servers {
+            self.control.kill(*server, Kill::Process);
+            self.killed(*server);
+        }
+        for server in servers {
+            let runtime = self.control.start(server);
+            self.start(runtime);
+        }
+    }
+
     /// A drive for a device that has none: another one than was ever there.
     fn make_drive(&self, server: ServerNo, number: u8, device: &Device) -> DriveId {
         let mut id = [0xd0 + server.0 as u8; 16];
@@ -323,7 +343,7 @@ const fn group(pg: u32) -> GroupId {
 /// Makes the drive known, and gives up those that are not there any more.
 async fn register(catalog: CatalogHandle, drive: DriveId, wrong: Arc<Mutex<Option<String>>>, control: Control) {
     match catalog.register_drive(drive, TOLD_BYTES, DriveClass::Ssd).await {
-        Ok(()) => catalog.give_up_missing_drives(&[drive].into()).await,
+        Ok(()) => catalog.give_up_missing_drives(&[drive].into(), MISSING).await,
         Err(RegisterError::Stopped(_)) => {}
         Err(error) => {
             *lock(&wrong) = Some(format!("a drive cannot be registered: {error}"));
@@ -423,6 +443,10 @@ impl Case for ClusterCase {
 
     fn converged(&mut self) -> Result<(), String> {
         self.check_safety()?;
+        if self.stage == Stage::Busy {
+            self.fail_power();
+            self.stage = Stage::Dark;
+        }
         self.check_converged().map_err(|wrong| format!("{:?}: {wrong}\n{}", self.stage, self.table()))?;
         match self.stage {
             Stage::Healing => {
@@ -430,6 +454,12 @@ impl Case for ClusterCase {
                 if self.lost().is_some() {
                     return Ok(());
                 }
+                self.stage = Stage::Busy;
+                self.ask_for_a_round();
+                Err("the guests are busy".into())
+            }
+            Stage::Busy => unreachable!("nobody waits for that"),
+            Stage::Dark => {
                 self.stage = Stage::Without(self.stop());
                 self.ask_for_a_round();
                 Err("a server was stopped".into())
