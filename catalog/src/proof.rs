@@ -14,7 +14,7 @@ mod group;
 mod history;
 mod world;
 
-pub use group::{Planted, Report, run, run_lost_tail, run_recovery};
+pub use group::{Planted, Report, run, run_caught_up, run_lost_tail, run_recovery};
 
 #[cfg(test)]
 mod tests;

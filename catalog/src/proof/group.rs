@@ -371,6 +371,40 @@ pub fn run_lost_tail(seed: u64) -> Result<Report, String> {
     Ok(group.finish())
 }
 
+/// One run in which all servers start again at once, again and again: who has caught up shows what anybody had shown before.
+///
+/// # Errors
+/// What did not hold, in words.
+pub fn run_caught_up(seed: u64) -> Result<Report, String> {
+    let mut group = Group::new(seed, 3, None);
+    group.form(3)?;
+    for _ in 0..10 {
+        (0..3).for_each(|_| group.propose());
+        let ms = 200 + group.world.below(300);
+        group.world.run_for(Duration::from_millis(ms));
+        let shown = (0..3).filter_map(|place| Some(group.world.catalog(place)?.state().version().0)).max();
+        (0..3).for_each(|place| group.crash(place));
+        (0..3).for_each(|place| group.start(place, Begin::Join));
+        let seen: Arc<Mutex<Vec<u64>>> = Arc::default();
+        group.world.run_for(Duration::from_millis(10));
+        for place in 0..3 {
+            let (catalog, seen) = (group.world.catalog(place).ok_or("it has not begun")?, seen.clone());
+            let work = async move {
+                while catalog.catch_up().await.is_err() {}
+                seen.lock().expect("one thread").push(catalog.state().version().0);
+            };
+            group.world.spawn(None, Box::pin(work));
+        }
+        group.world.run_for(Duration::from_secs(10));
+        let seen = seen.lock().expect("one thread").clone();
+        if seen.len() < 3 || seen.iter().min().copied() < shown {
+            return Err(format!("after {shown:?} had been shown, those who had caught up showed {seen:?}"));
+        }
+    }
+    group.heal()?;
+    Ok(group.finish())
+}
+
 /// One run in which two of three voters are lost for good: the third goes on alone by an operator's command, takes new
 /// servers in, and a server of the old group that comes back takes the new group's state.
 ///

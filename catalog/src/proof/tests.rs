@@ -44,6 +44,13 @@ fn a_leader_that_lost_what_it_sent_gives_its_names_to_nothing_else() {
 }
 
 #[test]
+fn who_has_caught_up_shows_what_was_shown_before() {
+    for seed in 0..6 {
+        run_caught_up(seed).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+}
+
+#[test]
 fn a_drive_that_lies_is_seen() {
     // openraft's own assertions count as well: it stops before it does harm.
     let seen = |seed| !matches!(catch_unwind(|| run(seed, Some(Planted::NotDurable))), Ok(Ok(_)));

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use ashlar_wire::id::{ClusterId, ServerId};
 use openraft::async_runtime::{Select2, WatchReceiver as _};
-use openraft::errors::{ClientWriteError, Fatal, ForwardToLeader, RaftError};
+use openraft::errors::{ClientWriteError, Fatal, ForwardToLeader, LinearizableReadError, RaftError};
 use openraft::raft::ClientWriteResponse;
-use openraft::{AsyncRuntime as _, ChangeMembers, Config, EmptyNode, Raft, SnapshotPolicy};
+use openraft::{AsyncRuntime as _, ChangeMembers, Config, EmptyNode, Raft, ReadPolicy, SnapshotPolicy};
 
 use super::form::{ENTRIES_MAX, SnapshotChunk, decode_snapshot};
 use super::host::{Host, Storage, StorageError};
@@ -277,6 +277,19 @@ impl Catalog {
         News { state, entries }
     }
 
+    /// Waits until the state of this server shows every change that was decided before the call. A server that has just started
+    /// knows of the last changes before its end only by this. Costs the leader a round to the voters, and no write. Dropping the
+    /// future is safe.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`]: no leader has answered; ask again. [`Error::Stopped`], [`Error::Storage`].
+    pub async fn catch_up(&self) -> Result<(), Error> {
+        let Reply::Index(index) = self.lead(|| Message::ReadIndex).await? else { return Err(Error::Unknown) };
+        let raft = self.0.raft.clone();
+        let wait = async move { raft.wait(None).applied_index_at_least(Some(index), "caught up").await };
+        self.scoped(wait).await.map(drop).map_err(|_| Error::Stopped)
+    }
+
     /// Proposes a change, by way of the leader whoever that is. When this returns, the change is part of every later
     /// version and durable at a majority of voters. At the leader the state shows it already; elsewhere
     /// [`Catalog::watch`] from the version before waits for it. Dropping the future leaves open whether it is applied.
@@ -466,6 +479,17 @@ impl Catalog {
         let raft = self.0.raft.clone();
         let nodes = |servers: Vec<ServerId>| servers.into_iter().collect::<BTreeSet<_>>();
         let written = match message {
+            Message::ReadIndex => {
+                let read = self.scoped(async move { raft.get_read_log_id(ReadPolicy::ReadIndex).await }).await;
+                return match read {
+                    Ok((id, _)) => Ok(Reply::Index(id.index())),
+                    Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(forward))) => {
+                        Ok(Reply::NotLeader(forward.leader_id))
+                    }
+                    Err(RaftError::APIError(LinearizableReadError::QuorumNotEnough(_))) => Ok(Reply::Unavailable),
+                    Err(RaftError::Fatal(fatal)) => Err(fatal.into()),
+                };
+            }
             Message::Propose(command) => {
                 let logged = Logged(Arc::new(command));
                 self.scoped(async move { raft.client_write(logged).await }).await

@@ -29,6 +29,7 @@ words! {
         AddLearner = "add_learner",
         ChangeVoters = "change_voters",
         Remove = "remove",
+        ReadIndex = "read_index",
     }
 }
 
@@ -51,6 +52,8 @@ pub(crate) enum Message {
     ChangeVoters(Vec<ServerId>),
     /// A server that gets the log no more.
     Remove(ServerId),
+    /// How far is the log decided?
+    ReadIndex,
 }
 
 impl Message {
@@ -84,6 +87,7 @@ impl Fields for Message {
             Self::AddLearner(_) => MessageKind::AddLearner,
             Self::ChangeVoters(_) => MessageKind::ChangeVoters,
             Self::Remove(_) => MessageKind::Remove,
+            Self::ReadIndex => MessageKind::ReadIndex,
         };
         kind.write(out, "message");
         match self {
@@ -95,6 +99,7 @@ impl Fields for Message {
             Self::ChangeVoters(servers) => {
                 write_list(out, "servers", servers, |out, server| out.id("server", server.as_bytes()));
             }
+            Self::ReadIndex => {}
         }
     }
 
@@ -111,6 +116,7 @@ impl Fields for Message {
                 Self::ChangeVoters(read_list(from, "servers", VOTERS_MAX, |from| read_server(from, "server"))?)
             }
             MessageKind::Remove => Self::Remove(read_server(from, "server")?),
+            MessageKind::ReadIndex => Self::ReadIndex,
         })
     }
 }
@@ -124,6 +130,7 @@ words! {
         SnapshotTaken = "snapshot_taken",
         Applied = "applied",
         Done = "done",
+        Index = "index",
         Refused = "refused",
         NotLeader = "not_leader",
         Unavailable = "unavailable",
@@ -145,6 +152,8 @@ pub(crate) enum Reply {
     Applied(Applied),
     /// The members are changed.
     Done,
+    /// Everything up to this place of the log is decided.
+    Index(u64),
     /// The state refuses the proposal.
     Refused(Refused),
     /// Another server leads, if one does.
@@ -175,6 +184,7 @@ impl Fields for Reply {
             Self::SnapshotTaken(_) => ReplyKind::SnapshotTaken,
             Self::Applied(_) => ReplyKind::Applied,
             Self::Done => ReplyKind::Done,
+            Self::Index(_) => ReplyKind::Index,
             Self::Refused(_) => ReplyKind::Refused,
             Self::NotLeader(_) => ReplyKind::NotLeader,
             Self::Unavailable => ReplyKind::Unavailable,
@@ -192,6 +202,7 @@ impl Fields for Reply {
             Self::NotLeader(leader) => {
                 write_list(out, "leader", leader.as_slice(), |out, server| out.id("server", server.as_bytes()));
             }
+            Self::Index(index) => out.uint("index", *index),
             Self::ChunkTaken | Self::Done | Self::Unavailable => {}
         }
     }
@@ -205,6 +216,7 @@ impl Fields for Reply {
             ReplyKind::SnapshotTaken => Self::SnapshotTaken(read_vote(from)?),
             ReplyKind::Applied => Self::Applied(Applied::read(from)?),
             ReplyKind::Done => Self::Done,
+            ReplyKind::Index => Self::Index(from.uint("index")?),
             ReplyKind::Refused => {
                 let kind = RefusalKind::read(from, "kind")?;
                 Self::Refused(Refused { kind, reason: from.text("reason", REASON_BYTES_MAX)? })

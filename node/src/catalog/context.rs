@@ -81,6 +81,8 @@ pub(super) struct CatalogContext {
     members: Mutex<Members>,
     reports: Mutex<Reports>,
     is_closed: AtomicBool,
+    /// What this server knows is at least what was decided when it started.
+    is_caught_up: AtomicBool,
     /// It has no log, and asks others whether there is a catalog.
     is_looking: AtomicBool,
 }
@@ -101,6 +103,7 @@ impl CatalogContext {
             members: Mutex::default(),
             reports: Mutex::default(),
             is_closed: AtomicBool::default(),
+            is_caught_up: AtomicBool::default(),
             is_looking: AtomicBool::default(),
         }
     }
@@ -138,6 +141,14 @@ impl CatalogContext {
 
     pub(super) fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_caught_up(&self) {
+        self.is_caught_up.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_caught_up(&self) -> bool {
+        self.is_caught_up.load(Ordering::Acquire)
     }
 
     pub(super) fn set_looking(&self) {

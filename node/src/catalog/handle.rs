@@ -85,6 +85,13 @@ impl CatalogHandle {
         Some(self.0.catalog()?.state())
     }
 
+    /// Whether the state has shown, since this server started, everything that was decided before its start. Until then a key
+    /// that was deleted may be there still, and a bucket that was made last is not.
+    #[must_use]
+    pub fn is_caught_up(&self) -> bool {
+        self.0.is_caught_up()
+    }
+
     /// Waits for a version after `version`, and tells what has happened. Dropping the future is safe.
     ///
     /// # Errors

@@ -107,11 +107,25 @@ async fn begin(context: Arc<CatalogContext>, cluster: ClusterId, founds: bool, i
             context.set_begun(Begun::Running(catalog.clone()));
             let (following, following_catalog) = (Arc::clone(&context), catalog.clone());
             place.host.spawn(Box::pin(async move { keep_release(&following, &following_catalog).await }));
+            let (behind, behind_catalog) = (Arc::clone(&context), catalog.clone());
+            place.host.spawn(Box::pin(async move { catch_up(&behind, &behind_catalog).await }));
             Reconciler::new(Arc::clone(&context), catalog).run().await;
         }
         Err(error) => {
             error!(%error, "the catalog of this server cannot begin: volumes of this server wait; see the folder `catalog` of its data directory");
             context.set_begun(Begun::Failed(error));
+        }
+    }
+}
+
+/// Asks how far the log was decided until somebody knows, and waits for that.
+async fn catch_up(context: &CatalogContext, catalog: &Catalog) {
+    let place = context.place.get().expect("set before the service begins");
+    while !context.is_closed() {
+        match catalog.catch_up().await {
+            Ok(()) => return context.set_caught_up(),
+            Err(Error::Stopped) => return,
+            Err(_) => place.host.sleep_until(place.host.now() + ASK_AGAIN).await,
         }
     }
 }

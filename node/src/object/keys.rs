@@ -93,6 +93,12 @@ impl<R: Runtime> ObjectNode<R> {
         self.catalog().state_now()?.record(&record_key(ROOT)).and_then(|record| RootKey::decode(&record.value))
     }
 
+    /// Whether this server knows all keys and buckets that there were when it started.
+    #[must_use]
+    pub fn is_caught_up(&self) -> bool {
+        self.catalog().is_caught_up()
+    }
+
     /// The master key, once there is one.
     #[must_use]
     pub fn master_key(&self) -> Option<Secret> {

@@ -136,6 +136,14 @@ const fn action_of_configuration(kind: Kind) -> (&'static str, &'static str) {
 pub(super) struct Wish<'a> {
     pub(super) rule: Rule,
     pub(super) target: Target<'a>,
+    /// The tags that it sets, where the head does not say them.
+    pub(super) tags: Option<&'a [(String, String)]>,
+}
+
+impl<'a> Wish<'a> {
+    pub(super) const fn new(rule: Rule, target: Target<'a>) -> Self {
+        Self { rule, target, tags: None }
+    }
 }
 
 impl Call<'_> {
@@ -146,7 +154,52 @@ impl Call<'_> {
             Need::Each => Ok(()),
             Need::Signed if self.user().is_some() => Ok(()),
             Need::Signed => Err(Code::AccessDenied.into()),
-            _ => self.allow(&Wish { rule, target: self.target() }).await,
+            // It is asked for when the tags have been read.
+            _ if self.route.operation == Operation::PutObjectTagging && self.is_up_to_tags().await? => Ok(()),
+            _ => {
+                self.allow(&Wish::new(rule, self.target())).await?;
+                self.check_headers().await
+            }
+        }
+    }
+
+    /// Whether the bucket's policy has conditions on tags that a request sets.
+    async fn is_up_to_tags(&self) -> Result<bool, S3Error> {
+        let bucket = self.s3.service.buckets.get(&self.route.bucket).await?;
+        let policy = bucket.attributes.get(POLICY).and_then(|text| Policy::decode(text.as_bytes()).ok());
+        Ok(policy.is_some_and(|policy| policy.needs_new_tags()))
+    }
+
+    /// Refuses headers that grant something, or set tags, to those whom the bucket's policy denies the operation that does the same.
+    async fn check_headers(&self) -> Result<(), S3Error> {
+        use Operation as Op;
+        if !matches!(self.route.operation, Op::PutObject | Op::CopyObject | Op::CreateMultipartUpload) {
+            return Ok(());
+        }
+        let has = |name: &str| self.head.headers.iter().any(|(header, _)| header.starts_with(name));
+        for (header, operation) in [
+            ("x-amz-acl", Op::PutObjectAcl),
+            ("x-amz-grant-", Op::PutObjectAcl),
+            ("x-amz-tagging", Op::PutObjectTagging),
+        ] {
+            if has(header) {
+                self.check_not_denied(&Wish::new(rule_of(operation), self.target())).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn check_not_denied(&self, wish: &Wish<'_>) -> Result<(), S3Error> {
+        if self.user().is_some_and(|user| user.is_root) {
+            return Ok(());
+        }
+        let bucket = self.s3.service.buckets.get(wish.target.bucket).await?;
+        let Some(text) = bucket.attributes.get(POLICY) else { return Ok(()) };
+        let policy = Policy::decode(text.as_bytes()).map_err(|_| Code::AccessDenied)?;
+        let object = if policy.needs_tags() { self.object(wish.target).await? } else { None };
+        match self.judge(&policy, wish, object.as_ref()) {
+            PolicyVerdict::Deny => Err(Code::AccessDenied.into()),
+            PolicyVerdict::Allow | PolicyVerdict::Silent => Ok(()),
         }
     }
 
@@ -194,6 +247,8 @@ impl Call<'_> {
             match self.judge(&policy, wish, object.as_ref()) {
                 PolicyVerdict::Deny if is_owner && is_way_out(wish.rule.action) => {}
                 PolicyVerdict::Deny => return Err(Code::AccessDenied.into()),
+                // Whoever changes the policy has every right in the bucket, so nobody can be given that.
+                PolicyVerdict::Allow if is_change_of_policy(wish.rule.action) && !is_owner => {}
                 PolicyVerdict::Allow if !block.restricts_buckets || !policy.is_public() || is_owner => return Ok(()),
                 PolicyVerdict::Allow | PolicyVerdict::Silent => {}
             }
@@ -247,12 +302,14 @@ impl Call<'_> {
     /// The values of a condition key of policies.
     fn condition_values(&self, name: &str, wish: &Wish<'_>, object: Option<&Object>) -> Vec<String> {
         let (head, one) = (self.head, |text: Option<&str>| text.map(str::to_owned).into_iter().collect());
-        let tagging = || head.header("x-amz-tagging").and_then(|text| Query::decode(text).ok()).unwrap_or_default();
+        let in_head = || head.header("x-amz-tagging").and_then(|text| Query::decode(text).ok()).unwrap_or_default();
+        let owned = |tags: Query| tags.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let tagging = || wish.tags.map_or_else(|| owned(in_head()), <[_]>::to_vec);
         if let Some(tag) = name.strip_prefix("s3:ExistingObjectTag/") {
             return one(object.map(|object| tags(&object.attributes)).as_ref().and_then(|tags| tags.get(tag)));
         }
         if let Some(tag) = name.strip_prefix("s3:RequestObjectTag/") {
-            return one(tagging().get(tag));
+            return tagging().into_iter().filter(|(name, _)| name == tag).map(|(_, value)| value).collect();
         }
         if let Some(header) = name.strip_prefix("s3:").filter(|name| name.starts_with("x-amz-")) {
             return one(head.header(header));
@@ -264,7 +321,7 @@ impl Call<'_> {
             "aws:Referer" => one(head.header("referer")),
             "aws:userid" => one(self.user().map(|user| user.id.as_str())),
             "aws:username" => one(self.user().map(|user| user.name.as_str())),
-            "s3:RequestObjectTagKeys" => tagging().iter().map(|(name, _)| name.to_owned()).collect(),
+            "s3:RequestObjectTagKeys" => tagging().into_iter().map(|(name, _)| name).collect(),
             "s3:VersionId" => wish.target.version.map(|version| version.to_string()).into_iter().collect(),
             "s3:authType" => match (self.user(), head.query.has("X-Amz-Signature")) {
                 (None, _) => Vec::new(),
@@ -304,5 +361,9 @@ pub(super) fn check_acl(acl: Option<&Acl>, block: &PublicAccessBlock) -> Result<
 
 /// What an owner may do whatever the policy says, so that nobody locks a bucket for good.
 fn is_way_out(action: &str) -> bool {
-    matches!(action, "s3:GetBucketPolicy" | "s3:PutBucketPolicy" | "s3:DeleteBucketPolicy")
+    action == "s3:GetBucketPolicy" || is_change_of_policy(action)
+}
+
+fn is_change_of_policy(action: &str) -> bool {
+    matches!(action, "s3:PutBucketPolicy" | "s3:DeleteBucketPolicy")
 }

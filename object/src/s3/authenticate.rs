@@ -56,8 +56,9 @@ pub trait Credentials: Send + Sync + 'static {
     /// The user of an id.
     fn user(&self, id: &str) -> Option<User>;
 
-    /// Whether the keys are known here: a server that has just started has not heard of them. Until then nobody is told that a key does
-    /// not exist, because clients do not try again after that.
+    /// Whether keys, users and buckets are known here as they are: a server that has just started may know them as they were. Until then
+    /// everybody is told to come again: a key may be deleted, and clients do not try again after they hear that one, or a bucket, does
+    /// not exist.
     fn are_known(&self) -> bool {
         true
     }
@@ -176,6 +177,9 @@ struct Claim<'a> {
 /// As S3 answers: [`Code::AccessDenied`] too late, [`Code::InvalidAccessKeyId`], [`Code::ServiceUnavailable`] while keys are not known,
 /// [`Code::SignatureDoesNotMatch`], [`Code::RequestTimeTooSkewed`], and malformed claims.
 pub fn authenticate(head: &RequestHead, now_ms: u64, credentials: &dyn Credentials) -> Result<Authenticated, S3Error> {
+    if !credentials.are_known() {
+        return Err(Code::ServiceUnavailable.into());
+    }
     let is_presigned = head.query.has("X-Amz-Algorithm") || head.query.has("X-Amz-Signature");
     let claim = match (head.header("authorization"), is_presigned) {
         (Some(_), true) => return Err(Code::InvalidArgument.because("Only one auth mechanism allowed")),
@@ -188,7 +192,7 @@ pub fn authenticate(head: &RequestHead, now_ms: u64, credentials: &dyn Credentia
         return Err(Code::InvalidToken.into());
     }
     check_signed_headers(head, &claim.signed)?;
-    let (secret, user) = credentials.lookup(claim.access_key).ok_or_else(|| unknown_key(credentials))?;
+    let (secret, user) = credentials.lookup(claim.access_key).ok_or(Code::InvalidAccessKeyId)?;
     let key = SigningKey::derive(&secret.0, &claim.scope);
     let canonical = canonical_request(head, &claim.signed, claim.payload);
     let expected = key.sign(&string_to_sign(&claim.date, &claim.scope, &canonical));
@@ -197,11 +201,6 @@ pub fn authenticate(head: &RequestHead, now_ms: u64, credentials: &dyn Credentia
     }
     let payload = payload(claim.payload, key, claim.date, claim.scope, expected)?;
     Ok(Authenticated { user: Some(user), payload })
-}
-
-/// Why a key is refused that nobody has.
-fn unknown_key(credentials: &dyn Credentials) -> Code {
-    if credentials.are_known() { Code::InvalidAccessKeyId } else { Code::ServiceUnavailable }
 }
 
 /// A request that nobody has signed. Its body can be bound by a digest, and not by a signature.

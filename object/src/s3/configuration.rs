@@ -118,7 +118,9 @@ pub(super) async fn put(call: Call<'_>, body: &mut dyn Content, kind: Kind) -> R
         Kind::PublicAccessBlock => PublicAccessBlock::decode(&document)?.text(),
         Kind::Tagging => tag_text(&decode_tagging(&document, BUCKET_TAGS_MAX)?),
         _ => {
-            is_public = Policy::decode(&document)?.is_public();
+            let policy = Policy::decode(&document)?;
+            policy.check(&call.route.bucket)?;
+            is_public = policy.is_public();
             String::from_utf8(document).map_err(|_| Code::MalformedPolicy)?
         }
     };

@@ -54,7 +54,7 @@ impl Source {
         let condition = ReadCondition::of(call.head, About::CopySource);
         let objects = &call.s3.service.objects;
         let target = Target { bucket: &self.bucket, key: &self.key, version: self.version };
-        call.allow(&Wish { rule: rule_of(Operation::GetObject), target }).await?;
+        call.allow(&Wish::new(rule_of(Operation::GetObject), target)).await?;
         let customer = call.customer_key(KeyOf::CopySource)?;
         let mut opened = match objects.get(target, range, &condition.etags).await {
             Err(Error::NotModified(_)) => return Err(Code::PreconditionFailed.into()),
@@ -112,6 +112,10 @@ pub(super) async fn object(call: Call<'_>) -> Result<Response, S3Error> {
         ));
     }
     let Opened { object, content, range: (_, bytes) } = source.open(&call, None).await?;
+    if tags == Directive::Copy && tagging(&object.attributes).is_some() {
+        let target = Target { bucket: &source.bucket, key: &source.key, version: source.version };
+        call.allow(&Wish::new(rule_of(Operation::GetObjectTagging), target)).await?;
+    }
     let mut attributes = attributes_of_copy(&call, &object, metadata, tags)?;
     let bucket = call.s3.service.buckets.get(&call.route.bucket).await?;
     attributes.0.extend(call.ownership(Some(&bucket)).await?);

@@ -74,7 +74,7 @@ async fn delete(call: &Call<'_>, object: &DoomedObject, attributes: &Attributes)
     let version = named.map(|text| text.parse().map_err(|_| Code::NoSuchVersion)).transpose()?;
     let condition = Condition { etag_is: object.etag.clone().map(|etag| vec![etag]), ..Condition::default() };
     let target = Target { bucket: &call.route.bucket, key: &object.key, version };
-    call.allow(&Wish { rule: rule_of(Operation::DeleteObject), target }).await?;
+    call.allow(&Wish::new(rule_of(Operation::DeleteObject), target)).await?;
     let bypass = call.bypass(target).await?;
     let request = DeleteRequest { target, condition: &condition, attributes, bypass };
     Ok(call.s3.service.objects.delete(request).await?)

@@ -29,7 +29,8 @@ const LOWER: &[u8; 16] = b"0123456789abcdef";
 fn encode(text: &str, is_kept: impl Fn(u8) -> bool) -> String {
     let mut encoded = String::with_capacity(text.len() + text.len() / 4);
     for byte in text.bytes() {
-        if is_kept(byte) {
+        // A byte of a longer character is no character.
+        if byte.is_ascii() && is_kept(byte) {
             encoded.push(char::from(byte));
         } else {
             encoded.push('%');

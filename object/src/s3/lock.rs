@@ -189,10 +189,10 @@ impl Call<'_> {
         let mut lock = lock_of_headers(self.head, self.now_ms)?;
         let target = Target::current(&self.route.bucket, &self.route.key);
         if lock.retention.is_some() {
-            self.allow(&Wish { rule: rule_of(Operation::PutObjectRetention), target }).await?;
+            self.allow(&Wish::new(rule_of(Operation::PutObjectRetention), target)).await?;
         }
         if lock.legal_hold.is_some() {
-            self.allow(&Wish { rule: rule_of(Operation::PutObjectLegalHold), target }).await?;
+            self.allow(&Wish::new(rule_of(Operation::PutObjectLegalHold), target)).await?;
         }
         if lock.retention.is_none() {
             lock.retention = DefaultRetention::of(&bucket.attributes).map(|default| default.of_a_put(self.now_ms));
@@ -205,7 +205,7 @@ impl Call<'_> {
         if !self.head.header(BYPASS).is_some_and(|value| value.eq_ignore_ascii_case("true")) {
             return Ok(Bypass::Denied);
         }
-        match self.allow(&Wish { rule: super::access::BYPASS_GOVERNANCE, target }).await {
+        match self.allow(&Wish::new(super::access::BYPASS_GOVERNANCE, target)).await {
             Ok(()) => Ok(Bypass::Granted),
             // It may be that there is nothing to pass over.
             Err(error) if error.code == Code::AccessDenied => Ok(Bypass::Denied),
@@ -232,7 +232,7 @@ impl Call<'_> {
 
     /// Whether the sender may do this with the object of the request.
     async fn may(&self, operation: Operation) -> Result<bool, S3Error> {
-        match self.allow(&Wish { rule: rule_of(operation), target: self.target() }).await {
+        match self.allow(&Wish::new(rule_of(operation), self.target())).await {
             Ok(()) => Ok(true),
             Err(error) if error.code == Code::AccessDenied => Ok(false),
             Err(error) => Err(error),

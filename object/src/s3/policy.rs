@@ -11,6 +11,8 @@ use serde_json::{Map, Value};
 
 use super::error::{Code, S3Error};
 
+mod check;
+
 /// Longest policy, bytes.
 pub const POLICY_BYTES_MAX: usize = 20 << 10;
 /// Statements of a policy.
@@ -201,6 +203,13 @@ impl Policy {
     pub fn needs_tags(&self) -> bool {
         let mut conditions = self.statements.iter().flat_map(|statement| &statement.conditions);
         conditions.any(|condition| condition.key.starts_with("s3:ExistingObjectTag/"))
+    }
+
+    /// Whether a condition is about tags that a request sets.
+    #[must_use]
+    pub fn needs_new_tags(&self) -> bool {
+        let mut conditions = self.statements.iter().flat_map(|statement| &statement.conditions);
+        conditions.any(|condition| condition.key.starts_with("s3:RequestObjectTag"))
     }
 
     /// Whether it lets everybody in: a statement allows all principals without a condition on where or who they are.

@@ -1,10 +1,12 @@
 //! Tags of objects: put, get, delete. They are kept as the attribute that a put with `x-amz-tagging` makes.
 
+use super::access::{Wish, rule_of};
 use super::body::ChecksumAbout;
 use super::document::decode_tagging;
 use super::error::S3Error;
 use super::metadata::{TAGS_MAX, retagged, tags, version_header};
 use super::response::Response;
+use super::route::Operation;
 use super::service::{Call, Integrity};
 use super::xml::XmlWriter;
 use crate::api::{Content, Object};
@@ -33,6 +35,7 @@ pub(super) fn write_tags<'a>(xml: &mut XmlWriter, tags: impl Iterator<Item = (&'
 pub(super) async fn put(call: Call<'_>, body: &mut dyn Content) -> Result<Response, S3Error> {
     let document = call.document(body, Integrity::Optional, ChecksumAbout::Body).await?;
     let tags = decode_tagging(&document, TAGS_MAX)?;
+    call.allow(&Wish { tags: Some(&tags), ..Wish::new(rule_of(Operation::PutObjectTagging), call.target()) }).await?;
     let object = replace(&call, &tags).await?;
     Ok(Response::empty(200).with_all(version_header(&object)))
 }

@@ -79,6 +79,7 @@ fn messages_and_back() {
         Message::AddLearner(server_id(1)),
         Message::ChangeVoters(vec![server_id(1), server_id(2)]),
         Message::Remove(server_id(3)),
+        Message::ReadIndex,
     ];
     for message in messages {
         let bytes = message.encode();
@@ -95,6 +96,7 @@ fn messages_and_back() {
         Reply::NotLeader(None),
         Reply::ChunkTaken,
         Reply::Done,
+        Reply::Index(7),
         Reply::Unavailable,
     ];
     for reply in replies {

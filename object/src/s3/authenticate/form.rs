@@ -6,7 +6,6 @@ use subtle::ConstantTimeEq as _;
 
 use super::{
     Authenticated, CLOCK_SKEW_SECONDS_MAX, Credentials, PRESIGNED_SECONDS_MAX, Payload, SecretKey, access_key, scope,
-    unknown_key,
 };
 use crate::s3::date::parse_amz_date;
 use crate::s3::encoding::from_base64;
@@ -39,7 +38,7 @@ pub fn authenticate_form<'a>(
     let signature = field(if is_new { "x-amz-signature" } else { "signature" });
     let signature = signature.ok_or(missing("Bucket POST must contain a field named 'signature'."))?;
     let key = if is_new { access_key(credential) } else { credential };
-    let (secret, user) = credentials.lookup(key).ok_or_else(|| unknown_key(credentials))?;
+    let (secret, user) = credentials.lookup(key).ok_or(Code::InvalidAccessKeyId)?;
     let is_right = if is_new {
         let algorithm = field("x-amz-algorithm").filter(|algorithm| *algorithm == ALGORITHM);
         algorithm.ok_or(missing("X-Amz-Algorithm only supports \"AWS4-HMAC-SHA256\""))?;

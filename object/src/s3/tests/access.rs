@@ -181,6 +181,83 @@ fn conditions_on_tags_and_versions() {
     assert_eq!(bob.ask("PUT", "/anns/new", &[("x-amz-tagging", "team=ab")], b"").status, 200);
 }
 
+const TAGGED: &str = "<Tagging><TagSet><Tag><Key>team</Key><Value>VALUE</Value></Tag></TagSet></Tagging>";
+
+#[test]
+fn what_is_denied_by_its_operation_is_denied_as_a_header() {
+    let [ann, bob, nobody] = three();
+    assert_eq!(ann.ask("DELETE", "/anns?publicAccessBlock", &[], b"").status, 204);
+    put_policy(
+        &ann,
+        "{\"Statement\":[{\"Effect\":\"Allow\",\"Principal\":{\"AWS\":\"bob\"},\"Action\":[\"s3:PutObject\",\"s3:GetObject\"],\"Resource\":\"*\"},\
+          {\"Effect\":\"Deny\",\"Principal\":{\"AWS\":\"bob\"},\"Action\":[\"s3:PutObjectAcl\",\"s3:PutObjectTagging\"],\"Resource\":\"*\"}]}",
+    );
+    let copy = ("x-amz-copy-source", "/anns/key");
+    for header in [("x-amz-acl", "public-read"), ("x-amz-grant-read", "id=\"ann\""), ("x-amz-tagging", "a=b")] {
+        for (method, target, headers) in [
+            ("PUT", "/anns/new", vec![header]),
+            ("PUT", "/anns/new", vec![copy, header]),
+            ("POST", "/anns/new?uploads", vec![header]),
+        ] {
+            assert_eq!(bob.outcome(method, target, &headers, b""), code(DENIED.0, DENIED.1), "{method} {headers:?}");
+        }
+    }
+    assert_eq!(bob.ask("PUT", "/anns/new", &[], b"x").status, 200);
+    assert_eq!(nobody.ask("GET", "/anns/new", &[], b"").status, 403);
+}
+
+#[test]
+fn conditions_on_tags_that_a_body_sets() {
+    let [ann, bob, _] = three();
+    let tag = |value: &str| TAGGED.replace("VALUE", value).into_bytes();
+    put_policy(
+        &ann,
+        "{\"Statement\":[{\"Effect\":\"Allow\",\"Principal\":{\"AWS\":\"bob\"},\"Action\":\"s3:PutObjectTagging\",\"Resource\":\"*\",\
+          \"Condition\":{\"ForAllValues:StringEquals\":{\"s3:RequestObjectTagKeys\":[\"team\"]}}},\
+          {\"Effect\":\"Deny\",\"Principal\":{\"AWS\":\"bob\"},\"Action\":\"s3:PutObjectTagging\",\"Resource\":\"*\",\
+          \"Condition\":{\"StringEquals\":{\"s3:RequestObjectTag/team\":\"red\"}}}]}",
+    );
+    assert_eq!(bob.ask("PUT", "/anns/key?tagging", &[], &tag("blue")).status, 200);
+    assert_eq!(bob.ask("PUT", "/anns/key?tagging", &[], &tag("red")).status, 403);
+    let other = String::from_utf8(tag("blue")).unwrap().replace("team", "evil");
+    assert_eq!(bob.ask("PUT", "/anns/key?tagging", &[], other.as_bytes()).status, 403);
+}
+
+#[test]
+fn tags_of_a_source_are_copied_by_those_who_may_read_them() {
+    let [ann, bob, _] = three();
+    assert_eq!(ann.ask("PUT", "/anns/key?tagging", &[], TAGGED.as_bytes()).status, 200);
+    put_policy(
+        &ann,
+        "{\"Statement\":{\"Effect\":\"Allow\",\"Principal\":{\"AWS\":\"bob\"},\"Action\":[\"s3:GetObject\",\"s3:PutObject\"],\"Resource\":\"*\"}}",
+    );
+    let copy = ("x-amz-copy-source", "/anns/key");
+    assert_eq!(bob.ask("PUT", "/anns/copy", &[copy], b"").status, 403);
+    assert_eq!(bob.ask("PUT", "/anns/copy", &[copy, ("x-amz-tagging-directive", "REPLACE")], b"").status, 200);
+}
+
+#[test]
+fn nobody_but_the_owner_changes_the_policy() {
+    let [ann, bob, _] = three();
+    put_policy(
+        &ann,
+        "{\"Statement\":{\"Effect\":\"Allow\",\"Principal\":{\"AWS\":\"bob\"},\"Action\":\"s3:*\",\"Resource\":\"*\"}}",
+    );
+    assert_eq!(bob.ask("GET", "/anns?policy", &[], b"").status, 200);
+    assert_eq!(bob.ask("DELETE", "/anns?policy", &[], b"").status, 403);
+    let policy = b"{\"Statement\":{\"Effect\":\"Deny\",\"Principal\":\"*\",\"Action\":\"s3:*\",\"Resource\":\"*\"}}";
+    assert_eq!(bob.ask("PUT", "/anns?policy", &[], policy).status, 403);
+}
+
+#[test]
+fn tags_have_letters_of_all_kinds() {
+    let [ann, ..] = three();
+    let body = TAGGED.replace("VALUE", "K\u{f6}ln \u{6771}");
+    assert_eq!(ann.ask("PUT", "/anns/key?tagging", &[], body.as_bytes()).status, 200);
+    let read = String::from_utf8(ann.ask("GET", "/anns/key?tagging", &[], b"").body).unwrap();
+    assert!(read.contains("<Value>K\u{f6}ln \u{6771}</Value>"), "{read}");
+}
+
 #[test]
 fn each_operation_has_a_rule() {
     assert_eq!(rule_of(Operation::GetObject).need, Need::Object(crate::s3::acl::Permission::Read));

@@ -1,0 +1,198 @@
+//! What a policy is checked for when it is put, beyond its grammar: that each of its parts can be about something. One that could
+//! not would be kept and passed over, and a statement that should deny would deny nothing.
+
+use super::{Code, Comparison, Condition, Policy, S3Error, Statement, is_like, malformed};
+
+/// S3's actions, in small letters and without `s3:`.
+const ACTIONS: [&str; 91] = [
+    "abortmultipartupload",
+    "bypassgovernanceretention",
+    "createbucket",
+    "deletebucket",
+    "deletebucketcors",
+    "deletebucketownershipcontrols",
+    "deletebucketpolicy",
+    "deletebucketpublicaccessblock",
+    "deletebucketreplication",
+    "deletebuckettagging",
+    "deletebucketwebsite",
+    "deleteobject",
+    "deleteobjecttagging",
+    "deleteobjectversion",
+    "deleteobjectversiontagging",
+    "getaccelerateconfiguration",
+    "getanalyticsconfiguration",
+    "getbucketacl",
+    "getbucketcors",
+    "getbucketlocation",
+    "getbucketlogging",
+    "getbucketnotification",
+    "getbucketobjectlockconfiguration",
+    "getbucketownershipcontrols",
+    "getbucketpolicy",
+    "getbucketpolicystatus",
+    "getbucketpublicaccessblock",
+    "getbucketrequestpayment",
+    "getbuckettagging",
+    "getbucketversioning",
+    "getbucketwebsite",
+    "getencryptionconfiguration",
+    "getintelligenttieringconfiguration",
+    "getinventoryconfiguration",
+    "getlifecycleconfiguration",
+    "getmetricsconfiguration",
+    "getobject",
+    "getobjectacl",
+    "getobjectattributes",
+    "getobjectlegalhold",
+    "getobjectretention",
+    "getobjecttagging",
+    "getobjecttorrent",
+    "getobjectversion",
+    "getobjectversionacl",
+    "getobjectversionattributes",
+    "getobjectversionforreplication",
+    "getobjectversiontagging",
+    "getobjectversiontorrent",
+    "getreplicationconfiguration",
+    "headbucket",
+    "initiatereplication",
+    "listallmybuckets",
+    "listbucket",
+    "listbucketmultipartuploads",
+    "listbucketversions",
+    "listmultipartuploadparts",
+    "objectowneroverridetobucketowner",
+    "pausereplication",
+    "putaccelerateconfiguration",
+    "putanalyticsconfiguration",
+    "putbucketacl",
+    "putbucketcors",
+    "putbucketlogging",
+    "putbucketnotification",
+    "putbucketobjectlockconfiguration",
+    "putbucketownershipcontrols",
+    "putbucketpolicy",
+    "putbucketpublicaccessblock",
+    "putbucketrequestpayment",
+    "putbuckettagging",
+    "putbucketversioning",
+    "putbucketwebsite",
+    "putencryptionconfiguration",
+    "putintelligenttieringconfiguration",
+    "putinventoryconfiguration",
+    "putlifecycleconfiguration",
+    "putmetricsconfiguration",
+    "putobject",
+    "putobjectacl",
+    "putobjectlegalhold",
+    "putobjectretention",
+    "putobjecttagging",
+    "putobjectversionacl",
+    "putobjectversiontagging",
+    "putreplicationconfiguration",
+    "replicatedelete",
+    "replicateobject",
+    "replicatetags",
+    "restoreobject",
+    "selectobjectcontent",
+];
+
+impl Policy {
+    /// Checks that it can be the policy of this bucket.
+    ///
+    /// # Errors
+    /// [`Code::MalformedPolicy`]: a part of it can be about nothing; [`Code::NotImplemented`]: it has a variable.
+    pub fn check(&self, bucket: &str) -> Result<(), S3Error> {
+        self.statements.iter().try_for_each(|statement| statement.check(bucket))
+    }
+}
+
+impl Statement {
+    fn check(&self, bucket: &str) -> Result<(), S3Error> {
+        let values = self.conditions.iter().flat_map(|condition| &condition.values);
+        let mut texts = values.chain(&self.resources.patterns).chain(&self.principals.names);
+        if texts.any(|text| text.contains("${")) {
+            return Err(Code::NotImplemented.because("Policy variables are not implemented"));
+        }
+        let is_action = |pattern: &String| {
+            let name = pattern.strip_prefix("s3:").unwrap_or(pattern);
+            ACTIONS.iter().any(|action| is_like(name, action))
+        };
+        if !self.actions.patterns.iter().all(is_action) {
+            return Err(malformed("Policy has invalid action"));
+        }
+        // The name of a bucket has no slash.
+        let is_here = |pattern: &String| is_like(pattern.split('/').next().unwrap_or_default(), bucket);
+        if !self.resources.patterns.iter().all(is_here) {
+            return Err(malformed("Policy has invalid resource"));
+        }
+        if !self.principals.names.iter().all(|name| is_principal(name)) {
+            return Err(malformed("Invalid principal in policy"));
+        }
+        self.conditions.iter().try_for_each(Condition::check)
+    }
+}
+
+/// Whether a text can name a user: `*`, an id, or the ARN of a user or of an account.
+fn is_principal(name: &str) -> bool {
+    let is_id = |id: &str| !id.is_empty() && !id.contains(['*', '?']);
+    match name.strip_prefix("arn:").map(|rest| rest.strip_prefix("aws:iam::").and_then(|rest| rest.split_once(':'))) {
+        None => name == "*" || is_id(name),
+        Some(Some((account, "root"))) => is_id(account),
+        Some(Some((_, rest))) => rest.strip_prefix("user/").is_some_and(is_id),
+        Some(None) => false,
+    }
+}
+
+impl Condition {
+    fn check(&self) -> Result<(), S3Error> {
+        let is_good = |value: &String| match self.comparison {
+            Comparison::Bool | Comparison::Missing => ["true", "false"].contains(&value.to_ascii_lowercase().as_str()),
+            Comparison::NumberEqual
+            | Comparison::NumberLess
+            | Comparison::NumberLessOrEqual
+            | Comparison::NumberGreater
+            | Comparison::NumberGreaterOrEqual => value.parse::<i64>().is_ok(),
+            Comparison::Equal | Comparison::EqualIgnoreCase | Comparison::Like | Comparison::Address => true,
+        };
+        if self.values.iter().all(is_good) { Ok(()) } else { Err(malformed("Policy has an invalid condition value")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(change: (&str, &str)) -> Result<(), Code> {
+        let text = r#"{"Statement": [{"Effect": "Deny", "Principal": {"AWS": ["bob", "arn:aws:iam::1:user/eve"]},
+            "Action": ["s3:GetObject*", "s3:PutObject"], "Resource": ["arn:aws:s3:::docs", "arn:aws:s3:::d*/x/*"],
+            "Condition": {"Bool": {"aws:SecureTransport": "false"}, "NumericLessThan": {"s3:max-keys": "10"}}}]}"#;
+        assert!(text.contains(change.0));
+        let policy = Policy::decode(text.replace(change.0, change.1).as_bytes()).unwrap();
+        policy.check("docs").map_err(|error| error.code)
+    }
+
+    #[test]
+    fn every_part_can_be_about_something() {
+        assert_eq!(check(("bob", "bob")), Ok(()));
+        assert_eq!(check(("bob", "*")), Ok(()));
+        assert_eq!(check((":user/eve", ":root")), Ok(()));
+        assert_eq!(check(("s3:PutObject", "s3:*")), Ok(()));
+        for change in [
+            ("s3:PutObject", "s3:PutObjekt"),
+            ("s3:GetObject*", "s3:GetObjekt*"),
+            ("s3:::docs", "s3:::other"),
+            ("s3:::d*/x/*", "s3:::e*/x/*"),
+            (":user/eve", ":role/eve"),
+            (":user/eve", ":user/*"),
+            (r#""false""#, r#""maybe""#),
+            (r#""10""#, r#""ten""#),
+        ] {
+            assert_eq!(check(change), Err(Code::MalformedPolicy), "{change:?}");
+        }
+        for change in [("/x/*", "/${aws:username}/*"), ("bob", "${aws:username}"), (r#""10""#, r#""${s3:x}""#)] {
+            assert_eq!(check(change), Err(Code::NotImplemented), "{change:?}");
+        }
+    }
+}
