@@ -106,6 +106,46 @@ def listed(s3):
     assert first["IsTruncated"] and len(first["Contents"]) == 10
 
 
+def admin(method, path):
+    server = READY["servers"][0]
+    token = open(os.path.join(server["data"], "admin.token")).read().strip()
+    request = urllib.request.Request(f"http://{server['address']}{path}", method=method)
+    request.add_header("Authorization", f"Bearer {token}")
+    return json.load(urllib.request.urlopen(request, timeout=10))
+
+
+def users(s3):
+    # The user is made with the first key, and is there at the second one.
+    keys = [admin("PUT", "/v1/s3/users/ann") for _ in range(2)]
+    s3.create_bucket(Bucket="anns")
+    policy = {"Effect": "Allow", "Principal": {"AWS": "ann"}, "Action": ["s3:GetObject", "s3:PutObject*"], "Resource": "arn:aws:s3:::anns/*"}
+    s3.put_bucket_policy(Bucket="anns", Policy=json.dumps({"Statement": policy}))
+    config = Config(signature_version="s3v4", retries={"max_attempts": 12, "mode": "standard"})
+    first, second = (
+        boto3.client(
+            "s3", endpoint_url=S3["endpoint"], region_name="us-east-1", config=config,
+            aws_access_key_id=key["access_key"], aws_secret_access_key=key["secret_key"],
+        )
+        for key in keys
+    )
+    first.put_object(Bucket="anns", Key="key", Body=b"x")
+    tags = [{"Key": "stadt", "Value": "Köln"}]
+    second.put_object_tagging(Bucket="anns", Key="key", Tagging={"TagSet": tags})
+    assert s3.get_object_tagging(Bucket="anns", Key="key")["TagSet"] == tags
+    refused("AccessDenied", second.delete_object, Bucket="anns", Key="key")
+    admin("DELETE", f"/v1/s3/keys/{keys[0]['access_key']}")
+    second.get_object(Bucket="anns", Key="key")
+    for _ in range(50):
+        try:
+            first.get_object(Bucket="anns", Key="key")
+        except ClientError as error:
+            assert error.response["Error"]["Code"] == "InvalidAccessKeyId", error
+            break
+        time.sleep(0.1)
+    else:
+        raise AssertionError("a deleted key works for 5 s")
+
+
 def multipart(s3):
     s3.create_bucket(Bucket="multipart")
     whole = os.urandom(13 << 20)
@@ -367,7 +407,7 @@ def killed(s3):
 
 def main():
     s3 = client(S3["endpoint"])
-    for work in (everyday, multipart, changed_at_once, locked, encrypted, ending):
+    for work in (everyday, users, multipart, changed_at_once, locked, encrypted, ending):
         work(s3)
         print(f"boto3 {boto3.__version__}: {work.__name__}", flush=True)
     command_line()

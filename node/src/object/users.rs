@@ -110,7 +110,7 @@ impl<R: Runtime> ObjectNode<R> {
         let (key, expected) = (record_key(USERS, id), Expected::Absent);
         match self.catalog().propose(Change::PutRecord { key, expected, value: encode_user(name) }).await {
             Ok(_) => {}
-            Err(Error::Refused(refused)) if refused.kind == RefusalKind::Exists => {}
+            Err(Error::Refused(refused)) if refused.kind == RefusalKind::Stale => {}
             Err(_) => return Err(UserKeyError::Unavailable),
         }
         let key = draw_key(&node);

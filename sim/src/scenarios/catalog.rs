@@ -26,7 +26,7 @@ use self::ledger::Ledger;
 use super::agreement::{agreed, check_state};
 use super::node::memory::{Drive, DriveMemory};
 use super::node::{plan, server_id};
-use super::whole::{Drained, WIND_DOWN_NS_MAX, accept, check_drained};
+use super::whole::{Drained, Seen, WIND_DOWN_NS_MAX, accept, check_drained};
 use crate::swarm::{Bounds, Case, Params};
 use crate::world::{Control, Kill, ServerNo, SimRuntime};
 
@@ -44,6 +44,7 @@ struct Life {
     node: Node<SimRuntime>,
     bench: Bench,
     drained: Drained,
+    bus: Seen,
 }
 
 /// What is waited for after the healing.
@@ -108,6 +109,9 @@ impl CatalogCase {
                 return Err(format!("{told} proposals of {server:?} were acknowledged after the healing"));
             }
         }
+        if let Some((server, _)) = self.lives.iter().find(|(_, life)| !life.bus.knows_voters()) {
+            return Err(format!("the bus of {server:?} knows no voters"));
+        }
         let state = agreed(self.lives.iter().map(|(server, life)| (*server, &life.bench.handle)))?;
         let gone = if let Stage::Without(server) = self.stage { Some(server) } else { None };
         let drives = (0..self.servers).map(|server| (ServerNo(server), drive_id(ServerNo(server)))).collect();
@@ -163,7 +167,8 @@ impl Case for CatalogCase {
         runtime.spawn(Box::pin(bench.clone().look()));
         runtime.spawn(Box::pin(bench.clone().propose(self.rng("client", &runtime))));
         runtime.spawn(Box::pin(bench.clone().report(self.rng("reports", &runtime))));
-        self.lives.insert(server, Life { node, bench, drained: Drained::default() });
+        let bus = Seen::watch(&bench.runtime, &node);
+        self.lives.insert(server, Life { node, bench, drained: Drained::default(), bus });
     }
 
     fn killed(&mut self, server: ServerNo) {

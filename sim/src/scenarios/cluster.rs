@@ -42,7 +42,7 @@ use super::agreement::{agreed, check_state};
 use super::catalog::disk::{Disk, DiskStorage};
 use super::node::memory::{Drive, DriveMemory};
 use super::node::{plan, server_id};
-use super::whole::{Drained, WIND_DOWN_NS_MAX, accept, check_drained};
+use super::whole::{Drained, Seen, WIND_DOWN_NS_MAX, accept, check_drained};
 use crate::rng::Rng;
 use crate::swarm::{Bounds, Case, Params};
 use crate::world::{Control, Kill, ServerNo, SimRuntime};
@@ -94,6 +94,7 @@ struct Life {
     host: Arc<Mutex<DriveHost>>,
     inbox: Inbox,
     drained: Drained,
+    bus: Seen,
 }
 
 /// What is waited for after the healing.
@@ -202,6 +203,9 @@ impl ClusterCase {
                     return Err(format!("guest {number} at {place:?} has done {rounds} rounds of {}", guests.round));
                 }
             }
+        }
+        if let Some((server, _)) = self.lives.iter().find(|(_, life)| !life.bus.knows_voters()) {
+            return Err(format!("the bus of {server:?} knows no voters"));
         }
         let state = agreed(self.lives.iter().map(|(server, life)| (*server, &life.catalog)))?;
         let drives = self.machines.iter().map(|(server, machine)| (*server, machine.drive)).collect();
@@ -331,7 +335,8 @@ impl ClusterCase {
             runtime.spawn(Box::pin(visit.run()));
         }
         lock(&self.hosts).insert(server, (runtime.clone(), Arc::clone(&host)));
-        self.lives.insert(server, Life { node, runtime, catalog, host, inbox, drained: Drained::default() });
+        let bus = Seen::watch(&runtime, &node);
+        self.lives.insert(server, Life { node, runtime, catalog, host, inbox, drained: Drained::default(), bus });
         Ok(())
     }
 }
@@ -415,6 +420,9 @@ impl Case for ClusterCase {
             return false;
         }
         // A catalog of one voter, and a placement group of one member, cannot do without it.
+        if !self.lives.values().all(|life| life.bus.knows_voters()) {
+            return false;
+        }
         let states = self.lives.values().filter_map(|life| life.catalog.state_now());
         states.max_by_key(|state| state.version()).is_some_and(|state| {
             let mut pgs = state.pgs_of(FIRST_SET).peekable();

@@ -17,7 +17,7 @@ mod engine;
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use ashlar_grid::seam::Runtime as _;
 use ashlar_kv::cluster::map::Name;
@@ -25,13 +25,12 @@ use ashlar_kv::replicate::CopyStatus;
 use ashlar_kv::replicate::quorum::QuorumStatus;
 use ashlar_node::Node;
 use ashlar_node::keyvalue::host::EngineHost as _;
-use ashlar_node::membership::view::BusStatus;
 
 use self::client::{Plan, SharedState, Wanted, arrange, client, lock, operate, ranges};
 use self::engine::{EngineDrive, SimEngine, SimEngines};
 use super::node::memory::{Drive, DriveMemory};
 use super::node::plan;
-use super::whole::{Drained, WIND_DOWN_NS_MAX, accept, check_drained};
+use super::whole::{Drained, Seen, WIND_DOWN_NS_MAX, accept, check_drained};
 use crate::history::{Action, is_linearizable};
 use crate::rng::Rng;
 use crate::swarm::{Bounds, Case, Params};
@@ -39,8 +38,6 @@ use crate::world::{Control, ServerNo, SimRuntime};
 
 /// After the healing every shard must take writes within this time: failed members are found, elections held, copies taken over.
 const CONVERGE_NS_MAX: u64 = 60_000_000_000;
-/// How often it is looked how a bus stands.
-const LOOK: Duration = Duration::from_millis(100);
 /// How often it is looked which terms are served.
 const LOOK_AT_TERMS: Duration = Duration::from_millis(20);
 /// Long enough to set a cluster up.
@@ -81,7 +78,7 @@ struct Life {
     node: Node<SimRuntime>,
     engines: SimEngines,
     /// How its bus stood a moment ago.
-    bus: Arc<Mutex<Arc<BusStatus>>>,
+    bus: Seen,
     drained: Drained,
 }
 
@@ -259,7 +256,7 @@ impl KvCase {
     fn table(&self) -> String {
         let mut lines = Vec::new();
         for (server, life) in &self.lives {
-            let bus = Arc::clone(&life.bus.lock().unwrap_or_else(PoisonError::into_inner));
+            let bus = life.bus.status();
             let members: Vec<String> =
                 bus.members.iter().map(|one| format!("{} {:?}", one.address, one.state)).collect();
             let short = |voters: &[String]| voters.iter().map(|name| name[30..].to_owned()).collect::<Vec<_>>();
@@ -304,20 +301,6 @@ impl KvCase {
     }
 }
 
-/// What a node's bus says of itself, from time to time.
-fn watch(runtime: &SimRuntime, node: &Node<SimRuntime>) -> Arc<Mutex<Arc<BusStatus>>> {
-    let seen = Arc::<Mutex<Arc<BusStatus>>>::default();
-    let (node, clock, shown) = (node.clone(), runtime.clone(), Arc::clone(&seen));
-    runtime.spawn(Box::pin(async move {
-        loop {
-            let status = node.bus().await;
-            *shown.lock().unwrap_or_else(PoisonError::into_inner) = status;
-            clock.sleep_until(clock.now() + LOOK).await;
-        }
-    }));
-    seen
-}
-
 /// Notes which terms the engines of a life serve.
 async fn watch_terms(control: Control, life: SimEngines, shared: SharedState) {
     loop {
@@ -354,7 +337,7 @@ impl Case for KvCase {
         runtime.spawn(bus);
         accept(&runtime, &node);
         lock(&self.shared).lives.insert(server, engines.clone());
-        let bus = watch(&runtime, &node);
+        let bus = Seen::watch(&runtime, &node);
         self.lives.insert(server, Life { node, engines, bus, drained: Drained::default() });
         self.begin();
     }
@@ -385,8 +368,7 @@ impl Case for KvCase {
 
     fn can_lose_one(&self) -> bool {
         // Who is away cannot be given its part, and the first voters are chosen by one server alone.
-        let knows_voters = |life: &Life| !life.bus.lock().unwrap_or_else(PoisonError::into_inner).voters.is_empty();
-        lock(&self.shared).is_set_up && self.lives.values().all(knows_voters)
+        lock(&self.shared).is_set_up && self.lives.values().all(|life| life.bus.knows_voters())
     }
 
     fn healed(&mut self) {

@@ -1,15 +1,19 @@
 //! What scenarios of whole servers have in common: connections that are accepted, and the end of a run.
 
+use core::time::Duration;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ashlar_grid::seam::Runtime as _;
 use ashlar_node::Node;
+use ashlar_node::membership::view::BusStatus;
 
 use super::node::address;
 use crate::world::{ServerNo, SimRuntime};
 
+/// How often it is looked how the bus stands.
+const LOOK: Duration = Duration::from_millis(100);
 /// How long servers take to leave and close.
 pub(super) const WIND_DOWN_NS_MAX: u64 = 30_000_000_000;
 
@@ -23,6 +27,34 @@ pub(super) fn accept(runtime: &SimRuntime, node: &Node<SimRuntime>) {
             node.accept(wire, lane);
         }
     }));
+}
+
+/// What a node's bus says of itself, from time to time.
+#[derive(Clone, Default)]
+pub(super) struct Seen(Arc<Mutex<Arc<BusStatus>>>);
+
+impl Seen {
+    pub(super) fn watch(runtime: &SimRuntime, node: &Node<SimRuntime>) -> Self {
+        let seen = Self::default();
+        let (node, clock, shown) = (node.clone(), runtime.clone(), seen.clone());
+        runtime.spawn(Box::pin(async move {
+            loop {
+                let status = node.bus().await;
+                *shown.0.lock().unwrap_or_else(PoisonError::into_inner) = status;
+                clock.sleep_until(clock.now() + LOOK).await;
+            }
+        }));
+        seen
+    }
+
+    pub(super) fn status(&self) -> Arc<BusStatus> {
+        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether there are voters. Before, nobody is found to have failed, and the first ones are chosen by one server alone.
+    pub(super) fn knows_voters(&self) -> bool {
+        !self.status().voters.is_empty()
+    }
 }
 
 /// Which lives have left in order.

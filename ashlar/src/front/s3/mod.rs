@@ -172,6 +172,8 @@ impl S3Front {
         });
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(HEAD_MAX);
+        // A client may end its half of the connection behind its request.
+        builder.half_close(true);
         builder.max_buf_size(HEAD_BYTES_MAX).max_headers(HEADERS_MAX).keep_alive(true);
         let stream = StallGuard::new(stream, PAUSE_MAX);
         let mut exchange = core::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));

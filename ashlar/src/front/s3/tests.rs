@@ -258,6 +258,15 @@ fn a_body_cut_short_stores_nothing() {
 }
 
 #[test]
+fn a_client_that_sends_nothing_more_gets_its_answer() {
+    let running = Running::start();
+    let mut client = running.connect();
+    client.send(signed("GET", "/", &[]).as_bytes());
+    client.stream.get_ref().shutdown(std::net::Shutdown::Write).expect("a connection");
+    assert_eq!(client.receive(true).status, 200);
+}
+
+#[test]
 fn nothing_is_answered_without_a_signature() {
     let running = Running::start();
     let mut client = running.connect();
