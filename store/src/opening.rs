@@ -273,7 +273,8 @@ impl Opening {
             None => drop(loading.halves.insert(first, (copy, bytes))),
             Some((other, other_bytes)) => {
                 assert!(copy != other, "the copies of a chunk are read once each");
-                loading.take_chunk(first, [bytes.as_ref(), other_bytes.as_ref()])?;
+                let copies = if copy == 0 { [&bytes, &other_bytes] } else { [&other_bytes, &bytes] };
+                loading.take_chunk(first, copies.map(Option::as_ref))?;
             }
         }
         self.read_more_pages();
@@ -312,15 +313,18 @@ impl Loading {
                 let page = bytes.and_then(|bytes| Page::decode(self.page_salt, id, bytes.block(index)));
                 page.filter(|page| self.tables.fits(page))
             };
-            let (one, other) = (decode(copies[0]), decode(copies[1]));
-            let is_same = one.as_ref().map(|page| page.sequence) == other.as_ref().map(|page| page.sequence);
-            let newest = [one, other].into_iter().flatten().max_by_key(|page| page.sequence);
+            let pages = copies.map(decode);
+            let [first, second] = pages.each_ref().map(|page| page.as_ref().map(|page| page.sequence));
+            let is_same = first == second;
+            let copy = usize::from(second > first);
+            let [first, second] = pages;
+            let newest = if copy == 0 { first } else { second };
             let page = newest.ok_or(OpenError::Damaged("tables: both copies of a page"))?;
             if !is_same {
                 self.repair.push(id);
             }
             let is_needed = !is_same || self.touched.contains(&id);
-            self.tables.install(page, if is_needed { Residence::Memory } else { Residence::Drive });
+            self.tables.install(page, copy, if is_needed { Residence::Memory } else { Residence::Drive });
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! Table pages: the durable state of extents, records and deleted volumes, outside the journal.
 //!
 //! A page is one block with a checksum of its own and exists twice. The copies are written one after the other, with a
-//! sync between them, so at any time at least one of them is whole, and a copy that rots is repaired from the other. The
-//! journal is trimmed only after both are durable, so it does not matter which of them recovery starts from.
+//! sync between them, the one that the page was read from last: so at any time at least one of them is whole, also when a
+//! crash follows a crash, and a copy that rots is repaired from the other. The journal is trimmed only after both are durable, so it does not matter which of them recovery starts from.
 //!
 //! A page has three cells of extents, or three of records, or 252 of deleted volumes. What a cell holds is replaced in
 //! place; which cell an extent has does not change while it exists.

@@ -58,6 +58,8 @@ pub(crate) struct Tables {
     pub(crate) dirty: BTreeMap<PageId, BatchSeq>,
     /// For each page the number of its newest write.
     pub(crate) written: Vec<u64>,
+    /// For each page whether its second copy is known to be whole, as that is the one that was read; otherwise the first is.
+    is_second_whole: Vec<bool>,
     /// Where the search for a page to evict begins, so that none is evicted more often than others.
     hand: PageId,
 }
@@ -75,6 +77,7 @@ impl Tables {
             overlay: BTreeMap::new(),
             dirty: BTreeMap::new(),
             written: vec![0; pages as usize],
+            is_second_whole: vec![false; pages as usize],
             hand: PageId(0),
         }
     }
@@ -104,6 +107,11 @@ impl Tables {
                 (*cell < self.geometry.tombstones_max).then(|| self.tombstone_page(*cell))
             }
         }
+    }
+
+    /// A copy of a page that is whole: the one that was read. The other may be what an interrupted write left.
+    pub(crate) fn whole_copy(&self, page: PageId) -> usize {
+        usize::from(self.is_second_whole[page.0 as usize])
     }
 
     /// The blocks of an extent whose page is in memory.
@@ -191,8 +199,9 @@ impl Tables {
         stale.iter().filter(|(_, block)| set.contains(*block)).for_each(|place| drop(self.overlay.remove(place)));
     }
 
-    /// Takes a page that was read. `Keep` in memory is the caller's choice for pages of extents; others always are.
-    pub(crate) fn install(&mut self, page: Page, residence: Residence) {
+    /// Takes a page that was read, from this copy. `Keep` in memory is the caller's choice for pages of extents; others always are.
+    pub(crate) fn install(&mut self, page: Page, copy: usize, residence: Residence) {
+        self.is_second_whole[page.id.0 as usize] = copy == 1;
         self.written[page.id.0 as usize] = page.sequence;
         match page.body {
             PageBody::Extents(cells) => {

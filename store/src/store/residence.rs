@@ -34,7 +34,7 @@ impl Store {
         // An older copy is whole, but a write to it was lost.
         let newest = self.tables.written[id.0 as usize];
         match page.filter(|page| page.sequence == newest && self.tables.fits(page)) {
-            Some(page) => self.tables.install(page, Residence::Memory),
+            Some(page) => self.tables.install(page, copy, Residence::Memory),
             None if copy == 0 => return self.read_page(id, 1),
             None => drop(self.damaged.insert(id)),
         }

@@ -414,7 +414,16 @@ fn one_damaged_copy_of_a_page_is_repaired_and_two_are_refused() {
         }
         assert!(is_open);
         assert_eq!(rig.read(1).unwrap(), (vec![1; 256], 1));
+        rig.asked.clear();
         rig.settle();
+        let places = [0, 1].map(|copy| geometry.page_offset(PageId(0), copy));
+        let steps = rig.asked.iter().filter_map(|kind| match kind {
+            IoKind::Write { offset, .. } => places.iter().position(|place| place == offset).map(Some),
+            IoKind::Sync => Some(None),
+            IoKind::Read { .. } => None,
+        });
+        let (damaged, whole) = (copies[0], 1 - copies[0]);
+        assert_eq!(steps.collect::<Vec<_>>(), [Some(damaged), None, Some(whole), None], "the whole copy is written last");
         let copy = |copy| &rig.drive.content()[offset(copy)..][..BLOCK_BYTES];
         assert_eq!(copy(0), copy(1));
     }

@@ -1,12 +1,15 @@
 //! Write-back: from the journal to its place, in rounds.
 //!
 //! ```text
-//! data of the overlay to its slots, changed pages to their first copies
+//! data of the overlay to its slots, changed pages to the copies that were not read
 //! sync
-//! the same pages to their second copies
+//! the same pages to the copies that were read
 //! sync
 //! the tail of the journal moves to where it was at the beginning of the round
 //! ```
+//!
+//! The copy that a page was read from is whole. The other one may not be: a crash may have interrupted its write, or it has
+//! rotted. So that one is written first, and until it is durable the page is in the copy that was read.
 //!
 //! A page is written as it is when its turn comes, which may be newer than the beginning of the round. That is harmless:
 //! recovery repeats everything from the tail on, whatever it finds. Changes go on meanwhile.
@@ -143,10 +146,12 @@ impl Store {
     fn write_back_page(&mut self, round: &mut Round) {
         let page = round.pages[round.next_page];
         round.next_page += 1;
-        let copy = usize::from(round.phase == Phase::SecondCopies);
-        if copy == 0 {
+        let is_first = round.phase == Phase::FirstCopies;
+        if is_first {
             self.tables.written[page.0 as usize] += 1;
         }
+        let whole = if self.bugs.has(Bug::OverwriteWholeCopy) { 1 } else { self.tables.whole_copy(page) };
+        let copy = if is_first { 1 - whole } else { whole };
         let bytes = self.tables.encode_page(page, self.page_salt);
         let offset = self.geometry.page_offset(page, copy);
         let kind = IoKind::Write { offset, data: vec![bytes.into()], durability: Durability::Cached };
