@@ -80,6 +80,8 @@ pub enum Content {
     Data(Bytes),
     /// So many zeroes; also what a discard writes.
     Zeroes(u32),
+    /// So many bytes of which no copy is left. Only patches have such: reads of them fail until they are written.
+    Lost(u32),
 }
 
 impl Content {
@@ -88,7 +90,7 @@ impl Content {
     pub fn len(&self) -> u32 {
         match self {
             Self::Data(data) => u32::try_from(data.len()).unwrap_or(u32::MAX),
-            Self::Zeroes(len) => *len,
+            Self::Zeroes(len) | Self::Lost(len) => *len,
         }
     }
 
@@ -220,7 +222,8 @@ pub enum StoreRequest {
         extent: ExtentId,
     },
     /// Version and content, as of one moment, of the blocks of an extent whose checksum differs from these; all that
-    /// are behind the last one are compared with zeroes.
+    /// are behind the last one are compared with zeroes. What cannot be read here is [`Content::Lost`], whatever the
+    /// checksum is.
     Difference {
         /// Which extent.
         extent: ExtentId,

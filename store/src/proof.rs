@@ -1,7 +1,8 @@
 //! Crash enumerator: random changes, a crash after any IO, recovery by the real code, comparison with a model.
 //!
 //! A state is one crash: the drive keeps any subset of the 512-byte sectors that were not durable, then the drive is opened
-//! again and everything on it is compared. Then the run goes on from there, to the next crash. A run begins with formatting,
+//! again and everything on it is compared. Four crashes are tried at each moment that is chosen, and the run goes on from
+//! the last one. A run begins with formatting,
 //! on a drive that still has everything of the run before.
 //!
 //! Verified, for each extent: its version is that of a change that was issued, not below the last that was acknowledged;
@@ -74,8 +75,8 @@ pub struct Violation {
     pub what: String,
 }
 
-/// Crashes of one run, before the drive is formatted anew.
-const STATES_PER_RUN: usize = 8;
+/// Moments of one run at which it crashes, before the drive is formatted anew.
+const CRASHES_PER_RUN: usize = 8;
 
 /// Goes through so many states. The same seed gives the same states.
 ///
@@ -89,7 +90,7 @@ pub fn enumerate(states: usize, seed: u64, bug: Option<Bug>) -> Result<Counts, V
     while counts.states < states {
         let mut run = Run::new(drive, chance.next(), bugs, counts);
         let mut result = run.begin();
-        for _ in 0..STATES_PER_RUN {
+        for _ in 0..CRASHES_PER_RUN {
             result = result.and_then(|()| run.next_state());
         }
         (drive, counts) = run.end();

@@ -63,6 +63,9 @@ pub enum RequestKind {
         version: Version,
         /// The blocks that it has from now on.
         blocks: BlockSet,
+        /// Those of them whose content is lost: what `data` has for them is of no account, and reads of them are
+        /// [`Error::Damaged`](crate::Error::Damaged) until they are written.
+        lost: BlockSet,
         /// Their data, ascending, without gaps. None if there are no blocks.
         data: Option<Segment>,
     },
@@ -81,6 +84,12 @@ pub enum RequestKind {
         offset: u32,
         /// Bytes, a multiple of 4 KiB.
         len: u32,
+    },
+    /// Reads all blocks of an extent and says which of them cannot be read, or are not what was written there. An extent
+    /// that does not exist reads as zeroes with version zero.
+    Salvage {
+        /// The extent.
+        extent: ExtentId,
     },
     /// The checksums of all blocks, for comparing copies. They bind volume, extent and offset and are the same on all
     /// drives.
@@ -136,6 +145,15 @@ pub enum Reply {
         data: AlignedBuf,
         /// The extent's version.
         version: Version,
+    },
+    /// What can be read of an extent.
+    Salvaged {
+        /// The bytes of all 256 blocks; zeroes for what is absent or lost.
+        data: AlignedBuf,
+        /// The extent's version.
+        version: Version,
+        /// Blocks that the extent has and that cannot be read.
+        lost: BlockSet,
     },
     /// Checksums of an extent.
     Checksums {

@@ -2,9 +2,13 @@
 //!
 //! A sector of 512 bytes is old or new, never mixed. What was written and not synced may be there or not after a crash, each
 //! sector by itself, and of several writes to one sector any. A read that overlaps a write in progress may see either.
+//!
+//! Blocks are shared until they are changed: a copy of a drive costs little, so that several crashes of one moment can be
+//! tried.
 
 use core::ops::Range;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::Chance;
 use crate::buffer::{AlignedBuf, BLOCK_BYTES};
@@ -14,6 +18,39 @@ use crate::io::{Durability, Io, IoKind, IoOutput};
 pub const SECTOR_BYTES: usize = 512;
 
 type Sector = [u8; SECTOR_BYTES];
+
+/// Bytes in blocks that copies share until they are changed.
+#[derive(Debug, Clone)]
+struct Blocks(Vec<Arc<[u8; BLOCK_BYTES]>>);
+
+impl Blocks {
+    fn zeroed(bytes: usize) -> Self {
+        assert!(bytes.is_multiple_of(BLOCK_BYTES), "a drive has whole blocks");
+        Self(vec![Arc::new([0; BLOCK_BYTES]); bytes / BLOCK_BYTES])
+    }
+
+    /// Calls with each block of a range, the range in it, and the same in the whole.
+    fn pieces(start: usize, len: usize, mut each: impl FnMut(usize, Range<usize>, Range<usize>)) {
+        let mut done = 0;
+        while done < len {
+            let (block, first) = ((start + done) / BLOCK_BYTES, (start + done) % BLOCK_BYTES);
+            let count = (len - done).min(BLOCK_BYTES - first);
+            each(block, first..first + count, done..done + count);
+            done += count;
+        }
+    }
+
+    fn read(&self, start: usize, out: &mut [u8]) {
+        let len = out.len();
+        Self::pieces(start, len, |block, there, here| out[here].copy_from_slice(&self.0[block][there]));
+    }
+
+    fn write(&mut self, start: usize, bytes: &[u8]) {
+        Self::pieces(start, bytes.len(), |block, there, here| {
+            Arc::make_mut(&mut self.0[block])[there].copy_from_slice(&bytes[here]);
+        });
+    }
+}
 
 /// What a crash keeps of what was not durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,10 +62,10 @@ enum Keep {
 }
 
 /// A drive in memory.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct FakeDrive {
-    durable: Vec<u8>,
-    current: Vec<u8>,
+    durable: Blocks,
+    current: Blocks,
     /// For each sector the values that it had since it was durable, with the number of the write.
     unsynced: BTreeMap<usize, Vec<(u64, Sector)>>,
     in_flight: Vec<(Io, u64)>,
@@ -40,9 +77,10 @@ impl FakeDrive {
     /// A drive of zeroes.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
+        let blocks = Blocks::zeroed(bytes);
         Self {
-            durable: vec![0; bytes],
-            current: vec![0; bytes],
+            durable: blocks.clone(),
+            current: blocks,
             unsynced: BTreeMap::new(),
             in_flight: Vec::new(),
             completed: 0,
@@ -52,19 +90,22 @@ impl FakeDrive {
     /// Bytes of the drive.
     #[must_use]
     pub const fn bytes(&self) -> usize {
-        self.durable.len()
+        self.durable.0.len() * BLOCK_BYTES
     }
 
-    /// What the drive holds.
+    /// What the drive holds at a place.
     #[must_use]
-    pub fn content(&self) -> &[u8] {
-        &self.current
+    pub fn content(&self, range: Range<usize>) -> Vec<u8> {
+        let mut bytes = vec![0; range.len()];
+        self.current.read(range.start, &mut bytes);
+        bytes
     }
 
     /// Inverts bits of a byte, as rot does.
     pub fn flip(&mut self, at: usize, bits: u8) {
-        self.durable[at] ^= bits;
-        self.current[at] ^= bits;
+        for blocks in [&mut self.durable, &mut self.current] {
+            Arc::make_mut(&mut blocks.0[at / BLOCK_BYTES])[at % BLOCK_BYTES] ^= bits;
+        }
     }
 
     /// Takes an IO. It completes when it is told to.
@@ -128,7 +169,8 @@ impl FakeDrive {
 
     fn read(&self, offset: u64, len: usize, chance: &mut Chance) -> AlignedBuf {
         let start = usize::try_from(offset).expect("a small drive");
-        let mut bytes = AlignedBuf::copy_of(&self.current[start..start + len]);
+        let mut bytes = AlignedBuf::zeroed(len / BLOCK_BYTES);
+        self.current.read(start, &mut bytes);
         for (io, _) in &self.in_flight {
             let IoKind::Write { offset, data, .. } = &io.kind else { continue };
             let mut at = usize::try_from(*offset).expect("a small drive");
@@ -143,10 +185,10 @@ impl FakeDrive {
     }
 
     fn write(&mut self, start: usize, bytes: &[u8], durability: Durability) {
-        self.current[start..start + bytes.len()].copy_from_slice(bytes);
+        self.current.write(start, bytes);
         let first = start / SECTOR_BYTES;
         if durability == Durability::Durable {
-            self.durable[start..start + bytes.len()].copy_from_slice(bytes);
+            self.durable.write(start, bytes);
             let end = first + bytes.len() / SECTOR_BYTES;
             let stale: Vec<usize> = self.unsynced.range(first..end).map(|(sector, _)| *sector).collect();
             stale.iter().for_each(|sector| drop(self.unsynced.remove(sector)));
@@ -161,7 +203,7 @@ impl FakeDrive {
     fn sync(&mut self, completed: u64) {
         for (sector, values) in &mut self.unsynced {
             if let Some((_, value)) = values.iter().rev().find(|(number, _)| *number <= completed) {
-                self.durable[sector * SECTOR_BYTES..][..SECTOR_BYTES].copy_from_slice(value);
+                self.durable.write(sector * SECTOR_BYTES, value);
             }
             values.retain(|(number, _)| *number > completed);
         }
@@ -184,15 +226,14 @@ impl FakeDrive {
 
     /// Copies a block over another one, as a misdirected write does.
     pub fn misplace(&mut self, from: usize, to: usize) {
-        let block = self.current[from * BLOCK_BYTES..][..BLOCK_BYTES].to_vec();
-        self.current[to * BLOCK_BYTES..][..BLOCK_BYTES].copy_from_slice(&block);
-        self.durable[to * BLOCK_BYTES..][..BLOCK_BYTES].copy_from_slice(&block);
+        let block = Arc::clone(&self.current.0[from]);
+        (self.current.0[to], self.durable.0[to]) = (Arc::clone(&block), block);
     }
 
     /// Puts everything back to what it was, durable.
     pub fn restore(&mut self, content: &[u8]) {
-        self.current.copy_from_slice(content);
-        self.durable.copy_from_slice(content);
+        self.current.write(0, content);
+        self.durable = self.current.clone();
         self.unsynced.clear();
         self.in_flight.clear();
     }
@@ -205,7 +246,7 @@ impl FakeDrive {
                 // As a rule the last, sometimes an earlier one.
                 let last = values.len() - 1;
                 let chosen = if chance.one_in(4) { chance.below(values.len()) } else { last };
-                self.durable[sector * SECTOR_BYTES..][..SECTOR_BYTES].copy_from_slice(&values[chosen].1);
+                self.durable.write(sector * SECTOR_BYTES, &values[chosen].1);
             }
         }
         for (io, _) in core::mem::take(&mut self.in_flight) {
@@ -216,11 +257,11 @@ impl FakeDrive {
             let keep = choose_keep(chance);
             for (index, bytes) in sectors.enumerate() {
                 if keeps(keep, chance) {
-                    self.durable[start + index * SECTOR_BYTES..][..SECTOR_BYTES].copy_from_slice(bytes);
+                    self.durable.write(start + index * SECTOR_BYTES, bytes);
                 }
             }
         }
-        self.current.copy_from_slice(&self.durable);
+        self.current = self.durable.clone();
     }
 }
 

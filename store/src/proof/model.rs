@@ -11,6 +11,8 @@ use crate::buffer::{AlignedBuf, BLOCK_BYTES};
 
 /// Names the content of a block; zero is zeroes.
 pub(super) type Tag = u64;
+/// The tag of a block whose content is lost: it cannot be read.
+pub(super) const LOST: Tag = u64::MAX;
 
 /// Fills a block with the content of its tag: no two tags have a word in common at the same place.
 pub(super) fn fill(block: &mut [u8], tag: Tag) {
@@ -33,7 +35,7 @@ pub(super) fn data_of(tags: &[Tag]) -> AlignedBuf {
 pub(super) enum Change {
     Write { range: BlockRange, first_tag: Tag },
     Clear { range: BlockRange },
-    Replace { blocks: BlockSet, first_tag: Tag },
+    Replace { blocks: BlockSet, lost: BlockSet, first_tag: Tag },
 }
 
 impl Change {
@@ -43,9 +45,10 @@ impl Change {
                 (range.first..range.end()).zip(*first_tag..).for_each(|(block, tag)| tags[block] = tag);
             }
             Self::Clear { range } => tags[range.first..range.end()].fill(0),
-            Self::Replace { blocks, first_tag } => {
+            Self::Replace { blocks, lost, first_tag } => {
                 tags.fill(0);
                 blocks.iter().zip(*first_tag..).for_each(|(block, tag)| tags[block] = tag);
+                lost.iter().for_each(|block| tags[block] = LOST);
             }
         }
     }
@@ -63,6 +66,8 @@ pub(super) struct ExtentModel {
     pub(super) pending: usize,
     /// It is being forgotten.
     pub(super) forgetting: bool,
+    /// How often it was forgotten. A read that began before the last time may see what was then.
+    pub(super) lives: u64,
 }
 
 impl Default for ExtentModel {
@@ -74,11 +79,17 @@ impl Default for ExtentModel {
             acknowledged: Version::ZERO,
             pending: 0,
             forgetting: false,
+            lives: 0,
         }
     }
 }
 
 impl ExtentModel {
+    /// It does not exist any more.
+    pub(super) fn forget(&mut self) {
+        *self = Self { lives: self.lives + 1, ..Self::default() };
+    }
+
     pub(super) fn issue(&mut self, version: Version, change: Change) {
         self.changes.push((version, change));
         self.pending += 1;
@@ -117,13 +128,20 @@ impl ExtentModel {
         version: Version,
         range: BlockRange,
         data: &AlignedBuf,
+        lost: &BlockSet,
     ) -> Result<(), String> {
         if version < least {
             return Err(format!("version {version} where {least} was acknowledged"));
         }
         let tags = self.content(version).ok_or_else(|| format!("version {version}, which was never issued"))?;
-        let expected = data_of(&tags[range.first..range.end()]);
-        let wrong = (0..range.count).find(|index| data.block(*index) != expected.block(*index));
+        let tags = &tags[range.first..range.end()];
+        let of_lost = |tag: &Tag| if *tag == LOST { 0 } else { *tag };
+        let expected = data_of(&tags.iter().map(of_lost).collect::<Vec<_>>());
+        let is_right = |index: &usize| {
+            let is_lost = lost.contains(range.first + index);
+            is_lost == (tags[*index] == LOST) && data.block(*index) == expected.block(*index)
+        };
+        let wrong = (0..range.count).find(|index| !is_right(index));
         wrong.map_or(Ok(()), |index| {
             let block = range.first + index;
             let old = (self.changes.iter().map(|(held, _)| *held).chain([self.base]))
@@ -131,6 +149,15 @@ impl ExtentModel {
                 .find(|(_, tag)| data_of(&[*tag]).block(0) == data.block(index));
             Err(format!("block {block} at version {version} has the content of {:?}", old.map(|(held, _)| held)))
         })
+    }
+
+    /// Whether a block of a range may be lost.
+    pub(super) fn may_be_lost(&self, range: BlockRange) -> bool {
+        let is_lost = |change: &Change| match change {
+            Change::Replace { lost, .. } => !lost.and(&BlockSet::of(range)).is_empty(),
+            Change::Write { .. } | Change::Clear { .. } => false,
+        };
+        self.tags[range.first..range.end()].contains(&LOST) || self.changes.iter().any(|(_, change)| is_lost(change))
     }
 
     /// What was found is what is from now on.
@@ -169,7 +196,7 @@ pub(super) enum VolumeState {
 }
 
 /// The whole drive.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Model {
     pub(super) extents: BTreeMap<ExtentId, ExtentModel>,
     pub(super) records: BTreeMap<u8, RecordModel>,

@@ -30,11 +30,16 @@ use crate::record::{Key, Value};
 use crate::request::{Event, Reply, Request, RequestId, RequestKind};
 use crate::store::Store;
 
+/// Crashes that are tried at one moment, each with other sectors kept. The run goes on from the last.
+const IMAGES: usize = 4;
+
 /// Twelve slots and the smallest journal.
 pub(super) const DRIVE_BYTES: usize = (8 + JOURNAL_BLOCKS_MIN as usize + 240 + 12 * EXTENT_BLOCKS + 1) * 4096;
 
 const JOURNAL_END: usize = 8 + JOURNAL_BLOCKS_MIN as usize;
 const DATA_START: usize = DRIVE_BYTES / BLOCK_BYTES - 1 - 12 * EXTENT_BLOCKS;
+/// Between the two copies of the tables.
+const SECOND_COPIES: usize = JOURNAL_END + (DATA_START - JOURNAL_END) / 2;
 
 const VOLUMES: u8 = 3;
 const EXTENTS: u64 = 6;
@@ -49,7 +54,7 @@ const STEPS_MAX: usize = 200_000;
 enum Asked {
     Change(ExtentId, Version),
     ForgetExtent(ExtentId),
-    Read(ExtentId, BlockRange, Version),
+    Read { id: ExtentId, range: BlockRange, least: Version, lives: u64 },
     DeleteVolume(VolumeId),
     ForgetVolume(VolumeId),
     Record(u8, Option<u64>),
@@ -195,28 +200,48 @@ impl Run {
         }
     }
 
-    /// Random requests, a crash, recovery, comparison.
+    /// Random requests, then crashes at that moment.
     pub(super) fn next_state(&mut self) -> Result<(), String> {
         self.mood = Mood { large: self.chance.one_in(3), slow_write_back: self.chance.one_in(2) };
-        let steps_max = if self.mood.large || self.chance.one_in(4) { 1_200 } else { 300 };
+        let steps_max = match self.chance.below(8) {
+            0 => 20,
+            1 | 2 => 1_200,
+            _ if self.mood.large => 1_200,
+            _ => 300,
+        };
         let steps = 1 + self.chance.below(steps_max);
         for _ in 0..steps {
             self.random_step()?;
         }
-        if self.chance.one_in(2) {
-            self.reach_commit()?;
+        match self.chance.below(6) {
+            0 | 1 => self.reach_write(8..JOURNAL_END)?,
+            2 => self.reach_write(JOURNAL_END..SECOND_COPIES)?,
+            3 => self.reach_write(SECOND_COPIES..DATA_START)?,
+            _ => {}
         }
         if self.chance.one_in(5) {
             self.become_quiet()?;
             self.check_space()?;
         }
-        self.drive.crash(&mut self.chance);
         self.store = None;
-        self.counts.states += 1;
-        self.counts.interrupted += self.model.extents.values().map(|extent| extent.pending).sum::<usize>();
         self.asked.clear();
         self.epoch += 1;
         self.sequence = 0;
+        let (drive, model) = (self.drive.clone(), self.model.clone());
+        for image in 0..IMAGES {
+            if image > 0 {
+                (self.drive, self.model) = (drive.clone(), model.clone());
+            }
+            self.crash()?;
+        }
+        Ok(())
+    }
+
+    /// One crash, recovery, comparison.
+    fn crash(&mut self) -> Result<(), String> {
+        self.drive.crash(&mut self.chance);
+        self.counts.states += 1;
+        self.counts.interrupted += self.model.extents.values().map(|extent| extent.pending).sum::<usize>();
         self.open()?;
         self.compare_all()
     }
@@ -255,14 +280,15 @@ impl Run {
         self.take_answers()
     }
 
-    /// Goes on until a batch is in flight: then a crash decides what becomes of changes.
-    fn reach_commit(&mut self) -> Result<(), String> {
+    /// Goes on until something is written to these blocks: a batch to the journal, or a page to the tables. Then a crash
+    /// decides what becomes of it.
+    fn reach_write(&mut self, blocks: core::ops::Range<usize>) -> Result<(), String> {
+        let bytes = (blocks.start * BLOCK_BYTES) as u64..(blocks.end * BLOCK_BYTES) as u64;
         for _ in 0..300 {
             while let Some(io) = self.store().poll_io() {
                 self.drive.start(io);
             }
-            let journal = 8 * 4096..(8 + u64::from(JOURNAL_BLOCKS_MIN)) * 4096;
-            if self.drive.is_writing(&journal) {
+            if self.drive.is_writing(&bytes) {
                 break;
             }
             self.random_step()?;

@@ -32,6 +32,7 @@ struct Writing {
     group: GroupId,
     version: Version,
     blocks: BlockSet,
+    lost: BlockSet,
     data: Option<Segment>,
     others: Others,
 }
@@ -50,14 +51,15 @@ impl Store {
             RequestKind::Write { extent, group, offset, data, version } => {
                 let range = BlockRange::new(offset, data.bytes().len())?;
                 let (blocks, data) = (BlockSet::of(range), Some(data));
-                let writing = Writing { id: extent, group, version, blocks, data, others: Others::Keep };
+                let (lost, others) = (BlockSet::EMPTY, Others::Keep);
+                let writing = Writing { id: extent, group, version, blocks, lost, data, others };
                 self.write(id, operation, writing)
             }
-            RequestKind::Replace { extent, group, version, blocks, data } => {
+            RequestKind::Replace { extent, group, version, blocks, lost, data } => {
                 if data.as_ref().map_or(0, Segment::blocks) != blocks.len() {
                     return Err(Error::Misaligned.into());
                 }
-                let writing = Writing { id: extent, group, version, blocks, data, others: Others::Clear };
+                let writing = Writing { id: extent, group, version, blocks, lost, data, others: Others::Clear };
                 self.write(id, operation, writing)
             }
             RequestKind::Clear { extent, offset, len, version } => {
@@ -169,7 +171,7 @@ impl Store {
             }
         }
         issued.info.version = writing.version;
-        let checksums = writing.data.as_ref().map_or(Vec::new(), |data| checksums(writing.id, &writing.blocks, data));
+        let checksums = writing.data.as_ref().map_or(Vec::new(), |data| checksums(writing, data));
         let (cell, slot) = (issued.cell, issued.info.slot);
         let (id, group, version, blocks) = (writing.id, writing.group, writing.version, writing.blocks);
         Ok((Put { cell, id, group, version, slot, data: way, others, blocks, checksums }, way))
@@ -265,7 +267,12 @@ impl Store {
     }
 }
 
-fn checksums(id: ExtentId, blocks: &BlockSet, data: &Segment) -> Vec<BlockChecksum> {
-    let hasher = Hasher::new(id);
-    blocks.iter().zip(data.bytes().chunks_exact(BLOCK_BYTES)).map(|(at, bytes)| hasher.checksum(at, bytes)).collect()
+/// The checksums of the blocks. That of a lost one is none that its bytes can have.
+fn checksums(writing: &Writing, data: &Segment) -> Vec<BlockChecksum> {
+    let hasher = Hasher::new(writing.id);
+    let sum = |(block, bytes)| {
+        let sum = hasher.checksum(block, bytes);
+        if writing.lost.contains(block) { BlockChecksum(!sum.0) } else { sum }
+    };
+    writing.blocks.iter().zip(data.bytes().chunks_exact(BLOCK_BYTES)).map(sum).collect()
 }

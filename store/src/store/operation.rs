@@ -3,7 +3,7 @@
 use ashlar_wire::time::Instant;
 
 use super::Store;
-use super::read::ReadPlan;
+use super::read::{ReadPlan, Salvage};
 use crate::error::Error;
 use crate::gate::{GateKey, Mode, OpId};
 use crate::journal::entry::Entry;
@@ -40,6 +40,8 @@ pub(super) enum Stage {
     Journaled,
     /// Its blocks are being read.
     Reading(ReadPlan),
+    /// The drive failed to read them at once: they are read one by one.
+    Salvaging(ReadPlan, Salvage),
 }
 
 /// One request or piece of internal work.
@@ -83,6 +85,7 @@ impl Operation {
                 Some(GateKey::Record(key.clone()))
             }
             RequestKind::Read { .. }
+            | RequestKind::Salvage { .. }
             | RequestKind::Checksums { .. }
             | RequestKind::List { .. }
             | RequestKind::Scan { .. } => None,
@@ -126,7 +129,9 @@ impl Store {
             | RequestKind::Clear { .. }
             | RequestKind::Replace { .. }
             | RequestKind::ForgetExtent { .. } => self.change_extent(id, operation),
-            RequestKind::Read { .. } | RequestKind::Checksums { .. } => self.advance_read(id, operation),
+            RequestKind::Read { .. } | RequestKind::Salvage { .. } | RequestKind::Checksums { .. } => {
+                self.advance_read(id, operation)
+            }
             RequestKind::List { group, after } => Flow::Done(Ok(self.list(*group, *after))),
             RequestKind::Scan { after } => Flow::Done(Ok(self.scan(after.as_ref()))),
             RequestKind::DeleteVolume { .. }

@@ -3,6 +3,9 @@
 //! Write-back and later changes may overwrite a slot while it is read. They are visible in the page of the extent, which
 //! stays in memory meanwhile: bytes that do not match are damage only if nothing was changed, otherwise they are read
 //! again.
+//!
+//! To salvage an extent is to read it whole and to say which blocks are damaged. Where the drive fails to read it at once,
+//! its blocks are read one by one.
 
 use ashlar_placement::rule::ExtentId;
 use ashlar_wire::time::Instant;
@@ -11,12 +14,13 @@ use ashlar_wire::version::Version;
 use super::Store;
 use super::operation::{Flow, Operation, Owner, Stage};
 use super::submit::{Purpose, Urgency};
-use crate::block::{BlockChecksum, BlockRange, EXTENT_BLOCKS, EXTENT_BYTES, Hasher};
+use crate::block::{BlockChecksum, BlockRange, BlockSet, EXTENT_BLOCKS, EXTENT_BYTES, Hasher};
 use crate::buffer::{AlignedBuf, BLOCK_BYTES, Segment};
 use crate::error::Error;
 use crate::gate::OpId;
 use crate::io::{IoError, IoKind};
 use crate::journal::batch::BatchSeq;
+use crate::layout::SlotId;
 use crate::page::{CellId, ExtentInfo};
 use crate::request::{Reply, Request, RequestKind};
 
@@ -39,8 +43,17 @@ pub(super) struct ReadPlan {
     pieces: Vec<Piece>,
     /// What is read from the drive: from the first to the last block that is needed.
     span: BlockRange,
+    slot: SlotId,
     /// The newest change of the page when the read began.
     changed: BatchSeq,
+}
+
+/// What was read of an extent block by block, and how far that is.
+#[derive(Debug)]
+pub(super) struct Salvage {
+    read: AlignedBuf,
+    /// The next block, counted from the beginning of the plan's span.
+    next: usize,
 }
 
 impl Store {
@@ -54,6 +67,7 @@ impl Store {
 
     fn try_advance_read(&mut self, id: OpId, operation: &mut Operation) -> Result<Reply, Flow> {
         let (extent, range) = match &operation.kind {
+            RequestKind::Salvage { extent } => (*extent, Some(BlockRange::WHOLE)),
             RequestKind::Read { extent, offset, len } => (*extent, Some(BlockRange::new(*offset, *len as usize)?)),
             RequestKind::Checksums { extent } => (*extent, None),
             _ => unreachable!("only reads come here"),
@@ -66,7 +80,7 @@ impl Store {
         let version = held.map_or(Version::ZERO, |(_, info)| info.version);
         let Some((cell, info)) = held.filter(|(_, info)| info.slot.is_some()) else {
             return Ok(match range {
-                Some(range) => Reply::Data { data: AlignedBuf::zeroed(range.count), version },
+                Some(range) => reply(operation, AlignedBuf::zeroed(range.count), version, BlockSet::EMPTY),
                 None => Reply::Checksums { blocks: vec![None; EXTENT_BLOCKS], version },
             });
         };
@@ -102,13 +116,13 @@ impl Store {
         let last = pieces.iter().rposition(is_on_drive);
         let span =
             first.zip(last).map(|(first, last)| BlockRange { first: range.first + first, count: last - first + 1 });
-        let mut plan = ReadPlan { id: info.id, cell, version: info.version, range, pieces, span: range, changed };
+        let slot = info.slot.expect("an extent with blocks has a slot");
+        let mut plan = ReadPlan { id: info.id, cell, version: info.version, range, pieces, span: range, slot, changed };
         let Some(span) = span else {
-            let data = plan.assemble(None).expect("nothing is verified that was not read");
-            return Ok(Reply::Data { data, version: plan.version });
+            let (data, lost) = plan.assemble(None);
+            return Ok(reply(operation, data, plan.version, lost));
         };
         plan.span = span;
-        let slot = info.slot.expect("an extent with blocks has a slot");
         let (offset, len) = (self.geometry.slot_offset(slot, span.first), span.count * BLOCK_BYTES);
         let urgency = if operation.owner == Owner::Scrub { Urgency::Background } else { Urgency::Request };
         self.submissions.submit(urgency, Purpose::Read { op: id, len }, IoKind::Read { offset, len });
@@ -120,21 +134,57 @@ impl Store {
 
     pub(super) fn finish_read(&mut self, id: OpId, result: Result<AlignedBuf, IoError>) {
         let mut operation = self.operations.remove(&id).expect("an operation waits for its read");
-        let Stage::Reading(plan) = core::mem::replace(&mut operation.stage, Stage::Waiting) else {
-            panic!("an operation that reads has a plan");
-        };
-        let result = match result {
-            Ok(data) => plan.assemble(Some(data)).ok_or(Error::Damaged),
-            Err(error) => Err(Error::ReadFailed(error)),
-        };
-        match result {
-            Ok(data) => self.finish(operation, Ok(Reply::Data { data, version: plan.version })),
-            Err(Error::Damaged) if self.tables.pages[&plan.cell.page()].changed != plan.changed => {
-                self.unpin(&mut operation);
-                self.operations.insert(id, operation);
-                self.ready.push_back(id);
+        match (core::mem::replace(&mut operation.stage, Stage::Waiting), result) {
+            (Stage::Reading(plan), Ok(data)) => self.finish_plan(id, operation, &plan, data),
+            (Stage::Reading(plan), Err(error)) => {
+                if matches!(operation.kind, RequestKind::Salvage { .. }) {
+                    let read = AlignedBuf::zeroed(plan.span.count);
+                    self.salvage_next(id, operation, plan, Salvage { read, next: 0 });
+                } else {
+                    self.finish(operation, Err(Error::ReadFailed(error)));
+                }
             }
-            Err(error) => self.finish(operation, Err(error)),
+            (Stage::Salvaging(plan, mut salvage), result) => {
+                // What cannot be read stays zeroes, which its checksum tells.
+                if let Ok(data) = result {
+                    salvage.read.block_mut(salvage.next).copy_from_slice(&data);
+                }
+                salvage.next += 1;
+                if salvage.next < plan.span.count {
+                    self.salvage_next(id, operation, plan, salvage);
+                } else {
+                    self.finish_plan(id, operation, &plan, salvage.read);
+                }
+            }
+            _ => panic!("an operation that reads has a plan"),
+        }
+    }
+
+    fn salvage_next(&mut self, id: OpId, mut operation: Operation, plan: ReadPlan, salvage: Salvage) {
+        let slot = plan.slot;
+        let offset = self.geometry.slot_offset(slot, plan.span.first + salvage.next);
+        let kind = IoKind::Read { offset, len: BLOCK_BYTES };
+        self.submissions.submit(Urgency::Request, Purpose::Read { op: id, len: BLOCK_BYTES }, kind);
+        operation.stage = Stage::Salvaging(plan, salvage);
+        self.operations.insert(id, operation);
+    }
+
+    /// Everything that the drive gives is there: the answer, or once more if the extent was changed meanwhile.
+    fn finish_plan(&mut self, id: OpId, mut operation: Operation, plan: &ReadPlan, read: AlignedBuf) {
+        let (data, lost) = plan.assemble(Some(read));
+        if lost.is_empty() {
+            let reply = reply(&operation, data, plan.version, lost);
+            self.finish(operation, Ok(reply));
+        } else if self.tables.pages[&plan.cell.page()].changed != plan.changed {
+            self.unpin(&mut operation);
+            self.operations.insert(id, operation);
+            self.ready.push_back(id);
+        } else if matches!(operation.kind, RequestKind::Salvage { .. }) {
+            self.report_damage(plan.id);
+            let reply = reply(&operation, data, plan.version, lost);
+            self.finish(operation, Ok(reply));
+        } else {
+            self.finish(operation, Err(Error::Damaged));
         }
     }
 
@@ -158,15 +208,16 @@ impl Store {
 }
 
 impl ReadPlan {
-    /// The bytes of the range; none if a block from the drive is not what was written there. Where the drive gave the
-    /// whole range, its buffer is the answer, without a copy.
-    fn assemble(&self, read: Option<AlignedBuf>) -> Option<AlignedBuf> {
+    /// The bytes of the range, and the blocks from the drive that are not what was written there: they are zeroes. Where
+    /// the drive gave the whole range, its buffer is the answer, without a copy.
+    fn assemble(&self, read: Option<AlignedBuf>) -> (AlignedBuf, BlockSet) {
         let hasher = Hasher::new(self.id);
         let is_whole = read.is_some() && self.span == self.range;
         let (mut data, read) = match read {
             Some(read) if is_whole => (read, None),
             other => (AlignedBuf::zeroed(self.range.count), other),
         };
+        let mut lost = BlockSet::EMPTY;
         for (index, piece) in self.pieces.iter().enumerate() {
             let block = self.range.first + index;
             match piece {
@@ -177,11 +228,20 @@ impl ReadPlan {
                         data.block_mut(index).copy_from_slice(read.block(block - self.span.first));
                     }
                     if hasher.checksum(block, data.block(index)) != *sum {
-                        return None;
+                        data.block_mut(index).fill(0);
+                        lost.insert(block);
                     }
                 }
             }
         }
-        Some(data)
+        (data, lost)
+    }
+}
+
+/// What a read is answered with.
+fn reply(operation: &Operation, data: AlignedBuf, version: Version, lost: BlockSet) -> Reply {
+    match operation.kind {
+        RequestKind::Salvage { .. } => Reply::Salvaged { data, version, lost },
+        _ => Reply::Data { data, version },
     }
 }

@@ -5,7 +5,7 @@ use crate::block::{BlockRange, BlockSet, EXTENT_BLOCKS, EXTENT_BYTES};
 use crate::buffer::{AlignedBuf, BLOCK_BYTES, Segment};
 use crate::error::OpenError;
 use crate::format::{Existing, Formatting, NewDrive};
-use crate::io::{Durability, IoKind};
+use crate::io::{Durability, IoKind, IoOutput};
 use crate::layout::LayoutOptions;
 use crate::opening::{Expected, Opening};
 use crate::page::PageId;
@@ -147,6 +147,14 @@ impl Rig {
         let Reply::Data { data, version } = reply else { panic!("a read gives data") };
         Ok((data.chunks_exact(BLOCK_BYTES).map(|block| block[0]).collect(), version.sequence))
     }
+
+    /// First bytes of the blocks, version, and what is lost.
+    fn salvage(&mut self, extent: u64) -> (Vec<u8>, u64, Vec<usize>) {
+        let reply = self.ask(RequestKind::Salvage { extent: id(extent) }).unwrap();
+        let Reply::Salvaged { data, version, lost } = reply else { panic!("salvage gives what there is") };
+        let values = data.chunks_exact(BLOCK_BYTES).map(|block| block[0]).collect();
+        (values, version.sequence, lost.iter().collect())
+    }
 }
 
 fn id(extent: u64) -> ExtentId {
@@ -270,7 +278,7 @@ fn a_full_drive_reads_discards_replaces_and_deletes() {
     rig.write(0, 7, 100, 3, 3).unwrap();
     let blocks = BlockSet::of(BlockRange { first: 0, count: 1 });
     let data = Some(segment(1, 4));
-    rig.ask(RequestKind::Replace { extent: id(1), group: GROUP, version: version(2), blocks, data }).unwrap();
+    rig.ask(replace(2, blocks, BlockSet::EMPTY, data)).unwrap();
     assert_eq!(rig.read(1).unwrap().0[..2], [4, 0]);
     rig.ask(clear(0, 4)).unwrap();
     assert_eq!(rig.read(0).unwrap(), (vec![0; 256], 4));
@@ -376,10 +384,65 @@ fn damaged_blocks_are_reported_by_reads_and_scrub_and_repaired_by_replacement() 
     (0..3).for_each(|_| rig.pass(Duration::from_secs(10)));
     assert_eq!(rig.store.poll_event(), Some(Event::Damage { extent: id(1) }));
     let (blocks, data) = (BlockSet::of(BlockRange::WHOLE), Some(segment(256, 1)));
-    rig.ask(RequestKind::Replace { extent: id(1), group: GROUP, version: version(1), blocks, data }).unwrap();
+    rig.ask(replace(1, blocks, BlockSet::EMPTY, data)).unwrap();
     assert_eq!(rig.read(1).unwrap(), (vec![1; 256], 1));
     (0..3).for_each(|_| rig.pass(Duration::from_secs(10)));
     assert_eq!(rig.store.poll_event(), None);
+}
+
+fn replace(version_of: u64, blocks: BlockSet, lost: BlockSet, data: Option<Segment>) -> RequestKind {
+    RequestKind::Replace { extent: id(1), group: GROUP, version: version(version_of), blocks, lost, data }
+}
+
+#[test]
+fn lost_blocks_are_damaged_until_they_are_written() {
+    let mut rig = Rig::new(6, config());
+    let (blocks, mut lost) = (BlockSet::of(BlockRange { first: 2, count: 5 }), BlockSet::EMPTY);
+    (lost.insert(3), lost.insert(4));
+    rig.ask(replace(1, blocks, lost, Some(segment(5, 1)))).unwrap();
+    rig.settle();
+    let new = new_drive(rig.drive.bytes(), 3);
+    rig.store = open(&mut rig.drive, config(), expected(&new)).unwrap();
+    assert_eq!(rig.read(1).unwrap_err(), Error::Damaged);
+    let mut expected = vec![0_u8; 256];
+    [2, 5, 6].into_iter().for_each(|block| expected[block] = 1);
+    assert_eq!(rig.salvage(1), (expected.clone(), 1, vec![3, 4]));
+    rig.write(1, 3, 1, 9, 2).unwrap();
+    expected[3] = 9;
+    assert_eq!(rig.salvage(1), (expected.clone(), 2, vec![4]));
+    rig.ask(RequestKind::Clear { extent: id(1), offset: 0x4000, len: 0x1000, version: version(3) }).unwrap();
+    assert_eq!(rig.salvage(1), (expected.clone(), 3, vec![]));
+    assert_eq!(rig.read(1).unwrap(), (expected, 3));
+}
+
+#[test]
+fn what_can_be_read_is_salvaged_where_the_drive_fails_to_read() {
+    let mut rig = Rig::new(6, config());
+    rig.write(1, 0, 8, 1, 1).unwrap();
+    rig.settle();
+    let at = data_offset(&rig, 1);
+    rig.drive.flip(at + 5_000, 1);
+    let unreadable = (at + 3 * BLOCK_BYTES) as u64;
+    rig.submit(RequestKind::Salvage { extent: id(1) });
+    let reply = loop {
+        if let Some((_, reply)) = rig.store.poll_completion() {
+            break reply;
+        }
+        let io = rig.store.poll_io().unwrap();
+        let IoKind::Read { offset, len } = io.kind else { panic!("a read") };
+        let result = if (offset..offset + len as u64).contains(&unreadable) {
+            Err(IoError { errno: 5 })
+        } else {
+            let start = usize::try_from(offset).unwrap();
+            Ok(IoOutput::Data(AlignedBuf::copy_of(&rig.drive.content(start..start + len))))
+        };
+        rig.store.handle_io(rig.now, io.id, result);
+    };
+    let Ok(Reply::Salvaged { data, lost, .. }) = reply else { panic!("{reply:?}") };
+    assert_eq!(lost.iter().collect::<Vec<_>>(), [1, 3]);
+    let values: Vec<u8> = data.chunks(BLOCK_BYTES).take(9).map(|block| block[9]).collect();
+    assert_eq!(values, [1, 0, 1, 0, 1, 1, 1, 1, 0]);
+    assert_eq!(rig.store.poll_event(), Some(Event::Damage { extent: id(1) }));
 }
 
 #[test]
@@ -423,8 +486,12 @@ fn one_damaged_copy_of_a_page_is_repaired_and_two_are_refused() {
             IoKind::Read { .. } => None,
         });
         let (damaged, whole) = (copies[0], 1 - copies[0]);
-        assert_eq!(steps.collect::<Vec<_>>(), [Some(damaged), None, Some(whole), None], "the whole copy is written last");
-        let copy = |copy| &rig.drive.content()[offset(copy)..][..BLOCK_BYTES];
+        assert_eq!(
+            steps.collect::<Vec<_>>(),
+            [Some(damaged), None, Some(whole), None],
+            "the whole copy is written last"
+        );
+        let copy = |copy| rig.drive.content(offset(copy)..offset(copy) + BLOCK_BYTES);
         assert_eq!(copy(0), copy(1));
     }
 }

@@ -150,7 +150,7 @@ impl Store {
         if is_first {
             self.tables.written[page.0 as usize] += 1;
         }
-        let whole = if self.bugs.has(Bug::OverwriteWholeCopy) { 1 } else { self.tables.whole_copy(page) };
+        let whole = self.tables.whole_copy(page);
         let copy = if is_first { 1 - whole } else { whole };
         let bytes = self.tables.encode_page(page, self.page_salt);
         let offset = self.geometry.page_offset(page, copy);

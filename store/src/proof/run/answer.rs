@@ -5,7 +5,9 @@ use super::*;
 impl Run {
     pub(super) fn take_answers(&mut self) -> Result<(), String> {
         while let Some(event) = self.store().poll_event() {
-            if let Event::Damage { extent } = event {
+            if let Event::Damage { extent } = event
+                && !self.model.extents.get(&extent).is_some_and(|model| model.may_be_lost(BlockRange::WHOLE))
+            {
                 return Err(format!("the scrub or a read reports damage of {extent:?}"));
             }
         }
@@ -19,12 +21,15 @@ impl Run {
     pub(super) fn take_answer(&mut self, asked: &Asked, result: Result<Reply, Error>) -> Result<(), String> {
         match *asked {
             Asked::Change(id, version) => self.take_change(id, version, &result),
-            Asked::Read(id, range, least) => self.take_read(id, range, least, result),
+            Asked::Read { id, range, least, lives } if self.lives(id) == lives => {
+                self.take_read(id, range, least, result)
+            }
+            Asked::Read { .. } => Ok(()),
             Asked::ForgetExtent(id) => {
                 let extent = self.model.extents.get_mut(&id).expect("it was asked for");
                 extent.forgetting = false;
                 match result {
-                    Ok(_) => *extent = ExtentModel::default(),
+                    Ok(_) => extent.forget(),
                     Err(Error::HasData) if extent.has_data() => {}
                     Err(Error::VolumeDeleted) => self.expect_dying(id.volume)?,
                     Err(error) => return Err(format!("forgetting {id:?}: {error}")),
@@ -58,6 +63,11 @@ impl Run {
                 Ok(())
             }
         }
+    }
+
+    /// How often an extent was forgotten.
+    pub(super) fn lives(&self, id: ExtentId) -> u64 {
+        self.model.extents.get(&id).map_or(0, |extent| extent.lives)
     }
 
     pub(super) fn drop_volume(&mut self, volume: VolumeId) {
@@ -112,9 +122,12 @@ impl Run {
                 } else {
                     return Ok(());
                 };
-                extent.compare(least, version, range, &data).map_err(|what| format!("read of {id:?}: {what}"))
+                extent
+                    .compare(least, version, range, &data, &BlockSet::EMPTY)
+                    .map_err(|what| format!("read of {id:?}: {what}"))
             }
             Err(Error::VolumeDeleted) => self.expect_dying(id.volume),
+            Err(Error::Damaged) if extent.may_be_lost(range) => Ok(()),
             other => Err(format!("read of {id:?}: {other:?}")),
         }
     }

@@ -78,8 +78,13 @@ impl Run {
                 }
                 let tags: Vec<u64> = (first_tag..).take(blocks.len()).collect();
                 let data = (!blocks.is_empty()).then(|| data_of(&tags).into());
-                let kind = RequestKind::Replace { extent: id, group, version, blocks, data };
-                (kind, Change::Replace { blocks, first_tag })
+                let mut lost = BlockSet::EMPTY;
+                if self.chance.one_in(4) && !blocks.is_empty() {
+                    let place = self.chance.below(blocks.len());
+                    blocks.iter().skip(place).step_by(3).for_each(|block| lost.insert(block));
+                }
+                let kind = RequestKind::Replace { extent: id, group, version, blocks, lost, data };
+                (kind, Change::Replace { blocks, lost, first_tag })
             }
             _ => {
                 let tags: Vec<u64> = (first_tag..).take(range.count).collect();
@@ -107,7 +112,8 @@ impl Run {
 
     pub(super) fn ask_read(&mut self, id: ExtentId, range: BlockRange, least: Version) {
         let (offset, len) = (block_bytes(range.first), block_bytes(range.count));
-        self.ask(RequestKind::Read { extent: id, offset, len }, Asked::Read(id, range, least));
+        let asked = Asked::Read { id, range, least, lives: self.lives(id) };
+        self.ask(RequestKind::Read { extent: id, offset, len }, asked);
     }
 
     pub(super) fn random_record(&mut self) {

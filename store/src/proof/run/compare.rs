@@ -31,16 +31,15 @@ impl Run {
     }
 
     pub(super) fn compare_extent(&mut self, id: ExtentId) -> Result<(), String> {
-        let len = block_bytes(EXTENT_BLOCKS);
-        let reply = self.demand(RequestKind::Read { extent: id, offset: 0, len })?;
-        let Ok(Reply::Data { data, version }) = reply else {
+        let reply = self.demand(RequestKind::Salvage { extent: id })?;
+        let Ok(Reply::Salvaged { data, version, lost }) = reply else {
             return Err(format!("after recovery, read of {id:?}: {reply:?}"));
         };
         let extent = self.model.extents.get_mut(&id).expect("chosen from it");
         if extent.forgetting && version == Version::ZERO {
-            *extent = ExtentModel::default();
+            extent.forget();
         }
-        let compared = extent.compare(extent.acknowledged, version, BlockRange::WHOLE, &data);
+        let compared = extent.compare(extent.acknowledged, version, BlockRange::WHOLE, &data, &lost);
         compared.map_err(|what| format!("after recovery, {id:?}: {what}"))?;
         self.counts.survived += extent.settle(version);
         Ok(())

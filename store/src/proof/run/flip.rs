@@ -23,7 +23,7 @@ impl Run {
         }
         let mut counts = FlipCounts::default();
         for block in 0..self.drive.bytes() / BLOCK_BYTES {
-            let content = &self.drive.content()[block * BLOCK_BYTES..][..BLOCK_BYTES];
+            let content = self.drive.content(block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES);
             let is_empty = content.iter().all(|byte| *byte == 0);
             let one_of = match block {
                 1..8 => 1,
@@ -64,7 +64,7 @@ impl Run {
             match self.demand(RequestKind::Read { extent: id, offset: 0, len })? {
                 Ok(Reply::Data { data, version }) => {
                     let extent = &self.model.extents[&id];
-                    extent.compare(extent.acknowledged, version, BlockRange::WHOLE, &data)?;
+                    extent.compare(extent.acknowledged, version, BlockRange::WHOLE, &data, &BlockSet::EMPTY)?;
                 }
                 Err(Error::Damaged) => damaged += 1,
                 other => return Err(format!("read of {id:?}: {other:?}")),

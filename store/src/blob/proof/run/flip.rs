@@ -54,7 +54,7 @@ impl Run {
             self.random_step()?;
         }
         self.become_quiet()?;
-        Ok(self.drive.content().to_vec())
+        Ok(self.drive.content(0..self.drive.bytes()))
     }
 
     fn count(&mut self, counts: &mut BlobFlipCounts, what: &str) -> Result<(), String> {
