@@ -29,6 +29,6 @@ fn main() {
     }
     println!(
         "{count} seeds, {failed} failed: {writes} writes, {reads} reads, {epochs} epochs, {crashes} crashes, \
-         {damages} copies of extents damaged ({lost} worlds lost one), {no_space} refused for want of room, longest recovery {recovery_ms} ms"
+         {damages} copies of extents damaged, {lost} reads refused for that, {no_space} refused for want of room, longest recovery {recovery_ms} ms"
     );
 }

@@ -180,7 +180,9 @@ impl Backup {
     /// Whether an entry can be one of this epoch.
     fn check(&self, core: &Core, entry: &Entry) -> Result<(), Error> {
         let is_good = match entry {
-            Entry::Write { version, run, .. } => version.epoch == core.epoch && run.range().is_valid(),
+            Entry::Write { version, run, .. } => {
+                version.epoch == core.epoch && run.range().is_valid() && !run.is_lost()
+            }
             Entry::Patch { version, runs, .. } => {
                 version.epoch <= core.epoch && runs.iter().all(|run| run.range().is_valid())
             }

@@ -44,6 +44,10 @@ pub enum Refusal {
     /// Another configuration came before the request was done.
     Unknown(Box<Configuration>),
 
+    // The drives': no retry helps.
+    /// No copy of a block is whole. It can be read again once it was written.
+    Damaged,
+
     // The drive's: another member takes over; retry later.
     /// The primary's drive does not work.
     DriveFailed,
@@ -62,6 +66,7 @@ impl fmt::Display for Refusal {
             Self::NotServing => f.write_str("the placement group does not serve yet: retry"),
             Self::TooFewCopies => f.write_str("too few members act for writes: retry"),
             Self::Busy => f.write_str("too many requests: retry later"),
+            Self::Damaged => f.write_str("no copy of a block is whole: write it anew"),
             Self::NoSpace => f.write_str("a drive is full: discard something, or add drives"),
             Self::Unknown(configuration) => {
                 write!(f, "epoch {} began before the request was done: retry", configuration.epoch)

@@ -94,6 +94,11 @@ pub enum Output {
     },
     /// Ask the catalog for a change.
     Report(Report),
+    /// Blocks of an extent are lost: no copy of them can be read. To be told to people.
+    Lost {
+        /// Which extent.
+        extent: ExtentId,
+    },
     /// No write of an earlier generation of this volume will take effect through this member any more.
     Fenced {
         /// Which volume.
@@ -132,6 +137,8 @@ struct Entering {
 pub struct Member {
     core: Core,
     state: State,
+    /// It failed as blocks of its copy cannot be read, and everything else is there: it can act in another epoch.
+    may_act_again: bool,
     configuration: Option<Configuration>,
     /// Epochs up to this one are those of an earlier life.
     bench: Epoch,
@@ -166,6 +173,7 @@ impl Member {
         Self {
             core: Core::new((group, drive, life), settings, record, now),
             state: State::Absent,
+            may_act_again: false,
             configuration: None,
             bench,
             has_record,
@@ -211,9 +219,9 @@ impl Member {
         let role = configuration.role(self.core.drive);
         if let State::Failed(fault) = self.state
             && (fault == Fault::DriveFailed
-                || fault != Fault::DriveFull && matches!(role, Role::Primary | Role::Backup))
+                || fault != Fault::DriveFull && !self.may_act_again && matches!(role, Role::Primary | Role::Backup))
         {
-            // A copy that lacks room has everything that was acknowledged; a damaged one has not.
+            // A copy that lacks room has everything that was acknowledged; one that lacks a change has not.
             return;
         }
         if configuration.epoch <= self.bench {
@@ -529,6 +537,7 @@ impl Member {
     fn fail(&mut self, fault: Fault) {
         self.leave_with_unknown();
         self.state = State::Failed(fault);
+        self.may_act_again = false;
         self.report_own_fault(fault);
         if let Some(primary) = self.primary()
             && primary != self.core.drive
@@ -548,7 +557,14 @@ impl Member {
             && let Some(fault) = primary.own_fault()
         {
             self.fail(fault);
+            self.may_act_again = fault == Fault::Damaged;
         }
+    }
+
+    /// Why this member takes no part, if something is wrong with its copy.
+    #[must_use]
+    pub const fn fault(&self) -> Option<Fault> {
+        if let State::Failed(fault) = &self.state { Some(*fault) } else { None }
     }
 
     /// A volume has this attach generation, as the catalog says: requests of smaller ones are refused from now on.

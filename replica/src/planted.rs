@@ -62,12 +62,14 @@ pub enum Planted {
     MendFromAnyVersion,
     /// Writes of an extent go on while it is made whole.
     WriteWhileMending,
+    /// A learner is not given what the primary has damaged, if it has nothing of it.
+    SkipDamagedInFill,
 }
 
 #[cfg(any(test, feature = "proof"))]
 impl Planted {
     /// All of them.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::AcknowledgeOneCopy,
         Self::AcknowledgeAllButOne,
         Self::AcknowledgeBeforeDurable,
@@ -97,6 +99,7 @@ impl Planted {
         Self::FullCountsAsDone,
         Self::MendFromAnyVersion,
         Self::WriteWhileMending,
+        Self::SkipDamagedInFill,
     ];
 }
 

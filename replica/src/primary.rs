@@ -26,7 +26,7 @@ use crate::session::Sessions;
 use crate::stream::{Entry, Outgoing, Watermark};
 use copy::Copier;
 use fill::Fill;
-use mend::Mend;
+use mend::{Lost, Mend};
 use merge::Merge;
 use probe::Probe;
 use read::Read;
@@ -90,6 +90,7 @@ pub(crate) struct Primary {
     next_read: u64,
     /// Extents of which a copy is damaged.
     mends: BTreeMap<ExtentId, Mend>,
+    lost: Lost,
     sessions: Sessions,
     /// Volumes whose older writes are awaited, with the generation that is to be confirmed.
     fencing: Vec<(VolumeId, Generation)>,
@@ -120,6 +121,7 @@ impl Primary {
             reads: BTreeMap::new(),
             next_read: 0,
             mends: BTreeMap::new(),
+            lost: Lost::new(),
             sessions: Sessions::default(),
             fencing: Vec::new(),
             own_fault: None,
@@ -213,7 +215,7 @@ impl Primary {
             }
             Body::Listed { after, page } => self.handle_listed(core, from, after, page),
             Body::Checksums { extent, sums } => self.handle_checksums(core, from, extent, sums),
-            Body::Fetched { extent, difference } => self.handle_fetched(core, from, extent, difference),
+            Body::Fetched { extent, difference } => self.handle_fetched(core, now, from, extent, difference),
             Body::Damaged { extent } => self.handle_unreadable_there(core, now, from, extent),
             Body::Failed(fault) => {
                 peer.fault = Some(fault);

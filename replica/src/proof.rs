@@ -43,7 +43,7 @@ pub struct Outcome {
     pub crashes: u64,
     /// Copies of extents that were damaged.
     pub damages: u64,
-    /// Worlds at whose end an extent was damaged where nobody else had its version.
+    /// Reads that were refused as no copy of a block was whole.
     pub lost: u64,
     /// Longest time from the end of all faults until every group served, milliseconds.
     pub recovery_ms: u64,

@@ -111,6 +111,12 @@ pub struct Run {
 }
 
 impl Run {
+    /// Whether its content is lost.
+    #[must_use]
+    pub const fn is_lost(&self) -> bool {
+        matches!(self.content, Content::Lost(_))
+    }
+
     /// The bytes that it covers.
     #[must_use]
     pub fn range(&self) -> Range {
@@ -191,7 +197,7 @@ pub enum StoreRequest {
         version: Version,
     },
     /// Write all of this at once to an extent of which this is the version, and stays it. [`StoreError::Damaged`] if it has
-    /// another one, or cannot be made whole by this. Completes with [`StoreReply::Done`] when durable.
+    /// another one, and nothing is done; or if blocks of it are damaged still. Completes with [`StoreReply::Done`] when durable.
     Mend {
         /// Which extent.
         extent: ExtentId,
@@ -260,13 +266,21 @@ pub struct Page {
     pub newest: Version,
 }
 
-/// Blocks of an extent that differ from another copy's.
+/// Blocks of an extent that differ from another copy's, or are lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
     /// Version of the extent; zero if there is none.
     pub version: Version,
     /// The blocks.
     pub runs: Vec<Run>,
+}
+
+impl Difference {
+    /// Whether blocks cannot be read.
+    #[must_use]
+    pub fn has_lost(&self) -> bool {
+        self.runs.iter().any(Run::is_lost)
+    }
 }
 
 /// What the store completes a request with.

@@ -117,6 +117,11 @@ pub enum HostOutput {
         /// Which extent.
         extent: ExtentId,
     },
+    /// Blocks of an extent are lost: no copy of them can be read. Said again whenever that was found out.
+    Lost {
+        /// Which extent.
+        extent: ExtentId,
+    },
     /// An extent that was damaged is whole.
     Mended {
         /// Which extent.
@@ -465,6 +470,7 @@ impl DriveHost {
                     }
                 }
                 Output::Report(report) => self.out.push_back(HostOutput::Report { group, report }),
+                Output::Lost { extent } => self.out.push_back(HostOutput::Lost { extent }),
                 Output::Fenced { volume, generation } => self.handle_fenced(group, volume, generation),
             }
         }

@@ -222,6 +222,10 @@ impl<R: Runtime> VolumeService<R> {
                 let (volume, extent) = (extent.volume, extent.extent.0);
                 tracing::error!(%drive, %volume, extent, "an extent on the drive is damaged: it is made whole from another copy");
             }
+            HostOutput::Lost { extent } => {
+                let (volume, extent) = (extent.volume, extent.extent.0);
+                tracing::error!(%drive, %volume, extent, "blocks of an extent are lost: no copy can be read; reads of them fail until they are written");
+            }
             HostOutput::Mended { extent } => {
                 let (volume, extent) = (extent.volume, extent.extent.0);
                 tracing::info!(%drive, %volume, extent, "a damaged extent is whole again");

@@ -133,6 +133,7 @@ pub(super) fn answer_of(result: ClientResult, locate: impl Fn(&Configuration) ->
         Err(Refusal::BadRange | Refusal::OtherGroup) => AnswerKind::Wrong,
         Err(Refusal::GivenUp(_)) => AnswerKind::Settled,
         Err(Refusal::NoSpace) => AnswerKind::Full,
+        Err(Refusal::Damaged) => AnswerKind::Damaged,
         Err(Refusal::Behind(_) | Refusal::NotServing | Refusal::TooFewCopies | Refusal::DriveFailed) => {
             AnswerKind::NotPrimary(None)
         }

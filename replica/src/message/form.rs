@@ -125,6 +125,7 @@ impl Writer {
                 self.0.payload.push(data.clone());
             }
             Content::Zeroes(_) => self.u8(0),
+            Content::Lost(_) => self.u8(2),
         }
     }
 
@@ -355,10 +356,11 @@ impl Input<'_> {
     fn run(&mut self) -> Read<Run> {
         let (offset, len) = (self.u32()?, self.u32()?);
         let bytes = usize::try_from(len).map_err(|_| FormError::Malformed)?;
-        let content = match self.flag()? {
-            true if bytes <= self.payload.len() => Content::Data(self.payload.split_to(bytes)),
-            true => return Err(FormError::Malformed),
-            false => Content::Zeroes(len),
+        let content = match self.u8()? {
+            0 => Content::Zeroes(len),
+            1 if bytes <= self.payload.len() => Content::Data(self.payload.split_to(bytes)),
+            2 => Content::Lost(len),
+            _ => return Err(FormError::Malformed),
         };
         let run = Run { offset, content };
         if run.range().is_valid() { Ok(run) } else { Err(FormError::Malformed) }

@@ -3,6 +3,10 @@
 //! An extent is a few steps away from being equal, and the steps decide what happens to a write that comes meanwhile. Before the
 //! difference is read, nothing: the difference will have the write in it. While it is read, the write is held back and
 //! sent behind the patch, unless the patch has it already. Afterwards it follows on the stream.
+//!
+//! The question must find the effect of everything that is on the stream already: an entry that came to the other copy between its
+//! answer and the patch would change a block that both had alike. An extent that is copied once more, as it was damaged, waits
+//! for that.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -25,7 +29,8 @@ const HELD_MAX: usize = 1_024;
 /// Copies to one member.
 #[derive(Debug, Default)]
 pub(super) struct Copier {
-    queue: BTreeSet<ExtentId>,
+    /// Extents that wait, each until the stream is durable up to this entry.
+    queue: BTreeMap<ExtentId, u64>,
     active: BTreeMap<ExtentId, Step>,
     /// Numbers on the stream of patches that are not durable at the member.
     patches: BTreeSet<u64>,
@@ -59,24 +64,34 @@ impl Copier {
 
     /// Whether a copy of an extent is under way or waits, or any is not durable yet.
     pub(super) fn is_copying(&self, extent: ExtentId) -> bool {
-        self.queue.contains(&extent) || self.active.contains_key(&extent) || !self.patches.is_empty()
+        self.queue.contains_key(&extent) || self.active.contains_key(&extent) || !self.patches.is_empty()
     }
 
     /// The primary cannot read an extent: it is copied later.
     pub(super) fn give_back(&mut self, extent: ExtentId) {
         self.active.remove(&extent);
-        self.queue.insert(extent);
+        self.enqueue(extent, 0);
     }
 
-    pub(super) fn enqueue(&mut self, extent: ExtentId) {
-        self.queue.insert(extent);
+    /// Copies an extent when everything on the stream up to an entry is durable there.
+    pub(super) fn enqueue(&mut self, extent: ExtentId, after: u64) {
+        let held = self.queue.entry(extent).or_default();
+        *held = (*held).max(after);
+    }
+
+    /// The next extent to be copied: none of which a copy is under way.
+    fn next(&self, durable: u64, unreadable: &BTreeSet<ExtentId>) -> Option<ExtentId> {
+        let is_ready = |(extent, after): &(&ExtentId, &u64)| {
+            **after <= durable && !unreadable.contains(extent) && !self.active.contains_key(extent)
+        };
+        self.queue.iter().find(is_ready).map(|(extent, _)| *extent)
     }
 
     pub(super) fn route(&self, extent: ExtentId) -> Route {
         match self.active.get(&extent) {
             Some(Step::Reads(_)) => Route::Hold,
             Some(Step::Asks | Step::ReadsInVain) => Route::Leave,
-            None if self.queue.contains(&extent) => Route::Leave,
+            None if self.queue.contains_key(&extent) => Route::Leave,
             None => Route::Forward,
         }
     }
@@ -95,7 +110,8 @@ impl Copier {
 impl Primary {
     pub(super) fn queue_copy(&mut self, drive: DriveId, extent: ExtentId) {
         if let Some(peer) = self.peers.get_mut(&drive) {
-            peer.copier.enqueue(extent);
+            let after = peer.stream.end();
+            peer.copier.enqueue(extent, after);
         }
     }
 
@@ -108,8 +124,7 @@ impl Primary {
             let durable = peer.stream.durable();
             peer.copier.patches = peer.copier.patches.split_off(&(durable + 1));
             while peer.copier.active.len() + peer.copier.patches.len() < core.settings.copies_max {
-                let next = peer.copier.queue.iter().copied().find(|extent| !unreadable.contains(extent));
-                let Some(extent) = next else { break };
+                let Some(extent) = peer.copier.next(durable, &unreadable) else { break };
                 peer.copier.queue.remove(&extent);
                 peer.copier.active.insert(extent, Step::Asks);
                 core.send(*drive, Body::Inquire { extent });
@@ -133,10 +148,13 @@ impl Primary {
         extent: ExtentId,
         difference: Difference,
     ) {
+        if difference.has_lost() && !self.copies_lost(extent) {
+            return self.handle_unreadable_copy(core, now, drive, extent);
+        }
         let Some(peer) = self.peers.get_mut(&drive) else { return };
         let held = match peer.copier.active.remove(&extent) {
             Some(Step::Reads(held)) => held,
-            _ => return peer.copier.enqueue(extent),
+            _ => return peer.copier.enqueue(extent, 0),
         };
         let Difference { version, runs } = difference;
         self.push(core, now, drive, Entry::Patch { version, extent, runs });
@@ -150,6 +168,13 @@ impl Primary {
                 self.push(core, now, drive, entry);
             }
         }
+        if let Some(peer) = self.peers.get_mut(&drive)
+            && peer.copier.queue.contains_key(&extent)
+        {
+            // It is to be copied once more.
+            let after = peer.stream.end();
+            peer.copier.enqueue(extent, after);
+        }
     }
 
     /// Repeats questions whose answers have not come.
@@ -159,5 +184,26 @@ impl Primary {
                 core.send(*drive, Body::Inquire { extent: *extent });
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ashlar_placement::rule::Extent;
+
+    /// What is damaged once more while it is copied, or has entries on the stream, waits.
+    #[test]
+    fn an_extent_is_copied_once_at_a_time_and_after_its_entries() {
+        let (extent, none) = (ExtentId { extent: Extent(3), ..ExtentId::default() }, BTreeSet::new());
+        let mut copier = Copier::default();
+        copier.enqueue(extent, 5);
+        copier.enqueue(extent, 4);
+        assert_eq!((copier.next(4, &none), copier.next(5, &none)), (None, Some(extent)));
+        assert_eq!(copier.next(5, &[extent].into()), None, "the primary cannot read it");
+        copier.active.insert(extent, Step::Asks);
+        assert_eq!(copier.next(9, &none), None, "a copy of it is under way");
+        copier.give_back(extent);
+        assert_eq!(copier.next(9, &none), Some(extent));
     }
 }

@@ -25,7 +25,7 @@ use crate::message::{Body, Fault};
 use crate::planted::Planted;
 use crate::request::{Page, Room, StoreRequest};
 use crate::stream::Entry;
-use crate::walk::{Compared, Walk};
+use crate::walk::{Compared, Found, Walk};
 
 /// Extents that may be written while one page is listed; more, and the page is listed again.
 const TOUCHED_MAX: usize = 4_096;
@@ -168,10 +168,14 @@ impl Primary {
         let Compared { extents, horizon } = walk.handle_own(page);
         let has_seen = |extent: &ExtentId| horizon.is_none_or(|horizon| *extent <= horizon);
         let touched = core::mem::take(&mut fill.touched);
-        let differing =
-            extents.iter().filter(|found| found.others.get(&learner).copied().unwrap_or_default() != found.own);
+        // The primary's own is listed without a version where it is damaged: the learner's cannot be compared with that.
+        let differs = |found: &&Found| {
+            let is_own_damaged = found.own == Version::ZERO && !core.settings.bugs.has(Planted::SkipDamagedInFill);
+            is_own_damaged || found.others.get(&learner).copied().unwrap_or_default() != found.own
+        };
+        let differing = extents.iter().filter(differs);
         let differing = differing.map(|found| found.extent).chain(touched.into_iter().filter(has_seen));
-        differing.for_each(|extent| copier.enqueue(extent));
+        differing.for_each(|extent| copier.enqueue(extent, 0));
         match horizon {
             Some(horizon) => {
                 fill.stage = Stage::Walking(horizon);

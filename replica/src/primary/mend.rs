@@ -1,37 +1,54 @@
 //! Mending: an extent of which a copy cannot be read any more is made whole from another copy, while the group serves.
 //!
-//! A drive finds damage as it is read, for a client, for a copy or by its scrub. The primary fetches its own copy anew from a member
-//! that has the same version of the extent: a version stands for one content, so that copy is right. A damaged copy of another
-//! member is replaced from the primary's. Meanwhile writes of the extent are refused, to be repeated, so that no version moves on
-//! between the question and the answer, and reads that found the damage wait.
+//! A drive finds damage as it is read, for a client, for a copy or by its scrub. The primary fetches its own copy anew from members
+//! that have the same version of the extent: a version stands for one content, so those copies are right, block by block, as far as
+//! they can be read. A damaged copy of another member is replaced from the primary's. Meanwhile writes of the extent are refused, to
+//! be repeated, so that no version moves on between the question and the answer, and reads that found the damage wait.
 //!
-//! Where nobody else has the version, another acting member takes over, and this copy is filled like a learner's. The only acting
-//! member goes on with what it can read, and asks again: what it alone has cannot be taken from it.
+//! Where an acting member has another version, it takes over, and this copy is filled like a learner's.
+//!
+//! What nobody can read is *lost*: reads of it are refused, and writes of it make it whole. Copies of the extent have those blocks
+//! as lost, so that one of them does not keep a learner from being filled with all the others. A member that joins later may have
+//! the version; so a lost extent is looked into again when it is read, after a while, and in the next epoch.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use ashlar_placement::rule::ExtentId;
 use ashlar_wire::checksum::Checksum;
 use ashlar_wire::id::DriveId;
 use ashlar_wire::time::Instant;
 
-use super::{Phase, Primary};
+use super::{Peer, Phase, Primary};
 use crate::core_state::{Core, Purpose};
+use crate::error::Refusal;
+use crate::member::Output;
 use crate::message::{Body, Fault};
 use crate::planted::Planted;
 use crate::request::{Difference, StoreRequest};
 
 /// Extents that are mended at a time. Damage of more is found again.
 const MENDS_MAX: usize = 64;
+/// Extents that are remembered as lost in part. More are looked into again when their damage is found again.
+const LOST_MAX: usize = 4_096;
+/// How long damage of such an extent is not looked into again.
+const LOST_FOR: Duration = Duration::from_secs(600);
+/// How often a read waits for a mend. What is damaged again and again is not worth another attempt.
+const READ_ATTEMPTS: u32 = 3;
+
+/// Extents of which blocks are lost, and until when that counts as known.
+pub(super) type Lost = BTreeMap<ExtentId, Instant>;
 
 /// An extent of which copies are damaged.
 #[derive(Debug)]
 pub(super) struct Mend {
     /// Whose.
     damaged: BTreeSet<DriveId>,
-    /// Who did not have the primary's version.
+    /// Who was asked and could not make the primary's copy whole.
     unfit: BTreeSet<DriveId>,
+    /// Those of them that lack blocks themselves.
+    lossy: BTreeSet<DriveId>,
     /// Reads that found the primary's copy damaged.
     reads: Vec<u64>,
     step: Step,
@@ -65,11 +82,23 @@ impl Primary {
 
     /// A copy of an extent is damaged: that of this drive.
     pub(crate) fn handle_damage(&mut self, core: &mut Core, now: Instant, drive: DriveId, extent: ExtentId) {
-        self.note_damage(core, drive, extent);
-        self.advance_mends(core, now);
+        if !self.is_lost(now, extent) {
+            self.note_damage(core, drive, extent);
+            self.advance_mends(core, now);
+        }
     }
 
-    /// Says whether it will be mended.
+    /// Whether it is known that nobody can read some blocks of an extent.
+    fn is_lost(&self, now: Instant, extent: ExtentId) -> bool {
+        self.lost.get(&extent).is_some_and(|until| now < *until)
+    }
+
+    /// Whether copies of an extent have what is lost as lost.
+    pub(super) fn copies_lost(&self, extent: ExtentId) -> bool {
+        self.lost.contains_key(&extent)
+    }
+
+    /// Says whether it will be mended. With too many mends under way it will when it is found again.
     fn note_damage(&mut self, core: &Core, drive: DriveId, extent: ExtentId) -> bool {
         let is_member = drive == core.drive || self.peers.contains_key(&drive);
         let has_room = self.mends.len() < MENDS_MAX || self.mends.contains_key(&extent);
@@ -89,10 +118,8 @@ impl Primary {
         let is_taken = match purpose {
             Purpose::Read(number) => self.handle_unreadable_read(core, *number),
             Purpose::Copy(drive, extent) => {
-                if let Some(peer) = self.peers.get_mut(drive) {
-                    peer.copier.give_back(*extent);
-                }
-                self.note_damage(core, core.drive, *extent)
+                self.handle_unreadable_copy(core, now, *drive, *extent);
+                true
             }
             Purpose::MendPatch(extent) => {
                 if let Some(mend) = self.mends.get_mut(extent)
@@ -111,13 +138,32 @@ impl Primary {
         is_taken
     }
 
-    fn handle_unreadable_read(&mut self, core: &Core, number: u64) -> bool {
+    /// A copy to another member found damage here.
+    pub(super) fn handle_unreadable_copy(&mut self, core: &mut Core, now: Instant, drive: DriveId, extent: ExtentId) {
+        if let Some(peer) = self.peers.get_mut(&drive) {
+            peer.copier.give_back(extent);
+        }
+        let was_lost = self.copies_lost(extent);
+        self.note_damage(core, core.drive, extent);
+        if was_lost && let Some(mend) = self.mends.get_mut(&extent) {
+            // Not even what can be read of it is known: not at once again.
+            mend.step = Step::Waits(now + core.settings.silence);
+        }
+        if !matches!(self.phase, Phase::Active) {
+            // Members are being made equal: another one has to take over.
+            self.own_fault = Some(Fault::Damaged);
+        }
+    }
+
+    fn handle_unreadable_read(&mut self, core: &mut Core, number: u64) -> bool {
         let Some(read) = self.reads.get_mut(&number) else { return true };
         let extent = read.extent;
-        // What was mended and is damaged again is not worth another attempt.
-        let is_again = core::mem::replace(&mut read.was_mended, true);
-        if is_again || !self.note_damage(core, core.drive, extent) {
-            return false;
+        read.attempts += 1;
+        let is_last = read.is_last || read.attempts > READ_ATTEMPTS;
+        if is_last || !self.note_damage(core, core.drive, extent) {
+            let refusal = if is_last { Refusal::Damaged } else { Refusal::Busy };
+            self.refuse_read(core, number, refusal);
+            return true;
         }
         if let Some(mend) = self.mends.get_mut(&extent) {
             mend.reads.push(number);
@@ -158,34 +204,83 @@ impl Primary {
     fn begin_mend(&mut self, core: &mut Core, now: Instant, extent: ExtentId) {
         let Some(mend) = self.mends.get(&extent) else { return };
         if !mend.damaged.contains(&core.drive) {
-            let behind: Vec<DriveId> = mend.damaged.iter().copied().collect();
-            for drive in behind {
-                self.queue_copy(drive, extent);
-            }
-            self.step_to(extent, Step::Copies);
-            return self.advance_copies(core);
+            return self.copy_to_damaged(core, extent);
         }
         if let Some(holder) = self.holder(mend) {
             self.step_to(extent, Step::ReadsOwnChecksums(holder));
             core.store(StoreRequest::Checksums { extent }, Purpose::MendChecksums(extent));
-        } else if self.configuration.acting == [core.drive] {
+        } else if self.is_asking_in_vain() {
             let later = now + core.settings.silence;
             if let Some(mend) = self.mends.get_mut(&extent) {
-                mend.unfit.clear();
+                (mend.unfit, mend.lossy) = (BTreeSet::new(), BTreeSet::new());
                 mend.step = Step::Waits(later);
             }
-        } else {
+        } else if self.has_other_version(mend) {
             self.own_fault = Some(Fault::Damaged);
+        } else {
+            self.give_up(core, now, extent);
         }
     }
 
-    /// Who may have the primary's version: an acting member if one is there.
+    fn copy_to_damaged(&mut self, core: &mut Core, extent: ExtentId) {
+        let Some(mend) = self.mends.get(&extent) else { return };
+        let behind: Vec<DriveId> = mend.damaged.iter().copied().filter(|drive| *drive != core.drive).collect();
+        for drive in behind {
+            self.queue_copy(drive, extent);
+        }
+        self.step_to(extent, Step::Copies);
+        self.advance_copies(core);
+    }
+
+    /// Who has not been asked: an acting member if one is there.
     fn holder(&self, mend: &Mend) -> Option<DriveId> {
-        let is_out = |drive: &DriveId| mend.damaged.contains(drive) || mend.unfit.contains(drive);
-        let mut fit =
-            self.peers.iter().filter(|(drive, peer)| peer.standing.is_some() && peer.fault.is_none() && !is_out(drive));
+        let is_asked = |drive: &DriveId| mend.unfit.contains(drive);
+        let mut fit = self
+            .peers
+            .iter()
+            .filter(|(drive, peer)| peer.standing.is_some() && peer.fault.is_none() && !is_asked(drive));
         let first = fit.clone().find(|(_, peer)| peer.fill.is_none());
         first.or_else(|| fit.next()).map(|(drive, _)| *drive)
+    }
+
+    /// Whether a member has not entered the epoch yet, or an acting one is about to be taken out.
+    fn is_asking_in_vain(&self) -> bool {
+        let is_out = |peer: &Peer| peer.standing.is_none() || peer.fill.is_none() && peer.fault.is_some();
+        self.peers.values().any(is_out)
+    }
+
+    /// Whether an acting member could be asked and has another version than the primary.
+    fn has_other_version(&self, mend: &Mend) -> bool {
+        self.backups().any(|(drive, _)| mend.unfit.contains(&drive) && !mend.lossy.contains(&drive))
+    }
+
+    /// Nobody can read what is damaged.
+    fn give_up(&mut self, core: &mut Core, now: Instant, extent: ExtentId) {
+        let Some(mend) = self.mends.get_mut(&extent) else { return };
+        mend.damaged.remove(&core.drive);
+        let reads = core::mem::take(&mut mend.reads);
+        if self.lost.len() >= LOST_MAX {
+            self.lost.retain(|_, until| now < *until);
+            if self.lost.len() >= LOST_MAX {
+                self.lost.pop_first();
+            }
+        }
+        self.lost.insert(extent, now + LOST_FOR);
+        core.out.push_back(Output::Lost { extent });
+        // A write that was under way may have made their blocks whole.
+        for number in reads {
+            if let Some(read) = self.reads.get_mut(&number) {
+                read.is_last = true;
+                core.store(StoreRequest::Read { extent, range: read.range }, Purpose::Read(number));
+            }
+        }
+        self.copy_to_damaged(core, extent);
+    }
+
+    fn refuse_read(&mut self, core: &mut Core, number: u64, refusal: Refusal) {
+        if let Some(read) = self.reads.remove(&number) {
+            core.reply(read.session, read.request, Err(refusal));
+        }
     }
 
     fn step_to(&mut self, extent: ExtentId, step: Step) {
@@ -214,7 +309,11 @@ impl Primary {
             return;
         }
         mend.step = Step::Stores(from);
-        let Difference { version, runs } = difference;
+        if difference.has_lost() {
+            mend.lossy.insert(from);
+        }
+        let Difference { version, mut runs } = difference;
+        runs.retain(|run| !run.is_lost());
         let request = if core.settings.bugs.has(Planted::MendFromAnyVersion) {
             StoreRequest::Patch { extent, runs, version }
         } else {
@@ -225,6 +324,7 @@ impl Primary {
 
     /// The primary's copy is whole again: reads that waited go on.
     pub(super) fn handle_mended(&mut self, core: &mut Core, extent: ExtentId) {
+        self.lost.remove(&extent);
         let Some(mend) = self.mends.get_mut(&extent) else { return };
         mend.damaged.remove(&core.drive);
         mend.step = Step::AT_ONCE;
@@ -241,6 +341,8 @@ impl Primary {
         if let Some(mend) = self.mends.get_mut(&extent)
             && matches!(&mend.step, Step::Fetches(holder, _) if *holder == from)
         {
+            mend.unfit.insert(from);
+            mend.lossy.insert(from);
             mend.step = Step::AT_ONCE;
         }
         if self.is_pulled_from(from, extent) {
@@ -264,6 +366,7 @@ impl Primary {
 
 impl Mend {
     fn new() -> Self {
-        Self { damaged: BTreeSet::new(), unfit: BTreeSet::new(), reads: Vec::new(), step: Step::AT_ONCE }
+        let (damaged, unfit, lossy) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        Self { damaged, unfit, lossy, reads: Vec::new(), step: Step::AT_ONCE }
     }
 }

@@ -206,12 +206,22 @@ impl Primary {
         }
     }
 
-    pub(super) fn handle_fetched(&mut self, core: &mut Core, from: DriveId, extent: ExtentId, difference: Difference) {
+    pub(super) fn handle_fetched(
+        &mut self,
+        core: &mut Core,
+        now: Instant,
+        from: DriveId,
+        extent: ExtentId,
+        difference: Difference,
+    ) {
         let Phase::Merging(merge) = &mut self.phase else {
             return self.handle_mend_fetched(core, from, extent, difference);
         };
         let Some(pull) = merge.pulls.get_mut(&extent) else { return };
         let is_awaited = matches!(pull.step, PullStep::Fetches(_)) && pull.holder == from;
+        if is_awaited && difference.has_lost() {
+            return self.handle_unreadable_there(core, now, from, extent);
+        }
         if is_awaited && difference.version == pull.version {
             pull.step = PullStep::Stores;
             let Difference { version, runs } = difference;

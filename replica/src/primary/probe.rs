@@ -45,7 +45,9 @@ impl Primary {
     /// Whether the way of a write depends on what its extent has now.
     pub(super) fn depends(&self, core: &Core, now: Instant, extent: ExtentId, run: &Run) -> bool {
         match run.content {
-            Content::Zeroes(_) => self.is_serving(core, now) && self.last_overlapping(extent, run.range()) == 0,
+            Content::Zeroes(_) | Content::Lost(_) => {
+                self.is_serving(core, now) && self.last_overlapping(extent, run.range()) == 0
+            }
             Content::Data(_) => self.is_low(core) && !self.window.iter().any(|write| write.extent == extent),
         }
     }
@@ -69,7 +71,7 @@ impl Primary {
             let Probe { request, run } = probe;
             let refusal = match (fenced(core, &request), &run.content) {
                 (Some(refusal), _) => refusal,
-                (None, Content::Zeroes(_)) => {
+                (None, Content::Zeroes(_) | Content::Lost(_)) => {
                     self.order(core, now, &request, &run);
                     continue;
                 }

@@ -27,8 +27,10 @@ pub(super) struct Read {
     pub(super) request: RequestId,
     pub(super) extent: ExtentId,
     pub(super) range: Range,
-    /// It found damage, which was to be repaired.
-    pub(super) was_mended: bool,
+    /// How often it found damage.
+    pub(super) attempts: u32,
+    /// Nobody could repair it: damage that is found once more is the answer.
+    pub(super) is_last: bool,
     /// What was read, and the write whose acknowledgement the reply waits for.
     done: Option<(Bytes, u64)>,
 }
@@ -49,8 +51,8 @@ impl Primary {
         }
         self.next_read += 1;
         let extent = request.extent;
-        let read =
-            Read { session: request.session, request: request.request, extent, range, was_mended: false, done: None };
+        let (session, request_id) = (request.session, request.request);
+        let read = Read { session, request: request_id, extent, range, attempts: 0, is_last: false, done: None };
         self.reads.insert(self.next_read, read);
         let asked = match &request.operation {
             Operation::Presence(_) => StoreRequest::Presence { extent, range },

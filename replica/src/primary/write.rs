@@ -50,7 +50,8 @@ impl Primary {
             Operation::Read(range) | Operation::Presence(range) => *range,
             Operation::Write(run) => run.range(),
         };
-        if !range.is_valid() {
+        let is_lost = matches!(&request.operation, Operation::Write(run) if run.is_lost());
+        if !range.is_valid() || is_lost {
             return Err(Refusal::BadRange);
         }
         let known = core.raise_fence(request.extent.volume, request.generation).ok_or(Refusal::Busy)?;

@@ -24,6 +24,8 @@ const BLOCK: usize = BLOCK_BYTES as usize;
 
 /// Set in the tag of a block whose bytes are not what was written.
 pub const DAMAGED: u64 = 1 << 63;
+/// The tag of a block that is kept as lost.
+pub const LOST: u64 = DAMAGED;
 
 /// One extent.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -56,9 +58,8 @@ pub struct Store {
     requests: BTreeMap<StoreId, StoreRequest>,
     /// Changes that were refused and are not completed, by extent, and why.
     refused: BTreeMap<ExtentId, (StoreError, usize)>,
-    /// Extents that cannot be read, as of what is visible and as of what is durable.
-    damaged: BTreeSet<ExtentId>,
-    damaged_durably: BTreeSet<ExtentId>,
+    /// Mends that leave blocks damaged.
+    in_vain: BTreeSet<StoreId>,
     /// Most extents that have blocks, if the drive is full at a number.
     pub occupied_max: Option<usize>,
     /// What every request fails with from now on, if it does.
@@ -91,6 +92,7 @@ fn apply(extents: &mut Extents, id: ExtentId, change: &Change) {
         let tags = match &run.content {
             Content::Data(data) => tags_of(data),
             Content::Zeroes(len) => vec![0; (*len / BLOCK_BYTES) as usize],
+            Content::Lost(len) => vec![LOST; (*len / BLOCK_BYTES) as usize],
         };
         for (number, tag) in numbers(run.range()).zip(tags) {
             extent.blocks.remove(&number);
@@ -104,17 +106,9 @@ fn apply(extents: &mut Extents, id: ExtentId, change: &Change) {
     }
 }
 
-/// Whether all blocks that an extent has are in a change.
-fn replaces(extents: &Extents, id: ExtentId, change: &Change) -> bool {
-    let is_changed = |number: &u32| change.runs.iter().any(|run| numbers(run.range()).contains(number));
-    extents.get(&id).is_none_or(|extent| extent.blocks.keys().all(is_changed))
-}
-
-fn apply_durably(extents: &mut Extents, damaged: &mut BTreeSet<ExtentId>, id: ExtentId, change: &Change) {
-    if replaces(extents, id, change) {
-        damaged.remove(&id);
-    }
-    apply(extents, id, change);
+/// Whether a block of an extent cannot be read.
+fn is_damaged(extent: &Extent) -> bool {
+    extent.blocks.values().any(|tag| tag & DAMAGED != 0)
 }
 
 fn sum_of(extent: ExtentId, number: u32, tag: u64) -> Checksum {
@@ -154,10 +148,10 @@ impl Store {
                 self.requests.insert(id, request);
                 return;
             }
-            if self.replaces(extent, &change) {
-                self.damaged.remove(&extent);
-            }
             apply(&mut self.visible, extent, &change);
+            if matches!(request, StoreRequest::Mend { .. }) && self.visible.get(&extent).is_some_and(is_damaged) {
+                self.in_vain.insert(id);
+            }
             self.unsynced.entry(extent).or_default().push_back(change);
         }
         self.requests.insert(id, request);
@@ -184,7 +178,7 @@ impl Store {
                     return refused;
                 }
                 self.sync(*extent, id);
-                Ok(StoreReply::Done)
+                if self.in_vain.remove(&id) { Err(StoreError::Damaged) } else { Ok(StoreReply::Done) }
             }
             StoreRequest::Save { .. } => {
                 while self.records.iter().any(|(other, _)| *other == id) {
@@ -200,7 +194,7 @@ impl Store {
         let Some(changes) = self.unsynced.get_mut(&extent) else { return };
         while changes.iter().any(|change| change.id == id) {
             let change = changes.pop_front().expect("there is the one that was found");
-            apply_durably(&mut self.durable, &mut self.damaged_durably, extent, &change);
+            apply(&mut self.durable, extent, &change);
         }
         if changes.is_empty() {
             self.unsynced.remove(&extent);
@@ -219,18 +213,10 @@ impl Store {
 
     /// Why a change is not done.
     fn refusal(&self, extent: ExtentId, request: &StoreRequest, change: &Change) -> Option<StoreError> {
-        let needs_all = matches!(request, StoreRequest::Patch { .. } | StoreRequest::Mend { .. });
-        let is_unreadable = needs_all && self.damaged.contains(&extent) && !self.replaces(extent, change);
-        let is_other = matches!(request, StoreRequest::Mend { version, .. } if self.version_of(extent) != *version);
-        if is_unreadable || is_other {
+        if matches!(request, StoreRequest::Mend { version, .. } if self.version_of(extent) != *version) {
             return Some(StoreError::Damaged);
         }
         self.needs_space(extent, change).then_some(StoreError::Full)
-    }
-
-    /// Whether nothing that an extent has now is left by a change.
-    fn replaces(&self, extent: ExtentId, change: &Change) -> bool {
-        replaces(&self.visible, extent, change)
     }
 
     /// Whether a change finds no space.
@@ -251,28 +237,29 @@ impl Store {
         self.visible.get(&id).map_or(Version::ZERO, |extent| extent.version)
     }
 
-    /// The drive has other bytes now than were written to an extent.
-    pub fn damage(&mut self, id: ExtentId) {
-        if !self.is_occupied(id) || !self.damaged.insert(id) {
+    /// The drive has other bytes now than were written to some blocks of an extent: those whose bit is set, and the first.
+    pub fn damage(&mut self, id: ExtentId, bits: u64) {
+        if self.unsynced.contains_key(&id) {
             return;
         }
-        self.damaged_durably.insert(id);
         for extents in [&mut self.visible, &mut self.durable] {
-            if let Some(extent) = extents.get_mut(&id) {
-                extent.blocks.values_mut().for_each(|tag| *tag |= DAMAGED);
-            }
+            let Some(extent) = extents.get_mut(&id) else { continue };
+            let hit = |place: usize| place == 0 || bits & 1 << (place % 64) != 0;
+            let tags = extent.blocks.values_mut().enumerate().filter(|(place, _)| hit(*place));
+            tags.for_each(|(_, tag)| *tag |= DAMAGED);
         }
     }
 
-    /// Extents that cannot be read.
+    /// Extents with blocks that cannot be read.
     #[must_use]
-    pub const fn damaged(&self) -> &BTreeSet<ExtentId> {
-        &self.damaged
+    pub fn damaged(&self) -> BTreeSet<ExtentId> {
+        self.visible.iter().filter(|(_, extent)| is_damaged(extent)).map(|(id, _)| *id).collect()
     }
 
     fn look(&self, request: &StoreRequest) -> StoreResult {
-        if let StoreRequest::Read { extent, .. } | StoreRequest::Difference { extent, .. } = request
-            && self.damaged.contains(extent)
+        if let StoreRequest::Read { extent, range } = request
+            && let Some(held) = self.visible.get(extent)
+            && numbers(*range).any(|number| held.blocks.get(&number).is_some_and(|tag| tag & DAMAGED != 0))
         {
             return Err(StoreError::Damaged);
         }
@@ -287,10 +274,7 @@ impl Store {
                 let blocks = self.visible.get(extent).map(|extent| &extent.blocks);
                 let last = blocks.and_then(|blocks| blocks.last_key_value()).map_or(0, |(number, _)| number + 1);
                 let tag = |number| blocks.and_then(|blocks| blocks.get(&number)).copied().unwrap_or(0);
-                // A damaged block has a checksum that it has in no state.
-                let off = if self.damaged.contains(extent) { u64::MAX } else { 0 };
-                let sum = |number| Checksum(sum_of(*extent, number, tag(number)).0 ^ off);
-                StoreReply::Checksums((0..last).map(sum).collect())
+                StoreReply::Checksums((0..last).map(|number| sum_of(*extent, number, tag(number))).collect())
             }
             StoreRequest::Occupied { extent } => StoreReply::Occupied(self.is_occupied(*extent)),
             StoreRequest::Presence { extent, range } => {
@@ -312,7 +296,10 @@ impl Store {
         let matches = |id: &ExtentId, extent: &Extent| Some(*id) > after && extent.version > above;
         let mut found = self.visible.iter().filter(|(id, extent)| matches(id, extent));
         // Pages are short here, so that walks have several.
-        let entries: Vec<_> = found.by_ref().take(PAGE_MAX.min(3)).map(|(id, extent)| (*id, extent.version)).collect();
+        let shown = |extent: &Extent| {
+            if above == Version::ZERO && is_damaged(extent) { Version::ZERO } else { extent.version }
+        };
+        let entries: Vec<_> = found.by_ref().take(PAGE_MAX.min(3)).map(|(id, extent)| (*id, shown(extent))).collect();
         let newest = self.visible.values().map(|extent| extent.version).max().unwrap_or_default();
         Page { entries, has_more: found.next().is_some(), newest }
     }
@@ -325,8 +312,12 @@ impl Store {
         for number in 0..last.max(other) {
             let tag = extent.blocks.get(&number).copied().unwrap_or(0);
             let theirs = than.get(number as usize).copied().unwrap_or(sum_of(id, number, 0));
-            if theirs != sum_of(id, number, tag) {
-                let content = if tag == 0 { Content::Zeroes(BLOCK_BYTES) } else { Content::Data(block_of(tag).into()) };
+            if theirs != sum_of(id, number, tag) || tag & DAMAGED != 0 {
+                let content = match tag {
+                    0 => Content::Zeroes(BLOCK_BYTES),
+                    _ if tag & DAMAGED != 0 => Content::Lost(BLOCK_BYTES),
+                    _ => Content::Data(block_of(tag).into()),
+                };
                 runs.push(Run { offset: number * BLOCK_BYTES, content });
             }
         }
@@ -338,7 +329,7 @@ impl Store {
         for (extent, changes) in core::mem::take(&mut self.unsynced) {
             let kept = chance.index(changes.len() + 1);
             for change in changes.iter().take(kept) {
-                apply_durably(&mut self.durable, &mut self.damaged_durably, extent, change);
+                apply(&mut self.durable, extent, change);
             }
         }
         let kept = chance.index(self.records.len() + 1);
@@ -346,10 +337,10 @@ impl Store {
             self.record = Some(self.records[kept - 1].1.clone());
         }
         self.visible = self.durable.clone();
-        self.damaged = self.damaged_durably.clone();
         self.records.clear();
         self.early.clear();
         self.refused.clear();
+        self.in_vain.clear();
         self.requests.clear();
     }
 

@@ -22,6 +22,7 @@ use super::client::Client;
 use super::history::History;
 use super::store::Store;
 use crate::config::{Configuration, Settings};
+use crate::error::Refusal;
 use crate::life::Life;
 use crate::member::{Member, Output, Report};
 use crate::message::form::{decode, encode};
@@ -601,8 +602,12 @@ impl World {
                 let at = self.now + took;
                 self.schedule(at, Event::Stored { server: number, life, group, id });
             }
+            Output::Lost { .. } => {}
             Output::Reply { session, request, result } => {
                 let Some(client) = self.clients.iter().position(|client| client.session == session) else { return };
+                if result == Err(Refusal::Damaged) {
+                    self.check_lost(number, group, client, request);
+                }
                 let endpoint = self.servers.len() + 1 + client;
                 if let Some(at) = self.transit(number, endpoint) {
                     self.schedule(at, Event::Reply { client, request, result });

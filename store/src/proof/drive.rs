@@ -26,7 +26,8 @@ struct Blocks(Vec<Arc<[u8; BLOCK_BYTES]>>);
 impl Blocks {
     fn zeroed(bytes: usize) -> Self {
         assert!(bytes.is_multiple_of(BLOCK_BYTES), "a drive has whole blocks");
-        Self(vec![Arc::new([0; BLOCK_BYTES]); bytes / BLOCK_BYTES])
+        let zeroes = Arc::new([0; BLOCK_BYTES]);
+        Self((0..bytes / BLOCK_BYTES).map(|_| Arc::clone(&zeroes)).collect())
     }
 
     /// Calls with each block of a range, the range in it, and the same in the whole.

@@ -371,23 +371,23 @@ fn data_offset(rig: &Rig, extent: u64) -> usize {
 
 #[test]
 fn damaged_blocks_are_reported_by_reads_and_scrub_and_repaired_by_replacement() {
-    let mut rig = Rig::new(6, Config { scrub_interval: Some(Duration::from_secs(9)), ..config() });
-    rig.write(1, 0, 256, 1, 1).unwrap();
-    rig.write(2, 0, 256, 1, 1).unwrap();
-    let at = data_offset(&rig, 1);
-    rig.drive.flip(at + 5_000, 1);
-    assert_eq!(rig.read(1).unwrap_err(), Error::Damaged);
-    assert_eq!(rig.store.poll_event(), Some(Event::Damage { extent: id(1) }));
+    let mut setup = Rig::new(6, Config { scrub_interval: Some(Duration::from_secs(9)), ..config() });
+    setup.write(1, 0, 256, 1, 1).unwrap();
+    setup.write(2, 0, 256, 1, 1).unwrap();
+    let at = data_offset(&setup, 1);
+    setup.drive.flip(at + 5_000, 1);
+    assert_eq!(setup.read(1).unwrap_err(), Error::Damaged);
+    assert_eq!(setup.store.poll_event(), Some(Event::Damage { extent: id(1) }));
     let other = RequestKind::Read { extent: id(1), offset: 0x2000, len: 0x1000 };
-    assert!(rig.ask(other).is_ok());
-    assert!(rig.read(2).is_ok());
-    (0..3).for_each(|_| rig.pass(Duration::from_secs(10)));
-    assert_eq!(rig.store.poll_event(), Some(Event::Damage { extent: id(1) }));
+    assert!(setup.ask(other).is_ok());
+    assert!(setup.read(2).is_ok());
+    (0..3).for_each(|_| setup.pass(Duration::from_secs(10)));
+    assert_eq!(setup.store.poll_event(), Some(Event::Damage { extent: id(1) }));
     let (blocks, data) = (BlockSet::of(BlockRange::WHOLE), Some(segment(256, 1)));
-    rig.ask(replace(1, blocks, BlockSet::EMPTY, data)).unwrap();
-    assert_eq!(rig.read(1).unwrap(), (vec![1; 256], 1));
-    (0..3).for_each(|_| rig.pass(Duration::from_secs(10)));
-    assert_eq!(rig.store.poll_event(), None);
+    setup.ask(replace(1, blocks, BlockSet::EMPTY, data)).unwrap();
+    assert_eq!(setup.read(1).unwrap(), (vec![1; 256], 1));
+    (0..3).for_each(|_| setup.pass(Duration::from_secs(10)));
+    assert_eq!(setup.store.poll_event(), None);
 }
 
 fn replace(version_of: u64, blocks: BlockSet, lost: BlockSet, data: Option<Segment>) -> RequestKind {
@@ -396,53 +396,53 @@ fn replace(version_of: u64, blocks: BlockSet, lost: BlockSet, data: Option<Segme
 
 #[test]
 fn lost_blocks_are_damaged_until_they_are_written() {
-    let mut rig = Rig::new(6, config());
+    let mut setup = Rig::new(6, config());
     let (blocks, mut lost) = (BlockSet::of(BlockRange { first: 2, count: 5 }), BlockSet::EMPTY);
-    (lost.insert(3), lost.insert(4));
-    rig.ask(replace(1, blocks, lost, Some(segment(5, 1)))).unwrap();
-    rig.settle();
-    let new = new_drive(rig.drive.bytes(), 3);
-    rig.store = open(&mut rig.drive, config(), expected(&new)).unwrap();
-    assert_eq!(rig.read(1).unwrap_err(), Error::Damaged);
+    [3, 4].into_iter().for_each(|block| lost.insert(block));
+    setup.ask(replace(1, blocks, lost, Some(segment(5, 1)))).unwrap();
+    setup.settle();
+    let new = new_drive(setup.drive.bytes(), 3);
+    setup.store = open(&mut setup.drive, config(), expected(&new)).unwrap();
+    assert_eq!(setup.read(1).unwrap_err(), Error::Damaged);
     let mut expected = vec![0_u8; 256];
     [2, 5, 6].into_iter().for_each(|block| expected[block] = 1);
-    assert_eq!(rig.salvage(1), (expected.clone(), 1, vec![3, 4]));
-    rig.write(1, 3, 1, 9, 2).unwrap();
+    assert_eq!(setup.salvage(1), (expected.clone(), 1, vec![3, 4]));
+    setup.write(1, 3, 1, 9, 2).unwrap();
     expected[3] = 9;
-    assert_eq!(rig.salvage(1), (expected.clone(), 2, vec![4]));
-    rig.ask(RequestKind::Clear { extent: id(1), offset: 0x4000, len: 0x1000, version: version(3) }).unwrap();
-    assert_eq!(rig.salvage(1), (expected.clone(), 3, vec![]));
-    assert_eq!(rig.read(1).unwrap(), (expected, 3));
+    assert_eq!(setup.salvage(1), (expected.clone(), 2, vec![4]));
+    setup.ask(RequestKind::Clear { extent: id(1), offset: 0x4000, len: 0x1000, version: version(3) }).unwrap();
+    assert_eq!(setup.salvage(1), (expected.clone(), 3, vec![]));
+    assert_eq!(setup.read(1).unwrap(), (expected, 3));
 }
 
 #[test]
 fn what_can_be_read_is_salvaged_where_the_drive_fails_to_read() {
-    let mut rig = Rig::new(6, config());
-    rig.write(1, 0, 8, 1, 1).unwrap();
-    rig.settle();
-    let at = data_offset(&rig, 1);
-    rig.drive.flip(at + 5_000, 1);
+    let mut setup = Rig::new(6, config());
+    setup.write(1, 0, 8, 1, 1).unwrap();
+    setup.settle();
+    let at = data_offset(&setup, 1);
+    setup.drive.flip(at + 5_000, 1);
     let unreadable = (at + 3 * BLOCK_BYTES) as u64;
-    rig.submit(RequestKind::Salvage { extent: id(1) });
+    setup.submit(RequestKind::Salvage { extent: id(1) });
     let reply = loop {
-        if let Some((_, reply)) = rig.store.poll_completion() {
+        if let Some((_, reply)) = setup.store.poll_completion() {
             break reply;
         }
-        let io = rig.store.poll_io().unwrap();
+        let io = setup.store.poll_io().unwrap();
         let IoKind::Read { offset, len } = io.kind else { panic!("a read") };
         let result = if (offset..offset + len as u64).contains(&unreadable) {
             Err(IoError { errno: 5 })
         } else {
             let start = usize::try_from(offset).unwrap();
-            Ok(IoOutput::Data(AlignedBuf::copy_of(&rig.drive.content(start..start + len))))
+            Ok(IoOutput::Data(AlignedBuf::copy_of(&setup.drive.content(start..start + len))))
         };
-        rig.store.handle_io(rig.now, io.id, result);
+        setup.store.handle_io(setup.now, io.id, result);
     };
     let Ok(Reply::Salvaged { data, lost, .. }) = reply else { panic!("{reply:?}") };
     assert_eq!(lost.iter().collect::<Vec<_>>(), [1, 3]);
     let values: Vec<u8> = data.chunks(BLOCK_BYTES).take(9).map(|block| block[9]).collect();
     assert_eq!(values, [1, 0, 1, 0, 1, 1, 1, 1, 0]);
-    assert_eq!(rig.store.poll_event(), Some(Event::Damage { extent: id(1) }));
+    assert_eq!(setup.store.poll_event(), Some(Event::Damage { extent: id(1) }));
 }
 
 #[test]

@@ -4,11 +4,11 @@
 //! |---|---|
 //! | write of data | `Write` |
 //! | write of zeroes | `Checksums` for whether the extent exists, then `Clear` or an empty `Replace` with the version |
-//! | patch | `Read` of the whole extent, then `Replace`; to an earlier version, the extent is removed first |
+//! | patch | `Salvage`, then `Replace`; to an earlier version, the extent is removed first. What is damaged stays lost |
 //! | mend | the same, if the extent has the version that it has to have |
 //! | read | `Read` |
 //! | whether there are blocks | `Checksums` |
-//! | checksums, difference | `Read` of the whole extent, so that every block is verified and of one moment |
+//! | checksums, difference | `Salvage`, so that every block is verified and of one moment |
 //! | list | `List`, page by page, without what is too old |
 //! | record | `PutRecord` |
 //!
@@ -50,7 +50,7 @@ use bytes::Bytes;
 
 use ashlar_store::Error;
 
-use super::content;
+use super::content::{self, Patched};
 use forgetting::Forgetting;
 
 use super::order::{Arrival, JobId, Order, Sharing};
@@ -62,8 +62,7 @@ mod steps;
 pub(super) const DAMAGED_MAX: usize = 4_096;
 /// First bytes of the key of a member's record.
 const RECORD_PREFIX: &[u8] = b"replica/";
-const EXTENT_LEN: u32 = 1 << 20;
-const _: () = assert!(EXTENT_LEN as usize == EXTENT_BYTES && EXTENT_LEN == EXTENT_BYTES_MAX);
+const _: () = assert!(EXTENT_BYTES_MAX as usize == EXTENT_BYTES);
 
 /// A request of a member that was completed.
 #[derive(Debug)]
@@ -114,7 +113,9 @@ struct Patch {
     step: PatchStep,
     /// What is there now.
     held: Version,
-    content: Option<(BlockSet, Option<Segment>)>,
+    content: Option<Patched>,
+    /// Blocks that the extent has, and that cannot be read afterwards.
+    lost: BlockSet,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -404,6 +405,8 @@ impl Adapter {
         let mut result = result;
         if let Access::Change(extent, sharing) = work.access() {
             match (&result, self.refused.get(&extent)) {
+                // It changes no version, so nothing behind it depends on it.
+                (Err(_), _) if work.is_mend() => {}
                 (Err(error), _) => drop(self.refused.insert(extent, *error)),
                 (Ok(_), Some(error)) => {
                     // Its version says more than its content has.
@@ -437,7 +440,7 @@ impl Adapter {
                     // The greatest version may be gone: it is looked for again.
                     (known.listed, known.completed) = (None, Version::ZERO);
                 }
-                if self.damaged.remove(&patch.extent) {
+                if patch.lost.is_empty() && self.damaged.remove(&patch.extent) {
                     self.done.push_back(Done::Mended(patch.extent));
                 }
             }
@@ -468,8 +471,12 @@ enum Access {
 
 impl Work {
     fn patch(extent: ExtentId, runs: Vec<Run>, version: Version, is_mend: bool) -> Self {
-        let (step, held, content) = (PatchStep::Looks, Version::ZERO, None);
-        Self::Patch(Box::new(Patch { extent, runs, version, is_mend, step, held, content }))
+        let (step, held, content, lost) = (PatchStep::Looks, Version::ZERO, None, BlockSet::EMPTY);
+        Self::Patch(Box::new(Patch { extent, runs, version, is_mend, step, held, content, lost }))
+    }
+
+    fn is_mend(&self) -> bool {
+        matches!(self, Self::Patch(patch) if patch.is_mend)
     }
 
     fn access(&self) -> Access {
@@ -488,10 +495,6 @@ impl Work {
     }
 }
 
-const fn read_whole(extent: ExtentId) -> RequestKind {
-    RequestKind::Read { extent, offset: 0, len: EXTENT_LEN }
-}
-
 impl Job {
     fn first_request(&self) -> RequestKind {
         let group = self.group;
@@ -502,10 +505,10 @@ impl Job {
             Work::Zeroes { extent, .. } | Work::Occupied { extent } | Work::Presence { extent, .. } => {
                 RequestKind::Checksums { extent: *extent }
             }
-            Work::Patch(patch) if patch.needs_content() => read_whole(patch.extent),
+            Work::Patch(patch) if patch.needs_content() => RequestKind::Salvage { extent: patch.extent },
             Work::Patch(patch) => RequestKind::Checksums { extent: patch.extent },
             Work::Read { extent, range } => RequestKind::Read { extent: *extent, offset: range.offset, len: range.len },
-            Work::Checksums { extent } | Work::Difference { extent, .. } => read_whole(*extent),
+            Work::Checksums { extent } | Work::Difference { extent, .. } => RequestKind::Salvage { extent: *extent },
             Work::List(listing) => RequestKind::List { group, after: listing.cursor },
             Work::Save { record } => put_record(group, record),
             Work::Forget(forgetting) => forgetting.first_request(group),

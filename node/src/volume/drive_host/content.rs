@@ -34,42 +34,76 @@ impl Hasher {
 }
 
 /// The checksums of all blocks of an extent.
-pub(super) fn block_checksums(id: ExtentId, bytes: &[u8]) -> Vec<Checksum> {
+pub(super) fn block_checksums(id: ExtentId, bytes: &[u8], lost: &BlockSet) -> Vec<Checksum> {
     let hasher = Hasher::new(id);
-    bytes.chunks_exact(BLOCK_BYTES).enumerate().map(|(index, block)| hasher.block(index, block)).collect()
+    let sum = |(index, block)| if lost.contains(index) { UNREADABLE } else { hasher.block(index, block) };
+    bytes.chunks_exact(BLOCK_BYTES).enumerate().map(sum).collect()
 }
 
-/// The blocks whose checksums differ from `than`; behind its end, those that are not zeroes. The runs share `bytes`.
-pub(super) fn difference(id: ExtentId, version: Version, bytes: &Bytes, than: &[Checksum]) -> Difference {
+/// The blocks whose checksums differ from `than`; behind its end, those that are not zeroes; and all that are lost. The
+/// runs share `bytes`.
+pub(super) fn difference(
+    id: ExtentId,
+    version: Version,
+    bytes: &Bytes,
+    lost: &BlockSet,
+    than: &[Checksum],
+) -> Difference {
     let hasher = Hasher::new(id);
     let mut runs: Vec<Run> = Vec::new();
     for (index, block) in bytes.chunks_exact(BLOCK_BYTES).enumerate() {
         let is_zero = block == ZERO_BLOCK;
+        let kind = match (lost.contains(index), is_zero) {
+            (true, _) => Kind::Lost,
+            (false, true) => Kind::Zeroes,
+            (false, false) => Kind::Data,
+        };
         let is_equal = than.get(index).map_or(is_zero, |sum| hasher.block(index, block) == *sum);
-        if !is_equal {
-            push_block(&mut runs, bytes, index, is_zero);
+        if !is_equal || kind == Kind::Lost {
+            push_block(&mut runs, bytes, index, kind);
         }
     }
     Difference { version, runs }
 }
 
+/// What a block of a difference is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Data,
+    Zeroes,
+    Lost,
+}
+
+impl Kind {
+    const fn of(content: &Content) -> Self {
+        match content {
+            Content::Data(_) => Self::Data,
+            Content::Zeroes(_) => Self::Zeroes,
+            Content::Lost(_) => Self::Lost,
+        }
+    }
+
+    fn content(self, bytes: &Bytes, start: usize, end: usize) -> Content {
+        match self {
+            Self::Data => Content::Data(bytes.slice(start..end)),
+            Self::Zeroes => Content::Zeroes(byte_count(end - start)),
+            Self::Lost => Content::Lost(byte_count(end - start)),
+        }
+    }
+}
+
 /// Adds a block, to the last run if it continues that one.
-fn push_block(runs: &mut Vec<Run>, bytes: &Bytes, index: usize, is_zero: bool) {
+fn push_block(runs: &mut Vec<Run>, bytes: &Bytes, index: usize, kind: Kind) {
     let start = index * BLOCK_BYTES;
     let end = start + BLOCK_BYTES;
     if let Some(last) = runs.last_mut()
         && last.range().offset + last.range().len == byte_count(start)
-        && matches!(last.content, Content::Zeroes(_)) == is_zero
+        && Kind::of(&last.content) == kind
     {
-        last.content = match &last.content {
-            Content::Zeroes(len) => Content::Zeroes(len + byte_count(BLOCK_BYTES)),
-            Content::Data(_) => Content::Data(bytes.slice(last.offset as usize..end)),
-        };
+        last.content = kind.content(bytes, last.offset as usize, end);
         return;
     }
-    let content =
-        if is_zero { Content::Zeroes(byte_count(BLOCK_BYTES)) } else { Content::Data(bytes.slice(start..end)) };
-    runs.push(Run { offset: byte_count(start), content });
+    runs.push(Run { offset: byte_count(start), content: kind.content(bytes, start, end) });
 }
 
 fn byte_count(bytes: usize) -> u32 {
@@ -78,27 +112,42 @@ fn byte_count(bytes: usize) -> u32 {
 
 /// Whether runs cover every block, so that nothing of the extent before them is needed.
 pub(super) fn covers_extent(runs: &[Run]) -> bool {
-    let mut covered = BlockSet::EMPTY;
-    for run in runs {
-        let first = run.offset as usize / BLOCK_BYTES;
-        (first..first + run.content.len() as usize / BLOCK_BYTES).for_each(|block| covered.insert(block));
-    }
-    covered.len() == EXTENT_BLOCKS
+    runs.iter().fold(BlockSet::EMPTY, |covered, run| covered.or(&blocks_of(run))).len() == EXTENT_BLOCKS
 }
 
-/// An extent with runs laid over it: the blocks that are not zeroes, and their data without gaps.
-pub(super) fn patch(mut extent: AlignedBuf, runs: &[Run]) -> (BlockSet, Option<Segment>) {
+fn blocks_of(run: &Run) -> BlockSet {
+    let first = run.offset as usize / BLOCK_BYTES;
+    let mut blocks = BlockSet::EMPTY;
+    (first..first + run.content.len() as usize / BLOCK_BYTES).for_each(|block| blocks.insert(block));
+    blocks
+}
+
+/// What an extent has after a patch.
+#[derive(Debug)]
+pub(super) struct Patched {
+    /// The blocks that are not zeroes, lost ones among them.
+    pub(super) blocks: BlockSet,
+    /// Those that cannot be read.
+    pub(super) lost: BlockSet,
+    /// The data of the blocks without gaps.
+    pub(super) data: Option<Segment>,
+}
+
+/// An extent, of which some blocks are lost, with runs laid over it.
+pub(super) fn patch(mut extent: AlignedBuf, mut lost: BlockSet, runs: &[Run]) -> Patched {
     for run in runs {
         let place = &mut extent[run.offset as usize..][..run.content.len() as usize];
         match &run.content {
             Content::Data(data) => place.copy_from_slice(data),
-            Content::Zeroes(_) => place.fill(0),
+            Content::Zeroes(_) | Content::Lost(_) => place.fill(0),
         }
+        let covered = blocks_of(run);
+        lost = if run.is_lost() { lost.or(&covered) } else { lost.without(&covered) };
     }
     let mut blocks = BlockSet::EMPTY;
     let mut count = 0;
     for block in 0..EXTENT_BLOCKS {
-        if extent.block(block) == ZERO_BLOCK {
+        if extent.block(block) == ZERO_BLOCK && !lost.contains(block) {
             continue;
         }
         blocks.insert(block);
@@ -107,7 +156,7 @@ pub(super) fn patch(mut extent: AlignedBuf, runs: &[Run]) -> (BlockSet, Option<S
         }
         count += 1;
     }
-    (blocks, (count > 0).then(|| Segment::new(Arc::new(extent), 0, count)))
+    Patched { blocks, lost, data: (count > 0).then(|| Segment::new(Arc::new(extent), 0, count)) }
 }
 
 #[cfg(test)]
@@ -129,10 +178,11 @@ mod tests {
 
     #[test]
     fn a_checksum_binds_extent_and_place() {
-        let sums = block_checksums(id(1, 2), &extent(&[(3, 5)]));
+        let sums = block_checksums(id(1, 2), &extent(&[(3, 5)]), &BlockSet::EMPTY);
         assert_eq!(sums.len(), EXTENT_BLOCKS);
         assert_eq!(sums[3], Checksum(GOLDEN), "changing this changes what servers compare");
-        let mut all = [id(1, 2), id(1, 3), id(2, 2)].map(|id| block_checksums(id, &extent(&[]))).concat();
+        let mut all =
+            [id(1, 2), id(1, 3), id(2, 2)].map(|id| block_checksums(id, &extent(&[]), &BlockSet::EMPTY)).concat();
         all.sort_unstable();
         all.dedup();
         assert_eq!(all.len(), 3 * EXTENT_BLOCKS);
@@ -146,15 +196,15 @@ mod tests {
         let right = extent(&[(0, 1), (1, 2), (7, 7), (255, 9)]);
         let others: [&[(usize, u8)]; 4] = [&[], &[(0, 1), (1, 3)], &[(8, 8), (9, 9), (255, 9)], &[(7, 7), (255, 1)]];
         for other in others {
-            let sums = block_checksums(id(1, 1), &extent(other));
+            let sums = block_checksums(id(1, 1), &extent(other), &BlockSet::EMPTY);
             for than in [&sums[..], &sums[..10], &[UNREADABLE; EXTENT_BLOCKS]] {
                 let is_short = than.len() == 10;
                 if is_short && other.iter().any(|(block, _)| *block >= 10) {
                     continue;
                 }
                 let bytes = Bytes::copy_from_slice(&right);
-                let found = difference(id(1, 1), version, &bytes, than);
-                let (blocks, data) = patch(extent(other), &found.runs);
+                let found = difference(id(1, 1), version, &bytes, &BlockSet::EMPTY, than);
+                let Patched { blocks, data, .. } = patch(extent(other), BlockSet::EMPTY, &found.runs);
                 let expected: Vec<usize> = vec![0, 1, 7, 255];
                 assert_eq!(blocks.iter().collect::<Vec<_>>(), expected, "{other:?}");
                 let values: Vec<u8> = data.unwrap().bytes().chunks(BLOCK_BYTES).map(|block| block[0]).collect();
@@ -167,7 +217,26 @@ mod tests {
     #[test]
     fn zeroes_leave_no_blocks() {
         let run = Run { offset: 0, content: Content::Zeroes(EXTENT_BYTES_MAX) };
-        let (blocks, data) = patch(extent(&[(0, 1), (255, 2)]), &[run]);
+        let Patched { blocks, data, .. } = patch(extent(&[(0, 1), (255, 2)]), BlockSet::EMPTY, &[run]);
         assert!(blocks.is_empty() && data.is_none());
+    }
+
+    #[test]
+    fn lost_blocks_stay_lost_unless_they_are_patched() {
+        let mut lost = BlockSet::EMPTY;
+        [0, 7, 8, 20].into_iter().for_each(|block| lost.insert(block));
+        let bytes = Bytes::copy_from_slice(&extent(&[(1, 1), (7, 0)]));
+        let sums = block_checksums(id(1, 1), &bytes, &lost);
+        assert_eq!((sums[7], sums[8], sums[1] == UNREADABLE), (UNREADABLE, UNREADABLE, false));
+        let found = difference(id(1, 1), Version::ZERO.next(), &bytes, &lost, &sums);
+        let run = |offset: u32, content| Run { offset: offset * 4_096, content };
+        let expected = [run(0, Content::Lost(4_096)), run(7, Content::Lost(8_192)), run(20, Content::Lost(4_096))];
+        assert_eq!(found.runs, expected, "whatever the other copy has");
+        let data = run(7, Content::Data(Bytes::from(vec![5; 4_096])));
+        let runs = [data, run(20, Content::Zeroes(4_096)), run(30, Content::Lost(4_096))];
+        let patched = patch(extent(&[(1, 1), (30, 9)]), lost, &runs);
+        assert_eq!(patched.blocks.iter().collect::<Vec<_>>(), [0, 1, 7, 8, 30]);
+        assert_eq!(patched.lost.iter().collect::<Vec<_>>(), [0, 8, 30]);
+        assert_eq!(patched.data.unwrap().blocks(), 5);
     }
 }

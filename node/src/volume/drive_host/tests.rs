@@ -436,6 +436,38 @@ fn a_learner_goes_back_to_an_earlier_version() {
     assert_eq!(world.copy(0, extent(2)).0.sequence, 0);
 }
 
+/// Every copy of one block is damaged: reads of it fail, everything else is served and copied, and a write makes it whole.
+#[test]
+fn what_no_copy_has_whole_is_an_error_until_it_is_written() {
+    let mut world = started(3);
+    assert_eq!(world.write(0, 1, (1, 0), data(9, 256)), WRITTEN);
+    assert_eq!(world.write(0, 1, (1, 4), data(7, 1)), WRITTEN);
+    world.pass(Duration::from_secs(2));
+    (0..3).for_each(|number| damage(&mut world, number));
+    let range = |first: u32| Range { offset: first * BLOCK_BYTES, len: BLOCK_BYTES };
+    let Content::Data(sevens) = data(7, 1) else { unreachable!() };
+    assert_eq!(world.read(0, 1, 1, range(0)), Some(Err(Refusal::Damaged)));
+    assert_eq!(world.read(0, 1, 1, range(4)), Some(Ok(Answer::Read(sevens.clone()))));
+    let extent = extent(1);
+    assert!(world.others.contains(&HostOutput::Lost { extent }), "{:?}", world.others);
+    assert_eq!(world.reports, [], "nobody was taken out");
+    // A learner has the block as lost too, and is whole otherwise.
+    world.configure(2, &[0, 1], &[]);
+    world.pass(Duration::from_secs(2));
+    assert_eq!(world.write(0, 2, (2, 5), data(6, 1)), WRITTEN);
+    world.configure(3, &[0, 1], &[2]);
+    world.pass(Duration::from_secs(4));
+    let caught_up = Report::CaughtUp { epoch: serving(3), learner: drive(2) };
+    assert!(world.reports.contains(&caught_up), "{:?}", world.reports);
+    world.configure(4, &[2, 0], &[]);
+    world.pass(Duration::from_secs(3));
+    assert_eq!(world.read(2, 4, 1, range(0)), Some(Err(Refusal::Damaged)));
+    assert_eq!(world.read(2, 4, 1, range(4)), Some(Ok(Answer::Read(sevens))));
+    assert_eq!(world.write(2, 4, (1, 0), data(5, 1)), WRITTEN);
+    let Content::Data(fives) = data(5, 1) else { unreachable!() };
+    assert_eq!(world.read(2, 4, 1, range(0)), Some(Ok(Answer::Read(fives))));
+}
+
 /// Changes a bit of the only extent of nines on a drive.
 fn damage(world: &mut World, number: u8) {
     let disk = &mut world.disks[usize::from(number)];

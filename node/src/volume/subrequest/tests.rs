@@ -70,6 +70,7 @@ fn each_refusal_has_its_answer() {
         (Err(Refusal::OtherGroup), AnswerKind::Wrong),
         (Err(Refusal::GivenUp(RequestId(1))), AnswerKind::Settled),
         (Err(Refusal::NoSpace), AnswerKind::Full),
+        (Err(Refusal::Damaged), AnswerKind::Damaged),
         (Err(Refusal::NotServing), AnswerKind::NotPrimary(None)),
         (Err(Refusal::Behind(Epoch(1))), AnswerKind::NotPrimary(None)),
         (Err(Refusal::TooFewCopies), AnswerKind::NotPrimary(None)),

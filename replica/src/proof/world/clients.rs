@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use super::super::client::Outstanding;
 use super::super::history::Block;
-use super::super::store::{DAMAGED, block_of, tags_of};
+use super::super::store::{DAMAGED, LOST, block_of, tags_of};
 use super::{Event, MS, Takeover, World};
 use crate::error::Refusal;
 use crate::request::{
@@ -221,6 +221,9 @@ impl World {
                 it.learn(&configuration);
                 self.hasten(client, id);
             }
+            Err(Refusal::Damaged) if !matches!(request.operation, Operation::Write(_)) => {
+                it.outstanding.remove(&id);
+            }
             Err(Refusal::Fenced(_)) if matches!(request.operation, Operation::Write(_)) => {
                 it.outstanding.remove(&id);
             }
@@ -228,7 +231,7 @@ impl World {
                 self.outcome.no_space += 1;
                 self.hasten(client, id);
             }
-            Err(Refusal::BadRange | Refusal::TooFarAhead) => {
+            Err(Refusal::BadRange | Refusal::TooFarAhead | Refusal::Damaged) => {
                 self.fail(format!("client {client} was refused request {}, which is good", id.0));
             }
             Err(_) => self.hasten(client, id),
@@ -251,12 +254,13 @@ impl World {
             let store = node.or_else(|| server.stores.get(&request.group));
             let extents = store.map(|store| store.visible().clone()).unwrap_or_default();
             // What a drive damages later was there.
-            extents.get(&extent).and_then(|extent| extent.blocks.get(&block)).map(|tag| tag & !DAMAGED)
+            let tag = extents.get(&extent).and_then(|extent| extent.blocks.get(&block)).copied();
+            tag.map(|tag| if tag == LOST { LOST } else { tag & !DAMAGED })
         };
         if self.history.is_replaced(request.blocks[0], request.write) {
             return;
         }
-        let is_there = |server: &&super::Server| has(server).unwrap_or(0) == request.tag;
+        let is_there = |server: &&super::Server| [request.tag, LOST].contains(&has(server).unwrap_or(0));
         let copies = self.servers.iter().filter(is_there).count();
         let emptied = self.emptied.iter().filter(|(at, _)| *at >= request.begun).map(|(_, server)| *server);
         let lost = emptied.collect::<BTreeSet<_>>().len();

@@ -9,11 +9,12 @@ use ashlar_placement::rule::ExtentId;
 use ashlar_wire::id::DriveId;
 use ashlar_wire::version::Version;
 
-use super::super::store::Store;
+use super::super::history::Block;
+use super::super::store::{DAMAGED, Extent, Extents, Store};
 use super::{Event, MS, Server, World, drive_of};
 use crate::member::Report;
 use crate::message::Fault;
-use crate::request::Room;
+use crate::request::{RequestId, Room};
 
 /// After the end of all faults every group has to serve within this time.
 const RECOVERY_MS_MAX: u64 = 8_000;
@@ -114,7 +115,7 @@ impl World {
         self.schedule(at, Event::Room { server: number, room: Room::Enough });
     }
 
-    /// One copy of an extent is damaged, as long as another acting member has it whole.
+    /// One copy of an extent is damaged: as a rule, as long as another acting member has it whole.
     fn damage_some(&mut self) {
         let (groups, number) = (self.groups(), self.chance.index(self.servers.len()));
         let group = groups[self.chance.index(groups.len())];
@@ -130,17 +131,18 @@ impl World {
             let is_read = self.store(other, group).is_some_and(|store| !store.damaged().contains(&extent));
             is_there && is_read && acting.contains(&drive_of(other))
         };
-        if (0..self.servers.len()).any(is_whole) {
+        if (0..self.servers.len()).any(is_whole) || self.chance.is(200) {
             self.damage(number, group, extent);
         }
     }
 
     /// A copy of an extent is damaged.
     pub(in super::super) fn damage(&mut self, number: usize, group: GroupId, extent: ExtentId) {
+        let bits = self.chance.next_u64();
         let server = &mut self.servers[number];
         let node = server.nodes.get_mut(&group).map(|node| &mut node.store);
         if let Some(store) = node.or_else(|| server.stores.get_mut(&group)) {
-            store.damage(extent);
+            store.damage(extent, bits);
             self.outcome.damages += 1;
         }
     }
@@ -150,21 +152,47 @@ impl World {
         server.nodes.get(&group).map(|node| &node.store).or_else(|| server.stores.get(&group))
     }
 
-    /// Whether the only acting member of a group has an extent damaged, in a version that nobody else has.
-    fn has_lost_extent(&self) -> bool {
-        let has_version = |number: usize, group: GroupId, extent: &ExtentId, version: Version| {
-            let store = self.store(number, group).filter(|store| !store.damaged().contains(extent));
-            store.is_some_and(|store| store.visible().get(extent).is_some_and(|other| other.version == version))
+    /// A read was refused as blocks of it are lost: each acting member lacks one of them, unless a write of the extent is
+    /// under way, which may have made them whole meanwhile.
+    pub(super) fn check_lost(&mut self, number: usize, group: GroupId, client: usize, id: RequestId) {
+        let known = self.servers[number].nodes.get(&group).and_then(|node| node.member.configuration());
+        if known.map(|known| known.epoch) != Some(self.catalog.configuration(group).epoch) {
+            // It does not know yet who acts now.
+            return;
+        }
+        let Some(request) = self.clients[client].outstanding.get(&id) else { return };
+        let is_damaged = |store: &Store, (extent, block): &Block| {
+            let held = store.visible().get(extent).and_then(|extent| extent.blocks.get(block));
+            held.is_some_and(|tag| tag & DAMAGED != 0)
         };
-        self.groups().iter().any(|group| {
-            let [only] = self.catalog.configuration(*group).acting[..] else { return false };
-            let only = (0..self.servers.len()).find(|number| drive_of(*number) == only);
-            let Some(store) = only.and_then(|only| self.store(only, *group)) else { return false };
-            store.damaged().iter().any(|extent| {
-                let version = store.visible().get(extent).map(|extent| extent.version).unwrap_or_default();
-                !(0..self.servers.len()).any(|other| has_version(other, *group, extent, version))
-            })
-        })
+        let acting = &self.catalog.configuration(group).acting;
+        let numbers = (0..self.servers.len()).filter(|number| acting.contains(&drive_of(*number)));
+        let stores: Vec<&Store> = numbers.filter_map(|number| self.store(number, group)).collect();
+        let versions =
+            stores.iter().map(|store| store.visible().get(&request.blocks[0].0).map(|extent| extent.version));
+        let versions: Vec<_> = versions.collect();
+        let is_written = versions.iter().any(|version| *version != versions[0])
+            || self.clients.iter().any(|client| client.is_writing(&request.blocks));
+        let is_lost = stores.iter().all(|store| request.blocks.iter().any(|block| is_damaged(store, block)));
+        self.outcome.lost += 1;
+        if !is_lost && !is_written {
+            self.fail(format!("request {} of client {client} was refused as lost, and a copy is whole", id.0));
+        }
+    }
+
+    /// Whether no block is damaged of which another copy of the same version is whole.
+    fn is_mended(&self, group: GroupId) -> bool {
+        let stores: Vec<&Store> = (0..self.servers.len()).filter_map(|number| self.store(number, group)).collect();
+        let has_whole = |id: &ExtentId, version: Version, block: &u32| {
+            let extents = stores.iter().filter_map(|store| store.visible().get(id));
+            let mut same = extents.filter(|extent| extent.version == version);
+            same.any(|extent| extent.blocks.get(block).is_none_or(|tag| tag & DAMAGED == 0))
+        };
+        let is_mended = |(id, extent): (&ExtentId, &Extent)| {
+            let mut damaged = extent.blocks.iter().filter(|(_, tag)| *tag & DAMAGED != 0).map(|(block, _)| block);
+            !damaged.any(|block| has_whole(id, extent.version, block))
+        };
+        stores.iter().all(|store| store.visible().iter().all(is_mended))
     }
 
     /// A drive has no room for more, and nobody was told.
@@ -184,9 +212,15 @@ impl World {
         server.nodes.values_mut().for_each(|node| node.member.handle_room(room));
     }
 
-    /// Whether a drive may lose its data: another acting member of each of its groups has them.
+    /// Whether a drive may lose its data: another acting member of each of its groups has them, and is not about to leave.
     fn may_empty(&self, number: usize) -> bool {
-        let is_whole = |other: usize, group: GroupId| other != number && !self.blank.contains(&(other, group));
+        let is_leaving = |other: usize, group: GroupId| {
+            let node = self.servers[other].nodes.get(&group);
+            node.is_some_and(|node| node.member.fault().is_some() || node.store.occupied_max.is_some())
+        };
+        let is_whole = |other: usize, group: GroupId| {
+            other != number && !self.blank.contains(&(other, group)) && !is_leaving(other, group)
+        };
         self.groups().iter().all(|group| {
             let acting = &self.catalog.configuration(*group).acting;
             (0..self.servers.len()).any(|other| is_whole(other, *group) && acting.contains(&drive_of(other)))
@@ -284,11 +318,6 @@ impl World {
         let begun = self.now;
         while self.outcome.violation.is_none() && !self.is_quiet() {
             self.run_ms(100);
-            if self.has_lost_extent() {
-                // More was lost than there were copies of.
-                self.outcome.lost += 1;
-                return;
-            }
             if self.now - begun > WHOLE_MS_MAX * MS {
                 self.fail(format!("not all members act {WHOLE_MS_MAX} ms after the last fault"));
             }
@@ -301,21 +330,22 @@ impl World {
 
     fn is_quiet(&self) -> bool {
         let is_idle = self.clients.iter().all(|client| client.outstanding.is_empty());
-        let is_whole = |store: &Store| store.is_synced() && store.damaged().is_empty();
-        let is_synced = self.servers.iter().flat_map(|server| server.nodes.values()).all(|node| is_whole(&node.store));
+        let mut nodes = self.servers.iter().flat_map(|server| server.nodes.values());
+        let is_synced = nodes.all(|node| node.store.is_synced());
+        let is_mended = self.groups().iter().all(|group| self.is_mended(*group));
         let serve = self.groups().iter().all(|group| self.is_serving(*group));
-        self.catalog.is_whole() && is_idle && is_synced && serve
+        self.catalog.is_whole() && is_idle && is_synced && is_mended && serve
     }
 
     /// All members have the same bytes and versions.
     fn check_equal(&mut self) {
         for group in self.groups() {
             let stores: Vec<_> = self.servers.iter().filter_map(|server| server.nodes.get(&group)).collect();
-            let first = stores[0].store.visible();
-            if let Some(other) = stores.iter().find(|node| node.store.visible() != first) {
-                let differs = first.iter().find(|(id, extent)| other.store.visible().get(id) != Some(extent));
-                let what =
-                    differs.map(|(id, extent)| format!("{id:?}: {extent:?} and {:?}", other.store.visible().get(id)));
+            let first = what_is_left(&stores[0].store);
+            let others = stores.iter().map(|node| what_is_left(&node.store));
+            if let Some(other) = others.into_iter().find(|other| *other != first) {
+                let differs = first.iter().find(|(id, extent)| other.get(id) != Some(extent));
+                let what = differs.map(|(id, extent)| format!("{id:?}: {extent:?} and {:?}", other.get(id)));
                 self.fail(format!("members of group {} differ: {what:?}", group.pg.0));
             }
         }
@@ -328,10 +358,21 @@ impl World {
             let extents = |server: &Server| server.nodes.get(&group).map(|node| node.store.visible().clone());
             let extents = self.servers.iter().find_map(extents).unwrap_or_default();
             let tag = extents.get(&block.0).and_then(|extent| extent.blocks.get(&block.1)).copied().unwrap_or(0);
+            if tag & DAMAGED != 0 {
+                continue;
+            }
             let floors = self.history.begin_read(&[block]);
             if let Err(what) = self.history.end_read(&[block], &floors, &[tag]) {
                 self.fail(format!("at the end: {what}"));
             }
         }
     }
+}
+
+/// Everything that a store has, with all damaged blocks alike.
+fn what_is_left(store: &Store) -> Extents {
+    let mut extents = store.visible().clone();
+    let tags = extents.values_mut().flat_map(|extent| extent.blocks.values_mut());
+    tags.filter(|tag| **tag & DAMAGED != 0).for_each(|tag| *tag = DAMAGED);
+    extents
 }

@@ -86,8 +86,7 @@ impl Adapter {
         Some(match forgetting.extents.last() {
             Some((extent, version)) => {
                 forgetting.step = ForgettingStep::Empties;
-                let (extent, version, blocks) = (*extent, *version, BlockSet::EMPTY);
-                RequestKind::Replace { extent, group, version, blocks, data: None }
+                steps::empty(group, *extent, *version)
             }
             None => {
                 forgetting.step = ForgettingStep::Lists;

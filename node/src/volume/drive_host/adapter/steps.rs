@@ -26,8 +26,8 @@ impl Adapter {
             Work::Occupied { .. } => Step::Done(occupied(&result)),
             Work::Presence { range, .. } => Step::Done(presence(*range, &result)),
             Work::Checksums { extent } => Step::Done(checksums(*extent, result)),
-            Work::Difference { extent, than } => Step::Done(read(result, EXTENT_BLOCKS).map(|(data, version)| {
-                let difference: Difference = content::difference(*extent, version, &data, than);
+            Work::Difference { extent, than } => Step::Done(salvaged(result).map(|(data, version, lost)| {
+                let difference: Difference = content::difference(*extent, version, &data, &lost, than);
                 StoreReply::Difference(difference)
             })),
             Work::List(listing) => self.advance_list(group, listing, result),
@@ -97,6 +97,7 @@ impl Patch {
             }
             PatchStep::Forgets if self.version == Version::ZERO => Step::Done(Ok(StoreReply::Done)),
             PatchStep::Forgets => self.replace(group),
+            PatchStep::Replaces if self.is_mend && !self.lost.is_empty() => Step::Done(Err(StoreError::Damaged)),
             PatchStep::Replaces => Step::Done(Ok(StoreReply::Done)),
         }
     }
@@ -104,18 +105,20 @@ impl Patch {
     /// What is there is known: the first change.
     fn plan(&mut self, group: GroupId, reply: Reply) -> Step {
         self.held = match &reply {
-            Reply::Data { version, .. } | Reply::Checksums { version, .. } => *version,
-            _ => unreachable!("a read is answered with data, or with checksums"),
+            Reply::Salvaged { version, .. } | Reply::Checksums { version, .. } => *version,
+            _ => unreachable!("what is salvaged, or checksums"),
         };
         if self.is_mend && self.held != self.version {
             return Step::Done(Err(StoreError::Damaged));
         }
         if self.version != Version::ZERO {
-            let extent = match reply {
-                Reply::Data { data, .. } => data,
-                _ => AlignedBuf::zeroed(EXTENT_BLOCKS),
+            let (extent, lost) = match reply {
+                Reply::Salvaged { data, lost, .. } => (data, lost),
+                _ => (AlignedBuf::zeroed(EXTENT_BLOCKS), BlockSet::EMPTY),
             };
-            self.content = Some(content::patch(extent, &self.runs));
+            let patched = content::patch(extent, lost, &self.runs);
+            self.lost = patched.lost;
+            self.content = Some(patched);
         }
         self.runs = Vec::new();
         if self.held <= self.version {
@@ -124,20 +127,26 @@ impl Patch {
         }
         self.step = PatchStep::Empties;
         let (extent, version) = (self.extent, self.held);
-        Step::Next(RequestKind::Replace { extent, group, version, blocks: BlockSet::EMPTY, data: None })
+        Step::Next(empty(group, extent, version))
     }
 
     fn replace(&mut self, group: GroupId) -> Step {
         self.step = PatchStep::Replaces;
-        let (blocks, data) = self.content.take().expect("the content was made when the extent was looked at");
-        Step::Next(RequestKind::Replace { extent: self.extent, group, version: self.version, blocks, data })
+        let content = self.content.take().expect("the content was made when the extent was looked at");
+        let (extent, version, Patched { blocks, lost, data }) = (self.extent, self.version, content);
+        Step::Next(RequestKind::Replace { extent, group, version, blocks, lost, data })
     }
+}
+
+/// An extent without blocks has this version.
+pub(super) const fn empty(group: GroupId, extent: ExtentId, version: Version) -> RequestKind {
+    RequestKind::Replace { extent, group, version, blocks: BlockSet::EMPTY, lost: BlockSet::EMPTY, data: None }
 }
 
 /// An extent that is not there gets the version all the same: other copies compare it.
 fn clear(group: GroupId, extent: ExtentId, range: Range, version: Version, held: Version) -> RequestKind {
     if held == Version::ZERO {
-        RequestKind::Replace { extent, group, version, blocks: BlockSet::EMPTY, data: None }
+        empty(group, extent, version)
     } else {
         RequestKind::Clear { extent, offset: range.offset, len: range.len, version }
     }
@@ -145,7 +154,7 @@ fn clear(group: GroupId, extent: ExtentId, range: Range, version: Version, held:
 
 fn version_of(result: &Result<Reply, Error>) -> Version {
     match result {
-        Ok(Reply::Checksums { version, .. } | Reply::Data { version, .. }) => *version,
+        Ok(Reply::Checksums { version, .. }) => *version,
         _ => Version::ZERO,
     }
 }
@@ -167,13 +176,21 @@ fn read(result: Result<Reply, Error>, blocks: usize) -> Result<(Bytes, Version),
     }
 }
 
+/// All bytes of an extent, its version, and which blocks cannot be read.
+fn salvaged(result: Result<Reply, Error>) -> Result<(Bytes, Version, BlockSet), StoreError> {
+    match result {
+        Ok(Reply::Salvaged { data, version, lost }) => Ok((Bytes::from_owner(SharedBuf(data)), version, lost)),
+        other => read(other, EXTENT_BLOCKS).map(|(data, version)| (data, version, BlockSet::EMPTY)),
+    }
+}
+
 /// An extent of which the drive cannot say which block is damaged counts as damaged in all.
 fn checksums(extent: ExtentId, result: Result<Reply, Error>) -> StoreResult {
     if matches!(result, Err(Error::Damaged | Error::ReadFailed(_))) {
         return Ok(StoreReply::Checksums(vec![content::UNREADABLE; EXTENT_BLOCKS]));
     }
-    let (data, version) = read(result, EXTENT_BLOCKS)?;
-    let sums = if version == Version::ZERO { Vec::new() } else { content::block_checksums(extent, &data) };
+    let (data, version, lost) = salvaged(result)?;
+    let sums = if version == Version::ZERO { Vec::new() } else { content::block_checksums(extent, &data, &lost) };
     Ok(StoreReply::Checksums(sums))
 }
 
