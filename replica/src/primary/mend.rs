@@ -32,8 +32,8 @@ use crate::request::{Difference, StoreRequest};
 const MENDS_MAX: usize = 64;
 /// Extents that are remembered as lost in part. More are looked into again when their damage is found again.
 const LOST_MAX: usize = 4_096;
-/// How long damage of such an extent is not looked into again.
-const LOST_FOR: Duration = Duration::from_secs(600);
+/// How long damage of such an extent is not looked into again: that costs a read of it at every member.
+const LOST_FOR: Duration = Duration::from_secs(30);
 /// How often a read waits for a mend. What is damaged again and again is not worth another attempt.
 const READ_ATTEMPTS: u32 = 3;
 
