@@ -593,7 +593,10 @@ impl Uploads for Memory {
             let now = self.now();
             let mut guard = self.lock();
             let state = &mut *guard;
-            if let Some(object) = state.bucket(bucket)?.completed.get(upload).filter(|object| object.key == key) {
+            if let Some(object) = state.bucket(bucket)?.completed.get(upload)
+                && object.key == key
+                && object.etag == completion.digest.etag
+            {
                 return Ok(object.clone());
             }
             let mut stored = assemble(state.upload(bucket, key, upload)?, &completion, now)?;

@@ -12,7 +12,7 @@ use crate::core_state::{Core, Purpose};
 use crate::error::Error;
 use crate::message::{Body, Fault, Standing};
 use crate::planted::Planted;
-use crate::request::{StoreReply, StoreRequest};
+use crate::request::{Difference, StoreReply, StoreRequest};
 use crate::stream::{Entry, Incoming};
 
 /// Whether the member's acknowledgement counts.
@@ -151,9 +151,11 @@ impl Backup {
         Ok(())
     }
 
-    /// Something that was asked for cannot be read. The primary asks another member.
+    /// Nothing of what was asked for can be read. The primary asks another member.
     pub(crate) fn handle_unreadable(&self, core: &mut Core, purpose: &Purpose) -> bool {
         let Purpose::DifferenceFor(extent) = purpose else { return false };
+        let difference = Difference::of_nothing();
+        core.send(self.primary, Body::Fetched { extent: *extent, difference });
         self.tell_damage(core, *extent);
         true
     }

@@ -186,7 +186,8 @@ pub enum StoreRequest {
         /// Its version from then on.
         version: Version,
     },
-    /// Write all of this at once to an extent, which has this version then, greater or smaller than before. Version
+    /// Write all of this at once to an extent, which has this version then, greater or smaller than before. In an extent of
+    /// the same version what is lost elsewhere and whole here stays, as a version stands for one content. Version
     /// zero with no bytes but zeroes removes the extent. Completes with [`StoreReply::Done`] when durable.
     Patch {
         /// Which extent.
@@ -276,6 +277,13 @@ pub struct Difference {
 }
 
 impl Difference {
+    /// What can be said of an extent of which nothing can be read.
+    #[must_use]
+    pub fn of_nothing() -> Self {
+        let content = Content::Lost(EXTENT_BYTES_MAX);
+        Self { version: Version::ZERO, runs: alloc::vec![Run { offset: 0, content }] }
+    }
+
     /// Whether blocks cannot be read.
     #[must_use]
     pub fn has_lost(&self) -> bool {

@@ -190,16 +190,36 @@ fn name(number: usize) -> String {
     format!("server-{number}")
 }
 
+/// Checks that no port is wanted twice: each kind has one for each server, from its first on; 0 is none.
+fn check_apart(ports: &[(usize, &'static str)], count: usize) -> Result<(), Failure> {
+    let used = ports.iter().filter(|(first, _)| *first > 0);
+    for (place, (first, flag)) in used.clone().enumerate() {
+        let meets = |(other, _): &&(usize, &str)| first.abs_diff(*other) < count;
+        if let Some((other, other_flag)) = used.clone().skip(place + 1).find(meets) {
+            let what = format!(
+                "{count} servers need ports {first} to {} for {flag} and {other} to {} for {other_flag}, which are partly the same",
+                first + count - 1,
+                other + count - 1
+            );
+            return Err(Failure::usage(what, format!("choose another {other_flag}")));
+        }
+    }
+    Ok(())
+}
+
 fn places(arguments: &Arguments, count: usize) -> Result<Vec<Place>, Failure> {
     let above = usize::from(arguments.kv_port) + REPLICA_STEP as usize;
     let replica_port = arguments.kv_replica_port.map_or(above, usize::from);
-    for (first, flag) in [
+    let replica_port = if arguments.kv_port == 0 { 0 } else { replica_port };
+    let ports = [
         (usize::from(arguments.port_base), "--port-base"),
         (usize::from(arguments.kv_port), "--kv-port"),
         (replica_port, "--kv-replica-port"),
         (usize::from(arguments.nbd_port), "--nbd-port"),
         (usize::from(arguments.s3_port), "--s3-port"),
-    ] {
+    ];
+    check_apart(&ports, count)?;
+    for (first, flag) in ports {
         let last = first + count - 1;
         if u16::try_from(last).is_err() {
             let what = format!("there is no port {last} for the last of {count} servers");
@@ -211,7 +231,7 @@ fn places(arguments: &Arguments, count: usize) -> Result<Vec<Place>, Failure> {
     let place = |index: usize| {
         let address = format!("127.0.0.1:{}", usize::from(arguments.port_base) + index);
         let kv_port = if arguments.kv_port == 0 { 0 } else { usize::from(arguments.kv_port) + index };
-        let replica_port = if arguments.kv_port == 0 { 0 } else { replica_port + index };
+        let replica_port = if replica_port == 0 { 0 } else { replica_port + index };
         let drive_mib = drive_mib(arguments, count);
         let nbd_port = if has_nbd(arguments, count) { usize::from(arguments.nbd_port) + index } else { 0 };
         let object_mib = if drive_mib == 0 { 0 } else { arguments.object_mib.unwrap_or(drive_mib) };
@@ -506,4 +526,17 @@ async fn tell_who_stays(places: &[Place], fleet: &Fleet) -> bool {
         }
     }
     stays
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_that_meet_are_refused() {
+        let check = |ports: &[(usize, &'static str)], count| check_apart(ports, count).map_err(|failure| failure.what);
+        assert_eq!(check(&[(10, "a"), (13, "b"), (0, "c"), (0, "d")], 3), Ok(()));
+        let meets = check(&[(10, "a"), (40, "b"), (12, "c")], 3).unwrap_err();
+        assert_eq!(meets, "3 servers need ports 10 to 12 for a and 12 to 14 for c, which are partly the same");
+    }
 }

@@ -44,6 +44,8 @@ mod order;
 /// Volumes whose attach generation a drive remembers.
 pub const FENCES_MAX: usize = 65_536;
 
+/// Lost extents that the caller is told of until the next start.
+const LOST_TOLD_MAX: usize = 4_096;
 /// Damaged extents that members are told of at a time.
 const DAMAGED_TOLD_MAX: usize = 16;
 
@@ -117,7 +119,7 @@ pub enum HostOutput {
         /// Which extent.
         extent: ExtentId,
     },
-    /// Blocks of an extent are lost: no copy of them can be read. Said again whenever that was found out.
+    /// Blocks of an extent are lost: no copy of them can be read. Said once until it is whole.
     Lost {
         /// Which extent.
         extent: ExtentId,
@@ -191,6 +193,8 @@ pub struct DriveHost {
     /// What the members were told last.
     room: Room,
     fences: BTreeMap<VolumeId, Generation>,
+    /// Extents that the caller was told to be lost in part.
+    lost: BTreeSet<ExtentId>,
     fencing: BTreeMap<VolumeId, Fencing>,
     /// Requests of clients that were not answered. A repeated request takes the place of the earlier one.
     tokens: BTreeMap<RequestName, ClientToken>,
@@ -219,6 +223,7 @@ impl DriveHost {
             tick_at: Instant::NEVER,
             room: Room::Enough,
             fences: BTreeMap::new(),
+            lost: BTreeSet::new(),
             fencing: BTreeMap::new(),
             tokens: BTreeMap::new(),
             out: VecDeque::new(),
@@ -385,6 +390,13 @@ impl DriveHost {
         }
     }
 
+    /// Members say it each time that they find out.
+    fn tell_lost(&mut self, extent: ExtentId) {
+        if self.lost.len() < LOST_TOLD_MAX && self.lost.insert(extent) {
+            self.out.push_back(HostOutput::Lost { extent });
+        }
+    }
+
     fn handle_fenced(&mut self, group: GroupId, volume: VolumeId, generation: Generation) {
         let Some(fencing) = self.fencing.get_mut(&volume) else { return };
         if generation >= fencing.generation {
@@ -470,7 +482,7 @@ impl DriveHost {
                     }
                 }
                 Output::Report(report) => self.out.push_back(HostOutput::Report { group, report }),
-                Output::Lost { extent } => self.out.push_back(HostOutput::Lost { extent }),
+                Output::Lost { extent } => self.tell_lost(extent),
                 Output::Fenced { volume, generation } => self.handle_fenced(group, volume, generation),
             }
         }
@@ -483,7 +495,10 @@ impl DriveHost {
             self.take_events();
             let Some(done) = self.adapter.poll_done() else { break };
             match done {
-                Done::Mended(extent) => self.out.push_back(HostOutput::Mended { extent }),
+                Done::Mended(extent) => {
+                    self.lost.remove(&extent);
+                    self.out.push_back(HostOutput::Mended { extent });
+                }
                 Done::Forgotten(group) => self.handle_forgotten(now, group),
                 Done::Deleted { volume, result } => self.out.push_back(HostOutput::Deleted { volume, result }),
                 Done::Stored { group, id, result } => {

@@ -278,6 +278,12 @@ impl Call<'_> {
         if is_granted { Ok(()) } else { Err(Code::AccessDenied.into()) }
     }
 
+    /// Whether the bucket may be listed. Only those who may are told that there is no object of a key.
+    pub(super) async fn may_list(&self) -> bool {
+        let target = Target { bucket: &self.route.bucket, key: "", version: None };
+        self.allow(&Wish::new(rule_of(Operation::ListObjects), target)).await.is_ok()
+    }
+
     /// The object of a wish, if there is one.
     async fn object(&self, target: Target<'_>) -> Result<Option<Object>, S3Error> {
         match self.s3.service.objects.head(target).await {

@@ -16,7 +16,8 @@ use zeroize::Zeroizing;
 use super::date::{amz_date, parse_amz_date, parse_http_date};
 use super::encoding::{Query, from_hex};
 use super::error::{Code, S3Error};
-use super::head::RequestHead;
+use super::head::{Method, RequestHead};
+use super::metadata::has_overrides;
 use super::signature::{
     ALGORITHM, ChunkChain, SERVICE, Scope, Signature, SigningKey, TERMINATOR, canonical_request, string_to_sign,
 };
@@ -205,6 +206,10 @@ pub fn authenticate(head: &RequestHead, now_ms: u64, credentials: &dyn Credentia
 
 /// A request that nobody has signed. Its body can be bound by a digest, and not by a signature.
 fn anonymous(head: &RequestHead) -> Result<Authenticated, S3Error> {
+    if has_overrides(&head.query) && matches!(head.method, Method::Get | Method::Head) {
+        return Err(Code::InvalidRequest
+            .because("Request specific response headers cannot be used for anonymous GET requests."));
+    }
     let payload = match head.header("x-amz-content-sha256") {
         None | Some("UNSIGNED-PAYLOAD") => Payload::Unsigned,
         Some("STREAMING-UNSIGNED-PAYLOAD-TRAILER") => Payload::UnsignedChunks,

@@ -126,7 +126,7 @@ pub fn decode_tagging(bytes: &[u8], count_max: usize) -> Result<Vec<(String, Str
     Ok(tags)
 }
 
-/// Whether tags keep the limits of S3: names of 1 to 128 characters, none twice, values of up to 256.
+/// Whether tags keep the limits of S3: names of 1 to 128 characters, none twice, none that begins with `aws:`, values of up to 256.
 ///
 /// # Errors
 /// [`Code::InvalidTag`].
@@ -135,6 +135,9 @@ pub fn check_tags<'a>(tags: impl Iterator<Item = (&'a str, &'a str)>, count_max:
     for (name, value) in tags {
         if name.is_empty() || name.chars().count() > 128 || value.chars().count() > 256 {
             return Err(Code::InvalidTag.into());
+        }
+        if name.starts_with("aws:") {
+            return Err(Code::InvalidTag.because("System tags cannot be added/updated by requester"));
         }
         if seen.contains(&name) {
             return Err(Code::InvalidTag.because("Cannot provide multiple Tags with the same key"));

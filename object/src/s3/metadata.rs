@@ -56,6 +56,11 @@ const OVERRIDES: [(&str, &str); 6] = [
     ("response-expires", "expires"),
 ];
 
+/// Whether a request wants headers of the reply replaced.
+pub fn has_overrides(query: &Query) -> bool {
+    OVERRIDES.iter().any(|(parameter, _)| query.has(parameter))
+}
+
 /// A header of a reply.
 pub type Header = (Cow<'static, str>, String);
 
@@ -283,6 +288,7 @@ mod tests {
             ("x-amz-write-offset-bytes", "1", Code::NotImplemented),
             ("x-amz-storage-class", "GLACIER", Code::InvalidStorageClass),
             ("x-amz-tagging", "a=1&a=2", Code::InvalidTag),
+            ("x-amz-tagging", "aws%3Aa=1", Code::InvalidTag),
             ("x-amz-tagging", &tags(TAGS_MAX + 1), Code::InvalidTag),
         ];
         for (name, value, code) in cases {

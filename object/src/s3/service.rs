@@ -142,7 +142,10 @@ impl S3Service {
             let call = Call { s3: self, head, route: &route, who: &gate?, peer, is_encrypted, now_ms };
             call.authorize().await?;
             call.check_expected_owner().await?;
-            run(call, body).await
+            match run(call, body).await {
+                Err(error) if error.code == Code::NoSuchKey && !call.may_list().await => Err(Code::AccessDenied.into()),
+                other => other,
+            }
         };
         (answer.await, rules.unwrap_or_default())
     }

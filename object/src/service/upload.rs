@@ -148,8 +148,9 @@ impl<C: Cluster> ObjectService<C> {
         let id = bytes_of(id)?;
         let mut putting: Option<Putting> = None;
         for _ in 0..TRIES_MAX {
-            if let Some((now, _)) = self.record(bucket, name).await?.filter(|(now, _)| now.put_id == id) {
-                // It was completed before.
+            let is_same = |record: &ObjectRecord| record.put_id == id && record.etag == completion.digest.etag;
+            if let Some((now, _)) = self.record(bucket, name).await?.filter(|(now, _)| is_same(now)) {
+                // It was completed before, with the same parts.
                 let state = self.versioning_for_read(bucket).await?;
                 return Ok(object(name, now, state));
             }

@@ -209,7 +209,7 @@ impl Primary {
         if let Some(holder) = self.holder(mend) {
             self.step_to(extent, Step::ReadsOwnChecksums(holder));
             core.store(StoreRequest::Checksums { extent }, Purpose::MendChecksums(extent));
-        } else if self.is_asking_in_vain() {
+        } else if self.lacks_members() {
             let later = now + core.settings.silence;
             if let Some(mend) = self.mends.get_mut(&extent) {
                 (mend.unfit, mend.lossy) = (BTreeSet::new(), BTreeSet::new());
@@ -243,10 +243,11 @@ impl Primary {
         first.or_else(|| fit.next()).map(|(drive, _)| *drive)
     }
 
-    /// Whether a member has not entered the epoch yet, or an acting one is about to be taken out.
-    fn is_asking_in_vain(&self) -> bool {
+    /// Whether somebody who may have it is not there: a member has not entered the epoch yet, or an acting one is about to be
+    /// taken out, or there are fewer members than copies that writes need. Like writes, reads of the damage wait for those.
+    fn lacks_members(&self) -> bool {
         let is_out = |peer: &Peer| peer.standing.is_none() || peer.fill.is_none() && peer.fault.is_some();
-        self.peers.values().any(is_out)
+        self.peers.len() + 1 < usize::from(self.configuration.min_copies) || self.peers.values().any(is_out)
     }
 
     /// Whether an acting member could be asked and has another version than the primary.
@@ -258,6 +259,8 @@ impl Primary {
     fn give_up(&mut self, core: &mut Core, now: Instant, extent: ExtentId) {
         let Some(mend) = self.mends.get_mut(&extent) else { return };
         mend.damaged.remove(&core.drive);
+        // What those lack may be whole here.
+        mend.damaged.append(&mut mend.lossy);
         let reads = core::mem::take(&mut mend.reads);
         if self.lost.len() >= LOST_MAX {
             self.lost.retain(|_, until| now < *until);
@@ -336,15 +339,8 @@ impl Primary {
         self.advance_copies(core);
     }
 
-    /// A member could not read what was fetched from it.
+    /// A member's copy of an extent is damaged. One that it was to be fetched from for the merge is of no use for that.
     pub(super) fn handle_unreadable_there(&mut self, core: &mut Core, now: Instant, from: DriveId, extent: ExtentId) {
-        if let Some(mend) = self.mends.get_mut(&extent)
-            && matches!(&mend.step, Step::Fetches(holder, _) if *holder == from)
-        {
-            mend.unfit.insert(from);
-            mend.lossy.insert(from);
-            mend.step = Step::AT_ONCE;
-        }
         if self.is_pulled_from(from, extent) {
             if let Some(peer) = self.peers.get_mut(&from) {
                 peer.fault = Some(Fault::Damaged);

@@ -124,7 +124,9 @@ impl Store {
                 Some((*extent, Change { id, runs: vec![run.clone()], version: *version }))
             }
             StoreRequest::Patch { extent, runs, version } => {
-                Some((*extent, Change { id, runs: runs.clone(), version: *version }))
+                let is_kept = self.version_of(*extent) == *version;
+                let runs = runs.iter().filter(|run| !(is_kept && run.is_lost())).cloned().collect();
+                Some((*extent, Change { id, runs, version: *version }))
             }
             StoreRequest::Mend { extent, runs, version } => {
                 Some((*extent, Change { id, runs: runs.clone(), version: *version }))

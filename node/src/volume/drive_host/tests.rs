@@ -468,12 +468,35 @@ fn what_no_copy_has_whole_is_an_error_until_it_is_written() {
     assert_eq!(world.read(2, 4, 1, range(0)), Some(Ok(Answer::Read(fives))));
 }
 
-/// Changes a bit of the only extent of nines on a drive.
+/// Changes a bit of the only extent of nines on a drive, in its first block.
 fn damage(world: &mut World, number: u8) {
+    damage_block(world, number, 0);
+}
+
+fn damage_block(world: &mut World, number: u8, behind: usize) {
     let disk = &mut world.disks[usize::from(number)];
     let block = BLOCK_BYTES as usize;
     let place = disk.current.chunks(block).position(|bytes| bytes.iter().all(|byte| *byte == 9)).unwrap();
-    disk.current[place * block + 100] ^= 1;
+    disk.current[(place + behind) * block + 100] ^= 1;
+}
+
+/// Each copy has lost another block: together they have all.
+#[test]
+fn copies_of_one_version_are_put_together_block_by_block() {
+    let mut world = started(3);
+    assert_eq!(world.write(0, 1, (1, 0), data(9, 256)), WRITTEN);
+    world.pass(Duration::from_secs(2));
+    (0..3).for_each(|number| damage_block(&mut world, number, usize::from(number) * 7));
+    let extent = extent(1);
+    for number in 0..3 {
+        assert!(world.host(number).adapter.note_damage(extent));
+    }
+    world.pass(Duration::from_secs(1));
+    let range = Range { offset: 0, len: EXTENT_BYTES_MAX };
+    let Content::Data(nines) = data(9, 256) else { unreachable!() };
+    assert_eq!(world.read(0, 1, 1, range), Some(Ok(Answer::Read(nines))));
+    world.assert_equal(&[0, 1, 2], 1..2);
+    assert!(!world.others.contains(&HostOutput::Lost { extent }), "{:?}", world.others);
 }
 
 #[test]

@@ -53,6 +53,8 @@ fn what_is_not_allowed_is_denied() {
         ("GET", "/anns/key?uploadId=u"),
         ("DELETE", "/anns/key?uploadId=u"),
     ];
+    let overridden = nobody.outcome("GET", "/anns/key?response-content-type=a/b", &[], b"");
+    assert_eq!(overridden, code(400, "InvalidRequest"));
     for (method, target) in requests {
         for server in [&bob, &nobody] {
             assert_eq!(server.outcome(method, target, &[], b""), code(DENIED.0, DENIED.1), "{method} {target}");
@@ -97,6 +99,13 @@ fn access_control_lists() {
     acl("/anns?acl", "public-read");
     assert_eq!(names(&nobody.ask("GET", "/anns", &[], b"").xml()), ["key"]);
     assert_eq!(nobody.outcome("GET", "/anns/none", &[], b""), code(404, "NoSuchKey"), "who may list is told");
+    let reads = "{\"Version\":\"2012-10-17\",\"Statement\":[{\"Effect\":\"Allow\",\"Principal\":\"*\",\"Action\":\"s3:GetObject\",\"Resource\":\"arn:aws:s3:::reads/*\"}]}";
+    assert_eq!(ann.ask("PUT", "/reads", &[], b"").status, 200);
+    assert_eq!(ann.outcome("PUT", "/reads?policy", &[], reads.as_bytes()), code(204, ""));
+    for server in [&bob, &nobody] {
+        assert_eq!(server.outcome("GET", "/reads/none", &[], b""), code(403, "AccessDenied"), "others are not");
+    }
+    assert_eq!(ann.outcome("GET", "/reads/none", &[], b""), code(404, "NoSuchKey"));
     assert_eq!(nobody.ask("PUT", "/anns/new", &[], b"y").status, 403);
     acl("/anns?acl", "public-read-write");
     assert_eq!(nobody.ask("PUT", "/anns/new", &[], b"y").status, 200);

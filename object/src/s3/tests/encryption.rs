@@ -211,6 +211,10 @@ fn an_upload_with_a_key_of_its_client() {
     assert_eq!(server.outcome("POST", &target, &OTHER, document.as_bytes()), code(400, "InvalidRequest"));
     let done = server.ask("POST", &target, &[], document.as_bytes());
     assert_eq!((done.outcome(), done.header(ALGORITHM.0)), (code(200, ""), Some("AES256")));
+    // Once more the same list is the same answer; another one is not.
+    assert_eq!(server.outcome("POST", &target, &[], document.as_bytes()), code(200, ""));
+    let other = document.replace(etag, "&quot;00000000000000000000000000000000&quot;");
+    assert_eq!(server.outcome("POST", &target, &[], other.as_bytes()), code(404, "NoSuchUpload"));
     assert_eq!(server.ask("GET", "/bucket/key?partNumber=1", &KEY, b"").body, b"part");
     assert_eq!(server.outcome("GET", "/bucket/key", &[], b""), code(400, "InvalidRequest"));
     // With a checksum the key is needed at the end too.

@@ -81,7 +81,7 @@ impl Listing {
 impl Patch {
     /// Whether what the extent has now is a part of what it will have.
     pub(super) fn needs_content(&self) -> bool {
-        self.version != Version::ZERO && !content::covers_extent(&self.runs)
+        self.version != Version::ZERO && (!content::covers_extent(&self.runs) || self.runs.iter().any(Run::is_lost))
     }
 
     pub(super) fn advance(&mut self, group: GroupId, result: Result<Reply, Error>) -> Step {
@@ -116,6 +116,10 @@ impl Patch {
                 Reply::Salvaged { data, lost, .. } => (data, lost),
                 _ => (AlignedBuf::zeroed(EXTENT_BLOCKS), BlockSet::EMPTY),
             };
+            if self.held == self.version {
+                // A version stands for one content: what others have lost may be whole here.
+                self.runs.retain(|run| !run.is_lost());
+            }
             let patched = content::patch(extent, lost, &self.runs);
             self.lost = patched.lost;
             self.content = Some(patched);
