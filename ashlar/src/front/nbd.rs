@@ -244,9 +244,10 @@ impl Connection {
                 self.attachment = Some(attachment);
                 self.session.handle_export(Some(export));
             }
+            Done::Entered(Err(AttachError::Unknown)) => self.session.handle_export(None),
             Done::Entered(Err(error)) => {
                 tracing::info!(%error, "an NBD client cannot have its volume");
-                self.session.handle_export(None);
+                self.session.handle_refusal(&error.to_string());
             }
         }
         Ok(())

@@ -449,14 +449,34 @@ impl<R: Runtime> VolumeService<R> {
         }
     }
 
+    /// Detaches what an earlier life of this server had attached: its clients are gone, and others may have it elsewhere. One that
+    /// comes back here attaches anew, by a later generation, which the catalog does not detach then.
+    async fn release_earlier(self) {
+        let (Some(own), Ok(state)) = (self.0.own.get().copied(), self.0.catalog.state().await) else { return };
+        for record in state.volumes().filter(|record| record.attached == Some(own)) {
+            let _turn = self.0.turns.take(record.id).await;
+            if lock(&self.0.attached).contains_key(&record.id) {
+                continue;
+            }
+            let change = Change::DetachVolume { id: record.id, generation: record.generation };
+            if let Err(error) = self.0.catalog.propose(change).await {
+                tracing::info!(%error, volume = %record.name, "a volume that was attached before the start stays attached here until a client comes and leaves");
+            }
+        }
+    }
+
     /// Gives drives of this server the configurations that name them, as the catalog changes.
     async fn follow_catalog(self, node: Node<R>) {
         let mut given: BTreeMap<(DriveId, GroupId), Epoch> = BTreeMap::new();
         let mut left: BTreeMap<(DriveId, GroupId), Epoch> = BTreeMap::new();
         let mut deleted: BTreeSet<(DriveId, VolumeId)> = BTreeSet::new();
         let mut version = CatalogVersion(0);
+        let mut is_first = true;
         while let Ok(news) = self.0.catalog.watch(version).await {
             version = news.state.version();
+            if core::mem::take(&mut is_first) {
+                node.runtime().spawn(Box::pin(self.clone().release_earlier()));
+            }
             for (drive, configuration) in self.changed(&news.state, &given) {
                 let key = (drive, configuration.group);
                 let is_member = is_named(&configuration, drive);

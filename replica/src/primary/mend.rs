@@ -160,6 +160,11 @@ impl Primary {
         let extent = read.extent;
         read.attempts += 1;
         let is_last = read.is_last || read.attempts > READ_ATTEMPTS;
+        if !read.is_last && is_last && self.backups().next().is_some() {
+            // The drive does not keep what it is mended with: another member takes over.
+            self.own_fault = Some(Fault::Damaged);
+            return true;
+        }
         if is_last || !self.note_damage(core, core.drive, extent) {
             let refusal = if is_last { Refusal::Damaged } else { Refusal::Busy };
             self.refuse_read(core, number, refusal);

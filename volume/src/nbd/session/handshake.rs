@@ -30,8 +30,23 @@ impl Session {
         self.answer(option::LIST, option_reply::ACK, &[]);
     }
 
-    /// The owner's answer to [`Request::Lookup`]: the export, or none if there is none of that name or this client may not
-    /// have it.
+    /// The owner's answer to [`Request::Lookup`] where there is such an export and this client cannot have it now: why, and
+    /// what to do, for people. Up to 4,096 bytes are sent.
+    ///
+    /// # Panics
+    /// When the session has not asked.
+    pub fn handle_refusal(&mut self, why: &str) {
+        let why = &why.as_bytes()[..why.len().min(STRING_BYTES_MAX)];
+        match std::mem::replace(&mut self.state, State::OptionHeader) {
+            State::Asking(Asked::ExportName(_)) => self.end_with(End::Refused),
+            State::Asking(Asked::Info { option, .. } | Asked::Contexts { option, .. }) => {
+                self.answer(option, option_reply::ERR_POLICY, &[why]);
+            }
+            _ => panic!("an export was asked for"),
+        }
+    }
+
+    /// The owner's answer to [`Request::Lookup`]: the export, or none if there is none of that name.
     ///
     /// # Panics
     /// When the session has not asked, or the export is none that the protocol allows.

@@ -31,6 +31,17 @@ fn answer_of(structured: bool, option: u32, data: &[u8]) -> u32 {
 }
 
 #[test]
+fn who_cannot_have_an_export_is_told_why() {
+    let mut pair = Pair::greeted(Limits::default(), TlsPolicy::Unsupported, 3);
+    pair.send(&option_bytes(option::GO, &info_data("x", &[])));
+    assert!(matches!(pair.session.poll_request(), Some(Request::Lookup { .. })));
+    pair.session.handle_refusal("it is attached elsewhere");
+    let received = pair.received();
+    assert_eq!(last_reply(&received), option_reply::ERR_POLICY);
+    assert!(received.ends_with(b"it is attached elsewhere"));
+}
+
+#[test]
 fn every_option_gets_the_answer_that_is_due() {
     use option_reply::{ACK, ERR_EXT_HEADER_REQD, ERR_INVALID, ERR_TOO_BIG, ERR_UNKNOWN, ERR_UNSUP};
     let long_name = "n".repeat(4_097);
