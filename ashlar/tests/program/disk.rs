@@ -185,3 +185,30 @@ fn a_volume_is_taken_from_its_clients_enlarged_and_deleted() {
     assert_eq!(volume(&disks, 0, &["create", "demo", "1G"]).code, Some(0));
     tool("qemu-io", &["-f", "raw", "-c", "read -P 0 0 64k", &disks.uri()]);
 }
+
+#[test]
+fn what_a_killed_server_had_attached_is_free_when_it_is_back() {
+    let disks = Disks::new();
+    let other = format!("nbd://127.0.0.1:{}/demo", disks.nbd + 1);
+    let attached =
+        || Command::new("qemu-img").args(["info", &other]).output().expect("qemu-img runs; .ci/run installs it");
+    let mut client = Command::new("qemu-io")
+        .args(["-f", "raw", &disks.uri()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("qemu-io runs; .ci/run installs it");
+    let mut to = client.stdin.take().unwrap();
+    writeln!(to, "write -P 1 0 64k").unwrap();
+    let mut lines = BufReader::new(client.stdout.take().unwrap()).lines().map(|line| line.unwrap());
+    assert!(lines.any(|line| line.contains("1 ops")));
+    let refused = attached();
+    let why = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && why.contains("it is attached at server"), "{why}");
+    // The client loses its server, and does not come back to it.
+    disks.kill(0);
+    client.kill().unwrap();
+    client.wait().unwrap();
+    until("the volume to be free", || attached().status.success());
+    tool("qemu-io", &["-f", "raw", "-c", "read -P 1 0 64k", &other]);
+}
