@@ -41,8 +41,8 @@ struct Contents {
     /// The versions of each key, the newest first.
     objects: BTreeMap<String, Vec<Kept>>,
     uploads: BTreeMap<UploadId, Pending>,
-    /// Uploads that became objects: repeated completions are answered the same.
-    completed: BTreeMap<UploadId, Object>,
+    /// Uploads that became objects, with the numbers of their parts: repeated completions are answered the same.
+    completed: BTreeMap<UploadId, (Vec<u32>, Object)>,
 }
 
 #[derive(Clone)]
@@ -593,7 +593,9 @@ impl Uploads for Memory {
             let now = self.now();
             let mut guard = self.lock();
             let state = &mut *guard;
-            if let Some(object) = state.bucket(bucket)?.completed.get(upload)
+            let numbers: Vec<u32> = completion.parts.iter().map(|(number, _)| *number).collect();
+            if let Some((made_of, object)) = state.bucket(bucket)?.completed.get(upload)
+                && *made_of == numbers
                 && object.key == key
                 && object.etag == completion.digest.etag
             {
@@ -604,7 +606,7 @@ impl Uploads for Memory {
             check(&completion.condition, contents.current(key))?;
             stored.object.version = contents.next_version(&mut state.versions_made);
             contents.uploads.remove(upload);
-            contents.completed.insert(upload.clone(), stored.object.clone());
+            contents.completed.insert(upload.clone(), (numbers, stored.object.clone()));
             contents.add(key, Kept::Object(stored.clone()));
             Ok(stored.object)
         })

@@ -418,16 +418,9 @@ fn an_upload_in_parts() {
     let parts = server.ask("GET", &format!("/bucket/key?uploadId={upload}&max-parts=1"), &[], b"").xml();
     assert_eq!((parts.text_of("IsTruncated"), parts.text_of("NextPartNumberMarker")), (Some("true"), Some("1")));
     assert_eq!(names(&server.ask("GET", "/bucket?uploads", &[], b"").xml()), ["key"]);
-    let document = |parts: &[(u32, &str)]| {
-        let parts: String = parts
-            .iter()
-            .map(|(number, etag)| format!("<Part><PartNumber>{number}</PartNumber><ETag>{etag}</ETag></Part>"))
-            .collect();
-        format!("<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>").into_bytes()
-    };
     let target = format!("/bucket/key?uploadId={upload}");
     let complete =
-        |headers: &[(&str, &str)], parts: &[(u32, &str)]| server.ask("POST", &target, headers, &document(parts));
+        |headers: &[(&str, &str)], parts: &[(u32, &str)]| server.ask("POST", &target, headers, &completion(parts));
     let right = [(1, first.as_str()), (7, second.as_str())];
     assert_eq!(complete(&[], &[right[1], right[0]]).outcome(), code(400, "InvalidPartOrder"));
     assert_eq!(complete(&[], &[(1, &second)]).outcome(), code(400, "InvalidPart"));
@@ -437,7 +430,7 @@ fn an_upload_in_parts() {
     assert_eq!(complete(&[], &[right[0], (1, &stale), right[1]]).outcome(), code(400, "InvalidPart"));
     assert_eq!(complete(&[("x-amz-mp-object-size", "1")], &right).outcome(), code(400, "InvalidRequest"));
     let whole = [one, two].concat();
-    // A part that was sent twice may be named twice: the last name counts.
+    // A part that was sent twice may be named by both of its entity tags: the last one counts.
     let twice = [(1, stale.as_str()), right[0], right[1]];
     let done = complete(&[("x-amz-checksum-crc32", &crc32(&whole)), ("if-none-match", "*")], &twice);
     assert_eq!(done.outcome(), code(200, ""));
@@ -461,6 +454,43 @@ fn an_upload_in_parts() {
     let both = [("range", "bytes=0-1")];
     assert_eq!(server.outcome("GET", "/bucket/key?partNumber=1", &both, b""), code(400, "InvalidRequest"));
     assert_eq!(names(&server.ask("GET", "/bucket?uploads", &[], b"").xml()), [""; 0]);
+}
+
+/// The document of a completion with these parts: numbers and entity tags.
+fn completion(parts: &[(u32, &str)]) -> Vec<u8> {
+    let part =
+        |(number, etag): &(u32, &str)| format!("<Part><PartNumber>{number}</PartNumber><ETag>{etag}</ETag></Part>");
+    let parts: String = parts.iter().map(part).collect();
+    format!("<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>").into_bytes()
+}
+
+#[test]
+fn a_completion_names_each_part_once_and_is_repeated_with_the_same_parts() {
+    let server = Server::new();
+    let begun = server.ask("POST", "/bucket/key?uploads", &[], b"").xml();
+    let upload = begun.text_of("UploadId").expect("an id");
+    let target = format!("/bucket/key?uploadId={upload}");
+    let part = |number: u32, body: &[u8]| {
+        let reply = server.ask("PUT", &format!("{target}&partNumber={number}"), &[], body);
+        reply.header("etag").expect("an etag").to_owned()
+    };
+    let (first, second) = (part(1, &vec![1; PART_BYTES_MIN as usize]), part(7, b"the end"));
+    let (one, seven) = ((1, first.as_str()), (7, second.as_str()));
+    let complete = |parts: &[(u32, &str)]| server.ask("POST", &target, &[], &completion(parts));
+    let twice = [&[one, one][..], &[one, one, seven], &[one, seven, seven], &[one, seven, one]];
+    for list in twice {
+        assert_eq!(complete(list).outcome(), code(400, "InvalidPartOrder"), "{list:?}");
+    }
+    let done = complete(&[one, seven]);
+    assert_eq!(done.outcome(), code(200, ""));
+    assert_eq!(complete(&[one, seven]).body, done.body);
+    // The upload is there no more for another list, also for one that makes the same entity tag.
+    for list in [&[one][..], &[seven], &[one, (2, &second)], &[(2, &first), seven]] {
+        assert_eq!(complete(list).outcome(), code(404, "NoSuchUpload"), "{list:?}");
+    }
+    for list in twice {
+        assert_eq!(complete(list).outcome(), code(400, "InvalidPartOrder"), "{list:?}");
+    }
 }
 
 fn crc32(bytes: &[u8]) -> String {

@@ -577,7 +577,9 @@ fn an_upload_becomes_an_object_in_one_step() {
     assert_eq!((object.bytes, object.etag.as_str()), ((long + 900) as u64, "whole-2"));
     assert_eq!(object.parts, [long as u64, 900]);
     assert_eq!(object.attributes.get("x-amz-meta-a"), Some("b"));
+    let renumbered = vec![one.clone(), (2, three.1.clone())];
     assert_eq!(complete(vec![one, three]).unwrap(), object, "a repeated completion answers the same");
+    assert_eq!(complete(renumbered), Err(Error::NoSuchUpload), "another list is no repetition, whatever its digest");
     let whole = [pattern(long), pattern(900)].concat();
     assert!(read(&service, "key", None).unwrap() == whole);
     let range = Bytes_::Between(long as u64 - 10, long as u64 + 10);

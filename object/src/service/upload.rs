@@ -148,8 +148,8 @@ impl<C: Cluster> ObjectService<C> {
         let id = bytes_of(id)?;
         let mut putting: Option<Putting> = None;
         for _ in 0..TRIES_MAX {
-            let is_same = |record: &ObjectRecord| record.put_id == id && record.etag == completion.digest.etag;
-            if let Some((now, _)) = self.record(bucket, name).await?.filter(|(now, _)| is_same(now)) {
+            if let Some((now, _)) = self.record(bucket, name).await?.filter(|(now, _)| is_made_by(now, id, completion))
+            {
                 // It was completed before, with the same parts.
                 let state = self.versioning_for_read(bucket).await?;
                 return Ok(object(name, now, state));
@@ -242,6 +242,13 @@ fn part(number: u32, record: &PartRecord) -> Part {
         attributes: record.attributes.clone(),
         envelope: None,
     }
+}
+
+/// Whether an object is what this completion of an upload makes. Its entity tag says which parts it has, and not their numbers.
+fn is_made_by(record: &ObjectRecord, upload: [u8; 16], completion: &Completion) -> bool {
+    let made = record.parts.iter().map(|part| u32::from(part.number));
+    let named = completion.parts.iter().map(|(number, _)| *number);
+    record.put_id == upload && record.etag == completion.digest.etag && made.eq(named)
 }
 
 /// Takes the parts of a completion out of those that were put.
