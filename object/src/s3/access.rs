@@ -229,59 +229,84 @@ impl Call<'_> {
         self.s3.credentials.user(id).unwrap_or_else(unknown)
     }
 
-    /// Lets a wish pass, or not.
+    /// Lets a wish pass, or not. Nothing passes on an object that is not there, unless the bucket's policy or owner says so: it could
+    /// be put before the operation runs.
     pub(super) async fn allow(&self, wish: &Wish<'_>) -> Result<(), S3Error> {
         if self.user().is_some_and(|user| user.is_root) {
             return Ok(());
         }
         let bucket = self.s3.service.buckets.get(wish.target.bucket).await?;
+        let policy = policy_of(&bucket)?;
+        let wants_tags = policy.as_ref().is_some_and(Policy::needs_tags) && !wish.target.key.is_empty();
+        let object = if wants_tags { self.object(wish.target).await? } else { None };
+        if self.is_allowed_by(&bucket, policy.as_ref(), wish, object.as_ref())? {
+            return Ok(());
+        }
+        let Need::Object(permission) = wish.rule.need else { return Err(Code::AccessDenied.into()) };
+        let object = match object {
+            Some(object) => object,
+            None => match self.s3.service.objects.head(wish.target).await {
+                Ok(object) => object,
+                Err(error) => return Err(self.told_of_absence(error.into(), wish.target).await),
+            },
+        };
+        let user = self.user().map(|user| user.id.as_str());
+        let owner = object.attributes.get(OWNER);
+        let ignores = PublicAccessBlock::of(&bucket.attributes).ignores_acls;
+        let is_granted =
+            owner.is_some() && owner == user || Acl::of(&object.attributes).grants(user, permission, ignores);
+        if is_granted { Ok(()) } else { Err(Code::AccessDenied.into()) }
+    }
+
+    /// Whether the bucket lets a wish pass: its policy, its owner, its access control list.
+    ///
+    /// # Errors
+    /// [`Code::AccessDenied`]: the policy denies it.
+    fn is_allowed_by(
+        &self,
+        bucket: &Bucket,
+        policy: Option<&Policy>,
+        wish: &Wish<'_>,
+        object: Option<&Object>,
+    ) -> Result<bool, S3Error> {
         let block = PublicAccessBlock::of(&bucket.attributes);
-        let is_owner = self.user().is_some_and(|user| user.id == self.owner_of_bucket(&bucket));
-        let mut object = None;
-        if let Some(text) = bucket.attributes.get(POLICY) {
-            // It was read when it was put. One that cannot be read any more may have denied this.
-            let policy = Policy::decode(text.as_bytes()).map_err(|_| Code::AccessDenied)?;
-            if policy.needs_tags() && !wish.target.key.is_empty() {
-                object = self.object(wish.target).await?;
-            }
-            match self.judge(&policy, wish, object.as_ref()) {
+        let is_owner = self.user().is_some_and(|user| user.id == self.owner_of_bucket(bucket));
+        if let Some(policy) = policy {
+            match self.judge(policy, wish, object) {
                 PolicyVerdict::Deny if is_owner && is_way_out(wish.rule.action) => {}
                 PolicyVerdict::Deny => return Err(Code::AccessDenied.into()),
                 // Whoever changes the policy has every right in the bucket, so nobody can be given that.
                 PolicyVerdict::Allow if is_change_of_policy(wish.rule.action) && !is_owner => {}
-                PolicyVerdict::Allow if !block.restricts_buckets || !policy.is_public() || is_owner => return Ok(()),
+                PolicyVerdict::Allow if !block.restricts_buckets || !policy.is_public() || is_owner => return Ok(true),
                 PolicyVerdict::Allow | PolicyVerdict::Silent => {}
             }
         }
-        if is_owner {
-            return Ok(());
-        }
         let user = self.user().map(|user| user.id.as_str());
-        let is_granted = match wish.rule.need {
-            Need::Bucket(permission) => Acl::of(&bucket.attributes).grants(user, permission, block.ignores_acls),
-            Need::Object(permission) => {
-                if object.is_none() {
-                    object = self.object(wish.target).await?;
-                }
-                match &object {
-                    Some(object) => {
-                        let owner = object.attributes.get(OWNER);
-                        owner.is_some() && owner == user
-                            || Acl::of(&object.attributes).grants(user, permission, block.ignores_acls)
-                    }
-                    // That there is none is told to those who may list the bucket.
-                    None => Acl::of(&bucket.attributes).grants(user, Permission::Read, block.ignores_acls),
-                }
-            }
-            Need::Signed | Need::Owner | Need::Each => false,
-        };
-        if is_granted { Ok(()) } else { Err(Code::AccessDenied.into()) }
+        let is_granted = |permission| Acl::of(&bucket.attributes).grants(user, permission, block.ignores_acls);
+        Ok(is_owner || matches!(wish.rule.need, Need::Bucket(permission) if is_granted(permission)))
     }
 
-    /// Whether the bucket may be listed. Only those who may are told that there is no object of a key.
-    pub(super) async fn may_list(&self) -> bool {
-        let target = Target { bucket: &self.route.bucket, key: "", version: None };
-        self.allow(&Wish::new(rule_of(Operation::ListObjects), target)).await.is_ok()
+    /// The error that the sender is told. That there is no such object, or version, is told to those who may list what is there;
+    /// others are denied, and do not learn which keys there are.
+    pub(super) async fn told_of_absence(&self, error: S3Error, target: Target<'_>) -> S3Error {
+        let list = match error.code {
+            Code::NoSuchVersion => Operation::ListObjectVersions,
+            Code::NoSuchKey => Operation::ListObjects,
+            // The version that was asked for is a mark of a deletion.
+            Code::MethodNotAllowed if error.marker.is_some() => Operation::ListObjectVersions,
+            _ => return error,
+        };
+        if self.may_list(target.bucket, list).await { error } else { Code::AccessDenied.into() }
+    }
+
+    async fn may_list(&self, bucket: &str, list: Operation) -> bool {
+        if self.user().is_some_and(|user| user.is_root) {
+            return true;
+        }
+        let Ok(found) = self.s3.service.buckets.get(bucket).await else { return false };
+        let Ok(policy) = policy_of(&found) else { return false };
+        let wish = Wish::new(rule_of(list), Target { bucket, key: "", version: None });
+        self.is_allowed_by(&found, policy.as_ref(), &wish, None).unwrap_or(false)
     }
 
     /// The object of a wish, if there is one.
@@ -357,6 +382,12 @@ impl Call<'_> {
         attributes.extend(acl.map(|acl| (ACL.to_owned(), acl.text())));
         Ok(attributes)
     }
+}
+
+/// The policy of a bucket. It was read when it was put. One that cannot be read any more may have denied what is asked.
+fn policy_of(bucket: &Bucket) -> Result<Option<Policy>, S3Error> {
+    let text = bucket.attributes.get(POLICY);
+    text.map(|text| Policy::decode(text.as_bytes()).map_err(|_| Code::AccessDenied.into())).transpose()
 }
 
 /// Whether a list may be kept where public ones are blocked.

@@ -63,7 +63,8 @@ impl Source {
                     "The source of a copy request may not specifically refer to a delete marker by version id.",
                 ));
             }
-            opened => opened?,
+            Err(error) => return Err(call.told_of_absence(error.into(), target).await),
+            Ok(opened) => opened,
         };
         let name = (self.bucket.as_str(), self.key.as_str());
         if let Some(key) = call.unwrap(opened.object.envelope.as_ref(), name, customer.as_ref())? {
@@ -129,7 +130,10 @@ pub(super) async fn object(call: Call<'_>) -> Result<Response, S3Error> {
         encryption: call.encryption_of_new(&bucket)?,
     };
     let mut body = CopiedBody::new(content, algorithm_of_copy(&call, &object)?);
-    let copied = call.s3.service.objects.put(request, &mut body).await?;
+    let copied = match call.s3.service.objects.put(request, &mut body).await {
+        Ok(copied) => copied,
+        Err(error) => return Err(call.told_of_absence(error.into(), call.target()).await),
+    };
     let mut xml = XmlWriter::new("CopyObjectResult");
     xml.text("LastModified", &iso8601(copied.modified_ms));
     xml.text("ETag", &quoted(&copied.etag));

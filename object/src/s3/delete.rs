@@ -77,7 +77,10 @@ async fn delete(call: &Call<'_>, object: &DoomedObject, attributes: &Attributes)
     call.allow(&Wish::new(rule_of(Operation::DeleteObject), target)).await?;
     let bypass = call.bypass(target).await?;
     let request = DeleteRequest { target, condition: &condition, attributes, bypass };
-    Ok(call.s3.service.objects.delete(request).await?)
+    match call.s3.service.objects.delete(request).await {
+        Ok(deletion) => Ok(deletion),
+        Err(error) => Err(call.told_of_absence(error.into(), target).await),
+    }
 }
 
 fn write_names(xml: &mut XmlWriter, object: &DoomedObject) {

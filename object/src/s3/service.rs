@@ -143,7 +143,9 @@ impl S3Service {
             call.authorize().await?;
             call.check_expected_owner().await?;
             match run(call, body).await {
-                Err(error) if error.code == Code::NoSuchKey && !call.may_list().await => Err(Code::AccessDenied.into()),
+                Err(error) if is_absence(&error, route.operation) => {
+                    Err(call.told_of_absence(error, call.target()).await)
+                }
                 other => other,
             }
         };
@@ -161,6 +163,13 @@ impl S3Service {
         let bucket = self.service.buckets.get(bucket).await.ok()?;
         bucket.attributes.get(CORS).and_then(|text| decode_cors(text.as_bytes()).ok())
     }
+}
+
+/// Whether an operation fails because the object, or version, that its request names is not there. A copy names two, and has
+/// seen to this itself.
+const fn is_absence(error: &S3Error, operation: Operation) -> bool {
+    let is_copy = matches!(operation, Operation::CopyObject | Operation::UploadPartCopy);
+    !is_copy && matches!(error.code, Code::NoSuchKey | Code::NoSuchVersion)
 }
 
 /// What the edge knows of a request beside its head.

@@ -15,6 +15,76 @@ fn three() -> [Server; 3] {
     all
 }
 
+#[test]
+fn that_a_key_is_not_there_is_told_to_those_who_may_list() {
+    let [ann, bob, nobody] = three();
+    let policy = |action: &str| {
+        let statement = |action: &str, resource: &str| {
+            format!(
+                "{{\"Effect\":\"Allow\",\"Principal\":\"*\",\"Action\":\"{action}\",\"Resource\":\"arn:aws:s3:::{resource}\"}}"
+            )
+        };
+        let reads = statement("s3:GetObject*", "anns/*");
+        format!("{{\"Statement\":[{reads},{}]}}", statement(action, "anns"))
+    };
+    let absent = |server: &Server, target: &str| {
+        let get = server.outcome("GET", target, &[], b"");
+        assert_eq!(server.ask("HEAD", target, &[], b"").status, get.0, "{target}");
+        get
+    };
+    let version = "/anns/key?versionId=00000000000000010000000000000001";
+    assert_eq!(absent(&ann, version), code(404, "NoSuchVersion"));
+    for (action, key, of_version) in [
+        ("s3:GetBucketLocation", DENIED, DENIED),
+        ("s3:ListBucket", (404, "NoSuchKey"), DENIED),
+        ("s3:ListBucketVersions", DENIED, (404, "NoSuchVersion")),
+    ] {
+        put_policy(&ann, &policy(action));
+        for server in [&bob, &nobody] {
+            assert_eq!(absent(server, "/anns/none"), code(key.0, key.1), "{action}");
+            assert_eq!(server.outcome("GET", "/anns/none?tagging", &[], b""), code(key.0, key.1), "{action}");
+            assert_eq!(absent(server, version), code(of_version.0, of_version.1), "{action}");
+            assert_eq!(server.ask("GET", "/anns/key", &[], b"").status, 200);
+        }
+    }
+    assert_eq!(absent(&ann, "/anns/none"), code(404, "NoSuchKey"));
+}
+
+#[test]
+fn who_may_list_but_not_read_is_told_what_is_not_there_and_gets_nothing() {
+    let [ann, bob, nobody] = three();
+    put_policy(
+        &ann,
+        "{\"Statement\":{\"Effect\":\"Allow\",\"Principal\":\"*\",\"Action\":\"s3:ListBucket\",\"Resource\":\"arn:aws:s3:::anns\"}}",
+    );
+    for server in [&bob, &nobody] {
+        for sub in ["", "?acl", "?tagging"] {
+            let outcome = |key: &str| server.outcome("GET", &format!("/anns/{key}{sub}"), &[], b"");
+            assert_eq!((outcome("none"), outcome("key")), (code(404, "NoSuchKey"), code(DENIED.0, DENIED.1)), "{sub}");
+        }
+    }
+}
+
+#[test]
+fn a_copy_tells_of_its_source_to_those_who_may_list_that_bucket() {
+    let [ann, bob, _] = three();
+    assert_eq!(bob.ask("PUT", "/bobs", &[], b"").status, 200);
+    let reads =
+        "{\"Effect\":\"Allow\",\"Principal\":\"*\",\"Action\":\"s3:GetObject\",\"Resource\":\"arn:aws:s3:::anns/*\"}";
+    put_policy(&ann, &format!("{{\"Statement\":[{reads}]}}"));
+    let copy = |target: &str| bob.outcome("PUT", target, &[("x-amz-copy-source", "/anns/none")], b"");
+    let begun = bob.ask("POST", "/bobs/copy?uploads", &[], b"").xml();
+    let part = format!("/bobs/copy?partNumber=1&uploadId={}", begun.text_of("UploadId").expect("an id"));
+    for target in ["/bobs/copy", &part] {
+        assert_eq!(copy(target), code(DENIED.0, DENIED.1), "{target}");
+    }
+    let lists = reads.replace("GetObject", "ListBucket").replace("anns/*", "anns");
+    put_policy(&ann, &format!("{{\"Statement\":[{reads},{lists}]}}"));
+    for target in ["/bobs/copy", &part] {
+        assert_eq!(copy(target), code(404, "NoSuchKey"), "{target}");
+    }
+}
+
 fn put_policy(server: &Server, policy: &str) {
     assert_eq!(server.outcome("PUT", "/anns?policy", &[], policy.as_bytes()), code(204, ""), "{policy}");
 }
