@@ -127,6 +127,12 @@ impl Acl {
         self.0.iter().any(|(_, grantee)| matches!(grantee, Grantee::Everybody | Grantee::Signed))
     }
 
+    /// Whether it grants nothing to anybody but these.
+    pub(super) fn is_for_owners(&self, owners: Owners<'_>) -> bool {
+        let is_owner = |grantee: &Grantee| matches!(grantee, Grantee::User(id) if [owners.owner, owners.bucket_owner].contains(&id.as_str()));
+        self.0.iter().all(|(_, grantee)| is_owner(grantee))
+    }
+
     fn canned(name: &str, owners: Owners<'_>) -> Option<Self> {
         let full = (Permission::FullControl, Grantee::User(owners.owner.to_owned()));
         let bucket_owner = || Grantee::User(owners.bucket_owner.to_owned());

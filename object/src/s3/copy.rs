@@ -116,6 +116,7 @@ pub(super) async fn object(call: Call<'_>) -> Result<Response, S3Error> {
     if tags == Directive::Copy && tagging(&object.attributes).is_some() {
         let target = Target { bucket: &source.bucket, key: &source.key, version: source.version };
         call.allow(&Wish::new(rule_of(Operation::GetObjectTagging), target)).await?;
+        call.allow_beside_put(Operation::PutObjectTagging, Some(&tags_of(&object))).await?;
     }
     let mut attributes = attributes_of_copy(&call, &object, metadata, tags)?;
     let bucket = call.s3.service.buckets.get(&call.route.bucket).await?;
@@ -141,6 +142,12 @@ pub(super) async fn object(call: Call<'_>) -> Result<Response, S3Error> {
     let expiration = call.expiration_header(&copied).await?;
     let headers = new_version_header(&copied).into_iter().chain(source_version(&object)).chain(expiration);
     Ok(Response::xml(xml).with_all(headers).with_all(call.encryption_headers(copied.envelope.as_ref())))
+}
+
+/// The tags of a source, as conditions of policies see them.
+fn tags_of(source: &Object) -> Vec<(String, String)> {
+    let tags = super::metadata::tags(&source.attributes);
+    tags.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
 fn attributes_of_copy(

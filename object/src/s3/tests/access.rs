@@ -249,7 +249,7 @@ fn conditions_on_tags_and_versions() {
         &ann,
         "{\"Statement\":[{\"Effect\":\"Allow\",\"Principal\":{\"AWS\":\"bob\"},\"Action\":\"s3:GetObject\",\"Resource\":\"*\",\
           \"Condition\":{\"StringEquals\":{\"s3:ExistingObjectTag/show\":\"yes\"}}},\
-         {\"Effect\":\"Allow\",\"Principal\":{\"AWS\":\"bob\"},\"Action\":\"s3:PutObject\",\"Resource\":\"*\",\
+         {\"Effect\":\"Allow\",\"Principal\":{\"AWS\":\"bob\"},\"Action\":[\"s3:PutObject\",\"s3:PutObjectTagging\"],\"Resource\":\"*\",\
           \"Condition\":{\"StringLike\":{\"s3:RequestObjectTag/team\":\"a*\"}}}]}",
     );
     assert_eq!(bob.ask("GET", "/anns/key", &[], b"").status, 403);
@@ -271,18 +271,79 @@ fn what_is_denied_by_its_operation_is_denied_as_a_header() {
         "{\"Statement\":[{\"Effect\":\"Allow\",\"Principal\":{\"AWS\":\"bob\"},\"Action\":[\"s3:PutObject\",\"s3:GetObject\"],\"Resource\":\"*\"},\
           {\"Effect\":\"Deny\",\"Principal\":{\"AWS\":\"bob\"},\"Action\":[\"s3:PutObjectAcl\",\"s3:PutObjectTagging\"],\"Resource\":\"*\"}]}",
     );
-    let copy = ("x-amz-copy-source", "/anns/key");
-    for header in [("x-amz-acl", "public-read"), ("x-amz-grant-read", "id=\"ann\""), ("x-amz-tagging", "a=b")] {
-        for (method, target, headers) in [
-            ("PUT", "/anns/new", vec![header]),
-            ("PUT", "/anns/new", vec![copy, header]),
-            ("POST", "/anns/new?uploads", vec![header]),
-        ] {
-            assert_eq!(bob.outcome(method, target, &headers, b""), code(DENIED.0, DENIED.1), "{method} {headers:?}");
+    for header in HEADERS.into_iter().chain(TO_OWNERS) {
+        for outcome in outcomes(&bob, header) {
+            assert_eq!(outcome, code(DENIED.0, DENIED.1), "{header:?}");
         }
     }
     assert_eq!(bob.ask("PUT", "/anns/new", &[], b"x").status, 200);
     assert_eq!(nobody.ask("GET", "/anns/new", &[], b"").status, 403);
+}
+
+/// Headers of a put that do what is an operation of its own.
+const HEADERS: [(&str, &str); 3] =
+    [("x-amz-acl", "public-read"), ("x-amz-grant-read", "id=\"ashlar\""), ("x-amz-tagging", "a=b")];
+
+/// Those that grant nothing to anybody but the owner of the bucket or of the object.
+const TO_OWNERS: [(&str, &str); 4] = [
+    ("x-amz-acl", "private"),
+    ("x-amz-acl", "bucket-owner-full-control"),
+    ("x-amz-grant-full-control", "id=ann"),
+    ("x-amz-grant-read", "id=\"ann\""),
+];
+
+/// What a put, a copy and the beginning of an upload with this header are answered.
+fn outcomes(server: &Server, header: (&str, &str)) -> [(u16, String); 3] {
+    let copy = ("x-amz-copy-source", "/anns/key");
+    [
+        server.outcome("PUT", "/anns/new", &[header], b""),
+        server.outcome("PUT", "/anns/new", &[copy, header], b""),
+        server.outcome("POST", "/anns/new?uploads", &[header], b""),
+    ]
+}
+
+#[test]
+fn who_is_allowed_to_put_needs_more_for_grants_and_tags() {
+    let [ann, bob, nobody] = three();
+    let allow = |more: &str| {
+        let policy = r#"{"Statement": {"Effect": "Allow", "Principal": "*", "Action": ["s3:PutObject", "s3:GetObject" MORE], "Resource": "*"}}"#;
+        put_policy(&ann, &policy.replace("MORE", more));
+    };
+    for (more, acl, tags) in [
+        ("", DENIED, DENIED),
+        (r#", "s3:PutObjectAcl""#, (200, ""), DENIED),
+        (r#", "s3:PutObjectTagging""#, DENIED, (200, "")),
+        (r#", "s3:PutObject*""#, (200, ""), (200, "")),
+    ] {
+        allow(more);
+        for server in [&bob, &nobody] {
+            assert_eq!(server.ask("PUT", "/anns/new", &[], b"x").status, 200);
+            for header in HEADERS {
+                let (status, name) = if header.0 == "x-amz-tagging" { tags } else { acl };
+                for outcome in outcomes(server, header) {
+                    assert_eq!(outcome, code(status, name), "{more} {header:?}");
+                }
+            }
+            for header in TO_OWNERS {
+                assert!(outcomes(server, header).iter().all(|(status, _)| *status == 200), "{more} {header:?}");
+            }
+        }
+        for header in HEADERS {
+            assert!(outcomes(&ann, header).iter().all(|(status, _)| *status == 200), "the bucket is hers");
+        }
+    }
+}
+
+#[test]
+fn who_may_write_by_a_list_may_grant_and_tag() {
+    let [ann, bob, nobody] = three();
+    assert_eq!(ann.outcome("PUT", "/anns?acl", &[("x-amz-acl", "public-read-write")], b""), code(200, ""));
+    assert_eq!(ann.outcome("PUT", "/anns/key?acl", &[("x-amz-acl", "public-read")], b""), code(200, ""));
+    for server in [&bob, &nobody] {
+        for header in HEADERS {
+            assert!(outcomes(server, header).iter().all(|(status, _)| *status == 200), "{header:?}");
+        }
+    }
 }
 
 #[test]
@@ -313,6 +374,18 @@ fn tags_of_a_source_are_copied_by_those_who_may_read_them() {
     let copy = ("x-amz-copy-source", "/anns/key");
     assert_eq!(bob.ask("PUT", "/anns/copy", &[copy], b"").status, 403);
     assert_eq!(bob.ask("PUT", "/anns/copy", &[copy, ("x-amz-tagging-directive", "REPLACE")], b"").status, 200);
+    let allow = |actions: &str, denied_team: &str| {
+        let policy = r#"{"Statement": [{"Effect": "Allow", "Principal": {"AWS": "bob"}, "Action": ["s3:PutObject", ACTIONS], "Resource": "*"},
+            {"Effect": "Deny", "Principal": "*", "Action": "s3:PutObjectTagging", "Resource": "*",
+             "Condition": {"StringEquals": {"s3:RequestObjectTag/team": "TEAM"}}}]}"#;
+        put_policy(&ann, &policy.replace("ACTIONS", actions).replace("TEAM", denied_team));
+    };
+    allow(r#""s3:GetObject*""#, "none");
+    assert_eq!(bob.ask("PUT", "/anns/copy", &[copy], b"").status, 403, "who sets no tags copies none");
+    allow(r#""s3:GetObject*", "s3:PutObjectTagging""#, "none");
+    assert_eq!(bob.ask("PUT", "/anns/copy", &[copy], b"").status, 200);
+    allow(r#""s3:GetObject*", "s3:PutObjectTagging""#, "VALUE");
+    assert_eq!(bob.ask("PUT", "/anns/copy", &[copy], b"").status, 403, "a condition on tags sees those of the source");
 }
 
 #[test]
