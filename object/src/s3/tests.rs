@@ -26,6 +26,7 @@ mod encryption;
 mod forms;
 mod lifecycle;
 mod locks;
+mod tags;
 mod versions;
 
 /// 2013-05-24T00:00:00Z.

@@ -123,8 +123,6 @@ fn what_is_not_allowed_is_denied() {
         ("GET", "/anns/key?uploadId=u"),
         ("DELETE", "/anns/key?uploadId=u"),
     ];
-    let overridden = nobody.outcome("GET", "/anns/key?response-content-type=a/b", &[], b"");
-    assert_eq!(overridden, code(400, "InvalidRequest"));
     for (method, target) in requests {
         for server in [&bob, &nobody] {
             assert_eq!(server.outcome(method, target, &[], b""), code(DENIED.0, DENIED.1), "{method} {target}");
@@ -150,6 +148,23 @@ fn what_is_not_allowed_is_denied() {
     assert_eq!((mine(&ann), mine(&bob)), (vec!["anns".to_owned()], vec!["bobs".to_owned()]));
     assert_eq!(mine(&ann.by(Some("key"))), ["anns", "bobs", "bucket"]);
     assert_eq!(ann.by(Some("eve")).outcome("GET", "/", &[], b""), code(403, "InvalidAccessKeyId"));
+}
+
+#[test]
+fn only_a_signed_read_replaces_headers_of_its_reply() {
+    let [ann, bob, nobody] = three();
+    assert_eq!(ann.outcome("PUT", "/anns/key?acl", &[("x-amz-acl", "public-read")], b""), code(200, ""));
+    for header in
+        ["cache-control", "content-disposition", "content-encoding", "content-language", "content-type", "expires"]
+    {
+        for target in ["/anns/key", "/anns/none"].map(|object| format!("{object}?response-{header}=a/b")) {
+            assert_eq!(nobody.outcome("GET", &target, &[], b""), code(400, "InvalidRequest"), "{header}");
+            assert_eq!(nobody.ask("HEAD", &target, &[], b"").status, 400, "{header}");
+        }
+        let read = bob.ask("GET", &format!("/anns/key?response-{header}=a/b"), &[], b"");
+        assert_eq!((read.status, read.header(header)), (200, Some("a/b")), "{header}");
+    }
+    assert_eq!(nobody.ask("GET", "/anns/key", &[], b"").status, 200);
 }
 
 #[test]
