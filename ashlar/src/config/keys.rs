@@ -256,7 +256,7 @@ pub const KEYS: &[Key] = &[
         kind: Kind::Number { min: 0, max: 65_535 },
         fallback: Fallback::Computed("the port of `kv_port`, plus 100"),
         help: "Port of this server's second key-value engine, a replica of another server's; 0 for none",
-        details: "It keeps what the first engine of another server has, and takes over if that server is lost. Its log lies in `kv-replica` in the data directory. Without `kv_port` there is none; a server that has none keeps no replica for others.",
+        details: "It keeps what the first engine of another server has, and takes over if that server is lost. Its log lies in `kv-replica` in the data directory. Without `kv_port` there is none; a server that has none keeps no replica for others. No two options may ask for the same port: where another one has this, give one of them another.",
     },
     Key {
         name: "kv_bind",

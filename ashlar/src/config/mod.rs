@@ -8,6 +8,7 @@ pub mod file;
 pub mod flags;
 pub mod keys;
 pub mod nearest;
+mod ports;
 pub mod reference;
 
 use core::fmt;
@@ -191,6 +192,7 @@ pub fn resolve(texts: Texts<'_>) -> Result<Config, Vec<Problem>> {
         problems.push(Problem { place: "advertise".into(), what });
     }
     problems.extend(check_replica_port(&config, &values));
+    problems.extend(ports::check(&config, &values));
     problems.extend(check_kv_bind(&config));
     problems.extend(check_kv_tls(&config, &values));
     problems.extend(check_drive(&config));
@@ -238,23 +240,18 @@ fn check_kv_bind(config: &Config) -> Option<Problem> {
     Some(Problem { place: "kv_bind".into(), what })
 }
 
-/// The second engine has a port of its own.
+/// There is a port for the second engine.
 fn check_replica_port(config: &Config, values: &Values) -> Option<Problem> {
     let kv = config.kv?;
-    let is_given = values.contains_key("kv_replica_port");
-    let what = match config.kv_replica {
-        Some(replica) if replica == kv => {
-            format!("port {} is taken by kv_port: the two engines need a port each", kv.port())
-        }
-        None if !is_given => {
-            format!("missing: there is no port {} above kv_port; give one, or 0", u32::from(kv.port()) + REPLICA_STEP)
-        }
-        _ => return None,
-    };
+    if config.kv_replica.is_some() || values.contains_key("kv_replica_port") {
+        return None;
+    }
+    let what =
+        format!("missing: there is no port {} above kv_port; give one, or 0", u32::from(kv.port()) + REPLICA_STEP);
     Some(Problem { place: "kv_replica_port".into(), what })
 }
 
-/// A port for TLS needs its files and ports that nobody else has; without one the files mean nothing.
+/// A port for TLS needs its files; without one the files mean nothing.
 fn check_kv_tls(config: &Config, values: &Values) -> Option<Problem> {
     let problem = |place: &str, what: String| Some(Problem { place: place.to_owned(), what });
     let Some(tls) = &config.kv_tls else {
@@ -271,15 +268,6 @@ fn check_kv_tls(config: &Config, values: &Values) -> Option<Problem> {
             (false, None) => None,
         };
     };
-    let engines = [config.kv.map(|at| at.port()), config.kv_replica.map(|at| at.port())];
-    let taken = engines.contains(&Some(tls.port))
-        || config.kv_replica.is_some() && (engines.contains(&Some(tls.replica_port)) || tls.port == tls.replica_port);
-    if taken {
-        return problem(
-            "kv_tls_port",
-            "the ports of both engines, plain and under TLS, have to be different".to_owned(),
-        );
-    }
     let needs_authorities = tls.auth_clients != "no" && tls.authorities.is_none();
     if needs_authorities {
         let what = "missing: clients have to show certificates, and nothing says who may have signed them; give it, or \

@@ -99,6 +99,45 @@ fn key_value_port_and_address() {
 }
 
 #[test]
+fn two_options_that_ask_for_one_port_are_both_named() {
+    let check = |flags: &[(&str, &str)]| read("data = \"d\"", &[], flags).map(|_| ());
+    let refused = |flags: &[(&str, &str)], expected: &str| assert_eq!(check(flags), Err(vec![expected.to_owned()]));
+    let follows = "(the port of kv_port, plus 100, because it is not given)";
+    refused(
+        &[("kv_port", "8900"), ("s3_port", "9000")],
+        &format!("kv_replica_port: port 9000 {follows} is that of s3_port, too: give one of them another"),
+    );
+    refused(
+        &[("kv_port", "7700")],
+        &format!(
+            "kv_replica_port: port 7800 {follows} is that of port_base (its default), too: give one of them another"
+        ),
+    );
+    refused(
+        &[("listen", "127.0.0.1:6379")],
+        "kv_port: port 6379 (its default) is that of listen, too: give one of them another",
+    );
+    refused(
+        &[("kv_port", "7000"), ("kv_replica_port", "7000")],
+        "kv_replica_port: port 7000 is that of kv_port, too: give one of them another",
+    );
+    let tls = [("kv_tls_cert", "c"), ("kv_tls_key", "k"), ("kv_tls_auth_clients", "no")];
+    refused(
+        &[&tls[..], &[("kv_tls_port", "6279")]].concat(),
+        "kv_replica_tls_port: port 6379 (the port of kv_tls_port, plus 100, because it is not given) is that of kv_port \
+         (its default), too: give one of them another",
+    );
+    // NBD is at 127.0.0.1: another address has its own ports, all addresses have not.
+    let nbd =
+        |listen: &'static str| [("nbd_port", "9000"), ("s3_port", "9000"), ("listen", listen), ("advertise", "h:1")];
+    refused(&nbd("127.0.0.1:7800"), "nbd_port: port 9000 is that of s3_port, too: give one of them another");
+    refused(&nbd("0.0.0.0:7800"), "nbd_port: port 9000 is that of s3_port, too: give one of them another");
+    assert_eq!(check(&nbd("10.0.0.1:7800")), Ok(()));
+    assert_eq!(check(&[("listen", "127.0.0.1:0"), ("s3_port", "0"), ("nbd_port", "0")]), Ok(()));
+    assert_eq!(check(&[("kv_port", "8900"), ("kv_replica_port", "0"), ("s3_port", "9000")]), Ok(()));
+}
+
+#[test]
 fn the_address_of_engines_follows_that_of_the_server_or_is_refused() {
     let kv = |file: &str, flags: &[(&str, &str)]| {
         let config = read(&format!("data = \"d\"\n{file}"), &[], flags)?;
