@@ -103,7 +103,7 @@ impl AskedEngine {
 }
 
 /// The password in a file.
-fn password_in(path: &Path) -> Result<String, Failure> {
+pub(super) fn password_in(path: &Path) -> Result<String, Failure> {
     let failed = |why: &str| {
         Failure::usage(
             format!("no password in {}: {why}", path.display()),

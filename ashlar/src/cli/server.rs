@@ -33,10 +33,7 @@ pub(super) fn collect(flags: &Flags) -> Result<Values, Failure> {
 }
 
 fn with_texts<T>(flags: &Flags, read: impl FnOnce(Texts<'_>) -> Result<T, Vec<config::Problem>>) -> Result<T, Failure> {
-    let environment: Vec<(String, String)> = std::env::vars_os()
-        .filter_map(|(name, text)| Some((name.into_string().ok()?, text.into_string().ok()?)))
-        .filter(|(name, _)| name.starts_with("ASHLAR_"))
-        .collect();
+    let environment = environment();
     let variable = environment.iter().find(|(name, _)| name == "ASHLAR_CONFIG").map(|(_, path)| path.clone());
     let file = match flags.config.clone().or(variable) {
         None => None,
@@ -44,6 +41,14 @@ fn with_texts<T>(flags: &Flags, read: impl FnOnce(Texts<'_>) -> Result<T, Vec<co
     };
     let file = file.as_ref().map(|(path, text)| (path.as_str(), text.as_str()));
     read(Texts { file, environment: &environment, flags }).map_err(|problems| config::failure(&problems))
+}
+
+/// Our variables of the environment.
+pub(super) fn environment() -> Vec<(String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, text)| Some((name.into_string().ok()?, text.into_string().ok()?)))
+        .filter(|(name, _)| name.starts_with("ASHLAR_"))
+        .collect()
 }
 
 fn text_of(path: &str) -> Result<String, Failure> {

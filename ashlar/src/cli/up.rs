@@ -14,9 +14,11 @@ use ashlar_wire::time::Instant;
 
 use super::asking::{ask, short};
 use super::kv::picture::Asker;
-use super::kv::rebalance;
+use super::kv::{password_in, rebalance};
+use super::server::environment;
 use super::{no_runtime, note, say, table};
-use crate::config::{DRIVE_MIB_MIN, OBJECT_MIB_MIN, REPLICA_STEP};
+use crate::config::inherited::Inherited;
+use crate::config::{self, DRIVE_MIB_MIN, OBJECT_MIB_MIN, REPLICA_STEP};
 use crate::failure::Failure;
 use crate::os::fleet::{Event, Fleet, SERVERS_MAX};
 use crate::os::http::Target;
@@ -35,7 +37,7 @@ const RESTART_PAUSE: Duration = Duration::from_secs(5);
 
 /// Silence after which the servers suspect each other: on one machine a short one does, and a server that was killed is
 /// found to have failed before it is started again.
-const MEMBER_TIMEOUT_MS: u32 = 2_000;
+const MEMBER_TIMEOUT_MS: &str = "2000";
 
 /// How long the mesh may take to form.
 const MESH_MAX: Duration = Duration::from_secs(60);
@@ -127,8 +129,14 @@ struct Place {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let inherited = Inherited::of(&environment()).map_err(|problems| config::failure(&problems))?;
+    let password = password(&inherited)?;
     let count = count(arguments)?;
-    let mut places = places(arguments, count)?;
+    let mut places = places(arguments, count, &inherited)?;
+    make_data(&arguments.data)?;
+    if let Some(remark) = inherited.remark() {
+        note(&format!("ashlar: {remark}"));
+    }
     for place in &places {
         check_free(&place.address, Listen::SERVER, "is another `ashlar up` running?")?;
         for (address, how) in [(&place.nbd, NBD), (&place.s3, S3)] {
@@ -142,8 +150,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let servers: Vec<PathBuf> = places.iter().map(|place| place.data.clone()).collect();
     datadir::share_admin_token(&arguments.data.join(datadir::ADMIN_TOKEN), &servers)?;
     os::block_on(async {
-        let mut fleet = Fleet::new(count).map_err(|error| no_runtime(&error))?;
-        let result = live(arguments, &mut places, &mut fleet).await;
+        let mut fleet = Fleet::new(count, inherited.variables).map_err(|error| no_runtime(&error))?;
+        let result = live(arguments, password, &mut places, &mut fleet).await;
         let mut resolve = if result.is_ok() { Resolve::Orderly } else { Resolve::Final };
         while end(arguments.tell(), &places, &mut fleet, resolve).await == Ending::CalledOff {
             // Those that go on need the others.
@@ -171,10 +179,6 @@ fn check_free(address: &str, how: Listen, hint: &str) -> Result<(), Failure> {
 /// How many servers: as many as asked for, but not fewer than have data.
 fn count(arguments: &Arguments) -> Result<usize, Failure> {
     let data = &arguments.data;
-    files::make_directory(data).map_err(|error| {
-        let what = format!("cannot use the data directory {}: {error}", data.display());
-        Failure::world(what, "give another one with --data")
-    })?;
     let found = (1..=SERVERS_MAX).take_while(|number| files::exists(&data.join(name(*number)))).count();
     let Some(asked) = arguments.servers.map(usize::from) else {
         return Ok(if found == 0 { SERVERS_DEFAULT } else { found });
@@ -184,6 +188,19 @@ fn count(arguments: &Arguments) -> Result<usize, Failure> {
         return Err(Failure::usage(what, "leave --servers out, or choose another directory with --data"));
     }
     Ok(asked)
+}
+
+fn make_data(data: &Path) -> Result<(), Failure> {
+    files::make_directory(data).map_err(|error| {
+        let what = format!("cannot use the data directory {}: {error}", data.display());
+        Failure::world(what, "give another one with --data")
+    })
+}
+
+/// The engines' present password, as far as the environment says it: the variable, else the file that they begin with.
+fn password(inherited: &Inherited) -> Result<Option<String>, Failure> {
+    let file = inherited.get("kv_password_file").map(|path| password_in(Path::new(path))).transpose()?;
+    Ok(std::env::var("ASHLAR_KV_PASSWORD").ok().filter(|password| !password.is_empty()).or(file))
 }
 
 fn name(number: usize) -> String {
@@ -207,7 +224,7 @@ fn check_apart(ports: &[(usize, &'static str)], count: usize) -> Result<(), Fail
     Ok(())
 }
 
-fn places(arguments: &Arguments, count: usize) -> Result<Vec<Place>, Failure> {
+fn places(arguments: &Arguments, count: usize, inherited: &Inherited) -> Result<Vec<Place>, Failure> {
     let above = usize::from(arguments.kv_port) + REPLICA_STEP as usize;
     let replica_port = arguments.kv_replica_port.map_or(above, usize::from);
     let replica_port = if arguments.kv_port == 0 { 0 } else { replica_port };
@@ -227,6 +244,7 @@ fn places(arguments: &Arguments, count: usize) -> Result<Vec<Place>, Failure> {
         }
     }
     let workers = arguments.workers.map_or_else(|| (process::cores() / count).max(1), usize::from);
+    let member_timeout_ms = inherited.get("member_timeout_ms").unwrap_or(MEMBER_TIMEOUT_MS).to_owned();
     let first = format!("127.0.0.1:{}", arguments.port_base);
     let place = |index: usize| {
         let address = format!("127.0.0.1:{}", usize::from(arguments.port_base) + index);
@@ -248,7 +266,7 @@ fn places(arguments: &Arguments, count: usize) -> Result<Vec<Place>, Failure> {
             ("--secret-file", secret.into_os_string()),
             ("--tls", arguments.tls.clone().into()),
             ("--workers", workers.to_string().into()),
-            ("--member-timeout-ms", MEMBER_TIMEOUT_MS.to_string().into()),
+            ("--member-timeout-ms", member_timeout_ms.clone().into()),
             ("--drive-mib", drive_mib.to_string().into()),
             ("--nbd-port", nbd_port.to_string().into()),
             ("--object-mib", object_mib.to_string().into()),
@@ -295,13 +313,18 @@ fn has_nbd(arguments: &Arguments, count: usize) -> bool {
 }
 
 /// Starts all, waits for the mesh, then watches until somebody wants an end.
-async fn live(arguments: &Arguments, places: &mut [Place], fleet: &mut Fleet) -> Result<(), Failure> {
+async fn live(
+    arguments: &Arguments,
+    password: Option<String>,
+    places: &mut [Place],
+    fleet: &mut Fleet,
+) -> Result<(), Failure> {
     let begin = clock::now();
     for (index, place) in places.iter_mut().enumerate() {
         start(fleet, index, place)?;
     }
     let Some(statuses) = until_complete(places, fleet).await? else { return Ok(()) };
-    if !arrange(arguments.tell(), places, fleet).await? {
+    if !arrange(arguments.tell(), password, places, fleet).await? {
         return Ok(());
     }
     let offers = match fleet.beside(offers::prepare(arguments, places)).await {
@@ -356,13 +379,18 @@ async fn until_complete(places: &[Place], fleet: &mut Fleet) -> Result<Option<Ve
 
 /// Makes one cluster of the key-value engines, unless somebody wants an end before. That something is amiss there ends nothing: it is
 /// told, and can be put right while the servers run.
-async fn arrange(tell: fn(&str), places: &[Place], fleet: &mut Fleet) -> Result<bool, Failure> {
+async fn arrange(
+    tell: fn(&str),
+    password: Option<String>,
+    places: &[Place],
+    fleet: &mut Fleet,
+) -> Result<bool, Failure> {
     let entries: Vec<String> = places.iter().flat_map(|place| place.kv.clone()).flatten().collect();
     if entries.is_empty() {
         return Ok(true);
     }
     let expected = entries.len();
-    let mut asker = Asker::new(entries, std::env::var("ASHLAR_KV_PASSWORD").ok());
+    let mut asker = Asker::new(entries, password);
     match fleet.beside(rebalance::run(&mut asker, Some(expected), &mut |line| tell(line))).await {
         Ok(Ok(_)) => Ok(true),
         Ok(Err(failure)) => {

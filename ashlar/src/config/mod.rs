@@ -6,6 +6,7 @@
 
 pub mod file;
 pub mod flags;
+pub mod inherited;
 pub mod keys;
 pub mod nearest;
 mod ports;

@@ -42,6 +42,7 @@ enum Order {
 /// The servers that run.
 #[derive(Debug)]
 pub struct Fleet {
+    variables: Vec<(String, String)>,
     orders: Vec<Option<mpsc::Sender<Order>>>,
     ended: mpsc::Receiver<(usize, io::Result<ExitStatus>)>,
     ending: mpsc::Sender<(usize, io::Result<ExitStatus>)>,
@@ -49,14 +50,14 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// An empty fleet with room for `count` servers, [`SERVERS_MAX`] at most. Needs a runtime.
+    /// An empty fleet with room for `count` servers, [`SERVERS_MAX`] at most, that all get these variables. Needs a runtime.
     ///
     /// # Errors
     /// The operating system refused the signals.
-    pub fn new(count: usize) -> io::Result<Self> {
+    pub fn new(count: usize, variables: Vec<(String, String)>) -> io::Result<Self> {
         let (ending, ended) = mpsc::channel(SERVERS_MAX);
         let count = count.min(SERVERS_MAX);
-        Ok(Self { orders: vec![None; count], ended, ending, signals: Signals::new()? })
+        Ok(Self { variables, orders: vec![None; count], ended, ending, signals: Signals::new()? })
     }
 
     /// Starts a server at a free place and returns its process id. It dies with this process.
@@ -64,7 +65,7 @@ impl Fleet {
     /// # Errors
     /// The operating system refused, or `log` cannot be written. Retry safe.
     pub fn start(&mut self, place: usize, arguments: &[OsString], log: &Path) -> io::Result<u32> {
-        let server = Server::start(arguments, log)?;
+        let server = Server::start(arguments, &self.variables, log)?;
         let pid = server.pid;
         // Two orders can be waiting: an orderly end and the one that follows if that takes too long.
         let (orders, inbox) = mpsc::channel(2);

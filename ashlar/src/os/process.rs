@@ -196,15 +196,16 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts this program with `arguments`; what it logs is appended to `log`. The child gets SIGKILL when the calling
-    /// thread ends, and none of this process's `ASHLAR_` settings except those for logging.
+    /// Starts this program with `arguments` and `variables`; what it logs is appended to `log`. The child gets SIGKILL when the
+    /// calling thread ends, and none of this process's other `ASHLAR_` settings except those for logging.
     ///
     /// # Errors
     /// The operating system refused, or `log` cannot be written. Retry safe.
-    pub fn start(arguments: &[OsString], log: &Path) -> io::Result<Self> {
+    pub fn start(arguments: &[OsString], variables: &[(String, String)], log: &Path) -> io::Result<Self> {
         let log = files::create(log, Creation::Append)?;
         let mut command = this_program(arguments)?;
         command.stdout(log.try_clone()?).stderr(log);
+        command.envs(variables.iter().map(|(name, text)| (name, text)));
         let child = Command::from(command).spawn()?;
         let pid = child.id().ok_or(io::ErrorKind::NotFound)?;
         Ok(Self { child, pid })

@@ -1,7 +1,7 @@
 //! `ashlar up`: start, kill, restart, end.
 
 use super::process::{Running, Scratch, check_fails, get, signal, status, until};
-use super::upkv::ports;
+use super::upkv::{Wire, ports};
 
 fn start(data: &str, port: u16, kv_port: u16) -> Running {
     let (port, kv_port) = (port.to_string(), kv_port.to_string());
@@ -89,6 +89,34 @@ fn ports_of_both_engines_are_shown_and_must_be_free() {
     check_fails(&[&other[..], &[free, "--kv-replica-port", replica]].concat(), &[], 1, &expected);
     let more = [("ASHLAR_KV_PORT", free), ("ASHLAR_KV_REPLICA_PORT", replica)];
     check_fails(&server, &more, 1, &expected);
+    up.signal("INT");
+    assert_eq!(up.wait(), Some(0));
+}
+
+#[test]
+fn servers_get_the_variables_that_mean_the_same_at_each_and_a_person_hears_of_others() {
+    let scratch = Scratch::new();
+    let (data, password, port, kv) = (scratch.path("data"), scratch.path("password"), ports(1), ports(1));
+    std::fs::write(&password, "open sesame\n").expect("the directory is there");
+    let kv_address = format!("127.0.0.1:{kv}");
+    let (port, kv) = (port.to_string(), kv.to_string());
+    let words = ["up", "--data", &data, "--servers", "1", "--port-base", &port, "--kv-port", &kv, "--workers", "1"];
+    let variables =
+        [("ASHLAR_KV_PASSWORD_FILE", password.as_str()), ("ASHLAR_WORKERS", "many"), ("ASHLAR_ADMIN_TOKEN", "t")];
+    check_fails(&words, &[("ASHLAR_VOTERS_MAX", "many")], 2, &["ASHLAR_VOTERS_MAX: `many` is not what is expected"]);
+    check_fails(&words, &[("ASHLAR_VOTER_MAX", "3")], 2, &["did you mean ASHLAR_VOTERS_MAX?"]);
+    check_fails(&words, &[("ASHLAR_KV_PASSWORD_FILE", &scratch.path("none"))], 2, &["there is no such file"]);
+    assert!(!std::fs::exists(&data).expect("it can be looked at"), "what is refused has written nothing");
+    let mut up = Running::start(&words, &variables);
+    let remark = Running::line(&up.err, "do not get");
+    let (got, others) = (remark.contains("ASHLAR_KV_PASSWORD_FILE"), remark.contains("ASHLAR_ADMIN_TOKEN"));
+    assert!(remark.contains("ASHLAR_WORKERS") && !got && !others, "{remark}");
+    Running::line(&up.out, "ashlar is up: 1 servers");
+    let mut wire = Wire::new(&kv_address).expect("the engine listens");
+    assert_eq!(wire.ask(&["PING"]).as_deref(), Some("NOAUTH Authentication required."));
+    assert_eq!(wire.ask(&["AUTH", "open sesame"]).as_deref(), Some("OK"));
+    let told = wire.ask(&["CLUSTER", "INFO"]).expect("an answer");
+    assert!(told.contains("cluster_slots_assigned:16384"), "`up` has used the password, too: {told}");
     up.signal("INT");
     assert_eq!(up.wait(), Some(0));
 }
