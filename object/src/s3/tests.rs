@@ -523,6 +523,8 @@ fn uploads_that_are_refused_or_given_up() {
         "0".repeat(32)
     );
     assert_eq!(server.outcome("POST", &target, &[], document.as_bytes()), code(404, "NoSuchUpload"));
+    let nonsense = completion(&[(1, "1234")]);
+    assert_eq!(server.outcome("POST", &target, &[], &nonsense), code(404, "NoSuchUpload"), "nor are there parts");
     let headers = [("x-amz-checksum-algorithm", "CRC64NVME"), ("x-amz-checksum-type", "COMPOSITE")];
     assert_eq!(server.outcome("POST", "/bucket/k?uploads", &headers, b""), code(400, "InvalidRequest"));
     assert_eq!(server.outcome("POST", "/bucket/k?uploads", &headers[1..], b""), code(400, "InvalidRequest"));

@@ -149,11 +149,12 @@ async fn find(call: &Call<'_>, upload: &UploadId) -> Result<(Upload, Vec<Part>),
     found.into_iter().next().ok_or(Error::NoSuchUpload)
 }
 
-/// The MD5 of the parts' MD5s, and how many they are.
+/// The MD5 of the parts' MD5s, and how many they are. Parts of an upload that is there were compared before: one that can be no part is
+/// of none.
 fn etag_of_parts(parts: &[CompletedPart]) -> Result<String, S3Error> {
     let mut md5 = Md5::new();
     for part in parts {
-        md5.update(from_hex::<16>(&part.etag).ok_or(Code::InvalidPart)?);
+        md5.update(from_hex::<16>(&part.etag).ok_or(Code::NoSuchUpload)?);
     }
     Ok(format!("{}-{}", to_hex(&<[u8; 16]>::from(md5.finalize())), parts.len()))
 }
