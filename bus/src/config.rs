@@ -73,8 +73,8 @@ pub struct Config {
     /// A replica whose copy was older than this and one `member_timeout` when its primary failed does not stand; `None` for any age.
     /// The default is ten times the default `member_timeout`, and a ping period of ten seconds, as in Valkey.
     pub copy_age_max: Option<Duration>,
-    /// Whether this member, as long as it knows nobody and never had voters, chooses itself as the only one. Whoever joins a cluster
-    /// waits for that cluster's voters.
+    /// Whether this member chooses the first voters of its cluster. Of all its members one does, the one that the others join; they wait
+    /// for its choice. Once there are voters, these choose their successors, whatever is said here.
     pub founds: bool,
     /// Whether a single slot without an owner stops all service.
     pub require_full_coverage: bool,

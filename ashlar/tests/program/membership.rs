@@ -2,7 +2,7 @@
 
 use ashlar_node::membership::view::{BusStatus, MemberState};
 
-use super::process::{Running, Scratch, TestServer, check_fails, get, run, secret, until};
+use super::process::{Running, Scratch, TestServer, check_fails, get, nobody, run, secret, status, until};
 
 /// Short, so that tests need not wait for long.
 const TIMEOUT: [&str; 2] = ["--member-timeout-ms", "1000"];
@@ -87,6 +87,26 @@ impl Cluster {
 fn health(server: &TestServer) -> (u16, String) {
     let answer = get(&server.address, "/health/cluster").expect("it answers");
     (answer.status, String::from_utf8_lossy(&answer.body).into_owned())
+}
+
+#[test]
+fn servers_that_meet_before_the_first_one_runs_wait_for_it() {
+    let scratch = Scratch::new();
+    drop(TestServer::start(&scratch.path("other"), &[], &[]));
+    let environment = [("ASHLAR_SECRET", &*secret(&scratch.path("other")))];
+    let first = nobody();
+    let one = TestServer::start(&scratch.path("1"), &[&TIMEOUT[..], &["--join", &first]].concat(), &environment);
+    let join = format!("{first},{}", one.address);
+    let two = TestServer::start(&scratch.path("2"), &[&TIMEOUT[..], &["--join", &join]].concat(), &environment);
+    let bus = |server: &TestServer| server.status().expect("it answers").bus;
+    until("two to know one", || [&one, &two].iter().all(|server| bus(server).count(MemberState::Alive) == 2));
+    let words = ["server", "--data", &scratch.path("0"), "--listen", &first, "--workers", "1"];
+    let _zero = Running::start(&[&words[..], &TIMEOUT].concat(), &environment);
+    until("one cluster of three to vote", || {
+        let all = [&first, &one.address, &two.address].map(|address| status(address).map(|status| status.bus));
+        let is_whole = |bus: BusStatus| bus.count(MemberState::Alive) == 3 && bus.voters.len() == 3 && bus.majority;
+        all.into_iter().all(|bus| bus.is_some_and(is_whole))
+    });
 }
 
 #[test]

@@ -215,8 +215,8 @@ impl Bus {
         voters.iter().filter_map(since).filter(|(_, since)| *since > FIRST_LIFE).take(FORGETFUL_MAX).collect()
     }
 
-    /// Where nobody ever told the voters, the first living voter chooses them; before there are any, the member with the
-    /// smallest id does.
+    /// Where nobody ever told the voters, the first living voter chooses them; before there are any, whoever founds the cluster does.
+    /// Members that meet before that one runs would choose voters beside its own, and two sets without a common past never become one.
     fn consider_choosing(&mut self, now: Instant) {
         let own = self.identity.server;
         let known = self.voters.set();
@@ -225,14 +225,10 @@ impl Bus {
         {
             return;
         }
-        if known.is_none() && !self.config.founds && self.members.iter().nth(1).is_none() {
-            // Meeting somebody is a change, which is looked at.
-            return;
-        }
         let lives = |id: &ServerId| self.members.get(*id).is_some_and(|member| !member.life.failed);
         let first = match known {
             Some(set) => set.voters.iter().copied().find(lives),
-            None => self.members.iter().map(|member| member.id).min(),
+            None => self.config.founds.then_some(own),
         };
         let is_turn = first == Some(own) || self.govern.is_stuck && self.is_voter();
         if !is_turn || known.is_some() && self.standing.held_since.is_none() {

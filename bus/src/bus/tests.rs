@@ -108,7 +108,8 @@ impl Net {
         };
         let saved = server.saved.clone();
         let now = Instant::from_nanos((START_MS + self.ms) * 1_000_000);
-        let bus = Bus::new(self.config.clone(), identity, saved.as_deref(), u64::from(number) * 77 + server.life, now);
+        let config = Config { founds: self.config.founds && number == 1, ..self.config.clone() };
+        let bus = Bus::new(config, identity, saved.as_deref(), u64::from(number) * 77 + server.life, now);
         server.bus = Some(bus.expect("what was saved is whole"));
         self.drain(number);
     }

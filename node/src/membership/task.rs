@@ -205,11 +205,13 @@ impl<R: Runtime> Task<R> {
         self.act();
     }
 
-    /// Whoever joins introduces itself to whom it reached; so does a server that met somebody whom its bus forgot to save.
+    /// Whoever joins introduces itself to whom it reached, until it is in a cluster with voters: those whom it met before may have been
+    /// waiting for one, too. So does a server that met somebody whom its bus forgot to save.
     fn consider_meeting(&mut self, id: ServerId, address: String) {
         let is_alone = self.bus.members().nth(1).is_none();
         let is_asked = self.now() < self.meets_until;
-        let is_known = self.node.is_met(id) || is_asked || is_alone && self.node.is_joining();
+        let is_outside = is_alone || self.bus.voters().voters.is_empty();
+        let is_known = self.node.is_met(id) || is_asked || is_outside && self.node.is_joining();
         let wants = self.bus.member(id).is_none() && is_known;
         if !wants {
             return;

@@ -334,7 +334,8 @@ impl<W: Watch> World<W> {
         };
         let saved = slot.disk.durable.as_deref();
         let seed = rng.next_u64();
-        let (config, now) = (self.options.config.clone(), clock.local(self.now_ns));
+        let config = Config { founds: self.options.config.founds && member == 0, ..self.options.config.clone() };
+        let now = clock.local(self.now_ns);
         #[cfg(not(feature = "planted"))]
         let bus = Bus::new(config, identity, saved, seed, now)?;
         #[cfg(feature = "planted")]

@@ -234,7 +234,7 @@ impl Case for NodeCase {
     }
 }
 
-/// What a server is told at the start of a life: server 0 founds the cluster, the others join it there.
+/// What a server is told at the start of a life: server 0 founds the cluster, the others join it and may meet each other before.
 pub(super) fn plan(control: &Control, runtime: &SimRuntime, drive: &Drive) -> Plan {
     let server = runtime.server();
     let incarnation = Incarnation(u64::from(runtime.life()));
@@ -247,12 +247,13 @@ pub(super) fn plan(control: &Control, runtime: &SimRuntime, drive: &Drive) -> Pl
         founds: server == founder,
         ..ashlar_bus::Config::default()
     };
+    let join = (0..3).map(ServerNo).filter(|other| *other != server).map(address).collect();
     let mut seed = control.rng("bus", u64::from(server.0) << 32 | u64::from(runtime.life()));
     Plan {
         grid,
         is_tls: false,
         pid: server.0,
-        join: if server == founder { Vec::new() } else { vec![address(founder)] },
+        join: if server == founder { Vec::new() } else { join },
         met: written.members,
         bus,
         zone: String::new(),

@@ -266,14 +266,21 @@ fn a_server_that_comes_and_goes_keeps_nobody_from_choosing_voters() {
 }
 
 #[test]
-fn who_joins_is_no_cluster_of_its_own_before() {
-    let mut net = Net::with(1, Config { founds: false, ..Config::default() });
+fn only_the_founder_chooses_the_first_voters() {
+    let mut net = Net::new(4);
+    net.servers.remove(&1);
+    for number in [3, 4] {
+        net.command(2, Command::Meet { id: id(number), address: format!("server-{number}") });
+    }
     net.run(20_000);
-    assert_eq!(net.bus(1).voters().voters, [], "it waits for those of the cluster");
-    net.start(2);
+    for number in 2..=4 {
+        assert_eq!(net.bus(number).members().count(), 3, "they know each other");
+        assert_eq!(net.bus(number).voters().voters, [], "{number} waits for the founder");
+    }
+    net.start(1);
     net.introduce();
-    net.run_until(8_000, "voters are chosen once it is not alone", |net| {
-        net.running().iter().all(|number| net.bus(*number).voters().voters.len() == 1) && net.agrees()
+    net.run_until(15_000, "voters are chosen once the founder is there", |net| {
+        net.running().iter().all(|number| net.bus(*number).voters().voters.len() >= 3) && net.agrees()
     });
 }
 
