@@ -69,14 +69,13 @@ pub(super) fn check_state(
     let gone = gone.and_then(|gone| drives.get(&gone).copied());
     let set = state.set(FIRST_SET).ok_or("there is no set")?;
     for (pg, config) in state.pgs_of(FIRST_SET) {
-        let wanted = choose_drives(&set.target, pg).into_iter().map(|index| set.target.drive(index).id);
-        let left: Vec<_> = wanted.filter(|drive| Some(*drive) != gone).collect();
-        let mut members = (config.acting.clone(), left.clone());
-        // Its only member stays, and waits.
-        members.0.retain(|drive| Some(*drive) != gone || !left.is_empty());
-        members.0.sort_unstable();
-        members.1.sort_unstable();
-        let is_short = members.0 != members.1 && !left.is_empty();
+        let wanted: Vec<_> =
+            choose_drives(&set.target, pg).into_iter().map(|index| set.target.drive(index).id).collect();
+        let left: Vec<_> = wanted.iter().copied().filter(|drive| Some(*drive) != gone).collect();
+        let more = config.acting.iter().filter(|drive| !left.contains(drive)).count();
+        // In the place of the one that has stopped, the member stays that it was to replace. Its only member stays, too, and waits.
+        let more_max = usize::from(left.len() < wanted.len());
+        let is_short = more > more_max || left.iter().any(|drive| !config.acting.contains(drive));
         if is_short || !config.learners.is_empty() || config.acting.is_empty() {
             return Err(format!("placement group {} has {config:?} and should have {left:?}", pg.0));
         }
