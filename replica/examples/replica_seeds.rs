@@ -1,12 +1,14 @@
 //! Runs seeds of the simulator of placement groups: `cargo run --release -p ashlar-replica --features proof --example
 //! replica_seeds -- FIRST COUNT [BUG]`. Prints every seed that breaks a rule, and the sums; BUG is the place of a planted
-//! bug in `Planted::ALL`. A seed that fails, fails again.
+//! bug in `Planted::ALL`. A seed that fails, fails again; the exit code is 1 then, else 0.
 #![expect(clippy::print_stdout, reason = "this program is there to print")]
+
+use std::process::ExitCode;
 
 use ashlar_replica::planted::Planted;
 use ashlar_replica::proof::run;
 
-fn main() {
+fn main() -> ExitCode {
     let mut numbers = std::env::args().skip(1).filter_map(|text| text.parse::<u64>().ok());
     let (first, count) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(100));
     let planted = numbers.next().and_then(|place| Planted::ALL.get(usize::try_from(place).ok()?)).copied();
@@ -31,4 +33,5 @@ fn main() {
         "{count} seeds, {failed} failed: {writes} writes, {reads} reads, {epochs} epochs, {crashes} crashes, \
          {damages} copies of extents damaged, {lost} reads refused for that, {no_space} refused for want of room, longest recovery {recovery_ms} ms"
     );
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
