@@ -1,7 +1,8 @@
 //! The repository's own chores, in Rust.
 //!
 //! `verify` says whether the tree may be merged and never writes to it; `fix` writes; `tidy` holds the laws of the
-//! house that neither the compiler nor clippy knows; `fuzz` and `sim` run the two machines that look for bugs.
+//! house that neither the compiler nor clippy knows; `fuzz` and `sim` run the two machines that look for bugs, and
+//! `mutants` tells what these and the tests would not notice.
 //! Exit codes: 0 done, 1 failed, 2 asked wrongly.
 
 mod clients;
@@ -10,6 +11,7 @@ mod differ;
 mod failure;
 mod fix;
 mod fuzz;
+mod mutants;
 mod process;
 mod replay;
 mod requirements;
@@ -37,6 +39,8 @@ Commands:
   fuzz [TARGET|all] [--seconds N] [--input FILE]
                                  libFuzzer over the decoders and state machines
   sim [ARGUMENTS]                the simulator, with every check on
+  mutants PACKAGE [--module PATH] [--sample N] [--seed S]
+                                 which small changes of a package its tests and its simulator notice
   replay [--commands N] [--seed S]
                                  random commands, then a restart from the log and replicas with the same content
   differ [--commands N] [--seed S] [--ours HOST:PORT]
@@ -70,6 +74,7 @@ fn dispatch(arguments: &[String]) -> Result<(), Failure> {
         "tidy" => tidy::command(rest),
         "fuzz" => fuzz::command(rest),
         "sim" => sim::command(rest),
+        "mutants" => mutants::command(rest),
         "clients" => clients::command(rest),
         "replay" => replay::command(rest),
         "differ" => differ::command(rest),
