@@ -1,7 +1,8 @@
 //! Opening of a drive: superblock, journal, tables, then the journal's entries once more.
 //!
 //! The journal is read first, so that only pages which its entries change stay in memory. Both copies of every page are
-//! read: a copy that was damaged or lost shows, and is repaired by the next write-back. Nothing is written.
+//! read: a copy that was damaged or lost shows, and is repaired by the next write-back. Nothing is written but zeroes over
+//! the beginning of a batch that a crash has left torn.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::buffer::{AlignedBuf, BLOCK_BYTES, Segment};
 use crate::config::Config;
 use crate::error::OpenError;
 use crate::index::Index;
-use crate::io::{Io, IoError, IoId, IoKind, IoOutput};
+use crate::io::{Durability, Io, IoError, IoId, IoKind, IoOutput};
 use crate::journal::batch::{BatchSeq, decode_entries};
 use crate::journal::entry::Entry;
 use crate::journal::recover::{RecoveredJournal, recover_journal};
@@ -39,24 +40,33 @@ pub struct Expected {
     pub bytes: u64,
 }
 
-/// What a read is for.
+/// What an IO is for.
 #[derive(Debug, Clone, Copy)]
 enum Part {
     Superblock(usize),
-    Ring { first: u32, blocks: u32 },
-    Pages { first: u32, pages: u32, copy: usize },
+    Ring {
+        first: u32,
+        blocks: u32,
+    },
+    Pages {
+        first: u32,
+        pages: u32,
+        copy: usize,
+    },
+    /// What is left of a torn batch is overwritten.
+    Torn,
 }
 
 /// An entry of the journal with its data.
 type Replay = Vec<(BatchSeq, Entry, Option<Segment>)>;
 
-/// Reads a drive until it can be used.
+/// Reads a drive until it can be used, and overwrites what a crash left of a batch.
 #[derive(Debug)]
 pub struct Opening {
     config: Config,
     expected: Expected,
     bugs: Bugs,
-    /// Reads that were not polled.
+    /// IOs that were not polled.
     queue: VecDeque<Io>,
     parts: BTreeMap<IoId, Part>,
     in_flight: usize,
@@ -128,14 +138,17 @@ impl Opening {
     }
 
     fn read(&mut self, part: Part, offset: u64, blocks: u32) {
+        self.submit(part, IoKind::Read { offset, len: blocks as usize * BLOCK_BYTES });
+    }
+
+    fn submit(&mut self, part: Part, kind: IoKind) {
         let id = IoId(self.next_io);
         self.next_io += 1;
         self.parts.insert(id, part);
-        let kind = IoKind::Read { offset, len: blocks as usize * BLOCK_BYTES };
         self.queue.push_back(Io { id, kind });
     }
 
-    /// The next read to execute.
+    /// The next IO to execute.
     pub fn poll_io(&mut self) -> Option<Io> {
         if self.in_flight >= self.config.ios_max {
             return None;
@@ -144,26 +157,25 @@ impl Opening {
         self.queue.pop_front()
     }
 
-    /// Takes the result of a read.
+    /// Takes the result of an IO.
     ///
     /// # Panics
-    /// When the read is not in progress, or answered with another length.
+    /// When the IO is not in progress, or a read is answered with another length.
     pub fn handle_io(&mut self, id: IoId, result: Result<IoOutput, IoError>) {
-        let part = self.parts.remove(&id).expect("a read is completed once");
+        let part = self.parts.remove(&id).expect("an IO is completed once");
         self.in_flight -= 1;
-        let blocks = match part {
-            Part::Superblock(_) => 1,
-            Part::Ring { blocks, .. } => blocks,
-            Part::Pages { pages, .. } => pages,
+        let data = |result: Result<IoOutput, IoError>, blocks: u32| {
+            result.map(|output| output.into_data(blocks as usize * BLOCK_BYTES))
         };
-        let result = result.map(|output| output.into_data(blocks as usize * BLOCK_BYTES));
         let handled = match part {
             Part::Superblock(copy) => {
-                self.superblocks[copy] = result.map_err(OpenError::Io).and_then(|bytes| Superblock::decode(&bytes));
+                self.superblocks[copy] =
+                    data(result, 1).map_err(OpenError::Io).and_then(|bytes| Superblock::decode(&bytes));
                 if self.parts.is_empty() { self.choose_superblock() } else { Ok(()) }
             }
-            Part::Ring { first, .. } => self.take_ring(first, result),
-            Part::Pages { first, copy, .. } => self.take_pages(first, copy, result.ok()),
+            Part::Ring { first, blocks } => self.take_ring(first, data(result, blocks)),
+            Part::Pages { first, pages, copy } => self.take_pages(first, copy, data(result, pages).ok()),
+            Part::Torn => result.map(drop).map_err(OpenError::Io),
         };
         if let Err(error) = handled {
             self.state = State::Failed(error);
@@ -278,7 +290,20 @@ impl Opening {
             }
         }
         self.read_more_pages();
+        if self.parts.is_empty() {
+            self.clear_torn();
+        }
         Ok(())
+    }
+
+    /// Everything was read: overwrites the first block of what was not finished when the drive was used last.
+    fn clear_torn(&mut self) {
+        let State::Tables(loading) = &mut self.state else { return };
+        let geometry = loading.superblock.geometry;
+        for at in core::mem::take(&mut loading.journal.torn) {
+            let (offset, data) = (geometry.journal_offset(at), vec![AlignedBuf::zeroed(1).into()]);
+            self.submit(Part::Torn, IoKind::Write { offset, data, durability: Durability::Durable });
+        }
     }
 }
 

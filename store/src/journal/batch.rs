@@ -15,6 +15,7 @@ pub(crate) const BATCH_BLOCKS_MAX: usize = 260;
 pub(crate) const HEADER_LEN: usize = 64;
 const MAGIC: u32 = u32::from_be_bytes(*b"ajrn");
 const BATCH_VERSION: u16 = 1;
+const SEQUENCE_AT: usize = 16;
 const CHECKSUM_AT: usize = 56;
 
 /// Number of a batch, from 1, one more for each.
@@ -146,6 +147,14 @@ pub(crate) fn decode_header(salt: Salt, ring: &[u8], position: u32) -> Option<Ba
         entry_bytes,
         data_checksum,
     })
+}
+
+/// The number of a batch whose write was begun at a block of the ring, as far as its first sector tells; the rest may be missing.
+pub(crate) fn begun_sequence(ring: &[u8], position: u32) -> Option<BatchSeq> {
+    let mut fields = FieldReader::new(ring.get(position as usize * BLOCK_BYTES..)?);
+    let is_batch = fields.u32()? == MAGIC;
+    fields.take(SEQUENCE_AT - 4)?;
+    fields.u64().map(BatchSeq).filter(|_| is_batch)
 }
 
 /// Whether the data behind a batch's entries is what was written with them.

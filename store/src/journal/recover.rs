@@ -2,7 +2,9 @@
 //!
 //! The newest whole batch names the tail. Every batch from there on must be whole: one that is missing was acknowledged
 //! and has been damaged since, and a drive that has forgotten something it promised is not opened. A batch behind the
-//! newest whole one is torn and was never acknowledged.
+//! newest whole one is torn and was never acknowledged. What is left of it is overwritten before anybody is told what the drive
+//! holds: the sectors that it lacks may be equal in a batch that is written over it later, and if that is interrupted, too, the
+//! torn one would be whole, and a change be there that was not there before.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +12,7 @@ use ashlar_wire::checksum::Salt;
 
 use crate::buffer::BLOCK_BYTES;
 use crate::error::OpenError;
-use crate::journal::batch::{BatchHeader, BatchSeq, data_is_whole, decode_header};
+use crate::journal::batch::{BatchHeader, BatchSeq, begun_sequence, data_is_whole, decode_header};
 use crate::planted::{Bug, Bugs};
 
 /// What the ring holds.
@@ -20,6 +22,8 @@ pub(crate) struct RecoveredJournal {
     pub(crate) batches: Vec<BatchHeader>,
     /// Greater than that of any batch.
     pub(crate) generation: u64,
+    /// Blocks where a batch behind the newest was begun.
+    pub(crate) torn: Vec<u32>,
 }
 
 /// Looks through the ring.
@@ -61,5 +65,9 @@ pub(crate) fn recover_journal(salt: Salt, ring: &[u8], bugs: Bugs) -> Result<Rec
     if batches.is_empty() {
         return Err(OpenError::Damaged("journal: no batch"));
     }
-    Ok(RecoveredJournal { batches, generation: generation + 1 })
+    // It was given one of these two places: behind the newest, or where the ring begins.
+    let behind = newest.position + u32::try_from(newest.blocks()).expect("a batch has a limit");
+    let is_begun = |at: &u32| begun_sequence(ring, *at).is_some_and(|sequence| sequence > newest.sequence);
+    let torn = [behind, 0].into_iter().filter(is_begun).collect();
+    Ok(RecoveredJournal { batches, generation: generation + 1, torn })
 }

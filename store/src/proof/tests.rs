@@ -26,13 +26,13 @@ fn planted_bugs_are_found() {
         (Bug::DirectNotDurable, 4, 4),
         (Bug::JournalBeforeData, 9, 4),
         (Bug::OverwriteInPlace, 2, 4),
-        (Bug::WriteIntoWriteBack, 36, 16),
+        (Bug::WriteIntoWriteBack, 87, 16),
         (Bug::SkipFirstSync, 2, 8),
         (Bug::SkipSecondSync, 3, 8),
         (Bug::TrimTooEarly, 7, 4),
         (Bug::ReuseJournalEarly, 10, 12),
         (Bug::AcceptTornBatch, 7, 4),
-        (Bug::ForgetIdentity, 1, 36),
+        (Bug::ForgetIdentity, 3, 36),
     ] {
         assert!(enumerate(states, seed, Some(bug)).is_err(), "{bug:?} is not found");
     }

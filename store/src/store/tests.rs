@@ -203,6 +203,25 @@ fn what_is_written_is_read_with_its_version_before_and_after_write_back() {
 }
 
 #[test]
+fn a_torn_batch_is_not_completed_by_a_later_one() {
+    let (config, new) = (config(), new_drive((1_400 + 8 * EXTENT_BLOCKS) * BLOCK_BYTES, 3));
+    let mut setup = Rig::new(8, config);
+    setup.write(1, 0, 1, 7, 5).unwrap();
+    setup.asked.clear();
+    setup.write(1, 0, 1, 8, 6).unwrap();
+    let Some(IoKind::Write { offset, .. }) = setup.asked.first() else { panic!("a batch is written") };
+    // The last sector of its entries, which has none, did not reach the drive.
+    let lacking = usize::try_from(*offset).unwrap() + BLOCK_BYTES - 1;
+    setup.drive.flip(lacking, 0xff);
+    setup.store = open(&mut setup.drive, config, expected(&new)).unwrap();
+    assert_eq!(setup.read(1).unwrap(), ([vec![7], vec![0; 255]].concat(), 5));
+    // It does so with another batch, of which nothing else does.
+    setup.drive.flip(lacking, 0xff);
+    setup.store = open(&mut setup.drive, config, expected(&new)).unwrap();
+    assert_eq!(setup.read(1).unwrap(), ([vec![7], vec![0; 255]].concat(), 5));
+}
+
+#[test]
 fn versions_rise_and_duplicates_are_done() {
     let mut rig = Rig::new(8, config());
     rig.write(1, 0, 1, 7, 5).unwrap();
@@ -576,21 +595,21 @@ fn checksums_are_the_same_on_two_drives() {
 
 #[test]
 fn drives_that_are_not_meant_are_refused() {
-    let mut rig = Rig::new(6, config());
-    let new = new_drive(rig.drive.bytes(), 3);
+    let mut setup = Rig::new(6, config());
+    let new = new_drive(setup.drive.bytes(), 3);
     let good = expected(&new);
     let foreign = ClusterId::from_bytes([8; 16]);
     let other = DriveId::from_bytes([8; 16]);
-    let mut refused = |expected| open(&mut rig.drive, config(), expected).map(|_| ()).unwrap_err();
+    let mut refused = |expected| open(&mut setup.drive, config(), expected).map(|_| ()).unwrap_err();
     assert_eq!(refused(Expected { cluster: foreign, ..good }), OpenError::ForeignCluster(new.cluster));
     assert_eq!(refused(Expected { drive: Some(other), ..good }), OpenError::OtherDrive(new.drive));
     let formatted_bytes = new.bytes;
     let bytes = new.bytes - (1 << 20);
     assert_eq!(refused(Expected { bytes, ..good }), OpenError::WrongSize { bytes, formatted_bytes });
-    let again = new_drive(rig.drive.bytes(), 4);
+    let again = new_drive(setup.drive.bytes(), 4);
     let held = OpenError::AlreadyFormatted(new.drive);
-    assert_eq!(format(&mut rig.drive, &again, Existing::Refuse), Err(held));
-    assert!(format(&mut rig.drive, &again, Existing::Overwrite).is_ok());
+    assert_eq!(format(&mut setup.drive, &again, Existing::Refuse), Err(held));
+    assert!(format(&mut setup.drive, &again, Existing::Overwrite).is_ok());
     let mut empty = FakeDrive::new(8 << 20);
     let bytes = 8 << 20;
     assert!(matches!(open(&mut empty, config(), Expected { bytes, ..good }), Err(OpenError::NotFormatted)));
