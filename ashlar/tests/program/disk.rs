@@ -1,7 +1,7 @@
 //! A volume with three copies over NBD: other people's tools, and a server that is killed meanwhile.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use super::process::{Outcome, Running, Scratch, run, until};
 use super::upkv::ports;
@@ -140,16 +140,18 @@ fn volume(disks: &Disks, server: u16, words: &[&str]) -> Outcome {
     run(&[&["volume"], words, &["--addr", &address, "--data", &disks.data]].concat(), &[])
 }
 
+/// A client that stays, and takes commands from its standard input.
+fn client(uri: &str) -> Child {
+    let mut command = Command::new("qemu-io");
+    command.args(["-f", "raw", uri]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    command.spawn().expect("qemu-io runs; .ci/run installs it")
+}
+
 #[test]
 fn a_volume_is_taken_from_its_clients_enlarged_and_deleted() {
     let disks = Disks::new();
-    // A client that stays: one command after the other, each answered by lines that end with its operations.
-    let mut client = Command::new("qemu-io")
-        .args(["-f", "raw", &disks.uri()])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("qemu-io runs; .ci/run installs it");
+    // One command after the other, each answered by lines that end with its operations.
+    let mut client = client(&disks.uri());
     let (mut to, mut from) = (client.stdin.take().unwrap(), BufReader::new(client.stdout.take().unwrap()).lines());
     let mut say = |command: &str, answer: &str| {
         writeln!(to, "{command}").unwrap();
@@ -192,12 +194,7 @@ fn what_a_killed_server_had_attached_is_free_when_it_is_back() {
     let other = format!("nbd://127.0.0.1:{}/demo", disks.nbd + 1);
     let attached =
         || Command::new("qemu-img").args(["info", &other]).output().expect("qemu-img runs; .ci/run installs it");
-    let mut client = Command::new("qemu-io")
-        .args(["-f", "raw", &disks.uri()])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("qemu-io runs; .ci/run installs it");
+    let mut client = client(&disks.uri());
     let mut to = client.stdin.take().unwrap();
     writeln!(to, "write -P 1 0 64k").unwrap();
     let mut lines = BufReader::new(client.stdout.take().unwrap()).lines().map(|line| line.unwrap());

@@ -174,8 +174,8 @@ fn configuration(mutants: &[Mutant]) -> String {
 
 /// A regular expression that matches this text only.
 fn escaped(text: &str) -> String {
-    let special = |letter: char| r"\.+*?()|[]{}^$#&-~".contains(letter);
-    text.chars().flat_map(|letter| special(letter).then_some('\\').into_iter().chain([letter])).collect()
+    let is_operator = |sign: char| r"\.+*?()|[]{}^$#&-~".contains(sign);
+    text.chars().flat_map(|sign| is_operator(sign).then_some('\\').into_iter().chain([sign])).collect()
 }
 
 /// A line of cargo-mutants that says what came of a mutant, with its name.
