@@ -21,7 +21,7 @@ mod oracle;
 mod planted;
 
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use ashlar_catalog::server::DriveClass;
@@ -127,6 +127,8 @@ pub struct ClusterCase {
     replaces: bool,
     machines: BTreeMap<ServerNo, Machine>,
     lives: BTreeMap<ServerNo, Life>,
+    /// Servers that were told to stop and have not ended: they serve nothing any more.
+    draining: BTreeSet<ServerNo>,
     hosts: Hosts,
     guests: Arc<Mutex<Guests>>,
     wrong: Arc<Mutex<Option<String>>>,
@@ -160,6 +162,7 @@ impl ClusterCase {
             replaces: rng.chance(500_000),
             machines: BTreeMap::new(),
             lives: BTreeMap::new(),
+            draining: BTreeSet::new(),
             hosts: Arc::default(),
             guests: Arc::new(Mutex::new(guests(VOLUMES))),
             wrong: Arc::default(),
@@ -385,6 +388,7 @@ impl Case for ClusterCase {
 
     fn killed(&mut self, server: ServerNo) {
         let Some(life) = self.lives.remove(&server) else { return };
+        self.draining.remove(&server);
         lock(&self.hosts).remove(&server);
         let place = (life.runtime.server().0, life.runtime.life());
         for guest in &lock(&self.guests).guests {
@@ -401,6 +405,7 @@ impl Case for ClusterCase {
 
     fn drain(&mut self, server: ServerNo) {
         let Some(life) = self.lives.get(&server) else { return };
+        self.draining.insert(server);
         let (node, drained, inbox) = (life.node.clone(), life.drained.clone(), life.inbox.clone());
         life.runtime.spawn(Box::pin(async move {
             node.say_goodbye().await;
@@ -419,14 +424,20 @@ impl Case for ClusterCase {
         if self.bad.is_some() {
             return false;
         }
-        // A catalog of one voter, and a placement group of one member, cannot do without it.
+        // A catalog of one voter, and a placement group of one member that runs, cannot do without it.
         if !self.lives.values().all(|life| life.bus.knows_voters()) {
             return false;
         }
         let states = self.lives.values().filter_map(|life| life.catalog.state_now());
         states.max_by_key(|state| state.version()).is_some_and(|state| {
+            let runs = |drive: &DriveId| {
+                let is_here =
+                    |server: &ServerNo| self.machines[server].drive == *drive && !self.draining.contains(server);
+                self.lives.keys().any(is_here)
+            };
             let mut pgs = state.pgs_of(FIRST_SET).peekable();
-            state.voters().len() >= 3 && pgs.peek().is_some() && pgs.all(|(_, config)| config.acting.len() >= 2)
+            let is_held_twice = |acting: &[DriveId]| acting.iter().filter(|drive| runs(drive)).count() >= 2;
+            state.voters().len() >= 3 && pgs.peek().is_some() && pgs.all(|(_, config)| is_held_twice(&config.acting))
         })
     }
 
