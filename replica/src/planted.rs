@@ -64,12 +64,16 @@ pub enum Planted {
     WriteWhileMending,
     /// A learner is not given what the primary has damaged, if it has nothing of it.
     SkipDamagedInFill,
+    /// An extent without blocks is dropped before every member has its version.
+    DropUnacknowledged,
+    /// An extent without blocks is dropped although no other has a greater version.
+    DropNewest,
 }
 
 #[cfg(any(test, feature = "proof"))]
 impl Planted {
     /// All of them.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 32] = [
         Self::AcknowledgeOneCopy,
         Self::AcknowledgeAllButOne,
         Self::AcknowledgeBeforeDurable,
@@ -100,6 +104,8 @@ impl Planted {
         Self::MendFromAnyVersion,
         Self::WriteWhileMending,
         Self::SkipDamagedInFill,
+        Self::DropUnacknowledged,
+        Self::DropNewest,
     ];
 }
 

@@ -41,6 +41,8 @@ pub struct Outcome {
     pub epochs: u64,
     /// Members lost by crashes.
     pub crashes: u64,
+    /// Extents without blocks that drives dropped.
+    pub drops: u64,
     /// Copies of extents that were damaged.
     pub damages: u64,
     /// Reads that were refused as no copy of a block was whole.

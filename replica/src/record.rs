@@ -44,6 +44,17 @@ impl Record {
     /// Before the first promise.
     pub const NEW: Self = Self { promise: Promise::none(Epoch::ZERO), clean: Version::ZERO, is_partial: false };
 
+    /// Whether a member that has saved this record may drop an extent without blocks, its version and all, so that it takes no
+    /// place in the drive's tables. `newest` is the greatest version of the member's extents.
+    ///
+    /// Up to the watermark all acting members have the same content, and a new primary lists what is newer only, so nobody
+    /// misses the version. A member that returns is compared as a whole, and loses what it has of the extent. The extent of
+    /// the greatest version stays: it proves that the data are not older than the record.
+    #[must_use]
+    pub fn may_drop(&self, version: Version, newest: Version) -> bool {
+        !self.is_partial && version <= self.clean && version < newest
+    }
+
     /// The written form.
     #[must_use]
     pub fn encode(&self, group: GroupId, drive: DriveId) -> Vec<u8> {

@@ -29,6 +29,8 @@ pub(crate) enum Purpose {
 pub(crate) struct Index {
     pub(crate) by_extent: BTreeMap<ExtentId, CellId>,
     pub(crate) by_group: BTreeSet<(GroupId, ExtentId)>,
+    /// Those of them that have no data.
+    pub(crate) empty: BTreeSet<(GroupId, ExtentId)>,
     pub(crate) records: BTreeMap<Key, u32>,
     pub(crate) tombstones: BTreeMap<VolumeId, u32>,
     /// Deleted volumes that may have extents still.
@@ -79,6 +81,9 @@ impl Index {
                 return Err(TWICE);
             }
             index.by_group.insert((info.group, info.id));
+            if info.slot.is_none() {
+                index.empty.insert((info.group, info.id));
+            }
             if index.tombstones.contains_key(&info.id.volume) {
                 index.doomed.insert(info.id.volume);
             }
@@ -136,11 +141,15 @@ impl Index {
         if let Some(info) = before {
             self.by_extent.remove(&info.id);
             self.by_group.remove(&(info.group, info.id));
+            self.empty.remove(&(info.group, info.id));
         }
         match after {
             Some(info) => {
                 self.by_extent.insert(info.id, cell);
                 self.by_group.insert((info.group, info.id));
+                if info.slot.is_none() {
+                    self.empty.insert((info.group, info.id));
+                }
                 self.free_cells.remove(&cell);
                 if self.tombstones.contains_key(&info.id.volume) {
                     self.doomed.insert(info.id.volume);

@@ -20,9 +20,11 @@ mod write_back;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ashlar_placement::map::GroupId;
-use ashlar_placement::rule::ExtentId;
+use ashlar_placement::rule::{Extent, ExtentId};
 use ashlar_wire::checksum::Salt;
+use ashlar_wire::id::VolumeId;
 use ashlar_wire::time::Instant;
+use ashlar_wire::version::Version;
 
 use crate::config::Config;
 use crate::error::Error;
@@ -149,13 +151,23 @@ impl Store {
     #[must_use]
     pub fn free_bytes(&self) -> u64 {
         let slots = self.index.free_slot_count().saturating_sub(crate::index::SLOTS_RESERVED);
-        slots as u64 * crate::block::EXTENT_BYTES as u64
+        slots.min(self.free_extents()) as u64 * crate::block::EXTENT_BYTES as u64
     }
 
     /// Extents that can still be made, with data or without.
     #[must_use]
     pub fn free_extents(&self) -> usize {
         self.index.free_cells.len()
+    }
+
+    /// The extents of a placement group that have no data, ascending, with their versions.
+    pub fn empty_extents(&self, group: GroupId) -> impl Iterator<Item = (ExtentId, Version)> {
+        let end = |byte, extent| ExtentId { volume: VolumeId::from_bytes([byte; 16]), extent: Extent(extent) };
+        let (first, last) = (end(0, 0), end(u8::MAX, u64::MAX));
+        self.index.empty.range((group, first)..=(group, last)).map(|(_, extent)| {
+            let info = self.tables.infos[self.index.by_extent[extent].0 as usize];
+            (*extent, info.expect("a cell in the index is used").version)
+        })
     }
 
     /// The placement group of an extent, if the extent exists.

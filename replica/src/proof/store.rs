@@ -258,6 +258,20 @@ impl Store {
         self.visible.iter().filter(|(_, extent)| is_damaged(extent)).map(|(id, _)| *id).collect()
     }
 
+    /// Drops extents without blocks that every acting member may do without, as the drive of a member does by itself.
+    pub fn drop_empty(&mut self, may_drop: impl Fn(Version, Version) -> bool) -> usize {
+        let newest = self.durable.values().map(|extent| extent.version).max().unwrap_or_default();
+        let is_due = |(id, extent): &(&ExtentId, &Extent)| {
+            extent.blocks.is_empty() && !self.unsynced.contains_key(id) && may_drop(extent.version, newest)
+        };
+        let due: Vec<ExtentId> = self.durable.iter().filter(is_due).map(|(id, _)| *id).collect();
+        for id in &due {
+            self.durable.remove(id);
+            self.visible.remove(id);
+        }
+        due.len()
+    }
+
     fn look(&self, request: &StoreRequest) -> StoreResult {
         if let StoreRequest::Read { extent, range } = request
             && let Some(held) = self.visible.get(extent)

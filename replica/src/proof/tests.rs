@@ -21,10 +21,12 @@ fn seeds_keep_every_rule() {
         total.epochs += outcome.epochs;
         total.crashes += outcome.crashes;
         total.recovery_ms += outcome.recovery_ms;
+        total.drops += outcome.drops;
     }
     // How well it goes has bars too: a change that loses service loses operations.
     assert!(total.writes > 60 * SEEDS && total.reads > 300 * SEEDS, "{total:?}");
     assert!(total.epochs > 10 * SEEDS && total.crashes > SEEDS, "the faults did not happen: {total:?}");
+    assert!(total.drops > SEEDS, "no extent was dropped: {total:?}");
     assert!(total.recovery_ms < 700 * SEEDS, "{total:?}");
 }
 

@@ -27,6 +27,7 @@ use crate::life::Life;
 use crate::member::{Member, Output, Report};
 use crate::message::form::{decode, encode};
 use crate::planted::{Bugs, Planted};
+use crate::record::Record;
 use crate::request::{ClientRequest, ClientResult, Generation, RequestId, Room, SessionId, StoreId};
 
 mod clients;
@@ -34,6 +35,8 @@ mod faults;
 
 /// Earlier configurations of a group that a server may hear of when it starts.
 const PAST_TOLD: usize = 3;
+/// How often, in 1,000 completed requests, a drive drops the extents without blocks that it may.
+const DROP_CHANCE: u64 = 500;
 /// Nanoseconds of a millisecond.
 pub const MS: u64 = 1_000_000;
 
@@ -246,6 +249,8 @@ pub struct World {
     pub(super) emptied: Vec<(u64, usize)>,
     /// Lives are drawn apart, so that their numbers change nothing else.
     lives: Chance,
+    /// When drives drop extents without blocks is drawn apart, too.
+    drops: Chance,
     /// Configurations of each group behind the first one, latest last.
     past: BTreeMap<GroupId, Vec<Configuration>>,
     next_tag: u64,
@@ -300,6 +305,7 @@ impl World {
             blank: BTreeSet::new(),
             emptied: Vec::new(),
             lives: Chance::new(options.seed ^ 0x11fe),
+            drops: Chance::new(options.seed ^ 0xd709),
             past: BTreeMap::new(),
             next_tag: 0,
             is_faulty: false,
@@ -455,6 +461,9 @@ impl World {
                 let Some(node) = server.nodes.get_mut(&group) else { return };
                 let result = node.store.complete(id);
                 node.member.handle_stored(now, id, result).expect("a request is completed once, as it was made");
+                if self.drops.is(DROP_CHANCE) {
+                    self.drop_empty(number, group);
+                }
                 group
             }
             Event::Timer { group, life: of, .. } if of == life => {
@@ -481,6 +490,23 @@ impl World {
         };
         self.drain(number, group);
         self.check_serving(group);
+    }
+
+    /// The drive of a member drops extents without blocks.
+    fn drop_empty(&mut self, number: usize, group: GroupId) {
+        let server = &mut self.servers[number];
+        let Some(node) = server.nodes.get_mut(&group) else { return };
+        let Some(record) = node.store.record().and_then(|record| Record::decode(record, group, server.drive).ok())
+        else {
+            return;
+        };
+        let planted = self.options.planted;
+        let may_drop = |version, newest| match planted {
+            Some(Planted::DropUnacknowledged) => version < newest,
+            Some(Planted::DropNewest) => !record.is_partial && version <= record.clean,
+            _ => record.may_drop(version, newest),
+        };
+        self.outcome.drops += node.store.drop_empty(may_drop) as u64;
     }
 
     fn world_event(&mut self, event: Event) {

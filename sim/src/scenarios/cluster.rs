@@ -435,9 +435,14 @@ impl Case for ClusterCase {
                     |server: &ServerNo| self.machines[server].drive == *drive && !self.draining.contains(server);
                 self.lives.keys().any(is_here)
             };
+            // One that was never there is not waited for.
+            let is_known = |machine: &Machine| state.drive(machine.drive).is_some_and(|drive| drive.set.is_some());
             let mut pgs = state.pgs_of(FIRST_SET).peekable();
             let is_held_twice = |acting: &[DriveId]| acting.iter().filter(|drive| runs(drive)).count() >= 2;
-            state.voters().len() >= 3 && pgs.peek().is_some() && pgs.all(|(_, config)| is_held_twice(&config.acting))
+            state.voters().len() >= 3
+                && self.machines.values().all(is_known)
+                && pgs.peek().is_some()
+                && pgs.all(|(_, config)| is_held_twice(&config.acting))
         })
     }
 

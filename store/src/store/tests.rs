@@ -565,15 +565,18 @@ fn deleted_volumes_stay_deleted_until_they_are_forgotten() {
 
 #[test]
 fn an_extent_without_data_keeps_its_version_until_it_is_forgotten() {
-    let mut rig = Rig::new(8, config());
-    rig.write(1, 0, 1, 1, 5).unwrap();
+    let mut setup = Rig::new(8, config());
+    setup.write(1, 0, 1, 1, 5).unwrap();
     let forget = |sequence| RequestKind::ForgetExtent { extent: id(1), version: version(sequence) };
-    assert_eq!(rig.ask(forget(5)).unwrap_err(), Error::HasData);
-    rig.ask(clear(1, 6)).unwrap();
-    assert_eq!(rig.write(1, 0, 1, 1, 5).unwrap_err(), Error::StaleVersion { held: version(6) });
-    assert_eq!(rig.ask(forget(5)).unwrap_err(), Error::StaleVersion { held: version(6) });
-    rig.ask(forget(6)).unwrap();
-    assert_eq!(rig.read(1).unwrap(), (vec![0; 256], 0));
+    assert_eq!(setup.ask(forget(5)).unwrap_err(), Error::HasData);
+    setup.ask(clear(1, 6)).unwrap();
+    assert_eq!(setup.write(1, 0, 1, 1, 5).unwrap_err(), Error::StaleVersion { held: version(6) });
+    assert_eq!(setup.ask(forget(5)).unwrap_err(), Error::StaleVersion { held: version(6) });
+    let group = setup.store.group_of(id(1)).unwrap();
+    assert_eq!(setup.store.empty_extents(group).collect::<Vec<_>>(), [(id(1), version(6))]);
+    setup.ask(forget(6)).unwrap();
+    assert_eq!(setup.store.empty_extents(group).count(), 0);
+    assert_eq!(setup.read(1).unwrap(), (vec![0; 256], 0));
 }
 
 #[test]

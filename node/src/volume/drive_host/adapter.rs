@@ -55,6 +55,7 @@ use forgetting::Forgetting;
 
 use super::order::{Arrival, JobId, Order, Sharing};
 
+mod dropping;
 mod forgetting;
 mod steps;
 
@@ -100,6 +101,7 @@ enum Work {
     Save { record: Vec<u8> },
     DeleteVolume(VolumeId),
     Forget(Box<Forgetting>),
+    Drop { extent: ExtentId, version: Version },
 }
 
 /// A patch and how far it is.
@@ -151,6 +153,8 @@ struct Known {
     completed: Version,
     /// The watermark in the saved record: all up to there was here.
     clean: Version,
+    /// Extents without blocks that are being dropped.
+    drops: usize,
 }
 
 /// What became of one request of the store.
@@ -364,6 +368,9 @@ impl Adapter {
             && let Some(error) = self.refused.get(&extent).copied()
         {
             let job = place.take().expect("it was just there");
+            if matches!(job.work, Work::Drop { .. }) {
+                return self.finish_drop(slot, &job, extent, false);
+            }
             return self.finish(slot, job, Err(error));
         }
         let kind = job.first_request();
@@ -375,6 +382,9 @@ impl Adapter {
         if let Work::DeleteVolume(volume) = job.work {
             self.done.push_back(Done::Deleted { volume, result: result.map(drop) });
             return self.release(slot, job.group);
+        }
+        if let Work::Drop { extent, .. } = job.work {
+            return self.finish_drop(slot, &job, extent, result.is_ok());
         }
         if let Work::Forget(forgetting) = &mut job.work {
             let group = job.group;
@@ -420,10 +430,14 @@ impl Adapter {
                 self.refused.remove(&extent);
             }
         }
+        let tells_more = result.is_ok() && matches!(work, Work::Save { .. } | Work::List(_));
         if result.is_ok() {
             self.note_done(group, work);
         }
         self.release(slot, group);
+        if tells_more {
+            self.drop_empty(group);
+        }
         self.done.push_back(Done::Stored { group, id, result });
     }
 
@@ -447,7 +461,7 @@ impl Adapter {
             Work::Save { record } => self.keep_record(group, record),
             Work::Read { .. } | Work::Checksums { .. } | Work::Occupied { .. } => {}
             Work::Presence { .. } | Work::Difference { .. } => {}
-            Work::List(_) | Work::DeleteVolume(_) | Work::Forget(_) => {}
+            Work::List(_) | Work::DeleteVolume(_) | Work::Forget(_) | Work::Drop { .. } => {}
         }
     }
 
@@ -484,6 +498,7 @@ impl Work {
             Self::Write { extent, .. } => Access::Change(*extent, Sharing::Shared),
             Self::Zeroes { extent, .. } => Access::Change(*extent, Sharing::Alone),
             Self::Patch(patch) => Access::Change(patch.extent, Sharing::Alone),
+            Self::Drop { extent, .. } => Access::Change(*extent, Sharing::Shared),
             Self::Read { extent, .. }
             | Self::Checksums { extent }
             | Self::Occupied { extent }
@@ -513,6 +528,7 @@ impl Job {
             Work::Save { record } => put_record(group, record),
             Work::Forget(forgetting) => forgetting.first_request(group),
             Work::DeleteVolume(volume) => RequestKind::DeleteVolume { volume: *volume },
+            Work::Drop { extent, version } => RequestKind::ForgetExtent { extent: *extent, version: *version },
         }
     }
 }

@@ -672,7 +672,8 @@ fn zeroes_over_nothing_leave_nothing() {
         }
         world.run_ms(500);
         assert!(world.clients.iter().all(|client| client.outstanding.is_empty()), "they are answered");
-        assert_eq!(versions(world), before);
+        // Drives drop extents without blocks meanwhile, and nothing is written.
+        assert!(versions(world).iter().all(|(id, extent)| before.get(id) == Some(extent)));
         world.has_load = true;
     });
 }

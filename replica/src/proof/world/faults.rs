@@ -106,9 +106,13 @@ impl World {
         self.schedule(next, Event::FaultStep);
     }
 
-    /// A drive has no room for more, for a while. Its members hear of that at once, or after something was refused.
+    /// A drive has no room for more, for a while. Its members hear of that at once, or after something was refused, and then leave.
+    /// So this does not happen to the last one that has the data of a group: two losses, not one.
     fn fill_drive(&mut self, number: usize) {
         let told = self.now + if self.chance.is(500) { 0 } else { self.chance.between(1, 400) * MS };
+        if !self.others_have_data(number) {
+            return;
+        }
         self.begin_full(number);
         self.schedule(told, Event::Room { server: number, room: Room::Low });
         let at = told + self.chance.between(300, 3_000) * MS;
@@ -210,6 +214,15 @@ impl World {
             stores.for_each(|store| store.occupied_max = None);
         }
         server.nodes.values_mut().for_each(|node| node.member.handle_room(room));
+    }
+
+    /// Whether each of its groups has another acting member that did not lose its data.
+    fn others_have_data(&self, number: usize) -> bool {
+        self.groups().iter().all(|group| {
+            let acting = &self.catalog.configuration(*group).acting;
+            let has_data = |other: &usize| *other != number && !self.blank.contains(&(*other, *group));
+            (0..self.servers.len()).filter(has_data).any(|other| acting.contains(&drive_of(other)))
+        })
     }
 
     /// Whether a drive may lose its data: another acting member of each of its groups has them, and is not about to leave.
@@ -369,9 +382,10 @@ impl World {
     }
 }
 
-/// Everything that a store has, with all damaged blocks alike.
+/// Everything that a store has, with all damaged blocks alike. Extents without blocks are not there in one, and are in another.
 fn what_is_left(store: &Store) -> Extents {
     let mut extents = store.visible().clone();
+    extents.retain(|_, extent| !extent.blocks.is_empty());
     let tags = extents.values_mut().flat_map(|extent| extent.blocks.values_mut());
     tags.filter(|tag| **tag & DAMAGED != 0).for_each(|tag| *tag = DAMAGED);
     extents

@@ -31,7 +31,7 @@ impl Adapter {
                 StoreReply::Difference(difference)
             })),
             Work::List(listing) => self.advance_list(group, listing, result),
-            Work::DeleteVolume(_) | Work::Forget(_) => unreachable!("they have steps of their own"),
+            Work::DeleteVolume(_) | Work::Forget(_) | Work::Drop { .. } => unreachable!("they have steps of their own"),
         }
     }
 
