@@ -11,6 +11,7 @@
 //! [`membership`] (the bus and its timers), [`secret`] (replacing the cluster's secret), [`keyvalue`] (engines as nodes of the cluster), [`status`] (what a server tells of itself).
 
 pub mod catalog;
+mod detour;
 pub mod keyvalue;
 pub mod membership;
 pub mod object;
@@ -149,6 +150,8 @@ struct Shared<R: Runtime> {
     known: Mutex<Known>,
     membership: Membership,
     turns: secret::Turns,
+    /// Ways to servers that the link to is cut.
+    detours: detour::Detours,
     services: Vec<Box<dyn Service<R>>>,
     /// Set once, before anything can ask for it: the grid's handlers need the node and the node needs the grid.
     grid: OnceLock<Grid<R>>,
@@ -210,6 +213,7 @@ impl<R: Runtime> Node<R> {
             known: Mutex::new(Known { met, ..Known::default() }),
             membership: Membership::default(),
             turns: secret::Turns::default(),
+            detours: detour::Detours::default(),
             services,
             grid: OnceLock::new(),
             plan,
@@ -253,6 +257,11 @@ impl<R: Runtime> Node<R> {
     fn connected(&self) -> Vec<ServerId> {
         let is_connected = |peer: &ashlar_grid::status::PeerStatus| peer.connected_for.is_some();
         self.grid().peers().into_iter().filter(is_connected).filter_map(|peer| peer.id).collect()
+    }
+
+    /// Whether there is a connection to a server.
+    fn is_connected(&self, server: ServerId) -> bool {
+        self.grid().peers().iter().any(|peer| peer.id == Some(server) && peer.connected_for.is_some())
     }
 
     /// Which server it is.

@@ -3,10 +3,11 @@
 use ashlar_grid::handler::{HandlerId, MalformedPayload, Method, Payload};
 use ashlar_placement::map::{GroupId, PgId, SetId};
 use ashlar_wire::epoch::Epoch;
-use ashlar_wire::id::DriveId;
+use ashlar_wire::id::{DriveId, ServerId};
 use ashlar_wire::pack::{PackError, Reader, write_array_len, write_bin, write_uint};
 
 use super::reports::{Report, ReportKind};
+use crate::detour::Repeatable;
 
 /// Version of the forms of this file.
 const VERSION: u64 = 1;
@@ -40,6 +41,49 @@ impl Method for TakeReport {
     const IDEMPOTENT: bool = true;
     type Request = Report;
     type Reply = ();
+}
+
+/// A report that a third server brings for the one that makes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Brought {
+    /// The server that reports.
+    pub(super) from: ServerId,
+    /// What it says.
+    pub(super) report: Report,
+}
+
+/// [`TakeReport`] for servers whose link to the leader is cut.
+pub(super) struct TakeBrought;
+
+impl Method for TakeBrought {
+    const ID: HandlerId = HandlerId::new(83);
+    const IDEMPOTENT: bool = true;
+    type Request = Brought;
+    type Reply = ();
+}
+
+impl Repeatable for Messages {
+    const BY_WAY: HandlerId = HandlerId::new(84);
+}
+
+impl Repeatable for Introduce {
+    const BY_WAY: HandlerId = HandlerId::new(85);
+}
+
+impl Repeatable for TakeBrought {
+    const BY_WAY: HandlerId = HandlerId::new(86);
+}
+
+impl Payload for Brought {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.from.as_bytes());
+        self.report.encode(out);
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, MalformedPayload> {
+        let (from, report) = bytes.split_first_chunk().ok_or(MalformedPayload)?;
+        Ok(Self { from: ServerId::from_bytes(*from), report: Report::decode(report)? })
+    }
 }
 
 /// Which catalog a server takes part in.

@@ -10,9 +10,9 @@ use ashlar_grid::seam::{BoxFuture, Runtime};
 use ashlar_wire::id::ServerId;
 use ashlar_wire::time::Instant;
 
-use super::calls::{Introduce, Introduced, Messages, TakeReport};
+use super::calls::{Brought, Introduce, Introduced, Messages, TakeBrought, TakeReport};
 use super::reports::{Report, ReportError};
-use crate::WeakNode;
+use crate::{WeakNode, detour};
 
 /// How long a message may take there and back.
 const CALL_MAX: Duration = Duration::from_secs(2);
@@ -35,10 +35,6 @@ pub(super) trait Peers: Send + Sync {
 pub(super) struct GridHost<R: Runtime> {
     pub(super) runtime: Arc<R>,
     pub(super) node: WeakNode<R>,
-}
-
-fn options() -> CallOptions<'static> {
-    CallOptions { fail_fast: true, ..CallOptions::within(CALL_MAX) }
 }
 
 impl<R: Runtime> Host for GridHost<R> {
@@ -64,9 +60,8 @@ impl<R: Runtime> Host for GridHost<R> {
         let (node, runtime) = (self.node.clone(), Arc::clone(&self.runtime));
         Box::pin(async move {
             let earliest = runtime.now() + UNANSWERED_MIN;
-            let grid = node.upgrade().map(|node| node.grid().clone());
-            if let Some(grid) = grid
-                && let Ok(answer) = grid.call::<Messages>(to, &message, options()).await
+            if let Some(node) = node.upgrade()
+                && let Ok(answer) = detour::call::<R, Messages>(&node, to, &message, CALL_MAX).await
             {
                 return Ok(answer);
             }
@@ -79,21 +74,25 @@ impl<R: Runtime> Host for GridHost<R> {
 impl<R: Runtime> Peers for GridHost<R> {
     fn introduce(&self, server: ServerId) -> BoxFuture<Option<Introduced>> {
         let node = self.node.clone();
-        Box::pin(async move {
-            let grid = node.upgrade()?.grid().clone();
-            grid.call::<Introduce>(server, &(), options()).await.ok()
-        })
+        Box::pin(async move { detour::call::<R, Introduce>(&node.upgrade()?, server, &(), CALL_MAX).await.ok() })
     }
 
     fn report(&self, leader: ServerId, report: Report) -> BoxFuture<Result<(), ReportError>> {
         let node = self.node.clone();
         Box::pin(async move {
-            let grid = node.upgrade().ok_or(ReportError::NoLeader)?.grid().clone();
-            match grid.call::<TakeReport>(leader, &report, options()).await {
-                Ok(()) => Ok(()),
-                Err(CallError::Refused(refusal)) => Err(ReportError::from_code(refusal.code)),
-                Err(_) => Err(ReportError::NoLeader),
-            }
+            let node = node.upgrade().ok_or(ReportError::NoLeader)?;
+            let options = CallOptions { fail_fast: true, ..CallOptions::within(CALL_MAX) };
+            let answered = match node.grid().call::<TakeReport>(leader, &report, options).await {
+                Err(error) if !matches!(error, CallError::Refused(_)) => {
+                    let brought = Brought { from: node.id(), report };
+                    detour::call::<R, TakeBrought>(&node, leader, &brought, CALL_MAX).await
+                }
+                answered => answered,
+            };
+            answered.map_err(|error| match error {
+                CallError::Refused(refusal) => ReportError::from_code(refusal.code),
+                _ => ReportError::NoLeader,
+            })
         })
     }
 

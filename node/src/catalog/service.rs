@@ -12,14 +12,14 @@ use ashlar_wire::id::{ClusterId, ServerId};
 use tracing::{error, info};
 
 use super::agent::Watcher;
-use super::calls::{Introduce, Introduced, Membership, Messages, TakeReport};
+use super::calls::{Introduce, Introduced, Membership, Messages, TakeBrought, TakeReport};
 use super::context::{Begun, CatalogContext, Place};
 use super::host::GridHost;
 use super::reconciler::Reconciler;
 use super::reports::{Report, ReportError};
 use super::{ASK_AGAIN, CatalogService, RELEASE, membership_of};
 use crate::service::{Agent, Service};
-use crate::{Node, WeakNode, no_member, stopped};
+use crate::{Node, WeakNode, detour, no_member, stopped};
 
 /// Refused: this server's catalog has not begun, or could not.
 const NOT_BEGUN: u32 = 14;
@@ -36,8 +36,8 @@ fn check_member<R: Runtime>(node: &WeakNode<R>, caller: ServerId) -> Result<(), 
 
 impl<R: Runtime> Service<R> for CatalogService {
     fn register(&self, node: &WeakNode<R>, handlers: Handlers) -> Result<Handlers, RegisteredTwice> {
-        let (messages, introduces, reports) = (self.0.clone(), self.0.clone(), self.0.clone());
-        let (sender, reporter) = (node.clone(), node.clone());
+        let (messages, introduces, reports, brings) = (self.0.clone(), self.0.clone(), self.0.clone(), self.0.clone());
+        let (sender, reporter, bringer) = (node.clone(), node.clone(), node.clone());
         let handlers = handlers.serve::<Messages, _>(move |call, message| {
             let (context, node) = (messages.clone(), sender.clone());
             async move {
@@ -50,15 +50,24 @@ impl<R: Runtime> Service<R> for CatalogService {
             let context = introduces.clone();
             async move { introduce(&context).await }
         })?;
-        handlers.serve::<TakeReport, _>(move |call, report| {
+        let handlers = handlers.serve::<TakeReport, _>(move |call, report| {
             let (context, node) = (reports.clone(), reporter.clone());
             async move {
                 check_member(&node, call.caller)?;
-                let catalog = context.catalog().ok_or_else(not_begun)?;
-                let refused = |error: ReportError| Refusal::new(error.code(), error.to_string());
-                context.take_report(&catalog, call.caller, report).map_err(refused)
+                take_report(&context, call.caller, report)
             }
-        })
+        })?;
+        let handlers = handlers.serve::<TakeBrought, _>(move |call, brought| {
+            let (context, node) = (brings.clone(), bringer.clone());
+            async move {
+                check_member(&node, call.caller)?;
+                check_member(&node, brought.from)?;
+                take_report(&context, brought.from, brought.report)
+            }
+        })?;
+        let handlers = detour::serve::<R, Messages>(handlers, node)?;
+        let handlers = detour::serve::<R, Introduce>(handlers, node)?;
+        detour::serve::<R, TakeBrought>(handlers, node)
     }
 
     fn start(&self, node: &Node<R>) -> Box<dyn Agent> {
@@ -87,6 +96,12 @@ impl CatalogContext {
         self.news.notify();
         Ok(())
     }
+}
+
+fn take_report(context: &CatalogContext, from: ServerId, report: Report) -> Result<(), Refusal> {
+    let catalog = context.catalog().ok_or_else(not_begun)?;
+    let refused = |error: ReportError| Refusal::new(error.code(), error.to_string());
+    context.take_report(&catalog, from, report).map_err(refused)
 }
 
 async fn introduce(context: &CatalogContext) -> Result<Introduced, Refusal> {

@@ -48,10 +48,15 @@ use crate::catalog::CatalogHandle;
 use crate::catalog::reports::{Report, ReportKind};
 use crate::promise::{Promise, promise};
 use crate::service::{Agent, NodeAction, Service};
-use crate::{Node, WeakNode, no_member, stopped, together};
+use crate::{Node, WeakNode, detour, no_member, stopped, together};
 
 /// A stream of messages between members of placement groups; it answers nothing.
 const MEMBERS: HandlerId = HandlerId::new(65);
+
+/// The same to a third server, which hands it on; behind the version stands the server that it is for.
+const MEMBERS_BY_WAY: HandlerId = HandlerId::new(67);
+/// The same from a third server; behind the version stands the server that it comes from.
+const MEMBERS_BROUGHT: HandlerId = HandlerId::new(68);
 
 /// How long a primary may take to answer before it is asked again. Longer than a lost backup takes to be removed.
 const ASK_MAX: Duration = Duration::from_secs(6);
@@ -606,7 +611,8 @@ impl Drop for Forget<'_> {
 
 impl<R: Runtime> Service<R> for VolumeService<R> {
     fn register(&self, node: &WeakNode<R>, handlers: Handlers) -> Result<Handlers, RegisteredTwice> {
-        let (asked, members, node) = (self.clone(), self.clone(), node.clone());
+        let (asked, members, bringing) = (self.clone(), self.clone(), self.clone());
+        let (node, relay) = (node.clone(), node.clone());
         let (told, told_by) = (self.clone(), node.clone());
         let handlers = handlers.serve::<SpaceCall, _>(move |context, ()| {
             let (service, node) = (told.clone(), told_by.upgrade());
@@ -631,8 +637,26 @@ impl<R: Runtime> Service<R> for VolumeService<R> {
                 Answered::new(header.number, answer).ok_or_else(|| Refusal::new(NO_DRIVE, "no such drive"))
             }
         })?;
-        handlers
-            .stream(MEMBERS, move |context, version, stream| members.clone().receive(context.caller, version, stream))
+        let handlers = detour::serve::<R, VolumeIo>(handlers, &relay)?;
+        let (piped, brought) = (relay.clone(), relay);
+        let handlers = handlers.stream(MEMBERS_BY_WAY, move |context, initial, stream| {
+            hand_on(piped.upgrade(), context.caller, initial, stream)
+        })?;
+        let handlers = handlers.stream(MEMBERS_BROUGHT, move |context, initial, stream| {
+            let (service, node) = (bringing.clone(), brought.upgrade());
+            async move {
+                let (version, from) = read_initial(&initial)?;
+                check_met(node.as_ref(), &[context.caller, from])?;
+                service.receive(from, version, stream).await
+            }
+        })?;
+        handlers.stream(MEMBERS, move |context, initial, stream| {
+            let (service, from) = (members.clone(), context.caller);
+            async move {
+                let version = *initial.first().filter(|_| initial.len() == 1).ok_or_else(other_version)?;
+                service.receive(from, version, stream).await
+            }
+        })
     }
 
     fn start(&self, node: &Node<R>) -> Box<dyn Agent> {
@@ -651,14 +675,14 @@ impl<R: Runtime> Service<R> for VolumeService<R> {
 
 impl<R: Runtime> VolumeService<R> {
     /// Takes the messages of another server's drives.
-    async fn receive(self, from: ServerId, version: Vec<u8>, mut stream: ServerStream) -> Result<(), Refusal> {
-        if version != [VERSION] {
-            return Err(Refusal::new(OTHER_VERSION, "messages of another version"));
+    async fn receive(self, from: ServerId, version: u8, mut stream: ServerStream) -> Result<(), Refusal> {
+        if version != VERSION {
+            return Err(other_version());
         }
         let mut frames = Frames::default();
         while let Ok(Some(piece)) = stream.receiver.receive().await {
             frames.feed(&piece);
-            while let Some(framed) = frames.next().map_err(|_| Refusal::new(OTHER_VERSION, "this is no message"))? {
+            while let Some(framed) = frames.next().map_err(|_| other_version())? {
                 if let Some(port) = self.drive(framed.to).filter(|_| self.is_of(framed.from, from)) {
                     // A full inbox loses it, as a network may.
                     port.send(DriveInput::Message { from: framed.from, message: framed.message });
@@ -672,27 +696,98 @@ impl<R: Runtime> VolumeService<R> {
     }
 }
 
+fn other_version() -> Refusal {
+    Refusal::new(OTHER_VERSION, "messages of another version")
+}
+
+/// Version and server of a stream by way of a third server.
+fn read_initial(initial: &[u8]) -> Result<(u8, ServerId), Refusal> {
+    let (version, server) = initial.split_first().ok_or_else(other_version)?;
+    Ok((*version, ServerId::from_bytes(server.try_into().map_err(|_| other_version())?)))
+}
+
+fn check_met<R: Runtime>(node: Option<&Node<R>>, servers: &[ServerId]) -> Result<(), Refusal> {
+    let node = node.ok_or_else(stopped)?;
+    if servers.iter().all(|server| node.is_met(*server)) { Ok(()) } else { Err(no_member()) }
+}
+
+fn stream_options() -> CallOptions<'static> {
+    CallOptions {
+        timeout: Some(STREAM_MAX),
+        fail_fast: true,
+        window: (WINDOW_BYTES, WINDOW_BYTES),
+        ..CallOptions::default()
+    }
+}
+
+/// Hands the messages of a server's drives on to a server that it does not reach.
+async fn hand_on<R: Runtime>(
+    node: Option<Node<R>>,
+    from: ServerId,
+    initial: Vec<u8>,
+    mut stream: ServerStream,
+) -> Result<(), Refusal> {
+    let (version, server) = read_initial(&initial)?;
+    check_met(node.as_ref(), &[from])?;
+    let node = node.ok_or_else(stopped)?;
+    let initial = [&[version], &from.as_bytes()[..]].concat();
+    let open = node.grid().open_stream(server, MEMBERS_BROUGHT, &initial, stream_options()).await;
+    drop(node);
+    let mut onward = open.map_err(|_| detour::unreachable())?;
+    while let Ok(Some(piece)) = stream.receiver.receive().await {
+        if onward.sender.send(&piece).await.is_err() {
+            return Err(detour::unreachable());
+        }
+    }
+    Ok(())
+}
+
+/// A stream to the drives of another server.
+struct Outgoing {
+    stream: ClientStream,
+    /// The third server that hands it on, if there is no link.
+    via: Option<ServerId>,
+}
+
+/// Opens a stream to a server, directly or by way of a third one.
+async fn open_stream<R: Runtime>(node: &Node<R>, server: ServerId) -> Option<Outgoing> {
+    let grid = node.grid();
+    if let Ok(stream) = grid.open_stream(server, MEMBERS, &[VERSION], stream_options()).await {
+        return Some(Outgoing { stream, via: None });
+    }
+    let initial = [&[VERSION], &server.as_bytes()[..]].concat();
+    // Whether the third one reaches the server is known when the stream breaks or does not.
+    let via = *detour::thirds(node, server).first()?;
+    let stream = grid.open_stream(via, MEMBERS_BY_WAY, &initial, stream_options()).await.ok();
+    detour::note(node, server, via, stream.is_some());
+    Some(Outgoing { stream: stream?, via: Some(via) })
+}
+
 /// Sends what waits for a server until the queue is closed.
 async fn deliver<R: Runtime>(node: Node<R>, server: ServerId, queue: Arc<Queue>) {
-    let mut stream: Option<ClientStream> = None;
+    let mut outgoing: Option<Outgoing> = None;
     while let Some(batch) = queue.take().await {
-        if stream.is_none() {
-            let options = CallOptions {
-                timeout: Some(STREAM_MAX),
-                fail_fast: true,
-                window: (WINDOW_BYTES, WINDOW_BYTES),
-                ..CallOptions::default()
-            };
-            stream = node.grid().open_stream(server, MEMBERS, &[VERSION], options).await.ok();
+        if let Some(Outgoing { stream, .. }) = outgoing.as_mut().filter(|open| open.via.is_some())
+            && node.is_connected(server)
+        {
+            // The link is there again. What was sent arrives.
+            let _ = stream.sender.finish().await;
+            outgoing = None;
         }
-        let Some(open) = &mut stream else {
+        if outgoing.is_none() {
+            outgoing = open_stream(&node, server).await;
+        }
+        let Some(open) = &mut outgoing else {
             // What waited is lost, as with a connection that breaks.
             node.runtime().sleep_until(node.runtime().now() + RETRY).await;
             continue;
         };
         for piece in batch.chunks(PIECE_BYTES) {
-            if open.sender.send(piece).await.is_err() {
-                stream = None;
+            if open.stream.sender.send(piece).await.is_err() {
+                if let Some(via) = open.via {
+                    detour::note(&node, server, via, false);
+                }
+                outgoing = None;
                 break;
             }
         }
@@ -741,8 +836,7 @@ impl<R: Runtime> Fabric for Routes<R> {
         let (node, asked) = (self.0.node(), Asked::from(subrequest));
         Box::pin(async move {
             let Some(node) = node else { return Answer::Lost };
-            let options = CallOptions { fail_fast: true, ..CallOptions::within(ASK_MAX) };
-            let reply = node.grid().call::<VolumeIo>(server, &asked, options).await;
+            let reply = detour::call::<R, VolumeIo>(&node, server, &asked, ASK_MAX).await;
             reply.map_or(Answer::Lost, |reply| reply.answer_to(asked.header.number))
         })
     }

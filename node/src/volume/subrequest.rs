@@ -14,6 +14,8 @@ use ashlar_volume::initiator::{Answer, Subrequest};
 use ashlar_volume::message::{AnswerHeader, AnswerKind, GroupConfig, RequestNumber, SubrequestHeader, Verb};
 use bytes::Bytes;
 
+use crate::detour::Repeatable;
+
 /// Calls of attached volumes to the server that has the primary.
 pub(super) struct VolumeIo;
 
@@ -21,6 +23,11 @@ impl Method for VolumeIo {
     const ID: HandlerId = HandlerId::new(64);
     type Request = Asked;
     type Reply = Answered;
+}
+
+/// A primary knows a subrequest that comes twice by its number.
+impl Repeatable for VolumeIo {
+    const BY_WAY: HandlerId = HandlerId::new(69);
 }
 
 /// A subrequest, sealed.

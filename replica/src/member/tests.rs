@@ -415,6 +415,27 @@ fn a_write_that_was_fenced_while_it_looked_is_not_ordered() {
     assert!(matches!(&refused[..], [Output::Reply { result, .. }] if is_fenced(result)), "{refused:?}");
 }
 
+#[test]
+fn a_fence_waits_for_earlier_writes_of_its_volume_alone() {
+    let mut primary = member(1);
+    primary.handle_configuration(at(1), &configuration(2, &[1], &[])).unwrap();
+    complete(&mut primary, at(1));
+    primary.handle_timeout(at(1_100));
+    primary.handle_client(at(1_101), &ClientRequest { generation: Generation(2), ..write(2, 1) });
+    let written = outputs(&mut primary);
+    let [Output::Store { id, .. }] = written[..] else { panic!("{written:?}") };
+    let other = VolumeId::from_bytes([9; 16]);
+    for (volume, generation) in [(other, Generation(3)), (VolumeId::default(), Generation(2))] {
+        primary.handle_fence(volume, generation);
+        assert_eq!(outputs(&mut primary), [Output::Fenced { volume, generation }], "nothing earlier is under way");
+    }
+    let (volume, generation) = (VolumeId::default(), Generation(3));
+    primary.handle_fence(volume, generation);
+    assert_eq!(outputs(&mut primary), [], "a write of the attachment before is under way");
+    primary.handle_stored(at(1_102), id, Ok(StoreReply::Done)).unwrap();
+    assert!(outputs(&mut primary).contains(&Output::Fenced { volume, generation }));
+}
+
 fn version(u: &mut Unstructured<'_>) -> Result<Version> {
     Ok(Version { epoch: Epoch(u.int_in_range(0..=3)?), sequence: u.int_in_range(0..=5)? })
 }

@@ -8,7 +8,8 @@
 //! Verified: the history of every 2 KiB of a volume is one of a register, and a write of an attachment that was fenced is done before
 //! that or never; no request fails but for the end of its server or attachment; of each placement group at most one member would serve.
 //! After everything heals each guest writes and reads again everything it ever wrote, the catalog is the same everywhere and every
-//! placement group has all its members. Then the power fails everywhere while guests write, and comes back: the same bars. Then one server
+//! placement group has all its members. Then the power fails everywhere while guests write, and comes back: the same bars. Then a link of
+//! the catalog's leader is cut, and everything goes on by way of others: the same bars. The link comes back, and one server
 //! stops: the others go on with the same bars. It comes back, in half of the worlds with an empty drive, and once more everything is as
 //! it was.
 //!
@@ -106,6 +107,8 @@ enum Stage {
     Busy,
     /// The power has failed everywhere, and has come back.
     Dark,
+    /// The link between these two was cut, and everything goes on by way of others.
+    Apart(ServerNo, ServerNo),
     /// This server was stopped, and the others go on without it.
     Without(ServerNo),
     /// It was started again, and everything is as before.
@@ -137,6 +140,9 @@ pub struct ClusterCase {
     is_complete: bool,
     healed_ns: u64,
     converged_ns: u64,
+    /// When the link was cut, and how long it then took until everything was as it should be.
+    cut_ns: u64,
+    apart_ns: u64,
     is_stopping: bool,
 }
 
@@ -170,6 +176,8 @@ impl ClusterCase {
             is_complete: false,
             healed_ns: 0,
             converged_ns: 0,
+            cut_ns: 0,
+            apart_ns: 0,
             is_stopping: false,
         };
         control.spawn(watch(control.clone(), Arc::clone(&case.hosts), Arc::clone(&case.wrong)));
@@ -235,6 +243,15 @@ impl ClusterCase {
             )
         };
         self.lives.iter().map(row).collect()
+    }
+
+    /// A link of the server that leads the catalog, where one is known.
+    fn choose_link(&self) -> (ServerNo, ServerNo) {
+        let mut rng = self.control.rng("apart", 0);
+        let leads = |life: &Life| life.catalog.status().is_some_and(|status| status.leader == Some(life.node.id()));
+        let one = self.lives.iter().find(|(_, life)| leads(life)).map_or(ServerNo(0), |(server, _)| *server);
+        let other = rng.below(u64::from(self.servers - 1)) as u32;
+        (one, ServerNo(if other >= one.0 { other + 1 } else { other }))
     }
 
     fn stop(&mut self) -> ServerNo {
@@ -484,6 +501,18 @@ impl Case for ClusterCase {
             }
             Stage::Busy => unreachable!("nobody waits for that"),
             Stage::Dark => {
+                let (one, other) = self.choose_link();
+                self.control.cut(one, other);
+                self.control.cut(other, one);
+                self.stage = Stage::Apart(one, other);
+                self.cut_ns = self.control.now_ns();
+                self.ask_for_a_round();
+                Err("a link was cut".into())
+            }
+            Stage::Apart(one, other) => {
+                self.apart_ns = self.control.now_ns() - self.cut_ns;
+                self.control.heal(one, other);
+                self.control.heal(other, one);
                 self.stage = Stage::Without(self.stop());
                 self.ask_for_a_round();
                 Err("a server was stopped".into())
@@ -522,7 +551,9 @@ impl Case for ClusterCase {
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
         let lives = self.lives.values().map(|life| u64::from(life.runtime.life())).sum();
-        let mut counters = vec![("lives", lives), ("converge_ms", self.converged_ns / 1_000_000)];
+        let millis = |nanos: u64| nanos / 1_000_000;
+        let mut counters =
+            vec![("lives", lives), ("converge_ms", millis(self.converged_ns)), ("apart_ms", millis(self.apart_ns))];
         counters.extend(sums(&lock(&self.guests)));
         let mut wrongs = Wrongs::default();
         for machine in self.machines.values() {
