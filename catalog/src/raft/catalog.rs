@@ -471,6 +471,17 @@ impl Catalog {
         })
     }
 
+    /// Whether a change to these voters has begun, perhaps under an earlier leader. A majority of them is needed already, so the end of the
+    /// change asks no more of them; without it one of them that is gone would keep the voters of before for ever.
+    fn is_half_way_to(&self, servers: &[ServerId]) -> bool {
+        within(&self.0.host, || {
+            let metrics = self.0.raft.metrics();
+            let metrics = metrics.borrow_watched();
+            let sets = metrics.membership_config.membership().get_joint_config();
+            sets.len() > 1 && sets.last().is_some_and(|last| last.iter().eq(servers))
+        })
+    }
+
     fn scoped<F: Future>(&self, work: F) -> Scoped<F> {
         Scoped::new(self.0.host.clone(), work)
     }
@@ -497,7 +508,9 @@ impl Catalog {
             Message::AddLearner(server) => {
                 self.scoped(async move { raft.add_learner(server, EmptyNode {}, false).await }).await
             }
-            Message::ChangeVoters(servers) if self.is_leader() && !self.have_log(&servers) => {
+            Message::ChangeVoters(servers)
+                if self.is_leader() && !self.have_log(&servers) && !self.is_half_way_to(&servers) =>
+            {
                 return Ok(Reply::Unavailable);
             }
             Message::ChangeVoters(servers) => {

@@ -21,11 +21,14 @@ use super::calls::Membership;
 use super::context::{CatalogContext, Members, Place};
 use super::plan::{Due, Scene};
 use super::{GROUP_NAME_KEY, first};
+use crate::together;
 
 /// A round comes this long after the one before, if nothing rings.
 const ROUND_EVERY: Duration = Duration::from_millis(500);
 /// A round comes no sooner than this after the one before.
 const ROUND_MIN: Duration = Duration::from_millis(100);
+/// A round does not wait longer for a change of voters.
+const VOTERS_WAIT: Duration = Duration::from_secs(2);
 /// Servers with a catalog of their own are told of again after this.
 const FOREIGN_AGAIN_AFTER: Duration = Duration::from_secs(60);
 /// Steps of placement groups from reports, in one round.
@@ -94,9 +97,14 @@ impl Reconciler {
         }
     }
 
-    /// Everything that is due. An error ends the round; the next one begins anew.
+    /// Everything that is due: first what clients wait for. An error ends the round; the next one begins anew.
     async fn round(&mut self) -> Result<(), Error> {
         self.name_group().await?;
+        let due = self.plan(|scene| scene.drives());
+        self.propose_all(due).await?;
+        let due = self.plan(|scene| scene.failures());
+        self.propose_all(due).await?;
+        self.work_off_reports().await?;
         self.add_servers().await?;
         let due = self.plan(|scene| scene.update_servers());
         self.propose_all(due).await?;
@@ -104,11 +112,6 @@ impl Reconciler {
         self.remove_servers().await?;
         self.change_voters().await?;
         let options = self.context.options.clone();
-        let due = self.plan(|scene| scene.drives());
-        self.propose_all(due).await?;
-        let due = self.plan(|scene| scene.failures());
-        self.propose_all(due).await?;
-        self.work_off_reports().await?;
         let due = self.plan(|scene| scene.first_set(&options).into_iter().collect());
         self.propose_all(due).await?;
         let context = Arc::clone(&self.context);
@@ -228,7 +231,13 @@ impl Reconciler {
         let with_log = Self::with_log(&status);
         let Some(planned) = self.plan(|scene| scene.voters(&status, &with_log)) else { return Ok(()) };
         let told = format!("the catalog has {} voters: {planned:?}", planned.len());
-        self.reconfigured(self.catalog.change_voters(&planned).await, &told)
+        let host = &self.place().host;
+        let late = host.sleep_until(host.now() + VOTERS_WAIT);
+        match together::first(self.catalog.change_voters(&planned), late).await {
+            Some(done) => self.reconfigured(done, &told),
+            // A new voter does not answer. The next round tries again; what else is due is not kept waiting.
+            None => Ok(()),
+        }
     }
 
     fn reconfigured(&self, done: Result<(), Error>, told: &str) -> Result<(), Error> {

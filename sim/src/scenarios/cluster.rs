@@ -59,6 +59,8 @@ const PGS: u32 = 6;
 const COPIES: u8 = 3;
 /// Volumes, each with a guest.
 const VOLUMES: u8 = 2;
+/// After this long a server that does not come back is brought back where it is missed.
+const MISSED_NS: u64 = 60_000_000_000;
 /// After how long a drive that its server does not have any more is given up.
 const MISSING: Duration = Duration::from_secs(5);
 /// How often it is looked who would serve.
@@ -143,6 +145,8 @@ pub struct ClusterCase {
     /// When the link was cut, and how long it then took until everything was as it should be.
     cut_ns: u64,
     apart_ns: u64,
+    /// The server that was not to come back had to.
+    came_back: bool,
     is_stopping: bool,
 }
 
@@ -178,6 +182,7 @@ impl ClusterCase {
             converged_ns: 0,
             cut_ns: 0,
             apart_ns: 0,
+            came_back: false,
             is_stopping: false,
         };
         control.spawn(watch(control.clone(), Arc::clone(&case.hosts), Arc::clone(&case.wrong)));
@@ -228,6 +233,18 @@ impl ClusterCase {
     fn lost(&self) -> Option<ServerNo> {
         let is_lost = |server: &ServerNo| self.stage == Stage::Healing && !self.lives.contains_key(server);
         (0..self.servers).map(ServerNo).find(is_lost)
+    }
+
+    /// Whether the server that does not come back is the last one that may have what a placement group acknowledged: it took the others out
+    /// a moment before, as it had lost sight of them. Whoever runs the cluster has to bring it back then.
+    fn is_missed(&self, lost: ServerNo) -> bool {
+        let state = self.lives.values().find_map(|life| life.catalog.state_now());
+        let drive = self.machines.get(&lost).map(|machine| machine.drive);
+        state.is_some_and(|state| {
+            state
+                .pgs_of(FIRST_SET)
+                .any(|(_, config)| Some(&config.acting[..]) == drive.as_ref().map(core::slice::from_ref))
+        })
     }
 
     /// What each server sees, for people.
@@ -484,6 +501,14 @@ impl Case for ClusterCase {
 
     fn converged(&mut self) -> Result<(), String> {
         self.check_safety()?;
+        if let Some(lost) = self.lost()
+            && self.control.now_ns() - self.healed_ns > MISSED_NS
+            && self.is_missed(lost)
+        {
+            self.came_back = true;
+            let runtime = self.control.start(lost);
+            self.start(runtime);
+        }
         if self.stage == Stage::Busy {
             self.fail_power();
             self.stage = Stage::Dark;
@@ -554,6 +579,7 @@ impl Case for ClusterCase {
         let millis = |nanos: u64| nanos / 1_000_000;
         let mut counters =
             vec![("lives", lives), ("converge_ms", millis(self.converged_ns)), ("apart_ms", millis(self.apart_ns))];
+        counters.push(("came_back", u64::from(self.came_back)));
         counters.extend(sums(&lock(&self.guests)));
         let mut wrongs = Wrongs::default();
         for machine in self.machines.values() {
