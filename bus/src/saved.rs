@@ -31,15 +31,19 @@ use crate::claim::Claim;
 use crate::config::{Config, Identity};
 use crate::event::RestoreError;
 use crate::member::MemberRecord;
-use crate::packet::{Forgetting, Input, PacketError, encode_claim, encode_forgetting, encode_member, encode_voters};
+use crate::packet::{
+    EPOCH_MAX, Forgetting, Input, PacketError, encode_claim, encode_forgetting, encode_member, encode_voters,
+};
 use crate::planted::{Bugs, Planted};
 use crate::slot::GroupId;
-use crate::voters::{FIRST_LIFE, VoterSet};
+use crate::voters::{FIRST_LIFE, Origin, VoterSet};
 
 const MAGIC: [u8; 8] = *b"ASHLRBUS";
 /// The version that this program writes.
 pub const SAVED_VERSION: u8 = 2;
 const CHECKSUM_LEN: usize = 8;
+/// Voters that are lost have not decided in more epochs than this since one that is left heard of them.
+const EPOCHS_LOST_MAX: u64 = 1 << 32;
 
 /// A member's memory. A simulator or an installer may write one for a member that has not lived yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,6 +95,31 @@ impl Saved {
             kept_out: Vec::new(),
             places: Vec::new(),
         }
+    }
+
+    /// Makes it the memory of a member that goes on without the other voters, by an operator's explicit command: it alone votes, from an
+    /// epoch that none of the others can have come to. The others stay known and count as failed, until they refute it.
+    /// Whoever comes back with the voters of before takes up these, as their epoch is greater.
+    pub fn go_on_alone(&mut self) {
+        let set_before = self.voters.as_ref().map_or(Epoch::ZERO, |set| set.epoch);
+        let decided =
+            self.votes.iter().map(|(_, given)| given.epoch).chain(self.claims.iter().map(|claim| claim.epoch));
+        let known = decided.fold(self.current.max(set_before), Epoch::max);
+        let floor = Epoch(known.0.saturating_add(EPOCHS_LOST_MAX).min(EPOCH_MAX.0 - 1));
+        let is_forgetful = self.memory_since > FIRST_LIFE;
+        self.voters = Some(VoterSet {
+            epoch: floor.next().min(EPOCH_MAX),
+            origin: Origin::Chosen,
+            after: set_before.min(floor),
+            floor,
+            voters: Vec::from([self.server]),
+            previous: Vec::new(),
+            forgetful: if is_forgetful { Vec::from([(self.server, self.memory_since)]) } else { Vec::new() },
+            previous_forgetful: Vec::new(),
+        });
+        self.voters_from = Epoch::ZERO;
+        self.current = self.current.max(floor);
+        self.members.iter_mut().for_each(|member| member.life.failed = true);
     }
 
     /// Its written form.

@@ -5,6 +5,7 @@
 
 pub mod asking;
 pub mod bench;
+pub mod catalog;
 pub mod config;
 pub mod drives;
 pub mod forget;
@@ -46,6 +47,8 @@ enum Command {
     Forget(forget::Arguments),
     /// Remove a drive
     Drives(drives::Arguments),
+    /// Show the catalog, or bring it back when a majority of its voters is gone for good
+    Catalog(catalog::Arguments),
     /// Replace the cluster's secret while the cluster runs
     Secret(secret::Arguments),
     /// Print the key for S3 clients
@@ -91,6 +94,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Command::Status(arguments) => status::run(&arguments),
         Command::Forget(arguments) => forget::run(&arguments),
         Command::Drives(arguments) => drives::run(&arguments),
+        Command::Catalog(arguments) => catalog::run(&arguments),
         Command::Secret(arguments) => secret::run(&arguments),
         Command::S3(arguments) => s3::run(&arguments),
         Command::Volume(arguments) => volume::run(&arguments),

@@ -114,6 +114,12 @@ impl CatalogStorage {
         Ok(Self { orders })
     }
 
+    /// Whether a data directory has a catalog.
+    #[must_use]
+    pub fn is_in(data: &Path) -> bool {
+        data.join(FOLDER).is_dir()
+    }
+
     fn order(&self, make: impl FnOnce(Answer) -> Order) -> BoxFuture<Result<(), StorageError>> {
         let (answer, answered) = oneshot::channel();
         let sent = self.orders.try_send(make(answer));

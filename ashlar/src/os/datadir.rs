@@ -102,6 +102,41 @@ pub struct DataDir {
     pub key_pem: String,
 }
 
+/// The data directory of a server that does not run. No server can be started in it before this value is gone.
+#[derive(Debug)]
+pub struct StoppedDir {
+    _lock: File,
+    /// The cluster that the server belongs to.
+    pub cluster: ClusterId,
+    /// The server.
+    pub server: ServerId,
+    /// Its last life.
+    pub incarnation: Incarnation,
+    /// The bus's durable state.
+    pub bus: Vec<u8>,
+}
+
+impl StoppedDir {
+    /// Opens the directory of a server that has lived.
+    ///
+    /// # Errors
+    /// There is none, it is in use, not readable or damaged. Nothing was changed. Retry safe.
+    pub fn open(root: &Path) -> Result<Self, Failure> {
+        let identity = read_sealed(root, "identity")?.map(|body| parse_identity(root, &body)).transpose()?;
+        let (cluster, server) = identity.ok_or_else(|| {
+            let what = format!("{} is not the data directory of a server that has run", root.display());
+            Failure::usage(
+                what,
+                "give the server's own directory with --data; that of `ashlar up` has one for each server in it",
+            )
+        })?;
+        let lock = lock(root)?;
+        let incarnation = last_incarnation(root)?.ok_or_else(|| damaged(&root.join("incarnation"), "it is gone"))?;
+        let bus = bus_state(root, identity, (cluster, server))?;
+        Ok(Self { _lock: lock, cluster, server, incarnation, bus })
+    }
+}
+
 impl DataDir {
     /// Opens the directory, or makes it, and starts the server's next life in it.
     ///
@@ -403,12 +438,16 @@ pub fn bus_lost(root: &Path, reason: &str) -> Failure {
     Failure::world(what, remedy)
 }
 
+/// The life of the server before this one; none if there was none.
+fn last_incarnation(root: &Path) -> Result<Option<Incarnation>, Failure> {
+    let Some(body) = read_sealed(root, "incarnation")? else { return Ok(None) };
+    let number = body.trim_end().strip_prefix("incarnation ").and_then(|number| number.parse::<u64>().ok());
+    Ok(Some(Incarnation(number.ok_or_else(|| damaged(&root.join("incarnation"), "no number"))?)))
+}
+
 fn raise_incarnation(root: &Path, must_exist: bool) -> Result<Incarnation, Failure> {
-    let last = match read_sealed(root, "incarnation")? {
-        Some(body) => {
-            let number = body.trim_end().strip_prefix("incarnation ").and_then(|number| number.parse::<u64>().ok());
-            number.ok_or_else(|| damaged(&root.join("incarnation"), "no number"))?
-        }
+    let last = match last_incarnation(root)? {
+        Some(last) => last.0,
         None if must_exist => return Err(damaged(&root.join("incarnation"), "it is gone")),
         None => 0,
     };

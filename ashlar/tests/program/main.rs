@@ -4,6 +4,7 @@
 //! times, and a process that takes too long is ended.
 
 mod admin;
+mod alone;
 mod bench_kv;
 mod closing;
 mod cluster;

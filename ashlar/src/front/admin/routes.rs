@@ -13,7 +13,9 @@ use serde::Serialize;
 use super::connections::Permit;
 use super::refusals::Why;
 use super::table::{self, Asked, Endpoint, Found};
-use super::{Front, Origin, Stream, drives, forget, groups, health, host, metrics, objects, secret, upgrade, volumes};
+use super::{
+    Front, Origin, Stream, catalog, drives, forget, groups, health, host, metrics, objects, secret, upgrade, volumes,
+};
 use crate::os::{clock, websocket};
 
 /// How long a wrong admin token waits for its refusal. With the limit of connections of one address this bounds how many
@@ -100,6 +102,8 @@ async fn run(front: &Front, endpoint: Endpoint, part: &str, query: Option<&str>)
         Endpoint::Drives => drives::list(front).await,
         Endpoint::RemoveDrive => drives::remove(front, part, query).await,
         Endpoint::Groups => groups::list(front).await,
+        Endpoint::Catalog => catalog::show(front),
+        Endpoint::ExportCatalog => catalog::export(front),
         Endpoint::Volumes => volumes::list(front).await,
         Endpoint::Volume => volumes::show(front, part).await,
         Endpoint::CreateVolume => volumes::create(front, part, query).await,
@@ -229,7 +233,7 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response<Full<
     with_type(status, "application/json", text.into())
 }
 
-fn with_type(status: StatusCode, content_type: &'static str, body: Bytes) -> Response<Full<Bytes>> {
+pub(super) fn with_type(status: StatusCode, content_type: &'static str, body: Bytes) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(body));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));

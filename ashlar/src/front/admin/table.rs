@@ -27,6 +27,8 @@ pub(super) enum Endpoint {
     Drives,
     RemoveDrive,
     Groups,
+    Catalog,
+    ExportCatalog,
     Volumes,
     Volume,
     CreateVolume,
@@ -54,7 +56,7 @@ const fn route(method: Method, path: &'static str, asked: Asked, endpoint: Endpo
 }
 
 /// The table. What changes something has a method that a page in somebody's browser cannot use without asking this machine first.
-static ROUTES: [Route; 21] = [
+static ROUTES: [Route; 23] = [
     route(Method::GET, "/health/live", Asked::Page, Endpoint::Live),
     route(Method::GET, "/health/ready", Asked::Page, Endpoint::Ready),
     route(Method::GET, "/health/cluster", Asked::Page, Endpoint::Cluster),
@@ -66,6 +68,8 @@ static ROUTES: [Route; 21] = [
     route(Method::GET, "/v1/drives", Asked::Api, Endpoint::Drives),
     route(Method::DELETE, "/v1/drives/ID", Asked::Change, Endpoint::RemoveDrive),
     route(Method::GET, "/v1/groups", Asked::Api, Endpoint::Groups),
+    route(Method::GET, "/v1/catalog", Asked::Api, Endpoint::Catalog),
+    route(Method::GET, "/v1/catalog/export", Asked::Change, Endpoint::ExportCatalog),
     route(Method::GET, "/v1/volumes", Asked::Api, Endpoint::Volumes),
     route(Method::GET, "/v1/volumes/NAME", Asked::Api, Endpoint::Volume),
     route(Method::PUT, "/v1/volumes/NAME", Asked::Change, Endpoint::CreateVolume),
@@ -168,7 +172,8 @@ mod tests {
         let is_safe = |route: &Route| route.asked == Asked::Change || route.method == Method::GET;
         assert!(ROUTES.iter().all(is_safe));
         let secret = |route: &&Route| route.asked == Asked::Change && route.method == Method::GET;
-        assert_eq!(ROUTES.iter().filter(secret).map(|route| route.path).collect::<Vec<_>>(), ["/v1/s3/key"]);
+        let secrets: Vec<_> = ROUTES.iter().filter(secret).map(|route| route.path).collect();
+        assert_eq!(secrets, ["/v1/catalog/export", "/v1/s3/key"]);
     }
 
     #[test]

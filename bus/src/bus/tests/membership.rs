@@ -309,6 +309,36 @@ fn a_choice_that_too_many_voters_passed_by_is_made_again() {
 }
 
 #[test]
+fn a_voter_that_is_left_alone_goes_on_when_it_is_told_to() {
+    let mut net = Net::new(3);
+    net.introduce();
+    let three =
+        |net: &Net| net.running().iter().all(|number| net.bus(*number).voters().voters.len() == 3) && net.agrees();
+    net.run_until(8_000, "voters are chosen", three);
+    net.run(1_000);
+    let before = net.bus(3).voters().epoch;
+    (1..=3).for_each(|number| net.kill(number));
+    let server = net.servers.get_mut(&3).unwrap();
+    let cluster = ClusterId::from_bytes([9; 16]);
+    let identity =
+        Identity { cluster, server: id(3), incarnation: Incarnation(1), zone: Zone(1), address: "server-3".into() };
+    let bytes = server.saved.take().unwrap();
+    let mut saved = crate::saved::Saved::decode(&bytes, &identity, &net.config).unwrap();
+    saved.go_on_alone();
+    net.servers.get_mut(&3).unwrap().saved = Some(saved.encode());
+    net.start(3);
+    net.run(20_000);
+    assert_eq!(net.bus(3).voters().voters, [id(3)], "those that are gone are not chosen");
+    assert!(net.bus(3).voters().epoch > before);
+    assert!(net.bus(3).standing.held_since.is_some(), "a majority is in reach");
+    // One of them comes back all the same, with what it knew.
+    net.start(1);
+    net.run_until(30_000, "it takes up the voters of the one that went on", |net| {
+        net.agrees() && net.bus(1).voters().epoch > before && net.bus(1).voters().voters.contains(&id(3))
+    });
+}
+
+#[test]
 fn messages_reach_subscribers_only() {
     let mut net = Net::new(4);
     net.introduce();
