@@ -60,6 +60,11 @@ const MEMBERS_BROUGHT: HandlerId = HandlerId::new(68);
 
 /// How long a primary may take to answer before it is asked again. Longer than a lost backup takes to be removed.
 const ASK_MAX: Duration = Duration::from_secs(6);
+/// So long a request waits for a copy that is away, where the others have a block damaged. Less than the time after which a guest gives a
+/// request up.
+const DAMAGED_WAIT: Duration = Duration::from_secs(20);
+/// After this long it is asked again meanwhile.
+const DAMAGED_AGAIN: Duration = Duration::from_millis(500);
 /// Bytes of one message of a stream.
 const PIECE_BYTES: usize = 32 << 10;
 /// Bytes on their way to one server.
@@ -794,6 +799,24 @@ async fn deliver<R: Runtime>(node: Node<R>, server: ServerId, queue: Arc<Queue>)
     }
 }
 
+impl<R: Runtime> VolumeService<R> {
+    /// Asks the primary, here or elsewhere.
+    async fn ask_once(&self, node: &Node<R>, subrequest: &Subrequest) -> Answer {
+        if self.0.own.get() == Some(&subrequest.server) {
+            return self.ask_here(subrequest.header, subrequest.payload.clone()).await;
+        }
+        let asked = Asked::from(subrequest);
+        let reply = detour::call::<R, VolumeIo>(node, subrequest.server, &asked, ASK_MAX).await;
+        reply.map_or(Answer::Lost, |reply| reply.answer_to(asked.header.number))
+    }
+
+    /// Whether a drive is away that acted in a placement group, or is being filled: it may have whole what the others have damaged.
+    fn lacks_copies(&self, group: GroupId) -> bool {
+        let config = self.0.catalog.state_now().and_then(|state| state.pg(group));
+        config.is_some_and(|config| !config.previous.is_empty() || !config.learners.is_empty())
+    }
+}
+
 /// The way from placement groups to drives and servers.
 struct Routes<R: Runtime>(VolumeService<R>);
 
@@ -828,16 +851,18 @@ impl<R: Runtime> Fabric for Routes<R> {
     }
 
     fn ask(&self, subrequest: &Subrequest) -> BoxFuture<Answer> {
-        let (service, server) = (self.0.clone(), subrequest.server);
-        if self.0.0.own.get() == Some(&server) {
-            let (header, payload) = (subrequest.header, subrequest.payload.clone());
-            return Box::pin(async move { service.ask_here(header, payload).await });
-        }
-        let (node, asked) = (self.0.node(), Asked::from(subrequest));
+        let (service, subrequest) = (self.0.clone(), subrequest.clone());
         Box::pin(async move {
-            let Some(node) = node else { return Answer::Lost };
-            let reply = detour::call::<R, VolumeIo>(&node, server, &asked, ASK_MAX).await;
-            reply.map_or(Answer::Lost, |reply| reply.answer_to(asked.header.number))
+            let Some(node) = service.node() else { return Answer::Lost };
+            let until = node.runtime().now() + DAMAGED_WAIT;
+            loop {
+                let answer = service.ask_once(&node, &subrequest).await;
+                let is_damaged = matches!(answer, Answer::Answered(AnswerKind::Damaged, _));
+                if !is_damaged || node.runtime().now() >= until || !service.lacks_copies(subrequest.header.group) {
+                    return answer;
+                }
+                node.runtime().sleep_until(node.runtime().now() + DAMAGED_AGAIN).await;
+            }
         })
     }
 }
