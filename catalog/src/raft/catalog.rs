@@ -457,28 +457,19 @@ impl Catalog {
         })
     }
 
-    /// Whether each of these servers has some of this leader's log. One that has none would not vote
-    /// (`knows_members`), and a group of such voters could stay without a leader.
+    /// Whether each of these servers that does not vote yet has some of this leader's log. One that has none would not vote
+    /// (`knows_members`), and a group of such voters could stay without a leader. Those that vote already were looked at when they were
+    /// added; one of them that is gone must not keep others from taking part.
     fn have_log(&self, servers: &[ServerId]) -> bool {
         within(&self.0.host, || {
             let metrics = self.0.raft.metrics();
             let metrics = metrics.borrow_watched();
+            let voters: BTreeSet<ServerId> = metrics.membership_config.membership().voter_ids().collect();
             let matches = |server: &ServerId| {
                 let reached = metrics.replication.as_ref().and_then(|all| all.get(server));
-                *server == self.0.me || reached.is_some_and(Option::is_some)
+                voters.contains(server) || reached.is_some_and(Option::is_some)
             };
             servers.iter().all(matches)
-        })
-    }
-
-    /// Whether a change to these voters has begun, perhaps under an earlier leader. A majority of them is needed already, so the end of the
-    /// change asks no more of them; without it one of them that is gone would keep the voters of before for ever.
-    fn is_half_way_to(&self, servers: &[ServerId]) -> bool {
-        within(&self.0.host, || {
-            let metrics = self.0.raft.metrics();
-            let metrics = metrics.borrow_watched();
-            let sets = metrics.membership_config.membership().get_joint_config();
-            sets.len() > 1 && sets.last().is_some_and(|last| last.iter().eq(servers))
         })
     }
 
@@ -508,9 +499,7 @@ impl Catalog {
             Message::AddLearner(server) => {
                 self.scoped(async move { raft.add_learner(server, EmptyNode {}, false).await }).await
             }
-            Message::ChangeVoters(servers)
-                if self.is_leader() && !self.have_log(&servers) && !self.is_half_way_to(&servers) =>
-            {
+            Message::ChangeVoters(servers) if self.is_leader() && !self.have_log(&servers) => {
                 return Ok(Reply::Unavailable);
             }
             Message::ChangeVoters(servers) => {
