@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ashlar_grid::CallOptions;
-use ashlar_grid::error::{CallError, Refusal};
+use ashlar_grid::error::{CallError, Reason, Refusal};
 use ashlar_grid::handler::{HandlerId, Handlers, MalformedPayload, Method, Payload, RegisteredTwice};
 use ashlar_grid::seam::{Lane, Runtime};
 use ashlar_wire::id::ServerId;
@@ -136,7 +136,7 @@ pub(crate) fn unreachable() -> Refusal {
     Refusal::new(UNREACHABLE, "the server cannot be reached from here either")
 }
 
-/// Makes a call directly, or by way of a third server if the server does not answer.
+/// Makes a call directly, or by way of a third server if there is no link to the server.
 ///
 /// # Errors
 /// The refusal of the server that is meant; or why it was not reached directly, where no third one reached it either.
@@ -148,11 +148,15 @@ pub(crate) async fn call<R: Runtime, M: Repeatable>(
 ) -> Result<M::Reply, CallError> {
     let options = CallOptions { fail_fast: true, ..CallOptions::within(within) };
     match node.grid().call::<M>(server, request, options).await {
-        Err(failed) if !matches!(failed, CallError::Refused(_)) => {
-            by_others::<R, M>(node, server, request, within).await.unwrap_or(Err(failed))
-        }
+        Err(failed) if is_cut(&failed) => by_others::<R, M>(node, server, request, within).await.unwrap_or(Err(failed)),
         answered => answered,
     }
+}
+
+/// Whether a call failed for want of a link. A server that is slow or has too much to do is not asked twice for it.
+pub(crate) fn is_cut(error: &CallError) -> bool {
+    let of_link = [Reason::NotConnected, Reason::UnknownPeer, Reason::BreakerOpen];
+    error.reason().is_some_and(|reason| matches!(reason, Reason::Disconnected(_)) || of_link.contains(&reason))
 }
 
 /// The answer that came by way of a third server, if one did.

@@ -162,13 +162,15 @@ fn go_on_alone(place: &Recover, state: Option<State>) -> Result<(), Failure> {
         let what = format!("the export is of cluster {}, the server of {}", state.cluster(), dir.cluster);
         return Err(Failure::usage(what, "give an export of this cluster"));
     }
+    // Read before anything is changed: a server without it could not start.
+    let bus = bus_alone(data, &dir)?;
     let recovered = if CatalogStorage::is_in(data) || state.is_some() {
         Some(os::block_on(recover_catalog(data, &dir, state)).map_err(|error| no_runtime(&error))??)
     } else {
         None
     };
     // The catalog first: it is what cannot be decided anew. A crash in between is mended by running the command again.
-    recover_bus(data, &dir)?;
+    DataDir::keep_bus(data, &bus)?;
     say(&told(dir.server, recovered.as_ref()));
     Ok(())
 }
@@ -177,7 +179,7 @@ async fn recover_catalog(data: &Path, dir: &StoppedDir, state: Option<State>) ->
     let failed = |error: Error| {
         Failure::world(
             format!("the catalog was not recovered: {error}"),
-            "nothing was changed: see to what is named first",
+            "see to what is named, and run this again before the server is started",
         )
     };
     let storage = CatalogStorage::open(data, dir.cluster, dir.server)
@@ -192,13 +194,14 @@ async fn recover_catalog(data: &Path, dir: &StoppedDir, state: Option<State>) ->
     }
 }
 
-fn recover_bus(data: &Path, dir: &StoppedDir) -> Result<(), Failure> {
+/// The bus's state with which the server goes on.
+fn bus_alone(data: &Path, dir: &StoppedDir) -> Result<Vec<u8>, Failure> {
     let (cluster, server, incarnation) = (dir.cluster, dir.server, dir.incarnation);
     let identity = Identity { cluster, server, incarnation, zone: Zone::default(), address: String::new() };
     let mut saved = Saved::decode(&dir.bus, &identity, &BusConfig::default())
         .map_err(|error| bus_lost(data, &error.to_string()))?;
     saved.go_on_alone();
-    DataDir::keep_bus(data, &saved.encode())
+    Ok(saved.encode())
 }
 
 fn told(server: ServerId, catalog: Option<&State>) -> String {

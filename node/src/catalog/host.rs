@@ -83,7 +83,7 @@ impl<R: Runtime> Peers for GridHost<R> {
             let node = node.upgrade().ok_or(ReportError::NoLeader)?;
             let options = CallOptions { fail_fast: true, ..CallOptions::within(CALL_MAX) };
             let answered = match node.grid().call::<TakeReport>(leader, &report, options).await {
-                Err(error) if !matches!(error, CallError::Refused(_)) => {
+                Err(error) if detour::is_cut(&error) => {
                     let brought = Brought { from: node.id(), report };
                     detour::call::<R, TakeBrought>(&node, leader, &brought, CALL_MAX).await
                 }
