@@ -467,6 +467,8 @@ impl Member {
                 is_taken
             }
             State::Backup(backup) => backup.handle_unreadable(&mut self.core, &pending.purpose),
+            // Nothing is missing here by what was under way when damage ended this member's part: it can act again.
+            State::Failed(_) => !pending.is_change || matches!(pending.purpose, Purpose::MendPatch(_)),
             _ => false,
         }
     }

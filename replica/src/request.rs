@@ -80,8 +80,9 @@ pub enum Content {
     Data(Bytes),
     /// So many zeroes; also what a discard writes.
     Zeroes(u32),
-    /// So many bytes of which no copy is left. Only patches have such: reads of them fail until they are written.
-    Lost(u32),
+    /// Blocks of which no copy is left. Only patches have such: reads of them fail until they are written. For each block, the
+    /// checksum by which a drive knows its content again, if anybody still knows that; it is the same on all drives.
+    Lost(Vec<Option<u32>>),
 }
 
 impl Content {
@@ -90,7 +91,8 @@ impl Content {
     pub fn len(&self) -> u32 {
         match self {
             Self::Data(data) => u32::try_from(data.len()).unwrap_or(u32::MAX),
-            Self::Zeroes(len) | Self::Lost(len) => *len,
+            Self::Zeroes(len) => *len,
+            Self::Lost(sums) => u32::try_from(sums.len()).unwrap_or(u32::MAX).saturating_mul(BLOCK_BYTES),
         }
     }
 
@@ -186,8 +188,9 @@ pub enum StoreRequest {
         /// Its version from then on.
         version: Version,
     },
-    /// Write all of this at once to an extent, which has this version then, greater or smaller than before. In an extent of
-    /// the same version what is lost elsewhere and whole here stays, as a version stands for one content. Version
+    /// Write all of this at once to an extent, which has this version then, greater or smaller than before. What is lost elsewhere
+    /// and whole here stays in an extent of the same version, as a version stands for one content, and else where its checksum is
+    /// that of what is lost. Version
     /// zero with no bytes but zeroes removes the extent. Completes with [`StoreReply::Done`] when durable.
     Patch {
         /// Which extent.
@@ -197,14 +200,15 @@ pub enum StoreRequest {
         /// Its version from then on.
         version: Version,
     },
-    /// Write all of this at once to an extent of which this is the version, and stays it. [`StoreError::Damaged`] if it has
-    /// another one, and nothing is done; or if blocks of it are damaged still. Completes with [`StoreReply::Done`] when durable.
+    /// Write all of this at once to an extent of which this is the version, and stays it. If it has another one, only those of the
+    /// blocks are written that are damaged there and whose content is known again by its checksum: they have not changed since.
+    /// [`StoreError::Damaged`] if blocks of it are damaged still. Completes with [`StoreReply::Done`] when durable.
     Mend {
         /// Which extent.
         extent: ExtentId,
         /// What was damaged.
         runs: Vec<Run>,
-        /// The version that it has to have.
+        /// The version of the copy that they are from.
         version: Version,
     },
     /// Read these bytes; zeroes where nothing was written.
@@ -280,7 +284,7 @@ impl Difference {
     /// What can be said of an extent of which nothing can be read.
     #[must_use]
     pub fn of_nothing() -> Self {
-        let content = Content::Lost(EXTENT_BYTES_MAX);
+        let content = Content::Lost(alloc::vec![None; (EXTENT_BYTES_MAX / BLOCK_BYTES) as usize]);
         Self { version: Version::ZERO, runs: alloc::vec![Run { offset: 0, content }] }
     }
 

@@ -3,6 +3,8 @@
 //! An extent has up to 256 blocks of 4 KiB. A block that was never written, or was discarded, is absent and reads as
 //! zeroes. The checksum of a block binds volume, extent and offset, so bytes in the wrong place do not pass.
 
+use std::collections::BTreeMap;
+
 use ashlar_placement::rule::ExtentId;
 use ashlar_wire::checksum::{Salt, checksum};
 
@@ -148,6 +150,54 @@ impl BlockSet {
 /// The checksum of one block at its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct BlockChecksum(pub u32);
+
+impl BlockChecksum {
+    /// That of these 4 KiB as this block, below 256, of an extent.
+    #[must_use]
+    pub fn of(id: ExtentId, block: usize, bytes: &[u8]) -> Self {
+        Hasher::new(id).checksum(block, bytes)
+    }
+}
+
+/// Blocks of an extent that cannot be read, each with the checksum of its content: by it, the content is known again in another
+/// copy. None if nobody knows it any more.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LostBlocks(BTreeMap<usize, Option<BlockChecksum>>);
+
+impl LostBlocks {
+    /// Adds a block, below 256, or changes what is known of it.
+    pub fn insert(&mut self, block: usize, sum: Option<BlockChecksum>) {
+        self.0.insert(block, sum);
+    }
+
+    /// Removes a block, if it is there.
+    pub fn remove(&mut self, block: usize) {
+        self.0.remove(&block);
+    }
+
+    /// Whether it has a block.
+    #[must_use]
+    pub fn contains(&self, block: usize) -> bool {
+        self.0.contains_key(&block)
+    }
+
+    /// The checksum of a block's content, if it has the block and that is known.
+    #[must_use]
+    pub fn sum(&self, block: usize) -> Option<BlockChecksum> {
+        self.0.get(&block).copied().flatten()
+    }
+
+    /// Whether it has no block.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Its blocks, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = usize> {
+        self.0.keys().copied()
+    }
+}
 
 /// Computes checksums of the blocks of one extent.
 #[derive(Debug, Clone, Copy)]

@@ -6,7 +6,7 @@ use ashlar_wire::id::VolumeId;
 use ashlar_wire::time::Instant;
 use ashlar_wire::version::Version;
 
-use crate::block::{BlockChecksum, BlockSet};
+use crate::block::{BlockChecksum, BlockSet, LostBlocks};
 use crate::buffer::{AlignedBuf, Segment};
 use crate::io::IoError;
 use crate::record::{Key, Value};
@@ -64,8 +64,8 @@ pub enum RequestKind {
         /// The blocks that it has from now on.
         blocks: BlockSet,
         /// Those of them whose content is lost: what `data` has for them is of no account, and reads of them are
-        /// [`Error::Damaged`](crate::Error::Damaged) until they are written.
-        lost: BlockSet,
+        /// [`Error::Damaged`](crate::Error::Damaged) until they are written. Their checksums are kept.
+        lost: LostBlocks,
         /// Their data, ascending, without gaps. None if there are no blocks.
         data: Option<Segment>,
     },
@@ -153,7 +153,7 @@ pub enum Reply {
         /// The extent's version.
         version: Version,
         /// Blocks that the extent has and that cannot be read.
-        lost: BlockSet,
+        lost: LostBlocks,
     },
     /// Checksums of an extent.
     Checksums {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::message::form::{decode, encode};
-use crate::request::{Answer, Content, Operation, Page, Range, Run};
+use crate::request::{Answer, Content, Difference, Operation, Page, Range, Run};
 use crate::stream::{Entry, Progress};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -65,7 +65,7 @@ fn reply_to(request: &StoreRequest) -> StoreReply {
         StoreRequest::Occupied { .. } => StoreReply::Occupied(false),
         StoreRequest::Presence { range, .. } => StoreReply::Read(Bytes::from(vec![0xff; range.presence_len()])),
         StoreRequest::Difference { .. } => {
-            StoreReply::Difference(crate::request::Difference { version: Version::ZERO, runs: Vec::new() })
+            StoreReply::Difference(Difference { version: Version::ZERO, runs: Vec::new() })
         }
     }
 }
@@ -312,6 +312,52 @@ fn an_epoch_is_entered_although_a_change_of_the_one_before_was_refused_last() {
     assert!(primary.is_serving(at(1_200)), "{primary:?}");
 }
 
+/// The backup has another version of what is damaged here, so it is to take over; but it is lost, and this copy lacks nothing.
+#[test]
+fn a_copy_that_left_because_of_damage_acts_again_whatever_else_could_not_be_read() {
+    let mut primary = member(1);
+    primary.handle_configuration(at(1), &configuration(2, &[1, 2], &[])).unwrap();
+    complete(&mut primary, at(1));
+    let standing = Standing { clean: Version::ZERO, newest: Version::ZERO, is_partial: false, room: Room::Enough };
+    for body in [Body::Adopted(standing), Body::Listed { after: None, page: Page::default() }] {
+        primary.handle_message(at(2), drive(2), message(2, 2, 1, body)).unwrap();
+        complete(&mut primary, at(2));
+    }
+    primary.handle_timeout(at(1_100));
+    let nonces = complete(&mut primary, at(1_100)).into_iter().filter_map(|output| match output {
+        Output::Send { message: Message { body: Body::Lease { nonce, .. }, .. }, .. } => Some(nonce),
+        _ => None,
+    });
+    for nonce in nonces {
+        let leased = Body::Leased { nonce, progress: Progress::default(), room: Room::Enough };
+        primary.handle_message(at(1_100), drive(2), message(2, 2, 1, leased)).unwrap();
+    }
+    let extents = [0, 1].map(|number| ExtentId { extent: Extent(number), ..ExtentId::default() });
+    for (number, extent) in (1..).zip(extents) {
+        let operation = Operation::Read(Range { offset: 0, len: 4_096 });
+        let request = ClientRequest { extent, operation, floor: RequestId(1), ..write(2, number) };
+        primary.handle_client(at(1_101), &request);
+    }
+    let asked = outputs(&mut primary);
+    let [Output::Store { id: first, .. }, Output::Store { id: second, .. }] = asked[..] else { panic!("{asked:?}") };
+    primary.handle_stored(at(1_102), first, Err(StoreError::Damaged)).unwrap();
+    complete(&mut primary, at(1_102));
+    let run = Run { offset: 0, content: Content::Data(Bytes::from(vec![1; 4_096])) };
+    let difference = Difference { version: Version::ZERO.next(), runs: vec![run] };
+    let fetched = Body::Fetched { extent: extents[0], difference };
+    primary.handle_message(at(1_103), drive(2), message(2, 2, 1, fetched)).unwrap();
+    let asked = outputs(&mut primary);
+    let [Output::Store { id: mend, request: StoreRequest::Mend { .. } }] = asked[..] else { panic!("{asked:?}") };
+    primary.handle_stored(at(1_104), mend, Err(StoreError::Damaged)).unwrap();
+    assert_eq!(primary.fault(), Some(Fault::Damaged));
+    primary.handle_stored(at(1_105), second, Err(StoreError::Damaged)).unwrap();
+    complete(&mut primary, at(1_105));
+    primary.handle_configuration(at(1_106), &configuration(3, &[1], &[2])).unwrap();
+    complete(&mut primary, at(1_106));
+    primary.handle_timeout(at(1_300));
+    assert!(primary.is_serving(at(1_300)), "{primary:?}");
+}
+
 #[test]
 fn what_needs_room_is_refused_while_a_member_is_low_and_may_come_again() {
     let mut primary = member(1);
@@ -495,7 +541,7 @@ fn body(u: &mut Unstructured<'_>) -> Result<Body> {
         11 => Body::Checksums { extent: extent(u)?, sums: Vec::new() },
         12 => Body::Apply { index: u.int_in_range(0..=4)?, clean: version(u)?, entry: Entry::Whole },
         _ => {
-            let difference = crate::request::Difference { version: version(u)?, runs: vec![run(u)?] };
+            let difference = Difference { version: version(u)?, runs: vec![run(u)?] };
             Body::Fetched { extent: extent(u)?, difference }
         }
     })

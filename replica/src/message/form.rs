@@ -19,7 +19,9 @@ use super::{Body, Fault, Message, Standing};
 use crate::config::{Configuration, EPOCH_MAX, LEARNERS_MAX};
 use crate::life::Life;
 use crate::members::MEMBERS_MAX;
-use crate::request::{BLOCKS_MAX, Content, Difference, Generation, PAGE_MAX, Page, Room, Run};
+use crate::request::{
+    BLOCK_BYTES, BLOCKS_MAX, Content, Difference, EXTENT_BYTES_MAX, Generation, PAGE_MAX, Page, Room, Run,
+};
 use crate::stream::{Entry, Progress};
 
 /// Version of the form that this program speaks.
@@ -125,7 +127,13 @@ impl Writer {
                 self.0.payload.push(data.clone());
             }
             Content::Zeroes(_) => self.u8(0),
-            Content::Lost(_) => self.u8(2),
+            Content::Lost(sums) => {
+                self.u8(2);
+                for sum in sums {
+                    self.u8(u8::from(sum.is_some()));
+                    self.u32(sum.unwrap_or(0));
+                }
+            }
         }
     }
 
@@ -359,11 +367,21 @@ impl Input<'_> {
         let content = match self.u8()? {
             0 => Content::Zeroes(len),
             1 if bytes <= self.payload.len() => Content::Data(self.payload.split_to(bytes)),
-            2 => Content::Lost(len),
+            2 if len % BLOCK_BYTES == 0 && len <= EXTENT_BYTES_MAX => {
+                Content::Lost(self.list(bytes / BLOCK_BYTES as usize, Self::lost_sum)?)
+            }
             _ => return Err(FormError::Malformed),
         };
         let run = Run { offset, content };
         if run.range().is_valid() { Ok(run) } else { Err(FormError::Malformed) }
+    }
+
+    fn lost_sum(&mut self) -> Read<Option<u32>> {
+        match (self.u8()?, self.u32()?) {
+            (1, sum) => Ok(Some(sum)),
+            (0, 0) => Ok(None),
+            _ => Err(FormError::Malformed),
+        }
     }
 
     fn runs(&mut self) -> Read<Vec<Run>> {

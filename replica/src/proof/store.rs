@@ -92,7 +92,14 @@ fn apply(extents: &mut Extents, id: ExtentId, change: &Change) {
         let tags = match &run.content {
             Content::Data(data) => tags_of(data),
             Content::Zeroes(len) => vec![0; (*len / BLOCK_BYTES) as usize],
-            Content::Lost(len) => vec![LOST; (*len / BLOCK_BYTES) as usize],
+            Content::Lost(sums) => {
+                let held = |number| extent.blocks.get(&number).copied();
+                let lost = |(number, sum): (u32, &Option<u32>)| match (held(number), sum.map(u64::from)) {
+                    (Some(held), Some(tag)) if held == tag => tag,
+                    (_, tag) => DAMAGED | tag.unwrap_or(0),
+                };
+                numbers(run.range()).zip(sums).map(lost).collect()
+            }
         };
         for (number, tag) in numbers(run.range()).zip(tags) {
             extent.blocks.remove(&number);
@@ -129,7 +136,9 @@ impl Store {
                 Some((*extent, Change { id, runs, version: *version }))
             }
             StoreRequest::Mend { extent, runs, version } => {
-                Some((*extent, Change { id, runs: runs.clone(), version: *version }))
+                let held = self.version_of(*extent);
+                let runs = if held == *version { runs.clone() } else { self.known_again(*extent, runs) };
+                Some((*extent, Change { id, runs, version: held }))
             }
             StoreRequest::Save { record } => {
                 self.records.push_back((id, record.clone()));
@@ -215,10 +224,26 @@ impl Store {
 
     /// Why a change is not done.
     fn refusal(&self, extent: ExtentId, request: &StoreRequest, change: &Change) -> Option<StoreError> {
-        if matches!(request, StoreRequest::Mend { version, .. } if self.version_of(extent) != *version) {
+        let is_other = matches!(request, StoreRequest::Mend { version, .. } if self.version_of(extent) != *version);
+        if is_other && change.runs.is_empty() {
             return Some(StoreError::Damaged);
         }
         self.needs_space(extent, change).then_some(StoreError::Full)
+    }
+
+    /// The blocks that are damaged here, and of which this is the content.
+    fn known_again(&self, id: ExtentId, runs: &[Run]) -> Vec<Run> {
+        let held = |number: u32| self.visible.get(&id).and_then(|extent| extent.blocks.get(&number)).copied();
+        let mut found = Vec::new();
+        for run in runs {
+            let Content::Data(data) = &run.content else { continue };
+            for (number, tag) in numbers(run.range()).zip(tags_of(data)) {
+                if held(number) == Some(DAMAGED | tag) {
+                    found.push(Run { offset: number * BLOCK_BYTES, content: Content::Data(block_of(tag).into()) });
+                }
+            }
+        }
+        found
     }
 
     /// Whether a change finds no space.
@@ -331,7 +356,9 @@ impl Store {
             if theirs != sum_of(id, number, tag) || tag & DAMAGED != 0 {
                 let content = match tag {
                     0 => Content::Zeroes(BLOCK_BYTES),
-                    _ if tag & DAMAGED != 0 => Content::Lost(BLOCK_BYTES),
+                    // Tags are checksums here.
+                    LOST => Content::Lost(vec![None]),
+                    _ if tag & DAMAGED != 0 => Content::Lost(vec![u32::try_from(tag & !DAMAGED).ok()]),
                     _ => Content::Data(block_of(tag).into()),
                 };
                 runs.push(Run { offset: number * BLOCK_BYTES, content });

@@ -254,12 +254,15 @@ impl ClusterCase {
             let now = life.runtime.now();
             let serving = (0..PGS).filter(|pg| host.is_serving(now, group(*pg))).collect::<Vec<_>>();
             let (run, is_settled, free) = (life.runtime.life(), host.is_settled(), host.store().free_extents());
+            let catalog = life.catalog.status().map(|status| (status.leader, status.term, status.version));
             format!(
-                "  {server:?} life {run}: serves {serving:?}, settled {is_settled}, {free} extents free, {:?}\n",
-                life.catalog.status()
+                "  {server:?} life {run}: serves {serving:?}, settled {is_settled}, {free} extents free, {catalog:?}\n"
             )
         };
-        self.lives.iter().map(row).collect()
+        let states = self.lives.values().filter_map(|life| life.catalog.state_now());
+        let newest = states.max_by_key(|state| state.version());
+        let groups = newest.iter().flat_map(|state| state.pgs_of(FIRST_SET));
+        self.lives.iter().map(row).chain(groups.map(|(pg, config)| format!("  {pg:?} {config:?}\n"))).collect()
     }
 
     /// A link of the server that leads the catalog, where one is known.

@@ -6,7 +6,7 @@ use ashlar_placement::rule::ExtentId;
 use ashlar_wire::id::VolumeId;
 use ashlar_wire::version::Version;
 
-use crate::block::{BlockRange, BlockSet, EXTENT_BLOCKS};
+use crate::block::{BlockRange, BlockSet, EXTENT_BLOCKS, LostBlocks};
 use crate::buffer::{AlignedBuf, BLOCK_BYTES};
 
 /// Names the content of a block; zero is zeroes.
@@ -35,7 +35,7 @@ pub(super) fn data_of(tags: &[Tag]) -> AlignedBuf {
 pub(super) enum Change {
     Write { range: BlockRange, first_tag: Tag },
     Clear { range: BlockRange },
-    Replace { blocks: BlockSet, lost: BlockSet, first_tag: Tag },
+    Replace { blocks: BlockSet, lost: LostBlocks, first_tag: Tag },
 }
 
 impl Change {
@@ -128,7 +128,7 @@ impl ExtentModel {
         version: Version,
         range: BlockRange,
         data: &AlignedBuf,
-        lost: &BlockSet,
+        lost: &LostBlocks,
     ) -> Result<(), String> {
         if version < least {
             return Err(format!("version {version} where {least} was acknowledged"));
@@ -154,7 +154,7 @@ impl ExtentModel {
     /// Whether a block of a range may be lost.
     pub(super) fn may_be_lost(&self, range: BlockRange) -> bool {
         let is_lost = |change: &Change| match change {
-            Change::Replace { lost, .. } => !lost.and(&BlockSet::of(range)).is_empty(),
+            Change::Replace { lost, .. } => lost.iter().any(|block| (range.first..range.end()).contains(&block)),
             Change::Write { .. } | Change::Clear { .. } => false,
         };
         self.tags[range.first..range.end()].contains(&LOST) || self.changes.iter().any(|(_, change)| is_lost(change))

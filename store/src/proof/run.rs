@@ -18,7 +18,7 @@ use ashlar_wire::version::Version;
 use super::drive::FakeDrive;
 use super::model::{Change, ExtentModel, Model, VolumeState, block_bytes, data_of};
 use super::{Chance, Counts};
-use crate::block::{BlockRange, BlockSet, EXTENT_BLOCKS};
+use crate::block::{BlockChecksum, BlockRange, BlockSet, EXTENT_BLOCKS, LostBlocks};
 use crate::buffer::BLOCK_BYTES;
 use crate::config::Config;
 use crate::error::Error;

@@ -15,7 +15,7 @@ use ashlar_wire::version::Version;
 use super::Store;
 use super::operation::{Flow, Operation, Owner, Stage};
 use super::submit::{Purpose, Urgency};
-use crate::block::{BlockChecksum, BlockRange, BlockSet, Hasher};
+use crate::block::{BlockChecksum, BlockRange, BlockSet, Hasher, LostBlocks};
 use crate::buffer::{BLOCK_BYTES, Segment};
 use crate::error::Error;
 use crate::gate::{GateKey, Issued, Mode, OpId};
@@ -32,7 +32,7 @@ struct Writing {
     group: GroupId,
     version: Version,
     blocks: BlockSet,
-    lost: BlockSet,
+    lost: LostBlocks,
     data: Option<Segment>,
     others: Others,
 }
@@ -51,7 +51,7 @@ impl Store {
             RequestKind::Write { extent, group, offset, data, version } => {
                 let range = BlockRange::new(offset, data.bytes().len())?;
                 let (blocks, data) = (BlockSet::of(range), Some(data));
-                let (lost, others) = (BlockSet::EMPTY, Others::Keep);
+                let (lost, others) = (LostBlocks::default(), Others::Keep);
                 let writing = Writing { id: extent, group, version, blocks, lost, data, others };
                 self.write(id, operation, writing)
             }
@@ -267,12 +267,13 @@ impl Store {
     }
 }
 
-/// The checksums of the blocks. That of a lost one is none that its bytes can have.
+/// The checksums of the blocks. That of a lost one is its content's: its bytes have it only if they happen to be that content. If nobody
+/// knows that, it is one that its bytes cannot have.
 fn checksums(writing: &Writing, data: &Segment) -> Vec<BlockChecksum> {
     let hasher = Hasher::new(writing.id);
     let sum = |(block, bytes)| {
         let sum = hasher.checksum(block, bytes);
-        if writing.lost.contains(block) { BlockChecksum(!sum.0) } else { sum }
+        if writing.lost.contains(block) { writing.lost.sum(block).unwrap_or(BlockChecksum(!sum.0)) } else { sum }
     };
     writing.blocks.iter().zip(data.bytes().chunks_exact(BLOCK_BYTES)).map(sum).collect()
 }

@@ -14,7 +14,7 @@ use ashlar_wire::version::Version;
 use super::Store;
 use super::operation::{Flow, Operation, Owner, Stage};
 use super::submit::{Purpose, Urgency};
-use crate::block::{BlockChecksum, BlockRange, BlockSet, EXTENT_BLOCKS, EXTENT_BYTES, Hasher};
+use crate::block::{BlockChecksum, BlockRange, EXTENT_BLOCKS, EXTENT_BYTES, Hasher, LostBlocks};
 use crate::buffer::{AlignedBuf, BLOCK_BYTES, Segment};
 use crate::error::Error;
 use crate::gate::OpId;
@@ -80,7 +80,7 @@ impl Store {
         let version = held.map_or(Version::ZERO, |(_, info)| info.version);
         let Some((cell, info)) = held.filter(|(_, info)| info.slot.is_some()) else {
             return Ok(match range {
-                Some(range) => reply(operation, AlignedBuf::zeroed(range.count), version, BlockSet::EMPTY),
+                Some(range) => reply(operation, AlignedBuf::zeroed(range.count), version, LostBlocks::default()),
                 None => Reply::Checksums { blocks: vec![None; EXTENT_BLOCKS], version },
             });
         };
@@ -210,14 +210,14 @@ impl Store {
 impl ReadPlan {
     /// The bytes of the range, and the blocks from the drive that are not what was written there: they are zeroes. Where
     /// the drive gave the whole range, its buffer is the answer, without a copy.
-    fn assemble(&self, read: Option<AlignedBuf>) -> (AlignedBuf, BlockSet) {
+    fn assemble(&self, read: Option<AlignedBuf>) -> (AlignedBuf, LostBlocks) {
         let hasher = Hasher::new(self.id);
         let is_whole = read.is_some() && self.span == self.range;
         let (mut data, read) = match read {
             Some(read) if is_whole => (read, None),
             other => (AlignedBuf::zeroed(self.range.count), other),
         };
-        let mut lost = BlockSet::EMPTY;
+        let mut lost = LostBlocks::default();
         for (index, piece) in self.pieces.iter().enumerate() {
             let block = self.range.first + index;
             match piece {
@@ -229,7 +229,7 @@ impl ReadPlan {
                     }
                     if hasher.checksum(block, data.block(index)) != *sum {
                         data.block_mut(index).fill(0);
-                        lost.insert(block);
+                        lost.insert(block, Some(*sum));
                     }
                 }
             }
@@ -239,7 +239,7 @@ impl ReadPlan {
 }
 
 /// What a read is answered with.
-fn reply(operation: &Operation, data: AlignedBuf, version: Version, lost: BlockSet) -> Reply {
+fn reply(operation: &Operation, data: AlignedBuf, version: Version, lost: LostBlocks) -> Reply {
     match operation.kind {
         RequestKind::Salvage { .. } => Reply::Salvaged { data, version, lost },
         _ => Reply::Data { data, version },

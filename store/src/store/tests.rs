@@ -1,7 +1,7 @@
 //! One drive from outside: requests in, answers out, and what the drive was asked for.
 
 use super::*;
-use crate::block::{BlockRange, BlockSet, EXTENT_BLOCKS, EXTENT_BYTES};
+use crate::block::{BlockChecksum, BlockRange, BlockSet, EXTENT_BLOCKS, EXTENT_BYTES, LostBlocks};
 use crate::buffer::{AlignedBuf, BLOCK_BYTES, Segment};
 use crate::error::OpenError;
 use crate::format::{Existing, Formatting, NewDrive};
@@ -297,7 +297,7 @@ fn a_full_drive_reads_discards_replaces_and_deletes() {
     rig.write(0, 7, 100, 3, 3).unwrap();
     let blocks = BlockSet::of(BlockRange { first: 0, count: 1 });
     let data = Some(segment(1, 4));
-    rig.ask(replace(2, blocks, BlockSet::EMPTY, data)).unwrap();
+    rig.ask(replace(2, blocks, LostBlocks::default(), data)).unwrap();
     assert_eq!(rig.read(1).unwrap().0[..2], [4, 0]);
     rig.ask(clear(0, 4)).unwrap();
     assert_eq!(rig.read(0).unwrap(), (vec![0; 256], 4));
@@ -403,21 +403,23 @@ fn damaged_blocks_are_reported_by_reads_and_scrub_and_repaired_by_replacement() 
     (0..3).for_each(|_| setup.pass(Duration::from_secs(10)));
     assert_eq!(setup.store.poll_event(), Some(Event::Damage { extent: id(1) }));
     let (blocks, data) = (BlockSet::of(BlockRange::WHOLE), Some(segment(256, 1)));
-    setup.ask(replace(1, blocks, BlockSet::EMPTY, data)).unwrap();
+    setup.ask(replace(1, blocks, LostBlocks::default(), data)).unwrap();
     assert_eq!(setup.read(1).unwrap(), (vec![1; 256], 1));
     (0..3).for_each(|_| setup.pass(Duration::from_secs(10)));
     assert_eq!(setup.store.poll_event(), None);
 }
 
-fn replace(version_of: u64, blocks: BlockSet, lost: BlockSet, data: Option<Segment>) -> RequestKind {
+fn replace(version_of: u64, blocks: BlockSet, lost: LostBlocks, data: Option<Segment>) -> RequestKind {
     RequestKind::Replace { extent: id(1), group: GROUP, version: version(version_of), blocks, lost, data }
 }
 
 #[test]
 fn lost_blocks_are_damaged_until_they_are_written() {
     let mut setup = Rig::new(6, config());
-    let (blocks, mut lost) = (BlockSet::of(BlockRange { first: 2, count: 5 }), BlockSet::EMPTY);
-    [3, 4].into_iter().for_each(|block| lost.insert(block));
+    let (blocks, mut lost) = (BlockSet::of(BlockRange { first: 2, count: 5 }), LostBlocks::default());
+    let sum = BlockChecksum::of(id(1), 3, AlignedBuf::copy_of(&[7; BLOCK_BYTES]).block(0));
+    lost.insert(3, Some(sum));
+    lost.insert(4, None);
     setup.ask(replace(1, blocks, lost, Some(segment(5, 1)))).unwrap();
     setup.settle();
     let new = new_drive(setup.drive.bytes(), 3);
@@ -425,6 +427,10 @@ fn lost_blocks_are_damaged_until_they_are_written() {
     assert_eq!(setup.read(1).unwrap_err(), Error::Damaged);
     let mut expected = vec![0_u8; 256];
     [2, 5, 6].into_iter().for_each(|block| expected[block] = 1);
+    let reply = setup.ask(RequestKind::Salvage { extent: id(1) }).unwrap();
+    let Reply::Salvaged { lost, .. } = reply else { panic!("salvage gives what there is") };
+    assert_eq!(lost.sum(3), Some(sum), "by which the content is known again");
+    assert_ne!(lost.sum(4), Some(BlockChecksum::of(id(1), 4, &[0; BLOCK_BYTES])), "of nothing");
     assert_eq!(setup.salvage(1), (expected.clone(), 1, vec![3, 4]));
     setup.write(1, 3, 1, 9, 2).unwrap();
     expected[3] = 9;

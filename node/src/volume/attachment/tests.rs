@@ -130,7 +130,7 @@ impl ModelState {
                 let at = *offset as usize;
                 match content {
                     Content::Data(data) => bytes[at..at + data.len()].copy_from_slice(data),
-                    Content::Zeroes(len) | Content::Lost(len) => bytes[at..at + *len as usize].fill(0),
+                    content @ (Content::Zeroes(_) | Content::Lost(_)) => bytes[at..at + content.len() as usize].fill(0),
                 }
                 answered(AnswerKind::Done)
             }

@@ -5,7 +5,7 @@
 //! | write of data | `Write` |
 //! | write of zeroes | `Checksums` for whether the extent exists, then `Clear` or an empty `Replace` with the version |
 //! | patch | `Salvage`, then `Replace`; to an earlier version, the extent is removed first. What is damaged stays lost |
-//! | mend | the same, if the extent has the version that it has to have |
+//! | mend | the same, without the change of version; of another version's blocks, those that are lost here and known again |
 //! | read | `Read` |
 //! | whether there are blocks | `Checksums` |
 //! | checksums, difference | `Salvage`, so that every block is verified and of one moment |
@@ -36,7 +36,7 @@ use ashlar_replica::request::{
     Content, Difference, EXTENT_BYTES_MAX, PAGE_MAX, Page, Range, Run, StoreError, StoreId, StoreReply, StoreRequest,
     StoreResult,
 };
-use ashlar_store::block::{BlockSet, EXTENT_BLOCKS, EXTENT_BYTES};
+use ashlar_store::block::{BlockSet, EXTENT_BLOCKS, EXTENT_BYTES, LostBlocks};
 use ashlar_store::buffer::{AlignedBuf, BLOCK_BYTES, Segment};
 use ashlar_store::record::{Key, Value};
 use ashlar_store::request::{Reply, Request, RequestId, RequestKind};
@@ -110,14 +110,14 @@ struct Patch {
     extent: ExtentId,
     runs: Vec<Run>,
     version: Version,
-    /// The extent has this version already, or nothing is done.
+    /// The version stays as it is: see [`StoreRequest::Mend`].
     is_mend: bool,
     step: PatchStep,
     /// What is there now.
     held: Version,
     content: Option<Patched>,
     /// Blocks that the extent has, and that cannot be read afterwards.
-    lost: BlockSet,
+    lost: LostBlocks,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -485,7 +485,7 @@ enum Access {
 
 impl Work {
     fn patch(extent: ExtentId, runs: Vec<Run>, version: Version, is_mend: bool) -> Self {
-        let (step, held, content, lost) = (PatchStep::Looks, Version::ZERO, None, BlockSet::EMPTY);
+        let (step, held, content, lost) = (PatchStep::Looks, Version::ZERO, None, LostBlocks::default());
         Self::Patch(Box::new(Patch { extent, runs, version, is_mend, step, held, content, lost }))
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ashlar_placement::rule::ExtentId;
 use ashlar_replica::request::{Content, Difference, Run};
-use ashlar_store::block::{BlockSet, EXTENT_BLOCKS};
+use ashlar_store::block::{BlockChecksum, BlockSet, EXTENT_BLOCKS, LostBlocks};
 use ashlar_store::buffer::{AlignedBuf, BLOCK_BYTES, Segment};
 use ashlar_wire::checksum::{Checksum, Salt, checksum};
 use ashlar_wire::version::Version;
@@ -34,7 +34,7 @@ impl Hasher {
 }
 
 /// The checksums of all blocks of an extent.
-pub(super) fn block_checksums(id: ExtentId, bytes: &[u8], lost: &BlockSet) -> Vec<Checksum> {
+pub(super) fn block_checksums(id: ExtentId, bytes: &[u8], lost: &LostBlocks) -> Vec<Checksum> {
     let hasher = Hasher::new(id);
     let sum = |(index, block)| if lost.contains(index) { UNREADABLE } else { hasher.block(index, block) };
     bytes.chunks_exact(BLOCK_BYTES).enumerate().map(sum).collect()
@@ -46,64 +46,51 @@ pub(super) fn difference(
     id: ExtentId,
     version: Version,
     bytes: &Bytes,
-    lost: &BlockSet,
+    lost: &LostBlocks,
     than: &[Checksum],
 ) -> Difference {
     let hasher = Hasher::new(id);
     let mut runs: Vec<Run> = Vec::new();
     for (index, block) in bytes.chunks_exact(BLOCK_BYTES).enumerate() {
         let is_zero = block == ZERO_BLOCK;
-        let kind = match (lost.contains(index), is_zero) {
-            (true, _) => Kind::Lost,
-            (false, true) => Kind::Zeroes,
-            (false, false) => Kind::Data,
-        };
+        if lost.contains(index) {
+            push_lost(&mut runs, index, lost.sum(index));
+            continue;
+        }
         let is_equal = than.get(index).map_or(is_zero, |sum| hasher.block(index, block) == *sum);
-        if !is_equal || kind == Kind::Lost {
-            push_block(&mut runs, bytes, index, kind);
+        if !is_equal {
+            push_block(&mut runs, bytes, index, is_zero);
         }
     }
     Difference { version, runs }
 }
 
-/// What a block of a difference is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Data,
-    Zeroes,
-    Lost,
-}
-
-impl Kind {
-    const fn of(content: &Content) -> Self {
-        match content {
-            Content::Data(_) => Self::Data,
-            Content::Zeroes(_) => Self::Zeroes,
-            Content::Lost(_) => Self::Lost,
-        }
-    }
-
-    fn content(self, bytes: &Bytes, start: usize, end: usize) -> Content {
-        match self {
-            Self::Data => Content::Data(bytes.slice(start..end)),
-            Self::Zeroes => Content::Zeroes(byte_count(end - start)),
-            Self::Lost => Content::Lost(byte_count(end - start)),
-        }
-    }
-}
-
 /// Adds a block, to the last run if it continues that one.
-fn push_block(runs: &mut Vec<Run>, bytes: &Bytes, index: usize, kind: Kind) {
+fn push_block(runs: &mut Vec<Run>, bytes: &Bytes, index: usize, is_zero: bool) {
     let start = index * BLOCK_BYTES;
     let end = start + BLOCK_BYTES;
-    if let Some(last) = runs.last_mut()
-        && last.range().offset + last.range().len == byte_count(start)
-        && Kind::of(&last.content) == kind
-    {
-        last.content = kind.content(bytes, last.offset as usize, end);
-        return;
+    match last_before(runs, index) {
+        Some(Run { content: Content::Zeroes(len), .. }) if is_zero => *len += byte_count(BLOCK_BYTES),
+        Some(Run { offset, content: Content::Data(data) }) if !is_zero => *data = bytes.slice(*offset as usize..end),
+        _ => {
+            let data = || Content::Data(bytes.slice(start..end));
+            let content = if is_zero { Content::Zeroes(byte_count(BLOCK_BYTES)) } else { data() };
+            runs.push(Run { offset: byte_count(start), content });
+        }
     }
-    runs.push(Run { offset: byte_count(start), content: kind.content(bytes, start, end) });
+}
+
+fn push_lost(runs: &mut Vec<Run>, index: usize, sum: Option<BlockChecksum>) {
+    let sum = sum.map(|sum| sum.0);
+    match last_before(runs, index) {
+        Some(Run { content: Content::Lost(sums), .. }) => sums.push(sum),
+        _ => runs.push(Run { offset: byte_count(index * BLOCK_BYTES), content: Content::Lost(vec![sum]) }),
+    }
+}
+
+/// The last run, if it ends at this block.
+fn last_before(runs: &mut [Run], index: usize) -> Option<&mut Run> {
+    runs.last_mut().filter(|run| run.range().offset + run.range().len == byte_count(index * BLOCK_BYTES))
 }
 
 fn byte_count(bytes: usize) -> u32 {
@@ -122,27 +109,63 @@ fn blocks_of(run: &Run) -> BlockSet {
     blocks
 }
 
+/// Those blocks of runs that are lost here and have the checksum of what is lost: its content, in a copy of any version.
+pub(super) fn known_again(id: ExtentId, lost: &LostBlocks, runs: &[Run]) -> Vec<Run> {
+    let mut found = Vec::new();
+    for run in runs {
+        for block in blocks_of(run).iter() {
+            let offset = byte_count(block * BLOCK_BYTES);
+            let content = match &run.content {
+                Content::Data(data) => {
+                    let start = (offset - run.offset) as usize;
+                    Content::Data(data.slice(start..start + BLOCK_BYTES))
+                }
+                Content::Zeroes(_) => Content::Zeroes(byte_count(BLOCK_BYTES)),
+                Content::Lost(_) => continue,
+            };
+            let bytes = if let Content::Data(data) = &content { data } else { &ZERO_BLOCK[..] };
+            if lost.sum(block) == Some(BlockChecksum::of(id, block, bytes)) {
+                found.push(Run { offset, content });
+            }
+        }
+    }
+    found
+}
+
 /// What an extent has after a patch.
 #[derive(Debug)]
 pub(super) struct Patched {
     /// The blocks that are not zeroes, lost ones among them.
     pub(super) blocks: BlockSet,
     /// Those that cannot be read.
-    pub(super) lost: BlockSet,
+    pub(super) lost: LostBlocks,
     /// The data of the blocks without gaps.
     pub(super) data: Option<Segment>,
 }
 
-/// An extent, of which some blocks are lost, with runs laid over it.
-pub(super) fn patch(mut extent: AlignedBuf, mut lost: BlockSet, runs: &[Run]) -> Patched {
+/// An extent, of which some blocks are lost, with runs laid over it. A block that is lost elsewhere and whole here stays if its checksum
+/// is that of what is lost.
+pub(super) fn patch(id: ExtentId, mut extent: AlignedBuf, mut lost: LostBlocks, runs: &[Run]) -> Patched {
     for run in runs {
-        let place = &mut extent[run.offset as usize..][..run.content.len() as usize];
+        let first = run.offset as usize / BLOCK_BYTES;
+        let place = run.offset as usize..(run.offset + run.content.len()) as usize;
         match &run.content {
-            Content::Data(data) => place.copy_from_slice(data),
-            Content::Zeroes(_) | Content::Lost(_) => place.fill(0),
+            Content::Data(data) => extent[place].copy_from_slice(data),
+            Content::Zeroes(_) => extent[place].fill(0),
+            Content::Lost(sums) => {
+                for (block, sum) in (first..).zip(sums) {
+                    let sum = sum.map(BlockChecksum);
+                    let is_whole =
+                        !lost.contains(block) && sum == Some(BlockChecksum::of(id, block, extent.block(block)));
+                    if !is_whole {
+                        extent.block_mut(block).fill(0);
+                        lost.insert(block, sum);
+                    }
+                }
+                continue;
+            }
         }
-        let covered = blocks_of(run);
-        lost = if run.is_lost() { lost.or(&covered) } else { lost.without(&covered) };
+        blocks_of(run).iter().for_each(|block| lost.remove(block));
     }
     let mut blocks = BlockSet::EMPTY;
     let mut count = 0;
@@ -178,11 +201,11 @@ mod tests {
 
     #[test]
     fn a_checksum_binds_extent_and_place() {
-        let sums = block_checksums(id(1, 2), &extent(&[(3, 5)]), &BlockSet::EMPTY);
+        let sums = block_checksums(id(1, 2), &extent(&[(3, 5)]), &LostBlocks::default());
         assert_eq!(sums.len(), EXTENT_BLOCKS);
         assert_eq!(sums[3], Checksum(GOLDEN), "changing this changes what servers compare");
         let mut all =
-            [id(1, 2), id(1, 3), id(2, 2)].map(|id| block_checksums(id, &extent(&[]), &BlockSet::EMPTY)).concat();
+            [id(1, 2), id(1, 3), id(2, 2)].map(|id| block_checksums(id, &extent(&[]), &LostBlocks::default())).concat();
         all.sort_unstable();
         all.dedup();
         assert_eq!(all.len(), 3 * EXTENT_BLOCKS);
@@ -196,15 +219,15 @@ mod tests {
         let right = extent(&[(0, 1), (1, 2), (7, 7), (255, 9)]);
         let others: [&[(usize, u8)]; 4] = [&[], &[(0, 1), (1, 3)], &[(8, 8), (9, 9), (255, 9)], &[(7, 7), (255, 1)]];
         for other in others {
-            let sums = block_checksums(id(1, 1), &extent(other), &BlockSet::EMPTY);
+            let sums = block_checksums(id(1, 1), &extent(other), &LostBlocks::default());
             for than in [&sums[..], &sums[..10], &[UNREADABLE; EXTENT_BLOCKS]] {
                 let is_short = than.len() == 10;
                 if is_short && other.iter().any(|(block, _)| *block >= 10) {
                     continue;
                 }
                 let bytes = Bytes::copy_from_slice(&right);
-                let found = difference(id(1, 1), version, &bytes, &BlockSet::EMPTY, than);
-                let Patched { blocks, data, .. } = patch(extent(other), BlockSet::EMPTY, &found.runs);
+                let found = difference(id(1, 1), version, &bytes, &LostBlocks::default(), than);
+                let Patched { blocks, data, .. } = patch(id(1, 1), extent(other), LostBlocks::default(), &found.runs);
                 let expected: Vec<usize> = vec![0, 1, 7, 255];
                 assert_eq!(blocks.iter().collect::<Vec<_>>(), expected, "{other:?}");
                 let values: Vec<u8> = data.unwrap().bytes().chunks(BLOCK_BYTES).map(|block| block[0]).collect();
@@ -217,26 +240,49 @@ mod tests {
     #[test]
     fn zeroes_leave_no_blocks() {
         let run = Run { offset: 0, content: Content::Zeroes(EXTENT_BYTES_MAX) };
-        let Patched { blocks, data, .. } = patch(extent(&[(0, 1), (255, 2)]), BlockSet::EMPTY, &[run]);
+        let Patched { blocks, data, .. } = patch(id(1, 1), extent(&[(0, 1), (255, 2)]), LostBlocks::default(), &[run]);
         assert!(blocks.is_empty() && data.is_none());
     }
 
     #[test]
     fn lost_blocks_stay_lost_unless_they_are_patched() {
-        let mut lost = BlockSet::EMPTY;
-        [0, 7, 8, 20].into_iter().for_each(|block| lost.insert(block));
+        let mut lost = LostBlocks::default();
+        let sum_of = |block, value| BlockChecksum::of(id(1, 1), block, extent(&[(block, value)]).block(block));
+        [0, 7, 8, 20].into_iter().for_each(|block| lost.insert(block, (block == 7).then_some(sum_of(7, 5))));
         let bytes = Bytes::copy_from_slice(&extent(&[(1, 1), (7, 0)]));
         let sums = block_checksums(id(1, 1), &bytes, &lost);
         assert_eq!((sums[7], sums[8], sums[1] == UNREADABLE), (UNREADABLE, UNREADABLE, false));
         let found = difference(id(1, 1), Version::ZERO.next(), &bytes, &lost, &sums);
         let run = |offset: u32, content| Run { offset: offset * 4_096, content };
-        let expected = [run(0, Content::Lost(4_096)), run(7, Content::Lost(8_192)), run(20, Content::Lost(4_096))];
+        let unknown = |block| run(block, Content::Lost(vec![None]));
+        let expected = [unknown(0), run(7, Content::Lost(vec![Some(sum_of(7, 5).0), None])), unknown(20)];
         assert_eq!(found.runs, expected, "whatever the other copy has");
         let data = run(7, Content::Data(Bytes::from(vec![5; 4_096])));
-        let runs = [data, run(20, Content::Zeroes(4_096)), run(30, Content::Lost(4_096))];
-        let patched = patch(extent(&[(1, 1), (30, 9)]), lost, &runs);
-        assert_eq!(patched.blocks.iter().collect::<Vec<_>>(), [0, 1, 7, 8, 30]);
-        assert_eq!(patched.lost.iter().collect::<Vec<_>>(), [0, 8, 30]);
-        assert_eq!(patched.data.unwrap().blocks(), 5);
+        let sums = vec![None, Some(sum_of(31, 9).0), Some(sum_of(32, 9).0)];
+        let runs = [data, run(20, Content::Zeroes(4_096)), run(30, Content::Lost(sums))];
+        let patched = patch(id(1, 1), extent(&[(1, 1), (30, 9), (31, 9), (32, 8)]), lost, &runs);
+        assert_eq!(patched.blocks.iter().collect::<Vec<_>>(), [0, 1, 7, 8, 30, 31, 32]);
+        assert_eq!(patched.lost.iter().collect::<Vec<_>>(), [0, 8, 30, 32], "31 is what was lost");
+        assert_eq!((patched.lost.sum(30), patched.lost.sum(32)), (None, Some(sum_of(32, 9))));
+        assert_eq!(patched.data.unwrap().blocks(), 7);
+    }
+
+    #[test]
+    fn lost_blocks_are_known_again_by_their_checksums() {
+        let sum_of = |block, value| BlockChecksum::of(id(1, 1), block, extent(&[(block, value)]).block(block));
+        let mut lost = LostBlocks::default();
+        for (block, value) in [(1, 7), (2, 7), (3, 0), (4, 0), (9, 7)] {
+            lost.insert(block, Some(sum_of(block, value)));
+        }
+        lost.insert(5, None);
+        let run = |offset: u32, content| Run { offset: offset * 4_096, content };
+        let runs = [
+            run(0, Content::Data(Bytes::from([vec![7; 8_192], vec![8; 4_096]].concat()))),
+            run(3, Content::Zeroes(3 * 4_096)),
+            run(9, Content::Lost(vec![Some(sum_of(9, 7).0)])),
+        ];
+        let zeroes = || Content::Zeroes(4_096);
+        let expected = [run(1, Content::Data(Bytes::from(vec![7; 4_096]))), run(3, zeroes()), run(4, zeroes())];
+        assert_eq!(known_again(id(1, 1), &lost, &runs), expected);
     }
 }

@@ -504,6 +504,32 @@ fn copies_of_one_version_are_put_together_block_by_block() {
     assert!(!world.others.contains(&HostOutput::Lost { extent }), "{:?}", world.others);
 }
 
+/// The only whole copy of a block is of an earlier version of the extent, and the block has not changed since.
+#[test]
+fn a_damaged_block_is_known_again_in_a_copy_of_another_version() {
+    let mut world = started(4);
+    assert_eq!(world.write(0, 1, (1, 0), data(9, 256)), WRITTEN);
+    world.configure(2, &[0, 1], &[]);
+    assert_eq!(world.write(0, 2, (1, 4), data(6, 1)), WRITTEN);
+    world.pass(Duration::from_secs(2));
+    (0..2).for_each(|number| damage_block(&mut world, number, 1));
+    let range = Range { offset: 0, len: 5 * BLOCK_BYTES };
+    assert_eq!(world.read(0, 2, 1, range), Some(Err(Refusal::Damaged)));
+    // A copy that gets the block as lost is told what would be its content.
+    world.configure(3, &[0, 1], &[3]);
+    world.pass(Duration::from_secs(4));
+    let caught_up = Report::CaughtUp { epoch: serving(3), learner: drive(3) };
+    assert!(world.reports.contains(&caught_up), "{:?}", world.reports);
+    world.configure(4, &[3, 0], &[]);
+    world.pass(Duration::from_secs(3));
+    assert_eq!(world.read(3, 4, 1, range), Some(Err(Refusal::Damaged)));
+    world.hosts[1] = None;
+    world.configure(5, &[3, 0], &[2]);
+    world.pass(Duration::from_secs(40));
+    assert_eq!(world.read(3, 5, 1, range), read_result(&[(9, 4), (6, 1)]));
+    world.assert_equal(&[0, 2, 3], 1..2);
+}
+
 #[test]
 fn a_damaged_copy_is_made_whole_from_another_while_it_serves() {
     let mut world = started(3);

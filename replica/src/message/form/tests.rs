@@ -34,7 +34,7 @@ fn configuration() -> Configuration {
 
 fn difference() -> Difference {
     let zeroes = Run { offset: 0, content: Content::Zeroes(4_096) };
-    let lost = Run { offset: 16_384, content: Content::Lost(8_192) };
+    let lost = Run { offset: 16_384, content: Content::Lost(vec![Some(0xabcd), None]) };
     Difference { version: version(5), runs: vec![zeroes, Run { offset: 8_192, content: Content::Data(data(1)) }, lost] }
 }
 
@@ -45,7 +45,7 @@ fn bodies() -> Vec<(Body, String)> {
     let config = format!("0000000000000007 02{a1}{a2} {a2} 01{a3} 02");
     let v = |sequence: u8| format!("0000000000000007 00000000000000{sequence:02x}");
     let at = format!("{} 0000000000000009", ones("1f"));
-    let runs = "00000003 00000000 00001000 00 00002000 00001000 01 00004000 00002000 02";
+    let runs = "00000003 00000000 00001000 00 00002000 00001000 01 00004000 00002000 02 010000abcd 0000000000";
     let write = Entry::Write {
         version: version(4),
         generation: Generation(3),

@@ -123,7 +123,7 @@ impl Run {
                     return Ok(());
                 };
                 extent
-                    .compare(least, version, range, &data, &BlockSet::EMPTY)
+                    .compare(least, version, range, &data, &LostBlocks::default())
                     .map_err(|what| format!("read of {id:?}: {what}"))
             }
             Err(Error::VolumeDeleted) => self.expect_dying(id.volume),

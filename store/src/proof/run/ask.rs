@@ -78,12 +78,15 @@ impl Run {
                 }
                 let tags: Vec<u64> = (first_tag..).take(blocks.len()).collect();
                 let data = (!blocks.is_empty()).then(|| data_of(&tags).into());
-                let mut lost = BlockSet::EMPTY;
+                let mut lost = LostBlocks::default();
                 if self.chance.one_in(4) && !blocks.is_empty() {
                     let place = self.chance.below(blocks.len());
-                    blocks.iter().skip(place).step_by(3).for_each(|block| lost.insert(block));
+                    blocks.iter().skip(place).step_by(3).for_each(|block| {
+                        let sum = BlockChecksum::of(id, block, data_of(&[first_tag]).block(0));
+                        lost.insert(block, (block % 2 == 0).then_some(BlockChecksum(!sum.0)));
+                    });
                 }
-                let kind = RequestKind::Replace { extent: id, group, version, blocks, lost, data };
+                let kind = RequestKind::Replace { extent: id, group, version, blocks, lost: lost.clone(), data };
                 (kind, Change::Replace { blocks, lost, first_tag })
             }
             _ => {

@@ -64,7 +64,7 @@ impl Run {
             match self.demand(RequestKind::Read { extent: id, offset: 0, len })? {
                 Ok(Reply::Data { data, version }) => {
                     let extent = &self.model.extents[&id];
-                    extent.compare(extent.acknowledged, version, BlockRange::WHOLE, &data, &BlockSet::EMPTY)?;
+                    extent.compare(extent.acknowledged, version, BlockRange::WHOLE, &data, &LostBlocks::default())?;
                 }
                 Err(Error::Damaged) => damaged += 1,
                 other => return Err(format!("read of {id:?}: {other:?}")),

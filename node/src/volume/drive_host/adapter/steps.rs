@@ -109,19 +109,26 @@ impl Patch {
             _ => unreachable!("what is salvaged, or checksums"),
         };
         if self.is_mend && self.held != self.version {
-            return Step::Done(Err(StoreError::Damaged));
+            let Reply::Salvaged { lost, .. } = &reply else {
+                return Step::Next(RequestKind::Salvage { extent: self.extent });
+            };
+            self.runs = content::known_again(self.extent, lost, &self.runs);
+            if self.runs.is_empty() {
+                return Step::Done(Err(StoreError::Damaged));
+            }
+            self.version = self.held;
         }
         if self.version != Version::ZERO {
             let (extent, lost) = match reply {
                 Reply::Salvaged { data, lost, .. } => (data, lost),
-                _ => (AlignedBuf::zeroed(EXTENT_BLOCKS), BlockSet::EMPTY),
+                _ => (AlignedBuf::zeroed(EXTENT_BLOCKS), LostBlocks::default()),
             };
             if self.held == self.version {
                 // A version stands for one content: what others have lost may be whole here.
                 self.runs.retain(|run| !run.is_lost());
             }
-            let patched = content::patch(extent, lost, &self.runs);
-            self.lost = patched.lost;
+            let patched = content::patch(self.extent, extent, lost, &self.runs);
+            self.lost = patched.lost.clone();
             self.content = Some(patched);
         }
         self.runs = Vec::new();
@@ -143,8 +150,8 @@ impl Patch {
 }
 
 /// An extent without blocks has this version.
-pub(super) const fn empty(group: GroupId, extent: ExtentId, version: Version) -> RequestKind {
-    RequestKind::Replace { extent, group, version, blocks: BlockSet::EMPTY, lost: BlockSet::EMPTY, data: None }
+pub(super) fn empty(group: GroupId, extent: ExtentId, version: Version) -> RequestKind {
+    RequestKind::Replace { extent, group, version, blocks: BlockSet::EMPTY, lost: LostBlocks::default(), data: None }
 }
 
 /// An extent that is not there gets the version all the same: other copies compare it.
@@ -181,10 +188,10 @@ fn read(result: Result<Reply, Error>, blocks: usize) -> Result<(Bytes, Version),
 }
 
 /// All bytes of an extent, its version, and which blocks cannot be read.
-fn salvaged(result: Result<Reply, Error>) -> Result<(Bytes, Version, BlockSet), StoreError> {
+fn salvaged(result: Result<Reply, Error>) -> Result<(Bytes, Version, LostBlocks), StoreError> {
     match result {
         Ok(Reply::Salvaged { data, version, lost }) => Ok((Bytes::from_owner(SharedBuf(data)), version, lost)),
-        other => read(other, EXTENT_BLOCKS).map(|(data, version)| (data, version, BlockSet::EMPTY)),
+        other => read(other, EXTENT_BLOCKS).map(|(data, version)| (data, version, LostBlocks::default())),
     }
 }
 
