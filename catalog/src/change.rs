@@ -86,6 +86,9 @@ pub enum Change {
         /// What it may be given.
         state: DriveState,
     },
+    /// A drive that is missing is given up (`failed`), as its data are elsewhere. Refused while a placement group has no other acting
+    /// member that is not given up: then the drive may be the last that has its data.
+    GiveUpMissing(DriveId),
     /// A drive has another size.
     SetDriveSize {
         /// The drive.
@@ -216,6 +219,7 @@ impl Change {
             }
             Self::AddDrive(drive) => vec![Touched::Drive(drive.id)],
             Self::SetDriveState { id, .. }
+            | Self::GiveUpMissing(id)
             | Self::SetDriveSize { id, .. }
             | Self::ReleaseDrive(id)
             | Self::RemoveDrive(id) => vec![Touched::Drive(*id)],

@@ -19,7 +19,8 @@
 //! The way of a change: [`raft::catalog::Catalog::propose`], [`change::Command`], [`state::State::apply`],
 //! [`feed::Feed`]. The way of a failure:
 //! [`plan::failure::plan_failure`], then [`plan::failure::plan_return`] and [`plan::failure::plan_promotion`]. The way
-//! of new drives: [`plan::placement::plan_target`], [`plan::failure::plan_learners`].
+//! of new drives: [`plan::placement::plan_target`], [`plan::failure::plan_learners`], and [`plan::failure::plan_settled`] where the map changes while
+//! they are filled.
 //!
 //! In reading order: [`server`], [`set`], [`volume`], [`record`] (the facts), [`change`] (what may happen to them),
 //! `table` (rows with cheap copies), `codec` (one description, two written forms), [`state`] (the state machine),

@@ -176,6 +176,7 @@ fn any_machine(u: &mut Unstructured<'_>) -> Result<Change> {
             let drive_number = u.int_in_range(0..=9)?;
             Change::AddDrive(drive(drive_number, drive_number % 7))
         }
+        7 if u.ratio(1, 4)? => Change::GiveUpMissing(some_drive(u)?),
         7 => Change::SetDriveState { id: some_drive(u)?, state: *u.choose(DriveState::ALL)? },
         8 => Change::SetDriveSize { id: some_drive(u)?, size_bytes: u.int_in_range(0..=4_u64)? << 30 },
         _ if u.arbitrary()? => Change::ReleaseDrive(some_drive(u)?),

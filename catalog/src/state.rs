@@ -110,6 +110,7 @@ impl State {
             Change::RemoveServer(id) => self.remove_server(*id)?,
             Change::AddDrive(drive) => self.add_drive(drive)?,
             Change::SetDriveState { id, state } => self.set_drive_state(*id, *state)?,
+            Change::GiveUpMissing(id) => self.give_up_missing(*id)?,
             Change::SetDriveSize { id, size_bytes } => self.set_drive_size(*id, *size_bytes)?,
             Change::ReleaseDrive(id) => self.release_drive(*id)?,
             Change::RemoveDrive(id) => self.remove_drive(*id)?,

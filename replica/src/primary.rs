@@ -322,6 +322,11 @@ impl Peer {
         }
     }
 
+    /// Whether its drive has no room for extents that have no space there yet, and nothing depends on it.
+    fn lacks_room(&self) -> bool {
+        self.room == Room::Low && !self.is_required()
+    }
+
     /// Whether writes and leases need this peer.
     fn is_required(&self) -> bool {
         self.fill.as_ref().is_none_or(Fill::is_required)

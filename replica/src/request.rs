@@ -226,8 +226,8 @@ pub enum StoreRequest {
         /// Only greater ids; from the first one if nothing.
         after: Option<ExtentId>,
     },
-    /// The checksums of the content of an extent's blocks, read and verified; none if there is no such extent. A
-    /// damaged block has a checksum that it would have in no state.
+    /// The checksums of the content of an extent's blocks, read and verified; none if there is no such extent or it has no
+    /// blocks. A damaged block has a checksum that it would have in no state.
     Checksums {
         /// Which extent.
         extent: ExtentId,

@@ -104,6 +104,8 @@ struct Connection {
     underway: BTreeMap<RequestId, Underway>,
     /// Ends of those.
     ended: EndsChannel,
+    /// A request has no answer that would be true: the client is to send it again, elsewhere or later.
+    is_cut: bool,
 }
 
 /// Ends of requests, and which they are.
@@ -123,6 +125,7 @@ impl Connection {
             work: JoinSet::new(),
             underway: BTreeMap::new(),
             ended: mpsc::unbounded_channel(),
+            is_cut: false,
         }
     }
 
@@ -141,16 +144,22 @@ impl Connection {
         let mut room = vec![0; READ_BYTES];
         let mut is_stopping = false;
         loop {
-            self.take_left();
+            // A server that stops takes no more requests of a volume, answers what it has taken, and closes. An error would go through to
+            // whoever uses the disk; a client that is cut off connects again and repeats what was not answered.
+            let is_leaving = is_stopping && self.attachment.is_some();
+            if !is_leaving {
+                self.take_left();
+            }
             while let Some(request) = self.session.poll_request() {
                 self.begin(request);
             }
             self.write()?;
-            if self.session.is_finished() {
+            let has_output = self.session.poll_transmit().next().is_some();
+            let has_left = is_leaving && self.underway.is_empty() && !has_output;
+            if self.session.is_finished() || self.is_cut || has_left {
                 return Ok(());
             }
-            let has_output = self.session.poll_transmit().next().is_some();
-            let wants_bytes = self.session.wants_bytes() && self.left.is_empty();
+            let wants_bytes = !is_leaving && self.session.wants_bytes() && self.left.is_empty();
             let interest = match (wants_bytes, has_output) {
                 (true, true) => Some(Interest::READABLE | Interest::WRITABLE),
                 (true, false) => Some(Interest::READABLE),
@@ -173,7 +182,9 @@ impl Connection {
                 Some(done) = self.work.join_next(), if !self.work.is_empty() => self.end(done)?,
                 _ = stopped.wait_for(|stopped| *stopped), if !is_stopping => {
                     is_stopping = true;
-                    self.session.shut_down();
+                    if self.attachment.is_none() {
+                        self.session.shut_down();
+                    }
                 }
             }
         }
@@ -276,7 +287,11 @@ impl Connection {
         let Underway { direction, .. } = self.underway.remove(&id).expect("a request ends once");
         let reply = match ended {
             Ok(pieces) => reply_of(direction, Ok(pieces)),
-            Err(failure) => Reply::failed(code(failure)),
+            Err(Failure::Volume(error)) => Reply::failed(error_code_of(error)),
+            Err(Failure::Stopping) => {
+                self.is_cut = true;
+                return;
+            }
         };
         self.session.handle_reply(id, reply);
     }
@@ -317,13 +332,6 @@ async fn describe(volumes: &Volumes, name: &str) -> Option<Export> {
     let name = named(volumes, name).await?;
     let state = volumes.catalog().state().await.ok()?;
     state.volume_named(&name).map(|volume| export(volume.size_bytes))
-}
-
-const fn code(failure: Failure) -> ErrorCode {
-    match failure {
-        Failure::Volume(error) => error_code_of(error),
-        Failure::Stopping => ErrorCode::Shutdown,
-    }
 }
 
 /// Whether clients may connect at this address without a password.

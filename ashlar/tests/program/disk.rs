@@ -134,6 +134,39 @@ fn a_volume_goes_on_while_servers_are_killed() {
     assert!(status.success(), "fio saw no error and read what it wrote: {status}");
 }
 
+/// A client that connects again sees nothing of a server that is restarted, here the one that it is connected to.
+#[test]
+fn an_orderly_stop_is_no_error_to_a_client_that_connects_again() {
+    let disks = Disks::new();
+    let place = format!("driver=nbd,server.type=inet,server.host=127.0.0.1,server.port={}", disks.nbd);
+    let image = format!("{place},export=demo,reconnect-delay=60");
+    let mut client = Command::new("qemu-io")
+        .args(["--image-opts", &image])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("qemu-io runs; .ci/run installs it");
+    let mut commands = client.stdin.take().expect("it was piped");
+    let server = super::process::status(&disks.address()).expect("it answers");
+    for round in 0..40 {
+        if round == 10 {
+            super::process::signal(server.pid, "TERM");
+        }
+        (0..16).for_each(|number| writeln!(commands, "aio_write -q -P {} {}k 64k", round + 1, number * 64).unwrap());
+        writeln!(commands, "aio_flush").unwrap();
+    }
+    writeln!(commands, "read -P 40 0 1M").unwrap();
+    drop(commands);
+    let output = client.wait_with_output().expect("it is waited for once");
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !said.contains("failed"), "{said}");
+    assert!(said.contains("read 1048576/1048576 bytes"), "{said}");
+    until("the server to be back", || {
+        super::process::status(&disks.address()).is_some_and(|status| status.ready && status.pid != server.pid)
+    });
+}
+
 /// `ashlar volume WORDS` at the server of this number, to change something.
 fn volume(disks: &Disks, server: u16, words: &[&str]) -> Outcome {
     let address = format!("127.0.0.1:{}", disks.port + server);

@@ -42,6 +42,7 @@ words! {
         UseFeature = "use_feature",
         SetVoters = "set_voters",
         JumpEpochs = "jump_epochs",
+        GiveUpMissing = "give_up_missing",
     }
 }
 
@@ -106,6 +107,7 @@ impl Change {
             Self::UseFeature(_) => ChangeKind::UseFeature,
             Self::SetVoters(_) => ChangeKind::SetVoters,
             Self::JumpEpochs(_) => ChangeKind::JumpEpochs,
+            Self::GiveUpMissing(_) => ChangeKind::GiveUpMissing,
         }
     }
 
@@ -132,7 +134,7 @@ impl Change {
                 out.id("drive", id.as_bytes());
                 out.uint("bytes", *size_bytes);
             }
-            Self::ReleaseDrive(id) | Self::RemoveDrive(id) => out.id("drive", id.as_bytes()),
+            Self::GiveUpMissing(id) | Self::ReleaseDrive(id) | Self::RemoveDrive(id) => out.id("drive", id.as_bytes()),
             Self::CreateSet { id, class, copies, map } => {
                 out.uint("set", u64::from(id.0));
                 class.write(out, "class");
@@ -208,6 +210,7 @@ impl Change {
                 Self::SetDriveState { id: read_drive(from)?, state: DriveState::read(from, "state")? }
             }
             ChangeKind::SetDriveSize => Self::SetDriveSize { id: read_drive(from)?, size_bytes: from.uint("bytes")? },
+            ChangeKind::GiveUpMissing => Self::GiveUpMissing(read_drive(from)?),
             ChangeKind::ReleaseDrive => Self::ReleaseDrive(read_drive(from)?),
             ChangeKind::RemoveDrive => Self::RemoveDrive(read_drive(from)?),
             ChangeKind::CreateSet => Self::CreateSet {

@@ -132,6 +132,23 @@ pub fn plan_promotion(state: &State, group: GroupId, certified: &[DriveId]) -> O
     Some(PgStep { group, expected: old.epoch, acting, primary, learners, certified, settled })
 }
 
+/// Settles placement groups in which every drive of the target map acts, and that count others as former members still: the map has
+/// changed since those left. Only where all acting drives are on these servers.
+#[must_use]
+pub fn plan_settled(state: &State, alive: &BTreeSet<ServerId>) -> Vec<Change> {
+    let is_alive = |drive: &DriveId| state.drive(*drive).is_some_and(|drive| alive.contains(&drive.server));
+    let mut steps = Vec::new();
+    for set in state.sets() {
+        for (pg, config) in state.pgs_of(set.id) {
+            if config.learners.is_empty() && !config.previous.is_empty() && config.acting.iter().all(is_alive) {
+                let step = plan_promotion(state, GroupId { set: set.id, pg }, &[]);
+                steps.extend(step.filter(|step| step.settled == Settled::Yes));
+            }
+        }
+    }
+    batches(steps)
+}
+
 /// Drops members that the target map does not know: those that conflict with one that it knows, then as many as are too
 /// many, the latest first.
 fn drop_strangers(state: &State, set: &Set, target: &[DriveId], acting: &mut Vec<DriveId>) {

@@ -7,7 +7,7 @@ use ashlar_placement::map::SetId;
 use ashlar_wire::id::ServerId;
 
 use super::drives::{plan_given_up, plan_release};
-use super::failure::{plan_failure, plan_learners, plan_promotion, plan_return};
+use super::failure::{plan_failure, plan_learners, plan_promotion, plan_return, plan_settled};
 use super::placement::{plan_set, plan_target};
 use super::voters::plan_voters;
 use crate::change::Change;
@@ -162,6 +162,35 @@ fn fill(sample: &mut Sample, alive: &[u32], pgs: u32) {
         let step = plan_promotion(&sample.state, group(1, pg), &learners);
         sample.must_all(step.map(|step| Change::ConfigurePgs(vec![step])));
     }
+}
+
+/// A new server takes the copies of one that is away, and then the lost one is given up.
+#[test]
+fn groups_that_were_filled_before_a_drive_was_given_up_forget_it() {
+    let mut sample = Sample::with_set(3, 40);
+    let changes = plan_failure(&sample.state, &servers(&[2]));
+    sample.must_all(changes);
+    sample.must(Change::AddServer(server(8)));
+    sample.must(Change::AddDrive(drive(8, 8)));
+    let change = plan_target(&sample.state, SetId(1), &[drive_id(8)]).unwrap().unwrap();
+    sample.must(change);
+    fill(&mut sample, &[0, 1, 8], 40);
+    assert_eq!(plan_settled(&sample.state, &servers(&[0, 1, 8])), [], "the lost one may return");
+    sample.must(Change::SetDriveState { id: drive_id(2), state: DriveState::Failed });
+    let change = plan_target(&sample.state, SetId(1), &[]).unwrap().unwrap();
+    sample.must(change);
+    let changes = plan_learners(&sample.state, &servers(&[0, 1, 8]), usize::MAX);
+    sample.must_all(changes);
+    for (pg, config) in (0..).zip(configs(&sample.state)).filter(|(_, config)| !config.learners.is_empty()) {
+        let step = plan_promotion(&sample.state, group(1, pg), &config.learners).unwrap();
+        sample.must(Change::ConfigurePgs(vec![step]));
+    }
+    assert!(configs(&sample.state).iter().any(|config| !config.previous.is_empty()));
+    assert_eq!(plan_settled(&sample.state, &servers(&[0, 8])), [], "a member is away");
+    let changes = plan_settled(&sample.state, &servers(&[0, 1, 8]));
+    sample.must_all(changes);
+    assert!(configs(&sample.state).iter().all(|config| config.acting.len() == 3 && config.previous.is_empty()));
+    assert_eq!(plan_settled(&sample.state, &servers(&[0, 1, 8])), [], "done is done");
 }
 
 #[test]

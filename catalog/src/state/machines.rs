@@ -6,6 +6,7 @@ use ashlar_wire::id::{DriveId, ServerId};
 use super::{State, check_rows, check_text, known};
 use crate::error::{Refusal, Subject};
 use crate::server::{ADDRESS_BYTES_MAX, Drive, DriveState, Server, ServerState, WEIGHT_BYTES};
+use crate::set::PgConfig;
 
 impl State {
     pub(super) fn add_server(&mut self, server: &Server) -> Result<(), Refusal> {
@@ -85,6 +86,18 @@ impl State {
             return Err(Refusal::BadState(Subject::Drive(id)));
         }
         self.change_drive(id, |drive| drive.state = state)
+    }
+
+    pub(super) fn give_up_missing(&mut self, id: DriveId) -> Result<(), Refusal> {
+        let drive = known(self.drives.get(&id), Subject::Drive(id))?;
+        let is_left = |other: &DriveId| {
+            *other != id && self.drives.get(other).is_some_and(|drive| drive.state != DriveState::Failed)
+        };
+        let may_be_last = |config: &PgConfig| config.acting.contains(&id) && !config.acting.iter().any(is_left);
+        if drive.set.is_some_and(|set| self.pgs_of(set).any(|(_, config)| may_be_last(&config))) {
+            return Err(Refusal::InUse(Subject::Drive(id)));
+        }
+        self.set_drive_state(id, DriveState::Failed)
     }
 
     pub(super) fn set_drive_size(&mut self, id: DriveId, size_bytes: u64) -> Result<(), Refusal> {

@@ -1,6 +1,6 @@
 //! What changes do, what they refuse, and what holds after any sequence of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use arbtest::arbtest;
@@ -299,6 +299,23 @@ fn features_wait_for_the_oldest_server() {
     let back = sample.apply(Change::SetServerState { id: server_id(2), state: ServerState::Joining });
     assert_eq!(back, Err(Refusal::TooOld(server_id(2))));
     assert_eq!(sample.apply(Change::AddServer(server(8))), Err(Refusal::TooOld(server_id(8))));
+}
+
+#[test]
+fn a_missing_drive_that_may_be_the_last_with_its_data_is_not_given_up() {
+    let mut sample = Sample::with_set(3, 8);
+    for number in [0, 1] {
+        sample.must(Change::GiveUpMissing(drive_id(number)));
+        assert_eq!(sample.state.drive(drive_id(number)).unwrap().state, DriveState::Failed);
+    }
+    let last = drive_id(2);
+    let in_use = Err(Refusal::InUse(Subject::Drive(last)));
+    assert_eq!(sample.apply(Change::GiveUpMissing(last)), in_use, "no group has gone on without the others yet");
+    let changes = crate::plan::failure::plan_failure(&sample.state, &BTreeSet::new());
+    sample.must_all(changes);
+    assert_eq!(sample.apply(Change::GiveUpMissing(last)), in_use, "and it acts alone now");
+    sample.must(Change::SetDriveState { id: last, state: DriveState::Failed });
+    assert_eq!(sample.apply(Change::GiveUpMissing(drive_id(77))), Err(Refusal::Unknown(Subject::Drive(drive_id(77)))));
 }
 
 #[test]

@@ -93,6 +93,9 @@ pub(super) enum Membership {
     None,
     /// One whose name it does not know yet.
     Unnamed,
+    /// A leader has given it some of a log, of which it does not know anything to be decided, and it has no vote there. That leader may have
+    /// been lost, and not remember.
+    Given,
     /// That of this name.
     Named([u8; 16]),
 }
@@ -132,6 +135,7 @@ impl Payload for Introduced {
             Membership::None => (0, &[]),
             Membership::Unnamed => (1, &[]),
             Membership::Named(name) => (2, name),
+            Membership::Given => (3, &[]),
         };
         write_uint(out, kind);
         write_bin(out, name);
@@ -147,6 +151,7 @@ impl Payload for Introduced {
             (0, []) => Membership::None,
             (1, []) => Membership::Unnamed,
             (2, name) => Membership::Named(name.try_into().map_err(|_| MalformedPayload)?),
+            (3, []) => Membership::Given,
             _ => return Err(MalformedPayload),
         };
         check_end(&from)?;
@@ -217,6 +222,7 @@ mod tests {
             (Membership::None, vec![0x94, 1, 5, 0, 0xc4, 0]),
             (Membership::Unnamed, vec![0x94, 1, 5, 1, 0xc4, 0]),
             (Membership::Named([0xab; 16]), named),
+            (Membership::Given, vec![0x94, 1, 5, 3, 0xc4, 0]),
         ] {
             let introduced = Introduced { release: 5, membership };
             assert_eq!(encoded(&introduced), bytes);
@@ -230,7 +236,7 @@ mod tests {
         for len in 0..whole.len() {
             assert!(Introduced::decode(&whole[..len]).is_err(), "{len} bytes");
         }
-        for bytes in [&[0x94, 2, 5, 0, 0xc4, 0][..], &[0x94, 1, 5, 3, 0xc4, 0], &[0x94, 1, 5, 0, 0xc4, 0, 0]] {
+        for bytes in [&[0x94, 2, 5, 0, 0xc4, 0][..], &[0x94, 1, 5, 4, 0xc4, 0], &[0x94, 1, 5, 0, 0xc4, 0, 0]] {
             assert!(Introduced::decode(bytes).is_err(), "{bytes:?}");
         }
         assert!(Report::decode(&[0x96, 1, 3, 4, 7, 3]).is_err());

@@ -2,7 +2,8 @@
 //!
 //! A server opens all of its drives before it starts, so a drive that the catalog knows of this server and that was not
 //! opened is missing for the whole life of the process: its folder was removed, or the machine's drive was replaced or is not
-//! mounted. After [`MISSING_MAX`] it is given up for good. Until then a person can stop the server and bring the drive back.
+//! mounted. After [`MISSING_MAX`] it is given up for good, unless it may be the last that has some of its data. Until then a person can
+//! stop the server and bring the drive back.
 
 use core::fmt;
 use core::time::Duration;
@@ -131,15 +132,21 @@ impl CatalogHandle {
         }
         // Also without a missing drive: this server's copy of the catalog may be old.
         host.sleep_until(host.now() + after).await;
+        let mut told = BTreeSet::new();
         while !self.0.is_closed() {
             let due = missing(&catalog.state(), *me, here);
             if due.is_empty() {
                 return;
             }
             for id in due {
-                match catalog.propose(Change::SetDriveState { id, state: DriveState::Failed }).await {
+                match catalog.propose(Change::GiveUpMissing(id)).await {
                     Ok(_) => tracing::warn!(drive = %id, "the missing drive is given up"),
                     Err(Error::Stopped) => return,
+                    Err(Error::Refused(refused)) if told.insert(id) => tracing::error!(
+                        drive = %id,
+                        reason = refused.reason,
+                        "the missing drive is not given up: it may be the last that has some of its data; stop this server and bring the drive's folder back, or, if it is lost, give it up with `ashlar drives remove ID --lost`"
+                    ),
                     // The next look tells whether it was taken.
                     Err(error) => tracing::debug!(drive = %id, %error, "the missing drive is not given up yet"),
                 }

@@ -39,6 +39,7 @@ use std::sync::Arc;
 use ashlar_catalog::raft::catalog::Catalog;
 use ashlar_catalog::raft::host::Storage;
 use ashlar_catalog::record::RecordKey;
+use ashlar_wire::id::ServerId;
 
 use self::calls::Membership;
 use self::context::CatalogContext;
@@ -86,14 +87,17 @@ impl CatalogService {
     }
 }
 
-/// Of which catalog this one is.
-fn membership_of(catalog: &Catalog) -> Membership {
+/// Of which catalog this server's is.
+fn membership_of(catalog: &Catalog, me: ServerId) -> Membership {
     let (space, name) = GROUP_NAME_KEY;
     let state = catalog.state();
     let named = state.record(&RecordKey { space: space.into(), name: name.into() });
     let status = catalog.status();
     match named.map(|record| record.value.as_slice().try_into()) {
         Some(Ok(name)) => Membership::Named(name),
+        _ if status.last_index.is_some() && status.applied_index.is_none() && !status.voters.contains(&me) => {
+            Membership::Given
+        }
         // A log that is not applied yet, or a name that somebody has overwritten.
         _ if status.last_index.is_some() || named.is_some() => Membership::Unnamed,
         _ => Membership::None,

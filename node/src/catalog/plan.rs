@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use ashlar_catalog::change::Change;
 use ashlar_catalog::plan::drives::{plan_given_up, plan_release};
-use ashlar_catalog::plan::failure::{plan_failure, plan_learners};
+use ashlar_catalog::plan::failure::{plan_failure, plan_learners, plan_settled};
 use ashlar_catalog::plan::placement::{plan_set, plan_target};
 use ashlar_catalog::raft::catalog::CatalogStatus;
 use ashlar_catalog::server::{Drive, DriveClass, DriveState, Server, ServerState};
@@ -230,6 +230,12 @@ impl Scene<'_> {
             (step.learners != before).then_some(step)
         });
         told(batches(&steps.collect::<Vec<_>>()), "placement groups fill further drives")
+    }
+
+    /// Placement groups that have all their drives forget those that they had before.
+    pub(super) fn settled(&self) -> Vec<Due> {
+        let alive = self.members.alive_for(RETURN_GRACE, self.now);
+        told(plan_settled(self.state, &alive), "placement groups are whole without drives that they had before")
     }
 
     /// Placement groups that fill a drive.

@@ -5,7 +5,7 @@
 //! next round decides anew. Two reconcilers at a time, while leaders change, do no harm.
 
 use core::time::Duration;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ashlar_catalog::change::{CatalogVersion, Change};
@@ -31,6 +31,8 @@ const ROUND_MIN: Duration = Duration::from_millis(100);
 const VOTERS_WAIT: Duration = Duration::from_secs(2);
 /// Servers with a catalog of their own are told of again after this.
 const FOREIGN_AGAIN_AFTER: Duration = Duration::from_secs(60);
+/// For so long a server says that a leader has given it some of a log, and nothing more, before this leader does.
+const GIVEN_WAIT: Duration = Duration::from_secs(10);
 /// Steps of placement groups from reports, in one round.
 const REPORTED_STEPS_MAX: usize = 4 * PG_STEPS_MAX;
 
@@ -42,11 +44,13 @@ pub(super) struct Reconciler {
     is_failed: bool,
     /// When a server with a catalog of its own was told of.
     foreign_told_at: Option<Instant>,
+    /// Since when servers have had a log by a leader that is gone, as it seems.
+    given: BTreeMap<ServerId, Instant>,
 }
 
 impl Reconciler {
     pub(super) const fn new(context: Arc<CatalogContext>, catalog: Catalog) -> Self {
-        Self { context, catalog, leads: false, is_failed: false, foreign_told_at: None }
+        Self { context, catalog, leads: false, is_failed: false, foreign_told_at: None, given: BTreeMap::new() }
     }
 
     /// Runs until the service closes, and stops the catalog then.
@@ -90,6 +94,7 @@ impl Reconciler {
                 if leads { "leads" } else { "does not lead" }
             );
             self.leads = leads;
+            self.given.clear();
             self.context.reports().clear();
         }
         if leads && let Err(error) = self.round().await {
@@ -113,6 +118,8 @@ impl Reconciler {
         self.change_voters().await?;
         let options = self.context.options.clone();
         let due = self.plan(|scene| scene.first_set(&options).into_iter().collect());
+        self.propose_all(due).await?;
+        let due = self.plan(|scene| scene.settled());
         self.propose_all(due).await?;
         let context = Arc::clone(&self.context);
         let due = self.plan(|scene| scene.fillings(&context.reports()));
@@ -178,13 +185,20 @@ impl Reconciler {
             return Some(super::RELEASE);
         }
         let introduced = self.place().peers.introduce(id).await?;
-        let own = super::membership_of(&self.catalog);
+        let (own, now) = (super::membership_of(&self.catalog, self.place().me), self.now());
+        if introduced.membership != Membership::Given {
+            self.given.remove(&id);
+        }
         match introduced.membership {
             Membership::None => Some(introduced.release),
             same @ Membership::Named(_) if same == own => Some(introduced.release),
             Membership::Unnamed => None,
+            // By this catalog's leader of before, as a rule. Another one's would have said more by then.
+            Membership::Given => {
+                let since = *self.given.entry(id).or_insert(now);
+                (now >= since + GIVEN_WAIT).then_some(introduced.release)
+            }
             Membership::Named(_) => {
-                let now = self.now();
                 if self.foreign_told_at.is_none_or(|told| told + FOREIGN_AGAIN_AFTER <= now) {
                     self.foreign_told_at = Some(now);
                     warn!(server = %id, "a server has a catalog of its own and is left out: stop it, move the folder `catalog` of its data directory away, and start it to join this one");

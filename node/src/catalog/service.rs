@@ -106,7 +106,7 @@ fn take_report(context: &CatalogContext, from: ServerId, report: Report) -> Resu
 
 async fn introduce(context: &CatalogContext) -> Result<Introduced, Refusal> {
     let membership = match context.begun() {
-        Begun::Running(catalog) => membership_of(&catalog),
+        Begun::Running(catalog) => membership_of(&catalog, context.place.get().expect("it was begun at its place").me),
         // A server that still looks for its catalog has none.
         Begun::NotYet if context.looks_for_catalog() => Membership::None,
         Begun::NotYet | Begun::Failed(_) => return Err(not_begun()),
@@ -173,7 +173,7 @@ async fn choose_begin(context: &CatalogContext, place: &Place) -> Begin {
         for server in place.peers.met() {
             match place.peers.introduce(server).await.map(|introduced| introduced.membership) {
                 Some(Membership::None) => {}
-                Some(Membership::Unnamed | Membership::Named(_)) => return Begin::Join,
+                Some(Membership::Unnamed | Membership::Given | Membership::Named(_)) => return Begin::Join,
                 None => waits_for = Some(server),
             }
         }

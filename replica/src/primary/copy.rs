@@ -16,11 +16,11 @@ use ashlar_wire::checksum::Checksum;
 use ashlar_wire::id::DriveId;
 use ashlar_wire::time::Instant;
 
-use super::{Peer, Primary};
+use super::Primary;
 use crate::core_state::{Core, Purpose};
 use crate::message::Body;
 use crate::planted::Planted;
-use crate::request::{Difference, Room, StoreRequest};
+use crate::request::{Content, Difference, StoreRequest};
 use crate::stream::Entry;
 
 /// Writes that are held back for one extent. More come when the drive is far too slow: then the copy begins again.
@@ -32,6 +32,10 @@ pub(super) struct Copier {
     /// Extents that wait, each until the stream is durable up to this entry.
     queue: BTreeMap<ExtentId, u64>,
     active: BTreeMap<ExtentId, Step>,
+    /// Extents that wait until the member's drive has room for more.
+    aside: BTreeSet<ExtentId>,
+    /// Extents that are known to have their space there, as far as that was of interest: while there is no room for more.
+    spacious: BTreeSet<ExtentId>,
     /// Numbers on the stream of patches that are not durable at the member.
     patches: BTreeSet<u64>,
 }
@@ -40,8 +44,8 @@ pub(super) struct Copier {
 enum Step {
     /// The other copy's checksums are asked for.
     Asks,
-    /// What differs is read here; writes that came meanwhile.
-    Reads(Vec<Entry>),
+    /// What differs is read here; writes that came meanwhile, and whether the other copy has any blocks.
+    Reads { held: Vec<Entry>, is_empty: bool },
     /// Too many came: read once more.
     ReadsInVain,
 }
@@ -59,12 +63,13 @@ pub(super) enum Route {
 
 impl Copier {
     pub(super) fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.active.is_empty()
+        self.queue.is_empty() && self.active.is_empty() && self.aside.is_empty()
     }
 
     /// Whether a copy of an extent is under way or waits, or any is not durable yet.
     pub(super) fn is_copying(&self, extent: ExtentId) -> bool {
-        self.queue.contains_key(&extent) || self.active.contains_key(&extent) || !self.patches.is_empty()
+        let waits = self.queue.contains_key(&extent) || self.aside.contains(&extent);
+        waits || self.active.contains_key(&extent) || !self.patches.is_empty()
     }
 
     /// The primary cannot read an extent: it is copied later.
@@ -89,16 +94,27 @@ impl Copier {
 
     pub(super) fn route(&self, extent: ExtentId) -> Route {
         match self.active.get(&extent) {
-            Some(Step::Reads(_)) => Route::Hold,
+            Some(Step::Reads { .. }) => Route::Hold,
             Some(Step::Asks | Step::ReadsInVain) => Route::Leave,
-            None if self.queue.contains_key(&extent) => Route::Leave,
+            None if self.queue.contains_key(&extent) || self.aside.contains(&extent) => Route::Leave,
             None => Route::Forward,
         }
     }
 
+    /// Whether it is not known that an extent has its space there.
+    pub(super) fn may_need_room(&self, extent: ExtentId) -> bool {
+        !self.spacious.contains(&extent)
+    }
+
+    /// There is room for what had to wait, if anything had.
+    fn end_waiting(&mut self) {
+        self.spacious.clear();
+        core::mem::take(&mut self.aside).into_iter().for_each(|extent| self.enqueue(extent, 0));
+    }
+
     pub(super) fn hold(&mut self, entry: Entry, extent: ExtentId) {
         let Some(step) = self.active.get_mut(&extent) else { return };
-        if let Step::Reads(held) = step {
+        if let Step::Reads { held, .. } = step {
             held.push(entry);
             if held.len() > HELD_MAX {
                 *step = Step::ReadsInVain;
@@ -117,10 +133,12 @@ impl Primary {
 
     /// Begins as many copies as may be under way.
     pub(super) fn advance_copies(&mut self, core: &mut Core) {
-        let may_copy = |peer: &Peer| peer.room == Room::Enough || peer.is_required();
         let unreadable: BTreeSet<ExtentId> =
             self.mends.keys().copied().filter(|extent| self.is_own_damaged(core, *extent)).collect();
-        for (drive, peer) in self.peers.iter_mut().filter(|(_, peer)| may_copy(peer)) {
+        for (drive, peer) in &mut self.peers {
+            if !peer.lacks_room() {
+                peer.copier.end_waiting();
+            }
             let durable = peer.stream.durable();
             peer.copier.patches = peer.copier.patches.split_off(&(durable + 1));
             while peer.copier.active.len() + peer.copier.patches.len() < core.settings.copies_max {
@@ -135,7 +153,7 @@ impl Primary {
     pub(super) fn handle_checksums(&mut self, core: &mut Core, from: DriveId, extent: ExtentId, sums: Vec<Checksum>) {
         let Some(peer) = self.peers.get_mut(&from) else { return };
         if let Some(step @ Step::Asks) = peer.copier.active.get_mut(&extent) {
-            *step = Step::Reads(Vec::new());
+            *step = Step::Reads { held: Vec::new(), is_empty: sums.is_empty() };
             core.store(StoreRequest::Difference { extent, than: sums }, Purpose::Copy(from, extent));
         }
     }
@@ -152,11 +170,19 @@ impl Primary {
             return self.handle_unreadable_copy(core, now, drive, extent);
         }
         let Some(peer) = self.peers.get_mut(&drive) else { return };
-        let held = match peer.copier.active.remove(&extent) {
-            Some(Step::Reads(held)) => held,
+        let lacks_room = peer.lacks_room();
+        let (held, is_empty) = match peer.copier.active.remove(&extent) {
+            Some(Step::Reads { held, is_empty }) => (held, is_empty),
             _ => return peer.copier.enqueue(extent, 0),
         };
         let Difference { version, runs } = difference;
+        if lacks_room && is_empty && runs.iter().any(|run| !matches!(run.content, Content::Zeroes(_))) {
+            peer.copier.aside.insert(extent);
+            return;
+        }
+        if lacks_room && !is_empty {
+            peer.copier.spacious.insert(extent);
+        }
         self.push(core, now, drive, Entry::Patch { version, extent, runs });
         if let Some(peer) = self.peers.get_mut(&drive) {
             let index = peer.stream.end();

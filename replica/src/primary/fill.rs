@@ -6,7 +6,7 @@
 //! is whole, it is certified: reported to the catalog, which may add it at any time from then on, whether the primary
 //! hears of that or not. So only another epoch takes a certified learner's vote away.
 //!
-//! A learner whose drive is low on room waits until it has some.
+//! A learner whose drive is low on room gets what has its space there already, and waits with the rest until it has some.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -23,7 +23,7 @@ use crate::member::{Output, Report};
 use crate::members::MEMBERS_MAX;
 use crate::message::{Body, Fault};
 use crate::planted::Planted;
-use crate::request::{Page, Room, StoreRequest};
+use crate::request::{Page, StoreRequest};
 use crate::stream::Entry;
 use crate::walk::{Compared, Found, Walk};
 
@@ -86,7 +86,14 @@ impl Primary {
     pub(super) fn route(&mut self, core: &mut Core, drive: DriveId, extent: ExtentId) -> Route {
         let Some(peer) = self.peers.get_mut(&drive) else { return Route::Leave };
         if peer.fill.as_ref().is_none_or(|fill| fill.has_seen(extent)) {
-            return peer.copier.route(extent);
+            let route = peer.copier.route(extent);
+            if route == Route::Forward && peer.lacks_room() && peer.copier.may_need_room(extent) {
+                // As if it had to be copied: then it is found whether there is space for it.
+                let after = peer.stream.end();
+                peer.copier.enqueue(extent, after);
+                return Route::Leave;
+            }
+            return route;
         }
         let Some(fill) = &mut peer.fill else { return Route::Leave };
         if fill.walk.as_ref().is_some_and(Walk::is_own_asked) {
@@ -113,8 +120,8 @@ impl Primary {
         let places = MEMBERS_MAX.saturating_sub(self.members.all().len());
         let (sequence, clean) = (self.sequence, Self::clean(core));
         let Some(peer) = self.peers.get_mut(&learner) else { return };
-        let Peer { standing, fill: Some(fill), copier, stream, lease, room, fault, .. } = peer else { return };
-        if standing.is_none() || fault.is_some() || *room == Room::Low && !fill.is_required() {
+        let Peer { standing, fill: Some(fill), copier, stream, lease, fault, .. } = peer else { return };
+        if standing.is_none() || fault.is_some() {
             return;
         }
         if stream.is_full() && !fill.is_required() {

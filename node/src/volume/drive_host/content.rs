@@ -40,6 +40,11 @@ pub(super) fn block_checksums(id: ExtentId, bytes: &[u8], lost: &LostBlocks) -> 
     bytes.chunks_exact(BLOCK_BYTES).enumerate().map(sum).collect()
 }
 
+/// Whether all blocks are zeroes.
+pub(super) fn is_zero(bytes: &[u8]) -> bool {
+    bytes.chunks_exact(BLOCK_BYTES).all(|block| block == ZERO_BLOCK)
+}
+
 /// The blocks whose checksums differ from `than`; behind its end, those that are not zeroes; and all that are lost. The
 /// runs share `bytes`.
 pub(super) fn difference(

@@ -626,6 +626,35 @@ fn full_drives_refuse_new_data_and_serve_the_rest() {
     world.assert_equal(&[0, 1, 2], 0..number + 1);
 }
 
+/// Drives are full. One was away while extents that it has were overwritten and discarded: nothing of that needs room there.
+#[test]
+fn what_has_its_space_on_a_full_drive_is_filled_there() {
+    let mut world = started(3);
+    let mut number = 0;
+    while world.write(0, 1, (number, 0), data(1, 2)) == WRITTEN {
+        number += 1;
+        world.pass(Duration::from_millis(200));
+    }
+    assert!(number > 8, "{number}");
+    world.configure(2, &[0, 1], &[]);
+    world.pass(Duration::from_secs(3));
+    for discarded in 0..3 {
+        assert_eq!(world.write(0, 2, (discarded, 0), Content::Zeroes(EXTENT_BYTES_MAX)), WRITTEN);
+    }
+    for overwritten in 3..8 {
+        assert_eq!(world.write(0, 2, (overwritten, 1), data(2, 1)), WRITTEN);
+    }
+    world.reports.clear();
+    world.configure(3, &[0, 1], &[2]);
+    world.pass(Duration::from_secs(2));
+    assert_eq!(world.write(0, 3, (8, 1), data(3, 1)), WRITTEN, "while it is filled");
+    world.pass(Duration::from_secs(5));
+    let caught_up = Report::CaughtUp { epoch: serving(3), learner: drive(2) };
+    assert_eq!(world.reports.iter().find(|report| **report != caught_up), None, "{:?}", world.reports);
+    assert!(world.reports.contains(&caught_up));
+    world.assert_equal(&[0, 1, 2], 0..number);
+}
+
 #[test]
 fn discarded_extents_take_no_place_once_every_copy_knows() {
     let mut world = started(3);
