@@ -404,7 +404,7 @@ pub const KEYS: &[Key] = &[
         kind: Kind::Levels,
         fallback: Fallback::Fixed("info"),
         help: "How much to log: error, warn, info, debug, trace, or levels per module",
-        details: "For instance `info,ashlar_node=debug`.",
+        details: "For instance `info,ashlar_node=debug`. Of `openraft` errors only, unless it is named.",
     },
     Key {
         name: "log_format",

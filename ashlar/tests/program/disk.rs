@@ -151,6 +151,8 @@ fn an_orderly_stop_is_no_error_to_a_client_that_connects_again() {
     let server = super::process::status(&disks.address()).expect("it answers");
     for round in 0..40 {
         if round == 10 {
+            let list = || run(&["volume", "list", "--json", "--addr", &disks.address()], &[]).out;
+            until("the client to have the volume", || list().contains("\"attached\":\""));
             super::process::signal(server.pid, "TERM");
         }
         (0..16).for_each(|number| writeln!(commands, "aio_write -q -P {} {}k 64k", round + 1, number * 64).unwrap());
