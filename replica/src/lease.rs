@@ -75,6 +75,16 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_leaves_later_questions_open() {
+        let (mut held, lease) = (Held::default(), Duration::from_millis(100));
+        let [first, second] = [0, 50].map(|asked| held.ask(at(asked)));
+        held.handle_granted(first, lease);
+        assert!(held.holds(at(99)) && !held.holds(at(100)));
+        held.handle_granted(second, lease);
+        assert!(held.holds(at(149)));
+    }
+
+    #[test]
     fn questions_have_a_limit() {
         let mut held = Held::default();
         let first = held.ask(at(0));

@@ -350,6 +350,7 @@ mod tests {
             assert!(!range(offset, len).is_valid(), "{offset} {len}");
         }
         assert!(range(0, 8_192).overlaps(range(4_096, 4_096)) && range(4_096, 4_096).overlaps(range(0, 8_192)));
-        assert!(!range(0, 4_096).overlaps(range(4_096, 4_096)));
+        assert!(!range(0, 4_096).overlaps(range(4_096, 4_096)) && !range(4_096, 4_096).overlaps(range(0, 4_096)));
+        assert!(Content::Zeroes(0).is_empty() && !Content::Zeroes(BLOCK_BYTES).is_empty());
     }
 }

@@ -312,6 +312,38 @@ fn an_epoch_is_entered_although_a_change_of_the_one_before_was_refused_last() {
     assert!(primary.is_serving(at(1_200)), "{primary:?}");
 }
 
+#[test]
+fn a_backup_refuses_entries_that_cannot_be_its_primarys() {
+    let mut backup = member(2);
+    backup.handle_configuration(at(1), &configuration(2, &[1, 2], &[])).unwrap();
+    let adopt = Message { to: None, ..message(2, 1, 2, Body::Adopt(configuration(2, &[1, 2], &[]))) };
+    backup.handle_message(at(1), drive(1), adopt).unwrap();
+    complete(&mut backup, at(1));
+    let version = |epoch| Version { epoch: Epoch(epoch), sequence: 1 };
+    let data = Run { offset: 0, content: Content::Data(Bytes::from(vec![1; 4_096])) };
+    let write = |epoch, run: &Run| {
+        let (generation, extent) = (Generation(1), ExtentId::default());
+        Entry::Write { version: version(epoch), generation, extent, run: run.clone() }
+    };
+    let patch = |epoch, run: &Run| Entry::Patch {
+        version: version(epoch),
+        extent: ExtentId::default(),
+        runs: vec![data.clone(), run.clone()],
+    };
+    let outside = Run { offset: 1 << 20, ..data.clone() };
+    let lost = Run { offset: 0, content: Content::Lost(vec![None]) };
+    let bad =
+        [write(1, &data), write(3, &data), write(2, &outside), write(2, &lost), patch(3, &data), patch(2, &outside)];
+    let mut tell = |entry| {
+        let apply = Body::Apply { index: 1, clean: Version::ZERO, entry };
+        backup.handle_message(at(2), drive(1), message(2, 1, 2, apply)).is_ok()
+    };
+    for entry in bad {
+        assert!(!tell(entry.clone()), "{entry:?}");
+    }
+    assert!(tell(write(2, &data)));
+}
+
 /// The backup has another version of what is damaged here, so it is to take over; but it is lost, and this copy lacks nothing.
 #[test]
 fn a_copy_that_left_because_of_damage_acts_again_whatever_else_could_not_be_read() {
