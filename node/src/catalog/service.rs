@@ -105,8 +105,9 @@ fn take_report(context: &CatalogContext, from: ServerId, report: Report) -> Resu
 }
 
 async fn introduce(context: &CatalogContext) -> Result<Introduced, Refusal> {
+    let me = context.place.get().ok_or_else(not_begun)?.me;
     let membership = match context.begun() {
-        Begun::Running(catalog) => membership_of(&catalog, context.place.get().expect("it was begun at its place").me),
+        Begun::Running(catalog) => membership_of(&catalog, me),
         // A server that still looks for its catalog has none.
         Begun::NotYet if context.looks_for_catalog() => Membership::None,
         Begun::NotYet | Begun::Failed(_) => return Err(not_begun()),
