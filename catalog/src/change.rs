@@ -79,15 +79,16 @@ pub enum Change {
     RemoveServer(ServerId),
     /// A new drive, which is in no set.
     AddDrive(Drive),
-    /// What a drive may be given. Refused for one that is given up (`failed`), except to say so again.
+    /// What a drive may be given. Refused for one that is given up (`failed`), except to say so again. Only one that should hold its
+    /// share goes missing or breaks, and only a missing one is misplaced.
     SetDriveState {
         /// The drive.
         id: DriveId,
         /// What it may be given.
         state: DriveState,
     },
-    /// A drive that is missing is given up (`failed`), as its data are elsewhere. Refused while a placement group has no other acting
-    /// member that is not given up: then the drive may be the last that has its data.
+    /// A drive that is missing is given up (`failed`), as its data are elsewhere. Refused for one that is misplaced, and while a
+    /// placement group has it as an acting member: none of the others serves without it, and it may be the last that has some data.
     GiveUpMissing(DriveId),
     /// A drive has another size.
     SetDriveSize {

@@ -53,15 +53,27 @@ words! {
         Draining = "draining",
         /// Given up with all that is on it, for good: what it held is made anew elsewhere, and its id is never used again.
         Failed = "failed",
+        /// Not there: its server runs without it. It holds its share still, and comes back or is given up.
+        Missing = "missing",
+        /// Not there, but at another server, which has told so: moved with its folder, or confused with another one.
+        Misplaced = "misplaced",
+        /// Not used: it has failed a write or a sync since its server started. It holds its share still.
+        Broken = "broken",
     }
 }
 
 impl DriveState {
+    /// Whether its server runs without it, and may have it again.
+    #[must_use]
+    pub const fn is_away(self) -> bool {
+        matches!(self, Self::Missing | Self::Misplaced | Self::Broken)
+    }
+
     /// The same as placement maps say it.
     #[must_use]
     pub const fn in_map(self) -> map::DriveState {
         match self {
-            Self::Active => map::DriveState::In,
+            Self::Active | Self::Missing | Self::Misplaced | Self::Broken => map::DriveState::In,
             Self::Full => map::DriveState::Full,
             Self::Draining | Self::Failed => map::DriveState::Out,
         }

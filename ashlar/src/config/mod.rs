@@ -218,6 +218,10 @@ fn check_drive(config: &Config) -> Option<Problem> {
             format!("{mib} is too small: the space for objects has {OBJECT_MIB_MIN} MiB at least; 0 for none"),
         ),
         (None, Some(_)) => problem("object_mib", "it needs a drive: give drive_mib too".to_owned()),
+        (None, None) if config.nbd.is_some() => problem("nbd_port", "it needs a drive: give drive_mib too".to_owned()),
+        (_, None) if config.s3.is_some() => {
+            problem("s3_port", "it needs a drive with space for objects: give drive_mib and object_mib too".to_owned())
+        }
         (_, objects) if config.s3_audit_log.is_some() && (objects.is_none() || config.s3.is_none()) => problem(
             "s3_audit_log",
             "it means nothing without S3: give s3_port and object_mib, or leave it out".to_owned(),

@@ -100,7 +100,8 @@ fn key_value_port_and_address() {
 
 #[test]
 fn two_options_that_ask_for_one_port_are_both_named() {
-    let check = |flags: &[(&str, &str)]| read("data = \"d\"", &[], flags).map(|_| ());
+    let check =
+        |flags: &[(&str, &str)]| read("data = \"d\"\ndrive_mib = 1024\nobject_mib = 300", &[], flags).map(|_| ());
     let refused = |flags: &[(&str, &str)], expected: &str| assert_eq!(check(flags), Err(vec![expected.to_owned()]));
     let follows = "(the port of kv_port, plus 100, because it is not given)";
     refused(
@@ -179,6 +180,11 @@ fn problems_say_where_and_what() {
             "object_mib: 256 is too small: the space for objects has 257 MiB at least; 0 for none",
         ),
         ("data = \"d\"\nobject_mib = 300", "object_mib: it needs a drive: give drive_mib too"),
+        ("data = \"d\"\nnbd_port = 10809", "nbd_port: it needs a drive: give drive_mib too"),
+        (
+            "data = \"d\"\ndrive_mib = 1024\ns3_port = 9000",
+            "s3_port: it needs a drive with space for objects: give drive_mib and object_mib too",
+        ),
     ];
     for (file, expected) in cases {
         check_problem(file, &[], &[], expected);

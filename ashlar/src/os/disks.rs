@@ -102,11 +102,12 @@ impl Disks {
     pub(super) fn register(&self, node: &Node<OsRuntime>) {
         use ashlar_grid::seam::Runtime as _;
         let (catalog, drive, bytes) = (self.catalog.handle(), self.drive.drive(), self.bytes);
+        let volumes = self.volumes.clone();
         node.runtime().spawn(Box::pin(async move {
             if let Err(error) = catalog.register_drive(drive, bytes, DriveClass::Ssd).await {
                 tracing::error!(%drive, %error, "the drive is not used: the catalog has not taken it");
             }
-            catalog.give_up_missing_drives(&BTreeSet::from([drive]), MISSING_MAX).await;
+            catalog.keep_drives(&BTreeSet::from([drive]), |drive| volumes.is_broken(drive), MISSING_MAX).await;
         }));
     }
 }

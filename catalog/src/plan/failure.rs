@@ -11,25 +11,37 @@ use crate::server::{Drive, DriveState};
 use crate::set::{PG_STEPS_MAX, PgConfig, PgStep, Set, Settled};
 use crate::state::State;
 
-/// Takes every member on a failed server, and every drive that is given up, out of its placement group, at the next epoch of
-/// each. The first acting member that stays becomes primary where the primary leaves. An acting list keeps the set's least number of members, and the
-/// last one always: such a placement group waits for its server.
+/// Takes every member on a failed server, and every drive that is away or given up, out of its placement group, at the next epoch
+/// of each. The first acting member that stays becomes primary where the primary leaves. An acting list keeps the set's least number of
+/// members. Where all have failed, all stay that are not given up, and at least one: each has everything that was acknowledged, and
+/// the placement group goes on with the first that is back.
 ///
 /// Draws the table of every set.
 #[must_use]
 pub fn plan_failure(state: &State, failed: &BTreeSet<ServerId>) -> Vec<Change> {
-    let is_lost = |drive: &Drive| drive.state == DriveState::Failed || failed.contains(&drive.server);
-    let is_failed = |drive: DriveId| state.drive(drive).is_some_and(is_lost);
+    let is_given_up = |drive: DriveId| state.drive(drive).is_some_and(|drive| drive.state == DriveState::Failed);
+    let is_lost = |drive: &Drive| drive.state.is_away() || failed.contains(&drive.server);
+    let is_failed = |drive: DriveId| is_given_up(drive) || state.drive(drive).is_some_and(is_lost);
     let mut steps = Vec::new();
     for set in state.sets() {
         for (pg, config) in state.pgs_of(set.id) {
-            steps.extend(step_without(GroupId { set: set.id, pg }, set, &config, is_failed));
+            // Of those that have failed all together, any may be the first that is back.
+            let waits = config.acting.iter().all(|drive| is_failed(*drive));
+            let leaves = |drive: DriveId| if waits { is_given_up(drive) } else { is_failed(drive) };
+            let learns = |drive: DriveId| !is_failed(drive);
+            steps.extend(step_without(GroupId { set: set.id, pg }, set, &config, leaves, learns));
         }
     }
     batches(steps)
 }
 
-fn step_without(group: GroupId, set: &Set, old: &PgConfig, is_failed: impl Fn(DriveId) -> bool) -> Option<PgStep> {
+fn step_without(
+    group: GroupId,
+    set: &Set,
+    old: &PgConfig,
+    is_failed: impl Fn(DriveId) -> bool,
+    learns: impl Fn(DriveId) -> bool,
+) -> Option<PgStep> {
     let alive = old.acting.iter().filter(|drive| !is_failed(**drive)).count();
     let acting_min = usize::from(set.copies.acting_min).max(1);
     // Those that stay although they have failed: the primary first, so that it need not change.
@@ -42,7 +54,7 @@ fn step_without(group: GroupId, set: &Set, old: &PgConfig, is_failed: impl Fn(Dr
     }
     let remains = |drive: &&DriveId| !is_failed(**drive) || stays.contains(*drive);
     let acting: Vec<DriveId> = old.acting.iter().filter(remains).copied().collect();
-    let learners: Vec<DriveId> = old.learners.iter().filter(|drive| !is_failed(**drive)).copied().collect();
+    let learners: Vec<DriveId> = old.learners.iter().filter(|drive| learns(**drive)).copied().collect();
     if acting == old.acting && learners == old.learners {
         return None;
     }
@@ -62,7 +74,8 @@ fn step_without(group: GroupId, set: &Set, old: &PgConfig, is_failed: impl Fn(Dr
 /// Draws two tables of every set.
 #[must_use]
 pub fn plan_learners(state: &State, alive: &BTreeSet<ServerId>, steps_max: usize) -> Vec<Change> {
-    let is_alive = |drive: DriveId| state.drive(drive).is_some_and(|drive| alive.contains(&drive.server));
+    let is_there = |drive: &Drive| alive.contains(&drive.server) && !drive.state.is_away();
+    let is_alive = |drive: DriveId| state.drive(drive).is_some_and(is_there);
     let mut steps = Vec::new();
     for set in state.sets() {
         let target = PgTable::new((*set.target).clone());

@@ -62,12 +62,42 @@ fn the_last_acting_member_stays() {
     for config in configs(&sample.state) {
         assert_eq!((config.acting, config.primary), (vec![drive_id(2)], drive_id(2)));
     }
-    // All at once: nothing is known of which one is the last, so the primary is.
-    let sample = Sample::with_set(3, 20);
-    let planned = plan_failure(&sample.state, &servers(&[0, 1, 2]));
-    let [Change::ConfigurePgs(steps)] = &planned[..] else { panic!("{planned:?}") };
-    let before = configs(&sample.state);
-    assert!(steps.iter().zip(before).all(|(step, before)| step.acting == [before.primary]));
+}
+
+#[test]
+fn of_members_that_fail_together_the_first_that_is_back_goes_on() {
+    let mut sample = Sample::with_set(3, 20);
+    assert_eq!(plan_failure(&sample.state, &servers(&[0, 1, 2])), [], "each has everything");
+    let changes = plan_failure(&sample.state, &servers(&[0, 2]));
+    sample.must_all(changes);
+    for config in configs(&sample.state) {
+        assert_eq!((config.acting, config.primary), (vec![drive_id(1)], drive_id(1)));
+    }
+    // Those that are given up are not waited for, but for one.
+    let mut sample = Sample::with_set(3, 20);
+    for number in [0, 1] {
+        sample.must(Change::SetDriveState { id: drive_id(number), state: DriveState::Failed });
+    }
+    let changes = plan_failure(&sample.state, &servers(&[2]));
+    sample.must_all(changes);
+    assert!(configs(&sample.state).iter().all(|config| config.acting == [drive_id(2)]));
+}
+
+#[test]
+fn a_group_goes_on_without_a_drive_that_is_missing_and_fills_it_when_it_is_back() {
+    let mut sample = Sample::with_set(3, 20);
+    let is_missing = Change::SetDriveState { id: drive_id(1), state: DriveState::Missing };
+    sample.must(is_missing);
+    let changes = plan_failure(&sample.state, &BTreeSet::new());
+    sample.must_all(changes);
+    assert!(configs(&sample.state).iter().all(|config| config.acting.len() == 2 && config.primary != drive_id(1)));
+    let all = servers(&[0, 1, 2]);
+    assert_eq!(plan_learners(&sample.state, &all, usize::MAX), [], "its server is there, the drive is not");
+    assert_eq!(plan_target(&sample.state, SetId(1), &[]), Ok(None), "nothing moves yet");
+    sample.must(Change::SetDriveState { id: drive_id(1), state: DriveState::Active });
+    let changes = plan_learners(&sample.state, &all, usize::MAX);
+    sample.must_all(changes);
+    assert!(configs(&sample.state).iter().all(|config| config.learners == [drive_id(1)]));
 }
 
 #[test]

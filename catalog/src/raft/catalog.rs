@@ -428,6 +428,8 @@ impl Catalog {
     async fn answer(&self, message: Message) -> Reply {
         let raft = self.0.raft.clone();
         match message {
+            // Raft would log an error for each message.
+            _ if !self.is_running() => Reply::Unavailable,
             Message::Append(request) => {
                 let done = self.scoped(async move { raft.append_entries(request).await }).await;
                 done.map_or(Reply::Unavailable, Reply::Appended)
@@ -447,6 +449,10 @@ impl Catalog {
             // Only a leader answers these, so that no message goes round in a circle.
             led => self.answer_as_leader(led).await.unwrap_or(Reply::Unavailable),
         }
+    }
+
+    fn is_running(&self) -> bool {
+        within(&self.0.host, || self.0.raft.metrics().borrow_watched().running_state.is_ok())
     }
 
     fn knows_members(&self) -> bool {

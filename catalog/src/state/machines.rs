@@ -79,10 +79,18 @@ impl State {
         Ok(())
     }
 
-    /// A drive that is given up stays so: what was on it is made anew elsewhere.
+    /// A drive that is given up stays so: what was on it is made anew elsewhere. Where a missing one is, another server may say.
     pub(super) fn set_drive_state(&mut self, id: DriveId, state: DriveState) -> Result<(), Refusal> {
+        use DriveState::{Active, Broken, Draining, Failed, Full, Misplaced, Missing};
         let drive = known(self.drives.get(&id), Subject::Drive(id))?;
-        if drive.state == DriveState::Failed && state != DriveState::Failed {
+        let may_be = match state {
+            Active | Full | Draining => drive.state != Failed,
+            Failed => true,
+            Missing => matches!(drive.state, Active | Full | Broken | Missing),
+            Misplaced => matches!(drive.state, Missing | Misplaced),
+            Broken => matches!(drive.state, Active | Full | Broken),
+        };
+        if !may_be {
             return Err(Refusal::BadState(Subject::Drive(id)));
         }
         self.change_drive(id, |drive| drive.state = state)
@@ -90,11 +98,11 @@ impl State {
 
     pub(super) fn give_up_missing(&mut self, id: DriveId) -> Result<(), Refusal> {
         let drive = known(self.drives.get(&id), Subject::Drive(id))?;
-        let is_left = |other: &DriveId| {
-            *other != id && self.drives.get(other).is_some_and(|drive| drive.state != DriveState::Failed)
-        };
-        let may_be_last = |config: &PgConfig| config.acting.contains(&id) && !config.acting.iter().any(is_left);
-        if drive.set.is_some_and(|set| self.pgs_of(set).any(|(_, config)| may_be_last(&config))) {
+        if drive.state == DriveState::Misplaced {
+            return Err(Refusal::BadState(Subject::Drive(id)));
+        }
+        let acts = |config: &PgConfig| config.acting.contains(&id);
+        if drive.set.is_some_and(|set| self.pgs_of(set).any(|(_, config)| acts(&config))) {
             return Err(Refusal::InUse(Subject::Drive(id)));
         }
         self.set_drive_state(id, DriveState::Failed)

@@ -303,19 +303,56 @@ fn features_wait_for_the_oldest_server() {
 
 #[test]
 fn a_missing_drive_that_may_be_the_last_with_its_data_is_not_given_up() {
+    let is_missing = |number| Change::SetDriveState { id: drive_id(number), state: DriveState::Missing };
+    let go_on = |sample: &mut Sample| {
+        let changes = crate::plan::failure::plan_failure(&sample.state, &BTreeSet::new());
+        sample.must_all(changes);
+    };
+    let in_use = |number| Err(Refusal::InUse(Subject::Drive(drive_id(number))));
+    // All go missing before any placement group has gone on without one.
     let mut sample = Sample::with_set(3, 8);
-    for number in [0, 1] {
+    for number in 0..3 {
+        sample.must(is_missing(number));
+    }
+    go_on(&mut sample);
+    for number in 0..3 {
+        assert_eq!(sample.apply(Change::GiveUpMissing(drive_id(number))), in_use(number));
+    }
+    // One after the other.
+    let mut sample = Sample::with_set(3, 8);
+    for number in 0..3 {
+        sample.must(is_missing(number));
+        go_on(&mut sample);
+    }
+    for number in 0..2 {
         sample.must(Change::GiveUpMissing(drive_id(number)));
         assert_eq!(sample.state.drive(drive_id(number)).unwrap().state, DriveState::Failed);
     }
-    let last = drive_id(2);
-    let in_use = Err(Refusal::InUse(Subject::Drive(last)));
-    assert_eq!(sample.apply(Change::GiveUpMissing(last)), in_use, "no group has gone on without the others yet");
-    let changes = crate::plan::failure::plan_failure(&sample.state, &BTreeSet::new());
-    sample.must_all(changes);
-    assert_eq!(sample.apply(Change::GiveUpMissing(last)), in_use, "and it acts alone now");
-    sample.must(Change::SetDriveState { id: last, state: DriveState::Failed });
+    assert_eq!(sample.apply(Change::GiveUpMissing(drive_id(2))), in_use(2), "it acts alone");
+    sample.must(Change::SetDriveState { id: drive_id(2), state: DriveState::Failed });
     assert_eq!(sample.apply(Change::GiveUpMissing(drive_id(77))), Err(Refusal::Unknown(Subject::Drive(drive_id(77)))));
+}
+
+#[test]
+fn a_missing_drive_that_is_elsewhere_is_not_given_up() {
+    let mut sample = Sample::with_set(4, 8);
+    let id = drive_id(3);
+    let set_state = |state| Change::SetDriveState { id, state };
+    let bad_state = Err(Refusal::BadState(Subject::Drive(id)));
+    assert_eq!(sample.apply(set_state(DriveState::Misplaced)), bad_state, "its own server has it");
+    sample.must(set_state(DriveState::Missing));
+    sample.must(set_state(DriveState::Misplaced));
+    assert_eq!(sample.apply(set_state(DriveState::Missing)), bad_state, "its own server knows less");
+    assert_eq!(sample.apply(Change::GiveUpMissing(id)), bad_state);
+    assert_eq!(sample.apply(set_state(DriveState::Broken)), bad_state);
+    sample.must(set_state(DriveState::Active));
+    sample.must(set_state(DriveState::Broken));
+    assert_eq!(sample.apply(set_state(DriveState::Misplaced)), bad_state, "its own server has it");
+    sample.must(set_state(DriveState::Missing));
+    sample.must(set_state(DriveState::Draining));
+    assert_eq!(sample.apply(set_state(DriveState::Missing)), bad_state, "it is to be emptied all the same");
+    sample.must(set_state(DriveState::Failed));
+    assert_eq!(sample.apply(set_state(DriveState::Missing)), bad_state, "given up once");
 }
 
 #[test]

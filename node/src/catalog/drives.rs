@@ -1,15 +1,16 @@
-//! Drives that leave: those of this server that are not here any more, and those that a person removes.
+//! Drives that are away or leave: those of this server that are not here any more, and those that a person removes.
 //!
 //! A server opens all of its drives before it starts, so a drive that the catalog knows of this server and that was not
 //! opened is missing for the whole life of the process: its folder was removed, or the machine's drive was replaced or is not
-//! mounted. After [`MISSING_MAX`] it is given up for good, unless it may be the last that has some of its data. Until then a person can
-//! stop the server and bring the drive back.
+//! mounted. The catalog is told at once, so that placement groups go on without it. After [`MISSING_MAX`] it is given up for good,
+//! unless it may be the last that has some of its data, or another server has told that it is there. Until then a person can stop
+//! the server and bring the drive back.
 
 use core::fmt;
 use core::time::Duration;
 use std::collections::BTreeSet;
 
-use ashlar_catalog::change::{Change, Command, ProposalId};
+use ashlar_catalog::change::{CatalogVersion, Change, Command, ProposalId};
 use ashlar_catalog::plan::placement::plan_target;
 use ashlar_catalog::raft::catalog::Error;
 use ashlar_catalog::server::{Drive, DriveState};
@@ -24,11 +25,41 @@ pub const MISSING_MAX: Duration = Duration::from_secs(60);
 /// Pause before a proposal that was not taken is made again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The drives of a server that are neither here nor given up.
-fn missing(state: &State, server: ServerId, here: &BTreeSet<DriveId>) -> Vec<DriveId> {
-    let is_missing =
-        |drive: &&Drive| drive.server == server && drive.state != DriveState::Failed && !here.contains(&drive.id);
-    state.drives().filter(is_missing).map(|drive| drive.id).collect()
+/// How a server has a drive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Holding {
+    /// It uses it.
+    Works,
+    /// It has opened it, and a write or a sync has failed since.
+    Broken,
+    /// It has not opened it.
+    Away,
+}
+
+/// What the catalog should say of drives that are here or should be, as a server sees it.
+fn plan_places(
+    state: &State,
+    me: ServerId,
+    holding: impl Fn(DriveId) -> Holding,
+    gives_up: bool,
+) -> Vec<(DriveId, Change)> {
+    use DriveState::{Active, Broken, Draining, Full, Misplaced, Missing};
+    let change = |drive: &Drive| {
+        let say = |state| Some(Change::SetDriveState { id: drive.id, state });
+        let held = holding(drive.id);
+        if drive.server != me {
+            // Before its own server has said that it is missing, it may be a copy.
+            return if drive.state == Missing && held != Holding::Away { say(Misplaced) } else { None };
+        }
+        match (held, drive.state) {
+            (Holding::Works, Missing | Misplaced | Broken) => say(Active),
+            (Holding::Broken, Active | Full) => say(Broken),
+            (Holding::Away, Active | Full | Broken) => say(Missing),
+            (Holding::Away, Missing | Draining) if gives_up => Some(Change::GiveUpMissing(drive.id)),
+            _ => None,
+        }
+    };
+    state.drives().filter_map(|drive| Some((drive.id, change(drive)?))).collect()
 }
 
 /// How a drive is removed.
@@ -118,41 +149,72 @@ impl CatalogHandle {
         Ok(drive)
     }
 
-    /// Gives up the drives that the catalog knows of this server and that are not among `here`, once the server has run
-    /// for so long without them, [`MISSING_MAX`] as a rule. Ends when that is done or the service closes. Dropping the future is safe.
-    pub async fn give_up_missing_drives(&self, here: &BTreeSet<DriveId>, after: Duration) {
+    /// Has the catalog say which drives of this server are missing or broken, which of `here` are back, and which are another
+    /// server's. Gives the missing ones up once the server has run for so long without them, [`MISSING_MAX`] as a rule. Ends when the
+    /// service closes. Dropping the future is safe.
+    pub async fn keep_drives(
+        &self,
+        here: &BTreeSet<DriveId>,
+        is_broken: impl Fn(DriveId) -> bool + Send + Sync,
+        after: Duration,
+    ) {
         let (Ok(catalog), Some(Place { me, host, .. })) = (self.catalog().await, self.0.place.get()) else { return };
-        let first = missing(&catalog.state(), *me, here);
-        for drive in &first {
-            tracing::warn!(
-                %drive,
-                "the drive is known to the cluster as one of this server and is not here: in {} s it is given up and its data are made anew elsewhere; to keep it, stop this server now and bring the drive's folder back",
-                after.as_secs()
-            );
-        }
-        // Also without a missing drive: this server's copy of the catalog may be old.
-        host.sleep_until(host.now() + after).await;
-        let mut told = BTreeSet::new();
+        let holding = |drive| match here.contains(&drive) {
+            true if is_broken(drive) => Holding::Broken,
+            true => Holding::Works,
+            false => Holding::Away,
+        };
+        let gives_up_at = host.now() + after;
+        let (mut refused, mut said) = (BTreeSet::new(), CatalogVersion::default());
         while !self.0.is_closed() {
-            let due = missing(&catalog.state(), *me, here);
-            if due.is_empty() {
-                return;
-            }
-            for id in due {
-                match catalog.propose(Change::GiveUpMissing(id)).await {
-                    Ok(_) => tracing::warn!(drive = %id, "the missing drive is given up"),
+            let state = catalog.state();
+            // What was said comes back with the log.
+            let is_old = state.version() < said;
+            let due = if is_old { Vec::new() } else { plan_places(&state, *me, holding, host.now() >= gives_up_at) };
+            for (id, change) in due {
+                match catalog.propose(change.clone()).await {
+                    Ok(applied) => {
+                        said = said.max(applied.version);
+                        tell_place(&state, id, &change, after);
+                    }
                     Err(Error::Stopped) => return,
-                    Err(Error::Refused(refused)) if told.insert(id) => tracing::error!(
-                        drive = %id,
-                        reason = refused.reason,
-                        "the missing drive is not given up: it may be the last that has some of its data; stop this server and bring the drive's folder back, or, if it is lost, give it up with `ashlar drives remove ID --lost`"
-                    ),
+                    Err(Error::Refused(why)) if change == Change::GiveUpMissing(id) && refused.insert(id) => {
+                        tracing::error!(
+                            drive = %id,
+                            reason = why.reason,
+                            "the missing drive is not given up: it may be the last that has some of its data; stop this server and bring the drive's folder back, or, if it is lost, give it up with `ashlar drives remove ID --lost`"
+                        );
+                    }
                     // The next look tells whether it was taken.
-                    Err(error) => tracing::debug!(drive = %id, %error, "the missing drive is not given up yet"),
+                    Err(error) => {
+                        tracing::debug!(drive = %id, %error, "the catalog does not know yet where the drive is");
+                    }
                 }
             }
             host.sleep_until(host.now() + RETRY).await;
         }
+    }
+}
+
+/// Tells of a change of [`plan_places`] that is made.
+fn tell_place(state: &State, drive: DriveId, change: &Change, after: Duration) {
+    let owner = state.drive(drive).and_then(|drive| state.server(drive.server));
+    match change {
+        Change::SetDriveState { state: DriveState::Missing, .. } => tracing::warn!(
+            %drive,
+            "the drive is known to the cluster as one of this server and is not here: after {} s it is given up and its data are made anew elsewhere; to keep it, stop this server now and bring the drive's folder back",
+            after.as_secs()
+        ),
+        Change::SetDriveState { state: DriveState::Misplaced, .. } => tracing::error!(
+            %drive,
+            "the drive is not used: it is one of server {}; stop both servers and bring the drive's folder back there; it is not given up meanwhile",
+            owner.map_or_else(String::new, |owner| format!("{} at {}", owner.id, owner.address))
+        ),
+        Change::SetDriveState { state: DriveState::Broken, .. } => {
+            tracing::warn!(%drive, "placement groups go on without the drive until the server is restarted");
+        }
+        Change::GiveUpMissing(_) => tracing::warn!(%drive, "the missing drive is given up"),
+        _ => tracing::info!(%drive, "the drive is back"),
     }
 }
 
@@ -204,11 +266,39 @@ mod tests {
     #[test]
     fn what_a_server_has_not_opened_is_missing_until_it_is_given_up() {
         let mut world = World::new(2, &[(1, 1), (2, 1), (3, 2)]);
-        let here = |ids: &[u8]| ids.iter().copied().map(drive).collect::<BTreeSet<_>>();
-        assert_eq!(missing(&world.0, server(1), &here(&[1, 2])), []);
-        assert_eq!(missing(&world.0, server(1), &here(&[2, 9])), [drive(1)], "the other server's is not its own");
-        world.make(Change::SetDriveState { id: drive(1), state: DriveState::Failed });
-        assert_eq!(missing(&world.0, server(1), &here(&[2])), [], "given up once");
+        let plan = |world: &World, me, ids: &[u8], gives_up| {
+            let here: BTreeSet<DriveId> = ids.iter().copied().map(drive).collect();
+            let holding = |id| if here.contains(&id) { Holding::Works } else { Holding::Away };
+            let planned = plan_places(&world.0, server(me), holding, gives_up);
+            planned.into_iter().map(|(_, change)| change).collect::<Vec<_>>()
+        };
+        let set_state = |id, state| Change::SetDriveState { id: drive(id), state };
+        assert_eq!(plan(&world, 1, &[1, 2], true), []);
+        let is_missing = set_state(1, DriveState::Missing);
+        assert_eq!(
+            plan(&world, 1, &[2, 9], true),
+            std::slice::from_ref(&is_missing),
+            "the other server's is not its own"
+        );
+        assert_eq!(plan(&world, 2, &[1, 3], true), [], "it may be a copy: its own server has it");
+        world.make(is_missing);
+        assert_eq!(plan(&world, 1, &[2], false), []);
+        assert_eq!(plan(&world, 1, &[2], true), [Change::GiveUpMissing(drive(1))]);
+        assert_eq!(plan(&world, 1, &[1, 2], true), [set_state(1, DriveState::Active)]);
+        let is_elsewhere = set_state(1, DriveState::Misplaced);
+        assert_eq!(plan(&world, 2, &[1, 3], true), std::slice::from_ref(&is_elsewhere));
+        world.make(is_elsewhere);
+        assert_eq!(plan(&world, 2, &[1, 3], true), []);
+        assert_eq!(plan(&world, 1, &[2], true), [], "it is there still");
+        assert_eq!(plan(&world, 1, &[1, 2], true), [set_state(1, DriveState::Active)]);
+        let broken = |world: &World, me| plan_places(&world.0, server(me), |_| Holding::Broken, true);
+        assert_eq!(broken(&world, 2), [(drive(3), set_state(3, DriveState::Broken))]);
+        world.make(set_state(3, DriveState::Broken));
+        assert_eq!(broken(&world, 2), []);
+        assert_eq!(plan(&world, 2, &[3], true), [set_state(3, DriveState::Active)], "restarted");
+        assert_eq!(plan(&world, 2, &[], true), [set_state(3, DriveState::Missing)]);
+        world.make(set_state(1, DriveState::Failed));
+        assert_eq!(plan(&world, 1, &[2], true), [], "given up once");
     }
 
     #[test]

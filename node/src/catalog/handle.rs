@@ -129,6 +129,7 @@ impl CatalogHandle {
             let change = match state.drive(id) {
                 Some(drive) if drive.server != *me => return Err(RegisterError::OfAnother(drive.server)),
                 Some(drive) if drive.state == DriveState::Failed => return Err(RegisterError::GivenUp),
+                Some(drive) if drive.state.is_away() => Some(Change::SetDriveState { id, state: DriveState::Active }),
                 Some(drive) if drive.size_bytes == size_bytes => return Ok(()),
                 Some(_) => Some(Change::SetDriveSize { id, size_bytes }),
                 // The leader makes this server known first.

@@ -189,8 +189,8 @@ impl Scene<'_> {
     /// Placement groups go on without servers that have failed and drives that are given up.
     pub(super) fn failures(&self) -> Vec<Due> {
         let failed = self.failed();
-        let has_failed = |drive: &Drive| drive.state == DriveState::Failed && drive.set.is_some();
-        if failed.is_empty() && !self.state.drives().any(has_failed) {
+        let is_gone = |drive: &Drive| drive.state == DriveState::Failed || drive.state.is_away();
+        if failed.is_empty() && !self.state.drives().any(|drive| drive.set.is_some() && is_gone(drive)) {
             return Vec::new();
         }
         told(plan_failure(self.state, &failed), "placement groups go on without servers and drives that are gone")

@@ -136,6 +136,8 @@ struct Shared<R: Runtime> {
     /// Volumes that are attached here, and by how many clients.
     attached: Mutex<BTreeMap<VolumeId, (Arc<Attachment>, usize)>>,
     turns: Turns,
+    /// Drives of this server that have failed a write or a sync.
+    broken: Mutex<BTreeSet<DriveId>>,
     /// The server stops: nothing is sent or tried again.
     is_over: AtomicBool,
 }
@@ -170,6 +172,7 @@ impl<R: Runtime> VolumeService<R> {
             reports: Mutex::default(),
             attached: Mutex::default(),
             turns: Turns::default(),
+            broken: Mutex::default(),
             is_over: AtomicBool::new(false),
         }))
     }
@@ -188,6 +191,12 @@ impl<R: Runtime> VolumeService<R> {
     #[must_use]
     pub fn space_here(&self) -> Vec<DriveSpace> {
         self.0.space.get().map(|space| space()).unwrap_or_default()
+    }
+
+    /// Whether a drive of this server has failed a write or a sync since it was opened, and is not used any more.
+    #[must_use]
+    pub fn is_broken(&self, drive: DriveId) -> bool {
+        lock(&self.0.broken).contains(&drive)
     }
 
     /// The volumes that are attached here, and what their requests have come to.
@@ -241,6 +250,7 @@ impl<R: Runtime> VolumeService<R> {
                 tracing::info!(%drive, %volume, extent, "a damaged extent is whole again");
             }
             HostOutput::Poisoned(error) => {
+                lock(&self.0.broken).insert(drive);
                 tracing::error!(%drive, ?error, "the drive has failed a write or sync and is not used any more: replace it");
             }
         }

@@ -359,7 +359,7 @@ impl ClusterCase {
         };
         let outputs = volumes.clone();
         runtime.spawn(Box::pin(owner.run(move |drive, output| outputs.handle_output(drive, output))));
-        let register = register(catalog.clone(), *drive, Arc::clone(&self.wrong), self.control.clone());
+        let register = register(volumes.clone(), *drive, Arc::clone(&self.wrong), self.control.clone());
         runtime.spawn(Box::pin(register));
         for (number, guest) in (0..).zip(&lock(&self.guests).guests) {
             let visit = Visit {
@@ -385,10 +385,16 @@ const fn group(pg: u32) -> GroupId {
     GroupId { set: FIRST_SET, pg: PgId(pg) }
 }
 
-/// Makes the drive known, and gives up those that are not there any more.
-async fn register(catalog: CatalogHandle, drive: DriveId, wrong: Arc<Mutex<Option<String>>>, control: Control) {
+/// Makes the drive known, and those that are not there any more.
+async fn register(
+    volumes: VolumeService<SimRuntime>,
+    drive: DriveId,
+    wrong: Arc<Mutex<Option<String>>>,
+    control: Control,
+) {
+    let catalog = volumes.catalog();
     match catalog.register_drive(drive, TOLD_BYTES, DriveClass::Ssd).await {
-        Ok(()) => catalog.give_up_missing_drives(&[drive].into(), MISSING).await,
+        Ok(()) => catalog.keep_drives(&[drive].into(), |drive| volumes.is_broken(drive), MISSING).await,
         Err(RegisterError::Stopped(_)) => {}
         Err(error) => {
             *lock(&wrong) = Some(format!("a drive cannot be registered: {error}"));

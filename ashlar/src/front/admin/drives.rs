@@ -52,7 +52,7 @@ pub struct DriveView {
     pub address: String,
     /// What it is made of.
     pub class: String,
-    /// What the cluster does with it: `active`, `full`, `draining` or `failed`.
+    /// What the cluster does with it: `active`, `full`, `draining`, `failed`, `missing`, `misplaced` or `broken`.
     pub state: String,
     /// Whether it works, as its server says: nothing if the server has not answered in time or has no such drive.
     pub works: Option<bool>,

@@ -53,9 +53,11 @@ pub(super) async fn answer<S: Stream>(
     let token = token_of(&request, &front.token);
     match admission(front.is_tls_required, origin, route.asked, token) {
         Admission::Granted => run(&front, route.endpoint, part, request.uri().query()).await,
-        Admission::NeedsTls => {
-            refuse(StatusCode::FORBIDDEN, "tls_required", "plain HTTP is for this machine only: use https")
-        }
+        Admission::NeedsTls => refuse(
+            StatusCode::FORBIDDEN,
+            "tls_required",
+            "plain HTTP is answered at loopback addresses only (127.0.0.1, ::1): use one of them on this machine, or https",
+        ),
         Admission::NeedsToken => {
             if token == Token::Wrong {
                 front.refusals.note_token(origin.from, clock::now());
