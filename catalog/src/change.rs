@@ -87,8 +87,9 @@ pub enum Change {
         /// What it may be given.
         state: DriveState,
     },
-    /// A drive that is missing is given up (`failed`), as its data are elsewhere. Refused for one that is misplaced, and while a
-    /// placement group has it as an acting member: none of the others serves without it, and it may be the last that has some data.
+    /// A drive that is missing is given up (`failed`), as its data are elsewhere. Refused for one that is misplaced, while a placement
+    /// group has it as an acting member (none of the others serves without it, and it may be the last that has some data), and while
+    /// more drives are missing than an object may lose shards.
     GiveUpMissing(DriveId),
     /// A drive has another size.
     SetDriveSize {

@@ -45,7 +45,7 @@ Usage: cargo xtask clients [--install | --rolling ROUNDS | --tear ROUNDS | --fai
                      stopped or cut off, drives that are gone, full, slow or fail. No error may reach the client, nothing
                      may differ, all copies have to come back; prints the client's longest pause and how long that took.
                      Needs fio and qemu-utils; network namespaces (as root) for `partition`, strace for `errors` and `slow`
-  --tear ROUNDS      only boto3 on four servers, of which one, several or all are killed in each round while 64 keys are
+  --tear ROUNDS      only boto3 on four servers of four drives, of which one, several or all are killed in each round while 64 keys are
                      overwritten: no acknowledged object may be lost, and a conditional put has one winner
   --seed S           which faults are drawn [default: 1]
   --only FAULT       one of them: pause, restart, return or half with --failover; one, primary, attached, two, all, stop, wipe,
@@ -66,10 +66,10 @@ const CLUSTER_SECONDS_MAX: &str = "400";
 const ROUND_SECONDS_MAX: u32 = 200;
 /// The same for S3 clients, seconds.
 const OBJECTS_SECONDS_MAX: &str = "400";
-/// Servers under S3 clients.
-const OBJECTS_SERVERS: u16 = 3;
-/// Servers that are killed while objects are overwritten.
-const TEAR_SERVERS: u16 = 4;
+/// The cluster under S3 clients.
+const OBJECTS_SIZE: objects::Size = objects::Size { servers: 3, drives: 1 };
+/// The cluster whose servers are killed while objects are overwritten: 12 data and 4 parity shards.
+const TEAR_SIZE: objects::Size = objects::Size { servers: 4, drives: 4 };
 /// More rounds would take days.
 const ROUNDS_MAX: u32 = 10_000;
 
@@ -245,7 +245,7 @@ fn tear(workspace: &Workspace, rounds: u32) -> Result<(), Failure> {
     let python = clients.iter().find(|(client, _)| client.folder == "python");
     let Some((_, places)) = python else { return Err(Failure::Failed(skipped.join("; "))) };
     build(workspace)?;
-    objects::run(workspace, TEAR_SERVERS, |ready| {
+    objects::run(workspace, TEAR_SIZE, |ready| {
         let mut command = Command::new(places.built.join("venv/bin/python"));
         command.arg(places.source.join("tear.py")).arg(ready).arg(rounds.to_string());
         limited(&command, &rounds.saturating_mul(ROUND_SECONDS_MAX).to_string())
@@ -302,7 +302,7 @@ pub(crate) fn clients(workspace: &Workspace) -> Result<Outcome, Failure> {
             limited(&command, OBJECTS_SECONDS_MAX)
         };
         if let Err(Failure::Failed(message) | Failure::Usage(message)) =
-            objects::run(workspace, OBJECTS_SERVERS, on_objects)
+            objects::run(workspace, OBJECTS_SIZE, on_objects)
         {
             failed.push(message);
         }

@@ -79,7 +79,10 @@ pub struct Arguments {
     /// the port of --kv-port, plus 100]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..=65000))]
     kv_replica_port: Option<u16>,
-    /// Size of each server's drive for volumes, in MiB; 0 for none. Drives are written whole when they are made. Fewer than three servers
+    /// Drives of each server [default: those in the directory, or 1]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=64))]
+    drives: Option<u16>,
+    /// Size of each drive for volumes, in MiB; 0 for no drive. Drives are written whole when they are made. Fewer than three servers
     /// have none: a volume has three copies
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = drive_size)]
     drive_mib: u32,
@@ -132,7 +135,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let inherited = Inherited::of(&environment()).map_err(|problems| config::failure(&problems))?;
     let password = password(&inherited)?;
     let count = count(arguments)?;
-    let mut places = places(arguments, count, &inherited)?;
+    let drives = drives(arguments, count)?;
+    let mut places = places(arguments, count, drives, &inherited)?;
     make_data(&arguments.data)?;
     if let Some(remark) = inherited.remark() {
         note(&format!("ashlar: {remark}"));
@@ -190,6 +194,27 @@ fn count(arguments: &Arguments) -> Result<usize, Failure> {
     Ok(asked)
 }
 
+/// How many drives each server has: as many as asked for, but not fewer than a server has.
+fn drives(arguments: &Arguments, count: usize) -> Result<usize, Failure> {
+    let servers = (1..=count).map(|number| arguments.data.join(name(number)));
+    let found = |data: PathBuf| folders(&data, DRIVES_MAX).iter().take_while(|folder| files::exists(folder)).count();
+    let found = servers.map(found).max().unwrap_or_default().max(1);
+    match arguments.drives.map(usize::from) {
+        Some(asked) if asked < found => {
+            let what =
+                format!("a server in {} has {found} drives, and only {asked} shall be used", arguments.data.display());
+            Err(Failure::usage(what, "leave --drives out, or choose another directory with --data"))
+        }
+        asked => Ok(asked.unwrap_or(found)),
+    }
+}
+
+/// Directories of a server's drives. The first is where a server has its drive by itself.
+fn folders(data: &Path, drives: usize) -> Vec<PathBuf> {
+    let name = |number| if number == 1 { "drive".to_owned() } else { format!("drive-{number}") };
+    (1..=drives).map(|number| data.join(name(number))).collect()
+}
+
 fn make_data(data: &Path) -> Result<(), Failure> {
     files::make_directory(data).map_err(|error| {
         let what = format!("cannot use the data directory {}: {error}", data.display());
@@ -224,7 +249,7 @@ fn check_apart(ports: &[(usize, &'static str)], count: usize) -> Result<(), Fail
     Ok(())
 }
 
-fn places(arguments: &Arguments, count: usize, inherited: &Inherited) -> Result<Vec<Place>, Failure> {
+fn places(arguments: &Arguments, count: usize, drives: usize, inherited: &Inherited) -> Result<Vec<Place>, Failure> {
     let above = usize::from(arguments.kv_port) + REPLICA_STEP as usize;
     let replica_port = arguments.kv_replica_port.map_or(above, usize::from);
     let replica_port = if arguments.kv_port == 0 { 0 } else { replica_port };
@@ -274,6 +299,9 @@ fn places(arguments: &Arguments, count: usize, inherited: &Inherited) -> Result<
         ] {
             words.extend([flag.into(), value]);
         }
+        if has_several(arguments, count, drives) {
+            words.extend(folders(&data, drives).into_iter().flat_map(|folder| ["--drives".into(), folder.into()]));
+        }
         if index > 0 {
             words.extend(["--join".into(), first.clone().into()]);
         }
@@ -285,6 +313,8 @@ fn places(arguments: &Arguments, count: usize, inherited: &Inherited) -> Result<
     Ok((0..count).map(place).collect())
 }
 
+/// Most drives of a server.
+const DRIVES_MAX: usize = 64;
 /// Most MiB of a drive, and of the space for objects.
 const MIB_MAX: u64 = 16_777_216;
 
@@ -306,6 +336,11 @@ fn size(text: &str, least: u64) -> Result<u32, String> {
 /// Size of each drive: a volume has three copies, so fewer servers have none.
 fn drive_mib(arguments: &Arguments, count: usize) -> u32 {
     if count < COPIES { 0 } else { arguments.drive_mib }
+}
+
+/// Whether servers are told where their drives are: one by itself is found.
+fn has_several(arguments: &Arguments, count: usize, drives: usize) -> bool {
+    drives > 1 && drive_mib(arguments, count) > 0
 }
 
 fn has_nbd(arguments: &Arguments, count: usize) -> bool {

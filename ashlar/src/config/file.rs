@@ -57,14 +57,14 @@ fn typed(key: &Key, value: &Spanned<DeValue<'_>>) -> Result<Value, String> {
             .map_err(|_| wrong(&number.to_string(), &key.kind.name())),
         (Kind::Switch, DeValue::Boolean(is_on)) => Ok(Value::Switch(*is_on)),
         (Kind::Switch, DeValue::String(text)) => key.parse(text).map_err(|e| wrong(text, &e)),
-        (Kind::Peers, DeValue::Array(items)) => {
+        (Kind::Peers | Kind::Paths, DeValue::Array(items)) => {
             let texts = items.iter().map(|item| match item.get_ref() {
                 DeValue::String(text) => Ok(text.clone().into_owned()),
                 other => Err(format!("{} was given in a list where texts are expected", other.type_str())),
             });
             texts.collect::<Result<_, _>>().map(Value::Texts)
         }
-        (Kind::Number { .. } | Kind::Peers, _) => Err(expected()),
+        (Kind::Number { .. } | Kind::Peers | Kind::Paths, _) => Err(expected()),
         (_, DeValue::String(text)) => Ok(Value::Text(text.clone().into_owned())),
         _ => Err(expected()),
     }
@@ -74,7 +74,7 @@ const fn expected_type(kind: Kind) -> &'static str {
     match kind {
         Kind::Number { .. } => "integer",
         Kind::Switch => "true, false, \"on\" or \"off\"",
-        Kind::Peers => "array of strings",
+        Kind::Peers | Kind::Paths => "array of strings",
         _ => "string",
     }
 }

@@ -2,7 +2,7 @@
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
-use super::keys::{Fallback, KEYS, Key, Kind};
+use super::keys::{Fallback, KEYS, Key};
 
 /// What stood on the command line, in the text form of the keys.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -51,7 +51,7 @@ fn argument(key: &Key) -> Arg {
         Fallback::Computed(text) => format!(" [default: {}]", text.replace('`', "")),
         Fallback::Required => String::new(),
     };
-    let action = if key.kind == Kind::Peers { ArgAction::Append } else { ArgAction::Set };
+    let action = if key.kind.is_list() { ArgAction::Append } else { ArgAction::Set };
     let help = format!("{}{fallback} [environment: {}]", key.help, key.environment());
     Arg::new(key.name).long(key.flag()).value_name(key.kind.name()).help(help).action(action)
 }

@@ -22,6 +22,8 @@ pub enum Fallback {
 pub enum Kind {
     /// A file or directory.
     Path,
+    /// Several directories.
+    Paths,
     /// `IP:PORT` of this machine.
     Listen,
     /// `IP` of this machine.
@@ -53,6 +55,7 @@ impl Kind {
     pub fn name(self) -> String {
         match self {
             Self::Path => "PATH".into(),
+            Self::Paths => "PATH,...".into(),
             Self::Listen => "IP:PORT".into(),
             Self::Address => "IP".into(),
             Self::Peer => "HOST:PORT".into(),
@@ -71,7 +74,7 @@ impl Kind {
 pub enum Value {
     /// Paths, addresses, words.
     Text(String),
-    /// Lists of addresses.
+    /// Lists of addresses, and of paths.
     Texts(Vec<String>),
     /// Counts, ports, seconds.
     Number(u64),
@@ -105,6 +108,14 @@ pub struct Key {
     pub details: &'static str,
 }
 
+impl Kind {
+    /// Whether it has several values.
+    #[must_use]
+    pub const fn is_list(self) -> bool {
+        matches!(self, Self::Peers | Self::Paths)
+    }
+}
+
 impl Key {
     /// The flag without its two dashes.
     #[must_use]
@@ -124,7 +135,7 @@ impl Key {
     /// What such a value has to be, in words.
     pub fn parse(&self, text: &str) -> Result<Value, String> {
         let value = match self.kind {
-            Kind::Peers => Value::Texts(text.split(',').map(|part| part.trim().to_owned()).collect()),
+            Kind::Peers | Kind::Paths => Value::Texts(text.split(',').map(|part| part.trim().to_owned()).collect()),
             Kind::Number { .. } => {
                 Value::Number(text.parse().map_err(|_| format!("a whole number {}", self.kind.name()))?)
             }
@@ -147,6 +158,9 @@ impl Key {
         let expected = |is_right: bool, expected: &str| if is_right { Ok(()) } else { Err(expected.to_owned()) };
         match (self.kind, value) {
             (Kind::Path, Value::Text(text)) => expected(!text.is_empty(), "a path"),
+            (Kind::Paths, Value::Texts(texts)) => {
+                expected(texts.iter().all(|text| !text.is_empty()), "paths with commas between them")
+            }
             (Kind::Listen, Value::Text(text)) => {
                 expected(SocketAddr::from_str(text).is_ok(), "IP:PORT, for instance 0.0.0.0:7800 or [::]:7800")
             }
@@ -319,14 +333,21 @@ pub const KEYS: &[Key] = &[
         name: "drive_mib",
         kind: Kind::Number { min: 0, max: 16_777_216 },
         fallback: Fallback::Fixed("0"),
-        help: "Size of this server's drive for volumes, in MiB; 0 for none",
-        details: "The drive is the directory `drive` in the data directory; its file is written whole at the first start, so that space is there when it is needed. Its size is fixed once it is made, and 1024 MiB at least. Volumes can be created once as many servers as a volume has copies (three) have a drive. All servers of a cluster should have one, or none of them.",
+        help: "Size of each of this server's drives for volumes, in MiB; 0 for no drive",
+        details: "A drive is a directory (`drives`); its file is written whole at the first start, so that space is there when it is needed. Its size is fixed once it is made, and 1024 MiB at least. Volumes can be created once as many servers as a volume has copies (three) have a drive. All servers of a cluster should have one, or none of them.",
+    },
+    Key {
+        name: "drives",
+        kind: Kind::Paths,
+        fallback: Fallback::Computed("`drive` in the data directory"),
+        help: "Directories of this server's drives, each of `drive_mib` and `object_mib`",
+        details: "One directory for each of the machine's drives, made by you, below its mount point: while a drive is not mounted its directory is not there, and the server runs without it rather than write to another one. (One that lies in the data directory itself is made by the server.) A drive whose directory cannot be used is logged and left out, as long as another one can be used. Drives may be added with a restart, and taken out after `ashlar drives remove`. A server that had its drive in the data directory names that directory too.",
     },
     Key {
         name: "object_mib",
         kind: Kind::Number { min: 0, max: 16_777_216 },
         fallback: Fallback::Fixed("0"),
-        help: "Space for objects on this server's drive, in MiB; 0 for none",
+        help: "Space for objects on each of this server's drives, in MiB; 0 for none",
         details: "Needs a drive (`drive_mib`). The space is a file beside the one for volumes, written whole at the first start, and 257 MiB at least. Its size is fixed once it is made. All servers of a cluster should have it, or none of them.",
     },
     Key {

@@ -111,11 +111,13 @@ pub struct Config {
     pub kv_password_file: Option<PathBuf>,
     /// How clients are served under TLS, if they are.
     pub kv_tls: Option<KvTls>,
-    /// Bytes of the server's drive for volumes; `None` is no drive.
+    /// Bytes of each drive for volumes; `None` is no drive.
     pub drive_bytes: Option<u64>,
+    /// Directories of the drives; empty for the one in the data directory.
+    pub drives: Vec<PathBuf>,
     /// Where NBD clients connect; `None` is nowhere.
     pub nbd: Option<SocketAddr>,
-    /// Space for objects on the drive, in bytes.
+    /// Space for objects on each drive, in bytes.
     pub object_bytes: Option<u64>,
     /// Where S3 clients connect.
     pub s3: Option<SocketAddr>,
@@ -217,6 +219,10 @@ fn check_drive(config: &Config) -> Option<Problem> {
             "object_mib",
             format!("{mib} is too small: the space for objects has {OBJECT_MIB_MIN} MiB at least; 0 for none"),
         ),
+        _ if !config.drives.is_empty() && drive.is_none() => {
+            problem("drives", "they need a size: give drive_mib too".to_owned())
+        }
+        _ if has_twice(&config.drives) => problem("drives", "a directory is there twice".to_owned()),
         (None, Some(_)) => problem("object_mib", "it needs a drive: give drive_mib too".to_owned()),
         (None, None) if config.nbd.is_some() => problem("nbd_port", "it needs a drive: give drive_mib too".to_owned()),
         (_, None) if config.s3.is_some() => {
@@ -228,6 +234,10 @@ fn check_drive(config: &Config) -> Option<Problem> {
         ),
         _ => None,
     }
+}
+
+fn has_twice(paths: &[PathBuf]) -> bool {
+    paths.iter().enumerate().any(|(at, path)| paths[..at].contains(path))
 }
 
 /// Engines that only this machine reaches cannot be part of a cluster of several machines.
@@ -349,6 +359,13 @@ impl Reader<'_> {
         self.0.get(name).map(|(value, _)| value.to_string())
     }
 
+    fn texts(&self, name: &str) -> Vec<String> {
+        match self.0.get(name) {
+            Some((Value::Texts(texts), _)) => texts.clone(),
+            _ => Vec::new(),
+        }
+    }
+
     fn number(&self, name: &str) -> Option<u64> {
         match self.0.get(name) {
             Some((Value::Number(number), _)) => Some(*number),
@@ -400,16 +417,12 @@ impl Reader<'_> {
     }
 
     fn config(&self) -> Config {
-        let join = match self.0.get("join") {
-            Some((Value::Texts(texts), _)) => texts.clone(),
-            _ => Vec::new(),
-        };
         let join_timeout_s = self.number("join_timeout_s").unwrap_or_default();
         Config {
             data: PathBuf::from(self.text("data").unwrap_or_default()),
             listen: self.listen(),
             advertise: self.text("advertise"),
-            join,
+            join: self.texts("join"),
             join_timeout: (join_timeout_s > 0).then(|| Duration::from_secs(join_timeout_s)),
             kv: self.kv(),
             is_kv_bind_given: self.text("kv_bind").is_some(),
@@ -417,6 +430,7 @@ impl Reader<'_> {
             kv_password_file: self.text("kv_password_file").map(PathBuf::from),
             kv_tls: self.kv_tls(),
             drive_bytes: self.number("drive_mib").filter(|mib| *mib > 0).map(|mib| mib << 20),
+            drives: self.texts("drives").into_iter().map(PathBuf::from).collect(),
             nbd: self.nbd(),
             object_bytes: self.number("object_mib").filter(|mib| *mib > 0).map(|mib| mib << 20),
             s3: self.s3(),

@@ -36,6 +36,7 @@ fn defaults() {
         kv_password_file: None,
         kv_tls: None,
         drive_bytes: None,
+        drives: Vec::new(),
         nbd: None,
         object_bytes: None,
         s3: None,
@@ -180,6 +181,12 @@ fn problems_say_where_and_what() {
             "object_mib: 256 is too small: the space for objects has 257 MiB at least; 0 for none",
         ),
         ("data = \"d\"\nobject_mib = 300", "object_mib: it needs a drive: give drive_mib too"),
+        ("data = \"d\"\ndrives = [\"a\"]", "drives: they need a size: give drive_mib too"),
+        ("data = \"d\"\ndrive_mib = 1024\ndrives = [\"a\", \"b\", \"a\"]", "drives: a directory is there twice"),
+        (
+            "data = \"d\"\ndrive_mib = 1024\ndrives = \"a\"",
+            "a.toml:3: drives: string was given where array of strings is expected",
+        ),
         ("data = \"d\"\nnbd_port = 10809", "nbd_port: it needs a drive: give drive_mib too"),
         (
             "data = \"d\"\ndrive_mib = 1024\ns3_port = 9000",

@@ -1,6 +1,7 @@
-//! The drive of a server, the volumes and the objects on it: from the directory to the services that the node runs.
+//! The drives of a server, the volumes and the objects on them: from the directories to the services that the node runs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use ashlar_catalog::server::DriveClass;
@@ -8,8 +9,8 @@ use ashlar_node::Node;
 use ashlar_node::catalog::{CatalogOptions, CatalogService, MISSING_MAX};
 use ashlar_node::object::{BlobPort, ObjectNode};
 use ashlar_node::service::Service;
-use ashlar_node::volume::drive_port::DrivePort;
-use ashlar_node::volume::service::{SpaceReader, VolumeService};
+use ashlar_node::volume::drive_port::{DriveInput, DrivePort};
+use ashlar_node::volume::service::VolumeService;
 use ashlar_node::volume::space::DriveSpace;
 use ashlar_wire::id::DriveId;
 
@@ -26,12 +27,56 @@ use crate::failure::Failure;
 use crate::front::admin::DriveServices;
 use crate::front::s3::account::Accounting;
 
-/// Where the drive lies in the data directory.
+/// Where the drive lies in the data directory, if no other place is given.
 const FOLDER: &str = "drive";
 /// Placement groups of the first set.
 const GROUPS: u32 = 64;
 
-/// The drive and the services over it.
+/// A drive that runs, and its shards of objects if it has room for them.
+struct Drive {
+    extents: DriveHandle,
+    blobs: Option<Arc<BlobHandle>>,
+}
+
+impl Drive {
+    /// Opens the drive in a directory, or makes it there.
+    fn open(folder: &Path, data: &DataDir, volumes: &VolumeService<OsRuntime>, sizes: Sizes) -> Result<Self, Failure> {
+        let ids =
+            DriveIds { cluster: data.cluster, server: data.server, new_drive: DriveId::from_bytes(random::bytes()) };
+        let outputs = {
+            let volumes = volumes.clone();
+            move |drive, output| volumes.handle_output(drive, output)
+        };
+        let extents = DriveThread::open_or_format(folder, ids, sizes.extents, outputs)?;
+        let drive = extents.drive();
+        tracing::info!(%drive, folder = %folder.display(), access = ?extents.access(), "drive opened");
+        let blobs = sizes.blobs.map(|bytes| {
+            let blobs = BlobHandle::open_or_format(folder, ids, drive, bytes)?;
+            tracing::info!(%drive, bytes, "room for objects opened");
+            Ok(Arc::new(blobs))
+        });
+        Ok(Self { extents, blobs: blobs.transpose()? })
+    }
+
+    fn has_failed(&self) -> bool {
+        self.extents.has_failed() || self.blobs.as_ref().is_some_and(|blobs| blobs.has_failed())
+    }
+
+    /// How full it is.
+    fn space(&self) -> DriveSpace {
+        let objects = self.blobs.as_ref().map(|blobs| blobs.room()).unwrap_or_default();
+        DriveSpace { drive: self.extents.drive(), volumes: self.extents.room(), objects, has_failed: self.has_failed() }
+    }
+}
+
+/// Bytes of the two files of a drive.
+#[derive(Debug, Clone, Copy)]
+struct Sizes {
+    extents: u64,
+    blobs: Option<u64>,
+}
+
+/// The drives, and the services over them.
 pub(super) struct Disks {
     catalog: CatalogService,
     pub(super) volumes: VolumeService<OsRuntime>,
@@ -39,46 +84,39 @@ pub(super) struct Disks {
     pub(super) objects: Option<ObjectNode<OsRuntime>>,
     /// Who is told what S3 requests come to.
     pub(super) accounting: Accounting,
-    drive: Arc<DriveHandle>,
+    drives: Arc<BTreeMap<DriveId, Arc<Drive>>>,
     bytes: u64,
 }
 
 impl Disks {
-    /// Opens the drive, or makes it.
+    /// Opens the drives, or makes them. Of several, those that cannot be used are left out, and told of.
     ///
     /// # Errors
-    /// Files cannot be used; see [`DriveThread::open_or_format`].
+    /// Files cannot be used, or no drive; see [`DriveThread::open_or_format`].
     pub(super) fn open(data: &DataDir, bytes: u64, config: &Config) -> Result<Self, Failure> {
         let storage = CatalogStorage::open(data.root(), data.cluster, data.server)
             .map_err(|error| Failure::world(error.to_string(), "see above"))?;
         let options = CatalogOptions { pgs: GROUPS, ..CatalogOptions::default() };
         let catalog = CatalogService::new(options, Arc::new(storage));
         let volumes = VolumeService::new(catalog.handle());
-        let ids =
-            DriveIds { cluster: data.cluster, server: data.server, new_drive: DriveId::from_bytes(random::bytes()) };
-        let outputs = {
-            let volumes = volumes.clone();
-            move |drive, output| volumes.handle_output(drive, output)
-        };
-        let drive = Arc::new(DriveThread::open_or_format(&data.root().join(FOLDER), ids, bytes, outputs)?);
-        let port: Arc<dyn DrivePort> = Arc::clone(&drive) as Arc<dyn DrivePort>;
-        volumes.set_drives(BTreeMap::from([(drive.drive(), port)]));
-        tracing::info!(drive = %drive.drive(), bytes, access = ?drive.access(), "drive opened");
-        let blobs = config.object_bytes.map(|bytes| {
-            let blobs = BlobHandle::open_or_format(&data.root().join(FOLDER), ids, drive.drive(), bytes)?;
-            tracing::info!(drive = %drive.drive(), bytes, "room for objects opened");
-            Ok(Arc::new(blobs))
-        });
-        let blobs = blobs.transpose()?;
-        let objects = blobs.clone().map(|blobs| {
+        let sizes = Sizes { extents: bytes, blobs: config.object_bytes };
+        let drives = open_drives(data, config, |folder| Drive::open(folder, data, &volumes, sizes))?;
+        let port = |drive: &Arc<Drive>| Arc::clone(drive) as Arc<dyn DrivePort>;
+        volumes.set_drives(drives.iter().map(|(id, drive)| (*id, port(drive))).collect());
+        let blobs = drives.iter().filter_map(|(id, drive)| Some((*id, Arc::clone(drive.blobs.as_ref()?))));
+        let blobs: BTreeMap<DriveId, Arc<dyn BlobPort>> =
+            blobs.map(|(id, blobs)| (id, blobs as Arc<dyn BlobPort>)).collect();
+        let objects = config.object_bytes.map(|_| {
             let objects = ObjectNode::new(volumes.clone(), wall_clock_ms);
-            objects.set_blobs(BTreeMap::from([(drive.drive(), blobs as Arc<dyn BlobPort>)]));
+            objects.set_blobs(blobs);
             objects.set_day(config.lifecycle_day);
             objects
         });
         let accounting = Accounting { audit: audit_log(config)?, ..Accounting::default() };
-        volumes.set_space(space(Arc::clone(&drive), blobs));
-        Ok(Self { catalog, volumes, objects, accounting, drive, bytes })
+        let drives = Arc::new(drives);
+        let shown = Arc::clone(&drives);
+        volumes.set_space(Box::new(move || shown.values().map(|drive| drive.space()).collect()));
+        Ok(Self { catalog, volumes, objects, accounting, drives, bytes })
     }
 
     /// What the node runs.
@@ -98,18 +136,77 @@ impl Disks {
         }
     }
 
-    /// Makes the drive known to the cluster, beside everything else.
+    /// Makes the drives known to the cluster, beside everything else.
     pub(super) fn register(&self, node: &Node<OsRuntime>) {
         use ashlar_grid::seam::Runtime as _;
-        let (catalog, drive, bytes) = (self.catalog.handle(), self.drive.drive(), self.bytes);
-        let volumes = self.volumes.clone();
+        for drive in self.drives.keys().copied() {
+            let (catalog, bytes) = (self.catalog.handle(), self.bytes);
+            node.runtime().spawn(Box::pin(async move {
+                if let Err(error) = catalog.register_drive(drive, bytes, DriveClass::Ssd).await {
+                    tracing::error!(%drive, %error, "the drive is not used: the catalog has not taken it");
+                }
+            }));
+        }
+        let (catalog, drives, volumes) = (self.catalog.handle(), Arc::clone(&self.drives), self.volumes.clone());
         node.runtime().spawn(Box::pin(async move {
-            if let Err(error) = catalog.register_drive(drive, bytes, DriveClass::Ssd).await {
-                tracing::error!(%drive, %error, "the drive is not used: the catalog has not taken it");
-            }
-            catalog.keep_drives(&BTreeSet::from([drive]), |drive| volumes.is_broken(drive), MISSING_MAX).await;
+            let here = drives.keys().copied().collect();
+            let lost_objects = |drive| drives.get(&drive).and_then(|drive| Some(drive.blobs.as_ref()?.has_failed()));
+            let is_broken = |drive| volumes.is_broken(drive) || lost_objects(drive) == Some(true);
+            catalog.keep_drives(&here, is_broken, MISSING_MAX).await;
         }));
     }
+}
+
+impl DrivePort for Drive {
+    fn send(&self, input: DriveInput) -> bool {
+        self.extents.send(input).is_ok()
+    }
+}
+
+/// Opens each drive of the configuration. Directories in the data directory are made; others have to be there: that of a drive that is
+/// not mounted is not.
+fn open_drives(
+    data: &DataDir,
+    config: &Config,
+    open: impl Fn(&Path) -> Result<Drive, Failure>,
+) -> Result<BTreeMap<DriveId, Arc<Drive>>, Failure> {
+    if config.drives.is_empty() {
+        let drive = open(&data.root().join(FOLDER))?;
+        return Ok(BTreeMap::from([(drive.extents.drive(), Arc::new(drive))]));
+    }
+    let (mut drives, mut last) = (BTreeMap::new(), None);
+    for folder in &config.drives {
+        match open_listed(data, folder, &drives, &open) {
+            Ok(drive) => drop(drives.insert(drive.extents.drive(), Arc::new(drive))),
+            Err(failure) => {
+                let (what, folder) = (&failure.what, folder.display());
+                tracing::error!(%folder, what, "the server runs without this drive: {}", failure.remedy);
+                last = Some(failure);
+            }
+        }
+    }
+    match last {
+        Some(failure) if drives.is_empty() => Err(failure),
+        _ => Ok(drives),
+    }
+}
+
+fn open_listed(
+    data: &DataDir,
+    folder: &Path,
+    others: &BTreeMap<DriveId, Arc<Drive>>,
+    open: impl Fn(&Path) -> Result<Drive, Failure>,
+) -> Result<Drive, Failure> {
+    if !folder.is_dir() && folder.parent() != Some(data.root()) {
+        let what = format!("the directory {} is not there", folder.display());
+        return Err(Failure::world(what, "mount its drive; if the drive is new, make the directory on it"));
+    }
+    let drive = open(folder)?;
+    if others.contains_key(&drive.extents.drive()) {
+        let what = format!("{} has the same drive as another directory: it is a copy", folder.display());
+        return Err(Failure::world(what, "move it away: two copies of one drive would overwrite each other's data"));
+    }
+    Ok(drive)
 }
 
 fn audit_log(config: &Config) -> Result<Option<Arc<AuditLog>>, Failure> {
@@ -120,16 +217,6 @@ fn audit_log(config: &Config) -> Result<Option<Arc<AuditLog>>, Failure> {
         })
     });
     opened.transpose()
-}
-
-/// Looks how full the drive is.
-fn space(drive: Arc<DriveHandle>, blobs: Option<Arc<BlobHandle>>) -> SpaceReader {
-    Box::new(move || {
-        let objects = blobs.as_ref().map(|blobs| (blobs.room(), blobs.has_failed()));
-        let (objects, has_lost_objects) = objects.unwrap_or_default();
-        let has_failed = drive.has_failed() || has_lost_objects;
-        vec![DriveSpace { drive: drive.drive(), volumes: drive.room(), objects, has_failed }]
-    })
 }
 
 /// Milliseconds since 1970 (UTC).

@@ -12,6 +12,7 @@ mod commands;
 mod disk;
 mod diverged;
 mod doors;
+mod drives;
 mod following;
 mod forgotten;
 mod interop;

@@ -101,6 +101,12 @@ impl State {
         if drive.state == DriveState::Misplaced {
             return Err(Refusal::BadState(Subject::Drive(id)));
         }
+        let here = |drive: &&Drive| !matches!(drive.state, DriveState::Failed | DriveState::Missing);
+        let others = self.drives.iter().filter(|other| other.state == DriveState::Missing && other.id != id).count();
+        let max = missing_max(self.drives.iter().filter(here).count() + others + 1);
+        if others >= max {
+            return Err(Refusal::TooMany { what: "missing drives", max });
+        }
         let acts = |config: &PgConfig| config.acting.contains(&id);
         if drive.set.is_some_and(|set| self.pgs_of(set).any(|(_, config)| acts(&config))) {
             return Err(Refusal::InUse(Subject::Drive(id)));
@@ -153,6 +159,16 @@ impl State {
             weight: drive.weight(),
             state: if leaves { map::DriveState::Out } else { drive.state.in_map() },
         })
+    }
+}
+
+/// How many of so many drives may be lost before objects are: the parity shards of an object on that many.
+const fn missing_max(drives: usize) -> usize {
+    match drives {
+        0..=3 => 1,
+        4..=5 => 2,
+        6..=7 => 3,
+        _ => 4,
     }
 }
 

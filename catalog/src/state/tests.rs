@@ -309,28 +309,42 @@ fn a_missing_drive_that_may_be_the_last_with_its_data_is_not_given_up() {
         sample.must_all(changes);
     };
     let in_use = |number| Err(Refusal::InUse(Subject::Drive(drive_id(number))));
-    // All go missing before any placement group has gone on without one.
     let mut sample = Sample::with_set(3, 8);
-    for number in 0..3 {
-        sample.must(is_missing(number));
-    }
+    sample.must(is_missing(0));
+    assert_eq!(sample.apply(Change::GiveUpMissing(drive_id(0))), in_use(0), "no placement group has gone on yet");
     go_on(&mut sample);
-    for number in 0..3 {
-        assert_eq!(sample.apply(Change::GiveUpMissing(drive_id(number))), in_use(number));
-    }
-    // One after the other.
-    let mut sample = Sample::with_set(3, 8);
-    for number in 0..3 {
-        sample.must(is_missing(number));
-        go_on(&mut sample);
-    }
-    for number in 0..2 {
-        sample.must(Change::GiveUpMissing(drive_id(number)));
-        assert_eq!(sample.state.drive(drive_id(number)).unwrap().state, DriveState::Failed);
-    }
+    sample.must(Change::GiveUpMissing(drive_id(0)));
+    assert_eq!(sample.state.drive(drive_id(0)).unwrap().state, DriveState::Failed);
+    sample.must(is_missing(1));
+    go_on(&mut sample);
+    sample.must(Change::GiveUpMissing(drive_id(1)));
+    sample.must(is_missing(2));
+    go_on(&mut sample);
     assert_eq!(sample.apply(Change::GiveUpMissing(drive_id(2))), in_use(2), "it acts alone");
     sample.must(Change::SetDriveState { id: drive_id(2), state: DriveState::Failed });
     assert_eq!(sample.apply(Change::GiveUpMissing(drive_id(77))), Err(Refusal::Unknown(Subject::Drive(drive_id(77)))));
+}
+
+#[test]
+fn no_drive_is_given_up_while_more_are_missing_than_objects_can_lose() {
+    for (drives, max) in [(3, 1), (4, 2), (6, 3), (9, 4), (16, 4)] {
+        let mut sample = Sample::with_set(drives, 1);
+        let too_many = Err(Refusal::TooMany { what: "missing drives", max });
+        let members = sample.state.pg(group(1, 0)).unwrap().acting;
+        let mut others = (0..drives).map(drive_id).filter(|drive| !members.contains(drive));
+        // Of the members all but one go missing first.
+        let mut missing: Vec<DriveId> = members[1..].to_vec();
+        missing.extend(others.by_ref());
+        missing.truncate(max + 1);
+        for id in &missing {
+            sample.must(Change::SetDriveState { id: *id, state: DriveState::Missing });
+        }
+        let changes = crate::plan::failure::plan_failure(&sample.state, &BTreeSet::new());
+        sample.must_all(changes);
+        assert_eq!(sample.apply(Change::GiveUpMissing(missing[0])), too_many, "{drives} drives");
+        sample.must(Change::SetDriveState { id: missing[max], state: DriveState::Active });
+        sample.must(Change::GiveUpMissing(missing[0]));
+    }
 }
 
 #[test]

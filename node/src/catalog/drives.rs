@@ -182,7 +182,7 @@ impl CatalogHandle {
                         tracing::error!(
                             drive = %id,
                             reason = why.reason,
-                            "the missing drive is not given up: it may be the last that has some of its data; stop this server and bring the drive's folder back, or, if it is lost, give it up with `ashlar drives remove ID --lost`"
+                            "the missing drive is not given up: some of its data may be nowhere else; stop this server and bring the drive's folder back, or, if it is lost, give it up with `ashlar drives remove ID --lost`"
                         );
                     }
                     // The next look tells whether it was taken.

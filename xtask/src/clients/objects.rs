@@ -36,8 +36,16 @@ impl Drop for Cluster {
     }
 }
 
+/// How large a cluster is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Size {
+    pub(super) servers: u16,
+    /// Drives of each server.
+    pub(super) drives: u16,
+}
+
 /// Starts a cluster; the file with what it says of itself when it is ready.
-fn start(workspace: &Workspace, servers: u16) -> Result<(Cluster, PathBuf), Failure> {
+fn start(workspace: &Workspace, Size { servers, drives }: Size) -> Result<(Cluster, PathBuf), Failure> {
     let folder = workspace.target.join("clients").join("objects");
     fs::remove_dir_all(&folder).ok();
     fs::create_dir_all(&folder).map_err(|error| Failure::io("the folder of the cluster", &error))?;
@@ -49,7 +57,7 @@ fn start(workspace: &Workspace, servers: u16) -> Result<(Cluster, PathBuf), Fail
     command.arg("up").arg("--data").arg(folder.join("data")).args(["--json", "--kv-port", "0", "--workers", "1"]);
     command.args(["--port-base", &base, "--nbd-port", &nbd, "--s3-port", &s3, "--drive-mib", DRIVE_MIB]);
     command.args(["--object-mib", OBJECT_MIB]);
-    command.args(["--servers", &servers.to_string()]);
+    command.args(["--servers", &servers.to_string(), "--drives", &drives.to_string()]);
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn();
     let child = child.map_err(|error| Failure::io(&program.display().to_string(), &error))?;
     let mut cluster = Cluster { child, folder };
@@ -63,9 +71,9 @@ fn start(workspace: &Workspace, servers: u16) -> Result<(Cluster, PathBuf), Fail
     Ok((cluster, ready))
 }
 
-/// Runs what `client` makes of the file on a cluster of so many servers.
-pub(super) fn run(workspace: &Workspace, servers: u16, client: impl FnOnce(&Path) -> Command) -> Result<(), Failure> {
-    let (cluster, ready) = start(workspace, servers)?;
+/// Runs what `client` makes of the file on a cluster of that size.
+pub(super) fn run(workspace: &Workspace, size: Size, client: impl FnOnce(&Path) -> Command) -> Result<(), Failure> {
+    let (cluster, ready) = start(workspace, size)?;
     let result = run_command(&mut client(&ready));
     drop(cluster);
     result

@@ -332,6 +332,7 @@ fn config_of(plan: &Plan, data: PathBuf) -> Result<Config, Failure> {
         kv_password_file: None,
         kv_tls: None,
         drive_bytes: None,
+        drives: Vec::new(),
         nbd: None,
         s3_audit_log: None,
         object_bytes: None,

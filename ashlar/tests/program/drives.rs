@@ -1,0 +1,51 @@
+//! A server with several drives: one that is not there is left out, and comes back.
+
+use std::fs;
+
+use super::process::{Scratch, TestServer, check_fails, get, nobody, until};
+
+/// Drives of the cluster in that state.
+fn in_state(address: &str, state: &str) -> usize {
+    let answer = get(address, "/v1/drives").map(|answer| String::from_utf8_lossy(&answer.body).into_owned());
+    answer.unwrap_or_default().matches(&format!("\"state\":\"{state}\"")).count()
+}
+
+fn until_in_state(server: &TestServer, count: usize, state: &str) {
+    until(&format!("{count} drives `{state}`"), || in_state(&server.address, state) == count);
+}
+
+#[test]
+fn a_server_runs_without_a_drive_that_is_not_mounted() {
+    let scratch = Scratch::new();
+    let data = scratch.path("0");
+    let folders = ["a", "b"].map(|name| scratch.path(name));
+    let list = folders.join(",");
+    let arguments = ["--drive-mib", "1024", "--drives", &list];
+    let listen = nobody();
+    let alone = ["server", "--data", &data, "--listen", &listen, "--drive-mib", "1024", "--drives", &list];
+    check_fails(&alone, &[], 1, &["is not there", "mount its drive"]);
+
+    folders.iter().for_each(|folder| fs::create_dir(folder).unwrap());
+    let server = TestServer::start(&data, &arguments, &[]);
+    until_in_state(&server, 2, "active");
+    server.stop();
+    let elsewhere = scratch.path("elsewhere");
+    fs::rename(&folders[1], &elsewhere).unwrap();
+    let server = TestServer::start(&data, &arguments, &[]);
+    until_in_state(&server, 1, "missing");
+    server.stop();
+    assert!(!fs::exists(&folders[1]).unwrap(), "nothing is made where the drive is not");
+    fs::rename(&elsewhere, &folders[1]).unwrap();
+    let server = TestServer::start(&data, &arguments, &[]);
+    until_in_state(&server, 2, "active");
+    server.stop();
+
+    // The whole of the first drive, under both names.
+    fs::remove_dir_all(&folders[1]).unwrap();
+    fs::create_dir(&folders[1]).unwrap();
+    fs::copy(format!("{}/extents", folders[0]), format!("{}/extents", folders[1])).unwrap();
+    let server = TestServer::start(&data, &arguments, &[]);
+    until_in_state(&server, 1, "missing");
+    assert_eq!(in_state(&server.address, "active"), 1, "a copy of a drive is not used");
+    server.stop();
+}
