@@ -146,7 +146,7 @@ pub struct Outcome {
     pub errors: u64,
     /// How long was measured.
     pub span: Duration,
-    /// CPU time of the process meanwhile.
+    /// CPU time of the process, or of those that were to be watched, meanwhile.
     pub cpu: Duration,
     /// Heap allocations of the process meanwhile, if they were counted.
     pub allocations: u64,
@@ -185,16 +185,26 @@ pub type Results = std::sync::mpsc::Sender<Tally>;
 
 /// Starts callers on `workers` with `start`, lets them warm up, measures for `span`, stops them and adds up.
 pub async fn run(span: Duration, workers: &Workers, start: impl FnOnce(&Phase, &Results)) -> Outcome {
+    run_beside(span, workers, process::cpu_time, start).await
+}
+
+/// The same, where the CPU time that counts is that which `cpu` tells.
+pub async fn run_beside(
+    span: Duration,
+    workers: &Workers,
+    cpu: impl Fn() -> Duration,
+    start: impl FnOnce(&Phase, &Results),
+) -> Outcome {
     let phase = Phase::new(workers.handles.len());
     let (results, tallies) = std::sync::mpsc::channel();
     start(&phase, &results);
     drop(results);
     clock::sleep(WARM_UP.min(span)).await;
-    let (began, cpu_before, heap_before) = (clock::now(), process::cpu_time(), heap::counts());
+    let (began, cpu_before, heap_before) = (clock::now(), cpu(), heap::counts());
     phase.set(MEASURING);
     clock::sleep(span).await;
     phase.set(OVER);
-    let (ended, cpu_after, heap_after) = (clock::now(), process::cpu_time(), heap::counts());
+    let (ended, cpu_after, heap_after) = (clock::now(), cpu(), heap::counts());
     let tallies = collect(tallies).await;
     let operations = tallies.iter().map(|tally| tally.operations).sum();
     let errors = tallies.iter().map(|tally| tally.errors).sum();

@@ -9,6 +9,7 @@ pub mod grid;
 pub mod kv;
 pub mod load;
 pub mod memory;
+pub mod object;
 pub mod report;
 pub mod slow;
 

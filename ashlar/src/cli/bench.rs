@@ -2,6 +2,7 @@
 
 mod erasure;
 mod kv;
+mod object;
 mod progress;
 
 use std::time::Duration;
@@ -28,6 +29,8 @@ enum Benchmark {
     Erasure(erasure::Arguments),
     /// Load on the key-value engine, or on any other server that speaks RESP: SET and GET at pipelines 1, 16 and 100
     Kv(kv::Arguments),
+    /// Load on S3 storage, ours or any other's: PUT, GET, both and lists of objects of several sizes
+    Object(object::Arguments),
 }
 
 #[derive(Debug, Args)]
@@ -64,6 +67,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Benchmark::Grid(arguments) => run_grid(arguments),
         Benchmark::Erasure(arguments) => erasure::run(arguments),
         Benchmark::Kv(arguments) => kv::run(arguments),
+        Benchmark::Object(arguments) => object::run(arguments),
     }
 }
 

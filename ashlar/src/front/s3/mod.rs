@@ -8,6 +8,7 @@
 
 pub mod account;
 mod bodies;
+pub mod client;
 pub mod figures;
 mod stall;
 
