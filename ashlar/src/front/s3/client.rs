@@ -16,6 +16,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::Request;
 use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
+use hyper::header::CONTENT_LENGTH;
 use hyper_util::rt::TokioIo;
 
 use crate::os::{clock, dial};
@@ -133,6 +134,10 @@ impl S3Connection {
         let mut request = Request::builder().method(method.name()).uri(path).header("authorization", authorization);
         for (name, value) in &head.headers {
             request = request.header(name, value);
+        }
+        if method == Method::Put {
+            // It is left out of a request without a body otherwise.
+            request = request.header(CONTENT_LENGTH, body.len());
         }
         request.body(Full::new(body)).map_err(|error| WireError(error.to_string()))
     }

@@ -12,6 +12,9 @@ use ashlar_wire::secret::Secret;
 
 use super::figures::S3Numbers;
 use super::*;
+use crate::bench::object::{Study, run_all};
+use crate::bench::report::Row;
+use crate::failure::Failure;
 use crate::os::audit_log::AuditLog;
 use crate::os::files::tests::Scratch;
 
@@ -335,4 +338,50 @@ fn heads_are_bounded() {
     let long = "x".repeat(4 * HEAD_BYTES_MAX);
     client.stream.get_mut().write_all(format!("GET / HTTP/1.1\r\nhost: h\r\nx: {long}\r\n\r\n").as_bytes()).ok();
     assert!(client.line().starts_with("HTTP/1.1 431 "));
+}
+
+/// A small study of the front.
+fn study(front: &Running, secret_key: &str, signs_bodies: bool) -> Study {
+    let target = client::S3Target {
+        address: format!("127.0.0.1:{}", front.port),
+        access_key: ACCESS_KEY.to_owned(),
+        secret_key: secret_key.to_owned(),
+        region: "us-east-1".to_owned(),
+        signs_bodies,
+    };
+    Study {
+        targets: vec![Arc::new(target)],
+        bucket: "bench".to_owned(),
+        callers: 3,
+        sizes: vec![0, 5_000],
+        objects: 7,
+        get_percent: 50,
+        server_pids: Vec::new(),
+        keeps: false,
+    }
+}
+
+fn measured(study: &Study) -> Result<Vec<Row>, Failure> {
+    let span = Some(Duration::from_millis(50));
+    let options = crate::bench::Options { quick: true, only: None, span, workers: 2 };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(run_all(study, &options, |_| {}))
+}
+
+#[test]
+fn the_benchmark_measures_what_succeeds_and_leaves_nothing() {
+    let front = Running::start();
+    for signs_bodies in [false, true] {
+        let rows = measured(&study(&front, SECRET, signs_bodies)).expect("it is answered");
+        let cases: Vec<&str> = rows.iter().map(|row| row.case.as_str()).collect();
+        let of = |size: &str| ["put", "get", "mixed", "list"].map(|work| format!("{work}/{size}"));
+        assert_eq!(cases, [of("0B"), of("5000B")].concat());
+        for row in &rows {
+            assert!(row.value > 0.0 && !row.columns.iter().any(|(name, _)| *name == "errors"), "{row:?}");
+        }
+        let gone = front.connect().ask("GET", "/bench", &[], b"");
+        assert_eq!(gone.status, 404, "{}", gone.text());
+    }
+    let refused = measured(&study(&front, "another", false)).expect_err("the key is wrong");
+    assert!(refused.what.contains("403") && refused.what.contains("SignatureDoesNotMatch"), "{}", refused.what);
 }
