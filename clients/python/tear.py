@@ -5,7 +5,8 @@ Usage: tear.py READY ROUNDS [SEED]    READY is the file with the line that `ashl
 In each round eight threads overwrite 64 keys with objects of 4 KiB and of 4 MiB, a part of them by compare-and-set on the entity
 tag, and race for new keys with If-None-Match. Meanwhile one server, several or all are killed with SIGKILL; `up` starts them
 again. When all are back, each key is read at every server and must have the object that was acknowledged last, or one of those that
-were put after it without an answer. `TEAR_4MIB_OF` is how many of a hundred objects have 4 MiB [default: 12].
+were put after it without an answer. `TEAR_4MIB_OF` is how many of a hundred objects have 4 MiB [default: 3: what is replaced in the
+last minute before a kill takes space for hours, and 200 rounds must not fill the drives].
 """
 
 import concurrent.futures
@@ -25,7 +26,7 @@ from s3client import client
 READY = json.load(open(sys.argv[1]))
 ROUNDS = int(sys.argv[2])
 SEED = int(sys.argv[3]) if len(sys.argv) > 3 else 1
-LARGE_OF = int(os.environ.get("TEAR_4MIB_OF", "12"))
+LARGE_OF = int(os.environ.get("TEAR_4MIB_OF", "3"))
 COUNT = len(READY["servers"])
 KEYS = 64
 THREADS = 8

@@ -32,7 +32,7 @@ valkey-py, iovalkey, node-redis, valkey-glide and valkey-go against a cluster of
 meanwhile; then redis-py, valkey-py and go-redis while three servers are restarted one after another; then boto3 and the
 AWS command line on objects, while two servers are killed.
 
-Usage: cargo xtask clients [--install | --rolling ROUNDS | --tear ROUNDS | --failover ROUNDS [--seed S] [--only FAULT]
+Usage: cargo xtask clients [--install | --rolling ROUNDS | --tear ROUNDS | --lost ROUNDS | --failover ROUNDS [--seed S] [--only FAULT]
                            | --disk ROUNDS [--seed S] [--only FAULT]]
 
   --install          only fetch what they need, into cargo's target directory
@@ -47,6 +47,8 @@ Usage: cargo xtask clients [--install | --rolling ROUNDS | --tear ROUNDS | --fai
                      Needs fio and qemu-utils; network namespaces (as root) for `partition`, strace for `errors` and `slow`
   --tear ROUNDS      only boto3 on four servers of four drives, of which one, several or all are killed in each round while 64 keys are
                      overwritten: no acknowledged object may be lost, and a conditional put has one winner
+  --lost ROUNDS      only boto3 on four servers of four drives, of which four are lost in each round and replaced by empty ones; then
+                     a byte of each block of shards is flipped, drive after drive: every object has to be what was put, and healed
   --seed S           which faults are drawn [default: 1]
   --only FAULT       one of them: pause, restart, return or half with --failover; one, primary, attached, two, all, stop, wipe,
                      full, errors, slow or partition with --disk
@@ -64,6 +66,8 @@ const SECONDS_MAX: &str = "100";
 const CLUSTER_SECONDS_MAX: &str = "400";
 /// The same for each round of restarts.
 const ROUND_SECONDS_MAX: u32 = 200;
+/// What comes after the rounds: each drive is damaged and repaired, seconds.
+const DRIVES_SECONDS_MAX: u32 = 3_600;
 /// The same for S3 clients, seconds.
 const OBJECTS_SECONDS_MAX: &str = "400";
 /// The cluster under S3 clients.
@@ -226,9 +230,10 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), Failure> {
             build(&workspace)?;
             disk::run(&workspace, plan)
         }
-        [flag, rounds] if flag == "--tear" => tear(&workspace, rounds_of(rounds)?),
+        [flag, rounds] if flag == "--tear" => beside_kills(&workspace, "tear.py", rounds_of(rounds)?),
+        [flag, rounds] if flag == "--lost" => beside_kills(&workspace, "lost.py", rounds_of(rounds)?),
         _ => {
-            let text = "`clients` takes `--install`, `--rolling ROUNDS`, `--failover ROUNDS`, `--disk ROUNDS`, or `--tear ROUNDS`, and nothing else";
+            let text = "`clients` takes `--install`, `--rolling ROUNDS`, `--failover ROUNDS`, `--disk ROUNDS`, `--tear ROUNDS`, or `--lost ROUNDS`, and nothing else";
             Err(Failure::Usage(text.into()))
         }
     }
@@ -239,16 +244,16 @@ fn rounds_of(text: &str) -> Result<u32, Failure> {
     rounds.ok_or_else(|| Failure::Usage(format!("ROUNDS is 1 to {ROUNDS_MAX}")))
 }
 
-/// Objects are overwritten while servers are killed.
-fn tear(workspace: &Workspace, rounds: u32) -> Result<(), Failure> {
+/// A program works on objects, and kills servers and damages drives meanwhile.
+fn beside_kills(workspace: &Workspace, program: &str, rounds: u32) -> Result<(), Failure> {
     let (clients, skipped) = installed(workspace)?;
     let python = clients.iter().find(|(client, _)| client.folder == "python");
     let Some((_, places)) = python else { return Err(Failure::Failed(skipped.join("; "))) };
     build(workspace)?;
     objects::run(workspace, TEAR_SIZE, |ready| {
         let mut command = Command::new(places.built.join("venv/bin/python"));
-        command.arg(places.source.join("tear.py")).arg(ready).arg(rounds.to_string());
-        limited(&command, &rounds.saturating_mul(ROUND_SECONDS_MAX).to_string())
+        command.arg(places.source.join(program)).arg(ready).arg(rounds.to_string());
+        limited(&command, &rounds.saturating_mul(ROUND_SECONDS_MAX).saturating_add(DRIVES_SECONDS_MAX).to_string())
     })
 }
 

@@ -254,7 +254,7 @@ impl ClusterCase {
             let now = life.runtime.now();
             let serving = (0..PGS).filter(|pg| host.is_serving(now, group(*pg))).collect::<Vec<_>>();
             let (run, is_settled, free) = (life.runtime.life(), host.is_settled(), host.store().free_extents());
-            let catalog = life.catalog.status().map(|status| (status.leader, status.term, status.version));
+            let catalog = life.catalog.status();
             format!(
                 "  {server:?} life {run}: serves {serving:?}, settled {is_settled}, {free} extents free, {catalog:?}\n"
             )
@@ -469,6 +469,11 @@ impl Case for ClusterCase {
         }
         // A catalog of one voter, and a placement group of one member that runs, cannot do without it.
         if !self.lives.values().all(|life| life.bus.knows_voters()) {
+            return false;
+        }
+        // Until the one voter at the beginning has handed over to three, nothing is decided without it.
+        let changes = |life: &Life| life.catalog.status().is_none_or(|status| status.is_changing_voters);
+        if self.lives.values().any(changes) {
             return false;
         }
         let states = self.lives.values().filter_map(|life| life.catalog.state_now());

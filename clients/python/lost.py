@@ -1,0 +1,176 @@
+"""Drives that are lost, replaced and damaged under boto3: every object stays readable, and is healed.
+
+Usage: lost.py READY ROUNDS [SEED]    READY is the file with the line that `ashlar up --json` has printed.
+
+Objects of 4 KiB to 4 MiB are put once. In each round all drives of one server are lost at once, or two drives of two servers: as many
+as indexes (of three copies) and objects may lose. Their folders are taken away, their servers killed with SIGKILL, and `up` starts them
+again with empty ones. All objects are read, the lost drives are given up, and their shards made anew elsewhere; the next round takes
+others. After the rounds every block with data on each drive has a byte flipped, one drive after the other: nothing wrong is served, and
+all is repaired before the next. When every drive has been replaced or damaged, nothing is left of what was put first but what was healed.
+"""
+
+import concurrent.futures
+import glob
+import hashlib
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import sys
+import time
+import urllib.request
+
+from botocore.exceptions import BotoCoreError, ClientError
+from s3client import client
+
+READY = json.load(open(sys.argv[1]))
+ROUNDS = int(sys.argv[2])
+SEED = int(sys.argv[3]) if len(sys.argv) > 3 else 1
+SERVERS = READY["servers"]
+COUNT = len(SERVERS)
+OBJECTS = 150
+SIZES = (4 << 10, 4 << 10, 4 << 10, 100_000, 1 << 20, 4 << 20)
+BUCKET = "lost"
+THREADS = 8
+# A server is back; a missing drive is given up after a minute, and what was on it is made anew.
+BACK_MAX, HEALED_MAX = 120, 400
+# Nothing is told of healing for so long: it is done. A pass begins 5 s after the last change.
+QUIET = 15
+BLOCK = 4 << 10
+# Superblocks and the like, whose damage is another matter.
+HEAD = 1 << 20
+
+CLIENTS = [client(READY, number, 12, connect_timeout=5, max_pool_connections=THREADS) for number in range(COUNT)]
+
+
+def ask(number, path):
+    with urllib.request.urlopen(f"http://{SERVERS[number]['address']}{path}", timeout=5) as page:
+        return json.load(page)
+
+
+def patiently(what, seconds, attempt):
+    """What `attempt` gives once it gives something."""
+    until = time.time() + seconds
+    while True:
+        try:
+            result = attempt()
+            if result:
+                return result
+        except (OSError, ClientError, BotoCoreError):
+            pass
+        assert time.time() < until, f"{what}: not within {seconds} s"
+        time.sleep(0.5)
+
+
+def put_all(chance):
+    digests = {}
+    for number in range(OBJECTS):
+        key, body = f"object-{number}", chance.randbytes(chance.choice(SIZES))
+        CLIENTS[number % COUNT].put_object(Bucket=BUCKET, Key=key, Body=body)
+        digests[key] = hashlib.sha256(body).digest()
+    return digests
+
+
+def check(digests, when):
+    def one(job):
+        number, (key, digest) = job
+        body = CLIENTS[number % COUNT].get_object(Bucket=BUCKET, Key=key)["Body"].read()
+        assert hashlib.sha256(body).digest() == digest, f"{when}: {key} is not what was put"
+
+    with concurrent.futures.ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(one, enumerate(digests.items())))
+
+
+def folders(number):
+    return sorted(glob.glob(os.path.join(SERVERS[number]["data"], "drive*")))
+
+
+def lines():
+    """How often servers have told of healing, and of passes that have left something."""
+    text = ""
+    for server in SERVERS:
+        with open(f"{server['data']}.log", errors="replace") as log:
+            text += log.read()
+    return len(re.findall(r"are made anew|objects have shards|being made anew|is damaged", text)), text
+
+
+def until_healed():
+    began = time.time()
+    seen, since = lines()[0], time.time()
+    while time.time() - since < QUIET:
+        assert time.time() < began + HEALED_MAX, "healing does not end"
+        time.sleep(1)
+        now = lines()[0]
+        if now != seen:
+            seen, since = now, time.time()
+    return since - began
+
+
+def states():
+    return [drive["state"] for drive in ask(0, "/v1/drives")]
+
+
+def lose(number, lost, digests):
+    began = time.time()
+    for server in sorted({server for server, _ in lost}):
+        process = patiently("a server says its process id", BACK_MAX, lambda server=server: ask(server, "/v1/status"))["pid"]
+        away = []
+        for _, folder in (pair for pair in lost if pair[0] == server):
+            away.append(f"{os.path.dirname(folder)}/away-{os.path.basename(folder)}")
+            os.rename(folder, away[-1])
+        os.kill(process, signal.SIGKILL)
+        for folder in away:
+            shutil.rmtree(folder)
+    for server in range(COUNT):
+        patiently(f"server {server} is back", BACK_MAX, lambda server=server: ask(server, "/health/ready")["status"] == "ready")
+    patiently("the bucket answers", BACK_MAX, lambda: CLIENTS[0].head_bucket(Bucket=BUCKET))
+    check(digests, f"round {number}, {len(lost)} drives lost")
+    read = time.time() - began
+    given_up = lambda: (lambda now: "missing" not in now and now.count("active") == DRIVES)(states())
+    patiently("lost drives are given up", HEALED_MAX, given_up)
+    until_healed()
+    check(digests, f"round {number}, healed")
+    print(f"round {number}: {len(lost)} drives lost, all read {read:.0f} s later, healed within {time.time() - began:.0f} s", flush=True)
+
+
+def rot(folder, digests, when):
+    """Flips a byte of every block with data in the file of the drive's shards, while the server runs."""
+    flipped, nothing = 0, bytes(BLOCK)
+    with open(os.path.join(folder, "blobs"), "r+b", buffering=0) as file:
+        for at in range(HEAD, os.fstat(file.fileno()).st_size, BLOCK):
+            block = os.pread(file.fileno(), BLOCK, at)
+            if block != nothing:
+                place = BLOCK // 3
+                os.pwrite(file.fileno(), bytes([block[place] ^ 0x55]), at + place)
+                flipped += 1
+        os.fsync(file.fileno())
+    check(digests, when)
+    seconds = until_healed()
+    print(f"{when}: {flipped} blocks damaged, all read, told of healing for {seconds:.0f} s", flush=True)
+
+
+def main():
+    chance = random.Random(SEED)
+    CLIENTS[0].create_bucket(Bucket=BUCKET)
+    digests = put_all(chance)
+    check(digests, "at the beginning")
+    for number in range(1, ROUNDS + 1):
+        if number % 2:
+            server = number // 2 % COUNT
+            lost = [(server, folder) for folder in folders(server)]
+        else:
+            lost = [(server, chance.choice(folders(server))) for server in chance.sample(range(COUNT), 2)]
+        lose(number, lost, digests)
+    for server in range(COUNT):
+        for folder in folders(server):
+            rot(folder, digests, f"{os.path.basename(folder)} of server {server + 1}")
+    check(digests, "at the end")
+    print(f"{OBJECTS} objects, {ROUNDS} rounds: every object is what was put")
+
+
+DRIVES = sum(len(folders(number)) for number in range(COUNT))
+
+if __name__ == "__main__":
+    main()
