@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ashlar_catalog::server::DriveClass;
 use ashlar_node::Node;
-use ashlar_node::catalog::{CatalogOptions, CatalogService, MISSING_MAX};
+use ashlar_node::catalog::{CatalogOptions, CatalogService, DriveHere, MISSING_MAX};
 use ashlar_node::object::{BlobPort, ObjectNode};
 use ashlar_node::service::Service;
 use ashlar_node::volume::drive_port::{DriveInput, DrivePort};
@@ -149,10 +149,12 @@ impl Disks {
         }
         let (catalog, drives, volumes) = (self.catalog.handle(), Arc::clone(&self.drives), self.volumes.clone());
         node.runtime().spawn(Box::pin(async move {
-            let here = drives.keys().copied().collect();
-            let lost_objects = |drive| drives.get(&drive).and_then(|drive| Some(drive.blobs.as_ref()?.has_failed()));
-            let is_broken = |drive| volumes.is_broken(drive) || lost_objects(drive) == Some(true);
-            catalog.keep_drives(&here, is_broken, MISSING_MAX).await;
+            let look = |id| {
+                let blobs = &drives.get(&id)?.blobs;
+                let is_broken = volumes.is_broken(id) || blobs.as_ref().is_some_and(|blobs| blobs.has_failed());
+                Some(DriveHere { is_broken, keeps_objects: blobs.is_some() })
+            };
+            catalog.keep_drives(look, MISSING_MAX).await;
         }));
     }
 }

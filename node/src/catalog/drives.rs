@@ -25,37 +25,37 @@ pub const MISSING_MAX: Duration = Duration::from_secs(60);
 /// Pause before a proposal that was not taken is made again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// How a server has a drive.
+/// A drive that its server has opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Holding {
-    /// It uses it.
-    Works,
-    /// It has opened it, and a write or a sync has failed since.
-    Broken,
-    /// It has not opened it.
-    Away,
+pub struct DriveHere {
+    /// A write or a sync has failed since.
+    pub is_broken: bool,
+    /// It has room for objects: whoever walks over its shards tells when it has none left.
+    pub keeps_objects: bool,
 }
 
 /// What the catalog should say of drives that are here or should be, as a server sees it.
 fn plan_places(
     state: &State,
     me: ServerId,
-    holding: impl Fn(DriveId) -> Holding,
+    look: impl Fn(DriveId) -> Option<DriveHere>,
     gives_up: bool,
 ) -> Vec<(DriveId, Change)> {
-    use DriveState::{Active, Broken, Draining, Full, Misplaced, Missing};
+    use DriveState::{Active, Broken, Draining, Failed, Full, Misplaced, Missing};
     let change = |drive: &Drive| {
         let say = |state| Some(Change::SetDriveState { id: drive.id, state });
-        let held = holding(drive.id);
+        let here = look(drive.id);
         if drive.server != me {
             // Before its own server has said that it is missing, it may be a copy.
-            return if drive.state == Missing && held != Holding::Away { say(Misplaced) } else { None };
+            return if drive.state == Missing && here.is_some() { say(Misplaced) } else { None };
         }
-        match (held, drive.state) {
-            (Holding::Works, Missing | Misplaced | Broken) => say(Active),
-            (Holding::Broken, Active | Full) => say(Broken),
-            (Holding::Away, Active | Full | Broken) => say(Missing),
-            (Holding::Away, Missing | Draining) if gives_up => Some(Change::GiveUpMissing(drive.id)),
+        match (here, drive.state) {
+            (None, Active | Full | Broken) => say(Missing),
+            (None, Missing | Draining) if gives_up => Some(Change::GiveUpMissing(drive.id)),
+            (Some(DriveHere { is_broken: true, .. }), Active | Full) => say(Broken),
+            (Some(DriveHere { is_broken: false, .. }), Missing | Misplaced | Broken) => say(Active),
+            // No placement group has it any more.
+            (Some(DriveHere { keeps_objects: false, .. }), Draining) if drive.set.is_none() => say(Failed),
             _ => None,
         }
     };
@@ -149,28 +149,18 @@ impl CatalogHandle {
         Ok(drive)
     }
 
-    /// Has the catalog say which drives of this server are missing or broken, which of `here` are back, and which are another
-    /// server's. Gives the missing ones up once the server has run for so long without them, [`MISSING_MAX`] as a rule. Ends when the
-    /// service closes. Dropping the future is safe.
-    pub async fn keep_drives(
-        &self,
-        here: &BTreeSet<DriveId>,
-        is_broken: impl Fn(DriveId) -> bool + Send + Sync,
-        after: Duration,
-    ) {
+    /// Has the catalog say which drives of this server are missing or broken, which are back or empty, and which are another server's,
+    /// by what `look` tells of a drive that is here. Gives the missing ones up once the server has run for so long without them,
+    /// [`MISSING_MAX`] as a rule. Ends when the service closes. Dropping the future is safe.
+    pub async fn keep_drives(&self, look: impl Fn(DriveId) -> Option<DriveHere> + Send + Sync, after: Duration) {
         let (Ok(catalog), Some(Place { me, host, .. })) = (self.catalog().await, self.0.place.get()) else { return };
-        let holding = |drive| match here.contains(&drive) {
-            true if is_broken(drive) => Holding::Broken,
-            true => Holding::Works,
-            false => Holding::Away,
-        };
         let gives_up_at = host.now() + after;
         let (mut refused, mut said) = (BTreeSet::new(), CatalogVersion::default());
         while !self.0.is_closed() {
             let state = catalog.state();
             // What was said comes back with the log.
             let is_old = state.version() < said;
-            let due = if is_old { Vec::new() } else { plan_places(&state, *me, holding, host.now() >= gives_up_at) };
+            let due = if is_old { Vec::new() } else { plan_places(&state, *me, &look, host.now() >= gives_up_at) };
             for (id, change) in due {
                 match catalog.propose(change.clone()).await {
                     Ok(applied) => {
@@ -212,6 +202,9 @@ fn tell_place(state: &State, drive: DriveId, change: &Change, after: Duration) {
         ),
         Change::SetDriveState { state: DriveState::Broken, .. } => {
             tracing::warn!(%drive, "placement groups go on without the drive until the server is restarted");
+        }
+        Change::SetDriveState { state: DriveState::Failed, .. } => {
+            tracing::info!(%drive, "the drive is empty and belongs to the cluster no more: it can be taken away");
         }
         Change::GiveUpMissing(_) => tracing::warn!(%drive, "the missing drive is given up"),
         _ => tracing::info!(%drive, "the drive is back"),
@@ -256,6 +249,13 @@ mod tests {
             world
         }
 
+        /// A set of these drives, or of all, with so many copies.
+        fn make_set(&mut self, copies: u8, drives: &[DriveId]) {
+            let shape = Shape { pgs: 8, seats: copies, conflict: Conflict::Server };
+            let needed = Copies { write_min: 2, acting_min: 1 };
+            self.make(plan_set(&self.0, SetId(0), shape, DriveClass::Ssd, needed, drives).unwrap());
+        }
+
         fn make(&mut self, change: Change) {
             self.1 += 1;
             let command = Command { id: ProposalId([self.1; 16]), seen: self.0.version(), change };
@@ -268,8 +268,8 @@ mod tests {
         let mut world = World::new(2, &[(1, 1), (2, 1), (3, 2)]);
         let plan = |world: &World, me, ids: &[u8], gives_up| {
             let here: BTreeSet<DriveId> = ids.iter().copied().map(drive).collect();
-            let holding = |id| if here.contains(&id) { Holding::Works } else { Holding::Away };
-            let planned = plan_places(&world.0, server(me), holding, gives_up);
+            let works = DriveHere { is_broken: false, keeps_objects: true };
+            let planned = plan_places(&world.0, server(me), |id| here.contains(&id).then_some(works), gives_up);
             planned.into_iter().map(|(_, change)| change).collect::<Vec<_>>()
         };
         let set_state = |id, state| Change::SetDriveState { id: drive(id), state };
@@ -291,7 +291,8 @@ mod tests {
         assert_eq!(plan(&world, 2, &[1, 3], true), []);
         assert_eq!(plan(&world, 1, &[2], true), [], "it is there still");
         assert_eq!(plan(&world, 1, &[1, 2], true), [set_state(1, DriveState::Active)]);
-        let broken = |world: &World, me| plan_places(&world.0, server(me), |_| Holding::Broken, true);
+        let is_broken = Some(DriveHere { is_broken: true, keeps_objects: false });
+        let broken = |world: &World, me| plan_places(&world.0, server(me), |_| is_broken, true);
         assert_eq!(broken(&world, 2), [(drive(3), set_state(3, DriveState::Broken))]);
         world.make(set_state(3, DriveState::Broken));
         assert_eq!(broken(&world, 2), []);
@@ -302,13 +303,27 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_drive_without_objects_is_given_up() {
+        let mut world = World::new(3, &[(1, 1), (2, 2), (3, 3)]);
+        world.make_set(2, &[drive(1), drive(2)]);
+        let plan = |world: &World, number: u8, keeps_objects| {
+            let here = DriveHere { is_broken: false, keeps_objects };
+            plan_places(&world.0, server(number), |id| (id == drive(number)).then_some(here), true)
+        };
+        for number in [1, 3] {
+            world.make(Change::SetDriveState { id: drive(number), state: DriveState::Draining });
+        }
+        assert_eq!(plan(&world, 1, false), [], "placement groups have it");
+        let is_empty = Change::SetDriveState { id: drive(3), state: DriveState::Failed };
+        assert_eq!(plan(&world, 3, false), [(drive(3), is_empty)]);
+        assert_eq!(plan(&world, 3, true), [], "who walks over its shards says so");
+    }
+
+    #[test]
     fn a_drive_is_drained_where_others_can_take_what_it_has() {
         use DriveRemoval::{Drain, GiveUp};
         let mut world = World::new(4, &[(0x11, 1), (0x12, 2), (0x13, 3)]);
-        let shape = Shape { pgs: 8, seats: 3, conflict: Conflict::Server };
-        let copies = Copies { write_min: 2, acting_min: 1 };
-        let set = plan_set(&world.0, SetId(0), shape, DriveClass::Ssd, copies, &[]).unwrap();
-        world.make(set);
+        world.make_set(3, &[]);
         let plan = |world: &World, beginning, how| plan_removal(&world.0, beginning, how);
         assert_eq!(plan(&world, "99", Drain), Err(RemoveDriveError::Unknown));
         assert_eq!(plan(&world, "1", Drain), Err(RemoveDriveError::Several(3)));

@@ -43,7 +43,7 @@ use ashlar_wire::id::ServerId;
 
 use self::calls::Membership;
 use self::context::CatalogContext;
-pub use self::drives::{DriveRemoval, MISSING_MAX, RemoveDriveError};
+pub use self::drives::{DriveHere, DriveRemoval, MISSING_MAX, RemoveDriveError};
 pub use self::handle::{CatalogHandle, RegisterError};
 pub use self::plan::{FAILURE_GRACE, FILLING_MAX, FIRST_SET, RETURN_GRACE, VOTERS_GRACE};
 

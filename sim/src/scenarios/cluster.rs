@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex};
 use ashlar_catalog::server::DriveClass;
 use ashlar_grid::seam::Runtime as _;
 use ashlar_node::Node;
-use ashlar_node::catalog::{CatalogHandle, CatalogOptions, CatalogService, FIRST_SET, RegisterError};
+use ashlar_node::catalog::{CatalogHandle, CatalogOptions, CatalogService, DriveHere, FIRST_SET, RegisterError};
 use ashlar_node::volume::drive_host::DriveHost;
 use ashlar_node::volume::drive_port::DrivePort;
 use ashlar_node::volume::service::VolumeService;
@@ -394,7 +394,10 @@ async fn register(
 ) {
     let catalog = volumes.catalog();
     match catalog.register_drive(drive, TOLD_BYTES, DriveClass::Ssd).await {
-        Ok(()) => catalog.keep_drives(&[drive].into(), |drive| volumes.is_broken(drive), MISSING).await,
+        Ok(()) => {
+            let here = |id| DriveHere { is_broken: volumes.is_broken(id), keeps_objects: true };
+            catalog.keep_drives(|id| (id == drive).then(|| here(id)), MISSING).await;
+        }
         Err(RegisterError::Stopped(_)) => {}
         Err(error) => {
             *lock(&wrong) = Some(format!("a drive cannot be registered: {error}"));
