@@ -92,6 +92,10 @@ impl Credentials for CatalogKeys {
         Some(User::root()).filter(|root| root.id == id).or_else(|| self.0.user(id))
     }
 
+    fn user_policy(&self, id: &str) -> Option<String> {
+        self.0.user_policy(id)
+    }
+
     fn are_known(&self) -> bool {
         self.0.is_caught_up() && self.0.root_key().is_some()
     }

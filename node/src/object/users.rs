@@ -1,7 +1,8 @@
 //! Users of the object service and their keys: named records of the catalog, the same at every server.
 //!
 //! Written forms, version 1. A user is the record `object/user`, its id: version, what people are shown. A key is the record
-//! `object/user-key`, the access key: version, length and text of the user's id, length and text of the secret key.
+//! `object/user-key`, the access key: version, length and text of the user's id, length and text of the secret key. The policy of a
+//! user is the record `object/user-policy`, the user's id: version, its text.
 
 use ashlar_catalog::change::Change;
 use ashlar_catalog::error::RefusalKind;
@@ -9,12 +10,14 @@ use ashlar_catalog::raft::catalog::Error;
 use ashlar_catalog::record::{Expected, NamedRecord, RecordKey};
 use ashlar_grid::seam::Runtime;
 use ashlar_object::s3::User;
+use ashlar_object::s3::policy::{Policy, USER_POLICY_BYTES_MAX};
 
 use super::keys::{RootKey, draw_key, take};
 use super::service::ObjectNode;
 
 const USERS: &str = "object/user";
 const KEYS: &str = "object/user-key";
+const POLICIES: &str = "object/user-policy";
 const VERSION: u8 = 1;
 /// Whose an object is that nobody has signed for: no user's.
 const ANONYMOUS: &str = "anonymous";
@@ -37,6 +40,27 @@ pub enum UserKeyError {
     Refused(&'static str),
     /// The catalog has not answered. A retry is safe; a key that was made without an answer can be found in the list.
     Unavailable,
+}
+
+/// Why a policy of a user was not set.
+#[derive(Debug)]
+pub enum UserPolicyError {
+    /// The caller's fault: there is no such user. Make a key for the user first.
+    UnknownUser,
+    /// The caller's fault: it is no policy of a user, for this reason.
+    Refused(String),
+    /// The catalog has not answered. A retry is safe.
+    Unavailable,
+}
+
+/// Refuses what is no policy of a user.
+fn check_policy(text: &str) -> Result<(), UserPolicyError> {
+    if text.len() > USER_POLICY_BYTES_MAX {
+        let what = format!("a policy of a user has {USER_POLICY_BYTES_MAX} bytes at most");
+        return Err(UserPolicyError::Refused(what));
+    }
+    let checked = Policy::decode_of_user(text.as_bytes()).and_then(|policy| policy.check_of_user());
+    checked.map_err(|error| UserPolicyError::Refused(error.to_string()))
 }
 
 fn encode_key(user: &str, secret_key: &str) -> Vec<u8> {
@@ -66,6 +90,16 @@ fn decode_user(record: &NamedRecord) -> Option<User> {
     (*version == VERSION).then(|| User { id: record.key.name.clone(), name, is_root: false })
 }
 
+fn encode_policy(text: &str) -> Vec<u8> {
+    [&[VERSION], text.as_bytes()].concat()
+}
+
+/// What cannot be read is no policy that anybody has: it is kept as text that no policy is, and denies everything.
+fn decode_policy(record: &NamedRecord) -> String {
+    let text = record.value.split_first().filter(|(version, _)| **version == VERSION);
+    text.and_then(|(_, text)| core::str::from_utf8(text).ok()).unwrap_or_default().to_owned()
+}
+
 fn record_key(space: &str, name: &str) -> RecordKey {
     RecordKey { space: space.into(), name: name.into() }
 }
@@ -81,6 +115,37 @@ impl<R: Runtime> ObjectNode<R> {
     #[must_use]
     pub fn user(&self, id: &str) -> Option<User> {
         self.catalog().state_now()?.record(&record_key(USERS, id)).and_then(decode_user)
+    }
+
+    /// The policy of a user; nothing if the user has none.
+    #[must_use]
+    pub fn user_policy(&self, id: &str) -> Option<String> {
+        self.catalog().state_now()?.record(&record_key(POLICIES, id)).map(decode_policy)
+    }
+
+    /// Gives a user a policy in the place of the one before, or takes it away. It counts at every server as soon as that server's copy
+    /// of the catalog has it.
+    ///
+    /// # Errors
+    /// See [`UserPolicyError`].
+    pub async fn set_user_policy(&self, id: &str, policy: Option<&str>) -> Result<(), UserPolicyError> {
+        let state = self.catalog().state().await.map_err(|_| UserPolicyError::Unavailable)?;
+        if state.record(&record_key(USERS, id)).is_none() {
+            return Err(UserPolicyError::UnknownUser);
+        }
+        let key = record_key(POLICIES, id);
+        let change = match policy {
+            Some(text) => {
+                check_policy(text)?;
+                Change::PutRecord { key, expected: Expected::Anything, value: encode_policy(text) }
+            }
+            None => Change::RemoveRecord { key, expected: Expected::Anything },
+        };
+        match self.catalog().propose(change).await {
+            Ok(_) => Ok(()),
+            Err(Error::Refused(refused)) if policy.is_none() && refused.kind == RefusalKind::Unknown => Ok(()),
+            Err(_) => Err(UserPolicyError::Unavailable),
+        }
     }
 
     /// All keys of users, by their access keys.
@@ -148,6 +213,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_no_policy_of_a_user_is_refused() {
+        let policy = |action: &str| {
+            format!("{{\"Statement\":[{{\"Effect\":\"Allow\",\"Action\":\"{action}\",\"Resource\":\"*\"}}]}}")
+        };
+        assert!(check_policy(&policy("s3:GetObject")).is_ok());
+        for wrong in [policy("s3:GetObjekt"), "{}".to_owned(), String::new(), policy(&"x".repeat(5_000))] {
+            assert!(matches!(check_policy(&wrong), Err(UserPolicyError::Refused(_))), "{wrong:.80}");
+        }
+    }
+
+    #[test]
     fn golden_bytes() {
         let record = |space: &str, name: &str, value: Vec<u8>| NamedRecord {
             key: record_key(space, name),
@@ -166,5 +242,10 @@ mod tests {
         let user = decode_user(&record(USERS, "ann", form)).unwrap();
         assert_eq!((user.id.as_str(), user.name.as_str(), user.is_root), ("ann", "Ann", false));
         assert_eq!(decode_user(&record(USERS, "ann", vec![2, b'A'])), None);
+        let form = encode_policy("{}");
+        assert_eq!(form, [1, b'{', b'}']);
+        assert_eq!(decode_policy(&record(POLICIES, "ann", form)), "{}");
+        let newer = decode_policy(&record(POLICIES, "ann", vec![2, b'{', b'}']));
+        assert!(Policy::decode_of_user(newer.as_bytes()).is_err(), "it denies everything");
     }
 }

@@ -1,9 +1,10 @@
 //! The second gate in front of every operation: whether the sender of a request may do it.
 //!
 //! [`rule_of`] says for each operation which action of policies it is, and which grant of access control lists it takes.
-//! In this order: the root user may do everything; what the bucket's policy denies is denied; what it allows is allowed; the
-//! owner of the bucket may do everything in it; the owner of an object, and who was granted it, may do it. Everything else
-//! is denied, to those who have signed as to those who have not.
+//! In this order: the root user may do everything; what the user's policy or the bucket's denies is denied; what one of them allows is
+//! allowed; the owner of the bucket may do everything in it; the owner of an object, and who was granted it, may do it. Everything else
+//! is denied, to those who have signed as to those who have not. A user with a policy may not do more for being an owner: else who may
+//! only read could make buckets to write to.
 
 use super::acl::{ACL, Acl, OWNER, Owners, Permission};
 use super::authenticate::User;
@@ -152,8 +153,13 @@ impl Call<'_> {
         let rule = rule_of(self.route.operation);
         match rule.need {
             Need::Each => Ok(()),
-            Need::Signed if self.user().is_some() => Ok(()),
-            Need::Signed => Err(Code::AccessDenied.into()),
+            Need::Signed if self.user().is_none() => Err(Code::AccessDenied.into()),
+            Need::Signed => match self.own_policy()? {
+                Some(own) if self.judge(&own, &Wish::new(rule, self.target()), None) != PolicyVerdict::Allow => {
+                    Err(Code::AccessDenied.into())
+                }
+                _ => Ok(()),
+            },
             // It is asked for when the tags have been read.
             _ if self.route.operation == Operation::PutObjectTagging && self.is_up_to_tags().await? => Ok(()),
             _ => {
@@ -163,11 +169,19 @@ impl Call<'_> {
         }
     }
 
-    /// Whether the bucket's policy has conditions on tags that a request sets.
+    /// Whether the bucket's policy, or the user's, has conditions on tags that a request sets.
     async fn is_up_to_tags(&self) -> Result<bool, S3Error> {
         let bucket = self.s3.service.buckets.get(&self.route.bucket).await?;
         let policy = bucket.attributes.get(POLICY).and_then(|text| Policy::decode(text.as_bytes()).ok());
-        Ok(policy.is_some_and(|policy| policy.needs_new_tags()))
+        Ok([policy, self.own_policy()?].iter().flatten().any(Policy::needs_new_tags))
+    }
+
+    /// The policy of the user who asks; nothing for the root user. It was read when it was put. One that cannot be read any more may have
+    /// denied what is asked.
+    fn own_policy(&self) -> Result<Option<Policy>, S3Error> {
+        let user = self.user().filter(|user| !user.is_root);
+        let text = user.and_then(|user| self.s3.credentials.user_policy(&user.id));
+        text.map(|text| Policy::decode_of_user(text.as_bytes()).map_err(|_| Code::AccessDenied.into())).transpose()
     }
 
     /// Lets headers pass that grant something or set tags, or not.
@@ -259,36 +273,40 @@ impl Call<'_> {
         let user = self.user().map(|user| user.id.as_str());
         let owner = object.attributes.get(OWNER);
         let ignores = PublicAccessBlock::of(&bucket.attributes).ignores_acls;
-        let is_granted =
-            owner.is_some() && owner == user || Acl::of(&object.attributes).grants(user, permission, ignores);
+        let is_owner = owner.is_some() && owner == user && self.own_policy()?.is_none();
+        let is_granted = is_owner || Acl::of(&object.attributes).grants(user, permission, ignores);
         if is_granted { Ok(()) } else { Err(Code::AccessDenied.into()) }
     }
 
-    /// Whether the bucket lets a wish pass, and the object of the wish if that had to be looked at.
+    /// Whether policies and the bucket let a wish pass, and the object of the wish if that had to be looked at.
     ///
     /// # Errors
-    /// [`Code::AccessDenied`]: the policy denies it.
+    /// [`Code::AccessDenied`]: a policy denies it.
     async fn is_allowed(&self, bucket: &Bucket, wish: &Wish<'_>) -> Result<(bool, Option<Object>), S3Error> {
-        let policy = policy_of(bucket)?;
-        let wants_tags = policy.as_ref().is_some_and(Policy::needs_tags) && !wish.target.key.is_empty();
-        let object = if wants_tags { self.object(wish.target).await? } else { None };
-        Ok((self.is_allowed_by(bucket, policy.as_ref(), wish, object.as_ref())?, object))
+        let policies = Policies { own: self.own_policy()?, of_bucket: policy_of(bucket)? };
+        let object =
+            if policies.need_tags() && !wish.target.key.is_empty() { self.object(wish.target).await? } else { None };
+        Ok((self.is_allowed_by(bucket, &policies, wish, object.as_ref())?, object))
     }
 
-    /// Whether the bucket lets a wish pass: its policy, its owner, its access control list.
+    /// Whether these let a wish pass: the user's policy, the bucket's, its owner, its access control list.
     ///
     /// # Errors
-    /// [`Code::AccessDenied`]: the policy denies it.
+    /// [`Code::AccessDenied`]: a policy denies it.
     fn is_allowed_by(
         &self,
         bucket: &Bucket,
-        policy: Option<&Policy>,
+        policies: &Policies,
         wish: &Wish<'_>,
         object: Option<&Object>,
     ) -> Result<bool, S3Error> {
         let block = PublicAccessBlock::of(&bucket.attributes);
-        let is_owner = self.user().is_some_and(|user| user.id == self.owner_of_bucket(bucket));
-        if let Some(policy) = policy {
+        let own = policies.own.as_ref().map(|own| self.judge(own, wish, object));
+        if own == Some(PolicyVerdict::Deny) {
+            return Err(Code::AccessDenied.into());
+        }
+        let is_owner = own.is_none() && self.user().is_some_and(|user| user.id == self.owner_of_bucket(bucket));
+        if let Some(policy) = &policies.of_bucket {
             match self.judge(policy, wish, object) {
                 PolicyVerdict::Deny if is_owner && is_way_out(wish.rule.action) => {}
                 PolicyVerdict::Deny => return Err(Code::AccessDenied.into()),
@@ -297,6 +315,9 @@ impl Call<'_> {
                 PolicyVerdict::Allow if !block.restricts_buckets || !policy.is_public() || is_owner => return Ok(true),
                 PolicyVerdict::Allow | PolicyVerdict::Silent => {}
             }
+        }
+        if own == Some(PolicyVerdict::Allow) {
+            return Ok(true);
         }
         let user = self.user().map(|user| user.id.as_str());
         let is_granted = |permission| Acl::of(&bucket.attributes).grants(user, permission, block.ignores_acls);
@@ -321,9 +342,27 @@ impl Call<'_> {
             return true;
         }
         let Ok(found) = self.s3.service.buckets.get(bucket).await else { return false };
-        let Ok(policy) = policy_of(&found) else { return false };
-        let wish = Wish::new(rule_of(list), Target { bucket, key: "", version: None });
-        self.is_allowed_by(&found, policy.as_ref(), &wish, None).unwrap_or(false)
+        self.may_list_in(&found, list)
+    }
+
+    /// Whether the sender of the request may list what is in a bucket, in that way.
+    pub(super) fn may_list_in(&self, bucket: &Bucket, list: Operation) -> bool {
+        let (Ok(own), Ok(of_bucket)) = (self.own_policy(), policy_of(bucket)) else { return false };
+        let wish = Wish::new(rule_of(list), Target { bucket: &bucket.name, key: "", version: None });
+        self.is_allowed_by(bucket, &Policies { own, of_bucket }, &wish, None).unwrap_or(false)
+    }
+
+    /// Whether a bucket is in the list of buckets of the sender: one of its own, or one that its policy lets it look into.
+    pub(super) fn is_listed(&self, bucket: &Bucket) -> bool {
+        match self.user() {
+            None => false,
+            Some(user) if user.is_root => true,
+            Some(user) => match self.own_policy() {
+                Ok(None) => user.id == self.owner_of_bucket(bucket),
+                Ok(Some(_)) => self.may_list_in(bucket, Operation::ListObjectsV2),
+                Err(_) => false,
+            },
+        }
     }
 
     /// The object of a wish, if there is one.
@@ -398,6 +437,20 @@ impl Call<'_> {
         }
         attributes.extend(acl.map(|acl| (ACL.to_owned(), acl.text())));
         Ok(attributes)
+    }
+}
+
+/// The policies that are asked about one wish.
+struct Policies {
+    /// That of the user, if there is one.
+    own: Option<Policy>,
+    of_bucket: Option<Policy>,
+}
+
+impl Policies {
+    /// Whether one has conditions on tags of the object that is there.
+    fn need_tags(&self) -> bool {
+        [&self.own, &self.of_bucket].into_iter().flatten().any(Policy::needs_tags)
     }
 }
 

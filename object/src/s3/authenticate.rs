@@ -57,6 +57,11 @@ pub trait Credentials: Send + Sync + 'static {
     /// The user of an id.
     fn user(&self, id: &str) -> Option<User>;
 
+    /// The policy of a user, as it was put; nothing if the user has none.
+    fn user_policy(&self, _id: &str) -> Option<String> {
+        None
+    }
+
     /// Whether keys, users and buckets are known here as they are: a server that has just started may know them as they were. Until then
     /// everybody is told to come again: a key may be deleted, and clients do not try again after they hear that one, or a bucket, does
     /// not exist.

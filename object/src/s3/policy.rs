@@ -1,4 +1,4 @@
-//! Bucket policies: JSON documents that say who may do what, and what they say about one request.
+//! Policies of buckets and of users: JSON documents that say who may do what, and what they say about one request.
 //!
 //! A statement that denies outweighs all that allow. What is not known here (operators, condition keys, elements) is refused
 //! when the policy is put, so that no part of a policy that is kept is passed over.
@@ -15,6 +15,8 @@ mod check;
 
 /// Longest policy, bytes.
 pub const POLICY_BYTES_MAX: usize = 20 << 10;
+/// Longest policy of a user, bytes.
+pub const USER_POLICY_BYTES_MAX: usize = 4 << 10;
 /// Statements of a policy.
 pub const STATEMENTS_MAX: usize = 256;
 /// Patterns of one element of a statement.
@@ -52,7 +54,7 @@ pub struct PolicyRequest<'a> {
     pub values: &'a dyn Fn(&str) -> Vec<String>,
 }
 
-/// A policy of a bucket.
+/// A policy of a bucket or of a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     statements: Vec<Statement>,
@@ -159,6 +161,27 @@ impl Policy {
     /// # Errors
     /// [`Code::MalformedPolicy`]: it is none; [`Code::NotImplemented`]: it is one, and has what is not known here.
     pub fn decode(bytes: &[u8]) -> Result<Self, S3Error> {
+        Self::decode_as(bytes, decode_statement)
+    }
+
+    /// Reads the policy of a user: its statements have no principals, as they are about whoever has it.
+    ///
+    /// # Errors
+    /// As [`Policy::decode`].
+    pub fn decode_of_user(bytes: &[u8]) -> Result<Self, S3Error> {
+        Self::decode_as(bytes, |value| {
+            let mut value = value.clone();
+            if let Some(statement) = value.as_object_mut() {
+                if ["Principal", "NotPrincipal"].iter().any(|name| statement.contains_key(*name)) {
+                    return Err(malformed("A policy of a user has no principals"));
+                }
+                statement.insert("Principal".to_owned(), Value::from("*"));
+            }
+            decode_statement(&value)
+        })
+    }
+
+    fn decode_as(bytes: &[u8], decode: impl Fn(&Value) -> Result<Statement, S3Error>) -> Result<Self, S3Error> {
         if bytes.len() > POLICY_BYTES_MAX {
             return Err(malformed("Policies are limited to 20 KB"));
         }
@@ -175,8 +198,8 @@ impl Policy {
             Some(_) => return Err(malformed("The policy must contain a valid version string")),
         }
         let statements = match root.get("Statement") {
-            Some(Value::Array(all)) => all.iter().map(decode_statement).collect::<Result<Vec<_>, _>>()?,
-            Some(one @ Value::Object(_)) => vec![decode_statement(one)?],
+            Some(Value::Array(all)) => all.iter().map(decode).collect::<Result<Vec<_>, _>>()?,
+            Some(one @ Value::Object(_)) => vec![decode(one)?],
             _ => return Err(malformed("Missing required field Statement")),
         };
         if statements.is_empty() || statements.len() > STATEMENTS_MAX {

@@ -99,9 +99,25 @@ impl Credentials for Users {
     fn user(&self, id: &str) -> Option<User> {
         match id {
             "ashlar" => Some(User::root()),
-            "ann" | "bob" => Some(User { id: id.to_owned(), name: id.to_uppercase(), is_root: false }),
+            "ann" | "bob" | "reader" | "writer" => {
+                Some(User { id: id.to_owned(), name: id.to_uppercase(), is_root: false })
+            }
             _ => None,
         }
+    }
+
+    fn user_policy(&self, id: &str) -> Option<String> {
+        let statements = match id {
+            "reader" => {
+                "{\"Effect\":\"Allow\",\"Action\":[\"s3:GetObject\",\"s3:ListBucket\",\"s3:ListAllMyBuckets\"],\"Resource\":\"*\"},
+                {\"Effect\":\"Deny\",\"Action\":\"s3:*\",\"Resource\":[\"arn:aws:s3:::secret\",\"arn:aws:s3:::secret/*\"]}"
+            }
+            "writer" => {
+                "{\"Effect\":\"Allow\",\"Action\":\"s3:*\",\"Resource\":[\"arn:aws:s3:::w-*\",\"arn:aws:s3:::anns/in/*\"]}"
+            }
+            _ => return None,
+        };
+        Some(format!("{{\"Statement\":[{statements}]}}"))
     }
 }
 

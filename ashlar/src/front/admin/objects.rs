@@ -1,9 +1,9 @@
 //! `GET /v1/s3/key`: the root key of the object service. It needs the admin token, from this machine too.
 //!
 //! `PUT /v1/s3/users/USER?name=NAME` makes a key for a user, `GET /v1/s3/keys` lists the keys of users without their secrets,
-//! `DELETE /v1/s3/keys/ACCESS` deletes one.
+//! `DELETE /v1/s3/keys/ACCESS` deletes one. `GET`, `PUT ?document=JSON` and `DELETE /v1/s3/users/USER/policy` are about what a user may do.
 
-use ashlar_node::object::users::{UserKey, UserKeyError};
+use ashlar_node::object::users::{UserKey, UserKeyError, UserPolicyError};
 use ashlar_object::s3::encoding::Query;
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -93,5 +93,61 @@ pub(super) fn key(front: &Front) -> Response<Full<Bytes>> {
     match objects.root_key() {
         Some(root) => json(StatusCode::OK, &KeyView { access_key: root.access_key, secret_key: root.secret_key }),
         None => refuse(StatusCode::SERVICE_UNAVAILABLE, "no_key", "the catalog has no key yet: ask again"),
+    }
+}
+
+/// The policy of a user, as the admin API shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserPolicyView {
+    /// The id of the user.
+    pub user: String,
+    /// The document, as it was put; nothing if the user has none.
+    pub document: Option<String>,
+}
+
+/// The policy of a user.
+pub(super) fn policy(front: &Front, user: &str) -> Response<Full<Bytes>> {
+    let Some(objects) = front.drives.as_ref().and_then(|drives| drives.objects.as_ref()) else { return no_objects() };
+    if objects.user(user).is_none() {
+        return policy_refused(&UserPolicyError::UnknownUser);
+    }
+    json(StatusCode::OK, &UserPolicyView { user: user.to_owned(), document: objects.user_policy(user) })
+}
+
+/// Gives a user a policy.
+pub(super) async fn set_policy(front: &Front, user: &str, query: Option<&str>) -> Response<Full<Bytes>> {
+    let query = query.and_then(|query| Query::decode(query).ok());
+    let document = query.as_ref().filter(|query| query.iter().count() == 1).and_then(|query| query.get("document"));
+    let Some(document) = document else {
+        return refuse(StatusCode::BAD_REQUEST, "malformed_query", "the query here is ?document=JSON");
+    };
+    change_policy(front, user, Some(document)).await
+}
+
+/// Takes the policy of a user away.
+pub(super) async fn remove_policy(front: &Front, user: &str) -> Response<Full<Bytes>> {
+    change_policy(front, user, None).await
+}
+
+async fn change_policy(front: &Front, user: &str, document: Option<&str>) -> Response<Full<Bytes>> {
+    let Some(objects) = front.drives.as_ref().and_then(|drives| drives.objects.as_ref()) else { return no_objects() };
+    match objects.set_user_policy(user, document).await {
+        Ok(()) => {
+            let document = document.map(str::to_owned);
+            json(StatusCode::OK, &UserPolicyView { user: user.to_owned(), document })
+        }
+        Err(error) => policy_refused(&error),
+    }
+}
+
+fn policy_refused(error: &UserPolicyError) -> Response<Full<Bytes>> {
+    match error {
+        UserPolicyError::UnknownUser => {
+            refuse(StatusCode::NOT_FOUND, "unknown_user", "no user is called so: make a key for the user first")
+        }
+        UserPolicyError::Refused(why) => refuse(StatusCode::BAD_REQUEST, "refused", why),
+        UserPolicyError::Unavailable => {
+            refuse(StatusCode::SERVICE_UNAVAILABLE, "no_catalog", "the catalog has not answered: ask again")
+        }
     }
 }

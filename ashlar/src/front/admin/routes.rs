@@ -116,6 +116,9 @@ async fn run(front: &Front, endpoint: Endpoint, part: &str, query: Option<&str>)
         Endpoint::UserKeys => objects::list(front),
         Endpoint::CreateUserKey => objects::create(front, part, query).await,
         Endpoint::DeleteUserKey => objects::delete(front, part).await,
+        Endpoint::UserPolicy => objects::policy(front, part),
+        Endpoint::SetUserPolicy => objects::set_policy(front, part, query).await,
+        Endpoint::RemoveUserPolicy => objects::remove_policy(front, part).await,
     }
 }
 

@@ -39,6 +39,9 @@ pub(super) enum Endpoint {
     UserKeys,
     CreateUserKey,
     DeleteUserKey,
+    UserPolicy,
+    SetUserPolicy,
+    RemoveUserPolicy,
 }
 
 /// A line of the table.
@@ -56,7 +59,7 @@ const fn route(method: Method, path: &'static str, asked: Asked, endpoint: Endpo
 }
 
 /// The table. What changes something has a method that a page in somebody's browser cannot use without asking this machine first.
-static ROUTES: [Route; 23] = [
+static ROUTES: [Route; 26] = [
     route(Method::GET, "/health/live", Asked::Page, Endpoint::Live),
     route(Method::GET, "/health/ready", Asked::Page, Endpoint::Ready),
     route(Method::GET, "/health/cluster", Asked::Page, Endpoint::Cluster),
@@ -80,6 +83,9 @@ static ROUTES: [Route; 23] = [
     route(Method::GET, "/v1/s3/keys", Asked::Api, Endpoint::UserKeys),
     route(Method::PUT, "/v1/s3/users/USER", Asked::Change, Endpoint::CreateUserKey),
     route(Method::DELETE, "/v1/s3/keys/KEY", Asked::Change, Endpoint::DeleteUserKey),
+    route(Method::GET, "/v1/s3/users/USER/policy", Asked::Api, Endpoint::UserPolicy),
+    route(Method::PUT, "/v1/s3/users/USER/policy", Asked::Change, Endpoint::SetUserPolicy),
+    route(Method::DELETE, "/v1/s3/users/USER/policy", Asked::Change, Endpoint::RemoveUserPolicy),
 ];
 
 /// What the table says of a request.
@@ -152,6 +158,7 @@ mod tests {
             (Method::PUT, "/v1/volumes/", Ok((Endpoint::CreateVolume, ""))),
             (Method::DELETE, "/v1/volumes/size/attachment", Ok((Endpoint::DetachVolume, "size"))),
             (Method::DELETE, "/v1/s3/keys/K", Ok((Endpoint::DeleteUserKey, "K"))),
+            (Method::PUT, "/v1/s3/users/ann/policy", Ok((Endpoint::SetUserPolicy, "ann"))),
             (Method::GET, "/v1/s3/key", Ok((Endpoint::RootKey, ""))),
             (Method::POST, "/metrics", Err(vec![&Method::GET])),
             (Method::POST, "/v1/volumes/a", Err(vec![&Method::GET, &Method::PUT, &Method::DELETE])),

@@ -104,12 +104,20 @@ impl Policy {
     /// # Errors
     /// [`Code::MalformedPolicy`]: a part of it can be about nothing; [`Code::NotImplemented`]: it has a variable.
     pub fn check(&self, bucket: &str) -> Result<(), S3Error> {
-        self.statements.iter().try_for_each(|statement| statement.check(bucket))
+        self.statements.iter().try_for_each(|statement| statement.check(Some(bucket)))
+    }
+
+    /// Checks that it can be the policy of a user, whose resources are of any bucket.
+    ///
+    /// # Errors
+    /// As [`Policy::check`].
+    pub fn check_of_user(&self) -> Result<(), S3Error> {
+        self.statements.iter().try_for_each(|statement| statement.check(None))
     }
 }
 
 impl Statement {
-    fn check(&self, bucket: &str) -> Result<(), S3Error> {
+    fn check(&self, bucket: Option<&str>) -> Result<(), S3Error> {
         let values = self.conditions.iter().flat_map(|condition| &condition.values);
         let mut texts = values.chain(&self.resources.patterns).chain(&self.principals.names);
         if texts.any(|text| text.contains("${")) {
@@ -123,7 +131,9 @@ impl Statement {
             return Err(malformed("Policy has invalid action"));
         }
         // The name of a bucket has no slash.
-        let is_here = |pattern: &String| is_like(pattern.split('/').next().unwrap_or_default(), bucket);
+        let is_here = |pattern: &String| {
+            bucket.is_none_or(|bucket| is_like(pattern.split('/').next().unwrap_or_default(), bucket))
+        };
         if !self.resources.patterns.iter().all(is_here) {
             return Err(malformed("Policy has invalid resource"));
         }

@@ -193,3 +193,26 @@ fn likeness() {
 mod arbitrary_text {
     pub(super) type Result = arbtest::arbitrary::Result<String>;
 }
+
+#[test]
+fn a_policy_of_a_user_has_no_principals() {
+    let text = r#"{"Statement": [{"Effect": "Allow", "Action": "s3:GetObject", "Resource": "arn:aws:s3:::docs/*"}]}"#;
+    let policy = Policy::decode_of_user(text.as_bytes()).unwrap();
+    policy.check_of_user().unwrap();
+    let request = |resource| PolicyRequest {
+        principal: Principal::User("ann", "Ann"),
+        action: "s3:GetObject",
+        resource,
+        values: &|_| Vec::new(),
+    };
+    assert_eq!(policy.judge(&request("docs/a")), PolicyVerdict::Allow);
+    assert_eq!(policy.judge(&request("other/a")), PolicyVerdict::Silent);
+    for principal in [r#""Principal": "*","#, r#""NotPrincipal": {"AWS": "ann"},"#] {
+        let with = text.replace(r#""Action""#, &format!(r#"{principal} "Action""#));
+        assert_eq!(Policy::decode_of_user(with.as_bytes()).unwrap_err().code, Code::MalformedPolicy);
+    }
+    assert_eq!(Policy::decode(text.as_bytes()).unwrap_err().code, Code::MalformedPolicy, "one of a bucket has some");
+    let wrong = text.replace("s3:GetObject", "s3:GetObjekt");
+    let checked = Policy::decode_of_user(wrong.as_bytes()).unwrap().check_of_user();
+    assert_eq!(checked.unwrap_err().code, Code::MalformedPolicy);
+}

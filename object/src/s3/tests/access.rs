@@ -437,3 +437,60 @@ fn each_operation_has_a_rule() {
     // What is asked for each object by itself is asked there; a preflight tells only what pages are told anyway.
     assert_eq!((rule_of(Operation::DeleteObjects).need, rule_of(Operation::Preflight).need), (Need::Each, Need::Each));
 }
+
+/// The names in a list of buckets.
+fn buckets(server: &Server) -> Vec<String> {
+    let reply = server.ask("GET", "/", &[], b"");
+    let text = String::from_utf8(reply.body).unwrap();
+    text.split("<Name>").skip(1).map(|rest| rest.split('<').next().unwrap_or_default().to_owned()).collect()
+}
+
+#[test]
+fn a_user_with_a_policy_may_do_what_it_says_and_no_more() {
+    let server = Server::new();
+    let [ann, reader, writer] = ["ann", "reader", "writer"].map(|user| server.by(Some(user)));
+    for bucket in ["/anns", "/secret"] {
+        assert_eq!(ann.ask("PUT", bucket, &[], b"").status, 200);
+        ann.put(&format!("{bucket}/key"), b"x");
+    }
+    let status = |server: &Server, method: &str, target: &str| server.ask(method, target, &[], b"").status;
+    // Reads everything but what is denied, and writes nothing.
+    for (target, expected) in [("/anns/key", 200), ("/anns?list-type=2", 200), ("/secret/key", 403), ("/secret", 403)] {
+        assert_eq!(status(&reader, "GET", target), expected, "{target}");
+    }
+    for (method, target) in [("PUT", "/anns/new"), ("DELETE", "/anns/key"), ("PUT", "/readers"), ("GET", "/anns?acl")] {
+        assert_eq!(reader.outcome(method, target, &[], b""), code(403, "AccessDenied"), "{method} {target}");
+    }
+    assert_eq!(reader.outcome("GET", "/anns/none", &[], b""), code(404, "NoSuchKey"), "who may list is told");
+    assert_eq!(buckets(&reader), ["anns", "bucket"], "but not `secret`");
+    // Does everything in buckets of its own names, and below one name of another's.
+    for (method, target, expected) in [
+        ("PUT", "/w-1", 200),
+        ("PUT", "/w-1/key", 200),
+        ("GET", "/w-1/key", 200),
+        ("PUT", "/anns/in/key", 200),
+        ("GET", "/anns/in/key", 200),
+        ("GET", "/anns/key", 403),
+        ("PUT", "/other", 403),
+        ("GET", "/", 403),
+    ] {
+        assert_eq!(status(&writer, method, target), expected, "{method} {target}");
+    }
+    assert_eq!(status(&reader, "GET", "/w-1/key"), 200);
+    // What was put there is the bucket owner's to read and to delete.
+    assert_eq!(status(&ann, "GET", "/anns/in/key"), 200);
+    assert_eq!(status(&ann, "DELETE", "/anns/in/key"), 204);
+    // A bucket's policy denies whom the user's policy allows, and allows more.
+    let statement = |effect: &str, user: &str, action: &str| {
+        format!(
+            "{{\"Effect\":\"{effect}\",\"Principal\":{{\"AWS\":\"{user}\"}},\"Action\":\"{action}\",\"Resource\":\"arn:aws:s3:::anns/*\"}}"
+        )
+    };
+    let (deny, allow) = (statement("Deny", "reader", "s3:GetObject"), statement("Allow", "writer", "s3:GetObject"));
+    put_policy(&ann, &format!("{{\"Statement\":[{deny},{allow}]}}"));
+    assert_eq!((status(&reader, "GET", "/anns/key"), status(&writer, "GET", "/anns/key")), (403, 200));
+    // And an object that is its own is nobody's right to read.
+    put_policy(&ann, &format!("{{\"Statement\":[{}]}}", statement("Allow", "reader", "s3:PutObject")));
+    assert_eq!(status(&reader, "PUT", "/anns/mine"), 200);
+    assert_eq!(status(&reader, "DELETE", "/anns/mine"), 403);
+}
