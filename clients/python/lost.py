@@ -93,7 +93,7 @@ def lines():
     for server in SERVERS:
         with open(f"{server['data']}.log", errors="replace") as log:
             text += log.read()
-    return len(re.findall(r"are made anew|objects have shards|being made anew|is damaged", text)), text
+    return len(re.findall(r"are made anew|objects have shards|being made anew", text)), text
 
 
 def until_healed():
@@ -155,6 +155,8 @@ def main():
     chance = random.Random(SEED)
     CLIENTS[0].create_bucket(Bucket=BUCKET)
     digests = put_all(chance)
+    # A put is acknowledged with a shard or two missing if their drives were slow. They are made anew soon.
+    until_healed()
     check(digests, "at the beginning")
     for number in range(1, ROUNDS + 1):
         if number % 2:
