@@ -62,6 +62,8 @@ mod tests {
         assert_eq!(range(4_095, 12_289).inner(), range(4_096, 12_288));
         assert_eq!(range(4_096, 8_192).outer(), range(4_096, 8_192));
         assert_eq!(range(4_096, 8_192).inner(), range(4_096, 8_192));
+        assert!(range(0, 8).overlaps(range(7, 9)) && range(7, 9).overlaps(range(0, 8)));
+        assert!(!range(0, 8).overlaps(range(8, 9)) && !range(8, 9).overlaps(range(0, 8)));
     }
 
     #[test]

@@ -55,6 +55,7 @@ mod tests {
     fn parts_of_pieces() {
         assert_eq!(Piece::Data(Bytes::from_static(b"abcd")).slice(1..3), Piece::Data(Bytes::from_static(b"bc")));
         assert_eq!(Piece::Zeroes(4).slice(1..3), Piece::Zeroes(2));
+        assert_eq!(Piece::Stored(6).slice(2..6), Piece::Stored(4));
         assert!(Piece::Zeroes(4).slice(2..2).is_empty());
     }
 

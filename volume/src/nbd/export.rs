@@ -118,3 +118,17 @@ pub struct ExportName {
     /// For people; may be empty; up to 4,096 bytes.
     pub description: String,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "ends with a block")]
+    fn an_export_that_ends_within_a_block_is_a_mistake_of_the_program() {
+        let blocks = BlockSizes { min: 4_096, preferred: 4_096 };
+        let (features, description) = (Features::ALL, String::new());
+        let export = Export { size: 5_000, features, blocks, tells_allocation: false, name: None, description };
+        export.assert_valid(&Limits::default());
+    }
+}

@@ -107,3 +107,28 @@ impl ContextQuery {
         reader.0.is_empty().then_some(query)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn query(text: &str) -> Option<ContextQuery> {
+        let mut data = Vec::new();
+        data.extend(1_u32.to_be_bytes());
+        data.push(b'e');
+        data.extend(1_u32.to_be_bytes());
+        data.extend(u32::try_from(text.len()).unwrap().to_be_bytes());
+        data.extend(text.as_bytes());
+        ContextQuery::decode(&data)
+    }
+
+    #[test]
+    fn a_context_has_a_name_before_its_colon() {
+        assert!(query("base:allocation").unwrap().names_allocation);
+        assert!(query("base:").unwrap().names_base);
+        assert!(query("x:y").is_some_and(|query| !query.names_allocation && !query.names_base));
+        for wrong in [":allocation", "base", ""] {
+            assert!(query(wrong).is_none(), "{wrong}");
+        }
+    }
+}

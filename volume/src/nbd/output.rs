@@ -127,6 +127,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn copied_bytes_are_gathered_up_to_a_length() {
+        let mut output = Output::default();
+        (0..3).for_each(|_| output.push(&[1; GATHERED_BYTES]));
+        (0..3).for_each(|_| output.push(b"x"));
+        assert_eq!(output.segments.len(), 4);
+    }
+
+    #[test]
     fn bytes_leave_in_order_however_they_are_cut() {
         for step in [1, 7, 1_000, 70_000, 1_000_000] {
             let mut output = Output::default();
