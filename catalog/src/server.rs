@@ -80,6 +80,18 @@ impl DriveState {
     }
 }
 
+/// How many of an object's shards are parity, where so many drives can have one: as many drives may be lost.
+#[must_use]
+pub const fn parity_shards(drives: usize) -> u8 {
+    match drives {
+        0 | 1 => 0,
+        2 | 3 => 1,
+        4 | 5 => 2,
+        6 | 7 => 3,
+        _ => 4,
+    }
+}
+
 /// One server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {

@@ -35,7 +35,7 @@ pub struct Study {
     /// Requests at a time.
     pub callers: usize,
     /// Sizes of objects, bytes.
-    pub sizes: Vec<u64>,
+    pub sizes: Vec<u32>,
     /// Different keys of each size, at most.
     pub objects: usize,
     /// Gets among a hundred requests of the mixed cases.
@@ -129,11 +129,11 @@ async fn measure_size(
     study: &Study,
     options: &Options,
     workers: &Workers,
-    bytes: u64,
+    bytes: u32,
     tell: &mut impl FnMut(Row),
 ) -> Result<(), Failure> {
-    let most = usize::try_from(TOTAL_BYTES_MAX / bytes.max(1)).unwrap_or(usize::MAX).max(1);
-    let bytes = usize::try_from(bytes).expect("sizes are bounded");
+    let most = usize::try_from(TOTAL_BYTES_MAX / u64::from(bytes.max(1))).unwrap_or(usize::MAX).max(1);
+    let bytes = bytes as usize;
     let chance = chance(bytes + (1 << 20));
     let stock = Stock { bucket: study.bucket.clone(), bytes, keys: study.objects.min(most), chance };
     let works =
@@ -238,37 +238,43 @@ impl Caller {
 
     /// One operation: how many it counts for.
     async fn step(&mut self, connection: &mut Option<S3Connection>) -> Result<u64, String> {
-        if connection.is_none() {
-            *connection = Some(S3Connection::open(&self.target).await.map_err(|error| error.0)?);
-        }
-        let open = connection.as_mut().expect("it was just opened");
-        let is_get = match self.work {
-            Work::Put => false,
-            Work::Get => true,
-            Work::Mixed => self.dice.below(100) < usize::from(self.get_percent),
-            Work::List => return self.list(connection).await,
+        // It is put back if nothing breaks it.
+        let mut open = match connection.take() {
+            Some(open) => open,
+            None => S3Connection::open(&self.target).await.map_err(|error| error.0)?,
         };
-        let path = self.stock.path(self.dice.below(self.stock.keys));
-        let (method, body) =
-            if is_get { (Method::Get, Bytes::new()) } else { (Method::Put, self.stock.body(&mut self.dice)) };
-        let answer = ask(open, method, &path, body, false).await;
-        let answer = answer.inspect_err(|_| *connection = None)?;
-        if is_get && answer.len != self.stock.bytes as u64 {
-            return Err(format!("GET {path}: {} bytes instead of {}", answer.len, self.stock.bytes));
-        }
+        let counted = match self.work {
+            Work::Put => self.put(&mut open).await?,
+            Work::Get => self.get(&mut open).await?,
+            Work::Mixed if self.dice.below(100) < usize::from(self.get_percent) => self.get(&mut open).await?,
+            Work::Mixed => self.put(&mut open).await?,
+            Work::List => self.list(&mut open).await?,
+        };
+        *connection = Some(open);
+        Ok(counted)
+    }
+
+    async fn put(&mut self, open: &mut S3Connection) -> Result<u64, String> {
+        let (path, body) = (self.stock.path(self.dice.below(self.stock.keys)), self.stock.body(&mut self.dice));
+        ask(open, Method::Put, &path, body, false).await?;
         Ok(1)
     }
 
-    async fn list(&mut self, connection: &mut Option<S3Connection>) -> Result<u64, String> {
-        let open = connection.as_mut().expect("it is open");
+    async fn get(&mut self, open: &mut S3Connection) -> Result<u64, String> {
+        let path = self.stock.path(self.dice.below(self.stock.keys));
+        let answer = ask(open, Method::Get, &path, Bytes::new(), false).await?;
+        let (found, expected) = (answer.len, self.stock.bytes as u64);
+        if found == expected { Ok(1) } else { Err(format!("GET {path}: {found} bytes instead of {expected}")) }
+    }
+
+    async fn list(&mut self, open: &mut S3Connection) -> Result<u64, String> {
         let (bucket, bytes) = (&self.stock.bucket, self.stock.bytes);
         let after = self.dice.below(self.stock.keys.saturating_sub(PAGE_KEYS) + 1);
         let mut path = format!("/{bucket}?list-type=2&max-keys={PAGE_KEYS}&prefix=bench%2F{bytes}%2F");
         if after > 0 {
             write!(path, "&start-after=bench%2F{bytes}%2F{:08}", after - 1).expect("memory takes text");
         }
-        let answer = ask(open, Method::Get, &path, Bytes::new(), true).await;
-        let answer = answer.inspect_err(|_| *connection = None)?;
+        let answer = ask(open, Method::Get, &path, Bytes::new(), true).await?;
         let found = answer.body.windows(5).filter(|window| window == b"<Key>").count();
         let expected = PAGE_KEYS.min(self.stock.keys - after);
         if found == expected { Ok(found as u64) } else { Err(format!("{path}: {found} keys instead of {expected}")) }

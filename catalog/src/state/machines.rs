@@ -5,7 +5,7 @@ use ashlar_wire::id::{DriveId, ServerId};
 
 use super::{State, check_rows, check_text, known};
 use crate::error::{Refusal, Subject};
-use crate::server::{ADDRESS_BYTES_MAX, Drive, DriveState, Server, ServerState, WEIGHT_BYTES};
+use crate::server::{ADDRESS_BYTES_MAX, Drive, DriveState, Server, ServerState, WEIGHT_BYTES, parity_shards};
 use crate::set::PgConfig;
 
 impl State {
@@ -101,15 +101,15 @@ impl State {
         if drive.state == DriveState::Misplaced {
             return Err(Refusal::BadState(Subject::Drive(id)));
         }
-        let here = |drive: &&Drive| !matches!(drive.state, DriveState::Failed | DriveState::Missing);
-        let others = self.drives.iter().filter(|other| other.state == DriveState::Missing && other.id != id).count();
-        let max = missing_max(self.drives.iter().filter(here).count() + others + 1);
-        if others >= max {
-            return Err(Refusal::TooMany { what: "missing drives", max });
-        }
         let acts = |config: &PgConfig| config.acting.contains(&id);
         if drive.set.is_some_and(|set| self.pgs_of(set).any(|(_, config)| acts(&config))) {
             return Err(Refusal::InUse(Subject::Drive(id)));
+        }
+        let count = |is_one: &dyn Fn(&Drive) -> bool| self.drives.iter().filter(|drive| is_one(drive)).count();
+        let missing = count(&|drive| drive.state == DriveState::Missing);
+        let max = usize::from(parity_shards(count(&|drive| drive.state != DriveState::Failed))).max(1);
+        if missing > max {
+            return Err(Refusal::TooMany { what: "missing drives", max });
         }
         self.set_drive_state(id, DriveState::Failed)
     }
@@ -159,16 +159,6 @@ impl State {
             weight: drive.weight(),
             state: if leaves { map::DriveState::Out } else { drive.state.in_map() },
         })
-    }
-}
-
-/// How many of so many drives may be lost before objects are: the parity shards of an object on that many.
-const fn missing_max(drives: usize) -> usize {
-    match drives {
-        0..=3 => 1,
-        4..=5 => 2,
-        6..=7 => 3,
-        _ => 4,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use ashlar_catalog::server::{DriveState, ServerState};
+use ashlar_catalog::server::{DriveState, ServerState, parity_shards};
 use ashlar_catalog::state::State;
 use ashlar_grid::seam::Runtime;
 use ashlar_object::api::BoxFuture;
@@ -32,17 +32,6 @@ const RETRY: Duration = Duration::from_millis(30);
 const SHARD_MAX: Duration = Duration::from_secs(5);
 /// Most shards of a stripe.
 const STRIPE_MAX: usize = 16;
-
-/// Parity by the number of drives: as many may be lost.
-const fn parity(drives: usize) -> u8 {
-    match drives {
-        0 | 1 => 0,
-        2 | 3 => 1,
-        4 | 5 => 2,
-        6 | 7 => 3,
-        _ => 4,
-    }
-}
 
 /// Whether a drive is given nothing new and loses what it has: given up, being emptied, or of such a server.
 fn leaves(state: &State, drive: DriveId) -> bool {
@@ -82,7 +71,7 @@ fn choose(state: &State, part: PartId) -> Option<Spread> {
         chosen.push(drive);
         servers.push(server);
     }
-    (!chosen.is_empty()).then(|| Spread { parity: parity(chosen.len()), drives: chosen })
+    (!chosen.is_empty()).then(|| Spread { parity: parity_shards(chosen.len()), drives: chosen })
 }
 
 /// The spread of a part that lies on the drives `now`: each that leaves is replaced by one that has no shard of it, by the

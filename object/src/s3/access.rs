@@ -154,12 +154,7 @@ impl Call<'_> {
         match rule.need {
             Need::Each => Ok(()),
             Need::Signed if self.user().is_none() => Err(Code::AccessDenied.into()),
-            Need::Signed => match self.own_policy()? {
-                Some(own) if self.judge(&own, &Wish::new(rule, self.target()), None) != PolicyVerdict::Allow => {
-                    Err(Code::AccessDenied.into())
-                }
-                _ => Ok(()),
-            },
+            Need::Signed => self.allow_by_own_policy(),
             // It is asked for when the tags have been read.
             _ if self.route.operation == Operation::PutObjectTagging && self.is_up_to_tags().await? => Ok(()),
             _ => {
@@ -167,6 +162,26 @@ impl Call<'_> {
                 self.check_headers().await
             }
         }
+    }
+
+    /// Lets an operation pass that is about no bucket which is there, or not: who has a policy needs its word. Grants and a lock that
+    /// come with a new bucket are asked for too, as for one that is there.
+    fn allow_by_own_policy(&self) -> Result<(), S3Error> {
+        let Some(own) = self.own_policy()? else { return Ok(()) };
+        let has = |prefix: &str| self.head.headers.iter().any(|(name, _)| name.starts_with(prefix));
+        let wants_grants = has("x-amz-acl") || has("x-amz-grant-");
+        let wants_lock = has("x-amz-bucket-object-lock-enabled");
+        let beside = [
+            (wants_grants, Operation::PutBucketAcl),
+            (wants_lock, Operation::PutBucketConfiguration(Kind::ObjectLock)),
+            (wants_lock, Operation::PutBucketVersioning),
+            (has("x-amz-object-ownership"), Operation::PutBucketConfiguration(Kind::OwnershipControls)),
+        ];
+        let wanted = beside.into_iter().filter(|(is_wanted, _)| *is_wanted).map(|(_, operation)| operation);
+        let is_allowed =
+            |operation| self.judge(&own, &Wish::new(rule_of(operation), self.target()), None) == PolicyVerdict::Allow;
+        let are_allowed = core::iter::once(self.route.operation).chain(wanted).all(is_allowed);
+        if are_allowed { Ok(()) } else { Err(Code::AccessDenied.into()) }
     }
 
     /// Whether the bucket's policy, or the user's, has conditions on tags that a request sets.
@@ -178,7 +193,7 @@ impl Call<'_> {
 
     /// The policy of the user who asks; nothing for the root user. It was read when it was put. One that cannot be read any more may have
     /// denied what is asked.
-    fn own_policy(&self) -> Result<Option<Policy>, S3Error> {
+    pub(super) fn own_policy(&self) -> Result<Option<Policy>, S3Error> {
         let user = self.user().filter(|user| !user.is_root);
         let text = user.and_then(|user| self.s3.credentials.user_policy(&user.id));
         text.map(|text| Policy::decode_of_user(text.as_bytes()).map_err(|_| Code::AccessDenied.into())).transpose()
@@ -283,7 +298,8 @@ impl Call<'_> {
     /// # Errors
     /// [`Code::AccessDenied`]: a policy denies it.
     async fn is_allowed(&self, bucket: &Bucket, wish: &Wish<'_>) -> Result<(bool, Option<Object>), S3Error> {
-        let policies = Policies { own: self.own_policy()?, of_bucket: policy_of(bucket)? };
+        let (own, of_bucket) = (self.own_policy()?, policy_of(bucket)?);
+        let policies = Policies { own: own.as_ref(), of_bucket: of_bucket.as_ref() };
         let object =
             if policies.need_tags() && !wish.target.key.is_empty() { self.object(wish.target).await? } else { None };
         Ok((self.is_allowed_by(bucket, &policies, wish, object.as_ref())?, object))
@@ -296,17 +312,17 @@ impl Call<'_> {
     fn is_allowed_by(
         &self,
         bucket: &Bucket,
-        policies: &Policies,
+        policies: &Policies<'_>,
         wish: &Wish<'_>,
         object: Option<&Object>,
     ) -> Result<bool, S3Error> {
         let block = PublicAccessBlock::of(&bucket.attributes);
-        let own = policies.own.as_ref().map(|own| self.judge(own, wish, object));
+        let own = policies.own.map(|own| self.judge(own, wish, object));
         if own == Some(PolicyVerdict::Deny) {
             return Err(Code::AccessDenied.into());
         }
         let is_owner = own.is_none() && self.user().is_some_and(|user| user.id == self.owner_of_bucket(bucket));
-        if let Some(policy) = &policies.of_bucket {
+        if let Some(policy) = policies.of_bucket {
             match self.judge(policy, wish, object) {
                 PolicyVerdict::Deny if is_owner && is_way_out(wish.rule.action) => {}
                 PolicyVerdict::Deny => return Err(Code::AccessDenied.into()),
@@ -342,27 +358,25 @@ impl Call<'_> {
             return true;
         }
         let Ok(found) = self.s3.service.buckets.get(bucket).await else { return false };
-        self.may_list_in(&found, list)
+        self.own_policy().is_ok_and(|own| self.may_list_in(&found, own.as_ref(), list))
     }
 
     /// Whether the sender of the request may list what is in a bucket, in that way.
-    pub(super) fn may_list_in(&self, bucket: &Bucket, list: Operation) -> bool {
-        let (Ok(own), Ok(of_bucket)) = (self.own_policy(), policy_of(bucket)) else { return false };
+    fn may_list_in(&self, bucket: &Bucket, own: Option<&Policy>, list: Operation) -> bool {
+        let Ok(of_bucket) = policy_of(bucket) else { return false };
         let wish = Wish::new(rule_of(list), Target { bucket: &bucket.name, key: "", version: None });
-        self.is_allowed_by(bucket, &Policies { own, of_bucket }, &wish, None).unwrap_or(false)
+        let policies = Policies { own, of_bucket: of_bucket.as_ref() };
+        self.is_allowed_by(bucket, &policies, &wish, None).unwrap_or(false)
     }
 
-    /// Whether a bucket is in the list of buckets of the sender: one of its own, or one that its policy lets it look into.
-    pub(super) fn is_listed(&self, bucket: &Bucket) -> bool {
-        match self.user() {
-            None => false,
-            Some(user) if user.is_root => true,
-            Some(user) => match self.own_policy() {
-                Ok(None) => user.id == self.owner_of_bucket(bucket),
-                Ok(Some(_)) => self.may_list_in(bucket, Operation::ListObjectsV2),
-                Err(_) => false,
-            },
-        }
+    /// Whether a bucket is in the list of buckets of the sender, who has this policy: one of its own, or one that the policy lets it look
+    /// into.
+    pub(super) fn is_listed(&self, bucket: &Bucket, own: Option<&Policy>) -> bool {
+        self.user().is_some_and(|user| match own {
+            _ if user.is_root => true,
+            None => user.id == self.owner_of_bucket(bucket),
+            Some(_) => self.may_list_in(bucket, own, Operation::ListObjectsV2),
+        })
     }
 
     /// The object of a wish, if there is one.
@@ -441,16 +455,16 @@ impl Call<'_> {
 }
 
 /// The policies that are asked about one wish.
-struct Policies {
+struct Policies<'a> {
     /// That of the user, if there is one.
-    own: Option<Policy>,
-    of_bucket: Option<Policy>,
+    own: Option<&'a Policy>,
+    of_bucket: Option<&'a Policy>,
 }
 
-impl Policies {
+impl Policies<'_> {
     /// Whether one has conditions on tags of the object that is there.
     fn need_tags(&self) -> bool {
-        [&self.own, &self.of_bucket].into_iter().flatten().any(Policy::needs_tags)
+        [self.own, self.of_bucket].into_iter().flatten().any(Policy::needs_tags)
     }
 }
 

@@ -28,7 +28,8 @@ pub(super) async fn list(call: Call<'_>) -> Result<Response, S3Error> {
     let after = query.get("continuation-token").map(decode_token).transpose()?.unwrap_or_default();
     let buckets = call.s3.service.buckets.list().await?;
     let is_within = |bucket: &&Bucket| bucket.name.starts_with(prefix) && bucket.name > after;
-    let mut wanted = buckets.iter().filter(|bucket| is_within(bucket) && call.is_listed(bucket));
+    let own = call.own_policy()?;
+    let mut wanted = buckets.iter().filter(|bucket| is_within(bucket) && call.is_listed(bucket, own.as_ref()));
     let page: Vec<_> = wanted.by_ref().take(limit).collect();
     let is_truncated = wanted.next().is_some();
     let mut xml = XmlWriter::new("ListAllMyBucketsResult");

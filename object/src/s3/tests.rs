@@ -99,7 +99,7 @@ impl Credentials for Users {
     fn user(&self, id: &str) -> Option<User> {
         match id {
             "ashlar" => Some(User::root()),
-            "ann" | "bob" | "reader" | "writer" => {
+            "ann" | "bob" | "reader" | "writer" | "maker" => {
                 Some(User { id: id.to_owned(), name: id.to_uppercase(), is_root: false })
             }
             _ => None,
@@ -115,6 +115,7 @@ impl Credentials for Users {
             "writer" => {
                 "{\"Effect\":\"Allow\",\"Action\":\"s3:*\",\"Resource\":[\"arn:aws:s3:::w-*\",\"arn:aws:s3:::anns/in/*\"]}"
             }
+            "maker" => "{\"Effect\":\"Allow\",\"Action\":\"s3:CreateBucket\",\"Resource\":\"*\"}",
             _ => return None,
         };
         Some(format!("{{\"Statement\":[{statements}]}}"))

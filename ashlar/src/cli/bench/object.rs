@@ -17,7 +17,7 @@ use crate::os::{self, process};
 const ACCESS_KEY_VARIABLE: &str = "AWS_ACCESS_KEY_ID";
 const SECRET_KEY_VARIABLE: &str = "AWS_SECRET_ACCESS_KEY";
 /// Largest object, bytes.
-const SIZE_MAX: u64 = 256 << 20;
+const SIZE_MAX: i64 = 256 << 20;
 
 /// Load on a server that speaks S3: ours, or any other.
 ///
@@ -43,8 +43,8 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
     /// Bytes of an object; several with commas [default: 4096,1048576,16777216; with --quick 4096,1048576]
-    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(..=SIZE_MAX))]
-    size: Vec<u64>,
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(..=SIZE_MAX))]
+    size: Vec<u32>,
     /// Different keys of each size; of large objects as many as have 512 MiB
     #[arg(long, value_name = "COUNT", default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     objects: u32,

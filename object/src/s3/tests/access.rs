@@ -494,3 +494,28 @@ fn a_user_with_a_policy_may_do_what_it_says_and_no_more() {
     assert_eq!(status(&reader, "PUT", "/anns/mine"), 200);
     assert_eq!(status(&reader, "DELETE", "/anns/mine"), 403);
 }
+
+#[test]
+fn who_may_only_make_buckets_gets_no_rights_in_them() {
+    let maker = Server::new().by(Some("maker"));
+    for (header, value) in [
+        ("x-amz-acl", "public-read-write"),
+        ("x-amz-grant-full-control", "id=maker"),
+        ("x-amz-bucket-object-lock-enabled", "true"),
+    ] {
+        assert_eq!(maker.outcome("PUT", "/m-1", &[(header, value)], b""), code(403, "AccessDenied"), "{header}");
+    }
+    assert_eq!(maker.ask("PUT", "/m-1", &[], b"").status, 200);
+    for (method, target) in [
+        ("GET", "/m-1?list-type=2"),
+        ("PUT", "/m-1/key"),
+        ("PUT", "/m-1?acl"),
+        ("GET", "/m-1?acl"),
+        ("PUT", "/m-1?policy"),
+        ("GET", "/m-1?policy"),
+        ("DELETE", "/m-1"),
+        ("GET", "/"),
+    ] {
+        assert_eq!(maker.outcome(method, target, &[], b""), code(403, "AccessDenied"), "{method} {target}");
+    }
+}
