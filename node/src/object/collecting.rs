@@ -28,7 +28,7 @@ const RETRY: Duration = Duration::from_secs(30);
 
 impl<R: Runtime> ObjectNode<R> {
     /// How a drive is used now, and whether its placement groups have left it.
-    fn use_of(&self, drive: DriveId) -> Option<(DriveUse, bool)> {
+    pub(super) fn use_of(&self, drive: DriveId) -> Option<(DriveUse, bool)> {
         let state = self.catalog().state_now()?;
         let known = state.drive(drive)?;
         let server = state.server(known.server)?.state;

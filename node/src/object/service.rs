@@ -24,6 +24,7 @@ use ashlar_wire::id::DriveId;
 use ashlar_wire::time::Instant;
 use bytes::Bytes;
 
+use super::damage::Damage;
 use super::form::{ToDrive, decode_to_range, encode_reply};
 use super::index_host::IndexHost;
 use super::reach::OWNER_MAX;
@@ -74,6 +75,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 pub trait BlobPort: ShardStore + 'static {
     /// Does what is asked of the drive. Ends within seconds, also where the drive hangs.
     fn ask(&self, request: ShardRequest) -> api::BoxFuture<'static, ShardReply>;
+
+    /// What the drive has found to be damaged since the last call.
+    fn take_damage(&self) -> Damage;
 }
 
 /// What all parts of the service share.
@@ -329,6 +333,8 @@ impl<R: Runtime> Service<R> for ObjectNode<R> {
         for (drive, port) in self.0.blobs.get().into_iter().flatten() {
             let collecting = self.clone().collect_always(node.clone(), *drive, Arc::clone(port));
             node.runtime().spawn(Box::pin(collecting));
+            let healing = self.clone().heal_damage(node.clone(), *drive, Arc::clone(port));
+            node.runtime().spawn(Box::pin(healing));
         }
         Box::new(ObjectAgent)
     }

@@ -73,10 +73,13 @@ pub struct ListedShard {
     pub header: Option<Bytes>,
 }
 
-/// The blobs of one drive of this server. Two methods.
+/// The blobs of one drive of this server. Three methods.
 pub trait ShardStore: Send + Sync {
     /// Blobs behind one, ascending by their names, up to so many; nothing if the drive does not answer. None at the end.
     fn list(&self, after: Option<BlobId>, limit: usize) -> BoxFuture<'_, Option<Vec<ListedShard>>>;
+
+    /// What a blob says about itself; nothing if the drive has no such blob, or not with a whole head, or does not answer.
+    fn header(&self, blob: BlobId) -> BoxFuture<'_, Option<Bytes>>;
 
     /// Removes a blob if it has this stamp. Whether it is gone.
     fn remove(&self, blob: BlobId, stamp: u64) -> BoxFuture<'_, bool>;

@@ -22,7 +22,9 @@ use crate::flight::all;
 use crate::index::key::{self, BucketId};
 use crate::index::request::Scan;
 use crate::index::{Change, Check, Entry, Line, Reply, Request};
-use crate::record::{ObjectRecord, PartContent, PartRecord, ShardHeader, UploadRecord, VersionRecord};
+use crate::record::{
+    KeyBeginning, ObjectRecord, PartContent, PartRecord, ShardHeader, ShardOwner, UploadRecord, VersionRecord,
+};
 use crate::stripe::{PutShards, put_shards, rebuild_block};
 
 /// Objects of one step.
@@ -33,6 +35,8 @@ const OBJECTS_MAX: u32 = 200;
 pub enum HealDepth {
     /// Those that records note as missing, and those on drives that leave.
     Noted,
+    /// Those, and the ones that this drive should have: it is asked for the head of each.
+    Drive(DriveId),
     /// All: every drive is asked for each of its shards.
     Every,
 }
@@ -84,6 +88,17 @@ enum Outcome {
     Healed,
     /// Some shards wait for a drive that does not answer.
     Waiting,
+}
+
+impl Outcome {
+    /// Whether something had to be done; an error if not all of it is done.
+    const fn into_healed(self) -> Result<bool, Error> {
+        match self {
+            Self::Whole => Ok(false),
+            Self::Healed => Ok(true),
+            Self::Waiting => Err(Error::Unavailable),
+        }
+    }
 }
 
 /// The name of the object in the key of a current object or of an older version; nothing for other keys.
@@ -195,11 +210,40 @@ impl<C: Cluster> ObjectService<C> {
                 outcome = outcome.max(self.heal_record(bucket, (key, name), of, depth, &mut drives).await?);
             }
         }
-        match outcome {
-            Outcome::Whole => Ok(false),
-            Outcome::Healed => Ok(true),
-            Outcome::Waiting => Err(Error::Unavailable),
+        outcome.into_healed()
+    }
+
+    /// Heals the part of which a drive has a shard that is damaged. Whether something had to be done. A part that no record
+    /// names is left to the collector, and so is one whose key the shard does not have whole.
+    ///
+    /// # Errors
+    /// As for [`ObjectService::heal_object`].
+    pub async fn heal_shard(&self, owner: &ShardOwner) -> Result<bool, Error> {
+        let (bucket, mut drives) = (owner.bucket, AskedDrives::default());
+        let mut outcome = Outcome::Whole;
+        // First the part, then the object: a part becomes an object, never the other way.
+        if let Some((upload, number)) = owner.upload {
+            let key = key::part(bucket, &upload, number.into());
+            if let Some(entry) = self.get_entry(bucket, key.clone()).await? {
+                outcome = self.heal_upload_part(bucket, &key, &entry, HealDepth::Every, &mut drives).await?;
+            }
         }
+        let name = match &owner.key {
+            KeyBeginning::Whole(name) => core::str::from_utf8(name).map_err(|_| Error::Damaged)?,
+            KeyBeginning::Cut(_) => return outcome.into_healed(),
+        };
+        let current = key::object(bucket, name.as_bytes());
+        let mut found = Vec::new();
+        found.extend(self.get_entry(bucket, current.clone()).await?.map(|entry| (current, entry)));
+        found.extend(self.scan_all(bucket, key::versions_of(bucket, name), key::versions_of_end(bucket, name)).await?);
+        for (key, entry) in found {
+            let Ok(VersionRecord::Object(record)) = VersionRecord::decode(&entry.value) else { continue };
+            if record.parts.iter().any(|part| part.id == owner.part) {
+                let of = (record, entry.version);
+                outcome = outcome.max(self.heal_record(bucket, (key, name), of, HealDepth::Every, &mut drives).await?);
+            }
+        }
+        outcome.into_healed()
     }
 
     async fn heal_record(
@@ -322,9 +366,7 @@ impl<C: Cluster> ObjectService<C> {
         let mut made = Made { failed: BTreeSet::new(), error: Error::Unavailable, any: false };
         for block in 0..part.blocks() {
             let mut numbers: BTreeSet<u8> = due.difference(&made.failed).copied().collect();
-            if depth == HealDepth::Every {
-                numbers.extend(self.lost_shards(part, block).await);
-            }
+            numbers.extend(self.lost_shards(part, block, depth).await);
             if numbers.is_empty() {
                 continue;
             }
@@ -357,16 +399,24 @@ impl<C: Cluster> ObjectService<C> {
         *drives.0.entry(drive).or_insert(reply != ShardReply::Unavailable)
     }
 
-    /// Shards of a block that their drives do not have, or not whole. One whose drive cannot be reached is not among them.
-    async fn lost_shards(&self, part: &PartContent, block: u32) -> Vec<u8> {
-        let (blob, len) = (part.id.blob(block), part.shard_bytes(block));
-        let asked = part.spread.drives.iter().map(|drive| -> BoxFuture<'static, ShardReply> {
-            self.cluster.shard(*drive, ShardRequest::Get { blob, offset: 0, len })
-        });
+    /// Shards of a block that their drives do not have, or not whole, as far as they are asked. One whose drive cannot be
+    /// reached is not among them.
+    async fn lost_shards(&self, part: &PartContent, block: u32, depth: HealDepth) -> Vec<u8> {
+        let len_of = |drive: DriveId| match depth {
+            HealDepth::Noted => None,
+            HealDepth::Drive(asked) => (asked == drive).then_some(0),
+            HealDepth::Every => Some(part.shard_bytes(block)),
+        };
+        let shards = part.spread.drives.iter().zip(0..);
+        let (numbers, asked): (Vec<u8>, Vec<BoxFuture<'static, ShardReply>>) = shards
+            .filter_map(|(drive, number)| {
+                let get = ShardRequest::Get { blob: part.id.blob(block), offset: 0, len: len_of(*drive)? };
+                Some((number, self.cluster.shard(*drive, get)))
+            })
+            .unzip();
         let replies = all(asked).await;
-        let lost =
-            replies.iter().zip(0..).filter(|(reply, _)| matches!(reply, ShardReply::Missing | ShardReply::Damaged));
-        lost.map(|(_, number)| number).collect()
+        let is_lost = |reply: &ShardReply| matches!(reply, ShardReply::Missing | ShardReply::Damaged);
+        numbers.into_iter().zip(replies).filter(|(_, reply)| is_lost(reply)).map(|(number, _)| number).collect()
     }
 }
 

@@ -5,11 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use ashlar_node::object::BlobPort;
+use ashlar_node::object::damage::Damage;
 use ashlar_node::volume::space::Room;
 use ashlar_object::api::BoxFuture;
 use ashlar_object::cluster::{ShardReply, ShardRequest};
@@ -47,6 +48,7 @@ pub struct BlobHandle {
     inbox: Arc<Inbox<Asked>>,
     thread: Option<JoinHandle<()>>,
     level: Arc<Level>,
+    damage: Arc<Mutex<Damage>>,
 }
 
 impl BlobHandle {
@@ -72,6 +74,7 @@ impl BlobHandle {
         let stats = blobs.stats();
         let level = Arc::new(Level::new(stats.live_bytes + stats.dead_bytes + stats.free_bytes));
         let inbox = Arc::new(Inbox::default());
+        let damage = Arc::new(Mutex::default());
         let pool = Pool::start(&Arc::new(file), &inbox, IO_THREADS).map_err(no_thread)?;
         let owner = Owner {
             drive,
@@ -81,10 +84,11 @@ impl BlobHandle {
             asked: BTreeMap::new(),
             last: 0,
             level: Arc::clone(&level),
+            damage: Arc::clone(&damage),
             _folder: folder,
         };
         let thread = thread::Builder::new().name("blobs".into()).spawn(move || owner.run()).map_err(no_thread)?;
-        Ok(Self { inbox, thread: Some(thread), level })
+        Ok(Self { inbox, thread: Some(thread), level, damage })
     }
 }
 
@@ -105,6 +109,10 @@ impl BlobPort for BlobHandle {
             answer.map_or(ShardReply::Unavailable, answered)
         })
     }
+
+    fn take_damage(&self) -> Damage {
+        core::mem::take(&mut *self.damage.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 impl ShardStore for BlobHandle {
@@ -113,6 +121,15 @@ impl ShardStore for BlobHandle {
             let kind = BlobRequestKind::List { after, limit, detail: ListDetail::Headers };
             match clock::within(ASK_MAX, ask(&self.inbox, kind)).await? {
                 Some(Ok(BlobReply::Blobs { blobs, .. })) => Some(blobs.into_iter().map(listed).collect()),
+                _ => None,
+            }
+        })
+    }
+
+    fn header(&self, blob: BlobId) -> BoxFuture<'_, Option<Bytes>> {
+        Box::pin(async move {
+            match clock::within(ASK_MAX, ask(&self.inbox, BlobRequestKind::Head { blob })).await? {
+                Some(Ok(BlobReply::Head(head))) => Some(Bytes::from(head.header)),
                 _ => None,
             }
         })
@@ -194,6 +211,7 @@ struct Owner {
     asked: BTreeMap<u64, oneshot::Sender<Result<BlobReply, BlobError>>>,
     last: u64,
     level: Arc<Level>,
+    damage: Arc<Mutex<Damage>>,
     /// Its lock is released last, when no IO is under way any more.
     _folder: Folder,
 }
@@ -234,12 +252,13 @@ impl Owner {
 
     fn tell(&self, event: BlobEvent) {
         let drive = self.drive;
+        self.damage.lock().unwrap_or_else(PoisonError::into_inner).note(&event);
         match event {
             BlobEvent::Damage { blob } => {
-                tracing::error!(%drive, %blob, "a shard on the drive is damaged: it is made from others when it is read");
+                tracing::error!(%drive, %blob, "a shard on the drive is damaged: it is made anew from others");
             }
             BlobEvent::Lost { segment } => {
-                tracing::error!(%drive, segment, "a part of the drive's shards is damaged: some may be missing");
+                tracing::error!(%drive, segment, "a part of the drive's shards is damaged: what is missing is made anew");
             }
             BlobEvent::Poisoned(error) => {
                 self.level.fail();

@@ -3,6 +3,7 @@
 use arbtest::arbitrary::{Result as Drawn, Unstructured};
 use arbtest::arbtest;
 
+use super::healing::heal;
 use super::*;
 use crate::record::PartRecord;
 use crate::service::collect::{Collector, CollectorConfig, DriveUse, ListedShard, PUT_MAX, ShardStore};
@@ -22,6 +23,13 @@ impl ShardStore for Shards {
                 ListedShard { blob: *blob, stamp, header: Some(header) }
             };
             Some(behind.take(limit.min(3)).map(listed).collect())
+        })
+    }
+
+    fn header(&self, blob: BlobId) -> BoxFuture<'_, Option<Bytes>> {
+        Box::pin(async move {
+            turn().await;
+            self.0.world().heads.get(&(self.1, blob)).map(|(_, header)| header.clone())
         })
     }
 

@@ -1,5 +1,6 @@
 //! Encrypted objects over drives: what lies on them is never the content, and what was changed there is never told.
 
+use super::healing::heal;
 use super::*;
 use crate::api::Encryption;
 use crate::cipher::{CHUNK_BYTES, PLAIN_BLOCK_BYTES};

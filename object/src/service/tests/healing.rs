@@ -1,0 +1,210 @@
+//! Shards that were missed, lost or damaged are made anew, and those on drives that leave move.
+
+use super::*;
+use crate::record::ShardOwner;
+
+/// One pass over a bucket.
+pub(super) fn heal(service: &ObjectService<Memory>, bucket: BucketId, depth: heal::HealDepth) -> Healed {
+    let (mut healed, mut from, mut drives) = (Healed::default(), None, heal::AskedDrives::default());
+    loop {
+        let (step, next) = run(service.heal_bucket(bucket, from, depth, &mut drives)).unwrap();
+        healed = healed.and(step);
+        from = next;
+        if from.is_none() {
+            return healed;
+        }
+    }
+}
+
+#[test]
+fn shards_that_were_missed_lost_or_damaged_are_made_anew() {
+    let (memory, service) = Memory::with_drives(5);
+    let drives: Vec<DriveId> = memory.world().drives.keys().copied().collect();
+    memory.world().down.insert(drives[0]);
+    let bytes = pattern((2 << 20) + 99);
+    put(&service, "missed", &bytes);
+    let (bucket, _) = run(service.bucket("bucket")).unwrap();
+    let heal = |depth| heal(&service, bucket, depth);
+    memory.world().reads = 0;
+    assert_eq!(heal(heal::HealDepth::Noted), Healed { objects: 1, waiting: 1, ..Healed::default() });
+    assert_eq!(memory.world().reads, 0, "the drive is still away: nothing is read for it");
+    memory.world().down.clear();
+    assert_eq!(heal(heal::HealDepth::Noted), Healed { objects: 1, healed: 1, ..Healed::default() });
+    assert_eq!(heal(heal::HealDepth::Noted), Healed { objects: 1, ..Healed::default() });
+    assert_eq!(memory.world().drives[&drives[0]].len(), 3);
+    // Whatever two drives have lost is found by asking, or when it is read.
+    let whole = memory.world().drives.clone();
+    for lost in [[0, 1], [1, 4], [3, 4], [0, 2]] {
+        for drive in lost {
+            memory.world().drives.get_mut(&drives[drive]).unwrap().clear();
+        }
+        assert!(read(&service, "missed", None).unwrap() == bytes);
+        assert_eq!(heal(heal::HealDepth::Every), Healed { objects: 1, healed: 1, ..Healed::default() });
+        assert!(memory.world().drives == whole, "shards are the same as before");
+    }
+    assert!(memory.world().to_heal.iter().all(|key| key == "missed") && !memory.world().to_heal.is_empty());
+    for drive in &drives[..3] {
+        memory.world().drives.get_mut(drive).unwrap().clear();
+    }
+    assert_eq!(heal(heal::HealDepth::Every), Healed { objects: 1, failed: 1, ..Healed::default() });
+    assert_eq!(run(service.heal_object(bucket, "missed")), Err(Error::Damaged));
+    assert_eq!(run(service.heal_object(bucket, "none")), Ok(false));
+}
+
+#[test]
+fn an_object_of_parts_is_healed_with_the_headers_of_its_parts() {
+    let (memory, service) = Memory::with_drives(3);
+    let upload = run(service.begin("bucket", "key", Attributes::default(), Lock::default(), None)).unwrap();
+    let one = put_part(&service, &upload, 2, &pattern(usize::try_from(PART_BYTES_MIN).unwrap()));
+    let drives: Vec<DriveId> = memory.world().drives.keys().copied().collect();
+    memory.world().down.insert(drives[2]);
+    let two = put_part(&service, &upload, 7, &pattern(900));
+    memory.world().down.clear();
+    run(service.complete("bucket", "key", &upload, completion(vec![one, two]))).unwrap();
+    let (bucket, _) = run(service.bucket("bucket")).unwrap();
+    let (record, _) = run(service.record(bucket, "key")).unwrap().unwrap();
+    assert_eq!(record.parts.iter().map(|part| (part.number, part.missing.len())).collect::<Vec<_>>(), [(2, 0), (7, 1)]);
+    let healed = heal(&service, bucket, heal::HealDepth::Noted);
+    assert_eq!((healed.healed, memory.world().drives[&drives[2]].len()), (1, 6));
+}
+
+/// Drive `old` leaves and an empty one comes.
+fn replace_drive(memory: &Memory, old: DriveId, new: u8) -> DriveId {
+    let new = DriveId::from_bytes([new; 16]);
+    let mut world = memory.world();
+    world.leaving.insert(old);
+    world.drives.insert(new, BTreeMap::new());
+    new
+}
+
+#[test]
+fn shards_of_a_drive_that_was_lost_move_to_another_one() {
+    let (memory, service) = Memory::with_drives(3);
+    let drives: Vec<DriveId> = memory.world().drives.keys().copied().collect();
+    let bytes = pattern((3 << 20) + 5);
+    put(&service, "key", &bytes);
+    put(&service, "empty", b"");
+    let upload = run(service.begin("bucket", "up", Attributes::default(), Lock::default(), None)).unwrap();
+    run(service.put_part("bucket", "up", &upload, 4, &unencrypted, &mut given(&bytes))).unwrap();
+    let (bucket, _) = run(service.bucket("bucket")).unwrap();
+    memory.world().down.insert(drives[1]);
+    memory.world().leaving.insert(drives[1]);
+    let count = || run(service.count_to_heal(bucket, None)).unwrap().0;
+    assert_eq!(count(), 0, "no other drive can take the shards");
+    assert_eq!(heal(&service, bucket, heal::HealDepth::Noted), Healed { objects: 3, ..Healed::default() });
+    let new = replace_drive(&memory, drives[1], 9);
+    assert_eq!(count(), 2);
+    assert!(read(&service, "key", None).unwrap() == bytes);
+    assert_eq!(heal(&service, bucket, heal::HealDepth::Noted), Healed { objects: 3, healed: 2, ..Healed::default() });
+    assert_eq!((count(), memory.world().drives[&new].len()), (0, 8));
+    let (record, _) = run(service.record(bucket, "key")).unwrap().unwrap();
+    assert_eq!(record.parts[0].spread.drives, [drives[0], new, drives[2]]);
+    // Now another one may be lost.
+    memory.world().down.insert(drives[0]);
+    assert!(read(&service, "key", None).unwrap() == bytes);
+    run(service.complete("bucket", "up", &upload, completion(vec![(4, record.etag)]))).unwrap();
+    assert!(read(&service, "up", None).unwrap() == bytes);
+}
+
+#[test]
+fn an_object_that_misses_a_shard_and_loses_another_is_whole_again_where_it_can_be() {
+    let (memory, service) = Memory::with_drives(5);
+    let drives: Vec<DriveId> = memory.world().drives.keys().copied().collect();
+    memory.world().down.insert(drives[0]);
+    let bytes = pattern(1_500_000);
+    put(&service, "key", &bytes);
+    memory.world().down.insert(drives[4]);
+    let new = replace_drive(&memory, drives[4], 9);
+    let (bucket, _) = run(service.bucket("bucket")).unwrap();
+    let waiting = Healed { objects: 1, waiting: 1, ..Healed::default() };
+    assert_eq!(heal(&service, bucket, heal::HealDepth::Noted), waiting);
+    let (record, _) = run(service.record(bucket, "key")).unwrap().unwrap();
+    assert_eq!((record.parts[0].spread.drives[4], &record.parts[0].missing[..]), (new, &[0][..]), "one of both");
+    memory.world().down.remove(&drives[0]);
+    assert_eq!(heal(&service, bucket, heal::HealDepth::Noted).healed, 1);
+    memory.world().down = BTreeSet::from([drives[1], drives[2]]);
+    assert!(read(&service, "key", None).unwrap() == bytes);
+}
+
+#[test]
+fn an_object_that_is_replaced_while_it_is_healed_stays_replaced() {
+    let (memory, service) = Memory::with_drives(3);
+    let drives: Vec<DriveId> = memory.world().drives.keys().copied().collect();
+    put(&service, "key", &pattern(900_000));
+    replace_drive(&memory, drives[2], 9);
+    let (bucket, _) = run(service.bucket("bucket")).unwrap();
+    let mut asked = heal::AskedDrives::default();
+    let mut body = given(&pattern(70_001));
+    let request = PutRequest { bucket: "bucket".into(), key: "key".into(), ..PutRequest::default() };
+    let healing: BoxFuture<'_, ()> = Box::pin(async {
+        service.heal_bucket(bucket, None, heal::HealDepth::Noted, &mut asked).await.unwrap();
+    });
+    let putting: BoxFuture<'_, ()> = Box::pin(async {
+        service.put(request, &mut body).await.unwrap();
+    });
+    run(crate::flight::all([healing, putting]));
+    assert!(read(&service, "key", None).unwrap() == pattern(70_001));
+}
+
+/// A drive loses those of its shards whose numbers are lost.
+fn lose(memory: &Memory, drive: DriveId, is_lost: impl Fn(usize) -> bool) {
+    let mut number = 0;
+    memory.world().drives.get_mut(&drive).unwrap().retain(|_, _| {
+        number += 1;
+        !is_lost(number - 1)
+    });
+}
+
+#[test]
+fn what_one_drive_has_lost_is_found_by_its_heads() {
+    let (memory, service) = Memory::with_drives(5);
+    let drives: Vec<DriveId> = memory.world().drives.keys().copied().collect();
+    put(&service, "one", &pattern((1 << 20) + 5));
+    put(&service, "two", &pattern(70_000));
+    let upload = run(service.begin("bucket", "key", Attributes::default(), Lock::default(), None)).unwrap();
+    put_part(&service, &upload, 3, &pattern(900));
+    let (bucket, _) = run(service.bucket("bucket")).unwrap();
+    let whole = memory.world().drives.clone();
+    let heal = |drive: usize| heal(&service, bucket, heal::HealDepth::Drive(drives[drive]));
+    assert_eq!(heal(4), Healed { objects: 3, ..Healed::default() });
+    for lost in 0..4 {
+        lose(&memory, drives[4], |number| number == lost);
+        assert_eq!(heal(3), Healed { objects: 3, ..Healed::default() }, "another drive was asked");
+        assert_eq!(heal(4), Healed { objects: 3, healed: 1, ..Healed::default() });
+        assert!(memory.world().drives == whole);
+    }
+    memory.world().reads = 0;
+    heal(4);
+    assert_eq!(memory.world().reads, 0, "heads only");
+}
+
+#[test]
+fn a_damaged_shard_leads_to_the_part_that_it_is_of() {
+    let (memory, service) = Memory::with_drives(3);
+    let drive = *memory.world().drives.keys().next_back().unwrap();
+    put(&service, "key", &pattern((1 << 20) + 5));
+    put(&service, "other", &pattern(5));
+    let upload = run(service.begin("bucket", "key", Attributes::default(), Lock::default(), None)).unwrap();
+    put_part(&service, &upload, 3, &pattern(900));
+    let whole = memory.world().drives.clone();
+    let heads: Vec<Bytes> = whole[&drive].keys().map(|blob| memory.world().heads[&(drive, *blob)].1.clone()).collect();
+    assert_eq!(heads.len(), 4);
+    for (number, head) in heads.iter().enumerate() {
+        let owner = ShardOwner::decode(head).unwrap();
+        assert_eq!(run(service.heal_shard(&owner)), Ok(false));
+        lose(&memory, drive, |lost| lost == number);
+        assert_eq!(run(service.heal_shard(&owner)), Ok(true));
+        assert!(memory.world().drives == whole, "shard {number}");
+    }
+    // Of what nothing refers to any more nothing is made.
+    delete_if(&service, "other", None, &Condition::default()).unwrap();
+    for head in &heads {
+        assert_eq!(run(service.heal_shard(&ShardOwner::decode(head).unwrap())), Ok(false));
+    }
+    // As many are lost as give nothing back.
+    for lost in memory.world().drives.values_mut().take(2) {
+        lost.clear();
+    }
+    let failed = heads.iter().filter(|head| run(service.heal_shard(&ShardOwner::decode(head).unwrap())).is_err());
+    assert_eq!(failed.count(), 3);
+}
