@@ -15,7 +15,7 @@ mod detour;
 pub mod keyvalue;
 pub mod membership;
 pub mod object;
-mod promise;
+pub mod promise;
 pub mod secret;
 pub mod service;
 pub mod status;

@@ -31,22 +31,22 @@ impl<T> Shared<T> {
 
 /// The giving end. Dropped without a value, it breaks the promise.
 #[derive(Debug)]
-pub(crate) struct Promise<T>(Option<Arc<Shared<T>>>);
+pub struct Promise<T>(Option<Arc<Shared<T>>>);
 
 /// The waiting end: the value, or `None` from a broken promise.
 #[derive(Debug)]
-pub(crate) struct Promised<T>(Arc<Shared<T>>);
+pub struct Promised<T>(Arc<Shared<T>>);
 
 /// Both ends of a promise.
 #[must_use]
-pub(crate) fn promise<T>() -> (Promise<T>, Promised<T>) {
+pub fn promise<T>() -> (Promise<T>, Promised<T>) {
     let shared = Arc::new(Shared(Mutex::new(State::Open(None))));
     (Promise(Some(shared.clone())), Promised(shared))
 }
 
 impl<T> Promise<T> {
     /// Gives the value.
-    pub(crate) fn keep(mut self, value: T) {
+    pub fn keep(mut self, value: T) {
         if let Some(shared) = self.0.take() {
             shared.settle(State::Kept(value));
         }

@@ -32,6 +32,15 @@ pub struct Spread {
     pub drives: Vec<DriveId>,
 }
 
+/// Where the shards of a part should lie.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placed {
+    /// Their drives.
+    pub spread: Spread,
+    /// Numbers of the shards whose drive is given up, and for which there is no other: each has one of the part already.
+    pub lacking: Vec<u8>,
+}
+
 /// What a drive is asked about one shard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ShardRequest {
@@ -95,7 +104,7 @@ pub trait Cluster: Send + Sync + 'static {
     /// Drives for the shards of a part. Of a new one (`now` is nothing): nothing while too few are known. Of one that lies
     /// on the drives `now`: the same ones in the same places, but for those that are given up or being emptied, in the
     /// place of which stand others if there are any.
-    fn spread(&self, part: PartId, now: Option<&Spread>) -> Option<Spread>;
+    fn spread(&self, part: PartId, now: Option<&Spread>) -> Option<Placed>;
 
     /// Asks a drive about a shard. Ends within seconds, whatever has become of the drive's server.
     fn shard(&self, drive: DriveId, request: ShardRequest) -> BoxFuture<'static, ShardReply>;

@@ -26,12 +26,16 @@ pub(crate) struct Operation {
     pub(crate) end: u64,
     /// It was done before its end or never will be, and nobody was told which.
     pub(crate) is_attempt: bool,
+    /// A write that was done only where this was, if it was done; nothing for one that was done in any case.
+    pub(crate) seen: Option<u64>,
 }
 
 /// Whether there is an order of the operations in which each read gives what was last written, and which agrees with all that had ended
 /// before another began. A search over sets of operations that were ordered already (Wing and Gong, 1993; Lowe, 2017).
 pub(crate) fn is_linearizable(operations: &[Operation]) -> bool {
-    let is_read = |value: u64| operations.iter().any(|operation| operation.action == Action::Read(value));
+    let reads =
+        |operation: &Operation, value: u64| operation.action == Action::Read(value) || operation.seen == Some(value);
+    let is_read = |value: u64| operations.iter().any(|operation| reads(operation, value));
     // What nobody was told of, and nobody has read, may as well not have been done.
     let matters = |operation: &&Operation| match operation.action {
         Action::Write(value) => (operation.end != NEVER && !operation.is_attempt) || is_read(value),
@@ -66,7 +70,10 @@ pub(crate) fn is_linearizable(operations: &[Operation]) -> bool {
             }
         }
         for at in left().filter(|at| operations[*at].begin <= first_end) {
-            if let Action::Write(written) = operations[at].action {
+            let is_possible = operations[at].seen.is_none_or(|seen| seen == value);
+            if let Action::Write(written) = operations[at].action
+                && is_possible
+            {
                 open.push((done | 1 << at, written));
                 if operations[at].is_attempt {
                     open.push((done | 1 << at, value));
@@ -82,11 +89,11 @@ mod tests {
     use super::*;
 
     fn write(value: u64, begin: u64, end: u64) -> Operation {
-        Operation { action: Action::Write(value), begin, end, is_attempt: false }
+        Operation { action: Action::Write(value), begin, end, is_attempt: false, seen: None }
     }
 
     fn read(value: u64, begin: u64, end: u64) -> Operation {
-        Operation { action: Action::Read(value), begin, end, is_attempt: false }
+        Operation { action: Action::Read(value), ..write(0, begin, end) }
     }
 
     #[test]
@@ -97,6 +104,17 @@ mod tests {
         assert!(!is_linearizable(&[write(1, 0, 1), read(0, 2, 3)]), "it was lost");
         assert!(!is_linearizable(&[write(1, 0, 1), write(2, 2, 3), read(1, 4, 5)]), "it is too old");
         assert!(!is_linearizable(&[read(7, 0, 1)]), "nobody wrote it");
+    }
+
+    #[test]
+    fn a_conditional_write_is_done_where_its_condition_holds() {
+        let swap = |seen, value, begin, end| Operation { seen: Some(seen), ..write(value, begin, end) };
+        assert!(is_linearizable(&[swap(0, 1, 0, 9), swap(1, 2, 0, 9), read(2, 10, 11)]));
+        assert!(!is_linearizable(&[swap(0, 1, 0, 9), swap(0, 2, 0, 9)]), "two have won");
+        assert!(is_linearizable(&[swap(0, 1, 0, 9), swap(0, 2, 0, NEVER)]));
+        assert!(is_linearizable(&[swap(0, 1, 0, NEVER), swap(1, 2, 3, 4)]));
+        assert!(!is_linearizable(&[write(1, 0, 1), swap(0, 2, 2, 3)]), "something was there");
+        assert!(!is_linearizable(&[write(1, 0, 1), write(2, 2, 3), swap(1, 3, 4, 5)]), "it was replaced before");
     }
 
     #[test]

@@ -7,7 +7,10 @@ pub mod echo;
 pub mod grid;
 pub mod kv;
 pub mod node;
+pub mod object;
 mod whole;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::swarm::{Case, Class, Params};
 use crate::world::Control;
@@ -97,6 +100,17 @@ impl Scenario {
             make: |control, params| Box::new(cluster::ClusterCase::new(control, params)),
         },
         Self {
+            name: "object",
+            about: "whole servers with objects: put, read, listed and deleted, while drives fail and are replaced",
+            classes: Class::OF_TCP,
+            servers_max: 9,
+            calm_ns: cluster::CALM_NS,
+            adapt: cluster::adapt,
+            bugs: Vec::new,
+            plant: drop,
+            make: |control, params| Box::new(object::case(control, params)),
+        },
+        Self {
             name: "echo",
             about: "servers echo bytes over plain connections: shows that the swarm works",
             classes: Class::OF_TCP,
@@ -114,4 +128,8 @@ impl Scenario {
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|one| one.name == name)
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

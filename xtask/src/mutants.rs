@@ -45,7 +45,7 @@ the tests of PACKAGE. Tests that take five times as long as without a mutant, an
 does not compile is unviable and not counted.
 
 A mutant that all tests pass runs through the simulator of its package, about one to three minutes each on two cores: bus,
-catalog, grid, kv, node, replica, store and volume have one. It fails there: caught by the simulator. Else it survived.
+catalog, grid, kv, node, object, replica, store and volume have one. It fails there: caught by the simulator. Else it survived.
 
 Prints a line for each mutant, then the score and the survivors, and writes the score to target/mutants/PACKAGE.txt. Logs of
 cargo-mutants and of the simulator lie in target/mutants/PACKAGE. target/mutants can be deleted between runs. One run at a time;

@@ -47,6 +47,9 @@ const SIM_KV: [&str; 5] = ["kv", "--seeds", "60", "--from", "1000"];
 /// Those of whole servers with the catalog, drives and volumes, some seconds each.
 const SIM_CLUSTER: [&str; 5] = ["cluster", "--seeds", "25", "--from", "1000"];
 
+/// Those of whole servers with objects, some seconds each.
+const SIM_OBJECT: [&str; 5] = ["object", "--seeds", "12", "--from", "1000"];
+
 /// The bus's: they take a few milliseconds each.
 const SIM_BUS: [&str; 3] = ["bus", "--seeds", "2000"];
 
@@ -152,6 +155,7 @@ fn sim(workspace: &Workspace) -> Result<Outcome, Failure> {
     sim::simulate(root, &["catalog", "--seeds", SIM_SEEDS])?;
     sim::simulate(root, &SIM_KV)?;
     sim::simulate(root, &SIM_CLUSTER)?;
+    sim::simulate(root, &SIM_OBJECT)?;
     sim::simulate(root, &SIM_QUORUM)?;
     sim::simulate(root, &SIM_BUS).map(Outcome::passed)
 }

@@ -92,6 +92,14 @@ impl CatalogHandle {
         self.0.is_caught_up()
     }
 
+    /// Asks the leader how far the log is decided, and waits until the state shows that. Dropping the future is safe.
+    ///
+    /// # Errors
+    /// No leader has answered, or this server stops. A retry is safe.
+    pub async fn catch_up(&self) -> Result<(), Error> {
+        self.catalog().await?.catch_up().await
+    }
+
     /// Waits for a version after `version`, and tells what has happened. Dropping the future is safe.
     ///
     /// # Errors

@@ -20,9 +20,6 @@ use crate::together;
 const SPACE: &str = "object/bucket";
 const VERSION: u8 = 1;
 const VERSION_WITH_ATTRIBUTES: u8 = 2;
-/// How long a bucket that this server does not know is waited for: another one may have made it just now.
-const LOOK_MAX: Duration = Duration::from_millis(250);
-
 /// How long this server's copy of the catalog may take to show a change that was decided.
 const SHOWN_MAX: Duration = Duration::from_secs(5);
 
@@ -77,18 +74,14 @@ impl<R: Runtime> ObjectNode<R> {
         self.catalog().state_now()?.record(&key(name)).and_then(decode)
     }
 
+    /// A bucket that this server's copy of the catalog does not have: another server may have made it, so the copy is brought up
+    /// to what was decided before it is told that there is none.
     async fn look_for(&self, name: &str) -> Result<Option<BucketRecord>, BucketListError> {
         let node = self.node().ok_or(BucketListError::Unavailable)?;
-        let until = node.runtime().now() + LOOK_MAX;
-        loop {
-            let state = self.catalog().state().await.map_err(|_| BucketListError::Unavailable)?;
-            if let Some(record) = state.record(&key(name)) {
-                return Ok(decode(record));
-            }
-            let watch = Box::pin(async { self.catalog().watch(state.version()).await.is_ok() });
-            if together::first(watch, node.runtime().sleep_until(until)).await != Some(true) {
-                return Ok(None);
-            }
+        let late = node.runtime().sleep_until(node.runtime().now() + SHOWN_MAX);
+        match together::first(Box::pin(self.catalog().catch_up()), late).await {
+            Some(Ok(())) => Ok(self.bucket_now(name)),
+            Some(Err(_)) | None => Err(BucketListError::Unavailable),
         }
     }
 

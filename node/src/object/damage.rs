@@ -100,9 +100,9 @@ impl<R: Runtime> ObjectNode<R> {
             let checked = self.check_bucket(node, (bucket.id, drive), &mut healed, &mut drives).await;
             is_whole &= checked;
         }
-        let Healed { objects, healed, waiting, failed } = healed;
-        if healed > 0 || waiting > 0 || failed > 0 {
-            tracing::info!(%drive, objects, healed, waiting, failed, "records were compared with the shards on a drive");
+        let Healed { objects, healed, waiting, lacking, failed } = healed;
+        if healed + waiting + failed > 0 {
+            tracing::info!(%drive, objects, healed, waiting, lacking, failed, "records were compared with the shards on a drive");
         }
         is_whole && failed == 0
     }

@@ -160,10 +160,10 @@ impl<R: Runtime> ObjectNode<R> {
         for bucket in with_due {
             self.heal_owned(node, bucket, &mut pass).await;
         }
-        let Healed { healed, waiting, failed, .. } = pass.healed;
-        if healed > 0 || waiting > 0 || failed > 0 {
+        let Healed { healed, waiting, lacking, failed, .. } = pass.healed;
+        if healed + waiting + lacking + failed > 0 {
             let away = pass.drives.away().len();
-            tracing::info!(healed, waiting, failed, drives_away = away, "shards of objects are made anew");
+            tracing::info!(healed, waiting, lacking, failed, drives_away = away, "shards of objects are made anew");
         }
         (pass.healed, pass.drives)
     }

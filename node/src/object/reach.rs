@@ -2,11 +2,11 @@
 
 use core::time::Duration;
 
-use ashlar_catalog::server::{DriveState, ServerState, parity_shards};
+use ashlar_catalog::server::{Drive, DriveState, ServerState, parity_shards};
 use ashlar_catalog::state::State;
 use ashlar_grid::seam::Runtime;
 use ashlar_object::api::BoxFuture;
-use ashlar_object::cluster::{Chore, Cluster, Moment, ShardReply, ShardRequest, Spread};
+use ashlar_object::cluster::{Chore, Cluster, Moment, Placed, ShardReply, ShardRequest, Spread};
 use ashlar_object::index::key::BucketId;
 use ashlar_object::index::{Reply, Request};
 use ashlar_object::record::PartId;
@@ -33,12 +33,20 @@ const SHARD_MAX: Duration = Duration::from_secs(5);
 /// Most shards of a stripe.
 const STRIPE_MAX: usize = 16;
 
-/// Whether a drive is given nothing new and loses what it has: given up, being emptied, or of such a server.
-fn leaves(state: &State, drive: DriveId) -> bool {
+/// Whether a drive is given up, by itself or with its server.
+fn is_given_up(state: &State, drive: DriveId) -> bool {
     let Some(drive) = state.drive(drive) else { return true };
     let server = state.server(drive.server).map(|server| server.state);
-    matches!(drive.state, DriveState::Failed | DriveState::Draining)
-        || matches!(server, None | Some(ServerState::Draining | ServerState::Dead))
+    drive.state == DriveState::Failed || matches!(server, None | Some(ServerState::Dead))
+}
+
+/// Whether a drive is given nothing new and loses what it has: given up, being emptied, or of such a server.
+fn leaves(state: &State, drive: DriveId) -> bool {
+    let is_drained = |drive: &Drive| {
+        let server = state.server(drive.server).map(|server| server.state);
+        drive.state == DriveState::Draining || server == Some(ServerState::Draining)
+    };
+    is_given_up(state, drive) || state.drive(drive).is_some_and(is_drained)
 }
 
 /// Drives that may be given shards, in the rendezvous order of a part.
@@ -177,12 +185,14 @@ impl<R: Runtime> Cluster for ObjectNode<R> {
         Moment { now_ms: self.wall_clock_ms(), at, drawn }
     }
 
-    fn spread(&self, part: PartId, now: Option<&Spread>) -> Option<Spread> {
+    fn spread(&self, part: PartId, now: Option<&Spread>) -> Option<Placed> {
         let state = self.catalog().state_now()?;
-        match now {
-            None => choose(&state, part),
-            Some(now) => Some(replace(&state, part, now)),
-        }
+        let spread = match now {
+            None => choose(&state, part)?,
+            Some(now) => replace(&state, part, now),
+        };
+        let given_up = (0..).zip(&spread.drives).filter(|(_, drive)| is_given_up(&state, **drive));
+        Some(Placed { lacking: given_up.map(|(number, _)| number).collect(), spread })
     }
 
     fn shard(&self, drive: DriveId, request: ShardRequest) -> BoxFuture<'static, ShardReply> {

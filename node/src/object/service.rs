@@ -84,7 +84,7 @@ pub trait BlobPort: ShardStore + 'static {
 struct Shared<R: Runtime> {
     catalog: CatalogHandle,
     volumes: VolumeService<R>,
-    wall_clock_ms: fn() -> u64,
+    wall_clock_ms: Box<dyn Fn() -> u64 + Send + Sync>,
     blobs: OnceLock<BTreeMap<DriveId, Arc<dyn BlobPort>>>,
     /// The day of lifecycle rules.
     day: OnceLock<Day>,
@@ -108,11 +108,11 @@ impl<R: Runtime> Clone for ObjectNode<R> {
 impl<R: Runtime> ObjectNode<R> {
     /// The service over a catalog and the drives of the volumes. `wall_clock_ms` gives milliseconds since 1970 (UTC).
     #[must_use]
-    pub fn new(volumes: VolumeService<R>, wall_clock_ms: fn() -> u64) -> Self {
+    pub fn new(volumes: VolumeService<R>, wall_clock_ms: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         Self(Arc::new(Shared {
             catalog: volumes.catalog().clone(),
             volumes,
-            wall_clock_ms,
+            wall_clock_ms: Box::new(wall_clock_ms),
             blobs: OnceLock::new(),
             day: OnceLock::new(),
             node: OnceLock::new(),

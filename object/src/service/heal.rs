@@ -17,7 +17,7 @@ use bytes::Bytes;
 use super::collect::PUT_MAX;
 use super::{Committed, ObjectService};
 use crate::api::{BoxFuture, Error};
-use crate::cluster::{Cluster, ShardReply, ShardRequest, Spread};
+use crate::cluster::{Cluster, Placed, ShardReply, ShardRequest, Spread};
 use crate::flight::all;
 use crate::index::key::{self, BucketId};
 use crate::index::request::Scan;
@@ -50,6 +50,8 @@ pub struct Healed {
     pub healed: u64,
     /// Objects of which shards wait for a drive that does not answer.
     pub waiting: u64,
+    /// Objects with shards on drives that are given up, for which there is no other drive.
+    pub lacking: u64,
     /// Objects that are not whole for another reason: too few shards are left, a drive is full, the index is not reached.
     pub failed: u64,
 }
@@ -62,6 +64,7 @@ impl Healed {
             objects: self.objects + other.objects,
             healed: self.healed + other.healed,
             waiting: self.waiting + other.waiting,
+            lacking: self.lacking + other.lacking,
             failed: self.failed + other.failed,
         }
     }
@@ -86,6 +89,8 @@ enum Outcome {
     Whole,
     /// Everything that had to be done is done.
     Healed,
+    /// Some shards lack a drive: theirs is given up, and every other one has a shard of the object.
+    Lacking,
     /// Some shards wait for a drive that does not answer.
     Waiting,
 }
@@ -96,7 +101,7 @@ impl Outcome {
         match self {
             Self::Whole => Ok(false),
             Self::Healed => Ok(true),
-            Self::Waiting => Err(Error::Unavailable),
+            Self::Lacking | Self::Waiting => Err(Error::Unavailable),
         }
     }
 }
@@ -141,6 +146,7 @@ impl<C: Cluster> ObjectService<C> {
             match outcome {
                 Ok(Outcome::Whole) => {}
                 Ok(Outcome::Healed) => healed.healed += 1,
+                Ok(Outcome::Lacking) => healed.lacking += 1,
                 Ok(Outcome::Waiting) => healed.waiting += 1,
                 Err(_) => healed.failed += 1,
             }
@@ -168,7 +174,10 @@ impl<C: Cluster> ObjectService<C> {
                     Ok(VersionRecord::Marker(_)) | Err(_) => Vec::new(),
                 }
             };
-            parts.iter().any(|part| !part.missing.is_empty() || self.target(part) != part.spread)
+            parts.iter().any(|part| {
+                let Placed { spread, lacking } = self.target(part);
+                spread != part.spread || part.missing.iter().any(|number| !lacking.contains(number))
+            })
         };
         Ok((lines.iter().filter(|line| is_due(line)).count() as u64, next))
     }
@@ -312,11 +321,12 @@ impl<C: Cluster> ObjectService<C> {
     }
 
     /// Where the shards of a part should lie: on the drives of now, but for those that leave.
-    fn target(&self, part: &PartContent) -> Spread {
+    fn target(&self, part: &PartContent) -> Placed {
         let target = self.cluster.spread(part.id, Some(&part.spread));
-        let fits =
-            |target: &Spread| target.parity == part.spread.parity && target.drives.len() == part.spread.drives.len();
-        target.filter(fits).unwrap_or_else(|| part.spread.clone())
+        let fits = |Placed { spread, .. }: &Placed| {
+            spread.parity == part.spread.parity && spread.drives.len() == part.spread.drives.len()
+        };
+        target.filter(fits).unwrap_or_else(|| Placed { spread: part.spread.clone(), lacking: Vec::new() })
     }
 
     /// Heals the shards of a part. `part` says afterwards where they lie and which are missing; shards that it names are
@@ -328,12 +338,13 @@ impl<C: Cluster> ObjectService<C> {
         depth: HealDepth,
         drives: &mut AskedDrives,
     ) -> Result<Outcome, Error> {
-        let goal = PartContent { spread: self.target(part), ..part.clone() };
+        let Placed { spread, lacking } = self.target(part);
+        let goal = PartContent { spread, ..part.clone() };
         let numbers = 0..u8::try_from(part.spread.drives.len()).expect("at most SHARDS_MAX");
         let drive = |spread: &Spread, number: u8| spread.drives[usize::from(number)];
         let is_due =
             |number: &u8| part.missing.contains(number) || drive(&goal.spread, *number) != drive(&part.spread, *number);
-        let mut due: BTreeSet<u8> = numbers.filter(is_due).collect();
+        let mut due: BTreeSet<u8> = numbers.filter(|number| !lacking.contains(number)).filter(is_due).collect();
         let wanted = due.len();
         for number in due.clone() {
             if !self.answers(drive(&goal.spread, number), part.id.blob(0), drives).await {
@@ -349,6 +360,7 @@ impl<C: Cluster> ObjectService<C> {
         match made {
             Made { failed, .. } if !failed.is_empty() => Err(made.error),
             _ if is_waiting => Ok(Outcome::Waiting),
+            _ if !lacking.is_empty() => Ok(Outcome::Lacking),
             Made { any: true, .. } => Ok(Outcome::Healed),
             _ => Ok(Outcome::Whole),
         }

@@ -40,7 +40,7 @@ impl<C: Cluster> ObjectService<C> {
     ) -> Result<PartContent, Error> {
         let moment = self.cluster.moment();
         let id = PartId(*moment.drawn.first_chunk().expect("sixteen bytes have twelve"));
-        let spread = self.cluster.spread(id, None).ok_or(Error::Unavailable)?;
+        let spread = self.cluster.spread(id, None).ok_or(Error::Unavailable)?.spread;
         let number = owner.upload.map_or(0, |(_, number)| number);
         let is_encrypted = key.is_some();
         let mut content = PartContent { id, bytes: 0, is_encrypted, spread, number, missing: Vec::new() };

@@ -18,7 +18,7 @@ use crate::api::{
     Objects, PART_BYTES_MIN, PutRequest, Range as Bytes_, Target, UploadId, Uploads, VersionId,
 };
 use crate::cipher::DataKey;
-use crate::cluster::{BucketRecord, Moment, ShardReply, ShardRequest, Spread};
+use crate::cluster::{BucketRecord, Moment, Placed, ShardReply, ShardRequest, Spread};
 use crate::index::range::{Io, IoId, RangeConfig, Token};
 use crate::index::{Range, Reply, Request};
 use crate::lock::{Bypass, Lock};
@@ -111,17 +111,22 @@ impl Cluster for Memory {
         Moment { now_ms: world.drawn, at: world.now, drawn }
     }
 
-    fn spread(&self, _part: PartId, now: Option<&Spread>) -> Option<Spread> {
+    fn spread(&self, _part: PartId, now: Option<&Spread>) -> Option<Placed> {
         let world = self.world();
         let mut free: Vec<DriveId> =
             world.drives.keys().filter(|drive| !world.leaving.contains(drive)).copied().collect();
-        let Some(now) = now else { return Some(Spread { parity: parity(free.len()), drives: free }) };
+        let Some(now) = now else {
+            let spread = Spread { parity: parity(free.len()), drives: free };
+            return Some(Placed { spread, lacking: Vec::new() });
+        };
         free.retain(|drive| !now.drives.contains(drive));
         let mut next = now.clone();
         for drive in next.drives.iter_mut().filter(|drive| world.leaving.contains(drive)) {
             *drive = free.pop().unwrap_or(*drive);
         }
-        Some(next)
+        let is_given_up = |drive: &DriveId| world.leaving.contains(drive) && world.down.contains(drive);
+        let given_up = (0..).zip(&next.drives).filter(|(_, drive)| is_given_up(drive));
+        Some(Placed { lacking: given_up.map(|(number, _)| number).collect(), spread: next })
     }
 
     fn shard(&self, drive: DriveId, request: ShardRequest) -> BoxFuture<'static, ShardReply> {

@@ -65,7 +65,8 @@ impl Client {
         self.seat = None;
         let Asked { key, action, begin } = self.asked.take()?;
         // A read of which nothing came means nothing.
-        matches!(action, Action::Write(_)).then_some((key, Operation { action, begin, end: NEVER, is_attempt: false }))
+        matches!(action, Action::Write(_))
+            .then_some((key, Operation { action, begin, end: NEVER, is_attempt: false, seen: None }))
     }
 
     /// Sends a request.
@@ -103,9 +104,9 @@ impl Client {
                 self.seat = None;
                 None
             }
-            (Action::Write(_), _) => Some((key, Operation { action, begin, end: at, is_attempt: false })),
+            (Action::Write(_), _) => Some((key, Operation { action, begin, end: at, is_attempt: false, seen: None })),
             (Action::Read(_), Reply::Value(value)) => {
-                Some((key, Operation { action: Action::Read(value), begin, end: at, is_attempt: false }))
+                Some((key, Operation { action: Action::Read(value), begin, end: at, is_attempt: false, seen: None }))
             }
             (Action::Read(_), Reply::Done) => None,
         }

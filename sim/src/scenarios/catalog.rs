@@ -14,7 +14,7 @@ mod ledger;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use ashlar_grid::seam::Runtime as _;
 use ashlar_node::Node;
@@ -24,6 +24,7 @@ use self::client::{Bench, LAST_PROPOSALS, drive_id};
 use self::disk::{Disk, DiskStorage};
 use self::ledger::Ledger;
 use super::agreement::{agreed, check_state};
+use super::lock;
 use super::node::memory::{Drive, DriveMemory};
 use super::node::{plan, server_id};
 use super::whole::{Drained, Seen, WIND_DOWN_NS_MAX, accept, check_drained};
@@ -34,10 +35,6 @@ use crate::world::{Control, Kill, ServerNo, SimRuntime};
 const CONVERGE_NS_MAX: u64 = 240_000_000_000;
 /// Placement groups of the set: few, so that many seeds can be run.
 const PGS: u32 = 16;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// One life of a server.
 struct Life {

@@ -15,9 +15,10 @@
 //!
 //! Not verified: NBD, space that runs out, volumes that grow or are deleted, drives that are drained.
 
-mod device;
+pub(super) mod device;
 mod drive;
 mod guest;
+pub(super) mod load;
 mod oracle;
 mod planted;
 
@@ -35,12 +36,14 @@ use ashlar_node::volume::service::VolumeService;
 use ashlar_placement::map::{GroupId, PgId};
 use ashlar_wire::id::DriveId;
 
-use self::device::{Device, Habits, Wrongs};
+use self::device::{Device, Habits};
 use self::drive::{Inbox, Owner, TOLD_BYTES};
-use self::guest::{Guests, Visit, guests, lock, sums};
+use self::guest::GuestLoad;
+use self::load::{Birth, Load};
 pub(super) use self::planted::{bugs, plant};
 use super::agreement::{agreed, check_state};
 use super::catalog::disk::{Disk, DiskStorage};
+use super::lock;
 use super::node::memory::{Drive, DriveMemory};
 use super::node::{plan, server_id};
 use super::whole::{Drained, Seen, WIND_DOWN_NS_MAX, accept, check_drained};
@@ -57,8 +60,6 @@ const CONVERGE_NS_MAX: u64 = 300_000_000_000;
 const PGS: u32 = 6;
 /// Copies of everything.
 const COPIES: u8 = 3;
-/// Volumes, each with a guest.
-const VOLUMES: u8 = 2;
 /// After this long a server that does not come back is brought back where it is missed.
 const MISSED_NS: u64 = 60_000_000_000;
 /// After how long a drive that its server does not have any more is given up.
@@ -77,6 +78,22 @@ pub(super) fn adapt(params: &mut Params) {
     link.bytes_per_s = link.bytes_per_s.max(125_000_000);
     link.segment_bytes_max = link.segment_bytes_max.max(8_960);
     link.loss_ppm = link.loss_ppm.min(500);
+}
+
+/// How the drives of a world are.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DriveHabits {
+    /// The server whose first drive does what it must not.
+    pub(super) bad: Option<ServerNo>,
+    pub(super) good: Habits,
+    pub(super) worse: Habits,
+}
+
+impl DriveHabits {
+    /// Those of the first drive of a server.
+    pub(super) fn of(&self, server: ServerNo) -> Habits {
+        if self.bad == Some(server) { self.worse } else { self.good }
+    }
 }
 
 /// What a server has over all its lives.
@@ -124,18 +141,15 @@ type Hosts = Arc<Mutex<BTreeMap<ServerNo, (SimRuntime, Arc<Mutex<DriveHost>>)>>>
 pub struct ClusterCase {
     control: Control,
     servers: u32,
-    /// The server whose drive does what it must not.
-    bad: Option<ServerNo>,
-    habits: [Habits; 2],
+    habits: DriveHabits,
     busy_ppm: u32,
-    takes_ppm: u32,
     replaces: bool,
     machines: BTreeMap<ServerNo, Machine>,
     lives: BTreeMap<ServerNo, Life>,
     /// Servers that were told to stop and have not ended: they serve nothing any more.
     draining: BTreeSet<ServerNo>,
     hosts: Hosts,
-    guests: Arc<Mutex<Guests>>,
+    load: Box<dyn Load>,
     wrong: Arc<Mutex<Option<String>>>,
     stage: Stage,
     /// The histories were looked at.
@@ -151,9 +165,18 @@ pub struct ClusterCase {
 }
 
 impl ClusterCase {
-    /// The case for one world.
+    /// Guests that use volumes, in one world.
     #[must_use]
     pub fn new(control: &Control, params: &Params) -> Self {
+        Self::with_load(control, params, |rng, _| Box::new(GuestLoad::new(rng.pick(&[0, 20_000, 200_000]))))
+    }
+
+    /// The case of one world with this load, which is told how the drives of a server are.
+    pub(super) fn with_load(
+        control: &Control,
+        params: &Params,
+        load: impl FnOnce(&mut Rng, DriveHabits) -> Box<dyn Load>,
+    ) -> Self {
         let mut rng = Rng::new(params.seed).fork("cluster", 0);
         let bad = rng.chance(500_000).then(|| ServerNo(rng.below(params.servers.into()) as u32));
         let good = Habits { nanos_max: rng.pick(&[300_000, 3_000_000, 30_000_000]), wrong_ppm: 0, fails_ppm: 0 };
@@ -162,19 +185,20 @@ impl ClusterCase {
             wrong_ppm: rng.pick(&[0, 30_000, 300_000]),
             fails_ppm: rng.pick(&[0, 0, 3_000]),
         };
+        let habits = DriveHabits { bad, good, worse };
+        let busy_ppm = rng.pick(&[0, 0, 50_000]);
+        let load = load(&mut rng, habits);
         let case = Self {
             control: control.clone(),
             servers: params.servers,
-            bad,
-            habits: [good, worse],
-            busy_ppm: rng.pick(&[0, 0, 50_000]),
-            takes_ppm: rng.pick(&[0, 20_000, 200_000]),
+            habits,
+            busy_ppm,
             replaces: rng.chance(500_000),
             machines: BTreeMap::new(),
             lives: BTreeMap::new(),
             draining: BTreeSet::new(),
             hosts: Arc::default(),
-            guests: Arc::new(Mutex::new(guests(VOLUMES))),
+            load,
             wrong: Arc::default(),
             stage: Stage::Healing,
             is_complete: false,
@@ -197,29 +221,11 @@ impl ClusterCase {
         if let Some(wrong) = &*lock(&self.wrong) {
             return Err(wrong.clone());
         }
-        for guest in &lock(&self.guests).guests {
-            if let Some(wrong) = &lock(guest).wrong {
-                return Err(wrong.clone());
-            }
-        }
-        Ok(())
-    }
-
-    fn check_histories(&self) -> Result<(), String> {
-        lock(&self.guests).guests.iter().try_for_each(|guest| lock(guest).oracle.check())
+        self.load.wrong().map_or(Ok(()), Err)
     }
 
     fn check_converged(&self) -> Result<(), String> {
-        {
-            let guests = lock(&self.guests);
-            for (number, guest) in guests.guests.iter().enumerate() {
-                let guest = lock(guest);
-                if guest.rounds < guests.round {
-                    let (rounds, place) = (guest.rounds, guest.place);
-                    return Err(format!("guest {number} at {place:?} has done {rounds} rounds of {}", guests.round));
-                }
-            }
-        }
+        self.load.check_round(&self.lives.values().map(|life| &life.runtime).collect::<Vec<_>>())?;
         if let Some((server, _)) = self.lives.iter().find(|(_, life)| !life.bus.knows_voters()) {
             return Err(format!("the bus of {server:?} knows no voters"));
         }
@@ -305,22 +311,18 @@ impl ClusterCase {
     }
 
     fn make_machine(&self, server: ServerNo) -> Machine {
-        let device = Device::new(self.habits[usize::from(self.bad == Some(server))]);
+        let device = Device::new(self.habits.of(server));
         let drive = self.make_drive(server, 1, &device);
         Machine { memory: Drive::default(), disk: Disk::default(), device, drive, drives_made: 1 }
     }
 
     /// The drive of a server that is down was lost, and an empty one is in its place.
     fn replace(&mut self, server: ServerNo) {
-        let device = Device::new(self.habits[0]);
+        let device = Device::new(self.habits.good);
         let number = self.machines[&server].drives_made + 1;
         let drive = self.make_drive(server, number, &device);
         let machine = self.machines.get_mut(&server).expect("it has run");
         (machine.device, machine.drive, machine.drives_made) = (device, drive, number);
-    }
-
-    fn ask_for_a_round(&self) {
-        lock(&self.guests).round += 1;
     }
 
     fn begin(&mut self, runtime: SimRuntime) -> Result<(), String> {
@@ -343,8 +345,11 @@ impl ClusterCase {
         let remembered = DriveMemory::new(memory.clone(), runtime.clone(), self.rng("memory", &runtime));
         let shared = Arc::new(runtime.clone());
         let plan = plan(&self.control, &runtime, memory);
-        let services: Vec<Box<dyn ashlar_node::service::Service<SimRuntime>>> =
+        let birth =
+            Birth { control: self.control.clone(), runtime: runtime.clone(), drive: *drive, volumes: volumes.clone() };
+        let mut services: Vec<Box<dyn ashlar_node::service::Service<SimRuntime>>> =
             vec![Box::new(service), Box::new(volumes.clone())];
+        services.extend(self.load.services(&birth)?);
         let (node, bus) = Node::start(shared.clone(), shared, plan, remembered, services)
             .map_err(|error| format!("{server:?} cannot restore the memory of its bus: {error}"))?;
         runtime.spawn(bus);
@@ -361,19 +366,7 @@ impl ClusterCase {
         runtime.spawn(Box::pin(owner.run(move |drive, output| outputs.handle_output(drive, output))));
         let register = register(volumes.clone(), *drive, Arc::clone(&self.wrong), self.control.clone());
         runtime.spawn(Box::pin(register));
-        for (number, guest) in (0..).zip(&lock(&self.guests).guests) {
-            let visit = Visit {
-                control: self.control.clone(),
-                runtime: runtime.clone(),
-                volumes: volumes.clone(),
-                guests: Arc::clone(&self.guests),
-                guest: Arc::clone(guest),
-                number,
-                takes_ppm: self.takes_ppm,
-                rng: self.rng("guest", &runtime).fork("volume", number.into()),
-            };
-            runtime.spawn(Box::pin(visit.run()));
-        }
+        self.load.begin(&birth);
         lock(&self.hosts).insert(server, (runtime.clone(), Arc::clone(&host)));
         let bus = Seen::watch(&runtime, &node);
         self.lives.insert(server, Life { node, runtime, catalog, host, inbox, drained: Drained::default(), bus });
@@ -436,13 +429,7 @@ impl Case for ClusterCase {
         let Some(life) = self.lives.remove(&server) else { return };
         self.draining.remove(&server);
         lock(&self.hosts).remove(&server);
-        let place = (life.runtime.server().0, life.runtime.life());
-        for guest in &lock(&self.guests).guests {
-            let mut guest = lock(guest);
-            if guest.place == Some(place) {
-                guest.place = None;
-            }
-        }
+        self.load.killed(&self.control, &life.runtime);
         if let Some(machine) = self.machines.get(&server) {
             machine.disk.crash(&mut self.rng("crash", &life.runtime));
             machine.device.crash(&mut self.rng("tear", &life.runtime));
@@ -467,7 +454,7 @@ impl Case for ClusterCase {
 
     fn can_lose_one(&self) -> bool {
         // What rotted on one drive may be on no other but that server's.
-        if self.bad.is_some() {
+        if self.habits.bad.is_some() || !self.load.can_lose_one() {
             return false;
         }
         // A catalog of one voter, and a placement group of one member that runs, cannot do without it.
@@ -501,7 +488,7 @@ impl Case for ClusterCase {
         self.healed_ns = self.control.now_ns();
         self.machines.values().for_each(|machine| machine.device.heal());
         // A drive that failed is out until somebody has looked after it.
-        let failed = |server: &ServerNo| self.machines[server].device.has_failed();
+        let failed = |server: &ServerNo| self.machines[server].device.has_failed() || self.load.has_failed(*server);
         let failed: Vec<ServerNo> = self.lives.keys().copied().filter(failed).collect();
         for server in failed {
             self.control.kill(server, Kill::Process);
@@ -509,7 +496,8 @@ impl Case for ClusterCase {
             let runtime = self.control.start(server);
             self.start(runtime);
         }
-        self.ask_for_a_round();
+        self.load.healed();
+        self.load.ask_for_a_round(true);
     }
 
     fn bounds(&self) -> Bounds {
@@ -538,7 +526,7 @@ impl Case for ClusterCase {
                     return Ok(());
                 }
                 self.stage = Stage::Busy;
-                self.ask_for_a_round();
+                self.load.ask_for_a_round(true);
                 Err("the guests are busy".into())
             }
             Stage::Busy => unreachable!("nobody waits for that"),
@@ -548,7 +536,7 @@ impl Case for ClusterCase {
                 self.control.cut(other, one);
                 self.stage = Stage::Apart(one, other);
                 self.cut_ns = self.control.now_ns();
-                self.ask_for_a_round();
+                self.load.ask_for_a_round(true);
                 Err("a link was cut".into())
             }
             Stage::Apart(one, other) => {
@@ -556,7 +544,7 @@ impl Case for ClusterCase {
                 self.control.heal(one, other);
                 self.control.heal(other, one);
                 self.stage = Stage::Without(self.stop());
-                self.ask_for_a_round();
+                self.load.ask_for_a_round(false);
                 Err("a server was stopped".into())
             }
             Stage::Without(server) => {
@@ -566,7 +554,7 @@ impl Case for ClusterCase {
                 }
                 let runtime = self.control.start(server);
                 self.start(runtime);
-                self.ask_for_a_round();
+                self.load.ask_for_a_round(true);
                 Err("it was started again".into())
             }
             Stage::Again => Ok(()),
@@ -585,7 +573,7 @@ impl Case for ClusterCase {
             check_drained(&self.lives, |life| &life.drained)?;
         }
         if !self.is_complete {
-            self.check_histories()?;
+            self.load.check_histories()?;
             self.is_complete = true;
         }
         Ok(())
@@ -597,24 +585,10 @@ impl Case for ClusterCase {
         let mut counters =
             vec![("lives", lives), ("converge_ms", millis(self.converged_ns)), ("apart_ms", millis(self.apart_ns))];
         counters.push(("came_back", u64::from(self.came_back)));
-        counters.extend(sums(&lock(&self.guests)));
-        let mut wrongs = Wrongs::default();
-        for machine in self.machines.values() {
-            let Wrongs { rotted, unread, lost, misplaced, failed } = machine.device.wrongs();
-            wrongs.rotted += rotted;
-            wrongs.unread += unread;
-            wrongs.lost += lost;
-            wrongs.misplaced += misplaced;
-            wrongs.failed += failed;
-        }
-        let Wrongs { rotted, unread, lost, misplaced, failed } = wrongs;
-        counters.extend([
-            ("rotted", rotted),
-            ("unread", unread),
-            ("writes_lost", lost),
-            ("misplaced", misplaced),
-            ("drives_failed", failed),
-        ]);
+        counters.extend(self.load.counters());
+        let mut wrongs = self.load.wrongs();
+        self.machines.values().for_each(|machine| wrongs.add(machine.device.wrongs()));
+        counters.extend(wrongs.counters());
         counters
     }
 }

@@ -12,7 +12,7 @@ pub(super) mod memory;
 
 use core::time::Duration;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use ashlar_bus::saved::Saved;
 use ashlar_grid::config::GridConfig;
@@ -25,6 +25,7 @@ use ashlar_wire::secret::Secret;
 
 use self::greeting::Greeting;
 use self::memory::{Drive, DriveMemory};
+use super::lock;
 use super::whole::{Drained, WIND_DOWN_NS_MAX, accept, check_drained};
 use crate::swarm::{Bounds, Case, Params, host};
 use crate::world::{Control, ServerNo, SimRuntime};
@@ -59,10 +60,6 @@ pub struct NodeCase {
     converged_ns: u64,
     refused: u64,
     is_stopping: bool,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl NodeCase {

@@ -107,7 +107,8 @@ impl BlobGeometry {
     }
 
     /// Byte offset of a block of a segment. The first block of the segment behind the last is the one behind all segments.
-    pub(super) fn offset(&self, segment: u32, block: u32) -> u64 {
+    #[must_use]
+    pub fn offset(&self, segment: u32, block: u32) -> u64 {
         assert!(segment <= self.segments && block < self.segment_blocks, "a block lies in the area");
         let start = SEGMENTS_START + u64::from(segment) * u64::from(self.segment_blocks);
         (start + u64::from(block)) * BLOCK_BYTES as u64

@@ -34,13 +34,13 @@ const SIM: Program = &["--profile", "test", "--package", "ashlar-sim"];
 type Row = (&'static str, Program, &'static [&'static [&'static str]]);
 
 /// Seeds and states are as many as run in a minute or two on two cores; those of whole servers are the ones that `verify` passes.
-/// Objects have none: no world of the simulator writes one.
-const ROWS: [Row; 8] = [
+const ROWS: [Row; 9] = [
     ("ashlar-bus", SIM, &[&["bus", "--seeds", "2000"]]),
     ("ashlar-catalog", SIM, &[&["catalog", "--seeds", "200"]]),
     ("ashlar-grid", SIM, &[&["grid", "--seeds", "200"]]),
     ("ashlar-kv", SIM, &[&["replay", "--commands", "200000"], &["quorum", "--seeds", "150"], &KV]),
-    ("ashlar-node", SIM, &[&["node", "--seeds", "100"], &KV, &CLUSTER]),
+    ("ashlar-node", SIM, &[&["node", "--seeds", "100"], &KV, &CLUSTER, &OBJECT]),
+    ("ashlar-object", SIM, &[&OBJECT]),
     ("ashlar-replica", REPLICA, &[&["1", "1000"]]),
     (
         "ashlar-store",
@@ -51,6 +51,8 @@ const ROWS: [Row; 8] = [
 ];
 
 const KV: [&str; 5] = ["kv", "--seeds", "40", "--from", "1000"];
+
+const OBJECT: [&str; 5] = ["object", "--seeds", "12", "--from", "1000"];
 
 const CLUSTER: [&str; 5] = ["cluster", "--seeds", "25", "--from", "1000"];
 

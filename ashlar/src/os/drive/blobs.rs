@@ -11,14 +11,12 @@ use std::time::Duration;
 
 use ashlar_node::object::BlobPort;
 use ashlar_node::object::damage::Damage;
+use ashlar_node::object::shards::{blob_request, listed_shard, shard_reply};
 use ashlar_node::volume::space::Room;
 use ashlar_object::api::BoxFuture;
 use ashlar_object::cluster::{ShardReply, ShardRequest};
 use ashlar_object::service::collect::{ListedShard, ShardStore};
-use ashlar_store::blob::{
-    BlobError, BlobEvent, BlobReply, BlobRequest, BlobRequestKind, Blobs, ListDetail, ListedBlob, ListedHeader, NewBlob,
-};
-use ashlar_store::buffer::{AlignedBuf, BLOCK_BYTES, Segment};
+use ashlar_store::blob::{BlobError, BlobEvent, BlobReply, BlobRequest, BlobRequestKind, Blobs, ListDetail};
 use ashlar_store::request::RequestId;
 use ashlar_wire::id::{BlobId, DriveId};
 use bytes::Bytes;
@@ -105,8 +103,8 @@ impl BlobPort for BlobHandle {
     fn ask(&self, request: ShardRequest) -> BoxFuture<'static, ShardReply> {
         let inbox = Arc::clone(&self.inbox);
         Box::pin(async move {
-            let answer = clock::within(ASK_MAX, ask(&inbox, kind(request))).await.flatten();
-            answer.map_or(ShardReply::Unavailable, answered)
+            let answer = clock::within(ASK_MAX, ask(&inbox, blob_request(request))).await.flatten();
+            answer.map_or(ShardReply::Unavailable, shard_reply)
         })
     }
 
@@ -120,7 +118,7 @@ impl ShardStore for BlobHandle {
         Box::pin(async move {
             let kind = BlobRequestKind::List { after, limit, detail: ListDetail::Headers };
             match clock::within(ASK_MAX, ask(&self.inbox, kind)).await? {
-                Some(Ok(BlobReply::Blobs { blobs, .. })) => Some(blobs.into_iter().map(listed).collect()),
+                Some(Ok(BlobReply::Blobs { blobs, .. })) => Some(blobs.into_iter().map(listed_shard).collect()),
                 _ => None,
             }
         })
@@ -143,14 +141,6 @@ impl ShardStore for BlobHandle {
     }
 }
 
-fn listed(listed: ListedBlob) -> ListedShard {
-    let header = match listed.header {
-        ListedHeader::Whole(header) => Some(Bytes::from(header)),
-        ListedHeader::NotAsked | ListedHeader::Damaged => None,
-    };
-    ListedShard { blob: listed.blob, stamp: listed.stamp, header }
-}
-
 /// What the thread answers; nothing if it has stopped.
 async fn ask(inbox: &Inbox<Asked>, kind: BlobRequestKind) -> Option<Result<BlobReply, BlobError>> {
     loop {
@@ -163,42 +153,6 @@ async fn ask(inbox: &Inbox<Asked>, kind: BlobRequestKind) -> Option<Result<BlobR
             }
         }
         clock::sleep(RETRY).await;
-    }
-}
-
-fn kind(request: ShardRequest) -> BlobRequestKind {
-    match request {
-        ShardRequest::Put { blob, stamp, header, data, is_repair } => {
-            let len = u32::try_from(data.len()).unwrap_or(u32::MAX);
-            let new = NewBlob { blob, stamp, header: header.as_ref().into(), len, data: segments(&data) };
-            if is_repair { BlobRequestKind::Repair(new) } else { BlobRequestKind::Put(new) }
-        }
-        ShardRequest::Get { blob, offset, len } => BlobRequestKind::Get { blob, offset, len },
-        ShardRequest::Remove(blob) => BlobRequestKind::Remove { blob },
-    }
-}
-
-/// Whole blocks in memory that direct IO can take.
-fn segments(data: &Bytes) -> Vec<Segment> {
-    if data.is_empty() {
-        return Vec::new();
-    }
-    let mut buf = AlignedBuf::zeroed(data.len().div_ceil(BLOCK_BYTES));
-    buf[..data.len()].copy_from_slice(data);
-    vec![Segment::from(buf)]
-}
-
-fn answered(answer: Result<BlobReply, BlobError>) -> ShardReply {
-    match answer {
-        Ok(BlobReply::Data { bytes, .. }) => ShardReply::Data(Bytes::from_owner(bytes)),
-        Ok(BlobReply::Done | BlobReply::Head(_) | BlobReply::Blobs { .. }) => ShardReply::Done,
-        Err(BlobError::NoSuchBlob) => ShardReply::Missing,
-        Err(BlobError::Full | BlobError::TooManyBlobs) => ShardReply::Full,
-        Err(BlobError::Damaged | BlobError::OutsideBlob { .. } | BlobError::ReadFailed(_)) => ShardReply::Damaged,
-        Err(error) => {
-            tracing::warn!(%error, "the drive refuses a shard");
-            ShardReply::Unavailable
-        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! crash, each sector by itself. A read that overlaps a write under way may see either. Every end of a life is taken for a loss of power.
 //!
 //! A device that was drawn to be bad also rots, reads with errors, writes to another place or not at all, and fails for a life: only
-//! where extents lie, whose checksums are elsewhere, and only one device of a world, for copies are there to survive one.
+//! where extents or blobs lie, whose checksums show it, and only one device of a world, for copies are there to survive one.
 
 use core::ops::Range;
 use std::collections::BTreeMap;
@@ -23,23 +23,47 @@ type Block = Arc<[u8; BLOCK_BYTES]>;
 
 /// How a device is, for the time of a world.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Habits {
+pub(in crate::scenarios) struct Habits {
     /// Longest time of one operation.
-    pub(super) nanos_max: u64,
-    /// How often it does something wrong, per million operations where extents lie.
-    pub(super) wrong_ppm: u32,
+    pub(in crate::scenarios) nanos_max: u64,
+    /// How often it does something wrong, per million operations where data lies.
+    pub(in crate::scenarios) wrong_ppm: u32,
     /// How often a write or sync fails for good, until the next life, per million.
-    pub(super) fails_ppm: u32,
+    pub(in crate::scenarios) fails_ppm: u32,
 }
 
 /// How often a device did what it must not.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Wrongs {
-    pub(super) rotted: u64,
-    pub(super) unread: u64,
-    pub(super) lost: u64,
-    pub(super) misplaced: u64,
-    pub(super) failed: u64,
+pub(in crate::scenarios) struct Wrongs {
+    pub(in crate::scenarios) rotted: u64,
+    pub(in crate::scenarios) unread: u64,
+    pub(in crate::scenarios) lost: u64,
+    pub(in crate::scenarios) misplaced: u64,
+    pub(in crate::scenarios) failed: u64,
+}
+
+impl Wrongs {
+    /// Those of another device, too.
+    pub(in crate::scenarios) const fn add(&mut self, other: Self) {
+        let Self { rotted, unread, lost, misplaced, failed } = other;
+        self.rotted += rotted;
+        self.unread += unread;
+        self.lost += lost;
+        self.misplaced += misplaced;
+        self.failed += failed;
+    }
+
+    /// For the summary of many seeds.
+    pub(super) const fn counters(self) -> [(&'static str, u64); 5] {
+        let Self { rotted, unread, lost, misplaced, failed } = self;
+        [
+            ("rotted", rotted),
+            ("unread", unread),
+            ("writes_lost", lost),
+            ("misplaced", misplaced),
+            ("drives_failed", failed),
+        ]
+    }
 }
 
 /// What a crash keeps of what was not durable.
@@ -68,8 +92,8 @@ impl Keep {
 
 struct Content {
     habits: Habits,
-    /// Blocks where extents lie, once it is formatted.
-    extents: Range<u64>,
+    /// Blocks where data lies, once it is formatted.
+    data: Range<u64>,
     durable: BTreeMap<u64, Block>,
     current: BTreeMap<u64, Block>,
     /// For each block the contents that it had since it was durable, with the number of the write.
@@ -83,13 +107,13 @@ struct Content {
 
 /// See the head of this file.
 #[derive(Clone)]
-pub(super) struct Device(Arc<Mutex<Content>>);
+pub(in crate::scenarios) struct Device(Arc<Mutex<Content>>);
 
 impl Device {
-    pub(super) fn new(habits: Habits) -> Self {
+    pub(in crate::scenarios) fn new(habits: Habits) -> Self {
         Self(Arc::new(Mutex::new(Content {
             habits,
-            extents: 0..0,
+            data: 0..0,
             durable: BTreeMap::new(),
             current: BTreeMap::new(),
             unsynced: BTreeMap::new(),
@@ -104,28 +128,28 @@ impl Device {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From here to there lie extents. Before this is known nothing goes wrong.
-    pub(super) fn set_extents(&self, blocks: Range<u64>) {
-        self.lock().extents = blocks;
+    /// From here to there lies data. Before this is known nothing goes wrong.
+    pub(in crate::scenarios) fn set_data(&self, blocks: Range<u64>) {
+        self.lock().data = blocks;
     }
 
-    pub(super) fn wrongs(&self) -> Wrongs {
+    pub(in crate::scenarios) fn wrongs(&self) -> Wrongs {
         self.lock().wrongs
     }
 
     /// Whether it has failed in this life.
-    pub(super) fn has_failed(&self) -> bool {
+    pub(in crate::scenarios) fn has_failed(&self) -> bool {
         self.lock().has_failed
     }
 
     /// Nothing goes wrong any more, and what was done wrong stays.
-    pub(super) fn heal(&self) {
+    pub(in crate::scenarios) fn heal(&self) {
         let mut content = self.lock();
         content.habits = Habits { wrong_ppm: 0, fails_ppm: 0, ..content.habits };
     }
 
     /// Takes an operation; it is completed after so many nanoseconds.
-    pub(super) fn start(&self, io: Io, rng: &mut Rng) -> u64 {
+    pub(in crate::scenarios) fn start(&self, io: Io, rng: &mut Rng) -> u64 {
         let mut content = self.lock();
         let completed = content.completed;
         content.under_way.insert(io.id, (io, completed));
@@ -133,19 +157,19 @@ impl Device {
     }
 
     /// Completes an operation. Nothing if a crash came before.
-    pub(super) fn complete(&self, id: IoId, rng: &mut Rng) -> Option<Result<IoOutput, IoError>> {
+    pub(in crate::scenarios) fn complete(&self, id: IoId, rng: &mut Rng) -> Option<Result<IoOutput, IoError>> {
         self.lock().complete(id, rng)
     }
 
     /// Does an operation at once.
-    pub(super) fn execute(&self, io: Io, rng: &mut Rng) -> Result<IoOutput, IoError> {
+    pub(in crate::scenarios) fn execute(&self, io: Io, rng: &mut Rng) -> Result<IoOutput, IoError> {
         let id = io.id;
         self.start(io, rng);
         self.complete(id, rng).expect("it was just begun")
     }
 
     /// The life that used it has ended.
-    pub(super) fn crash(&self, rng: &mut Rng) {
+    pub(in crate::scenarios) fn crash(&self, rng: &mut Rng) {
         self.lock().crash(rng);
     }
 }
@@ -154,7 +178,7 @@ impl Content {
     fn complete(&mut self, id: IoId, rng: &mut Rng) -> Option<Result<IoOutput, IoError>> {
         let (io, completed_at_start) = self.under_way.remove(&id)?;
         let is_change = !matches!(io.kind, IoKind::Read { .. });
-        if is_change && !self.has_failed && !self.extents.is_empty() && rng.chance(self.habits.fails_ppm) {
+        if is_change && !self.has_failed && !self.data.is_empty() && rng.chance(self.habits.fails_ppm) {
             self.has_failed = true;
             self.wrongs.failed += 1;
         }
@@ -169,7 +193,7 @@ impl Content {
                 let blocks: Vec<Block> = blocks.map(block_of).collect();
                 let first = offset / BLOCK_BYTES as u64;
                 if let Some(at) = self.misplaced(first, rng) {
-                    let is_near = |number: &u64| at == first || self.extents.contains(number);
+                    let is_near = |number: &u64| at == first || self.data.contains(number);
                     let places: Vec<u64> = (at..).take(blocks.len()).filter(is_near).collect();
                     for (number, block) in places.into_iter().zip(blocks) {
                         self.write(number, block, durability);
@@ -185,7 +209,7 @@ impl Content {
     }
 
     fn goes_wrong(&self, block: u64, rng: &mut Rng) -> bool {
-        self.habits.wrong_ppm > 0 && self.extents.contains(&block) && rng.chance(self.habits.wrong_ppm)
+        self.habits.wrong_ppm > 0 && self.data.contains(&block) && rng.chance(self.habits.wrong_ppm)
     }
 
     /// Where a write to this block really goes; nowhere if it is lost.

@@ -3,7 +3,7 @@
 use core::future::poll_fn;
 use core::task::{Poll, Waker};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use ashlar_grid::seam::Runtime as _;
 use ashlar_node::together;
@@ -21,6 +21,7 @@ use core::time::Duration;
 
 use super::{device::Device, planted};
 use crate::rng::Rng;
+use crate::scenarios::lock;
 use crate::scenarios::node::cluster;
 use crate::world::SimRuntime;
 
@@ -33,10 +34,6 @@ const LAYOUT: LayoutOptions = LayoutOptions { journal_blocks: 1_040, records_max
 const INPUTS_MAX: usize = 1_024;
 /// Time between two extents of the scrub: short, so that damage is found within a run.
 const SCRUB_INTERVAL: Duration = Duration::from_secs(1);
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 #[derive(Debug, Default)]
 struct Waiting {
@@ -128,7 +125,7 @@ pub(super) fn open(now: Instant, device: &Device, drive: DriveId, rng: &mut Rng)
         let id = io.id;
         opening.handle_io(id, device.execute(io, rng));
     };
-    device.set_extents(store.superblock().geometry.slot_blocks());
+    device.set_data(store.superblock().geometry.slot_blocks());
     let config = HostConfig { settings: planted::settings(), ..HostConfig::default() };
     Ok(DriveHost::new(now, store, config, rng.next_u64()))
 }

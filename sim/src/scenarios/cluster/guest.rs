@@ -3,7 +3,7 @@
 use core::ops::Range;
 use core::time::Duration;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use ashlar_catalog::change::Change;
 use ashlar_catalog::volume::{Generation, VolumeClass, VolumeRecord};
@@ -19,12 +19,16 @@ use ashlar_volume::initiator::{Op, Space};
 use ashlar_wire::id::VolumeId;
 use bytes::Bytes;
 
+use super::load::{Birth, Load};
 use super::oracle::{Begun, Oracle, UNIT_BYTES, UNITS};
 use crate::rng::Rng;
+use crate::scenarios::lock;
 use crate::world::{Control, SimRuntime};
 
+/// Volumes, each with a guest.
+const VOLUMES: u8 = 2;
 /// Extents of a volume.
-pub(super) const EXTENTS: u64 = 6;
+const EXTENTS: u64 = 6;
 /// Requests of a guest at a time.
 const DEPTH: usize = 5;
 /// Requests of one turn at a volume, each of those at a time.
@@ -33,10 +37,6 @@ const TURN: u64 = 30;
 const LAST: u64 = 6;
 /// How long a guest waits for an answer before it looks whether the volume is still its own.
 const PATIENCE: Duration = Duration::from_secs(400);
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// What all lives know of one guest.
 #[derive(Debug, Default)]
@@ -312,26 +312,88 @@ fn choose(rng: &mut Rng) -> Range<u64> {
     extent * UNITS + first..extent * UNITS + first + count
 }
 
-/// The guests of a world.
-pub(super) fn guests(count: u8) -> Guests {
-    Guests { guests: (0..count).map(|_| Arc::default()).collect(), round: 0 }
+/// The guests of a world, with a volume each.
+pub(super) struct GuestLoad {
+    guests: Arc<Mutex<Guests>>,
+    takes_ppm: u32,
 }
 
-/// What the guests counted, all together.
-pub(super) fn sums(guests: &Guests) -> BTreeMap<&'static str, u64> {
-    let mut sums = BTreeMap::new();
-    for guest in &guests.guests {
-        let guest = lock(guest);
-        let counts = [
-            ("told", guest.oracle.told),
-            ("untold", guest.oracle.untold),
-            ("fenced", guest.oracle.fenced),
-            ("moves", guest.moves),
-            ("taken_away", guest.taken_away),
-        ];
-        for (name, count) in counts {
-            *sums.entry(name).or_default() += count;
+impl GuestLoad {
+    pub(super) fn new(takes_ppm: u32) -> Self {
+        let guests = Guests { guests: (0..VOLUMES).map(|_| Arc::default()).collect(), round: 0 };
+        Self { guests: Arc::new(Mutex::new(guests)), takes_ppm }
+    }
+
+    fn each<T>(&self, look: impl Fn(&Guest) -> Option<T>) -> Option<T> {
+        lock(&self.guests).guests.iter().find_map(|guest| look(&lock(guest)))
+    }
+}
+
+impl Load for GuestLoad {
+    fn begin(&mut self, birth: &Birth) {
+        let Birth { control, runtime, volumes, .. } = birth;
+        let rng = control.rng("guest", u64::from(runtime.server().0) << 32 | u64::from(runtime.life()));
+        for (number, guest) in (0..).zip(&lock(&self.guests).guests) {
+            let visit = Visit {
+                control: control.clone(),
+                runtime: runtime.clone(),
+                volumes: volumes.clone(),
+                guests: Arc::clone(&self.guests),
+                guest: Arc::clone(guest),
+                number,
+                takes_ppm: self.takes_ppm,
+                rng: rng.fork("volume", number.into()),
+            };
+            runtime.spawn(Box::pin(visit.run()));
         }
     }
-    sums
+
+    fn killed(&mut self, _control: &Control, runtime: &SimRuntime) {
+        let place = (runtime.server().0, runtime.life());
+        for guest in &lock(&self.guests).guests {
+            let mut guest = lock(guest);
+            if guest.place == Some(place) {
+                guest.place = None;
+            }
+        }
+    }
+
+    fn ask_for_a_round(&mut self, _is_whole: bool) {
+        lock(&self.guests).round += 1;
+    }
+
+    fn check_round(&self, _lives: &[&SimRuntime]) -> Result<(), String> {
+        let round = lock(&self.guests).round;
+        let late = |guest: &Guest| {
+            let (rounds, place) = (guest.rounds, guest.place);
+            (rounds < round).then(|| format!("a guest at {place:?} has done {rounds} rounds of {round}"))
+        };
+        self.each(late).map_or(Ok(()), Err)
+    }
+
+    fn wrong(&self) -> Option<String> {
+        self.each(|guest| guest.wrong.clone())
+    }
+
+    fn check_histories(&self) -> Result<(), String> {
+        self.each(|guest| guest.oracle.check().err()).map_or(Ok(()), Err)
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        let mut sums = BTreeMap::new();
+        for guest in &lock(&self.guests).guests {
+            let guest = lock(guest);
+            let counts = [
+                ("told", guest.oracle.told),
+                ("untold", guest.oracle.untold),
+                ("fenced", guest.oracle.fenced),
+                ("moves", guest.moves),
+                ("taken_away", guest.taken_away),
+            ];
+            for (name, count) in counts {
+                *sums.entry(name).or_default() += count;
+            }
+        }
+        sums.into_iter().collect()
+    }
 }

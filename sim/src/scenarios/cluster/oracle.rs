@@ -32,10 +32,14 @@ impl Entry {
     fn operation(&self) -> Option<Operation> {
         let Self { action, begin, end, fenced, is_told, .. } = *self;
         match action {
-            Action::Read(_) => is_told.then_some(Operation { action, begin, end, is_attempt: false }),
-            Action::Write(_) => {
-                Some(Operation { action, begin, end: end.min(fenced), is_attempt: !is_told && fenced != NEVER })
-            }
+            Action::Read(_) => is_told.then_some(Operation { action, begin, end, is_attempt: false, seen: None }),
+            Action::Write(_) => Some(Operation {
+                action,
+                begin,
+                end: end.min(fenced),
+                is_attempt: !is_told && fenced != NEVER,
+                seen: None,
+            }),
         }
     }
 }

@@ -223,11 +223,11 @@ fn note(
         // It may have been done, or be done later.
         (Action::Write(_), None) => {
             shared.untold += 1;
-            Operation { action, begin, end: NEVER, is_attempt: false }
+            Operation { action, begin, end: NEVER, is_attempt: false, seen: None }
         }
-        (Action::Write(_), Some(_)) => Operation { action, begin, end, is_attempt: false },
+        (Action::Write(_), Some(_)) => Operation { action, begin, end, is_attempt: false, seen: None },
         (Action::Read(_), Some(Reply::Value(value))) => {
-            Operation { action: Action::Read(*value), begin, end, is_attempt: false }
+            Operation { action: Action::Read(*value), begin, end, is_attempt: false, seen: None }
         }
     };
     if operation.end != NEVER {
