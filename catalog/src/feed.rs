@@ -81,3 +81,43 @@ impl Feed {
         (last == version).then(|| self.entries.range(behind..).cloned().collect())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::change::Change;
+    use crate::sample::Sample;
+
+    fn versions(entries: &[FeedEntry]) -> Vec<u64> {
+        entries.iter().map(|entry| entry.version.0).collect()
+    }
+
+    #[test]
+    fn a_feed_reaches_as_far_back_as_it_has_room() {
+        let command = Arc::new(Sample::new().command(Change::SetVoters(vec![])));
+        let mut feed = Feed::new(CatalogVersion(4));
+        assert_eq!(
+            (feed.version(), feed.since(CatalogVersion(4)).map(|entries| entries.len())),
+            (CatalogVersion(4), Some(0))
+        );
+        for version in [5, 7] {
+            feed.push(CatalogVersion(version), Arc::clone(&command));
+            assert_eq!(feed.version(), CatalogVersion(version));
+        }
+        assert_eq!(feed.since(CatalogVersion(5)).map(|entries| versions(&entries)), Some(vec![7]));
+        assert!(feed.since(CatalogVersion(6)).is_none() && feed.since(CatalogVersion(3)).is_none());
+        let count = FEED_COMMANDS_MAX as u64;
+        (8..8 + count).for_each(|version| feed.push(CatalogVersion(version), Arc::clone(&command)));
+        assert_eq!(feed.since(CatalogVersion(7)).map(|entries| entries.len()), Some(FEED_COMMANDS_MAX));
+        assert!(feed.since(CatalogVersion(5)).is_none(), "too long ago");
+    }
+
+    #[test]
+    #[should_panic(expected = "versions of a feed grow")]
+    fn a_version_comes_once() {
+        let command = Arc::new(Sample::new().command(Change::SetVoters(vec![])));
+        let mut feed = Feed::new(CatalogVersion(4));
+        feed.push(CatalogVersion(5), Arc::clone(&command));
+        feed.push(CatalogVersion(5), command);
+    }
+}

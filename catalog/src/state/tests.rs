@@ -296,9 +296,21 @@ fn features_wait_for_the_oldest_server() {
     sample.must(Change::SetServerState { id: server_id(2), state: ServerState::Dead });
     sample.must(feature(2));
     assert!(sample.state.uses("snapshots"));
+    sample.must(feature(2));
+    assert_eq!(sample.apply(feature(1)), Err(Refusal::Exists(Subject::Feature)), "it needs another release");
     let back = sample.apply(Change::SetServerState { id: server_id(2), state: ServerState::Joining });
     assert_eq!(back, Err(Refusal::TooOld(server_id(2))));
     assert_eq!(sample.apply(Change::AddServer(server(8))), Err(Refusal::TooOld(server_id(8))));
+}
+
+#[test]
+fn voters_are_each_named_once() {
+    let mut sample = Sample::with_set(3, 1);
+    let voters = |numbers: &[u32]| Change::SetVoters(numbers.iter().map(|number| server_id(*number)).collect());
+    sample.must(voters(&[0, 1, 2]));
+    for wrong in [&[0, 0][..], &[1, 0]] {
+        assert_eq!(sample.apply(voters(wrong)), Err(Refusal::BadValue("list of voters")), "{wrong:?}");
+    }
 }
 
 #[test]

@@ -54,3 +54,16 @@ fn pages_are_cut_and_joined() {
     assert!(table.pages.len() <= 6, "{}", table.pages.len());
     assert_eq!(table.len(), 63);
 }
+
+#[test]
+fn tables_are_equal_when_their_rows_are() {
+    let table = |rows: &[Server]| {
+        let mut table = Table::default();
+        rows.iter().for_each(|row| drop(table.insert(row.clone())));
+        table
+    };
+    let (one, two) = (server(1), Server { release: 9, ..server(1) });
+    assert_eq!(table(&[one.clone(), server(2)]), table(&[server(2), one.clone()]));
+    assert_ne!(table(&[one.clone()]), table(&[two]), "as many, and others");
+    assert_ne!(table(&[one.clone()]), table(&[one, server(2)]));
+}

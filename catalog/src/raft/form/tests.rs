@@ -86,6 +86,11 @@ fn messages_and_back() {
         assert_eq!(Message::decode(&bytes).unwrap().encode(), bytes, "{message:?}");
         assert!(Message::decode(&bytes[..bytes.len() - 1]).is_err());
     }
+    for leadership_transfer in [false, true] {
+        let asked = VoteRequest { leadership_transfer, ..VoteRequest::new(vote(), None) };
+        let read = Message::decode(&Message::Vote(asked).encode()).unwrap();
+        assert!(matches!(read, Message::Vote(read) if read.leadership_transfer == leadership_transfer));
+    }
     let replies = [
         Reply::Appended(AppendEntriesResponse::PartialSuccess(Some(LogId::new_term_index(1, 2)))),
         Reply::Appended(AppendEntriesResponse::HigherVote(vote())),
