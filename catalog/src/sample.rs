@@ -14,7 +14,7 @@ use ashlar_wire::id::{ClusterId, DriveId, ServerId, VolumeId};
 use crate::change::{Applied, CatalogVersion, Change, Command, ProposalId};
 use crate::error::Refusal;
 use crate::plan::failure::{plan_failure, plan_learners, plan_promotion};
-use crate::plan::placement::{plan_set, plan_target};
+use crate::plan::placement::{plan_reshaped, plan_set};
 use crate::record::{Expected, Feature, RecordKey};
 use crate::server::{Drive, DriveClass, DriveState, Server, ServerState};
 use crate::set::{Copies, PgStep, Settled};
@@ -95,14 +95,14 @@ impl Sample {
         Self { state: State::new(ClusterId::from_bytes(id(7))), commands: Vec::new() }
     }
 
-    /// `servers` servers with a drive each, and set 1 of `pgs` placement groups of three seats.
+    /// `servers` servers with a drive each, and set 1 of `pgs` placement groups of three drives.
     pub(crate) fn with_set(servers: u32, pgs: u32) -> Self {
         let mut sample = Self::new();
         for number in 0..servers {
             sample.must(Change::AddServer(server(number)));
             sample.must(Change::AddDrive(drive(number, number)));
         }
-        let shape = Shape { pgs, seats: 3, conflict: Conflict::Server };
+        let shape = Shape { pgs, width: 3, conflict: Conflict::Server };
         let copies = Copies { write_min: 2, acting_min: 1 };
         let change = plan_set(&sample.state, SetId(1), shape, DriveClass::Ssd, copies, &[]).unwrap();
         sample.must(change);
@@ -184,16 +184,26 @@ fn any_machine(u: &mut Unstructured<'_>) -> Result<Change> {
     })
 }
 
-fn any_set(u: &mut Unstructured<'_>, state: &State) -> Result<Change> {
+fn some_set(u: &mut Unstructured<'_>) -> Result<SetId> {
     let set = SetId(u.int_in_range(1..=2)?);
-    if u.arbitrary()? && state.set(set).is_some() {
+    Ok(if u.arbitrary()? { set.companion() } else { set })
+}
+
+fn any_set(u: &mut Unstructured<'_>, state: &State) -> Result<Change> {
+    let set = some_set(u)?;
+    if let Some(known) = state.set(set).filter(|_| u.ratio(1, 2).unwrap_or_default()) {
         let added = if u.arbitrary()? { vec![some_drive(u)?] } else { Vec::new() };
-        if let Ok(Some(change)) = plan_target(state, set, &added) {
+        let mut shape = known.target.shape();
+        if set.is_companion() {
+            shape.width += u.int_in_range(0..=1)?;
+            shape.conflict = *u.choose(&Conflict::ALL)?;
+        }
+        if let Ok(Some(change)) = plan_reshaped(state, known, &added, shape) {
             return Ok(change);
         }
     }
     let shape =
-        Shape { pgs: u.int_in_range(1..=6)?, seats: u.int_in_range(1..=3)?, conflict: *u.choose(&Conflict::ALL)? };
+        Shape { pgs: u.int_in_range(1..=6)?, width: u.int_in_range(1..=3)?, conflict: *u.choose(&Conflict::ALL)? };
     let copies = Copies { write_min: u.int_in_range(0..=2)?, acting_min: u.int_in_range(0..=2)? };
     let planned = plan_set(state, set, shape, DriveClass::Ssd, copies, &[]);
     Ok(planned.unwrap_or(Change::JumpEpochs(u.int_in_range(0..=3)?)))
@@ -204,7 +214,7 @@ fn any_pgs(u: &mut Unstructured<'_>, state: &State) -> Result<Change> {
         0 => plan_failure(state, &some_servers(u)?).into_iter().next(),
         1 => plan_learners(state, &some_servers(u)?, 4).into_iter().next(),
         2 => {
-            let group = group(u.int_in_range(1..=2)?, u.int_in_range(0..=5)?);
+            let group = GroupId { set: some_set(u)?, pg: PgId(u.int_in_range(0..=5)?) };
             let learners = state.pg(group).map(|config| config.learners).unwrap_or_default();
             plan_promotion(state, group, &learners).map(|step| Change::ConfigurePgs(vec![step]))
         }

@@ -4,12 +4,16 @@
 //! be. A placement group whose configuration never changed has no record: its acting list is that of the first map, at
 //! the set's first epoch. So a fresh set costs the catalog 45 bytes a drive and nothing for each placement group.
 //!
+//! A set may have a companion ([`SetId::companion`]) on the same drives: placement groups with copies of their own, of which
+//! there may be more later. A drive belongs to the set, and to its companion with it.
+//!
 //! A configuration changes by compare-and-set on its epoch ([`PgStep`]), as in Vertical Paxos and PacificA: the new
 //! acting list is a subset of the old one plus learners that the primary of that epoch has certified.
 
 use std::sync::Arc;
 
-use ashlar_placement::map::{GroupId, Map, PgId, SEATS_MAX, SetId};
+use ashlar_placement::domains::Conflict;
+use ashlar_placement::map::{GroupId, Map, PgId, SEATS_MAX, SetId, Shape};
 use ashlar_wire::epoch::Epoch;
 use ashlar_wire::id::DriveId;
 
@@ -32,9 +36,9 @@ pub const MEMBERS_MAX: usize = SEATS_MAX;
 /// How many copies a set's placement groups need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Copies {
-    /// Fewest acting members with which writes are acknowledged, 1 to the number of seats.
+    /// Fewest acting members with which writes are acknowledged, 1 to the map's width.
     pub write_min: u8,
-    /// Fewest members of an acting list, 1 to the number of seats. The catalog takes none out below this number.
+    /// Fewest members of an acting list, 1 to the map's width. The catalog takes none out below this number.
     pub acting_min: u8,
 }
 
@@ -51,8 +55,30 @@ pub struct Set {
     pub first_epoch: Epoch,
     /// The map by which the placement groups without a record lie.
     pub first: Arc<Map>,
-    /// The map by which data should lie. Of the same shape and set as `first`, with an epoch at least as great.
+    /// The map by which data should lie. Of the same set as `first`, with an epoch at least as great and as many placement
+    /// groups; but for a companion with the same shape.
     pub target: Arc<Map>,
+}
+
+impl Set {
+    /// Most members of an acting list, and most learners. A companion's may still be longer than its map is wide.
+    #[must_use]
+    pub fn width_max(&self) -> usize {
+        if self.id.is_companion() { MEMBERS_MAX } else { self.first.shape().width() }
+    }
+
+    /// What two acting members must not share, by whichever map asks for less.
+    #[must_use]
+    pub fn conflict(&self) -> Conflict {
+        self.first.shape().conflict.min(self.target.shape().conflict)
+    }
+
+    /// Whether a map of this shape can follow.
+    #[must_use]
+    pub fn may_become(&self, shape: Shape) -> bool {
+        let first = self.first.shape();
+        if self.id.is_companion() { shape.pgs == first.pgs } else { shape == first }
+    }
 }
 
 impl Row for Set {

@@ -27,7 +27,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     assert_eq!(Map::decode(&written).as_ref(), Ok(&map));
 
     let shape = map.shape();
-    let seats = usize::try_from(shape.pgs).expect("32 bits fit") * shape.seat_count();
+    let seats = usize::try_from(shape.pgs).expect("32 bits fit") * shape.width();
     if seats > TABLE_MAX || map.epoch().0 == u64::MAX {
         return;
     }

@@ -21,6 +21,8 @@ pub struct Moment {
     pub at: Instant,
     /// Never the same twice.
     pub drawn: [u8; 16],
+    /// The id of a bucket that is made now, of that chance.
+    pub bucket: BucketId,
 }
 
 /// Drives of the shards of one part, in the order of the shards: data first, then parity.

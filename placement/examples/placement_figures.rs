@@ -148,7 +148,7 @@ fn routes(table: &PgTable) {
 
 fn main() {
     let count = std::env::args().nth(1).map_or(20, |count| count.parse().expect("a number of changes"));
-    let shape = |pgs, seats, conflict| Shape { pgs, seats, conflict };
+    let shape = |pgs, seats, conflict| Shape { pgs, width: seats, conflict };
     let alike = |_| 4_000;
     let unlike = |server| 2_000 * (1 + server % 4);
 

@@ -59,7 +59,7 @@ pub fn balance(previous: Option<&PgTable>, next: Map) -> Result<PgTable, Error> 
     filling.raise_poor();
     filling.lower_rich();
     let seats = filling.into_seats();
-    let width = next.shape().seat_count();
+    let width = next.shape().width();
     let mut pins = Pins::default();
     for (pg, (seats, drawn)) in (0..).zip(seats.chunks_exact(width).zip(drawn.chunks_exact(width))) {
         if seats != drawn {
@@ -83,7 +83,7 @@ fn check_succession(previous: &Map, next: &Map) -> Result<(), Error> {
 /// Which seats keep their drive, as places in `next`; the others are vacant.
 fn held_seats(previous: &PgTable, next: &Map, chooser: &Chooser) -> Vec<DriveIndex> {
     let places: Vec<DriveIndex> = previous.map().drives().iter().map(|drive| place_in(next, drive.id)).collect();
-    let width = next.shape().seat_count();
+    let width = next.shape().width();
     let mut held = vec![DriveIndex::VACANT; next.shape().table_len()];
     for (pg, held) in (0..).zip(held.chunks_exact_mut(width)) {
         for (seat, before) in previous.seats(PgId(pg)).iter().enumerate().take(width) {

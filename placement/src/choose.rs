@@ -110,7 +110,7 @@ impl Chooser {
     /// Draws every seat of every placement group, pins aside.
     pub(crate) fn choose_all(&self) -> Vec<DriveIndex> {
         let mut seats = vec![DriveIndex::VACANT; self.shape.table_len()];
-        for (pg, seats) in (0..).zip(seats.chunks_exact_mut(self.shape.seat_count())) {
+        for (pg, seats) in (0..).zip(seats.chunks_exact_mut(self.shape.width())) {
             self.choose(PgId(pg), seats);
         }
         seats
@@ -134,7 +134,7 @@ pub fn choose_drives(map: &Map, pg: PgId) -> Vec<DriveIndex> {
     if let Some(pinned) = map.pin_of(pg) {
         return pinned.to_vec();
     }
-    let mut seats = vec![DriveIndex::VACANT; map.shape().seat_count()];
+    let mut seats = vec![DriveIndex::VACANT; map.shape().width()];
     Chooser::new(map).choose(pg, &mut seats);
     seats
 }
@@ -152,7 +152,7 @@ impl PgTable {
     #[must_use]
     pub fn new(map: Map) -> Self {
         let mut seats = Chooser::new(&map).choose_all();
-        let width = map.shape().seat_count();
+        let width = map.shape().width();
         for (pg, pinned) in map.pins() {
             seats[pg.index() * width..][..width].copy_from_slice(pinned);
         }
@@ -190,7 +190,7 @@ impl PgTable {
     #[inline]
     #[must_use]
     pub fn seats(&self, pg: PgId) -> &[DriveIndex] {
-        let width = self.map.shape().seat_count();
+        let width = self.map.shape().width();
         &self.seats[pg.index() * width..][..width]
     }
 

@@ -131,7 +131,7 @@ pub(crate) fn shares(shape: Shape, drives: &[Drive], domains: &Domains) -> Vec<S
             weights[domain] += u64::from(drive.weight.0);
         }
     }
-    let parts = parts(shape.seat_count(), &weights);
+    let parts = parts(shape.width(), &weights);
     let share = |(place, drive): (usize, &Drive)| {
         let Some(domain) = number(place) else { return Share::default() };
         let of_domain = |value: u64| {

@@ -36,6 +36,29 @@ const _: () = assert!(DRIVES_MAX < u16::MAX as usize);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SetId(pub u32);
 
+/// Set in the numbers of companions.
+const COMPANION: u32 = 1 << 31;
+
+impl SetId {
+    /// The companion of a set: on the same drives, with placement groups and copies of its own.
+    #[must_use]
+    pub const fn companion(self) -> Self {
+        Self(self.0 | COMPANION)
+    }
+
+    /// Whether it is the companion of another set.
+    #[must_use]
+    pub const fn is_companion(self) -> bool {
+        self.0 & COMPANION != 0
+    }
+
+    /// The set that has the drives: of a companion the other one.
+    #[must_use]
+    pub const fn home(self) -> Self {
+        Self(self.0 & !COMPANION)
+    }
+}
+
 /// One placement group of a set, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct PgId(pub u32);
@@ -126,7 +149,7 @@ pub struct Shape {
     /// Number of placement groups, 1 to [`PGS_MAX`]; some hundreds of seats for each drive spread well.
     pub pgs: u32,
     /// Drives of a placement group, 1 to [`SEATS_MAX`]: copies of a volume's extent, or shards of an object's block.
-    pub seats: u8,
+    pub width: u8,
     /// What two seats of one placement group must not share.
     pub conflict: Conflict,
 }
@@ -135,25 +158,25 @@ impl Shape {
     /// Seats of one placement group, as a size.
     #[inline]
     #[must_use]
-    pub const fn seat_count(&self) -> usize {
-        self.seats as usize
+    pub const fn width(&self) -> usize {
+        self.width as usize
     }
 
     /// Seats of all placement groups.
     #[inline]
     pub(crate) const fn table_len(&self) -> usize {
-        PgId(self.pgs).index() * self.seat_count()
+        PgId(self.pgs).index() * self.width()
     }
 
     fn check(&self) -> Result<(), Error> {
         if self.pgs == 0 {
             return Err(Error::Missing("placement group"));
         }
-        if self.seats == 0 {
+        if self.width == 0 {
             return Err(Error::Missing("seat"));
         }
         check_max("placement groups", PgId(self.pgs).index(), PgId(PGS_MAX).index())?;
-        check_max("seats of a placement group", self.seat_count(), SEATS_MAX)?;
+        check_max("seats of a placement group", self.width(), SEATS_MAX)?;
         check_max("seats", self.table_len(), TABLE_MAX)
     }
 }
@@ -206,8 +229,8 @@ impl Map {
         drives.sort_unstable_by_key(|drive| drive.id);
         check_drives(&drives)?;
         let domains = Domains::new(shape.conflict, &drives).count();
-        if domains < shape.seat_count() {
-            return Err(Error::TooFewDomains { domains, seats: shape.seat_count() });
+        if domains < shape.width() {
+            return Err(Error::TooFewDomains { domains, seats: shape.width() });
         }
         Ok(Self { set, epoch, shape, drives, pins: Pins::default() })
     }
@@ -260,13 +283,13 @@ impl Map {
 
     /// Every placement group whose list is written out, ascending, and its drives.
     pub fn pins(&self) -> impl ExactSizeIterator<Item = (PgId, &[DriveIndex])> {
-        self.pins.pgs.iter().copied().zip(self.pins.seats.chunks_exact(self.shape.seat_count()))
+        self.pins.pgs.iter().copied().zip(self.pins.seats.chunks_exact(self.shape.width()))
     }
 
     /// The list that is written out for a placement group, if it is.
     pub(crate) fn pin_of(&self, pg: PgId) -> Option<&[DriveIndex]> {
         let place = self.pins.pgs.binary_search(&pg).ok()?;
-        let seats = self.shape.seat_count();
+        let seats = self.shape.width();
         Some(&self.pins.seats[place * seats..][..seats])
     }
 
@@ -275,7 +298,7 @@ impl Map {
     /// # Errors
     /// [`Error::BadPin`] and [`Error::TooMany`] (a placement group that there is not).
     pub(crate) fn with_pins(mut self, pins: Pins) -> Result<Self, Error> {
-        assert_eq!(pins.seats.len(), pins.pgs.len() * self.shape.seat_count(), "a list for each pinned group");
+        assert_eq!(pins.seats.len(), pins.pgs.len() * self.shape.width(), "a list for each pinned group");
         let domains = Domains::new(self.shape.conflict, &self.drives);
         self.pins = pins;
         for (pg, seats) in self.pins() {

@@ -37,7 +37,7 @@ pub(crate) fn drives(count: u32, drives_per_server: u32) -> Vec<Drive> {
 }
 
 pub(crate) fn shape(pgs: u32, seats: u8, conflict: Conflict) -> Shape {
-    Shape { pgs, seats, conflict }
+    Shape { pgs, width: seats, conflict }
 }
 
 /// A valid map of set 1.
@@ -82,7 +82,7 @@ pub(crate) fn check_rule(table: &PgTable) {
     let conflict = table.map().shape().conflict;
     for pg in 0..table.map().shape().pgs {
         let drives: Vec<&Drive> = table.drives(PgId(pg)).collect();
-        assert_eq!(drives.len(), table.map().shape().seat_count());
+        assert_eq!(drives.len(), table.map().shape().width());
         for (place, drive) in drives.iter().enumerate() {
             assert_ne!(drive.state, DriveState::Out, "pg {pg}");
             let before = drives[..place].iter();
@@ -123,7 +123,7 @@ fn any_state(u: &mut Unstructured<'_>) -> Result<DriveState> {
 
 /// Any shape with few placement groups.
 pub(crate) fn any_shape(u: &mut Unstructured<'_>) -> Result<Shape> {
-    Ok(Shape { pgs: u.int_in_range(1..=60)?, seats: u.int_in_range(1..=6)?, conflict: *u.choose(&Conflict::ALL)? })
+    Ok(Shape { pgs: u.int_in_range(1..=60)?, width: u.int_in_range(1..=6)?, conflict: *u.choose(&Conflict::ALL)? })
 }
 
 /// The map of any drives, or why there is none.

@@ -105,7 +105,8 @@ fn overview(groups: &[GroupView]) -> String {
     let ids = |drives: &[String]| drives.iter().map(|id| short(Some(id))).collect::<Vec<_>>().join(" ");
     let row = |group: &&GroupView| {
         let copies = format!("{} of {}", group.acting.len(), group.copies);
-        vec![format!("{}/{}", group.set, group.group), copies, ids(&group.acting), ids(&group.learners)]
+        let of = if group.index { " (index)" } else { "" };
+        vec![format!("{}/{}{of}", group.set, group.group), copies, ids(&group.acting), ids(&group.learners)]
     };
     let rows: Vec<Vec<String>> = amiss.iter().map(row).collect();
     format!("{sum}\n{}", table::text(&["set/group", "copies", "at drives", "being filled"], &rows))
@@ -136,6 +137,7 @@ mod tests {
     fn groups_without_all_copies_are_shown() {
         let group = |group, acting: &[&str], learners: &[&str], whole| GroupView {
             set: 0,
+            index: group > 7,
             group,
             epoch: 1,
             primary: "11111111aa".to_owned(),
@@ -153,6 +155,8 @@ mod tests {
         assert!(overview.starts_with("1 of 2 placement groups have all copies\n"), "{overview}");
         let line = overview.lines().last().unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(line, "0/7 2 of 3 11111111 22222222 33333333");
+        groups.push(group(8, &[one], &[], false));
+        assert!(super::overview(&groups).contains("0/8 (index)"));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use ashlar_wire::id::DriveId;
 
 use crate::change::Change;
 use crate::server::{Drive, DriveState, ServerState};
+use crate::set::Set;
 use crate::state::State;
 
 /// Gives up the drives of servers that are given up.
@@ -25,21 +26,25 @@ pub fn plan_given_up(state: &State) -> Vec<Change> {
 
 /// Takes drives out of their sets that the target map gives nothing and that are members of no placement group.
 ///
-/// Draws the table of every set that has such a drive.
+/// Draws the tables of every set that has such a drive, and of its companion.
 #[must_use]
 pub fn plan_release(state: &State) -> Vec<Change> {
     let mut changes = Vec::new();
-    for set in state.sets() {
-        let is_out = |drive: &&Drive| {
-            let due = set.target.find(drive.id).map(|index| set.target.drive(index).state);
-            drive.set == Some(set.id) && due.is_none_or(|state| state == map::DriveState::Out)
+    for home in state.sets().filter(|set| !set.id.is_companion()) {
+        let sets: Vec<&Set> = state.sets().filter(|set| set.id.home() == home.id).collect();
+        let is_out_of = |set: &Set, drive: DriveId| {
+            let due = set.target.find(drive).map(|index| set.target.drive(index).state);
+            due.is_none_or(|state| state == map::DriveState::Out)
         };
+        let is_out = |drive: &&Drive| drive.set == Some(home.id) && sets.iter().all(|set| is_out_of(set, drive.id));
         let mut leaving: BTreeSet<DriveId> = state.drives().filter(is_out).map(|drive| drive.id).collect();
         if leaving.is_empty() {
             continue;
         }
-        for (_, config) in state.pgs_of(set.id) {
-            leaving.retain(|drive| !config.is_member(*drive));
+        for set in sets {
+            for (_, config) in state.pgs_of(set.id) {
+                leaving.retain(|drive| !config.is_member(*drive));
+            }
         }
         changes.extend(leaving.into_iter().map(Change::ReleaseDrive));
     }

@@ -86,7 +86,7 @@ pub fn plan_learners(state: &State, alive: &BTreeSet<ServerId>, steps_max: usize
             let due = due_drives(state, set.id, &target, pg);
             let mut learners = config.learners.clone();
             learners.extend(due.into_iter().filter(|drive| is_alive(*drive) && !config.is_member(*drive)));
-            learners.truncate(target.map().shape().seat_count());
+            learners.truncate(target.map().shape().width());
             if learners != config.learners {
                 let group = GroupId { set: set.id, pg };
                 let PgConfig { epoch: expected, acting, primary, .. } = config;
@@ -107,7 +107,7 @@ pub fn plan_return(state: &State, server: ServerId, steps_max: usize) -> Vec<Cha
 /// The drives that should hold a placement group and may be filled, seat by seat.
 fn due_drives(state: &State, set: SetId, target: &PgTable, pg: PgId) -> Vec<DriveId> {
     let may_hold = |drive: &map::Drive| {
-        let known = state.drive(drive.id).filter(|known| known.set == Some(set));
+        let known = state.drive(drive.id).filter(|known| known.set == Some(set.home()));
         known.is_some() && state.placed_drive(drive.id).is_some_and(|placed| placed.state != map::DriveState::Out)
     };
     target.drives(pg).filter(|drive| may_hold(drive)).map(|drive| drive.id).collect()
@@ -145,15 +145,16 @@ pub fn plan_promotion(state: &State, group: GroupId, certified: &[DriveId]) -> O
     Some(PgStep { group, expected: old.epoch, acting, primary, learners, certified, settled })
 }
 
-/// Settles placement groups in which every drive of the target map acts, and that count others as former members still: the map has
-/// changed since those left. Only where all acting drives are on these servers.
+/// Settles placement groups in which every drive of the target map acts, and that count others as former members still, or have
+/// more members than the map is wide: the map has changed since. Only where all acting drives are on these servers.
 #[must_use]
 pub fn plan_settled(state: &State, alive: &BTreeSet<ServerId>) -> Vec<Change> {
     let is_alive = |drive: &DriveId| state.drive(*drive).is_some_and(|drive| alive.contains(&drive.server));
     let mut steps = Vec::new();
     for set in state.sets() {
         for (pg, config) in state.pgs_of(set.id) {
-            if config.learners.is_empty() && !config.previous.is_empty() && config.acting.iter().all(is_alive) {
+            let is_due = !config.previous.is_empty() || config.acting.len() > set.target.shape().width();
+            if config.learners.is_empty() && is_due && config.acting.iter().all(is_alive) {
                 let step = plan_promotion(state, GroupId { set: set.id, pg }, &[]);
                 steps.extend(step.filter(|step| step.settled == Settled::Yes));
             }
@@ -172,7 +173,7 @@ fn drop_strangers(state: &State, set: &Set, target: &[DriveId], acting: &mut Vec
         let conflicts = |drive: map::Drive| wanted.iter().any(|other| shape.conflict.is_between(other, &drive));
         target.contains(id) || !state.placed_drive(*id).is_some_and(conflicts)
     });
-    while acting.len() > shape.seat_count() {
+    while acting.len() > shape.width() {
         let Some(place) = acting.iter().rposition(|id| !target.contains(id)) else { break };
         acting.remove(place);
     }

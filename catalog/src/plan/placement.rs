@@ -15,11 +15,11 @@ use ashlar_wire::id::DriveId;
 use crate::change::Change;
 use crate::error::{Refusal, Subject};
 use crate::server::DriveClass;
-use crate::set::Copies;
+use crate::set::{Copies, Set};
 use crate::state::State;
 
-/// The change that makes a set of these drives, evenly filled; of every active drive of the class that is in no set, if
-/// none are named.
+/// The change that makes a set of these drives, evenly filled; of every active drive of the class that is in no set, or for a
+/// companion in the other one, if none are named.
 ///
 /// # Errors
 /// The caller's: an unknown drive, or drives and a shape of which no map can be made.
@@ -33,7 +33,8 @@ pub fn plan_set(
 ) -> Result<Change, Refusal> {
     let free = |drive: &DriveId| {
         let is_in = state.placed_drive(*drive).is_some_and(|placed| placed.state == map::DriveState::In);
-        state.drive(*drive).is_some_and(|drive| drive.set.is_none() && drive.class == class) && is_in
+        let home = id.is_companion().then_some(id.home());
+        state.drive(*drive).is_some_and(|drive| drive.set == home && drive.class == class) && is_in
     };
     let chosen: Vec<DriveId> = match drives {
         [] => state.drives().map(|drive| drive.id).filter(free).collect(),
@@ -51,10 +52,19 @@ pub fn plan_set(
 /// The caller's: an unknown set or drive; too few drives are left, or only full ones.
 pub fn plan_target(state: &State, id: SetId, added: &[DriveId]) -> Result<Option<Change>, Refusal> {
     let set = state.set(id).ok_or(Refusal::Unknown(Subject::Set(id)))?;
-    let own = state.drives().filter(|drive| drive.set == Some(id)).map(|drive| drive.id);
+    plan_reshaped(state, set, added, set.target.shape())
+}
+
+/// The same for a companion whose placement groups get another shape: more copies, or a stricter rule where they lie.
+///
+/// # Errors
+/// As for [`plan_target`].
+pub fn plan_reshaped(state: &State, set: &Set, added: &[DriveId], shape: Shape) -> Result<Option<Change>, Refusal> {
+    let id = set.id;
+    let own = state.drives().filter(|drive| drive.set == Some(id.home())).map(|drive| drive.id);
     let drives: BTreeSet<DriveId> = own.chain(added.iter().copied()).collect();
-    let next = Map::new(id, set.target.epoch().next(), set.target.shape(), placed(state, drives)?)?;
-    if next.drives() == set.target.drives() {
+    let next = Map::new(id, set.target.epoch().next(), shape, placed(state, drives)?)?;
+    if next.drives() == set.target.drives() && shape == set.target.shape() {
         return Ok(None);
     }
     let previous = PgTable::new((*set.target).clone());

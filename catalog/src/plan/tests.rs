@@ -3,18 +3,19 @@
 use std::collections::BTreeSet;
 
 use arbtest::arbtest;
-use ashlar_placement::map::SetId;
-use ashlar_wire::id::ServerId;
+use ashlar_placement::domains::Conflict;
+use ashlar_placement::map::{GroupId, PgId, SetId, Shape};
+use ashlar_wire::id::{DriveId, ServerId};
 
 use super::drives::{plan_given_up, plan_release};
 use super::failure::{plan_failure, plan_learners, plan_promotion, plan_return, plan_settled};
-use super::placement::{plan_set, plan_target};
+use super::placement::{plan_reshaped, plan_set, plan_target};
 use super::voters::plan_voters;
 use crate::change::Change;
 use crate::error::{Refusal, Subject};
 use crate::sample::{Sample, drive, drive_id, group, server, server_id};
-use crate::server::{DriveState, Server, ServerState};
-use crate::set::{PG_STEPS_MAX, PgConfig};
+use crate::server::{DriveClass, DriveState, Server, ServerState};
+use crate::set::{Copies, PG_STEPS_MAX, PgConfig};
 use crate::state::State;
 
 fn servers(numbers: &[u32]) -> BTreeSet<ServerId> {
@@ -25,7 +26,7 @@ fn configs(state: &State) -> Vec<PgConfig> {
     state.pgs_of(SetId(1)).map(|(_, config)| config).collect()
 }
 
-fn server_of(state: &State, drive: ashlar_wire::id::DriveId) -> ServerId {
+fn server_of(state: &State, drive: DriveId) -> ServerId {
     state.drive(drive).unwrap().server
 }
 
@@ -137,7 +138,7 @@ fn a_new_map_moves_data_and_nothing_else() {
     let changes = plan_learners(&sample.state, &servers(&[8]), usize::MAX);
     sample.must_all(changes);
     let moving = configs(&sample.state).iter().filter(|config| config.learners == [drive_id(8)]).count();
-    assert!((25..=35).contains(&moving), "three seats in five drives of 50 groups: {moving}");
+    assert!((25..=35).contains(&moving), "three of five drives for each of 50 groups: {moving}");
     for pg in 0..50 {
         let learners = sample.state.pg(group(1, pg)).unwrap().learners;
         let step = plan_promotion(&sample.state, group(1, pg), &learners);
@@ -318,4 +319,66 @@ fn planned_voters_are_odd_in_number_and_spread() {
         assert_eq!(plan_voters(&sample.state, &all), planned, "a plan that is carried out is kept");
         Ok(())
     });
+}
+
+/// Fills whatever a companion's map asks for.
+fn fill_companion(sample: &mut Sample, companion: SetId) {
+    let all = servers(&[0, 1, 2, 3]);
+    for _ in 0..4 {
+        let changes = plan_learners(&sample.state, &all, usize::MAX);
+        sample.must_all(changes);
+        let configs: Vec<(PgId, PgConfig)> = sample.state.pgs_of(companion).collect();
+        for (pg, config) in configs.into_iter().filter(|(_, config)| !config.learners.is_empty()) {
+            let group = GroupId { set: companion, pg };
+            let step = plan_promotion(&sample.state, group, &config.learners).unwrap();
+            sample.must(Change::ConfigurePgs(vec![step]));
+        }
+        let changes = plan_settled(&sample.state, &all);
+        sample.must_all(changes);
+    }
+}
+
+#[test]
+fn a_companion_lies_on_the_drives_of_its_set_and_gets_more_copies() {
+    let mut sample = Sample::with_set(4, 20);
+    let companion = SetId(1).companion();
+    let shape = |width, conflict| Shape { pgs: 12, width, conflict };
+    let copies = Copies { write_min: 2, acting_min: 1 };
+    let none = plan_set(&Sample::new().state, companion, shape(3, Conflict::Drive), DriveClass::Ssd, copies, &[]);
+    none.unwrap_err();
+    let change = plan_set(&sample.state, companion, shape(3, Conflict::Drive), DriveClass::Ssd, copies, &[]).unwrap();
+    sample.must(change);
+    assert!(sample.state.drives().all(|drive| drive.set == Some(SetId(1))));
+    // Each server gets a second drive. The set has it first, then the companion.
+    for number in 4..8 {
+        sample.must(Change::AddDrive(drive(number, number - 4)));
+    }
+    let added: Vec<DriveId> = (4..8).map(drive_id).collect();
+    let reshaped = |sample: &Sample, shape| {
+        plan_reshaped(&sample.state, sample.state.set(companion).unwrap(), &[], shape).unwrap()
+    };
+    let change = plan_target(&sample.state, SetId(1), &added).unwrap().unwrap();
+    sample.must(change);
+    let change = reshaped(&sample, shape(5, Conflict::Drive)).unwrap();
+    sample.must(change);
+    assert_eq!(reshaped(&sample, shape(5, Conflict::Drive)), None);
+    let all = servers(&[0, 1, 2, 3]);
+    let acting = |sample: &Sample| -> Vec<usize> {
+        sample.state.pgs_of(companion).map(|(_, config)| config.acting.len()).collect()
+    };
+    assert_eq!(acting(&sample), [3; 12]);
+    fill_companion(&mut sample, companion);
+    assert_eq!(acting(&sample), [5; 12]);
+    assert_eq!(plan_settled(&sample.state, &all), []);
+    let change = reshaped(&sample, shape(4, Conflict::Drive)).unwrap();
+    sample.must(change);
+    fill_companion(&mut sample, companion);
+    assert_eq!(acting(&sample), [4; 12], "one copy is given up");
+    // A drive leaves both, or stays in both.
+    sample.must(Change::SetDriveState { id: drive_id(7), state: DriveState::Draining });
+    let change = plan_target(&sample.state, SetId(1), &[]).unwrap().unwrap();
+    sample.must(change);
+    fill(&mut sample, &[0, 1, 2, 3], 20);
+    assert_eq!(plan_release(&sample.state), [], "the companion has it");
+    assert_eq!(sample.apply(Change::ReleaseDrive(drive_id(7))), Err(Refusal::InUse(Subject::Drive(drive_id(7)))));
 }

@@ -58,12 +58,12 @@ impl State {
 
     fn check_set(&self, set: &Set) -> Result<(), Refusal> {
         let (first, target) = (&set.first, &set.target);
-        let fits = first.set() == set.id && target.set() == set.id && first.shape() == target.shape();
+        let fits = first.set() == set.id && target.set() == set.id && set.may_become(target.shape());
         if !fits || first.epoch() > target.epoch() || set.first_epoch == Epoch::ZERO {
             return Err(Refusal::BadValue("maps of a set"));
         }
         check_copies(set.copies, first)?;
-        let is_of_set = |id| self.drives.get(&id).is_some_and(|drive| drive.set == Some(set.id));
+        let is_of_set = |id| self.drives.get(&id).is_some_and(|drive| drive.set == Some(set.id.home()));
         let strangers = target.drives().iter().find(|drive| drive.state != DriveState::Out && !is_of_set(drive.id));
         if let Some(drive) = strangers {
             return Err(Refusal::Unknown(Subject::Drive(drive.id)));
@@ -78,8 +78,8 @@ impl State {
     }
 
     fn check_config(&self, group: GroupId, set: &Set, config: &PgConfig) -> Result<(), Refusal> {
-        let seats = set.first.shape().seat_count();
-        let fits = (1..=seats).contains(&config.acting.len()) && config.learners.len() <= seats;
+        let width_max = set.width_max();
+        let fits = (1..=width_max).contains(&config.acting.len()) && config.learners.len() <= width_max;
         let has = has_pg(set, PgId(group.pg.0)) && config.epoch >= set.first_epoch;
         if !has || !fits || !config.acting.contains(&config.primary) {
             return Err(Refusal::BadActing(group));
@@ -91,7 +91,7 @@ impl State {
         }
         for member in members {
             let drive = known(self.drives.get(&member), Subject::Drive(member))?;
-            if drive.set != Some(group.set) {
+            if drive.set != Some(group.set.home()) {
                 return Err(Refusal::BadState(Subject::Drive(member)));
             }
         }

@@ -6,7 +6,7 @@ use ashlar_wire::id::{DriveId, ServerId};
 use super::{State, check_rows, check_text, known};
 use crate::error::{Refusal, Subject};
 use crate::server::{ADDRESS_BYTES_MAX, Drive, DriveState, Server, ServerState, WEIGHT_BYTES, parity_shards};
-use crate::set::PgConfig;
+use crate::set::Set;
 
 impl State {
     pub(super) fn add_server(&mut self, server: &Server) -> Result<(), Refusal> {
@@ -101,8 +101,8 @@ impl State {
         if drive.state == DriveState::Misplaced {
             return Err(Refusal::BadState(Subject::Drive(id)));
         }
-        let acts = |config: &PgConfig| config.acting.contains(&id);
-        if drive.set.is_some_and(|set| self.pgs_of(set).any(|(_, config)| acts(&config))) {
+        let acts = |set: &Set| self.pgs_of(set.id).any(|(_, config)| config.acting.contains(&id));
+        if drive.set.is_some_and(|home| self.sets_at(home).any(acts)) {
             return Err(Refusal::InUse(Subject::Drive(id)));
         }
         let count = |is_one: &dyn Fn(&Drive) -> bool| self.drives.iter().filter(|drive| is_one(drive)).count();
@@ -121,10 +121,11 @@ impl State {
 
     pub(super) fn release_drive(&mut self, id: DriveId) -> Result<(), Refusal> {
         let drive = known(self.drives.get(&id), Subject::Drive(id))?;
-        let Some(set) = drive.set else { return Err(Refusal::BadState(Subject::Drive(id))) };
-        let target = &known(self.sets.get(&set), Subject::Set(set))?.target;
-        let is_due = target.find(id).is_some_and(|index| target.drive(index).state != map::DriveState::Out);
-        if is_due || self.pgs_of(set).any(|(_, config)| config.is_member(id)) {
+        let Some(home) = drive.set else { return Err(Refusal::BadState(Subject::Drive(id))) };
+        let is_due =
+            |set: &Set| set.target.find(id).is_some_and(|index| set.target.drive(index).state != map::DriveState::Out);
+        let is_member = |set: &Set| self.pgs_of(set.id).any(|(_, config)| config.is_member(id));
+        if self.sets_at(home).any(|set| is_due(set) || is_member(set)) {
             return Err(Refusal::InUse(Subject::Drive(id)));
         }
         self.change_drive(id, |drive| drive.set = None)

@@ -65,10 +65,10 @@ impl State {
         if step.expected != old.epoch {
             return Err(Refusal::StaleEpoch { group, current: old.epoch });
         }
-        let seats = set.first.shape().seat_count();
+        let width_max = set.width_max();
         // A list that is below the minimum already may stay as short as it is.
         let acting_min = usize::from(set.copies.acting_min).min(old.acting.len());
-        let fits = (acting_min..=seats).contains(&step.acting.len()) && step.learners.len() <= seats;
+        let fits = (acting_min..=width_max).contains(&step.acting.len()) && step.learners.len() <= width_max;
         if !fits || !step.acting.contains(&step.primary) {
             return Err(Refusal::BadActing(group));
         }
@@ -89,7 +89,7 @@ impl State {
         }
         for learner in step.learners.iter().filter(|learner| !old.is_member(**learner)) {
             let drive = known(self.drives.get(learner), Subject::Drive(*learner))?;
-            if drive.set != Some(step.group.set) {
+            if drive.set != Some(step.group.set.home()) {
                 return Err(Refusal::BadState(Subject::Drive(*learner)));
             }
         }
@@ -101,8 +101,7 @@ impl State {
         let mut placed = Vec::new();
         for id in acting {
             let drive = known(self.placed_drive(*id), Subject::Drive(*id))?;
-            let rule = set.first.shape().conflict;
-            if placed.iter().any(|other| rule.is_between(other, &drive)) {
+            if placed.iter().any(|other| set.conflict().is_between(other, &drive)) {
                 return Err(Refusal::Conflict { group, drive: *id });
             }
             placed.push(drive);

@@ -34,6 +34,9 @@ impl State {
         }
         check_rows(&self.sets)?;
         check_copies(copies, map)?;
+        if id.is_companion() {
+            known(self.sets.get(&id.home()), Subject::Set(id.home()))?;
+        }
         let pgs: u64 = self.sets.iter().map(|set| u64::from(set.first.shape().pgs)).sum();
         if pgs + u64::from(map.shape().pgs) > PGS_MAX as u64 {
             return Err(Refusal::TooMany { what: "placement groups", max: PGS_MAX });
@@ -50,7 +53,7 @@ impl State {
         if map.epoch() <= set.target.epoch() {
             return Err(Refusal::StaleMap { current: set.target.epoch() });
         }
-        if map.shape() != set.first.shape() {
+        if !set.may_become(map.shape()) {
             return Err(Refusal::BadValue("shape of a set"));
         }
         self.check_map(id, set.class, map)?;
@@ -74,8 +77,12 @@ impl State {
         }
         for placed in map.drives() {
             let drive = known(self.drives.get(&placed.id), Subject::Drive(placed.id))?;
-            if drive.set.is_some_and(|set| set != id) {
+            if drive.set.is_some_and(|set| set != id.home()) {
                 return Err(Refusal::InUse(Subject::Drive(drive.id)));
+            }
+            let lacks_home = drive.set.is_none() && placed.state != map::DriveState::Out;
+            if id.is_companion() && lacks_home {
+                return Err(Refusal::BadState(Subject::Drive(drive.id)));
             }
             let server = known(self.servers.get(&drive.server), Subject::Server(drive.server))?;
             let stands = (placed.server, placed.rack, placed.zone) == (server.id, server.rack, server.zone);
@@ -86,8 +93,16 @@ impl State {
         Ok(())
     }
 
+    /// Every set that lies on the drives of this one, itself and its companion.
+    pub(super) fn sets_at(&self, home: SetId) -> impl Iterator<Item = &Set> {
+        self.sets.iter().filter(move |set| set.id.home() == home)
+    }
+
     /// Gives the drives of a checked map to its set. A drive that is out and in no set stays outside.
     fn take_drives(&mut self, id: SetId, map: &Map) {
+        if id.is_companion() {
+            return;
+        }
         for placed in map.drives().iter().filter(|placed| placed.state != map::DriveState::Out) {
             let drive = self.drives.get(&placed.id).expect("a checked map has known drives").clone();
             if drive.set != Some(id) {
@@ -98,7 +113,7 @@ impl State {
 }
 
 pub(super) fn check_copies(copies: Copies, map: &Map) -> Result<(), Refusal> {
-    let allowed = 1..=map.shape().seats;
+    let allowed = 1..=map.shape().width;
     if allowed.contains(&copies.write_min) && allowed.contains(&copies.acting_min) {
         Ok(())
     } else {

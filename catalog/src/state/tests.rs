@@ -232,7 +232,7 @@ fn resized_volumes_keep_their_extents_where_they_are() {
     let mut sample = Sample::with_set(4, 4);
     sample.must(Change::AddDrive(drive(5, 0)));
     let shape = target_of(&sample.state, 1).shape();
-    let one = ashlar_placement::map::Shape { pgs: 2, seats: 1, ..shape };
+    let one = ashlar_placement::map::Shape { pgs: 2, width: 1, ..shape };
     let copies = crate::set::Copies { write_min: 1, acting_min: 1 };
     let class = crate::server::DriveClass::Ssd;
     let second = crate::plan::placement::plan_set(&sample.state, SetId(2), one, class, copies, &[drive_id(5)]);

@@ -251,7 +251,7 @@ mod tests {
 
         /// A set of these drives, or of all, with so many copies.
         fn make_set(&mut self, copies: u8, drives: &[DriveId]) {
-            let shape = Shape { pgs: 8, seats: copies, conflict: Conflict::Server };
+            let shape = Shape { pgs: 8, width: copies, conflict: Conflict::Server };
             let needed = Copies { write_min: 2, acting_min: 1 };
             self.make(plan_set(&self.0, SetId(0), shape, DriveClass::Ssd, needed, drives).unwrap());
         }

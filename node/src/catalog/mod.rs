@@ -48,7 +48,7 @@ pub use self::handle::{CatalogHandle, RegisterError};
 pub use self::plan::{FAILURE_GRACE, FILLING_MAX, FIRST_SET, RETURN_GRACE, VOTERS_GRACE};
 
 /// The release of this program, as the catalog's gates of features know it. Grows with each release that knows a new feature.
-pub const RELEASE: u32 = 1;
+pub const RELEASE: u32 = 2;
 /// Space and name of the record that names the catalog: 16 bytes of chance.
 const GROUP_NAME_KEY: (&str, &str) = ("catalog", "group");
 /// Between two rounds of questions to other servers.

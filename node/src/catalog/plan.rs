@@ -179,7 +179,7 @@ impl Scene<'_> {
                 return None;
             }
             let ids: Vec<DriveId> = drives.iter().map(|drive| drive.id).collect();
-            let shape = Shape { pgs: options.pgs, seats: copies, conflict: Conflict::Server };
+            let shape = Shape { pgs: options.pgs, width: copies, conflict: Conflict::Server };
             let needed = Copies { write_min: copies.div_ceil(2), acting_min: 1 };
             let change = plan_set(self.state, FIRST_SET, shape, class, needed, &ids).ok()?;
             Some((change, format!("set 0 keeps {copies} copies on {} drives", ids.len())))

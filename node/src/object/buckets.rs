@@ -69,6 +69,11 @@ fn refused(error: &Error, otherwise: BucketListError) -> BucketListError {
     }
 }
 
+/// All buckets of a state, ascending by name.
+pub(super) fn buckets_of(state: &State) -> impl Iterator<Item = (String, BucketRecord)> {
+    state.records_of(SPACE).filter_map(|record| Some((record.key.name.clone(), decode(record)?)))
+}
+
 impl<R: Runtime> ObjectNode<R> {
     fn bucket_now(&self, name: &str) -> Option<BucketRecord> {
         self.catalog().state_now()?.record(&key(name)).and_then(decode)
@@ -170,8 +175,7 @@ impl<R: Runtime> BucketList for ObjectNode<R> {
     fn all(&self) -> BoxFuture<'_, Result<Vec<(String, BucketRecord)>, BucketListError>> {
         Box::pin(async move {
             let state = self.catalog().state().await.map_err(|_| BucketListError::Unavailable)?;
-            let all = state.records_of(SPACE).filter_map(|record| Some((record.key.name.clone(), decode(record)?)));
-            Ok(all.collect())
+            Ok(buckets_of(&state).collect())
         })
     }
 

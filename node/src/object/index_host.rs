@@ -27,8 +27,10 @@ use crate::promise::{Promise, promise};
 use crate::volume::attachment::{Attachment, Fabric, Leader, PACING};
 use crate::volume::service::VolumeService;
 
-/// The volume under whose id ranges keep their extents. The catalog has no volume of this id.
-const INDEX_VOLUME: VolumeId = VolumeId::from_bytes(*b"ashlar obj index");
+/// The volume under whose id ranges of the companion keep their extents. The catalog has no volume of this id.
+const INDEX_VOLUME: VolumeId = VolumeId::from_bytes(*b"ashlar objranges");
+/// That of ranges in the first set: buckets from before there was the companion.
+const OLD_INDEX_VOLUME: VolumeId = VolumeId::from_bytes(*b"ashlar obj index");
 /// Extents of one range, as a power of two: numbers of extents begin with the placement group's.
 const RANGE_EXTENTS_LOG2: u32 = 24;
 
@@ -130,7 +132,8 @@ impl<R: Runtime> IndexHost<R> {
         });
         let extents = (u64::from(group.pg.0) + 1) << RANGE_EXTENTS_LOG2;
         let rule = Rule { extent_size: ExtentSize::DEFAULT, mapping: Mapping::Shuffled };
-        let volume = Volume::new(INDEX_VOLUME, rule, &[Part { set: group.set, extents }]);
+        let id = if group.set.is_companion() { INDEX_VOLUME } else { OLD_INDEX_VOLUME };
+        let volume = Volume::new(id, rule, &[Part { set: group.set, extents }]);
         let volume = volume.expect("numbers of placement groups leave room for 2^24 extents each");
         let size = volume.size();
         let (generation, session) = (Generation::default(), SessionId(node.draw()));

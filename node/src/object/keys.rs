@@ -107,6 +107,10 @@ impl<R: Runtime> ObjectNode<R> {
 
     /// Makes the keys of a new cluster.
     pub(super) async fn make_keys(self, node: Node<R>) {
+        // Nobody makes a bucket without a key, and buckets that are made later have their index where it has enough copies.
+        while !self.has_index_set() && self.root_key().is_none() && !self.is_over() {
+            node.runtime().sleep_until(node.runtime().now() + RETRY).await;
+        }
         self.make_record(&node, record_key(ROOT), draw_key(&node).encode()).await;
         let mut master = [0; 32];
         node.runtime().random(&mut master);

@@ -3,7 +3,7 @@
 //! The server that has the primary of a placement group owns the index range of that group, and keeps it in the group's own
 //! extents. Any server answers for any object: it asks the owner of the bucket's range, and the drives that have the shards.
 //!
-//! Parts: [`service`] (calls between servers, tasks), `index_host` (one range at its owner), `reach` (what the object crate
+//! Parts: [`service`] (calls between servers, tasks), `index_set` (the placement groups of ranges), `index_host` (one range at its owner), `reach` (what the object crate
 //! needs of the cluster), `relay` (calls by way of a third server), `buckets` (the list of buckets), [`keys`] (the root key and the master key),
 //! [`users`] (who else may ask), `healing` (when shards are made anew), [`damage`] (what drives find to be damaged), [`shards`] (shards as blobs of a drive), `collecting` (when shards without a record are removed), `expiring` (when objects are deleted by rules of their buckets),
 //! `form` (written forms).
@@ -15,6 +15,7 @@ mod expiring;
 mod form;
 mod healing;
 mod index_host;
+mod index_set;
 pub mod keys;
 mod reach;
 mod relay;

@@ -11,13 +11,13 @@ use ashlar_object::index::key::BucketId;
 use ashlar_object::index::{Reply, Request};
 use ashlar_object::record::PartId;
 use ashlar_placement::map::GroupId;
-use ashlar_placement::rule::choose_pg;
 use ashlar_wire::checksum::{Salt, checksum};
 use ashlar_wire::id::{DriveId, ServerId};
 use ashlar_wire::time::Instant;
 use bytes::Bytes;
 
 use super::form::{ToDrive, decode_reply, encode_to_range};
+use super::index_set::{bucket_id, range_of};
 use super::relay::{Asked, NoAnswer, ask_elsewhere, ask_shard, direct};
 use super::service::ObjectNode;
 use crate::{Node, together};
@@ -104,13 +104,6 @@ fn replace(state: &State, part: PartId, now: &Spread) -> Spread {
 }
 
 impl<R: Runtime> ObjectNode<R> {
-    /// The placement group in whose range a bucket's index lies.
-    pub(super) fn range_of(state: &State, bucket: BucketId) -> Option<GroupId> {
-        let set = state.sets().next()?;
-        let groups = u32::try_from(state.pgs_of(set.id).count()).ok().filter(|groups| *groups > 0)?;
-        Some(GroupId { set: set.id, pg: choose_pg(&bucket.0, groups) })
-    }
-
     /// Asks the owner of a bucket's range, and asks again while nobody answers. A commit that may have been carried out is not
     /// repeated: its record could have been replaced meanwhile, and the shards that it names be on their way to be removed.
     async fn ask_range(&self, bucket: BucketId, request: Request) -> Reply {
@@ -119,7 +112,7 @@ impl<R: Runtime> ObjectNode<R> {
         let is_commit = matches!(request, Request::Commit { .. });
         let may_repeat = |failed| failed == NoAnswer::NotDone || !is_commit;
         loop {
-            let group = self.catalog().state_now().and_then(|state| Self::range_of(&state, bucket));
+            let group = self.catalog().state_now().and_then(|state| range_of(&state, bucket));
             let answer = match group {
                 Some(group) => match self.ask_owner(&node, group, &request).await {
                     // The owner cannot be reached from here, or is another one by now, which this server has not heard of.
@@ -182,7 +175,8 @@ impl<R: Runtime> Cluster for ObjectNode<R> {
         drawn[..8].copy_from_slice(&draw());
         drawn[8..].copy_from_slice(&draw());
         let at = self.node().map_or(Instant::ORIGIN, |node| node.runtime().now());
-        Moment { now_ms: self.wall_clock_ms(), at, drawn }
+        let bucket = bucket_id(self.catalog().state_now().as_deref(), drawn);
+        Moment { now_ms: self.wall_clock_ms(), at, drawn, bucket }
     }
 
     fn spread(&self, part: PartId, now: Option<&Spread>) -> Option<Placed> {

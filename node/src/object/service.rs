@@ -27,6 +27,7 @@ use bytes::Bytes;
 use super::damage::Damage;
 use super::form::{ToDrive, decode_to_range, encode_reply};
 use super::index_host::IndexHost;
+use super::index_set;
 use super::reach::OWNER_MAX;
 use super::relay::{Relay, relay};
 use crate::catalog::CatalogHandle;
@@ -170,7 +171,7 @@ impl<R: Runtime> ObjectNode<R> {
 
     /// Whether this server owns the range of a bucket.
     pub(super) fn owns(&self, bucket: BucketId) -> bool {
-        let group = self.catalog().state_now().and_then(|state| Self::range_of(&state, bucket));
+        let group = self.catalog().state_now().and_then(|state| index_set::range_of(&state, bucket));
         group.is_some_and(|group| self.ranges().contains_key(&group))
     }
 
@@ -238,9 +239,8 @@ impl<R: Runtime> ObjectNode<R> {
             }
             !is_closed
         });
-        let Some(set) = state.sets().next() else { return };
-        for (pg, config) in state.pgs_of(set.id) {
-            let group = GroupId { set: set.id, pg };
+        for group in index_set::ranges(state) {
+            let Some(config) = state.pg(group) else { continue };
             let is_mine = state.drive(config.primary).is_some_and(|drive| drive.server == node.id());
             let is_later = closed.get(&group).is_none_or(|closed| *closed < config.epoch);
             if is_mine && is_later && !ranges.contains_key(&group) {
@@ -327,6 +327,7 @@ impl<R: Runtime> Service<R> for ObjectNode<R> {
     fn start(&self, node: &Node<R>) -> Box<dyn Agent> {
         drop(self.0.node.set(node.downgrade()));
         node.runtime().spawn(Box::pin(self.clone().follow_catalog(node.clone())));
+        node.runtime().spawn(Box::pin(self.clone().keep_index_set(node.clone())));
         node.runtime().spawn(Box::pin(self.clone().make_keys(node.clone())));
         node.runtime().spawn(Box::pin(self.clone().heal_always(node.clone())));
         node.runtime().spawn(Box::pin(self.clone().expire_always(node.clone())));

@@ -59,7 +59,7 @@ impl RouteCache {
 
 /// Whether a placement group has all its copies, settled and equal, and none of them on this drive.
 pub(super) fn is_whole_without(set: &Set, config: &PgConfig, drive: DriveId) -> bool {
-    let is_full = config.acting.len() >= set.first.shape().seat_count();
+    let is_full = config.acting.len() >= set.first.shape().width();
     is_full && config.learners.is_empty() && config.previous.is_empty() && !config.is_member(drive)
 }
 
@@ -101,7 +101,7 @@ mod tests {
                 Drive { id: drive(number), server: id, class, size_bytes, state: DriveState::Active, set: None };
             apply(&mut state, Change::AddDrive(added));
         }
-        let shape = Shape { pgs: 16, seats: 3, conflict: Conflict::Server };
+        let shape = Shape { pgs: 16, width: 3, conflict: Conflict::Server };
         let copies = Copies { write_min: 2, acting_min: 1 };
         let set = plan_set(&state, SetId(1), shape, DriveClass::Ssd, copies, &[]).unwrap();
         apply(&mut state, set);

@@ -79,7 +79,7 @@ impl<C: Cluster> Buckets for ObjectService<C> {
             }
             check_attributes(&attributes)?;
             let moment = self.cluster.moment();
-            let id = BucketId(moment.drawn);
+            let id = moment.bucket;
             if versioning != Versioning::Never {
                 // Before the bucket is in the list: nothing can be put into it while it keeps no versions.
                 self.set_first_state(id, versioning).await?;

@@ -108,7 +108,7 @@ impl Cluster for Memory {
         world.drawn += 1;
         let mut drawn = [0; 16];
         drawn[..8].copy_from_slice(&world.drawn.to_be_bytes());
-        Moment { now_ms: world.drawn, at: world.now, drawn }
+        Moment { now_ms: world.drawn, at: world.now, drawn, bucket: BucketId(drawn) }
     }
 
     fn spread(&self, _part: PartId, now: Option<&Spread>) -> Option<Placed> {

@@ -289,7 +289,7 @@ impl<C: Cluster> ObjectService<C> {
         let record = &mut putting.record;
         let mut discarded = Vec::new();
         if is_versioned {
-            let moment = Moment { now_ms: record.modified_ms, drawn: record.put_id, at: self.cluster.moment().at };
+            let moment = Moment { now_ms: record.modified_ms, drawn: record.put_id, ..self.cluster.moment() };
             let mut plan = self.displace((bucket, name), known.state, now.as_ref(), &moment, putting.floor).await?;
             plan.changes_with_null(bucket, name);
             (record.version, record.sequence) = (plan.version, plan.sequence);

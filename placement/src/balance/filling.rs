@@ -89,7 +89,7 @@ impl<'a> Filling<'a> {
         let mut filling = Self {
             map,
             chooser,
-            width: shape.seat_count(),
+            width: shape.width(),
             drawn,
             seats: held.clone(),
             held,

@@ -28,7 +28,7 @@ impl Map {
         write_uint(&mut out, u64::from(self.set.0));
         write_uint(&mut out, self.epoch.0);
         write_uint(&mut out, u64::from(self.shape.pgs));
-        write_uint(&mut out, u64::from(self.shape.seats));
+        write_uint(&mut out, u64::from(self.shape.width));
         write_uint(&mut out, conflict_number(self.shape.conflict));
         write_count(&mut out, self.drives.len());
         self.drives.iter().for_each(|drive| write_drive(&mut out, drive));
@@ -65,7 +65,7 @@ impl Map {
         let seats = u8::try_from(seats).map_err(|_| Error::BadNumber { what: "number of seats", value: seats })?;
         let conflict = read_number(&mut reader, "conflict rule", &Conflict::ALL, conflict_number)?;
         let drives = read_drives(&mut reader)?;
-        let map = Self::new(set, epoch, Shape { pgs, seats, conflict }, drives)?;
+        let map = Self::new(set, epoch, Shape { pgs, width: seats, conflict }, drives)?;
         let pins = map.read_pins(&mut reader)?;
         if !reader.remaining().is_empty() {
             return Err(Error::TrailingBytes);
@@ -82,7 +82,7 @@ impl Map {
             let pg = next.checked_add(gap).filter(|pg| *pg < self.shape.pgs);
             let pg = pg.ok_or(Error::BadNumber { what: "gap between pins", value: u64::from(gap) })?;
             let mut seats = [DriveIndex::VACANT; SEATS_MAX];
-            let seats = &mut seats[..self.shape.seat_count()];
+            let seats = &mut seats[..self.shape.width()];
             for seat in &mut *seats {
                 let place = reader.read_uint()?;
                 let known = usize::try_from(place).ok().filter(|place| *place < self.drives.len());

@@ -36,7 +36,7 @@ fn table(set: u32, pgs: u32) -> Arc<PgTable> {
         weight: Weight(100),
         state: DriveState::In,
     };
-    let shape = Shape { pgs, seats: 3, conflict: Conflict::Server };
+    let shape = Shape { pgs, width: 3, conflict: Conflict::Server };
     Arc::new(PgTable::new(Map::new(SetId(set), Epoch(1), shape, (0..6).map(drive).collect()).unwrap()))
 }
 

@@ -20,6 +20,9 @@ use super::routes::{json, refuse};
 pub struct GroupView {
     /// Its set of drives.
     pub set: u32,
+    /// Whether it is one of the index of objects, which are counted by themselves.
+    #[serde(default)]
+    pub index: bool,
     /// Its number in the set.
     pub group: u32,
     /// Number of its configuration; greater after each change.
@@ -42,7 +45,8 @@ impl GroupView {
     fn new(group: GroupId, copies: usize, config: &PgConfig) -> Self {
         let ids = |drives: &[DriveId]| drives.iter().map(DriveId::to_string).collect();
         Self {
-            set: group.set.0,
+            set: group.set.home().0,
+            index: group.set.is_companion(),
             group: group.pg.0,
             epoch: config.epoch.0,
             primary: config.primary.to_string(),
@@ -102,8 +106,10 @@ mod tests {
         let (learners, previous) = (Vec::new(), Vec::new());
         let whole = PgConfig { epoch: Epoch(9), acting, primary: drive(2), learners, previous };
         let view = |config: &PgConfig| GroupView::new(GroupId { set: SetId(4), pg: PgId(5) }, 3, config);
-        let GroupView { set: of, group, epoch, primary, copies, whole: is_whole, .. } = view(&whole);
-        assert_eq!((of, group, epoch, copies, is_whole), (4, 5, 9, 3, true));
+        let GroupView { set: of, index, group, epoch, primary, copies, whole: is_whole, .. } = view(&whole);
+        assert_eq!((of, index, group, epoch, copies, is_whole), (4, false, 5, 9, 3, true));
+        let of_index = GroupView::new(GroupId { set: SetId(4).companion(), pg: PgId(5) }, 3, &whole);
+        assert_eq!((of_index.set, of_index.index, of_index.group), (4, true, 5));
         assert_eq!(primary, drive(2).to_string());
         let few = PgConfig { acting: vec![drive(2), drive(3)], ..whole.clone() };
         let filling = PgConfig { learners: vec![drive(4)], ..whole.clone() };
