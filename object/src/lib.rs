@@ -24,6 +24,7 @@ pub mod index;
 pub mod lock;
 #[cfg(any(test, feature = "memory"))]
 pub mod memory;
+pub mod planted;
 pub mod record;
 pub mod s3;
 pub mod service;

@@ -106,8 +106,8 @@ impl Scenario {
             servers_max: 9,
             calm_ns: cluster::CALM_NS,
             adapt: cluster::adapt,
-            bugs: Vec::new,
-            plant: drop,
+            bugs: object::planted::bugs,
+            plant: object::planted::plant,
             make: |control, params| Box::new(object::case(control, params)),
         },
         Self {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use ashlar_catalog::change::Change;
 use ashlar_catalog::server::{DriveState, ServerState};
 use ashlar_grid::seam::Runtime;
+use ashlar_object::planted::{self, Planted};
 use ashlar_object::service::collect::{Collector, CollectorConfig, DriveUse};
 use ashlar_wire::id::DriveId;
 
@@ -42,7 +43,11 @@ impl<R: Runtime> ObjectNode<R> {
 
     /// Collects what is not named on one drive, again and again.
     pub(super) async fn collect_always(self, node: Node<R>, drive: DriveId, port: Arc<dyn BlobPort>) {
-        let mut collector = Collector::new(drive, CollectorConfig::default());
+        let mut config = CollectorConfig::default();
+        if planted::has(Planted::CollectAtOnce) {
+            config.orphan_after = Duration::ZERO;
+        }
+        let mut collector = Collector::new(drive, config);
         while !self.is_over() {
             let pause = match self.use_of(drive) {
                 Some((drive_use, is_released)) => {

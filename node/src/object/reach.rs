@@ -9,6 +9,7 @@ use ashlar_object::api::BoxFuture;
 use ashlar_object::cluster::{Chore, Cluster, Moment, Placed, ShardReply, ShardRequest, Spread};
 use ashlar_object::index::key::BucketId;
 use ashlar_object::index::{Reply, Request};
+use ashlar_object::planted::{self, Planted};
 use ashlar_object::record::PartId;
 use ashlar_placement::map::GroupId;
 use ashlar_wire::checksum::{Salt, checksum};
@@ -110,7 +111,7 @@ impl<R: Runtime> ObjectNode<R> {
         let Some(node) = self.node() else { return Reply::Unavailable };
         let until = node.runtime().now() + INDEX_MAX;
         let is_commit = matches!(request, Request::Commit { .. });
-        let may_repeat = |failed| failed == NoAnswer::NotDone || !is_commit;
+        let may_repeat = |failed| failed == NoAnswer::NotDone || !is_commit || planted::has(Planted::RepeatCommits);
         loop {
             let group = self.catalog().state_now().and_then(|state| range_of(&state, bucket));
             let answer = match group {

@@ -17,6 +17,7 @@
 
 mod client;
 mod oracle;
+pub(super) mod planted;
 mod shelf;
 
 use std::collections::BTreeMap;
