@@ -4,8 +4,6 @@
 /// A rule that all servers break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Planted {
-    /// A put is acknowledged although too few of its shards are kept.
-    AcknowledgeUnkept,
     /// Checks of commits pass, whatever the index has.
     PassChecks,
     /// Commits are acknowledged before they are written.
@@ -27,8 +25,7 @@ pub enum Planted {
 #[cfg(feature = "planted")]
 impl Planted {
     /// All of them.
-    pub const ALL: [Self; 9] = [
-        Self::AcknowledgeUnkept,
+    pub const ALL: [Self; 8] = [
         Self::PassChecks,
         Self::ReplyUnwritten,
         Self::TellUnconfirmed,

@@ -12,7 +12,7 @@ use ashlar_catalog::change::Change;
 use ashlar_catalog::error::Refusal;
 use ashlar_catalog::plan::placement::{plan_reshaped, plan_set};
 use ashlar_catalog::record::Feature;
-use ashlar_catalog::server::{Drive, ServerState, parity_shards};
+use ashlar_catalog::server::{Drive, Server, ServerState, parity_shards};
 use ashlar_catalog::set::Copies;
 use ashlar_catalog::state::State;
 use ashlar_grid::seam::Runtime;
@@ -25,7 +25,7 @@ use ashlar_wire::id::ServerId;
 use super::buckets::buckets_of;
 use super::service::ObjectNode;
 use crate::Node;
-use crate::catalog::{FIRST_SET, RELEASE};
+use crate::catalog::FIRST_SET;
 
 /// The set of the index.
 pub(super) const INDEX_SET: SetId = FIRST_SET.companion();
@@ -37,6 +37,7 @@ const WRITE_MIN: u8 = 2;
 const MARK: [u8; 8] = *b"ashlarix";
 /// The feature that servers must know before there is a companion.
 const FEATURE: &str = "index set";
+const RELEASE_MIN: u32 = 2;
 /// How often it is looked whether something is to be proposed.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -55,13 +56,15 @@ pub(super) fn range_of(state: &State, bucket: BucketId) -> Option<GroupId> {
     Some(GroupId { set, pg: choose_pg(&bucket.0, groups) })
 }
 
-/// The placement groups that may have a range: those of the companion, and those in which buckets from before lie.
+/// The placement groups that may have a range: those of the companion, and those in which buckets from before lie. While there
+/// are servers that know no companion, new buckets may lie in any of the first set.
 pub(super) fn ranges(state: &State) -> BTreeSet<GroupId> {
     let all = |set| {
         let pgs = state.set(set).map_or(0, |set| set.first.shape().pgs);
         (0..pgs).map(move |pg| GroupId { set, pg: PgId(pg) })
     };
-    if state.set(INDEX_SET).is_none() {
+    let is_old = |server: &Server| server.state != ServerState::Dead && server.release < RELEASE_MIN;
+    if state.set(INDEX_SET).is_none() && state.servers().any(is_old) {
         return all(FIRST_SET).collect();
     }
     let old = buckets_of(state).filter_map(|(_, bucket)| range_of(state, bucket.id));
@@ -90,7 +93,7 @@ fn plan(state: &State) -> Result<Option<Change>, Refusal> {
     let (Some(home), Some((shape, write_min))) = (state.set(FIRST_SET), shape(state)) else { return Ok(None) };
     let Some(set) = state.set(INDEX_SET) else {
         if !state.uses(FEATURE) {
-            return Ok(Some(Change::UseFeature(Feature { name: FEATURE.into(), release_min: RELEASE })));
+            return Ok(Some(Change::UseFeature(Feature { name: FEATURE.into(), release_min: RELEASE_MIN })));
         }
         let copies = Copies { write_min, acting_min: 1 };
         return plan_set(state, INDEX_SET, shape, home.class, copies, &[]).map(Some);
@@ -134,8 +137,9 @@ impl<R: Runtime> ObjectNode<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::RELEASE;
     use ashlar_catalog::change::{Command, ProposalId};
-    use ashlar_catalog::server::{DriveClass, DriveState, Server};
+    use ashlar_catalog::server::{DriveClass, DriveState};
     use ashlar_placement::map::{Rack, Zone};
     use ashlar_wire::id::{ClusterId, DriveId};
 
@@ -195,7 +199,11 @@ mod tests {
         let copies = Copies { write_min: 2, acting_min: 1 };
         let change = plan_set(&sample.0, FIRST_SET, shape, DriveClass::Ssd, copies, &drives).unwrap();
         sample.must(change);
-        assert_eq!(ranges(&sample.0).len(), 128);
+        assert_eq!(ranges(&sample.0).len(), 0, "there will be a companion in a moment");
+        let id = ServerId::from_bytes([3; 16]);
+        sample.must(Change::UpdateServer { id, address: "a:1".into(), release: 1 });
+        assert_eq!(ranges(&sample.0).len(), 128, "one server knows none");
+        sample.must(Change::UpdateServer { id, address: "a:1".into(), release: RELEASE });
         assert!(matches!(plan(&sample.0), Ok(Some(Change::UseFeature(_)))), "all servers have to know it");
         sample.settle();
         assert_eq!(sample.index_shape(), (3, Conflict::Server));

@@ -9,7 +9,6 @@ use crate::cipher::{DataKey, PartIdentity, Position};
 use crate::cluster::{Chore, Cluster, ShardReply};
 use crate::flight::Flight;
 use crate::index::key::BucketId;
-use crate::planted::{self, Planted};
 use crate::record::{PartContent, PartId, ShardHeader};
 use crate::stripe::{PutShards, put_shards, quorum};
 
@@ -120,9 +119,6 @@ fn note(content: &mut PartContent, replies: Option<Vec<ShardReply>>) -> Result<(
         if !content.missing.contains(&shard) {
             content.missing.push(shard);
         }
-    }
-    if planted::has(Planted::AcknowledgeUnkept) {
-        return Ok(());
     }
     // Every block must have a quorum of the same drives: those that have kept all of them.
     if content.spread.drives.len() - content.missing.len() >= quorum(&content.spread) {
