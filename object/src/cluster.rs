@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::api::{Attributes, BoxFuture};
 use crate::index::key::BucketId;
 use crate::index::{Reply, Request};
-use crate::record::{PartContent, PartId};
+use crate::record::{PartContent, PartId, ShardNames};
 
 /// Most shards of a stripe, data and parity.
 pub const SHARDS_MAX: usize = 32;
@@ -41,6 +41,8 @@ pub struct Placed {
     pub spread: Spread,
     /// Numbers of the shards whose drive is given up, and for which there is no other: each has one of the part already.
     pub lacking: Vec<u8>,
+    /// How shards of a new part are called: by block and number, once all servers know that.
+    pub names: ShardNames,
 }
 
 /// What a drive is asked about one shard.

@@ -53,15 +53,14 @@ const MARKER: u8 = 3;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartId(pub [u8; 12]);
 
-impl PartId {
-    /// The name of the shards of a block: the same on each drive of the part.
-    #[must_use]
-    pub fn blob(self, block: u32) -> BlobId {
-        let mut bytes = [0; 16];
-        bytes[..12].copy_from_slice(&self.0);
-        bytes[12..].copy_from_slice(&block.to_be_bytes());
-        BlobId::from_bytes(bytes)
-    }
+/// How the shards of a part are called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ShardNames {
+    /// By the block alone: two shards of a block cannot lie on one drive, and the second one is refused. Parts from before.
+    OfBlock,
+    /// By block and number: whoever made the other shard anew for the same drive is in nobody's way.
+    #[default]
+    OfShard,
 }
 
 /// Bytes that lie in shards.
@@ -77,11 +76,27 @@ pub struct PartContent {
     pub spread: Spread,
     /// Number of the part in its upload; 0 of an object that was put in one request.
     pub number: u16,
+    /// How its shards are called.
+    pub names: ShardNames,
     /// Shards that some drive did not keep when they were put, by their numbers: to be made anew.
     pub missing: Vec<u8>,
 }
 
+/// In the written form of a number: the shards are called by block and number.
+const NAMES_OF_SHARDS: u16 = 1 << 15;
+
 impl PartContent {
+    /// The name of a shard on its drive.
+    #[must_use]
+    pub fn blob(&self, block: u32, shard: u8) -> BlobId {
+        let shard = if self.names == ShardNames::OfShard { u32::from(shard) << 24 } else { 0 };
+        let mut bytes = [0; 16];
+        bytes[..12].copy_from_slice(&self.id.0);
+        // A part has some thousands of blocks.
+        bytes[12..].copy_from_slice(&(shard | block).to_be_bytes());
+        BlobId::from_bytes(bytes)
+    }
+
     /// Bytes of a block but the last one, before encryption.
     #[must_use]
     pub const fn full_block_bytes(&self) -> u32 {
@@ -474,7 +489,7 @@ fn put_parts(out: &mut Vec<u8>, parts: &[PartContent]) {
         out.put_u64(part.bytes);
         let number = spreads.iter().position(|spread| **spread == part.spread).expect("it was just listed");
         out.put_u16(u16::try_from(number).expect("not more than parts"));
-        out.put_u16(part.number);
+        out.put_u16(if part.names == ShardNames::OfShard { part.number | NAMES_OF_SHARDS } else { part.number });
         out.put_short(&part.missing);
     }
 }
@@ -485,12 +500,14 @@ fn take_parts(from: &mut Cursor, is_encrypted: bool) -> Result<Vec<PartContent>,
     let parts = (0..from.count(parts_max)?).map(|_| {
         let (id, bytes) = (PartId(from.array()?), from.u64()?);
         let spread = spreads.get(usize::from(from.u16()?)).ok_or(Malformed)?.clone();
-        let number = from.u16()?;
+        let form = from.u16()?;
+        let number = form & !NAMES_OF_SHARDS;
+        let names = if form == number { ShardNames::OfBlock } else { ShardNames::OfShard };
         let missing = from.short(SHARDS_MAX)?.to_vec();
         if bytes > crate::api::PART_BYTES_MAX {
             return Err(Malformed);
         }
-        Ok(PartContent { id, bytes, is_encrypted, spread, number, missing })
+        Ok(PartContent { id, bytes, is_encrypted, spread, number, names, missing })
     });
     parts.collect()
 }

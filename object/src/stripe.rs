@@ -100,10 +100,10 @@ pub(crate) fn put_shards<C: Cluster>(
     put: PutShards<'_>,
 ) -> BoxFuture<'static, Vec<ShardReply>> {
     let PutShards { header, block, stamp, shards, is_repair } = put;
-    let (blob, block_bytes) = (content.id.blob(block), content.block_bytes(block));
+    let block_bytes = content.block_bytes(block);
     let puts = shards.into_iter().map(|(number, data)| {
         let header = Bytes::from(header.encode(block, block_bytes, number));
-        let drive = content.spread.drives[usize::from(number)];
+        let (drive, blob) = (content.spread.drives[usize::from(number)], content.blob(block, number));
         cluster.shard(drive, ShardRequest::Put { blob, stamp, header, data, is_repair })
     });
     let puts: Vec<BoxFuture<'static, ShardReply>> = puts.collect();
@@ -117,9 +117,9 @@ pub(crate) async fn rebuild_block<C: Cluster>(
     content: &PartContent,
     block: u32,
 ) -> Result<Vec<Bytes>, Error> {
-    let (blob, len) = (content.id.blob(block), content.shard_bytes(block));
-    let asked = content.spread.drives.iter().map(|drive| -> BoxFuture<'static, ShardReply> {
-        cluster.shard(*drive, ShardRequest::Get { blob, offset: 0, len })
+    let len = content.shard_bytes(block);
+    let asked = content.spread.drives.iter().zip(0..).map(|(drive, number)| -> BoxFuture<'static, ShardReply> {
+        cluster.shard(*drive, ShardRequest::Get { blob: content.blob(block, number), offset: 0, len })
     });
     let replies = all(asked).await;
     let is_gone = !replies.contains(&ShardReply::Unavailable);
@@ -135,7 +135,7 @@ pub(crate) async fn read_block<C: Cluster>(
     block: u32,
     (offset, len): (u32, u32),
 ) -> Result<(Vec<Bytes>, bool), Error> {
-    let (blob, shard_bytes) = (content.id.blob(block), content.shard_bytes(block));
+    let shard_bytes = content.shard_bytes(block);
     let end = offset + len;
     let pieces: Vec<(usize, u32, u32)> = (offset / shard_bytes..end.div_ceil(shard_bytes))
         .map(|shard| {
@@ -145,6 +145,7 @@ pub(crate) async fn read_block<C: Cluster>(
         })
         .collect();
     let direct = pieces.iter().map(|(shard, offset, len)| -> BoxFuture<'static, ShardReply> {
+        let blob = content.blob(block, u8::try_from(*shard).expect("at most SHARDS_MAX"));
         cluster.shard(content.spread.drives[*shard], ShardRequest::Get { blob, offset: *offset, len: *len })
     });
     let replies = all(direct).await;

@@ -12,7 +12,7 @@ use ashlar_catalog::change::Change;
 use ashlar_catalog::error::Refusal;
 use ashlar_catalog::plan::placement::{plan_reshaped, plan_set};
 use ashlar_catalog::record::Feature;
-use ashlar_catalog::server::{Drive, Server, ServerState, parity_shards};
+use ashlar_catalog::server::{Drive, ServerState, parity_shards};
 use ashlar_catalog::set::Copies;
 use ashlar_catalog::state::State;
 use ashlar_grid::seam::Runtime;
@@ -56,15 +56,14 @@ pub(super) fn range_of(state: &State, bucket: BucketId) -> Option<GroupId> {
     Some(GroupId { set, pg: choose_pg(&bucket.0, groups) })
 }
 
-/// The placement groups that may have a range: those of the companion, and those in which buckets from before lie. While there
-/// are servers that know no companion, new buckets may lie in any of the first set.
+/// The placement groups that may have a range: those of the companion, and those in which buckets from before lie. Until there is
+/// a companion, new buckets may lie in any of the first set.
 pub(super) fn ranges(state: &State) -> BTreeSet<GroupId> {
     let all = |set| {
         let pgs = state.set(set).map_or(0, |set| set.first.shape().pgs);
         (0..pgs).map(move |pg| GroupId { set, pg: PgId(pg) })
     };
-    let is_old = |server: &Server| server.state != ServerState::Dead && server.release < RELEASE_MIN;
-    if state.set(INDEX_SET).is_none() && state.servers().any(is_old) {
+    if state.set(INDEX_SET).is_none() {
         return all(FIRST_SET).collect();
     }
     let old = buckets_of(state).filter_map(|(_, bucket)| range_of(state, bucket.id));
@@ -139,7 +138,7 @@ mod tests {
     use super::*;
     use crate::catalog::RELEASE;
     use ashlar_catalog::change::{Command, ProposalId};
-    use ashlar_catalog::server::{DriveClass, DriveState};
+    use ashlar_catalog::server::{DriveClass, DriveState, Server};
     use ashlar_placement::map::{Rack, Zone};
     use ashlar_wire::id::{ClusterId, DriveId};
 
@@ -199,11 +198,7 @@ mod tests {
         let copies = Copies { write_min: 2, acting_min: 1 };
         let change = plan_set(&sample.0, FIRST_SET, shape, DriveClass::Ssd, copies, &drives).unwrap();
         sample.must(change);
-        assert_eq!(ranges(&sample.0).len(), 0, "there will be a companion in a moment");
-        let id = ServerId::from_bytes([3; 16]);
-        sample.must(Change::UpdateServer { id, address: "a:1".into(), release: 1 });
-        assert_eq!(ranges(&sample.0).len(), 128, "one server knows none");
-        sample.must(Change::UpdateServer { id, address: "a:1".into(), release: RELEASE });
+        assert_eq!(ranges(&sample.0).len(), 128);
         assert!(matches!(plan(&sample.0), Ok(Some(Change::UseFeature(_)))), "all servers have to know it");
         sample.settle();
         assert_eq!(sample.index_shape(), (3, Conflict::Server));

@@ -10,7 +10,7 @@ use ashlar_object::cluster::{Chore, Cluster, Moment, Placed, ShardReply, ShardRe
 use ashlar_object::index::key::BucketId;
 use ashlar_object::index::{Reply, Request};
 use ashlar_object::planted::{self, Planted};
-use ashlar_object::record::PartId;
+use ashlar_object::record::{PartId, ShardNames};
 use ashlar_placement::map::GroupId;
 use ashlar_wire::checksum::{Salt, checksum};
 use ashlar_wire::id::{DriveId, ServerId};
@@ -18,7 +18,7 @@ use ashlar_wire::time::Instant;
 use bytes::Bytes;
 
 use super::form::{ToDrive, decode_reply, encode_to_range};
-use super::index_set::{bucket_id, range_of};
+use super::index_set::{INDEX_SET, bucket_id, range_of};
 use super::relay::{Asked, NoAnswer, ask_elsewhere, ask_shard, direct};
 use super::service::ObjectNode;
 use crate::{Node, together};
@@ -187,7 +187,8 @@ impl<R: Runtime> Cluster for ObjectNode<R> {
             Some(now) => replace(&state, part, now),
         };
         let given_up = (0..).zip(&spread.drives).filter(|(_, drive)| is_given_up(&state, **drive));
-        Some(Placed { lacking: given_up.map(|(number, _)| number).collect(), spread })
+        let names = if state.set(INDEX_SET).is_some() { ShardNames::OfShard } else { ShardNames::OfBlock };
+        Some(Placed { lacking: given_up.map(|(number, _)| number).collect(), spread, names })
     }
 
     fn shard(&self, drive: DriveId, request: ShardRequest) -> BoxFuture<'static, ShardReply> {

@@ -273,8 +273,9 @@ impl<R: Runtime> ObjectNode<R> {
 
     async fn discard_now(&self, part: &PartContent) {
         for block in 0..part.blocks() {
-            let removals = part.spread.drives.iter().map(|drive| {
-                Box::pin(self.shard(*drive, ShardRequest::Remove(part.id.blob(block)))) as api::BoxFuture<'static, _>
+            let removals = part.spread.drives.iter().zip(0..).map(|(drive, number)| {
+                let remove = ShardRequest::Remove(part.blob(block, number));
+                Box::pin(self.shard(*drive, remove)) as api::BoxFuture<'static, _>
             });
             together::all(removals.collect()).await;
         }

@@ -11,6 +11,7 @@ fn content(number: u8, bytes: u64) -> PartContent {
         is_encrypted: false,
         spread: Spread { parity: 1, drives: drives.to_vec() },
         number: 0,
+        names: ShardNames::OfBlock,
         missing: vec![],
     }
 }
@@ -122,6 +123,9 @@ fn forms_are_read_back_or_refused() {
     let part =
         PartRecord { etag: "e".into(), modified_ms: 1, attributes: Attributes::default(), content: content(1, 9) };
     assert_eq!(PartRecord::decode(&Bytes::from(part.encode())), Ok(part.clone()));
+    let named = PartContent { number: 10_000, names: ShardNames::OfShard, ..content(1, 9) };
+    let named_part = PartRecord { content: named, ..part.clone() };
+    assert_eq!(PartRecord::decode(&Bytes::from(named_part.encode())), Ok(named_part));
     let encrypted_part = PartRecord { content: PartContent { is_encrypted: true, ..content(1, 9) }, ..part.clone() };
     assert_eq!(PartRecord::decode(&Bytes::from(encrypted_part.encode())), Ok(encrypted_part.clone()));
     let upload = UploadRecord {
@@ -189,6 +193,8 @@ fn blocks_and_shards_of_a_part() {
     let part = PartContent { is_encrypted: true, ..content(1, u64::from(PLAIN_BLOCK_BYTES) + 5) };
     assert_eq!((part.blocks(), part.plain_bytes(0), part.plain_bytes(1)), (2, PLAIN_BLOCK_BYTES, 5));
     assert_eq!((part.block_bytes(0), part.block_bytes(1), part.shard_bytes(1)), (BLOCK_BYTES, 21, 11));
-    assert_eq!(part.id.blob(258).as_bytes()[12..], [0, 0, 1, 2]);
+    assert_eq!(part.blob(258, 3).as_bytes()[12..], [0, 0, 1, 2], "from before");
+    let named = PartContent { names: ShardNames::OfShard, ..part };
+    assert_eq!(named.blob(258, 3).as_bytes()[12..], [3, 0, 1, 2]);
     assert_eq!(content(1, 0).blocks(), 0);
 }

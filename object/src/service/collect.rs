@@ -176,18 +176,18 @@ impl Collector {
             return Ok(Collected { looked_at: 0, removed, is_whole: true });
         }
         // The blocks of one part lie side by side: one question for all of them.
-        let mut asked: BTreeMap<PartId, Named> = BTreeMap::new();
+        let mut asked: BTreeMap<(PartId, u8), Named> = BTreeMap::new();
         for shard in &listed {
             let Some(owner) = shard.header.as_ref().and_then(|header| ShardOwner::decode(header).ok()) else {
                 // Damaged, or of a newer program: it stays.
                 self.candidates.remove(&shard.blob);
                 continue;
             };
-            let named = match asked.get(&owner.part) {
+            let named = match asked.get(&(owner.part, owner.shard)) {
                 Some(named) => *named,
                 None => service.named(self.drive, &owner).await?,
             };
-            asked.insert(owner.part, named);
+            asked.insert((owner.part, owner.shard), named);
             self.note(shard, owner, named, now);
         }
         self.after = listed.last().map(|shard| shard.blob);
@@ -233,9 +233,9 @@ impl Collector {
         let mut removed = 0;
         for (bucket, candidates) in due {
             // An index that cannot be read, or that looks lost: the next pass tries again.
-            let Some(named) = service.parts_named(bucket, self.drive).await else { continue };
+            let Some(named) = service.shards_named(bucket, self.drive).await else { continue };
             for (blob, candidate) in candidates {
-                let is_named = named.contains(&candidate.owner.part);
+                let is_named = named.contains(&(candidate.owner.part, candidate.owner.shard));
                 if is_named || shards.remove(blob, candidate.stamp).await {
                     self.candidates.remove(&blob);
                     removed += u64::from(!is_named);
@@ -246,8 +246,9 @@ impl Collector {
     }
 }
 
-fn has_shard_on(part: &PartContent, drive: DriveId) -> bool {
-    part.spread.drives.contains(&drive)
+/// Whether a record has this shard of its part on a drive.
+fn has_on(part: &PartContent, shard: u8, drive: DriveId) -> bool {
+    part.spread.drives.get(usize::from(shard)) == Some(&drive)
 }
 
 /// The parts that a value of the index names; nothing if this program does not know what the value is.
@@ -270,7 +271,7 @@ impl<C: Cluster> ObjectService<C> {
         let mut named = Named::No;
         let mut look = |part: &PartContent| {
             if part.id == owner.part {
-                named = if has_shard_on(part, drive) { Named::Here } else { Named::Elsewhere };
+                named = if has_on(part, owner.shard, drive) { Named::Here } else { Named::Elsewhere };
             }
         };
         // First the part, then the object: a part becomes an object, never the other way.
@@ -336,9 +337,9 @@ impl<C: Cluster> ObjectService<C> {
         }
     }
 
-    /// All parts with a shard on a drive that a bucket's index names. Nothing if the index does not answer to the end, has
+    /// All shards on a drive that a bucket's index names. Nothing if the index does not answer to the end, has
     /// something that this program does not know, or is empty and not that of a bucket which is being deleted.
-    async fn parts_named(&self, bucket: BucketId, drive: DriveId) -> Option<BTreeSet<PartId>> {
+    async fn shards_named(&self, bucket: BucketId, drive: DriveId) -> Option<BTreeSet<(PartId, u8)>> {
         let (mut named, mut is_empty, mut is_known) = (BTreeSet::new(), true, true);
         let middle = key::uploads(bucket);
         // Parts first: what becomes an object meanwhile is found as one.
@@ -347,7 +348,10 @@ impl<C: Cluster> ObjectService<C> {
                 is_empty = false;
                 match parts_of(key, value) {
                     Some(parts) => {
-                        named.extend(parts.iter().filter(|part| has_shard_on(part, drive)).map(|part| part.id));
+                        named.extend(parts.iter().flat_map(|part| {
+                            let numbers = part.spread.drives.iter().zip(0..).filter(|(one, _)| **one == drive);
+                            numbers.map(|(_, number)| (part.id, number))
+                        }));
                     }
                     None => is_known = false,
                 }

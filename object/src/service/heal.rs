@@ -176,7 +176,7 @@ impl<C: Cluster> ObjectService<C> {
                 }
             };
             parts.iter().any(|part| {
-                let Placed { spread, lacking } = self.target(part);
+                let Placed { spread, lacking, .. } = self.target(part);
                 spread != part.spread || part.missing.iter().any(|number| !lacking.contains(number))
             })
         };
@@ -330,7 +330,8 @@ impl<C: Cluster> ObjectService<C> {
         let fits = |Placed { spread, .. }: &Placed| {
             spread.parity == part.spread.parity && spread.drives.len() == part.spread.drives.len()
         };
-        target.filter(fits).unwrap_or_else(|| Placed { spread: part.spread.clone(), lacking: Vec::new() })
+        let as_it_is = || Placed { spread: part.spread.clone(), lacking: Vec::new(), names: part.names };
+        target.filter(fits).unwrap_or_else(as_it_is)
     }
 
     /// Heals the shards of a part. `part` says afterwards where they lie and which are missing; shards that it names are
@@ -342,7 +343,7 @@ impl<C: Cluster> ObjectService<C> {
         depth: HealDepth,
         drives: &mut AskedDrives,
     ) -> Result<Outcome, Error> {
-        let Placed { spread, lacking } = self.target(part);
+        let Placed { spread, lacking, .. } = self.target(part);
         let goal = PartContent { spread, ..part.clone() };
         let numbers = 0..u8::try_from(part.spread.drives.len()).expect("at most SHARDS_MAX");
         let drive = |spread: &Spread, number: u8| spread.drives[usize::from(number)];
@@ -351,7 +352,7 @@ impl<C: Cluster> ObjectService<C> {
         let mut due: BTreeSet<u8> = numbers.filter(|number| !lacking.contains(number)).filter(is_due).collect();
         let wanted = due.len();
         for number in due.clone() {
-            if !self.answers(drive(&goal.spread, number), part.id.blob(0), drives).await {
+            if !self.answers(drive(&goal.spread, number), part.blob(0, number), drives).await {
                 due.remove(&number);
             }
         }
@@ -429,7 +430,7 @@ impl<C: Cluster> ObjectService<C> {
         let shards = part.spread.drives.iter().zip(0..);
         let (numbers, asked): (Vec<u8>, Vec<BoxFuture<'static, ShardReply>>) = shards
             .filter_map(|(drive, number)| {
-                let get = ShardRequest::Get { blob: part.id.blob(block), offset: 0, len: len_of(*drive)? };
+                let get = ShardRequest::Get { blob: part.blob(block, number), offset: 0, len: len_of(*drive)? };
                 Some((number, self.cluster.shard(*drive, get)))
             })
             .unzip();

@@ -6,7 +6,7 @@ use super::ObjectService;
 use super::collect::PUT_MAX;
 use crate::api::{Body, Error, PART_BYTES_MAX};
 use crate::cipher::{DataKey, PartIdentity, Position};
-use crate::cluster::{Chore, Cluster, ShardReply};
+use crate::cluster::{Chore, Cluster, Placed, ShardReply};
 use crate::flight::Flight;
 use crate::index::key::BucketId;
 use crate::record::{PartContent, PartId, ShardHeader};
@@ -40,10 +40,10 @@ impl<C: Cluster> ObjectService<C> {
     ) -> Result<PartContent, Error> {
         let moment = self.cluster.moment();
         let id = PartId(*moment.drawn.first_chunk().expect("sixteen bytes have twelve"));
-        let spread = self.cluster.spread(id, None).ok_or(Error::Unavailable)?.spread;
+        let Placed { spread, names, .. } = self.cluster.spread(id, None).ok_or(Error::Unavailable)?;
         let number = owner.upload.map_or(0, |(_, number)| number);
         let is_encrypted = key.is_some();
-        let mut content = PartContent { id, bytes: 0, is_encrypted, spread, number, missing: Vec::new() };
+        let mut content = PartContent { id, bytes: 0, is_encrypted, spread, number, names, missing: Vec::new() };
         let mut put = self.put_blocks((owner, key), body, &mut content, moment.now_ms).await;
         if put.is_ok() && moment.at + PUT_MAX <= self.cluster.moment().at {
             // The collector may take its first shards for orphans soon.

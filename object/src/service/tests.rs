@@ -22,7 +22,7 @@ use crate::cluster::{BucketRecord, Moment, Placed, ShardReply, ShardRequest, Spr
 use crate::index::range::{Io, IoId, RangeConfig, Token};
 use crate::index::{Range, Reply, Request};
 use crate::lock::{Bypass, Lock};
-use crate::record::{BLOCK_BYTES, PartId};
+use crate::record::{BLOCK_BYTES, PartId, ShardNames};
 use crate::service::heal::Healed;
 
 mod encryption;
@@ -117,7 +117,7 @@ impl Cluster for Memory {
             world.drives.keys().filter(|drive| !world.leaving.contains(drive)).copied().collect();
         let Some(now) = now else {
             let spread = Spread { parity: parity(free.len()), drives: free };
-            return Some(Placed { spread, lacking: Vec::new() });
+            return Some(Placed { spread, lacking: Vec::new(), names: ShardNames::OfShard });
         };
         free.retain(|drive| !now.drives.contains(drive));
         let mut next = now.clone();
@@ -126,7 +126,8 @@ impl Cluster for Memory {
         }
         let is_given_up = |drive: &DriveId| world.leaving.contains(drive) && world.down.contains(drive);
         let given_up = (0..).zip(&next.drives).filter(|(_, drive)| is_given_up(drive));
-        Some(Placed { lacking: given_up.map(|(number, _)| number).collect(), spread: next })
+        let lacking = given_up.map(|(number, _)| number).collect();
+        Some(Placed { lacking, spread: next, names: ShardNames::OfShard })
     }
 
     fn shard(&self, drive: DriveId, request: ShardRequest) -> BoxFuture<'static, ShardReply> {
@@ -195,8 +196,8 @@ impl Cluster for Memory {
             Chore::Heal(_, key) => return world.to_heal.push(key),
         };
         for block in 0..part.blocks() {
-            for drive in &part.spread.drives {
-                world.drives.get_mut(drive).unwrap().remove(&part.id.blob(block));
+            for (drive, number) in part.spread.drives.iter().zip(0..) {
+                world.drives.get_mut(drive).unwrap().remove(&part.blob(block, number));
             }
         }
         world.discarded.push(part);

@@ -267,8 +267,10 @@ impl ClusterCase {
         };
         let states = self.lives.values().filter_map(|life| life.catalog.state_now());
         let newest = states.max_by_key(|state| state.version());
-        let groups = newest.iter().flat_map(|state| state.pgs_of(FIRST_SET));
-        self.lives.iter().map(row).chain(groups.map(|(pg, config)| format!("  {pg:?} {config:?}\n"))).collect()
+        let sets = newest.iter().flat_map(|state| state.sets().map(move |set| (state, set.id)));
+        let groups = sets.flat_map(|(state, set)| state.pgs_of(set).map(move |(pg, config)| (set, pg, config)));
+        let groups = groups.map(|(set, pg, config)| format!("  {set:?} {pg:?} {config:?}\n"));
+        self.lives.iter().map(row).chain(groups).collect()
     }
 
     /// A link of the server that leads the catalog, where one is known.

@@ -107,7 +107,10 @@ fn check_named(memory: &Memory, parts: &[PartContent]) {
     for part in parts {
         for (number, drive) in (0..).zip(&part.spread.drives).filter(|(number, _)| !part.missing.contains(number)) {
             for block in 0..part.blocks() {
-                assert!(world.drives[drive].contains_key(&part.id.blob(block)), "shard {number} of {part:?} is gone");
+                assert!(
+                    world.drives[drive].contains_key(&part.blob(block, number)),
+                    "shard {number} of {part:?} is gone"
+                );
             }
         }
     }
@@ -117,8 +120,10 @@ fn check_named(memory: &Memory, parts: &[PartContent]) {
 fn check_no_orphan(memory: &Memory, parts: &[PartContent]) {
     let named: BTreeSet<(DriveId, BlobId)> = parts
         .iter()
-        .flat_map(|part| (0..part.blocks()).map(move |block| (part, part.id.blob(block))))
-        .flat_map(|(part, blob)| part.spread.drives.iter().map(move |drive| (*drive, blob)))
+        .flat_map(|part| (0..part.blocks()).map(move |block| (part, block)))
+        .flat_map(|(part, block)| {
+            part.spread.drives.iter().zip(0..).map(move |(drive, number)| (*drive, part.blob(block, number)))
+        })
         .collect();
     for (drive, blobs) in &memory.world().drives {
         for blob in blobs.keys() {
@@ -154,6 +159,29 @@ fn what_a_cut_off_put_leaves_goes_after_a_long_while() {
     let parts = all_parts(&service);
     check_named(&memory, &parts);
     assert!(read(&service, "key", None).unwrap() == pattern(1_200_000));
+}
+
+#[test]
+fn two_who_make_shards_anew_for_one_drive_are_not_in_each_others_way() {
+    let (memory, service) = Memory::with_drives(3);
+    let drives: Vec<DriveId> = memory.world().drives.keys().copied().collect();
+    put(&service, "key", &pattern(700_000));
+    let part = all_parts(&service).remove(0);
+    // Another one took drive 0 for the place of shard 1, and its record came second.
+    let (named, other) = (part.blob(0, 0), part.blob(0, 1));
+    assert_ne!(named, other);
+    {
+        let mut world = memory.world();
+        let data = world.drives[&drives[1]][&other].clone();
+        let head = world.heads[&(drives[1], other)].clone();
+        world.heads.insert((drives[0], other), head);
+        world.drives.get_mut(&drives[0]).unwrap().insert(other, data);
+    }
+    assert!(read(&service, "key", None).unwrap() == pattern(700_000));
+    let mut collector = Collector::new(drives[0], CollectorConfig::default());
+    collect(&memory, &service, &mut collector, drives[0], 10);
+    assert_eq!(memory.world().drives[&drives[0]].keys().copied().collect::<Vec<_>>(), [named]);
+    assert!(read(&service, "key", None).unwrap() == pattern(700_000));
 }
 
 #[test]
