@@ -94,7 +94,7 @@ def lines():
     count = 0
     for server in SERVERS:
         with open(f"{server['data']}.log", errors="replace") as log:
-            count += len(re.findall(r"are made anew|objects have shards|being made anew", log.read()))
+            count += len(re.findall(r"made anew|objects have shards|were compared", log.read()))
     return count
 
 
