@@ -12,7 +12,7 @@ use ashlar_catalog::change::Change;
 use ashlar_catalog::error::Refusal;
 use ashlar_catalog::plan::placement::{plan_reshaped, plan_set};
 use ashlar_catalog::record::Feature;
-use ashlar_catalog::server::{Drive, ServerState, parity_shards};
+use ashlar_catalog::server::{Drive, Server, ServerState, parity_shards};
 use ashlar_catalog::set::Copies;
 use ashlar_catalog::state::State;
 use ashlar_grid::seam::Runtime;
@@ -92,6 +92,10 @@ fn plan(state: &State) -> Result<Option<Change>, Refusal> {
     let (Some(home), Some((shape, write_min))) = (state.set(FIRST_SET), shape(state)) else { return Ok(None) };
     let Some(set) = state.set(INDEX_SET) else {
         if !state.uses(FEATURE) {
+            let is_old = |server: &Server| server.state != ServerState::Dead && server.release < RELEASE_MIN;
+            if state.servers().any(is_old) {
+                return Ok(None);
+            }
             return Ok(Some(Change::UseFeature(Feature { name: FEATURE.into(), release_min: RELEASE_MIN })));
         }
         let copies = Copies { write_min, acting_min: 1 };
@@ -138,7 +142,7 @@ mod tests {
     use super::*;
     use crate::catalog::RELEASE;
     use ashlar_catalog::change::{Command, ProposalId};
-    use ashlar_catalog::server::{DriveClass, DriveState, Server};
+    use ashlar_catalog::server::{DriveClass, DriveState};
     use ashlar_placement::map::{Rack, Zone};
     use ashlar_wire::id::{ClusterId, DriveId};
 
@@ -199,7 +203,11 @@ mod tests {
         let change = plan_set(&sample.0, FIRST_SET, shape, DriveClass::Ssd, copies, &drives).unwrap();
         sample.must(change);
         assert_eq!(ranges(&sample.0).len(), 128);
-        assert!(matches!(plan(&sample.0), Ok(Some(Change::UseFeature(_)))), "all servers have to know it");
+        let id = ServerId::from_bytes([3; 16]);
+        sample.must(Change::UpdateServer { id, address: "a:1".into(), release: 1 });
+        assert_eq!(plan(&sample.0), Ok(None), "all servers have to know it");
+        sample.must(Change::UpdateServer { id, address: "a:1".into(), release: RELEASE });
+        assert!(matches!(plan(&sample.0), Ok(Some(Change::UseFeature(_)))));
         sample.settle();
         assert_eq!(sample.index_shape(), (3, Conflict::Server));
         assert_eq!(ranges(&sample.0).len(), 64);
