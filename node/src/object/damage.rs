@@ -27,8 +27,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 const FIRST_CHECK: Duration = Duration::from_secs(60);
 /// Between two comparisons of records and drive.
 const CHECK_EVERY: Duration = Duration::from_secs(24 * 3_600);
-/// Until one is tried again that could not be brought to its end.
-const RETRY: Duration = Duration::from_secs(60);
+/// Until one is tried again that could not be brought to its end, or after which something is lost still; each further one
+/// doubles it, up to [`CHECK_EVERY`].
+const RETRY_MIN: Duration = Duration::from_secs(60);
 /// Between two pages of a comparison, of 200 objects each.
 const PAGE_PAUSE: Duration = Duration::from_millis(200);
 /// Blobs that wait to be healed. Where there are more, the drive is compared with the records.
@@ -57,9 +58,10 @@ impl Damage {
 impl<R: Runtime> ObjectNode<R> {
     /// Heals what one drive has damaged or lost, again and again.
     pub(super) async fn heal_damage(self, node: Node<R>, drive: DriveId, port: Arc<dyn BlobPort>) {
-        let mut check_at = node.runtime().now() + FIRST_CHECK;
+        let now = || node.runtime().now();
+        let (mut check_at, mut not_before, mut retry) = (now() + FIRST_CHECK, now(), RETRY_MIN);
         while !self.is_over() {
-            node.runtime().sleep_until(node.runtime().now() + LOOK_EVERY).await;
+            node.runtime().sleep_until(now() + LOOK_EVERY).await;
             if self.use_of(drive).is_none() {
                 // The catalog does not know it yet, or it is given up.
                 continue;
@@ -69,9 +71,16 @@ impl<R: Runtime> ObjectNode<R> {
             for blob in blobs {
                 is_check_due |= !self.heal_blob(&*port, blob).await;
             }
-            let now = node.runtime().now();
-            if is_check_due || check_at <= now {
-                check_at = now + if self.check_drive(&node, drive).await { CHECK_EVERY } else { RETRY };
+            if is_check_due {
+                check_at = check_at.min(not_before);
+            }
+            if check_at <= now() {
+                let is_whole = self.check_drive(&node, drive).await;
+                let pause = if is_whole { CHECK_EVERY } else { retry };
+                retry = if is_whole { RETRY_MIN } else { (retry * 2).min(CHECK_EVERY) };
+                check_at = now() + pause;
+                // What could not be healed a moment ago is not looked for again at once.
+                not_before = if is_whole { now() } else { check_at };
             }
         }
     }
@@ -84,7 +93,7 @@ impl<R: Runtime> ObjectNode<R> {
             Ok(true) => tracing::info!(%blob, "a damaged shard is made anew"),
             Ok(false) => {}
             Err(error) => {
-                tracing::warn!(%blob, %error, "a damaged shard cannot be made anew for now");
+                tracing::warn!(%blob, %error, "a damaged shard is not made anew yet: the next comparison of records with the drive tries again");
                 return false;
             }
         }

@@ -126,7 +126,7 @@ impl<R: Runtime> ObjectNode<R> {
             match plan(&state) {
                 Ok(Some(change)) => {
                     if let Err(error) = self.catalog().propose(change).await {
-                        tracing::debug!(%error, "the placement groups of the index are not changed for now");
+                        tracing::debug!(%error, "a change of the index's placement groups was not taken: proposed again in a second");
                     }
                 }
                 Ok(None) => {}

@@ -467,7 +467,7 @@ impl Range {
             return;
         }
         if planted::has(Planted::ReplyUnwritten) {
-            self.replies.append(&mut round.replies.drain(..).collect());
+            self.replies.extend(round.replies.drain(..));
         }
         round.outstanding = ios.len();
         ios.into_iter().flatten().for_each(|io| self.start(Purpose::Round, io));

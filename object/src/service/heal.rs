@@ -36,7 +36,8 @@ const OBJECTS_MAX: u32 = 200;
 pub enum HealDepth {
     /// Those that records note as missing, and those on drives that leave.
     Noted,
-    /// Those, and the ones that this drive should have: it is asked for the head of each.
+    /// Those only that records say to be on this drive: it is asked for the head of each. What is noted, or moves, is left to
+    /// whoever heals the bucket.
     Drive(DriveId),
     /// All: every drive is asked for each of its shards.
     Every,
@@ -330,8 +331,11 @@ impl<C: Cluster> ObjectService<C> {
         let fits = |Placed { spread, .. }: &Placed| {
             spread.parity == part.spread.parity && spread.drives.len() == part.spread.drives.len()
         };
-        let as_it_is = || Placed { spread: part.spread.clone(), lacking: Vec::new(), names: part.names };
-        target.filter(fits).unwrap_or_else(as_it_is)
+        target.filter(fits).unwrap_or_else(|| Self::as_it_is(part))
+    }
+
+    fn as_it_is(part: &PartContent) -> Placed {
+        Placed { spread: part.spread.clone(), lacking: Vec::new(), names: part.names }
     }
 
     /// Heals the shards of a part. `part` says afterwards where they lie and which are missing; shards that it names are
@@ -343,12 +347,17 @@ impl<C: Cluster> ObjectService<C> {
         depth: HealDepth,
         drives: &mut AskedDrives,
     ) -> Result<Outcome, Error> {
-        let Placed { spread, lacking, .. } = self.target(part);
+        let Placed { spread, lacking, .. } = match depth {
+            HealDepth::Drive(_) => Self::as_it_is(part),
+            HealDepth::Noted | HealDepth::Every => self.target(part),
+        };
         let goal = PartContent { spread, ..part.clone() };
         let numbers = 0..u8::try_from(part.spread.drives.len()).expect("at most SHARDS_MAX");
         let drive = |spread: &Spread, number: u8| spread.drives[usize::from(number)];
-        let is_due =
-            |number: &u8| part.missing.contains(number) || drive(&goal.spread, *number) != drive(&part.spread, *number);
+        let takes_noted = !matches!(depth, HealDepth::Drive(_));
+        let is_due = |number: &u8| {
+            takes_noted && part.missing.contains(number) || drive(&goal.spread, *number) != drive(&part.spread, *number)
+        };
         let mut due: BTreeSet<u8> = numbers.filter(|number| !lacking.contains(number)).filter(is_due).collect();
         let wanted = due.len();
         for number in due.clone() {
@@ -422,15 +431,15 @@ impl<C: Cluster> ObjectService<C> {
     /// Shards of a block that their drives do not have, or not whole, as far as they are asked. One whose drive cannot be
     /// reached is not among them.
     async fn lost_shards(&self, part: &PartContent, block: u32, depth: HealDepth) -> Vec<u8> {
-        let len_of = |drive: DriveId| match depth {
+        let len_of = |drive: DriveId, number: u8| match depth {
             HealDepth::Noted => None,
-            HealDepth::Drive(asked) => (asked == drive).then_some(0),
+            HealDepth::Drive(asked) => (asked == drive && !part.missing.contains(&number)).then_some(0),
             HealDepth::Every => Some(part.shard_bytes(block)),
         };
         let shards = part.spread.drives.iter().zip(0..);
         let (numbers, asked): (Vec<u8>, Vec<BoxFuture<'static, ShardReply>>) = shards
             .filter_map(|(drive, number)| {
-                let get = ShardRequest::Get { blob: part.blob(block, number), offset: 0, len: len_of(*drive)? };
+                let get = ShardRequest::Get { blob: part.blob(block, number), offset: 0, len: len_of(*drive, number)? };
                 Some((number, self.cluster.shard(*drive, get)))
             })
             .unzip();

@@ -13,7 +13,7 @@
 //! and all shards of all objects are there once more. The same after the power failed everywhere, with a link cut, without one
 //! of the servers (then some shards are missing), and after it came back, in half of the worlds with an empty drive.
 //!
-//! Not verified: HTTP, signatures, policies, encryption, locks and rules of lifecycles; space that runs out.
+//! Not verified: that servers make shards anew by themselves in time, for whoever looks whether all are there heals; HTTP, signatures, policies, encryption, locks and rules of lifecycles; space that runs out.
 
 mod client;
 mod oracle;
