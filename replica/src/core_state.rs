@@ -1,6 +1,7 @@
 //! What a member's roles share: who it is, its durable record, its fences, its outputs, and what its store is doing.
 
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
 
 use ashlar_placement::map::GroupId;
 use ashlar_placement::rule::ExtentId;
@@ -75,6 +76,8 @@ pub(crate) struct Core {
     pub(crate) lives: Lives,
     pub(crate) settings: Settings,
     pub(crate) epoch: Epoch,
+    /// The drives with which the group began, if the catalog has told.
+    pub(crate) founders: Vec<DriveId>,
     pub(crate) record: Record,
     /// Whether the own drive has room.
     pub(crate) room: Room,
@@ -102,6 +105,7 @@ impl Core {
             lives: Lives::default(),
             settings,
             epoch: Epoch::ZERO,
+            founders: Vec::new(),
             record,
             room: Room::default(),
             granted_until: now + settings.guard,
@@ -136,6 +140,11 @@ impl Core {
     pub(crate) fn report_lost(&mut self, member: DriveId, fault: Fault) {
         let epoch = self.epoch;
         self.out.push_back(Output::Report(Report::Lost { epoch, member, fault }));
+    }
+
+    pub(crate) fn report_new_epoch(&mut self) {
+        let epoch = self.epoch;
+        self.out.push_back(Output::Report(Report::NewEpoch { epoch }));
     }
 
     /// Raises the fence of a volume. Says the greatest generation known, or nothing if there is no room.

@@ -208,6 +208,14 @@ impl Member {
         Ok(())
     }
 
+    /// The group began with these drives, as the catalog says; they never change. A member that has not been told never
+    /// takes a group in which no copy is whole for one that has not begun.
+    pub fn handle_founders(&mut self, founders: &[DriveId]) {
+        if self.core.founders != founders {
+            self.core.founders = founders.to_vec();
+        }
+    }
+
     /// Ends what the former epoch had under way.
     fn leave(&mut self, next: &Configuration) {
         if let State::Primary(primary) = &mut self.state {
@@ -252,7 +260,8 @@ impl Member {
     }
 
     /// Begins the record of a drive that is to act and has none, although the group has had other epochs: it has lost its
-    /// data, perhaps in this very epoch. It takes part again as a learner of a later one.
+    /// data, perhaps in this very epoch, or never heard of an earlier one. It takes part again in a later one: as a learner,
+    /// or with the others that have nothing ([`Primary::handle_adoption`]).
     fn found_record(&mut self, configuration: &Configuration) {
         self.has_record = true;
         self.bench = configuration.epoch;
@@ -529,8 +538,7 @@ impl Member {
         let Some(configuration) = &self.configuration else { return };
         let is_last = configuration.acting == [self.core.drive];
         if fault == Fault::DriveFull && is_last {
-            let epoch = self.core.epoch;
-            self.core.out.push_back(Output::Report(Report::NewEpoch { epoch }));
+            self.core.report_new_epoch();
         } else if configuration.role(self.core.drive) != Role::None {
             self.core.report_lost(self.core.drive, fault);
         }
@@ -612,11 +620,10 @@ impl Member {
         }
         let acts = |known: &Configuration| matches!(known.role(self.core.drive), Role::Primary | Role::Backup);
         if self.core.record.is_partial && self.configuration.as_ref().is_some_and(acts) {
+            // Where none would be left, the catalog keeps it: another epoch shows whether anybody has anything.
             self.core.report_lost(self.core.drive, Fault::Blank);
-        } else {
-            let epoch = self.core.epoch;
-            self.core.out.push_back(Output::Report(Report::NewEpoch { epoch }));
         }
+        self.core.report_new_epoch();
     }
 
     fn save_watermark(&mut self, now: Instant) {

@@ -47,6 +47,14 @@ pub struct Standing {
     pub room: Room,
 }
 
+impl Standing {
+    /// Whether the copy may lack something and shows nothing that was ever written.
+    #[must_use]
+    pub fn is_blank(&self) -> bool {
+        self.is_partial && self.clean == Version::ZERO && self.newest == Version::ZERO
+    }
+}
+
 /// Why a member cannot take part any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {

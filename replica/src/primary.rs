@@ -2,7 +2,7 @@
 //!
 //! Phases: [`Phase::Adopting`] (every acting member enters the epoch), [`Phase::Merging`] (they are made equal),
 //! [`Phase::Waiting`] (leases that this member granted to an earlier primary run out), [`Phase::Active`]; the first epoch of
-//! a group ends in [`Phase::Founded`] instead, and another one is asked for.
+//! a group ends in [`Phase::Founded`] instead, and another one is asked for; so does a later one in which nobody has anything.
 //! Parts: [`merge`], [`write`], [`probe`], [`read`], [`copy`], [`fill`] and [`mend`], one concern each, all of them methods of [`Primary`].
 
 use alloc::collections::{BTreeMap, VecDeque};
@@ -17,7 +17,7 @@ use crate::config::Configuration;
 use crate::core_state::{Core, Purpose};
 use crate::error::{Error, Refusal};
 use crate::lease::Held;
-use crate::member::{Output, Report};
+use crate::member::Output;
 use crate::members::Members;
 use crate::message::{Body, Fault, Standing};
 use crate::planted::Planted;
@@ -282,6 +282,9 @@ impl Primary {
     /// Periodic work.
     pub(crate) fn tick(&mut self, core: &mut Core, now: Instant) {
         self.ask_to_adopt(core);
+        if self.is_in_doubt() {
+            return self.settle_doubt(core);
+        }
         let clean = Self::clean(core);
         let patience = core.settings.tick.saturating_mul(2);
         for (drive, peer) in &mut self.peers {
@@ -301,8 +304,7 @@ impl Primary {
         self.ask_again_fills(core);
         self.ask_again_mends(core);
         if self.sessions.is_full() || matches!(self.phase, Phase::Founded) {
-            let epoch = core.epoch;
-            core.out.push_back(Output::Report(Report::NewEpoch { epoch }));
+            core.report_new_epoch();
         }
         self.handle_progress(core, now);
     }

@@ -104,6 +104,32 @@ pub fn plan_return(state: &State, server: ServerId, steps_max: usize) -> Vec<Cha
     plan_learners(state, &BTreeSet::from([server]), steps_max)
 }
 
+/// Makes learners of the drives with which a placement group began and of those that acted before, as far as they are on
+/// these servers: for a group in which every acting member says that its copy lacks something. They may have it, or show
+/// that nobody ever had anything. Other learners give way to them. `None` when nothing would change.
+#[must_use]
+pub fn plan_witnesses(state: &State, group: GroupId, alive: &BTreeSet<ServerId>) -> Option<PgStep> {
+    let (set, config) = (state.set(group.set)?, state.pg(group)?);
+    let is_there = |drive: &Drive| alive.contains(&drive.server) && !drive.state.is_away();
+    let may_learn = |drive: &Drive| is_there(drive) && drive.set == Some(group.set.home());
+    let mut learners: Vec<DriveId> = Vec::new();
+    for drive in state.founders(group)?.iter().chain(&config.previous) {
+        let is_due = !config.acting.contains(drive) && !learners.contains(drive);
+        if is_due && state.drive(*drive).is_some_and(may_learn) {
+            learners.push(*drive);
+        }
+    }
+    if learners.iter().all(|drive| config.learners.contains(drive)) {
+        return None;
+    }
+    let others: Vec<DriveId> = config.learners.iter().filter(|drive| !learners.contains(drive)).copied().collect();
+    learners.extend(others);
+    learners.truncate(set.width_max());
+    let PgConfig { epoch: expected, acting, primary, learners: before, .. } = config;
+    let (certified, settled) = (Vec::new(), Settled::No);
+    (learners != before).then(|| PgStep { group, expected, acting, primary, learners, certified, settled })
+}
+
 /// The drives that should hold a placement group and may be filled, seat by seat.
 fn due_drives(state: &State, set: SetId, target: &PgTable, pg: PgId) -> Vec<DriveId> {
     let may_hold = |drive: &map::Drive| {

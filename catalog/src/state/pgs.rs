@@ -18,8 +18,15 @@ impl State {
         if let Some(row) = self.pgs.get(&group) {
             return Some(row.config.clone());
         }
-        let seats = choose_drives(&set.first, group.pg);
-        Some(first_config(set, seats.iter().map(|index| set.first.drive(*index).id).collect()))
+        Some(first_config(set, founders(set, group.pg)))
+    }
+
+    /// The drives with which a placement group began, as the set's first map says: its acting list before any change. None for
+    /// an unknown group.
+    #[must_use]
+    pub fn founders(&self, group: GroupId) -> Option<Vec<DriveId>> {
+        let set = self.sets.get(&group.set).filter(|set| has_pg(set, group.pg))?;
+        Some(founders(set, group.pg))
     }
 
     /// Every placement group of a set with its configuration, ascending; none for an unknown set. Draws the whole table
@@ -108,6 +115,10 @@ impl State {
         }
         Ok(())
     }
+}
+
+fn founders(set: &Set, pg: PgId) -> Vec<DriveId> {
+    choose_drives(&set.first, pg).iter().map(|index| set.first.drive(*index).id).collect()
 }
 
 /// The configuration with which a placement group begins.

@@ -267,6 +267,7 @@ pub(super) fn batches(steps: &[PgStep]) -> Vec<Change> {
 #[cfg(test)]
 mod tests {
     use ashlar_catalog::change::{Command, ProposalId};
+    use ashlar_catalog::set::Settled;
     use ashlar_placement::map::PgId;
     use ashlar_wire::id::ClusterId;
 
@@ -318,6 +319,10 @@ mod tests {
         Members { seen: (1..=3).map(seen).collect(), ..Members::default() }
     }
 
+    fn alive() -> BTreeSet<ServerId> {
+        (1..=4).map(server).collect()
+    }
+
     /// The seconds after which members that the primary has lost are filled again.
     fn filled_after(lost_count: usize) -> Option<u64> {
         let (mut state, members, mut reports) = (state(), members(), Reports::default());
@@ -328,13 +333,57 @@ mod tests {
         for drive in backups.take(lost_count) {
             reports.handle_report(&state, from, Report { group, epoch, kind: ReportKind::Lost, drive }).unwrap();
         }
-        let steps = reports.plan_steps(&state, NOW, 8);
+        let steps = reports.plan_steps(&state, &alive(), NOW, 8);
         apply(&mut state, Change::ConfigurePgs(steps));
         assert_eq!(state.pg(group).unwrap().acting.len(), 3 - lost_count);
         (0..60).find(|after| {
             let now = NOW + Duration::from_secs(*after);
             !Scene { state: &state, members: &members, now }.fillings(&reports).is_empty()
         })
+    }
+
+    #[test]
+    fn a_group_whose_members_all_lack_something_asks_those_that_it_had_before() {
+        let (mut state, mut reports) = (state(), Reports::default());
+        let group = GroupId { set: FIRST_SET, pg: PgId(0) };
+        let founders = state.founders(group).unwrap();
+        let step = |state: &State, acting: &[DriveId], learners: &[DriveId]| PgStep {
+            group,
+            expected: state.pg(group).unwrap().epoch,
+            acting: acting.to_vec(),
+            primary: acting[0],
+            learners: learners.to_vec(),
+            certified: Vec::new(),
+            settled: Settled::No,
+        };
+        let mut says = |state: &State, kinds: &[ReportKind]| {
+            let PgConfig { epoch, acting, .. } = state.pg(group).unwrap();
+            for drive in acting {
+                let from = state.drive(drive).unwrap().server;
+                for kind in kinds {
+                    reports.handle_report(state, from, Report { group, epoch, kind: *kind, drive }).unwrap();
+                }
+            }
+            reports.plan_steps(state, &alive(), NOW, 8)
+        };
+        let (lost, both) = ([ReportKind::Lost], [ReportKind::Restarted, ReportKind::Lost]);
+        assert_eq!(says(&state, &lost), [], "all are there");
+        assert_eq!(says(&state, &both), [step(&state, &founders, &[])], "in another epoch they compare what they have");
+        let alone = step(&state, &founders[..1], &[]);
+        apply(&mut state, Change::ConfigurePgs(vec![alone]));
+        assert_eq!(says(&state, &both), [step(&state, &founders[..1], &founders[1..])]);
+        // A drive that came later, and is being filled already.
+        let (id, size_bytes, set) = (server(4), 1 << 40, None);
+        let later = Server { id, address: "4:1".into(), ..state.server(server(1)).unwrap().clone() };
+        apply(&mut state, Change::AddServer(later));
+        let (class, active) = (DriveClass::Ssd, DriveState::Active);
+        apply(&mut state, Change::AddDrive(Drive { id: drive(4), server: id, class, size_bytes, state: active, set }));
+        let target = plan_target(&state, FIRST_SET, &[drive(4)]).unwrap().unwrap();
+        apply(&mut state, target);
+        let learning = step(&state, &founders[..1], &[drive(4), founders[1]]);
+        apply(&mut state, Change::ConfigurePgs(vec![learning]));
+        let expected = [founders[1], founders[2], drive(4)];
+        assert_eq!(says(&state, &lost), [step(&state, &founders[..1], &expected)]);
     }
 
     #[test]

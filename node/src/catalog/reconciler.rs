@@ -265,7 +265,8 @@ impl Reconciler {
 
     async fn work_off_reports(&self) -> Result<(), Error> {
         let state = self.catalog.state();
-        let steps = self.context.reports().plan_steps(&state, self.now(), REPORTED_STEPS_MAX);
+        let alive = self.context.members().alive_for(Duration::ZERO, self.now());
+        let steps = self.context.reports().plan_steps(&state, &alive, self.now(), REPORTED_STEPS_MAX);
         for steps in steps.chunks(PG_STEPS_MAX) {
             let told = format!("{} placement groups change as their members have reported", steps.len());
             if self.propose(Change::ConfigurePgs(steps.to_vec()), &told).await?.is_none() {

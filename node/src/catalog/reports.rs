@@ -7,7 +7,7 @@ use core::fmt;
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
-use ashlar_catalog::plan::failure::plan_promotion;
+use ashlar_catalog::plan::failure::{plan_promotion, plan_witnesses};
 use ashlar_catalog::set::{PgConfig, PgStep, Settled};
 use ashlar_catalog::state::State;
 use ashlar_placement::map::GroupId;
@@ -104,13 +104,14 @@ impl core::error::Error for ReportError {}
 /// See the head of this file.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
-    waiting: BTreeMap<(GroupId, DriveId), Report>,
+    /// By placement group and drive, and whether it is [`ReportKind::Restarted`]: that may come beside another one.
+    waiting: BTreeMap<(GroupId, DriveId, bool), Report>,
     /// When members were lost, those of the last [`LOST_HOLD`].
     lost: BTreeMap<(GroupId, DriveId), Instant>,
 }
 
 impl Reports {
-    /// Takes a report of a server. Of several about one drive the latest counts.
+    /// Takes a report of a server. Of several about one drive the latest counts, beside the latest that it was restarted.
     pub(super) fn handle_report(&mut self, state: &State, from: ServerId, report: Report) -> Result<(), ReportError> {
         let config = state.pg(report.group).ok_or(ReportError::NotEntitled)?;
         if config.epoch != report.epoch {
@@ -119,7 +120,7 @@ impl Reports {
         let holds = |drive: &DriveId| state.drive(*drive).is_some_and(|drive| drive.server == from);
         // Of two members that report each other, the first one counts.
         let is_accused = |drive: &DriveId| {
-            self.waiting.get(&(report.group, *drive)).is_some_and(|other| other.kind == ReportKind::Lost)
+            self.waiting.get(&(report.group, *drive, false)).is_some_and(|other| other.kind == ReportKind::Lost)
         };
         let is_entitled = match report.kind {
             ReportKind::CaughtUp => holds(&config.primary) && config.learners.contains(&report.drive),
@@ -132,7 +133,7 @@ impl Reports {
         if !is_entitled {
             return Err(ReportError::NotEntitled);
         }
-        let key = (report.group, report.drive);
+        let key = (report.group, report.drive, report.kind == ReportKind::Restarted);
         if self.waiting.len() >= REPORTS_MAX && !self.waiting.contains_key(&key) {
             return Err(ReportError::Busy);
         }
@@ -140,28 +141,37 @@ impl Reports {
         Ok(())
     }
 
-    /// Takes the reports that wait, and plans at most `steps_max` steps from them. Those that are stale are dropped, those
-    /// that found no room wait on.
-    pub(super) fn plan_steps(&mut self, state: &State, now: Instant, steps_max: usize) -> Vec<PgStep> {
+    /// Takes the reports that wait, and plans at most `steps_max` steps from them, while these servers are there. Reports that
+    /// are stale are dropped, those that found no room wait on.
+    pub(super) fn plan_steps(
+        &mut self,
+        state: &State,
+        alive: &BTreeSet<ServerId>,
+        now: Instant,
+        steps_max: usize,
+    ) -> Vec<PgStep> {
         self.lost.retain(|_, at| *at + LOST_HOLD > now);
         let mut steps = Vec::new();
-        let groups: BTreeSet<GroupId> = self.waiting.keys().map(|(group, _)| *group).collect();
+        let groups: BTreeSet<GroupId> = self.waiting.keys().map(|(group, ..)| *group).collect();
         for group in groups.into_iter().take(steps_max) {
-            let about = |(of, _): &(GroupId, DriveId)| *of == group;
+            let about = |(of, ..): &(GroupId, DriveId, bool)| *of == group;
             let keys: Vec<_> = self.waiting.keys().filter(|key| about(key)).copied().collect();
             let reports: Vec<Report> = keys.iter().filter_map(|key| self.waiting.remove(key)).collect();
             let Some(config) = state.pg(group) else { continue };
             let says = |kind| reports.iter().filter(move |report| report.kind == kind && report.epoch == config.epoch);
             let lost: Vec<DriveId> = says(ReportKind::Lost).map(|report| report.drive).collect();
             let certified: Vec<DriveId> = says(ReportKind::CaughtUp).map(|report| report.drive).collect();
+            // Any other epoch will do for members that were restarted.
+            let again = says(ReportKind::Restarted).next().map(|_| plan_again(group, &config));
             if lost.is_empty() {
                 let promotion = plan_promotion(state, group, &certified).filter(|_| !certified.is_empty());
-                // Any other epoch will do for members that were restarted.
-                let again = says(ReportKind::Restarted).next().map(|_| plan_again(group, &config));
                 steps.extend(promotion.or(again));
             } else if let Some(step) = plan_loss(state, group, &config, &lost) {
                 self.hold(group, &lost, now);
                 steps.push(step);
+            } else {
+                // All that act have lost something, or nobody ever had anything: others can tell.
+                steps.extend(plan_witnesses(state, group, alive).or(again));
             }
         }
         steps

@@ -187,7 +187,7 @@ pub struct DriveHost {
     /// which epoch.
     left: BTreeMap<GroupId, Epoch>,
     /// Configurations that name this drive and wait until its group is not being forgotten any more.
-    deferred: BTreeMap<GroupId, Configuration>,
+    deferred: BTreeMap<GroupId, (Configuration, Vec<DriveId>)>,
     /// When a member's time comes, at the earliest.
     tick_at: Instant,
     /// What the members were told last.
@@ -261,18 +261,24 @@ impl DriveHost {
         self.adapter.jobs() == 0 && self.adapter.store.is_settled()
     }
 
-    /// The catalog has decided. A member is made if the drive is named, and goes if it is named no more.
+    /// The catalog has decided. A member is made if the drive is named, and goes if it is named no more. `founders` are the
+    /// drives with which the group began.
     ///
     /// # Errors
     /// [`HostError::TooManyMembers`], [`HostError::Refused`] if the configuration is not valid or an earlier one.
-    pub fn handle_configuration(&mut self, now: Instant, configuration: &Configuration) -> Result<(), HostError> {
+    pub fn handle_configuration(
+        &mut self,
+        now: Instant,
+        configuration: &Configuration,
+        founders: &[DriveId],
+    ) -> Result<(), HostError> {
         let group = configuration.group;
         let is_named = configuration.role(self.drive) != Role::None;
-        if is_named && configuration.is_valid() && self.defer(configuration) {
+        if is_named && configuration.is_valid() && self.defer(configuration, founders) {
             return Ok(());
         }
         if !is_named {
-            self.deferred.retain(|known, deferred| *known != group || deferred.epoch > configuration.epoch);
+            self.deferred.retain(|known, (deferred, _)| *known != group || deferred.epoch > configuration.epoch);
         }
         if !self.members.contains_key(&group) {
             if !is_named {
@@ -284,6 +290,7 @@ impl DriveHost {
             self.make_member(now, group)?;
         }
         let member = self.members.get_mut(&group).expect("it was there, or was made");
+        member.handle_founders(founders);
         member.handle_configuration(now, configuration).map_err(HostError::Refused)?;
         self.update_leaving(group);
         self.drain(group);

@@ -16,7 +16,12 @@ use super::drive_host::{ClientToken, DriveHost};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DriveInput {
     /// A decision of the catalog about a placement group.
-    Configuration(Configuration),
+    Configuration {
+        /// The decision.
+        configuration: Configuration,
+        /// The drives with which the group began.
+        founders: Vec<DriveId>,
+    },
     /// A message of another member.
     Message {
         /// The drive of its sender.
@@ -61,8 +66,8 @@ impl DriveHost {
     /// Takes what came into the drive's inbox. What the host refuses has changed nothing: its sender says it again.
     pub fn handle_input(&mut self, now: Instant, input: DriveInput) {
         match input {
-            DriveInput::Configuration(configuration) => {
-                if let Err(error) = self.handle_configuration(now, &configuration) {
+            DriveInput::Configuration { configuration, founders } => {
+                if let Err(error) = self.handle_configuration(now, &configuration, &founders) {
                     let (set, group) = (configuration.group.set.0, configuration.group.pg.0);
                     tracing::debug!(drive = %self.drive(), set, group, %error, "configuration not taken");
                 }

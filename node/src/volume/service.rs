@@ -132,7 +132,7 @@ struct Shared<R: Runtime> {
     routes: Mutex<RouteCache>,
     queues: Mutex<BTreeMap<ServerId, Arc<Queue>>>,
     /// Reports on their way to the catalog. Members repeat theirs several times a second, and one of each is enough.
-    reports: Mutex<BTreeSet<(GroupId, DriveId, Epoch)>>,
+    reports: Mutex<BTreeSet<(GroupId, DriveId, Epoch, bool)>>,
     /// Volumes that are attached here, and by how many clients.
     attached: Mutex<BTreeMap<VolumeId, (Arc<Attachment>, usize)>>,
     turns: Turns,
@@ -303,7 +303,7 @@ impl<R: Runtime> VolumeService<R> {
             MemberReport::NewEpoch { epoch } => (epoch, ReportKind::Restarted, drive),
         };
         let Some(node) = self.node() else { return };
-        let key = (group, about, epoch);
+        let key = (group, about, epoch, kind == ReportKind::Restarted);
         if !lock(&self.0.reports).insert(key) {
             return;
         }
@@ -502,7 +502,9 @@ impl<R: Runtime> VolumeService<R> {
                 let is_member = is_named(&configuration, drive);
                 let epoch = configuration.epoch;
                 let Some(port) = self.drive(drive) else { continue };
-                while !port.send(DriveInput::Configuration(configuration.clone())) && !self.is_over() {
+                let founders = news.state.founders(configuration.group).unwrap_or_default();
+                let input = DriveInput::Configuration { configuration, founders };
+                while !port.send(input.clone()) && !self.is_over() {
                     node.runtime().sleep_until(node.runtime().now() + RETRY).await;
                 }
                 if is_member {

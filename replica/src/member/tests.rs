@@ -474,6 +474,58 @@ fn data_older_than_their_record_make_a_copy_partial_and_no_floor_for_others() {
     assert_eq!(outputs(&mut primary), [Output::Report(lost)]);
 }
 
+/// A member of a drive that has nothing, in an epoch that follows the one of which it heard first.
+fn blank_primary(founders: &[u8], acting: &[u8], learners: &[u8]) -> (Member, Vec<Output>) {
+    let mut primary = Member::new(at(0), (GROUP, drive(1), life(1)), Settings::default(), None);
+    primary.handle_founders(&founders.iter().copied().map(drive).collect::<Vec<_>>());
+    primary.handle_configuration(at(1), &configuration(3, acting, learners)).unwrap();
+    let lost = Report::Lost { epoch: Epoch(3), member: drive(1), fault: Fault::Blank };
+    let again = Report::NewEpoch { epoch: Epoch(3) };
+    assert_eq!(complete(&mut primary, at(1)), [Output::Report(lost), Output::Report(again)]);
+    primary.handle_configuration(at(2), &configuration(4, acting, learners)).unwrap();
+    let said = reports(&complete(&mut primary, at(2)));
+    (primary, said)
+}
+
+fn reports(outputs: &[Output]) -> Vec<Output> {
+    outputs.iter().filter(|output| matches!(output, Output::Report(_))).cloned().collect()
+}
+
+fn tell_standing(primary: &mut Member, from: u8, newest: Version) -> Vec<Output> {
+    let standing = Standing { clean: Version::ZERO, newest, is_partial: true, room: Room::Enough };
+    primary.handle_message(at(3), drive(from), message(4, from, 1, Body::Adopted(standing))).unwrap();
+    reports(&complete(primary, at(3)))
+}
+
+#[test]
+fn a_group_in_which_nobody_ever_had_anything_begins_with_who_is_there() {
+    let lost = Output::Report(Report::Lost { epoch: Epoch(4), member: drive(1), fault: Fault::Blank });
+    let again = Output::Report(Report::NewEpoch { epoch: Epoch(4) });
+    let (mut primary, said) = blank_primary(&[1, 2, 3], &[1, 2], &[3]);
+    assert_eq!(said, [lost.clone()]);
+    assert_eq!(tell_standing(&mut primary, 2, Version::ZERO), [lost.clone()], "the third may have everything");
+    primary.handle_timeout(at(2_900));
+    assert_eq!(reports(&complete(&mut primary, at(2_900))), [lost.clone()], "nor does it accuse who is silent");
+    assert_eq!(tell_standing(&mut primary, 3, Version::ZERO), [again]);
+    primary.handle_configuration(at(3_000), &configuration(5, &[1], &[2, 3])).unwrap();
+    complete(&mut primary, at(3_000));
+    primary.handle_timeout(at(4_100));
+    assert!(primary.is_serving(at(4_101)));
+
+    // What a drive that is being filled holds was written by somebody.
+    let (mut primary, _) = blank_primary(&[1, 2, 3], &[1, 2], &[3]);
+    tell_standing(&mut primary, 2, Version::ZERO);
+    assert_eq!(tell_standing(&mut primary, 3, Version { epoch: Epoch(2), sequence: 1 }), [lost.clone()]);
+    assert_eq!(primary.fault(), Some(Fault::Blank));
+    // A drive with which the group began is not there, or is not known.
+    for founders in [&[1, 2, 3][..], &[]] {
+        let (mut primary, _) = blank_primary(founders, &[1, 2], &[]);
+        assert_eq!(tell_standing(&mut primary, 2, Version::ZERO), [lost.clone()], "{founders:?}");
+    }
+    // With one copy, a loss looks the same.
+    assert_eq!(blank_primary(&[1], &[1], &[]).1, [lost]);
+}
+
 #[test]
 fn a_write_that_was_fenced_while_it_looked_is_not_ordered() {
     let mut primary = member(1);

@@ -61,7 +61,13 @@ enum PullStep {
 impl Primary {
     /// A peer has entered the epoch, or this member is the only one: begins the merge once all acting members are there.
     pub(super) fn handle_adoption(&mut self, core: &mut Core, now: Instant) {
-        if !matches!(self.phase, Phase::Adopting) || !self.check_standings(core) {
+        if !matches!(self.phase, Phase::Adopting) {
+            return;
+        }
+        if self.is_in_doubt() {
+            return self.settle_doubt(core);
+        }
+        if !self.check_standings(core) {
             return;
         }
         if !self.backups().all(|(_, peer)| peer.standing.is_some()) {
@@ -75,6 +81,29 @@ impl Primary {
         }
         self.begin_page(core, None);
         self.advance_merge(core, now);
+    }
+
+    /// Whether this copy is partial and holds nothing, and the others that have told say the same. Either all that act have
+    /// lost their data, or the group has never begun: its configuration changed before anybody had entered an epoch.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        let told = self.peers.values().filter_map(|peer| peer.standing);
+        matches!(self.phase, Phase::Adopting) && told.chain([self.standing]).all(|standing| standing.is_blank())
+    }
+
+    /// Nothing is acknowledged in an epoch before every acting member has entered it. So if the drives with which the group
+    /// began are all there, and like everybody else have nothing, nothing was acknowledged, unless each of them has lost its
+    /// data: this copy counts as whole from the next epoch on. With one copy only, a loss cannot be told from a beginning.
+    /// Until that is known the member asks for its own removal, as those that have not answered may have the data.
+    pub(super) fn settle_doubt(&mut self, core: &mut Core) {
+        let has_told = |drive: &DriveId| self.peers.get(drive).is_some_and(|peer| peer.standing.is_some());
+        let is_known = |drive: &DriveId| *drive == core.drive || has_told(drive);
+        if core.founders.len() < 2 || !core.founders.iter().chain(self.peers.keys()).all(is_known) {
+            return core.report_lost(core.drive, Fault::Blank);
+        }
+        core.record.is_partial = false;
+        self.standing.is_partial = false;
+        self.phase = Phase::Founded;
+        core.report_new_epoch();
     }
 
     fn standings(&self) -> impl Iterator<Item = Standing> {

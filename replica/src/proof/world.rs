@@ -25,6 +25,7 @@ use crate::config::{Configuration, Settings};
 use crate::error::Refusal;
 use crate::life::Life;
 use crate::member::{Member, Output, Report};
+use crate::message::Fault;
 use crate::message::form::{decode, encode};
 use crate::planted::{Bugs, Planted};
 use crate::record::Record;
@@ -71,6 +72,8 @@ pub struct Faults {
     pub full: u64,
     /// At a step: a drive has other bytes than were written to an extent.
     pub damage: u64,
+    /// Of the groups at the beginning: the catalog takes members out before anybody has heard of the group.
+    pub early: u64,
     /// A server that starts hears of earlier configurations first, of one that comes much later.
     pub stale: u64,
 }
@@ -138,7 +141,10 @@ impl Options {
             full: maybe(120),
             stale: maybe(300),
             damage: maybe(80),
+            early: 0,
         };
+        let early = if seed % 4 == 3 { 500 } else { 0 };
+        let faults = Faults { early, ..faults };
         let mut chance = Chance::new(seed ^ 0x0dd_0bed);
         Self {
             seed,
@@ -332,12 +338,27 @@ impl World {
                 min_copies: self.options.min_copies,
             };
             self.catalog.create(configuration);
+            self.take_out_early(group);
         }
         for server in 0..self.servers.len() {
             self.start(server);
         }
         self.found_clients();
         self.schedule(0, Event::CatalogTick);
+    }
+
+    /// The catalog takes members out before any drive has heard of the group, and lets them come back.
+    fn take_out_early(&mut self, group: GroupId) {
+        let mut chance = Chance::new(self.options.seed ^ 0xea51 ^ u64::from(group.pg.0));
+        if !chance.is(self.options.faults.early) {
+            return;
+        }
+        for _ in 0..chance.between(1, 3) {
+            let Configuration { epoch, acting, .. } = self.catalog.configuration(group).clone();
+            let member = acting[chance.index(acting.len())];
+            let report = Report::Lost { epoch, member, fault: Fault::Silent };
+            self.catalog.handle_report(group, report, chance.between(500, 3_000) * MS);
+        }
     }
 
     pub(super) fn schedule(&mut self, at: u64, event: impl Into<Scheduled>) {
@@ -350,6 +371,7 @@ impl World {
         let settings = self.options.settings();
         let drift = self.options.drift_ppm;
         let (offset, drift) = (self.chance.between(1_000, 9_000_000) * MS, self.chance.between(0, 2 * drift));
+        let servers = self.servers.len();
         let server = &mut self.servers[number];
         if server.is_up {
             return;
@@ -359,10 +381,12 @@ impl World {
         server.clock_offset = offset;
         server.drift_ppm = i64::try_from(drift).expect("small") - i64::try_from(self.options.drift_ppm).expect("small");
         let now = server.local(self.now);
+        let founders: Vec<DriveId> = (0..servers).map(drive_of).collect();
         for group in self.catalog.groups() {
             let store = server.stores.remove(&group).unwrap_or_default();
             let life = Life::drawn(self.lives.next_u64());
             let mut member = Member::new(now, (group, server.drive, life), settings, store.record());
+            member.handle_founders(&founders);
             self.generations.iter().for_each(|(volume, generation)| member.handle_fence(*volume, *generation));
             if store.occupied_max.is_some() {
                 member.handle_room(Room::Low);

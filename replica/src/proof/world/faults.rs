@@ -24,7 +24,8 @@ const WHOLE_MS_MAX: u64 = 40_000;
 impl World {
     /// Warm-up, faults, healing, and the last checks.
     pub fn run_swarm(&mut self) {
-        self.run_ms(2_500);
+        // Who was taken out at the beginning comes back after up to 3 s, and is needed to tell that nobody has anything.
+        self.run_ms(if self.options.faults.early > 0 { RECOVERY_MS_MAX } else { 2_500 });
         if !self.groups().iter().all(|group| self.is_serving(*group)) {
             self.fail(String::from("a new placement group does not serve"));
         }
