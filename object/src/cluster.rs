@@ -96,8 +96,10 @@ pub enum ShardReply {
 pub enum Chore {
     /// Nothing refers to this any more: its shards are to be removed, after a while in which whoever reads it can end.
     Discard(PartContent),
-    /// Shards of this object are missing or damaged: they are to be made anew.
+    /// Shards of this object are missing or damaged: every drive is to be asked for its own, and what lacks to be made anew.
     Heal(BucketId, String),
+    /// The same for shards that the object's record notes as missing: drives that did not take theirs when it was put.
+    HealNoted(BucketId, String),
 }
 
 /// The cluster, for objects. Five methods.

@@ -127,7 +127,7 @@ pub fn plan_witnesses(state: &State, group: GroupId, alive: &BTreeSet<ServerId>)
     learners.truncate(set.width_max());
     let PgConfig { epoch: expected, acting, primary, learners: before, .. } = config;
     let (certified, settled) = (Vec::new(), Settled::No);
-    (learners != before).then(|| PgStep { group, expected, acting, primary, learners, certified, settled })
+    (learners != before).then_some(PgStep { group, expected, acting, primary, learners, certified, settled })
 }
 
 /// The drives that should hold a placement group and may be filled, seat by seat.

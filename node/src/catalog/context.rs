@@ -43,6 +43,10 @@ impl Members {
         self.seen.iter().filter(|(_, seen)| is_alive(seen)).map(|(id, _)| *id).collect()
     }
 
+    pub(super) fn failed(&self) -> BTreeSet<ServerId> {
+        self.seen.iter().filter(|(_, seen)| !seen.is_alive).map(|(id, _)| *id).collect()
+    }
+
     /// Whether the server is known to have failed, or to have left, since so long.
     pub(super) fn is_gone_for(&self, server: ServerId, span: Duration, now: Instant) -> bool {
         self.seen.get(&server).is_some_and(|seen| !seen.is_alive && seen.since + span <= now)

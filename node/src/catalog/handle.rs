@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::time::Duration;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ashlar_catalog::change::{Applied, CatalogVersion, Change};
@@ -83,6 +84,12 @@ impl CatalogHandle {
     #[must_use]
     pub fn state_now(&self) -> Option<Arc<State>> {
         Some(self.0.catalog()?.state())
+    }
+
+    /// The servers that have failed or left, as this one knows. They may be back at any time.
+    #[must_use]
+    pub fn failed_servers(&self) -> BTreeSet<ServerId> {
+        self.0.members().failed()
     }
 
     /// Whether the state has shown, since this server started, everything that was decided before its start. Until then a key

@@ -2,14 +2,14 @@
 //!
 //! The owner of a bucket's range heals the bucket: one task a server, one object at a time, so that it stays beside everything
 //! else. Shards that records note as missing, and those on drives that leave, are made anew; all shards are asked for where
-//! damage was read.
+//! damage was read. Whoever has read damage, or put an object that a drive missed, heals that one soon, and again if it fails.
 //!
 //! A pass begins when the catalog has changed drives, servers or placement groups, when a drive that did not answer the last
 //! pass answers again, and every ten minutes. While a drive is away it costs one call for no bytes every few seconds.
 
 use core::time::Duration;
-use std::collections::BTreeSet;
-use std::sync::PoisonError;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{MutexGuard, PoisonError};
 
 use ashlar_catalog::change::{CatalogVersion, Touched};
 use ashlar_grid::seam::Runtime;
@@ -36,6 +36,44 @@ const TELL_EVERY: Duration = Duration::from_secs(30);
 /// Objects that wait to be healed. Further ones are found when they are read again.
 const WAITING_MAX: usize = 1_000;
 
+/// How often objects that wait are looked through for those whose time has come.
+const WAITING_EVERY: Duration = Duration::from_secs(1);
+/// After the first try that failed; each further pause is twice as long.
+const AGAIN_AFTER: Duration = Duration::from_secs(2);
+/// Tries of one object: the last comes about eight minutes after the first.
+const TRIES_MAX: u32 = 9;
+
+/// An object that waits to be healed.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    /// When it is tried next.
+    at: Instant,
+    tries: u32,
+    depth: HealDepth,
+}
+
+/// Objects that wait, by bucket and key.
+pub(super) type WaitingObjects = BTreeMap<(BucketId, String), Waiting>;
+
+impl Waiting {
+    const fn new(at: Instant) -> Self {
+        Self { at, tries: 0, depth: HealDepth::Noted }
+    }
+
+    fn deepen(&mut self, depth: HealDepth) {
+        if depth == HealDepth::Every {
+            self.depth = depth;
+        }
+    }
+
+    /// After a try that failed: when the next one is due. False if there is none.
+    fn put_off(&mut self, now: Instant) -> bool {
+        self.at = now + AGAIN_AFTER * (1 << self.tries);
+        self.tries += 1;
+        self.tries < TRIES_MAX
+    }
+}
+
 /// A pass over all buckets of this server.
 struct Pass {
     /// Objects that have to be healed, as far as records note it.
@@ -50,31 +88,61 @@ impl<R: Runtime> ObjectNode<R> {
         ObjectService::new(std::sync::Arc::new(self.clone()), std::sync::Arc::new(self.clone()))
     }
 
-    /// Heals one object beside everything else.
-    pub(super) fn heal_soon(&self, bucket: BucketId, key: String) {
+    /// Heals one object beside everything else, and tries again for a while if that fails.
+    pub(super) fn heal_soon(&self, bucket: BucketId, key: String, depth: HealDepth) {
         let Some(node) = self.node() else { return };
-        let mut waiting = self.healing().lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.healing();
         let is_running = !waiting.is_empty();
         if waiting.len() < WAITING_MAX {
-            waiting.insert((bucket, key));
+            waiting.entry((bucket, key)).or_insert(Waiting::new(node.runtime().now())).deepen(depth);
         }
         drop(waiting);
         if !is_running {
-            let service = self.clone();
-            node.runtime().spawn(Box::pin(async move { service.heal_waiting().await }));
+            let (service, node) = (self.clone(), node.clone());
+            node.clone().runtime().spawn(Box::pin(async move { service.heal_waiting(&node).await }));
         }
     }
 
-    async fn heal_waiting(self) {
-        let next = || self.healing().lock().unwrap_or_else(PoisonError::into_inner).first().cloned();
-        while let Some((bucket, key)) = next().filter(|_| !self.is_over()) {
-            match self.objects().heal_object(bucket, &key).await {
-                Ok(true) => tracing::info!(key, "shards of an object were damaged or missing and are made anew"),
-                Ok(false) => {}
-                Err(error) => tracing::warn!(key, %error, "shards of an object cannot be made anew for now"),
+    fn healing(&self) -> MutexGuard<'_, WaitingObjects> {
+        self.waiting_objects().lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Heals what waits until nothing does. As long as something waits, this task is the one.
+    async fn heal_waiting(self, node: &Node<R>) {
+        while !self.is_over() {
+            // Each drive is asked once a round whether it is there.
+            let mut drives = AskedDrives::default();
+            let now = node.runtime().now();
+            let due: Vec<_> =
+                self.healing().iter().filter(|(_, it)| it.at <= now).map(|(key, it)| (key.clone(), it.depth)).collect();
+            for ((bucket, key), depth) in due {
+                let healed = self.objects().heal_object(bucket, &key, depth, &mut drives).await;
+                match healed {
+                    Ok(true) => tracing::info!(key, "shards of an object were damaged or missing and are made anew"),
+                    Ok(false) => {}
+                    Err(ref error) => tracing::debug!(key, %error, "shards of an object cannot be made anew for now"),
+                }
+                self.note_healed(node, &(bucket, key), depth, healed.is_ok());
             }
-            // Only now: as long as something waits, this task is the one.
-            self.healing().lock().unwrap_or_else(PoisonError::into_inner).remove(&(bucket, key));
+            if self.healing().is_empty() {
+                return;
+            }
+            node.runtime().sleep_until(node.runtime().now() + WAITING_EVERY).await;
+        }
+    }
+
+    /// What was healed waits no more, nor what has been tried often enough: a pass over its bucket finds it.
+    fn note_healed(&self, node: &Node<R>, key: &(BucketId, String), depth: HealDepth, is_healed: bool) {
+        let mut waiting = self.healing();
+        let Some(entry) = waiting.get_mut(key) else { return };
+        if is_healed && entry.depth == depth {
+            waiting.remove(key);
+        } else if !is_healed && !entry.put_off(node.runtime().now()) {
+            tracing::warn!(
+                key = key.1,
+                "shards of an object cannot be made anew; that is tried again every ten minutes"
+            );
+            waiting.remove(key);
         }
     }
 

@@ -1,6 +1,7 @@
 //! What the object crate needs of the cluster: the owner of a range, drives with shards, drives for new ones.
 
 use core::time::Duration;
+use std::collections::BTreeSet;
 
 use ashlar_catalog::server::{Drive, DriveState, ServerState, parity_shards};
 use ashlar_catalog::state::State;
@@ -11,6 +12,7 @@ use ashlar_object::index::key::BucketId;
 use ashlar_object::index::{Reply, Request};
 use ashlar_object::planted::{self, Planted};
 use ashlar_object::record::{PartId, ShardNames};
+use ashlar_object::service::heal::HealDepth;
 use ashlar_placement::map::GroupId;
 use ashlar_wire::checksum::{Salt, checksum};
 use ashlar_wire::id::{DriveId, ServerId};
@@ -63,20 +65,26 @@ fn ranked(state: &State, part: PartId) -> Vec<(DriveId, ServerId)> {
     drives.into_iter().map(|(_, drive, server)| (drive, server)).collect()
 }
 
-/// Takes the drive of the server that has the fewest of the chosen ones; of several the first one.
-fn take_next(drives: &mut Vec<(DriveId, ServerId)>, chosen: &[ServerId]) -> Option<(DriveId, ServerId)> {
+/// Takes the drive of the server that has the fewest of the chosen ones; of several the first one. Drives of servers that are
+/// gone come last.
+fn take_next(
+    drives: &mut Vec<(DriveId, ServerId)>,
+    chosen: &[ServerId],
+    gone: &BTreeSet<ServerId>,
+) -> Option<(DriveId, ServerId)> {
     let load = |server: ServerId| chosen.iter().filter(|other| **other == server).count();
-    let least = (0..drives.len()).min_by_key(|at| (load(drives[*at].1), *at))?;
+    let least = (0..drives.len()).min_by_key(|at| (gone.contains(&drives[*at].1), load(drives[*at].1), *at))?;
     Some(drives.remove(least))
 }
 
-/// Drives for the shards of a new part: the rendezvous order of all drives, each server's share as equal as can be.
-fn choose(state: &State, part: PartId) -> Option<Spread> {
+/// Drives for the shards of a new part: the rendezvous order of all drives, each server's share as equal as can be. A stripe
+/// is as wide as all drives allow: one that is gone for now gets its shard when it is back.
+fn choose(state: &State, gone: &BTreeSet<ServerId>, part: PartId) -> Option<Spread> {
     let mut drives = ranked(state, part);
     let count = drives.len().min(STRIPE_MAX);
     let (mut chosen, mut servers) = (Vec::with_capacity(count), Vec::with_capacity(count));
     while chosen.len() < count {
-        let (drive, server) = take_next(&mut drives, &servers)?;
+        let (drive, server) = take_next(&mut drives, &servers, gone)?;
         chosen.push(drive);
         servers.push(server);
     }
@@ -85,7 +93,7 @@ fn choose(state: &State, part: PartId) -> Option<Spread> {
 
 /// The spread of a part that lies on the drives `now`: each that leaves is replaced by one that has no shard of it, by the
 /// rule of [`choose`]. One for which there is no other stays.
-fn replace(state: &State, part: PartId, now: &Spread) -> Spread {
+fn replace(state: &State, gone: &BTreeSet<ServerId>, part: PartId, now: &Spread) -> Spread {
     let mut next = now.clone();
     let leaving: Vec<usize> = (0..now.drives.len()).filter(|at| leaves(state, now.drives[*at])).collect();
     if leaving.is_empty() {
@@ -97,7 +105,7 @@ fn replace(state: &State, part: PartId, now: &Spread) -> Spread {
     let mut servers: Vec<ServerId> =
         stays.filter_map(|at| state.drive(now.drives[at]).map(|drive| drive.server)).collect();
     for at in leaving {
-        let Some((drive, server)) = take_next(&mut drives, &servers) else { break };
+        let Some((drive, server)) = take_next(&mut drives, &servers, gone) else { break };
         next.drives[at] = drive;
         servers.push(server);
     }
@@ -183,8 +191,8 @@ impl<R: Runtime> Cluster for ObjectNode<R> {
     fn spread(&self, part: PartId, now: Option<&Spread>) -> Option<Placed> {
         let state = self.catalog().state_now()?;
         let spread = match now {
-            None => choose(&state, part)?,
-            Some(now) => replace(&state, part, now),
+            None => choose(&state, &self.catalog().failed_servers(), part)?,
+            Some(now) => replace(&state, &self.catalog().failed_servers(), part, now),
         };
         let given_up = (0..).zip(&spread.drives).filter(|(_, drive)| is_given_up(&state, **drive));
         let names = if state.set(INDEX_SET).is_some() { ShardNames::OfShard } else { ShardNames::OfBlock };
@@ -204,7 +212,8 @@ impl<R: Runtime> Cluster for ObjectNode<R> {
     fn later(&self, chore: Chore) {
         match chore {
             Chore::Discard(part) => self.discard_later(part),
-            Chore::Heal(bucket, key) => self.heal_soon(bucket, key),
+            Chore::Heal(bucket, key) => self.heal_soon(bucket, key, HealDepth::Every),
+            Chore::HealNoted(bucket, key) => self.heal_soon(bucket, key, HealDepth::Noted),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ashlar_bus::{Bus, Event};
@@ -27,6 +27,7 @@ use bytes::Bytes;
 
 use super::damage::Damage;
 use super::form::{ToDrive, decode_to_range, encode_reply};
+use super::healing::WaitingObjects;
 use super::index_host::IndexHost;
 use super::index_set;
 use super::reach::OWNER_MAX;
@@ -93,8 +94,8 @@ struct Shared<R: Runtime> {
     node: OnceLock<WeakNode<R>>,
     ranges: Mutex<BTreeMap<GroupId, Arc<IndexHost<R>>>>,
     discards: AtomicUsize,
-    /// Objects of which damage was read.
-    healing: Mutex<BTreeSet<(BucketId, String)>>,
+    /// Objects of which damage was read, or that a drive missed.
+    waiting: Mutex<WaitingObjects>,
     is_over: AtomicBool,
 }
 
@@ -120,7 +121,7 @@ impl<R: Runtime> ObjectNode<R> {
             node: OnceLock::new(),
             ranges: Mutex::default(),
             discards: AtomicUsize::new(0),
-            healing: Mutex::default(),
+            waiting: Mutex::default(),
             is_over: AtomicBool::new(false),
         }))
     }
@@ -166,8 +167,8 @@ impl<R: Runtime> ObjectNode<R> {
         self.0.is_over.load(Ordering::Acquire)
     }
 
-    pub(super) fn healing(&self) -> &Mutex<BTreeSet<(BucketId, String)>> {
-        &self.0.healing
+    pub(super) fn waiting_objects(&self) -> &Mutex<WaitingObjects> {
+        &self.0.waiting
     }
 
     /// Whether this server owns the range of a bucket.

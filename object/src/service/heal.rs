@@ -203,22 +203,27 @@ impl<C: Cluster> ObjectService<C> {
         Ok((lines.into_iter().filter_map(entry).collect(), next))
     }
 
-    /// Heals one object in all its versions, asking every drive for each of its shards. Whether something had to be done.
+    /// Heals one object in all its versions. Whether something had to be done.
     ///
     /// # Errors
     /// [`Error::Unavailable`], [`Error::Damaged`], [`Error::Full`]: not everything could be made anew.
-    pub async fn heal_object(&self, bucket: BucketId, name: &str) -> Result<bool, Error> {
-        let (mut drives, mut outcome) = (AskedDrives::default(), Outcome::Whole);
+    pub async fn heal_object(
+        &self,
+        bucket: BucketId,
+        name: &str,
+        depth: HealDepth,
+        drives: &mut AskedDrives,
+    ) -> Result<bool, Error> {
+        let mut outcome = Outcome::Whole;
         if let Some((record, version)) = self.record(bucket, name).await? {
-            let key = key::object(bucket, name.as_bytes());
-            let (of, depth) = ((record, version), HealDepth::Every);
-            outcome = outcome.max(self.heal_record(bucket, (key, name), of, depth, &mut drives).await?);
+            let (key, of) = (key::object(bucket, name.as_bytes()), (record, version));
+            outcome = outcome.max(self.heal_record(bucket, (key, name), of, depth, drives).await?);
         }
         let older = self.scan_all(bucket, key::versions_of(bucket, name), key::versions_of_end(bucket, name)).await?;
         for (key, entry) in older {
             if let Ok(VersionRecord::Object(record)) = VersionRecord::decode(&entry.value) {
-                let (of, depth) = ((record, entry.version), HealDepth::Every);
-                outcome = outcome.max(self.heal_record(bucket, (key, name), of, depth, &mut drives).await?);
+                let of = (record, entry.version);
+                outcome = outcome.max(self.heal_record(bucket, (key, name), of, depth, drives).await?);
             }
         }
         outcome.into_healed()

@@ -66,6 +66,7 @@ struct World {
     reads: u64,
     discarded: Vec<PartContent>,
     to_heal: Vec<String>,
+    noted: Vec<String>,
     extents: BTreeMap<u64, Vec<u8>>,
     index: Option<Range>,
     buckets: BTreeMap<String, BucketRecord>,
@@ -194,6 +195,7 @@ impl Cluster for Memory {
             Chore::Discard(_) if world.forgets => return,
             Chore::Discard(part) => part,
             Chore::Heal(_, key) => return world.to_heal.push(key),
+            Chore::HealNoted(_, key) => return world.noted.push(key),
         };
         for block in 0..part.blocks() {
             for (drive, number) in part.spread.drives.iter().zip(0..) {

@@ -16,7 +16,7 @@ use super::{Committed, ObjectService, TRIES_MAX, decode, holds, unchanged};
 use crate::api::{
     Condition, DeleteMarker, DeleteRequest, Deletion, Edit, Error, Object, Target, VersionId, Versioning,
 };
-use crate::cluster::{Cluster, Moment};
+use crate::cluster::{Chore, Cluster, Moment};
 use crate::cursor::{Cursor, Put as _};
 use crate::index::key::{self, BucketId};
 use crate::index::request::Scan;
@@ -310,6 +310,9 @@ impl<C: Cluster> ObjectService<C> {
                     self.discard(before.as_ref(), &record.parts);
                 }
                 discarded.into_iter().for_each(|part| self.discard_part(part));
+                if record.parts.iter().any(|part| !part.missing.is_empty()) {
+                    self.cluster.later(Chore::HealNoted(bucket, name.to_owned()));
+                }
                 Ok(Tried::Done(super::object(name, record.clone(), known.state)))
             }
             Committed::Changed => {

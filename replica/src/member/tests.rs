@@ -499,13 +499,13 @@ fn tell_standing(primary: &mut Member, from: u8, newest: Version) -> Vec<Output>
 
 #[test]
 fn a_group_in_which_nobody_ever_had_anything_begins_with_who_is_there() {
-    let lost = Output::Report(Report::Lost { epoch: Epoch(4), member: drive(1), fault: Fault::Blank });
+    let lost = [Output::Report(Report::Lost { epoch: Epoch(4), member: drive(1), fault: Fault::Blank })];
     let again = Output::Report(Report::NewEpoch { epoch: Epoch(4) });
     let (mut primary, said) = blank_primary(&[1, 2, 3], &[1, 2], &[3]);
-    assert_eq!(said, [lost.clone()]);
-    assert_eq!(tell_standing(&mut primary, 2, Version::ZERO), [lost.clone()], "the third may have everything");
+    assert_eq!(said, lost);
+    assert_eq!(tell_standing(&mut primary, 2, Version::ZERO), lost, "the third may have everything");
     primary.handle_timeout(at(2_900));
-    assert_eq!(reports(&complete(&mut primary, at(2_900))), [lost.clone()], "nor does it accuse who is silent");
+    assert_eq!(reports(&complete(&mut primary, at(2_900))), lost, "nor does it accuse who is silent");
     assert_eq!(tell_standing(&mut primary, 3, Version::ZERO), [again]);
     primary.handle_configuration(at(3_000), &configuration(5, &[1], &[2, 3])).unwrap();
     complete(&mut primary, at(3_000));
@@ -515,15 +515,15 @@ fn a_group_in_which_nobody_ever_had_anything_begins_with_who_is_there() {
     // What a drive that is being filled holds was written by somebody.
     let (mut primary, _) = blank_primary(&[1, 2, 3], &[1, 2], &[3]);
     tell_standing(&mut primary, 2, Version::ZERO);
-    assert_eq!(tell_standing(&mut primary, 3, Version { epoch: Epoch(2), sequence: 1 }), [lost.clone()]);
+    assert_eq!(tell_standing(&mut primary, 3, Version { epoch: Epoch(2), sequence: 1 }), lost);
     assert_eq!(primary.fault(), Some(Fault::Blank));
     // A drive with which the group began is not there, or is not known.
     for founders in [&[1, 2, 3][..], &[]] {
         let (mut primary, _) = blank_primary(founders, &[1, 2], &[]);
-        assert_eq!(tell_standing(&mut primary, 2, Version::ZERO), [lost.clone()], "{founders:?}");
+        assert_eq!(tell_standing(&mut primary, 2, Version::ZERO), lost, "{founders:?}");
     }
     // With one copy, a loss looks the same.
-    assert_eq!(blank_primary(&[1], &[1], &[]).1, [lost]);
+    assert_eq!(blank_primary(&[1], &[1], &[]).1, lost);
 }
 
 #[test]

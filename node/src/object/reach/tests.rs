@@ -65,37 +65,53 @@ fn drives_that_leave_are_given_nothing_new() {
     world.set(10, DriveState::Failed);
     world.set(20, DriveState::Draining);
     let part = PartId([1; 12]);
-    let drives: BTreeSet<DriveId> = choose(&world.state, part).unwrap().drives.into_iter().collect();
+    let drives: BTreeSet<DriveId> = choose(&world.state, &BTreeSet::new(), part).unwrap().drives.into_iter().collect();
     assert_eq!(drives, BTreeSet::from([drive_id(30), drive_id(40)]));
     world.make(Change::SetServerState { id: server_id(3), state: ServerState::Dead });
-    assert_eq!(choose(&world.state, part).unwrap().drives, [drive_id(40)]);
+    assert_eq!(choose(&world.state, &BTreeSet::new(), part).unwrap().drives, [drive_id(40)]);
     world.make(Change::SetServerState { id: server_id(4), state: ServerState::Draining });
-    assert_eq!(choose(&world.state, part), None);
+    assert_eq!(choose(&world.state, &BTreeSet::new(), part), None);
 }
 
 #[test]
 fn a_drive_that_leaves_is_replaced_where_it_stood() {
     let mut world = World::new(&[1, 1, 1]);
     let part = PartId([1; 12]);
-    let now = choose(&world.state, part).unwrap();
-    assert_eq!(replace(&world.state, part, &now), now);
+    let now = choose(&world.state, &BTreeSet::new(), part).unwrap();
+    assert_eq!(replace(&world.state, &BTreeSet::new(), part, &now), now);
     world.set(20, DriveState::Full);
-    assert_eq!(replace(&world.state, part, &now), now, "a full drive keeps what it has");
+    assert_eq!(replace(&world.state, &BTreeSet::new(), part, &now), now, "a full drive keeps what it has");
     world.set(20, DriveState::Failed);
-    assert_eq!(replace(&world.state, part, &now), now, "there is no other drive");
+    assert_eq!(replace(&world.state, &BTreeSet::new(), part, &now), now, "there is no other drive");
     world.add_drive(21, 2);
-    let next = replace(&world.state, part, &now);
+    let next = replace(&world.state, &BTreeSet::new(), part, &now);
     let expected: Vec<DriveId> =
         now.drives.iter().map(|drive| if *drive == drive_id(20) { drive_id(21) } else { *drive }).collect();
     assert_eq!(next, Spread { parity: now.parity, drives: expected });
-    assert_eq!(replace(&world.state, part, &next), next);
+    assert_eq!(replace(&world.state, &BTreeSet::new(), part, &next), next);
+}
+
+#[test]
+fn drives_of_servers_that_are_gone_come_last() {
+    let world = World::new(&[6, 6, 6, 6]);
+    let gone = BTreeSet::from([server_id(2)]);
+    for number in 0..8 {
+        let part = PartId([number; 12]);
+        let spread = choose(&world.state, &gone, part).unwrap();
+        assert_eq!(spread.drives.len(), STRIPE_MAX);
+        let of_gone = |drive: &DriveId| (20..26).any(|number| *drive == drive_id(number));
+        assert!(!spread.drives.iter().any(of_gone), "there are eighteen others: {spread:?}");
+    }
+    let world = World::new(&[1, 1, 1]);
+    let spread = choose(&world.state, &gone, PartId([4; 12])).unwrap();
+    assert_eq!((spread.drives.len(), spread.drives[2]), (3, drive_id(20)), "as wide as the drives allow");
 }
 
 #[test]
 fn replacements_stand_on_the_servers_that_have_the_fewest_shards() {
     let mut world = World::new(&[1, 1, 1]);
     let part = PartId([3; 12]);
-    let now = choose(&world.state, part).unwrap();
+    let now = choose(&world.state, &BTreeSet::new(), part).unwrap();
     // Two more on the first server, one on a fourth.
     world.add_drive(11, 1);
     world.add_drive(12, 1);
@@ -109,11 +125,11 @@ fn replacements_stand_on_the_servers_that_have_the_fewest_shards() {
     }));
     world.add_drive(40, 4);
     world.set(30, DriveState::Failed);
-    let next = replace(&world.state, part, &now);
+    let next = replace(&world.state, &BTreeSet::new(), part, &now);
     assert!(next.drives.contains(&drive_id(40)) && !next.drives.contains(&drive_id(30)), "{next:?}");
     // With another one gone the first server takes a second shard.
     world.set(20, DriveState::Draining);
-    let last = replace(&world.state, part, &next);
+    let last = replace(&world.state, &BTreeSet::new(), part, &next);
     let added: Vec<&DriveId> = last.drives.iter().filter(|drive| !next.drives.contains(drive)).collect();
     assert!(matches!(added[..], [drive] if [drive_id(11), drive_id(12)].contains(drive)), "{last:?}");
     assert_eq!(last.drives.iter().collect::<BTreeSet<_>>().len(), 3, "no drive twice");

@@ -26,9 +26,16 @@ fn shards_that_were_missed_lost_or_damaged_are_made_anew() {
     let (bucket, _) = run(service.bucket("bucket")).unwrap();
     let heal = |depth| heal(&service, bucket, depth);
     memory.world().reads = 0;
+    assert_eq!(memory.world().noted, ["missed"], "it is healed soon");
+    let asked = &mut heal::AskedDrives::default();
+    let noted = heal::HealDepth::Noted;
+    assert_eq!(run(service.heal_object(bucket, "missed", noted, asked)), Err(Error::Unavailable));
     assert_eq!(heal(heal::HealDepth::Noted), Healed { objects: 1, waiting: 1, ..Healed::default() });
     assert_eq!(memory.world().reads, 0, "the drive is still away: nothing is read for it");
     memory.world().down.clear();
+    put(&service, "whole", b"whole");
+    assert_eq!(memory.world().noted.len(), 1);
+    delete_if(&service, "whole", None, &Condition::default()).unwrap();
     assert_eq!(heal(heal::HealDepth::Noted), Healed { objects: 1, healed: 1, ..Healed::default() });
     assert_eq!(heal(heal::HealDepth::Noted), Healed { objects: 1, ..Healed::default() });
     assert_eq!(memory.world().drives[&drives[0]].len(), 3);
@@ -47,8 +54,9 @@ fn shards_that_were_missed_lost_or_damaged_are_made_anew() {
         memory.world().drives.get_mut(drive).unwrap().clear();
     }
     assert_eq!(heal(heal::HealDepth::Every), Healed { objects: 1, failed: 1, ..Healed::default() });
-    assert_eq!(run(service.heal_object(bucket, "missed")), Err(Error::Damaged));
-    assert_eq!(run(service.heal_object(bucket, "none")), Ok(false));
+    let (every, mut asked) = (heal::HealDepth::Every, heal::AskedDrives::default());
+    assert_eq!(run(service.heal_object(bucket, "missed", every, &mut asked)), Err(Error::Damaged));
+    assert_eq!(run(service.heal_object(bucket, "none", every, &mut asked)), Ok(false));
 }
 
 #[test]
@@ -64,6 +72,7 @@ fn an_object_of_parts_is_healed_with_the_headers_of_its_parts() {
     let (bucket, _) = run(service.bucket("bucket")).unwrap();
     let (record, _) = run(service.record(bucket, "key")).unwrap().unwrap();
     assert_eq!(record.parts.iter().map(|part| (part.number, part.missing.len())).collect::<Vec<_>>(), [(2, 0), (7, 1)]);
+    assert_eq!(memory.world().noted, ["key"], "once it is an object");
     let healed = heal(&service, bucket, heal::HealDepth::Noted);
     assert_eq!((healed.healed, memory.world().drives[&drives[2]].len()), (1, 6));
 }

@@ -280,7 +280,8 @@ fn an_upload_becomes_a_version_and_older_versions_are_healed() {
     }
     assert_eq!((healed, memory.shards()), (1, 6));
     memory.world().drives.get_mut(&drives[0]).unwrap().clear();
-    assert_eq!(run(service.heal_object(bucket, "key")), Ok(true));
+    let asked = &mut heal::AskedDrives::default();
+    assert_eq!(run(service.heal_object(bucket, "key", heal::HealDepth::Every, asked)), Ok(true));
     assert_eq!(memory.shards(), 6);
 }
 
