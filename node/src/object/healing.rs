@@ -103,7 +103,7 @@ impl<R: Runtime> ObjectNode<R> {
         }
     }
 
-    fn healing(&self) -> MutexGuard<'_, WaitingObjects> {
+    pub(super) fn healing(&self) -> MutexGuard<'_, WaitingObjects> {
         self.waiting_objects().lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -222,6 +222,7 @@ impl<R: Runtime> ObjectNode<R> {
                 with_due.push(bucket);
             }
         }
+        self.note_unhealed(pass.due);
         if pass.due > 0 {
             tracing::info!(objects = pass.due, "objects have shards that are missing or on drives that leave");
         }
@@ -229,6 +230,7 @@ impl<R: Runtime> ObjectNode<R> {
             self.heal_owned(node, bucket, &mut pass).await;
         }
         let Healed { healed, waiting, lacking, failed, .. } = pass.healed;
+        self.note_unhealed(waiting + lacking + failed);
         if healed + waiting + lacking + failed > 0 {
             let away = pass.drives.away().len();
             tracing::info!(healed, waiting, lacking, failed, drives_away = away, "shards of objects are made anew");
@@ -262,9 +264,10 @@ impl<R: Runtime> ObjectNode<R> {
                 return;
             };
             pass.healed = pass.healed.and(healed);
+            let left = pass.due.saturating_sub(pass.healed.healed);
+            self.note_unhealed(left);
             if node.runtime().now() >= pass.tell_at {
                 pass.tell_at = node.runtime().now() + TELL_EVERY;
-                let left = pass.due.saturating_sub(pass.healed.healed);
                 tracing::info!(healed = pass.healed.healed, left, "shards of objects are being made anew");
             }
             from = next;

@@ -1,6 +1,6 @@
 //! Calls about shards and ranges between servers, and the tasks that own ranges and remove what nothing refers to.
 
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -96,6 +96,8 @@ struct Shared<R: Runtime> {
     discards: AtomicUsize,
     /// Objects of which damage was read, or that a drive missed.
     waiting: Mutex<WaitingObjects>,
+    /// Objects of this server's ranges that the last pass found to lack shards and has not healed.
+    unhealed: AtomicU64,
     is_over: AtomicBool,
 }
 
@@ -122,6 +124,7 @@ impl<R: Runtime> ObjectNode<R> {
             ranges: Mutex::default(),
             discards: AtomicUsize::new(0),
             waiting: Mutex::default(),
+            unhealed: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
         }))
     }
@@ -165,6 +168,17 @@ impl<R: Runtime> ObjectNode<R> {
 
     pub(super) fn is_over(&self) -> bool {
         self.0.is_over.load(Ordering::Acquire)
+    }
+
+    /// Objects that lack shards, or have some on drives that leave: those of the ranges that this server owns, as the last pass
+    /// over them found, and those that this server heals as it has read or put them. One may count twice.
+    #[must_use]
+    pub fn to_heal(&self) -> u64 {
+        self.0.unhealed.load(Ordering::Relaxed) + self.healing().len() as u64
+    }
+
+    pub(super) fn note_unhealed(&self, objects: u64) {
+        self.0.unhealed.store(objects, Ordering::Relaxed);
     }
 
     pub(super) fn waiting_objects(&self) -> &Mutex<WaitingObjects> {

@@ -133,8 +133,10 @@ impl Front {
     fn sources(&self) -> Vec<&dyn Source> {
         let mut sources: Vec<&dyn Source> = Vec::new();
         sources.extend(self.engines.as_ref().map(|engines| engines as &dyn Source));
-        if let Some(DriveServices { volumes, accounting, .. }) = &self.drives {
-            sources.extend([volumes as &dyn Source, accounting]);
+        if let Some(DriveServices { volumes, objects, accounting, .. }) = &self.drives {
+            sources.push(volumes);
+            sources.extend(objects.as_ref().map(|objects| objects as &dyn Source));
+            sources.push(accounting);
         }
         sources.push(&self.refusals);
         sources

@@ -1,9 +1,12 @@
-//! S3 requests in metrics: by operation and status, and by bucket.
+//! S3 requests in metrics: by operation and status, and by bucket. Objects that are to be healed.
+
+use ashlar_node::object::ObjectNode;
 
 use super::page::Spans;
 use super::{Kind, Page, Source, Telling};
 use crate::front::s3::account::Accounting;
 use crate::front::s3::figures::{BucketFigures, S3Numbers, SPAN_BOUNDS};
+use crate::os::runtime::OsRuntime;
 
 impl Source for Accounting {
     fn tell<'a>(&'a self, page: &'a mut Page) -> Telling<'a> {
@@ -14,6 +17,14 @@ impl Source for Accounting {
             let help = "Lines of the audit log that were lost: the drive was too slow, or refused them.";
             page.single("ashlar_s3_audit_lost_total", Kind::Counter, help, audit.lost());
         }
+        Box::pin(core::future::ready(()))
+    }
+}
+
+impl Source for ObjectNode<OsRuntime> {
+    fn tell<'a>(&'a self, page: &'a mut Page) -> Telling<'a> {
+        let help = "Objects that lack shards, or have some on drives that leave, as far as this server heals them.";
+        page.single("ashlar_objects_to_heal", Kind::Gauge, help, self.to_heal());
         Box::pin(core::future::ready(()))
     }
 }
