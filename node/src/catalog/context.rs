@@ -14,6 +14,7 @@ use super::CatalogOptions;
 use super::host::Peers;
 use super::notify::Notify;
 use super::reports::Reports;
+use super::shared::SharedQuestion;
 
 /// A member of the bus, as the reconciler sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,6 +81,8 @@ pub(super) struct CatalogContext {
     begun: Mutex<Begun>,
     /// NotifyState when the catalog has begun, or could not, and when the service closes.
     pub(super) beginning: Notify,
+    /// How far the log is decided.
+    pub(super) catching_up: SharedQuestion,
     /// NotifyState when there is something for the reconciler.
     pub(super) news: Notify,
     members: Mutex<Members>,
@@ -103,6 +106,7 @@ impl CatalogContext {
             place: OnceLock::new(),
             begun: Mutex::default(),
             beginning: Notify::default(),
+            catching_up: SharedQuestion::default(),
             news: Notify::default(),
             members: Mutex::default(),
             reports: Mutex::default(),

@@ -99,12 +99,15 @@ impl CatalogHandle {
         self.0.is_caught_up()
     }
 
-    /// Asks the leader how far the log is decided, and waits until the state shows that. Dropping the future is safe.
+    /// Asks the leader how far the log is decided, and waits until the state shows that. Callers at the same time share the
+    /// question. Dropping the future is safe.
     ///
     /// # Errors
     /// No leader has answered, or this server stops. A retry is safe.
     pub async fn catch_up(&self) -> Result<(), Error> {
-        self.catalog().await?.catch_up().await
+        let catalog = self.catalog().await?;
+        let is_answered = self.0.catching_up.ask(|| async { catalog.catch_up().await.is_ok() }).await;
+        if is_answered { Ok(()) } else { Err(Error::Unknown) }
     }
 
     /// Waits for a version after `version`, and tells what has happened. Dropping the future is safe.

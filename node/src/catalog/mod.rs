@@ -15,7 +15,7 @@
 //!
 //! In reading order: [`CatalogService`], `handle` (what other services use), `service` (calls and the beginning), `agent`
 //! (the bus), `reconciler` and `plan` (what should be changed), `drives` (those that leave), [`reports`], `calls` (written forms), `host` (the catalog's
-//! world over the node's), `context` (what they share), [`stored`] (for storages), `notify`.
+//! world over the node's), `context` (what they share), [`stored`] (for storages), `notify`, `shared` (one question for all that ask it).
 
 mod agent;
 mod calls;
@@ -28,6 +28,7 @@ mod plan;
 mod reconciler;
 pub mod reports;
 mod service;
+mod shared;
 pub mod stored;
 
 use core::future::poll_fn;
