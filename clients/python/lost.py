@@ -98,14 +98,24 @@ def lines():
     return count
 
 
+def to_heal():
+    """How many objects the servers say are to be healed."""
+    count = 0
+    for server in SERVERS:
+        with urllib.request.urlopen(f"http://{server['address']}/metrics", timeout=5) as page:
+            count += int(re.search(r"^ashlar_objects_to_heal (\d+)", page.read().decode(), re.M)[1])
+    return count
+
+
 def until_healed():
+    """Until nothing is to be healed, and nothing was told of healing for a while."""
     began = time.time()
     seen, since = lines(), time.time()
     while time.time() - since < QUIET:
-        assert time.time() < began + HEALED_MAX, "healing does not end"
+        assert time.time() < began + HEALED_MAX, f"healing does not end: {to_heal()} objects are left"
         time.sleep(1)
         now = lines()
-        if now != seen:
+        if now != seen or to_heal() > 0:
             seen, since = now, time.time()
     return since - began
 

@@ -23,6 +23,8 @@ const OBJECT_MIB: &str = "512";
 struct Cluster {
     child: Child,
     folder: PathBuf,
+    /// The folder stays: something was wrong, and its logs may say what.
+    is_kept: bool,
 }
 
 impl Drop for Cluster {
@@ -32,7 +34,11 @@ impl Drop for Cluster {
         if let Err(Failure::Failed(what) | Failure::Usage(what)) = ended(&mut self.child, "`ashlar up`") {
             say(&what);
         }
-        fs::remove_dir_all(&self.folder).ok();
+        if self.is_kept {
+            say(&format!("its data and logs are left in {}", self.folder.display()));
+        } else {
+            fs::remove_dir_all(&self.folder).ok();
+        }
     }
 }
 
@@ -60,7 +66,7 @@ fn start(workspace: &Workspace, Size { servers, drives }: Size) -> Result<(Clust
     command.args(["--servers", &servers.to_string(), "--drives", &drives.to_string()]);
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn();
     let child = child.map_err(|error| Failure::io(&program.display().to_string(), &error))?;
-    let mut cluster = Cluster { child, folder };
+    let mut cluster = Cluster { child, folder, is_kept: false };
     let line = cluster.child.stdout.take().and_then(|out| line_of(out, Some));
     let Some(line) = line else {
         let log = fs::read_to_string(cluster.folder.join("log")).unwrap_or_default();
@@ -73,8 +79,9 @@ fn start(workspace: &Workspace, Size { servers, drives }: Size) -> Result<(Clust
 
 /// Runs what `client` makes of the file on a cluster of that size.
 pub(super) fn run(workspace: &Workspace, size: Size, client: impl FnOnce(&Path) -> Command) -> Result<(), Failure> {
-    let (cluster, ready) = start(workspace, size)?;
+    let (mut cluster, ready) = start(workspace, size)?;
     let result = run_command(&mut client(&ready));
+    cluster.is_kept = result.is_err();
     drop(cluster);
     result
 }
