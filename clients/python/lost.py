@@ -44,7 +44,13 @@ BLOCK = 4 << 10
 # Superblocks and the like, whose damage is another matter.
 HEAD = 1 << 20
 
-CLIENTS = [client(READY, number, 12, connect_timeout=5, max_pool_connections=THREADS) for number in range(COUNT)]
+
+def clients():
+    """One for each server. New ones for each check: a client stops to repeat what failed once it has repeated too much."""
+    return [client(READY, number, 12, connect_timeout=5, max_pool_connections=THREADS) for number in range(COUNT)]
+
+
+CLIENTS = clients()
 
 
 def ask(number, path):
@@ -76,9 +82,11 @@ def put_all(chance):
 
 
 def check(digests, when):
+    readers = clients()
+
     def one(job):
         number, (key, digest) = job
-        body = CLIENTS[number % COUNT].get_object(Bucket=BUCKET, Key=key)["Body"].read()
+        body = readers[number % COUNT].get_object(Bucket=BUCKET, Key=key)["Body"].read()
         assert hashlib.sha256(body).digest() == digest, f"{when}: {key} is not what was put"
 
     with concurrent.futures.ThreadPoolExecutor(THREADS) as pool:

@@ -4,6 +4,7 @@
 
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ashlar_node::object::ObjectNode;
 use ashlar_node::volume::service::VolumeService;
@@ -22,6 +23,9 @@ use crate::failure::Failure;
 use crate::front::{nbd, s3};
 
 const NBD: Listen = Listen { port_flags: "--nbd-port (0 for none)", ..Listen::SERVER };
+/// How long S3 clients wait for the keys to be known; then they are refused as long as that lasts.
+const KEYS_MAX: Duration = Duration::from_secs(10);
+const KEYS_LOOK: Duration = Duration::from_millis(20);
 const S3: Listen = Listen { port_flags: "--s3-port (0 for none)", ..Listen::SERVER };
 
 /// Listeners, as far as they are configured and the server has what they need.
@@ -56,10 +60,10 @@ impl DriveFronts {
         }
         let Some(objects) = disks.objects.clone() else { return };
         let keys = Arc::new(CatalogKeys(objects.clone()));
-        let s3 = S3Service::new(objects.api(), keys.clone(), keys, S3Settings::default());
+        let s3 = S3Service::new(objects.api(), keys.clone(), keys.clone(), S3Settings::default());
         let front = Arc::new(s3::S3Front::new(s3, Some(tls), disks.accounting.clone()));
         for (listener, worker) in self.s3.into_iter().zip(workers) {
-            worker.spawn(serve_s3(front.clone(), listener, stopped.clone()));
+            worker.spawn(serve_s3(front.clone(), keys.clone(), listener, stopped.clone()));
         }
     }
 }
@@ -70,7 +74,22 @@ async fn serve_nbd(listener: TcpListener, volumes: VolumeService<OsRuntime>, sto
     }
 }
 
-async fn serve_s3(front: Arc<s3::S3Front>, listener: TcpListener, stopped: watch::Receiver<bool>) {
+/// Clients that come before the keys are known wait to be accepted: a server that has just started would refuse them all.
+async fn serve_s3(
+    front: Arc<s3::S3Front>,
+    keys: Arc<CatalogKeys>,
+    listener: TcpListener,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let are_known = async {
+        while !keys.are_known() {
+            tokio::time::sleep(KEYS_LOOK).await;
+        }
+    };
+    tokio::select! {
+        _ = tokio::time::timeout(KEYS_MAX, are_known) => {}
+        _ = stopped.wait_for(|is_stopped| *is_stopped) => {}
+    }
     if let Err(error) = front.serve(listener, stopped).await {
         tracing::error!(%error, "S3 clients are not served");
     }
