@@ -474,6 +474,8 @@ pub enum Error {
     Unavailable,
     /// The drives have no room. Deleting still works.
     Full,
+    /// The bucket would have more bytes than its quota. Deleting still works, and so does what adds none.
+    OverQuota,
     /// Too few shards of the object are whole.
     Damaged,
 }
@@ -522,6 +524,7 @@ impl fmt::Display for Error {
             Self::BodyLost => f.write_str("the body did not come whole"),
             Self::Unavailable => f.write_str("servers or copies are missing for now; try again"),
             Self::Full => f.write_str("the drives have no room"),
+            Self::OverQuota => f.write_str("the bucket would have more bytes than its quota"),
             Self::Damaged => f.write_str("too few shards of the object are whole"),
         }
     }

@@ -17,12 +17,14 @@
 //! Deliberately absent: splitting of ranges, and maps that are larger than memory. Opening reads the whole log.
 //!
 //! Modules: [`key`] (what objects and uploads are called in the map), [`request`] (what is asked and answered, with the
-//! written form), [`log`] (batches, streams, the head), [`range`] (the state machine).
+//! written form), [`usage`] (how much buckets have), [`log`] (batches, streams, the head), [`range`] (the state machine).
 
 pub mod key;
 pub mod log;
 pub mod range;
 pub mod request;
+pub mod usage;
 
 pub use range::Range;
 pub use request::{Change, Check, Entry, Line, Reply, Request};
+pub use usage::Usage;

@@ -7,7 +7,7 @@
 //! writers one wins, and the others look again.
 //!
 //! Parts: `bucket`, `put` (a body becomes a part), `content` (a part becomes a body), `version` (what lies under a key),
-//! `versioning` (which buckets keep versions), `object`, `list_versions`, `upload`, [`heal`],
+//! `versioning` (which buckets keep versions), `object`, `list_versions`, `upload`, [`quota`] (how much a bucket may have), [`heal`],
 //! [`collect`] (shards without a record).
 
 use std::sync::Arc;
@@ -26,6 +26,7 @@ pub mod heal;
 mod list_versions;
 mod object;
 mod put;
+pub mod quota;
 mod upload;
 mod version;
 mod versioning;
@@ -102,9 +103,11 @@ impl<C: Cluster> ObjectService<C> {
     async fn commit(&self, bucket: BucketId, checks: Vec<Check>, changes: Vec<Change>) -> Result<Committed, Error> {
         let seal = Check::Absent(key::seal(bucket));
         let checks = [vec![seal], checks].concat();
+        let room = checks.iter().position(|check| matches!(check, Check::Room(..)));
         match self.cluster.index(bucket, Request::Commit { checks, changes }).await {
             Reply::Committed { before, .. } => Ok(Committed::Done(before.into_iter().next().flatten())),
             Reply::Refused(0) => Err(Error::NoSuchBucket),
+            Reply::Refused(number) if room.is_some_and(|room| room == number as usize) => Err(Error::OverQuota),
             Reply::Refused(_) => Ok(Committed::Changed),
             Reply::TooLarge => Err(Error::BadRequest("the record of the object is too long for the index")),
             _ => Err(Error::Unavailable),

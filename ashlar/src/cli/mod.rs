@@ -5,6 +5,7 @@
 
 pub mod asking;
 pub mod bench;
+pub mod bucket;
 pub mod catalog;
 pub mod config;
 pub mod drives;
@@ -55,6 +56,8 @@ enum Command {
     S3(s3::Arguments),
     /// Create and list volumes
     Volume(volume::Arguments),
+    /// List buckets of objects, and say how much they may have
+    Bucket(bucket::Arguments),
     /// Run the key-value engine alone: one server for any Redis or Valkey client
     Kv(kv::Arguments),
     /// Measure the published figures on this machine
@@ -98,6 +101,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Command::Secret(arguments) => secret::run(&arguments),
         Command::S3(arguments) => s3::run(&arguments),
         Command::Volume(arguments) => volume::run(&arguments),
+        Command::Bucket(arguments) => bucket::run(&arguments),
         Command::Kv(arguments) => kv::run(&arguments, configuration),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),

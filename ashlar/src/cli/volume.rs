@@ -113,8 +113,14 @@ fn name(text: &str) -> Result<String, String> {
     wrong_name(text).map_or_else(|| Ok(text.to_owned()), |wrong| Err(wrong.to_owned()))
 }
 
-/// Reads a size.
+/// Reads the size of a volume.
 fn size(text: &str) -> Result<u64, String> {
+    let bytes = bytes(text)?;
+    wrong_size(bytes).map_or(Ok(bytes), |wrong| Err(wrong.to_owned()))
+}
+
+/// Reads a number of bytes.
+pub(super) fn bytes(text: &str) -> Result<u64, String> {
     let (number, shift) = match text.char_indices().next_back() {
         Some((at, unit)) if unit.is_ascii_alphabetic() => {
             let shift = match unit.to_ascii_uppercase() {
@@ -129,8 +135,7 @@ fn size(text: &str) -> Result<u64, String> {
         _ => (text, 0),
     };
     let number: u64 = number.parse().map_err(|_| "a size is a whole number with K, M, G or T behind it".to_owned())?;
-    let bytes = number.checked_mul(1 << shift).ok_or_else(|| "that is too large".to_owned())?;
-    wrong_size(bytes).map_or(Ok(bytes), |wrong| Err(wrong.to_owned()))
+    number.checked_mul(1 << shift).ok_or_else(|| "that is too large".to_owned())
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {

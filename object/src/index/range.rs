@@ -10,11 +10,13 @@ use std::collections::{BTreeMap, VecDeque};
 use ashlar_wire::checksum::{Salt, checksum};
 use bytes::Bytes;
 
+use super::key::{self, BucketId};
 use super::log::{
     AREA_EXTENTS_MAX, Area, BATCH_BYTES_MAX, BATCH_HEAD, BLOCK, EXTENT_BYTES, Head, Logged, Place, StreamId,
     decode_batch, encode_batch, logged_bytes,
 };
 use super::request::{Change, Check, Entry, Reply, Request};
+use super::usage::{UsageTable, content_bytes};
 use crate::planted::{self, Planted};
 
 mod rewrite;
@@ -156,6 +158,7 @@ pub struct Range {
     map: BTreeMap<Vec<u8>, Entry>,
     /// What all entries take in a log.
     live_bytes: u64,
+    usage: UsageTable,
     /// The next version that is given.
     version: u64,
     stream: Stream,
@@ -184,6 +187,7 @@ impl Range {
             state: State::ReadingHead,
             map: BTreeMap::new(),
             live_bytes: 0,
+            usage: UsageTable::default(),
             version: 1,
             stream: Stream::new(StreamId([0; 16]), Area::First),
             rewrite: None,
@@ -240,7 +244,7 @@ impl Range {
             return self.replies.push_back((token, Reply::TooLarge));
         }
         match request {
-            Request::Get(_) | Request::Scan(_) if self.is_serving() => self.read(token, &request),
+            Request::Get(_) | Request::Scan(_) | Request::Usage(_) if self.is_serving() => self.read(token, &request),
             _ => self.waiting.push_back((token, request)),
         }
         self.go_on();
@@ -250,6 +254,7 @@ impl Range {
         let reply = match request {
             Request::Get(key) => Reply::Value(self.map.get(key).cloned()),
             Request::Scan(scan) => scan::page(&self.map, scan),
+            Request::Usage(bucket) => Reply::Usage(self.usage.of(*bucket)),
             Request::Commit { .. } => unreachable!("a commit is no read"),
         };
         self.unconfirmed.push((token, reply));
@@ -317,6 +322,7 @@ impl Range {
         // IOs that were begun are completed into the void; those that were not are not begun.
         self.io.clear();
         self.map.clear();
+        self.usage.clear();
     }
 
     fn handle_opened(&mut self, bytes: &Bytes) {
@@ -401,7 +407,7 @@ impl Range {
         self.probe();
         for (token, request) in core::mem::take(&mut self.waiting) {
             match request {
-                Request::Get(_) | Request::Scan(_) => self.read(token, &request),
+                Request::Get(_) | Request::Scan(_) | Request::Usage(_) => self.read(token, &request),
                 Request::Commit { .. } => self.waiting.push_back((token, request)),
             }
         }
@@ -412,6 +418,7 @@ impl Range {
         let Logged { change: Change { key, value }, version } = logged;
         self.version = self.version.max(version + 1);
         let bytes = logged_bytes(&key, value.as_ref()) as u64;
+        self.usage.change(&key, self.map.get(&key).map(|before| &before.value), value.as_ref());
         let before = match value {
             // A copy: the bytes are a part of a long message or extent.
             Some(value) => {
@@ -511,7 +518,10 @@ impl Range {
                 break;
             }
             let token = *token;
-            let refused = checks.iter().position(|check| !self.holds(&overlay, check));
+            let refused = checks.iter().position(|check| match check {
+                Check::Room(bucket, bytes_max) => !self.has_room(&overlay, changes, *bucket, *bytes_max),
+                check => !self.holds(&overlay, check),
+            });
             if let Some(refused) = refused {
                 let number = u32::try_from(refused).expect("at most CHECKS_MAX");
                 round.replies.push((token, Reply::Refused(number)));
@@ -540,6 +550,29 @@ impl Range {
         }
     }
 
+    /// Whether a bucket has at most so many bytes after `changes` on top of the overlay, or they add none.
+    fn has_room(
+        &self,
+        overlay: &BTreeMap<Vec<u8>, Option<Entry>>,
+        changes: &[Change],
+        bucket: BucketId,
+        bytes_max: u64,
+    ) -> bool {
+        let is_of = |key: &[u8]| key::bucket(key) == Some(bucket);
+        let value_of = |entry: Option<&Entry>, key: &[u8]| content_bytes(key, entry.map(|entry| &entry.value));
+        let (mut come, mut gone) = (0, 0);
+        for Change { key, value } in changes.iter().filter(|change| is_of(&change.key)) {
+            come += content_bytes(key, value.as_ref());
+            gone += value_of(self.lookup(overlay, key), key);
+        }
+        let (mut more, mut less) = (come, gone);
+        for (key, entry) in overlay.iter().filter(|(key, _)| is_of(key)) {
+            more += value_of(entry.as_ref(), key);
+            less += value_of(self.map.get(key), key);
+        }
+        come <= gone || self.usage.of(bucket).bytes + more <= bytes_max.saturating_add(less)
+    }
+
     fn holds(&self, overlay: &BTreeMap<Vec<u8>, Option<Entry>>, check: &Check) -> bool {
         match check {
             _ if planted::has(Planted::PassChecks) => true,
@@ -551,6 +584,7 @@ impl Range {
                 let made = overlay.range(from.clone()..to.clone()).any(|(_, entry)| entry.is_some());
                 !kept && !made
             }
+            Check::Room(..) => unreachable!("it is checked with the changes"),
         }
     }
 }

@@ -7,7 +7,8 @@
 
 use bytes::Bytes;
 
-use super::key::INDEX_KEY_BYTES_MAX;
+use super::key::{BucketId, INDEX_KEY_BYTES_MAX};
+use super::usage::Usage;
 use crate::cursor::{Cursor, Malformed, Put};
 
 /// Version of the written form.
@@ -43,6 +44,8 @@ pub enum Check {
     Version(Vec<u8>, u64),
     /// No key from the first one to before the second one has anything.
     Empty(Vec<u8>, Vec<u8>),
+    /// The contents of the bucket have at most so many bytes once the changes are done, or the changes add none.
+    Room(BucketId, u64),
 }
 
 /// A new value of a key, or none any more.
@@ -86,6 +89,8 @@ pub enum Request {
     Get(Vec<u8>),
     /// Which keys are there?
     Scan(Scan),
+    /// How much has this bucket?
+    Usage(BucketId),
     /// Do all of these changes if all of these checks hold.
     Commit {
         /// What must hold.
@@ -107,6 +112,8 @@ pub enum Reply {
         /// Where it goes on.
         next: Option<Vec<u8>>,
     },
+    /// What the bucket has.
+    Usage(Usage),
     /// Durable at every acting copy.
     Committed {
         /// The version of every value that it set.
@@ -129,12 +136,14 @@ impl Request {
         let is_key = |key: &Vec<u8>| key.len() <= INDEX_KEY_BYTES_MAX;
         match self {
             Self::Get(key) => is_key(key),
+            Self::Usage(_) => true,
             Self::Scan(scan) => is_key(&scan.from) && is_key(&scan.to) && is_key(&scan.fold),
             Self::Commit { checks, changes } => {
                 let bytes = |change: &Change| change.key.len() + change.value.as_ref().map_or(0, Bytes::len) + 32;
                 let checked = checks.iter().all(|check| match check {
                     Check::Absent(key) | Check::Version(key, _) => is_key(key),
                     Check::Empty(from, to) => is_key(from) && is_key(to),
+                    Check::Room(..) => true,
                 });
                 checked
                     && checks.len() <= CHECKS_MAX
@@ -182,6 +191,11 @@ impl Request {
                             out.put_short(from);
                             out.put_short(to);
                         }
+                        Check::Room(bucket, bytes_max) => {
+                            out.put_u8(3);
+                            out.extend_from_slice(&bucket.0);
+                            out.put_u64(*bytes_max);
+                        }
                     }
                 }
                 out.put_u32(u32::try_from(changes.len()).expect("at most CHANGES_MAX"));
@@ -189,6 +203,10 @@ impl Request {
                     out.put_short(key);
                     put_optional(&mut out, value.as_deref());
                 }
+            }
+            Self::Usage(bucket) => {
+                out.put_u8(3);
+                out.extend_from_slice(&bucket.0);
             }
         }
         out
@@ -218,6 +236,7 @@ impl Request {
                     .map(|_| Ok(Change { key: take_key(&mut from)?, value: take_optional(&mut from)? }));
                 Self::Commit { checks, changes: changes.collect::<Result<_, _>>()? }
             }
+            3 => Self::Usage(take_bucket(&mut from)?),
             _ => return Err(Malformed),
         };
         from.end()?;
@@ -260,6 +279,10 @@ impl Reply {
             }
             Self::TooLarge => out.put_u8(4),
             Self::Unavailable => out.put_u8(5),
+            Self::Usage(Usage { objects, versions, parts, bytes }) => {
+                out.put_u8(6);
+                [objects, versions, parts, bytes].into_iter().for_each(|number| out.put_u64(*number));
+            }
         }
         out
     }
@@ -293,6 +316,10 @@ impl Reply {
             3 => Self::Refused(from.u32()?),
             4 => Self::TooLarge,
             5 => Self::Unavailable,
+            6 => {
+                let (objects, versions) = (from.u64()?, from.u64()?);
+                Self::Usage(Usage { objects, versions, parts: from.u64()?, bytes: from.u64()? })
+            }
             _ => return Err(Malformed),
         };
         from.end()?;
@@ -341,11 +368,16 @@ fn take_key(from: &mut Cursor) -> Result<Vec<u8>, Malformed> {
     Ok(from.short(INDEX_KEY_BYTES_MAX)?.to_vec())
 }
 
+fn take_bucket(from: &mut Cursor) -> Result<BucketId, Malformed> {
+    Ok(BucketId(from.array()?))
+}
+
 fn take_check(from: &mut Cursor) -> Result<Check, Malformed> {
     Ok(match from.u8()? {
         0 => Check::Absent(take_key(from)?),
         1 => Check::Version(take_key(from)?, from.u64()?),
         2 => Check::Empty(take_key(from)?, take_key(from)?),
+        3 => Check::Room(take_bucket(from)?, from.u64()?),
         _ => return Err(Malformed),
     })
 }

@@ -50,6 +50,7 @@ codes! {
     EntityTooLarge 400 "Your proposed upload exceeds the maximum allowed object size.";
     EntityTooSmall 400 "Your proposed upload is smaller than the minimum allowed object size.";
     IncompleteBody 400 "You did not provide the number of bytes specified by the Content-Length HTTP header.";
+    QuotaExceeded 403 "The bucket would have more bytes than its quota. Deleting objects still works.";
     InsufficientStorage 507 "The drives have no room for this request. Deleting objects still works.";
     InternalError 500 "An internal error occurred. Try again.";
     InvalidAccessKeyId 403 "The AWS access key ID that you provided does not exist in our records.";
@@ -195,6 +196,7 @@ impl From<api::Error> for S3Error {
             Error::BodyLost => Code::RequestTimeout,
             Error::Unavailable => Code::ServiceUnavailable,
             Error::Full => Code::InsufficientStorage,
+            Error::OverQuota => Code::QuotaExceeded,
             Error::Damaged => Code::InternalError,
         }
         .into()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::content::Blocks;
 use super::put::Owner;
 use super::version::{Beside, Putting, Tried};
-use super::{ObjectService, TRIES_MAX, decode, holds, object};
+use super::{ObjectService, TRIES_MAX, decode, holds, object, quota};
 use crate::api::{
     ATTRIBUTES_BYTES_MAX, Attributes, Body, BoxFuture, Condition, DeleteRequest, Deletion, Edit, Error, KEY_BYTES_MAX,
     ListRequest, Listed, Object, Objects, Opened, PAGE_MAX, PART_BYTES_MAX, Page, PutRequest, Range, Target, VersionId,
@@ -35,7 +35,9 @@ impl<C: Cluster> ObjectService<C> {
         if request.bytes.is_some_and(|bytes| bytes > PART_BYTES_MAX) {
             return Err(Error::TooLarge);
         }
-        let (bucket, _) = self.bucket(&request.bucket).await?;
+        let (bucket, about) = self.bucket(&request.bucket).await?;
+        let quota = quota::of(&about.attributes);
+        self.check_quota((bucket, &request.key), quota, request.bytes).await?;
         if request.condition != Condition::default() {
             // A condition that does not hold now spares the bytes. What counts is the check at the commit.
             let now = self.record(bucket, &request.key).await?;
@@ -63,7 +65,7 @@ impl<C: Cluster> ObjectService<C> {
             envelope: request.encryption.map(|encryption| encryption.envelope),
             parts,
         };
-        let mut putting = Putting::new(record);
+        let mut putting = Putting::new(record, quota);
         match self.commit_object((bucket, &request.key), &mut putting, &request.condition).await {
             // Whether it took effect is not known: its shards stay.
             Err(Error::Unavailable) => Err(Error::Unavailable),

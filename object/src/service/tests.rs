@@ -28,6 +28,7 @@ use crate::service::heal::Healed;
 mod encryption;
 mod healing;
 mod locks;
+mod quota;
 mod versions;
 
 /// Polls a future until it is ready; it waits for nothing but itself.

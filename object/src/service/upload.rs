@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::object::check;
 use super::put::Owner;
 use super::version::{Beside, Putting, Tried};
-use super::{ObjectService, TRIES_MAX, object};
+use super::{ObjectService, TRIES_MAX, object, quota};
 use crate::api::{
     Attributes, Body, BoxFuture, Completion, Error, KeyEnvelope, Object, PART_BYTES_MIN, PART_NUMBER_MAX, Part,
     UnwrapKey, Upload, UploadId, UploadParts, Uploads, VersionId,
@@ -108,7 +108,9 @@ impl<C: Cluster> ObjectService<C> {
             return Err(Error::BadRequest("the number of a part is 1 to 10,000"));
         }
         let short = u16::try_from(number).expect("at most PART_NUMBER_MAX");
-        let (bucket, _) = self.bucket(bucket).await?;
+        let (bucket, about) = self.bucket(bucket).await?;
+        let quota = quota::of(&about.attributes);
+        self.check_quota((bucket, name), quota, Some(1)).await?;
         let id = bytes_of(id)?;
         let (upload, version) = self.upload(bucket, name, &id).await?;
         let data_key = unwrap(upload.envelope.as_ref())?;
@@ -120,7 +122,8 @@ impl<C: Cluster> ObjectService<C> {
         let record = PartRecord { etag: digest.etag, modified_ms, attributes: digest.attributes, content };
         let part = Part { envelope: upload.envelope, ..part(number, &record) };
         let change = Change { key: key::part(bucket, &id, number), value: Some(Bytes::from(record.encode())) };
-        let checks = vec![Check::Version(key::upload(bucket, &id), version)];
+        let mut checks = vec![Check::Version(key::upload(bucket, &id), version)];
+        checks.extend(quota.map(|bytes_max| Check::Room(bucket, bytes_max)));
         match self.commit(bucket, checks, vec![change]).await {
             Ok(Committed::Done(before)) => {
                 // A part that was put again: also the same one, whose reply was lost.
@@ -134,6 +137,10 @@ impl<C: Cluster> ObjectService<C> {
                 self.discard_part(record.content);
                 Err(Error::NoSuchUpload)
             }
+            Err(Error::OverQuota) => {
+                self.discard_part(record.content);
+                Err(Error::OverQuota)
+            }
             Err(error) => Err(error),
         }
     }
@@ -144,7 +151,7 @@ impl<C: Cluster> ObjectService<C> {
         id: &UploadId,
         completion: &Completion,
     ) -> Result<Object, Error> {
-        let (bucket, _) = self.bucket(bucket).await?;
+        let (bucket, about) = self.bucket(bucket).await?;
         let id = bytes_of(id)?;
         let mut putting: Option<Putting> = None;
         for _ in 0..TRIES_MAX {
@@ -176,7 +183,7 @@ impl<C: Cluster> ObjectService<C> {
             let checks = vec![Check::Version(key::upload(bucket, &id), version)];
             putting = match putting.take() {
                 Some(earlier) => Some(earlier.again(record)),
-                None => Some(Putting::new(record)),
+                None => Some(Putting::new(record, quota::of(&about.attributes))),
             };
             let putting = putting.as_mut().expect("it was just made");
             let tried =

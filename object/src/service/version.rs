@@ -43,16 +43,18 @@ pub(super) struct Putting {
     pub(super) record: ObjectRecord,
     /// The new version's sequence is this at least.
     floor: u64,
+    /// The most bytes that the bucket may have.
+    quota: Option<u64>,
 }
 
 impl Putting {
-    pub(super) const fn new(record: ObjectRecord) -> Self {
-        Self { record, floor: 0 }
+    pub(super) const fn new(record: ObjectRecord, quota: Option<u64>) -> Self {
+        Self { record, floor: 0, quota }
     }
 
     /// Another try, with what the one before has found.
     pub(super) fn again(self, record: ObjectRecord) -> Self {
-        Self { record, floor: self.floor }
+        Self { record, floor: self.floor, quota: self.quota }
     }
 }
 
@@ -302,6 +304,7 @@ impl<C: Cluster> ObjectService<C> {
                 checks.push(unchanged(key::object(bucket, name.as_bytes()), now.as_ref().map(|(_, entry)| *entry)));
             }
         }
+        checks.extend(putting.quota.map(|bytes_max| Check::Room(bucket, bytes_max)));
         let key = key::object(bucket, name.as_bytes());
         changes.insert(0, Change { key, value: Some(Bytes::from(record.encode())) });
         match self.commit_as(bucket, &known, checks, changes).await? {

@@ -5,6 +5,7 @@
 //! the server wait for or keep has a limit here. What changes something needs the admin token, from this machine too: other
 //! users of it reach the port as well.
 
+pub mod buckets;
 pub mod catalog;
 mod connections;
 pub mod drives;

@@ -34,7 +34,7 @@ pub struct UserKeyView {
     pub secret_key: Option<String>,
 }
 
-fn no_objects() -> Response<Full<Bytes>> {
+pub(super) fn no_objects() -> Response<Full<Bytes>> {
     let text = "this server keeps no objects: start it with --drive-mib and --object-mib";
     refuse(StatusCode::CONFLICT, "no_objects", text)
 }

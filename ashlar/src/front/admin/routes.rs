@@ -14,7 +14,8 @@ use super::connections::Permit;
 use super::refusals::Why;
 use super::table::{self, Asked, Endpoint, Found};
 use super::{
-    Front, Origin, Stream, catalog, drives, forget, groups, health, host, metrics, objects, secret, upgrade, volumes,
+    Front, Origin, Stream, buckets, catalog, drives, forget, groups, health, host, metrics, objects, secret, upgrade,
+    volumes,
 };
 use crate::os::{clock, websocket};
 
@@ -119,6 +120,9 @@ async fn run(front: &Front, endpoint: Endpoint, part: &str, query: Option<&str>)
         Endpoint::UserPolicy => objects::policy(front, part),
         Endpoint::SetUserPolicy => objects::set_policy(front, part, query).await,
         Endpoint::RemoveUserPolicy => objects::remove_policy(front, part).await,
+        Endpoint::Buckets => buckets::list(front).await,
+        Endpoint::SetQuota => buckets::set_quota(front, part, query).await,
+        Endpoint::RemoveQuota => buckets::remove_quota(front, part).await,
     }
 }
 

@@ -6,8 +6,15 @@ use std::collections::BTreeMap;
 use arbtest::arbitrary::{Result as Drawn, Unstructured};
 use arbtest::arbtest;
 
+use ashlar_wire::id::DriveId;
+
 use super::*;
+use crate::api::{Attributes, VersionId};
+use crate::cluster::Spread;
 use crate::index::request::{Line, Scan};
+use crate::index::usage::Usage;
+use crate::lock::Lock;
+use crate::record::{ObjectRecord, PartContent, PartId, ShardNames};
 
 /// The extents of the placement group.
 #[derive(Default)]
@@ -103,6 +110,73 @@ fn checks_see_earlier_commits_of_the_same_batch() {
     assert_eq!(replies[&Token(3)], Reply::Refused(0));
     assert!(matches!(replies[&Token(5)], Reply::Committed { .. }));
     assert!(extents.0[&Place::Extent(Area::First, 0).extent()][2 * BLOCK..].iter().all(|byte| *byte == 0), "one batch");
+}
+
+const BUCKET: BucketId = BucketId([7; 16]);
+
+/// An object of so many bytes, as a record has it.
+fn object(name: &str, bytes: u64) -> Change {
+    let content = PartContent {
+        id: PartId([1; 12]),
+        bytes,
+        is_encrypted: false,
+        spread: Spread { parity: 0, drives: vec![DriveId::from_bytes([1; 16])] },
+        number: 0,
+        names: ShardNames::OfShard,
+        missing: Vec::new(),
+    };
+    let record = ObjectRecord {
+        version: VersionId::Null,
+        sequence: 1,
+        put_id: [0; 16],
+        etag: String::new(),
+        modified_ms: 1,
+        attributes: Attributes::default(),
+        lock: Lock::default(),
+        is_multipart: false,
+        envelope: None,
+        parts: vec![content],
+    };
+    put(&key::object(BUCKET, name.as_bytes()), &record.encode())
+}
+
+fn usage(range: &mut Range, extents: &mut Extents) -> (u64, u64) {
+    let reply = ask(range, extents, Request::Usage(BUCKET));
+    let Reply::Usage(Usage { objects, versions: 0, parts: 0, bytes }) = reply else { panic!("{reply:?}") };
+    (objects, bytes)
+}
+
+#[test]
+fn a_bucket_has_room_for_what_is_below_its_limit_with_all_commits_of_the_batch() {
+    let mut extents = Extents::default();
+    let mut range = Range::open(small(), 1);
+    settle(&mut range, &mut extents);
+    let room = |bytes_max| vec![Check::Room(BUCKET, bytes_max)];
+    // The first is written alone; the others come meanwhile and share a batch.
+    range.handle_request(Token(0), commit(room(100), vec![object("a", 60)]));
+    range.handle_request(Token(1), commit(room(100), vec![object("b", 30)]));
+    range.handle_request(Token(2), commit(room(100), vec![object("c", 11)]));
+    range.handle_request(Token(3), commit(room(100), vec![object("c", 10)]));
+    range.handle_request(Token(4), commit(room(100), vec![object("d", 1)]));
+    range.handle_request(Token(5), commit(vec![], vec![remove(&key::object(BUCKET, b"b"))]));
+    range.handle_request(Token(6), commit(room(100), vec![object("d", 30)]));
+    range.handle_request(Token(7), commit(room(100), vec![object("d", 31)]));
+    // As much as is there already, or less, takes no room: also with a limit that is below what is there.
+    range.handle_request(Token(8), commit(room(50), vec![object("a", 60)]));
+    range.handle_request(Token(9), commit(room(50), vec![object("a", 59)]));
+    range.handle_request(Token(10), commit(room(50), vec![object("a", 60)]));
+    let replies: BTreeMap<Token, Reply> = settle(&mut range, &mut extents).into_iter().collect();
+    let refused: Vec<u64> =
+        replies.iter().filter(|(_, reply)| **reply == Reply::Refused(0)).map(|(token, _)| token.0).collect();
+    assert_eq!(refused, [2, 4, 7, 10]);
+    assert_eq!(usage(&mut range, &mut extents), (3, 59 + 10 + 30));
+    let mut next = Range::open(small(), 2);
+    assert_eq!(usage(&mut next, &mut extents), (3, 99), "the next owner counts the same");
+    let moved = vec![remove(&key::object(BUCKET, b"a")), object("e", 59)];
+    assert!(matches!(ask(&mut next, &mut extents, commit(room(10), moved)), Reply::Committed { .. }));
+    let all = [b"c", b"d", b"e"].map(|name| remove(&key::object(BUCKET, name))).to_vec();
+    assert!(matches!(ask(&mut next, &mut extents, commit(vec![], all)), Reply::Committed { .. }));
+    assert_eq!(usage(&mut next, &mut extents), (0, 0));
 }
 
 #[test]

@@ -27,6 +27,8 @@ fn requests() -> Vec<Request> {
                 Change { key: b"y".to_vec(), value: None },
             ],
         },
+        Request::Usage(BucketId([5; 16])),
+        Request::Commit { checks: vec![Check::Room(BucketId([6; 16]), 1 << 40)], changes: Vec::new() },
     ]
 }
 
@@ -42,6 +44,7 @@ fn replies() -> Vec<Reply> {
         Reply::Refused(2),
         Reply::TooLarge,
         Reply::Unavailable,
+        Reply::Usage(Usage { objects: 1, versions: 2, parts: 3, bytes: 1 << 33 }),
     ]
 }
 
@@ -69,6 +72,11 @@ fn golden_bytes() {
     let expected: &[u8] =
         &[1, 2, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 2, 0, 1, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 3, b'o', b'l', b'd'];
     assert_eq!(committed, expected);
+    assert_eq!(requests().remove(3).encode(), [&[1, 3][..], &[5; 16]].concat());
+    let room = [&[1, 2, 0, 0, 0, 1, 3][..], &[6; 16], &[0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]].concat();
+    assert_eq!(requests().remove(4).encode(), room);
+    let usage = [&[1, 6][..], &[0, 0, 0, 0, 0, 0, 0, 1], &[0, 0, 0, 0, 0, 0, 0, 2], &[0, 0, 0, 0, 0, 0, 0, 3]].concat();
+    assert_eq!(replies().remove(7).encode(), [usage, vec![0, 0, 0, 2, 0, 0, 0, 0]].concat());
 }
 
 #[test]

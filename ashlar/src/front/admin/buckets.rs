@@ -1,0 +1,85 @@
+//! `GET /v1/buckets`: the buckets of the object service, what they have and what they may have.
+//!
+//! `PUT /v1/buckets/NAME/quota?bytes=BYTES` gives a bucket a quota, `DELETE` takes it.
+
+use ashlar_node::object::quotas::{BucketFigures, QuotaError, Usage};
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::{Response, StatusCode};
+use serde::{Deserialize, Serialize};
+
+use super::Front;
+use super::objects::no_objects;
+use super::routes::{json, refuse};
+
+/// A bucket, as the admin API shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BucketView {
+    /// Its name.
+    pub name: String,
+    /// The most bytes that it may have; nothing if there is no limit.
+    pub quota_bytes: Option<u64>,
+    /// What it has; nothing if the server that keeps its index has not answered.
+    pub usage: Option<UsageView>,
+}
+
+/// What a bucket has. Bytes are those of contents as they were put.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UsageView {
+    /// Current objects.
+    pub objects: u64,
+    /// Older versions, and marks of deletions.
+    pub versions: u64,
+    /// Parts of uploads that are not completed.
+    pub parts: u64,
+    /// Bytes of all of these.
+    pub bytes: u64,
+}
+
+impl From<BucketFigures> for BucketView {
+    fn from(BucketFigures { name, quota_bytes, usage }: BucketFigures) -> Self {
+        let usage =
+            usage.map(|Usage { objects, versions, parts, bytes }| UsageView { objects, versions, parts, bytes });
+        Self { name, quota_bytes, usage }
+    }
+}
+
+/// All buckets, ascending by name.
+pub(super) async fn list(front: &Front) -> Response<Full<Bytes>> {
+    let Some(objects) = front.drives.as_ref().and_then(|drives| drives.objects.as_ref()) else { return no_objects() };
+    match objects.bucket_figures().await {
+        Ok(figures) => json(StatusCode::OK, &figures.into_iter().map(BucketView::from).collect::<Vec<_>>()),
+        Err(error) => refused(error),
+    }
+}
+
+/// Gives a bucket a quota.
+pub(super) async fn set_quota(front: &Front, name: &str, query: Option<&str>) -> Response<Full<Bytes>> {
+    let bytes = query.and_then(|query| query.strip_prefix("bytes=")).and_then(|bytes| bytes.parse().ok());
+    let Some(bytes) = bytes else {
+        return refuse(StatusCode::BAD_REQUEST, "malformed_query", "the query here is ?bytes=BYTES");
+    };
+    change_quota(front, name, Some(bytes)).await
+}
+
+/// Takes the quota of a bucket.
+pub(super) async fn remove_quota(front: &Front, name: &str) -> Response<Full<Bytes>> {
+    change_quota(front, name, None).await
+}
+
+async fn change_quota(front: &Front, name: &str, bytes_max: Option<u64>) -> Response<Full<Bytes>> {
+    let Some(objects) = front.drives.as_ref().and_then(|drives| drives.objects.as_ref()) else { return no_objects() };
+    match objects.set_quota(name, bytes_max).await {
+        Ok(figures) => json(StatusCode::OK, &BucketView::from(figures)),
+        Err(error) => refused(error),
+    }
+}
+
+fn refused(error: QuotaError) -> Response<Full<Bytes>> {
+    let (status, word) = match error {
+        QuotaError::NoSuchBucket => (StatusCode::NOT_FOUND, "no_such_bucket"),
+        QuotaError::EarlierRelease => (StatusCode::CONFLICT, "earlier_release"),
+        QuotaError::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
+    };
+    refuse(status, word, &error.to_string())
+}
