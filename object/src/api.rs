@@ -424,7 +424,7 @@ pub enum Error {
     NoSuchBucket,
     /// A bucket of this name exists.
     BucketExists,
-    /// The bucket has objects or uploads.
+    /// The bucket has objects, or older versions of some.
     BucketNotEmpty,
     /// No bucket may be called so.
     BadBucketName,
@@ -497,7 +497,7 @@ impl fmt::Display for Error {
         match self {
             Self::NoSuchBucket => f.write_str("no bucket has this name"),
             Self::BucketExists => f.write_str("a bucket of this name exists"),
-            Self::BucketNotEmpty => f.write_str("the bucket has objects or uploads"),
+            Self::BucketNotEmpty => f.write_str("the bucket has objects, or older versions of some"),
             Self::BadBucketName => {
                 f.write_str("a bucket's name has 3 to 63 lower-case letters, digits, dots and hyphens")
             }
@@ -548,7 +548,7 @@ pub trait Buckets: Send + Sync + 'static {
     /// Changes the attributes of a bucket. Every server goes by them within seconds, this one at once.
     fn edit<'a>(&'a self, name: &'a str, edit: BucketEdit<'a>) -> BoxFuture<'a, Result<Bucket, Error>>;
 
-    /// Deletes one that is empty.
+    /// Deletes one without objects; uploads that are not completed are given up. Refused, it changes nothing.
     fn delete<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), Error>>;
 
     /// One bucket.

@@ -255,7 +255,7 @@ impl Buckets for Memory {
         Box::pin(async move {
             let mut state = self.lock();
             let contents = state.bucket(name)?;
-            if !contents.objects.is_empty() || !contents.uploads.is_empty() {
+            if !contents.objects.is_empty() {
                 return Err(Error::BucketNotEmpty);
             }
             state.buckets.remove(name);

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use ashlar_catalog::change::{CatalogVersion, Change, Command, ProposalId};
 use ashlar_catalog::plan::placement::plan_target;
 use ashlar_catalog::raft::catalog::Error;
-use ashlar_catalog::server::{Drive, DriveState};
+use ashlar_catalog::server::{Drive, DriveState, parity_shards};
 use ashlar_catalog::state::State;
 use ashlar_wire::id::{DriveId, ServerId};
 
@@ -162,6 +162,15 @@ impl CatalogHandle {
             let is_old = state.version() < said;
             let due = if is_old { Vec::new() } else { plan_places(&state, *me, &look, host.now() >= gives_up_at) };
             for (id, change) in due {
+                if change == Change::GiveUpMissing(id) && !may_give_up(&state) {
+                    if refused.insert(id) {
+                        tell_not_given_up(
+                            id,
+                            "more drives are missing than objects can lose on the others, as many of which may be new and empty",
+                        );
+                    }
+                    continue;
+                }
                 match catalog.propose(change.clone()).await {
                     Ok(applied) => {
                         said = said.max(applied.version);
@@ -169,11 +178,7 @@ impl CatalogHandle {
                     }
                     Err(Error::Stopped) => return,
                     Err(Error::Refused(why)) if change == Change::GiveUpMissing(id) && refused.insert(id) => {
-                        tracing::error!(
-                            drive = %id,
-                            reason = why.reason,
-                            "the missing drive is not given up: some of its data may be nowhere else; stop this server and bring the drive's folder back, or, if it is lost, give it up with `ashlar drives remove ID --lost`"
-                        );
+                        tell_not_given_up(id, &why.reason.to_string());
                     }
                     // The next look tells whether it was taken.
                     Err(error) => {
@@ -184,6 +189,23 @@ impl CatalogHandle {
             host.sleep_until(host.now() + RETRY).await;
         }
     }
+}
+
+/// Whether the drives that are missing may be given up as far as objects go: the others must have what a stripe needs. As many of
+/// these as are missing count for nothing: a server makes an empty drive where it finds none. The catalog asks for less, as
+/// servers of all releases must agree on what it does.
+fn may_give_up(state: &State) -> bool {
+    let missing = state.drives().filter(|drive| drive.state == DriveState::Missing).count();
+    let all = state.drives().filter(|drive| drive.state != DriveState::Failed).count();
+    missing <= usize::from(parity_shards(all.saturating_sub(missing))).max(1)
+}
+
+fn tell_not_given_up(drive: DriveId, reason: &str) {
+    tracing::error!(
+        %drive,
+        reason,
+        "the missing drive is not given up: some of its data may be nowhere else; stop this server and bring the drive's folder back, or, if it is lost, give it up with `ashlar drives remove ID --lost`"
+    );
 }
 
 /// Tells of a change of [`plan_places`] that is made.
@@ -300,6 +322,27 @@ mod tests {
         assert_eq!(plan(&world, 2, &[], true), [set_state(3, DriveState::Missing)]);
         world.make(set_state(1, DriveState::Failed));
         assert_eq!(plan(&world, 1, &[2], true), [], "given up once");
+    }
+
+    #[test]
+    fn drives_are_not_given_up_on_the_word_of_empty_ones() {
+        // Servers with a drive each, of which some are missing, and as many empty ones instead, or none.
+        let may = |drives: u8, missing: u8, new: u8| {
+            let places: Vec<(u8, u8)> = (1..=drives + new).map(|id| (id, (id - 1) % drives + 1)).collect();
+            let mut world = World::new(drives, &places);
+            for id in 1..=missing {
+                world.make(Change::SetDriveState { id: drive(id), state: DriveState::Missing });
+            }
+            may_give_up(&world.0)
+        };
+        assert!(may(3, 1, 0) && may(3, 1, 1), "objects can lose one of three");
+        assert!(!may(3, 2, 0) && !may(3, 2, 2), "two new ones are not worth two that had something");
+        assert!(may(4, 2, 2) && !may(4, 3, 3) && !may(4, 2, 0));
+        assert!(may(16, 4, 4) && !may(16, 5, 5) && may(16, 4, 0));
+        let mut world = World::new(3, &[(1, 1), (2, 2), (3, 3), (4, 1)]);
+        world.make(Change::SetDriveState { id: drive(1), state: DriveState::Failed });
+        world.make(Change::SetDriveState { id: drive(2), state: DriveState::Missing });
+        assert!(may_give_up(&world.0), "what is given up counts no more");
     }
 
     #[test]

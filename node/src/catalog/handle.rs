@@ -38,7 +38,7 @@ impl fmt::Display for RegisterError {
         match self {
             Self::OfAnother(server) => write!(f, "server {server} has registered a drive of this id"),
             Self::GivenUp => f.write_str(
-                "the cluster has given up this drive, and makes its data anew from the other copies; stop the server, remove the drive's folder, and start it again: the drive joins as a new one",
+                "the cluster has given up this drive, and makes its data anew from the other copies; as long as objects cannot be read, or are not healed (ashlar_objects_to_heal), leave it here: its shards are read; then stop the server, remove the drive's folder, and start it again: the drive joins as a new one",
             ),
             Self::Refused(error) | Self::Stopped(error) => error.fmt(f),
         }

@@ -8,7 +8,7 @@ use md5::Md5;
 use sha2::{Digest as _, Sha256};
 
 use super::authenticate::{Authenticated, Payload, Trailers};
-use super::checksum::{Algorithm, Hasher, Promised, promised};
+use super::checksum::{Algorithm, Hasher, Promised, check_known, promised};
 use super::chunked::{ChunkError, ChunkedDecoder};
 use super::encoding::{from_base64, to_base64, to_hex};
 use super::error::{Code, S3Error};
@@ -58,6 +58,7 @@ impl Promises {
     /// # Errors
     /// Promises that are malformed, contradict each other or are too large; no length.
     pub fn of(head: &RequestHead, authenticated: &Authenticated, about: ChecksumAbout) -> Result<Self, S3Error> {
+        check_known(head)?;
         let checksum = if about == ChecksumAbout::Body { promised(head)? } else { None };
         let payload = authenticated.payload();
         let chunks = match payload {

@@ -13,7 +13,7 @@ use super::public_access::PublicAccessBlock;
 use super::response::Response;
 use super::service::{Call, Integrity};
 use super::xml::XmlWriter;
-use crate::api::{Attributes, Bucket, Content, Error, Versioning, VersionsRequest};
+use crate::api::{Attributes, Bucket, Content, Error, Versioning};
 
 /// Buckets of one page.
 const BUCKETS_MAX: usize = 10_000;
@@ -97,26 +97,8 @@ async fn check_existing(call: &Call<'_>, attributes: &Attributes, versioning: Ve
 
 pub(super) async fn delete(call: Call<'_>) -> Result<Response, S3Error> {
     let (service, bucket) = (&call.s3.service, &call.route.bucket);
-    match service.buckets.delete(bucket).await {
-        Err(Error::BucketNotEmpty) if has_only_uploads(&call).await? => {
-            for (upload, _) in service.uploads.list(bucket, None).await? {
-                match service.uploads.abort(bucket, &upload.key, &upload.id).await {
-                    Err(Error::NoSuchUpload) => {}
-                    aborted => aborted?,
-                }
-            }
-            service.buckets.delete(bucket).await?;
-        }
-        deleted => deleted?,
-    }
+    service.buckets.delete(bucket).await?;
     Ok(Response::empty(204))
-}
-
-/// In S3 uploads that were never completed do not keep a bucket: its deletion gives them up.
-async fn has_only_uploads(call: &Call<'_>) -> Result<bool, S3Error> {
-    let one = VersionsRequest { limit: 1, ..VersionsRequest::default() };
-    let page = call.s3.service.versions.list(&call.route.bucket, &one).await?;
-    Ok(page.entries.is_empty())
 }
 
 pub(super) async fn head(call: Call<'_>) -> Result<Response, S3Error> {

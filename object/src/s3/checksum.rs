@@ -241,11 +241,30 @@ pub enum Promised {
     Trailer,
 }
 
+/// Refuses a checksum of an algorithm that is not known: whoever sent it relies on its being compared.
+///
+/// # Errors
+/// [`Code::InvalidRequest`].
+pub fn check_known(head: &RequestHead) -> Result<(), S3Error> {
+    let is_about = |what: &str| matches!(what, "algorithm" | "type" | "mode");
+    let mut names = head.headers.iter().map(|(name, _)| name.as_str());
+    let is_unknown = |name: &str| {
+        let what = name.strip_prefix("x-amz-checksum-");
+        what.is_some_and(|what| !is_about(what) && !Algorithm::ALL.iter().any(|known| known.header() == name))
+    };
+    if names.any(is_unknown) {
+        return Err(Code::InvalidRequest.because("The algorithm of an x-amz-checksum- header is not supported."));
+    }
+    Ok(())
+}
+
 /// The checksum that a request promises for its body, if any.
 ///
 /// # Errors
-/// [`Code::InvalidRequest`]: more than one, or an algorithm without its checksum. [`Code::BadDigest`]: a malformed one.
+/// [`Code::InvalidRequest`]: more than one, an algorithm that is not known, or one without its checksum. [`Code::BadDigest`]: a
+/// malformed one.
 pub fn promised(head: &RequestHead) -> Result<Option<(Algorithm, Promised)>, S3Error> {
+    check_known(head)?;
     let in_headers =
         Algorithm::ALL.into_iter().filter_map(|algorithm| Some((algorithm, head.header(algorithm.header())?)));
     let mut found = Vec::new();
@@ -348,9 +367,10 @@ mod tests {
         for value in ["y/Q5", "bad", "", "y/Q5Jg"] {
             assert_eq!(promised(&[("x-amz-checksum-crc32", value)]), Err(Code::BadDigest), "{value}");
         }
-        let wrong: [&[(&str, &str)]; 5] = [
+        let wrong: [&[(&str, &str)]; 6] = [
             &[crc, trailer],
             &[("x-amz-trailer", "x-amz-meta-a")],
+            &[("x-amz-checksum-sha512", "AAAA")],
             &[("x-amz-sdk-checksum-algorithm", "CRC32")],
             &[crc, ("x-amz-sdk-checksum-algorithm", "SHA1")],
             &[crc, ("x-amz-sdk-checksum-algorithm", "MD5")],

@@ -403,6 +403,10 @@ impl Lifecycle {
 impl Call<'_> {
     /// The header that tells when an object ends, if its bucket has rules about it. Days are those of the calendar.
     pub(super) async fn expiration_header(&self, object: &Object) -> Result<Option<Header>, S3Error> {
+        if self.target().version.is_some() {
+            // It may be an older one, and rules for these are others.
+            return Ok(None);
+        }
         let bucket = self.s3.service.buckets.get(&self.route.bucket).await?;
         let rules = Lifecycle::of(&bucket.attributes, Day::default());
         Ok(rules.and_then(|rules| Some(("x-amz-expiration".into(), rules.header(object)?))))

@@ -1,6 +1,8 @@
 //! Operations on one object: put, get, head, attributes, tags.
 
-use super::access::check_acl;
+use bytes::Bytes;
+
+use super::access::{Wish, check_acl, rule_of};
 use super::acl::{ACL, Acl, Owners};
 use super::body::{ChecksumAbout, Promises, Unasked, VerifiedBody};
 use super::bucket::asked_acl;
@@ -14,9 +16,10 @@ use super::metadata::{
 };
 use super::public_access::PublicAccessBlock;
 use super::response::{Response, ResponseBody};
+use super::route::Operation;
 use super::service::{Call, refusal};
 use super::xml::XmlWriter;
-use crate::api::{Condition, Content, Error, Object, Opened, PutRequest, Range};
+use crate::api::{BoxFuture, Condition, Content, Error, Object, ObjectContent, Opened, PutRequest, Range};
 
 /// How often a read of a part begins again because the object was replaced meanwhile.
 const REPLACED_MAX: usize = 8;
@@ -73,7 +76,9 @@ pub(super) async fn get(call: Call<'_>) -> Result<Response, S3Error> {
         Verdict::Read => {
             let locks = call.lock_headers(&opened.object).await?;
             let expiration = call.expiration_header(&opened.object).await?;
-            Ok(content(&call, opened, is_partial).with_all(locks).with_all(expiration))
+            // Before anything is said: what cannot be read at all is refused, and clients repeat it.
+            let first = opened.content.next().await?;
+            Ok(content(&call, opened, first, is_partial).with_all(locks).with_all(expiration))
         }
         Verdict::NotModified => Ok(not_modified(&call, &opened.object)),
         Verdict::Failed => Err(Code::PreconditionFailed.into()),
@@ -134,8 +139,24 @@ fn not_modified(call: &Call<'_>, object: &Object) -> Response {
     Response::empty(304).with_all(headers).with_all(call.encryption_headers(object.envelope.as_ref()))
 }
 
-fn content(call: &Call<'_>, opened: Opened, is_partial: bool) -> Response {
+/// Content of which the beginning is there.
+struct Begun {
+    first: Option<Bytes>,
+    rest: Box<dyn ObjectContent>,
+}
+
+impl Content for Begun {
+    fn next(&mut self) -> BoxFuture<'_, Result<Option<Bytes>, Error>> {
+        match self.first.take() {
+            Some(first) => Box::pin(core::future::ready(Ok(Some(first)))),
+            None => self.rest.next(),
+        }
+    }
+}
+
+fn content(call: &Call<'_>, opened: Opened, begun: Option<Bytes>, is_partial: bool) -> Response {
     let Opened { object, range: (first, bytes), content } = opened;
+    let content = Box::new(Begun { first: begun, rest: content });
     let has_range = is_partial && bytes > 0;
     let response = described(call, &object, if has_range { 206 } else { 200 }, bytes == object.bytes);
     let mut response = response.with("content-length", bytes.to_string());
@@ -223,6 +244,8 @@ pub(super) async fn attributes(call: Call<'_>) -> Result<Response, S3Error> {
     if wanted.iter().any(|name| !["ETag", "Checksum", "ObjectParts", "StorageClass", "ObjectSize"].contains(name)) {
         return Err(Code::InvalidArgument.because("Invalid attribute name specified."));
     }
+    // They tell what a read tells.
+    call.allow(&Wish::new(rule_of(Operation::GetObject), call.target())).await?;
     let object = call.s3.service.objects.head(call.target()).await?;
     call.key_of_read(&object)?;
     let mut xml = XmlWriter::new("GetObjectAttributesResponse");

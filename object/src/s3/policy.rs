@@ -238,16 +238,10 @@ impl Policy {
     /// Whether it lets everybody in: a statement allows all principals without a condition on where or who they are.
     #[must_use]
     pub fn is_public(&self) -> bool {
-        let is_limit = |condition: &Condition| {
-            !condition.is_negated
-                && !condition.is_if_exists
-                && matches!(condition.key.as_str(), "aws:SourceIp" | "aws:userid" | "aws:username")
-                && condition.values.iter().all(|value| value != "*" && value != "0.0.0.0/0" && value != "::/0")
-        };
         self.statements.iter().any(|statement| {
             let is_everybody =
                 statement.principals.is_negated || statement.principals.names.iter().any(|name| name == "*");
-            statement.is_allowing && is_everybody && !statement.conditions.iter().any(is_limit)
+            statement.is_allowing && is_everybody && !statement.conditions.iter().any(Condition::is_limit)
         })
     }
 }
@@ -288,7 +282,33 @@ impl Principals {
     }
 }
 
+/// Whether a network is one of those that somebody may call theirs: at most a 256th of all addresses.
+fn is_narrow(network: &str) -> bool {
+    let (address, bits) = match network.split_once('/') {
+        Some((address, bits)) => (address, bits.parse().ok()),
+        None => (network, Some(u8::MAX)),
+    };
+    let bits_min = if address.contains(':') { 32 } else { 8 };
+    bits.is_some_and(|bits: u8| bits >= bits_min)
+}
+
 impl Condition {
+    /// Whether it holds only for some who are named, or where they are. What holds without a value of its key names nobody: a
+    /// negation, `...IfExists`, `ForAllValues:`, `Null`.
+    fn is_limit(&self) -> bool {
+        if self.is_negated || self.is_if_exists || self.set == Set::All {
+            return false;
+        }
+        match (self.key.as_str(), self.comparison) {
+            ("aws:SourceIp", Comparison::Address) => self.values.iter().all(|network| is_narrow(network)),
+            ("aws:userid" | "aws:username", Comparison::Equal | Comparison::EqualIgnoreCase) => true,
+            ("aws:userid" | "aws:username", Comparison::Like) => {
+                self.values.iter().all(|value| !value.contains(['*', '?']))
+            }
+            _ => false,
+        }
+    }
+
     fn holds(&self, found: &[String]) -> bool {
         if self.comparison == Comparison::Missing {
             return self.values.iter().any(|value| (value == "true") == found.is_empty());

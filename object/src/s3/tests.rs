@@ -242,6 +242,16 @@ fn code(status: u16, code: &str) -> (u16, String) {
 }
 
 #[test]
+fn a_checksum_of_an_algorithm_that_is_not_known_is_refused() {
+    let server = Server::new();
+    assert_eq!(server.ask("PUT", "/bucket", &[], b"").status, 200);
+    let sum = [("x-amz-checksum-sha512", "AAAA")];
+    assert_eq!(server.outcome("PUT", "/bucket/key", &sum, b"x"), code(400, "InvalidRequest"));
+    assert_eq!(server.outcome("HEAD", "/bucket/key", &[], b"").0, 404);
+    assert_eq!(server.outcome("POST", "/bucket/key?uploads", &[], b"").0, 200);
+}
+
+#[test]
 fn an_object_and_what_it_says_about_itself() {
     let server = Server::new();
     let headers = [

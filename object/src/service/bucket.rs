@@ -4,7 +4,9 @@ use super::{ObjectService, TRIES_MAX, list_error, versioning};
 use crate::api::{Attributes, BUCKET_ATTRIBUTES_BYTES_MAX, BoxFuture, Bucket, BucketEdit, Buckets, Error, Versioning};
 use crate::cluster::{BucketListError, BucketRecord, Cluster};
 use crate::index::key::{self, BucketId};
+use crate::index::request::CHANGES_MAX;
 use crate::index::{Change, Check, Reply, Request};
+use crate::record::PartRecord;
 
 pub(super) fn bucket(name: &str, record: BucketRecord) -> Bucket {
     Bucket { name: name.to_owned(), created_ms: record.created_ms, attributes: record.attributes }
@@ -34,12 +36,11 @@ pub(super) fn is_bucket_name(name: &str) -> bool {
 }
 
 impl<C: Cluster> ObjectService<C> {
-    /// Marks a bucket as going, if nothing is in it: from then on nothing is put into it.
+    /// Marks a bucket as going, if it has no objects: from then on nothing is put into it, and no upload is completed.
     pub(super) async fn seal(&self, bucket: BucketId) -> Result<(), Error> {
         let empty = |from, to| Check::Empty(from, to);
         let checks = vec![
             empty(key::object(bucket, b""), key::objects_end(bucket)),
-            empty(key::uploads(bucket), key::uploads_end(bucket)),
             empty(key::versions(bucket, ""), key::versions_end(bucket)),
         ];
         let seal = Change { key: key::seal(bucket), value: Some(bytes::Bytes::from_static(&[1])) };
@@ -49,6 +50,24 @@ impl<C: Cluster> ObjectService<C> {
             Reply::Refused(_) => Err(Error::BucketNotEmpty),
             _ => Err(Error::Unavailable),
         }
+    }
+
+    /// Gives up the uploads of a bucket that is going.
+    async fn discard_uploads(&self, bucket: BucketId) -> Result<(), Error> {
+        let found = self.scan_all(bucket, key::uploads(bucket), key::all_parts_end(bucket)).await?;
+        for some in found.chunks(CHANGES_MAX) {
+            let changes = some.iter().map(|(key, _)| Change { key: key.clone(), value: None }).collect();
+            let Reply::Committed { .. } = self.cluster.index(bucket, Request::Commit { checks: vec![], changes }).await
+            else {
+                return Err(Error::Unavailable);
+            };
+            for (_, entry) in some.iter().filter(|(key, _)| key::part_number(key).is_some()) {
+                if let Ok(record) = PartRecord::decode(&entry.value) {
+                    self.discard_part(record.content);
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -110,6 +129,7 @@ impl<C: Cluster> Buckets for ObjectService<C> {
         Box::pin(async move {
             let (id, _) = self.bucket(name).await?;
             self.seal(id).await?;
+            self.discard_uploads(id).await?;
             self.buckets.remove(name, id).await.map_err(list_error)
         })
     }

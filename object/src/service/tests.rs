@@ -512,20 +512,32 @@ fn lists_have_pages_prefixes_and_an_order() {
 
 #[test]
 fn buckets_are_deleted_when_they_are_empty() {
-    let (_, service) = Memory::with_drives(1);
+    let (memory, service) = Memory::with_drives(1);
     assert_eq!(run(service.create("bucket", Attributes::default(), Versioning::Never)), Err(Error::BucketExists));
     assert_eq!(run(service.create("No", Attributes::default(), Versioning::Never)), Err(Error::BadBucketName));
     put(&service, "key", b"1");
     assert_eq!(run(Buckets::delete(&service, "bucket")), Err(Error::BucketNotEmpty));
     let (id, _) = run(service.bucket("bucket")).unwrap();
     delete_if(&service, "key", None, &Condition::default()).unwrap();
+    // A deletion that is refused leaves uploads as they are.
     let upload = run(service.begin("bucket", "key", Attributes::default(), Lock::default(), None)).unwrap();
+    let part = put_part(&service, &upload, 1, b"part");
+    put(&service, "other", b"1");
     assert_eq!(run(Buckets::delete(&service, "bucket")), Err(Error::BucketNotEmpty));
-    run(service.abort("bucket", "key", &upload)).unwrap();
+    run(service.complete("bucket", "key", &upload, completion(vec![part]))).unwrap();
+    for key in ["key", "other"] {
+        delete_if(&service, key, None, &Condition::default()).unwrap();
+    }
+    let upload = run(service.begin("bucket", "key", Attributes::default(), Lock::default(), None)).unwrap();
+    let part = put_part(&service, &upload, 1, b"part");
+    assert_eq!(memory.shards(), 1);
     run(service.seal(id)).unwrap();
     let late = put_if(&service, "key", b"2", Condition::default());
     assert_eq!(late, Err(Error::NoSuchBucket), "nothing is put into a bucket that is being deleted");
+    let late = run(service.complete("bucket", "key", &upload, completion(vec![part])));
+    assert_eq!(late, Err(Error::NoSuchBucket), "nor is an upload completed");
     run(Buckets::delete(&service, "bucket")).unwrap();
+    assert_eq!(memory.shards(), 0, "uploads go with their bucket");
     assert_eq!(put_if(&service, "key", b"2", Condition::default()), Err(Error::NoSuchBucket));
     run(service.create("bucket", Attributes::default(), Versioning::Never)).unwrap();
     put(&service, "key", b"3");

@@ -160,6 +160,31 @@ fn which_policies_are_public() {
     let from = |network: &str| format!("{{\"IpAddress\":{{\"aws:SourceIp\":\"{network}\"}}}}");
     assert!(!is(statement("Allow", "\"*\"", "\"s3:*\"", "\"*\"", &from("10.0.0.0/8"))));
     assert!(is(statement("Allow", "\"*\"", "\"s3:*\"", "\"*\"", &from("0.0.0.0/0"))));
+    // Only what somebody is called, or a network that is not half of the world, limits a policy.
+    let with = |condition: &str| is(statement("Allow", "\"*\"", "\"s3:GetObject\"", "\"*\"", condition));
+    for limited in [
+        r#"{"StringEquals":{"aws:userid":["bob","ann"]}}"#,
+        r#"{"StringLike":{"aws:username":"bob"}}"#,
+        r#"{"IpAddress":{"aws:SourceIp":["127.0.0.0/8","10.1.2.3","2001:db8::/32"]}}"#,
+        r#"{"Null":{"aws:userid":"true"},"StringEquals":{"aws:username":"bob"}}"#,
+    ] {
+        assert!(!with(limited), "{limited}");
+    }
+    for public in [
+        r#"{"Null":{"aws:userid":"true"}}"#,
+        r#"{"Null":{"aws:SourceIp":"false"}}"#,
+        r#"{"ForAllValues:StringEquals":{"aws:userid":["bob"]}}"#,
+        r#"{"ForAllValues:StringLike":{"aws:username":"zz"}}"#,
+        r#"{"StringLike":{"aws:username":"?*"}}"#,
+        r#"{"StringNotLike":{"aws:username":"bob"}}"#,
+        r#"{"StringEqualsIfExists":{"aws:username":"bob"}}"#,
+        r#"{"NotIpAddress":{"aws:SourceIp":"10.0.0.0/8"}}"#,
+        r#"{"IpAddress":{"aws:SourceIp":["0.0.0.0/1","128.0.0.0/1"]}}"#,
+        r#"{"IpAddress":{"aws:SourceIp":["127.0.0.0/8","::/1"]}}"#,
+        r#"{"IpAddress":{"aws:SourceIp":"126.0.0.0/7"}}"#,
+    ] {
+        assert!(with(public), "{public}");
+    }
 }
 
 #[test]

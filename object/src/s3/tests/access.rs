@@ -275,6 +275,44 @@ fn conditions_on_tags_and_versions() {
     assert_eq!(bob.ask("PUT", "/anns/new", &[("x-amz-tagging", "team=ab")], b"").status, 200);
 }
 
+#[test]
+fn attributes_are_told_to_those_who_may_read_the_object() {
+    let [ann, bob, _] = three();
+    let wanted = [("x-amz-object-attributes", "ETag")];
+    let allow = |actions: &str| {
+        put_policy(
+            &ann,
+            &format!(
+                "{{\"Statement\":[{{\"Effect\":\"Allow\",\"Principal\":{{\"AWS\":\"bob\"}},\"Action\":[{actions}],\"Resource\":\"*\"}}]}}"
+            ),
+        );
+    };
+    allow("\"s3:GetObjectAttributes\"");
+    assert_eq!(bob.ask("GET", "/anns/key?attributes", &wanted, b"").status, 403);
+    allow("\"s3:GetObject\"");
+    assert_eq!(bob.ask("GET", "/anns/key?attributes", &wanted, b"").status, 403);
+    allow("\"s3:GetObject\",\"s3:GetObjectAttributes\"");
+    assert_eq!(bob.ask("GET", "/anns/key?attributes", &wanted, b"").status, 200);
+}
+
+#[test]
+fn a_public_access_block_refuses_policies_that_limit_nobody() {
+    let [ann, _, nobody] = three();
+    let policy = |condition: &str| {
+        format!(
+            "{{\"Statement\":[{{\"Effect\":\"Allow\",\"Principal\":\"*\",\"Action\":\"s3:GetObject\",\"Resource\":\"*\",\"Condition\":{condition}}}]}}"
+        )
+    };
+    let unsigned = policy("{\"Null\":{\"aws:userid\":\"true\"}}");
+    put_policy(&ann, &unsigned);
+    assert_eq!(nobody.ask("GET", "/anns/key", &[], b"").status, 200);
+    let block = b"<PublicAccessBlockConfiguration><BlockPublicPolicy>true</BlockPublicPolicy>\
+        <RestrictPublicBuckets>true</RestrictPublicBuckets></PublicAccessBlockConfiguration>";
+    assert_eq!(ann.outcome("PUT", "/anns?publicAccessBlock", &[], block), code(200, ""));
+    assert_eq!(nobody.ask("GET", "/anns/key", &[], b"").status, 403);
+    assert_eq!(ann.outcome("PUT", "/anns?policy", &[], unsigned.as_bytes()), code(403, "AccessDenied"));
+}
+
 const TAGGED: &str = "<Tagging><TagSet><Tag><Key>team</Key><Value>VALUE</Value></Tag></TagSet></Tagging>";
 
 #[test]
