@@ -13,6 +13,7 @@ use std::sync::{MutexGuard, PoisonError};
 
 use ashlar_catalog::change::{CatalogVersion, Touched};
 use ashlar_grid::seam::Runtime;
+use ashlar_object::api::Error;
 use ashlar_object::cluster::{BucketList, Cluster, ShardReply, ShardRequest};
 use ashlar_object::index::key::BucketId;
 use ashlar_object::service::ObjectService;
@@ -117,12 +118,10 @@ impl<R: Runtime> ObjectNode<R> {
                 self.healing().iter().filter(|(_, it)| it.at <= now).map(|(key, it)| (key.clone(), it.depth)).collect();
             for ((bucket, key), depth) in due {
                 let healed = self.objects().heal_object(bucket, &key, depth, &mut drives).await;
-                match healed {
-                    Ok(true) => tracing::info!(key, "shards of an object were damaged or missing and are made anew"),
-                    Ok(false) => {}
-                    Err(ref error) => tracing::debug!(key, %error, "shards of an object cannot be made anew for now"),
+                if healed == Ok(true) {
+                    tracing::info!(key, "shards of an object were damaged or missing and are made anew");
                 }
-                self.note_healed(node, &(bucket, key), depth, healed.is_ok());
+                self.note_healed(node, &(bucket, key), depth, healed.err());
             }
             if self.healing().is_empty() {
                 return;
@@ -132,16 +131,21 @@ impl<R: Runtime> ObjectNode<R> {
     }
 
     /// What was healed waits no more, nor what has been tried often enough: a pass over its bucket finds it.
-    fn note_healed(&self, node: &Node<R>, key: &(BucketId, String), depth: HealDepth, is_healed: bool) {
+    fn note_healed(&self, node: &Node<R>, key: &(BucketId, String), depth: HealDepth, failed: Option<Error>) {
         let mut waiting = self.healing();
         let Some(entry) = waiting.get_mut(key) else { return };
-        if is_healed && entry.depth == depth {
-            waiting.remove(key);
-        } else if !is_healed && !entry.put_off(node.runtime().now()) {
-            tracing::warn!(
-                key = key.1,
-                "shards of an object cannot be made anew; that is tried again every ten minutes"
-            );
+        let Some(error) = failed else {
+            // Meanwhile somebody may have asked for more.
+            if entry.depth == depth {
+                waiting.remove(key);
+            }
+            return;
+        };
+        if entry.tries == 0 {
+            tracing::warn!(key = key.1, %error, "shards of an object cannot be made anew for now");
+        }
+        if !entry.put_off(node.runtime().now()) {
+            tracing::warn!(key = key.1, %error, "shards of an object cannot be made anew: a pass may find it, every ten minutes");
             waiting.remove(key);
         }
     }

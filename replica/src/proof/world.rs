@@ -143,7 +143,7 @@ impl Options {
             damage: maybe(80),
             early: 0,
         };
-        let early = if seed % 4 == 3 { 500 } else { 0 };
+        let early = if seed % 8 == 7 { 500 } else { 0 };
         let faults = Faults { early, ..faults };
         let mut chance = Chance::new(seed ^ 0x0dd_0bed);
         Self {
