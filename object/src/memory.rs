@@ -157,6 +157,18 @@ impl Memory {
         }
     }
 
+    /// No byte of an object can be read any more.
+    #[cfg(test)]
+    pub(crate) fn lose(&self, bucket: &str, key: &str) {
+        let mut state = self.lock();
+        let versions = state.bucket(bucket).ok().and_then(|contents| contents.objects.get_mut(key));
+        for kept in versions.into_iter().flatten() {
+            if let Kept::Object(stored) = kept {
+                stored.key = Some(DataKey::from_bytes([1; 32]));
+            }
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

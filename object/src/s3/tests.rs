@@ -141,9 +141,12 @@ struct Server(S3Service, Option<&'static str>, Option<IpAddr>);
 
 impl Server {
     fn new() -> Self {
-        let service = Memory::new(|| NOW).service();
+        Self::over(&Memory::new(|| NOW))
+    }
+
+    fn over(memory: &Memory) -> Self {
         let server = Self(
-            S3Service::new(service, Arc::new(Users), Arc::new(Keys::default()), S3Settings::default()),
+            S3Service::new(memory.service(), Arc::new(Users), Arc::new(Keys::default()), S3Settings::default()),
             Some("key"),
             None,
         );
@@ -239,6 +242,18 @@ impl Server {
 
 fn code(status: u16, code: &str) -> (u16, String) {
     (status, code.to_owned())
+}
+
+#[test]
+fn what_cannot_be_read_at_all_is_refused_before_a_head_is_sent() {
+    let memory = Memory::new(|| NOW);
+    let server = Server::over(&memory);
+    server.put("/bucket/key", b"content");
+    assert_eq!(server.ask("GET", "/bucket/key", &[], b"").body, b"content");
+    memory.lose("bucket", "key");
+    assert_eq!(server.outcome("GET", "/bucket/key", &[], b""), code(500, "InternalError"));
+    assert_eq!(server.outcome("GET", "/bucket/key", &[("range", "bytes=2-3")], b""), code(500, "InternalError"));
+    assert_eq!(server.ask("HEAD", "/bucket/key", &[], b"").status, 200);
 }
 
 #[test]
