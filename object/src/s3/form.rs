@@ -179,15 +179,20 @@ impl FormDecoder {
                     return Ok(Step::Event(FormEvent::Field(name, value)));
                 }
             },
-            Stage::File => return Ok(self.step_of_file()),
+            Stage::File => return self.step_of_file(),
             Stage::Over => return Ok(Step::Event(FormEvent::End)),
         }
         Ok(Step::On)
     }
 
-    fn step_of_file(&mut self) -> Step {
-        match self.find_delimiter() {
-            Some(0) => Step::Event(FormEvent::End),
+    fn step_of_file(&mut self) -> Result<Step, FormError> {
+        Ok(match self.find_delimiter() {
+            Some(0) => match self.rest.get(self.delimiter.len()..self.delimiter.len() + 2) {
+                None => Step::Wait(Stage::File),
+                Some(b"--" | b"\r\n") => Step::Event(FormEvent::End),
+                // The content has what looks like a boundary: where it ends is not known.
+                Some(_) => return Err(FormError::Malformed),
+            },
             Some(end) => {
                 self.stage = Stage::File;
                 self.searched = 0;
@@ -200,12 +205,12 @@ impl FormDecoder {
                 let held = (tail..len).find(|from| self.delimiter.starts_with(&self.rest[*from..])).unwrap_or(len);
                 self.searched = 0;
                 if held == 0 {
-                    return Step::Wait(Stage::File);
+                    return Ok(Step::Wait(Stage::File));
                 }
                 self.stage = Stage::File;
                 Step::Event(FormEvent::Data(self.rest.split_to(held)))
             }
-        }
+        })
     }
 
     /// Bytes of the form before its file.
@@ -354,6 +359,7 @@ mod tests {
             &part("Content-Disposition: form-data; name=\"a\"b"),
             &part("Content-Disposition: form-data; name=\"a\"; name=\"b\""),
             "--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nx\r\n--bxx",
+            "--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\nx\r\n--bx more of it\r\n--b--",
         ];
         for text in wrong {
             for piece in [1, text.len()] {
