@@ -76,8 +76,8 @@ pub(crate) struct Core {
     pub(crate) lives: Lives,
     pub(crate) settings: Settings,
     pub(crate) epoch: Epoch,
-    /// The drives with which the group began, if the catalog has told.
-    pub(crate) founders: Vec<DriveId>,
+    /// The drives that may have something of the group, and the epoch at which that is so.
+    pub(crate) witnesses: (Epoch, Vec<DriveId>),
     pub(crate) record: Record,
     /// Whether the own drive has room.
     pub(crate) room: Room,
@@ -105,7 +105,7 @@ impl Core {
             lives: Lives::default(),
             settings,
             epoch: Epoch::ZERO,
-            founders: Vec::new(),
+            witnesses: (Epoch::ZERO, Vec::new()),
             record,
             room: Room::default(),
             granted_until: now + settings.guard,

@@ -208,11 +208,12 @@ impl Member {
         Ok(())
     }
 
-    /// The group began with these drives, as the catalog says; they never change. A member that has not been told never
-    /// takes a group in which no copy is whole for one that has not begun.
-    pub fn handle_founders(&mut self, founders: &[DriveId]) {
-        if self.core.founders != founders {
-            self.core.founders = founders.to_vec();
+    /// These drives may have something of the group at this epoch beside its members, as the catalog says: those with which it
+    /// began, and those that acted since it was settled. In an epoch of which it has not been told them a member never takes a
+    /// group in which no copy is whole for one that has not begun.
+    pub fn handle_witnesses(&mut self, epoch: Epoch, witnesses: &[DriveId]) {
+        if epoch >= self.core.witnesses.0 {
+            self.core.witnesses = (epoch, witnesses.to_vec());
         }
     }
 

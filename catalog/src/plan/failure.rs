@@ -112,13 +112,8 @@ pub fn plan_witnesses(state: &State, group: GroupId, alive: &BTreeSet<ServerId>)
     let (set, config) = (state.set(group.set)?, state.pg(group)?);
     let is_there = |drive: &Drive| alive.contains(&drive.server) && !drive.state.is_away();
     let may_learn = |drive: &Drive| is_there(drive) && drive.set == Some(group.set.home());
-    let mut learners: Vec<DriveId> = Vec::new();
-    for drive in state.founders(group)?.iter().chain(&config.previous) {
-        let is_due = !config.acting.contains(drive) && !learners.contains(drive);
-        if is_due && state.drive(*drive).is_some_and(may_learn) {
-            learners.push(*drive);
-        }
-    }
+    let mut learners = state.witnesses(group)?;
+    learners.retain(|drive| !config.acting.contains(drive) && state.drive(*drive).is_some_and(may_learn));
     if learners.iter().all(|drive| config.learners.contains(drive)) {
         return None;
     }

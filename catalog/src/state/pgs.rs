@@ -21,12 +21,22 @@ impl State {
         Some(first_config(set, founders(set, group.pg)))
     }
 
-    /// The drives with which a placement group began, as the set's first map says: its acting list before any change. None for
-    /// an unknown group.
+    /// The drives that may have something of a placement group beside its learners, each once: those with which it began, as the
+    /// set's first map says, those that act, and those that acted since it was settled. Empty for a group that began with one copy, of which a loss
+    /// cannot be told from a beginning. None for an unknown group.
     #[must_use]
-    pub fn founders(&self, group: GroupId) -> Option<Vec<DriveId>> {
-        let set = self.sets.get(&group.set).filter(|set| has_pg(set, group.pg))?;
-        Some(founders(set, group.pg))
+    pub fn witnesses(&self, group: GroupId) -> Option<Vec<DriveId>> {
+        let PgConfig { acting, previous, .. } = self.pg(group)?;
+        let mut all = founders(self.sets.get(&group.set)?, group.pg);
+        if all.len() < 2 {
+            return Some(Vec::new());
+        }
+        for drive in acting.into_iter().chain(previous) {
+            if !all.contains(&drive) {
+                all.push(drive);
+            }
+        }
+        Some(all)
     }
 
     /// Every placement group of a set with its configuration, ascending; none for an unknown set. Draws the whole table
@@ -117,6 +127,7 @@ impl State {
     }
 }
 
+/// The acting list with which a placement group begins.
 fn founders(set: &Set, pg: PgId) -> Vec<DriveId> {
     choose_drives(&set.first, pg).iter().map(|index| set.first.drive(*index).id).collect()
 }

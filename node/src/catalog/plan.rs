@@ -346,7 +346,7 @@ mod tests {
     fn a_group_whose_members_all_lack_something_asks_those_that_it_had_before() {
         let (mut state, mut reports) = (state(), Reports::default());
         let group = GroupId { set: FIRST_SET, pg: PgId(0) };
-        let founders = state.founders(group).unwrap();
+        let founders = state.pg(group).unwrap().acting;
         let step = |state: &State, acting: &[DriveId], learners: &[DriveId]| PgStep {
             group,
             expected: state.pg(group).unwrap().epoch,

@@ -261,8 +261,8 @@ impl DriveHost {
         self.adapter.jobs() == 0 && self.adapter.store.is_settled()
     }
 
-    /// The catalog has decided. A member is made if the drive is named, and goes if it is named no more. `founders` are the
-    /// drives with which the group began.
+    /// The catalog has decided. A member is made if the drive is named, and goes if it is named no more. `witnesses` are the
+    /// drives that may have something of the group beside its members.
     ///
     /// # Errors
     /// [`HostError::TooManyMembers`], [`HostError::Refused`] if the configuration is not valid or an earlier one.
@@ -270,11 +270,11 @@ impl DriveHost {
         &mut self,
         now: Instant,
         configuration: &Configuration,
-        founders: &[DriveId],
+        witnesses: &[DriveId],
     ) -> Result<(), HostError> {
         let group = configuration.group;
         let is_named = configuration.role(self.drive) != Role::None;
-        if is_named && configuration.is_valid() && self.defer(configuration, founders) {
+        if is_named && configuration.is_valid() && self.defer(configuration, witnesses) {
             return Ok(());
         }
         if !is_named {
@@ -290,7 +290,7 @@ impl DriveHost {
             self.make_member(now, group)?;
         }
         let member = self.members.get_mut(&group).expect("it was there, or was made");
-        member.handle_founders(founders);
+        member.handle_witnesses(configuration.epoch, witnesses);
         member.handle_configuration(now, configuration).map_err(HostError::Refused)?;
         self.update_leaving(group);
         self.drain(group);

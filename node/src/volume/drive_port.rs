@@ -19,8 +19,8 @@ pub enum DriveInput {
     Configuration {
         /// The decision.
         configuration: Configuration,
-        /// The drives with which the group began.
-        founders: Vec<DriveId>,
+        /// The drives that may have something of the group beside its members.
+        witnesses: Vec<DriveId>,
     },
     /// A message of another member.
     Message {
@@ -66,8 +66,8 @@ impl DriveHost {
     /// Takes what came into the drive's inbox. What the host refuses has changed nothing: its sender says it again.
     pub fn handle_input(&mut self, now: Instant, input: DriveInput) {
         match input {
-            DriveInput::Configuration { configuration, founders } => {
-                if let Err(error) = self.handle_configuration(now, &configuration, &founders) {
+            DriveInput::Configuration { configuration, witnesses } => {
+                if let Err(error) = self.handle_configuration(now, &configuration, &witnesses) {
                     let (set, group) = (configuration.group.set.0, configuration.group.pg.0);
                     tracing::debug!(drive = %self.drive(), set, group, %error, "configuration not taken");
                 }

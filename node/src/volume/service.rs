@@ -502,8 +502,8 @@ impl<R: Runtime> VolumeService<R> {
                 let is_member = is_named(&configuration, drive);
                 let epoch = configuration.epoch;
                 let Some(port) = self.drive(drive) else { continue };
-                let founders = news.state.founders(configuration.group).unwrap_or_default();
-                let input = DriveInput::Configuration { configuration, founders };
+                let witnesses = news.state.witnesses(configuration.group).unwrap_or_default();
+                let input = DriveInput::Configuration { configuration, witnesses };
                 while !port.send(input.clone()) && !self.is_over() {
                     node.runtime().sleep_until(node.runtime().now() + RETRY).await;
                 }

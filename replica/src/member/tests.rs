@@ -477,11 +477,13 @@ fn data_older_than_their_record_make_a_copy_partial_and_no_floor_for_others() {
 /// A member of a drive that has nothing, in an epoch that follows the one of which it heard first.
 fn blank_primary(founders: &[u8], acting: &[u8], learners: &[u8]) -> (Member, Vec<Output>) {
     let mut primary = Member::new(at(0), (GROUP, drive(1), life(1)), Settings::default(), None);
-    primary.handle_founders(&founders.iter().copied().map(drive).collect::<Vec<_>>());
+    let witnesses: Vec<DriveId> = founders.iter().copied().map(drive).collect();
+    primary.handle_witnesses(Epoch(3), &witnesses);
     primary.handle_configuration(at(1), &configuration(3, acting, learners)).unwrap();
     let lost = Report::Lost { epoch: Epoch(3), member: drive(1), fault: Fault::Blank };
     let again = Report::NewEpoch { epoch: Epoch(3) };
     assert_eq!(complete(&mut primary, at(1)), [Output::Report(lost), Output::Report(again)]);
+    primary.handle_witnesses(Epoch(4), &witnesses);
     primary.handle_configuration(at(2), &configuration(4, acting, learners)).unwrap();
     let said = reports(&complete(&mut primary, at(2)));
     (primary, said)
@@ -522,6 +524,14 @@ fn a_group_in_which_nobody_ever_had_anything_begins_with_who_is_there() {
         let (mut primary, _) = blank_primary(founders, &[1, 2], &[]);
         assert_eq!(tell_standing(&mut primary, 2, Version::ZERO), lost, "{founders:?}");
     }
+    // Whom it was told in an earlier epoch may not be all by now.
+    let (mut primary, _) = blank_primary(&[1, 2], &[1, 2], &[]);
+    primary.handle_configuration(at(3), &configuration(5, &[1, 2], &[])).unwrap();
+    complete(&mut primary, at(3));
+    let standing = Standing { clean: Version::ZERO, newest: Version::ZERO, is_partial: true, room: Room::Enough };
+    primary.handle_message(at(4), drive(2), message(5, 2, 1, Body::Adopted(standing))).unwrap();
+    let of_now = Report::Lost { epoch: Epoch(5), member: drive(1), fault: Fault::Blank };
+    assert_eq!(reports(&complete(&mut primary, at(4))), [Output::Report(of_now)]);
     // With one copy, a loss looks the same.
     assert_eq!(blank_primary(&[1], &[1], &[]).1, lost);
 }

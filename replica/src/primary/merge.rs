@@ -91,13 +91,16 @@ impl Primary {
     }
 
     /// Nothing is acknowledged in an epoch before every acting member has entered it. So if the drives with which the group
-    /// began are all there, and like everybody else have nothing, nothing was acknowledged, unless each of them has lost its
-    /// data: this copy counts as whole from the next epoch on. With one copy only, a loss cannot be told from a beginning.
+    /// began, and those that acted since it was settled, are all there, and like everybody else have nothing, nothing was
+    /// acknowledged, unless each of them has lost its data: this copy counts as whole from the next epoch on. With one copy
+    /// only, a loss cannot be told from a beginning.
     /// Until that is known the member asks for its own removal, as those that have not answered may have the data.
     pub(super) fn settle_doubt(&mut self, core: &mut Core) {
         let has_told = |drive: &DriveId| self.peers.get(drive).is_some_and(|peer| peer.standing.is_some());
         let is_known = |drive: &DriveId| *drive == core.drive || has_told(drive);
-        if core.founders.len() < 2 || !core.founders.iter().chain(self.peers.keys()).all(is_known) {
+        let (epoch, witnesses) = &core.witnesses;
+        let are_witnesses_told = *epoch == core.epoch && witnesses.len() > 1;
+        if !are_witnesses_told || !witnesses.iter().chain(self.peers.keys()).all(is_known) {
             return core.report_lost(core.drive, Fault::Blank);
         }
         core.record.is_partial = false;

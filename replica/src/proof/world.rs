@@ -371,7 +371,6 @@ impl World {
         let settings = self.options.settings();
         let drift = self.options.drift_ppm;
         let (offset, drift) = (self.chance.between(1_000, 9_000_000) * MS, self.chance.between(0, 2 * drift));
-        let servers = self.servers.len();
         let server = &mut self.servers[number];
         if server.is_up {
             return;
@@ -381,12 +380,10 @@ impl World {
         server.clock_offset = offset;
         server.drift_ppm = i64::try_from(drift).expect("small") - i64::try_from(self.options.drift_ppm).expect("small");
         let now = server.local(self.now);
-        let founders: Vec<DriveId> = (0..servers).map(drive_of).collect();
         for group in self.catalog.groups() {
             let store = server.stores.remove(&group).unwrap_or_default();
             let life = Life::drawn(self.lives.next_u64());
             let mut member = Member::new(now, (group, server.drive, life), settings, store.record());
-            member.handle_founders(&founders);
             self.generations.iter().for_each(|(volume, generation)| member.handle_fence(*volume, *generation));
             if store.occupied_max.is_some() {
                 member.handle_room(Room::Low);
@@ -467,6 +464,7 @@ impl World {
     }
 
     fn server_event(&mut self, number: usize, event: Event) {
+        let all: Vec<DriveId> = (0..self.servers.len()).map(drive_of).collect();
         let server = &mut self.servers[number];
         if !server.is_up {
             return;
@@ -507,6 +505,7 @@ impl World {
             }
             Event::Configuration { configuration, .. } => {
                 let Some(node) = server.nodes.get_mut(&configuration.group) else { return };
+                node.member.handle_witnesses(configuration.epoch, &all);
                 let _ = node.member.handle_configuration(now, &configuration);
                 configuration.group
             }

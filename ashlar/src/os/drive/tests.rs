@@ -38,7 +38,7 @@ fn configure(drive: &DriveHandle, epoch: u64) {
     let (acting, learners) = (vec![drive.drive()], Vec::new());
     let (group, epoch, primary) = (GroupId::default(), Epoch(epoch), drive.drive());
     let configuration = Configuration { group, epoch, acting, primary, learners, min_copies: 1 };
-    drive.send(DriveInput::Configuration { configuration, founders: Vec::new() }).unwrap();
+    drive.send(DriveInput::Configuration { configuration, witnesses: Vec::new() }).unwrap();
 }
 
 /// Asks until the member serves: it waits for leases of an earlier life.

@@ -43,7 +43,7 @@ impl DriveHost {
     }
 
     /// Keeps a configuration that names the drive while extents of the group are being forgotten; says whether it does.
-    pub(super) fn defer(&mut self, configuration: &Configuration, founders: &[DriveId]) -> bool {
+    pub(super) fn defer(&mut self, configuration: &Configuration, witnesses: &[DriveId]) -> bool {
         let group = configuration.group;
         self.left.remove(&group);
         if self.members.contains_key(&group) || !self.adapter.stop_forgetting(group) {
@@ -51,18 +51,18 @@ impl DriveHost {
         }
         let known = self.deferred.get(&group).map_or(Epoch::ZERO, |(known, _)| known.epoch);
         if known < configuration.epoch {
-            self.deferred.insert(group, (configuration.clone(), founders.to_vec()));
+            self.deferred.insert(group, (configuration.clone(), witnesses.to_vec()));
         }
         true
     }
 
     /// The group's extents are gone, or are left alone from now on: its member begins, if there is to be one.
     pub(super) fn handle_forgotten(&mut self, now: Instant, group: GroupId) {
-        if let Some((configuration, founders)) = self.deferred.remove(&group)
+        if let Some((configuration, witnesses)) = self.deferred.remove(&group)
             && self.make_member(now, group).is_ok()
         {
             let member = self.members.get_mut(&group).expect("it was just made");
-            member.handle_founders(&founders);
+            member.handle_witnesses(configuration.epoch, &witnesses);
             let taken = member.handle_configuration(now, &configuration);
             taken.expect("a new member takes a configuration that was checked when it came");
             self.update_leaving(group);
