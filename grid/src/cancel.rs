@@ -27,6 +27,16 @@ impl Cancelled {
         self.0.cancelled.load(Ordering::Acquire)
     }
 
+    /// This one for another call, where nobody else has it; else a new one.
+    pub(crate) fn reused(mut self) -> Self {
+        let Some(shared) = Arc::get_mut(&mut self.0) else { return Self::default() };
+        if *shared.cancelled.get_mut() {
+            return Self::default();
+        }
+        shared.wakers.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
+        self
+    }
+
     /// The caller has left.
     pub(crate) fn cancel(&self) {
         self.0.cancelled.store(true, Ordering::Release);
@@ -50,5 +60,28 @@ impl Future for Cancelled {
         drop(wakers);
         // It may have been set between the first look and the registration.
         if self.is_cancelled() { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_nobody_else_has_serves_another_call() {
+        let first = Cancelled::default();
+        let kept = first.clone();
+        let second = first.reused();
+        second.cancel();
+        assert!(!kept.is_cancelled(), "the call of the clone is another one");
+        let third = second.reused();
+        assert!(!third.is_cancelled(), "what has resolved stays so");
+        let mut context = Context::from_waker(Waker::noop());
+        let mut third = third;
+        assert!(Pin::new(&mut third).poll(&mut context).is_pending());
+        let at = Arc::as_ptr(&third.0);
+        let fourth = third.reused();
+        assert_eq!(Arc::as_ptr(&fourth.0), at);
+        assert!(fourth.0.wakers.lock().unwrap().is_empty(), "who waited for the last call waits no more");
     }
 }

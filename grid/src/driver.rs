@@ -7,6 +7,7 @@
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
+use core::time::Duration;
 use std::io::IoSlice;
 use std::sync::Arc;
 
@@ -14,14 +15,20 @@ use ashlar_wire::time::Instant;
 
 use crate::error::Lost;
 use crate::frame;
+use crate::handover::Requests;
 use crate::inlet::{Inlet, ReceiveEnd};
 use crate::link::Link;
 use crate::mux::ProtocolError;
+use crate::mux::returns::Returns;
 use crate::outbox::Batch;
 use crate::seam::{BoxFuture, Runtime, Wire, WireError};
 
 /// Batches read and written in one turn; then other connections of the same thread have theirs.
 const BATCHES_PER_TURN_MAX: u32 = 8;
+/// A connection whose task has not run for so long reads all that has come before it serves any of it.
+const AWAY: Duration = Duration::from_millis(50);
+/// Or until requests of so many bytes have come.
+const PUT_DOWN_MAX: usize = 256 << 10;
 /// From so many bytes on, what waits is worth a write of its own, before woken callers add to it and whose turn it may be: some
 /// messages, for which a system call more does not matter.
 const EARLY_BYTES: usize = 4_096;
@@ -62,6 +69,9 @@ pub struct Driver<R: Runtime> {
     in_line: bool,
     /// Batches of this turn so far.
     batches: u32,
+    /// What was taken from, and goes to, callers on other threads; both empty, and kept for their room.
+    requests: Requests,
+    returns: Returns,
     ended: Option<Ended>,
 }
 
@@ -84,6 +94,8 @@ impl<R: Runtime> Driver<R> {
             lingered: false,
             in_line: false,
             batches: 0,
+            requests: Requests::default(),
+            returns: Returns::default(),
             ended: None,
         }
     }
@@ -114,8 +126,51 @@ impl<R: Runtime> Driver<R> {
         }
     }
 
-    /// Reads one batch, if one has come; whether it had.
+    /// Starts the calls that other threads have handed over.
+    fn take_over(&mut self) {
+        let link = self.link.clone();
+        for handover in link.take_handed() {
+            if !core::mem::replace(&mut self.has_read_clock, true) {
+                self.now = self.runtime.now();
+            }
+            handover.take_over(&mut link.lock(), self.now, &mut self.requests);
+        }
+    }
+
+    /// Gives callers on other threads the results of their calls.
+    fn hand_back(&mut self) {
+        loop {
+            let thread = self.link.lock().take_returns(&mut self.returns);
+            let Some(thread) = thread else { return };
+            let handover = self.link.handover_at(thread).expect("a thread that hands over has a handover");
+            handover.hand_back(&mut self.returns);
+        }
+    }
+
+    /// Reads a batch, if one has come, and serves the calls in it; whether there was anything.
     fn read(&mut self, cx: &mut Context<'_>) -> bool {
+        let before = self.now;
+        let any = self.read_batch(cx);
+        if any && self.now.saturating_since(before) >= AWAY {
+            // Nothing has run here for a while: what was given up meanwhile is given up before it is begun.
+            while self.batches < BATCHES_PER_TURN_MAX && self.inlet.put_down_len() < PUT_DOWN_MAX && self.read_batch(cx)
+            {
+            }
+        }
+        if self.ended.is_some() {
+            return any;
+        }
+        let served = self.inlet.serve(self.now);
+        let any = any || !matches!(served, Ok(false));
+        self.note_received(served.map(drop));
+        if any {
+            self.hand_back();
+        }
+        any
+    }
+
+    /// Reads one batch, if one has come; whether it had.
+    fn read_batch(&mut self, cx: &mut Context<'_>) -> bool {
         if self.ended.is_some() {
             return false;
         }
@@ -225,7 +280,9 @@ impl<R: Runtime> Driver<R> {
             None if mux.has_output() && is_written => Rest::Write,
             None => {
                 mux.sleep(cx.waker());
-                Rest::SleepUntil(mux.next_timeout())
+                let due = mux.next_timeout();
+                drop(mux);
+                if self.link.sleep(cx.waker()) { Rest::SleepUntil(due) } else { Rest::Write }
             }
         }
     }
@@ -241,6 +298,10 @@ impl<R: Runtime> Driver<R> {
                 let unacked = self.wire.unacked_bytes();
                 let mut mux = self.link.lock();
                 mux.handle_timeout(self.now, unacked);
+                if matches!(mux.in_flight(), (0, 0, 0, _)) {
+                    self.inlet.release_memory();
+                    self.link.handovers().for_each(|handover| handover.release_memory());
+                }
                 // A timeout that is still due would spin; each one moves at least a little.
                 due = mux.next_timeout().max(self.now + MIN_SLEEP);
                 drop(mux);
@@ -267,6 +328,8 @@ impl<R: Runtime> Driver<R> {
     /// The connection is over: what callers learn was said by `close`; says good-bye to the peer if it can be said at once.
     fn finish(&mut self, cx: &mut Context<'_>, lost: Lost) -> Ended {
         let ended = self.ended.take().unwrap_or(Ended { lost, protocol: None, wire: None });
+        self.hand_back();
+        self.link.close_handovers(ended.lost);
         let farewell = match ended.lost {
             Lost::Protocol => Some((1002, ended.protocol.map(|error| error.to_string()).unwrap_or_default())),
             Lost::Drained | Lost::Shutdown => Some((1001, "going away".to_owned())),
@@ -286,9 +349,9 @@ impl<R: Runtime> Driver<R> {
 }
 
 /// A timer that is this much too early is set anew, where the task runs anyway: being woken in vain costs more.
-const TIMER_SLACK: core::time::Duration = core::time::Duration::from_millis(100);
+const TIMER_SLACK: Duration = Duration::from_millis(100);
 /// Timeouts are not looked at more often than this.
-const MIN_SLEEP: core::time::Duration = core::time::Duration::from_micros(500);
+const MIN_SLEEP: Duration = Duration::from_micros(500);
 
 /// What is left of a turn when nothing more has come.
 #[derive(Debug, Clone, Copy)]
@@ -308,6 +371,7 @@ impl<R: Runtime> Future for Driver<R> {
         let this = self.get_mut();
         this.batches = 0;
         this.has_read_clock = false;
+        this.link.awake(this.runtime.thread_number());
         // After lingering, what has gathered leaves before more is read.
         if !core::mem::take(&mut this.lingered) && this.read(cx) && this.linger(cx) {
             return Poll::Pending;
@@ -317,6 +381,7 @@ impl<R: Runtime> Future for Driver<R> {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
+            this.take_over();
             this.write_or_end(cx);
             if this.read(cx) {
                 if this.linger(cx) {
@@ -324,10 +389,12 @@ impl<R: Runtime> Future for Driver<R> {
                 }
                 continue;
             }
+            this.hand_back();
             let mut rest = this.settle(cx);
             if let Rest::SleepUntil(due) = rest
                 && this.keep_time(cx, due)
             {
+                this.hand_back();
                 rest = this.settle(cx);
             }
             match rest {

@@ -6,7 +6,7 @@
 
 use core::future::poll_fn;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use core::task::{Context, Poll};
+use core::task::Poll;
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,11 +14,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ashlar_wire::id::ServerId;
 use ashlar_wire::time::Instant;
 
+use crate::calling::{Start, Started, start};
 use crate::config::{BULK_THRESHOLD, GridConfig};
 use crate::error::{CallError, Lost, Reason, StreamError};
 use crate::handler::{HandlerId, Handlers, Method, Payload as _};
-use crate::link::{Link, PendingCall};
-use crate::message::MuxId;
+use crate::link::Link;
 use crate::mux::{Mux, NewCall};
 use crate::outbox::Class;
 use crate::peer::Peer;
@@ -238,7 +238,7 @@ impl<R: Runtime> Grid<R> {
     pub async fn drain(&self) {
         self.0.draining.store(true, Ordering::Release);
         for link in self.0.links() {
-            link.lock().drain();
+            link.drain(self.0.runtime.now());
         }
         let at = self.0.runtime.now() + self.0.config.timing.drain_max;
         loop {
@@ -393,20 +393,21 @@ impl<R: Runtime> PeerHandle<R> {
                 return Err(last_word(CallError::NotSent(Reason::BreakerOpen), may_have_run));
             }
             let lane = if large.is_some() { Lane::Bulk } else { Lane::Small };
-            let link = match self.peer.link(lane) {
+            let at_hand = match lane {
+                Lane::Small => self.peer.small_link(runtime.thread_number()),
+                Lane::Bulk => self.peer.link(lane).map(Arc::new),
+            };
+            let link = match at_hand {
                 Some(link) if attempts == 0 => link,
                 _ => {
                     let link = self.wait_for_link(lane, deadline, options.fail_fast).await;
                     now = runtime.now();
-                    link.map_err(|error| last_word(error, may_have_run))?
+                    Arc::new(link.map_err(|error| last_word(error, may_have_run))?)
                 }
             };
             let started = match &large {
-                Some(request) => link.call_large(now, &call, request.clone()).map_err(Start::Failed),
-                None => {
-                    let started = poll_fn(|cx| Poll::Ready(link.call_with(now, &call, &encode, cx))).await;
-                    started.map(|id| PendingCall::registered(link, id))
-                }
+                Some(request) => link.start_large(now, &call, request.clone()).map(Started::Own).map_err(Start::Failed),
+                None => poll_fn(|cx| Poll::Ready(start(runtime, &link, (now, &call), &encode, cx))).await,
             };
             let result = match started {
                 Err(Start::TakeBulk(request)) => {
@@ -415,7 +416,7 @@ impl<R: Runtime> PeerHandle<R> {
                     continue;
                 }
                 Err(Start::Failed(error)) => Err(error),
-                Ok(pending) => pending.await,
+                Ok(started) => started.await,
             };
             self.peer.note_result(&result, || runtime.now());
             let Err(error) = &result else { return result };
@@ -511,35 +512,6 @@ const EXACT_SPAN: Duration = Duration::from_secs(5);
 const ATTEMPTS_MAX: u32 = 64;
 /// Pause before a call is tried again, times the tries so far.
 const RETRY_PAUSE: Duration = Duration::from_millis(5);
-
-/// Why a call did not start on a link.
-pub(crate) enum Start {
-    /// The packed request is too long for the small lane.
-    TakeBulk(Vec<u8>),
-    Failed(CallError),
-}
-
-impl Link {
-    /// Starts a call whose request `encode` appends to a buffer.
-    pub(crate) fn call_with(
-        &self,
-        now: Instant,
-        call: &NewCall<'_>,
-        encode: &impl Fn(&mut Vec<u8>),
-        cx: &Context<'_>,
-    ) -> Result<MuxId, Start> {
-        let mut mux = self.lock();
-        let mut request = mux.take_scratch();
-        encode(&mut request);
-        if request.len() >= BULK_THRESHOLD {
-            return Err(Start::TakeBulk(request));
-        }
-        let id = mux.start_scratch_call(now, call, request).map_err(Start::Failed)?;
-        // Registered under the same lock: the first poll of the pending call has nothing left to do.
-        let _: Poll<_> = mux.poll_call(id, cx);
-        Ok(id)
-    }
-}
 
 fn may_retry(error: &CallError, idempotent: bool, options: CallOptions<'_>) -> bool {
     if options.fail_fast {

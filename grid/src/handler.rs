@@ -1,10 +1,12 @@
 //! Handlers: what a server answers, registered once by a typed id.
 //!
 //! The crate that registers a handler declares its [`HandlerId`]. A handler is *inline* (runs on the connection's own task,
-//! must be short and must not wait), *served* (a future beside it, cancelled when its caller leaves), a *stream*, or for
+//! must be short and must not wait), *served* (a future that may wait, dropped when its caller leaves), a *stream*, or for
 //! *datagrams* (never answered; what comes may have been lost, and must only be handed over).
 //! It may be bound to a route, for instance one drive of a server; the caller names the route, which travels once per
 //! connection and is two bytes afterwards.
+
+mod served;
 
 use core::fmt;
 use std::collections::BTreeMap;
@@ -19,6 +21,9 @@ use crate::cancel::Cancelled;
 use crate::error::Refusal;
 use crate::seam::{BoxFuture, Lane};
 use crate::stream::ServerStream;
+
+pub(crate) use served::Place;
+pub use served::Served;
 
 /// Number of a handler on the wire. The crate that registers a handler declares its number as a constant; a number never
 /// changes its meaning and is never used again (2 was one of an earlier version).
@@ -60,6 +65,20 @@ pub trait Payload: Sized + Send + 'static {
     /// # Errors
     /// The bytes are not such a value.
     fn decode(bytes: &[u8]) -> Result<Self, MalformedPayload>;
+
+    /// The same, for values that are bytes: in `room`, an empty buffer or one whose content nobody needs.
+    ///
+    /// # Errors
+    /// As [`Payload::decode`].
+    fn decode_into(bytes: &[u8], room: Vec<u8>) -> Result<Self, MalformedPayload> {
+        drop(room);
+        Self::decode(bytes)
+    }
+
+    /// The buffer of a value that is bytes, for another one.
+    fn into_room(self) -> Vec<u8> {
+        Vec::new()
+    }
 }
 
 /// The bytes of a payload are not what its type says.
@@ -89,6 +108,16 @@ impl Payload for Vec<u8> {
 
     fn decode(bytes: &[u8]) -> Result<Self, MalformedPayload> {
         Ok(bytes.to_vec())
+    }
+
+    fn decode_into(bytes: &[u8], mut room: Vec<u8>) -> Result<Self, MalformedPayload> {
+        room.clear();
+        room.extend_from_slice(bytes);
+        Ok(room)
+    }
+
+    fn into_room(self) -> Vec<u8> {
+        self
     }
 }
 
@@ -133,7 +162,6 @@ pub struct CallContext {
 }
 
 pub(crate) type InlineFn = dyn Fn(ServerId, &[u8], &mut Vec<u8>) -> Answered + Send + Sync;
-pub(crate) type ServeFn = dyn Fn(CallContext, Vec<u8>) -> BoxFuture<(Answered, Vec<u8>)> + Send + Sync;
 pub(crate) type DatagramFn = dyn Fn(ServerId, &[u8]) + Send + Sync;
 pub(crate) type StreamFn = dyn Fn(CallContext, Vec<u8>, ServerStream) -> BoxFuture<Result<(), Refusal>> + Send + Sync;
 
@@ -153,8 +181,8 @@ pub enum Answered {
 pub enum Handler {
     /// Runs on the connection's task.
     Inline(Arc<InlineFn>),
-    /// Runs beside it.
-    Served(Arc<ServeFn>),
+    /// Runs where its request was read as long as it does not wait, and beside the connection from then on.
+    Served(Arc<Served>),
     /// Keeps a stream.
     Stream(Arc<StreamFn>),
     /// Takes datagrams on the connection's task.
@@ -247,8 +275,9 @@ impl Handlers {
         self.insert("", M::ID, Handler::Inline(Arc::new(run)))
     }
 
-    /// Registers a handler whose future runs beside the connection and is dropped when its caller leaves or its
-    /// deadline passes.
+    /// Registers a handler whose future may wait. It is polled first on the connection's own task, right where its request was
+    /// read: what it does before it waits for the first time holds up the messages behind it, for some 100 us in all; calls
+    /// behind those begin as tasks. Once it waits, it is a task; it is dropped when its caller leaves or its deadline passes.
     ///
     /// # Errors
     /// Registered before.
@@ -274,23 +303,7 @@ impl Handlers {
     where
         F: Future<Output = Result<M::Reply, Refusal>> + Send + 'static,
     {
-        let run = move |context: CallContext, request: Vec<u8>| -> BoxFuture<(Answered, Vec<u8>)> {
-            let Ok(request) = M::Request::decode(&request) else {
-                return Box::pin(core::future::ready((Answered::Malformed, Vec::new())));
-            };
-            let answer = handler(context, request);
-            Box::pin(async move {
-                let mut out = Vec::new();
-                match answer.await {
-                    Ok(reply) => {
-                        reply.encode(&mut out);
-                        (Answered::Ok, out)
-                    }
-                    Err(refusal) => (Answered::Refused(refusal), out),
-                }
-            })
-        };
-        self.insert(route, M::ID, Handler::Served(Arc::new(run)))
+        self.insert(route, M::ID, Handler::Served(Arc::new(Served::new::<M, F>(handler))))
     }
 
     /// Registers a stream handler: it gets the initial payload and both directions; its return ends the stream.

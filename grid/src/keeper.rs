@@ -331,7 +331,7 @@ impl<R: Runtime> Shared<R> {
             // A rotation since the hello began has not seen this connection, or sees it now and closes it as well.
             link.lock().close(Lost::Unproved);
         } else if self.is_draining() {
-            link.lock().drain();
+            link.drain(self.runtime_of(link.session().lane).now());
         }
         let session = link.session();
         let chunk_max = self.config.limits.chunk_max.max(self.config.bulk_limits.chunk_max);

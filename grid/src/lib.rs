@@ -17,21 +17,26 @@
 //!
 //! Entry points: [`Grid`], [`PeerHandle`], [`handler::Handlers`]. In reading order, the cores without IO: [`frame`],
 //! [`message`], [`outbox`], [`mux`], [`liveness`], [`hello`], [`table`], [`breaker`]; what carries them: [`seam`], [`link`],
-//! [`inlet`], [`driver`], `serve`, `connect`, `keeper`, `peer`, `grid`; what users hold: [`stream`], [`handler`], [`error`],
+//! [`inlet`], `dispatch`, `in_place`, `handover`, `calling`, [`driver`], `serve`, `connect`, `keeper`, `peer`, `grid`; what users hold: [`stream`], [`handler`], [`error`],
 //! [`status`], [`config`], [`rotation`].
 //!
 //! It follows the idea of MinIO's internal grid and departs from it at every edge that `sim/tests/edges` names.
 
+mod apart;
 pub mod breaker;
+mod calling;
 pub mod cancel;
 pub mod config;
 mod connect;
+mod dispatch;
 pub mod driver;
 pub mod error;
 pub mod frame;
 mod grid;
 pub mod handler;
+mod handover;
 pub mod hello;
+mod in_place;
 pub mod inlet;
 mod keeper;
 pub mod link;

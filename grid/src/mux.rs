@@ -9,6 +9,7 @@
 
 pub mod calls;
 pub mod inbound;
+pub mod returns;
 pub mod streams;
 
 mod receive;
@@ -35,6 +36,7 @@ use crate::outbox::{Batch, Class, Outbox, Position};
 use calls::{CallResult, Calls};
 use inbound::Inbound;
 pub use receive::ProtocolError;
+use returns::{Key, Returns};
 use streams::{StreamKey, Streams};
 
 /// What was counted on one connection since it was made.
@@ -113,6 +115,17 @@ pub enum Work {
     Challenge(Vec<u8>),
     /// The peer's answer to a challenge of this side.
     Proof(Vec<u8>),
+}
+
+/// What calls of the peer may begin before the mux is asked again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Admission {
+    /// Whether any may.
+    pub is_open: bool,
+    /// How many of them may wait.
+    pub calls: usize,
+    /// Bytes of the requests of those that wait, in all.
+    pub bytes: usize,
 }
 
 /// A request to start.
@@ -319,6 +332,27 @@ impl Mux {
         self.calls.poll(id, cx)
     }
 
+    /// Starts a call that a thread has handed over under `key`; its request fits into a chunk. What it ends with, also if it
+    /// cannot be started, is among [`Mux::take_returns`].
+    pub fn start_handed_call(&mut self, now: Instant, caller: (usize, Key), call: &NewCall<'_>, request: &[u8]) {
+        match self.start_call(now, call, request) {
+            Ok(id) => self.calls.hand_over(id, caller),
+            Err(error) => self.calls.return_error(caller, error),
+        }
+    }
+
+    /// Gives a call up that was handed over.
+    pub fn cancel_handed_call(&mut self, thread: usize, key: Key) {
+        if let Some(id) = self.calls.find_handed(thread, key) {
+            self.cancel_call(id);
+        }
+    }
+
+    /// Moves the results for the callers of one thread into `returns`, which is empty; which thread, if there were any.
+    pub fn take_returns(&mut self, returns: &mut Returns) -> Option<usize> {
+        self.calls.take_returns(returns)
+    }
+
     /// Gives a call up: the peer is told, its answer is dropped.
     pub fn cancel_call(&mut self, id: MuxId) {
         if let Some(position) = self.calls.cancel(id)
@@ -352,20 +386,48 @@ impl Mux {
         }
     }
 
-    /// Answers a call that ran inline, with the bytes in `answer`, which is left empty.
+    /// Answers a call that ran where its request was read, of which nothing is known here, with the bytes in `answer`, which is
+    /// left empty. Whether there is room for more answers.
     #[inline]
-    pub fn reply_inline(&mut self, id: MuxId, outcome: Outcome, answer: &mut Vec<u8>) {
-        self.counters.calls_in += 1;
+    pub fn reply_in_place(&mut self, id: MuxId, outcome: Outcome, answer: &mut Vec<u8>) -> bool {
+        self.note_call_in_place();
         if self.state != State::Open {
-            return answer.clear();
+            answer.clear();
+            return false;
         }
         if answer.len() > self.out_chunk_max() {
-            return self.push_reply(id, outcome, core::mem::take(answer));
+            self.push_reply(id, outcome, core::mem::take(answer));
+        } else {
+            let header = Header { handler: outcome as u32, ..Header::new(Op::Reply, id, 0) }.from_responder(true);
+            self.out.push(&header, answer);
+            answer.clear();
+            self.wake_task();
         }
-        let header = Header { handler: outcome as u32, ..Header::new(Op::Reply, id, 0) }.from_responder(true);
-        self.out.push(&header, answer);
-        answer.clear();
-        self.wake_task();
+        self.has_room_out()
+    }
+
+    /// Takes up a call that has begun where its request of `bytes` bytes was read, and waits now: it is answered with
+    /// [`Mux::reply`], and `cancelled` resolves when its caller leaves. `false` where the caller uses an id that is in use, or the
+    /// connection has ended.
+    pub fn begin_waiting(&mut self, id: MuxId, bytes: usize, deadline: Instant, cancelled: Cancelled) -> bool {
+        self.note_call_in_place();
+        if self.state != State::Open {
+            return false;
+        }
+        let is_new = self.inbound.begin_running(id, bytes, deadline, cancelled);
+        self.counters.misfit += u64::from(!is_new);
+        is_new
+    }
+
+    /// A call was given up before it began where its request was read.
+    pub fn note_cancelled_in_place(&mut self) {
+        self.note_call_in_place();
+        self.counters.abandoned += 1;
+    }
+
+    fn note_call_in_place(&mut self) {
+        self.counters.messages_in += 1;
+        self.counters.calls_in += 1;
     }
 
     fn push_reply(&mut self, id: MuxId, outcome: Outcome, answer: Vec<u8>) {
@@ -383,10 +445,12 @@ impl Mux {
         self.wake_task();
     }
 
-    /// Whether calls of the peer may run inline now: neither draining nor too much unread by the peer.
+    /// What calls of the peer may begin now without this mux: none while this side drains or the peer leaves too much unread.
     #[must_use]
-    pub fn accepts_inline(&self) -> bool {
-        self.state == State::Open && !self.draining && self.has_room_out()
+    pub fn admission(&self) -> Admission {
+        let is_open = self.state == State::Open && !self.draining && self.has_room_out();
+        let (calls, bytes) = self.inbound.room();
+        Admission { is_open, calls, bytes }
     }
 
     /// The number of `handler` on `route` for this connection; tells the peer the route at its first use.
@@ -649,10 +713,22 @@ impl Mux {
         (self.calls.waiting() as usize, self.inbound.len(), self.streams.len(), self.out.queued())
     }
 
+    /// The call that was started last.
+    #[cfg(test)]
+    pub(crate) fn last_call(&self) -> MuxId {
+        self.calls.last()
+    }
+
     /// Bytes of memory held for queues and tables, without what waits in them.
     #[cfg(test)]
     fn held_bytes(&self) -> usize {
         self.out.held_bytes() + self.calls.held_bytes() + self.streams.held_bytes() + self.scratch.capacity()
+    }
+
+    /// The longest request that leaves as one message, and how many calls may be in flight.
+    #[must_use]
+    pub fn call_limits(&self) -> (usize, u32) {
+        (self.out_chunk_max(), self.calls.max())
     }
 
     fn out_chunk_max(&self) -> usize {
@@ -686,7 +762,7 @@ fn remaining_ms(now: Instant, deadline: Instant) -> u32 {
 }
 
 /// When a deadline that a message carries is, here.
-fn deadline_from_ms(now: Instant, deadline_ms: u32) -> Instant {
+pub(crate) fn deadline_from_ms(now: Instant, deadline_ms: u32) -> Instant {
     if deadline_ms == 0 { Instant::NEVER } else { now + Duration::from_millis(u64::from(deadline_ms)) }
 }
 

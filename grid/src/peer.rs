@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ashlar_wire::id::{Incarnation, ServerId};
 use ashlar_wire::time::Instant;
 
+use crate::apart::Apart;
 use crate::breaker::Breaker;
 use crate::config::GridConfig;
 use crate::error::{CallError, Lost, Reason};
-use crate::link::Link;
+use crate::link::{Link, THREADS};
 use crate::mux::Counters;
 use crate::mux::calls::CallResult;
 use crate::seam::Lane;
@@ -24,8 +25,14 @@ pub(crate) struct Peer {
     id: ServerId,
     /// Whether the breaker has counted a refusal since the last success: without one, nobody needs to ask it.
     is_refusing: AtomicBool,
-    state: Mutex<State>,
+    state: Apart<Mutex<State>>,
+    /// The small connection as threads of each number see it: what one call after the other takes and counts is of its own
+    /// thread. Written under the lock of `state` only.
+    small: [Apart<Mutex<Option<LinkOfThread>>>; THREADS],
 }
+
+/// A connection, counted by the threads of one number.
+pub(crate) type LinkOfThread = Arc<Arc<Link>>;
 
 #[derive(Debug)]
 struct State {
@@ -68,11 +75,23 @@ impl Peer {
             last_error: None,
             past_bytes: (0, 0),
         };
-        Self { id, is_refusing: AtomicBool::new(false), state: Mutex::new(state) }
+        let small = core::array::from_fn(|_| Apart(Mutex::new(None)));
+        Self { id, is_refusing: AtomicBool::new(false), state: Apart(Mutex::new(state)), small }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn small(&self, thread: usize) -> MutexGuard<'_, Option<LinkOfThread>> {
+        self.small[thread % THREADS].0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the threads that `link` is the small connection. The caller has the lock of the state.
+    fn set_small(&self, link: Option<&Arc<Link>>) {
+        for thread in 0..THREADS {
+            *self.small(thread) = link.map(|link| Arc::new(link.clone()));
+        }
     }
 
     pub(crate) fn id(&self) -> ServerId {
@@ -123,6 +142,7 @@ impl Peer {
             state.last_error = None;
             state.breaker.handle_success();
             self.is_refusing.store(false, Ordering::Release);
+            self.set_small(Some(link));
             (state.link.replace(link.clone()), core::mem::take(&mut state.waiting))
         };
         if let Some(old) = old {
@@ -158,6 +178,7 @@ impl Peer {
         state.past_bytes.1 += bytes_out;
         if state.link.as_ref().is_some_and(|present| Arc::ptr_eq(present, link)) {
             state.link = None;
+            self.set_small(None);
             state.last_error = reason;
         }
         state.bulk.retain(|present| !Arc::ptr_eq(present, link));
@@ -182,12 +203,17 @@ impl Peer {
         self.lock().last_error = Some(error);
     }
 
-    /// A connection that takes new calls now.
+    /// The small connection, for a caller on the thread of that number. One that has ended or drains refuses the call, which is
+    /// tried again then.
     #[inline]
+    pub(crate) fn small_link(&self, thread: usize) -> Option<LinkOfThread> {
+        self.small(thread).clone()
+    }
+
+    /// A connection that takes new calls now.
     pub(crate) fn link(&self, lane: Lane) -> Option<Arc<Link>> {
         let mut state = self.lock();
         match lane {
-            // One that has ended or drains refuses the call, which is tried again then.
             Lane::Small => state.link.clone(),
             Lane::Bulk => {
                 state.bulk_turn = state.bulk_turn.wrapping_add(1);

@@ -1,4 +1,4 @@
-//! What the grid needs from the world: one trait for a connection's bytes, one for everything else.
+//! What the grid needs from the world: a connection's bytes, threads, and everything else.
 //!
 //! The program implements them over sockets and tokio, the simulator over a fake world; nothing in this crate knows
 //! which one it runs on.
@@ -64,8 +64,20 @@ pub trait Wire: Send + Unpin + 'static {
     fn channel_binding(&self) -> [u8; 32];
 }
 
-/// The world around the grid: time, tasks, dialing, chance.
-pub trait Runtime: Send + Sync + 'static {
+/// Where tasks run.
+pub trait Threads {
+    /// A number for the current thread, for what threads had better keep apart in memory; 0 where tasks of this world do not run.
+    /// Two threads may have one number, and are slower then.
+    fn thread_number(&self) -> usize {
+        0
+    }
+
+    /// Runs `task` to its end beside the caller; on its thread, if that has a number.
+    fn spawn(&self, task: BoxFuture<()>);
+}
+
+/// The world around the grid: tasks, time, dialing, chance.
+pub trait Runtime: Threads + Send + Sync + 'static {
     /// The connections of this world.
     type Wire: Wire;
 
@@ -79,9 +91,6 @@ pub trait Runtime: Send + Sync + 'static {
 
     /// Completes at `at` or a little later; never before.
     fn sleep_until(&self, at: Instant) -> BoxFuture<()>;
-
-    /// Runs `task` to its end beside the caller.
-    fn spawn(&self, task: BoxFuture<()>);
 
     /// Connects to `addr` (`host:port`) and completes the HTTP upgrade for `lane`. The caller bounds its time by
     /// dropping the future, which closes whatever was opened.

@@ -1,4 +1,4 @@
-//! Handlers as tasks: they end with their caller's interest.
+//! Handlers as tasks: those that wait, and streams. They end with their caller's interest.
 
 use core::future::{Future, poll_fn};
 use core::pin::{Pin, pin};
@@ -7,27 +7,38 @@ use std::sync::Arc;
 
 use crate::cancel::Cancelled;
 use crate::error::Outcome;
-use crate::handler::{Answered, CallContext, ServeFn, StreamFn};
+use crate::handler::{Answered, CallContext, Place, Served, StreamFn};
 use crate::link::Link;
 use crate::message::MuxId;
 use crate::mux::encode_refusal;
 use crate::mux::streams::StreamKey;
 use crate::stream::ServerStream;
 
-/// Runs a served call to its answer, or until its caller leaves. A call that is cancelled before its first turn never
-/// starts.
-pub(crate) async fn call(link: Arc<Link>, id: MuxId, run: Arc<ServeFn>, context: CallContext, request: Vec<u8>) {
-    let guard = Unanswered { link, id, done: false };
-    if context.cancelled.is_cancelled() {
-        return guard.disarm();
-    }
-    let cancelled = context.cancelled.clone();
-    match until_cancelled(cancelled, run(context, request)).await {
-        Some((answered, answer)) => {
-            reply(&guard.link, id, answered, answer);
-            guard.disarm();
+/// Runs a served call that was begun in `place` to its answer, or until its caller leaves.
+pub(crate) fn call(
+    link: Arc<Link>,
+    id: MuxId,
+    served: Arc<Served>,
+    place: Box<dyn Place>,
+    mut cancelled: Cancelled,
+) -> impl Future<Output = ()> {
+    let running = Running { link, id, served, place: Some(place), is_over: false };
+    async move {
+        // All of it, so that it answers also where this task is dropped before its first turn.
+        let mut running = running;
+        let mut answer = Vec::new();
+        let answered = poll_fn(|cx| {
+            if Pin::new(&mut cancelled).poll(cx).is_ready() {
+                return Poll::Ready(None);
+            }
+            let place = running.place.as_mut().expect("given back at the end only");
+            place.poll(cx, &mut answer).map(Some)
+        })
+        .await;
+        if let Some(answered) = answered {
+            reply(&running.link, id, answered, answer);
         }
-        None => guard.disarm(),
+        running.is_over = true;
     }
 }
 
@@ -41,22 +52,21 @@ pub(crate) fn reply(link: &Arc<Link>, id: MuxId, answered: Answered, answer: Vec
     link.lock().reply(id, outcome, answer);
 }
 
-/// A task that is dropped before its end still answers: the handler ran and failed.
-struct Unanswered {
+/// A served call that is a task. One that is dropped before its end still answers: the handler ran and failed.
+struct Running {
     link: Arc<Link>,
     id: MuxId,
-    done: bool,
+    served: Arc<Served>,
+    place: Option<Box<dyn Place>>,
+    is_over: bool,
 }
 
-impl Unanswered {
-    fn disarm(mut self) {
-        self.done = true;
-    }
-}
-
-impl Drop for Unanswered {
+impl Drop for Running {
     fn drop(&mut self) {
-        if !self.done {
+        if let Some(place) = self.place.take() {
+            self.served.give_back(place);
+        }
+        if !self.is_over {
             self.link.lock().reply(self.id, Outcome::Failed, Vec::new());
         }
     }

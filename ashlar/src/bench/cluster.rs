@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ashlar_grid::config::GridConfig;
 use ashlar_grid::error::Refusal;
-use ashlar_grid::handler::{HandlerId, Handlers, RegisteredTwice};
+use ashlar_grid::handler::{HandlerId, Handlers, Method, RegisteredTwice};
 use ashlar_grid::hello::Secrets;
 use ashlar_grid::seam::Lane;
 use ashlar_grid::status::PeerState;
@@ -20,14 +20,24 @@ use crate::os::runtime::OsRuntime;
 use crate::os::throttle::Throttle;
 use crate::os::workers::Workers;
 
-/// Answers with the request.
-pub(super) const ECHO: HandlerId = HandlerId::new(1);
+/// Answers with the request, on the connection's own task.
+pub(super) const ECHO_INLINE: HandlerId = HandlerId::new(1);
+/// Answers with the request, as handlers of the product do.
+pub(super) const ECHO: HandlerId = HandlerId::new(6);
 /// A stream that answers its initial payload a number of times.
 pub(super) const ECHO_STREAM: HandlerId = HandlerId::new(4);
 /// Takes a payload and answers its length.
 pub(super) const SINK: HandlerId = HandlerId::new(5);
 /// A stream that is read to its end and answers nothing.
 pub(super) const SINK_STREAM: HandlerId = HandlerId::new(9);
+
+struct Echo;
+
+impl Method for Echo {
+    const ID: HandlerId = ECHO;
+    type Request = Vec<u8>;
+    type Reply = Vec<u8>;
+}
 
 /// One server of a benchmark.
 pub struct Server {
@@ -149,10 +159,11 @@ fn start_server(workers: &Workers, number: usize, socket: Socket, address: Strin
     Ok(Server { grid, address, home, listening })
 }
 
-/// Echo, a stream of echoes, and a sink.
+/// Echoes, a stream of them, and sinks.
 fn handlers() -> Result<Handlers, RegisteredTwice> {
     Handlers::new()
-        .inline_bytes(ECHO, |_, request, answer| {
+        .serve::<Echo, _>(|_, request| async move { Ok(request) })?
+        .inline_bytes(ECHO_INLINE, |_, request, answer| {
             answer.extend_from_slice(request);
             Ok(())
         })?

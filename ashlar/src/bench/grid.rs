@@ -1,16 +1,17 @@
 //! `ashlar bench grid`: calls and streams between servers, in the shape of MinIO's published grid benchmark.
 //!
 //! Servers are grids in one process; payloads have 512 bytes, a stream has 10 replies and a window of one message. Operations are
-//! real ones: nothing is multiplied by the number of servers. Two things are easier than in MinIO's benchmark, so that ratios to it
-//! flatter: a caller belongs to one server and its thread and draws the destination alone, where MinIO draws the source too; and
-//! handlers run inline, where MinIO starts a goroutine for each request.
+//! real ones: nothing is multiplied by the number of servers. `calls` and `streams` are the same work as there: handlers are
+//! served as those of the product, callers run on all threads, and each operation draws its source and its destination.
+//! `inline_pinned` and `streams_pinned` are less: a caller belongs to one server and stays on the thread of its connections, and
+//! handlers of calls run inline.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use ashlar_grid::{CallOptions, PeerHandle};
 
-use super::cluster::{Cluster, ECHO, ECHO_STREAM, PAYLOAD_BYTES, SINK};
+use super::cluster::{Cluster, ECHO, ECHO_INLINE, ECHO_STREAM, PAYLOAD_BYTES, SINK};
 use super::load::{Dice, Outcome, Results, Tally, run};
 use super::report::{Row, line};
 use super::{Options, memory, slow};
@@ -18,6 +19,7 @@ use crate::failure::Failure;
 use crate::front::bench as rest;
 use crate::os::heap;
 use crate::os::runtime::OsRuntime;
+use crate::os::wakes::Gathered;
 use crate::os::workers::Workers;
 use ashlar_node::together;
 
@@ -33,6 +35,10 @@ const BULK_BYTES: usize = 8 << 20;
 const BULK_CALLERS: usize = 4;
 /// What the kernel allows for messages that nothing merges: an echo over one TCP connection a caller.
 const BARE: [&str; 3] = ["bare_tcp/32", "bare_tcp/256", "bare_tcp/1024"];
+/// The row of the allocations of a call.
+const ALLOCATIONS: &str = "allocations/2x256";
+/// Rows of two servers beside the tables.
+const PAIR_CASES: [&str; 5] = [ALLOCATIONS, "long_stream/512B", "rest/2x32", "rest/2x256", "rest/2x1024"];
 /// Rows of the comparison of small calls alone and beside bulk.
 const BESIDE_BULK: [&str; 4] = [
     "small_calls_beside_bulk/alone",
@@ -71,6 +77,52 @@ pub async fn run_all(options: &Options, mut tell: impl FnMut(&str)) -> Result<Ve
     Ok(rows)
 }
 
+/// What callers do, and where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Work {
+    Calls,
+    Streams,
+    InlinePinnedCalls,
+    PinnedStreams,
+}
+
+impl Work {
+    const ALL: [Self; 4] = [Self::Calls, Self::Streams, Self::InlinePinnedCalls, Self::PinnedStreams];
+
+    fn case(self, servers: usize, callers: usize) -> String {
+        let kind = match self {
+            Self::Calls => "calls",
+            Self::Streams => "streams",
+            Self::InlinePinnedCalls => "inline_pinned",
+            Self::PinnedStreams => "streams_pinned",
+        };
+        format!("{kind}/{servers}x{callers}")
+    }
+
+    const fn unit(self) -> &'static str {
+        match self {
+            Self::Calls | Self::InlinePinnedCalls => "ops/s",
+            Self::Streams | Self::PinnedStreams => "msgs/s",
+        }
+    }
+
+    /// Whether a caller belongs to one server and stays on the thread of its connections.
+    const fn is_pinned(self) -> bool {
+        matches!(self, Self::InlinePinnedCalls | Self::PinnedStreams)
+    }
+
+    /// One operation: how many messages were answered, 0 if it failed.
+    async fn run(self, peer: &PeerHandle<OsRuntime>) -> u64 {
+        let handler = match self {
+            Self::Calls => ECHO,
+            Self::InlinePinnedCalls => ECHO_INLINE,
+            Self::Streams | Self::PinnedStreams => return one_stream(peer, &PAYLOAD).await,
+        };
+        let answer = peer.call_bytes(handler, &PAYLOAD, CallOptions::default()).await;
+        u64::from(answer.is_ok_and(|answer| answer.len() == PAYLOAD_BYTES))
+    }
+}
+
 /// The tables: calls, streams, and for two servers the single caller, the long stream and plain HTTP.
 async fn mesh_cases(
     options: &Options,
@@ -78,28 +130,21 @@ async fn mesh_cases(
     servers: usize,
     add: &mut impl FnMut(Row),
 ) -> Result<(), Failure> {
-    let names =
-        ["calls", "streams"].into_iter().flat_map(|kind| CALLERS.map(|callers| format!("{kind}/{servers}x{callers}")));
-    let extra = ["calls/2x1", "allocations/2x256", "long_stream/512B", "rest/2x32", "rest/2x256", "rest/2x1024"];
-    let extra = extra.into_iter().chain(BARE);
-    let extra = extra.filter(|_| servers == 2).map(str::to_owned);
-    if !names.chain(extra).any(|name| options.wants(&name)) {
+    let singles: &[usize] = if servers == 2 { &[1] } else { &[] };
+    let table = Work::ALL.into_iter().flat_map(|work| {
+        let singles = singles.iter().filter(move |_| work.unit() == "ops/s");
+        singles.chain(&CALLERS).map(move |callers| (work, *callers))
+    });
+    let table: Vec<_> = table.filter(|(work, callers)| options.wants(&work.case(servers, *callers))).collect();
+    let extra = PAIR_CASES.iter().chain(&BARE).any(|case| servers == 2 && options.wants(case));
+    if table.is_empty() && !extra {
         return Ok(());
     }
     let cluster = Cluster::start(workers, servers).await?;
     let peers: Peers = Arc::new(cluster.peers.clone());
-    let singles: &[usize] = if servers == 2 { &[1] } else { &[] };
-    for callers in singles.iter().chain(&CALLERS) {
-        let case = format!("calls/{servers}x{callers}");
-        if options.wants(&case) {
-            add(calls(options.span(), workers, &peers, *callers).await.row(&case, "ops/s"));
-        }
-    }
-    for callers in CALLERS {
-        let case = format!("streams/{servers}x{callers}");
-        if options.wants(&case) {
-            add(streams(options.span(), workers, &peers, callers).await.row(&case, "msgs/s"));
-        }
+    for (work, callers) in table {
+        let outcome = load(work, options.span(), workers, &peers, callers).await;
+        add(outcome.row_with_wakes(&work.case(servers, callers), work.unit()));
     }
     if servers == 2 {
         pair_cases(options, workers, &cluster, &peers, add).await?;
@@ -115,7 +160,7 @@ async fn pair_cases(
     peers: &Peers,
     add: &mut impl FnMut(Row),
 ) -> Result<(), Failure> {
-    if options.wants("allocations/2x256") {
+    if options.wants(ALLOCATIONS) {
         add(allocations(options.span(), workers, peers).await);
     }
     if options.wants("long_stream/512B") {
@@ -175,50 +220,27 @@ async fn over_own_connections(
     .await
 }
 
-async fn calls(span: Duration, workers: &Workers, peers: &Peers, callers: usize) -> Outcome {
+/// Callers that do `work` on and on.
+async fn load(work: Work, span: Duration, workers: &Workers, peers: &Peers, callers: usize) -> Outcome {
     run(span, workers, |phase, results| {
         for caller in 0..callers {
-            let source = caller % peers.len();
-            let home = source % workers.handles.len();
+            let own = caller % peers.len();
+            let home = if work.is_pinned() { own } else { caller } % workers.handles.len();
             let (peers, results, mut tally) = (peers.clone(), results.clone(), phase.tally(home));
-            workers.handles[home].spawn(async move {
+            workers.handles[home].spawn(Gathered::new(Box::pin(async move {
                 let mut dice = Dice::new(caller as u64);
                 tally.begin();
                 loop {
+                    let source = if work.is_pinned() { own } else { dice.below(peers.len()) };
                     let peer = &peers[source][dice.below(peers[source].len())];
-                    let answer = peer.call_bytes(ECHO, &PAYLOAD, CallOptions::default()).await;
-                    let right = answer.is_ok_and(|answer| answer.len() == PAYLOAD_BYTES);
-                    if !(if right { tally.done(1) } else { tally.failed() }) {
-                        break;
-                    }
-                }
-                // The receiver waits for every caller.
-                let _ = results.send(tally);
-            });
-        }
-    })
-    .await
-}
-
-async fn streams(span: Duration, workers: &Workers, peers: &Peers, callers: usize) -> Outcome {
-    run(span, workers, |phase, results| {
-        for caller in 0..callers {
-            let source = caller % peers.len();
-            let home = source % workers.handles.len();
-            let (peers, results, mut tally) = (peers.clone(), results.clone(), phase.tally(home));
-            workers.handles[home].spawn(async move {
-                let mut dice = Dice::new(caller as u64);
-                tally.begin();
-                loop {
-                    let peer = &peers[source][dice.below(peers[source].len())];
-                    let count = one_stream(peer, &PAYLOAD).await;
+                    let count = work.run(peer).await;
                     if !(if count > 0 { tally.done(count) } else { tally.failed() }) {
                         break;
                     }
                 }
                 // The receiver waits for every caller.
                 let _ = results.send(tally);
-            });
+            })));
         }
     })
     .await
@@ -241,9 +263,9 @@ async fn one_stream(peer: &PeerHandle<OsRuntime>, initial: &[u8]) -> u64 {
 /// Heap allocations per call, with 256 callers, both ends together.
 async fn allocations(span: Duration, workers: &Workers, peers: &Peers) -> Row {
     heap::count(true);
-    let outcome = calls(span, workers, peers, 256).await;
+    let outcome = load(Work::Calls, span, workers, peers, 256).await;
     heap::count(false);
-    Row::new("allocations/2x256", outcome.allocations as f64 / outcome.operations.max(1) as f64, "per call")
+    Row::new(ALLOCATIONS, outcome.allocations as f64 / outcome.operations.max(1) as f64, "per call")
 }
 
 async fn long_stream(span: Duration, workers: &Workers, peers: &Peers) -> Outcome {
@@ -275,9 +297,10 @@ async fn long_stream(span: Duration, workers: &Workers, peers: &Peers) -> Outcom
 async fn beside_bulk(options: &Options, workers: &Workers, add: &mut impl FnMut(Row)) -> Result<(), Failure> {
     let cluster = Cluster::start(workers, 2).await?;
     let peers: Peers = Arc::new(cluster.peers.clone());
-    let alone = calls(options.span(), workers, &peers, 1).await;
+    let one = || load(Work::InlinePinnedCalls, options.span(), workers, &peers, 1);
+    let alone = one().await;
     let bulk = bulk_load(options.span(), workers, &peers);
-    let (bulk, beside) = together::both(bulk, calls(options.span(), workers, &peers, 1)).await;
+    let (bulk, beside) = together::both(bulk, one()).await;
     let [alone_case, beside_case, bulk_case, ratio_case] = BESIDE_BULK;
     add(alone.row(alone_case, "ops/s"));
     add(beside.row(beside_case, "ops/s"));

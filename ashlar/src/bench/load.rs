@@ -8,6 +8,7 @@ use ashlar_wire::time::Instant;
 use hdrhistogram::Histogram;
 
 use super::report::Row;
+use crate::os::wakes::Counts;
 use crate::os::workers::Workers;
 use crate::os::{clock, heap, process};
 
@@ -150,6 +151,8 @@ pub struct Outcome {
     pub cpu: Duration,
     /// Heap allocations of the process meanwhile, if they were counted.
     pub allocations: u64,
+    /// Tasks that another worker than their own has woken meanwhile.
+    pub wakes: Counts,
     /// Nanoseconds.
     pub latencies: Histogram<u64>,
 }
@@ -178,6 +181,14 @@ impl Outcome {
             .with("cpu_us_per_op", self.cpu.as_secs_f64() * 1e6 / self.operations.max(1) as f64);
         if self.errors > 0 { row.with("errors", self.errors as f64) } else { row }
     }
+
+    /// The same, with how often workers woke each other's tasks, and with how many of these they had to wake each other.
+    #[must_use]
+    pub fn row_with_wakes(&self, case: &str, unit: &'static str) -> Row {
+        let per_op = |count| count as f64 / self.operations.max(1) as f64;
+        let row = self.row(case, unit);
+        row.with("cross_wakes_per_op", per_op(self.wakes.lines)).with("worker_wakes_per_op", per_op(self.wakes.wakes))
+    }
 }
 
 /// What a caller sends when it has stopped.
@@ -200,11 +211,11 @@ pub async fn run_beside(
     start(&phase, &results);
     drop(results);
     clock::sleep(WARM_UP.min(span)).await;
-    let (began, cpu_before, heap_before) = (clock::now(), cpu(), heap::counts());
+    let (began, cpu_before, heap_before, wakes_before) = (clock::now(), cpu(), heap::counts(), workers.wakes());
     phase.set(MEASURING);
     clock::sleep(span).await;
     phase.set(OVER);
-    let (ended, cpu_after, heap_after) = (clock::now(), cpu(), heap::counts());
+    let (ended, cpu_after, heap_after, wakes_after) = (clock::now(), cpu(), heap::counts(), workers.wakes());
     let tallies = collect(tallies).await;
     let operations = tallies.iter().map(|tally| tally.operations).sum();
     let errors = tallies.iter().map(|tally| tally.errors).sum();
@@ -216,6 +227,7 @@ pub async fn run_beside(
         span: ended.saturating_since(began),
         cpu: cpu_after.saturating_sub(cpu_before),
         allocations: heap_after.allocations - heap_before.allocations,
+        wakes: wakes_after - wakes_before,
         latencies: phase.latencies(),
     }
 }

@@ -25,6 +25,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::os::runtime::OsRuntime;
+use crate::os::wakes::Gathered;
 
 /// Connections of all clients.
 const CONNECTIONS_MAX: usize = 1_024;
@@ -62,11 +63,11 @@ pub async fn serve(
                     continue;
                 }
                 let (volumes, stopped) = (volumes.clone(), for_clients.clone());
-                connections.spawn(async move {
+                connections.spawn(Gathered::new(Box::pin(async move {
                     if let Err(error) = Connection::new(stream, volumes).run(stopped).await {
                         tracing::debug!(%from, %error, "an NBD connection has ended");
                     }
-                });
+                })));
             }
             Some(_) = connections.join_next() => {}
             _ = stopped.wait_for(|stopped| *stopped) => break,

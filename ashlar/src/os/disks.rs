@@ -138,7 +138,7 @@ impl Disks {
 
     /// Makes the drives known to the cluster, beside everything else.
     pub(super) fn register(&self, node: &Node<OsRuntime>) {
-        use ashlar_grid::seam::Runtime as _;
+        use ashlar_grid::seam::Threads as _;
         for drive in self.drives.keys().copied() {
             let (catalog, bytes) = (self.catalog.handle(), self.bytes);
             node.runtime().spawn(Box::pin(async move {

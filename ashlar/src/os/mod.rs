@@ -36,6 +36,7 @@ pub mod terminal;
 pub mod throttle;
 pub mod tls;
 mod turns;
+pub mod wakes;
 pub mod websocket;
 pub mod wire;
 pub mod workers;

@@ -4,13 +4,14 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ashlar_grid::seam::{BoxFuture, Lane, Runtime, WireError};
+use ashlar_grid::seam::{BoxFuture, Lane, Runtime, Threads, WireError};
 use ashlar_wire::time::Instant;
 use rustls::ClientConfig;
 use tokio::runtime::Handle;
 
+use super::wakes::Gathered;
 use super::wire::OsWire;
-use super::{clock, dial, random, tls};
+use super::{clock, dial, random, tls, wakes};
 
 thread_local! {
     static OWN_LANE: Cell<Option<Lane>> = const { Cell::new(None) };
@@ -42,6 +43,23 @@ impl OsRuntime {
     }
 }
 
+impl Threads for OsRuntime {
+    fn thread_number(&self) -> usize {
+        wakes::number_here()
+    }
+
+    /// A worker keeps its tasks; tasks from elsewhere go round the workers.
+    fn spawn(&self, task: BoxFuture<()>) {
+        let task = Gathered::new(task);
+        if OWN_LANE.get() == Some(self.lane) {
+            tokio::spawn(task);
+        } else {
+            let next = self.next.fetch_add(1, Ordering::Relaxed);
+            self.workers[next % self.workers.len()].spawn(task);
+        }
+    }
+}
+
 impl Runtime for OsRuntime {
     type Wire = OsWire;
 
@@ -55,16 +73,6 @@ impl Runtime for OsRuntime {
 
     fn sleep_until(&self, at: Instant) -> BoxFuture<()> {
         Box::pin(clock::sleep_until(at))
-    }
-
-    /// A worker keeps its tasks; tasks from elsewhere go round the workers.
-    fn spawn(&self, task: BoxFuture<()>) {
-        if OWN_LANE.get() == Some(self.lane) {
-            tokio::spawn(task);
-        } else {
-            let next = self.next.fetch_add(1, Ordering::Relaxed);
-            self.workers[next % self.workers.len()].spawn(task);
-        }
     }
 
     fn dial(&self, addr: &str, lane: Lane) -> BoxFuture<Result<OsWire, WireError>> {

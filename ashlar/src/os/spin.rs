@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use ashlar_wire::time::Instant;
 
-use super::{clock, turns};
+use super::{clock, turns, wakes};
 
 /// How long a worker stays awake after the last bytes: two wakings (25 to 35 us each in a virtual machine) and the work on
 /// a batch between them.
@@ -131,7 +131,7 @@ pub(super) fn note_received() {
 }
 
 /// Keeps the runtime of the worker at `place` awake after each [`note_received`] that calls for it, and as long as connections
-/// stand [in line](turns), which it lets pass; never ends.
+/// stand [in line](turns), which it lets pass; wakes the tasks that [others have woken](wakes); never ends.
 pub(super) async fn stay_awake(place: Place) {
     let mut is_spinning = false;
     let mut last = Instant::ORIGIN;
@@ -139,6 +139,9 @@ pub(super) async fn stay_awake(place: Place) {
         poll_fn(|cx| {
             let now = clock::now();
             let is_shared = place.shares(this_core(), now);
+            if wakes::wake_all() {
+                note_received();
+            }
             if HAS_COME.take() {
                 last = now;
             }
@@ -151,7 +154,7 @@ pub(super) async fn stay_awake(place: Place) {
                 history.handle_vain();
                 HISTORY.set(history);
             }
-            if turns::poll_line(cx).is_ready() {
+            if turns::poll_line(cx).is_ready() || wakes::poll_written(cx).is_ready() {
                 return Poll::Ready(());
             }
             SPINNER.set(Some(cx.waker().clone()));

@@ -1,7 +1,7 @@
 //! Worker threads: one single-threaded runtime each. A connection lives and dies on one of them.
 
 use std::io;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 
 use ashlar_grid::seam::Lane;
@@ -9,7 +9,8 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::watch;
 
 use super::spin::Place;
-use super::{process, runtime, spin};
+use super::wakes::{Counts, List};
+use super::{process, runtime, spin, wakes};
 
 /// How much a bulk worker steps back behind the others, in steps of `nice`: a tenth of their share where both want all.
 const BULK_NICENESS: i32 = 10;
@@ -21,6 +22,8 @@ pub struct Workers {
     pub handles: Vec<Handle>,
     /// Where bulk connections live, as many: threads of their own, so that long copies hold up no small call.
     pub bulk: Vec<Handle>,
+    /// Of the first kind: who was woken from elsewhere.
+    lists: Vec<Arc<List>>,
     stop: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -34,11 +37,13 @@ impl Workers {
         let (stop, stopped) = watch::channel(false);
         let mut threads = Vec::with_capacity(2 * count);
         let places = Place::all(count);
+        let lists: Vec<Arc<List>> = (0..count).map(|_| Arc::default()).collect();
         let mut kind = |lane, name: &str| {
             let (started, starting) = mpsc::channel();
-            for (index, place) in places.iter().enumerate() {
-                let (started, stopped, place) = (started.clone(), stopped.clone(), place.clone());
-                let body = move || work(lane, place, &started, stopped);
+            for (index, (place, list)) in places.iter().zip(&lists).enumerate() {
+                let (started, stopped) = (started.clone(), stopped.clone());
+                let own = (place.clone(), list.clone());
+                let body = move || work(lane, own, &started, stopped);
                 threads.push(thread::Builder::new().name(format!("{name}-{index}")).spawn(body)?);
             }
             drop(started);
@@ -46,7 +51,13 @@ impl Workers {
         };
         let handles = kind(Lane::Small, "worker")?;
         let bulk = kind(Lane::Bulk, "bulk")?;
-        Ok(Self { handles, bulk, stop, threads })
+        Ok(Self { handles, bulk, lists, stop, threads })
+    }
+
+    /// How often tasks of these workers were woken from elsewhere.
+    #[must_use]
+    pub fn wakes(&self) -> Counts {
+        self.lists.iter().map(|list| list.counts()).fold(Counts::default(), core::ops::Add::add)
     }
 
     /// Ends every worker; what runs on them is dropped at its next wait.
@@ -60,20 +71,29 @@ impl Workers {
 }
 
 /// The life of one worker.
-fn work(lane: Lane, place: Place, started: &mpsc::Sender<io::Result<Handle>>, mut stopped: watch::Receiver<bool>) {
+fn work(
+    lane: Lane,
+    (place, list): (Place, Arc<List>),
+    started: &mpsc::Sender<io::Result<Handle>>,
+    mut stopped: watch::Receiver<bool>,
+) {
     runtime::become_worker(lane);
     let runtime = match Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return drop(started.send(Err(error))),
     };
     match lane {
-        Lane::Small => drop(runtime.spawn(spin::stay_awake(place))),
+        Lane::Small => {
+            wakes::join(list);
+            drop(runtime.spawn(spin::stay_awake(place)));
+        }
         Lane::Bulk => process::step_back(BULK_NICENESS),
     }
     drop(started.send(Ok(runtime.handle().clone())));
     // An error means that the sender is gone: time to stop as well.
     runtime.block_on(async { stopped.wait_for(|&stop| stop).await.map(drop).unwrap_or_default() });
     runtime.shutdown_background();
+    wakes::leave();
 }
 
 #[cfg(test)]

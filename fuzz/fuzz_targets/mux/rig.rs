@@ -444,13 +444,14 @@ impl Rig {
         let mux = &mut self.peers[end].mux;
         let Header { op, handler, flags, id, .. } = message.header;
         let inline = op == Op::Call && !flags.contains(Flags::MORE) && handler == u32::from(INLINE);
-        if inline && mux.accepts_inline() {
+        if inline && mux.admission().is_open {
             let mut answer = message.payload.to_vec();
             if let Some(tag) = tag_of(message.payload) {
                 self.note_run(tag);
                 self.answers.insert(tag, answer.clone());
             }
-            return self.peers[end].mux.reply_inline(id, Outcome::Ok, &mut answer);
+            self.peers[end].mux.reply_in_place(id, Outcome::Ok, &mut answer);
+            return;
         }
         match mux.handle_message(self.now, message) {
             Ok(None) => {}

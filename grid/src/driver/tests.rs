@@ -1,5 +1,9 @@
 //! One driver without a socket: what comes in one batch, and what has left after each of its turns.
 
+mod handed_over;
+mod served;
+
+use core::time::Duration;
 use std::sync::{Mutex, MutexGuard};
 
 use ashlar_wire::id::{Incarnation, ServerId};
@@ -16,32 +20,46 @@ use crate::message::{Assembler, Header, MuxId, Op, encode};
 use crate::mux::{Mux, NewCall};
 use crate::outbox::Class;
 use crate::rotation::{Keyring, Proofs};
-use crate::seam::Lane;
+use crate::seam::{Lane, Threads};
 
 /// Answers with the request.
 const ECHO: HandlerId = HandlerId::new(1);
 const PAYLOAD: [u8; 512] = [5; 512];
 const NOW: Instant = Instant::from_nanos(1_000_000_000);
 
-/// A world where nothing happens. It counts how often it was asked for the time.
+/// A world where nothing happens, on the thread of a number. It counts how often it was asked for the time, and the tasks that
+/// it was given and dropped.
 #[derive(Default)]
 struct Still {
     readings: Mutex<u32>,
+    tasks: Mutex<u32>,
+    thread: usize,
+    /// What each reading of the clock takes.
+    step: Duration,
+}
+
+impl Threads for Still {
+    fn thread_number(&self) -> usize {
+        self.thread
+    }
+
+    fn spawn(&self, _: BoxFuture<()>) {
+        *self.tasks.lock().expect("nobody panics with it") += 1;
+    }
 }
 
 impl Runtime for Still {
     type Wire = Pipe;
 
     fn now(&self) -> Instant {
-        *self.readings.lock().expect("nobody panics with it") += 1;
-        NOW
+        let mut readings = self.readings.lock().expect("nobody panics with it");
+        *readings += 1;
+        NOW + self.step * *readings
     }
 
     fn sleep_until(&self, _: Instant) -> BoxFuture<()> {
         Box::pin(core::future::pending())
     }
-
-    fn spawn(&self, _: BoxFuture<()>) {}
 
     fn dial(&self, _: &str, _: Lane) -> BoxFuture<Result<Pipe, WireError>> {
         Box::pin(core::future::pending())
@@ -117,7 +135,7 @@ fn link() -> Arc<Link> {
 }
 
 /// A connection to which a batch has come: the answer to a call of this side, and `calls` calls of the peer.
-struct Rig {
+struct Setup {
     runtime: Arc<Still>,
     driver: Driver<Still>,
     link: Arc<Link>,
@@ -125,8 +143,21 @@ struct Rig {
     kernel: Arc<Mutex<Kernel>>,
 }
 
-impl Rig {
+impl Setup {
     fn new(calls: u32) -> Self {
+        Self::on_thread(0, calls)
+    }
+
+    fn on_thread(thread: usize, calls: u32) -> Self {
+        let echo = |_, request: &[u8], answer: &mut Vec<u8>| {
+            answer.extend_from_slice(request);
+            Ok(())
+        };
+        let handlers = Handlers::new().inline_bytes(ECHO, echo).expect("the first");
+        Self::with(Still { thread, ..Still::default() }, handlers, calls)
+    }
+
+    fn with(runtime: Still, handlers: Handlers, calls: u32) -> Self {
         let (link, kernel) = (link(), Arc::default());
         let pending = vec![call(&link)];
         let mut batch = Batch::default();
@@ -143,12 +174,7 @@ impl Rig {
         }
         segment.seal(Side::Acceptor);
 
-        let echo = |_, request: &[u8], answer: &mut Vec<u8>| {
-            answer.extend_from_slice(request);
-            Ok(())
-        };
-        let handlers = Arc::new(Handlers::new().inline_bytes(ECHO, echo).expect("the first"));
-        let runtime = Arc::new(Still::default());
+        let (runtime, handlers) = (Arc::new(runtime), Arc::new(handlers));
         let assembler = Assembler::new(Limits::for_lane(Lane::Small).chunk_max, None);
         let decoder = Decoder::new(Side::Dialer);
         let inlet = Inlet::new(runtime.clone(), Side::Dialer, link.clone(), handlers, decoder, assembler);
@@ -163,6 +189,21 @@ impl Rig {
         assert!(Pin::new(&mut self.driver).poll(&mut cx).is_pending(), "the connection lives");
         let readings = *self.runtime.readings.lock().expect("nobody panics with it");
         (self.kernel().written, readings)
+    }
+
+    /// A reply to call `id` comes with the next batch.
+    fn receive(&mut self, id: MuxId, payload: &[u8]) {
+        let mut segment = Segment::new(Vec::new());
+        let reply = Header { handler: Outcome::Ok as u32, ..Header::new(Op::Reply, id, 0) }.from_responder(true);
+        encode(segment.payload_mut(), &reply, payload, None);
+        segment.seal(Side::Acceptor);
+        self.driver.wire.incoming = segment.as_bytes().to_vec();
+    }
+
+    /// Writes so far, and bytes written.
+    fn counts(&self) -> (u32, usize) {
+        let kernel = self.kernel();
+        (kernel.writes, kernel.written)
     }
 
     fn kernel(&self) -> MutexGuard<'_, Kernel> {
@@ -180,64 +221,64 @@ fn call(link: &Arc<Link>) -> PendingCall {
 
 #[test]
 fn answers_leave_before_woken_callers_add_to_them_if_they_are_worth_a_write() {
-    let mut rig = Rig::new(16);
-    let [(first, _), (second, _)] = [rig.turn(), rig.turn()];
+    let mut setup = Setup::new(16);
+    let [(first, _), (second, _)] = [setup.turn(), setup.turn()];
     assert!(first > 16 * 512 && second - first < 512, "{first}, then {second}");
-    let mut rig = Rig::new(1);
-    let [(first, _), (second, _)] = [rig.turn(), rig.turn()];
+    let mut setup = Setup::new(1);
+    let [(first, _), (second, _)] = [setup.turn(), setup.turn()];
     assert!(first == 0 && second > 512, "{first}, then {second}");
 }
 
 #[test]
 fn a_turn_reads_the_clock_once() {
-    let mut rig = Rig::new(16);
-    let before = *rig.runtime.readings.lock().expect("nobody panics with it");
-    let readings = [(); 3].map(|()| rig.turn().1 - before);
+    let mut setup = Setup::new(16);
+    let before = *setup.runtime.readings.lock().expect("nobody panics with it");
+    let readings = [(); 3].map(|()| setup.turn().1 - before);
     assert_eq!(readings, [1, 2, 3], "for what was received, then for the timer");
 }
 
 #[test]
 fn a_connection_in_line_gathers_what_is_added() {
-    let mut rig = Rig::new(1);
-    rig.kernel().is_busy = true;
-    assert_eq!([rig.turn().0, rig.turn().0], [0, 0], "an answer waits");
+    let mut setup = Setup::new(1);
+    setup.kernel().is_busy = true;
+    assert_eq!([setup.turn().0, setup.turn().0], [0, 0], "an answer waits");
     for _ in 0..3 {
-        rig.pending.push(call(&rig.link));
+        setup.pending.push(call(&setup.link));
     }
-    assert_eq!(rig.turn().0, 0);
-    rig.kernel().is_busy = false;
-    let written = rig.turn().0;
-    assert!(written > 4 * 512 && rig.kernel().writes == 1, "{written} bytes in {} writes", rig.kernel().writes);
+    assert_eq!(setup.turn().0, 0);
+    setup.kernel().is_busy = false;
+    let written = setup.turn().0;
+    assert!(written > 4 * 512 && setup.kernel().writes == 1, "{written} bytes in {} writes", setup.kernel().writes);
 }
 
 #[test]
 fn what_is_worth_a_write_stands_in_no_line() {
-    let mut rig = Rig::new(16);
-    rig.kernel().is_busy = true;
-    assert!(rig.turn().0 > 16 * 512);
+    let mut setup = Setup::new(16);
+    setup.kernel().is_busy = true;
+    assert!(setup.turn().0 > 16 * 512);
 }
 
 /// It must notice what becomes of the connection meanwhile, and sleep as usual afterwards.
 #[test]
 fn a_connection_in_line_can_end_and_can_go_on() {
     let mut cx = Context::from_waker(core::task::Waker::noop());
-    let mut rig = Rig::new(1);
-    rig.kernel().is_busy = true;
-    rig.turn();
-    rig.turn();
-    rig.link.lock().close(Lost::Shutdown);
-    assert!(Pin::new(&mut rig.driver).poll(&mut cx).is_ready());
+    let mut setup = Setup::new(1);
+    setup.kernel().is_busy = true;
+    setup.turn();
+    setup.turn();
+    setup.link.lock().close(Lost::Shutdown);
+    assert!(Pin::new(&mut setup.driver).poll(&mut cx).is_ready());
 
-    let mut rig = Rig::new(1);
-    rig.kernel().is_busy = true;
-    rig.turn();
-    rig.turn();
-    rig.kernel().is_busy = false;
-    rig.turn();
+    let mut setup = Setup::new(1);
+    setup.kernel().is_busy = true;
+    setup.turn();
+    setup.turn();
+    setup.kernel().is_busy = false;
+    setup.turn();
     let woken = Arc::new(Woken::default());
     let waker = core::task::Waker::from(Arc::clone(&woken));
-    assert!(Pin::new(&mut rig.driver).poll(&mut Context::from_waker(&waker)).is_pending());
-    rig.pending.push(call(&rig.link));
+    assert!(Pin::new(&mut setup.driver).poll(&mut Context::from_waker(&waker)).is_pending());
+    setup.pending.push(call(&setup.link));
     assert!(*woken.0.lock().expect("nobody panics with it"), "something new wakes who is not in line");
 }
 

@@ -8,6 +8,8 @@ use crate::error::{CallError, Lost, Reason};
 use crate::message::MuxId;
 use crate::outbox::{Outbox, Position};
 
+use super::returns::{Key, Returns};
+
 /// What a call ends with.
 pub type CallResult = Result<Vec<u8>, CallError>;
 
@@ -21,16 +23,41 @@ enum State {
         total: usize,
     },
     Done(CallResult),
+    /// Answered, with what is in the slot's room.
+    Answered,
+}
+
+impl State {
+    fn is_over(&self) -> bool {
+        matches!(self, Self::Done(_) | Self::Answered)
+    }
 }
 
 #[derive(Debug)]
 struct Slot {
     generation: u32,
     state: State,
+    /// Where a short answer lies until it is collected; kept for its room. Its caller makes the copy that it gets: memory that
+    /// one thread allocates and another one frees makes the two wait for each other.
+    room: Vec<u8>,
     deadline: Instant,
     position: Position,
-    waker: Option<Waker>,
+    waiter: Waiter,
 }
+
+/// Who waits for a call.
+#[derive(Debug)]
+enum Waiter {
+    /// Nobody so far.
+    Nobody,
+    /// A task, woken for the result.
+    Task(Waker),
+    /// The caller under that key on the thread of that number, which gets the result by way of [`Returns`].
+    Thread(usize, Key),
+}
+
+/// Longer answers do not pass through the room of a slot.
+const ROOM_MAX: usize = 2_048;
 
 /// The slots of one connection.
 #[derive(Debug)]
@@ -45,6 +72,16 @@ pub struct Calls {
     next_generation: u32,
     /// No call expires before this.
     next_deadline: Instant,
+    /// Of each thread that hands calls over.
+    threads: Vec<Thread>,
+}
+
+/// Calls that one thread has handed over.
+#[derive(Debug, Default)]
+struct Thread {
+    /// By their slot there: of whose generation, and which call it is here.
+    calls: Vec<Option<(u32, MuxId)>>,
+    returns: Returns,
 }
 
 /// What an answer's chunk meant.
@@ -58,12 +95,25 @@ pub enum Heard {
     Misfit,
 }
 
+#[cfg(test)]
+impl Thread {
+    fn held_bytes(&self) -> usize {
+        self.calls.capacity() * size_of::<Option<(u32, MuxId)>>() + self.returns.held_bytes()
+    }
+}
+
 impl Calls {
     /// Room for `max` calls in flight.
     #[must_use]
     pub fn new(max: u32) -> Self {
-        let (slots, free) = (Vec::new(), Vec::new());
-        Self { slots, free, waiting: 0, used: 0, max, next_generation: 0, next_deadline: Instant::NEVER }
+        let (slots, free, threads) = (Vec::new(), Vec::new(), Vec::new());
+        Self { slots, free, waiting: 0, used: 0, max, next_generation: 0, next_deadline: Instant::NEVER, threads }
+    }
+
+    /// Calls in flight, at most.
+    #[must_use]
+    pub fn max(&self) -> u32 {
+        self.max
     }
 
     /// Calls that wait for an answer.
@@ -86,14 +136,16 @@ impl Calls {
         }
         self.next_generation = self.next_generation.wrapping_add(1) & !MuxId::STREAM;
         let generation = self.next_generation;
-        let slot = Slot { generation, state: State::Waiting, deadline, position: Position::LARGE, waker: None };
         let at = match self.free.pop() {
             Some(at) => {
-                self.slots[at as usize] = slot;
+                let slot = &mut self.slots[at as usize];
+                (slot.generation, slot.state, slot.deadline) = (generation, State::Waiting, deadline);
+                (slot.position, slot.waiter) = (Position::LARGE, Waiter::Nobody);
                 at
             }
             None => {
-                self.slots.push(slot);
+                let (state, room, position) = (State::Waiting, Vec::new(), Position::LARGE);
+                self.slots.push(Slot { generation, state, room, deadline, position, waiter: Waiter::Nobody });
                 u32::try_from(self.slots.len() - 1).expect("slots are limited by a u32")
             }
         };
@@ -125,31 +177,106 @@ impl Calls {
     #[inline]
     pub fn poll(&mut self, id: MuxId, cx: &Context<'_>) -> Poll<CallResult> {
         let slot = self.slot(id).expect("a call is polled until it is collected, and no longer");
-        if !matches!(slot.state, State::Done(_)) {
-            match &mut slot.waker {
-                Some(waker) => waker.clone_from(cx.waker()),
-                empty => *empty = Some(cx.waker().clone()),
+        if !slot.state.is_over() {
+            match &mut slot.waiter {
+                Waiter::Task(waker) => waker.clone_from(cx.waker()),
+                waiter => *waiter = Waiter::Task(cx.waker().clone()),
             }
             return Poll::Pending;
         }
-        let State::Done(result) = core::mem::replace(&mut slot.state, State::Free) else {
-            unreachable!("looked at above")
+        let result = match core::mem::replace(&mut slot.state, State::Free) {
+            State::Done(result) => result,
+            _ => Ok(slot.room.clone()),
         };
         self.free.push(id.slot);
         self.used -= 1;
         Poll::Ready(result)
     }
 
-    /// Ends a call with `result` and wakes its caller; whether anybody waited.
+    /// Ends a call with `result` and tells its caller; whether anybody waited.
     #[inline]
     pub fn complete(&mut self, id: MuxId, result: CallResult) -> bool {
-        let Some(slot) = self.slot(id).filter(|slot| !matches!(slot.state, State::Done(_))) else { return false };
-        slot.state = State::Done(result);
-        if let Some(waker) = slot.waker.take() {
-            waker.wake();
+        self.end(id, result, |_, result| State::Done(result), |returns, key, result| returns.push(key, result))
+    }
+
+    /// Ends a call with the answer `payload` and tells its caller; whether anybody waited.
+    #[inline]
+    pub fn answer(&mut self, id: MuxId, payload: &[u8]) -> bool {
+        let keep = |room: &mut Vec<u8>, payload: &[u8]| {
+            if payload.len() > ROOM_MAX {
+                return State::Done(Ok(payload.to_vec()));
+            }
+            room.clear();
+            room.extend_from_slice(payload);
+            State::Answered
+        };
+        self.end(id, payload, keep, |returns, key, payload| returns.push_answer(key, payload))
+    }
+
+    /// Ends a call with what `keep` makes of `result` for a task that waits, or `hand_back` for a thread.
+    #[inline]
+    fn end<T>(
+        &mut self,
+        id: MuxId,
+        result: T,
+        keep: impl FnOnce(&mut Vec<u8>, T) -> State,
+        hand_back: impl FnOnce(&mut Returns, Key, T),
+    ) -> bool {
+        let Some(slot) = self.slot(id).filter(|slot| !slot.state.is_over()) else { return false };
+        match core::mem::replace(&mut slot.waiter, Waiter::Nobody) {
+            Waiter::Thread(thread, key) => {
+                slot.state = State::Free;
+                self.free.push(id.slot);
+                self.used -= 1;
+                hand_back(&mut self.thread(thread).returns, key, result);
+            }
+            waiter => {
+                slot.state = keep(&mut slot.room, result);
+                if let Waiter::Task(waker) = waiter {
+                    waker.wake();
+                }
+            }
         }
         self.waiting -= 1;
         true
+    }
+
+    /// Notes that a call is that of `key` on the thread of that number.
+    pub fn hand_over(&mut self, id: MuxId, (thread, key): (usize, Key)) {
+        if let Some(slot) = self.slot(id) {
+            slot.waiter = Waiter::Thread(thread, key);
+        }
+        let (calls, at) = (&mut self.thread(thread).calls, key.slot as usize);
+        if calls.len() <= at {
+            calls.resize(at + 1, None);
+        }
+        calls[at] = Some((key.generation, id));
+    }
+
+    /// The call of `key` on the thread of that number, if it was handed over and no later one was under the same slot.
+    #[must_use]
+    pub fn find_handed(&self, thread: usize, key: Key) -> Option<MuxId> {
+        let (generation, id) = (*self.threads.get(thread)?.calls.get(key.slot as usize)?)?;
+        (generation == key.generation).then_some(id)
+    }
+
+    /// A call that was handed over could not be started.
+    pub fn return_error(&mut self, (thread, key): (usize, Key), error: CallError) {
+        self.thread(thread).returns.push(key, Err(error));
+    }
+
+    /// Moves the results for one thread into `returns`, which is empty; which thread, if there were any.
+    pub fn take_returns(&mut self, returns: &mut Returns) -> Option<usize> {
+        let thread = self.threads.iter().position(|thread| !thread.returns.is_empty())?;
+        core::mem::swap(&mut self.threads[thread].returns, returns);
+        Some(thread)
+    }
+
+    fn thread(&mut self, number: usize) -> &mut Thread {
+        if self.threads.len() <= number {
+            self.threads.resize_with(number + 1, Thread::default);
+        }
+        &mut self.threads[number]
     }
 
     /// Takes a part of a chunked answer: the first with the announced `total`, later ones without.
@@ -172,7 +299,7 @@ impl Calls {
                 }
                 Heard::Used
             }
-            (State::Done(_) | State::Free, _) => Heard::Late,
+            (State::Done(_) | State::Answered | State::Free, _) => Heard::Late,
             _ => Heard::Misfit,
         }
     }
@@ -181,9 +308,9 @@ impl Calls {
     pub fn cancel(&mut self, id: MuxId) -> Option<Position> {
         let slot = self.slot(id)?;
         let position = slot.position;
-        let was_waiting = !matches!(slot.state, State::Done(_));
+        let was_waiting = !slot.state.is_over();
         slot.state = State::Free;
-        slot.waker = None;
+        slot.waiter = Waiter::Nobody;
         self.free.push(id.slot);
         self.used -= 1;
         self.waiting -= u32::from(was_waiting);
@@ -234,12 +361,26 @@ impl Calls {
     pub fn release_memory(&mut self) {
         if self.used == 0 {
             (self.slots, self.free) = (Vec::new(), Vec::new());
+            for thread in &mut self.threads {
+                thread.calls = Vec::new();
+                if thread.returns.is_empty() {
+                    thread.returns = Returns::default();
+                }
+            }
         }
     }
 
     #[cfg(test)]
+    pub(super) fn last(&self) -> MuxId {
+        let at = self.slots.iter().position(|slot| slot.generation == self.next_generation).expect("one was started");
+        MuxId { slot: u32::try_from(at).expect("slots are limited by a u32"), generation: self.next_generation }
+    }
+
+    #[cfg(test)]
     pub(super) fn held_bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Slot>() + self.free.capacity() * size_of::<u32>()
+        let rooms: usize = self.slots.iter().map(|slot| slot.room.capacity()).sum();
+        let threads: usize = self.threads.iter().map(Thread::held_bytes).sum();
+        rooms + threads + self.slots.capacity() * size_of::<Slot>() + self.free.capacity() * size_of::<u32>()
     }
 }
 

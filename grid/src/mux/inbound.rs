@@ -83,7 +83,8 @@ impl Inbound {
     /// Whether one more call with a request of `bytes` bytes is within the limits.
     #[must_use]
     pub fn has_room(&self, bytes: usize) -> bool {
-        self.calls.len() < self.calls_max && self.bytes.saturating_add(bytes) <= self.bytes_max
+        let (calls, room) = self.room();
+        calls > 0 && bytes <= room
     }
 
     /// Begins a chunked request of `total` bytes. `false` if the peer uses an id that is in use.
@@ -109,11 +110,15 @@ impl Inbound {
         Part::Complete(Complete { handler, request, deadline })
     }
 
-    /// Notes that a handler runs; what it watches for the caller's leaving. `None` if the id is in use.
-    pub fn begin_running(&mut self, id: MuxId, bytes: usize, deadline: Instant) -> Option<Cancelled> {
-        let cancelled = Cancelled::default();
-        let state = State::Running(cancelled.clone());
-        self.insert(id, Incoming { state, deadline, bytes }).then_some(cancelled)
+    /// Notes that a handler runs, which watches `cancelled` for the caller's leaving. `false` if the id is in use.
+    pub fn begin_running(&mut self, id: MuxId, bytes: usize, deadline: Instant, cancelled: Cancelled) -> bool {
+        self.insert(id, Incoming { state: State::Running(cancelled), deadline, bytes })
+    }
+
+    /// How many more calls, and how many more bytes of requests, are within the limits.
+    #[must_use]
+    pub fn room(&self) -> (usize, usize) {
+        (self.calls_max.saturating_sub(self.calls.len()), self.bytes_max.saturating_sub(self.bytes))
     }
 
     fn insert(&mut self, id: MuxId, incoming: Incoming) -> bool {

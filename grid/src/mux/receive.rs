@@ -7,6 +7,7 @@ use ashlar_wire::time::Instant;
 use super::inbound::Part;
 use super::streams::{StreamKey, Windows};
 use super::{Mux, State, Work, calls, deadline_from_ms, decode_refusal, from_responder};
+use crate::cancel::Cancelled;
 use crate::error::{CallError, Outcome, Reason, StreamError};
 use crate::frame::FrameError;
 use crate::message::{Flags, Header, Message, MessageError, MuxId, Op};
@@ -132,21 +133,22 @@ impl Mux {
             let heard = self.calls.receive_part(header.id, Some(total), payload, false);
             return self.note_heard(header.id, heard);
         }
-        let result = match Outcome::from_number(header.handler) {
-            Outcome::Ok => Ok(payload.to_vec()),
-            Outcome::Refused => match decode_refusal(payload) {
-                Some(refusal) => Err(CallError::Refused(refusal)),
-                None => Err(CallError::Unknown(Reason::Malformed)),
-            },
-            other => Err(other.to_call_error()),
+        let was_waiting = match Outcome::from_number(header.handler) {
+            Outcome::Ok => self.calls.answer(header.id, payload),
+            outcome => {
+                let error = match outcome {
+                    Outcome::Refused => match decode_refusal(payload) {
+                        Some(refusal) => CallError::Refused(refusal),
+                        None => CallError::Unknown(Reason::Malformed),
+                    },
+                    other => other.to_call_error(),
+                };
+                // Of a request that was refused at its first chunk, the others need not leave.
+                self.drop_large(header.id, false);
+                self.calls.complete(header.id, Err(error))
+            }
         };
-        if result.is_err() {
-            // Of a request that was refused at its first chunk, the others need not leave.
-            self.drop_large(header.id, false);
-        }
-        if !self.calls.complete(header.id, result) {
-            self.counters.late += 1;
-        }
+        self.counters.late += u64::from(!was_waiting);
     }
 
     fn note_heard(&mut self, id: MuxId, heard: calls::Heard) {
@@ -196,10 +198,11 @@ impl Mux {
             self.push_reply(id, Outcome::UnknownHandler, Vec::new());
             return None;
         };
-        let Some(cancelled) = self.inbound.begin_running(id, request.len(), deadline) else {
+        let cancelled = Cancelled::default();
+        if !self.inbound.begin_running(id, request.len(), deadline, cancelled.clone()) {
             self.misfit();
             return None;
-        };
+        }
         Some(Work::Call { id, route, handler, request, deadline, cancelled })
     }
 

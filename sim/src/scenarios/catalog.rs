@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use ashlar_grid::seam::Runtime as _;
+use ashlar_grid::seam::Threads as _;
 use ashlar_node::Node;
 use ashlar_node::catalog::{CatalogOptions, CatalogService};
 

@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use ashlar_catalog::server::DriveClass;
-use ashlar_grid::seam::Runtime as _;
+use ashlar_grid::seam::{Runtime as _, Threads as _};
 use ashlar_node::Node;
 use ashlar_node::catalog::{CatalogHandle, CatalogOptions, CatalogService, DriveHere, FIRST_SET, RegisterError};
 use ashlar_node::volume::drive_host::DriveHost;

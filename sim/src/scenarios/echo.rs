@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::io::IoSlice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ashlar_grid::seam::{Lane, Runtime, Wire};
+use ashlar_grid::seam::{Lane, Runtime, Threads as _, Wire};
 
 use crate::net::SimWire;
 use crate::rng::Rng;

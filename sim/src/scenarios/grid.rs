@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ashlar_grid::Grid;
 use ashlar_grid::config::{GridConfig, Limits};
 use ashlar_grid::hello::Secrets;
-use ashlar_grid::seam::Runtime;
+use ashlar_grid::seam::Threads as _;
 use ashlar_grid::status::{PeerState, PeerStatus};
 use ashlar_wire::id::{ClusterId, Incarnation};
 use ashlar_wire::secret::Secret;

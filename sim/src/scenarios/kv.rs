@@ -19,7 +19,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ashlar_grid::seam::Runtime as _;
+use ashlar_grid::seam::{Runtime as _, Threads as _};
 use ashlar_kv::cluster::map::Name;
 use ashlar_kv::replicate::CopyStatus;
 use ashlar_kv::replicate::quorum::QuorumStatus;

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use ashlar_bus::saved::Saved;
 use ashlar_grid::config::GridConfig;
 use ashlar_grid::hello::Secrets;
-use ashlar_grid::seam::Runtime as _;
+use ashlar_grid::seam::{Runtime as _, Threads as _};
 use ashlar_node::membership::view::{BusStatus, MemberState, MemberView};
 use ashlar_node::{Node, Plan};
 use ashlar_wire::id::{ClusterId, Incarnation, ServerId};

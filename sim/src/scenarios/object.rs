@@ -23,7 +23,7 @@ mod shelf;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use ashlar_grid::seam::Runtime as _;
+use ashlar_grid::seam::Threads as _;
 
 use ashlar_node::object::ObjectNode;
 use ashlar_node::service::Service;

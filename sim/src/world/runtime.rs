@@ -6,7 +6,7 @@ use core::pin::Pin;
 use core::task::{Context, Poll};
 use std::sync::Arc;
 
-use ashlar_grid::seam::{BoxFuture, Lane, Runtime, WireError};
+use ashlar_grid::seam::{BoxFuture, Lane, Runtime, Threads, WireError};
 use ashlar_wire::time::Instant;
 
 use super::{ServerNo, Shared};
@@ -60,6 +60,20 @@ impl fmt::Debug for SimRuntime {
 }
 
 const TICK_NS: u64 = 10_000_000;
+/// Threads of a server, as the grid sees them; 0 stands for those that are no workers.
+const THREADS: u64 = 4;
+
+impl Threads for SimRuntime {
+    /// Of a few threads, any: calls take all ways that they can take between threads.
+    fn thread_number(&self) -> usize {
+        let number = self.shared.with(|state| state.server_mut(self.server).rng.below(THREADS));
+        usize::try_from(number).unwrap_or(0)
+    }
+
+    fn spawn(&self, task: BoxFuture<()>) {
+        spawn(&self.shared, self.owner(), task);
+    }
+}
 
 impl Runtime for SimRuntime {
     type Wire = SimWire;
@@ -81,10 +95,6 @@ impl Runtime for SimRuntime {
             at_ns: at.as_nanos(),
             timer: None,
         })
-    }
-
-    fn spawn(&self, task: BoxFuture<()>) {
-        spawn(&self.shared, self.owner(), task);
     }
 
     fn dial(&self, addr: &str, lane: Lane) -> BoxFuture<Result<SimWire, WireError>> {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ashlar_grid::seam::{Lane, Runtime, Wire, WireError};
+use ashlar_grid::seam::{Lane, Runtime, Threads as _, Wire, WireError};
 
 use super::*;
 use crate::net::{ConnId, Listener, Side, SimWire};

@@ -298,7 +298,7 @@ fn handshake_has_deadlines() {
         let listener = runtime.listen("rogue:1").expect("free");
         let held = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
         let holding = held.clone();
-        ashlar_grid::seam::Runtime::spawn(
+        ashlar_grid::seam::Threads::spawn(
             &accepting,
             Box::pin(async move {
                 loop {

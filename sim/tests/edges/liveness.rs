@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ashlar_grid::CallOptions;
-use ashlar_grid::seam::Runtime as _;
+use ashlar_grid::seam::{Runtime as _, Threads as _};
 use ashlar_grid::status::PeerState;
 use ashlar_sim::net::Side;
 use ashlar_sim::{Kill, WorldOptions};

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ashlar_grid::config::GridConfig;
 use ashlar_grid::hello::Secrets;
-use ashlar_grid::seam::{BoxFuture, Lane, Runtime as _};
+use ashlar_grid::seam::{BoxFuture, Lane, Threads as _};
 use ashlar_grid::status::{PeerEvent, PeerState, PeerStatus};
 use ashlar_grid::{CallOptions, Grid};
 use ashlar_sim::net::{ConnId, LinkOptions};

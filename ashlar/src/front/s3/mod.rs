@@ -35,6 +35,7 @@ use tokio_rustls::TlsAcceptor;
 use self::account::{Account, Accounting};
 use self::bodies::{IncomingBody, OutgoingBody};
 use self::stall::StallGuard;
+use crate::os::wakes::Gathered;
 use crate::os::{clock, random, tls};
 
 /// Connections of all clients, on all workers.
@@ -126,10 +127,10 @@ impl S3Front {
                         continue;
                     };
                     let (front, stop) = (self.clone(), for_clients.clone());
-                    connections.spawn(async move {
+                    connections.spawn(Gathered::new(Box::pin(async move {
                         front.converse(stream, from, stop).await;
                         drop(permit);
-                    });
+                    })));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept an S3 connection");

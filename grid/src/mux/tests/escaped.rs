@@ -67,7 +67,7 @@ fn nothing_leaves_after_the_close() {
     }
     assert!(!pair.ends[0].mux.has_output());
     assert_eq!(pair.step(0), []);
-    pair.ends[0].mux.reply_inline(ids[0], Outcome::Ok, &mut b"late".to_vec());
+    pair.ends[0].mux.reply_in_place(ids[0], Outcome::Ok, &mut b"late".to_vec());
     pair.ends[0].mux.release_stream(key);
     assert_eq!(pair.ends[0].mux.in_flight(), (0, 0, 0, 0));
 }

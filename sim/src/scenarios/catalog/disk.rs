@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ashlar_catalog::raft::host::{BoxFuture, LogWrite, Storage, StorageError, StoredLog};
-use ashlar_grid::seam::Runtime as _;
+use ashlar_grid::seam::{Runtime as _, Threads as _};
 use ashlar_node::catalog::stored::take_step;
 use ashlar_wire::time::Instant;
 

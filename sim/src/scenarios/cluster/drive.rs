@@ -5,7 +5,7 @@ use core::task::{Poll, Waker};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use ashlar_grid::seam::Runtime as _;
+use ashlar_grid::seam::{Runtime as _, Threads as _};
 use ashlar_node::together;
 use ashlar_node::volume::drive_host::{DriveHost, HostConfig, HostOutput};
 use ashlar_node::volume::drive_port::{DriveInput, DrivePort};

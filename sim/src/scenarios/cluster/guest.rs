@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use ashlar_catalog::change::Change;
 use ashlar_catalog::volume::{Generation, VolumeClass, VolumeRecord};
-use ashlar_grid::seam::Runtime as _;
+use ashlar_grid::seam::{Runtime as _, Threads as _};
 use ashlar_node::catalog::FIRST_SET;
 use ashlar_node::together;
 use ashlar_node::volume::attachment::{Attachment, Failure};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ashlar_bus::slot::GroupId;
-use ashlar_grid::seam::{BoxFuture, Runtime as _};
+use ashlar_grid::seam::{BoxFuture, Runtime as _, Threads as _};
 use ashlar_kv::cluster::map::{Map, Node as Seen};
 use ashlar_kv::network::{Broken, Line};
 use ashlar_kv::persist::Snapshot;

@@ -11,7 +11,7 @@ use ashlar_bus::event::Health;
 use ashlar_bus::{Bus, Event};
 use ashlar_grid::CallOptions;
 use ashlar_grid::handler::{HandlerId, Handlers, Method, Packed, RegisteredTwice};
-use ashlar_grid::seam::Runtime as _;
+use ashlar_grid::seam::Threads as _;
 use ashlar_node::service::{Agent, NodeAction, Service};
 use ashlar_node::{Node, WeakNode};
 use ashlar_wire::id::ServerId;

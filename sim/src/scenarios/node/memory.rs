@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ashlar_grid::hello::Secrets;
-use ashlar_grid::seam::Runtime as _;
+use ashlar_grid::seam::{Runtime as _, Threads as _};
 use ashlar_node::Memory;
 use ashlar_wire::id::{ClusterId, ServerId};
 

@@ -7,7 +7,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use ashlar_grid::seam::Runtime as _;
+use ashlar_grid::seam::{Runtime as _, Threads as _};
 use ashlar_node::object::BlobPort;
 use ashlar_node::object::damage::Damage;
 use ashlar_node::object::shards::{blob_request, listed_shard, shard_reply};
