@@ -128,6 +128,9 @@ impl<R: Runtime> Driver<R> {
 
     /// Starts the calls that other threads have handed over.
     fn take_over(&mut self) {
+        if !self.link.has_handovers() {
+            return;
+        }
         let link = self.link.clone();
         for handover in link.take_handed() {
             if !core::mem::replace(&mut self.has_read_clock, true) {
@@ -139,7 +142,7 @@ impl<R: Runtime> Driver<R> {
 
     /// Gives callers on other threads the results of their calls.
     fn hand_back(&mut self) {
-        loop {
+        while self.link.has_handovers() {
             let thread = self.link.lock().take_returns(&mut self.returns);
             let Some(thread) = thread else { return };
             let handover = self.link.handover_at(thread).expect("a thread that hands over has a handover");

@@ -3,7 +3,7 @@
 //! What two threads change in turn has to pass from one core's cache to the other's each time, and a lock that both want all
 //! the time makes one of them sleep. So a caller on another worker does not touch its connection: it puts its request into the
 //! [`Handover`] of its own thread, which nobody else wants at that moment. The connection's task takes all of them over at
-//! once in its next turn, and hands their results back at once; a task on the callers' thread, the *courier*, gives them out
+//! once in its next turn, and hands their results back at once; a task on the callers' thread, the *distributor*, gives them out
 //! and wakes the callers, which is cheap there.
 //!
 //! A call that was not taken over yet when the connection ends has not been sent.
@@ -19,7 +19,7 @@ use crate::error::{CallError, Lost, Reason};
 use crate::link::Link;
 use crate::mux::calls::CallResult;
 use crate::mux::returns::{Key, Returns};
-use crate::mux::{Mux, NewCall};
+use crate::mux::{CallLimits, Mux, NewCall};
 use crate::outbox::Class;
 use crate::seam::Threads;
 
@@ -29,8 +29,7 @@ pub(crate) struct Handover {
     state: Mutex<State>,
     /// Number of the thread, as the connection knows it.
     thread: usize,
-    calls_max: u32,
-    request_max: usize,
+    limits: CallLimits,
 }
 
 #[derive(Debug, Default)]
@@ -41,10 +40,10 @@ struct State {
     requests: Requests,
     returns: Returns,
     /// Whom to wake for returns.
-    courier: Option<Waker>,
-    /// Which courier gives out; one with another number ends.
-    courier_number: u32,
-    has_courier: bool,
+    distributor: Option<Waker>,
+    /// Which distributor gives out; one with another number ends.
+    distributor_number: u32,
+    has_distributor: bool,
     /// The connection has ended.
     lost: Option<Lost>,
 }
@@ -52,8 +51,8 @@ struct State {
 /// A call that was put down.
 struct Put {
     key: Key,
-    /// The number of the courier that has to be started for it.
-    courier: Option<u32>,
+    /// The number of the distributor that has to be started for it.
+    distributor: Option<u32>,
 }
 
 #[derive(Debug)]
@@ -84,9 +83,9 @@ enum Entry {
 }
 
 impl Handover {
-    /// For the thread of that number, whose requests have at most `request_max` bytes.
-    pub(crate) fn new(thread: usize, calls_max: u32, request_max: usize) -> Self {
-        Self { state: Mutex::default(), thread, calls_max, request_max }
+    /// For the thread of that number.
+    pub(crate) fn new(thread: usize, limits: CallLimits) -> Self {
+        Self { state: Mutex::default(), thread, limits }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -106,13 +105,17 @@ impl Handover {
         if let Some(lost) = state.lost {
             return Some(Err(CallError::NotSent(Reason::Disconnected(lost))));
         }
-        if state.slots.len() - state.free.len() >= usize::try_from(self.calls_max).unwrap_or(usize::MAX) {
+        let CallLimits { calls, request_bytes, queued_bytes } = self.limits;
+        let in_flight = state.slots.len() - state.free.len();
+        // Callers that leave free their slots, and what they have put down stays until it is taken.
+        if in_flight >= calls || state.requests.entries.len() >= 2 * calls || state.requests.bytes.len() > queued_bytes
+        {
             return Some(Err(CallError::NotSent(Reason::Overloaded)));
         }
         let before = state.requests.bytes.len();
         encode(&mut state.requests.bytes);
         let len = state.requests.bytes.len() - before;
-        if len > self.request_max {
+        if len > request_bytes {
             state.requests.bytes.truncate(before);
             return None;
         }
@@ -131,9 +134,9 @@ impl Handover {
         };
         let key = Key { slot, generation };
         state.requests.entries.push(Entry::Call { key, handler, deadline, len });
-        let needs_courier = !core::mem::replace(&mut state.has_courier, true);
-        state.courier_number = state.courier_number.wrapping_add(u32::from(needs_courier));
-        Some(Ok(Put { key, courier: needs_courier.then_some(state.courier_number) }))
+        let needs_distributor = !core::mem::replace(&mut state.has_distributor, true);
+        state.distributor_number = state.distributor_number.wrapping_add(u32::from(needs_distributor));
+        Some(Ok(Put { key, distributor: needs_distributor.then_some(state.distributor_number) }))
     }
 
     /// The result of a call, if it has come; else `waker` is woken when it does.
@@ -189,9 +192,9 @@ impl Handover {
     pub(crate) fn hand_back(&self, returns: &mut Returns) {
         let mut state = self.lock();
         state.returns.append(returns);
-        let courier = state.courier.take();
+        let distributor = state.distributor.take();
         drop(state);
-        courier.into_iter().for_each(Waker::wake);
+        distributor.into_iter().for_each(Waker::wake);
     }
 
     /// The connection has ended, and all results of what was taken over are handed back.
@@ -205,33 +208,34 @@ impl Handover {
                 state.returns.push(key, Err(CallError::NotSent(Reason::Disconnected(lost))));
             }
         }
-        state.courier.take().into_iter().for_each(Waker::wake);
+        state.distributor.take().into_iter().for_each(Waker::wake);
     }
 
-    /// Frees buffers and ends the courier, where no call is under way.
+    /// Frees buffers and ends the distributor, where no call is under way.
     pub(crate) fn release_memory(&self) {
         let mut state = self.lock();
         if state.slots.len() == state.free.len() && state.requests.entries.is_empty() && state.returns.is_empty() {
-            let (next_generation, courier_number, lost) = (state.next_generation, state.courier_number, state.lost);
-            let courier = state.courier.take();
-            *state = State { next_generation, courier_number, lost, ..State::default() };
+            let (next_generation, distributor_number, lost) =
+                (state.next_generation, state.distributor_number, state.lost);
+            let distributor = state.distributor.take();
+            *state = State { next_generation, distributor_number, lost, ..State::default() };
             drop(state);
-            courier.into_iter().for_each(Waker::wake);
+            distributor.into_iter().for_each(Waker::wake);
         }
     }
 
-    /// The courier of that number: gives results out to the callers of its thread, where it runs, while there are any.
+    /// The distributor of that number: gives results out to the callers of its thread, where it runs, while there are any.
     async fn give_out(self: Arc<Self>, number: u32) {
         let (mut returns, mut woken) = (Returns::default(), Vec::new());
         poll_fn(|cx| {
             let mut state = self.lock();
-            if !state.has_courier || state.courier_number != number {
+            if !state.has_distributor || state.distributor_number != number {
                 return Poll::Ready(());
             }
             core::mem::swap(&mut state.returns, &mut returns);
             returns.drain(|key, result| woken.extend(state.finish(key, result)));
             let is_over = state.lost.is_some();
-            state.courier = (!is_over).then(|| cx.waker().clone());
+            state.distributor = (!is_over).then(|| cx.waker().clone());
             drop(state);
             woken.drain(..).for_each(Waker::wake);
             if is_over { Poll::Ready(()) } else { Poll::Pending }
@@ -280,11 +284,11 @@ impl<'a> HandedCall<'a> {
         encode: &impl Fn(&mut Vec<u8>),
         cx: &Context<'_>,
     ) -> Option<Result<Self, CallError>> {
-        let Put { key, courier } = match handover.put(call, encode, cx.waker())? {
+        let Put { key, distributor } = match handover.put(call, encode, cx.waker())? {
             Ok(put) => put,
             Err(error) => return Some(Err(error)),
         };
-        if let Some(number) = courier {
+        if let Some(number) = distributor {
             threads.spawn(Box::pin(handover.clone().give_out(number)));
         }
         link.note_handed(handover.thread);

@@ -34,6 +34,8 @@ pub struct Link {
     home: AtomicUsize,
     /// Of the other threads that have handed a call over, by number.
     handovers: [OnceLock<Arc<Handover>>; THREADS],
+    /// Whether there are any.
+    has_handovers: AtomicBool,
     /// Why the connection's task has ended.
     over: OnceLock<Lost>,
     session: Session,
@@ -84,6 +86,7 @@ impl Link {
             handed: Apart::default(),
             home: AtomicUsize::new(NOWHERE),
             handovers: core::array::from_fn(|_| OnceLock::new()),
+            has_handovers: AtomicBool::new(false),
             over: OnceLock::new(),
             session,
             proofs,
@@ -132,10 +135,11 @@ impl Link {
         let (number, mut is_new) = (thread % THREADS, false);
         let handover = self.handovers[number].get_or_init(|| {
             is_new = true;
-            let (request_max, calls_max) = self.lock().call_limits();
-            Arc::new(Handover::new(number, calls_max, request_max))
+            let limits = self.lock().call_limits();
+            Arc::new(Handover::new(number, limits))
         });
         if is_new {
+            self.has_handovers.store(true, Ordering::Relaxed);
             // Either this sees that the connection is over, or what ends it sees the new handover.
             fence(Ordering::SeqCst);
             self.over.get().into_iter().for_each(|lost| handover.close(*lost));
@@ -185,6 +189,11 @@ impl Link {
             .enumerate()
             .filter(move |(number, _)| threads >> number & 1 != 0)
             .filter_map(|(_, it)| it.get())
+    }
+
+    /// Whether any thread hands calls over. The connection's task sees it with the first call that it takes.
+    pub(crate) fn has_handovers(&self) -> bool {
+        self.has_handovers.load(Ordering::Relaxed)
     }
 
     /// All handovers.

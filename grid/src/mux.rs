@@ -128,6 +128,17 @@ pub struct Admission {
     pub bytes: usize,
 }
 
+/// What limits the calls of one side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallLimits {
+    /// Calls in flight.
+    pub calls: usize,
+    /// Bytes of a request that leaves as one message.
+    pub request_bytes: usize,
+    /// Bytes that wait to be written when a call begins.
+    pub queued_bytes: usize,
+}
+
 /// A request to start.
 #[derive(Debug, Clone)]
 pub struct NewCall<'a> {
@@ -725,10 +736,14 @@ impl Mux {
         self.out.held_bytes() + self.calls.held_bytes() + self.streams.held_bytes() + self.scratch.capacity()
     }
 
-    /// The longest request that leaves as one message, and how many calls may be in flight.
+    /// What limits the calls of this side.
     #[must_use]
-    pub fn call_limits(&self) -> (usize, u32) {
-        (self.out_chunk_max(), self.calls.max())
+    pub fn call_limits(&self) -> CallLimits {
+        CallLimits {
+            calls: usize::try_from(self.calls.max()).unwrap_or(usize::MAX),
+            request_bytes: self.out_chunk_max(),
+            queued_bytes: self.limits.outbound_bytes_max,
+        }
     }
 
     fn out_chunk_max(&self) -> usize {

@@ -86,7 +86,7 @@ fn several_leave_in_one_write_and_wake_the_connection_once() {
 }
 
 #[test]
-fn an_answer_comes_back_by_way_of_the_courier() {
+fn an_answer_comes_back_by_way_of_the_distributor() {
     let (mut setup, handover) = setup();
     let other = Other::default();
     let link = setup.link.clone();
@@ -102,7 +102,7 @@ fn an_answer_comes_back_by_way_of_the_courier() {
     setup.turn();
     assert_eq!(setup.link.lock().in_flight().0, 0);
     assert!(!*woken.0.lock().expect("nobody panics with it"), "it waits to be given out");
-    assert_eq!(other.turn(), 1, "the courier goes on");
+    assert_eq!(other.turn(), 1, "the distributor goes on");
     assert!(*woken.0.lock().expect("nobody panics with it"));
     assert_eq!(result(&mut call), Some(Ok(PAYLOAD.to_vec())));
 }
@@ -150,7 +150,7 @@ fn what_was_not_taken_when_the_connection_ends_was_not_sent() {
     setup.link.lock().close(Lost::Silent);
     assert!(Pin::new(&mut setup.driver).poll(&mut Context::from_waker(Waker::noop())).is_ready());
     let lost = Reason::Disconnected(Lost::Silent);
-    assert_eq!(other.turn(), 0, "the courier ends with the connection");
+    assert_eq!(other.turn(), 0, "the distributor ends with the connection");
     assert_eq!(result(&mut sent), Some(Err(CallError::Unknown(lost))));
     assert_eq!(result(&mut kept), Some(Err(CallError::NotSent(lost))));
     let encode = |out: &mut Vec<u8>| out.push(1);
@@ -187,7 +187,7 @@ fn a_long_request_goes_the_other_way() {
 }
 
 #[test]
-fn an_idle_connection_keeps_no_courier() {
+fn an_idle_connection_keeps_no_distributor() {
     let (mut setup, handover) = setup();
     let other = Other::default();
     let link = setup.link.clone();
@@ -203,5 +203,35 @@ fn an_idle_connection_keeps_no_courier() {
         assert_eq!(result(&mut call), Some(Ok(PAYLOAD.to_vec())));
         handover.release_memory();
         assert_eq!(other.turn(), 0);
+    }
+}
+
+/// Callers that come and leave while the connection's task does not run: what they put down stays.
+#[test]
+fn what_waits_to_be_taken_is_limited() {
+    let (mut setup, handover) = setup();
+    let other = Other::default();
+    let link = setup.link.clone();
+    let cx = Context::from_waker(Waker::noop());
+    let put = |len: usize| {
+        let encode = move |out: &mut Vec<u8>| out.resize(out.len() + len, 0);
+        HandedCall::start(&other, (&link, &handover), (1, Instant::NEVER), &encode, &cx).expect("a short request")
+    };
+    let limits = Limits::for_lane(Lane::Small);
+    for len in [0, 1_000] {
+        let mut count = 0_usize;
+        let refused = loop {
+            match put(len) {
+                Ok(call) => drop(call),
+                Err(error) => break error,
+            }
+            count += 1;
+        };
+        assert_eq!(refused, CallError::NotSent(Reason::Overloaded));
+        let most = usize::try_from(limits.calls_in_flight_max).expect("few");
+        assert!(count <= most && count * len <= limits.outbound_bytes_max + len, "{count} of {len} bytes");
+        setup.turn();
+        setup.turn();
+        drop(put(len).expect("all was taken"));
     }
 }
