@@ -377,10 +377,10 @@ impl Handlers {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    struct Echo;
+    pub(crate) struct Echo;
 
     impl Method for Echo {
         const ID: HandlerId = HandlerId::new(1);

@@ -134,15 +134,7 @@ mod tests {
 
     use super::*;
     use crate::cancel::Cancelled;
-    use crate::handler::HandlerId;
-
-    struct Echo;
-
-    impl Method for Echo {
-        const ID: HandlerId = HandlerId::new(1);
-        type Request = Vec<u8>;
-        type Reply = Vec<u8>;
-    }
+    use crate::handler::tests::Echo;
 
     fn context() -> CallContext {
         CallContext { caller: ServerId::from_bytes([1; 16]), deadline: Instant::NEVER, cancelled: Cancelled::default() }

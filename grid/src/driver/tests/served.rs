@@ -1,15 +1,7 @@
 //! Calls of the peer whose handlers may wait.
 
 use super::*;
-use crate::handler::Method;
-
-struct Echo;
-
-impl Method for Echo {
-    const ID: HandlerId = ECHO;
-    type Request = Vec<u8>;
-    type Reply = Vec<u8>;
-}
+use crate::handler::tests::Echo;
 
 /// Bytes written after two turns, and tasks made, for `calls` calls whose handler waits if `waits`.
 fn serve(calls: u32, waits: bool, step: Duration) -> (usize, u32, Setup) {
