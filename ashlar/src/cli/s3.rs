@@ -8,7 +8,7 @@ use serde_json::json;
 use super::asking::{Asked, ask, demand, no_server, remove};
 use super::{no_runtime, say};
 use crate::failure::Failure;
-use crate::front::admin::objects::{KeyView, UserKeyView, UserPolicyView};
+use crate::front::admin::objects::{KeyView, KmsKeyView, UserKeyView, UserPolicyView};
 use crate::os::http::Target;
 use crate::os::{self, files};
 
@@ -25,6 +25,22 @@ enum Command {
     Key(Key),
     /// What a user may do: a policy beside those of buckets
     Policy(PolicyArguments),
+    /// Make and list keys for encryption with `aws:kms`: every server has them, in the catalog
+    #[command(subcommand)]
+    Kms(KmsCommand),
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum KmsCommand {
+    /// Make a key. It cannot be deleted: what it has encrypted could not be read any more
+    Create {
+        /// What clients name it by, and the defaults of buckets: letters, digits, '-', '_' and '.'
+        name: String,
+        #[command(flatten)]
+        printed: Printed,
+    },
+    /// List the names of keys
+    List(Printed),
 }
 
 #[derive(Debug, clap::Args)]
@@ -124,6 +140,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let done = match &arguments.command {
         Command::Policy(PolicyArguments { command }) => os::block_on(change_policy(command)),
         Command::Key(Key { command, printed }) => run_key(command.as_ref(), printed),
+        Command::Kms(KmsCommand::Create { name, printed }) => os::block_on(create_kms_key(name, printed)),
+        Command::Kms(KmsCommand::List(printed)) => os::block_on(list_kms_keys(printed)),
     };
     say(&done.map_err(|error| no_runtime(&error))??);
     Ok(())
@@ -234,6 +252,21 @@ async fn delete(access_key: &str, printed: &Printed) -> Result<String, Failure> 
     let target = printed.asked.target_to_change()?;
     remove(&target, &format!("/v1/s3/keys/{}", encode_component(access_key))).await?;
     Ok(if printed.json { "{}".to_owned() } else { format!("{access_key} is deleted") })
+}
+
+async fn create_kms_key(name: &str, printed: &Printed) -> Result<String, Failure> {
+    let target = printed.asked.target_to_change()?;
+    let body = demand(&target, &format!("/v1/s3/kms-keys/{}", encode_component(name))).await?;
+    let key: KmsKeyView = serde_json::from_slice(&body).map_err(|error| no_server(&target, &error))?;
+    Ok(if printed.json { to_json(&key) } else { format!("{} is made", key.name) })
+}
+
+async fn list_kms_keys(printed: &Printed) -> Result<String, Failure> {
+    let target = printed.asked.target()?;
+    let body = ask(&target, "/v1/s3/kms-keys").await?;
+    let keys: Vec<KmsKeyView> = serde_json::from_slice(&body).map_err(|error| no_server(&target, &error))?;
+    let names = || keys.iter().map(|key| key.name.as_str()).collect::<Vec<_>>().join("\n");
+    Ok(if printed.json { to_json(&keys) } else { names() })
 }
 
 /// The root key of a cluster.

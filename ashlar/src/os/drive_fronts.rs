@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ashlar_node::object::ObjectNode;
 use ashlar_node::volume::service::VolumeService;
-use ashlar_object::s3::{Credentials, KeyService, S3Service, S3Settings, SecretKey, User};
+use ashlar_object::s3::{Credentials, KeyName, KeyService, NoKey, S3Service, S3Settings, SecretKey, User};
 use ashlar_wire::secret::Secret;
 use rustls::ServerConfig;
 use tokio::runtime::Handle;
@@ -95,7 +95,7 @@ async fn serve_s3(
     }
 }
 
-/// The cluster's root key and master key, as soon as the catalog has them, and the keys of users.
+/// The cluster's root key, the keys of users, and the keys under which those of objects are wrapped.
 struct CatalogKeys(ObjectNode<OsRuntime>);
 
 impl Credentials for CatalogKeys {
@@ -121,8 +121,8 @@ impl Credentials for CatalogKeys {
 }
 
 impl KeyService for CatalogKeys {
-    fn master_key(&self) -> Option<Secret> {
-        self.0.master_key()
+    fn key(&self, name: &KeyName) -> Result<Secret, NoKey> {
+        self.0.wrapping_key(name)
     }
 
     fn draw(&self) -> [u8; 32] {

@@ -1,15 +1,19 @@
-//! Keys of the object service that every server has: the root key, one pair that may do everything; and the master key, under which
-//! the keys of encrypted objects are wrapped. Named records of the catalog.
+//! Keys of the object service that every server has: the root key, one pair that may do everything; and the master key and keys with
+//! names, under which the keys of encrypted objects are wrapped. Named records of the catalog.
 //!
 //! Written forms, version 1. The root key: version, length and text of the access key, length and text of the secret key. The
-//! master key: version, 32 bytes.
+//! master key and keys with names: version, 32 bytes.
+//!
+//! Deliberately absent: deleting a key with a name. Nobody could read any more what it has encrypted, and nothing says what that is.
 
 use core::time::Duration;
 
 use ashlar_catalog::change::Change;
+use ashlar_catalog::error::RefusalKind;
 use ashlar_catalog::raft::catalog::Error;
 use ashlar_catalog::record::{Expected, RecordKey};
 use ashlar_grid::seam::Runtime;
+use ashlar_object::s3::{KeyName, NoKey};
 use ashlar_wire::secret::Secret;
 
 use super::service::ObjectNode;
@@ -18,6 +22,10 @@ use crate::Node;
 const VERSION: u8 = 1;
 const ROOT: &str = "root";
 const MASTER: &str = "master";
+/// Keys with names.
+const KMS: &str = "object/kms-key";
+/// Keys with names, all together.
+pub const KMS_KEYS_MAX: usize = 1_000;
 /// Letters and digits that no eye takes for another.
 const LETTERS: &[u8; 32] = b"ABCDEFGHJKLMNPQRSTUVWXYZ23456789";
 /// Letters of an access key; S3's clients know keys of this length.
@@ -66,11 +74,28 @@ pub(super) fn take(bytes: &[u8]) -> Option<(String, &[u8])> {
     Some((core::str::from_utf8(text).ok()?.to_owned(), rest))
 }
 
+/// Why a key with a name was not made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KmsKeyError {
+    /// The caller's fault: no key may be called so, one is called so already, or there are too many.
+    Refused(&'static str),
+    /// The catalog has not answered. A retry is safe; if it is refused, the key may have been made by the request before.
+    Unavailable,
+}
+
 fn record_key(name: &str) -> RecordKey {
     RecordKey { space: "object/key".into(), name: name.into() }
 }
 
-fn decode_master(bytes: &[u8]) -> Option<Secret> {
+fn kms_record_key(name: &str) -> RecordKey {
+    RecordKey { space: KMS.into(), name: name.into() }
+}
+
+fn encode_wrapping(key: &[u8; 32]) -> Vec<u8> {
+    [&[VERSION], &key[..]].concat()
+}
+
+fn decode_wrapping(bytes: &[u8]) -> Option<Secret> {
     let (version, rest) = bytes.split_first()?;
     let key = <[u8; 32]>::try_from(rest).ok()?;
     (*version == VERSION).then(|| Secret::from_bytes(key))
@@ -99,10 +124,50 @@ impl<R: Runtime> ObjectNode<R> {
         self.catalog().is_caught_up()
     }
 
-    /// The master key, once there is one.
+    /// A key under which data keys are wrapped.
+    ///
+    /// # Errors
+    /// See [`NoKey`].
+    pub fn wrapping_key(&self, name: &KeyName) -> Result<Secret, NoKey> {
+        let (key, unknown) = match name {
+            KeyName::Master => (record_key(MASTER), NoKey::Unavailable),
+            KeyName::Kms(name) => (kms_record_key(name), NoKey::Unknown),
+        };
+        let state = self.catalog().state_now().ok_or(NoKey::Unavailable)?;
+        state.record(&key).and_then(|record| decode_wrapping(&record.value)).ok_or(unknown)
+    }
+
+    /// The names of the keys that administrators have made.
     #[must_use]
-    pub fn master_key(&self) -> Option<Secret> {
-        self.catalog().state_now()?.record(&record_key(MASTER)).and_then(|record| decode_master(&record.value))
+    pub fn kms_keys(&self) -> Vec<String> {
+        let state = self.catalog().state_now();
+        state.map_or_else(Vec::new, |state| state.records_of(KMS).map(|record| record.key.name.clone()).collect())
+    }
+
+    /// Makes a key with a name. Durable at a majority of the catalog's voters on return; a server knows it as soon as its copy of the
+    /// catalog has it. It is never deleted.
+    ///
+    /// # Errors
+    /// See [`KmsKeyError`].
+    pub async fn make_kms_key(&self, name: &str) -> Result<(), KmsKeyError> {
+        if KeyName::named(name.to_owned()).is_none() {
+            return Err(KmsKeyError::Refused("a key is called by 1 to 64 letters, digits, '-', '_' and '.'"));
+        }
+        let node = self.node().ok_or(KmsKeyError::Unavailable)?;
+        let state = self.catalog().state().await.map_err(|_| KmsKeyError::Unavailable)?;
+        if state.records_of(KMS).count() >= KMS_KEYS_MAX {
+            return Err(KmsKeyError::Refused("there are 1,000 keys already"));
+        }
+        let mut key = [0; 32];
+        node.runtime().random(&mut key);
+        let (value, expected) = (encode_wrapping(&key), Expected::Absent);
+        match self.catalog().propose(Change::PutRecord { key: kms_record_key(name), expected, value }).await {
+            Ok(_) => Ok(()),
+            Err(Error::Refused(refused)) if refused.kind == RefusalKind::Stale => {
+                Err(KmsKeyError::Refused("a key is called so already"))
+            }
+            Err(_) => Err(KmsKeyError::Unavailable),
+        }
     }
 
     /// Makes the keys of a new cluster.
@@ -114,7 +179,7 @@ impl<R: Runtime> ObjectNode<R> {
         self.make_record(&node, record_key(ROOT), draw_key(&node).encode()).await;
         let mut master = [0; 32];
         node.runtime().random(&mut master);
-        self.make_record(&node, record_key(MASTER), [&[VERSION][..], &master].concat()).await;
+        self.make_record(&node, record_key(MASTER), encode_wrapping(&master)).await;
     }
 
     /// Makes a record, unless it is there. Of several servers that do so at once, one succeeds.
@@ -147,8 +212,9 @@ mod tests {
         assert_eq!(RootKey::decode(&[&bytes[..], &[0]].concat()), None);
         assert!(!format!("{root:?}").contains("xyz"));
         let master = [&[1][..], &[7; 32]].concat();
-        assert_eq!(decode_master(&master), Some(Secret::from_bytes([7; 32])));
-        assert_eq!(decode_master(&master[..32]), None);
-        assert_eq!(decode_master(&[&[2][..], &[7; 32]].concat()), None);
+        assert_eq!(encode_wrapping(&[7; 32]), master);
+        assert_eq!(decode_wrapping(&master), Some(Secret::from_bytes([7; 32])));
+        assert_eq!(decode_wrapping(&master[..32]), None);
+        assert_eq!(decode_wrapping(&[&[2][..], &[7; 32]].concat()), None);
     }
 }

@@ -113,7 +113,11 @@ pub(super) async fn put(call: Call<'_>, body: &mut dyn Content, kind: Kind) -> R
     let mut is_public = false;
     let text = match kind {
         Kind::Cors => write_cors(&decode_cors(&document)?).finish(),
-        Kind::Encryption => DefaultEncryption::decode(&document)?.text(),
+        Kind::Encryption => {
+            let default = DefaultEncryption::decode(&document)?;
+            call.s3.keys.key(&default.key)?;
+            default.text()
+        }
         Kind::Lifecycle => write_lifecycle(&decode_lifecycle(&document)?).finish(),
         Kind::PublicAccessBlock => PublicAccessBlock::decode(&document)?.text(),
         Kind::Tagging => tag_text(&decode_tagging(&document, BUCKET_TAGS_MAX)?),

@@ -1,13 +1,16 @@
 //! Server-side encryption: what requests ask for, how the key of an object is kept, and the default of a bucket.
 //!
 //! Every encrypted object has a data key of its own, drawn by chance. It is kept with the object in an envelope: wrapped under a key
-//! that follows from the client's own key (SSE-C) or from the master key of the cluster (SSE-S3), from a salt and from the object's
-//! name. So of a client's key nothing is kept: that it is the right one shows when the envelope opens.
+//! that follows from the client's own key (SSE-C), from the master key of the cluster (SSE-S3) or from one of its named keys (SSE-KMS),
+//! from a salt and from the object's name. So of a client's key nothing is kept: that it is the right one shows when the envelope opens.
 //!
-//! Written form of an envelope, version 1: version, kind (1 the cluster's key, 2 the client's), with kind 1 the id of the
-//! master key (8 bytes), salt (32 bytes), wrapped data key (48 bytes).
+//! Written form of an envelope, version 1: version, kind (1 the master key, 2 the client's, 3 a named key), with kind 3 the length of
+//! its name (1 byte) and the name, with kinds 1 and 3 the id of the key (8 bytes), salt (32 bytes), wrapped data key (48 bytes).
 //!
-//! Deliberately absent: keys of a KMS (`aws:kms`), which are refused.
+//! Deliberately absent: encryption contexts and two layers of encryption (`aws:kms:dsse`), which are refused.
+
+mod default;
+mod key;
 
 use core::fmt;
 
@@ -17,14 +20,15 @@ use md5::{Digest as _, Md5};
 use subtle::ConstantTimeEq as _;
 use zeroize::Zeroizing;
 
-use super::document::{check_flag, decode};
+pub use self::default::DefaultEncryption;
+use self::key::{AES256, DSSE, KMS, UNNAMED};
+pub use self::key::{KeyName, KeyService, NoKey};
 use super::encoding::{from_base64, to_base64};
 use super::error::{Code, S3Error};
 use super::head::RequestHead;
 use super::metadata::{CHECKSUM_ALGORITHM, Header};
 use super::service::Call;
-use super::xml::{Element, XmlWriter};
-use crate::api::{Attributes, Bucket, Encryption, Error, KeyEnvelope, Object, Upload};
+use crate::api::{Bucket, Encryption, Error, KeyEnvelope, Object, Upload};
 use crate::cipher::{DataKey, WRAPPED_BYTES, WrappingKey};
 use crate::cursor::{Cursor, Malformed};
 
@@ -35,7 +39,6 @@ const ALGORITHM: &str = "x-amz-server-side-encryption";
 const KMS_KEY: &str = "x-amz-server-side-encryption-aws-kms-key-id";
 const CONTEXT: &str = "x-amz-server-side-encryption-context";
 const BUCKET_KEY: &str = "x-amz-server-side-encryption-bucket-key-enabled";
-const AES256: &str = "AES256";
 
 /// Whose key a request gives: that of the object it is about, or that of the one it copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,15 +63,6 @@ impl KeyOf {
             ],
         }
     }
-}
-
-/// The keys of the cluster. Two methods.
-pub trait KeyService: Send + Sync + 'static {
-    /// The key under which data keys are wrapped of objects that are not encrypted with a client's own; nothing while it is not known.
-    fn master_key(&self) -> Option<Secret>;
-
-    /// Bytes that nobody can guess.
-    fn draw(&self) -> [u8; 32];
 }
 
 /// A key that a client has sent.
@@ -130,27 +124,41 @@ impl CustomerKey {
 #[derive(Debug)]
 enum Wanted {
     Not,
-    ByCluster,
+    ByCluster(KeyName),
     ByCustomer(CustomerKey),
 }
 
+/// Who has the key that opens an envelope.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Holder {
+    /// The cluster: which key, and its id.
+    Cluster(KeyName, u64),
+    Customer,
+}
+
 /// The data key of an object, wrapped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Envelope {
-    /// The id of the master key; nothing if a client has the key.
-    master: Option<u64>,
+    holder: Holder,
     salt: [u8; 32],
     wrapped: [u8; WRAPPED_BYTES],
 }
 
 const VERSION: u8 = 1;
-const BY_CLUSTER: u8 = 1;
+const BY_MASTER: u8 = 1;
 const BY_CUSTOMER: u8 = 2;
+const BY_KMS: u8 = 3;
 
 impl Envelope {
     fn encode(&self) -> KeyEnvelope {
         let mut out = vec![VERSION, self.kind()];
-        out.extend(self.master.iter().flat_map(|id| id.to_be_bytes()));
+        if let Holder::Cluster(key, id) = &self.holder {
+            if let KeyName::Kms(name) = key {
+                out.push(u8::try_from(name.len()).expect("names of keys are short"));
+                out.extend_from_slice(name.as_bytes());
+            }
+            out.extend_from_slice(&id.to_be_bytes());
+        }
         out.extend_from_slice(&self.salt);
         out.extend_from_slice(&self.wrapped);
         KeyEnvelope(Bytes::from(out))
@@ -158,18 +166,27 @@ impl Envelope {
 
     fn decode(envelope: &KeyEnvelope) -> Result<Self, Malformed> {
         let mut from = Cursor(envelope.0.clone());
-        let master = match (from.u8()?, from.u8()?) {
-            (VERSION, BY_CLUSTER) => Some(from.u64()?),
-            (VERSION, BY_CUSTOMER) => None,
+        let holder = match (from.u8()?, from.u8()?) {
+            (VERSION, BY_MASTER) => Holder::Cluster(KeyName::Master, from.u64()?),
+            (VERSION, BY_CUSTOMER) => Holder::Customer,
+            (VERSION, BY_KMS) => {
+                let len = from.u8()?;
+                let name = String::from_utf8(from.bytes(len.into())?.to_vec()).map_err(|_| Malformed)?;
+                Holder::Cluster(KeyName::named(name).ok_or(Malformed)?, from.u64()?)
+            }
             _ => return Err(Malformed),
         };
-        let envelope = Self { master, salt: from.array()?, wrapped: from.array()? };
+        let envelope = Self { holder, salt: from.array()?, wrapped: from.array()? };
         from.end()?;
         Ok(envelope)
     }
 
     const fn kind(&self) -> u8 {
-        if self.master.is_some() { BY_CLUSTER } else { BY_CUSTOMER }
+        match self.holder {
+            Holder::Cluster(KeyName::Master, _) => BY_MASTER,
+            Holder::Cluster(KeyName::Kms(_), _) => BY_KMS,
+            Holder::Customer => BY_CUSTOMER,
+        }
     }
 
     fn wrapping_key(&self, secret: &Secret, (bucket, key): (&str, &str)) -> WrappingKey {
@@ -191,6 +208,7 @@ impl Call<'_> {
     /// How the request wants its object to be encrypted, in this bucket.
     fn wanted(&self, bucket: &Bucket) -> Result<Wanted, S3Error> {
         let algorithm = self.head.header(ALGORITHM);
+        let has_bucket_key = self.head.header(BUCKET_KEY).is_some_and(|value| value != "false");
         let has_kms_key = [KMS_KEY, CONTEXT].into_iter().any(|name| self.head.header(name).is_some());
         if algorithm.is_some() && KeyOf::Target.headers().into_iter().any(|name| self.head.header(name).is_some()) {
             return Err(invalid(
@@ -201,20 +219,26 @@ impl Call<'_> {
             Some(AES256) if has_kms_key => Err(invalid(
                 "Server Side Encryption with AWS KMS managed key requires HTTP header x-amz-server-side-encryption : aws:kms",
             )),
-            Some(AES256) if self.head.header(BUCKET_KEY).is_some_and(|value| value != "false") => {
-                Err(Code::NotImplemented.into())
+            Some(AES256) if has_bucket_key => Err(Code::NotImplemented.into()),
+            Some(AES256) => Ok(Wanted::ByCluster(KeyName::Master)),
+            Some(KMS) if self.head.header(CONTEXT).is_some() => {
+                Err(Code::NotImplemented.because("An encryption context is not implemented"))
             }
-            Some(AES256) => Ok(Wanted::ByCluster),
-            Some("aws:kms" | "aws:kms:dsse") => Err(Code::NotImplemented
-                .because("Server-side encryption with keys of a KMS is not implemented: this server has none")),
+            Some(KMS) => {
+                let named = self.head.header(KMS_KEY).map(KeyName::of_client).transpose()?;
+                let of_bucket = || DefaultEncryption::of(&bucket.attributes).map(|default| default.key);
+                let key = named.or_else(|| of_bucket().filter(|key| *key != KeyName::Master));
+                Ok(Wanted::ByCluster(key.ok_or(UNNAMED)?))
+            }
+            Some(DSSE) => Err(Code::NotImplemented.because("Two layers of encryption are not implemented")),
             Some(_) => Err(invalid("The encryption method specified is not supported")),
             None if has_kms_key || self.head.header(BUCKET_KEY).is_some() => Err(invalid(
                 "Server Side Encryption with AWS KMS managed key requires HTTP header x-amz-server-side-encryption : aws:kms",
             )),
             None => Ok(match self.customer_key(KeyOf::Target)? {
                 Some(key) => Wanted::ByCustomer(key),
-                None if bucket.attributes.get(ENCRYPTION).is_some() => Wanted::ByCluster,
-                None => Wanted::Not,
+                None => DefaultEncryption::of(&bucket.attributes)
+                    .map_or(Wanted::Not, |default| Wanted::ByCluster(default.key)),
             }),
         }
     }
@@ -226,17 +250,17 @@ impl Call<'_> {
 
     /// How the object that the request puts into this bucket is encrypted: with a new key, or not.
     pub(super) fn encryption_of_new(&self, bucket: &Bucket) -> Result<Option<Encryption>, S3Error> {
-        let (secret, master) = match self.wanted(bucket)? {
+        let (secret, holder) = match self.wanted(bucket)? {
             Wanted::Not => return Ok(None),
-            Wanted::ByCustomer(key) => (key.secret, None),
-            Wanted::ByCluster => {
-                let secret = self.s3.keys.master_key().ok_or(Code::ServiceUnavailable)?;
+            Wanted::ByCustomer(key) => (key.secret, Holder::Customer),
+            Wanted::ByCluster(name) => {
+                let secret = self.s3.keys.key(&name)?;
                 let id = secret.key_id().0;
-                (secret, Some(id))
+                (secret, Holder::Cluster(name, id))
             }
         };
         let data_key = DataKey::from_bytes(self.s3.keys.draw());
-        let mut envelope = Envelope { master, salt: self.s3.keys.draw(), wrapped: [0; WRAPPED_BYTES] };
+        let mut envelope = Envelope { holder, salt: self.s3.keys.draw(), wrapped: [0; WRAPPED_BYTES] };
         envelope.wrapped = envelope.wrapping_key(&secret, (&bucket.name, &self.route.key)).wrap(&data_key);
         Ok(Some(Encryption { data_key, envelope: envelope.encode() }))
     }
@@ -252,15 +276,16 @@ impl Call<'_> {
             return if customer.is_some() { Err(Error::KeyNotNeeded) } else { Ok(None) };
         };
         let envelope = Envelope::decode(envelope).map_err(|_| Error::Damaged)?;
-        let opened = match (envelope.master, customer) {
-            (Some(_), Some(_)) => return Err(Error::KeyNotNeeded),
-            (None, None) => return Err(Error::KeyMissing),
-            (None, Some(key)) => {
+        let opened = match (&envelope.holder, customer) {
+            (Holder::Cluster(..), Some(_)) => return Err(Error::KeyNotNeeded),
+            (Holder::Customer, None) => return Err(Error::KeyMissing),
+            (Holder::Customer, Some(key)) => {
                 envelope.wrapping_key(&key.secret, name).unwrap(&envelope.wrapped).map_err(|_| Error::WrongKey)
             }
-            (Some(id), None) => {
-                let secret = self.s3.keys.master_key().ok_or(Error::Unavailable)?;
-                if secret.key_id().0 != id {
+            (Holder::Cluster(key, id), None) => {
+                // Keys are not deleted, so one that is not there has not come to this server yet.
+                let secret = self.s3.keys.key(key).map_err(|_| Error::Unavailable)?;
+                if secret.key_id().0 != *id {
                     return Err(Error::Damaged);
                 }
                 envelope.wrapping_key(&secret, name).unwrap(&envelope.wrapped).map_err(|_| Error::Damaged)
@@ -283,13 +308,13 @@ impl Call<'_> {
         &self,
     ) -> Result<impl Fn(Option<&KeyEnvelope>) -> Result<Option<DataKey>, Error> + Send + Sync, S3Error> {
         let algorithm = self.head.header(ALGORITHM);
-        if algorithm.is_some_and(|algorithm| algorithm != AES256) {
+        if algorithm.is_some_and(|algorithm| ![AES256, KMS].contains(&algorithm)) {
             return Err(invalid("x-amz-server-side-encryption header is not supported for this operation."));
         }
         let customer = self.customer_key(KeyOf::Target)?;
-        let is_by_cluster = algorithm.is_some();
         Ok(move |envelope: Option<&KeyEnvelope>| {
-            let is_other = is_by_cluster && !envelope.is_some_and(is_by_cluster_key);
+            // The key that is named beside it counts for nothing: the upload has one.
+            let is_other = algorithm.is_some() && envelope.and_then(key_of).map(|key| key.algorithm()) != algorithm;
             if is_other {
                 return Err(Error::KeyNotNeeded);
             }
@@ -312,78 +337,28 @@ impl Call<'_> {
     pub(super) fn encryption_headers(&self, envelope: Option<&KeyEnvelope>) -> Vec<Header> {
         match envelope {
             None => Vec::new(),
-            Some(envelope) if is_by_cluster_key(envelope) => vec![(ALGORITHM.into(), AES256.to_owned())],
-            Some(_) => {
-                let [algorithm, _, md5] = KeyOf::Target.headers();
-                let sent = self.customer_key(KeyOf::Target).ok().flatten();
-                let md5 = sent.map(|key| (md5.into(), key.md5));
-                [(algorithm.into(), AES256.to_owned())].into_iter().chain(md5).collect()
-            }
+            Some(envelope) => match key_of(envelope) {
+                Some(key) => {
+                    let algorithm = (ALGORITHM.into(), key.algorithm().to_owned());
+                    let name = key.kms().map(|name| (KMS_KEY.into(), name.to_owned()));
+                    [algorithm].into_iter().chain(name).collect()
+                }
+                None => {
+                    let [algorithm, _, md5] = KeyOf::Target.headers();
+                    let sent = self.customer_key(KeyOf::Target).ok().flatten();
+                    let md5 = sent.map(|key| (md5.into(), key.md5));
+                    [(algorithm.into(), AES256.to_owned())].into_iter().chain(md5).collect()
+                }
+            },
         }
     }
 }
 
-fn is_by_cluster_key(envelope: &KeyEnvelope) -> bool {
-    Envelope::decode(envelope).is_ok_and(|envelope| envelope.master.is_some())
-}
-
-/// The default of a bucket, as a `PutBucketEncryption` sets it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DefaultEncryption {
-    /// Whether requests to a KMS should be spared. There is none, so it is only told again.
-    pub has_bucket_key: bool,
-}
-
-impl DefaultEncryption {
-    /// Reads the document.
-    ///
-    /// # Errors
-    /// [`Code::MalformedXML`]; [`Code::NotImplemented`] for keys of a KMS and what else is not known here.
-    pub fn decode(bytes: &[u8]) -> Result<Self, S3Error> {
-        let root = decode(bytes, "ServerSideEncryptionConfiguration")?;
-        let [rule] = root.children.as_slice() else { return Err(Code::MalformedXML.into()) };
-        let is_known =
-            |child: &Element| ["ApplyServerSideEncryptionByDefault", "BucketKeyEnabled"].contains(&child.name.as_str());
-        if rule.name != "Rule" {
-            return Err(Code::MalformedXML.into());
-        }
-        if !rule.children.iter().all(is_known) {
-            return Err(Code::NotImplemented.into());
-        }
-        let default = rule.child("ApplyServerSideEncryptionByDefault").ok_or(Code::MalformedXML)?;
-        match default.text_of("SSEAlgorithm").map(str::trim) {
-            Some(AES256) if default.child("KMSMasterKeyID").is_some() => {
-                return Err(invalid("a KMSMasterKeyID is not applicable if the default sse algorithm is not aws:kms"));
-            }
-            Some(AES256) => {}
-            Some("aws:kms" | "aws:kms:dsse") => return Err(Code::NotImplemented.into()),
-            _ => return Err(Code::MalformedXML.into()),
-        }
-        let has_bucket_key = rule.text_of("BucketKeyEnabled").map(check_flag).transpose()?.unwrap_or(false);
-        Ok(Self { has_bucket_key })
-    }
-
-    /// The default that a bucket's attributes keep, if there is one.
-    #[must_use]
-    pub fn of(attributes: &Attributes) -> Option<Self> {
-        attributes.get(ENCRYPTION).map(|text| Self { has_bucket_key: text == "AES256 bucket-key" })
-    }
-
-    /// The attribute that keeps it.
-    #[must_use]
-    pub fn text(self) -> String {
-        (if self.has_bucket_key { "AES256 bucket-key" } else { AES256 }).to_owned()
-    }
-
-    /// The document that tells it.
-    #[must_use]
-    pub fn write(self) -> XmlWriter {
-        let mut xml = XmlWriter::new("ServerSideEncryptionConfiguration");
-        xml.element("Rule", |xml| {
-            xml.element("ApplyServerSideEncryptionByDefault", |xml| xml.text("SSEAlgorithm", AES256));
-            xml.flag("BucketKeyEnabled", self.has_bucket_key);
-        });
-        xml
+/// The key of the cluster that opens an envelope, if it is one of the cluster's.
+fn key_of(envelope: &KeyEnvelope) -> Option<KeyName> {
+    match Envelope::decode(envelope).ok()?.holder {
+        Holder::Cluster(key, _) => Some(key),
+        Holder::Customer => None,
     }
 }
 

@@ -5,8 +5,10 @@ use core::fmt;
 use crate::api;
 
 macro_rules! codes {
-    ($($name:ident $status:literal $message:literal;)*) => {
-        /// Error code of a response. The name of a variant is the code that clients read.
+    (@text $name:ident) => { stringify!($name) };
+    (@text $name:ident $text:literal) => { $text };
+    ($($name:ident $(= $text:literal)? $status:literal $message:literal;)*) => {
+        /// Error code of a response. The name of a variant is the code that clients read, unless that is no name in Rust.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Code {
             $(#[doc = concat!("HTTP status ", $status, ". ", $message)] $name,)*
@@ -19,7 +21,7 @@ macro_rules! codes {
             /// What stands in the element `Code`.
             #[must_use]
             pub const fn name(self) -> &'static str {
-                match self { $(Self::$name => stringify!($name),)* }
+                match self { $(Self::$name => codes!(@text $name $($text)?),)* }
             }
 
             /// The HTTP status.
@@ -70,6 +72,7 @@ codes! {
     InvalidTag 400 "Your request contains tag input that is not valid.";
     InvalidToken 400 "The provided token is malformed or otherwise not valid.";
     InvalidURI 400 "The specified URI couldn't be parsed.";
+    KmsNotFound = "KMS.NotFoundException" 400 "The key that the request names, or the default of the bucket, is not there.";
     KeyTooLongError 400 "Your key is too long.";
     MalformedACLError 400 "The ACL that you provided was not well formed or did not validate against our published schema.";
     MalformedPOSTRequest 400 "The body of your POST request is not well-formed multipart/form-data.";

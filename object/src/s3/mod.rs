@@ -62,7 +62,7 @@ mod versions;
 pub mod xml;
 
 pub use authenticate::{Credentials, RootCredentials, SecretKey, User};
-pub use encryption::KeyService;
+pub use encryption::{KeyName, KeyService, NoKey};
 pub use error::{Code, S3Error};
 pub use head::Method;
 pub use response::{Response, ResponseBody};

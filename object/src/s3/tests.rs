@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use super::authenticate::{Credentials, SecretKey, User};
 use super::encoding::{encode_component, to_base64};
-use super::encryption::KeyService;
+use super::encryption::{KeyName, KeyService, NoKey};
 use super::head::{Method, RequestHead};
 use super::response::ResponseBody;
 use super::service::{IncomingRequest, S3Service, S3Settings};
@@ -122,13 +122,17 @@ impl Credentials for Users {
     }
 }
 
-/// A master key that is known, and numbers for what is drawn by chance.
+/// A master key, a key called `payroll`, and numbers for what is drawn by chance.
 #[derive(Default)]
 struct Keys(AtomicU8);
 
 impl KeyService for Keys {
-    fn master_key(&self) -> Option<Secret> {
-        Some(Secret::from_bytes([1; 32]))
+    fn key(&self, name: &KeyName) -> Result<Secret, NoKey> {
+        match name {
+            KeyName::Master => Ok(Secret::from_bytes([1; 32])),
+            KeyName::Kms(name) if name == "payroll" => Ok(Secret::from_bytes([2; 32])),
+            KeyName::Kms(_) => Err(NoKey::Unknown),
+        }
     }
 
     fn draw(&self) -> [u8; 32] {

@@ -2,7 +2,10 @@
 //!
 //! `PUT /v1/s3/users/USER?name=NAME` makes a key for a user, `GET /v1/s3/keys` lists the keys of users without their secrets,
 //! `DELETE /v1/s3/keys/ACCESS` deletes one. `GET`, `PUT ?document=JSON` and `DELETE /v1/s3/users/USER/policy` are about what a user may do.
+//!
+//! `PUT /v1/s3/kms-keys/NAME` makes a key under which those of objects are wrapped, `GET /v1/s3/kms-keys` lists their names.
 
+use ashlar_node::object::keys::KmsKeyError;
 use ashlar_node::object::users::{UserKey, UserKeyError, UserPolicyError};
 use ashlar_object::s3::encoding::Query;
 use http_body_util::Full;
@@ -93,6 +96,32 @@ pub(super) fn key(front: &Front) -> Response<Full<Bytes>> {
     match objects.root_key() {
         Some(root) => json(StatusCode::OK, &KeyView { access_key: root.access_key, secret_key: root.secret_key }),
         None => refuse(StatusCode::SERVICE_UNAVAILABLE, "no_key", "the catalog has no key yet: ask again"),
+    }
+}
+
+/// A key under which those of objects are wrapped, as the admin API shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KmsKeyView {
+    /// What clients name it by.
+    pub name: String,
+}
+
+/// The names of keys under which those of objects are wrapped.
+pub(super) fn kms_keys(front: &Front) -> Response<Full<Bytes>> {
+    let Some(objects) = front.drives.as_ref().and_then(|drives| drives.objects.as_ref()) else { return no_objects() };
+    json(StatusCode::OK, &objects.kms_keys().into_iter().map(|name| KmsKeyView { name }).collect::<Vec<_>>())
+}
+
+/// Makes a key under which those of objects are wrapped.
+pub(super) async fn create_kms_key(front: &Front, name: &str) -> Response<Full<Bytes>> {
+    let Some(objects) = front.drives.as_ref().and_then(|drives| drives.objects.as_ref()) else { return no_objects() };
+    match objects.make_kms_key(name).await {
+        Ok(()) => json(StatusCode::OK, &KmsKeyView { name: name.to_owned() }),
+        Err(KmsKeyError::Refused(why)) => refuse(StatusCode::BAD_REQUEST, "refused", why),
+        Err(KmsKeyError::Unavailable) => {
+            let text = "the catalog has not answered: see the list, and ask again";
+            refuse(StatusCode::SERVICE_UNAVAILABLE, "no_catalog", text)
+        }
     }
 }
 

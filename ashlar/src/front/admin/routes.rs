@@ -115,6 +115,8 @@ async fn run(front: &Front, endpoint: Endpoint, part: &str, query: Option<&str>)
         Endpoint::DetachVolume => volumes::detach(front, part, query).await,
         Endpoint::RootKey => objects::key(front),
         Endpoint::UserKeys => objects::list(front),
+        Endpoint::KmsKeys => objects::kms_keys(front),
+        Endpoint::CreateKmsKey => objects::create_kms_key(front, part).await,
         Endpoint::CreateUserKey => objects::create(front, part, query).await,
         Endpoint::DeleteUserKey => objects::delete(front, part).await,
         Endpoint::UserPolicy => objects::policy(front, part),

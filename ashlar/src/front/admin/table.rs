@@ -42,6 +42,8 @@ pub(super) enum Endpoint {
     UserPolicy,
     SetUserPolicy,
     RemoveUserPolicy,
+    KmsKeys,
+    CreateKmsKey,
     Buckets,
     SetQuota,
     RemoveQuota,
@@ -62,7 +64,7 @@ const fn route(method: Method, path: &'static str, asked: Asked, endpoint: Endpo
 }
 
 /// The table. What changes something has a method that a page in somebody's browser cannot use without asking this machine first.
-static ROUTES: [Route; 29] = [
+static ROUTES: [Route; 31] = [
     route(Method::GET, "/health/live", Asked::Page, Endpoint::Live),
     route(Method::GET, "/health/ready", Asked::Page, Endpoint::Ready),
     route(Method::GET, "/health/cluster", Asked::Page, Endpoint::Cluster),
@@ -89,6 +91,8 @@ static ROUTES: [Route; 29] = [
     route(Method::GET, "/v1/s3/users/USER/policy", Asked::Api, Endpoint::UserPolicy),
     route(Method::PUT, "/v1/s3/users/USER/policy", Asked::Change, Endpoint::SetUserPolicy),
     route(Method::DELETE, "/v1/s3/users/USER/policy", Asked::Change, Endpoint::RemoveUserPolicy),
+    route(Method::GET, "/v1/s3/kms-keys", Asked::Api, Endpoint::KmsKeys),
+    route(Method::PUT, "/v1/s3/kms-keys/NAME", Asked::Change, Endpoint::CreateKmsKey),
     route(Method::GET, "/v1/buckets", Asked::Api, Endpoint::Buckets),
     route(Method::PUT, "/v1/buckets/NAME/quota", Asked::Change, Endpoint::SetQuota),
     route(Method::DELETE, "/v1/buckets/NAME/quota", Asked::Change, Endpoint::RemoveQuota),
@@ -165,6 +169,7 @@ mod tests {
             (Method::DELETE, "/v1/volumes/size/attachment", Ok((Endpoint::DetachVolume, "size"))),
             (Method::DELETE, "/v1/s3/keys/K", Ok((Endpoint::DeleteUserKey, "K"))),
             (Method::PUT, "/v1/s3/users/ann/policy", Ok((Endpoint::SetUserPolicy, "ann"))),
+            (Method::PUT, "/v1/s3/kms-keys/payroll", Ok((Endpoint::CreateKmsKey, "payroll"))),
             (Method::PUT, "/v1/buckets/photos/quota", Ok((Endpoint::SetQuota, "photos"))),
             (Method::GET, "/v1/s3/key", Ok((Endpoint::RootKey, ""))),
             (Method::POST, "/metrics", Err(vec![&Method::GET])),

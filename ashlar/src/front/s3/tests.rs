@@ -7,7 +7,7 @@ use ashlar_object::memory::Memory;
 use ashlar_object::s3::date::amz_date;
 use ashlar_object::s3::head::RequestHead;
 use ashlar_object::s3::signature::{Scope, SigningKey, canonical_request, string_to_sign};
-use ashlar_object::s3::{KeyService, RootCredentials, S3Settings, SecretKey};
+use ashlar_object::s3::{KeyName, KeyService, NoKey, RootCredentials, S3Settings, SecretKey};
 use ashlar_wire::secret::Secret;
 
 use super::figures::S3Numbers;
@@ -33,8 +33,8 @@ struct Running {
 struct NoKeys;
 
 impl KeyService for NoKeys {
-    fn master_key(&self) -> Option<Secret> {
-        None
+    fn key(&self, _name: &KeyName) -> Result<Secret, NoKey> {
+        Err(NoKey::Unavailable)
     }
 
     fn draw(&self) -> [u8; 32] {

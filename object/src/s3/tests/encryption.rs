@@ -14,6 +14,7 @@ const OTHER: [(&str, &str); 3] = [
     ("x-amz-server-side-encryption-customer-key-md5", "arxBvwY2V4SiOne6yppVPQ=="),
 ];
 const BY_CLUSTER: (&str, &str) = ("x-amz-server-side-encryption", "AES256");
+const KMS_KEY: &str = "x-amz-server-side-encryption-aws-kms-key-id";
 const HERE: IpAddr = IpAddr::V4(core::net::Ipv4Addr::LOCALHOST);
 
 /// The same key for the source of a copy.
@@ -32,9 +33,15 @@ fn here() -> Server {
 }
 
 fn default_of(algorithm: &str) -> Vec<u8> {
-    let default = format!(
-        "<ApplyServerSideEncryptionByDefault><SSEAlgorithm>{algorithm}</SSEAlgorithm></ApplyServerSideEncryptionByDefault>"
-    );
+    document_of(&format!("<SSEAlgorithm>{algorithm}</SSEAlgorithm>"))
+}
+
+fn default_of_key(name: &str) -> Vec<u8> {
+    document_of(&format!("<SSEAlgorithm>aws:kms</SSEAlgorithm><KMSMasterKeyID>{name}</KMSMasterKeyID>"))
+}
+
+fn document_of(default: &str) -> Vec<u8> {
+    let default = format!("<ApplyServerSideEncryptionByDefault>{default}</ApplyServerSideEncryptionByDefault>");
     format!("<ServerSideEncryptionConfiguration><Rule>{default}</Rule></ServerSideEncryptionConfiguration>")
         .into_bytes()
 }
@@ -99,11 +106,15 @@ fn keys_travel_where_nobody_reads_them() {
 fn requests_that_ask_for_two_things_or_for_what_is_not_there() {
     let server = here();
     let kms = ("x-amz-server-side-encryption", "aws:kms");
-    let id = ("x-amz-server-side-encryption-aws-kms-key-id", "id");
+    let id = (KMS_KEY, "id");
     type Case<'a> = (&'a [(&'a str, &'a str)], (u16, String));
-    let cases: [Case<'_>; 9] = [
-        (&[kms], code(501, "NotImplemented")),
-        (&[kms, id], code(501, "NotImplemented")),
+    let context = ("x-amz-server-side-encryption-context", "e30=");
+    let cases: [Case<'_>; 12] = [
+        (&[kms], code(400, "InvalidArgument")),
+        (&[kms, id], code(400, "KMS.NotFoundException")),
+        (&[kms, (id.0, "no/name")], code(400, "KMS.NotFoundException")),
+        (&[kms, (id.0, "payroll"), context], code(501, "NotImplemented")),
+        (&[context], code(400, "InvalidArgument")),
         (&[("x-amz-server-side-encryption", "aws:kms:dsse")], code(501, "NotImplemented")),
         (&[BY_CLUSTER, ("x-amz-server-side-encryption-bucket-key-enabled", "true")], code(501, "NotImplemented")),
         (&[BY_CLUSTER, id], code(400, "InvalidArgument")),
@@ -117,7 +128,58 @@ fn requests_that_ask_for_two_things_or_for_what_is_not_there() {
         assert_eq!(server.outcome("POST", "/bucket/key?uploads", headers, b""), expected, "{headers:?}");
         assert_eq!(server.ask("HEAD", "/bucket/key", &[], b"").status, 404, "nothing was stored: {headers:?}");
     }
-    assert_eq!(server.outcome("PUT", "/bucket?encryption", &[], &default_of("aws:kms")), code(501, "NotImplemented"));
+    let set = |default: &[u8]| server.outcome("PUT", "/bucket?encryption", &[], default);
+    assert_eq!(set(&default_of("aws:kms")), code(400, "InvalidArgument"));
+    assert_eq!(set(&default_of_key("id")), code(400, "KMS.NotFoundException"));
+    assert_eq!(set(&default_of("aws:kms:dsse")), code(501, "NotImplemented"));
+}
+
+#[test]
+fn an_object_with_a_named_key_of_the_cluster() {
+    let server = here();
+    let kms = |name: &'static str| [(BY_CLUSTER.0, "aws:kms"), (KMS_KEY, name)];
+    let told = |response: &Reply| [BY_CLUSTER.0, KMS_KEY].map(|name| response.header(name).map(str::to_owned));
+    let payroll = [Some("aws:kms".to_owned()), Some("payroll".to_owned())];
+    for name in ["payroll", "arn:aws:kms:payroll", "arn:aws:kms:us-east-1:1234:key/payroll"] {
+        let put = server.ask("PUT", "/bucket/key", &kms(name), b"content");
+        assert_eq!((put.outcome(), told(&put)), (code(200, ""), payroll.clone()), "{name}");
+    }
+    for method in ["GET", "HEAD"] {
+        assert_eq!(told(&server.ask(method, "/bucket/key", &[], b"")), payroll);
+        assert_eq!(server.ask(method, "/bucket/key", &kms("payroll"), b"").status, 400, "reads name no key");
+        assert_eq!(server.ask(method, "/bucket/key", &KEY, b"").status, 400);
+    }
+    assert_eq!(server.ask("GET", "/bucket/key", &[], b"").body, b"content");
+    // An upload keeps the key that it began with, whatever its parts name.
+    let begun = server.ask("POST", "/bucket/parts?uploads", &kms("payroll"), b"");
+    assert_eq!(told(&begun), payroll);
+    let upload = begun.xml().text_of("UploadId").expect("an id").to_owned();
+    let target = format!("/bucket/parts?partNumber=1&uploadId={upload}");
+    assert_eq!(server.outcome("PUT", &target, &[BY_CLUSTER], b"x"), code(400, "InvalidRequest"));
+    assert_eq!(server.outcome("PUT", &target, &[(BY_CLUSTER.0, "aws:kms:dsse")], b"x"), code(400, "InvalidArgument"));
+    let part = server.ask("PUT", &target, &kms("other"), b"part");
+    assert_eq!((part.status, told(&part)), (200, payroll.clone()));
+    let etag = part.header("etag").expect("an etag");
+    let document = format!(
+        "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>{etag}</ETag></Part></CompleteMultipartUpload>"
+    );
+    let done = server.ask("POST", &format!("/bucket/parts?uploadId={upload}"), &[], document.as_bytes());
+    assert_eq!((done.outcome(), told(&done)), (code(200, ""), payroll.clone()));
+    assert_eq!(server.ask("GET", "/bucket/parts", &[], b"").body, b"part");
+    // A bucket's default is what `aws:kms` without a key means, too.
+    assert_eq!(server.outcome("PUT", "/bucket?encryption", &[], &default_of_key("payroll")), code(200, ""));
+    let default = server.ask("GET", "/bucket?encryption", &[], b"").xml();
+    let default = default.child("Rule").and_then(|rule| rule.child("ApplyServerSideEncryptionByDefault"));
+    assert_eq!(default.and_then(|default| default.text_of("KMSMasterKeyID")), Some("payroll"));
+    assert_eq!(told(&server.put("/bucket/by-default", b"x")), payroll);
+    assert_eq!(told(&server.ask("PUT", "/bucket/unnamed", &[(BY_CLUSTER.0, "aws:kms")], b"x")), payroll);
+    let by_master = server.ask("PUT", "/bucket/master", &[BY_CLUSTER], b"x");
+    assert_eq!(told(&by_master), [Some("AES256".to_owned()), None]);
+    let copied = server.ask("PUT", "/bucket/copy", &[("x-amz-copy-source", "/bucket/master"), BY_CLUSTER], b"");
+    assert_eq!(told(&copied), [Some("AES256".to_owned()), None]);
+    let copied = server.ask("PUT", "/bucket/copy", &[("x-amz-copy-source", "/bucket/master")], b"");
+    assert_eq!(told(&copied), payroll);
+    assert_eq!(server.ask("GET", "/bucket/copy", &[], b"").body, b"x");
 }
 
 #[test]

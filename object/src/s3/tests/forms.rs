@@ -128,7 +128,7 @@ fn forms_of_nobody_and_forms_that_are_none() {
     let metadata = |value: &'static str| [("key", "key"), ("x-amz-meta-a", value)];
     assert_eq!(server.post("/open", &metadata("a\r\nb: c"), b"x").outcome(), code(400, "InvalidArgument"));
     assert_eq!(server.post("/open", &[], b"x").outcome(), code(400, "InvalidArgument"));
-    let encrypted = [("key", "key"), ("x-amz-server-side-encryption", "aws:kms")];
+    let encrypted = [("key", "key"), ("x-amz-server-side-encryption", "aws:kms:dsse")];
     assert_eq!(server.post("/open", &encrypted, b"x").outcome(), code(501, "NotImplemented"));
     let nobody = server.by(None);
     let send = |headers: &[(&str, &str)], body: &[u8]| nobody.ask("POST", "/open", headers, body).outcome();
