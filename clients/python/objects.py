@@ -51,6 +51,19 @@ def refused(code, call, **arguments):
     raise AssertionError(f"{code} was expected")
 
 
+def until_refused(code, call, **arguments):
+    """What was changed holds at every server within seconds."""
+    for _ in range(50):
+        try:
+            call(**arguments)
+        except ClientError as error:
+            found = error.response["Error"]["Code"]
+            assert found == code, f"{found} instead of {code}"
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"{code} was expected within 5 s")
+
+
 def everyday(s3):
     s3.create_bucket(Bucket="everyday")
     assert "everyday" in [bucket["Name"] for bucket in s3.list_buckets()["Buckets"]]
@@ -135,15 +148,7 @@ def users(s3):
     refused("AccessDenied", second.delete_object, Bucket="anns", Key="key")
     admin("DELETE", f"/v1/s3/keys/{keys[0]['access_key']}")
     second.get_object(Bucket="anns", Key="key")
-    for _ in range(50):
-        try:
-            first.get_object(Bucket="anns", Key="key")
-        except ClientError as error:
-            assert error.response["Error"]["Code"] == "InvalidAccessKeyId", error
-            break
-        time.sleep(0.1)
-    else:
-        raise AssertionError("a deleted key works for 5 s")
+    until_refused("InvalidAccessKeyId", first.get_object, Bucket="anns", Key="key")
 
 
 def multipart(s3):
@@ -291,15 +296,39 @@ def encrypted(s3):
     s3.copy_object(Key="back", Bucket="encrypted", CopySource={"Bucket": "encrypted", "Key": "copy"}, **OTHER)
     assert read(s3, "back", **OTHER) == KEPT
     refused("InvalidRequest", s3.copy_object, Key="copy", **source)
-    refused("NotImplemented", s3.put_object, Bucket="encrypted", Key="kms", Body=b"x", ServerSideEncryption="aws:kms")
+    kms = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": "payroll"}
+    named = {"Bucket": "encrypted", "Key": "kms", "Body": KEPT, **kms}
+    refused("KMS.NotFoundException", s3.put_object, **named)
     refused("404", s3.head_object, Bucket="encrypted", Key="kms")
+    admin("PUT", "/v1/s3/kms-keys/payroll")
+    assert admin("GET", "/v1/s3/kms-keys") == [{"name": "payroll"}]
+    s3.put_object(**named)
+    for endpoint in ENDPOINTS:
+        got = client(endpoint).get_object(Bucket="encrypted", Key="kms")
+        assert got["Body"].read() == KEPT and kms.items() <= got.items()
 
 
 def encrypted_after_kills(s3):
     for endpoint in ENDPOINTS:
         reader = client(endpoint)
-        assert read(reader, "kept", **KEY) == KEPT and read(reader, "default") == KEPT
+        assert all(read(reader, key) == KEPT for key in ("default", "kms")) and read(reader, "kept", **KEY) == KEPT
         refused("InvalidRequest", reader.get_object, Bucket="encrypted", Key="kept", **OTHER)
+
+
+def limited(s3):
+    """A bucket takes as many bytes as its quota says, whichever server they come to."""
+    s3.create_bucket(Bucket="limited")
+    admin("PUT", "/v1/buckets/limited/quota?bytes=1000000")
+    s3.put_object(Bucket="limited", Key="first", Body=bytes(600_000))
+    for endpoint in ENDPOINTS:
+        other = client(endpoint)
+        until_refused("QuotaExceeded", other.put_object, Bucket="limited", Key="second", Body=bytes(600_000))
+        s3.delete_object(Bucket="limited", Key="second")
+        other.put_object(Bucket="limited", Key="first", Body=bytes(600_000))
+    usage = [bucket["usage"] for bucket in admin("GET", "/v1/buckets") if bucket["name"] == "limited"]
+    assert [(found["objects"], found["bytes"]) for found in usage] == [(1, 600_000)], usage
+    admin("DELETE", "/v1/buckets/limited/quota")
+    s3.put_object(Bucket="limited", Key="second", Body=bytes(600_000))
 
 
 def ending(s3):
@@ -407,7 +436,7 @@ def killed(s3):
 
 def main():
     s3 = client(S3["endpoint"])
-    for work in (everyday, users, multipart, changed_at_once, locked, encrypted, ending):
+    for work in (everyday, users, multipart, changed_at_once, locked, encrypted, limited, ending):
         work(s3)
         print(f"boto3 {boto3.__version__}: {work.__name__}", flush=True)
     command_line()

@@ -3,7 +3,7 @@
 //! A statement that denies outweighs all that allow. What is not known here (operators, condition keys, elements) is refused
 //! when the policy is put, so that no part of a policy that is kept is passed over.
 //!
-//! Follows the grammar of IAM policies. Deliberately absent: policy variables (`${aws:username}`), dates, numbers of ARNs.
+//! Follows the grammar of IAM policies. Deliberately absent: dates, numbers of ARNs.
 
 use core::net::IpAddr;
 
@@ -12,6 +12,10 @@ use serde_json::{Map, Value};
 use super::error::{Code, S3Error};
 
 mod check;
+mod pattern;
+
+pub use self::pattern::is_like;
+use self::pattern::{Pattern, Values};
 
 /// Longest policy, bytes.
 pub const POLICY_BYTES_MAX: usize = 20 << 10;
@@ -73,7 +77,7 @@ struct Statement {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Patterns {
     is_negated: bool,
-    patterns: Vec<String>,
+    patterns: Vec<Pattern>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,7 +118,7 @@ struct Condition {
     /// A request without the key fulfils it.
     is_if_exists: bool,
     key: String,
-    values: Vec<String>,
+    values: Vec<Pattern>,
 }
 
 /// Condition keys that a request may have. Those that end with a slash have a name behind it.
@@ -169,7 +173,7 @@ impl Policy {
     /// # Errors
     /// As [`Policy::decode`].
     pub fn decode_of_user(bytes: &[u8]) -> Result<Self, S3Error> {
-        Self::decode_as(bytes, |value| {
+        Self::decode_as(bytes, |value, knows_variables| {
             let mut value = value.clone();
             if let Some(statement) = value.as_object_mut() {
                 if ["Principal", "NotPrincipal"].iter().any(|name| statement.contains_key(*name)) {
@@ -177,11 +181,11 @@ impl Policy {
                 }
                 statement.insert("Principal".to_owned(), Value::from("*"));
             }
-            decode_statement(&value)
+            decode_statement(&value, knows_variables)
         })
     }
 
-    fn decode_as(bytes: &[u8], decode: impl Fn(&Value) -> Result<Statement, S3Error>) -> Result<Self, S3Error> {
+    fn decode_as(bytes: &[u8], decode: impl Fn(&Value, bool) -> Result<Statement, S3Error>) -> Result<Self, S3Error> {
         if bytes.len() > POLICY_BYTES_MAX {
             return Err(malformed("Policies are limited to 20 KB"));
         }
@@ -193,10 +197,12 @@ impl Policy {
         if root.keys().any(|key| !matches!(key.as_str(), "Version" | "Id" | "Statement")) {
             return Err(unknown());
         }
-        match root.get("Version").map(Value::as_str) {
-            None | Some(Some("2012-10-17" | "2008-10-17")) => {}
+        let knows_variables = match root.get("Version").map(Value::as_str) {
+            Some(Some("2012-10-17")) => true,
+            None | Some(Some("2008-10-17")) => false,
             Some(_) => return Err(malformed("The policy must contain a valid version string")),
-        }
+        };
+        let decode = |statement: &Value| decode(statement, knows_variables);
         let statements = match root.get("Statement") {
             Some(Value::Array(all)) => all.iter().map(decode).collect::<Result<Vec<_>, _>>()?,
             Some(one @ Value::Object(_)) => vec![decode(one)?],
@@ -248,16 +254,24 @@ impl Policy {
 
 impl Statement {
     fn is_about(&self, request: &PolicyRequest<'_>) -> bool {
+        let values = request.values;
         self.principals.has(request.principal)
-            && self.actions.has(&request.action.to_ascii_lowercase())
-            && self.resources.has(request.resource)
-            && self.conditions.iter().all(|condition| condition.holds(&(request.values)(&condition.key)))
+            && self.actions.has(&request.action.to_ascii_lowercase(), values)
+            && self.resources.has(request.resource, values)
+            && self.conditions.iter().all(|condition| condition.holds(values))
+            // A negation would grant everything where there is no value. A statement that denies may.
+            && (!self.is_allowing || self.texts().all(|text| text.is_resolved(values)))
+    }
+
+    /// All texts that may have variables.
+    fn texts(&self) -> impl Iterator<Item = &Pattern> {
+        self.resources.patterns.iter().chain(self.conditions.iter().flat_map(|condition| &condition.values))
     }
 }
 
 impl Patterns {
-    fn has(&self, text: &str) -> bool {
-        self.patterns.iter().any(|pattern| is_like(pattern, text)) != self.is_negated
+    fn has(&self, text: &str, values: Values<'_>) -> bool {
+        self.patterns.iter().any(|pattern| pattern.is_like(text, values)) != self.is_negated
     }
 }
 
@@ -299,25 +313,30 @@ impl Condition {
         if self.is_negated || self.is_if_exists || self.set == Set::All {
             return false;
         }
+        // What is compared with the request itself names nobody.
+        if self.values.iter().any(Pattern::has_variables) {
+            return false;
+        }
         match (self.key.as_str(), self.comparison) {
-            ("aws:SourceIp", Comparison::Address) => self.values.iter().all(|network| is_narrow(network)),
+            ("aws:SourceIp", Comparison::Address) => self.values.iter().all(|network| is_narrow(network.text())),
             ("aws:userid" | "aws:username", Comparison::Equal | Comparison::EqualIgnoreCase) => true,
             ("aws:userid" | "aws:username", Comparison::Like) => {
-                self.values.iter().all(|value| !value.contains(['*', '?']))
+                self.values.iter().all(|value| !value.text().contains(['*', '?']))
             }
             _ => false,
         }
     }
 
-    fn holds(&self, found: &[String]) -> bool {
+    fn holds(&self, values: Values<'_>) -> bool {
+        let found = values(&self.key);
         if self.comparison == Comparison::Missing {
-            return self.values.iter().any(|value| (value == "true") == found.is_empty());
+            return self.values.iter().any(|value| (value.text() == "true") == found.is_empty());
         }
         if found.is_empty() {
             return self.is_if_exists || self.is_negated || self.set == Set::All;
         }
         let fits = |found: &String| {
-            self.values.iter().any(|wanted| compare(self.comparison, wanted, found)) != self.is_negated
+            self.values.iter().any(|wanted| compare(self.comparison, wanted, found, values)) != self.is_negated
         };
         match self.set {
             Set::One | Set::All => found.iter().all(fits),
@@ -326,50 +345,22 @@ impl Condition {
     }
 }
 
-fn compare(comparison: Comparison, wanted: &str, found: &str) -> bool {
-    let numbers = || Some((found.parse::<i64>().ok()?, wanted.parse::<i64>().ok()?));
+fn compare(comparison: Comparison, wanted: &Pattern, found: &str, values: Values<'_>) -> bool {
+    let numbers = || Some((found.parse::<i64>().ok()?, wanted.text().parse::<i64>().ok()?));
     let number = |fits: fn(i64, i64) -> bool| numbers().is_some_and(|(found, wanted)| fits(found, wanted));
     match comparison {
-        Comparison::Equal => wanted == found,
-        Comparison::EqualIgnoreCase | Comparison::Bool => wanted.eq_ignore_ascii_case(found),
-        Comparison::Like => is_like(wanted, found),
-        Comparison::Address => is_within(wanted, found),
+        Comparison::Equal => wanted.is(values, |wanted| wanted == found),
+        Comparison::EqualIgnoreCase | Comparison::Bool => {
+            wanted.is(values, |wanted| wanted.eq_ignore_ascii_case(found))
+        }
+        Comparison::Like => wanted.is_like(found, values),
+        Comparison::Address => is_within(wanted.text(), found),
         Comparison::NumberEqual => number(|found, wanted| found == wanted),
         Comparison::NumberLess => number(|found, wanted| found < wanted),
         Comparison::NumberLessOrEqual => number(|found, wanted| found <= wanted),
         Comparison::NumberGreater => number(|found, wanted| found > wanted),
         Comparison::NumberGreaterOrEqual => number(|found, wanted| found >= wanted),
         Comparison::Missing => unreachable!("it compares nothing"),
-    }
-}
-
-/// Whether a text is like a pattern in which `*` is any text and `?` any character. Takes as many steps as both are long
-/// multiplied, at most.
-#[must_use]
-pub fn is_like(pattern: &str, text: &str) -> bool {
-    let (mut at, mut of) = (pattern, text);
-    let mut star: Option<(&str, &str)> = None;
-    loop {
-        let mut rest = at.chars();
-        match (rest.next(), of.chars().next()) {
-            (Some('*'), _) => {
-                at = rest.as_str();
-                star = Some((at, of));
-                continue;
-            }
-            (None, None) => return true,
-            (Some(wanted), Some(char)) if wanted == '?' || wanted == char => {
-                at = rest.as_str();
-                of = &of[char.len_utf8()..];
-                continue;
-            }
-            _ => {}
-        }
-        // The last star takes one character more.
-        let Some((behind, from)) = star else { return false };
-        let Some(char) = from.chars().next() else { return false };
-        let from = &from[char.len_utf8()..];
-        (at, of, star) = (behind, from, Some((behind, from)));
     }
 }
 
@@ -395,7 +386,7 @@ fn decode_network(text: &str) -> Option<(IpAddr, u32)> {
     (bits <= length).then_some((address, bits))
 }
 
-fn decode_statement(value: &Value) -> Result<Statement, S3Error> {
+fn decode_statement(value: &Value, knows_variables: bool) -> Result<Statement, S3Error> {
     const KNOWN: [&str; 9] =
         ["Sid", "Effect", "Principal", "NotPrincipal", "Action", "NotAction", "Resource", "NotResource", "Condition"];
     let statement = value.as_object().ok_or(malformed("A statement is an object"))?;
@@ -417,18 +408,23 @@ fn decode_statement(value: &Value) -> Result<Statement, S3Error> {
     if patterns.iter().any(|action| action != "*" && !action.starts_with("s3:")) {
         return Err(malformed("Policy has invalid action"));
     }
-    let actions = Patterns { is_negated, patterns };
+    let actions = Patterns { is_negated, patterns: patterns.into_iter().map(Pattern::plain).collect() };
     let (resources, is_negated) = one_of(statement, "Resource", "NotResource")?;
     let resource = |text: String| match text.as_str() {
-        "*" => Ok(text),
+        "*" => Ok(Pattern::plain(text)),
         arn => {
             let name = arn.strip_prefix("arn:aws:s3:").and_then(|rest| rest.splitn(3, ':').nth(2));
-            name.filter(|name| !name.is_empty()).map(str::to_owned).ok_or(malformed("Policy has invalid resource"))
+            let name = name.filter(|name| !name.is_empty()).ok_or(malformed("Policy has invalid resource"))?;
+            Pattern::decode(name.to_owned(), knows_variables)
         }
     };
     let patterns = texts(resources)?.into_iter().map(resource).collect::<Result<_, _>>()?;
     let resources = Patterns { is_negated, patterns };
-    let conditions = statement.get("Condition").map(decode_conditions).transpose()?.unwrap_or_default();
+    let conditions = statement
+        .get("Condition")
+        .map(|value| decode_conditions(value, knows_variables))
+        .transpose()?
+        .unwrap_or_default();
     Ok(Statement { is_allowing, principals, actions, resources, conditions })
 }
 
@@ -505,19 +501,23 @@ fn decode_principals(value: &Value) -> Result<Vec<String>, S3Error> {
     }
 }
 
-fn decode_conditions(value: &Value) -> Result<Vec<Condition>, S3Error> {
+fn decode_conditions(value: &Value, knows_variables: bool) -> Result<Vec<Condition>, S3Error> {
     let operators = value.as_object().ok_or(malformed("A condition is an object"))?;
     let mut conditions = Vec::new();
     for (operator, keys) in operators {
         let keys = keys.as_object().ok_or(malformed("An operator of a condition has an object"))?;
         for (key, values) in keys {
-            conditions.push(decode_condition(operator, key, texts(values)?)?);
+            conditions.push(decode_condition((operator, key), texts(values)?, knows_variables)?);
         }
     }
     if conditions.len() > PATTERNS_MAX { Err(malformed("A statement has too many conditions")) } else { Ok(conditions) }
 }
 
-fn decode_condition(operator: &str, key: &str, values: Vec<String>) -> Result<Condition, S3Error> {
+fn decode_condition(
+    (operator, key): (&str, &str),
+    values: Vec<String>,
+    knows_variables: bool,
+) -> Result<Condition, S3Error> {
     let (set, operator) = match operator.split_once(':') {
         Some(("ForAnyValue", operator)) => (Set::Any, operator),
         Some(("ForAllValues", operator)) => (Set::All, operator),
@@ -559,6 +559,12 @@ fn decode_condition(operator: &str, key: &str, values: Vec<String>) -> Result<Co
     if comparison == Comparison::Address && values.iter().any(|value| decode_network(value).is_none()) {
         return Err(malformed("A network of a condition is none"));
     }
+    let is_text = matches!(comparison, Comparison::Equal | Comparison::EqualIgnoreCase | Comparison::Like);
+    let pattern = |value: String| match value.contains("${") && !is_text {
+        true => Err(malformed("Policy variables stand in resources and in conditions about texts")),
+        false => Pattern::decode(value, knows_variables),
+    };
+    let values = values.into_iter().map(pattern).collect::<Result<_, _>>()?;
     Ok(Condition { comparison, is_negated, set, is_if_exists, key: format!("{known}{name}"), values })
 }
 

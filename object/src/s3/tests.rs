@@ -99,7 +99,7 @@ impl Credentials for Users {
     fn user(&self, id: &str) -> Option<User> {
         match id {
             "ashlar" => Some(User::root()),
-            "ann" | "bob" | "reader" | "writer" | "maker" => {
+            "ann" | "bob" | "reader" | "writer" | "maker" | "guest" => {
                 Some(User { id: id.to_owned(), name: id.to_uppercase(), is_root: false })
             }
             _ => None,
@@ -116,9 +116,14 @@ impl Credentials for Users {
                 "{\"Effect\":\"Allow\",\"Action\":\"s3:*\",\"Resource\":[\"arn:aws:s3:::w-*\",\"arn:aws:s3:::anns/in/*\"]}"
             }
             "maker" => "{\"Effect\":\"Allow\",\"Action\":\"s3:CreateBucket\",\"Resource\":\"*\"}",
+            "guest" => {
+                "{\"Effect\":\"Allow\",\"Action\":\"s3:*Object\",\"Resource\":\"arn:aws:s3:::anns/home/${aws:userid}/*\"},
+                {\"Effect\":\"Allow\",\"Action\":\"s3:ListBucket\",\"Resource\":\"arn:aws:s3:::anns\",
+                \"Condition\":{\"StringLike\":{\"s3:prefix\":\"home/${aws:userid}/*\"}}}"
+            }
             _ => return None,
         };
-        Some(format!("{{\"Statement\":[{statements}]}}"))
+        Some(format!("{{\"Version\":\"2012-10-17\",\"Statement\":[{statements}]}}"))
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a policy is checked for when it is put, beyond its grammar: that each of its parts can be about something. One that could
 //! not would be kept and passed over, and a statement that should deny would deny nothing.
 
-use super::{Code, Comparison, Condition, Policy, S3Error, Statement, is_like, malformed};
+use super::{Comparison, Condition, Pattern, Policy, S3Error, Statement, is_like, malformed};
 
 /// S3's actions, in small letters and without `s3:`.
 const ACTIONS: [&str; 91] = [
@@ -102,7 +102,7 @@ impl Policy {
     /// Checks that it can be the policy of this bucket.
     ///
     /// # Errors
-    /// [`Code::MalformedPolicy`]: a part of it can be about nothing; [`Code::NotImplemented`]: it has a variable.
+    /// [`MalformedPolicy`](super::Code::MalformedPolicy): a part of it can be about nothing.
     pub fn check(&self, bucket: &str) -> Result<(), S3Error> {
         self.statements.iter().try_for_each(|statement| statement.check(Some(bucket)))
     }
@@ -118,21 +118,16 @@ impl Policy {
 
 impl Statement {
     fn check(&self, bucket: Option<&str>) -> Result<(), S3Error> {
-        let values = self.conditions.iter().flat_map(|condition| &condition.values);
-        let mut texts = values.chain(&self.resources.patterns).chain(&self.principals.names);
-        if texts.any(|text| text.contains("${")) {
-            return Err(Code::NotImplemented.because("Policy variables are not implemented"));
-        }
-        let is_action = |pattern: &String| {
-            let name = pattern.strip_prefix("s3:").unwrap_or(pattern);
+        let is_action = |pattern: &Pattern| {
+            let name = pattern.text().strip_prefix("s3:").unwrap_or(pattern.text());
             ACTIONS.iter().any(|action| is_like(name, action))
         };
         if !self.actions.patterns.iter().all(is_action) {
             return Err(malformed("Policy has invalid action"));
         }
         // The name of a bucket has no slash.
-        let is_here = |pattern: &String| {
-            bucket.is_none_or(|bucket| is_like(pattern.split('/').next().unwrap_or_default(), bucket))
+        let is_here = |pattern: &Pattern| {
+            bucket.is_none_or(|bucket| is_like(pattern.widest().split('/').next().unwrap_or_default(), bucket))
         };
         if !self.resources.patterns.iter().all(is_here) {
             return Err(malformed("Policy has invalid resource"));
@@ -146,7 +141,7 @@ impl Statement {
 
 /// Whether a text can name a user: `*`, an id, or the ARN of a user or of an account.
 fn is_principal(name: &str) -> bool {
-    let is_id = |id: &str| !id.is_empty() && !id.contains(['*', '?']);
+    let is_id = |id: &str| !id.is_empty() && !id.contains(['*', '?', '$']);
     match name.strip_prefix("arn:").map(|rest| rest.strip_prefix("aws:iam::").and_then(|rest| rest.split_once(':'))) {
         None => name == "*" || is_id(name),
         Some(Some((account, "root"))) => is_id(account),
@@ -157,13 +152,15 @@ fn is_principal(name: &str) -> bool {
 
 impl Condition {
     fn check(&self) -> Result<(), S3Error> {
-        let is_good = |value: &String| match self.comparison {
-            Comparison::Bool | Comparison::Missing => ["true", "false"].contains(&value.to_ascii_lowercase().as_str()),
+        let is_good = |value: &Pattern| match self.comparison {
+            Comparison::Bool | Comparison::Missing => {
+                ["true", "false"].contains(&value.text().to_ascii_lowercase().as_str())
+            }
             Comparison::NumberEqual
             | Comparison::NumberLess
             | Comparison::NumberLessOrEqual
             | Comparison::NumberGreater
-            | Comparison::NumberGreaterOrEqual => value.parse::<i64>().is_ok(),
+            | Comparison::NumberGreaterOrEqual => value.text().parse::<i64>().is_ok(),
             Comparison::Equal | Comparison::EqualIgnoreCase | Comparison::Like | Comparison::Address => true,
         };
         if self.values.iter().all(is_good) { Ok(()) } else { Err(malformed("Policy has an invalid condition value")) }
@@ -173,14 +170,15 @@ impl Condition {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::s3::error::Code;
 
     fn check(change: (&str, &str)) -> Result<(), Code> {
         let text = r#"{"Statement": [{"Effect": "Deny", "Principal": {"AWS": ["bob", "arn:aws:iam::1:user/eve"]},
             "Action": ["s3:GetObject*", "s3:PutObject"], "Resource": ["arn:aws:s3:::docs", "arn:aws:s3:::d*/x/*"],
             "Condition": {"Bool": {"aws:SecureTransport": "false"}, "NumericLessThan": {"s3:max-keys": "10"}}}]}"#;
         assert!(text.contains(change.0));
-        let policy = Policy::decode(text.replace(change.0, change.1).as_bytes()).unwrap();
-        policy.check("docs").map_err(|error| error.code)
+        let policy = Policy::decode(text.replace(change.0, change.1).as_bytes());
+        policy.and_then(|policy| policy.check("docs")).map_err(|error| error.code)
     }
 
     #[test]
@@ -201,8 +199,16 @@ mod tests {
         ] {
             assert_eq!(check(change), Err(Code::MalformedPolicy), "{change:?}");
         }
-        for change in [("/x/*", "/${aws:username}/*"), ("bob", "${aws:username}"), (r#""10""#, r#""${s3:x}""#)] {
-            assert_eq!(check(change), Err(Code::NotImplemented), "{change:?}");
+        for change in [("/x/*", "/${aws:username}/*"), ("bob", "${aws:username}"), (r#""10""#, r#""${s3:max-keys}""#)] {
+            assert_eq!(check(change), Err(Code::MalformedPolicy), "without a version: {change:?}");
         }
+        let version = r#"{"Version": "2012-10-17", "Statement""#;
+        let text = |resource: &str| {
+            let statement = r#"[{"Effect": "Allow", "Principal": "*", "Action": "s3:GetObject", "Resource""#;
+            format!(r#"{version}: {statement}: "arn:aws:s3:::{resource}"}}]}}"#)
+        };
+        let check = |resource: &str| Policy::decode(text(resource).as_bytes()).and_then(|policy| policy.check("docs"));
+        assert!(check("docs/${aws:username}/*").is_ok() && check("${aws:username}/x").is_ok());
+        assert!(check("other/${aws:username}").is_err() && check("e${aws:username}/x").is_err());
     }
 }

@@ -241,3 +241,44 @@ fn a_policy_of_a_user_has_no_principals() {
     let checked = Policy::decode_of_user(wrong.as_bytes()).unwrap().check_of_user();
     assert_eq!(checked.unwrap_err().code, Code::MalformedPolicy);
 }
+
+#[test]
+fn variables_stand_for_values_of_the_request() {
+    use PolicyVerdict::{Allow, Deny, Silent};
+    let home = "\"arn:aws:s3:::b/home/${aws:username}/*\"";
+    let own = policy(&statement("Allow", "\"*\"", "\"s3:*\"", home, ""));
+    let ann: &[(&str, &str)] = &[("aws:username", "ann")];
+    assert_eq!(judge_with(&own, "ann", "s3:PutObject", "b/home/ann/x", ann), Allow);
+    assert_eq!(judge_with(&own, "ann", "s3:PutObject", "b/home/bob/x", ann), Silent);
+    assert_eq!(judge(&own, "", "s3:PutObject", "b/home//x"), Silent, "nobody has no home");
+    let prefix = |operator: &str| format!("{{\"{operator}\":{{\"s3:prefix\":[\"home/${{aws:username}}/*\"]}}}}");
+    let list = |effect: &str, operator: &str| {
+        policy(&statement(effect, "\"*\"", "\"s3:ListBucket\"", "\"arn:aws:s3:::b\"", &prefix(operator)))
+    };
+    let at = |prefix: &'static str| [("aws:username", "ann"), ("s3:prefix", prefix)];
+    let asked = |policy: &Policy, values: &[(&str, &str)]| judge_with(policy, "ann", "s3:ListBucket", "b", values);
+    assert_eq!(asked(&list("Allow", "StringLike"), &at("home/ann/a")), Allow);
+    assert_eq!(asked(&list("Allow", "StringLike"), &at("home/bob/a")), Silent);
+    assert_eq!(asked(&list("Allow", "StringEquals"), &at("home/ann/*")), Allow, "a star is a star there");
+    // Without a value nothing is granted, whatever way round it is said; a denial with a negation denies.
+    let unnamed = [("s3:prefix", "home/ann/a")];
+    assert_eq!(asked(&list("Allow", "StringNotLike"), &at("home/bob/a")), Allow);
+    assert_eq!(asked(&list("Allow", "StringNotLike"), &unnamed), Silent);
+    assert_eq!(asked(&list("Deny", "StringNotLike"), &unnamed), Deny);
+    let others = policy(&statement("Allow", "\"*\"", "\"s3:*\"", home, "").replace("Resource", "NotResource"));
+    assert_eq!(judge_with(&others, "ann", "s3:PutObject", "b/x", ann), Allow);
+    assert_eq!(judge(&others, "", "s3:PutObject", "b/x"), Silent);
+    // It names everybody, and so does a condition that compares a request with itself.
+    assert!(own.is_public());
+    let itself = "{\"StringEquals\":{\"aws:username\":\"${aws:username}\"}}";
+    assert!(policy(&statement("Allow", "\"*\"", "\"s3:*\"", EVERY, itself)).is_public());
+    assert!(
+        !policy(&statement("Allow", "\"*\"", "\"s3:*\"", EVERY, &itself.replace("${aws:username}", "ann"))).is_public()
+    );
+    let number = "{\"NumericEquals\":{\"s3:max-keys\":\"${s3:max-keys}\"}}";
+    let text = format!(
+        "{{\"Version\":\"2012-10-17\",\"Statement\":{}}}",
+        statement("Allow", "\"*\"", "\"s3:*\"", EVERY, number)
+    );
+    assert_eq!(Policy::decode(text.as_bytes()).map_err(|error| error.code), Err(Code::MalformedPolicy));
+}

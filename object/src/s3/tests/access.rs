@@ -534,6 +534,20 @@ fn a_user_with_a_policy_may_do_what_it_says_and_no_more() {
 }
 
 #[test]
+fn a_policy_with_a_variable_gives_each_user_a_part_of_a_bucket() {
+    let [ann, ..] = three();
+    ann.put("/anns/home/bob/key", b"x");
+    let guest = ann.by(Some("guest"));
+    assert_eq!(guest.outcome("PUT", "/anns/home/guest/key", &[], b"x"), code(200, ""));
+    assert_eq!(guest.ask("GET", "/anns/home/guest/key", &[], b"").body, b"x");
+    assert_eq!(guest.outcome("GET", "/anns?prefix=home/guest/", &[], b""), code(200, ""));
+    for target in ["/anns/home/bob/key", "/anns/key", "/anns?prefix=home/bob/", "/anns?prefix=home/", "/anns"] {
+        assert_eq!(guest.outcome("GET", target, &[], b""), code(DENIED.0, DENIED.1), "{target}");
+    }
+    assert_eq!(guest.outcome("PUT", "/anns/home/guest", &[], b"x"), code(DENIED.0, DENIED.1));
+}
+
+#[test]
 fn who_may_only_make_buckets_gets_no_rights_in_them() {
     let maker = Server::new().by(Some("maker"));
     for (header, value) in [
