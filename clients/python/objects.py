@@ -127,6 +127,20 @@ def admin(method, path):
     return json.load(urllib.request.urlopen(request, timeout=10))
 
 
+def temporary(key, statement):
+    """A client with temporary credentials of who has the key, which this statement narrows; at another server than made them."""
+    config = Config(signature_version="s3v4", retries={"max_attempts": 12, "mode": "standard"})
+    named = {"region_name": "us-east-1", "config": config}
+    sts = boto3.client("sts", endpoint_url=ENDPOINTS[1], aws_access_key_id=key["access_key"], aws_secret_access_key=key["secret_key"], region_name="us-east-1")
+    assert sts.get_caller_identity()["UserId"] == key["user"]
+    policy = json.dumps({"Version": "2012-10-17", "Statement": statement})
+    made = sts.assume_role(RoleArn="arn:aws:iam:::role/any-name", RoleSessionName="name", Policy=policy)["Credentials"]
+    return boto3.client(
+        "s3", endpoint_url=ENDPOINTS[2], aws_access_key_id=made["AccessKeyId"],
+        aws_secret_access_key=made["SecretAccessKey"], aws_session_token=made["SessionToken"], **named,
+    )
+
+
 def users(s3):
     # The user is made with the first key, and is there at the second one.
     keys = [admin("PUT", "/v1/s3/users/ann") for _ in range(2)]
@@ -142,6 +156,9 @@ def users(s3):
         for key in keys
     )
     first.put_object(Bucket="anns", Key="key", Body=b"x")
+    session = temporary(keys[0], {"Effect": "Allow", "Action": "s3:GetObject", "Resource": "arn:aws:s3:::anns/*"})
+    assert session.get_object(Bucket="anns", Key="key")["Body"].read() == b"x"
+    refused("AccessDenied", session.put_object, Bucket="anns", Key="key", Body=b"y")
     tags = [{"Key": "stadt", "Value": "Köln"}]
     second.put_object_tagging(Bucket="anns", Key="key", Tagging={"TagSet": tags})
     assert s3.get_object_tagging(Bucket="anns", Key="key")["TagSet"] == tags
@@ -149,6 +166,7 @@ def users(s3):
     admin("DELETE", f"/v1/s3/keys/{keys[0]['access_key']}")
     second.get_object(Bucket="anns", Key="key")
     until_refused("InvalidAccessKeyId", first.get_object, Bucket="anns", Key="key")
+    until_refused("InvalidAccessKeyId", session.get_object, Bucket="anns", Key="key")
 
 
 def multipart(s3):

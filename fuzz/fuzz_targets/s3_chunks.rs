@@ -3,7 +3,7 @@
 #![no_main]
 
 use ashlar_object::s3::chunked::{ChunkError, ChunkedDecoder};
-use ashlar_object::s3::signature::{ChunkChain, Scope, Signature, SigningKey};
+use ashlar_object::s3::signature::{ChunkChain, SERVICE, Scope, Signature, SigningKey};
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 
@@ -24,7 +24,7 @@ fn decode(chain: Option<ChunkChain>, body: &[u8], piece: usize) -> Result<(Vec<u
 }
 
 fn chain() -> ChunkChain {
-    let scope = Scope { day: "20130524".to_owned(), region: "r".to_owned() };
+    let scope = Scope { day: "20130524".to_owned(), region: "r".to_owned(), service: SERVICE };
     let key = SigningKey::derive("a secret that the fuzzer does not use", &scope);
     let seed = Signature::from_hex(&"0".repeat(64)).expect("64 digits");
     ChunkChain::new(key, "20130524T000000Z".to_owned(), scope, seed)

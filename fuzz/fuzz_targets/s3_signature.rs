@@ -4,7 +4,7 @@
 
 use ashlar_object::s3::authenticate::authenticate;
 use ashlar_object::s3::head::{Method, RequestHead};
-use ashlar_object::s3::signature::{Scope, SigningKey, canonical_request, string_to_sign};
+use ashlar_object::s3::signature::{SERVICE, Scope, SigningKey, canonical_request, string_to_sign};
 use ashlar_object::s3::{RootCredentials, SecretKey};
 use libfuzzer_sys::fuzz_target;
 
@@ -30,7 +30,7 @@ fuzz_target!(|input: (&str, &str, &str, &str, &str)| {
     let signed = ["host", "x-amz-content-sha256", "x-amz-date", "x-amz-meta-a"];
     let is_presigned = |head: &RequestHead| head.query.iter().any(|(name, _)| name.starts_with("X-Amz-"));
     let Ok(head) = RequestHead::new(Method::Put, target, headers(value, "")) else { return };
-    let scope = Scope { day: DATE[..8].to_owned(), region: "r".to_owned() };
+    let scope = Scope { day: DATE[..8].to_owned(), region: "r".to_owned(), service: SERVICE };
     let canonical = canonical_request(&head, &signed, PAYLOAD);
     let signature = SigningKey::derive("secret", &scope).sign(&string_to_sign(DATE, &scope, &canonical)).to_hex();
     let right = format!(

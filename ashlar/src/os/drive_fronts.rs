@@ -115,6 +115,10 @@ impl Credentials for CatalogKeys {
         self.0.user_policy(id)
     }
 
+    fn session_secret(&self) -> Option<Secret> {
+        self.0.wrapping_key(&KeyName::Master).ok()
+    }
+
     fn are_known(&self) -> bool {
         self.0.is_caught_up() && self.0.root_key().is_some()
     }

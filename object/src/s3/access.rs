@@ -4,7 +4,8 @@
 //! In this order: the root user may do everything; what the user's policy or the bucket's denies is denied; what one of them allows is
 //! allowed; the owner of the bucket may do everything in it; the owner of an object, and who was granted it, may do it. Everything else
 //! is denied, to those who have signed as to those who have not. A user with a policy may not do more for being an owner: else who may
-//! only read could make buckets to write to.
+//! only read could make buckets to write to. What temporary credentials have a policy for, it has to allow before all this, also to the
+//! root user.
 
 use super::acl::{ACL, Acl, OWNER, Owners, Permission};
 use super::authenticate::User;
@@ -108,7 +109,8 @@ pub(super) const fn rule_of(operation: Operation) -> Rule {
         // Its fields say who asks and for what: it is asked for as a put when they are read.
         Op::PostObject => rule("s3:PutObject", Need::Each),
         // It tells what the bucket tells every page of another origin, before such a page may sign.
-        Op::Preflight => rule("", Need::Each),
+        // What the token service is asked for is about no object.
+        Op::Preflight | Op::AssumeRole | Op::GetCallerIdentity => rule("", Need::Each),
     }
 }
 
@@ -167,7 +169,11 @@ impl Call<'_> {
     /// Lets an operation pass that is about no bucket which is there, or not: who has a policy needs its word. Grants and a lock that
     /// come with a new bucket are asked for too, as for one that is there.
     fn allow_by_own_policy(&self) -> Result<(), S3Error> {
-        let Some(own) = self.own_policy()? else { return Ok(()) };
+        let own = self.own_policy()?;
+        let policies: Vec<&Policy> = own.iter().chain(self.who.session_policy()).collect();
+        if policies.is_empty() {
+            return Ok(());
+        }
         let has = |prefix: &str| self.head.headers.iter().any(|(name, _)| name.starts_with(prefix));
         let wants_grants = has("x-amz-acl") || has("x-amz-grant-");
         let wants_lock = has("x-amz-bucket-object-lock-enabled");
@@ -178,8 +184,10 @@ impl Call<'_> {
             (has("x-amz-object-ownership"), Operation::PutBucketConfiguration(Kind::OwnershipControls)),
         ];
         let wanted = beside.into_iter().filter(|(is_wanted, _)| *is_wanted).map(|(_, operation)| operation);
-        let is_allowed =
-            |operation| self.judge(&own, &Wish::new(rule_of(operation), self.target()), None) == PolicyVerdict::Allow;
+        let is_allowed = |operation| {
+            let wish = Wish::new(rule_of(operation), self.target());
+            policies.iter().all(|policy| self.judge(policy, &wish, None) == PolicyVerdict::Allow)
+        };
         let are_allowed = core::iter::once(self.route.operation).chain(wanted).all(is_allowed);
         if are_allowed { Ok(()) } else { Err(Code::AccessDenied.into()) }
     }
@@ -188,7 +196,8 @@ impl Call<'_> {
     async fn is_up_to_tags(&self) -> Result<bool, S3Error> {
         let bucket = self.s3.service.buckets.get(&self.route.bucket).await?;
         let policy = bucket.attributes.get(POLICY).and_then(|text| Policy::decode(text.as_bytes()).ok());
-        Ok([policy, self.own_policy()?].iter().flatten().any(Policy::needs_new_tags))
+        let own = self.own_policy()?;
+        Ok(policy.iter().chain(&own).chain(self.who.session_policy()).any(Policy::needs_new_tags))
     }
 
     /// The policy of the user who asks; nothing for the root user. It was read when it was put. One that cannot be read any more may have
@@ -225,6 +234,7 @@ impl Call<'_> {
         }
         let is_root = self.user().is_some_and(|user| user.is_root);
         let wish = Wish::new(rule_of(Operation::PutObjectAcl), self.target());
+        self.deny_by_session(&wish).await?;
         if is_root { Ok(()) } else { self.is_allowed(&bucket, &wish).await.map(drop) }
     }
 
@@ -269,6 +279,7 @@ impl Call<'_> {
     /// Lets a wish pass, or not. Nothing passes on an object that is not there, unless the bucket's policy or owner says so: it could
     /// be put before the operation runs.
     pub(super) async fn allow(&self, wish: &Wish<'_>) -> Result<(), S3Error> {
+        self.allow_by_session(wish).await?;
         if self.user().is_some_and(|user| user.is_root) {
             return Ok(());
         }
@@ -291,6 +302,36 @@ impl Call<'_> {
         let is_owner = owner.is_some() && owner == user && self.own_policy()?.is_none();
         let is_granted = is_owner || Acl::of(&object.attributes).grants(user, permission, ignores);
         if is_granted { Ok(()) } else { Err(Code::AccessDenied.into()) }
+    }
+
+    /// What the policy of temporary credentials says of a wish; that it is allowed if there is none.
+    async fn judge_by_session(&self, wish: &Wish<'_>) -> Result<PolicyVerdict, S3Error> {
+        let Some(policy) = self.who.session_policy() else { return Ok(PolicyVerdict::Allow) };
+        let needs_object = policy.needs_tags() && !wish.target.key.is_empty();
+        let object = if needs_object { self.object(wish.target).await? } else { None };
+        Ok(self.judge(policy, wish, object.as_ref()))
+    }
+
+    /// Lets a wish pass as far as temporary credentials go, or not: their policy has to allow it, to the root user too.
+    async fn allow_by_session(&self, wish: &Wish<'_>) -> Result<(), S3Error> {
+        match self.judge_by_session(wish).await? {
+            PolicyVerdict::Allow => Ok(()),
+            PolicyVerdict::Deny | PolicyVerdict::Silent => Err(Code::AccessDenied.into()),
+        }
+    }
+
+    /// Lets a wish pass that no policy has to allow, unless that of temporary credentials denies it.
+    async fn deny_by_session(&self, wish: &Wish<'_>) -> Result<(), S3Error> {
+        match self.judge_by_session(wish).await? {
+            PolicyVerdict::Deny => Err(Code::AccessDenied.into()),
+            PolicyVerdict::Allow | PolicyVerdict::Silent => Ok(()),
+        }
+    }
+
+    /// Whether the policy of temporary credentials lets them list what is in a bucket, in that way.
+    fn session_may_list(&self, bucket: &str, list: Operation) -> bool {
+        let wish = Wish::new(rule_of(list), Target { bucket, key: "", version: None });
+        self.who.session_policy().is_none_or(|policy| self.judge(policy, &wish, None) == PolicyVerdict::Allow)
     }
 
     /// Whether policies and the bucket let a wish pass, and the object of the wish if that had to be looked at.
@@ -354,6 +395,9 @@ impl Call<'_> {
     }
 
     async fn may_list(&self, bucket: &str, list: Operation) -> bool {
+        if !self.session_may_list(bucket, list) {
+            return false;
+        }
         if self.user().is_some_and(|user| user.is_root) {
             return true;
         }
@@ -373,6 +417,7 @@ impl Call<'_> {
     /// into.
     pub(super) fn is_listed(&self, bucket: &Bucket, own: Option<&Policy>) -> bool {
         self.user().is_some_and(|user| match own {
+            _ if !self.session_may_list(&bucket.name, Operation::ListObjectsV2) => false,
             _ if user.is_root => true,
             None => user.id == self.owner_of_bucket(bucket),
             Some(_) => self.may_list_in(bucket, own, Operation::ListObjectsV2),

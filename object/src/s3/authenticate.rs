@@ -6,20 +6,24 @@
 //!
 //! Forms of browsers are signed over their policy (`form`), and by older makers with Signature Version 2.
 //!
-//! Deliberately absent: temporary credentials, Signature Version 2 of requests. The region of a scope may be any:
+//! Deliberately absent: Signature Version 2 of requests. The region of a scope may be any:
 //! a client needs to change nothing but the address.
 
 use core::fmt;
 
+use ashlar_wire::secret::Secret;
 use zeroize::Zeroizing;
 
 use super::date::{amz_date, parse_amz_date, parse_http_date};
-use super::encoding::{Query, from_hex};
+use super::encoding::{Query, from_hex, to_hex};
 use super::error::{Code, S3Error};
 use super::head::{Method, RequestHead};
 use super::metadata::has_overrides;
+use super::policy::Policy;
+use super::session::Session;
 use super::signature::{
-    ALGORITHM, ChunkChain, SERVICE, Scope, Signature, SigningKey, TERMINATOR, canonical_request, string_to_sign,
+    ALGORITHM, ChunkChain, SERVICE, STS, Scope, Signature, SigningKey, TERMINATOR, canonical_request, sha256,
+    string_to_sign,
 };
 
 mod form;
@@ -41,6 +45,11 @@ impl SecretKey {
     pub fn new(text: String) -> Self {
         Self(Zeroizing::new(text))
     }
+
+    /// The text, for who has just been given the key.
+    pub(super) fn text(&self) -> &str {
+        &self.0
+    }
 }
 
 impl fmt::Debug for SecretKey {
@@ -59,6 +68,11 @@ pub trait Credentials: Send + Sync + 'static {
 
     /// The policy of a user, as it was put; nothing if the user has none.
     fn user_policy(&self, _id: &str) -> Option<String> {
+        None
+    }
+
+    /// The secret under which temporary credentials are sealed; nothing while it is not known.
+    fn session_secret(&self) -> Option<Secret> {
         None
     }
 
@@ -151,13 +165,41 @@ pub enum Trailers {
 pub struct Authenticated {
     user: Option<User>,
     payload: Payload,
+    access_key: Option<String>,
+    session: Option<SessionBounds>,
+}
+
+/// What bounds a session beside the rights of its user.
+#[derive(Debug, Clone)]
+struct SessionBounds {
+    policy: Option<Policy>,
 }
 
 impl Authenticated {
+    /// A request of this user, or of nobody, whose body is not bound.
+    const fn unbound(user: Option<User>) -> Self {
+        Self { user, payload: Payload::Unsigned, access_key: None, session: None }
+    }
+
     /// Who sent it; nothing if nobody has signed it.
     #[must_use]
     pub const fn user(&self) -> Option<&User> {
         self.user.as_ref()
+    }
+
+    /// The access key that has signed it.
+    pub(super) fn access_key(&self) -> Option<&str> {
+        self.access_key.as_deref()
+    }
+
+    /// Whether it was signed with temporary credentials.
+    pub(super) const fn is_session(&self) -> bool {
+        self.session.is_some()
+    }
+
+    /// The policy without whose word nothing is allowed, if temporary credentials have one.
+    pub(super) fn session_policy(&self) -> Option<&Policy> {
+        self.session.as_ref()?.policy.as_ref()
     }
 
     /// How its body is bound.
@@ -181,7 +223,7 @@ struct Claim<'a> {
 ///
 /// # Errors
 /// As S3 answers: [`Code::AccessDenied`] too late, [`Code::InvalidAccessKeyId`], [`Code::ServiceUnavailable`] while keys are not known,
-/// [`Code::SignatureDoesNotMatch`], [`Code::RequestTimeTooSkewed`], and malformed claims.
+/// [`Code::SignatureDoesNotMatch`], [`Code::RequestTimeTooSkewed`], [`Code::InvalidToken`], [`Code::ExpiredToken`], and malformed claims.
 pub fn authenticate(head: &RequestHead, now_ms: u64, credentials: &dyn Credentials) -> Result<Authenticated, S3Error> {
     if !credentials.are_known() {
         return Err(Code::ServiceUnavailable.into());
@@ -189,24 +231,84 @@ pub fn authenticate(head: &RequestHead, now_ms: u64, credentials: &dyn Credentia
     let is_presigned = head.query.has("X-Amz-Algorithm") || head.query.has("X-Amz-Signature");
     let claim = match (head.header("authorization"), is_presigned) {
         (Some(_), true) => return Err(Code::InvalidArgument.because("Only one auth mechanism allowed")),
-        (Some(value), false) => header_claim(head, value, now_ms)?,
+        (Some(value), false) => header_claim(head, value, now_ms, &SIGNED_FOR_S3)?,
         (None, true) => query_claim(head, now_ms)?,
         (None, false) if head.query.has("AWSAccessKeyId") => return Err(old_mechanism()),
         (None, false) => return anonymous(head),
     };
-    if head.header("x-amz-security-token").is_some() || head.query.has("X-Amz-Security-Token") {
-        return Err(Code::InvalidToken.into());
+    check(head, claim, now_ms, credentials)
+}
+
+/// Checks the signature of a request to the token service, whose body is bound by its digest.
+///
+/// # Errors
+/// As [`authenticate`].
+pub(super) fn authenticate_sts(
+    head: &RequestHead,
+    body: &[u8],
+    now_ms: u64,
+    credentials: &dyn Credentials,
+) -> Result<Authenticated, S3Error> {
+    if !credentials.are_known() {
+        return Err(Code::ServiceUnavailable.into());
     }
+    let value = head.header("authorization").ok_or(Code::AccessDenied)?;
+    let digest = to_hex(&sha256(body));
+    check(
+        head,
+        header_claim(head, value, now_ms, &SignedFor { service: STS, payload: Some(&digest) })?,
+        now_ms,
+        credentials,
+    )
+}
+
+fn check(
+    head: &RequestHead,
+    claim: Claim<'_>,
+    now_ms: u64,
+    credentials: &dyn Credentials,
+) -> Result<Authenticated, S3Error> {
     check_signed_headers(head, &claim.signed)?;
-    let (secret, user) = credentials.lookup(claim.access_key).ok_or(Code::InvalidAccessKeyId)?;
+    let token = head.header("x-amz-security-token").or_else(|| head.query.get("X-Amz-Security-Token"));
+    let (secret, user, session) = match token {
+        None => {
+            let (secret, user) = credentials.lookup(claim.access_key).ok_or(Code::InvalidAccessKeyId)?;
+            (secret, user, None)
+        }
+        Some(token) => of_session(claim.access_key, token, now_ms, credentials)?,
+    };
     let key = SigningKey::derive(&secret.0, &claim.scope);
     let canonical = canonical_request(head, &claim.signed, claim.payload);
     let expected = key.sign(&string_to_sign(&claim.date, &claim.scope, &canonical));
     if !expected.is_same(&claim.signature) {
         return Err(Code::SignatureDoesNotMatch.into());
     }
+    let access_key = Some(claim.access_key.to_owned());
     let payload = payload(claim.payload, key, claim.date, claim.scope, expected)?;
-    Ok(Authenticated { user: Some(user), payload })
+    Ok(Authenticated { user: Some(user), payload, access_key, session })
+}
+
+/// The secret and the user of temporary credentials, and what bounds them.
+fn of_session(
+    access_key: &str,
+    token: &str,
+    now_ms: u64,
+    credentials: &dyn Credentials,
+) -> Result<(SecretKey, User, Option<SessionBounds>), S3Error> {
+    let secret = credentials.session_secret().ok_or(Code::ServiceUnavailable)?;
+    let session = Session::open(&secret, token).ok_or(Code::InvalidToken)?;
+    if session.until_ms <= now_ms {
+        return Err(Code::ExpiredToken.into());
+    }
+    // It ends with the key that it was made with.
+    let (_, user) = credentials.lookup(&session.maker).ok_or(Code::InvalidAccessKeyId)?;
+    if session.access_key != access_key {
+        return Err(Code::InvalidAccessKeyId.into());
+    }
+    let policy = session.policy.as_ref().map(|text| Policy::decode_of_user(text.as_bytes()));
+    // A server of another release may have taken it.
+    let policy = policy.transpose().map_err(|_| Code::AccessDenied)?;
+    Ok((session.secret_key(&secret), user, Some(SessionBounds { policy })))
 }
 
 /// A request that nobody has signed. Its body can be bound by a digest, and not by a signature.
@@ -220,7 +322,7 @@ fn anonymous(head: &RequestHead) -> Result<Authenticated, S3Error> {
         Some("STREAMING-UNSIGNED-PAYLOAD-TRAILER") => Payload::UnsignedChunks,
         Some(text) => Payload::Exact(from_hex(text).ok_or(Code::AccessDenied)?),
     };
-    Ok(Authenticated { user: None, payload })
+    Ok(Authenticated { user: None, payload, access_key: None, session: None })
 }
 
 /// Signature Version 2.
@@ -243,7 +345,21 @@ fn payload(text: &str, key: SigningKey, date: String, scope: Scope, seed: Signat
     })
 }
 
-fn header_claim<'a>(head: &'a RequestHead, value: &'a str, now_ms: u64) -> Result<Claim<'a>, S3Error> {
+/// What a signature in the header is for.
+struct SignedFor<'a> {
+    service: &'static str,
+    /// What stands for the body, where no header says it.
+    payload: Option<&'a str>,
+}
+
+const SIGNED_FOR_S3: SignedFor<'_> = SignedFor { service: SERVICE, payload: None };
+
+fn header_claim<'a>(
+    head: &'a RequestHead,
+    value: &'a str,
+    now_ms: u64,
+    signed_for: &SignedFor<'a>,
+) -> Result<Claim<'a>, S3Error> {
     let malformed = |why| Code::AuthorizationHeaderMalformed.because(why);
     let Some(parts) = value.strip_prefix(ALGORITHM) else {
         return Err(Code::InvalidRequest
@@ -268,8 +384,8 @@ fn header_claim<'a>(head: &'a RequestHead, value: &'a str, now_ms: u64) -> Resul
         return Err(Code::RequestTimeTooSkewed.into());
     }
     let date = amz_date(seconds * 1_000);
-    let scope = scope(credential, &date).map_err(malformed)?;
-    let payload = head.header("x-amz-content-sha256").ok_or_else(|| {
+    let scope = scope(credential, &date, signed_for.service).map_err(malformed)?;
+    let payload = signed_for.payload.or_else(|| head.header("x-amz-content-sha256")).ok_or_else(|| {
         Code::InvalidRequest.because("Missing required header for this request: x-amz-content-sha256")
     })?;
     Ok(Claim {
@@ -312,7 +428,7 @@ fn query_claim(head: &RequestHead, now_ms: u64) -> Result<Claim<'_>, S3Error> {
     if span == 0 || now > begin + span {
         return Err(Code::AccessDenied.because("Request has expired"));
     }
-    let scope = scope(credential, date).map_err(malformed)?;
+    let scope = scope(credential, date, SERVICE).map_err(malformed)?;
     let payload = head.header("x-amz-content-sha256").or_else(|| field("X-Amz-Content-Sha256"));
     let payload = payload.unwrap_or("UNSIGNED-PAYLOAD");
     let signed = signed.split(';').collect();
@@ -324,10 +440,15 @@ fn access_key(credential: &str) -> &str {
     credential.rsplitn(5, '/').nth(4).unwrap_or_default()
 }
 
-fn scope(credential: &str, date: &str) -> Result<Scope, &'static str> {
+fn scope(credential: &str, date: &str, service: &'static str) -> Result<Scope, &'static str> {
     let parts: Vec<&str> = credential.rsplitn(5, '/').collect();
-    let &[TERMINATOR, SERVICE, region, day, _] = parts.as_slice() else {
-        return Err("The credential must be KEY/YYYYMMDD/REGION/s3/aws4_request.");
+    let (region, day) = match *parts.as_slice() {
+        [TERMINATOR, named, region, day, _] if named == service => (region, day),
+        _ => {
+            return Err(
+                "The credential must be KEY/YYYYMMDD/REGION/SERVICE/aws4_request, of the service that is asked.",
+            );
+        }
     };
     if !date.starts_with(day) || day.len() != 8 {
         return Err("The date of the credential is not the date of the request.");
@@ -335,7 +456,7 @@ fn scope(credential: &str, date: &str) -> Result<Scope, &'static str> {
     if region.is_empty() {
         return Err("The region of the credential is empty.");
     }
-    Ok(Scope { day: day.to_owned(), region: region.to_owned() })
+    Ok(Scope { day: day.to_owned(), region: region.to_owned(), service })
 }
 
 /// The host and all headers that S3 acts on are under the signature, in the order in which it has them.

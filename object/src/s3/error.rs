@@ -51,6 +51,7 @@ codes! {
     BucketNotEmpty 409 "The bucket you tried to delete is not empty.";
     EntityTooLarge 400 "Your proposed upload exceeds the maximum allowed object size.";
     EntityTooSmall 400 "Your proposed upload is smaller than the minimum allowed object size.";
+    ExpiredToken 400 "The provided token has expired.";
     IncompleteBody 400 "You did not provide the number of bytes specified by the Content-Length HTTP header.";
     QuotaExceeded 403 "The bucket would have more bytes than its quota. Deleting objects still works.";
     InsufficientStorage 507 "The drives have no room for this request. Deleting objects still works.";

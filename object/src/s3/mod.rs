@@ -17,7 +17,7 @@
 //! [`authenticate`] (who asks), [`policy`], [`acl`], `access` (who may), [`cors`], [`chunked`], [`checksum`], [`body`] (bytes that come in), [`form`], [`form_policy`], [`xml`], [`document`],
 //! [`condition`], [`metadata`] (what is read and written), [`encryption`], [`lifecycle`] (when objects end), [`response`], [`subject`] (for metrics and logs), [`service`] (the whole); then the operations:
 //! `bucket`, `list`, `object`, `post`, `delete` (many side by side: `concurrent`), `copy`, `upload`,
-//! `versions`, `lock`, `tagging`, `configuration`; and beside requests: [`expire`].
+//! `versions`, `lock`, `tagging`, `configuration`; beside these the token service, `sts` and `session`; and beside requests: [`expire`].
 //!
 //! Follows the AWS S3 API reference. Departs from it in that a request may name any region.
 
@@ -54,7 +54,9 @@ mod public_access;
 pub mod response;
 pub mod route;
 pub mod service;
+mod session;
 pub mod signature;
+mod sts;
 pub mod subject;
 mod tagging;
 mod upload;

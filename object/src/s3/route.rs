@@ -39,6 +39,10 @@ pub enum Operation {
     DeleteBucketConfiguration(BucketConfiguration),
     /// `OPTIONS /bucket` and `OPTIONS /bucket/key`.
     Preflight,
+    /// `AssumeRole` of the token service.
+    AssumeRole,
+    /// `GetCallerIdentity` of the token service.
+    GetCallerIdentity,
     /// `GET /bucket`.
     ListObjects,
     /// `GET /bucket?list-type=2`.

@@ -16,7 +16,7 @@ use super::response::Response;
 use super::route::{Operation, Route, route};
 use super::subject::Subject;
 use super::xml::DOCUMENT_BYTES_MAX;
-use super::{bucket, configuration, copy, delete, list, lock, object, post, tagging, upload, versions};
+use super::{bucket, configuration, copy, delete, list, lock, object, post, sts, tagging, upload, versions};
 use crate::api::{self, Body as _, Content, Service, Target};
 
 /// What a deployment chooses.
@@ -106,6 +106,7 @@ impl S3Service {
         };
         let reply = match RequestHead::new(method, &target, headers) {
             Err(error) => refused(error, None, &mut subject),
+            Ok(head) if sts::is_asked(&head) => sts::handle(self, &head, now_ms, (body, &id), &mut subject).await,
             Ok(mut head) => {
                 let from = From { peer, is_encrypted, now_ms };
                 let (reply, rules) = self.answer(&mut head, from, body, &mut subject).await;
@@ -218,7 +219,10 @@ async fn run(call: Call<'_>, body: &mut dyn Content) -> Result<Response, S3Error
         Operation::GetBucketConfiguration(kind) => configuration::get(call, kind).await,
         Operation::PutBucketConfiguration(kind) => configuration::put(call, body, kind).await,
         Operation::DeleteBucketConfiguration(kind) => configuration::delete(call, kind).await,
-        Operation::Preflight => Err(Code::MethodNotAllowed.into()),
+        // They are answered before there is a call.
+        Operation::Preflight | Operation::AssumeRole | Operation::GetCallerIdentity => {
+            Err(Code::MethodNotAllowed.into())
+        }
         Operation::ListObjects => list::objects(call).await,
         Operation::ListObjectsV2 => list::objects_v2(call).await,
         Operation::ListObjectVersions => versions::list(call).await,

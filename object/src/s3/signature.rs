@@ -14,6 +14,8 @@ use super::head::RequestHead;
 pub const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 /// The service that keys are derived for.
 pub const SERVICE: &str = "s3";
+/// The service of temporary credentials.
+pub const STS: &str = "sts";
 /// The end of every scope.
 pub const TERMINATOR: &str = "aws4_request";
 
@@ -54,13 +56,15 @@ pub struct Scope {
     pub day: String,
     /// The region's name.
     pub region: String,
+    /// [`SERVICE`] or [`STS`].
+    pub service: &'static str,
 }
 
 impl Scope {
     /// As it stands in credentials and strings to sign.
     #[must_use]
     pub fn text(&self) -> String {
-        format!("{}/{}/{SERVICE}/{TERMINATOR}", self.day, self.region)
+        format!("{}/{}/{}/{TERMINATOR}", self.day, self.region, self.service)
     }
 }
 
@@ -73,7 +77,7 @@ impl SigningKey {
     #[must_use]
     pub fn derive(secret: &str, scope: &Scope) -> Self {
         let first = Zeroizing::new(format!("AWS4{secret}"));
-        let steps = [scope.day.as_str(), &scope.region, SERVICE, TERMINATOR];
+        let steps = [scope.day.as_str(), &scope.region, scope.service, TERMINATOR];
         let mut key = Zeroizing::new(hmac(first.as_bytes(), scope.day.as_bytes()));
         for step in &steps[1..] {
             key = Zeroizing::new(hmac(&*key, step.as_bytes()));

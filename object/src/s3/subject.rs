@@ -49,6 +49,8 @@ const fn name(operation: Operation) -> &'static str {
         Operation::PutBucketConfiguration(kind) => names(kind)[1],
         Operation::DeleteBucketConfiguration(kind) => names(kind)[2],
         Operation::Preflight => "OptionsObject",
+        Operation::AssumeRole => "AssumeRole",
+        Operation::GetCallerIdentity => "GetCallerIdentity",
         Operation::ListObjects => "ListObjects",
         Operation::ListObjectsV2 => "ListObjectsV2",
         Operation::ListObjectVersions => "ListObjectVersions",

@@ -16,7 +16,7 @@ use super::encryption::{KeyName, KeyService, NoKey};
 use super::head::{Method, RequestHead};
 use super::response::ResponseBody;
 use super::service::{IncomingRequest, S3Service, S3Settings};
-use super::signature::{Scope, SigningKey, canonical_request, sha256, string_to_sign};
+use super::signature::{SERVICE, Scope, SigningKey, canonical_request, sha256, string_to_sign};
 use super::xml::Element;
 use crate::api::{BoxFuture, Content, Error, PART_BYTES_MIN};
 use crate::memory::Memory;
@@ -26,6 +26,7 @@ mod encryption;
 mod forms;
 mod lifecycle;
 mod locks;
+mod sessions;
 mod tags;
 mod versions;
 
@@ -84,7 +85,7 @@ impl Reply {
 }
 
 fn scope() -> Scope {
-    Scope { day: "20130524".to_owned(), region: "anywhere".to_owned() }
+    Scope { day: "20130524".to_owned(), region: "anywhere".to_owned(), service: SERVICE }
 }
 
 /// The root user with the access key `key`, and users whose access key is their id.
@@ -104,6 +105,10 @@ impl Credentials for Users {
             }
             _ => None,
         }
+    }
+
+    fn session_secret(&self) -> Option<Secret> {
+        Some(Secret::from_bytes([1; 32]))
     }
 
     fn user_policy(&self, id: &str) -> Option<String> {
@@ -209,6 +214,10 @@ impl Server {
     }
 
     fn raw(&self, head: RequestHead, target: &str, body: &[u8], is_cut: bool) -> Reply {
+        self.raw_at(NOW, head, target, body, is_cut)
+    }
+
+    fn raw_at(&self, now_ms: u64, head: RequestHead, target: &str, body: &[u8], is_cut: bool) -> Reply {
         let (first, second) = body.split_at(body.len() / 2);
         let pieces =
             [second, first].into_iter().filter(|piece| !piece.is_empty()).map(Bytes::copy_from_slice).collect();
@@ -219,7 +228,7 @@ impl Server {
             headers,
             peer: self.2,
             is_encrypted: false,
-            now_ms: NOW,
+            now_ms,
             id: "ID".to_owned(),
         };
         let (response, _) = now(self.0.handle(request, &mut Sent { pieces, is_cut }));

@@ -148,7 +148,12 @@ impl XmlWriter {
     /// A document with this root, in the namespace of S3.
     #[must_use]
     pub fn new(root: &'static str) -> Self {
-        let namespace = "http://s3.amazonaws.com/doc/2006-03-01/";
+        Self::within(root, "http://s3.amazonaws.com/doc/2006-03-01/")
+    }
+
+    /// A document with this root, in another namespace.
+    #[must_use]
+    pub fn within(root: &'static str, namespace: &str) -> Self {
         let text = format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<{root} xmlns=\"{namespace}\">");
         Self { text, open: vec![root] }
     }

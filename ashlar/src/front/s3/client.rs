@@ -11,7 +11,7 @@ use ashlar_object::s3::Method;
 use ashlar_object::s3::date::amz_date;
 use ashlar_object::s3::encoding::to_hex;
 use ashlar_object::s3::head::RequestHead;
-use ashlar_object::s3::signature::{ALGORITHM, Scope, SigningKey, canonical_request, sha256, string_to_sign};
+use ashlar_object::s3::signature::{ALGORITHM, SERVICE, Scope, SigningKey, canonical_request, sha256, string_to_sign};
 use http_body_util::{BodyExt as _, Full};
 use hyper::Request;
 use hyper::body::{Body as _, Bytes, Incoming};
@@ -86,7 +86,7 @@ impl S3Connection {
         let (sender, connection) = shaken.map_err(|error| broken(target, &error))?;
         // Its error comes out at the request that waits.
         tokio::spawn(async move { drop(connection.await) });
-        let scope = Scope { day: today(), region: target.region.clone() };
+        let scope = Scope { day: today(), region: target.region.clone(), service: SERVICE };
         let key = SigningKey::derive(&target.secret_key, &scope);
         Ok(Self { target: Arc::clone(target), sender, key, scope })
     }

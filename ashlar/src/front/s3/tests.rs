@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, TcpListener as StdListener, TcpStream as StdStream};
 use ashlar_object::memory::Memory;
 use ashlar_object::s3::date::amz_date;
 use ashlar_object::s3::head::RequestHead;
-use ashlar_object::s3::signature::{Scope, SigningKey, canonical_request, string_to_sign};
+use ashlar_object::s3::signature::{SERVICE, Scope, SigningKey, canonical_request, string_to_sign};
 use ashlar_object::s3::{KeyName, KeyService, NoKey, RootCredentials, S3Settings, SecretKey};
 use ashlar_wire::secret::Secret;
 
@@ -115,7 +115,7 @@ fn signed(method: &str, target: &str, headers: &[(&str, &str)]) -> String {
     let head = RequestHead::new(Method::named(method), target, all).expect("a head");
     let mut names: Vec<&str> = head.headers.iter().map(|(name, _)| name.as_str()).collect();
     names.sort_unstable();
-    let scope = Scope { day: date[..8].to_owned(), region: "anywhere".to_owned() };
+    let scope = Scope { day: date[..8].to_owned(), region: "anywhere".to_owned(), service: SERVICE };
     let text = string_to_sign(&date, &scope, &canonical_request(&head, &names, "UNSIGNED-PAYLOAD"));
     let signature = SigningKey::derive(SECRET, &scope).sign(&text).to_hex();
     let lines: String = head.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();

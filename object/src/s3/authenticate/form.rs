@@ -4,13 +4,11 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha1::Sha1;
 use subtle::ConstantTimeEq as _;
 
-use super::{
-    Authenticated, CLOCK_SKEW_SECONDS_MAX, Credentials, PRESIGNED_SECONDS_MAX, Payload, SecretKey, access_key, scope,
-};
+use super::{Authenticated, CLOCK_SKEW_SECONDS_MAX, Credentials, PRESIGNED_SECONDS_MAX, SecretKey, access_key, scope};
 use crate::s3::date::parse_amz_date;
 use crate::s3::encoding::from_base64;
 use crate::s3::error::{Code, S3Error};
-use crate::s3::signature::{ALGORITHM, Signature, SigningKey};
+use crate::s3::signature::{ALGORITHM, SERVICE, Signature, SigningKey};
 
 /// Checks the signature of a form over its policy. `field` gives the value of a field by its name in lower case. A form
 /// without a policy and a signature is nobody's.
@@ -26,7 +24,7 @@ pub fn authenticate_form<'a>(
     let is_new = field("x-amz-algorithm").is_some() || field("x-amz-signature").is_some();
     let is_old = field("awsaccesskeyid").is_some() || field("signature").is_some();
     let policy = match (field("policy"), is_new || is_old) {
-        (None, false) => return Ok(Authenticated { user: None, payload: Payload::Unsigned }),
+        (None, false) => return Ok(Authenticated::unbound(None)),
         (None, true) => return Err(missing("Bucket POST must contain a field named 'policy'.")),
         (Some(policy), _) => policy,
     };
@@ -47,11 +45,7 @@ pub fn authenticate_form<'a>(
     } else {
         is_version_2(&secret, policy, signature)
     };
-    if is_right {
-        Ok(Authenticated { user: Some(user), payload: Payload::Unsigned })
-    } else {
-        Err(Code::SignatureDoesNotMatch.into())
-    }
+    if is_right { Ok(Authenticated::unbound(Some(user))) } else { Err(Code::SignatureDoesNotMatch.into()) }
 }
 
 fn is_version_4(
@@ -68,7 +62,7 @@ fn is_version_4(
     if seconds > now + CLOCK_SKEW_SECONDS_MAX || now > seconds + PRESIGNED_SECONDS_MAX {
         return Err(Code::RequestTimeTooSkewed.into());
     }
-    let scope = scope(credential, date).map_err(|why| Code::InvalidArgument.because(why))?;
+    let scope = scope(credential, date, SERVICE).map_err(|why| Code::InvalidArgument.because(why))?;
     let expected = SigningKey::derive(&secret.0, &scope).sign(policy);
     Ok(Signature::from_hex(signature).is_some_and(|signature| expected.is_same(&signature)))
 }

@@ -60,7 +60,7 @@ fn a_signed_header() {
         ("x-amz-date", "20130524T001501Z", Code::RequestTimeTooSkewed),
         ("x-amz-date", "yesterday", Code::AccessDenied),
         ("x-amz-acl", "private", Code::AccessDenied),
-        ("x-amz-security-token", "t", Code::InvalidToken),
+        ("x-amz-security-token", "t", Code::AccessDenied),
         ("authorization", "AWS AKIA:signature", Code::InvalidRequest),
         ("authorization", "AWS4-HMAC-SHA256 Credential=a", Code::AuthorizationHeaderMalformed),
     ];

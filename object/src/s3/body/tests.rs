@@ -8,7 +8,7 @@ use super::*;
 use crate::api::Body as _;
 use crate::s3::authenticate::{RootCredentials, SecretKey, authenticate};
 use crate::s3::head::Method;
-use crate::s3::signature::{Scope, SigningKey, canonical_request, string_to_sign};
+use crate::s3::signature::{SERVICE, Scope, SigningKey, canonical_request, string_to_sign};
 
 /// Runs a future that never waits.
 fn now<T>(future: impl Future<Output = T>) -> T {
@@ -28,7 +28,7 @@ impl Content for Source {
 
 /// Sends a body under a right signature with these headers.
 fn send(headers: &[(&str, &str)], body: &[u8]) -> Result<BodyDigest, Code> {
-    let scope = Scope { day: "20130524".to_owned(), region: "r".to_owned() };
+    let scope = Scope { day: "20130524".to_owned(), region: "r".to_owned(), service: SERVICE };
     let mut headers: Vec<(String, String)> =
         headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     headers.push(("host".into(), "h".into()));

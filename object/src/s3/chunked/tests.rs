@@ -1,12 +1,12 @@
 //! Bodies in chunks: AWS's examples, cut anywhere; everything else is refused.
 
 use super::*;
-use crate::s3::signature::{Scope, SigningKey};
+use crate::s3::signature::{SERVICE, Scope, SigningKey};
 
 const SECRET: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
 
 fn chain(seed: &str) -> ChunkChain {
-    let scope = Scope { day: "20130524".to_owned(), region: "us-east-1".to_owned() };
+    let scope = Scope { day: "20130524".to_owned(), region: "us-east-1".to_owned(), service: SERVICE };
     let key = SigningKey::derive(SECRET, &scope);
     ChunkChain::new(key, "20130524T000000Z".to_owned(), scope, Signature::from_hex(seed).expect("a signature"))
 }

@@ -7,7 +7,7 @@ const SECRET: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
 const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
 fn scope() -> Scope {
-    Scope { day: "20130524".to_owned(), region: "us-east-1".to_owned() }
+    Scope { day: "20130524".to_owned(), region: "us-east-1".to_owned(), service: SERVICE }
 }
 
 fn head(method: Method, target: &str, headers: &[(&str, &str)]) -> RequestHead {

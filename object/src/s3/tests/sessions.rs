@@ -1,0 +1,191 @@
+//! Temporary credentials, as clients get and use them.
+
+use super::*;
+use crate::s3::encoding::encode_component;
+use crate::s3::signature::STS;
+
+/// A session as the token service tells it.
+struct Temporary {
+    access_key: String,
+    secret_key: String,
+    token: String,
+}
+
+/// A form to the token service, signed with this key and secret, with more headers.
+fn form(server: &Server, (access_key, secret): (&str, &str), form: &str, headers: &[(&str, &str)]) -> Reply {
+    let scope = Scope { service: STS, ..scope() };
+    let all =
+        [("host", "h"), ("x-amz-date", DATE), ("content-type", "application/x-www-form-urlencoded; charset=utf-8")];
+    let all = all.iter().chain(headers).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let mut head = RequestHead::new(Method::Post, "/", all).expect("a head");
+    let names: Vec<String> = head.headers.iter().map(|(name, _)| name.clone()).collect();
+    let signed: Vec<&str> = names.iter().map(String::as_str).collect();
+    let canonical = canonical_request(&head, &signed, &crate::s3::encoding::to_hex(&sha256(form.as_bytes())));
+    let signature = SigningKey::derive(secret, &scope).sign(&string_to_sign(DATE, &scope, &canonical)).to_hex();
+    let (scope, signed) = (scope.text(), signed.join(";"));
+    head.headers.push((
+        "authorization".into(),
+        format!("AWS4-HMAC-SHA256 Credential={access_key}/{scope}, SignedHeaders={signed}, Signature={signature}"),
+    ));
+    server.raw(head, "/", form.as_bytes(), false)
+}
+
+fn outcome(reply: &Reply) -> (u16, String) {
+    let xml = reply.xml();
+    let code = xml.child("Error").and_then(|error| error.text_of("Code")).unwrap_or_default();
+    (reply.status, code.to_owned())
+}
+
+fn assume(server: &Server, access_key: &str, policy: &str) -> Temporary {
+    let policy = if policy.is_empty() { String::new() } else { format!("&Policy={}", encode_component(policy)) };
+    let reply = form(
+        server,
+        (access_key, "secret"),
+        &format!("Action=AssumeRole&Version=2011-06-15&RoleSessionName=n{policy}"),
+        &[],
+    );
+    assert_eq!(outcome(&reply), code(200, ""));
+    let xml = reply.xml();
+    let told = xml.child("AssumeRoleResult").and_then(|result| result.child("Credentials")).expect("credentials");
+    assert_eq!(told.text_of("Expiration"), Some("2013-05-24T01:00:00.000Z"));
+    let text = |name: &str| told.text_of(name).expect("a field").to_owned();
+    Temporary { access_key: text("AccessKeyId"), secret_key: text("SecretAccessKey"), token: text("SessionToken") }
+}
+
+impl Temporary {
+    /// Asks with these credentials, at `now_ms`.
+    fn ask_at(&self, server: &Server, now_ms: u64, method: &str, target: &str, body: &[u8]) -> Reply {
+        let date = crate::s3::date::amz_date(now_ms);
+        let scope = Scope { day: date[..8].to_owned(), ..scope() };
+        let all = [
+            ("content-length", body.len().to_string().as_str()),
+            ("host", "h"),
+            ("x-amz-content-sha256", "UNSIGNED-PAYLOAD"),
+            ("x-amz-date", &date),
+            ("x-amz-security-token", &self.token),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .to_vec();
+        let mut head = RequestHead::new(Method::named(method), target, all).expect("a head");
+        let names: Vec<String> = head.headers.iter().map(|(name, _)| name.clone()).collect();
+        let signed: Vec<&str> = names.iter().map(String::as_str).collect();
+        let text = string_to_sign(&date, &scope, &canonical_request(&head, &signed, "UNSIGNED-PAYLOAD"));
+        let signature = SigningKey::derive(&self.secret_key, &scope).sign(&text).to_hex();
+        let (key, scope, signed) = (&self.access_key, scope.text(), signed.join(";"));
+        head.headers.push((
+            "authorization".into(),
+            format!("AWS4-HMAC-SHA256 Credential={key}/{scope}, SignedHeaders={signed}, Signature={signature}"),
+        ));
+        server.raw_at(now_ms, head, target, body, false)
+    }
+
+    fn ask(&self, server: &Server, method: &str, target: &str, body: &[u8]) -> (u16, String) {
+        self.ask_at(server, NOW, method, target, body).outcome()
+    }
+}
+
+const READS: &str = "{\"Version\":\"2012-10-17\",\"Statement\":[{\"Effect\":\"Allow\",\"Action\":[\"s3:GetObject\",\"s3:ListBucket\"],\
+    \"Resource\":[\"arn:aws:s3:::anns\",\"arn:aws:s3:::anns/${aws:userid}/*\"]}]}";
+
+#[test]
+fn a_session_may_do_what_its_maker_may() {
+    let server = Server::new();
+    assert_eq!(server.by(Some("ann")).ask("PUT", "/anns", &[], b"").status, 200);
+    let session = assume(&server, "ann", "");
+    assert_eq!(session.ask(&server, "PUT", "/anns/ann/key", b"x"), code(200, ""));
+    assert_eq!(session.ask(&server, "GET", "/anns/ann/key", b""), code(200, ""));
+    assert_eq!(session.ask(&server, "GET", "/bucket", b""), code(403, "AccessDenied"), "it is not Ann's");
+    let hour = 3_600_000;
+    let at = |now_ms| session.ask_at(&server, now_ms, "GET", "/anns/ann/key", b"").outcome();
+    assert_eq!(at(NOW + hour - 1), code(200, ""));
+    assert_eq!(at(NOW + hour), code(400, "ExpiredToken"));
+    let wrong = Temporary { token: "AAAA".to_owned(), ..assume(&server, "ann", "") };
+    assert_eq!(wrong.ask(&server, "GET", "/anns/ann/key", b""), code(400, "InvalidToken"));
+    let wrong = Temporary { secret_key: "secret".to_owned(), ..assume(&server, "ann", "") };
+    assert_eq!(wrong.ask(&server, "GET", "/anns/ann/key", b""), code(403, "SignatureDoesNotMatch"));
+    let wrong = Temporary { access_key: "key".to_owned(), ..assume(&server, "ann", "") };
+    assert_eq!(wrong.ask(&server, "GET", "/anns/ann/key", b""), code(403, "InvalidAccessKeyId"));
+    // Its access key alone is nobody's.
+    let without = server.by(Some("ASIA")).outcome("GET", "/anns/ann/key", &[], b"");
+    assert_eq!(without, code(403, "InvalidAccessKeyId"));
+}
+
+#[test]
+fn a_policy_narrows_a_session_of_anybody() {
+    let server = Server::new();
+    let ann = server.by(Some("ann"));
+    assert_eq!(ann.ask("PUT", "/anns", &[], b"").status, 200);
+    for key in ["ann/key", "ashlar/key", "other"] {
+        ann.put(&format!("/anns/{key}"), b"x");
+    }
+    for (maker, id) in [("ann", "ann"), ("key", "ashlar")] {
+        let session = assume(&server, maker, READS);
+        let ask = |method: &str, target: &str| session.ask(&server, method, target, b"");
+        assert_eq!(ask("GET", &format!("/anns/{id}/key")), code(200, ""), "{maker}");
+        assert_eq!(ask("GET", "/anns"), code(200, ""));
+        assert_eq!(ask("GET", &format!("/anns/{id}/none")), code(404, "NoSuchKey"), "it may list");
+        for (method, target) in [
+            ("GET", "/anns/other"),
+            ("DELETE", "/anns/ann/key"),
+            ("PUT", "/anns/ann/key"),
+            ("GET", "/anns?versions"),
+            ("GET", "/anns?acl"),
+            ("PUT", "/new-bucket"),
+            ("GET", "/"),
+        ] {
+            assert_eq!(ask(method, target), code(403, "AccessDenied"), "{maker}: {method} {target}");
+        }
+        let document = b"<Delete><Object><Key>ann/key</Key></Object></Delete>";
+        let many = session.ask_at(&server, NOW, "POST", "/anns?delete", document);
+        assert!(many.status != 200 || many.xml().child("Error").is_some(), "{maker}");
+    }
+    assert_eq!(ann.ask("GET", "/anns/ann/key", &[], b"").body, b"x", "nothing was deleted");
+    let lists = "{\"Statement\":{\"Effect\":\"Allow\",\"Action\":\"s3:ListAllMyBuckets\",\"Resource\":\"*\"}}";
+    let session = assume(&server, "key", lists);
+    let list = session.ask_at(&server, NOW, "GET", "/", b"").xml();
+    assert_eq!(list.child("Buckets").map(|buckets| buckets.children.len()), Some(0), "it may look into none");
+}
+
+#[test]
+fn who_asks_and_what_is_refused() {
+    let server = Server::new();
+    let who = form(&server, ("ann", "secret"), "Action=GetCallerIdentity&Version=2011-06-15", &[]);
+    let told = who.xml();
+    let told = told.child("GetCallerIdentityResult").expect("a result");
+    assert_eq!((told.text_of("Arn"), told.text_of("UserId")), (Some("arn:aws:iam:::user/ann"), Some("ann")));
+    let asked = |text: &str| outcome(&form(&server, ("ann", "secret"), text, &[]));
+    assert_eq!(asked("Action=GetSessionToken"), code(400, "InvalidAction"));
+    assert_eq!(asked(""), code(400, "InvalidAction"));
+    assert_eq!(asked("Action=%ff"), code(400, "ValidationError"));
+    for seconds in ["899", "604801", "x", "-1", ""] {
+        assert_eq!(asked(&format!("Action=AssumeRole&DurationSeconds={seconds}")), code(400, "ValidationError"));
+    }
+    for seconds in ["900", "604800"] {
+        assert_eq!(asked(&format!("Action=AssumeRole&DurationSeconds={seconds}")), code(200, ""));
+    }
+    assert_eq!(asked("Action=AssumeRole&Policy=x"), code(400, "MalformedPolicyDocument"));
+    let long = format!("Action=AssumeRole&Policy={}", encode_component(&READS.replace("anns", &"x".repeat(1_000))));
+    assert_eq!(asked(&long), code(400, "MalformedPolicyDocument"));
+    assert_eq!(asked(&format!("Action=AssumeRole&RoleSessionName={}", "n".repeat(65))), code(400, "ValidationError"));
+    assert_eq!(asked(&"x".repeat(16 << 10)), code(400, "InvalidAction"));
+    assert_eq!(asked(&"x".repeat((16 << 10) + 1)), code(400, "MaxMessageLengthExceeded"));
+    assert_eq!(
+        outcome(&form(&server, ("nobody", "secret"), "Action=AssumeRole", &[])),
+        code(403, "InvalidClientTokenId")
+    );
+    let session = assume(&server, "ann", "");
+    // A session makes no other one, and its secret is not that of its maker.
+    let token = [("x-amz-security-token", session.token.as_str())];
+    let own = (session.access_key.as_str(), session.secret_key.as_str());
+    assert_eq!(outcome(&form(&server, own, "Action=AssumeRole", &token)), code(403, "AccessDenied"));
+    assert_eq!(outcome(&form(&server, own, "Action=GetCallerIdentity", &token)), code(200, ""));
+    let signed_by_other = form(&server, (&session.access_key, "secret"), "Action=AssumeRole", &token);
+    assert_eq!(outcome(&signed_by_other), code(403, "SignatureDoesNotMatch"));
+    // A body that is not the one that was signed.
+    let headers = [("host", "h"), ("content-type", "application/x-www-form-urlencoded")];
+    let unsigned = server.by(None).ask("POST", "/", &headers, b"Action=AssumeRole");
+    assert_eq!(outcome(&unsigned), code(403, "AccessDenied"));
+    // A signature for objects is none for the token service.
+    let for_s3 = server.by(Some("ann")).ask("POST", "/", &headers, b"Action=AssumeRole");
+    assert_eq!(outcome(&for_s3), code(400, "AuthorizationHeaderMalformed"));
+}
