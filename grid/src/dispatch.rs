@@ -12,7 +12,7 @@ use ashlar_wire::time::Instant;
 
 use crate::cancel::Cancelled;
 use crate::error::Outcome;
-use crate::handler::{Answered, CallContext, Handler, Handlers, Place, RouteIndex, Served};
+use crate::handler::{Answered, CallContext, Handler, Handlers, Place, Request, RouteIndex, Served};
 use crate::in_place::{InPlace, Waiting, first_poll};
 use crate::inlet::ReceiveEnd;
 use crate::link::Link;
@@ -255,7 +255,7 @@ impl<R: Runtime> Dispatch<R> {
             }
             Work::Call { id, route, handler, request, deadline, cancelled } => {
                 let context = CallContext { caller: self.caller, deadline, cancelled };
-                self.start_call(id, route, handler, context, &request);
+                self.start_call(id, route, handler, context, request);
             }
             Work::Stream { key, route, handler, initial, deadline, cancelled } => {
                 let context = CallContext { caller: self.caller, deadline, cancelled };
@@ -266,14 +266,14 @@ impl<R: Runtime> Dispatch<R> {
     }
 
     /// Starts a call that the mux knows: its handler has a route, its request came in chunks, or too much was served in place.
-    fn start_call(&mut self, id: MuxId, route: RouteIndex, handler: u16, context: CallContext, request: &[u8]) {
+    fn start_call(&mut self, id: MuxId, route: RouteIndex, handler: u16, context: CallContext, request: Vec<u8>) {
         let mut answer = Vec::new();
         match self.handlers.get(route, handler) {
             Some(Handler::Served(served)) => {
                 let (served, cancelled, mut place) = (served.clone(), context.cancelled.clone(), served.take_place());
                 let polled = if self.in_place.has_time() {
-                    first_poll(&mut *place, context, request, &mut answer)
-                } else if place.begin(context, request) {
+                    first_poll(&mut *place, context, Request::Owned(request), &mut answer)
+                } else if place.begin(context, Request::Owned(request)) {
                     Poll::Pending
                 } else {
                     Poll::Ready(Answered::Malformed)
@@ -288,7 +288,7 @@ impl<R: Runtime> Dispatch<R> {
                 }
             }
             Some(Handler::Inline(run)) => {
-                let answered = run(self.caller, request, &mut answer);
+                let answered = run(self.caller, &request, &mut answer);
                 serve::reply(&self.link, id, answered, answer);
             }
             Some(Handler::Stream(_) | Handler::Datagram(_)) | None => {

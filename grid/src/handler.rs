@@ -22,8 +22,8 @@ use crate::error::Refusal;
 use crate::seam::{BoxFuture, Lane};
 use crate::stream::ServerStream;
 
-pub(crate) use served::Place;
 pub use served::Served;
+pub(crate) use served::{Place, Request};
 
 /// Number of a handler on the wire. The crate that registers a handler declares its number as a constant; a number never
 /// changes its meaning and is never used again (2 was one of an earlier version).
@@ -75,8 +75,17 @@ pub trait Payload: Sized + Send + 'static {
         Self::decode(bytes)
     }
 
-    /// The buffer of a value that is bytes, for another one.
-    fn into_room(self) -> Vec<u8> {
+    /// Reads it back from bytes that nobody else needs.
+    ///
+    /// # Errors
+    /// As [`Payload::decode`].
+    fn take(bytes: Vec<u8>) -> Result<Self, MalformedPayload> {
+        Self::decode(&bytes)
+    }
+
+    /// Appends its written form, and gives a buffer for the next value that is bytes.
+    fn append_to(self, out: &mut Vec<u8>) -> Vec<u8> {
+        self.encode(out);
         Vec::new()
     }
 }
@@ -101,6 +110,9 @@ impl Payload for () {
     }
 }
 
+/// Bytes that are moved instead of copied. Fewer are copied, so that buffers that are used again stay where they are.
+const MOVED_BYTES_MIN: usize = 4 << 10;
+
 impl Payload for Vec<u8> {
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self);
@@ -116,7 +128,16 @@ impl Payload for Vec<u8> {
         Ok(room)
     }
 
-    fn into_room(self) -> Vec<u8> {
+    fn take(bytes: Vec<u8>) -> Result<Self, MalformedPayload> {
+        Ok(bytes)
+    }
+
+    fn append_to(mut self, out: &mut Vec<u8>) -> Vec<u8> {
+        if out.is_empty() && self.len() >= MOVED_BYTES_MIN {
+            core::mem::swap(&mut self, out);
+        } else {
+            self.encode(out);
+        }
         self
     }
 }

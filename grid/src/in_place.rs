@@ -10,7 +10,7 @@ use core::time::Duration;
 use ashlar_wire::time::Instant;
 
 use crate::cancel::Cancelled;
-use crate::handler::{Answered, CallContext, Place, Served};
+use crate::handler::{Answered, CallContext, Place, Request, Served};
 use crate::mux::Admission;
 use crate::seam::Runtime;
 
@@ -109,7 +109,7 @@ impl InPlace {
         };
         let place = &mut self.places[at].1;
         let cancelled = self.cancelled.take().map_or_else(Cancelled::default, Cancelled::reused);
-        let polled = first_poll(&mut **place, context(cancelled.clone()), request, answer);
+        let polled = first_poll(&mut **place, context(cancelled.clone()), Request::Borrowed(request), answer);
         self.spend(runtime);
         match polled {
             Poll::Ready(answered) => {
@@ -139,7 +139,7 @@ impl InPlace {
 pub(crate) fn first_poll(
     place: &mut dyn Place,
     context: CallContext,
-    request: &[u8],
+    request: Request<'_>,
     answer: &mut Vec<u8>,
 ) -> Poll<Answered> {
     if place.begin(context, request) {

@@ -768,6 +768,13 @@ pub const ROUTE_LEN_MAX: usize = 256;
 /// Longest text of a refusal that travels, bytes: with its code it fits into the shortest chunk.
 const REFUSAL_TEXT_MAX: usize = 1_000;
 
+/// The first part of a payload of `total` bytes, with room for the others.
+fn first_of(part: &[u8], total: usize) -> Vec<u8> {
+    let mut payload = Vec::with_capacity(total);
+    payload.extend_from_slice(part);
+    payload
+}
+
 /// Milliseconds until `deadline`, at least 1; 0 for none.
 fn remaining_ms(now: Instant, deadline: Instant) -> u32 {
     if deadline == Instant::NEVER {

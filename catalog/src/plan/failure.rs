@@ -110,7 +110,8 @@ pub fn plan_return(state: &State, server: ServerId, steps_max: usize) -> Vec<Cha
 #[must_use]
 pub fn plan_witnesses(state: &State, group: GroupId, alive: &BTreeSet<ServerId>) -> Option<PgStep> {
     let (set, config) = (state.set(group.set)?, state.pg(group)?);
-    let is_there = |drive: &Drive| alive.contains(&drive.server) && !drive.state.is_away();
+    let is_usable = |drive: &Drive| !drive.state.is_away() && drive.state != DriveState::Failed;
+    let is_there = |drive: &Drive| alive.contains(&drive.server) && is_usable(drive);
     let may_learn = |drive: &Drive| is_there(drive) && drive.set == Some(group.set.home());
     let mut learners = state.witnesses(group)?;
     learners.retain(|drive| !config.acting.contains(drive) && state.drive(*drive).is_some_and(may_learn));

@@ -8,14 +8,14 @@ use ashlar_placement::map::{GroupId, PgId, SetId, Shape};
 use ashlar_wire::id::{DriveId, ServerId};
 
 use super::drives::{plan_given_up, plan_release};
-use super::failure::{plan_failure, plan_learners, plan_promotion, plan_return, plan_settled};
+use super::failure::{plan_failure, plan_learners, plan_promotion, plan_return, plan_settled, plan_witnesses};
 use super::placement::{plan_reshaped, plan_set, plan_target};
 use super::voters::plan_voters;
 use crate::change::Change;
 use crate::error::{Refusal, Subject};
 use crate::sample::{Sample, drive, drive_id, group, server, server_id};
 use crate::server::{DriveClass, DriveState, Server, ServerState};
-use crate::set::{Copies, PG_STEPS_MAX, PgConfig};
+use crate::set::{Copies, PG_STEPS_MAX, PgConfig, Settled};
 use crate::state::State;
 
 fn servers(numbers: &[u32]) -> BTreeSet<ServerId> {
@@ -381,4 +381,76 @@ fn a_companion_lies_on_the_drives_of_its_set_and_gets_more_copies() {
     fill(&mut sample, &[0, 1, 2, 3], 20);
     assert_eq!(plan_release(&sample.state), [], "the companion has it");
     assert_eq!(sample.apply(Change::ReleaseDrive(drive_id(7))), Err(Refusal::InUse(Subject::Drive(drive_id(7)))));
+}
+
+#[test]
+fn who_may_have_something_is_made_a_learner() {
+    let mut sample = Sample::with_set(3, 20);
+    let ids = |drives: &[DriveId]| drives.iter().copied().collect::<BTreeSet<_>>();
+    let all = ids(&[drive_id(0), drive_id(1), drive_id(2)]);
+    for failed in [&[0][..], &[0, 1]] {
+        let changes = plan_failure(&sample.state, &servers(failed));
+        sample.must_all(changes);
+    }
+    for pg in 0..20 {
+        let group = group(1, pg);
+        let witnesses = sample.state.witnesses(group).unwrap();
+        assert_eq!((witnesses.len(), ids(&witnesses)), (3, all.clone()), "each once");
+        assert_eq!(plan_witnesses(&sample.state, group, &servers(&[2])), None, "nobody else is there");
+        let before = sample.state.pg(group).unwrap();
+        let step = plan_witnesses(&sample.state, group, &servers(&[0, 2])).unwrap();
+        assert_eq!((step.group, step.expected, step.primary), (group, before.epoch, drive_id(2)));
+        assert_eq!((&step.acting, &step.learners), (&vec![drive_id(2)], &vec![drive_id(0)]));
+        assert_eq!((step.certified.len(), step.settled), (0, Settled::No));
+        sample.must(Change::ConfigurePgs(vec![step]));
+        assert_eq!(plan_witnesses(&sample.state, group, &servers(&[0, 2])), None, "done is done");
+        let step = plan_witnesses(&sample.state, group, &servers(&[0, 1, 2])).unwrap();
+        assert_eq!(ids(&step.learners), ids(&[drive_id(0), drive_id(1)]));
+    }
+    sample.must(Change::SetDriveState { id: drive_id(1), state: DriveState::Failed });
+    assert_eq!(plan_witnesses(&sample.state, group(1, 0), &servers(&[0, 1, 2])), None, "what is given up is not asked");
+    assert_eq!(sample.state.witnesses(group(1, 20)), None, "there is no such group");
+    assert_eq!(plan_witnesses(&sample.state, group(2, 0), &servers(&[0, 1, 2])), None);
+}
+
+/// Those that came later may have what was written with them, those that the group began with may show that nothing was.
+#[test]
+fn who_came_later_is_asked_too_and_what_is_being_filled_gives_way() {
+    let mut sample = Sample::with_set(3, 40);
+    let changes = plan_failure(&sample.state, &servers(&[2]));
+    sample.must_all(changes);
+    sample.must(Change::AddServer(server(8)));
+    sample.must(Change::AddDrive(drive(8, 8)));
+    let change = plan_target(&sample.state, SetId(1), &[drive_id(8)]).unwrap().unwrap();
+    sample.must(change);
+    let changes = plan_learners(&sample.state, &servers(&[0, 1, 8]), usize::MAX);
+    sample.must_all(changes);
+    let filled: Vec<u32> =
+        (0..40).filter(|pg| sample.state.pg(group(1, *pg)).unwrap().learners == [drive_id(8)]).collect();
+    assert!(!filled.is_empty());
+    let alive = servers(&[0, 1, 2, 8]);
+    for pg in &filled {
+        let step = plan_witnesses(&sample.state, group(1, *pg), &alive).unwrap();
+        assert_eq!(step.learners, [drive_id(2), drive_id(8)], "the one that may have something comes first");
+    }
+    fill(&mut sample, &[0, 1, 8], 40);
+    for pg in filled {
+        let witnesses = sample.state.witnesses(group(1, pg)).unwrap();
+        let expected = BTreeSet::from([0, 1, 2, 8].map(drive_id));
+        assert_eq!((witnesses.len(), witnesses.into_iter().collect::<BTreeSet<_>>()), (4, expected), "{pg}");
+    }
+}
+
+#[test]
+fn a_group_that_began_with_one_copy_has_no_witnesses() {
+    let mut sample = Sample::new();
+    for number in 0..3 {
+        sample.must(Change::AddServer(server(number)));
+        sample.must(Change::AddDrive(drive(number, number)));
+    }
+    let shape = Shape { pgs: 10, width: 1, conflict: Conflict::Server };
+    let copies = Copies { write_min: 1, acting_min: 1 };
+    sample.must(plan_set(&sample.state, SetId(1), shape, DriveClass::Ssd, copies, &[]).unwrap());
+    assert_eq!(sample.state.witnesses(group(1, 0)), Some(Vec::new()));
+    assert_eq!(plan_witnesses(&sample.state, group(1, 0), &servers(&[0, 1, 2])), None);
 }

@@ -18,10 +18,18 @@ const SPARE_MAX: usize = 32;
 /// Bytes of an answer's buffer that are kept for the next request.
 const ROOM_MAX: usize = 64 << 10;
 
+/// The bytes of a request.
+pub(crate) enum Request<'a> {
+    /// They stay where they were read.
+    Borrowed(&'a [u8]),
+    /// They came in parts, and are the handler's.
+    Owned(Vec<u8>),
+}
+
 /// The future of one call at a time.
 pub(crate) trait Place: Send {
     /// Makes the future of a call; false, and there is none, where `request` is none of this handler.
-    fn begin(&mut self, context: CallContext, request: &[u8]) -> bool;
+    fn begin(&mut self, context: CallContext, request: Request<'_>) -> bool;
 
     /// Goes on with the call that was begun; its answer is appended to `answer`.
     ///
@@ -95,8 +103,11 @@ where
     H: Fn(CallContext, M::Request) -> F + Send + Sync,
     F: Future<Output = Result<M::Reply, Refusal>> + Send,
 {
-    fn begin(&mut self, context: CallContext, request: &[u8]) -> bool {
-        let request = M::Request::decode_into(request, core::mem::take(&mut self.room));
+    fn begin(&mut self, context: CallContext, request: Request<'_>) -> bool {
+        let request = match request {
+            Request::Borrowed(bytes) => M::Request::decode_into(bytes, core::mem::take(&mut self.room)),
+            Request::Owned(bytes) => M::Request::take(bytes),
+        };
         let future = request.map(|request| (self.handler)(context, request));
         self.future.as_mut().set(future.ok());
         self.future.is_some()
@@ -108,8 +119,7 @@ where
         self.future.as_mut().set(None);
         Poll::Ready(match result {
             Ok(reply) => {
-                reply.encode(answer);
-                self.room = reply.into_room();
+                self.room = reply.append_to(answer);
                 if self.room.capacity() > ROOM_MAX {
                     self.room = Vec::new();
                 }
@@ -151,13 +161,28 @@ mod tests {
         let mut answer = Vec::new();
         for round in 0..3_u8 {
             answer.clear();
-            assert!(place.begin(context(), &[round; 100]));
+            assert!(place.begin(context(), Request::Borrowed(&[round; 100])));
             assert_eq!(poll(&mut *place, &mut answer), Poll::Ready(Answered::Ok));
             assert_eq!(answer, [round; 100]);
         }
         let at: *const () = (&raw const *place).cast();
         served.give_back(place);
         assert_eq!((&raw const *served.take_place()).cast(), at, "the same");
+    }
+
+    #[test]
+    fn large_payloads_are_moved() {
+        let served = Served::new::<Echo, _>(|_, request| ready(Ok(request)));
+        let mut place = served.take_place();
+        let request = vec![7; 64 << 10];
+        let (at, mut answer) = (request.as_ptr(), Vec::new());
+        assert!(place.begin(context(), Request::Owned(request)));
+        assert_eq!(poll(&mut *place, &mut answer), Poll::Ready(Answered::Ok));
+        assert_eq!((answer.as_ptr(), answer.len()), (at, 64 << 10), "in and out without a copy");
+        // Behind what is there already it is appended.
+        assert!(place.begin(context(), Request::Owned(vec![8; 64 << 10])));
+        assert_eq!(poll(&mut *place, &mut answer), Poll::Ready(Answered::Ok));
+        assert_eq!((answer.len(), answer[0], answer[64 << 10]), (128 << 10, 7, 8));
     }
 
     #[test]
@@ -173,7 +198,7 @@ mod tests {
             }
         });
         let mut place = served.take_place();
-        assert!(place.begin(context(), b"wait"));
+        assert!(place.begin(context(), Request::Borrowed(b"wait")));
         assert!(poll(&mut *place, &mut Vec::new()).is_pending());
         assert_eq!(Arc::strong_count(&held), 3);
         served.give_back(place);

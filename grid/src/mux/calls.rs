@@ -8,6 +8,7 @@ use crate::error::{CallError, Lost, Reason};
 use crate::message::MuxId;
 use crate::outbox::{Outbox, Position};
 
+use super::first_of;
 use super::returns::{Key, Returns};
 
 /// What a call ends with.
@@ -284,7 +285,7 @@ impl Calls {
         let Some(slot) = self.slot(id) else { return Heard::Late };
         match (&mut slot.state, total) {
             (State::Waiting, Some(total)) if !last && part.len() < total => {
-                slot.state = State::Receiving { answer: part.to_vec(), total };
+                slot.state = State::Receiving { answer: first_of(part, total), total };
                 Heard::Used
             }
             (State::Receiving { answer, total }, None) => {

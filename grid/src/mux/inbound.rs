@@ -7,6 +7,8 @@ use ashlar_wire::time::Instant;
 use crate::cancel::Cancelled;
 use crate::message::MuxId;
 
+use super::first_of;
+
 #[derive(Debug)]
 enum State {
     Receiving { request: Vec<u8>, total: usize, handler: u32 },
@@ -89,7 +91,7 @@ impl Inbound {
 
     /// Begins a chunked request of `total` bytes. `false` if the peer uses an id that is in use.
     pub fn begin_receiving(&mut self, id: MuxId, total: usize, handler: u32, first: &[u8], deadline: Instant) -> bool {
-        let state = State::Receiving { request: first.to_vec(), total, handler };
+        let state = State::Receiving { request: first_of(first, total), total, handler };
         self.insert(id, Incoming { state, deadline, bytes: total })
     }
 

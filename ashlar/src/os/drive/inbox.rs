@@ -35,6 +35,8 @@ impl<T> Default for Batch<T> {
 struct State<T> {
     batch: Batch<T>,
     is_stopped: bool,
+    /// The drive's thread sleeps, and nobody has woken it yet. Else it looks at the batch by itself: a wake-up is a system call.
+    is_asleep: bool,
 }
 
 /// The inbox, for inputs of one kind.
@@ -46,7 +48,10 @@ pub(super) struct Inbox<T> {
 
 impl<T> Default for Inbox<T> {
     fn default() -> Self {
-        Self { state: Mutex::new(State { batch: Batch::default(), is_stopped: false }), changed: Condvar::new() }
+        Self {
+            state: Mutex::new(State { batch: Batch::default(), is_stopped: false, is_asleep: false }),
+            changed: Condvar::new(),
+        }
     }
 }
 
@@ -65,21 +70,31 @@ impl<T> Inbox<T> {
             return Err(DriveRefusal::Busy);
         }
         state.batch.inputs.push(input);
-        drop(state);
-        self.changed.notify_one();
+        self.wake(state);
         Ok(())
     }
 
     /// Leaves a completed IO.
     pub(super) fn complete(&self, completion: Completion) {
-        self.lock().batch.completions.push(completion);
-        self.changed.notify_one();
+        let mut state = self.lock();
+        state.batch.completions.push(completion);
+        self.wake(state);
+    }
+
+    /// Wakes the drive's thread if it sleeps.
+    fn wake(&self, mut state: MutexGuard<'_, State<T>>) {
+        let is_asleep = core::mem::take(&mut state.is_asleep);
+        drop(state);
+        if is_asleep {
+            self.changed.notify_one();
+        }
     }
 
     /// Ends the drive's thread.
     pub(super) fn stop(&self) {
-        self.lock().is_stopped = true;
-        self.changed.notify_one();
+        let mut state = self.lock();
+        state.is_stopped = true;
+        self.wake(state);
     }
 
     /// Waits for something, or until `due`, and takes all of it; nothing if the drive is to stop.
@@ -94,10 +109,12 @@ impl<T> Inbox<T> {
             if !is_empty || span.is_some_and(|span| span.is_zero()) {
                 return Some(core::mem::take(&mut state.batch));
             }
+            state.is_asleep = true;
             state = match span {
                 Some(span) => self.changed.wait_timeout(state, span).unwrap_or_else(PoisonError::into_inner).0,
                 None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
             };
+            state.is_asleep = false;
         }
     }
 }
