@@ -41,24 +41,24 @@ def client(endpoint, tries=12):
     )
 
 
-def refused(code, call, **arguments):
+def is_refused(code, call, **arguments):
     try:
         call(**arguments)
     except ClientError as error:
         found = error.response["Error"]["Code"]
         assert found == code, f"{found} instead of {code}"
-        return
-    raise AssertionError(f"{code} was expected")
+        return True
+    return False
+
+
+def refused(code, call, **arguments):
+    assert is_refused(code, call, **arguments), f"{code} was expected"
 
 
 def until_refused(code, call, **arguments):
     """What was changed holds at every server within seconds."""
     for _ in range(50):
-        try:
-            call(**arguments)
-        except ClientError as error:
-            found = error.response["Error"]["Code"]
-            assert found == code, f"{found} instead of {code}"
+        if is_refused(code, call, **arguments):
             return
         time.sleep(0.1)
     raise AssertionError(f"{code} was expected within 5 s")

@@ -195,9 +195,8 @@ fn fill(sample: &mut Sample, alive: &[u32], pgs: u32) {
     }
 }
 
-/// A new server takes the copies of one that is away, and then the lost one is given up.
-#[test]
-fn groups_that_were_filled_before_a_drive_was_given_up_forget_it() {
+/// Three servers, of which number 2 is away, and drive 8 of a new one that is to have its copies.
+fn with_a_drive_instead_of_a_lost_one() -> Sample {
     let mut sample = Sample::with_set(3, 40);
     let changes = plan_failure(&sample.state, &servers(&[2]));
     sample.must_all(changes);
@@ -205,6 +204,13 @@ fn groups_that_were_filled_before_a_drive_was_given_up_forget_it() {
     sample.must(Change::AddDrive(drive(8, 8)));
     let change = plan_target(&sample.state, SetId(1), &[drive_id(8)]).unwrap().unwrap();
     sample.must(change);
+    sample
+}
+
+/// A new server takes the copies of one that is away, and then the lost one is given up.
+#[test]
+fn groups_that_were_filled_before_a_drive_was_given_up_forget_it() {
+    let mut sample = with_a_drive_instead_of_a_lost_one();
     fill(&mut sample, &[0, 1, 8], 40);
     assert_eq!(plan_settled(&sample.state, &servers(&[0, 1, 8])), [], "the lost one may return");
     sample.must(Change::SetDriveState { id: drive_id(2), state: DriveState::Failed });
@@ -416,13 +422,7 @@ fn who_may_have_something_is_made_a_learner() {
 /// Those that came later may have what was written with them, those that the group began with may show that nothing was.
 #[test]
 fn who_came_later_is_asked_too_and_what_is_being_filled_gives_way() {
-    let mut sample = Sample::with_set(3, 40);
-    let changes = plan_failure(&sample.state, &servers(&[2]));
-    sample.must_all(changes);
-    sample.must(Change::AddServer(server(8)));
-    sample.must(Change::AddDrive(drive(8, 8)));
-    let change = plan_target(&sample.state, SetId(1), &[drive_id(8)]).unwrap().unwrap();
-    sample.must(change);
+    let mut sample = with_a_drive_instead_of_a_lost_one();
     let changes = plan_learners(&sample.state, &servers(&[0, 1, 8]), usize::MAX);
     sample.must_all(changes);
     let filled: Vec<u32> =

@@ -165,7 +165,6 @@ pub enum Trailers {
 pub struct Authenticated {
     user: Option<User>,
     payload: Payload,
-    access_key: Option<String>,
     session: Option<SessionBounds>,
 }
 
@@ -178,18 +177,13 @@ struct SessionBounds {
 impl Authenticated {
     /// A request of this user, or of nobody, whose body is not bound.
     const fn unbound(user: Option<User>) -> Self {
-        Self { user, payload: Payload::Unsigned, access_key: None, session: None }
+        Self { user, payload: Payload::Unsigned, session: None }
     }
 
     /// Who sent it; nothing if nobody has signed it.
     #[must_use]
     pub const fn user(&self) -> Option<&User> {
         self.user.as_ref()
-    }
-
-    /// The access key that has signed it.
-    pub(super) fn access_key(&self) -> Option<&str> {
-        self.access_key.as_deref()
     }
 
     /// Whether it was signed with temporary credentials.
@@ -239,7 +233,7 @@ pub fn authenticate(head: &RequestHead, now_ms: u64, credentials: &dyn Credentia
     check(head, claim, now_ms, credentials)
 }
 
-/// Checks the signature of a request to the token service, whose body is bound by its digest.
+/// Checks the signature of a request to the token service, whose body is bound by its digest. Gives the access key that signed, too.
 ///
 /// # Errors
 /// As [`authenticate`].
@@ -248,18 +242,15 @@ pub(super) fn authenticate_sts(
     body: &[u8],
     now_ms: u64,
     credentials: &dyn Credentials,
-) -> Result<Authenticated, S3Error> {
+) -> Result<(Authenticated, String), S3Error> {
     if !credentials.are_known() {
         return Err(Code::ServiceUnavailable.into());
     }
     let value = head.header("authorization").ok_or(Code::AccessDenied)?;
     let digest = to_hex(&sha256(body));
-    check(
-        head,
-        header_claim(head, value, now_ms, &SignedFor { service: STS, payload: Some(&digest) })?,
-        now_ms,
-        credentials,
-    )
+    let claim = header_claim(head, value, now_ms, &SignedFor { service: STS, payload: Some(&digest) })?;
+    let access_key = claim.access_key.to_owned();
+    Ok((check(head, claim, now_ms, credentials)?, access_key))
 }
 
 fn check(
@@ -283,9 +274,8 @@ fn check(
     if !expected.is_same(&claim.signature) {
         return Err(Code::SignatureDoesNotMatch.into());
     }
-    let access_key = Some(claim.access_key.to_owned());
     let payload = payload(claim.payload, key, claim.date, claim.scope, expected)?;
-    Ok(Authenticated { user: Some(user), payload, access_key, session })
+    Ok(Authenticated { user: Some(user), payload, session })
 }
 
 /// The secret and the user of temporary credentials, and what bounds them.
@@ -322,7 +312,7 @@ fn anonymous(head: &RequestHead) -> Result<Authenticated, S3Error> {
         Some("STREAMING-UNSIGNED-PAYLOAD-TRAILER") => Payload::UnsignedChunks,
         Some(text) => Payload::Exact(from_hex(text).ok_or(Code::AccessDenied)?),
     };
-    Ok(Authenticated { user: None, payload, access_key: None, session: None })
+    Ok(Authenticated { user: None, payload, session: None })
 }
 
 /// Signature Version 2.

@@ -222,7 +222,7 @@ impl Call<'_> {
             Some(AES256) if has_bucket_key => Err(Code::NotImplemented.into()),
             Some(AES256) => Ok(Wanted::ByCluster(KeyName::Master)),
             Some(KMS) if self.head.header(CONTEXT).is_some() => {
-                Err(Code::NotImplemented.because("An encryption context is not implemented"))
+                Err(Code::NotImplemented.because("This server keeps no encryption contexts"))
             }
             Some(KMS) => {
                 let named = self.head.header(KMS_KEY).map(KeyName::of_client).transpose()?;
@@ -230,7 +230,7 @@ impl Call<'_> {
                 let key = named.or_else(|| of_bucket().filter(|key| *key != KeyName::Master));
                 Ok(Wanted::ByCluster(key.ok_or(UNNAMED)?))
             }
-            Some(DSSE) => Err(Code::NotImplemented.because("Two layers of encryption are not implemented")),
+            Some(DSSE) => Err(Code::NotImplemented.because("This server encrypts in one layer")),
             Some(_) => Err(invalid("The encryption method specified is not supported")),
             None if has_kms_key || self.head.header(BUCKET_KEY).is_some() => Err(invalid(
                 "Server Side Encryption with AWS KMS managed key requires HTTP header x-amz-server-side-encryption : aws:kms",

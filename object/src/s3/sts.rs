@@ -5,7 +5,7 @@
 //!
 //! Deliberately absent: `AssumeRoleWithWebIdentity` and its kind.
 
-use super::authenticate::{Authenticated, authenticate_sts};
+use super::authenticate::authenticate_sts;
 use super::date::iso8601;
 use super::encoding::Query;
 use super::error::{Code, S3Error};
@@ -90,7 +90,7 @@ async fn answer(
             return Err(Code::MaxMessageLengthExceeded.into());
         }
     }
-    let who = authenticate_sts(head, &form, now_ms, &*s3.credentials)?;
+    let (who, access_key) = authenticate_sts(head, &form, now_ms, &*s3.credentials)?;
     let user = who.user().ok_or(Code::AccessDenied)?;
     subject.user = Some(user.id.clone());
     let malformed = Code::InvalidArgument.because("The form cannot be read");
@@ -100,7 +100,10 @@ async fn answer(
     match form.get("Action") {
         Some("AssumeRole") => {
             subject.operation = Some(Operation::AssumeRole);
-            assume_role(s3, &who, &form, now_ms)
+            if who.is_session() {
+                return Err(Code::AccessDenied.because("A session cannot make another one"));
+            }
+            assume_role(s3, &access_key, &form, now_ms)
         }
         Some("GetCallerIdentity") => {
             subject.operation = Some(Operation::GetCallerIdentity);
@@ -116,10 +119,8 @@ async fn answer(
     }
 }
 
-fn assume_role(s3: &S3Service, who: &Authenticated, form: &Query, now_ms: u64) -> Result<Answer, S3Error> {
-    let Some(maker) = who.access_key().filter(|_| !who.is_session()) else {
-        return Err(Code::AccessDenied.because("A session cannot make another one"));
-    };
+/// Makes a session of who has signed with the key `maker`.
+fn assume_role(s3: &S3Service, maker: &str, form: &Query, now_ms: u64) -> Result<Answer, S3Error> {
     let seconds = form.get("DurationSeconds").map_or(Ok(SECONDS_DEFAULT), str::parse);
     let seconds = seconds.ok().filter(|seconds| (SECONDS_MIN..=SECONDS_MAX).contains(seconds));
     let seconds = seconds.ok_or(Code::InvalidArgument.because("DurationSeconds is a number from 900 to 604800"))?;
