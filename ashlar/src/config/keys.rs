@@ -334,7 +334,7 @@ pub const KEYS: &[Key] = &[
         kind: Kind::Number { min: 0, max: 16_777_216 },
         fallback: Fallback::Fixed("0"),
         help: "Size of each of this server's drives for volumes, in MiB; 0 for no drive",
-        details: "A drive is a directory (`drives`); its file is written whole at the first start, so that space is there when it is needed. Its size is fixed once it is made, and 1024 MiB at least. Volumes can be created once as many servers as a volume has copies (three) have a drive. All servers of a cluster should have one, or none of them.",
+        details: "A drive is a directory (`drives`); its file is written whole at the first start, so that space is there when it is needed. Its size is fixed once it is made, and 1024 MiB at least. Volumes can be created once as many servers as a volume has copies (`copies`) have a drive, or with `copies_on` drives once there are as many drives. All servers of a cluster should have one, or none of them.",
     },
     Key {
         name: "drives",
@@ -342,6 +342,20 @@ pub const KEYS: &[Key] = &[
         fallback: Fallback::Computed("`drive` in the data directory"),
         help: "Directories of this server's drives, each of `drive_mib` and `object_mib`",
         details: "One directory for each of the machine's drives, made by you, below its mount point: while a drive is not mounted its directory is not there, and the server runs without it rather than write to another one. (One that lies in the data directory itself is made by the server.) A drive whose directory cannot be used is logged and left out, as long as another one can be used. Drives may be added with a restart, and taken out after `ashlar drives remove`. A server that had its drive in the data directory names that directory too.",
+    },
+    Key {
+        name: "copies",
+        kind: Kind::Number { min: 1, max: 3 },
+        fallback: Fallback::Fixed("3"),
+        help: "Copies of each volume, and of the index of objects at least",
+        details: "Fixed once the first drives are taken, which is when there are as many that `copies_on` allows: then volumes and objects can be. With 1 a drive that is lost takes volumes with it. Objects lie on all drives and have parity shards by their number, whatever this is. All servers of a cluster should have the same.",
+    },
+    Key {
+        name: "copies_on",
+        kind: Kind::Choice(&["servers", "drives"]),
+        fallback: Fallback::Fixed("servers"),
+        help: "What no two copies share",
+        details: "servers: copies lie on different servers, and any server may fail. drives: on different drives, also of one server: for a machine with several drives that stays alone. Fixed once the first drives are taken: servers that join later get copies, too, but a server that fails may have had all copies of something. All servers of a cluster should have the same.",
     },
     Key {
         name: "object_mib",

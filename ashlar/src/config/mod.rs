@@ -18,6 +18,8 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use ashlar_placement::domains::Conflict;
+
 use crate::failure::Failure;
 use flags::Flags;
 use keys::{Fallback, KEYS, Key, Value};
@@ -115,6 +117,10 @@ pub struct Config {
     pub drive_bytes: Option<u64>,
     /// Directories of the drives; empty for the one in the data directory.
     pub drives: Vec<PathBuf>,
+    /// Copies of volumes and of the index of objects, at least.
+    pub copies: u8,
+    /// What two copies must not share.
+    pub copies_apart: Conflict,
     /// Where NBD clients connect; `None` is nowhere.
     pub nbd: Option<SocketAddr>,
     /// Space for objects on each drive, in bytes.
@@ -431,6 +437,11 @@ impl Reader<'_> {
             kv_tls: self.kv_tls(),
             drive_bytes: self.number("drive_mib").filter(|mib| *mib > 0).map(|mib| mib << 20),
             drives: self.texts("drives").into_iter().map(PathBuf::from).collect(),
+            copies: self.number("copies").and_then(|copies| copies.try_into().ok()).unwrap_or(u8::MAX),
+            copies_apart: match self.text("copies_on").as_deref() {
+                Some("drives") => Conflict::Drive,
+                _ => Conflict::Server,
+            },
             nbd: self.nbd(),
             object_bytes: self.number("object_mib").filter(|mib| *mib > 0).map(|mib| mib << 20),
             s3: self.s3(),

@@ -38,6 +38,8 @@ fn defaults() {
         drive_bytes: None,
         drives: Vec::new(),
         nbd: None,
+        copies: 3,
+        copies_apart: Conflict::Server,
         object_bytes: None,
         s3: None,
         s3_audit_log: None,

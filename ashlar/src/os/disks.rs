@@ -96,7 +96,7 @@ impl Disks {
     pub(super) fn open(data: &DataDir, bytes: u64, config: &Config) -> Result<Self, Failure> {
         let storage = CatalogStorage::open(data.root(), data.cluster, data.server)
             .map_err(|error| Failure::world(error.to_string(), "see above"))?;
-        let options = CatalogOptions { pgs: GROUPS, ..CatalogOptions::default() };
+        let options = CatalogOptions { copies: config.copies, apart: config.copies_apart, pgs: GROUPS };
         let catalog = CatalogService::new(options, Arc::new(storage));
         let volumes = VolumeService::new(catalog.handle());
         let sizes = Sizes { extents: bytes, blobs: config.object_bytes };

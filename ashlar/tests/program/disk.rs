@@ -53,7 +53,7 @@ fn command(data: &str, port: u16, nbd: u16) -> Running {
 }
 
 /// Runs one of other people's tools; what it prints.
-fn tool(program: &str, arguments: &[&str]) -> String {
+pub(crate) fn tool(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output();
     let output = output.unwrap_or_else(|error| panic!("{program}: {error}; .ci/run installs it"));
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
@@ -243,4 +243,31 @@ fn what_a_killed_server_had_attached_is_free_when_it_is_back() {
     client.wait().unwrap();
     until("the volume to be free", || attached().status.success());
     tool("qemu-io", &["-f", "raw", "-c", "read -P 1 0 64k", &other]);
+}
+
+#[test]
+fn a_client_that_leaves_while_nothing_can_be_decided_leaves_the_volume_to_others() {
+    let disks = Disks::new();
+    let at = |server: u16| format!("nbd://127.0.0.1:{}/demo", disks.nbd + server);
+    let mut client = client(&at(1));
+    let mut to = client.stdin.take().unwrap();
+    writeln!(to, "write -P 1 0 64k").unwrap();
+    let mut lines = BufReader::new(client.stdout.take().unwrap()).lines().map(|line| line.unwrap());
+    assert!(lines.any(|line| line.contains("1 ops")));
+    let signal_others = |signal: &str, others: &[u32]| {
+        others.iter().for_each(|pid| super::process::signal(*pid, signal));
+    };
+    let others = [0, 2].map(|server| {
+        let status = super::process::status(&format!("127.0.0.1:{}", disks.port + server));
+        status.expect("it answers").pid
+    });
+    signal_others("STOP", &others);
+    client.kill().unwrap();
+    client.wait().unwrap();
+    let log = disks.scratch.path("data/server-2.log");
+    let tells = || std::fs::read_to_string(&log).is_ok_and(|log| log.contains("detached is not in the catalog yet"));
+    until("the catalog to be told again", tells);
+    signal_others("CONT", &others);
+    let read = || Command::new("qemu-io").args(["-f", "raw", "-c", "read -P 1 0 64k", &at(2)]).output();
+    until("the volume to be free", || read().is_ok_and(|read| read.status.success()));
 }

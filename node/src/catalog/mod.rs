@@ -40,6 +40,7 @@ use std::sync::Arc;
 use ashlar_catalog::raft::catalog::Catalog;
 use ashlar_catalog::raft::host::Storage;
 use ashlar_catalog::record::RecordKey;
+use ashlar_placement::domains::Conflict;
 use ashlar_wire::id::ServerId;
 
 use self::calls::Membership;
@@ -58,15 +59,17 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// What a server is told about the first set, which the catalog makes by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CatalogOptions {
-    /// Copies of everything, on distinct servers: 1 to 3. The set is made once there are as many drives on distinct servers.
+    /// Copies of everything: 1 to 3. The set is made once there are as many drives that `apart` allows together.
     pub copies: u8,
+    /// What two copies must not share: a server, or a drive alone. Fixed once the set is made.
+    pub apart: Conflict,
     /// Its placement groups. Fixed once it is made; some hundreds for each drive that the set will ever have spread well.
     pub pgs: u32,
 }
 
 impl Default for CatalogOptions {
     fn default() -> Self {
-        Self { copies: 3, pgs: 512 }
+        Self { copies: 3, apart: Conflict::Server, pgs: 512 }
     }
 }
 

@@ -175,11 +175,12 @@ impl Scene<'_> {
         [DriveClass::Nvme, DriveClass::Ssd, DriveClass::Hdd].into_iter().find_map(|class| {
             let drives = free(class);
             let servers: BTreeSet<ServerId> = drives.iter().map(|drive| drive.server).collect();
-            if servers.len() < usize::from(copies) {
+            let places = if options.apart == Conflict::Drive { drives.len() } else { servers.len() };
+            if places < usize::from(copies) {
                 return None;
             }
             let ids: Vec<DriveId> = drives.iter().map(|drive| drive.id).collect();
-            let shape = Shape { pgs: options.pgs, width: copies, conflict: Conflict::Server };
+            let shape = Shape { pgs: options.pgs, width: copies, conflict: options.apart };
             let needed = Copies { write_min: copies.div_ceil(2), acting_min: 1 };
             let change = plan_set(self.state, FIRST_SET, shape, class, needed, &ids).ok()?;
             Some((change, format!("set 0 keeps {copies} copies on {} drives", ids.len())))
@@ -305,10 +306,38 @@ mod tests {
                 Change::AddDrive(Drive { id: drive(number), server: id, class, size_bytes, state: active, set: None }),
             );
         }
-        let (members, options) = (members(), CatalogOptions { pgs: 1, copies: 3 });
+        let (members, options) = (members(), CatalogOptions { pgs: 1, ..CatalogOptions::default() });
         let (set, _) = Scene { state: &state, members: &members, now: NOW }.first_set(&options).unwrap();
         apply(&mut state, set);
         state
+    }
+
+    #[test]
+    fn copies_lie_on_drives_of_one_server_only_where_that_is_asked_for() {
+        let mut state = State::new(ClusterId::from_bytes([1; 16]));
+        let (id, address, (zone, rack)) = (server(1), "1:1".to_owned(), (Zone(0), Rack(0)));
+        apply(
+            &mut state,
+            Change::AddServer(Server { id, address, zone, rack, release: 1, state: ServerState::Active }),
+        );
+        let first_set = |state: &State, apart, copies| {
+            let options = CatalogOptions { copies, apart, pgs: 4 };
+            let (change, _) = Scene { state, members: &members(), now: NOW }.first_set(&options)?;
+            let Change::CreateSet { map, .. } = change else { panic!("{change:?}") };
+            Some((map.drives().len(), map.shape()))
+        };
+        for number in 1..=4 {
+            let add = |apart, copies| first_set(&state, apart, copies).map(|(drives, _)| drives);
+            let drives = usize::from(number) - 1;
+            assert_eq!(add(Conflict::Drive, 3), (drives >= 3).then_some(drives));
+            assert_eq!(add(Conflict::Server, 1), (drives >= 1).then_some(drives));
+            assert_eq!(add(Conflict::Server, 2), None, "with {drives} drives of one server");
+            let (class, size_bytes, active) = (DriveClass::Ssd, 1 << 40, DriveState::Active);
+            let drive = Drive { id: drive(number), server: id, class, size_bytes, state: active, set: None };
+            apply(&mut state, Change::AddDrive(drive));
+        }
+        let (_, shape) = first_set(&state, Conflict::Drive, 3).unwrap();
+        assert_eq!((shape.width, shape.conflict, shape.pgs), (3, Conflict::Drive, 4));
     }
 
     fn members() -> Members {

@@ -6,36 +6,35 @@
 //!
 //! Drives run on threads of the program, behind [`DrivePort`]; nothing here waits for one.
 
+mod attaching;
+
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ashlar_bus::{Bus, Event};
-use ashlar_catalog::change::{CatalogVersion, Change, Outcome as ChangeOutcome};
-use ashlar_catalog::raft::catalog::Error as CatalogError;
+use ashlar_catalog::change::CatalogVersion;
 use ashlar_catalog::set::PgConfig;
 use ashlar_catalog::state::State;
-use ashlar_catalog::volume::VolumeRecord;
 use ashlar_grid::CallOptions;
 use ashlar_grid::error::Refusal;
 use ashlar_grid::handler::{HandlerId, Handlers, RegisteredTwice};
 use ashlar_grid::seam::{BoxFuture, Runtime};
 use ashlar_grid::stream::{ClientStream, ServerStream};
-use ashlar_placement::choose::PgTable;
-use ashlar_placement::map::{GroupId, SetId};
+use ashlar_placement::map::GroupId;
 use ashlar_replica::error::Refusal as MemberRefusal;
 use ashlar_replica::request::ClientResult;
 use ashlar_replica::{Configuration, Report as MemberReport};
-use ashlar_volume::Error as VolumeError;
-use ashlar_volume::initiator::{self, Answer, Initiator, Limits, Subrequest};
-use ashlar_volume::message::{self, AnswerKind, GroupConfig, SubrequestHeader};
+use ashlar_volume::initiator::{Answer, Subrequest};
+use ashlar_volume::message::{AnswerKind, GroupConfig, SubrequestHeader};
 use ashlar_wire::epoch::Epoch;
 use ashlar_wire::id::{DriveId, ServerId, VolumeId};
 use ashlar_wire::time::Instant;
 use bytes::Bytes;
 
-use super::attachment::{Attachment, Fabric, Failure, Leader, PACING};
+pub use self::attaching::AttachError;
+use super::attachment::{Attachment, Fabric, Leader};
 use super::drive_host::{ClientToken, HostOutput};
 use super::drive_port::{DriveInput, DrivePort};
 use super::figures::VolumeFigures;
@@ -48,7 +47,7 @@ use crate::catalog::CatalogHandle;
 use crate::catalog::reports::{Report, ReportKind};
 use crate::promise::{Promise, promise};
 use crate::service::{Agent, NodeAction, Service};
-use crate::{Node, WeakNode, detour, no_member, stopped, together};
+use crate::{Node, WeakNode, detour, no_member, stopped};
 
 /// A stream of messages between members of placement groups; it answers nothing.
 const MEMBERS: HandlerId = HandlerId::new(65);
@@ -71,8 +70,6 @@ const PIECE_BYTES: usize = 32 << 10;
 const WINDOW_BYTES: u32 = 4 << 20;
 /// A stream ends after so long, and the next one begins.
 const STREAM_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// How long all placement groups of a volume may take to hear of a new attachment. Less than a client of the admin API waits.
-const REACH_MAX: Duration = Duration::from_secs(8);
 /// Pause before a stream is opened again, or a configuration is given again to a drive whose inbox is full.
 const RETRY: Duration = Duration::from_millis(20);
 /// Refusal of a stream of another version.
@@ -82,42 +79,6 @@ const NO_DRIVE: u32 = 2;
 
 /// Looks how full the drives of a server are. Never waits for one.
 pub type SpaceReader = Box<dyn Fn() -> Vec<DriveSpace> + Send + Sync>;
-
-/// Why a volume cannot be attached here.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AttachError {
-    /// The caller's: no volume is called so.
-    Unknown,
-    /// The caller's: another server has it. Safe to retry once it is detached there.
-    Elsewhere(ServerId),
-    /// The catalog cannot be asked, or refuses. Safe to retry.
-    Catalog(CatalogError),
-    /// The volume's record makes no volume: ours.
-    Damaged,
-    /// Some placement groups do not serve now. Safe to retry once they do.
-    NotReached,
-    /// Another server attached the volume meanwhile. Safe to retry.
-    Overtaken,
-}
-
-impl core::fmt::Display for AttachError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Self::Unknown => f.write_str("no volume is called so"),
-            Self::Elsewhere(server) => {
-                write!(f, "it is attached at server {server}: connect there, or disconnect its clients there")
-            }
-            Self::Catalog(error) => error.fmt(f),
-            Self::Damaged => f.write_str("its record in the catalog makes no volume"),
-            Self::NotReached => f.write_str(
-                "some placement groups do not serve now, and may still serve its clients: run the same command again",
-            ),
-            Self::Overtaken => f.write_str("it was attached again meanwhile: run the same command again"),
-        }
-    }
-}
-
-impl core::error::Error for AttachError {}
 
 /// What all parts of the service share.
 struct Shared<R: Runtime> {
@@ -360,131 +321,6 @@ impl<R: Runtime> VolumeService<R> {
         Some(GroupConfig { epoch, drive, server })
     }
 
-    /// Attaches a volume here, or joins the clients that have it attached here already. Ends with [`VolumeService::detach`].
-    ///
-    /// # Errors
-    /// See [`AttachError`].
-    pub async fn attach(&self, name: &str) -> Result<Arc<Attachment>, AttachError> {
-        let state = self.0.catalog.state().await.map_err(AttachError::Catalog)?;
-        let id = state.volume_named(name).ok_or(AttachError::Unknown)?.id;
-        // Connections of one client come at the same time, and each attachment would fence the one before.
-        let _turn = self.0.turns.take(id).await;
-        let state = self.0.catalog.state().await.map_err(AttachError::Catalog)?;
-        let record = state.volume_named(name).cloned().ok_or(AttachError::Unknown)?;
-        if let Some((attachment, clients)) = lock(&self.0.attached).get_mut(&record.id)
-            && !attachment.is_fenced()
-        {
-            let tables = tables_of(&state, &record);
-            attachment.grow(record.size_bytes, &record.parts, tables).map_err(|_| AttachError::Damaged)?;
-            *clients += 1;
-            return Ok(Arc::clone(attachment));
-        }
-        let own = *self.0.own.get().ok_or(AttachError::Catalog(CatalogError::Stopped))?;
-        let fence = match record.attached {
-            Some(other) if other != own => return Err(AttachError::Elsewhere(other)),
-            // By an earlier life of this server, or by a client whose leaving was not told.
-            Some(_) => Some(record.generation),
-            None => None,
-        };
-        let attachment = Arc::new(self.begin_attachment(&state, &record, own, fence).await?);
-        // One that was there is fenced.
-        lock(&self.0.attached).insert(record.id, (Arc::clone(&attachment), 1));
-        Ok(attachment)
-    }
-
-    /// Attaches the volume by the next generation.
-    async fn begin_attachment(
-        &self,
-        state: &State,
-        record: &VolumeRecord,
-        server: ServerId,
-        fence: Option<ashlar_catalog::volume::Generation>,
-    ) -> Result<Attachment, AttachError> {
-        let change = Change::AttachVolume { id: record.id, server, fence };
-        let applied = self.0.catalog.propose(change).await.map_err(AttachError::Catalog)?;
-        let ChangeOutcome::Attached(generation) = applied.outcome else { return Err(AttachError::Damaged) };
-        self.attachment(state, record, generation.0)
-    }
-
-    /// Takes a volume from the server that it is attached to, and detaches it. When this returns, no placement group
-    /// serves the attachment that was any more; its requests fail. A volume that is not attached stays so.
-    ///
-    /// # Errors
-    /// See [`AttachError`]. After [`AttachError::NotReached`] the volume is attached at this server, without a client.
-    pub async fn take_away(&self, name: &str) -> Result<(), AttachError> {
-        let state = self.0.catalog.state().await.map_err(AttachError::Catalog)?;
-        let record = state.volume_named(name).cloned().ok_or(AttachError::Unknown)?;
-        if record.attached.is_none() {
-            return Ok(());
-        }
-        let own = *self.0.own.get().ok_or(AttachError::Catalog(CatalogError::Stopped))?;
-        let node = self.node().ok_or(AttachError::Catalog(CatalogError::Stopped))?;
-        let attachment = self.begin_attachment(&state, &record, own, Some(record.generation)).await?;
-        let late = node.runtime().sleep_until(node.runtime().now() + REACH_MAX);
-        let reached = together::first(attachment.reach_all(), late).await;
-        match reached {
-            Some(Ok(())) => {}
-            Some(Err(Failure::Volume(VolumeError::Fenced))) => return Err(AttachError::Overtaken),
-            Some(Err(_)) | None => return Err(AttachError::NotReached),
-        }
-        let generation = ashlar_catalog::volume::Generation(attachment.generation().0);
-        attachment.close();
-        let change = Change::DetachVolume { id: record.id, generation };
-        self.0.catalog.propose(change).await.map(drop).map_err(AttachError::Catalog)
-    }
-
-    fn attachment(&self, state: &State, record: &VolumeRecord, generation: u64) -> Result<Attachment, AttachError> {
-        let node = self.node().ok_or(AttachError::Catalog(CatalogError::Stopped))?;
-        let placed = record.placed().map_err(|_| AttachError::Damaged)?;
-        let attachment = initiator::Attachment {
-            generation: message::Generation(generation),
-            session: message::SessionId(node.draw()),
-        };
-        let (limits, seed) = (Limits::default(), node.draw());
-        let initiator = Initiator::new(attachment, placed, tables_of(state, record), limits, PACING, seed);
-        let initiator = initiator.map_err(|_| AttachError::Damaged)?;
-        Ok(Attachment::new(Arc::new(Routes(self.clone())), initiator, record.size_bytes))
-    }
-
-    /// A client has left. The last one of a volume detaches it, so that another server may have it.
-    pub async fn detach(&self, attachment: &Attachment) {
-        let (id, generation) = (attachment.volume(), attachment.generation());
-        {
-            let mut attached = lock(&self.0.attached);
-            // One that was fenced may have a successor here by now.
-            let Some((_, clients)) = attached.get_mut(&id).filter(|(known, _)| known.generation() == generation) else {
-                return;
-            };
-            *clients -= 1;
-            if *clients > 0 {
-                return;
-            }
-            attached.remove(&id);
-        }
-        attachment.close();
-        let change = Change::DetachVolume { id, generation: ashlar_catalog::volume::Generation(generation.0) };
-        // Where it is not taken, this server attaches the volume by a new generation next time.
-        if let Err(error) = self.0.catalog.propose(change).await {
-            tracing::debug!(%error, volume = %id, "that a volume is detached is not in the catalog");
-        }
-    }
-
-    /// Detaches what an earlier life of this server had attached: its clients are gone, and others may have it elsewhere. One that
-    /// comes back here attaches anew, by a later generation, which the catalog does not detach then.
-    async fn release_earlier(self) {
-        let (Some(own), Ok(state)) = (self.0.own.get().copied(), self.0.catalog.state().await) else { return };
-        for record in state.volumes().filter(|record| record.attached == Some(own)) {
-            let _turn = self.0.turns.take(record.id).await;
-            if lock(&self.0.attached).contains_key(&record.id) {
-                continue;
-            }
-            let change = Change::DetachVolume { id: record.id, generation: record.generation };
-            if let Err(error) = self.0.catalog.propose(change).await {
-                tracing::info!(%error, volume = %record.name, "a volume that was attached before the start stays attached here until a client comes and leaves");
-            }
-        }
-    }
-
     /// Gives drives of this server the configurations that name them, as the catalog changes.
     async fn follow_catalog(self, node: Node<R>) {
         let mut given: BTreeMap<(DriveId, GroupId), Epoch> = BTreeMap::new();
@@ -599,12 +435,6 @@ impl<R: Runtime> VolumeService<R> {
 }
 
 /// The tables of the sets in which a volume has parts.
-fn tables_of(state: &State, record: &VolumeRecord) -> Vec<Arc<PgTable>> {
-    let sets: BTreeSet<SetId> = record.parts.iter().map(|part| part.set).collect();
-    // The number of placement groups of a set is fixed, so the first map's is that of all later ones.
-    sets.into_iter().filter_map(|set| Some(Arc::new(PgTable::new((*state.set(set)?.first).clone())))).collect()
-}
-
 fn is_named(configuration: &Configuration, drive: DriveId) -> bool {
     configuration.acting.contains(&drive) || configuration.learners.contains(&drive)
 }

@@ -140,7 +140,8 @@ impl Case for CatalogCase {
         let (drive, disk) = self.drives.entry(server).or_default().clone();
         let memory = DriveMemory::new(drive.clone(), runtime.clone(), self.rng("drive", &runtime));
         let storage = DiskStorage::new(disk, runtime.clone(), self.rng("disk", &runtime));
-        let service = CatalogService::new(CatalogOptions { copies: self.copies, pgs: PGS }, Arc::new(storage));
+        let options = CatalogOptions { copies: self.copies, pgs: PGS, ..CatalogOptions::default() };
+        let service = CatalogService::new(options, Arc::new(storage));
         let handle = service.handle();
         let shared = Arc::new(runtime.clone());
         let plan = plan(&self.control, &runtime, &drive);

@@ -339,7 +339,8 @@ impl ClusterCase {
         let host = Arc::new(Mutex::new(host));
         let inbox = Inbox::default();
         let storage = DiskStorage::new(disk.clone(), runtime.clone(), self.rng("disk", &runtime));
-        let service = CatalogService::new(CatalogOptions { copies: COPIES, pgs: PGS }, Arc::new(storage));
+        let options = CatalogOptions { copies: COPIES, pgs: PGS, ..CatalogOptions::default() };
+        let service = CatalogService::new(options, Arc::new(storage));
         let catalog = service.handle();
         let volumes = VolumeService::<SimRuntime>::new(catalog.clone());
         let port: Arc<dyn DrivePort> = Arc::new(inbox.clone());

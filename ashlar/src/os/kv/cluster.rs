@@ -12,6 +12,7 @@ use std::time::Duration;
 use ashlar_bus::slot::GroupId;
 use ashlar_kv::Engine;
 use ashlar_kv::cluster::map::{Map, Node};
+use ashlar_placement::domains::Conflict;
 use ashlar_wire::id::ServerId;
 
 use super::doors::Listening;
@@ -335,6 +336,8 @@ fn config_of(plan: &Plan, data: PathBuf) -> Result<Config, Failure> {
         drives: Vec::new(),
         nbd: None,
         s3_audit_log: None,
+        copies: 3,
+        copies_apart: Conflict::Server,
         object_bytes: None,
         s3: None,
         lifecycle_day: Duration::from_secs(86_400),
