@@ -454,6 +454,8 @@ pub enum Error {
     NotModified(Box<Object>),
     /// The object has none of these bytes; its length.
     BadRange(u64),
+    /// The sender may not do it with the object that is there now.
+    Denied,
     /// A retention or a legal hold keeps the version, or the retention may only be made longer.
     Locked,
     /// The bucket is not one whose versions can be locked.
@@ -514,6 +516,7 @@ impl fmt::Display for Error {
             Self::ConditionFailed => f.write_str("the condition does not hold"),
             Self::NotModified(_) => f.write_str("the object was not modified"),
             Self::BadRange(bytes) => write!(f, "the object has {bytes} bytes, none of them in the range"),
+            Self::Denied => f.write_str("the sender may not do it with the object that is there now"),
             Self::Locked => f.write_str("a retention or a legal hold keeps the version"),
             Self::NotLockable => f.write_str("versions of the bucket cannot be locked"),
             Self::KeyMissing => f.write_str("the object is encrypted with a key that was not given"),
@@ -577,6 +580,43 @@ pub struct PutRequest {
     pub encryption: Option<Encryption>,
 }
 
+/// Whether the sender of a change may make it to an object, asked of the object that the change finds: it may be another one than that
+/// which was looked at when the request came. Nothing is changed where it says no ([`Error::Denied`]).
+#[derive(Clone, Copy, Default)]
+pub struct Permit<'a>(Option<&'a (dyn Fn(&Object) -> bool + Send + Sync)>);
+
+impl<'a> Permit<'a> {
+    /// For a sender who may make the change to any object.
+    pub const ALWAYS: Self = Self(None);
+
+    /// A permit that this decides.
+    #[must_use]
+    pub const fn by(decide: &'a (dyn Fn(&Object) -> bool + Send + Sync)) -> Self {
+        Self(Some(decide))
+    }
+
+    /// Whether it lets every change pass.
+    #[must_use]
+    pub const fn is_always(self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Lets the change of this object pass, or not.
+    ///
+    /// # Errors
+    /// [`Error::Denied`].
+    pub fn check(self, object: impl FnOnce() -> Object) -> Result<(), Error> {
+        let is_allowed = self.0.is_none_or(|decide| decide(&object()));
+        if is_allowed { Ok(()) } else { Err(Error::Denied) }
+    }
+}
+
+impl fmt::Debug for Permit<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Permit::by" } else { "Permit::ALWAYS" })
+    }
+}
+
 /// An object to be deleted.
 #[derive(Debug, Clone)]
 pub struct DeleteRequest<'a> {
@@ -588,6 +628,8 @@ pub struct DeleteRequest<'a> {
     pub attributes: &'a Attributes,
     /// Whether a retention in governance mode is passed over.
     pub bypass: Bypass,
+    /// Whether the sender may delete the object that is found.
+    pub permit: Permit<'a>,
 }
 
 /// Objects of buckets. Put, get, delete and list are linearizable for each key.
@@ -642,6 +684,7 @@ pub trait Versions: Send + Sync + 'static {
         target: Target<'a>,
         change: LockChange,
         bypass: Bypass,
+        permit: Permit<'a>,
     ) -> BoxFuture<'a, Result<Object, Error>>;
 }
 

@@ -13,8 +13,8 @@ use crate::api::{
     ATTRIBUTES_BYTES_MAX, Attributes, Body, BodyDigest, BoxFuture, Bucket, BucketEdit, Buckets, Completion, Condition,
     Content, DeleteMarker, DeleteRequest, Deletion, Edit, Error, KEY_BYTES_MAX, KeyEnvelope, ListRequest, Listed,
     ListedVersion, OBJECT_BYTES_MAX, Object, ObjectContent, Objects, Opened, PAGE_MAX, PART_BYTES_MAX, PART_BYTES_MIN,
-    PART_NUMBER_MAX, Page, Part, PutRequest, Range, Service, Target, UnwrapKey, Upload, UploadId, Uploads, VersionId,
-    Versioning, Versions, VersionsPage, VersionsRequest,
+    PART_NUMBER_MAX, Page, Part, Permit, PutRequest, Range, Service, Target, UnwrapKey, Upload, UploadId, Uploads,
+    VersionId, Versioning, Versions, VersionsPage, VersionsRequest,
 };
 use crate::cipher::DataKey;
 use crate::lock::{Bypass, Lock, LockChange};
@@ -375,7 +375,11 @@ fn delete(
 ) -> Result<Deletion, Error> {
     let key = request.target.key;
     let Some(version) = request.target.version else {
-        check(request.condition, contents.current(key))?;
+        let current = contents.current(key);
+        check(request.condition, current)?;
+        if let Some(stored) = current {
+            request.permit.check(|| contents.told(&stored.object))?;
+        }
         let Some(version) = contents.next_version(versions_made) else {
             contents.objects.remove(key);
             return Ok(Deletion::default());
@@ -391,6 +395,7 @@ fn delete(
         match &versions[at] {
             Kept::Object(stored) => {
                 check(request.condition, Some(stored))?;
+                request.permit.check(|| stored.object.clone())?;
                 stored.object.lock.check_deletion(now_ms, request.bypass)?;
             }
             Kept::Marker(_) => deletion.is_marker = true,
@@ -453,6 +458,7 @@ impl Versions for Memory {
         target: Target<'a>,
         change: LockChange,
         bypass: Bypass,
+        permit: Permit<'a>,
     ) -> BoxFuture<'a, Result<Object, Error>> {
         Box::pin(async move {
             let now_ms = self.now();
@@ -463,6 +469,7 @@ impl Versions for Memory {
             }
             let stored = contents.stored(target.key, target.version)?;
             let version = stored.object.version.unwrap_or_default();
+            permit.check(|| contents.told(&stored.object))?;
             let lock = stored.object.lock.changed(change, now_ms, bypass)?;
             let versions = contents.objects.get_mut(target.key).expect("it was found");
             for kept in versions.iter_mut().filter(|kept| kept.version() == version) {

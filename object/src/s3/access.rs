@@ -150,18 +150,21 @@ impl<'a> Wish<'a> {
 }
 
 impl Call<'_> {
-    /// Lets the request's own operation pass, or not.
-    pub(super) async fn authorize(&self) -> Result<(), S3Error> {
+    /// Lets the request's own operation pass, or not; what that rests on.
+    pub(super) async fn authorize(&self) -> Result<Grounds, S3Error> {
         let rule = rule_of(self.route.operation);
         match rule.need {
-            Need::Each => Ok(()),
+            Need::Each => Ok(Grounds::Apart),
             Need::Signed if self.user().is_none() => Err(Code::AccessDenied.into()),
-            Need::Signed => self.allow_by_own_policy(),
+            Need::Signed => self.allow_by_own_policy().map(|()| Grounds::Apart),
             // It is asked for when the tags have been read.
-            _ if self.route.operation == Operation::PutObjectTagging && self.is_up_to_tags().await? => Ok(()),
+            _ if self.route.operation == Operation::PutObjectTagging && self.is_up_to_tags().await? => {
+                Ok(Grounds::Apart)
+            }
             _ => {
-                self.allow(&Wish::new(rule, self.target())).await?;
-                self.check_headers().await
+                let grounds = self.allow(&Wish::new(rule, self.target())).await?;
+                self.check_headers().await?;
+                Ok(grounds)
             }
         }
     }
@@ -247,7 +250,7 @@ impl Call<'_> {
         tags: Option<&[(String, String)]>,
     ) -> Result<(), S3Error> {
         let rule = Rule { need: rule_of(Operation::PutObject).need, ..rule_of(operation) };
-        self.allow(&Wish { tags, ..Wish::new(rule, self.target()) }).await
+        self.allow(&Wish { tags, ..Wish::new(rule, self.target()) }).await.map(drop)
     }
 
     /// Who has sent the request; nothing if nobody has signed it.
@@ -276,19 +279,16 @@ impl Call<'_> {
         self.s3.credentials.user(id).unwrap_or_else(unknown)
     }
 
-    /// Lets a wish pass, or not. Nothing passes on an object that is not there, unless the bucket's policy or owner says so: it could
-    /// be put before the operation runs.
-    pub(super) async fn allow(&self, wish: &Wish<'_>) -> Result<(), S3Error> {
-        self.allow_by_session(wish).await?;
-        if self.user().is_some_and(|user| user.is_root) {
-            return Ok(());
+    /// Lets a wish pass, or not; what that rests on. Nothing passes on an object that is not there, unless the bucket's policy or owner
+    /// says so: it could be put before the operation runs.
+    pub(super) async fn allow(&self, wish: &Wish<'_>) -> Result<Grounds, S3Error> {
+        if !self.who.session_policy().is_some_and(Policy::needs_tags) {
+            self.allow_by_session(wish).await?;
         }
-        let bucket = self.s3.service.buckets.get(wish.target.bucket).await?;
-        let (is_allowed, object) = self.is_allowed(&bucket, wish).await?;
-        if is_allowed {
-            return Ok(());
-        }
-        let Need::Object(permission) = wish.rule.need else { return Err(Code::AccessDenied.into()) };
+        let law = self.law(wish.target.bucket).await?;
+        let grounds = if law.needs_tags() && !wish.target.key.is_empty() { Grounds::Object } else { Grounds::Apart };
+        let object = if grounds == Grounds::Object { self.object(wish.target).await? } else { None };
+        let Some(permission) = law.lacks(wish, object.as_ref())? else { return Ok(grounds) };
         let object = match object {
             Some(object) => object,
             None => match self.s3.service.objects.head(wish.target).await {
@@ -296,12 +296,30 @@ impl Call<'_> {
                 Err(error) => return Err(self.told_of_absence(error.into(), wish.target).await),
             },
         };
-        let user = self.user().map(|user| user.id.as_str());
-        let owner = object.attributes.get(OWNER);
-        let ignores = PublicAccessBlock::of(&bucket.attributes).ignores_acls;
-        let is_owner = owner.is_some() && owner == user && self.own_policy()?.is_none();
-        let is_granted = is_owner || Acl::of(&object.attributes).grants(user, permission, ignores);
-        if is_granted { Ok(()) } else { Err(Code::AccessDenied.into()) }
+        if law.grants(permission, &object) { Ok(Grounds::Object) } else { Err(Code::AccessDenied.into()) }
+    }
+
+    /// Asks again about the object that an operation has found, if what the wish passed for was one that had its key when the request
+    /// came: an object that was put meanwhile may be open to others.
+    pub(super) async fn allow_found(&self, grounds: Grounds, wish: &Wish<'_>, found: &Object) -> Result<(), S3Error> {
+        match grounds {
+            Grounds::Apart => Ok(()),
+            Grounds::Object => self.law(wish.target.bucket).await?.check(wish, found),
+        }
+    }
+
+    /// The same for the request's own operation.
+    pub(super) async fn allow_own_found(&self, found: &Object) -> Result<(), S3Error> {
+        self.allow_found(self.grounds, &Wish::new(rule_of(self.route.operation), self.target()), found).await
+    }
+
+    /// What wishes in a bucket are judged by.
+    pub(super) async fn law(&self, bucket: &str) -> Result<Law<'_>, S3Error> {
+        let is_root = self.user().is_some_and(|user| user.is_root);
+        let bucket = if is_root { None } else { Some(self.s3.service.buckets.get(bucket).await?) };
+        let own = if is_root { None } else { self.own_policy()? };
+        let of_bucket = bucket.as_ref().map(policy_of).transpose()?.flatten();
+        Ok(Law { call: self, bucket, own, of_bucket })
     }
 
     /// What the policy of temporary credentials says of a wish; that it is allowed if there is none.
@@ -496,6 +514,76 @@ impl Call<'_> {
         }
         attributes.extend(acl.map(|acl| (ACL.to_owned(), acl.text())));
         Ok(attributes)
+    }
+}
+
+/// What a wish was let pass for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Grounds {
+    /// It may be done to any object that the key has.
+    Apart,
+    /// The object that had the key: its tags, its owner, its access control list.
+    Object,
+}
+
+/// What wishes in one bucket are judged by, as it is at one moment.
+pub(super) struct Law<'a> {
+    call: &'a Call<'a>,
+    /// Nothing for the root user, who may do everything.
+    bucket: Option<Bucket>,
+    own: Option<Policy>,
+    of_bucket: Option<Policy>,
+}
+
+impl Law<'_> {
+    fn policies(&self) -> Policies<'_> {
+        Policies { own: self.own.as_ref(), of_bucket: self.of_bucket.as_ref() }
+    }
+
+    /// Whether a policy has conditions on tags of the object that is there.
+    fn needs_tags(&self) -> bool {
+        self.policies().need_tags() || self.call.who.session_policy().is_some_and(Policy::needs_tags)
+    }
+
+    /// What the object has to grant for a wish to pass; nothing if it passes without.
+    ///
+    /// # Errors
+    /// [`Code::AccessDenied`]: it does not pass whatever the object grants.
+    fn lacks(&self, wish: &Wish<'_>, object: Option<&Object>) -> Result<Option<Permission>, S3Error> {
+        let session = self.call.who.session_policy();
+        if session.is_some_and(|policy| self.call.judge(policy, wish, object) != PolicyVerdict::Allow) {
+            return Err(Code::AccessDenied.into());
+        }
+        let Some(bucket) = &self.bucket else { return Ok(None) };
+        if self.call.is_allowed_by(bucket, &self.policies(), wish, object)? {
+            return Ok(None);
+        }
+        match wish.rule.need {
+            Need::Object(permission) => Ok(Some(permission)),
+            _ => Err(Code::AccessDenied.into()),
+        }
+    }
+
+    /// Whether an object grants this to the sender: who owns it, or is in its list.
+    fn grants(&self, permission: Permission, object: &Object) -> bool {
+        let user = self.call.user().map(|user| user.id.as_str());
+        let owner = object.attributes.get(OWNER);
+        let is_owner = owner.is_some() && owner == user && self.own.is_none();
+        let ignores = self.bucket.as_ref().is_some_and(|bucket| PublicAccessBlock::of(&bucket.attributes).ignores_acls);
+        is_owner || Acl::of(&object.attributes).grants(user, permission, ignores)
+    }
+
+    /// Decides whether all of these wishes pass with an object, for a change that finds one later.
+    pub(super) fn decides<'b>(&'b self, wishes: &'b [Wish<'b>]) -> impl Fn(&Object) -> bool + Send + Sync + 'b {
+        move |found| wishes.iter().all(|wish| self.check(wish, found).is_ok())
+    }
+
+    /// Lets a wish pass with this object, or not.
+    pub(super) fn check(&self, wish: &Wish<'_>, object: &Object) -> Result<(), S3Error> {
+        match self.lacks(wish, Some(object))? {
+            Some(permission) if !self.grants(permission, object) => Err(Code::AccessDenied.into()),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -54,7 +54,8 @@ impl Source {
         let condition = ReadCondition::of(call.head, About::CopySource);
         let objects = &call.s3.service.objects;
         let target = Target { bucket: &self.bucket, key: &self.key, version: self.version };
-        call.allow(&Wish::new(rule_of(Operation::GetObject), target)).await?;
+        let read = Wish::new(rule_of(Operation::GetObject), target);
+        let grounds = call.allow(&read).await?;
         let customer = call.customer_key(KeyOf::CopySource)?;
         let mut opened = match objects.get(target, range, &condition.etags).await {
             Err(Error::NotModified(_)) => return Err(Code::PreconditionFailed.into()),
@@ -66,6 +67,7 @@ impl Source {
             Err(error) => return Err(call.told_of_absence(error.into(), target).await),
             Ok(opened) => opened,
         };
+        call.allow_found(grounds, &read, &opened.object).await?;
         let name = (self.bucket.as_str(), self.key.as_str());
         if let Some(key) = call.unwrap(opened.object.envelope.as_ref(), name, customer.as_ref())? {
             opened.content.decrypt_with(key);
@@ -115,7 +117,9 @@ pub(super) async fn object(call: Call<'_>) -> Result<Response, S3Error> {
     let Opened { object, content, range: (_, bytes) } = source.open(&call, None).await?;
     if tags == Directive::Copy && tagging(&object.attributes).is_some() {
         let target = Target { bucket: &source.bucket, key: &source.key, version: source.version };
-        call.allow(&Wish::new(rule_of(Operation::GetObjectTagging), target)).await?;
+        let read = Wish::new(rule_of(Operation::GetObjectTagging), target);
+        let grounds = call.allow(&read).await?;
+        call.allow_found(grounds, &read, &object).await?;
         call.allow_beside_put(Operation::PutObjectTagging, Some(&tags_of(&object))).await?;
     }
     let mut attributes = attributes_of_copy(&call, &object, metadata, tags)?;

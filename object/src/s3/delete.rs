@@ -1,6 +1,6 @@
 //! Deletion of one object and of many.
 
-use super::access::{Wish, rule_of};
+use super::access::{Grounds, Wish, rule_of};
 use super::acl::OWNER;
 use super::body::ChecksumAbout;
 use super::condition::write_condition;
@@ -11,7 +11,7 @@ use super::route::{Operation, check_key};
 use super::service::{Call, Integrity};
 use super::xml::XmlWriter;
 use super::{concurrent, document};
-use crate::api::{Attributes, BoxFuture, Bucket, Condition, Content, DeleteRequest, Deletion, Target};
+use crate::api::{Attributes, BoxFuture, Bucket, Condition, Content, DeleteRequest, Deletion, Permit, Target};
 
 /// Objects of one request that are deleted at the same time.
 const AT_ONCE_MAX: usize = 16;
@@ -20,9 +20,7 @@ pub(super) async fn one(call: Call<'_>) -> Result<Response, S3Error> {
     let condition = write_condition(call.head)?;
     let bucket = call.s3.service.buckets.get(&call.route.bucket).await?;
     let attributes = owner_of_marker(&call, &bucket);
-    let bypass = call.bypass(call.target()).await?;
-    let request = DeleteRequest { target: call.target(), condition: &condition, attributes: &attributes, bypass };
-    let deletion = call.s3.service.objects.delete(request).await?;
+    let deletion = remove(&call, call.grounds, call.target(), &condition, &attributes).await?;
     let mut response = Response::empty(204);
     if deletion.is_marker {
         response = response.with("x-amz-delete-marker", "true".to_owned());
@@ -74,13 +72,26 @@ async fn delete(call: &Call<'_>, object: &DoomedObject, attributes: &Attributes)
     let version = named.map(|text| text.parse().map_err(|_| Code::NoSuchVersion)).transpose()?;
     let condition = Condition { etag_is: object.etag.clone().map(|etag| vec![etag]), ..Condition::default() };
     let target = Target { bucket: &call.route.bucket, key: &object.key, version };
-    call.allow(&Wish::new(rule_of(Operation::DeleteObject), target)).await?;
-    let bypass = call.bypass(target).await?;
-    let request = DeleteRequest { target, condition: &condition, attributes, bypass };
-    match call.s3.service.objects.delete(request).await {
+    let grounds = call.allow(&Wish::new(rule_of(Operation::DeleteObject), target)).await?;
+    match remove(call, grounds, target, &condition, attributes).await {
         Ok(deletion) => Ok(deletion),
-        Err(error) => Err(call.told_of_absence(error.into(), target).await),
+        Err(error) => Err(call.told_of_absence(error, target).await),
     }
+}
+
+/// Deletes what was let pass. Where that rests on the object that there was, the object that is found then is asked for again.
+async fn remove(
+    call: &Call<'_>,
+    grounds: Grounds,
+    target: Target<'_>,
+    condition: &Condition,
+    attributes: &Attributes,
+) -> Result<Deletion, S3Error> {
+    let bypass = call.bypass(target).await?;
+    let (law, wishes) = (call.law(target.bucket).await?, call.wishes(target, bypass));
+    let decide = law.decides(&wishes);
+    let permit = if grounds == Grounds::Object { Permit::by(&decide) } else { Permit::ALWAYS };
+    Ok(call.s3.service.objects.delete(DeleteRequest { target, condition, attributes, bypass, permit }).await?)
 }
 
 fn write_names(xml: &mut XmlWriter, object: &DoomedObject) {

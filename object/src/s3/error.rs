@@ -177,6 +177,7 @@ impl From<api::Error> for S3Error {
             Error::Locked => {
                 return Code::AccessDenied.because("Access Denied because object protected by object lock.");
             }
+            Error::Denied => Code::AccessDenied,
             Error::NotLockable => {
                 return Code::InvalidRequest.because("Bucket is missing Object Lock Configuration");
             }

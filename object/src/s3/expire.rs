@@ -7,8 +7,8 @@
 
 use super::lifecycle::Lifecycle;
 use crate::api::{
-    Attributes, Condition, DeleteMarker, DeleteRequest, Error, ListedVersion, Object, PAGE_MAX, Service, Target,
-    VersionId, VersionsRequest,
+    Attributes, Condition, DeleteMarker, DeleteRequest, Error, ListedVersion, Object, PAGE_MAX, Permit, Service,
+    Target, VersionId, VersionsRequest,
 };
 use crate::lock::Bypass;
 
@@ -142,7 +142,13 @@ impl Looking<'_> {
     async fn delete(&self, key: &str, version: Option<VersionId>, condition: &Condition) -> Result<(), Error> {
         let target = Target { bucket: self.bucket, key, version };
         let attributes = Attributes::default();
-        let request = DeleteRequest { target, condition, attributes: &attributes, bypass: Bypass::Denied };
+        let request = DeleteRequest {
+            target,
+            condition,
+            attributes: &attributes,
+            bypass: Bypass::Denied,
+            permit: Permit::ALWAYS,
+        };
         self.service.objects.delete(request).await.map(drop)
     }
 }

@@ -3,7 +3,7 @@
 //! What a lock forbids is decided in the service, from the record of the version ([`crate::lock`]). Here are documents, headers
 //! and permissions.
 
-use super::access::{Wish, rule_of};
+use super::access::{BYPASS_GOVERNANCE, Wish, rule_of};
 use super::body::ChecksumAbout;
 use super::date::{iso8601, parse_iso8601};
 use super::document::decode;
@@ -14,7 +14,7 @@ use super::response::Response;
 use super::route::Operation;
 use super::service::{Call, Integrity};
 use super::xml::{Element, XmlWriter};
-use crate::api::{Attributes, Bucket, Content, Object, Target, Versioning};
+use crate::api::{Attributes, Bucket, Content, Object, Permit, Target, Versioning};
 use crate::lock::{Bypass, Lock, LockChange, Retention, RetentionMode};
 
 /// The attribute of a bucket with its default retention: mode, unit and number, parted by spaces.
@@ -205,38 +205,45 @@ impl Call<'_> {
         if !self.head.header(BYPASS).is_some_and(|value| value.eq_ignore_ascii_case("true")) {
             return Ok(Bypass::Denied);
         }
-        match self.allow(&Wish::new(super::access::BYPASS_GOVERNANCE, target)).await {
-            Ok(()) => Ok(Bypass::Granted),
+        match self.allow(&Wish::new(BYPASS_GOVERNANCE, target)).await {
+            Ok(_) => Ok(Bypass::Granted),
             // It may be that there is nothing to pass over.
             Err(error) if error.code == Code::AccessDenied => Ok(Bypass::Denied),
             Err(error) => Err(error),
         }
     }
 
+    /// What a request wants to do to an object, and beside it.
+    pub(super) fn wishes<'b>(&self, target: Target<'b>, bypass: Bypass) -> Vec<Wish<'b>> {
+        let rule = match self.route.operation {
+            Operation::DeleteObjects => rule_of(Operation::DeleteObject),
+            operation => rule_of(operation),
+        };
+        let bypassing = (bypass == Bypass::Granted).then_some(BYPASS_GOVERNANCE);
+        [rule].into_iter().chain(bypassing).map(|rule| Wish::new(rule, target)).collect()
+    }
+
     /// The headers that tell a reader what keeps the object from deletion, as far as the reader may know.
     pub(super) async fn lock_headers(&self, object: &Object) -> Result<Vec<Header>, S3Error> {
         let mut headers: Vec<Header> = Vec::new();
         if let Some(retention) = object.lock.retention
-            && self.may(Operation::GetObjectRetention).await?
+            && self.may(Operation::GetObjectRetention, object).await?
         {
             headers.push((MODE.into(), name_of(retention.mode).to_owned()));
             headers.push((UNTIL.into(), iso8601(retention.until_ms)));
         }
         if let Some(is_on) = object.lock.legal_hold
-            && self.may(Operation::GetObjectLegalHold).await?
+            && self.may(Operation::GetObjectLegalHold, object).await?
         {
             headers.push((LEGAL_HOLD.into(), status(is_on).to_owned()));
         }
         Ok(headers)
     }
 
-    /// Whether the sender may do this with the object of the request.
-    async fn may(&self, operation: Operation) -> Result<bool, S3Error> {
-        match self.allow(&Wish::new(rule_of(operation), self.target())).await {
-            Ok(()) => Ok(true),
-            Err(error) if error.code == Code::AccessDenied => Ok(false),
-            Err(error) => Err(error),
-        }
+    /// Whether the sender may do this with the object of the request, as it was found.
+    async fn may(&self, operation: Operation, found: &Object) -> Result<bool, S3Error> {
+        let law = self.law(&self.route.bucket).await?;
+        Ok(law.check(&Wish::new(rule_of(operation), self.target()), found).is_ok())
     }
 
     /// The object of the request, in a bucket whose versions can be locked.
@@ -245,7 +252,9 @@ impl Call<'_> {
         if service.versions.state(&self.route.bucket).await? != Versioning::Locked {
             return Err(crate::api::Error::NotLockable.into());
         }
-        Ok(service.objects.head(self.target()).await?)
+        let object = service.objects.head(self.target()).await?;
+        self.allow_own_found(&object).await?;
+        Ok(object)
     }
 }
 
@@ -311,7 +320,9 @@ pub(super) async fn put_legal_hold(call: Call<'_>, body: &mut dyn Content) -> Re
 }
 
 async fn relock(call: Call<'_>, change: LockChange, bypass: Bypass) -> Result<Response, S3Error> {
-    let object = call.s3.service.versions.relock(call.target(), change, bypass).await?;
+    let (law, wishes) = (call.law(&call.route.bucket).await?, call.wishes(call.target(), bypass));
+    let decide = law.decides(&wishes);
+    let object = call.s3.service.versions.relock(call.target(), change, bypass, Permit::by(&decide)).await?;
     Ok(Response::empty(200).with_all(version_header(&object)))
 }
 

@@ -65,10 +65,12 @@ pub(super) async fn get(call: Call<'_>) -> Result<Response, S3Error> {
     let mut opened = match opened {
         Ok(opened) => opened,
         Err(object) => {
+            call.allow_own_found(&object).await?;
             call.key_of_read(&object)?;
             return Ok(not_modified(&call, &object));
         }
     };
+    call.allow_own_found(&opened.object).await?;
     if let Some(key) = call.key_of_read(&opened.object)? {
         opened.content.decrypt_with(key);
     }
@@ -186,6 +188,7 @@ fn described(call: &Call<'_>, object: &Object, status: u16, is_whole: bool) -> R
 pub(super) async fn head(call: Call<'_>) -> Result<Response, S3Error> {
     check_read(&call)?;
     let object = call.s3.service.objects.head(call.target()).await?;
+    call.allow_own_found(&object).await?;
     call.key_of_read(&object)?;
     match ReadCondition::of(call.head, About::Target).judge(&object) {
         Verdict::Read => {}
@@ -215,6 +218,7 @@ pub(super) async fn head(call: Call<'_>) -> Result<Response, S3Error> {
 pub(super) async fn acl(call: Call<'_>) -> Result<Response, S3Error> {
     let bucket = call.s3.service.buckets.get(&call.route.bucket).await?;
     let object = call.s3.service.objects.head(call.target()).await?;
+    call.allow_own_found(&object).await?;
     let owner = call.user_of(call.owner_of(&object.attributes, call.owner_of_bucket(&bucket)));
     let document = Acl::of(&object.attributes).write(&owner, &*call.s3.credentials);
     Ok(Response::xml(document).with_all(version_header(&object)))
@@ -227,7 +231,15 @@ pub(super) async fn put_acl(call: Call<'_>, body: &mut dyn Content) -> Result<Re
     let owner = call.owner_of(&object.attributes, bucket_owner);
     let acl = asked_acl(&call, body, Owners { owner, bucket_owner }).await?;
     check_acl(Some(&acl), &PublicAccessBlock::of(&bucket.attributes))?;
-    let edit = |object: &Object| Ok(object.attributes.with(ACL, Some(acl.text())));
+    let (law, wish) = (call.law(&call.route.bucket).await?, Wish::new(rule_of(Operation::PutObjectAcl), call.target()));
+    let edit = |found: &Object| {
+        law.check(&wish, found).map_err(|_| Error::Denied)?;
+        // The list names the owner of the object that there was.
+        if call.owner_of(&found.attributes, bucket_owner) != owner {
+            return Err(Error::Unavailable);
+        }
+        Ok(found.attributes.with(ACL, Some(acl.text())))
+    };
     let object = call.s3.service.versions.edit(call.target(), &edit).await?;
     Ok(Response::empty(200).with_all(version_header(&object)))
 }
@@ -245,8 +257,11 @@ pub(super) async fn attributes(call: Call<'_>) -> Result<Response, S3Error> {
         return Err(Code::InvalidArgument.because("Invalid attribute name specified."));
     }
     // They tell what a read tells.
-    call.allow(&Wish::new(rule_of(Operation::GetObject), call.target())).await?;
+    let read = Wish::new(rule_of(Operation::GetObject), call.target());
+    let grounds = call.allow(&read).await?;
     let object = call.s3.service.objects.head(call.target()).await?;
+    call.allow_own_found(&object).await?;
+    call.allow_found(grounds, &read, &object).await?;
     call.key_of_read(&object)?;
     let mut xml = XmlWriter::new("GetObjectAttributesResponse");
     if wanted.contains(&"ETag") {

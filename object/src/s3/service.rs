@@ -6,6 +6,7 @@
 use core::net::IpAddr;
 use std::sync::Arc;
 
+use super::access::Grounds;
 use super::authenticate::{Authenticated, Credentials, authenticate};
 use super::body::{ChecksumAbout, Promises, Unasked, VerifiedBody};
 use super::cors::{CORS, CorsRule, cors_headers, decode_cors, preflight};
@@ -78,6 +79,8 @@ pub(super) struct Call<'a> {
     pub(super) head: &'a RequestHead,
     pub(super) route: &'a Route,
     pub(super) who: &'a Authenticated,
+    /// What its operation was let pass for.
+    pub(super) grounds: Grounds,
     pub(super) peer: Option<IpAddr>,
     pub(super) is_encrypted: bool,
     /// When the request came, in milliseconds since 1970 (UTC).
@@ -140,8 +143,9 @@ impl S3Service {
         let rules = if is_of_a_page { self.cors_rules(&route.bucket).await } else { None };
         let answer = async {
             let From { peer, is_encrypted, now_ms } = from;
-            let call = Call { s3: self, head, route: &route, who: &gate?, peer, is_encrypted, now_ms };
-            call.authorize().await?;
+            let (who, grounds) = (gate?, Grounds::Apart);
+            let mut call = Call { s3: self, head, route: &route, who: &who, grounds, peer, is_encrypted, now_ms };
+            call.grounds = call.authorize().await?;
             call.check_expected_owner().await?;
             match run(call, body).await {
                 Err(error) if is_absence(&error, route.operation) => {

@@ -9,10 +9,11 @@ use super::response::Response;
 use super::route::Operation;
 use super::service::{Call, Integrity};
 use super::xml::XmlWriter;
-use crate::api::{Content, Object};
+use crate::api::{Content, Error, Object};
 
 pub(super) async fn get(call: Call<'_>) -> Result<Response, S3Error> {
     let object = call.s3.service.objects.head(call.target()).await?;
+    call.allow_own_found(&object).await?;
     let mut xml = XmlWriter::new("Tagging");
     write_tags(&mut xml, tags(&object.attributes).iter());
     Ok(Response::xml(xml).with_all(version_header(&object)))
@@ -36,16 +37,21 @@ pub(super) async fn put(call: Call<'_>, body: &mut dyn Content) -> Result<Respon
     let document = call.document(body, Integrity::Optional, ChecksumAbout::Body).await?;
     let tags = decode_tagging(&document, TAGS_MAX)?;
     call.allow(&Wish { tags: Some(&tags), ..Wish::new(rule_of(Operation::PutObjectTagging), call.target()) }).await?;
-    let object = replace(&call, &tags).await?;
+    let object = replace(&call, Operation::PutObjectTagging, &tags).await?;
     Ok(Response::empty(200).with_all(version_header(&object)))
 }
 
 pub(super) async fn delete(call: Call<'_>) -> Result<Response, S3Error> {
-    let object = replace(&call, &[]).await?;
+    let object = replace(&call, Operation::DeleteObjectTagging, &[]).await?;
     Ok(Response::empty(204).with_all(version_header(&object)))
 }
 
-async fn replace(call: &Call<'_>, tags: &[(String, String)]) -> Result<Object, S3Error> {
-    let edit = |object: &Object| Ok(retagged(&object.attributes, tags));
+async fn replace(call: &Call<'_>, operation: Operation, tags: &[(String, String)]) -> Result<Object, S3Error> {
+    let law = call.law(&call.route.bucket).await?;
+    let wish = Wish { tags: Some(tags), ..Wish::new(rule_of(operation), call.target()) };
+    let edit = |found: &Object| {
+        law.check(&wish, found).map_err(|_| Error::Denied)?;
+        Ok(retagged(&found.attributes, tags))
+    };
     Ok(call.s3.service.versions.edit(call.target(), &edit).await?)
 }

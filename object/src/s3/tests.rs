@@ -26,6 +26,7 @@ mod encryption;
 mod forms;
 mod lifecycle;
 mod locks;
+mod replaced;
 mod sessions;
 mod tags;
 mod versions;

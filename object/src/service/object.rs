@@ -8,8 +8,8 @@ use super::version::{Beside, Putting, Tried};
 use super::{ObjectService, TRIES_MAX, decode, holds, object, quota};
 use crate::api::{
     ATTRIBUTES_BYTES_MAX, Attributes, Body, BoxFuture, Condition, DeleteRequest, Deletion, Edit, Error, KEY_BYTES_MAX,
-    ListRequest, Listed, Object, Objects, Opened, PAGE_MAX, PART_BYTES_MAX, Page, PutRequest, Range, Target, VersionId,
-    Versioning, Versions, VersionsPage, VersionsRequest,
+    ListRequest, Listed, Object, Objects, Opened, PAGE_MAX, PART_BYTES_MAX, Page, Permit, PutRequest, Range, Target,
+    VersionId, Versioning, Versions, VersionsPage, VersionsRequest,
 };
 use crate::cluster::{Chore, Cluster};
 use crate::index::key::{self, BucketId};
@@ -264,7 +264,8 @@ impl<C: Cluster> Versions for ObjectService<C> {
         target: Target<'a>,
         change: LockChange,
         bypass: Bypass,
+        permit: Permit<'a>,
     ) -> BoxFuture<'a, Result<Object, Error>> {
-        Box::pin(self.relock_object(target, change, bypass))
+        Box::pin(self.relock_object(target, change, bypass, permit))
     }
 }

@@ -15,7 +15,7 @@ use super::*;
 use crate::api::KeyEnvelope;
 use crate::api::{
     Attributes, Body, BodyDigest, BoxFuture, Buckets, Completion, DeleteRequest, Deletion, ListRequest, Listed,
-    Objects, PART_BYTES_MIN, PutRequest, Range as Bytes_, Target, UploadId, Uploads, VersionId,
+    Objects, PART_BYTES_MIN, Permit, PutRequest, Range as Bytes_, Target, UploadId, Uploads, VersionId,
 };
 use crate::cipher::DataKey;
 use crate::cluster::{BucketRecord, Moment, Placed, ShardReply, ShardRequest, Spread};
@@ -324,7 +324,10 @@ fn delete_if(
     condition: &Condition,
 ) -> Result<Deletion, Error> {
     let (target, attributes) = (Target { version, ..Target::current("bucket", key) }, Attributes::default());
-    run(Objects::delete(service, DeleteRequest { target, condition, attributes: &attributes, bypass: Bypass::Denied }))
+    run(Objects::delete(
+        service,
+        DeleteRequest { target, condition, attributes: &attributes, bypass: Bypass::Denied, permit: Permit::ALWAYS },
+    ))
 }
 
 fn read(service: &ObjectService<Memory>, key: &str, range: Option<Bytes_>) -> Result<Vec<u8>, Error> {

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use super::versioning::Known;
 use super::{Committed, ObjectService, TRIES_MAX, decode, holds, unchanged};
 use crate::api::{
-    Condition, DeleteMarker, DeleteRequest, Deletion, Edit, Error, Object, Target, VersionId, Versioning,
+    Condition, DeleteMarker, DeleteRequest, Deletion, Edit, Error, Object, Permit, Target, VersionId, Versioning,
 };
 use crate::cluster::{Chore, Cluster, Moment};
 use crate::cursor::{Cursor, Put as _};
@@ -342,9 +342,12 @@ impl<C: Cluster> ObjectService<C> {
         let name = request.target.key;
         let known = self.versioning_for_write(bucket).await?;
         let is_versioned = known.state != Versioning::Never;
-        let is_blind = !is_versioned && *request.condition == Condition::default();
+        let is_blind = !is_versioned && *request.condition == Condition::default() && request.permit.is_always();
         let now = if is_blind { None } else { self.record(bucket, name).await? };
         holds(request.condition, now.as_ref().map(|(now, _)| now))?;
+        if let Some((now, _)) = &now {
+            request.permit.check(|| super::object(name, now.clone(), known.state))?;
+        }
         let key = key::object(bucket, name.as_bytes());
         if !is_versioned {
             let is_same = || unchanged(key.clone(), now.as_ref().map(|(_, entry)| *entry));
@@ -401,6 +404,7 @@ impl<C: Cluster> ObjectService<C> {
         let mut behind = None;
         if let Some((now, _)) = now.as_ref().filter(|(now, _)| now.version == version) {
             holds(request.condition, Some(now))?;
+            request.permit.check(|| super::object(name, now.clone(), Versioning::Enabled))?;
             now.lock.check_deletion(now_ms, request.bypass)?;
             checks.push(is_object);
             discarded.clone_from(&now.parts);
@@ -423,6 +427,7 @@ impl<C: Cluster> ObjectService<C> {
             match found.record {
                 VersionRecord::Object(old) => {
                     holds(request.condition, Some(&old))?;
+                    request.permit.check(|| super::object(name, old.clone(), Versioning::Enabled))?;
                     old.lock.check_deletion(now_ms, request.bypass)?;
                     discarded = old.parts;
                 }
@@ -517,12 +522,14 @@ impl<C: Cluster> ObjectService<C> {
         target: Target<'_>,
         change: LockChange,
         bypass: Bypass,
+        permit: Permit<'_>,
     ) -> Result<Object, Error> {
         let (bucket, _) = self.bucket(target.bucket).await?;
         for _ in 0..TRIES_MAX {
             let known = self.check_lockable(bucket).await?;
             let Found { key, entry, record } = self.find(bucket, target.key, target.version).await?;
             let VersionRecord::Object(mut record) = record else { return Err(Error::NoSuchVersion) };
+            permit.check(|| super::object(target.key, record.clone(), known.state))?;
             record.lock = record.lock.changed(change, self.cluster.moment().now_ms, bypass)?;
             let changed = Change { key: key.clone(), value: Some(Bytes::from(record.encode())) };
             let checks = vec![Check::Version(key, entry)];

@@ -279,6 +279,7 @@ fn begin(u: &mut Unstructured<'_>, memory: &Memory, service: &ObjectService<Memo
                 condition,
                 attributes,
                 bypass: Bypass::Denied,
+                permit: Permit::ALWAYS,
             };
             drop(Objects::delete(&service, request).await);
         }),

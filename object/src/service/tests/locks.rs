@@ -1,7 +1,7 @@
 //! Locks of versions: what they keep, also when a deletion and a lock meet.
 
 use super::*;
-use crate::api::{Versions as _, VersionsRequest};
+use crate::api::{Permit, Versions as _, VersionsRequest};
 use crate::lock::{LockChange, Retention, RetentionMode};
 
 const FOREVER: u64 = u64::MAX;
@@ -33,12 +33,16 @@ async fn remove(
 ) -> Result<Deletion, Error> {
     let target = Target { bucket: "locked", key: "key", version };
     let (condition, attributes) = (Condition::default(), Attributes::default());
-    Objects::delete(service, DeleteRequest { target, condition: &condition, attributes: &attributes, bypass }).await
+    Objects::delete(
+        service,
+        DeleteRequest { target, condition: &condition, attributes: &attributes, bypass, permit: Permit::ALWAYS },
+    )
+    .await
 }
 
 async fn hold(service: &ObjectService<Memory>, version: Option<VersionId>, is_on: bool) -> Result<Object, Error> {
     let target = Target { bucket: "locked", key: "key", version };
-    service.relock(target, LockChange::LegalHold(is_on), Bypass::Denied).await
+    service.relock(target, LockChange::LegalHold(is_on), Bypass::Denied, Permit::ALWAYS).await
 }
 
 #[test]
@@ -75,7 +79,7 @@ fn nobody_ends_a_retention_in_compliance_mode_but_time() {
     let target = Target { bucket: "locked", key: "key", version: kept.version };
     let relock = |mode, until_ms| {
         let change = LockChange::Retention(Some(Retention { mode, until_ms }));
-        run(service.relock(target, change, Bypass::Granted)).map(|object| object.lock)
+        run(service.relock(target, change, Bypass::Granted, Permit::ALWAYS)).map(|object| object.lock)
     };
     assert_eq!(relock(RetentionMode::Governance, until_ms + 1), Err(Error::Locked));
     assert_eq!(relock(RetentionMode::Compliance, until_ms - 1), Err(Error::Locked));
@@ -112,7 +116,7 @@ fn which_buckets_can_have_locks() {
         assert_eq!(begun, Err(Error::NotLockable));
         put(&late, "key", b"plain");
         let change = LockChange::LegalHold(true);
-        let relocked = run(late.relock(Target::current("bucket", "key"), change, Bypass::Denied));
+        let relocked = run(late.relock(Target::current("bucket", "key"), change, Bypass::Denied, Permit::ALWAYS));
         assert_eq!(relocked, Err(Error::NotLockable));
         assert_eq!(run(service.set_state("bucket", Versioning::Locked)), Err(Error::BadState));
         run(service.set_state("bucket", state)).unwrap();
@@ -121,7 +125,7 @@ fn which_buckets_can_have_locks() {
     run(service.set_state("bucket", Versioning::Locked)).unwrap();
     assert_eq!(put_locked(&late, "bucket", lock).map(|object| object.lock), Ok(lock));
     let null = Target { version: Some(VersionId::Null), ..Target::current("bucket", "key") };
-    run(late.relock(null, LockChange::LegalHold(true), Bypass::Denied)).unwrap();
+    run(late.relock(null, LockChange::LegalHold(true), Bypass::Denied, Permit::ALWAYS)).unwrap();
     assert_eq!(delete_if(&service, "key", null.version, &Condition::default()), Err(Error::Locked));
     // A bucket that exists already is not made again, and stays as it is.
     assert_eq!(run(service.create("locked", Attributes::default(), Versioning::Locked)), Err(Error::BucketExists));

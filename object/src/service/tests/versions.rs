@@ -3,7 +3,7 @@
 use arbtest::arbtest;
 
 use super::*;
-use crate::api::{ListedVersion, Service, Versioning, Versions, VersionsPage, VersionsRequest};
+use crate::api::{ListedVersion, Permit, Service, Versioning, Versions, VersionsPage, VersionsRequest};
 
 /// A line of a list of versions, without the names of versions: they differ between the two.
 #[derive(Debug, PartialEq, Eq)]
@@ -77,6 +77,7 @@ impl Both {
                 condition: &Condition::default(),
                 attributes: &attributes,
                 bypass: Bypass::Denied,
+                permit: Permit::ALWAYS,
             };
             let Deletion { version, is_marker } = run(service.objects.delete(request)).unwrap();
             (version.map(|version| version == VersionId::Null), is_marker)

@@ -9,7 +9,7 @@ use ashlar_node::object::ObjectNode;
 use ashlar_node::together;
 use ashlar_object::api::{
     Attributes, Body, BodyDigest, BoxFuture, Completion, Condition, DeleteRequest, Error, ListRequest, Listed, Opened,
-    PAGE_MAX, PutRequest, Range, Service, Target, Versioning,
+    PAGE_MAX, Permit, PutRequest, Range, Service, Target, Versioning,
 };
 use ashlar_object::cluster::BucketList;
 use ashlar_object::lock::{Bypass, Lock};
@@ -340,6 +340,7 @@ impl Visit {
             condition: &condition,
             attributes: &attributes,
             bypass: Bypass::default(),
+            permit: Permit::ALWAYS,
         };
         let deleted = self.within("a deletion", self.api.objects.delete(request)).await;
         self.changed("a deletion", &begun, deleted.map(|deleted| deleted.map(drop)));

@@ -1,0 +1,150 @@
+//! Objects that are replaced between the moment at which it is asked who may do something and that at which it is done.
+
+use std::sync::{Mutex, PoisonError};
+
+use super::*;
+use crate::api::{
+    Body, Condition, DeleteRequest, Deletion, ListRequest, Object, Objects, Opened, Page, PutRequest, Range, Service,
+    Target,
+};
+
+type Then = Box<dyn FnOnce() + Send>;
+
+/// The object service in memory, where something happens just after an object was looked at for the first time.
+struct Watched {
+    objects: Arc<dyn Objects>,
+    then: Mutex<Option<Then>>,
+}
+
+impl Objects for Watched {
+    fn put<'a>(&'a self, request: PutRequest, body: &'a mut dyn Body) -> BoxFuture<'a, Result<Object, Error>> {
+        self.objects.put(request, body)
+    }
+
+    fn get<'a>(
+        &'a self,
+        target: Target<'a>,
+        range: Option<Range>,
+        condition: &'a Condition,
+    ) -> BoxFuture<'a, Result<Opened, Error>> {
+        self.objects.get(target, range, condition)
+    }
+
+    fn head<'a>(&'a self, target: Target<'a>) -> BoxFuture<'a, Result<Object, Error>> {
+        Box::pin(async move {
+            let found = self.objects.head(target).await;
+            let then = self.then.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(then) = then {
+                then();
+            }
+            found
+        })
+    }
+
+    fn delete<'a>(&'a self, request: DeleteRequest<'a>) -> BoxFuture<'a, Result<Deletion, Error>> {
+        self.objects.delete(request)
+    }
+
+    fn list<'a>(&'a self, bucket: &'a str, request: &'a ListRequest) -> BoxFuture<'a, Result<Page, Error>> {
+        self.objects.list(bucket, request)
+    }
+}
+
+/// The headers of an object that is open to everybody, and of one that is not.
+const OPEN: [(&str, &str); 2] = [("x-amz-acl", "public-read-write"), ("x-amz-tagging", "level=open")];
+const SHUT: [(&str, &str); 2] = [("x-amz-acl", "private"), ("x-amz-tagging", "level=shut")];
+/// Bob may do everything with open objects, and put objects of his own. Nobody may do what only lists allow to others.
+const POLICY: &str = "{\"Statement\":[
+    {\"Effect\":\"Allow\",\"Principal\":{\"AWS\":\"bob\"},\"Action\":\"s3:*\",\"Resource\":\"arn:aws:s3:::anns/*\",
+     \"Condition\":{\"StringEquals\":{\"s3:ExistingObjectTag/level\":\"open\"}}},
+    {\"Effect\":\"Allow\",\"Principal\":{\"AWS\":\"bob\"},\"Action\":\"s3:*\",\"Resource\":[\"arn:aws:s3:::anns/to\", \"arn:aws:s3:::anns\"]}]}";
+
+/// What is answered to a request for Ann's open object, which becomes a shut one as soon as it was looked at, or which stays open.
+fn asked(
+    (user, is_replaced, is_locked): (Option<&'static str>, bool, bool),
+    (method, target, headers, body): (&str, &str, &[(&str, &str)], &[u8]),
+) -> (Reply, Server) {
+    let memory = Memory::new(|| NOW);
+    let plain = Server::over(&memory);
+    let ann = plain.by(Some("ann"));
+    let lock = [("x-amz-bucket-object-lock-enabled", "true")];
+    assert_eq!(ann.ask("PUT", "/anns", if is_locked { &lock } else { &[] }, b"").status, 200);
+    if user.is_some() {
+        assert_eq!(ann.ask("PUT", "/anns?policy", &[], POLICY.as_bytes()).status, 204);
+    }
+    assert_eq!(ann.ask("PUT", "/anns/key", &OPEN, b"open").status, 200);
+    let again = ann.by(Some("ann"));
+    let shut = move || assert_eq!(again.ask("PUT", "/anns/key", &SHUT, b"shut").status, 200);
+    let then: Option<Then> = if is_replaced { Some(Box::new(shut)) } else { None };
+    let service = memory.service();
+    let watched = Arc::new(Watched { objects: service.objects, then: Mutex::new(then) });
+    let service = Service { objects: watched, ..memory.service() };
+    let service = S3Service::new(service, Arc::new(Users), Arc::new(Keys::default()), S3Settings::default());
+    (Server(service, user, None).ask(method, target, headers, body), ann)
+}
+
+#[test]
+fn what_is_served_is_what_was_asked_for_and_not_what_was_put_meanwhile() {
+    let copied = [("x-amz-copy-source", "/anns/key")];
+    let attributes = [("x-amz-object-attributes", "ETag")];
+    let range = [("range", "bytes=0-1")];
+    let reads: [(&str, &str, &[(&str, &str)]); 8] = [
+        ("GET", "/anns/key", &[]),
+        ("GET", "/anns/key", &range),
+        ("GET", "/anns/key?partNumber=1", &[]),
+        ("HEAD", "/anns/key", &[]),
+        ("GET", "/anns/key?attributes", &attributes),
+        ("GET", "/anns/key?acl", &[]),
+        ("GET", "/anns/key?tagging", &[]),
+        ("PUT", "/anns/to", &copied),
+    ];
+    for (method, target, headers) in reads {
+        let request = (method, target, headers, &b""[..]);
+        assert!(asked((Some("bob"), false, false), request).0.status < 300, "{method} {target}");
+        let (reply, _) = asked((Some("bob"), true, false), request);
+        assert_eq!(reply.status, 403, "{method} {target}");
+    }
+    for (method, headers) in [("GET", &[][..]), ("GET", &range), ("HEAD", &[]), ("GET", &[("if-none-match", "*")])] {
+        let request = (method, "/anns/key", headers, &b""[..]);
+        assert!(asked((None, false, false), request).0.status < 400, "by the list: {method}");
+        assert_eq!(asked((None, true, false), request).0.status, 403, "by the list: {method}");
+    }
+}
+
+#[test]
+fn what_was_put_meanwhile_is_not_changed() {
+    let tagging =
+        b"<Tagging><TagSet><Tag><Key>level</Key><Value>open</Value></Tag><Tag><Key>b</Key><Value>c</Value></Tag></TagSet></Tagging>";
+    let many = b"<Delete><Object><Key>key</Key></Object></Delete>";
+    let hold = b"<LegalHold><Status>ON</Status></LegalHold>";
+    let public = [("x-amz-acl", "public-read")];
+    let digest = [("content-md5", "VUxjCEXWiErKatrg6+J0xA==")];
+    type Change<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], &'a [u8]);
+    let changes: [Change<'_>; 6] = [
+        ("PUT", "/anns/key?acl", &public, b""),
+        ("PUT", "/anns/key?tagging", &[], tagging),
+        ("DELETE", "/anns/key?tagging", &[], b""),
+        ("DELETE", "/anns/key", &[], b""),
+        ("POST", "/anns?delete", &digest, many),
+        ("PUT", "/anns/key?legal-hold", &[], hold),
+    ];
+    for change in changes {
+        let (method, target, ..) = change;
+        for is_locked in [false, true] {
+            if !is_locked && target.ends_with("hold") {
+                continue;
+            }
+            let (reply, _) = asked((Some("bob"), false, is_locked), change);
+            let text = String::from_utf8_lossy(&reply.body).into_owned();
+            assert!(reply.status < 300 && !text.contains("<Error>"), "{method} {target}: {text}");
+            let (reply, ann) = asked((Some("bob"), true, is_locked), change);
+            let text = String::from_utf8_lossy(&reply.body).into_owned();
+            assert!(reply.status == 403 || text.contains("AccessDenied"), "{method} {target}: {} {text}", reply.status);
+            assert_eq!(ann.ask("GET", "/anns/key", &[], b"").body, b"shut", "{method} {target}");
+            assert_eq!(ann.by(None).ask("GET", "/anns/key", &[], b"").status, 403, "{method} {target}");
+            let tags = ann.ask("GET", "/anns/key?tagging", &[], b"").body;
+            assert!(String::from_utf8_lossy(&tags).contains("shut"), "{method} {target}");
+            assert_eq!(ann.ask("GET", "/anns/key?legal-hold", &[], b"").status, if is_locked { 404 } else { 400 });
+        }
+    }
+}
