@@ -213,7 +213,12 @@ impl DataDir {
     /// They are not this server's to keep, or the drive refused; the earlier ones are still there. Retry safe.
     pub fn keep_secrets(place: &SecretPlace, token: &Token) -> Result<(), Failure> {
         match place {
-            SecretPlace::File(path) => write(path, format!("{}\n", token.text()).as_bytes()),
+            // Servers of one machine may share the file.
+            SecretPlace::File(path) => {
+                let text = format!("{}\n", token.text());
+                files::write_whole_shared(path, text.as_bytes(), Readers::Owner)
+                    .map_err(|error| cannot("write", path, &error))
+            }
             SecretPlace::Environment => Err(Failure::world(
                 "the secret of this server comes from the environment variable ASHLAR_SECRET",
                 "put its content into cluster.secret in the data directory and start the server without the variable",

@@ -76,14 +76,27 @@ fn remove(path: &Path) -> io::Result<()> {
 /// # Errors
 /// The old file is still there. Retry safe.
 pub fn write_whole(path: &Path, content: &[u8], readers: Readers) -> io::Result<()> {
-    let beside = path.with_added_extension("new");
+    write_whole_by(&path.with_added_extension("new"), path, content, readers)
+}
+
+/// The same for a file that several processes replace: each writes to a file of its own first. One that is killed meanwhile leaves that
+/// behind.
+///
+/// # Errors
+/// As for [`write_whole`].
+pub fn write_whole_shared(path: &Path, content: &[u8], readers: Readers) -> io::Result<()> {
+    let own = path.with_added_extension(format!("{}.new", std::process::id()));
+    write_whole_by(&own, path, content, readers)
+}
+
+fn write_whole_by(beside: &Path, path: &Path, content: &[u8], readers: Readers) -> io::Result<()> {
     let mut file = match readers {
-        Readers::Owner => create(&beside, Creation::New)?,
-        Readers::Others => remove(&beside).and_then(|()| File::create_new(&beside))?,
+        Readers::Owner => create(beside, Creation::New)?,
+        Readers::Others => remove(beside).and_then(|()| File::create_new(beside))?,
     };
     file.write_all(content)?;
     file.sync_all()?;
-    fs::rename(&beside, path)?;
+    fs::rename(beside, path)?;
     sync_directory(path.parent().unwrap_or(Path::new(".")))
 }
 

@@ -9,14 +9,16 @@
 
 use super::acl::{ACL, Acl, OWNER, Owners, Permission};
 use super::authenticate::User;
+use super::condition::write_condition;
 use super::encoding::Query;
+use super::encryption::{KMS_KEY, short_name};
 use super::error::{Code, S3Error};
 use super::metadata::tags;
 use super::policy::{Policy, PolicyRequest, PolicyVerdict, Principal};
 use super::public_access::PublicAccessBlock;
 use super::route::{BucketConfiguration as Kind, Operation};
 use super::service::Call;
-use crate::api::{Bucket, Error, Object, Target};
+use crate::api::{Bucket, Condition, Error, Object, Target};
 
 /// The attribute of a bucket with its policy.
 pub(super) const POLICY: &str = "policy";
@@ -253,6 +255,25 @@ impl Call<'_> {
         self.allow(&Wish { tags, ..Wish::new(rule, self.target()) }).await.map(drop)
     }
 
+    /// The condition of a write. One that names entity tags tells whether the object has them: it takes the right to read it.
+    pub(super) async fn write_condition(&self) -> Result<Condition, S3Error> {
+        let condition = write_condition(self.head)?;
+        self.allow_condition(&condition, self.target()).await?;
+        Ok(condition)
+    }
+
+    /// Lets a condition of a write pass, or not.
+    pub(super) async fn allow_condition(&self, condition: &Condition, target: Target<'_>) -> Result<(), S3Error> {
+        let names_one = |etags: &Option<Vec<String>>| etags.iter().flatten().any(|etag| etag != "*");
+        if !names_one(&condition.etag_is) && !names_one(&condition.etag_is_not) {
+            return Ok(());
+        }
+        match self.allow(&Wish::new(rule_of(Operation::GetObject), target)).await {
+            Err(error) if error.code != Code::AccessDenied => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
     /// Who has sent the request; nothing if nobody has signed it.
     pub(super) fn user(&self) -> Option<&User> {
         self.who.user()
@@ -476,11 +497,11 @@ impl Call<'_> {
             return tagging().into_iter().filter(|(name, _)| name == tag).map(|(_, value)| value).collect();
         }
         if let Some(header) = name.strip_prefix("s3:").filter(|name| name.starts_with("x-amz-")) {
-            return one(head.header(header));
+            return one(head.header(header).map(|value| if header == KMS_KEY { short_name(value) } else { value }));
         }
         match name {
-            "aws:SourceIp" => self.peer.map(|peer| peer.to_string()).into_iter().collect(),
-            "aws:SecureTransport" => vec![self.is_encrypted.to_string()],
+            "aws:SourceIp" => self.from.peer.map(|peer| peer.to_string()).into_iter().collect(),
+            "aws:SecureTransport" => vec![self.from.is_encrypted.to_string()],
             "aws:UserAgent" => one(head.header("user-agent")),
             "aws:Referer" => one(head.header("referer")),
             "aws:userid" => one(self.user().map(|user| user.id.as_str())),

@@ -67,7 +67,9 @@ pub(super) fn decode_token(token: &str) -> Result<String, S3Error> {
 
 pub(super) async fn create(call: Call<'_>, body: &mut dyn Content) -> Result<Response, S3Error> {
     check_functions(call.head)?;
-    if call.names_encryption() {
+    // Access control lists count here, as with `ObjectWriter`.
+    let is_other = call.head.header("x-amz-object-ownership").is_some_and(|ownership| ownership != "ObjectWriter");
+    if call.names_encryption() || is_other {
         return Err(Code::NotImplemented.into());
     }
     let document = call.document(body, Integrity::Optional, ChecksumAbout::Body).await?;

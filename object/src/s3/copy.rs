@@ -5,7 +5,7 @@ use md5::{Digest as _, Md5};
 
 use super::access::{Wish, rule_of};
 use super::checksum::{Algorithm, ChecksumType, Hasher};
-use super::condition::{About, ReadCondition, Verdict, decode_range, write_condition};
+use super::condition::{About, ReadCondition, Verdict, decode_range};
 use super::date::iso8601;
 use super::encoding::{Query, decode_path, to_base64, to_hex};
 use super::encryption::KeyOf;
@@ -67,6 +67,12 @@ impl Source {
             Err(error) => return Err(call.told_of_absence(error.into(), target).await),
             Ok(opened) => opened,
         };
+        if let Some(expected) = call.head.header("x-amz-source-expected-bucket-owner") {
+            let bucket = call.s3.service.buckets.get(&self.bucket).await?;
+            if call.owner_of_bucket(&bucket) != expected {
+                return Err(Code::AccessDenied.into());
+            }
+        }
         call.allow_found(grounds, &read, &opened.object).await?;
         let name = (self.bucket.as_str(), self.key.as_str());
         if let Some(key) = call.unwrap(opened.object.envelope.as_ref(), name, customer.as_ref())? {
@@ -130,7 +136,7 @@ pub(super) async fn object(call: Call<'_>) -> Result<Response, S3Error> {
         key: call.route.key.clone(),
         attributes,
         lock: call.lock_of_new(&bucket).await?,
-        condition: write_condition(call.head)?,
+        condition: call.write_condition().await?,
         bytes: Some(bytes),
         encryption: call.encryption_of_new(&bucket)?,
     };

@@ -3,7 +3,6 @@
 use super::access::{Grounds, Wish, rule_of};
 use super::acl::OWNER;
 use super::body::ChecksumAbout;
-use super::condition::write_condition;
 use super::document::{DoomedObject, decode_deletion};
 use super::error::{Code, S3Error};
 use super::response::Response;
@@ -17,7 +16,7 @@ use crate::api::{Attributes, BoxFuture, Bucket, Condition, Content, DeleteReques
 const AT_ONCE_MAX: usize = 16;
 
 pub(super) async fn one(call: Call<'_>) -> Result<Response, S3Error> {
-    let condition = write_condition(call.head)?;
+    let condition = call.write_condition().await?;
     let bucket = call.s3.service.buckets.get(&call.route.bucket).await?;
     let attributes = owner_of_marker(&call, &bucket);
     let deletion = remove(&call, call.grounds, call.target(), &condition, &attributes).await?;
@@ -73,6 +72,7 @@ async fn delete(call: &Call<'_>, object: &DoomedObject, attributes: &Attributes)
     let condition = Condition { etag_is: object.etag.clone().map(|etag| vec![etag]), ..Condition::default() };
     let target = Target { bucket: &call.route.bucket, key: &object.key, version };
     let grounds = call.allow(&Wish::new(rule_of(Operation::DeleteObject), target)).await?;
+    call.allow_condition(&condition, target).await?;
     match remove(call, grounds, target, &condition, attributes).await {
         Ok(deletion) => Ok(deletion),
         Err(error) => Err(call.told_of_absence(error, target).await),

@@ -21,6 +21,7 @@ use subtle::ConstantTimeEq as _;
 use zeroize::Zeroizing;
 
 pub use self::default::DefaultEncryption;
+pub(super) use self::key::short_name;
 use self::key::{AES256, DSSE, KMS, UNNAMED};
 pub use self::key::{KeyName, KeyService, NoKey};
 use super::encoding::{from_base64, to_base64};
@@ -36,7 +37,7 @@ use crate::cursor::{Cursor, Malformed};
 pub(super) const ENCRYPTION: &str = "encryption";
 
 const ALGORITHM: &str = "x-amz-server-side-encryption";
-const KMS_KEY: &str = "x-amz-server-side-encryption-aws-kms-key-id";
+pub(super) const KMS_KEY: &str = "x-amz-server-side-encryption-aws-kms-key-id";
 const CONTEXT: &str = "x-amz-server-side-encryption-context";
 const BUCKET_KEY: &str = "x-amz-server-side-encryption-bucket-key-enabled";
 
@@ -195,14 +196,9 @@ impl Envelope {
 }
 
 impl Call<'_> {
-    /// Whether nobody on the way can read what the client sends: TLS, or a way that does not leave the machine.
-    fn is_private(&self) -> bool {
-        self.is_encrypted || self.peer.is_some_and(|peer| peer.is_loopback())
-    }
-
     /// The key of its own that the client has sent.
     pub(super) fn customer_key(&self, of: KeyOf) -> Result<Option<CustomerKey>, S3Error> {
-        CustomerKey::of(self.head, of, self.is_private())
+        CustomerKey::of(self.head, of, self.from.is_private())
     }
 
     /// How the request wants its object to be encrypted, in this bucket.

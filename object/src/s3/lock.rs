@@ -186,7 +186,7 @@ impl Call<'_> {
     /// The lock of the version that a request puts: what its headers ask for, which takes permissions of its own, and the
     /// bucket's default retention where they ask for none.
     pub(super) async fn lock_of_new(&self, bucket: &Bucket) -> Result<Lock, S3Error> {
-        let mut lock = lock_of_headers(self.head, self.now_ms)?;
+        let mut lock = lock_of_headers(self.head, self.from.now_ms)?;
         let target = Target::current(&self.route.bucket, &self.route.key);
         if lock.retention.is_some() {
             self.allow(&Wish::new(rule_of(Operation::PutObjectRetention), target)).await?;
@@ -195,7 +195,7 @@ impl Call<'_> {
             self.allow(&Wish::new(rule_of(Operation::PutObjectLegalHold), target)).await?;
         }
         if lock.retention.is_none() {
-            lock.retention = DefaultRetention::of(&bucket.attributes).map(|default| default.of_a_put(self.now_ms));
+            lock.retention = DefaultRetention::of(&bucket.attributes).map(|default| default.of_a_put(self.from.now_ms));
         }
         Ok(lock)
     }
@@ -301,7 +301,7 @@ pub(super) async fn get_retention(call: Call<'_>) -> Result<Response, S3Error> {
 pub(super) async fn put_retention(call: Call<'_>, body: &mut dyn Content) -> Result<Response, S3Error> {
     let document = call.document(body, Integrity::Optional, ChecksumAbout::Body).await?;
     let retention = decode_retention(&document)?;
-    check_future(retention, call.now_ms)?;
+    check_future(retention, call.from.now_ms)?;
     let bypass = call.bypass(call.target()).await?;
     relock(call, LockChange::Retention(retention), bypass).await
 }

@@ -7,7 +7,7 @@ use super::acl::{ACL, Acl, Owners};
 use super::body::{ChecksumAbout, Promises, Unasked, VerifiedBody};
 use super::bucket::asked_acl;
 use super::checksum::ChecksumType;
-use super::condition::{About, ReadCondition, Verdict, decode_range, write_condition};
+use super::condition::{About, ReadCondition, Verdict, decode_range};
 use super::date::http_date;
 use super::error::{Code, S3Error};
 use super::metadata::{
@@ -43,7 +43,7 @@ pub(super) async fn store(call: &Call<'_>, body: &mut dyn Content, promises: Pro
         key: call.route.key.clone(),
         attributes,
         lock: call.lock_of_new(&bucket).await?,
-        condition: write_condition(call.head)?,
+        condition: call.write_condition().await?,
         bytes: promises.exact_bytes(),
         encryption: call.encryption_of_new(&bucket)?,
     };

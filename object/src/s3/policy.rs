@@ -9,6 +9,7 @@ use core::net::IpAddr;
 
 use serde_json::{Map, Value};
 
+use super::encryption::{KMS_KEY, short_name};
 use super::error::{Code, S3Error};
 
 mod check;
@@ -560,11 +561,13 @@ fn decode_condition(
         return Err(malformed("A network of a condition is none"));
     }
     let is_text = matches!(comparison, Comparison::Equal | Comparison::EqualIgnoreCase | Comparison::Like);
+    let is_key = *known == format!("s3:{KMS_KEY}");
+    let value_of = |value: String| if is_key { short_name(&value).to_owned() } else { value };
     let pattern = |value: String| match value.contains("${") && !is_text {
         true => Err(malformed("Policy variables stand in resources and in conditions about texts")),
         false => Pattern::decode(value, knows_variables),
     };
-    let values = values.into_iter().map(pattern).collect::<Result<_, _>>()?;
+    let values = values.into_iter().map(value_of).map(pattern).collect::<Result<_, _>>()?;
     Ok(Condition { comparison, is_negated, set, is_if_exists, key: format!("{known}{name}"), values })
 }
 

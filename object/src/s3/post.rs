@@ -163,10 +163,10 @@ pub(super) async fn object(call: Call<'_>, body: &mut dyn Content) -> Result<Res
     let mut reader = FormReader { source: body, decoder: FormDecoder::new(boundary), is_over: false };
     let (fields, file_name) = reader.fields().await?;
     let form = Form { fields, file_name };
-    let who = authenticate_form(|name| form.get(name), call.now_ms, &*call.s3.credentials)?;
+    let who = authenticate_form(|name| form.get(name), call.from.now_ms, &*call.s3.credentials)?;
     let key = form.key()?;
     let bucket = call.route.bucket.clone();
-    let length = form.check_policy(&who, &bucket, call.now_ms)?;
+    let length = form.check_policy(&who, &bucket, call.from.now_ms)?;
     let head = form.head(call.head)?;
     let route = Route { operation: Operation::PutObject, bucket, key, version: None };
     let put = Call { head: &head, route: &route, who: &who, ..call };
@@ -181,7 +181,8 @@ pub(super) async fn object(call: Call<'_>, body: &mut dyn Content) -> Result<Res
 fn answer(form: &Form, call: &Call<'_>, object: &Object) -> Response {
     let Route { bucket, key, .. } = call.route;
     let host = call.head.header("host").unwrap_or_default();
-    let location = format!("http{}://{host}/{bucket}/{}", if call.is_encrypted { "s" } else { "" }, encode_path(key));
+    let location =
+        format!("http{}://{host}/{bucket}/{}", if call.from.is_encrypted { "s" } else { "" }, encode_path(key));
     let etag = quoted(&object.etag);
     let redirect = form.get("success_action_redirect").or(form.get("redirect")).filter(|url| is_url(url));
     let response = match (redirect, form.get("success_action_status")) {

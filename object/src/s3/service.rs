@@ -81,10 +81,7 @@ pub(super) struct Call<'a> {
     pub(super) who: &'a Authenticated,
     /// What its operation was let pass for.
     pub(super) grounds: Grounds,
-    pub(super) peer: Option<IpAddr>,
-    pub(super) is_encrypted: bool,
-    /// When the request came, in milliseconds since 1970 (UTC).
-    pub(super) now_ms: u64,
+    pub(super) from: From,
 }
 
 impl S3Service {
@@ -109,7 +106,10 @@ impl S3Service {
         };
         let reply = match RequestHead::new(method, &target, headers) {
             Err(error) => refused(error, None, &mut subject),
-            Ok(head) if sts::is_asked(&head) => sts::handle(self, &head, now_ms, (body, &id), &mut subject).await,
+            Ok(head) if sts::is_asked(&head) => {
+                let from = From { peer, is_encrypted, now_ms };
+                sts::handle(self, &head, from, (body, &id), &mut subject).await
+            }
             Ok(mut head) => {
                 let from = From { peer, is_encrypted, now_ms };
                 let (reply, rules) = self.answer(&mut head, from, body, &mut subject).await;
@@ -142,9 +142,8 @@ impl S3Service {
         let is_of_a_page = head.header("origin").is_some() && !route.bucket.is_empty();
         let rules = if is_of_a_page { self.cors_rules(&route.bucket).await } else { None };
         let answer = async {
-            let From { peer, is_encrypted, now_ms } = from;
             let (who, grounds) = (gate?, Grounds::Apart);
-            let mut call = Call { s3: self, head, route: &route, who: &who, grounds, peer, is_encrypted, now_ms };
+            let mut call = Call { s3: self, head, route: &route, who: &who, grounds, from };
             call.grounds = call.authorize().await?;
             call.check_expected_owner().await?;
             match run(call, body).await {
@@ -179,10 +178,17 @@ const fn is_absence(error: &S3Error, operation: Operation) -> bool {
 
 /// What the edge knows of a request beside its head.
 #[derive(Clone, Copy)]
-struct From {
-    peer: Option<IpAddr>,
-    is_encrypted: bool,
-    now_ms: u64,
+pub(super) struct From {
+    pub(super) peer: Option<IpAddr>,
+    pub(super) is_encrypted: bool,
+    pub(super) now_ms: u64,
+}
+
+impl From {
+    /// Whether nobody on the way can read what is sent: TLS, or a way that does not leave the machine.
+    pub(super) fn is_private(&self) -> bool {
+        self.is_encrypted || self.peer.is_some_and(|peer| peer.is_loopback())
+    }
 }
 
 /// A presigned request may carry in its query, under the signature, what otherwise stands in `x-amz-` headers.

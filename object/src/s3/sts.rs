@@ -13,7 +13,7 @@ use super::head::{Method, RequestHead};
 use super::policy::Policy;
 use super::response::Response;
 use super::route::Operation;
-use super::service::S3Service;
+use super::service::{From, S3Service};
 use super::session::{POLICY_BYTES_MAX, SECONDS_DEFAULT, SECONDS_MAX, SECONDS_MIN, Session};
 use super::subject::Subject;
 use super::xml::XmlWriter;
@@ -36,11 +36,11 @@ pub(super) fn is_asked(head: &RequestHead) -> bool {
 pub(super) async fn handle(
     s3: &S3Service,
     head: &RequestHead,
-    now_ms: u64,
+    from: From,
     (body, id): (&mut dyn Content, &str),
     subject: &mut Subject,
 ) -> Response {
-    match answer(s3, head, now_ms, body, subject).await {
+    match answer(s3, head, from, body, subject).await {
         Ok((name, result)) => {
             let mut xml = XmlWriter::within(name.0, NAMESPACE);
             xml.element(name.1, result);
@@ -62,6 +62,24 @@ pub(super) async fn handle(
     }
 }
 
+/// What a form may say. Anything else could be meant to narrow the session, and is refused rather than passed over.
+const FIELDS: [&str; 7] =
+    ["Action", "Version", "RoleArn", "RoleSessionName", "DurationSeconds", "Policy", "ExternalId"];
+const VERSION: &str = "2011-06-15";
+
+/// Refuses what is not known of a form.
+fn check_fields(form: &Query) -> Result<(), S3Error> {
+    if form.get("Version").is_some_and(|version| version != VERSION) {
+        return Err(Code::InvalidArgument.because("The version of this service is 2011-06-15"));
+    }
+    if form.iter().any(|(name, _)| !FIELDS.contains(&name)) {
+        return Err(Code::InvalidArgument.because(
+            "A session is asked for by RoleArn, RoleSessionName, DurationSeconds, Policy and ExternalId: nothing else is supported here",
+        ));
+    }
+    Ok(())
+}
+
 /// What this service calls an error.
 const fn name_of(code: Code) -> &'static str {
     match code {
@@ -79,7 +97,7 @@ type Answer = ((&'static str, &'static str), Box<dyn FnOnce(&mut XmlWriter) + Se
 async fn answer(
     s3: &S3Service,
     head: &RequestHead,
-    now_ms: u64,
+    from: From,
     body: &mut dyn Content,
     subject: &mut Subject,
 ) -> Result<Answer, S3Error> {
@@ -90,7 +108,7 @@ async fn answer(
             return Err(Code::MaxMessageLengthExceeded.into());
         }
     }
-    let (who, access_key) = authenticate_sts(head, &form, now_ms, &*s3.credentials)?;
+    let (who, access_key) = authenticate_sts(head, &form, from.now_ms, &*s3.credentials)?;
     let user = who.user().ok_or(Code::AccessDenied)?;
     subject.user = Some(user.id.clone());
     let malformed = Code::InvalidArgument.because("The form cannot be read");
@@ -100,10 +118,16 @@ async fn answer(
     match form.get("Action") {
         Some("AssumeRole") => {
             subject.operation = Some(Operation::AssumeRole);
+            check_fields(&form)?;
+            if !from.is_private() {
+                return Err(
+                    Code::InvalidRequest.because("A session's secret is told over TLS only, or on this machine")
+                );
+            }
             if who.is_session() {
                 return Err(Code::AccessDenied.because("A session cannot make another one"));
             }
-            assume_role(s3, &access_key, &form, now_ms)
+            assume_role(s3, &access_key, &form, from.now_ms)
         }
         Some("GetCallerIdentity") => {
             subject.operation = Some(Operation::GetCallerIdentity);
@@ -124,16 +148,22 @@ fn assume_role(s3: &S3Service, maker: &str, form: &Query, now_ms: u64) -> Result
     let seconds = form.get("DurationSeconds").map_or(Ok(SECONDS_DEFAULT), str::parse);
     let seconds = seconds.ok().filter(|seconds| (SECONDS_MIN..=SECONDS_MAX).contains(seconds));
     let seconds = seconds.ok_or(Code::InvalidArgument.because("DurationSeconds is a number from 900 to 604800"))?;
-    let policy = form.get("Policy").filter(|policy| !policy.is_empty());
+    let policy = form.get("Policy");
     if let Some(policy) = policy {
+        if policy.is_empty() {
+            return Err(
+                Code::InvalidArgument.because("The policy of a session is empty: leave it out, or say what it may do")
+            );
+        }
         if policy.len() > POLICY_BYTES_MAX {
             return Err(Code::MalformedPolicy.because("The policy of a session has 2,048 bytes at most"));
         }
         Policy::decode_of_user(policy.as_bytes())?.check_of_user()?;
     }
     let name = form.get("RoleSessionName").unwrap_or("session");
-    if name.len() > NAME_BYTES_MAX {
-        return Err(Code::InvalidArgument.because("RoleSessionName has 64 bytes at most"));
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"_=,.@+-".contains(&byte);
+    if !(2..=NAME_BYTES_MAX).contains(&name.len()) || !name.bytes().all(is_letter) {
+        return Err(Code::InvalidArgument.because("RoleSessionName has 2 to 64 letters, digits and _=,.@+-"));
     }
     let secret = s3.credentials.session_secret().ok_or(Code::ServiceUnavailable)?;
     let until_ms = now_ms + seconds * 1_000;

@@ -7,7 +7,6 @@ use md5::{Digest as _, Md5};
 use super::acl::write_user;
 use super::body::{ChecksumAbout, Unasked, VerifiedBody};
 use super::checksum::{Algorithm, ChecksumType};
-use super::condition::write_condition;
 use super::date::iso8601;
 use super::document::{CompletedPart, decode_completion};
 use super::encoding::{encode_path, from_hex, to_hex};
@@ -100,7 +99,7 @@ pub(super) async fn abort(call: Call<'_>) -> Result<Response, S3Error> {
 }
 
 pub(super) async fn complete(call: Call<'_>, body: &mut dyn Content) -> Result<Response, S3Error> {
-    let condition = write_condition(call.head)?;
+    let condition = call.write_condition().await?;
     let document = call.document(body, Integrity::Optional, ChecksumAbout::CompletedObject).await?;
     let named = last_of_each(decode_completion(&document)?)?;
     let upload = upload_of(&call);

@@ -10,6 +10,12 @@ pub(super) const DSSE: &str = "aws:kms:dsse";
 /// With what AWS's long form of a key's name begins.
 const ARN: &str = "arn:aws:kms:";
 
+/// The short form of a key's name, in which names are compared.
+pub(in crate::s3) fn short_name(name: &str) -> &str {
+    let key = name.strip_prefix(ARN).and_then(|rest| rest.split_once(":key/"));
+    key.map_or(name, |(_, key)| key)
+}
+
 /// `aws:kms` without a key. AWS has one for each account.
 pub(super) const UNNAMED: S3Error = Code::InvalidArgument
     .because("Server Side Encryption with AWS KMS managed key requires the id of a key: there is none by default");

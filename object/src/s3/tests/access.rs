@@ -571,3 +571,41 @@ fn who_may_only_make_buckets_gets_no_rights_in_them() {
         assert_eq!(maker.outcome(method, target, &[], b""), code(403, "AccessDenied"), "{method} {target}");
     }
 }
+
+#[test]
+fn who_may_only_write_does_not_learn_what_is_there_by_conditions() {
+    let [ann, bob, _] = three();
+    put_policy(
+        &ann,
+        "{\"Statement\":{\"Effect\":\"Allow\",\"Principal\":{\"AWS\":\"bob\"},\"Action\":[\"s3:PutObject\",\"s3:DeleteObject\"],\"Resource\":\"*\"}}",
+    );
+    let etag = "\"9dd4e461268c8034f5c8564e155c67a6\"";
+    assert_eq!(ann.ask("HEAD", "/anns/key", &[], b"").header("etag"), Some(etag));
+    for value in [etag, "\"11111111111111111111111111111111\""] {
+        for (method, name) in [("PUT", "if-match"), ("PUT", "if-none-match"), ("DELETE", "if-match")] {
+            let outcome = bob.outcome(method, "/anns/key", &[(name, value)], b"");
+            assert_eq!(outcome, code(DENIED.0, DENIED.1), "{method} {name} {value}");
+        }
+    }
+    assert_eq!(bob.ask("PUT", "/anns/key", &[("if-none-match", "*")], b"y").status, 412);
+    assert_eq!(bob.ask("PUT", "/anns/key", &[("if-match", "*")], b"y").status, 200);
+    assert_eq!(ann.ask("PUT", "/anns/key", &[("if-match", etag)], b"y").status, 412);
+    assert_eq!(ann.ask("PUT", "/anns/none", &[("if-match", etag)], b"y").status, 404);
+}
+
+#[test]
+fn a_source_is_copied_from_the_bucket_of_the_owner_who_is_meant() {
+    let [ann, ..] = three();
+    let copy = |owner| {
+        let headers = [("x-amz-copy-source", "/anns/key"), ("x-amz-source-expected-bucket-owner", owner)];
+        ann.ask("PUT", "/anns/to", &headers, b"").status
+    };
+    assert_eq!((copy("ann"), copy("bob")), (200, 403));
+}
+
+#[test]
+fn an_ownership_of_objects_that_is_not_there_is_refused() {
+    let server = Server::new();
+    let make = |ownership| server.ask("PUT", "/new-bucket", &[("x-amz-object-ownership", ownership)], b"").status;
+    assert_eq!(["BucketOwnerEnforced", "BucketOwnerPreferred", "x", "ObjectWriter"].map(make), [501, 501, 501, 200]);
+}

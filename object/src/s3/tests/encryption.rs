@@ -305,3 +305,24 @@ fn policies_that_ask_for_encryption() {
     assert_eq!(ann.outcome("PUT", "/anns?policy", &[], other.as_bytes()), code(204, ""));
     assert_eq!(ann.outcome("PUT", "/anns/key", &[(ALGORITHM.0, "AES192")], b"x"), code(403, "AccessDenied"));
 }
+
+#[test]
+fn a_policy_about_a_key_is_about_it_however_it_is_called() {
+    let long = "arn:aws:kms:us-east-1:1:key/payroll";
+    for named in ["payroll", "arn:aws:kms:*:*:key/payroll"] {
+        let server = Server::new();
+        let policy = format!(
+            "{{\"Statement\":{{\"Effect\":\"Deny\",\"Principal\":\"*\",\"Action\":\"s3:PutObject\",\"Resource\":\"arn:aws:s3:::anns/*\",\
+             \"Condition\":{{\"StringLike\":{{\"s3:{KMS_KEY}\":\"{named}\"}}}}}}}}"
+        );
+        let ann = server.by(Some("ann"));
+        assert_eq!(ann.ask("PUT", "/anns", &[], b"").status, 200);
+        let put = |key| {
+            let headers = [("x-amz-server-side-encryption", "aws:kms"), (KMS_KEY, key)];
+            ann.ask("PUT", "/anns/x", &headers, b"x").status
+        };
+        assert_eq!((put("payroll"), put(long)), (200, 200));
+        assert_eq!(ann.ask("PUT", "/anns?policy", &[], policy.as_bytes()).status, 204);
+        assert_eq!((put("payroll"), put(long)), (403, 403), "{named}");
+    }
+}

@@ -27,7 +27,8 @@ fn form(server: &Server, (access_key, secret): (&str, &str), form: &str, headers
         "authorization".into(),
         format!("AWS4-HMAC-SHA256 Credential={access_key}/{scope}, SignedHeaders={signed}, Signature={signature}"),
     ));
-    server.raw(head, "/", form.as_bytes(), false)
+    let here = server.2.unwrap_or(IpAddr::from([127, 0, 0, 1]));
+    Server(server.0.clone(), server.1, Some(here)).raw(head, "/", form.as_bytes(), false)
 }
 
 fn outcome(reply: &Reply) -> (u16, String) {
@@ -41,7 +42,7 @@ fn assume(server: &Server, access_key: &str, policy: &str) -> Temporary {
     let reply = form(
         server,
         (access_key, "secret"),
-        &format!("Action=AssumeRole&Version=2011-06-15&RoleSessionName=n{policy}"),
+        &format!("Action=AssumeRole&Version=2011-06-15&RoleSessionName=name{policy}"),
         &[],
     );
     assert_eq!(outcome(&reply), code(200, ""));
@@ -188,4 +189,32 @@ fn who_asks_and_what_is_refused() {
     // A signature for objects is none for the token service.
     let for_s3 = server.by(Some("ann")).ask("POST", "/", &headers, b"Action=AssumeRole");
     assert_eq!(outcome(&for_s3), code(400, "AuthorizationHeaderMalformed"));
+}
+
+#[test]
+fn what_could_narrow_a_session_is_not_passed_over() {
+    let server = Server::new();
+    let asked = |server: &Server, more: &str| {
+        outcome(&form(server, ("ann", "secret"), &format!("Action=AssumeRole&Version=2011-06-15&{more}"), &[]))
+    };
+    for more in
+        ["RoleArn=arn%3Aaws%3Aiam%3A%3A%3Arole%2Fany&RoleSessionName=a.b-c%2Bd%40e", "ExternalId=x&DurationSeconds=900"]
+    {
+        assert_eq!(asked(&server, more), code(200, ""), "{more}");
+    }
+    for more in [
+        "PolicyArns.member.1.arn=arn%3Aaws%3Aiam%3A%3Aaws%3Apolicy%2FAmazonS3ReadOnlyAccess",
+        "Tags.member.1.Key=a&Tags.member.1.Value=b",
+        "SourceIdentity=ann",
+        "TokenCode=123456&SerialNumber=x",
+        "Policy=",
+        "RoleSessionName=a",
+        "RoleSessionName=%3Cscript%3E",
+    ] {
+        assert_eq!(asked(&server, more), code(400, "ValidationError"), "{more}");
+    }
+    let version = "Action=AssumeRole&Version=2010-05-08";
+    assert_eq!(outcome(&form(&server, ("ann", "secret"), version, &[])), code(400, "ValidationError"));
+    let elsewhere = Server(server.0.clone(), server.1, Some(IpAddr::from([10, 0, 0, 1])));
+    assert_eq!(asked(&elsewhere, ""), code(400, "InvalidRequest"), "everybody on the way would have the secret");
 }
