@@ -443,14 +443,16 @@ fn who_came_later_is_asked_too_and_what_is_being_filled_gives_way() {
 
 #[test]
 fn a_group_that_began_with_one_copy_has_no_witnesses() {
-    let mut sample = Sample::new();
-    for number in 0..3 {
-        sample.must(Change::AddServer(server(number)));
-        sample.must(Change::AddDrive(drive(number, number)));
+    for (width, count) in [(1, 0), (2, 2)] {
+        let mut sample = Sample::new();
+        for number in 0..3 {
+            sample.must(Change::AddServer(server(number)));
+            sample.must(Change::AddDrive(drive(number, number)));
+        }
+        let shape = Shape { pgs: 10, width, conflict: Conflict::Server };
+        let copies = Copies { write_min: 1, acting_min: 1 };
+        sample.must(plan_set(&sample.state, SetId(1), shape, DriveClass::Ssd, copies, &[]).unwrap());
+        assert_eq!(sample.state.witnesses(group(1, 0)).map(|all| all.len()), Some(count));
+        assert_eq!(plan_witnesses(&sample.state, group(1, 0), &servers(&[0, 1, 2])), None, "all of them act");
     }
-    let shape = Shape { pgs: 10, width: 1, conflict: Conflict::Server };
-    let copies = Copies { write_min: 1, acting_min: 1 };
-    sample.must(plan_set(&sample.state, SetId(1), shape, DriveClass::Ssd, copies, &[]).unwrap());
-    assert_eq!(sample.state.witnesses(group(1, 0)), Some(Vec::new()));
-    assert_eq!(plan_witnesses(&sample.state, group(1, 0), &servers(&[0, 1, 2])), None);
 }
