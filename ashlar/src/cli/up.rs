@@ -82,8 +82,8 @@ pub struct Arguments {
     /// Drives of each server [default: those in the directory, or 1]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=64))]
     drives: Option<u16>,
-    /// Size of each drive for volumes, in MiB; 0 for no drive. Drives are written whole when they are made. Fewer than three servers
-    /// have none: a volume has three copies
+    /// Size of each drive for volumes, in MiB; 0 for no drive. Drives are written whole when they are made. Fewer than three in all
+    /// are not made: a volume has three copies, on different servers, or on different drives of fewer than three servers
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = drive_size)]
     drive_mib: u32,
     /// Space for objects on each drive, in MiB; 0 for none [default: the size of the drive]
@@ -275,8 +275,9 @@ fn places(arguments: &Arguments, count: usize, drives: usize, inherited: &Inheri
         let address = format!("127.0.0.1:{}", usize::from(arguments.port_base) + index);
         let kv_port = if arguments.kv_port == 0 { 0 } else { usize::from(arguments.kv_port) + index };
         let replica_port = if replica_port == 0 { 0 } else { replica_port + index };
-        let drive_mib = drive_mib(arguments, count);
-        let nbd_port = if has_nbd(arguments, count) { usize::from(arguments.nbd_port) + index } else { 0 };
+        let drive_mib = drive_mib(arguments, count * drives);
+        let nbd_port =
+            if arguments.nbd_port > 0 && drive_mib > 0 { usize::from(arguments.nbd_port) + index } else { 0 };
         let object_mib = if drive_mib == 0 { 0 } else { arguments.object_mib.unwrap_or(drive_mib) };
         let has_s3 = object_mib > 0 && arguments.s3_port > 0;
         let s3_port = if has_s3 { usize::from(arguments.s3_port) + index } else { 0 };
@@ -299,8 +300,11 @@ fn places(arguments: &Arguments, count: usize, drives: usize, inherited: &Inheri
         ] {
             words.extend([flag.into(), value]);
         }
-        if has_several(arguments, count, drives) {
+        if drives > 1 && drive_mib > 0 {
             words.extend(folders(&data, drives).into_iter().flat_map(|folder| ["--drives".into(), folder.into()]));
+        }
+        if count < COPIES && drive_mib > 0 {
+            words.extend(["--copies-on".into(), "drives".into()]);
         }
         if index > 0 {
             words.extend(["--join".into(), first.clone().into()]);
@@ -333,18 +337,9 @@ fn size(text: &str, least: u64) -> Result<u32, String> {
     mib.ok_or_else(|| format!("give 0 for none, or {least} to {MIB_MAX}"))
 }
 
-/// Size of each drive: a volume has three copies, so fewer servers have none.
-fn drive_mib(arguments: &Arguments, count: usize) -> u32 {
-    if count < COPIES { 0 } else { arguments.drive_mib }
-}
-
-/// Whether servers are told where their drives are: one by itself is found.
-fn has_several(arguments: &Arguments, count: usize, drives: usize) -> bool {
-    drives > 1 && drive_mib(arguments, count) > 0
-}
-
-fn has_nbd(arguments: &Arguments, count: usize) -> bool {
-    arguments.nbd_port > 0 && drive_mib(arguments, count) > 0
+/// Size of each drive: a volume has three copies, so fewer drives are of no use.
+fn drive_mib(arguments: &Arguments, drives_in_all: usize) -> u32 {
+    if drives_in_all < COPIES { 0 } else { arguments.drive_mib }
 }
 
 /// Starts all, waits for the mesh, then watches until somebody wants an end.
