@@ -9,6 +9,8 @@ use crate::api::{
 };
 
 type Then = Box<dyn FnOnce() + Send>;
+/// Method, target, headers and body of a request.
+type Asked<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], &'a [u8]);
 
 /// The object service in memory, where something happens just after an object was looked at for the first time.
 struct Watched {
@@ -62,7 +64,7 @@ const POLICY: &str = "{\"Statement\":[
 /// What is answered to a request for Ann's open object, which becomes a shut one as soon as it was looked at, or which stays open.
 fn asked(
     (user, is_replaced, is_locked): (Option<&'static str>, bool, bool),
-    (method, target, headers, body): (&str, &str, &[(&str, &str)], &[u8]),
+    (method, target, headers, body): Asked<'_>,
 ) -> (Reply, Server) {
     let memory = Memory::new(|| NOW);
     let plain = Server::over(&memory);
@@ -88,18 +90,18 @@ fn what_is_served_is_what_was_asked_for_and_not_what_was_put_meanwhile() {
     let copied = [("x-amz-copy-source", "/anns/key")];
     let attributes = [("x-amz-object-attributes", "ETag")];
     let range = [("range", "bytes=0-1")];
-    let reads: [(&str, &str, &[(&str, &str)]); 8] = [
-        ("GET", "/anns/key", &[]),
-        ("GET", "/anns/key", &range),
-        ("GET", "/anns/key?partNumber=1", &[]),
-        ("HEAD", "/anns/key", &[]),
-        ("GET", "/anns/key?attributes", &attributes),
-        ("GET", "/anns/key?acl", &[]),
-        ("GET", "/anns/key?tagging", &[]),
-        ("PUT", "/anns/to", &copied),
+    let reads: [Asked<'_>; 8] = [
+        ("GET", "/anns/key", &[], b""),
+        ("GET", "/anns/key", &range, b""),
+        ("GET", "/anns/key?partNumber=1", &[], b""),
+        ("HEAD", "/anns/key", &[], b""),
+        ("GET", "/anns/key?attributes", &attributes, b""),
+        ("GET", "/anns/key?acl", &[], b""),
+        ("GET", "/anns/key?tagging", &[], b""),
+        ("PUT", "/anns/to", &copied, b""),
     ];
-    for (method, target, headers) in reads {
-        let request = (method, target, headers, &b""[..]);
+    for request in reads {
+        let (method, target, ..) = request;
         assert!(asked((Some("bob"), false, false), request).0.status < 300, "{method} {target}");
         let (reply, _) = asked((Some("bob"), true, false), request);
         assert_eq!(reply.status, 403, "{method} {target}");
@@ -119,8 +121,7 @@ fn what_was_put_meanwhile_is_not_changed() {
     let hold = b"<LegalHold><Status>ON</Status></LegalHold>";
     let public = [("x-amz-acl", "public-read")];
     let digest = [("content-md5", "VUxjCEXWiErKatrg6+J0xA==")];
-    type Change<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], &'a [u8]);
-    let changes: [Change<'_>; 6] = [
+    let changes: [Asked<'_>; 6] = [
         ("PUT", "/anns/key?acl", &public, b""),
         ("PUT", "/anns/key?tagging", &[], tagging),
         ("DELETE", "/anns/key?tagging", &[], b""),
