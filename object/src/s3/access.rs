@@ -18,7 +18,8 @@ use super::policy::{Policy, PolicyRequest, PolicyVerdict, Principal};
 use super::public_access::PublicAccessBlock;
 use super::route::{BucketConfiguration as Kind, Operation};
 use super::service::Call;
-use crate::api::{Bucket, Condition, Error, Object, Target};
+use super::upload;
+use crate::api::{Bucket, Condition, Error, Object, Target, Upload};
 
 /// The attribute of a bucket with its policy.
 pub(super) const POLICY: &str = "policy";
@@ -138,16 +139,19 @@ const fn action_of_configuration(kind: Kind) -> (&'static str, &'static str) {
 }
 
 /// One thing that a request wants to do.
+#[derive(Clone, Copy)]
 pub(super) struct Wish<'a> {
     pub(super) rule: Rule,
     pub(super) target: Target<'a>,
     /// The tags that it sets, where the head does not say them.
     pub(super) tags: Option<&'a [(String, String)]>,
+    /// The upload that it is about, where a policy asks for what was said when that was begun.
+    pub(super) upload: Option<&'a Upload>,
 }
 
 impl<'a> Wish<'a> {
     pub(super) const fn new(rule: Rule, target: Target<'a>) -> Self {
-        Self { rule, target, tags: None }
+        Self { rule, target, tags: None, upload: None }
     }
 }
 
@@ -303,10 +307,12 @@ impl Call<'_> {
     /// Lets a wish pass, or not; what that rests on. Nothing passes on an object that is not there, unless the bucket's policy or owner
     /// says so: it could be put before the operation runs.
     pub(super) async fn allow(&self, wish: &Wish<'_>) -> Result<Grounds, S3Error> {
-        if !self.who.session_policy().is_some_and(Policy::needs_tags) {
+        if !self.who.session_policy().is_some_and(|policy| policy.needs_tags() || policy.needs_upload()) {
             self.allow_by_session(wish).await?;
         }
         let law = self.law(wish.target.bucket).await?;
+        let upload = if law.needs_upload() { self.upload(wish).await? } else { None };
+        let wish = &Wish { upload: upload.as_ref(), ..*wish };
         let grounds = if law.needs_tags() && !wish.target.key.is_empty() { Grounds::Object } else { Grounds::Apart };
         let object = if grounds == Grounds::Object { self.object(wish.target).await? } else { None };
         let Some(permission) = law.lacks(wish, object.as_ref())? else { return Ok(grounds) };
@@ -472,6 +478,20 @@ impl Call<'_> {
         }
     }
 
+    /// The upload that the request adds to or completes, if there is one.
+    async fn upload(&self, wish: &Wish<'_>) -> Result<Option<Upload>, S3Error> {
+        use Operation as Op;
+        let is_part = matches!(self.route.operation, Op::UploadPart | Op::UploadPartCopy | Op::CompleteMultipartUpload);
+        if !is_part || wish.rule != rule_of(self.route.operation) {
+            return Ok(None);
+        }
+        match upload::find(self, &upload::upload_of(self)).await {
+            Ok((upload, _)) => Ok(Some(upload)),
+            Err(Error::NoSuchUpload) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     fn judge(&self, policy: &Policy, wish: &Wish<'_>, object: Option<&Object>) -> PolicyVerdict {
         let Target { bucket, key, version } = wish.target;
         let principal = match self.user() {
@@ -487,7 +507,10 @@ impl Call<'_> {
     /// The values of a condition key of policies.
     fn condition_values(&self, name: &str, wish: &Wish<'_>, object: Option<&Object>) -> Vec<String> {
         let (head, one) = (self.head, |text: Option<&str>| text.map(str::to_owned).into_iter().collect());
-        let in_head = || head.header("x-amz-tagging").and_then(|text| Query::decode(text).ok()).unwrap_or_default();
+        let in_head = || match wish.upload {
+            Some(upload) => tags(&upload.attributes),
+            None => head.header("x-amz-tagging").and_then(|text| Query::decode(text).ok()).unwrap_or_default(),
+        };
         let owned = |tags: Query| tags.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let tagging = || wish.tags.map_or_else(|| owned(in_head()), <[_]>::to_vec);
         if let Some(tag) = name.strip_prefix("s3:ExistingObjectTag/") {
@@ -497,7 +520,10 @@ impl Call<'_> {
             return tagging().into_iter().filter(|(name, _)| name == tag).map(|(_, value)| value).collect();
         }
         if let Some(header) = name.strip_prefix("s3:").filter(|name| name.starts_with("x-amz-")) {
-            return one(head.header(header).map(|value| if header == KMS_KEY { short_name(value) } else { value }));
+            let begun = wish.upload.map(|upload| self.encryption_headers(upload.envelope.as_ref())).unwrap_or_default();
+            let begun = begun.iter().find(|(name, _)| name == header).map(|(_, value)| value.as_str());
+            let value = head.header(header).or(begun);
+            return one(value.map(|value| if header == KMS_KEY { short_name(value) } else { value }));
         }
         match name {
             "aws:SourceIp" => self.from.peer.map(|peer| peer.to_string()).into_iter().collect(),
@@ -564,6 +590,12 @@ impl Law<'_> {
     /// Whether a policy has conditions on tags of the object that is there.
     fn needs_tags(&self) -> bool {
         self.policies().need_tags() || self.call.who.session_policy().is_some_and(Policy::needs_tags)
+    }
+
+    /// Whether a policy has conditions on what is said when an upload is begun.
+    fn needs_upload(&self) -> bool {
+        let policies = [self.own.as_ref(), self.of_bucket.as_ref(), self.call.who.session_policy()];
+        policies.into_iter().flatten().any(Policy::needs_upload)
     }
 
     /// What the object has to grant for a wish to pass; nothing if it passes without.

@@ -235,6 +235,16 @@ impl Policy {
         conditions.any(|condition| condition.key.starts_with("s3:ExistingObjectTag/"))
     }
 
+    /// Whether a condition is about what is said of an object when an upload of it is begun: its encryption, its tags.
+    #[must_use]
+    pub fn needs_upload(&self) -> bool {
+        let mut conditions = self.statements.iter().flat_map(|statement| &statement.conditions);
+        conditions.any(|condition| {
+            let names = ["s3:x-amz-server-side-encryption", "s3:RequestObjectTag"];
+            names.iter().any(|name| condition.key.starts_with(name))
+        })
+    }
+
     /// Whether a condition is about tags that a request sets.
     #[must_use]
     pub fn needs_new_tags(&self) -> bool {

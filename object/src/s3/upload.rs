@@ -143,7 +143,7 @@ fn last_of_each(named: Vec<CompletedPart>) -> Result<Vec<CompletedPart>, S3Error
     Ok(parts)
 }
 
-async fn find(call: &Call<'_>, upload: &UploadId) -> Result<(Upload, Vec<Part>), Error> {
+pub(super) async fn find(call: &Call<'_>, upload: &UploadId) -> Result<(Upload, Vec<Part>), Error> {
     let found = call.s3.service.uploads.list(&call.route.bucket, Some((&call.route.key, upload))).await?;
     found.into_iter().next().ok_or(Error::NoSuchUpload)
 }

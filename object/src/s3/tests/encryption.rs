@@ -326,3 +326,42 @@ fn a_policy_about_a_key_is_about_it_however_it_is_called() {
         assert_eq!((put("payroll"), put(long)), (403, 403), "{named}");
     }
 }
+
+#[test]
+fn parts_are_judged_by_what_was_said_when_their_upload_was_begun() {
+    let server = Server::new();
+    let [ann, bob] = ["ann", "bob"].map(|user| server.by(Some(user)));
+    assert_eq!(ann.ask("PUT", "/anns", &[], b"").status, 200);
+    let statement = |effect: &str, condition: &str| {
+        format!(
+            "{{\"Effect\":\"{effect}\",\"Principal\":{{\"AWS\":\"bob\"}},\"Action\":\"s3:PutObject*\",\"Resource\":\"arn:aws:s3:::anns/*\",\
+             \"Condition\":{condition}}}"
+        )
+    };
+    let policy = format!(
+        "{{\"Statement\":[{},{}]}}",
+        statement("Allow", "{\"StringEquals\":{\"s3:RequestObjectTag/level\":\"open\"}}"),
+        statement("Deny", "{\"StringNotEquals\":{\"s3:x-amz-server-side-encryption\":\"aws:kms\"}}"),
+    );
+    assert_eq!(ann.ask("PUT", "/anns?policy", &[], policy.as_bytes()).status, 204);
+    let kms = [("x-amz-server-side-encryption", "aws:kms"), (KMS_KEY, "payroll"), ("x-amz-tagging", "level=open")];
+    let begin = |server: &Server, headers: &[(&str, &str)]| {
+        let reply = server.ask("POST", "/anns/key?uploads", headers, b"");
+        let id = if reply.status == 200 { reply.xml().text_of("UploadId").map(str::to_owned) } else { None };
+        id.ok_or(reply.status)
+    };
+    let put = |id: &str| bob.ask("PUT", &format!("/anns/key?partNumber=1&uploadId={id}"), &[], b"part");
+    assert_eq!((begin(&bob, &kms[..2]), begin(&bob, &kms[2..])), (Err(403), Err(403)));
+    for headers in [&[][..], &kms[..2], &kms[2..]] {
+        assert_eq!(put(&begin(&ann, headers).unwrap()).status, 403, "{headers:?}");
+    }
+    let id = begin(&bob, &kms).unwrap();
+    let part = put(&id);
+    assert_eq!(part.status, 200);
+    let etag = part.header("etag").expect("an entity tag");
+    let document = format!(
+        "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>{etag}</ETag></Part></CompleteMultipartUpload>"
+    );
+    assert_eq!(bob.ask("POST", &format!("/anns/key?uploadId={id}"), &[], document.as_bytes()).status, 200);
+    assert_eq!(put("none").status, 403);
+}
