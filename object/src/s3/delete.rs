@@ -88,9 +88,15 @@ async fn remove(
     attributes: &Attributes,
 ) -> Result<Deletion, S3Error> {
     let bypass = call.bypass(target).await?;
-    let (law, wishes) = (call.law(target.bucket).await?, call.wishes(target, bypass));
-    let decide = law.decides(&wishes);
-    let permit = if grounds == Grounds::Object { Permit::by(&decide) } else { Permit::ALWAYS };
+    let (law, wishes, decide);
+    let permit = match grounds {
+        Grounds::Apart => Permit::ALWAYS,
+        Grounds::Object => {
+            (law, wishes) = (call.law(target.bucket).await?, call.wishes(target, bypass));
+            decide = law.decides(&wishes);
+            Permit::by(&decide)
+        }
+    };
     Ok(call.s3.service.objects.delete(DeleteRequest { target, condition, attributes, bypass, permit }).await?)
 }
 
