@@ -28,6 +28,7 @@ use crate::service::heal::Healed;
 mod encryption;
 mod healing;
 mod locks;
+mod permits;
 mod quota;
 mod versions;
 
