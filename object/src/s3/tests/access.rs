@@ -414,6 +414,13 @@ fn conditions_on_tags_that_a_body_sets() {
     assert_eq!(bob.ask("PUT", "/anns/key?tagging", &[], &tag("red")).status, 403);
     let other = String::from_utf8(tag("blue")).unwrap().replace("team", "evil");
     assert_eq!(bob.ask("PUT", "/anns/key?tagging", &[], other.as_bytes()).status, 403);
+    put_policy(
+        &ann,
+        "{\"Statement\":{\"Effect\":\"Allow\",\"Principal\":{\"AWS\":\"bob\"},\"Action\":\"s3:PutObjectTagging\",\"Resource\":\"*\",\
+          \"Condition\":{\"StringEquals\":{\"s3:RequestObjectTag/team\":\"green\"}}}}",
+    );
+    assert_eq!(bob.ask("PUT", "/anns/key?tagging", &[], &tag("green")).status, 200, "the head does not say it");
+    assert_eq!(bob.ask("PUT", "/anns/key?tagging", &[], &tag("blue")).status, 403);
 }
 
 #[test]
