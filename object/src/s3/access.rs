@@ -487,6 +487,15 @@ impl Call<'_> {
         }
         match upload::find(self, &upload::upload_of(self)).await {
             Ok((upload, _)) => Ok(Some(upload)),
+            // It may be completed already: a repeated completion is judged by the object, which says the same.
+            Err(Error::NoSuchUpload) if self.route.operation == Op::CompleteMultipartUpload => {
+                let object = self.object(wish.target).await?;
+                let of = |object: Object| {
+                    let Object { key, modified_ms: begun_ms, attributes, envelope, .. } = object;
+                    Upload { id: upload::upload_of(self), key, begun_ms, attributes, envelope }
+                };
+                Ok(object.map(of))
+            }
             Err(Error::NoSuchUpload) => Ok(None),
             Err(error) => Err(error.into()),
         }

@@ -183,7 +183,7 @@ async fn known(volumes: &Volumes, name: &str) -> Result<VolumeRecord, Answer> {
 async fn make(volumes: &Volumes, name: &str, bytes: u64) -> Result<Answer, Answer> {
     let state = volumes.catalog().state().await.map_err(|error| unavailable(&error))?;
     let Some(record) = record(&state, name, bytes) else {
-        let text = "there is no set of drives yet: volumes can be created once as many servers have a drive as there are to be copies";
+        let text = "there is no set of drives yet: volumes can be created once as many servers have a drive (with `copies_on` drives: as many drives are there) as there are to be copies";
         return Err(refuse(StatusCode::CONFLICT, "no_drives", text));
     };
     let view = VolumeView::from(&record);
