@@ -161,9 +161,9 @@ fn assume_role(s3: &S3Service, maker: &str, form: &Query, now_ms: u64) -> Result
         Policy::decode_of_user(policy.as_bytes())?.check_of_user()?;
     }
     let name = form.get("RoleSessionName").unwrap_or("session");
-    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"_=,.@+-".contains(&byte);
-    if !(2..=NAME_BYTES_MAX).contains(&name.len()) || !name.bytes().all(is_letter) {
-        return Err(Code::InvalidArgument.because("RoleSessionName has 2 to 64 letters, digits and _=,.@+-"));
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_=,.@+-".contains(&byte);
+    if !(2..=NAME_BYTES_MAX).contains(&name.len()) || !name.bytes().all(is_allowed) {
+        return Err(Code::InvalidArgument.because("RoleSessionName is 2 to 64 characters of A-Z, a-z, 0-9 and _=,.@+-"));
     }
     let secret = s3.credentials.session_secret().ok_or(Code::ServiceUnavailable)?;
     let until_ms = now_ms + seconds * 1_000;
