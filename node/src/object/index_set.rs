@@ -80,7 +80,8 @@ fn shape(state: &State) -> Option<(Shape, u8)> {
     };
     let drives: Vec<&Drive> = state.drives().filter(holds).collect();
     let servers: BTreeSet<ServerId> = drives.iter().map(|drive| drive.server).collect();
-    let wanted = home.width.max(parity_shards(drives.len()) + 1);
+    // One more than commits need, also where disks have fewer copies: puts go on when a drive is lost.
+    let wanted = home.width.max(parity_shards(drives.len()) + 1).max(WRITE_MIN + 1);
     let width = usize::from(wanted).min(drives.len());
     let conflict = if servers.len() >= width { Conflict::Server } else { Conflict::Drive };
     let width = u8::try_from(width).ok().filter(|width| *width > 0)?;
@@ -229,5 +230,32 @@ mod tests {
         sample.must(target);
         sample.settle();
         assert_eq!(sample.index_shape(), (5, Conflict::Server));
+    }
+
+    #[test]
+    fn the_index_can_lose_a_drive_where_disks_have_fewer_copies() {
+        for (width, drives_first, then) in [(1, 1, 1), (2, 2, 2)] {
+            let mut sample = Sample(State::new(ClusterId::from_bytes([9; 16])), 0);
+            let drives: Vec<DriveId> = (1..=drives_first)
+                .map(|number| {
+                    sample.add_server(number);
+                    sample.add_drive(number, number)
+                })
+                .collect();
+            let shape = Shape { pgs: 128, width, conflict: Conflict::Drive };
+            let copies = Copies { write_min: 1, acting_min: 1 };
+            sample.must(plan_set(&sample.0, FIRST_SET, shape, DriveClass::Ssd, copies, &drives).unwrap());
+            sample.settle();
+            assert_eq!(sample.index_shape().0, then, "there are no more drives");
+            for number in drives_first + 1..=3 {
+                sample.add_server(number);
+                let added = sample.add_drive(number, number);
+                let target =
+                    ashlar_catalog::plan::placement::plan_target(&sample.0, FIRST_SET, &[added]).unwrap().unwrap();
+                sample.must(target);
+            }
+            sample.settle();
+            assert_eq!(sample.index_shape(), (3, Conflict::Server), "two of them take a put");
+        }
     }
 }
