@@ -7,13 +7,14 @@
 //! only read could make buckets to write to. What temporary credentials have a policy for, it has to allow before all this, also to the
 //! root user.
 
-use super::acl::{ACL, Acl, OWNER, Owners, Permission};
+use super::acl::{Acl, OWNER, Owners, Permission};
 use super::authenticate::User;
 use super::condition::write_condition;
 use super::encoding::Query;
 use super::encryption::{KMS_KEY, short_name};
 use super::error::{Code, S3Error};
 use super::metadata::tags;
+use super::ownership::list_of;
 use super::policy::{Policy, PolicyRequest, PolicyVerdict, Principal};
 use super::public_access::PublicAccessBlock;
 use super::route::{BucketConfiguration as Kind, Operation};
@@ -288,14 +289,9 @@ impl Call<'_> {
         self.user().map_or("anonymous", |user| user.id.as_str())
     }
 
-    /// The owner of a bucket or object.
-    pub(super) fn owner_of<'a>(&'a self, attributes: &'a crate::api::Attributes, otherwise: &'a str) -> &'a str {
-        attributes.get(OWNER).unwrap_or(otherwise)
-    }
-
     /// The owner of a bucket.
     pub(super) fn owner_of_bucket<'a>(&'a self, bucket: &'a Bucket) -> &'a str {
-        self.owner_of(&bucket.attributes, &self.s3.settings.owner_id)
+        bucket.attributes.get(OWNER).unwrap_or(&self.s3.settings.owner_id)
     }
 
     /// The user of an id, as documents tell it.
@@ -422,7 +418,7 @@ impl Call<'_> {
             return Ok(true);
         }
         let user = self.user().map(|user| user.id.as_str());
-        let is_granted = |permission| Acl::of(&bucket.attributes).grants(user, permission, block.ignores_acls);
+        let is_granted = |permission| list_of(bucket, &bucket.attributes).grants(user, permission, block.ignores_acls);
         Ok(is_owner || matches!(wish.rule.need, Need::Bucket(permission) if is_granted(permission)))
     }
 
@@ -552,25 +548,6 @@ impl Call<'_> {
             name => one(name.strip_prefix("s3:").and_then(|name| head.query.get(name))),
         }
     }
-
-    /// The attributes that say whose something new is, and who was granted it.
-    pub(super) async fn ownership(&self, bucket: Option<&Bucket>) -> Result<Vec<(String, String)>, S3Error> {
-        let owner = self.user_id();
-        let bucket_owner = bucket.map_or(owner, |bucket| self.owner_of_bucket(bucket));
-        let owners = Owners { owner, bucket_owner };
-        let acl = Acl::of_headers(self.head, owners, &*self.s3.credentials)?;
-        if let Some(bucket) = bucket {
-            check_acl(acl.as_ref(), &PublicAccessBlock::of(&bucket.attributes))?;
-        }
-        let mut attributes = Vec::new();
-        // What is the root user's says nothing, as what earlier builds wrote.
-        let usual = bucket.map_or(self.s3.settings.owner_id.as_str(), |bucket| self.owner_of_bucket(bucket));
-        if owner != usual {
-            attributes.push((OWNER.to_owned(), owner.to_owned()));
-        }
-        attributes.extend(acl.map(|acl| (ACL.to_owned(), acl.text())));
-        Ok(attributes)
-    }
 }
 
 /// What a wish was let pass for.
@@ -628,11 +605,11 @@ impl Law<'_> {
 
     /// Whether an object grants this to the sender: who owns it, or is in its list.
     fn grants(&self, permission: Permission, object: &Object) -> bool {
+        let Some(bucket) = &self.bucket else { return true };
         let user = self.call.user().map(|user| user.id.as_str());
-        let owner = object.attributes.get(OWNER);
-        let is_owner = owner.is_some() && owner == user && self.own.is_none();
-        let ignores = self.bucket.as_ref().is_some_and(|bucket| PublicAccessBlock::of(&bucket.attributes).ignores_acls);
-        is_owner || Acl::of(&object.attributes).grants(user, permission, ignores)
+        let is_owner = user == Some(self.call.owner_in(bucket, &object.attributes)) && self.own.is_none();
+        let ignores = PublicAccessBlock::of(&bucket.attributes).ignores_acls;
+        is_owner || list_of(bucket, &object.attributes).grants(user, permission, ignores)
     }
 
     /// Decides whether all of these wishes pass with an object, for a change that finds one later.
@@ -667,12 +644,6 @@ impl Policies<'_> {
 fn policy_of(bucket: &Bucket) -> Result<Option<Policy>, S3Error> {
     let text = bucket.attributes.get(POLICY);
     text.map(|text| Policy::decode(text.as_bytes()).map_err(|_| Code::AccessDenied.into())).transpose()
-}
-
-/// Whether a list may be kept where public ones are blocked.
-pub(super) fn check_acl(acl: Option<&Acl>, block: &PublicAccessBlock) -> Result<(), S3Error> {
-    let is_refused = block.blocks_acls && acl.is_some_and(Acl::is_public);
-    if is_refused { Err(Code::AccessDenied.into()) } else { Ok(()) }
 }
 
 /// What an owner may do whatever the policy says, so that nobody locks a bucket for good.

@@ -133,6 +133,11 @@ impl Acl {
         self.0.iter().all(|(_, grantee)| is_owner(grantee))
     }
 
+    /// Whether it grants this to this user and nothing else.
+    pub(super) fn is_one(&self, permission: Permission, user: &str) -> bool {
+        matches!(&self.0[..], [(granted, Grantee::User(id))] if *granted == permission && id == user)
+    }
+
     fn canned(name: &str, owners: Owners<'_>) -> Option<Self> {
         let full = (Permission::FullControl, Grantee::User(owners.owner.to_owned()));
         let bucket_owner = || Grantee::User(owners.bucket_owner.to_owned());

@@ -1,6 +1,5 @@
 //! Operations on buckets.
 
-use super::access::check_acl;
 use super::acl::{ACL, Acl, Owners, write_user};
 use super::body::ChecksumAbout;
 use super::date::iso8601;
@@ -9,7 +8,7 @@ use super::encoding::{from_base64, to_base64};
 use super::error::{Code, S3Error};
 use super::lock::versioning_of_new_bucket;
 use super::metadata::check_functions;
-use super::public_access::PublicAccessBlock;
+use super::ownership::{OWNERSHIP, check_new_list, list_of};
 use super::response::Response;
 use super::service::{Call, Integrity};
 use super::xml::XmlWriter;
@@ -67,14 +66,12 @@ pub(super) fn decode_token(token: &str) -> Result<String, S3Error> {
 
 pub(super) async fn create(call: Call<'_>, body: &mut dyn Content) -> Result<Response, S3Error> {
     check_functions(call.head)?;
-    // Access control lists count here, as with `ObjectWriter`.
-    let is_other = call.head.header("x-amz-object-ownership").is_some_and(|ownership| ownership != "ObjectWriter");
-    if call.names_encryption() || is_other {
+    if call.names_encryption() {
         return Err(Code::NotImplemented.into());
     }
     let document = call.document(body, Integrity::Optional, ChecksumAbout::Body).await?;
     check_bucket_configuration(&document)?;
-    let attributes = Attributes(call.ownership(None).await?);
+    let attributes = call.ownership_of_new_bucket()?;
     let versioning = versioning_of_new_bucket(call.head)?;
     match call.s3.service.buckets.create(&call.route.bucket, attributes.clone(), versioning).await {
         Err(Error::BucketExists) => check_existing(&call, &attributes, versioning).await?,
@@ -93,7 +90,8 @@ async fn check_existing(call: &Call<'_>, attributes: &Attributes, versioning: Ve
         return Err(Code::BucketAlreadyOwnedByYou.into());
     }
     let is_locked = call.s3.service.versions.state(&call.route.bucket).await? == Versioning::Locked;
-    let is_same = bucket.attributes.get(ACL) == attributes.get(ACL) && (versioning == Versioning::Never || is_locked);
+    let has_same = |name| bucket.attributes.get(name) == attributes.get(name);
+    let is_same = has_same(ACL) && has_same(OWNERSHIP) && (versioning == Versioning::Never || is_locked);
     if is_same { Ok(()) } else { Err(Code::BucketAlreadyExists.into()) }
 }
 
@@ -122,14 +120,14 @@ pub(super) async fn location(call: Call<'_>) -> Result<Response, S3Error> {
 pub(super) async fn acl(call: Call<'_>) -> Result<Response, S3Error> {
     let bucket = call.s3.service.buckets.get(&call.route.bucket).await?;
     let owner = call.user_of(call.owner_of_bucket(&bucket));
-    Ok(Response::xml(Acl::of(&bucket.attributes).write(&owner, &*call.s3.credentials)))
+    Ok(Response::xml(list_of(&bucket, &bucket.attributes).write(&owner, &*call.s3.credentials)))
 }
 
 pub(super) async fn put_acl(call: Call<'_>, body: &mut dyn Content) -> Result<Response, S3Error> {
     let bucket = call.s3.service.buckets.get(&call.route.bucket).await?;
     let owner = call.owner_of_bucket(&bucket);
     let acl = asked_acl(&call, body, Owners { owner, bucket_owner: owner }).await?;
-    check_acl(Some(&acl), &PublicAccessBlock::of(&bucket.attributes))?;
+    check_new_list(&acl, &bucket)?;
     let edit = |bucket: &Bucket| Ok(bucket.attributes.with(ACL, Some(acl.text())));
     call.s3.service.buckets.edit(&call.route.bucket, &edit).await?;
     Ok(Response::empty(200))

@@ -1,7 +1,8 @@
-//! Configurations of a bucket: policy, default retention, default encryption, lifecycle, tags, cross-origin rules, public access block; and what is answered about those that no
+//! Configurations of a bucket: policy, default retention, default encryption, lifecycle, ownership of objects, tags, cross-origin rules, public access block; and what is answered about those that no
 //! bucket has here.
 
 use super::access::POLICY;
+use super::acl::{Acl, Owners};
 use super::body::ChecksumAbout;
 use super::cors::{CORS, decode_cors, write_cors};
 use super::document::decode_tagging;
@@ -11,6 +12,7 @@ use super::error::{Code, S3Error};
 use super::lifecycle::{LIFECYCLE, decode_lifecycle, write_lifecycle};
 use super::lock;
 use super::metadata::tag_text;
+use super::ownership::{OWNERSHIP, Ownership};
 use super::policy::Policy;
 use super::public_access::{PUBLIC_ACCESS_BLOCK, PublicAccessBlock};
 use super::response::Response;
@@ -31,6 +33,7 @@ const fn attribute(kind: Kind) -> Option<&'static str> {
         Kind::Cors => Some(CORS),
         Kind::Encryption => Some(ENCRYPTION),
         Kind::Lifecycle => Some(LIFECYCLE),
+        Kind::OwnershipControls => Some(OWNERSHIP),
         Kind::Policy => Some(POLICY),
         Kind::PublicAccessBlock => Some(PUBLIC_ACCESS_BLOCK),
         Kind::Tagging => Some(TAGGING),
@@ -53,6 +56,10 @@ pub(super) async fn get(call: Call<'_>, kind: Kind) -> Result<Response, S3Error>
         Kind::Lifecycle => {
             let text = kept(Code::NoSuchLifecycleConfiguration)?;
             write_lifecycle(&decode_lifecycle(text.as_bytes()).map_err(|_| Code::InternalError)?)
+        }
+        Kind::OwnershipControls => {
+            kept(Code::OwnershipControlsNotFoundError)?;
+            Ownership::of(&bucket).write()
         }
         Kind::Policy => return Ok(Response::json(kept(Code::NoSuchBucketPolicy)?.to_owned())),
         Kind::PolicyStatus => policy_status(&bucket),
@@ -82,7 +89,6 @@ fn policy_status(bucket: &Bucket) -> XmlWriter {
 /// What is answered about a configuration that no bucket has: an error of its own, or the document that says so.
 fn none(kind: Kind) -> Result<XmlWriter, S3Error> {
     Ok(match kind {
-        Kind::OwnershipControls => return Err(Code::OwnershipControlsNotFoundError.into()),
         Kind::Replication => return Err(Code::ReplicationConfigurationNotFoundError.into()),
         Kind::Website => return Err(Code::NoSuchWebsiteConfiguration.into()),
         Kind::Accelerate => XmlWriter::new("AccelerateConfiguration"),
@@ -97,6 +103,7 @@ fn none(kind: Kind) -> Result<XmlWriter, S3Error> {
         | Kind::Encryption
         | Kind::Lifecycle
         | Kind::ObjectLock
+        | Kind::OwnershipControls
         | Kind::Policy
         | Kind::PolicyStatus
         | Kind::PublicAccessBlock
@@ -110,6 +117,7 @@ pub(super) async fn put(call: Call<'_>, body: &mut dyn Content, kind: Kind) -> R
     }
     let document = call.document(body, Integrity::Optional, ChecksumAbout::Body).await?;
     let name = attribute(kind).ok_or(Code::NotImplemented)?;
+    let bucket = call.s3.service.buckets.get(&call.route.bucket).await?;
     let mut is_public = false;
     let text = match kind {
         Kind::Cors => write_cors(&decode_cors(&document)?).finish(),
@@ -119,6 +127,12 @@ pub(super) async fn put(call: Call<'_>, body: &mut dyn Content, kind: Kind) -> R
             default.text()
         }
         Kind::Lifecycle => write_lifecycle(&decode_lifecycle(&document)?).finish(),
+        Kind::OwnershipControls => {
+            let (ownership, owner) = (Ownership::decode(&document)?, call.owner_of_bucket(&bucket));
+            let owners = Owners { owner, bucket_owner: owner };
+            ownership.check_list_of_bucket(&Acl::of(&bucket.attributes), owners)?;
+            ownership.text()
+        }
         Kind::PublicAccessBlock => PublicAccessBlock::decode(&document)?.text(),
         Kind::Tagging => tag_text(&decode_tagging(&document, BUCKET_TAGS_MAX)?),
         _ => {
@@ -128,7 +142,6 @@ pub(super) async fn put(call: Call<'_>, body: &mut dyn Content, kind: Kind) -> R
             String::from_utf8(document).map_err(|_| Code::MalformedPolicy)?
         }
     };
-    let bucket = call.s3.service.buckets.get(&call.route.bucket).await?;
     if is_public && PublicAccessBlock::of(&bucket.attributes).blocks_policy {
         return Err(Code::AccessDenied.into());
     }

@@ -130,7 +130,7 @@ pub(super) async fn object(call: Call<'_>) -> Result<Response, S3Error> {
     }
     let mut attributes = attributes_of_copy(&call, &object, metadata, tags)?;
     let bucket = call.s3.service.buckets.get(&call.route.bucket).await?;
-    attributes.0.extend(call.ownership(Some(&bucket)).await?);
+    attributes.0.extend(call.ownership(&bucket)?);
     let request = PutRequest {
         bucket: call.route.bucket.clone(),
         key: call.route.key.clone(),

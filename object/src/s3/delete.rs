@@ -60,9 +60,7 @@ pub(super) async fn many(call: Call<'_>, body: &mut dyn Content) -> Result<Respo
 
 /// What a mark of a deletion says about itself: who has put it.
 fn owner_of_marker(call: &Call<'_>, bucket: &Bucket) -> Attributes {
-    let owner = call.user_id();
-    let is_usual = owner == call.owner_of_bucket(bucket);
-    Attributes::default().with(OWNER, (!is_usual).then(|| owner.to_owned()))
+    Attributes::default().with(OWNER, call.new_owner_in(bucket))
 }
 
 async fn delete(call: &Call<'_>, object: &DoomedObject, attributes: &Attributes) -> Result<Deletion, S3Error> {

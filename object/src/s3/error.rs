@@ -40,6 +40,7 @@ macro_rules! codes {
 }
 
 codes! {
+    AccessControlListNotSupported 400 "The bucket does not allow ACLs";
     AccessDenied 403 "Access Denied";
     AccessForbidden 403 "CORSResponse: This CORS request is not allowed.";
     AuthorizationHeaderMalformed 400 "The authorization header that you provided is not valid.";
@@ -53,6 +54,7 @@ codes! {
     EntityTooSmall 400 "Your proposed upload is smaller than the minimum allowed object size.";
     ExpiredToken 400 "The provided token has expired.";
     IncompleteBody 400 "You did not provide the number of bytes specified by the Content-Length HTTP header.";
+    InvalidBucketAclWithObjectOwnership 400 "Bucket cannot have ACLs set with ObjectOwnership's BucketOwnerEnforced setting";
     QuotaExceeded 403 "The bucket would have more bytes than its quota. Deleting objects still works.";
     InsufficientStorage 507 "The drives have no room for this request. Deleting objects still works.";
     InternalError 500 "An internal error occurred. Try again.";

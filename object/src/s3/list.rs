@@ -9,7 +9,7 @@ use super::metadata::{CHECKSUM_TYPE, checksums, quoted, storage_class};
 use super::response::Response;
 use super::service::Call;
 use super::xml::XmlWriter;
-use crate::api::{ListRequest, Listed, Object, PAGE_MAX, Page};
+use crate::api::{Bucket, ListRequest, Listed, Object, PAGE_MAX, Page};
 
 /// How keys stand in the document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,8 +57,7 @@ struct Listing<'a, 'c> {
     call: &'a Call<'c>,
     encoding: KeyEncoding,
     request: ListRequest,
-    /// Whose an object is that does not say.
-    owner: String,
+    bucket: Bucket,
 }
 
 impl<'a, 'c> Listing<'a, 'c> {
@@ -68,8 +67,7 @@ impl<'a, 'c> Listing<'a, 'c> {
         let request = ListRequest { prefix: parameter("prefix"), delimiter: parameter("delimiter"), after, limit };
         let encoding = KeyEncoding::of(call)?;
         let bucket = call.s3.service.buckets.get(&call.route.bucket).await?;
-        let owner = call.owner_of_bucket(&bucket).to_owned();
-        Ok(Self { call, encoding, request, owner })
+        Ok(Self { call, encoding, request, bucket })
     }
 
     /// The page. One of no entries is complete.
@@ -113,7 +111,7 @@ pub(super) fn write_object(
     call: &Call<'_>,
     encoding: KeyEncoding,
     object: &Object,
-    owner: Option<&str>,
+    owner_in: Option<&Bucket>,
 ) {
     encoding.text(xml, "Key", &object.key);
     xml.text("LastModified", &iso8601(object.modified_ms));
@@ -126,8 +124,8 @@ pub(super) fn write_object(
         xml.text("ChecksumType", kind);
     }
     xml.number("Size", object.bytes);
-    if let Some(owner) = owner {
-        write_user(xml, "Owner", &call.user_of(call.owner_of(&object.attributes, owner)));
+    if let Some(bucket) = owner_in {
+        write_user(xml, "Owner", &call.user_of(call.owner_in(bucket, &object.attributes)));
     }
     xml.text("StorageClass", storage_class(&object.attributes));
 }
@@ -146,7 +144,7 @@ pub(super) async fn objects(call: Call<'_>) -> Result<Response, S3Error> {
         listing.encoding.text(&mut xml, "NextMarker", next);
     }
     listing.write_entries(&mut xml, &page, |xml, object| {
-        xml.element("Contents", |xml| write_object(xml, &call, listing.encoding, object, Some(&listing.owner)));
+        xml.element("Contents", |xml| write_object(xml, &call, listing.encoding, object, Some(&listing.bucket)));
     });
     Ok(Response::xml(xml))
 }
@@ -177,7 +175,7 @@ pub(super) async fn objects_v2(call: Call<'_>) -> Result<Response, S3Error> {
     }
     listing.write_entries(&mut xml, &page, |xml, object| {
         xml.element("Contents", |xml| {
-            write_object(xml, &call, listing.encoding, object, has_owner.then_some(&listing.owner));
+            write_object(xml, &call, listing.encoding, object, has_owner.then_some(&listing.bucket));
         });
     });
     Ok(Response::xml(xml))

@@ -14,7 +14,7 @@
 //! Deliberately absent: keys of a KMS, transitions to other storage classes.
 //!
 //! In reading order: [`encoding`], [`date`] (texts), [`head`], [`error`], [`route`] (what is asked), [`signature`],
-//! [`authenticate`] (who asks), [`policy`], [`acl`], `access` (who may), [`cors`], [`chunked`], [`checksum`], [`body`] (bytes that come in), [`form`], [`form_policy`], [`xml`], [`document`],
+//! [`authenticate`] (who asks), [`policy`], [`acl`], `ownership`, `access` (who may), [`cors`], [`chunked`], [`checksum`], [`body`] (bytes that come in), [`form`], [`form_policy`], [`xml`], [`document`],
 //! [`condition`], [`metadata`] (what is read and written), [`encryption`], [`lifecycle`] (when objects end), [`response`], [`subject`] (for metrics and logs), [`service`] (the whole); then the operations:
 //! `bucket`, `list`, `object`, `post`, `delete` (many side by side: `concurrent`), `copy`, `upload`,
 //! `versions`, `lock`, `tagging`, `configuration`; beside these the token service, `sts` and `session`; and beside requests: [`expire`].
@@ -48,6 +48,7 @@ mod list;
 mod lock;
 pub mod metadata;
 mod object;
+mod ownership;
 pub mod policy;
 mod post;
 mod public_access;

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
-use super::access::{Wish, check_acl, rule_of};
-use super::acl::{ACL, Acl, Owners};
+use super::access::{Wish, rule_of};
+use super::acl::{ACL, Owners};
 use super::body::{ChecksumAbout, Promises, Unasked, VerifiedBody};
 use super::bucket::asked_acl;
 use super::checksum::ChecksumType;
@@ -14,7 +14,7 @@ use super::metadata::{
     CHECKSUM_TYPE, attributes_of, check_functions, checksum_headers, checksums, new_version_header, object_headers,
     quoted, storage_class, version_header,
 };
-use super::public_access::PublicAccessBlock;
+use super::ownership::{check_new_list, list_of};
 use super::response::{Response, ResponseBody};
 use super::route::Operation;
 use super::service::{Call, refusal};
@@ -36,7 +36,7 @@ pub(super) async fn put(call: Call<'_>, body: &mut dyn Content) -> Result<Respon
 pub(super) async fn store(call: &Call<'_>, body: &mut dyn Content, promises: Promises) -> Result<Object, S3Error> {
     let mut attributes = attributes_of(call.head)?;
     let bucket = call.s3.service.buckets.get(&call.route.bucket).await?;
-    attributes.0.extend(call.ownership(Some(&bucket)).await?);
+    attributes.0.extend(call.ownership(&bucket)?);
     attributes.0.push((CHECKSUM_TYPE.to_owned(), ChecksumType::FullObject.name().to_owned()));
     let request = PutRequest {
         bucket: call.route.bucket.clone(),
@@ -219,23 +219,22 @@ pub(super) async fn acl(call: Call<'_>) -> Result<Response, S3Error> {
     let bucket = call.s3.service.buckets.get(&call.route.bucket).await?;
     let object = call.s3.service.objects.head(call.target()).await?;
     call.allow_own_found(&object).await?;
-    let owner = call.user_of(call.owner_of(&object.attributes, call.owner_of_bucket(&bucket)));
-    let document = Acl::of(&object.attributes).write(&owner, &*call.s3.credentials);
+    let owner = call.user_of(call.owner_in(&bucket, &object.attributes));
+    let document = list_of(&bucket, &object.attributes).write(&owner, &*call.s3.credentials);
     Ok(Response::xml(document).with_all(version_header(&object)))
 }
 
 pub(super) async fn put_acl(call: Call<'_>, body: &mut dyn Content) -> Result<Response, S3Error> {
     let bucket = call.s3.service.buckets.get(&call.route.bucket).await?;
     let object = call.s3.service.objects.head(call.target()).await?;
-    let bucket_owner = call.owner_of_bucket(&bucket);
-    let owner = call.owner_of(&object.attributes, bucket_owner);
+    let (owner, bucket_owner) = (call.owner_in(&bucket, &object.attributes), call.owner_of_bucket(&bucket));
     let acl = asked_acl(&call, body, Owners { owner, bucket_owner }).await?;
-    check_acl(Some(&acl), &PublicAccessBlock::of(&bucket.attributes))?;
+    check_new_list(&acl, &bucket)?;
     let (law, wish) = (call.law(&call.route.bucket).await?, Wish::new(rule_of(Operation::PutObjectAcl), call.target()));
     let edit = |found: &Object| {
         law.check(&wish, found).map_err(|_| Error::Denied)?;
         // The list names the owner of the object that there was.
-        if call.owner_of(&found.attributes, bucket_owner) != owner {
+        if call.owner_in(&bucket, &found.attributes) != owner {
             return Err(Error::Unavailable);
         }
         Ok(found.attributes.with(ACL, Some(acl.text())))

@@ -116,7 +116,7 @@ pub enum BucketConfiguration {
     Notification,
     /// `object-lock`: the default retention of new objects.
     ObjectLock,
-    /// `ownershipControls`: all objects are the bucket owner's.
+    /// `ownershipControls`: whose objects are, and whether access control lists count.
     OwnershipControls,
     /// `policy`: who may do what.
     Policy,
@@ -167,6 +167,7 @@ impl BucketConfiguration {
                 | Self::Encryption
                 | Self::Lifecycle
                 | Self::ObjectLock
+                | Self::OwnershipControls
                 | Self::Policy
                 | Self::PublicAccessBlock
                 | Self::Tagging
@@ -181,6 +182,7 @@ impl BucketConfiguration {
             Self::Cors
                 | Self::Encryption
                 | Self::Lifecycle
+                | Self::OwnershipControls
                 | Self::Policy
                 | Self::PublicAccessBlock
                 | Self::Replication

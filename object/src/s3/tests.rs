@@ -26,6 +26,7 @@ mod encryption;
 mod forms;
 mod lifecycle;
 mod locks;
+mod ownership;
 mod replaced;
 mod sessions;
 mod tags;
@@ -674,7 +675,8 @@ fn buckets() {
     assert_eq!(server.outcome("PUT", "/bucket?lifecycle", &[], b"<x/>"), code(400, "MalformedXML"));
     assert_eq!(server.outcome("GET", "/other?tagging", &[], b""), code(404, "NoSuchTagSet"));
     assert_eq!(server.outcome("DELETE", "/bucket?tagging", &[], b""), code(204, ""));
-    assert_eq!(server.outcome("DELETE", "/bucket?ownershipControls", &[], b""), code(501, "NotImplemented"));
+    let none = code(404, "OwnershipControlsNotFoundError");
+    assert_eq!(server.outcome("GET", "/bucket?ownershipControls", &[], b""), none);
     assert_eq!(server.outcome("DELETE", "/none?policy", &[], b""), code(404, "NoSuchBucket"));
     assert_eq!(server.outcome("GET", "/none?tagging", &[], b""), code(404, "NoSuchBucket"));
     let payment = server.ask("GET", "/bucket?requestPayment", &[], b"").xml();

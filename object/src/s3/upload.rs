@@ -22,14 +22,14 @@ use super::response::Response;
 use super::service::{Call, Integrity, refusal};
 use super::xml::XmlWriter;
 use crate::api::{
-    Attributes, BodyDigest, Completion, Content, Error, OBJECT_BYTES_MAX, PART_BYTES_MIN, PART_NUMBER_MAX, Part,
-    Upload, UploadId,
+    Attributes, BodyDigest, Bucket, Completion, Content, Error, OBJECT_BYTES_MAX, PART_BYTES_MIN, PART_NUMBER_MAX,
+    Part, Upload, UploadId,
 };
 
 pub(super) async fn create(call: Call<'_>) -> Result<Response, S3Error> {
     let mut attributes = attributes_of(call.head)?;
     let bucket = call.s3.service.buckets.get(&call.route.bucket).await?;
-    attributes.0.extend(call.ownership(Some(&bucket)).await?);
+    attributes.0.extend(call.ownership(&bucket)?);
     let chosen = chosen_checksum(call.head)?;
     let mut headers = Vec::new();
     if let Some((algorithm, kind)) = chosen {
@@ -239,7 +239,7 @@ pub(super) async fn list_parts(call: Call<'_>) -> Result<Response, S3Error> {
     encoding.write(&mut xml);
     xml.text("UploadId", &upload.id.0);
     let bucket = call.s3.service.buckets.get(&call.route.bucket).await?;
-    write_owner(&mut xml, &call, &upload, call.owner_of_bucket(&bucket));
+    write_owner(&mut xml, &call, &upload, &bucket);
     xml.text("StorageClass", storage_class(&upload.attributes));
     write_choice(&mut xml, &upload);
     xml.number("PartNumberMarker", marker);
@@ -259,8 +259,8 @@ pub(super) async fn list_parts(call: Call<'_>) -> Result<Response, S3Error> {
 }
 
 /// Whose an upload is: who has begun it.
-fn write_owner(xml: &mut XmlWriter, call: &Call<'_>, upload: &Upload, bucket_owner: &str) {
-    let owner = call.user_of(call.owner_of(&upload.attributes, bucket_owner));
+fn write_owner(xml: &mut XmlWriter, call: &Call<'_>, upload: &Upload, bucket: &Bucket) {
+    let owner = call.user_of(call.owner_in(bucket, &upload.attributes));
     write_user(xml, "Initiator", &owner);
     write_user(xml, "Owner", &owner);
 }
@@ -320,7 +320,7 @@ pub(super) async fn list(call: Call<'_>) -> Result<Response, S3Error> {
             Line::Upload(upload) => xml.element("Upload", |xml| {
                 encoding.text(xml, "Key", &upload.key);
                 xml.text("UploadId", &upload.id.0);
-                write_owner(xml, &call, upload, call.owner_of_bucket(&bucket));
+                write_owner(xml, &call, upload, &bucket);
                 xml.text("StorageClass", storage_class(&upload.attributes));
                 xml.text("Initiated", &iso8601(upload.begun_ms));
                 write_choice(xml, upload);

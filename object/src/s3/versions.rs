@@ -9,7 +9,9 @@ use super::list::{KeyEncoding, page_limit, write_object};
 use super::response::Response;
 use super::service::{Call, Integrity};
 use super::xml::XmlWriter;
-use crate::api::{Content, DeleteMarker, ListedVersion, Object, VersionId, Versioning, VersionsPage, VersionsRequest};
+use crate::api::{
+    Bucket, Content, DeleteMarker, ListedVersion, Object, VersionId, Versioning, VersionsPage, VersionsRequest,
+};
 
 pub(super) async fn state(call: Call<'_>) -> Result<Response, S3Error> {
     let state = call.s3.service.versions.state(&call.route.bucket).await?;
@@ -61,7 +63,7 @@ pub(super) async fn list(call: Call<'_>) -> Result<Response, S3Error> {
             xml.text("NextVersionIdMarker", &version.to_string());
         }
     }
-    Entries { call: &call, encoding, owner: call.owner_of_bucket(&bucket) }.write(&mut xml, &page);
+    Entries { call: &call, encoding, bucket: &bucket }.write(&mut xml, &page);
     Ok(Response::xml(xml))
 }
 
@@ -74,8 +76,7 @@ pub(super) const fn invalid_version() -> S3Error {
 struct Entries<'a> {
     call: &'a Call<'a>,
     encoding: KeyEncoding,
-    /// Whose a version is that does not say.
-    owner: &'a str,
+    bucket: &'a Bucket,
 }
 
 impl Entries<'_> {
@@ -99,7 +100,7 @@ impl Entries<'_> {
         xml.element("Version", |xml| {
             xml.text("VersionId", &object.version.unwrap_or(VersionId::Null).to_string());
             xml.flag("IsLatest", is_latest);
-            write_object(xml, self.call, self.encoding, object, Some(self.owner));
+            write_object(xml, self.call, self.encoding, object, Some(self.bucket));
         });
     }
 
@@ -109,7 +110,7 @@ impl Entries<'_> {
             xml.flag("IsLatest", is_latest);
             self.encoding.text(xml, "Key", &marker.key);
             xml.text("LastModified", &iso8601(marker.modified_ms));
-            write_user(xml, "Owner", &self.call.user_of(self.call.owner_of(&marker.attributes, self.owner)));
+            write_user(xml, "Owner", &self.call.user_of(self.call.owner_in(self.bucket, &marker.attributes)));
         });
     }
 }

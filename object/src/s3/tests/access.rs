@@ -609,10 +609,3 @@ fn a_source_is_copied_from_the_bucket_of_the_owner_who_is_meant() {
     };
     assert_eq!((copy("ann"), copy("bob")), (200, 403));
 }
-
-#[test]
-fn an_ownership_of_objects_that_is_not_there_is_refused() {
-    let server = Server::new();
-    let make = |ownership| server.ask("PUT", "/new-bucket", &[("x-amz-object-ownership", ownership)], b"").status;
-    assert_eq!(["BucketOwnerEnforced", "BucketOwnerPreferred", "x", "ObjectWriter"].map(make), [501, 501, 501, 200]);
-}
