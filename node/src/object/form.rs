@@ -4,6 +4,7 @@
 //! the header and the shard; for a get offset and length. The answer is: version, kind; for bytes the bytes. A request to the owner of a
 //! range is: version, set, placement group, and the request as the object crate writes it.
 
+use ashlar_grid::handler::{MalformedPayload, Payload};
 use ashlar_object::cluster::{ShardReply, ShardRequest};
 use ashlar_object::cursor::Malformed;
 use ashlar_placement::map::{GroupId, PgId, SetId};
@@ -27,7 +28,7 @@ pub(super) struct ToDrive {
 }
 
 impl ToDrive {
-    pub(super) fn encode(&self) -> Vec<u8> {
+    fn encode_into(&self, out: &mut Vec<u8>) {
         let (kind, blob, more) = match &self.request {
             ShardRequest::Put { blob, header, data, is_repair, .. } => {
                 (if *is_repair { REPAIR } else { PUT }, blob, 8 + 2 + header.len() + data.len())
@@ -35,7 +36,7 @@ impl ToDrive {
             ShardRequest::Get { blob, .. } => (GET, blob, 8),
             ShardRequest::Remove(blob) => (REMOVE, blob, 0),
         };
-        let mut out = Vec::with_capacity(HEAD + more);
+        out.reserve(HEAD + more);
         out.push(VERSION);
         out.extend_from_slice(self.drive.as_bytes());
         out.push(kind);
@@ -53,7 +54,6 @@ impl ToDrive {
             }
             ShardRequest::Remove(_) => {}
         }
-        out
     }
 
     pub(super) fn decode(bytes: Bytes) -> Result<Self, Malformed> {
@@ -81,6 +81,41 @@ impl ToDrive {
             _ => return Err(Malformed),
         };
         if from.0.is_empty() { Ok(Self { drive, request }) } else { Err(Malformed) }
+    }
+}
+
+/// A request to a drive on its way: the shard is copied once, into the buffer from which it is sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum DriveCall {
+    /// Of this server.
+    Own(ToDrive),
+    /// As another server has written it.
+    Written(Vec<u8>),
+}
+
+impl DriveCall {
+    pub(super) fn decode(self) -> Result<ToDrive, Malformed> {
+        match self {
+            Self::Own(request) => Ok(request),
+            Self::Written(bytes) => ToDrive::decode(Bytes::from(bytes)),
+        }
+    }
+}
+
+impl Payload for DriveCall {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Own(request) => request.encode_into(out),
+            Self::Written(bytes) => out.extend_from_slice(bytes),
+        }
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, MalformedPayload> {
+        Ok(Self::Written(bytes.to_vec()))
+    }
+
+    fn take(bytes: Vec<u8>) -> Result<Self, MalformedPayload> {
+        Ok(Self::Written(bytes))
     }
 }
 
@@ -162,12 +197,20 @@ mod tests {
         ]
     }
 
+    fn calls() -> impl Iterator<Item = DriveCall> {
+        let to = |request| ToDrive { drive: DriveId::from_bytes([1; 16]), request };
+        requests().into_iter().map(move |request| DriveCall::Own(to(request)))
+    }
+
+    fn written(call: &DriveCall) -> Vec<u8> {
+        let mut out = Vec::new();
+        call.encode(&mut out);
+        out
+    }
+
     #[test]
     fn golden_bytes() {
-        let forms: Vec<Vec<u8>> = requests()
-            .into_iter()
-            .map(|request| ToDrive { drive: DriveId::from_bytes([1; 16]), request }.encode())
-            .collect();
+        let forms: Vec<Vec<u8>> = calls().map(|call| written(&call)).collect();
         let head = |kind| [&[1][..], &[1; 16], &[kind], &[2; 16]].concat();
         let put = [&head(0)[..], &[0, 0, 0, 0, 0, 0, 0, 3, 0, 4], b"headshard"].concat();
         assert_eq!(forms, [put, [&head(1)[..], &[0, 0, 0, 4, 0, 0, 0, 5]].concat(), head(2)]);
@@ -179,10 +222,13 @@ mod tests {
 
     #[test]
     fn forms_are_read_back_or_refused() {
-        for request in requests() {
-            let to = ToDrive { drive: DriveId::from_bytes([1; 16]), request };
-            let form = Bytes::from(to.encode());
-            assert_eq!(ToDrive::decode(form.clone()), Ok(to));
+        for call in calls() {
+            let form = Bytes::from(written(&call));
+            for taken in [<DriveCall as Payload>::decode(&form), DriveCall::take(form.to_vec())] {
+                let taken = taken.unwrap();
+                assert_eq!(written(&taken), form, "as a third server hands it on");
+                assert_eq!(taken.decode(), call.clone().decode());
+            }
             for len in 0..HEAD {
                 assert_eq!(ToDrive::decode(form.slice(..len.min(form.len() - 1))), Err(Malformed));
             }

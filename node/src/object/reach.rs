@@ -19,7 +19,7 @@ use ashlar_wire::id::{DriveId, ServerId};
 use ashlar_wire::time::Instant;
 use bytes::Bytes;
 
-use super::form::{ToDrive, decode_reply, encode_to_range};
+use super::form::{DriveCall, ToDrive, decode_reply, encode_to_range};
 use super::index_set::{INDEX_SET, bucket_id, range_of};
 use super::relay::{Asked, NoAnswer, ask_elsewhere, ask_shard, direct};
 use super::service::ObjectNode;
@@ -154,7 +154,7 @@ impl<R: Runtime> ObjectNode<R> {
             }
             Some(server) => {
                 let payload = encode_to_range(group, &request.encode());
-                let answer = direct(node, (Asked::Range, server), &payload, OWNER_MAX).await?;
+                let answer = direct(node, server, &Asked::Range(payload), OWNER_MAX).await?;
                 Reply::decode(Bytes::from(answer)).ok()
             }
         };
@@ -169,9 +169,10 @@ impl<R: Runtime> ObjectNode<R> {
         let Some(node) = self.node() else { return ShardReply::Unavailable };
         let server = self.catalog().state_now().and_then(|state| state.drive(drive).map(|drive| drive.server));
         let Some(server) = server else { return ShardReply::Unavailable };
-        let asked = if matches!(request, ShardRequest::Get { .. }) { Asked::GetShard } else { Asked::PutShard };
-        let form = ToDrive { drive, request }.encode();
-        let answer = ask_shard(&node, (asked, server), &form, SHARD_MAX).await;
+        let is_read = matches!(request, ShardRequest::Get { .. });
+        let request = DriveCall::Own(ToDrive { drive, request });
+        let asked = if is_read { Asked::GetShard(request) } else { Asked::PutShard(request) };
+        let answer = ask_shard(&node, server, &asked, SHARD_MAX).await;
         let reply = answer.ok().and_then(|bytes| decode_reply(&Bytes::from(bytes)).ok());
         reply.unwrap_or(ShardReply::Unavailable)
     }

@@ -9,14 +9,14 @@ use core::time::Duration;
 
 use ashlar_grid::CallOptions;
 use ashlar_grid::error::{CallError, Refusal};
-use ashlar_grid::handler::{HandlerId, Method};
+use ashlar_grid::handler::{HandlerId, Method, Payload};
 use ashlar_grid::seam::{Lane, Runtime};
 use ashlar_object::index::{Reply, Request};
 use ashlar_placement::map::GroupId;
 use ashlar_wire::id::ServerId;
 use bytes::Bytes;
 
-use super::form::{decode_to_range, encode_to_range};
+use super::form::{DriveCall, decode_to_range, encode_to_range};
 use super::service::{AskRange, GetShard, ObjectNode, PutShard};
 use crate::Node;
 
@@ -46,16 +46,16 @@ const NOT_DONE: u32 = 2;
 const UNKNOWN: u32 = 3;
 
 /// What is asked of another server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Asked {
     /// A request to the owner of a range.
-    Range,
+    Range(Vec<u8>),
     /// A shard to be kept or removed.
-    PutShard,
+    PutShard(DriveCall),
     /// Bytes of a shard.
-    GetShard,
+    GetShard(DriveCall),
     /// A request to whoever owns the range, as the third server knows it; the id of a server says nothing then.
-    Owner,
+    Owner(Vec<u8>),
 }
 
 /// Why a call brought no answer.
@@ -77,41 +77,47 @@ impl From<CallError> for NoAnswer {
     }
 }
 
-fn encode(asked: Asked, server: ServerId, payload: &[u8]) -> Vec<u8> {
+fn encode(asked: &Asked, server: ServerId) -> Vec<u8> {
     let kind = match asked {
-        Asked::Range => 0,
-        Asked::PutShard => 1,
-        Asked::GetShard => 2,
-        Asked::Owner => 3,
+        Asked::Range(_) => 0,
+        Asked::PutShard(_) => 1,
+        Asked::GetShard(_) => 2,
+        Asked::Owner(_) => 3,
     };
-    [&[VERSION, kind], &server.as_bytes()[..], payload].concat()
+    let mut out = [&[VERSION, kind], &server.as_bytes()[..]].concat();
+    match asked {
+        Asked::Range(request) | Asked::Owner(request) => request.encode(&mut out),
+        Asked::PutShard(request) | Asked::GetShard(request) => request.encode(&mut out),
+    }
+    out
 }
 
-fn decode(bytes: &[u8]) -> Option<(Asked, ServerId, &[u8])> {
+fn decode(bytes: &[u8]) -> Option<(Asked, ServerId)> {
     let (head, payload) = bytes.split_at_checked(HEAD)?;
+    let payload = payload.to_vec();
     let asked = match head[..2] {
-        [VERSION, 0] => Asked::Range,
-        [VERSION, 1] => Asked::PutShard,
-        [VERSION, 2] => Asked::GetShard,
-        [VERSION, 3] => Asked::Owner,
+        [VERSION, 0] => Asked::Range(payload),
+        [VERSION, 1] => Asked::PutShard(DriveCall::Written(payload)),
+        [VERSION, 2] => Asked::GetShard(DriveCall::Written(payload)),
+        [VERSION, 3] => Asked::Owner(payload),
         _ => return None,
     };
-    Some((asked, ServerId::from_bytes(head[2..].try_into().ok()?), payload))
+    Some((asked, ServerId::from_bytes(head[2..].try_into().ok()?)))
 }
 
 /// Makes the call directly.
 pub(super) async fn direct<R: Runtime>(
     node: &Node<R>,
-    (asked, server): (Asked, ServerId),
-    payload: &[u8],
+    server: ServerId,
+    asked: &Asked,
     span: Duration,
 ) -> Result<Vec<u8>, NoAnswer> {
     let options = CallOptions { fail_fast: true, ..CallOptions::within(span) };
-    let (grid, payload) = (node.grid(), payload.to_vec());
+    let grid = node.grid();
     let answer = match asked {
-        Asked::Range | Asked::Owner => grid.call::<AskRange>(server, &payload, options).await,
-        Asked::PutShard => grid.call::<PutShard>(server, &payload, options).await,
-        Asked::GetShard => grid.call::<GetShard>(server, &payload, options).await,
+        Asked::Range(request) | Asked::Owner(request) => grid.call::<AskRange>(server, request, options).await,
+        Asked::PutShard(request) => grid.call::<PutShard>(server, request, options).await,
+        Asked::GetShard(request) => grid.call::<GetShard>(server, request, options).await,
     };
     answer.map_err(NoAnswer::from)
 }
@@ -119,13 +125,13 @@ pub(super) async fn direct<R: Runtime>(
 /// Asks a server for a shard, and third ones if it does not answer: such calls may be repeated.
 pub(super) async fn ask_shard<R: Runtime>(
     node: &Node<R>,
-    (asked, server): (Asked, ServerId),
-    payload: &[u8],
+    server: ServerId,
+    asked: &Asked,
     span: Duration,
 ) -> Result<Vec<u8>, NoAnswer> {
-    match direct(node, (asked, server), payload, span).await {
+    match direct(node, server, asked, span).await {
         Ok(answer) => Ok(answer),
-        Err(_) => by_others(node, (asked, server), payload, span, true).await,
+        Err(_) => by_others(node, server, asked, span, true).await,
     }
 }
 
@@ -139,14 +145,14 @@ pub(super) async fn ask_elsewhere<R: Runtime>(
 ) -> Result<Reply, NoAnswer> {
     let payload = encode_to_range(group, &request.encode());
     let repeats = !matches!(request, Request::Commit { .. });
-    let answer = by_others(node, (Asked::Owner, node.id()), &payload, span, repeats).await?;
+    let answer = by_others(node, node.id(), &Asked::Owner(payload), span, repeats).await?;
     Reply::decode(Bytes::from(answer)).map_err(|_| NoAnswer::Unknown)
 }
 
 async fn by_others<R: Runtime>(
     node: &Node<R>,
-    (asked, server): (Asked, ServerId),
-    payload: &[u8],
+    server: ServerId,
+    asked: &Asked,
     span: Duration,
     repeats: bool,
 ) -> Result<Vec<u8>, NoAnswer> {
@@ -154,7 +160,7 @@ async fn by_others<R: Runtime>(
     let third = node.connected().into_iter().filter(|other| *other != server).take(VIA_MAX);
     for via in third.collect::<Vec<ServerId>>() {
         let options = CallOptions { fail_fast: true, ..CallOptions::within(span + HOP) };
-        match node.grid().call::<Relay>(via, &encode(asked, server, payload), options).await {
+        match node.grid().call::<Relay>(via, &encode(asked, server), options).await {
             Ok(answer) => return Ok(answer),
             Err(error) => failed = NoAnswer::from(error),
         }
@@ -173,15 +179,15 @@ pub(super) async fn relay<R: Runtime>(
     span: Duration,
 ) -> Result<Vec<u8>, Refusal> {
     let malformed = || Refusal::new(MALFORMED, "no call that this server can make for another one");
-    let (asked, server, payload) = decode(request).ok_or_else(malformed)?;
+    let (asked, server) = decode(request).ok_or_else(malformed)?;
     let answer = match asked {
-        Asked::Owner => {
-            let (group, form) = decode_to_range(Bytes::copy_from_slice(payload)).map_err(|_| malformed())?;
+        Asked::Owner(payload) => {
+            let (group, form) = decode_to_range(Bytes::from(payload)).map_err(|_| malformed())?;
             let request = Request::decode(form).map_err(|_| malformed())?;
             service.ask_owner(node, group, &request).await.map(|reply| reply.encode())
         }
         _ if server == node.id() => return Err(malformed()),
-        _ => direct(node, (asked, server), payload, span).await,
+        asked => direct(node, server, &asked, span).await,
     };
     answer.map_err(|failed| match failed {
         NoAnswer::NotDone => Refusal::new(NOT_DONE, "the server cannot be reached from here either"),
@@ -196,10 +202,16 @@ mod tests {
     #[test]
     fn golden_bytes() {
         let server = ServerId::from_bytes([7; 16]);
-        for (asked, kind) in [(Asked::Range, 0), (Asked::PutShard, 1), (Asked::GetShard, 2), (Asked::Owner, 3)] {
-            let bytes = encode(asked, server, b"ab");
+        let (payload, call) = (b"ab".to_vec(), DriveCall::Written(b"ab".to_vec()));
+        for (asked, kind) in [
+            (Asked::Range(payload.clone()), 0),
+            (Asked::PutShard(call.clone()), 1),
+            (Asked::GetShard(call), 2),
+            (Asked::Owner(payload), 3),
+        ] {
+            let bytes = encode(&asked, server);
             assert_eq!(bytes, [&[1, kind][..], &[7; 16], b"ab"].concat());
-            assert_eq!(decode(&bytes), Some((asked, server, &b"ab"[..])));
+            assert_eq!(decode(&bytes), Some((asked, server)));
         }
         assert_eq!(decode(&[1; 17]), None, "cut");
         assert_eq!(decode(&[&[1, 4][..], &[7; 16]].concat()), None, "a later kind");

@@ -26,7 +26,7 @@ use ashlar_wire::time::Instant;
 use bytes::Bytes;
 
 use super::damage::Damage;
-use super::form::{ToDrive, decode_to_range, encode_reply};
+use super::form::{DriveCall, ToDrive, decode_to_range, encode_reply};
 use super::healing::WaitingObjects;
 use super::index_host::IndexHost;
 use super::index_set;
@@ -52,7 +52,7 @@ pub(super) struct PutShard;
 impl Method for PutShard {
     const ID: HandlerId = HandlerId::new(97);
     const IDEMPOTENT: bool = true;
-    type Request = Vec<u8>;
+    type Request = DriveCall;
     type Reply = Vec<u8>;
 }
 
@@ -63,7 +63,7 @@ impl Method for GetShard {
     const ID: HandlerId = HandlerId::new(98);
     const LANE: Lane = Lane::Bulk;
     const IDEMPOTENT: bool = true;
-    type Request = Vec<u8>;
+    type Request = DriveCall;
     type Reply = Vec<u8>;
 }
 
@@ -217,8 +217,8 @@ impl<R: Runtime> ObjectNode<R> {
     }
 
     /// A request of another server for a drive.
-    async fn take_shard(&self, bytes: Vec<u8>) -> ShardReply {
-        let Ok(ToDrive { drive, request }) = ToDrive::decode(Bytes::from(bytes)) else {
+    async fn take_shard(&self, call: DriveCall) -> ShardReply {
+        let Ok(ToDrive { drive, request }) = call.decode() else {
             return ShardReply::Unavailable;
         };
         match self.blobs_of(drive) {
@@ -307,7 +307,6 @@ impl<R: Runtime> Service<R> for ObjectNode<R> {
         let (service, from) = (self.clone(), node.clone());
         let handlers = handlers.serve::<AskRange, _>(move |context, request| {
             let (service, met) = (service.clone(), is_met(&from, context.caller));
-            let request = request.to_vec();
             async move {
                 met?;
                 Ok(service.take_range(request).await.encode())
@@ -316,7 +315,6 @@ impl<R: Runtime> Service<R> for ObjectNode<R> {
         let (service, from) = (self.clone(), node.clone());
         let handlers = handlers.serve::<PutShard, _>(move |context, request| {
             let (service, met) = (service.clone(), is_met(&from, context.caller));
-            let request = request.to_vec();
             async move {
                 met?;
                 Ok(encode_reply(&service.take_shard(request).await))
@@ -325,7 +323,6 @@ impl<R: Runtime> Service<R> for ObjectNode<R> {
         let (service, from) = (self.clone(), node.clone());
         let handlers = handlers.serve::<Relay, _>(move |context, request| {
             let (service, node, met) = (service.clone(), from.upgrade(), is_met(&from, context.caller));
-            let request = request.to_vec();
             async move {
                 met?;
                 relay(&service, &node.ok_or_else(stopped)?, &request, OWNER_MAX).await
@@ -334,7 +331,6 @@ impl<R: Runtime> Service<R> for ObjectNode<R> {
         let (service, from) = (self.clone(), node.clone());
         handlers.serve::<GetShard, _>(move |context, request| {
             let (service, met) = (service.clone(), is_met(&from, context.caller));
-            let request = request.to_vec();
             async move {
                 met?;
                 Ok(encode_reply(&service.take_shard(request).await))

@@ -142,9 +142,10 @@ async fn fill(
                 None => break,
             }
         }
-        if block.is_empty() && rest.len() < len {
-            // Small objects get what they need, and long ones one allocation a block.
-            block.reserve_exact(if rest.len() < len / 16 { rest.len() } else { len });
+        // Small objects take what they need; long ones get one allocation a block, behind their first pieces.
+        let is_long = block.len() + rest.len() >= len / 16;
+        if is_long {
+            block.reserve_exact(len - block.len());
         }
         block.extend_from_slice(&rest.split_to(rest.len().min(len - block.len())));
     }
