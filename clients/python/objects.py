@@ -347,6 +347,17 @@ def limited(s3):
     assert [(found["objects"], found["bytes"]) for found in usage] == [(1, 600_000)], usage
     admin("DELETE", "/v1/buckets/limited/quota")
     s3.put_object(Bucket="limited", Key="second", Body=bytes(600_000))
+    healed_by_command()
+
+
+def healed_by_command():
+    """An operator has all shards of a bucket read."""
+    found = admin("PUT", "/v1/buckets/limited/healing")
+    until = time.monotonic() + 30
+    while found["state"] == "running" and time.monotonic() < until:
+        time.sleep(0.1)
+        found = admin("GET", "/v1/buckets/limited/healing")
+    assert (found["state"], found["looked_at"], found["failed"]) == ("done", 2, 0), found
 
 
 def ending(s3):

@@ -49,7 +49,7 @@ struct Quota {
 }
 
 /// Reads the name of a bucket.
-fn name(text: &str) -> Result<String, String> {
+pub(super) fn name(text: &str) -> Result<String, String> {
     let may_be = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
     let is_name = text.bytes().all(may_be) && (3..=63).contains(&text.len()) && !text.contains("..");
     if is_name {

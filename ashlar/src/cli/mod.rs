@@ -11,6 +11,7 @@ pub mod config;
 pub mod drives;
 pub mod forget;
 pub mod kv;
+pub mod object;
 pub mod s3;
 pub mod secret;
 pub mod server;
@@ -58,6 +59,8 @@ enum Command {
     Volume(volume::Arguments),
     /// List buckets of objects, and say how much they may have
     Bucket(bucket::Arguments),
+    /// Read all shards of a bucket's objects, and make anew what is lost
+    Object(object::Arguments),
     /// Run the key-value engine alone: one server for any Redis or Valkey client
     Kv(kv::Arguments),
     /// Measure the published figures on this machine
@@ -102,6 +105,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
         Command::S3(arguments) => s3::run(&arguments),
         Command::Volume(arguments) => volume::run(&arguments),
         Command::Bucket(arguments) => bucket::run(&arguments),
+        Command::Object(arguments) => object::run(&arguments),
         Command::Kv(arguments) => kv::run(&arguments, configuration),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),

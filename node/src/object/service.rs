@@ -29,9 +29,9 @@ use super::damage::Damage;
 use super::form::{DriveCall, ToDrive, decode_to_range, encode_reply};
 use super::healing::WaitingObjects;
 use super::index_host::IndexHost;
-use super::index_set;
 use super::reach::OWNER_MAX;
 use super::relay::{Relay, relay};
+use super::{asked_healing, index_set};
 use crate::catalog::CatalogHandle;
 use crate::service::{Agent, NodeAction, Service};
 use crate::volume::service::VolumeService;
@@ -96,6 +96,7 @@ struct Shared<R: Runtime> {
     discards: AtomicUsize,
     /// Objects of which damage was read, or that a drive missed.
     waiting: Mutex<WaitingObjects>,
+    asked_healing: Mutex<asked_healing::Asked>,
     /// Objects of this server's ranges that the last pass found to lack shards and has not healed.
     unhealed: AtomicU64,
     is_over: AtomicBool,
@@ -124,6 +125,7 @@ impl<R: Runtime> ObjectNode<R> {
             ranges: Mutex::default(),
             discards: AtomicUsize::new(0),
             waiting: Mutex::default(),
+            asked_healing: Mutex::default(),
             unhealed: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
         }))
@@ -183,6 +185,10 @@ impl<R: Runtime> ObjectNode<R> {
 
     pub(super) fn waiting_objects(&self) -> &Mutex<WaitingObjects> {
         &self.0.waiting
+    }
+
+    pub(super) fn asked_healing(&self) -> &Mutex<asked_healing::Asked> {
+        &self.0.asked_healing
     }
 
     /// Whether this server owns the range of a bucket.

@@ -30,6 +30,8 @@ use crate::stripe::{PutShards, put_shards, rebuild_block};
 
 /// Objects of one step.
 const OBJECTS_MAX: u32 = 200;
+/// Objects of one step of [`HealDepth::Proven`]: all their bytes are read.
+const PROVEN_OBJECTS_MAX: u32 = 16;
 
 /// Which shards are looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +43,17 @@ pub enum HealDepth {
     Drive(DriveId),
     /// All: every drive is asked for each of its shards.
     Every,
+    /// All, in short steps; an object counts as waiting if a drive of its shards does not answer.
+    Proven,
+}
+
+impl HealDepth {
+    const fn objects_max(self) -> u32 {
+        match self {
+            Self::Noted | Self::Drive(_) | Self::Every => OBJECTS_MAX,
+            Self::Proven => PROVEN_OBJECTS_MAX,
+        }
+    }
 }
 
 /// What a step has found and done. Parts of uploads that are not completed count as objects.
@@ -127,7 +140,7 @@ impl<C: Cluster> ObjectService<C> {
         depth: HealDepth,
         drives: &mut AskedDrives,
     ) -> Result<(Healed, Option<Vec<u8>>), Error> {
-        let (lines, next) = self.heal_page(bucket, from).await?;
+        let (lines, next) = self.heal_page(bucket, from, depth.objects_max()).await?;
         let mut healed = Healed::default();
         for (key, entry) in lines {
             let outcome = match name_in(&key) {
@@ -166,7 +179,7 @@ impl<C: Cluster> ObjectService<C> {
         bucket: BucketId,
         from: Option<Vec<u8>>,
     ) -> Result<(u64, Option<Vec<u8>>), Error> {
-        let (lines, next) = self.heal_page(bucket, from).await?;
+        let (lines, next) = self.heal_page(bucket, from, OBJECTS_MAX).await?;
         let is_due = |(key, entry): &(Vec<u8>, Entry)| {
             let parts = if key::part_number(key).is_some() {
                 PartRecord::decode(&entry.value).map(|record| vec![record.content]).unwrap_or_default()
@@ -189,10 +202,11 @@ impl<C: Cluster> ObjectService<C> {
         &self,
         bucket: BucketId,
         from: Option<Vec<u8>>,
+        lines_max: u32,
     ) -> Result<(Vec<(Vec<u8>, Entry)>, Option<Vec<u8>>), Error> {
         let from = from.unwrap_or_else(|| key::object(bucket, b""));
         let to = key::versions_end(bucket);
-        let scan = Scan { from, to, fold: Vec::new(), fold_after: 0, lines_max: OBJECTS_MAX };
+        let scan = Scan { from, to, fold: Vec::new(), fold_after: 0, lines_max };
         let Reply::Page { lines, next } = self.cluster.index(bucket, Request::Scan(scan)).await else {
             return Err(Error::Unavailable);
         };
@@ -354,7 +368,7 @@ impl<C: Cluster> ObjectService<C> {
     ) -> Result<Outcome, Error> {
         let Placed { spread, lacking, .. } = match depth {
             HealDepth::Drive(_) => Self::as_it_is(part),
-            HealDepth::Noted | HealDepth::Every => self.target(part),
+            HealDepth::Noted | HealDepth::Every | HealDepth::Proven => self.target(part),
         };
         let goal = PartContent { spread, ..part.clone() };
         let numbers = 0..u8::try_from(part.spread.drives.len()).expect("at most SHARDS_MAX");
@@ -378,6 +392,7 @@ impl<C: Cluster> ObjectService<C> {
         }
         match made {
             Made { failed, .. } if !failed.is_empty() => Err(made.error),
+            Made { is_unproven: true, .. } => Ok(Outcome::Waiting),
             _ if is_waiting => Ok(Outcome::Waiting),
             _ if !lacking.is_empty() => Ok(Outcome::Lacking),
             Made { any: true, .. } => Ok(Outcome::Healed),
@@ -394,10 +409,12 @@ impl<C: Cluster> ObjectService<C> {
         due: &BTreeSet<u8>,
         depth: HealDepth,
     ) -> Result<Made, Error> {
-        let mut made = Made { failed: BTreeSet::new(), error: Error::Unavailable, any: false };
+        let mut made = Made { failed: BTreeSet::new(), error: Error::Unavailable, any: false, is_unproven: false };
         for block in 0..part.blocks() {
             let mut numbers: BTreeSet<u8> = due.difference(&made.failed).copied().collect();
-            numbers.extend(self.lost_shards(part, block, depth).await);
+            let (lost, is_unproven) = self.lost_shards(part, block, depth).await;
+            made.is_unproven |= is_unproven && depth == HealDepth::Proven;
+            numbers.extend(lost);
             if numbers.is_empty() {
                 continue;
             }
@@ -434,12 +451,12 @@ impl<C: Cluster> ObjectService<C> {
     }
 
     /// Shards of a block that their drives do not have, or not whole, as far as they are asked. One whose drive cannot be
-    /// reached is not among them.
-    async fn lost_shards(&self, part: &PartContent, block: u32, depth: HealDepth) -> Vec<u8> {
+    /// reached is not among them; whether there is one.
+    async fn lost_shards(&self, part: &PartContent, block: u32, depth: HealDepth) -> (Vec<u8>, bool) {
         let len_of = |drive: DriveId, number: u8| match depth {
             HealDepth::Noted => None,
             HealDepth::Drive(asked) => (asked == drive && !part.missing.contains(&number)).then_some(0),
-            HealDepth::Every => Some(part.shard_bytes(block)),
+            HealDepth::Every | HealDepth::Proven => Some(part.shard_bytes(block)),
         };
         let shards = part.spread.drives.iter().zip(0..);
         let (numbers, asked): (Vec<u8>, Vec<BoxFuture<'static, ShardReply>>) = shards
@@ -450,7 +467,9 @@ impl<C: Cluster> ObjectService<C> {
             .unzip();
         let replies = all(asked).await;
         let is_lost = |reply: &ShardReply| matches!(reply, ShardReply::Missing | ShardReply::Damaged);
-        numbers.into_iter().zip(replies).filter(|(_, reply)| is_lost(reply)).map(|(number, _)| number).collect()
+        let is_unproven = replies.contains(&ShardReply::Unavailable);
+        let lost = numbers.into_iter().zip(replies).filter(|(_, reply)| is_lost(reply));
+        (lost.map(|(number, _)| number).collect(), is_unproven)
     }
 }
 
@@ -462,4 +481,6 @@ struct Made {
     error: Error,
     /// At least one was made.
     any: bool,
+    /// A drive was asked for a shard and has not answered.
+    is_unproven: bool,
 }

@@ -1,7 +1,11 @@
 //! `GET /v1/buckets`: the buckets of the object service, what they have and what they may have.
 //!
 //! `PUT /v1/buckets/NAME/quota?bytes=BYTES` gives a bucket a quota, `DELETE` takes it.
+//!
+//! `PUT /v1/buckets/NAME/healing` has the server that is asked read all shards of a bucket and make anew what is lost, `GET` tells how
+//! far it is, `DELETE` stops it.
 
+use ashlar_node::object::asked_healing::{BucketHealing, Healed, HealingRefusal, HealingState};
 use ashlar_node::object::quotas::{BucketFigures, QuotaError, Usage};
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -82,4 +86,74 @@ fn refused(error: QuotaError) -> Response<Full<Bytes>> {
         QuotaError::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
     };
     refuse(status, word, &error.to_string())
+}
+
+/// How far the healing of a bucket is, as the admin API shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HealingView {
+    /// The name of the bucket.
+    pub bucket: String,
+    /// `running`, `done`, `stopped` or `failed`.
+    pub state: String,
+    /// Objects, older versions and parts of uploads that were looked at.
+    pub looked_at: u64,
+    /// Those that had lost shards, and are whole again.
+    pub healed: u64,
+    /// Those with shards on a drive that does not answer.
+    pub waiting: u64,
+    /// Those with shards for which there is no drive.
+    pub lacking: u64,
+    /// Those that are not whole for another reason.
+    pub failed: u64,
+}
+
+impl From<BucketHealing> for HealingView {
+    fn from(BucketHealing { bucket, healed, state }: BucketHealing) -> Self {
+        let state = match state {
+            HealingState::Running => "running",
+            HealingState::Done => "done",
+            HealingState::Stopped => "stopped",
+            HealingState::Failed => "failed",
+        };
+        let Healed { objects: looked_at, healed, waiting, lacking, failed } = healed;
+        Self { bucket, state: state.to_owned(), looked_at, healed, waiting, lacking, failed }
+    }
+}
+
+/// Begins to heal a bucket.
+pub(super) async fn begin_healing(front: &Front, name: &str) -> Response<Full<Bytes>> {
+    let Some(objects) = front.drives.as_ref().and_then(|drives| drives.objects.as_ref()) else { return no_objects() };
+    match objects.begin_healing(name).await {
+        Ok(begun) => json(StatusCode::OK, &HealingView::from(begun)),
+        Err(HealingRefusal::NoSuchBucket) => refuse(StatusCode::NOT_FOUND, "no_such_bucket", "no bucket has this name"),
+        Err(HealingRefusal::Busy(other)) => {
+            let text = format!("this server heals the bucket {other}: wait, stop that, or ask another server");
+            refuse(StatusCode::CONFLICT, "busy", &text)
+        }
+        Err(HealingRefusal::Unavailable) => {
+            refuse(StatusCode::SERVICE_UNAVAILABLE, "no_catalog", "the catalog has not answered: ask again")
+        }
+    }
+}
+
+/// How far it is.
+pub(super) fn healing(front: &Front, name: &str) -> Response<Full<Bytes>> {
+    let Some(objects) = front.drives.as_ref().and_then(|drives| drives.objects.as_ref()) else { return no_objects() };
+    told(objects.bucket_healing(name))
+}
+
+/// Stops it.
+pub(super) fn stop_healing(front: &Front, name: &str) -> Response<Full<Bytes>> {
+    let Some(objects) = front.drives.as_ref().and_then(|drives| drives.objects.as_ref()) else { return no_objects() };
+    told(objects.stop_healing(name))
+}
+
+fn told(healing: Option<BucketHealing>) -> Response<Full<Bytes>> {
+    match healing {
+        Some(healing) => json(StatusCode::OK, &HealingView::from(healing)),
+        None => {
+            let text = "this server heals no such bucket, and has healed none since it started, or another one since";
+            refuse(StatusCode::NOT_FOUND, "no_healing", text)
+        }
+    }
 }

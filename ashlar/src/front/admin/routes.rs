@@ -125,6 +125,9 @@ async fn run(front: &Front, endpoint: Endpoint, part: &str, query: Option<&str>)
         Endpoint::Buckets => buckets::list(front).await,
         Endpoint::SetQuota => buckets::set_quota(front, part, query).await,
         Endpoint::RemoveQuota => buckets::remove_quota(front, part).await,
+        Endpoint::Healing => buckets::healing(front, part),
+        Endpoint::BeginHealing => buckets::begin_healing(front, part).await,
+        Endpoint::StopHealing => buckets::stop_healing(front, part),
     }
 }
 

@@ -47,6 +47,9 @@ pub(super) enum Endpoint {
     Buckets,
     SetQuota,
     RemoveQuota,
+    Healing,
+    BeginHealing,
+    StopHealing,
 }
 
 /// A line of the table.
@@ -64,7 +67,7 @@ const fn route(method: Method, path: &'static str, asked: Asked, endpoint: Endpo
 }
 
 /// The table. What changes something has a method that a page in somebody's browser cannot use without asking this machine first.
-static ROUTES: [Route; 31] = [
+static ROUTES: [Route; 34] = [
     route(Method::GET, "/health/live", Asked::Page, Endpoint::Live),
     route(Method::GET, "/health/ready", Asked::Page, Endpoint::Ready),
     route(Method::GET, "/health/cluster", Asked::Page, Endpoint::Cluster),
@@ -96,6 +99,9 @@ static ROUTES: [Route; 31] = [
     route(Method::GET, "/v1/buckets", Asked::Api, Endpoint::Buckets),
     route(Method::PUT, "/v1/buckets/NAME/quota", Asked::Change, Endpoint::SetQuota),
     route(Method::DELETE, "/v1/buckets/NAME/quota", Asked::Change, Endpoint::RemoveQuota),
+    route(Method::GET, "/v1/buckets/NAME/healing", Asked::Api, Endpoint::Healing),
+    route(Method::PUT, "/v1/buckets/NAME/healing", Asked::Change, Endpoint::BeginHealing),
+    route(Method::DELETE, "/v1/buckets/NAME/healing", Asked::Change, Endpoint::StopHealing),
 ];
 
 /// What the table says of a request.

@@ -60,6 +60,29 @@ fn shards_that_were_missed_lost_or_damaged_are_made_anew() {
 }
 
 #[test]
+fn what_is_proven_was_read_from_every_drive() {
+    let (memory, service) = Memory::with_drives(5);
+    let drives: Vec<DriveId> = memory.world().drives.keys().copied().collect();
+    for number in 0..40 {
+        put(&service, &format!("key-{number:02}"), &pattern(99));
+    }
+    let (bucket, _) = run(service.bucket("bucket")).unwrap();
+    let proven = heal::HealDepth::Proven;
+    let (step, next) = run(service.heal_bucket(bucket, None, proven, &mut heal::AskedDrives::default())).unwrap();
+    assert_eq!((step.objects, next.is_some()), (16, true), "steps are short: they are told, and can be stopped");
+    let whole = memory.world().drives.clone();
+    memory.world().drives.get_mut(&drives[0]).unwrap().clear();
+    memory.world().down.insert(drives[1]);
+    let waiting = Healed { objects: 40, waiting: 40, ..Healed::default() };
+    assert_eq!(heal(&service, bucket, proven), waiting, "a drive does not answer");
+    assert!(memory.world().drives == whole, "what the other one has lost is made anew");
+    memory.world().drives.get_mut(&drives[0]).unwrap().clear();
+    memory.world().down.clear();
+    assert_eq!(heal(&service, bucket, proven), Healed { objects: 40, healed: 40, ..Healed::default() });
+    assert_eq!(heal(&service, bucket, proven), Healed { objects: 40, ..Healed::default() });
+}
+
+#[test]
 fn an_object_of_parts_is_healed_with_the_headers_of_its_parts() {
     let (memory, service) = Memory::with_drives(3);
     let upload = run(service.begin("bucket", "key", Attributes::default(), Lock::default(), None)).unwrap();
