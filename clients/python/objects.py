@@ -463,6 +463,14 @@ def killed(s3):
     assert not wrong, wrong[:5]
 
 
+def root_key_replaced(s3):
+    """Run last: S3 has the new key afterwards."""
+    S3.update(admin("PUT", "/v1/s3/key"))
+    until_refused("InvalidAccessKeyId", s3.list_buckets)
+    for endpoint in ENDPOINTS:
+        assert client(endpoint).list_buckets()["Buckets"]
+
+
 def main():
     s3 = client(S3["endpoint"])
     for work in (everyday, users, multipart, changed_at_once, locked, encrypted, limited, ending):
@@ -473,6 +481,8 @@ def main():
     killed(s3)
     encrypted_after_kills(s3)
     print(f"boto3 {boto3.__version__}: {encrypted_after_kills.__name__}", flush=True)
+    root_key_replaced(s3)
+    print(f"boto3 {boto3.__version__}: {root_key_replaced.__name__}", flush=True)
 
 
 main()

@@ -116,6 +116,8 @@ enum KeyCommand {
         #[command(flatten)]
         printed: Printed,
     },
+    /// Replace the root key by a new one, and print it: what the old one signs is refused within seconds, at all servers
+    ReplaceRoot(Printed),
     /// List the keys of users, without their secrets
     List(Printed),
     /// Delete a key: what it signs is refused from then on
@@ -151,6 +153,7 @@ fn run_key(command: Option<&KeyCommand>, printed: &Printed) -> std::io::Result<R
     match command {
         None => os::block_on(print_root(printed)),
         Some(KeyCommand::Create { user, name, printed }) => os::block_on(create(user, name.as_deref(), printed)),
+        Some(KeyCommand::ReplaceRoot(printed)) => os::block_on(replace_root(printed)),
         Some(KeyCommand::List(printed)) => os::block_on(list(printed)),
         Some(KeyCommand::Delete { access_key, printed }) => os::block_on(delete(access_key, printed)),
     }
@@ -228,7 +231,18 @@ fn environment(access_key: &str, secret_key: &str) -> String {
 
 async fn print_root(printed: &Printed) -> Result<String, Failure> {
     let key = key(&printed.asked.target_to_change()?).await?;
-    Ok(if printed.json { to_json(&key) } else { environment(&key.access_key, &key.secret_key) })
+    Ok(root_text(&key, printed))
+}
+
+async fn replace_root(printed: &Printed) -> Result<String, Failure> {
+    let target = printed.asked.target_to_change()?;
+    let body = demand(&target, "/v1/s3/key").await?;
+    let key: KeyView = serde_json::from_slice(&body).map_err(|error| no_server(&target, &error))?;
+    Ok(root_text(&key, printed))
+}
+
+fn root_text(key: &KeyView, printed: &Printed) -> String {
+    if printed.json { to_json(key) } else { environment(&key.access_key, &key.secret_key) }
 }
 
 async fn create(user: &str, name: Option<&str>, printed: &Printed) -> Result<String, Failure> {

@@ -3,9 +3,11 @@
 use std::path::Path;
 
 use crate::config::flags::Flags;
+use crate::config::root_key::GivenKey;
 use crate::config::{self, Config, Texts, Values};
 use crate::failure::Failure;
-use crate::os::{files, logs, server};
+use crate::os::server::{self, Secrets};
+use crate::os::{files, logs};
 
 /// Run one server in the foreground. The first server of a cluster starts without --join; each other one needs --join
 /// and the cluster's secret.
@@ -18,8 +20,10 @@ pub struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let config = resolve(&arguments.flags)?;
     logs::start(&config.log, config.log_json);
-    let secret = std::env::var("ASHLAR_SECRET").ok();
-    server::run(&config, secret.as_deref())
+    let variable = |name: &str| std::env::var(name).ok();
+    let read = |path: &str| text_of(path, "name a file that can be read");
+    let root_key = config.s3.map(|address| GivenKey::of(variable, read, address)).transpose()?.flatten();
+    server::run(&config, Secrets { cluster: variable("ASHLAR_SECRET").as_deref(), root_key })
 }
 
 /// The configuration from file, environment and these flags.
@@ -37,7 +41,9 @@ fn with_texts<T>(flags: &Flags, read: impl FnOnce(Texts<'_>) -> Result<T, Vec<co
     let variable = environment.iter().find(|(name, _)| name == "ASHLAR_CONFIG").map(|(_, path)| path.clone());
     let file = match flags.config.clone().or(variable) {
         None => None,
-        Some(path) => Some((path.clone(), text_of(&path)?)),
+        Some(path) => {
+            Some((path.clone(), text_of(&path, "give a file that can be read with --config or ASHLAR_CONFIG")?))
+        }
     };
     let file = file.as_ref().map(|(path, text)| (path.as_str(), text.as_str()));
     read(Texts { file, environment: &environment, flags }).map_err(|problems| config::failure(&problems))
@@ -51,11 +57,10 @@ pub(super) fn environment() -> Vec<(String, String)> {
         .collect()
 }
 
-fn text_of(path: &str) -> Result<String, Failure> {
-    let remedy = "give a file that can be read with --config or ASHLAR_CONFIG";
+fn text_of(path: &str, remedy: &str) -> Result<String, Failure> {
     match files::read_text(Path::new(path)) {
         Ok(Some(text)) => Ok(text),
-        Ok(None) => Err(Failure::usage(format!("there is no configuration file {path}"), remedy)),
-        Err(error) => Err(Failure::usage(format!("cannot read the configuration file {path}: {error}"), remedy)),
+        Ok(None) => Err(Failure::usage(format!("there is no file {path}"), remedy)),
+        Err(error) => Err(Failure::usage(format!("cannot read the file {path}: {error}"), remedy)),
     }
 }

@@ -11,6 +11,7 @@ pub mod keys;
 pub mod nearest;
 mod ports;
 pub mod reference;
+pub mod root_key;
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -26,9 +27,14 @@ use keys::{Fallback, KEYS, Key, Value};
 
 /// Environment variables that are not keys of the table: where the file is, what is too secret for one, and what is for
 /// one command only.
-pub const SECRET_VARIABLES: [(&str, &str); 5] = [
+pub const SECRET_VARIABLES: [(&str, &str); 6] = [
     ("ASHLAR_CONFIG", "The configuration file, as with `--config`."),
     ("ASHLAR_SECRET", "The cluster's secret itself; stronger than `secret_file`."),
+    (
+        "MINIO_ROOT_USER",
+        "The root key of S3, with `MINIO_ROOT_PASSWORD`, or the files that `MINIO_ROOT_USER_FILE` and `MINIO_ROOT_PASSWORD_FILE` name: at \
+         all servers the same. It replaces the one that the cluster has made.",
+    ),
     ("ASHLAR_ADMIN_TOKEN", "The token for the admin API of a server on another machine."),
     (
         "ASHLAR_KV_PASSWORD",

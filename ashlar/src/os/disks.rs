@@ -7,6 +7,7 @@ use std::sync::Arc;
 use ashlar_catalog::server::DriveClass;
 use ashlar_node::Node;
 use ashlar_node::catalog::{CatalogOptions, CatalogService, DriveHere, MISSING_MAX};
+use ashlar_node::object::keys::RootKey;
 use ashlar_node::object::{BlobPort, ObjectNode};
 use ashlar_node::service::Service;
 use ashlar_node::volume::drive_port::{DriveInput, DrivePort};
@@ -23,6 +24,7 @@ use super::drive::{DriveHandle, DriveIds, DriveThread};
 use super::random;
 use super::runtime::OsRuntime;
 use crate::config::Config;
+use crate::config::root_key::GivenKey;
 use crate::failure::Failure;
 use crate::front::admin::DriveServices;
 use crate::front::s3::account::Accounting;
@@ -93,7 +95,12 @@ impl Disks {
     ///
     /// # Errors
     /// Files cannot be used, or no drive; see [`DriveThread::open_or_format`].
-    pub(super) fn open(data: &DataDir, bytes: u64, config: &Config) -> Result<Self, Failure> {
+    pub(super) fn open(
+        data: &DataDir,
+        bytes: u64,
+        config: &Config,
+        root_key: Option<GivenKey>,
+    ) -> Result<Self, Failure> {
         let storage = CatalogStorage::open(data.root(), data.cluster, data.server)
             .map_err(|error| Failure::world(error.to_string(), "see above"))?;
         let options = CatalogOptions { copies: config.copies, apart: config.copies_apart, pgs: GROUPS };
@@ -110,6 +117,9 @@ impl Disks {
             let objects = ObjectNode::new(volumes.clone(), wall_clock_ms);
             objects.set_blobs(blobs);
             objects.set_day(config.lifecycle_day);
+            if let Some(GivenKey { access_key, secret_key }) = root_key {
+                objects.give_root_key(RootKey { access_key, secret_key });
+            }
             objects
         });
         let accounting = Accounting { audit: audit_log(config)?, ..Accounting::default() };

@@ -26,6 +26,7 @@ use super::tls::clients::{self, ClientProof};
 use super::workers::Workers;
 use super::{clock, files, process, random, sockets, tls};
 use crate::config::Config;
+use crate::config::root_key::GivenKey;
 use crate::failure::Failure;
 use crate::front::admin::Front;
 use ashlar_node::keyvalue::users::SharedUsers;
@@ -69,12 +70,21 @@ const TABLE_SPAN: Duration = Duration::from_millis(50);
 /// How often a server that joins looks whether it has joined.
 const JOIN_LOOK: Duration = Duration::from_millis(50);
 
-/// Runs a server until it is told to stop, with logging started already. `secret` is the secret from the environment.
+/// What a server is told and is no configuration.
+#[derive(Debug, Default)]
+pub struct Secrets<'a> {
+    /// The cluster's secret, if it comes from the environment.
+    pub cluster: Option<&'a str>,
+    /// The root key of S3, if a person gives it.
+    pub root_key: Option<GivenKey>,
+}
+
+/// Runs a server until it is told to stop, with logging started already.
 ///
 /// # Errors
 /// It could not start, or not join. Retry safe once the cause is gone.
-pub fn run(config: &Config, secret: Option<&str>) -> Result<(), Failure> {
-    run_with(config, secret, |data, workers, address| key_value(config, data, workers, address), |_| {})
+pub fn run(config: &Config, secrets: Secrets<'_>) -> Result<(), Failure> {
+    run_with(config, secrets, |data, workers, address| key_value(config, data, workers, address), |_| {})
 }
 
 /// What serves clients of the key-value service in a server, and its part in the cluster.
@@ -88,15 +98,15 @@ pub(super) struct Engines {
 /// server is part of its cluster.
 pub(super) fn run_with(
     config: &Config,
-    secret: Option<&str>,
+    secrets: Secrets<'_>,
     engines: impl FnOnce(&DataDir, usize, &str) -> Result<Option<Engines>, Failure>,
     started: impl FnOnce(&Serving),
 ) -> Result<(), Failure> {
     if let Err(error) = process::raise_descriptor_limit() {
         tracing::warn!(%error, "the limit of open files stays as it is");
     }
-    let opening =
-        Opening { joins: !config.join.is_empty(), secret_text: secret, secret_file: config.secret_file.as_deref() };
+    let Secrets { cluster: secret_text, root_key } = secrets;
+    let opening = Opening { joins: !config.join.is_empty(), secret_text, secret_file: config.secret_file.as_deref() };
     let data = DataDir::open(&config.data, opening)?;
     let worker_count = config.workers.unwrap_or_else(process::cores);
     let listeners = sockets::listen(config.listen, worker_count)?;
@@ -106,7 +116,7 @@ pub(super) fn run_with(
         Some(Engines { serving, part }) => (Some(serving), part),
         None => (None, None),
     };
-    let disks = config.drive_bytes.map(|bytes| Disks::open(&data, bytes, config)).transpose()?;
+    let disks = config.drive_bytes.map(|bytes| Disks::open(&data, bytes, config, root_key)).transpose()?;
     let drive_fronts = DriveFronts::listen(config, disks.as_ref(), worker_count)?;
     let workers = Workers::start(worker_count).map_err(|error| cannot_start(&error))?;
     let control = tokio::runtime::Builder::new_current_thread().enable_all().build();

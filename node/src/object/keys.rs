@@ -83,6 +83,15 @@ pub enum KmsKeyError {
     Unavailable,
 }
 
+/// Why the root key was not replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReplaceError {
+    /// This server was given its root key, and would put it back when it starts again. The caller's fault.
+    Given,
+    /// The catalog has not answered: the key may have been replaced by one that nobody knows. A retry is safe.
+    Unavailable,
+}
+
 fn record_key(name: &str) -> RecordKey {
     RecordKey { space: "object/key".into(), name: name.into() }
 }
@@ -116,6 +125,13 @@ impl<R: Runtime> ObjectNode<R> {
     #[must_use]
     pub fn root_key(&self) -> Option<RootKey> {
         self.catalog().state_now()?.record(&record_key(ROOT)).and_then(|record| RootKey::decode(&record.value))
+    }
+
+    /// The root key as people are told it: not the one that this server is about to replace by the one that it was given.
+    #[must_use]
+    pub fn lasting_root_key(&self) -> Option<RootKey> {
+        let given = self.given_root().get();
+        self.root_key().filter(|key| given.is_none_or(|given| given == key))
     }
 
     /// Whether this server knows all keys and buckets that there were when it started.
@@ -170,16 +186,67 @@ impl<R: Runtime> ObjectNode<R> {
         }
     }
 
-    /// Makes the keys of a new cluster.
+    /// The root key that a person has given this server. Only the first call does anything; before the node starts.
+    pub fn give_root_key(&self, key: RootKey) {
+        drop(self.given_root().set(key));
+    }
+
+    /// Replaces the root key by another one that nobody can guess. Durable at a majority of the catalog's voters on return; every server
+    /// goes by it within seconds, and refuses what the old one has signed, sessions too.
+    ///
+    /// # Errors
+    /// See [`ReplaceError`].
+    pub async fn replace_root_key(&self) -> Result<RootKey, ReplaceError> {
+        if self.given_root().get().is_some() {
+            return Err(ReplaceError::Given);
+        }
+        let node = self.node().ok_or(ReplaceError::Unavailable)?;
+        let key = draw_key(&node);
+        let (value, expected) = (key.encode(), Expected::Anything);
+        let change = Change::PutRecord { key: record_key(ROOT), expected, value };
+        self.catalog().propose(change).await.map(|_| key).map_err(|_| ReplaceError::Unavailable)
+    }
+
+    /// Makes the keys of a new cluster, and replaces the root key by the one that was given.
     pub(super) async fn make_keys(self, node: Node<R>) {
         // Nobody makes a bucket without a key, and buckets that are made later have their index where it has enough copies.
         while !self.has_index_set() && self.root_key().is_none() && !self.is_over() {
             node.runtime().sleep_until(node.runtime().now() + RETRY).await;
         }
-        self.make_record(&node, record_key(ROOT), draw_key(&node).encode()).await;
+        let given = self.given_root().get().cloned();
+        self.make_record(&node, record_key(ROOT), given.clone().unwrap_or_else(|| draw_key(&node)).encode()).await;
         let mut master = [0; 32];
         node.runtime().random(&mut master);
         self.make_record(&node, record_key(MASTER), encode_wrapping(&master)).await;
+        if let Some(given) = given {
+            self.put_root_key(&node, &given).await;
+        }
+    }
+
+    /// Makes the root key the one that was given.
+    async fn put_root_key(&self, node: &Node<R>, given: &RootKey) {
+        while !self.is_over() {
+            if let Ok(state) = self.catalog().state().await
+                && let Some(record) = state.record(&record_key(ROOT))
+            {
+                if RootKey::decode(&record.value).as_ref() == Some(given) {
+                    return;
+                }
+                let (value, expected) = (given.encode(), Expected::Revision(record.revision));
+                match self.catalog().propose(Change::PutRecord { key: record_key(ROOT), expected, value }).await {
+                    Ok(_) => {
+                        tracing::info!(
+                            access_key = given.access_key,
+                            "the root key of S3 is replaced by the one that this server was given"
+                        );
+                        return;
+                    }
+                    Err(Error::Stopped) => return,
+                    Err(_) => {}
+                }
+            }
+            node.runtime().sleep_until(node.runtime().now() + RETRY).await;
+        }
     }
 
     /// Makes a record, unless it is there. Of several servers that do so at once, one succeeds.

@@ -29,6 +29,7 @@ use super::damage::Damage;
 use super::form::{DriveCall, ToDrive, decode_to_range, encode_reply};
 use super::healing::WaitingObjects;
 use super::index_host::IndexHost;
+use super::keys::RootKey;
 use super::reach::OWNER_MAX;
 use super::relay::{Relay, relay};
 use super::{asked_healing, index_set};
@@ -97,6 +98,7 @@ struct Shared<R: Runtime> {
     /// Objects of which damage was read, or that a drive missed.
     waiting: Mutex<WaitingObjects>,
     asked_healing: Mutex<asked_healing::Asked>,
+    given_root: OnceLock<RootKey>,
     /// Objects of this server's ranges that the last pass found to lack shards and has not healed.
     unhealed: AtomicU64,
     is_over: AtomicBool,
@@ -126,6 +128,7 @@ impl<R: Runtime> ObjectNode<R> {
             discards: AtomicUsize::new(0),
             waiting: Mutex::default(),
             asked_healing: Mutex::default(),
+            given_root: OnceLock::new(),
             unhealed: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
         }))
@@ -185,6 +188,10 @@ impl<R: Runtime> ObjectNode<R> {
 
     pub(super) fn waiting_objects(&self) -> &Mutex<WaitingObjects> {
         &self.0.waiting
+    }
+
+    pub(super) fn given_root(&self) -> &OnceLock<RootKey> {
+        &self.0.given_root
     }
 
     pub(super) fn asked_healing(&self) -> &Mutex<asked_healing::Asked> {

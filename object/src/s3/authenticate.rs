@@ -286,12 +286,11 @@ fn of_session(
     credentials: &dyn Credentials,
 ) -> Result<(SecretKey, User, Option<SessionBounds>), S3Error> {
     let secret = credentials.session_secret().ok_or(Code::ServiceUnavailable)?;
-    let session = Session::open(&secret, token).ok_or(Code::InvalidToken)?;
+    // It ends with the key that it was made with.
+    let (session, user) = Session::open(&secret, token, |maker| credentials.lookup(maker))?;
     if session.until_ms <= now_ms {
         return Err(Code::ExpiredToken.into());
     }
-    // It ends with the key that it was made with.
-    let (_, user) = credentials.lookup(&session.maker).ok_or(Code::InvalidAccessKeyId)?;
     if session.access_key != access_key {
         return Err(Code::InvalidAccessKeyId.into());
     }

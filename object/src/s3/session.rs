@@ -1,9 +1,10 @@
 //! Temporary credentials: an access key, a secret and a token that says whose they are, until when, and what narrows them.
 //!
-//! Nothing is kept of a session. Its token is sealed with a code under the cluster's master key, and its secret follows from the token's
-//! body under the same key, so every server can check it. It ends when its time is over, or with the key that it was made with.
+//! Nothing is kept of a session. Its token is sealed with a code under the cluster's master key, over the secret of its maker too, and its
+//! secret follows from the token's body under the same key, so every server can check it. It ends when its time is over, or with the
+//! key that it was made with, also if that gets another secret.
 //!
-//! Written form of a token, version 1, in Base64: version, end in milliseconds since 1970 (8 bytes), access key of the session,
+//! Written form of a token, version 2, in Base64: version, end in milliseconds since 1970 (8 bytes), access key of the session,
 //! access key that made it (2 bytes of length and text each), policy (4 bytes of length and text, empty for none), code (32 bytes).
 
 use ashlar_wire::secret::Secret;
@@ -11,6 +12,7 @@ use bytes::Bytes;
 
 use super::authenticate::SecretKey;
 use super::encoding::{from_base64, to_base64};
+use super::error::Code;
 use crate::cursor::{Cursor, Malformed, Put as _};
 
 /// How long a session may last, in seconds.
@@ -21,7 +23,8 @@ pub(super) const SECONDS_DEFAULT: u64 = 3_600;
 /// Longest policy of a session, bytes.
 pub(super) const POLICY_BYTES_MAX: usize = 2_048;
 
-const VERSION: u8 = 1;
+/// In version 1 the code was not over the secret of the maker.
+const VERSION: u8 = 2;
 const CODE_BYTES: usize = 32;
 /// With this begin the access keys of sessions at AWS, and clients show it.
 const PREFIX: &str = "ASIA";
@@ -31,7 +34,7 @@ const KEY_BYTES_MAX: usize = 128;
 /// Bytes of a secret key before Base64.
 const SECRET_BYTES: usize = 30;
 
-const TOKEN: &str = "ashlar session token v1";
+const TOKEN: &str = "ashlar session token v2";
 const SECRET: &str = "ashlar session secret v1";
 
 /// What a token says.
@@ -64,17 +67,27 @@ impl Session {
     }
 
     /// The token, sealed.
-    pub(super) fn token(&self, secret: &Secret) -> String {
+    pub(super) fn token(&self, secret: &Secret, maker: &SecretKey) -> String {
         let body = self.body();
-        let code = secret.mac(TOKEN, &[&body]);
+        let code = secret.mac(TOKEN, &[&body, maker.text().as_bytes()]);
         to_base64(&[&body[..], &code].concat())
     }
 
-    /// What a token says that was sealed with this secret; nothing of any other text.
-    pub(super) fn open(secret: &Secret, token: &str) -> Option<Self> {
-        let bytes = from_base64(token)?;
-        let (body, code) = bytes.split_last_chunk::<CODE_BYTES>()?;
-        secret.verify(TOKEN, &[body], code).then(|| Self::decode(body).ok()).flatten()
+    /// What a token says that was sealed with this secret, and what `maker` finds about its maker. What it says counts only with that.
+    ///
+    /// # Errors
+    /// [`Code::InvalidToken`]: it was not sealed so. [`Code::InvalidAccessKeyId`]: its maker is not there any more.
+    pub(super) fn open<T>(
+        secret: &Secret,
+        token: &str,
+        maker: impl FnOnce(&str) -> Option<(SecretKey, T)>,
+    ) -> Result<(Self, T), Code> {
+        let bytes = from_base64(token).ok_or(Code::InvalidToken)?;
+        let (body, code) = bytes.split_last_chunk::<CODE_BYTES>().ok_or(Code::InvalidToken)?;
+        let session = Self::decode(body).map_err(|_| Code::InvalidToken)?;
+        let (key, found) = maker(&session.maker).ok_or(Code::InvalidAccessKeyId)?;
+        let is_sealed = secret.verify(TOKEN, &[body, key.text().as_bytes()], code);
+        if is_sealed { Ok((session, found)) } else { Err(Code::InvalidToken) }
     }
 
     fn decode(body: &[u8]) -> Result<Self, Malformed> {
@@ -106,30 +119,46 @@ mod tests {
         for policy in [None, Some("{}".to_owned())] {
             let session = Session::new(&[3; 32], "ann-key", 0x0102, policy);
             assert_eq!(session.access_key, "ASIADDDDDDDDDDDDDDDD");
-            let token = session.token(&secret);
-            assert_eq!(Session::open(&secret, &token), Some(session.clone()));
-            assert_eq!(Session::open(&Secret::from_bytes([8; 32]), &token), None);
+            let key = |text: &str| SecretKey::new(text.to_owned());
+            let token = session.token(&secret, &key("of ann"));
+            let open_by = |secret: &Secret, token: &str, of_maker: Option<&str>| {
+                Session::open(secret, token, |maker| {
+                    assert!(maker == "ann-key" || token != session.token(secret, &key("of ann")));
+                    Some((key(of_maker?), ()))
+                })
+            };
+            let open = |token: &str| open_by(&secret, token, Some("of ann"));
+            assert_eq!(open(&token), Ok((session.clone(), ())));
+            assert_eq!(open_by(&Secret::from_bytes([8; 32]), &token, Some("of ann")), Err(Code::InvalidToken));
+            assert_eq!(
+                open_by(&secret, &token, Some("another")),
+                Err(Code::InvalidToken),
+                "the maker's key was replaced"
+            );
+            assert_eq!(open_by(&secret, &token, None), Err(Code::InvalidAccessKeyId), "it was deleted");
             let bytes = from_base64(&token).expect("Base64");
             for at in 0..bytes.len() {
                 let mut changed = bytes.clone();
                 changed[at] ^= 1;
-                assert_eq!(Session::open(&secret, &to_base64(&changed)), None, "{at}");
-                assert_eq!(Session::open(&secret, &to_base64(&bytes[..at])), None, "{at}");
+                assert_eq!(open(&to_base64(&changed)), Err(Code::InvalidToken), "{at}");
+                assert_eq!(open(&to_base64(&bytes[..at])), Err(Code::InvalidToken), "{at}");
             }
             assert_ne!(session.secret_key(&secret).text(), session.secret_key(&Secret::from_bytes([8; 32])).text());
             assert_eq!(session.secret_key(&secret).text().len(), 40);
         }
-        assert_eq!(Session::open(&secret, "no Base64"), None);
-        assert_eq!(Session::open(&secret, ""), None);
+        for text in ["no Base64", ""] {
+            let opened = Session::open(&secret, text, |_| Some((SecretKey::new(String::new()), ())));
+            assert_eq!(opened, Err(Code::InvalidToken));
+        }
     }
 
     #[test]
     fn golden_bytes() {
         let session = Session { access_key: "A".into(), maker: "m".into(), until_ms: 0x0102, policy: Some("p".into()) };
-        let form = [1, 0, 0, 0, 0, 0, 0, 1, 2, 0, 1, b'A', 0, 1, b'm', 0, 0, 0, 1, b'p'];
+        let form = [2, 0, 0, 0, 0, 0, 0, 1, 2, 0, 1, b'A', 0, 1, b'm', 0, 0, 0, 1, b'p'];
         assert_eq!(session.body(), form);
         assert_eq!(Session::decode(&form), Ok(session));
-        assert!(Session::decode(&[&[2], &form[1..]].concat()).is_err());
+        assert!(Session::decode(&[&[1], &form[1..]].concat()).is_err());
         assert!(Session::decode(&[&form[..], &[0]].concat()).is_err());
     }
 }

@@ -168,7 +168,8 @@ fn assume_role(s3: &S3Service, maker: &str, form: &Query, now_ms: u64) -> Result
     let secret = s3.credentials.session_secret().ok_or(Code::ServiceUnavailable)?;
     let until_ms = now_ms + seconds * 1_000;
     let session = Session::new(&s3.keys.draw(), maker, until_ms, policy.map(str::to_owned));
-    let (token, key) = (session.token(&secret), session.secret_key(&secret));
+    let (of_maker, _) = s3.credentials.lookup(maker).ok_or(Code::InvalidAccessKeyId)?;
+    let (token, key) = (session.token(&secret, &of_maker), session.secret_key(&secret));
     let name = name.to_owned();
     let result = move |xml: &mut XmlWriter| {
         xml.element("Credentials", |xml| {

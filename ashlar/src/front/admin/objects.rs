@@ -1,11 +1,11 @@
-//! `GET /v1/s3/key`: the root key of the object service. It needs the admin token, from this machine too.
+//! `GET /v1/s3/key`: the root key of the object service. It needs the admin token, from this machine too. `PUT` replaces it by a new one.
 //!
 //! `PUT /v1/s3/users/USER?name=NAME` makes a key for a user, `GET /v1/s3/keys` lists the keys of users without their secrets,
 //! `DELETE /v1/s3/keys/ACCESS` deletes one. `GET`, `PUT ?document=JSON` and `DELETE /v1/s3/users/USER/policy` are about what a user may do.
 //!
 //! `PUT /v1/s3/kms-keys/NAME` makes a key under which those of objects are wrapped, `GET /v1/s3/kms-keys` lists their names.
 
-use ashlar_node::object::keys::KmsKeyError;
+use ashlar_node::object::keys::{KmsKeyError, ReplaceError};
 use ashlar_node::object::users::{UserKey, UserKeyError, UserPolicyError};
 use ashlar_object::s3::encoding::Query;
 use http_body_util::Full;
@@ -93,9 +93,25 @@ pub(super) fn key(front: &Front) -> Response<Full<Bytes>> {
     let Some(objects) = front.drives.as_ref().and_then(|drives| drives.objects.as_ref()) else {
         return no_objects();
     };
-    match objects.root_key() {
+    match objects.lasting_root_key() {
         Some(root) => json(StatusCode::OK, &KeyView { access_key: root.access_key, secret_key: root.secret_key }),
         None => refuse(StatusCode::SERVICE_UNAVAILABLE, "no_key", "the catalog has no key yet: ask again"),
+    }
+}
+
+/// Replaces the root key.
+pub(super) async fn replace_key(front: &Front) -> Response<Full<Bytes>> {
+    let Some(objects) = front.drives.as_ref().and_then(|drives| drives.objects.as_ref()) else { return no_objects() };
+    match objects.replace_root_key().await {
+        Ok(root) => json(StatusCode::OK, &KeyView { access_key: root.access_key, secret_key: root.secret_key }),
+        Err(ReplaceError::Given) => {
+            let text = "this server was given its root key by MINIO_ROOT_USER: change that at all servers, and start them again";
+            refuse(StatusCode::CONFLICT, "given_key", text)
+        }
+        Err(ReplaceError::Unavailable) => {
+            let text = "the catalog has not answered, and the key may have been replaced: ask again, or print the key";
+            refuse(StatusCode::SERVICE_UNAVAILABLE, "no_catalog", text)
+        }
     }
 }
 

@@ -114,6 +114,7 @@ async fn run(front: &Front, endpoint: Endpoint, part: &str, query: Option<&str>)
         Endpoint::DeleteVolume => volumes::delete(front, part).await,
         Endpoint::DetachVolume => volumes::detach(front, part, query).await,
         Endpoint::RootKey => objects::key(front),
+        Endpoint::ReplaceRootKey => objects::replace_key(front).await,
         Endpoint::UserKeys => objects::list(front),
         Endpoint::KmsKeys => objects::kms_keys(front),
         Endpoint::CreateKmsKey => objects::create_kms_key(front, part).await,

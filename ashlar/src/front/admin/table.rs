@@ -36,6 +36,7 @@ pub(super) enum Endpoint {
     DeleteVolume,
     DetachVolume,
     RootKey,
+    ReplaceRootKey,
     UserKeys,
     CreateUserKey,
     DeleteUserKey,
@@ -67,7 +68,7 @@ const fn route(method: Method, path: &'static str, asked: Asked, endpoint: Endpo
 }
 
 /// The table. What changes something has a method that a page in somebody's browser cannot use without asking this machine first.
-static ROUTES: [Route; 34] = [
+static ROUTES: [Route; 35] = [
     route(Method::GET, "/health/live", Asked::Page, Endpoint::Live),
     route(Method::GET, "/health/ready", Asked::Page, Endpoint::Ready),
     route(Method::GET, "/health/cluster", Asked::Page, Endpoint::Cluster),
@@ -88,6 +89,7 @@ static ROUTES: [Route; 34] = [
     route(Method::PUT, "/v1/volumes/NAME/size", Asked::Change, Endpoint::ResizeVolume),
     route(Method::DELETE, "/v1/volumes/NAME/attachment", Asked::Change, Endpoint::DetachVolume),
     route(Method::GET, "/v1/s3/key", Asked::Change, Endpoint::RootKey),
+    route(Method::PUT, "/v1/s3/key", Asked::Change, Endpoint::ReplaceRootKey),
     route(Method::GET, "/v1/s3/keys", Asked::Api, Endpoint::UserKeys),
     route(Method::PUT, "/v1/s3/users/USER", Asked::Change, Endpoint::CreateUserKey),
     route(Method::DELETE, "/v1/s3/keys/KEY", Asked::Change, Endpoint::DeleteUserKey),

@@ -20,7 +20,7 @@ use super::{Plan, Serving, bus_secret};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::os::datadir::{self, DataDir};
-use crate::os::server::{self, Engines};
+use crate::os::server::{self, Engines, Secrets};
 use crate::os::{clock, files, random, sockets};
 use ashlar_node::keyvalue::assignment::{EngineInfo, shard_name};
 use ashlar_node::keyvalue::engine_task::EngineTask;
@@ -235,7 +235,9 @@ pub fn run(plan: &Plan, secret: Option<&str>, started: impl FnOnce(&[Listening])
         let serving = Serving::start(&[plan])?;
         Ok(Some(Engines { serving, part: Some(part) }))
     };
-    server::run_with(&config, Some(&own), engines, |serving| started(&serving.listening))
+    server::run_with(&config, Secrets { cluster: Some(&own), root_key: None }, engines, |serving| {
+        started(&serving.listening)
+    })
 }
 
 fn cluster_engine_of(plan: &Plan, config: &Config, data: &DataDir) -> Result<(ClusterEngine, Part), Failure> {
