@@ -227,6 +227,38 @@ pub enum Range {
     Last(u64),
 }
 
+/// The attribute with the storage class of an object or an upload, if it is not the usual one. Fronts choose the names of attributes; this
+/// one the service reads, too.
+pub const STORAGE_CLASS: &str = "x-amz-storage-class";
+/// The storage class with fewer parity shards.
+pub const REDUCED_REDUNDANCY: &str = "REDUCED_REDUNDANCY";
+
+/// How many drives an object may lose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Redundancy {
+    /// As many as the number of drives allows.
+    Usual,
+    /// Half as many, rounded up.
+    Reduced,
+}
+
+impl Redundancy {
+    /// What attributes ask for.
+    #[must_use]
+    pub fn of(attributes: &Attributes) -> Self {
+        if attributes.get(STORAGE_CLASS) == Some(REDUCED_REDUNDANCY) { Self::Reduced } else { Self::Usual }
+    }
+
+    /// Parity shards of a stripe that would have `usual` ones.
+    #[must_use]
+    pub const fn parity(self, usual: u8) -> u8 {
+        match self {
+            Self::Usual => usual,
+            Self::Reduced => usual.div_ceil(2),
+        }
+    }
+}
+
 impl Range {
     /// First byte and number of bytes in an object of so many bytes; nothing if it has none of them.
     #[must_use]

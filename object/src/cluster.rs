@@ -4,7 +4,7 @@ use ashlar_wire::id::{BlobId, DriveId};
 use ashlar_wire::time::Instant;
 use bytes::Bytes;
 
-use crate::api::{Attributes, BoxFuture};
+use crate::api::{Attributes, BoxFuture, Redundancy};
 use crate::index::key::BucketId;
 use crate::index::{Reply, Request};
 use crate::record::{PartContent, PartId, ShardNames};
@@ -32,6 +32,15 @@ pub struct Spread {
     pub parity: u8,
     /// A drive for each shard, no drive twice.
     pub drives: Vec<DriveId>,
+}
+
+/// What drives are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Placing<'a> {
+    /// A new part.
+    New(Redundancy),
+    /// A part that lies there.
+    Lying(&'a Spread),
 }
 
 /// Where the shards of a part should lie.
@@ -107,10 +116,10 @@ pub trait Cluster: Send + Sync + 'static {
     /// Now.
     fn moment(&self) -> Moment;
 
-    /// Drives for the shards of a part. Of a new one (`now` is nothing): nothing while too few are known. Of one that lies
-    /// on the drives `now`: the same ones in the same places, but for those that are given up or being emptied, in the
+    /// Drives for the shards of a part. Of a new one: nothing while too few are known. Of one that lies somewhere:
+    /// the same ones in the same places, but for those that are given up or being emptied, in the
     /// place of which stand others if there are any.
-    fn spread(&self, part: PartId, now: Option<&Spread>) -> Option<Placed>;
+    fn spread(&self, part: PartId, placing: Placing<'_>) -> Option<Placed>;
 
     /// Asks a drive about a shard. Ends within seconds, whatever has become of the drive's server.
     fn shard(&self, drive: DriveId, request: ShardRequest) -> BoxFuture<'static, ShardReply>;

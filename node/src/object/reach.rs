@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use ashlar_catalog::server::{Drive, DriveState, ServerState, parity_shards};
 use ashlar_catalog::state::State;
 use ashlar_grid::seam::Runtime;
-use ashlar_object::api::BoxFuture;
-use ashlar_object::cluster::{Chore, Cluster, Moment, Placed, ShardReply, ShardRequest, Spread};
+use ashlar_object::api::{BoxFuture, Redundancy};
+use ashlar_object::cluster::{Chore, Cluster, Moment, Placed, Placing, ShardReply, ShardRequest, Spread};
 use ashlar_object::index::key::BucketId;
 use ashlar_object::index::{Reply, Request};
 use ashlar_object::planted::{self, Planted};
@@ -79,7 +79,7 @@ fn take_next(
 
 /// Drives for the shards of a new part: the rendezvous order of all drives, each server's share as equal as can be. A stripe
 /// is as wide as all drives allow: one that is gone for now gets its shard when it is back.
-fn choose(state: &State, gone: &BTreeSet<ServerId>, part: PartId) -> Option<Spread> {
+fn choose(state: &State, gone: &BTreeSet<ServerId>, part: PartId, redundancy: Redundancy) -> Option<Spread> {
     let mut drives = ranked(state, part);
     let count = drives.len().min(STRIPE_MAX);
     let (mut chosen, mut servers) = (Vec::with_capacity(count), Vec::with_capacity(count));
@@ -88,7 +88,8 @@ fn choose(state: &State, gone: &BTreeSet<ServerId>, part: PartId) -> Option<Spre
         chosen.push(drive);
         servers.push(server);
     }
-    (!chosen.is_empty()).then(|| Spread { parity: parity_shards(chosen.len()), drives: chosen })
+    let parity = redundancy.parity(parity_shards(chosen.len()));
+    (!chosen.is_empty()).then_some(Spread { parity, drives: chosen })
 }
 
 /// The spread of a part that lies on the drives `now`: each that leaves is replaced by one that has no shard of it, by the
@@ -189,11 +190,11 @@ impl<R: Runtime> Cluster for ObjectNode<R> {
         Moment { now_ms: self.wall_clock_ms(), at, drawn, bucket }
     }
 
-    fn spread(&self, part: PartId, now: Option<&Spread>) -> Option<Placed> {
+    fn spread(&self, part: PartId, placing: Placing<'_>) -> Option<Placed> {
         let state = self.catalog().state_now()?;
-        let spread = match now {
-            None => choose(&state, &self.catalog().failed_servers(), part)?,
-            Some(now) => replace(&state, &self.catalog().failed_servers(), part, now),
+        let spread = match placing {
+            Placing::New(redundancy) => choose(&state, &self.catalog().failed_servers(), part, redundancy)?,
+            Placing::Lying(now) => replace(&state, &self.catalog().failed_servers(), part, now),
         };
         let given_up = (0..).zip(&spread.drives).filter(|(_, drive)| is_given_up(&state, **drive));
         let names = if state.set(INDEX_SET).is_some() { ShardNames::OfShard } else { ShardNames::OfBlock };

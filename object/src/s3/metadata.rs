@@ -11,7 +11,7 @@ use super::document::check_tags;
 use super::encoding::{Query, encode_tag};
 use super::error::{Code, S3Error};
 use super::head::RequestHead;
-use crate::api::{ATTRIBUTES_BYTES_MAX, Attributes, Object, VersionId};
+use crate::api::{ATTRIBUTES_BYTES_MAX, Attributes, Object, REDUCED_REDUNDANCY, STORAGE_CLASS, VersionId};
 
 /// Bytes of all `x-amz-meta-` headers, without that prefix.
 pub const METADATA_BYTES_MAX: usize = 2 << 10;
@@ -26,8 +26,6 @@ const DEFAULT_TYPE: &str = "binary/octet-stream";
 const METADATA: &str = "x-amz-meta-";
 /// The attribute with the tags, as they stand in the header of that name.
 const TAGGING: &str = "x-amz-tagging";
-/// The attribute with the storage class, if it is not `STANDARD`.
-const STORAGE_CLASS: &str = "x-amz-storage-class";
 /// The attribute that says what a checksum is of.
 pub(super) const CHECKSUM_TYPE: &str = "x-amz-checksum-type";
 /// The attribute of an upload that says how its checksums are made, if its creator has chosen.
@@ -151,7 +149,7 @@ pub fn tag_text(tags: &[(String, String)]) -> String {
 pub fn storage_class_of(head: &RequestHead) -> Result<Option<(String, String)>, S3Error> {
     match head.header(STORAGE_CLASS) {
         None | Some("STANDARD") => Ok(None),
-        Some(class @ "REDUCED_REDUNDANCY") => Ok(Some((STORAGE_CLASS.to_owned(), class.to_owned()))),
+        Some(class @ REDUCED_REDUNDANCY) => Ok(Some((STORAGE_CLASS.to_owned(), class.to_owned()))),
         Some(_) => Err(Code::InvalidStorageClass.into()),
     }
 }

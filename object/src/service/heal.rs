@@ -17,7 +17,7 @@ use bytes::Bytes;
 use super::collect::PUT_MAX;
 use super::{Committed, ObjectService};
 use crate::api::{BoxFuture, Error};
-use crate::cluster::{Cluster, Placed, ShardReply, ShardRequest, Spread};
+use crate::cluster::{Cluster, Placed, Placing, ShardReply, ShardRequest, Spread};
 use crate::flight::all;
 use crate::index::key::{self, BucketId};
 use crate::index::request::Scan;
@@ -346,7 +346,7 @@ impl<C: Cluster> ObjectService<C> {
 
     /// Where the shards of a part should lie: on the drives of now, but for those that leave.
     fn target(&self, part: &PartContent) -> Placed {
-        let target = self.cluster.spread(part.id, Some(&part.spread));
+        let target = self.cluster.spread(part.id, Placing::Lying(&part.spread));
         let fits = |Placed { spread, .. }: &Placed| {
             spread.parity == part.spread.parity && spread.drives.len() == part.spread.drives.len()
         };

@@ -8,8 +8,8 @@ use super::version::{Beside, Putting, Tried};
 use super::{ObjectService, TRIES_MAX, decode, holds, object, quota};
 use crate::api::{
     ATTRIBUTES_BYTES_MAX, Attributes, Body, BoxFuture, Condition, DeleteRequest, Deletion, Edit, Error, KEY_BYTES_MAX,
-    ListRequest, Listed, Object, Objects, Opened, PAGE_MAX, PART_BYTES_MAX, Page, Permit, PutRequest, Range, Target,
-    VersionId, Versioning, Versions, VersionsPage, VersionsRequest,
+    ListRequest, Listed, Object, Objects, Opened, PAGE_MAX, PART_BYTES_MAX, Page, Permit, PutRequest, Range,
+    Redundancy, Target, VersionId, Versioning, Versions, VersionsPage, VersionsRequest,
 };
 use crate::cluster::{Chore, Cluster};
 use crate::index::key::{self, BucketId};
@@ -48,7 +48,7 @@ impl<C: Cluster> ObjectService<C> {
         }
         let owner = Owner { bucket, key: &request.key, upload: None };
         let key = request.encryption.as_ref().map(|encryption| &encryption.data_key);
-        let content = self.put_body(&owner, key, body).await?;
+        let content = self.put_body(&owner, Redundancy::of(&request.attributes), key, body).await?;
         let digest = body.digest();
         let moment = self.cluster.moment();
         let attributes = Attributes([request.attributes.0, digest.attributes.0].concat());

@@ -4,9 +4,9 @@ use bytes::Bytes;
 
 use super::ObjectService;
 use super::collect::PUT_MAX;
-use crate::api::{Body, Error, PART_BYTES_MAX};
+use crate::api::{Body, Error, PART_BYTES_MAX, Redundancy};
 use crate::cipher::{DataKey, PartIdentity, Position};
-use crate::cluster::{Chore, Cluster, Placed, ShardReply};
+use crate::cluster::{Chore, Cluster, Placed, Placing, ShardReply};
 use crate::flight::Flight;
 use crate::index::key::BucketId;
 use crate::record::{PartContent, PartId, ShardHeader};
@@ -35,12 +35,14 @@ impl<C: Cluster> ObjectService<C> {
     pub(super) async fn put_body(
         &self,
         owner: &Owner<'_>,
+        redundancy: Redundancy,
         key: Option<&DataKey>,
         body: &mut dyn Body,
     ) -> Result<PartContent, Error> {
         let moment = self.cluster.moment();
         let id = PartId(*moment.drawn.first_chunk().expect("sixteen bytes have twelve"));
-        let Placed { spread, names, .. } = self.cluster.spread(id, None).ok_or(Error::Unavailable)?;
+        let Placed { spread, names, .. } =
+            self.cluster.spread(id, Placing::New(redundancy)).ok_or(Error::Unavailable)?;
         let number = owner.upload.map_or(0, |(_, number)| number);
         let is_encrypted = key.is_some();
         let mut content = PartContent { id, bytes: 0, is_encrypted, spread, number, names, missing: Vec::new() };

@@ -15,10 +15,11 @@ use super::*;
 use crate::api::KeyEnvelope;
 use crate::api::{
     Attributes, Body, BodyDigest, BoxFuture, Buckets, Completion, DeleteRequest, Deletion, ListRequest, Listed,
-    Objects, PART_BYTES_MIN, Permit, PutRequest, Range as Bytes_, Target, UploadId, Uploads, VersionId,
+    Objects, PART_BYTES_MIN, Permit, PutRequest, REDUCED_REDUNDANCY, Range as Bytes_, STORAGE_CLASS, Target, UploadId,
+    Uploads, VersionId,
 };
 use crate::cipher::DataKey;
-use crate::cluster::{BucketRecord, Moment, Placed, ShardReply, ShardRequest, Spread};
+use crate::cluster::{BucketRecord, Moment, Placed, Placing, ShardReply, ShardRequest, Spread};
 use crate::index::range::{Io, IoId, RangeConfig, Token};
 use crate::index::{Range, Reply, Request};
 use crate::lock::{Bypass, Lock};
@@ -114,13 +115,16 @@ impl Cluster for Memory {
         Moment { now_ms: world.drawn, at: world.now, drawn, bucket: BucketId(drawn) }
     }
 
-    fn spread(&self, _part: PartId, now: Option<&Spread>) -> Option<Placed> {
+    fn spread(&self, _part: PartId, placing: Placing<'_>) -> Option<Placed> {
         let world = self.world();
         let mut free: Vec<DriveId> =
             world.drives.keys().filter(|drive| !world.leaving.contains(drive)).copied().collect();
-        let Some(now) = now else {
-            let spread = Spread { parity: parity(free.len()), drives: free };
-            return Some(Placed { spread, lacking: Vec::new(), names: ShardNames::OfShard });
+        let now = match placing {
+            Placing::Lying(now) => now,
+            Placing::New(redundancy) => {
+                let spread = Spread { parity: redundancy.parity(parity(free.len())), drives: free };
+                return Some(Placed { spread, lacking: Vec::new(), names: ShardNames::OfShard });
+            }
         };
         free.retain(|drive| !now.drives.contains(drive));
         let mut next = now.clone();
@@ -579,6 +583,30 @@ fn put_part(service: &ObjectService<Memory>, upload: &UploadId, number: u32, byt
 fn completion(parts: Vec<(u32, String)>) -> Completion {
     let digest = BodyDigest { etag: "whole-2".into(), attributes: Attributes::default() };
     Completion { parts, digest, condition: Condition::default() }
+}
+
+#[test]
+fn what_asks_for_reduced_redundancy_has_half_the_parity() {
+    let (memory, service) = Memory::with_drives(8);
+    let drives: Vec<DriveId> = memory.world().drives.keys().copied().collect();
+    let attributes = Attributes(vec![(STORAGE_CLASS.into(), REDUCED_REDUNDANCY.into())]);
+    let bytes = pattern((1 << 20) + 9);
+    put(&service, "usual", &bytes);
+    let request = PutRequest {
+        bucket: "bucket".into(),
+        key: "reduced".into(),
+        attributes: attributes.clone(),
+        ..PutRequest::default()
+    };
+    run(service.put(request, &mut given(&bytes))).unwrap();
+    let upload = run(service.begin("bucket", "key", attributes, Lock::default(), None)).unwrap();
+    let part = put_part(&service, &upload, 1, &bytes);
+    run(service.complete("bucket", "key", &upload, completion(vec![part]))).unwrap();
+    for (lost, [usual, reduced]) in [(1, [true, true]), (2, [true, false]), (3, [false, false])] {
+        memory.world().down = drives[..lost].iter().copied().collect();
+        let is_readable = |key| read(&service, key, None).is_ok_and(|found| found == bytes);
+        assert_eq!(["usual", "reduced", "key"].map(is_readable), [usual, reduced, reduced], "{lost} drives");
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::version::{Beside, Putting, Tried};
 use super::{ObjectService, TRIES_MAX, object, quota};
 use crate::api::{
     Attributes, Body, BoxFuture, Completion, Error, KeyEnvelope, Object, PART_BYTES_MIN, PART_NUMBER_MAX, Part,
-    UnwrapKey, Upload, UploadId, UploadParts, Uploads, VersionId,
+    Redundancy, UnwrapKey, Upload, UploadId, UploadParts, Uploads, VersionId,
 };
 use crate::cluster::Cluster;
 use crate::index::key::{self, BucketId};
@@ -116,7 +116,7 @@ impl<C: Cluster> ObjectService<C> {
         let data_key = unwrap(upload.envelope.as_ref())?;
         assert!(data_key.is_some() == upload.envelope.is_some(), "a part is encrypted if its upload is");
         let owner = Owner { bucket, key: name, upload: Some((id, short)) };
-        let content = self.put_body(&owner, data_key.as_ref(), body).await?;
+        let content = self.put_body(&owner, Redundancy::of(&upload.attributes), data_key.as_ref(), body).await?;
         let digest = body.digest();
         let modified_ms = self.cluster.moment().now_ms;
         let record = PartRecord { etag: digest.etag, modified_ms, attributes: digest.attributes, content };

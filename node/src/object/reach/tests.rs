@@ -60,24 +60,36 @@ impl World {
 }
 
 #[test]
+fn reduced_redundancy_takes_the_same_drives_with_half_the_parity() {
+    for (drives, parity) in [(1, [0, 0]), (3, [1, 1]), (4, [2, 1]), (6, [3, 2]), (8, [4, 2]), (16, [4, 2])] {
+        let world = World::new(&[drives]);
+        let choose = |redundancy| choose(&world.state, &BTreeSet::new(), PartId([1; 12]), redundancy).unwrap();
+        let [usual, reduced] = [Redundancy::Usual, Redundancy::Reduced].map(choose);
+        assert_eq!([usual.parity, reduced.parity], parity, "{drives} drives");
+        assert_eq!(usual.drives, reduced.drives);
+    }
+}
+
+#[test]
 fn drives_that_leave_are_given_nothing_new() {
     let mut world = World::new(&[1, 1, 1, 1]);
     world.set(10, DriveState::Failed);
     world.set(20, DriveState::Draining);
     let part = PartId([1; 12]);
-    let drives: BTreeSet<DriveId> = choose(&world.state, &BTreeSet::new(), part).unwrap().drives.into_iter().collect();
+    let drives: BTreeSet<DriveId> =
+        choose(&world.state, &BTreeSet::new(), part, Redundancy::Usual).unwrap().drives.into_iter().collect();
     assert_eq!(drives, BTreeSet::from([drive_id(30), drive_id(40)]));
     world.make(Change::SetServerState { id: server_id(3), state: ServerState::Dead });
-    assert_eq!(choose(&world.state, &BTreeSet::new(), part).unwrap().drives, [drive_id(40)]);
+    assert_eq!(choose(&world.state, &BTreeSet::new(), part, Redundancy::Usual).unwrap().drives, [drive_id(40)]);
     world.make(Change::SetServerState { id: server_id(4), state: ServerState::Draining });
-    assert_eq!(choose(&world.state, &BTreeSet::new(), part), None);
+    assert_eq!(choose(&world.state, &BTreeSet::new(), part, Redundancy::Usual), None);
 }
 
 #[test]
 fn a_drive_that_leaves_is_replaced_where_it_stood() {
     let mut world = World::new(&[1, 1, 1]);
     let part = PartId([1; 12]);
-    let now = choose(&world.state, &BTreeSet::new(), part).unwrap();
+    let now = choose(&world.state, &BTreeSet::new(), part, Redundancy::Usual).unwrap();
     assert_eq!(replace(&world.state, &BTreeSet::new(), part, &now), now);
     world.set(20, DriveState::Full);
     assert_eq!(replace(&world.state, &BTreeSet::new(), part, &now), now, "a full drive keeps what it has");
@@ -97,13 +109,13 @@ fn drives_of_servers_that_are_gone_come_last() {
     let gone = BTreeSet::from([server_id(2)]);
     for number in 0..8 {
         let part = PartId([number; 12]);
-        let spread = choose(&world.state, &gone, part).unwrap();
+        let spread = choose(&world.state, &gone, part, Redundancy::Usual).unwrap();
         assert_eq!(spread.drives.len(), STRIPE_MAX);
         let of_gone = |drive: &DriveId| (20..26).any(|number| *drive == drive_id(number));
         assert!(!spread.drives.iter().any(of_gone), "there are eighteen others: {spread:?}");
     }
     let world = World::new(&[1, 1, 1]);
-    let spread = choose(&world.state, &gone, PartId([4; 12])).unwrap();
+    let spread = choose(&world.state, &gone, PartId([4; 12]), Redundancy::Usual).unwrap();
     assert_eq!((spread.drives.len(), spread.drives[2]), (3, drive_id(20)), "as wide as the drives allow");
 }
 
@@ -111,7 +123,7 @@ fn drives_of_servers_that_are_gone_come_last() {
 fn replacements_stand_on_the_servers_that_have_the_fewest_shards() {
     let mut world = World::new(&[1, 1, 1]);
     let part = PartId([3; 12]);
-    let now = choose(&world.state, &BTreeSet::new(), part).unwrap();
+    let now = choose(&world.state, &BTreeSet::new(), part, Redundancy::Usual).unwrap();
     // Two more on the first server, one on a fourth.
     world.add_drive(11, 1);
     world.add_drive(12, 1);
