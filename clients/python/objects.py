@@ -27,7 +27,7 @@ HOST, PORT = S3["endpoint"].rsplit(":", 1)
 ENDPOINTS = [f"{HOST}:{int(PORT) + number}" for number in range(len(READY["servers"]))]
 
 
-def client(endpoint, tries=12):
+def client(endpoint, tries=12, key=S3):
     # As many tries as the servers need to agree that one of them has failed.
     # boto3 presigns with the signature of 2006 unless it is told otherwise.
     config = Config(signature_version="s3v4", retries={"max_attempts": tries, "mode": "standard"}, connect_timeout=5, read_timeout=60)
@@ -35,8 +35,8 @@ def client(endpoint, tries=12):
         "s3",
         endpoint_url=endpoint,
         region_name="us-east-1",
-        aws_access_key_id=S3["access_key"],
-        aws_secret_access_key=S3["secret_key"],
+        aws_access_key_id=key["access_key"],
+        aws_secret_access_key=key["secret_key"],
         config=config,
     )
 
@@ -463,6 +463,25 @@ def killed(s3):
     assert not wrong, wrong[:5]
 
 
+def woken(s3):
+    """A server that was stopped for a while lets nobody in who was locked out meanwhile."""
+    key = admin("PUT", "/v1/s3/users/sleeper")
+    sleeper = client(ENDPOINTS[1], 1, key)
+    for _ in range(50):
+        if not is_refused("InvalidAccessKeyId", sleeper.list_buckets):
+            break
+        time.sleep(0.1)
+    sleeper.list_buckets()
+    stopped = pid(1)
+    os.kill(stopped, signal.SIGSTOP)
+    try:
+        time.sleep(7)
+        admin("DELETE", f"/v1/s3/keys/{key['access_key']}")
+    finally:
+        os.kill(stopped, signal.SIGCONT)
+    refused("InvalidAccessKeyId", sleeper.list_buckets)
+
+
 def root_key_replaced(s3):
     """Run last: S3 has the new key afterwards."""
     S3.update(admin("PUT", "/v1/s3/key"))
@@ -481,6 +500,8 @@ def main():
     killed(s3)
     encrypted_after_kills(s3)
     print(f"boto3 {boto3.__version__}: {encrypted_after_kills.__name__}", flush=True)
+    woken(s3)
+    print(f"boto3 {boto3.__version__}: {woken.__name__}", flush=True)
     root_key_replaced(s3)
     print(f"boto3 {boto3.__version__}: {root_key_replaced.__name__}", flush=True)
 

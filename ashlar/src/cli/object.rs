@@ -1,6 +1,6 @@
 //! `ashlar object`: objects as a whole.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::asking::{Asked, ask, demand, no_server, remove};
 use super::{bucket, no_runtime, note, say};
@@ -68,13 +68,13 @@ async fn healing(Heal { bucket, stop, json, asked }: &Heal) -> Result<(), Failur
 /// Begins the healing and waits for its end.
 async fn await_end(target: &Target, path: &str, tells: bool) -> Result<HealingView, Failure> {
     let mut view = read(target, &demand(target, path).await?)?;
-    let mut tell_at = Instant::now() + TELL_EVERY;
+    let mut tell_at = os::clock::now() + TELL_EVERY;
     while view.state == "running" {
         os::clock::sleep(ASK_EVERY).await;
         view = read(target, &ask(target, path).await?)?;
-        if tells && view.state == "running" && Instant::now() >= tell_at {
+        if tells && view.state == "running" && os::clock::now() >= tell_at {
             note(&text(&view));
-            tell_at = Instant::now() + TELL_EVERY;
+            tell_at = os::clock::now() + TELL_EVERY;
         }
     }
     Ok(view)
@@ -105,7 +105,7 @@ fn outcome(view: &HealingView) -> Result<(), Failure> {
         "stopped" => Err(Failure::world(format!("the healing of {} was stopped", view.bucket), "start this again")),
         _ if view.waiting + view.lacking + view.failed > 0 => Err(Failure::world(
             format!("not all objects of {} are whole", view.bucket),
-            "see `ashlar drives list` for drives that do not answer or are full; the logs of the servers name objects",
+            "see `ashlar drives list` for drives that do not answer or are full",
         )),
         _ => Ok(()),
     }

@@ -56,6 +56,10 @@ impl GivenKey {
             (Some(_), None) => return Err(Failure::usage(format!("{USER} is set, and {PASSWORD} is not"), remedy)),
             (None, Some(_)) => return Err(Failure::usage(format!("{PASSWORD} is set, and {USER} is not"), remedy)),
         };
+        if access_key.starts_with("ASIA") {
+            let what = format!("{USER} begins with ASIA, as the names of temporary keys do");
+            return Err(Failure::usage(what, "give another name"));
+        }
         let is_name = |byte: u8| byte.is_ascii_graphic() && !b"/,=".contains(&byte);
         if !(USER_BYTES_MIN..=BYTES_MAX).contains(&access_key.len()) || !access_key.bytes().all(is_name) {
             let remedy = "give 3 to 128 letters, digits and signs without blanks, '/', ',' and '='";
@@ -84,7 +88,7 @@ mod tests {
     fn of(pairs: &[(&str, &str)], s3: &str) -> Result<Option<(String, String)>, String> {
         let variable = |name: &str| pairs.iter().find(|(known, _)| *known == name).map(|(_, text)| (*text).to_owned());
         let read = |path: &str| match path {
-            "/none" => Err(Failure::usage("there is no file /none".into(), "")),
+            "/none" => Err(Failure::usage("there is no file /none".to_owned(), "give one")),
             path => Ok(format!("{}\r\n", path.trim_start_matches('/'))),
         };
         let given = GivenKey::of(variable, read, s3.parse().unwrap());
@@ -108,6 +112,7 @@ mod tests {
             &[(USER, "admin"), ("MINIO_ROOT_PASSWORD_FILE", "/none")],
             &[(USER, "ab"), (PASSWORD, "12345678")],
             &[(USER, "a/b"), (PASSWORD, "12345678")],
+            &[(USER, "ASIA23"), (PASSWORD, "12345678")],
             &[(USER, "admin"), (PASSWORD, "1234567")],
             &[(USER, "admin"), (PASSWORD, "1234567\n8")],
         ] {

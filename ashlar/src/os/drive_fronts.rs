@@ -120,7 +120,7 @@ impl Credentials for CatalogKeys {
     }
 
     fn are_known(&self) -> bool {
-        self.0.is_caught_up() && self.0.root_key().is_some()
+        self.0.is_caught_up() && self.0.are_rights_current() && self.0.root_key().is_some()
     }
 }
 

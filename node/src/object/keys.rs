@@ -232,10 +232,17 @@ impl<R: Runtime> ObjectNode<R> {
                 if RootKey::decode(&record.value).as_ref() == Some(given) {
                     return;
                 }
+                if self.user_key(&given.access_key).is_some() {
+                    tracing::error!(
+                        access_key = given.access_key,
+                        "a user has a key of the name of the root key that this server was given: the root key stays as it is"
+                    );
+                    return;
+                }
                 let (value, expected) = (given.encode(), Expected::Revision(record.revision));
                 match self.catalog().propose(Change::PutRecord { key: record_key(ROOT), expected, value }).await {
                     Ok(_) => {
-                        tracing::info!(
+                        tracing::warn!(
                             access_key = given.access_key,
                             "the root key of S3 is replaced by the one that this server was given"
                         );

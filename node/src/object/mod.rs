@@ -5,7 +5,7 @@
 //!
 //! Parts: [`service`] (calls between servers, tasks), `index_set` (the placement groups of ranges), `index_host` (one range at its owner), `reach` (what the object crate
 //! needs of the cluster), `relay` (calls by way of a third server), `buckets` (the list of buckets), [`keys`] (the root key and the master key),
-//! [`users`] (who else may ask), [`quotas`] (what buckets have and may have), `healing` (when shards are made anew), [`asked_healing`] (of a bucket that an operator asks for), [`damage`] (what drives find to be damaged), [`shards`] (shards as blobs of a drive), `collecting` (when shards without a record are removed), `expiring` (when objects are deleted by rules of their buckets),
+//! [`users`] (who else may ask), [`rights`] (how old what is known of them may be), [`quotas`] (what buckets have and may have), `healing` (when shards are made anew), [`asked_healing`] (of a bucket that an operator asks for), [`damage`] (what drives find to be damaged), [`shards`] (shards as blobs of a drive), `collecting` (when shards without a record are removed), `expiring` (when objects are deleted by rules of their buckets),
 //! `form` (written forms).
 
 pub mod asked_healing;
@@ -21,6 +21,7 @@ pub mod keys;
 pub mod quotas;
 mod reach;
 mod relay;
+pub mod rights;
 pub mod service;
 pub mod shards;
 pub mod users;

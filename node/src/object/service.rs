@@ -99,6 +99,8 @@ struct Shared<R: Runtime> {
     waiting: Mutex<WaitingObjects>,
     asked_healing: Mutex<asked_healing::Asked>,
     given_root: OnceLock<RootKey>,
+    /// When the catalog's copy here was found current last, in nanoseconds of the runtime's clock; 0 before.
+    rights_known_ns: AtomicU64,
     /// Objects of this server's ranges that the last pass found to lack shards and has not healed.
     unhealed: AtomicU64,
     is_over: AtomicBool,
@@ -129,6 +131,7 @@ impl<R: Runtime> ObjectNode<R> {
             waiting: Mutex::default(),
             asked_healing: Mutex::default(),
             given_root: OnceLock::new(),
+            rights_known_ns: AtomicU64::new(0),
             unhealed: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
         }))
@@ -188,6 +191,10 @@ impl<R: Runtime> ObjectNode<R> {
 
     pub(super) fn waiting_objects(&self) -> &Mutex<WaitingObjects> {
         &self.0.waiting
+    }
+
+    pub(super) fn rights_known_ns(&self) -> &AtomicU64 {
+        &self.0.rights_known_ns
     }
 
     pub(super) fn given_root(&self) -> &OnceLock<RootKey> {
@@ -356,6 +363,7 @@ impl<R: Runtime> Service<R> for ObjectNode<R> {
         node.runtime().spawn(Box::pin(self.clone().follow_catalog(node.clone())));
         node.runtime().spawn(Box::pin(self.clone().keep_index_set(node.clone())));
         node.runtime().spawn(Box::pin(self.clone().make_keys(node.clone())));
+        node.runtime().spawn(Box::pin(self.clone().keep_rights(node.clone())));
         node.runtime().spawn(Box::pin(self.clone().heal_always(node.clone())));
         node.runtime().spawn(Box::pin(self.clone().expire_always(node.clone())));
         for (drive, port) in self.0.blobs.get().into_iter().flatten() {

@@ -96,6 +96,12 @@ impl S3Service {
         Self { service, credentials, keys, settings: Arc::new(settings) }
     }
 
+    /// Whether this server knows who may do what as it is: while it does not, [`S3Service::handle`] refuses everybody.
+    #[must_use]
+    pub fn are_rights_known(&self) -> bool {
+        self.credentials.are_known()
+    }
+
     /// Answers one request, and says what it was about. Errors are replies. Dropped half-way, a change has happened or not.
     pub async fn handle(&self, request: IncomingRequest, body: &mut dyn Content) -> (Response, Subject) {
         let IncomingRequest { method, target, headers, peer, is_encrypted, now_ms, id } = request;

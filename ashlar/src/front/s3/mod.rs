@@ -56,6 +56,12 @@ const HEAD_MAX: Duration = Duration::from_secs(60);
 /// How long a client may stop in the middle of what it sends or receives.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
+/// How long a request waits until this server knows who may do what, as after a new leader of the catalog was elected.
+const RIGHTS_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// How often it is looked.
+const RIGHTS_LOOK: Duration = Duration::from_millis(50);
+
 /// Bytes of a refused body that are read so that the client sees the refusal; beyond them the connection is closed.
 const DISCARDED_BYTES_MAX: u64 = 1 << 20;
 
@@ -195,6 +201,14 @@ impl S3Front {
         }
     }
 
+    /// Waits a while until this server knows who may do what. If it does not then, the service refuses.
+    async fn await_rights(&self) {
+        let until = clock::now() + RIGHTS_WAIT_MAX;
+        while !self.s3.are_rights_known() && clock::now() < until {
+            clock::sleep(RIGHTS_LOOK).await;
+        }
+    }
+
     async fn answer(&self, request: Request<Incoming>, peer: Peer) -> Response<OutgoingBody> {
         let (head, body) = request.into_parts();
         let is_expecting = head.headers.contains_key(EXPECT);
@@ -210,6 +224,7 @@ impl S3Front {
         };
         let mut account = Account::begin(&self.accounting, &incoming);
         let mut body = IncomingBody::new(body, PAUSE_MAX);
+        self.await_rights().await;
         let (reply, subject) = self.s3.handle(incoming, &mut body).await;
         account.note_reply(subject, reply.status, body.received());
         // A client that waits for `100 Continue` has sent nothing, and must not be invited to now.

@@ -236,7 +236,7 @@ pub fn run(plan: &Plan, secret: Option<&str>, started: impl FnOnce(&[Listening])
         Ok(Some(Engines { serving, part: Some(part) }))
     };
     server::run_with(&config, Secrets { cluster: Some(&own), root_key: None }, engines, |serving| {
-        started(&serving.listening)
+        started(&serving.listening);
     })
 }
 
