@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use crate::os::logs;
+
 /// Arguments of `ashlar sim`.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
@@ -16,5 +18,9 @@ pub struct Arguments {
 /// Runs the command.
 #[must_use]
 pub fn run(arguments: Arguments) -> ExitCode {
+    // What the simulated servers log, at these levels: for one seed that fails.
+    if let Ok(levels) = std::env::var("ASHLAR_LOG") {
+        logs::start(&levels, false);
+    }
     ashlar_sim::command::run(arguments.words.into_iter())
 }
