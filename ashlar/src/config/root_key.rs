@@ -62,7 +62,7 @@ impl GivenKey {
         }
         let is_name = |byte: u8| byte.is_ascii_graphic() && !b"/,=".contains(&byte);
         if !(USER_BYTES_MIN..=BYTES_MAX).contains(&access_key.len()) || !access_key.bytes().all(is_name) {
-            let remedy = "give 3 to 128 letters, digits and signs without blanks, '/', ',' and '='";
+            let remedy = "give 3 to 128 ASCII characters: no blanks, '/', ',' and '='";
             return Err(Failure::usage(format!("{USER} cannot be the name of a key"), remedy));
         }
         if !(PASSWORD_BYTES_MIN..=BYTES_MAX).contains(&secret_key.len()) || secret_key.contains(char::is_control) {
