@@ -95,6 +95,8 @@ pub struct Settings {
     pub copies_max: usize,
     /// How often a member notes durably which writes all others have, at most.
     pub save_every: Duration,
+    /// How long the last copy waits for drives that are away, before it gives up what it cannot read and they may have.
+    pub awaited: Duration,
     /// Bugs that a simulator plants.
     pub bugs: Bugs,
 }
@@ -109,6 +111,8 @@ impl Default for Settings {
             tick: Duration::from_millis(100),
             copies_max: 4,
             save_every: Duration::from_secs(5),
+            // A server that was restarted is back by then.
+            awaited: Duration::from_secs(300),
             bugs: Bugs::default(),
         }
     }

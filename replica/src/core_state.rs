@@ -19,6 +19,9 @@ use crate::request::{ClientResult, Generation, RequestId, Room, SessionId, Store
 /// Volumes whose attach generation one member remembers.
 pub(crate) const FENCES_MAX: usize = 65_536;
 
+/// Epochs of which one member remembers who acted.
+const ACTED_MAX: usize = 32;
+
 /// What a request to the store is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Purpose {
@@ -26,6 +29,8 @@ pub(crate) enum Purpose {
     Promise,
     /// The watermark of committed writes.
     Watermark,
+    /// The watermark that covers what the last copy had not proven.
+    Proven,
     /// The greatest version here, on entering an epoch.
     Newest,
     /// An entry of the primary's stream.
@@ -76,6 +81,8 @@ pub(crate) struct Core {
     pub(crate) lives: Lives,
     pub(crate) settings: Settings,
     pub(crate) epoch: Epoch,
+    /// Who acted in the last epochs, as far as this life has heard of them.
+    acted: BTreeMap<Epoch, Vec<DriveId>>,
     /// The drives that may have something of the group, and the epoch at which that is so.
     pub(crate) witnesses: (Epoch, Vec<DriveId>),
     pub(crate) record: Record,
@@ -105,6 +112,7 @@ impl Core {
             lives: Lives::default(),
             settings,
             epoch: Epoch::ZERO,
+            acted: BTreeMap::new(),
             witnesses: (Epoch::ZERO, Vec::new()),
             record,
             room: Room::default(),
@@ -115,6 +123,19 @@ impl Core {
             changes: 0,
             next_store: 0,
         }
+    }
+
+    /// These act in an epoch.
+    pub(crate) fn note_acting(&mut self, epoch: Epoch, acting: &[DriveId]) {
+        self.acted.insert(epoch, acting.to_vec());
+        if self.acted.len() > ACTED_MAX {
+            self.acted.pop_first();
+        }
+    }
+
+    /// Whether a drive is known to have acted in an epoch.
+    pub(crate) fn has_acted(&self, drive: DriveId, epoch: Epoch) -> bool {
+        self.acted.get(&epoch).is_some_and(|acting| acting.contains(&drive))
     }
 
     pub(crate) fn send(&mut self, to: DriveId, body: Body) {

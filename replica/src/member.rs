@@ -94,6 +94,11 @@ pub enum Output {
     },
     /// Ask the catalog for a change.
     Report(Report),
+    /// Blocks of an extent cannot be read, and drives that may have them are away: they are waited for. To be told to people.
+    Awaits {
+        /// Which extent.
+        extent: ExtentId,
+    },
     /// Blocks of an extent are lost: no copy of them can be read. To be told to people.
     Lost {
         /// Which extent.
@@ -200,6 +205,7 @@ impl Member {
         if configuration.epoch > self.core.epoch {
             self.leave(configuration);
             self.core.epoch = configuration.epoch;
+            self.core.note_acting(configuration.epoch, &configuration.acting);
             self.core.lives.clear();
             self.configuration = Some(configuration.clone());
             self.enter(now, configuration);
@@ -629,7 +635,9 @@ impl Member {
 
     fn save_watermark(&mut self, now: Instant) {
         let is_in_role = matches!(self.state, State::Primary(_) | State::Backup(_));
-        let is_due = now.saturating_since(self.saved_at) >= self.core.settings.save_every;
+        // The first watermark shows that this drive had data at all.
+        let is_first = self.saved_clean == Version::ZERO;
+        let is_due = is_first || now.saturating_since(self.saved_at) >= self.core.settings.save_every;
         if is_in_role && is_due && self.core.record.clean > self.saved_clean {
             self.saved_at = now;
             self.saved_clean = self.core.record.clean;

@@ -62,6 +62,8 @@ pub enum Planted {
     MendFromAnyVersion,
     /// Writes of an extent go on while it is made whole.
     WriteWhileMending,
+    /// The last copy serves what no other drive may ever have had.
+    ServeUnproven,
     /// A learner is not given what the primary has damaged, if it has nothing of it.
     SkipDamagedInFill,
     /// An extent without blocks is dropped before every member has its version.
@@ -73,7 +75,7 @@ pub enum Planted {
 #[cfg(any(test, feature = "proof"))]
 impl Planted {
     /// All of them.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::AcknowledgeOneCopy,
         Self::AcknowledgeAllButOne,
         Self::AcknowledgeBeforeDurable,
@@ -103,6 +105,7 @@ impl Planted {
         Self::FullCountsAsDone,
         Self::MendFromAnyVersion,
         Self::WriteWhileMending,
+        Self::ServeUnproven,
         Self::SkipDamagedInFill,
         Self::DropUnacknowledged,
         Self::DropNewest,

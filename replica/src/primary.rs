@@ -3,7 +3,8 @@
 //! Phases: [`Phase::Adopting`] (every acting member enters the epoch), [`Phase::Merging`] (they are made equal),
 //! [`Phase::Waiting`] (leases that this member granted to an earlier primary run out), [`Phase::Active`]; the first epoch of
 //! a group ends in [`Phase::Founded`] instead, and another one is asked for; so does a later one in which nobody has anything.
-//! Parts: [`merge`], [`write`], [`probe`], [`read`], [`copy`], [`fill`] and [`mend`], one concern each, all of them methods of [`Primary`].
+//! Parts: [`merge`], [`alone`], [`write`], [`probe`], [`read`], [`copy`], [`fill`] and [`mend`], one concern each, all of them methods
+//! of [`Primary`].
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -24,6 +25,7 @@ use crate::planted::Planted;
 use crate::request::{Generation, Room, StoreReply};
 use crate::session::Sessions;
 use crate::stream::{Entry, Outgoing, Watermark};
+use alone::Unproven;
 use copy::Copier;
 use fill::Fill;
 use mend::{Lost, Mend};
@@ -32,6 +34,7 @@ use probe::Probe;
 use read::Read;
 use write::Write;
 
+mod alone;
 mod copy;
 mod fill;
 mod mend;
@@ -91,6 +94,7 @@ pub(crate) struct Primary {
     /// Extents of which a copy is damaged.
     mends: BTreeMap<ExtentId, Mend>,
     lost: Lost,
+    unproven: Unproven,
     sessions: Sessions,
     /// Volumes whose older writes are awaited, with the generation that is to be confirmed.
     fencing: Vec<(VolumeId, Generation)>,
@@ -122,6 +126,7 @@ impl Primary {
             next_read: 0,
             mends: BTreeMap::new(),
             lost: Lost::new(),
+            unproven: Unproven::default(),
             sessions: Sessions::default(),
             fencing: Vec::new(),
             own_fault: None,
@@ -233,6 +238,7 @@ impl Primary {
         self.advance_merge(core, now);
         self.advance_fills(core, now);
         self.advance_mends(core, now);
+        self.advance_proofs(core);
         self.release_reads(core, now);
     }
 
@@ -262,6 +268,7 @@ impl Primary {
                 self.handle_mend_checksums(core, extent, sums);
             }
             (Purpose::MendPatch(extent), StoreReply::Done) => self.handle_mended(core, extent),
+            (Purpose::Proven, StoreReply::Done) => self.handle_proven(),
             (Purpose::Copy(drive, extent), StoreReply::Difference(difference)) => {
                 self.handle_copy(core, now, drive, extent, difference);
             }

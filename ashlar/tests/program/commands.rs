@@ -17,7 +17,12 @@ fn unknown_configuration_key() {
     check_fails(&["config", "check"], &[("ASHLAR_CONFIG", &file)], 2, &[&expected]);
     check_fails(&["server", "--data", "d"], &[("ASHLAR_LISTN", "x")], 2, &["did you mean ASHLAR_LISTEN?"]);
     check_fails(&["server", "--lisen", "x"], &[], 2, &["--listen"]);
-    check_fails(&["server", "--config", &scratch.path("absent.toml")], &[], 2, &["there is no configuration file"]);
+    check_fails(
+        &["server", "--config", &scratch.path("absent.toml")],
+        &[],
+        2,
+        &["there is no file", "absent.toml", "--config"],
+    );
 }
 
 #[test]

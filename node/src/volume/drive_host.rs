@@ -119,6 +119,11 @@ pub enum HostOutput {
         /// Which extent.
         extent: ExtentId,
     },
+    /// Blocks of an extent cannot be read, and drives that may have them are away: they are waited for.
+    Awaits {
+        /// Which extent.
+        extent: ExtentId,
+    },
     /// Blocks of an extent are lost: no copy of them can be read. Said once until it is whole.
     Lost {
         /// Which extent.
@@ -489,6 +494,7 @@ impl DriveHost {
                     }
                 }
                 Output::Report(report) => self.out.push_back(HostOutput::Report { group, report }),
+                Output::Awaits { extent } => self.out.push_back(HostOutput::Awaits { extent }),
                 Output::Lost { extent } => self.tell_lost(extent),
                 Output::Fenced { volume, generation } => self.handle_fenced(group, volume, generation),
             }

@@ -202,6 +202,10 @@ impl<R: Runtime> VolumeService<R> {
                 let (volume, extent) = (extent.volume, extent.extent.0);
                 tracing::error!(%drive, %volume, extent, "an extent on the drive is damaged: it is made whole from another copy");
             }
+            HostOutput::Awaits { extent } => {
+                let (volume, extent) = (extent.volume, extent.extent.0);
+                tracing::error!(%drive, %volume, extent, "blocks of an extent cannot be read, and drives that may have them are away: start their servers; after five minutes the blocks are given up");
+            }
             HostOutput::Lost { extent } => {
                 let (volume, extent) = (extent.volume, extent.extent.0);
                 tracing::error!(%drive, %volume, extent, "blocks of an extent are lost: no copy can be read; reads of them fail until they are written");

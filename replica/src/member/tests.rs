@@ -8,6 +8,8 @@ use arbtest::arbitrary::{Result, Unstructured};
 use ashlar_placement::rule::{Extent, ExtentId};
 use bytes::Bytes;
 
+mod last_copy;
+
 const GROUP: GroupId = GroupId { set: ashlar_placement::map::SetId(1), pg: ashlar_placement::map::PgId(2) };
 
 fn drive(number: u8) -> DriveId {

@@ -66,10 +66,14 @@ impl Copier {
         self.queue.is_empty() && self.active.is_empty() && self.aside.is_empty()
     }
 
+    /// Whether a copy of an extent is not on the stream yet.
+    pub(super) fn is_waiting(&self, extent: ExtentId) -> bool {
+        self.queue.contains_key(&extent) || self.aside.contains(&extent) || self.active.contains_key(&extent)
+    }
+
     /// Whether a copy of an extent is under way or waits, or any is not durable yet.
     pub(super) fn is_copying(&self, extent: ExtentId) -> bool {
-        let waits = self.queue.contains_key(&extent) || self.aside.contains(&extent);
-        waits || self.active.contains_key(&extent) || !self.patches.is_empty()
+        self.is_waiting(extent) || !self.patches.is_empty()
     }
 
     /// The primary cannot read an extent: it is copied later.

@@ -7,6 +7,9 @@
 //!
 //! Where an acting member has another version, it takes over, and this copy is filled like a learner's.
 //!
+//! Where one member is left to act, a drive that is away may be the only one that has what is damaged. Such are waited for, a few
+//! minutes, and what perhaps was not acknowledged can go back to an earlier version: see [`super::alone`].
+//!
 //! What nobody can read is *lost*: reads of it are refused, and writes of it make it whole. Copies of the extent have those blocks
 //! as lost, so that one of them does not keep a learner from being filled with all the others. A member that joins later may have
 //! the version; so a lost extent is looked into again when it is read, after a while, and in the next epoch.
@@ -19,6 +22,7 @@ use ashlar_placement::rule::ExtentId;
 use ashlar_wire::checksum::Checksum;
 use ashlar_wire::id::DriveId;
 use ashlar_wire::time::Instant;
+use ashlar_wire::version::Version;
 
 use super::{Peer, Phase, Primary};
 use crate::core_state::{Core, Purpose};
@@ -51,6 +55,8 @@ pub(super) struct Mend {
     lossy: BTreeSet<DriveId>,
     /// Reads that found the primary's copy damaged.
     reads: Vec<u64>,
+    /// Since when drives that are away are waited for.
+    waits_since: Option<Instant>,
     step: Step,
 }
 
@@ -61,6 +67,8 @@ enum Step {
     ReadsOwnChecksums(DriveId),
     Fetches(DriveId, Vec<Checksum>),
     Stores(DriveId),
+    /// The extent goes back to what that member has, and gets this version.
+    GoesBack(DriveId, Version),
     /// The others get it from here.
     Copies,
 }
@@ -123,7 +131,7 @@ impl Primary {
             }
             Purpose::MendPatch(extent) => {
                 if let Some(mend) = self.mends.get_mut(extent)
-                    && let Step::Stores(holder) = mend.step
+                    && let Step::Stores(holder) | Step::GoesBack(holder, _) = mend.step
                 {
                     mend.unfit.insert(holder);
                     mend.step = Step::AT_ONCE;
@@ -214,14 +222,14 @@ impl Primary {
         if let Some(holder) = self.holder(mend) {
             self.step_to(extent, Step::ReadsOwnChecksums(holder));
             core.store(StoreRequest::Checksums { extent }, Purpose::MendChecksums(extent));
-        } else if self.lacks_members() {
+        } else if self.has_other_version(mend) && !self.lacks_members() {
+            self.own_fault = Some(Fault::Damaged);
+        } else if self.lacks_members() || self.awaits_witnesses(core, now, extent) {
             let later = now + core.settings.silence;
             if let Some(mend) = self.mends.get_mut(&extent) {
                 (mend.unfit, mend.lossy) = (BTreeSet::new(), BTreeSet::new());
                 mend.step = Step::Waits(later);
             }
-        } else if self.has_other_version(mend) {
-            self.own_fault = Some(Fault::Damaged);
         } else {
             self.give_up(core, now, extent);
         }
@@ -253,6 +261,23 @@ impl Primary {
     fn lacks_members(&self) -> bool {
         let is_out = |peer: &Peer| peer.standing.is_none() || peer.fill.is_none() && peer.fault.is_some();
         self.peers.len() + 1 < usize::from(self.configuration.min_copies) || self.peers.values().any(is_out)
+    }
+
+    /// Whether the last copy waits for drives that are away and may have what it cannot read. Asks the catalog for them.
+    fn awaits_witnesses(&mut self, core: &mut Core, now: Instant, extent: ExtentId) -> bool {
+        if !self.lacks_witnesses(core) {
+            return false;
+        }
+        let Some(mend) = self.mends.get_mut(&extent) else { return false };
+        if mend.waits_since.is_none() {
+            core.out.push_back(Output::Awaits { extent });
+        }
+        let since = *mend.waits_since.get_or_insert(now);
+        let waits = now.saturating_since(since) < core.settings.awaited;
+        if waits {
+            core.report_lost(core.drive, Fault::Damaged);
+        }
+        waits
     }
 
     /// Whether an acting member could be asked and has another version than the primary.
@@ -312,17 +337,22 @@ impl Primary {
         extent: ExtentId,
         difference: Difference,
     ) {
+        let goes_back = !difference.has_lost() && self.may_go_back(core, from, extent, difference.version);
         let Some(mend) = self.mends.get_mut(&extent) else { return };
         if !matches!(&mend.step, Step::Fetches(holder, _) if *holder == from) {
             return;
         }
-        mend.step = Step::Stores(from);
         if difference.has_lost() {
             mend.lossy.insert(from);
         }
-        let Difference { version, mut runs } = difference;
+        mend.step = Step::Stores(from);
+        let Difference { mut version, mut runs } = difference;
         runs.retain(|run| !run.is_lost());
-        let request = if core.settings.bugs.has(Planted::MendFromAnyVersion) {
+        if goes_back {
+            version = self.next_version(core);
+            self.step_to(extent, Step::GoesBack(from, version));
+        }
+        let request = if goes_back || core.settings.bugs.has(Planted::MendFromAnyVersion) {
             StoreRequest::Patch { extent, runs, version }
         } else {
             StoreRequest::Mend { extent, runs, version }
@@ -335,11 +365,14 @@ impl Primary {
         self.lost.remove(&extent);
         let Some(mend) = self.mends.get_mut(&extent) else { return };
         mend.damaged.remove(&core.drive);
-        mend.step = Step::AT_ONCE;
+        let done = core::mem::replace(&mut mend.step, Step::AT_ONCE);
         for number in core::mem::take(&mut mend.reads) {
             if let Some(read) = self.reads.get(&number) {
                 core.store(StoreRequest::Read { extent, range: read.range }, Purpose::Read(number));
             }
+        }
+        if let Step::GoesBack(_, version) = done {
+            self.handle_gone_back(extent, version);
         }
         self.advance_copies(core);
     }
@@ -367,7 +400,13 @@ impl Primary {
 
 impl Mend {
     fn new() -> Self {
-        let (damaged, unfit, lossy) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        Self { damaged, unfit, lossy, reads: Vec::new(), step: Step::AT_ONCE }
+        Self {
+            damaged: BTreeSet::new(),
+            unfit: BTreeSet::new(),
+            lossy: BTreeSet::new(),
+            reads: Vec::new(),
+            waits_since: None,
+            step: Step::AT_ONCE,
+        }
     }
 }

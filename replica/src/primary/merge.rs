@@ -24,6 +24,8 @@ use crate::walk::{Compared, Found, Walk};
 /// The first epoch of a group: every member gets its record, and nothing is served. So a member without a record in a
 /// later epoch has lost its drive's data, and is not taken for a new one.
 const FOUNDING: Epoch = Epoch(1);
+/// Below every version that an extent can have.
+const FIRST: Version = Version { epoch: Epoch::ZERO, sequence: 1 };
 /// Extents that are fetched at a time.
 const PULLS_MAX: usize = 4;
 
@@ -73,7 +75,8 @@ impl Primary {
         if !self.backups().all(|(_, peer)| peer.standing.is_some()) {
             return;
         }
-        let above = self.floor();
+        // With nothing above zero to compare with, the last copy is still told the versions of what is damaged.
+        let above = if self.is_alone() { self.floor().max(FIRST) } else { self.floor() };
         self.phase = Phase::Merging(Merge { above, walk: None, next: None, pulls: BTreeMap::new() });
         if core.settings.bugs.has(Planted::ServeWithoutMerge) {
             self.phase = Phase::Waiting;
@@ -178,6 +181,7 @@ impl Primary {
         let rolls_back = core.settings.bugs.has(Planted::RollBack);
         for found in extents {
             self.plan_extent(&found, &backups, rolls_back);
+            self.doubt(core, found.extent, found.own);
         }
         self.advance_copies(core);
     }
@@ -223,9 +227,12 @@ impl Primary {
         }
         let ignores = core.settings.bugs.has(Planted::NoWaitForGrant);
         if matches!(self.phase, Phase::Waiting) && (now >= core.granted_until || ignores) {
-            // All are equal, up to the greatest version that anybody has.
-            let newest = self.standings().map(|standing| standing.newest).max().unwrap_or_default();
-            core.record.clean = core.record.clean.max(newest);
+            self.limit_doubt();
+            if self.unproven.is_empty() {
+                // All are equal, up to the greatest version that anybody has.
+                let newest = self.standings().map(|standing| standing.newest).max().unwrap_or_default();
+                core.record.clean = core.record.clean.max(newest);
+            }
             self.phase = if core.epoch == FOUNDING { Phase::Founded } else { Phase::Active };
         }
     }

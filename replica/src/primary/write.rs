@@ -58,7 +58,8 @@ impl Primary {
         if request.generation < known && !core.settings.bugs.has(Planted::NoGenerationCheck) {
             return Err(Refusal::Fenced(known));
         }
-        if matches!(self.phase, Phase::Active) { Ok(()) } else { Err(Refusal::NotServing) }
+        let is_served = matches!(self.phase, Phase::Active) && !self.unproven.has(request.extent);
+        if is_served { Ok(()) } else { Err(Refusal::NotServing) }
     }
 
     fn begin_write(

@@ -168,6 +168,7 @@ impl Options {
             tick: Duration::from_millis(50),
             copies_max: 2,
             save_every: Duration::from_secs(1),
+            awaited: Duration::from_secs(3),
             bugs: Bugs::new(self.planted),
         }
     }
@@ -651,7 +652,7 @@ impl World {
                 let at = self.now + took;
                 self.schedule(at, Event::Stored { server: number, life, group, id });
             }
-            Output::Lost { .. } => {}
+            Output::Lost { .. } | Output::Awaits { .. } => {}
             Output::Reply { session, request, result } => {
                 let Some(client) = self.clients.iter().position(|client| client.session == session) else { return };
                 if result == Err(Refusal::Damaged) {
@@ -706,7 +707,7 @@ impl World {
         self.servers.iter().any(serves)
     }
 
-    pub(super) fn fail(&mut self, what: String) {
+    pub(in super::super) fn fail(&mut self, what: String) {
         self.outcome.violation.get_or_insert(what);
     }
 

@@ -144,9 +144,11 @@ pub(super) fn catch(planted: Planted) -> bool {
         Planted::TakeLateCopies => copy_of_an_answered_write_comes_to_a_later_epoch,
         Planted::IgnoreLives => primary_goes_back_to_an_earlier_state_in_its_epoch,
         Planted::WriteWhileMending => primary_lost_while_damaged_copies_are_replaced,
+        Planted::ServeUnproven => last_copy_is_damaged_where_it_is_not_acknowledged,
         _ => return false,
     };
-    (0..60).any(|seed| run(&Options { min_copies: 1, ..options(seed, 3, Some(planted)) }, script).is_some())
+    let min_copies = if planted == Planted::ServeUnproven { 2 } else { 1 };
+    (0..60).any(|seed| run(&Options { min_copies, ..options(seed, 3, Some(planted)) }, script).is_some())
 }
 
 /// Clients that only read know the old primary alone, and wait for it.
@@ -237,6 +239,25 @@ fn primary_lost_while_damaged_copies_are_replaced(world: &mut World) {
         await_that(world, |world| world.configuration().acting.len() == 2);
     }
     world.restart(2);
+}
+
+/// The primary has writes that the other member does not get any more, and its drive damages them. The other one comes back.
+fn last_copy_is_damaged_where_it_is_not_acknowledged(world: &mut World) {
+    world.crash(2, false);
+    await_that(world, |world| world.configuration().acting.len() == 2);
+    let primary = world.primary();
+    let other = 1 - primary;
+    world.run_ms(1_500);
+    world.cut(primary, other);
+    world.run_ms(150);
+    world.take_out(world.group(), world.servers[other].drive);
+    damage_all(world, primary);
+    await_that(world, |world| world.configuration().acting == [world.servers[primary].drive]);
+    world.blocked.clear();
+    world.run_ms(6_000);
+    if world.outcome().lost > 0 {
+        world.fail("what was acknowledged is lost, and another drive has it".into());
+    }
 }
 
 fn power_fails_and_the_primary_is_lost(world: &mut World) {
@@ -386,6 +407,7 @@ fn copy_of_an_answered_write_comes_to_a_later_epoch(world: &mut World) {
 fn scenarios_of_planted_bugs_are_harmless_without_them() {
     check(3, write_is_given_up_while_it_looks);
     check(3, primary_lost_while_damaged_copies_are_replaced);
+    check(3, last_copy_is_damaged_where_it_is_not_acknowledged);
     check(3, copy_of_an_answered_write_comes_to_a_later_epoch);
     check(3, drive_is_full_before_its_members_hear_of_it);
     check(3, certified_learner_is_emptied_and_hears_old_configurations);
