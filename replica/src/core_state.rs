@@ -184,3 +184,26 @@ impl Core {
         self.store(StoreRequest::Save { record }, purpose);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_acted_is_remembered_for_the_last_epochs() {
+        let drive = DriveId::from_bytes([1; 16]);
+        let mut core = Core::new(
+            (GroupId::default(), drive, Life::drawn(1)),
+            Settings::default(),
+            Record::NEW,
+            Instant::from_nanos(0),
+        );
+        let last = ACTED_MAX as u64 + 3;
+        for epoch in 1..=last {
+            core.note_acting(Epoch(epoch), &[drive]);
+        }
+        let known: Vec<u64> = (0..=last + 1).filter(|epoch| core.has_acted(drive, Epoch(*epoch))).collect();
+        assert_eq!(known, (4..=last).collect::<Vec<_>>());
+        assert!(!core.has_acted(DriveId::from_bytes([2; 16]), Epoch(last)));
+    }
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::asking::{Asked, ask, demand, no_server, remove};
 use super::{bucket, no_runtime, note, say};
 use crate::failure::Failure;
-use crate::front::admin::buckets::HealingView;
+use crate::front::admin::buckets::{HealingView, UnwholeView};
 use crate::os;
 use crate::os::http::Target;
 
@@ -61,6 +61,7 @@ async fn healing(Heal { bucket, stop, json, asked }: &Heal) -> Result<(), Failur
         say(&serde_json::to_string(&view).expect("our own values have text keys and no cycles"));
     } else {
         say(&text(&view));
+        view.unwhole.iter().for_each(|unwhole| say(&line(unwhole)));
     }
     if *stop { Ok(()) } else { outcome(&view) }
 }
@@ -95,6 +96,13 @@ fn text(view: &HealingView) -> String {
     text
 }
 
+/// What is not whole, and why.
+fn line(UnwholeView { key, version, why }: &UnwholeView) -> String {
+    let what = key.as_ref().map_or_else(|| "a part of an upload".to_owned(), |key| format!("{key:?}"));
+    let version = version.as_ref().map(|version| format!(", version {version}")).unwrap_or_default();
+    format!("  {why}: {what}{version}")
+}
+
 /// A failure where not all is whole.
 fn outcome(view: &HealingView) -> Result<(), Failure> {
     match view.state.as_str() {
@@ -125,6 +133,7 @@ mod tests {
             waiting,
             lacking,
             failed,
+            unwhole: Vec::new(),
         };
         let told = "photos: done, 9 objects, versions and parts read, 2 healed";
         assert_eq!(text(&view("done", 0, 0, 0)), told);
@@ -134,6 +143,16 @@ mod tests {
             assert!(text(&view).starts_with(told) && text(&view).len() > told.len());
             assert!(outcome(&view).is_err());
         }
+        let unwhole = |key: Option<&str>, version: Option<&str>| {
+            line(&UnwholeView {
+                key: key.map(str::to_owned),
+                version: version.map(str::to_owned),
+                why: "failed".into(),
+            })
+        };
+        assert_eq!(unwhole(Some("a b\n"), None), "  failed: \"a b\\n\"");
+        assert_eq!(unwhole(Some("a"), Some("0f")), "  failed: \"a\", version 0f");
+        assert_eq!(unwhole(None, None), "  failed: a part of an upload");
         for state in ["failed", "stopped"] {
             assert!(outcome(&view(state, 0, 0, 0)).is_err(), "{state}");
         }

@@ -10,8 +10,8 @@ use std::sync::{MutexGuard, PoisonError};
 use ashlar_grid::seam::Runtime;
 use ashlar_object::cluster::BucketList;
 use ashlar_object::index::key::BucketId;
-pub use ashlar_object::service::heal::Healed;
-use ashlar_object::service::heal::{AskedDrives, HealDepth};
+use ashlar_object::service::heal::{AskedDrives, HealDepth, UNWHOLE_MAX};
+pub use ashlar_object::service::heal::{Healed, Lack, Unwhole};
 
 use super::service::ObjectNode;
 use crate::Node;
@@ -28,6 +28,8 @@ pub struct BucketHealing {
     pub bucket: String,
     /// What was found and done until now.
     pub healed: Healed,
+    /// The first of what is not whole, [`UNWHOLE_MAX`] at most.
+    pub unwhole: Vec<Unwhole>,
     /// Whether it goes on.
     pub state: HealingState,
 }
@@ -83,7 +85,7 @@ impl<R: Runtime> ObjectNode<R> {
         asked.number += 1;
         let number = asked.number;
         let (healed, state) = (Healed::default(), HealingState::Running);
-        let begun = BucketHealing { bucket: bucket.to_owned(), healed, state };
+        let begun = BucketHealing { bucket: bucket.to_owned(), healed, unwhole: Vec::new(), state };
         asked.last = Some(begun.clone());
         drop(asked);
         let (service, of) = (self.clone(), node.clone());
@@ -112,11 +114,13 @@ impl<R: Runtime> ObjectNode<R> {
     }
 
     /// Notes what has become of the healing of this number; false if it does not go on.
-    fn note_asked(&self, number: u64, step: Healed, state: HealingState) -> bool {
+    fn note_asked(&self, number: u64, (step, unwhole): (Healed, Vec<Unwhole>), state: HealingState) -> bool {
         let mut asked = self.asked();
         let is_last = asked.number == number;
         let Some(last) = asked.last.as_mut().filter(|_| is_last) else { return false };
         last.healed = last.healed.and(step);
+        last.unwhole.extend(unwhole);
+        last.unwhole.truncate(UNWHOLE_MAX);
         if last.state == HealingState::Running {
             last.state = state;
         }
@@ -126,7 +130,7 @@ impl<R: Runtime> ObjectNode<R> {
     async fn heal_whole(self, node: &Node<R>, number: u64, bucket: BucketId) {
         let (mut from, mut tries) = (None, 0);
         loop {
-            if self.is_over() || !self.note_asked(number, Healed::default(), HealingState::Running) {
+            if self.is_over() || !self.note_asked(number, Default::default(), HealingState::Running) {
                 return;
             }
             // Drives are asked anew in each step: one may have come back.
@@ -135,7 +139,7 @@ impl<R: Runtime> ObjectNode<R> {
             match step {
                 Ok((healed, next)) => {
                     let state = if next.is_some() { HealingState::Running } else { HealingState::Done };
-                    self.note_asked(number, healed, state);
+                    self.note_asked(number, (healed, drives.unwhole()), state);
                     (from, tries) = (next, 0);
                 }
                 Err(_) if tries < TRIES_MAX => {
@@ -143,7 +147,7 @@ impl<R: Runtime> ObjectNode<R> {
                     node.runtime().sleep_until(node.runtime().now() + AGAIN_AFTER).await;
                 }
                 Err(_) => {
-                    self.note_asked(number, Healed::default(), HealingState::Failed);
+                    self.note_asked(number, Default::default(), HealingState::Failed);
                 }
             }
         }

@@ -148,11 +148,13 @@ pub(super) struct Wish<'a> {
     pub(super) tags: Option<&'a [(String, String)]>,
     /// The upload that it is about, where a policy asks for what was said when that was begun.
     pub(super) upload: Option<&'a Upload>,
+    /// The upload that it lists or gives up, which whoever has begun it may.
+    pub(super) begun: Option<&'a Upload>,
 }
 
 impl<'a> Wish<'a> {
     pub(super) const fn new(rule: Rule, target: Target<'a>) -> Self {
-        Self { rule, target, tags: None, upload: None }
+        Self { rule, target, tags: None, upload: None, begun: None }
     }
 }
 
@@ -308,7 +310,8 @@ impl Call<'_> {
         }
         let law = self.law(wish.target.bucket).await?;
         let upload = if law.needs_upload() { self.upload(wish).await? } else { None };
-        let wish = &Wish { upload: upload.as_ref(), ..*wish };
+        let begun = self.begun(wish).await?;
+        let wish = &Wish { upload: upload.as_ref(), begun: begun.as_ref(), ..*wish };
         let grounds = if law.needs_tags() && !wish.target.key.is_empty() { Grounds::Object } else { Grounds::Apart };
         let object = if grounds == Grounds::Object { self.object(wish.target).await? } else { None };
         let Some(permission) = law.lacks(wish, object.as_ref())? else { return Ok(grounds) };
@@ -419,7 +422,8 @@ impl Call<'_> {
         }
         let user = self.user().map(|user| user.id.as_str());
         let is_granted = |permission| list_of(bucket, &bucket.attributes).grants(user, permission, block.ignores_acls);
-        Ok(is_owner || matches!(wish.rule.need, Need::Bucket(permission) if is_granted(permission)))
+        let has_begun = wish.begun.is_some_and(|upload| user == Some(self.initiator_in(bucket, upload)));
+        Ok(is_owner || has_begun || matches!(wish.rule.need, Need::Bucket(permission) if is_granted(permission)))
     }
 
     /// The error that the sender is told. That there is no such object, or version, is told to those who may list what is there;
@@ -492,6 +496,20 @@ impl Call<'_> {
                 };
                 Ok(object.map(of))
             }
+            Err(Error::NoSuchUpload) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The upload that a signed request lists or gives up, if there is one.
+    async fn begun(&self, wish: &Wish<'_>) -> Result<Option<Upload>, S3Error> {
+        let operation = self.route.operation;
+        let is_about_one = matches!(operation, Operation::ListParts | Operation::AbortMultipartUpload);
+        if !is_about_one || self.user().is_none() || wish.rule != rule_of(operation) {
+            return Ok(None);
+        }
+        match upload::find(self, &upload::upload_of(self)).await {
+            Ok((upload, _)) => Ok(Some(upload)),
             Err(Error::NoSuchUpload) => Ok(None),
             Err(error) => Err(error.into()),
         }

@@ -11,6 +11,8 @@ use crate::api::Attributes;
 
 /// The attribute with the id of the owner. Without it the owner is the root user.
 pub(super) const OWNER: &str = "x-ashlar-owner";
+/// The attribute of an upload with the id of the user who has begun it, where that is not the owner.
+pub(super) const INITIATOR: &str = "x-ashlar-initiator";
 /// The attribute with the access control list. Without it nobody is granted anything.
 pub(super) const ACL: &str = "x-ashlar-acl";
 /// Grants of one list.

@@ -203,6 +203,9 @@ impl Authenticated {
     }
 }
 
+/// Characters of a named access key that are told.
+const ACCESS_KEY_CHARS_MAX: usize = 128;
+
 /// What a request says about its signature.
 struct Claim<'a> {
     access_key: &'a str,
@@ -231,6 +234,15 @@ pub fn authenticate(head: &RequestHead, now_ms: u64, credentials: &dyn Credentia
         (None, false) => return anonymous(head),
     };
     check(head, claim, now_ms, credentials)
+}
+
+/// The access key that a request names in its head, whether it has signed with that or not: what stands before the scope.
+pub(super) fn named_access_key(head: &RequestHead) -> Option<String> {
+    let in_header = |value: &str| Some(value.split_once("Credential=")?.1.to_owned());
+    let credential = head.header("authorization").and_then(in_header);
+    let credential = credential.or_else(|| head.query.get("X-Amz-Credential").map(str::to_owned))?;
+    let key = credential.split(['/', ',']).next().filter(|key| !key.is_empty())?;
+    Some(key.chars().take(ACCESS_KEY_CHARS_MAX).collect())
 }
 
 /// Checks the signature of a request to the token service, whose body is bound by its digest. Gives the access key that signed, too.

@@ -1,13 +1,13 @@
 //! Ownership of the objects in a bucket: whose an object is that somebody else has put, and whether access control lists count.
 
-use super::acl::{ACL, Acl, OWNER, Owners, Permission};
+use super::acl::{ACL, Acl, INITIATOR, OWNER, Owners, Permission};
 use super::document::decode;
 use super::error::{Code, S3Error};
 use super::head::RequestHead;
 use super::public_access::PublicAccessBlock;
 use super::service::Call;
 use super::xml::XmlWriter;
-use crate::api::{Attributes, Bucket};
+use crate::api::{Attributes, Bucket, Upload};
 
 /// The attribute of a bucket with its ownership of objects.
 pub(super) const OWNERSHIP: &str = "ownership-controls";
@@ -90,6 +90,19 @@ impl Call<'_> {
     pub(super) fn owner_in<'a>(&'a self, bucket: &'a Bucket, attributes: &'a Attributes) -> &'a str {
         let own = attributes.get(OWNER).filter(|_| Ownership::of(bucket).has_lists());
         own.unwrap_or_else(|| self.owner_of_bucket(bucket))
+    }
+
+    /// Who has begun an upload in a bucket.
+    pub(super) fn initiator_in<'a>(&'a self, bucket: &'a Bucket, upload: &'a Upload) -> &'a str {
+        let named = upload.attributes.get(INITIATOR).or_else(|| upload.attributes.get(OWNER));
+        named.unwrap_or_else(|| self.owner_of_bucket(bucket))
+    }
+
+    /// Who begins an upload, for the attribute `INITIATOR`; nothing if it is the one whose the object will be.
+    pub(super) fn new_initiator_in(&self, bucket: &Bucket) -> Option<String> {
+        let user = self.user_id();
+        let is_other = user != self.owner_of_bucket(bucket) && self.new_owner_in(bucket).is_none();
+        is_other.then(|| user.to_owned())
     }
 
     /// The owner of something new in a bucket, for the attribute `OWNER`; nothing if it is the bucket's owner.

@@ -7,7 +7,7 @@ use core::net::IpAddr;
 use std::sync::Arc;
 
 use super::access::Grounds;
-use super::authenticate::{Authenticated, Credentials, authenticate};
+use super::authenticate::{Authenticated, Credentials, authenticate, named_access_key};
 use super::body::{ChecksumAbout, Promises, Unasked, VerifiedBody};
 use super::cors::{CORS, CorsRule, cors_headers, decode_cors, preflight};
 use super::encryption::KeyService;
@@ -139,12 +139,13 @@ impl S3Service {
             return (self.preflight(head).await, Vec::new());
         }
         let gate = authenticate(head, from.now_ms, &*self.credentials);
+        let access_key = named_access_key(head);
         take_headers_from_query(head);
         let route = match route(head, &self.settings.domains) {
             Ok(route) => route,
             Err(error) => return (Err(gate.err().unwrap_or(error)), Vec::new()),
         };
-        *subject = Subject::of(&route, &gate);
+        *subject = Subject::of(&route, &gate, access_key);
         let is_of_a_page = head.header("origin").is_some() && !route.bucket.is_empty();
         let rules = if is_of_a_page { self.cors_rules(&route.bucket).await } else { None };
         let answer = async {

@@ -15,15 +15,17 @@ pub struct Subject {
     pub key: String,
     /// Id of the user that has signed it. A form of a browser is signed inside.
     pub user: Option<String>,
+    /// The access key that it names, also where its signature was refused.
+    pub access_key: Option<String>,
     /// S3's name of the error that it was refused with.
     pub error: Option<&'static str>,
 }
 
 impl Subject {
-    pub(super) fn of(route: &Route, gate: &Result<Authenticated, S3Error>) -> Self {
+    pub(super) fn of(route: &Route, gate: &Result<Authenticated, S3Error>, access_key: Option<String>) -> Self {
         let user = gate.as_ref().ok().and_then(|who| Some(who.user()?.id.clone()));
         let (operation, bucket, key) = (Some(route.operation), route.bucket.clone(), route.key.clone());
-        Self { operation, bucket, key, user, error: None }
+        Self { operation, bucket, key, user, access_key, error: None }
     }
 
     /// S3's name of the operation, as policies and logs of S3 spell it.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use md5::{Digest as _, Md5};
 
-use super::acl::write_user;
+use super::acl::{INITIATOR, write_user};
 use super::body::{ChecksumAbout, Unasked, VerifiedBody};
 use super::checksum::{Algorithm, ChecksumType};
 use super::date::iso8601;
@@ -30,6 +30,7 @@ pub(super) async fn create(call: Call<'_>) -> Result<Response, S3Error> {
     let mut attributes = attributes_of(call.head)?;
     let bucket = call.s3.service.buckets.get(&call.route.bucket).await?;
     attributes.0.extend(call.ownership(&bucket)?);
+    let mut attributes = attributes.with(INITIATOR, call.new_initiator_in(&bucket));
     let chosen = chosen_checksum(call.head)?;
     let mut headers = Vec::new();
     if let Some((algorithm, kind)) = chosen {
@@ -258,11 +259,10 @@ pub(super) async fn list_parts(call: Call<'_>) -> Result<Response, S3Error> {
     Ok(Response::xml(xml))
 }
 
-/// Whose an upload is: who has begun it.
+/// Who has begun an upload, and whose it is.
 fn write_owner(xml: &mut XmlWriter, call: &Call<'_>, upload: &Upload, bucket: &Bucket) {
-    let owner = call.user_of(call.owner_in(bucket, &upload.attributes));
-    write_user(xml, "Initiator", &owner);
-    write_user(xml, "Owner", &owner);
+    write_user(xml, "Initiator", &call.user_of(call.initiator_in(bucket, upload)));
+    write_user(xml, "Owner", &call.user_of(call.owner_in(bucket, &upload.attributes)));
 }
 
 /// The checksum that was chosen for an upload.

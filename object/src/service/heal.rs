@@ -16,7 +16,7 @@ use bytes::Bytes;
 
 use super::collect::PUT_MAX;
 use super::{Committed, ObjectService};
-use crate::api::{BoxFuture, Error};
+use crate::api::{BoxFuture, Error, VersionId};
 use crate::cluster::{Cluster, Placed, Placing, ShardReply, ShardRequest, Spread};
 use crate::flight::all;
 use crate::index::key::{self, BucketId};
@@ -85,15 +85,57 @@ impl Healed {
     }
 }
 
-/// Drives that were asked during one pass, and whether they answered.
+/// Drives that were asked during one pass, and what it has found that is not whole.
 #[derive(Debug, Default)]
-pub struct AskedDrives(BTreeMap<DriveId, bool>);
+pub struct AskedDrives {
+    /// Whether each drive answered.
+    answers: BTreeMap<DriveId, bool>,
+    unwhole: Vec<Unwhole>,
+}
+
+/// Something that is not whole after a step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unwhole {
+    /// The key of the object; empty for a part of an upload.
+    pub key: String,
+    /// Its version, if it is not the current one, or not known.
+    pub version: Option<VersionId>,
+    /// What is missing.
+    pub why: Lack,
+}
+
+/// Why something is not whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lack {
+    /// A drive does not answer.
+    Waits,
+    /// A drive is given up, and there is no other one for its shards.
+    Drive,
+    /// Too few shards are left, a drive is full, or the index is not reached.
+    Failed,
+}
+
+/// Objects of one pass that are named.
+pub const UNWHOLE_MAX: usize = 100;
 
 impl AskedDrives {
     /// The drives that did not answer.
     #[must_use]
     pub fn away(&self) -> BTreeSet<DriveId> {
-        self.0.iter().filter(|(_, answers)| !**answers).map(|(drive, _)| *drive).collect()
+        self.answers.iter().filter(|(_, answers)| !**answers).map(|(drive, _)| *drive).collect()
+    }
+
+    /// What is not whole, [`UNWHOLE_MAX`] at most.
+    #[must_use]
+    pub fn unwhole(self) -> Vec<Unwhole> {
+        self.unwhole
+    }
+
+    fn note(&mut self, key: &[u8], version: Option<VersionId>, why: Lack) {
+        if self.unwhole.len() < UNWHOLE_MAX {
+            let version = version.filter(|_| key::version_name(key).is_some());
+            self.unwhole.push(Unwhole { key: name_in(key).unwrap_or_default(), version, why });
+        }
     }
 }
 
@@ -143,9 +185,11 @@ impl<C: Cluster> ObjectService<C> {
         let (lines, next) = self.heal_page(bucket, from, depth.objects_max()).await?;
         let mut healed = Healed::default();
         for (key, entry) in lines {
+            let (whole_key, mut version) = (key.clone(), None);
             let outcome = match name_in(&key) {
                 Some(name) => match VersionRecord::decode(&entry.value) {
                     Ok(VersionRecord::Object(record)) => {
+                        version = Some(record.version);
                         self.heal_record(bucket, (key, &name), (record, entry.version), depth, drives).await
                     }
                     // A mark of a deletion has no shards.
@@ -158,12 +202,16 @@ impl<C: Cluster> ObjectService<C> {
                 None => continue,
             };
             healed.objects += 1;
-            match outcome {
-                Ok(Outcome::Whole) => {}
-                Ok(Outcome::Healed) => healed.healed += 1,
-                Ok(Outcome::Lacking) => healed.lacking += 1,
-                Ok(Outcome::Waiting) => healed.waiting += 1,
-                Err(_) => healed.failed += 1,
+            let (count, lack) = match outcome {
+                Ok(Outcome::Whole) => continue,
+                Ok(Outcome::Healed) => (&mut healed.healed, None),
+                Ok(Outcome::Lacking) => (&mut healed.lacking, Some(Lack::Drive)),
+                Ok(Outcome::Waiting) => (&mut healed.waiting, Some(Lack::Waits)),
+                Err(_) => (&mut healed.failed, Some(Lack::Failed)),
+            };
+            *count += 1;
+            if let Some(lack) = lack {
+                drives.note(&whole_key, version, lack);
             }
         }
         Ok((healed, next))
@@ -443,11 +491,11 @@ impl<C: Cluster> ObjectService<C> {
 
     /// Whether a drive answers: asked once a pass, for no bytes of a shard that it may have or not.
     async fn answers(&self, drive: DriveId, blob: BlobId, drives: &mut AskedDrives) -> bool {
-        if let Some(answers) = drives.0.get(&drive) {
+        if let Some(answers) = drives.answers.get(&drive) {
             return *answers;
         }
         let reply = self.cluster.shard(drive, ShardRequest::Get { blob, offset: 0, len: 0 }).await;
-        *drives.0.entry(drive).or_insert(reply != ShardReply::Unavailable)
+        *drives.answers.entry(drive).or_insert(reply != ShardReply::Unavailable)
     }
 
     /// Shards of a block that their drives do not have, or not whole, as far as they are asked. One whose drive cannot be

@@ -9,6 +9,7 @@ use ashlar_placement::rule::{Extent, ExtentId};
 use bytes::Bytes;
 
 mod last_copy;
+mod watermark;
 
 const GROUP: GroupId = GroupId { set: ashlar_placement::map::SetId(1), pg: ashlar_placement::map::PgId(2) };
 

@@ -5,7 +5,7 @@
 //! `PUT /v1/buckets/NAME/healing` has the server that is asked read all shards of a bucket and make anew what is lost, `GET` tells how
 //! far it is, `DELETE` stops it.
 
-use ashlar_node::object::asked_healing::{BucketHealing, Healed, HealingRefusal, HealingState};
+use ashlar_node::object::asked_healing::{BucketHealing, Healed, HealingRefusal, HealingState, Lack, Unwhole};
 use ashlar_node::object::quotas::{BucketFigures, QuotaError, Usage};
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -105,10 +105,38 @@ pub struct HealingView {
     pub lacking: u64,
     /// Those that are not whole for another reason.
     pub failed: u64,
+    /// The first hundred of those that are not whole.
+    #[serde(default)]
+    pub unwhole: Vec<UnwholeView>,
+}
+
+/// Something that is not whole, as the admin API shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnwholeView {
+    /// The key of the object; nothing for a part of an upload.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Its version, unless it is the current one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// `waiting`, `lacking` or `failed`: as counted.
+    pub why: String,
+}
+
+impl From<Unwhole> for UnwholeView {
+    fn from(Unwhole { key, version, why }: Unwhole) -> Self {
+        let why = match why {
+            Lack::Waits => "waiting",
+            Lack::Drive => "lacking",
+            Lack::Failed => "failed",
+        };
+        let key = Some(key).filter(|key| !key.is_empty());
+        Self { key, version: version.map(|version| version.to_string()), why: why.to_owned() }
+    }
 }
 
 impl From<BucketHealing> for HealingView {
-    fn from(BucketHealing { bucket, healed, state }: BucketHealing) -> Self {
+    fn from(BucketHealing { bucket, healed, unwhole, state }: BucketHealing) -> Self {
         let state = match state {
             HealingState::Running => "running",
             HealingState::Done => "done",
@@ -116,7 +144,8 @@ impl From<BucketHealing> for HealingView {
             HealingState::Failed => "failed",
         };
         let Healed { objects: looked_at, healed, waiting, lacking, failed } = healed;
-        Self { bucket, state: state.to_owned(), looked_at, healed, waiting, lacking, failed }
+        let unwhole = unwhole.into_iter().map(UnwholeView::from).collect();
+        Self { bucket, state: state.to_owned(), looked_at, healed, waiting, lacking, failed, unwhole }
     }
 }
 

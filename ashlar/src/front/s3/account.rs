@@ -42,6 +42,8 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     user: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    access_key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     from: Option<IpAddr>,
     tls: bool,
     status: u16,
@@ -134,6 +136,7 @@ impl Drop for Account {
             bucket,
             key: &self.subject.key,
             user: self.subject.user.as_deref(),
+            access_key: self.subject.access_key.as_deref(),
             from: sender.from,
             tls: sender.is_encrypted,
             status,

@@ -108,6 +108,34 @@ fn marks_of_deletions_and_uploads_follow_the_bucket() {
     }
 }
 
+/// Bob may put objects, and the policy says nothing of uploads that are listed or given up.
+#[test]
+fn whoever_has_begun_an_upload_may_list_its_parts_and_give_it_up() {
+    for ownership in ["BucketOwnerEnforced", "BucketOwnerPreferred", "ObjectWriter"] {
+        let [ann, bob, nobody] = three(&[("x-amz-object-ownership", ownership)]);
+        let begin = |server: &Server| {
+            let begun = server.ask("POST", "/anns/new?uploads", &[], b"").xml();
+            format!("/anns/new?uploadId={}", begun.text_of("UploadId").expect("an upload"))
+        };
+        let (his, hers) = (begin(&bob), begin(&ann));
+        let told = bob.ask("GET", &his, &[], b"").xml();
+        assert_eq!(told.child("Initiator").and_then(|user| user.text_of("ID")), Some("bob"), "{ownership}");
+        assert_eq!(ann.ask("GET", &his, &[], b"").status, 200, "{ownership}");
+        for (server, target) in [(&bob, &hers), (&nobody, &his), (&nobody, &hers)] {
+            for method in ["GET", "DELETE"] {
+                assert_eq!(server.outcome(method, target, &[], b""), code(403, "AccessDenied"), "{ownership} {method}");
+            }
+        }
+        let denied = "{\"Statement\":{\"Effect\":\"Deny\",\"Principal\":\"*\",\"Action\":\"s3:AbortMultipartUpload\",\
+            \"Resource\":\"arn:aws:s3:::anns/*\"}}";
+        assert_eq!(ann.outcome("PUT", "/anns?policy", &[], denied.as_bytes()), code(204, ""));
+        assert_eq!(bob.outcome("DELETE", &his, &[], b""), code(403, "AccessDenied"), "{ownership}");
+        assert_eq!(ann.outcome("DELETE", "/anns?policy", &[], b""), code(204, ""));
+        assert_eq!(bob.outcome("DELETE", &his, &[], b""), code(204, ""), "{ownership}");
+        assert_eq!(ann.outcome("GET", &his, &[], b""), code(404, "NoSuchUpload"), "{ownership}");
+    }
+}
+
 #[test]
 fn what_is_given_to_a_preferred_bucket_owner_is_theirs() {
     for (ownership, owner) in [("BucketOwnerPreferred", "ann 1"), ("ObjectWriter", "bob 2")] {

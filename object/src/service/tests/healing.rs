@@ -73,6 +73,11 @@ fn what_is_proven_was_read_from_every_drive() {
     let whole = memory.world().drives.clone();
     memory.world().drives.get_mut(&drives[0]).unwrap().clear();
     memory.world().down.insert(drives[1]);
+    let mut asked = heal::AskedDrives::default();
+    run(service.heal_bucket(bucket, None, proven, &mut asked)).unwrap();
+    let named = asked.unwhole();
+    let first = heal::Unwhole { key: "key-00".into(), version: None, why: heal::Lack::Waits };
+    assert_eq!((named.len(), &named[0]), (16, &first));
     let waiting = Healed { objects: 40, waiting: 40, ..Healed::default() };
     assert_eq!(heal(&service, bucket, proven), waiting, "a drive does not answer");
     assert!(memory.world().drives == whole, "what the other one has lost is made anew");
