@@ -16,7 +16,9 @@ fn alone(epoch: u64, learners: &[u8]) -> Configuration {
 struct World {
     last: Member,
     now: u64,
-    /// Of the extent.
+    /// Above the watermark.
+    extents: u64,
+    /// Of the first one.
     version: Version,
     has_saved: bool,
 }
@@ -28,11 +30,15 @@ impl World {
 
     /// It has promised to take part in this epoch in an earlier life, and has heard of these configurations since.
     fn of(promised: Epoch, learners: &[u8], heard: &[Configuration]) -> Self {
+        Self::with(1, promised, learners, heard)
+    }
+
+    fn with(extents: u64, promised: Epoch, learners: &[u8], heard: &[Configuration]) -> Self {
         let mut record = Record { clean: Version { sequence: 2, ..HERE }, ..Record::NEW };
         record.promise.accept(promised, drive(1)).unwrap();
         let identity = (GROUP, drive(1), life(1));
         let last = Member::new(at(0), identity, Settings::default(), Some(&record.encode(GROUP, drive(1))));
-        let mut world = Self { last, now: 0, version: HERE, has_saved: true };
+        let mut world = Self { last, now: 0, extents, version: HERE, has_saved: true };
         world.last.handle_witnesses(Epoch(3), &[drive(1), drive(2)]);
         for configuration in heard {
             world.last.handle_configuration(at(1), configuration).unwrap();
@@ -54,10 +60,8 @@ impl World {
                 continue;
             };
             let reply = match &request {
-                StoreRequest::List { above, .. } => {
-                    let entries = if *above < HERE { vec![(ExtentId::default(), HERE)] } else { Vec::new() };
-                    StoreReply::List(Page { entries, has_more: false, newest: HERE })
-                }
+                StoreRequest::List { above, after } if *above < HERE => StoreReply::List(self.page(*after)),
+                StoreRequest::List { .. } => StoreReply::List(Page { newest: HERE, ..Page::default() }),
                 StoreRequest::Difference { .. } => {
                     StoreReply::Difference(Difference { version: self.version, runs: Vec::new() })
                 }
@@ -76,6 +80,13 @@ impl World {
             self.last.handle_stored(at(now), id, result).unwrap();
         }
         others
+    }
+
+    fn page(&self, after: Option<ExtentId>) -> Page {
+        let first = after.map_or(0, |last| last.extent.0 + 1);
+        let end = self.extents.min(first + crate::request::PAGE_MAX as u64);
+        let entry = |number| (ExtentId { extent: Extent(number), ..ExtentId::default() }, HERE);
+        Page { entries: (first..end).map(entry).collect(), has_more: end < self.extents, newest: HERE }
     }
 
     fn tick(&mut self, now: u64) -> Vec<Output> {
@@ -156,6 +167,9 @@ fn what_only_the_last_copy_has_is_served_when_another_drive_has_it() {
         _ => None,
     });
     let (id, record) = save.unwrap();
+    let again = world.tick(1_400);
+    let is_save = |output: &Output| matches!(output, Output::Store { request: StoreRequest::Save { .. }, .. });
+    assert!(!again.iter().any(is_save), "it is under way: {again:?}");
     assert_eq!(Record::decode(&record, GROUP, drive(1)).unwrap().clean, HERE);
     assert!(!world.serves(), "a later life would not know that it was served");
     world.last.handle_stored(at(world.now), id, Ok(StoreReply::Done)).unwrap();
@@ -170,6 +184,14 @@ fn what_is_below_the_watermark_is_served_by_the_last_copy() {
     world.last.handle_client(at(world.now), &ClientRequest { extent: other, operation: read, ..write(3, 1) });
     let said = world.run(world.now);
     assert!(matches!(&said[..], [Output::Reply { result: Ok(Answer::Read(_)), .. }]), "{said:?}");
+}
+
+#[test]
+fn more_than_a_few_extents_are_not_held_back() {
+    for (extents, is_served) in [(4_096, false), (4_097, true)] {
+        let mut world = World::with(extents, Epoch(2), &[2], &[]);
+        assert_eq!(world.serves(), is_served, "{extents}");
+    }
 }
 
 #[test]
