@@ -47,6 +47,16 @@ pub enum Role {
     Learner,
 }
 
+/// Who may have something of a placement group beside its members, as the catalog says of one epoch.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Witnesses {
+    /// The drives with which it began, those that act, and those that acted since it was settled. None for a group that began with one
+    /// copy, of which a loss cannot be told from a beginning.
+    pub all: Vec<DriveId>,
+    /// The drive that was the last one to leave those that act.
+    pub last_to_leave: Option<DriveId>,
+}
+
 impl Configuration {
     /// Whether the values can be a configuration: a primary that acts, no drive twice, limits kept.
     #[must_use]

@@ -1,7 +1,6 @@
 //! What a member's roles share: who it is, its durable record, its fences, its outputs, and what its store is doing.
 
 use alloc::collections::{BTreeMap, VecDeque};
-use alloc::vec::Vec;
 
 use ashlar_placement::map::GroupId;
 use ashlar_placement::rule::ExtentId;
@@ -9,7 +8,7 @@ use ashlar_wire::epoch::Epoch;
 use ashlar_wire::id::{DriveId, VolumeId};
 use ashlar_wire::time::Instant;
 
-use crate::config::Settings;
+use crate::config::{Settings, Witnesses};
 use crate::life::{Life, Lives};
 use crate::member::{Output, Report};
 use crate::message::{Body, Fault, Message};
@@ -18,9 +17,6 @@ use crate::request::{ClientResult, Generation, RequestId, Room, SessionId, Store
 
 /// Volumes whose attach generation one member remembers.
 pub(crate) const FENCES_MAX: usize = 65_536;
-
-/// Epochs of which one member remembers who acted.
-const ACTED_MAX: usize = 32;
 
 /// What a request to the store is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,10 +77,8 @@ pub(crate) struct Core {
     pub(crate) lives: Lives,
     pub(crate) settings: Settings,
     pub(crate) epoch: Epoch,
-    /// Who acted in the last epochs, as far as this life has heard of them.
-    acted: BTreeMap<Epoch, Vec<DriveId>>,
     /// The drives that may have something of the group, and the epoch at which that is so.
-    pub(crate) witnesses: (Epoch, Vec<DriveId>),
+    pub(crate) witnesses: (Epoch, Witnesses),
     pub(crate) record: Record,
     /// Whether the own drive has room.
     pub(crate) room: Room,
@@ -112,8 +106,7 @@ impl Core {
             lives: Lives::default(),
             settings,
             epoch: Epoch::ZERO,
-            acted: BTreeMap::new(),
-            witnesses: (Epoch::ZERO, Vec::new()),
+            witnesses: (Epoch::ZERO, Witnesses::default()),
             record,
             room: Room::default(),
             granted_until: now + settings.guard,
@@ -123,19 +116,6 @@ impl Core {
             changes: 0,
             next_store: 0,
         }
-    }
-
-    /// These act in an epoch.
-    pub(crate) fn note_acting(&mut self, epoch: Epoch, acting: &[DriveId]) {
-        self.acted.insert(epoch, acting.to_vec());
-        if self.acted.len() > ACTED_MAX {
-            self.acted.pop_first();
-        }
-    }
-
-    /// Whether a drive is known to have acted in an epoch.
-    pub(crate) fn has_acted(&self, drive: DriveId, epoch: Epoch) -> bool {
-        self.acted.get(&epoch).is_some_and(|acting| acting.contains(&drive))
     }
 
     pub(crate) fn send(&mut self, to: DriveId, body: Body) {
@@ -182,28 +162,5 @@ impl Core {
     pub(crate) fn save(&mut self, purpose: Purpose) {
         let record = self.record.encode(self.group, self.drive);
         self.store(StoreRequest::Save { record }, purpose);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_acted_is_remembered_for_the_last_epochs() {
-        let drive = DriveId::from_bytes([1; 16]);
-        let mut core = Core::new(
-            (GroupId::default(), drive, Life::drawn(1)),
-            Settings::default(),
-            Record::NEW,
-            Instant::from_nanos(0),
-        );
-        let last = ACTED_MAX as u64 + 3;
-        for epoch in 1..=last {
-            core.note_acting(Epoch(epoch), &[drive]);
-        }
-        let known: Vec<u64> = (0..=last + 1).filter(|epoch| core.has_acted(drive, Epoch(*epoch))).collect();
-        assert_eq!(known, (4..=last).collect::<Vec<_>>());
-        assert!(!core.has_acted(DriveId::from_bytes([2; 16]), Epoch(last)));
     }
 }

@@ -23,7 +23,7 @@ use ashlar_wire::time::Instant;
 use ashlar_wire::version::Version;
 
 use crate::backup::{Backup, Kind};
-use crate::config::{Configuration, EPOCH_MAX, Role, Settings};
+use crate::config::{Configuration, EPOCH_MAX, Role, Settings, Witnesses};
 use crate::core_state::{Core, Pending, Purpose};
 use crate::error::{Error, Refusal};
 use crate::life::Life;
@@ -205,7 +205,6 @@ impl Member {
         if configuration.epoch > self.core.epoch {
             self.leave(configuration);
             self.core.epoch = configuration.epoch;
-            self.core.note_acting(configuration.epoch, &configuration.acting);
             self.core.lives.clear();
             self.configuration = Some(configuration.clone());
             self.enter(now, configuration);
@@ -214,12 +213,11 @@ impl Member {
         Ok(())
     }
 
-    /// These drives may have something of the group at this epoch beside its members, as the catalog says: those with which it
-    /// began, and those that acted since it was settled. In an epoch of which it has not been told them a member never takes a
-    /// group in which no copy is whole for one that has not begun.
-    pub fn handle_witnesses(&mut self, epoch: Epoch, witnesses: &[DriveId]) {
+    /// These drives may have something of the group at this epoch beside its members. In an epoch of which it has not been told
+    /// them a member never takes a group in which no copy is whole for one that has not begun.
+    pub fn handle_witnesses(&mut self, epoch: Epoch, witnesses: &Witnesses) {
         if epoch >= self.core.witnesses.0 {
-            self.core.witnesses = (epoch, witnesses.to_vec());
+            self.core.witnesses = (epoch, witnesses.clone());
         }
     }
 

@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 use ashlar_catalog::server::DriveClass;
 use ashlar_node::Node;
-use ashlar_node::catalog::{CatalogOptions, CatalogService, DriveHere, MISSING_MAX};
+use ashlar_node::catalog::{CatalogHandle, CatalogOptions, CatalogService, DriveHere, FIRST_SET, MISSING_MAX};
 use ashlar_node::object::keys::RootKey;
 use ashlar_node::object::{BlobPort, ObjectNode};
 use ashlar_node::service::Service;
 use ashlar_node::volume::drive_port::{DriveInput, DrivePort};
 use ashlar_node::volume::service::VolumeService;
 use ashlar_node::volume::space::DriveSpace;
+use ashlar_placement::domains::Conflict;
+use ashlar_placement::map::Shape;
 use ashlar_wire::id::DriveId;
 
 use super::audit_log::AuditLog;
@@ -81,6 +83,7 @@ struct Sizes {
 /// The drives, and the services over them.
 pub(super) struct Disks {
     catalog: CatalogService,
+    options: CatalogOptions,
     pub(super) volumes: VolumeService<OsRuntime>,
     /// Objects, if there is room for them.
     pub(super) objects: Option<ObjectNode<OsRuntime>>,
@@ -104,7 +107,7 @@ impl Disks {
         let storage = CatalogStorage::open(data.root(), data.cluster, data.server)
             .map_err(|error| Failure::world(error.to_string(), "see above"))?;
         let options = CatalogOptions { copies: config.copies, apart: config.copies_apart, pgs: GROUPS };
-        let catalog = CatalogService::new(options, Arc::new(storage));
+        let catalog = CatalogService::new(options.clone(), Arc::new(storage));
         let volumes = VolumeService::new(catalog.handle());
         let sizes = Sizes { extents: bytes, blobs: config.object_bytes };
         let drives = open_drives(data, config, |folder| Drive::open(folder, data, &volumes, sizes))?;
@@ -126,7 +129,7 @@ impl Disks {
         let drives = Arc::new(drives);
         let shown = Arc::clone(&drives);
         volumes.set_space(Box::new(move || shown.values().map(|drive| drive.space()).collect()));
-        Ok(Self { catalog, volumes, objects, accounting, drives, bytes })
+        Ok(Self { catalog, options, volumes, objects, accounting, drives, bytes })
     }
 
     /// What the node runs.
@@ -157,6 +160,8 @@ impl Disks {
                 }
             }));
         }
+        let (catalog, options) = (self.catalog.handle(), self.options.clone());
+        node.runtime().spawn(Box::pin(tell_of_other_copies(catalog, options)));
         let (catalog, drives, volumes) = (self.catalog.handle(), Arc::clone(&self.drives), self.volumes.clone());
         node.runtime().spawn(Box::pin(async move {
             let look = |id| {
@@ -167,6 +172,38 @@ impl Disks {
             catalog.keep_drives(look, MISSING_MAX).await;
         }));
     }
+}
+
+/// Says it once if the copies of the first set are not those that this server's configuration asks for.
+async fn tell_of_other_copies(catalog: CatalogHandle, options: CatalogOptions) {
+    let Ok(mut state) = catalog.state().await else { return };
+    let shape = loop {
+        match state.set(FIRST_SET) {
+            Some(set) => break set.target.shape(),
+            None => match catalog.watch(state.version()).await {
+                Ok(news) => state = news.state,
+                Err(_) => return,
+            },
+        }
+    };
+    for (key, here, fixed) in other_copies(&options, shape) {
+        tracing::warn!(
+            key,
+            here,
+            fixed,
+            "this server's setting of copies changes nothing: the cluster's was fixed when the first drives were taken"
+        );
+    }
+}
+
+/// The settings of copies that are not what the cluster has: their keys, what they say, and what it has.
+fn other_copies(options: &CatalogOptions, shape: Shape) -> Vec<(&'static str, String, String)> {
+    let on = |apart| if apart == Conflict::Drive { "drives" } else { "servers" };
+    let all = [
+        ("copies", options.copies.to_string(), shape.width.to_string()),
+        ("copies_on", on(options.apart).to_owned(), on(shape.conflict).to_owned()),
+    ];
+    all.into_iter().filter(|(_, here, fixed)| here != fixed).collect()
 }
 
 impl DrivePort for Drive {
@@ -234,4 +271,21 @@ fn audit_log(config: &Config) -> Result<Option<Arc<AuditLog>>, Failure> {
 /// Milliseconds since 1970 (UTC).
 fn wall_clock_ms() -> u64 {
     u64::try_from(clock::now_both().unix_us / 1_000).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_of_copies_that_come_too_late_are_told() {
+        let shape = Shape { pgs: 4, width: 3, conflict: Conflict::Server };
+        let told = |copies, apart| {
+            let other = other_copies(&CatalogOptions { copies, apart, pgs: 4 }, shape).into_iter();
+            other.map(|(key, here, fixed)| format!("{key} {here} {fixed}")).collect::<Vec<_>>()
+        };
+        assert!(told(3, Conflict::Server).is_empty());
+        assert_eq!(told(2, Conflict::Server), ["copies 2 3"]);
+        assert_eq!(told(2, Conflict::Drive), ["copies 2 3", "copies_on drives servers"]);
+    }
 }

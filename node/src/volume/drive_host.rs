@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ashlar_placement::map::GroupId;
 use ashlar_placement::rule::ExtentId;
-use ashlar_replica::config::Role;
+use ashlar_replica::config::{Role, Witnesses};
 use ashlar_replica::message::Body;
 use ashlar_replica::request::{ClientRequest, ClientResult, Generation, RequestId, Room, SessionId};
 use ashlar_replica::{Configuration, Life, Member, Message, Output, Refusal, Report, Settings};
@@ -192,7 +192,7 @@ pub struct DriveHost {
     /// which epoch.
     left: BTreeMap<GroupId, Epoch>,
     /// Configurations that name this drive and wait until its group is not being forgotten any more.
-    deferred: BTreeMap<GroupId, (Configuration, Vec<DriveId>)>,
+    deferred: BTreeMap<GroupId, (Configuration, Witnesses)>,
     /// When a member's time comes, at the earliest.
     tick_at: Instant,
     /// What the members were told last.
@@ -275,7 +275,7 @@ impl DriveHost {
         &mut self,
         now: Instant,
         configuration: &Configuration,
-        witnesses: &[DriveId],
+        witnesses: &Witnesses,
     ) -> Result<(), HostError> {
         let group = configuration.group;
         let is_named = configuration.role(self.drive) != Role::None;

@@ -4,6 +4,7 @@
 //! inbox and never waits for it.
 
 use ashlar_placement::map::GroupId;
+use ashlar_replica::config::Witnesses;
 use ashlar_replica::request::{ClientRequest, Generation};
 use ashlar_replica::{Configuration, Message};
 use ashlar_wire::epoch::Epoch;
@@ -20,7 +21,7 @@ pub enum DriveInput {
         /// The decision.
         configuration: Configuration,
         /// The drives that may have something of the group beside its members.
-        witnesses: Vec<DriveId>,
+        witnesses: Witnesses,
     },
     /// A message of another member.
     Message {

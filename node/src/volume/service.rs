@@ -23,6 +23,7 @@ use ashlar_grid::handler::{HandlerId, Handlers, RegisteredTwice};
 use ashlar_grid::seam::{BoxFuture, Runtime};
 use ashlar_grid::stream::{ClientStream, ServerStream};
 use ashlar_placement::map::GroupId;
+use ashlar_replica::config::Witnesses;
 use ashlar_replica::error::Refusal as MemberRefusal;
 use ashlar_replica::request::ClientResult;
 use ashlar_replica::{Configuration, Report as MemberReport};
@@ -342,7 +343,9 @@ impl<R: Runtime> VolumeService<R> {
                 let is_member = is_named(&configuration, drive);
                 let epoch = configuration.epoch;
                 let Some(port) = self.drive(drive) else { continue };
-                let witnesses = news.state.witnesses(configuration.group).unwrap_or_default();
+                let all = news.state.witnesses(configuration.group).unwrap_or_default();
+                let left = news.state.pg(configuration.group).and_then(|config| config.previous.last().copied());
+                let witnesses = Witnesses { all, last_to_leave: left };
                 let input = DriveInput::Configuration { configuration, witnesses };
                 while !port.send(input.clone()) && !self.is_over() {
                     node.runtime().sleep_until(node.runtime().now() + RETRY).await;

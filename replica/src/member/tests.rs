@@ -129,6 +129,22 @@ fn a_restarted_member_asks_for_another_epoch_and_stays_out_of_this_one() {
     assert!(matches!(&done[..], [Output::Reply { result: Ok(Answer::Written), .. }]), "{done:?}");
 }
 
+/// Without a watermark, too: a list above zero has damaged extents without their versions, as if they were nowhere.
+#[test]
+fn a_merge_is_told_the_versions_of_damaged_extents() {
+    let mut primary = member(1);
+    primary.handle_configuration(at(1), &configuration(2, &[1, 2], &[])).unwrap();
+    complete(&mut primary, at(1));
+    let standing = Standing { clean: Version::ZERO, newest: Version::ZERO, is_partial: false, room: Room::Enough };
+    primary.handle_message(at(2), drive(2), message(2, 2, 1, Body::Adopted(standing))).unwrap();
+    let asked = outputs(&mut primary).into_iter().find_map(|output| match output {
+        Output::Send { message: Message { body: Body::List { above, .. }, .. }, .. } => Some(above),
+        _ => None,
+    });
+    let above = asked.expect("the backup is asked");
+    assert!(above > Version::ZERO && above < Version { epoch: Epoch(1), sequence: 0 }, "{above:?}");
+}
+
 #[test]
 fn a_write_waits_for_every_acting_member() {
     let mut primary = member(1);
@@ -480,7 +496,7 @@ fn data_older_than_their_record_make_a_copy_partial_and_no_floor_for_others() {
 /// A member of a drive that has nothing, in an epoch that follows the one of which it heard first.
 fn blank_primary(founders: &[u8], acting: &[u8], learners: &[u8]) -> (Member, Vec<Output>) {
     let mut primary = Member::new(at(0), (GROUP, drive(1), life(1)), Settings::default(), None);
-    let witnesses: Vec<DriveId> = founders.iter().copied().map(drive).collect();
+    let witnesses = Witnesses { all: founders.iter().copied().map(drive).collect(), last_to_leave: None };
     primary.handle_witnesses(Epoch(3), &witnesses);
     primary.handle_configuration(at(1), &configuration(3, acting, learners)).unwrap();
     let lost = Report::Lost { epoch: Epoch(3), member: drive(1), fault: Fault::Blank };

@@ -5,14 +5,14 @@
 //! one, what it has replaced is at another drive only, in an earlier version of the extent, and that had been acknowledged.
 //!
 //! So extents above the watermark are *unproven*: requests of them are refused, to be repeated. An extent is proven when a learner
-//! has it too; those are copied first. One that cannot be read goes back to what a member has that has acted in the epoch in which
-//! the extent was last written, as what that one lacks is not acknowledged; it gets a new version, since other drives may have the
-//! one that it had. When all are proven, the watermark covers them, durably, and they are served.
+//! has it too; those are copied first. One that cannot be read goes back to what the drive has that was the last one to leave: it
+//! acted until this copy was alone, so what it lacks was not acknowledged, and nobody has read it since. The extent gets a new
+//! version, since other drives may have the one that it had. When all are proven, the watermark covers them, durably, and they are
+//! served: in a later epoch nothing that was served is unproven.
 //!
 //! Where writes are acknowledged by one copy there is nothing to prove, and nobody who could.
 
 use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
 
 use ashlar_placement::rule::ExtentId;
 use ashlar_wire::id::DriveId;
@@ -22,7 +22,8 @@ use super::{Peer, Phase, Primary};
 use crate::core_state::{Core, Purpose};
 use crate::planted::Planted;
 
-/// Extents that may be unproven: those written within the last moments before the others were lost. Of more, none is held back.
+/// Extents that may be unproven: those written within the last moments before the others were lost. Of more, none is held back
+/// until a learner has it.
 const UNPROVEN_MAX: usize = 4_096;
 
 /// What the last copy has and is not to serve yet.
@@ -72,7 +73,7 @@ impl Primary {
     /// The merge of the last copy has found all of them.
     pub(super) fn limit_doubt(&mut self) {
         if self.unproven.extents.len() > UNPROVEN_MAX {
-            self.unproven.extents.clear();
+            self.unproven.extents.values_mut().for_each(|proof| proof.is_proven = true);
         }
     }
 
@@ -117,11 +118,11 @@ impl Primary {
     pub(super) fn may_go_back(&self, core: &Core, member: DriveId, extent: ExtentId, to: Version) -> bool {
         let Some(proof) = self.unproven.extents.get(&extent).filter(|proof| !proof.is_proven) else { return false };
         let Some(standing) = self.peers.get(&member).and_then(|peer| peer.standing) else { return false };
-        // Its watermark is of an epoch in which it acted. A drive that lost its data has none, or data that are older.
+        // A drive that lost its data has no watermark, or data that are older.
         let has_data = standing.clean > Version::ZERO && standing.newest >= standing.clean;
-        let epoch = proof.written.epoch;
-        let has_acted = standing.clean.epoch >= epoch || core.has_acted(member, epoch);
-        has_data && has_acted && to < proof.written
+        let (epoch, witnesses) = &core.witnesses;
+        let acted_before = *epoch == core.epoch && witnesses.last_to_leave == Some(member);
+        has_data && acted_before && to < proof.written
     }
 
     /// The version of an extent that goes back.
@@ -150,7 +151,7 @@ impl Primary {
         let is_here = |drive: &&DriveId| {
             **drive == core.drive || self.peers.get(*drive).is_some_and(|peer| peer.standing.is_some())
         };
-        let away: Vec<&DriveId> = witnesses.iter().filter(|drive| !is_here(drive)).collect();
-        self.configuration.acting.len() == 1 && (*epoch < core.epoch || !away.is_empty())
+        let is_away = witnesses.all.iter().any(|drive| !is_here(&drive));
+        self.configuration.acting.len() == 1 && (*epoch < core.epoch || is_away)
     }
 }

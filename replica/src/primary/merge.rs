@@ -75,8 +75,8 @@ impl Primary {
         if !self.backups().all(|(_, peer)| peer.standing.is_some()) {
             return;
         }
-        // With nothing above zero to compare with, the last copy is still told the versions of what is damaged.
-        let above = if self.is_alone() { self.floor().max(FIRST) } else { self.floor() };
+        // A list above zero does not tell the versions of damaged extents.
+        let above = self.floor().max(FIRST);
         self.phase = Phase::Merging(Merge { above, walk: None, next: None, pulls: BTreeMap::new() });
         if core.settings.bugs.has(Planted::ServeWithoutMerge) {
             self.phase = Phase::Waiting;
@@ -102,8 +102,8 @@ impl Primary {
         let has_told = |drive: &DriveId| self.peers.get(drive).is_some_and(|peer| peer.standing.is_some());
         let is_known = |drive: &DriveId| *drive == core.drive || has_told(drive);
         let (epoch, witnesses) = &core.witnesses;
-        let are_witnesses_told = *epoch == core.epoch && witnesses.len() > 1;
-        if !are_witnesses_told || !witnesses.iter().chain(self.peers.keys()).all(is_known) {
+        let are_witnesses_told = *epoch == core.epoch && witnesses.all.len() > 1;
+        if !are_witnesses_told || !witnesses.all.iter().chain(self.peers.keys()).all(is_known) {
             return core.report_lost(core.drive, Fault::Blank);
         }
         core.record.is_partial = false;

@@ -7,6 +7,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use ashlar_placement::map::GroupId;
+use ashlar_wire::epoch::Epoch;
 use ashlar_wire::id::DriveId;
 
 use crate::config::Configuration;
@@ -18,6 +19,19 @@ struct Group {
     configuration: Configuration,
     /// Members that were taken out, and when they may return.
     out: BTreeMap<DriveId, u64>,
+    /// Drives that have acted and do not, the last to leave behind the others.
+    previous: Vec<DriveId>,
+    /// The last of them, at each epoch.
+    last_to_leave: BTreeMap<Epoch, DriveId>,
+}
+
+impl Group {
+    fn begin_epoch(&mut self) {
+        self.configuration.epoch = self.configuration.epoch.next();
+        if let Some(last) = self.previous.last() {
+            self.last_to_leave.insert(self.configuration.epoch, *last);
+        }
+    }
 }
 
 /// The catalog.
@@ -29,13 +43,22 @@ pub struct Catalog {
 impl Catalog {
     /// A new group.
     pub fn create(&mut self, configuration: Configuration) {
-        self.groups.insert(configuration.group, Group { configuration, out: BTreeMap::new() });
+        self.groups.insert(
+            configuration.group,
+            Group { configuration, out: BTreeMap::new(), previous: Vec::new(), last_to_leave: BTreeMap::new() },
+        );
     }
 
     /// The present configuration of a group.
     #[must_use]
     pub fn configuration(&self, group: GroupId) -> &Configuration {
         &self.groups[&group].configuration
+    }
+
+    /// The drive that had left those that act last, at an epoch of a group.
+    #[must_use]
+    pub fn last_to_leave(&self, group: GroupId, epoch: Epoch) -> Option<DriveId> {
+        self.groups[&group].last_to_leave.get(&epoch).copied()
     }
 
     /// All groups.
@@ -46,7 +69,8 @@ impl Catalog {
 
     /// A member asks for a change. A member that is taken out may return at `returns_at`.
     pub fn handle_report(&mut self, group: GroupId, report: Report, returns_at: u64) {
-        let Some(Group { configuration, out }) = self.groups.get_mut(&group) else { return };
+        let Some(of) = self.groups.get_mut(&group) else { return };
+        let Group { configuration, out, previous, .. } = &mut *of;
         let (Report::Lost { epoch, .. } | Report::CaughtUp { epoch, .. } | Report::NewEpoch { epoch }) = report;
         if epoch != configuration.epoch {
             return;
@@ -64,6 +88,9 @@ impl Catalog {
                 if configuration.primary == member {
                     configuration.primary = configuration.acting[0];
                 }
+                if is_acting {
+                    previous.push(member);
+                }
                 out.insert(member, returns_at);
             }
             Report::CaughtUp { learner, .. } => {
@@ -72,15 +99,17 @@ impl Catalog {
                 }
                 configuration.learners.retain(|drive| *drive != learner);
                 configuration.acting.push(learner);
+                previous.retain(|drive| *drive != learner);
             }
             Report::NewEpoch { .. } => {}
         }
-        configuration.epoch = configuration.epoch.next();
+        of.begin_epoch();
     }
 
     /// Lets members return whose time has come and that are up.
     pub fn tick(&mut self, now: u64, is_up: impl Fn(DriveId) -> bool) {
-        for Group { configuration, out } in self.groups.values_mut() {
+        for of in self.groups.values_mut() {
+            let Group { configuration, out, .. } = &mut *of;
             let due: Vec<DriveId> =
                 out.iter().filter(|(drive, at)| **at <= now && is_up(**drive)).map(|(drive, _)| *drive).collect();
             if due.is_empty() {
@@ -90,7 +119,7 @@ impl Catalog {
                 out.remove(&drive);
                 configuration.learners.push(drive);
             }
-            configuration.epoch = configuration.epoch.next();
+            of.begin_epoch();
         }
     }
 

@@ -19,9 +19,9 @@ use super::Outcome;
 use super::catalog::Catalog;
 use super::chance::Chance;
 use super::client::Client;
-use super::history::History;
+use super::history::{Block, History};
 use super::store::Store;
-use crate::config::{Configuration, Settings};
+use crate::config::{Configuration, Settings, Witnesses};
 use crate::error::Refusal;
 use crate::life::Life;
 use crate::member::{Member, Output, Report};
@@ -254,6 +254,8 @@ pub struct World {
     blank: BTreeSet<(usize, GroupId)>,
     /// Drives that lost their data or went back to earlier ones, and when.
     pub(super) emptied: Vec<(u64, usize)>,
+    /// When a write of each block was acknowledged last.
+    acknowledged_at: BTreeMap<Block, u64>,
     /// Lives are drawn apart, so that their numbers change nothing else.
     lives: Chance,
     /// When drives drop extents without blocks is drawn apart, too.
@@ -311,6 +313,7 @@ impl World {
             takeover: None,
             blank: BTreeSet::new(),
             emptied: Vec::new(),
+            acknowledged_at: BTreeMap::new(),
             lives: Chance::new(options.seed ^ 0x11fe),
             drops: Chance::new(options.seed ^ 0xd709),
             past: BTreeMap::new(),
@@ -506,7 +509,8 @@ impl World {
             }
             Event::Configuration { configuration, .. } => {
                 let Some(node) = server.nodes.get_mut(&configuration.group) else { return };
-                node.member.handle_witnesses(configuration.epoch, &all);
+                let last_to_leave = self.catalog.last_to_leave(configuration.group, configuration.epoch);
+                node.member.handle_witnesses(configuration.epoch, &Witnesses { all, last_to_leave });
                 let _ = node.member.handle_configuration(now, &configuration);
                 configuration.group
             }

@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, channel};
 use ashlar_node::volume::drive_host::ClientToken;
 use ashlar_placement::map::GroupId;
 use ashlar_replica::Configuration;
+use ashlar_replica::config::Witnesses;
 use ashlar_replica::request::{ClientRequest, Generation};
 use ashlar_wire::id::VolumeId;
 
@@ -38,7 +39,7 @@ fn configure(drive: &DriveHandle, epoch: u64) {
     let (acting, learners) = (vec![drive.drive()], Vec::new());
     let (group, epoch, primary) = (GroupId::default(), Epoch(epoch), drive.drive());
     let configuration = Configuration { group, epoch, acting, primary, learners, min_copies: 1 };
-    drive.send(DriveInput::Configuration { configuration, witnesses: Vec::new() }).unwrap();
+    drive.send(DriveInput::Configuration { configuration, witnesses: Witnesses::default() }).unwrap();
 }
 
 /// Asks until the member serves: it waits for leases of an earlier life.

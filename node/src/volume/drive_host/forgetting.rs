@@ -43,7 +43,7 @@ impl DriveHost {
     }
 
     /// Keeps a configuration that names the drive while extents of the group are being forgotten; says whether it does.
-    pub(super) fn defer(&mut self, configuration: &Configuration, witnesses: &[DriveId]) -> bool {
+    pub(super) fn defer(&mut self, configuration: &Configuration, witnesses: &Witnesses) -> bool {
         let group = configuration.group;
         self.left.remove(&group);
         if self.members.contains_key(&group) || !self.adapter.stop_forgetting(group) {
@@ -51,7 +51,7 @@ impl DriveHost {
         }
         let known = self.deferred.get(&group).map_or(Epoch::ZERO, |(known, _)| known.epoch);
         if known < configuration.epoch {
-            self.deferred.insert(group, (configuration.clone(), witnesses.to_vec()));
+            self.deferred.insert(group, (configuration.clone(), witnesses.clone()));
         }
         true
     }

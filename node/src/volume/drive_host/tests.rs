@@ -151,7 +151,7 @@ impl World {
         };
         let now = self.now;
         for host in self.hosts.iter_mut().flatten() {
-            host.handle_configuration(now, &configuration, &[]).unwrap();
+            host.handle_configuration(now, &configuration, &Witnesses::default()).unwrap();
         }
         self.settle();
     }
@@ -569,7 +569,10 @@ fn members_come_and_go_with_their_configurations() {
     let (acting, primary) = (vec![drive(3)], drive(3));
     let configuration =
         Configuration { group: other, epoch: Epoch(1), acting, primary, learners: Vec::new(), min_copies: 1 };
-    assert_eq!(world.host(3).handle_configuration(now, &configuration, &[]), Err(HostError::TooManyMembers));
+    assert_eq!(
+        world.host(3).handle_configuration(now, &configuration, &Witnesses::default()),
+        Err(HostError::TooManyMembers)
+    );
     // The drive remembers what it promised.
     world.configure(3, &[0, 1, 2], &[]);
     assert_eq!(world.host(2).groups().count(), 1);
@@ -802,7 +805,7 @@ fn a_request_for_an_extent_of_another_group_is_refused_without_effect() {
         let configuration =
             Configuration { group: other, epoch: Epoch(epoch), acting, primary, learners, min_copies: 1 };
         let now = world.now;
-        world.host(0).handle_configuration(now, &configuration, &[]).unwrap();
+        world.host(0).handle_configuration(now, &configuration, &Witnesses::default()).unwrap();
         world.settle();
     }
     world.pass(Duration::from_secs(3));

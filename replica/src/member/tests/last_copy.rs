@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The version of the extent at the last copy, written in an epoch in which the second drive acted.
+/// The version of the extent at the last copy, written while the second drive acted.
 const HERE: Version = Version { epoch: Epoch(2), sequence: 4 };
 const LOST: Output = Output::Lost { extent: ExtentId { volume: VolumeId::from_bytes([0; 16]), extent: Extent(0) } };
 /// The version of it at the second drive.
@@ -25,25 +25,18 @@ struct World {
 
 impl World {
     fn new(learners: &[u8]) -> Self {
-        Self::of(Epoch(2), learners, &[])
+        Self::with(1, learners)
     }
 
-    /// It has promised to take part in this epoch in an earlier life, and has heard of these configurations since.
-    fn of(promised: Epoch, learners: &[u8], heard: &[Configuration]) -> Self {
-        Self::with(1, promised, learners, heard)
-    }
-
-    fn with(extents: u64, promised: Epoch, learners: &[u8], heard: &[Configuration]) -> Self {
+    /// So many extents are above the watermark.
+    fn with(extents: u64, learners: &[u8]) -> Self {
         let mut record = Record { clean: Version { sequence: 2, ..HERE }, ..Record::NEW };
-        record.promise.accept(promised, drive(1)).unwrap();
+        record.promise.accept(Epoch(2), drive(1)).unwrap();
         let identity = (GROUP, drive(1), life(1));
         let last = Member::new(at(0), identity, Settings::default(), Some(&record.encode(GROUP, drive(1))));
         let mut world = Self { last, now: 0, extents, version: HERE, has_saved: true };
-        world.last.handle_witnesses(Epoch(3), &[drive(1), drive(2)]);
-        for configuration in heard {
-            world.last.handle_configuration(at(1), configuration).unwrap();
-            world.run(1);
-        }
+        let witnesses = Witnesses { all: vec![drive(1), drive(2)], last_to_leave: Some(drive(2)) };
+        world.last.handle_witnesses(Epoch(3), &witnesses);
         world.last.handle_configuration(at(1), &alone(3, learners)).unwrap();
         world.run(1);
         world.tick(1_100);
@@ -189,7 +182,7 @@ fn what_is_below_the_watermark_is_served_by_the_last_copy() {
 #[test]
 fn more_than_a_few_extents_are_not_held_back() {
     for (extents, is_served) in [(4_096, false), (4_097, true)] {
-        let mut world = World::with(extents, Epoch(2), &[2], &[]);
+        let mut world = World::with(extents, &[2]);
         assert_eq!(world.serves(), is_served, "{extents}");
     }
 }
@@ -218,7 +211,7 @@ fn damaged(clean: Version) -> (World, Vec<Output>) {
 }
 
 #[test]
-fn what_nobody_acknowledged_goes_back_to_what_one_has_that_acted() {
+fn what_nobody_acknowledged_goes_back_to_what_the_last_one_to_leave_has() {
     let (mut world, _) = damaged(THERE);
     let said = world.tick(1_300);
     assert!(!said.contains(&LOST), "{said:?}");
@@ -246,17 +239,31 @@ fn it_does_not_go_back_to_the_copy_of_a_drive_that_lost_data() {
     assert!(said.contains(&LOST), "{said:?}");
 }
 
-/// The member has heard who acted in the epoch of the last write, or it has not.
 #[test]
-fn it_goes_back_to_the_copy_of_a_drive_that_it_knows_to_have_acted() {
-    for acting in [&[1, 2][..], &[1, 3]] {
-        let mut world = World::of(Epoch(1), &[2], &[configuration(2, acting, &[])]);
-        world.adopt(2, Version { epoch: Epoch(1), sequence: 7 });
+fn it_does_not_go_back_to_the_copy_of_a_drive_that_left_earlier() {
+    for last_to_leave in [None, Some(drive(3))] {
+        let mut world = World::new(&[2]);
+        world.last.handle_witnesses(Epoch(3), &Witnesses { all: vec![drive(1), drive(2)], last_to_leave });
+        world.adopt(2, THERE);
         world.damage();
         let mut said = world.fetch(2, THERE);
         said.extend(world.tick(1_300));
-        assert_eq!(said.contains(&LOST), !acting.contains(&2), "{acting:?}");
+        assert!(said.contains(&LOST), "{last_to_leave:?}");
     }
+    // Or it was the last one to leave at another epoch.
+    let mut world = World::new(&[2]);
+    world.last.handle_configuration(at(2_000), &alone(4, &[2])).unwrap();
+    world.run(2_000);
+    world.tick(3_200);
+    let standing = Standing { clean: THERE, newest: THERE, is_partial: true, room: Room::Enough };
+    world.last.handle_message(at(3_200), drive(2), message(4, 2, 1, Body::Adopted(standing))).unwrap();
+    world.run(3_200);
+    world.damage();
+    let difference = Difference { version: THERE, runs: Vec::new() };
+    let fetched = message(4, 2, 1, Body::Fetched { extent: ExtentId::default(), difference });
+    world.last.handle_message(at(3_200), drive(2), fetched).unwrap();
+    let said = world.run(3_200);
+    assert!(said.contains(&Output::Awaits { extent: ExtentId::default() }), "{said:?}");
 }
 
 #[test]

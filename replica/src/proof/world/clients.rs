@@ -207,6 +207,7 @@ impl World {
                 if let Err(what) = self.history.acknowledge(&request.blocks, request.write) {
                     self.fail(what);
                 }
+                self.acknowledged_at.extend(request.blocks.iter().map(|block| (*block, self.now)));
                 self.check_copies(&request);
             }
             Ok(Answer::Read(data)) => {

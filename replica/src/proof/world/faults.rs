@@ -157,8 +157,8 @@ impl World {
         server.nodes.get(&group).map(|node| &node.store).or_else(|| server.stores.get(&group))
     }
 
-    /// A read was refused as blocks of it are lost: each acting member lacks one of them, unless a write of the extent is
-    /// under way, which may have made them whole meanwhile.
+    /// A read was refused as blocks of it are lost: each acting member lacks one of them, unless a write of the extent is or
+    /// was under way, which may have made them whole meanwhile.
     pub(super) fn check_lost(&mut self, number: usize, group: GroupId, client: usize, id: RequestId) {
         let known = self.servers[number].nodes.get(&group).and_then(|node| node.member.configuration());
         if known.map(|known| known.epoch) != Some(self.catalog.configuration(group).epoch) {
@@ -177,6 +177,10 @@ impl World {
             stores.iter().map(|store| store.visible().get(&request.blocks[0].0).map(|extent| extent.version));
         let versions: Vec<_> = versions.collect();
         let is_written = versions.iter().any(|version| *version != versions[0])
+            || request
+                .blocks
+                .iter()
+                .any(|block| self.acknowledged_at.get(block).is_some_and(|at| *at >= request.begun))
             || self.clients.iter().any(|client| client.is_writing(&request.blocks));
         let is_lost = stores.iter().all(|store| request.blocks.iter().any(|block| is_damaged(store, block)));
         self.outcome.lost += 1;
