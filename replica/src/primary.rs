@@ -238,7 +238,7 @@ impl Primary {
         self.advance_merge(core, now);
         self.advance_fills(core, now);
         self.advance_mends(core, now);
-        self.advance_proofs(core);
+        self.advance_proofs(core, now);
         self.release_reads(core, now);
     }
 

@@ -10,12 +10,16 @@
 //! version, since other drives may have the one that it had. When all are proven, the watermark covers them, durably, and they are
 //! served: in a later epoch nothing that was served is unproven.
 //!
+//! Where no learner comes for [`crate::config::Settings::awaited`], the other drives may be gone for good, and what this copy has
+//! is all that there is: it is served from then on, once the watermark covers it. Nothing goes back after that.
+//!
 //! Where writes are acknowledged by one copy there is nothing to prove, and nobody who could.
 
 use alloc::collections::BTreeMap;
 
 use ashlar_placement::rule::ExtentId;
 use ashlar_wire::id::DriveId;
+use ashlar_wire::time::Instant;
 use ashlar_wire::version::Version;
 
 use super::{Peer, Phase, Primary};
@@ -30,6 +34,8 @@ const UNPROVEN_MAX: usize = 4_096;
 #[derive(Debug, Default)]
 pub(super) struct Unproven {
     extents: BTreeMap<ExtentId, Proof>,
+    /// Since when no learner has been here.
+    lonely_since: Option<Instant>,
     /// All are proven, and the watermark that says so is being saved.
     is_saving: bool,
 }
@@ -78,11 +84,18 @@ impl Primary {
     }
 
     /// Copies what is unproven to learners, and takes what they have for proven.
-    pub(super) fn advance_proofs(&mut self, core: &mut Core) {
+    pub(super) fn advance_proofs(&mut self, core: &mut Core, now: Instant) {
         if self.unproven.is_empty() || self.unproven.is_saving || !matches!(self.phase, Phase::Active) {
             return;
         }
         let is_filled = |peer: &Peer| peer.fill.is_some() && peer.standing.is_some() && peer.fault.is_none();
+        if self.peers.values().any(is_filled) {
+            self.unproven.lonely_since = None;
+        } else {
+            let since = *self.unproven.lonely_since.get_or_insert(now);
+            let is_given_up = now.saturating_since(since) >= core.settings.awaited;
+            self.unproven.extents.values_mut().for_each(|proof| proof.is_proven |= is_given_up);
+        }
         let mut is_any_asked = false;
         for (extent, proof) in self.unproven.extents.iter_mut().filter(|(_, proof)| !proof.is_proven) {
             for (drive, peer) in self.peers.iter_mut().filter(|(_, peer)| is_filled(peer)) {

@@ -295,3 +295,23 @@ fn the_last_copy_waits_for_drives_that_are_away_before_it_gives_up() {
     }
     assert!(told.contains(&LOST));
 }
+
+#[test]
+fn the_last_copy_serves_what_it_has_when_nobody_comes() {
+    let awaited = u64::try_from(Settings::default().awaited.as_millis()).unwrap();
+    let mut world = World::new(&[]);
+    world.has_saved = false;
+    assert!(world.tick(1_000 + awaited).is_empty());
+    let said = world.tick(1_100 + awaited);
+    let Some(Output::Store { id, request: StoreRequest::Save { record } }) = said.first() else { panic!("{said:?}") };
+    assert_eq!(Record::decode(record, GROUP, drive(1)).unwrap().clean, HERE);
+    assert!(!world.serves(), "a later life would not know that it was served");
+    world.last.handle_stored(at(world.now), *id, Ok(StoreReply::Done)).unwrap();
+    assert!(world.serves());
+    // Not while a learner is there: it will have it.
+    let mut world = World::new(&[2]);
+    world.tick(awaited);
+    world.adopt(2, THERE);
+    world.tick(1_100 + awaited);
+    assert!(!world.serves());
+}
