@@ -30,6 +30,7 @@ use crate::replicate::follow::Following;
 use crate::replicate::quorum::{Attempts, Promises, Term};
 use crate::replicate::role::Role;
 use crate::replicate::{Aside, Origins, Replication};
+use crate::rest::Rest;
 use crate::script::Scripts;
 use crate::settings::kept::SettingsStore;
 use crate::settings::{Settings, parameter};
@@ -130,6 +131,7 @@ pub struct Engine {
     pub(crate) identity: Identity,
     pub(crate) switches: Switches,
     pub(crate) statistics: Statistics,
+    pub(crate) rest: Rest,
     /// How the process is to end, if it is to.
     pub(crate) stop: Mutex<Option<Shutdown>>,
     settings: RwLock<Arc<Settings>>,
@@ -205,6 +207,7 @@ impl Engine {
             identity: Identity::new(&config.secret),
             switches: Switches::default(),
             statistics: Statistics::default(),
+            rest: Rest::default(),
             stop: Mutex::default(),
             settings: RwLock::new(Arc::new(settings)),
             settings_version: AtomicU64::new(1),

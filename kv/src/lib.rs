@@ -25,6 +25,7 @@ mod pubsub;
 pub mod rdb;
 pub mod replicate;
 mod resp;
+mod rest;
 mod script;
 mod serve;
 mod session;

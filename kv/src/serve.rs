@@ -126,9 +126,10 @@ impl Engine {
 
     /// Looks after clients and memory, and for what has expired.
     ///
-    /// To be called about ten times a second, by nobody who serves clients.
+    /// To be called about ten times a second, and once while it rests, by nobody who serves clients.
     pub fn handle_tick(&self, now: Now) {
         let settings = self.settings();
+        self.rest.review(now.instant, || self.has_due(&settings));
         self.pause.handle_tick(now.milliseconds());
         self.tend_failover(now);
         self.tend_quorum(now);
@@ -156,6 +157,23 @@ impl Engine {
         if settings.logs.latency_ms > 0 && ms >= settings.logs.latency_ms {
             self.statistics.latency.note("expire-cycle", ms, now.unix_us.div_euclid(1_000_000));
         }
+    }
+
+    /// Whether something becomes due although nothing is asked for.
+    fn has_due(&self, settings: &Settings) -> bool {
+        let expires = |number| {
+            // What a slow script holds is work.
+            let shard = self.keyspace.shard_unless(number, self.scripts.running.slow());
+            shard.is_none_or(|shard| shard.has_expiring())
+        };
+        self.is_loading()
+            || self.pause.is_on()
+            || self.failover.is_on()
+            || settings.clients.idle_s_max > 0
+            || self.excess_memory(settings) > 0
+            || self.has_held_replies()
+            || self.migration.is_going_on()
+            || !self.role.is_replica() && (0..self.keyspace.shards()).any(expires)
     }
 
     /// Serves commands that wait for keys which have changed, and those that their changes make ready. The caller holds no
@@ -228,6 +246,7 @@ impl Engine {
             waiter.card.mailbox.hold();
             run::run(&frame, ready, args, &mut client, &mut keys, &mut reply, &mut effects);
             client.meter.flush(self, settings.logs.counts_latency);
+            self.rest.end();
             if effects.wait.take().is_none() { Tried::Served } else { Tried::InVain }
         } else {
             Tried::InVain

@@ -258,6 +258,7 @@ impl Session {
     /// Runs the requests that `input` holds whole, up to one that waits, or until they have made the replies of one turn. Returns
     /// how many bytes they were; what is left is to be brought again with what follows it.
     pub fn feed(&mut self, input: &[u8], now: Now) -> (usize, Next) {
+        self.end_rest();
         self.refresh();
         self.release();
         if self.client.mailbox.is_waiting() {
@@ -303,9 +304,17 @@ impl Session {
         self.left = input.len() - taken;
         self.client.meter.has_more = false;
         self.client.meter.flush(&self.engine, self.settings.logs.counts_latency);
+        self.end_rest();
         self.check_buffers();
         self.show();
         (taken, self.next())
+    }
+
+    /// The engine has work, unless a replica only says how far it is.
+    fn end_rest(&self) {
+        if self.client.replica.is_none() {
+            self.engine.rest.end();
+        }
     }
 
     fn may_go_on(&self) -> bool {

@@ -68,6 +68,7 @@ impl EndSignal {
 impl Engine {
     /// The process is to end. A request that is there already is replaced.
     pub fn want_stop(&self, request: Shutdown) {
+        self.rest.end();
         *self.stop.lock().unwrap_or_else(PoisonError::into_inner) = Some(request);
     }
 
@@ -99,6 +100,7 @@ impl Engine {
     /// Clients' writes wait from now on, until the process ends or [`Engine::call_off_stop`]. Some may be under way.
     pub fn hold_writes_for_stop(&self) {
         self.pause.set_stopping(true);
+        self.rest.end();
     }
 
     /// Waits until no command runs that was let through before writes were held back. A script may take long.

@@ -13,6 +13,7 @@ mod persistence;
 pub(in crate::os) mod store;
 
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -50,6 +51,8 @@ const SHARDS_PER_WORKER: usize = 16;
 
 /// How often the engine looks after itself.
 const TICK: Duration = Duration::from_millis(100);
+/// The same while it rests.
+const TICK_AT_REST: Duration = Duration::from_secs(1);
 /// How long replicas may take for the rest before a server ends.
 const HAND_OUT_MAX: Duration = Duration::from_secs(2);
 /// Pause between two looks whether they have it.
@@ -516,7 +519,11 @@ fn tick(engine: &Engine, mut stopped: watch::Receiver<bool>) {
     let ticked = super::block_on(async {
         let mut is_over = false;
         while !is_over {
-            is_over = clock::within(TICK, stopped.wait_for(|&stop| stop)).await.is_some();
+            let span = if engine.is_resting() { TICK_AT_REST } else { TICK };
+            is_over = tokio::select! {
+                _ = stopped.wait_for(|&stop| stop) => true,
+                _ = clock::within(span, poll_fn(|cx| engine.poll_tick_wanted(cx))) => false,
+            };
             engine.handle_tick(clock::now_both());
         }
     });

@@ -181,6 +181,8 @@ impl Engine {
         let before =
             std::mem::replace(&mut *cluster.map.write().unwrap_or_else(PoisonError::into_inner), Arc::clone(&map));
         cluster.version.fetch_add(1, Ordering::AcqRel);
+        self.rest.end();
+        self.migration.wake();
         cluster.moves.settle(&map);
         self.waiting.reached(self);
         let clock = run::access(&self.settings(), now);
@@ -288,6 +290,7 @@ impl Engine {
     pub fn hold_writes(&self, span: Duration, now: Now) {
         let span_ms = i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
         self.pause.begin(Scope::Writes, now.milliseconds().saturating_add(span_ms), now.milliseconds());
+        self.rest.end();
         let clock = run::access(&self.settings(), now);
         drop(self.keyspace.lock(Lock::Everything, 0, now.unix_ms(), clock));
     }

@@ -210,7 +210,7 @@ impl Engine {
 
     /// Bytes above the limit.
     #[inline]
-    fn excess_memory(&self, settings: &Settings) -> u64 {
+    pub(crate) fn excess_memory(&self, settings: &Settings) -> u64 {
         let (used, limit) = (self.used_memory(), settings.memory_bytes_max);
         if limit == 0 || used <= limit { 0 } else { used.saturating_sub(limit).saturating_sub(self.uncounted_memory()) }
     }

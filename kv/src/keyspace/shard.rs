@@ -135,6 +135,11 @@ impl Shard {
         self.databases[database].as_ref().map_or(0, |database| database.expiring.len())
     }
 
+    /// Whether keys expire here, or fields of hashes.
+    pub(crate) fn has_expiring(&self) -> bool {
+        !self.schedule.is_empty() || (0..self.databases.len()).any(|database| self.keys_expiring(database) > 0)
+    }
+
     /// Keys of one slot of a database.
     pub(crate) fn keys_in_slot(&self, database: usize, slot: usize) -> usize {
         self.index(database, slot).map_or(0, Index::len)

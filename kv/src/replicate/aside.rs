@@ -165,6 +165,7 @@ impl Engine {
             && !self.is_empty()
             && self.aside.want(self.changes())
         {
+            self.rest.end();
             tracing::warn!(
                 "the primary may lack writes that are here: they are kept aside before its data replace them"
             );

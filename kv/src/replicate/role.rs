@@ -238,6 +238,7 @@ impl Engine {
     ///
     /// Where that is so already, nothing changes.
     pub fn follow(&self, upstream: Option<Upstream>, now: Now) -> Turned {
+        self.rest.end();
         let mut following = self.following.lock();
         let clock = access(&self.settings(), now);
         let keys = self.keyspace.lock(Lock::Everything, 0, now.unix_ms(), clock);

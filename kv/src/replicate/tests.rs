@@ -169,6 +169,23 @@ fn a_dump_of_known_length_need_not_be_acknowledged() {
 }
 
 #[test]
+fn a_primary_rests_while_replicas_say_how_far_they_are() {
+    let mut pair = Pair::new(&["REPLCONF capa eof capa psync2"], "PSYNC ? -1");
+    serve_dump(&pair.talk);
+    pair.heard();
+    for tick in 0..40 {
+        pair.talk.wait(100);
+        pair.talk.tick();
+        if tick % 10 == 0 {
+            pair.talk.raw(pair.replica, b"*3\r\n$8\r\nREPLCONF\r\n$3\r\nACK\r\n$1\r\n0\r\n");
+        }
+    }
+    assert!(pair.talk.engine().is_resting());
+    pair.say("SET a 1");
+    assert!(!pair.talk.engine().is_resting());
+}
+
+#[test]
 fn a_replica_that_comes_back_goes_on_where_it_was() {
     let lines =
         ["REPLCONF listening-port 7 ip-address here", "REPLCONF capa eof capa psync2", "REPLCONF version 9.1.0"];

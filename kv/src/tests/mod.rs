@@ -24,6 +24,7 @@ mod monitor;
 mod network;
 mod persist;
 mod pubsub;
+mod rest;
 mod script;
 mod script_lib;
 mod script_limits;

@@ -24,6 +24,8 @@ use super::planted::{self, Planted};
 
 /// How often an engine reports that nothing calls for a report. A replica's position reaches the other members so late.
 const REPORT_EVERY: Duration = Duration::from_millis(100);
+/// The same while the engine rests. Its first work is reported at once.
+const REPORT_AT_REST: Duration = Duration::from_secs(1);
 /// The same while a replica takes over by agreement: a client waits for how far the data go.
 const REPORT_CLOSELY: Duration = Duration::from_millis(5);
 /// Pause after an attempt to take a shard over that too few members have answered.
@@ -59,8 +61,8 @@ impl EngineTask {
         let mut doing = Doing::new(&self.info, host.now());
         loop {
             doing.begin_attempt(&engine, &self, host.now());
-            let mut timer = host.sleep(doing.span(host.now()));
-            match poll_fn(|cx| self.poll_next(&mut doing, &mut timer, cx)).await {
+            let mut timer = host.sleep(doing.span(&engine, host.now()));
+            match poll_fn(|cx| self.poll_next(&mut doing, &engine, &mut timer, cx)).await {
                 Next::Delivery(delivery) => {
                     if self.take(*delivery, &mut doing, &engine, &*host) {
                         return;
@@ -75,12 +77,21 @@ impl EngineTask {
         }
     }
 
-    fn poll_next(&self, doing: &mut Doing, timer: &mut BoxFuture<()>, cx: &mut Context<'_>) -> Poll<Next> {
+    fn poll_next(
+        &self,
+        doing: &mut Doing,
+        engine: &Engine,
+        timer: &mut BoxFuture<()>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Next> {
         if let Poll::Ready(delivery) = self.mailboxes.poll_delivery(self.number, cx) {
             return Poll::Ready(Next::Delivery(Box::new(delivery)));
         }
         if let Poll::Ready((member, answer)) = doing.poll_answer(cx) {
             return Poll::Ready(Next::Answer(member, answer));
+        }
+        if engine.poll_report_wanted(cx).is_ready() {
+            return Poll::Ready(Next::Time);
         }
         timer.as_mut().poll(cx).map(|()| Next::Time)
     }
@@ -161,8 +172,12 @@ impl Doing {
     }
 
     /// How long nothing may be looked at.
-    fn span(&self, now: Now) -> Duration {
-        let report = if self.is_paused || self.is_awaited { REPORT_CLOSELY } else { REPORT_EVERY };
+    fn span(&self, engine: &Engine, now: Now) -> Duration {
+        let report = match self.is_paused || self.is_awaited {
+            true => REPORT_CLOSELY,
+            false if engine.is_resting() => REPORT_AT_REST,
+            false => REPORT_EVERY,
+        };
         match &self.attempt {
             Some(Attempt { round: None, again_at, .. }) => again_at.saturating_since(now.instant).min(report),
             _ => report,

@@ -17,6 +17,8 @@ use crate::time::Now;
 
 /// How long it is rested if nobody wants anything.
 const REST: Duration = Duration::from_millis(100);
+/// The same while the engine rests.
+const REST_AT_REST: Duration = Duration::from_secs(2);
 /// Slots that are tidied in one step.
 const SLOTS_TURN: usize = 64;
 
@@ -75,7 +77,13 @@ impl Migrator {
             }
             self.export = self.next_export().map(|job| Export::new(job, now));
         }
-        let Some(export) = &mut self.export else { return Step::Rest(if tidies { Duration::ZERO } else { REST }) };
+        let Some(export) = &mut self.export else {
+            return Step::Rest(match tidies {
+                true => Duration::ZERO,
+                false if self.engine.is_resting() => REST_AT_REST,
+                false => REST,
+            });
+        };
         let granted = export.grant(&self.engine, now);
         if !self.first.is_empty() || granted.is_some() {
             return Step::Send(granted.unwrap_or_else(|| std::mem::take(&mut self.first)));

@@ -124,6 +124,12 @@ impl Migration {
         same.any(|job| job.slots.overlaps(slots))
     }
 
+    /// Whether slots are on their way, or copies of them are left to be dropped.
+    pub(crate) fn is_going_on(&self) -> bool {
+        let known = self.known();
+        self.copies.is_any() || !known.imports.is_empty() || known.jobs.iter().any(|job| !job.stage().is_over())
+    }
+
     /// Whether a slot may change hands by one that is under way.
     fn has_under_way(&self, slot: Slot) -> bool {
         self.known().jobs.iter().any(|job| job.stage().is_under_way() && job.slots.has(slot))

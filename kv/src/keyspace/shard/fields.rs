@@ -23,6 +23,10 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     fn insert(&mut self, at_ms: i64, database: usize, name: Box<[u8]>) {
         if self.lens.len() <= database {
             self.lens.resize(database + 1, 0);

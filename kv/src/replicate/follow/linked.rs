@@ -10,7 +10,7 @@ use ashlar_wire::time::Instant;
 use super::apply::{Applied, Applier, is_record};
 use super::talk::{Heard, Mandate, Opening, Talk};
 use super::units::{Unit, Units};
-use super::{Fault, LATER_SPAN, READ_SPAN, Step};
+use super::{Fault, LATER_SPAN, READ_SPAN, READ_SPAN_AT_REST, Step};
 use crate::client::card::Card;
 use crate::client::{Link, Mailbox};
 use crate::cluster::map::Name;
@@ -146,7 +146,8 @@ impl Linked {
         if matches!(self.stage, Stage::Kept) || self.is_reading_file() {
             return Ok(Step::Load);
         }
-        Ok(if self.pending.is_some() { Step::Rest(LATER_SPAN) } else { Step::Receive(READ_SPAN) })
+        let read = if engine.is_resting() && self.is_following() { READ_SPAN_AT_REST } else { READ_SPAN };
+        Ok(if self.pending.is_some() { Step::Rest(LATER_SPAN) } else { Step::Receive(read) })
     }
 
     /// Tells the primary what we have, or that we are there.
@@ -370,7 +371,7 @@ impl Linked {
     fn apply(&mut self, engine: &Engine, now: Now) -> Result<(), Fault> {
         let Stage::Following(applier) = &mut self.stage else { return Ok(()) };
         applier.client().meter.begin(now.instant);
-        let mut has_record = false;
+        let (mut has_record, mut has_work) = (false, false);
         loop {
             if self.pending.is_none() {
                 self.pending = self.units.next()?;
@@ -381,12 +382,14 @@ impl Linked {
                 // Next time; or never, since the link ends.
                 Applied::Later | Applied::Stale => break,
             }
-            let is_question = matches!(unit, Unit::One) && {
+            if matches!(unit, Unit::One) {
                 let args = self.units.args();
-                args.is(0, "REPLCONF") && args.is(1, "GETACK")
-            };
-            self.wants_ack |= is_question;
-            has_record |= matches!(unit, Unit::One) && is_record(self.units.args());
+                self.wants_ack |= args.is(0, "REPLCONF") && args.is(1, "GETACK");
+                has_record |= is_record(args);
+                has_work |= !args.is(0, "REPLCONF") && !args.is(0, "PING");
+            } else {
+                has_work = true;
+            }
             self.units.done();
             self.pending = None;
         }
@@ -396,6 +399,9 @@ impl Linked {
         client.meter.flush(engine, engine.settings().logs.counts_latency);
         client.publish();
         self.log.note(engine);
+        if has_work {
+            engine.rest.end();
+        }
         if has_record { self.check_mandate(engine) } else { Ok(()) }
     }
 

@@ -42,8 +42,10 @@ use talk::{Membership, Opening};
 const READ_SPAN: Duration = Duration::from_millis(100);
 /// How long a connection may take to be made, whatever `repl-timeout` is: whom to follow may change meanwhile.
 const DIAL_SPAN_MAX: Duration = Duration::from_secs(2);
-/// How long nothing is done while there is nothing to do.
-const REST_SPAN: Duration = Duration::from_secs(1);
+/// The same while the engine rests: then it is said how far its data go.
+const READ_SPAN_AT_REST: Duration = Duration::from_secs(1);
+/// How long nothing is done while nobody is followed.
+const REST_SPAN: Duration = Duration::from_secs(5);
 /// How long what is held up by others waits before it is tried again.
 const LATER_SPAN: Duration = Duration::from_millis(5);
 /// After how long a lost connection is made again: at first, and at most, doubled each time in between.

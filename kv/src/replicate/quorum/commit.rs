@@ -393,6 +393,11 @@ impl Engine {
         self.replication.quorum_status()
     }
 
+    /// Whether replies wait for a majority.
+    pub(crate) fn has_held_replies(&self) -> bool {
+        self.replication.gate() != Gate::Off && !self.replication.stream().commit.held.is_empty()
+    }
+
     /// Goes on with what a primary does in this mode: members come and go, and replies that wait for too long end their
     /// connections. To be called with every tick.
     pub(crate) fn tend_quorum(&self, now: Now) {

@@ -5,8 +5,9 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::thread::{self, JoinHandle};
+use std::sync::mpsc::{self, Sender};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
 
 use ashlar_kv::Engine;
@@ -25,6 +26,8 @@ use crate::os::{clock, process, rdb};
 
 /// How often the thread looks whether a snapshot is wanted.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// The same while the engine rests. Whatever is asked for ends that.
+const LOOK_AT_REST: Duration = Duration::from_secs(1);
 /// The thread goes behind those that serve clients where they want the same core: on one core, a snapshot would take half of it.
 const NICENESS: i32 = 10;
 /// How often a snapshot is begun again because a database was flushed or swapped meanwhile.
@@ -77,7 +80,7 @@ impl Saver {
         let body = move || {
             process::step_back(NICENESS);
             let mut work = Work { engine, log, opening, released, stopped };
-            while work.stopped.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
+            while work.waits() {
                 work.look();
             }
             // What was configured a moment ago counts as well.
@@ -92,7 +95,17 @@ impl Saver {
     /// Gives up what is being taken, and ends the thread. Returns the log's.
     pub(super) fn stop(self) -> Option<LogThread> {
         drop(self.stop);
+        self.thread.thread().unpark();
         self.thread.join().unwrap_or(None)
+    }
+}
+
+/// Wakes a thread that waits.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
     }
 }
 
@@ -105,6 +118,17 @@ struct Work {
 }
 
 impl Work {
+    /// Waits for the next look. Says whether there is one.
+    fn waits(&self) -> bool {
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let span = match self.engine.poll_look_wanted(&Context::from_waker(&waker)) {
+            Poll::Pending if self.engine.is_resting() => LOOK_AT_REST,
+            _ => LOOK_EVERY,
+        };
+        thread::park_timeout(span);
+        !is_over(&self.stopped)
+    }
+
     /// Begins or ends the log, as it is configured.
     fn switch(&mut self) {
         let is_on = self.engine.files().is_log_on;
