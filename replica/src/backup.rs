@@ -33,6 +33,8 @@ pub(crate) struct Backup {
     incoming: Incoming,
     /// Number of the entry that says that the copy is whole, until all before it is durable.
     whole_at: Option<u64>,
+    /// The watermark that came first with that entry: everything up to there is in the copies before it.
+    whole_to: Option<Version>,
     /// When the primary was heard last, or the epoch was entered.
     heard: Instant,
     /// The primary's removal has been asked for: it gets no lease in this epoch any more.
@@ -42,7 +44,7 @@ pub(crate) struct Backup {
 impl Backup {
     pub(crate) fn new(now: Instant, primary: DriveId, kind: Kind, standing: Standing) -> Self {
         let incoming = Incoming::default();
-        Self { primary, kind, standing, incoming, whole_at: None, heard: now, has_given_up: false }
+        Self { primary, kind, standing, incoming, whole_at: None, whole_to: None, heard: now, has_given_up: false }
     }
 
     /// Tells the primary that this member takes part.
@@ -69,6 +71,9 @@ impl Backup {
             Body::Apply { index, clean, entry } => {
                 self.check(core, &entry)?;
                 self.note_clean(core, clean);
+                if matches!(entry, Entry::Whole) {
+                    self.whole_to.get_or_insert(clean);
+                }
                 self.apply(core, index, entry);
             }
             Body::List { above, after } => {
@@ -126,6 +131,9 @@ impl Backup {
         {
             self.whole_at = None;
             core.record.is_partial = false;
+            // The extents that had the greatest versions may have gone with a deleted volume: nothing else shows then that this copy is not
+            // an earlier state of its drive.
+            core.record.clean = core.record.clean.max(self.whole_to.take().unwrap_or_default());
             core.save(Purpose::Entry(index));
         }
     }

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ashlar_node::volume::attachment::{Attachment, Ended, Failure};
 use ashlar_node::volume::service::{AttachError, VolumeService};
@@ -24,6 +25,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
+use crate::os::clock;
 use crate::os::runtime::OsRuntime;
 use crate::os::wakes::Gathered;
 
@@ -33,6 +35,9 @@ const CONNECTIONS_MAX: usize = 1_024;
 const READ_BYTES: usize = 256 << 10;
 /// Slices of one write.
 const SLICES_MAX: usize = 64;
+
+/// How long a client may take to say which volume it wants. Connections are few, and whoever says nothing would keep others out.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
 type Volumes = VolumeService<OsRuntime>;
 
@@ -144,6 +149,7 @@ impl Connection {
     async fn talk(&mut self, mut stopped: watch::Receiver<bool>) -> io::Result<()> {
         let mut room = vec![0; READ_BYTES];
         let mut is_stopping = false;
+        let mut late = Box::pin(clock::sleep(HANDSHAKE_MAX));
         loop {
             // A server that stops takes no more requests of a volume, answers what it has taken, and closes. An error would go through to
             // whoever uses the disk; a client that is cut off connects again and repeats what was not answered.
@@ -181,6 +187,7 @@ impl Connection {
                 }
                 Some((id, ended)) = self.ended.1.recv() => self.end_io(id, ended),
                 Some(done) = self.work.join_next(), if !self.work.is_empty() => self.end(done)?,
+                () = &mut late, if self.attachment.is_none() && self.work.is_empty() => return Ok(()),
                 _ = stopped.wait_for(|stopped| *stopped), if !is_stopping => {
                     is_stopping = true;
                     if self.attachment.is_none() {

@@ -1,6 +1,7 @@
 //! A volume with three copies over NBD: other people's tools, and a server that is killed meanwhile.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
 use super::process::{Outcome, Running, Scratch, run, until};
@@ -64,6 +65,7 @@ pub(crate) fn tool(program: &str, arguments: &[&str]) -> String {
 #[test]
 fn a_volume_is_served_to_tools_and_lasts() {
     let mut disks = Disks::new();
+    let mut silent = TcpStream::connect(("127.0.0.1", disks.nbd)).unwrap();
     let info = tool("nbdinfo", &[&disks.uri()]);
     assert!(info.contains("export-size: 1073741824") && info.contains("can_multi_conn: true"), "{info}");
     let (from, to) = (disks.scratch.path("from"), disks.scratch.path("to"));
@@ -90,6 +92,9 @@ fn a_volume_is_served_to_tools_and_lasts() {
         map.contains("hole,zero") && map.contains(&stored),
         "{stored} bytes are stored, and the rest is not: {map}"
     );
+    let mut greeting = Vec::new();
+    silent.read_to_end(&mut greeting).expect("who says nothing is let go");
+    assert!(greeting.starts_with(b"NBDMAGIC"), "{greeting:?}");
     disks.restart();
     tool("nbdcopy", &[&disks.uri(), &to]);
     let read = std::fs::read(&to).unwrap();

@@ -960,6 +960,28 @@ fn a_deleted_volume_is_gone_and_stays_so() {
 }
 
 #[test]
+fn a_new_drive_is_filled_where_the_newest_extents_went_with_their_volume() {
+    let mut world = started(4);
+    assert_eq!(world.write(0, 1, (1, 0), data(2, 1)), WRITTEN);
+    world.pass(Duration::from_secs(6));
+    let now = world.now;
+    for number in 0..4 {
+        world.host(number).handle_delete_volume(now, VOLUME);
+    }
+    world.settle();
+    world.reports.clear();
+    world.configure(2, &[0, 1], &[3]);
+    world.pass(Duration::from_secs(3));
+    let caught_up = Report::CaughtUp { epoch: serving(2), learner: drive(3) };
+    assert!(world.reports.contains(&caught_up), "{:?}", world.reports);
+    world.reports.clear();
+    world.configure(3, &[0, 1, 3], &[]);
+    world.pass(Duration::from_secs(3));
+    assert_eq!(world.reports, []);
+    assert!(world.host(0).is_serving(now + Duration::from_secs(3), GROUP));
+}
+
+#[test]
 fn a_drive_that_fails_says_so_and_its_members_are_reported() {
     let mut world = started(3);
     world.disks[1].fails_writes = true;

@@ -216,6 +216,14 @@ impl<R: Runtime> VolumeService<R> {
     /// Detaches what an earlier life of this server had attached: its clients are gone, and others may have it elsewhere. One that
     /// comes back here attaches anew, by a later generation, which the catalog does not detach then.
     pub(super) async fn release_earlier(self) {
+        // What was attached last may not be in the state yet, as the log tells with the next entry only how far it is decided.
+        while self.0.catalog.catch_up().await.is_err() {
+            let Ok((node, _)) = self.here() else { return };
+            node.runtime().sleep_until(node.runtime().now() + TELL_AGAIN).await;
+            if self.is_over() {
+                return;
+            }
+        }
         let (Some(own), Ok(state)) = (self.0.own.get().copied(), self.0.catalog.state().await) else { return };
         for record in state.volumes().filter(|record| record.attached == Some(own)) {
             let _turn = self.0.turns.take(record.id).await;
