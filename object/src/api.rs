@@ -284,6 +284,15 @@ pub struct BodyDigest {
 
 /// A body that comes in. Whoever makes it verifies what its sender promised about it.
 pub trait Body: Send {
+    /// It becomes a part of an upload that has these attributes. Called before the first byte is asked for.
+    ///
+    /// # Errors
+    /// It may not, whatever its bytes are.
+    fn join_upload(&mut self, upload: &Attributes) -> Result<(), Error> {
+        let _ = upload;
+        Ok(())
+    }
+
     /// The next bytes, none of them empty; nothing at the end. An error means that nothing may be stored.
     fn next(&mut self) -> BoxFuture<'_, Result<Option<Bytes>, Error>>;
 

@@ -589,6 +589,7 @@ impl Uploads for Memory {
                 let pending = state.upload(bucket, key, upload)?;
                 pending.key = unwrap(pending.upload.envelope.as_ref())?;
                 assert_eq!(pending.key.is_some(), pending.upload.envelope.is_some());
+                body.join_upload(&pending.upload.attributes)?;
             }
             let (pieces, bytes, digest) = take(body).await?;
             let BodyDigest { etag, attributes } = digest;

@@ -183,7 +183,9 @@ impl Acl {
             (Some(_), false) => {
                 Err(Code::InvalidRequest.because("Specifying both Canned ACLs and Header Grants is not allowed"))
             }
-            (Some(name), true) => Self::canned(name, owners).map(Some).ok_or(Code::InvalidArgument.into()),
+            (Some(name), true) => Self::canned(name, owners)
+                .map(Some)
+                .ok_or(Code::InvalidArgument.because("The value of x-amz-acl is no canned ACL.")),
             (None, true) => Ok(None),
             (None, false) if grants.len() > GRANTS_MAX => Err(Code::InvalidArgument.into()),
             (None, false) => Ok(Some(Self(grants))),

@@ -13,6 +13,7 @@ use super::chunked::{ChunkError, ChunkedDecoder};
 use super::encoding::{from_base64, to_base64, to_hex};
 use super::error::{Code, S3Error};
 use super::head::RequestHead;
+use super::metadata::algorithm_of_upload;
 use crate::api::{self, Attributes, BodyDigest, BoxFuture, Content, PART_BYTES_MAX};
 
 /// What the checksum in a request's head is of.
@@ -256,6 +257,18 @@ impl<'a> VerifiedBody<'a> {
 }
 
 impl api::Body for VerifiedBody<'_> {
+    /// A part has the checksum that was chosen for its upload: its sender's, or, where that sends none, one that is made here.
+    fn join_upload(&mut self, upload: &Attributes) -> Result<(), api::Error> {
+        let Some(chosen) = algorithm_of_upload(upload) else { return Ok(()) };
+        if self.promises.checksum.as_ref().is_some_and(|(algorithm, _)| *algorithm != chosen) {
+            let message =
+                "The checksum of the part is of another algorithm than the one that was chosen for the upload.";
+            return Err(self.fail(Code::InvalidRequest.because(message)));
+        }
+        self.checksum = Some(Hasher::new(chosen));
+        Ok(())
+    }
+
     fn next(&mut self) -> BoxFuture<'_, Result<Option<Bytes>, api::Error>> {
         Box::pin(async {
             if let Some(error) = self.failure {

@@ -80,6 +80,15 @@ impl ReadCondition {
     }
 }
 
+/// Whether an object is the one that `If-Range` names: by its entity tag, or by the second in which it was made (RFC 9110, 13.1.5).
+#[must_use]
+pub fn is_same(validator: &str, object: &Object) -> bool {
+    match parse_http_date(validator) {
+        Some(date) => date == object.modified_ms / 1_000,
+        None => validator.trim().strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) == Some(&object.etag),
+    }
+}
+
 /// The entity tags of a conditional header, without quotes.
 fn etags(value: &str) -> Vec<String> {
     let strong = |etag: &str| {

@@ -11,8 +11,8 @@ use super::encoding::{Query, decode_path, to_base64, to_hex};
 use super::encryption::KeyOf;
 use super::error::{Code, S3Error};
 use super::metadata::{
-    CHECKSUM_TYPE, Header, attributes_of, check_functions, checksums, copied_attributes, new_version_header, quoted,
-    storage_class_of, tagging, tagging_of,
+    CHECKSUM_TYPE, Header, algorithm_of_upload, attributes_of, check_functions, checksums, copied_attributes,
+    new_version_header, quoted, storage_class_of, tagging, tagging_of, website_redirect_of,
 };
 use super::object::write_checksums;
 use super::response::Response;
@@ -113,7 +113,9 @@ pub(super) async fn object(call: Call<'_>) -> Result<Response, S3Error> {
     let is_itself = source.bucket == call.route.bucket && source.key == call.route.key && source.version.is_none();
     let metadata = Directive::of(&call, "x-amz-metadata-directive")?;
     let tags = Directive::of(&call, "x-amz-tagging-directive")?;
-    let is_changed = call.head.header("x-amz-storage-class").is_some() || call.names_encryption();
+    let is_changed = call.head.header("x-amz-storage-class").is_some()
+        || website_redirect_of(call.head).is_some()
+        || call.names_encryption();
     if is_itself && metadata == Directive::Copy && !is_changed {
         return Err(Code::InvalidRequest.because(
             "This copy request is illegal because it is trying to copy an object to itself without changing the object's \
@@ -170,6 +172,7 @@ fn attributes_of_copy(
         Directive::Copy => {
             let mut attributes = copied_attributes(&source.attributes);
             attributes.0.extend(storage_class_of(call.head)?);
+            attributes.0.extend(website_redirect_of(call.head));
             attributes
         }
         Directive::Replace => {
@@ -241,6 +244,13 @@ impl CopiedBody {
 }
 
 impl api::Body for CopiedBody {
+    fn join_upload(&mut self, upload: &Attributes) -> Result<(), Error> {
+        if let Some(chosen) = algorithm_of_upload(upload) {
+            self.checksum = Hasher::new(chosen);
+        }
+        Ok(())
+    }
+
     fn next(&mut self) -> BoxFuture<'_, Result<Option<Bytes>, Error>> {
         Box::pin(async {
             let next = self.content.next().await?;

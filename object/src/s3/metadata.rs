@@ -31,15 +31,14 @@ pub(super) const CHECKSUM_TYPE: &str = "x-amz-checksum-type";
 /// The attribute of an upload that says how its checksums are made, if its creator has chosen.
 pub(super) const CHECKSUM_ALGORITHM: &str = "x-amz-checksum-algorithm";
 
+/// The algorithm that was chosen for the checksums of an upload.
+pub(super) fn algorithm_of_upload(upload: &Attributes) -> Option<Algorithm> {
+    upload.get(CHECKSUM_ALGORITHM).and_then(Algorithm::named)
+}
+
 /// Headers that are kept, beside a client's own.
-const KEPT: [&str; 6] = [
-    "cache-control",
-    "content-disposition",
-    "content-encoding",
-    "content-language",
-    "expires",
-    "x-amz-website-redirect-location",
-];
+const KEPT: [&str; 6] =
+    ["cache-control", "content-disposition", "content-encoding", "content-language", "expires", WEBSITE_REDIRECT];
 
 /// Headers of functions that are not there.
 const NOT_IMPLEMENTED: [&str; 1] = ["x-amz-write-offset-bytes"];
@@ -154,11 +153,22 @@ pub fn storage_class_of(head: &RequestHead) -> Result<Option<(String, String)>, 
     }
 }
 
-/// The attributes of a copy that keeps its source's: without what follows from its bytes, class and tags.
+/// Where requests of the object are to go instead, for web sites.
+const WEBSITE_REDIRECT: &str = "x-amz-website-redirect-location";
+
+/// What a request says about where requests of the object are to go instead.
+pub fn website_redirect_of(head: &RequestHead) -> Option<(String, String)> {
+    head.header(WEBSITE_REDIRECT).map(|place| (WEBSITE_REDIRECT.to_owned(), place.to_owned()))
+}
+
+/// The attributes of a copy that keeps its source's: without what follows from its bytes, class, redirection and tags.
 #[must_use]
 pub fn copied_attributes(source: &Attributes) -> Attributes {
-    let is_copied =
-        |name: &str| !name.starts_with("x-amz-checksum-") && !is_own(name) && name != STORAGE_CLASS && name != TAGGING;
+    let is_copied = |name: &str| {
+        !name.starts_with("x-amz-checksum-")
+            && !is_own(name)
+            && ![STORAGE_CLASS, WEBSITE_REDIRECT, TAGGING].contains(&name)
+    };
     Attributes(source.0.iter().filter(|(name, _)| is_copied(name)).cloned().collect())
 }
 

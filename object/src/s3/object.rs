@@ -7,7 +7,7 @@ use super::acl::{ACL, Owners};
 use super::body::{ChecksumAbout, Promises, Unasked, VerifiedBody};
 use super::bucket::asked_acl;
 use super::checksum::ChecksumType;
-use super::condition::{About, ReadCondition, Verdict, decode_range};
+use super::condition::{About, ReadCondition, Verdict, decode_range, is_same};
 use super::date::http_date;
 use super::error::{Code, S3Error};
 use super::metadata::{
@@ -59,7 +59,7 @@ pub(super) async fn get(call: Call<'_>) -> Result<Response, S3Error> {
         Some(number) => open_part(&call, number, &condition).await?,
         None => {
             let range = call.head.header("range").and_then(decode_range);
-            (open(&call, range, &condition.etags).await?, range.is_some())
+            open_range(&call, range, &condition.etags).await?
         }
     };
     let mut opened = match opened {
@@ -102,6 +102,26 @@ async fn open(call: &Call<'_>, range: Option<Range>, condition: &Condition) -> R
     match call.s3.service.objects.get(call.target(), range, condition).await {
         Ok(opened) => Ok(Ok(opened)),
         Err(Error::NotModified(object)) => Ok(Err(object)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Opens a range, or the whole object if it is not the one of which the client has the rest (`If-Range`). Says whether it is the range.
+async fn open_range(
+    call: &Call<'_>,
+    range: Option<Range>,
+    condition: &Condition,
+) -> Result<(OpenedOrKnown, bool), S3Error> {
+    let Some(validator) = call.head.header("if-range").filter(|_| range.is_some()) else {
+        return Ok((open(call, range, condition).await?, range.is_some()));
+    };
+    match call.s3.service.objects.get(call.target(), range, condition).await {
+        Ok(opened) if is_same(validator, &opened.object) => Ok((Ok(opened), true)),
+        Ok(_) | Err(Error::BadRange(_)) => match open(call, None, condition).await? {
+            Ok(whole) if is_same(validator, &whole.object) => Err(Code::InvalidRange.into()),
+            other => Ok((other, false)),
+        },
+        Err(Error::NotModified(object)) => Ok((Err(object), true)),
         Err(error) => Err(error.into()),
     }
 }
@@ -195,9 +215,10 @@ pub(super) async fn head(call: Call<'_>) -> Result<Response, S3Error> {
         Verdict::NotModified => return Ok(not_modified(&call, &object)),
         Verdict::Failed => return Err(Code::PreconditionFailed.into()),
     }
+    let has_rest = call.head.header("if-range").is_none_or(|validator| is_same(validator, &object));
     let (span, is_partial) = match call.head.query_number("partNumber")? {
         Some(number) => (part_span(&object, number)?, true),
-        None => match call.head.header("range").and_then(decode_range) {
+        None => match call.head.header("range").filter(|_| has_rest).and_then(decode_range) {
             Some(range) => (range.within(object.bytes).ok_or(Code::InvalidRange)?, true),
             None => ((0, object.bytes), false),
         },

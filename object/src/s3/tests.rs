@@ -328,6 +328,21 @@ fn an_object_and_what_it_says_about_itself() {
     assert_eq!(server.outcome("GET", "/bucket/key?partNumber=2", &[], b""), code(400, "InvalidPart"));
     let head = server.ask("HEAD", "/bucket/key", &[("range", "bytes=2-")], b"");
     assert_eq!((head.status, head.header("content-length"), head.body.len()), (206, Some("7"), 0));
+    for (validator, range, outcome) in [
+        ("\"25f9e794323b453885f5181f1b624d0b\"", "bytes=7-", (206, "2")),
+        ("Fri, 24 May 2013 00:00:00 GMT", "bytes=7-", (206, "2")),
+        ("\"25f9e794323b453885f5181f1b624d0b\"", "bytes=9-", (416, "")),
+        ("W/\"25f9e794323b453885f5181f1b624d0b\"", "bytes=7-", (200, "9")),
+        ("\"other\"", "bytes=7-", (200, "9")),
+        ("\"other\"", "bytes=9-", (200, "9")),
+        ("Fri, 24 May 2013 00:00:01 GMT", "bytes=7-", (200, "9")),
+    ] {
+        for method in ["GET", "HEAD"] {
+            let reply = server.ask(method, "/bucket/key", &[("range", range), ("if-range", validator)], b"");
+            let length = reply.header("content-length").filter(|_| reply.status < 300).unwrap_or_default();
+            assert_eq!((reply.status, length), outcome, "{method} {validator} {range}");
+        }
+    }
     let tags = server.ask("GET", "/bucket/key?tagging", &[], b"").xml();
     assert_eq!(tags.child("TagSet").map(|set| set.children[1].text_of("Value")), Some(Some("2")));
     let wanted = [("x-amz-object-attributes", "ETag,Checksum,ObjectSize,StorageClass,ObjectParts")];
@@ -517,6 +532,43 @@ fn an_upload_in_parts() {
     let both = [("range", "bytes=0-1")];
     assert_eq!(server.outcome("GET", "/bucket/key?partNumber=1", &both, b""), code(400, "InvalidRequest"));
     assert_eq!(names(&server.ask("GET", "/bucket?uploads", &[], b"").xml()), [""; 0]);
+}
+
+#[test]
+fn where_requests_are_sent_on_to_is_of_one_object() {
+    let server = Server::new();
+    let place = |key: &str| {
+        let head = server.ask("HEAD", key, &[], b"");
+        (head.status, head.header("x-amz-website-redirect-location").map(str::to_owned))
+    };
+    let sent_on = ("x-amz-website-redirect-location", "/there");
+    server.ask("PUT", "/bucket/key", &[], b"a");
+    let source = ("x-amz-copy-source", "/bucket/key");
+    assert_eq!(server.outcome("PUT", "/bucket/key", &[source], b""), code(400, "InvalidRequest"));
+    assert_eq!(server.outcome("PUT", "/bucket/key", &[source, sent_on], b""), code(200, ""));
+    assert_eq!(place("/bucket/key"), (200, Some("/there".into())));
+    assert_eq!(server.outcome("PUT", "/bucket/copy", &[source], b""), code(200, ""));
+    assert_eq!(place("/bucket/copy"), (200, None));
+}
+
+#[test]
+fn parts_have_the_checksum_of_their_upload() {
+    let server = Server::new();
+    server.ask("PUT", "/bucket/source", &[("x-amz-checksum-crc32", "y/Q5Jg==")], b"123456789");
+    let chosen = [("x-amz-checksum-algorithm", "SHA256")];
+    let begun = server.ask("POST", "/bucket/key?uploads", &chosen, b"").xml();
+    let upload = begun.text_of("UploadId").expect("an id");
+    let target = |number: u32| format!("/bucket/key?partNumber={number}&uploadId={upload}");
+    let sha256 = "FeKw08M4keuw8e9gnsQZQgwg4yDOlMZfvIwzEkSOsiU=";
+    let other = server.outcome("PUT", &target(1), &[("x-amz-checksum-crc32", "y/Q5Jg==")], b"123456789");
+    assert_eq!(other, code(400, "InvalidRequest"));
+    let put = server.ask("PUT", &target(1), &[], b"123456789");
+    assert_eq!((put.status, put.header("x-amz-checksum-sha256")), (200, Some(sha256)));
+    let copied = server.ask("PUT", &target(1), &[("x-amz-copy-source", "/bucket/source")], b"").xml();
+    assert_eq!((copied.text_of("ChecksumSHA256"), copied.text_of("ChecksumCRC32")), (Some(sha256), None));
+    let etag = copied.text_of("ETag").expect("a tag").trim_matches('"').to_owned();
+    let whole = server.ask("POST", &format!("/bucket/key?uploadId={upload}"), &[], &completion(&[(1, &etag)]));
+    assert_eq!((whole.status, whole.xml().text_of("ChecksumType")), (200, Some("COMPOSITE")));
 }
 
 /// The document of a completion with these parts: numbers and entity tags.

@@ -14,8 +14,8 @@ use super::error::{Code, S3Error};
 use super::head::RequestHead;
 use super::list::{KeyEncoding, page_limit};
 use super::metadata::{
-    CHECKSUM_ALGORITHM, CHECKSUM_TYPE, attributes_of, checksum_headers, checksums, new_version_header, quoted,
-    storage_class,
+    CHECKSUM_ALGORITHM, CHECKSUM_TYPE, algorithm_of_upload, attributes_of, checksum_headers, checksums,
+    new_version_header, quoted, storage_class,
 };
 use super::object::write_checksums;
 use super::response::Response;
@@ -191,7 +191,7 @@ fn attributes_of_parts(
 }
 
 fn checksum_of_parts(head: &RequestHead, upload: &Upload, parts: &[&Part]) -> Result<Attributes, S3Error> {
-    let chosen = upload.attributes.get(CHECKSUM_ALGORITHM).and_then(Algorithm::named);
+    let chosen = algorithm_of_upload(&upload.attributes);
     let has = |algorithm: &Algorithm| parts.iter().all(|part| part.attributes.get(algorithm.header()).is_some());
     let algorithm = match chosen {
         Some(chosen) if !has(&chosen) => {

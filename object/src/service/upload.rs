@@ -115,6 +115,7 @@ impl<C: Cluster> ObjectService<C> {
         let (upload, version) = self.upload(bucket, name, &id).await?;
         let data_key = unwrap(upload.envelope.as_ref())?;
         assert!(data_key.is_some() == upload.envelope.is_some(), "a part is encrypted if its upload is");
+        body.join_upload(&upload.attributes)?;
         let owner = Owner { bucket, key: name, upload: Some((id, short)) };
         let content = self.put_body(&owner, Redundancy::of(&upload.attributes), data_key.as_ref(), body).await?;
         let digest = body.digest();

@@ -33,6 +33,8 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use self::account::{Account, Accounting};
+use hyper::body::Body as _;
+
 use self::bodies::{IncomingBody, OutgoingBody};
 use self::stall::StallGuard;
 use crate::os::wakes::Gathered;
@@ -212,6 +214,8 @@ impl S3Front {
     async fn answer(&self, request: Request<Incoming>, peer: Peer) -> Response<OutgoingBody> {
         let (head, body) = request.into_parts();
         let is_expecting = head.headers.contains_key(EXPECT);
+        // No `100 Continue` goes before the answer then, and clients that wait for one take the next answer for it.
+        let is_uninvited = is_expecting && body.is_end_stream();
         let target = head.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
         let incoming = IncomingRequest {
             method: Method::named(head.method.as_str()),
@@ -232,7 +236,7 @@ impl S3Front {
             || (!is_expecting || body.is_asked())
                 && clock::within(DISCARD_MAX, body.discard(DISCARDED_BYTES_MAX)).await.unwrap_or(false);
         let mut response = response_of(reply, account);
-        if !is_read {
+        if !is_read || is_uninvited {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         response

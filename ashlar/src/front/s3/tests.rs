@@ -332,6 +332,11 @@ fn a_refused_body_is_not_asked_for() {
     assert_eq!((client.line().as_str(), client.line().as_str()), ("HTTP/1.1 100 Continue", ""));
     client.send(b"abc");
     assert_eq!(client.receive(true).status, 200);
+    // Nobody is invited to send an empty body: the answer is the first, and the last of the connection.
+    let mut other = running.connect();
+    other.send(signed("PUT", "/bucket/empty", &[("content-length", "0"), ("expect", "100-continue")]).as_bytes());
+    let put = other.receive(true);
+    assert_eq!((put.status, put.header("connection")), (200, Some("close")));
     // Small bodies that nobody wants are read, and the connection lives.
     assert_eq!(client.ask("PUT", "/missing/key", &[], &[0; 100_000]).status, 404);
     assert_eq!(client.ask("GET", "/bucket/key", &[], b"").body, b"abc");
