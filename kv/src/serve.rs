@@ -126,7 +126,7 @@ impl Engine {
 
     /// Looks after clients and memory, and for what has expired.
     ///
-    /// To be called about ten times a second, and once while it rests, by nobody who serves clients.
+    /// To be called about ten times a second, and once a second while it rests, by nobody who serves clients.
     pub fn handle_tick(&self, now: Now) {
         let settings = self.settings();
         self.rest.review(now.instant, || self.has_due(&settings));

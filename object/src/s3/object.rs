@@ -117,7 +117,8 @@ async fn open_range(
     };
     match call.s3.service.objects.get(call.target(), range, condition).await {
         Ok(opened) if is_same(validator, &opened.object) => Ok((Ok(opened), true)),
-        Ok(_) | Err(Error::BadRange(_)) => match open(call, None, condition).await? {
+        Ok(_) => Ok((open(call, None, condition).await?, false)),
+        Err(Error::BadRange(_)) => match open(call, None, condition).await? {
             Ok(whole) if is_same(validator, &whole.object) => Err(Code::InvalidRange.into()),
             other => Ok((other, false)),
         },
